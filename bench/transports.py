@@ -1,4 +1,4 @@
-"""What carries messages between the server and an engine worker: the bare channel over a socket pair or TCP, or gRPC.
+"""What carries messages between the server and an engine worker: the bare channel over a socket pair or TCP, gRPC, or Ray.
 
     python -m bench.transports [--streams 64] [--opens 1000] [--rounds 3]
 
@@ -6,13 +6,18 @@ One connection lives for a whole round. ``--streams`` streams are under way in i
 24 kHz PCM) every 200 ms. Meanwhile further streams are opened, one every 10 ms, and cancelled after their first item.
 ``first item`` is from the request to that item, ``item`` from the sending of any item to its arrival. The worker is a
 process of its own and does nothing else. The transports take turns, so that all of them meet the same load of the machine.
+With Ray, if it is installed, the worker is an actor, and each stream a generator of it.
 """
 
 import argparse
 import asyncio
 import contextlib
+import importlib.util
 import itertools
+import logging
 import multiprocessing
+import os
+import secrets
 import socket
 import statistics
 import struct
@@ -32,7 +37,7 @@ ITEM_INTERVAL_S: Final = 0.2
 OPEN_INTERVAL_S: Final = 0.010
 SETTLE_S: Final = 1.0
 METHOD: Final = "/bench.Transports/Link"
-KINDS: Final = ("socket pair", "tcp", "grpc")
+KINDS: Final = ("socket pair", "tcp", "grpc", *(("ray",) if importlib.util.find_spec("ray") else ()))
 _STAMP: Final = struct.Struct("<q")
 
 Send = Callable[[Message, bytes], None]
@@ -116,6 +121,57 @@ async def serve_channel(sock: socket.socket) -> None:
     await over.wait()
 
 
+class RayWorker:
+    """The actor: what :class:`Worker` does, a generator a stream."""
+
+    def __init__(self) -> None:
+        self._ended: dict[int, asyncio.Event] = {}
+
+    async def stream(self, stream_id: int) -> AsyncIterator[bytes]:
+        ended = self._ended[stream_id] = asyncio.Event()
+        while not ended.is_set():
+            yield _STAMP.pack(time.monotonic_ns()) + bytes(ITEM_BYTES - _STAMP.size)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(ended.wait(), ITEM_INTERVAL_S)
+
+    async def cancel(self, stream_id: int) -> None:
+        if ended := self._ended.pop(stream_id, None):
+            ended.set()
+
+
+@contextlib.asynccontextmanager
+async def connected_by_ray(on_record: OnRecord) -> AsyncIterator[Send]:
+    import ray
+
+    from bench.transports import RayWorker as Importable  # Ray pickles what is in __main__, and a Struct cannot be
+
+    if not ray.is_initialized():
+        ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    actor: Any = ray.remote(Importable).options(max_concurrency=1000).remote()
+    await actor.cancel.remote(-1)  # it has started
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def follow(stream_id: int) -> None:
+        async for item in actor.stream.options(num_returns="streaming").remote(stream_id):
+            on_record(StreamAudio(stream_id, 0), await item)
+
+    def send(message: Message, _payload: bytes) -> None:
+        if isinstance(message, StreamRequest):
+            task = asyncio.create_task(follow(message.stream_id))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+        elif isinstance(message, CancelStream):
+            actor.cancel.remote(message.stream_id)
+
+    try:
+        yield send
+    finally:
+        for task in list(tasks):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        ray.kill(actor)
+
+
 def run_worker(kind: str, port: int, sock: socket.socket | None) -> None:
     """The child process."""
     if kind == "grpc":
@@ -132,6 +188,10 @@ def run_worker(kind: str, port: int, sock: socket.socket | None) -> None:
 @contextlib.asynccontextmanager
 async def connected(kind: str, on_record: OnRecord) -> AsyncIterator[Send]:
     """A worker behind one kind of transport, and what sends to it."""
+    if kind == "ray":
+        async with connected_by_ray(on_record) as send:
+            yield send
+        return
     port, context = free_ports(1), multiprocessing.get_context("spawn")
     ours, theirs = socket.socketpair() if kind == "socket pair" else (None, None)
     child = context.Process(target=run_worker, args=(kind, port, theirs), daemon=True)
@@ -229,12 +289,14 @@ def report(num_streams: int, num_opens: int, rounds: int) -> Json:
 
 
 def main() -> None:
+    os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_USAGE_STATS_ENABLED": "0"}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--streams", type=int, default=64)
     parser.add_argument("--opens", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--name", default="transports", help="of the file of results")
     options = parser.parse_args()
-    save("transports", report(options.streams, options.opens, options.rounds))
+    save(options.name, report(options.streams, options.opens, options.rounds))
 
 
 if __name__ == "__main__":

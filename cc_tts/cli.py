@@ -1,4 +1,4 @@
-"""The command line: ``cc-tts serve | worker | drain | call | say | voices | config | check-config | doctor``.
+"""The command line: ``cc-tts serve | worker | pool | drain | call | say | voices | config | check-config | doctor``.
 
 Only :mod:`argparse` is imported here: each command imports what it needs once it runs, so that ``--version`` and ``--help``
 are quick.
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from yarl import URL
 
     from cc_tts.config.schema import Config
+    from cc_tts.engines.remote.workers import RemoteWorkers
     from cc_tts.voices.enrolment import ReferenceEncoder
     from cc_tts.voices.voice import Voice
 
@@ -117,6 +118,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     add("serve", "answer calls until Ctrl-C, then drain", lambda serve: serve.set_defaults(run=_serve))
     add("drain", "have a running server drain, and wait until it has ended", _fill_drain)
     add("worker", "speak for servers on other machines", _fill_worker)
+    add("pool", "place workers on a Ray cluster, and tell servers of them", _fill_pool)
     commands.add_parser("call", add_help=False, help="a softphone: dial, record what is heard, measure it")
     add("say", "speak text into a WAV file", _fill_say)
     add("voices", "list the voices of the configured engine; make your own", fill_voices)
@@ -132,6 +134,16 @@ def _fill_worker(worker: argparse.ArgumentParser) -> None:
     listen_help = "an address of this machine and a port, such as 10.0.0.5:7400; the servers name it in tts.workers"
     worker.add_argument("--listen", required=True, metavar="HOST:PORT", help=listen_help)
     worker.set_defaults(run=_worker)
+
+
+def _fill_pool(pool: argparse.ArgumentParser) -> None:
+    what = pool.add_mutually_exclusive_group(required=True)
+    listen_help = (
+        "an address of this machine and a port, such as 10.0.0.9:8090; the servers name it in cluster.pool_url"
+    )
+    what.add_argument("--listen", metavar="HOST:PORT", help=listen_help)
+    what.add_argument("--down", action="store_true", help="end the workers of the cluster when they have spoken")
+    pool.set_defaults(run=_pool)
 
 
 def _fill_say(say: argparse.ArgumentParser) -> None:
@@ -237,6 +249,12 @@ def _worker(options: argparse.Namespace, config: "Config") -> int:
     return run(config, options.listen)
 
 
+def _pool(options: argparse.Namespace, config: "Config") -> int:
+    from cc_tts.pool import command
+
+    return command.down(config) if options.down else command.run(config, options.listen)
+
+
 def _say(options: argparse.Namespace, config: "Config") -> int:
     import asyncio
 
@@ -265,6 +283,7 @@ def _say(options: argparse.Namespace, config: "Config") -> int:
 async def _speak(options: argparse.Namespace, config: "Config", text: str) -> bytes:
     import asyncio
 
+    from cc_tts import startup
     from cc_tts.engines.factory import make_engine
     from cc_tts.speech.prompt import SequenceContent, TextContent
     from cc_tts.speech.source import SpeechSource
@@ -272,7 +291,8 @@ async def _speak(options: argparse.Namespace, config: "Config", text: str) -> by
     from cc_tts.text.normalizer import Normalizer
 
     doing = ["starting the engine"]
-    engine = make_engine(config, purpose="say", on_starting=doing.append)
+    elsewhere: list[RemoteWorkers] = []
+    engine = make_engine(config, purpose="say", on_starting=doing.append, on_elsewhere=elsewhere.append)
     source = SpeechSource(engine, Normalizer(), config.tts)
     content: TextContent | SequenceContent
     if options.ssml:
@@ -284,6 +304,7 @@ async def _speak(options: argparse.Namespace, config: "Config", text: str) -> by
     source.check_text(content)
 
     async def speak() -> bytes:
+        await startup.name_pool_workers(config, elsewhere)
         await engine.start()
         source.check(content)
         pcm = bytearray()

@@ -13,12 +13,13 @@ import asyncio
 import errno
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from cc_tts import __version__, logs, port_owner, startup
 from cc_tts.api.app import build_app, set_tokens
 from cc_tts.api.context import ApiContext
+from cc_tts.api.health import as_node
 from cc_tts.api.http.connections import Listener
 from cc_tts.api.media.dial_back import DialBack
 from cc_tts.calls.events.bus import EventBus
@@ -26,10 +27,14 @@ from cc_tts.calls.registry import CallRegistry
 from cc_tts.calls.services import CallServices
 from cc_tts.clock import MonotonicClock
 from cc_tts.cluster.nodes import LineNodes
+from cc_tts.cluster.link import PoolLink
+from cc_tts.cluster.messages import Node, Worker
 from cc_tts.config import load as configuration
 from cc_tts.config import tls as tls_files
+from cc_tts.config.remote import pool_url
 from cc_tts.config.schema import Config, listens
 from cc_tts.engines.factory import make_engine
+from cc_tts.engines.remote.workers import RemoteWorkers
 from cc_tts.errors import CcTtsError, ConfigError, ProcessFailed
 from cc_tts.metrics import Metrics
 from cc_tts.processes import systemd
@@ -64,7 +69,8 @@ class Server:
         clock = MonotonicClock()
         self._notifier = systemd.notifier(os.environ, clock=clock)
         self.metrics = Metrics(node=config.server.node_name)
-        self.engine = make_engine(config, clock=clock, metrics=self.metrics)
+        elsewhere: list[RemoteWorkers] = []
+        self.engine = make_engine(config, clock=clock, metrics=self.metrics, on_elsewhere=elsewhere.append)
         restarts = self.metrics.process_restarts
         self.text_process = TextProcess(clock=clock, log=config.log, on_down=restarts.labels(process="text").inc)
         self.cached_source = CachedSource(config.cache, self.metrics)
@@ -100,6 +106,19 @@ class Server:
                 nodes=self.nodes,
             )
         )
+        url = pool_url(config)
+        self.pool_link = (
+            PoolLink(
+                url,
+                remote=config.remote,
+                clock=clock,
+                node=self._as_node,
+                on_workers=lambda found: _name_workers(elsewhere, found),
+                on_nodes=self.nodes.set_reported,
+            )
+            if url
+            else None
+        )
         self.app = build_app(
             ApiContext(
                 config=config,
@@ -109,6 +128,7 @@ class Server:
                 metrics=self.metrics,
                 on_drain=self.drain,
                 nodes=self.nodes,
+                pool=self.pool_link,
             )
         )
         self._listener = Listener(self.app, config.http, clock=clock, shutdown_timeout=HTTP_SHUTDOWN_TIMEOUT_S)
@@ -118,6 +138,10 @@ class Server:
         self.registry.start_drain()
         self._notifier.stopping()
         self._stop.set()
+
+    def _as_node(self) -> Node:
+        """What the pool is told of this server."""
+        return as_node(self._config, self.registry)
 
     async def run(self) -> None:
         """Serve until a drain is over; raises ``ProcessFailed`` if a child process does not start, ``OSError`` if the HTTP
@@ -133,6 +157,8 @@ class Server:
         try:
             # the API answers first (readyz says what is missing), so that a port in use is found before anything starts
             await self._listener.start()
+            if self.pool_link is not None:
+                self.pool_link.start()
             await self.engine.start()
             await self.text_process.start()
             if self._config.cache.enabled:
@@ -162,6 +188,8 @@ class Server:
             await self.dial_back.stop()
             self.events.close()
             await self._listener.stop()
+            if self.pool_link is not None:
+                await self.pool_link.stop()
             await self.cached_source.stop()
             await self.engine.stop()
             await self.text_process.stop()
@@ -238,6 +266,11 @@ class Server:
             log.warning("try_out_build", detail=advice(max_calls=build_max_calls))
         if config.rtp.srtp != "off" and config.sip.transports != ("tls",):
             log.warning("srtp_keys_in_clear", detail=KEYS_IN_CLEAR)
+
+
+def _name_workers(elsewhere: Sequence[RemoteWorkers], found: Sequence[Worker]) -> None:
+    for workers in elsewhere:
+        workers.set_pool_workers([worker.address for worker in found if not worker.draining])
 
 
 def _on_loop_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -10,17 +10,20 @@ check-config`` and ``cc-tts doctor``.
 import contextlib
 import errno
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
 from cc_tts import port_owner
 from cc_tts.clock import MonotonicClock
+from cc_tts.cluster import pool_client
 from cc_tts.config import tls as tls_files
+from cc_tts.config.remote import pool_url
 from cc_tts.config.schema import Config, listens
 from cc_tts.engines.engine import Engine
 from cc_tts.engines.factory import engine_names, make_engine, remote_workers
-from cc_tts.errors import CcTtsError, ConfigError
+from cc_tts.engines.remote.workers import RemoteWorkers
+from cc_tts.errors import CcTtsError, ConfigError, ProcessFailed
 from cc_tts.metrics import Metrics
 from cc_tts.port_owner import Kind
 from cc_tts.speech.prompt_files import PromptFiles
@@ -54,12 +57,22 @@ async def check(config: Config) -> tuple[list[str], list[CcTtsError]]:
 @contextlib.asynccontextmanager
 async def engine_without_model(config: Config) -> AsyncIterator[Engine]:
     """The configured engine, which knows its voices but cannot speak; ended with the context."""
-    engine = make_engine(config, purpose="check")
+    elsewhere: list[RemoteWorkers] = []
+    engine = make_engine(config, purpose="check", on_elsewhere=elsewhere.append)
+    await name_pool_workers(config, elsewhere)
     await engine.start()
     try:
         yield engine
     finally:
         await engine.stop()
+
+
+async def name_pool_workers(config: Config, elsewhere: Sequence[RemoteWorkers]) -> None:
+    """Ask the pool of ``tts.workers`` once, for what does not follow it; raises ``ProcessFailed`` if it cannot be asked."""
+    if elsewhere and any(text.startswith("pool:") for text in config.tts.workers):
+        found = await pool_client.ask_workers(pool_url(config), config.remote)
+        for workers in elsewhere:
+            workers.set_pool_workers(worker.address for worker in found if not worker.draining)
 
 
 async def _unreached_workers(config: Config) -> list[str]:
@@ -69,7 +82,10 @@ async def _unreached_workers(config: Config) -> list[str]:
     named = replace(config, tts=replace(config.tts, engine=engine_names(config.tts)[0]))
     workers = remote_workers(named, "check", clock=MonotonicClock(), metrics=Metrics())
     try:
+        await name_pool_workers(config, [workers])
         return await workers.try_once()
+    except ProcessFailed as error:
+        return [error.detail]
     finally:
         await workers.stop()
 

@@ -7,5 +7,13 @@ common="--universal --python-version 3.11 --generate-hashes --no-emit-index-url 
 printf 'editables\nhatchling\n' > requirements/build.in
 $uv pip compile $common pyproject.toml requirements/build.in -o requirements/default.lock
 $uv pip compile $common pyproject.toml requirements/build.in --group dev -c requirements/default.lock -o requirements/dev.lock
+# Extras with a file of their own, whose first line says what they are for.
+for extra in remote ray; do
+    says=$(head -n 1 "requirements/$extra.txt")
+    python3 -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['$extra'], sep='\\n')" |
+        $uv pip compile $common -c requirements/dev.lock -o "requirements/$extra.new" -
+    { echo "$says"; grep -v '^--' "requirements/$extra.new"; } > "requirements/$extra.txt"
+    rm "requirements/$extra.new"
+done
 # The lock names packages and hashes; which index serves them is the machine's own setting.
 sed -i '/^--extra-index-url/d;/^--find-links/d;/^--index-url/d' requirements/default.lock requirements/dev.lock

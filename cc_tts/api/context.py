@@ -9,6 +9,7 @@ from aiohttp import web
 from cc_tts.calls.registry import CallRegistry
 from cc_tts.clock import Clock
 from cc_tts.cluster.nodes import LineNodes
+from cc_tts.cluster.link import PoolLink
 from cc_tts.config.schema import Config
 from cc_tts.metrics import Metrics
 from cc_tts.speech.source import SpeechSource
@@ -19,7 +20,8 @@ class ApiContext:
     """Everything the API needs.
 
     ``on_drain`` is called once, when the first drain is asked for; it must return at once (the composition root waits
-    for the calls to end elsewhere). ``nodes``: where requests about calls of other nodes are sent.
+    for the calls to end elsewhere). ``nodes``: where requests about calls of other nodes are sent. ``pool``: the connection
+    to `cc-tts pool`, if there is one.
     """
 
     config: Config
@@ -29,6 +31,7 @@ class ApiContext:
     metrics: Metrics
     on_drain: Callable[[], None]
     nodes: LineNodes = field(default_factory=LineNodes)
+    pool: PoolLink | None = None
 
 
 CONTEXT: Final = web.AppKey("context", ApiContext)

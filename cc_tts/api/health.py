@@ -1,14 +1,17 @@
-"""Handlers for operations: alive, ready, metrics, drain."""
+"""Handlers for operations: alive, ready, metrics, drain, and the cluster that this server belongs to."""
 
 from typing import Final
 
 from aiohttp import web
 
-from cc_tts import metrics
+from cc_tts import __version__, metrics
 from cc_tts.api import schemas, views
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http.problems import NotReady
 from cc_tts.api.http.route import RouteTable
+from cc_tts.calls.registry import CallRegistry
+from cc_tts.cluster.messages import Node, Worker
+from cc_tts.config.schema import Config
 
 ROUTES: Final = RouteTable("Operations")
 
@@ -36,6 +39,43 @@ async def get_metrics(request: web.Request) -> web.Response:
     series.draining.set(registry.draining)
     series.event_subscribers.set(registry.events.num_subscribers)
     return web.Response(body=series.render(), headers={"Content-Type": metrics.CONTENT_TYPE})
+
+
+@ROUTES.add("GET", "/v1/cluster", scope="read")
+async def get_cluster(request: web.Request) -> views.Cluster:
+    """Show this server, the other nodes, and the workers of the pool as it last told of them."""
+    context = request.app[CONTEXT]
+    config, link = context.config, context.pool
+    node = as_node(config, context.registry)
+    known = {name: Node(name=name, base_url=url) for name, url in config.cluster.nodes.items()}
+    workers: tuple[Worker, ...] = ()
+    pool = None
+    if link is not None:
+        known |= {other.name: other for other in link.nodes}
+        workers = link.workers
+        pool = views.Pool(
+            connected=link.is_connected, age_s=link.age_s, reason="" if link.is_connected else link.reason
+        )
+    known.pop(node.name, None)
+    return views.Cluster(
+        node=node,
+        not_ready_because=context.registry.not_ready_because,
+        nodes=tuple(other for _, other in sorted(known.items())),
+        workers=workers,
+        pool=pool,
+    )
+
+
+def as_node(config: Config, registry: CallRegistry) -> Node:
+    """How the nodes of a cluster see this server."""
+    return Node(
+        name=config.server.node_name,
+        base_url=config.cluster.base_url,
+        version=__version__,
+        calls=registry.num_calls,
+        max_calls=registry.max_calls,
+        draining=registry.draining,
+    )
 
 
 @ROUTES.add("POST", "/v1/admin/drain", scope="admin", status=202)

@@ -16,6 +16,7 @@ from cc_tts.calls.call_state import CallState, UtteranceState
 from cc_tts.calls.ending import Ending
 from cc_tts.calls.gather import GatherResult
 from cc_tts.calls.utterance import CompletionCause, UtteranceError, Word
+from cc_tts.cluster.messages import Node, Worker
 from cc_tts.media.quality import Quality
 from cc_tts.speech.prompt import SsmlWarning, Then
 from cc_tts.voices.voice import VoiceKind
@@ -182,6 +183,28 @@ class Health(msgspec.Struct, frozen=True):
     """``ok``: the process is alive; ``ready``: a call would be answered and spoken to."""
 
     status: Literal["ok", "ready"]
+
+
+class Pool(msgspec.Struct, frozen=True, kw_only=True):
+    """The connection to `cc-tts pool`. What the pool told may be ``age_s`` old: 0 while connected, null if it was never
+    reached; ``reason`` says why it is not connected.
+    """
+
+    connected: bool
+    age_s: float | None
+    reason: str = ""
+
+
+class Cluster(msgspec.Struct, frozen=True, kw_only=True):
+    """Several servers as one service. ``node`` is this one; ``nodes`` the others, as the pool last told of them, or by name
+    and address as ``cluster.nodes`` has them; ``workers`` those of the pool. ``pool`` is null without one.
+    """
+
+    node: Node
+    not_ready_because: str | None
+    nodes: tuple[Node, ...]
+    workers: tuple[Worker, ...]
+    pool: Pool | None
 
 
 class Drain(msgspec.Struct, frozen=True):

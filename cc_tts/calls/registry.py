@@ -103,6 +103,11 @@ class CallRegistry:
         """Calls that have not ended."""
         return len(self._live)
 
+    @property
+    def max_calls(self) -> int:
+        """How many there may be."""
+        return self._ua.max_calls
+
     def calls(self, state: CallState | None = None) -> list[Call]:
         """Live calls and ended ones still kept, oldest first."""
         everyone = [*self._ended.values(), *self._live.values()]

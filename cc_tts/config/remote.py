@@ -1,10 +1,11 @@
-"""Speech workers on other machines: the addresses of ``tts.workers``, and the files of ``[remote]``.
+"""Speech workers on other machines: the addresses of ``tts.workers``, and the files of ``[remote]``; where the pool is.
 
 ::
 
     grpcs://HOST:PORT    TLS, checked against remote.ca_file
     grpc://HOST:PORT     not encrypted: loopback and private addresses only
     dns:NAME:PORT        every address that NAME has; TLS where remote.ca_file is set
+    pool:HOST:PORT       those that `cc-tts pool` names, which listens there; TLS where remote.ca_file is set
 """
 
 import ipaddress
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
+from urllib.parse import urlsplit
 
 from cc_tts.errors import ConfigError
 
@@ -21,16 +23,16 @@ if TYPE_CHECKING:
 
 MAX_PORT: Final = 65_535
 _ADDRESS: Final = re.compile(
-    r"(?:(?P<scheme>grpcs?)://|(?P<dns>dns):)(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253}):(?P<port>\d{1,5})"
+    r"(?:(?P<scheme>grpcs?)://|(?P<word>dns|pool):)(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253}):(?P<port>\d{1,5})"
 )
-_HOW: Final = "write grpcs://HOST:PORT, grpc://HOST:PORT or dns:NAME:PORT"
+_HOW: Final = "write grpcs://HOST:PORT, grpc://HOST:PORT, dns:NAME:PORT or pool:HOST:PORT"
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerAddress:
     """One entry of ``tts.workers``."""
 
-    scheme: Literal["grpc", "grpcs", "dns"]
+    scheme: Literal["grpc", "grpcs", "dns", "pool"]
     host: str
     port: int
 
@@ -40,7 +42,7 @@ class WorkerAddress:
         return _ip(self.host) is not None
 
     def __str__(self) -> str:
-        return f"{self.scheme}:{'' if self.scheme == 'dns' else '//'}{host_port(self.host, self.port)}"
+        return f"{self.scheme}:{'//' if self.scheme in ('grpc', 'grpcs') else ''}{host_port(self.host, self.port)}"
 
 
 def parse(text: str) -> WorkerAddress:
@@ -49,7 +51,9 @@ def parse(text: str) -> WorkerAddress:
     if match is None or not 0 < int(match["port"]) <= MAX_PORT:
         raise ConfigError(f"tts.workers: {text[:255]!r} is not the address of a worker; {_HOW}")
     host = match["host"].strip("[]")
-    if match["dns"] is not None:
+    if match["word"] == "pool":
+        return WorkerAddress("pool", host, int(match["port"]))
+    if match["word"] is not None:
         if _ip(host) is not None:
             raise ConfigError(f"tts.workers: {text!r} names an address; dns: takes a name, grpc:// an address")
         return WorkerAddress("dns", host, int(match["port"]))
@@ -85,8 +89,51 @@ def must_be_private(address: str, what: str) -> None:
         )
 
 
+def pool_url(config: "Config") -> str:
+    """Where the pool is: ``cluster.pool_url``, else what a ``pool:`` of ``tts.workers`` says; empty: there is none."""
+    if config.cluster.pool_url:
+        return config.cluster.pool_url
+    scheme = "https" if config.remote.ca_file else "http"
+    pools = (address for address in map(parse, config.tts.workers) if address.scheme == "pool")
+    return next((f"{scheme}://{host_port(address.host, address.port)}" for address in pools), "")
+
+
+def _pool_faults(config: "Config") -> Iterator[str]:
+    """Of the addresses of the pool."""
+    url, remote = config.cluster.pool_url, config.remote
+    pools = [text for text in config.tts.workers if text.startswith("pool:")]
+    if len(pools) > 1:
+        yield f"tts.workers names {len(pools)} pools; a server has one"
+    if not url:
+        return
+    try:
+        found = urlsplit(url)
+        is_url = found.scheme in ("http", "https") and bool(found.hostname) and found.port != 0
+        is_bare = found.path in ("", "/") and not (found.query or found.fragment or found.username)
+    except ValueError:
+        is_url = is_bare = False
+    if not is_url or not is_bare or not re.fullmatch("[!-~]+", url):
+        yield f"cluster.pool_url: {url[:255]!r} is not the address of a pool; write it as in http://10.0.0.9:8090"
+        return
+    if found.scheme == "https" and not remote.ca_file:
+        yield f"cluster.pool_url: {url} is checked against remote.ca_file, which is empty; name the CA of the pool there"
+    if found.scheme == "http" and _ip(str(found.hostname)) is not None and not is_private(str(found.hostname)):
+        yield (
+            f"cluster.pool_url: without TLS only loopback and private addresses are allowed, and {found.hostname} is none; "
+            "use https://, or a private address"
+        )
+    for text in pools:
+        try:
+            address = parse(text)
+        except ConfigError:
+            return
+        if (address.host, address.port) != (found.hostname, found.port or (443 if found.scheme == "https" else 80)):
+            yield f"tts.workers has {text}, and cluster.pool_url is {url}: they are two pools; a server has one"
+
+
 def faults(config: "Config") -> Iterator[str]:
-    """What contradicts itself in ``tts.workers`` and ``[remote]``, a sentence each."""
+    """What contradicts itself in ``tts.workers``, ``[remote]`` and ``cluster.pool_url``, a sentence each."""
+    yield from _pool_faults(config)
     remote, tts = config.remote, config.tts
     if bool(remote.certificate_file) != bool(remote.private_key_file):
         yield "remote.certificate_file and remote.private_key_file are set together or not at all"
@@ -97,7 +144,7 @@ def faults(config: "Config") -> Iterator[str]:
     for text in tts.workers:
         try:
             address = parse(text)
-            if address.scheme == "grpc" and address.is_address:
+            if address.is_address and (address.scheme == "grpc" or (address.scheme == "pool" and not remote.ca_file)):
                 must_be_private(address.host, f"tts.workers: {text}")
         except ConfigError as error:
             yield error.detail
@@ -116,17 +163,19 @@ def read_file(key: str, path: str) -> bytes | None:
         raise ConfigError(f"remote.{key}: {path}: {error.strerror}") from None
 
 
-def check_listener(remote: "RemoteConfig", host: str) -> None:
-    """Whether a worker may listen at ``host``; raises ``ConfigError`` if whoever reaches it there could use it."""
+def check_listener(remote: "RemoteConfig", host: str, *, who: str = "worker") -> None:
+    """Whether a worker, or the pool, may listen at ``host``; raises ``ConfigError`` if whoever reaches it there could use
+    it.
+    """
     if not remote.certificate_file:
         must_be_private(host, f"--listen {host}")
         if not remote.token and not ipaddress.ip_address(host).is_loopback:
             raise ConfigError(
-                f"--listen {host}: anybody there could use the worker; set remote.token, the same as at the servers"
+                f"--listen {host}: anybody there could use the {who}; set remote.token, the same as at the servers"
             )
     elif not remote.token and not remote.ca_file:
         raise ConfigError(
-            "remote.certificate_file is set, but neither remote.token nor remote.ca_file: anybody could use the worker; "
+            f"remote.certificate_file is set, but neither remote.token nor remote.ca_file: anybody could use the {who}; "
             "set one of them"
         )
 

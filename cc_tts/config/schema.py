@@ -239,6 +239,14 @@ class RemoteConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PoolConfig:
+    """``[pool]``: what `cc-tts pool` places workers with."""
+
+    ray_address: Annotated[str, msgspec.Meta(max_length=255)] = ""
+    first_port: Annotated[int, msgspec.Meta(ge=1024, le=65_000)] = 7400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlayoutConfig:
     """``[playout]``: the buffer between the engine and the 20 ms media clock."""
 
@@ -382,6 +390,7 @@ class Config:
     http: HttpConfig = field(default_factory=HttpConfig)
     tts: TtsConfig = field(default_factory=TtsConfig)
     remote: RemoteConfig = field(default_factory=RemoteConfig)
+    pool: PoolConfig = field(default_factory=PoolConfig)
     playout: PlayoutConfig = field(default_factory=PlayoutConfig)
     calls: CallsConfig = field(default_factory=CallsConfig)
     gather: GatherConfig = field(default_factory=GatherConfig)

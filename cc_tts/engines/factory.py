@@ -33,11 +33,13 @@ def make_engine(
     metrics: Metrics | None = None,
     purpose: Purpose = "serve",
     on_starting: Callable[[str], None] = lambda _detail: None,
+    on_elsewhere: Callable[[RemoteWorkers], object] = lambda _workers: None,
 ) -> Engine:
     """Build the engine that ``tts.engine`` names, not yet started, for a ``purpose`` of :class:`WorkerSettings`.
 
     ``metrics`` gets what its workers report. ``on_starting`` is called with a few words on what it does while it starts, if
-    that takes long. Raises ``ConfigError`` if no engine has this name (the message names the nearest one), or a key that it
+    that takes long. ``on_elsewhere`` gets the workers of other machines, if there are to be some: those of a pool have to be
+    named to them. Raises ``ConfigError`` if no engine has this name (the message names the nearest one), or a key that it
     needs is empty.
     """
     tts, clock, metrics = config.tts, clock or MonotonicClock(), metrics or Metrics()
@@ -63,6 +65,7 @@ def make_engine(
         metrics=metrics,
         purpose=purpose,
         on_starting=on_starting,
+        on_elsewhere=on_elsewhere,
         fallback=fallback,
         starts_fallback=not is_auto,
     )
@@ -76,6 +79,7 @@ def _worker_engine(
     metrics: Metrics,
     purpose: Purpose,
     on_starting: Callable[[str], None],
+    on_elsewhere: Callable[[RemoteWorkers], object],
     fallback: Engine | None,
     starts_fallback: bool,
 ) -> WorkerEngine:
@@ -96,6 +100,8 @@ def _worker_engine(
     ]
     is_elsewhere = tts.workers and (purpose == "serve" or not children)
     elsewhere = remote_workers(config, purpose, clock=clock, metrics=metrics) if is_elsewhere else None
+    if elsewhere is not None:
+        on_elsewhere(elsewhere)
     return WorkerEngine(
         tts, children, metrics=metrics, elsewhere=elsewhere, fallback=fallback, starts_fallback=starts_fallback
     )

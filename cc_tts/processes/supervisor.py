@@ -275,7 +275,7 @@ class Supervisor:
                 if self._down in done:
                     return self._down.result()
                 if exited in done:
-                    return _exit_reason(exited.result())
+                    return exit_reason(exited.result())
                 if reason := self._overdue(starting):
                     return reason
                 if self.state is ProcessState.READY:
@@ -362,16 +362,17 @@ class Supervisor:
             return reason
         timeout_s = EXIT_TIMEOUT_S if reason == CLOSED_BY_CHILD else HUNG_TIMEOUT_S
         try:
-            exit_reason = _exit_reason(await asyncio.wait_for(process.wait(), timeout_s))
+            exited = exit_reason(await asyncio.wait_for(process.wait(), timeout_s))
         except TimeoutError:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
             return reason
-        return exit_reason if reason in (CLOSED_BY_CHILD, exit_reason) else f"{reason}; {exit_reason}"
+        return exited if reason in (CLOSED_BY_CHILD, exited) else f"{reason}; {exited}"
 
 
-def _exit_reason(code: int) -> str:
+def exit_reason(code: int) -> str:
+    """An exit status in words."""
     if code < 0:
         try:
             return f"killed by {signal.Signals(-code).name}"

@@ -319,6 +319,14 @@ class FakeCallRegistry:
         """Wait for the gate."""
         await self.gate.wait()
 
+    @property
+    def num_calls(self) -> int:
+        return len(self.live)
+
+    @property
+    def max_calls(self) -> int:
+        return 4
+
     def calls(self, state: CallState | None = None) -> list[FakeCall]:
         return [call for call in self.live.values() if state is None or call.state is state]
 

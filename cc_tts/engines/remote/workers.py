@@ -1,4 +1,5 @@
-"""The workers that ``tts.workers`` names: fixed addresses, and names whose addresses are looked up again and again.
+"""The workers that ``tts.workers`` names: fixed addresses, names whose addresses are looked up again and again, and those of
+a pool, which :meth:`RemoteWorkers.set_pool_workers` is told.
 
 Runs on: the event loop.
 """
@@ -6,7 +7,7 @@ Runs on: the event loop.
 import asyncio
 import contextlib
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 from cc_tts import logs
@@ -16,7 +17,7 @@ from cc_tts.config.schema import Config
 from cc_tts.engines.remote.connection import RemoteConnection
 from cc_tts.engines.remote.wire import Endpoint
 from cc_tts.engines.worker.link import MakeProcess, WorkerLink
-from cc_tts.errors import EngineFailed, ProcessFailed
+from cc_tts.errors import ConfigError, EngineFailed, ProcessFailed
 from cc_tts.metrics import Metrics
 
 LOOK_UP_INTERVAL_S: Final = 5.0
@@ -52,8 +53,11 @@ class RemoteWorkers:
         """Names that have no address, and why."""
         self._following: asyncio.Task[None] | None = None
         self._leaving: set[asyncio.Task[None]] = set()
+        self._of_pool: dict[str, Endpoint] | None = None
+        """``None`` until the pool has named any."""
+        self._pool_news = asyncio.Event()
         for address in map(parse, config.tts.workers):
-            if address.scheme == "dns":
+            if address.scheme in ("dns", "pool"):
                 self._names.append(address)
             else:
                 self._add(str(address), Endpoint(address.host, address.port, is_tls=address.scheme == "grpcs"))
@@ -105,6 +109,19 @@ class RemoteWorkers:
             link.fail_all(EngineFailed("the engine was stopped"))
         await asyncio.gather(*(link.process.stop() for link in self.links))
 
+    def set_pool_workers(self, addresses: Iterable[str]) -> None:
+        """The workers of the pool from now on, as in ``tts.workers``: new ones are connected to, and those that are gone
+        left once nothing is spoken there. What is no address of a worker is left out.
+        """
+        found: dict[str, Endpoint] = {}
+        for text in addresses:
+            with contextlib.suppress(ConfigError):
+                address = parse(text)
+                if address.scheme in ("grpc", "grpcs"):
+                    found[text] = Endpoint(address.host, address.port, is_tls=address.scheme == "grpcs")
+        self._of_pool = found
+        self._pool_news.set()
+
     def _add(self, name: str, endpoint: Endpoint) -> WorkerLink:
         config = self._config
 
@@ -133,20 +150,42 @@ class RemoteWorkers:
 
     async def _follow_names(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_UP_INTERVAL_S)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(
+                    LOOK_UP_INTERVAL_S
+                ):  # wait_for loses a cancellation that comes with the news
+                    await self._pool_news.wait()
+            self._pool_news.clear()
             await asyncio.gather(*map(self._refresh, self._names))
 
     async def _refresh(self, name: WorkerAddress) -> None:
         """Look a name up: new addresses are connected to, and those that are gone left once nothing is spoken there. A
         name that cannot be looked up keeps the addresses that it had.
         """
+        if name.scheme == "pool":
+            await self._follow(name, self._of_pool)
+            return
         try:
             found = await self._look_up(name.host, name.port)
         except (OSError, TimeoutError, UnicodeError) as error:
             self._faults[str(name)] = f"its addresses cannot be looked up: {error or type(error).__name__}"
             return
-        self._faults.pop(str(name), None)
-        wanted = {host_port(address, name.port): address for address in found}
+        is_tls = bool(self._config.remote.ca_file)
+        await self._follow(
+            name,
+            {
+                host_port(address, name.port): Endpoint(address, name.port, is_tls=is_tls, certified_name=name.host)
+                for address in found
+            },
+        )
+
+    async def _follow(self, name: WorkerAddress, wanted: dict[str, Endpoint] | None) -> None:
+        if not wanted and name.scheme == "pool":
+            self._faults[str(name)] = "the pool has named none" if wanted is None else "the pool has none now"
+        else:
+            self._faults.pop(str(name), None)
+        if wanted is None:
+            return
         had = self._of_names.setdefault(name, set())
         for gone in had - set(wanted):
             link = self._links[gone]
@@ -157,11 +196,10 @@ class RemoteWorkers:
                 leaving = asyncio.create_task(self._leave(link), name=f"leave {gone}")
                 self._leaving.add(leaving)
                 leaving.add_done_callback(self._leaving.discard)
-        is_tls = bool(self._config.remote.ca_file)
         new = []
-        for key, address in wanted.items():
+        for key, endpoint in wanted.items():
             if key not in self._links:
-                new.append(self._add(key, Endpoint(address, name.port, is_tls=is_tls, certified_name=name.host)))
+                new.append(self._add(key, endpoint))
                 had.add(key)
             self._links[key].is_leaving = False
         await asyncio.gather(*map(self._start, new))

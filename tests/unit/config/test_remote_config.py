@@ -13,7 +13,14 @@ pytestmark = pytest.mark.unit
 
 
 @pytest.mark.parametrize(
-    "text", ["grpc://127.0.0.1:7400", "grpcs://gpu-1.example:7400", "grpc://[::1]:7400", "dns:workers.speech.svc:7400"]
+    "text",
+    [
+        "grpc://127.0.0.1:7400",
+        "grpcs://gpu-1.example:7400",
+        "grpc://[::1]:7400",
+        "dns:workers.speech.svc:7400",
+        "pool:10.0.0.9:8090",
+    ],
 )
 def test_addresses(text: str) -> None:
     assert str(remote.parse(text)) == text
@@ -24,7 +31,7 @@ def test_addresses(text: str) -> None:
     ["", "gpu-1:7400", "http://gpu-1:7400", "grpc://gpu-1", "grpc://gpu-1:0", "grpc://gpu-1:70000", "grpc://a b:1"],
 )
 def test_what_is_no_address(text: str) -> None:
-    with pytest.raises(ConfigError, match="write grpcs://HOST:PORT, grpc://HOST:PORT or dns:NAME:PORT"):
+    with pytest.raises(ConfigError, match="write grpcs://HOST:PORT, grpc://HOST:PORT, dns:NAME:PORT or pool:HOST:PORT"):
         remote.parse(text)
 
 
@@ -41,11 +48,36 @@ def test_what_is_no_address(text: str) -> None:
         ({"remote": {"token": "with a space"}}, r"remote\.token"),
         ({"remote": {"token": "short"}}, r"remote\.token"),
         ({"tts": {"fallback_engine": "onnx"}}, r"tts\.fallback_engine"),
+        ({"tts": {"workers": ["pool:8.8.8.8:8090"]}}, "without TLS only loopback and private addresses"),
+        ({"tts": {"workers": ["pool:a:1", "pool:b:1"]}}, "names 2 pools"),
+        ({"cluster": {"pool_url": "10.0.0.9:8090"}}, "is not the address of a pool"),
+        ({"cluster": {"pool_url": "http://10.0.0.9:8090/v1"}}, "is not the address of a pool"),
+        ({"cluster": {"pool_url": "http://[::1"}}, "is not the address of a pool"),
+        ({"cluster": {"pool_url": "http://8.8.8.8:8090"}}, "without TLS only loopback and private addresses"),
+        ({"cluster": {"pool_url": "https://pool:8090"}}, r"remote\.ca_file, which is empty"),
+        ({"cluster": {"pool_url": "http://10.0.0.9:1"}, "tts": {"workers": ["pool:10.0.0.9:2"]}}, "they are two pools"),
     ],
 )
 def test_what_makes_no_sense(tree: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         configuration.from_tree(tree)
+
+
+@pytest.mark.parametrize(
+    ("tree", "url"),
+    [
+        ({}, ""),
+        ({"tts": {"workers": ["pool:10.0.0.9:8090"]}}, "http://10.0.0.9:8090"),
+        ({"tts": {"workers": ["pool:[::1]:8090"]}}, "http://[::1]:8090"),
+        ({"tts": {"workers": ["pool:pool:8090"]}, "remote": {"ca_file": "ca.pem"}}, "https://pool:8090"),
+        (
+            {"cluster": {"pool_url": "http://10.0.0.9:8090"}, "tts": {"workers": ["pool:10.0.0.9:8090"]}},
+            "http://10.0.0.9:8090",
+        ),
+    ],
+)
+def test_where_the_pool_is(tree: dict[str, Any], url: str) -> None:
+    assert remote.pool_url(configuration.from_tree(tree)) == url
 
 
 def test_a_server_may_have_workers_elsewhere_only() -> None:

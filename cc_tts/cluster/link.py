@@ -1,0 +1,185 @@
+"""A server's connection to `cc-tts pool`: what it says of itself, and what the pool says of workers, nodes and shares.
+
+A pool that is lost changes nothing: the last of what it said stays in force, and the connection is tried again for ever.
+Runs on: the event loop.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import aiohttp
+import msgspec
+
+from cc_tts import logs
+from cc_tts.clock import Clock
+from cc_tts.cluster import pool_client
+from cc_tts.cluster.messages import (
+    MAX_MESSAGE_BYTES,
+    REPORT_INTERVAL_S,
+    FromPool,
+    Leases,
+    Node,
+    NodeReport,
+    Nodes,
+    TenantUse,
+    Worker,
+    Workers,
+)
+from cc_tts.config.schema import RemoteConfig
+from cc_tts.errors import CcTtsError
+
+CONNECT_TIMEOUT_S: Final = 5.0
+HEARTBEAT_S: Final = 5.0
+"""Between two pings to the pool, which is lost if one is not answered within half of this."""
+SEND_TIMEOUT_S: Final = 5.0
+CLOSE_TIMEOUT_S: Final = 1.0
+LOOK_INTERVAL_S: Final = 0.25
+"""How often it is looked whether this node has changed."""
+BACKOFF_MIN_S: Final = 0.5
+BACKOFF_MAX_S: Final = 10.0
+STABLE_AFTER_S: Final = 30.0
+"""A connection that held for so long is made again with the shortest back-off."""
+
+_TO_POOL: Final = msgspec.json.Encoder()
+_FROM_POOL: Final = msgspec.json.Decoder(FromPool)
+
+log = logs.get(__name__)
+
+
+class PoolLink:
+    """The connection, and the last of what the pool said.
+
+    ``node``: how this server is now. ``tenants``: what its tenants use, called once a report. ``on_workers``, ``on_nodes``
+    and ``on_leases`` are called with what the pool says. ``url`` is that of the pool, ``http`` or ``https``.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        remote: RemoteConfig,
+        clock: Clock,
+        node: Callable[[], Node],
+        tenants: Callable[[], Mapping[str, TenantUse]] = dict,
+        on_workers: Callable[[Sequence[Worker]], object] = lambda _workers: None,
+        on_nodes: Callable[[Sequence[Node]], object] = lambda _nodes: None,
+        on_leases: Callable[[Leases], object] = lambda _leases: None,
+    ) -> None:
+        self.url = url
+        self._remote = remote
+        self._clock = clock
+        self._node = node
+        self._tenants = tenants
+        self._on_workers = on_workers
+        self._on_nodes = on_nodes
+        self._on_leases = on_leases
+        self._task: asyncio.Task[None] | None = None
+        self._lost_ns: int | None = None
+        self.workers: tuple[Worker, ...] = ()
+        self.nodes: tuple[Node, ...] = ()
+        self.is_connected = False
+        self.reason = "not connected yet"
+        """Why there is no connection, or was none before."""
+
+    @property
+    def age_s(self) -> float | None:
+        """How old ``workers`` and ``nodes`` may be, seconds: 0 while connected; ``None``: the pool was never reached."""
+        if self.is_connected:
+            return 0.0
+        return None if self._lost_ns is None else (self._clock.now_ns() - self._lost_ns) / 1e9
+
+    def start(self) -> None:
+        """Connect, and go on until :meth:`stop`."""
+        self._task = asyncio.create_task(self._live(), name="link to the pool")
+
+    async def stop(self) -> None:
+        """Close the connection. Safe to call twice."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def _live(self) -> None:
+        backoff_s = BACKOFF_MIN_S
+        while True:
+            started_ns = self._clock.now_ns()
+            try:
+                reason = await self._use()
+            except (aiohttp.ClientError, OSError, TimeoutError, CcTtsError) as error:
+                reason = pool_client.why(error)
+            except Exception as error:  # a server without it would never hear of the pool again
+                log.exception("pool_link_failed")
+                reason = type(error).__name__
+            was_connected, self.is_connected = self.is_connected, False
+            if was_connected:
+                self._lost_ns = self._clock.now_ns()
+            if was_connected or reason != self.reason:
+                log.warning("pool_not_reached", was_connected=was_connected, reason=reason)
+            self.reason = reason
+            if (self._clock.now_ns() - started_ns) / 1e9 > STABLE_AFTER_S:
+                backoff_s = BACKOFF_MIN_S
+            await asyncio.sleep(backoff_s)
+            backoff_s = min(backoff_s * 2, BACKOFF_MAX_S)
+
+    async def _use(self) -> str:
+        """Connect and stay connected; returns why that is over."""
+        async with pool_client.opened(self.url, self._remote) as (client, pool):
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                socket = await client.ws_connect(
+                    pool / "v1/watch",
+                    max_msg_size=MAX_MESSAGE_BYTES,
+                    heartbeat=HEARTBEAT_S,
+                    timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_TIMEOUT_S),
+                )
+            async with socket:
+                tasks = [asyncio.create_task(self._report(socket)), asyncio.create_task(self._read(socket))]
+                try:
+                    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                    return done.pop().result()
+                finally:
+                    for task in tasks:
+                        task.cancel()
+                    await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _report(self, socket: aiohttp.ClientWebSocketResponse) -> str:
+        """Say how this node is: at the interval, and at once when more has changed than its calls."""
+        said: Node | None = None
+        due_ns = 0
+        with contextlib.suppress(ConnectionError):
+            while True:
+                node, now_ns = self._node(), self._clock.now_ns()
+                if said is None or now_ns >= due_ns or msgspec.structs.replace(node, calls=said.calls) != said:
+                    report = NodeReport(node, dict(self._tenants()))
+                    async with asyncio.timeout(SEND_TIMEOUT_S):
+                        await socket.send_str(_TO_POOL.encode(report).decode())
+                    said, due_ns = node, now_ns + round(REPORT_INTERVAL_S * 1e9)
+                await asyncio.sleep(LOOK_INTERVAL_S)
+        return "the connection was lost"
+
+    async def _read(self, socket: aiohttp.ClientWebSocketResponse) -> str:
+        async for frame in socket:
+            if frame.type not in (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY):
+                return f"the connection was lost: {frame.type.name.lower()}"
+            try:
+                message = _FROM_POOL.decode(frame.data)
+            except (msgspec.DecodeError, UnicodeError):
+                return "it sent a message that cannot be read: is it of another version?"
+            if not self.is_connected:
+                self.is_connected = True
+                log.info("pool_connected")
+            self._take(message)
+        reason = f"{socket.close_code}" if socket.close_code is not None else "the connection was lost"
+        return f"it closed the connection: {reason}"
+
+    def _take(self, message: FromPool) -> None:
+        match message:
+            case Workers(workers):
+                self.workers = workers
+                self._on_workers(workers)
+            case Nodes(nodes):
+                self.nodes = nodes
+                self._on_nodes(nodes)
+            case Leases():
+                self._on_leases(message)

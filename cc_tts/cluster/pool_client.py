@@ -1,0 +1,93 @@
+"""HTTP to `cc-tts pool` from the other machines of a cluster, with the token and the certificates of ``[remote]``."""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from cc_tts import __version__
+from cc_tts.cluster.messages import MAX_MESSAGE_BYTES, Worker, Workers
+from cc_tts.config.remote import must_be_private
+from cc_tts.config.schema import RemoteConfig
+from cc_tts.errors import CcTtsError, ConfigError, ProcessFailed
+
+ASK_TIMEOUT_S: Final = 3.0
+
+_WORKERS: Final = msgspec.json.Decoder(Workers)
+
+
+@asynccontextmanager
+async def opened(url: str, remote: RemoteConfig) -> AsyncIterator[tuple[aiohttp.ClientSession, URL]]:
+    """A client for the pool at ``url``, and the URL to ask it at. Without TLS that has the address in place of the name,
+    which is looked up once and must be private. Raises ``ConfigError`` if it is not, or for a file that cannot be read;
+    ``OSError`` for a name without an address.
+    """
+    pool, context = URL(url), None
+    if pool.scheme == "https":
+        context = await asyncio.to_thread(_tls, remote)
+    else:
+        found = await asyncio.get_running_loop().getaddrinfo(pool.host, pool.port, type=socket.SOCK_STREAM)
+        address = str(found[0][4][0])
+        must_be_private(address, f"the pool at {url}")
+        pool = pool.with_host(address)
+    headers = {"User-Agent": f"cc-tts/{__version__}"}
+    if remote.token:
+        headers["Authorization"] = f"Bearer {remote.token}"
+    connector = aiohttp.TCPConnector(ssl=context if context is not None else True)
+    async with aiohttp.ClientSession(headers=headers, connector=connector, auto_decompress=False) as client:
+        yield client, pool.origin()
+
+
+async def ask_workers(url: str, remote: RemoteConfig) -> tuple[Worker, ...]:
+    """The workers that the pool has now; raises ``ProcessFailed``, which says why, if it cannot be asked."""
+    try:
+        async with (
+            asyncio.timeout(ASK_TIMEOUT_S),
+            opened(url, remote) as (client, pool),
+            client.get(pool / "v1/workers", allow_redirects=False) as response,
+        ):
+            if response.status == 200:  # noqa: PLR2004
+                return _WORKERS.decode(await response.content.read(MAX_MESSAGE_BYTES)).workers
+            reason = f"answers {response.status} {response.reason}"
+    except (aiohttp.ClientError, OSError, TimeoutError, ConfigError, msgspec.DecodeError, UnicodeError) as error:
+        raise ProcessFailed(f"the pool at {url} cannot be asked: {why(error)}") from None
+    raise ProcessFailed(f"the pool at {url} {reason}")
+
+
+def why(error: BaseException) -> str:
+    """What went wrong on the way to the pool."""
+    match error:
+        case CcTtsError():
+            return error.detail
+        case aiohttp.WSServerHandshakeError(status=401):
+            return "it asks for the token of [remote]: set remote.token alike at both ends"
+        case aiohttp.WSServerHandshakeError():
+            return f"it answers {error.status}"
+        case TimeoutError():
+            return "no answer in time"
+        case msgspec.DecodeError() | UnicodeError():
+            return "what it says cannot be read: is it another version, or no pool?"
+        case aiohttp.ClientConnectorError():
+            return str(error.os_error.strerror or error.os_error)
+        case OSError(strerror=str(reason)):
+            return reason
+    return f"{type(error).__name__}: {error}"
+
+
+def _tls(remote: RemoteConfig) -> ssl.SSLContext:
+    """Runs on: a thread."""
+    try:
+        context = ssl.create_default_context(cafile=str(Path(remote.ca_file).expanduser()))
+        if remote.certificate_file:
+            certificate, key = Path(remote.certificate_file), Path(remote.private_key_file)
+            context.load_cert_chain(certificate.expanduser(), key.expanduser())
+    except OSError as error:  # ssl.SSLError too
+        raise ConfigError(f"the files of [remote] cannot be used: {error.strerror or error}") from None
+    return context

@@ -1,0 +1,235 @@
+"""The HTTP of the pool: the watch of the servers, the workers, the voices, metrics, drain."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from aiohttp import WSMsgType, web
+
+from cc_tts import logs, metrics
+from cc_tts.api.http import problems
+from cc_tts.api.http.auth import TokenAuthenticator, challenge
+from cc_tts.cluster.messages import MAX_MESSAGE_BYTES, NodeReport
+from cc_tts.config.schema import TokenConfig
+from cc_tts.errors import CcTtsError, Forbidden, NotFound
+from cc_tts.pool.state import PoolState
+
+HEARTBEAT_S: Final = 5.0
+SEND_TIMEOUT_S: Final = 5.0
+CLOSE_TIMEOUT_S: Final = 1.0
+MAX_WATCHERS: Final = 1000
+POLICY_VIOLATION: Final = 1008
+"""Close code for a message that cannot be read (RFC 6455 §7.4.1)."""
+REPLACED: Final = 4000
+TRY_LATER: Final = 1013
+NOT_LOOKED: Final = "the hosts of the cluster have not been looked at yet"
+_OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
+
+STATE: Final = web.AppKey("state", PoolState)
+TOKENS: Final = web.AppKey("tokens", TokenAuthenticator)
+
+
+class Watchers(dict[web.WebSocketResponse, str]):
+    """Open sockets with the name of their node, empty until it has reported."""
+
+
+WATCHERS: Final = web.AppKey("watchers", Watchers)
+
+_REPORT: Final = msgspec.json.Decoder(NodeReport)
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+log = logs.get(__name__)
+
+
+def build_app(state: PoolState, *, token: str) -> web.Application:
+    """The application; every path but ``/healthz`` and ``/readyz`` asks for the token, if there is one."""
+    app = web.Application(middlewares=[_guard], client_max_size=1024)
+    app[STATE] = state
+    app[TOKENS] = TokenAuthenticator([TokenConfig(token)] if token else [])
+    app[WATCHERS] = Watchers()
+    app.add_routes(
+        [
+            web.get("/v1/watch", watch),
+            web.get("/v1/workers", get_workers),
+            web.get("/v1/cluster", get_cluster),
+            web.post("/v1/workers/{id}/drain", drain_worker),
+            web.post("/v1/workers/{id}/start", start_worker),
+            web.get("/v1/voices", get_voices),
+            web.get("/v1/voices/{sha256}", get_voice),
+            web.get("/metrics", get_metrics),
+            web.get("/healthz", get_health),
+            web.get("/readyz", get_readiness),
+        ]
+    )
+    app.on_shutdown.append(_close_watchers)
+    return app
+
+
+@web.middleware
+async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        _authorise(request)
+        return await handler(request)
+    except CcTtsError as error:
+        response = problems.response_for(error, instance=request.path)
+    except web.HTTPNotFound:
+        response = problems.response_for(NotFound("there is nothing at this path"), instance=request.path)
+    except web.HTTPException as error:
+        response = problems.response_for_http(error, method=request.method, instance=request.path)
+    except Exception:
+        log.exception("http_handler_failed", method=request.method)
+        response = problems.internal_error(instance=request.path)
+    if (wanted := challenge(request, response.status)) is not None:
+        response.headers["WWW-Authenticate"] = wanted
+    return response
+
+
+def _authorise(request: web.Request) -> None:
+    tokens = request.app[TOKENS]
+    try:
+        tokens.check_origin(request)
+    except Forbidden:
+        raise Forbidden("without remote.token the pool is asked at a loopback address, and by no web page") from None
+    if request.path not in _OPEN_PATHS:
+        tokens.authenticate(request, "admin")
+
+
+async def watch(request: web.Request) -> web.StreamResponse:
+    """A server's connection; see :mod:`cc_tts.cluster.messages`."""
+    state, watchers = request.app[STATE], request.app[WATCHERS]
+    socket = web.WebSocketResponse(heartbeat=HEARTBEAT_S, timeout=CLOSE_TIMEOUT_S, max_msg_size=MAX_MESSAGE_BYTES)
+    if not socket.can_prepare(request).ok:
+        raise problems.UpgradeRequired("this path speaks WebSocket")
+    await socket.prepare(request)
+    if len(watchers) >= MAX_WATCHERS:
+        await socket.close(code=TRY_LATER, message=b"too many servers watch")
+        return socket
+    watchers[socket] = ""
+    changed = state.watch()
+    telling = asyncio.create_task(_tell(socket, state, changed))
+    try:
+        await _read(socket, request)
+    finally:
+        del watchers[socket]
+        state.unwatch(changed)
+        telling.cancel()
+        await asyncio.gather(telling, return_exceptions=True)
+    return socket
+
+
+async def _read(socket: web.WebSocketResponse, request: web.Request) -> None:
+    state, watchers = request.app[STATE], request.app[WATCHERS]
+    async for frame in socket:
+        if frame.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
+            return
+        try:
+            report = _REPORT.decode(frame.data)
+        except (msgspec.DecodeError, UnicodeError):
+            log.warning("bad_report", node=watchers[socket] or None, num_bytes=len(frame.data))
+            await socket.close(code=POLICY_VIOLATION, message=b"not the report of a node of this version")
+            return
+        if watchers[socket] != report.node.name:
+            await _replace(watchers, report.node.name)
+            watchers[socket] = report.node.name
+        if (leases := state.take(report)) is not None and not await _send(socket, leases):
+            return
+
+
+async def _replace(watchers: Watchers, name: str) -> None:
+    """A node that connects anew takes the place of its former connection."""
+    for other in [other for other, known in watchers.items() if known == name]:
+        log.warning("node_connected_again", node=name)
+        await other.close(code=REPLACED, message=b"another server reports by this name")
+
+
+async def _tell(socket: web.WebSocketResponse, state: PoolState, changed: asyncio.Event) -> None:
+    told: set[Any] = set()
+    while True:
+        await changed.wait()
+        changed.clear()
+        now = (state.workers, state.nodes)
+        for message in now:
+            if message is not None and message not in told and not await _send(socket, message):
+                return
+        told = set(now)
+
+
+async def _send(socket: web.WebSocketResponse, message: msgspec.Struct) -> bool:
+    """Whether it was sent; a server that does not read is disconnected."""
+    try:
+        async with asyncio.timeout(SEND_TIMEOUT_S):
+            await socket.send_str(msgspec.json.encode(message).decode())
+    except (ConnectionError, TimeoutError, RuntimeError):
+        await socket.close()
+        return False
+    return True
+
+
+async def _close_watchers(app: web.Application) -> None:
+    watchers: Watchers = app[WATCHERS]
+    await asyncio.gather(*(socket.close(code=1001) for socket in list(watchers)))
+
+
+def _json(value: object, status: int = 200) -> web.Response:
+    return web.Response(body=msgspec.json.encode(value), content_type="application/json", status=status)
+
+
+async def get_workers(request: web.Request) -> web.Response:
+    """The workers, as servers are told of them."""
+    if (workers := request.app[STATE].workers) is None:
+        raise problems.NotReady(NOT_LOOKED)
+    return _json(workers)
+
+
+async def get_cluster(request: web.Request) -> web.Response:
+    """Nodes, workers with their hosts, and how many of both there should be."""
+    return _json(request.app[STATE].view())
+
+
+async def drain_worker(request: web.Request) -> web.Response:
+    """Have a worker speak to the end and stay away."""
+    await request.app[STATE].hosts.drain(request.match_info["id"])
+    return _json({"draining": True}, status=202)
+
+
+async def start_worker(request: web.Request) -> web.Response:
+    """Start a drained worker again."""
+    await request.app[STATE].hosts.start(request.match_info["id"])
+    return _json({"starting": True}, status=202)
+
+
+async def get_voices(request: web.Request) -> web.Response:
+    """The files of voices that hosts are to have."""
+    return _json(await request.app[STATE].voice_files())
+
+
+async def get_voice(request: web.Request) -> web.StreamResponse:
+    """One of them, by the hash of its content."""
+    state = request.app[STATE]
+    await state.voice_files()
+    path: Path | None = None
+    if state.voice_folder is not None:
+        path = state.voice_folder.find(request.match_info["sha256"])
+    if path is None:
+        raise NotFound("no file of a voice has this hash")
+    return web.FileResponse(path)
+
+
+async def get_metrics(request: web.Request) -> web.Response:
+    """Prometheus series."""
+    return web.Response(body=request.app[STATE].render(), headers={"Content-Type": metrics.CONTENT_TYPE})
+
+
+async def get_health(_request: web.Request) -> web.Response:
+    """The process is alive."""
+    return _json({"status": "ok"})
+
+
+async def get_readiness(request: web.Request) -> web.Response:
+    """The hosts have been looked at."""
+    if request.app[STATE].workers is None:
+        raise problems.NotReady(NOT_LOOKED)
+    return _json({"status": "ready"})

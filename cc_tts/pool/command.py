@@ -1,0 +1,100 @@
+"""``cc-tts pool``."""
+
+import asyncio
+import logging
+import signal
+import ssl
+from dataclasses import replace
+from pathlib import Path
+
+from aiohttp import web
+
+from cc_tts import logs
+from cc_tts.clock import MonotonicClock
+from cc_tts.config import remote as addresses
+from cc_tts.config.schema import Config, RemoteConfig
+from cc_tts.engines.factory import engine_names
+from cc_tts.errors import ConfigError
+from cc_tts.pool import ray_hosts
+from cc_tts.pool.app import build_app
+from cc_tts.pool.ray_hosts import RayHosts
+from cc_tts.pool.state import PoolState
+from cc_tts.pool.voices import VoiceFolder
+
+SHUTDOWN_TIMEOUT_S = 3.0
+
+_SILENT = logging.getLogger("cc_tts.pool.protocol")  # aiohttp's lines quote headers, and a header may be the token
+_SILENT.addHandler(logging.NullHandler())
+_SILENT.propagate = False
+
+log = logs.get(__name__)
+
+
+def run(config: Config, listen: str) -> int:
+    """Serve until SIGTERM or SIGINT; the workers go on. Raises ``ConfigError``."""
+    host, port = addresses.listen_address(listen)
+    addresses.check_listener(config.remote, host, who="pool")
+    config = replace(config, tts=replace(config.tts, engine=engine_names(config.tts)[0]))
+    if config.tts.engine == "espeak":
+        raise ConfigError(
+            'tts.engine is "espeak", which speaks inside the server and has no worker; use another engine'
+        )
+    tls = _tls(config.remote)
+    logs.configure(level=config.log.level, json=config.log.json, process="pool")
+    is_own = ray_hosts.connect(config)
+    asyncio.run(_serve(config, host, port, tls, is_own=is_own))
+    return 0
+
+
+def down(config: Config) -> int:
+    """Let the workers of the cluster speak to the end, and end them. Raises ``ConfigError``."""
+    logs.configure(level="critical", json=False, process="pool")
+    if ray_hosts.connect(config):
+        raise ConfigError("--down needs the Ray cluster of the workers: set pool.ray_address or RAY_ADDRESS")
+    num = RayHosts(config, pool_url="", is_own=False, clock=MonotonicClock()).down()
+    print(f"{num} workers ended")  # noqa: T201 - what the command is asked for
+    return 0
+
+
+async def _serve(config: Config, host: str, port: int, tls: ssl.SSLContext | None, *, is_own: bool) -> None:
+    clock, stop = MonotonicClock(), asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    reached_at = await asyncio.to_thread(ray_hosts.own_address) if host in ("0.0.0.0", "::") else host
+    url = f"{'https' if tls else 'http'}://{addresses.host_port(reached_at, port)}"
+    voice_folder = VoiceFolder(Path(config.tts.voices_dir)) if config.tts.voices_dir else None
+    state = PoolState(
+        RayHosts(config, pool_url=url, is_own=is_own, clock=clock),
+        clock=clock,
+        first_audio_target_ms=config.tts.first_audio_target_ms,
+        voice_folder=voice_folder,
+    )
+    app = build_app(state, token=config.remote.token)
+    runner = web.AppRunner(app, access_log=None, logger=_SILENT, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host, port, ssl_context=tls).start()
+        state.start()
+        log.info("pool_listens", host=host, port=port, tls=tls is not None)
+        await stop.wait()
+    except OSError as error:
+        raise ConfigError(f"--listen {addresses.host_port(host, port)}: {error.strerror}") from None
+    finally:
+        await state.stop()
+        await runner.cleanup()
+        log.info("stopped", consequence="the workers go on")
+
+
+def _tls(remote: RemoteConfig) -> ssl.SSLContext | None:
+    if not remote.certificate_file:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    certificate, key = Path(remote.certificate_file), Path(remote.private_key_file)
+    try:
+        context.load_cert_chain(certificate.expanduser(), key.expanduser())
+        if remote.ca_file:
+            context.load_verify_locations(Path(remote.ca_file).expanduser())
+            context.verify_mode = ssl.CERT_REQUIRED
+    except OSError as error:  # ssl.SSLError too
+        raise ConfigError(f"the files of [remote] cannot be used: {error.strerror or error}") from None
+    return context

@@ -1,0 +1,186 @@
+"""What the pool knows now: the hosts as they answer, and the nodes as they report. None of it has to outlive it."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+import msgspec
+from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client.exposition import generate_latest
+
+from cc_tts import logs
+from cc_tts.clock import Clock
+from cc_tts.cluster.messages import Leases, Node, NodeReport, Nodes, TenantUse, Worker, Workers
+from cc_tts.errors import CcTtsError
+from cc_tts.pool.hints import ScaleHints
+from cc_tts.pool.hosts import Hosts, HostStatus
+from cc_tts.pool.voices import VoiceFiles, VoiceFolder
+
+LOOK_INTERVAL_S: Final = 1.0
+NODE_TIMEOUT_S: Final = 10.0
+"""A node that has not reported for so long is shown no more."""
+VOICES_INTERVAL_S: Final = 10.0
+
+log = logs.get(__name__)
+
+
+class LeaseBook(Protocol):
+    """Divides what tenants may use between the nodes."""
+
+    def report(self, node: str, tenants: Mapping[str, TenantUse]) -> None:
+        """What a node's tenants use now."""
+
+    def shares(self, node: str) -> Leases:
+        """What they may use there from now on."""
+
+
+class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
+    """The cluster as the pool sees it. ``wanted_workers`` and ``wanted_nodes``: how many there should be."""
+
+    nodes: tuple[Node, ...]
+    workers: tuple[HostStatus, ...]
+    wanted_workers: int
+    wanted_nodes: int
+
+
+class PoolState:
+    """Looks after hosts, collects what nodes report, and wakes those who watch. Runs on: the event loop."""
+
+    def __init__(
+        self,
+        hosts: Hosts,
+        *,
+        clock: Clock,
+        first_audio_target_ms: float,
+        voice_folder: VoiceFolder | None = None,
+        leases: LeaseBook | None = None,
+    ) -> None:
+        self.hosts = hosts
+        self.voice_folder = voice_folder
+        self._clock = clock
+        self._leases = leases
+        self._hints = ScaleHints(clock, first_audio_target_ms=first_audio_target_ms)
+        self._nodes: dict[str, tuple[int, Node]] = {}
+        self._statuses: tuple[HostStatus, ...] = ()
+        self._watchers: set[asyncio.Event] = set()
+        self._voices = VoiceFiles(())
+        self._voices_ns: int | None = None
+        self._task: asyncio.Task[None] | None = None
+        self.workers: Workers | None = None
+        """``None`` until the hosts were looked at once: a server would take none for none at all."""
+        self.nodes = Nodes(())
+        self.registry = registry = CollectorRegistry()
+        self._num_workers = Gauge("cctts_pool_workers", "Workers, by state.", ["state"], registry=registry)
+        self._num_nodes = Gauge("cctts_pool_nodes", "Line nodes that report.", registry=registry)
+        self._wanted_workers = Gauge("cctts_pool_wanted_workers", "Workers that there should be.", registry=registry)
+        self._wanted_nodes = Gauge("cctts_pool_wanted_nodes", "Line nodes that there should be.", registry=registry)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._task = asyncio.create_task(self._live(), name="look after hosts")
+
+    async def stop(self) -> None:
+        """Stop to look; the workers go on."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def watch(self) -> asyncio.Event:
+        """An event that is set with every change, until :meth:`unwatch`."""
+        event = asyncio.Event()
+        event.set()
+        self._watchers.add(event)
+        return event
+
+    def unwatch(self, event: asyncio.Event) -> None:
+        """End what :meth:`watch` began."""
+        self._watchers.discard(event)
+
+    def take(self, report: NodeReport) -> Leases | None:
+        """A node says how it is; returns its shares, if shares are divided."""
+        name = report.node.name
+        if name not in self._nodes:
+            log.info("node_joined", node=name)
+        self._nodes[name] = (self._clock.now_ns(), report.node)
+        if self._leases is None:
+            return None
+        self._leases.report(name, report.tenants)
+        return self._leases.shares(name)
+
+    def view(self) -> ClusterView:
+        """Everything."""
+        return ClusterView(
+            nodes=self.nodes.nodes,
+            workers=self._statuses,
+            wanted_workers=self._hints.wanted_workers,
+            wanted_nodes=self._hints.wanted_nodes,
+        )
+
+    def render(self) -> bytes:
+        """The series, in the Prometheus text format."""
+        self._num_workers.clear()
+        for status in self._statuses:
+            self._num_workers.labels(state=status.state).inc()
+        self._num_nodes.set(len(self.nodes.nodes))
+        self._wanted_workers.set(self._hints.wanted_workers)
+        self._wanted_nodes.set(self._hints.wanted_nodes)
+        return generate_latest(self.registry)
+
+    async def voice_files(self) -> VoiceFiles:
+        """The voices that hosts are to have."""
+        now_ns = self._clock.now_ns()
+        if self.voice_folder is not None and (
+            self._voices_ns is None or now_ns - self._voices_ns > VOICES_INTERVAL_S * 1e9
+        ):
+            self._voices_ns = now_ns
+            self._voices = await asyncio.to_thread(self.voice_folder.files)
+        return self._voices
+
+    async def _live(self) -> None:
+        while True:
+            try:
+                await self.look()
+            except Exception:  # the next look may find what this one did not
+                log.exception("look_failed")
+            await asyncio.sleep(LOOK_INTERVAL_S)
+
+    async def look(self) -> None:
+        """Look once at hosts, nodes and voices."""
+        self._statuses = tuple(sorted(await self.hosts.look(), key=lambda status: status.id))
+        limit_ns = self._clock.now_ns() - NODE_TIMEOUT_S * 1e9
+        for name in [name for name, (heard_ns, _) in self._nodes.items() if heard_ns < limit_ns]:
+            del self._nodes[name]
+            log.warning("node_gone", node=name)
+        nodes = Nodes(tuple(node for _, (_, node) in sorted(self._nodes.items())))
+        workers = Workers(tuple(_worker(status) for status in self._statuses if status.generation))
+        self._hints.look(self._statuses, nodes.nodes)
+        if self.workers is not None and not workers.workers:
+            workers = self.workers  # servers see by themselves which of them answer
+        if (nodes, workers) != (self.nodes, self.workers):
+            self.nodes, self.workers = nodes, workers
+            for event in self._watchers:
+                event.set()
+        await self._ship_voices()
+
+    async def _ship_voices(self) -> None:
+        """One host after the other, while all others are ready: its worker is away for a moment."""
+        if self.voice_folder is None:
+            return
+        digest = (await self.voice_files()).digest
+        behind = [status for status in self._statuses if status.voices != digest and status.state == "ready"]
+        if behind and all(status.state in ("ready", "drained") for status in self._statuses):
+            try:
+                await self.hosts.take_voices(behind[0].id)
+            except CcTtsError as error:
+                log.warning("voices_not_shipped", worker=behind[0].id, detail=error.detail)
+
+
+def _worker(status: HostStatus) -> Worker:
+    """As servers see it. One that starts again stays in the list: they stay connected, or come back by themselves."""
+    return Worker(
+        address=status.address,
+        generation=status.generation,
+        device=status.device,
+        host=status.host,
+        draining=status.state in ("draining", "drained"),
+    )

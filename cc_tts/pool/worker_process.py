@@ -1,0 +1,40 @@
+"""What a host of the pool starts: `cc-tts worker`, its configuration as JSON on standard input. It ends with its host."""
+
+import ctypes
+import os
+import signal
+import sys
+from typing import Final
+
+import msgspec
+
+from cc_tts.config.schema import Config
+from cc_tts.engines.remote import host
+from cc_tts.errors import CcTtsError
+
+PR_SET_PDEATHSIG: Final = 1
+
+
+class WorkerStart(msgspec.Struct, frozen=True, kw_only=True):
+    """``listen``: as of ``cc-tts worker``. ``parent``: process id of the host."""
+
+    config: Config
+    listen: str
+    parent: int
+
+
+def main() -> int:
+    """Speak for servers until SIGTERM, or until the host is gone; returns the exit status."""
+    start = msgspec.json.decode(sys.stdin.buffer.read(), type=WorkerStart)
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != start.parent:
+        return 1
+    try:
+        return host.run(start.config, start.listen)
+    except CcTtsError as error:
+        print(f"cc-tts: {error.detail}", file=sys.stderr)  # noqa: T201 - worker_host.SAYS_WHY
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

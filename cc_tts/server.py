@@ -26,9 +26,9 @@ from cc_tts.calls.events.bus import EventBus
 from cc_tts.calls.registry import CallRegistry
 from cc_tts.calls.services import CallServices
 from cc_tts.clock import MonotonicClock
-from cc_tts.cluster.nodes import LineNodes
 from cc_tts.cluster.link import PoolLink
 from cc_tts.cluster.messages import Node, Worker
+from cc_tts.cluster.nodes import LineNodes
 from cc_tts.config import load as configuration
 from cc_tts.config import tls as tls_files
 from cc_tts.config.remote import pool_url
@@ -141,7 +141,7 @@ class Server:
 
     def _as_node(self) -> Node:
         """What the pool is told of this server."""
-        return as_node(self._config, self.registry)
+        return as_node(self._config, self.registry, self.nodes)
 
     async def run(self) -> None:
         """Serve until a drain is over; raises ``ProcessFailed`` if a child process does not start, ``OSError`` if the HTTP

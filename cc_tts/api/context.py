@@ -8,8 +8,8 @@ from aiohttp import web
 
 from cc_tts.calls.registry import CallRegistry
 from cc_tts.clock import Clock
-from cc_tts.cluster.nodes import LineNodes
 from cc_tts.cluster.link import PoolLink
+from cc_tts.cluster.nodes import LineNodes
 from cc_tts.config.schema import Config
 from cc_tts.metrics import Metrics
 from cc_tts.speech.source import SpeechSource

@@ -11,6 +11,7 @@ from cc_tts.api.http.problems import NotReady
 from cc_tts.api.http.route import RouteTable
 from cc_tts.calls.registry import CallRegistry
 from cc_tts.cluster.messages import Node, Worker
+from cc_tts.cluster.nodes import LineNodes
 from cc_tts.config.schema import Config
 
 ROUTES: Final = RouteTable("Operations")
@@ -46,7 +47,7 @@ async def get_cluster(request: web.Request) -> views.Cluster:
     """Show this server, the other nodes, and the workers of the pool as it last told of them."""
     context = request.app[CONTEXT]
     config, link = context.config, context.pool
-    node = as_node(config, context.registry)
+    node = as_node(config, context.registry, context.nodes)
     known = {name: Node(name=name, base_url=url) for name, url in config.cluster.nodes.items()}
     workers: tuple[Worker, ...] = ()
     pool = None
@@ -66,11 +67,11 @@ async def get_cluster(request: web.Request) -> views.Cluster:
     )
 
 
-def as_node(config: Config, registry: CallRegistry) -> Node:
+def as_node(config: Config, registry: CallRegistry, nodes: LineNodes) -> Node:
     """How the nodes of a cluster see this server."""
     return Node(
         name=config.server.node_name,
-        base_url=config.cluster.base_url,
+        base_url=nodes.base_url,
         version=__version__,
         calls=registry.num_calls,
         max_calls=registry.max_calls,

@@ -29,6 +29,7 @@ from cc_tts.cluster.messages import (
 )
 from cc_tts.config.schema import RemoteConfig
 from cc_tts.errors import CcTtsError
+from cc_tts.processes.backoff import Backoff
 
 CONNECT_TIMEOUT_S: Final = 5.0
 HEARTBEAT_S: Final = 5.0
@@ -39,8 +40,6 @@ LOOK_INTERVAL_S: Final = 0.25
 """How often it is looked whether this node has changed."""
 BACKOFF_MIN_S: Final = 0.5
 BACKOFF_MAX_S: Final = 10.0
-STABLE_AFTER_S: Final = 30.0
-"""A connection that held for so long is made again with the shortest back-off."""
 
 _TO_POOL: Final = msgspec.json.Encoder()
 _FROM_POOL: Final = msgspec.json.Decoder(FromPool)
@@ -102,9 +101,9 @@ class PoolLink:
             self._task = None
 
     async def _live(self) -> None:
-        backoff_s = BACKOFF_MIN_S
+        backoff = Backoff(self._clock, min_s=BACKOFF_MIN_S, max_s=BACKOFF_MAX_S)
         while True:
-            started_ns = self._clock.now_ns()
+            backoff.begin()
             try:
                 reason = await self._use()
             except (aiohttp.ClientError, OSError, TimeoutError, CcTtsError) as error:
@@ -118,10 +117,7 @@ class PoolLink:
             if was_connected or reason != self.reason:
                 log.warning("pool_not_reached", was_connected=was_connected, reason=reason)
             self.reason = reason
-            if (self._clock.now_ns() - started_ns) / 1e9 > STABLE_AFTER_S:
-                backoff_s = BACKOFF_MIN_S
-            await asyncio.sleep(backoff_s)
-            backoff_s = min(backoff_s * 2, BACKOFF_MAX_S)
+            await asyncio.sleep(backoff.delay_s())
 
     async def _use(self) -> str:
         """Connect and stay connected; returns why that is over."""

@@ -22,6 +22,7 @@ import msgspec
 from cc_tts import logs
 from cc_tts.clock import Clock
 from cc_tts.errors import ProcessFailed
+from cc_tts.processes.backoff import Backoff
 from cc_tts.processes.channel import (
     CLOSED_BY_CHILD,
     PROTOCOL_VERSION,
@@ -53,7 +54,6 @@ RESPONSE_TIMEOUT_S: Final = 0.75
 """A child that has left a ping unanswered for so long is not responsive, which ``/readyz`` says of the UA."""
 BACKOFF_MIN_S: Final = 0.1
 BACKOFF_MAX_S: Final = 5.0
-STABLE_AFTER_S: Final = 30.0
 """A child that lived this long starts again with the shortest back-off."""
 STOPPED: Final = "stopped"
 """The reason given when the child is down because it was asked to end."""
@@ -196,9 +196,9 @@ class Supervisor:
         self._channel.send(message, payload)
 
     async def _live(self) -> None:
-        backoff_s = BACKOFF_MIN_S
+        backoff = Backoff(self._clock, min_s=BACKOFF_MIN_S, max_s=BACKOFF_MAX_S)
         while not self._stopping.is_set():
-            started_ns = self._clock.now_ns()
+            backoff.begin()
             self._machine.fire(ProcessEvent.SPAWN)
             try:
                 await self._spawn()
@@ -217,14 +217,12 @@ class Supervisor:
             reason = await self._reap(reason)
             self._settle_start(reason)
             self.num_restarts += 1
-            log.error("child_down", child=self._spec.name, reason=reason, restart_in_s=round(backoff_s, 2))
+            delay_s = backoff.delay_s()
+            log.error("child_down", child=self._spec.name, reason=reason, restart_in_s=round(delay_s, 2))
             if was_ready:
                 self._on_down(reason)
-            if (self._clock.now_ns() - started_ns) / 1e9 > STABLE_AFTER_S:
-                backoff_s = BACKOFF_MIN_S
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), backoff_s)
-            backoff_s = min(backoff_s * 2, BACKOFF_MAX_S)
+                await asyncio.wait_for(self._stopping.wait(), delay_s)
         if self.state is ProcessState.BACKOFF:
             self._machine.fire(ProcessEvent.STOP)
 

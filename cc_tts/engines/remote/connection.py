@@ -17,13 +17,13 @@ from cc_tts.config.schema import RemoteConfig
 from cc_tts.engines.remote import wire
 from cc_tts.engines.remote.wire import ClientChannel, Endpoint
 from cc_tts.errors import ConfigError, ProcessFailed
+from cc_tts.processes.backoff import Backoff
 from cc_tts.processes.channel import PROTOCOL_VERSION, Hello, Message, Ping, Pong, Ready
 from cc_tts.processes.liveness import Silence
 from cc_tts.processes.supervisor import (
     BACKOFF_MAX_S,
     BACKOFF_MIN_S,
     PROCESS_TABLE,
-    STABLE_AFTER_S,
     STOPPED,
     ProcessEvent,
     ProcessState,
@@ -110,9 +110,9 @@ class RemoteConnection:
             self._down.set_result(reason)
 
     async def _live(self) -> None:
-        backoff_s = BACKOFF_MIN_S
+        backoff = Backoff(self._clock, min_s=BACKOFF_MIN_S, max_s=BACKOFF_MAX_S)
         while not self._stopping.is_set():
-            started_ns = self._clock.now_ns()
+            backoff.begin()
             self._machine.fire(ProcessEvent.SPAWN)
             reason = await self._use()
             was_ready = self.state is ProcessState.READY
@@ -126,13 +126,10 @@ class RemoteConnection:
             self.reason = reason
             if was_ready:
                 self._on_down(reason)
-            if (self._clock.now_ns() - started_ns) / 1e9 > STABLE_AFTER_S:
-                backoff_s = BACKOFF_MIN_S
             if self.state is ProcessState.STOPPED:
                 return
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), backoff_s)
-            backoff_s = min(backoff_s * 2, BACKOFF_MAX_S)
+                await asyncio.wait_for(self._stopping.wait(), backoff.delay_s())
         if self.state is ProcessState.BACKOFF:
             self._machine.fire(ProcessEvent.STOP)
 

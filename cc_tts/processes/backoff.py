@@ -1,0 +1,32 @@
+"""How long to wait before something that ended is tried again."""
+
+from typing import Final
+
+from cc_tts.clock import Clock
+
+STABLE_AFTER_S: Final = 30.0
+"""An attempt that lasted longer than this was no failure to start."""
+
+
+class Backoff:
+    """Delays between attempts, seconds: ``min_s``, twice as long with each one, ``max_s`` at most, and ``min_s`` again after
+    an attempt that lasted more than :data:`STABLE_AFTER_S`.
+    """
+
+    def __init__(self, clock: Clock, *, min_s: float, max_s: float) -> None:
+        self._clock = clock
+        self._min_s = min_s
+        self._max_s = max_s
+        self._next_s = min_s
+        self._begun_ns = clock.now_ns()
+
+    def begin(self) -> None:
+        """An attempt begins."""
+        self._begun_ns = self._clock.now_ns()
+
+    def delay_s(self) -> float:
+        """The attempt is over: how long to wait before the next."""
+        if (self._clock.now_ns() - self._begun_ns) / 1e9 > STABLE_AFTER_S:
+            self._next_s = self._min_s
+        delay_s, self._next_s = self._next_s, min(self._next_s * 2, self._max_s)
+        return delay_s

@@ -270,7 +270,7 @@ class Server:
 
 def _name_workers(elsewhere: Sequence[RemoteWorkers], found: Sequence[Worker]) -> None:
     for workers in elsewhere:
-        workers.set_pool_workers([worker.address for worker in found if not worker.draining])
+        workers.set_pool_workers(found)
 
 
 def _on_loop_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -72,7 +72,7 @@ async def name_pool_workers(config: Config, elsewhere: Sequence[RemoteWorkers]) 
     if elsewhere and any(text.startswith("pool:") for text in config.tts.workers):
         found = await pool_client.ask_workers(pool_url(config), config.remote)
         for workers in elsewhere:
-            workers.set_pool_workers(worker.address for worker in found if not worker.draining)
+            workers.set_pool_workers(found)
 
 
 async def _unreached_workers(config: Config) -> list[str]:

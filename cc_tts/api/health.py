@@ -3,6 +3,7 @@
 from typing import Final
 
 from aiohttp import web
+from msgspec.structs import replace
 
 from cc_tts import __version__, metrics
 from cc_tts.api import schemas, views
@@ -46,13 +47,14 @@ async def get_metrics(request: web.Request) -> web.Response:
 async def get_cluster(request: web.Request) -> views.Cluster:
     """Show this server, the other nodes, and the workers of the pool as it last told of them."""
     context = request.app[CONTEXT]
-    config, link = context.config, context.pool
-    node = as_node(config, context.registry, context.nodes)
-    known = {name: Node(name=name, base_url=url) for name, url in config.cluster.nodes.items()}
+    link = context.pool
+    node = as_node(context.config, context.registry, context.nodes)
+    addresses = context.nodes.addresses
+    known = {name: Node(name=name, base_url=url) for name, url in addresses.items()}
     workers: tuple[Worker, ...] = ()
     pool = None
     if link is not None:
-        known |= {other.name: other for other in link.nodes}
+        known |= {other.name: replace(other, base_url=addresses.get(other.name, "")) for other in link.nodes}
         workers = link.workers
         pool = views.Pool(
             connected=link.is_connected, age_s=link.age_s, reason="" if link.is_connected else link.reason

@@ -53,6 +53,11 @@ class LineNodes:
         self._configured = configured
         self._reported: dict[str, str] = {}
 
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Where the API of each other node is reached, by its name."""
+        return self._reported | self._configured
+
     def set_reported(self, nodes: Iterable[Node]) -> None:
         """All nodes of which the pool knows now. A name that the configuration has too keeps the address it has there."""
         found = {node.name: node.base_url for node in nodes if node.base_url and node.name != self.name}
@@ -72,7 +77,7 @@ class LineNodes:
         if match is None:
             return None
         name = match["node"]
-        url = self._configured.get(name) or self._reported.get(name)
+        url = self.addresses.get(name)
         return Owner(name, url) if url else None
 
 

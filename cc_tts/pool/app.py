@@ -9,11 +9,11 @@ import msgspec
 from aiohttp import WSMsgType, web
 
 from cc_tts import logs, metrics
-from cc_tts.api.http import problems
-from cc_tts.api.http.auth import TokenAuthenticator, challenge
+from cc_tts.api.http import middlewares, problems
+from cc_tts.api.http.auth import AUTHENTICATOR, TokenAuthenticator
 from cc_tts.cluster.messages import MAX_MESSAGE_BYTES, NodeReport
 from cc_tts.config.schema import TokenConfig
-from cc_tts.errors import CcTtsError, Forbidden, NotFound
+from cc_tts.errors import Forbidden, NotFound
 from cc_tts.pool.state import PoolState
 
 HEARTBEAT_S: Final = 5.0
@@ -28,7 +28,6 @@ NOT_LOOKED: Final = "the hosts of the cluster have not been looked at yet"
 _OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
 
 STATE: Final = web.AppKey("state", PoolState)
-TOKENS: Final = web.AppKey("tokens", TokenAuthenticator)
 
 
 class Watchers(dict[web.WebSocketResponse, str]):
@@ -48,7 +47,7 @@ def build_app(state: PoolState, *, token: str) -> web.Application:
     """The application; every path but ``/healthz`` and ``/readyz`` asks for the token, if there is one."""
     app = web.Application(middlewares=[_guard], client_max_size=1024)
     app[STATE] = state
-    app[TOKENS] = TokenAuthenticator([TokenConfig(token)] if token else [])
+    app[AUTHENTICATOR] = TokenAuthenticator([TokenConfig(token)] if token else [])
     app[WATCHERS] = Watchers()
     app.add_routes(
         [
@@ -70,25 +69,18 @@ def build_app(state: PoolState, *, token: str) -> web.Application:
 
 @web.middleware
 async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-    try:
+    async def authorised(request: web.Request) -> web.StreamResponse:
         _authorise(request)
-        return await handler(request)
-    except CcTtsError as error:
-        response = problems.response_for(error, instance=request.path)
-    except web.HTTPNotFound:
-        response = problems.response_for(NotFound("there is nothing at this path"), instance=request.path)
-    except web.HTTPException as error:
-        response = problems.response_for_http(error, method=request.method, instance=request.path)
-    except Exception:
-        log.exception("http_handler_failed", method=request.method)
-        response = problems.internal_error(instance=request.path)
-    if (wanted := challenge(request, response.status)) is not None:
-        response.headers["WWW-Authenticate"] = wanted
-    return response
+        try:
+            return await handler(request)
+        except web.HTTPNotFound:
+            raise NotFound("there is nothing at this path") from None
+
+    return await middlewares.respond(request, authorised)
 
 
 def _authorise(request: web.Request) -> None:
-    tokens = request.app[TOKENS]
+    tokens = request.app[AUTHENTICATOR]
     try:
         tokens.check_origin(request)
     except Forbidden:

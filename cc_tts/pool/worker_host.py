@@ -29,9 +29,10 @@ from cc_tts.engines.stepped import EngineLoad
 from cc_tts.errors import CcTtsError, ProcessFailed
 from cc_tts.pool import voices, worker_process
 from cc_tts.pool.hosts import HostSettings, HostState, HostStatus
+from cc_tts.processes.backoff import Backoff
 from cc_tts.processes.channel import Message
 from cc_tts.processes.liveness import Silence
-from cc_tts.processes.supervisor import BACKOFF_MAX_S, BACKOFF_MIN_S, STABLE_AFTER_S, ProcessState, exit_reason
+from cc_tts.processes.supervisor import BACKOFF_MAX_S, BACKOFF_MIN_S, ProcessState, exit_reason
 
 LOOK_INTERVAL_S: Final = 0.2
 HANG_TIMEOUT_S: Final = 10.0
@@ -40,8 +41,6 @@ END_TIMEOUT_S: Final = 75.0
 """For a worker to speak to the end, more than its own limit."""
 NUM_PORTS: Final = 100
 MAX_REASON_CHARS: Final = 300
-SAYS_WHY: Final = "cc-tts: "
-"""How a line of a worker begins that says why it exits; the others are log."""
 
 log = logs.get(__name__)
 
@@ -136,9 +135,9 @@ class WorkerHost:
             self._lock = None
 
     async def _live(self) -> None:
-        backoff_s = BACKOFF_MIN_S
+        backoff = Backoff(self._clock, min_s=BACKOFF_MIN_S, max_s=BACKOFF_MAX_S)
         while True:
-            started_ns = self._clock.now_ns()
+            backoff.begin()
             try:
                 if not self._port:
                     self._take_port()
@@ -157,14 +156,12 @@ class WorkerHost:
                 await self._is_wanted.wait()
                 self._state = "starting"
                 continue
+            delay_s = backoff.delay_s()
             if self._state != "restarting":
                 self._num_restarts += 1
-                log.error("worker_down", worker=self._name, reason=reason, restart_in_s=round(backoff_s, 2))
+                log.error("worker_down", worker=self._name, reason=reason, restart_in_s=round(delay_s, 2))
                 self._state, self._reason = "restarting", reason[:MAX_REASON_CHARS]
-            if (self._clock.now_ns() - started_ns) / 1e9 > STABLE_AFTER_S:
-                backoff_s = BACKOFF_MIN_S
-            await asyncio.sleep(backoff_s)
-            backoff_s = min(backoff_s * 2, BACKOFF_MAX_S)
+            await asyncio.sleep(delay_s)
 
     async def _run(self) -> str:
         """Start the worker and stay until it has ended; returns why."""
@@ -315,8 +312,8 @@ async def _pass_on(process: asyncio.subprocess.Process, said: list[str]) -> None
     with contextlib.suppress(ValueError):  # a line without end
         async for line in process.stderr:
             text = line.decode("utf-8", "replace").rstrip()
-            if text.startswith(SAYS_WHY):
-                said[:] = [text.removeprefix(SAYS_WHY)]
+            if text.startswith(worker_process.SAYS_WHY):
+                said[:] = [text.removeprefix(worker_process.SAYS_WHY)]
             print(text, file=sys.stderr, flush=True)  # noqa: T201 - lines of the log
 
 

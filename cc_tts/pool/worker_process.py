@@ -13,6 +13,8 @@ from cc_tts.engines.remote import host
 from cc_tts.errors import CcTtsError
 
 PR_SET_PDEATHSIG: Final = 1
+SAYS_WHY: Final = "cc-tts: "
+"""How the line begins that says why it exits; the others are log."""
 
 
 class WorkerStart(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +34,7 @@ def main() -> int:
     try:
         return host.run(start.config, start.listen)
     except CcTtsError as error:
-        print(f"cc-tts: {error.detail}", file=sys.stderr)  # noqa: T201 - worker_host.SAYS_WHY
+        print(f"{SAYS_WHY}{error.detail}", file=sys.stderr)  # noqa: T201 - for the host
         return 1
 
 

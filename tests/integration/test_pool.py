@@ -18,7 +18,7 @@ from cc_tts.clock import MonotonicClock
 from cc_tts.cluster import link as link_module
 from cc_tts.cluster import pool_client
 from cc_tts.cluster.link import PoolLink
-from cc_tts.cluster.messages import Leases, Node, NodeReport, TenantShare, TenantUse
+from cc_tts.cluster.messages import Leases, Node, NodeReport, TenantShare, TenantUse, Worker
 from cc_tts.config.schema import ClusterConfig, Config, RemoteConfig, TtsConfig
 from cc_tts.engines.remote.workers import RemoteWorkers
 from cc_tts.errors import ProcessFailed
@@ -297,7 +297,7 @@ async def test_something_else_at_the_address_of_the_pool() -> None:
 async def test_workers_that_the_pool_named_are_tried() -> None:
     tts = TtsConfig(engine="onnx", devices=(), workers=("pool:127.0.0.1:9",))
     workers = RemoteWorkers(Config(tts=tts), clock=MonotonicClock(), metrics=Metrics())
-    workers.set_pool_workers(["grpc://127.0.0.1:9", "no address of a worker"])
+    workers.set_pool_workers([Worker(address="grpc://127.0.0.1:9"), Worker(address="no address of a worker")])
     assert [link.name for link in workers.links] == []
     faults = await workers.try_once()
     async with asyncio.timeout(WITHIN_S):

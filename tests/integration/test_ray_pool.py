@@ -187,7 +187,7 @@ class Server:
 
         def name(found: Any) -> None:
             self.told.append(len(found))
-            self.links.set_pool_workers([worker.address for worker in found if not worker.draining])
+            self.links.set_pool_workers(found)
 
         self.link = PoolLink(
             url, remote=remote, clock=MonotonicClock(), node=lambda: Node(name="line-1"), on_workers=name

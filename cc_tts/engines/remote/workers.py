@@ -12,6 +12,7 @@ from typing import Final
 
 from cc_tts import logs
 from cc_tts.clock import Clock
+from cc_tts.cluster.messages import Worker
 from cc_tts.config.remote import WorkerAddress, host_port, parse
 from cc_tts.config.schema import Config
 from cc_tts.engines.remote.connection import RemoteConnection
@@ -109,16 +110,16 @@ class RemoteWorkers:
             link.fail_all(EngineFailed("the engine was stopped"))
         await asyncio.gather(*(link.process.stop() for link in self.links))
 
-    def set_pool_workers(self, addresses: Iterable[str]) -> None:
-        """The workers of the pool from now on, as in ``tts.workers``: new ones are connected to, and those that are gone
-        left once nothing is spoken there. What is no address of a worker is left out.
+    def set_pool_workers(self, workers: Iterable[Worker]) -> None:
+        """The workers of the pool from now on: new ones are connected to, and those that drain or are gone left once nothing
+        is spoken there. What has no address of a worker is left out.
         """
         found: dict[str, Endpoint] = {}
-        for text in addresses:
+        for worker in workers:
             with contextlib.suppress(ConfigError):
-                address = parse(text)
-                if address.scheme in ("grpc", "grpcs"):
-                    found[text] = Endpoint(address.host, address.port, is_tls=address.scheme == "grpcs")
+                address = parse(worker.address)
+                if address.scheme in ("grpc", "grpcs") and not worker.draining:
+                    found[worker.address] = Endpoint(address.host, address.port, is_tls=address.scheme == "grpcs")
         self._of_pool = found
         self._pool_news.set()
 
@@ -151,9 +152,8 @@ class RemoteWorkers:
     async def _follow_names(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(
-                    LOOK_UP_INTERVAL_S
-                ):  # wait_for loses a cancellation that comes with the news
+                # wait_for of Python 3.11 loses a cancellation that comes with the news
+                async with asyncio.timeout(LOOK_UP_INTERVAL_S):
                     await self._pool_news.wait()
             self._pool_news.clear()
             await asyncio.gather(*map(self._refresh, self._names))

@@ -41,6 +41,7 @@ VOICE = "hibari-heart"
 SENTENCE = "Thank you for calling, please hold the line, somebody will be with you shortly."
 WITHIN_S = 60.0
 NUM_CHUNKS = 8
+MAX_OPENED = 40
 UNREACHED = "grpc://127.0.0.1:9"
 
 
@@ -223,8 +224,10 @@ async def test_a_killed_worker_is_replaced_by_another(workers: tuple[Worker, Wor
     async with started(engine_of(victim.url, workers[0].url)) as engine:
         await ready(engine, 2)
         streams = [speak(engine, NUM_CHUNKS) for _ in range(4)]
+        while not all(link.streams for link in engine._workers) and len(streams) < MAX_OPENED:
+            streams.append(speak(engine, NUM_CHUNKS))  # one of them was measured as slower, on a busy machine
         num_on_victim = len(engine._workers[0].streams)
-        assert 1 <= num_on_victim <= 3
+        assert 1 <= num_on_victim <= len(streams) - 1
         spoken = await asyncio.gather(
             *(
                 heard_until(stream, 2, victim.kill if number == 0 else lambda: None)

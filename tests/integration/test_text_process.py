@@ -110,11 +110,8 @@ async def test_a_long_text_does_not_hold_up_the_first_words_of_another(process: 
         preparation = process.prepare(text, Chunking(language="zh", detected_language="zh"))
         return asyncio.create_task(preparation.feed(lambda _chunk: order.append(name)))
 
-    long = prepare("long", "①" * 2000)
+    long, short = prepare("long", "①" * 2000), prepare("short", CHINESE)  # at once, so that the long one cannot be over
     async with asyncio.timeout(TIMEOUT_S):
-        while not order:  # noqa: ASYNC110 - it has begun
-            await asyncio.sleep(0.001)
-        short = prepare("short", CHINESE)
         await asyncio.gather(long, short)
     assert order.index("short") < len(order) - 2
     assert order[-1] == "long"

@@ -61,10 +61,14 @@ WORKERS = {**ALL_TOKENS, "workers": {"kind": "Deployment", "resources": {"gpus":
 GPU_WORKERS: dict[str, Any] = {
     **DEPLOYMENT,
     **ALL_TOKENS,
-    "config": '[tts]\nengine = "cosyvoice2"\nmodel_dir = "/models/m"\nvoices_dir = "/voices"\nfirst_audio_target_ms = 200\n',
+    "config": (
+        '[tts]\nengine = "cosyvoice2"\nmodel_dir = "/models/m"\nvoices_dir = "/voices"\n'
+        'first_audio_target_ms = 200\ngenerations = {"b" = 0.05}\n'
+    ),
     "workers": {
         "kind": "Deployment",
         "image": {"digest": "sha256:" + "1" * 64},
+        "generation": "b",
         "tlsSecret": "workers-tls",
         "extraVolumes": [{"name": "models", "persistentVolumeClaim": {"claimName": "models", "readOnly": True}}],
         "extraVolumeMounts": [{"name": "models", "mountPath": "/models", "readOnly": True}],

@@ -67,7 +67,7 @@ def test_line_nodes_dial_the_service_of_the_workers(name: str, helm: Any, tmp_pa
 @pytest.mark.parametrize("name", ["workers", "workers with gpus"])
 def test_a_worker_may_listen_and_lets_the_line_nodes_in(name: str, helm: Any, tmp_path: Path) -> None:
     rendered = Rendered(helm, VALUES[name])
-    command, *_, option, listen = rendered.arguments("worker")
+    command, _, _, option, listen, *_ = rendered.arguments("worker")
     assert (command, option) == ("worker", "--listen")
     worker, line = rendered.configuration(tmp_path, "worker"), rendered.configuration(tmp_path)
     host, port = remote.listen_address(listen)
@@ -89,6 +89,16 @@ def test_a_certificate_is_of_both_sides(helm: Any, tmp_path: Path) -> None:
         assert found.certificate_file == f"{folder}/tls.crt"
         assert found.private_key_file == f"{folder}/tls.key"
         assert found.ca_file == f"{folder}/ca.crt"
+
+
+@pytest.mark.parametrize(("values", "container"), [(GPU_WORKERS, "worker"), (RAY_CLUSTER, "pool")])
+def test_the_generation_is_that_of_the_workers(
+    values: dict[str, Any], container: str, helm: Any, tmp_path: Path
+) -> None:
+    rendered = Rendered(helm, values)
+    assert rendered.arguments(container)[-2:] == ["--generation", "b"]
+    assert rendered.configuration(tmp_path).tts.generations == {"b": 0.05}
+    assert rendered.configuration(tmp_path, container).tts.generations == {}
 
 
 def test_without_workers_the_line_nodes_speak(helm: Any, tmp_path: Path) -> None:
@@ -161,7 +171,7 @@ def test_line_nodes_and_pool_find_each_other(values: dict[str, Any], helm: Any, 
     assert (address.scheme, address.host) == ("pool", "voice-pool.telephony.svc")
     assert remote.pool_url(line) == line.cluster.pool_url == f"http://{address.host}:{address.port}"
     (port,) = rendered.one("Service", name="voice-pool")["spec"]["ports"]
-    host, listens = remote.listen_address(rendered.arguments("pool")[-1])
+    host, listens = remote.listen_address(rendered.arguments("pool")[4])
     assert (port["port"], port["targetPort"], listens) == (address.port, "http", address.port)
     remote.check_listener(pool.remote, host, who="pool")
     assert pool.remote.token == line.remote.token == REMOTE
@@ -323,6 +333,7 @@ def test_workers_are_scaled_by_what_the_line_nodes_know_of_them(helm: Any) -> No
         ({**RAY_CLUSTER, "workers": {"kind": "RayCluster", "autoscaling": {"method": "hpa"}}}, "wants workers.kind"),
         ({**WORKERS, "workers": {"kind": "Deployment", "autoscaling": {"method": "keda"}}}, "prometheusAddress"),
         ({**ALL_TOKENS, "workers": {"kind": "DaemonSet"}}, "workers"),
+        ({**ALL_TOKENS, "workers": {"kind": "Deployment", "generation": "a b"}}, "generation"),
         ({**ALL_TOKENS, "workers": {"kind": "Deployment", "resources": {"gpus": 2}}}, "gpus"),
         ({**ALL_TOKENS, "workers": {"kind": "Deployment", "autoscaling": {"minReplicas": 0}}}, "minReplicas"),
         ({"secret": {**ALL_TOKENS["secret"], "remoteToken": "short"}}, "remoteToken"),

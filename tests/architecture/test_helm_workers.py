@@ -2,19 +2,24 @@
 
 import importlib
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from cc_tts import __version__
+from cc_tts.clock import MonotonicClock
 from cc_tts.cluster.nodes import LineNodes
 from cc_tts.config import remote
 from cc_tts.config.schema import TtsConfig
+from cc_tts.engines.factory import COSYVOICE2
 from cc_tts.engines.remote.host import DRAIN_TIMEOUT_S
 from cc_tts.metrics import Metrics
 from cc_tts.pool import hints
 from cc_tts.pool.ray_hosts import CPU_RESOURCE
+from cc_tts.pool.state import PoolState
 from cc_tts.pool.worker_host import NUM_PORTS
 from tests.architecture.test_helm_chart import (
     GPU_WORKERS,
@@ -27,7 +32,7 @@ from tests.architecture.test_helm_chart import (
     WORKERS,
     WORKERS_HPA,
 )
-from tests.support.rendered_chart import ALL_TOKENS, RAY, REMOTE, TOKENS, Document, Rendered, load_helm, mounts
+from tests.support.rendered_chart import ALL_TOKENS, CHART, RAY, REMOTE, TOKENS, Document, Rendered, load_helm, mounts
 
 pytestmark = pytest.mark.architecture
 
@@ -41,6 +46,11 @@ WORKER_NAMES = ("worker", "ray-worker")
 @pytest.fixture(scope="module")
 def helm() -> Any:
     return load_helm()
+
+
+def pool_registry() -> CollectorRegistry:
+    hosts: Any = None
+    return PoolState(hosts, clock=MonotonicClock(), first_audio_target_ms=300.0).registry
 
 
 def gpus(container: Document) -> int:
@@ -349,3 +359,60 @@ def test_values_that_do_not_go_together_are_refused(values: dict[str, Any], why:
 
 def test_the_hpa_of_line_nodes_leaves_workers_alone(helm: Any) -> None:
     assert "voice-worker" not in {each["metadata"]["name"] for each in Rendered(helm, HPA).documents}
+
+
+def test_the_pods_with_the_fewest_calls_go_first(tmp_path: Path) -> None:
+    """With a kubectl and a curl that say what a cluster would: the first pod has 12 calls, the second does not answer."""
+    metrics = Metrics()
+    metrics.calls_active.set(12)
+    (tmp_path / "series").write_bytes(metrics.render())
+    fakes = {
+        "kubectl": f'case "$*" in *"get pods"*) printf "voice-a 192.0.2.1 8080\\nvoice-b 192.0.2.2 8080\\n";; '
+        f'*) echo "$*" >> {tmp_path}/asked;; esac',
+        "curl": f'read -r header || true; [[ "$*" == *192.0.2.1:8080/metrics && $header == *" a-token" ]] && '
+        f"cat {tmp_path}/series",
+    }
+    for name, script in fakes.items():
+        (tmp_path / name).write_text(f"#!/bin/bash\n{script}\n", encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    done = subprocess.run(
+        [ROOT / "deploy/helm/deletion_cost.sh", "voice", "telephony"],
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "METRICS_TOKEN": "a-token"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stderr == "voice-b does not say how many calls it has\n"
+    assert (tmp_path / "asked").read_text(encoding="utf-8").splitlines() == [
+        "--namespace telephony annotate pod voice-a --overwrite controller.kubernetes.io/pod-deletion-cost=12"
+    ]
+
+
+def page() -> str:
+    text = (ROOT / "docs/for-operators.md").read_text(encoding="utf-8")
+    (section,) = re.findall(r"^## Kubernetes\n(.*?)^## ", text, re.MULTILINE | re.DOTALL)
+    return str(section)
+
+
+def test_the_values_on_the_page_about_kubernetes_make_workers(helm: Any, tmp_path: Path) -> None:
+    shown = re.findall(r"```yaml\n(.*?)```", page(), re.DOTALL)
+    (values,) = (yaml.safe_load(each) for each in shown if "workers:" in each)
+    rendered = Rendered(helm, {"secret": {"existing": "voice-tokens"}, **values})
+    line, worker = rendered.configuration(tmp_path), rendered.configuration(tmp_path, "worker")
+    assert line.tts.engine == worker.tts.engine == COSYVOICE2
+    assert line.tts.workers
+    assert {mount["mountPath"] for mount in rendered.container("worker")["volumeMounts"]} >= {"/models"}
+    assert worker.tts.model_dir.startswith("/models/")
+    assert worker.tts.voices_dir.startswith("/models/")
+    for key in re.findall(r"--from-literal=([\w-]+)=", page()):
+        assert f"key: {key}" in "".join(path.read_text("utf-8") for path in (CHART / "templates").iterdir()), key
+
+
+def test_series_that_the_page_about_kubernetes_names_exist() -> None:
+    asked = set(re.findall(r"cctts_\w+[a-z]", page()))
+    known = {
+        family.name + ("_total" if family.type == "counter" else "")
+        for family in (*Metrics().registry.collect(), *pool_registry().collect())
+    }
+    assert {"cctts_engine_utilisation_ratio", "cctts_calls_active"} <= asked <= known

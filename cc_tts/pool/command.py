@@ -40,7 +40,7 @@ def _stop(_number: int, _frame: object) -> None:
 
 def run(config: Config, listen: str, *, generation: str = "") -> int:
     """Serve until SIGTERM or SIGINT; the workers go on. ``generation``: of the workers that are started from now on, see
-    :func:`cc_tts.engines.remote.host.run`. Raises ``ConfigError``.
+    :func:`cc_tts.engines.remote.host.run`. Raises ``ConfigError``, and ``ProcessFailed`` when Ray is lost.
     """
     if generation:
         addresses.check_generation(generation, "--generation")
@@ -95,13 +95,24 @@ async def _serve(
         await web.TCPSite(runner, host, port, ssl_context=tls).start()
         state.start()
         log.info("pool_listens", host=host, port=port, tls=tls is not None)
-        await stop.wait()
+        await _until_stopped(stop, state)
     except OSError as error:
         raise ConfigError(f"--listen {addresses.host_port(host, port)}: {error.strerror}") from None
     finally:
         await state.stop()
         await runner.cleanup()
         log.info("stopped", consequence="the workers go on")
+
+
+async def _until_stopped(stop: asyncio.Event, state: PoolState) -> None:
+    """Wait for the signal; raises ``ProcessFailed`` if Ray is lost, so that whoever started this process does it again."""
+    waiting = {asyncio.create_task(stop.wait()), asyncio.create_task(state.ended())}
+    done, pending = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for task in pending:
+        task.cancel()
+    await asyncio.gather(*pending, return_exceptions=True)
+    for task in done:
+        task.result()
 
 
 def _tls(remote: RemoteConfig) -> ssl.SSLContext | None:

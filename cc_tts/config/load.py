@@ -56,6 +56,7 @@ RELOADABLE: Final = (
     "auth",
     "tls",
     "tenants",
+    "tts.generations",
     "routes",
 )
 """Sections and keys that a running server takes over; every other one needs a restart."""

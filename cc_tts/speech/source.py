@@ -183,19 +183,22 @@ class SpeechSource:
         cache = self._cache if content.may_cache else None
         return cache is not None and cache.has(self._spoken(content, self._line_rate_hz))
 
-    def open(self, content: Content, *, rate_hz: int, utterance_id: str = "", is_again: bool = False) -> ChunkStream:
-        """Begin to produce the content at ``rate_hz``; ``is_again`` after a stream of it that gave nothing. Raises
-        ``EngineOverloaded`` if the engine refuses the stream, and ``UnknownVoice``, ``LanguageUnsupported`` and
-        ``Unprocessable`` as :meth:`check` does.
+    def open(
+        self, content: Content, *, rate_hz: int, call_id: str = "", utterance_id: str = "", is_again: bool = False
+    ) -> ChunkStream:
+        """Begin to produce the content at ``rate_hz``, for a call if one is named; ``is_again`` after a stream of it that
+        gave nothing. Raises ``EngineOverloaded`` if the engine refuses the stream, and ``UnknownVoice``,
+        ``LanguageUnsupported`` and ``Unprocessable`` as :meth:`check` does.
         """
         audio_format, overload_wait_ms = AudioFormat(rate_hz), self._config.overload_wait_ms
-        open_part = partial(self.open, rate_hz=rate_hz, utterance_id=utterance_id)
+        open_part = partial(self.open, rate_hz=rate_hz, call_id=call_id, utterance_id=utterance_id)
         match content:
             case TextContent():
                 prompt = self._spoken(content, rate_hz)
+                speak = partial(self._speak, prompt, call_id, utterance_id)
                 if self._cache is None or not content.may_cache:
-                    return self._speak(prompt, utterance_id)
-                return self._cache.open(prompt, lambda: self._speak(prompt, utterance_id), is_again=is_again)
+                    return speak()
+                return self._cache.open(prompt, speak, is_again=is_again)
             case ToneContent():
                 return fixed(tones.tone(content.tone, rate_hz, max_ms=content.duration_ms), rate_hz)
             case SilenceContent():
@@ -245,14 +248,14 @@ class SpeechSource:
             replacements=replacements_by(lexicons, content.text, content.replacements),
         )
 
-    def _speak(self, prompt: SpokenPrompt, utterance_id: str) -> ChunkStream:
+    def _speak(self, prompt: SpokenPrompt, call_id: str, utterance_id: str) -> ChunkStream:
         text: _TextHere | TextPreparation
         if self._text_process is None or _is_quick(prompt):
             text = _TextHere(self._chunker(prompt))
         else:
             text = self._text_process.prepare(prompt.text, prompt.chunking, prompt.replacements)
         try:
-            stream = self.engine.open(prompt.voice, prompt.speed)
+            stream = self.engine.open(prompt.voice, prompt.speed, call_id=call_id)
         except CcTtsError:
             text.cancel()
             raise
@@ -322,7 +325,7 @@ class _Synthesis:
         self._text = text
         self._format = AudioFormat(prompt.rate_hz)
         self._voice_rate_hz = prompt.voice_rate_hz
-        self._is_resumed = False
+        self._is_resumed = self._after_loss = False
         self._resampler = StreamResampler(prompt.voice_rate_hz, prompt.rate_hz)
         self._is_silent = prompt.gain_db == -math.inf
         self._leveller = Leveller(self._format, prompt.gain_db)
@@ -355,6 +358,7 @@ class _Synthesis:
             if pcm.is_resumed and not self._is_resumed:
                 log.warning("utterance_resumed", utterance_id=self._utterance_id, reason="worker_lost")
             self._is_resumed = pcm.is_resumed
+            self._after_loss |= pcm.after_loss
             if pcm.audio_format.rate_hz != self._voice_rate_hz:  # the fallback engine goes on
                 self._voice_rate_hz = pcm.audio_format.rate_hz
                 self._resampler = StreamResampler(self._voice_rate_hz, self._format.rate_hz)
@@ -364,8 +368,8 @@ class _Synthesis:
             raise self._failure
         for chunk in self._resampled(b"", last=True):
             yield chunk
-        if self._is_resumed:
-            yield SpeechChunk(b"", is_resumed=True)  # the flag, where no audio carries it
+        if self._is_resumed or self._after_loss:  # where no audio carries them
+            yield SpeechChunk(b"", is_resumed=self._is_resumed, after_loss=self._after_loss)
         if not self._text_chunks:
             raise NothingToSay("nothing of the text can be spoken")
 
@@ -377,8 +381,8 @@ class _Synthesis:
         if not self._is_silent:
             levelled = self._trimmer.process(levelled)
         for data in cut(levelled, self._format):
-            yield SpeechChunk(data, self._source, self._words, is_resumed=self._is_resumed)
-            self._source, self._words = None, ()
+            yield SpeechChunk(data, self._source, self._words, is_resumed=self._is_resumed, after_loss=self._after_loss)
+            self._source, self._words, self._after_loss = None, (), False
 
     async def _feed(self) -> None:
         try:

@@ -88,7 +88,9 @@ class FakeSource:
         if self.full is not None:
             raise self.full
 
-    def open(self, content: Content, *, rate_hz: int, utterance_id: str = "", is_again: bool = False) -> FakeChunks:
+    def open(
+        self, content: Content, *, rate_hz: int, call_id: str = "", utterance_id: str = "", is_again: bool = False
+    ) -> FakeChunks:
         if self.open_error is not None:
             raise self.open_error
         self.opened.append(content)
@@ -129,7 +131,14 @@ class FakeEngineStream:
                 raise self._engine.error
             text, index = each
             sound = self._engine.make_pcm(10 * len(text), self._engine.audio_format.rate_hz)
-            yield PcmChunk(self._engine.audio_format, sound, index, is_resumed=self._engine.is_resumed)
+            after_loss, self._engine.is_after_loss = self._engine.is_after_loss, False
+            yield PcmChunk(
+                self._engine.audio_format,
+                sound,
+                index,
+                is_resumed=self._engine.is_resumed,
+                after_loss=after_loss,
+            )
 
     def set_buffered_ms(self, buffered_ms: float) -> None:
         self.buffered_ms = buffered_ms
@@ -153,9 +162,11 @@ class FakeEngine:
     def __init__(self) -> None:
         self.audio_format = AudioFormat(16000)
         self.is_resumed = False
+        self.is_after_loss = False
         self.refusal: str | None = None
         self.error: Exception | None = None
         self.requests: list[Request] = []
+        self.call_ids: list[str] = []
         self.streams: list[FakeEngineStream] = []
         self.is_started = False
         self.make_pcm = pcm
@@ -183,7 +194,8 @@ class FakeEngine:
             raise LanguageUnsupported(f"nobody speaks {language}")
         raise UnknownVoice(f"no voice is called {voice}")
 
-    def open(self, voice: str, speed: float = 1.0) -> FakeEngineStream:
+    def open(self, voice: str, speed: float = 1.0, *, call_id: str = "") -> FakeEngineStream:
         self.requests.append(Request(voice, speed))
+        self.call_ids.append(call_id)
         self.streams.append(FakeEngineStream(self))
         return self.streams[-1]

@@ -164,18 +164,8 @@ class Server:
             await self._listener.start()
             if self.pool_link is not None:
                 self.pool_link.start()
-            await self.engine.start()
-            await self.text_process.start()
-            if self._config.cache.enabled:
-                await self.cached_source.cache.files.start()
-                self.cached_source.identity = await asyncio.to_thread(
-                    engine_identity, self._config, self.engine.identity
-                )
-            for warning in self.source.check_voices(self._config.routes):
-                log.warning("configuration", detail=warning)
-            if listens(self._config):
-                await self.vad.start()
-            await self.ua.start()
+            if not await self._start_unless_stopped():
+                return
             self._say_ready()
             reloading = asyncio.create_task(self._reload_on_hangup(), name="reload")
             await self._stop.wait()
@@ -202,6 +192,36 @@ class Server:
             if notifying is not None:
                 notifying.cancel()
             log.info("stopped")
+
+    async def _start_unless_stopped(self) -> bool:
+        """Start everything; ``False`` if the server is to end before that is done. Loading an engine, or waiting for a first
+        worker, may take minutes.
+        """
+        starting = asyncio.create_task(self._start(), name="start")
+        ending = asyncio.create_task(self._stop.wait(), name="wait for an end")
+        try:
+            await asyncio.wait({starting, ending}, return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                starting.result()
+                return True
+            log.warning("stopped_while_starting")
+            return False
+        finally:
+            starting.cancel()
+            ending.cancel()
+            await asyncio.gather(starting, ending, return_exceptions=True)
+
+    async def _start(self) -> None:
+        await self.engine.start()
+        await self.text_process.start()
+        if self._config.cache.enabled:
+            await self.cached_source.cache.files.start()
+            self.cached_source.identity = await asyncio.to_thread(engine_identity, self._config, self.engine.identity)
+        for warning in self.source.check_voices(self._config.routes):
+            log.warning("configuration", detail=warning)
+        if listens(self._config):
+            await self.vad.start()
+        await self.ua.start()
 
     def _on_signal(self) -> None:
         if self._stop.is_set():

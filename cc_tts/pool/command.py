@@ -30,6 +30,14 @@ _SILENT.propagate = False
 log = logs.get(__name__)
 
 
+class _Stopped(BaseException):
+    """A signal came before there was an event loop to handle it."""
+
+
+def _stop(_number: int, _frame: object) -> None:
+    raise _Stopped
+
+
 def run(config: Config, listen: str, *, generation: str = "") -> int:
     """Serve until SIGTERM or SIGINT; the workers go on. ``generation``: of the workers that are started from now on, see
     :func:`cc_tts.engines.remote.host.run`. Raises ``ConfigError``, and ``ProcessFailed`` when Ray is lost.
@@ -45,8 +53,13 @@ def run(config: Config, listen: str, *, generation: str = "") -> int:
         )
     tls = _tls(config.remote)
     logs.configure(level=config.log.level, json=config.log.json, process="pool")
-    is_own = ray_hosts.connect(config)
-    asyncio.run(_serve(config, host, port, tls, generation=generation, is_own=is_own))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
+    try:
+        is_own = ray_hosts.connect(config)  # it may take half a minute, on this thread
+        asyncio.run(_serve(config, host, port, tls, generation=generation, is_own=is_own))
+    except _Stopped:
+        log.warning("stopped_while_starting")
     return 0
 
 

@@ -7,7 +7,7 @@ Runs on: the event loop.
 import asyncio
 import contextlib
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from cc_tts import logs
@@ -47,6 +47,8 @@ class RemoteWorkers:
         self._clock = clock
         self._metrics = metrics
         self._look_up = look_up
+        self.generations: Mapping[str, float] = config.tts.generations
+        """See :func:`cc_tts.engines.remote.pick.tiers`; may be replaced at any time."""
         self._names: list[WorkerAddress] = []
         self._links: dict[str, WorkerLink] = {}
         self._of_names: dict[WorkerAddress, set[str]] = {}
@@ -128,6 +130,7 @@ class RemoteWorkers:
 
         def on_ready(build: dict[str, str]) -> None:
             link.identity = build.get("identity", "")
+            link.generation = build.get("generation", "")
 
         make: MakeProcess = lambda on_message, on_down: RemoteConnection(  # noqa: E731 - its type is the point
             name,

@@ -8,14 +8,14 @@ the audio given before has been played. Runs on: the event loop.
 
 import asyncio
 import contextlib
-import math
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Final, Protocol
 
-from cc_tts import logs
+from cc_tts import __version__, logs
 from cc_tts.audio import AudioFormat, PcmChunk
 from cc_tts.clock import NS_PER_MS, Clock
+from cc_tts.engines.remote.pick import Offer, offer_of
 from cc_tts.engines.stepped import EngineLoad, StreamRequest
 from cc_tts.engines.worker.messages import (
     FROM_WORKER,
@@ -222,6 +222,7 @@ class WorkerLink:
         """What is open here is spoken to its end, and nothing more is opened."""
         self.identity = ""
         """Of a worker on another machine: another identity, other audio."""
+        self.generation = __version__
         self.process = make_process(self._on_message, self._on_down)
 
     @property
@@ -230,22 +231,16 @@ class WorkerLink:
         return self.process.state is ProcessState.READY and self._usable.is_set() and not self.is_leaving
 
     @property
-    def room(self) -> int:
-        """How many streams it would still take."""
+    def offer(self) -> Offer | None:
+        """What a stream opened now would meet; ``None`` if none can be opened."""
         if not self.is_ready or self.load is None:
-            return 0
-        return max(0, self.load.room - self._num_opened_since_report)
+            return None
+        return offer_of(self.load, num_opened=self._num_opened_since_report, generation=self.generation)
 
     @property
-    def expected(self) -> tuple[float, float, int, int]:
-        """What a stream opened now would meet, for comparison, the least is the best: first audio, ms, as reported and for
-        those opened since; utilisation; then how little free capacity is left, and the streams that are open.
-        """
-        load = self.load
-        if load is None:
-            return math.inf, math.inf, 0, len(self.streams)
-        share = self._num_opened_since_report / max(1, load.num_streams)
-        return load.first_audio_ms * (1 + share), load.utilisation, -self.room, len(self.streams)
+    def room(self) -> int:
+        """How many streams it would still take."""
+        return self.offer.room if self.offer is not None else 0
 
     def has_voice(self, voice_id: str) -> bool:
         """Whether it speaks with this voice."""

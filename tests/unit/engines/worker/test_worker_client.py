@@ -102,7 +102,7 @@ class Lab:
 
     def describe(self, room: int = 10, *, worker: int = 0, refusal: str = "") -> None:
         self.says(EngineDescription(VOICES, ("zh", "en", "ja")), worker=worker)
-        load = EngineLoad(num_streams=0, first_audio_ms=1.0, utilisation=0.0, room=room, refusal=refusal)
+        load = EngineLoad(num_streams=0, first_audio_ms=1.0, utilisation=0.05 * worker, room=room, refusal=refusal)
         self.says(load, worker=worker)
 
     async def start(self, *rooms: int) -> "Lab":
@@ -335,23 +335,23 @@ async def test_the_worker_that_would_speak_first_is_used() -> None:
 async def test_streams_opened_since_the_last_report_count() -> None:
     lab = await Lab(2).start()
     lab.says(load(num_streams=4, first_audio_ms=80.0), worker=0)
-    lab.says(load(num_streams=4, first_audio_ms=100.0), worker=1)
-    for _ in range(4):
+    lab.says(load(num_streams=4, first_audio_ms=150.0), worker=1)
+    for _ in range(5):
         lab.engine.open("anna")
-    assert [len(link.streams) for link in lab.links] == [3, 1]  # 80, 100, 120 ms there; 100 ms here
+    assert [len(link.streams) for link in lab.links] == [4, 1]  # 80, 100, 120, 140 and 160 ms there; 150 ms here
 
 
 async def test_of_many_workers_two_are_compared() -> None:
     lab = await Lab(5).start()
     for worker in range(5):
-        lab.says(load(num_streams=10, first_audio_ms=10.0 + worker), worker=worker)
+        lab.says(load(num_streams=10, first_audio_ms=100.0 * (1 + worker)), worker=worker)
     used: set[int] = set()
     for _ in range(200):
         lab.engine.open("anna")
         used |= {number for number, link in enumerate(lab.links) if link.streams}
         for number, link in enumerate(lab.links):
             link.streams.clear()
-            lab.says(load(num_streams=10, first_audio_ms=10.0 + number), worker=number)
+            lab.says(load(num_streams=10, first_audio_ms=100.0 * (1 + number)), worker=number)
     assert used == {0, 1, 2, 3}  # the worst of all is never the better of two
 
 

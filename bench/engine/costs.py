@@ -30,15 +30,15 @@ def vocoder_ms(num_frames: int) -> float:
     return 4.0 + 0.0025 * num_frames
 
 
-def simulated_costs(slower: float = 1.0) -> StageCosts:
-    """What start-up would have measured, in the same sizes, on a device that takes ``slower`` times as long."""
+def simulated_costs() -> StageCosts:
+    """What start-up would have measured, in the same sizes."""
     costs = StageCosts()
     for _ in range(40):  # a mean moves by a fifth each time
         for rows in (1, 2, 4, 8, 16, 32, 64, 128, 256):
-            costs.lm_step.observe(rows, slower * lm_step_ms(rows))
-            costs.prefill.observe(100 * rows, slower * prefill_ms(100 * rows))
+            costs.lm_step.observe(rows, lm_step_ms(rows))
+            costs.prefill.observe(100 * rows, prefill_ms(100 * rows))
         for rows in (1, 2, 4, 8, 16, 32):
             for chunks, keys in ((1, 400), (2, 500), (4, 800)):
-                size = rows * 50 * chunks
-                costs.observe_call(size, keys, slower * flow_ms(size, keys), slower * vocoder_ms(size))
+                frames = 50 * chunks
+                costs.observe_call(rows * frames, keys, flow_ms(rows * frames, keys), vocoder_ms(rows * frames))
     return costs

@@ -69,8 +69,8 @@ class Server:
         clock = MonotonicClock()
         self._notifier = systemd.notifier(os.environ, clock=clock)
         self.metrics = Metrics(node=config.server.node_name)
-        elsewhere: list[RemoteWorkers] = []
-        self.engine = make_engine(config, clock=clock, metrics=self.metrics, on_elsewhere=elsewhere.append)
+        self._elsewhere: list[RemoteWorkers] = []
+        self.engine = make_engine(config, clock=clock, metrics=self.metrics, on_elsewhere=self._elsewhere.append)
         restarts = self.metrics.process_restarts
         self.text_process = TextProcess(clock=clock, log=config.log, on_down=restarts.labels(process="text").inc)
         self.cached_source = CachedSource(config.cache, self.metrics)
@@ -113,7 +113,7 @@ class Server:
                 remote=config.remote,
                 clock=clock,
                 node=self._as_node,
-                on_workers=lambda found: _name_workers(elsewhere, found),
+                on_workers=self._name_workers,
                 on_nodes=self.nodes.set_reported,
             )
             if url
@@ -129,6 +129,7 @@ class Server:
                 on_drain=self.drain,
                 nodes=self.nodes,
                 pool=self.pool_link,
+                workers=lambda: [worker for workers in self._elsewhere for worker in workers.workers],
             )
         )
         self._listener = Listener(self.app, config.http, clock=clock, shutdown_timeout=HTTP_SHUTDOWN_TIMEOUT_S)
@@ -138,6 +139,10 @@ class Server:
         self.registry.start_drain()
         self._notifier.stopping()
         self._stop.set()
+
+    def _name_workers(self, found: Sequence[Worker]) -> None:
+        for workers in self._elsewhere:
+            workers.set_pool_workers(found)
 
     def _as_node(self) -> Node:
         """What the pool is told of this server."""
@@ -159,18 +164,8 @@ class Server:
             await self._listener.start()
             if self.pool_link is not None:
                 self.pool_link.start()
-            await self.engine.start()
-            await self.text_process.start()
-            if self._config.cache.enabled:
-                await self.cached_source.cache.files.start()
-                self.cached_source.identity = await asyncio.to_thread(
-                    engine_identity, self._config, self.engine.identity
-                )
-            for warning in self.source.check_voices(self._config.routes):
-                log.warning("configuration", detail=warning)
-            if listens(self._config):
-                await self.vad.start()
-            await self.ua.start()
+            if not await self._start_unless_stopped():
+                return
             self._say_ready()
             reloading = asyncio.create_task(self._reload_on_hangup(), name="reload")
             await self._stop.wait()
@@ -197,6 +192,36 @@ class Server:
             if notifying is not None:
                 notifying.cancel()
             log.info("stopped")
+
+    async def _start_unless_stopped(self) -> bool:
+        """Start everything; ``False`` if the server is to end before that is done. Loading an engine, or waiting for a first
+        worker, may take minutes.
+        """
+        starting = asyncio.create_task(self._start(), name="start")
+        ending = asyncio.create_task(self._stop.wait(), name="wait for an end")
+        try:
+            await asyncio.wait({starting, ending}, return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                starting.result()
+                return True
+            log.warning("stopped_while_starting")
+            return False
+        finally:
+            starting.cancel()
+            ending.cancel()
+            await asyncio.gather(starting, ending, return_exceptions=True)
+
+    async def _start(self) -> None:
+        await self.engine.start()
+        await self.text_process.start()
+        if self._config.cache.enabled:
+            await self.cached_source.cache.files.start()
+            self.cached_source.identity = await asyncio.to_thread(engine_identity, self._config, self.engine.identity)
+        for warning in self.source.check_voices(self._config.routes):
+            log.warning("configuration", detail=warning)
+        if listens(self._config):
+            await self.vad.start()
+        await self.ua.start()
 
     def _on_signal(self) -> None:
         if self._stop.is_set():
@@ -240,6 +265,8 @@ class Server:
         before, self._config, self._tls_fingerprint = self._config, config, fingerprint
         logs.set_level(config.log.level)
         self.registry.reload(config)
+        for workers in self._elsewhere:
+            workers.generations = config.tts.generations
         refused = await self.ua.reload(config, renew_tls=renew_tls)
         if config.http.tokens != before.http.tokens:
             await set_tokens(self.app, config.http.tokens)
@@ -266,11 +293,6 @@ class Server:
             log.warning("try_out_build", detail=advice(max_calls=build_max_calls))
         if config.rtp.srtp != "off" and config.sip.transports != ("tls",):
             log.warning("srtp_keys_in_clear", detail=KEYS_IN_CLEAR)
-
-
-def _name_workers(elsewhere: Sequence[RemoteWorkers], found: Sequence[Worker]) -> None:
-    for workers in elsewhere:
-        workers.set_pool_workers(found)
 
 
 def _on_loop_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -19,7 +19,7 @@ from cc_tts.calls.ending import Ending, ending_of
 from cc_tts.calls.events import types
 from cc_tts.calls.gather import Gather, GatherRequest
 from cc_tts.calls.keys import Keys
-from cc_tts.calls.player import PromptPlayer
+from cc_tts.calls.player import PromptPlayer, TextPlace
 from cc_tts.calls.services import CallServices
 from cc_tts.calls.utterance import CompletionCause, Utterance
 from cc_tts.clock import NS_PER_MS
@@ -94,7 +94,11 @@ class Call:
         self.speech = CallerSpeech(self)
         self._timer: asyncio.TimerHandle | None = None
         self.player = PromptPlayer(
-            self.id, services, on_complete=self._utterance_complete, on_marks=self._marks_reached
+            self.id,
+            services,
+            on_complete=self._utterance_complete,
+            on_marks=self._marks_reached,
+            on_recovered=self._utterance_recovered,
         )
 
     # --- what the API reads ------------------------------------------------------------------------------------------
@@ -589,6 +593,11 @@ class Call:
             self.publish(types.SpeakMark(**utterance.event_fields, name=name, played_ms=round(at_ms, 1)))
         if utterance.watcher is not None:
             utterance.watcher.on_progress(utterance, marks)
+
+    def _utterance_recovered(self, utterance: Utterance, place: TextPlace) -> None:
+        self.publish(
+            types.SpeakRecovered(**utterance.event_fields, text_chunk=place.text_chunk, char_start=place.char_start)
+        )
 
     def _utterance_complete(self, utterance: Utterance) -> None:
         """Publish it, and let what waits for its end go on."""

@@ -14,6 +14,7 @@ import contextlib
 import sys
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from cc_tts import logs
@@ -34,6 +35,22 @@ MAX_ON_LINE: Final = 8
 log = logs.get(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class TextPlace:
+    """A text chunk of an utterance, counted from 0; in characters of the text, where its first word begins, and its end."""
+
+    text_chunk: int = -1
+    char_start: int = 0
+    char_end: int = 0
+
+    def after(self, source: str | None) -> "TextPlace":
+        """The chunk that is spoken once one with this text has begun; silence and marks have none."""
+        if not source:
+            return self
+        num_blanks = len(source) - len(source.lstrip())
+        return TextPlace(self.text_chunk + 1, self.char_end + num_blanks, self.char_end + len(source))
+
+
 class PromptPlayer:
     """The prompts of one call. Nothing is heard of them before ``not_before_ns``. Runs on: the event loop."""
 
@@ -44,6 +61,7 @@ class PromptPlayer:
         *,
         on_complete: Callable[[Utterance], None],
         on_marks: Callable[[Utterance, list[tuple[str, float]]], None],
+        on_recovered: Callable[[Utterance, TextPlace], None],
     ) -> None:
         self._call_id = call_id
         self._services = services
@@ -51,6 +69,7 @@ class PromptPlayer:
         self._overload_wait_ms = services.config.tts.overload_wait_ms
         self._on_complete = on_complete
         self._on_marks = on_marks
+        self._on_recovered = on_recovered
         self._waiting: deque[Utterance] = deque()
         self._on_line: deque[Utterance] = deque()
         self._feeding: tuple[Utterance, asyncio.Task[None]] | None = None
@@ -217,8 +236,12 @@ class PromptPlayer:
 
     async def _send(self, stream: ChunkStream, utterance: Utterance, *, spans: bool) -> None:
         """Send chunks to the line while it holds less than the window."""
+        place = TextPlace()
         async for chunk in stream:
             self._note(chunk, utterance, spans=spans)
+            place = place.after(chunk.begins_source)
+            if chunk.after_loss:
+                self._on_recovered(utterance, place)
             while self._buffered_ms() > self._services.config.playout.window_ms:
                 self._moved.clear()
                 await self._moved.wait()

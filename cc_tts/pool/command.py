@@ -30,8 +30,20 @@ _SILENT.propagate = False
 log = logs.get(__name__)
 
 
-def run(config: Config, listen: str) -> int:
-    """Serve until SIGTERM or SIGINT; the workers go on. Raises ``ConfigError``."""
+class _Stopped(BaseException):
+    """A signal came before there was an event loop to handle it."""
+
+
+def _stop(_number: int, _frame: object) -> None:
+    raise _Stopped
+
+
+def run(config: Config, listen: str, *, generation: str = "") -> int:
+    """Serve until SIGTERM or SIGINT; the workers go on. ``generation``: of the workers that are started from now on, see
+    :func:`cc_tts.engines.remote.host.run`. Raises ``ConfigError``, and ``ProcessFailed`` when Ray is lost.
+    """
+    if generation:
+        addresses.check_generation(generation, "--generation")
     host, port = addresses.listen_address(listen)
     addresses.check_listener(config.remote, host, who="pool")
     config = replace(config, tts=replace(config.tts, engine=engine_names(config.tts)[0]))
@@ -41,8 +53,13 @@ def run(config: Config, listen: str) -> int:
         )
     tls = _tls(config.remote)
     logs.configure(level=config.log.level, json=config.log.json, process="pool")
-    is_own = ray_hosts.connect(config)
-    asyncio.run(_serve(config, host, port, tls, is_own=is_own))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
+    try:
+        is_own = ray_hosts.connect(config)  # it may take half a minute, on this thread
+        asyncio.run(_serve(config, host, port, tls, generation=generation, is_own=is_own))
+    except _Stopped:
+        log.warning("stopped_while_starting")
     return 0
 
 
@@ -56,7 +73,9 @@ def down(config: Config) -> int:
     return 0
 
 
-async def _serve(config: Config, host: str, port: int, tls: ssl.SSLContext | None, *, is_own: bool) -> None:
+async def _serve(
+    config: Config, host: str, port: int, tls: ssl.SSLContext | None, *, generation: str, is_own: bool
+) -> None:
     clock, stop = MonotonicClock(), asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -64,7 +83,7 @@ async def _serve(config: Config, host: str, port: int, tls: ssl.SSLContext | Non
     url = f"{'https' if tls else 'http'}://{addresses.host_port(reached_at, port)}"
     voice_folder = VoiceFolder(Path(config.tts.voices_dir)) if config.tts.voices_dir else None
     state = PoolState(
-        RayHosts(config, pool_url=url, is_own=is_own, clock=clock),
+        RayHosts(config, pool_url=url, generation=generation, is_own=is_own, clock=clock),
         clock=clock,
         first_audio_target_ms=config.tts.first_audio_target_ms,
         voice_folder=voice_folder,
@@ -76,13 +95,24 @@ async def _serve(config: Config, host: str, port: int, tls: ssl.SSLContext | Non
         await web.TCPSite(runner, host, port, ssl_context=tls).start()
         state.start()
         log.info("pool_listens", host=host, port=port, tls=tls is not None)
-        await stop.wait()
+        await _until_stopped(stop, state)
     except OSError as error:
         raise ConfigError(f"--listen {addresses.host_port(host, port)}: {error.strerror}") from None
     finally:
         await state.stop()
         await runner.cleanup()
         log.info("stopped", consequence="the workers go on")
+
+
+async def _until_stopped(stop: asyncio.Event, state: PoolState) -> None:
+    """Wait for the signal; raises ``ProcessFailed`` if Ray is lost, so that whoever started this process does it again."""
+    waiting = {asyncio.create_task(stop.wait()), asyncio.create_task(state.ended())}
+    done, pending = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for task in pending:
+        task.cancel()
+    await asyncio.gather(*pending, return_exceptions=True)
+    for task in done:
+        task.result()
 
 
 def _tls(remote: RemoteConfig) -> ssl.SSLContext | None:

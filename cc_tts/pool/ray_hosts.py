@@ -8,7 +8,7 @@ import asyncio
 import os
 import secrets
 import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -140,10 +140,11 @@ def _choose_authentication(*, is_own: bool) -> None:
 class RayHosts:
     """See :class:`cc_tts.pool.hosts.Hosts`. :func:`connect` comes before; ``is_own`` is what it returned."""
 
-    def __init__(self, config: Config, *, pool_url: str, is_own: bool, clock: Clock) -> None:
+    def __init__(self, config: Config, *, pool_url: str, generation: str = "", is_own: bool, clock: Clock) -> None:
         self._address = "127.0.0.1" if is_own else ""
         self._config = config
         self._pool_url = pool_url
+        self._generation = generation
         self._clock = clock
         self._thread = ThreadPoolExecutor(1, "ray")
         self._actors: dict[str, Any] = {}
@@ -180,13 +181,27 @@ class RayHosts:
             ray.kill(actor, no_restart=True)
         return len(stopping)
 
-    async def _on_thread(self, work: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+    async def _on_thread(self, work: Callable[[], Any]) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._connected, work)
+
+    @staticmethod
+    def _connected(work: Callable[[], Any]) -> Any:
+        """Do it; Ray would start a node of its own for whoever asks without a connection."""
+        import ray
+
+        if not ray.is_initialized():
+            raise ProcessFailed("the connection to the Ray cluster is lost")
+        return work()
 
     def _settings(self) -> bytes:
         config = self._config
         shown = replace(Config(), tts=config.tts, remote=config.remote, log=config.log, pool=config.pool)
-        settings = HostSettings(config=shown, pool_url=self._pool_url, ships_voices=bool(config.tts.voices_dir))
+        settings = HostSettings(
+            config=shown,
+            pool_url=self._pool_url,
+            ships_voices=bool(config.tts.voices_dir),
+            generation=self._generation,
+        )
         return msgspec.json.encode(settings)
 
     def _look(self) -> Sequence[HostStatus]:

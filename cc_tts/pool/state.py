@@ -11,7 +11,7 @@ from prometheus_client.exposition import generate_latest
 from cc_tts import logs
 from cc_tts.clock import Clock
 from cc_tts.cluster.messages import Leases, Node, NodeReport, Nodes, TenantUse, Worker, Workers
-from cc_tts.errors import CcTtsError
+from cc_tts.errors import CcTtsError, ProcessFailed
 from cc_tts.pool.hints import ScaleHints
 from cc_tts.pool.hosts import Hosts, HostStatus
 from cc_tts.pool.voices import VoiceFiles, VoiceFolder
@@ -79,6 +79,11 @@ class PoolState:
         """Begin to look."""
         self._task = asyncio.create_task(self._live(), name="look after hosts")
 
+    async def ended(self) -> None:
+        """Wait for the end of it; raises ``ProcessFailed`` if the hosts are lost for good."""
+        if self._task is not None:
+            await asyncio.shield(self._task)
+
     async def stop(self) -> None:
         """Stop to look; the workers go on."""
         if self._task is not None:
@@ -140,6 +145,8 @@ class PoolState:
         while True:
             try:
                 await self.look()
+            except ProcessFailed:
+                raise
             except Exception:  # the next look may find what this one did not
                 log.exception("look_failed")
             await asyncio.sleep(LOOK_INTERVAL_S)

@@ -167,7 +167,10 @@ class WorkerHost:
         """Start the worker and stay until it has ended; returns why."""
         config = self._worker_config()
         start = worker_process.WorkerStart(
-            config=config, listen=host_port(self._address, self._port), parent=os.getpid()
+            config=config,
+            listen=host_port(self._address, self._port),
+            generation=self._settings.generation,
+            parent=os.getpid(),
         )
         process = self._process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -175,7 +178,7 @@ class WorkerHost:
             worker_process.__name__,
             stdin=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,
+            process_group=0,
         )
         said: list[str] = []
         reading = asyncio.create_task(_pass_on(process, said))

@@ -127,7 +127,14 @@ class FakeEngineStream:
                 raise self._engine.error
             text, index = each
             sound = self._engine.make_pcm(10 * len(text), self._engine.audio_format.rate_hz)
-            yield PcmChunk(self._engine.audio_format, sound, index, is_resumed=self._engine.is_resumed)
+            after_loss, self._engine.is_after_loss = self._engine.is_after_loss, False
+            yield PcmChunk(
+                self._engine.audio_format,
+                sound,
+                index,
+                is_resumed=self._engine.is_resumed,
+                after_loss=after_loss,
+            )
 
     def set_buffered_ms(self, buffered_ms: float) -> None:
         self.buffered_ms = buffered_ms
@@ -151,6 +158,7 @@ class FakeEngine:
     def __init__(self) -> None:
         self.audio_format = AudioFormat(16000)
         self.is_resumed = False
+        self.is_after_loss = False
         self.refusal: str | None = None
         self.error: Exception | None = None
         self.requests: list[Request] = []

@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import dataclasses
 import hashlib
+import sys
+import types
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ from cc_tts.pool import state as state_module
 from cc_tts.pool import voices
 from cc_tts.pool.app import build_app
 from cc_tts.pool.hosts import HostStatus, WorkerNotFound
+from cc_tts.pool.ray_hosts import RayHosts
 from cc_tts.pool.state import PoolState
 from cc_tts.pool.voices import VoiceFile, VoiceFiles, VoiceFolder
 from tests.fakes.fake_calls import make_config, running_api
@@ -50,6 +53,7 @@ class SetHosts:
     def __init__(self, *names: str) -> None:
         self.statuses = {name: self.ready(name) for name in names}
         self.asked: list[tuple[str, str]] = []
+        self.is_lost = False
 
     @staticmethod
     def ready(name: str) -> HostStatus:
@@ -57,6 +61,8 @@ class SetHosts:
         return HostStatus(id=name, address=address, host="a", device="cpu", state="ready", generation="1")
 
     async def look(self) -> Sequence[HostStatus]:
+        if self.is_lost:
+            raise ProcessFailed("the cluster is lost")
         return list(self.statuses.values())
 
     async def drain(self, worker: str) -> None:
@@ -306,6 +312,23 @@ async def test_workers_that_the_pool_named_are_tried() -> None:
     assert "grpc://127.0.0.1:9" in faults[0]
 
 
+async def test_a_pool_whose_hosts_are_lost_for_good_ends() -> None:
+    async with a_pool("worker-0") as pool:
+        assert pool.state is not None
+        pool.hosts.is_lost = True
+        with pytest.raises(ProcessFailed, match="the cluster is lost"):
+            async with asyncio.timeout(WITHIN_S):
+                await pool.state.ended()
+
+
+async def test_ray_is_not_asked_without_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", types.SimpleNamespace(is_initialized=lambda: False))
+    hosts = RayHosts(Config(), pool_url="", is_own=False, clock=MonotonicClock())
+    for ask in (hosts.look(), hosts.drain("worker-0"), hosts.start("worker-0"), hosts.take_voices("worker-0")):
+        with pytest.raises(ProcessFailed, match="is lost"):
+            await ask
+
+
 async def test_drain_and_start_by_http() -> None:
     async with a_pool("worker-0", "worker-1") as pool, linked(pool) as told:
         await until(lambda: len(told.link.workers) == 2)
@@ -391,3 +414,11 @@ async def test_the_cluster_in_the_api_of_a_server() -> None:
             ("line-9", "http://10.0.0.9:8080")
         ]
         assert answered.json["node"]["max_calls"] == 4
+
+
+async def test_workers_that_no_pool_has_named_are_shown_too() -> None:
+    config = make_config()
+    worker = Worker(address="grpc://10.0.0.1:7400", generation="0.2.0", device="cuda:0")
+    async with running_api(config, workers=lambda: [worker]) as api:
+        answered = await api.ask("GET", "/v1/cluster")
+        assert answered.json["workers"] == [msgspec.to_builtins(worker)]

@@ -53,9 +53,11 @@ class Cluster:
         from ray.cluster_utils import Cluster as RayCluster
 
         self.folder = folder
-        head = {"num_cpus": 1, "include_dashboard": False}
+        client_port = free_ports(1)
+        head = {"num_cpus": 1, "include_dashboard": False, "ray_client_server_port": client_port}
         self._ray = RayCluster(initialize_head=True, head_node_args=head)
         self.address = str(self._ray.address)
+        self.client_address = f"ray://127.0.0.1:{client_port}"
         self.nodes = [self.add_node(), self.add_node()]
 
     def add_node(self) -> Any:
@@ -98,12 +100,12 @@ def cluster() -> Iterator[Cluster]:
 class Pool:
     """A process of `cc-tts pool`."""
 
-    def __init__(self, cluster: Cluster, voices: Path, port: int) -> None:
+    def __init__(self, cluster: Cluster, voices: Path, port: int, ray_address: str = "") -> None:
         self.url = f"http://127.0.0.1:{port}"
         self._argv = [sys.executable, "-m", "cc_tts.cli", "pool"]
         self._listen = ["--listen", f"127.0.0.1:{port}"]
         self._settings = [
-            f"pool.ray_address={cluster.address}",
+            f"pool.ray_address={ray_address or cluster.address}",
             f"pool.first_port={free_ports(1)}",
             f"remote.token={TOKEN}",
             "tts.engine=onnx",
@@ -304,6 +306,17 @@ async def test_a_lost_node_takes_its_worker_away_and_a_new_one_gets_it(
     after = await pool.until(all_ready(2), START_S)
     assert len({worker["pid"] for worker in before.values()} & {worker["pid"] for worker in after.values()}) == 1
     await server.until(lambda: len(server.ready()) == 2)
+
+
+async def test_a_pool_on_a_machine_without_ray_finds_the_workers(pool: Pool, cluster: Cluster) -> None:
+    before = await pool.workers()
+    elsewhere = Pool(cluster, pool.voices, free_ports(1), cluster.client_address)
+    await elsewhere.start()
+    try:
+        after = await elsewhere.until(all_ready(2), START_S)
+    finally:
+        await elsewhere.kill(signal.SIGTERM)
+    assert {worker["pid"] for worker in after.values()} == {worker["pid"] for worker in before.values()}
 
 
 async def test_down_ends_every_worker(pool: Pool) -> None:

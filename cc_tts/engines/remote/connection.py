@@ -8,11 +8,13 @@ Runs on: the event loop.
 import asyncio
 import contextlib
 import itertools
+import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from cc_tts import logs
 from cc_tts.clock import Clock
+from cc_tts.config.remote import GENERATION
 from cc_tts.config.schema import RemoteConfig
 from cc_tts.engines.remote import wire
 from cc_tts.engines.remote.wire import ClientChannel, Endpoint
@@ -144,9 +146,16 @@ class RemoteConnection:
         self._ready.clear()
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                self._channel = await wire.connect(
-                    self._endpoint, self._remote, on_record=self._record, on_closed=self.restart
+                connecting = asyncio.create_task(
+                    wire.connect(self._endpoint, self._remote, on_record=self._record, on_closed=self.restart)
                 )
+                try:
+                    await asyncio.wait({connecting, down}, return_when=asyncio.FIRST_COMPLETED)
+                    if not connecting.done():
+                        return str(down.result())
+                    self._channel = connecting.result()
+                finally:
+                    connecting.cancel()
                 waiting = asyncio.create_task(self._ready.wait())
                 try:
                     await asyncio.wait({waiting, down}, return_when=asyncio.FIRST_COMPLETED)
@@ -205,4 +214,6 @@ class RemoteConnection:
             return (
                 f"it runs the engine {engine[:40]!r}, this server uses {self._engine!r}: set tts.engine alike on both"
             )
+        if not re.fullmatch(f"(?:{GENERATION})?", generation := hello.build.get("generation", "")):
+            return f"its generation is called {generation[:40]!r}, which is no name of one"
         return ""

@@ -24,6 +24,7 @@ from cc_tts.metrics import Metrics
 LOOK_UP_INTERVAL_S: Final = 5.0
 LOOK_UP_TIMEOUT_S: Final = 3.0
 WAIT_POLL_S: Final = 0.1
+MAX_DEVICE_CHARS: Final = 64
 WHAT_TO_CHECK: Final = "check that `cc-tts worker` runs there, the port, firewalls, and [remote] at both ends"
 
 LookUp = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -69,6 +70,15 @@ class RemoteWorkers:
     def links(self) -> Sequence[WorkerLink]:
         """Those that are known now, reached or not."""
         return tuple(self._links.values())
+
+    @property
+    def workers(self) -> tuple[Worker, ...]:
+        """Those that have been reached, and what they said of themselves."""
+        return tuple(
+            Worker(address=link.name, generation=link.generation, device=link.device, draining=link.is_leaving)
+            for link in self.links
+            if link.description is not None
+        )
 
     @property
     def faults(self) -> list[str]:
@@ -131,6 +141,7 @@ class RemoteWorkers:
         def on_ready(build: dict[str, str]) -> None:
             link.identity = build.get("identity", "")
             link.generation = build.get("generation", "")
+            link.device = build.get("device", "")[:MAX_DEVICE_CHARS]
 
         make: MakeProcess = lambda on_message, on_down: RemoteConnection(  # noqa: E731 - its type is the point
             name,

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from cc_tts import __version__, logs
 from cc_tts.audio import AudioFormat, PcmChunk
-from cc_tts.clock import NS_PER_MS, Clock
+from cc_tts.clock import NS_PER_MS, Clock, ms_between
 from cc_tts.engines.remote.pick import Offer, offer_of
 from cc_tts.engines.stepped import EngineLoad, StreamRequest
 from cc_tts.engines.worker.messages import (
@@ -120,9 +120,15 @@ class WorkerStream:
         self._dry_ns = 0
         self.silence = Silence(worker.clock, max_step_s=2 * STALL_LOOK_S)
         """For how long it has been owed audio; see :meth:`look`."""
+        self._asked_ns: int | None = None
+        """When the first text was pushed."""
+        self._has_audio = False
+        self._is_cancelled = False
 
     def push(self, spoken_text: str, *, text_chunk_index: int) -> None:
         """Append one text chunk. Never blocks."""
+        if self._asked_ns is None:
+            self._asked_ns = self._worker.clock.now_ns()
         self._send(PushText(self.stream_id, spoken_text, text_chunk_index))
 
     def end(self) -> None:
@@ -166,6 +172,7 @@ class WorkerStream:
     async def cancel(self) -> None:
         """Stop now: frees everything. The iteration ends. Safe to call twice and after the end."""
         self._queue.clear()
+        self._is_cancelled = True
         self.break_off(None)
 
     def break_off(self, failure: CcTtsError | None) -> None:
@@ -176,6 +183,9 @@ class WorkerStream:
 
     def deliver(self, pcm: bytes, text_chunk_index: int) -> None:
         """Audio came."""
+        if self._asked_ns is not None and not self._has_audio:
+            self._has_audio = True
+            self._worker.count_first_audio(ms_between(self._asked_ns, self._worker.clock.now_ns()))
         self._queue.append(PcmChunk(self._format, pcm, text_chunk_index))
         self._news.set()
 
@@ -183,6 +193,7 @@ class WorkerStream:
         """Nothing more will come: what is queued is still given out, then ``failure`` is raised if there is one."""
         if not self._is_over:
             self._is_over, self._failure = True, failure
+            self._worker.count_end("cancelled" if self._is_cancelled else _result(failure))
         self._news.set()
 
     def _send(self, message: Message) -> None:
@@ -223,6 +234,7 @@ class WorkerLink:
         self.identity = ""
         """Of a worker on another machine: another identity, other audio."""
         self.generation = __version__
+        self.device = ""
         self.process = make_process(self._on_message, self._on_down)
 
     @property
@@ -348,6 +360,18 @@ class WorkerLink:
                 self._metrics.engine_refusals.labels(where="worker").inc()
             stream.over(failure)
 
+    def count_first_audio(self, ms: float) -> None:
+        """The first audio of a stream came so long after its first text, ms."""
+        metrics = self._metrics
+        generation = metrics.generation_label(self.generation)
+        metrics.engine_generation_first_audio.labels(generation=generation).observe(ms / 1000)
+
+    def count_end(self, result: str) -> None:
+        """A stream has ended."""
+        metrics = self._metrics
+        generation = metrics.generation_label(self.generation)
+        metrics.engine_generation_streams.labels(generation=generation, result=result).inc()
+
     def _show(self, load: EngineLoad) -> None:
         """As metrics; its counts begin anew with each process."""
         metrics, worker, before = self._metrics, self.name, self.load
@@ -375,6 +399,17 @@ class WorkerLink:
         if reason != STOPPED:
             self._metrics.process_restarts.labels(process="worker").inc()
         self._on_change()
+
+
+def _result(failure: CcTtsError | None) -> str:
+    match failure:
+        case None:
+            return "spoken"
+        case WorkerLost():
+            return "lost"
+        case EngineOverloaded():
+            return "refused"
+    return "failed"
 
 
 def child_worker(

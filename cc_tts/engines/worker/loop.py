@@ -57,6 +57,8 @@ class WorkerLoop:
         self._inbox = inbox
         self._reported: EngineLoad | None = None
         self._reported_ns = 0
+        self._was_asked = False
+        """A stream was asked for since the last report."""
         self.is_stopping = False
 
     def stop(self) -> None:
@@ -114,6 +116,7 @@ class WorkerLoop:
         try:
             match command:
                 case StreamRequest():
+                    self._was_asked = True
                     engine.open(command)
                 case PushText(_, text, text_chunk_index):
                     engine.push(stream_id, text, text_chunk_index)
@@ -153,11 +156,17 @@ class WorkerLoop:
         load = self._engine.load_report()
         now_ns = self._clock.now_ns()
         old = self._reported
-        is_news = old is None or (load.num_streams, load.room, load.refusal) != (old.num_streams, old.room, old.refusal)
+        # The server counts what it opened until the next report: one is due also if the stream is over already.
+        is_news = self._was_asked or old is None or _admission(load) != _admission(old)
         is_due = ms_between(self._reported_ns, now_ns) >= REPORT_INTERVAL_MS and load != old
         if is_news or is_due:
             self._channel.send(load)
-            self._reported, self._reported_ns = load, now_ns
+            self._reported, self._reported_ns, self._was_asked = load, now_ns, False
+
+
+def _admission(load: EngineLoad) -> tuple[int, int, str]:
+    """What decides whether the next stream is taken."""
+    return load.num_streams, load.room, load.refusal
 
 
 def _is_length(ms: float | None) -> bool:

@@ -1,6 +1,7 @@
 """The server's side of the workers, with processes that are only made up."""
 
 import asyncio
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -293,12 +294,16 @@ async def test_counts_of_workers_add_up_over_their_restarts() -> None:
 # --- several workers ---
 
 
-async def texts_of(stream: Any) -> list[tuple[int, int, bool]]:
-    """Text chunk, ms, and whether it may not be as asked for, of each piece of audio."""
-    return [
-        (chunk.text_chunk_index, round(chunk.duration_ms), chunk.is_resumed)  # a line each
-        async for chunk in stream
-    ]
+async def texts_of(stream: Any, losses: list[bool] | None = None) -> list[tuple[int, int, bool]]:
+    """Text chunk, ms, and whether it may not be as asked for, of each piece of audio. ``losses``: whether it is the first
+    one after a loss.
+    """
+    found = []
+    async for chunk in stream:
+        found.append((chunk.text_chunk_index, round(chunk.duration_ms), chunk.is_resumed))
+        if losses is not None:
+            losses.append(chunk.after_loss)
+    return found
 
 
 def pushed(process: FakeSupervisor) -> list[str]:
@@ -395,7 +400,8 @@ async def test_another_worker_goes_on_from_the_text_chunk_under_way(heard_ms: in
     stream = lab.engine.open("anna")
     for index, text in enumerate(("One.", "Two.")):
         stream.push(text, text_chunk_index=index)
-    reading = asyncio.create_task(texts_of(stream))
+    losses: list[bool] = []
+    reading = asyncio.create_task(texts_of(stream, losses))
     if heard_ms:
         lab.says(StreamAudio(1, 0), MS * 500)
         lab.says(StreamAudio(1, 1), MS * heard_ms)
@@ -410,6 +416,7 @@ async def test_another_worker_goes_on_from_the_text_chunk_under_way(heard_ms: in
     lab.says(StreamEnded(2), worker=1)
     before = [(0, 500, False), (1, heard_ms, False)] if heard_ms else []
     assert await reading == [*before, (2, 700, bool(heard_ms))]
+    assert losses == [False] * len(before) + [True]
     assert lab.sample("engine_resumed_total") == 1
 
 
@@ -485,3 +492,105 @@ async def test_the_fallback_speaks_while_no_worker_is_ready() -> None:
         lab.engine.open("anna")
     await lab.engine.stop()
     assert not fallback.is_started
+
+
+# --- generations ---
+
+
+class Elsewhere:
+    """Workers of other machines, which the test plays as it plays the others."""
+
+    links: tuple[WorkerLink, ...] = ()
+    generations: Mapping[str, float] = {}
+
+    async def start(self, *, is_needed: bool) -> None:
+        pass
+
+    async def stop(self) -> None:
+        pass
+
+
+def of_generations(lab: Lab, *generations: str, **weights: float) -> Lab:
+    """Give each worker its generation, and generations their share of the calls."""
+    elsewhere = Elsewhere()
+    elsewhere.generations = weights
+    lab.engine._elsewhere = elsewhere
+    for link, generation in zip(lab.links, generations, strict=True):
+        link.generation = generation
+    return lab
+
+
+async def test_the_newest_generation_is_used_until_it_is_full_or_lost() -> None:
+    lab = of_generations(await Lab(2).start(10, 2), "1.9.0", "1.10.0")
+    for _ in range(3):
+        lab.engine.open("anna")
+    assert [len(link.streams) for link in lab.links] == [1, 2]
+    lose(lab, 1)
+    lab.engine.open("anna")
+    assert [len(link.streams) for link in lab.links] == [2, 0]
+
+
+async def test_a_call_keeps_its_generation() -> None:
+    lab = of_generations(await Lab(2).start(1000, 1000), "old", "new", new=0.3)
+    used: dict[str, set[int]] = {}
+    for turn in range(4):
+        for number in range(60):
+            before = [len(link.streams) for link in lab.links]
+            lab.engine.open("anna", call_id=f"call_{number}")
+            after = [len(link.streams) for link in lab.links]
+            used.setdefault(f"call_{number}", set()).add(before[0] < after[0])
+        assert all(len(each) == 1 for each in used.values()), turn
+    assert 8 <= sum(each == {False} for each in used.values()) <= 28  # 18 are expected
+
+
+async def test_speech_without_a_call_is_divided_too() -> None:
+    lab = of_generations(await Lab(2).start(1000, 1000), "old", "new", new=0.3)
+    for _ in range(300):
+        lab.engine.open("anna")
+    assert len(lab.links[1].streams) == pytest.approx(90, abs=40)
+
+
+async def test_a_refusal_of_the_canary_goes_to_the_other_generation() -> None:
+    lab = of_generations(await Lab(2).start(), "old", "new", new=1.0)
+    stream = lab.engine.open("anna", call_id="call_1")
+    reading = asyncio.create_task(texts_of(stream))
+    await asyncio.sleep(0)
+    lab.says(StreamFailed(1, "engine_overloaded", "no slot", 2), worker=1)
+    await asyncio.sleep(0)
+    assert [len(link.streams) for link in lab.links] == [1, 0]
+    lab.says(StreamEnded(2), worker=0)
+    assert await reading == []
+
+
+async def test_how_streams_end_is_counted_by_generation() -> None:
+    lab = of_generations(await Lab(2, resume_on_worker_loss=False).start(), "1.0", "1.1", **{"1.0": 1.0})
+    streams = [lab.engine.open("anna") for _ in range(5)]
+    for stream in streams:
+        stream.push("Hi.", text_chunk_index=0)
+        stream.push("Ho.", text_chunk_index=1)
+    readings = [asyncio.create_task(texts_of(stream)) for stream in streams[:4]]
+    await asyncio.sleep(0)
+    for _ in range(2):
+        lab.says(StreamAudio(1, 0), MS * 60)
+    lab.says(StreamEnded(1))
+    lab.says(StreamFailed(2, "engine_failed", "not finite"))
+    await asyncio.sleep(0)
+    await streams[4].cancel()
+    await streams[4].cancel()
+    lose(lab, 0)
+    lab.says(StreamFailed(3, "engine_overloaded", "it came too late"))
+    await asyncio.gather(*readings, return_exceptions=True)
+    results = {"spoken": 1, "failed": 1, "lost": 2, "cancelled": 1, "refused": None}
+    for result, number in results.items():
+        counted = lab.sample("engine_generation_streams_total", generation="1.0", result=result)
+        assert counted == number, result
+    assert lab.sample("engine_generation_first_audio_seconds_count", generation="1.0") == 1
+    assert lab.sample("engine_generation_first_audio_seconds_count", generation="1.1") is None
+
+
+def test_names_of_generations_cannot_fill_the_metrics() -> None:
+    metrics = Metrics()
+    labels = [metrics.generation_label(f"g{number}") for number in range(12)]
+    assert labels == [*(f"g{number}" for number in range(8)), *["other"] * 4]
+    assert metrics.generation_label("g3") == "g3"
+    assert Metrics().generation_label("") == "unknown"

@@ -16,7 +16,7 @@ from cc_tts.engines.worker.messages import (
     StreamFailed,
     Taken,
 )
-from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded
+from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, Unprocessable
 from cc_tts.processes.channel import ChildChannel, Message, Ping, Pong, Shutdown
 
 pytestmark = pytest.mark.unit
@@ -213,3 +213,12 @@ def test_reports_come_with_news_at_once_else_at_an_interval(bench: Bench) -> Non
         )
         bench.turn()
         assert len(reports()) == count, at_ms
+
+
+def test_a_stream_that_was_over_at_once_is_reported_too(bench: Bench) -> None:
+    bench.turn()
+    bench.turn(StreamRequest(7, "anna"), CancelStream(7))
+    bench.engine.error = Unprocessable("too fast")
+    bench.turn(StreamRequest(8, "anna", 9.0))
+    reports = [message for message, _ in bench.channel.sent if isinstance(message, EngineLoad)]
+    assert reports == [bench.engine.load_now] * 3

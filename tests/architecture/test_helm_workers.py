@@ -212,6 +212,12 @@ def test_the_pool_reaches_the_head_that_kuberay_names(helm: Any, tmp_path: Path)
     assert int(cut[1]) + len("-ray-head-svc") <= MAX_SERVICE_CHARS_OF_KUBERAY
 
 
+def test_the_services_of_kuberay_find_its_pods(helm: Any) -> None:
+    for name, template in Rendered(helm, RAY_CLUSTER).templates():
+        if name.startswith("ray-"):  # KubeRay puts kuberay there, and selects by it
+            assert "app.kubernetes.io/name" not in template["metadata"]["labels"], name
+
+
 def test_nothing_is_placed_on_the_head(helm: Any) -> None:
     rendered = Rendered(helm, RAY_CLUSTER)
     head = rendered.one("RayCluster", name="voice-ray")["spec"]["headGroupSpec"]["rayStartParams"]

@@ -46,7 +46,7 @@ class WorkersElsewhere(Protocol):
 
 class WorkerEngine:
     """See :class:`cc_tts.engines.engine.Engine`. ``children``: a worker a device of this machine. ``fallback`` speaks while
-    there is no worker at all; ``starts_fallback``: nobody else starts and stops it.
+    there is no worker at all; ``starts_fallback``: nobody else starts and stops it. ``rng``: which workers are compared.
     """
 
     def __init__(
@@ -58,6 +58,7 @@ class WorkerEngine:
         elsewhere: WorkersElsewhere | None = None,
         fallback: Engine | None = None,
         starts_fallback: bool = True,
+        rng: random.Random | None = None,
     ) -> None:
         self.name = tts.engine
         self._default_voice = tts.voice
@@ -65,7 +66,7 @@ class WorkerEngine:
         self._max_utilisation = tts.max_utilisation
         self._metrics = metrics
         self._stream_ids = itertools.count(1)
-        self._random = random.Random()  # noqa: S311 - no secret
+        self._random = rng or random.Random()  # noqa: S311 - no secret
         self._state = "not started"
         self._children = tuple(children)
         self._elsewhere = elsewhere

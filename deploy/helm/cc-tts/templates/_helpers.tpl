@@ -14,6 +14,12 @@ app.kubernetes.io/instance: {{ (first .).Release.Name }}
 app.kubernetes.io/component: {{ last . }}
 {{- end }}
 
+{{- /* Of the pods of the Ray cluster: KubeRay selects its own by app.kubernetes.io/name. */}}
+{{- define "cc-tts.raySelector" -}}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: ray
+{{- end }}
+
 {{- define "cc-tts.labels" -}}
 {{- $ := first . -}}
 {{ include "cc-tts.selector" . }}

@@ -50,7 +50,7 @@ async def speaking(server: Server, addresses: list[str]) -> int:
 async def shown_workers(server: Server, num_workers: int) -> dict[str, str]:
     """The generation of each worker that the server has reached, once there are so many."""
     async with asyncio.timeout(START_TIMEOUT_S):
-        while len(workers := (await server.get("/v1/cluster"))[1]["workers"]) < num_workers:
+        while len(workers := (await server.get("/v1/cluster"))[1]["workers"]) < num_workers:  # noqa: ASYNC110 - no event says it
             await asyncio.sleep(0.05)
     return {worker["address"]: worker["generation"] for worker in workers}
 

@@ -21,15 +21,16 @@ RESERVED_SHARE: Final = 10
 WORK_OUT_INTERVAL_S: Final = 1.0
 """How often the division of a limit is worked out, however many nodes report."""
 
-_Kind = Literal["calls", "streams", "listeners", "characters"]
-_Limit = tuple[str, _Kind]
+Kind = Literal["calls", "streams", "listeners", "characters"]
+_Limit = tuple[str, Kind]
 """A tenant and what of it is limited."""
-_KEYS: Final[Mapping[_Kind, str]] = {
+KEYS: Final[Mapping[Kind, str]] = {
     "calls": "max_calls",
     "streams": "max_streams",
     "listeners": "max_listeners",
     "characters": "max_characters_per_day",
 }
+"""The setting that limits each kind."""
 _NO_USE: Final = TenantUse()
 _NO_SHARE: Final = TenantShare()
 
@@ -53,8 +54,8 @@ class TenantLeases:
     """
 
     def __init__(self, tenants: Mapping[str, TenantConfig], *, clock: Clock) -> None:
-        self._kinds: dict[str, dict[_Kind, int]] = {
-            name: {kind: limit for kind, key in _KEYS.items() if (limit := int(getattr(config, key)))}
+        self._kinds: dict[str, dict[Kind, int]] = {
+            name: {kind: limit for kind, key in KEYS.items() if (limit := int(getattr(config, key)))}
             for name, config in tenants.items()
         }
         """What is limited of each tenant, and how much there is of it."""

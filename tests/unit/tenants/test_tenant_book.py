@@ -112,6 +112,15 @@ def test_a_lower_limit_ends_nothing() -> None:
     book.hold_call("acme")
 
 
+def test_a_call_that_is_up_counts_whatever_the_limit_is() -> None:
+    book = TenantBook({"acme": TenantConfig(max_calls=1)})
+    holds = [book.hold_call("acme", is_up=True) for _ in range(2)]
+    assert book.use()["acme"].calls == 2
+    holds[0].release()
+    with pytest.raises(QuotaExceeded):
+        book.hold_call("acme")
+
+
 def test_a_tenant_that_is_gone_gives_back_what_it_had() -> None:
     book = TenantBook({"acme": TenantConfig(max_calls=1)})
     held = book.hold_call("acme")

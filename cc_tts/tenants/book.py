@@ -160,11 +160,6 @@ class TenantBook:
         if self.is_on:
             self._check(tenant, "characters", num)
 
-    def charge(self, tenant: str, num: int) -> None:
-        """Charge for text that is accepted; raises ``QuotaExceeded``."""
-        with self.characters(tenant, num):
-            pass
-
     # --- the cluster -------------------------------------------------------------------------------------------------
 
     def use(self) -> dict[str, TenantUse]:

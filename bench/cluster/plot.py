@@ -37,7 +37,8 @@ STYLE: Final = """  <style>
 
 def busy_hour(result: Json) -> str:
     """Three panels over one axis of time, with the time in which workers are away."""
-    rows, scenario = result["timeline"]["rows"], result["scenario"]
+    scenario = result["scenario"]
+    rows = [row for row in result["timeline"]["rows"] if row["at_s"] >= scenario["warm_up_s"]]
     bin_s = result["timeline"]["bin_s"]
     end_s = 60.0 * scenario["minutes"]
     lost_s = end_s / 2

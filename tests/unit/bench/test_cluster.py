@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -77,8 +77,7 @@ async def test_workers_that_cannot_take_all_refuse_some_and_every_server_is_serv
 
 async def test_the_plot_has_a_panel_each_and_finite_coordinates() -> None:
     cluster = await run(SMALL)
-    scenario = {"servers": 3, "workers": 6, "calls": 300, "minutes": SMALL.minutes, "away_s": SMALL.away_s}
-    image = plot.busy_hour({"scenario": scenario, "timeline": cluster.timeline()})
+    image = plot.busy_hour({"scenario": asdict(SMALL), "timeline": cluster.timeline()})
     assert image.count("<polyline") == 6
     assert image.count('class="name"') == 3
     assert "nan" not in image

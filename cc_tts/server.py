@@ -41,6 +41,7 @@ from cc_tts.processes import systemd
 from cc_tts.speech.prompt_cache import engine_identity
 from cc_tts.speech.shared_synthesis import CachedSource
 from cc_tts.speech.source import SpeechSource
+from cc_tts.tenants.book import TenantBook
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.process.client import TextProcess
 from cc_tts.ua.client import UaClient
@@ -85,6 +86,7 @@ class Server:
         self.ua = UaClient(config, clock=clock, on_dispatcher_down=restarts.labels(process="dispatcher").inc)
         self.vad = VadProcess(config, clock=clock, on_down=restarts.labels(process="vad").inc)
         self.nodes = LineNodes(config.server, config.cluster)
+        self.tenants = TenantBook.of(config, clock=clock, metrics=self.metrics)
         self.events = EventBus(
             clock,
             max_subscribers=config.http.max_event_subscribers,
@@ -104,6 +106,7 @@ class Server:
                 clock=clock,
                 dial_back=self.dial_back.dial,
                 nodes=self.nodes,
+                tenants=self.tenants,
             )
         )
         url = pool_url(config)
@@ -113,6 +116,8 @@ class Server:
                 remote=config.remote,
                 clock=clock,
                 node=self._as_node,
+                tenants=self.tenants.use,
+                on_leases=self.tenants.on_leases,
                 on_workers=self._name_workers,
                 on_nodes=self.nodes.set_reported,
             )
@@ -129,6 +134,7 @@ class Server:
                 on_drain=self.drain,
                 nodes=self.nodes,
                 pool=self.pool_link,
+                tenants=self.tenants,
                 workers=lambda: [worker for workers in self._elsewhere for worker in workers.workers],
             )
         )

@@ -8,7 +8,7 @@ a failure breaks the connection off: a response that ends properly is complete. 
 import asyncio
 import struct
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from functools import partial
 from typing import Final
 
@@ -20,13 +20,14 @@ from cc_tts.api import schemas
 from cc_tts.api.calls import OF_TEXT, fields_of_text
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http import bodies
+from cc_tts.api.http.auth import current_tenant
 from cc_tts.api.http.connections import abort, is_gone
 from cc_tts.api.http.route import RouteTable
 from cc_tts.clock import ms_between
 from cc_tts.errors import CapacityExceeded, Draining, EngineFailed, NothingToSay
 from cc_tts.media.g711 import ulaw_encode
 from cc_tts.speech.chunks import ChunkStream, SpeechChunk
-from cc_tts.speech.prompt import Content
+from cc_tts.speech.prompt import Content, text_of
 
 DEFAULT_RATE_HZ: Final = 24_000
 ULAW_RATE_HZ: Final = 8000
@@ -55,6 +56,7 @@ ROUTES: Final = RouteTable("Speech")
     scope="call",
     content_types=("audio/wav", "audio/pcm", "audio/basic"),
     errors=(CapacityExceeded, Draining, EngineFailed, *OF_TEXT),
+    for_tenants=True,
     examples={
         "wav": {"input": "One moment please.", "voice": "en-gb", "response_format": "wav"},
         "for a PBX": {"input": "One moment please.", "response_format": "ulaw"},
@@ -84,9 +86,12 @@ async def _speak(
     located = partial(bodies.located, fields_of_text("/input" if body.ssml is UNSET else "/ssml"))
     with located():
         voice = context.speech_source.check(content)
-        stream = context.speech_source.open(content, rate_hz=rate_hz)
-    async with aclosing(_pcm_of(stream, request)) as pcm:
-        with located():
+    source, tenants, tenant = context.speech_source, context.tenants, current_tenant()
+    async with AsyncExitStack() as stack:
+        stack.enter_context(tenants.characters(tenant, len(text_of(content))))
+        stack.enter_context(tenants.hold_stream(tenant, lambda: source.utilisation(content)))
+        with located(), tenants.asking_engine(tenant):
+            pcm = await stack.enter_async_context(aclosing(_pcm_of(source.open(content, rate_hz=rate_hz), request)))
             if (first := await anext(pcm, None)) is None:
                 raise NothingToSay
         if voice is not None:

@@ -26,7 +26,7 @@ from cc_tts.clock import NS_PER_MS
 from cc_tts.errors import CcTtsError, GatherActive, GatherNotFound, QueueFull, UserAgentUnavailable, WrongState
 from cc_tts.media.playout_events import PlayoutFinished, PlayoutProgress, PlayoutSpeech, PlayoutUnderrun
 from cc_tts.media.quality import Quality
-from cc_tts.speech.prompt import Prompt, PromptDefaults
+from cc_tts.speech.prompt import Prompt, PromptDefaults, text_of
 from cc_tts.state_machine import StateMachine
 from cc_tts.ua import messages
 from cc_tts.voices.voice import Voice
@@ -57,6 +57,8 @@ class Call:
     sip_call_id: str
     headers: dict[str, str]
     uri_parameters: dict[str, str] = field(default_factory=dict)
+    tenant: str = ""
+    """Whose call it is; empty: the operator's."""
     defaults: PromptDefaults = field(default_factory=PromptDefaults)
     metadata: Mapping[str, str] = field(default_factory=dict)
     client_state: str | None = None
@@ -96,6 +98,7 @@ class Call:
         self.player = PromptPlayer(
             self.id,
             services,
+            tenant=self.tenant,
             on_complete=self._utterance_complete,
             on_marks=self._marks_reached,
             on_recovered=self._utterance_recovered,
@@ -129,7 +132,8 @@ class Call:
             QueueFull: as many prompts wait as the config allows.
             DuplicateId: the utterance id is taken.
             TextTooLong, NothingToSay, UnknownVoice, LanguageUnsupported, Unprocessable: the content is of no use.
-            EngineOverloaded: it would start now, and the engine takes nothing.
+            EngineOverloaded: it would start now, and the engine takes nothing, or nothing more of this tenant.
+            QuotaExceeded: the tenant has used up its characters, or it would start now and too many texts are spoken.
             SpeechNotHeard: speech is to interrupt it, and nothing here hears speech.
         """
         self._check(CallEvent.SPEAK)
@@ -142,8 +146,9 @@ class Call:
         prompt = self.defaults.applied_to(prompt)
         voice = services.source.check(prompt.content)
         if services.config.tts.refuse_when_full and not self.player.queue:
-            services.source.check_capacity(prompt.content)
-        utterance = self._new_utterance(prompt, voice)
+            services.check_capacity(self.tenant, prompt.content)
+        with services.tenants.characters(self.tenant, len(text_of(prompt.content))):
+            utterance = self._new_utterance(prompt, voice)
         if prompt.queue == "replace":
             for earlier in reversed(self.player.queue):
                 self.player.discard(earlier, CompletionCause.CANCELLED, by="replace")
@@ -667,7 +672,7 @@ class Call:
                 client_state=UNSET if client_state is None else client_state,
                 metadata=self.metadata or UNSET,
             )
-        self.services.events.publish(data, call_id=self.id)
+        self.services.events.publish(data, call_id=self.id, tenant=self.tenant)
 
 
 def _ends_call(utterance: Utterance, *, is_last: bool) -> bool:

@@ -23,10 +23,11 @@ from cc_tts.calls.call_state import UtteranceEvent
 from cc_tts.calls.services import CallServices
 from cc_tts.calls.utterance import CompletionCause, Interrupter, SpokenSpan, Utterance, UtteranceError
 from cc_tts.clock import ms_between
-from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, UserAgentUnavailable
+from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, QuotaExceeded, UserAgentUnavailable
 from cc_tts.media.playout_events import PlayoutFinished, PlayoutProgress
 from cc_tts.speech.chunks import OVERLOAD_POLL_S, ChunkStream, SpeechChunk
 from cc_tts.speech.prompt import AudioContent, Content, SilenceContent
+from cc_tts.tenants.book import Hold
 from cc_tts.ua import messages
 
 MAX_ON_LINE: Final = 8
@@ -59,12 +60,14 @@ class PromptPlayer:
         call_id: str,
         services: CallServices,
         *,
+        tenant: str = "",
         on_complete: Callable[[Utterance], None],
         on_marks: Callable[[Utterance, list[tuple[str, float]]], None],
         on_recovered: Callable[[Utterance, TextPlace], None],
     ) -> None:
         self._call_id = call_id
         self._services = services
+        self._tenant = tenant
         self._format = AudioFormat(services.config.rtp.clock_rate_hz)
         self._overload_wait_ms = services.config.tts.overload_wait_ms
         self._on_complete = on_complete
@@ -208,28 +211,34 @@ class PromptPlayer:
             self._fail(utterance, error)
 
     async def _produce(self, content: Content, utterance: Utterance, *, spans: bool) -> None:
-        """Synthesise; while the engine is full, wait a bounded time. A worker reports that it is full after it was asked."""
+        """Synthesise; while the engine or the tenant's part of it is full, wait a bounded time. A worker reports that it is
+        full after it was asked.
+        """
         begun_ns, fed_before_ms = self._services.clock.now_ns(), utterance.fed_ms
         was_open = False
         while self._bytes_left(utterance) > 0:
             stream: ChunkStream | None = None
+            held = Hold()
             try:
-                stream = self._services.source.open(
-                    content,
-                    rate_hz=self._format.rate_hz,
-                    call_id=self._call_id,
-                    utterance_id=utterance.id,
-                    is_again=was_open,
-                )
-                was_open = True
-                await self._send(stream, utterance, spans=spans)
-            except EngineOverloaded:
+                held = self._services.hold_stream(self._tenant, content)
+                with self._services.tenants.asking_engine(self._tenant):
+                    stream = self._services.source.open(
+                        content,
+                        rate_hz=self._format.rate_hz,
+                        call_id=self._call_id,
+                        utterance_id=utterance.id,
+                        is_again=was_open,
+                    )
+                    was_open = True
+                    await self._send(stream, utterance, spans=spans)
+            except (EngineOverloaded, QuotaExceeded):
                 waited_ms = ms_between(begun_ns, self._services.clock.now_ns())
                 if utterance.fed_ms > fed_before_ms or waited_ms >= self._overload_wait_ms:
                     raise
             else:
                 return
             finally:
+                held.release()
                 if stream is not None:
                     await stream.cancel()
             await asyncio.sleep(OVERLOAD_POLL_S)

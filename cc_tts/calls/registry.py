@@ -30,7 +30,8 @@ from cc_tts.errors import (
 )
 from cc_tts.processes.channel import Message
 from cc_tts.processes.supervisor import STOPPED
-from cc_tts.speech.prompt import Prompt, PromptDefaults
+from cc_tts.speech.prompt import Prompt, PromptDefaults, text_of
+from cc_tts.tenants.book import Hold
 from cc_tts.ua import messages
 from cc_tts.ua.guard.limits import PeerList
 from cc_tts.ua.sip import bye
@@ -57,6 +58,7 @@ class OriginateRequest:
     asserted_identity: str | None = None
     metadata: dict[str, str] = field(default_factory=dict)
     client_state: str | None = None
+    tenant: str = ""
 
 
 class CallRegistry:
@@ -71,6 +73,8 @@ class CallRegistry:
         self.draining = False
         self._live: dict[str, Call] = {}
         self._ended: OrderedDict[str, Call] = OrderedDict()
+        self._held: dict[str, Hold] = {}
+        """What the live calls of tenants count as."""
         self._empty = asyncio.Event()
         self._overload_ns: int | None = None
         services.ua.listen(self)
@@ -78,6 +82,7 @@ class CallRegistry:
     def reload(self, config: Config) -> None:
         """Route calls by this from now on; calls that are up go on as they were."""
         self._config = config
+        self._services.tenants.reload(config.tenants)
         self._trusted_peers = PeerList(config.sip.trusted_peers)
 
     # --- what the API asks -------------------------------------------------------------------------------------------
@@ -123,7 +128,7 @@ class CallRegistry:
         """
         call = self._live.get(call_id) or self._ended.get(call_id)
         if call is None:
-            raise CallNotFound(f"no call {call_id[:80]!r}")
+            raise CallNotFound.named(call_id)
         return call
 
     def has(self, id_: str) -> bool:
@@ -144,6 +149,7 @@ class CallRegistry:
         Raises:
             Draining, UserAgentUnavailable, CapacityExceeded: not now.
             DuplicateId: the call id is taken.
+            QuotaExceeded: the tenant has as many calls as it may.
             Unprocessable: nothing can be sent to ``to`` from here, or it is not trusted with an asserted identity.
             TextTooLong, NothingToSay, UnknownVoice, LanguageUnsupported, Unprocessable: the prompt is of no use.
         """
@@ -154,7 +160,13 @@ class CallRegistry:
         self._check_target(request)
         self._check_speech(request)
         call = self._outbound(request, call_id)
-        self._ua.send(_invite(request, call_id))
+        held = self._services.tenants.hold_call(request.tenant)
+        try:
+            self._ua.send(_invite(request, call_id))
+        except BaseException:
+            held.release()
+            raise
+        self._held[call_id] = held
         self._add(call)
         call.publish(types.CallOutgoing(**_parties(call)))
         timeout_s = request.timeout_s or self._config.calls.originate_timeout_s
@@ -176,6 +188,7 @@ class CallRegistry:
             defaults=PromptDefaults(voice=request.voice),
             metadata=request.metadata,
             client_state=request.client_state,
+            tenant=request.tenant,
         )
 
     def _check_capacity(self) -> None:
@@ -203,6 +216,9 @@ class CallRegistry:
             self._services.source.engine.resolve_voice(request.voice, None)
         if request.prompt is not None:
             self._services.source.check(request.prompt.content)
+            self._services.tenants.check_characters(request.tenant, len(text_of(request.prompt.content)))
+            if self._config.tts.refuse_when_full:
+                self._services.check_capacity(request.tenant, request.prompt.content)
             self._services.utterances.new_id(request.prompt.utterance_id)
 
     def start_drain(self) -> bool:
@@ -304,6 +320,7 @@ class CallRegistry:
             transport=message.transport or None,
             headers=message.headers | message.identity if trusted else message.headers,
             uri_parameters=routing.uri_parameters(message.request_uri) if trusted else {},
+            tenant=routing.tenant_of(message.request_uri, self._config),
         )
         self._add(call)
         call.publish(types.CallIncoming(source=message.source, **_parties(call)))
@@ -317,6 +334,7 @@ class CallRegistry:
                 voice=decision.voice, language=decision.language, barge_in_speech=decision.barge_in_speech
             )
             call.lead_in_ms = decision.lead_in_ms
+            self._held[call.id] = self._services.tenants.hold_call(call.tenant)
             if decision.voice is not None:
                 self._services.source.engine.resolve_voice(decision.voice, decision.language)
             if decision.gather is not None:
@@ -359,6 +377,8 @@ class CallRegistry:
         ending = call.ending
         assert ending is not None
         self._live.pop(call.id, None)
+        if (held := self._held.pop(call.id, None)) is not None:
+            held.release()
         if not self._live:
             self._empty.set()
         self._ended[call.id] = call

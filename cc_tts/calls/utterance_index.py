@@ -36,7 +36,7 @@ class UtteranceIndex:
         try:
             return self._kept[utterance_id][0]
         except KeyError:
-            raise UtteranceNotFound(f"no utterance {utterance_id[:80]!r}") from None
+            raise UtteranceNotFound.named(utterance_id) from None
 
     def new_id(self, wanted: str | None) -> str:
         """``wanted``, or an id of our own.

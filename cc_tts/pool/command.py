@@ -11,6 +11,7 @@ from aiohttp import web
 
 from cc_tts import logs
 from cc_tts.clock import MonotonicClock
+from cc_tts.cluster.leases import TenantLeases
 from cc_tts.config import remote as addresses
 from cc_tts.config.schema import Config, RemoteConfig
 from cc_tts.engines.factory import engine_names
@@ -87,6 +88,7 @@ async def _serve(
         clock=clock,
         first_audio_target_ms=config.tts.first_audio_target_ms,
         voice_folder=voice_folder,
+        leases=TenantLeases(config.tenants, clock=clock),
     )
     app = build_app(state, token=config.remote.token)
     runner = web.AppRunner(app, access_log=None, logger=_SILENT, shutdown_timeout=SHUTDOWN_TIMEOUT_S)

@@ -169,9 +169,19 @@ class SpeechSource:
         first = texts[0]
         if (reason := self.engine.not_ready_because(self._voice(first).id)) is None:
             return
-        cache = self._cache if first.may_cache else None
-        if cache is None or not cache.has(self._spoken(first, self._line_rate_hz)):
+        if not self._is_cached(first):
             raise EngineOverloaded(reason, retry_after_s=RETRY_AFTER_S)
+
+    def utilisation(self, content: Content) -> float:
+        """How busy what would speak this is, 0 to 1; 0 for what needs no engine. Raises as :meth:`check` does."""
+        texts = texts_of(content)
+        if not texts or self._is_cached(texts[0]):
+            return 0.0
+        return self.engine.utilisation(self._voice(texts[0]).id)
+
+    def _is_cached(self, content: TextContent) -> bool:
+        cache = self._cache if content.may_cache else None
+        return cache is not None and cache.has(self._spoken(content, self._line_rate_hz))
 
     def open(
         self, content: Content, *, rate_hz: int, call_id: str = "", utterance_id: str = "", is_again: bool = False

@@ -70,6 +70,10 @@ class FakeSource:
         self.streams: list[FakeChunks] = []
         self.refusal: Exception | None = None
         self.full: Exception | None = None
+        self.busy = 0.0
+
+    def utilisation(self, content: Content) -> float:
+        return self.busy
 
     def check(self, content: Content) -> Voice | None:
         if self.refusal is not None:
@@ -169,6 +173,9 @@ class FakeEngine:
 
     def not_ready_because(self, voice: str | None = None) -> str | None:
         return self.refusal
+
+    def utilisation(self, voice: str) -> float:
+        return 0.0
 
     async def start(self) -> None:
         self.is_started = True

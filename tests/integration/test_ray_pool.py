@@ -115,7 +115,7 @@ class Pool:
         ]
         self.voices = voices
         self.process: asyncio.subprocess.Process | None = None
-        self.log = cluster.folder / "pool.log"
+        self.log = cluster.folder / f"pool-{port}.log"
 
     async def run(self, *what: str) -> asyncio.subprocess.Process:
         argv = [*self._argv, *what]
@@ -235,6 +235,17 @@ async def test_a_worker_on_each_node_and_speech_through_both(pool: Pool, server:
     assert await server.speak() > 8000
 
 
+async def test_a_pool_on_a_machine_without_ray_finds_the_workers(pool: Pool, cluster: Cluster) -> None:
+    before = await pool.until(all_ready(2), START_S)
+    elsewhere = Pool(cluster, pool.voices, free_ports(1), cluster.client_address)
+    await elsewhere.start()
+    try:
+        after = await elsewhere.until(all_ready(2), START_S)
+    finally:
+        await elsewhere.kill(signal.SIGTERM)
+    assert {worker["pid"] for worker in after.values()} == {worker["pid"] for worker in before.values()}
+
+
 async def test_a_configuration_with_a_pool_is_checked_against_its_workers(pool: Pool, server: Server) -> None:
     await server.until(lambda: len(server.ready()) == 2)
     settings = (f"tts.workers=['pool:{pool.url.removeprefix('http://')}']", "tts.devices=[]", "tts.engine=onnx")
@@ -306,17 +317,6 @@ async def test_a_lost_node_takes_its_worker_away_and_a_new_one_gets_it(
     after = await pool.until(all_ready(2), START_S)
     assert len({worker["pid"] for worker in before.values()} & {worker["pid"] for worker in after.values()}) == 1
     await server.until(lambda: len(server.ready()) == 2)
-
-
-async def test_a_pool_on_a_machine_without_ray_finds_the_workers(pool: Pool, cluster: Cluster) -> None:
-    before = await pool.workers()
-    elsewhere = Pool(cluster, pool.voices, free_ports(1), cluster.client_address)
-    await elsewhere.start()
-    try:
-        after = await elsewhere.until(all_ready(2), START_S)
-    finally:
-        await elsewhere.kill(signal.SIGTERM)
-    assert {worker["pid"] for worker in after.values()} == {worker["pid"] for worker in before.values()}
 
 
 async def test_down_ends_every_worker(pool: Pool) -> None:

@@ -3,11 +3,13 @@
 python -m bench.cluster                  the busy hour: 50 servers, 40 workers, 10,000 calls at once; some minutes
 python -m bench.cluster --parts sizes    calls a worker, up to more than it can carry
 python -m bench.cluster --parts picks    which worker is picked: one at random, the better of two, the best of all
+python -m bench.cluster --parts tenants  one tenant that asks for too much, beside another
 
 The code that picks, tries a second worker, goes on after a loss and admits is that of production
-(``engines/worker``, ``engines/remote/pick``, ``engine/capacity``). Simulated are the clock, the network, the callers and
-the speed of an engine, which ``bench.cluster.calibrate`` took from the real engine on a simulated H200: calculated, not
-measured on a GPU. Reports of load come every 100 ms; a worker sends more. The same seed gives the same figures.
+(``engines/worker``, ``engines/remote/pick``, ``engine/capacity``, ``tenants``). Simulated are the clock, the network, the
+callers and the speed of an engine, which ``bench.cluster.calibrate`` took from the real engine on a simulated H200:
+calculated, not measured on a GPU. Reports of load come every 100 ms; a worker sends more. The same seed gives the same
+figures.
 
 The busy hour rises from 70 % of ``--calls`` to all of them and falls again, in ``--minutes`` instead of sixty, so it rises
 more steeply than a real one. In the middle a tenth of the workers vanish for a minute, without closing a connection.
@@ -111,10 +113,29 @@ async def picks(seed: int, model: EngineModel) -> Json:
     return {"servers": 25, "workers": 20, "minutes": 0.7, "rows": rows}
 
 
+async def tenants(seed: int, model: EngineModel) -> Json:
+    """More calls than four workers carry, three quarters of them of one tenant, without and with weights that are equal."""
+    cells: Json = {}
+    for is_fair in (False, True):
+        scenario = replace(
+            FLAT,
+            servers=5,
+            workers=4,
+            calls=4 * 650,
+            minutes=1.0,
+            seed=seed,
+            tenants=(("campaign", 0.75), ("desk", 0.25)),
+            is_fair=is_fair,
+        )
+        figures = (await run(scenario, model)).report()
+        cells["by tenant" if is_fair else "without tenants"] = figures["tenants"]
+    return {"servers": 5, "workers": 4, "calls_a_worker": 650, "minutes": 1.0, "cells": cells}
+
+
 async def main() -> None:
     """Run, print, save."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", default="hour", help="hour, sizes, picks; with commas between them")
+    parser.add_argument("--parts", default="hour", help="hour, sizes, picks, tenants; with commas between them")
     parser.add_argument("--servers", type=int, default=50)
     parser.add_argument("--workers", type=int, default=40)
     parser.add_argument("--calls", type=int, default=10_000)
@@ -142,6 +163,8 @@ async def main() -> None:
                 result = await sizes(arguments.seed, model)
             case "picks":
                 result = await picks(arguments.seed, model)
+            case "tenants":
+                result = await tenants(arguments.seed, model)
             case _:
                 parser.error(f"no part {part!r}")
         engine = (

@@ -75,6 +75,13 @@ async def test_workers_that_cannot_take_all_refuse_some_and_every_server_is_serv
     assert Counter(cluster.tally.servers).keys() == {0, 1, 2}
 
 
+async def test_tenants_are_counted_by_themselves() -> None:
+    cluster = await run(replace(SMALL, tenants=(("campaign", 0.8), ("desk", 0.2)), is_fair=True))
+    found = cluster.report()["tenants"]
+    assert found["campaign"]["utterances"] + found["desk"]["utterances"] == cluster.tally.asked
+    assert found["campaign"]["utterances"] > 2 * found["desk"]["utterances"] > 0
+
+
 async def test_the_plot_has_a_panel_each_and_finite_coordinates() -> None:
     cluster = await run(SMALL)
     image = plot.busy_hour({"scenario": asdict(SMALL), "timeline": cluster.timeline()})

@@ -89,6 +89,8 @@ class Tally:
     """Silence of those that went on elsewhere and had been heard before."""
     waits_ms: "array[float]" = field(default_factory=lambda: array("d"))
     """From the question to the first audio of those that had not."""
+    cut_ms: "array[float]" = field(default_factory=lambda: array("d"))
+    """What was left out of those of whose last text chunk too much was heard to say it again."""
     tenants: defaultdict[str, TenantTally] = field(default_factory=lambda: defaultdict(TenantTally))
     wrong_lengths: int = 0
     """Utterances that lost no worker, were heard to the end, and were not as long as they should have been."""
@@ -236,6 +238,8 @@ class Utterance:
         if self._ending is not None:
             return
         length_ms = sum(each_ms for each_ms, _ in self._texts)
+        if self._is_moving:
+            self._tally.cut_ms.append(length_ms - self._received_ms)
         self._tally.wrong_lengths += not self._was_lost and abs(self._received_ms - length_ms) > len(self._texts) * 2
         self._world.at(self._dry_ms, self._heard)
 

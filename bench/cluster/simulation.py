@@ -12,6 +12,7 @@ from bench.cluster.workers import EngineModel, ModelWorker, Worker
 from bench.cluster.world import MS_PER_S, World
 from bench.engine.figures import spread
 from bench.lab import Json
+from cc_tts.audio import PTIME_MS
 from cc_tts.engines.remote.connection import MAX_MISSED_PINGS, PING_INTERVAL_S
 
 SAMPLE_MS: Final = 1000.0
@@ -121,7 +122,7 @@ class Cluster:
         talk = self.scenario.talk
         names, shares = zip(*self.scenario.tenants, strict=True)
         draw = self.world.random(f"call {self.num_calls}")
-        tenant = draw.choices(names, shares)[0]
+        tenant = self.world.random(f"tenant of call {self.num_calls}").choices(names, shares)[0]
         call = Call(f"call_{self.num_calls}", tenant, server, self.tally, talk=talk, draw=draw)
         self.world.after(first_prompt_ms, call.speak)
         self.world.after(MS_PER_S * self._draw.expovariate(1.0 / talk.mean_call_s), call.hang_up)
@@ -195,6 +196,8 @@ class Cluster:
                 "utterances_under_way_there": tally.lost,
                 "gap_ms_of_those_heard_before": spread(list(tally.gaps_ms)),
                 "without_a_gap": sum(1 for gap_ms in tally.gaps_ms if gap_ms == 0.0),
+                "had_come_whole": sum(1 for cut_ms in tally.cut_ms if cut_ms < PTIME_MS),
+                "left_out_ms_of_those_cut_short": spread([each for each in tally.cut_ms if each >= PTIME_MS]),
                 "first_audio_ms_of_those_not_heard_before": spread(list(tally.waits_ms)),
             },
             "canary": {

@@ -14,6 +14,7 @@ import errno
 import os
 import signal
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from cc_tts import __version__, logs, port_owner, startup
@@ -41,6 +42,7 @@ from cc_tts.processes import systemd
 from cc_tts.speech.prompt_cache import engine_identity
 from cc_tts.speech.shared_synthesis import CachedSource
 from cc_tts.speech.source import SpeechSource
+from cc_tts.tenants.accounting import AccountingLog
 from cc_tts.tenants.book import TenantBook
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.process.client import TextProcess
@@ -87,6 +89,8 @@ class Server:
         self.vad = VadProcess(config, clock=clock, on_down=restarts.labels(process="vad").inc)
         self.nodes = LineNodes(config.server, config.cluster)
         self.tenants = TenantBook.of(config, clock=clock, metrics=self.metrics)
+        path = Path(config.accounting.file).expanduser() if config.accounting.file else None
+        self.accounting = AccountingLog(path, node=config.server.node_name, clock=clock, metrics=self.metrics)
         self.events = EventBus(
             clock,
             max_subscribers=config.http.max_event_subscribers,
@@ -107,6 +111,7 @@ class Server:
                 dial_back=self.dial_back.dial,
                 nodes=self.nodes,
                 tenants=self.tenants,
+                accounting=self.accounting,
             )
         )
         url = pool_url(config)
@@ -135,6 +140,7 @@ class Server:
                 nodes=self.nodes,
                 pool=self.pool_link,
                 tenants=self.tenants,
+                accounting=self.accounting,
                 workers=lambda: [worker for workers in self._elsewhere for worker in workers.workers],
             )
         )
@@ -168,6 +174,7 @@ class Server:
         try:
             # the API answers first (readyz says what is missing), so that a port in use is found before anything starts
             await self._listener.start()
+            await self.accounting.start()
             if self.pool_link is not None:
                 self.pool_link.start()
             if not await self._start_unless_stopped():
@@ -194,6 +201,7 @@ class Server:
             await self.cached_source.stop()
             await self.engine.stop()
             await self.text_process.stop()
+            await self.accounting.stop()
             await self.cached_source.cache.files.stop()
             if notifying is not None:
                 notifying.cancel()

@@ -14,6 +14,7 @@ from cc_tts.cluster.nodes import LineNodes
 from cc_tts.config.schema import Config
 from cc_tts.metrics import Metrics
 from cc_tts.speech.source import SpeechSource
+from cc_tts.tenants.accounting import AccountingLog
 from cc_tts.tenants.book import TenantBook
 
 
@@ -35,6 +36,7 @@ class ApiContext:
     nodes: LineNodes = field(default_factory=LineNodes)
     pool: PoolLink | None = None
     tenants: TenantBook = field(default_factory=TenantBook)
+    accounting: AccountingLog = field(default_factory=AccountingLog)
     workers: Callable[[], Sequence[Worker]] = tuple
 
 

@@ -629,7 +629,7 @@ class Call:
             played_ms=round(utterance.played_ms),
             time_to_first_audio_ms=utterance.time_to_first_audio_ms,
         )
-        self.services.utterances.complete(utterance)
+        self.services.utterances.complete(utterance, tenant=self.tenant)
         if _ends_call(utterance, is_last=not self.player.queue):
             self._hang_up_after(cause)
         if utterance.watcher is not None:

@@ -31,6 +31,7 @@ from cc_tts.errors import (
 from cc_tts.processes.channel import Message
 from cc_tts.processes.supervisor import STOPPED
 from cc_tts.speech.prompt import Prompt, PromptDefaults, text_of
+from cc_tts.tenants.accounting import CallLine
 from cc_tts.tenants.book import Hold
 from cc_tts.ua import messages
 from cc_tts.ua.guard.limits import PeerList
@@ -384,6 +385,7 @@ class CallRegistry:
         self._ended[call.id] = call
         self._metrics.calls_active.set(len(self._live))
         self._metrics.calls_ended.labels(direction=call.direction, result=ending.result, reason=ending.reason).inc()
+        self._services.accounting.add(_accounting_line(call, ending))
         call.publish(types.CallTerminated(ending=ending, quality=call.quality))
         self._forget_old()
 
@@ -407,6 +409,24 @@ def _invite(request: OriginateRequest, call_id: str) -> messages.Originate:
         from_=request.from_ or "",
         headers=request.headers | asserted,
         display_name=request.display_name or "",
+    )
+
+
+def _accounting_line(call: Call, ending: Ending) -> CallLine:
+    ended_s = call.created_at_s if call.ended_at_s is None else call.ended_at_s
+    answered_s = call.answered_at_s
+    return CallLine(
+        tenant=call.tenant,
+        call_id=call.id,
+        direction=call.direction,
+        started=round(call.created_at_s, 3),
+        answered=None if answered_s is None else round(answered_s, 3),
+        ended=round(ended_s, 3),
+        duration_ms=0 if answered_s is None else max(0, round((ended_s - answered_s) * 1000)),
+        result=ending.result,
+        reason=ending.reason,
+        sip_code=ending.sip_code,
+        codec=call.codec,
     )
 
 

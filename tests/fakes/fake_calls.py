@@ -61,6 +61,7 @@ from cc_tts.speech.prompt import (
     texts_of,
 )
 from cc_tts.state_machine import StateMachine
+from cc_tts.tenants.accounting import AccountingLog
 from cc_tts.tenants.book import TenantBook
 from cc_tts.voices.voice import Voice
 
@@ -390,7 +391,11 @@ def make_config(*, max_text_chars: int = 100, max_queued_prompts: int = 3, **htt
 
 
 def make_context(
-    config: Config | None = None, *, clock: Clock | None = None, on_drain: Callable[[], None] = lambda: None
+    config: Config | None = None,
+    *,
+    clock: Clock | None = None,
+    on_drain: Callable[[], None] = lambda: None,
+    accounting: AccountingLog | None = None,
 ) -> tuple[ApiContext, FakeCallRegistry]:
     """The API's context with everything below it made up."""
     config = config or make_config()
@@ -405,6 +410,7 @@ def make_context(
         on_drain=on_drain,
         nodes=LineNodes(config.server, config.cluster),
         tenants=TenantBook(config.tenants),
+        accounting=accounting or AccountingLog(),
     )
     return context, registry
 
@@ -483,10 +489,11 @@ async def running_api(
     on_drain: Callable[[], None] = lambda: None,
     workers: Callable[[], Sequence[Worker]] = tuple,
     shutdown_timeout_s: float = 1.0,
+    accounting: AccountingLog | None = None,
     **options: Any,
 ) -> AsyncIterator[RunningApi]:
     """Serve the API on a free loopback port, as the server does."""
-    context, registry = make_context(config, on_drain=on_drain)
+    context, registry = make_context(config, on_drain=on_drain, accounting=accounting)
     context = dataclasses.replace(context, workers=workers)
     app = build_app(context)
     http = dataclasses.replace(context.config.http, host="127.0.0.1", port=0)

@@ -2,8 +2,10 @@
 
 import asyncio
 import dataclasses
+import json
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from cc_tts.calls import routing
@@ -16,6 +18,7 @@ from cc_tts.errors import CapacityExceeded, DuplicateId, EngineOverloaded, Quota
 from cc_tts.speech.chunks import CHUNK_MS, SpeechChunk
 from cc_tts.speech.prompt import Prompt, SilenceContent, TextContent
 from cc_tts.speech.source import SpeechSource
+from cc_tts.tenants.accounting import CallLine, UtteranceLine
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.ua import messages
 from tests.fakes.exchange import ROUTES, Exchange
@@ -230,3 +233,40 @@ async def test_a_busy_engine_is_shared_by_tenants() -> None:
     tenants.check_stream("other", lambda: 0.95)
     exchange.source.busy = 0.5
     assert two.speak(say()).completion_cause is not CompletionCause.ERROR
+
+
+async def test_calls_and_utterances_have_a_line_each_without_texts_and_numbers() -> None:
+    exchange = exchange_of({"acme": TenantConfig(max_calls=1)})
+    lines: list[UtteranceLine | CallLine] = []
+    services = exchange.registry._services
+    services.accounting.add = lines.append  # type: ignore[method-assign, assignment]
+    call = exchange.registry.call(exchange.talking("greet"))
+    exchange.ua.ended(exchange.ua.incoming("silent"), by="local", sip_code=480)
+    await exchange.settle()
+    exchange.clock.advance(2500)
+    (utterance_id,) = call.utterances
+    exchange.ua.finished(call.id, utterance_id)
+    exchange.ua.ended(call.id)
+    refused, spoken, ended = lines
+    assert isinstance(refused, CallLine)
+    assert (refused.answered, refused.duration_ms, refused.result, refused.reason, refused.sip_code) == (
+        None,
+        0,
+        "rejected",
+        "quota_exceeded",
+        480,
+    )
+    assert isinstance(spoken, UtteranceLine)
+    assert (spoken.tenant, spoken.call_id, spoken.utterance_id, spoken.characters, spoken.reason, spoken.error) == (
+        "acme",
+        call.id,
+        utterance_id,
+        len("Good morning"),
+        "normal",
+        None,
+    )
+    assert isinstance(ended, CallLine)
+    assert (ended.tenant, ended.direction, ended.duration_ms, ended.codec) == ("acme", "inbound", 2500, "PCMU")
+    assert ended.ended - ended.started == 2.5
+    assert not {"Good morning", "alice", "greet"} & set(json.dumps(msgspec.to_builtins(lines)).split('"'))
+    assert "alice" not in json.dumps(msgspec.to_builtins(lines))

@@ -159,6 +159,7 @@ class Server:
             await self._listener.start()
             if self.pool_link is not None:
                 self.pool_link.start()
+            await self.ua.adopt()  # before the engine loads, which may take longer than the calls are kept
             await self.engine.start()
             await self.text_process.start()
             if self._config.cache.enabled:
@@ -171,6 +172,7 @@ class Server:
             if listens(self._config):
                 await self.vad.start()
             await self.ua.start()
+            self.registry.present_adopted()
             self._say_ready()
             reloading = asyncio.create_task(self._reload_on_hangup(), name="reload")
             await self._stop.wait()

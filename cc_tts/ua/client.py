@@ -2,18 +2,21 @@
 
 import asyncio
 import contextlib
+import os
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
+from cc_tts import __version__, logs
 from cc_tts.clock import Clock
 from cc_tts.cluster.nodes import id_prefix
 from cc_tts.config import tls as tls_files
 from cc_tts.config.schema import Config, is_ip_address
 from cc_tts.errors import ProcessFailed, UserAgentUnavailable
-from cc_tts.processes.channel import Message
+from cc_tts.processes import adoption
+from cc_tts.processes.channel import PROTOCOL_VERSION, Message
 from cc_tts.processes.supervisor import STOPPED, ProcessState, Supervisor, python_child
 from cc_tts.ua import messages
 from cc_tts.ua.dispatcher import DOWN, DispatcherSettings
@@ -24,8 +27,12 @@ APPLY_TIMEOUT_S = 5.0
 """For the UA process to take over new settings."""
 RESOLV_CONF = Path("/etc/resolv.conf")
 MAX_NAMESERVERS = 4
+SNAPSHOT_TIMEOUT_S = 5.0
+"""For a UA process that was adopted to tell of its calls."""
 BUFFER_SLACK_MS = 1000
 """The UA's buffers hold this much more than the window, so that flow control, not the bound, decides."""
+
+log = logs.get(__name__)
 
 
 class UaListener(Protocol):
@@ -49,6 +56,9 @@ class _UaProcess:
 
     def __init__(self, client: "UaClient", settings: messages.UaSettings, *, name: str, clock: Clock) -> None:
         self._client = client
+        self._settings = settings
+        self._told_all = asyncio.Event()
+        self.is_adopted = False
         self.call_ids: set[str] = set()
         self.active_pjsua_calls = 0
         self.lateness = messages.MediaLateness(p99_ms=0.0, refusing=False)
@@ -83,6 +93,26 @@ class _UaProcess:
         except ProcessFailed as error:
             raise UserAgentUnavailable(str(error), retry_after_s=RETRY_AFTER_S) from error
 
+    async def adopt(self) -> None:
+        """As :meth:`UaClient.adopt`."""
+        if not self._settings.adoption_socket:
+            return
+        request = adoption.Adopt(protocol=PROTOCOL_VERSION, version=__version__, settings=self._settings.fingerprint)
+        child = await adoption.adopt(Path(self._settings.adoption_socket), request)
+        if child is None:
+            return
+        self.is_adopted = True
+        self.reloaded = messages.ApplySettings(
+            settings=self._settings, renew_tls=True
+        )  # it was started with older ones
+        await self.supervisor.start(child)
+        try:
+            async with asyncio.timeout(SNAPSHOT_TIMEOUT_S):
+                await self._told_all.wait()
+        except TimeoutError:
+            raise ProcessFailed("the UA process that was adopted did not tell of its calls") from None
+        log.info("adopted", process=child.process.pid, calls=len(self.call_ids))
+
     async def reload(self, settings: messages.UaSettings, *, renew_tls: bool) -> dict[str, str]:
         """As :meth:`UaClient.reload`."""
         self.supervisor.set_settings(settings)
@@ -109,7 +139,10 @@ class _UaProcess:
                 self.active_pjsua_calls = count
             case messages.MediaLateness():
                 self.lateness = message
-            case messages.IncomingCall(call_id=call_id):
+            case messages.SnapshotComplete():
+                self._told_all.set()
+                return
+            case messages.IncomingCall(call_id=call_id) | messages.CallSnapshot(call_id=call_id):
                 self.call_ids.add(call_id)
             case messages.CallEnded(call_id=call_id):
                 self.call_ids.discard(call_id)
@@ -151,13 +184,32 @@ class UaClient:
         """Set the listener, before :meth:`start`."""
         self._listener = listener
 
+    async def adopt(self) -> None:
+        """Take over the processes that have outlived another server, with their calls. They take no new ones before
+        :meth:`start`.
+
+        Raises:
+            ProcessFailed: one belongs to another server, or does not answer.
+        """
+        await asyncio.gather(*(each.adopt() for each in self._processes))
+
+    @property
+    def has_adopted(self) -> bool:
+        """Whether :meth:`adopt` has found a process."""
+        return any(each.is_adopted for each in self._processes)
+
     async def start(self) -> None:
-        """Start the processes.
+        """Start the processes that were not adopted, and let calls in.
 
         Raises:
             ProcessFailed: one cannot start; its log says why.
         """
-        started = await asyncio.gather(*(each.start() for each in self.supervisors), return_exceptions=True)
+        for process in self._processes:
+            if process.is_adopted:
+                with contextlib.suppress(UserAgentUnavailable):  # the next one lets them in
+                    self._set_accepting(process)
+        missing = [each for each in self.supervisors if each.state is ProcessState.STOPPED]
+        started = await asyncio.gather(*(each.start() for each in missing), return_exceptions=True)
         if failed := [result for result in started if result is not None]:
             await self.stop()
             raise failed[0]
@@ -311,6 +363,16 @@ def settings_of(config: Config) -> list[messages.UaSettings]:
                 dispatcher_port=sip.port if num > 1 else 0,
                 registers=number == 0,
                 call_id_prefix=id_prefix("call", config),
+                orphan_grace_ms=config.ua.orphan_grace_ms,
+                adoption_socket=_adoption_socket(config, number),
             )
         )
     return everyone
+
+
+def _adoption_socket(config: Config, number: int) -> str:
+    """Of the process that listens there: the port is taken by one process at a time."""
+    if not config.ua.orphan_grace_ms:
+        return ""
+    sip = config.sip
+    return str(adoption.socket_path(os.environ, f"ua-{sip.host}-{sip.port}-{sip.tls_port}-{number + 1}"))

@@ -133,7 +133,13 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 def _fill_worker(worker: argparse.ArgumentParser) -> None:
     listen_help = "an address of this machine and a port, such as 10.0.0.5:7400; the servers name it in tts.workers"
     worker.add_argument("--listen", required=True, metavar="HOST:PORT", help=listen_help)
+    _add_generation(worker)
     worker.set_defaults(run=_worker)
+
+
+def _add_generation(command: argparse.ArgumentParser) -> None:
+    generation_help = "what tells these workers from older ones in tts.generations; default: the version of cc-tts"
+    command.add_argument("--generation", default="", metavar="NAME", help=generation_help)
 
 
 def _fill_pool(pool: argparse.ArgumentParser) -> None:
@@ -143,6 +149,7 @@ def _fill_pool(pool: argparse.ArgumentParser) -> None:
     )
     what.add_argument("--listen", metavar="HOST:PORT", help=listen_help)
     what.add_argument("--down", action="store_true", help="end the workers of the cluster when they have spoken")
+    _add_generation(pool)
     pool.set_defaults(run=_pool)
 
 
@@ -246,13 +253,15 @@ async def _is_up(client: "ClientSession", url: "URL") -> bool:
 def _worker(options: argparse.Namespace, config: "Config") -> int:
     from cc_tts.engines.remote.host import run
 
-    return run(config, options.listen)
+    return run(config, options.listen, generation=options.generation)
 
 
 def _pool(options: argparse.Namespace, config: "Config") -> int:
     from cc_tts.pool import command
 
-    return command.down(config) if options.down else command.run(config, options.listen)
+    if options.down:
+        return command.down(config)
+    return command.run(config, options.listen, generation=options.generation)
 
 
 def _say(options: argparse.Namespace, config: "Config") -> int:

@@ -22,6 +22,9 @@ BARGE_IN_BUCKETS_S: Final = (0.005, 0.01, 0.02, 0.03, 0.04, 0.06, 0.08, 0.1, 0.1
 HTTP_BUCKETS_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0)
 """For a request to the control API, s."""
 
+MAX_GENERATIONS: Final = 8
+"""Of workers, that have a label of their own: they name their generation themselves."""
+
 
 class Metrics:
     """The series, each named after its Prometheus name without ``cctts_`` and the unit.
@@ -145,6 +148,20 @@ class Metrics:
             "cctts_engine_resumed",
             "Utterances whose worker was lost and that another one, or the fallback, went on with.",
         )
+        self.engine_generation_streams = counter(
+            "cctts_engine_generation_streams",
+            "Streams in workers, by the workers' generation and how they ended: spoken, cancelled, refused, lost with their "
+            "worker, or failed.",
+            "generation",
+            "result",
+        )
+        self.engine_generation_first_audio = histogram(
+            "cctts_engine_generation_first_audio_seconds",
+            "From the first text of a stream to the worker's first audio, by the worker's generation.",
+            "generation",
+            buckets=AUDIO_BUCKETS_S,
+        )
+        self._generations: set[str] = set()
         self.engine_not_finite = counter("cctts_engine_not_finite", "Chunks of audio whose numbers were not finite.")
         self.engine_underruns = counter(
             "cctts_engine_underruns",
@@ -176,6 +193,13 @@ class Metrics:
         self.ready = gauge("cctts_ready", "1 when a call would be answered and spoken to.")
         self.build_info = gauge("cctts_build_info", "Always 1; see the labels.", "version", "node")
         self.build_info.labels(version=__version__, node=node).set(1)
+
+    def generation_label(self, generation: str) -> str:
+        """What stands for a generation: ``other`` for those after the first :data:`MAX_GENERATIONS`."""
+        if generation not in self._generations and len(self._generations) >= MAX_GENERATIONS:
+            return "other"
+        self._generations.add(generation)
+        return generation or "unknown"
 
     def render(self) -> bytes:
         """Everything in the Prometheus text format."""

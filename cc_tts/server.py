@@ -69,8 +69,8 @@ class Server:
         clock = MonotonicClock()
         self._notifier = systemd.notifier(os.environ, clock=clock)
         self.metrics = Metrics(node=config.server.node_name)
-        elsewhere: list[RemoteWorkers] = []
-        self.engine = make_engine(config, clock=clock, metrics=self.metrics, on_elsewhere=elsewhere.append)
+        self._elsewhere: list[RemoteWorkers] = []
+        self.engine = make_engine(config, clock=clock, metrics=self.metrics, on_elsewhere=self._elsewhere.append)
         restarts = self.metrics.process_restarts
         self.text_process = TextProcess(clock=clock, log=config.log, on_down=restarts.labels(process="text").inc)
         self.cached_source = CachedSource(config.cache, self.metrics)
@@ -113,7 +113,7 @@ class Server:
                 remote=config.remote,
                 clock=clock,
                 node=self._as_node,
-                on_workers=lambda found: _name_workers(elsewhere, found),
+                on_workers=self._name_workers,
                 on_nodes=self.nodes.set_reported,
             )
             if url
@@ -129,6 +129,7 @@ class Server:
                 on_drain=self.drain,
                 nodes=self.nodes,
                 pool=self.pool_link,
+                workers=lambda: [worker for workers in self._elsewhere for worker in workers.workers],
             )
         )
         self._listener = Listener(self.app, config.http, clock=clock, shutdown_timeout=HTTP_SHUTDOWN_TIMEOUT_S)
@@ -138,6 +139,10 @@ class Server:
         self.registry.start_drain()
         self._notifier.stopping()
         self._stop.set()
+
+    def _name_workers(self, found: Sequence[Worker]) -> None:
+        for workers in self._elsewhere:
+            workers.set_pool_workers(found)
 
     def _as_node(self) -> Node:
         """What the pool is told of this server."""
@@ -242,6 +247,8 @@ class Server:
         before, self._config, self._tls_fingerprint = self._config, config, fingerprint
         logs.set_level(config.log.level)
         self.registry.reload(config)
+        for workers in self._elsewhere:
+            workers.generations = config.tts.generations
         refused = await self.ua.reload(config, renew_tls=renew_tls)
         if config.http.tokens != before.http.tokens:
             await set_tokens(self.app, config.http.tokens)
@@ -268,11 +275,6 @@ class Server:
             log.warning("try_out_build", detail=advice(max_calls=build_max_calls))
         if config.rtp.srtp != "off" and config.sip.transports != ("tls",):
             log.warning("srtp_keys_in_clear", detail=KEYS_IN_CLEAR)
-
-
-def _name_workers(elsewhere: Sequence[RemoteWorkers], found: Sequence[Worker]) -> None:
-    for workers in elsewhere:
-        workers.set_pool_workers(found)
 
 
 def _on_loop_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """What the API is given: the objects of the layers below."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -9,6 +9,7 @@ from aiohttp import web
 from cc_tts.calls.registry import CallRegistry
 from cc_tts.clock import Clock
 from cc_tts.cluster.link import PoolLink
+from cc_tts.cluster.messages import Worker
 from cc_tts.cluster.nodes import LineNodes
 from cc_tts.config.schema import Config
 from cc_tts.metrics import Metrics
@@ -21,7 +22,7 @@ class ApiContext:
 
     ``on_drain`` is called once, when the first drain is asked for; it must return at once (the composition root waits
     for the calls to end elsewhere). ``nodes``: where requests about calls of other nodes are sent. ``pool``: the connection
-    to `cc-tts pool`, if there is one.
+    to `cc-tts pool`, if there is one. ``workers``: those of other machines that this server has reached.
     """
 
     config: Config
@@ -32,6 +33,7 @@ class ApiContext:
     on_drain: Callable[[], None]
     nodes: LineNodes = field(default_factory=LineNodes)
     pool: PoolLink | None = None
+    workers: Callable[[], Sequence[Worker]] = tuple
 
 
 CONTEXT: Final = web.AppKey("context", ApiContext)

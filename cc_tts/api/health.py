@@ -11,7 +11,7 @@ from cc_tts.api.context import CONTEXT
 from cc_tts.api.http.problems import NotReady
 from cc_tts.api.http.route import RouteTable
 from cc_tts.calls.registry import CallRegistry
-from cc_tts.cluster.messages import Node, Worker
+from cc_tts.cluster.messages import Node
 from cc_tts.cluster.nodes import LineNodes
 from cc_tts.config.schema import Config
 
@@ -45,17 +45,17 @@ async def get_metrics(request: web.Request) -> web.Response:
 
 @ROUTES.add("GET", "/v1/cluster", scope="read")
 async def get_cluster(request: web.Request) -> views.Cluster:
-    """Show this server, the other nodes, and the workers of the pool as it last told of them."""
+    """Show this server, the other nodes, the workers of the pool as it last told of them, and other workers."""
     context = request.app[CONTEXT]
     link = context.pool
     node = as_node(context.config, context.registry, context.nodes)
     addresses = context.nodes.addresses
     known = {name: Node(name=name, base_url=url) for name, url in addresses.items()}
-    workers: tuple[Worker, ...] = ()
+    workers = {worker.address: worker for worker in context.workers()}
     pool = None
     if link is not None:
         known |= {other.name: replace(other, base_url=addresses.get(other.name, "")) for other in link.nodes}
-        workers = link.workers
+        workers |= {worker.address: worker for worker in link.workers}
         pool = views.Pool(
             connected=link.is_connected, age_s=link.age_s, reason="" if link.is_connected else link.reason
         )
@@ -64,7 +64,7 @@ async def get_cluster(request: web.Request) -> views.Cluster:
         node=node,
         not_ready_because=context.registry.not_ready_because,
         nodes=tuple(other for _, other in sorted(known.items())),
-        workers=workers,
+        workers=tuple(workers.values()),
         pool=pool,
     )
 

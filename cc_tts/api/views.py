@@ -197,7 +197,8 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     """Several servers as one service. ``node`` is this one; ``nodes`` the others, as the pool last told of them, or by name
-    and address as ``cluster.nodes`` has them; ``workers`` those of the pool. ``pool`` is null without one.
+    and address as ``cluster.nodes`` has them; ``workers`` those of the pool, and others that this server has reached.
+    ``pool`` is null without one.
     """
 
     node: Node

@@ -209,7 +209,11 @@ class PromptPlayer:
             stream: ChunkStream | None = None
             try:
                 stream = self._services.source.open(
-                    content, rate_hz=self._format.rate_hz, utterance_id=utterance.id, is_again=was_open
+                    content,
+                    rate_hz=self._format.rate_hz,
+                    call_id=self._call_id,
+                    utterance_id=utterance.id,
+                    is_again=was_open,
                 )
                 was_open = True
                 await self._send(stream, utterance, spans=spans)

@@ -55,6 +55,7 @@ RELOADABLE: Final = (
     "sip.max_requests_per_source_s",
     "auth",
     "tls",
+    "tts.generations",
     "routes",
 )
 """Sections and keys that a running server takes over; every other one needs a restart."""

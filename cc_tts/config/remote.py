@@ -22,9 +22,13 @@ if TYPE_CHECKING:
     from cc_tts.config.schema import Config, RemoteConfig
 
 MAX_PORT: Final = 65_535
+GENERATION: Final = r"[A-Za-z0-9][A-Za-z0-9._+-]{0,31}"
+"""What a worker's ``--generation`` may be: it becomes a label of metrics."""
+MAX_GENERATIONS: Final = 8
 _ADDRESS: Final = re.compile(
     r"(?:(?P<scheme>grpcs?)://|(?P<word>dns|pool):)(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253}):(?P<port>\d{1,5})"
 )
+_ROUNDING: Final = 1e-9
 _HOW: Final = "write grpcs://HOST:PORT, grpc://HOST:PORT, dns:NAME:PORT or pool:HOST:PORT"
 
 
@@ -131,6 +135,31 @@ def _pool_faults(config: "Config") -> Iterator[str]:
             yield f"tts.workers has {text}, and cluster.pool_url is {url}: they are two pools; a server has one"
 
 
+def check_generation(label: str, what: str) -> None:
+    """Raise ``ConfigError`` if a worker's generation cannot be called so. ``what``: the key or option."""
+    if not re.fullmatch(GENERATION, label):
+        raise ConfigError(
+            f"{what}: {label[:80]!r} is no name of a generation; it is 1 to 32 of A-Z a-z 0-9 . _ + -, and begins with a "
+            "letter or digit"
+        )
+
+
+def _generation_faults(config: "Config") -> Iterator[str]:
+    weights = config.tts.generations
+    if weights and not config.tts.workers:
+        yield "tts.generations is set, but tts.workers names no worker"
+    if len(weights) > MAX_GENERATIONS:
+        yield f"tts.generations names {len(weights)} generations; {MAX_GENERATIONS} are possible"
+        return
+    for label in weights:
+        try:
+            check_generation(label, "tts.generations")
+        except ConfigError as error:
+            yield error.detail
+    if (total := sum(weights.values())) > 1 + _ROUNDING:
+        yield f"tts.generations: the shares add up to {total:g}; all of the calls are 1"
+
+
 def faults(config: "Config") -> Iterator[str]:
     """What contradicts itself in ``tts.workers``, ``[remote]`` and ``cluster.pool_url``, a sentence each."""
     yield from _pool_faults(config)
@@ -139,6 +168,7 @@ def faults(config: "Config") -> Iterator[str]:
         yield "remote.certificate_file and remote.private_key_file are set together or not at all"
     if tts.workers and tts.engine == "espeak":
         yield 'tts.workers is set, but tts.engine is "espeak", which speaks inside the server; name that of the workers'
+    yield from _generation_faults(config)
     if len(set(tts.workers)) < len(tts.workers):
         yield "tts.workers names a worker twice"
     for text in tts.workers:

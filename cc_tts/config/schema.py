@@ -223,6 +223,7 @@ class TtsConfig:
     worker_start_timeout_s: Seconds = 600.0
     stall_timeout_ms: Annotated[float, msgspec.Meta(ge=100, le=600_000)] = 3000.0
     workers: Annotated[tuple[str, ...], msgspec.Meta(max_length=1000)] = ()
+    generations: dict[str, Annotated[float, msgspec.Meta(ge=0, le=1)]] = field(default_factory=dict)
     resume_on_worker_loss: bool = True
     fallback_engine: Literal["", "espeak"] = ""
 

@@ -63,7 +63,8 @@ class Engine(Protocol):
         was asked for and none speaks the language, ``EngineFailed`` if the engine was never started.
         """
 
-    def open(self, voice: str, speed: float = 1.0) -> SpeechStream:
-        """Begin one utterance; ``speed`` is a factor on the natural rate, 0.5 to 2.0. Raises ``UnknownVoice``,
-        ``EngineOverloaded`` when admission refuses the stream, ``EngineFailed`` if the engine is not running.
+    def open(self, voice: str, speed: float = 1.0, *, call_id: str = "") -> SpeechStream:
+        """Begin one utterance; ``speed`` is a factor on the natural rate, 0.5 to 2.0. ``call_id``: of the call that hears
+        it, whose utterances prefer workers of the same generation. Raises ``UnknownVoice``, ``EngineOverloaded`` when
+        admission refuses the stream, ``EngineFailed`` if the engine is not running.
         """

@@ -30,8 +30,12 @@ _SILENT.propagate = False
 log = logs.get(__name__)
 
 
-def run(config: Config, listen: str) -> int:
-    """Serve until SIGTERM or SIGINT; the workers go on. Raises ``ConfigError``."""
+def run(config: Config, listen: str, *, generation: str = "") -> int:
+    """Serve until SIGTERM or SIGINT; the workers go on. ``generation``: of the workers that are started from now on, see
+    :func:`cc_tts.engines.remote.host.run`. Raises ``ConfigError``.
+    """
+    if generation:
+        addresses.check_generation(generation, "--generation")
     host, port = addresses.listen_address(listen)
     addresses.check_listener(config.remote, host, who="pool")
     config = replace(config, tts=replace(config.tts, engine=engine_names(config.tts)[0]))
@@ -42,7 +46,7 @@ def run(config: Config, listen: str) -> int:
     tls = _tls(config.remote)
     logs.configure(level=config.log.level, json=config.log.json, process="pool")
     is_own = ray_hosts.connect(config)
-    asyncio.run(_serve(config, host, port, tls, is_own=is_own))
+    asyncio.run(_serve(config, host, port, tls, generation=generation, is_own=is_own))
     return 0
 
 
@@ -56,7 +60,9 @@ def down(config: Config) -> int:
     return 0
 
 
-async def _serve(config: Config, host: str, port: int, tls: ssl.SSLContext | None, *, is_own: bool) -> None:
+async def _serve(
+    config: Config, host: str, port: int, tls: ssl.SSLContext | None, *, generation: str, is_own: bool
+) -> None:
     clock, stop = MonotonicClock(), asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -64,7 +70,7 @@ async def _serve(config: Config, host: str, port: int, tls: ssl.SSLContext | Non
     url = f"{'https' if tls else 'http'}://{addresses.host_port(reached_at, port)}"
     voice_folder = VoiceFolder(Path(config.tts.voices_dir)) if config.tts.voices_dir else None
     state = PoolState(
-        RayHosts(config, pool_url=url, is_own=is_own, clock=clock),
+        RayHosts(config, pool_url=url, generation=generation, is_own=is_own, clock=clock),
         clock=clock,
         first_audio_target_ms=config.tts.first_audio_target_ms,
         voice_folder=voice_folder,

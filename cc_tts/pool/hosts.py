@@ -17,12 +17,13 @@ class WorkerNotFound(NotFound, code="worker_not_found", title="No such worker"):
 
 class HostSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What a host needs to run its worker. ``config``: the sections that a worker reads, and no secret of others.
-    ``ships_voices``: the voices come from the pool, at ``pool_url``.
+    ``ships_voices``: the voices come from the pool, at ``pool_url``. ``generation``: as of ``cc-tts worker``.
     """
 
     config: Config
     pool_url: str
     ships_voices: bool
+    generation: str = ""
 
 
 class HostStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -140,10 +140,11 @@ def _choose_authentication(*, is_own: bool) -> None:
 class RayHosts:
     """See :class:`cc_tts.pool.hosts.Hosts`. :func:`connect` comes before; ``is_own`` is what it returned."""
 
-    def __init__(self, config: Config, *, pool_url: str, is_own: bool, clock: Clock) -> None:
+    def __init__(self, config: Config, *, pool_url: str, generation: str = "", is_own: bool, clock: Clock) -> None:
         self._address = "127.0.0.1" if is_own else ""
         self._config = config
         self._pool_url = pool_url
+        self._generation = generation
         self._clock = clock
         self._thread = ThreadPoolExecutor(1, "ray")
         self._actors: dict[str, Any] = {}
@@ -186,7 +187,12 @@ class RayHosts:
     def _settings(self) -> bytes:
         config = self._config
         shown = replace(Config(), tts=config.tts, remote=config.remote, log=config.log, pool=config.pool)
-        settings = HostSettings(config=shown, pool_url=self._pool_url, ships_voices=bool(config.tts.voices_dir))
+        settings = HostSettings(
+            config=shown,
+            pool_url=self._pool_url,
+            ships_voices=bool(config.tts.voices_dir),
+            generation=self._generation,
+        )
         return msgspec.json.encode(settings)
 
     def _look(self) -> Sequence[HostStatus]:

@@ -167,7 +167,10 @@ class WorkerHost:
         """Start the worker and stay until it has ended; returns why."""
         config = self._worker_config()
         start = worker_process.WorkerStart(
-            config=config, listen=host_port(self._address, self._port), parent=os.getpid()
+            config=config,
+            listen=host_port(self._address, self._port),
+            generation=self._settings.generation,
+            parent=os.getpid(),
         )
         process = self._process = await asyncio.create_subprocess_exec(
             sys.executable,

@@ -18,10 +18,11 @@ SAYS_WHY: Final = "cc-tts: "
 
 
 class WorkerStart(msgspec.Struct, frozen=True, kw_only=True):
-    """``listen``: as of ``cc-tts worker``. ``parent``: process id of the host."""
+    """``listen``, ``generation``: as of ``cc-tts worker``. ``parent``: process id of the host."""
 
     config: Config
     listen: str
+    generation: str = ""
     parent: int
 
 
@@ -32,7 +33,7 @@ def main() -> int:
     if os.getppid() != start.parent:
         return 1
     try:
-        return host.run(start.config, start.listen)
+        return host.run(start.config, start.listen, generation=start.generation)
     except CcTtsError as error:
         print(f"{SAYS_WHY}{error.detail}", file=sys.stderr)  # noqa: T201 - for the host
         return 1

@@ -173,19 +173,22 @@ class SpeechSource:
         if cache is None or not cache.has(self._spoken(first, self._line_rate_hz)):
             raise EngineOverloaded(reason, retry_after_s=RETRY_AFTER_S)
 
-    def open(self, content: Content, *, rate_hz: int, utterance_id: str = "", is_again: bool = False) -> ChunkStream:
-        """Begin to produce the content at ``rate_hz``; ``is_again`` after a stream of it that gave nothing. Raises
-        ``EngineOverloaded`` if the engine refuses the stream, and ``UnknownVoice``, ``LanguageUnsupported`` and
-        ``Unprocessable`` as :meth:`check` does.
+    def open(
+        self, content: Content, *, rate_hz: int, call_id: str = "", utterance_id: str = "", is_again: bool = False
+    ) -> ChunkStream:
+        """Begin to produce the content at ``rate_hz``, for a call if one is named; ``is_again`` after a stream of it that
+        gave nothing. Raises ``EngineOverloaded`` if the engine refuses the stream, and ``UnknownVoice``,
+        ``LanguageUnsupported`` and ``Unprocessable`` as :meth:`check` does.
         """
         audio_format, overload_wait_ms = AudioFormat(rate_hz), self._config.overload_wait_ms
-        open_part = partial(self.open, rate_hz=rate_hz, utterance_id=utterance_id)
+        open_part = partial(self.open, rate_hz=rate_hz, call_id=call_id, utterance_id=utterance_id)
         match content:
             case TextContent():
                 prompt = self._spoken(content, rate_hz)
+                speak = partial(self._speak, prompt, call_id, utterance_id)
                 if self._cache is None or not content.may_cache:
-                    return self._speak(prompt, utterance_id)
-                return self._cache.open(prompt, lambda: self._speak(prompt, utterance_id), is_again=is_again)
+                    return speak()
+                return self._cache.open(prompt, speak, is_again=is_again)
             case ToneContent():
                 return fixed(tones.tone(content.tone, rate_hz, max_ms=content.duration_ms), rate_hz)
             case SilenceContent():
@@ -235,14 +238,14 @@ class SpeechSource:
             replacements=replacements_by(lexicons, content.text, content.replacements),
         )
 
-    def _speak(self, prompt: SpokenPrompt, utterance_id: str) -> ChunkStream:
+    def _speak(self, prompt: SpokenPrompt, call_id: str, utterance_id: str) -> ChunkStream:
         text: _TextHere | TextPreparation
         if self._text_process is None or _is_quick(prompt):
             text = _TextHere(self._chunker(prompt))
         else:
             text = self._text_process.prepare(prompt.text, prompt.chunking, prompt.replacements)
         try:
-            stream = self.engine.open(prompt.voice, prompt.speed)
+            stream = self.engine.open(prompt.voice, prompt.speed, call_id=call_id)
         except CcTtsError:
             text.cancel()
             raise

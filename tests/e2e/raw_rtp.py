@@ -29,13 +29,13 @@ Address = tuple[str, int]
 class RtpPeer:
     """A pair of sockets, RTP and RTCP, at ``host``. Use it as a context manager."""
 
-    def __init__(self, host: str = HOST) -> None:
+    def __init__(self, host: str = HOST, *, first_sequence: int | None = None) -> None:
         self.host = host
         self.port = 0
         self.heard: list[RtpPacket] = []
         self.num_rtcp_heard = 0
         self._ssrc = random.getrandbits(32)
-        self._sequence = random.randrange(1000)
+        self._sequence = random.getrandbits(16) if first_sequence is None else first_sequence - 1
         self._timestamp = random.randrange(1 << 20)
         self._transports: list[asyncio.DatagramTransport] = []
         self._changed = asyncio.Event()

@@ -95,8 +95,14 @@ async def test_a_caller_behind_nat_is_followed_once(server: Server) -> None:
         assert named.num_rtcp_heard == 0
 
 
-async def test_the_address_of_the_sdp_takes_the_call_back(server: Server) -> None:
-    async with RtpPeer() as phone, RtpPeer(STRANGER) as stranger, server.events() as events:
+@pytest.mark.parametrize("first_sequence", [450, 500, 30_000], ids=["a little lower", "the same", "far away"])
+async def test_the_address_of_the_sdp_takes_the_call_back(server: Server, first_sequence: int) -> None:
+    """Whatever the numbers of its packets are beside those of the source before."""
+    async with (
+        RtpPeer(first_sequence=first_sequence) as phone,
+        RtpPeer(STRANGER, first_sequence=500) as stranger,
+        server.events() as events,
+    ):
         async with call(server, phone.port) as (_, address):
             await stranger.say(address, 10)
             await stranger.hears(5)

@@ -6,7 +6,7 @@ A unit test compares the names with the real classes.
 import asyncio
 import dataclasses
 import itertools
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Literal, cast
@@ -26,6 +26,7 @@ from cc_tts.calls.gather import Gather, GatherRequest
 from cc_tts.calls.registry import OriginateRequest
 from cc_tts.calls.utterance import Utterance
 from cc_tts.clock import Clock, MonotonicClock
+from cc_tts.cluster.messages import Worker
 from cc_tts.cluster.nodes import LineNodes
 from cc_tts.config.schema import CallsConfig, Config, HttpConfig, TtsConfig
 from cc_tts.errors import (
@@ -140,7 +141,7 @@ class FakeSpeechSource:
         return next(iter([self.check(text) for text in texts_of(content)]), None)
 
     def open(
-        self, content: Content, *, rate_hz: int, utterance_id: str = "", is_again: bool = False
+        self, content: Content, *, rate_hz: int, call_id: str = "", utterance_id: str = "", is_again: bool = False
     ) -> FakeSpeechStream:
         self.contents.append(content)
         self.streams.append(FakeSpeechStream(self, content, rate_hz))
@@ -474,11 +475,13 @@ async def running_api(
     config: Config | None = None,
     *,
     on_drain: Callable[[], None] = lambda: None,
+    workers: Callable[[], Sequence[Worker]] = tuple,
     shutdown_timeout_s: float = 1.0,
     **options: Any,
 ) -> AsyncIterator[RunningApi]:
     """Serve the API on a free loopback port, as the server does."""
     context, registry = make_context(config, on_drain=on_drain)
+    context = dataclasses.replace(context, workers=workers)
     app = build_app(context)
     http = dataclasses.replace(context.config.http, host="127.0.0.1", port=0)
     listener = Listener(app, http, clock=context.clock, shutdown_timeout=shutdown_timeout_s, **options)

@@ -84,7 +84,9 @@ class FakeSource:
         if self.full is not None:
             raise self.full
 
-    def open(self, content: Content, *, rate_hz: int, utterance_id: str = "", is_again: bool = False) -> FakeChunks:
+    def open(
+        self, content: Content, *, rate_hz: int, call_id: str = "", utterance_id: str = "", is_again: bool = False
+    ) -> FakeChunks:
         if self.open_error is not None:
             raise self.open_error
         self.opened.append(content)
@@ -152,6 +154,7 @@ class FakeEngine:
         self.refusal: str | None = None
         self.error: Exception | None = None
         self.requests: list[Request] = []
+        self.call_ids: list[str] = []
         self.streams: list[FakeEngineStream] = []
         self.is_started = False
         self.make_pcm = pcm
@@ -176,7 +179,8 @@ class FakeEngine:
             raise LanguageUnsupported(f"nobody speaks {language}")
         raise UnknownVoice(f"no voice is called {voice}")
 
-    def open(self, voice: str, speed: float = 1.0) -> FakeEngineStream:
+    def open(self, voice: str, speed: float = 1.0, *, call_id: str = "") -> FakeEngineStream:
         self.requests.append(Request(voice, speed))
+        self.call_ids.append(call_id)
         self.streams.append(FakeEngineStream(self))
         return self.streams[-1]

@@ -391,3 +391,11 @@ async def test_the_cluster_in_the_api_of_a_server() -> None:
             ("line-9", "http://10.0.0.9:8080")
         ]
         assert answered.json["node"]["max_calls"] == 4
+
+
+async def test_workers_that_no_pool_has_named_are_shown_too() -> None:
+    config = make_config()
+    worker = Worker(address="grpc://10.0.0.1:7400", generation="0.2.0", device="cuda:0")
+    async with running_api(config, workers=lambda: [worker]) as api:
+        answered = await api.ask("GET", "/v1/cluster")
+        assert answered.json["workers"] == [msgspec.to_builtins(worker)]

@@ -17,6 +17,7 @@ import pytest_asyncio
 pytest.importorskip("grpc")
 
 from bench.lab import free_ports
+from cc_tts import __version__
 from cc_tts.audio import PcmChunk
 from cc_tts.clock import MonotonicClock
 from cc_tts.config.schema import Config, RemoteConfig, TtsConfig
@@ -57,7 +58,13 @@ class Worker:
 
     @classmethod
     async def start(
-        cls, *settings: str, host: str = "127.0.0.1", port: int = 0, code: str = "", wait: bool = True
+        cls,
+        *settings: str,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        code: str = "",
+        generation: str = "",
+        wait: bool = True,
     ) -> "Worker":
         port = port or free_ports()
         run = (
@@ -65,7 +72,7 @@ class Worker:
             if code
             else ["-m", "cc_tts.cli"]
         )
-        argv = [sys.executable, *run, "worker", "--listen", f"{host}:{port}"]
+        argv = [sys.executable, *run, "worker", "--listen", f"{host}:{port}", "--generation", generation]
         for setting in ("tts.engine=onnx", "tts.num_threads=1", "tts.first_audio_target_ms=60000", *settings):
             argv += ["--set", setting]
         process = await asyncio.create_subprocess_exec(*argv, stderr=asyncio.subprocess.PIPE)
@@ -395,6 +402,54 @@ async def test_workers_of_a_name_come_and_go(
         series = ("cctts_engine_room", {"worker": used.name})
         await eventually(lambda: metrics.registry.get_sample_value(*series) is None)
     await other.end()
+
+
+async def test_the_newest_generation_speaks_a_canary_gets_its_share_and_either_takes_over(
+    workers: tuple[Worker, Worker],
+) -> None:
+    old, new = workers[0], await Worker.start(generation="999.0")
+    engine = engine_of(old.url, new.url)
+    async with started(engine):
+        await ready(engine, 2)
+        elsewhere = engine._elsewhere
+        assert isinstance(elsewhere, RemoteWorkers)
+        assert {worker.address: worker.generation for worker in elsewhere.workers} == {
+            old.url: __version__,
+            new.url: "999.0",
+        }
+
+        async def used() -> set[Worker]:
+            found = set()
+            for number in range(4):
+                stream = engine.open(VOICE, call_id=f"call_{number}")
+                found.add(serving(engine, old, new))
+                await stream.cancel()
+            return found
+
+        assert await used() == {new}
+        elsewhere.generations = {"999.0": 0.0}
+        assert await used() == {old}
+        elsewhere.generations = {"999.0": 1.0}
+        stream = speak(engine, NUM_CHUNKS)
+        assert serving(engine, old, new) is new
+        assert all(ms > 1000 for ms in durations_ms(await heard_until(stream, 2, new.kill), NUM_CHUNKS))
+        assert await used() == {old}
+        sample = engine._metrics.registry.get_sample_value
+        assert sample("cctts_engine_generation_streams_total", {"generation": "999.0", "result": "lost"}) == 1
+        assert sample("cctts_engine_generation_streams_total", {"generation": __version__, "result": "spoken"}) == 1
+    await new.end()
+
+
+async def test_a_worker_whose_generation_has_no_usable_name_is_refused() -> None:
+    worker = await Worker.start(generation="no label", wait=False)
+    assert await worker.end_by_itself() == 2
+    assert "'no label' is no name of a generation" in "".join(worker.lines)
+    lies = "import cc_tts.engines.remote.host as host; host.__version__ = 'x' * 33; "
+    lies += "import cc_tts.config.remote as remote; remote.check_generation = lambda *_: None"
+    worker = await Worker.start(code=lies)
+    with pytest.raises(ProcessFailed, match="its generation is called 'xxxxx"):
+        await engine_of(worker.url, worker_start_timeout_s=1.0).start()
+    await worker.end()
 
 
 async def test_a_worker_of_another_protocol_is_refused() -> None:

@@ -315,7 +315,7 @@ class EspeakEngine:
             raise EngineFailed(f"espeak-ng is not ready: {self._not_ready_because}")
         return self._voices.resolve(voice, language)
 
-    def open(self, voice: str, speed: float = 1.0) -> EspeakStream:
+    def open(self, voice: str, speed: float = 1.0, *, call_id: str = "") -> EspeakStream:  # noqa: ARG002 - for workers
         """Begin one utterance; see the contract."""
         if self._not_ready_because is not None or self._voices is None:
             raise EngineFailed(f"espeak-ng is not ready: {self._not_ready_because}")

@@ -8,11 +8,13 @@ Runs on: the event loop.
 import asyncio
 import contextlib
 import itertools
+import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from cc_tts import logs
 from cc_tts.clock import Clock
+from cc_tts.config.remote import GENERATION
 from cc_tts.config.schema import RemoteConfig
 from cc_tts.engines.remote import wire
 from cc_tts.engines.remote.wire import ClientChannel, Endpoint
@@ -205,4 +207,6 @@ class RemoteConnection:
             return (
                 f"it runs the engine {engine[:40]!r}, this server uses {self._engine!r}: set tts.engine alike on both"
             )
+        if not re.fullmatch(f"(?:{GENERATION})?", generation := hello.build.get("generation", "")):
+            return f"its generation is called {generation[:40]!r}, which is no name of one"
         return ""

@@ -39,10 +39,13 @@ DRAIN_POLL_S: Final = 0.1
 log = logs.get(__name__)
 
 
-def run(config: Config, listen: str) -> int:
-    """Serve until SIGTERM or SIGINT, then finish what is being spoken; a second signal ends at once. Raises ``ConfigError``
-    and ``ProcessFailed``.
+def run(config: Config, listen: str, *, generation: str = "") -> int:
+    """Serve until SIGTERM or SIGINT, then finish what is being spoken; a second signal ends at once. ``generation``: what
+    servers tell workers of one version from those of another by; empty: our version. Raises ``ConfigError`` and
+    ``ProcessFailed``.
     """
+    generation = generation or __version__
+    addresses.check_generation(generation, "--generation")
     host, port = addresses.listen_address(listen)
     addresses.check_listener(config.remote, host)
     wire.check(config.remote)
@@ -58,16 +61,17 @@ def run(config: Config, listen: str) -> int:
             "port, and name its device: --set 'tts.devices=[\"cuda:1\"]'"
         )
     logs.configure(level=config.log.level, json=config.log.json, process="worker")
-    asyncio.run(WorkerHost(named, settings[0], clock=MonotonicClock()).run(host, port))
+    asyncio.run(WorkerHost(named, settings[0], generation=generation, clock=MonotonicClock()).run(host, port))
     return 0
 
 
 class WorkerHost:
     """The engine process, and the servers that use it."""
 
-    def __init__(self, config: Config, settings: WorkerSettings, *, clock: Clock) -> None:
+    def __init__(self, config: Config, settings: WorkerSettings, *, generation: str, clock: Clock) -> None:
         self._config = config
         self._settings = settings
+        self._generation = generation
         self._clock = clock
         self._link = WorkerLink(
             "worker",
@@ -109,7 +113,7 @@ class WorkerHost:
             "device": self._settings.device,
             "identity": identity,
             "capacity": str(self._settings.tts.max_streams),
-            "generation": __version__,
+            "generation": self._generation,
         }
         self._hello = Hello(protocol=PROTOCOL_VERSION, process="worker", pid=os.getpid(), build=build)
         listener = await wire.listen(

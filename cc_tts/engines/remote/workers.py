@@ -7,7 +7,7 @@ Runs on: the event loop.
 import asyncio
 import contextlib
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from cc_tts import logs
@@ -24,6 +24,7 @@ from cc_tts.metrics import Metrics
 LOOK_UP_INTERVAL_S: Final = 5.0
 LOOK_UP_TIMEOUT_S: Final = 3.0
 WAIT_POLL_S: Final = 0.1
+MAX_DEVICE_CHARS: Final = 64
 WHAT_TO_CHECK: Final = "check that `cc-tts worker` runs there, the port, firewalls, and [remote] at both ends"
 
 LookUp = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -47,6 +48,8 @@ class RemoteWorkers:
         self._clock = clock
         self._metrics = metrics
         self._look_up = look_up
+        self.generations: Mapping[str, float] = config.tts.generations
+        """See :func:`cc_tts.engines.remote.pick.tiers`; may be replaced at any time."""
         self._names: list[WorkerAddress] = []
         self._links: dict[str, WorkerLink] = {}
         self._of_names: dict[WorkerAddress, set[str]] = {}
@@ -67,6 +70,15 @@ class RemoteWorkers:
     def links(self) -> Sequence[WorkerLink]:
         """Those that are known now, reached or not."""
         return tuple(self._links.values())
+
+    @property
+    def workers(self) -> tuple[Worker, ...]:
+        """Those that have been reached, and what they said of themselves."""
+        return tuple(
+            Worker(address=link.name, generation=link.generation, device=link.device, draining=link.is_leaving)
+            for link in self.links
+            if link.description is not None
+        )
 
     @property
     def faults(self) -> list[str]:
@@ -128,6 +140,8 @@ class RemoteWorkers:
 
         def on_ready(build: dict[str, str]) -> None:
             link.identity = build.get("identity", "")
+            link.generation = build.get("generation", "")
+            link.device = build.get("device", "")[:MAX_DEVICE_CHARS]
 
         make: MakeProcess = lambda on_message, on_down: RemoteConnection(  # noqa: E731 - its type is the point
             name,

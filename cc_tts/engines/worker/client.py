@@ -12,11 +12,12 @@ A worker that dies is started again; calls stay up, and other workers go on. Its
 import asyncio
 import itertools
 import random
-from collections.abc import Sequence
-from typing import Final, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from cc_tts.config.schema import TtsConfig
 from cc_tts.engines.engine import Engine, SpeechStream
+from cc_tts.engines.remote.pick import pick
 from cc_tts.engines.worker.link import RETRY_AFTER_S, WorkerLink
 from cc_tts.engines.worker.messages import EngineDescription
 from cc_tts.engines.worker.utterance import RoutedStream
@@ -25,14 +26,12 @@ from cc_tts.metrics import Metrics
 from cc_tts.voices.catalog import best_for_language, normalised_language, unknown_voice
 from cc_tts.voices.voice import Voice
 
-NUM_COMPARED: Final = 2
-"""Of workers that have free capacity, taken at random; the better one is used. If all were compared, every server would send
-its streams to the same worker until the next report.
-"""
-
 
 class WorkersElsewhere(Protocol):
     """Workers on other machines, which may come and go."""
+
+    generations: Mapping[str, float]
+    """See :func:`cc_tts.engines.remote.pick.tiers`."""
 
     @property
     def links(self) -> Sequence[WorkerLink]:
@@ -65,6 +64,7 @@ class WorkerEngine:
         self._may_resume = tts.resume_on_worker_loss
         self._metrics = metrics
         self._stream_ids = itertools.count(1)
+        self._random = random.Random()  # noqa: S311 - no secret
         self._state = "not started"
         self._children = tuple(children)
         self._elsewhere = elsewhere
@@ -167,19 +167,20 @@ class WorkerEngine:
             return default
         raise LanguageUnsupported(f"no voice speaks {language!r}")
 
-    def open(self, voice: str, speed: float = 1.0) -> SpeechStream:
+    def open(self, voice: str, speed: float = 1.0, *, call_id: str = "") -> SpeechStream:
         """Begin one utterance, in the worker that would speak first; see the contract."""
         found = self.resolve_voice(voice, None)
         if self._elsewhere is None and len(self._children) == 1 and self._fallback is None:
-            return self._open(found, speed, set())[0]
+            return self._open(found, speed, call_id, set())[0]
         tried: set[WorkerLink] = set()
+        key = call_id or f"{self._random.random()}"
         return RoutedStream(
-            lambda: self._open(found, speed, tried),
+            lambda: self._open(found, speed, key, tried),
             may_resume=self._may_resume,
             on_resumed=self._metrics.engine_resumed.inc,
         )
 
-    def _open(self, voice: Voice, speed: float, tried: set[WorkerLink]) -> tuple[SpeechStream, bool]:
+    def _open(self, voice: Voice, speed: float, key: str, tried: set[WorkerLink]) -> tuple[SpeechStream, bool]:
         """In a worker that was not tried yet, or in the fallback, as the second value says."""
         ready = [worker for worker in self._ready if worker.has_voice(voice.id)]
         if not ready:
@@ -187,15 +188,15 @@ class WorkerEngine:
                 return self._fallback.open(self._fallback.resolve_voice(None, voice.language).id, speed), True
             reason = self.not_ready_because() or f"no worker that is ready has the voice {voice.id}"
             raise EngineFailed(reason, retry_after_s=RETRY_AFTER_S)
-        free = [worker for worker in ready if worker.room and worker not in tried]
-        if not free:
+        offers = {worker: offer for worker in ready if worker not in tried and (offer := worker.offer) is not None}
+        weights = self._elsewhere.generations if self._elsewhere is not None else {}
+        worker = pick(offers, key=key, weights=weights, rng=self._random)
+        if worker is None:
             self._metrics.engine_refusals.labels(where="server").inc()
             retry_after_s = next(
                 (worker.load.retry_after_s for worker in ready if worker.load is not None), RETRY_AFTER_S
             )
             reason = self.not_ready_because() or f"the workers with the voice {voice.id} are at their limit"
             raise EngineOverloaded(reason, retry_after_s=retry_after_s)
-        compared = random.sample(free, min(NUM_COMPARED, len(free)))
-        worker = min(compared, key=lambda each: each.expected)
         tried.add(worker)
         return worker.open(next(self._stream_ids), voice, speed), False

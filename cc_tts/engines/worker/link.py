@@ -8,14 +8,14 @@ the audio given before has been played. Runs on: the event loop.
 
 import asyncio
 import contextlib
-import math
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Final, Protocol
 
-from cc_tts import logs
+from cc_tts import __version__, logs
 from cc_tts.audio import AudioFormat, PcmChunk
-from cc_tts.clock import NS_PER_MS, Clock
+from cc_tts.clock import NS_PER_MS, Clock, ms_between
+from cc_tts.engines.remote.pick import Offer, offer_of
 from cc_tts.engines.stepped import EngineLoad, StreamRequest
 from cc_tts.engines.worker.messages import (
     FROM_WORKER,
@@ -120,9 +120,15 @@ class WorkerStream:
         self._dry_ns = 0
         self.silence = Silence(worker.clock, max_step_s=2 * STALL_LOOK_S)
         """For how long it has been owed audio; see :meth:`look`."""
+        self._asked_ns: int | None = None
+        """When the first text was pushed."""
+        self._has_audio = False
+        self._is_cancelled = False
 
     def push(self, spoken_text: str, *, text_chunk_index: int) -> None:
         """Append one text chunk. Never blocks."""
+        if self._asked_ns is None:
+            self._asked_ns = self._worker.clock.now_ns()
         self._send(PushText(self.stream_id, spoken_text, text_chunk_index))
 
     def end(self) -> None:
@@ -166,6 +172,7 @@ class WorkerStream:
     async def cancel(self) -> None:
         """Stop now: frees everything. The iteration ends. Safe to call twice and after the end."""
         self._queue.clear()
+        self._is_cancelled = True
         self.break_off(None)
 
     def break_off(self, failure: CcTtsError | None) -> None:
@@ -176,6 +183,9 @@ class WorkerStream:
 
     def deliver(self, pcm: bytes, text_chunk_index: int) -> None:
         """Audio came."""
+        if self._asked_ns is not None and not self._has_audio:
+            self._has_audio = True
+            self._worker.count_first_audio(ms_between(self._asked_ns, self._worker.clock.now_ns()))
         self._queue.append(PcmChunk(self._format, pcm, text_chunk_index))
         self._news.set()
 
@@ -183,6 +193,7 @@ class WorkerStream:
         """Nothing more will come: what is queued is still given out, then ``failure`` is raised if there is one."""
         if not self._is_over:
             self._is_over, self._failure = True, failure
+            self._worker.count_end("cancelled" if self._is_cancelled else _result(failure))
         self._news.set()
 
     def _send(self, message: Message) -> None:
@@ -222,6 +233,8 @@ class WorkerLink:
         """What is open here is spoken to its end, and nothing more is opened."""
         self.identity = ""
         """Of a worker on another machine: another identity, other audio."""
+        self.generation = __version__
+        self.device = ""
         self.process = make_process(self._on_message, self._on_down)
 
     @property
@@ -230,22 +243,16 @@ class WorkerLink:
         return self.process.state is ProcessState.READY and self._usable.is_set() and not self.is_leaving
 
     @property
-    def room(self) -> int:
-        """How many streams it would still take."""
+    def offer(self) -> Offer | None:
+        """What a stream opened now would meet; ``None`` if none can be opened."""
         if not self.is_ready or self.load is None:
-            return 0
-        return max(0, self.load.room - self._num_opened_since_report)
+            return None
+        return offer_of(self.load, num_opened=self._num_opened_since_report, generation=self.generation)
 
     @property
-    def expected(self) -> tuple[float, float, int, int]:
-        """What a stream opened now would meet, for comparison, the least is the best: first audio, ms, as reported and for
-        those opened since; utilisation; then how little free capacity is left, and the streams that are open.
-        """
-        load = self.load
-        if load is None:
-            return math.inf, math.inf, 0, len(self.streams)
-        share = self._num_opened_since_report / max(1, load.num_streams)
-        return load.first_audio_ms * (1 + share), load.utilisation, -self.room, len(self.streams)
+    def room(self) -> int:
+        """How many streams it would still take."""
+        return self.offer.room if self.offer is not None else 0
 
     def has_voice(self, voice_id: str) -> bool:
         """Whether it speaks with this voice."""
@@ -353,6 +360,18 @@ class WorkerLink:
                 self._metrics.engine_refusals.labels(where="worker").inc()
             stream.over(failure)
 
+    def count_first_audio(self, ms: float) -> None:
+        """The first audio of a stream came so long after its first text, ms."""
+        metrics = self._metrics
+        generation = metrics.generation_label(self.generation)
+        metrics.engine_generation_first_audio.labels(generation=generation).observe(ms / 1000)
+
+    def count_end(self, result: str) -> None:
+        """A stream has ended."""
+        metrics = self._metrics
+        generation = metrics.generation_label(self.generation)
+        metrics.engine_generation_streams.labels(generation=generation, result=result).inc()
+
     def _show(self, load: EngineLoad) -> None:
         """As metrics; its counts begin anew with each process."""
         metrics, worker, before = self._metrics, self.name, self.load
@@ -380,6 +399,17 @@ class WorkerLink:
         if reason != STOPPED:
             self._metrics.process_restarts.labels(process="worker").inc()
         self._on_change()
+
+
+def _result(failure: CcTtsError | None) -> str:
+    match failure:
+        case None:
+            return "spoken"
+        case WorkerLost():
+            return "lost"
+        case EngineOverloaded():
+            return "refused"
+    return "failed"
 
 
 def child_worker(

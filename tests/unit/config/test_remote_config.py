@@ -6,10 +6,12 @@ import pytest
 
 from cc_tts.config import load as configuration
 from cc_tts.config import remote
-from cc_tts.config.schema import RemoteConfig
+from cc_tts.config.schema import Config, RemoteConfig
 from cc_tts.errors import ConfigError
 
 pytestmark = pytest.mark.unit
+
+WORKERS = ["grpc://10.0.0.1:1"]
 
 
 @pytest.mark.parametrize(
@@ -44,6 +46,14 @@ def test_what_is_no_address(text: str) -> None:
         ({"tts": {"workers": ["grpc://10.0.0.1:1"] * 2}}, "names a worker twice"),
         ({"tts": {"workers": ["grpc://10.0.0.1:1"], "engine": "espeak"}}, "speaks inside the server"),
         ({"tts": {"devices": []}}, r"tts\.devices is empty"),
+        ({"tts": {"generations": {"1": 1.0}}}, r"tts\.generations is set, but tts\.workers names no worker"),
+        ({"tts": {"workers": WORKERS, "generations": {"a b": 1.0}}}, "'a b' is no name of a generation"),
+        ({"tts": {"workers": WORKERS, "generations": {"": 1.0}}}, "'' is no name of a generation"),
+        ({"tts": {"workers": WORKERS, "generations": {"1" * 33: 1.0}}}, "is no name of a generation"),
+        ({"tts": {"workers": WORKERS, "generations": {"1": 1.1}}}, r"tts\.generations.*1\.0"),
+        ({"tts": {"workers": WORKERS, "generations": {"1": -0.1}}}, r"tts\.generations"),
+        ({"tts": {"workers": WORKERS, "generations": {"1": 0.6, "2": 0.6}}}, r"the shares add up to 1\.2"),
+        ({"tts": {"workers": WORKERS, "generations": {str(each): 0.1 for each in range(9)}}}, "names 9 generations"),
         ({"remote": {"certificate_file": "a.pem"}}, "are set together or not at all"),
         ({"remote": {"token": "with a space"}}, r"remote\.token"),
         ({"remote": {"token": "short"}}, r"remote\.token"),
@@ -120,3 +130,28 @@ def test_where_a_worker_may_listen(host: str, config: RemoteConfig, message: str
         return
     with pytest.raises(ConfigError, match=message):
         remote.check_listener(config, host)
+
+
+def test_shares_of_generations_are_taken_over_by_a_running_server() -> None:
+    def config(**generations: float) -> Config:
+        return configuration.from_tree({"tts": {"workers": WORKERS, "generations": generations}})
+
+    found = configuration.reload(config(), config(blue=0.3, green=0.7))
+    assert (found.changed, found.needs_restart) == (("tts.generations",), ())
+    assert found.config.tts.generations == {"blue": 0.3, "green": 0.7}
+
+
+def test_shares_may_come_from_the_command_line() -> None:
+    config = configuration.load(overrides=['tts.workers=["grpc://10.0.0.1:1"]', 'tts.generations={"0.2.0" = 0.05}'])
+    assert config.tts.generations == {"0.2.0": 0.05}
+
+
+@pytest.mark.parametrize("label", ["0.1.0", "0.2.0.dev1+g1a2b3c", "blue", "2026-11-25", "A" * 32])
+def test_names_of_generations(label: str) -> None:
+    remote.check_generation(label, "--generation")
+
+
+@pytest.mark.parametrize("label", ["", "-1", "a b", "a/b", "A" * 33, "ü", "a\n"])
+def test_what_is_no_name_of_a_generation(label: str) -> None:
+    with pytest.raises(ConfigError, match=r"--generation: .* is no name of a generation"):
+        remote.check_generation(label, "--generation")

@@ -20,7 +20,7 @@ from cc_tts.errors import (
 )
 from cc_tts.media.tones import MAX_TONE_MS
 from cc_tts.speech.chunks import CHUNK_MS, SpeechChunk
-from cc_tts.speech.prompt import Content, PromptDefaults, SilenceContent, TextContent, ToneContent
+from cc_tts.speech.prompt import Content, PromptDefaults, SequenceContent, SilenceContent, TextContent, ToneContent
 from cc_tts.speech.source import SpeechSource
 from cc_tts.text.chunker import SLICE_CHARS
 from cc_tts.text.normalizer import Normalizer
@@ -207,3 +207,13 @@ def test_defaults_of_a_call_are_refused_early(defaults: PromptDefaults, error: t
 def test_defaults_of_a_call_that_can_be_used() -> None:
     for defaults in (PromptDefaults(), PromptDefaults(voice="de", language="de"), PromptDefaults(language="de-AT")):
         make().check_defaults(defaults)
+
+
+async def test_the_engine_hears_whose_call_it_is_for_every_part_of_a_prompt() -> None:
+    engine = FakeEngine()
+    source = make(engine)
+    parts = SequenceContent((TextContent("One."), SilenceContent(20), TextContent("Two.")))
+    for content in (TextContent("Hi."), parts):
+        async for _ in source.open(content, rate_hz=RATE_HZ, call_id="call_1", utterance_id="u"):
+            pass
+    assert engine.call_ids == ["call_1"] * 3

@@ -1,6 +1,7 @@
 """The server's side of the workers, with processes that are only made up."""
 
 import asyncio
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -102,7 +103,7 @@ class Lab:
 
     def describe(self, room: int = 10, *, worker: int = 0, refusal: str = "") -> None:
         self.says(EngineDescription(VOICES, ("zh", "en", "ja")), worker=worker)
-        load = EngineLoad(num_streams=0, first_audio_ms=1.0, utilisation=0.0, room=room, refusal=refusal)
+        load = EngineLoad(num_streams=0, first_audio_ms=1.0, utilisation=0.05 * worker, room=room, refusal=refusal)
         self.says(load, worker=worker)
 
     async def start(self, *rooms: int) -> "Lab":
@@ -335,23 +336,23 @@ async def test_the_worker_that_would_speak_first_is_used() -> None:
 async def test_streams_opened_since_the_last_report_count() -> None:
     lab = await Lab(2).start()
     lab.says(load(num_streams=4, first_audio_ms=80.0), worker=0)
-    lab.says(load(num_streams=4, first_audio_ms=100.0), worker=1)
-    for _ in range(4):
+    lab.says(load(num_streams=4, first_audio_ms=150.0), worker=1)
+    for _ in range(5):
         lab.engine.open("anna")
-    assert [len(link.streams) for link in lab.links] == [3, 1]  # 80, 100, 120 ms there; 100 ms here
+    assert [len(link.streams) for link in lab.links] == [4, 1]  # 80, 100, 120, 140 and 160 ms there; 150 ms here
 
 
 async def test_of_many_workers_two_are_compared() -> None:
     lab = await Lab(5).start()
     for worker in range(5):
-        lab.says(load(num_streams=10, first_audio_ms=10.0 + worker), worker=worker)
+        lab.says(load(num_streams=10, first_audio_ms=100.0 * (1 + worker)), worker=worker)
     used: set[int] = set()
     for _ in range(200):
         lab.engine.open("anna")
         used |= {number for number, link in enumerate(lab.links) if link.streams}
         for number, link in enumerate(lab.links):
             link.streams.clear()
-            lab.says(load(num_streams=10, first_audio_ms=10.0 + number), worker=number)
+            lab.says(load(num_streams=10, first_audio_ms=100.0 * (1 + number)), worker=number)
     assert used == {0, 1, 2, 3}  # the worst of all is never the better of two
 
 
@@ -485,3 +486,105 @@ async def test_the_fallback_speaks_while_no_worker_is_ready() -> None:
         lab.engine.open("anna")
     await lab.engine.stop()
     assert not fallback.is_started
+
+
+# --- generations ---
+
+
+class Elsewhere:
+    """Workers of other machines, which the test plays as it plays the others."""
+
+    links: tuple[WorkerLink, ...] = ()
+    generations: Mapping[str, float] = {}
+
+    async def start(self, *, is_needed: bool) -> None:
+        pass
+
+    async def stop(self) -> None:
+        pass
+
+
+def of_generations(lab: Lab, *generations: str, **weights: float) -> Lab:
+    """Give each worker its generation, and generations their share of the calls."""
+    elsewhere = Elsewhere()
+    elsewhere.generations = weights
+    lab.engine._elsewhere = elsewhere
+    for link, generation in zip(lab.links, generations, strict=True):
+        link.generation = generation
+    return lab
+
+
+async def test_the_newest_generation_is_used_until_it_is_full_or_lost() -> None:
+    lab = of_generations(await Lab(2).start(10, 2), "1.9.0", "1.10.0")
+    for _ in range(3):
+        lab.engine.open("anna")
+    assert [len(link.streams) for link in lab.links] == [1, 2]
+    lose(lab, 1)
+    lab.engine.open("anna")
+    assert [len(link.streams) for link in lab.links] == [2, 0]
+
+
+async def test_a_call_keeps_its_generation() -> None:
+    lab = of_generations(await Lab(2).start(1000, 1000), "old", "new", new=0.3)
+    used: dict[str, set[int]] = {}
+    for turn in range(4):
+        for number in range(60):
+            before = [len(link.streams) for link in lab.links]
+            lab.engine.open("anna", call_id=f"call_{number}")
+            after = [len(link.streams) for link in lab.links]
+            used.setdefault(f"call_{number}", set()).add(before[0] < after[0])
+        assert all(len(each) == 1 for each in used.values()), turn
+    assert 8 <= sum(each == {False} for each in used.values()) <= 28  # 18 are expected
+
+
+async def test_speech_without_a_call_is_divided_too() -> None:
+    lab = of_generations(await Lab(2).start(1000, 1000), "old", "new", new=0.3)
+    for _ in range(300):
+        lab.engine.open("anna")
+    assert len(lab.links[1].streams) == pytest.approx(90, abs=40)
+
+
+async def test_a_refusal_of_the_canary_goes_to_the_other_generation() -> None:
+    lab = of_generations(await Lab(2).start(), "old", "new", new=1.0)
+    stream = lab.engine.open("anna", call_id="call_1")
+    reading = asyncio.create_task(texts_of(stream))
+    await asyncio.sleep(0)
+    lab.says(StreamFailed(1, "engine_overloaded", "no slot", 2), worker=1)
+    await asyncio.sleep(0)
+    assert [len(link.streams) for link in lab.links] == [1, 0]
+    lab.says(StreamEnded(2), worker=0)
+    assert await reading == []
+
+
+async def test_how_streams_end_is_counted_by_generation() -> None:
+    lab = of_generations(await Lab(2, resume_on_worker_loss=False).start(), "1.0", "1.1", **{"1.0": 1.0})
+    streams = [lab.engine.open("anna") for _ in range(5)]
+    for stream in streams:
+        stream.push("Hi.", text_chunk_index=0)
+        stream.push("Ho.", text_chunk_index=1)
+    readings = [asyncio.create_task(texts_of(stream)) for stream in streams[:4]]
+    await asyncio.sleep(0)
+    for _ in range(2):
+        lab.says(StreamAudio(1, 0), MS * 60)
+    lab.says(StreamEnded(1))
+    lab.says(StreamFailed(2, "engine_failed", "not finite"))
+    await asyncio.sleep(0)
+    await streams[4].cancel()
+    await streams[4].cancel()
+    lose(lab, 0)
+    lab.says(StreamFailed(3, "engine_overloaded", "it came too late"))
+    await asyncio.gather(*readings, return_exceptions=True)
+    results = {"spoken": 1, "failed": 1, "lost": 2, "cancelled": 1, "refused": None}
+    for result, number in results.items():
+        counted = lab.sample("engine_generation_streams_total", generation="1.0", result=result)
+        assert counted == number, result
+    assert lab.sample("engine_generation_first_audio_seconds_count", generation="1.0") == 1
+    assert lab.sample("engine_generation_first_audio_seconds_count", generation="1.1") is None
+
+
+def test_names_of_generations_cannot_fill_the_metrics() -> None:
+    metrics = Metrics()
+    labels = [metrics.generation_label(f"g{number}") for number in range(12)]
+    assert labels == [*(f"g{number}" for number in range(8)), *["other"] * 4]
+    assert metrics.generation_label("g3") == "g3"
+    assert Metrics().generation_label("") == "unknown"

@@ -24,6 +24,7 @@ from cc_tts.calls.player import PromptPlayer
 from cc_tts.calls.services import CallServices
 from cc_tts.calls.utterance import CompletionCause, Utterance, UtteranceError
 from cc_tts.clock import NS_PER_MS, ms_between
+from cc_tts.config.schema import MediaDialect
 from cc_tts.errors import (
     CcTtsError,
     GatherActive,
@@ -84,6 +85,8 @@ class Call:
     utterances: dict[str, Utterance] = field(default_factory=dict)
     local_reason: str | None = None
     lead_in_ms: int = 0
+    media_route: tuple[str, MediaDialect] | None = None
+    """The application that the call's route has it connect to, and how that speaks."""
     no_answer_at_s: float | None = None
     """When an outgoing call is given up that is not answered, on the wall clock."""
     text_streams: set["TextStream"] = field(default_factory=set)

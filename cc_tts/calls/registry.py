@@ -218,6 +218,9 @@ class CallRegistry:
             call.publish(types.CallAdopted(state=call.state, **_parties(call)))
             if snapshot.invite is not None and call.waits_for_answer and call.local_reason is None:
                 self._present(call, snapshot.invite)
+            elif call.media_route is not None:
+                unreachable = partial(call.end, "media_unreachable")
+                self._services.dial_back(call, *call.media_route, on_failed=unreachable)
 
     def start_drain(self) -> bool:
         """Take no new calls from now on; returns whether the drain began with this."""
@@ -338,7 +341,9 @@ class CallRegistry:
                 uri_parameters=dict(record.uri_parameters),
                 transport=record.transport,
                 defaults=record.defaults,
+                media_route=record.media_route,
             )
+        self.events.follow(record.run)
         call.metadata, call.client_state = record.metadata, record.client_state
         self._live[call.id] = call
         self._metrics.calls_active.set(len(self._live))
@@ -391,6 +396,7 @@ class CallRegistry:
             return
         self._ua.send(messages.Ring(call.id))
         if decision.media_url:
+            call.media_route = decision.media_url, decision.media_dialect
             unreachable = partial(_nobody_answered, call, decision.unanswered, "media_unreachable")
             self._services.dial_back(call, decision.media_url, decision.media_dialect, on_failed=unreachable)
         elif decision.answer == "ring":

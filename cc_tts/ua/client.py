@@ -147,6 +147,8 @@ class _UaProcess:
             case messages.CallEnded(call_id=call_id):
                 self.call_ids.discard(call_id)
         self._client.on_report(message, payload)
+        if isinstance(message, messages.CallEnded):
+            self._client.renew(self)
 
     def _on_down(self, reason: str) -> None:
         call_ids, self.call_ids = self.call_ids, set()
@@ -164,6 +166,7 @@ class UaClient:
         self.default_caller = re.sub(r":[0-9]+$", "", everyone[0].account_uri)  # From has no port (RFC 3261 §19.1.1)
         self._listener: UaListener | None = None
         self._accepting = True
+        self._is_started = False
         self.registered: bool | None = None
         names = ["ua"] if len(everyone) == 1 else [f"ua-{number}" for number in range(1, len(everyone) + 1)]
         self._processes = [
@@ -204,14 +207,17 @@ class UaClient:
         Raises:
             ProcessFailed: one cannot start; its log says why.
         """
+        self._is_started = True
         for process in self._processes:
             if process.is_adopted:
                 with contextlib.suppress(UserAgentUnavailable):  # the next one lets them in
                     self._set_accepting(process)
         missing = [each for each in self.supervisors if each.state is ProcessState.STOPPED]
         started = await asyncio.gather(*(each.start() for each in missing), return_exceptions=True)
+        for process in self._processes:
+            self.renew(process)
         if failed := [result for result in started if result is not None]:
-            await self.stop()
+            await asyncio.gather(*(each.stop() for each in missing))
             raise failed[0]
 
     async def stop(self) -> None:
@@ -227,7 +233,7 @@ class UaClient:
     @property
     def is_ready(self) -> bool:
         """Whether a call could be taken or placed now, as far as the processes go: what it needs answers pings."""
-        is_reached = self._dispatcher is None or self._dispatcher.is_responsive
+        is_reached = self._is_started and (self._dispatcher is None or self._dispatcher.is_responsive)
         return is_reached and any(each.supervisor.is_responsive for each in self._processes)
 
     @property
@@ -301,6 +307,12 @@ class UaClient:
         if isinstance(message, messages.IncomingCall | messages.CallEnded | messages.ActivePjsuaCalls):
             self._publish_free_calls()
         self._listener.on_ua_message(message, payload)
+
+    def renew(self, process: _UaProcess) -> None:
+        """Start a process anew that another version has started, once it has no calls."""
+        if process.is_adopted and not process.call_ids and process.build.get("cc_tts") != __version__:
+            process.is_adopted = False
+            process.supervisor.restart(f"it is of cc-tts {process.build.get('cc_tts')}, and has no more calls")
 
     def on_process_ready(self, process: _UaProcess) -> None:
         """One of the processes is up, the first time or again."""

@@ -297,9 +297,10 @@ class Server:
                 await asyncio.sleep(0.02)
 
     @contextlib.asynccontextmanager
-    async def events(self) -> AsyncIterator["EventLog"]:
-        """Everything that happens meanwhile, from ``GET /v1/events``."""
-        async with self._session.ws_connect(self.url + "/v1/events") as socket:
+    async def events(self, *, after: "EventLog | None" = None) -> AsyncIterator["EventLog"]:
+        """Everything that happens meanwhile, from ``GET /v1/events``, and what followed the last event of another log."""
+        since = "" if after is None else f"?since={after.events[-1]['id']}"
+        async with self._session.ws_connect(self.url + "/v1/events" + since) as socket:
             log = EventLog()
             reader = asyncio.create_task(log.read(socket))
             try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from cc_tts.calls.utterance import Utterance
-from cc_tts.config.schema import SpeechBargeIn
+from cc_tts.config.schema import MediaDialect, SpeechBargeIn
 from cc_tts.speech.prompt import Prompt, PromptDefaults, TextContent, Then
 
 if TYPE_CHECKING:
@@ -65,13 +65,14 @@ class KeptGather(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CallRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One call. ``no_answer_at_s``: when an outgoing call is given up, on the wall clock."""
+    """One call. ``run`` is that of the events of the server that has it. ``no_answer_at_s``: when an outgoing call is given up, on the wall clock."""
 
     version: int
     direction: Literal["inbound", "outbound"]
     caller: str
     callee: str
     created_at_s: float
+    run: str
     headers: Mapping[str, str] = {}
     uri_parameters: Mapping[str, str] = {}
     transport: str | None = None
@@ -81,6 +82,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     paused: bool = False
     local_reason: str | None = None
     no_answer_at_s: float | None = None
+    media_route: tuple[str, MediaDialect] | None = None
     utterances: tuple[KeptUtterance, ...] = ()
     gather: KeptGather | None = None
 
@@ -116,6 +118,7 @@ def record_of(call: "Call") -> CallRecord:
         caller=call.caller,
         callee=call.callee,
         created_at_s=call.created_at_s,
+        run=call.services.events.run,
         headers={name: value for name, value in call.headers.items() if name.lower() not in WITH_TEXT},
         uri_parameters={name: value for name, value in call.uri_parameters.items() if name != "play"},
         transport=call.transport,
@@ -125,6 +128,7 @@ def record_of(call: "Call") -> CallRecord:
         paused=call.paused,
         local_reason=call.local_reason,
         no_answer_at_s=call.no_answer_at_s,
+        media_route=call.media_route,
         utterances=tuple(map(_kept, call.player.queue)),
         gather=None
         if gather is None

@@ -145,8 +145,13 @@ class Server:
         if number is not None:
             self.signal(number)
         status = await self._child.wait(END_TIMEOUT_S)
+        num_serving = len(entries(self.whole_log, "serving"))
         await self.start_another(**settings)
-        await self._until_ready()
+        async with asyncio.timeout(READY_TIMEOUT_S):
+            while len(entries(self.whole_log, "serving")) == num_serving:  # not by readyz: all lines may be busy
+                if self._child.returncode is not None:
+                    raise RuntimeError(f"the server ended with {self._child.returncode}:\n{self.log[-4000:]}")
+                await asyncio.sleep(0.05)
         return status
 
     async def start_another(self, **settings: str) -> None:

@@ -14,6 +14,7 @@ from tests.e2e.peers import free_ports
 from tests.e2e.raw_sip import RawCaller, RawPeer, RtpEar, invite_once
 from tests.e2e.server_under_test import EventLog, Json, Server, entries
 from tests.e2e.test_registration import place
+from tests.e2e.test_ua_processes import two_with
 
 pytestmark = [pytest.mark.e2e, pytest.mark.both_builds]
 
@@ -153,7 +154,7 @@ async def test_calls_in_every_state_are_taken_up(tmp_path: Path, phone: Softphon
 
 
 async def test_what_happens_in_the_gap(tmp_path: Path, phone: SoftphoneProcess) -> None:
-    """A caller hangs up, a prompt that is to be the last ends, a hang-up has no answer yet; new calls go elsewhere."""
+    """A caller hangs up, a prompt that is to be the last ends, a CANCEL has no answer yet; new calls go elsewhere."""
     async with server_with(tmp_path, **LONG_GRACE) as server, RawPeer() as peer:
         async with server.events() as earlier:
             leaving = await dialled(server, phone, earlier, "silent", call="1")
@@ -163,11 +164,11 @@ async def test_what_happens_in_the_gap(tmp_path: Path, phone: SoftphoneProcess) 
             await has_come(earlier, "call.held", held)
             ending = (await place(server, peer))["id"]
             await peer.expect("INVITE", TIMEOUT_S)
-            peer.answer("200 OK", formats="0 101")
-            await peer.expect("ACK", TIMEOUT_S)
-            await has_come(earlier, "call.established", ending)
+            peer.answer("180 Ringing")
+            invite = peer.request
+            await has_come(earlier, "call.early", ending)
             assert (await server.post(f"/v1/calls/{ending}/hangup", {}))[0] == 200
-            await peer.expect("BYE", TIMEOUT_S)
+            await peer.expect("CANCEL", TIMEOUT_S)
             await speak(server, last, LONG_TEXT, then="hangup")
             await has_come(earlier, "speak.started", last)
             agent = ua_pid(server)
@@ -184,10 +185,11 @@ async def test_what_happens_in_the_gap(tmp_path: Path, phone: SoftphoneProcess) 
             over = (await has_come(log, "call.terminated", last))["data"]["ending"]
             assert (over["result"], over["reason"]) == ("completed", "prompt_finished")
             assert (await phone.report(call="2", timeout_s=TIMEOUT_S))["ending"]["by"] == "them"
-            await has_come(log, "call.adopted", ending)
             peer.answer("200 OK")
+            peer.request = invite
+            peer.answer("487 Request Terminated")
             done = (await has_come(log, "call.terminated", ending))["data"]["ending"]
-            assert (done["result"], done["reason"]) == ("completed", "local_hangup")
+            assert (done["result"], done["reason"]) == ("unanswered", "local_hangup")
             assert (await server.get(f"/v1/calls/{held}"))[1]["held"] is True
             await phone.unhold(call="3")
             await has_come(log, "call.unheld", held)
@@ -285,8 +287,7 @@ async def test_one_server_has_the_calls(tmp_path: Path, phone: SoftphoneProcess)
 
 
 async def test_several_user_agents_are_adopted(tmp_path: Path) -> None:
-    settings = {"ua__processes": "2", "sip__transports": '["udp"]', **LONG_GRACE}
-    async with server_with(tmp_path, **settings) as server, talking(server, 4) as made:
+    async with two_with(tmp_path, **LONG_GRACE) as server, talking(server, 4) as made:
         agents = {entry["pid"] for entry in logged(server, "child_ready") if entry["child"].startswith("ua-")}
         before = {call["id"] for call in await server.calls()}
         assert await server.replace(signal.SIGKILL) == KILLED

@@ -65,7 +65,9 @@ class KeptGather(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CallRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One call. ``run`` is that of the events of the server that has it. ``no_answer_at_s``: when an outgoing call is given up, on the wall clock."""
+    """One call. ``run`` is that of the events of the server that has it. ``no_answer_at_s``: when an outgoing call is given
+    up, on the wall clock.
+    """
 
     version: int
     direction: Literal["inbound", "outbound"]

@@ -60,6 +60,8 @@ class _UaProcess:
         self._told_all = asyncio.Event()
         self.is_adopted = False
         self.call_ids: set[str] = set()
+        self._sip_call_ids: dict[str, str] = {}
+        """Of those that came in."""
         self.active_pjsua_calls = 0
         self.lateness = messages.MediaLateness(p99_ms=0.0, refusing=False)
         self.reloaded: messages.ApplySettings | None = None
@@ -92,6 +94,11 @@ class _UaProcess:
             self.supervisor.send(message, payload)
         except ProcessFailed as error:
             raise UserAgentUnavailable(str(error), retry_after_s=RETRY_AFTER_S) from error
+
+    @property
+    def sip_call_ids(self) -> tuple[str, ...]:
+        """Call-IDs of the calls that came in."""
+        return tuple(self._sip_call_ids.values())
 
     async def adopt(self) -> None:
         """As :meth:`UaClient.adopt`."""
@@ -144,14 +151,17 @@ class _UaProcess:
                 return
             case messages.IncomingCall(call_id=call_id) | messages.CallSnapshot(call_id=call_id):
                 self.call_ids.add(call_id)
+                self._sip_call_ids[call_id] = message.sip_call_id
             case messages.CallEnded(call_id=call_id):
                 self.call_ids.discard(call_id)
+                self._sip_call_ids.pop(call_id, None)
         self._client.on_report(message, payload)
         if isinstance(message, messages.CallEnded):
             self._client.renew(self)
 
     def _on_down(self, reason: str) -> None:
         call_ids, self.call_ids = self.call_ids, set()
+        self._sip_call_ids.clear()
         self.active_pjsua_calls = 0
         self.lateness = messages.MediaLateness(p99_ms=0.0, refusing=False)
         self._client.on_process_down(reason, call_ids)
@@ -179,7 +189,7 @@ class UaClient:
                 python_child("dispatcher", "cc_tts.ua.dispatcher", messages=(), settings=settings),
                 clock=clock,
                 on_message=lambda _message, _payload: None,
-                on_ready=lambda _hello: self._publish_free_calls(),
+                on_ready=lambda _hello: self._brief_dispatcher(),
                 on_down=lambda reason: None if reason == STOPPED else on_dispatcher_down(),
             )
 
@@ -330,6 +340,14 @@ class UaClient:
         assert self._listener is not None
         self._publish_free_calls()
         self._listener.on_ua_down(reason, call_ids)
+
+    def _brief_dispatcher(self) -> None:
+        """Tell the dispatcher, which has just started, what it would know had it been there all the time."""
+        assert self._dispatcher is not None
+        with contextlib.suppress(ProcessFailed):  # it is told when it is up again
+            for number, process in enumerate(self._processes):
+                self._dispatcher.send(messages.AssignCalls(process=number, sip_call_ids=process.sip_call_ids))
+        self._publish_free_calls()
 
     def _publish_free_calls(self) -> None:
         if self._dispatcher is not None and self._dispatcher.state is ProcessState.READY:

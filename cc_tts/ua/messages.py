@@ -442,5 +442,12 @@ class SetFreeCalls(Message, frozen=True):
     free_calls: tuple[int, ...]
 
 
+class AssignCalls(Message, frozen=True):
+    """Server → dispatcher, when that is ready: the Call-IDs of the calls that came in to a UA process before."""
+
+    process: int
+    sip_call_ids: tuple[str, ...]
+
+
 TO_UA: Final = kinds_of(Command)
 FROM_UA: Final = kinds_of(Report)

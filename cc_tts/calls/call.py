@@ -163,6 +163,7 @@ class Call:
         self.publish(types.SpeakQueued(**utterance.event_fields, text_chars=utterance.text_chars))
         self._log.info("speak", utterance_id=utterance.id, text_chars=utterance.text_chars, voice=utterance.voice)
         self.player.enqueue(utterance)
+        self._keep_record()
         self.speech.refresh()
         return utterance
 

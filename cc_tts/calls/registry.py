@@ -159,9 +159,9 @@ class CallRegistry:
         call = self._outbound(request, call_id)
         self._ua.send(_invite(request, call_id))
         self._add(call)
-        call.publish(types.CallOutgoing(**_parties(call)))
         timeout_s = request.timeout_s or self._config.calls.originate_timeout_s
         call.no_answer_at_s = self._services.clock.wall_s() + timeout_s
+        call.publish(types.CallOutgoing(**_parties(call)))
         call.after(timeout_s, partial(call.end, "no_answer"))
         if request.prompt is not None:
             call.speak(request.prompt)

@@ -9,6 +9,10 @@ from pathlib import Path
 import pytest
 
 from bench.softphone import SoftphoneProcess
+from cc_tts.config import load as config
+from cc_tts.processes.adoption import Adopt, adopt
+from cc_tts.processes.channel import PROTOCOL_VERSION
+from cc_tts.ua.client import settings_of
 from tests.e2e.configured import is_running, logged, of_kind, server_with, ua_pid, until, until_readyz
 from tests.e2e.peers import free_ports
 from tests.e2e.raw_sip import RawCaller, RawPeer, RtpEar, invite_once
@@ -260,6 +264,44 @@ async def test_a_server_with_other_settings_ends_the_calls_and_starts_anew(
         assert await server.calls() == []
         (refused,) = logged(server, "not_adopted")
         assert "others than this process was started with" in refused["detail"]
+
+
+async def test_a_stranger_at_the_socket_and_a_server_of_another_protocol(
+    tmp_path: Path, phone: SoftphoneProcess
+) -> None:
+    server = await started(tmp_path, **LONG_GRACE)
+    async with server.events() as log:
+        await dialled(server, phone, log, "silent")
+    agent = ua_pid(server)
+    server.signal(signal.SIGKILL)
+    await until(lambda: logged(server, "server_gone"), TIMEOUT_S)
+    (settings,) = settings_of(config.load(server.config))
+    path = Path(settings.adoption_socket)
+    reader, writer = await asyncio.open_unix_connection(path)
+    writer.write(b"GET / HTTP/1.1\r\n\r\n")
+    assert await reader.read() == b""
+    writer.close()
+    assert is_running(agent)
+    other = Adopt(protocol=PROTOCOL_VERSION + 1, version="9.9", settings=settings.fingerprint)
+    assert await adopt(path, other) is None
+    assert not is_running(agent)
+    assert (await phone.report(timeout_s=TIMEOUT_S))["ending"]["by"] == "them"
+    await until(lambda: not path.exists(), TIMEOUT_S)
+    await server.end()
+
+
+async def test_a_server_that_cannot_start_leaves_the_calls_to_the_next(tmp_path: Path, phone: SoftphoneProcess) -> None:
+    async with server_with(tmp_path, **LONG_GRACE) as server:
+        async with server.events() as log:
+            call_id = await dialled(server, phone, log, "silent")
+        agent = ua_pid(server)
+        with pytest.raises(RuntimeError, match="ended with 1"):
+            await server.replace(signal.SIGKILL, tts__voice="no-such-voice")
+        assert is_running(agent)
+        assert await server.replace(None) == 1
+        assert [call["id"] for call in await server.calls("established")] == [call_id]
+        assert len(logged(server, "server_gone")) == 2
+        await phone.hangup()
 
 
 async def test_one_server_has_the_calls(tmp_path: Path, phone: SoftphoneProcess) -> None:

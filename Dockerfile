@@ -1,4 +1,4 @@
-# Images of cc-tts: `--target runtime` (the last stage, the default) and `--target runtime-gpu`.
+# Images of cc-tts: `--target runtime` (the last stage, the default), `--target runtime-ray` and `--target runtime-gpu`.
 # What was run of it and what was not: docs/for-operators.md, "Docker".
 
 # Pinned by tag. For a build that cannot change give a digest: --build-arg DEBIAN=debian@sha256:…
@@ -35,10 +35,15 @@ COPY configs configs
 RUN /opt/cc-tts/bin/pip install --no-cache-dir --disable-pip-version-check --no-deps --no-build-isolation . \
     && echo /opt/pjsua2 > "$(/opt/cc-tts/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/pjsua2.pth"
 
-# --- the same with PyTorch for CUDA; pinned by version, without hashes (requirements/gpu.txt has none)
+# --- the same with Ray, for `cc-tts pool` and its cluster
+FROM wheels AS wheels-ray
+COPY requirements/ray.txt requirements/
+RUN /opt/cc-tts/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes -r requirements/ray.txt
+
+# --- the same with Ray and PyTorch for CUDA
 FROM wheels AS wheels-gpu
-COPY requirements/neural.txt requirements/gpu.txt requirements/
-RUN /opt/cc-tts/bin/pip install --no-cache-dir --disable-pip-version-check -r requirements/gpu.txt
+COPY requirements/gpu.lock requirements/
+RUN /opt/cc-tts/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes -r requirements/gpu.lock
 
 # --- what both images stand on. espeak-ng and its voices come in the wheel espeakng_loader
 FROM ${DEBIAN} AS base
@@ -76,6 +81,14 @@ RUN apt-get update \
 USER asterisk
 ENTRYPOINT ["asterisk", "-f"]
 
+FROM base AS runtime-ray
+COPY --from=wheels-ray /opt/cc-tts /opt/cc-tts
+USER root
+# KubeRay starts Ray by a shell that may not have our PATH.
+RUN ln -s /opt/cc-tts/bin/ray /usr/local/bin/ray
+USER 10001:10001
+CMD ["pool", "--help"]
+
 FROM base AS runtime-gpu
 # The driver's libraries come from the NVIDIA container toolkit; CUDA itself is in the wheels.
 ENV NVIDIA_VISIBLE_DEVICES=all \
@@ -87,7 +100,8 @@ USER root
 RUN apt-get update \
     && apt-get install -y --no-install-recommends gcc libc6-dev python3-dev \
     && rm -rf /var/lib/apt/lists/* \
-    && install -d -o cc-tts -g cc-tts /var/cache/cc-tts
+    && install -d -o cc-tts -g cc-tts /var/cache/cc-tts \
+    && ln -s /opt/cc-tts/bin/ray /usr/local/bin/ray
 ENV TRITON_CACHE_DIR=/var/cache/cc-tts/triton \
     TORCHINDUCTOR_CACHE_DIR=/var/cache/cc-tts/inductor
 USER 10001:10001

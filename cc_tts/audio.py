@@ -55,6 +55,7 @@ class PcmChunk:
     """Synthesised audio of one text chunk of the utterance. The chunks of a stream follow without gap or overlap.
 
     ``is_resumed``: the worker that spoke before was lost, and the chunk may repeat audio, or be of another voice.
+    ``after_loss``: it is the first one in place of the lost worker.
     """
 
     audio_format: AudioFormat
@@ -62,6 +63,7 @@ class PcmChunk:
     text_chunk_index: int = 0
     words: tuple[WordMark, ...] = ()
     is_resumed: bool = False
+    after_loss: bool = False
 
     def __post_init__(self) -> None:
         if len(self.data) % BYTES_PER_SAMPLE:

@@ -413,8 +413,9 @@ def _check_config(_options: argparse.Namespace, config: "Config") -> int:
     for warning in warnings:
         print(f"cc-tts: {warning}", file=sys.stderr)
     sections = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
-    routes = {f'routes."{user}"': route for user, route in sections.pop("routes").items()}
-    for name, section in {**sections, **routes}.items():
+    for kind in ("tenants", "routes"):
+        sections |= {f'{kind}."{name}"': each for name, each in sections.pop(kind).items()}
+    for name, section in sections.items():
         print(f"[{name}]")
         for key in dataclasses.fields(section):
             print(f"{key.name} = {_shown(key.name, getattr(section, key.name), is_secret=not key.repr)}")

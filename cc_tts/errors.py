@@ -136,9 +136,19 @@ class NotFound(ClientError, code="not_found", title="Not found", http=404, sip=4
 class CallNotFound(NotFound, code="call_not_found", title="No such call"):
     """No call with this id is known."""
 
+    @classmethod
+    def named(cls, call_id: str) -> Self:
+        """The error for a call of this id."""
+        return cls(f"no call {call_id[:80]!r}")
+
 
 class UtteranceNotFound(NotFound, code="utterance_not_found", title="No such utterance"):
     """No utterance with this id is known."""
+
+    @classmethod
+    def named(cls, utterance_id: str) -> Self:
+        """The error for an utterance of this id."""
+        return cls(f"no utterance {utterance_id[:80]!r}")
 
 
 class GatherNotFound(NotFound, code="gather_not_found", title="No gather runs"):
@@ -217,3 +227,9 @@ class IdempotencyMismatch(Unprocessable, code="idempotency_mismatch", title="Ide
 
 class QueueFull(ClientError, code="queue_full", title="Too many prompts queued on this call", http=429):
     """The call's prompt queue is at its configured limit."""
+
+
+class QuotaExceeded(ClientError, code="quota_exceeded", title="A limit of the tenant is reached", http=429, sip=480):
+    """The tenant of the token, or of the call's route, has as much as its limits allow. SIP has 480 for it: after a 503 a
+    client would keep away from the whole server (RFC 3261 §21.5.4).
+    """

@@ -111,6 +111,20 @@ class Metrics:
         self.utterances = counter("cctts_utterances", "Utterances completed.", "cause")
         self.utterances_active = gauge("cctts_utterances_active", "Utterances accepted and not complete.")
 
+        # --- tenants
+        self.tenant_calls = gauge("cctts_tenant_calls", "Calls of a tenant that have not ended.", "tenant")
+        self.tenant_streams = gauge("cctts_tenant_streams", "Texts of a tenant that are being spoken.", "tenant")
+        self.tenant_characters = counter("cctts_tenant_characters", "Characters of text to speak.", "tenant")
+        self.tenant_refused = counter(
+            "cctts_tenant_refused",
+            "Refusals at a limit of a tenant, or of its share of a busy engine.",
+            "tenant",
+            "limit",
+        )
+        self.accounting_lost = counter(
+            "cctts_accounting_lost_lines", "Accounting lines that could not be written in time."
+        )
+
         # --- the control API
         self.http_requests = counter("cctts_http_requests", "Requests answered.", "method", "route", "status")
         self.http_request_duration = histogram(

@@ -15,6 +15,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from cc_tts import __version__, logs, port_owner, startup
@@ -42,6 +43,8 @@ from cc_tts.processes import systemd
 from cc_tts.speech.prompt_cache import engine_identity
 from cc_tts.speech.shared_synthesis import CachedSource
 from cc_tts.speech.source import SpeechSource
+from cc_tts.tenants.accounting import AccountingLog
+from cc_tts.tenants.book import TenantBook
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.process.client import TextProcess
 from cc_tts.ua.client import UaClient
@@ -87,6 +90,9 @@ class Server:
         self.ua = UaClient(config, clock=clock, on_dispatcher_down=restarts.labels(process="dispatcher").inc)
         self.vad = VadProcess(config, clock=clock, on_down=restarts.labels(process="vad").inc)
         self.nodes = LineNodes(config.server, config.cluster)
+        self.tenants = TenantBook.of(config, clock=clock, metrics=self.metrics)
+        path = Path(config.accounting.file).expanduser() if config.accounting.file else None
+        self.accounting = AccountingLog(path, node=config.server.node_name, clock=clock, metrics=self.metrics)
         self.events = EventBus(
             clock,
             max_subscribers=config.http.max_event_subscribers,
@@ -106,6 +112,8 @@ class Server:
                 clock=clock,
                 dial_back=self.dial_back.dial,
                 nodes=self.nodes,
+                tenants=self.tenants,
+                accounting=self.accounting,
             )
         )
         url = pool_url(config)
@@ -115,6 +123,8 @@ class Server:
                 remote=config.remote,
                 clock=clock,
                 node=self._as_node,
+                tenants=self.tenants.use,
+                on_leases=self.tenants.on_leases,
                 on_workers=self._name_workers,
                 on_nodes=self.nodes.set_reported,
             )
@@ -131,6 +141,8 @@ class Server:
                 on_drain=self.drain,
                 nodes=self.nodes,
                 pool=self.pool_link,
+                tenants=self.tenants,
+                accounting=self.accounting,
                 workers=lambda: [worker for workers in self._elsewhere for worker in workers.workers],
             )
         )
@@ -164,7 +176,13 @@ class Server:
         notifying = asyncio.create_task(self._notify(), name="notify") if self._notifier.is_on else None
         is_serving = False
         try:
-            await self._start()
+            # the API answers first (readyz says what is missing), so that a port in use is found before anything starts
+            await self._listener.start()
+            await self.accounting.start()
+            if self.pool_link is not None:
+                self.pool_link.start()
+            if not await self._start_unless_stopped():
+                return
             is_serving = True
             self._say_ready()
             reloading = asyncio.create_task(self._reload_on_hangup(), name="reload")
@@ -182,11 +200,26 @@ class Server:
                 notifying.cancel()
             log.info("stopped")
 
+    async def _start_unless_stopped(self) -> bool:
+        """Start everything; ``False`` if the server is to end before that is done. Loading an engine, or waiting for a first
+        worker, may take minutes.
+        """
+        starting = asyncio.create_task(self._start(), name="start")
+        ending = asyncio.create_task(self._stop.wait(), name="wait for an end")
+        try:
+            await asyncio.wait({starting, ending}, return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                starting.result()
+                return True
+            log.warning("stopped_while_starting")
+            return False
+        finally:
+            starting.cancel()
+            ending.cancel()
+            await asyncio.gather(starting, ending, return_exceptions=True)
+
     async def _start(self) -> None:
-        # the API answers first (readyz says what is missing), so that a port in use is found before anything starts
-        await self._listener.start()
-        if self.pool_link is not None:
-            self.pool_link.start()
+        """Start what :meth:`run` has not started, the children among it."""
         await self.ua.adopt()  # before the engine loads, which may take longer than the calls are kept
         await self.engine.start()
         await self.text_process.start()
@@ -220,6 +253,7 @@ class Server:
         await self.cached_source.stop()
         await self.engine.stop()
         await self.text_process.stop()
+        await self.accounting.stop()
         await self.cached_source.cache.files.stop()
 
     def _on_signal(self) -> None:
@@ -242,6 +276,7 @@ class Server:
         """Answer the requests that are under way, and exit: the UA processes keep the calls for the next server."""
         self.events.close()
         await self._listener.stop()
+        await self.accounting.stop()
         log.info("handed_over", calls=self.registry.num_calls)
         sys.stderr.flush()
         os._exit(0)  # as otherwise asyncio ends the processes that it has started; the others end without their server

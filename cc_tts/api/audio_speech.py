@@ -8,7 +8,8 @@ a failure breaks the connection off: a response that ends properly is complete. 
 import asyncio
 import struct
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -20,13 +21,17 @@ from cc_tts.api import schemas
 from cc_tts.api.calls import OF_TEXT, fields_of_text
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http import bodies
+from cc_tts.api.http.auth import current_tenant
 from cc_tts.api.http.connections import abort, is_gone
 from cc_tts.api.http.route import RouteTable
+from cc_tts.audio import AudioFormat
+from cc_tts.calls.utterance import CompletionCause
 from cc_tts.clock import ms_between
 from cc_tts.errors import CapacityExceeded, Draining, EngineFailed, NothingToSay
 from cc_tts.media.g711 import ulaw_encode
 from cc_tts.speech.chunks import ChunkStream, SpeechChunk
-from cc_tts.speech.prompt import Content
+from cc_tts.speech.prompt import Content, text_of
+from cc_tts.tenants.accounting import UtteranceLine
 
 DEFAULT_RATE_HZ: Final = 24_000
 ULAW_RATE_HZ: Final = 8000
@@ -55,6 +60,7 @@ ROUTES: Final = RouteTable("Speech")
     scope="call",
     content_types=("audio/wav", "audio/pcm", "audio/basic"),
     errors=(CapacityExceeded, Draining, EngineFailed, *OF_TEXT),
+    for_tenants=True,
     examples={
         "wav": {"input": "One moment please.", "voice": "en-gb", "response_format": "wav"},
         "for a PBX": {"input": "One moment please.", "response_format": "ulaw"},
@@ -84,15 +90,47 @@ async def _speak(
     located = partial(bodies.located, fields_of_text("/input" if body.ssml is UNSET else "/ssml"))
     with located():
         voice = context.speech_source.check(content)
-        stream = context.speech_source.open(content, rate_hz=rate_hz)
-    async with aclosing(_pcm_of(stream, request)) as pcm:
-        with located():
+    source, tenants, tenant = context.speech_source, context.tenants, current_tenant()
+    num_chars = len(text_of(content))
+    async with AsyncExitStack() as stack:
+        stack.enter_context(tenants.characters(tenant, num_chars))
+        stack.enter_context(tenants.hold_stream(tenant, lambda: source.utilisation(content)))
+        with located(), tenants.asking_engine(tenant):
+            sent = _Sent()
+            pcm = _pcm_of(source.open(content, rate_hz=rate_hz), request, sent)
+            await stack.enter_async_context(aclosing(pcm))
             if (first := await anext(pcm, None)) is None:
                 raise NothingToSay
         if voice is not None:
             elapsed_ms = ms_between(started_ns, context.clock.now_ns())
             context.metrics.time_to_first_pcm.labels(engine=voice.engine).observe(elapsed_ms / 1000)
-        return await _send(request, body.response_format, rate_hz, first, pcm)
+        try:
+            return await _send(request, body.response_format, rate_hz, first, pcm, sent)
+        finally:
+            context.accounting.add(
+                UtteranceLine(
+                    tenant=tenant,
+                    call_id=None,
+                    utterance_id=context.nodes.new_id("utt"),
+                    characters=num_chars,
+                    played_ms=round(AudioFormat(rate_hz).ms_for_bytes(sent.num_bytes)),
+                    cached=sent.cached,
+                    voice="" if voice is None else voice.id,
+                    engine="" if voice is None else voice.engine,
+                    reason=sent.reason,
+                    error=sent.error,
+                )
+            )
+
+
+@dataclass(slots=True)
+class _Sent:
+    """What became of a response, for the accounting: the PCM that was sent."""
+
+    num_bytes: int = 0
+    cached: bool = False
+    reason: CompletionCause = CompletionCause.CANCELLED
+    error: str | None = None
 
 
 def wav_header(rate_hz: int) -> bytes:
@@ -108,11 +146,12 @@ def wav_header(rate_hz: int) -> bytes:
     )  # fmt: skip
 
 
-async def _pcm_of(stream: ChunkStream, request: web.Request) -> AsyncGenerator[bytes, None]:
+async def _pcm_of(stream: ChunkStream, request: web.Request, sent: _Sent) -> AsyncGenerator[bytes, None]:
     """The audio of ``stream``, which is cancelled in the end. Raises as :func:`_next` does."""
     chunks = aiter(stream)
     try:
         while (chunk := await _next(chunks, request)) is not None:
+            sent.cached = sent.cached or chunk.cached
             yield chunk.data
     finally:
         await stream.cancel()
@@ -145,7 +184,7 @@ async def _next(chunks: AsyncIterator[SpeechChunk], request: web.Request) -> Spe
 
 
 async def _send(
-    request: web.Request, response_format: str, rate_hz: int, first: bytes, rest: AsyncIterator[bytes]
+    request: web.Request, response_format: str, rate_hz: int, first: bytes, rest: AsyncIterator[bytes], sent: _Sent
 ) -> web.StreamResponse:
     encode: Callable[[bytes], bytes] = ulaw_encode if response_format == "ulaw" else bytes
     response = web.StreamResponse(headers={"Content-Type": _CONTENT_TYPES[response_format].format(rate_hz=rate_hz)})
@@ -154,17 +193,21 @@ async def _send(
         if response_format == "wav":
             await _write(response, wav_header(rate_hz))
         await _write(response, encode(first))
+        sent.num_bytes += len(first)
         async for pcm in rest:
             await _write(response, encode(pcm))
+            sent.num_bytes += len(pcm)
         async with asyncio.timeout(WRITE_TIMEOUT_S):
             await response.write_eof()
+        sent.reason = CompletionCause.NORMAL
     except ConnectionError:
         log.debug("speech_stream_client_gone")
     except TimeoutError:
         log.info("speech_stream_reader_too_slow", limit_s=WRITE_TIMEOUT_S)
         abort(request)
     except Exception as error:  # noqa: BLE001 - the head is out: only breaking off tells the client
-        log.warning("speech_stream_failed", error=type(error).__name__, code=getattr(error, "code", "internal"))
+        sent.reason, sent.error = CompletionCause.ERROR, getattr(error, "code", "internal")
+        log.warning("speech_stream_failed", error=type(error).__name__, code=sent.error)
         abort(request)
     return response
 

@@ -1,6 +1,7 @@
 """Handlers of ``/v1/calls``: list, place, answer, hold and end calls; send and collect keys."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from aiohttp import web
@@ -9,6 +10,7 @@ from msgspec import UNSET
 from cc_tts.api import schemas, views
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http import bodies
+from cc_tts.api.http.auth import current_tenant
 from cc_tts.api.http.route import Query, RouteTable
 from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState
@@ -25,6 +27,7 @@ from cc_tts.errors import (
     MalformedRequest,
     NothingToSay,
     QueueFull,
+    QuotaExceeded,
     SsmlMalformed,
     TextTooLong,
     UnknownLexicon,
@@ -44,6 +47,7 @@ OF_TEXT: Final = (
     NothingToSay,
     SsmlMalformed,
     EngineOverloaded,
+    QuotaExceeded,
     SpeechNotHeard,
 )
 """Errors of text to speak."""
@@ -71,9 +75,13 @@ def call_of(request: web.Request) -> Call:
     """The call that the path names.
 
     Raises:
-        CallNotFound: there is none.
+        CallNotFound: there is none, or it is not of the token's tenant.
     """
-    return request.app[CONTEXT].registry.call(request.match_info["id"])
+    call_id, tenant = request.match_info["id"], current_tenant()
+    call = request.app[CONTEXT].registry.call(call_id)
+    if tenant and call.tenant != tenant:
+        raise CallNotFound.named(call_id)
+    return call
 
 
 def command(request: web.Request, client_state: str | None, act: Callable[[Call], None]) -> views.Call:
@@ -90,6 +98,7 @@ def command(request: web.Request, client_state: str | None, act: Callable[[Call]
     "/v1/calls",
     scope="read",
     query=(Query("state", "Only calls in this state.", tuple(CallState)),),
+    for_tenants=True,
 )
 async def list_calls(request: web.Request) -> views.Calls:
     """Live calls, and ended calls for calls.ended_retention_s."""
@@ -98,7 +107,8 @@ async def list_calls(request: web.Request) -> views.Calls:
         state = CallState(text) if text else None
     except ValueError:
         raise MalformedRequest(f"state is one of {', '.join(CallState)}") from None
-    return views.Calls([views.Call.of(call) for call in request.app[CONTEXT].registry.calls(state)])
+    tenant, calls = current_tenant(), request.app[CONTEXT].registry.calls(state)
+    return views.Calls([views.Call.of(call) for call in calls if tenant in ("", call.tenant)])
 
 
 @ROUTES.add(
@@ -108,6 +118,7 @@ async def list_calls(request: web.Request) -> views.Calls:
     status=201,
     location="/v1/calls/",
     errors=(DuplicateId, UserAgentUnavailable, CapacityExceeded, Draining, *OF_TEXT),
+    for_tenants=True,
     examples={
         "reminder": {
             "to": "sip:1000@pbx.example.com",
@@ -126,7 +137,7 @@ async def list_calls(request: web.Request) -> views.Calls:
 )
 async def originate_call(request: web.Request, body: schemas.Originate) -> views.Call:
     """Place a call; its progress comes as events."""
-    wanted = body.request()
+    wanted = replace(body.request(), tenant=current_tenant())
     if not isinstance(body.speak, schemas.Speak):
         fields = fields_of_text("/speak", "/speak") | {UnknownVoice: "/voice", LanguageUnsupported: "/speak"}
     elif body.speak.ssml is UNSET:

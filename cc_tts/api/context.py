@@ -14,6 +14,8 @@ from cc_tts.cluster.nodes import LineNodes
 from cc_tts.config.schema import Config
 from cc_tts.metrics import Metrics
 from cc_tts.speech.source import SpeechSource
+from cc_tts.tenants.accounting import AccountingLog
+from cc_tts.tenants.book import TenantBook
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +35,8 @@ class ApiContext:
     on_drain: Callable[[], None]
     nodes: LineNodes = field(default_factory=LineNodes)
     pool: PoolLink | None = None
+    tenants: TenantBook = field(default_factory=TenantBook)
+    accounting: AccountingLog = field(default_factory=AccountingLog)
     workers: Callable[[], Sequence[Worker]] = tuple
 
 

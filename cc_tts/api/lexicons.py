@@ -14,14 +14,14 @@ PLS = "application/pls+xml"
 ROUTES = RouteTable("Lexicons")
 
 
-@ROUTES.add("GET", "/v1/lexicons", scope="read")
+@ROUTES.add("GET", "/v1/lexicons", scope="read", for_tenants=True)
 async def list_lexicons(request: web.Request) -> views.Lexicons:
     """List the lexicons."""
     lexicons = request.app[CONTEXT].speech_source.lexicons
     return views.Lexicons([_summary(name, lexicons.get(name)) for name in lexicons.names()])
 
 
-@ROUTES.add("GET", "/v1/lexicons/{name}", scope="read", errors=(LexiconNotFound,))
+@ROUTES.add("GET", "/v1/lexicons/{name}", scope="read", errors=(LexiconNotFound,), for_tenants=True)
 async def get_lexicon(request: web.Request) -> Lexicon:
     """One lexicon with its entries."""
     return request.app[CONTEXT].speech_source.lexicons.get(request.match_info["name"])

@@ -12,6 +12,7 @@ from cc_tts.api import schemas, views
 from cc_tts.api.calls import OF_TEXT, ON_A_CALL, call_of, command, fields_of_text
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http import bodies
+from cc_tts.api.http.auth import current_tenant
 from cc_tts.api.http.route import Query, RouteTable
 from cc_tts.errors import Draining, DuplicateId, QueueFull, Unprocessable, UtteranceNotFound
 from cc_tts.speech.prompt import ToneContent
@@ -96,12 +97,15 @@ async def resume_prompts(request: web.Request, body: schemas.Command) -> views.C
 )
 async def get_utterance(request: web.Request) -> views.Utterance:
     """One utterance."""
-    utterance = request.app[CONTEXT].registry.utterance(request.match_info["id"])
+    registry, utterance_id, tenant = request.app[CONTEXT].registry, request.match_info["id"], current_tenant()
+    utterance = registry.utterance(utterance_id)
+    if tenant and registry.call(utterance.call_id).tenant != tenant:
+        raise UtteranceNotFound.named(utterance_id)
     words = utterance.words if _WORDS.choice(request, default="false") == "true" else UNSET
     return views.Utterance.of(utterance, words=words)
 
 
-@ROUTES.add("GET", "/v1/voices", scope="read")
+@ROUTES.add("GET", "/v1/voices", scope="read", for_tenants=True)
 async def list_voices(request: web.Request) -> views.Voices:
     """List the voices of the configured engine."""
     return views.Voices([views.Voice.of(voice) for voice in request.app[CONTEXT].speech_source.engine.voices()])

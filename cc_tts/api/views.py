@@ -45,6 +45,7 @@ class Call(View, frozen=True, kw_only=True):
     derived: ClassVar = {
         **{name: attrgetter(f"defaults.{name}") for name in ("voice", "language", "speed", "lexicons")},
         "barge_in": lambda call: BargeIn(dtmf=call.defaults.barge_in_dtmf, speech=call.defaults.barge_in_speech),
+        "tenant": lambda call: call.tenant or UNSET,
     }
     id: str
     direction: Direction
@@ -75,6 +76,7 @@ class Call(View, frozen=True, kw_only=True):
     barge_in: BargeIn
     metadata: Mapping[str, str]
     client_state: str | None
+    tenant: Annotated[str | UnsetType, Meta(description="Whose call it is; left out if it is no tenant's.")] = UNSET
 
 
 class Calls(msgspec.Struct, frozen=True):

@@ -20,7 +20,7 @@ from cc_tts.calls.ending import Ending, ending_of
 from cc_tts.calls.events import types
 from cc_tts.calls.gather import Gather, GatherRequest
 from cc_tts.calls.keys import Keys
-from cc_tts.calls.player import PromptPlayer
+from cc_tts.calls.player import PromptPlayer, TextPlace
 from cc_tts.calls.services import CallServices
 from cc_tts.calls.utterance import CompletionCause, Utterance, UtteranceError
 from cc_tts.clock import NS_PER_MS, ms_between
@@ -36,7 +36,7 @@ from cc_tts.errors import (
 )
 from cc_tts.media.playout_events import PlayoutFinished, PlayoutProgress, PlayoutSpeech, PlayoutUnderrun
 from cc_tts.media.quality import Quality
-from cc_tts.speech.prompt import Prompt, PromptDefaults
+from cc_tts.speech.prompt import Prompt, PromptDefaults, text_of
 from cc_tts.state_machine import StateMachine
 from cc_tts.ua import messages
 from cc_tts.voices.voice import Voice
@@ -67,6 +67,8 @@ class Call:
     sip_call_id: str
     headers: dict[str, str]
     uri_parameters: dict[str, str] = field(default_factory=dict)
+    tenant: str = ""
+    """Whose call it is; empty: the operator's."""
     defaults: PromptDefaults = field(default_factory=PromptDefaults)
     metadata: Mapping[str, str] = field(default_factory=dict)
     client_state: str | None = None
@@ -110,7 +112,12 @@ class Call:
         self.speech = CallerSpeech(self)
         self._timer: asyncio.TimerHandle | None = None
         self.player = PromptPlayer(
-            self.id, services, on_complete=self._utterance_complete, on_marks=self._marks_reached
+            self.id,
+            services,
+            tenant=self.tenant,
+            on_complete=self._utterance_complete,
+            on_marks=self._marks_reached,
+            on_recovered=self._utterance_recovered,
         )
 
     # --- what the API reads ------------------------------------------------------------------------------------------
@@ -141,7 +148,8 @@ class Call:
             QueueFull: as many prompts wait as the config allows.
             DuplicateId: the utterance id is taken.
             TextTooLong, NothingToSay, UnknownVoice, LanguageUnsupported, Unprocessable: the content is of no use.
-            EngineOverloaded: it would start now, and the engine takes nothing.
+            EngineOverloaded: it would start now, and the engine takes nothing, or nothing more of this tenant.
+            QuotaExceeded: the tenant has used up its characters, or it would start now and too many texts are spoken.
             SpeechNotHeard: speech is to interrupt it, and nothing here hears speech.
         """
         self._check(CallEvent.SPEAK)
@@ -154,8 +162,9 @@ class Call:
         prompt = self.defaults.applied_to(prompt)
         voice = services.source.check(prompt.content)
         if services.config.tts.refuse_when_full and not self.player.queue:
-            services.source.check_capacity(prompt.content)
-        utterance = self._new_utterance(prompt, voice)
+            services.check_capacity(self.tenant, prompt.content)
+        with services.tenants.characters(self.tenant, len(text_of(prompt.content))):
+            utterance = self._new_utterance(prompt, voice)
         if prompt.queue == "replace":
             for earlier in reversed(self.player.queue):
                 self.player.discard(earlier, CompletionCause.CANCELLED, by="replace")
@@ -699,6 +708,11 @@ class Call:
         if utterance.watcher is not None:
             utterance.watcher.on_progress(utterance, marks)
 
+    def _utterance_recovered(self, utterance: Utterance, place: TextPlace) -> None:
+        self.publish(
+            types.SpeakRecovered(**utterance.event_fields, text_chunk=place.text_chunk, char_start=place.char_start)
+        )
+
     def _utterance_complete(self, utterance: Utterance) -> None:
         """Publish it, and let what waits for its end go on."""
         self._completed.set()
@@ -724,7 +738,7 @@ class Call:
             played_ms=round(utterance.played_ms),
             time_to_first_audio_ms=utterance.time_to_first_audio_ms,
         )
-        self.services.utterances.complete(utterance)
+        self.services.utterances.complete(utterance, tenant=self.tenant)
         if _ends_call(utterance, is_last=not self.player.queue):
             self._hang_up_after(cause)
         if utterance.watcher is not None:
@@ -768,7 +782,7 @@ class Call:
                 metadata=self.metadata or UNSET,
             )
         self._keep_record()
-        self.services.events.publish(data, call_id=self.id)
+        self.services.events.publish(data, call_id=self.id, tenant=self.tenant)
 
 
 def _ends_call(utterance: Utterance, *, is_last: bool) -> bool:

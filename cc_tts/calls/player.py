@@ -14,6 +14,7 @@ import contextlib
 import sys
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from cc_tts import logs
@@ -22,16 +23,33 @@ from cc_tts.calls.call_state import UtteranceEvent
 from cc_tts.calls.services import CallServices
 from cc_tts.calls.utterance import CompletionCause, Interrupter, SpokenSpan, Utterance, UtteranceError
 from cc_tts.clock import ms_between
-from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, UserAgentUnavailable
+from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, QuotaExceeded, UserAgentUnavailable
 from cc_tts.media.playout_events import PlayoutFinished, PlayoutProgress
 from cc_tts.speech.chunks import OVERLOAD_POLL_S, ChunkStream, SpeechChunk
 from cc_tts.speech.prompt import AudioContent, Content, SilenceContent
+from cc_tts.tenants.book import Hold
 from cc_tts.ua import messages
 
 MAX_ON_LINE: Final = 8
 """Utterances the line holds at once; matters only for very short ones."""
 
 log = logs.get(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TextPlace:
+    """A text chunk of an utterance, counted from 0; in characters of the text, where its first word begins, and its end."""
+
+    text_chunk: int = -1
+    char_start: int = 0
+    char_end: int = 0
+
+    def after(self, source: str | None) -> "TextPlace":
+        """The chunk that is spoken once one with this text has begun; silence and marks have none."""
+        if not source:
+            return self
+        num_blanks = len(source) - len(source.lstrip())
+        return TextPlace(self.text_chunk + 1, self.char_end + num_blanks, self.char_end + len(source))
 
 
 class PromptPlayer:
@@ -42,15 +60,19 @@ class PromptPlayer:
         call_id: str,
         services: CallServices,
         *,
+        tenant: str = "",
         on_complete: Callable[[Utterance], None],
         on_marks: Callable[[Utterance, list[tuple[str, float]]], None],
+        on_recovered: Callable[[Utterance, TextPlace], None],
     ) -> None:
         self._call_id = call_id
         self._services = services
+        self._tenant = tenant
         self._format = AudioFormat(services.config.rtp.clock_rate_hz)
         self._overload_wait_ms = services.config.tts.overload_wait_ms
         self._on_complete = on_complete
         self._on_marks = on_marks
+        self._on_recovered = on_recovered
         self._waiting: deque[Utterance] = deque()
         self._on_line: deque[Utterance] = deque()
         self._feeding: tuple[Utterance, asyncio.Task[None]] | None = None
@@ -202,36 +224,46 @@ class PromptPlayer:
             self._fail(utterance, error)
 
     async def _produce(self, content: Content, utterance: Utterance, *, spans: bool) -> None:
-        """Synthesise; while the engine is full, wait a bounded time. A worker reports that it is full after it was asked."""
+        """Synthesise; while the engine or the tenant's part of it is full, wait a bounded time. A worker reports that it is
+        full after it was asked.
+        """
         begun_ns, fed_before_ms = self._services.clock.now_ns(), utterance.fed_ms
         was_open = False
         while self._bytes_left(utterance) > 0:
             stream: ChunkStream | None = None
+            held = Hold()
             try:
-                stream = self._services.source.open(
-                    content,
-                    rate_hz=self._format.rate_hz,
-                    call_id=self._call_id,
-                    utterance_id=utterance.id,
-                    is_again=was_open,
-                )
-                was_open = True
-                await self._send(stream, utterance, spans=spans)
-            except EngineOverloaded:
+                held = self._services.hold_stream(self._tenant, content)
+                with self._services.tenants.asking_engine(self._tenant):
+                    stream = self._services.source.open(
+                        content,
+                        rate_hz=self._format.rate_hz,
+                        call_id=self._call_id,
+                        utterance_id=utterance.id,
+                        is_again=was_open,
+                    )
+                    was_open = True
+                    await self._send(stream, utterance, spans=spans)
+            except (EngineOverloaded, QuotaExceeded):
                 waited_ms = ms_between(begun_ns, self._services.clock.now_ns())
                 if utterance.fed_ms > fed_before_ms or waited_ms >= self._overload_wait_ms:
                     raise
             else:
                 return
             finally:
+                held.release()
                 if stream is not None:
                     await stream.cancel()
             await asyncio.sleep(OVERLOAD_POLL_S)
 
     async def _send(self, stream: ChunkStream, utterance: Utterance, *, spans: bool) -> None:
         """Send chunks to the line while it holds less than the window."""
+        place = TextPlace()
         async for chunk in stream:
             self._note(chunk, utterance, spans=spans)
+            place = place.after(chunk.begins_source)
+            if chunk.after_loss:
+                self._on_recovered(utterance, place)
             while self._buffered_ms() > self._services.config.playout.window_ms:
                 self._moved.clear()
                 await self._moved.wait()

@@ -26,12 +26,15 @@ from cc_tts.errors import (
     Draining,
     DuplicateId,
     FieldError,
+    QuotaExceeded,
     Unprocessable,
     UserAgentUnavailable,
 )
 from cc_tts.processes.channel import Message
 from cc_tts.processes.supervisor import STOPPED
-from cc_tts.speech.prompt import Prompt, PromptDefaults
+from cc_tts.speech.prompt import Prompt, PromptDefaults, text_of
+from cc_tts.tenants.accounting import CallLine
+from cc_tts.tenants.book import Hold
 from cc_tts.ua import messages
 from cc_tts.ua.guard.limits import PeerList
 from cc_tts.ua.sip import bye
@@ -58,6 +61,7 @@ class OriginateRequest:
     asserted_identity: str | None = None
     metadata: dict[str, str] = field(default_factory=dict)
     client_state: str | None = None
+    tenant: str = ""
 
 
 class CallRegistry:
@@ -72,6 +76,8 @@ class CallRegistry:
         self.draining = False
         self._live: dict[str, Call] = {}
         self._ended: OrderedDict[str, Call] = OrderedDict()
+        self._held: dict[str, Hold] = {}
+        """What the live calls of tenants count as."""
         self._empty = asyncio.Event()
         self._adopted: list[tuple[Call, messages.CallSnapshot]] = []
         """Calls that :meth:`present_adopted` is to tell of."""
@@ -81,6 +87,7 @@ class CallRegistry:
     def reload(self, config: Config) -> None:
         """Route calls by this from now on; calls that are up go on as they were."""
         self._config = config
+        self._services.tenants.reload(config.tenants)
         self._trusted_peers = PeerList(config.sip.trusted_peers)
 
     # --- what the API asks -------------------------------------------------------------------------------------------
@@ -126,7 +133,7 @@ class CallRegistry:
         """
         call = self._live.get(call_id) or self._ended.get(call_id)
         if call is None:
-            raise CallNotFound(f"no call {call_id[:80]!r}")
+            raise CallNotFound.named(call_id)
         return call
 
     def has(self, id_: str) -> bool:
@@ -147,6 +154,7 @@ class CallRegistry:
         Raises:
             Draining, UserAgentUnavailable, CapacityExceeded: not now.
             DuplicateId: the call id is taken.
+            QuotaExceeded: the tenant has as many calls as it may.
             Unprocessable: nothing can be sent to ``to`` from here, or it is not trusted with an asserted identity.
             TextTooLong, NothingToSay, UnknownVoice, LanguageUnsupported, Unprocessable: the prompt is of no use.
         """
@@ -157,7 +165,13 @@ class CallRegistry:
         self._check_target(request)
         self._check_speech(request)
         call = self._outbound(request, call_id)
-        self._ua.send(_invite(request, call_id))
+        held = self._services.tenants.hold_call(request.tenant)
+        try:
+            self._ua.send(_invite(request, call_id))
+        except BaseException:
+            held.release()
+            raise
+        self._held[call_id] = held
         self._add(call)
         timeout_s = request.timeout_s or self._config.calls.originate_timeout_s
         call.no_answer_at_s = self._services.clock.wall_s() + timeout_s
@@ -180,6 +194,7 @@ class CallRegistry:
             defaults=PromptDefaults(voice=request.voice),
             metadata=request.metadata,
             client_state=request.client_state,
+            tenant=request.tenant,
         )
 
     def _check_capacity(self) -> None:
@@ -207,6 +222,9 @@ class CallRegistry:
             self._services.source.engine.resolve_voice(request.voice, None)
         if request.prompt is not None:
             self._services.source.check(request.prompt.content)
+            self._services.tenants.check_characters(request.tenant, len(text_of(request.prompt.content)))
+            if self._config.tts.refuse_when_full:
+                self._services.check_capacity(request.tenant, request.prompt.content)
             self._services.utterances.new_id(request.prompt.utterance_id)
 
     def present_adopted(self) -> None:
@@ -342,7 +360,10 @@ class CallRegistry:
                 transport=record.transport,
                 defaults=record.defaults,
                 media_route=record.media_route,
+                tenant=record.tenant,
             )
+            with contextlib.suppress(QuotaExceeded):  # it is there already
+                self._held[call.id] = self._services.tenants.hold_call(call.tenant)
         self.events.follow(record.run)
         call.metadata, call.client_state = record.metadata, record.client_state
         self._live[call.id] = call
@@ -363,6 +384,7 @@ class CallRegistry:
             transport=message.transport or None,
             headers=message.headers | message.identity if trusted else message.headers,
             uri_parameters=routing.uri_parameters(message.request_uri) if trusted else {},
+            tenant=routing.tenant_of(message.request_uri, self._config),
         )
 
     def _present(self, call: Call, message: messages.IncomingCall) -> None:
@@ -379,6 +401,7 @@ class CallRegistry:
                 voice=decision.voice, language=decision.language, barge_in_speech=decision.barge_in_speech
             )
             call.lead_in_ms = decision.lead_in_ms
+            self._held[call.id] = self._services.tenants.hold_call(call.tenant)
             if decision.voice is not None:
                 self._services.source.engine.resolve_voice(decision.voice, decision.language)
             if decision.gather is not None:
@@ -422,11 +445,14 @@ class CallRegistry:
         ending = call.ending
         assert ending is not None
         self._live.pop(call.id, None)
+        if (held := self._held.pop(call.id, None)) is not None:
+            held.release()
         if not self._live:
             self._empty.set()
         self._ended[call.id] = call
         self._metrics.calls_active.set(len(self._live))
         self._metrics.calls_ended.labels(direction=call.direction, result=ending.result, reason=ending.reason).inc()
+        self._services.accounting.add(_accounting_line(call, ending))
         call.publish(types.CallTerminated(ending=ending, quality=call.quality))
         self._forget_old()
 
@@ -450,6 +476,24 @@ def _invite(request: OriginateRequest, call_id: str) -> messages.Originate:
         from_=request.from_ or "",
         headers=request.headers | asserted,
         display_name=request.display_name or "",
+    )
+
+
+def _accounting_line(call: Call, ending: Ending) -> CallLine:
+    ended_s = call.created_at_s if call.ended_at_s is None else call.ended_at_s
+    answered_s = call.answered_at_s
+    return CallLine(
+        tenant=call.tenant,
+        call_id=call.id,
+        direction=call.direction,
+        started=round(call.created_at_s, 3),
+        answered=None if answered_s is None else round(answered_s, 3),
+        ended=round(ended_s, 3),
+        duration_ms=0 if answered_s is None else max(0, round((ended_s - answered_s) * 1000)),
+        result=ending.result,
+        reason=ending.reason,
+        sip_code=ending.sip_code,
+        codec=call.codec,
     )
 
 

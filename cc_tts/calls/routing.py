@@ -99,6 +99,15 @@ def decide(*, request_uri: str, trusted: bool, headers: Mapping[str, str], confi
     )
 
 
+def tenant_of(request_uri: str, config: Config) -> str:
+    """Whose call an INVITE is, by its route; empty: the operator's, as is one that no route takes."""
+    try:
+        user, _ = parse_uri(request_uri)
+        return _route(user, config.routes, trusted=False).tenant
+    except (MalformedRequest, NotFound):
+        return ""
+
+
 def _style(tts_headers: Mapping[str, str], route: RouteConfig) -> TextContent:
     """How words are spoken on the call."""
     return TextContent(

@@ -11,7 +11,10 @@ from cc_tts.cluster.nodes import LineNodes
 from cc_tts.config.schema import Config, MediaDialect
 from cc_tts.media.start_threshold import StartThreshold
 from cc_tts.metrics import Metrics
+from cc_tts.speech.prompt import Content, texts_of
 from cc_tts.speech.source import SpeechSource
+from cc_tts.tenants.accounting import AccountingLog
+from cc_tts.tenants.book import Hold, TenantBook
 from cc_tts.ua.client import UaClient
 from cc_tts.vad.client import VadProcess
 
@@ -39,6 +42,8 @@ class CallServices:
     clock: Clock
     dial_back: DialBack
     nodes: LineNodes = field(default_factory=LineNodes)
+    tenants: TenantBook = field(default_factory=TenantBook)
+    accounting: AccountingLog = field(default_factory=AccountingLog)
     threshold: StartThreshold = field(init=False)
     utterances: UtteranceIndex = field(init=False)
 
@@ -47,4 +52,22 @@ class CallServices:
         self.threshold = StartThreshold(
             floor_ms=playout.start_threshold_min_ms, ceiling_ms=playout.start_threshold_max_ms
         )
-        self.utterances = UtteranceIndex(self.metrics, self.threshold, self.nodes)
+        self.utterances = UtteranceIndex(self.metrics, self.threshold, self.nodes, self.accounting)
+
+    def check_capacity(self, tenant: str, content: Content) -> None:
+        """Refuse a prompt that would start now if the engine, or the tenant's part of it, is used up.
+
+        Raises:
+            EngineOverloaded, QuotaExceeded: it is.
+        """
+        if not texts_of(content):
+            return
+        with self.tenants.asking_engine(tenant):
+            self.source.check_capacity(content)
+        self.tenants.check_stream(tenant, lambda: self.source.utilisation(content))
+
+    def hold_stream(self, tenant: str, content: Content) -> Hold:
+        """The content begins to be spoken; raises as :meth:`check_capacity`, of the tenant's part."""
+        if not texts_of(content):
+            return Hold()
+        return self.tenants.hold_stream(tenant, lambda: self.source.utilisation(content))

@@ -1,4 +1,4 @@
-"""The utterances of all calls by their ids, and the metrics of those that are complete. Runs on: the event loop."""
+"""The utterances of all calls by their ids; metrics and accounting of those that are complete. Runs on: the event loop."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -9,6 +9,7 @@ from cc_tts.cluster.nodes import LineNodes
 from cc_tts.errors import DuplicateId, UtteranceNotFound
 from cc_tts.media.start_threshold import StartThreshold
 from cc_tts.metrics import Metrics
+from cc_tts.tenants.accounting import AccountingLog, UtteranceLine
 
 MAX_UTTERANCES_KEPT: Final = 20_000
 """Of all calls; beyond it the oldest complete ones are forgotten before their calls are."""
@@ -17,8 +18,11 @@ MAX_UTTERANCES_KEPT: Final = 20_000
 class UtteranceIndex:
     """Finds an utterance without its call."""
 
-    def __init__(self, metrics: Metrics, threshold: StartThreshold, nodes: LineNodes) -> None:
+    def __init__(
+        self, metrics: Metrics, threshold: StartThreshold, nodes: LineNodes, accounting: AccountingLog
+    ) -> None:
         self._metrics = metrics
+        self._accounting = accounting
         self._nodes = nodes
         self._threshold = threshold
         self._kept: dict[str, tuple[Utterance, dict[str, Utterance]]] = {}
@@ -36,7 +40,7 @@ class UtteranceIndex:
         try:
             return self._kept[utterance_id][0]
         except KeyError:
-            raise UtteranceNotFound(f"no utterance {utterance_id[:80]!r}") from None
+            raise UtteranceNotFound.named(utterance_id) from None
 
     def new_id(self, wanted: str | None) -> str:
         """``wanted``, or an id of our own.
@@ -66,10 +70,24 @@ class UtteranceIndex:
         for utterance_id in utterance_ids:
             self._kept.pop(utterance_id, None)
 
-    def complete(self, utterance: Utterance) -> None:
-        """Count a complete one."""
+    def complete(self, utterance: Utterance, *, tenant: str) -> None:
+        """Count and account for a complete one."""
         cause = utterance.completion_cause
         assert cause is not None
+        self._accounting.add(
+            UtteranceLine(
+                tenant=tenant,
+                call_id=utterance.call_id,
+                utterance_id=utterance.id,
+                characters=utterance.text_chars,
+                played_ms=round(utterance.played_ms),
+                cached=utterance.cached,
+                voice=utterance.voice,
+                engine=utterance.engine,
+                reason=cause,
+                error=None if utterance.error is None else utterance.error.code,
+            )
+        )
         metrics = self._metrics
         metrics.utterances.labels(cause=cause.value).inc()
         metrics.utterances_active.dec()

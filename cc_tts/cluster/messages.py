@@ -20,21 +20,29 @@ MAX_MESSAGE_BYTES: Final = 1 << 20
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
 Url = Annotated[str, msgspec.Meta(max_length=255)]
 Number = Annotated[int, msgspec.Meta(ge=0, le=10_000_000)]
-
-
-class TenantUse(msgspec.Struct, frozen=True):
-    """What a tenant uses at one node now. ``refused``: requests refused for want of a share since the last report."""
-
-    calls: Number = 0
-    streams: Number = 0
-    refused: Number = 0
+Characters = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
 
 
 class TenantShare(msgspec.Struct, frozen=True):
-    """What a tenant may use at one node; ``None``: no limit."""
+    """What a tenant may use at one node; ``None``: no limit. ``characters``: from midnight to midnight UTC."""
 
     calls: Number | None = None
     streams: Number | None = None
+    listeners: Number | None = None
+    characters: Characters | None = None
+
+
+class TenantUse(msgspec.Struct, frozen=True):
+    """What a tenant uses at one node now. ``refused``: requests refused for want of a share since the last report;
+    ``held``: the share in force there, whoever said so.
+    """
+
+    calls: Number = 0
+    streams: Number = 0
+    listeners: Number = 0
+    characters: Characters = 0
+    refused: Number = 0
+    held: TenantShare = TenantShare()
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from cc_tts.config.schema import Config, RouteConfig, check_sense
+from cc_tts.config.schema import Config, RouteConfig, TenantConfig, check_sense
 from cc_tts.errors import ConfigError, nearest
 
 ENV_PREFIX = "CC_TTS_"
@@ -55,10 +55,14 @@ RELOADABLE: Final = (
     "sip.max_requests_per_source_s",
     "auth",
     "tls",
+    "tenants",
     "tts.generations",
     "routes",
 )
 """Sections and keys that a running server takes over; every other one needs a restart."""
+
+_BY_NAME: Final[Mapping[str, type]] = {"tenants": TenantConfig, "routes": RouteConfig}
+"""Sections with a section for each name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,9 +90,11 @@ def reload(running: Config, wanted: Config) -> Reload:
             sections[section] = dataclasses.replace(sections.get(section, getattr(running, section)), **{key: value})
         else:
             needs_restart.append(name)
-    users = sorted(running.routes | wanted.routes)
-    changed += (f"routes.{user}" for user in users if running.routes.get(user) != wanted.routes.get(user))
-    config = dataclasses.replace(running, routes=wanted.routes, **sections)
+    for section in _BY_NAME:
+        old, new = getattr(running, section), getattr(wanted, section)
+        changed += (f"{section}.{name}" for name in sorted(old | new) if old.get(name) != new.get(name))
+        sections[section] = new
+    config = dataclasses.replace(running, **sections)
     try:
         check_sense(config)
     except ConfigError as error:
@@ -97,9 +103,9 @@ def reload(running: Config, wanted: Config) -> Reload:
 
 
 def _differing_keys(running: Config, wanted: Config) -> Iterator[tuple[str, str]]:
-    """Section and key of what differs outside the routes."""
+    """Section and key of what differs outside tenants and routes."""
     for section in dataclasses.fields(Config):
-        if section.name != "routes":
+        if section.name not in _BY_NAME:
             old, new = getattr(running, section.name), getattr(wanted, section.name)
             for key in dataclasses.fields(old):
                 if getattr(old, key.name) != getattr(new, key.name):
@@ -156,7 +162,7 @@ def _parse_value(keys: list[str], text: str) -> Any:
         value = tomllib.loads(f"value = {text}")["value"]
     except (tomllib.TOMLDecodeError, KeyError):
         return text
-    section = RouteConfig if keys[0] == "routes" else get_type_hints(Config).get(keys[0])
+    section = _BY_NAME.get(keys[0]) or get_type_hints(Config).get(keys[0])
     is_text = section is not None and get_type_hints(section).get(keys[-1]) is str
     return text if is_text and not isinstance(value, str) else value
 
@@ -165,7 +171,7 @@ def _check_keys(tree: object, kind: Any, where: str) -> None:
     """Refuse what ``kind`` has no field for; a value that is no table is left to msgspec."""
     if not isinstance(tree, Mapping):
         return
-    if get_origin(kind) is dict:  # the routes
+    if get_origin(kind) is dict:  # tenants and routes
         known = dict.fromkeys(tree, get_args(kind)[1])
     elif dataclasses.is_dataclass(kind):
         known = get_type_hints(kind)

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from cc_tts.config import cluster, remote
-from cc_tts.errors import ConfigError
+from cc_tts.errors import ConfigError, did_you_mean
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400 * 7)]
@@ -24,6 +24,7 @@ MediaDialect = Literal["cc-tts", "twilio"]
 DigestAlgorithm = Literal["SHA-256", "MD5"]
 ALL_SCOPES: tuple[Scope, ...] = get_args(Scope)
 MAX_PORT = 65_535
+MAX_TENANTS = 1000
 MAX_LEAD_IN_MS = 10_000
 """Silence before a call's first prompt, of ``routes.USER.lead_in_ms`` and of ``X-TTS-Delay``."""
 
@@ -169,6 +170,8 @@ class TokenConfig:
 
     token: Annotated[str, msgspec.Meta(min_length=8, max_length=512)] = field(repr=False)
     scopes: tuple[Scope, ...] = ALL_SCOPES
+    tenant: str = ""
+    """Whose token it is; empty: the operator's, who sees the calls of all tenants."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -352,6 +355,13 @@ class CacheConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AccountingConfig:
+    """``[accounting]``: what was spoken and for whom, a line of JSON an utterance and a call."""
+
+    file: Annotated[str, msgspec.Meta(max_length=4096)] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
     """``[log]``."""
 
@@ -375,6 +385,20 @@ class RouteConfig:
     media_url: Annotated[str, msgspec.Meta(max_length=2048)] = field(default="", repr=False)
     media_dialect: MediaDialect = "cc-tts"
     lead_in_ms: Annotated[int, msgspec.Meta(ge=0, le=MAX_LEAD_IN_MS)] = 0
+    tenant: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantConfig:
+    """``[tenants.NAME]``: what the calls and tokens of one tenant may use at the same time, on all nodes of a cluster
+    together; 0: any number.
+    """
+
+    max_calls: Count = 0
+    max_streams: Count = 0
+    max_listeners: Count = 0
+    max_characters_per_day: Annotated[int, msgspec.Meta(ge=0, le=10**12)] = 0
+    weight: Annotated[float, msgspec.Meta(gt=0, le=1000)] = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -400,7 +424,9 @@ class Config:
     stream: StreamConfig = field(default_factory=StreamConfig)
     media: MediaConfig = field(default_factory=MediaConfig)
     cache: CacheConfig = field(default_factory=CacheConfig)
+    accounting: AccountingConfig = field(default_factory=AccountingConfig)
     log: LogConfig = field(default_factory=LogConfig)
+    tenants: dict[str, TenantConfig] = field(default_factory=dict)
     routes: dict[str, RouteConfig] = field(default_factory=lambda: {"*": RouteConfig()})
 
 
@@ -413,7 +439,7 @@ def check_sense(config: Config) -> None:
     """Raise ``ConfigError`` for values that contradict each other; the message names both."""
     for faults_of in (
         _lists, _sip, _ua, _tls, _rtp, _tts, _playout, _media, _http, _routes, _registration, _peers, _auth, remote.faults,
-        cluster.faults,
+        cluster.faults, _tenants,
     ):  # fmt: skip
         for fault in faults_of(config):
             raise ConfigError(fault)
@@ -524,6 +550,20 @@ def _media_url(user: str, route: RouteConfig) -> Iterator[str]:
         yield f'routes.{user}.media_url: the call is answered when the application is connected, so leave answer = "now"'
     if route.then == "hangup":
         yield f'routes.{user}.media_url: the application ends the call, so leave then = "stay"'
+
+
+def _tenants(config: Config) -> Iterator[str]:
+    known = config.tenants
+    if len(known) > MAX_TENANTS:
+        yield f"there are {len(known)} tenants; {MAX_TENANTS} are possible"
+    for name in known:
+        if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", name):
+            yield f"tenants: {name[:80]!r} is no name of a tenant; a name is 1 to 64 of A-Z a-z 0-9 . _ -"
+    named = [("http.tokens", token.tenant) for token in config.http.tokens]
+    named += [(f"routes.{user}.tenant", route.tenant) for user, route in config.routes.items()]
+    for key, name in named:
+        if name and name not in known:
+            yield f"{key} names the tenant {name[:80]!r}{did_you_mean(name, known)}; add [tenants.{name[:80]}]"
 
 
 def _registration(config: Config) -> Iterator[str]:

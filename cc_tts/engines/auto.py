@@ -43,6 +43,10 @@ class AutoEngine:
         engine = self._engines[0] if voice is None else self._resolved(voice, None)[0]
         return engine.not_ready_because(voice)
 
+    def utilisation(self, voice: str) -> float:
+        """Of the voice's engine; see the contract."""
+        return self._resolved(voice, None)[0].utilisation(voice)
+
     def voices(self) -> tuple[Voice, ...]:
         """Every voice of every engine, in their order."""
         return tuple(voice for engine in self._engines for voice in engine.voices())

@@ -55,6 +55,9 @@ class Engine(Protocol):
     def not_ready_because(self, voice: str | None = None) -> str | None:
         """Why a stream, of this voice if one is named, could not be opened now; ``None`` when it could."""
 
+    def utilisation(self, voice: str) -> float:
+        """How much is promised of what can be promised to utterances of this voice, 0 to 1; 0 where nothing is measured."""
+
     def voices(self) -> tuple[Voice, ...]:
         """Every voice this engine can speak with."""
 

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from cc_tts import logs
 from cc_tts.clock import MonotonicClock
+from cc_tts.cluster.leases import TenantLeases
 from cc_tts.config import remote as addresses
 from cc_tts.config.schema import Config, RemoteConfig
 from cc_tts.engines.factory import engine_names
@@ -30,9 +31,17 @@ _SILENT.propagate = False
 log = logs.get(__name__)
 
 
+class _Stopped(BaseException):
+    """A signal came before there was an event loop to handle it."""
+
+
+def _stop(_number: int, _frame: object) -> None:
+    raise _Stopped
+
+
 def run(config: Config, listen: str, *, generation: str = "") -> int:
     """Serve until SIGTERM or SIGINT; the workers go on. ``generation``: of the workers that are started from now on, see
-    :func:`cc_tts.engines.remote.host.run`. Raises ``ConfigError``.
+    :func:`cc_tts.engines.remote.host.run`. Raises ``ConfigError``, and ``ProcessFailed`` when Ray is lost.
     """
     if generation:
         addresses.check_generation(generation, "--generation")
@@ -45,8 +54,13 @@ def run(config: Config, listen: str, *, generation: str = "") -> int:
         )
     tls = _tls(config.remote)
     logs.configure(level=config.log.level, json=config.log.json, process="pool")
-    is_own = ray_hosts.connect(config)
-    asyncio.run(_serve(config, host, port, tls, generation=generation, is_own=is_own))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
+    try:
+        is_own = ray_hosts.connect(config)  # it may take half a minute, on this thread
+        asyncio.run(_serve(config, host, port, tls, generation=generation, is_own=is_own))
+    except _Stopped:
+        log.warning("stopped_while_starting")
     return 0
 
 
@@ -74,6 +88,7 @@ async def _serve(
         clock=clock,
         first_audio_target_ms=config.tts.first_audio_target_ms,
         voice_folder=voice_folder,
+        leases=TenantLeases(config.tenants, clock=clock),
     )
     app = build_app(state, token=config.remote.token)
     runner = web.AppRunner(app, access_log=None, logger=_SILENT, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
@@ -82,13 +97,24 @@ async def _serve(
         await web.TCPSite(runner, host, port, ssl_context=tls).start()
         state.start()
         log.info("pool_listens", host=host, port=port, tls=tls is not None)
-        await stop.wait()
+        await _until_stopped(stop, state)
     except OSError as error:
         raise ConfigError(f"--listen {addresses.host_port(host, port)}: {error.strerror}") from None
     finally:
         await state.stop()
         await runner.cleanup()
         log.info("stopped", consequence="the workers go on")
+
+
+async def _until_stopped(stop: asyncio.Event, state: PoolState) -> None:
+    """Wait for the signal; raises ``ProcessFailed`` if Ray is lost, so that whoever started this process does it again."""
+    waiting = {asyncio.create_task(stop.wait()), asyncio.create_task(state.ended())}
+    done, pending = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for task in pending:
+        task.cancel()
+    await asyncio.gather(*pending, return_exceptions=True)
+    for task in done:
+        task.result()
 
 
 def _tls(remote: RemoteConfig) -> ssl.SSLContext | None:

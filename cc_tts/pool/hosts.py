@@ -50,7 +50,9 @@ class Hosts(Protocol):
     """Those who place workers and look after them."""
 
     async def look(self) -> Sequence[HostStatus]:
-        """Every host that is heard of; makes one for each device that has none."""
+        """Every host that is heard of; makes one for each device that has none. Raises ``ProcessFailed`` if no host will be
+        heard of again.
+        """
 
     async def drain(self, worker: str) -> None:
         """Have a worker speak to the end and stay away until :meth:`start`. Raises ``WorkerNotFound``."""

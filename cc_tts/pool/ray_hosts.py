@@ -8,7 +8,7 @@ import asyncio
 import os
 import secrets
 import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -181,8 +181,17 @@ class RayHosts:
             ray.kill(actor, no_restart=True)
         return len(stopping)
 
-    async def _on_thread(self, work: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+    async def _on_thread(self, work: Callable[[], Any]) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._connected, work)
+
+    @staticmethod
+    def _connected(work: Callable[[], Any]) -> Any:
+        """Do it; Ray would start a node of its own for whoever asks without a connection."""
+        import ray
+
+        if not ray.is_initialized():
+            raise ProcessFailed("the connection to the Ray cluster is lost")
+        return work()
 
     def _settings(self) -> bytes:
         config = self._config

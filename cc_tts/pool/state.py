@@ -1,8 +1,7 @@
 """What the pool knows now: the hosts as they answer, and the nodes as they report. None of it has to outlive it."""
 
 import asyncio
-from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 from prometheus_client import CollectorRegistry, Gauge
@@ -10,8 +9,9 @@ from prometheus_client.exposition import generate_latest
 
 from cc_tts import logs
 from cc_tts.clock import Clock
-from cc_tts.cluster.messages import Leases, Node, NodeReport, Nodes, TenantUse, Worker, Workers
-from cc_tts.errors import CcTtsError
+from cc_tts.cluster.leases import TenantLeases
+from cc_tts.cluster.messages import Leases, Node, NodeReport, Nodes, Worker, Workers
+from cc_tts.errors import CcTtsError, ProcessFailed
 from cc_tts.pool.hints import ScaleHints
 from cc_tts.pool.hosts import Hosts, HostStatus
 from cc_tts.pool.voices import VoiceFiles, VoiceFolder
@@ -22,16 +22,6 @@ NODE_TIMEOUT_S: Final = 10.0
 VOICES_INTERVAL_S: Final = 10.0
 
 log = logs.get(__name__)
-
-
-class LeaseBook(Protocol):
-    """Divides what tenants may use between the nodes."""
-
-    def report(self, node: str, tenants: Mapping[str, TenantUse]) -> None:
-        """What a node's tenants use now."""
-
-    def shares(self, node: str) -> Leases:
-        """What they may use there from now on."""
 
 
 class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +43,7 @@ class PoolState:
         clock: Clock,
         first_audio_target_ms: float,
         voice_folder: VoiceFolder | None = None,
-        leases: LeaseBook | None = None,
+        leases: TenantLeases | None = None,
     ) -> None:
         self.hosts = hosts
         self.voice_folder = voice_folder
@@ -78,6 +68,11 @@ class PoolState:
     def start(self) -> None:
         """Begin to look."""
         self._task = asyncio.create_task(self._live(), name="look after hosts")
+
+    async def ended(self) -> None:
+        """Wait for the end of it; raises ``ProcessFailed`` if the hosts are lost for good."""
+        if self._task is not None:
+            await asyncio.shield(self._task)
 
     async def stop(self) -> None:
         """Stop to look; the workers go on."""
@@ -140,6 +135,8 @@ class PoolState:
         while True:
             try:
                 await self.look()
+            except ProcessFailed:
+                raise
             except Exception:  # the next look may find what this one did not
                 log.exception("look_failed")
             await asyncio.sleep(LOOK_INTERVAL_S)

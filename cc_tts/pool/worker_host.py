@@ -178,7 +178,7 @@ class WorkerHost:
             worker_process.__name__,
             stdin=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,
+            process_group=0,
         )
         said: list[str] = []
         reading = asyncio.create_task(_pass_on(process, said))

@@ -232,7 +232,7 @@ class Supervisor:
             was_ready = self.state is ProcessState.READY
             if self._stopping.is_set():
                 self._machine.fire(ProcessEvent.STOP)
-                await self._end_child()
+                await self._end_child(at_once=not was_ready)
                 self._machine.fire(ProcessEvent.DOWN)
                 if was_ready:
                     self._on_down(STOPPED)
@@ -276,7 +276,7 @@ class Supervisor:
                 str(theirs.fileno()),
                 stdin=asyncio.subprocess.PIPE,
                 pass_fds=(theirs.fileno(),),
-                start_new_session=True,  # Ctrl-C on the terminal is for the server alone; it drains, then stops the child
+                process_group=0,  # Ctrl-C on the terminal is for the server alone; it drains, then stops the child
             )
         except OSError:
             ours.close()
@@ -357,14 +357,17 @@ class Supervisor:
         if self._down is not None and not self._down.done():
             self._down.set_result(reason)
 
-    async def _end_child(self) -> None:
-        """The orderly end: Shutdown, SIGTERM, SIGKILL."""
+    async def _end_child(self, *, at_once: bool) -> None:
+        """The orderly end: Shutdown, SIGTERM, SIGKILL. ``at_once``: it still loads, and has nothing to end."""
         process = self._process
         if process is None:
             return
         if self._channel is not None:
             with contextlib.suppress(ProcessFailed):
                 self._channel.send(Shutdown())
+        if at_once:
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal.SIGTERM)
         for timeout_s, next_signal in ((STOP_TIMEOUT_S, signal.SIGTERM), (KILL_TIMEOUT_S, signal.SIGKILL)):
             try:
                 await asyncio.wait_for(process.wait(), timeout_s)

@@ -29,7 +29,8 @@ class SpeechChunk:
     awaits_text: bool = False
     """Nothing follows until more of the text comes, which is nobody's delay."""
     is_resumed: bool = False
-    """See :class:`cc_tts.audio.PcmChunk`."""
+    """See :class:`cc_tts.audio.PcmChunk`, also for the next one."""
+    after_loss: bool = False
 
 
 def marks_alone(names: Iterable[str]) -> SpeechChunk:

@@ -134,7 +134,8 @@ class SequenceStream:
 def _after(held: SpeechChunk, chunk: SpeechChunk, data: bytes, marks: tuple[tuple[float, str], ...]) -> SpeechChunk:
     """``chunk`` with the audio that is left of it, its marks, and the words and marks of ``held``, which has no audio."""
     source = held.begins_source if chunk.begins_source is None else (held.begins_source or "") + chunk.begins_source
-    return SpeechChunk(data, source, held.words + chunk.words, chunk.cached, held.marks + marks)
+    after_loss = held.after_loss or chunk.after_loss
+    return SpeechChunk(data, source, held.words + chunk.words, chunk.cached, held.marks + marks, after_loss=after_loss)
 
 
 def _marks_in(source: str, marks: list[tuple[int, str]], start: int) -> tuple[tuple[float, str], ...]:

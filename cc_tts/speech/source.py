@@ -169,9 +169,19 @@ class SpeechSource:
         first = texts[0]
         if (reason := self.engine.not_ready_because(self._voice(first).id)) is None:
             return
-        cache = self._cache if first.may_cache else None
-        if cache is None or not cache.has(self._spoken(first, self._line_rate_hz)):
+        if not self._is_cached(first):
             raise EngineOverloaded(reason, retry_after_s=RETRY_AFTER_S)
+
+    def utilisation(self, content: Content) -> float:
+        """How busy what would speak this is, 0 to 1; 0 for what needs no engine. Raises as :meth:`check` does."""
+        texts = texts_of(content)
+        if not texts or self._is_cached(texts[0]):
+            return 0.0
+        return self.engine.utilisation(self._voice(texts[0]).id)
+
+    def _is_cached(self, content: TextContent) -> bool:
+        cache = self._cache if content.may_cache else None
+        return cache is not None and cache.has(self._spoken(content, self._line_rate_hz))
 
     def open(
         self, content: Content, *, rate_hz: int, call_id: str = "", utterance_id: str = "", is_again: bool = False
@@ -315,7 +325,7 @@ class _Synthesis:
         self._text = text
         self._format = AudioFormat(prompt.rate_hz)
         self._voice_rate_hz = prompt.voice_rate_hz
-        self._is_resumed = False
+        self._is_resumed = self._after_loss = False
         self._resampler = StreamResampler(prompt.voice_rate_hz, prompt.rate_hz)
         self._is_silent = prompt.gain_db == -math.inf
         self._leveller = Leveller(self._format, prompt.gain_db)
@@ -348,6 +358,7 @@ class _Synthesis:
             if pcm.is_resumed and not self._is_resumed:
                 log.warning("utterance_resumed", utterance_id=self._utterance_id, reason="worker_lost")
             self._is_resumed = pcm.is_resumed
+            self._after_loss |= pcm.after_loss
             if pcm.audio_format.rate_hz != self._voice_rate_hz:  # the fallback engine goes on
                 self._voice_rate_hz = pcm.audio_format.rate_hz
                 self._resampler = StreamResampler(self._voice_rate_hz, self._format.rate_hz)
@@ -357,8 +368,8 @@ class _Synthesis:
             raise self._failure
         for chunk in self._resampled(b"", last=True):
             yield chunk
-        if self._is_resumed:
-            yield SpeechChunk(b"", is_resumed=True)  # the flag, where no audio carries it
+        if self._is_resumed or self._after_loss:  # where no audio carries them
+            yield SpeechChunk(b"", is_resumed=self._is_resumed, after_loss=self._after_loss)
         if not self._text_chunks:
             raise NothingToSay("nothing of the text can be spoken")
 
@@ -370,8 +381,8 @@ class _Synthesis:
         if not self._is_silent:
             levelled = self._trimmer.process(levelled)
         for data in cut(levelled, self._format):
-            yield SpeechChunk(data, self._source, self._words, is_resumed=self._is_resumed)
-            self._source, self._words = None, ()
+            yield SpeechChunk(data, self._source, self._words, is_resumed=self._is_resumed, after_loss=self._after_loss)
+            self._source, self._words, self._after_loss = None, (), False
 
     async def _feed(self) -> None:
         try:

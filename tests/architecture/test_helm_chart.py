@@ -3,7 +3,6 @@
 import base64
 import copy
 import importlib
-import importlib.util
 import json
 import re
 import tarfile
@@ -14,10 +13,20 @@ from typing import Any
 import pytest
 
 from cc_tts import __version__
-from cc_tts.config import load as configuration
-from cc_tts.config.schema import ALL_SCOPES, Config
+from cc_tts.config.schema import ALL_SCOPES
 from cc_tts.metrics import Metrics
-from tests.support import needs
+from tests.support.rendered_chart import (
+    ALL_TOKENS,
+    CHART,
+    CONTROL,
+    METRICS,
+    RAY,
+    REMOTE,
+    TOKENS,
+    Rendered,
+    load_helm,
+    mounts,
+)
 
 pytestmark = pytest.mark.architecture
 
@@ -25,9 +34,6 @@ yaml: Any = importlib.import_module("yaml")
 jsonschema: Any = importlib.import_module("jsonschema")
 
 ROOT = Path(__file__).resolve().parents[2]
-CHART = ROOT / "deploy/helm/cc-tts"
-CONTROL, METRICS = "control-token-of-a-test", "metrics-token-of-a-test"
-TOKENS = {"secret": {"controlToken": CONTROL, "metricsToken": METRICS}}
 EVERYTHING = {
     **TOKENS,
     "image": {"digest": "sha256:" + "0" * 64},
@@ -51,6 +57,49 @@ EVERYTHING = {
 DEPLOYMENT = {**TOKENS, "kind": "Deployment", "replicas": 3}
 HPA = {**DEPLOYMENT, "autoscaling": {"method": "hpa"}}
 KEDA = {**DEPLOYMENT, "autoscaling": {"method": "keda", "prometheusAddress": "http://prometheus:9090"}}
+WORKERS = {**ALL_TOKENS, "workers": {"kind": "Deployment", "resources": {"gpus": 0}}}
+GPU_WORKERS: dict[str, Any] = {
+    **DEPLOYMENT,
+    **ALL_TOKENS,
+    "config": (
+        '[tts]\nengine = "cosyvoice2"\nmodel_dir = "/models/m"\nvoices_dir = "/voices"\n'
+        'first_audio_target_ms = 200\ngenerations = {"b" = 0.05}\n'
+    ),
+    "workers": {
+        "kind": "Deployment",
+        "image": {"digest": "sha256:" + "1" * 64},
+        "generation": "b",
+        "tlsSecret": "workers-tls",
+        "extraVolumes": [{"name": "models", "persistentVolumeClaim": {"claimName": "models", "readOnly": True}}],
+        "extraVolumeMounts": [{"name": "models", "mountPath": "/models", "readOnly": True}],
+        "nodeSelector": {"cc-tts": "worker"},
+        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
+        "autoscaling": {"method": "keda"},
+    },
+    "autoscaling": {"method": "keda", "prometheusAddress": "http://prometheus:9090"},
+    "networkPolicy": {"enabled": True, "linesFrom": ["192.0.2.0/24"]},
+}
+WORKERS_HPA = {**WORKERS, "workers": {"kind": "Deployment", "autoscaling": {"method": "hpa"}}}
+POOL: dict[str, Any] = {**ALL_TOKENS, "pool": {"enabled": True, "rayAddress": "ray://ray.example.com:10001"}}
+POOL_AND_WORKERS = {**WORKERS, "pool": POOL["pool"]}
+RAY_CLUSTER: dict[str, Any] = {
+    **ALL_TOKENS,
+    "workers": {**GPU_WORKERS["workers"], "kind": "RayCluster", "tlsSecret": "", "autoscaling": {}},
+    "pool": {
+        "enabled": True,
+        "image": {"digest": "sha256:" + "2" * 64},
+        "extraVolumes": [{"name": "voices", "persistentVolumeClaim": {"claimName": "voices"}}],
+        "extraVolumeMounts": [{"name": "voices", "mountPath": "/voices", "readOnly": True}],
+    },
+    "config": GPU_WORKERS["config"],
+    "networkPolicy": {"enabled": True, "httpFrom": ["198.51.100.0/24"], "linesFrom": ["192.0.2.0/24"]},
+    "monitoring": {"serviceMonitor": True},
+}
+RAY_WITHOUT_GPUS = {
+    **ALL_TOKENS,
+    "workers": {"kind": "RayCluster", "replicas": 3, "resources": {"gpus": 0}},
+    "pool": {"enabled": True},
+}
 VALUES: dict[str, dict[str, Any]] = {
     "tokens only": TOKENS,
     "a secret": {"secret": {"existing": "tokens-of-mine"}},
@@ -58,10 +107,20 @@ VALUES: dict[str, dict[str, Any]] = {
     "a deployment": DEPLOYMENT,
     "hpa": HPA,
     "keda": KEDA,
+    "workers": WORKERS,
+    "workers with gpus": GPU_WORKERS,
+    "workers and hpa": WORKERS_HPA,
+    "workers, a secret": {"secret": {"existing": "tokens-of-mine"}, "workers": {"kind": "Deployment"}},
+    "a pool": POOL,
+    "a pool and workers": POOL_AND_WORKERS,
+    "a ray cluster": RAY_CLUSTER,
+    "a ray cluster without gpus": RAY_WITHOUT_GPUS,
 }
 HTTP_PORT = {"name": "http", "port": 8080, "targetPort": "http", "protocol": "TCP"}
 KUBERNETES_VERSIONS = ("1.27", "1.37")
 NAMED = {"type": "object", "required": ["name"], "properties": {"name": {"type": "string", "minLength": 1}}}
+START = {"type": "object", "additionalProperties": {"type": "string", "minLength": 1}}
+TEMPLATE = {"type": "object", "required": ["metadata", "spec"], "additionalProperties": {"type": "object"}}
 CUSTOM: dict[str, dict[str, Any]] = {
     "ServiceMonitor": {
         "type": "object",
@@ -101,6 +160,37 @@ CUSTOM: dict[str, dict[str, Any]] = {
         "required": ["groups"],
         "properties": {"groups": {"type": "array", "minItems": 1, "items": {**NAMED, "required": ["name", "rules"]}}},
     },
+    "RayCluster": {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["rayVersion", "headGroupSpec", "workerGroupSpecs"],
+        "properties": {
+            "rayVersion": {"type": "string", "pattern": r"^\d+\.\d+\.\d+$"},
+            "headGroupSpec": {
+                "type": "object",
+                "additionalProperties": False,
+                "required": ["rayStartParams", "template"],
+                "properties": {"rayStartParams": START, "template": TEMPLATE},
+            },
+            "workerGroupSpecs": {
+                "type": "array",
+                "minItems": 1,
+                "items": {
+                    "type": "object",
+                    "additionalProperties": False,
+                    "required": ["groupName", "replicas", "minReplicas", "maxReplicas", "rayStartParams", "template"],
+                    "properties": {
+                        "groupName": {"type": "string", "minLength": 1},
+                        "replicas": {"type": "integer", "minimum": 1},
+                        "minReplicas": {"type": "integer", "minimum": 1},
+                        "maxReplicas": {"type": "integer", "minimum": 1},
+                        "rayStartParams": START,
+                        "template": TEMPLATE,
+                    },
+                },
+            },
+        },
+    },
     "ScaledObject": {
         "type": "object",
         "additionalProperties": False,
@@ -130,79 +220,11 @@ CUSTOM: dict[str, dict[str, Any]] = {
 }
 """Of what Kubernetes itself has no schema for: the fields of ``spec`` that the chart may use."""
 
-Document = dict[str, Any]
-
 
 @pytest.fixture(scope="module")
 def helm() -> Any:
     """Helm's Go code."""
-    if importlib.util.find_spec("helm_python") is None or importlib.util.find_spec("kubernetes_validate") is None:
-        needs.missing("charts", "what checks the chart is not installed: pip install -r requirements/charts.txt")
-    return importlib.import_module("helm_python.chart")
-
-
-class Rendered:
-    """The manifests for some values."""
-
-    def __init__(self, helm: Any, values: Mapping[str, Any]) -> None:
-        chart = helm.Chart.load(str(CHART))
-        texts = chart.render(copy.deepcopy(dict(values)), name="voice", namespace="telephony")
-        self.notes = next(text for name, text in texts.items() if name.endswith("NOTES.txt"))
-        self.documents: list[Document] = [
-            document
-            for name, text in texts.items()
-            if name.endswith(".yaml")
-            for document in yaml.safe_load_all(text)
-            if document is not None
-        ]
-
-    def one(self, kind: str, *, name: str = "voice") -> Document:
-        (found,) = (each for each in self.documents if each["kind"] == kind and each["metadata"]["name"] == name)
-        return found
-
-    def kinds(self) -> set[str]:
-        return {each["kind"] for each in self.documents}
-
-    @property
-    def line(self) -> Document:
-        (found,) = (each for each in self.documents if each["kind"] in ("DaemonSet", "Deployment"))
-        return found
-
-    @property
-    def pod(self) -> Document:
-        found: Document = self.line["spec"]["template"]["spec"]
-        return found
-
-    @property
-    def container(self) -> Document:
-        (found,) = self.pod["containers"]
-        assert isinstance(found, dict)
-        return found
-
-    def configuration(self, folder: Path) -> Config:
-        """What ``cc-tts serve`` reads in the pod, on a node with the address 192.0.2.1."""
-        nodes = {"status.hostIP": "192.0.2.1", "spec.nodeName": "node-1"}
-        own = self.one("Secret")["stringData"] if "Secret" in self.kinds() else {}
-        secrets = {"http-tokens": f'[{{token = "{CONTROL}"}}]', **own}
-        environ = {}
-        for each in self.container["env"]:
-            match each:
-                case {"name": name, "value": value}:
-                    environ[name] = value
-                case {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}:
-                    environ[name] = nodes[path]
-                case {"name": name, "valueFrom": {"secretKeyRef": {"key": key}}}:
-                    environ[name] = secrets[key]
-        command, option, path = self.container["args"]
-        assert (command, option, path) == ("serve", "--config", "/etc/cc-tts/cc_tts.toml")
-        assert mounts(self.container)["config"]["mountPath"] == "/etc/cc-tts"
-        file = folder / "cc_tts.toml"
-        file.write_text(self.one("ConfigMap")["data"]["cc_tts.toml"], encoding="utf-8")
-        return configuration.load(file, environ=environ)
-
-
-def mounts(container: Document) -> dict[str, Document]:
-    return {each["name"]: each for each in container["volumeMounts"]}
+    return load_helm()
 
 
 @pytest.fixture(params=VALUES)
@@ -238,11 +260,15 @@ def test_kubernetes_accepts_every_manifest(version: str, rendered: Rendered) -> 
             jsonschema.validate(document["spec"], CUSTOM[document["kind"]])
         else:
             validate.validate(document, version, strict=True)
+        if document["kind"] == "RayCluster":
+            for name, template in rendered.templates():
+                if name.startswith("ray-"):
+                    validate.validate({"apiVersion": "v1", "kind": "Pod", **template}, version, strict=True)
 
 
 def test_a_wrong_manifest_would_be_found(usual: Rendered) -> None:
     validate = importlib.import_module("kubernetes_validate")
-    usual.pod["hostNetwork"] = "yes"
+    usual.pod()["hostNetwork"] = "yes"
     with pytest.raises(validate.ValidationError):
         validate.validate(usual.line, KUBERNETES_VERSIONS[-1], strict=True)
 
@@ -261,9 +287,11 @@ def test_the_defaults_make_what_needs_no_operator(usual: Rendered) -> None:
 # --- calls -----------------------------------------------------------------------------------------------------------
 
 
-def test_sip_and_rtp_are_on_the_nodes_network(rendered: Rendered) -> None:
-    assert rendered.pod["hostNetwork"] is True
-    assert rendered.pod["dnsPolicy"] == "ClusterFirstWithHostNet"
+def test_sip_and_rtp_are_on_the_nodes_network_and_nothing_else_is(rendered: Rendered) -> None:
+    on_the_nodes = {name for name, template in rendered.templates() if template["spec"].get("hostNetwork")}
+    assert on_the_nodes == {"cc-tts"}
+    assert rendered.pod()["hostNetwork"] is True
+    assert rendered.pod()["dnsPolicy"] == "ClusterFirstWithHostNet"
     service = rendered.one("Service")["spec"]
     assert service["clusterIP"] == "None"
     assert service["ports"] == [HTTP_PORT]
@@ -273,9 +301,9 @@ def test_a_pod_drains_for_as_long_as_the_longest_call(rendered: Rendered, tmp_pa
     calls = rendered.configuration(tmp_path).calls
     assert 0 < calls.max_duration_s <= calls.drain_timeout_s
     # beyond the drain: what `cc-tts drain` waits for the server to end
-    assert rendered.pod["terminationGracePeriodSeconds"] > calls.drain_timeout_s + 30
-    command = rendered.container["lifecycle"]["preStop"]["exec"]["command"]
-    assert command == ["cc-tts", "drain", *rendered.container["args"][1:]]
+    assert rendered.pod()["terminationGracePeriodSeconds"] > calls.drain_timeout_s + 30
+    command = rendered.container()["lifecycle"]["preStop"]["exec"]["command"]
+    assert command == ["cc-tts", "drain", *rendered.container()["args"][1:]]
 
 
 def test_one_node_is_upgraded_at_a_time(rendered: Rendered) -> None:
@@ -283,22 +311,22 @@ def test_one_node_is_upgraded_at_a_time(rendered: Rendered) -> None:
     strategy = spec["updateStrategy"] if rendered.line["kind"] == "DaemonSet" else spec["strategy"]
     assert strategy == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}
     if rendered.line["kind"] == "Deployment":
-        assert spec["progressDeadlineSeconds"] > rendered.pod["terminationGracePeriodSeconds"]
+        assert spec["progressDeadlineSeconds"] > rendered.pod()["terminationGracePeriodSeconds"]
     assert rendered.one("PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
 
 
 def test_nothing_restarts_a_server_that_is_full_or_drains(rendered: Rendered) -> None:
-    container = rendered.container
+    container = rendered.container()
     assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "http"}
     assert container["startupProbe"]["httpGet"]["path"] == "/healthz"
     assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http"}
 
 
 def test_cores_are_guaranteed(rendered: Rendered) -> None:
-    resources = rendered.container["resources"]
+    resources = rendered.container()["resources"]
     assert resources["requests"] == resources["limits"]
     assert isinstance(resources["limits"]["cpu"], int)
-    assert "initContainers" not in rendered.pod
+    assert "initContainers" not in rendered.pod()
 
 
 # --- configuration and secrets ---------------------------------------------------------------------------------------
@@ -306,12 +334,12 @@ def test_cores_are_guaranteed(rendered: Rendered) -> None:
 
 def test_what_the_pod_reads_is_accepted(rendered: Rendered, tmp_path: Path) -> None:
     config = rendered.configuration(tmp_path)
-    ports = {each["name"]: each["containerPort"] for each in rendered.container["ports"]}
+    ports = {each["name"]: each["containerPort"] for each in rendered.container()["ports"]}
     assert ports == {"sip-udp": config.sip.port, "sip-tcp": config.sip.port, "http": config.http.port}
     assert config.sip.public_address in ("192.0.2.1", "192.0.2.7")
     assert config.http.host == "192.0.2.1"  # of the node, and not every address that it has
     assert config.rtp.num_pairs >= config.sip.max_calls
-    assert mounts(rendered.container)["cache"]["mountPath"] == config.cache.disk_dir
+    assert mounts(rendered.container())["cache"]["mountPath"] == config.cache.disk_dir
     assert any("admin" in token.scopes for token in config.http.tokens)  # which `cc-tts drain` needs
 
 
@@ -327,14 +355,14 @@ def test_the_values_reach_the_configuration(everything: Rendered, tmp_path: Path
     ]
 
 
-def test_no_secret_is_outside_a_secret(everything: Rendered) -> None:
-    for document in everything.documents:
+def test_no_secret_is_outside_a_secret(rendered: Rendered) -> None:
+    for document in rendered.documents:
         if document["kind"] != "Secret":
-            for token in (CONTROL, METRICS):
+            for token in (CONTROL, METRICS, REMOTE, RAY):
                 text = json.dumps(document)
                 assert token not in text, document["kind"]
                 assert base64.b64encode(token.encode()).decode() not in text, document["kind"]
-    assert CONTROL not in everything.notes
+    assert CONTROL not in rendered.notes
 
 
 @pytest.mark.parametrize(
@@ -378,33 +406,36 @@ def test_an_upgrade_of_the_chart_alone_replaces_no_pod(usual: Rendered) -> None:
 
 
 def test_nothing_is_privileged(rendered: Rendered) -> None:
-    pod, container = rendered.pod, rendered.container
     user = re.search(r"^USER (\d+):(\d+)$", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)
     assert user is not None
-    assert pod["securityContext"] == {
-        "runAsNonRoot": True,
-        "runAsUser": int(user[1]),
-        "runAsGroup": int(user[2]),
-        "fsGroup": int(user[2]),
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
-    assert container["securityContext"] == {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    }
-    assert pod["automountServiceAccountToken"] is False
-    for key in ("hostPID", "hostIPC", "shareProcessNamespace"):
-        assert key not in pod
-    written = {name for name, mount in mounts(container).items() if not mount.get("readOnly")}
-    assert written == {"tmp", "cache"}
-    sizes = {each["name"]: each["emptyDir"]["sizeLimit"] for each in pod["volumes"] if "emptyDir" in each}
-    assert set(sizes) == written
+    for name, template in rendered.templates():
+        pod = template["spec"]
+        (container,) = pod["containers"]
+        assert pod["securityContext"] == {
+            "runAsNonRoot": True,
+            "runAsUser": int(user[1]),
+            "runAsGroup": int(user[2]),
+            "fsGroup": int(user[2]),
+            "seccompProfile": {"type": "RuntimeDefault"},
+        }, name
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }, name
+        assert pod["automountServiceAccountToken"] is False, name
+        for key in ("hostPID", "hostIPC", "shareProcessNamespace"):
+            assert key not in pod, name
+        written = {volume for volume, mount in mounts(container).items() if not mount.get("readOnly")}
+        assert written <= {"tmp", "cache", "compiled"}, name
+        sizes = {each["name"]: each["emptyDir"]["sizeLimit"] for each in pod["volumes"] if "emptyDir" in each}
+        assert set(sizes) == written, name
+        assert template["metadata"]["annotations"]["sidecar.istio.io/inject"] == "false", name
 
 
 def test_the_image_is_this_version_or_a_digest(usual: Rendered, everything: Rendered) -> None:
-    assert usual.container["image"] == f"cc-tts:{__version__}"
-    assert everything.container["image"] == "cc-tts@sha256:" + "0" * 64
+    assert usual.container()["image"] == f"cc-tts:{__version__}"
+    assert everything.container()["image"] == "cc-tts@sha256:" + "0" * 64
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
     assert chart["version"] == chart["appVersion"] == __version__
 

@@ -11,7 +11,7 @@ import pytest
 
 from bench.softphone import SoftphoneProcess
 from tests.e2e.children import Child
-from tests.e2e.configured import logged, server_with, until, until_readyz
+from tests.e2e.configured import logged, of_kind, server_with, until, until_readyz
 from tests.e2e.peers import HOST, free_ports
 from tests.e2e.server_under_test import Server
 
@@ -64,12 +64,17 @@ async def test_workers_die_one_after_the_other_and_the_call_is_spoken_to(
         await until(lambda: len(logged(server, "worker_connected")) == 2, START_TIMEOUT_S)
         await phone.dial(server.uri("silent"))
         call_id = (await log.wait("call.established"))["call_id"]
-        assert (await server.post(f"/v1/calls/{call_id}/speak", {"text": LONG_TEXT}))[0] == 201
+        status, spoken = await server.post(f"/v1/calls/{call_id}/speak", {"text": LONG_TEXT})
+        assert status == 201, spoken
         await log.wait("speak.started", timeout_s=SPEAK_TIMEOUT_S)
         first = await speaking(server, addresses)
         os.kill(children[first].pid, signal.SIGKILL)
         complete = await log.wait("speak.complete", timeout_s=SPEAK_TIMEOUT_S)
         assert complete["data"]["completion_cause"] == "normal", server.log[-3000:]
+        (recovered,) = of_kind(log.events, "speak.recovered")
+        assert recovered["data"].items() >= {"utterance_id": spoken["id"], "reason": "worker_lost"}.items()
+        assert LONG_TEXT[recovered["data"]["char_start"] :].startswith("Number "), recovered
+        assert LONG_TEXT[: recovered["data"]["char_start"]].count("Number ") == recovered["data"]["text_chunk"]
         assert "cctts_engine_resumed_total 1.0" in (await server.get_text("/metrics"))[1]
         assert (await server.get("/readyz"))[0] == 200
 

@@ -61,6 +61,8 @@ from cc_tts.speech.prompt import (
     texts_of,
 )
 from cc_tts.state_machine import StateMachine
+from cc_tts.tenants.accounting import AccountingLog
+from cc_tts.tenants.book import TenantBook
 from cc_tts.voices.voice import Voice
 
 VOICES = (Voice(id="en-us", engine="fake", language="en-US"), Voice(id="de", engine="fake", language="de"))
@@ -133,6 +135,9 @@ class FakeSpeechSource:
                 raise Unprocessable(f"no tone is called {content.tone!r}")
         return None
 
+    def utilisation(self, content: Content) -> float:
+        return 0.0
+
     def _check_sequence(self, content: SequenceContent) -> Voice | None:
         if not content.parts:
             raise NothingToSay
@@ -175,6 +180,7 @@ class FakeCall:
         self.defaults = PromptDefaults()
         self.metadata: Mapping[str, str] = {}
         self.client_state: str | None = None
+        self.tenant = ""
         self.prompts: list[Prompt] = []
         self.utterances: dict[str, Utterance] = {}
         self.asked: list[tuple[str, Any]] = []
@@ -335,7 +341,7 @@ class FakeCallRegistry:
         try:
             return self.live[call_id]
         except KeyError:
-            raise CallNotFound(f"no call {call_id[:80]!r}") from None
+            raise CallNotFound.named(call_id) from None
 
     def has(self, id_: str) -> bool:
         return id_ in self.live or id_ in self.utterances
@@ -344,7 +350,7 @@ class FakeCallRegistry:
         try:
             return self.utterances[utterance_id]
         except KeyError:
-            raise UtteranceNotFound(f"no utterance {utterance_id[:80]!r}") from None
+            raise UtteranceNotFound.named(utterance_id) from None
 
     async def originate(self, request: OriginateRequest) -> FakeCall:
         self.requests.append(request)
@@ -357,7 +363,7 @@ class FakeCallRegistry:
         if call_id in self.live:
             raise DuplicateId(f"there is a call {call_id!r} already")
         call = self.add(call_id, direction="outbound")
-        call.callee = request.to
+        call.callee, call.tenant = request.to, request.tenant
         call.metadata, call.client_state = request.metadata, request.client_state
         if request.prompt is not None:
             call.speak(request.prompt)
@@ -385,7 +391,11 @@ def make_config(*, max_text_chars: int = 100, max_queued_prompts: int = 3, **htt
 
 
 def make_context(
-    config: Config | None = None, *, clock: Clock | None = None, on_drain: Callable[[], None] = lambda: None
+    config: Config | None = None,
+    *,
+    clock: Clock | None = None,
+    on_drain: Callable[[], None] = lambda: None,
+    accounting: AccountingLog | None = None,
 ) -> tuple[ApiContext, FakeCallRegistry]:
     """The API's context with everything below it made up."""
     config = config or make_config()
@@ -399,6 +409,8 @@ def make_context(
         metrics=Metrics(),
         on_drain=on_drain,
         nodes=LineNodes(config.server, config.cluster),
+        tenants=TenantBook(config.tenants),
+        accounting=accounting or AccountingLog(),
     )
     return context, registry
 
@@ -477,10 +489,11 @@ async def running_api(
     on_drain: Callable[[], None] = lambda: None,
     workers: Callable[[], Sequence[Worker]] = tuple,
     shutdown_timeout_s: float = 1.0,
+    accounting: AccountingLog | None = None,
     **options: Any,
 ) -> AsyncIterator[RunningApi]:
     """Serve the API on a free loopback port, as the server does."""
-    context, registry = make_context(config, on_drain=on_drain)
+    context, registry = make_context(config, on_drain=on_drain, accounting=accounting)
     context = dataclasses.replace(context, workers=workers)
     app = build_app(context)
     http = dataclasses.replace(context.config.http, host="127.0.0.1", port=0)

@@ -70,6 +70,10 @@ class FakeSource:
         self.streams: list[FakeChunks] = []
         self.refusal: Exception | None = None
         self.full: Exception | None = None
+        self.busy = 0.0
+
+    def utilisation(self, content: Content) -> float:
+        return self.busy
 
     def check(self, content: Content) -> Voice | None:
         if self.refusal is not None:
@@ -127,7 +131,14 @@ class FakeEngineStream:
                 raise self._engine.error
             text, index = each
             sound = self._engine.make_pcm(10 * len(text), self._engine.audio_format.rate_hz)
-            yield PcmChunk(self._engine.audio_format, sound, index, is_resumed=self._engine.is_resumed)
+            after_loss, self._engine.is_after_loss = self._engine.is_after_loss, False
+            yield PcmChunk(
+                self._engine.audio_format,
+                sound,
+                index,
+                is_resumed=self._engine.is_resumed,
+                after_loss=after_loss,
+            )
 
     def set_buffered_ms(self, buffered_ms: float) -> None:
         self.buffered_ms = buffered_ms
@@ -151,6 +162,7 @@ class FakeEngine:
     def __init__(self) -> None:
         self.audio_format = AudioFormat(16000)
         self.is_resumed = False
+        self.is_after_loss = False
         self.refusal: str | None = None
         self.error: Exception | None = None
         self.requests: list[Request] = []
@@ -161,6 +173,9 @@ class FakeEngine:
 
     def not_ready_because(self, voice: str | None = None) -> str | None:
         return self.refusal
+
+    def utilisation(self, voice: str) -> float:
+        return 0.0
 
     async def start(self) -> None:
         self.is_started = True

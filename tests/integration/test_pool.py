@@ -4,7 +4,9 @@ import asyncio
 import contextlib
 import dataclasses
 import hashlib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import sys
+import types
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,25 +17,30 @@ from aiohttp import web
 
 from bench.lab import free_ports
 from cc_tts.clock import MonotonicClock
+from cc_tts.cluster import leases as leases_module
 from cc_tts.cluster import link as link_module
 from cc_tts.cluster import pool_client
+from cc_tts.cluster.leases import TenantLeases
 from cc_tts.cluster.link import PoolLink
 from cc_tts.cluster.messages import Leases, Node, NodeReport, TenantShare, TenantUse, Worker
-from cc_tts.config.schema import ClusterConfig, Config, RemoteConfig, TtsConfig
+from cc_tts.config.schema import ClusterConfig, Config, RemoteConfig, TenantConfig, TtsConfig
 from cc_tts.engines.remote.workers import RemoteWorkers
-from cc_tts.errors import ProcessFailed
+from cc_tts.errors import ProcessFailed, QuotaExceeded
 from cc_tts.metrics import Metrics
 from cc_tts.pool import state as state_module
 from cc_tts.pool import voices
 from cc_tts.pool.app import build_app
 from cc_tts.pool.hosts import HostStatus, WorkerNotFound
+from cc_tts.pool.ray_hosts import RayHosts
 from cc_tts.pool.state import PoolState
 from cc_tts.pool.voices import VoiceFile, VoiceFiles, VoiceFolder
+from cc_tts.tenants.book import TenantBook
 from tests.fakes.fake_calls import make_config, running_api
 
 pytestmark = pytest.mark.integration
 
 TOKEN = "a-token-of-the-cluster"
+ACME = TenantConfig(max_calls=10)
 WITHIN_S = 20.0
 
 
@@ -50,6 +57,7 @@ class SetHosts:
     def __init__(self, *names: str) -> None:
         self.statuses = {name: self.ready(name) for name in names}
         self.asked: list[tuple[str, str]] = []
+        self.is_lost = False
 
     @staticmethod
     def ready(name: str) -> HostStatus:
@@ -57,6 +65,8 @@ class SetHosts:
         return HostStatus(id=name, address=address, host="a", device="cpu", state="ready", generation="1")
 
     async def look(self) -> Sequence[HostStatus]:
+        if self.is_lost:
+            raise ProcessFailed("the cluster is lost")
         return list(self.statuses.values())
 
     async def drain(self, worker: str) -> None:
@@ -75,24 +85,11 @@ class SetHosts:
         self.statuses[worker] = msgspec.structs.replace(self.statuses[worker], **change)
 
 
-class HalfToEach:
-    """Divides ten calls."""
-
-    def __init__(self) -> None:
-        self.reported: list[tuple[str, Mapping[str, TenantUse]]] = []
-
-    def report(self, node: str, tenants: Mapping[str, TenantUse]) -> None:
-        self.reported.append((node, tenants))
-
-    def shares(self, node: str) -> Leases:
-        return Leases(10.0, {"acme": TenantShare(calls=5)})
-
-
 class Pool:
     """A pool that can be stopped and started again at its port."""
 
-    def __init__(self, hosts: SetHosts, folder: VoiceFolder | None, leases: HalfToEach, token: str) -> None:
-        self.hosts, self.folder, self.leases, self.token = hosts, folder, leases, token
+    def __init__(self, hosts: SetHosts, folder: VoiceFolder | None, token: str) -> None:
+        self.hosts, self.folder, self.token = hosts, folder, token
         self.port = free_ports(1)
         self.url = f"http://127.0.0.1:{self.port}"
         self.runner: web.AppRunner | None = None
@@ -104,7 +101,7 @@ class Pool:
             clock=MonotonicClock(),
             first_audio_target_ms=300.0,
             voice_folder=self.folder,
-            leases=self.leases,
+            leases=TenantLeases({"acme": ACME}, clock=MonotonicClock()),
         )
         self.runner = web.AppRunner(build_app(self.state, token=self.token), access_log=None, shutdown_timeout=1.0)
         await self.runner.setup()
@@ -129,7 +126,7 @@ class Pool:
 
 @contextlib.asynccontextmanager
 async def a_pool(*names: str, folder: VoiceFolder | None = None, token: str = TOKEN) -> AsyncIterator[Pool]:
-    pool = Pool(SetHosts(*names), folder, HalfToEach(), token)
+    pool = Pool(SetHosts(*names), folder, token)
     await pool.start()
     try:
         yield pool
@@ -149,7 +146,7 @@ class Told:
             remote=RemoteConfig(token=token),
             clock=MonotonicClock(),
             node=lambda: self.node,
-            tenants=lambda: {"acme": TenantUse(calls=3)},
+            tenants=lambda: {"acme": TenantUse(calls=3, held=TenantShare(calls=5))},
             on_workers=lambda found: self.addresses.append([worker.address for worker in found]),
             on_leases=self.leases.append,
         )
@@ -177,8 +174,48 @@ async def test_a_server_is_told_of_workers_nodes_and_shares() -> None:
         assert [worker.address for worker in one.link.workers] == ["grpc://127.0.0.1:7400", "grpc://127.0.0.1:7401"]
         assert {node.name for node in one.link.nodes} == {"line-1", "line-2"}
         await until(lambda: one.leases)
+        await until(lambda: two.leases)
         assert one.leases[0].tenants["acme"].calls == 5
-        assert ("line-1", {"acme": TenantUse(calls=3)}) in pool.leases.reported
+        assert two.leases[0].tenants["acme"].calls == 5
+
+
+async def test_a_limit_is_for_two_nodes_together_and_outlives_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases_module, "TTL_S", 3.0)
+    monkeypatch.setattr(link_module, "REPORT_INTERVAL_S", 0.1)
+    monkeypatch.setattr(link_module, "LOOK_INTERVAL_S", 0.02)
+    async with a_pool() as pool:
+        books = [TenantBook({"acme": ACME}, node=number, num_nodes=2) for number in range(2)]
+        links = [link_of(pool, f"line-{number}", book) for number, book in enumerate(books)]
+        assert [book.limit("acme", "calls") for book in books] == [5, 5]
+        for link in links:
+            link.start()
+        for _ in range(5):
+            books[0].hold_call("acme")
+        with pytest.raises(QuotaExceeded):
+            books[0].hold_call("acme")
+        await until(lambda: (books[0].limit("acme", "calls") or 0) > 7)
+        for _ in range(3):
+            books[0].hold_call("acme")
+        await until(lambda: sum(book.limit("acme", "calls") or 0 for book in books) == 10)
+        assert (books[1].limit("acme", "calls") or 0) >= 1
+        books[1].hold_call("acme")
+        await pool.stop()
+        await until(lambda: not any(link.is_connected for link in links))
+        shares = [book.limit("acme", "calls") for book in books]
+        assert sum(share or 0 for share in shares) == 10
+        for link in links:
+            await link.stop()
+
+
+def link_of(pool: Pool, name: str, book: TenantBook) -> PoolLink:
+    return PoolLink(
+        pool.url,
+        remote=RemoteConfig(token=TOKEN),
+        clock=MonotonicClock(),
+        node=lambda: Node(name=name),
+        tenants=book.use,
+        on_leases=book.on_leases,
+    )
 
 
 async def test_a_node_that_drains_is_told_of_at_once() -> None:
@@ -304,6 +341,23 @@ async def test_workers_that_the_pool_named_are_tried() -> None:
         await workers.stop()
     assert len(faults) == 1
     assert "grpc://127.0.0.1:9" in faults[0]
+
+
+async def test_a_pool_whose_hosts_are_lost_for_good_ends() -> None:
+    async with a_pool("worker-0") as pool:
+        assert pool.state is not None
+        pool.hosts.is_lost = True
+        with pytest.raises(ProcessFailed, match="the cluster is lost"):
+            async with asyncio.timeout(WITHIN_S):
+                await pool.state.ended()
+
+
+async def test_ray_is_not_asked_without_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", types.SimpleNamespace(is_initialized=lambda: False))
+    hosts = RayHosts(Config(), pool_url="", is_own=False, clock=MonotonicClock())
+    for ask in (hosts.look(), hosts.drain("worker-0"), hosts.start("worker-0"), hosts.take_voices("worker-0")):
+        with pytest.raises(ProcessFailed, match="is lost"):
+            await ask
 
 
 async def test_drain_and_start_by_http() -> None:

@@ -53,9 +53,11 @@ class Cluster:
         from ray.cluster_utils import Cluster as RayCluster
 
         self.folder = folder
-        head = {"num_cpus": 1, "include_dashboard": False}
+        client_port = free_ports(1)
+        head = {"num_cpus": 1, "include_dashboard": False, "ray_client_server_port": client_port}
         self._ray = RayCluster(initialize_head=True, head_node_args=head)
         self.address = str(self._ray.address)
+        self.client_address = f"ray://127.0.0.1:{client_port}"
         self.nodes = [self.add_node(), self.add_node()]
 
     def add_node(self) -> Any:
@@ -98,12 +100,12 @@ def cluster() -> Iterator[Cluster]:
 class Pool:
     """A process of `cc-tts pool`."""
 
-    def __init__(self, cluster: Cluster, voices: Path, port: int) -> None:
+    def __init__(self, cluster: Cluster, voices: Path, port: int, ray_address: str = "") -> None:
         self.url = f"http://127.0.0.1:{port}"
         self._argv = [sys.executable, "-m", "cc_tts.cli", "pool"]
         self._listen = ["--listen", f"127.0.0.1:{port}"]
         self._settings = [
-            f"pool.ray_address={cluster.address}",
+            f"pool.ray_address={ray_address or cluster.address}",
             f"pool.first_port={free_ports(1)}",
             f"remote.token={TOKEN}",
             "tts.engine=onnx",
@@ -113,7 +115,7 @@ class Pool:
         ]
         self.voices = voices
         self.process: asyncio.subprocess.Process | None = None
-        self.log = cluster.folder / "pool.log"
+        self.log = cluster.folder / f"pool-{port}.log"
 
     async def run(self, *what: str) -> asyncio.subprocess.Process:
         argv = [*self._argv, *what]
@@ -231,6 +233,17 @@ async def test_a_worker_on_each_node_and_speech_through_both(pool: Pool, server:
     assert server.ready() == addresses
     await asyncio.gather(*(server.speak() for _ in range(8)))
     assert await server.speak() > 8000
+
+
+async def test_a_pool_on_a_machine_without_ray_finds_the_workers(pool: Pool, cluster: Cluster) -> None:
+    before = await pool.until(all_ready(2), START_S)
+    elsewhere = Pool(cluster, pool.voices, free_ports(1), cluster.client_address)
+    await elsewhere.start()
+    try:
+        after = await elsewhere.until(all_ready(2), START_S)
+    finally:
+        await elsewhere.kill(signal.SIGTERM)
+    assert {worker["pid"] for worker in after.values()} == {worker["pid"] for worker in before.values()}
 
 
 async def test_a_configuration_with_a_pool_is_checked_against_its_workers(pool: Pool, server: Server) -> None:

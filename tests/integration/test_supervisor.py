@@ -2,9 +2,12 @@
 
 import asyncio
 import contextlib
+import fcntl
 import os
+import pty
 import signal
 import sys
+import termios
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -24,6 +27,7 @@ from tests.fakes.fake_calls import eventually
 pytestmark = pytest.mark.integration
 
 TIMEOUT_S = 20.0
+WAIT_S = 100.0
 ROOT = Path(__file__).resolve().parents[2]
 
 HEAD = """
@@ -342,3 +346,82 @@ async def test_twenty_lives_leave_nothing_behind(nursery: Nursery) -> None:
     assert num_open_files() <= before
     assert len(nursery.living()) == 1
     assert len(watched.down) == 20
+
+
+async def test_a_child_that_still_starts_is_ended_at_once(nursery: Nursery, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor_module, "STOP_TIMEOUT_S", 3600.0)
+    slow = nursery.make("time.sleep(3600)")
+    starting = asyncio.create_task(slow.supervisor.start())
+    await eventually(lambda: slow.supervisor.pid, timeout_s=TIMEOUT_S)
+    async with asyncio.timeout(WAIT_S):
+        await slow.supervisor.stop()
+    with pytest.raises(ProcessFailed, match="was stopped"):
+        await starting
+
+
+ON_A_TERMINAL = """
+import asyncio, os, signal, sys
+from cc_tts.clock import MonotonicClock
+from cc_tts.processes.supervisor import ChildSpec, Supervisor
+async def main():
+    interrupted = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, interrupted.set)
+    spec = ChildSpec(name="test", argv=[sys.executable, sys.argv[1]], messages=())
+    nothing = lambda *_: None
+    supervisor = Supervisor(spec, clock=MonotonicClock(), on_message=nothing, on_down=nothing)
+    await supervisor.start()
+    print("same session:", os.getsid(supervisor.pid) == os.getsid(0), flush=True)
+    print("press it", flush=True)
+    await interrupted.wait()
+    print("the parent was interrupted", flush=True)
+    await supervisor.stop()
+asyncio.run(main())
+"""
+
+
+async def test_ctrl_c_on_the_terminal_reaches_the_parent_alone(tmp_path: Path) -> None:
+    script = """
+    count = []
+    signal.signal(signal.SIGINT, lambda *_: count.append(1))
+    hello()
+    try:
+        serve()
+    finally:
+        print(f"the child was interrupted {len(count)} times", file=sys.stderr, flush=True)
+    """
+    child, parent = tmp_path / "child.py", tmp_path / "parent.py"
+    child.write_text(HEAD.format(root=str(ROOT)) + dedent(script))
+    parent.write_text(ON_A_TERMINAL)
+    ours, theirs = pty.openpty()
+    os.set_blocking(ours, False)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, str(parent), str(child)),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+    shown = ""
+
+    def has_shown(text: str) -> bool:
+        nonlocal shown
+        with contextlib.suppress(OSError):
+            shown += os.read(ours, 4096).decode()
+        return text in shown
+
+    try:
+        await eventually(lambda: has_shown("press it"), timeout_s=WAIT_S)
+        os.write(ours, b"\x03")
+        await eventually(lambda: has_shown("times"), timeout_s=WAIT_S)
+        assert await process.wait() == 0, shown
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+        os.close(ours)
+        os.close(theirs)
+    assert "same session: True" in shown
+    assert "the parent was interrupted" in shown
+    assert "the child was interrupted 0 times" in shown

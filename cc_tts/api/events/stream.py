@@ -9,11 +9,12 @@ from aiohttp import WSCloseCode, web
 from cc_tts import logs
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.events import server_sent, websocket
+from cc_tts.api.http.auth import current_tenant
 from cc_tts.api.http.connections import abort
 from cc_tts.api.http.problems import UpgradeRequired
 from cc_tts.api.http.route import CALL_ID, Query, RouteTable
 from cc_tts.calls.events.types import EVENTS
-from cc_tts.errors import CapacityExceeded, EventsGone, MalformedRequest
+from cc_tts.errors import CapacityExceeded, EventsGone, MalformedRequest, QuotaExceeded
 
 MAX_CALL_ID_CHARS: Final = 200
 QUERY: Final = (
@@ -34,7 +35,7 @@ log = logs.get(__name__)
     status=101,
     content_types=(server_sent.CONTENT_TYPE,),
     query=QUERY,
-    errors=(UpgradeRequired, CapacityExceeded, EventsGone),
+    errors=(UpgradeRequired, CapacityExceeded, EventsGone, QuotaExceeded),
     streams=True,
 )
 async def stream_events(request: web.Request) -> web.StreamResponse:
@@ -55,7 +56,13 @@ async def stream_events(request: web.Request) -> web.StreamResponse:
 
     # subscribed before the response begins: what happens after it is in the queue
     queue_size = context.config.http.event_queue_size
-    with closing(bus.subscribe(call_id=call_id, types=types, since=since, max_queued=queue_size)) as subscription:
+    tenant = current_tenant()
+    with (
+        context.tenants.hold_listener(tenant),
+        closing(
+            bus.subscribe(call_id=call_id, types=types, since=since, max_queued=queue_size, tenant=tenant)
+        ) as subscription,
+    ):
         begin_id = since or bus.last_id
         await response.prepare(request)
         metrics.event_subscribers.set(bus.num_subscribers)

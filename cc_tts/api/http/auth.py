@@ -11,6 +11,7 @@ import hmac
 import ipaddress
 import re
 from collections.abc import Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,10 +31,13 @@ _SAME_ORIGIN_FETCHES: Final = frozenset({"same-origin", "none"})
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The sender of a request. ``key`` is the digest of its token, so that holders can be compared without the token."""
+    """The sender of a request. ``key`` is the digest of its token, so that holders can be compared without the token.
+    ``tenant``: whose calls it sees; empty: all, as the operator's.
+    """
 
     key: str
     scopes: frozenset[Scope]
+    tenant: str = ""
 
 
 ANYBODY: Final = Holder("", frozenset(ALL_SCOPES))
@@ -51,7 +55,7 @@ class TokenAuthenticator:
 
     def set_tokens(self, tokens: Sequence[TokenConfig]) -> None:
         """Replace the tokens. A holder's key is the digest of its token and does not depend on the order of the list."""
-        self._holders = tuple(Holder(_digest(token.token), frozenset(token.scopes)) for token in tokens)
+        self._holders = tuple(Holder(_digest(token.token), frozenset(token.scopes), token.tenant) for token in tokens)
 
     def authenticate(self, request: web.Request, scope: Scope) -> Holder:
         """The holder of the request's token; ``ANYBODY`` where no tokens are configured.
@@ -84,6 +88,13 @@ class TokenAuthenticator:
 
 
 AUTHENTICATOR: Final = web.AppKey("authenticator", TokenAuthenticator)
+HOLDER: Final[ContextVar[Holder]] = ContextVar("holder")
+"""Of the request that this task serves; aiohttp serves each in a task of its own."""
+
+
+def current_tenant() -> str:
+    """Whose token the request of this task has; empty: the operator's."""
+    return HOLDER.get().tenant
 
 
 def challenge(request: web.Request, status: int) -> str | None:

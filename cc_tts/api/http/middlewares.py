@@ -29,7 +29,7 @@ from cc_tts.api.http.idempotency import IdempotencyStore, Key, StoredResponse, c
 from cc_tts.api.http.route import CALL_ID, Route
 from cc_tts.api.routes import about_unknown_path
 from cc_tts.clock import ms_between
-from cc_tts.errors import CcTtsError, MalformedRequest, NotFound, did_you_mean
+from cc_tts.errors import CcTtsError, Forbidden, MalformedRequest, NotFound, did_you_mean
 
 MAX_REQUEST_ID_CHARS: Final = 128
 UNMATCHED: Final = "unmatched"
@@ -132,6 +132,9 @@ def guarded(route: Route) -> Handler:
         holder = (
             auth.ANYBODY if route.scope is None else request.app[auth.AUTHENTICATOR].authenticate(request, route.scope)
         )
+        if holder.tenant and not (route.names_call or route.for_tenants):
+            raise Forbidden("this path is for tokens of the operator, and this one is of a tenant")
+        auth.HOLDER.set(holder)
         if route.names_call:
             _check_node(request)
         _check_query(request, route)

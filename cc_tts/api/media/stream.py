@@ -17,8 +17,9 @@ from cc_tts.api.media.dialect import Dialect, OwnDialect
 from cc_tts.api.media.serving import Outbox, Serving
 from cc_tts.calls.audio.messages import MediaDirection
 from cc_tts.calls.audio.stream import MediaStream
+from cc_tts.calls.call import Call
 from cc_tts.config.schema import MediaDialect
-from cc_tts.errors import CapacityExceeded, Unprocessable
+from cc_tts.errors import CapacityExceeded, QuotaExceeded, Unprocessable
 
 _DIRECTION: Final = Query(
     "direction",
@@ -47,17 +48,24 @@ log = logs.get(__name__)
     status=101,
     content_types=(),
     query=QUERY,
-    errors=(*ON_A_CALL, UpgradeRequired, CapacityExceeded, Unprocessable),
+    errors=(*ON_A_CALL, UpgradeRequired, CapacityExceeded, Unprocessable, QuotaExceeded),
     streams=True,
 )
 async def stream_media(request: web.Request) -> web.StreamResponse:
     """The audio of a call over a WebSocket."""
-    context, call = request.app[CONTEXT], call_of(request)
-    direction = cast("MediaDirection", _DIRECTION.choice(request, default="in"))
+    call, direction = call_of(request), cast("MediaDirection", _DIRECTION.choice(request, default="in"))
     dialect = _dialect(request)
     clears = _ON_CLOSE.choice(request, default="end") == "clear"
     if direction == "talk":
         request.app[auth.AUTHENTICATOR].authenticate(request, "talk")
+    with request.app[CONTEXT].tenants.hold_listener(auth.current_tenant()):
+        return await _serve(request, call, direction, dialect, clears=clears)
+
+
+async def _serve(
+    request: web.Request, call: Call, direction: MediaDirection, dialect: Dialect, *, clears: bool
+) -> web.StreamResponse:
+    context = request.app[CONTEXT]
     media = context.config.media
     socket = websocket.new_socket(max_frame_bytes=media.max_frame_bytes, autoping=False)
     if not socket.can_prepare(request):

@@ -75,6 +75,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     callee: str
     created_at_s: float
     run: str
+    tenant: str = ""
     headers: Mapping[str, str] = {}
     uri_parameters: Mapping[str, str] = {}
     transport: str | None = None
@@ -121,6 +122,7 @@ def record_of(call: "Call") -> CallRecord:
         callee=call.callee,
         created_at_s=call.created_at_s,
         run=call.services.events.run,
+        tenant=call.tenant,
         headers={name: value for name, value in call.headers.items() if name.lower() not in WITH_TEXT},
         uri_parameters={name: value for name, value in call.uri_parameters.items() if name != "play"},
         transport=call.transport,

@@ -32,6 +32,7 @@ class Event(msgspec.Struct, frozen=True):
     api: Annotated[
         str | UnsetType, Meta(description="Base URL of that server's API; left out without `cluster.base_url`.")
     ] = UNSET
+    tenant: Annotated[str | UnsetType, Meta(description="Whose call it is; left out if it is no tenant's.")] = UNSET
 
 
 class Subscription(Outbox[Event]):
@@ -45,14 +46,18 @@ class Subscription(Outbox[Event]):
         call_id: str | None,
         types: frozenset[str] | None,
         max_queued: int,
+        tenant: str,
     ) -> None:
         self._bus = bus
+        self._tenant = tenant
         self._call_id = call_id
         self._types = types
         super().__init__(max_queued, filter(self.wants, missed))
 
     def wants(self, event: Event) -> bool:
         """Whether the filters let an event through."""
+        if self._tenant and event.tenant != self._tenant:
+            return False
         return self._call_id in (None, event.call_id) and (self._types is None or event.type in self._types)
 
     def close(self) -> None:
@@ -98,9 +103,10 @@ class EventBus:
         types: frozenset[str] | None = None,
         max_queued: int = 1000,
         since: str | None = None,
+        tenant: str = "",
     ) -> Subscription:
         """Open a subscription. With ``since`` it begins with the event that followed the one of this id, whether or not
-        the filters let that one through.
+        the filters let that one through. With ``tenant`` it has the events of that one's calls only.
 
         Raises:
             CapacityExceeded: there are as many subscribers as the config allows.
@@ -111,11 +117,11 @@ class EventBus:
         missed = [] if since is None else self._after(since)
         if len(self._subscribers) >= self._max_subscribers:
             raise CapacityExceeded("as many event subscribers as http.max_event_subscribers allows", retry_after_s=5)
-        subscription = Subscription(self, missed, call_id=call_id, types=types, max_queued=max_queued)
+        subscription = Subscription(self, missed, call_id=call_id, types=types, max_queued=max_queued, tenant=tenant)
         self._subscribers.add(subscription)
         return subscription
 
-    def publish(self, data: EventData, *, call_id: str | None = None) -> Event:
+    def publish(self, data: EventData, *, call_id: str | None = None, tenant: str = "") -> Event:
         """Send an event to every subscriber whose filters let it through. Never blocks."""
         self._seq[call_id] += 1
         self._last_number += 1
@@ -128,6 +134,7 @@ class EventBus:
             data=data,
             node=self._node,
             api=self._api,
+            tenant=tenant or UNSET,
         )
         self._history.append(event)
         for subscription in tuple(self._subscribers):

@@ -204,6 +204,17 @@ class SpeakResumed(SpeakData, frozen=True, kw_only=True):
     played_ms: Annotated[float, Meta(description="The place in its audio from which it goes on, milliseconds.")]
 
 
+class SpeakRecovered(SpeakData, frozen=True, kw_only=True):
+    """The speech worker was lost, and another one, or the fallback engine, says the utterance on. The caller may hear a gap,
+    and some words twice.
+    """
+
+    type: ClassVar[str] = "speak.recovered"
+    reason: Literal["worker_lost"] = "worker_lost"
+    text_chunk: Annotated[int, Meta(description="Which of the parts in which its text is spoken goes on, from 0.")]
+    char_start: Annotated[int, Meta(description="Where that part begins in its text, characters.")]
+
+
 class SpeakComplete(SpeakData, frozen=True, kw_only=True):
     """Nothing more will be heard of the utterance; its last event."""
 
@@ -256,6 +267,7 @@ EVENTS: Final[Mapping[str, type[EventData]]] = {
         SpeakMark,
         SpeakPaused,
         SpeakResumed,
+        SpeakRecovered,
         SpeakComplete,
         ServerDraining,
         ServerOverloaded,

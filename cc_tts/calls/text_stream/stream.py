@@ -118,6 +118,7 @@ class TextStream:
         Raises:
             TextTooLong: more than ``tts.max_text_chars`` in one message.
             WrongState, QueueFull, EngineOverloaded, UnknownVoice, LanguageUnsupported: an utterance cannot be opened.
+            QuotaExceeded: that, or the tenant has used up its characters.
         """
         limit = self._services.config.tts.max_text_chars
         if len(text) > limit:
@@ -245,6 +246,7 @@ class TextStream:
         live = self._open
         assert live is not None
         live.first_token_ns = live.first_token_ns or self._services.clock.now_ns()
+        self._services.tenants.charge(self._call.tenant, len(text))
         live.utterance.text_chars += len(text)
         live.growing.append(text)
 

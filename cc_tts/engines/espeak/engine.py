@@ -272,6 +272,10 @@ class EspeakEngine:
             return f"{len(self._turns.streams)} streams are open, as many as configured"
         return self._not_ready_because
 
+    def utilisation(self, voice: str) -> float:  # noqa: ARG002 - one thread has every voice
+        """Streams that are open, of those that may be; see the contract."""
+        return len(self._turns.streams) / MAX_STREAMS
+
     async def start(self) -> None:
         """Start the thread, load espeak-ng and let it say something. Raises ``EngineFailed`` if it cannot be loaded,
         ``ConfigError`` if the default voice does not exist.

@@ -146,9 +146,16 @@ class RemoteConnection:
         self._ready.clear()
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                self._channel = await wire.connect(
-                    self._endpoint, self._remote, on_record=self._record, on_closed=self.restart
+                connecting = asyncio.create_task(
+                    wire.connect(self._endpoint, self._remote, on_record=self._record, on_closed=self.restart)
                 )
+                try:
+                    await asyncio.wait({connecting, down}, return_when=asyncio.FIRST_COMPLETED)
+                    if not connecting.done():
+                        return str(down.result())
+                    self._channel = connecting.result()
+                finally:
+                    connecting.cancel()
                 waiting = asyncio.create_task(self._ready.wait())
                 try:
                     await asyncio.wait({waiting, down}, return_when=asyncio.FIRST_COMPLETED)

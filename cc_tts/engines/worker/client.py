@@ -46,7 +46,7 @@ class WorkersElsewhere(Protocol):
 
 class WorkerEngine:
     """See :class:`cc_tts.engines.engine.Engine`. ``children``: a worker a device of this machine. ``fallback`` speaks while
-    there is no worker at all; ``starts_fallback``: nobody else starts and stops it.
+    there is no worker at all; ``starts_fallback``: nobody else starts and stops it. ``rng``: which workers are compared.
     """
 
     def __init__(
@@ -58,13 +58,15 @@ class WorkerEngine:
         elsewhere: WorkersElsewhere | None = None,
         fallback: Engine | None = None,
         starts_fallback: bool = True,
+        rng: random.Random | None = None,
     ) -> None:
         self.name = tts.engine
         self._default_voice = tts.voice
         self._may_resume = tts.resume_on_worker_loss
+        self._max_utilisation = tts.max_utilisation
         self._metrics = metrics
         self._stream_ids = itertools.count(1)
-        self._random = random.Random()  # noqa: S311 - no secret
+        self._random = rng or random.Random()  # noqa: S311 - no secret
         self._state = "not started"
         self._children = tuple(children)
         self._elsewhere = elsewhere
@@ -95,6 +97,15 @@ class WorkerEngine:
             return None
         refusals = (worker.load.refusal for worker in ready if worker.load is not None)
         return next(filter(None, refusals), "the engine is at its limit")
+
+    def utilisation(self, voice: str) -> float:
+        """Of the workers with the voice, in the mean; one that takes nothing more counts as full. See the contract."""
+        loads = [
+            (worker.load.utilisation / self._max_utilisation if worker.room else 1.0)
+            for worker in self._ready
+            if worker.load is not None and worker.has_voice(voice)
+        ]
+        return sum(min(1.0, load) for load in loads) / len(loads) if loads else 0.0
 
     @property
     def _ready(self) -> list[WorkerLink]:

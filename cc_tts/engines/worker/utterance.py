@@ -47,6 +47,8 @@ class RoutedStream:
         self._heard_ms = 0.0
         """Of the text chunk under way."""
         self._has_listener = False
+        self._was_lost = False
+        """Its worker was, and nothing has come from another one yet."""
 
     def push(self, spoken_text: str, *, text_chunk_index: int) -> None:
         """Append one text chunk; see the contract."""
@@ -75,7 +77,9 @@ class RoutedStream:
             try:
                 async for chunk in self._stream:
                     self._note(chunk)
-                    yield replace(chunk, is_resumed=True) if self._is_altered else chunk
+                    was_lost, self._was_lost = self._was_lost, False
+                    is_marked = was_lost or self._is_altered
+                    yield replace(chunk, is_resumed=self._is_altered, after_loss=was_lost) if is_marked else chunk
             except EngineOverloaded as refusal:
                 goes_on = self._after_refusal(refusal)
             except WorkerLost as loss:
@@ -116,6 +120,7 @@ class RoutedStream:
             return False
         self._move(loss)
         self._may_resume = False
+        self._was_lost = True
         log.warning("speech_resumed", reason="worker_lost", heard_ms=round(self._heard_ms), num_chunks=len(self._texts))
         self._on_resumed()
         return True

@@ -61,6 +61,7 @@ SAMPLES: tuple[types.EventData, ...] = (
     types.SpeakMark(utterance_id="u", name="m", played_ms=20),
     types.SpeakPaused(utterance_id="u", speech_id="s", played_ms=20.0),
     types.SpeakResumed(utterance_id="u", played_ms=20.0),
+    types.SpeakRecovered(utterance_id="u", text_chunk=1, char_start=20),
     types.SpeakComplete(
         utterance_id="u",
         completion_cause=CompletionCause.BARGE_IN,

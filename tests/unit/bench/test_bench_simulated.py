@@ -10,17 +10,14 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("onnx")
 
+from bench.engine.costs import flow_ms, lm_step_ms, prefill_ms, vocoder_ms
 from bench.engine.phone import always, burst
 from bench.engine.phone_load import PhoneLoad
 from bench.engine.simulated import (
     MAX_STREAMS,
     FixedClock,
     Simulated,
-    flow_ms,
-    lm_step_ms,
     measure,
-    prefill_ms,
-    vocoder_ms,
 )
 from cc_tts.engines.cosyvoice2.engine.engine import Engine
 

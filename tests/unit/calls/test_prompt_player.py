@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cc_tts.calls.call_state import UtteranceState
 from cc_tts.calls.events.bus import EventBus
-from cc_tts.calls.player import MAX_ON_LINE, PromptPlayer
+from cc_tts.calls.player import MAX_ON_LINE, PromptPlayer, TextPlace
 from cc_tts.calls.services import CallServices
 from cc_tts.calls.utterance import CompletionCause, Utterance, UtteranceError
 from cc_tts.config.schema import Config, PlayoutConfig, TtsConfig
@@ -40,6 +40,7 @@ class Stage:
         self.clock = FakeClock()
         self.completed: list[Utterance] = []
         self.marks: list[tuple[str, float]] = []
+        self.recovered: list[TextPlace] = []
         services = CallServices(
             config=CONFIG,
             ua=cast("Any", self.line),
@@ -51,7 +52,11 @@ class Stage:
             dial_back=cast("Any", None),
         )
         self.player = PromptPlayer(
-            "c", services, on_complete=self.completed.append, on_marks=lambda _, marks: self.marks.extend(marks)
+            "c",
+            services,
+            on_complete=self.completed.append,
+            on_marks=lambda _, marks: self.marks.extend(marks),
+            on_recovered=lambda _, place: self.recovered.append(place),
         )
         self.line.listener = self.player
 
@@ -552,3 +557,18 @@ async def _overload(
     stage.line.play(1000)
     await stage.settle()
     return slept
+
+
+async def test_where_an_utterance_is_said_on_is_told_each_time_it_is_spoken(stage: Stage) -> None:
+    stage.source.plans["it"] = [
+        SpeechChunk(pcm(40), "One,"),
+        SpeechChunk(pcm(40)),
+        SpeechChunk(pcm(40), "", marks=((0.0, "m"),)),
+        SpeechChunk(pcm(40), " two, ", after_loss=True),
+        SpeechChunk(pcm(40)),
+        SpeechChunk(pcm(40), "three.", is_resumed=True),
+    ]
+    stage.say("it", repeat=2)
+    stage.player.open_line()
+    await stage.play_all()
+    assert stage.recovered == [TextPlace(1, 5, 10)] * 2

@@ -1,13 +1,14 @@
 """Every key of the configuration, from every source, right and wrong."""
 
 import dataclasses
+import re
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from cc_tts.config import load as config
-from cc_tts.config.schema import Config
+from cc_tts.config.schema import Config, TenantConfig
 from cc_tts.errors import ConfigError
 
 pytestmark = pytest.mark.unit
@@ -19,7 +20,11 @@ def test_the_shipped_file_states_every_key_with_its_default() -> None:
     tree = tomllib.loads(SHIPPED.read_text(encoding="utf-8"))
     defaults = Config()
     assert config.load(SHIPPED) == defaults
+    example = dict(re.findall(r"^#   (\w+) = (\S+) +#", SHIPPED.read_text(encoding="utf-8"), re.MULTILINE))
+    assert example == {key.name: str(key.default) for key in dataclasses.fields(TenantConfig)}
     for section in dataclasses.fields(defaults):
+        if section.name == "tenants":
+            continue
         value = getattr(defaults, section.name)
         keys = tree["routes"]["*"] if section.name == "routes" else tree[section.name]
         known = value["*"] if section.name == "routes" else value
@@ -64,6 +69,34 @@ def test_tokens(text: str, scopes: tuple[str, ...]) -> None:
 def test_a_route_with_dots_in_its_user() -> None:
     loaded = config.load(overrides=['routes."7.1".greeting=Hello'])
     assert loaded.routes["7.1"].greeting == "Hello"
+
+
+def test_tenants_of_tokens_and_routes() -> None:
+    loaded = config.load(
+        environ={
+            "CC_TTS_TENANTS__ACME__MAX_CALLS": "40",
+            "CC_TTS_HTTP__TOKENS": '[{token = "secret-one", tenant = "acme"}, "secret-two"]',
+            "CC_TTS_ROUTES__SALES__TENANT": "acme",
+        }
+    )
+    assert loaded.tenants == {"acme": TenantConfig(max_calls=40)}
+    assert [token.tenant for token in loaded.http.tokens] == ["acme", ""]
+    assert loaded.routes["sales"].tenant == "acme"
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ('http.tokens=[{token="secret-one", tenant="acne"}]', "http.tokens names the tenant 'acne', did you mean acme"),
+        ("routes.a.tenant=other", "routes.a.tenant names the tenant 'other'"),
+        ("tenants.acme.max_cals=3", "did you mean tenants.acme.max_calls"),
+        ("tenants.acme.weight=0", "weight: expected `float` > 0.0"),
+        ('tenants."a/b".max_calls=3', "'a/b' is no name of a tenant"),
+    ],
+)
+def test_faults_of_tenants(override: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        config.load(overrides=["tenants.acme.max_calls=2", override])
 
 
 @pytest.mark.parametrize(

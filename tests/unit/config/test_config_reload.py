@@ -37,6 +37,14 @@ def test_what_can_be_taken_over_is_and_the_rest_is_named() -> None:
     assert found.config.routes == wanted.routes
 
 
+def test_tenants_are_taken_over() -> None:
+    running = from_tree({"tenants": {"acme": {"max_calls": 3}, "gone": {}}})
+    wanted = from_tree({"tenants": {"acme": {"max_calls": 5}, "new": {}}})
+    found = configuration.reload(running, wanted)
+    assert (found.changed, found.needs_restart) == (("tenants.acme", "tenants.gone", "tenants.new"), ())
+    assert found.config.tenants == wanted.tenants
+
+
 def test_nothing_new_changes_nothing() -> None:
     running = from_tree({"http": {"tokens": ["a-new-token"]}})
     assert configuration.reload(running, running) == configuration.Reload(config=running, changed=(), needs_restart=())

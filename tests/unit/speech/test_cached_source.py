@@ -640,7 +640,9 @@ async def test_utterances_say_whether_they_were_cached_and_barge_in_knows_the_wo
         clock=FakeClock(),
         dial_back=cast("Any", None),
     )
-    player = PromptPlayer("c", services, on_complete=completed.append, on_marks=lambda *_: None)
+    player = PromptPlayer(
+        "c", services, on_complete=completed.append, on_marks=lambda *_: None, on_recovered=lambda *_: None
+    )
     line.listener = player
     player.open_line()
     text = "Good morning, how are you? I am fine, and the weather is not bad either."

@@ -24,7 +24,7 @@ from cc_tts.speech.prompt import Content, PromptDefaults, SequenceContent, Silen
 from cc_tts.speech.source import SpeechSource
 from cc_tts.text.chunker import SLICE_CHARS
 from cc_tts.text.normalizer import Normalizer
-from tests.fakes.fake_engine import FakeEngine
+from tests.fakes.fake_engine import FakeEngine, tone
 
 pytestmark = pytest.mark.unit
 
@@ -217,3 +217,28 @@ async def test_the_engine_hears_whose_call_it_is_for_every_part_of_a_prompt() ->
         async for _ in source.open(content, rate_hz=RATE_HZ, call_id="call_1", utterance_id="u"):
             pass
     assert engine.call_ids == ["call_1"] * 3
+
+
+@pytest.mark.parametrize("shape", ["text", "ssml"])
+async def test_the_first_chunk_after_a_loss_says_so_and_no_other(shape: str) -> None:
+    engine = FakeEngine()
+    engine.make_pcm = tone
+    text = TextContent("Good morning, and welcome. " * 20)
+    content: Content = text if shape == "text" else SequenceContent((TextContent("One."), SilenceContent(20), text))
+    source = make(engine)
+    losses: list[bool] = []
+    num_before = 3
+    async for chunk in source.open(content, rate_hz=RATE_HZ):
+        losses.append(chunk.after_loss)
+        if len(losses) == num_before:
+            engine.is_after_loss = engine.is_resumed = True
+    assert losses.count(True) == 1
+    assert not any(losses[:num_before])
+
+
+async def test_a_loss_at_the_end_is_told_where_no_audio_follows() -> None:
+    engine = FakeEngine()
+    engine.make_pcm = lambda ms, rate_hz=RATE_HZ: b""
+    engine.is_after_loss = True
+    chunks = [chunk async for chunk in make(engine).open(TextContent("Hi."), rate_hz=RATE_HZ)]
+    assert [chunk.after_loss for chunk in chunks] == [True]

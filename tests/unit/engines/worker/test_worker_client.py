@@ -294,12 +294,16 @@ async def test_counts_of_workers_add_up_over_their_restarts() -> None:
 # --- several workers ---
 
 
-async def texts_of(stream: Any) -> list[tuple[int, int, bool]]:
-    """Text chunk, ms, and whether it may not be as asked for, of each piece of audio."""
-    return [
-        (chunk.text_chunk_index, round(chunk.duration_ms), chunk.is_resumed)  # a line each
-        async for chunk in stream
-    ]
+async def texts_of(stream: Any, losses: list[bool] | None = None) -> list[tuple[int, int, bool]]:
+    """Text chunk, ms, and whether it may not be as asked for, of each piece of audio. ``losses``: whether it is the first
+    one after a loss.
+    """
+    found = []
+    async for chunk in stream:
+        found.append((chunk.text_chunk_index, round(chunk.duration_ms), chunk.is_resumed))
+        if losses is not None:
+            losses.append(chunk.after_loss)
+    return found
 
 
 def pushed(process: FakeSupervisor) -> list[str]:
@@ -396,7 +400,8 @@ async def test_another_worker_goes_on_from_the_text_chunk_under_way(heard_ms: in
     stream = lab.engine.open("anna")
     for index, text in enumerate(("One.", "Two.")):
         stream.push(text, text_chunk_index=index)
-    reading = asyncio.create_task(texts_of(stream))
+    losses: list[bool] = []
+    reading = asyncio.create_task(texts_of(stream, losses))
     if heard_ms:
         lab.says(StreamAudio(1, 0), MS * 500)
         lab.says(StreamAudio(1, 1), MS * heard_ms)
@@ -411,6 +416,7 @@ async def test_another_worker_goes_on_from_the_text_chunk_under_way(heard_ms: in
     lab.says(StreamEnded(2), worker=1)
     before = [(0, 500, False), (1, heard_ms, False)] if heard_ms else []
     assert await reading == [*before, (2, 700, bool(heard_ms))]
+    assert losses == [False] * len(before) + [True]
     assert lab.sample("engine_resumed_total") == 1
 
 

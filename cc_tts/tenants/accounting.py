@@ -1,0 +1,172 @@
+"""The accounting file: a line of JSON for each utterance that is complete and each call that is over.
+
+A line has what bills are made of. It has no text, no digit and no number of a caller. Lines are written by a thread, at most
+every :data:`INTERVAL_S`. The file is opened for each writing, so that it may be moved (logrotate) at any time. While it
+cannot be written lines wait, up to :data:`MAX_WAITING_LINES`; those beyond are lost and counted. Runs on: the event loop.
+"""
+
+import asyncio
+import contextlib
+import os
+from collections import deque
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from cc_tts import logs
+from cc_tts.clock import Clock, MonotonicClock
+from cc_tts.errors import ConfigError
+from cc_tts.metrics import Metrics
+
+INTERVAL_S: Final = 0.2
+RETRY_INTERVAL_S: Final = 1.0
+MAX_WAITING_LINES: Final = 20_000
+MAX_LINES_A_WRITE: Final = 1000
+STOP_TIMEOUT_S: Final = 3.0
+"""How long the last lines may take when the server stops."""
+FILE_MODE: Final = 0o640
+
+log = logs.get(__name__)
+
+
+class UtteranceLine(msgspec.Struct, frozen=True, kw_only=True, tag="utterance"):
+    """An utterance on a call, or a response of ``/v1/audio/speech``, which has no ``call_id``. ``characters`` of its text;
+    ``played_ms``: what was heard of it, or sent; ``cached``: no engine was needed; ``reason``: why it is complete.
+    """
+
+    time: float = 0.0
+    node: str = ""
+    tenant: str
+    call_id: str | None
+    utterance_id: str
+    characters: int
+    played_ms: int
+    cached: bool
+    voice: str
+    engine: str
+    reason: str
+    error: str | None
+
+
+class CallLine(msgspec.Struct, frozen=True, kw_only=True, tag="call"):
+    """A call. ``started``, ``answered`` and ``ended`` are seconds since the Unix epoch; ``duration_ms``: from the answer to
+    the end.
+    """
+
+    time: float = 0.0
+    node: str = ""
+    tenant: str
+    call_id: str
+    direction: str
+    started: float
+    answered: float | None
+    ended: float
+    duration_ms: int
+    result: str
+    reason: str
+    sip_code: int | None
+    codec: str | None
+
+
+Line = UtteranceLine | CallLine
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+class AccountingLog:
+    """``file`` ``None``: nothing is written. ``node``: the server's name in each line."""
+
+    def __init__(
+        self, file: Path | None = None, *, node: str = "", clock: Clock | None = None, metrics: Metrics | None = None
+    ) -> None:
+        self._file = file
+        self._node = node
+        self._clock = clock or MonotonicClock()
+        self._metrics = metrics or Metrics()
+        self._waiting: deque[bytes] = deque()
+        self._news = asyncio.Event()
+        self._is_stopping = False
+        self._has_failed = False
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin to write; raises ``ConfigError`` if the file cannot be."""
+        if self._file is None:
+            return
+        try:
+            await asyncio.to_thread(_append, self._file, b"")
+        except OSError as error:
+            raise ConfigError(f"accounting.file: {self._file}: {error.strerror}") from None
+        self._task = asyncio.create_task(self._write_all(self._file), name="accounting")
+
+    async def stop(self) -> None:
+        """Write what waits, for :data:`STOP_TIMEOUT_S` at most. Safe to call twice."""
+        self._is_stopping = True
+        self._news.set()
+        if self._task is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(STOP_TIMEOUT_S):
+                    await asyncio.shield(self._task)
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        if self._waiting:
+            self._metrics.accounting_lost.inc(len(self._waiting))
+            log.error("accounting_lines_lost", lines=len(self._waiting))
+            self._waiting.clear()
+
+    def add(self, line: Line) -> None:
+        """Write a line, soon."""
+        if self._file is None:
+            return
+        if len(self._waiting) >= MAX_WAITING_LINES:
+            self._metrics.accounting_lost.inc()
+            return
+        stamped = msgspec.structs.replace(line, time=round(self._clock.wall_s(), 3), node=self._node)
+        self._waiting.append(_ENCODER.encode(stamped) + b"\n")
+        self._news.set()
+
+    async def _write_all(self, file: Path) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            while self._waiting:
+                await self._write(file)
+            if self._is_stopping:
+                return
+            await asyncio.sleep(INTERVAL_S)
+
+    async def _write(self, file: Path) -> None:
+        lines = [self._waiting[number] for number in range(min(len(self._waiting), MAX_LINES_A_WRITE))]
+        writing = asyncio.create_task(asyncio.to_thread(_append, file, b"".join(lines)))
+        try:
+            await asyncio.wait({writing})
+            writing.result()
+        except OSError as error:
+            if not self._has_failed:
+                log.error("accounting_not_written", detail=error.strerror, consequence="lines wait")
+            self._has_failed = True
+            await asyncio.sleep(RETRY_INTERVAL_S)
+            return
+        if self._has_failed:
+            log.info("accounting_written_again")
+        self._has_failed = False
+        for _ in lines:
+            self._waiting.popleft()
+
+
+def _append(file: Path, data: bytes) -> None:
+    """All of ``data``, or nothing. Runs on: a thread."""
+    descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+    try:
+        size = os.fstat(descriptor).st_size
+        try:
+            left = memoryview(data)
+            while left:
+                left = left[os.write(descriptor, left) :]
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(descriptor, size)
+            raise
+    finally:
+        os.close(descriptor)

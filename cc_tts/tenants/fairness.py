@@ -1,0 +1,59 @@
+"""Who may begin to speak while the engine is busy, so that no tenant keeps the others out. Runs on: the event loop."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from cc_tts.clock import Clock
+
+BUSY: Final = 0.8
+"""Up to this share of what the engine may promise everybody begins who asks."""
+RESERVE: Final = 0.1
+"""Of what the engine may promise, for tenants that have less than their share."""
+REFUSED_WINDOW_S: Final = 1.0
+"""A tenant that the engine refused waits, or has come again, within this time."""
+DEFAULT_WEIGHT: Final = 1.0
+"""Of what is spoken for no tenant."""
+
+
+_ROUNDING: Final = 1e-6
+"""Of streams, in sums of weights."""
+
+
+class Fairness:
+    """Compares each tenant's share of the running streams with the share that its weight stands for."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._refused_ns: dict[str, int] = {}
+
+    def note_refused(self, tenant: str) -> None:
+        """The engine has just refused a stream of this tenant."""
+        self._refused_ns[tenant] = self._clock.now_ns()
+
+    def refuses(
+        self, tenant: str, *, running: Mapping[str, int], weights: Mapping[str, float], utilisation: float
+    ) -> bool:
+        """Whether a new stream of ``tenant`` is refused for the sake of others.
+
+        ``running``: streams of each tenant now; ``weights``: of all that are configured; ``utilisation``: of what the
+        engine may promise, 0 to 1.
+        """
+        if utilisation <= BUSY:
+            return False
+        after_ns = self._clock.now_ns() - round(REFUSED_WINDOW_S * 1e9)
+        self._refused_ns = {name: at_ns for name, at_ns in self._refused_ns.items() if at_ns >= after_ns}
+        speaking = {name for name, num in running.items() if num > 0}
+        if utilisation > 1 - RESERVE and _is_above(tenant, speaking | weights.keys() | {tenant}, running, weights):
+            return True
+        active = speaking | self._refused_ns.keys() | {tenant}
+        if not _is_above(tenant, active, running, weights):
+            return False
+        return any(not _is_above(name, active, running, weights) for name in self._refused_ns.keys() - {tenant})
+
+
+def _is_above(tenant: str, parties: set[str], running: Mapping[str, int], weights: Mapping[str, float]) -> bool:
+    """Whether ``tenant`` has more of the running streams than its weight among ``parties`` stands for."""
+    num_running = sum(running.get(name, 0) for name in parties)
+    weight = sum(weights.get(name, DEFAULT_WEIGHT) for name in parties)
+    due = weights.get(tenant, DEFAULT_WEIGHT) / weight * num_running
+    return running.get(tenant, 0) > due + _ROUNDING

@@ -1,0 +1,101 @@
+"""Tenants on real calls: a tenant at its limit, beside others; the limit changed by SIGHUP; the accounting of all of it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.configured import server_with, until
+from tests.e2e.raw_sip import RawCaller
+from tests.e2e.server_under_test import GREETING
+from tests.e2e.test_reload import change, reload
+
+pytestmark = pytest.mark.e2e
+
+OPERATOR, ACME = "the-operators-token", "token-of-acme"
+WITHIN_S = 100.0
+SETTINGS = {
+    "tenants__acme__max_calls": "1",
+    "routes__greet__tenant": "acme",
+    "routes__greet__then": "hangup",
+    "routes__long__tenant": "acme",
+}
+
+
+def lines_of(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(each) for each in file.read_text().splitlines(keepends=True) if each.endswith("\n")]
+
+
+async def test_a_tenant_at_its_limit_keeps_nobody_else_out(tmp_path: Path) -> None:
+    file = tmp_path / "accounting.jsonl"
+    async with server_with(tmp_path, accounting__file=str(file), **SETTINGS) as server:
+        async with (
+            RawCaller("long", server.sip_port) as first,
+            RawCaller("long", server.sip_port) as second,
+            RawCaller("silent", server.sip_port) as other,
+        ):
+            for caller in (first, second, other):
+                caller.invite()
+            answers = [await caller.final(WITHIN_S) for caller in (first, second, other)]
+            for caller in (first, second, other):
+                caller.ack()
+            assert sorted(answer.status for answer in answers[:2]) == [200, 480]
+            assert answers[2].status == 200
+            (refused,) = (answer for answer in answers if answer.status == 480)
+            assert int(refused.header("Retry-After") or 0) >= 1
+            assert "max_calls of this tenant is 1" in refused.text
+            for caller, answer in zip((first, second, other), answers, strict=True):
+                if answer.status == 200:
+                    caller.send("BYE")
+                    assert (await caller.final(WITHIN_S)).status == 200
+        await server.until_all_terminated(WITHIN_S)
+        async with RawCaller("greet", server.sip_port) as again:
+            again.invite()
+            assert (await again.final(WITHIN_S)).status == 200
+            again.ack()
+            await again.request("BYE", WITHIN_S)
+            await until(lambda: sum(line["type"] == "call" for line in lines_of(file)) == 4, WITHIN_S)
+        found = lines_of(file)
+    calls = [(line["tenant"], line["result"], line["reason"]) for line in found if line["type"] == "call"]
+    assert sorted(calls) == [
+        ("", "completed", "remote_hangup"),
+        ("acme", "completed", "prompt_finished"),
+        ("acme", "completed", "remote_hangup"),
+        ("acme", "rejected", "quota_exceeded"),
+    ]
+    (greeting,) = (line for line in found if line["type"] == "utterance" and line["reason"] == "normal")
+    assert (greeting["tenant"], greeting["characters"], greeting["engine"]) == ("acme", len(GREETING), "espeak")
+    assert greeting["played_ms"] > 1000
+    (call,) = (line for line in found if line["type"] == "call" and line["call_id"] == greeting["call_id"])
+    assert call["duration_ms"] >= greeting["played_ms"]
+    assert "answered by a machine" not in file.read_text()
+    assert "raw" not in {value for line in found for value in map(str, line.values())}
+
+
+async def test_limits_and_tokens_of_tenants_are_reloaded(tmp_path: Path) -> None:
+    tokens = json.dumps([OPERATOR]).replace('"', "'")
+    async with server_with(tmp_path) as server:
+        text = server.config.read_text()
+        server.config.write_text(text + "\n[tenants.acme]\nmax_calls = 1\n")
+        change(server, "[routes.long]", '[routes.long]\ntenant = "acme"')
+        line = await reload(server)
+        assert set(line["changed"]) == {"tenants.acme", "routes.long"}, line
+        async with RawCaller("long", server.sip_port) as first, RawCaller("long", server.sip_port) as second:
+            first.invite()
+            assert (await first.final(WITHIN_S)).status == 200
+            first.ack()
+            second.invite()
+            assert (await second.final(WITHIN_S)).status == 480
+            second.ack()
+            change(server, "max_calls = 1", "max_calls = 2")
+            change(server, "[http]", f"[http]\ntokens = [{tokens[1:-1]}, {{token = '{ACME}', tenant = 'acme'}}]")
+            assert set((await reload(server))["changed"]) == {"tenants.acme", "http.tokens"}
+            async with RawCaller("long", server.sip_port) as third:
+                third.invite()
+                assert (await third.final(WITHIN_S)).status == 200
+                third.ack()
+                third.send("BYE")
+                await third.final(WITHIN_S)
+            first.send("BYE")
+            await first.final(WITHIN_S)

@@ -1,0 +1,260 @@
+"""Tenants over the API: each token reaches what is its tenant's, on every route there is, within the tenant's limits."""
+
+import asyncio
+import dataclasses
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any, Final
+
+import pytest
+from aiohttp import WSServerHandshakeError
+
+from cc_tts.api.http.route import Route
+from cc_tts.api.routes import ROUTES
+from cc_tts.calls.events import types
+from cc_tts.config.schema import TenantConfig, TokenConfig
+from cc_tts.errors import EngineFailed
+from cc_tts.tenants.book import TenantBook
+from tests.fakes.fake_calls import Answered, RunningApi, eventually, make_config, running_api
+
+pytestmark = pytest.mark.integration
+
+OPERATOR, ACME, ACME_TOO, OTHER = "the-operators-token", "token-of-acme", "2nd-token-of-acme", "token-of-other"
+TOKENS = (
+    TokenConfig(OPERATOR),
+    TokenConfig(ACME, tenant="acme"),
+    TokenConfig(ACME_TOO, tenant="acme"),
+    TokenConfig(OTHER, tenant="other"),
+)
+KEY = types.CallDtmf(digit="1", duration_ms=100, method="rfc4733")
+
+SHARED: Final = {
+    ("GET", "/v1/voices"),
+    ("GET", "/v1/lexicons"),
+    ("GET", "/v1/lexicons/{name}"),
+    ("POST", "/v1/audio/speech"),
+}
+"""Routes without a call, the same for all tenants."""
+FILTERED: Final = {("GET", "/v1/calls"), ("POST", "/v1/calls"), ("GET", "/v1/events")}
+"""Routes whose responses are a tenant's own; each has a test of its own here."""
+OPERATORS: Final = {
+    ("GET", "/metrics"),
+    ("GET", "/v1/cluster"),
+    ("POST", "/v1/admin/drain"),
+    ("PUT", "/v1/lexicons/{name}"),
+    ("DELETE", "/v1/lexicons/{name}"),
+}
+OPEN: Final = {
+    ("GET", "/healthz"),
+    ("GET", "/readyz"),
+    ("GET", "/v1/openapi.json"),
+    ("GET", "/v1/asyncapi.json"),
+}
+BODIES: Final[dict[str, Any]] = {
+    "speakOnCall": {"text": "hello"},
+    "playOnCall": {"tone": "beep"},
+    "sendDtmf": {"digits": "1"},
+    "updateCall": {"metadata": {"a": "b"}},
+}
+"""Where an empty one is of no use."""
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def config_with(**limits: TenantConfig) -> Any:
+    tenants = {"acme": TenantConfig(), "other": TenantConfig()} | limits
+    return dataclasses.replace(make_config(tokens=TOKENS), tenants=tenants)
+
+
+def book_of(api: RunningApi) -> TenantBook:
+    return api.context.tenants
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[RunningApi]:
+    async with running_api(config_with()) as running:
+        for call_id, tenant in (("c-acme", "acme"), ("c-other", "other"), ("c-nobody", "")):
+            running.registry.add(call_id, answered=True).tenant = tenant
+        yield running
+
+
+async def ask(api: RunningApi, route: Route, token: str, id_: str) -> Answered:
+    path = route.path.replace("{id}", id_).replace("{name}", "names")
+    body = None if route.body is None else BODIES.get(route.operation_id, {})
+    return await api.ask(route.method, path, body, headers=bearer(token))
+
+
+def test_every_route_is_known_here() -> None:
+    """A route that is new has to be put into one of the groups; the tests below ask all of each."""
+    rest = {(route.method, route.path) for route in ROUTES} - SHARED - FILTERED - OPERATORS - OPEN
+    assert {path.rpartition("{id}")[0] for _, path in rest} == {"/v1/calls/", "/v1/utterances/"}
+
+
+@pytest.mark.parametrize("route", [each for each in ROUTES if "{id}" in each.path], ids=lambda each: each.operation_id)
+async def test_a_call_of_another_is_as_unknown_as_one_that_never_was(api: RunningApi, route: Route) -> None:
+    theirs, unknown = "c-acme", "c-never"
+    if route.path.startswith("/v1/utterances"):
+        spoken = await api.ask("POST", "/v1/calls/c-acme/speak", {"text": "hello"}, headers=bearer(ACME))
+        theirs, unknown = spoken.json["id"], "u-never"
+    found = [await ask(api, route, OTHER, id_) for id_ in (theirs, unknown, "c-nobody")]
+    for answered, id_ in zip(found, (theirs, unknown, "c-nobody"), strict=True):
+        assert answered.status == 404, answered.json
+        problem = answered.json
+        assert problem["code"] in ("call_not_found", "utterance_not_found")
+        assert json.dumps(problem).replace(id_, "ID") == json.dumps(found[0].json).replace(theirs, "ID")
+    call = api.registry.call("c-acme")
+    assert not call.asked
+    assert not call.paused
+    assert call.metadata == {}
+    assert len(call.utterances) == (1 if route.path.startswith("/v1/utterances") else 0)
+    for token in (ACME, ACME_TOO, OPERATOR):
+        answered = await ask(api, route, token, theirs)
+        assert answered.status not in (401, 403), answered.json
+        assert answered.status != 404 or answered.json["code"] == "gather_not_found"
+
+
+@pytest.mark.parametrize(("method", "path"), sorted(OPERATORS))
+async def test_what_is_the_operators(api: RunningApi, method: str, path: str) -> None:
+    (route,) = (route for route in ROUTES if (route.method, route.path) == (method, path))
+    (await ask(api, route, OTHER, "")).check_problem(403, "forbidden")
+    assert not api.registry.draining
+    assert (await ask(api, route, OPERATOR, "")).status not in (401, 403)
+
+
+@pytest.mark.parametrize(("method", "path"), sorted(SHARED | OPEN))
+async def test_what_all_share(api: RunningApi, method: str, path: str) -> None:
+    (route,) = (route for route in ROUTES if (route.method, route.path) == (method, path))
+    for token in (OTHER, OPERATOR):
+        assert (await ask(api, route, token, "")).status not in (401, 403)
+
+
+async def test_lists_have_the_calls_of_the_tenant(api: RunningApi) -> None:
+    seen = {}
+    for token in (OPERATOR, ACME, ACME_TOO, OTHER):
+        calls = (await api.ask("GET", "/v1/calls", headers=bearer(token))).json["calls"]
+        seen[token] = {call["id"]: call.get("tenant") for call in calls}
+    assert seen[OPERATOR] == {"c-acme": "acme", "c-other": "other", "c-nobody": None}
+    assert seen[ACME] == seen[ACME_TOO] == {"c-acme": "acme"}
+    assert seen[OTHER] == {"c-other": "other"}
+
+
+async def test_a_call_that_is_placed_is_of_the_token_s_tenant(api: RunningApi) -> None:
+    for token, tenant in ((ACME, "acme"), (OPERATOR, "")):
+        placed = await api.ask("POST", "/v1/calls", {"to": "sip:a@127.0.0.1"}, headers=bearer(token))
+        assert (placed.status, placed.json.get("tenant", "")) == (201, tenant)
+        assert api.registry.requests[-1].tenant == tenant
+        answered = await api.ask("GET", f"/v1/calls/{placed.json['id']}", headers=bearer(OTHER))
+        answered.check_problem(404, "call_not_found")
+
+
+async def test_nobody_hears_the_events_of_others(api: RunningApi) -> None:
+    events = api.registry.events
+    before = events.last_id
+    async with AsyncExitStack() as stack:
+        opened = {
+            token: await stack.enter_async_context(api.session.ws_connect("/v1/events" + query, headers=bearer(token)))
+            for token, query in ((OPERATOR, ""), (ACME, ""), (OTHER, ""))
+        }
+        nosy = await stack.enter_async_context(
+            api.session.ws_connect("/v1/events?call_id=c-acme", headers=bearer(OTHER))
+        )
+        for call_id, tenant in (("c-acme", "acme"), (None, ""), ("c-nobody", ""), ("c-other", "other")):
+            events.publish(KEY, call_id=call_id, tenant=tenant)
+        late = await stack.enter_async_context(
+            api.session.ws_connect(f"/v1/events?since={before}", headers=bearer(OTHER))
+        )
+        events.publish(KEY, call_id="c-other", tenant="other")
+        got = [[json.loads(await opened[token].receive_str()) for _ in range(num)] for token, num in
+               ((OPERATOR, 5), (ACME, 1), (OTHER, 2))]  # fmt: skip
+        assert [event["call_id"] for event in got[0]] == ["c-acme", None, "c-nobody", "c-other", "c-other"]
+        assert [event["call_id"] for event in got[1]] == ["c-acme"]
+        assert [event["tenant"] for event in got[1]] == ["acme"]
+        assert "tenant" not in got[0][1]
+        assert [event["call_id"] for event in got[2]] == ["c-other", "c-other"]
+        assert [json.loads(await late.receive_str())["call_id"] for _ in range(2)] == ["c-other", "c-other"]
+        events.close()  # what was queued is sent before the end
+        assert [message.type.name for message in [message async for message in nosy]] == []
+
+
+async def test_server_sent_events_are_filtered_too(api: RunningApi) -> None:
+    headers = bearer(OTHER) | {"Accept": "text/event-stream"}
+    async with api.session.get("/v1/events", headers=headers) as stream:
+        api.registry.events.publish(KEY, call_id="c-acme", tenant="acme")
+        api.registry.events.publish(KEY, call_id="c-other", tenant="other")
+        api.registry.events.close()
+        text = (await stream.read()).decode()
+    assert "c-other" in text
+    assert "c-acme" not in text
+
+
+async def test_an_idempotency_key_of_another_gives_nothing_away(api: RunningApi) -> None:
+    headers = {"Idempotency-Key": "one"}
+    spoken = await api.ask("POST", "/v1/calls/c-acme/speak", {"text": "hello"}, headers=bearer(ACME) | headers)
+    assert spoken.status == 201
+    again = await api.ask("POST", "/v1/calls/c-acme/speak", {"text": "hello"}, headers=bearer(OTHER) | headers)
+    again.check_problem(404, "call_not_found")
+
+
+# --- limits
+
+
+async def test_listeners_of_a_tenant() -> None:
+    async with running_api(config_with(acme=TenantConfig(max_listeners=2))) as api, AsyncExitStack() as stack:
+        first = await stack.enter_async_context(api.session.ws_connect("/v1/events", headers=bearer(ACME)))
+        await stack.enter_async_context(api.session.ws_connect("/v1/events", headers=bearer(ACME_TOO)))
+        refused = await api.ask("GET", "/v1/events", headers=bearer(ACME) | {"Accept": "text/event-stream"})
+        refused.check_problem(429, "quota_exceeded")
+        assert int(refused.headers["Retry-After"]) >= 1
+        await stack.enter_async_context(api.session.ws_connect("/v1/events", headers=bearer(OTHER)))
+        await stack.enter_async_context(api.session.ws_connect("/v1/events", headers=bearer(OPERATOR)))
+        await first.close()
+        await eventually(lambda: book_of(api).use()["acme"].listeners == 1)
+        await stack.enter_async_context(api.session.ws_connect("/v1/events", headers=bearer(ACME)))
+        with pytest.raises(WSServerHandshakeError):
+            await api.session.ws_connect("/v1/events", headers=bearer(ACME))
+
+
+@pytest.mark.parametrize("query", ["?types=nonsense", "?since=evt_00000000_1", "?since=x"])
+async def test_a_subscription_that_is_refused_is_none(query: str) -> None:
+    async with running_api(config_with(acme=TenantConfig(max_listeners=1))) as api:
+        headers = bearer(ACME) | {"Accept": "text/event-stream"}
+        for _ in range(3):
+            assert (await api.ask("GET", f"/v1/events{query}", headers=headers)).status in (400, 410)
+        assert book_of(api).use()["acme"].listeners == 0
+
+
+async def test_speech_without_a_call_counts_as_streams_and_characters() -> None:
+    limits = TenantConfig(max_streams=1, max_characters_per_day=12)
+    async with running_api(config_with(acme=limits)) as api:
+        api.registry.source.gate.clear()
+        async with AsyncExitStack() as stack:
+            first = api.session.post("/v1/audio/speech", json={"input": "one two"}, headers=bearer(ACME))
+            running = asyncio.create_task(first.__aenter__())
+            await eventually(lambda: book_of(api).use()["acme"].streams == 1)
+            refused = await api.ask("POST", "/v1/audio/speech", {"input": "three"}, headers=bearer(ACME))
+            refused.check_problem(429, "quota_exceeded")
+            theirs = asyncio.create_task(api.ask("POST", "/v1/audio/speech", {"input": "four"}, headers=bearer(OTHER)))
+            api.registry.source.gate.set()
+            assert (await theirs).status == 200
+            response = await running
+            stack.push_async_callback(first.__aexit__, None, None, None)
+            await response.read()
+        await eventually(lambda: book_of(api).use()["acme"].streams == 0)
+        assert book_of(api).use()["acme"].characters == 7
+        refused = await api.ask("POST", "/v1/audio/speech", {"input": "seven more"}, headers=bearer(ACME))
+        refused.check_problem(429, "quota_exceeded")
+        assert int(refused.headers["Retry-After"]) <= 86_400
+        assert (await api.ask("POST", "/v1/audio/speech", {"input": "five."}, headers=bearer(ACME))).status == 200
+
+
+async def test_speech_that_fails_before_it_is_heard_is_not_charged() -> None:
+    async with running_api(config_with(acme=TenantConfig(max_characters_per_day=20))) as api:
+        api.registry.source.fail_at, api.registry.source.error = 0, EngineFailed("it broke")
+        for _ in range(5):
+            answered = await api.ask("POST", "/v1/audio/speech", {"input": "hello there"}, headers=bearer(ACME))
+            assert answered.status == 500
+        use = book_of(api).use()["acme"]
+        assert (use.streams, use.characters) == (0, 0)

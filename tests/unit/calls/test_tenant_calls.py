@@ -1,0 +1,272 @@
+"""Calls of tenants: which they are, what they count as, and what becomes of those beyond a limit."""
+
+import asyncio
+import dataclasses
+import json
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from cc_tts.calls import routing
+from cc_tts.calls.ending import Ending
+from cc_tts.calls.registry import OriginateRequest
+from cc_tts.calls.text_stream.stream import TextStream
+from cc_tts.calls.utterance import CompletionCause
+from cc_tts.config.schema import Config, RouteConfig, TenantConfig
+from cc_tts.errors import CapacityExceeded, DuplicateId, EngineOverloaded, QuotaExceeded, UserAgentUnavailable
+from cc_tts.speech.chunks import CHUNK_MS, SpeechChunk
+from cc_tts.speech.prompt import Prompt, SilenceContent, TextContent
+from cc_tts.speech.source import SpeechSource
+from cc_tts.tenants.accounting import CallLine, UtteranceLine
+from cc_tts.text.normalizer import Normalizer
+from cc_tts.ua import messages
+from tests.fakes.exchange import ROUTES, Exchange
+from tests.fakes.fake_engine import pcm
+
+pytestmark = pytest.mark.unit
+
+TARGET = "sip:bob@127.0.0.1"
+
+
+def exchange_of(tenants: dict[str, TenantConfig], *, waits: bool = False, max_calls: int = 4) -> Exchange:
+    """Calls to ``greet`` and ``silent`` are acme's, those to ``german`` the operator's."""
+    exchange = Exchange(max_calls=max_calls)
+    routes = {user: dataclasses.replace(route, tenant="acme") for user, route in ROUTES.items() if user != "german"}
+    config = dataclasses.replace(exchange.config, tenants=tenants, routes=ROUTES | routes)
+    if waits:
+        exchange.registry._services.config = dataclasses.replace(
+            exchange.config, tts=dataclasses.replace(exchange.config.tts, overload_wait_ms=0.0)
+        )
+    exchange.registry.reload(config)
+    return exchange
+
+
+def used(exchange: Exchange) -> tuple[int, int, int]:
+    """Calls, streams and characters of acme."""
+    use = exchange.registry._services.tenants.use()["acme"]
+    return use.calls, use.streams, use.characters
+
+
+def say(text: str = "Hello there") -> Prompt:
+    return Prompt(content=TextContent(text))
+
+
+def endless(exchange: Exchange) -> asyncio.Event:
+    """``Hello there`` is spoken until this is set."""
+    gate = asyncio.Event()
+    exchange.source.plans["Hello there"] = [SpeechChunk(pcm(CHUNK_MS), "Hello "), gate]
+    return gate
+
+
+@pytest.mark.parametrize(
+    ("uri", "tenant"),
+    [
+        ("sip:sales@127.0.0.1", "acme"),
+        ("sip:anybody@127.0.0.1;transport=tcp", "rest"),
+        ("sip:annc@127.0.0.1;play=tts:hello", ""),
+        ("nonsense", ""),
+        ("sip:%ff@127.0.0.1", ""),
+    ],
+)
+def test_the_route_says_whose_call_it_is(uri: str, tenant: str) -> None:
+    routes = {"sales": RouteConfig(tenant="acme"), "*": RouteConfig(tenant="rest")}
+    assert routing.tenant_of(uri, Config(routes=routes)) == tenant
+
+
+def test_no_route_no_tenant() -> None:
+    assert routing.tenant_of("sip:a@127.0.0.1", Config(routes={})) == ""
+
+
+async def test_an_inbound_call_beyond_the_limit_is_refused_and_the_next_one_is_not() -> None:
+    exchange = exchange_of({"acme": TenantConfig(max_calls=1)})
+    first, second, theirs = (exchange.ua.incoming(user) for user in ("silent", "greet", "german"))
+    (hangup,) = (sent for sent in exchange.ua.sent if isinstance(sent, messages.Hangup))
+    assert (hangup.call_id, hangup.sip_code) == (second, 480)
+    assert hangup.retry_after_s > 0
+    assert "max_calls of this tenant is 1" in hangup.reason
+    exchange.ua.ended(second, by="local", sip_code=480)
+    assert exchange.registry.call(second).ending == Ending("rejected", "quota_exceeded", 480)
+    assert exchange.ua.commands("answer") == [(first,), (theirs,)]
+    assert [event.tenant for event in exchange.seen if event.type == "call.incoming" and event.call_id == second] == [
+        "acme"
+    ]
+    assert used(exchange)[0] == 1
+    exchange.ua.ended(first)
+    assert used(exchange)[0] == 0
+    assert exchange.ua.incoming("silent") in [call_id for (call_id,) in exchange.ua.commands("answer")]
+
+
+@pytest.mark.parametrize("how", ["cancelled", "bad header", "unknown voice", "ua died"])
+async def test_however_a_call_ends_it_counts_no_more(how: str) -> None:
+    exchange = exchange_of({"acme": TenantConfig(max_calls=2)})
+    match how:
+        case "cancelled":
+            exchange.ua.ended(exchange.ua.incoming("manual"), sip_code=487)
+        case "bad header":
+            exchange.ua.ended(exchange.ua.incoming("silent", headers={"X-TTS-Then": "dance"}), by="local", sip_code=400)
+        case "unknown voice":
+            exchange.ua.ended(exchange.ua.incoming("wrong"), by="local", sip_code=422)
+        case "ua died":
+            exchange.talking("silent")
+            exchange.ua.die()
+    assert used(exchange)[0] == 0
+    assert exchange.registry._held == {}
+
+
+async def test_an_outbound_call_that_is_not_placed_counts_no_more() -> None:
+    exchange = exchange_of({"acme": TenantConfig(max_calls=1)}, max_calls=2)
+    registry = exchange.registry
+
+    async def place(**more: object) -> object:
+        return await registry.originate(OriginateRequest(to=TARGET, tenant="acme", **more))  # type: ignore[arg-type]
+
+    exchange.source.full = EngineOverloaded()
+    with pytest.raises(EngineOverloaded):
+        await place(prompt=say())
+    exchange.source.full = None
+    assert exchange.ua.commands("originate") == [], "it is refused before anybody's telephone rings"
+    call = await place(call_id="one")
+    for again, error in (({"call_id": "one"}, DuplicateId), ({"call_id": "two"}, QuotaExceeded)):
+        with pytest.raises(error):
+            await place(**again)
+    exchange.ua.ended("one")
+    assert call is registry.call("one")
+    send, exchange.ua.send = exchange.ua.send, _unavailable  # type: ignore[method-assign]
+    for _ in range(2):
+        with pytest.raises(UserAgentUnavailable):
+            await place()
+    exchange.ua.send = send  # type: ignore[method-assign]
+    await place()
+    exchange.talking("german")
+    with pytest.raises(CapacityExceeded):
+        await place()
+    assert used(exchange)[0] == 1
+
+
+def _unavailable(*_: object, **__: object) -> None:
+    raise UserAgentUnavailable
+
+
+async def test_texts_that_are_spoken_at_once() -> None:
+    exchange = exchange_of({"acme": TenantConfig(max_streams=1)}, waits=True)
+    endless(exchange)
+    one, two, theirs = (exchange.registry.call(exchange.talking(user)) for user in ("silent", "silent", "german"))
+    one.speak(say())
+    await exchange.settle()
+    assert used(exchange)[1] == 1
+    with pytest.raises(QuotaExceeded) as refused:
+        two.speak(say())
+    assert refused.value.retry_after_s == 1
+    two.speak(Prompt(content=SilenceContent(100)))
+    queued = two.speak(say())
+    theirs.speak(say())
+    await exchange.settle()
+    assert (queued.completion_cause, queued.error and queued.error.code) == (None, "quota_exceeded")
+    assert used(exchange)[1] == 1
+    for call in (one, two, theirs):
+        exchange.ua.ended(call.id)
+    await exchange.settle()
+    assert used(exchange)[1] == 0
+
+
+async def test_a_prompt_whose_turn_has_come_waits_for_another_of_its_tenant() -> None:
+    exchange = exchange_of({"acme": TenantConfig(max_streams=1)})
+    endless(exchange)
+    one, two = (exchange.registry.call(exchange.talking("silent")) for _ in range(2))
+    one.speak(say())
+    two.speak(Prompt(content=SilenceContent(20)))
+    queued = two.speak(say())
+    await exchange.settle()
+    exchange.ua.ended(one.id)
+    async with asyncio.timeout(100):
+        while queued.first_pcm_ns is None:
+            assert queued.error is None
+            await asyncio.sleep(0.01)
+
+
+async def test_characters_are_charged_once_the_prompt_is_accepted() -> None:
+    exchange = exchange_of({"acme": TenantConfig(max_characters_per_day=20)})
+    endless(exchange)
+    call = exchange.registry.call(exchange.talking("silent"))
+    call.speak(dataclasses.replace(say("0123456789"), utterance_id="u1"))
+    with pytest.raises(DuplicateId):
+        call.speak(dataclasses.replace(say("0123456789"), utterance_id="u1"))
+    with pytest.raises(QuotaExceeded):
+        call.speak(say("0123456789a"))
+    assert used(exchange)[2] == 10
+    with pytest.raises(QuotaExceeded):
+        await exchange.registry.originate(OriginateRequest(to=TARGET, tenant="acme", prompt=say("0123456789a")))
+    assert exchange.ua.commands("originate") == []
+    call.speak(say("0123456789"))
+    refused = exchange.ua.incoming("greet")
+    assert [sent.sip_code for sent in exchange.ua.sent if isinstance(sent, messages.Hangup)] == [480]
+    exchange.ua.ended(refused, by="local", sip_code=480)
+    assert used(exchange)[2] == 20
+
+
+async def test_the_text_of_a_stream_is_charged_as_it_comes() -> None:
+    exchange = exchange_of({"acme": TenantConfig(max_characters_per_day=10)})
+    services = exchange.registry._services
+    services.source = SpeechSource(cast("Any", exchange.engine), Normalizer(), exchange.config.tts)
+    call = exchange.registry.call(exchange.talking("silent"))
+    stream = TextStream(call, send=lambda _message: None, on_call_ended=lambda: None, has_words=False)
+    stream.tokens("Hello ")
+    with pytest.raises(QuotaExceeded):
+        stream.tokens("everybody")
+    stream.tokens("you.")
+    stream.close()
+    assert used(exchange)[2] == 10
+    assert next(iter(call.utterances.values())).text_chars == 10
+
+
+async def test_a_busy_engine_is_shared_by_tenants() -> None:
+    exchange = exchange_of({"acme": TenantConfig(), "other": TenantConfig()})
+    endless(exchange)
+    tenants = exchange.registry._services.tenants
+    one, two = (exchange.registry.call(exchange.talking("silent")) for _ in range(2))
+    one.speak(say())
+    await exchange.settle()
+    exchange.source.busy = 0.95
+    with pytest.raises(EngineOverloaded, match="has its share"):
+        two.speak(say())
+    tenants.check_stream("other", lambda: 0.95)
+    exchange.source.busy = 0.5
+    assert two.speak(say()).completion_cause is not CompletionCause.ERROR
+
+
+async def test_calls_and_utterances_have_a_line_each_without_texts_and_numbers() -> None:
+    exchange = exchange_of({"acme": TenantConfig(max_calls=1)})
+    lines: list[UtteranceLine | CallLine] = []
+    services = exchange.registry._services
+    services.accounting.add = lines.append  # type: ignore[method-assign, assignment]
+    call = exchange.registry.call(exchange.talking("greet"))
+    exchange.ua.ended(exchange.ua.incoming("silent"), by="local", sip_code=480)
+    await exchange.settle()
+    exchange.clock.advance(2500)
+    (utterance_id,) = call.utterances
+    exchange.ua.finished(call.id, utterance_id)
+    exchange.ua.ended(call.id)
+    refused, spoken, ended = lines
+    assert isinstance(refused, CallLine)
+    assert (refused.answered, refused.duration_ms, refused.result, refused.reason, refused.sip_code) == (
+        None,
+        0,
+        "rejected",
+        "quota_exceeded",
+        480,
+    )
+    assert isinstance(spoken, UtteranceLine)
+    assert (spoken.tenant, spoken.call_id, spoken.utterance_id, spoken.characters, spoken.reason, spoken.error) == (
+        "acme",
+        call.id,
+        utterance_id,
+        len("Good morning"),
+        "normal",
+        None,
+    )
+    assert isinstance(ended, CallLine)
+    assert (ended.tenant, ended.direction, ended.duration_ms, ended.codec) == ("acme", "inbound", 2500, "PCMU")
+    assert ended.ended - ended.started == 2.5
+    assert not {"Good morning", "alice", "greet"} & set(json.dumps(msgspec.to_builtins(lines)).split('"'))
+    assert "alice" not in json.dumps(msgspec.to_builtins(lines))

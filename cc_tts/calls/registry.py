@@ -26,7 +26,6 @@ from cc_tts.errors import (
     Draining,
     DuplicateId,
     FieldError,
-    QuotaExceeded,
     Unprocessable,
     UserAgentUnavailable,
 )
@@ -340,6 +339,7 @@ class CallRegistry:
     def _adopt(self, snapshot: messages.CallSnapshot) -> None:
         """Take up a call of a server before this one."""
         record = records.decode(snapshot.record)
+        counts = record is not None and record.local_reason is None
         if snapshot.invite is not None and snapshot.state == "invited":
             call = self._inbound(snapshot.invite)
             record = record or records.record_of(call)
@@ -362,8 +362,8 @@ class CallRegistry:
                 media_route=record.media_route,
                 tenant=record.tenant,
             )
-            with contextlib.suppress(QuotaExceeded):  # it is there already
-                self._held[call.id] = self._services.tenants.hold_call(call.tenant)
+        if counts:
+            self._held[call.id] = self._services.tenants.hold_call(call.tenant, is_up=True)
         self.events.follow(record.run)
         call.metadata, call.client_state = record.metadata, record.client_state
         self._live[call.id] = call
@@ -401,7 +401,8 @@ class CallRegistry:
                 voice=decision.voice, language=decision.language, barge_in_speech=decision.barge_in_speech
             )
             call.lead_in_ms = decision.lead_in_ms
-            self._held[call.id] = self._services.tenants.hold_call(call.tenant)
+            if call.id not in self._held:  # an adopted one counts already
+                self._held[call.id] = self._services.tenants.hold_call(call.tenant)
             if decision.voice is not None:
                 self._services.source.engine.resolve_voice(decision.voice, decision.language)
             if decision.gather is not None:

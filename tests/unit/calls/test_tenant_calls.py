@@ -23,6 +23,7 @@ from cc_tts.text.normalizer import Normalizer
 from cc_tts.ua import messages
 from tests.fakes.exchange import ROUTES, Exchange
 from tests.fakes.fake_engine import pcm
+from tests.unit.calls.test_adoption import invite_of, snapshot_of
 
 pytestmark = pytest.mark.unit
 
@@ -273,3 +274,24 @@ async def test_calls_and_utterances_have_a_line_each_without_texts_and_numbers()
     assert ended.ended - ended.started == 2.5
     assert not {"Good morning", "alice", "greet"} & set(json.dumps(msgspec.to_builtins(lines)).split('"'))
     assert "alice" not in json.dumps(msgspec.to_builtins(lines))
+
+
+async def test_calls_of_a_server_before_this_one_count_as_they_did() -> None:
+    """The limit is lower now: what is up and what rings goes on, and nothing more begins."""
+    before = exchange_of({"acme": TenantConfig()})
+    talking, ringing = before.talking("silent"), before.ua.incoming("manual")
+    after = exchange_of({"acme": TenantConfig(max_calls=1)})
+    after.clock.advance(60_000)
+    for call_id, state, user in ((talking, "established", "silent"), (ringing, "invited", "manual")):
+        after.ua.report(snapshot_of(before, call_id, state, invite=invite_of(call_id, user)))
+    assert used(after)[0] == 2
+    after.registry.present_adopted()
+    assert used(after)[0] == 2
+    assert not [sent for sent in after.ua.sent if isinstance(sent, messages.Hangup)]
+    assert after.registry.call(talking).tenant == after.registry.call(ringing).tenant == "acme"
+    for call_id in (talking, ringing):
+        with pytest.raises(QuotaExceeded):
+            await after.registry.originate(OriginateRequest(to=TARGET, tenant="acme"))
+        after.ua.ended(call_id)
+    assert used(after)[0] == 0
+    await after.registry.originate(OriginateRequest(to=TARGET, tenant="acme"))

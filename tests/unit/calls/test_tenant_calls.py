@@ -3,7 +3,7 @@
 import asyncio
 import dataclasses
 import json
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import msgspec
 import pytest
@@ -23,7 +23,6 @@ from cc_tts.text.normalizer import Normalizer
 from cc_tts.ua import messages
 from tests.fakes.exchange import ROUTES, Exchange
 from tests.fakes.fake_engine import pcm
-from tests.unit.calls.test_adoption import invite_of, snapshot_of
 
 pytestmark = pytest.mark.unit
 
@@ -282,8 +281,35 @@ async def test_calls_of_a_server_before_this_one_count_as_they_did() -> None:
     talking, ringing = before.talking("silent"), before.ua.incoming("manual")
     after = exchange_of({"acme": TenantConfig(max_calls=1)})
     after.clock.advance(60_000)
-    for call_id, state, user in ((talking, "established", "silent"), (ringing, "invited", "manual")):
-        after.ua.report(snapshot_of(before, call_id, state, invite=invite_of(call_id, user)))
+    rings = messages.IncomingCall(
+        call_id=ringing,
+        sip_call_id=f"sip-{ringing}",
+        caller="<sip:alice@127.0.0.1>",
+        callee="<sip:manual@127.0.0.1>",
+        request_uri="sip:manual@127.0.0.1:5060",
+        source="127.0.0.1",
+        headers={},
+    )
+    states: list[tuple[str, Literal["invited", "established"], messages.IncomingCall | None]] = [
+        (talking, "established", None),
+        (ringing, "invited", rings),
+    ]
+    for call_id, state, invite in states:
+        after.ua.report(
+            messages.CallSnapshot(
+                call_id=call_id,
+                state=state,
+                record=before.ua.records[call_id],
+                sip_call_id=f"sip-{call_id}",
+                sip_code=0,
+                established_ns=before.clock.now_ns(),
+                transport="",
+                held_by="none",
+                media=None,
+                invite=invite,
+                utterances=(),
+            )
+        )
     assert used(after)[0] == 2
     after.registry.present_adopted()
     assert used(after)[0] == 2

@@ -3,11 +3,13 @@
 python -m bench.cluster                  the busy hour: 50 servers, 40 workers, 10,000 calls at once; some minutes
 python -m bench.cluster --parts sizes    calls a worker, up to more than it can carry
 python -m bench.cluster --parts picks    which worker is picked: one at random, the better of two, the best of all
+python -m bench.cluster --parts tenants  one tenant that asks for too much, beside another
 
 The code that picks, tries a second worker, goes on after a loss and admits is that of production
-(``engines/worker``, ``engines/remote/pick``, ``engine/capacity``). Simulated are the clock, the network, the callers and
-the speed of an engine, which ``bench.cluster.calibrate`` took from the real engine on a simulated H200: calculated, not
-measured on a GPU. Reports of load come every 100 ms; a worker sends more. The same seed gives the same figures.
+(``engines/worker``, ``engines/remote/pick``, ``engine/capacity``, ``tenants``). Simulated are the clock, the network, the
+callers and the speed of an engine, which ``bench.cluster.calibrate`` took from the real engine on a simulated H200:
+calculated, not measured on a GPU. Reports of load come every 100 ms; a worker sends more. The same seed gives the same
+figures.
 
 The busy hour rises from 70 % of ``--calls`` to all of them and falls again, in ``--minutes`` instead of sixty, so it rises
 more steeply than a real one. In the middle a tenth of the workers vanish for a minute, without closing a connection.
@@ -15,10 +17,10 @@ more steeply than a real one. In the middle a tenth of the workers vanish for a 
 
 import argparse
 import asyncio
-import dataclasses
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
 
@@ -32,6 +34,7 @@ from cc_tts.engines.remote import pick
 IMAGE: Final = Path(__file__).parents[2] / "docs" / "images" / "busy_hour.svg"
 SIZES: Final = (100, 200, 250, 300, 350, 400, 450, 500, 600)
 """Calls a worker."""
+FLAT: Final = Scenario(is_flat=True, lost_share=0.0, canary_share=0.0)
 PICKS: Final = (
     ("one at random", 1, 0.0),
     ("the better of two, by any difference", 2, 0.0),
@@ -66,35 +69,26 @@ async def run(scenario: Scenario, model: EngineModel) -> Cluster:
 async def busy_hour(scenario: Scenario, model: EngineModel) -> Json:
     """The run that the plot shows."""
     cluster = await run(scenario, model)
-    return {"scenario": dataclasses.asdict(scenario), "figures": cluster.report(), "timeline": cluster.timeline()}
+    return {"scenario": asdict(scenario), "figures": cluster.report(), "timeline": cluster.timeline()}
 
 
 async def sizes(seed: int, model: EngineModel) -> Json:
-    """Calls a worker, with eight workers and ten servers."""
+    """Calls a worker, with four workers and five servers."""
     cells: Json = {}
     for calls in SIZES:
-        scenario = Scenario(
-            servers=10,
-            workers=8,
-            calls=8 * calls,
-            minutes=1.5,
-            is_flat=True,
-            lost_share=0.0,
-            canary_share=0.0,
-            seed=seed,
-        )
+        scenario = replace(FLAT, servers=5, workers=4, calls=4 * calls, minutes=1.5, seed=seed)
         figures = (await run(scenario, model)).report()
         asked = max(1, figures["utterances"])
         cells[str(calls)] = {
-            "utterances_per_s_a_worker": round(figures["utterances_per_s"] / 8, 1),
-            "listening_a_worker": round(figures["most_listening_at_once"] / 8),
+            "utterances_per_s_a_worker": round(figures["utterances_per_s"] / 4, 1),
+            "listening_a_worker": round(figures["most_listening_at_once"] / 4),
             "first_audio_ms": figures["first_audio_ms"],
             "open_streams": figures["load"]["streams_per_worker"],
             "waited_share": round(figures["asked_again"] / asked, 4),
             "refused_share": round(figures["endings"]["refused"] / asked, 4),
             "fairness_between_servers": figures["fairness_between_servers"],
         }
-    return {"servers": 10, "workers": 8, "minutes": 1.5, "calls_a_worker": cells}
+    return {"servers": 5, "workers": 4, "minutes": 1.5, "calls_a_worker": cells}
 
 
 async def picks(seed: int, model: EngineModel) -> Json:
@@ -103,9 +97,7 @@ async def picks(seed: int, model: EngineModel) -> Json:
     for calls_a_worker in (250, 400):
         for name, num_compared, equal_within_ms in PICKS:
             with picking(num_compared, equal_within_ms):
-                scenario = Scenario(
-                    calls=40 * calls_a_worker, minutes=0.8, is_flat=True, lost_share=0.0, canary_share=0.0, seed=seed
-                )
+                scenario = replace(FLAT, servers=25, workers=20, calls=20 * calls_a_worker, minutes=0.7, seed=seed)
                 figures = (await run(scenario, model)).report()
             rows.append(
                 {
@@ -118,13 +110,32 @@ async def picks(seed: int, model: EngineModel) -> Json:
                 }
             )
             print(rows[-1], flush=True)
-    return {"servers": 50, "workers": 40, "rows": rows}
+    return {"servers": 25, "workers": 20, "minutes": 0.7, "rows": rows}
+
+
+async def tenants(seed: int, model: EngineModel) -> Json:
+    """More calls than four workers carry, three quarters of them of one tenant, without and with weights that are equal."""
+    cells: Json = {}
+    for is_fair in (False, True):
+        scenario = replace(
+            FLAT,
+            servers=5,
+            workers=4,
+            calls=4 * 650,
+            minutes=1.0,
+            seed=seed,
+            tenants=(("campaign", 0.75), ("desk", 0.25)),
+            is_fair=is_fair,
+        )
+        figures = (await run(scenario, model)).report()
+        cells["by tenant" if is_fair else "without tenants"] = figures["tenants"]
+    return {"servers": 5, "workers": 4, "calls_a_worker": 650, "minutes": 1.0, "cells": cells}
 
 
 async def main() -> None:
     """Run, print, save."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", default="hour", help="hour, sizes, picks; with commas between them")
+    parser.add_argument("--parts", default="hour", help="hour, sizes, picks, tenants; with commas between them")
     parser.add_argument("--servers", type=int, default=50)
     parser.add_argument("--workers", type=int, default=40)
     parser.add_argument("--calls", type=int, default=10_000)
@@ -152,6 +163,8 @@ async def main() -> None:
                 result = await sizes(arguments.seed, model)
             case "picks":
                 result = await picks(arguments.seed, model)
+            case "tenants":
+                result = await tenants(arguments.seed, model)
             case _:
                 parser.error(f"no part {part!r}")
         engine = (

@@ -6,6 +6,7 @@ does, and then counts as refused: the caller hears nothing, and the call goes on
 
 import math
 from array import array
+from collections import defaultdict
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -58,6 +59,15 @@ class Ending(StrEnum):
 
 
 @dataclass(slots=True)
+class TenantTally:
+    """What the callers of one tenant heard."""
+
+    asked: int = 0
+    refused: int = 0
+    first_audio_ms: "array[float]" = field(default_factory=lambda: array("d"))
+
+
+@dataclass(slots=True)
 class Tally:
     """What callers heard. Lists that belong together have one entry an utterance whose first audio came."""
 
@@ -79,6 +89,9 @@ class Tally:
     """Silence of those that went on elsewhere and had been heard before."""
     waits_ms: "array[float]" = field(default_factory=lambda: array("d"))
     """From the question to the first audio of those that had not."""
+    cut_ms: "array[float]" = field(default_factory=lambda: array("d"))
+    """What was left out of those of whose last text chunk too much was heard to say it again."""
+    tenants: defaultdict[str, TenantTally] = field(default_factory=lambda: defaultdict(TenantTally))
     wrong_lengths: int = 0
     """Utterances that lost no worker, were heard to the end, and were not as long as they should have been."""
 
@@ -86,8 +99,11 @@ class Tally:
 class Call:
     """One call on one server."""
 
-    def __init__(self, call_id: str, server: Server, tally: Tally, talk: Conversation, draw: Random) -> None:
+    def __init__(
+        self, call_id: str, tenant: str, server: Server, tally: Tally, *, talk: Conversation, draw: Random
+    ) -> None:
         self.id = call_id
+        self.tenant = tenant
         self.server = server
         self.tally = tally
         self.talk = talk
@@ -138,23 +154,17 @@ class Utterance:
         """Its worker is lost, and no other one has given anything yet."""
         self._was_lost = False
         self._ending: Ending | None = None
+        self._of_tenant = self._tally.tenants[call.tenant]
+        self._of_tenant.asked += 1
         self._tally.asked += 1
         self._tally.num_open += 1
 
     def ask(self) -> None:
-        """Open a stream for it."""
-        if self._ending is not None:
-            return
-        try:
-            self._stream = self._call.server.open(self, self._call.id)
-        except CcTtsError as error:
-            self._fail(error)
-            return
-        for length_ms, index in self._texts:
-            self._stream.push(str(length_ms), text_chunk_index=index)
-        self._stream.end()
-        self._listening = self._listen(self._stream)
-        self.drive()
+        """Have it spoken."""
+        if self._ending is None:
+            self._call.server.look(self)
+            self._listening = self._listen()
+            self.drive()
 
     def drive(self) -> None:
         """Take what came."""
@@ -184,13 +194,25 @@ class Utterance:
             finish(self._stream.cancel())
         self.drive()
 
+    def close(self) -> None:
+        """The simulation is over."""
+        if self._listening is not None:
+            self._listening.close()
+
     def _go_on(self) -> None:
         self._call.server.look(self)
         self.drive()
 
-    async def _listen(self, stream: SpeechStream) -> None:
-        async for chunk in stream:
-            self._got(chunk)
+    async def _listen(self) -> None:
+        """As the player does it."""
+        server, tenant = self._call.server, self._call.tenant
+        with server.hold_stream(tenant), server.tenants.asking_engine(tenant):
+            stream = self._stream = server.open(self._call.id)
+            for length_ms, index in self._texts:
+                stream.push(str(length_ms), text_chunk_index=index)
+            stream.end()
+            async for chunk in stream:
+                self._got(chunk)
 
     def _got(self, chunk: PcmChunk) -> None:
         now_ms, audio_ms = self._world.now_ms, chunk.duration_ms
@@ -202,6 +224,7 @@ class Utterance:
             tally.first_audio_ms.append(now_ms - self._asked_ms)
             tally.servers.append(self._call.server.number)
             tally.num_listening += 1
+            self._of_tenant.first_audio_ms.append(now_ms - self._asked_ms)
             if self._is_moving:
                 tally.waits_ms.append(now_ms - self._asked_ms)
         elif self._is_moving:
@@ -215,6 +238,8 @@ class Utterance:
         if self._ending is not None:
             return
         length_ms = sum(each_ms for each_ms, _ in self._texts)
+        if self._is_moving:
+            self._tally.cut_ms.append(length_ms - self._received_ms)
         self._tally.wrong_lengths += not self._was_lost and abs(self._received_ms - length_ms) > len(self._texts) * 2
         self._world.at(self._dry_ms, self._heard)
 
@@ -232,6 +257,7 @@ class Utterance:
             self._world.after(OVERLOAD_POLL_S * MS_PER_S, self.ask)
             return
         if is_refused:
+            self._of_tenant.refused += 1
             self._tally.refused_at_ms.append(self._asked_ms)
             self._tally.refused_servers.append(self._call.server.number)
         self._end(Ending.REFUSED if is_refused else Ending.FAILED)

@@ -37,7 +37,8 @@ STYLE: Final = """  <style>
 
 def busy_hour(result: Json) -> str:
     """Three panels over one axis of time, with the time in which workers are away."""
-    rows, scenario = result["timeline"]["rows"], result["scenario"]
+    scenario = result["scenario"]
+    rows = [row for row in result["timeline"]["rows"] if row["at_s"] >= scenario["warm_up_s"]]
     bin_s = result["timeline"]["bin_s"]
     end_s = 60.0 * scenario["minutes"]
     lost_s = end_s / 2
@@ -60,27 +61,26 @@ def busy_hour(result: Json) -> str:
             f'height="{height - TOP - GAP}"/>'
         ),
     ]
-    panels: list[tuple[str, list[tuple[str, str, str]], tuple[str, str] | None]] = [
-        ("calls at once", [("calls", "calls", "a"), ("listening", "listening", "b")], None),
-        ("first audio, ms", [("p99", "p99", "c"), ("p95", "p95", "b"), ("p50", "p50", "a")], None),
-        ("open streams of a worker", [("streams_mean", "mean", "a")], ("streams_least", "streams_most")),
+    panels: list[tuple[str, list[tuple[str, str, str]], tuple[str, str] | None, bool]] = [
+        ("calls at once", [("calls", "calls", "a"), ("listening", "listening", "b")], None, False),
+        ("first audio, ms", [("p99", "p99", "c"), ("p95", "p95", "b"), ("p50", "p50", "a")], None, True),
+        ("open streams of a worker", [("streams_mean", "mean", "a")], ("streams_least", "streams_most"), False),
     ]
-    for number, (name, lines, band) in enumerate(panels):
+    for number, (name, lines, band, is_log) in enumerate(panels):
         top = TOP + number * (PANEL + GAP)
         keys = [key for key, _, _ in lines] + list(band or ())
-        step = nice(max(row[key] for row in rows for key in keys) / TICKS)
-        most = step * math.ceil(max(row[key] for row in rows for key in keys) / step)
+        ticks = log_ticks if is_log else even_ticks
+        marks = ticks(min(row[key] for row in rows for key in keys), max(row[key] for row in rows for key in keys))
+        least, most = (math.log(marks[0]), math.log(marks[-1])) if is_log else (marks[0], marks[-1])
 
-        def y(value: float, top: float = top, most: float = most) -> float:
-            return top + PANEL * (1.0 - value / most)
+        def y(value: float, *, top: float = top, least: float = least, most: float = most, log: bool = is_log) -> float:
+            return top + PANEL * (most - (math.log(value) if log else value)) / (most - least)
 
         parts.append(f'  <text class="name" x="{LEFT}" y="{top - 10}">{name}</text>')
-        for tick in range(round(most / step) + 1):
-            at = y(tick * step)
+        for mark in marks:
+            at = y(mark)
             parts.append(f'  <line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>')
-            parts.append(
-                f'  <text class="small" x="{LEFT - 8}" y="{at + 4:.1f}" text-anchor="end">{tick * step:,g}</text>'
-            )
+            parts.append(f'  <text class="small" x="{LEFT - 8}" y="{at + 4:.1f}" text-anchor="end">{mark:,g}</text>')
         if band is not None:
             low, high = band
             edge = [*zip(times, (y(row[high]) for row in rows), strict=True)]
@@ -107,10 +107,19 @@ def points(pairs: Sequence[tuple[float, float]]) -> str:
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in pairs)
 
 
-def nice(step: float) -> float:
-    """The least of 1, 2, 2.5 and 5 times a power of ten that is not below ``step``."""
-    power = 10.0 ** math.floor(math.log10(step))
-    return next(each * power for each in (1.0, 2.0, 2.5, 5.0, 10.0) if each * power >= step - 1e-9)
+def even_ticks(_least: float, most: float) -> list[float]:
+    """From 0 on, in steps of 1, 2, 2.5 or 5 times a power of ten."""
+    power = 10.0 ** math.floor(math.log10(most / TICKS))
+    step = next(each * power for each in (1.0, 2.0, 2.5, 5.0, 10.0) if each * power >= most / TICKS - 1e-9)
+    return [number * step for number in range(math.ceil(most / step) + 1)]
+
+
+def log_ticks(least: float, most: float) -> list[float]:
+    """Values of 1, 2 and 5 times a power of ten that hold both between them."""
+    marks = [each * 10.0**power for power in range(-3, 9) for each in (1.0, 2.0, 5.0)]
+    begin = max(number for number, mark in enumerate(marks) if mark <= least)
+    end = min(number for number, mark in enumerate(marks) if mark >= most and number > begin)
+    return marks[begin : end + 1]
 
 
 def apart(ends: Sequence[float], least: float = 17.0) -> list[float]:

@@ -10,13 +10,13 @@ Simulated is only what carries the messages. The coroutines are run by hand, in 
 turn, so the look-out for workers that stall (``WorkerLink``) does not run.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, Protocol, cast
 
 from bench.cluster.workers import Answer, Text, Worker
 from bench.cluster.world import World
 from cc_tts.audio import AudioFormat
-from cc_tts.config.schema import TtsConfig
+from cc_tts.config.schema import TenantConfig, TtsConfig
 from cc_tts.engines.engine import SpeechStream
 from cc_tts.engines.stepped import EngineLoad, StreamRequest
 from cc_tts.engines.worker.client import WorkerEngine
@@ -25,6 +25,7 @@ from cc_tts.engines.worker.messages import CancelStream, EngineDescription, Push
 from cc_tts.metrics import Metrics
 from cc_tts.processes.channel import Message
 from cc_tts.processes.supervisor import ProcessState
+from cc_tts.tenants.book import Hold, TenantBook
 from cc_tts.voices.voice import Voice
 
 VOICE: Final = Voice("any", "cosyvoice2", "en", rate_hz=1000)
@@ -42,6 +43,9 @@ class Listener(Protocol):
 
     def worker_lost(self) -> None:
         """The worker that spoke is lost."""
+
+    def close(self) -> None:
+        """The simulation is over."""
 
 
 class _NoMetrics:
@@ -169,7 +173,16 @@ class SimulatedWorkers:
 class Server:
     """One server with a connection to every worker."""
 
-    def __init__(self, world: World, number: int, workers: Sequence[Worker], generations: Mapping[str, float]) -> None:
+    def __init__(
+        self,
+        world: World,
+        number: int,
+        workers: Sequence[Worker],
+        generations: Mapping[str, float],
+        tenants: Collection[str] = (),
+    ) -> None:
+        limits = {tenant: TenantConfig() for tenant in tenants}
+        self.tenants = TenantBook(limits, clock=world, metrics=NO_METRICS)
         self.world = world
         self.number = number
         self.num_calls = 0
@@ -198,9 +211,12 @@ class Server:
         link.generation = worker.generation
         return link
 
-    def open(self, listener: Listener, call_id: str) -> SpeechStream:
-        """A stream for an utterance; raises what :meth:`WorkerEngine.open` does."""
-        self.look(listener)
+    def hold_stream(self, tenant: str) -> Hold:
+        """One more text is spoken for a tenant; raises what :meth:`TenantBook.hold_stream` does."""
+        return self.tenants.hold_stream(tenant, lambda: self.engine.utilisation(VOICE.id))
+
+    def open(self, call_id: str) -> SpeechStream:
+        """A stream for the listener of :meth:`look`; raises what :meth:`WorkerEngine.open` does."""
         return self.engine.open(VOICE.id, call_id=call_id)
 
     def look(self, listener: Listener) -> None:
@@ -227,6 +243,11 @@ class Server:
         """The utterance is over."""
         for stream_id in self._stream_ids.pop(listener, ()):
             del self._listeners[stream_id]
+
+    def close(self) -> None:
+        """Leave no coroutine half-way."""
+        for listener in self._stream_ids:
+            listener.close()
 
     def lose(self, process: SimulatedProcess) -> None:
         """Notice that a worker is gone."""

@@ -12,6 +12,7 @@ from bench.cluster.workers import EngineModel, ModelWorker, Worker
 from bench.cluster.world import MS_PER_S, World
 from bench.engine.figures import spread
 from bench.lab import Json
+from cc_tts.audio import PTIME_MS
 from cc_tts.engines.remote.connection import MAX_MISSED_PINGS, PING_INTERVAL_S
 
 SAMPLE_MS: Final = 1000.0
@@ -37,6 +38,10 @@ class Scenario:
     lost_share: float = 0.1
     away_s: float = 60.0
     canary_share: float = 0.05
+    tenants: tuple[tuple[str, float], ...] = (("", 1.0),)
+    """Names, and their shares of the calls."""
+    is_fair: bool = False
+    """Tenants are configured, with equal weights."""
     warm_up_s: float = 20.0
     """After the begin, not counted."""
     talk: Conversation = field(default_factory=Conversation)
@@ -88,7 +93,10 @@ class Cluster:
             for number in range(scenario.workers)
         ]
         weights = {NEW: scenario.canary_share} if num_canaries else {}
-        self.servers = [Server(self.world, number, self.workers, weights) for number in range(scenario.servers)]
+        tenants = [name for name, _ in scenario.tenants] if scenario.is_fair else []
+        self.servers = [
+            Server(self.world, number, self.workers, weights, tenants) for number in range(scenario.servers)
+        ]
         self.lost_at_ms: float | None = None
         self._draw = self.world.random("calls")
 
@@ -104,13 +112,18 @@ class Cluster:
         if scenario.lost_share:
             world.at(scenario.until_ms / 2, self._lose)
         world.run(scenario.until_ms)
+        for server in self.servers:
+            server.close()
 
     def _call(self, first_prompt_ms: float) -> None:
         """A call at the server that has the fewest, as a dispatcher by load places it."""
         server = min(self.servers, key=lambda each: each.num_calls)
         self.num_calls += 1
         talk = self.scenario.talk
-        call = Call(f"call_{self.num_calls}", server, self.tally, talk, self.world.random(f"call {self.num_calls}"))
+        names, shares = zip(*self.scenario.tenants, strict=True)
+        draw = self.world.random(f"call {self.num_calls}")
+        tenant = self.world.random(f"tenant of call {self.num_calls}").choices(names, shares)[0]
+        call = Call(f"call_{self.num_calls}", tenant, server, self.tally, talk=talk, draw=draw)
         self.world.after(first_prompt_ms, call.speak)
         self.world.after(MS_PER_S * self._draw.expovariate(1.0 / talk.mean_call_s), call.hang_up)
 
@@ -183,6 +196,8 @@ class Cluster:
                 "utterances_under_way_there": tally.lost,
                 "gap_ms_of_those_heard_before": spread(list(tally.gaps_ms)),
                 "without_a_gap": sum(1 for gap_ms in tally.gaps_ms if gap_ms == 0.0),
+                "had_come_whole": sum(1 for cut_ms in tally.cut_ms if cut_ms < PTIME_MS),
+                "left_out_ms_of_those_cut_short": spread([each for each in tally.cut_ms if each >= PTIME_MS]),
                 "first_audio_ms_of_those_not_heard_before": spread(list(tally.waits_ms)),
             },
             "canary": {
@@ -197,6 +212,14 @@ class Cluster:
                 "streams_taken_by_a_worker": {"least": min(per_worker), "most": max(per_worker)},
             },
             "fairness_between_servers": self._fairness(counted),
+            "tenants": {
+                name: {
+                    "utterances": each.asked,
+                    "refused_share": round(each.refused / max(1, each.asked), 4),
+                    "first_audio_ms": spread(list(each.first_audio_ms)),
+                }
+                for name, each in tally.tenants.items()
+            },
         }
 
     def _fairness(self, counted: Sequence[tuple[float, float, int]]) -> Json:

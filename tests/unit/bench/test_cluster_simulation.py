@@ -1,8 +1,7 @@
 """A small cluster in virtual time: nothing is lost or counted twice, and the same seed gives the same figures."""
 
-import math
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -75,12 +74,19 @@ async def test_workers_that_cannot_take_all_refuse_some_and_every_server_is_serv
     assert Counter(cluster.tally.servers).keys() == {0, 1, 2}
 
 
+async def test_tenants_are_counted_by_themselves() -> None:
+    cluster = await run(replace(SMALL, tenants=(("campaign", 0.8), ("desk", 0.2)), is_fair=True))
+    found = cluster.report()["tenants"]
+    assert found["campaign"]["utterances"] + found["desk"]["utterances"] == cluster.tally.asked
+    assert found["campaign"]["utterances"] > 2 * found["desk"]["utterances"] > 0
+
+
 async def test_the_plot_has_a_panel_each_and_finite_coordinates() -> None:
     cluster = await run(SMALL)
-    scenario = {"servers": 3, "workers": 6, "calls": 300, "minutes": SMALL.minutes, "away_s": SMALL.away_s}
-    image = plot.busy_hour({"scenario": scenario, "timeline": cluster.timeline()})
+    image = plot.busy_hour({"scenario": asdict(SMALL), "timeline": cluster.timeline()})
     assert image.count("<polyline") == 6
     assert image.count('class="name"') == 3
     assert "nan" not in image
-    assert [plot.nice(step) for step in (0.9, 1.0, 2.2, 30.0, 1999.0)] == [1.0, 1.0, 2.5, 50.0, 2000.0]
-    assert not math.isnan(plot.apart([3.0, 3.0, 9.0])[-1])
+    assert plot.even_ticks(3.0, 33.0) == [0.0, 10.0, 20.0, 30.0, 40.0]
+    assert plot.log_ticks(76.0, 1340.0) == [50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0]
+    assert plot.apart([3.0, 3.0, 60.0]) == [3.0, 20.0, 60.0]

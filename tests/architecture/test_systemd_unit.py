@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cc_tts.config import schema
-from cc_tts.processes import systemd
+from cc_tts.processes import adoption, systemd
 from cc_tts.ua.__main__ import NICE
 
 pytestmark = pytest.mark.architecture
@@ -47,10 +47,21 @@ def test_the_manager_waits_for_ready_reloads_by_sighup_and_watches() -> None:
 
 
 def test_a_drain_is_not_cut_short() -> None:
-    assert value("KillMode") == "mixed"  # the UA process does not get the SIGTERM that begins a drain
+    assert value("KillMode") == "process"  # the UA process does not get the SIGTERM that begins a drain
     assert float(value("TimeoutStopSec")) >= schema.CallsConfig().drain_timeout_s + 10
     for key in ("TimeoutStartSec", "TimeoutStopSec"):
         assert float(value(key)) > systemd.EXTENSION_S  # so that the first extension comes in time
+
+
+def test_calls_outlive_a_restart() -> None:
+    assert value("KillMode") == "process"  # what the main process leaves is not killed
+    assert value("RestartKillSignal") == "SIGUSR2"
+    assert (value("RuntimeDirectoryMode"), value("RuntimeDirectoryPreserve")) == ("0700", "restart")
+    path = adoption.socket_path(
+        {"RUNTIME_DIRECTORY": f"/run/{value('RuntimeDirectory')}"}, "ua-255.255.255.255-65535-65535-16"
+    )
+    assert len(str(path)) <= adoption.MAX_PATH_BYTES
+    assert float(value("RestartSec")) * 1000 < schema.UaConfig().orphan_grace_ms / 2
 
 
 def test_a_wrong_configuration_is_not_tried_again() -> None:

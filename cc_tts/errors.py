@@ -105,6 +105,10 @@ class UserAgentUnavailable(
     """The UA process is down, restarting, or ended during the request."""
 
 
+class ServerRestarted(ServerError, code="server_restarted", title="The server was restarted meanwhile"):
+    """What went on with the server that had the call before."""
+
+
 class ProcessFailed(ServerError, code="process_failed", title="A child process failed"):
     """A child process broke its contract: did not start, used another protocol version, or stopped responding."""
 

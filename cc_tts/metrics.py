@@ -117,7 +117,7 @@ class Metrics:
         self.tenant_characters = counter("cctts_tenant_characters", "Characters of text to speak.", "tenant")
         self.tenant_refused = counter(
             "cctts_tenant_refused",
-            "Refusals at a limit of a tenant, or of its share of a busy engine.",
+            "Refusals at a limit of a tenant, or at its share of a busy engine; a text that waits is refused repeatedly.",
             "tenant",
             "limit",
         )

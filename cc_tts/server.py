@@ -13,9 +13,10 @@ import asyncio
 import errno
 import os
 import signal
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from cc_tts import __version__, logs, port_owner, startup
 from cc_tts.api.app import build_app, set_tokens
@@ -69,6 +70,7 @@ class Server:
         self._hangup = asyncio.Event()
         self._stop = asyncio.Event()
         self._force = asyncio.Event()
+        self._hands_over = False
         clock = MonotonicClock()
         self._notifier = systemd.notifier(os.environ, clock=clock)
         self.metrics = Metrics(node=config.server.node_name)
@@ -168,9 +170,11 @@ class Server:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._on_signal)
         loop.add_signal_handler(signal.SIGHUP, self._hangup.set)
+        loop.add_signal_handler(signal.SIGUSR2, self._on_hand_over)
         loop.set_exception_handler(_on_loop_error)
         reloading: asyncio.Task[None] | None = None
         notifying = asyncio.create_task(self._notify(), name="notify") if self._notifier.is_on else None
+        is_serving = False
         try:
             # the API answers first (readyz says what is missing), so that a port in use is found before anything starts
             await self._listener.start()
@@ -179,30 +183,19 @@ class Server:
                 self.pool_link.start()
             if not await self._start_unless_stopped():
                 return
+            is_serving = True
             self._say_ready()
             reloading = asyncio.create_task(self._reload_on_hangup(), name="reload")
             await self._stop.wait()
-            drained = asyncio.create_task(self.registry.drained(timeout_s=self._config.calls.drain_timeout_s))
-            forced = asyncio.create_task(self._force.wait())
-            await asyncio.wait({drained, forced}, return_when=asyncio.FIRST_COMPLETED)
-            for task in (drained, forced):
-                task.cancel()
-            await asyncio.gather(drained, forced, return_exceptions=True)
+            if self._hands_over:
+                await self._leave_calls()
+            await self._drained()
         finally:
             if reloading is not None:
                 reloading.cancel()
-            await self.ua.stop()
-            await self.vad.stop()
-            await self.dial_back.stop()
-            self.events.close()
-            await self._listener.stop()
-            if self.pool_link is not None:
-                await self.pool_link.stop()
-            await self.cached_source.stop()
-            await self.engine.stop()
-            await self.text_process.stop()
-            await self.accounting.stop()
-            await self.cached_source.cache.files.stop()
+            if is_serving or not self.ua.has_adopted:  # else its calls are for the next server that tries
+                await self.ua.stop()
+            await self._stop_all()
             if notifying is not None:
                 notifying.cancel()
             log.info("stopped")
@@ -226,6 +219,8 @@ class Server:
             await asyncio.gather(starting, ending, return_exceptions=True)
 
     async def _start(self) -> None:
+        """Start what :meth:`run` has not started, the children among it."""
+        await self.ua.adopt()  # before the engine loads, which may take longer than the calls are kept
         await self.engine.start()
         await self.text_process.start()
         if self._config.cache.enabled:
@@ -236,6 +231,30 @@ class Server:
         if listens(self._config):
             await self.vad.start()
         await self.ua.start()
+        self.registry.present_adopted()
+
+    async def _drained(self) -> None:
+        """Wait until the last call has ended, at most ``calls.drain_timeout_s`` and not beyond a second signal."""
+        drained = asyncio.create_task(self.registry.drained(timeout_s=self._config.calls.drain_timeout_s))
+        forced = asyncio.create_task(self._force.wait())
+        await asyncio.wait({drained, forced}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (drained, forced):
+            task.cancel()
+        await asyncio.gather(drained, forced, return_exceptions=True)
+
+    async def _stop_all(self) -> None:
+        """Stop everything but the UA processes."""
+        await self.vad.stop()
+        await self.dial_back.stop()
+        self.events.close()
+        await self._listener.stop()
+        if self.pool_link is not None:
+            await self.pool_link.stop()
+        await self.cached_source.stop()
+        await self.engine.stop()
+        await self.text_process.stop()
+        await self.accounting.stop()
+        await self.cached_source.cache.files.stop()
 
     def _on_signal(self) -> None:
         if self._stop.is_set():
@@ -243,6 +262,24 @@ class Server:
             self._force.set()
         else:
             self.drain()
+
+    def _on_hand_over(self) -> None:
+        if not self._config.ua.orphan_grace_ms:
+            log.warning("nothing_to_hand_over", detail="ua.orphan_grace_ms is 0", consequence="draining")
+            self._on_signal()
+        elif not self._stop.is_set():
+            self._hands_over = True
+            self._notifier.stopping()
+            self._stop.set()
+
+    async def _leave_calls(self) -> NoReturn:
+        """Answer the requests that are under way, and exit: the UA processes keep the calls for the next server."""
+        self.events.close()
+        await self._listener.stop()
+        await self.accounting.stop()
+        log.info("handed_over", calls=self.registry.num_calls)
+        sys.stderr.flush()
+        os._exit(0)  # as otherwise asyncio ends the processes that it has started; the others end without their server
 
     async def _reload_on_hangup(self) -> None:
         while True:

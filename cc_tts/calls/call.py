@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET
 
 from cc_tts import logs
+from cc_tts.calls.adoption import record as records
 from cc_tts.calls.audio.caller_speech import CallerSpeech, policy_of
 from cc_tts.calls.audio.hub import AudioHub
 from cc_tts.calls.call_state import CALL_TABLE, CallEvent, CallState, UtteranceState
@@ -21,9 +22,18 @@ from cc_tts.calls.gather import Gather, GatherRequest
 from cc_tts.calls.keys import Keys
 from cc_tts.calls.player import PromptPlayer, TextPlace
 from cc_tts.calls.services import CallServices
-from cc_tts.calls.utterance import CompletionCause, Utterance
-from cc_tts.clock import NS_PER_MS
-from cc_tts.errors import CcTtsError, GatherActive, GatherNotFound, QueueFull, UserAgentUnavailable, WrongState
+from cc_tts.calls.utterance import CompletionCause, Utterance, UtteranceError
+from cc_tts.clock import NS_PER_MS, ms_between
+from cc_tts.config.schema import MediaDialect
+from cc_tts.errors import (
+    CcTtsError,
+    GatherActive,
+    GatherNotFound,
+    QueueFull,
+    ServerRestarted,
+    UserAgentUnavailable,
+    WrongState,
+)
 from cc_tts.media.playout_events import PlayoutFinished, PlayoutProgress, PlayoutSpeech, PlayoutUnderrun
 from cc_tts.media.quality import Quality
 from cc_tts.speech.prompt import Prompt, PromptDefaults, text_of
@@ -77,6 +87,10 @@ class Call:
     utterances: dict[str, Utterance] = field(default_factory=dict)
     local_reason: str | None = None
     lead_in_ms: int = 0
+    media_route: tuple[str, MediaDialect] | None = None
+    """The application that the call's route has it connect to, and how that speaks."""
+    no_answer_at_s: float | None = None
+    """When an outgoing call is given up that is not answered, on the wall clock."""
     text_streams: set["TextStream"] = field(default_factory=set)
     """That are open."""
     media_streams: set["MediaStream"] = field(default_factory=set)
@@ -90,6 +104,8 @@ class Call:
         self._log = log.bind(call_id=self.id)
         self._answering = False
         self._completed = asyncio.Event()
+        self._record = b""
+        self._hides_keys = False  # a sensitive gather was broken off, and the caller may not know
         type_ahead_ms = services.config.gather.type_ahead_ms
         self.keys = Keys(services.clock, type_ahead_ms=type_ahead_ms, interrupt=self.interrupt)
         self.audio = AudioHub(self.id, services.ua, services.metrics)
@@ -156,6 +172,7 @@ class Call:
         self.publish(types.SpeakQueued(**utterance.event_fields, text_chars=utterance.text_chars))
         self._log.info("speak", utterance_id=utterance.id, text_chars=utterance.text_chars, voice=utterance.voice)
         self.player.enqueue(utterance)
+        self._keep_record()
         self.speech.refresh()
         return utterance
 
@@ -203,6 +220,8 @@ class Call:
         )
         self._log.info("gather", gather_id=gather.id)
         typed_ahead = self.keys.begin(gather)
+        self._hides_keys = False
+        self._keep_record()
         self._run_gather_timers()
         gather.start(prompt, typed_ahead)
         return gather
@@ -244,6 +263,7 @@ class Call:
             raise WrongState("the prompts are paused already" if paused else "the prompts are not paused")
         self.services.ua.send(messages.SetPaused(self.id, paused))
         self.paused = paused
+        self._keep_record()
 
     # --- the call itself -----------------------------------------------------------------------------------------------
 
@@ -310,6 +330,7 @@ class Call:
                 digits=digits,
             )
         )
+        self._keep_record()  # after it: a call that has a reason to end is ending
 
     def after(self, delay_s: float, action: Callable[[], None]) -> None:
         """Run ``action`` then, unless the call is established or over before; one timer a call, the last one counts."""
@@ -361,7 +382,90 @@ class Call:
             if defaults.barge_in_speech:
                 self.services.vad.check()
         self.defaults, self.metadata, self.client_state = defaults, metadata, client_state
+        self._keep_record()
         self.speech.refresh()
+
+    # --- what another server began ---------------------------------------------------------------------------------------
+
+    def take_up(self, snapshot: messages.CallSnapshot, record: records.CallRecord) -> None:
+        """Go on with a call that another server had, from the state that its leg is in. What went on is broken off with
+        ``server_restarted``, but for what the line still has of a prompt.
+        """
+        clock = self.services.clock
+        self.created_at_s = record.created_at_s
+        self.sip_call_id = snapshot.sip_call_id or self.sip_call_id
+        self.transport = snapshot.transport or self.transport
+        self.held, self.paused = snapshot.held_by != "none", record.paused
+        if snapshot.media is not None:
+            media = snapshot.media
+            self.codec, self.clock_rate_hz, self.srtp = media.codec, media.clock_rate_hz, media.srtp
+        is_answered = snapshot.state != "invited"
+        self._answering = is_answered and self.direction == "inbound"
+        if snapshot.sip_code:
+            self.machine.fire(CallEvent.RING)
+        if snapshot.state == "established":
+            self.machine.fire(CallEvent.ANSWER)
+            self.answered_at_s = clock.wall_s() - ms_between(snapshot.established_ns, clock.now_ns()) / 1000
+            self._limit_duration()
+            self.player.open_line()
+        elif record.no_answer_at_s is not None:
+            self.no_answer_at_s = record.no_answer_at_s
+            self.after(max(0.0, record.no_answer_at_s - clock.wall_s()), partial(self.end, "no_answer"))
+        self._take_up_prompts(snapshot, record, may_hang_up=is_answered)
+        if record.gather is not None:
+            self._break_off_gather(record.gather, may_hang_up=is_answered)
+        self.local_reason = record.local_reason or self.local_reason
+        if self.state is CallState.ESTABLISHED:
+            self.speech.begin(snapshot.established_ns)
+        self._keep_record()
+
+    def _take_up_prompts(
+        self, snapshot: messages.CallSnapshot, record: records.CallRecord, *, may_hang_up: bool
+    ) -> None:
+        """Prompts that the line has hang up as they would have. One that was never begun does so only where nobody is there
+        who could say it again.
+        """
+        played_ms, now_ns = dict(snapshot.utterances), self.services.clock.now_ns()
+        on_line: list[Utterance] = []
+        waiting: list[Utterance] = []
+        for kept in record.utterances:
+            has_begun = kept.id in played_ms
+            then = kept.then if may_hang_up and (has_begun or kept.unattended) else "stay"
+            utterance = kept.revive(self.id, then=then, now_ns=now_ns)
+            utterance.error = UtteranceError(ServerRestarted.code, ServerRestarted.title)
+            utterance.played_ms = played_ms.get(kept.id, 0.0)
+            self._keep(utterance)
+            (on_line if has_begun else waiting).append(utterance)
+        self.player.take_up(on_line, waiting)
+
+    def _break_off_gather(self, gather: records.KeptGather, *, may_hang_up: bool) -> None:
+        self._hides_keys = gather.sensitive
+        self.publish(
+            types.CallGatherComplete(
+                client_state=UNSET if gather.client_state is None else gather.client_state,
+                gather_id=gather.id,
+                result="server_restarted",
+                valid=False,
+                digits="",
+                terminator=None,
+                timed_out=None,
+                tries=gather.tries,
+                duration_ms=0.0,
+            )
+        )
+        if gather.then == "hangup" and may_hang_up:
+            with contextlib.suppress(UserAgentUnavailable):  # its end is the call's
+                self.end("gather_complete", cause="server_restarted")
+
+    def _keep_record(self) -> None:
+        """Have the UA process keep what another server would need, if it has changed."""
+        if not self.services.config.ua.orphan_grace_ms or self.state is CallState.TERMINATED:
+            return
+        record = records.encode(self)
+        if record != self._record:
+            with contextlib.suppress(UserAgentUnavailable):  # its end is the call's
+                self.services.ua.send(messages.KeepRecord(call_id=self.id, record=record))
+                self._record = record
 
     # --- what the UA process reports -------------------------------------------------------------------------------------
 
@@ -397,8 +501,12 @@ class Call:
         self._open_line(established.at_ns)
         self.speech.begin(established.at_ns)
         self._cancel_timer()
+        self._limit_duration()
+
+    def _limit_duration(self) -> None:
         if max_duration_s := self.services.config.calls.max_duration_s:
-            self.after(max_duration_s, partial(self.end, "max_duration"))
+            since_s = self.services.clock.wall_s() - (self.answered_at_s or 0.0)
+            self.after(max(0.0, max_duration_s - since_s), partial(self.end, "max_duration"))
 
     def _on_hold(self, change: messages.HoldChanged) -> None:
         self.held = change.by != "none"
@@ -413,7 +521,8 @@ class Call:
         if self.keys.is_repeated(key):
             return
         gather = self.keys.gather
-        digit = "x" if gather is not None and gather.request.sensitive else key.digit
+        is_hidden = self._hides_keys if gather is None else gather.request.sensitive
+        digit = "x" if is_hidden else key.digit
         self.publish(
             types.CallDtmf(
                 digit=digit,
@@ -672,6 +781,7 @@ class Call:
                 client_state=UNSET if client_state is None else client_state,
                 metadata=self.metadata or UNSET,
             )
+        self._keep_record()
         self.services.events.publish(data, call_id=self.id, tenant=self.tenant)
 
 

@@ -26,7 +26,7 @@ MAX_TRIES: Final = 10
 MAX_TIMEOUT_MS: Final = 3_600_000
 DEFAULT_TIMEOUT_MS: Final = 5000
 
-GatherResult = Literal["finish_key", "max_digits", "timeout", "cancelled", "call_ended"]
+GatherResult = Literal["finish_key", "max_digits", "timeout", "cancelled", "call_ended", "server_restarted"]
 """What ended a gather; whether its digits are usable is another question."""
 TimedOut = Literal["initial", "inter_digit", "total"]
 

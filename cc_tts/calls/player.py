@@ -90,6 +90,15 @@ class PromptPlayer:
         self._open = True
         self._next()
 
+    def take_up(self, on_line: list[Utterance], waiting: list[Utterance]) -> None:
+        """Utterances of a server before this one, which have an error: what the line has of the first is played, the others
+        complete when it is their turn.
+        """
+        self._on_line.extend(on_line)
+        self._waiting.extend(waiting)
+        self._turn()
+        self._next()
+
     def stop_feeding(self) -> None:
         """The call is about to end: begin nothing more."""
         self._open = False
@@ -164,6 +173,10 @@ class PromptPlayer:
                 task.cancel()
 
     def _next(self) -> None:
+        while self._waiting and self._waiting[0].error is not None:
+            if self._on_line:
+                return
+            self._complete(self._waiting.popleft(), CompletionCause.ERROR)
         last = self._on_line[-1] if self._on_line else None
         full = len(self._on_line) >= MAX_ON_LINE or (last is not None and last.prompt.then == "hangup")
         if self._open and self._waiting and self._feeding is None and not full:

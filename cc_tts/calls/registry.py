@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from cc_tts import logs
 from cc_tts.calls import routing
+from cc_tts.calls.adoption import record as records
 from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.ending import Ending
@@ -25,6 +26,7 @@ from cc_tts.errors import (
     Draining,
     DuplicateId,
     FieldError,
+    QuotaExceeded,
     Unprocessable,
     UserAgentUnavailable,
 )
@@ -77,6 +79,8 @@ class CallRegistry:
         self._held: dict[str, Hold] = {}
         """What the live calls of tenants count as."""
         self._empty = asyncio.Event()
+        self._adopted: list[tuple[Call, messages.CallSnapshot]] = []
+        """Calls that :meth:`present_adopted` is to tell of."""
         self._overload_ns: int | None = None
         services.ua.listen(self)
 
@@ -169,8 +173,9 @@ class CallRegistry:
             raise
         self._held[call_id] = held
         self._add(call)
-        call.publish(types.CallOutgoing(**_parties(call)))
         timeout_s = request.timeout_s or self._config.calls.originate_timeout_s
+        call.no_answer_at_s = self._services.clock.wall_s() + timeout_s
+        call.publish(types.CallOutgoing(**_parties(call)))
         call.after(timeout_s, partial(call.end, "no_answer"))
         if request.prompt is not None:
             call.speak(request.prompt)
@@ -221,6 +226,19 @@ class CallRegistry:
             if self._config.tts.refuse_when_full:
                 self._services.check_capacity(request.tenant, request.prompt.content)
             self._services.utterances.new_id(request.prompt.utterance_id)
+
+    def present_adopted(self) -> None:
+        """The server can speak now: tell of the calls that it has adopted, and route those that wait for an answer."""
+        adopted, self._adopted = self._adopted, []
+        for call, snapshot in adopted:
+            if call.state is CallState.TERMINATED:
+                continue
+            call.publish(types.CallAdopted(state=call.state, **_parties(call)))
+            if snapshot.invite is not None and call.waits_for_answer and call.local_reason is None:
+                self._present(call, snapshot.invite)
+            elif call.media_route is not None:
+                unreachable = partial(call.end, "media_unreachable")
+                self._services.dial_back(call, *call.media_route, on_failed=unreachable)
 
     def start_drain(self) -> bool:
         """Take no new calls from now on; returns whether the drain began with this."""
@@ -286,11 +304,12 @@ class CallRegistry:
         match message:
             case messages.IncomingCall():
                 self._incoming(message)
+            case messages.CallSnapshot():
+                self._adopt(message)
             case messages.InviteRefused():
                 self._refused()
             case messages.RequestsRefused():
-                for cause, count in message.counts.items():
-                    self._metrics.sip_refused.labels(cause=cause).inc(count)
+                self._count_refused(message)
             case messages.AssertionsFailed():
                 self._metrics.ua_failed_assertions.inc(message.count)
             case messages.MediaLateness():
@@ -309,9 +328,53 @@ class CallRegistry:
         self._metrics.ua_media_lateness.set(self._ua.lateness.p99_ms / 1000)
         self._metrics.ua_refusing_lateness.set(self._ua.lateness.refusing)
 
+    def _count_refused(self, message: messages.RequestsRefused) -> None:
+        for cause, count in message.counts.items():
+            self._metrics.sip_refused.labels(cause=cause).inc(count)
+
     def _incoming(self, message: messages.IncomingCall) -> None:
+        call = self._inbound(message)
+        self._add(call)
+        self._present(call, message)
+
+    def _adopt(self, snapshot: messages.CallSnapshot) -> None:
+        """Take up a call of a server before this one."""
+        record = records.decode(snapshot.record)
+        if snapshot.invite is not None and snapshot.state == "invited":
+            call = self._inbound(snapshot.invite)
+            record = record or records.record_of(call)
+        elif record is None:
+            log.error("call_not_adopted", call_id=snapshot.call_id, consequence="ending it")
+            self._ua.send(messages.Hangup(call_id=snapshot.call_id, cause="server_restarted"))
+            return
+        else:
+            call = Call(
+                services=self._services,
+                id=snapshot.call_id,
+                direction=record.direction,
+                caller=record.caller,
+                callee=record.callee,
+                sip_call_id=snapshot.sip_call_id,
+                headers=dict(record.headers),
+                uri_parameters=dict(record.uri_parameters),
+                transport=record.transport,
+                defaults=record.defaults,
+                media_route=record.media_route,
+                tenant=record.tenant,
+            )
+            with contextlib.suppress(QuotaExceeded):  # it is there already
+                self._held[call.id] = self._services.tenants.hold_call(call.tenant)
+        self.events.follow(record.run)
+        call.metadata, call.client_state = record.metadata, record.client_state
+        self._live[call.id] = call
+        self._metrics.calls_active.set(len(self._live))
+        self._adopted.append((call, snapshot))
+        call.take_up(snapshot, record)
+        log.info("call_adopted", call_id=call.id, state=call.state)
+
+    def _inbound(self, message: messages.IncomingCall) -> Call:
         trusted = message.source in self._trusted_peers
-        call = Call(
+        return Call(
             services=self._services,
             id=message.call_id,
             direction="inbound",
@@ -323,7 +386,10 @@ class CallRegistry:
             uri_parameters=routing.uri_parameters(message.request_uri) if trusted else {},
             tenant=routing.tenant_of(message.request_uri, self._config),
         )
-        self._add(call)
+
+    def _present(self, call: Call, message: messages.IncomingCall) -> None:
+        """Tell of a call that has come in, and do what its route says."""
+        trusted = message.source in self._trusted_peers
         call.publish(types.CallIncoming(source=message.source, **_parties(call)))
         try:
             if self.draining:  # it came in before the UA process knew of the drain
@@ -353,6 +419,7 @@ class CallRegistry:
             return
         self._ua.send(messages.Ring(call.id))
         if decision.media_url:
+            call.media_route = decision.media_url, decision.media_dialect
             unreachable = partial(_nobody_answered, call, decision.unanswered, "media_unreachable")
             self._services.dial_back(call, decision.media_url, decision.media_dialect, on_failed=unreachable)
         elif decision.answer == "ring":

@@ -5,8 +5,9 @@ left out of it: the most of what they use, hold, and were last told. So all shar
 order the reports come in. A node that wants more gets it when another has reported that it holds less.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from cc_tts.clock import Clock
@@ -17,24 +18,34 @@ TTL_S: Final = 10.0
 """How long a node that does not report is taken to use its share."""
 RESERVED_SHARE: Final = 10
 """A tenth of each limit is divided evenly, so that every node can begin something."""
+WORK_OUT_INTERVAL_S: Final = 1.0
+"""How often the division of a limit is worked out, however many nodes report."""
 
-_Kind = Literal["calls", "streams", "listeners", "characters"]
-_KEYS: Final[Mapping[_Kind, str]] = {
+Kind = Literal["calls", "streams", "listeners", "characters"]
+_Limit = tuple[str, Kind]
+"""A tenant and what of it is limited."""
+KEYS: Final[Mapping[Kind, str]] = {
     "calls": "max_calls",
     "streams": "max_streams",
     "listeners": "max_listeners",
     "characters": "max_characters_per_day",
 }
+"""The setting that limits each kind."""
+_NO_USE: Final = TenantUse()
+_NO_SHARE: Final = TenantShare()
 
 
 @dataclass(slots=True)
-class _Reported:
-    """What a node last reported, and what it was told, the last time and the time before: that may still be on its way."""
+class _Node:
+    """What a node last reported, and what it was told, the last time and the time before: that may still be on its way.
+    ``taken``: the most that it may be using.
+    """
 
     at_ns: int
-    tenants: Mapping[str, TenantUse]
-    told: Mapping[str, TenantShare]
-    told_before: Mapping[str, TenantShare]
+    tenants: Mapping[str, TenantUse] = field(default_factory=dict)
+    told: Mapping[str, TenantShare] = field(default_factory=dict)
+    told_before: Mapping[str, TenantShare] = field(default_factory=dict)
+    taken: dict[_Limit, int] = field(default_factory=dict)
 
 
 class TenantLeases:
@@ -43,54 +54,82 @@ class TenantLeases:
     """
 
     def __init__(self, tenants: Mapping[str, TenantConfig], *, clock: Clock) -> None:
-        self._tenants = dict(tenants)
+        self._kinds: dict[str, dict[Kind, int]] = {
+            name: {kind: limit for kind, key in KEYS.items() if (limit := int(getattr(config, key)))}
+            for name, config in tenants.items()
+        }
+        """What is limited of each tenant, and how much there is of it."""
         self._clock = clock
         self._knows_all_ns = clock.now_ns() + round(TTL_S * 1e9)
-        self._nodes: dict[str, _Reported] = {}
+        self._nodes: dict[str, _Node] = {}
+        self._taken: Counter[_Limit] = Counter()
+        """Of all nodes together."""
+        self._changed_ns: dict[str, int] = {}
+        """When a report last said something new of a tenant."""
+        self._wanted: dict[_Limit, tuple[int, Mapping[str, int]]] = {}
+        """What each node would have if all could be told at once, and when that was worked out."""
 
     def report(self, node: str, tenants: Mapping[str, TenantUse]) -> None:
         """What a node's tenants use now."""
         now_ns = self._clock.now_ns()
         limit_ns = now_ns - round(TTL_S * 1e9)
         for name in [name for name, known in self._nodes.items() if known.at_ns < limit_ns]:
-            del self._nodes[name]
-        known = self._nodes.setdefault(node, _Reported(now_ns, {}, {}, {}))
+            self._taken.subtract(self._nodes.pop(name).taken)
+            self._wanted.clear()
+        if node not in self._nodes:
+            self._nodes[node] = _Node(now_ns)
+            self._wanted.clear()
+        known, before = self._nodes[node], self._nodes[node].tenants
         known.at_ns, known.tenants = now_ns, dict(tenants)
+        changed = {name for name in self._kinds if tenants.get(name) != before.get(name) or not known.told}
+        self._changed_ns.update(dict.fromkeys(changed, now_ns))
+        self._take(known, changed)
 
     def shares(self, node: str) -> Leases:
         """What they may use there from now on. The node has reported."""
         known = self._nodes[node]
-        shares = {name: self._share(node, name, config) for name, config in self._tenants.items()}
-        known.told_before, known.told = known.told, shares
+        shares = {
+            tenant: TenantShare(**{kind: self._part(node, (tenant, kind), limit) for kind, limit in limits.items()})
+            for tenant, limits in self._kinds.items()
+        }
+        earlier, known.told_before, known.told = known.told_before, known.told, shares
+        told = known.told_before
+        changed = {name for name, share in shares.items() if not earlier.get(name) == told.get(name) == share}
+        self._take(known, changed)
         return Leases(TTL_S, shares)
 
-    def _share(self, node: str, tenant: str, config: TenantConfig) -> TenantShare:
-        limits = {kind: int(getattr(config, key)) for kind, key in _KEYS.items()}
-        return TenantShare(
-            **{kind: self._part(node, tenant, kind, limit) if limit else None for kind, limit in limits.items()}
-        )
+    def _take(self, known: _Node, tenants: Iterable[str]) -> None:
+        """Reckon anew the most that a node may be using of these."""
+        for tenant in tenants:
+            use = known.tenants.get(tenant, _NO_USE)
+            told, told_before = known.told.get(tenant, _NO_SHARE), known.told_before.get(tenant, _NO_SHARE)
+            for kind in self._kinds[tenant]:
+                held = (getattr(share, kind) or 0 for share in (use.held, told, told_before))
+                taken = max(getattr(use, kind), *held)
+                self._taken[tenant, kind] += taken - known.taken.get((tenant, kind), 0)
+                known.taken[tenant, kind] = taken
 
-    def _part(self, node: str, tenant: str, kind: _Kind, limit: int) -> int:
-        free = max(0, limit - sum(self._taken(other, tenant, kind) for other in self._nodes if other != node))
-        use = self._nodes[node].tenants.get(tenant, TenantUse())
-        if self._clock.now_ns() < self._knows_all_ns:
-            held: int | None = getattr(use.held, kind)
-            return min(free, limit if held is None else held)
-        return min(free, self._wanted(tenant, kind, limit)[node])
-
-    def _taken(self, node: str, tenant: str, kind: _Kind) -> int:
-        """The most that a node may be using."""
+    def _part(self, node: str, key: _Limit, limit: int) -> int:
         known = self._nodes[node]
-        use, none = known.tenants.get(tenant, TenantUse()), TenantShare()
-        shares = (use.held, known.told.get(tenant, none), known.told_before.get(tenant, none))
-        return max(int(getattr(use, kind)), *(getattr(share, kind) or 0 for share in shares))
+        free = max(0, limit - self._taken[key] + known.taken.get(key, 0))
+        now_ns = self._clock.now_ns()
+        if now_ns < self._knows_all_ns:
+            tenant, kind = key
+            held: int | None = getattr(known.tenants.get(tenant, _NO_USE).held, kind)
+            return min(free, limit if held is None else held)
+        at_ns, wanted = self._wanted.get(key, (0, {}))
+        has_changed = self._changed_ns.get(key[0], 0) >= at_ns
+        if not wanted or (has_changed and now_ns - at_ns >= WORK_OUT_INTERVAL_S * 1e9):
+            wanted = self._work_out(key, limit)
+            self._wanted[key] = now_ns, wanted
+        return min(free, wanted[node])
 
-    def _wanted(self, tenant: str, kind: _Kind, limit: int) -> dict[str, int]:
-        """What each node would have if all could be told at once: what it uses, and a part of what is left by what it uses
-        and had to refuse. Nodes that use little have a small part of their own; for characters they have not, since what
-        was spoken cannot move.
+    def _work_out(self, key: _Limit, limit: int) -> Mapping[str, int]:
+        """For each node what it uses, and a part of what is left by what it uses and had to refuse. Nodes that use little
+        have a small part of their own; for characters they have not, since what was spoken cannot move.
         """
-        uses = {name: known.tenants.get(tenant, TenantUse()) for name, known in sorted(self._nodes.items())}
+        tenant, kind = key
+        uses = {name: known.tenants.get(tenant, _NO_USE) for name, known in sorted(self._nodes.items())}
         used = {name: int(getattr(use, kind)) for name, use in uses.items()}
         num = len(used)
         own = 0 if kind == "characters" else min(max(1, limit // (RESERVED_SHARE * num)), limit // num)

@@ -184,6 +184,19 @@ class PlayoutBuffer:
                 del self._open[utterance_id]
                 queued.finished = True  # after the last num_written
 
+    def finish_all(self) -> None:
+        """No more audio will come for any utterance."""
+        with self._writers:
+            for queued in self._open.values():
+                queued.finished = True
+            self._open.clear()
+
+    def positions(self) -> list[tuple[str, float]]:
+        """The utterances that are not over, in order, and how much of each was played, ms. One that is over was reported
+        before it leaves this list.
+        """
+        return [(each.utterance_id, self._format.ms_for_bytes(each.num_read)) for each in tuple(self._queue)]
+
     def cut(self, utterance_id: str | None) -> None:
         """Fade out within the next frame and drop the rest of this utterance, or of all for ``None``."""
         with self._writers:
@@ -349,9 +362,9 @@ class PlayoutBuffer:
             self._chunk, self._offset = b"", 0
             self._played.clear()
             self._played_bytes = 0
-        self._queue.remove(queued)
         played_ms = self._format.ms_for_bytes(queued.num_read)
         self._events(PlayoutFinished(queued.utterance_id, now_ns, cause, played_ms, queued.underruns))
+        self._queue.remove(queued)  # after the event, for positions()
 
     def _take(self, head: _Queued, num_bytes: int) -> bytes:
         """Remove ``num_bytes``, all of them present, from the queue's head."""

@@ -141,6 +141,32 @@ class Decoder:
         return records
 
 
+async def read_one(sock: socket.socket, types: Sequence[type[Message]]) -> Record | None:
+    """The next record and not a byte beyond it; ``None``: the other side is gone. ``sock`` does not block. Raises
+    ``ProcessFailed`` for anything but the expected types.
+    """
+    decoder = Decoder(types)
+    header = await _read_exactly(sock, _HEADER.size)
+    if header is None:
+        return None
+    decoder.feed(header)  # checks the lengths
+    rest = await _read_exactly(sock, sum(_HEADER.unpack(header)))
+    return None if rest is None else decoder.feed(rest)[0]
+
+
+async def _read_exactly(sock: socket.socket, num_bytes: int) -> bytes | None:
+    data = bytearray()
+    while len(data) < num_bytes:
+        try:
+            part = await asyncio.get_running_loop().sock_recv(sock, min(num_bytes - len(data), _READ_BYTES))
+        except ConnectionError:
+            return None
+        if not part:
+            return None
+        data += part
+    return bytes(data)
+
+
 class ServerChannel(asyncio.Protocol):
     """The server's end. Runs on: the event loop."""
 
@@ -207,14 +233,16 @@ class ServerChannel(asyncio.Protocol):
 
 
 class ChildChannel:
-    """The child's end: blocking reads on one thread, sends that never block on another."""
+    """The child's end: blocking reads on one thread, sends that never block on another. ``timeout_s``: a read that waits
+    longer takes the server for gone.
+    """
 
-    def __init__(self, sock: socket.socket, types: Sequence[type[Message]]) -> None:
+    def __init__(self, sock: socket.socket, types: Sequence[type[Message]], *, timeout_s: float | None = None) -> None:
         self._sock = sock
         self._decoder = Decoder((*COMMON_MESSAGES, *types))
         self._outbox: collections.deque[memoryview] = collections.deque()
         self._outbox_bytes = 0
-        sock.settimeout(None)
+        sock.settimeout(timeout_s)
 
     def fileno(self) -> int:
         """For a selector, where one thread waits for more than the server."""

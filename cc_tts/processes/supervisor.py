@@ -2,7 +2,8 @@
 
 The child is ``argv`` with ``--channel-fd N``; N is its end of a socket pair. It must send ``Hello`` then ``Ready`` within
 :data:`START_TIMEOUT_S` and answer every ``Ping`` within :data:`HEARTBEAT_TIMEOUT_S`, or within what its :class:`ChildSpec`
-says instead; else it is killed and started again. Only time in which the server itself ran counts.
+says instead; else it is killed and started again. Only time in which the server itself ran counts. The first may be one that
+another server has started (:mod:`cc_tts.processes.adoption`).
 Runs on: the event loop.
 """
 
@@ -15,13 +16,14 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
 from cc_tts import logs
 from cc_tts.clock import Clock
 from cc_tts.errors import ProcessFailed
+from cc_tts.processes.adoption import STATUS_UNKNOWN, AdoptedChild
 from cc_tts.processes.backoff import Backoff
 from cc_tts.processes.channel import (
     CLOSED_BY_CHILD,
@@ -117,6 +119,22 @@ def python_child(
     return ChildSpec(name=name, argv=argv, messages=messages, stdin=stdin, **timeouts_s)
 
 
+class _Process(Protocol):
+    """What is asked of a child's process, be it started here or adopted."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def returncode(self) -> int | None: ...
+
+    async def wait(self) -> int: ...
+
+    def send_signal(self, signal: int, /) -> None: ...
+
+    def kill(self) -> None: ...
+
+
 class Supervisor:
     """One child, started again whenever it ends."""
 
@@ -137,7 +155,7 @@ class Supervisor:
         self._on_down = on_down
         self._on_starting = on_starting
         self._channel: ServerChannel | None = None
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: _Process | None = None
         self._task: asyncio.Task[None] | None = None
         self._down: asyncio.Future[str] | None = None
         self._started: asyncio.Future[str | None] | None = None
@@ -167,11 +185,13 @@ class Supervisor:
         silence_s = self._silence.seconds if self._silence is not None else 0.0
         return self.state is ProcessState.READY and silence_s < RESPONSE_TIMEOUT_S
 
-    async def start(self) -> None:
-        """Start the child and wait until it is ready; raises ``ProcessFailed`` if it is not in time, or exits before."""
+    async def start(self, adopted: AdoptedChild | None = None) -> None:
+        """Start the child, or take over ``adopted`` in its place, and wait until it is ready; raises ``ProcessFailed`` if it
+        is not in time, or exits before.
+        """
         self._stopping.clear()
         first = self._started = asyncio.get_running_loop().create_future()
-        self._task = asyncio.create_task(self._live(), name=f"supervise {self._spec.name}")
+        self._task = asyncio.create_task(self._live(adopted), name=f"supervise {self._spec.name}")
         self._task.add_done_callback(lambda _task: self._settle_start("it was stopped"))
         reason = await first
         if reason is not None:
@@ -195,16 +215,20 @@ class Supervisor:
             raise ProcessFailed(f"the {self._spec.name} process is {self.state}")
         self._channel.send(message, payload)
 
-    async def _live(self) -> None:
+    async def _live(self, adopted: AdoptedChild | None) -> None:
         backoff = Backoff(self._clock, min_s=BACKOFF_MIN_S, max_s=BACKOFF_MAX_S)
         while not self._stopping.is_set():
             backoff.begin()
             self._machine.fire(ProcessEvent.SPAWN)
             try:
-                await self._spawn()
+                if adopted is None:
+                    await self._spawn()
+                else:
+                    await self._take_over(adopted)
                 reason = await self._watch()
             except (OSError, ProcessFailed) as error:
                 reason = str(error)
+            adopted = None
             was_ready = self.state is ProcessState.READY
             if self._stopping.is_set():
                 self._machine.fire(ProcessEvent.STOP)
@@ -230,15 +254,23 @@ class Supervisor:
         if self._started is not None and not self._started.done():
             self._started.set_result(reason)
 
+    async def _open(self, sock: socket.socket) -> None:
+        self._down = asyncio.get_running_loop().create_future()
+        self._silence = None
+        self._channel = ServerChannel(self._spec.messages, on_record=self._record, on_closed=self.restart)
+        await self._channel.open(sock)
+
+    async def _take_over(self, adopted: AdoptedChild) -> None:
+        self.hello = adopted.hello
+        self._process = adopted.process
+        await self._open(adopted.sock)
+
     async def _spawn(self) -> None:
         ours, theirs = socket.socketpair()
-        self._down = asyncio.get_running_loop().create_future()
         self.hello = None
-        self._silence = None
         try:
-            self._channel = ServerChannel(self._spec.messages, on_record=self._record, on_closed=self.restart)
-            await self._channel.open(ours)
-            self._process = await asyncio.create_subprocess_exec(
+            await self._open(ours)
+            process = self._process = await asyncio.create_subprocess_exec(
                 *self._spec.argv,
                 "--channel-fd",
                 str(theirs.fileno()),
@@ -251,11 +283,11 @@ class Supervisor:
             raise
         finally:
             theirs.close()
-        assert self._process.stdin is not None
+        assert process.stdin is not None
         with contextlib.suppress(ConnectionError):
-            self._process.stdin.write(self._spec.stdin)
-            await self._process.stdin.drain()
-        self._process.stdin.close()
+            process.stdin.write(self._spec.stdin)
+            await process.stdin.drain()
+        process.stdin.close()
 
     async def _watch(self) -> str:
         """Wait until the child is down or the supervisor is stopping; returns why."""
@@ -335,7 +367,7 @@ class Supervisor:
                 self._channel.send(Shutdown())
         if at_once:
             with contextlib.suppress(ProcessLookupError):
-                process.terminate()
+                process.send_signal(signal.SIGTERM)
         for timeout_s, next_signal in ((STOP_TIMEOUT_S, signal.SIGTERM), (KILL_TIMEOUT_S, signal.SIGKILL)):
             try:
                 await asyncio.wait_for(process.wait(), timeout_s)
@@ -374,6 +406,8 @@ class Supervisor:
 
 def exit_reason(code: int) -> str:
     """An exit status in words."""
+    if code == STATUS_UNKNOWN:
+        return "exited"
     if code < 0:
         try:
             return f"killed by {signal.Signals(-code).name}"

@@ -17,21 +17,13 @@ from types import TracebackType
 from typing import Final, Literal, Self
 
 from cc_tts.clock import Clock, MonotonicClock
+from cc_tts.cluster.leases import KEYS, Kind
 from cc_tts.cluster.messages import Leases, TenantShare, TenantUse
 from cc_tts.config.schema import ClusterConfig, Config, ServerConfig, TenantConfig
 from cc_tts.errors import EngineOverloaded, QuotaExceeded
 from cc_tts.metrics import Metrics
 from cc_tts.tenants.fairness import Fairness
 
-Kind = Literal["calls", "streams", "listeners", "characters"]
-
-KEYS: Final[Mapping[Kind, str]] = {
-    "calls": "max_calls",
-    "streams": "max_streams",
-    "listeners": "max_listeners",
-    "characters": "max_characters_per_day",
-}
-"""The setting that limits each kind."""
 RETRY_AFTER_S: Final[Mapping[Kind, int]] = {"calls": 5, "streams": 1, "listeners": 5}
 """Retry-After of a refusal; for characters it is the rest of the day."""
 SHARED_RETRY_AFTER_S: Final = 1
@@ -106,9 +98,9 @@ class TenantBook:
 
     # --- what begins -------------------------------------------------------------------------------------------------
 
-    def hold_call(self, tenant: str) -> Hold:
-        """A call begins; raises ``QuotaExceeded``."""
-        return self._hold(tenant, "calls")
+    def hold_call(self, tenant: str, *, is_up: bool = False) -> Hold:
+        """A call begins; raises ``QuotaExceeded``. One that ``is_up`` already counts, whatever the limit is."""
+        return self._hold(tenant, "calls", is_up=is_up)
 
     def hold_listener(self, tenant: str) -> Hold:
         """A reader of events or of a call's audio comes; raises ``QuotaExceeded``."""
@@ -168,11 +160,6 @@ class TenantBook:
         if self.is_on:
             self._check(tenant, "characters", num)
 
-    def charge(self, tenant: str, num: int) -> None:
-        """Charge for text that is accepted; raises ``QuotaExceeded``."""
-        with self.characters(tenant, num):
-            pass
-
     # --- the cluster -------------------------------------------------------------------------------------------------
 
     def use(self) -> dict[str, TenantUse]:
@@ -203,10 +190,11 @@ class TenantBook:
 
     # -----------------------------------------------------------------------------------------------------------------
 
-    def _hold(self, tenant: str, kind: Literal["calls", "streams", "listeners"]) -> Hold:
+    def _hold(self, tenant: str, kind: Literal["calls", "streams", "listeners"], *, is_up: bool = False) -> Hold:
         if not self.is_on:
             return Hold()
-        self._check(tenant, kind)
+        if not is_up:
+            self._check(tenant, kind)
         used = self._used[kind]
         gauges = {"calls": self._metrics.tenant_calls, "streams": self._metrics.tenant_streams}
         gauge = gauges[kind].labels(tenant=self._label(tenant)) if kind in gauges else None

@@ -10,17 +10,15 @@ import os
 import signal
 import sys
 import threading
-from collections import deque
-from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
-from cc_tts import logs
-from cc_tts.clock import Clock, MonotonicClock
+from cc_tts import __version__, logs
+from cc_tts.clock import NS_PER_MS, Clock, MonotonicClock
 from cc_tts.errors import ProcessFailed
 from cc_tts.processes import child
+from cc_tts.processes.adoption import AdoptionRefused
 from cc_tts.processes.channel import (
     PROTOCOL_VERSION,
-    ChildChannel,
     Hello,
     Message,
     Ping,
@@ -32,6 +30,7 @@ from cc_tts.processes.channel import (
 from cc_tts.processes.liveness import Silence
 from cc_tts.ua import pjsua2_build
 from cc_tts.ua.messages import TO_UA, UaSettings
+from cc_tts.ua.orphan import Applicant, Gap, ServerGone, ServerLink
 from cc_tts.ua.sip_thread import SipThread
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ log = logs.get("cc_tts.ua")
 
 
 def main() -> NoReturn:
-    """Run until a shutdown is asked for or the server is gone."""
+    """Run until a shutdown is asked for, or the server is gone and no other adopts this process."""
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     with contextlib.suppress(OSError):
@@ -57,68 +56,142 @@ def main() -> NoReturn:
     channel, settings = child.begin(UaSettings, TO_UA)
     logs.configure(level=settings.log.level, json=settings.log.json, process="ua")
     clock = MonotonicClock()
-
-    server_gone = threading.Event()
+    loop: SipLoop | None = None
 
     def report(message: Message) -> None:
-        """Send. That the server is gone is handled once, by the loop below, and not in every callback of PJSIP."""
-        try:
-            channel.put(message)
-        except ProcessFailed:
-            server_gone.set()
+        if loop is not None:
+            loop.report(message)
 
     try:
         pjsua2_build.select(build := pjsua2_build.chosen())
         from cc_tts.ua.endpoint import UserAgent
 
         agent = UserAgent(settings, build=build, clock=clock, send=report)
-        described = agent.start()
+        link = ServerLink(channel, agent.media)
+        loop = SipLoop(link, agent, settings, clock)
+        described = agent.start() | {"cc_tts": __version__}
     except Exception as error:  # noqa: BLE001 - whatever PJSIP throws, the reason must reach the log
         log.error("ua_cannot_start", detail=str(error))
         with contextlib.suppress(ProcessFailed):
             channel.send(StartFailed(detail=str(error)[:500]))
         _leave(child.EXIT_NO_START)
 
-    commands: deque[Message] = deque()
-    reader = threading.Thread(
-        target=_read, args=(channel, agent.media, commands, server_gone), name="reader", daemon=True
-    )
-    try:
-        channel.send(Hello(protocol=PROTOCOL_VERSION, process="ua", pid=os.getpid(), build=described))
-        channel.send(Ready())
-        reader.start()
-        _work(channel, agent, commands, clock, lambda: stopping.is_set() or server_gone.is_set())
-    except ProcessFailed as error:
-        log.error("server_gone", detail=str(error))
-        server_gone.set()
+    link.listen(settings.adoption_socket)
+    threading.Thread(target=link.read, name="reader", daemon=True).start()
+    loop.greet(described)
+    is_orphan = loop.run(stopping)
+    agent.stop()
     with contextlib.suppress(ProcessFailed):
-        agent.stop()
-        channel.flush()
-    channel.close()
-    _leave(child.EXIT_SERVER_GONE if server_gone.is_set() else 0)
+        link.channel.flush()
+    link.close()
+    _leave(child.EXIT_SERVER_GONE if is_orphan else 0)
 
 
-def _work(
-    channel: ChildChannel, agent: "UserAgent", commands: deque[Message], clock: Clock, is_over: Callable[[], bool]
-) -> None:
-    """Poll PJSIP and carry out commands until a shutdown or ``is_over``; ``ProcessFailed``: the server is gone."""
-    silence = Silence(clock, max_step_s=MAX_TURN_S)
-    while not is_over():
-        agent.poll()
-        while commands:
-            message = commands.popleft()
-            if isinstance(message, Shutdown):
-                return
-            if isinstance(message, Ping):
-                silence.heard()
-                channel.send(Pong(serial=message.serial))
-            else:
-                agent.command(message)
-        agent.set_server_silent(silent=silence.look() > SERVER_TIMEOUT_S)
-        channel.flush()
-        if not channel.has_backlog:  # the server reads
-            agent.forward_audio(channel.put)
+class SipLoop:
+    """The loop of the SIP thread, and what it knows of the server."""
+
+    def __init__(self, link: ServerLink, agent: "UserAgent", settings: UaSettings, clock: Clock) -> None:
+        self._link = link
+        self._agent = agent
+        self._settings = settings
+        self._clock = clock
+        self._silence = Silence(clock, max_step_s=MAX_TURN_S)
+        self._is_over = False
+        self._has_server = True
+        self._deadline_ns = 0
+        self._build: dict[str, str] = {}
+
+    def report(self, message: Message) -> None:
+        """Send, or keep what is worth it. A server that does not read is given up, which the loop does."""
+        if self._link.gap is not None:
+            self._link.gap.keep(message)
+            return
+        try:
+            self._link.channel.put(message)
+        except ProcessFailed as error:
+            log.error("server_gone", detail=str(error))
+            self._has_server, self._is_over = False, True
+
+    def greet(self, build: dict[str, str]) -> None:
+        """Tell the server that this process is ready."""
+        self._build = build
+        self.report(Hello(protocol=PROTOCOL_VERSION, process="ua", pid=os.getpid(), build=build))
+        self.report(Ready())
+
+    def run(self, stopping: threading.Event) -> bool:
+        """Poll PJSIP and carry out commands until it is over; returns whether that is for want of a server."""
+        while not (self._is_over or stopping.is_set()):
+            self._agent.poll()
+            while self._link.commands and not self._is_over:
+                self._obey(self._link.commands.popleft())
+            if not self._has_server:
+                self._is_over = self._is_over or self._clock.now_ns() > self._deadline_ns
+            elif self._link.gap is None:
+                self._agent.set_server_silent(silent=self._silence.look() > SERVER_TIMEOUT_S)
+                self._flush()
+        return not self._has_server
+
+    def _flush(self) -> None:
+        channel = self._link.channel
+        try:
             channel.flush()
+            if not channel.has_backlog:  # the server reads
+                self._agent.forward_audio(channel.put)
+                channel.flush()
+        except ProcessFailed:
+            self._link.gap = Gap(self._agent.snapshot)  # ServerGone follows
+
+    def _obey(self, message: Message | ServerGone | Applicant) -> None:
+        match message:
+            case Shutdown():
+                self._is_over = True
+            case Ping(serial=serial):
+                self._silence.heard()
+                self.report(Pong(serial=serial))
+            case ServerGone():
+                self._lose_server()
+            case Applicant():
+                self._meet(message)
+            case _:
+                self._agent.command(message)
+
+    def _lose_server(self) -> None:
+        num_calls = self._agent.num_calls
+        self._has_server = False
+        self._is_over = not (num_calls and self._link.outlives_server)
+        if self._is_over:
+            log.error("server_gone", calls=num_calls, consequence="ending them")
+            return
+        grace_ms = self._settings.orphan_grace_ms
+        log.error("server_gone", calls=num_calls, consequence=f"keeping them for {grace_ms} ms")
+        self._deadline_ns = self._clock.now_ns() + grace_ms * NS_PER_MS
+        if self._link.gap is None:
+            self._link.gap = Gap(self._agent.snapshot)
+        self._agent.lose_server()
+
+    def _meet(self, applicant: Applicant) -> None:
+        """Be adopted, or say why not and end."""
+        request, gap = applicant.request, self._link.gap
+        refusal = ""
+        if request.protocol != PROTOCOL_VERSION:
+            refusal = f"it speaks protocol {request.protocol}, this process {PROTOCOL_VERSION}"
+        elif request.settings != self._settings.fingerprint:
+            refusal = "its [sip], [rtp], [registration] or [playout] are others than this process was started with"
+        if refusal or gap is None:
+            log.error("adoption_refused", detail=refusal, calls=self._agent.num_calls, consequence="ending them")
+            with contextlib.suppress(ProcessFailed):
+                applicant.channel.send(AdoptionRefused(detail=refusal))
+            self._is_over = True
+            return
+        living = self._agent.meet_server()
+        log.info("adopted", calls=len(living), by=request.version)
+        self._link.channel.close()
+        self._link.channel, self._link.gap, self._has_server = applicant.channel, None, True
+        self._silence.heard()
+        self.greet(self._build)
+        for each in gap.reports(living):
+            self.report(each)
+        applicant.decided.set()
 
 
 def _leave(code: int) -> NoReturn:
@@ -126,22 +199,6 @@ def _leave(code: int) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
-
-
-def _read(
-    channel: ChildChannel,
-    media: Callable[[Message, bytes], bool],
-    commands: deque[Message],
-    server_gone: threading.Event,
-) -> None:
-    """Runs on: the reader thread."""
-
-    def on_record(message: Message, payload: bytes) -> None:
-        if not media(message, payload):
-            commands.append(message)
-
-    child.read(channel, on_record)
-    server_gone.set()
 
 
 if __name__ == "__main__":

@@ -2,18 +2,21 @@
 
 import asyncio
 import contextlib
+import os
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
+from cc_tts import __version__, logs
 from cc_tts.clock import Clock
 from cc_tts.cluster.nodes import id_prefix
 from cc_tts.config import tls as tls_files
 from cc_tts.config.schema import Config, is_ip_address
 from cc_tts.errors import ProcessFailed, UserAgentUnavailable
-from cc_tts.processes.channel import Message
+from cc_tts.processes import adoption
+from cc_tts.processes.channel import PROTOCOL_VERSION, Message
 from cc_tts.processes.supervisor import STOPPED, ProcessState, Supervisor, python_child
 from cc_tts.ua import messages
 from cc_tts.ua.dispatcher import DOWN, DispatcherSettings
@@ -24,8 +27,12 @@ APPLY_TIMEOUT_S = 5.0
 """For the UA process to take over new settings."""
 RESOLV_CONF = Path("/etc/resolv.conf")
 MAX_NAMESERVERS = 4
+SNAPSHOT_TIMEOUT_S = 5.0
+"""For a UA process that was adopted to tell of its calls."""
 BUFFER_SLACK_MS = 1000
 """The UA's buffers hold this much more than the window, so that flow control, not the bound, decides."""
+
+log = logs.get(__name__)
 
 
 class UaListener(Protocol):
@@ -49,7 +56,12 @@ class _UaProcess:
 
     def __init__(self, client: "UaClient", settings: messages.UaSettings, *, name: str, clock: Clock) -> None:
         self._client = client
+        self._settings = settings
+        self._told_all = asyncio.Event()
+        self.is_adopted = False
         self.call_ids: set[str] = set()
+        self._sip_call_ids: dict[str, str] = {}
+        """Of those that came in."""
         self.active_pjsua_calls = 0
         self.lateness = messages.MediaLateness(p99_ms=0.0, refusing=False)
         self.reloaded: messages.ApplySettings | None = None
@@ -83,6 +95,31 @@ class _UaProcess:
         except ProcessFailed as error:
             raise UserAgentUnavailable(str(error), retry_after_s=RETRY_AFTER_S) from error
 
+    @property
+    def sip_call_ids(self) -> tuple[str, ...]:
+        """Call-IDs of the calls that came in."""
+        return tuple(self._sip_call_ids.values())
+
+    async def adopt(self) -> None:
+        """As :meth:`UaClient.adopt`."""
+        if not self._settings.adoption_socket:
+            return
+        request = adoption.Adopt(protocol=PROTOCOL_VERSION, version=__version__, settings=self._settings.fingerprint)
+        child = await adoption.adopt(Path(self._settings.adoption_socket), request)
+        if child is None:
+            return
+        self.is_adopted = True
+        self.reloaded = messages.ApplySettings(
+            settings=self._settings, renew_tls=True
+        )  # it was started with older ones
+        await self.supervisor.start(child)
+        try:
+            async with asyncio.timeout(SNAPSHOT_TIMEOUT_S):
+                await self._told_all.wait()
+        except TimeoutError:
+            raise ProcessFailed("the UA process that was adopted did not tell of its calls") from None
+        log.info("adopted", process=child.process.pid, calls=len(self.call_ids))
+
     async def reload(self, settings: messages.UaSettings, *, renew_tls: bool) -> dict[str, str]:
         """As :meth:`UaClient.reload`."""
         self.supervisor.set_settings(settings)
@@ -109,14 +146,22 @@ class _UaProcess:
                 self.active_pjsua_calls = count
             case messages.MediaLateness():
                 self.lateness = message
-            case messages.IncomingCall(call_id=call_id):
+            case messages.SnapshotComplete():
+                self._told_all.set()
+                return
+            case messages.IncomingCall(call_id=call_id) | messages.CallSnapshot(call_id=call_id):
                 self.call_ids.add(call_id)
+                self._sip_call_ids[call_id] = message.sip_call_id
             case messages.CallEnded(call_id=call_id):
                 self.call_ids.discard(call_id)
+                self._sip_call_ids.pop(call_id, None)
         self._client.on_report(message, payload)
+        if isinstance(message, messages.CallEnded):
+            self._client.renew(self)
 
     def _on_down(self, reason: str) -> None:
         call_ids, self.call_ids = self.call_ids, set()
+        self._sip_call_ids.clear()
         self.active_pjsua_calls = 0
         self.lateness = messages.MediaLateness(p99_ms=0.0, refusing=False)
         self._client.on_process_down(reason, call_ids)
@@ -131,6 +176,7 @@ class UaClient:
         self.default_caller = re.sub(r":[0-9]+$", "", everyone[0].account_uri)  # From has no port (RFC 3261 §19.1.1)
         self._listener: UaListener | None = None
         self._accepting = True
+        self._is_started = False
         self.registered: bool | None = None
         names = ["ua"] if len(everyone) == 1 else [f"ua-{number}" for number in range(1, len(everyone) + 1)]
         self._processes = [
@@ -143,7 +189,7 @@ class UaClient:
                 python_child("dispatcher", "cc_tts.ua.dispatcher", messages=(), settings=settings),
                 clock=clock,
                 on_message=lambda _message, _payload: None,
-                on_ready=lambda _hello: self._publish_free_calls(),
+                on_ready=lambda _hello: self._brief_dispatcher(),
                 on_down=lambda reason: None if reason == STOPPED else on_dispatcher_down(),
             )
 
@@ -151,15 +197,37 @@ class UaClient:
         """Set the listener, before :meth:`start`."""
         self._listener = listener
 
+    async def adopt(self) -> None:
+        """Take over the processes that have outlived another server, with their calls. They take no new ones before
+        :meth:`start`.
+
+        Raises:
+            ProcessFailed: one belongs to another server, or does not answer.
+        """
+        await asyncio.gather(*(each.adopt() for each in self._processes))
+
+    @property
+    def has_adopted(self) -> bool:
+        """Whether :meth:`adopt` has found a process."""
+        return any(each.is_adopted for each in self._processes)
+
     async def start(self) -> None:
-        """Start the processes.
+        """Start the processes that were not adopted, and let calls in.
 
         Raises:
             ProcessFailed: one cannot start; its log says why.
         """
-        started = await asyncio.gather(*(each.start() for each in self.supervisors), return_exceptions=True)
+        self._is_started = True
+        for process in self._processes:
+            if process.is_adopted:
+                with contextlib.suppress(UserAgentUnavailable):  # the next one lets them in
+                    self._set_accepting(process)
+        missing = [each for each in self.supervisors if each.state is ProcessState.STOPPED]
+        started = await asyncio.gather(*(each.start() for each in missing), return_exceptions=True)
+        for process in self._processes:
+            self.renew(process)
         if failed := [result for result in started if result is not None]:
-            await self.stop()
+            await asyncio.gather(*(each.stop() for each in missing))
             raise failed[0]
 
     async def stop(self) -> None:
@@ -175,7 +243,7 @@ class UaClient:
     @property
     def is_ready(self) -> bool:
         """Whether a call could be taken or placed now, as far as the processes go: what it needs answers pings."""
-        is_reached = self._dispatcher is None or self._dispatcher.is_responsive
+        is_reached = self._is_started and (self._dispatcher is None or self._dispatcher.is_responsive)
         return is_reached and any(each.supervisor.is_responsive for each in self._processes)
 
     @property
@@ -250,6 +318,12 @@ class UaClient:
             self._publish_free_calls()
         self._listener.on_ua_message(message, payload)
 
+    def renew(self, process: _UaProcess) -> None:
+        """Start a process anew that another version has started, once it has no calls."""
+        if process.is_adopted and not process.call_ids and process.build.get("cc_tts") != __version__:
+            process.is_adopted = False
+            process.supervisor.restart(f"it is of cc-tts {process.build.get('cc_tts')}, and has no more calls")
+
     def on_process_ready(self, process: _UaProcess) -> None:
         """One of the processes is up, the first time or again."""
         assert self._listener is not None
@@ -266,6 +340,14 @@ class UaClient:
         assert self._listener is not None
         self._publish_free_calls()
         self._listener.on_ua_down(reason, call_ids)
+
+    def _brief_dispatcher(self) -> None:
+        """Tell the dispatcher, which has just started, what it would know had it been there all the time."""
+        assert self._dispatcher is not None
+        with contextlib.suppress(ProcessFailed):  # it is told when it is up again
+            for number, process in enumerate(self._processes):
+                self._dispatcher.send(messages.AssignCalls(process=number, sip_call_ids=process.sip_call_ids))
+        self._publish_free_calls()
 
     def _publish_free_calls(self) -> None:
         if self._dispatcher is not None and self._dispatcher.state is ProcessState.READY:
@@ -311,6 +393,16 @@ def settings_of(config: Config) -> list[messages.UaSettings]:
                 dispatcher_port=sip.port if num > 1 else 0,
                 registers=number == 0,
                 call_id_prefix=id_prefix("call", config),
+                orphan_grace_ms=config.ua.orphan_grace_ms,
+                adoption_socket=_adoption_socket(config, number),
             )
         )
     return everyone
+
+
+def _adoption_socket(config: Config, number: int) -> str:
+    """Of the process that listens there: the port is taken by one process at a time."""
+    if not config.ua.orphan_grace_ms:
+        return ""
+    sip = config.sip
+    return str(adoption.socket_path(os.environ, f"ua-{sip.host}-{sip.port}-{sip.tls_port}-{number + 1}"))

@@ -33,7 +33,7 @@ from cc_tts.processes.channel import (
     Shutdown,
     StartFailed,
 )
-from cc_tts.ua.messages import SetFreeCalls
+from cc_tts.ua.messages import AssignCalls, SetFreeCalls
 from cc_tts.ua.sip import forwarding
 from cc_tts.ua.sip.forwarding import Address
 
@@ -70,6 +70,11 @@ class Dispatcher:
         """How many more calls each UA process takes; :data:`DOWN` if it is not ready."""
         self._free_calls = list(free_calls)
 
+    def assign(self, process: int, sip_call_ids: tuple[str, ...]) -> None:
+        """A UA process has these calls, which came before this dispatcher was there."""
+        for sip_call_id in sip_call_ids:
+            self._process_of[_key(sip_call_id.encode())] = process
+
     def route(self, datagram: bytes, source: Address) -> tuple[bytes, Address] | None:
         """What is sent for ``datagram``, and where to; ``None`` if nothing is, as for what is not SIP."""
         method = forwarding.method_of(datagram)
@@ -97,7 +102,7 @@ class Dispatcher:
 
     def _choose(self, call_id: bytes, method: bytes) -> int | None:
         """The UA process that has this Call-ID, or the one with the most free calls; ``None`` if none is ready."""
-        key = hashlib.blake2b(call_id, digest_size=16).digest()
+        key = _key(call_id)
         process = self._process_of.get(key)
         if process is None or self._free_calls[process] == DOWN:
             process = max(range(len(self._free_calls)), key=self._free_calls.__getitem__)
@@ -114,9 +119,13 @@ class Dispatcher:
         return process
 
 
+def _key(call_id: bytes) -> bytes:
+    return hashlib.blake2b(call_id, digest_size=16).digest()
+
+
 def main() -> int:
     """Run until a shutdown is asked for or the server is gone; returns the exit status."""
-    channel, settings = child.begin(DispatcherSettings, (SetFreeCalls,))
+    channel, settings = child.begin(DispatcherSettings, (SetFreeCalls, AssignCalls))
     logs.configure(level=settings.log.level, json=settings.log.json, process="dispatcher")
     address = (settings.sip.host, settings.sip.port)
     with contextlib.suppress(ProcessFailed), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sip:
@@ -157,6 +166,8 @@ def _obey(channel: ChildChannel, dispatcher: Dispatcher) -> bool:
                 channel.send(Pong(serial=serial))
             case SetFreeCalls(free_calls=free_calls):
                 dispatcher.set_free_calls(free_calls)
+            case AssignCalls(process=process, sip_call_ids=sip_call_ids):
+                dispatcher.assign(process, sip_call_ids)
     return bool(records)
 
 

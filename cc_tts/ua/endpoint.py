@@ -298,6 +298,38 @@ class UserAgent:
             for call_id in tuple(self._unanswered):
                 self._command_leg(messages.Hangup(call_id=call_id, sip_code=503, retry_after_s=self._retry_after_s))
 
+    @property
+    def num_calls(self) -> int:
+        """Calls that have not ended."""
+        return len(self._legs) - len(self._over)
+
+    def lose_server(self) -> None:
+        """The server is gone: refuse new calls with 503 until :class:`messages.SetAccepting` comes, and let the others play
+        what they have.
+        """
+        SipThread.check()
+        self._accepting = self._server_silent = False
+        self._heard.clear()
+        for leg in self._live_legs():
+            with self._attempt(leg, "lose_server"):
+                leg.lose_server()
+
+    def meet_server(self) -> list[messages.CallSnapshot]:
+        """Another server is there: a snapshot of each call. Prompts that are not in it are over, which has been reported."""
+        SipThread.check()
+        snapshots = [leg.snapshot() for leg in self._live_legs()]
+        self._drain_playout_events()
+        self._active_pjsua_calls = -1  # so that it is reported, as is the lateness
+        self._reported_lateness = messages.MediaLateness(p99_ms=0.0, refusing=False)
+        return snapshots
+
+    def snapshot(self, call_id: str) -> messages.CallSnapshot:
+        """Of a call that has not been forgotten."""
+        return self._legs[call_id].snapshot()
+
+    def _live_legs(self) -> list[Leg]:
+        return [leg for leg in self._legs.values() if not leg.is_over]
+
     def media(self, message: Message, payload: bytes) -> bool:
         """Feed a leg's playout buffer; returns whether ``message`` is about media. Runs on: the reader thread."""
         if not isinstance(message, messages.CallCommand) or (feed := _MEDIA_COMMANDS.get(type(message))) is None:
@@ -383,19 +415,18 @@ class UserAgent:
         info = leg.getInfo()
         message = sip_message.readable(rdata.wholeMsg)
         leg.dialog = (sip_message.readable(info.callIdString), sip_message.from_tag(message))
-        self._send(
-            messages.IncomingCall(
-                call_id=leg.call_id,
-                sip_call_id=leg.dialog[0],
-                caller=sip_message.readable(info.remoteUri),
-                callee=sip_message.readable(info.localUri),
-                request_uri=sip_message.request_uri(message),
-                source=self._library.source_host(rdata.srcAddress, rdata.wholeMsg),
-                headers=sip_message.extension_headers(message),
-                transport=sip_message.via_transport(message),
-                identity=sip_message.identity_headers(message),
-            )
+        leg.invite = messages.IncomingCall(
+            call_id=leg.call_id,
+            sip_call_id=leg.dialog[0],
+            caller=sip_message.readable(info.remoteUri),
+            callee=sip_message.readable(info.localUri),
+            request_uri=sip_message.request_uri(message),
+            source=self._library.source_host(rdata.srcAddress, rdata.wholeMsg),
+            headers=sip_message.extension_headers(message),
+            transport=sip_message.via_transport(message),
+            identity=sip_message.identity_headers(message),
         )
+        self._send(leg.invite)
 
     def _new_leg(self, account: Account, pj_call_id: int, call_id: str) -> Leg:
         events = self._playout_events
@@ -408,7 +439,8 @@ class UserAgent:
 
     def _command_leg(self, message: messages.CallCommand) -> None:
         name, method = _LEG_COMMANDS[type(message)]
-        self._unanswered.discard(message.call_id)
+        if not isinstance(message, messages.KeepRecord):
+            self._unanswered.discard(message.call_id)
         leg = self._legs.get(message.call_id)
         if leg is None or leg.is_over:
             return  # it ended while the command was on its way; CallEnded reports that
@@ -555,6 +587,7 @@ class UserAgent:
 
 
 _LEG_COMMANDS: Final[Mapping[type[messages.CallCommand], tuple[str, Callable[[Leg, Any], None]]]] = {
+    messages.KeepRecord: ("keep", Leg.keep_record),
     messages.Ring: ("ring", Leg.ring),
     messages.Answer: ("answer", Leg.accept),
     messages.Hangup: ("hangup", Leg.end),

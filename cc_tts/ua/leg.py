@@ -120,7 +120,13 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._last_packet_ns = 0
         self._keypad = Keypad()
         self._answered_ns = 0
+        self._established_ns = 0
         self._is_report_sent = False
+        self.record = b""
+        """The server's own, for the one that adopts the call."""
+        self.invite: messages.IncomingCall | None = None
+        self._reached: Literal["invited", "answered", "established"] = "invited"
+        self._sip_code = 0  # of the last provisional response
 
     @property
     def is_over(self) -> bool:
@@ -146,6 +152,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         """180, or 183 with SDP (RFC 3261 §13.3.1.1, RFC 3960)."""
         code = pj.PJSIP_SC_PROGRESS if ring.early_media else pj.PJSIP_SC_RINGING
         self._respond(code)
+        self._sip_code = code
         self._send(messages.CallRinging(call_id=self.call_id, sip_call_id="", sip_code=code))
 
     def accept(self, _answer: messages.Answer) -> None:
@@ -174,6 +181,32 @@ class Leg(pj.Call):  # type: ignore[misc]
         """End it because this process stops: a call that waits for our answer may be tried elsewhere (RFC 3261 §21.5.4)."""
         sip_code = pj.PJSIP_SC_SERVICE_UNAVAILABLE if self._awaits_answer else 0
         self.end(messages.Hangup(call_id=self.call_id, sip_code=sip_code, retry_after_s=retry_after_s))
+
+    def keep_record(self, keep: messages.KeepRecord) -> None:
+        """Keep what the server knows of the call."""
+        self.record = keep.record
+
+    def lose_server(self) -> None:
+        """Play what is there; nobody writes, listens, or holds the prompt for speech that it hears."""
+        self.buffer.finish_all()
+        self.set_paused("speech", paused=False)
+        self.set_listening(messages.SetListening(call_id=self.call_id, directions=()))
+
+    def snapshot(self) -> messages.CallSnapshot:
+        """For the server that adopts the call."""
+        return messages.CallSnapshot(
+            call_id=self.call_id,
+            record=self.record,
+            state=self._reached,
+            sip_call_id=self.dialog[0],
+            sip_code=self._sip_code,
+            established_ns=self._established_ns,
+            transport=self._sent_over,
+            held_by=self._held_by,
+            media=self._media_sent,
+            invite=self.invite,
+            utterances=tuple(self.buffer.positions()),
+        )
 
     def take_key(self, cseq: int, key: str, *, duration_ms: int) -> None:
         """A key came by INFO of this CSeq, which is higher each time unless it is sent again (RFC 3261 §12.2.2)."""
@@ -345,17 +378,20 @@ class Leg(pj.Call):  # type: ignore[misc]
     def _on_answer(self) -> None:
         if self._machine.can(LegEvent.ANSWER):
             self._machine.fire(LegEvent.ANSWER)
+            self._reached = "answered"
             self._answered_ns = self._clock.now_ns()
 
     def _on_provisional(self, sip_code: int) -> None:
         if not self.is_incoming:  # what we send ourselves is reported by ring()
+            self._sip_code = sip_code
             self._send(messages.CallRinging(call_id=self.call_id, sip_call_id=self.dialog[0], sip_code=sip_code))
 
     def _on_ack(self) -> None:
         if not self._machine.can(LegEvent.ACK):
             return
         self._machine.fire(LegEvent.ACK)
-        self._last_packet_ns = now_ns = self._clock.now_ns()
+        self._reached = "established"
+        self._last_packet_ns = self._established_ns = now_ns = self._clock.now_ns()
         if self._is_muted:
             self._set_muted(muted=False)
         self._send(

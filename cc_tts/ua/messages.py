@@ -3,10 +3,13 @@
 ``call_id`` is the server's name of a call: the UA process makes it up for an incoming call, the server for an outgoing one.
 """
 
+import dataclasses
+import hashlib
 from typing import Final, Literal
 
 import msgspec
 
+from cc_tts.config.load import RELOADABLE
 from cc_tts.config.schema import AuthConfig, LogConfig, RegistrationConfig, RtpConfig, SipConfig, TlsConfig
 from cc_tts.media.playout_events import PlayoutEvent
 from cc_tts.media.quality import Quality
@@ -35,6 +38,27 @@ class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether this is the process that registers, if any does."""
     call_id_prefix: str = "call_"
     """What the ids of incoming calls begin with."""
+    orphan_grace_ms: int = 0
+    """How long calls are kept when the server is gone."""
+    adoption_socket: str = ""
+    """Where the process waits for the next server then."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Of what a running process cannot change, as far as it differs from the defaults: those of keys that only one of
+        two versions of cc-tts knows make no difference.
+        """
+        fixed = {
+            f"{name}.{key.name}": getattr(section, key.name)
+            for name, section in (("sip", self.sip), ("rtp", self.rtp), ("registration", self.registration))
+            for key in dataclasses.fields(section)
+            if getattr(section, key.name) != getattr(type(section)(), key.name)
+        }
+        for key in (*RELOADABLE, "sip.nameservers"):  # the machine's name servers may differ from one start to the next
+            fixed.pop(key, None)
+        for key in ("playout_max_buffered_ms", "dispatcher_port", "registers", "call_id_prefix"):
+            fixed[key] = getattr(self, key)
+        return hashlib.sha256(msgspec.json.encode(fixed, order="deterministic")).hexdigest()
 
     @property
     def own_host(self) -> str:
@@ -110,6 +134,12 @@ class ApplySettings(Command, frozen=True):
 
     settings: UaSettings
     renew_tls: bool
+
+
+class KeepRecord(CallCommand, frozen=True):
+    """Keep this for the server that adopts the call: what the UA process does not know of it, and need not read."""
+
+    record: bytes
 
 
 class Ring(CallCommand, frozen=True):
@@ -309,6 +339,31 @@ class CommandFailed(CallReport, frozen=True):
     detail: str
 
 
+class CallSnapshot(CallReport, frozen=True):
+    """Server that adopts: a call as it is, or was before the :class:`CallEnded` that follows. Playout reports follow of the
+    utterances that were over meanwhile.
+
+    ``state`` is that of the leg. ``sip_code`` is the last provisional response above 100, 0 if there was none.
+    ``utterances`` are those in the playout buffer or over since the server went, with what was played of each, ms.
+    ``invite`` is there for an incoming call. ``established_ns``: when the ACK was received or sent.
+    """
+
+    record: bytes
+    state: Literal["invited", "answered", "established"]
+    sip_call_id: str
+    sip_code: int
+    established_ns: int
+    transport: str
+    held_by: HeldBy
+    media: MediaActive | None
+    invite: IncomingCall | None
+    utterances: tuple[tuple[str, float], ...]
+
+
+class SnapshotComplete(Report, frozen=True):
+    """A :class:`CallSnapshot` was sent for each call."""
+
+
 class ActivePjsuaCalls(Report, frozen=True):
     """How many calls PJSUA has, whenever it changes. PJSUA keeps one longer than the leg while it still waits for an answer,
     as after a CANCEL that nobody confirms (RFC 3261 §9.1: up to 64·T1).
@@ -385,6 +440,13 @@ class SetFreeCalls(Message, frozen=True):
     """Server → dispatcher: how many more calls each UA process takes; ``dispatcher.DOWN`` if it is not ready."""
 
     free_calls: tuple[int, ...]
+
+
+class AssignCalls(Message, frozen=True):
+    """Server → dispatcher, when that is ready: the Call-IDs of the calls that came in to a UA process before."""
+
+    process: int
+    sip_call_ids: tuple[str, ...]
 
 
 TO_UA: Final = kinds_of(Command)

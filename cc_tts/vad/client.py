@@ -75,12 +75,13 @@ class VadProcess:
         return self._supervisor.state is ProcessState.READY
 
     async def start(self) -> None:
-        """Start it before it is needed.
+        """Start it before it is needed, unless an adopted call needs it already.
 
         Raises:
             ProcessFailed: it does not start.
         """
-        await self._supervisor.start()
+        if self._supervisor.state is ProcessState.STOPPED and self._starting is None:
+            await self._supervisor.start()
 
     async def stop(self) -> None:
         """End it."""

@@ -110,6 +110,7 @@ class Server:
         self, child: Child, session: aiohttp.ClientSession, *, config: Path, sip_port: int, http_port: int
     ) -> None:
         self._child = child
+        self._environment = {name: value for name, value in os.environ.items() if name.startswith("CC_TTS_")}
         self._session = session
         self.config = config
         self.sip_port = sip_port
@@ -136,6 +137,28 @@ class Server:
             await server.end()
             raise
         return server
+
+    async def replace(self, number: signal.Signals | None, **settings: str) -> int:
+        """End the server process by this signal and start another with the same configuration but for ``settings``, as in
+        ``CC_TTS_SECTION__KEY``; ``None``: it has ended. Returns the exit status of the first.
+        """
+        if number is not None:
+            self.signal(number)
+        status = await self._child.wait(END_TIMEOUT_S)
+        num_serving = len(entries(self.whole_log, "serving"))
+        await self.start_another(**settings)
+        async with asyncio.timeout(READY_TIMEOUT_S):
+            while len(entries(self.whole_log, "serving")) == num_serving:  # not by readyz: all lines may be busy
+                if self._child.returncode is not None:
+                    raise RuntimeError(f"the server ended with {self._child.returncode}:\n{self.log[-4000:]}")
+                await asyncio.sleep(0.05)
+        return status
+
+    async def start_another(self, **settings: str) -> None:
+        """Start the process again, without waiting for it to be ready."""
+        given = {f"CC_TTS_{name.upper()}": value for name, value in settings.items()}
+        argv = [sys.executable, "-m", "cc_tts.cli", "serve", "--config", str(self.config)]
+        self._child = await Child.start(argv, log_path=self._child.log_path, env=self._environment | given)
 
     def share(self) -> None:
         """Several tests use it, one after another."""
@@ -279,9 +302,10 @@ class Server:
                 await asyncio.sleep(0.02)
 
     @contextlib.asynccontextmanager
-    async def events(self) -> AsyncIterator["EventLog"]:
-        """Everything that happens meanwhile, from ``GET /v1/events``."""
-        async with self._session.ws_connect(self.url + "/v1/events") as socket:
+    async def events(self, *, after: "EventLog | None" = None) -> AsyncIterator["EventLog"]:
+        """Everything that happens meanwhile, from ``GET /v1/events``, and what followed the last event of another log."""
+        since = "" if after is None else f"?since={after.events[-1]['id']}"
+        async with self._session.ws_connect(self.url + "/v1/events" + since) as socket:
             log = EventLog()
             reader = asyncio.create_task(log.read(socket))
             try:

@@ -14,6 +14,7 @@ from tests.e2e.children import Child
 from tests.e2e.configured import logged, of_kind, server_with, until, until_readyz
 from tests.e2e.peers import HOST, free_ports
 from tests.e2e.server_under_test import Server
+from tests.e2e.test_reload import change, reload
 
 pytest.importorskip("grpc")
 
@@ -21,14 +22,15 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 TEXT = "Thank you for calling, please hold the line."
 LONG_TEXT = " ".join(f"Number {number} of the things that we have to tell you is this." for number in range(1, 9))
+OLD, NEW = "0.9.0", "0.10.0"
 START_TIMEOUT_S = 90.0
 SPEAK_TIMEOUT_S = 90.0
 
 
-async def start_worker(folder: Path, number: int) -> tuple[Child, str]:
+async def start_worker(folder: Path, number: int, generation: str) -> tuple[Child, str]:
     address = f"{HOST}:{free_ports()}"
     argv = [sys.executable, "-m", "cc_tts.cli", "worker", "--listen", address, "--set", "tts.engine=onnx"]
-    argv += ["--set", "tts.first_audio_target_ms=60000"]
+    argv += ["--set", "tts.first_audio_target_ms=60000", "--generation", generation]
     child = await Child.start(argv, log_path=folder / f"worker-{number}.log")
     await until(lambda: "worker_listens" in child.log, START_TIMEOUT_S)
     return child, f"grpc://{address}"
@@ -45,10 +47,19 @@ async def speaking(server: Server, addresses: list[str]) -> int:
             await asyncio.sleep(0.02)
 
 
+async def shown_workers(server: Server, num_workers: int) -> dict[str, str]:
+    """The generation of each worker that the server has reached, once there are so many."""
+    async with asyncio.timeout(START_TIMEOUT_S):
+        while len(workers := (await server.get("/v1/cluster"))[1]["workers"]) < num_workers:  # noqa: ASYNC110 - no event says it
+            await asyncio.sleep(0.05)
+    return {worker["address"]: worker["generation"] for worker in workers}
+
+
 async def test_workers_die_one_after_the_other_and_the_call_is_spoken_to(
     tmp_path: Path, phone: SoftphoneProcess
 ) -> None:
-    started = await asyncio.gather(*(start_worker(tmp_path, number) for number in range(2)))
+    generations = (OLD, NEW)
+    started = await asyncio.gather(*(start_worker(tmp_path, *each) for each in enumerate(generations)))
     children, addresses = [child for child, _ in started], [address for _, address in started]
     settings = {
         "tts__engine": "onnx",
@@ -62,12 +73,16 @@ async def test_workers_die_one_after_the_other_and_the_call_is_spoken_to(
         _, body = await server.get("/v1/voices")
         assert [(voice["id"], voice["engine"]) for voice in body["voices"]] == [("hibari-heart", "onnx")]
         await until(lambda: len(logged(server, "worker_connected")) == 2, START_TIMEOUT_S)
+        assert await shown_workers(server, 2) == dict(zip(addresses, generations, strict=True))
+        change(server, "[tts]", f'[tts]\ngenerations = {{"{OLD}" = 1.0}}')
+        assert (await reload(server))["changed"] == ["tts.generations"]
         await phone.dial(server.uri("silent"))
         call_id = (await log.wait("call.established"))["call_id"]
         status, spoken = await server.post(f"/v1/calls/{call_id}/speak", {"text": LONG_TEXT})
         assert status == 201, spoken
         await log.wait("speak.started", timeout_s=SPEAK_TIMEOUT_S)
         first = await speaking(server, addresses)
+        assert generations[first] == OLD
         os.kill(children[first].pid, signal.SIGKILL)
         complete = await log.wait("speak.complete", timeout_s=SPEAK_TIMEOUT_S)
         assert complete["data"]["completion_cause"] == "normal", server.log[-3000:]

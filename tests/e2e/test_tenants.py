@@ -1,13 +1,23 @@
 """Tenants on real calls: a tenant at its limit, beside others; the limit changed by SIGHUP; the accounting of all of it."""
 
+import contextlib
 import json
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
-from tests.e2e.configured import server_with, until
-from tests.e2e.raw_sip import RawCaller
+from cc_tts.clock import MonotonicClock
+from cc_tts.cluster.leases import TenantLeases
+from cc_tts.config.schema import TenantConfig
+from cc_tts.pool.app import build_app
+from cc_tts.pool.hosts import HostStatus, WorkerNotFound
+from cc_tts.pool.state import PoolState
+from tests.e2e.configured import logged, server_with, until
+from tests.e2e.peers import HOST, free_ports
+from tests.e2e.raw_sip import RawCaller, invite_once
 from tests.e2e.server_under_test import GREETING
 from tests.e2e.test_reload import change, reload
 
@@ -71,6 +81,58 @@ async def test_a_tenant_at_its_limit_keeps_nobody_else_out(tmp_path: Path) -> No
     assert call["duration_ms"] >= greeting["played_ms"]
     assert "answered by a machine" not in file.read_text()
     assert "raw" not in {value for line in found for value in map(str, line.values())}
+
+
+class NoHosts:
+    """A pool without a worker."""
+
+    async def look(self) -> Sequence[HostStatus]:
+        return ()
+
+    async def drain(self, worker: str) -> None:
+        raise WorkerNotFound(worker)
+
+    start = take_voices = drain
+
+
+@contextlib.asynccontextmanager
+async def a_pool(tenants: Mapping[str, TenantConfig]) -> AsyncIterator[str]:
+    """Its URL."""
+    clock, port = MonotonicClock(), free_ports()
+    leases = TenantLeases(tenants, clock=clock)
+    state = PoolState(NoHosts(), clock=clock, first_audio_target_ms=300.0, leases=leases)
+    runner = web.AppRunner(build_app(state, token=""), access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    await web.TCPSite(runner, HOST, port).start()
+    state.start()
+    try:
+        yield f"http://{HOST}:{port}"
+    finally:
+        await state.stop()
+        await runner.cleanup()
+
+
+async def test_a_node_keeps_to_its_share_when_the_pool_is_away(tmp_path: Path) -> None:
+    settings = SETTINGS | {"tenants__acme__max_calls": "5", "server__node": "line-1"}
+    async with contextlib.AsyncExitStack() as pool:
+        url = await pool.enter_async_context(a_pool({"acme": TenantConfig(max_calls=1)}))
+        async with (
+            server_with(tmp_path, cluster__pool_url=url, **settings) as server,
+            RawCaller("long", server.sip_port) as first,
+        ):
+            first.invite()
+            assert (await first.final(WITHIN_S)).status == 200
+            first.ack()
+            answer = await invite_once("long", server.sip_port)
+            while answer.status == 200:  # until the first lease is there
+                answer = await invite_once("long", server.sip_port)
+            await pool.aclose()
+            await until(lambda: logged(server, "pool_not_reached"), WITHIN_S)
+            for _ in range(2):
+                assert answer.status == 480
+                assert "max_calls of this tenant is 5, 1 of them at this node" in answer.text
+                answer = await invite_once("long", server.sip_port)
+            await first.bye()
 
 
 async def test_limits_and_tokens_of_tenants_are_reloaded(tmp_path: Path) -> None:

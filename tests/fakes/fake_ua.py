@@ -52,6 +52,8 @@ class FakeUa:
         self.default_caller = "sip:cc-tts@127.0.0.1:5060"
         self.asked: list[tuple[Any, ...]] = []
         self.sent: list[Message] = []
+        self.records: dict[str, bytes] = {}
+        """What it keeps for another server, by call."""
         self.causes: list[str] = []
         self.tails_ms: dict[str, int] = {}
         self.not_before_ns: dict[str, int] = {}
@@ -78,6 +80,9 @@ class FakeUa:
     def send(self, message: Any, payload: bytes = b"") -> None:
         if not self.is_ready:
             raise UserAgentUnavailable
+        if isinstance(message, messages.KeepRecord):
+            self.records[message.call_id] = message.record
+            return
         self.sent.append(message)
         name, *fields = COMMANDS[type(message)]
         command = (name, message.call_id, *(getattr(message, field) for field in fields))

@@ -64,6 +64,7 @@ async def served(
         clock=clock,
         metrics=exchange.metrics,
         on_drain=lambda: None,
+        tenants=services.tenants,
     )
     listener = Listener(build_app(context), http, clock=clock, shutdown_timeout=1.0)
     await listener.start()

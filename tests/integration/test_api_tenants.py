@@ -17,6 +17,7 @@ from cc_tts.config.schema import TenantConfig, TokenConfig
 from cc_tts.errors import EngineFailed
 from cc_tts.tenants.book import TenantBook
 from tests.fakes.fake_calls import Answered, RunningApi, eventually, make_config, running_api
+from tests.fakes.served_call import refusal, served
 
 pytestmark = pytest.mark.integration
 
@@ -258,3 +259,36 @@ async def test_speech_that_fails_before_it_is_heard_is_not_charged() -> None:
             assert answered.status == 500
         use = book_of(api).use()["acme"]
         assert (use.streams, use.characters) == (0, 0)
+
+
+@pytest.mark.parametrize("kind", ["media", "stream"])
+async def test_the_sockets_of_a_call(kind: str) -> None:
+    """Who listens to a call counts as a listener; who only sends it text does not."""
+    async with served(kind, TOKENS) as api, AsyncExitStack() as stack:
+        registry, api.call.tenant = api.exchange.registry, "acme"
+        tenants = {"acme": TenantConfig(max_listeners=1), "other": TenantConfig()}
+        registry.reload(dataclasses.replace(registry._config, tenants=tenants))
+        assert await refusal(api.connect(headers=bearer(OTHER))) == 404
+        await stack.enter_async_context(api.connect(headers=bearer(ACME)))
+        if kind == "media":
+            assert await refusal(api.connect(headers=bearer(ACME_TOO))) == 429
+            assert await refusal(api.connect("?rate=7", headers=bearer(ACME))) == 422
+            await stack.enter_async_context(api.connect(headers=bearer(OPERATOR)))
+            assert len(api.call.media_streams) == 2
+        else:
+            await stack.enter_async_context(api.connect(headers=bearer(ACME_TOO)))
+            assert len(api.call.text_streams) == 2
+        await stack.aclose()
+        use = registry._services.tenants.use
+        await eventually(lambda: use()["acme"].listeners == 0, timeout_s=100.0)
+
+
+async def test_text_beyond_the_characters_of_a_day_is_refused_over_the_stream() -> None:
+    async with served("stream", TOKENS) as api:
+        registry, api.call.tenant = api.exchange.registry, "acme"
+        limits = {"acme": TenantConfig(max_characters_per_day=5)}
+        registry.reload(dataclasses.replace(registry._config, tenants=limits))
+        async with api.connect(headers=bearer(ACME)) as socket:
+            await socket.send_json({"type": "tokens", "text": "hello everybody", "id": "1"})
+            error = await socket.receive_json()
+            assert (error["type"], error["code"], error["id"]) == ("error", "quota_exceeded", "1")

@@ -127,9 +127,17 @@ class Pool:
     async def start(self) -> None:
         self.process = await self.run(*self._listen)
 
+    async def keep_started(self) -> None:
+        """As systemd or Kubernetes does: the process that Ray starts for a client may end at once, and the pool with it."""
+        while True:
+            await self.start()
+            assert self.process is not None
+            await self.process.wait()
+
     async def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
         assert self.process is not None
-        self.process.send_signal(number)
+        with contextlib.suppress(ProcessLookupError):
+            self.process.send_signal(number)
         await asyncio.wait_for(self.process.wait(), WITHIN_S)
 
     async def ask(self, method: str, path: str) -> Any:
@@ -238,10 +246,11 @@ async def test_a_worker_on_each_node_and_speech_through_both(pool: Pool, server:
 async def test_a_pool_on_a_machine_without_ray_finds_the_workers(pool: Pool, cluster: Cluster) -> None:
     before = await pool.until(all_ready(2), START_S)
     elsewhere = Pool(cluster, pool.voices, free_ports(1), cluster.client_address)
-    await elsewhere.start()
+    starting = asyncio.create_task(elsewhere.keep_started())
     try:
         after = await elsewhere.until(all_ready(2), START_S)
     finally:
+        starting.cancel()
         await elsewhere.kill(signal.SIGTERM)
     assert {worker["pid"] for worker in after.values()} == {worker["pid"] for worker in before.values()}
 

@@ -47,7 +47,7 @@ class DialBack:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def dial(self, call: Call, url: str, dialect: MediaDialect, *, on_failed: Callable[[], None]) -> None:
-        """Connect, answer the call and serve it. ``on_failed``: nobody took the connection in time."""
+        """Connect, answer the call if it is not answered, serve it. ``on_failed``: nobody took the connection in time."""
         spoken = TwilioDialect() if dialect == "twilio" else OwnDialect(self._line_rate_hz)
         task = asyncio.create_task(self._serve(call, URL(url), spoken, on_failed), name=f"media {call.id}")
         self._tasks.add(task)
@@ -64,8 +64,10 @@ class DialBack:
             await self._http.close()
 
     async def _serve(self, call: Call, url: URL, dialect: Dialect, on_failed: Callable[[], None]) -> None:
+        is_reached = True
         try:
             socket = await self._connect(call, url)
+            is_reached = socket is not None
             if socket is not None:
                 async with socket:
                     await self._converse(call, socket, dialect)
@@ -73,7 +75,7 @@ class DialBack:
             log.info("media_dial_back_failed", call_id=call.id, code=error.code)
         except Exception:
             log.exception("media_dial_back_failed", call_id=call.id)
-        if call.waits_for_answer:
+        if call.waits_for_answer or not is_reached:
             on_failed()
 
     async def _connect(self, call: Call, url: URL) -> aiohttp.ClientWebSocketResponse | None:

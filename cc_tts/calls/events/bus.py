@@ -69,7 +69,7 @@ class Subscription(Outbox[Event]):
 class EventBus:
     """Publishes events to every subscriber, and keeps the last ``history_size`` for those that come again.
 
-    Ids are ``evt_RUN_NUMBER``: RUN is made up at each start of the server. Runs on: the event loop.
+    Ids are ``evt_RUN_NUMBER``: ``run`` is made up at each start of the server. Runs on: the event loop.
     """
 
     def __init__(
@@ -81,7 +81,8 @@ class EventBus:
         self._max_subscribers = max_subscribers
         self._subscribers: set[Subscription] = set()
         self._seq: Counter[str | None] = Counter()
-        self._run = secrets.token_hex(4)
+        self.run = secrets.token_hex(4)
+        self._runs_before: set[str] = set()
         self._last_number = 0
         self._history: deque[Event] = deque(maxlen=history_size)
 
@@ -93,7 +94,7 @@ class EventBus:
     @property
     def last_id(self) -> str:
         """Of the last event; before the first one an id that it would follow."""
-        return f"evt_{self._run}_{self._last_number}"
+        return f"evt_{self.run}_{self._last_number}"
 
     def subscribe(
         self,
@@ -110,7 +111,8 @@ class EventBus:
         Raises:
             CapacityExceeded: there are as many subscribers as the config allows.
             MalformedRequest: ``since`` is no id of an event.
-            EventsGone: an event that followed ``since`` is no longer kept, or ``since`` is of another run of the server.
+            EventsGone: an event that followed ``since`` is no longer kept, or ``since`` is of another run of the server than
+                those that :meth:`follow` has named.
         """
         missed = [] if since is None else self._after(since)
         if len(self._subscribers) >= self._max_subscribers:
@@ -148,6 +150,12 @@ class EventBus:
         """Remove a subscription; called by the subscription."""
         self._subscribers.discard(subscription)
 
+    def follow(self, run: str) -> None:
+        """Take ``run`` for the one before: a call of it was adopted. Whoever has read its events goes on with the first of
+        this run.
+        """
+        self._runs_before.add(run)
+
     def close(self) -> None:
         """End every subscription."""
         for subscription in tuple(self._subscribers):
@@ -155,11 +163,11 @@ class EventBus:
 
     def _after(self, event_id: str) -> list[Event]:
         match = _EVENT_ID.fullmatch(event_id[:MAX_EVENT_ID_CHARS])
-        if match is None or (match[1] == self._run and int(match[2]) > self._last_number):
+        if match is None or (match[1] == self.run and int(match[2]) > self._last_number):
             raise MalformedRequest("since and Last-Event-ID are the id of an event, as in evt_5f3a9c2e_17")
-        if match[1] != self._run:
+        if match[1] not in (self.run, *self._runs_before):
             raise EventsGone("this event is of an earlier run of the server, or of another server")
-        num_missed = self._last_number - int(match[2])
+        num_missed = self._last_number - (int(match[2]) if match[1] == self.run else 0)
         if num_missed > len(self._history):
             raise EventsGone(f"{num_missed} events followed it; http.event_history_size keeps the last of them")
         return list(self._history)[len(self._history) - num_missed :]

@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar, Final, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from cc_tts.calls.call_state import CallState
 from cc_tts.calls.ending import Ending
 from cc_tts.calls.gather import GatherResult, TimedOut
 from cc_tts.calls.utterance import CompletionCause, Interrupter
@@ -146,6 +147,16 @@ class CallCommandFailed(CallData, frozen=True, kw_only=True):
     detail: str
 
 
+class CallAdopted(_Parties, frozen=True, kw_only=True):
+    """The server was restarted under the call and has taken it up: prompts are accepted again. What was said or gathered
+    has ended with `server_restarted`, which may come before this; media and text streams are to be opened again. An
+    incoming call that waits for its answer follows as `call.incoming`.
+    """
+
+    type: ClassVar[str] = "call.adopted"
+    state: CallState
+
+
 class CallTerminated(CallData, frozen=True, kw_only=True):
     """The call is over; its last event."""
 
@@ -249,6 +260,7 @@ EVENTS: Final[Mapping[str, type[EventData]]] = {
         CallSpeechStopped,
         CallGatherComplete,
         CallCommandFailed,
+        CallAdopted,
         CallTerminated,
         SpeakQueued,
         SpeakStarted,

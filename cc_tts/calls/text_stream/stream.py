@@ -236,17 +236,17 @@ class TextStream:
         )
 
     def _append(self, text: str) -> None:
-        if self._open_now is None:
-            if not text.strip():
-                self._blank += text
-                return
-            blank = self._blank
-            self.start(Prompt(content=TextContent("")))
-            text = blank + text
+        with self._services.tenants.characters(self._call.tenant, len(text)):
+            if self._open_now is None:
+                if not text.strip():
+                    self._blank += text
+                    return
+                blank = self._blank
+                self.start(Prompt(content=TextContent("")))
+                text = blank + text
         live = self._open
         assert live is not None
         live.first_token_ns = live.first_token_ns or self._services.clock.now_ns()
-        self._services.tenants.charge(self._call.tenant, len(text))
         live.utterance.text_chars += len(text)
         live.growing.append(text)
 

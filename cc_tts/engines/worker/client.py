@@ -63,7 +63,6 @@ class WorkerEngine:
         self.name = tts.engine
         self._default_voice = tts.voice
         self._may_resume = tts.resume_on_worker_loss
-        self._max_utilisation = tts.max_utilisation
         self._metrics = metrics
         self._stream_ids = itertools.count(1)
         self._random = rng or random.Random()  # noqa: S311 - no secret
@@ -99,13 +98,19 @@ class WorkerEngine:
         return next(filter(None, refusals), "the engine is at its limit")
 
     def utilisation(self, voice: str) -> float:
-        """Of the workers with the voice, in the mean; one that takes nothing more counts as full. See the contract."""
-        loads = [
-            (worker.load.utilisation / self._max_utilisation if worker.room else 1.0)
+        """Of the streams that the workers with the voice have and would still take, how many are there; see the contract.
+
+        Not ``EngineLoad.utilisation``: a fast device speaks ahead, and refuses long before it is busy all the time.
+        """
+        places = [
+            (worker.load.num_streams + worker.load.room - worker.room, worker.room)
             for worker in self._ready
             if worker.load is not None and worker.has_voice(voice)
         ]
-        return sum(min(1.0, load) for load in loads) / len(loads) if loads else 0.0
+        used, free = sum(used for used, _ in places), sum(room for _, room in places)
+        if not free:
+            return 1.0 if places else 0.0
+        return used / (used + free)
 
     @property
     def _ready(self) -> list[WorkerLink]:

@@ -13,6 +13,7 @@ from cc_tts.api.events import asyncapi
 from cc_tts.api.events.stream import QUERY
 from cc_tts.api.media import dialect
 from cc_tts.calls.audio import messages as media
+from cc_tts.calls.call_state import CallState
 from cc_tts.calls.ending import Ending
 from cc_tts.calls.events import types
 from cc_tts.calls.events.bus import EventBus
@@ -50,6 +51,7 @@ SAMPLES: tuple[types.EventData, ...] = (
         duration_ms=4200.0,
     ),
     types.CallCommandFailed(command="hold", detail="no"),
+    types.CallAdopted(direction="outbound", state=CallState.EARLY, **PARTIES),
     types.CallTerminated(ending=Ending("failed", "unreachable"), quality=Quality()),
     types.CallTerminated(ending=Ending("rejected", "redirected", 302, ("sip:c@h",)), quality=Quality(mos=4.1)),
     types.SpeakQueued(utterance_id="u", text_chars=3, client_state="s"),

@@ -211,6 +211,9 @@ async def test_the_text_of_a_stream_is_charged_as_it_comes() -> None:
     services.source = SpeechSource(cast("Any", exchange.engine), Normalizer(), exchange.config.tts)
     call = exchange.registry.call(exchange.talking("silent"))
     stream = TextStream(call, send=lambda _message: None, on_call_ended=lambda: None, has_words=False)
+    with pytest.raises(QuotaExceeded):
+        stream.tokens("Hello everybody")
+    assert call.utterances == {}, "none that would wait for text"
     stream.tokens("Hello ")
     with pytest.raises(QuotaExceeded):
         stream.tokens("everybody")

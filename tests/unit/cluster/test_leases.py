@@ -1,11 +1,13 @@
 """How limits of tenants are divided between nodes."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cc_tts.cluster import leases as leases_module
 from cc_tts.cluster.leases import TTL_S, TenantLeases
 from cc_tts.cluster.messages import Leases, TenantShare, TenantUse
 from cc_tts.config.schema import TenantConfig
@@ -13,6 +15,14 @@ from cc_tts.tenants.book import TenantBook
 from tests.fakes.fake_line import FakeClock
 
 pytestmark = pytest.mark.unit
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _at_every_report() -> Iterator[None]:
+    """Everything is worked out at once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(leases_module, "WORK_OUT_INTERVAL_S", 0.0)
+        yield
 
 
 def started(limit: int, *, clock: FakeClock | None = None, key: str = "max_calls") -> TenantLeases:
@@ -172,6 +182,28 @@ def test_what_is_left_of_a_day_goes_where_it_is_spoken() -> None:
             held[name] = leases.shares(name).tenants["acme"].characters or 0
             assert sum(held.values()) <= 1000
     assert used["line-1"] >= 990
+
+
+def test_what_many_reports_ask_for_is_worked_out_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases_module, "WORK_OUT_INTERVAL_S", 1.0)
+    clock = FakeClock()
+    leases = started(100, clock=clock)
+    one, two = Line("line-1", leases), Line("line-2", leases)
+    for _ in range(3):
+        one.report()
+        two.report()
+    assert (one.held, two.held) == (50, 50)
+    two.refused = 1000
+    two.report()
+    assert two.held == 50
+    two.refused = 1000
+    for _ in range(5):
+        clock.advance(1000)
+        two.refused = 1000
+        two.report()
+        one.report()
+    assert (two.held or 0) > 90
+    assert (one.held or 0) >= 1
 
 
 def test_books_of_two_nodes_keep_to_one_limit() -> None:

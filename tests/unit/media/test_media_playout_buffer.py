@@ -500,3 +500,22 @@ def test_an_utterance_that_waits_for_its_instant_can_be_cut() -> None:
     buffer.cut("a")
     assert shown(buffer.read_frame(20 * NS_PER_MS)) == "-"
     assert [named(event) for event in events] == ["cut(a,0)"]
+
+
+def test_when_nobody_writes_any_more_what_is_there_is_played() -> None:
+    events: deque[PlayoutEvent] = deque()
+    buffer = PlayoutBuffer(FORMAT, max_buffered_ms=1000, events=events.append)
+    buffer.begin("a", 200)
+    buffer.write("a", pcm(LEVELS["a"], 60))
+    buffer.begin("b", 200)
+    buffer.write("b", pcm(LEVELS["b"], 20))
+    assert shown(buffer.read_frame(0)) == "-", "it waits for its threshold"
+    buffer.finish_all()
+    assert shown(buffer.read_frame(1)) == "a"
+    assert buffer.positions() == [("a", 20.0), ("b", 0.0)]
+    heard = [shown(buffer.read_frame(2 + each)) for each in range(4)]
+    assert heard == ["a", "a", "b", "-"]
+    assert [event.utterance_id for event in events if isinstance(event, PlayoutFinished)] == ["a", "b"]
+    assert buffer.positions() == []
+    with pytest.raises(ValueError, match="not being written"):
+        buffer.write("a", pcm(1, 20))

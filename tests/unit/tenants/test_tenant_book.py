@@ -25,6 +25,11 @@ def busy() -> float:
     return 0.85
 
 
+def charge(book: TenantBook, tenant: str, num: int) -> None:
+    with book.characters(tenant, num):
+        pass
+
+
 def stream(book: TenantBook, tenant: str) -> Hold:
     return book.hold_stream(tenant, idle)
 
@@ -71,7 +76,7 @@ def test_without_tenants_nothing_is_counted() -> None:
 
     book.hold_call("").release()
     book.hold_stream("", not_asked).release()
-    book.charge("", 1000)
+    charge(book, "", 1000)
     assert book.use() == {}
     assert b"cctts_tenant_calls{" not in metrics.render()
 
@@ -79,14 +84,14 @@ def test_without_tenants_nothing_is_counted() -> None:
 def test_characters_are_of_a_day() -> None:
     clock = FakeClock()
     book = TenantBook({"acme": TenantConfig(max_characters_per_day=100)}, clock=clock)
-    book.charge("acme", 60)
+    charge(book, "acme", 60)
     with pytest.raises(QuotaExceeded) as refused:
-        book.charge("acme", 41)
+        charge(book, "acme", 41)
     rest_s = 86_400 - clock.wall_s() % 86_400
     assert rest_s <= (refused.value.retry_after_s or 0) <= rest_s + 1
-    book.charge("acme", 40)
+    charge(book, "acme", 40)
     clock.advance(rest_s * 1000 + 1)
-    book.charge("acme", 100)
+    charge(book, "acme", 100)
     assert book.use()["acme"].characters == 100
 
 
@@ -95,7 +100,7 @@ def test_what_is_refused_over_midnight_takes_nothing_from_the_new_day() -> None:
     book = TenantBook({"acme": TenantConfig(max_characters_per_day=100)}, clock=clock)
     with contextlib.suppress(RuntimeError), book.characters("acme", 60):
         clock.advance(86_400_000)
-        book.charge("acme", 10)
+        charge(book, "acme", 10)
         raise RuntimeError
     assert book.use()["acme"].characters == 10
 
@@ -110,6 +115,15 @@ def test_a_lower_limit_ends_nothing() -> None:
             book.hold_call("acme")
     holds[2].release()
     book.hold_call("acme")
+
+
+def test_a_call_that_is_up_counts_whatever_the_limit_is() -> None:
+    book = TenantBook({"acme": TenantConfig(max_calls=1)})
+    holds = [book.hold_call("acme", is_up=True) for _ in range(2)]
+    assert book.use()["acme"].calls == 2
+    holds[0].release()
+    with pytest.raises(QuotaExceeded):
+        book.hold_call("acme")
 
 
 def test_a_tenant_that_is_gone_gives_back_what_it_had() -> None:

@@ -337,6 +337,21 @@ async def test_the_worker_that_would_speak_first_is_used() -> None:
     assert [len(link.streams) for link in lab.links] == [1, 1]
 
 
+async def test_it_is_as_full_as_the_streams_that_are_there_are_of_those_that_could_be() -> None:
+    """Not as busy as a device is: a fast one refuses long before it works all the time."""
+    lab = await Lab(2).start(0, 0)
+    assert lab.engine.utilisation("anna") == 1.0
+    lab.says(load(num_streams=30, room=0, utilisation=0.1), worker=0)
+    lab.says(load(num_streams=10, room=10, utilisation=0.1), worker=1)
+    assert lab.engine.utilisation("anna") == pytest.approx(40 / 50)
+    for _ in range(5):
+        lab.engine.open("anna")
+    assert lab.engine.utilisation("anna") == pytest.approx(45 / 50)
+    lose(lab, 0)
+    lose(lab, 1)
+    assert lab.engine.utilisation("anna") == 0.0
+
+
 async def test_streams_opened_since_the_last_report_count() -> None:
     lab = await Lab(2).start()
     lab.says(load(num_streams=4, first_audio_ms=80.0), worker=0)

@@ -1,0 +1,162 @@
+"""What the UA process keeps of a call for the server that adopts it: facts that last, neither texts nor digits.
+
+The UA process does not read it. Fields that later versions add have defaults, so that a record of another version can be
+read; :data:`VERSION` counts changes for which that is not so.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
+
+from cc_tts.calls.utterance import Utterance
+from cc_tts.config.schema import MediaDialect, SpeechBargeIn
+from cc_tts.speech.prompt import Prompt, PromptDefaults, TextContent, Then
+
+if TYPE_CHECKING:
+    from cc_tts.calls.call import Call
+
+VERSION: Final = 1
+MAX_RECORD_BYTES: Final = 256 * 1024
+WITH_TEXT: Final = frozenset({"x-tts-text", "x-tts-ssml"})
+"""Headers of an INVITE that hold what is to be said (in lower case); so does the URI parameter ``play`` (RFC 4240)."""
+
+
+class KeptUtterance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An utterance that was not complete."""
+
+    id: str
+    accepted_at_s: float
+    text_chars: int
+    voice: str = ""
+    engine: str = ""
+    client_state: str | None = None
+    then: Then = "stay"
+    unattended: bool = False
+    barge_in_dtmf: bool = False
+    barge_in_speech: SpeechBargeIn | None = None
+
+    def revive(self, call_id: str, *, then: Then, now_ns: int) -> Utterance:
+        """The utterance as it is known now."""
+        prompt = Prompt(content=TextContent(""), then=then, client_state=self.client_state, unattended=self.unattended)
+        utterance = Utterance(
+            id=self.id,
+            call_id=call_id,
+            prompt=prompt,
+            voice=self.voice,
+            engine=self.engine,
+            accepted_at_s=self.accepted_at_s,
+            barge_in_dtmf=self.barge_in_dtmf,
+            barge_in_speech=self.barge_in_speech,
+            origin_ns=now_ns,
+        )
+        utterance.text_chars = self.text_chars
+        return utterance
+
+
+class KeptGather(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The gather that ran."""
+
+    id: str
+    tries: int
+    sensitive: bool = False
+    client_state: str | None = None
+    then: Then = "stay"
+
+
+class CallRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One call. ``run`` is that of the events of the server that has it. ``no_answer_at_s``: when an outgoing call is given
+    up, on the wall clock.
+    """
+
+    version: int
+    direction: Literal["inbound", "outbound"]
+    caller: str
+    callee: str
+    created_at_s: float
+    run: str
+    tenant: str = ""
+    headers: Mapping[str, str] = {}
+    uri_parameters: Mapping[str, str] = {}
+    transport: str | None = None
+    metadata: Mapping[str, str] = {}
+    client_state: str | None = None
+    defaults: PromptDefaults = msgspec.field(default_factory=PromptDefaults)
+    paused: bool = False
+    local_reason: str | None = None
+    no_answer_at_s: float | None = None
+    media_route: tuple[str, MediaDialect] | None = None
+    utterances: tuple[KeptUtterance, ...] = ()
+    gather: KeptGather | None = None
+
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final = msgspec.msgpack.Decoder(CallRecord)
+
+
+def encode(call: "Call") -> bytes:
+    """The record of a call; without headers and URI parameters if it would be too large with them."""
+    record = record_of(call)
+    encoded = _encoder.encode(record)
+    if len(encoded) > MAX_RECORD_BYTES:
+        encoded = _encoder.encode(msgspec.structs.replace(record, headers={}, uri_parameters={}))
+    return encoded
+
+
+def decode(encoded: bytes) -> CallRecord | None:
+    """``None``: there is none, or not one that this version reads."""
+    try:
+        record = _decoder.decode(encoded)
+    except msgspec.MsgspecError:
+        return None
+    return record if record.version == VERSION else None
+
+
+def record_of(call: "Call") -> CallRecord:
+    """The record of a call as it is now."""
+    gather = call.keys.gather
+    return CallRecord(
+        version=VERSION,
+        direction=call.direction,
+        caller=call.caller,
+        callee=call.callee,
+        created_at_s=call.created_at_s,
+        run=call.services.events.run,
+        tenant=call.tenant,
+        headers={name: value for name, value in call.headers.items() if name.lower() not in WITH_TEXT},
+        uri_parameters={name: value for name, value in call.uri_parameters.items() if name != "play"},
+        transport=call.transport,
+        metadata=call.metadata,
+        client_state=call.client_state,
+        defaults=call.defaults,
+        paused=call.paused,
+        local_reason=call.local_reason,
+        no_answer_at_s=call.no_answer_at_s,
+        media_route=call.media_route,
+        utterances=tuple(map(_kept, call.player.queue)),
+        gather=None
+        if gather is None
+        else KeptGather(
+            id=gather.id,
+            tries=gather.tries,
+            sensitive=gather.request.sensitive,
+            client_state=gather.request.client_state,
+            then=gather.request.then,
+        ),
+    )
+
+
+def _kept(utterance: Utterance) -> KeptUtterance:
+    prompt = utterance.prompt
+    return KeptUtterance(
+        id=utterance.id,
+        accepted_at_s=utterance.accepted_at_s,
+        text_chars=utterance.text_chars,
+        voice=utterance.voice,
+        engine=utterance.engine,
+        client_state=prompt.client_state,
+        then=prompt.then,
+        unattended=prompt.unattended,
+        barge_in_dtmf=utterance.barge_in_dtmf,
+        barge_in_speech=utterance.barge_in_speech,
+    )

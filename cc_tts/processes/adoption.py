@@ -1,0 +1,240 @@
+"""How a child outlives its server: it waits at a Unix socket for the next one, which adopts it.
+
+::
+
+    server ──Adopt──▸ child      its protocol and a fingerprint of its settings
+    server ◂──Hello── child      then Ready and what the child has to tell, as on any channel
+    server ◂──AdoptionRefused──  the child ends by itself
+
+The socket lies in a directory that only this user can enter, and both sides check that the other runs as this user. A child
+accepts a server while it has none; one that comes earlier waits in the socket's backlog.
+"""
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import socket
+import stat
+import struct
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from cc_tts import logs
+from cc_tts.errors import ProcessFailed
+from cc_tts.processes.channel import ChildChannel, Hello, Message, encode, read_one
+
+ADOPT_TIMEOUT_S: Final = 5.0
+"""For a child to answer a server that wants to adopt it."""
+REQUEST_TIMEOUT_S: Final = 1.0
+"""For a server that has connected to say what it wants."""
+REFUSED_TIMEOUT_S: Final = 20.0
+"""For a child that has refused to end."""
+STATUS_UNKNOWN: Final = 256
+"""In place of the exit status of a process that is no child of ours."""
+MAX_PATH_BYTES: Final = 100
+"""Of a socket's path: ``sun_path`` takes 107 (unix(7)), and there is a suffix while it is made."""
+_BACKLOG: Final = 4
+_CREDENTIALS: Final = struct.Struct("3i")
+"""pid, uid and gid of SO_PEERCRED (unix(7))."""
+
+log = logs.get(__name__)
+
+
+class Adopt(Message, frozen=True):
+    """Server → child, first: who wants to adopt it. ``version`` is for people; the other two have to be the child's own."""
+
+    protocol: int
+    version: str
+    settings: str
+
+
+class AdoptionRefused(Message, frozen=True):
+    """Child → server, instead of ``Hello``: why it cannot be adopted. It ends in an orderly way."""
+
+    detail: str
+
+
+def socket_path(environ: Mapping[str, str], name: str) -> Path:
+    """Where a child of this name waits: in a directory of ``$RUNTIME_DIRECTORY``, ``$XDG_RUNTIME_DIR`` or the temporary
+    folder.
+    """
+    if service := environ.get("RUNTIME_DIRECTORY", "").partition(":")[0]:
+        folder = Path(service) / "ua"
+    elif user := environ.get("XDG_RUNTIME_DIR", ""):
+        folder = Path(user) / "cc-tts"
+    else:
+        folder = Path(tempfile.gettempdir()) / f"cc-tts-{os.geteuid()}"
+    return folder / (re.sub(r"[^A-Za-z0-9.]+", "-", name) + ".sock")
+
+
+def check_folder(folder: Path) -> None:
+    """Make the directory of the sockets if it is not there. Raises ``ProcessFailed`` if it is not ours alone."""
+    try:
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir(mode=stat.S_IRWXU)
+        found = folder.lstat()
+    except OSError as error:
+        raise ProcessFailed(f"no directory for the sockets of child processes: {error}") from error
+    is_private = (
+        stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not stat.S_IMODE(found.st_mode) & 0o077
+    )
+    if not is_private:
+        raise ProcessFailed(f"{folder} is not a directory of this user with mode 0700")
+
+
+class AdoptionSocket:
+    """The child's end. Whoever had this path before has lost it: the caller holds what makes the name unique.
+
+    Raises:
+        ProcessFailed: it cannot be made.
+    """
+
+    def __init__(self, path: Path) -> None:
+        check_folder(path.parent)
+        if len(os.fsencode(path)) > MAX_PATH_BYTES:
+            raise ProcessFailed(f"{path} is too long for a socket")
+        self._path = path
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        new = path.with_suffix(".new")
+        try:
+            new.unlink(missing_ok=True)
+            self._listener.bind(str(new))
+            self._listener.listen(_BACKLOG)
+            self._inode = new.stat().st_ino
+            new.replace(path)
+        except OSError as error:
+            self._listener.close()
+            raise ProcessFailed(f"cannot listen at {path}: {error}") from error
+
+    def accept(self, types: Sequence[type[Message]]) -> tuple[ChildChannel, Adopt]:
+        """Wait for a server that asks properly. Raises ``OSError`` if the socket is closed. Runs on: the reader thread."""
+        while True:
+            connection, _ = self._listener.accept()
+            try:
+                return _request_of(connection, types)
+            except (OSError, ProcessFailed) as error:
+                log.warning("adoption_not_understood", detail=str(error))
+                connection.close()
+
+    def close(self) -> None:
+        """Stop listening, and remove the path if it is still ours."""
+        self._listener.close()
+        with contextlib.suppress(OSError):
+            if self._path.stat().st_ino == self._inode:
+                self._path.unlink()
+
+
+def _request_of(connection: socket.socket, types: Sequence[type[Message]]) -> tuple[ChildChannel, Adopt]:
+    peer_of(connection)
+    connection.settimeout(REQUEST_TIMEOUT_S)
+    records = ChildChannel(connection, (Adopt,), timeout_s=REQUEST_TIMEOUT_S).read()
+    if len(records) != 1 or not isinstance(records[0][0], Adopt):
+        raise ProcessFailed("a server that adopts says so first, and waits for the answer")
+    return ChildChannel(connection, types), records[0][0]
+
+
+def peer_of(connection: socket.socket) -> int:
+    """Process id of the other side. Raises ``ProcessFailed`` if it is another user's."""
+    pid, uid, _ = _CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+    if uid != os.geteuid():
+        raise ProcessFailed(f"process {pid} at the other end belongs to user {uid}")
+    return int(pid)
+
+
+class AdoptedProcess:
+    """A process that is no child of ours, with what a supervisor asks of one. Runs on: the event loop."""
+
+    def __init__(self, pid: int, pidfd: int) -> None:
+        self.pid = pid
+        self._pidfd = pidfd
+        loop = asyncio.get_running_loop()
+        self._exited: asyncio.Future[int] = loop.create_future()
+        loop.add_reader(pidfd, self._on_exit)
+
+    @property
+    def returncode(self) -> int | None:
+        """:data:`STATUS_UNKNOWN` once it has ended."""
+        return self._exited.result() if self._exited.done() else None
+
+    async def wait(self) -> int:
+        """Wait until it has ended."""
+        return await asyncio.shield(self._exited)
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal; raises ``ProcessLookupError`` if it has ended."""
+        if self._exited.done():
+            raise ProcessLookupError
+        signal.pidfd_send_signal(self._pidfd, number)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+    def _on_exit(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._pidfd)
+        os.close(self._pidfd)
+        self._exited.set_result(STATUS_UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptedChild:
+    """A child that is ours now: what it has sent besides ``hello`` is still to be read from ``sock``."""
+
+    process: AdoptedProcess
+    sock: socket.socket
+    hello: Hello
+
+
+async def adopt(path: Path, request: Adopt) -> AdoptedChild | None:
+    """Adopt the child that waits at ``path``; ``None`` if none does, or if it refused and has ended.
+
+    Raises:
+        ProcessFailed: it has another server, hangs, or is not ours to adopt.
+    """
+    if not path.parent.exists():
+        return None
+    check_folder(path.parent)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.setblocking(False)  # noqa: FBT003 - the standard library's
+    try:
+        child = await _ask(sock, path, request)
+    except BaseException:
+        sock.close()
+        raise
+    if child is None:
+        sock.close()
+    return child
+
+
+async def _ask(sock: socket.socket, path: Path, request: Adopt) -> AdoptedChild | None:
+    loop = asyncio.get_running_loop()
+    try:
+        await loop.sock_connect(sock, str(path))
+        pid = peer_of(sock)
+        process = AdoptedProcess(pid, os.pidfd_open(pid))
+    except (FileNotFoundError, ConnectionRefusedError, ProcessLookupError):  # what has ended without removing it
+        return None
+    except OSError as error:
+        raise ProcessFailed(f"cannot adopt the process at {path}: {error}") from error
+    try:
+        async with asyncio.timeout(ADOPT_TIMEOUT_S):
+            with contextlib.suppress(ConnectionError):
+                await loop.sock_sendall(sock, encode(request))
+            record = await read_one(sock, (Hello, AdoptionRefused))
+    except TimeoutError:
+        raise ProcessFailed(f"process {pid} has another server, or hangs: it did not answer at {path}") from None
+    match record:
+        case (Hello() as hello, _):
+            return AdoptedChild(process, sock, hello)
+        case (AdoptionRefused(detail=detail), _):
+            log.warning("not_adopted", pid=pid, detail=detail)
+    try:
+        await asyncio.wait_for(process.wait(), REFUSED_TIMEOUT_S)
+    except TimeoutError:
+        raise ProcessFailed(f"process {pid} is not adopted and does not end") from None
+    return None

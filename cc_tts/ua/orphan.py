@@ -1,0 +1,128 @@
+"""The UA process without a server: what it keeps for the next one, and the channels of both.
+
+::
+
+    server gone ─▸ Gap: no new calls, prompts play what is there, ends of calls are kept ─┬─ Adopt ─▸ snapshots, go on
+                                                                                          └─ grace over ─▸ BYE, exit
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from cc_tts import logs
+from cc_tts.errors import ProcessFailed
+from cc_tts.media.playout_events import PlayoutFinished
+from cc_tts.processes import child
+from cc_tts.processes.adoption import Adopt, AdoptionSocket
+from cc_tts.processes.channel import ChildChannel, Message
+from cc_tts.ua import messages
+
+log = logs.get(__name__)
+
+
+class Gap:
+    """What happens to calls between two servers. ``snapshot`` is asked for a call that ends. Runs on: the SIP thread."""
+
+    def __init__(self, snapshot: Callable[[str], messages.CallSnapshot]) -> None:
+        self._snapshot = snapshot
+        self._finished: dict[str, list[messages.PlayoutReport]] = {}
+        self._ended: list[tuple[messages.CallSnapshot, messages.CallEnded]] = []
+
+    def keep(self, message: Message) -> None:
+        """Take a report that no server gets. A snapshot has what the others say."""
+        match message:
+            case messages.PlayoutReport(event=PlayoutFinished()):
+                self._finished.setdefault(message.call_id, []).append(message)
+            case messages.CallEnded():
+                self._ended.append((self._snapshot(message.call_id), message))
+
+    def reports(self, living: Iterable[messages.CallSnapshot]) -> Iterator[Message]:
+        """What the next server is told, ``living`` being the calls that have not ended."""
+        for snapshot, ended in self._ended:
+            yield from self._call(snapshot)
+            yield ended
+        for snapshot in living:
+            yield from self._call(snapshot)
+        yield messages.SnapshotComplete()
+
+    def _call(self, snapshot: messages.CallSnapshot) -> Iterator[Message]:
+        finished = self._finished.get(snapshot.call_id, [])
+        over = {each.event.utterance_id: _played_ms(each) for each in finished}
+        yield msgspec.structs.replace(snapshot, utterances=tuple((over | dict(snapshot.utterances)).items()))
+        yield from finished
+
+
+def _played_ms(report: messages.PlayoutReport) -> float:
+    return report.event.played_ms if isinstance(report.event, PlayoutFinished) else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServerGone:
+    """The channel to the server has ended; every command that came by it stands before this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Applicant:
+    """A server that wants to adopt this process. ``decided`` is set once it is the server."""
+
+    channel: ChildChannel
+    request: Adopt
+    decided: threading.Event = field(default_factory=threading.Event)
+
+
+class ServerLink:
+    """The channel to the server that this process has now, or had last.
+
+    Runs on: the SIP thread, except :meth:`read`.
+    """
+
+    def __init__(self, channel: ChildChannel, media: Callable[[Message, bytes], bool]) -> None:
+        self.channel = channel
+        self.commands: deque[Message | ServerGone | Applicant] = deque()
+        self.gap: Gap | None = None
+        self._media = media
+        self._socket: AdoptionSocket | None = None
+
+    def listen(self, path: str) -> None:
+        """Have a socket for the next server; none if ``path`` is empty or it cannot be made."""
+        if path:
+            try:
+                self._socket = AdoptionSocket(Path(path))
+            except ProcessFailed as error:
+                log.warning("calls_are_not_kept", detail=error.detail)
+
+    @property
+    def outlives_server(self) -> bool:
+        """Whether another server could adopt this process."""
+        return self._socket is not None
+
+    def read(self) -> None:
+        """Read from the server, and from each that follows it. Runs on: the reader thread."""
+        channel = self.channel
+        while True:
+            child.read(channel, self._on_record)
+            self.commands.append(ServerGone())
+            if self._socket is None:
+                return
+            try:
+                applicant = Applicant(*self._socket.accept(messages.TO_UA))
+            except OSError:  # it was closed
+                return
+            self.commands.append(applicant)
+            applicant.decided.wait()
+            channel = applicant.channel
+
+    def _on_record(self, message: Message, payload: bytes) -> None:
+        if not self._media(message, payload):
+            self.commands.append(message)
+
+    def close(self) -> None:
+        """End the channel and the socket."""
+        self.channel.close()
+        if self._socket is not None:
+            self._socket.close()

@@ -1,0 +1,393 @@
+"""The server is killed under calls: its UA process keeps them, and the next server takes them up."""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from bench.softphone import SoftphoneProcess
+from cc_tts.config import load as config
+from cc_tts.processes.adoption import Adopt, adopt
+from cc_tts.processes.channel import PROTOCOL_VERSION
+from cc_tts.ua.client import settings_of
+from tests.e2e.configured import is_running, logged, of_kind, server_with, ua_pid, until, until_readyz
+from tests.e2e.peers import free_ports
+from tests.e2e.raw_sip import RawCaller, RawPeer, RtpEar, invite_once
+from tests.e2e.server_under_test import EventLog, Json, Server, entries
+from tests.e2e.test_registration import place
+from tests.e2e.test_ua_processes import two_with
+
+pytestmark = [pytest.mark.e2e, pytest.mark.both_builds, pytest.mark.timeout(300)]
+
+TIMEOUT_S = 100.0
+LONG_GRACE = {"ua__orphan_grace_ms": "120000"}
+"""A busy machine may take longer than 10 s to start a server."""
+LONG_TEXT = "This is a long sentence that says nothing, and it goes on for quite a while. " * 4
+KILLED = -signal.SIGKILL
+
+
+async def speak(server: Server, call_id: str, text: str, **more: object) -> str:
+    status, answer = await server.post(f"/v1/calls/{call_id}/speak", {"text": text, **more})
+    assert status == 201, answer
+    return str(answer["id"])
+
+
+async def dialled(server: Server, phone: SoftphoneProcess, log: EventLog, user: str, *, call: str = "1") -> str:
+    """A call to a route, once it is established or rings; returns its id."""
+    event = await phone.dial(server.uri(user), call=call)
+    wanted = "call.early" if user == "ring" else "call.established"
+
+    def found() -> list[Json]:
+        ids = {each["call_id"] for each in of_kind(log.events, wanted)}
+        return [
+            each
+            for each in of_kind(log.events, "call.incoming")
+            if each["data"]["sip_call_id"] == event["sip_call_id"] and each["call_id"] in ids
+        ]
+
+    await until(found, TIMEOUT_S)
+    return str(found()[0]["call_id"])
+
+
+def kinds_of(log: EventLog, call_id: str) -> list[str]:
+    return [event["type"] for event in log.events if event["call_id"] == call_id]
+
+
+async def has_come(log: EventLog, kind: str, call_id: str) -> Json:
+    """The first event of this type about a call."""
+
+    def found() -> list[Json]:
+        return of_kind(log.events, kind, lambda event: event["call_id"] == call_id)
+
+    await until(found, TIMEOUT_S)
+    return found()[0]
+
+
+async def test_an_established_call_outlives_the_server_and_speaks_again(
+    tmp_path: Path, phone: SoftphoneProcess
+) -> None:
+    async with server_with(tmp_path, **LONG_GRACE) as server:
+        async with server.events() as earlier:
+            await phone.dial(server.uri("long"))
+            spoken = (await earlier.wait("speak.started", timeout_s=TIMEOUT_S))["data"]["utterance_id"]
+        before = await server.only_call()
+        assert await server.replace(signal.SIGKILL) == KILLED
+        after = await server.only_call()
+        same = ("id", "direction", "state", "caller", "callee", "sip_call_id", "codec", "utterances", "created_at")
+        assert {name: after[name] for name in same} == {name: before[name] for name in same}
+        assert after["answered_at"] == pytest.approx(before["answered_at"], abs=0.5)
+        async with server.events(after=earlier) as log:
+            adopted = (await log.wait("call.adopted", timeout_s=TIMEOUT_S))["data"]
+            assert (adopted["state"], adopted["sip_call_id"]) == ("established", before["sip_call_id"])
+            broken_off = (await log.wait("speak.complete", timeout_s=TIMEOUT_S, utterance_id=spoken))["data"]
+            assert (broken_off["completion_cause"], broken_off["error"]) == ("error", "server_restarted")
+            assert broken_off["played_ms"] > 0
+            utterance_id = await speak(server, after["id"], "I am back.")
+            await log.wait("speak.complete", timeout_s=TIMEOUT_S, utterance_id=utterance_id, completion_cause="normal")
+            report = await phone.hangup()
+            ending = (await log.wait("call.terminated", timeout_s=TIMEOUT_S))["data"]["ending"]
+        assert ending == {"result": "completed", "reason": "remote_hangup", "sip_code": 200}
+        assert len(report["talkspurts"]) > 1
+        assert (report["rtp"]["lost"], report["rtp"]["ssrc_changes"]) == (0, 0), "RTP went on without a gap"
+        assert len(logged(server, "server_gone")) == 1
+
+
+async def test_calls_in_every_state_are_taken_up(tmp_path: Path, phone: SoftphoneProcess) -> None:
+    """Ringing, idle with its own defaults, with a gather under its prompt, and dialling."""
+    async with server_with(tmp_path, **LONG_GRACE) as server, RawPeer() as peer:
+        async with server.events() as earlier:
+            ringing = await dialled(server, phone, earlier, "ring", call="1")
+            idle = await dialled(server, phone, earlier, "silent", call="2")
+            asked = await dialled(server, phone, earlier, "silent", call="3")
+            changes = {"metadata": {"customer": "4711"}, "client_state": "of the call", "barge_in": {"dtmf": False}}
+            assert (await server.patch(f"/v1/calls/{idle}", changes))[0] == 200
+            body = {"gather_id": "pin", "prompt": {"text": LONG_TEXT}, "sensitive": True, "client_state": "asked"}
+            assert (await server.post(f"/v1/calls/{asked}/gather", body))[0] == 201
+            waiting = await speak(server, asked, "Never said.")
+            await earlier.wait("speak.started", timeout_s=TIMEOUT_S)
+            dialling = (await place(server, peer))["id"]
+            await peer.expect("INVITE", TIMEOUT_S)
+            peer.answer("180 Ringing")
+            await has_come(earlier, "call.early", dialling)
+            before = {call["id"]: call for call in await server.calls()}
+        assert await server.replace(signal.SIGKILL) == KILLED
+        async with server.events(after=earlier) as log:
+            for call_id, state in (
+                (ringing, "early"), (idle, "established"), (asked, "established"), (dialling, "early"),
+            ):  # fmt: skip
+                assert (await has_come(log, "call.adopted", call_id))["data"]["state"] == state
+            after = {call["id"]: call for call in await server.calls()}
+            assert after.keys() == before.keys()
+            for name in ("state", "metadata", "client_state", "barge_in", "caller", "callee", "direction"):
+                assert {each: after[each][name] for each in after} == {each: before[each][name] for each in before}
+
+            # the route of the call that rings is decided anew, and it can be answered
+            await has_come(log, "call.incoming", ringing)
+            assert (await server.post(f"/v1/calls/{ringing}/answer", {}))[0] == 200
+            await has_come(log, "call.established", ringing)
+
+            gathered = (await has_come(log, "call.gather_complete", asked))["data"]
+            assert (gathered["gather_id"], gathered["result"], gathered["client_state"]) == (
+                "pin", "server_restarted", "asked",
+            )  # fmt: skip
+            assert gathered["digits"] == ""
+            never = (await log.wait("speak.complete", timeout_s=TIMEOUT_S, utterance_id=waiting))["data"]
+            assert (never["error"], never["played_ms"]) == ("server_restarted", 0.0)
+            await phone.dtmf("7", call="3")
+            assert (await has_come(log, "call.dtmf", asked))["data"]["digit"] == "x", "perhaps still of the PIN"
+            assert (await server.post(f"/v1/calls/{asked}/gather", {"max_digits": 1, "flush_buffer": True}))[0] == 201
+            await phone.dtmf("8", call="3")
+            await log.wait("call.gather_complete", timeout_s=TIMEOUT_S, digits="8")
+
+            peer.answer("200 OK", formats="0 101")
+            await peer.expect("ACK", TIMEOUT_S)
+            await has_come(log, "call.established", dialling)
+            for call_id in (idle, dialling):
+                utterance_id = await speak(server, call_id, "I am back.")
+                await log.wait(
+                    "speak.complete", timeout_s=TIMEOUT_S, utterance_id=utterance_id, completion_cause="normal"
+                )
+            assert (await server.post(f"/v1/calls/{dialling}/hangup", {}))[0] == 200
+            await peer.expect("BYE", TIMEOUT_S)
+            peer.answer("200 OK")
+            for call in ("1", "2", "3"):
+                assert (await phone.hangup(call=call))["ending"]["by"] == "us"
+
+
+async def test_what_happens_in_the_gap(tmp_path: Path, phone: SoftphoneProcess) -> None:
+    """A caller hangs up, a prompt that is to be the last ends, a hang-up is due; new calls go elsewhere."""
+    async with server_with(tmp_path, **LONG_GRACE, calls__hangup_tail_ms="2000") as server, RawPeer() as peer:
+        async with server.events() as earlier:
+            leaving = await dialled(server, phone, earlier, "silent", call="1")
+            last = await dialled(server, phone, earlier, "silent", call="2")
+            held = await dialled(server, phone, earlier, "silent", call="3")
+            await phone.hold(call="3")
+            await has_come(earlier, "call.held", held)
+            ending = (await place(server, peer))["id"]
+            await peer.expect("INVITE", TIMEOUT_S)
+            peer.answer("200 OK", formats="0 101")
+            await peer.expect("ACK", TIMEOUT_S)
+            await speak(server, ending, "Bye.", then="hangup")
+            await has_come(earlier, "speak.complete", ending)
+            await speak(server, last, LONG_TEXT, then="hangup")
+            await has_come(earlier, "speak.started", last)
+            agent = ua_pid(server)
+            server.signal(signal.SIGKILL)
+            await until(lambda: logged(server, "server_gone"), TIMEOUT_S)
+            refused = await invite_once("silent", server.sip_port)
+            assert (refused.status, refused.header("Retry-After")) == (503, "7")
+            await peer.expect("BYE", TIMEOUT_S)
+            peer.answer("200 OK")
+            assert (await phone.hangup(call="1"))["ending"]["result"] == "completed"
+        assert await server.replace(None) == KILLED
+        assert ua_pid(server) == agent
+        async with server.events(after=earlier) as log:
+            gone = (await has_come(log, "call.terminated", leaving))["data"]["ending"]
+            assert (gone["result"], gone["reason"]) == ("completed", "remote_hangup")
+            over = (await has_come(log, "call.terminated", last))["data"]["ending"]
+            assert (over["result"], over["reason"]) == ("completed", "prompt_finished")
+            assert (await phone.report(call="2", timeout_s=TIMEOUT_S))["ending"]["by"] == "them"
+            done = (await has_come(log, "call.terminated", ending))["data"]["ending"]
+            assert (done["result"], done["reason"]) == ("completed", "prompt_finished")
+            assert (await server.get(f"/v1/calls/{held}"))[1]["held"] is True
+            await phone.unhold(call="3")
+            await has_come(log, "call.unheld", held)
+            assert (await invite_once("nobody", server.sip_port)).status == 404, "calls are taken again"
+            await phone.hangup(call="3")
+
+
+async def test_the_grace_runs_out(tmp_path: Path, phone: SoftphoneProcess) -> None:
+    server = await started(tmp_path, ua__orphan_grace_ms="300")
+    async with server.events() as log:
+        await dialled(server, phone, log, "silent")
+    agent = ua_pid(server)
+    server.signal(signal.SIGKILL)
+    report = await phone.report(timeout_s=TIMEOUT_S)
+    assert (report["ending"]["result"], report["ending"]["by"]) == ("completed", "them")
+    await until(lambda: not is_running(agent), TIMEOUT_S)
+    await server.end()
+
+
+async def test_without_a_grace_calls_end_with_their_server(tmp_path: Path, phone: SoftphoneProcess) -> None:
+    server = await started(tmp_path, ua__orphan_grace_ms="0")
+    async with server.events() as log:
+        await dialled(server, phone, log, "silent")
+    agent = ua_pid(server)
+    server.signal(signal.SIGKILL)
+    assert (await phone.report(timeout_s=TIMEOUT_S))["ending"]["by"] == "them"
+    await until(lambda: not is_running(agent), TIMEOUT_S)
+    await server.end()
+
+
+async def started(folder: Path, **settings: str) -> Server:
+    """A server that is to be killed."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in settings.items():
+            patch.setenv(f"CC_TTS_{name.upper()}", value)
+        return await Server.start(folder)
+
+
+async def test_a_hand_over_and_the_death_of_the_adopted_process(tmp_path: Path, phone: SoftphoneProcess) -> None:
+    async with server_with(tmp_path, **LONG_GRACE) as server:
+        async with server.events() as earlier:
+            call_id = await dialled(server, phone, earlier, "silent")
+        agent = ua_pid(server)
+        assert await server.replace(signal.SIGUSR2) == 0
+        assert ua_pid(server) == agent
+        async with server.events(after=earlier) as log:
+            await has_come(log, "call.adopted", call_id)
+            server.signal(signal.SIGKILL, pid=agent)
+            ended = (await has_come(log, "call.terminated", call_id))["data"]["ending"]
+            assert ended == {"result": "failed", "reason": "ua_process_died", "sip_code": None}
+            await until(lambda: ua_pid(server) != agent, TIMEOUT_S)
+            await until_readyz(server, 200)
+            await phone.hangup()
+            await phone.dial(server.uri("greet"), call="2")
+            await log.wait("speak.complete", timeout_s=TIMEOUT_S, completion_cause="normal")
+            await phone.hangup(call="2")
+
+
+async def test_a_server_with_other_settings_ends_the_calls_and_starts_anew(
+    tmp_path: Path, phone: SoftphoneProcess
+) -> None:
+    async with server_with(tmp_path, **LONG_GRACE) as server:
+        async with server.events() as log:
+            await dialled(server, phone, log, "silent")
+        agent = ua_pid(server)
+        assert await server.replace(signal.SIGKILL, rtp__inactivity_timeout_s="77") == KILLED
+        assert (await phone.report(timeout_s=TIMEOUT_S))["ending"]["by"] == "them"
+        assert ua_pid(server) != agent
+        assert not is_running(agent)
+        assert await server.calls() == []
+        (refused,) = logged(server, "not_adopted")
+        assert "others than this process was started with" in refused["detail"]
+
+
+async def test_a_stranger_at_the_socket_and_a_server_of_another_protocol(
+    tmp_path: Path, phone: SoftphoneProcess
+) -> None:
+    server = await started(tmp_path, **LONG_GRACE)
+    async with server.events() as log:
+        await dialled(server, phone, log, "silent")
+    agent = ua_pid(server)
+    server.signal(signal.SIGKILL)
+    await until(lambda: logged(server, "server_gone"), TIMEOUT_S)
+    (settings,) = settings_of(config.load(server.config))
+    path = Path(settings.adoption_socket)
+    reader, writer = await asyncio.open_unix_connection(path)
+    writer.write(b"GET / HTTP/1.1\r\n\r\n")
+    assert await reader.read() == b""
+    writer.close()
+    assert is_running(agent)
+    other = Adopt(protocol=PROTOCOL_VERSION + 1, version="9.9", settings=settings.fingerprint)
+    assert await adopt(path, other) is None
+    assert not is_running(agent)
+    assert (await phone.report(timeout_s=TIMEOUT_S))["ending"]["by"] == "them"
+    await until(lambda: not path.exists(), TIMEOUT_S)
+    await server.end()
+
+
+async def test_a_server_that_cannot_start_leaves_the_calls_to_the_next(tmp_path: Path, phone: SoftphoneProcess) -> None:
+    async with server_with(tmp_path, **LONG_GRACE) as server:
+        async with server.events() as log:
+            call_id = await dialled(server, phone, log, "silent")
+        agent = ua_pid(server)
+        with pytest.raises(RuntimeError, match="ended with 1"):
+            await server.replace(signal.SIGKILL, tts__voice="no-such-voice")
+        assert is_running(agent)
+        assert await server.replace(None) == 1
+        assert [call["id"] for call in await server.calls("established")] == [call_id]
+        assert len(logged(server, "server_gone")) == 2
+        await phone.hangup()
+
+
+async def test_one_server_has_the_calls(tmp_path: Path, phone: SoftphoneProcess) -> None:
+    """The first is only suspended. Another with the same SIP address does not start, and the first goes on."""
+    async with server_with(tmp_path, **LONG_GRACE) as server, server.events() as log:
+        call_id = await dialled(server, phone, log, "silent")
+        first, agent = server._child, ua_pid(server)
+        server.signal(signal.SIGSTOP)
+        try:
+            await server.start_another(http__port=str(free_ports()))
+            second = server._child
+            assert await second.wait(TIMEOUT_S) == 1
+            (failed,) = entries(second.log, "cannot_start")
+            assert f"process {agent} has another server, or hangs" in failed["detail"]
+        finally:
+            server._child = first
+            server.signal(signal.SIGCONT)
+        await until_readyz(server, 200)
+        utterance_id = await speak(server, call_id, "Still here.")
+        await log.wait("speak.complete", timeout_s=TIMEOUT_S, utterance_id=utterance_id, completion_cause="normal")
+        assert ua_pid(server) == agent
+        await phone.hangup()
+
+
+async def test_several_user_agents_are_adopted(tmp_path: Path) -> None:
+    async with two_with(tmp_path, **LONG_GRACE) as server, talking(server, 4) as made:
+        agents = {entry["pid"] for entry in logged(server, "child_ready") if entry["child"].startswith("ua-")}
+        before = {call["id"] for call in await server.calls()}
+        assert await server.replace(signal.SIGKILL) == KILLED
+        assert {call["id"] for call in await server.calls("established")} == before
+        assert {
+            entry["pid"] for entry in logged(server, "child_ready") if entry["child"].startswith("ua-")
+        } == agents, "none was started anew"
+        for caller, _ in made:
+            assert (await caller.bye()).status == 200
+        await server.until_all_terminated(TIMEOUT_S)
+
+
+@contextlib.asynccontextmanager
+async def talking(server: Server, number: int, user: str = "silent") -> AsyncIterator[list[tuple[RawCaller, RtpEar]]]:
+    """So many established calls, with what they hear."""
+    async with contextlib.AsyncExitStack() as stack:
+        made = []
+        for _ in range(number):
+            caller = await stack.enter_async_context(RawCaller(user, server.sip_port))
+            ear = await stack.enter_async_context(RtpEar())
+            caller.invite(rtp_port=ear.port)
+            answer = await caller.final(TIMEOUT_S)
+            assert answer.status == 200, answer.text
+            caller.ack()
+            made.append((caller, ear))
+        async with asyncio.timeout(TIMEOUT_S):
+            while len(await server.calls("established")) < number:  # noqa: ASYNC110 - no event tells of all
+                await asyncio.sleep(0.05)
+        yield made
+
+
+async def none_is_lost(server: Server, number: int) -> None:
+    """So many calls that speak, a server that is killed under them, and what each of them hears."""
+    async with talking(server, number, "long") as made:
+        before = {call["id"] for call in await server.calls("established")}
+        assert len(before) == number
+        assert await server.replace(signal.SIGKILL) == KILLED
+        assert {call["id"] for call in await server.calls("established")} == before
+        async with server.events() as log:
+            said = [await speak(server, call_id, "I am back.") for call_id in sorted(before)]
+            for utterance_id in said:
+                await log.wait(
+                    "speak.complete", timeout_s=TIMEOUT_S, utterance_id=utterance_id, completion_cause="normal"
+                )
+        for caller, ear in made:
+            numbers = [int.from_bytes(packet[2:4], "big") for packet in ear.packets if packet[1] & 0x7F == 0]
+            assert numbers == [(numbers[0] + each) % 65536 for each in range(len(numbers))], "RTP without a gap"
+            assert len({packet[8:12] for packet in ear.packets}) == 1
+            assert (await caller.bye()).status == 200
+        ended = await server.until_all_terminated(TIMEOUT_S)
+    assert [call["ending"]["reason"] for call in ended] == ["remote_hangup"] * number
+
+
+async def test_as_many_calls_as_the_wheel_takes_are_kept(tmp_path: Path) -> None:
+    async with server_with(tmp_path, **LONG_GRACE, rtp__inactivity_timeout_s="0") as server:
+        await none_is_lost(server, 4)
+
+
+@pytest.mark.usefixtures("server_build")
+async def test_fifty_calls_are_kept(tmp_path: Path) -> None:
+    settings = {"rtp__inactivity_timeout_s": "0", "rtp__port_min": "20000", "rtp__port_max": "20199", **LONG_GRACE}
+    async with server_with(tmp_path, **settings) as server:
+        await none_is_lost(server, 50)

@@ -1,0 +1,119 @@
+"""What a UA process keeps while it has no server."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from cc_tts.config import load as config
+from cc_tts.config.schema import LogConfig
+from cc_tts.media.playout_events import PlayoutFinished, PlayoutProgress
+from cc_tts.media.quality import Quality
+from cc_tts.processes.channel import Message
+from cc_tts.ua import messages
+from cc_tts.ua.client import settings_of
+from cc_tts.ua.orphan import Gap
+
+pytestmark = pytest.mark.unit
+
+
+def snapshot(call_id: str, *utterances: tuple[str, float]) -> messages.CallSnapshot:
+    return messages.CallSnapshot(
+        call_id=call_id,
+        record=b"r",
+        state="established",
+        sip_call_id="s",
+        sip_code=0,
+        established_ns=1,
+        transport="",
+        held_by="none",
+        media=None,
+        invite=None,
+        utterances=utterances,
+    )
+
+
+def finished(call_id: str, utterance_id: str, played_ms: float = 400.0) -> messages.PlayoutReport:
+    event = PlayoutFinished(utterance_id, at_ns=1, cause="drained", played_ms=played_ms, underruns=0)
+    return messages.PlayoutReport(call_id=call_id, event=event)
+
+
+def test_a_call_is_told_with_what_was_over_of_its_prompts() -> None:
+    gap = Gap(snapshot)
+    gap.keep(finished("a", "1"))
+    gap.keep(messages.PlayoutReport(call_id="a", event=PlayoutProgress("2", at_ns=1, played_ms=5.0)))
+    gap.keep(messages.DtmfReceived(call_id="a", digit="5", duration_ms=1, method="sip_info", at_ns=1))
+    assert list(gap.reports([snapshot("a", ("2", 20.0)), snapshot("b")])) == [
+        snapshot("a", ("1", 400.0), ("2", 20.0)),
+        finished("a", "1"),
+        snapshot("b"),
+        messages.SnapshotComplete(),
+    ]
+
+
+def test_a_call_that_has_ended_is_told_before_those_that_live() -> None:
+    gap = Gap(lambda call_id: snapshot(call_id, ("1", 20.0)))
+    ended = messages.CallEnded(call_id="a", sip_code=200, ended_by="remote", quality=Quality())
+    for report in (finished("a", "1", 20.0), ended):
+        gap.keep(report)
+    told: list[Message] = list(gap.reports([snapshot("b")]))
+    assert told[:3] == [snapshot("a", ("1", 20.0)), finished("a", "1", 20.0), ended]
+    assert told[3:] == [snapshot("b"), messages.SnapshotComplete()]
+
+
+def fingerprint(*overrides: str) -> str:
+    (only,) = settings_of(config.load(overrides=list(overrides)))
+    return only.fingerprint
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "log.level=debug",
+        "sip.trusted_peers=['10.0.0.0/8']",
+        "sip.nameservers=['192.0.2.1']",
+        "auth.users=[{username='a',password='long enough'}]",
+        "ua.orphan_grace_ms=0",
+        "calls.max_duration_s=7",
+    ],
+)
+def test_what_a_running_process_can_take_over_makes_no_difference(override: str) -> None:
+    assert fingerprint(override) == fingerprint()
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "sip.port=5062",
+        "rtp.inactivity_timeout_s=77",
+        "rtp.clock_rate_hz=16000",
+        "playout.window_ms=300",
+        "registration.username=x",
+    ],
+)
+def test_what_it_cannot_take_over_does(override: str) -> None:
+    assert fingerprint(override) != fingerprint()
+
+
+def test_a_key_that_only_the_other_version_knows_makes_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    (now,) = settings_of(config.load())
+    fields = dataclasses.fields
+
+    def of_an_older_version(section: Any) -> Any:
+        return [each for each in fields(section) if each.name != "follow_redirects"]
+
+    before = now.fingerprint
+    monkeypatch.setattr(dataclasses, "fields", of_an_older_version)
+    assert now.fingerprint == before
+    assert now.log == LogConfig()
+
+
+def test_the_socket_is_named_by_what_one_process_can_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RUNTIME_DIRECTORY", "/run/cc-tts")
+    wanted = config.load(overrides=["ua.processes=2", "sip.transports=['udp']"])
+    assert [each.adoption_socket for each in settings_of(wanted)] == [
+        "/run/cc-tts/ua/ua-127.0.0.1-5060-5061-1.sock",
+        "/run/cc-tts/ua/ua-127.0.0.1-5060-5061-2.sock",
+    ]
+    (only,) = settings_of(config.load(overrides=["ua.orphan_grace_ms=0"]))
+    assert only.adoption_socket == ""

@@ -263,7 +263,7 @@ class PromptPlayer:
             self._note(chunk, utterance, spans=spans)
             place = place.after(chunk.begins_source)
             if chunk.after_loss:
-                self._on_recovered(utterance, place)
+                self._on_recovered(utterance, place if place.text_chunk >= 0 else TextPlace(0))
             while self._buffered_ms() > self._services.config.playout.window_ms:
                 self._moved.clear()
                 await self._moved.wait()

@@ -572,3 +572,11 @@ async def test_where_an_utterance_is_said_on_is_told_each_time_it_is_spoken(stag
     stage.player.open_line()
     await stage.play_all()
     assert stage.recovered == [TextPlace(1, 5, 10)] * 2
+
+
+async def test_an_utterance_that_is_said_on_before_its_first_words_is_at_its_first_text_chunk(stage: Stage) -> None:
+    stage.source.plans["it"] = [SpeechChunk(b"", after_loss=True)]
+    stage.say("it")
+    stage.player.open_line()
+    await stage.play_all()
+    assert stage.recovered == [TextPlace(0)]

@@ -26,8 +26,8 @@ its streams to the same worker until the next report.
 EQUAL_WITHIN_MS: Final = float(PTIME_MS)
 """Predictions of first audio that differ by less are the same for a caller: audio goes out once a media clock tick."""
 
-_VERSION: Final = re.compile(r"v?(\d+(?:\.\d+)*)(?:[.-]?(dev|alpha|a|beta|b|rc)[.-]?(\d*))?(?:\+[A-Za-z0-9.-]*)?")
-_STAGES: Final = {"dev": 0, "a": 1, "alpha": 1, "b": 2, "beta": 2, "rc": 3, None: 4}
+_VERSION: Final = re.compile(r"v?(\d+(?:\.\d+)*)(?:[.-]?(dev|alpha|a|beta|b|rc|post)[.-]?(\d*))?(?:\+[A-Za-z0-9.-]*)?")
+_STAGES: Final = {"dev": 0, "a": 1, "alpha": 1, "b": 2, "beta": 2, "rc": 3, None: 4, "post": 5}
 _Age = tuple[tuple[int, ...], int, int]
 
 Worker = TypeVar("Worker", bound=Hashable)
@@ -92,7 +92,7 @@ def _newest_first(generations: Collection[str]) -> list[frozenset[str]]:
 
 
 def _age(generation: str) -> _Age | None:
-    """For comparison, as PEP 440 orders releases and what comes before them; ``None`` for what is no version."""
+    """For comparison, as PEP 440 orders releases, and what comes before and after each; ``None`` for what is no version."""
     if (match := _VERSION.fullmatch(generation)) is None:
         return None
     release = [int(number) for number in match[1].split(".")]

@@ -91,6 +91,8 @@ def test_the_newest_version_gets_all_and_older_ones_what_it_cannot_take() -> Non
         ("1.2", "1.2.1"),
         ("1.3.0-rc1", "1.3.0"),
         ("1.3.0rc1", "1.3.0rc2"),
+        ("1.3.0", "1.3.0.post1"),
+        ("1.3.0.post1", "1.3.1.dev1"),
         ("1.3.0.dev4", "1.3.0a1"),
         ("v1.3.0", "v1.3.1"),
         ("20261124", "20261125"),

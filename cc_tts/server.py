@@ -40,6 +40,7 @@ from cc_tts.engines.remote.workers import RemoteWorkers
 from cc_tts.errors import CcTtsError, ConfigError, ProcessFailed
 from cc_tts.metrics import Metrics
 from cc_tts.processes import systemd
+from cc_tts.processes.first import first_of
 from cc_tts.speech.prompt_cache import engine_identity
 from cc_tts.speech.shared_synthesis import CachedSource
 from cc_tts.speech.source import SpeechSource
@@ -204,19 +205,10 @@ class Server:
         """Start everything; ``False`` if the server is to end before that is done. Loading an engine, or waiting for a first
         worker, may take minutes.
         """
-        starting = asyncio.create_task(self._start(), name="start")
-        ending = asyncio.create_task(self._stop.wait(), name="wait for an end")
-        try:
-            await asyncio.wait({starting, ending}, return_when=asyncio.FIRST_COMPLETED)
-            if starting.done():
-                starting.result()
-                return True
-            log.warning("stopped_while_starting")
-            return False
-        finally:
-            starting.cancel()
-            ending.cancel()
-            await asyncio.gather(starting, ending, return_exceptions=True)
+        if await first_of(self._start(), self._stop.wait()) == 0:
+            return True
+        log.warning("stopped_while_starting")
+        return False
 
     async def _start(self) -> None:
         """Start what :meth:`run` has not started, the children among it."""
@@ -235,12 +227,7 @@ class Server:
 
     async def _drained(self) -> None:
         """Wait until the last call has ended, at most ``calls.drain_timeout_s`` and not beyond a second signal."""
-        drained = asyncio.create_task(self.registry.drained(timeout_s=self._config.calls.drain_timeout_s))
-        forced = asyncio.create_task(self._force.wait())
-        await asyncio.wait({drained, forced}, return_when=asyncio.FIRST_COMPLETED)
-        for task in (drained, forced):
-            task.cancel()
-        await asyncio.gather(drained, forced, return_exceptions=True)
+        await first_of(self.registry.drained(timeout_s=self._config.calls.drain_timeout_s), self._force.wait())
 
     async def _stop_all(self) -> None:
         """Stop everything but the UA processes."""

@@ -21,6 +21,7 @@ from cc_tts.pool.app import build_app
 from cc_tts.pool.ray_hosts import RayHosts
 from cc_tts.pool.state import PoolState
 from cc_tts.pool.voices import VoiceFolder
+from cc_tts.processes.first import first_of
 
 SHUTDOWN_TIMEOUT_S = 3.0
 
@@ -97,24 +98,13 @@ async def _serve(
         await web.TCPSite(runner, host, port, ssl_context=tls).start()
         state.start()
         log.info("pool_listens", host=host, port=port, tls=tls is not None)
-        await _until_stopped(stop, state)
+        await first_of(state.ended(), stop.wait())  # whoever started a pool that has lost Ray starts it again
     except OSError as error:
         raise ConfigError(f"--listen {addresses.host_port(host, port)}: {error.strerror}") from None
     finally:
         await state.stop()
         await runner.cleanup()
         log.info("stopped", consequence="the workers go on")
-
-
-async def _until_stopped(stop: asyncio.Event, state: PoolState) -> None:
-    """Wait for the signal; raises ``ProcessFailed`` if Ray is lost, so that whoever started this process does it again."""
-    waiting = {asyncio.create_task(stop.wait()), asyncio.create_task(state.ended())}
-    done, pending = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    for task in pending:
-        task.cancel()
-    await asyncio.gather(*pending, return_exceptions=True)
-    for task in done:
-        task.result()
 
 
 def _tls(remote: RemoteConfig) -> ssl.SSLContext | None:

@@ -31,6 +31,7 @@ from cc_tts.engines.worker.messages import TO_WORKER, WorkerSettings
 from cc_tts.errors import ConfigError, ProcessFailed
 from cc_tts.metrics import Metrics
 from cc_tts.processes.channel import PROTOCOL_VERSION, Hello, Message, Ready
+from cc_tts.processes.first import first_of
 
 DRAIN_TIMEOUT_S: Final = 60.0
 """For what is being spoken when the worker is to end."""
@@ -92,18 +93,10 @@ class WorkerHost:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._on_signal)
-        starting = asyncio.create_task(self._link.start())
-        ending = asyncio.create_task(self._stopping.wait())
-        await asyncio.wait({starting, ending}, return_when=asyncio.FIRST_COMPLETED)
-        looking = asyncio.create_task(self._look_after_servers(), name="look after servers")
         try:
-            if starting.done():
-                starting.result()
-                await self._serve(host, port)
+            if await first_of(self._link.start(), self._stopping.wait()) == 0:
+                await first_of(self._serve(host, port), self._look_after_servers())
         finally:
-            for task in (starting, ending, looking):
-                task.cancel()
-            await asyncio.gather(starting, ending, looking, return_exceptions=True)
             await self._link.process.stop()
 
     async def _serve(self, host: str, port: int) -> None:

@@ -156,8 +156,9 @@ class AccountingLog:
 
 
 def _append(file: Path, data: bytes) -> None:
-    """All of ``data``, or nothing. Runs on: a thread."""
-    descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+    """All of ``data``, or nothing. A pipe that nobody reads is an error and no wait. Runs on: a thread."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+    descriptor = os.open(file, flags, FILE_MODE)
     try:
         size = os.fstat(descriptor).st_size
         try:

@@ -1,5 +1,6 @@
 """The accounting file: every line once, through moves of the file and a disk that is full."""
 
+import asyncio
 import dataclasses
 import errno
 import json
@@ -167,6 +168,13 @@ async def test_a_file_that_cannot_be_written_stops_the_start(tmp_path: Path) -> 
     log = AccountingLog(tmp_path / "nowhere" / "accounting.jsonl")
     with pytest.raises(ConfigError, match=r"accounting.file: .*nowhere.*: No such file"):
         await log.start()
+
+
+async def test_a_pipe_that_nobody_reads_stops_the_start_instead_of_holding_it_up(file: Path) -> None:
+    os.mkfifo(file)
+    async with asyncio.timeout(WITHIN_S):
+        with pytest.raises(ConfigError, match=r"accounting.file: "):
+            await AccountingLog(file).start()
 
 
 async def test_without_a_file_nothing_is_kept() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bench.cluster.workers import REPORT_INTERVAL_MS, WINDOW_MS, Answer, Key, Reply, Text
+from bench.cluster.workers import REPORT_INTERVAL_MS, WINDOW_MS, Answer, Key, Reply, Text, Worker
 from bench.cluster.world import MS_PER_S, World
 from bench.engine.front import sized_text
 from bench.engine.listener import Listener
@@ -37,19 +37,12 @@ class Attempt:
     """From its coming; not a number for one that was refused or not heard."""
 
 
-class SteppedWorker:
+class SteppedWorker(Worker):
     """See :class:`bench.cluster.workers.Worker`; its machine is never lost."""
 
     def __init__(self, world: World, name: str, generation: str, *, folder: Path) -> None:
+        super().__init__(world, name, generation)
         self.attempts: list[Attempt] = []
-        self.name = name
-        self.generation = generation
-        self.is_up = True
-        self.num_reports = 0
-        self.reported_ms = 0.0
-        self.num_taken = 0
-        self.num_refused = 0
-        self._world = world
         self._clock = FixedClock()
         simulated = Simulated(folder, self._clock)
         self._voice_id = next(iter(simulated.speakers))

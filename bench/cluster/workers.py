@@ -14,9 +14,10 @@ import heapq
 import itertools
 import json
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
@@ -49,30 +50,38 @@ Answer = tuple[Message, float]
 Reply = Callable[[int, list[Answer]], None]
 
 
-class Worker(Protocol):
+class Worker(ABC):
     """One worker as servers notice it."""
 
-    name: str
-    generation: str
-    is_up: bool
     load: EngineLoad
-    num_reports: int
-    reported_ms: float
-    num_taken: int
-    num_refused: int
 
+    def __init__(self, world: World, name: str, generation: str) -> None:
+        self.name = name
+        self.generation = generation
+        self.is_up = True
+        self.num_reports = 0
+        self.reported_ms = 0.0
+        self.num_taken = 0
+        self.num_refused = 0
+        self._world = world
+
+    @abstractmethod
     def take(self, key: Key, texts: list[Text], reply: Reply) -> None:
         """A request came."""
 
+    @abstractmethod
     def cancel(self, key: Key) -> None:
         """Free a stream."""
 
+    @abstractmethod
     def taken(self, key: Key, taken_ms: float, ahead_ms: float | None) -> None:
         """The listener's side reports."""
 
+    @abstractmethod
     def fail(self) -> None:
         """Its machine is lost, with what was under way. What was sent before still arrives."""
 
+    @abstractmethod
     def come_back(self) -> None:
         """It is there again, and empty."""
 
@@ -132,18 +141,11 @@ class EngineModel:
         return cls(json.loads((RESULTS / "cluster_engine.json").read_text(encoding="utf-8")))
 
 
-class ModelWorker:
+class ModelWorker(Worker):
     """See :class:`Worker`."""
 
     def __init__(self, world: World, name: str, generation: str, *, model: EngineModel) -> None:
-        self.name = name
-        self.generation = generation
-        self.is_up = True
-        self.num_reports = 0
-        self.reported_ms = 0.0
-        self.num_taken = 0
-        self.num_refused = 0
-        self._world = world
+        super().__init__(world, name, generation)
         self._config = EngineConfig()
         self._capacity = Capacity(self._config, _costs())
         self._rates = _rates()

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 VERSION: Final = 1
 MAX_RECORD_BYTES: Final = 256 * 1024
+MAX_UTTERANCES: Final = 100
+"""The next ones of a call; a record is made with each event, so those of a longer queue are left out."""
 WITH_TEXT: Final = frozenset({"x-tts-text", "x-tts-ssml"})
 """Headers of an INVITE that hold what is to be said (in lower case); so does the URI parameter ``play`` (RFC 4240)."""
 
@@ -133,7 +135,7 @@ def record_of(call: "Call") -> CallRecord:
         local_reason=call.local_reason,
         no_answer_at_s=call.no_answer_at_s,
         media_route=call.media_route,
-        utterances=tuple(map(_kept, call.player.queue)),
+        utterances=tuple(map(_kept, call.player.queue[:MAX_UTTERANCES])),
         gather=None
         if gather is None
         else KeptGather(

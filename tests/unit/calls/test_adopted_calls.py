@@ -119,6 +119,15 @@ async def test_a_record_is_bounded(before: Exchange) -> None:
     assert len(before.ua.records[call_id]) < records.MAX_RECORD_BYTES
 
 
+async def test_of_a_long_queue_the_next_prompts_are_kept(before: Exchange, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "MAX_UTTERANCES", 2)
+    call_id = before.talking("silent")
+    said_first = [before.registry.call(call_id).speak(said()).id for _ in range(3)][:2]
+    record = records.decode(before.ua.records[call_id])
+    assert record is not None
+    assert [each.id for each in record.utterances] == said_first
+
+
 async def test_without_a_grace_nothing_is_kept() -> None:
     exchange = Exchange()
     services = exchange.registry._services

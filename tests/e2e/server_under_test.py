@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -214,6 +215,10 @@ class Server:
     def log(self) -> str:
         """What it has logged since the test began."""
         return self._child.log[self._log_begins :]
+
+    def has_logged(self, digits: str) -> bool:
+        """Whether they stand in the log since the test began, but for times and ids, in which any digits may stand."""
+        return re.search(rf"(?<![0-9A-Za-z.]){digits}(?![0-9A-Za-z])", self.log) is not None
 
     async def get(self, path: str) -> tuple[int, Json]:
         """Status and body of a GET."""

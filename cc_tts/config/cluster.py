@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from cc_tts.config.remote import shown
+
 if TYPE_CHECKING:
     from cc_tts.config.schema import Config
 
@@ -46,7 +48,7 @@ def faults(config: "Config") -> Iterator[str]:
         named[f"cluster.nodes.{name}"] = url
     for key, url in named.items():
         if base_url(url) is None:
-            yield f"{key}: {_shown(url)} is not the address of an API; {_HOW}"
+            yield f"{key}: {shown(url)} is not the address of an API; {_HOW}"
             return
     if cluster.is_on and not re.fullmatch(NODE_NAME, config.server.node_name):
         yield "server.node is empty, and the name of this machine cannot be part of an id; set server.node"
@@ -62,8 +64,3 @@ def _contradictions(own: str, named: dict[str, str | None]) -> Iterator[str]:
         if url in seen and {key, seen[url]} != {"cluster.base_url", said_here}:
             yield f"{key} and {seen[url]} have the same address; each node has an API of its own"
         seen.setdefault(url, key)
-
-
-def _shown(url: str) -> str:
-    """For an error: what may be a password in it is left out."""
-    return "what it holds" if "@" in url or "?" in url else repr(url[:MAX_URL_CHARS])

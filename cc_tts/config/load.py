@@ -61,6 +61,11 @@ RELOADABLE: Final = (
 )
 """Sections and keys that a running server takes over; every other one needs a restart."""
 
+_TOML_BEGINNINGS: Final = ("[", "{", '"', "'")
+_NO_PLAIN_TOKEN: Final = re.compile(r"""[\s\[\]{}"']""")
+MAX_SHOWN_CHARS: Final = 80
+"""Of an unknown key, in an error: what is written there by mistake may be anything."""
+
 _BY_NAME: Final[Mapping[str, type]] = {"tenants": TenantConfig, "routes": RouteConfig}
 """Sections with a section for each name."""
 
@@ -142,6 +147,8 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: no such file; `cc-tts config init` writes one to start from") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{path}: {error}") from error
+    except RecursionError:
+        raise ConfigError(f"{path}: its lists or tables are nested too deep") from None
 
 
 def _set(tree: dict[str, Any], keys: list[str], text: str, *, origin: str) -> None:
@@ -153,22 +160,33 @@ def _set(tree: dict[str, Any], keys: list[str], text: str, *, origin: str) -> No
         if not isinstance(child, dict):
             raise ConfigError(f"{origin}: {key} is a value, not a section")
         node = child
-    node[keys[-1]] = _parse_value(keys, text)
+    node[keys[-1]] = _parse_value(keys, text, origin)
 
 
-def _parse_value(keys: list[str], text: str) -> Any:
-    """Read a value as TOML would; anything that is not TOML, and anything meant for a text field, is text."""
+def _parse_value(keys: list[str], text: str, origin: str) -> Any:
+    """Read a value as TOML would; anything that is not TOML, and anything meant for a text field, is text. What begins like
+    a list, a table or a quoted text is refused if it is not one: as text, a list of tokens would be one unknown token.
+    """
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except (tomllib.TOMLDecodeError, KeyError):
+    except (tomllib.TOMLDecodeError, KeyError, RecursionError):
+        if not _is_text(keys) and text[:1] in _TOML_BEGINNINGS:
+            raise ConfigError(f"{origin}: not valid TOML; check its quotes, brackets and braces") from None
         return text
+    return text if _is_text(keys) and not isinstance(value, str) else value
+
+
+def _is_text(keys: list[str]) -> bool:
     section = _BY_NAME.get(keys[0]) or get_type_hints(Config).get(keys[0])
-    is_text = section is not None and get_type_hints(section).get(keys[-1]) is str
-    return text if is_text and not isinstance(value, str) else value
+    return section is not None and get_type_hints(section).get(keys[-1]) is str
 
 
 def _check_keys(tree: object, kind: Any, where: str) -> None:
-    """Refuse what ``kind`` has no field for; a value that is no table is left to msgspec."""
+    """Refuse what ``kind`` has no field for, at any depth; a value of another shape is left to msgspec."""
+    if isinstance(tree, list):
+        kinds = [each for each in get_args(kind) if each is not ...]
+        for number, item in enumerate(tree if kinds else ()):
+            _check_keys(item, kinds[min(number, len(kinds) - 1)], f"{where.removesuffix('.')}[{number}].")
     if not isinstance(tree, Mapping):
         return
     if get_origin(kind) is dict:  # tenants and routes
@@ -184,6 +202,7 @@ def _check_keys(tree: object, kind: Any, where: str) -> None:
 
 
 def _unknown_key(where: str, key: str, known: Iterable[str]) -> str:
+    key = key[:MAX_SHOWN_CHARS]
     for section, cls in get_type_hints(Config).items():
         if dataclasses.is_dataclass(cls) and key in get_type_hints(cls):
             return f"unknown key {where}{key}: did you mean {section}.{key}?"
@@ -197,7 +216,9 @@ def _expand_tokens(tree: Mapping[str, Any]) -> Mapping[str, Any]:
     http = tree.get("http")
     tokens = http.get("tokens") if isinstance(http, Mapping) else None
     if isinstance(tokens, str):
-        tokens = [part for part in tokens.split(",") if part]
+        tokens = [part.strip() for part in tokens.split(",") if part.strip()]
+        if any(_NO_PLAIN_TOKEN.search(each) for each in tokens):
+            raise ConfigError("http.tokens: not valid TOML, and no plain tokens; check its quotes, brackets and braces")
     if not isinstance(tokens, list):
         return tree
     tokens = [{"token": each} if isinstance(each, str) else each for each in tokens]

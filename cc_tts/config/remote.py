@@ -29,6 +29,7 @@ _ADDRESS: Final = re.compile(
     r"(?:(?P<scheme>grpcs?)://|(?P<word>dns|pool):)(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253}):(?P<port>\d{1,5})"
 )
 _ROUNDING: Final = 1e-9
+_MAX_SHOWN_CHARS: Final = 255
 _HOW: Final = "write grpcs://HOST:PORT, grpc://HOST:PORT, dns:NAME:PORT or pool:HOST:PORT"
 
 
@@ -53,7 +54,7 @@ def parse(text: str) -> WorkerAddress:
     """Read one entry of ``tts.workers``; raises ``ConfigError``, which says how it is written."""
     match = _ADDRESS.fullmatch(text)
     if match is None or not 0 < int(match["port"]) <= MAX_PORT:
-        raise ConfigError(f"tts.workers: {text[:255]!r} is not the address of a worker; {_HOW}")
+        raise ConfigError(f"tts.workers: {shown(text)} is not the address of a worker; {_HOW}")
     host = match["host"].strip("[]")
     if match["word"] == "pool":
         return WorkerAddress("pool", host, int(match["port"]))
@@ -71,6 +72,11 @@ def listen_address(text: str) -> tuple[str, int]:
     if _ip(host) is None or not port.isdecimal() or not 0 < int(port) <= MAX_PORT:
         raise ConfigError(f"--listen {text[:255]}: write an address of this machine and a port, such as 10.0.0.5:7400")
     return host, int(port)
+
+
+def shown(url: str) -> str:
+    """An address as an error names it: what may be a password in it is left out."""
+    return "what it holds" if "@" in url or "?" in url else repr(url[:_MAX_SHOWN_CHARS])
 
 
 def host_port(host: str, port: int) -> str:
@@ -117,7 +123,7 @@ def _pool_faults(config: "Config") -> Iterator[str]:
     except ValueError:
         is_url = is_bare = False
     if not is_url or not is_bare or not re.fullmatch("[!-~]+", url):
-        yield f"cluster.pool_url: {url[:255]!r} is not the address of a pool; write it as in http://10.0.0.9:8090"
+        yield f"cluster.pool_url: {shown(url)} is not the address of a pool; write it as in http://10.0.0.9:8090"
         return
     if found.scheme == "https" and not remote.ca_file:
         yield f"cluster.pool_url: {url} is checked against remote.ca_file, which is empty; name the CA of the pool there"

@@ -525,6 +525,11 @@ def _http(config: Config) -> Iterator[str]:
             f"http.host is {host} but no token is configured: anybody there could make calls. "
             "Set http.tokens, or bind 127.0.0.1"
         )
+    seen: dict[str, int] = {}
+    for number, each in enumerate(config.http.tokens):
+        if each.token in seen:
+            yield f"http.tokens[{seen[each.token]}] and http.tokens[{number}] are the same token; leave one of them out"
+        seen[each.token] = number
 
 
 def _routes(config: Config) -> Iterator[str]:

@@ -147,6 +147,64 @@ def test_wrong_values_say_what_is_right(override: str, said: str) -> None:
     assert said in caught.value.detail
 
 
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        (
+            'http.tokens=[{token="secret-one", scope=["read"]}]',
+            "http.tokens[0].scope: did you mean http.tokens[0].scopes?",
+        ),
+        ('http.tokens=["secret-one", {token="secret-two", tennant="a"}]', "did you mean http.tokens[1].tenant?"),
+        ('http.tokens=[{token="secret-one", tenant={name="a"}}]', "http.tokens[0].tenant"),
+        ('auth.users=[{username="a", password="secret-one", relm="x"}]', "unknown key auth.users[0].relm"),
+        ('auth.users=[{username="a", password="secret-one", realm="x"}]', "did you mean auth.realm?"),
+        ('http.tokens=["secret-one", {token="secret-one", scopes=["read"]}]', "http.tokens[0] and http.tokens[1]"),
+        (
+            'auth.users=[{username="a", password="secret-one"}, {username="a", password="secret-two"}]',
+            "names a user twice",
+        ),
+        ('http.tokens=[{token="secret-one"', "http.tokens: not valid TOML"),
+        ('http.tokens={token="secret-one"}}', "http.tokens: not valid TOML"),
+        ('http.tokens=token="secret-one", scopes=["read"]}]', "http.tokens: not valid TOML"),
+        ('http.tokens="secret-one', "http.tokens: not valid TOML"),
+        ("sip.transports=['udp'", "sip.transports: not valid TOML"),
+        ("http.tokens=" + "[" * 5000, "http.tokens: not valid TOML"),
+    ],
+)
+def test_lists_are_checked_as_sections_are_and_secrets_are_not_shown(override: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config.load(overrides=[override])
+    assert said in caught.value.detail
+    assert "secret" not in caught.value.detail
+
+
+def test_a_broken_list_of_the_environment_is_no_token() -> None:
+    with pytest.raises(ConfigError, match="environment CC_TTS_HTTP__TOKENS: not valid TOML") as caught:
+        config.load(environ={"CC_TTS_HTTP__TOKENS": '[{token="secret-one'})
+    assert "secret" not in caught.value.detail
+
+
+def test_tokens_as_plain_text_are_apart_by_commas() -> None:
+    loaded = config.load(environ={"CC_TTS_HTTP__TOKENS": "secret-one, secret-two"})
+    assert [token.token for token in loaded.http.tokens] == ["secret-one", "secret-two"]
+
+
+def test_a_file_that_is_nested_too_deep_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "a.toml"
+    file.write_text("[http]\ntokens = " + "[" * 5000 + "]" * 5000 + "\n")
+    with pytest.raises(ConfigError, match="nested too deep"):
+        config.load(file)
+
+
+@pytest.mark.parametrize("key", ["cluster.pool_url", "tts.workers"])
+def test_the_password_of_an_address_is_not_shown(key: str) -> None:
+    address = "http://user:secret@10.0.0.9:8090"
+    with pytest.raises(ConfigError) as caught:
+        config.load(overrides=[f"{key}={address}" if key == "cluster.pool_url" else f'{key}=["{address}"]'])
+    assert "is not the address of a" in caught.value.detail
+    assert "secret" not in caught.value.detail
+
+
 def test_a_clients_audio_can_reach_its_threshold() -> None:
     with pytest.raises(ConfigError, match=r"media\.start_threshold_ms is above playout\.window_ms"):
         config.load(overrides=["media.start_threshold_ms=1000", "playout.window_ms=500"])

@@ -205,7 +205,7 @@ def test_the_configuration_for_a_gpu_is_accepted() -> None:
 @pytest.mark.parametrize("name", ["cc-tts", "cc-tts-gpu"])
 def test_the_settings_of_the_services_are_accepted(name: str) -> None:
     environment = {
-        key: re.sub(r"\$\{\w+:\?[^}]*\}", "a-token-of-enough-length", re.sub(r"\$\{\w+:-\}", "", value))
+        key: re.sub(r"\$\{(\w+):\?[^}]*\}", r"the-\1", re.sub(r"\$\{\w+:-\}", "", value))
         for key, value in service(name)["environment"].items()
     }
     loaded = configuration.load(environ=environment)

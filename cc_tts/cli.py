@@ -1,4 +1,4 @@
-"""The command line: ``cc-tts serve | worker | pool | drain | call | say | voices | config | check-config | doctor``.
+"""The command line: ``cc-tts serve | worker | pool | drain | call | say | text | voices | config | check-config | doctor``.
 
 Only :mod:`argparse` is imported here: each command imports what it needs once it runs, so that ``--version`` and ``--help``
 are quick.
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from cc_tts.config.schema import Config
     from cc_tts.engines.remote.workers import RemoteWorkers
+    from cc_tts.speech.prompt import SequenceContent, TextContent
+    from cc_tts.speech.reading import ReadChunk
     from cc_tts.voices.enrolment import ReferenceEncoder
     from cc_tts.voices.voice import Voice
 
@@ -121,6 +123,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     add("pool", "place workers on a Ray cluster, and tell servers of them", _fill_pool)
     commands.add_parser("call", add_help=False, help="a softphone: dial, record what is heard, measure it")
     add("say", "speak text into a WAV file", _fill_say)
+    add("text", "what is said of a text, and by which voice, without speaking it", _fill_text)
     add("voices", "list the voices of the configured engine; make your own", fill_voices)
     add("model", "check or fetch the files of the neural engine", fill_model)
     add("config", "write the configuration files that come with cc-tts", _fill_config)
@@ -162,6 +165,17 @@ def _fill_say(say: argparse.ArgumentParser) -> None:
     say.add_argument("--speed", type=float, help="0.5 to 2.0")
     say.add_argument("--rate", type=int, default=TELEPHONE_RATE_HZ, metavar="HZ", help="sample rate of the file (8000)")
     say.set_defaults(run=_say)
+
+
+def _fill_text(text: argparse.ArgumentParser) -> None:
+    text.add_argument("text", help="the text; - reads standard input")
+    text.add_argument("--ssml", action="store_true", help="the text is an SSML document")
+    text.add_argument("--voice", help="a voice of `cc-tts voices`")
+    text.add_argument("--language", help="BCP 47 tag, such as en-GB or zh")
+    stream_help = "the text comes in tokens of N characters, as over .../stream"
+    text.add_argument("--stream", type=int, metavar="N", help=stream_help)
+    text.add_argument("--json", action="store_true", help="a JSON object a line: source, spoken, language, voice")
+    text.set_defaults(run=_text)
 
 
 class _Collect(argparse.Action):
@@ -264,13 +278,69 @@ def _pool(options: argparse.Namespace, config: "Config") -> int:
     return command.run(config, options.listen, generation=options.generation)
 
 
+def _given(text: str) -> str:
+    """The text of a command line, or standard input for ``-``."""
+    return sys.stdin.read() if text == "-" else text
+
+
+def _content(text: str, words: "TextContent", *, is_ssml: bool) -> "TextContent | SequenceContent":
+    """The text or the SSML document as a prompt; what of a document has no effect is printed."""
+    from dataclasses import replace
+
+    from cc_tts.speech.ssml import from_ssml
+
+    if not is_ssml:
+        return replace(words, text=text)
+    content = from_ssml(text, words)
+    for warning in content.warnings:
+        print(f"line {warning.line}: {warning.detail}", file=sys.stderr)
+    return content
+
+
+def _text(options: argparse.Namespace, config: "Config") -> int:
+    import asyncio
+
+    import msgspec
+
+    from cc_tts import logs
+    from cc_tts.errors import ConfigError
+
+    if options.stream is not None and (options.ssml or options.stream < 1):
+        raise ConfigError("--stream is the length of a token, at least 1, and not for --ssml")
+    logs.configure(level="critical", json=False, process="text")  # main prints the error once
+    for chunk in asyncio.run(_read(options, config, _given(options.text))):
+        if options.json:
+            print(msgspec.json.encode(chunk).decode())
+        else:
+            source = " ".join(chunk.source.split())
+            print(f"{chunk.language:8} {chunk.voice:16} {source} -> {chunk.spoken}")
+    return 0
+
+
+async def _read(options: argparse.Namespace, config: "Config", text: str) -> "list[ReadChunk]":
+    from cc_tts import startup
+    from cc_tts.speech.prompt import TextContent
+    from cc_tts.speech.reading import ReadingSource
+
+    words = TextContent("", options.voice, options.language)
+    content = _content(text, words, is_ssml=options.ssml)
+    async with startup.engine_without_model(config) as engine:
+        source = ReadingSource(engine, config.tts)
+        source.check_text(content)
+        if options.stream is None:
+            return await source.chunks(content)
+        size = options.stream
+        tokens = (text[start : start + size] for start in range(0, len(text), size))
+        return await source.chunks_of_tokens(words, tokens)
+
+
 def _say(options: argparse.Namespace, config: "Config") -> int:
     import asyncio
 
     from cc_tts import logs, wav_file
     from cc_tts.errors import ConfigError
 
-    text = sys.stdin.read() if options.text == "-" else options.text
+    text = _given(options.text)
     if options.speed is not None and not 0.5 <= options.speed <= 2.0:  # noqa: PLR2004
         raise ConfigError("--speed is a factor from 0.5 to 2.0")
     if not 8000 <= options.rate <= 48000:  # noqa: PLR2004
@@ -294,22 +364,15 @@ async def _speak(options: argparse.Namespace, config: "Config", text: str) -> by
 
     from cc_tts import startup
     from cc_tts.engines.factory import make_engine
-    from cc_tts.speech.prompt import SequenceContent, TextContent
+    from cc_tts.speech.prompt import TextContent
     from cc_tts.speech.source import SpeechSource
-    from cc_tts.speech.ssml import from_ssml
     from cc_tts.text.normalizer import Normalizer
 
     doing = ["starting the engine"]
     elsewhere: list[RemoteWorkers] = []
     engine = make_engine(config, purpose="say", on_starting=doing.append, on_elsewhere=elsewhere.append)
     source = SpeechSource(engine, Normalizer(), config.tts)
-    content: TextContent | SequenceContent
-    if options.ssml:
-        content = from_ssml(text, TextContent("", options.voice, options.language, options.speed))
-        for warning in content.warnings:
-            print(f"line {warning.line}: {warning.detail}", file=sys.stderr)
-    else:
-        content = TextContent(text, options.voice, options.language, options.speed)
+    content = _content(text, TextContent("", options.voice, options.language, options.speed), is_ssml=options.ssml)
     source.check_text(content)
 
     async def speak() -> bytes:

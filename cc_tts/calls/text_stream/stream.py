@@ -40,9 +40,8 @@ from cc_tts.calls.text_stream.messages import (
 from cc_tts.calls.utterance import CompletionCause, SpokenSpan, Utterance, WordReader
 from cc_tts.clock import ms_between
 from cc_tts.errors import CapacityExceeded, TextTooLong, UserAgentUnavailable, WrongState
-from cc_tts.speech.growing.text import GrowingText
+from cc_tts.speech.growing.text import GrowingText, segmenting_of
 from cc_tts.speech.prompt import GrowingContent, Prompt, TextContent, text_of
-from cc_tts.text.segments import Segmenting
 
 if TYPE_CHECKING:
     from cc_tts.calls.call import Call
@@ -53,8 +52,6 @@ LOW_WATER_SHARE: Final = 4
 """Text is taken again below this part of ``stream.max_buffered_chars``."""
 MAX_MARKS: Final = 1000
 """Of one utterance that wait to be reached."""
-SEGMENT_CHUNKS: Final = 2
-"""A segment is at most as long as so many text chunks."""
 
 log = logs.get(__name__)
 
@@ -225,12 +222,9 @@ class TextStream:
 
     def _new_text(self) -> GrowingText:
         config = self._services.config
-        segmenting = Segmenting(
-            word_cut_chars=config.tts.first_chunk_max_chars, max_chars=SEGMENT_CHUNKS * config.tts.chunk_max_chars
-        )
         return GrowingText(
             self._services.clock,
-            segmenting=segmenting,
+            segmenting=segmenting_of(config.tts),
             idle_timeout_s=config.stream.idle_timeout_s,
             on_taken=self._update_pause,
         )

@@ -13,11 +13,21 @@ import contextlib
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from cc_tts.clock import Clock
+from cc_tts.config.schema import TtsConfig
 from cc_tts.text.characters import has_speech
 from cc_tts.text.segments import ALL_IDLE_MS, WORD_IDLE_MS, Segmenting, segment_end
 from cc_tts.voices.voice import Voice
+
+SEGMENT_CHUNKS: Final = 2
+"""A segment is at most as long as so many text chunks."""
+
+
+def segmenting_of(config: TtsConfig) -> Segmenting:
+    """How long the segments of a growing text are."""
+    return Segmenting(word_cut_chars=config.first_chunk_max_chars, max_chars=SEGMENT_CHUNKS * config.chunk_max_chars)
 
 
 @dataclass(frozen=True, slots=True)

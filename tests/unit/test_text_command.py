@@ -1,0 +1,83 @@
+"""``cc-tts text``: what would be said, without a server and without an engine that speaks."""
+
+import io
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cc_tts import cli
+
+pytestmark = pytest.mark.unit
+
+PAGE = Path(__file__).parents[2] / "docs" / "for-voice-agent-developers.md"
+KEYS = ["source", "spoken", "language", "voice"]
+
+
+@pytest.fixture(autouse=True)
+def _quiet_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cc_tts.logs.configure", lambda **_more: None)
+
+
+def read(capsys: pytest.CaptureFixture[str], *argv: str) -> list[dict[str, str]]:
+    assert cli.main(["text", "--json", "--set", "tts.engine=espeak", *argv]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_the_documented_command_prints_what_the_page_says() -> None:
+    """Apart from the voice, which is that of the machine."""
+    command, shown = re.findall(r"```sh\n\S*cc-tts (text .*)\n```\n```\n((?:.+\n)+)```", PAGE.read_text())[0]
+    printed = subprocess.check_output([sys.executable, "-m", "cc_tts.cli", *shlex.split(command)], text=True)
+    without_voice = [
+        [re.sub(r" +\S+ +", " ", line, count=1) for line in lines.splitlines()] for lines in (printed, shown)
+    ]
+    assert without_voice[0] == without_voice[1]
+
+
+def test_each_chunk_is_an_object_of_four_strings(capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = read(capsys, "Your balance is $5. Thank you.")
+    assert list(first) == KEYS
+    assert first["spoken"] == "Your balance is five dollars."
+    assert first["source"] + second["source"] == "Your balance is $5. Thank you."
+    assert first["language"].startswith("en")
+    assert first["voice"] == "en-us"
+
+
+def test_a_language_decides_rules_and_voice(capsys: pytest.CaptureFixture[str]) -> None:
+    assert read(capsys, "12", "--language", "zh") == [
+        {"source": "12", "spoken": "十二", "language": "zh", "voice": "cmn"}
+    ]
+
+
+def test_tokens_are_cut_into_segments_as_a_stream_cuts_them(capsys: pytest.CaptureFixture[str]) -> None:
+    text = "Thank you for calling, one moment please. Your balance is $5."
+    for size in (1, 7, 200):
+        chunks = read(capsys, text, "--stream", str(size))
+        assert "".join(each["source"] for each in chunks) == text
+        assert chunks[0]["source"] == (
+            "Thank you for calling, one moment please." if size == 200 else "Thank you for calling,"
+        )
+
+
+def test_it_reads_ssml_from_standard_input(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("<speak>Dial <say-as interpret-as='digits'>12</say-as></speak>"))
+    assert [each["spoken"] for each in read(capsys, "-", "--ssml")] == ["Dial one two"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "status"),
+    [
+        (["…"], 1),
+        (["Hello", "--voice", "nobody"], 1),
+        (["Hello", "--stream", "0"], 2),
+        (["<speak>Hello</speak>", "--ssml", "--stream", "3"], 2),
+        (["<speak>", "--ssml"], 1),
+    ],
+)
+def test_what_cannot_be_read_is_said(argv: list[str], status: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["text", *argv]) == status
+    assert capsys.readouterr().err.startswith("cc-tts: ")

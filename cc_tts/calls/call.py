@@ -696,7 +696,7 @@ class Call:
 
     def _keep(self, utterance: Utterance) -> None:
         self.utterances[utterance.id] = utterance
-        self.services.utterances.add(utterance, self.utterances)
+        self.services.utterances.add(utterance, self.utterances, tenant=self.tenant)
         while len(self.utterances) > MAX_UTTERANCES_KEPT + self.services.config.calls.max_queued_prompts:
             oldest = next(iter(self.utterances))
             del self.utterances[oldest]

@@ -34,6 +34,7 @@ from cc_tts.processes.supervisor import STOPPED
 from cc_tts.speech.prompt import Prompt, PromptDefaults, text_of
 from cc_tts.tenants.accounting import CallLine
 from cc_tts.tenants.book import Hold
+from cc_tts.tenants.shares import SharedRoom
 from cc_tts.ua import messages
 from cc_tts.ua.guard.limits import PeerList
 from cc_tts.ua.sip import bye
@@ -75,6 +76,8 @@ class CallRegistry:
         self.draining = False
         self._live: dict[str, Call] = {}
         self._ended: OrderedDict[str, Call] = OrderedDict()
+        self._room: SharedRoom[str] = SharedRoom()
+        """Of ended calls, a share for each tenant."""
         self._held: dict[str, Hold] = {}
         """What the live calls of tenants count as."""
         self._empty = asyncio.Event()
@@ -451,6 +454,7 @@ class CallRegistry:
         if not self._live:
             self._empty.set()
         self._ended[call.id] = call
+        self._room.add(call.id, call.tenant)
         self._metrics.calls_active.set(len(self._live))
         self._metrics.calls_ended.labels(direction=call.direction, result=ending.result, reason=ending.reason).inc()
         self._services.accounting.add(_accounting_line(call, ending))
@@ -461,12 +465,17 @@ class CallRegistry:
         horizon_s = self._services.clock.wall_s() - self._config.calls.ended_retention_s
         while self._ended:
             oldest = next(iter(self._ended.values()))
-            expired = oldest.ended_at_s is not None and oldest.ended_at_s < horizon_s
-            if not expired and len(self._ended) <= self._config.calls.max_ended_calls:
-                return
-            del self._ended[oldest.id]
-            self.events.forget_call(oldest.id)
-            self._services.utterances.forget(oldest.utterances)
+            if oldest.ended_at_s is None or oldest.ended_at_s >= horizon_s:
+                break
+            self._forget(oldest.id)
+        while len(self._room) > self._config.calls.max_ended_calls and (call_id := self._room.next_out()) is not None:
+            self._forget(call_id)
+
+    def _forget(self, call_id: str) -> None:
+        call = self._ended.pop(call_id)
+        self._room.discard(call_id)
+        self.events.forget_call(call_id)
+        self._services.utterances.forget(call.utterances)
 
 
 def _invite(request: OriginateRequest, call_id: str) -> messages.Originate:

@@ -10,9 +10,10 @@ from cc_tts.errors import DuplicateId, UtteranceNotFound
 from cc_tts.media.start_threshold import StartThreshold
 from cc_tts.metrics import Metrics
 from cc_tts.tenants.accounting import AccountingLog, UtteranceLine
+from cc_tts.tenants.shares import SharedRoom
 
 MAX_UTTERANCES_KEPT: Final = 20_000
-"""Of all calls; beyond it the oldest complete ones are forgotten before their calls are."""
+"""Of all calls; beyond it the oldest complete ones of the tenant with the most are forgotten before their calls are."""
 
 
 class UtteranceIndex:
@@ -27,6 +28,7 @@ class UtteranceIndex:
         self._threshold = threshold
         self._kept: dict[str, tuple[Utterance, dict[str, Utterance]]] = {}
         """Each with the utterances of its call."""
+        self._room: SharedRoom[str] = SharedRoom()
 
     def __contains__(self, utterance_id: str) -> bool:
         return utterance_id in self._kept
@@ -54,21 +56,24 @@ class UtteranceIndex:
             raise DuplicateId(f"there is an utterance {wanted[:80]!r} already")
         return wanted
 
-    def add(self, utterance: Utterance, of_its_call: dict[str, Utterance]) -> None:
+    def add(self, utterance: Utterance, of_its_call: dict[str, Utterance], *, tenant: str) -> None:
         """Keep one, until it or its call is forgotten; it is removed from ``of_its_call`` then."""
         self._kept[utterance.id] = utterance, of_its_call
+        self._room.add(utterance.id, tenant)
         while len(self._kept) > MAX_UTTERANCES_KEPT:
-            oldest, siblings = next(iter(self._kept.values()))
-            if not oldest.is_complete:
+            oldest = self._room.next_out(lambda each: self._kept[each][0].is_complete)
+            if oldest is None:
                 break
-            del self._kept[oldest.id]
-            siblings.pop(oldest.id, None)
+            _, siblings = self._kept[oldest]
+            self.forget((oldest,))
+            siblings.pop(oldest, None)
         self._metrics.utterances_active.inc()
 
     def forget(self, utterance_ids: Iterable[str]) -> None:
         """Drop these; ids that are not kept are ignored."""
         for utterance_id in utterance_ids:
             self._kept.pop(utterance_id, None)
+            self._room.discard(utterance_id)
 
     def complete(self, utterance: Utterance, *, tenant: str) -> None:
         """Count and account for a complete one."""

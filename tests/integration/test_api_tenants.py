@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from typing import Any, Final
 
 import pytest
-from aiohttp import WSServerHandshakeError
+from aiohttp import WSMsgType, WSServerHandshakeError
 
 from cc_tts.api.http.route import Route
 from cc_tts.api.routes import ROUTES
@@ -292,3 +292,23 @@ async def test_text_beyond_the_characters_of_a_day_is_refused_over_the_stream() 
             await socket.send_json({"type": "tokens", "text": "hello everybody", "id": "1"})
             error = await socket.receive_json()
             assert (error["type"], error["code"], error["id"]) == ("error", "quota_exceeded", "1")
+
+
+async def test_readers_of_a_tenant_do_not_keep_the_operator_out() -> None:
+    config = config_with()
+    config = dataclasses.replace(config, http=dataclasses.replace(config.http, max_event_subscribers=3))
+    async with running_api(config) as api, AsyncExitStack() as stack:
+
+        async def read(token: str) -> Any:
+            return await stack.enter_async_context(api.session.ws_connect("/v1/events", headers=bearer(token)))
+
+        theirs = [await read(ACME), await read(ACME_TOO), await read(ACME)]
+        operators = await read(OPERATOR)
+        closed = await theirs[0].receive(timeout=5)
+        assert (closed.type, closed.data) == (WSMsgType.CLOSE, 1013)
+        with pytest.raises(WSServerHandshakeError) as refused:
+            await read(ACME)
+        assert refused.value.status == 503
+        api.registry.events.publish(KEY, call_id="c-acme", tenant="acme")
+        for reader in (operators, *theirs[1:]):
+            assert json.loads((await reader.receive(timeout=5)).data)["call_id"] == "c-acme"

@@ -9,7 +9,7 @@ from aiohttp import WSCloseCode, web
 from cc_tts import logs
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.events import server_sent, websocket
-from cc_tts.api.http.auth import current_tenant
+from cc_tts.api.http.auth import HOLDER
 from cc_tts.api.http.connections import abort
 from cc_tts.api.http.problems import UpgradeRequired
 from cc_tts.api.http.route import CALL_ID, Query, RouteTable
@@ -56,11 +56,14 @@ async def stream_events(request: web.Request) -> web.StreamResponse:
 
     # subscribed before the response begins: what happens after it is in the queue
     queue_size = context.config.http.event_queue_size
-    tenant = current_tenant()
+    holder = HOLDER.get()
+    tenant = holder.tenant
     with (
         context.tenants.hold_listener(tenant),
         closing(
-            bus.subscribe(call_id=call_id, types=types, since=since, max_queued=queue_size, tenant=tenant)
+            bus.subscribe(
+                call_id=call_id, types=types, since=since, max_queued=queue_size, tenant=tenant, owner=holder.owner
+            )
         ) as subscription,
     ):
         begin_id = since or bus.last_id

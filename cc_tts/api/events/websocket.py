@@ -27,6 +27,8 @@ MAX_FRAMES_IN: Final = 100
 FRAMES_IN_WINDOW_S: Final = 10.0
 WRITE_BUFFER_BYTES: Final = 65_536
 
+_DISPLACED: Final = (WSCloseCode.TRY_AGAIN_LATER, b"others have fewer readers, and there is no room for more")
+
 OPEN_SOCKETS: Final[web.AppKey["weakref.WeakSet[web.WebSocketResponse]"]] = web.AppKey("open_sockets", weakref.WeakSet)
 
 
@@ -65,7 +67,7 @@ async def serve(
             receiver.result()
         elif sender.done() and not outbox.overflowed:
             sender.result()
-            code, message = end
+            code, message = _DISPLACED if outbox.displaced else end
             await socket.close(code=code, message=message, drain=False)
         else:
             on_too_slow()

@@ -39,6 +39,11 @@ class Holder:
     scopes: frozenset[Scope]
     tenant: str = ""
 
+    @property
+    def owner(self) -> str:
+        """Whose share is used: the tenant's, or that of the token."""
+        return self.tenant or self.key
+
 
 ANYBODY: Final = Holder("", frozenset(ALL_SCOPES))
 

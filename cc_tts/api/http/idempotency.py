@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from cc_tts.clock import Clock
 from cc_tts.errors import CapacityExceeded, IdempotencyMismatch, MalformedRequest
+from cc_tts.tenants.shares import SharedRoom
 
 MAX_KEY_CHARS: Final = 255
 RETRY_AFTER_S: Final = 1
@@ -61,13 +62,16 @@ def check_key(value: str) -> str:
 
 
 class IdempotencyStore:
-    """Bounded; the oldest finished response is evicted for a new one. Runs on: the event loop."""
+    """Bounded; the oldest finished response of the token that has the most is evicted for a new one. Runs on: the event
+    loop.
+    """
 
     def __init__(self, clock: Clock, *, ttl_s: float, max_keys: int) -> None:
         self._clock = clock
         self._ttl_ns = round(ttl_s * 1e9)
         self._max_keys = max_keys
         self._entries: dict[Key, _Entry] = {}
+        self._room: SharedRoom[Key] = SharedRoom()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -97,7 +101,7 @@ class IdempotencyStore:
             if entry.fingerprint != fingerprint:
                 raise IdempotencyMismatch("use a new key for another body")
             return await asyncio.shield(entry.task), True
-        self._make_room()
+        self._make_room(key)
         task = asyncio.create_task(work())
         self._entries[key] = _Entry(fingerprint, self._clock.now_ns(), task)
         task.add_done_callback(lambda done: self._finished(key, done))
@@ -111,9 +115,13 @@ class IdempotencyStore:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._entries.clear()
 
+    def _forget(self, key: Key) -> None:
+        self._entries.pop(key, None)
+        self._room.discard(key)
+
     def _finished(self, key: Key, task: asyncio.Task[StoredResponse]) -> None:
         if task.cancelled() or task.exception() is not None or not task.result().is_final:
-            self._entries.pop(key, None)
+            self._forget(key)
 
     def _forget_expired(self) -> None:
         horizon_ns = self._clock.now_ns() - self._ttl_ns
@@ -121,12 +129,14 @@ class IdempotencyStore:
             key, entry = next(iter(self._entries.items()))
             if entry.accepted_ns > horizon_ns or not entry.task.done():
                 return
-            del self._entries[key]
+            self._forget(key)
 
-    def _make_room(self) -> None:
-        if len(self._entries) < self._max_keys:
+    def _make_room(self, key: Key) -> None:
+        self._room.add(key, key.holder)
+        if len(self._room) <= self._max_keys:
             return
-        oldest = next((key for key, entry in self._entries.items() if entry.task.done()), None)
+        oldest = self._room.next_out(lambda each: each in self._entries and self._entries[each].task.done())
         if oldest is None:
+            self._room.discard(key)
             raise CapacityExceeded("every Idempotency-Key is still being worked on", retry_after_s=RETRY_AFTER_S)
-        del self._entries[oldest]
+        self._forget(oldest)

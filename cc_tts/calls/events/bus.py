@@ -2,7 +2,7 @@
 
 import re
 import secrets
-from collections import Counter, deque
+from collections import Counter
 from typing import Annotated, Final
 
 import msgspec
@@ -12,6 +12,7 @@ from cc_tts.calls.events.outbox import Outbox
 from cc_tts.calls.events.types import EventData
 from cc_tts.clock import Clock
 from cc_tts.errors import CapacityExceeded, EventsGone, MalformedRequest
+from cc_tts.tenants.shares import SharedRoom
 
 MAX_EVENT_ID_CHARS: Final = 40
 _EVENT_ID: Final = re.compile(r"evt_([0-9a-f]{8})_(0|[1-9][0-9]{0,18})")
@@ -67,7 +68,8 @@ class Subscription(Outbox[Event]):
 
 
 class EventBus:
-    """Publishes events to every subscriber, and keeps the last ``history_size`` for those that come again.
+    """Publishes events to every subscriber, and keeps the last ``history_size`` for those that come again. Each tenant has
+    its share of what is kept, and each owner of subscriptions its share of those.
 
     Ids are ``evt_RUN_NUMBER``: ``run`` is made up at each start of the server. Runs on: the event loop.
     """
@@ -79,12 +81,16 @@ class EventBus:
         self._node = node
         self._api = api or UNSET
         self._max_subscribers = max_subscribers
-        self._subscribers: set[Subscription] = set()
+        self._subscribers: SharedRoom[Subscription] = SharedRoom()
         self._seq: Counter[str | None] = Counter()
         self.run = secrets.token_hex(4)
         self._runs_before: set[str] = set()
         self._last_number = 0
-        self._history: deque[Event] = deque(maxlen=history_size)
+        self._history_size = history_size
+        self._history: dict[int, Event] = {}
+        self._kept: SharedRoom[int] = SharedRoom()
+        self._gone: dict[str, int] = {}
+        """Number of the last event of each tenant that is no longer kept."""
 
     @property
     def num_subscribers(self) -> int:
@@ -104,22 +110,34 @@ class EventBus:
         max_queued: int = 1000,
         since: str | None = None,
         tenant: str = "",
+        owner: str = "",
     ) -> Subscription:
         """Open a subscription. With ``since`` it begins with the event that followed the one of this id, whether or not
-        the filters let that one through. With ``tenant`` it has the events of that one's calls only.
+        the filters let that one through. With ``tenant`` it has the events of that one's calls only. When there is no
+        room, the oldest of the ``owner`` with the most ends for one of an owner with fewer.
 
         Raises:
-            CapacityExceeded: there are as many subscribers as the config allows.
+            CapacityExceeded: there are as many subscribers as the config allows, and nobody has more than ``owner``.
             MalformedRequest: ``since`` is no id of an event.
             EventsGone: an event that followed ``since`` is no longer kept, or ``since`` is of another run of the server than
                 those that :meth:`follow` has named.
         """
-        missed = [] if since is None else self._after(since)
+        missed = [] if since is None else self._after(since, tenant)
         if len(self._subscribers) >= self._max_subscribers:
-            raise CapacityExceeded("as many event subscribers as http.max_event_subscribers allows", retry_after_s=5)
+            self._displace(owner)
         subscription = Subscription(self, missed, call_id=call_id, types=types, max_queued=max_queued, tenant=tenant)
-        self._subscribers.add(subscription)
+        self._subscribers.add(subscription, owner)
         return subscription
+
+    def _displace(self, newcomer: str) -> None:
+        oldest = self._subscribers.next_out()
+        if (
+            oldest is None
+            or self._subscribers.count(self._subscribers.owner(oldest)) <= self._subscribers.count(newcomer) + 1
+        ):
+            raise CapacityExceeded("as many event subscribers as http.max_event_subscribers allows", retry_after_s=5)
+        oldest.displaced = True
+        oldest.close()
 
     def publish(self, data: EventData, *, call_id: str | None = None, tenant: str = "") -> Event:
         """Send an event to every subscriber whose filters let it through. Never blocks."""
@@ -136,11 +154,18 @@ class EventBus:
             api=self._api,
             tenant=tenant or UNSET,
         )
-        self._history.append(event)
+        self._keep(event, tenant)
         for subscription in tuple(self._subscribers):
             if subscription.wants(event):
                 subscription.put(event)
         return event
+
+    def _keep(self, event: Event, tenant: str) -> None:
+        self._history[self._last_number] = event
+        self._kept.add(self._last_number, tenant)
+        while len(self._kept) > self._history_size and (oldest := self._kept.next_out()) is not None:
+            self._gone[self._kept.discard(oldest)] = oldest
+            del self._history[oldest]
 
     def forget_call(self, call_id: str) -> None:
         """Drop the sequence count of a call that is no longer kept."""
@@ -161,13 +186,14 @@ class EventBus:
         for subscription in tuple(self._subscribers):
             subscription.close()
 
-    def _after(self, event_id: str) -> list[Event]:
+    def _after(self, event_id: str, tenant: str) -> list[Event]:
         match = _EVENT_ID.fullmatch(event_id[:MAX_EVENT_ID_CHARS])
         if match is None or (match[1] == self.run and int(match[2]) > self._last_number):
             raise MalformedRequest("since and Last-Event-ID are the id of an event, as in evt_5f3a9c2e_17")
         if match[1] not in (self.run, *self._runs_before):
             raise EventsGone("this event is of an earlier run of the server, or of another server")
-        num_missed = self._last_number - (int(match[2]) if match[1] == self.run else 0)
-        if num_missed > len(self._history):
+        last_read = int(match[2]) if match[1] == self.run else 0
+        if last_read < (self._gone.get(tenant, 0) if tenant else max(self._gone.values(), default=0)):
+            num_missed = self._last_number - last_read
             raise EventsGone(f"{num_missed} events followed it; http.event_history_size keeps the last of them")
-        return list(self._history)[len(self._history) - num_missed :]
+        return [event for number, event in self._history.items() if number > last_read]

@@ -23,6 +23,8 @@ class Outbox(Generic[T]):
         self._wake = asyncio.Event()
         self._closed = False
         self.overflowed = False
+        self.displaced = False
+        """Whether another reader has got the place of this one."""
 
     def put(self, item: T) -> None:
         """Queue an item; nothing happens after the end."""

@@ -127,6 +127,18 @@ async def test_the_oldest_finished_one_makes_room(store: IdempotencyStore) -> No
     assert (await store.run_once(key("a"), b"1", work))[1] is False
 
 
+async def test_a_token_that_floods_pushes_out_its_own() -> None:
+    store, work = IdempotencyStore(HandClock(), ttl_s=10, max_keys=10), Work()
+    theirs = Key("beta", "POST", "/x", "a")
+    await store.run_once(theirs, b"1", work)
+    for number in range(50):
+        await store.run_once(Key("acme", "POST", "/x", str(number)), b"1", Work(404))
+    assert len(store) == 10
+    assert (await store.run_once(theirs, b"1", work))[1] is True
+    assert (await store.run_once(Key("acme", "POST", "/x", "49"), b"1", Work(404)))[1] is True
+    assert work.times == 1
+
+
 async def test_running_ones_are_not_pushed_out(store: IdempotencyStore, clock: HandClock) -> None:
     work = Work()
     work.may_finish.clear()

@@ -1,7 +1,7 @@
 """Events: numbered without gaps, filtered, and never held up by a slow reader."""
 
 import asyncio
-from contextlib import closing
+from contextlib import closing, nullcontext
 from itertools import pairwise
 from typing import Any
 
@@ -243,3 +243,35 @@ def test_every_type_is_a_struct_of_its_own() -> None:
         prefix = kind.type.partition(".")[0]
         assert issubclass(kind, types.CallData) == (prefix == "call"), kind.type
         assert issubclass(kind, types.SpeakData) == (prefix == "speak"), kind.type
+
+
+def numbered(bus: EventBus, num: int, tenant: str) -> list[str]:
+    return [bus.publish(KEY, call_id=tenant, tenant=tenant).id for _ in range(num)]
+
+
+async def test_a_tenant_that_floods_pushes_out_its_own_events() -> None:
+    bus = EventBus(FakeClock(), history_size=10)
+    first, *rest = numbered(bus, 4, "beta")
+    flood = numbered(bus, 100, "acme")
+    assert await seen_of(bus, since=first, tenant="beta") == rest
+    assert await seen_of(bus, since=flood[-3], tenant="acme") == flood[-2:]
+    for tenant in ("acme", ""):
+        with pytest.raises(EventsGone):
+            bus.subscribe(since=flood[0], tenant=tenant)
+    assert await seen_of(bus, since=flood[-4]) == flood[-3:]
+
+
+async def test_readers_of_one_owner_do_not_keep_others_out() -> None:
+    bus = EventBus(FakeClock(), max_subscribers=4)
+    acme = [bus.subscribe(owner="acme") for _ in range(4)]
+    beta = bus.subscribe(owner="beta")
+    assert [each.displaced for each in (*acme, beta)] == [True, False, False, False, False]
+    assert [event.id async for event in acme[0]] == [], "it has ended"
+    assert bus.num_subscribers == 4
+    with pytest.raises(CapacityExceeded):
+        bus.subscribe(owner="acme")
+    bus.subscribe(owner="beta")
+    for owner in ("acme", "beta", "gamma"):
+        with pytest.raises(CapacityExceeded) if owner != "gamma" else nullcontext():
+            bus.subscribe(owner=owner)
+    assert bus.num_subscribers == 4

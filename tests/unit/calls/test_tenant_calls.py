@@ -8,13 +8,20 @@ from typing import Any, Literal, cast
 import msgspec
 import pytest
 
-from cc_tts.calls import routing
+from cc_tts.calls import routing, utterance_index
 from cc_tts.calls.ending import Ending
 from cc_tts.calls.registry import OriginateRequest
 from cc_tts.calls.text_stream.stream import TextStream
 from cc_tts.calls.utterance import CompletionCause
 from cc_tts.config.schema import Config, RouteConfig, TenantConfig
-from cc_tts.errors import CapacityExceeded, DuplicateId, EngineOverloaded, QuotaExceeded, UserAgentUnavailable
+from cc_tts.errors import (
+    CapacityExceeded,
+    DuplicateId,
+    EngineOverloaded,
+    QuotaExceeded,
+    UserAgentUnavailable,
+    UtteranceNotFound,
+)
 from cc_tts.speech.chunks import CHUNK_MS, SpeechChunk
 from cc_tts.speech.prompt import Prompt, SilenceContent, TextContent
 from cc_tts.speech.source import SpeechSource
@@ -321,3 +328,44 @@ async def test_calls_of_a_server_before_this_one_count_as_they_did() -> None:
         after.ua.ended(call_id)
     assert used(after)[0] == 0
     await after.registry.originate(OriginateRequest(to=TARGET, tenant="acme"))
+
+
+async def test_a_tenant_that_floods_pushes_out_its_own_ended_calls() -> None:
+    exchange = Exchange(max_ended_calls=10)
+    exchange.registry.reload(
+        dataclasses.replace(
+            exchange.config,
+            tenants={"acme": TenantConfig()},
+            routes=ROUTES | {"silent": dataclasses.replace(ROUTES["silent"], tenant="acme")},
+        )
+    )
+    theirs = exchange.talking("greet")
+    await exchange.settle()
+    (utterance_id,) = exchange.registry.call(theirs).utterances
+    exchange.ua.ended(theirs)
+    flood = []
+    for _ in range(30):
+        flood.append(exchange.talking("silent"))
+        exchange.ua.ended(flood[-1])
+    assert exchange.registry.call(theirs).tenant == ""
+    assert exchange.registry.utterance(utterance_id)
+    assert [call.id for call in exchange.registry.calls()] == [theirs, *flood[-9:]]
+
+
+async def test_a_tenant_that_floods_pushes_out_its_own_utterances(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(utterance_index, "MAX_UTTERANCES_KEPT", 10)
+    exchange = exchange_of({"acme": TenantConfig()})
+
+    def spoken(user: str) -> str:
+        call = exchange.registry.call(exchange.talking(user))
+        utterance = call.speak(Prompt(content=SilenceContent(20)))
+        exchange.ua.ended(call.id)
+        return utterance.id
+
+    kept = spoken("german")
+    flood = [spoken("silent") for _ in range(30)]
+    assert exchange.registry.utterance(kept)
+    assert exchange.registry.utterance(flood[-1])
+    with pytest.raises(UtteranceNotFound):
+        exchange.registry.utterance(flood[0])
+    assert len(exchange.registry.calls()) == 31, "the calls are kept"

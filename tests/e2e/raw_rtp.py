@@ -92,12 +92,15 @@ class RtpPeer:
         key = [TelephoneEvent(event_code(digit), at >= 4, each).to_bytes() for at, each in enumerate(durations)]
         await self.send(to, [RtpPacket(EVENT_PAYLOAD_TYPE, 0, 0, 0, each, not at) for at, each in enumerate(key)])
 
-    async def send(self, to: Address, packets: Sequence[RtpPacket]) -> None:
-        """Send packets ``PACKET_MS`` apart. Their sequence numbers and SSRC are set here; timestamps count from now on."""
+    async def send(self, to: Address, packets: Sequence[RtpPacket], *, spend: bool = True) -> None:
+        """Send packets ``PACKET_MS`` apart. Their sequence numbers and SSRC are set here; timestamps count from now on, and
+        from the same instant the next time unless the time is to ``spend``.
+        """
         for packet in packets:
             self._send_numbered(to, packet)
             await asyncio.sleep(PACKET_MS / 1000)
-        self._timestamp += SAMPLES_PER_PACKET * len(packets)
+        if spend:
+            self._timestamp += SAMPLES_PER_PACKET * len(packets)
 
     def next_packet(self, to: Address, payload: bytes, payload_type: int) -> None:
         """Send one packet at once, 20 ms after the one before by its timestamp."""

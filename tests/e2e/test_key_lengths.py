@@ -1,6 +1,7 @@
 """How long a key was pressed, and that a prompt is interrupted when it goes down."""
 
 import contextlib
+import dataclasses
 from collections.abc import AsyncIterator
 
 import pytest
@@ -61,6 +62,38 @@ async def test_a_key_whose_ends_are_lost_is_reported_once(server: Server) -> Non
         await log.wait("call.dtmf", digit="9")
         keys = [(each["data"]["digit"], each["data"]["duration_ms"]) for each in of_kind(log.events, "call.dtmf")]
     assert keys == [("7", 100), ("7", 80), ("8", 40), ("9", 80)]
+
+
+@pytest.mark.both_builds
+async def test_a_key_that_is_held_for_two_segments_is_one(server: Server) -> None:
+    full, rest, step = 0xFFFF, 6_480, 480
+    said = [(0, each, False) for each in (*range(step, full, step), full)]
+    said += [(full, each, False) for each in range(step, rest, step)] + 3 * [(full, rest, True)]
+    held = [
+        RtpPacket(EVENT_PAYLOAD_TYPE, 0, begin, 0, TelephoneEvent(event_code("5"), end, ticks).to_bytes())
+        for begin, ticks, end in said
+    ]
+    async with RtpPeer() as phone, server.events() as log, call(server, phone) as address:
+        await phone.send(address, held)
+        await phone.press(address, "6")
+        await log.wait("call.dtmf", digit="6")
+        keys = [(each["data"]["digit"], each["data"]["duration_ms"]) for each in of_kind(log.events, "call.dtmf")]
+    assert keys == [("5", (full + rest) // 8), ("6", 100)]
+
+
+@pytest.mark.both_builds
+async def test_ends_that_are_repeated_inside_the_next_key_are_no_keys(server: Server) -> None:
+    async with RtpPeer() as phone, server.events() as log, call(server, phone) as address:
+        first, second = event_packets("1", 100), event_packets("2", 100)
+        await phone.send(address, first, spend=False)
+        later = [dataclasses.replace(each, timestamp=2_000) for each in second]
+        for packet in later:
+            await phone.send(address, [packet, first[-1]], spend=False)
+        await phone.send(
+            address, [dataclasses.replace(each, timestamp=4_000) for each in event_packets("3", 60)], spend=False
+        )
+        await log.wait("call.dtmf", digit="3")
+        assert [each["data"]["digit"] for each in of_kind(log.events, "call.dtmf")] == ["1", "2", "3"]
 
 
 async def test_a_prompt_is_interrupted_while_the_key_is_still_down(server: Server) -> None:

@@ -212,6 +212,8 @@ async def test_info_carries_keys_in_both_formats(server: Server) -> None:
         ("application/dtmf-relay", "Signal=6\r\nDuration=160\r\n"): "6",
         ("application/dtmf-relay", "Signal= *\nDuration= 250"): "*",
         ("Application/DTMF-Relay", "Duration=100\r\nSignal = d\r\n"): "D",
+        ("application/dtmf-relay", "Signal=10\r\nDuration=160\r\n"): "*",
+        ("application/dtmf-relay", "Signal=!"): "R",
         ("application/dtmf", "7"): "7",
         ("application/dtmf", "*\r\n"): "*",
         ("application/dtmf", "11"): "#",
@@ -226,7 +228,7 @@ async def test_info_carries_keys_in_both_formats(server: Server) -> None:
         assert (await caller.final()).status == 200, "sent again"
         told = [event["data"] for event in await log.several("call.dtmf", len(keys))]
         assert [data["digit"] for data in told] == list(keys.values())
-        assert [data["duration_ms"] for data in told] == [0, 160, 250, 100, 0, 0, 0, 0]
+        assert [data["duration_ms"] for data in told] == [0, 160, 250, 100, 160, 0, 0, 0, 0, 0]
         assert {data["method"] for data in told} == {"sip_info"}
         assert (await caller.bye()).status == 200
 

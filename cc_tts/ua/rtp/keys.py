@@ -1,9 +1,11 @@
 """Which keys the far side presses, and for how long (RFC 4733 §2.5.2). No clock of its own. Runs on: the SIP thread.
 
 PJMEDIA reports each packet of a telephone event. A key begins with the first and ends with the one that says so; if all of
-those are lost, it ends when no packet has come for :data:`LOST_AFTER_NS`.
+those are lost, it ends when no packet has come for :data:`LOST_AFTER_NS`. A key that is held for longer than a duration can
+say comes in segments, each with the timestamp at which the one before ended (§2.5.1.3).
 """
 
+from collections import deque
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -15,13 +17,23 @@ MAX_DOWN_NS: Final = 10_000 * NS_PER_MS
 """A key that is still down after this is reported nonetheless. One segment of an event lasts 8 s at most (§2.5.1.3)."""
 MAX_DURATION_MS: Final = 60_000
 """A longer duration is not believed."""
+MIN_SEGMENT_MS: Final = 4_000
+"""A shorter segment is no reason to take what follows it for the same key. At 8 kHz one lasts 8,191 ms at most."""
+_SEGMENT_TOLERANCE_MS: Final = 80
+"""PJMEDIA computes milliseconds of a timestamp with 24 bits of precision: up to 32 ms off, on both sides."""
+_TIMESTAMP_WRAP_MS: Final = (1 << 32) // 8
+"""After so many ms a timestamp of 8 kHz begins anew."""
+_REMEMBERED: Final = 3
+"""Keys that went up whose packets may still come: ends are repeated, also inside the next key (RFC 4733 §2.5.1.4)."""
 
 DtmfMethod = Literal["rfc4733", "sip_info"]
 
 
 @dataclass(slots=True)
 class Key:
-    """A key: when it went down, and how long it has been down by its sender's account, 0 if unknown."""
+    """A key: when it went down, and how long it has been down by its sender's account, 0 if unknown. ``timestamp_ms`` is its
+    last segment's, ``segment_ms`` how long that is, and ``earlier_ms`` how long those before it were.
+    """
 
     digit: str
     method: DtmfMethod
@@ -29,6 +41,31 @@ class Key:
     duration_ms: int
     timestamp_ms: int = 0
     heard_ns: int = 0
+    segment_ms: int = 0
+    earlier_ms: int = 0
+    is_ended: bool = False
+
+    def has(self, digit: str, timestamp_ms: int) -> bool:
+        """Whether a packet of this timestamp is of its last segment."""
+        return (digit, timestamp_ms) == (self.digit, self.timestamp_ms)
+
+    def goes_on(self, digit: str, timestamp_ms: int) -> bool:
+        """Whether a packet begins the next segment of it."""
+        if digit != self.digit or self.segment_ms < MIN_SEGMENT_MS:
+            return False
+        gap_ms = (timestamp_ms - self.timestamp_ms - self.segment_ms) % _TIMESTAMP_WRAP_MS
+        return min(gap_ms, _TIMESTAMP_WRAP_MS - gap_ms) <= _SEGMENT_TOLERANCE_MS
+
+    def begin_segment(self, timestamp_ms: int) -> None:
+        """The next packets count from here on."""
+        self.earlier_ms += self.segment_ms
+        self.timestamp_ms, self.segment_ms = timestamp_ms, 0
+
+    def hear(self, duration_ms: int, now_ns: int) -> None:
+        """Take what a packet says of its last segment."""
+        self.heard_ns = now_ns
+        self.segment_ms = max(self.segment_ms, checked_duration_ms(duration_ms))
+        self.duration_ms = self.earlier_ms + self.segment_ms
 
 
 Edge = tuple[Literal["down", "up"], Key]
@@ -39,7 +76,7 @@ class Keypad:
 
     def __init__(self) -> None:
         self._down: Key | None = None
-        self._last_timestamp_ms: int | None = None  # of the last key that went up
+        self._up: deque[Key] = deque(maxlen=_REMEMBERED)
 
     def packet(
         self, digit: str, *, timestamp_ms: int, duration_ms: int, is_update: bool, is_end: bool, now_ns: int
@@ -50,19 +87,33 @@ class Keypad:
         """
         edges: list[Edge] = []
         down = self._down
-        if down is None or not is_update or digit != down.digit:
-            if is_update and timestamp_ms == self._last_timestamp_ms:
-                return []  # of a key that has gone up: it was given up for lost
-            if (up := self.release()) is not None:
-                edges.append(("up", up))
-            down = self._down = Key(digit, "rfc4733", now_ns, 0, timestamp_ms)
-            edges.append(("down", down))
-        down.heard_ns = now_ns
-        down.duration_ms = max(down.duration_ms, checked_duration_ms(duration_ms))
+        if down is None or not down.has(digit, timestamp_ms):
+            if (late := self._of_the_past(digit, timestamp_ms, may_be_new=not (is_update or is_end))) is not None:
+                late.hear(duration_ms, now_ns)
+                return []
+            if down is not None and down.goes_on(digit, timestamp_ms):
+                down.begin_segment(timestamp_ms)
+            elif down is None or not is_update or digit != down.digit:
+                if (up := self.release()) is not None:
+                    edges.append(("up", up))
+                down = self._down = Key(digit, "rfc4733", now_ns, 0, timestamp_ms)
+                edges.append(("down", down))
+        down.hear(duration_ms, now_ns)
         if is_end:
+            down.is_ended = True
             self.release()
             edges.append(("up", down))
         return edges
+
+    def _of_the_past(self, digit: str, timestamp_ms: int, *, may_be_new: bool) -> Key | None:
+        """The key that has gone up and that a packet is of: its end is repeated, or it was given up before its end."""
+        for key in self._up:
+            if key.has(digit, timestamp_ms) and not may_be_new:
+                return key
+            if self._down is None and not key.is_ended and key.goes_on(digit, timestamp_ms):
+                key.begin_segment(timestamp_ms)
+                return key
+        return None
 
     def overdue(self, now_ns: int) -> Key | None:
         """The key that has to be reported though nothing said that it went up."""
@@ -75,7 +126,7 @@ class Keypad:
         """The key that is down, as it goes up or the call ends."""
         key, self._down = self._down, None
         if key is not None:
-            self._last_timestamp_ms = key.timestamp_ms
+            self._up.append(key)
         return key
 
 

@@ -28,10 +28,10 @@ _SIP_URI: Final = re.compile(
 """PJSIP asserts that the name of a host is no longer (RFC 1035 §2.3.4)."""
 _ADDRESSES: Final = re.compile(r"(?:[^,<]|<[^>]*>)+")
 _EXPIRES: Final = re.compile(r";\s*expires\s*=\s*([^\s;,>]*)", re.IGNORECASE)
-_DTMF_RELAY: Final = re.compile(r"[ \t]*signal[ \t]*=[ \t]*([0-9A-D*#R])[ \t]*", re.IGNORECASE)
+_DTMF_RELAY: Final = re.compile(r"[ \t]*signal[ \t]*=([^=]*)", re.IGNORECASE)
 _DURATION: Final = re.compile(r"[ \t]*duration[ \t]*=[ \t]*(\d{1,5})[ \t]*", re.IGNORECASE)
-_EVENTS: Final = {"10": "*", "11": "#", "12": "A", "13": "B", "14": "C", "15": "D", "16": "R"}
-"""Events of RFC 4733 §3.2 that are not written as the key is."""
+_EVENTS: Final = {"10": "*", "11": "#", "12": "A", "13": "B", "14": "C", "15": "D", "16": "R", "!": "R"}
+"""Events of RFC 4733 §3.2 that are not written as the key is; ``!`` is the hook flash of gateways."""
 DTMF_TYPES: Final = ("application/dtmf-relay", "application/dtmf")
 _VIA: Final = re.compile(r"^(?:Via|v)[ \t]*:\s*SIP\s*/\s*2\.0\s*/\s*([A-Za-z]{1,8})\s", re.MULTILINE | re.IGNORECASE)
 
@@ -111,7 +111,8 @@ def media_type(message: str) -> str:
 def key_of(message: str) -> tuple[str, int] | None:
     """The key that an INFO carries, and its duration in ms, 0 if unknown; ``None`` if its body is malformed.
 
-    ``application/dtmf-relay`` has lines, ``application/dtmf`` the key alone.
+    ``application/dtmf-relay`` has lines, ``application/dtmf`` the key alone; in both the key is written as itself or as the
+    number of its event.
     """
     lines = [line for line in re.split(r"[\r\n]+", body_of(message)) if line.strip()]
     is_bare = media_type(message) == "application/dtmf"

@@ -183,6 +183,19 @@ def test_info_is_answered_here(library: FakeLibrary, keys: list[tuple[str, str, 
     assert len(keys) == 2
 
 
+@pytest.mark.parametrize("form", ["application/dtmf-relay", "application/dtmf"])
+@pytest.mark.parametrize(
+    ("written", "key"),
+    [("10", "*"), ("11", "#"), ("12", "A"), ("15", "D"), ("16", "R"), ("!", "R"), ("*", "*"), ("#", "#"), ("d", "D")],
+)
+def test_a_key_by_info_may_be_written_as_the_number_of_its_event(
+    library: FakeLibrary, keys: list[tuple[str, str, int, str, int]], form: str, written: str, key: str
+) -> None:
+    body = f"Signal= {written}\r\nDuration=160\r\n" if form.endswith("relay") else written
+    assert library.receive("INFO sip:a@b SIP/2.0", body, f"Content-Type: {form}") == [True, False]
+    assert [each[3] for each in keys] == [key]
+
+
 def test_what_it_fails_on_goes_no_further(library: FakeLibrary) -> None:
     library.fails = True
     assert library.receive("INVITE sip:a@b SIP/2.0", GOOD) == [True, True]

@@ -77,6 +77,78 @@ def test_a_key_that_is_never_let_go_is_reported() -> None:
     assert key.duration_ms == 8191
 
 
+SEGMENT_MS = 8_191
+"""The longest that 16 bits count at 8 kHz."""
+
+
+def held(keypad: Keypad, from_ms: int, until_ms: int) -> list[tuple[str, str, int, int]]:
+    """What becomes of the packets of a key that stays down, of which one comes every 50 ms and one at each segment's end."""
+    edges = []
+    for at_ms in sorted({*range(50, until_ms, 50), *range(SEGMENT_MS, until_ms, SEGMENT_MS)}):
+        segment = (at_ms - 1) // SEGMENT_MS
+        duration_ms = at_ms - segment * SEGMENT_MS
+        if at_ms >= from_ms:
+            more = {"timestamp_ms": 1000 + segment * SEGMENT_MS, "is_update": at_ms > 50 and duration_ms > 50}
+            edges += packet(keypad, at_ms, duration_ms, **more)
+    return edges
+
+
+def test_a_key_in_two_segments_is_one() -> None:
+    keypad = Keypad()
+    assert [edge[0] for edge in held(keypad, 0, 9_000)] == ["down"]
+    assert packet(keypad, 9_000, 809, timestamp_ms=9191, is_end=True) == [("up", "5", 50, 9_000)]
+
+
+def test_a_key_that_was_given_up_is_none_again_with_its_next_segments() -> None:
+    keypad = Keypad()
+    held(keypad, 0, 8_000)
+    assert keypad.overdue(MAX_DOWN_NS + 50 * NS_PER_MS) is not None
+    assert held(keypad, 8_000, 25_000) == []
+    assert packet(keypad, 25_000, 427, timestamp_ms=1000 + 3 * 8191, is_end=True) == []
+    assert packet(keypad, 25_200, 20, timestamp_ms=26_200, is_update=False) == [("down", "5", 25_200, 20)]
+
+
+def test_a_timestamp_that_begins_anew_does_not_part_a_key() -> None:
+    keypad = Keypad()
+    wrap_ms = 2**32 // 8
+    packet(keypad, 0, 8_191, timestamp_ms=wrap_ms - 4_000, is_update=False)
+    assert packet(keypad, 50, 50, timestamp_ms=4_191, is_update=False) == []
+
+
+def test_a_key_that_is_pressed_again_at_once_is_no_segment() -> None:
+    keypad = Keypad()
+    packet(keypad, 0, 200, is_update=False)
+    edges = packet(keypad, 220, 20, timestamp_ms=1200, is_update=False)
+    assert [edge[0] for edge in edges] == ["up", "down"]
+
+
+def test_ends_that_are_repeated_between_packets_of_the_next_key_are_none() -> None:
+    keypad = Keypad()
+    packet(keypad, 0, 100, "1", is_update=False, is_end=True)
+    edges = []
+    for at_ms in (120, 140, 160):
+        edges += packet(keypad, at_ms, at_ms - 100, "2", timestamp_ms=1120, is_update=False)
+        edges += packet(keypad, at_ms + 5, 100, "1", is_update=False, is_end=True)
+    edges += packet(keypad, 180, 80, "2", timestamp_ms=1120, is_update=False, is_end=True)
+    edges += packet(keypad, 185, 100, "1", is_update=False, is_end=True)
+    assert edges == [("down", "2", 120, 20), ("up", "2", 120, 80)]
+
+
+def test_an_end_that_is_repeated_does_not_end_the_same_key_pressed_again() -> None:
+    keypad = Keypad()
+    packet(keypad, 0, 100, is_update=False, is_end=True)
+    packet(keypad, 200, 20, timestamp_ms=1200, is_update=False)
+    assert packet(keypad, 205, 100, is_end=True) == []
+    assert packet(keypad, 260, 60, timestamp_ms=1200, is_update=False, is_end=True) == [("up", "5", 200, 60)]
+
+
+def test_a_sender_without_timestamps_presses_every_key() -> None:
+    keypad = Keypad()
+    for _ in range(2):
+        assert [edge[0] for edge in packet(keypad, 0, 20, timestamp_ms=0, is_update=False)] == ["down"]
+        assert [edge[0] for edge in packet(keypad, 80, 100, timestamp_ms=0, is_end=True)] == ["up"]
+
+
 def test_the_call_ends_while_a_key_is_down() -> None:
     keypad = Keypad()
     assert keypad.release() is None

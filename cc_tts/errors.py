@@ -217,6 +217,10 @@ class LexiconMalformed(Unprocessable, code="lexicon_malformed", title="Lexicon t
     """Not JSON or PLS of the right shape, or an entry that cannot be used."""
 
 
+class LexiconNotStored(ServerError, code="lexicon_not_stored", title="The lexicon cannot be stored", http=500, sip=500):
+    """The folder of the lexicons cannot be written: the disk is full, for example."""
+
+
 class UnknownLexicon(Unprocessable, code="unknown_lexicon", title="Unknown lexicon"):
     """A prompt names a lexicon that does not exist (RFC 6787 completion cause lexicon-load-failure)."""
 

@@ -7,7 +7,7 @@ from aiohttp import web
 from cc_tts.api import views
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http.route import RouteTable
-from cc_tts.errors import LexiconMalformed, LexiconNotFound
+from cc_tts.errors import LexiconMalformed, LexiconNotFound, LexiconNotStored
 from cc_tts.text.pronunciation.lexicon import Lexicon, read_pls
 
 PLS = "application/pls+xml"
@@ -31,7 +31,7 @@ async def get_lexicon(request: web.Request) -> Lexicon:
     "PUT",
     "/v1/lexicons/{name}",
     scope="admin",
-    errors=(LexiconMalformed,),
+    errors=(LexiconMalformed, LexiconNotStored),
     other_bodies={PLS: read_pls},
     examples={"names": {"language": "en", "entries": [{"grapheme": "Mobivox", "alias": "mo bee vox"}]}},
 )
@@ -42,7 +42,9 @@ async def put_lexicon(request: web.Request, body: Lexicon) -> views.LexiconSumma
     return _summary(name, body)
 
 
-@ROUTES.add("DELETE", "/v1/lexicons/{name}", scope="admin", errors=(LexiconNotFound, LexiconMalformed))
+@ROUTES.add(
+    "DELETE", "/v1/lexicons/{name}", scope="admin", errors=(LexiconNotFound, LexiconMalformed, LexiconNotStored)
+)
 async def delete_lexicon(request: web.Request) -> views.LexiconSummary:
     """Delete a lexicon."""
     name = request.match_info["name"]

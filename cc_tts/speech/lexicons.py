@@ -15,13 +15,23 @@ from typing import Final
 
 import msgspec
 
-from cc_tts import atomic_file
+from cc_tts import atomic_file, logs
 from cc_tts.config.schema import TtsConfig
-from cc_tts.errors import ClientError, ConfigError, LexiconMalformed, LexiconNotFound, UnknownLexicon, did_you_mean
+from cc_tts.errors import (
+    ClientError,
+    ConfigError,
+    LexiconMalformed,
+    LexiconNotFound,
+    LexiconNotStored,
+    UnknownLexicon,
+    did_you_mean,
+)
 from cc_tts.text.pronunciation.lexicon import CompiledLexicon, Lexicon, read_pls
 
 MAX_LEXICONS: Final = 100
 MAX_FILE_BYTES: Final = 16 << 20
+log = logs.get(__name__)
+
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _SUFFIXES: Final = (".json", ".pls")
 
@@ -53,8 +63,8 @@ class Lexicons:
         return self._by_name[name].lexicon
 
     def put(self, name: str, lexicon: Lexicon) -> None:
-        """Add or replace one; raises ``LexiconMalformed`` if the name or an entry cannot be used, there are too many, or the
-        folder cannot be written.
+        """Add or replace one; raises ``LexiconMalformed`` if the name or an entry cannot be used or there are too many,
+        ``LexiconNotStored`` if the folder cannot be written.
         """
         if not _NAME.fullmatch(name):
             raise LexiconMalformed("a name is 1 to 64 letters, digits, hyphens and underscores")
@@ -69,7 +79,7 @@ class Lexicons:
 
     def delete(self, name: str) -> Lexicon:
         """Delete one. Prompts that wait to be spoken go without it. Raises ``LexiconNotFound`` if there is none of this
-        name, ``LexiconMalformed`` if ``tts.lexicons`` names it or the folder cannot be written.
+        name, ``LexiconMalformed`` if ``tts.lexicons`` names it, ``LexiconNotStored`` if the folder cannot be written.
         """
         if name in self._always:
             raise LexiconMalformed("tts.lexicons names it: every prompt uses it")
@@ -87,7 +97,8 @@ class Lexicons:
             with self._changing:
                 yield
         except OSError as error:
-            raise LexiconMalformed(f"tts.lexicons_dir cannot be written: {error.strerror}") from error
+            log.error("lexicon_not_stored", reason=error.strerror)
+            raise LexiconNotStored(f"tts.lexicons_dir cannot be written: {error.strerror}") from error
 
     def check(self, names: Sequence[str]) -> None:
         """Look whether all of these exist; an UnknownLexicon if one does not."""

@@ -13,7 +13,7 @@ Then = Literal["stay", "hangup"]
 Queueing = Literal["append", "replace"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class TextContent:
     """Words to be spoken. ``voice``, ``language`` and ``speed`` fall back to the route's, then the config's.
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import partial
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from cc_tts import logs
 from cc_tts.audio import AudioFormat
@@ -51,7 +52,8 @@ from cc_tts.text.chunker import SLICE_CHARS, Chunker, Chunking, TextChunk
 from cc_tts.text.language import detect_language, latin_language, rule_set, subtags
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.process.client import TextPreparation, TextProcess
-from cc_tts.text.pronunciation.lexicon import replacements_by
+from cc_tts.text.pronunciation.lexicon import CompiledLexicon, replacements_by
+from cc_tts.text.pronunciation.replacements import Replacement
 from cc_tts.voices.voice import Voice
 
 RETRY_AFTER_S: Final = 1
@@ -84,6 +86,9 @@ class SpeechSource:
         self._line_rate_hz = line_rate_hz
         self.lexicons = Lexicons(config)
         self._levels = VoiceLevels(config.target_dbfs)
+        self._replaced: WeakKeyDictionary[TextContent, tuple[list[CompiledLexicon], tuple[Replacement, ...]]]
+        self._replaced = WeakKeyDictionary()
+        """What lexicons replace in the texts that are being spoken: it is asked for several times."""
 
     def check_voices(self, routes: Mapping[str, RouteConfig]) -> list[str]:
         """Find out at start, not by refused calls, what cannot be spoken: ``ConfigError`` for a voice that does not exist, a
@@ -245,8 +250,17 @@ class SpeechSource:
             speed=min(max(speed * content.rate, MIN_SPEED), MAX_SPEED),
             voice_rate_hz=voice.rate_hz,
             rate_hz=rate_hz,
-            replacements=replacements_by(lexicons, content.text, content.replacements),
+            replacements=self._replacements(content, lexicons),
         )
+
+    def _replacements(self, content: TextContent, lexicons: list[CompiledLexicon]) -> tuple[Replacement, ...]:
+        if not lexicons:
+            return content.replacements
+        known, replacements = self._replaced.get(content, (None, ()))
+        if known != lexicons:
+            replacements = replacements_by(lexicons, content.text, content.replacements)
+            self._replaced[content] = lexicons, replacements
+        return replacements
 
     def _speak(self, prompt: SpokenPrompt, call_id: str, utterance_id: str) -> ChunkStream:
         text: _TextHere | TextPreparation

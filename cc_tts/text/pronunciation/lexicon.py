@@ -1,8 +1,10 @@
 """Lexicons: how names, streets and products are said, as JSON or as W3C PLS 1.0, and where their words stand in a text."""
 
 import re
+import sys
 import unicodedata
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Annotated, Final
 
 import msgspec
@@ -19,14 +21,24 @@ MAX_ENTRIES: Final = 20_000
 MAX_GRAPHEME_CHARS: Final = 100
 MAX_ALIAS_CHARS: Final = 200
 _MAX_DEPTH: Final = 8
+_NOWHERE: Final = (sys.maxsize, sys.maxsize)
 _START_CHARS: Final = 3
 """By which entries are looked up that may begin anywhere: of 10,000 names few begin alike."""
 _WORD: Final = re.compile(rf"(?:(?!{UNSPACED})\w)+")
 MAX_SPOKEN_CHARS: Final = 2000
 _MARKUP_SIGNS: Final = frozenset('<{@/"')
-_MARKUP: Final = re.compile(
-    r"<[^<>]{0,500}>|\{[^{}]{0,100}\}|\w+://\S+|\S+@\S+|\b\w+(?:\.\w+)+/\S*|\"[\w -]{1,40}\"\s*:"
+_MARKUP: Final = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"<[^<>]{0,500}>",
+        r"\{[^{}]{0,100}\}",
+        r"(?<!\w)\w++://\S++",
+        r"(?<![^\s@])[^\s@]++@\S++",
+        r"(?:(?<![\w.])|(?<=\.)(?<!\w\.))\w++(?:\.\w++)++/\S*+",
+        r"\"[\w -]{1,40}\"\s{0,20}:",
+    )
 )
+"""Each begins at few places and does not go back, so that the time grows with the length of the text only."""
 
 Tag = Annotated[str, Meta(max_length=35, pattern=r"^([A-Za-z]{1,8}([-_][A-Za-z0-9]{1,8})*)?$(?!\n)")]
 
@@ -59,32 +71,48 @@ class CompiledLexicon:
     def __init__(self, lexicon: Lexicon) -> None:
         self.lexicon = lexicon
         self._entries: dict[str, list[Entry]] = {}
+        self._ipa: dict[Entry, str] = {}
         lengths: dict[str, set[int]] = {}
-        self.needs_every_position = False
-        """Whether entries may begin inside a word."""
+        anywhere: set[str] = set()
         for number, entry in enumerate(lexicon.entries):
             if fault := _fault(entry):
                 raise LexiconMalformed.about(FieldError(f"/entries/{number}", fault))
             folded = _folded(entry.grapheme)
             first_word = _first_word(folded) if entry.whole_word else ""
-            self.needs_every_position |= not first_word
+            start = first_word or folded[:_START_CHARS]
+            if not first_word:
+                anywhere.add(start)
+            if entry.ipa:
+                self._ipa[entry] = ipa_of(entry.ipa, "ipa")
             self._entries.setdefault(folded, []).append(entry)
-            lengths.setdefault(first_word or folded[:_START_CHARS], set()).add(len(folded))
-        self._lengths = {start: sorted(each, reverse=True) for start, each in lengths.items()}
+            lengths.setdefault(start, set()).add(len(folded))
+        self._lengths = {start: tuple(sorted(each, reverse=True)) for start, each in lengths.items()}
+        self._anywhere = frozenset(anywhere)
+        self.start_sizes = frozenset(map(len, anywhere))
+        """How many characters the starts have by which entries are looked up that may begin inside a word."""
 
     def speaks(self, language: str) -> bool:
         """Whether it is for prompts of this language; Mandarin and Cantonese are Chinese."""
         own = self.lexicon.language
         return not own or subtags(own)[0] == subtags(language)[0] or rule_set(own) == rule_set(language) != "none"
 
-    def longest(self, text: str, folded: str, position: int, word: str) -> Entry | None:
-        """The longest entry that stands at ``position``; ``word`` is the one that begins there, or empty."""
-        starts = [word, *(folded[position:end] for end in range(position + 1, position + _START_CHARS + 1))]
-        lengths = sorted({length for start in starts for length in self._lengths.get(start, ())}, reverse=True)
-        candidates = (
-            entry for length in lengths for entry in self._entries.get(folded[position : position + length], ())
-        )
-        return next((entry for entry in candidates if _stands_at(entry, text, folded, position)), None)
+    def starts_among(self, words: AbstractSet[str], starts: AbstractSet[str]) -> AbstractSet[str]:
+        """Those with which an entry begins."""
+        return (self._lengths.keys() & words) | (self._anywhere & starts)
+
+    def longest(self, text: str, folded: str, position: int, starts: Sequence[str]) -> Entry | None:
+        """The longest entry that stands at ``position``, of those that begin with one of ``starts``."""
+        found = [self._lengths.get(start, ()) for start in starts]
+        lengths = found[0] if len(found) == 1 else sorted({length for each in found for length in each}, reverse=True)
+        for length in lengths:
+            for entry in self._entries.get(folded[position : position + length], ()):
+                if _stands_at(entry, text, folded, position):
+                    return entry
+        return None
+
+    def ipa(self, entry: Entry) -> str:
+        """How it is pronounced, in IPA; empty if the entry does not say."""
+        return self._ipa.get(entry, "")
 
 
 def _first_word(folded: str) -> str:
@@ -110,39 +138,69 @@ def replacements_by(
         return tuple(taken)
     found: list[Replacement] = []
     num_spoken = 0
-    closed = _closed(text, taken)
-    for position, entry in _entries_in(text, lexicons):
+    closed = iter(_closed(text, taken))
+    closed_from, closed_to = next(closed, _NOWHERE)
+    for position, entry, ipa in _entries_in(text, lexicons):
         end = position + len(entry.grapheme)
         num_spoken += len(entry.alias)
         if num_spoken > max(len(text), MAX_SPOKEN_CHARS):
             break
-        if not any(closed_from < end and position < closed_to for closed_from, closed_to in closed):
-            ipa = ipa_of(entry.ipa, "ipa")
+        while closed_to <= position:
+            closed_from, closed_to = next(closed, _NOWHERE)
+        if end <= closed_from:
             found.append(Replacement(position, end, entry.alias, ipa, READ if entry.alias else ""))
     return tuple(sorted([*taken, *found], key=lambda each: each.start)[:MAX_REPLACEMENTS])
 
 
-def _entries_in(text: str, lexicons: Sequence[CompiledLexicon]) -> Iterator[tuple[int, Entry]]:
-    """Where entries stand, from the left and without overlap."""
+def _entries_in(text: str, lexicons: Sequence[CompiledLexicon]) -> Iterator[tuple[int, Entry, str]]:
+    """Where entries stand and how they are pronounced, from the left and without overlap."""
     folded = _folded(text)
-    words = {match.start(): match.group() for match in _WORD.finditer(folded)}
     free_from = 0
-    for position in range(len(text)) if any(each.needs_every_position for each in lexicons) else words:
+    for position, starts in sorted(_starts_in(folded, lexicons).items()):
         if position < free_from:
             continue
-        word = words.get(position, "")
-        entry = next(filter(None, (each.longest(text, folded, position, word) for each in lexicons)), None)
-        if entry is not None:
-            free_from = position + len(entry.grapheme)
-            yield position, entry
+        for number in sorted({number for of_start in starts.values() for number in of_start}):
+            lexicon = lexicons[number]
+            entry = lexicon.longest(text, folded, position, [start for start, each in starts.items() if number in each])
+            if entry is not None:
+                free_from = position + len(entry.grapheme)
+                yield position, entry, lexicon.ipa(entry)
+                break
+
+
+def _starts_in(folded: str, lexicons: Sequence[CompiledLexicon]) -> dict[int, dict[str, list[int]]]:
+    """The positions where entries may begin, with what they begin with and the numbers of the lexicons that have them."""
+    words = [(match.start(), match.group()) for match in _WORD.finditer(folded)]
+    cuts = {
+        size: [folded[begin : begin + size] for begin in range(len(folded) - size + 1)]
+        for size in sorted(frozenset().union(*(each.start_sizes for each in lexicons)))
+    }
+    distinct_words, distinct_cuts = {word for _, word in words}, set().union(*cuts.values())
+    known: dict[str, list[int]] = {}
+    for number, lexicon in enumerate(lexicons):
+        for start in lexicon.starts_among(distinct_words, distinct_cuts):
+            known.setdefault(start, []).append(number)
+    found: dict[int, dict[str, list[int]]] = {}
+    if known:
+        for begins in (words, *map(enumerate, cuts.values())):
+            for position, start in begins:
+                if start in known:
+                    found.setdefault(position, {})[start] = known[start]
+    return found
 
 
 def _closed(text: str, taken: Sequence[Replacement]) -> list[tuple[int, int]]:
-    """Where no entry may stand."""
+    """Where no entry may stand, in order and without overlap."""
     closed = [(each.start, each.end) for each in taken]
     if not _MARKUP_SIGNS.isdisjoint(text):
-        closed += [match.span() for match in _MARKUP.finditer(text)]
-    return closed
+        closed += [match.span() for pattern in _MARKUP for match in pattern.finditer(text)]
+    merged: list[tuple[int, int]] = []
+    for begin, end in sorted(closed):
+        if merged and begin < merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((begin, end))
+    return merged
 
 
 def read_pls(document: bytes) -> Lexicon:

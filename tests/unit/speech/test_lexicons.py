@@ -6,12 +6,12 @@ from typing import Any, cast
 import pytest
 
 from cc_tts.config.schema import TtsConfig
-from cc_tts.errors import ConfigError, LexiconMalformed, LexiconNotFound, UnknownLexicon
+from cc_tts.errors import ConfigError, LexiconMalformed, LexiconNotFound, LexiconNotStored, UnknownLexicon
 from cc_tts.speech.lexicons import MAX_LEXICONS, Lexicons
 from cc_tts.speech.prompt import TextContent
 from cc_tts.speech.source import SpeechSource
 from cc_tts.text.normalizer import Normalizer
-from cc_tts.text.pronunciation.lexicon import Entry, Lexicon
+from cc_tts.text.pronunciation.lexicon import Entry, Lexicon, replacements_by
 from tests.fakes.fake_engine import FakeEngine
 
 pytestmark = pytest.mark.unit
@@ -82,7 +82,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
     lexicons = made(tmp_path)
     tmp_path.rmdir()
-    with pytest.raises(LexiconMalformed, match="cannot be written"):
+    with pytest.raises(LexiconNotStored, match="cannot be written: No such file"):
         lexicons.put("crm", CRM)
     assert lexicons.names() == []
 
@@ -100,6 +100,26 @@ def test_the_order_is_the_prompts_own_then_the_voices_then_the_configs() -> None
     assert [each.lexicon.entries[0].alias for each in lexicons.for_prompt((), "w", "en")] == ["always"]
     with pytest.raises(UnknownLexicon, match="'onw', did you mean own"):
         lexicons.check(("onw",))
+
+
+async def test_a_text_is_matched_once_until_a_lexicon_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    def counted(lexicons: Any, text: str, taken: Any = ()) -> Any:
+        calls.append(text)
+        return replacements_by(lexicons, text, taken)
+
+    monkeypatch.setattr("cc_tts.speech.source.replacements_by", counted)
+    engine = FakeEngine()
+    source = SpeechSource(cast("Any", engine), Normalizer(), TtsConfig())
+    source.lexicons.put("crm", CRM)
+    content = TextContent("Mobivox calls.", lexicons=("crm",))
+    for _ in range(3):
+        assert [chunk async for chunk in source.open(content, rate_hz=8000)]
+    assert calls == ["Mobivox calls."]
+    source.lexicons.put("crm", Lexicon(entries=(Entry("Mobivox", "moby"),)))
+    assert [chunk async for chunk in source.open(content, rate_hz=8000)]
+    assert [stream.pushed for stream in engine.streams] == [["mo bee vox calls."]] * 3 + [["moby calls."]]
 
 
 async def test_a_prompt_is_said_by_its_lexicon_and_a_change_takes_effect() -> None:

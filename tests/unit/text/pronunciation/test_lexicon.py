@@ -1,5 +1,7 @@
 """Lexicons: what they find in a text, PLS as it is read, and what is refused."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,6 +63,46 @@ def test_a_name_in_latin_letters_inside_chinese() -> None:
 def test_markup_and_addresses_are_left_alone(text: str) -> None:
     entries = (Entry("br", "x"), Entry("example", "x"), Entry("site", "x"), Entry("acme", "x"))
     assert replacements_by([compiled(*entries)], text) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "replaced"),
+    [
+        ("<b>x</b>me@x.org x", (17,)),
+        ("x,me@x.org x", (11,)),
+        ("x.org/x x.org x", (8, 14)),
+        (".x.org/x x", (9,)),
+        ('"x": "x" "x"', (6, 10)),
+        ("a://x x://x x", (12,)),
+        ("@x x@ x", (1, 3, 6)),
+        ("{x} {x x", (5, 7)),
+    ],
+)
+def test_where_markup_and_addresses_end(text: str, replaced: tuple[int, ...]) -> None:
+    assert tuple(each.start for each in replacements_by([compiled(Entry("x", "y"))], text)) == replaced
+
+
+HOSTILE = {
+    "one long word": "{" + "a" * 100_000,
+    "braces and a word": "{" * 50_000 + "a" * 50_000,
+    "tags": "<" * 100_000,
+    "addresses": "a@" * 50_000,
+    "names of hosts": "a." * 50_000,
+    "schemes": "a://" * 25_000,
+    "quotes": '"a" ' * 25_000,
+    "spaces after quotes": '"' * 50_000 + " " * 50_000,
+    "what an entry begins with": "ana" * 33_000,
+    "what is found and may not be replaced": "{anab} " * 14_000,
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_the_time_grows_with_the_length_of_the_text_only(text: str) -> None:
+    names = tuple(Entry(f"name {number}", "x") for number in range(1000))
+    lexicons = [compiled(*names, Entry("anab", "x", whole_word=False), Entry("华为", "x")) for _ in range(10)]
+    begin_s = time.process_time()
+    replacements_by(lexicons, text)
+    assert time.process_time() - begin_s < 3, "0.4 s at most on a busy machine; 20 s and more if it were quadratic"
 
 
 def test_a_combining_mark_belongs_to_its_word() -> None:

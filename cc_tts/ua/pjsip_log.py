@@ -1,4 +1,8 @@
-"""PJSIP's own log as lines of ours, and the assertions that fail in it. Runs on: any thread of PJSIP."""
+"""PJSIP's own log as lines of ours, and the assertions that fail in it. Runs on: any thread of PJSIP.
+
+PJSIP writes whole messages into its log: those that it cannot parse, at some levels. Of an entry of several lines only what
+stands before the message is kept, whatever PJSIP calls it.
+"""
 
 import re
 from collections import Counter, deque
@@ -16,12 +20,31 @@ BAD_PACKETS_INTERVAL_NS: Final = 1_000_000_000
 
 log = logs.get(__name__)
 
-_BAD_PACKET: Final = "Error processing packet"
+_ERROR: Final = 1
+_WARNING: Final = 2
+_PREFIX: Final = re.compile(r"[\d:.]+ +\S+ +[!.]*")
+"""How each entry begins: time, file or object, depth of the call."""
+_BAD_PACKET: Final = re.compile(r"(?:Error processing|Dropp(?:ed|ing)(?: \d+ bytes)?) packet")
 """How PJSIP begins the line about a message that it cannot parse."""
+_DUMP: Final = re.compile(r"\bpacket:")
+"""Before a message that is one line."""
+_ERROR_PROCESSING: Final = "Error processing packet"
+_REASON_ENDS: Final = "]:"
+"""Behind the reason in a line that begins so; what follows is the message."""
 _FAILED_ASSERTION: Final = re.compile(r"[\d:.]+ +(\S+) +!?[. ]*Assert failed: (.+)")
 """What PJLIB says if it is built with NDEBUG: time, file, expression. Further on in a line others' words may stand."""
-_KEY: Final = re.compile(r"\bkey=.*", re.DOTALL)
-"""PJMEDIA writes the keys of SRTP at level 5."""
+_NEVER_LOGGED: Final = (
+    (re.compile(r"\bkey=.*"), "key=…"),  # PJMEDIA writes the keys of SRTP at level 5
+    (re.compile(r"\bDTMF\b.*"), "DTMF …"),
+    (
+        re.compile(r"(?i)\b(sips?:[^\s;?>\"',]*)[;?][^\s>\"',]*"),
+        r"\1;…",
+    ),  # ;play= and ?X-TTS-Text= hold what is to be said
+    (
+        re.compile(r"(?i)\b([\w-]*authoriz[\w-]*|[\w-]*authenticate|X-[\w-]+|User-to-User|response|cnonce)( *[:=]).*"),
+        r"\1\2 …",
+    ),
+)
 
 
 class PjsipLog(pj.LogWriter):  # type: ignore[misc]
@@ -30,7 +53,7 @@ class PjsipLog(pj.LogWriter):  # type: ignore[misc]
     def __init__(self, clock: Clock) -> None:
         super().__init__()
         self._clock = clock
-        self._reported_ns = 0
+        self._reported_ns = -BAD_PACKETS_INTERVAL_NS
         self._unreported = 0
         self._assertions: deque[str] = deque(maxlen=MAX_ASSERTIONS)
 
@@ -42,15 +65,32 @@ class PjsipLog(pj.LogWriter):  # type: ignore[misc]
         """Called by PJSIP. The ports it passes over while it looks for a free one are nothing to report."""
         if "socket bind() at" in entry.msg:
             return
-        text = entry.msg
-        if entry.level == 1 and (failed := _FAILED_ASSERTION.match(text)):
+        text, level = entry.msg, entry.level
+        if level == _ERROR and (failed := _FAILED_ASSERTION.match(text)):
             self._assertions.append(f"{failed[1]} {failed[2].strip()}")
             return
-        if _BAD_PACKET in text:
-            text = text.partition("]:")[0]  # what follows is the packet
+        detail = without_message(text)
+        if _BAD_PACKET.search(detail):
             now_ns = self._clock.now_ns()
             if now_ns - self._reported_ns < BAD_PACKETS_INTERVAL_NS:
                 self._unreported += 1
                 return
-            self._reported_ns, text, self._unreported = now_ns, f"{text}; {self._unreported} more not reported", 0
-        log.info("pjsip", level=entry.level, detail=_KEY.sub("key=…", text).strip())
+            self._reported_ns, detail, self._unreported = now_ns, f"{detail}; {self._unreported} more not reported", 0
+            level = max(level, _WARNING)  # others' fault, not ours
+        write = {_ERROR: log.error, _WARNING: log.warning}.get(level, log.info)
+        write("pjsip", pjsip_level=entry.level, detail=detail)
+
+
+def without_message(text: str) -> str:
+    """What PJSIP says itself in an entry: of several lines what stands before the first colon of its own, or the reason why
+    a message could not be parsed; nothing that may hold words, keys that callers pressed, or passwords.
+    """
+    first, *more = text.strip().splitlines() or [""]
+    if more or _DUMP.search(first):
+        prefix = match.group() if (match := _PREFIX.match(first)) else ""
+        said = first[len(prefix) :]
+        end = said.find(_REASON_ENDS) + 1 if said.startswith(_ERROR_PROCESSING) else said.find(":")
+        first = prefix + (said[:end] if end >= 0 else said)
+    for pattern, instead in _NEVER_LOGGED:
+        first = pattern.sub(instead, first)
+    return first

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
+import structlog
 
 from cc_tts.ua.pjsip_log import PjsipLog
 from tests.fakes.fake_line import FakeClock
@@ -31,3 +32,77 @@ def test_what_somebody_sent_is_no_assertion() -> None:
     name = "12:34:56.789 sip_inv.c  Invalid name: Assert failed: mine"
     assert written(packet, name) == {}
     assert written("12:34:56.789 x.c  Assert failed: mine", level=2) == {}
+
+
+def logged(*entries: tuple[int, str]) -> list[dict[str, object]]:
+    """Lines of our log for entries of PJSIP's, with their level there."""
+    writer = PjsipLog(FakeClock())
+    with structlog.testing.capture_logs() as lines:
+        for level, text in entries:
+            writer.write(SimpleNamespace(level=level, msg=f"{text}\n"))
+    return [dict(line) for line in lines]
+
+
+MESSAGE = (
+    "INVITE sip:annc@10.0.0.5;play=tts:secret SIP/2.0\r\nVia SIP/2.0/UDP x\r\nX-TTS-Text: secret]:\r\n"
+    'Authorization: Digest username="a", response="secret"\r\n\r\nsecret'
+)
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        (
+            f"12:34:56.789 sip_transport.c  .Dropped packet:{MESSAGE}\n-- end of packet.",
+            "sip_transport.c  .Dropped packet",
+        ),
+        ("12:34:56.789 sip_transport.c  Dropped packet:GET /secret]: secret", "sip_transport.c  Dropped packet"),
+        (f"12:34:56.789 sip_x.c  Some dump to come:\n{MESSAGE}", "sip_x.c  Some dump to come"),
+        (
+            f"12:34:56.789 pjsua_core.c  .RX 512 bytes INVITE from UDP 10.0.0.9:5060:\n{MESSAGE}\n--end msg--",
+            "UDP 10.0.0.9",
+        ),
+        (
+            f"12:34:56.789 sip_endpoint.c  Error processing packet from 10.0.0.9:5060: No Via [code 1]:\n{MESSAGE}",
+            "from 10.0.0.9:5060: No Via [code 1]",
+        ),
+        ("12:34:56.789 pjsua_call.c  Making call to sip:a@10.0.0.9;play=tts:secret", "call to sip:a@10.0.0.9;…"),
+        ("12:34:56.789 x.c  to <sip:a@10.0.0.9?X-TTS-Text=secret> now", "<sip:a@10.0.0.9;…> now"),
+        ("12:34:56.789 x.c  Invalid header X-TTS-Text: secret words", "Invalid header X-TTS-Text: …"),
+        ("12:34:56.789 x.c  Proxy-Authorization: Digest secret", "Proxy-Authorization: …"),
+        ('12:34:56.789 x.c  realm="a", response="secret"', 'realm="a", response= …'),
+        ("12:34:56.789 strm0x1  Received DTMF digit secret, vol=10", "Received DTMF …"),
+        ("12:34:56.789 pjsua_aud.c  Call 3 dialing DTMF secret", "Call 3 dialing DTMF …"),
+        ("12:34:56.789 srtp0x1  TX: AES_CM_128_HMAC_SHA1_80 key=secret", "key=…"),
+    ],
+)
+def test_nothing_of_a_message_is_logged_at_any_level(entry: str, said: str) -> None:
+    for level in range(1, 7):
+        (line,) = logged((level, entry))
+        assert said in str(line["detail"])
+        assert "secret" not in str(line)
+
+
+def test_why_a_message_was_dropped_is_logged() -> None:
+    entry = (
+        "12:34:56.789 sip_transport.c  Dropping 512 bytes packet from UDP 10.0.0.9:5060 : syntax error on line 3 col 5"
+    )
+    (line,) = logged((2, entry))
+    assert str(line["detail"]).startswith(entry)
+
+
+def test_the_level_of_pjsip_decides_how_a_line_is_logged() -> None:
+    lines = logged((1, "a"), (2, "b"), (3, "c"), (5, "d"))
+    assert [(line["log_level"], line["pjsip_level"]) for line in lines] == [
+        ("error", 1),
+        ("warning", 2),
+        ("info", 3),
+        ("info", 5),
+    ]
+
+
+def test_messages_that_cannot_be_read_are_a_warning_once_a_second() -> None:
+    bad = (1, "12:34:56.789 sip_endpoint.c  Error processing packet from 10.0.0.9:5060: x [code 1]:\nsecret")
+    dropped = (4, "12:34:56.789 sip_transport.c  Dropped packet:secret\n-- end of packet.")
+    (line,) = logged(bad, dropped, bad)
+    assert line["log_level"] == "warning"

@@ -17,6 +17,14 @@ CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
 AUDIO_BUCKETS_S: Final = (0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0)
 """For the times to first PCM and first audio, s."""
+MOS_BUCKETS: Final = (1.5, 2.0, 2.5, 3.0, 3.25, 3.5, 3.75, 4.0, 4.1, 4.2, 4.3, 4.4, 4.5)
+"""For the mean opinion score of a call; G.711 without loss has 4.4 (ITU-T G.107)."""
+LOST_BUCKETS: Final = (0.0, 0.001, 0.003, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5)
+"""For the share of a call's packets that were lost."""
+JITTER_BUCKETS_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2)
+"""For the interarrival jitter of a call, s."""
+ROUND_TRIP_BUCKETS_S: Final = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
+"""For the round trip of a call, s; ITU-T G.114 wants 300 ms at most."""
 BARGE_IN_BUCKETS_S: Final = (0.005, 0.01, 0.02, 0.03, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
 """From a caller's key or the begin of speech to silence, s."""
 HTTP_BUCKETS_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0)
@@ -62,6 +70,24 @@ class Metrics:
         self.playout_underruns = counter(
             "cctts_playout_underruns", "Times a playout buffer ran dry within an utterance."
         )
+        self.call_mos = histogram(
+            "cctts_call_mos",
+            "Estimated mean opinion score of an answered call, 1 to 4.5, at its end.",
+            buckets=MOS_BUCKETS,
+        )
+        self.call_lost = histogram(
+            "cctts_call_lost_ratio",
+            "Share of the packets of an answered call that did not arrive.",
+            buckets=LOST_BUCKETS,
+        )
+        self.call_jitter = histogram(
+            "cctts_call_jitter_seconds", "Mean jitter of what an answered call received.", buckets=JITTER_BUCKETS_S
+        )
+        self.call_round_trip = histogram(
+            "cctts_call_round_trip_seconds",
+            "Last round trip of an answered call that RTCP measured.",
+            buckets=ROUND_TRIP_BUCKETS_S,
+        )
         self.media_streams = gauge("cctts_media_streams", "Open media streams of calls.")
         self.media_connections = counter(
             "cctts_media_connections", "Connections to the media_url of a route: connected or failed.", "result"
@@ -100,6 +126,17 @@ class Metrics:
         # --- requests that never were calls
         self.sip_refused = counter(
             "cctts_sip_refused", "SIP messages kept out before they could become calls, and why.", "cause"
+        )
+
+        self.registered = gauge(
+            "cctts_registered",
+            "1 while the registrar has us, once it has answered or been silent for too long.",
+            "registrar",
+        )
+        self.certificate_expiry = gauge(
+            "cctts_tls_certificate_expiry_timestamp_seconds",
+            "When the certificate that a key of the configuration names expires, since the Unix epoch.",
+            "key",
         )
 
         # --- calls and utterances

@@ -75,6 +75,7 @@ class Server:
         clock = MonotonicClock()
         self._notifier = systemd.notifier(os.environ, clock=clock)
         self.metrics = Metrics(node=config.server.node_name)
+        self._note_expiry(tls_files.expiry_s(config.tls))
         self._elsewhere: list[RemoteWorkers] = []
         self.engine = make_engine(config, clock=clock, metrics=self.metrics, on_elsewhere=self._elsewhere.append)
         restarts = self.metrics.process_restarts
@@ -154,6 +155,10 @@ class Server:
         self.registry.start_drain()
         self._notifier.stopping()
         self._stop.set()
+
+    def _note_expiry(self, at_s: float | None) -> None:
+        if at_s is not None:
+            self.metrics.certificate_expiry.labels(key="tls.certificate_file").set(at_s)
 
     def _name_workers(self, found: Sequence[Worker]) -> None:
         for workers in self._elsewhere:
@@ -296,6 +301,8 @@ class Server:
             log.warning("configuration", detail=warning)
         fingerprint = await asyncio.to_thread(tls_files.fingerprint, tls)
         renew_tls = fingerprint != self._tls_fingerprint
+        if renew_tls:
+            self._note_expiry(await asyncio.to_thread(tls_files.expiry_s, tls))
         changed = list(found.changed)
         if renew_tls and not any(key.startswith("tls.") for key in changed):
             changed.append("the files of tls")

@@ -1,5 +1,6 @@
 """Handlers of ``/v1/calls``: list, place, answer, hold and end calls; send and collect keys."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
@@ -52,6 +53,9 @@ OF_TEXT: Final = (
 )
 """Errors of text to speak."""
 
+_SIP_CALL_ID: Final = re.compile(r"[!-~]{1,1024}")
+"""``callid`` of RFC 3261 §25.1, which sets no bound, and what else peers send."""
+
 ROUTES: Final = RouteTable("Calls")
 
 
@@ -97,7 +101,10 @@ def command(request: web.Request, client_state: str | None, act: Callable[[Call]
     "GET",
     "/v1/calls",
     scope="read",
-    query=(Query("state", "Only calls in this state.", tuple(CallState)),),
+    query=(
+        Query("state", "Only calls in this state.", tuple(CallState)),
+        Query("sip_call_id", "Only calls of this SIP Call-ID, as a PBX or a trace has it."),
+    ),
     for_tenants=True,
 )
 async def list_calls(request: web.Request) -> views.Calls:
@@ -107,7 +114,12 @@ async def list_calls(request: web.Request) -> views.Calls:
         state = CallState(text) if text else None
     except ValueError:
         raise MalformedRequest(f"state is one of {', '.join(CallState)}") from None
-    tenant, calls = current_tenant(), request.app[CONTEXT].registry.calls(state)
+    sip_call_id = request.query.get("sip_call_id")
+    if sip_call_id is not None and not _SIP_CALL_ID.fullmatch(sip_call_id):
+        raise MalformedRequest(
+            "sip_call_id is the Call-ID of a SIP dialog: 1 to 1024 printable ASCII characters, no blanks"
+        )
+    tenant, calls = current_tenant(), request.app[CONTEXT].registry.calls(state, sip_call_id)
     return views.Calls([views.Call.of(call) for call in calls if tenant in ("", call.tenant)])
 
 

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET
 
 from cc_tts import logs
+from cc_tts.calls import traces
 from cc_tts.calls.adoption import record as records
 from cc_tts.calls.audio.caller_speech import CallerSpeech, policy_of
 from cc_tts.calls.audio.hub import AudioHub
@@ -69,6 +70,10 @@ class Call:
     uri_parameters: dict[str, str] = field(default_factory=dict)
     tenant: str = ""
     """Whose call it is; empty: the operator's."""
+    route: str = ""
+    """The key of ``[routes]`` that takes an incoming call."""
+    peer: str = ""
+    """The address an INVITE came from, or the host that ours is for."""
     defaults: PromptDefaults = field(default_factory=PromptDefaults)
     metadata: Mapping[str, str] = field(default_factory=dict)
     client_state: str | None = None
@@ -86,6 +91,8 @@ class Call:
     quality: Quality = field(default_factory=Quality)
     utterances: dict[str, Utterance] = field(default_factory=dict)
     local_reason: str | None = None
+    hangup_cause: str = ""
+    """What our BYE gives as the cause."""
     lead_in_ms: int = 0
     media_route: tuple[str, MediaDialect] | None = None
     """The application that the call's route has it connect to, and how that speaks."""
@@ -317,7 +324,7 @@ class Call:
         if self.state is CallState.TERMINATED:
             return
         if self.local_reason is None:
-            self.local_reason = local_reason
+            self.local_reason, self.hangup_cause = local_reason, cause or local_reason
         self.player.stop_feeding()
         self.services.ua.send(
             messages.Hangup(
@@ -473,6 +480,10 @@ class Call:
         """Take in what the UA process reports of this call."""
         self._reports[type(report)](self, report)
 
+    def _on_placed(self, placed: messages.CallPlaced) -> None:
+        self.sip_call_id = placed.sip_call_id
+        traces.note_begin(self)
+
     def _on_ringing(self, ringing: messages.CallRinging) -> None:
         self.sip_call_id = ringing.sip_call_id or self.sip_call_id
         if self.machine.can(CallEvent.RING):
@@ -496,6 +507,7 @@ class Call:
         for utterance in self.player.queue:
             if utterance.state is UtteranceState.PENDING:
                 utterance.origin_ns = max(utterance.origin_ns, established.at_ns)
+        traces.note_answer(self)
         self.publish(types.CallEstablished(codec=self.codec, clock_rate_hz=self.clock_rate_hz))
         self._run_gather_timers()
         self._open_line(established.at_ns)
@@ -554,7 +566,8 @@ class Call:
                 was_established=self.answered_at_s is not None,
                 local_reason=self.local_reason,
                 direction=self.direction,
-            )
+            ),
+            ended.at_ns,
         )
 
     def _on_playout(self, report: messages.PlayoutReport) -> None:
@@ -570,6 +583,7 @@ class Call:
                 self.player.finished(finished)
 
     _reports: ClassVar[Mapping[type[messages.CallReport], Callable[[Any, Any], None]]] = {
+        messages.CallPlaced: _on_placed,
         messages.CallRinging: _on_ringing,
         messages.MediaActive: _on_media,
         messages.CallEstablished: _on_established,
@@ -648,13 +662,14 @@ class Call:
             utterance.watcher.on_started(utterance)
         self.speech.prompt_heard(utterance, at_ns)
 
-    def terminate(self, ending: Ending) -> None:
-        """The call is over. Everything pending completes with ``call_ended``."""
+    def terminate(self, ending: Ending, at_ns: int = 0) -> None:
+        """The call is over, since ``at_ns`` if that is given. Everything pending completes with ``call_ended``."""
         if not self.machine.can(CallEvent.END):
             return
         self.machine.fire(CallEvent.END)
         self._cancel_timer()
-        self.ended_at_s = self.services.clock.wall_s()
+        clock = self.services.clock
+        self.ended_at_s = clock.wall_s() - (ms_between(at_ns, clock.now_ns()) / 1000 if at_ns else 0.0)
         self.ending = ending
         self.held = self.paused = False
         if self.keys.gather is not None:
@@ -665,7 +680,7 @@ class Call:
             stream.on_call_ended()
         for media in tuple(self.media_streams):
             media.on_call_ended(ending.reason)
-        self._log.info("call_ended", result=ending.result, reason=ending.reason, sip_code=ending.sip_code)
+        traces.note_end(self, ending)
 
     # ---------------------------------------------------------------------------------------------------------------------
 

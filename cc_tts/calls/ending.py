@@ -6,6 +6,7 @@ from typing import Final, Literal
 from msgspec import UNSET, UnsetType
 
 from cc_tts.ua.messages import CallEnded, EndedBy
+from cc_tts.ua.sip.bye import NORMAL_CLEARING, Q850_CAUSES
 
 Result = Literal["completed", "unanswered", "rejected", "failed"]
 
@@ -25,6 +26,22 @@ _REFUSALS: Final = {
     503: "overload",
     603: "declined",
 }
+_Q850_OF_SIP: Final = {
+    **dict.fromkeys((404, 485, 604), 1),
+    **dict.fromkeys((486, 600), 17),
+    480: 18,
+    **dict.fromkeys((401, 402, 403, 407, 603), 21),
+    410: 22,
+    **dict.fromkeys((482, 483), 25),
+    484: 28,
+    502: 38,
+    **dict.fromkeys((400, 481, 500, 503), 41),
+    405: 63,
+    **dict.fromkeys((406, 415, 501), 79),
+    **dict.fromkeys((408, 504), 102),
+    **dict.fromkeys((413, 414, 416, 420, 421, 423, 505, 513), 127),
+}
+"""Causes of ITU-T Q.850 that stand for the statuses of refusals (RFC 3398 §8.2.6.1)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,3 +96,14 @@ def _outbound(ended_by: EndedBy, sip_code: int, local_reason: str | None, contac
     if reason in ("no_answer", "cancelled"):
         return Ending("unanswered", reason, sip_code)
     return Ending("failed" if sip_code // 100 == SERVER_FAILURE else "rejected", reason, sip_code)
+
+
+def q850_cause(ending: Ending, *, was_established: bool, our_cause: str) -> int | None:
+    """The cause of ITU-T Q.850 that a switch would write down for the call; ``None`` where the standard has none.
+    ``our_cause``: what our BYE named, empty if we sent none.
+    """
+    if not was_established:
+        return None if ending.sip_code is None else _Q850_OF_SIP.get(ending.sip_code)
+    if ending.result == "failed":
+        return Q850_CAUSES.get(ending.reason)
+    return Q850_CAUSES.get(our_cause, NORMAL_CLEARING)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 from cc_tts import logs
-from cc_tts.calls import routing
+from cc_tts.calls import routing, traces
 from cc_tts.calls.adoption import record as records
 from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState
@@ -32,7 +32,6 @@ from cc_tts.errors import (
 from cc_tts.processes.channel import Message
 from cc_tts.processes.supervisor import STOPPED
 from cc_tts.speech.prompt import Prompt, PromptDefaults, text_of
-from cc_tts.tenants.accounting import CallLine
 from cc_tts.tenants.book import Hold
 from cc_tts.tenants.shares import SharedRoom
 from cc_tts.ua import messages
@@ -120,12 +119,13 @@ class CallRegistry:
         """How many there may be."""
         return self._ua.max_calls
 
-    def calls(self, state: CallState | None = None) -> list[Call]:
-        """Live calls and ended ones still kept, oldest first."""
+    def calls(self, state: CallState | None = None, sip_call_id: str | None = None) -> list[Call]:
+        """Live calls and ended ones still kept, oldest first: all, or those in a state and of a SIP Call-ID. A call to
+        ourselves is two of one Call-ID.
+        """
         everyone = [*self._ended.values(), *self._live.values()]
-        return sorted(
-            (call for call in everyone if state is None or call.state is state), key=lambda call: call.created_at_s
-        )
+        wanted = [call for call in everyone if state in (None, call.state) and sip_call_id in (None, call.sip_call_id)]
+        return sorted(wanted, key=lambda call: call.created_at_s)
 
     def call(self, call_id: str) -> Call:
         """One call.
@@ -197,6 +197,7 @@ class CallRegistry:
             metadata=request.metadata,
             client_state=request.client_state,
             tenant=request.tenant,
+            peer=sip_uri.destination(request.to),
         )
 
     def _check_capacity(self) -> None:
@@ -318,6 +319,8 @@ class CallRegistry:
                 self._note_lateness()
             case messages.RegistrationChanged():
                 self._ua.registered = message.registered
+                registrar = self._services.config.registration.registrar
+                self._metrics.registered.labels(registrar=registrar).set(message.registered)
                 log.info("registration", registered=message.registered, sip_code=message.sip_code)
             case messages.CallReport(call_id=call_id) if (call := self._live.get(call_id)) is not None:
                 call.on_report(message)
@@ -364,6 +367,8 @@ class CallRegistry:
                 defaults=record.defaults,
                 media_route=record.media_route,
                 tenant=record.tenant,
+                route=record.route,
+                peer=record.peer,
             )
         if counts:
             self._held[call.id] = self._services.tenants.hold_call(call.tenant, is_up=True)
@@ -373,10 +378,11 @@ class CallRegistry:
         self._metrics.calls_active.set(len(self._live))
         self._adopted.append((call, snapshot))
         call.take_up(snapshot, record)
-        log.info("call_adopted", call_id=call.id, state=call.state)
+        log.info("call_adopted", call_id=call.id, sip_call_id=call.sip_call_id, state=call.state)
 
     def _inbound(self, message: messages.IncomingCall) -> Call:
         trusted = message.source in self._trusted_peers
+        route, tenant = routing.route_of(message.request_uri, self._config)
         return Call(
             services=self._services,
             id=message.call_id,
@@ -387,12 +393,15 @@ class CallRegistry:
             transport=message.transport or None,
             headers=message.headers | message.identity if trusted else message.headers,
             uri_parameters=routing.uri_parameters(message.request_uri) if trusted else {},
-            tenant=routing.tenant_of(message.request_uri, self._config),
+            tenant=tenant,
+            route=route,
+            peer=message.source,
         )
 
     def _present(self, call: Call, message: messages.IncomingCall) -> None:
         """Tell of a call that has come in, and do what its route says."""
         trusted = message.source in self._trusted_peers
+        traces.note_begin(call)
         call.publish(types.CallIncoming(source=message.source, **_parties(call)))
         try:
             if self.draining:  # it came in before the UA process knew of the drain
@@ -414,7 +423,13 @@ class CallRegistry:
                 call.speak(decision.prompt)
             self._greet(call, decision)
         except CcTtsError as error:
-            log.info("call_refused", call_id=call.id, code=error.code, sip_code=error.sip_status)
+            log.info(
+                "call_refused",
+                call_id=call.id,
+                sip_call_id=call.sip_call_id,
+                code=error.code,
+                sip_code=error.sip_status,
+            )
             _refuse(call, error)
 
     def _greet(self, call: Call, decision: routing.RouteDecision) -> None:
@@ -457,7 +472,9 @@ class CallRegistry:
         self._room.add(call.id, call.tenant)
         self._metrics.calls_active.set(len(self._live))
         self._metrics.calls_ended.labels(direction=call.direction, result=ending.result, reason=ending.reason).inc()
-        self._services.accounting.add(_accounting_line(call, ending))
+        self._services.accounting.add(traces.accounting_line(call, ending))
+        if call.answered_at_s is not None:
+            traces.observe(call.quality, self._metrics)
         call.publish(types.CallTerminated(ending=ending, quality=call.quality))
         self._forget_old()
 
@@ -486,24 +503,6 @@ def _invite(request: OriginateRequest, call_id: str) -> messages.Originate:
         from_=request.from_ or "",
         headers=request.headers | asserted,
         display_name=request.display_name or "",
-    )
-
-
-def _accounting_line(call: Call, ending: Ending) -> CallLine:
-    ended_s = call.created_at_s if call.ended_at_s is None else call.ended_at_s
-    answered_s = call.answered_at_s
-    return CallLine(
-        tenant=call.tenant,
-        call_id=call.id,
-        direction=call.direction,
-        started=round(call.created_at_s, 3),
-        answered=None if answered_s is None else round(answered_s, 3),
-        ended=round(ended_s, 3),
-        duration_ms=0 if answered_s is None else max(0, round((ended_s - answered_s) * 1000)),
-        result=ending.result,
-        reason=ending.reason,
-        sip_code=ending.sip_code,
-        codec=call.codec,
     )
 
 

@@ -99,13 +99,16 @@ def decide(*, request_uri: str, trusted: bool, headers: Mapping[str, str], confi
     )
 
 
-def tenant_of(request_uri: str, config: Config) -> str:
-    """Whose call an INVITE is, by its route; empty: the operator's, as is one that no route takes."""
+def route_of(request_uri: str, config: Config) -> tuple[str, str]:
+    """The key of ``[routes]`` that takes an INVITE (``annc`` for announcements), and whose call it is: both empty if none
+    does; the second also for the operator's.
+    """
     try:
         user, _ = parse_uri(request_uri)
-        return _route(user, config.routes, trusted=False).tenant
+        tenant = _route(user, config.routes, trusted=False).tenant
     except (MalformedRequest, NotFound):
-        return ""
+        return "", ""
+    return user if user == ANNOUNCEMENT_USER or user in config.routes else "*", tenant
 
 
 def _style(tts_headers: Mapping[str, str], route: RouteConfig) -> TextContent:

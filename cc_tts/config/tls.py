@@ -19,8 +19,8 @@ WARN_DAYS: Final = 30
 """A certificate that expires sooner than this gets a warning."""
 _MAX_FLIGHTS: Final = 8
 """Round trips of a handshake at most; TLS 1.2 takes two."""
-_NOT_YET_VALID: Final = 9
-_EXPIRED: Final = 10
+_NO_CHECK_TIME: Final = ssl.VerifyFlags(0x200000)
+"""``X509_V_FLAG_NO_CHECK_TIME`` of OpenSSL, which :mod:`ssl` has no name for."""
 _WORLD_READABLE: Final = 0o004
 SYSTEM_CA_FILES: Final = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 """Where Debian, Red Hat and Alpine keep the public CAs in one file."""
@@ -40,6 +40,17 @@ def check(tls: TlsConfig, *, now_s: float) -> list[str]:
         except ssl.SSLError:
             raise ConfigError(f"tls.ca_file: {tls.ca_file} holds no certificate in PEM form") from None
     return warnings
+
+
+def expiry_s(tls: TlsConfig) -> float | None:
+    """When the certificate of ``[tls]`` expires, seconds since the epoch; ``None`` without one that can be used."""
+    if not tls.certificate_file:
+        return None
+    try:
+        seen = _peer_certificate(*_pair(tls))
+    except (ConfigError, ssl.SSLError, OSError):
+        return None
+    return float(ssl.cert_time_to_seconds(str(seen["notAfter"])))
 
 
 def fingerprint(tls: TlsConfig) -> bytes:
@@ -70,6 +81,16 @@ def ca_file(tls: TlsConfig) -> str:
 def _check_pair(tls: TlsConfig, now_s: float) -> list[str]:
     _readable("tls.certificate_file", tls.certificate_file)
     _readable("tls.private_key_file", tls.private_key_file)
+    warnings = _validity(tls.certificate_file, *_pair(tls), now_s)
+    if Path(tls.private_key_file).stat().st_mode & _WORLD_READABLE:
+        warnings.append(
+            f"{tls.private_key_file} can be read by everybody on this machine; chmod o-r {tls.private_key_file}"
+        )
+    return warnings
+
+
+def _pair(tls: TlsConfig) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """A server with the certificate and its key, and a client that trusts this very certificate, whatever its dates."""
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.minimum_version = ssl.TLSVersion.TLSv1_2
     leaf, client = _leaf(tls.certificate_file), _client()
@@ -84,12 +105,8 @@ def _check_pair(tls: TlsConfig, now_s: float) -> list[str]:
         raise ConfigError(_pair_fault(tls, error.reason or "")) from None
     except ValueError:
         raise ConfigError("tls.private_key_password is too long") from None
-    warnings = _validity(tls.certificate_file, server, client, now_s)
-    if Path(tls.private_key_file).stat().st_mode & _WORLD_READABLE:
-        warnings.append(
-            f"{tls.private_key_file} can be read by everybody on this machine; chmod o-r {tls.private_key_file}"
-        )
-    return warnings
+    client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | _NO_CHECK_TIME
+    return server, client
 
 
 def _pair_fault(tls: TlsConfig, reason: str) -> str:
@@ -114,19 +131,19 @@ def _leaf(path: str) -> str:
 
 
 def _validity(path: str, server: ssl.SSLContext, client: ssl.SSLContext, now_s: float) -> list[str]:
-    """Do a handshake with a client that trusts this very certificate: only its dates and its purpose can fail."""
-    client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    """Do a handshake of both, in which only the certificate's purpose can fail, and look at the dates."""
     try:
         seen = _peer_certificate(server, client)
     except ssl.SSLCertVerificationError as error:
-        if error.verify_code == _EXPIRED:
-            return [f"{path} has expired: peers that verify refuse every call; have it renewed"]
-        if error.verify_code == _NOT_YET_VALID:
-            return [f"{path} is not valid yet: peers that verify refuse every call; is this machine's clock right?"]
         return [f"{path}: peers that verify will refuse it: {error.verify_message}"]
     except ssl.SSLError as error:
         raise ConfigError(f"{path}: TLS does not work with it: {error.reason or error}") from None
-    ends = datetime.fromtimestamp(ssl.cert_time_to_seconds(str(seen["notAfter"])), UTC)
+    begins_s, ends_s = (ssl.cert_time_to_seconds(str(seen[name])) for name in ("notBefore", "notAfter"))
+    if ends_s < now_s:
+        return [f"{path} has expired: peers that verify refuse every call; have it renewed"]
+    if begins_s > now_s:
+        return [f"{path} is not valid yet: peers that verify refuse every call; is this machine's clock right?"]
+    ends = datetime.fromtimestamp(ends_s, UTC)
     days = (ends - datetime.fromtimestamp(now_s, UTC)).days
     return [f"{path} expires in {days} days, on {ends.date()}; have it renewed"] if days < WARN_DAYS else []
 

@@ -1,6 +1,7 @@
 """The accounting file: a line of JSON for each utterance that is complete and each call that is over.
 
-A line has what bills are made of. It has no text, no digit and no number of a caller. Lines are written by a thread, at most
+A line has what bills are made of, and what finds the call in the records of others. It has no text, no digit and no number
+of a caller. Lines are written by a thread, at most
 every :data:`INTERVAL_S`. The file is opened for each writing, so that it may be moved (logrotate) at any time. While it
 cannot be written lines wait, up to :data:`MAX_WAITING_LINES`; those beyond are lost and counted. Runs on: the event loop.
 """
@@ -17,6 +18,7 @@ import msgspec
 from cc_tts import logs
 from cc_tts.clock import Clock, MonotonicClock
 from cc_tts.errors import ConfigError
+from cc_tts.media.quality import Quality
 from cc_tts.metrics import Metrics
 
 INTERVAL_S: Final = 0.2
@@ -51,14 +53,16 @@ class UtteranceLine(msgspec.Struct, frozen=True, kw_only=True, tag="utterance"):
 
 class CallLine(msgspec.Struct, frozen=True, kw_only=True, tag="call"):
     """A call. ``started``, ``answered`` and ``ended`` are seconds since the Unix epoch; ``duration_ms``: from the answer to
-    the end.
+    the end. ``route`` is the key of ``[routes]`` that took it, empty for a call that was placed.
     """
 
     time: float = 0.0
     node: str = ""
     tenant: str
     call_id: str
+    sip_call_id: str
     direction: str
+    route: str
     started: float
     answered: float | None
     ended: float
@@ -66,7 +70,9 @@ class CallLine(msgspec.Struct, frozen=True, kw_only=True, tag="call"):
     result: str
     reason: str
     sip_code: int | None
+    q850_cause: int | None
     codec: str | None
+    quality: Quality
 
 
 Line = UtteranceLine | CallLine

@@ -376,6 +376,7 @@ class UserAgent:
             to = sip_uri.with_transport(message.to, self._settings.sip.transports)
             leg.makeCall(f"<{to}>", param)  # without brackets ;parameters would be the header's (RFC 3261 §20)
             leg.dialog = (sip_message.readable(leg.getInfo().callIdString), "")
+            self._send(messages.CallPlaced(call_id=leg.call_id, sip_call_id=leg.dialog[0]))
         except pj.Error as error:
             leg.finish(sip_code=leg_status(error))
 

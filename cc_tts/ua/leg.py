@@ -464,7 +464,12 @@ class Leg(pj.Call):  # type: ignore[misc]
         self.buffer.cut(None)
         self._send(
             messages.CallEnded(
-                call_id=self.call_id, sip_code=sip_code, ended_by=ended_by, quality=quality, contacts=contacts
+                call_id=self.call_id,
+                sip_code=sip_code,
+                ended_by=ended_by,
+                quality=quality,
+                contacts=contacts,
+                at_ns=self._clock.now_ns(),
             )
         )
 

@@ -263,6 +263,12 @@ class IncomingCall(CallReport, frozen=True):
     identity: dict[str, str] = msgspec.field(default_factory=dict)
 
 
+class CallPlaced(CallReport, frozen=True):
+    """The INVITE of an outgoing call is on its way."""
+
+    sip_call_id: str
+
+
 class CallRinging(CallReport, frozen=True):
     """A provisional response above 100 went out or came in."""
 
@@ -324,12 +330,13 @@ EndedBy = Literal["local", "remote", "rtp_inactivity", "failure", "not_acceptabl
 
 
 class CallEnded(CallReport, frozen=True):
-    """The last report of a call. ``contacts`` are those of a redirection that was not followed."""
+    """The last report of a call. ``contacts`` are those of a redirection that was not followed. ``at_ns`` 0: now."""
 
     sip_code: int
     ended_by: EndedBy
     quality: Quality
     contacts: tuple[str, ...] = ()
+    at_ns: int = 0
 
 
 class CommandFailed(CallReport, frozen=True):

@@ -334,8 +334,9 @@ class FakeCallRegistry:
     def max_calls(self) -> int:
         return 4
 
-    def calls(self, state: CallState | None = None) -> list[FakeCall]:
-        return [call for call in self.live.values() if state is None or call.state is state]
+    def calls(self, state: CallState | None = None, sip_call_id: str | None = None) -> list[FakeCall]:
+        calls = self.live.values()
+        return [each for each in calls if state in (None, each.state) and sip_call_id in (None, each.sip_call_id)]
 
     def call(self, call_id: str) -> FakeCall:
         try:

@@ -139,16 +139,18 @@ class FakeUa:
         self.report(messages.MediaActive(call_id=call_id, codec="PCMU", clock_rate_hz=8000))
         self.report(messages.CallEstablished(call_id=call_id, sip_call_id=f"sip-{call_id}", at_ns=at_ns))
 
-    def ended(self, call_id: str, *, by: messages.EndedBy = "remote", sip_code: int = 200) -> None:
+    def ended(
+        self,
+        call_id: str,
+        *,
+        by: messages.EndedBy = "remote",
+        sip_code: int = 200,
+        quality: Quality | None = None,
+        at_ns: int = 0,
+    ) -> None:
         """The last word."""
-        self.report(
-            messages.CallEnded(
-                call_id=call_id,
-                sip_code=sip_code,
-                ended_by=by,
-                quality=Quality(packets_sent=7),
-            )
-        )
+        quality = quality or Quality(packets_sent=7)
+        self.report(messages.CallEnded(call_id, sip_code=sip_code, ended_by=by, quality=quality, at_ns=at_ns))
 
     def speech(self, call_id: str, utterance_id: str, *, at_ns: int) -> None:
         """The first frame of an utterance that carries speech is sent."""

@@ -74,6 +74,19 @@ async def test_calls_are_listed_and_filtered(api: RunningApi) -> None:
     assert [call["id"] for call in incoming.json["calls"]] == ["c2"]
 
 
+async def test_calls_are_found_by_their_sip_call_id(api: RunningApi) -> None:
+    found = await api.ask("GET", "/v1/calls?sip_call_id=sip-c2")
+    assert [call["id"] for call in found.json["calls"]] == ["c2"]
+    assert (await api.ask("GET", "/v1/calls?sip_call_id=sip-c2&state=established")).json["calls"] == []
+    assert (await api.ask("GET", "/v1/calls?sip_call_id=unknown")).json["calls"] == []
+
+
+@pytest.mark.parametrize("wrong", ["", "a%20b", "a%0Db", "%C3%A4", "a" * 1025])
+async def test_what_is_no_call_id_is_refused(api: RunningApi, wrong: str) -> None:
+    answered = await api.ask("GET", f"/v1/calls?sip_call_id={wrong}")
+    assert (answered.status, answered.json["code"]) == (400, "malformed")
+
+
 async def test_head_is_get_without_a_body(api: RunningApi) -> None:
     answered = await api.ask("HEAD", "/v1/calls")
     assert (answered.status, answered.raw) == (200, b"")

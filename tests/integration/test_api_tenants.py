@@ -142,6 +142,12 @@ async def test_lists_have_the_calls_of_the_tenant(api: RunningApi) -> None:
     assert seen[OTHER] == {"c-other": "other"}
 
 
+async def test_a_tenant_finds_its_own_calls_alone_by_a_sip_call_id(api: RunningApi) -> None:
+    for token, found in ((OPERATOR, ["c-other"]), (OTHER, ["c-other"]), (ACME, [])):
+        answered = await api.ask("GET", "/v1/calls?sip_call_id=sip-c-other", headers=bearer(token))
+        assert [call["id"] for call in answered.json["calls"]] == found
+
+
 async def test_a_call_that_is_placed_is_of_the_token_s_tenant(api: RunningApi) -> None:
     for token, tenant in ((ACME, "acme"), (OPERATOR, "")):
         placed = await api.ask("POST", "/v1/calls", {"to": "sip:a@127.0.0.1"}, headers=bearer(token))

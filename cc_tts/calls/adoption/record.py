@@ -88,6 +88,8 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     local_reason: str | None = None
     no_answer_at_s: float | None = None
     media_route: tuple[str, MediaDialect] | None = None
+    route: str = ""
+    peer: str = ""
     utterances: tuple[KeptUtterance, ...] = ()
     gather: KeptGather | None = None
 
@@ -135,6 +137,8 @@ def record_of(call: "Call") -> CallRecord:
         local_reason=call.local_reason,
         no_answer_at_s=call.no_answer_at_s,
         media_route=call.media_route,
+        route=call.route,
+        peer=call.peer,
         utterances=tuple(map(_kept, call.player.queue[:MAX_UTTERANCES])),
         gather=None
         if gather is None

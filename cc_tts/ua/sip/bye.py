@@ -5,7 +5,7 @@ from typing import Final
 from cc_tts.ua.messages import Hangup
 
 NORMAL_CLEARING: Final = 16
-_Q850: Final = {"error": 41, "sip_error": 41, "draining": 41, "rtp_inactivity": 102}
+Q850_CAUSES: Final = {"error": 41, "sip_error": 41, "draining": 41, "rtp_inactivity": 102, "no_response": 102}
 """Causes of ITU-T Q.850 for reasons other than an ordinary end."""
 _TEXTS: Final = {NORMAL_CLEARING: "Normal call clearing", 41: "Temporary failure", 102: "Recovery on timer expiry"}
 
@@ -14,7 +14,7 @@ def bye_headers(hangup: Hangup, *, played_ms: float) -> dict[str, str]:
     """The headers: X-TTS-Cause, X-TTS-Played-Ms of the last prompt, and Reason with the status of whoever ended the call if
     there is one (RFC 3326 §2), else with a cause of ITU-T Q.850.
     """
-    number = _Q850.get(hangup.cause, NORMAL_CLEARING)
+    number = Q850_CAUSES.get(hangup.cause, NORMAL_CLEARING)
     why = f"SIP;cause={hangup.sip_code}" if hangup.sip_code else f"Q.850;cause={number}"
     if reason := hangup.reason or ("" if hangup.sip_code else _TEXTS[number]):
         why += f";text={quoted(reason)}"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_tts.calls.ending import Ending, ending_of
+from cc_tts.calls.ending import Ending, ending_of, q850_cause
 from cc_tts.media.quality import Quality, mean_opinion_score
 from cc_tts.ua.messages import CallEnded, EndedBy
 
@@ -140,3 +140,26 @@ def test_only_a_redirection_has_contacts() -> None:
     ending = ending_of(ended, was_established=False, local_reason=None, direction="outbound")
     assert msgspec.to_builtins(ending)["contacts"] == uris
     assert msgspec.to_builtins(Ending("completed", "x", 200)) == {"result": "completed", "reason": "x", "sip_code": 200}
+
+
+@pytest.mark.parametrize(
+    ("ending", "established", "our_cause", "cause"),
+    [
+        (Ending("completed", "remote_hangup", 200), True, "", 16),
+        (Ending("completed", "prompt_finished", 200), True, "normal", 16),
+        (Ending("completed", "prompt_finished", 200), True, "error", 41),
+        (Ending("completed", "draining", 200), True, "draining", 41),
+        (Ending("failed", "rtp_inactivity", 200), True, "", 102),
+        (Ending("failed", "no_response", 408), True, "", 102),
+        (Ending("failed", "ua_process_died"), True, "", None),
+        (Ending("rejected", "busy", 486), False, "", 17),
+        (Ending("rejected", "not_found", 404), False, "", 1),
+        (Ending("unanswered", "no_answer", 408), False, "", 102),
+        (Ending("failed", "overload", 503), False, "", 41),
+        (Ending("unanswered", "cancelled", 487), False, "", None),
+        (Ending("failed", "unreachable"), False, "", None),
+    ],
+)
+def test_the_cause_of_q850(ending: Ending, established: bool, our_cause: str, cause: int | None) -> None:
+    """RFC 3398 §8.2.6.1 for refusals; what our BYE names for calls that were up."""
+    assert q850_cause(ending, was_established=established, our_cause=our_cause) == cause

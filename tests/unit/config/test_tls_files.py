@@ -106,6 +106,19 @@ def test_a_certificate_that_soon_expires(good: Pair) -> None:
     assert "expires in 9 days, on " in warning
 
 
+@pytest.mark.parametrize("days", [-1, 365])
+def test_when_a_certificate_expires(authority: Authority, days: int) -> None:
+    ends_s = tls_files.expiry_s(tls(authority.issue("dated", days=days)))
+    assert ends_s == pytest.approx(time.time() + days * 86_400, abs=2 * 86_400)
+
+
+def test_without_a_usable_certificate_none_expires(authority: Authority, good: Pair, tmp_path: Path) -> None:
+    other = authority.issue("stranger")
+    assert tls_files.expiry_s(TlsConfig()) is None
+    assert tls_files.expiry_s(tls(Pair(good.certificate, other.key))) is None
+    assert tls_files.expiry_s(tls(Pair(tmp_path / "none.pem", good.key))) is None
+
+
 def test_a_certificate_for_clients_only(authority: Authority) -> None:
     (warning,) = check(tls(authority.issue("client", purpose="clientAuth")))
     assert "peers that verify will refuse it" in warning

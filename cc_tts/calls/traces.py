@@ -1,0 +1,91 @@
+"""What an operator finds of a call later: lines of the log, a line of the accounting file, and how it sounded.
+
+There is no number of a caller in it, no digit and no text; ``sip_call_id`` leads to the peer's own records. Runs on: the
+event loop.
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from cc_tts import logs
+from cc_tts.calls.ending import Ending, q850_cause
+from cc_tts.media.quality import Quality
+from cc_tts.metrics import Metrics
+from cc_tts.tenants.accounting import CallLine
+
+if TYPE_CHECKING:
+    from cc_tts.calls.call import Call
+
+MS_PER_S: Final = 1000
+
+log = logs.get(__name__)
+
+
+def note_begin(call: "Call") -> None:
+    """Log that a call came in, or that our INVITE went out."""
+    where = {"source": call.peer, "route": call.route} if call.direction == "inbound" else {"target": call.peer}
+    _log(call, "call_incoming" if call.direction == "inbound" else "call_outgoing", transport=call.transport, **where)
+
+
+def note_answer(call: "Call") -> None:
+    """Log that a call is established."""
+    _log(call, "call_answered", codec=call.codec, transport=call.transport, srtp=call.srtp)
+
+
+def note_end(call: "Call", ending: Ending) -> None:
+    """Log how a call ended and what was sent and received."""
+    quality = call.quality
+    _log(
+        call,
+        "call_ended",
+        result=ending.result,
+        reason=ending.reason,
+        sip_code=ending.sip_code,
+        duration_ms=duration_ms(call),
+        packets_sent=quality.packets_sent,
+        packets_received=quality.packets_received,
+        packets_lost=quality.packets_lost,
+        mos=quality.mos,
+    )
+
+
+def _log(call: "Call", event: str, **more: Any) -> None:
+    log.info(event, call_id=call.id, sip_call_id=call.sip_call_id, **more)
+
+
+def duration_ms(call: "Call") -> int:
+    """From the answer to the end; 0 for a call without an answer."""
+    if call.answered_at_s is None or call.ended_at_s is None:
+        return 0
+    return max(0, round((call.ended_at_s - call.answered_at_s) * MS_PER_S))
+
+
+def accounting_line(call: "Call", ending: Ending) -> CallLine:
+    """The line of a call that is over."""
+    return CallLine(
+        tenant=call.tenant,
+        call_id=call.id,
+        sip_call_id=call.sip_call_id,
+        direction=call.direction,
+        route=call.route,
+        started=round(call.created_at_s, 3),
+        answered=None if call.answered_at_s is None else round(call.answered_at_s, 3),
+        ended=round(call.created_at_s if call.ended_at_s is None else call.ended_at_s, 3),
+        duration_ms=duration_ms(call),
+        result=ending.result,
+        reason=ending.reason,
+        sip_code=ending.sip_code,
+        q850_cause=q850_cause(ending, was_established=call.answered_at_s is not None, our_cause=call.hangup_cause),
+        codec=call.codec,
+        quality=call.quality,
+    )
+
+
+def observe(quality: Quality, metrics: Metrics) -> None:
+    """Count how an answered call sounded, as far as RTCP told."""
+    if expected := quality.packets_received + quality.packets_lost:
+        metrics.call_lost.observe(quality.packets_lost / expected)
+    for series, ms in ((metrics.call_jitter, quality.jitter_ms), (metrics.call_round_trip, quality.round_trip_ms)):
+        if ms is not None:
+            series.observe(ms / MS_PER_S)
+    if quality.mos is not None:
+        metrics.call_mos.observe(quality.mos)

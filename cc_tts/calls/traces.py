@@ -4,6 +4,7 @@ There is no number of a caller in it, no digit and no text; ``sip_call_id`` lead
 event loop.
 """
 
+import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 
 from cc_tts import logs
@@ -76,7 +77,7 @@ def accounting_line(call: "Call", ending: Ending) -> CallLine:
         sip_code=ending.sip_code,
         q850_cause=q850_cause(ending, was_established=call.answered_at_s is not None, our_cause=call.hangup_cause),
         codec=call.codec,
-        quality=call.quality,
+        quality=dataclasses.asdict(call.quality),
     )
 
 

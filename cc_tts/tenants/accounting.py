@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 from collections import deque
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +19,6 @@ import msgspec
 from cc_tts import logs
 from cc_tts.clock import Clock, MonotonicClock
 from cc_tts.errors import ConfigError
-from cc_tts.media.quality import Quality
 from cc_tts.metrics import Metrics
 
 INTERVAL_S: Final = 0.2
@@ -72,7 +72,7 @@ class CallLine(msgspec.Struct, frozen=True, kw_only=True, tag="call"):
     sip_code: int | None
     q850_cause: int | None
     codec: str | None
-    quality: Quality
+    quality: Mapping[str, float | None]
 
 
 Line = UtteranceLine | CallLine

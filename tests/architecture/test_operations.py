@@ -7,15 +7,17 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from cc_tts import __version__
+from cc_tts.clock import MonotonicClock
 from cc_tts.config import load as configuration
 from cc_tts.config import schema
 from cc_tts.engines.factory import COSYVOICE2
 from cc_tts.metrics import Metrics
+from cc_tts.pool.state import PoolState
 
 pytestmark = pytest.mark.architecture
 
@@ -36,13 +38,11 @@ def read(path: Path) -> Any:
 
 
 def series() -> Mapping[str, frozenset[str]]:
-    """Every series of the server and its labels."""
+    """Every series of the server and of the pool, and their labels."""
     found: dict[str, frozenset[str]] = {}
     metrics = Metrics()
-    for value in vars(metrics).values():
-        if (describe := getattr(value, "describe", None)) is None:
-            continue
-        (family,) = describe()
+    for value in families():
+        (family,) = value.describe()
         for suffix in SUFFIXES[family.type]:
             more = {"le"} if suffix == "_bucket" else set()
             found[family.name + suffix] = frozenset({*value._labelnames, *more})
@@ -50,6 +50,12 @@ def series() -> Mapping[str, frozenset[str]]:
         for sample in family.samples:
             found.setdefault(sample.name, frozenset(sample.labels))
     return found
+
+
+def families() -> list[Any]:
+    """Whatever is counted by server and pool."""
+    pool = PoolState(cast("Any", None), clock=MonotonicClock(), first_audio_target_ms=300.0)
+    return [value for each in (Metrics(), pool) for value in vars(each).values() if hasattr(value, "describe")]
 
 
 def rules() -> list[dict[str, Any]]:
@@ -97,10 +103,20 @@ def test_labels_that_results_are_grouped_by_exist() -> None:
             assert {label.strip() for label in labels.split(",")} <= everything, expression
 
 
-def test_every_series_of_the_server_is_on_the_dashboard() -> None:
+def test_every_series_of_server_and_pool_is_on_the_dashboard() -> None:
     shown = " ".join(target["expr"] for panel in panels() for target in panel.get("targets", ()))
-    for family in (value.describe()[0] for value in vars(Metrics()).values() if hasattr(value, "describe")):
+    for family in (value.describe()[0] for value in families()):
         assert family.name in shown, family.name
+
+
+def test_the_operators_table_has_every_alert_with_its_severity() -> None:
+    text = (ROOT / "docs/for-operators.md").read_text(encoding="utf-8")
+    table = text.split("| alert | when | severity |\n| --- | --- | --- |\n", 1)[1].split("\n\n", 1)[0]
+    listed: dict[str, str] = {}
+    for row in table.splitlines():
+        names, _, severities = (cell.strip() for cell in row.strip("|").split("|"))
+        listed |= dict(zip(names.split(", "), severities.split(", "), strict=True))
+    assert listed == {rule["alert"]: rule["labels"]["severity"] for rule in rules()}
 
 
 def test_every_alert_says_what_to_do_and_is_tested() -> None:
@@ -184,8 +200,8 @@ def test_the_dashboard_finds_its_data() -> None:
 
 
 def test_prometheus_scrapes_the_server() -> None:
-    (job,) = read(PROMETHEUS / "prometheus.yml")["scrape_configs"]
-    assert job["job_name"] == "cc-tts"
+    job, pool = read(PROMETHEUS / "prometheus.yml")["scrape_configs"]
+    assert (job["job_name"], pool["job_name"]) == ("cc-tts", "cc-tts-pool")
     (target,) = job["static_configs"][0]["targets"]
     host, _, port = target.partition(":")
     assert int(port) == schema.HttpConfig().port

@@ -1,5 +1,6 @@
 """What an operator finds of a call: lines of the log, a line of the accounting file, figures of its sound."""
 
+import dataclasses
 import json
 from typing import Any
 
@@ -100,7 +101,7 @@ async def test_the_accounting_line_leads_to_the_records_of_others(exchange: Exch
     exchange.ua.ended(refused, by="local", sip_code=404)
     talked, not_found = lines
     assert (talked.sip_call_id, talked.route, talked.q850_cause) == (f"sip-{call_id}", "silent", 16)
-    assert talked.quality == QUALITY
+    assert talked.quality == dataclasses.asdict(QUALITY)
     assert (not_found.sip_call_id, not_found.route, not_found.q850_cause) == (f"sip-{refused}", "", 1)
 
 

@@ -87,6 +87,13 @@ def check_folder(folder: Path) -> None:
         raise ProcessFailed(f"{folder} is not a directory of this user with mode 0700")
 
 
+def check_path(path: Path) -> None:
+    """Make the directory of a socket if it is not there. Raises ``ProcessFailed`` if the socket could not be used."""
+    check_folder(path.parent)
+    if len(os.fsencode(path)) > MAX_PATH_BYTES:
+        raise ProcessFailed(f"{path} is too long for a socket")
+
+
 class AdoptionSocket:
     """The child's end. Whoever had this path before has lost it: the caller holds what makes the name unique.
 
@@ -95,9 +102,7 @@ class AdoptionSocket:
     """
 
     def __init__(self, path: Path) -> None:
-        check_folder(path.parent)
-        if len(os.fsencode(path)) > MAX_PATH_BYTES:
-            raise ProcessFailed(f"{path} is too long for a socket")
+        check_path(path)
         self._path = path
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         new = path.with_suffix(".new")
@@ -191,14 +196,19 @@ class AdoptedChild:
 
 
 async def adopt(path: Path, request: Adopt) -> AdoptedChild | None:
-    """Adopt the child that waits at ``path``; ``None`` if none does, or if it refused and has ended.
+    """Adopt the child that waits at ``path``; ``None`` if none does, if it refused and has ended, or if there can be none,
+    since the directory is not ours alone.
 
     Raises:
         ProcessFailed: it has another server, hangs, or is not ours to adopt.
     """
-    if not path.parent.exists():
+    try:
+        if not os.path.lexists(path.parent):
+            return None
+        check_path(path)
+    except ProcessFailed as error:
+        log.warning("calls_are_not_kept", detail=error.detail)
         return None
-    check_folder(path.parent)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.setblocking(False)  # noqa: FBT003 - the standard library's
     try:

@@ -24,8 +24,10 @@ _ERROR: Final = 1
 _WARNING: Final = 2
 _PREFIX: Final = re.compile(r"[\d:.]+ +\S+ +[!.]*")
 """How each entry begins: time, file or object, depth of the call."""
-_BAD_PACKET: Final = re.compile(r"(?:Error processing|Dropp(?:ed|ing)(?: \d+ bytes)?) packet")
-"""How PJSIP begins the line about a message that it cannot parse."""
+_OTHERS_FAULT: Final = re.compile(
+    r"Error processing packet|Dropp(?:ed|ing)(?: \d+ bytes)? packet|Error parsing|Can't parse input string"
+)
+"""What PJSIP says of messages that it cannot parse; whoever sends them decides how often."""
 _DUMP: Final = re.compile(r"\bpacket:")
 """Before a message that is one line."""
 _ERROR_PROCESSING: Final = "Error processing packet"
@@ -36,6 +38,8 @@ _FAILED_ASSERTION: Final = re.compile(r"[\d:.]+ +(\S+) +!?[. ]*Assert failed: (.
 _NEVER_LOGGED: Final = (
     (re.compile(r"\bkey=.*"), "key=…"),  # PJMEDIA writes the keys of SRTP at level 5
     (re.compile(r"\bDTMF\b.*"), "DTMF …"),
+    (re.compile(r"\bError parsing '[^']*'?"), "Error parsing '…'"),
+    (re.compile(r"\bparsing (header: )?'(?![\w-]{1,40}')[^']*'?"), "parsing '…'"),
     (
         re.compile(r"(?i)\b(sips?:[^\s;?>\"',]*)[;?][^\s>\"',]*"),
         r"\1;…",
@@ -70,13 +74,13 @@ class PjsipLog(pj.LogWriter):  # type: ignore[misc]
             self._assertions.append(f"{failed[1]} {failed[2].strip()}")
             return
         detail = without_message(text)
-        if _BAD_PACKET.search(detail):
+        if _OTHERS_FAULT.search(detail):
             now_ns = self._clock.now_ns()
             if now_ns - self._reported_ns < BAD_PACKETS_INTERVAL_NS:
                 self._unreported += 1
                 return
             self._reported_ns, detail, self._unreported = now_ns, f"{detail}; {self._unreported} more not reported", 0
-            level = max(level, _WARNING)  # others' fault, not ours
+            level = max(level, _WARNING)
         write = {_ERROR: log.error, _WARNING: log.warning}.get(level, log.info)
         write("pjsip", pjsip_level=entry.level, detail=detail)
 

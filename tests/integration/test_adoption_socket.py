@@ -12,6 +12,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+import structlog
 
 from cc_tts.clock import MonotonicClock
 from cc_tts.errors import ProcessFailed
@@ -247,9 +248,26 @@ async def test_both_sides_want_their_own_user(path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     with ours, theirs, pytest.raises(ProcessFailed, match="belongs to user"):
         adoption.peer_of(ours)
-    with pytest.raises(ProcessFailed, match="not a directory of this user"):
-        await adopt(path, REQUEST)
+    assert await adopt(path, REQUEST) is None
     waiting.close()
+
+
+@pytest.mark.parametrize("kind", ["link", "file", "pipe", "open", "long"])
+async def test_a_folder_of_somebody_else_costs_adoption_and_not_the_start(tmp_path: Path, kind: str) -> None:
+    folder = tmp_path / kind
+    match kind:
+        case "link":
+            folder.symlink_to(tmp_path)
+        case "file":
+            folder.touch(mode=0o700)
+        case "pipe":
+            os.mkfifo(folder)
+        case "open":
+            folder.mkdir()
+            folder.chmod(0o777)
+    with structlog.testing.capture_logs() as lines:
+        assert await adopt(folder / ("a" * 100 if kind == "long" else "ua.sock"), REQUEST) is None
+    assert [line["event"] for line in lines] == ([] if kind == "long" else ["calls_are_not_kept"])
 
 
 def test_the_directory_is_private(tmp_path: Path) -> None:

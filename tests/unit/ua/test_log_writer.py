@@ -71,6 +71,15 @@ MESSAGE = (
         ("12:34:56.789 x.c  Invalid header X-TTS-Text: secret words", "Invalid header X-TTS-Text: …"),
         ("12:34:56.789 x.c  Proxy-Authorization: Digest secret", "Proxy-Authorization: …"),
         ('12:34:56.789 x.c  realm="a", response="secret"', 'realm="a", response= …'),
+        (
+            "12:34:56.789 sip_parser.c  Error parsing 'secret': String value was greater",
+            "Error parsing '…': String value",
+        ),
+        ("12:34:56.789 sip_parser.c  Error parsing header: 'X a secret' line 3 col 5", "parsing '…' line 3"),
+        (
+            "12:34:56.789 sip_transport.c  exception when parsing 'Via' header on line 3",
+            "parsing 'Via' header on line 3",
+        ),
         ("12:34:56.789 strm0x1  Received DTMF digit secret, vol=10", "Received DTMF …"),
         ("12:34:56.789 pjsua_aud.c  Call 3 dialing DTMF secret", "Call 3 dialing DTMF …"),
         ("12:34:56.789 srtp0x1  TX: AES_CM_128_HMAC_SHA1_80 key=secret", "key=…"),
@@ -104,5 +113,6 @@ def test_the_level_of_pjsip_decides_how_a_line_is_logged() -> None:
 def test_messages_that_cannot_be_read_are_a_warning_once_a_second() -> None:
     bad = (1, "12:34:56.789 sip_endpoint.c  Error processing packet from 10.0.0.9:5060: x [code 1]:\nsecret")
     dropped = (4, "12:34:56.789 sip_transport.c  Dropped packet:secret\n-- end of packet.")
-    (line,) = logged(bad, dropped, bad)
+    number = (1, "12:34:56.789 sip_parser.c  Error parsing '12': x")
+    (line,) = logged(bad, dropped, bad, number)
     assert line["log_level"] == "warning"

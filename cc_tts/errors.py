@@ -10,6 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
+import msgspec
+
+UNREADABLE: Final = (msgspec.MsgspecError, UnicodeError, RecursionError)
+"""What msgspec raises for JSON and MessagePack that it cannot read; the last one for what is nested too deep."""
 MAX_COMPARED_CHARS: Final = 100
 """Length of a name from outside that is compared with the known names."""
 

@@ -28,7 +28,7 @@ from cc_tts.cluster.messages import (
     Workers,
 )
 from cc_tts.config.schema import RemoteConfig
-from cc_tts.errors import CcTtsError
+from cc_tts.errors import UNREADABLE, CcTtsError
 from cc_tts.processes.backoff import Backoff
 
 CONNECT_TIMEOUT_S: Final = 5.0
@@ -160,7 +160,7 @@ class PoolLink:
                 return f"the connection was lost: {frame.type.name.lower()}"
             try:
                 message = _FROM_POOL.decode(frame.data)
-            except (msgspec.DecodeError, UnicodeError):
+            except UNREADABLE:
                 return "it sent a message that cannot be read: is it of another version?"
             if not self.is_connected:
                 self.is_connected = True

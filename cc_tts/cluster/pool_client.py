@@ -16,7 +16,7 @@ from cc_tts import __version__
 from cc_tts.cluster.messages import MAX_MESSAGE_BYTES, Worker, Workers
 from cc_tts.config.remote import must_be_private
 from cc_tts.config.schema import RemoteConfig
-from cc_tts.errors import CcTtsError, ConfigError, ProcessFailed
+from cc_tts.errors import UNREADABLE, CcTtsError, ConfigError, ProcessFailed
 
 ASK_TIMEOUT_S: Final = 3.0
 
@@ -56,7 +56,7 @@ async def ask_workers(url: str, remote: RemoteConfig) -> tuple[Worker, ...]:
             if response.status == 200:  # noqa: PLR2004
                 return _WORKERS.decode(await response.content.read(MAX_MESSAGE_BYTES)).workers
             reason = f"answers {response.status} {response.reason}"
-    except (aiohttp.ClientError, OSError, TimeoutError, ConfigError, msgspec.DecodeError, UnicodeError) as error:
+    except (aiohttp.ClientError, OSError, TimeoutError, ConfigError, *UNREADABLE) as error:
         raise ProcessFailed(f"the pool at {url} cannot be asked: {why(error)}") from None
     raise ProcessFailed(f"the pool at {url} {reason}")
 
@@ -72,7 +72,7 @@ def why(error: BaseException) -> str:
             return f"it answers {error.status}"
         case TimeoutError():
             return "no answer in time"
-        case msgspec.DecodeError() | UnicodeError():
+        case msgspec.MsgspecError() | UnicodeError() | RecursionError():
             return "what it says cannot be read: is it another version, or no pool?"
         case aiohttp.ClientConnectorError():
             return str(error.os_error.strerror or error.os_error)

@@ -13,7 +13,7 @@ from cc_tts.api.http import middlewares, problems
 from cc_tts.api.http.auth import AUTHENTICATOR, TokenAuthenticator
 from cc_tts.cluster.messages import MAX_MESSAGE_BYTES, NodeReport
 from cc_tts.config.schema import TokenConfig
-from cc_tts.errors import Forbidden, NotFound
+from cc_tts.errors import UNREADABLE, Forbidden, NotFound
 from cc_tts.pool.state import PoolState
 
 HEARTBEAT_S: Final = 5.0
@@ -119,7 +119,7 @@ async def _read(socket: web.WebSocketResponse, request: web.Request) -> None:
             return
         try:
             report = _REPORT.decode(frame.data)
-        except (msgspec.DecodeError, UnicodeError):
+        except UNREADABLE:
             log.warning("bad_report", node=watchers[socket] or None, num_bytes=len(frame.data))
             await socket.close(code=POLICY_VIOLATION, message=b"not the report of a node of this version")
             return

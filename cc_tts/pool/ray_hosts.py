@@ -19,7 +19,7 @@ import msgspec
 from cc_tts import logs
 from cc_tts.clock import Clock, MonotonicClock
 from cc_tts.config.schema import Config
-from cc_tts.errors import ConfigError, ProcessFailed
+from cc_tts.errors import UNREADABLE, ConfigError, ProcessFailed
 from cc_tts.pool.hosts import HostSettings, HostStatus, WorkerNotFound
 from cc_tts.pool.worker_host import END_TIMEOUT_S, WorkerHost
 
@@ -224,7 +224,7 @@ class RayHosts:
                 del self._asked[name]
                 try:
                     status = msgspec.json.decode(ray.get(ref), type=HostStatus)
-                except (ray.exceptions.RayError, msgspec.DecodeError) as error:
+                except (ray.exceptions.RayError, *UNREADABLE) as error:
                     log.warning("host_not_heard", worker=name, detail=type(error).__name__)
                     continue
                 self._heard[name] = (self._clock.now_ns(), status)

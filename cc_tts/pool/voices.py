@@ -18,7 +18,7 @@ from cc_tts import logs
 from cc_tts.cluster import pool_client
 from cc_tts.cluster.messages import MAX_MESSAGE_BYTES
 from cc_tts.config.schema import RemoteConfig
-from cc_tts.errors import CcTtsError, ProcessFailed
+from cc_tts.errors import UNREADABLE, CcTtsError, ProcessFailed
 
 MAX_FILES: Final = 4096
 MAX_FILE_BYTES: Final = 512 << 20
@@ -120,7 +120,7 @@ async def fetch(url: str, remote: RemoteConfig, folder: VoiceFolder) -> bool:
             for file in have.files:
                 if file.name not in names:
                     (folder.folder / file.name).unlink(missing_ok=True)
-    except (aiohttp.ClientError, OSError, TimeoutError, CcTtsError, msgspec.DecodeError, UnicodeError) as error:
+    except (aiohttp.ClientError, OSError, TimeoutError, CcTtsError, *UNREADABLE) as error:
         raise ProcessFailed(f"the voices of the pool cannot be fetched: {pool_client.why(error)}") from None
     if have != wanted:
         log.info("voices_fetched", num_files=len(wanted.files), num_before=len(have.files))

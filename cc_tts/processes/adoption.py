@@ -202,12 +202,7 @@ async def adopt(path: Path, request: Adopt) -> AdoptedChild | None:
     Raises:
         ProcessFailed: it has another server, hangs, or is not ours to adopt.
     """
-    try:
-        if not os.path.lexists(path.parent):
-            return None
-        check_path(path)
-    except ProcessFailed as error:
-        log.warning("calls_are_not_kept", detail=error.detail)
+    if not _may_wait_at(path):
         return None
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.setblocking(False)  # noqa: FBT003 - the standard library's
@@ -219,6 +214,16 @@ async def adopt(path: Path, request: Adopt) -> AdoptedChild | None:
     if child is None:
         sock.close()
     return child
+
+
+def _may_wait_at(path: Path) -> bool:
+    try:
+        if os.path.lexists(path.parent):
+            check_path(path)
+            return True
+    except ProcessFailed as error:
+        log.warning("calls_are_not_kept", detail=error.detail)
+    return False
 
 
 async def _ask(sock: socket.socket, path: Path, request: Adopt) -> AdoptedChild | None:

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 import msgspec
 
-from cc_tts.errors import ProcessFailed
+from cc_tts.errors import UNREADABLE, ProcessFailed
 
 PROTOCOL_VERSION: Final = 1
 MAX_MESSAGE_BYTES: Final = 1 << 20
@@ -132,7 +132,7 @@ class Decoder:
                 break
             try:
                 message = self._decoder.decode(memoryview(self._buffer)[start : start + message_bytes])
-            except msgspec.MsgspecError as error:
+            except UNREADABLE as error:
                 raise ProcessFailed(f"unreadable message: {error}") from error
             records.append((message, bytes(self._buffer[start + message_bytes : end])))
             offset = end

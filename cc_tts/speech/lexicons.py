@@ -18,6 +18,7 @@ import msgspec
 from cc_tts import atomic_file, logs
 from cc_tts.config.schema import TtsConfig
 from cc_tts.errors import (
+    UNREADABLE,
     ClientError,
     ConfigError,
     LexiconMalformed,
@@ -131,5 +132,5 @@ def _read(path: Path) -> CompiledLexicon:
         return CompiledLexicon(lexicon)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
-    except (msgspec.DecodeError, ClientError) as error:
+    except (ClientError, *UNREADABLE) as error:
         raise ConfigError(f"{path}: not a lexicon: {error}") from error

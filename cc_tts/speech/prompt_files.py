@@ -27,7 +27,7 @@ import msgspec
 from cc_tts import atomic_file, logs
 from cc_tts.audio import BYTES_PER_SAMPLE
 from cc_tts.config.schema import CacheConfig
-from cc_tts.errors import ConfigError
+from cc_tts.errors import UNREADABLE, ConfigError
 from cc_tts.metrics import Metrics
 
 FORMAT_VERSION: Final = 3
@@ -279,7 +279,7 @@ def from_file(key: str, data: bytes) -> CachedPrompt:
         raise ValueError("its checksum is wrong")
     try:
         found_key, prompt = msgspec.msgpack.decode(body, type=tuple[str, CachedPrompt])
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise ValueError(f"it cannot be read: {error}") from None
     if found_key != key:
         raise ValueError("it holds another prompt than its name says")

@@ -26,8 +26,9 @@ _PREFIX: Final = re.compile(r"[\d:.]+ +\S+ +[!.]*")
 """How each entry begins: time, file or object, depth of the call."""
 _OTHERS_FAULT: Final = re.compile(
     r"Error processing packet|Dropp(?:ed|ing)(?: \d+ bytes)? packet|Error parsing|Can't parse input string"
+    r"|Unknown Content|Error in provided SDP"
 )
-"""What PJSIP says of messages that it cannot parse; whoever sends them decides how often."""
+"""What PJSIP says of messages that it cannot parse or use; whoever sends them decides how often."""
 _DUMP: Final = re.compile(r"\bpacket:")
 """Before a message that is one line."""
 _ERROR_PROCESSING: Final = "Error processing packet"

@@ -14,7 +14,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from cc_tts.errors import ConfigError
+from cc_tts.errors import UNREADABLE, ConfigError
 
 VARIABLE: Final = "CC_TTS_PJSUA2"
 FOLDER: Final = "pjsua2-server"
@@ -79,7 +79,7 @@ def chosen(environ: Mapping[str, str] = os.environ, prefix: str = sys.prefix) ->
         raise ConfigError(
             f"{VARIABLE}={wanted[:100]}: there is no server build of pjsua2 in {folder}; make pjsua2 builds it"
         ) from None
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise ConfigError(f"{path}: {error}; make pjsua2 builds it again") from None
     return Pjsua2Build(folder, description.max_ioqueue_handles)
 

@@ -22,7 +22,7 @@ import msgspec
 
 from cc_tts import atomic_file
 from cc_tts.config.schema import Config
-from cc_tts.errors import ConfigError, did_you_mean
+from cc_tts.errors import UNREADABLE, ConfigError, did_you_mean
 
 PIPER_URL: Final = "https://huggingface.co/rhasspy/piper-voices/resolve/v1.0.0"
 INDEX: Final = "voices.json"
@@ -150,7 +150,7 @@ def _read_index(name: str, base_url: str) -> dict[str, _IndexEntry]:
         return msgspec.json.decode(document, type=dict[str, _IndexEntry])
     except (OSError, http.client.HTTPException) as error:
         raise _unreachable(url, error, _likely_urls(name, base_url)) from None
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise ConfigError(f"{url}: not the list of Piper voices: {error}") from None
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cc_tts import atomic_file
-from cc_tts.errors import ConfigError
+from cc_tts.errors import UNREADABLE, ConfigError
 
 EMBEDDING_SIZE: Final = 192
 MEL_BINS: Final = 80
@@ -122,7 +122,7 @@ class EmbeddingCache:
     def _metadata(self, key: str) -> VoiceMetadata | None:
         try:
             metadata = msgspec.json.decode(self._path(key, "json").read_bytes(), type=VoiceMetadata)
-        except (OSError, msgspec.DecodeError):
+        except (OSError, *UNREADABLE):
             return None
         return metadata if metadata.key == key and metadata.version == _VERSION else None
 

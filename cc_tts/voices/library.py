@@ -17,7 +17,7 @@ from typing import Final, Literal, get_args
 import msgspec
 
 from cc_tts import atomic_file
-from cc_tts.errors import ConfigError
+from cc_tts.errors import UNREADABLE, ConfigError
 from cc_tts.voices.catalog import unknown_voice
 from cc_tts.voices.embedding_cache import KEY, EmbeddingCache, EnrolledVoice
 from cc_tts.voices.voice import Voice
@@ -195,7 +195,7 @@ def _parsed(data: bytes, voice_id: str) -> VoiceRecord:
         raise ConfigError("too long to be a voice")
     try:
         record = msgspec.json.decode(data, type=VoiceRecord)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise ConfigError(f"not a voice: {error}") from None
     if record.id != voice_id:
         raise ConfigError(f"holds the voice {record.id[:80]!r}, its name says otherwise")

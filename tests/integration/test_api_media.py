@@ -136,6 +136,7 @@ async def test_scopes() -> None:
     [
         ("not json", "malformed"),
         ("[]", "malformed"),
+        ('{"a":' + "[" * 3000, "malformed"),
         ('{"type": "mark"}', "malformed"),
         ('{"type": "mark", "name": ""}', "malformed"),
         ('{"type": "clear", "now": true}', "malformed"),

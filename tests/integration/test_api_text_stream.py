@@ -82,6 +82,8 @@ async def test_scopes() -> None:
         ("[]", "malformed"),
         ("{}", "malformed"),
         ('{"type": "tokens"}', "malformed"),
+        ('{"a":' * 3000, "malformed"),
+        ('{"type": "start", "barge_in": ' + "[" * 3000, "malformed"),
         ('{"type": "tokens", "text": 5}', "malformed"),
         ('{"type": "tokens", "text": "a", "id": 1.5}', "malformed"),
         ('{"type": "tokens", "text": "a", "txt": "b"}', "malformed"),

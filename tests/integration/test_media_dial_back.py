@@ -134,6 +134,31 @@ async def test_the_application_speaks_and_goes() -> None:
         assert not call.media_streams
 
 
+@pytest.mark.parametrize("dialect", ["cc-tts", "twilio"])
+async def test_what_the_application_says_that_cannot_be_read_does_not_end_the_call(dialect: str) -> None:
+    heard = asyncio.Event()
+
+    async def speak(socket: web.WebSocketResponse) -> None:
+        await socket.receive()
+        await socket.send_str('{"event":"media","media":' + '{"a":' * 3000)
+        if dialect == "twilio":
+            await socket.send_json({"event": "mark", "mark": {"name": "after"}})
+            async for message in socket:
+                if json.loads(message.data)["event"] == "mark":
+                    heard.set()
+        else:
+            await socket.send_json({"type": "mark", "name": "after"})
+            async for message in socket:
+                if message.type is WSMsgType.TEXT and json.loads(message.data)["type"] == "mark":
+                    heard.set()
+
+    async with scene(media_dialect=dialect) as (api, application):
+        application.behaviour = speak
+        await answered(api)
+        await asyncio.wait_for(heard.wait(), 5)
+        assert api.exchange.ua.commands("hangup") == []
+
+
 async def test_twilios_dialect() -> None:
     async with scene(media_dialect="twilio") as (api, application):
         call = await answered(api)

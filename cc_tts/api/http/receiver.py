@@ -7,10 +7,9 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final, Protocol
 
-import msgspec
 from aiohttp import WSMessage, WSMsgType
 
-from cc_tts.errors import CcTtsError, MalformedRequest
+from cc_tts.errors import UNREADABLE, CcTtsError, MalformedRequest
 
 PING_INTERVAL_S: Final = 20.0
 PONG_TIMEOUT_S: Final = 60.0
@@ -45,7 +44,7 @@ class Socket(Protocol):
 
 
 class Receiver:
-    """``follow`` does what a message in a text or binary frame says; what it raises of ``msgspec.DecodeError`` and
+    """``follow`` does what a message in a text or binary frame says; what it raises of :data:`UNREADABLE` and
     ``CcTtsError`` is given to ``refuse``.
     """
 
@@ -93,8 +92,8 @@ class Receiver:
     def _take(self, message: WSMessage) -> None:
         try:
             self._follow(message)
-        except msgspec.DecodeError as error:
-            self._fault(MalformedRequest(str(error)))
+        except UNREADABLE as error:
+            self._fault(MalformedRequest("nested too deep" if isinstance(error, RecursionError) else str(error)))
         except CcTtsError as error:
             self._fault(error)
         else:

@@ -11,6 +11,7 @@ import msgspec
 
 from cc_tts.calls.utterance import Utterance
 from cc_tts.config.schema import MediaDialect, SpeechBargeIn
+from cc_tts.errors import UNREADABLE
 from cc_tts.speech.prompt import Prompt, PromptDefaults, TextContent, Then
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def decode(encoded: bytes) -> CallRecord | None:
     """``None``: there is none, or not one that this version reads."""
     try:
         record = _decoder.decode(encoded)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return None
     return record if record.version == VERSION else None
 

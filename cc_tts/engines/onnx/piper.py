@@ -17,7 +17,7 @@ import onnxruntime
 
 from cc_tts.engines.espeak.library import EspeakLibrary
 from cc_tts.engines.onnx.voices import FoundVoice, Samples, Sentence
-from cc_tts.errors import CcTtsError, ConfigError
+from cc_tts.errors import UNREADABLE, CcTtsError, ConfigError
 from cc_tts.voices.inline_ipa import pronounced_parts
 from cc_tts.voices.voice import Voice
 
@@ -86,7 +86,7 @@ def _described(path: Path) -> _Description:
         if path.stat().st_size > _MAX_DESCRIPTION_BYTES:
             raise ConfigError(f"{path}: larger than the description of a voice can be")
         description = msgspec.json.decode(path.read_bytes(), type=_Description)
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, *UNREADABLE) as error:
         raise ConfigError(f"{path}: not the description of a Piper voice: {error}") from error
     if description.phoneme_type != "espeak":
         raise ConfigError(f"{path}: phonemes of the type {description.phoneme_type!r} are not supported, only espeak")

@@ -98,7 +98,17 @@ def test_nothing_beyond_the_bounds_is_sent(message: Message, payload: bytes) -> 
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"\xc1", b"\x00", b"\x80", b"\x81\xa4type\xa7Unknown", b"\x82\xa4type\xa4Ping\xa6serial\xa1x", b"\xff" * 40],
+    [
+        b"",
+        b"\xc1",
+        b"\x00",
+        b"\x80",
+        b"\x81\xa4type\xa7Unknown",
+        b"\x82\xa4type\xa4Ping\xa6serial\xa1x",
+        b"\xff" * 40,
+        b"\x91" * 3000,
+        b"\x81\xa1a" * 3000,
+    ],
 )
 def test_what_is_no_message_is_refused(body: bytes) -> None:
     with pytest.raises(ProcessFailed, match="unreadable"):

@@ -1,12 +1,13 @@
 """How a call ended: the same two words in log, metric, event and API."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from msgspec import UNSET, UnsetType
 
 from cc_tts.ua.messages import CallEnded, EndedBy
 from cc_tts.ua.sip.bye import NORMAL_CLEARING, Q850_CAUSES
+from cc_tts.ua.sip.reason import RemoteReason
 
 Result = Literal["completed", "unanswered", "rejected", "failed"]
 
@@ -47,17 +48,24 @@ _Q850_OF_SIP: Final = {
 @dataclass(frozen=True, slots=True)
 class Ending:
     """``result`` is the class, ``reason`` the cause, ``sip_code`` what was on the wire (200 for a BYE). ``contacts`` is
-    there for a redirection that was not followed: the URIs it names.
+    there for a redirection that was not followed: the URIs it names. ``remote_reasons`` is there if the far side sent a
+    ``Reason`` header (RFC 3326) with its BYE, CANCEL or refusal.
     """
 
     result: Result
     reason: str
     sip_code: int | None = None
     contacts: tuple[str, ...] | UnsetType = UNSET
+    remote_reasons: tuple[RemoteReason, ...] | UnsetType = UNSET
 
 
 def ending_of(ended: CallEnded, *, was_established: bool, local_reason: str | None, direction: str) -> Ending:
     """Sort the UA's report; ``local_reason`` is our own word for it if we ended the call."""
+    ending = _sorted(ended, was_established=was_established, local_reason=local_reason, direction=direction)
+    return replace(ending, remote_reasons=ended.remote_reasons) if ended.remote_reasons else ending
+
+
+def _sorted(ended: CallEnded, *, was_established: bool, local_reason: str | None, direction: str) -> Ending:
     by, sip_code = ended.ended_by, ended.sip_code
     if by == "unreachable":
         return Ending("failed", by)
@@ -99,9 +107,13 @@ def _outbound(ended_by: EndedBy, sip_code: int, local_reason: str | None, contac
 
 
 def q850_cause(ending: Ending, *, was_established: bool, our_cause: str) -> int | None:
-    """The cause of ITU-T Q.850 that a switch would write down for the call; ``None`` where the standard has none.
-    ``our_cause``: what our BYE named, empty if we sent none.
+    """The cause of ITU-T Q.850 that a switch would write down for the call; ``None`` where the standard has none. What the
+    far side named goes before what its status stands for. ``our_cause``: what our BYE named, empty if we sent none.
     """
+    if ending.remote_reasons:
+        for reason in ending.remote_reasons:
+            if reason.protocol == "Q.850" and reason.cause is not None:
+                return reason.cause
     if not was_established:
         return None if ending.sip_code is None else _Q850_OF_SIP.get(ending.sip_code)
     if ending.result == "failed":

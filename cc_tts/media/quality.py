@@ -13,8 +13,8 @@ _KNEE_MS: Final = 177.3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quality:
-    """What RTCP (RFC 3550 §6.4) and the playout buffer say of a leg. Counts since its start; loss and jitter of what we
-    receive.
+    """What RTCP (RFC 3550 §6.4) and the playout buffer say of a leg. Counts since the call began, over all of its
+    streams; loss and jitter of what we receive.
     """
 
     packets_sent: int = 0
@@ -25,6 +25,50 @@ class Quality:
     underruns: int = 0
     late_frames: int = 0
     mos: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamFigures:
+    """What RTCP says of one stream, or of the streams that a call has had one after another: each re-INVITE may make a new
+    one, whose counts begin at 0.
+    """
+
+    packets_sent: int = 0
+    packets_received: int = 0
+    packets_lost: int = 0
+    num_jitters: int = 0
+    mean_jitter_ms: float = 0.0
+    round_trip_ms: float | None = None
+    """The last one that was measured."""
+
+    def then(self, later: "StreamFigures") -> "StreamFigures":
+        """These and those of the stream that followed. Jitter is the mean of all that was measured."""
+        num_jitters = self.num_jitters + later.num_jitters
+        sum_ms = self.num_jitters * self.mean_jitter_ms + later.num_jitters * later.mean_jitter_ms
+        return StreamFigures(
+            packets_sent=self.packets_sent + later.packets_sent,
+            packets_received=self.packets_received + later.packets_received,
+            packets_lost=self.packets_lost + later.packets_lost,
+            num_jitters=num_jitters,
+            mean_jitter_ms=sum_ms / num_jitters if num_jitters else 0.0,
+            round_trip_ms=self.round_trip_ms if later.round_trip_ms is None else later.round_trip_ms,
+        )
+
+    def quality(self, *, underruns: int, late_frames: int) -> Quality:
+        """These with the figures of the playout buffer."""
+        expected, round_trip_ms, mos = self.packets_received + self.packets_lost, self.round_trip_ms, None
+        if expected and round_trip_ms is not None:
+            mos = mean_opinion_score(loss=self.packets_lost / expected, round_trip_ms=round_trip_ms)
+        return Quality(
+            packets_sent=self.packets_sent,
+            packets_received=self.packets_received,
+            packets_lost=self.packets_lost,
+            jitter_ms=round(self.mean_jitter_ms, 2) if self.num_jitters else None,
+            round_trip_ms=None if round_trip_ms is None else round(round_trip_ms, 2),
+            underruns=underruns,
+            late_frames=late_frames,
+            mos=mos,
+        )
 
 
 def mean_opinion_score(*, loss: float, round_trip_ms: float) -> float:

@@ -37,6 +37,7 @@ from cc_tts.ua.sip import bye, transports
 from cc_tts.ua.sip import message as sip_message
 from cc_tts.ua.sip import uri as sip_uri
 from cc_tts.ua.sip.account import Account, digest_config, local_config
+from cc_tts.ua.sip.reason import RemoteReason
 from cc_tts.ua.sip.redirects import Redirects
 from cc_tts.ua.sip.registration import Registration
 from cc_tts.ua.sip_thread import SipThread, pj_detail
@@ -169,6 +170,7 @@ class UserAgent:
             codecs=frozenset(_SPOKEN[name] for name in self._settings.rtp.codecs),
             srtp=self._settings.rtp.srtp != "off",
             on_key=self._on_key,
+            on_end=self._on_remote_end,
             on_offer=self._l16.before_answer,
             on_malformed=self._policy.note_malformed,
         ).install()
@@ -382,12 +384,21 @@ class UserAgent:
 
     def _on_key(self, sip_call_id: str, remote_tag: str, cseq: int, key: str, duration_ms: int) -> None:
         """A key came by INFO, in a dialog of ours."""
+        if (leg := self._leg_of(sip_call_id, remote_tag)) is not None:
+            leg.take_key(cseq, key, duration_ms=duration_ms)
+
+    def _on_remote_end(self, sip_call_id: str, remote_tag: str, reasons: tuple[RemoteReason, ...]) -> None:
+        """A BYE or CANCEL is about to be carried out, or refused, by PJSIP."""
+        if (leg := self._leg_of(sip_call_id, remote_tag)) is not None:
+            leg.take_reasons(reasons)
+
+    def _leg_of(self, sip_call_id: str, remote_tag: str) -> Leg | None:
         # a call to ourselves has two legs of one Call-ID
         for dialog in ((sip_call_id, remote_tag), (sip_call_id, "")):
             for leg in self._legs.values():
                 if leg.dialog == dialog and not leg.is_over:
-                    leg.take_key(cseq, key, duration_ms=duration_ms)
-                    return
+                    return leg
+        return None
 
     def _may_redirect(self, message: messages.Originate, target: str) -> bool:
         if "P-Asserted-Identity" in message.headers and not sip_uri.is_trusted_target(

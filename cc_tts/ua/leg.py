@@ -19,11 +19,13 @@ from cc_tts.ua import leg_events, messages
 from cc_tts.ua.guard.c_library import CLibrary
 from cc_tts.ua.leg_state import LEG_TABLE, LegEvent, LegState
 from cc_tts.ua.rtp.audio_port import AudioPort, AudioPorts
+from cc_tts.ua.rtp.figures import CallFigures
 from cc_tts.ua.rtp.frame_queue import FrameQueue
 from cc_tts.ua.rtp.keys import Key, Keypad
 from cc_tts.ua.rtp.source import RtpSourceWatch, port_of
 from cc_tts.ua.sip import bye
 from cc_tts.ua.sip import message as sip_message
+from cc_tts.ua.sip import reason as sip_reason
 from cc_tts.ua.sip.redirects import Redirects
 from cc_tts.ua.sip_thread import callback, pj_detail
 
@@ -110,10 +112,10 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._stream_index = 0
         self._stream = 0  # address of PJMEDIA's stream, 0 while there is none
         self._expects_rtp = True
-        self._quality = Quality()
-        self._packets_discarded = 0
+        self._figures = CallFigures(call_id)
         self._held_by: messages.HeldBy = "none"
         self._ended_by: messages.EndedBy | None = None
+        self._remote_reasons: tuple[sip_reason.RemoteReason, ...] = ()
         self._info_cseq = -1
         self._pause_reasons: set[PauseReason] = set()
         self._packets_received = -1
@@ -214,6 +216,10 @@ class Leg(pj.Call):  # type: ignore[misc]
             self._info_cseq = cseq
             self._report_key(Key(key, "sip_info", self._clock.now_ns(), duration_ms))
 
+    def take_reasons(self, reasons: tuple[sip_reason.RemoteReason, ...]) -> None:
+        """A BYE or CANCEL came with these, none if it names none. It may be one of no effect: the last one counts."""
+        self._remote_reasons = reasons
+
     def set_hold(self, request: messages.SetHold) -> None:
         """Re-INVITE (RFC 3264 §8.4)."""
         self._hold = _HoldRequest(request.hold)
@@ -294,16 +300,12 @@ class Leg(pj.Call):  # type: ignore[misc]
     # --- what is asked of the leg every second ---------------------------------------------------------------------
 
     def quality(self) -> Quality:
-        """Figures so far; the last ones known when the stream is gone."""
+        """Figures of the call so far, over all its streams."""
+        if self._port is not None:
+            self._figures.late_frames = self._port.late_frames
         if self._stream:
-            late_frames = self._port.late_frames if self._port is not None else 0
-            try:
-                self._quality, self._packets_discarded = leg_events.figures(
-                    self, self._stream_index, underruns=self.underruns, late_frames=late_frames
-                )
-            except pj.Error as error:
-                log.warning("no_figures", call_id=self.call_id, detail=pj_detail(error))
-        return self._quality
+            self._figures.look(self, self._stream_index)
+        return self._figures.quality(underruns=self.underruns)
 
     def watch_rtp(self) -> None:
         """Report quality; end the call when no RTP has come for too long. A held leg owes none."""
@@ -313,7 +315,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._send(messages.QualityReport(call_id=self.call_id, quality=quality))
         if self._stream:
             self._send_first_report(quality)
-            self._source_watch.look(self, self._stream_index, num_discarded=self._packets_discarded)
+            self._source_watch.look(self, self._stream_index, num_discarded=self._figures.num_discarded)
         self._watch_inactivity(quality)
 
     def _send_first_report(self, quality: Quality) -> None:
@@ -412,6 +414,8 @@ class Leg(pj.Call):  # type: ignore[misc]
             log.warning("unreachable", call_id=self.call_id, detail=sip_message.readable(info.lastReason)[:200])
         is_redirect = sip_code // 100 == 3  # noqa: PLR2004 - the class of the status (RFC 3261 §7.2)
         contacts = tuple(sip_message.contacts(response)) if is_redirect else ()
+        if response.startswith("SIP/2.0 "):
+            self._remote_reasons = sip_reason.remote_reasons(response)
         self.finish(sip_code=sip_code, contacts=contacts)
 
     def onCallRedirected(self, prm: Any) -> int:
@@ -470,6 +474,7 @@ class Leg(pj.Call):  # type: ignore[misc]
                 quality=quality,
                 contacts=contacts,
                 at_ns=self._clock.now_ns(),
+                remote_reasons=() if ended_by == "local" else self._remote_reasons,
             )
         )
 
@@ -507,6 +512,7 @@ class Leg(pj.Call):  # type: ignore[misc]
     def onStreamDestroyed(self, prm: Any) -> None:  # noqa: ARG002
         """Read its figures before it goes."""
         self.quality()
+        self._figures.stream_ended()
         self._stream = 0
 
     @callback

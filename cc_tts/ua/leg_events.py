@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import pjsua2 as pj
 
-from cc_tts.media.quality import Quality, mean_opinion_score
 from cc_tts.ua.guard import srtp_sdp
 from cc_tts.ua.sip import message as sip_message
 
@@ -14,28 +13,6 @@ DTMF_IS_UPDATE: Final = 1
 DTMF_IS_END: Final = 2
 """``pjmedia_stream_dtmf_event_flags``, which pjsua2 does not wrap."""
 _ENCRYPTED: Final = re.compile(r"^\s+SRTP status: Active", re.MULTILINE)
-
-
-def figures(call: Any, stream_index: int, *, underruns: int, late_frames: int) -> tuple[Quality, int]:
-    """RTCP's and the playout buffer's view of a leg with a stream (RFC 3550 §6.4); packets that PJMEDIA discarded."""
-    stream_stat = call.getStreamStat(stream_index)
-    stat = stream_stat.rtcp  # SWIG frees it with stream_stat, to which it does not refer
-    round_trip_ms = stat.rttUsec.last / 1000 if stat.rttUsec.n else None
-    received, lost = stat.rxStat.pkt, stat.rxStat.loss
-    mos = None
-    if received + lost and round_trip_ms is not None:
-        mos = mean_opinion_score(loss=lost / (received + lost), round_trip_ms=round_trip_ms)
-    quality = Quality(
-        packets_sent=stat.txStat.pkt,
-        packets_received=received,
-        packets_lost=lost,
-        jitter_ms=round(stat.rxStat.jitterUsec.mean / 1000, 2) if stat.rxStat.jitterUsec.n else None,
-        round_trip_ms=None if round_trip_ms is None else round(round_trip_ms, 2),
-        underruns=underruns,
-        late_frames=late_frames,
-        mos=mos,
-    )
-    return quality, int(stat.rxStat.discard)
 
 
 def audio_media(info: Any) -> Any | None:

@@ -14,6 +14,7 @@ from cc_tts.config.schema import AuthConfig, LogConfig, RegistrationConfig, RtpC
 from cc_tts.media.playout_events import PlayoutEvent
 from cc_tts.media.quality import Quality
 from cc_tts.processes.channel import Message, kinds_of
+from cc_tts.ua.sip.reason import RemoteReason
 from cc_tts.ua.sip.uri import with_transport
 
 # --- configuration: written to the child's standard input as JSON --------------------------------------------------
@@ -330,13 +331,16 @@ EndedBy = Literal["local", "remote", "rtp_inactivity", "failure", "not_acceptabl
 
 
 class CallEnded(CallReport, frozen=True):
-    """The last report of a call. ``contacts`` are those of a redirection that was not followed. ``at_ns`` 0: now."""
+    """The last report of a call. ``contacts`` are those of a redirection that was not followed; ``remote_reasons`` what the
+    far side's BYE, CANCEL or refusal gave for a reason. ``at_ns`` 0: now.
+    """
 
     sip_code: int
     ended_by: EndedBy
     quality: Quality
     contacts: tuple[str, ...] = ()
     at_ns: int = 0
+    remote_reasons: tuple[RemoteReason, ...] = ()
 
 
 class CommandFailed(CallReport, frozen=True):

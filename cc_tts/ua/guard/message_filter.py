@@ -19,6 +19,7 @@ from cc_tts import logs
 from cc_tts.ua.guard import sdp_check, srtp_sdp
 from cc_tts.ua.guard.c_library import CLibrary, OnMessage
 from cc_tts.ua.sip import message as sip_message
+from cc_tts.ua.sip.reason import RemoteReason, remote_reasons
 
 _RESPONSE_PRIORITY: Final = 13
 """After the response filter (12), before PJSIP_MOD_PRIORITY_TSX_LAYER (16)."""
@@ -40,8 +41,8 @@ log = logs.get(__name__)
 
 class MessageFilter:
     """``codecs`` are served, such as ``PCMU/8000``. ``on_key`` gets a key of INFO: Call-ID, the far side's tag, CSeq, key,
-    duration in ms; ``on_offer`` which of ``codecs`` a request offers, just before PJSIP answers it; ``on_malformed`` the
-    host that sent what cannot be used.
+    duration in ms; ``on_end`` the same names and the reasons of a BYE or CANCEL; ``on_offer`` which of ``codecs`` a request
+    offers, just before PJSIP answers it; ``on_malformed`` the host that sent what cannot be used.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class MessageFilter:
         codecs: frozenset[str],
         srtp: bool,
         on_key: Callable[[str, str, int, str, int], None],
+        on_end: Callable[[str, str, tuple[RemoteReason, ...]], None],
         on_offer: Callable[[frozenset[str]], None],
         on_malformed: Callable[[str], None],
     ) -> None:
@@ -58,6 +60,7 @@ class MessageFilter:
         self._codecs = codecs
         self._srtp = srtp
         self._on_key = on_key
+        self._on_end = on_end
         self._on_offer = on_offer
         self._on_malformed = on_malformed
 
@@ -73,9 +76,12 @@ class MessageFilter:
     def _on_request_in_call(self, rdata: int) -> bool:
         host, message = self._c.message(rdata)
         dialog = sip_message.dialog_of(message)
-        if dialog is None:
-            return False
         method = self._c.method_of(rdata)
+        if dialog is None:
+            if method == "CANCEL":  # it has no tag in To (RFC 3261 §9.1)
+                call_id = sip_message.header_value(message, "call-id")
+                self._on_end(call_id, sip_message.from_tag(message), remote_reasons(message))
+            return False
         if self._is_over(*dialog):
             if method != "ACK":  # nothing answers an ACK (RFC 3261 §17)
                 self._c.respond(rdata, 481)
@@ -83,6 +89,8 @@ class MessageFilter:
         if method == "INFO":
             self._answer_info(rdata, message, dialog)
             return True
+        if method == "BYE":
+            self._on_end(dialog[0], dialog[2], remote_reasons(message))
         return self._take_description(rdata, host, message, method)
 
     def _on_new_request(self, rdata: int) -> bool:

@@ -20,6 +20,7 @@ from cc_tts.calls.events.bus import EventBus
 from cc_tts.calls.text_stream import messages
 from cc_tts.calls.utterance import CompletionCause
 from cc_tts.media.quality import Quality
+from cc_tts.ua.sip.reason import RemoteReason
 from tests.fakes.fake_line import FakeClock
 
 pytestmark = pytest.mark.unit
@@ -54,6 +55,10 @@ SAMPLES: tuple[types.EventData, ...] = (
     types.CallAdopted(direction="outbound", state=CallState.EARLY, **PARTIES),
     types.CallTerminated(ending=Ending("failed", "unreachable"), quality=Quality()),
     types.CallTerminated(ending=Ending("rejected", "redirected", 302, ("sip:c@h",)), quality=Quality(mos=4.1)),
+    types.CallTerminated(
+        ending=Ending("completed", "remote_hangup", 200, remote_reasons=(RemoteReason("Q.850", 21, "no"),)),
+        quality=Quality(),
+    ),
     types.SpeakQueued(utterance_id="u", text_chars=3, client_state="s"),
     types.SpeakStarted(utterance_id="u", time_to_first_audio_ms=None, time_to_first_pcm_ms=1.5),
     types.CallSpeechStarted(speech_id="s", during=None, at_ms=1.5),

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_tts.calls.ending import Ending, ending_of, q850_cause
-from cc_tts.media.quality import Quality, mean_opinion_score
+from cc_tts.media.quality import Quality, StreamFigures, mean_opinion_score
 from cc_tts.ua.messages import CallEnded, EndedBy
+from cc_tts.ua.sip.reason import RemoteReason
 
 pytestmark = pytest.mark.unit
 
@@ -157,9 +158,46 @@ def test_only_a_redirection_has_contacts() -> None:
         (Ending("unanswered", "no_answer", 408), False, "", 102),
         (Ending("failed", "overload", 503), False, "", 41),
         (Ending("unanswered", "cancelled", 487), False, "", None),
+        (Ending("completed", "remote_hangup", 200, remote_reasons=(RemoteReason("Q.850", 21),)), True, "", 21),
+        (Ending("rejected", "unavailable", 480, remote_reasons=(RemoteReason("Q.850", 20),)), False, "", 20),
+        (Ending("rejected", "busy", 486, remote_reasons=(RemoteReason("SIP", 480),)), False, "", 17),
         (Ending("failed", "unreachable"), False, "", None),
     ],
 )
 def test_the_cause_of_q850(ending: Ending, established: bool, our_cause: str, cause: int | None) -> None:
     """RFC 3398 §8.2.6.1 for refusals; what our BYE names for calls that were up."""
     assert q850_cause(ending, was_established=established, our_cause=our_cause) == cause
+
+
+def test_the_reasons_of_the_far_side_go_with_every_kind_of_ending() -> None:
+    reasons = (RemoteReason("Q.850", 21, "CALL_REJECTED"),)
+    for established, ended_by, sip_code in ((True, "remote", 200), (False, "remote", 603), (False, "remote", 487)):
+        ended = CallEnded("c", sip_code, ended_by, Quality(), remote_reasons=reasons)  # type: ignore[arg-type]
+        found = ending_of(ended, was_established=established, local_reason=None, direction="outbound")
+        assert found.remote_reasons == reasons
+    plain = ending_of(
+        CallEnded("c", 200, "remote", Quality()), was_established=True, local_reason=None, direction="inbound"
+    )
+    assert "remote_reasons" not in msgspec.to_builtins(plain), "left out where the far side gave none"
+
+
+def test_figures_of_streams_add_up() -> None:
+    before = StreamFigures(
+        packets_sent=100, packets_received=90, packets_lost=10, num_jitters=80, mean_jitter_ms=4.0, round_trip_ms=30.0
+    )
+    after = StreamFigures(packets_sent=30, packets_received=30, num_jitters=20, mean_jitter_ms=1.0)
+    quality = before.then(after).quality(underruns=2, late_frames=3)
+    assert (quality.packets_sent, quality.packets_received, quality.packets_lost) == (130, 120, 10)
+    assert quality.jitter_ms == 3.4, "the mean of all measurements, not of the streams"
+    assert quality.round_trip_ms == 30.0, "the last one that was measured"
+    assert quality.mos == mean_opinion_score(loss=10 / 130, round_trip_ms=30.0)
+    assert (quality.underruns, quality.late_frames) == (2, 3)
+
+
+def test_a_stream_that_measured_nothing_takes_nothing_away() -> None:
+    only = StreamFigures(
+        packets_sent=5, packets_received=5, packets_lost=1, num_jitters=3, mean_jitter_ms=2.0, round_trip_ms=10.0
+    )
+    assert only.then(StreamFigures()) == only
+    assert StreamFigures().then(only) == only
+    assert StreamFigures().quality(underruns=0, late_frames=0) == Quality()

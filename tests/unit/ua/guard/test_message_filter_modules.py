@@ -7,6 +7,7 @@ import pytest
 
 from cc_tts.ua.guard.c_library import CLibrary, Headers
 from cc_tts.ua.guard.message_filter import MessageFilter
+from cc_tts.ua.sip.reason import RemoteReason
 
 pytestmark = pytest.mark.unit
 
@@ -24,6 +25,7 @@ class FakeLibrary:
         self.answers: list[tuple[int, Headers]] = []
         self.dropped: list[str] = []
         self.malformed: list[str] = []
+        self.ends: list[tuple[str, str, tuple[RemoteReason, ...]]] = []
         self.off: tuple[int, ...] = ()
         self.fails = False
         self._message = ""
@@ -100,6 +102,7 @@ def library(keys: list[tuple[str, str, int, str, int]]) -> FakeLibrary:
         codecs=frozenset({"PCMU/8000"}),
         srtp=False,
         on_key=lambda *key: keys.append(key),
+        on_end=lambda *end: fake.ends.append(end),
         on_offer=lambda _codecs: None,
         on_malformed=fake.malformed.append,
     ).install()
@@ -126,6 +129,16 @@ def test_what_pjsip_cannot_read_is_refused_too(library: FakeLibrary) -> None:
 def test_of_two_lines_the_one_of_ipv6_is_switched_off(library: FakeLibrary) -> None:
     assert library.receive("INVITE sip:a@b SIP/2.0", ANAT) == [False, False]
     assert library.off == (0,)
+
+
+@pytest.mark.parametrize(("method", "to_tag"), [("BYE", "ours"), ("CANCEL", "")])
+def test_the_reasons_of_a_bye_and_of_a_cancel_are_told_before_pjsip_sees_them(
+    library: FakeLibrary, method: str, to_tag: str
+) -> None:
+    start = f"{method} sip:a@b SIP/2.0"
+    assert library.receive(start, "", "Reason: Q.850;cause=21", to_tag=to_tag) == [False, False]
+    assert library.receive(start, to_tag=to_tag) == [False, False]
+    assert library.ends == [("c", "theirs", (RemoteReason("Q.850", 21),)), ("c", "theirs", ())]
 
 
 def test_an_ack_is_never_answered(library: FakeLibrary) -> None:

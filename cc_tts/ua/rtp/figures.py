@@ -1,0 +1,51 @@
+"""RTCP's figures of a leg, over all its streams. Runs on: the SIP thread."""
+
+from typing import Any
+
+import pjsua2 as pj
+
+from cc_tts import logs
+from cc_tts.media.quality import Quality, StreamFigures
+from cc_tts.ua.sip_thread import pj_detail
+
+log = logs.get(__name__)
+
+
+class CallFigures:
+    """Adds up what RTCP says of the streams of a call (RFC 3550 §6.4)."""
+
+    def __init__(self, call_id: str) -> None:
+        self._call_id = call_id
+        self._ended = StreamFigures()
+        self._current = StreamFigures()
+        self.num_discarded = 0
+        """Packets of the newest stream that PJMEDIA discarded."""
+        self.late_frames = 0
+        """The port of the leg counts them, as long as it has one."""
+
+    def look(self, call: Any, stream_index: int) -> None:
+        """Read the figures of the stream that there is."""
+        try:
+            stream_stat = call.getStreamStat(stream_index)
+        except pj.Error as error:
+            log.warning("no_figures", call_id=self._call_id, detail=pj_detail(error))
+            return
+        stat = stream_stat.rtcp  # SWIG frees it with stream_stat, to which it does not refer
+        jitter = stat.rxStat.jitterUsec
+        self._current = StreamFigures(
+            packets_sent=stat.txStat.pkt,
+            packets_received=stat.rxStat.pkt,
+            packets_lost=stat.rxStat.loss,
+            num_jitters=jitter.n,
+            mean_jitter_ms=jitter.mean / 1000,
+            round_trip_ms=stat.rttUsec.last / 1000 if stat.rttUsec.n else None,
+        )
+        self.num_discarded = int(stat.rxStat.discard)
+
+    def stream_ended(self) -> None:
+        """The stream that was looked at last is gone; the next one begins at 0."""
+        self._ended, self._current = self._ended.then(self._current), StreamFigures()
+
+    def quality(self, *, underruns: int) -> Quality:
+        """The whole call so far."""
+        return self._ended.then(self._current).quality(underruns=underruns, late_frames=self.late_frames)

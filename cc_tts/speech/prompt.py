@@ -21,7 +21,7 @@ class TextContent:
     and the like are taken out if ``tts.markdown`` says so. ``rate`` is a factor on the speed and ``gain_db`` on the voice's
     level, minus infinity for silence. ``follows_language``: another voice may speak it if ``voice`` does not speak
     ``language``. ``marks`` are places in the text, as offsets, with their names. ``lexicons``
-    are asked before those of its voice and of the config.
+    are asked before those of its voice and of the config. Numbers are read by what is said ``before`` it.
     """
 
     text: str
@@ -36,6 +36,7 @@ class TextContent:
     replacements: tuple[Replacement, ...] = ()
     marks: tuple[tuple[int, str], ...] = ()
     lexicons: tuple[str, ...] = ()
+    before: str = ""
 
 
 @dataclass(frozen=True, slots=True)

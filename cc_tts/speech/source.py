@@ -244,6 +244,7 @@ class SpeechSource:
                 first_chunk_max_chars=config.first_chunk_max_chars,
                 chunk_max_chars=config.chunk_max_chars,
                 says_numbers=voice.engine == COSYVOICE2,
+                before=content.before,
                 strips_markup=content.strips_markup and config.markdown == "strip",
             ),
             gain_db=round(self._levels.gain_db(voice) + content.gain_db, 1),

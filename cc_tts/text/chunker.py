@@ -7,18 +7,21 @@
 Runs on: any thread; one :class:`Chunker` belongs to one utterance.
 """
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Protocol
 
 import msgspec
 
+from cc_tts.text.alignment import Place, moved, traced
+from cc_tts.text.characters import has_speech
 from cc_tts.text.cuts import CLAUSE_LOOKAHEAD_CHARS, clause_cuts, long_cut
 from cc_tts.text.language import detect_language, has_letters, rule_set
 from cc_tts.text.markdown import MarkupStripper
 from cc_tts.text.other_numbers import say_numbers
-from cc_tts.text.pronunciation.replacements import Replaced, Replacement, source_chars, speak_replaced, with_stand_ins
+from cc_tts.text.pronunciation.replacements import Replacement, source_chars, speak_replaced, with_stand_ins
 from cc_tts.text.sentences import SentenceSplitter
 
 SLICE_CHARS: Final = 100
@@ -26,6 +29,16 @@ SLICE_CHARS: Final = 100
 _MIN_FIRST_CHUNK_CHARS = 12
 _LETTERS_PER_HAN_CHARACTER = 3
 """A Han character is a syllable and takes about as long to say as three letters."""
+
+
+LOOK_BACK_CHARS: Final = 60
+"""So far before a number stand the words that say what it is; the rules look back by at most 40."""
+_LOOKS_BACK = re.compile(r"[\d#*$%]|[A-Z]{2}|\b[A-Za-z]{1,5}\.")
+"""Numbers, signs and abbreviations are read by what stands before them."""
+_SENTENCE_ENDS = ("", *".!?。！？")
+_BEGINS_SENTENCE = re.compile(r"\s*(?:[A-Z][a-z]|[\u4e00-\u9fff])")
+_NOT_FIRST = " ,;:.!?，。、；：！？…"
+"""Nothing that is said begins with these."""
 
 
 class SpeaksText(Protocol):
@@ -49,8 +62,8 @@ class TextChunk:
     source: str
     spoken: str
     language: str
-    replaced: tuple[Replaced, ...] = ()
-    """Where replaced parts are in ``spoken`` and in ``source``."""
+    replaced: tuple[Place, ...] = ()
+    """Where what is said otherwise than it is written is in ``spoken`` and in ``source``."""
 
     def source_share(self, position: int) -> float:
         """Which share of the source lies before a position in the spoken words, 0 to 1: by its length, and not beyond the
@@ -82,6 +95,8 @@ class Chunking(msgspec.Struct, frozen=True, kw_only=True):
     chunk_max_chars: int = 200
     says_numbers: bool = False
     """The engine reads no digits: numbers of languages that have no rules of their own become words."""
+    before: str = ""
+    """What was said before the text: it is not said, but numbers are read behind it."""
     strips_markup: bool = True
     """Take Markdown, HTML and the like out (:mod:`cc_tts.text.markdown`)."""
 
@@ -112,6 +127,7 @@ class Chunker:
         self._splitter = SentenceSplitter()
         self._index = 0
         self._latest_language = chunking.detected_language
+        self._before = chunking.before
         self._silent = ""
         self._held = ""
         self._num_taken = 0
@@ -229,27 +245,39 @@ class Chunker:
         self._emit(held, chunks)
 
     def _emit(self, source: str, chunks: list[TextChunk]) -> None:
-        start = self._position
         own_words = self._own_words(source)
         language = self._language_of(own_words)
-        words = source if self._markup is None else self._markup.strip(source)
+        words, markup = traced(source, self._markup.strip) if self._markup else (source, [])
         read = partial(self._read, language=language)
-        places: tuple[Replaced, ...] = ()
         if self._replacements:
             spoken, places = speak_replaced(words, self._text, self._replacements, language, read)
         else:
-            spoken = read(words)
+            spoken, places = read(words, "", markup)
+        self._before = (self._before + words)[-LOOK_BACK_CHARS:]
         if not spoken:
             self._silent += own_words
             return
-        shift = len(self._silent) - start
-        replaced = tuple((*place[:2], place[2] + shift, place[3] + shift) for place in places)
+        replaced = tuple(moved(_with_words(places, spoken, own_words), 0, len(self._silent)))
         chunks.append(TextChunk(self._index, self._silent + own_words, spoken, language, replaced))
         self._silent = ""
         self._index += 1
         self._latest_language = language
 
-    def _read(self, text: str, language: str) -> str:
+    def _read(
+        self, text: str, before: str, places: list[Place] | None = None, *, language: str
+    ) -> tuple[str, list[Place]]:
+        """The words of a part, read behind what was said before it, and where they come from."""
+        speak = partial(self._normalized, language=language)
+        context = _context(self._before + before, text, rule_set(language))
+        if context:
+            moved_places = moved(places or (), len(context), len(context))
+            spoken, found = traced(context + text, speak, moved_places)
+            behind = _behind(context, spoken, found, speak)
+            if behind is not None:
+                return behind
+        return traced(text, speak, places or ())
+
+    def _normalized(self, text: str, language: str) -> str:
         spoken = self._normalizer.normalize(text, language)
         return say_numbers(spoken, language) if self._chunking.says_numbers and rule_set(language) == "none" else spoken
 
@@ -266,6 +294,55 @@ class Chunker:
         if has_letters(source) or self._latest_language is None:
             return self._detected(source)
         return self._latest_language
+
+
+def _context(before: str, text: str, rules: str) -> str:
+    """What the rules may look back at from a text: whole words of its own sentence, where that can be told."""
+    num_chars = LOOK_BACK_CHARS if rules == "en" else LOOK_BACK_CHARS // _LETTERS_PER_HAN_CHARACTER
+    if rules == "none" or not _LOOKS_BACK.search(text[:num_chars]):
+        return ""
+    if before.rstrip()[-1:] in _SENTENCE_ENDS and _BEGINS_SENTENCE.match(text):
+        return ""
+    tail = before[-num_chars:]
+    return tail if tail == before else tail[tail.find(" ", 0, num_chars // 2) + 1 :]
+
+
+def _with_words(places: list[Place], spoken: str, source: str) -> list[Place]:
+    """Those of the places at which more than spaces and marks was replaced."""
+    return [
+        place for place in places if has_speech(spoken[place[0] : place[1]]) or has_speech(source[place[2] : place[3]])
+    ]
+
+
+def _behind(
+    context: str, spoken: str, places: list[Place], speak: Callable[[str], str]
+) -> tuple[str, list[Place]] | None:
+    """Of words that were read with their context, those behind it; ``None`` if they cannot be told from it."""
+    at, to_spoken = len(context), 0
+    for begin, end, source_begin, source_end in places:
+        if source_end <= at and source_begin < at:
+            to_spoken = end - source_end
+        elif source_begin < at:
+            said = speak(context).rstrip(_NOT_FIRST)
+            if has_speech(spoken[begin:end]) and not _goes_on(said, spoken):
+                return None
+            to_spoken = (len(said) if has_speech(spoken[begin:end]) else end) - at
+    behind = spoken[at + to_spoken :]
+    words = behind.lstrip(_NOT_FIRST)
+    if not has_speech(words):
+        return "", []
+    start = len(spoken) - len(words)
+    found = moved(
+        ((max(begin, start), end, max(stop_at, at), stop) for begin, end, stop_at, stop in places), -start, -at
+    )
+    return words, [place for place in found if place[1] > 0 and place[3] > 0]
+
+
+def _goes_on(said: str, spoken: str) -> bool:
+    """Whether the context was said in the same words as it is without what follows."""
+    return spoken.startswith(said) and not (
+        spoken[len(said) : len(said) + 1].isalnum() and spoken[len(said) - 1].isascii()
+    )
 
 
 def _limit_for(limit: int, text: str) -> int:

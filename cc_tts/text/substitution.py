@@ -2,7 +2,10 @@
 
 import re
 from collections.abc import Callable
+from functools import partial
 from operator import methodcaller
+
+from cc_tts.text.alignment import substituted
 
 Say = Callable[[re.Match[str]], str | None]
 """The words for a match, or ``None`` to leave it as it is."""
@@ -20,12 +23,7 @@ def rewriter(*rules: tuple[str, str | Callable[[re.Match[str]], str]]) -> Callab
     """A function that applies rules one after the other, without spaces beyond what they give."""
     compiled = [(re.compile(pattern), change) for pattern, change in rules]
 
-    def apply(text: str) -> str:
-        for pattern, change in compiled:
-            text = pattern.sub(change, text)
-        return text
-
-    return apply
+    return partial(substituted, compiled)
 
 
 def _padded(say: Say) -> Callable[[re.Match[str]], str]:

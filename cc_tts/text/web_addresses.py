@@ -3,6 +3,8 @@
 import re
 from collections.abc import Callable, Mapping
 
+from cc_tts.text.alignment import substituted
+
 _TWO_LETTER_LABEL = 2
 _TOP_LEVEL = (
     "com|org|net|edu|gov|mil|info|biz|app|dev|shop|online|site|cloud|tech|io|ai|eu|uk|de|fr|es|nl|ch|ca|cn|hk|jp|au|nz"
@@ -36,9 +38,7 @@ def say_addresses(text: str, signs: Mapping[str, str], say_digits: Callable[[str
         address = written.rstrip(_TRAILING)
         return _words(address, signs, say_digits) + written[len(address) :]
 
-    for pattern in (_EMAIL, _URL, _BARE, _FILE):
-        text = pattern.sub(say, text)
-    return text
+    return substituted([(pattern, say) for pattern in (_EMAIL, _URL, _BARE, _FILE)], text)
 
 
 def _words(address: str, signs: Mapping[str, str], say_digits: Callable[[str], str]) -> str:

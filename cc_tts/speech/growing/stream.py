@@ -22,6 +22,7 @@ from cc_tts.speech.growing.text import Segment
 from cc_tts.speech.prompt import GrowingContent, TextContent
 from cc_tts.speech.sequence import SequenceStream
 from cc_tts.text.characters import has_speech
+from cc_tts.text.chunker import LOOK_BACK_CHARS
 from cc_tts.text.language import detect_language, has_letters
 from cc_tts.voices.voice import Voice
 
@@ -56,6 +57,8 @@ class GrowingStream:
         self._unspoken = ""
         """What was taken and belongs to no chunk yet."""
         self._language: str | None = None
+        self._before = ""
+        """The end of the segments before."""
 
     def set_buffered_ms(self, buffered_ms: float) -> None:
         """See the contract."""
@@ -122,7 +125,8 @@ class GrowingStream:
 
     def _as_part(self, segment: Segment) -> TextContent:
         """How the segment is spoken: all by the same voice; digits in the language of the words before them."""
-        part = replace(self._words, text=segment.text, marks=segment.marks, may_cache=False)
+        part = replace(self._words, text=segment.text, marks=segment.marks, may_cache=False, before=self._before)
+        self._before = (self._before + segment.text)[-LOOK_BACK_CHARS:]
         if self._growing.voice is None:
             self._growing.voice = self._voice_of(part)
         if has_letters(segment.text):

@@ -12,8 +12,9 @@ import msgspec
 
 from cc_tts.config.schema import LogConfig
 from cc_tts.processes.channel import Message
+from cc_tts.text.alignment import Place
 from cc_tts.text.chunker import Chunking
-from cc_tts.text.pronunciation.replacements import Replaced, Replacement
+from cc_tts.text.pronunciation.replacements import Replacement
 
 
 class TextSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +44,7 @@ class PreparedChunk(msgspec.Struct, frozen=True, array_like=True):
     spoken: bytes
     """UTF-8; surrogates pass."""
     language: str
-    replaced: tuple[Replaced, ...] = ()
+    replaced: tuple[Place, ...] = ()
 
 
 class TextPrepared(Message, frozen=True):

@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from cc_tts.text.alignment import Place, moved
 from cc_tts.text.language import is_unspaced
 from cc_tts.text.pronunciation.say_as import say_as
 from cc_tts.voices.inline_ipa import pronounced
@@ -57,33 +58,46 @@ def source_chars(chunk: str, replacements: Sequence[Replacement]) -> int:
     return len(chunk) + sum(each.end - each.start - 1 for each in found)
 
 
-Replaced = tuple[int, int, int, int]
-"""Where a replaced part begins and ends in the spoken words, and in the text."""
+Read = Callable[[str, str], tuple[str, list[Place]]]
+"""How a part is read behind the written words before it, and where its words come from."""
 
 
 def speak_replaced(
-    chunk: str, text: str, replacements: Sequence[Replacement], language: str, read: Callable[[str], str]
-) -> tuple[str, tuple[Replaced, ...]]:
-    """The words of a chunk, of its replaced parts as they are given, of what stands between as ``read`` says; and where the
-    replaced parts are.
+    chunk: str, text: str, replacements: Sequence[Replacement], language: str, read: Read
+) -> tuple[str, list[Place]]:
+    """The words of a chunk, of its replaced parts as they are given, of what stands between as ``read`` says; and where what
+    was replaced is, in the words and in the chunk with what is written in place of its stand-ins.
     """
-    parts = _STAND_INS.split(chunk)
-    if len(parts) == 1:
-        return read(chunk), ()
-    last = _read_between(parts[0], read)
-    said = " ".join(last.split()) + (" " if last[-1:].isspace() and last.strip() else "")
-    places: list[Replaced] = []
-    for stand_in, following in zip(parts[1::2], parts[2::2], strict=True):
+    first, *parts = _STAND_INS.split(chunk)
+    if not parts:
+        return read(chunk, "")
+    spoken = _Spoken()
+    spoken.add(first, *_read_between(first, read, ""))
+    for stand_in, following in zip(parts[::2], parts[1::2], strict=True):
         each = replacements[ord(stand_in) - _FIRST]
-        words = _words_of(each, text[each.start : each.end], language, read)
-        said += _gap(last, words)
-        begin = len(said)
-        said += pronounced(words, each.ipa) if each.ipa else words
-        places.append((begin, len(said), each.start, each.end))
-        between = _read_between(following, read)
-        said += _gap(words, between) + re.sub(r"\s+", " ", between)
-        last = between or words
-    return said.rstrip(), tuple(places)
+        written = text[each.start : each.end]
+        words = _words_of(each, written, language, lambda part: read(part, "")[0])
+        said = pronounced(words, each.ipa) if each.ipa else words
+        spoken.add(written, said, [(0, len(said), 0, len(written))])
+        spoken.add(following, *_read_between(following, read, spoken.written))
+    return spoken.words.rstrip(), spoken.places
+
+
+class _Spoken:
+    """The words of a chunk, as far as its parts were put together."""
+
+    def __init__(self) -> None:
+        self.words = ""
+        self.written = ""
+        self.places: list[Place] = []
+
+    def add(self, written: str, words: str, places: list[Place]) -> None:
+        """The next part, and where its words come from."""
+        said = words if self.words else words.lstrip()
+        self.words += _gap(self.words, said)
+        self.places += moved(places, len(self.words) - (len(words) - len(said)), len(self.written))
+        self.words += said
+        self.written += written
 
 
 def _words_of(replacement: Replacement, written: str, language: str, read: Callable[[str], str]) -> str:
@@ -94,14 +108,17 @@ def _words_of(replacement: Replacement, written: str, language: str, read: Calla
     return " ".join(words.split())
 
 
-def _read_between(part: str, read: Callable[[str], str]) -> str:
+def _read_between(part: str, read: Read, before: str) -> tuple[str, list[Place]]:
     """A part in words, with the spaces and punctuation marks at its edges, which join it to its neighbours."""
     if not part:
-        return ""
-    words = read(part)
+        return "", []
+    words, places = read(part, before)
     lead = _LEADING_MARKS.match(part)
     marks = "".join(each for each in (lead.group() if lead and words else part) if each in _MARKS or each.isspace())
-    return f"{marks}{words.lstrip(_MARKS)}{' ' if part[-1].isspace() else ''}"
+    marks = re.sub(r"\s+", " ", marks)
+    unmarked = words.lstrip(_MARKS)
+    shift = len(marks) - (len(words) - len(unmarked))
+    return f"{marks}{unmarked}{' ' if part[-1].isspace() and words else ''}", moved(places, shift, 0)
 
 
 def _gap(before: str, after: str) -> str:

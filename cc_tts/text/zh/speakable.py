@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+from cc_tts.text.alignment import replaced_one_by_one
 from cc_tts.text.characters import digits_to_ascii, one_line
 from cc_tts.text.substitution import rewriter
 from cc_tts.text.web_addresses import say_addresses
@@ -160,4 +161,5 @@ def speakable(text: str) -> str:
     text = say_addresses(one_line(text.replace("\n", "\n\n"), pause="，"), ADDRESS_SIGNS, say_digits)
     text = _scores(say_identifiers(_before_quantities(text)))
     text = _after_quantities(prepare_quantities(text))
-    return _tidy("".join(map(_say_quantities, _clauses(text))).translate(AS_QUANTITY))
+    said = replaced_one_by_one(_clauses(text), _say_quantities)
+    return _tidy(said.translate(AS_QUANTITY))

@@ -56,7 +56,11 @@ def test_a_prompt() -> None:
     chunks = chunks_of(LONG)
     assert [chunk.index for chunk in chunks] == [0, 1, 2]
     assert chunks[0] == TextChunk(
-        0, "Hello, thank you for calling Acme Inc.,", "Hello, thank you for calling Acme Incorporated,", "en"
+        0,
+        "Hello, thank you for calling Acme Inc.,",
+        "Hello, thank you for calling Acme Incorporated,",
+        "en",
+        ((34, 46, 34, 38),),
     )
     assert chunks[1].spoken.startswith("your balance as of November twentieth, twenty twenty-six is one thousand")
     assert chunks[2].spoken == "Press two to wait. Or say agent, to speak to someone now."
@@ -152,8 +156,9 @@ def test_each_chunk_has_the_language_of_its_script_unless_one_was_asked_for() ->
 
 
 def test_digits_alone_are_in_the_language_of_the_whole_text() -> None:
-    assert chunks_of("12! 您好，这是您的号码。")[0] == TextChunk(0, "12!", "十二!", "zh")
-    assert chunks_of("12! Hello there.")[0] == TextChunk(0, "12!", "twelve!", "en")
+    (first, *_) = chunks_of("12! 您好，这是您的号码。")
+    assert first == TextChunk(0, "12!", "十二!", "zh", ((0, 2, 0, 2),))
+    assert chunks_of("12! Hello there.")[0] == TextChunk(0, "12!", "twelve!", "en", ((0, 6, 0, 2),))
 
 
 def test_a_stream_gives_the_first_clauses_out_before_the_sentence_ends() -> None:

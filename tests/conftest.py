@@ -1,8 +1,33 @@
-"""Says at the end what was skipped and which command adds it, a line each."""
+"""Settings of the whole suite: what is left out, how Hypothesis runs, and which tests were skipped for which reason."""
 
 import pytest
+from hypothesis import settings
 
 from tests.support import needs
+from tests.support.passed_before import LEAVE_OUT, WRITE, PassedTests, file_of, leave_out
+
+settings.register_profile("default", deadline=None)  # a deadline in wall time fails on a busy machine
+settings.load_profile("default")
+
+_passed = PassedTests()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    file = file_of(LEAVE_OUT)
+    if file is not None:
+        config.hook.pytest_deselected(items=leave_out(items, file))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    _passed.add(report)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and file_of(LEAVE_OUT) is not None:
+        session.exitstatus = pytest.ExitCode.OK  # all of them passed before
+    file = file_of(WRITE)
+    if file is not None and not hasattr(session.config, "workerinput"):  # workers of xdist report to the controller
+        _passed.append_to(file)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_tts.api import schemas
@@ -100,14 +100,12 @@ def test_what_is_not_json_has_no_pointer(body: bytes) -> None:
     assert error.detail
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_decoded_or_refused(body: bytes) -> None:
     with suppress(MalformedRequest, Unprocessable):
         bodies.decode(body, Outer)
 
 
-@settings(deadline=None)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.floats() | st.text(),

@@ -1,7 +1,7 @@
 """URIs and headers from clients: nothing may be injected into SIP."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_tts.api.sip_fields import header_faults, uri_fault
@@ -62,13 +62,11 @@ def test_unusable_uris(uri: str) -> None:
     assert uri_fault(uri)
 
 
-@settings(deadline=None)
 @given(st.text(max_size=30), st.sampled_from('\r\n\0<>" \x7f\x1b\u2028'), st.text(max_size=30))
 def test_no_uri_with_such_a_character_passes(before: str, character: str, after: str) -> None:
     assert uri_fault("sip:" + before + character + after)
 
 
-@settings(deadline=None)
 @given(st.from_regex(r"X-[A-Za-z]{1,5}", fullmatch=True), st.text(max_size=50))
 def test_only_printable_values_pass(name: str, value: str) -> None:
     passes = not header_faults({name: value}, "/headers")

@@ -392,7 +392,7 @@ OPERATIONS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(OPERATIONS, st.booleans())
 def test_every_utterance_completes_once_whatever_happens(
     operations: list[tuple[str, int]],

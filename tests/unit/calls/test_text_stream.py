@@ -422,8 +422,8 @@ async def test_words_are_told_as_they_are_heard(talk: Talk) -> None:
 
 @live
 async def test_back_pressure_loses_nothing_and_is_bounded(talk: Talk, client: Client) -> None:
-    """100 tokens a second for a minute into a line that speaks a fifth of that."""
-    tokens = [f"word{number} " + ("" if number % 9 else "end. ") for number in range(6000)]
+    """100 tokens a second for ten seconds into a line that speaks a fifth of that."""
+    tokens = [f"word{number} " + ("" if number % 9 else "end. ") for number in range(1000)]
     waiting, highest = list(enumerate(tokens)), 0
     is_paused, num_told = False, 0
     while waiting:

@@ -63,7 +63,7 @@ def test_silence_has_no_level() -> None:
     st.lists(st.integers(0, 2500), min_size=1, max_size=12),
     st.integers(0, 1_000_000),
 )
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_any_cutting_gives_the_same_output_and_as_many_samples(
     rate_hz: int, gain_db: float, sizes: list[int], seed: int
 ) -> None:

@@ -453,7 +453,7 @@ async def test_the_engine_hears_of_the_listener_that_runs_dry_first() -> None:
     st.sampled_from(([*CHUNKS], [*CHUNKS[:4], EngineFailed("worker died")])),
     st.integers(1, 3),
 )
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_whoever_comes_and_goes_everybody_hears_it_from_its_beginning_and_nothing_is_left(
     steps: list[tuple[str, int]], max_held_bytes: int, plan: list[Step], min_uses: int
 ) -> None:

@@ -103,7 +103,7 @@ def test_the_same_prompt_kept_twice_is_counted_once() -> None:
     st.lists(st.tuples(st.integers(0, 9), st.integers(500, 700_000), st.booleans()), max_size=30),
     st.integers(1 << 20, 3 << 20),
 )
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_memory_never_grows_beyond_its_bound(steps: list[tuple[int, int, bool]], memory_bytes: int) -> None:
     kept = cache(memory_bytes=memory_bytes)
     for number, num_samples, is_read in steps:
@@ -133,7 +133,7 @@ def test_a_file_gives_back_what_went_in() -> None:
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_a_damaged_file_is_refused(data: st.DataObject) -> None:
     whole = bytearray(to_file(key(1), prompt(1)))
     if data.draw(st.booleans()):
@@ -271,7 +271,7 @@ async def test_the_order_of_use_survives_a_restart_also_for_what_was_played_from
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(1, 300_000)), min_size=1, max_size=12))
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 def test_files_never_grow_beyond_their_bound(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, int]]
 ) -> None:

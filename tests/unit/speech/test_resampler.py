@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_tts.speech.resampler import StreamResampler
@@ -24,7 +24,6 @@ def level_db(pcm: bytes, amplitude: float = 10_000) -> float:
 
 
 @given(RATES, st.lists(st.integers(0, 3000), max_size=20), st.booleans(), st.integers(0, 1000))
-@settings(deadline=None)
 def test_any_cutting_gives_the_same_as_the_whole(
     rates: tuple[int, int], piece_lengths: list[int], flush_apart: bool, seed: int
 ) -> None:

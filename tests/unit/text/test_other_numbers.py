@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_tts.text.chunker import Chunker, Chunking
@@ -33,7 +33,6 @@ def test_only_engines_that_need_it_get_words(says_numbers: bool, spoken: str) ->
     st.text(alphabet="0123456789.,:%€$£¥ -ab", max_size=40),
     st.sampled_from(["de", "fr", "es", "it", "pt", "nl", "ja", "ko", "ru", "pl", "tr", "xx"]),
 )
-@settings(deadline=None)
 def test_any_text_is_said_somehow(text: str, language: str) -> None:
     said = say_numbers(text, language)
     assert language == "xx" or not any(character.isdigit() for character in said)

@@ -223,7 +223,7 @@ def test_a_flush_in_the_middle_says_what_is_held_and_more_may_follow() -> None:
 
 
 @given(text=texts, language=st.sampled_from([None, "en"]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_sources_join_to_the_text(text: str, language: str | None) -> None:
     chunks = chunk_text(text, NORMALIZER, language=language, first_chunk_max_chars=30, chunk_max_chars=80)
     assert all(chunk.spoken and chunk.language for chunk in chunks)
@@ -235,7 +235,7 @@ def test_sources_join_to_the_text(text: str, language: str | None) -> None:
 
 
 @given(text=texts, cuts=st.lists(st.integers(0, 400), max_size=8), language=st.sampled_from([None, "en"]))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_the_pieces_of_a_stream_make_no_difference(text: str, cuts: list[int], language: str | None) -> None:
     def chunker() -> Chunker:
         return Chunker(Echo(), Chunking(language=language, first_chunk_max_chars=30, chunk_max_chars=80))

@@ -27,7 +27,7 @@ written_text = st.lists(
 
 
 @given(text=any_text | written_text)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_english_leaves_no_digit_and_grows_by_a_bound(text: str) -> None:
     spoken = NORMALIZER.normalize(text, "en")
     assert not any(character.isdigit() for character in spoken)
@@ -37,7 +37,7 @@ def test_english_leaves_no_digit_and_grows_by_a_bound(text: str) -> None:
 
 
 @given(text=any_text | written_text)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_chinese_leaves_no_digit_and_grows_by_a_bound(text: str) -> None:
     spoken = NORMALIZER.normalize(text, "zh")
     assert not any(character.isdigit() and character.isascii() for character in spoken)
@@ -48,14 +48,13 @@ def test_chinese_leaves_no_digit_and_grows_by_a_bound(text: str) -> None:
 @given(
     text=any_text, language=st.none() | st.text(max_size=8) | st.sampled_from(["de", "fr-CA", "x-klingon", "-", "_"])
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_tag_is_taken(text: str, language: str | None) -> None:
     spoken = NORMALIZER.normalize(text, language)
     assert bool(spoken) == has_speech(spoken)
 
 
 @given(words=st.lists(st.from_regex(r"[a-z]{2,12}", fullmatch=True), min_size=1, max_size=20))
-@settings(deadline=None)
 def test_plain_words_come_through_unchanged(words: list[str]) -> None:
     text = " ".join(word for word in words if word not in CHAT_WORDS)
     assert NORMALIZER.normalize(text, "en") == text

@@ -1,7 +1,7 @@
 """Parts of a text that are said otherwise: no cut goes through them, and the caller's own words stay known."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_tts.text.chunker import Chunker, Chunking, TextChunk
@@ -69,7 +69,6 @@ def test_markup_around_a_replaced_part_is_stripped() -> None:
     assert chunk.spoken == "Ask mo bee vox now."
 
 
-@settings(deadline=None)  # the first Chinese text loads wetext
 @given(
     st.text(alphabet="ab .,1\n好。", min_size=1, max_size=300),
     st.lists(st.integers(0, 299), max_size=12),

@@ -1,7 +1,7 @@
 """``<say-as>``: what each reading says in each language."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_tts.text.pronunciation.say_as import KINDS, say_as
@@ -58,7 +58,6 @@ def test_say_as(written: str, how: str, language: str, said: str) -> None:
     assert say_as(written, how, language) == said
 
 
-@settings(deadline=None)  # the first Chinese text loads wetext
 @given(
     st.text(max_size=40),
     st.sampled_from(sorted(set(KINDS.values()))),

@@ -94,7 +94,7 @@ class Traffic:
 
 @pytest.mark.parametrize("interleaved", [False, True])
 @given(seed=st.integers(0, 2**32))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_each_stream_ends_once_and_says_what_it_would_say_alone(seed: int, *, interleaved: bool) -> None:
     traffic = Traffic(seed, interleaved=interleaved)
     hall = traffic.hall

@@ -236,13 +236,15 @@ class UserAgent:
         """End every call and the library."""
         SipThread.check()
         self._accepting = False
+        nothing_is_owed = not self._legs and self._registration is None
         self._end_all()
         if self._registration is not None:
             self._registration.shutdown()
         if self._settings.dispatcher_port:
             self._outbound.shutdown()
         self._local.shutdown()
-        self._endpoint.libDestroy()
+        # pjsua waits a second for answers to the last requests; without calls and a registration there are none
+        self._endpoint.libDestroy(pj.PJSUA_DESTROY_NO_RX_MSG if nothing_is_owed else 0)
 
     def _end_all(self) -> None:
         """Its own method, so that no variable keeps a leg: pjsua2 aborts when a call is destroyed after the library."""

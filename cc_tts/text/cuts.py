@@ -17,24 +17,40 @@ _DATE_PART_BEFORE = re.compile(
 _NAME_OR_NUMBER_GOES_ON = re.compile(r"\s(?:ext|x\d|Jr|Sr|Inc|Ltd|LLC|Ph)")
 _LATIN_BEFORE = re.compile(r"(?<![A-Za-z])(?:e\.g|i\.e)\.,$")
 _LOOK_BACK_CHARACTERS = 12
-_INSIDE_WORD = re.compile("[A-Za-z0-9]{2}")
+_INSIDE_WORD = re.compile("[!-~]{2}")
+"""Between two characters of ASCII, without a space: in a word, a number, an address."""
+_PLAIN_AFTER = re.compile(r"\s[a-z']{2,}\s")
+_PLAIN_BEFORE = re.compile(r"(?:^|\s)[a-z']{2,}$")
+_LONGEST_PLAIN_WORD = 20
+_AMONG_HAN = re.compile("(?:(?![〇零一二三四五六七八九十百千万亿两第])[\u3400-\u9fff]){4}")
 
+_DAY_OF_WEEK = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]{0,6}\.?"
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]{0,6}\.?"
 _NUMBER = r"\d[\d.,:/-]{0,18}"
 _KEPT_WHOLE = tuple(
-    re.compile(pattern)
+    re.compile(f"(?a){pattern}")  # so that Han characters are no part of a word
     for pattern in (
         r"(?<![\w+])\+?\(?\d{1,4}\)?(?:[ .-]{1,2}\(?\d{2,6}\)?){1,5}(?:,? ?(?:ext\.?|x) ?\d{1,6})?",
+        r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{1,4}){3,8}\b",
         rf"\b{_MONTH} \d{{1,2}}(?:st|nd|rd|th)?(?:,? \d{{4}})?",
         rf"(?<!\w)\d{{1,2}}(?:st|nd|rd|th)?(?: of)? {_MONTH}(?:,? \d{{4}})?",
+        rf"\b{_DAY_OF_WEEK}(?:,? (?=\d|{_MONTH})| ?[-–—] ?{_DAY_OF_WEEK})",
         rf"(?:[$£€¥₹]|\b[A-Z]{{3}} ) ?{_NUMBER}(?: (?:thousand|million|billion|trillion)\b)?",
-        rf"(?<![\w.,]){_NUMBER} ?(?:%|°|[AaPp]\.?[Mm]\b\.?|(?:thousand|million|billion)\b|[A-Za-z]{{1,4}}\b)",
+        rf"(?<![\w.,]){_NUMBER} ?(?:%|°|[AaPp]\.?[Mm]\b\.?|(?:thousand|million|billion)\b|[A-Za-z]{{1,4}}\b\.?)",
         r"(?<!\w)\d{1,4} \d{1,2}/\d{1,2}",
-        rf"(?<![\w.,]){_NUMBER} ?[-–—~] ?[$£€¥]?{_NUMBER}",
+        rf"(?<![\w.,]){_NUMBER}[A-Za-z]?(?: [A-Za-z]{{1,5}}\.?)? ?(?:[-–—~x×]|to|by|and|or) ?[$£€¥]?{_NUMBER}",
         r"\b(?:Dr|Mr|Mrs|Ms|Prof|St|Mt|No|Rev|Capt|Lt|Gen|Col|Sgt)\.? [#\w'-]{1,20}",
+        r"\b[A-Z][A-Za-z.]{0,14} (?:[A-Z]{1,3} )?#?[A-Z]{0,3}-?\d[\w-]{0,20}",
+        r"\bP\.?\s?O\.? Box \d{1,6}",
         r"\d{1,4}年(?:\d{1,2}月(?:\d{1,2}[日号])?)?|\d{1,2}月\d{1,2}[日号]|\d[\d.,:]{0,18}[\u4e00-\u9fff]?",
+        r"\"[\w -]{1,40}\"\s*:",
     )
 )
+_GROWING = re.compile(
+    r"(?a)(?:[+(#*$£€¥]{0,3}(?<![A-Za-z])[A-Za-z]{0,4}\d[A-Z\d .,:/()#*%+-]{0,60}(?<![a-z])[a-z]{0,4}\.?"
+    r"|[+(#*$£€¥-]{1,3} ?|[\w+-]{1,40}(?:[@/]|\.(?=\w))[\w.+/:@?=&%-]{0,200})$"
+)
+"""A number, with what may follow before its unit, the signs that begin one, and an address."""
 
 
 def clause_cuts(text: str) -> list[int]:
@@ -54,22 +70,48 @@ def _is_safe(text: str, position: int) -> bool:
     return not _NAME_OR_NUMBER_GOES_ON.match(after) and not _LATIN_BEFORE.search(before)
 
 
+def growing_from(text: str) -> int:
+    """Where something begins at the end of a text that what comes next may belong to, such as a number; else its length."""
+    match = _GROWING.search(text)
+    return len(text) if match is None else len(text[: match.start()].rstrip())
+
+
 def word_cut(text: str) -> int:
     """The last space at which a text that is still growing may be cut, the word behind it being perhaps incomplete; 0 if
     there is none.
     """
-    inside = _positions_inside(text)
-    return next((at for at in range(len(text) - 1, 0, -1) if text[at].isspace() and at not in inside), 0)
+    inside, last = _positions_inside(text), min(len(text) - 1, growing_from(text))
+    return next((at for at in range(last, 0, -1) if text[at].isspace() and at not in inside), 0)
+
+
+def early_cut(text: str, limit: int) -> int:
+    """The best position up to ``limit`` at which to cut a text that is still growing; 0 if what comes next may make
+    one thing of both sides.
+    """
+    cut = _clause_or_plain_cut(text, limit) or _cut_between_words(text, limit)
+    return cut if cut <= growing_from(text) else 0
 
 
 def long_cut(text: str, limit: int) -> int:
     """The best position up to ``limit`` at which to cut a text that is longer than ``limit`` characters; at least 1."""
+    return _clause_or_plain_cut(text, limit) or _cut_between_words(text, limit) or max(1, limit)
+
+
+def _clause_or_plain_cut(text: str, limit: int) -> int:
+    """After a clause mark, else between two words that are nothing but words: no name, no number, no unit."""
     clauses = clause_cuts(text[: limit + CLAUSE_LOOKAHEAD_CHARS])
     by_clause = max((position for position in clauses if limit // 2 < position <= limit), default=0)
-    return by_clause or _long_cut_between_words(text, limit) or max(1, limit)
+    return by_clause or next((at for at in range(limit, limit // 2, -1) if _is_plain(text, at)), 0)
 
 
-def _long_cut_between_words(text: str, limit: int) -> int:
+def _is_plain(text: str, at: int) -> bool:
+    if text[at].isspace():
+        before = text[max(0, at - _LONGEST_PLAIN_WORD) : at]
+        return _PLAIN_AFTER.match(text, at) is not None and _PLAIN_BEFORE.search(before) is not None
+    return _AMONG_HAN.match(text, max(0, at - 2)) is not None
+
+
+def _cut_between_words(text: str, limit: int) -> int:
     inside = _positions_inside(text)
     for position in range(limit, limit // 3, -1):
         if text[position].isspace() and position not in inside:

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from cc_tts.text.characters import has_speech
-from cc_tts.text.cuts import clause_cuts, long_cut, word_cut
+from cc_tts.text.cuts import clause_cuts, early_cut, growing_from, word_cut
 from cc_tts.text.language import detect_language
 from cc_tts.text.sentences import SentenceSplitter
 
@@ -25,7 +25,9 @@ LOOKAHEAD_CHARS: Final = 4
 WORD_IDLE_MS: Final = 400.0
 """When no text has come for so long, what there is up to its last word is spoken."""
 ALL_IDLE_MS: Final = 1000.0
-"""The same up to its last character."""
+"""The same up to its last character, without a number or an address that may go on."""
+GROWING_IDLE_MS: Final = 2000.0
+"""The same with that."""
 MIN_IDLE_WORDS: Final = 3
 _HAN_SHARE: Final = 3
 
@@ -43,7 +45,7 @@ def segment_end(text: str, segmenting: Segmenting, *, idle_ms: float = 0.0, is_w
     ``idle_ms`` is for how long nothing has come; ``is_whole``: nothing need be waited for. The part up to the end that is
     returned holds something to say, unless it is as long as a segment may be.
     """
-    if len(text) <= segmenting.max_chars and (is_whole or idle_ms >= ALL_IDLE_MS):
+    if len(text) <= segmenting.max_chars and (is_whole or idle_ms >= GROWING_IDLE_MS):
         return _with_speech(text, [len(text)])
     groups = _candidates(text, segmenting, idle_ms)
     longest = segmenting.max_chars if len(text) > segmenting.max_chars else 0
@@ -59,9 +61,12 @@ def _candidates(text: str, segmenting: Segmenting, idle_ms: float) -> Iterator[l
     yield _outside_markup(text, _clause_ends(beginning))
     limit = _limit_for(segmenting.word_cut_chars, beginning)
     if len(beginning) >= limit + LOOKAHEAD_CHARS:
-        yield [long_cut(beginning, limit), *ends]
+        is_long = len(beginning) >= 2 * limit + LOOKAHEAD_CHARS
+        yield [early_cut(beginning, limit) or (early_cut(beginning, 2 * limit) if is_long else 0), *ends]
+    if idle_ms >= ALL_IDLE_MS:
+        yield [growing_from(text[: segmenting.max_chars])]
     if idle_ms >= WORD_IDLE_MS and len(text.split()) >= MIN_IDLE_WORDS:
-        yield [word_cut(text)]
+        yield [word_cut(text[: segmenting.max_chars])]
 
 
 def _clause_ends(beginning: str) -> list[int]:

@@ -18,7 +18,7 @@ from typing import Final
 from cc_tts.clock import Clock
 from cc_tts.config.schema import TtsConfig
 from cc_tts.text.characters import has_speech
-from cc_tts.text.segments import ALL_IDLE_MS, WORD_IDLE_MS, Segmenting, segment_end
+from cc_tts.text.segments import ALL_IDLE_MS, GROWING_IDLE_MS, WORD_IDLE_MS, Segmenting, segment_end
 from cc_tts.voices.voice import Voice
 
 SEGMENT_CHUNKS: Final = 2
@@ -146,7 +146,7 @@ class GrowingText:
     async def _wait(self, timeout_s: float) -> None:
         """For a change, or until what is there is to be spoken because nothing more comes."""
         if has_speech(self._pending):
-            dues_s = ((each - self._idle_ms) / 1000 for each in (WORD_IDLE_MS, ALL_IDLE_MS))
+            dues_s = ((each - self._idle_ms) / 1000 for each in (WORD_IDLE_MS, ALL_IDLE_MS, GROWING_IDLE_MS))
             timeout_s = min(timeout_s, next((due_s for due_s in dues_s if due_s > 0), timeout_s))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_tts.text.characters import has_speech
-from cc_tts.text.segments import ALL_IDLE_MS, WORD_IDLE_MS, Segmenting, segment_end
+from cc_tts.text.cuts import long_cut
+from cc_tts.text.segments import ALL_IDLE_MS, GROWING_IDLE_MS, WORD_IDLE_MS, Segmenting, segment_end
 
 pytestmark = pytest.mark.unit
 
@@ -67,9 +68,60 @@ def test_idle_text_is_spoken_up_to_its_last_word_then_whole() -> None:
     assert first("Your balance is 12.5", idle_ms=WORD_IDLE_MS - 1) == ""
     assert first("Your balance is 12.5", idle_ms=WORD_IDLE_MS) == "Your balance is"
     assert first("balance 12.5", idle_ms=WORD_IDLE_MS) == "", "fewer than three words"
-    assert first("Your balance is 12.5", idle_ms=ALL_IDLE_MS) == "Your balance is 12.5"
+    assert first("Your balance is du", idle_ms=ALL_IDLE_MS) == "Your balance is du"
+    assert first("Your balance is 12.5", idle_ms=GROWING_IDLE_MS) == "Your balance is 12.5"
     assert first("Call me on 1 80", idle_ms=WORD_IDLE_MS) == "Call me on", "a number is kept whole"
     assert first("  ", idle_ms=60_000) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "spoken"),
+    [
+        ("Your code is 48", "Your code is"),
+        ("Your code is 48 21 ", "Your code is"),
+        ("You owe $", "You owe"),
+        ("Call (415) 555-", "Call"),
+        ("Write to me@exam", "Write to"),
+        ("See www.exa", "See"),
+        ("您的验证码是48", "您的验证码是"),
+        ("48", ""),
+    ],
+)
+def test_what_may_still_grow_waits_a_second_longer_than_words(text: str, spoken: str) -> None:
+    assert first(text, idle_ms=ALL_IDLE_MS) == spoken
+    assert first(text, idle_ms=GROWING_IDLE_MS) == text
+
+
+WHOLE = [
+    "400-820-8820", "6222 0202 0001 2345 678", "138 1234 5678", "E12345678", "service@example.com.cn", "100 Mbps",
+    "www.example.cn/help", "DE89 3704 0044 0532 0130 00", "2026年12月31日", "Flight UA 1549", "PO Box 4417",
+    "10 ft. x 12 ft.", "$20 to $30", "Mon. - Fri.", "14A - 14C", "March 4, 2027", "2.5 million", "Dr. Alvarez",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("item", WHOLE)
+@pytest.mark.parametrize(
+    ("words", "behind"),
+    [
+        ("please remember that the value we have for you is {} and nothing but that which you were told before", 25),
+        ("请您记住我们这里登记的资料内容是{}如果有任何问题请随时与我们的客服人员联系谢谢您的配合", 8),
+    ],
+)
+def test_no_token_boundary_cuts_what_is_kept_whole(item: str, words: str, behind: int) -> None:
+    for num_dropped in range(behind):
+        text, position = words.format(item)[num_dropped:], 0
+        inside = range(text.index(item) + 1, text.index(item) + len(item))
+        for end in range(1, len(text) + 1):
+            position += segment_end(text[position:end], SEGMENTING)
+            assert position not in inside, text[:position]
+
+
+@pytest.mark.parametrize("item", WHOLE)
+def test_no_chunk_boundary_cuts_what_is_kept_whole(item: str) -> None:
+    for num_before in range(40, 66):
+        text = "请您记住我们这里登记的资料内容" * 5
+        text = text[:num_before] + item + text
+        assert long_cut(text, 66) not in range(num_before + 1, num_before + len(item))
 
 
 def test_a_whole_text_is_spoken_as_far_as_a_segment_goes() -> None:

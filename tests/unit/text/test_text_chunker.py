@@ -191,7 +191,7 @@ def in_tokens(text: str, chunker: Chunker) -> list[tuple[int, TextChunk]]:
         ),
         (
             "We have sent the confirmation to the telephone number 555-867-5309 that you gave us when you signed up.",
-            "We have sent the confirmation to the telephone number",
+            "We have sent the confirmation to the telephone",
         ),
         (
             "Your technician will be there by noon, as we had agreed on Monday.",

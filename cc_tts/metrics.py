@@ -241,6 +241,7 @@ class Metrics:
         # --- the server itself
         self.process_restarts = counter("cctts_process_restarts", "Child processes started again.", "process")
         self.draining = gauge("cctts_draining", "1 while no new calls are taken.")
+        self.degraded = gauge("cctts_degraded", "1 while the fallback engine speaks in place of the workers.")
         self.ready = gauge("cctts_ready", "1 when a call would be answered and spoken to.")
         self.build_info = gauge("cctts_build_info", "Always 1; see the labels.", "version", "node")
         self.build_info.labels(version=__version__, node=node).set(1)

@@ -178,7 +178,7 @@ class Server:
         loop.add_signal_handler(signal.SIGHUP, self._hangup.set)
         loop.add_signal_handler(signal.SIGUSR2, self._on_hand_over)
         loop.set_exception_handler(_on_loop_error)
-        reloading: asyncio.Task[None] | None = None
+        background: list[asyncio.Task[None]] = []
         notifying = asyncio.create_task(self._notify(), name="notify") if self._notifier.is_on else None
         is_serving = False
         try:
@@ -191,14 +191,15 @@ class Server:
                 return
             is_serving = True
             self._say_ready()
-            reloading = asyncio.create_task(self._reload_on_hangup(), name="reload")
+            background.append(asyncio.create_task(self._reload_on_hangup(), name="reload"))
+            background.append(asyncio.create_task(self.registry.follow_engine(), name="follow the engine"))
             await self._stop.wait()
             if self._hands_over:
                 await self._leave_calls()
             await self._drained()
         finally:
-            if reloading is not None:
-                reloading.cancel()
+            for task in background:
+                task.cancel()
             if is_serving or not self.ua.has_adopted:  # else its calls are for the next server that tries
                 await self.ua.stop()
             await self._stop_all()

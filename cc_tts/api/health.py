@@ -38,6 +38,7 @@ async def get_metrics(request: web.Request) -> web.Response:
     context = request.app[CONTEXT]
     registry, series = context.registry, context.metrics
     series.ready.set(registry.not_ready_because is None)
+    series.degraded.set(registry.degraded_because is not None)
     series.draining.set(registry.draining)
     series.event_subscribers.set(registry.events.num_subscribers)
     return web.Response(body=series.render(), headers={"Content-Type": metrics.CONTENT_TYPE})

@@ -145,6 +145,11 @@ class Call:
         waits = self.direction == "inbound" and self.state in (CallState.INCOMING, CallState.EARLY)
         return waits and not self._answering
 
+    @property
+    def _is_answered(self) -> bool:
+        """Whether somebody listens who would rather hear a prompt late than not at all."""
+        return self._answering or self.answered_at_s is not None
+
     # --- speaking ----------------------------------------------------------------------------------------------------
 
     def speak(self, prompt: Prompt) -> Utterance:
@@ -155,7 +160,7 @@ class Call:
             QueueFull: as many prompts wait as the config allows.
             DuplicateId: the utterance id is taken.
             TextTooLong, NothingToSay, UnknownVoice, LanguageUnsupported, Unprocessable: the content is of no use.
-            EngineOverloaded: it would start now, and the engine takes nothing, or nothing more of this tenant.
+            EngineOverloaded: it would start now, and there is no engine, or it is full and the call is not answered.
             QuotaExceeded: the tenant has used up its characters, or it would start now and too many texts are spoken.
             SpeechNotHeard: speech is to interrupt it, and nothing here hears speech.
         """
@@ -168,8 +173,9 @@ class Call:
             raise QueueFull(f"{limit} prompts wait on this call; calls.max_queued_prompts is {limit}", retry_after_s=1)
         prompt = self.defaults.applied_to(prompt)
         voice = services.source.check(prompt.content)
-        if services.config.tts.refuse_when_full and not self.player.queue:
-            services.check_capacity(self.tenant, prompt.content)
+        if not self.player.queue:
+            may_wait = self._is_answered and not services.config.tts.refuse_when_full
+            services.check_capacity(self.tenant, prompt.content, may_wait=may_wait)
         with services.tenants.characters(self.tenant, len(text_of(prompt.content))):
             utterance = self._new_utterance(prompt, voice)
         if prompt.queue == "replace":

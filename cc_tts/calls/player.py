@@ -23,7 +23,14 @@ from cc_tts.calls.call_state import UtteranceEvent
 from cc_tts.calls.services import CallServices
 from cc_tts.calls.utterance import CompletionCause, Interrupter, SpokenSpan, Utterance, UtteranceError
 from cc_tts.clock import ms_between
-from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, QuotaExceeded, UserAgentUnavailable
+from cc_tts.errors import (
+    CcTtsError,
+    EngineFailed,
+    EngineOverloaded,
+    QuotaExceeded,
+    ServerError,
+    UserAgentUnavailable,
+)
 from cc_tts.media.playout_events import PlayoutFinished, PlayoutProgress
 from cc_tts.speech.chunks import OVERLOAD_POLL_S, ChunkStream, SpeechChunk
 from cc_tts.speech.prompt import AudioContent, Content, SilenceContent
@@ -302,7 +309,15 @@ class PromptPlayer:
         if isinstance(error, UserAgentUnavailable):
             return  # the line is gone; its end completes the utterance with the call's
         known = error if isinstance(error, CcTtsError) else EngineFailed()
-        log.error("utterance_failed", utterance_id=utterance.id, code=known.code, exc_info=error)
+        is_refusal = isinstance(error, EngineOverloaded | QuotaExceeded)
+        is_expected = isinstance(error, CcTtsError) and error.__cause__ is None
+        (log.warning if is_refusal else log.error)(
+            "utterance_failed",
+            utterance_id=utterance.id,
+            code=known.code,
+            detail=known.detail if isinstance(known, ServerError) else None,  # that of others may quote the text
+            exc_info=None if is_expected else error,
+        )
         utterance.error = UtteranceError(known.code, known.detail)
         with contextlib.suppress(UserAgentUnavailable):  # the line is gone as well
             self.discard(utterance, CompletionCause.ERROR)

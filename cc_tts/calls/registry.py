@@ -14,6 +14,7 @@ from cc_tts.calls.adoption import record as records
 from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.ending import Ending
+from cc_tts.calls.engine_gate import LOOK_S, EngineGate
 from cc_tts.calls.events import types
 from cc_tts.calls.services import CallServices
 from cc_tts.calls.utterance import Utterance
@@ -23,6 +24,7 @@ from cc_tts.errors import (
     CallNotFound,
     CapacityExceeded,
     CcTtsError,
+    ClientError,
     Draining,
     DuplicateId,
     FieldError,
@@ -83,6 +85,8 @@ class CallRegistry:
         self._adopted: list[tuple[Call, messages.CallSnapshot]] = []
         """Calls that :meth:`present_adopted` is to tell of."""
         self._overload_ns: int | None = None
+        self._gate = EngineGate(services.clock)
+        self._was_degraded = False
         services.ua.listen(self)
 
     def reload(self, config: Config) -> None:
@@ -108,6 +112,11 @@ class CallRegistry:
         if self._config.registration.registrar and self._ua.registered is False:
             return "not registered with the PBX"
         return None
+
+    @property
+    def degraded_because(self) -> str | None:
+        """Why prompts are spoken by a plain voice in place of their own; ``None`` when they are not."""
+        return self._services.source.engine.degraded_because
 
     @property
     def num_calls(self) -> int:
@@ -226,8 +235,7 @@ class CallRegistry:
         if request.prompt is not None:
             self._services.source.check(request.prompt.content)
             self._services.tenants.check_characters(request.tenant, len(text_of(request.prompt.content)))
-            if self._config.tts.refuse_when_full:
-                self._services.check_capacity(request.tenant, request.prompt.content)
+            self._services.check_capacity(request.tenant, request.prompt.content)
             self._services.utterances.new_id(request.prompt.utterance_id)
 
     def present_adopted(self) -> None:
@@ -249,10 +257,33 @@ class CallRegistry:
             return False
         self.draining = True
         self._metrics.draining.set(1)
-        self._ua.set_accepting(accepting=False)
+        self._admit()
         self.events.publish(types.ServerDraining(calls=len(self._live)))
         log.info("draining", calls=len(self._live))
         return True
+
+    async def follow_engine(self) -> None:
+        """Refuse new calls with 503 while the engine takes no prompt, as :class:`EngineGate` says; until cancelled."""
+        while True:
+            self._look_at_engine()
+            await asyncio.sleep(LOOK_S)
+
+    def _look_at_engine(self) -> None:
+        engine = self._services.source.engine
+        reason = engine.not_ready_because()
+        if self._gate.look(is_ready=reason is None, is_full=engine.is_full()):
+            self._admit()
+            if reason is None:
+                log.info("new_calls_taken")
+            else:
+                log.warning("new_calls_refused", reason=reason)
+        if (degraded := engine.degraded_because is not None) != self._was_degraded:
+            self._was_degraded = degraded
+            log.warning("speech_degraded" if degraded else "speech_restored", reason=engine.degraded_because)
+
+    def _admit(self) -> None:
+        """Tell the UA processes whether to let calls in."""
+        self._ua.set_accepting(accepting=self._gate.is_open and not self.draining)
 
     async def drained(self, *, timeout_s: float) -> bool:
         """Wait until the last call ended; after ``timeout_s`` end the rest. Returns whether all ended by themselves."""
@@ -527,6 +558,9 @@ def _nobody_answered(call: Call, greeting: Prompt | None, reason: str = "not_ans
 
 
 def _refuse(call: Call, error: CcTtsError) -> None:
-    """Answer an INVITE with what ``error`` is in SIP, with the reason in a Warning (RFC 3261 §20.43)."""
-    reason = error.detail if error.detail.isascii() and error.detail.isprintable() else error.title
+    """Answer an INVITE with what ``error`` is in SIP, with the reason in a Warning (RFC 3261 §20.43): what is wrong with the
+    request, and nothing of how the server is doing inside.
+    """
+    is_told = isinstance(error, ClientError) and error.detail.isascii() and error.detail.isprintable()
+    reason = error.detail if is_told else error.title
     call.end(error.code, sip_code=error.sip_status, reason=reason[:120], retry_after_s=error.retry_after_s or 0)

@@ -54,8 +54,9 @@ class CallServices:
         )
         self.utterances = UtteranceIndex(self.metrics, self.threshold, self.nodes, self.accounting)
 
-    def check_capacity(self, tenant: str, content: Content) -> None:
-        """Refuse a prompt that would start now if the engine, or the tenant's part of it, is used up.
+    def check_capacity(self, tenant: str, content: Content, *, may_wait: bool = False) -> None:
+        """Refuse a prompt that would start now if the engine, or the tenant's part of it, is used up. One that ``may_wait``
+        waits for a full engine.
 
         Raises:
             EngineOverloaded, QuotaExceeded: it is.
@@ -63,7 +64,7 @@ class CallServices:
         if not texts_of(content):
             return
         with self.tenants.asking_engine(tenant):
-            self.source.check_capacity(content)
+            self.source.check_capacity(content, may_wait=may_wait)
         self.tenants.check_stream(tenant, lambda: self.source.utilisation(content))
 
     def hold_stream(self, tenant: str, content: Content) -> Hold:

@@ -216,8 +216,8 @@ class TtsConfig:
     num_threads: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 0
     max_streams: Annotated[int, msgspec.Meta(ge=1, le=4096)] = 256
     interleaved_text: bool = False
-    refuse_when_full: bool = True
-    overload_wait_ms: Annotated[float, msgspec.Meta(ge=0, le=600_000)] = 1000.0
+    refuse_when_full: bool = False
+    overload_wait_ms: Annotated[float, msgspec.Meta(ge=0, le=600_000)] = 2000.0
     first_audio_target_ms: Annotated[float, msgspec.Meta(ge=10, le=600_000)] = 300.0
     max_utilisation: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.9
     first_hop_tokens: Annotated[int, msgspec.Meta(ge=8, le=100)] = 12
@@ -228,7 +228,7 @@ class TtsConfig:
     workers: Annotated[tuple[str, ...], msgspec.Meta(max_length=1000)] = ()
     generations: dict[str, Annotated[float, msgspec.Meta(ge=0, le=1)]] = field(default_factory=dict)
     resume_on_worker_loss: bool = True
-    fallback_engine: Literal["", "espeak"] = ""
+    fallback_engine: Literal["auto", "", "espeak"] = "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,8 +40,19 @@ class AutoEngine:
 
     def not_ready_because(self, voice: str | None = None) -> str | None:
         """Why the voice's engine, or the preferred one, takes no stream."""
-        engine = self._engines[0] if voice is None else self._resolved(voice, None)[0]
-        return engine.not_ready_because(voice)
+        return self._engine_of(voice).not_ready_because(voice)
+
+    def is_full(self, voice: str | None = None) -> bool:
+        """Of the voice's engine, or the preferred one; see the contract."""
+        return self._engine_of(voice).is_full(voice)
+
+    def _engine_of(self, voice: str | None) -> Engine:
+        return self._engines[0] if voice is None else self._resolved(voice, None)[0]
+
+    @property
+    def degraded_because(self) -> str | None:
+        """Of the first engine that is; see the contract."""
+        return next(filter(None, (engine.degraded_because for engine in self._engines)), None)
 
     def utilisation(self, voice: str) -> float:
         """Of the voice's engine; see the contract."""

@@ -55,6 +55,13 @@ class Engine(Protocol):
     def not_ready_because(self, voice: str | None = None) -> str | None:
         """Why a stream, of this voice if one is named, could not be opened now; ``None`` when it could."""
 
+    def is_full(self, voice: str | None = None) -> bool:
+        """Whether it takes no stream, of this voice if one is named, only because of those that it has: it soon will."""
+
+    @property
+    def degraded_because(self) -> str | None:
+        """Why a plain voice speaks now in place of the ones that were asked for; ``None`` when it does not."""
+
     def utilisation(self, voice: str) -> float:
         """How much is promised of what can be promised to utterances of this voice, 0 to 1; 0 where nothing is measured."""
 

@@ -58,7 +58,8 @@ def make_engine(
         return espeak
     if is_auto:  # the default voice may be of any of them; the prompt names it
         config = replace(config, tts=replace(tts, engine=name, voice=""))
-    fallback = espeak if tts.fallback_engine and purpose == "serve" else None
+    has_fallback = tts.fallback_engine == EspeakEngine.name or (is_auto and tts.fallback_engine == AutoEngine.name)
+    fallback = espeak if has_fallback and purpose == "serve" else None
     neural = _worker_engine(
         config,
         clock=clock,

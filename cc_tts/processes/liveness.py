@@ -28,6 +28,10 @@ class Silence:
         else:
             self.heard()
 
+    def rest(self) -> None:
+        """Nothing is owed now: what has passed since the last look does not count, what was counted before does."""
+        self._looked_ns = self._clock.now_ns()
+
     def look(self) -> float:
         """Count the time since the last look; returns ``seconds``."""
         now_ns = self._clock.now_ns()

@@ -180,10 +180,14 @@ class Supervisor:
         return self._process.pid if self._process is not None and self._process.returncode is None else None
 
     @property
+    def silent_s(self) -> float:
+        """For how long it has left a ping unanswered, s; 0 if none is."""
+        return self._silence.seconds if self._silence is not None else 0.0
+
+    @property
     def is_responsive(self) -> bool:
         """Whether it is ready and answers pings in time."""
-        silence_s = self._silence.seconds if self._silence is not None else 0.0
-        return self.state is ProcessState.READY and silence_s < RESPONSE_TIMEOUT_S
+        return self.state is ProcessState.READY and self.silent_s < RESPONSE_TIMEOUT_S
 
     async def start(self, adopted: AdoptedChild | None = None) -> None:
         """Start the child, or take over ``adopted`` in its place, and wait until it is ready; raises ``ProcessFailed`` if it

@@ -165,14 +165,15 @@ class SpeechSource:
         if isinstance(content, SequenceContent) and all(isinstance(each, MarkContent) for each in content.parts):
             raise NothingToSay("the SSML document has no letter, no digit and no break")
 
-    def check_capacity(self, content: Content) -> None:
+    def check_capacity(self, content: Content, *, may_wait: bool = False) -> None:
         """Refuse a prompt that would start now on a call and needs the engine, if the engine cannot take it: raises
-        ``EngineOverloaded`` with the engine's reason.
+        ``EngineOverloaded`` with the engine's reason. One that ``may_wait`` is not refused by an engine that is full.
         """
         if not (texts := texts_of(content)):
             return
         first = texts[0]
-        if (reason := self.engine.not_ready_because(self._voice(first).id)) is None:
+        voice = self._voice(first).id
+        if (reason := self.engine.not_ready_because(voice)) is None or (may_wait and self.engine.is_full(voice)):
             return
         if not self._is_cached(first):
             raise EngineOverloaded(reason, retry_after_s=RETRY_AFTER_S)

@@ -84,8 +84,8 @@ class FakeSource:
         if self.refusal is not None:
             raise self.refusal
 
-    def check_capacity(self, content: Content) -> None:
-        if self.full is not None:
+    def check_capacity(self, content: Content, *, may_wait: bool = False) -> None:
+        if self.full is not None and not may_wait:
             raise self.full
 
     def open(
@@ -164,6 +164,8 @@ class FakeEngine:
         self.is_resumed = False
         self.is_after_loss = False
         self.refusal: str | None = None
+        self.is_busy = False
+        self.degraded_because: str | None = None
         self.error: Exception | None = None
         self.requests: list[Request] = []
         self.call_ids: list[str] = []
@@ -173,6 +175,9 @@ class FakeEngine:
 
     def not_ready_because(self, voice: str | None = None) -> str | None:
         return self.refusal
+
+    def is_full(self, voice: str | None = None) -> bool:
+        return self.refusal is not None and self.is_busy
 
     def utilisation(self, voice: str) -> float:
         return 0.0

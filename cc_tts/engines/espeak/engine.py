@@ -268,9 +268,17 @@ class EspeakEngine:
 
     def not_ready_because(self, voice: str | None = None) -> str | None:  # noqa: ARG002 - one thread has every voice
         """Why a stream could not be opened now; ``None`` when it could."""
-        if self._not_ready_because is None and len(self._turns.streams) >= MAX_STREAMS:
+        if self.is_full():
             return f"{len(self._turns.streams)} streams are open, as many as configured"
         return self._not_ready_because
+
+    def is_full(self, voice: str | None = None) -> bool:  # noqa: ARG002 - one thread has every voice
+        """Whether as many streams are open as may be; see the contract."""
+        return self._not_ready_because is None and len(self._turns.streams) >= MAX_STREAMS
+
+    @property
+    def degraded_because(self) -> None:
+        """Never; see the contract."""
 
     def utilisation(self, voice: str) -> float:  # noqa: ARG002 - one thread has every voice
         """Streams that are open, of those that may be; see the contract."""

@@ -34,9 +34,14 @@ MAX_AHEAD_MS: Final = 4000.0
 """Audio beyond what the listener's side has taken; a chunk that has begun is finished."""
 WARM_UP_TEXTS: Final = ("Hello.", "Thank you for calling, how may I help you today?")
 """The first synthesis of a session takes ten times as long as the next; the second one is measured."""
-_ALPHA: Final = 0.1
-"""Weight of an observation in the mean cost."""
+_ALPHA: Final = 0.2
+"""Weight of an observation in the mean cost; unmeasured."""
 _MAX_RISE: Final = 4.0
+"""Of an observation beside the mean that it is to change; unmeasured."""
+_ALPHA_OF_RISE: Final = 0.005
+"""Weight of an observation in the cost on a quiet machine, where it is higher; unmeasured."""
+_BUSY_HALF_LIFE_S: Final = 0.5
+"""What other processes took from the threads is half forgotten after so long: bursts of prompts last about a second."""
 _LEAST_COST: Final = 1e-4
 _LEAST_FREE: Final = 0.1
 """Share of the threads that is left for first chunks, at least."""
@@ -55,13 +60,38 @@ class _Cost:
     """Time for a second of audio, s."""
     of_character_ms: float
 
-    def moved_to(self, other: "_Cost") -> "_Cost":
-        """The mean with one more observation; one spike moves it little."""
+    def moved_to(self, other: "_Cost", *, fall: float, rise: float) -> "_Cost":
+        """Nearer to ``other`` by the share ``fall`` where that is less, by ``rise`` where it is more."""
 
-        def mean(old: float, new: float) -> float:
-            return max(_LEAST_COST, old + _ALPHA * (min(new, _MAX_RISE * old) - old))
+        def moved(old: float, new: float) -> float:
+            return max(_LEAST_COST, old + (rise if new > old else fall) * (min(new, _MAX_RISE * old) - old))
 
-        return _Cost(mean(self.of_audio, other.of_audio), mean(self.of_character_ms, other.of_character_ms))
+        return _Cost(moved(self.of_audio, other.of_audio), moved(self.of_character_ms, other.of_character_ms))
+
+
+class _Costs:
+    """What a voice costs, learned from wall time: of a thread that shares its core, a chunk takes twice as long. That says
+    how it is in this moment only, so it is forgotten with time, and not only with the next chunks: while prompts are
+    refused there are none.
+    """
+
+    def __init__(self, first: _Cost, clock: Clock) -> None:
+        self._clock = clock
+        self._quiet = self._mean = first
+        self._observed_ns = clock.now_ns()
+
+    @property
+    def now(self) -> _Cost:
+        """What the next chunk will cost."""
+        age_s = (self._clock.now_ns() - self._observed_ns) / 1e9
+        forgotten = 1.0 - 0.5 ** (age_s / _BUSY_HALF_LIFE_S)
+        return self._mean.moved_to(self._quiet, fall=forgotten, rise=forgotten)
+
+    def observe(self, cost: _Cost) -> None:
+        """A chunk has cost this."""
+        self._mean = self.now.moved_to(cost, fall=_ALPHA, rise=_ALPHA)
+        self._quiet = self._quiet.moved_to(cost, fall=_ALPHA, rise=_ALPHA_OF_RISE)
+        self._observed_ns = self._clock.now_ns()
 
 
 @dataclass(slots=True)
@@ -74,6 +104,8 @@ class _Stream:
     first_characters: int = _TYPICAL_FIRST_CHARACTERS
     is_text_whole: bool = False
     is_running: bool = False
+    started_ns: int = 0
+    """Of the chunk that is being synthesised."""
     carried_pause_ms: float = 0.0
     """Silence that comes before the next sentence."""
     given_ms: float = 0.0
@@ -108,7 +140,7 @@ class OnnxEngine:
         self._synthesisers: dict[str, Synthesiser] = {}
         self._threads: list[threading.Thread] = []
         self._is_closed = False
-        self._costs: dict[str, _Cost] = {}
+        self._costs: dict[str, _Costs] = {}
         self._num_underruns = 0
         self.voices: tuple[Voice, ...] = ()
 
@@ -124,7 +156,8 @@ class OnnxEngine:
         for number, each in enumerate(found, 1):
             on_progress(f"loading {each.voice.id}, {number}/{len(found)}")
             self._synthesisers[each.voice.id] = synthesiser = each.load()
-            self._costs[each.voice.id], level_dbfs = self._measured(synthesiser)
+            cost, level_dbfs = self._measured(synthesiser)
+            self._costs[each.voice.id] = _Costs(cost, self._clock)
             levelled.append(replace(each.voice, level_dbfs=level_dbfs))
         self.voices = tuple(levelled)
         for number in range(self._tts.num_threads):
@@ -149,7 +182,7 @@ class OnnxEngine:
         if request.voice not in self._synthesisers:
             raise UnknownVoice(f"no voice is called {request.voice[:80]!r}")
         with self._changed:
-            if refusal := self._refusal([self._costs[request.voice]]):
+            if refusal := self._refusal([self._costs[request.voice].now]):
                 raise EngineOverloaded(refusal, retry_after_s=1)
             stream = _Stream(request.stream_id, request.voice, request.speed, self._clock.now_ns())
             self._streams[request.stream_id] = stream
@@ -226,25 +259,25 @@ class OnnxEngine:
     def _typical_cost(self) -> _Cost:
         """Of a new request whose voice is not known: that of the newest stream's voice, else of the first voice."""
         newest = next(reversed(self._streams.values()), None)
-        return (
-            self._costs[newest.voice] if newest else next(iter(self._costs.values()), _Cost(_LEAST_COST, _LEAST_COST))
-        )
+        costs = self._costs[newest.voice] if newest else next(iter(self._costs.values()), None)
+        return costs.now if costs is not None else _Cost(_LEAST_COST, _LEAST_COST)
 
     def _utilisation(self, new: Sequence[_Cost]) -> float:
-        costs = [self._costs[stream.voice] for stream in self._streams.values()]
+        costs = [self._costs[stream.voice].now for stream in self._streams.values()]
         return sum(cost.of_audio for cost in (*costs, *new)) / self._tts.num_threads
 
     def _first_audio_ms(self, new: Sequence[_Cost]) -> float:
         """When the last of the new streams would speak: after the first chunks of all that have not spoken yet, while
         those that speak take their share of the threads.
         """
-        waiting_ms, speaking = 0.0, 0.0
+        waiting_ms, speaking, now_ns = 0.0, 0.0, self._clock.now_ns()
         for stream in self._streams.values():
-            cost = self._costs[stream.voice]
+            cost = self._costs[stream.voice].now
             if stream.given_ms:
                 speaking += cost.of_audio
             else:
-                waiting_ms += cost.of_character_ms * stream.first_characters
+                done_ms = ms_between(stream.started_ns, now_ns) if stream.is_running else 0.0
+                waiting_ms += max(0.0, cost.of_character_ms * stream.first_characters - done_ms)
         new_ms = [cost.of_character_ms * _TYPICAL_FIRST_CHARACTERS for cost in new]
         free = max(1.0 - speaking / self._tts.num_threads, _LEAST_FREE)
         return max((waiting_ms + sum(new_ms)) / self._tts.num_threads, *new_ms) / free
@@ -294,7 +327,7 @@ class OnnxEngine:
                 ]
                 if ready:
                     stream = min(ready, key=lambda each: each.dry_ns if each.given_ms else each.opened_ns + target_ns)
-                    stream.is_running = True
+                    stream.is_running, stream.started_ns = True, self._clock.now_ns()
                     return (stream, *stream.chunks.popleft())
                 self._changed.wait()
         return None
@@ -322,7 +355,7 @@ class OnnxEngine:
         with self._changed:
             if spoken_ms:
                 observed = _Cost(spent_ms / spoken_ms, spent_ms / len(text))
-                self._costs[stream.voice] = self._costs[stream.voice].moved_to(observed)
+                self._costs[stream.voice].observe(observed)
             stream.is_running = False
             self._finish_if_done(stream)
             self._changed.notify()

@@ -83,6 +83,11 @@ class RemoteConnection:
         """Where the connection stands."""
         return self._machine.state
 
+    @property
+    def silent_s(self) -> float:
+        """For how long it has left a ping unanswered, s; 0 if none is."""
+        return self._silence.seconds if self._silence is not None else 0.0
+
     async def start(self) -> None:
         """Try to connect; raises ``ProcessFailed`` if the first attempt fails. It goes on trying until :meth:`stop`."""
         self._stopping.clear()

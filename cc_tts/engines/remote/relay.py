@@ -56,6 +56,11 @@ class RelayedStream:
         self.buffered_ms: float | None = None
         self.silence = Silence(self._link.clock, max_step_s=2 * STALL_LOOK_S)
 
+    @property
+    def can_move(self) -> bool:
+        """Never of itself: its server looks after it, and knows other workers."""
+        return False
+
     def carry(self, command: Command) -> None:
         """Pass on what its server says."""
         match command:

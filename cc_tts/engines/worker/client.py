@@ -12,13 +12,14 @@ A worker that dies is started again; calls stay up, and other workers go on. Its
 import asyncio
 import itertools
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 from cc_tts.config.schema import TtsConfig
 from cc_tts.engines.engine import Engine, SpeechStream
 from cc_tts.engines.remote.pick import pick
-from cc_tts.engines.worker.link import RETRY_AFTER_S, WorkerLink
+from cc_tts.engines.worker.link import RETRY_AFTER_S, WorkerLink, WorkerLost
 from cc_tts.engines.worker.messages import EngineDescription
 from cc_tts.engines.worker.utterance import RoutedStream
 from cc_tts.errors import EngineFailed, EngineOverloaded, LanguageUnsupported
@@ -82,20 +83,33 @@ class WorkerEngine:
         found = {worker.identity for worker in self._workers if worker.identity}
         return " ".join(sorted(found))
 
-    def not_ready_because(self, voice: str | None = None) -> str | None:
+    def not_ready_because(self, voice: str | None = None) -> str | None:  # noqa: ARG002 - any worker counts
         """Why a stream could not be opened now; ``None`` when it could."""
         if self._state != "started":
             return f"the engine is {self._state}"
         ready = self._ready
         if not ready:
-            if voice is not None and self._fallback is not None:
-                return self._fallback.not_ready_because()
-            reasons = "; ".join(f"{worker.down_reason or worker.process.state}" for worker in self._workers)
-            return f"no engine worker is ready: {reasons}"
+            return self._all_lost if self._fallback is None else self._fallback.not_ready_because()
         if any(worker.room for worker in ready):
             return None
         refusals = (worker.load.refusal for worker in ready if worker.load is not None)
         return next(filter(None, refusals), "the engine is at its limit")
+
+    def is_full(self, voice: str | None = None) -> bool:
+        """Whether there are workers and none has room; see the contract."""
+        ready = [worker for worker in self._ready if voice is None or worker.has_voice(voice)]
+        return self._state == "started" and bool(ready) and not any(worker.room for worker in ready)
+
+    @property
+    def degraded_because(self) -> str | None:
+        """Why the fallback speaks; see the contract."""
+        is_degraded = self._state == "started" and self._fallback is not None and not self._ready
+        return self._all_lost if is_degraded else None
+
+    @property
+    def _all_lost(self) -> str:
+        reasons = "; ".join(f"{worker.down_reason or worker.process.state}" for worker in self._workers)
+        return f"no engine worker is ready: {reasons}"
 
     def utilisation(self, voice: str) -> float:
         """Of the streams that the workers with the voice have and would still take, how many are there; see the contract.
@@ -187,21 +201,26 @@ class WorkerEngine:
         """Begin one utterance, in the worker that would speak first; see the contract."""
         found = self.resolve_voice(voice, None)
         if self._elsewhere is None and len(self._children) == 1 and self._fallback is None:
-            return self._open(found, speed, call_id, set())[0]
+            return self._open(found, speed, call_id, set(), is_lost=False)[0]
         tried: set[WorkerLink] = set()
         key = call_id or f"{self._random.random()}"
         return RoutedStream(
-            lambda: self._open(found, speed, key, tried),
+            lambda reason: self._open(found, speed, key, tried, is_lost=isinstance(reason, WorkerLost)),
             may_resume=self._may_resume,
             on_resumed=self._metrics.engine_resumed.inc,
         )
 
-    def _open(self, voice: Voice, speed: float, key: str, tried: set[WorkerLink]) -> tuple[SpeechStream, bool]:
-        """In a worker that was not tried yet, or in the fallback, as the second value says."""
+    def _open(
+        self, voice: Voice, speed: float, key: str, tried: set[WorkerLink], *, is_lost: bool
+    ) -> tuple[SpeechStream, bool]:
+        """In a worker that was not tried yet, or in the fallback, as the second value says. ``is_lost``: a worker that had
+        the utterance was lost or is late, so what is left of it cannot wait for free capacity.
+        """
         ready = [worker for worker in self._ready if worker.has_voice(voice.id)]
+        is_left = any(worker not in tried and worker.room for worker in ready)
+        if self._fallback is not None and (not self._ready or (is_lost and not is_left)):
+            return self._fallback.open(self._fallback.resolve_voice(None, voice.language).id, speed), True
         if not ready:
-            if self._fallback is not None and not self._ready:
-                return self._fallback.open(self._fallback.resolve_voice(None, voice.language).id, speed), True
             reason = self.not_ready_because() or f"no worker that is ready has the voice {voice.id}"
             raise EngineFailed(reason, retry_after_s=RETRY_AFTER_S)
         offers = {worker: offer for worker in ready if worker not in tried and (offer := worker.offer) is not None}
@@ -215,4 +234,10 @@ class WorkerEngine:
             reason = self.not_ready_because() or f"the workers with the voice {voice.id} are at their limit"
             raise EngineOverloaded(reason, retry_after_s=retry_after_s)
         tried.add(worker)
-        return worker.open(next(self._stream_ids), voice, speed), False
+        is_elsewhere = partial(self._is_elsewhere, voice.id, tried)
+        return worker.open(next(self._stream_ids), voice, speed, is_elsewhere=is_elsewhere), False
+
+    def _is_elsewhere(self, voice_id: str, tried: Collection[WorkerLink]) -> bool:
+        """Whether what a worker gives up would be spoken by another worker or by the fallback."""
+        others = (worker for worker in self._ready if worker not in tried and worker.has_voice(voice_id))
+        return self._may_resume and (self._fallback is not None or any(worker.room for worker in others))

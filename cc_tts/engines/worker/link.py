@@ -1,9 +1,11 @@
 """One worker as the server sees it: its state, what it can do, how busy it is, and the streams in it. The worker is a child
 process, or is reached over the network.
 
-A worker that dies fails its streams with a typed error and is started again. So does one that stalls: it owes audio to a
-stream and has given none to any for ``tts.stall_timeout_ms``. Owed is what a reader waits for after the text is complete and
-the audio given before has been played. Runs on: the event loop.
+A worker that dies fails its streams with a typed error and is started again. A worker stalls when it owes audio to a stream
+and has given none to any for ``tts.stall_timeout_ms``. Owed is what a reader waits for after the text is complete and the
+audio given before has been played. A stalled worker that leaves pings unanswered is started again. One that answers them is
+late, as a process on a busy machine is: it goes on, its streams move to where else they can be spoken, and it is started
+again only after :data:`HUNG_FACTOR` times as long. Runs on: the event loop.
 """
 
 import asyncio
@@ -33,7 +35,7 @@ from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, ProcessFai
 from cc_tts.metrics import Metrics
 from cc_tts.processes.channel import Message
 from cc_tts.processes.liveness import Silence
-from cc_tts.processes.supervisor import STOPPED, ProcessState, Supervisor, python_child
+from cc_tts.processes.supervisor import RESPONSE_TIMEOUT_S, STOPPED, ProcessState, Supervisor, python_child
 from cc_tts.voices.voice import Voice
 
 RETRY_AFTER_S: Final = 2
@@ -46,6 +48,12 @@ STALL_LOOK_S: Final = 0.2
 """How often open streams are looked after."""
 SLOW_ENGINE_FACTOR: Final = 3.0
 """An engine that predicts a first audio of several seconds (without a GPU) may be silent for so many times that."""
+HUNG_FACTOR: Final = 5.0
+"""A worker that answers pings may be silent for so many times the stall timeout before it counts as hung; unmeasured."""
+UNANSWERED_SHARE: Final = 0.5
+"""Of the stall timeout: a worker that has left a ping unanswered for longer does not run."""
+LATE_PATIENCE_S: Final = 1.0
+"""How long the next stream waits for a worker that was found late and has given nothing since, s."""
 TAKEN_INTERVAL_MS: Final = 100.0
 """How often the worker gets a report of what the listener's side has taken, ms of audio."""
 
@@ -62,6 +70,10 @@ class WorkerProcess(Protocol):
     @property
     def state(self) -> ProcessState:
         """Where the worker stands."""
+
+    @property
+    def silent_s(self) -> float:
+        """For how long it has left a ping unanswered, s; 0 if none is."""
 
     async def start(self) -> None:
         """Wait until it is ready; raises ``ProcessFailed``, which says why, if it is not."""
@@ -87,6 +99,10 @@ class OpenStream(Protocol):
     silence: Silence
     buffered_ms: float | None
 
+    @property
+    def can_move(self) -> bool:
+        """Whether what reads it would have it spoken elsewhere if it broke off."""
+
     def deliver(self, pcm: bytes, text_chunk_index: int) -> None:
         """Audio came."""
 
@@ -103,9 +119,12 @@ class OpenStream(Protocol):
 class WorkerStream:
     """One utterance in a worker; see ``tts.engine.SpeechStream``."""
 
-    def __init__(self, stream_id: int, worker: "WorkerLink", audio_format: AudioFormat) -> None:
+    def __init__(
+        self, stream_id: int, worker: "WorkerLink", audio_format: AudioFormat, is_elsewhere: Callable[[], bool]
+    ) -> None:
         self.stream_id = stream_id
         self._worker = worker
+        self._is_elsewhere = is_elsewhere
         self._format = audio_format
         self._queue: deque[PcmChunk] = deque()
         self._news = asyncio.Event()
@@ -124,6 +143,11 @@ class WorkerStream:
         """When the first text was pushed."""
         self._has_audio = False
         self._is_cancelled = False
+
+    @property
+    def can_move(self) -> bool:
+        """Whether it would be spoken elsewhere if it broke off."""
+        return self._is_elsewhere()
 
     def push(self, spoken_text: str, *, text_chunk_index: int) -> None:
         """Append one text chunk. Never blocks."""
@@ -220,6 +244,10 @@ class WorkerLink:
         self.clock = clock
         self._stall_timeout_ms = stall_timeout_ms
         self._has_given = False
+        self._is_late = False
+        """It was found late, and has given nothing since."""
+        self._silence = Silence(clock, max_step_s=2 * STALL_LOOK_S)
+        """For how long audio was owed and none given."""
         self._watch: asyncio.Task[None] | None = None
         self._metrics = metrics
         self.streams: dict[int, OpenStream] = {}
@@ -289,9 +317,11 @@ class WorkerLink:
             metrics.engine_slots.remove(self.name, state)
             metrics.engine_pages.remove(self.name, state)
 
-    def open(self, stream_id: int, voice: Voice, speed: float) -> WorkerStream:
-        """Begin a stream here."""
-        stream = WorkerStream(stream_id, self, AudioFormat(voice.rate_hz))
+    def open(
+        self, stream_id: int, voice: Voice, speed: float, *, is_elsewhere: Callable[[], bool] = lambda: False
+    ) -> WorkerStream:
+        """Begin a stream here. ``is_elsewhere``: whether something else would speak it."""
+        stream = WorkerStream(stream_id, self, AudioFormat(voice.rate_hz), is_elsewhere)
         self.begin(stream, StreamRequest(stream_id, voice.id, speed))
         return stream
 
@@ -304,24 +334,52 @@ class WorkerLink:
             self._watch = asyncio.create_task(self._watch_streams(), name=f"watch the streams of {self.name}")
 
     async def _watch_streams(self) -> None:
-        """While streams are open: fail one that is owed audio for too long; if no other got any, the worker has stalled."""
-        silence = Silence(self.clock, max_step_s=2 * STALL_LOOK_S)
+        """While streams are open, look for audio that is owed for too long."""
+        if not self._is_late:
+            self._silence.heard()
         while self.streams:
             await asyncio.sleep(STALL_LOOK_S)
             owed = [stream for stream in self.streams.values() if stream.look()]
-            silence.count(owed=bool(owed) and not self._has_given)
-            self._has_given = False
-            expected_ms = self.load.first_audio_ms if self.load is not None else 0.0
-            timeout_s = max(self._stall_timeout_ms, SLOW_ENGINE_FACTOR * expected_ms) / 1000
-            if silence.seconds > timeout_s:
-                log.error("worker_stalled", worker=self.name, num_streams=len(owed), silent_s=round(silence.seconds, 1))
-                self.process.restart(f"no audio for {silence.seconds:.1f} s")
+            self._listen(is_owed=bool(owed))
+            timeout_s = self._stall_timeout_s
+            silent_s = self._silence.seconds
+            if silent_s > timeout_s * (1.0 if self._is_unanswered(timeout_s) else HUNG_FACTOR):
+                log.error("worker_stalled", worker=self.name, num_streams=len(owed), silent_s=round(silent_s, 1))
+                self.process.restart(f"no audio for {silent_s:.1f} s")
                 return
             for stream in owed:
-                silent_s = stream.silence.seconds
-                if stream.buffered_ms is not None and silent_s > timeout_s:
-                    log.error("stream_stalled", worker=self.name, stream_id=stream.stream_id)
-                    stream.break_off(WorkerLost(f"no audio for {silent_s:.1f} s", retry_after_s=RETRY_AFTER_S))
+                self._look_after(stream, timeout_s)
+
+    def _listen(self, *, is_owed: bool) -> None:
+        """Count for how long nothing came of what is owed."""
+        if self._has_given:
+            self._has_given = self._is_late = False
+            self._silence.heard()
+        elif is_owed:
+            self._silence.look()
+        else:
+            self._silence.rest()
+
+    @property
+    def _stall_timeout_s(self) -> float:
+        expected_ms = self.load.first_audio_ms if self.load is not None else 0.0
+        return max(self._stall_timeout_ms, SLOW_ENGINE_FACTOR * expected_ms) / 1000
+
+    def _is_unanswered(self, timeout_s: float) -> bool:
+        return self.process.silent_s >= max(RESPONSE_TIMEOUT_S, UNANSWERED_SHARE * timeout_s)
+
+    def _look_after(self, stream: OpenStream, timeout_s: float) -> None:
+        """Break a stream off that is owed audio for too long. One without a listener may be behind those that have one."""
+        is_stalled = self._silence.seconds > timeout_s or self._is_late
+        silent_s = stream.silence.seconds
+        patience_s = min(timeout_s, LATE_PATIENCE_S) if self._is_late else timeout_s
+        if not stream.can_move:
+            patience_s = timeout_s * HUNG_FACTOR
+        if silent_s <= patience_s or (stream.buffered_ms is None and not is_stalled):
+            return
+        log.warning("stream_stalled", worker=self.name, stream_id=stream.stream_id, silent_s=round(silent_s, 1))
+        self._is_late = is_stalled
+        stream.break_off(WorkerLost(f"no audio for {silent_s:.1f} s", retry_after_s=RETRY_AFTER_S))
 
     def send(self, message: Message) -> None:
         """Send; a worker that is gone fails its streams by itself."""

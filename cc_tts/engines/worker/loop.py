@@ -23,7 +23,7 @@ from cc_tts.engines.worker.messages import (
     StreamFailed,
     Taken,
 )
-from cc_tts.errors import CcTtsError, EngineFailed
+from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded
 from cc_tts.processes.channel import ChildChannel, Message, Ping, Pong, Shutdown
 
 IDLE_WAIT_S: Final = 0.5
@@ -149,7 +149,10 @@ class WorkerLoop:
                     self._fail(stream_id, error)
 
     def _fail(self, stream_id: int, error: CcTtsError) -> None:
-        log.warning("stream_refused_or_failed", stream_id=stream_id, code=error.code, detail=error.detail)
+        if isinstance(error, EngineOverloaded):  # the server counts it, and says what becomes of the prompt
+            log.debug("stream_refused", stream_id=stream_id, detail=error.detail)
+        else:
+            log.warning("stream_failed", stream_id=stream_id, code=error.code, detail=error.detail)
         self._channel.send(StreamFailed(stream_id, error.code, error.detail, error.retry_after_s))
 
     def _report(self) -> None:

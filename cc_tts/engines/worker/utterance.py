@@ -18,9 +18,9 @@ MAX_REFUSALS: Final = 2
 SAID_AGAIN_BELOW_MS: Final = 1500.0
 """A text chunk of which more was heard is not said again."""
 
-OpenElsewhere = Callable[[], tuple[SpeechStream, bool]]
-"""A stream in a worker that this utterance was not in yet, or, as the second value says, of the fallback; raises what
-:meth:`cc_tts.engines.worker.client.WorkerEngine.open` does if there is none.
+OpenElsewhere = Callable[[CcTtsError | None], tuple[SpeechStream, bool]]
+"""A stream in a worker that this utterance was not in yet, or, as the second value says, of the fallback; given why the one
+before broke off. Raises what :meth:`cc_tts.engines.worker.client.WorkerEngine.open` does if there is none.
 """
 
 log = logs.get(__name__)
@@ -33,7 +33,7 @@ class RoutedStream:
         self._open_elsewhere = open_elsewhere
         self._may_resume = may_resume
         self._on_resumed = on_resumed
-        self._stream, self._is_altered = open_elsewhere()
+        self._stream, self._is_altered = open_elsewhere(None)
         """And whether what it says may not be what was asked for."""
         self._texts: deque[tuple[str, int]] = deque()
         """Text chunks from the one under way on."""
@@ -127,7 +127,7 @@ class RoutedStream:
 
     def _move(self, reason: CcTtsError) -> None:
         try:
-            self._stream, is_fallback = self._open_elsewhere()
+            self._stream, is_fallback = self._open_elsewhere(reason)
         except CcTtsError:
             raise reason from None
         self._is_altered |= is_fallback

@@ -1,6 +1,7 @@
 """What may be done with one call, and what it tells."""
 
 import asyncio
+import dataclasses
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from cc_tts.calls import call as call_module
 from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState, UtteranceState
+from cc_tts.calls.gather import GatherRequest
 from cc_tts.calls.utterance import CompletionCause
 from cc_tts.errors import DuplicateId, EngineOverloaded, NothingToSay, QueueFull, UserAgentUnavailable, WrongState
 from cc_tts.speech.prompt import Prompt, SilenceContent, TextContent, ToneContent
@@ -32,17 +34,32 @@ def say(call: Call, text: str = "one two", **prompt: Any) -> str:
     return call.speak(Prompt(content=TextContent(text), **prompt)).id
 
 
-async def test_a_prompt_that_would_start_now_is_refused_while_the_engine_is_full(exchange: Exchange) -> None:
+async def test_a_prompt_on_an_answered_call_is_late_while_the_engine_is_full(exchange: Exchange) -> None:
     call = the_call(exchange)
+    exchange.source.full = EngineOverloaded("no slot is free", retry_after_s=1)
+    say(call)
+    call.gather(GatherRequest(prompt=Prompt(content=TextContent("Press a key."))))
+    assert len(call.utterances) == 2
+
+
+async def test_a_prompt_of_a_new_call_is_refused_while_the_engine_is_full(exchange: Exchange) -> None:
+    call = exchange.registry.call(exchange.ua.incoming("manual"))
     exchange.source.full = EngineOverloaded("no slot is free", retry_after_s=1)
     with pytest.raises(EngineOverloaded, match="no slot"):
         say(call)
     assert not call.utterances
-    exchange.source.full = None
+    call.accept()
     say(call)
+    assert len(call.utterances) == 1
+
+
+async def test_the_configuration_may_have_prompts_refused_rather_than_late(exchange: Exchange) -> None:
+    tts = dataclasses.replace(exchange.config.tts, refuse_when_full=True)
+    exchange.registry._services.config = dataclasses.replace(exchange.config, tts=tts)
+    call = the_call(exchange)
     exchange.source.full = EngineOverloaded("no slot is free", retry_after_s=1)
-    say(call)  # its turn comes later
-    assert len(call.utterances) == 2
+    with pytest.raises(EngineOverloaded, match="no slot"):
+        say(call)
 
 
 async def test_no_more_than_the_limit_is_queued(exchange: Exchange) -> None:

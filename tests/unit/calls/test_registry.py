@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from cc_tts.calls.call_state import CallState
+from cc_tts.calls.engine_gate import FULL_FOR_MS, READY_FOR_MS
 from cc_tts.calls.events import types
 from cc_tts.calls.registry import OVERLOAD_EVENT_INTERVAL_S, OriginateRequest
 from cc_tts.errors import (
@@ -12,6 +13,7 @@ from cc_tts.errors import (
     CapacityExceeded,
     Draining,
     DuplicateId,
+    EngineOverloaded,
     NothingToSay,
     UnknownVoice,
     Unprocessable,
@@ -475,3 +477,51 @@ async def test_an_application_that_cannot_be_reached(exchange: Exchange) -> None
     exchange.ua.ended(office)
     office_failed()
     assert len(exchange.ua.commands("hangup")) == 1
+
+
+def test_new_calls_are_refused_at_once_without_an_engine_and_taken_when_it_has_been_back_for_a_while() -> None:
+    exchange = Exchange()
+    exchange.engine.refusal = "no engine worker is ready: killed by SIGKILL"
+    exchange.registry._look_at_engine()
+    assert exchange.ua.accepting is False
+    exchange.engine.refusal = None
+    for _ in range(round(READY_FOR_MS / 100) - 1):
+        exchange.clock.advance(100)
+        exchange.registry._look_at_engine()
+    assert exchange.ua.accepting is False
+    exchange.clock.advance(200)
+    exchange.registry._look_at_engine()
+    assert exchange.ua.accepting is True
+
+
+def test_a_burst_of_prompts_closes_no_gate_and_a_lasting_one_does() -> None:
+    exchange = Exchange()
+    exchange.engine.refusal, exchange.engine.is_busy = "the engine is at its limit", True
+    for turn in range(round(FULL_FOR_MS / 100)):
+        exchange.registry._look_at_engine()
+        assert exchange.ua.accepting, turn
+        exchange.clock.advance(100)
+    exchange.registry._look_at_engine()
+    assert exchange.ua.accepting is False
+
+
+def test_a_drain_stays_closed_when_the_engine_comes_back() -> None:
+    exchange = Exchange()
+    exchange.engine.refusal = "no engine worker is ready"
+    exchange.registry._look_at_engine()
+    exchange.registry.start_drain()
+    exchange.engine.refusal = None
+    for _ in range(2):
+        exchange.clock.advance(2 * READY_FOR_MS)
+        exchange.registry._look_at_engine()
+    assert exchange.ua.accepting is False
+
+
+def test_a_refused_caller_is_told_nothing_of_the_inside() -> None:
+    exchange = Exchange()
+    exchange.source.full = EngineOverloaded(
+        "no engine worker is ready: Stream removed (Socket closed)", retry_after_s=2
+    )
+    exchange.ua.incoming("greet")
+    (command,) = [each for each in exchange.ua.sent if isinstance(each, messages.Hangup)]
+    assert (command.sip_code, command.reason, command.retry_after_s) == (503, EngineOverloaded.title, 2)

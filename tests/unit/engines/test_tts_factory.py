@@ -67,8 +67,8 @@ def test_an_engine_with_workers_elsewhere_needs_no_model() -> None:
 
 
 def test_the_fallback_of_auto_is_its_own_espeak() -> None:
-    """espeak-ng keeps its state in the process: there must not be two."""
-    auto = make_engine(config(fallback_engine="espeak"))
+    """It has one without being asked. espeak-ng keeps its state in the process: there must not be two."""
+    auto = make_engine(config())
     assert isinstance(auto, AutoEngine)
     neural, espeak = auto._engines
     assert isinstance(neural, WorkerEngine)
@@ -77,6 +77,9 @@ def test_the_fallback_of_auto_is_its_own_espeak() -> None:
     alone = make_engine(config(engine="onnx", fallback_engine="espeak"))
     assert isinstance(alone, WorkerEngine)
     assert isinstance(alone._started_fallback, EspeakEngine)
+    without = make_engine(config(engine="onnx"))
+    assert isinstance(without, WorkerEngine)
+    assert without._fallback is None
     for_a_file = make_engine(config(engine="onnx", fallback_engine="espeak"), purpose="say")
     assert isinstance(for_a_file, WorkerEngine)
     assert for_a_file._fallback is None

@@ -33,7 +33,7 @@ class HeldVoice:
 
     def __init__(self, clock: FakeClock, cost_s: float) -> None:
         self._clock = clock
-        self._cost_s = cost_s
+        self.cost_s = cost_s
         self.asked: queue.SimpleQueue[str] = queue.SimpleQueue()
         self.released: queue.SimpleQueue[None] = queue.SimpleQueue()
 
@@ -44,7 +44,7 @@ class HeldVoice:
                 self.released.get(timeout=WAIT_S)
             if sentence == "broken":
                 raise RuntimeError(sentence)
-            self._clock.advance(1000 * self._cost_s)
+            self._clock.advance(1000 * self.cost_s)
             yield Sentence(np.full(round(RATE_HZ / speed), 0.5, np.float32), "")
 
 
@@ -216,6 +216,54 @@ def test_admission_counts_the_text_that_waits() -> None:
     try:
         hall.speak(1, 2 * SIXTY_CHARACTERS, end=False)
         assert hall.engine.load_report().room == 3
+    finally:
+        hall.release()
+        hall.engine.close()
+
+
+def spoken(hall: Hall, stream_id: int, *, cost_s: float) -> None:
+    """Speak sixty characters, which take the voice so long."""
+    hall.voice.cost_s = cost_s
+    hall.speak(stream_id, SIXTY_CHARACTERS)
+    hall.asked()
+    hall.release()
+    hall.outs(2)
+
+
+def test_what_a_burst_cost_is_forgotten_while_nothing_is_spoken() -> None:
+    """Other processes took the core meanwhile. Nobody is let in who could show that it is free again."""
+    hall = Hall(cost_s=0.02)
+    try:
+        before = hall.engine.load_report().room
+        for stream_id in range(10):
+            spoken(hall, stream_id, cost_s=0.2)
+        assert hall.engine.load_report().room < before / 4
+        hall.clock.advance(3000)
+        assert hall.engine.load_report().room >= 0.75 * before
+    finally:
+        hall.engine.close()
+
+
+def test_a_voice_that_has_become_dearer_for_good_is_not_forgotten() -> None:
+    hall = Hall(cost_s=0.02)
+    try:
+        before = hall.engine.load_report().room
+        for stream_id in range(400):
+            spoken(hall, stream_id, cost_s=0.06)
+        hall.clock.advance(60_000)
+        assert hall.engine.load_report().room < before / 2
+    finally:
+        hall.engine.close()
+
+
+def test_a_chunk_that_is_nearly_made_hardly_delays_the_next_prompt() -> None:
+    hall = Hall(cost_s=0.1)
+    try:
+        hall.speak(1, SIXTY_CHARACTERS)
+        hall.asked()
+        whole_ms = hall.engine.load_report().first_audio_ms
+        hall.clock.advance(90)
+        assert hall.engine.load_report().first_audio_ms == pytest.approx(whole_ms - 90, abs=1)
     finally:
         hall.release()
         hall.engine.close()

@@ -1,18 +1,18 @@
 """The server's side of the workers, with processes that are only made up."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any
 
 import pytest
 
-from cc_tts.clock import MonotonicClock
+from cc_tts.clock import Clock, MonotonicClock
 from cc_tts.config.schema import TtsConfig
 from cc_tts.engines.engine import Engine
 from cc_tts.engines.stepped import EngineLoad, StreamRequest
 from cc_tts.engines.worker.client import WorkerEngine
-from cc_tts.engines.worker.link import WorkerLink
+from cc_tts.engines.worker.link import HUNG_FACTOR, WorkerLink
 from cc_tts.engines.worker.messages import (
     CancelStream,
     EndText,
@@ -36,11 +36,13 @@ from cc_tts.processes.channel import Message
 from cc_tts.processes.supervisor import ProcessState
 from cc_tts.voices.voice import Voice
 from tests.fakes.fake_engine import FakeEngine
+from tests.support.virtual_time import LoopClock, VirtualTimeLoop
 
 pytestmark = pytest.mark.unit
 
 VOICES = (Voice("anna", "cosyvoice2", "en", "zero_shot"), Voice("li", "cosyvoice2", "cmn", "zero_shot"))
 MS = b"\1\0" * 24
+STALL_TIMEOUT_MS = 3000.0
 
 
 class FakeSupervisor:
@@ -50,6 +52,9 @@ class FakeSupervisor:
         self.state = ProcessState.STOPPED
         self.sent: list[Message] = []
         self.pid = 4711
+        self.silent_s = 0.0
+        self.restarts: list[str] = []
+        self.on_down: Callable[[str], None] = lambda _reason: None
 
     async def start(self) -> None:
         self.state = ProcessState.READY
@@ -58,7 +63,10 @@ class FakeSupervisor:
         self.state = ProcessState.STOPPED
 
     def restart(self, reason: str) -> None:
-        raise AssertionError(reason)
+        """It is killed; a new one is not there yet."""
+        self.restarts.append(reason)
+        self.state = ProcessState.BACKOFF
+        self.on_down(reason)
 
     def send(self, message: Message) -> None:
         if self.state is not ProcessState.READY:
@@ -66,7 +74,8 @@ class FakeSupervisor:
         self.sent.append(message)
 
 
-def _made(process: FakeSupervisor, _on_message: object, _on_down: object) -> FakeSupervisor:
+def _made(process: FakeSupervisor, _on_message: object, on_down: Callable[[str], None]) -> FakeSupervisor:
+    process.on_down = on_down
     return process
 
 
@@ -74,7 +83,12 @@ class Lab:
     """An engine of some workers that the test plays."""
 
     def __init__(
-        self, num_workers: int = 1, default_voice: str = "", fallback: Engine | None = None, **settings: Any
+        self,
+        num_workers: int = 1,
+        default_voice: str = "",
+        fallback: Engine | None = None,
+        clock: Clock | None = None,
+        **settings: Any,
     ) -> None:
         tts = TtsConfig(engine="cosyvoice2", model_dir="/m", voice=default_voice, **settings)
         self.metrics = Metrics()
@@ -83,9 +97,9 @@ class Lab:
             WorkerLink(
                 "worker" if num_workers == 1 else f"worker-{number}",
                 partial(_made, process),
-                clock=MonotonicClock(),
+                clock=clock or MonotonicClock(),
                 metrics=self.metrics,
-                stall_timeout_ms=3000.0,
+                stall_timeout_ms=STALL_TIMEOUT_MS,
             )
             for number, process in enumerate(self.processes)
         ]
@@ -498,15 +512,113 @@ async def test_the_fallback_speaks_while_no_worker_is_ready() -> None:
     assert await reading == [(0, 40, True), (1, 40, True)]
     assert [request.voice for request in fallback.requests] == ["en-us"]
     assert lab.engine.not_ready_because("anna") is None
-    assert "no engine worker is ready" in str(lab.engine.not_ready_because())
+    assert lab.engine.not_ready_because() is None
+    assert "no engine worker is ready" in str(lab.engine.degraded_because)
     with pytest.raises(LanguageUnsupported):
         lab.engine.open("li")
     lab.processes[0].state = ProcessState.READY
     lab.describe(0, refusal="full")
+    assert lab.engine.degraded_because is None
+    assert lab.engine.is_full("anna")
     with pytest.raises(EngineOverloaded):  # a full worker is no lost one
         lab.engine.open("anna")
     await lab.engine.stop()
     assert not fallback.is_started
+
+
+# --- workers that give no audio ---
+
+
+def run_in_virtual_time(check: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        runner.run(check())
+
+
+async def _stalled(lab: Lab, *, during_s: float) -> tuple[list[float], asyncio.Task[Any]]:
+    """Ask for a text and wait; when the fallback was asked, s, and who reads the audio."""
+    await lab.start()
+    assert isinstance(lab.engine._fallback, FakeEngine | None)
+    started_s = asyncio.get_running_loop().time()
+    stream = lab.engine.open("anna")
+    stream.push("One.", text_chunk_index=0)
+    stream.end()
+    reading = asyncio.create_task(texts_of(stream))
+    moved_s: list[float] = []
+    for _ in range(round(during_s / 0.1)):
+        await asyncio.sleep(0.1)
+        if lab.engine._fallback is not None and lab.engine._fallback.requests and not moved_s:
+            moved_s.append(asyncio.get_running_loop().time() - started_s)
+    return moved_s, reading
+
+
+def test_a_worker_that_does_not_run_is_killed_and_the_fallback_speaks_within_a_second_of_the_stall() -> None:
+    async def check() -> None:
+        lab = Lab(fallback=FakeEngine(), clock=LoopClock())
+        lab.processes[0].silent_s = 2.6
+        moved_s, reading = await _stalled(lab, during_s=6.0)
+        assert len(lab.processes[0].restarts) == 1
+        assert STALL_TIMEOUT_MS / 1000 < moved_s[0] < STALL_TIMEOUT_MS / 1000 + 1
+        assert await reading == [(0, 40, True)]
+
+    run_in_virtual_time(check)
+
+
+def test_a_worker_that_answers_pings_is_late_and_goes_on_while_the_fallback_speaks() -> None:
+    async def check() -> None:
+        lab = Lab(fallback=FakeEngine(), clock=LoopClock())
+        moved_s, reading = await _stalled(lab, during_s=6.0)
+        assert not lab.processes[0].restarts
+        assert CancelStream(1) in lab.processes[0].sent
+        assert STALL_TIMEOUT_MS / 1000 < moved_s[0] < STALL_TIMEOUT_MS / 1000 + 1
+        assert await reading == [(0, 40, True)]
+        again_s, reading = await _stalled_again(lab)
+        assert again_s < 1.5, "the next prompt does not wait as long for a worker that is known to be late"
+        assert await reading == [(0, 40, True)]
+        stream = lab.engine.open("anna")
+        stream.push("Three.", text_chunk_index=0)
+        stream.end()
+        lab.says(StreamAudio(3, 0), MS * 50)
+        lab.says(StreamEnded(3))
+        assert await texts_of(stream) == [(0, 50, False)]
+        assert not lab.processes[0].restarts
+
+    run_in_virtual_time(check)
+
+
+async def _stalled_again(lab: Lab) -> tuple[float, asyncio.Task[Any]]:
+    assert isinstance(lab.engine._fallback, FakeEngine)
+    before, started_s = len(lab.engine._fallback.requests), asyncio.get_running_loop().time()
+    stream = lab.engine.open("anna")
+    stream.push("Two.", text_chunk_index=0)
+    stream.end()
+    reading = asyncio.create_task(texts_of(stream))
+    while len(lab.engine._fallback.requests) == before:  # noqa: ASYNC110 - a fake tells nobody
+        await asyncio.sleep(0.1)
+    return asyncio.get_running_loop().time() - started_s, reading
+
+
+def test_without_a_fallback_a_late_worker_is_waited_for() -> None:
+    async def check() -> None:
+        lab = Lab(clock=LoopClock())
+        _, reading = await _stalled(lab, during_s=9.0)
+        assert not reading.done()
+        lab.says(StreamAudio(1, 0), MS * 50)
+        lab.says(StreamEnded(1))
+        assert await reading == [(0, 50, False)]
+        assert not lab.processes[0].restarts
+
+    run_in_virtual_time(check)
+
+
+def test_a_worker_that_answers_pings_and_never_speaks_is_killed_in_the_end() -> None:
+    async def check() -> None:
+        lab = Lab(clock=LoopClock())
+        _, reading = await _stalled(lab, during_s=1.1 * HUNG_FACTOR * STALL_TIMEOUT_MS / 1000)
+        assert len(lab.processes[0].restarts) == 1
+        with pytest.raises(EngineFailed, match="no audio for 15"):
+            await reading
+
+    run_in_virtual_time(check)
 
 
 # --- generations ---

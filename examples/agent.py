@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import AsyncIterator
+from http import HTTPStatus
 
 import aiohttp
 
@@ -61,11 +62,18 @@ class Conversation:
 
 
 async def converse(http: aiohttp.ClientSession, path: str) -> None:
-    """Hold the conversation of a call, if the call is not over yet."""
+    """Hold the conversation of a call, if the call is not over yet; begin later if the server is full."""
     with contextlib.suppress(aiohttp.ClientError):
-        async with http.ws_connect(f"{path}/media") as media, http.ws_connect(f"{path}/stream") as stream:
-            call = Conversation(stream)
-            await asyncio.gather(call.hear(media), call.remember())
+        while True:
+            try:
+                async with http.ws_connect(f"{path}/media") as media, http.ws_connect(f"{path}/stream") as stream:
+                    call = Conversation(stream)
+                    await asyncio.gather(call.hear(media), call.remember())
+                    return
+            except aiohttp.WSServerHandshakeError as refusal:
+                if refusal.status != HTTPStatus.SERVICE_UNAVAILABLE:
+                    raise
+                await asyncio.sleep(int((refusal.headers or {}).get("Retry-After", 1)))
 
 
 async def main(api: str) -> None:

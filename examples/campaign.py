@@ -85,10 +85,15 @@ class Campaign:
                     return outcome or str(ending["reason"])
 
     async def command(self, call_id: str, action: str, body: dict[str, Any]) -> None:
-        """Have something done on a call; hang up if it cannot be done."""
-        async with self.http.post(f"/v1/calls/{call_id}/{action}", json=body) as response:
-            if response.ok:
-                return
+        """Have something done on a call, later if the server is full; hang up if it can never be done."""
+        while True:
+            async with self.http.post(f"/v1/calls/{call_id}/{action}", json=body) as response:
+                if response.ok:
+                    return
+                if response.status != HTTPStatus.SERVICE_UNAVAILABLE:
+                    break
+                await asyncio.sleep(int(response.headers.get("Retry-After", 1)))
+        print(f"{call_id} {action}: {response.status}", flush=True)
         await self.hang_up(call_id)
 
     async def hang_up(self, call_id: str) -> None:

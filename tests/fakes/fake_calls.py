@@ -300,6 +300,7 @@ class FakeCallRegistry:
         self.clock = clock
         self.draining = False
         self.not_ready_because: str | None = None
+        self.degraded_because: str | None = None
         self.events = EventBus(
             clock,
             max_subscribers=config.http.max_event_subscribers,

@@ -369,6 +369,15 @@ async def test_request_ids_are_echoed_or_made(api: RunningApi) -> None:
         assert answered.headers["X-Request-Id"].startswith("req_")
 
 
+async def test_a_refused_command_has_a_line_without_its_text(api: RunningApi) -> None:
+    with structlog.testing.capture_logs() as lines:
+        await api.ask("POST", "/v1/calls/call_1/speak", {"text": "the secret"})
+    (line,) = [line for line in lines if line["event"] == "command_refused"]
+    assert line["log_level"] == "info"
+    assert (line["route"], line["id"], line["code"]) == ("/v1/calls/{id}/speak", "call_1", "call_not_found")
+    assert "secret" not in str(lines)
+
+
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 

@@ -357,8 +357,8 @@ async def test_all_workers_are_lost_and_espeak_speaks_until_one_is_back() -> Non
         assert all(ms > 1000 for ms in durations_ms(spoken, NUM_CHUNKS))
         assert {chunk.audio_format.rate_hz for chunk in spoken} == {24_000, 22_050}
         assert spoken[-1].is_resumed
-        await eventually(lambda: engine.not_ready_because() is not None)
-        assert engine.not_ready_because(VOICE) is None
+        await eventually(lambda: engine.degraded_because is not None)
+        assert engine.not_ready_because() is None
         assert all(chunk.is_resumed for chunk in await heard(speak(engine)))
         await victim.end()
         again = await Worker.start(port=victim.port)

@@ -29,7 +29,7 @@ from cc_tts.api.http.idempotency import IdempotencyStore, Key, StoredResponse, c
 from cc_tts.api.http.route import CALL_ID, Route
 from cc_tts.api.routes import about_unknown_path
 from cc_tts.clock import ms_between
-from cc_tts.errors import CcTtsError, Forbidden, MalformedRequest, NotFound, did_you_mean
+from cc_tts.errors import CcTtsError, Forbidden, MalformedRequest, NotFound, Unauthorized, did_you_mean
 
 MAX_REQUEST_ID_CHARS: Final = 128
 UNMATCHED: Final = "unmatched"
@@ -95,6 +95,7 @@ async def respond(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
     except CcTtsError as error:
+        _log_refusal(request, error)
         response = problems.response_for(error, instance=request.path)
     except web.HTTPNotFound:
         response = problems.response_for(NotFound(about_unknown_path(request.path)), instance=request.path)
@@ -110,6 +111,20 @@ async def respond(request: web.Request, handler: Handler) -> web.StreamResponse:
     if request.body_exists and not request.content.is_eof():
         response.force_close()  # the rest of the body is not read
     return response
+
+
+def _log_refusal(request: web.Request, error: CcTtsError) -> None:
+    """A command that is not obeyed, for whoever asks later why a caller heard nothing; strangers' attempts are none."""
+    resource = request.match_info.route.resource
+    if request.method != "GET" and resource is not None and not isinstance(error, Unauthorized):
+        log.info(
+            "command_refused",
+            method=request.method,
+            route=resource.canonical,
+            id=request.match_info.get("id", "")[:MAX_REQUEST_ID_CHARS],
+            code=error.code,
+            status=error.http_status,
+        )
 
 
 async def add_headers(request: web.Request, response: web.StreamResponse) -> None:

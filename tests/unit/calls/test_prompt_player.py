@@ -219,6 +219,27 @@ async def test_the_engine_fails_in_the_middle(stage: Stage, *, known: bool) -> N
     stage.must_be_empty()
 
 
+@pytest.mark.parametrize(
+    ("error", "level", "has_traceback"),
+    [
+        (EngineOverloaded("too much"), "warning", False),
+        (EngineFailed("no audio for 3.2 s"), "error", False),
+        (ValueError("unforeseen"), "error", True),
+    ],
+    ids=["refused", "stalled", "a fault"],
+)
+async def test_only_a_fault_is_logged_with_a_traceback(
+    stage: Stage, error: Exception, level: str, *, has_traceback: bool
+) -> None:
+    stage.source.plans["bad"] = [error]
+    stage.player.open_line()
+    with structlog.testing.capture_logs() as lines:
+        stage.say("bad")
+        await stage.play_all()
+    (line,) = [line for line in lines if line["event"] == "utterance_failed"]
+    assert (line["log_level"], bool(line.get("exc_info"))) == (level, has_traceback)
+
+
 async def test_a_failure_is_logged_with_the_ids_of_its_own_request(stage: Stage) -> None:
     stage.source.plans["bad"] = [SpeechChunk(pcm(200), "bad "), EngineFailed("it broke")]
     stage.player.open_line()

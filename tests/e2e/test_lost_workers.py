@@ -1,0 +1,89 @@
+"""The engine worker of this machine stands still or is killed: what callers hear, and what SIP and /readyz say."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from bench.softphone import SoftphoneProcess
+from tests.e2e.configured import logged, server_with, until, until_readyz
+from tests.e2e.raw_sip import invite_once, options
+from tests.e2e.server_under_test import Server
+from tests.e2e.test_pauses import until_options
+
+pytest.importorskip("onnxruntime")
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+
+AUTO = {"tts__engine": "auto", "tts__voice": "", "cache__enabled": "false"}
+FAREWELL = "Thank you for your call. Good bye."
+LATEST_SPEECH_MS = 4500
+"""The stall is noticed after ``tts.stall_timeout_ms`` (3 s), and the fallback speaks within a second; the rest is slack."""
+
+
+def worker_pid(server: Server) -> int:
+    """Process id of the newest worker."""
+    pid: int = [entry for entry in logged(server, "child_ready") if entry["child"] == "worker"][-1]["pid"]
+    return pid
+
+
+async def hurt(pid: int, stands_s: float | None) -> None:
+    """Stop a process for so long, or kill it."""
+    if stands_s is None:
+        os.kill(pid, signal.SIGKILL)
+        return
+    os.kill(pid, signal.SIGSTOP)
+    await asyncio.sleep(stands_s)
+    with contextlib.suppress(ProcessLookupError):  # it was killed meanwhile, as it should be
+        os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("stands_s", [3.6, 12.0, None], ids=["stopped for 3.6 s", "stopped for 12 s", "killed"])
+async def test_a_call_that_ends_with_its_prompt_does_not_end_without_a_word(
+    nothing_is_left_running: None, phone: SoftphoneProcess, tmp_path: Path, stands_s: float | None
+) -> None:
+    async with server_with(tmp_path, **AUTO) as server:
+        hurting = asyncio.create_task(hurt(worker_pid(server), stands_s))
+        await asyncio.sleep(0.05)
+        headers = {"X-TTS-Text": quote(FAREWELL), "X-TTS-Then": "hangup"}
+        await phone.dial(server.uri("silent"), headers=headers, max_talk_s=40)
+        report = await phone.report(timeout_s=45)
+        assert report["talkspurts"], server.log[-3000:]
+        assert report["answer_to_first_speech_ms"] < LATEST_SPEECH_MS
+        assert (await server.until_terminated())["ending"]["result"] == "completed"
+        assert [entry["cause"] for entry in logged(server, "spoken")] == ["normal"]
+        assert "Traceback" not in server.log
+        await hurting
+
+
+async def test_without_a_fallback_sip_says_what_readyz_says(nothing_is_left_running: None, tmp_path: Path) -> None:
+    async with server_with(tmp_path, **{**AUTO, "tts__fallback_engine": ""}) as server:
+        assert (await options(server.sip_port)).status == 200
+        os.kill(worker_pid(server), signal.SIGKILL)
+        await until_readyz(server, 503, reason="no engine worker is ready")
+        await until_options(server, 503)
+        for user in ("silent", "greet"):
+            answer = await invite_once(user, server.sip_port)
+            assert (answer.status, answer.header("Retry-After")) == (503, "7"), user
+            assert "SIGKILL" not in answer.text
+        await until_readyz(server, 200)
+        await until_options(server, 200)
+
+
+async def test_with_a_fallback_the_node_is_ready_and_degraded(nothing_is_left_running: None, tmp_path: Path) -> None:
+    async with server_with(tmp_path, **AUTO) as server:
+        assert "cctts_degraded 0.0" in (await server.get_text("/metrics"))[1]
+        os.kill(worker_pid(server), signal.SIGKILL)
+        async with asyncio.timeout(10):
+            while "cctts_degraded 1.0" not in (await server.get_text("/metrics"))[1]:  # noqa: ASYNC110 - it is asked until it says so
+                await asyncio.sleep(0.01)
+        assert (await server.get("/readyz"))[0] == 200
+        assert (await options(server.sip_port)).status == 200
+        async with asyncio.timeout(60):
+            while "cctts_degraded 0.0" not in (await server.get_text("/metrics"))[1]:  # noqa: ASYNC110 - it is asked until it says so
+                await asyncio.sleep(0.1)
+        await until(lambda: logged(server, "speech_degraded") and logged(server, "speech_restored"), 5)

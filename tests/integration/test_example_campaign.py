@@ -1,0 +1,76 @@
+"""The campaign of the tutorial against a server that is full for a while, here one that the test plays."""
+
+import asyncio
+import csv
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from tests.architecture.state_tables import ROOT
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+
+TIMES_FULL = 2
+
+
+class FullServer:
+    """Answers each command on a call with 503 for some times, and then obeys."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self._events: web.WebSocketResponse | None = None
+        self.app = web.Application()
+        self.app.add_routes(
+            [
+                web.get("/v1/events", self._follow),
+                web.post("/v1/calls", self._place),
+                web.post("/v1/calls/{id}/{action}", self._command),
+                web.delete("/v1/calls/{id}", self._hang_up),
+            ]
+        )
+
+    async def _follow(self, request: web.Request) -> web.WebSocketResponse:
+        self._events = web.WebSocketResponse()
+        await self._events.prepare(request)
+        await self._events.receive()
+        return self._events
+
+    async def _tell(self, kind: str, call_id: str, **data: Any) -> None:
+        assert self._events is not None
+        await self._events.send_json({"id": "1", "type": kind, "call_id": call_id, "data": data})
+
+    async def _place(self, request: web.Request) -> web.Response:
+        await self._tell("call.established", (await request.json())["call_id"])
+        return web.json_response({}, status=201)
+
+    async def _command(self, request: web.Request) -> web.Response:
+        action, call_id = request.match_info["action"], request.match_info["id"]
+        self.asked.append(action)
+        if self.asked.count(action) <= TIMES_FULL:
+            return web.json_response({"code": "engine_overloaded"}, status=503, headers={"Retry-After": "0"})
+        if action == "gather":
+            await self._tell("call.gather_complete", call_id, valid=True)
+        else:
+            await self._tell("call.terminated", call_id, ending={"reason": "prompt_finished"})
+        return web.json_response({}, status=201)
+
+    async def _hang_up(self, _request: web.Request) -> web.Response:
+        self.asked.append("hangup")
+        return web.json_response({})
+
+
+async def test_a_person_is_not_hung_up_on_by_a_server_that_is_full(tmp_path: Path) -> None:
+    people, results = tmp_path / "people.csv", tmp_path / "results.csv"
+    people.write_text("to,name,when\nsip:ann@127.0.0.1,Ann,Monday\n")
+    server = FullServer()
+    async with TestServer(server.app) as running:
+        argv = [str(ROOT / "examples/campaign.py"), str(running.make_url("/")), str(people), str(results)]
+        campaign = await asyncio.create_subprocess_exec(sys.executable, *argv)
+        assert await campaign.wait() == 0
+    assert server.asked == ["gather"] * (TIMES_FULL + 1) + ["speak"] * (TIMES_FULL + 1)
+    with results.open(newline="") as file:
+        assert [row["result"] for row in csv.DictReader(file)] == ["confirmed"]

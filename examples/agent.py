@@ -73,7 +73,7 @@ async def converse(http: aiohttp.ClientSession, path: str) -> None:
             except aiohttp.WSServerHandshakeError as refusal:
                 if refusal.status != HTTPStatus.SERVICE_UNAVAILABLE:
                     raise
-                await asyncio.sleep(int((refusal.headers or {}).get("Retry-After", 1)))
+                await asyncio.sleep(int(refusal.headers["Retry-After"] if refusal.headers else 1))
 
 
 async def main(api: str) -> None:

@@ -14,12 +14,12 @@ from cc_tts.calls.adoption import record as records
 from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.ending import Ending
-from cc_tts.calls.engine_gate import LOOK_S, EngineGate
 from cc_tts.calls.events import types
 from cc_tts.calls.services import CallServices
 from cc_tts.calls.utterance import Utterance
 from cc_tts.clock import ms_between
 from cc_tts.config.schema import Config
+from cc_tts.engines.gate import LOOK_S, EngineGate
 from cc_tts.errors import (
     CallNotFound,
     CapacityExceeded,

@@ -19,7 +19,7 @@ from cc_tts.engines.factory import make_engine
 from cc_tts.engines.onnx.piper import piper_voices
 from cc_tts.engines.onnx.voices import find_voices
 from cc_tts.engines.worker.client import WorkerEngine
-from cc_tts.errors import ConfigError, EngineFailed, ProcessFailed
+from cc_tts.errors import ConfigError, ProcessFailed
 from cc_tts.media.silence_trimmer import SILENCE_PEAK
 from cc_tts.processes.supervisor import Supervisor
 from tests.support.piper_voice import make_piper_voice
@@ -70,7 +70,7 @@ async def test_a_higher_speed_is_shorter(engine: AutoEngine) -> None:
     assert len(fast) < 0.6 * len(slow)
 
 
-async def test_a_killed_worker_fails_its_streams_and_comes_back(engine: AutoEngine) -> None:
+async def test_espeak_goes_on_for_a_killed_worker_which_comes_back(engine: AutoEngine) -> None:
     neural = engine._engines[0]
     assert isinstance(neural, WorkerEngine)
     process = neural._workers[0].process
@@ -80,13 +80,11 @@ async def test_a_killed_worker_fails_its_streams_and_comes_back(engine: AutoEngi
     speaking = asyncio.create_task(pcm_of(engine, HIBARI, *["Thank you for calling, please hold the line."] * 40))
     await asyncio.sleep(0.1)
     os.kill(pid, signal.SIGKILL)
-    with pytest.raises(EngineFailed) as failed:
-        await speaking
-    assert failed.value.retry_after_s
+    assert len(await speaking) > 60 * 22_050
     assert engine.not_ready_because("cmn") is None  # the other engine goes on
     assert len(await pcm_of(engine, "en-us", "one"))
     async with asyncio.timeout(60):
-        while neural.not_ready_because() is not None:  # noqa: ASYNC110 - what another process tells has no event to wait for
+        while neural.degraded_because is not None:  # noqa: ASYNC110 - what another process tells has no event to wait for
             await asyncio.sleep(0.05)
     assert len(await pcm_of(engine, HIBARI, "Hello."))
 

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from cc_tts.calls.call_state import CallState
-from cc_tts.calls.engine_gate import FULL_FOR_MS, READY_FOR_MS
 from cc_tts.calls.events import types
 from cc_tts.calls.registry import OVERLOAD_EVENT_INTERVAL_S, OriginateRequest
+from cc_tts.engines.gate import FULL_FOR_MS, READY_FOR_MS
 from cc_tts.errors import (
     CallNotFound,
     CapacityExceeded,

@@ -7,6 +7,7 @@ are quick.
 import argparse
 import os
 import re
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from cc_tts.voices.voice import Voice
 
 EXIT_USAGE = 2
+_SERVICES: Final = ("serve", "worker", "pool")
 TELEPHONE_RATE_HZ: Final = 8000
 _SAMPLES: Final = {
     "en": "Thank you for calling. Your balance is $12.50, due on March 4.",
@@ -54,13 +56,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments[:1] == ["call"]:
         # the softphone is a user agent of its own and keeps pjsua2 out of this process
         os.execv(sys.executable, [sys.executable, "-m", "cc_tts.softphone", *arguments[1:]])  # noqa: S606
+    is_service = arguments[:1] and arguments[0] in _SERVICES
+    if is_service:
+        _take_signals()
     options = _parser(arguments).parse_args(arguments)
     from cc_tts.config import load as configuration
     from cc_tts.errors import CcTtsError, ConfigError
 
     try:
         config = configuration.load(options.config, environ=os.environ, overrides=options.set, warn=_warn)
-        return int(options.run(options, config))
+        status = int(options.run(options, config))
+        return _left(status) if is_service else status
     except ConfigError as error:
         print(f"cc-tts: {error.detail}", file=sys.stderr)
         return EXIT_USAGE
@@ -71,6 +77,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         return 0
+
+
+def _take_signals() -> None:
+    """Obey signals while modules are imported and files read: nothing has begun that would have to be ended. What runs
+    later puts its own handlers in place.
+    """
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2):
+        signal.signal(number, lambda *_: os._exit(0))
+
+
+def _left(status: int) -> int:
+    from cc_tts.processes import threads
+
+    return threads.leave(status)
 
 
 def _warn(sentence: str) -> None:

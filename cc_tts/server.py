@@ -39,7 +39,7 @@ from cc_tts.engines.factory import make_engine
 from cc_tts.engines.remote.workers import RemoteWorkers
 from cc_tts.errors import CcTtsError, ConfigError, ProcessFailed
 from cc_tts.metrics import Metrics
-from cc_tts.processes import systemd
+from cc_tts.processes import systemd, threads
 from cc_tts.processes.first import first_of
 from cc_tts.speech.prompt_cache import engine_identity
 from cc_tts.speech.shared_synthesis import CachedSource
@@ -357,7 +357,7 @@ def serve(config: Config, *, read_config: Callable[[], Config]) -> int:
     try:
         for warning in startup.check_machine(config):
             log.warning("configuration", detail=warning)
-        asyncio.run(main())
+        threads.run(main())
     except (ProcessFailed, ConfigError) as error:
         log.error("cannot_start", detail=error.detail)
         return 1

@@ -21,6 +21,7 @@ from cc_tts.pool.app import build_app
 from cc_tts.pool.ray_hosts import RayHosts
 from cc_tts.pool.state import PoolState
 from cc_tts.pool.voices import VoiceFolder
+from cc_tts.processes import threads
 from cc_tts.processes.first import first_of
 
 SHUTDOWN_TIMEOUT_S = 3.0
@@ -59,7 +60,7 @@ def run(config: Config, listen: str, *, generation: str = "") -> int:
         signal.signal(number, _stop)
     try:
         is_own = ray_hosts.connect(config)  # it may take half a minute, on this thread
-        asyncio.run(_serve(config, host, port, tls, generation=generation, is_own=is_own))
+        threads.run(_serve(config, host, port, tls, generation=generation, is_own=is_own))
     except _Stopped:
         log.warning("stopped_while_starting")
     return 0

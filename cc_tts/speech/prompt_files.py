@@ -16,11 +16,13 @@ import contextlib
 import hashlib
 import os
 import re
+import stat
 import tempfile
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 
@@ -29,6 +31,7 @@ from cc_tts.audio import BYTES_PER_SAMPLE
 from cc_tts.config.schema import CacheConfig
 from cc_tts.errors import UNREADABLE, ConfigError
 from cc_tts.metrics import Metrics
+from cc_tts.processes.threads import BoundedExecutor
 
 FORMAT_VERSION: Final = 3
 """Of the file, and of what goes into a key; with another number, nothing cached before is found."""
@@ -39,6 +42,10 @@ MAX_PENDING_BYTES: Final = 16 * 1024 * 1024
 BLOCK_BYTES: Final = 4096
 """A file is counted in whole blocks, so that many small ones are bounded too."""
 STOP_TIMEOUT_S: Final = 5.0
+READ_TIMEOUT_S: Final = 2.0
+"""For one file; then the prompt is synthesized again, and the thread is left to the disk."""
+
+T = TypeVar("T")
 
 _MAGIC: Final = b"cctts\x00p" + bytes([FORMAT_VERSION])
 _PREFIX_BYTES: Final = len(_MAGIC) + hashlib.sha256().digest_size
@@ -94,6 +101,8 @@ class PromptFiles:
         self._metrics = metrics
         self._index: OrderedDict[str, int] = OrderedDict()
         self._reads = asyncio.Semaphore(MAX_READS)
+        self._num_hung = 0
+        self._threads = BoundedExecutor(MAX_READS + 1, "prompts")
         self._pending: dict[str, CachedPrompt] = {}
         self._writer: asyncio.Task[None] | None = None
         self._used_from_memory: set[str] = set()
@@ -128,14 +137,14 @@ class PromptFiles:
         if not self._is_used:
             return
         try:
-            found = await asyncio.to_thread(self._scan)
+            found = await self._on_thread(self._scan)
         except OSError as error:
             raise self._unusable(error) from None
         for _, key, num_bytes in found:
             self._index[key] = charged_bytes(num_bytes)
         self.num_bytes = sum(self._index.values())
         victims = self._make_room(0)
-        await asyncio.to_thread(self._for_each, victims, Path.unlink)
+        await self._on_thread(self._for_each, victims, Path.unlink)
         self._changed(num_evicted=len(victims))
         log.info("prompt_cache_found", num_prompts=len(self), num_bytes=self.num_bytes)
 
@@ -146,7 +155,7 @@ class PromptFiles:
             self._writer.cancel()
             await asyncio.gather(self._writer, return_exceptions=True)
         used = [key for key in self._index if key in self._used_from_memory]
-        await asyncio.to_thread(self._for_each, used, os.utime)
+        await asyncio.wait({self._on_thread(self._for_each, used, os.utime)}, timeout=STOP_TIMEOUT_S)
 
     def used(self, key: str) -> None:
         """It was used from memory."""
@@ -160,17 +169,38 @@ class PromptFiles:
             return None
         self._index.move_to_end(key)
         async with self._reads:
+            if self._num_hung >= MAX_READS:
+                return None
             try:
-                return await asyncio.to_thread(self._read, key)
+                return await self._read_soon(key)
+            except TimeoutError:
+                log.warning("prompt_cache_file_hangs", file=f"{key}.prompt", consequence="synthesizing it again")
             except FileNotFoundError:
                 self._forget(key)
                 self._changed()
             except (OSError, ValueError) as error:
                 log.warning("prompt_cache_file_damaged", file=f"{key}.prompt", reason=str(error))
                 self._forget(key)
-                await asyncio.to_thread(self._for_each, [key], Path.unlink)
+                await self._on_thread(self._for_each, [key], Path.unlink)
                 self._changed(num_damaged=1)
         return None
+
+    async def _read_soon(self, key: str) -> CachedPrompt:
+        reading = self._on_thread(self._read, key)
+        reading.add_done_callback(_forget_error)
+        done, _ = await asyncio.wait({reading}, timeout=READ_TIMEOUT_S)
+        if not done:
+            self._num_hung += 1
+            reading.add_done_callback(self._on_late)
+            raise TimeoutError
+        return reading.result()
+
+    def _on_late(self, _reading: asyncio.Future[CachedPrompt]) -> None:
+        self._num_hung -= 1
+
+    def _on_thread(self, work: Callable[..., T], *arguments: object) -> asyncio.Future[T]:
+        """On threads of its own: a disk that hangs holds up nothing else."""
+        return asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
 
     def store(self, key: str, prompt: CachedPrompt) -> None:
         """Write one soon, unless it is there, or too much waits already."""
@@ -197,14 +227,14 @@ class PromptFiles:
                 del self._pending[key]
 
     async def _write(self, key: str, prompt: CachedPrompt) -> None:
-        data = await asyncio.to_thread(to_file, key, prompt)
+        data = await self._on_thread(to_file, key, prompt)
         num_bytes = charged_bytes(len(data))
         if num_bytes > self._max_bytes:
             return
         victims = self._make_room(num_bytes)
-        await asyncio.to_thread(self._for_each, victims, Path.unlink)
+        await self._on_thread(self._for_each, victims, Path.unlink)
         try:
-            await asyncio.to_thread(atomic_file.write, self._path(key), data, prefix=_BEGUN, sync=False)
+            await self._on_thread(partial(atomic_file.write, self._path(key), data, prefix=_BEGUN, sync=False))
             self._index[key] = num_bytes
             self.num_bytes += num_bytes
         finally:
@@ -248,10 +278,14 @@ class PromptFiles:
         return sorted(found)
 
     def _read(self, key: str) -> CachedPrompt:
-        path = self._path(key)
-        if path.stat().st_size > self._max_bytes:
-            raise ValueError("too long")
-        prompt = from_file(key, path.read_bytes())
+        descriptor = os.open(self._path(key), os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise ValueError("not a file")
+            if status.st_size > self._max_bytes:
+                raise ValueError("too long")
+            prompt = from_file(key, file.read(status.st_size + 1))
         self._for_each([key], os.utime)
         return prompt
 
@@ -262,6 +296,12 @@ class PromptFiles:
 
     def _path(self, key: str) -> Path:
         return self._folder / f"{key}.prompt"
+
+
+def _forget_error(reading: asyncio.Future[CachedPrompt]) -> None:
+    """Nobody may wait for it any more."""
+    if not reading.cancelled():
+        reading.exception()
 
 
 def to_file(key: str, prompt: CachedPrompt) -> bytes:

@@ -28,6 +28,7 @@ if "cc_tts.engines.worker" in sys.orig_argv:
         time.sleep(3600)
     OnnxEngine.load = load
 """
+IMPORTS = "msgspec is imported"
 JOINS = "ray is asked to start"
 SLOW_RAY = f"""
 import sys, time
@@ -142,3 +143,21 @@ def test_a_pool_that_joins_its_cluster(tmp_path: Path, number: signal.Signals) -
         command.until(JOINS)
         command.must_end_in_order(number)
         assert "stopped_while_starting" in command.log
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [("serve",), ("worker", "--listen", "127.0.0.1:1"), ("pool", "--listen", "127.0.0.1:1")],
+    ids=lambda argv: argv[0],
+)
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR2], ids=lambda sent: sent.name)
+def test_signals_are_obeyed_while_modules_are_imported(
+    tmp_path: Path, argv: tuple[str, ...], sent: signal.Signals
+) -> None:
+    slow = f"import sys, time\nprint({IMPORTS!r}, file=sys.stderr, flush=True)\ntime.sleep(3600)\n"
+    with starting(tmp_path, *argv, msgspec=slow) as command:
+        command.until(IMPORTS)
+        command.process.send_signal(signal.SIGHUP)
+        time.sleep(0.2)
+        assert command.process.poll() is None, "SIGHUP is for what has started"
+        command.must_end_in_order(sent)

@@ -30,6 +30,7 @@ from cc_tts.engines.worker.link import WorkerLink, child_worker
 from cc_tts.engines.worker.messages import TO_WORKER, WorkerSettings
 from cc_tts.errors import ConfigError, ProcessFailed
 from cc_tts.metrics import Metrics
+from cc_tts.processes import threads
 from cc_tts.processes.channel import PROTOCOL_VERSION, Hello, Message, Ready
 from cc_tts.processes.first import first_of
 
@@ -62,7 +63,7 @@ def run(config: Config, listen: str, *, generation: str = "") -> int:
             "port, and name its device: --set 'tts.devices=[\"cuda:1\"]'"
         )
     logs.configure(level=config.log.level, json=config.log.json, process="worker")
-    asyncio.run(WorkerHost(named, settings[0], generation=generation, clock=MonotonicClock()).run(host, port))
+    threads.run(WorkerHost(named, settings[0], generation=generation, clock=MonotonicClock()).run(host, port))
     return 0
 
 

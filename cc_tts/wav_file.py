@@ -37,9 +37,10 @@ def read(path: Path, *, rate_hz: int, max_s: float) -> bytes:
     )
 
 
-def write(path: Path, pcm: bytes, *, rate_hz: int) -> None:
-    """Write signed 16-bit mono PCM."""
-    with path.open("wb") as raw, wave.open(raw, "wb") as file:
+def write(path: Path, pcm: bytes, *, rate_hz: int, is_private: bool = False) -> None:
+    """Write signed 16-bit mono PCM. ``is_private``: a new file is this user's to read only."""
+    mode = 0o600 if is_private else 0o666
+    with open(path, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as raw, wave.open(raw, "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
         file.setframerate(rate_hz)

@@ -30,6 +30,9 @@ from cc_tts.speech.ssml import from_ssml
 
 ANNOUNCEMENT_USER: Final = "annc"
 MAX_URI_CHARS: Final = 8192
+_LANGUAGE: Final = re.compile(r"(?=.{1,35}$)[A-Za-z]{1,8}(?:[-_][A-Za-z0-9]{1,8})*", re.ASCII)
+"""A BCP 47 language tag, as the API takes it."""
+_VOICE: Final = re.compile(r"[^\x00-\x1f\x7f]{1,128}")
 MAX_SHOWN_PARAMETERS: Final = 64
 MAX_DELAY_MS: Final = 120_000
 """Silence between two repeats."""
@@ -115,9 +118,17 @@ def _style(tts_headers: Mapping[str, str], route: RouteConfig) -> TextContent:
     """How words are spoken on the call."""
     return TextContent(
         "",
-        voice=tts_headers.get("x-tts-voice") or route.voice or None,
-        language=tts_headers.get("x-tts-language") or route.language or None,
+        voice=_named(tts_headers, "X-TTS-Voice", _VOICE) or route.voice or None,
+        language=_named(tts_headers, "X-TTS-Language", _LANGUAGE) or route.language or None,
     )
+
+
+def _named(values: Mapping[str, str], name: str, form: re.Pattern[str]) -> str:
+    """A voice or a language that the caller names; empty if none."""
+    value = values.get(name.lower(), "").strip()
+    if value and not form.fullmatch(value):
+        raise MalformedRequest(f"{name}: {'no language tag' if form is _LANGUAGE else 'no name of a voice'}")
+    return value
 
 
 def gather_of(header: str, prompt: Prompt | None, then: Then) -> GatherRequest | None:
@@ -216,9 +227,9 @@ def _route(user: str, routes: Mapping[str, RouteConfig], *, trusted: bool) -> Ro
 
 
 def _announcement_route(parameters: Mapping[str, str]) -> RouteConfig:
-    voice = percent_decode(parameters.get("voice", ""), "voice=")
-    locale = percent_decode(parameters.get("locale", ""), "locale=").replace("_", "-")
-    return RouteConfig(voice=voice, language=locale, then="hangup")
+    given = {name: percent_decode(parameters.get(name, ""), f"{name}=") for name in ("voice", "locale")}
+    locale = _named(given, "locale", _LANGUAGE).replace("_", "-")
+    return RouteConfig(voice=_named(given, "voice", _VOICE), language=locale, then="hangup")
 
 
 def _nothing_to_say(headers: Mapping[str, str], *, trusted: bool) -> CcTtsError:

@@ -283,7 +283,7 @@ class SoftphoneCall:
             return None
         recording = self._receiver.recording
         try:
-            wav_file.write(Path(self.plan.record), bytes(recording.pcm), rate_hz=RATE_HZ)
+            wav_file.write(Path(self.plan.record), bytes(recording.pcm), rate_hz=RATE_HZ, is_private=True)
         except OSError as error:
             self._report_event("error", self._clock.now_ns(), detail=f"{self.plan.record}: {error.strerror}")
             return None

@@ -121,6 +121,10 @@ class UserAgent:
         self._endpoint.libInit(self._library_config())
         build_limit = self._build_limit = int(library.max_calls())
         self.max_calls = self._most_calls(build_limit)
+        if self.max_calls < 1:
+            raise RuntimeError(
+                "not one call is possible: too few files may be open (`ulimit -n`) or too few ports are in rtp"
+            )
         self._max_closing = max(MIN_CLOSING_CALLS, (self._build.max_handles - SPARE_HANDLES) // 2 - build_limit)
         if settings.dispatcher_port:
             library.dispatcher = f"{settings.sip.local_address}:{settings.dispatcher_port}"
@@ -560,7 +564,7 @@ class UserAgent:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, limits[1]))
         if soft >= needed:
             return wanted_calls
-        pairs = (soft - SPARE_FILES) // 2
+        pairs = max(0, (soft - SPARE_FILES) // 2)
         self._max_cooling = max(0, min(self._max_cooling, pairs - wanted_calls))
         if pairs < wanted_calls:
             log.warning("few_open_files", allowed=soft, needed=needed, consequence="fewer calls at once")

@@ -13,6 +13,7 @@ import threading
 from typing import Final
 
 from cc_tts import logs
+from cc_tts.audio import BYTES_PER_SAMPLE
 from cc_tts.clock import NS_PER_MS, Clock, MonotonicClock
 from cc_tts.errors import ConfigError, ProcessFailed
 from cc_tts.processes import child
@@ -98,7 +99,8 @@ class Ear:
         """Audio goes to ``frames``; anything else is done at once."""
         match message:
             case LegFrames(leg=leg, is_sent=is_sent, at_ns=at_ns):
-                frames.append(LegAudio(leg, is_sent, at_ns, payload))
+                whole = payload[: len(payload) // BYTES_PER_SAMPLE * BYTES_PER_SAMPLE]
+                frames.append(LegAudio(leg, is_sent, at_ns, whole))
             case Listen(leg=leg, listening=listening):
                 self._detector.listen(leg, listening)
             case Ignore(leg=leg):

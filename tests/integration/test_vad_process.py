@@ -84,6 +84,18 @@ async def test_edges_come_with_their_instants(process: VadProcess) -> None:
         process.ignore(f"leg{number}")
 
 
+async def test_half_a_sample_does_not_end_the_process(process: VadProcess) -> None:
+    odd, other = Leg(process, "odd"), Leg(process, "other")
+    for num_bytes in (1, 161, 321):
+        process.push("odd", MonotonicClock().now_ns(), bytes(num_bytes), is_sent=False)
+    other.push(line_pcm(said()[:4000]))
+    await until(lambda: other.edges)
+    assert [type(edge) for edge in other.edges] == [SpeechStarted], "the process was not started anew"
+    assert odd.edges == []
+    for name in ("odd", "other"):
+        process.ignore(name)
+
+
 async def test_a_leg_that_is_ignored_is_not_heard(process: VadProcess) -> None:
     ignored, other = Leg(process, "ignored"), Leg(process, "other")
     process.ignore("ignored")

@@ -422,3 +422,22 @@ def test_a_gather_needs_no_prompt_and_may_leave_the_call_up() -> None:
 def test_a_gather_that_cannot_be_read(header: str) -> None:
     with pytest.raises(MalformedRequest, match="X-TTS-Gather"):
         route("sip:say@h", {"X-TTS-Gather": header})
+
+
+@pytest.mark.parametrize(
+    ("uri", "headers"),
+    [
+        ("sip:hello@tts", {"X-TTS-Language": "a" * 5000}),
+        ("sip:hello@tts", {"X-TTS-Language": "de_"}),
+        ("sip:hello@tts", {"X-TTS-Language": "de de"}),
+        ("sip:hello@tts", {"X-TTS-Language": "d\u00e9"}),
+        ("sip:hello@tts", {"X-TTS-Voice": "a" * 129}),
+        ("sip:hello@tts", {"X-TTS-Voice": "a\x1b"}),
+        ("sip:annc@tts;play=tts:a;locale=" + "a" * 40, {}),
+        ("sip:annc@tts;play=tts:a;voice=" + "a" * 129, {}),
+    ],
+)
+def test_what_is_no_language_or_voice_is_refused(uri: str, headers: dict[str, str]) -> None:
+    with pytest.raises(MalformedRequest) as caught:
+        route(uri, headers)
+    assert len(caught.value.detail) < 100

@@ -154,3 +154,9 @@ def test_everything_at_once(tmp_path: Path) -> None:
     assert given.speak is not None
     assert (given.speak.voice, given.is_json, given.is_quiet) == ("v", True, True)
     assert "tttttttt" not in repr(given)
+
+
+def test_what_a_caller_said_is_for_this_user_only(tmp_path: Path) -> None:
+    wav_file.write(tmp_path / "heard.wav", bytes(320), rate_hz=8000, is_private=True)
+    assert (tmp_path / "heard.wav").stat().st_mode & 0o777 == 0o600
+    assert wav_file.read(tmp_path / "heard.wav", rate_hz=8000, max_s=1) == bytes(320)

@@ -31,7 +31,7 @@ from cc_tts.speech.prompt import (
 )
 from cc_tts.text.characters import clean, has_speech
 from cc_tts.text.pronunciation.phonemes import ipa_of
-from cc_tts.text.pronunciation.replacements import MAX_REPLACEMENTS, Replacement
+from cc_tts.text.pronunciation.replacements import MAX_REPLACEMENTS, READ, Replacement
 from cc_tts.text.pronunciation.say_as import KINDS
 from cc_tts.text.pronunciation.xml_reader import XmlReader
 
@@ -213,7 +213,7 @@ class _Reader:
     def _sub(self, element: _Element, attributes: Mapping[str, str]) -> None:
         alias = " ".join(clean(attributes.get("alias", "")).split())
         if has_speech(alias) and len(alias) <= MAX_ALIAS_CHARS:
-            self._begin_replaced(element, spoken=alias)
+            self._begin_replaced(element, spoken=alias, say_as=READ)
         else:
             self._warn("sub: an alias of at most 500 characters is needed: the text inside is spoken")
 

@@ -14,6 +14,19 @@ _LINE_BREAKS = re.compile("\r\n|[\r\n\x0b\x0c\x85\u2028\u2029]")
 _SKIN_TONES = range(0x1F3FB, 0x1F400)
 _MOBILE_DIGITS = 11
 _NOT_ASCII_PRINTABLE = re.compile(r"[^\x20-\x7e\n]")
+HYPHENS = str.maketrans(dict.fromkeys("\u2010\u2011\u2012\u2043\u2212\ufe63\uff0d", "-"))
+"""For :meth:`str.translate`, which keeps every position: what writers and models set for a hyphen or a minus."""
+_WORD = "[a-z]{2,}"
+_EN_DASH_FOR_HYPHEN = re.compile(
+    r"(?<![\d–])\d{1,8}–\d{1,8}–[\d–]{1,24}"  # 2025–12–25, 800–555–0199
+    r"|(?:(?<=\d{3}[) ])|(?<=\d{3}\) )|(?<=\d{3}[.-])|(?<=\d{3}/))\d{3}–(?=\d{4}(?!\d))"
+    r"|(?<!\d)0\d{2,3}–(?=\d{7,8}(?!\d)|\d{3,4} \d{4}(?!\d))"
+    r"|(?<![A-Za-z\d])(?!(?:AM|PM|M|Tu|T|W|Th|F|Sa|Su)–)[A-Z]{1,6}–(?=\d)"
+    r"|(?<![\d:.$£€¥])\d{1,6}–(?=[A-Z]{1,4}(?![\w$£€¥]))"
+    rf"|(?<![A-Za-z\d])(?!noon|midnight|[a-z]*day–){_WORD}–(?!noon|midnight){_WORD}(?![a-z]*–?day)"
+    r"|(?<![^\s(（:：])–(?=[\d$£€¥])"
+)
+"""Word processors turn a hyphen into an en dash, also in telephone numbers, dates, codes and compounds."""
 
 
 def has_speech(text: str) -> bool:
@@ -22,11 +35,18 @@ def has_speech(text: str) -> bool:
 
 
 def clean(text: str) -> str:
-    """The text without control characters, lone surrogates, emoji and other pictures; line breaks become line feeds.
+    """The text without control characters, lone surrogates, emoji and other pictures; line breaks become line feeds, and
+    what stands for a hyphen becomes one.
 
     Removed characters leave a space, except joiners inside a word, which leave nothing.
     """
+    if not text.isascii():
+        text = _EN_DASH_FOR_HYPHEN.sub(_hyphenated, text.translate(HYPHENS))
     return _NOT_ASCII_PRINTABLE.sub(_cleaned, _LINE_BREAKS.sub("\n", text))
+
+
+def _hyphenated(match: re.Match[str]) -> str:
+    return match.group().replace("–", "-")
 
 
 def _cleaned(match: re.Match[str]) -> str:

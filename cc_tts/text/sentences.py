@@ -36,7 +36,8 @@ _LAST_OR_NOT = (
         re.findall(
             r"\w+",
             "etc ave blvd rd ct pl ln ft lb lbs oz hr hrs mins secs yr yrs wk wks mo mos in misc addl bal pymt pmt req svc "
-            "cust wt ht supv prev orig eff recd sched mkt avg temp qtr pkg mfr mgmt esq ea pts mtg bus excl conf info",
+            "cust wt ht supv prev orig eff recd sched mkt avg temp qtr pkg mfr mgmt esq ea pts mtg bus excl conf info "
+            "avail",
         )
     )
     | _HALF_OF_DAY
@@ -58,6 +59,8 @@ _LAST_UNLESS_NUMBER = frozenset(
 )
 
 
+_LONGEST_UNIT = 4
+"""Letters of a unit behind a number, whose full stop may end the sentence (``50 gal. tank``)."""
 _LAST_PERHAPS = _LAST_OR_NOT | _LAST_UNLESS_NUMBER
 
 
@@ -154,7 +157,10 @@ def _full_stop_ends(before: str, following: str, *, is_complete: bool) -> bool |
         return _ends_after_number(before, following)
     if word in _NEVER_LAST or (word == "ft" and not before.rstrip(" .sq")[-1:].isdigit()):
         return False
-    if word in _LAST_PERHAPS:
+    is_unit = written.islower() and len(word) <= _LONGEST_UNIT and before.rstrip()[-1:].isdigit()
+    if is_unit and following[:1].islower():
+        return False
+    if word in _LAST_PERHAPS or (is_unit and not following):
         return _ends_after(word, following) if following else (is_complete or None)
     return _ends_after_letters(written, following)
 

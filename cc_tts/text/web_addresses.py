@@ -7,7 +7,14 @@ from cc_tts.text.alignment import substituted
 
 _TWO_LETTER_LABEL = 2
 _TOP_LEVEL = (
-    "com|org|net|edu|gov|mil|info|biz|app|dev|shop|online|site|cloud|tech|io|ai|eu|uk|de|fr|es|nl|ch|ca|cn|hk|jp|au|nz"
+    "com|org|net|edu|gov|mil|int|info|biz|name|pro|mobi|tel|app|dev|shop|store|online|site|website|web|page|cloud|tech|digital"
+    "|software|systems|solutions|services|support|help|health|healthcare|clinic|care|dental|bank|finance|financial|insurance"
+    "|credit|loans|money|energy|travel|delivery|email|link|live|news|blog|media|agency|group|global|world|company|business"
+    "|academy|school|university|space|zone|team|today|network|host|top|xyz|club|fun|vip|wang|icu|ltd|inc"
+    # countries, apart from those that are English words: "okay.so" may be two sentences
+    "|ac|ae|ai|ar|au|bd|bg|br|ca|cc|ch|cl|cn|co|cz|de|dk|ee|eg|es|eu|fi|fm|fr|gg|gl|gr|hk|hr|hu|id|ie|il|io|jp|ke|kr|kz|lk"
+    "|lt|lu|lv|ly|ma|me|mo|mx|ng|nl|np|nu|nz|pe|ph|pk|pl|pt|ro|rs|ru|sa|se|sg|sh|si|sk|st|th|tk|tn|tr|tv|tw|ua|ug|uk|us|uy|ve|vn"
+    "|ws|za"
 )
 _EMAIL = re.compile(
     r"(?<![A-Za-z0-9_.+-])[A-Za-z0-9_.+-]++(?:\*{1,9}[A-Za-z0-9_.+-]*)?@[A-Za-z0-9-]++(?:\.[A-Za-z0-9-]++)+"
@@ -15,7 +22,8 @@ _EMAIL = re.compile(
 _PATH = r"[A-Za-z0-9/?=&#%~_.:+@,;!$-]*+"
 _URL = re.compile(rf"(?<![A-Za-z0-9@])(?:[Hh][Tt][Tt][Pp][Ss]?://|www\.)(?=[A-Za-z0-9]){_PATH}")
 _BARE = re.compile(
-    rf"(?<![A-Za-z0-9_@.-])(?:[A-Za-z0-9][A-Za-z0-9-]*+\.)+(?:{_TOP_LEVEL})(?![A-Za-z0-9_-])(?!\.[A-Za-z0-9])(?:/{_PATH})?"
+    r"(?<![A-Za-z0-9_@.-])(?:[A-Za-z0-9][A-Za-z0-9-]*+\.)+"
+    rf"(?:(?:{_TOP_LEVEL})(?![A-Za-z0-9_-])(?!\.[A-Za-z0-9])(?:/{_PATH})?|[a-z]{{2,12}}/(?=[A-Za-z0-9]){_PATH})"
 )
 _FILE = re.compile(
     r"(?<![\w./\\-])[A-Za-z0-9][\w-]{0,60}\.(?:pdf|docx?|xlsx?|pptx?|csv|zip|jpe?g|png|txt|exe|dmg|mp[34])(?!\w)"

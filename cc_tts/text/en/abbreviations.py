@@ -31,6 +31,7 @@ _NEVER_LAST = {
     "pymt": "payment", "pmt": "payment", "req": "required", "svc": "service", "cust": "customer", "wt": "weight",
     "ht": "height", "supv": "supervisor", "natl": "National", "prev": "previous", "orig": "original", "eff": "effective",
     "recd": "received", "sched": "scheduled", "mkt": "market", "hosp": "Hospital", "elem": "Elementary",
+    "avail": "available",
 }  # fmt: skip
 """Their full stop ends no sentence."""
 _ONLY_CAPITALISED = frozenset({"co", "ste", "est"})
@@ -142,6 +143,7 @@ say_abbreviations = in_order(
     (_PER, _per),
     (r"/(?:(?<=dollars/)|(?<=cents/)|(?<=pounds/)|(?<=euros/)|(?<=percent/))(?=[a-z]{3})", " per "),
     (r"\bbus\.(?=\sdays?\b)", "business"),
+    (r"\b[Ww]k\.?(?=\sof\b)", "week"),
     (r"\b([Cc])onf\.?(?=\s(?:call|room|line|bridge)\b)", r"\1onference"),
     (rf"\b({'|'.join(_NUMBERED_PARTS)})\.\s?(?=\d)", lambda match: f"{_NUMBERED_PARTS[match[1]]} "),
     (r"\b[Ee]st\.(?=\s[a-z])", "estimated"),

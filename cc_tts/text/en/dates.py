@@ -54,6 +54,41 @@ _CARD = re.compile(r"\b(?:cards?|visa|mastercard|amex)\b", re.IGNORECASE)
 _EXPIRY_DATE = re.compile(r"\bexpir(?:y|ation)|\bexp\b", re.IGNORECASE)
 _FIRST_EXPIRY_YEAR = 24  # a card that expired before is not spoken of; 3/15 is a day
 _BEFORE_TIME = r"(?i)(?<![\w/.-])(?P<first>\d{1,2})/(?P<second>\d{1,2})(?=(?:,| at| @)\s\d{1,2}(?::\d\d|\s?[ap]\.?m))"
+_SLASHED = r"(?<![\w/.,⁄-])(?<!\d )(?P<first>\d{1,2})/(?P<second>\d{1,2})(?![\w/⁄]|[.,]\d)"
+_LABEL_OF_DAY = (
+    "date|dates|due|service|statement|dob|birth|birthday|appt|appointment|visit|eta|etd|eod|cob|wk of|deadline|starts?"
+    "|starting|started|ends?|ended|ships?|shipped|shipping|delivery|delivered|delivers?|arriv(?:al|es?|ed|ing)"
+    "|depart(?:s|ure|ing|ed)?|pick-?\\s?up|drop-?\\s?off|check(?:ing)?-?\\s?(?:in|out)|renew(?:s|als?|ed|ing)?|posts?|posted"
+    "|posting|payment|received|mailed|issued|sent|scheduled|rescheduled|booked|confirmed|expected|available|invoiced?"
+    "|billed|billing|cycle|period|today|tomorrow|yesterday|tonight|install(?:ed|ation|s)?|activat(?:ed|ion|es)|dated"
+    "|disconnect(?:ed|ion)?|enroll(?:ed|ment)|refunded|purchased|ordered|placed|filed|updated|admitted|discharged|refill"
+    "|released|event|session|hearing|exam|class|flight|trip|stay|cancel(?:l?ed)?|cutoff|in effect|holiday|order"
+)
+_DONE_ON_DAY = "paid|pays?|read|closed|closes?|closing|opened|opens?|filled|refilled|processed|moved|returned|completed"
+_DAY_BEFORE = re.compile(
+    rf"\b(?:(?:{_LABEL_OF_DAY})\b\.?(?:\s(?:is|was|for|of|on))?(?:\s?[:,]|\s[–—-])?|(?:{_DONE_ON_DAY})\s?:)\s?\(?$"
+    rf"|\b(?:{'|'.join(_MONTHS)})\s[a-z-]{{5,14}},?(?:\s(?:and|or|&|then))?\s$",
+    re.IGNORECASE,
+)
+_DONE_BEFORE = re.compile(rf"\b(?:{_DONE_ON_DAY})\s$", re.IGNORECASE)
+_PART_BEFORE = re.compile(
+    r"\b(?:steps?|pages?|parts?|questions?|scor(?:e[sd]?|ing)|rate[ds]?|rating|gave|levels?|grades?|items?|slides?|chapters?"
+    r"|box|about|nearly|almost|over|roughly|exactly|another|ratio|odds|units?|suite|apt\.?|room|highway|route)"
+    r"(?:\sis|\sof|:)?\s$",
+    re.IGNORECASE,
+)
+_PART_AFTER = re.compile(
+    r"\s?(?:[\"″'′%]|-?(?:inch(?:es)?|mi|miles?|lbs?|oz|ounces?|cups?|tsp|tbsp|(?:tea|table)spoons?|yards?|yds?|ft|foot|feet"
+    r"|hours?|hrs?|gal|gallons?|pounds?|tanks?|full|empty|price|off|of|majority|share|time|wire|cable|gauge|points?|stars?"
+    r"|correct|complete|done|people|customers|members|patients|bars?|split|ratio|net|ways?|vision|x)\b"
+    r"|\sin\.\s[a-z])",
+    re.IGNORECASE,
+)
+_IN = re.compile(r"\s?-?in\b")
+_RULER_PARTS = frozenset({2, 4, 8, 16, 32, 64})
+_HARDLY_PARTS = frozenset({6, 7, 9, 11, 12})
+"""Denominators that are rarer than the days of a month with these numbers."""
+_LOOK_BACK_CHARACTERS = 40
 _MONTH_DAY = (
     rf"(?i)\b{_MONTH}\.?[\s-](?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?:\s?[-–]\s?(?P<last>\d{{1,2}})(?:st|nd|rd|th)?)?"
     rf"(?:(?:,?\s|-){_YEAR})?{_ENDS}"
@@ -69,7 +104,7 @@ _LETTER_DAY = "M|Tu|Th|T|W|F|Sat?|Sun?"
 _LETTER_DAYS_LISTED = rf"(?<![\w/-])(?!(?:M/F|W/W|T/F|F/M)\b)(?:(?:{_LETTER_DAY})/){{1,5}}(?:{_LETTER_DAY})(?![\w/-])"
 _LETTER_DAYS_RANGE = (
     rf"(?<![\w/-])(?P<first>{_LETTER_DAY})\s?[-–]\s?(?P<last>{_LETTER_DAY})(?![\w/-])"
-    r"(?:(?<=M-F)|(?<=[a-z])|(?=:?,?\s(?:from\s)?\d))"
+    r"(?:(?<=M[-–]F)|(?<=[a-z])|(?=:?,?\s(?:from\s)?\d))"
 )
 _IN_MONTH = rf"\s(?:{'|'.join(_MONTHS)})\b"
 _HOUR = r"\s\d{1,2}(?::\d\d)?(?:\s?[AaPp]\.?[Mm]\b|\s?[-–]\s?\d)"
@@ -133,12 +168,32 @@ def _date_rules(*, day_first: bool) -> Callable[[str], str]:
         (_DAY_MONTH, _day_month),
         (rf"(?i)\b{_MONTH}\.?,?\s{_YEAR}{_ENDS}", _month_year),
         (r"(?<![\w/.])9/11(?![\w/])", "nine eleven"),
+        (_SLASHED, lambda match: numeric(match) if _is_day(match) else None),
         (_AGE, lambda match: match["before"] + plural(cardinal(int(match["ten"])))),
         (
             r"\b(Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)\.(?!\w)",
             lambda match: _month_name(match[1]) + kept_stop(match),
         ),
     )
+
+
+def _is_day(match: re.Match[str]) -> bool:
+    """Whether ``10/2`` is a day of a month and no fraction: by the words around it, else by what fractions people write."""
+    before = match.string[max(0, match.start() - _LOOK_BACK_CHARACTERS) : match.start()]
+    if _PART_BEFORE.search(before) or _PART_AFTER.match(match.string, match.end()):
+        return False
+    return _DAY_BEFORE.search(before) is not None or _is_hardly_part(match, before)
+
+
+def _is_hardly_part(match: re.Match[str], before: str) -> bool:
+    """``10/2`` and ``1/31``; not ``3/4``, unless something was done then; not ``5/16 in``, which may be of a ruler."""
+    top, bottom = int(match["first"]), int(match["second"])
+    if top == bottom:
+        return False
+    if top < bottom and bottom in _RULER_PARTS and _IN.match(match.string, match.end()):
+        return False
+    is_large = bottom > _NUM_MONTHS or bottom in _HARDLY_PARTS
+    return top > bottom or is_large or (bottom > 4 and _DONE_BEFORE.search(before) is not None)  # noqa: PLR2004
 
 
 def spoken_date(in_year: int | None, month: int | None, day: int | None, *, day_first: bool = False) -> str | None:

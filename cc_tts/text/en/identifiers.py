@@ -26,7 +26,7 @@ from cc_tts.text.en.units import UNIT_SYMBOLS
 from cc_tts.text.substitution import Say, in_order
 
 _NOT_COUNTED = r"(?![\w-]|[.,:/]\d)"
-_ROOM = r"(?i)\b((?:room|rm\.?|suite|ste\.|apartment|apt\.?|gate|unit)\s)(\d{1,2})(\d\d)(?![\w-]|[.,:/]\d|\s?[%°])"
+_ROOM = r"(?i)\b((?:room|rm\.?|suite|ste\.|apartment|apt\.?|gate|unit|exit)\s)(\d{1,2})(\d\d)(?![\w-]|[.,:/]\d|\s?[%°])"
 _ROOMS = {
     "Acct": "account",
     "Conf": "confirmation",
@@ -68,9 +68,10 @@ _NAMED_WEAK = (
     "|transaction|itinerary|vin|sku|item|batch|meter|rma|sr|rx|prescription|permit|passport"
     "|che(?:ck|que)(?=\\s(?:#|no\\b|number))|mrn|ein|imei|npi|upc|port|build|inv|conf|dl|model(?!s? (?:19|20)\\d\\d\\b)"
 )
+_OPENING = r"[\"'“‘(\[]{0,2}"
 _CONNECTORS = (
     r"(?P<connector>(?:[ ]?(?:number|numbers|no\.|num|code|id|pin|\#))?"
-    r"(?:[ ]?(?:is|was|:|=|ending in|ending with|ends in|ending))?)[ ]?"
+    r"(?:[ ]?(?:is|was|=|ending in|ending with|ends in|ending))?(?:[ ]?:|[ ][–—-](?=[ ]))?)[ ]?" + _OPENING
 )
 _VALUE = (
     r"(?P<value>(?!(?:19|20)\d\d/\d\d?/\d)\d{3,12}(?:/\d{1,12}){1,3}|\d+(?:-\d+){1,5}"
@@ -83,7 +84,17 @@ _MAY_COUNT = frozenset({"", "is", "was"})
 """Behind these a number may count what follows: "the order is 12 boxes"."""
 _NAME_BEFORE = re.compile(rf"\b(?:{_NAMED_STRONG}|{_NAMED_WEAK}|model)\.?\s$", re.IGNORECASE)
 _NAMED_BEFORE = re.compile(rf"\b(?:{_NAMED_STRONG}|{_NAMED_WEAK})\b{_CONNECTORS}$", re.IGNORECASE)
-_STRONG_BEFORE = re.compile(rf"\b(?:{_NAMED_STRONG}),\s$", re.IGNORECASE)
+_STRONG_BEFORE = re.compile(rf"\b(?:{_NAMED_STRONG}|number|id),\s$", re.IGNORECASE)
+_NUMBER_IS = rf"(?i)(\bnumber(?:\s(?:is|was))?\s?:?\s{_OPENING})(\d{{4,12}}|(?:(?<=: )|(?<=s )|(?<=[\"'“‘(\[]))\d{{3}})"
+_PARTS_OF_BUILDING = (
+    "room|rm|suite|ste|apartment|apt|unit|bay|dock|locker|space|building|bldg|lot|box|desk|cube|gate|door|stall"
+)
+_PART_OF_PART = rf"(?i)\b((?:{_PARTS_OF_BUILDING})\.?\s#?)(\d{{1,4}})-(\d{{1,4}})(?![\w-]|[.,:/]\d)"
+_CHECKED = (
+    r"(?<![\w.,$£€¥/:-])(?!(?:19|20)\d\d-\d\d(?!\d))(\d{3,10})-(\d{1,2})(?![\w-]|[.,:/]\d|\s?[%=])" + NOTHING_COUNTED
+)
+"""A number and its check digits: the second is less than the first, so they are no range."""
+_SCORE_BEFORE = re.compile(r"\b(?:won|win|lost|beat|scored?|leads?|led|up|down|by)\s$", re.IGNORECASE)
 
 _NAMED_MIXED = (
     rf"\b(?P<name>{_NAMED_STRONG})\b\.?{_CONNECTORS}(?P<value>(?=[a-z]*\d)(?=\d*[a-z])[a-z\d]{{4,20}})(?![\w-]|[.@]\w)"
@@ -103,7 +114,7 @@ def _after(before: re.Pattern[str], say: Say) -> Say:
 
 
 def _named(match: re.Match[str]) -> str | None:
-    value, connector = match["value"], match["connector"].strip()
+    value, connector = match["value"], match["connector"].strip(" –—-")
     if connector in _MAY_COUNT and not _STRONG.fullmatch(match["name"]):
         is_short = not connector and len(value) < _MIN_WEAK_DIGITS
         if is_short or not _NO_QUANTITY.match(match.string, match.end()):
@@ -117,6 +128,16 @@ def _named_mixed(match: re.Match[str]) -> str | None:
     """A code in small letters, spelled: ``your otp is ab9453``; "code 4th" is none."""
     value = match["value"]
     return None if _NUMBER_WITH_SUFFIX.fullmatch(value) else match.group().removesuffix(value) + spelled(value)
+
+
+def _part_of_part(match: re.Match[str]) -> str:
+    """``Rm 3-214`` as "Rm three, two fourteen"."""
+    return f"{match[1]}{house_number(match[2])}, {house_number(match[3])}"
+
+
+def _checked(match: re.Match[str]) -> str | None:
+    is_score = _SCORE_BEFORE.search(match.string, max(0, match.start() - 20), match.start())
+    return None if is_score else digit_groups(match.group())
 
 
 def _masked(match: re.Match[str]) -> str:
@@ -229,13 +250,23 @@ say_identifiers = in_order(
     (r"(?<![\w.-])(?!(?:19|20)\d\d-\d{1,2}-\d{1,2}(?![\w-]))\d{3,4}(?:-\d{1,6}){2,5}(?![\w-])", each_group),
     (rf"(?i)\b(?P<name>{_NAMED_STRONG}|{_NAMED_WEAK})\b\.?{_CONNECTORS}{_VALUE}", _named),
     (_NAMED_MIXED, _named_mixed),
+    (_PART_OF_PART, _part_of_part),
+    (_CHECKED, _checked),
     (  # 1040-EZ, Form 8889
         r"(?<![\w.,$-])(10(?:40|98|99))(?:-(?=[A-Z]{1,4}\b)|(?=s?\s[Ff]orm))|(?<=\b[Ff]orm )(\d{4})(?![\w.,])",
         lambda match: f"{year(int(match[1] or match[2]))} ",
     ),
+    (
+        rf"(?<![\w.,$#-])(10(?:40|65|9[589]))(?![\w-]|[.,:/]\d|\s?%){NOTHING_COUNTED}",
+        lambda match: house_number(match[1]),
+    ),
     (r"(?<!\w)(\d{3})\(([a-z])\)", lambda match: f"{house_number(match[1])} {match[2].upper()}"),  # 401(k)
     (r"(?<![\w$])(529|457)(?=\s(?:plan|account|college)\b)", lambda match: house_number(match[1])),
-    (rf"(?i)(\bnumber )(\d{{4,12}}){_NOT_COUNTED}{NOTHING_COUNTED}", digits_behind),
+    (rf"{_NUMBER_IS}{_NOT_COUNTED}{NOTHING_COUNTED}", digits_behind),
+    (
+        rf"(?i)(\bnumber )(?!\d11)(\d{{3}}){_NOT_COUNTED}{NOTHING_COUNTED}",
+        lambda match: match[1] + house_number(match[2]),
+    ),
     (_CODE_AFTER_WORDS, digits_behind),
     (_LAST_DIGITS, digits_behind),
     (rf"(?i)\b(end(?:ing|s)(?: (?:in|with))? )(\d{{2,10}}){_NOT_COUNTED}(?!\s?%|\s[A-Z])", digits_behind),

@@ -67,6 +67,17 @@ def digits(run: str) -> str:
     return " ".join(_DIGITS[int(character)] for character in run if character in "0123456789")
 
 
+def letters(run: str) -> str:
+    """Letters as a word where they have a vowel, else one by one; digits among them one by one."""
+    parts = re.findall(r"[A-Za-z]+|\d+", run)
+    return " ".join(digits(part) if part.isdigit() else _word_or_letters(part) for part in parts)
+
+
+def _word_or_letters(part: str) -> str:
+    is_word = len(part) > 1 and not set("aeiouyAEIOUY").isdisjoint(part)
+    return part if is_word else " ".join(part.upper())
+
+
 def grouped_digits(run: str) -> str:
     """A run of digits said one by one, with a comma where people take breath: 3-3-4 for ten digits, else fours."""
     return ", ".join(digits(group) for group in characters.digit_groups(run, _GROUPS))

@@ -42,7 +42,7 @@ _STREET = (
     rf"(?:\s(?P<quadrant>{_POINT})\b\.?(?!\w))?"
 )
 _STREET_ALONE = (
-    rf"(?P<name>\b(?:[A-Z][a-z][\w'-]*|\d{{1,3}}(?:st|nd|rd|th)))(?P<junior> [JS]r\.?)?"
+    rf"(?P<name>\b(?:[A-Z][a-z][\w'-]*|[A-Z]{{2,4}}|\d{{1,3}}(?:st|nd|rd|th)))(?P<junior> [JS]r\.?)?"
     rf"\s(?P<short>{_SHORT_STREET})\b(?P<dot>\.?)"
 )
 _POINT_BEFORE_NAME = (
@@ -56,8 +56,8 @@ _DIRECTION = (
 )
 _SIDE = rf"(?<=\b[Tt]he )(?P<before>)(?P<point>{_POINT})(?=\s(?:side|corner|end|entrance|exit)\b)"
 _ROAD_NUMBER = (
-    r"\b(?P<road>I|US|SR|CR|Route|Rte\.?|Hwy\.?|Highway|Interstate)(?P<joint>[- ])(?P<number>\d{1,4})(?:\s"
-    r"(?P<point>[NSEW])\b)?(?![\w-])"
+    r"\b(?P<road>I|US|SR|CR|Route|Rte\.?|Hwy\.?|Highway|Interstate)(?P<joint>[- ])(?P<number>\d{1,4})"
+    r"(?P<letter>[A-Z]?)(?:\s(?P<point>[NSEW])\b)?(?![\w-])"
 )
 _ROADS = {
     "US": "U S", "SR": "State Route", "CR": "County Road", "Rte": "Route", "Rte.": "Route", "Hwy": "Highway",
@@ -118,7 +118,7 @@ def _direction(match: re.Match[str]) -> str:
 def _road(match: re.Match[str]) -> str:
     road, number = match["road"], match["number"]
     said = house_number(number) if len(number) > 2 else cardinal(int(number))  # noqa: PLR2004 - 101 as "one oh one"
-    return " ".join(filter(None, (_ROADS.get(road, road), said, _compass(match["point"]))))
+    return " ".join(filter(None, (_ROADS.get(road, road), said, match["letter"], _compass(match["point"]))))
 
 
 def _state(match: re.Match[str]) -> str | None:
@@ -129,7 +129,7 @@ def _state(match: re.Match[str]) -> str | None:
     before = match.string[: match.start()]
     if match["state"] == "MD" and re.search(r"(?:\bDr\.?|\b[A-Z]\.)(?: [A-Z][\w.]*){0,3}, $", before):
         return None  # a degree
-    is_after_place = re.search(r"\b[A-Z][a-z]+\.?, $", before)
+    is_after_place = re.search(r"\b[A-Z]\w+\.?, $", before)
     return name + kept_stop(match) if is_after_place else None
 
 
@@ -144,7 +144,7 @@ say_postal_addresses = in_order(
         lambda match: house_number(match.group()),
     ),
     (_ROAD_NUMBER, _road),
-    (rf"(?<=[a-z.], )(?P<state>{_STATE})\.?(?:,?\s(?P<zip>\d{{5}}(?:-\d{{4}})?))?(?![\w-])(?!\.\w)", _state),
+    (rf"(?<=[a-zà-ÿ.], )(?P<state>{_STATE})\.?(?:,?\s(?P<zip>\d{{5}}(?:-\d{{4}})?))?(?![\w-])(?!\.\w)", _state),
     (rf"\b(?P<state>{_STATE})\s(?P<zip>\d{{5}}(?:-\d{{4}})?)(?![\w-]|[.,]\d)", _state),
     (r"(?<![\w.,$#/-])\d{3,5}(?=\s(?:[NSEW]\.?\s)?Broadway\b)", lambda match: house_number(match.group())),
     (r"\b(NSW|VIC|QLD|WA|SA|TAS|NT|ACT)\s(\d{4})(?![\w-]|[.,]\d)", lambda match: f"{match[1]} {digits(match[2])}"),
@@ -153,5 +153,7 @@ say_postal_addresses = in_order(
     (_POINT_BEFORE_NAME, lambda match: f"{_COMPASS[match[1]]} "),
     (_STREET_ALONE, _street_alone),
     (r"\bFt\.?(?=\s[A-Z][a-z])", "Fort"),
+    (r"\bSt-(?=[A-Z])", "Saint-"),
+    (r"\bSte-(?=[A-Z])", "Sainte-"),
 )
 """House numbers, streets, states and postcodes in words: "twelve twenty-five Main Street, San Jose, California"."""

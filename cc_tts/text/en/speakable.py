@@ -22,12 +22,19 @@ ADDRESS_SIGNS = {
     "@": "at", ".": "dot", "-": "dash", "_": "underscore", "+": "plus", "/": "slash", "?": "question mark",
     "=": "equals", "&": "and", "#": "hash", "%": "percent", "~": "tilde", ":": "colon", "*": "star",
 }  # fmt: skip
-_BEFORE_NFKC = str.maketrans({"²": " squared", "³": " cubed", "№": "No. ", "−": "-", "´": "'", "‘": "'", "’": "'"})
+_BEFORE_NFKC = str.maketrans({
+    "²": " squared", "³": " cubed", "№": "No. ", "´": "'", "‘": "'", "’": "'", "′": "'", "″": '"',
+})  # fmt: skip
 _VULGAR_FRACTION = re.compile("(?<=\\d)(?=[¼½¾⅐-⅞])")
 _RANGE = (
     r"(?=[ –—-])(?:(?<=\d)|(?<=\d%)|(?<=\d[apAP][mM])|(?<=:\d\d[ap])|(?<=[ap]\.m\.)|(?<= [apAP][mM])|(?<=\bnoon)"
     r"|(?<=\bmidnight))(?:[-–—]| [-–—] )(?=[$£€¥]?\d(?!/[248]\b)|noon\b|midnight\b)"
 )
+_NUMBER_BEFORE = re.compile(r"(?<![\w.,:/$£€¥-])\d{1,2}$")
+_NUMBER_AFTER = re.compile(r"\d{1,2}(?![\w:/%°-]|[.,]\d)")
+_WHOLE = 100
+"""Percent, which 60-40 divides."""
+_ALWAYS = (24, 7)
 _RATING = (
     r"(?i)\b((?:scored?|rated|rating|gave|graded?)\s(?:[a-z]{1,8}\s){0,3})(\d{1,3})/(?=\d{1,3}(?![\w/⁄]|[.,]\d|\sof\b))"
     r"|(?<![\w/.,])()([0-5])/(?=5\sstars?\b|10\sstars?\b)"
@@ -68,11 +75,28 @@ _say_all_day_and_user_names = in_order(
     ),
     (r"btw\.?(?=\s\$?\d)", "between"),
     (r"(?i)(?<=\bhashtag )#(?=\w)", ""),
-    (r"(?<=\d)\s[x×]\s(?=[$£€]\d)", " times "),
+    (r"(?<=\d)\s?[x×]\s?(?=[$£€]\d)", " times "),
+    (r"\b(UTC|GMT)\s?([+-])\s?(?=\d)", lambda match: f"{match[1]} {'plus' if match[2] == '+' else 'minus'} "),
+    (r"\+\s?/\s?-\s?(?=[$£€]?\.?\d)", "plus or minus "),
     (r"(?<![\w/.,])(\d)/(?=[$£€]\d)", r"\1 for "),
     (r"(?<![\w/])24\s?[/x×]\s?7\s?[/x×]\s?365(?![\w/])", "twenty-four seven three sixty-five"),
     (r"(?<![\w/])24\s?[/x×]\s?7(?![\w/])", "twenty-four seven"),
 )
+
+
+def _joint(match: re.Match[str]) -> str:
+    """What a dash between two numbers says: nothing in 50-50, 60-40 and 24-7, else "to"."""
+    before, after = (
+        _NUMBER_BEFORE.search(match.string, max(0, match.start() - 4), match.start()),
+        _NUMBER_AFTER.match(match.string, match.end()),
+    )
+    if not before or not after:
+        return " to "
+    first, second = int(before.group()), int(after.group())
+    is_pair = first == second or (first > second and first + second == _WHOLE) or (first, second) == _ALWAYS
+    return " " if is_pair else " to "
+
+
 _say_ranges_and_minus = in_order(
     (
         r"(?<![\w:.$])(\d{1,2}(?::\d\d)?)([ap])\s?[-–—]\s?(\d{1,2}(?::\d\d)?)([ap])(?!\w)",
@@ -85,7 +109,7 @@ _say_ranges_and_minus = in_order(
     (r"(?<!\w)~\s?(?=[$£€¥]?\.?\d)", "about "),
     (r"\s?(<=|>=|[<>≤≥≠≈])\s?(?=[$£€¥-]?\.?\d)", lambda match: f" {_COMPARISONS[match[1]]} "),
     (r"(?<=\d)\s?-\s?(?=\d[\d.,]{0,15}\s?=)", " minus "),
-    (_RANGE, " to "),
+    (_RANGE, _joint),
     (r"(?<![\w)\]])-(?=[$£€¥₹]?\.?\d)", "minus "),
 )
 _say_fractions_and_ordinals = in_order(
@@ -95,13 +119,21 @@ _say_fractions_and_ordinals = in_order(
         lambda match: ordinal(int(match[1].replace(",", ""))),
     ),
     (r"(?<![\w/.,])(\d{1,4}\.\d{1,3})/(?=\d{1,4}(?![\w/⁄]|[.,]\d))", lambda match: f"{amount(match[1])} out of "),
+    (
+        r"(?i)\b((?:steps?|pages?|questions?|parts?|slides?|chapters?|lessons?)\s)(\d{1,3})/(?=\d{1,3}(?![\w/⁄]|[.,]\d))",
+        lambda match: f"{match[1]}{cardinal(int(match[2]))} of ",
+    ),
     (_RATING, lambda match: f"{match[1] or ''}{cardinal(int(match[2] or match[4]))} out of "),
     (_FRACTION, _fraction),
+)
+_STAR = (
+    r"(?i)\*(?:(?<=\bpress \*)|(?<=\bthe \*)|(?<=\bor \*)|(?<=\band \*)|(?<=\bhit \*)|(?<=\bthen \*)|(?<=\bdial \*)"
+    r"|(?<=\bwith \*))(?![\w*])|\*(?=\s(?:key|button)\b)"
 )
 _say_keys_and_cardinals = in_order(
     (r"#\s?(?=\d)", "number "),
     (r"(?i)#(?=\s*(?:key|sign|button)\b|\s*[.,;!?)\"']|\s|$)", "pound"),
-    (r"(?i)\*(?:(?<=\bpress \*)|(?<=\bthe \*)|(?<=\bor \*)|(?<=\band \*))(?![\w*])|\*(?=\s(?:key|button)\b)", "star"),
+    (_STAR, "star"),
     (r"(?<=\d)\s?[*×]\s?(?=\d)", " times "),
     (r"(?<!\S)(\d{1,2})\)(?=\s)", r"\1,"),
     (r"(?<!\d)\d{1,6}(?:\.\d{1,6}){2,9}(?!\d)", _version),

@@ -2,7 +2,7 @@
 
 import re
 
-from cc_tts.text.en.numbers import NOTHING_COUNTED, digit_groups, digits, grouped_digits
+from cc_tts.text.en.numbers import NOTHING_COUNTED, digit_groups, digits, grouped_digits, letters
 
 _EXTENSION = r"(?:,?\s?(?:[Ee][Xx][Tt]\.?|[Ee]xtension|[Xx])\s?(?P<extension>\d{1,6}))?(?!\w)"
 _BEGINS = r"(?<![\w.-])"
@@ -13,6 +13,13 @@ _TRUNK_ZERO = (
     r"(?P<number>\(0\d{1,4}\)[ -]?\d{2,8}(?:[ -]\d{2,5}){0,3}|0\d{1,4}(?: \d{2,8}){1,4})"
 )
 _DIALLED_GROUPS = r"(?=\d)(?<=\b(?i:call|dial|ring) )(?P<number>\d{1,5}(?:[ -]\d{2,5}){1,4})"
+_VANITY = (
+    r"(?<![\w-])(?P<one>1[ .-])?\(?(?P<area>\d{3})\)?[ .-](?:(?P<exchange>\d{3})[ .-])?(?=[\d.-]{0,6}[A-Z])"
+    r"(?P<word>[A-Z\d]{1,10}(?:[.-][A-Z\d]{1,10}){0,2}|[A-Z][A-Za-z]{3,9})(?![\w-])(?:\s?\((?P<digits>\d{3,7})\))?"
+)
+_TOLL_FREE = frozenset({"800", "833", "844", "855", "866", "877", "888"})
+_LOCAL_DIGITS = range(7, 11)
+"""Of a number with a word in it; what is dialled after the seventh is ignored."""
 _SHORT = r"(?![\w-]|[.,:/]\d|\s?%)"
 _NEAR_911 = re.compile(r"\b(?:emergenc|call|dial|911|nine one one)", re.IGNORECASE)
 _KEYS = {"*": "star", "#": "pound"}
@@ -46,6 +53,17 @@ def _telephone(match: re.Match[str]) -> str:
     return words
 
 
+def _vanity(match: re.Match[str]) -> str | None:
+    """``1-800-FLOWERS`` as "one, eight zero zero, FLOWERS"."""
+    parts = re.split("[.-]", match["word"])
+    num_local = len(match["exchange"] or "") + sum(map(len, parts))
+    if num_local not in _LOCAL_DIGITS or not (match["one"] or match["area"] in _TOLL_FREE):
+        return None
+    numbers = [digits(each) for each in (match["one"], match["area"], match["exchange"]) if each]
+    words = " ".join(digits(each) if each.isdigit() else letters(each) for each in parts)
+    return ", ".join([*numbers, words, *([digits(match["digits"])] if match["digits"] else [])])
+
+
 def _as_long_as_one(match: re.Match[str]) -> str | None:
     num_digits = sum(character.isdigit() for character in match["number"])
     return _telephone(match) if _MIN_TELEPHONE_DIGITS <= num_digits <= _MAX_TELEPHONE_DIGITS else None
@@ -68,6 +86,7 @@ KEY_RULES = (
 """Keys that are pressed, and codes with them."""
 TELEPHONE_RULES = (
     (rf"(?<![\w+])(?P<number>\+(?:[ .()-]{{0,2}}\d){{7,15}}){_EXTENSION}", _telephone),
+    (_VANITY, _vanity),
     (rf"{_BEGINS}{_ABROAD}{_EXTENSION}(?!-\d)", _telephone),
     (rf"{_BEGINS}{_NORTH_AMERICAN}{_EXTENSION}(?!-\d)", _telephone),
     (r"(?<![\w.-])[6-9]\d{4} \d{5}(?![\w-])", each_group),  # of India
@@ -76,10 +95,7 @@ TELEPHONE_RULES = (
     (rf"{_BEGINS}(?P<number>0\d{{2,4}}-\d{{3,4}}[ -]?\d{{3,4}}){_EXTENSION}(?!-\d)", _telephone),
     (rf"{_BEGINS}(?P<number>\d{{3}}-\d{{4}}){_EXTENSION}(?!-\d)", _telephone),
     (rf"{_DIALLED_GROUPS}{_EXTENSION}(?!-\d)", _as_long_as_one),
-    (  # 1-800-FLOWERS
-        r"(?<![\w-])1-(\d{3})-((?:[A-Z]{2,10}-)?[A-Z][A-Za-z]{3,9})\b",
-        lambda match: f"one, {digits(match[1])}, {match[2].replace('-', ' ')}",
-    ),
+    (r"(?<![\w-])(\d{3})-([A-Z]{4})(?![\w-])", lambda match: f"{digits(match[1])}, {letters(match[2])}"),  # 555-CARE
 )
 """Numbers of a subscriber."""
 SHORT_NUMBER_RULES = (

@@ -2,7 +2,7 @@
 
 import re
 
-from cc_tts.text.en.numbers import AMOUNT, AMOUNT_BEGINS, amount, counted, fraction, mixed_number
+from cc_tts.text.en.numbers import AMOUNT, AMOUNT_BEGINS, amount, counted, fraction, mixed_number, plural
 from cc_tts.text.en.postal_addresses import house_number
 from cc_tts.text.substitution import in_order, kept_stop, qualifies_noun
 
@@ -25,10 +25,16 @@ _REGULAR = {
     "mpg, MPG": "mile(s) per gallon", "MPH": "mile(s) per hour", "Kbps": "kilobit(s) per second", "pk": "pack",
     "Gb/s": "gigabit(s) per second", "Mb/s": "megabit(s) per second", "GB/s": "gigabyte(s) per second",
     "pc, pcs": "piece(s)", "doz": "dozen",
-    "tsp": "teaspoon(s)", "tbsp": "tablespoon(s)",
+    "tsp": "teaspoon(s)", "tbsp": "tablespoon(s)", "dL, dl": "deciliter(s)", "ug, μg": "microgram(s)",
+    "ng": "nanogram(s)", "mmol": "millimole(s)", "mEq": "milliequivalent(s)", "IU": "international unit(s)",
+    "mIU": "milli international unit(s)", "kcal": "kilocalorie(s)", "MW": "megawatt(s)", "t": "ton(s)", "ac.": "acre(s)",
+    "sq mi": "square mile(s)", "sq yd": "square yard(s)", "sq km": "square kilometer(s)", "sq in": "square inch(es)",
+    "cu ft, cu. ft": "cubic foot(s)", "cu yd, cu. yd": "cubic yard(s)", "cu in": "cubic inch(es)", "cf": "cubic foot(s)",
+    "mmHg": "millimeter(s) of mercury", "psi": "pounds per square inch", "rpm, RPM": "revolution(s) per minute",
+    "bpm, BPM": "beat(s) per minute",
 }  # fmt: skip
 _UNITS = {
-    symbol: (name.replace("(s)", ""), name.replace("(s)", "s"))
+    symbol: (re.sub(r"\(e?s\)", "", name), name.replace("foot(s)", "feet").replace("(s)", "s").replace("(es)", "es"))
     for symbols, name in _REGULAR.items()
     for symbol in symbols.split(", ")
 }
@@ -42,9 +48,15 @@ _MEASURE = (
     rf"{AMOUNT_BEGINS}(?P<amount>{AMOUNT})(?P<scale>\s(?:thousand|million|billion|trillion))?(?P<joint> ?|-)"
     rf"(?P<unit>{_LONGEST_FIRST})(?![\w°])(?P<dot>\.?)"
 )
+_DOSES = "mg|mcg|ug|μg|ng|g|mEq|mmol|IU|mL|ml|units?"
+_RATE = (
+    rf"{AMOUNT_BEGINS}(?P<amount>{AMOUNT}) ?(?P<unit>{_LONGEST_FIRST})\s?/\s?(?P<per>{_LONGEST_FIRST})(?![\w°])(?P<dot>\.?)"
+    rf"|{AMOUNT_BEGINS}(?P<dose>{AMOUNT}) ?(?P<drug>{_DOSES})\s?/\s?(?={AMOUNT} ?[A-Za-z])"
+)
 _WORDS_WITH_STOP = frozenset(
     {"ft", "mi", "yd", "lb", "lbs", "oz", "gal", "hr", "hrs", "min", "mins", "sec", "secs", "mo", "mos"}
-    | {"wk", "wks", "yr", "yrs", "h", "pt", "qt", "sq ft", "sq. ft", "in."}
+    | {"wk", "wks", "yr", "yrs", "h", "pt", "qt", "sq ft", "sq. ft", "in.", "ac.", "sq mi", "sq yd", "sq in", "cu ft"}
+    | {"cu. ft", "cu yd", "cu. yd", "t"}
 )
 _FEET_AND_INCHES = (
     r"(?<!\w)(\d{1,3})(?:['′]|\s?(?:ft\.?|feet))\s?(\d{1,2})(?:\"|''|″|\s?in\b\.?(?!\s(?:the|a|my|your|our|his|her)\b))"
@@ -65,6 +77,12 @@ _VOWEL_BEGINS = re.compile("[aeio]|hour")
 _IN_QUOTATION = re.compile(r"(?:^|[\s(])\"(?=[^\s\"])[^\"]*$")
 _TEMPERATURE = re.compile(
     r"\b(?:temp|thermostat|degree|heat|cool|weather|outside|oven|highs?\b|lows?\b|warm|cold)", re.IGNORECASE
+)
+_MIN_NAMED_DIGITS = 3
+_SECONDS_BEFORE = re.compile(
+    r"\b(?:in|for|after|within|every|last(?:s|ed)?|takes?|took|wait(?:ed)?|about|than|under|over|timeout|(?:time|limit|delay|"
+    r"timeout|interval) (?:is|was|of)):?\s$",
+    re.IGNORECASE,
 )
 _SCALES = {"k": "thousand", "K": "thousand", "M": "million", "bn": "billion"}
 
@@ -99,6 +117,26 @@ def _fahrenheit(match: re.Match[str]) -> str | None:
 
 def _inches(match: re.Match[str]) -> str | None:
     return None if _closes_quotation(match, 2) else counted(match[1], *_INCH)
+
+
+def _rate(match: re.Match[str]) -> str:
+    """``131 mg/dL`` as "one hundred thirty-one milligrams per deciliter"; ``2.5 mg/`` before a volume likewise."""
+    if match["drug"]:
+        return f"{counted(match['dose'], *_UNITS.get(match['drug'], ('unit', 'units')))} per "
+    said = f"{counted(match['amount'], *_UNITS[match['unit']])} per {_UNITS[match['per']][0]}"
+    return said + (kept_stop(match) if match["per"] in _WORDS_WITH_STOP else match["dot"])
+
+
+def _many_of_number(match: re.Match[str]) -> str:
+    """``30s`` as thirty seconds; ``747s`` and ``1099s`` as the plural of what has that number."""
+    is_count = (
+        "." in match[1]
+        or len(match[1]) < _MIN_NAMED_DIGITS
+        or _SECONDS_BEFORE.search(match.string, max(0, match.start() - 20), match.start())
+    )
+    return (
+        counted(match[1], "second", "seconds") if is_count or not match[1].isdigit() else plural(house_number(match[1]))
+    )
 
 
 def _measure(match: re.Match[str]) -> str | None:
@@ -141,11 +179,12 @@ say_measures = in_order(
     ),
     (rf"{AMOUNT_BEGINS}({AMOUNT})(\"|″|'')(?!\w)", _inches),
     (rf"{AMOUNT_BEGINS}({AMOUNT})\s?%", lambda match: f"{amount(match[1])} percent"),
+    (_RATE, _rate),
     (_MEASURE, _measure),
     (rf"{AMOUNT_BEGINS}(?![48]K)({AMOUNT})(k|K|M|bn)(?!\w)", lambda match: f"{amount(match[1])} {_SCALES[match[2]]}"),
     (
         rf"{AMOUNT_BEGINS}(?<!the )(?<!')(?!(?:1[1-9]\d|20\d)0s)({AMOUNT})s(?!\w)",
-        lambda match: counted(match[1], "second", "seconds"),
+        _many_of_number,
     ),
     (rf"{AMOUNT_BEGINS}({AMOUNT})x(?![\w-])(?!\s?\d)", lambda match: f"{amount(match[1])} times"),
 )

@@ -119,7 +119,7 @@ def test_marks_in_replaced_words_come_before_or_behind_what_is_said_instead(
 @pytest.mark.parametrize(
     ("element", "replacement"),
     [
-        ('<sub alias="World Wide Web">W3C</sub>', Replacement(2, 5, "World Wide Web")),
+        ('<sub alias="World Wide Web">W3C</sub>', Replacement(2, 5, "World Wide Web", say_as="text")),
         ('<say-as interpret-as="digits">123</say-as>', Replacement(2, 5, say_as="digits")),
         ('<say-as interpret-as="spell-out"> 123 </say-as>', Replacement(2, 5, say_as="characters")),
         ('<say-as interpret-as="date" format="mdy">1/2</say-as>', Replacement(2, 5, say_as="date:mdy")),

@@ -7,6 +7,7 @@ from typing import Literal
 from cc_tts.config.schema import BargeInBySpeech
 from cc_tts.speech.growing.audio import GrowingAudio
 from cc_tts.speech.growing.text import GrowingText
+from cc_tts.text.markup.unspoken import AT_BEGINNING, MarkupState
 from cc_tts.text.pronunciation.replacements import Replacement
 
 Then = Literal["stay", "hangup"]
@@ -21,7 +22,8 @@ class TextContent:
     and the like are taken out if ``tts.markdown`` says so. ``rate`` is a factor on the speed and ``gain_db`` on the voice's
     level, minus infinity for silence. ``follows_language``: another voice may speak it if ``voice`` does not speak
     ``language``. ``marks`` are places in the text, as offsets, with their names. ``lexicons``
-    are asked before those of its voice and of the config. Numbers are read by what is said ``before`` it.
+    are asked before those of its voice and of the config. Numbers are read by what is said ``before`` it;
+    ``markup`` is in what it goes on.
     """
 
     text: str
@@ -37,6 +39,7 @@ class TextContent:
     marks: tuple[tuple[int, str], ...] = ()
     lexicons: tuple[str, ...] = ()
     before: str = ""
+    markup: MarkupState = AT_BEGINNING
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,7 @@ from cc_tts.speech.voice_levels import VoiceLevels
 from cc_tts.text.characters import has_speech
 from cc_tts.text.chunker import SLICE_CHARS, Chunker, Chunking, TextChunk
 from cc_tts.text.language import detect_language, latin_language, rule_set, subtags
+from cc_tts.text.markup.unspoken import said_of
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.process.client import TextPreparation, TextProcess
 from cc_tts.text.pronunciation.lexicon import CompiledLexicon, replacements_by
@@ -160,8 +161,8 @@ class SpeechSource:
         num_chars = sum(len(each.text) + sum(len(other.spoken) for other in each.replacements) for each in texts)
         if num_chars > limit:
             raise TextTooLong(f"{num_chars} characters; tts.max_text_chars is {limit}")
-        if isinstance(content, TextContent) and not has_speech(content.text):
-            raise NothingToSay("the text has no letter and no digit")
+        if isinstance(content, TextContent) and not has_speech(self._said(content)):
+            raise NothingToSay("the text has no letter and no digit that is spoken")
         if isinstance(content, SequenceContent) and all(isinstance(each, MarkContent) for each in content.parts):
             raise NothingToSay("the SSML document has no letter, no digit and no break")
 
@@ -240,12 +241,13 @@ class SpeechSource:
             voice=voice.id,
             chunking=Chunking(
                 language=self._asked_language(content),
-                detected_language=detect_language(content.text),
+                detected_language=detect_language(self._said(content)),
                 latin_language=latin_language(voice.language),
                 first_chunk_max_chars=config.first_chunk_max_chars,
                 chunk_max_chars=config.chunk_max_chars,
                 says_numbers=voice.engine == COSYVOICE2,
                 before=content.before,
+                markup=content.markup,
                 strips_markup=content.strips_markup and config.markdown == "strip",
             ),
             gain_db=round(self._levels.gain_db(voice) + content.gain_db, 1),
@@ -284,6 +286,11 @@ class SpeechSource:
         """The prompt's language, else the configuration's; ``None``, also for an empty one: the voice's and the text's."""
         return (self._config.language if content.language is None else content.language) or None
 
+    def _said(self, content: TextContent) -> str:
+        """The text without the reasoning of a model and the like."""
+        is_kept = not content.strips_markup or self._config.markdown != "strip"
+        return content.text if is_kept else said_of(content.text, content.markup)
+
     def _voice(self, content: TextContent) -> Voice:
         asked = self._asked_language(content)
         if content.voice is not None:
@@ -291,7 +298,7 @@ class SpeechSource:
             if not content.follows_language or asked is None or subtags(voice.language)[0] == subtags(asked)[0]:
                 return voice
         default = self.engine.resolve_voice(self._config.voice or None, None)
-        language = asked or detect_language(content.text)
+        language = asked or detect_language(self._said(content))
         is_spoken = subtags(default.language)[0] == subtags(language)[0]
         if is_spoken or (asked is None and language == "en"):
             return default

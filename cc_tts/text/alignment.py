@@ -106,6 +106,21 @@ def _substituted(
     return rewritten
 
 
+def replaced(edits: list[Edit], text: str) -> str:
+    """``text`` after edits, which are in order; the trace is kept up."""
+    if not edits:
+        return text
+    parts, at = list[str](), 0
+    for start, end, said in edits:
+        parts += (text[at:start], said)
+        at = end
+    rewritten = "".join([*parts, text[at:]])
+    if (trace := _CURRENT.get()) is not None:
+        trace.follow(text)
+        trace.edit(rewritten, edits)
+    return rewritten
+
+
 def replaced_one_by_one(parts: Iterable[str], say: Callable[[str], str]) -> str:
     """What ``say`` makes of the parts of a text, one after the other; the trace is kept up."""
     trace = _CURRENT.get()

@@ -19,7 +19,8 @@ from cc_tts.text.alignment import Place, moved, traced
 from cc_tts.text.characters import has_speech
 from cc_tts.text.cuts import CLAUSE_LOOKAHEAD_CHARS, clause_cuts, long_cut
 from cc_tts.text.language import detect_language, has_letters, rule_set
-from cc_tts.text.markdown import MarkupStripper
+from cc_tts.text.markup.markdown import MarkupStripper
+from cc_tts.text.markup.unspoken import AT_BEGINNING, MarkupState, state_of_whole
 from cc_tts.text.other_numbers import say_numbers
 from cc_tts.text.pronunciation.replacements import Replacement, source_chars, speak_replaced, with_stand_ins
 from cc_tts.text.sentences import SentenceSplitter
@@ -97,8 +98,10 @@ class Chunking(msgspec.Struct, frozen=True, kw_only=True):
     """The engine reads no digits: numbers of languages that have no rules of their own become words."""
     before: str = ""
     """What was said before the text: it is not said, but numbers are read behind it."""
+    markup: MarkupState = AT_BEGINNING
+    """In what the text goes on."""
     strips_markup: bool = True
-    """Take Markdown, HTML and the like out (:mod:`cc_tts.text.markdown`)."""
+    """Take Markdown, HTML and the like out (:mod:`cc_tts.text.markup.markdown`)."""
 
 
 class Chunker:
@@ -123,7 +126,8 @@ class Chunker:
         self._replacements = replacements
         self._position = 0
         self._chunking = chunking
-        self._markup = MarkupStripper() if chunking.strips_markup else None
+        markup = state_of_whole(text) if chunking.markup == AT_BEGINNING else chunking.markup
+        self._markup = MarkupStripper(markup) if chunking.strips_markup else None
         self._splitter = SentenceSplitter()
         self._index = 0
         self._latest_language = chunking.detected_language
@@ -246,8 +250,8 @@ class Chunker:
 
     def _emit(self, source: str, chunks: list[TextChunk]) -> None:
         own_words = self._own_words(source)
-        language = self._language_of(own_words)
         words, markup = traced(source, self._markup.strip) if self._markup else (source, [])
+        language = self._language_of(own_words if self._replacements else words)
         read = partial(self._read, language=language)
         if self._replacements:
             spoken, places = speak_replaced(words, self._text, self._replacements, language, read)

@@ -37,6 +37,8 @@ class Segmenting(msgspec.Struct, frozen=True, kw_only=True):
 
     word_cut_chars: int = 60
     max_chars: int = 400
+    strips_markup: bool = True
+    """What language models write and nobody is to hear is no part of a segment (:mod:`cc_tts.text.markup.unspoken`)."""
 
 
 def segment_end(text: str, segmenting: Segmenting, *, idle_ms: float = 0.0, is_whole: bool = False) -> int:

@@ -81,3 +81,29 @@ def test_it_reads_ssml_from_standard_input(capsys: pytest.CaptureFixture[str], m
 def test_what_cannot_be_read_is_said(argv: list[str], status: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["text", *argv]) == status
     assert capsys.readouterr().err.startswith("cc-tts: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "spoken"),
+    [
+        ("<think>I should say it. It is five.</think>Your balance is $5.", ["Your balance is five dollars."]),
+        ('Sure. <tool_call>{"name": "x y"}</tool_call> Done.', ["Sure.", "Done."]),
+        (
+            "<|channel|>analysis<|message|>Hm, so.<|end|><|start|>assistant<|channel|>final<|message|>Hello.",
+            ["Hello."],
+        ),
+        ('{"response": "You owe $5. Thank you.", "lang": "en"}', ["You owe five dollars.", "Thank you., en"]),
+        ("Your account number: 4417.", ["Your account number:", "four four one seven."]),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+def test_tokens_are_read_as_the_whole_text_is(
+    capsys: pytest.CaptureFixture[str], text: str, spoken: list[str], size: int
+) -> None:
+    chunks = read(capsys, text, "--stream", str(size))
+    assert re.findall(r"\w+", " ".join(each["spoken"] for each in chunks)) == re.findall(r"\w+", " ".join(spoken))
+
+
+def test_reasoning_alone_is_nothing_to_say(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["text", "<think>I should say it."]) == 1
+    assert "Nothing to say" in capsys.readouterr().err

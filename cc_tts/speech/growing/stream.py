@@ -86,7 +86,7 @@ class GrowingStream:
                 yield chunk
 
     async def _chunks(self, segment: Segment) -> AsyncIterator[SpeechChunk]:
-        if has_speech(segment.text):
+        if segment.is_spoken and has_speech(segment.text):
             for data in cut(self._pause(), self._format):
                 yield SpeechChunk(data, "")
             async for chunk in self._spoken(segment):
@@ -125,7 +125,8 @@ class GrowingStream:
 
     def _as_part(self, segment: Segment) -> TextContent:
         """How the segment is spoken: all by the same voice; digits in the language of the words before them."""
-        part = replace(self._words, text=segment.text, marks=segment.marks, may_cache=False, before=self._before)
+        part = replace(self._words, text=segment.text, marks=segment.marks, markup=segment.markup, may_cache=False)
+        part = replace(part, before=self._before)
         self._before = (self._before + segment.text)[-LOOK_BACK_CHARS:]
         if self._growing.voice is None:
             self._growing.voice = self._voice_of(part)

@@ -18,6 +18,7 @@ from typing import Final
 from cc_tts.clock import Clock
 from cc_tts.config.schema import TtsConfig
 from cc_tts.text.characters import has_speech
+from cc_tts.text.markup.unspoken import AT_BEGINNING, HEADER, MarkupState, scan
 from cc_tts.text.segments import ALL_IDLE_MS, GROWING_IDLE_MS, WORD_IDLE_MS, Segmenting, segment_end
 from cc_tts.voices.voice import Voice
 
@@ -27,15 +28,23 @@ SEGMENT_CHUNKS: Final = 2
 
 def segmenting_of(config: TtsConfig) -> Segmenting:
     """How long the segments of a growing text are."""
-    return Segmenting(word_cut_chars=config.first_chunk_max_chars, max_chars=SEGMENT_CHUNKS * config.chunk_max_chars)
+    return Segmenting(
+        word_cut_chars=config.first_chunk_max_chars,
+        max_chars=SEGMENT_CHUNKS * config.chunk_max_chars,
+        strips_markup=config.markdown == "strip",
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """The next part of a text, and the marks in it: offsets and names. Without text: marks between two parts."""
+    """The next part of a text, and the marks in it: offsets and names. Without text: marks between two parts. It goes on in
+    ``markup``; one that is not ``is_spoken`` is the reasoning of a model or the like.
+    """
 
     text: str
     marks: tuple[tuple[int, str], ...] = ()
+    markup: MarkupState = AT_BEGINNING
+    is_spoken: bool = True
 
 
 class GrowingText:
@@ -65,6 +74,8 @@ class GrowingText:
         self._num_flushed = 0
         """Pending characters that are spoken without waiting for more."""
         self._marks: deque[tuple[int, str]] = deque()
+        self._markup = AT_BEGINNING
+        """In what the pending text goes on."""
         self._appended_s = self._loop.time()
         self.has_ended = False
         self.is_over = False
@@ -113,19 +124,36 @@ class GrowingText:
         text = self._pending[: self._num_flushed] or self._pending
         if self._marks and not has_speech(self._pending[: self._marks[0][0] - self._num_taken]):
             return Segment("", self._marks_up_to(self._num_taken))
-        num_chars = segment_end(text, self._segmenting, idle_ms=self._idle_ms, is_whole=self._num_flushed > 0)
+        num_chars, is_spoken = self._num_next(text)
         if not num_chars:
             return None
-        start = self._num_taken
+        start, markup = self._num_taken, self._markup
         self._taken.append(self._pending[:num_chars])
         self._pending = self._pending[num_chars:]
         self._num_taken += num_chars
         self._num_flushed = max(0, self._num_flushed - num_chars)
-        segment = Segment(self._taken[-1], tuple((at - start, name) for at, name in self._marks_up_to(self._num_taken)))
-        if self.ready_ns is None:
+        if self._segmenting.strips_markup:
+            self._markup = scan(self._taken[-1], markup).state
+        marks = tuple((at - start, name) for at, name in self._marks_up_to(self._num_taken))
+        if self.ready_ns is None and is_spoken:
             self.ready_ns = self._clock.now_ns()
         self._on_taken()
-        return segment
+        return Segment(self._taken[-1], marks, markup, is_spoken)
+
+    def _num_next(self, text: str) -> tuple[int, bool]:
+        """How many characters of the pending text come next, 0 if more must come first, and whether they are spoken."""
+        is_whole, idle_ms = self._num_flushed > 0, self._idle_ms
+        if self._segmenting.strips_markup:
+            scanned = scan(text, self._markup)
+            start, end = next(iter(scanned.unspoken), (len(text), len(text)))
+            if start < end and not has_speech(text[:start]):
+                if end == len(text) and scanned.state.inside and not self.has_ended:
+                    end = 0 if scanned.state.inside == HEADER else min(end, scanned.tag_from)
+                return end, False
+            if start == end and not is_whole and idle_ms < GROWING_IDLE_MS:
+                start = scanned.tag_from
+            text, is_whole = text[:start], is_whole or start < end
+        return segment_end(text, self._segmenting, idle_ms=idle_ms, is_whole=is_whole), True
 
     async def next(self) -> Segment | None:
         """Wait for the next segment; ``None`` at the end."""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cc_tts.text.markdown import MarkupStripper
+from cc_tts.text.markup.markdown import MarkupStripper
 from cc_tts.text.normalizer import Normalizer
 
 pytestmark = pytest.mark.unit

@@ -6,13 +6,14 @@ CommonMark 0.31 with the tables, task lists and strikethrough of GitHub's dialec
 import html
 import re
 
+from cc_tts.text.markup.unspoken import AT_BEGINNING, MarkupState, scan
 from cc_tts.text.substitution import rewriter
 
 _LIST_ITEM = r"(?m)^(?P<indent>[ \t]*)(?:[-*+•]|(?P<number>\d{1,3})[.)])[ \t]+(?:\[[ xX]\][ \t]+)?(?P<text>[^\n]+)$"
 _TAG_NAMES = (
     "a|abbr|audio|b|blockquote|body|br|break|button|center|code|div|em|emphasis|font|footer|h[1-6]|head|header|hr|html|i|"
     "img|input|ins|kbd|label|li|link|main|mark|meta|nav|ol|p|phoneme|pre|prosody|s|samp|say-as|script|section|small|span|speak|"
-    "strike|strong|style|sub|summary|details|sup|svg|table|tbody|td|th|thead|title|tr|tt|u|ul|video|voice|wbr|think|thinking"
+    "strike|strong|style|sub|summary|details|sup|svg|table|tbody|td|th|thead|title|tr|tt|u|ul|video|voice|wbr|think|thinking|tool_call"
 )
 _TAG = rf"(?i)</?(?P<name>{_TAG_NAMES})(?:\s+[\w:-]+\s*=\s*(?:\"[^\"]*\"|'[^']*'|[^\s\"'>]+))*\s*/?>"
 _BREAKING_TAGS = frozenset({"br", "p", "div", "li", "tr", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "blockquote"})
@@ -21,7 +22,6 @@ _PLACEHOLDER = re.compile(
     r"(?:[Ii]nsert|[Yy]our|[Cc]ustomer|[Uu]ser|[Aa]gent|[Cc]ompany|[Cc]lient|[Ff]irst|[Ll]ast|[Ff]ull)\s[\w ']{1,40})\]|"
     r"<(?:[A-Z][A-Z0-9_]*|[a-z]+_[a-z_]+|name|customer|date|time|amount|number)>|%\([a-z_]+\)[sd]|%[sd]\b"
 )
-_JSON_BEGINS = re.compile(r"\s*(?:\[\s*)?\{\s*\"[\w -]{1,40}\"\s*:")
 _ENDS_WITH_MARK = re.compile(r"[.!?…:;,。！？；：，、][\"'”’)\]*_]*\s*$")
 
 
@@ -79,22 +79,27 @@ _without_inline_markup = rewriter(
 )
 
 
+_without_placeholders = rewriter((_PLACEHOLDER.pattern, ""))
+
+
 class MarkupStripper:
-    """Takes markup out of the parts of one text, in order; what spans parts (a JSON object) is remembered.
+    """Takes markup out of the parts of one text, in order; what spans parts (a JSON object, an element that
+    is not spoken) is remembered.
 
     ``has_placeholder``: a part held ``{name}``, ``[NAME]`` or the like, which nobody filled and which is not spoken.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, state: MarkupState = AT_BEGINNING) -> None:
         self.has_placeholder = False
-        self._in_json: bool | None = None
+        self._state = state
 
     def strip(self, text: str) -> str:
         """The words of ``text``, which may end in the middle of a construct; never raises."""
-        if self._in_json is None and text.strip():
-            self._in_json = _JSON_BEGINS.match(text) is not None
-        if self._in_json:
+        scanned = scan(text, self._state)
+        self._state = scanned.state
+        text = scanned.said(text)
+        if self._state.in_json:
             text = _without_json(text)
-        text, num_placeholders = _PLACEHOLDER.subn("", _without_blocks_links_and_tags(text))
-        self.has_placeholder |= num_placeholders > 0
-        return _without_inline_markup(text)
+        text = _without_blocks_links_and_tags(text)
+        self.has_placeholder |= _PLACEHOLDER.search(text) is not None
+        return _without_inline_markup(_without_placeholders(text))

@@ -19,6 +19,7 @@ import os
 import signal
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,8 @@ MEMORY_LOOKS = 20
 RECOVERY_TIMEOUT_S = 30.0
 REFUSED_PAUSE_S = 0.1
 WORKER = "cc_tts.engines.worker"
+NUMBERS = itertools.count(1)
+"""Of the prompts of all levels: a server takes the id of an utterance once."""
 
 
 class Calls:
@@ -55,12 +58,13 @@ class Calls:
     def __init__(self, server: LabServer) -> None:
         self.server = server
         self.ids: set[str] = set()
-        self.numbers = itertools.count(1)
+        self.numbers = NUMBERS
         self.first_audio_ms: list[float] = []
         self.underruns = 0
         self.num_complete = 0
         self.errors: list[tuple[float, str]] = []
-        self.num_refused = 0
+        self.refused: Counter[str] = Counter()
+        """By the code of the refusal."""
         self.num_ended = 0
         self._waiting: dict[tuple[str, str], asyncio.Future[Json]] = {}
 
@@ -103,8 +107,7 @@ class Calls:
         async with self.server.http.post(f"{self.server.url}/v1/calls/{call_id}/speak", json=body) as response:
             if response.status == 201:
                 return utterance_id
-            await response.read()
-        self.num_refused += 1
+            self.refused[(await response.json())["code"]] += 1
         return None
 
     async def until(self, event: str, utterance_id: str) -> None:
@@ -138,9 +141,14 @@ class Calls:
 
     def first_audio(self) -> Json:
         """What came of the prompts since this was asked before."""
-        result = {"time_to_first_audio_ms": percentiles(self.first_audio_ms), "refused": self.num_refused}
+        result = {
+            "time_to_first_audio_ms": percentiles(self.first_audio_ms),
+            "refused": dict(self.refused),
+            "errors": dict(Counter(code for _, code in self.errors)),
+        }
         self.first_audio_ms.clear()
-        self.num_refused = 0
+        self.refused.clear()
+        self.errors.clear()
         return result
 
     async def all(self, work: Callable[[str, float], Any], seconds: float) -> None:
@@ -212,7 +220,7 @@ async def speak_on(calls: Calls, crowd: Crowd, sipp: Sipp, seconds: float) -> Js
         "prompts": calls.num_complete,
         "underruns": calls.underruns,
         "errors": len(calls.errors),
-        "refused": calls.num_refused,
+        "refused": dict(calls.refused),
         "cores": meter.cores(),
         "heard": heard,
     }

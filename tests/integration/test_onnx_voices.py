@@ -1,7 +1,9 @@
 """Voices of the CPU: the packaged one, a Piper voice made for the test, and the worker process that speaks with them."""
 
 import asyncio
+import json
 import os
+import re
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import pytest_asyncio
+import structlog
 
 from cc_tts.clock import MonotonicClock
 from cc_tts.config.schema import Config, TtsConfig
@@ -19,7 +22,6 @@ from cc_tts.engines.factory import make_engine
 from cc_tts.engines.onnx.piper import piper_voices
 from cc_tts.engines.onnx.voices import find_voices
 from cc_tts.engines.worker.client import WorkerEngine
-from cc_tts.errors import ConfigError, ProcessFailed
 from cc_tts.media.silence_trimmer import SILENCE_PEAK
 from cc_tts.processes.supervisor import Supervisor
 from tests.support.piper_voice import make_piper_voice
@@ -116,17 +118,19 @@ async def test_each_speaker_is_a_voice(tmp_path: Path) -> None:
     assert peaks == [0.25, 0.5, 0.75]
 
 
-async def test_files_that_are_no_voice_are_named(tmp_path: Path) -> None:
-    (tmp_path / "a.onnx.json").write_text("{}")
-    with pytest.raises(ConfigError, match=r"a\.onnx\.json: not the description of a Piper voice"):
-        find_voices(tmp_path)
-    (tmp_path / "a.onnx.json").write_text(
-        '{"audio": {"sample_rate": 16000}, "espeak": {"voice": "de"}, "phoneme_id_map": {"_": [0], "^": [1], "$": [2]}}'
-    )
-    with pytest.raises(ConfigError, match=r"a\.onnx: the model of the voice is missing"):
-        find_voices(tmp_path)
-    (tmp_path / "a.onnx").write_bytes(b"no model")
+async def test_files_that_are_no_voice_cost_nothing_but_themselves(tmp_path: Path) -> None:
+    made = make_piper_voice(tmp_path, "good").with_suffix(".onnx.json").read_text()
+    (tmp_path / "garbled.onnx.json").write_text("{}")
+    (tmp_path / "lonely.onnx.json").write_text(made)
+    (tmp_path / "pinyin.onnx.json").write_text(json.dumps({**json.loads(made), "phoneme_type": "pinyin"}))
+    (tmp_path / "broken.onnx.json").write_text(made)
+    (tmp_path / "broken.onnx").write_bytes(b"no model")
+    with structlog.testing.capture_logs() as lines:
+        assert [each.voice.id for each in find_voices(tmp_path)] == [HIBARI, "broken", "good"]
+    assert [re.search(r"(\w+)\.onnx", line["detail"])[1] for line in lines] == ["garbled", "lonely", "pinyin"]  # type: ignore[index]
     engine = make_engine(Config(tts=TtsConfig(engine="onnx", voices_dir=str(tmp_path))))
-    with pytest.raises(ProcessFailed, match=r"a\.onnx: not a model"):
-        await engine.start()
-    await engine.stop()
+    await engine.start()
+    try:
+        assert [voice.id for voice in engine.voices()] == [HIBARI, "good"]
+    finally:
+        await engine.stop()

@@ -22,18 +22,19 @@ import numpy as np
 from cc_tts import logs
 from cc_tts.audio import AudioFormat
 from cc_tts.clock import NS_PER_MS, Clock, ms_between
+from cc_tts.engines.onnx.samples import sample_of
 from cc_tts.engines.onnx.voices import FoundVoice, Samples, Sentence, Synthesiser, find_voices
 from cc_tts.engines.stepped import EngineLoad, SpeechOut, StepOut, StreamDone, StreamRequest
 from cc_tts.engines.worker.messages import WorkerSettings
-from cc_tts.errors import ConfigError, EngineFailed, EngineOverloaded, UnknownVoice
+from cc_tts.errors import CcTtsError, ConfigError, EngineFailed, EngineOverloaded, UnknownVoice
 from cc_tts.media.levels import active_level_dbfs
 from cc_tts.media.silence_trimmer import SilenceTrimmer, split_pause_after
 from cc_tts.voices.voice import Voice
 
 MAX_AHEAD_MS: Final = 4000.0
 """Audio beyond what the listener's side has taken; a chunk that has begun is finished."""
-WARM_UP_TEXTS: Final = ("Hello.", "Thank you for calling, how may I help you today?")
-"""The first synthesis of a session takes ten times as long as the next; the second one is measured."""
+LEAST_MEASURED_MS: Final = 1000.0
+"""A voice that says less of its sample has not said all of it, and is reckoned as if it had; unmeasured."""
 _ALPHA: Final = 0.2
 """Weight of an observation in the mean cost; unmeasured."""
 _MAX_RISE: Final = 4.0
@@ -145,20 +146,25 @@ class OnnxEngine:
         self.voices: tuple[Voice, ...] = ()
 
     def load(self, on_progress: Callable[[str], None]) -> "OnnxEngine | None":
-        """Find the voices, load and warm each; raises ``ConfigError`` if there is none, or the file of one is damaged."""
+        """Find the voices, load and warm each. One that cannot be loaded or does not speak is left out with an error in the
+        log; raises ``ConfigError`` if none is left.
+        """
         found = self._find_voices(Path(self._tts.voices_dir) if self._tts.voices_dir else None)
         if not found:
             raise ConfigError("there is no voice: put Piper voices (*.onnx with *.onnx.json) into tts.voices_dir")
         self.voices = tuple(each.voice for each in found)
         if self._purpose == "check":
             return None
-        levelled = []
+        levelled, faults = [], []
         for number, each in enumerate(found, 1):
             on_progress(f"loading {each.voice.id}, {number}/{len(found)}")
-            self._synthesisers[each.voice.id] = synthesiser = each.load()
-            cost, level_dbfs = self._measured(synthesiser)
-            self._costs[each.voice.id] = _Costs(cost, self._clock)
-            levelled.append(replace(each.voice, level_dbfs=level_dbfs))
+            try:
+                levelled.append(self._loaded(each))
+            except Exception as error:  # noqa: BLE001 - whatever a damaged model raises, the other voices speak
+                faults.append(error.detail if isinstance(error, CcTtsError) else f"{each.voice.id}: {error}")
+                log.error("voice_left_out", voice=each.voice.id, detail=faults[-1])
+        if not levelled:
+            raise ConfigError("; ".join(faults))
         self.voices = tuple(levelled)
         for number in range(self._tts.num_threads):
             thread = threading.Thread(target=self._work, name=f"synthesis {number}", daemon=True)
@@ -166,15 +172,25 @@ class OnnxEngine:
             thread.start()
         return self
 
-    def _measured(self, synthesiser: Synthesiser) -> tuple[_Cost, float | None]:
-        """Warm a voice up; returns what it costs and its level, dBFS."""
-        for text in WARM_UP_TEXTS:
+    def _loaded(self, found: FoundVoice) -> Voice:
+        """Load and warm a voice; it knows its level then."""
+        synthesiser = found.load()
+        cost, level_dbfs = self._measured(synthesiser, found.voice.language)
+        self._synthesisers[found.voice.id] = synthesiser
+        self._costs[found.voice.id] = _Costs(cost, self._clock)
+        return replace(found.voice, level_dbfs=level_dbfs)
+
+    def _measured(self, synthesiser: Synthesiser, language: str) -> tuple[_Cost, float | None]:
+        """Warm a voice up; returns what it costs and its level, dBFS. The first synthesis of a session takes ten times as
+        long as the next; the second one is measured.
+        """
+        for text in sample_of(language):
             started_ns = self._clock.now_ns()
             pcm = b"".join(pcm_of(sentence.samples) for sentence in synthesiser.speak(text, speed=1.0))
             elapsed_ms = ms_between(started_ns, self._clock.now_ns())
-        audio_ms = AudioFormat(synthesiser.rate_hz).ms_for_bytes(len(pcm))
+        audio_ms = max(AudioFormat(synthesiser.rate_hz).ms_for_bytes(len(pcm)), LEAST_MEASURED_MS)
         level_dbfs = active_level_dbfs(pcm, synthesiser.rate_hz)
-        cost = _Cost(max(elapsed_ms / max(audio_ms, 1.0), _LEAST_COST), max(elapsed_ms / len(text), _LEAST_COST))
+        cost = _Cost(max(elapsed_ms / audio_ms, _LEAST_COST), max(elapsed_ms / len(text), _LEAST_COST))
         return cost, None if level_dbfs is None else round(level_dbfs, 1)
 
     def open(self, request: StreamRequest) -> None:

@@ -8,6 +8,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from functools import partial
+from itertools import starmap
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,18 +16,19 @@ import msgspec
 import numpy as np
 import onnxruntime
 
+from cc_tts import logs
 from cc_tts.engines.espeak.library import EspeakLibrary
+from cc_tts.engines.onnx.marks import clauses, last_mark, sentences
 from cc_tts.engines.onnx.voices import FoundVoice, Samples, Sentence
 from cc_tts.errors import UNREADABLE, CcTtsError, ConfigError
 from cc_tts.voices.inline_ipa import pronounced_parts
 from cc_tts.voices.voice import Voice
 
+log = logs.get(__name__)
+
 _BEGIN: Final = "^"
 _PAD: Final = "_"
 _END: Final = "$"
-_SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+")
-_CLAUSES: Final = re.compile(r"[^,;:.!?]+[,;:.!?]*")
-_MARK: Final = re.compile(r"[,;:.!?]")
 _LANGUAGE_SWITCH: Final = re.compile(r"\([a-z-]{2,12}\)")
 _MAX_DESCRIPTION_BYTES: Final = 4 << 20
 
@@ -61,23 +63,31 @@ class _Description(msgspec.Struct):
 
 
 def piper_voices(voices_dir: Path) -> list[FoundVoice]:
-    """The Piper voices of a folder, one for each speaker; raises ``ConfigError`` if a description cannot be read, or has no
-    model beside it.
+    """The Piper voices of a folder, one for each speaker. A voice whose description cannot be read, or has no model beside
+    it, is left out with an error in the log: the others speak.
     """
     found: list[FoundVoice] = []
     for path in sorted(voices_dir.glob("*.onnx.json")):
-        description, model = _described(path), path.with_suffix("")
-        if not model.is_file():
-            raise ConfigError(f"{model}: the model of the voice is missing; {path.name} describes it")
-        speakers = description.speaker_id_map if description.num_speakers > 1 else {"": 0}
-        for speaker, speaker_id in sorted(speakers.items(), key=lambda each: each[1]):
-            voice_id = f"{model.stem}:{speaker}" if speaker else model.stem
-            language = (description.language.code or description.espeak.voice).replace("_", "-")
-            rate_hz = description.audio.sample_rate
-            voice = Voice(
-                voice_id, "onnx", language, description=f"Piper {model.stem} {speaker}".rstrip(), rate_hz=rate_hz
-            )
-            found.append(FoundVoice(voice, partial(PiperVoice, model, description, speaker_id)))
+        try:
+            found += _speakers(path)
+        except ConfigError as error:
+            log.error("voice_left_out", detail=error.detail)
+    return found
+
+
+def _speakers(path: Path) -> list[FoundVoice]:
+    """The voices of one description; raises ``ConfigError`` if it is of no use."""
+    description, model = _described(path), path.with_suffix("")
+    if not model.is_file():
+        raise ConfigError(f"{model}: the model of the voice is missing; {path.name} describes it")
+    speakers = description.speaker_id_map if description.num_speakers > 1 else {"": 0}
+    found = []
+    for speaker, speaker_id in sorted(speakers.items(), key=lambda each: each[1]):
+        voice_id = f"{model.stem}:{speaker}" if speaker else model.stem
+        language = (description.language.code or description.espeak.voice).replace("_", "-")
+        rate_hz = description.audio.sample_rate
+        voice = Voice(voice_id, "onnx", language, description=f"Piper {model.stem} {speaker}".rstrip(), rate_hz=rate_hz)
+        found.append(FoundVoice(voice, partial(PiperVoice, model, description, speaker_id)))
     return found
 
 
@@ -122,20 +132,19 @@ class PiperVoice:
 
     def speak(self, text: str, *, speed: float) -> Iterator[Sentence]:
         """See the contract."""
-        for sentence in _SENTENCE_END.split(text):
+        for sentence in sentences(text):
             ids = self._phoneme_ids(sentence)
             if ids:
-                yield Sentence(self._synthesise(ids, speed), sentence[-1:])
+                yield Sentence(self._synthesise(ids, speed), last_mark(sentence))
 
-    def _phonemes(self, clause: str) -> str:
-        parts = pronounced_parts(_MARK.sub(" ", clause))
+    def _phonemes(self, clause: str, mark: str) -> str:
+        parts = pronounced_parts(clause)
         spoken = " ".join(ipa or self._espeak.phonemes(words, voice=self._espeak_voice) for words, ipa in parts)
-        mark = _MARK.search(clause)
-        return f"{spoken}{mark.group() if mark else ''}" if spoken.strip() else ""
+        return f"{spoken}{mark}" if spoken.strip() else ""
 
     def _phoneme_ids(self, sentence: str) -> list[int]:
         """Of the sentence, its punctuation marks included; empty if nothing of it is spoken."""
-        phonemes = " ".join(filter(None, map(self._phonemes, _CLAUSES.findall(sentence))))
+        phonemes = " ".join(filter(None, starmap(self._phonemes, clauses(sentence))))
         phonemes = unicodedata.normalize("NFD", _LANGUAGE_SWITCH.sub("", phonemes))
         ids = [each for phoneme in phonemes if phoneme in self._ids for each in self._ids[phoneme] + self._ids[_PAD]]
         return [*self._ids[_BEGIN], *ids, *self._ids[_END]] if ids else []

@@ -41,7 +41,7 @@ class FoundVoice:
 
 
 def find_voices(voices_dir: Path | None) -> list[FoundVoice]:
-    """All voices, the packaged one first; raises ``ConfigError``, which names the file, if one in ``voices_dir`` is none."""
+    """All voices, the packaged one first; a file in ``voices_dir`` that is no voice is left out with an error in the log."""
     from cc_tts.engines.onnx.hibari import hibari_voices
     from cc_tts.engines.onnx.piper import piper_voices
 

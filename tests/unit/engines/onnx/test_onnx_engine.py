@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import structlog
 
 from cc_tts.config.schema import LogConfig, TtsConfig
-from cc_tts.engines.onnx.engine import MAX_AHEAD_MS, WARM_UP_TEXTS, OnnxEngine
+from cc_tts.engines.onnx.engine import MAX_AHEAD_MS, OnnxEngine
+from cc_tts.engines.onnx.samples import SAMPLES, sample_of
 from cc_tts.engines.onnx.voices import FoundVoice, Sentence
 from cc_tts.engines.stepped import SpeechOut, StepOut, StreamDone, StreamRequest
 from cc_tts.engines.worker.messages import WorkerSettings
@@ -39,7 +41,7 @@ class HeldVoice:
 
     def speak(self, text: str, *, speed: float) -> Iterator[Sentence]:
         for sentence in text.split("|"):
-            if text not in WARM_UP_TEXTS:
+            if text not in sample_of("en"):
                 self.asked.put(sentence)
                 self.released.get(timeout=WAIT_S)
             if sentence == "broken":
@@ -278,3 +280,48 @@ def test_without_voices_it_does_not_start() -> None:
     engine = OnnxEngine(settings(), clock=FakeClock(), wake=lambda: None, find_voices=lambda _folder: [])
     with pytest.raises(ConfigError, match=r"tts\.voices_dir"):
         engine.load(lambda _what: None)
+
+
+class Recorder:
+    """Keeps the texts that it is asked to speak."""
+
+    rate_hz = RATE_HZ
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def speak(self, text: str, *, speed: float) -> Iterator[Sentence]:
+        self.texts.append(text)
+        yield Sentence(np.full(round(RATE_HZ * len(text) / speed), 0.5, np.float32), "")
+
+
+def no_voice() -> Recorder:
+    raise ConfigError("bad.onnx: not a model that onnxruntime can load")
+
+
+def loaded(*found: FoundVoice) -> OnnxEngine:
+    engine = OnnxEngine(settings(), clock=FakeClock(), wake=lambda: None, find_voices=lambda _folder: found)
+    engine.load(lambda _what: None)
+    engine.close()
+    return engine
+
+
+@pytest.mark.parametrize(
+    ("language", "sample"), [("zh", "zh"), ("cmn", "zh"), ("hi-IN", "hi"), ("de_DE", "de"), ("xx", "en")]
+)
+def test_a_voice_is_measured_in_its_own_language(language: str, sample: str) -> None:
+    recorder = Recorder()
+    loaded(FoundVoice(Voice("li", "onnx", language, rate_hz=RATE_HZ), lambda: recorder))
+    assert tuple(recorder.texts) == SAMPLES[sample]
+
+
+def test_a_voice_that_cannot_be_loaded_costs_itself_alone() -> None:
+    voices = {name: Voice(name, "onnx", "en", rate_hz=RATE_HZ) for name in ("bad", "good")}
+    with structlog.testing.capture_logs() as lines:
+        engine = loaded(FoundVoice(voices["bad"], no_voice), FoundVoice(voices["good"], Recorder))
+    assert [voice.id for voice in engine.voices] == ["good"]
+    (line,) = [line for line in lines if line["event"] == "voice_left_out"]
+    assert (line["log_level"], line["voice"]) == ("error", "bad")
+    assert "bad.onnx" in line["detail"]
+    with pytest.raises(ConfigError, match=r"bad\.onnx"):
+        loaded(FoundVoice(voices["bad"], no_voice))

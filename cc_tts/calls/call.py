@@ -91,6 +91,8 @@ class Call:
     quality: Quality = field(default_factory=Quality)
     utterances: dict[str, Utterance] = field(default_factory=dict)
     local_reason: str | None = None
+    end_in_gap: str | None = None
+    """What it is called if the UA process ends the call of itself, as it does for want of a server."""
     hangup_cause: str = ""
     """What our BYE gives as the cause."""
     lead_in_ms: int = 0
@@ -405,6 +407,7 @@ class Call:
         ``server_restarted``, but for what the line still has of a prompt.
         """
         clock = self.services.clock
+        self.end_in_gap = "server_gone"
         self.created_at_s = record.created_at_s
         self.sip_call_id = snapshot.sip_call_id or self.sip_call_id
         self.transport = snapshot.transport or self.transport
@@ -570,7 +573,7 @@ class Call:
             ending_of(
                 ended,
                 was_established=self.answered_at_s is not None,
-                local_reason=self.local_reason,
+                local_reason=self.local_reason or self.end_in_gap,
                 direction=self.direction,
             ),
             ended.at_ns,

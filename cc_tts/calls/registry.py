@@ -353,12 +353,19 @@ class CallRegistry:
                 registrar = self._services.config.registration.registrar
                 self._metrics.registered.labels(registrar=registrar).set(message.registered)
                 log.info("registration", registered=message.registered, sip_code=message.sip_code)
-            case messages.CallReport(call_id=call_id) if (call := self._live.get(call_id)) is not None:
-                call.on_report(message)
-                if call.state is CallState.TERMINATED:
-                    self._retire(call)
+            case messages.CallReport():
+                self._on_call_report(message)
 
     # ----------------------------------------------------------------------------------------------------------------------
+
+    def _on_call_report(self, message: messages.CallReport) -> None:
+        call = self._live.get(message.call_id)
+        if call is not None:
+            call.on_report(message)
+            if call.state is CallState.TERMINATED:
+                self._retire(call)
+        elif isinstance(message, messages.CallEnded):  # of a call that was not adopted
+            self._ua.note_end(message.call_id)
 
     def _note_lateness(self) -> None:
         self._metrics.ua_media_lateness.set(self._ua.lateness.p99_ms / 1000)
@@ -381,7 +388,9 @@ class CallRegistry:
             call = self._inbound(snapshot.invite)
             record = record or records.record_of(call)
         elif record is None:
-            log.error("call_not_adopted", call_id=snapshot.call_id, consequence="ending it")
+            log.error(
+                "call_not_adopted", call_id=snapshot.call_id, sip_call_id=snapshot.sip_call_id, consequence="ending it"
+            )
             self._ua.send(messages.Hangup(call_id=snapshot.call_id, cause="server_restarted"))
             return
         else:
@@ -503,7 +512,9 @@ class CallRegistry:
         self._room.add(call.id, call.tenant)
         self._metrics.calls_active.set(len(self._live))
         self._metrics.calls_ended.labels(direction=call.direction, result=ending.result, reason=ending.reason).inc()
-        self._services.accounting.add(traces.accounting_line(call, ending))
+        self._services.accounting.add(
+            traces.accounting_line(call, ending), on_written=partial(self._ua.note_end, call.id)
+        )
         if call.answered_at_s is not None:
             traces.observe(call.quality, self._metrics)
         call.publish(types.CallTerminated(ending=ending, quality=call.quality))

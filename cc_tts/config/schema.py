@@ -87,7 +87,7 @@ class UaConfig:
 
     processes: Annotated[int, msgspec.Meta(ge=1, le=16)] = 1
     first_port: Port = 5070
-    orphan_grace_ms: Annotated[int, msgspec.Meta(ge=0, le=600_000)] = 10_000
+    orphan_grace_ms: Annotated[int, msgspec.Meta(ge=0, le=600_000)] = 30_000
 
     @property
     def own_ports(self) -> range:

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import os
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -89,7 +89,7 @@ class AccountingLog:
         self._node = node
         self._clock = clock or MonotonicClock()
         self._metrics = metrics or Metrics()
-        self._waiting: deque[bytes] = deque()
+        self._waiting: deque[tuple[bytes, Callable[[], None]]] = deque()
         self._news = asyncio.Event()
         self._is_stopping = False
         self._has_failed = False
@@ -121,15 +121,16 @@ class AccountingLog:
             log.error("accounting_lines_lost", lines=len(self._waiting))
             self._waiting.clear()
 
-    def add(self, line: Line) -> None:
-        """Write a line, soon."""
+    def add(self, line: Line, on_written: Callable[[], None] = lambda: None) -> None:
+        """Write a line, soon, and call ``on_written`` then; at once if there is no file."""
         if self._file is None:
+            on_written()
             return
         if len(self._waiting) >= MAX_WAITING_LINES:
             self._metrics.accounting_lost.inc()
             return
         stamped = msgspec.structs.replace(line, time=round(self._clock.wall_s(), 3), node=self._node)
-        self._waiting.append(_ENCODER.encode(stamped) + b"\n")
+        self._waiting.append((_ENCODER.encode(stamped) + b"\n", on_written))
         self._news.set()
 
     async def _write_all(self, file: Path) -> None:
@@ -144,7 +145,8 @@ class AccountingLog:
 
     async def _write(self, file: Path) -> None:
         lines = [self._waiting[number] for number in range(min(len(self._waiting), MAX_LINES_A_WRITE))]
-        writing = asyncio.create_task(asyncio.to_thread(_append, file, b"".join(lines)))
+        data = b"".join(line for line, _ in lines)
+        writing = asyncio.create_task(asyncio.to_thread(_append, file, data))
         try:
             await asyncio.wait({writing})
             writing.result()
@@ -157,8 +159,9 @@ class AccountingLog:
         if self._has_failed:
             log.info("accounting_written_again")
         self._has_failed = False
-        for _ in lines:
+        for _, on_written in lines:
             self._waiting.popleft()
+            on_written()
 
 
 def _append(file: Path, data: bytes) -> None:

@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from cc_tts import __version__, logs
@@ -28,9 +29,9 @@ from cc_tts.processes.channel import (
     StartFailed,
 )
 from cc_tts.processes.liveness import Silence
-from cc_tts.ua import pjsua2_build
-from cc_tts.ua.messages import TO_UA, UaSettings
-from cc_tts.ua.orphan import Applicant, Gap, ServerGone, ServerLink
+from cc_tts.ua import ended_calls, pjsua2_build
+from cc_tts.ua.messages import TO_UA, CallEnded, EndNoted, UaSettings
+from cc_tts.ua.orphan import Applicant, Gap, ServerGone, ServerLink, UnnotedEnds
 from cc_tts.ua.sip_thread import SipThread
 
 if TYPE_CHECKING:
@@ -81,6 +82,8 @@ def main() -> NoReturn:
     loop.greet(described)
     is_orphan = loop.run(stopping)
     agent.stop()
+    if link.gap is not None and settings.adoption_socket:
+        ended_calls.leave(Path(settings.adoption_socket), link.gap.reports(()), clock)
     with contextlib.suppress(ProcessFailed):
         link.channel.flush()
     link.close()
@@ -100,9 +103,12 @@ class SipLoop:
         self._has_server = True
         self._deadline_ns = 0
         self._build: dict[str, str] = {}
+        self._ends = UnnotedEnds(agent.snapshot)
 
     def report(self, message: Message) -> None:
         """Send, or keep what is worth it. A server that does not read is given up, which the loop does."""
+        if isinstance(message, CallEnded) and self._link.outlives_server:
+            self._ends.keep(message)
         if self._link.gap is not None:
             self._link.gap.keep(message)
             return
@@ -139,7 +145,7 @@ class SipLoop:
                 self._agent.forward_audio(channel.put)
                 channel.flush()
         except ProcessFailed:
-            self._link.gap = Gap(self._agent.snapshot)  # ServerGone follows
+            self._link.gap = Gap(self._ends)  # ServerGone follows
 
     def _obey(self, message: Message | ServerGone | Applicant) -> None:
         match message:
@@ -148,6 +154,8 @@ class SipLoop:
             case Ping(serial=serial):
                 self._silence.heard()
                 self.report(Pong(serial=serial))
+            case EndNoted(call_id=call_id):
+                self._ends.forget(call_id)
             case ServerGone():
                 self._lose_server()
             case Applicant():
@@ -158,6 +166,8 @@ class SipLoop:
     def _lose_server(self) -> None:
         num_calls = self._agent.num_calls
         self._has_server = False
+        if self._link.gap is None:
+            self._link.gap = Gap(self._ends)
         self._is_over = not (num_calls and self._link.outlives_server)
         if self._is_over:
             log.error("server_gone", calls=num_calls, consequence="ending them")
@@ -165,8 +175,6 @@ class SipLoop:
         grace_ms = self._settings.orphan_grace_ms
         log.error("server_gone", calls=num_calls, consequence=f"keeping them for {grace_ms} ms")
         self._deadline_ns = self._clock.now_ns() + grace_ms * NS_PER_MS
-        if self._link.gap is None:
-            self._link.gap = Gap(self._agent.snapshot)
         self._agent.lose_server()
 
     def _meet(self, applicant: Applicant) -> None:

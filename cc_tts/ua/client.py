@@ -18,7 +18,7 @@ from cc_tts.errors import ProcessFailed, UserAgentUnavailable
 from cc_tts.processes import adoption
 from cc_tts.processes.channel import PROTOCOL_VERSION, Message
 from cc_tts.processes.supervisor import STOPPED, ProcessState, Supervisor, python_child
-from cc_tts.ua import messages
+from cc_tts.ua import ended_calls, messages
 from cc_tts.ua.dispatcher import DOWN, DispatcherSettings
 
 RETRY_AFTER_S = 2
@@ -57,6 +57,7 @@ class _UaProcess:
     def __init__(self, client: "UaClient", settings: messages.UaSettings, *, name: str, clock: Clock) -> None:
         self._client = client
         self._settings = settings
+        self._clock = clock
         self._told_all = asyncio.Event()
         self.is_adopted = False
         self.call_ids: set[str] = set()
@@ -105,7 +106,10 @@ class _UaProcess:
         if not self._settings.adoption_socket:
             return
         request = adoption.Adopt(protocol=PROTOCOL_VERSION, version=__version__, settings=self._settings.fingerprint)
-        child = await adoption.adopt(Path(self._settings.adoption_socket), request)
+        path = Path(self._settings.adoption_socket)
+        child = await adoption.adopt(path, request)
+        for message in ended_calls.take(path, self._clock):
+            self._on_message(message, b"")
         if child is None:
             return
         self.is_adopted = True
@@ -310,6 +314,12 @@ class UaClient:
             self._publish_free_calls()
         elif freest.free_calls == DOWN:
             raise UserAgentUnavailable("the ua process is not up", retry_after_s=RETRY_AFTER_S)
+
+    def note_end(self, call_id: str) -> None:
+        """The end of a call is accounted for, whichever process had it."""
+        for process in self._processes:
+            with contextlib.suppress(UserAgentUnavailable):  # it has nothing to forget
+                process.send(messages.EndNoted(call_id))
 
     def on_report(self, message: Message, payload: bytes = b"") -> None:
         """Pass on a report of one of the processes."""

@@ -258,6 +258,8 @@ class UserAgent:
         deadline_ns = self._clock.now_ns() + END_ALL_TIMEOUT_NS
         while self._legs and self._clock.now_ns() < deadline_ns:
             self.poll()
+        for leg in self._live_legs():
+            leg.finish(sip_code=pj.PJSIP_SC_REQUEST_TIMEOUT)
         self._legs.clear()
         self._over.clear()
 
@@ -331,9 +333,10 @@ class UserAgent:
         self._reported_lateness = messages.MediaLateness(p99_ms=0.0, refusing=False)
         return snapshots
 
-    def snapshot(self, call_id: str) -> messages.CallSnapshot:
-        """Of a call that has not been forgotten."""
-        return self._legs[call_id].snapshot()
+    def snapshot(self, call_id: str) -> messages.CallSnapshot | None:
+        """A call as it is or was; ``None``: it never was a leg, or is forgotten."""
+        leg = self._legs.get(call_id)
+        return None if leg is None else leg.snapshot()
 
     def _live_legs(self) -> list[Leg]:
         return [leg for leg in self._legs.values() if not leg.is_over]

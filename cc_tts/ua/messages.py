@@ -143,6 +143,10 @@ class KeepRecord(CallCommand, frozen=True):
     record: bytes
 
 
+class EndNoted(CallCommand, frozen=True):
+    """The end of the call is accounted for: no other server has to be told of it."""
+
+
 class Ring(CallCommand, frozen=True):
     """Send 180, or 183 with SDP so that media can flow before the answer."""
 

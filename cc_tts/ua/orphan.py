@@ -3,7 +3,7 @@
 ::
 
     server gone ─▸ Gap: no new calls, prompts play what is there, ends of calls are kept ─┬─ Adopt ─▸ snapshots, go on
-                                                                                          └─ grace over ─▸ BYE, exit
+                                                                                          └─ grace over ─▸ BYE, a file, exit
 """
 
 import threading
@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -22,28 +23,52 @@ from cc_tts.processes.adoption import Adopt, AdoptionSocket
 from cc_tts.processes.channel import ChildChannel, Message
 from cc_tts.ua import messages
 
+MAX_UNNOTED_ENDS: Final = 5000
+"""More than a server ends in the time that it takes to write them down, unless its disk is full."""
+
 log = logs.get(__name__)
 
 
-class Gap:
-    """What happens to calls between two servers. ``snapshot`` is asked for a call that ends. Runs on: the SIP thread."""
+class UnnotedEnds:
+    """Calls that have ended, until a server has noted that: one that dies meanwhile may not have read it, or not written it
+    down. ``snapshot`` is asked for a call that ends. Runs on: the SIP thread.
+    """
 
-    def __init__(self, snapshot: Callable[[str], messages.CallSnapshot]) -> None:
+    def __init__(self, snapshot: Callable[[str], messages.CallSnapshot | None]) -> None:
         self._snapshot = snapshot
+        self._ends: dict[str, tuple[messages.CallSnapshot, messages.CallEnded]] = {}
+
+    def keep(self, ended: messages.CallEnded) -> None:
+        """A call has ended; of more than :data:`MAX_UNNOTED_ENDS` the oldest is forgotten."""
+        if ended.call_id in self._ends or (snapshot := self._snapshot(ended.call_id)) is None:
+            return
+        self._ends[ended.call_id] = snapshot, ended
+        if len(self._ends) > MAX_UNNOTED_ENDS:
+            del self._ends[next(iter(self._ends))]
+
+    def forget(self, call_id: str) -> None:
+        """A server has noted it."""
+        self._ends.pop(call_id, None)
+
+    def __iter__(self) -> Iterator[tuple[messages.CallSnapshot, messages.CallEnded]]:
+        return iter(tuple(self._ends.values()))
+
+
+class Gap:
+    """What happens to calls between two servers. Runs on: the SIP thread."""
+
+    def __init__(self, ends: UnnotedEnds) -> None:
+        self._ends = ends
         self._finished: dict[str, list[messages.PlayoutReport]] = {}
-        self._ended: list[tuple[messages.CallSnapshot, messages.CallEnded]] = []
 
     def keep(self, message: Message) -> None:
         """Take a report that no server gets. A snapshot has what the others say."""
-        match message:
-            case messages.PlayoutReport(event=PlayoutFinished()):
-                self._finished.setdefault(message.call_id, []).append(message)
-            case messages.CallEnded():
-                self._ended.append((self._snapshot(message.call_id), message))
+        if isinstance(message, messages.PlayoutReport) and isinstance(message.event, PlayoutFinished):
+            self._finished.setdefault(message.call_id, []).append(message)
 
     def reports(self, living: Iterable[messages.CallSnapshot]) -> Iterator[Message]:
         """What the next server is told, ``living`` being the calls that have not ended."""
-        for snapshot, ended in self._ended:
+        for snapshot, ended in self._ends:
             yield from self._call(snapshot)
             yield ended
         for snapshot in living:

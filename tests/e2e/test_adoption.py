@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -199,16 +200,40 @@ async def test_what_happens_in_the_gap(tmp_path: Path, phone: SoftphoneProcess) 
             await phone.hangup(call="3")
 
 
-async def test_the_grace_runs_out(tmp_path: Path, phone: SoftphoneProcess) -> None:
-    server = await started(tmp_path, ua__orphan_grace_ms="300")
-    async with server.events() as log:
-        await dialled(server, phone, log, "silent")
-    agent = ua_pid(server)
-    server.signal(signal.SIGKILL)
-    report = await phone.report(timeout_s=TIMEOUT_S)
-    assert (report["ending"]["result"], report["ending"]["by"]) == ("completed", "them")
-    await until(lambda: not is_running(agent), TIMEOUT_S)
-    await server.end()
+async def test_the_grace_runs_out_and_the_next_server_accounts_for_the_calls(
+    tmp_path: Path, phone: SoftphoneProcess
+) -> None:
+    """One caller hangs up while there is no server, the other is hung up on; no server adopts their process."""
+    file = tmp_path / "accounting.jsonl"
+    async with server_with(tmp_path, ua__orphan_grace_ms="4000", accounting__file=str(file)) as server:
+        async with server.events() as log:
+            leaving = await dialled(server, phone, log, "silent", call="1")
+            staying = await dialled(server, phone, log, "silent", call="2")
+            asked = await speak(server, staying, LONG_TEXT)
+            await log.wait("speak.started", timeout_s=TIMEOUT_S)
+        names = {call["id"]: call["sip_call_id"] for call in await server.calls()}
+        agent = ua_pid(server)
+        server.signal(signal.SIGKILL)
+        await phone.hangup(call="1")
+        report = await phone.report(call="2", timeout_s=TIMEOUT_S)
+        assert (report["ending"]["result"], report["ending"]["by"]) == ("completed", "them")
+        await until(lambda: not is_running(agent), TIMEOUT_S)
+        assert await server.replace(None) == KILLED
+        assert ua_pid(server) != agent
+
+        def lines(kind: str) -> list[Json]:
+            found = [json.loads(line) for line in file.read_text().splitlines()]
+            return [each for each in found if each["type"] == kind]
+
+        await until(lambda: len(lines("call")) == 2, TIMEOUT_S)
+        calls = {each["call_id"]: each for each in lines("call")}
+        assert {each: calls[each]["sip_call_id"] for each in calls} == names
+        assert (calls[leaving]["result"], calls[leaving]["reason"]) == ("completed", "remote_hangup")
+        assert (calls[staying]["result"], calls[staying]["reason"]) == ("completed", "server_gone")
+        assert calls[staying]["duration_ms"] - calls[leaving]["duration_ms"] > 2000, "each until it ended"
+        assert calls[leaving]["quality"]["packets_sent"] > 0
+        assert [each["utterance_id"] for each in lines("utterance")] == [asked]
+        await until_readyz(server, 200)
 
 
 async def test_without_a_grace_calls_end_with_their_server(tmp_path: Path, phone: SoftphoneProcess) -> None:

@@ -55,6 +55,7 @@ class FakeUa:
         self.records: dict[str, bytes] = {}
         """What it keeps for another server, by call."""
         self.causes: list[str] = []
+        self.noted: list[str] = []
         self.tails_ms: dict[str, int] = {}
         self.not_before_ns: dict[str, int] = {}
         self._listener: Listener | None = None
@@ -97,6 +98,9 @@ class FakeUa:
             case messages.BeginUtterance(utterance_id=utterance_id):
                 self.not_before_ns[utterance_id] = message.not_before_ns
         self.asked.append(command)
+
+    def note_end(self, call_id: str) -> None:
+        self.noted.append(call_id)
 
     def commands(self, name: str) -> list[tuple[Any, ...]]:
         """The commands of one kind, without its name."""

@@ -106,6 +106,21 @@ async def test_what_waits_is_written_at_the_end(file: Path) -> None:
     assert [each.get("utterance_id") for each in lines_of(file)] == [None, *(f"u{number}" for number in range(2500))]
 
 
+async def test_who_wants_to_know_is_told_when_a_line_is_written(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, disk, written = AccountingLog(file), FullDisk(), list[int]()
+    await log.start()
+    monkeypatch.setattr(module, "os", disk)
+    log.add(line(1), on_written=lambda: written.append(1))
+    await eventually(lambda: disk.num_refused >= 2, timeout_s=WITHIN_S)
+    assert not written
+    monkeypatch.setattr(module, "os", os)
+    await eventually(lambda: written == [1], timeout_s=WITHIN_S)
+    assert len(lines_of(file)) == 1
+    await log.stop()
+    AccountingLog().add(line(2), on_written=lambda: written.append(2))
+    assert written == [1, 2], "without a file there is nothing to wait for"
+
+
 async def test_the_file_may_be_moved(file: Path) -> None:
     log = AccountingLog(file)
     await log.start()

@@ -337,3 +337,62 @@ async def test_the_user_agent_dies_while_a_call_is_taken_up(before: Exchange) ->
     after.ua.die()
     assert after.registry.utterance(utterance.id).is_complete
     assert after.registry.call(call_id).state is CallState.TERMINATED
+
+
+@pytest.mark.parametrize(
+    ("by", "reason"), [("remote", "remote_hangup"), ("local", "server_gone"), ("rtp_inactivity", "rtp_inactivity")]
+)
+async def test_a_call_that_ended_without_a_server_is_accounted_for(
+    before: Exchange, by: messages.EndedBy, reason: str
+) -> None:
+    """Its UA process is gone too, and the next one is not up yet."""
+    call_id = before.talking("silent")
+    utterance = before.registry.call(call_id).speak(said())
+    before.clock.advance(7000)
+    ended_ns = before.clock.now_ns()
+    after = Exchange()
+    after.clock.advance(60_000)
+    after.ua.is_ready = False
+    lines: list[Any] = []
+    after.registry._services.accounting.add = lambda line, **_: lines.append(line)  # type: ignore[method-assign]
+    after.ua.report(snapshot_of(before, call_id, invite=None, established_ns=ended_ns - 7_000_000_000))
+    after.ua.ended(call_id, by=by, at_ns=ended_ns)
+    spoken, ended = lines
+    assert (spoken.utterance_id, spoken.characters, spoken.reason) == (utterance.id, len(SECRET), "error")
+    assert (ended.call_id, ended.sip_call_id, ended.route) == (call_id, f"sip-{call_id}", "silent")
+    assert (ended.duration_ms, ended.reason) == (7000, reason)
+    assert after.registry.num_calls == 0
+    after.registry.present_adopted()
+    assert after.kinds(call_id)[-1] == "call.terminated"
+
+
+async def test_the_user_agent_may_forget_an_end_that_is_accounted_for(
+    before: Exchange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call_id = before.talking("silent")
+    notes: list[Any] = []
+    services = before.registry._services
+    monkeypatch.setattr(services.accounting, "add", lambda _line, on_written: notes.append(on_written))
+    before.ua.ended(call_id)
+    assert before.ua.noted == [], "it is not written yet"
+    notes[0]()
+    assert before.ua.noted == [call_id]
+    after = adopted(before, snapshot_of(before, "strange", record=b"of another version"))
+    after.ua.ended("strange")
+    assert after.ua.noted == ["strange"], "it will not be known better later"
+
+
+async def test_a_gather_and_a_call_that_rang_end_without_a_server_too(before: Exchange) -> None:
+    asked, ringing = before.talking("silent"), before.ua.incoming("manual")
+    before.registry.call(asked).gather(GatherRequest(then="hangup"))
+    after = Exchange()
+    after.clock.advance(60_000)
+    after.ua.is_ready = False
+    after.ua.report(snapshot_of(before, asked, invite=None))
+    after.ua.ended(asked)
+    after.ua.report(snapshot_of(before, ringing, "invited", invite=None, media=None, sip_code=180))
+    after.ua.ended(ringing, sip_code=487)
+    assert [after.registry.call(each).state for each in (asked, ringing)] == [CallState.TERMINATED] * 2
+    ending = after.registry.call(ringing).ending
+    assert ending is not None
+    assert (ending.result, ending.reason) == ("unanswered", "cancelled")

@@ -10,9 +10,9 @@ from cc_tts.config.schema import LogConfig
 from cc_tts.media.playout_events import PlayoutFinished, PlayoutProgress
 from cc_tts.media.quality import Quality
 from cc_tts.processes.channel import Message
-from cc_tts.ua import messages
+from cc_tts.ua import messages, orphan
 from cc_tts.ua.client import settings_of
-from cc_tts.ua.orphan import Gap
+from cc_tts.ua.orphan import Gap, UnnotedEnds
 
 pytestmark = pytest.mark.unit
 
@@ -38,8 +38,12 @@ def finished(call_id: str, utterance_id: str, played_ms: float = 400.0) -> messa
     return messages.PlayoutReport(call_id=call_id, event=event)
 
 
+def ended_call(call_id: str) -> messages.CallEnded:
+    return messages.CallEnded(call_id=call_id, sip_code=200, ended_by="remote", quality=Quality())
+
+
 def test_a_call_is_told_with_what_was_over_of_its_prompts() -> None:
-    gap = Gap(snapshot)
+    gap = Gap(UnnotedEnds(snapshot))
     gap.keep(finished("a", "1"))
     gap.keep(messages.PlayoutReport(call_id="a", event=PlayoutProgress("2", at_ns=1, played_ms=5.0)))
     gap.keep(messages.DtmfReceived(call_id="a", digit="5", duration_ms=1, method="sip_info", at_ns=1))
@@ -52,13 +56,42 @@ def test_a_call_is_told_with_what_was_over_of_its_prompts() -> None:
 
 
 def test_a_call_that_has_ended_is_told_before_those_that_live() -> None:
-    gap = Gap(lambda call_id: snapshot(call_id, ("1", 20.0)))
-    ended = messages.CallEnded(call_id="a", sip_code=200, ended_by="remote", quality=Quality())
-    for report in (finished("a", "1", 20.0), ended):
-        gap.keep(report)
+    ends = UnnotedEnds(lambda call_id: snapshot(call_id, ("1", 20.0)))
+    gap = Gap(ends)
+    ended = ended_call("a")
+    gap.keep(finished("a", "1", 20.0))
+    ends.keep(ended)
     told: list[Message] = list(gap.reports([snapshot("b")]))
     assert told[:3] == [snapshot("a", ("1", 20.0)), finished("a", "1", 20.0), ended]
     assert told[3:] == [snapshot("b"), messages.SnapshotComplete()]
+
+
+def test_an_end_is_told_until_a_server_has_noted_it() -> None:
+    """Another server is told of those that the one before may not have read or written down."""
+    ends = UnnotedEnds(snapshot)
+    gap = Gap(ends)
+    for call_id in ("a", "b"):
+        ends.keep(ended_call(call_id))
+    ends.keep(ended_call("b"))
+    ends.forget("a")
+    ends.forget("unknown")
+    told = [snapshot("b"), ended_call("b"), messages.SnapshotComplete()]
+    assert list(gap.reports([])) == told
+    assert list(gap.reports([])) == told, "it has not been noted by being told"
+
+
+def test_an_end_that_never_was_a_leg_is_not_told_again() -> None:
+    ends = UnnotedEnds(lambda _call_id: None)
+    ends.keep(ended_call("a"))
+    assert list(ends) == []
+
+
+def test_ends_that_nobody_notes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(orphan, "MAX_UNNOTED_ENDS", 3)
+    ends = UnnotedEnds(snapshot)
+    for number in range(10):
+        ends.keep(ended_call(str(number)))
+    assert [ended.call_id for _, ended in ends] == ["7", "8", "9"]
 
 
 def fingerprint(*overrides: str) -> str:

@@ -14,8 +14,9 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
 from cc_tts import __version__, logs, port_owner, startup
@@ -40,6 +41,7 @@ from cc_tts.engines.remote.workers import RemoteWorkers
 from cc_tts.errors import CcTtsError, ConfigError, ProcessFailed
 from cc_tts.metrics import Metrics
 from cc_tts.processes import systemd, threads
+from cc_tts.processes.adoption import Knock
 from cc_tts.processes.first import first_of
 from cc_tts.speech.prompt_cache import engine_identity
 from cc_tts.speech.shared_synthesis import CachedSource
@@ -64,7 +66,9 @@ log = logs.get(__name__)
 class Server:
     """The server process."""
 
-    def __init__(self, config: Config, *, read_config: Callable[[], Config]) -> None:
+    def __init__(
+        self, config: Config, *, read_config: Callable[[], Config], knocks: Mapping[str, Knock] = MappingProxyType({})
+    ) -> None:
         self._config = config
         self._read_config = read_config
         self._tls_fingerprint = tls_files.fingerprint(config.tls)
@@ -89,7 +93,9 @@ class Server:
             line_rate_hz=config.rtp.clock_rate_hz,
             text_process=self.text_process,
         )
-        self.ua = UaClient(config, clock=clock, on_dispatcher_down=restarts.labels(process="dispatcher").inc)
+        self.ua = UaClient(
+            config, clock=clock, on_dispatcher_down=restarts.labels(process="dispatcher").inc, knocks=knocks
+        )
         self.vad = VadProcess(config, clock=clock, on_down=restarts.labels(process="vad").inc)
         self.nodes = LineNodes(config.server, config.cluster)
         self.tenants = TenantBook.of(config, clock=clock, metrics=self.metrics)
@@ -346,13 +352,17 @@ def _on_loop_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) ->
     log.error("event_loop_error", detail=str(context.get("message", "")), exc_info=context.get("exception"))
 
 
-def serve(config: Config, *, read_config: Callable[[], Config]) -> int:
-    """Run the server; returns the exit status. ``read_config`` is asked at SIGHUP."""
+def serve(
+    config: Config, *, read_config: Callable[[], Config], knocks: Mapping[str, Knock] = MappingProxyType({})
+) -> int:
+    """Run the server; returns the exit status. ``read_config`` is asked at SIGHUP; ``knocks`` are those of
+    :func:`cc_tts.ua.client.knock`.
+    """
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something that could be changed
     logs.configure(level=config.log.level, json=config.log.json, process="server")
 
     async def main() -> None:
-        await Server(config, read_config=read_config).run()
+        await Server(config, read_config=read_config, knocks=knocks).run()
 
     try:
         for warning in startup.check_machine(config):

@@ -59,6 +59,34 @@ class AdoptionRefused(Message, frozen=True):
     detail: str
 
 
+class HasServer(ProcessFailed):
+    """The child has a server already, or hangs. ``pid`` is the child's, ``server_pid`` its parent's, 0 if that has ended."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(f"process {pid} has another server, or hangs: it did not answer")
+        self.pid = pid
+        self.server_pid = parent_of(pid)
+
+
+def parent_of(pid: int) -> int:
+    """The process that has started another; 0 if that has ended, and another one has taken its place."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        parent = int(fields[1])
+        command = Path(f"/proc/{parent}/cmdline").read_bytes()
+    except (OSError, ValueError, IndexError):
+        return 0
+    return parent if b"serve" in command.split(b"\0") else 0
+
+
+def network_namespace() -> str:
+    """What tells the network namespace of this process from others of the machine; empty where that cannot be seen."""
+    try:
+        return format(Path("/proc/self/ns/net").stat().st_ino, "x")
+    except OSError:
+        return ""
+
+
 def socket_path(environ: Mapping[str, str], name: str) -> Path:
     """Where a child of this name waits: in a directory of ``$RUNTIME_DIRECTORY``, ``$XDG_RUNTIME_DIR`` or the temporary
     folder.
@@ -195,28 +223,65 @@ class AdoptedChild:
     hello: Hello
 
 
-async def adopt(path: Path, request: Adopt) -> AdoptedChild | None:
-    """Adopt the child that waits at ``path``; ``None`` if none does, if it refused and has ended, or if there can be none,
-    since the directory is not ours alone.
+@dataclass(frozen=True, slots=True)
+class Knock:
+    """A child that was asked, and whose answer has not been read yet."""
+
+    sock: socket.socket
+    pid: int
+    pidfd: int
+
+
+def knock(path: Path, request: Adopt) -> Knock | None:
+    """Ask the child that waits at ``path``: if it has no server it has one from now on. ``None``: none waits there.
 
     Raises:
-        ProcessFailed: it has another server, hangs, or is not ours to adopt.
+        ProcessFailed: it cannot be asked.
     """
-    if not _may_wait_at(path):
-        return None
+    check_path(path)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.setblocking(False)  # noqa: FBT003 - the standard library's
     try:
-        child = await _ask(sock, path, request)
-    except BaseException:
+        sock.connect(str(path))
+        pid = peer_of(sock)
+        asked = Knock(sock, pid, os.pidfd_open(pid))
+        with contextlib.suppress(ConnectionError):
+            sock.sendall(encode(request))
+    except (FileNotFoundError, ConnectionRefusedError, ProcessLookupError):  # what has ended without removing it
+        sock.close()
+        return None
+    except OSError as error:
+        sock.close()
+        raise ProcessFailed(f"cannot adopt the process at {path}: {error}") from error
+    except ProcessFailed:
         sock.close()
         raise
+    return asked
+
+
+async def adopt(path: Path, request: Adopt, *, asked: Knock | None = None) -> AdoptedChild | None:
+    """Adopt the child that waits at ``path``, or that was ``asked`` there before; ``None`` if none does, if it refused and
+    has ended, or if there can be none, since the directory is not ours alone.
+
+    Raises:
+        HasServer: it has another server, or hangs.
+        ProcessFailed: it is not ours to adopt, or does not end.
+    """
+    if asked is None and (not may_wait_at(path) or (asked := knock(path, request)) is None):
+        return None
+    process = AdoptedProcess(asked.pid, asked.pidfd)
+    try:
+        child = await _answered(asked.sock, process)
+    except BaseException:
+        asked.sock.close()
+        raise
     if child is None:
-        sock.close()
+        asked.sock.close()
     return child
 
 
-def _may_wait_at(path: Path) -> bool:
+def may_wait_at(path: Path) -> bool:
+    """Whether there is a directory for this socket, and it is ours alone; one that is not is a warning."""
     try:
         if os.path.lexists(path.parent):
             check_path(path)
@@ -226,23 +291,13 @@ def _may_wait_at(path: Path) -> bool:
     return False
 
 
-async def _ask(sock: socket.socket, path: Path, request: Adopt) -> AdoptedChild | None:
-    loop = asyncio.get_running_loop()
-    try:
-        await loop.sock_connect(sock, str(path))
-        pid = peer_of(sock)
-        process = AdoptedProcess(pid, os.pidfd_open(pid))
-    except (FileNotFoundError, ConnectionRefusedError, ProcessLookupError):  # what has ended without removing it
-        return None
-    except OSError as error:
-        raise ProcessFailed(f"cannot adopt the process at {path}: {error}") from error
+async def _answered(sock: socket.socket, process: AdoptedProcess) -> AdoptedChild | None:
+    pid = process.pid
     try:
         async with asyncio.timeout(ADOPT_TIMEOUT_S):
-            with contextlib.suppress(ConnectionError):
-                await loop.sock_sendall(sock, encode(request))
             record = await read_one(sock, (Hello, AdoptionRefused))
     except TimeoutError:
-        raise ProcessFailed(f"process {pid} has another server, or hangs: it did not answer at {path}") from None
+        raise HasServer(pid) from None
     match record:
         case (Hello() as hello, _):
             return AdoptedChild(process, sock, hello)

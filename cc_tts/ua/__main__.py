@@ -82,7 +82,7 @@ def main() -> NoReturn:
     loop.greet(described)
     is_orphan = loop.run(stopping)
     agent.stop()
-    if link.gap is not None and settings.adoption_socket:
+    if link.gap is not None and link.outlives_server:
         ended_calls.leave(Path(settings.adoption_socket), link.gap.reports(()), clock)
     with contextlib.suppress(ProcessFailed):
         link.channel.flush()
@@ -99,6 +99,8 @@ class SipLoop:
         self._settings = settings
         self._clock = clock
         self._silence = Silence(clock, max_step_s=MAX_TURN_S)
+        self._is_pinged = False
+        """Whether the server that this process has now has begun to ask for signs of life. One that adopts begins late."""
         self._is_over = False
         self._has_server = True
         self._deadline_ns = 0
@@ -133,7 +135,8 @@ class SipLoop:
             if not self._has_server:
                 self._is_over = self._is_over or self._clock.now_ns() > self._deadline_ns
             elif self._link.gap is None:
-                self._agent.set_server_silent(silent=self._silence.look() > SERVER_TIMEOUT_S)
+                self._silence.count(owed=self._is_pinged)
+                self._agent.set_server_silent(silent=self._silence.seconds > SERVER_TIMEOUT_S)
                 self._flush()
         return not self._has_server
 
@@ -152,6 +155,7 @@ class SipLoop:
             case Shutdown():
                 self._is_over = True
             case Ping(serial=serial):
+                self._is_pinged = True
                 self._silence.heard()
                 self.report(Pong(serial=serial))
             case EndNoted(call_id=call_id):
@@ -195,7 +199,7 @@ class SipLoop:
         log.info("adopted", calls=len(living), by=request.version)
         self._link.channel.close()
         self._link.channel, self._link.gap, self._has_server = applicant.channel, None, True
-        self._silence.heard()
+        self._is_pinged = False
         self.greet(self._build)
         for each in gap.reports(living):
             self.report(each)

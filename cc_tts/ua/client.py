@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol
 
 from cc_tts import __version__, logs
@@ -14,7 +15,7 @@ from cc_tts.clock import Clock
 from cc_tts.cluster.nodes import id_prefix
 from cc_tts.config import tls as tls_files
 from cc_tts.config.schema import Config, is_ip_address
-from cc_tts.errors import ProcessFailed, UserAgentUnavailable
+from cc_tts.errors import CcTtsError, ProcessFailed, UserAgentUnavailable
 from cc_tts.processes import adoption
 from cc_tts.processes.channel import PROTOCOL_VERSION, Message
 from cc_tts.processes.supervisor import STOPPED, ProcessState, Supervisor, python_child
@@ -101,15 +102,23 @@ class _UaProcess:
         """Call-IDs of the calls that came in."""
         return tuple(self._sip_call_ids.values())
 
-    async def adopt(self) -> None:
+    @property
+    def adoption_socket(self) -> str:
+        """Where the process waits for another server; empty if it does not."""
+        return self._settings.adoption_socket
+
+    async def adopt(self, asked: adoption.Knock | None) -> None:
         """As :meth:`UaClient.adopt`."""
         if not self._settings.adoption_socket:
             return
-        request = adoption.Adopt(protocol=PROTOCOL_VERSION, version=__version__, settings=self._settings.fingerprint)
         path = Path(self._settings.adoption_socket)
-        child = await adoption.adopt(path, request)
-        for message in ended_calls.take(path, self._clock):
-            self._on_message(message, b"")
+        try:
+            child = await adoption.adopt(path, _request(self._settings), asked=asked)
+        except adoption.HasServer as error:
+            raise ProcessFailed(_taken(self._settings, error)) from None
+        if adoption.may_wait_at(path):
+            for message in ended_calls.take(path, self._clock):
+                self._on_message(message, b"")
         if child is None:
             return
         self.is_adopted = True
@@ -174,8 +183,16 @@ class _UaProcess:
 class UaClient:
     """Commands to the UA processes."""
 
-    def __init__(self, config: Config, *, clock: Clock, on_dispatcher_down: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        clock: Clock,
+        on_dispatcher_down: Callable[[], None] = lambda: None,
+        knocks: Mapping[str, adoption.Knock] = MappingProxyType({}),
+    ) -> None:
         self._config = config
+        self._knocks = knocks
         everyone = settings_of(config)
         self.default_caller = re.sub(r":[0-9]+$", "", everyone[0].account_uri)  # From has no port (RFC 3261 §19.1.1)
         self._listener: UaListener | None = None
@@ -208,7 +225,7 @@ class UaClient:
         Raises:
             ProcessFailed: one belongs to another server, or does not answer.
         """
-        await asyncio.gather(*(each.adopt() for each in self._processes))
+        await asyncio.gather(*(each.adopt(self._knocks.get(each.adoption_socket)) for each in self._processes))
 
     @property
     def has_adopted(self) -> bool:
@@ -367,6 +384,33 @@ class UaClient:
                 )
 
 
+def knock(config: Config) -> dict[str, adoption.Knock]:
+    """Ask the processes that wait for a server, by their sockets, before all that a server takes long to import and to load:
+    with that their grace is over. What goes wrong is for :meth:`UaClient.adopt` to say.
+    """
+    asked = {}
+    with contextlib.suppress(CcTtsError):
+        for settings in settings_of(config):
+            path = Path(settings.adoption_socket)
+            is_possible = settings.adoption_socket and path.parent.exists()
+            if is_possible and (found := adoption.knock(path, _request(settings))):
+                asked[settings.adoption_socket] = found
+    return asked
+
+
+def _request(settings: messages.UaSettings) -> adoption.Adopt:
+    return adoption.Adopt(protocol=PROTOCOL_VERSION, version=__version__, settings=settings.fingerprint)
+
+
+def _taken(settings: messages.UaSettings, error: adoption.HasServer) -> str:
+    """What the operator can do about it."""
+    who = f"pid {error.server_pid}" if error.server_pid else f"whose SIP process has pid {error.pid}"
+    return (
+        f"sip.port: port {settings.public_port} of {settings.sip.host} is served by a running cc-tts, {who}, which keeps "
+        "its calls. End it, or give this one another sip.port; if it hangs, kill it, and its calls go to the next server"
+    )
+
+
 def system_nameservers(path: Path = RESOLV_CONF) -> tuple[str, ...]:
     """The name servers of the machine; none if it has no such file."""
     try:
@@ -411,8 +455,9 @@ def settings_of(config: Config) -> list[messages.UaSettings]:
 
 
 def _adoption_socket(config: Config, number: int) -> str:
-    """Of the process that listens there: the port is taken by one process at a time."""
+    """Of the process that listens there: the port of a network namespace is taken by one process at a time."""
     if not config.ua.orphan_grace_ms:
         return ""
     sip = config.sip
-    return str(adoption.socket_path(os.environ, f"ua-{sip.host}-{sip.port}-{sip.tls_port}-{number + 1}"))
+    name = f"ua-{sip.host}-{sip.port}-{sip.tls_port}-{number + 1}-{adoption.network_namespace()}"
+    return str(adoption.socket_path(os.environ, name))

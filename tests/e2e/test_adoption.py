@@ -340,7 +340,10 @@ async def test_one_server_has_the_calls(tmp_path: Path, phone: SoftphoneProcess)
             second = server._child
             assert await second.wait(TIMEOUT_S) == 1
             (failed,) = entries(second.log, "cannot_start")
-            assert f"process {agent} has another server, or hangs" in failed["detail"]
+            assert (
+                f"port {server.sip_port} of 127.0.0.1 is served by a running cc-tts, pid {first.pid}"
+                in failed["detail"]
+            )
         finally:
             server._child = first
             server.signal(signal.SIGCONT)

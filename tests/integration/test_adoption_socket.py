@@ -18,7 +18,7 @@ from cc_tts.clock import MonotonicClock
 from cc_tts.errors import ProcessFailed
 from cc_tts.processes import adoption
 from cc_tts.processes import supervisor as supervisor_module
-from cc_tts.processes.adoption import Adopt, AdoptionSocket, adopt, check_folder, socket_path
+from cc_tts.processes.adoption import Adopt, AdoptionSocket, adopt, check_folder, knock, socket_path
 from cc_tts.processes.channel import PROTOCOL_VERSION, ChildChannel, Message, Ping, encode
 from cc_tts.processes.supervisor import STOPPED, ChildSpec, ProcessState, Supervisor
 from tests.fakes.fake_calls import eventually
@@ -189,6 +189,31 @@ async def test_a_child_that_has_a_server_does_not_answer(
     process = await orphan(orphans, path, "time.sleep(600)")
     with pytest.raises(ProcessFailed, match=f"process {process.pid} has another server, or hangs"):
         await adopt(path, REQUEST)
+
+
+async def test_a_child_that_was_asked_has_a_server_before_its_answer_is_read(
+    orphans: list["subprocess.Popen[bytes]"], path: Path
+) -> None:
+    """It does not wait for a server that has still to load."""
+    process = await orphan(orphans, path, 'print("has a server", flush=True); hello(); serve()')
+    asked = knock(path, REQUEST)
+    assert asked is not None
+    assert process.stdout is not None
+    assert await asyncio.to_thread(process.stdout.readline) == b"has a server\n"
+    child = await adopt(path, REQUEST, asked=asked)
+    assert child is not None
+    assert (child.process.pid, child.hello.build) == (process.pid, {"settings": "same"})
+    child.sock.close()
+
+
+async def test_a_child_that_was_asked_and_has_ended_is_none(
+    orphans: list["subprocess.Popen[bytes]"], path: Path
+) -> None:
+    process = await orphan(orphans, path, "sys.exit(0)")
+    asked = knock(path, REQUEST)
+    assert await asyncio.to_thread(process.wait, TIMEOUT_S) == 0
+    assert await adopt(path, REQUEST, asked=asked) is None
+    assert knock(path, REQUEST) is None
 
 
 async def test_nobody_waits(path: Path) -> None:

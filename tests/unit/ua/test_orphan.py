@@ -1,6 +1,7 @@
 """What a UA process keeps while it has no server."""
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -144,9 +145,10 @@ def test_a_key_that_only_the_other_version_knows_makes_no_difference(monkeypatch
 def test_the_socket_is_named_by_what_one_process_can_have(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUNTIME_DIRECTORY", "/run/cc-tts")
     wanted = config.load(overrides=["ua.processes=2", "sip.transports=['udp']"])
+    here = format(Path("/proc/self/ns/net").stat().st_ino, "x")
     assert [each.adoption_socket for each in settings_of(wanted)] == [
-        "/run/cc-tts/ua/ua-127.0.0.1-5060-5061-1.sock",
-        "/run/cc-tts/ua/ua-127.0.0.1-5060-5061-2.sock",
+        f"/run/cc-tts/ua/ua-127.0.0.1-5060-5061-1-{here}.sock",
+        f"/run/cc-tts/ua/ua-127.0.0.1-5060-5061-2-{here}.sock",
     ]
     (only,) = settings_of(config.load(overrides=["ua.orphan_grace_ms=0"]))
     assert only.adoption_socket == ""

@@ -9,6 +9,8 @@ closed with 1000 when the call is over, with 1013 when the client does not read,
     frames ─▸ Receiver ─▸ TextStream ─▸ Outbox ─▸ frames
 """
 
+import json
+import re
 from typing import Annotated, Any, Final, assert_never, cast, get_args
 
 import msgspec
@@ -27,7 +29,7 @@ from cc_tts.api.schemas import Language, LexiconNames, PromptFields, Speed, Voic
 from cc_tts.calls.events.outbox import Outbox
 from cc_tts.calls.text_stream.messages import StreamError, StreamId, StreamMessage
 from cc_tts.calls.text_stream.stream import TextStream
-from cc_tts.errors import CapacityExceeded, CcTtsError, MalformedRequest, Unprocessable
+from cc_tts.errors import UNREADABLE, CapacityExceeded, CcTtsError, MalformedRequest, Unprocessable
 from cc_tts.speech.prompt import Prompt, TextContent
 
 MAX_FRAME_IN_BYTES: Final = 65_536
@@ -90,6 +92,14 @@ FromClient = StartUtterance | Tokens | Flush | Mark | Clear | End
 """What clients send, in the order in which documents list it."""
 FRAMES: Final = get_args(FromClient)
 _DECODER: Final = msgspec.json.Decoder(FromClient)
+_HALF: Final = re.compile("[\ud800-\udfff]")
+_HALF_ESCAPED: Final = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+class _Identified(msgspec.Struct):
+    """Of a message that cannot be followed, what tells the client which one that is."""
+
+    id: StreamId | UnsetType = UNSET
 
 
 @ROUTES.add(
@@ -150,6 +160,8 @@ class _Client:
         self._outbox = outbox
         self._message_id: StreamId | UnsetType = UNSET
         """Of the message that is being followed."""
+        self._half = ""
+        """The first half of a character whose other half begins the next tokens."""
         self.receiver = Receiver(cast("Any", socket), follow=self._follow, refuse=self._refuse)
 
     async def receive_all(self) -> None:
@@ -162,9 +174,24 @@ class _Client:
         self._message_id = UNSET
         if message.type is WSMsgType.BINARY:
             raise MalformedRequest("messages are JSON in text frames")
-        frame = _DECODER.decode(message.data)
+        try:
+            frame = _decoded(message.data)
+        except UNREADABLE:
+            self._message_id = _id_in(message.data)
+            raise
         self._message_id = frame.id if isinstance(frame, Tokens) else UNSET
+        if not isinstance(frame, Tokens):
+            self._half = ""
         self._obey(frame)
+
+    def _whole(self, text: str) -> str:
+        """The text with the half of a character that ended the tokens before; other halves alone become U+FFFD."""
+        text, self._half = self._half + text, ""
+        if _HALF.search(text) is None:
+            return text
+        if "\ud800" <= text[-1] <= "\udbff":
+            text, self._half = text[:-1], text[-1]
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
     def _obey(self, frame: FromClient) -> None:
         stream = self._stream
@@ -173,7 +200,7 @@ class _Client:
                 stream.start(frame.prompt())
             case Tokens(text=text, id=message_id):
                 check_text(text, "/text")
-                stream.tokens(text, None if message_id is UNSET else message_id)
+                stream.tokens(self._whole(text), None if message_id is UNSET else message_id)
             case Flush():
                 stream.flush()
             case Clear():
@@ -187,3 +214,38 @@ class _Client:
 
     def _refuse(self, error: CcTtsError) -> None:
         self._outbox.put(StreamError(code=error.code, detail=error.detail, id=self._message_id))
+
+
+def _decoded(data: str) -> FromClient:
+    """A message; JavaScript cuts strings inside of characters, and such halves are no fault of tokens.
+
+    Raises:
+        msgspec.DecodeError: not JSON, or not of the right shape.
+    """
+    try:
+        frame: FromClient = _DECODER.decode(data)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        if _HALF_ESCAPED.search(data) is None:
+            raise
+        return _tokens_with_halves(data)
+    return frame
+
+
+def _tokens_with_halves(data: str) -> Tokens:
+    try:
+        tokens = msgspec.convert(json.loads(data), Tokens)
+    except json.JSONDecodeError as error:
+        raise msgspec.DecodeError(str(error)) from None
+    if isinstance(tokens.id, str) and _HALF.search(tokens.id) is not None:
+        raise msgspec.DecodeError("half of a character in an id")
+    return tokens
+
+
+def _id_in(data: str) -> StreamId | UnsetType:
+    """The ``id`` of a message that cannot be followed, where it can be read."""
+    try:
+        return msgspec.json.decode(data, type=_Identified).id
+    except UNREADABLE:
+        return UNSET

@@ -88,6 +88,9 @@ async def test_scopes() -> None:
         ('{"type": "tokens", "text": "a", "id": 1.5}', "malformed"),
         ('{"type": "tokens", "text": "a", "txt": "b"}', "malformed"),
         ('{"type": "mark"}', "malformed"),
+        ('{"type": "mark", "name": "a\\ud83d"}', "malformed"),
+        ('{"type": "tokens", "text": "a\\ud83d", "id": "\\ud83d"}', "malformed"),
+        ('{"type": "tokens", "text": "a\\ud83d"', "malformed"),
         ('{"type": "mark", "name": ""}', "malformed"),
         ('{"type": "start", "speed": 9}', "malformed"),
         ('{"type": "start", "text": "a"}', "malformed"),
@@ -113,6 +116,30 @@ async def test_an_error_names_the_message_whose_text_was_not_taken(api: Served) 
     async with api.connect() as socket:
         await socket.send_json({"type": "tokens", "id": 7, "text": "a" * 1001})
         assert (await told(socket, "error"))["id"] == 7
+
+
+@pytest.mark.parametrize("frame", ['{"type": "tokens", "text": 5, "id": 9}', '{"type": "tokens", "id": 9}'])
+async def test_an_error_names_the_malformed_message_whose_id_can_be_read(api: Served, frame: str) -> None:
+    async with api.connect() as socket:
+        await socket.send_str(frame)
+        assert (await told(socket, "error"))["id"] == 9
+
+
+@pytest.mark.parametrize(
+    ("frames", "spoken"),
+    [
+        (["Great \\ud83d", "\\ude00 your order is ready."], "Great 😀 your order is ready."),
+        (["Great \\ud83d", " your order is ready."], "Great � your order is ready."),
+        (["\\ude00 Ready.\\ud83d", "\\ude00"], "� Ready.😀"),
+        (["Ready.", "\\ud83d"], "Ready."),
+    ],
+)
+async def test_half_of_a_character_loses_no_token(api: Served, frames: list[str], spoken: str) -> None:
+    async with api.connect() as socket:
+        for frame in frames:
+            await socket.send_str(f'{{"type": "tokens", "text": "{frame}"}}')
+        await socket.send_json({"type": "end"})
+        assert (await told(socket, "speak.complete"))["spoken_text"] == spoken
 
 
 async def test_too_many_faults_close(api: Served) -> None:

@@ -30,6 +30,13 @@ from cc_tts.errors import (
 
 JSON: Final = "application/json"
 
+_HALF_OF_CHARACTER: Final = re.compile(
+    rb"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+)
+"""Half of a character alone, which JSON can write and UTF-8 cannot (RFC 8259 §8.2); before it an escaped backslash or a
+whole character, which are none.
+"""
+
 T = TypeVar("T")
 
 _AT: Final = re.compile(r"(?P<what>.*) - at `(?:key` in `)?(?P<path>\$[^`]*)`+", re.DOTALL)
@@ -78,7 +85,7 @@ def decode(body: bytes, kind: type[T]) -> T:
         Unprocessable: a value is out of its bounds.
     """
     try:
-        return msgspec.json.decode(body, type=kind)
+        return msgspec.json.decode(_HALF_OF_CHARACTER.sub(_whole, body), type=kind)
     except msgspec.ValidationError as error:
         raise _explained(str(error), kind) from None
     except UnicodeDecodeError:
@@ -87,6 +94,11 @@ def decode(body: bytes, kind: type[T]) -> T:
         raise MalformedRequest(f"not JSON: {_lower(str(error))}" if body else "a JSON body is needed") from None
     except RecursionError:
         raise MalformedRequest("not JSON that can be read: nested too deeply") from None
+
+
+def _whole(match: re.Match[bytes]) -> bytes:
+    """U+FFFD for half of a character alone."""
+    return rb"\ufffd" if match["half"] else match.group()
 
 
 def response(value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:

@@ -145,3 +145,17 @@ def test_an_answer_is_json() -> None:
     response = bodies.response({"a": "ü"}, status=201, headers={"Location": "/x"})
     assert (response.status, response.content_type, response.body) == (201, "application/json", '{"a":"ü"}'.encode())
     assert response.headers["Location"] == "/x"
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (r"Great \ud83d", "Great �"),
+        (r"\uDE00 done", "� done"),
+        (r"\ud83d\ude00 whole", "😀 whole"),
+        (r"\\ud83d no escape", r"\ud83d no escape"),
+        (r"\ud83d\ud83d\ude00", "�😀"),
+    ],
+)
+def test_half_of_a_character_is_replaced(written: str, read: str) -> None:
+    assert bodies.decode(f'{{"text": "{written}"}}'.encode(), dict[str, str]) == {"text": read}

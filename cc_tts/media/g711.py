@@ -1,7 +1,8 @@
-"""G.711 as tables (ITU-T G.711): μ-law and A-law octets → 16-bit linear PCM, and μ-law octets of PCM.
+"""G.711 as tables (ITU-T G.711): μ-law and A-law octets → 16-bit linear PCM, and back.
 
-Encoding is bit-exact to the reference code of ITU-T G.191 (``ulaw_compress``): 14 bits of the magnitude count, and the
-magnitude of a negative sample is its one's complement. Silence (0) is 0xFF; 0x7F, the other zero, is decoded but never made.
+Encoding is bit-exact to the reference code of ITU-T G.191 (``ulaw_compress``, ``alaw_compress``). Of μ-law 14 bits of the
+magnitude count, and the magnitude of a negative sample is its one's complement. Silence (0) is 0xFF there; 0x7F, the other
+zero, is decoded but never made.
 """
 
 from typing import Final
@@ -40,9 +41,20 @@ def _alaw_decode_table() -> _Samples:
     return np.where(code & 0x80, magnitude, -magnitude).astype("<i2")
 
 
+def _alaw_encode_table() -> _Octets:
+    sample = np.arange(65536, dtype=np.uint16).view(np.int16).astype(np.int32)
+    magnitude = np.where(sample < 0, ~sample, sample) >> 4
+    exponent = np.sum([magnitude >> bit != 0 for bit in range(4, 11)], axis=0, dtype=np.int32)
+    mantissa = (magnitude >> np.maximum(exponent - 1, 0)) & 0x0F
+    code = (exponent << 4) | mantissa | np.where(sample < 0, 0, 0x80)
+    octets: _Octets = (code ^ _ALAW_TOGGLE).astype(np.uint8)
+    return octets
+
+
 _ULAW_TO_PCM: Final = _ulaw_decode_table()
 _PCM_TO_ULAW: Final = _ulaw_encode_table()
 _ALAW_TO_PCM: Final = _alaw_decode_table()
+_PCM_TO_ALAW: Final = _alaw_encode_table()
 
 
 def ulaw_encode(pcm: bytes) -> bytes:
@@ -58,3 +70,8 @@ def ulaw_decode(octets: bytes) -> bytes:
 def alaw_decode(octets: bytes) -> bytes:
     """A-law octets → 16-bit PCM."""
     return _ALAW_TO_PCM.take(np.frombuffer(octets, np.uint8)).tobytes()
+
+
+def alaw_encode(pcm: bytes) -> bytes:
+    """16-bit PCM → one A-law octet a sample."""
+    return _PCM_TO_ALAW.take(np.frombuffer(pcm, "<u2")).tobytes()

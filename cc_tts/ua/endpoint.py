@@ -30,6 +30,7 @@ from cc_tts.ua.pjsip_log import PjsipLog
 from cc_tts.ua.pjsua2_build import PYPI_WHEEL, Pjsua2Build
 from cc_tts.ua.rtp import l16
 from cc_tts.ua.rtp.audio_port import AudioPorts
+from cc_tts.ua.rtp.intake import Intake
 from cc_tts.ua.rtp.l16 import L16
 from cc_tts.ua.rtp.lateness import TickLateness
 from cc_tts.ua.rtp.port_cooldown import MAX_PAIRS, PortCooldown
@@ -141,6 +142,8 @@ class UserAgent:
         self._port_cooldown = PortCooldown(
             host=settings.sip.host, rtp=settings.rtp, max_pairs=self._max_cooling, clock=self._clock
         )
+        intake = Intake(library, decodes_others=self._build.folder is None)
+        intake.install()
         self._leg_services = LegServices(
             settings=settings,
             clock=self._clock,
@@ -149,6 +152,7 @@ class UserAgent:
             send=self._send,
             on_over=self._on_over,
             before_offer=self._l16.before_offer,
+            intake=intake,
             follows_rtp=self._build.folder is None,
         )
         self._create_accounts()

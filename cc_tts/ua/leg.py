@@ -21,9 +21,12 @@ from cc_tts.ua.leg_state import LEG_TABLE, LegEvent, LegState
 from cc_tts.ua.rtp.audio_port import AudioPort, AudioPorts
 from cc_tts.ua.rtp.figures import CallFigures
 from cc_tts.ua.rtp.frame_queue import FrameQueue
+from cc_tts.ua.rtp.intake import Intake
 from cc_tts.ua.rtp.keys import Key, Keypad
+from cc_tts.ua.rtp.other_payloads import Decoded
 from cc_tts.ua.rtp.source import RtpSourceWatch, port_of
 from cc_tts.ua.sip import bye
+from cc_tts.ua.sip import event_type as events
 from cc_tts.ua.sip import message as sip_message
 from cc_tts.ua.sip import reason as sip_reason
 from cc_tts.ua.sip.redirects import Redirects
@@ -72,6 +75,7 @@ class LegServices:
     send: Callable[[Message], None]
     on_over: Callable[["Leg"], None]
     before_offer: Callable[[str], None]
+    intake: Intake
     follows_rtp: bool
 
 
@@ -118,9 +122,10 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._remote_reasons: tuple[sip_reason.RemoteReason, ...] = ()
         self._info_cseq = -1
         self._pause_reasons: set[PauseReason] = set()
-        self._packets_received = -1
+        self._received = (-1, 0)  # packets of RTP and of RTCP
         self._last_packet_ns = 0
         self._keypad = Keypad()
+        self._event_type = events.USUAL  # of telephone events in our SDP
         self._answered_ns = 0
         self._established_ns = 0
         self._is_report_sent = False
@@ -308,14 +313,15 @@ class Leg(pj.Call):  # type: ignore[misc]
         return self._figures.quality(underruns=self.underruns)
 
     def watch_rtp(self) -> None:
-        """Report quality; end the call when no RTP has come for too long. A held leg owes none."""
+        """Report quality; end the call when neither RTP nor RTCP has come for too long. A held leg owes none."""
         if self.is_over or self._port is None:
             return
         quality = self.quality()
         self._send(messages.QualityReport(call_id=self.call_id, quality=quality))
         if self._stream:
             self._send_first_report(quality)
-            self._source_watch.look(self, self._stream_index, num_discarded=self._figures.num_discarded)
+            num_discarded = self._figures.num_discarded + self._services.intake.num_unknown(self._stream)
+            self._source_watch.look(self, self._stream_index, num_discarded=num_discarded)
         self._watch_inactivity(quality)
 
     def _send_first_report(self, quality: Quality) -> None:
@@ -329,8 +335,9 @@ class Leg(pj.Call):  # type: ignore[misc]
     def _watch_inactivity(self, quality: Quality) -> None:
         now_ns, timeout_s = self._clock.now_ns(), self._rtp.inactivity_timeout_s
         owes_rtp = self._is_established and self._held_by == "none" and self._expects_rtp
-        if quality.packets_received != self._packets_received or not owes_rtp:
-            self._packets_received = quality.packets_received
+        received = (quality.packets_received, self._services.intake.num_rtcp(self._stream))
+        if received != self._received or not owes_rtp:
+            self._received = received
             self._last_packet_ns = now_ns
         elif timeout_s and (now_ns - self._last_packet_ns) / 1e9 > timeout_s:
             hangup = messages.Hangup(call_id=self.call_id, reason="RTP timeout", cause="rtp_inactivity")
@@ -479,6 +486,14 @@ class Leg(pj.Call):  # type: ignore[misc]
         )
 
     @callback
+    def onCallSdpCreated(self, prm: Any) -> None:
+        """We are about to make an offer, or to answer one: to that PJMEDIA answers with its payload types."""
+        if theirs := str(prm.remSdp.wholeSdp):
+            self._event_type = events.event_type(theirs) or self._event_type
+        else:
+            prm.sdp.wholeSdp = events.with_event_type(str(prm.sdp.wholeSdp), self._event_type)
+
+    @callback
     def onCallMediaState(self, prm: Any) -> None:  # noqa: ARG002
         """SDP was negotiated, the first time or again."""
         if self.is_over:
@@ -502,6 +517,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         """PJMEDIA has a stream for this leg, for the m-line of this index."""
         self._stream_index = int(prm.streamIdx)
         self._stream = int(prm.stream)
+        self._services.intake.open(self._stream)
         if self._is_muted:
             self._services.library.pause_stream(self._stream, paused=True)
         self._source_watch.new_stream()
@@ -513,6 +529,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         """Read its figures before it goes."""
         self.quality()
         self._figures.stream_ended()
+        self._services.intake.close(self._stream)
         self._stream = 0
 
     @callback
@@ -622,9 +639,12 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._report_media(srtp=is_encrypted)
 
     def _report_media(self, *, srtp: bool) -> None:
+        info = self.getStreamInfo(self._stream_index)
+        decoded = Decoded(info.codecName, int(info.rxPt), int(info.txPt), self._event_type)
+        self._services.intake.decode(self._stream, decoded)
         media = messages.MediaActive(
             call_id=self.call_id,
-            codec=self.getStreamInfo(self._stream_index).codecName,
+            codec=info.codecName,
             clock_rate_hz=self._rtp.clock_rate_hz,
             srtp=srtp,
         )

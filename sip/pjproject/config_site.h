@@ -36,8 +36,10 @@
 /* Packets from which another source than the SDP's is taken, see patches/0002-rtp-latch.patch. */
 #define PJMEDIA_RTP_NAT_PROBATION_CNT   3
 
-/* Identity headers (RFC 8224) and long SDP do not fit into the default of 4000. */
-#define PJSIP_MAX_PKT_LEN               16000
+/* The longest message: 5,000 Chinese characters in X-TTS-Text, nine bytes each as percent-encoded UTF-8, and other headers.
+ * What is sent is shorter, see patches/0009; identity headers (RFC 8224) and long SDP do not fit into PJSIP's 4000. */
+#define PJSIP_MAX_PKT_LEN               50000
+#define PJSIP_MAX_TX_LEN                16000
 
 #define PJMEDIA_HAS_VIDEO               0
 #define PJMEDIA_RESAMPLE_IMP            PJMEDIA_RESAMPLE_LIBSAMPLERATE

@@ -117,7 +117,11 @@ class RtpPeer:
             packet.payload,
             packet.marker,
         )
-        self._transports[0].sendto(numbered.to_bytes(), to)
+        self._transports[0].sendto(self.on_the_wire(numbered), to)
+
+    def on_the_wire(self, packet: RtpPacket) -> bytes:
+        """What is sent for a packet."""
+        return packet.to_bytes()
 
     async def hears(self, num_packets: int, timeout_s: float = 10.0) -> None:
         """Wait until so many more packets have come."""

@@ -11,8 +11,10 @@ import pytest
 from bench.softphone import SoftphoneProcess
 from tests.e2e.configured import is_running, logged, of_kind, server_with, ua_pid, until, until_readyz
 from tests.e2e.peers import HOST, Sipp
+from tests.e2e.raw_rtp import RtpPeer
 from tests.e2e.raw_sip import RawCaller, invite_once, options, tcp_options
 from tests.e2e.server_under_test import EventLog, Server
+from tests.e2e.test_direct_media import media_address
 
 pytestmark = pytest.mark.e2e
 
@@ -258,3 +260,23 @@ async def test_the_last_words_before_the_hangup_of_the_caller(server: Server, tm
     assert complete["data"]["completion_cause"] == "call_ended"
     assert complete["seq"] < terminated["seq"]
     assert terminated["data"]["ending"]["reason"] == "remote_hangup"
+
+
+@pytest.mark.both_builds
+async def test_a_caller_who_sends_rtcp_alone_is_there(tmp_path: Path) -> None:
+    async with (
+        server_with(tmp_path, rtp__inactivity_timeout_s="2") as server,
+        RtpPeer() as phone,
+        RawCaller("silent", server.sip_port) as caller,
+        server.events() as log,
+    ):
+        caller.invite(rtp_port=phone.port)
+        answer = await caller.final()
+        caller.ack()
+        await log.wait("call.established")
+        for _ in range(10):
+            phone.report(media_address(answer.text))
+            await asyncio.sleep(0.5)
+        assert (await server.only_call())["state"] == "established"
+        await caller.request("BYE", timeout_s=8)
+        assert (await server.until_terminated())["ending"]["reason"] == "rtp_inactivity"

@@ -1,4 +1,4 @@
-"""A-law as the far side makes it: the server only decodes it."""
+"""A-law as the far side makes it, by the reference code of ITU-T G.191."""
 
 import numpy as np
 

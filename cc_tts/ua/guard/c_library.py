@@ -13,7 +13,7 @@ from cc_tts.ua.sip import forwarding
 
 _FROM_PJ: Final = "_ZN2pj9SipRxData6fromPjER13pjsip_rx_data"
 """``pj::SipRxData::fromPj(pjsip_rx_data &)`` as the Itanium C++ ABI spells it."""
-_MAX_RX_DATA_BYTES: Final = 20_000
+_MAX_RX_DATA_BYTES: Final = 60_000
 """More than a ``pjsip_rx_data``, most of which is the packet."""
 _BODY_AT: Final = 104
 """In a ``pjsip_msg``, behind the type, the start line and the list of headers."""
@@ -181,6 +181,15 @@ class CLibrary:
 
     def _bind(self, name: str, result: Any, *arguments: Any) -> Any:
         return ctypes.CFUNCTYPE(result, *arguments)((name, self._library))
+
+    def bind(self, name: str, result: Any, *arguments: Any) -> Any:
+        """A function that is not wrapped here, with the types of its result and its arguments."""
+        return self._bind(name, result, *arguments)
+
+    @property
+    def some_address(self) -> int:
+        """The address of a function of the library."""
+        return ctypes.cast(self._library.pjsua_get_pjmedia_endpt, ctypes.c_void_p).value or 0
 
     def register_module(
         self, name: bytes, priority: int, *, on_request: OnMessage | None = None, on_response: OnMessage | None = None

@@ -9,7 +9,9 @@ from typing import Any, Final
 from cc_tts import logs
 
 REPORT_DISCARDED: Final = 50
-"""Packets thrown away, one second of RTP, before they are reported."""
+"""Packets thrown away, one second of RTP, before they are reported: they come from elsewhere, or are of a payload type that
+nothing can be made of.
+"""
 
 log = logs.get(__name__)
 
@@ -21,13 +23,16 @@ def port_of(name: str) -> int | None:
 
 
 class RtpSourceWatch:
-    """Reports once a call when RTP comes from elsewhere. ``follows_rtp``: the build then sends there."""
+    """Reports once a call when RTP comes from elsewhere, and when it is not heard.
+
+    ``follows_rtp``: the build then sends to where it comes from.
+    """
 
     def __init__(self, call_id: str, *, follows_rtp: bool) -> None:
         self._call_id = call_id
         self._follows_rtp = follows_rtp
         self._source = ""
-        self._reported = False
+        self._reported = self._reported_discarded = False
 
     def new_stream(self) -> None:
         """Media was negotiated again: it may come from elsewhere now."""
@@ -35,12 +40,10 @@ class RtpSourceWatch:
 
     def look(self, call: Any, stream_index: int, *, num_discarded: int) -> None:
         """Look at a leg that has a stream; ``num_discarded`` packets were thrown away so far."""
-        if self._reported:
-            return
-        if not self._follows_rtp:
-            if num_discarded >= REPORT_DISCARDED:
-                self._reported = True
-                log.warning("rtp_discarded", call_id=self._call_id, packets=num_discarded)
+        if num_discarded >= REPORT_DISCARDED and not self._reported_discarded:
+            self._reported_discarded = True
+            log.warning("rtp_discarded", call_id=self._call_id, packets=num_discarded)
+        if self._reported or not self._follows_rtp:
             return
         source = call.getMedTransportInfo(stream_index).srcRtpName
         if not port_of(source):

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from cc_tts.media.g711 import alaw_decode, ulaw_decode, ulaw_encode
-from tests.support.alaw import alaw_encode
+from cc_tts.media.g711 import alaw_decode, alaw_encode, ulaw_decode, ulaw_encode
+from tests.support import alaw
 
 pytestmark = pytest.mark.unit
 
@@ -28,6 +28,7 @@ def reference_ulaw(sample: int) -> int:
 
 def test_every_sample_is_encoded_as_the_reference_does() -> None:
     assert ulaw_encode(ALL_SAMPLES) == bytes(reference_ulaw(sample) for sample in range(-32768, 32768))
+    assert alaw_encode(ALL_SAMPLES) == alaw.alaw_encode(ALL_SAMPLES)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,42 @@
+"""Which payload type telephone events have in a session description."""
+
+import pytest
+
+from cc_tts.ua.sip.event_type import event_type, with_event_type
+
+pytestmark = pytest.mark.unit
+
+OFFER = (
+    "v=0\r\no=- 120 120 IN IP4 192.0.2.1\r\ns=x\r\nt=0 0\r\nm=audio 4120 RTP/AVP 8 0 120\r\n"
+    "c=IN IP4 192.0.2.1\r\na=ptime:20\r\na=rtpmap:8 PCMA/8000\r\na=rtpmap:120 telephone-event/8000\r\na=fmtp:120 0-16\r\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("sdp", "number"),
+    [
+        (OFFER, 120),
+        (OFFER.replace("telephone-event", "Telephone-Event"), 120),
+        ("v=0\r\n", None),
+        (OFFER.replace("event/8000", "event/16000"), None),
+    ],
+)
+def test_the_number_that_is_named(sdp: str, number: int | None) -> None:
+    assert event_type(sdp) == number
+
+
+def test_events_are_offered_by_another_number_and_nothing_else_changes() -> None:
+    changed = with_event_type(OFFER, 101)
+    assert changed == (
+        OFFER.replace(" 0 120\r\n", " 0 101\r\n").replace("rtpmap:120", "rtpmap:101").replace("fmtp:120", "fmtp:101")
+    )
+    assert event_type(changed) == 101
+
+
+def test_a_number_that_is_taken_is_left() -> None:
+    taken = OFFER.replace("0 120", "0 101 120") + "a=rtpmap:101 L16/8000\r\n"
+    assert with_event_type(taken, 101) == taken
+
+
+def test_a_description_without_events_is_left() -> None:
+    assert with_event_type("v=0\r\nm=audio 9 RTP/AVP 0\r\n", 101) == "v=0\r\nm=audio 9 RTP/AVP 0\r\n"

@@ -231,14 +231,15 @@ class PromptPlayer:
             self._fail(utterance, error)
 
     async def _produce(self, content: Content, utterance: Utterance, *, spans: bool) -> None:
-        """Synthesise; while the engine or the tenant's part of it is full, wait a bounded time. A worker reports that it is
-        full after it was asked.
+        """Synthesise; while the engine or the tenant's part of it is full, wait a bounded time. Then the fallback engine
+        speaks, if there is one. A worker reports that it is full after it was asked.
         """
         begun_ns, fed_before_ms = self._services.clock.now_ns(), utterance.fed_ms
         was_open = False
         while self._bytes_left(utterance) > 0:
             stream: ChunkStream | None = None
             held = Hold()
+            must_speak = ms_between(begun_ns, self._services.clock.now_ns()) >= self._overload_wait_ms
             try:
                 held = self._services.hold_stream(self._tenant, content)
                 with self._services.tenants.asking_engine(self._tenant):
@@ -248,12 +249,12 @@ class PromptPlayer:
                         call_id=self._call_id,
                         utterance_id=utterance.id,
                         is_again=was_open,
+                        must_speak=must_speak,
                     )
                     was_open = True
                     await self._send(stream, utterance, spans=spans)
             except (EngineOverloaded, QuotaExceeded):
-                waited_ms = ms_between(begun_ns, self._services.clock.now_ns())
-                if utterance.fed_ms > fed_before_ms or waited_ms >= self._overload_wait_ms:
+                if utterance.fed_ms > fed_before_ms or must_speak:
                     raise
             else:
                 return

@@ -66,9 +66,9 @@ class AutoEngine:
         """Find the voice: of the first engine that has it, or that speaks the language."""
         return self._resolved(voice, language)[1]
 
-    def open(self, voice: str, speed: float = 1.0, *, call_id: str = "") -> SpeechStream:
+    def open(self, voice: str, speed: float = 1.0, *, call_id: str = "", must_speak: bool = False) -> SpeechStream:
         """Begin an utterance in the engine that has its voice; see the contract."""
-        return self._resolved(voice, None)[0].open(voice, speed, call_id=call_id)
+        return self._resolved(voice, None)[0].open(voice, speed, call_id=call_id, must_speak=must_speak)
 
     def _resolved(self, voice: str | None, language: str | None) -> tuple[Engine, Voice]:
         for engine in self._engines:

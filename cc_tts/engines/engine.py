@@ -73,8 +73,9 @@ class Engine(Protocol):
         was asked for and none speaks the language, ``EngineFailed`` if the engine was never started.
         """
 
-    def open(self, voice: str, speed: float = 1.0, *, call_id: str = "") -> SpeechStream:
+    def open(self, voice: str, speed: float = 1.0, *, call_id: str = "", must_speak: bool = False) -> SpeechStream:
         """Begin one utterance; ``speed`` is a factor on the natural rate, 0.5 to 2.0. ``call_id``: of the call that hears
-        it, whose utterances prefer workers of the same generation. Raises ``UnknownVoice``, ``EngineOverloaded`` when
+        it, whose utterances prefer workers of the same generation. ``must_speak``: it has waited as long as it may, and a
+        plain voice is better than none. Raises ``UnknownVoice``, ``EngineOverloaded`` when
         admission refuses the stream, ``EngineFailed`` if the engine is not running.
         """

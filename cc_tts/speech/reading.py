@@ -51,7 +51,14 @@ class ReadingSource(SpeechSource):
         """The chunks of a text that arrives in tokens, each when the one before has been read as far as it can be."""
         return await self.chunks(GrowingContent(words, _Tokens(tokens, self._config)))
 
-    def _speak(self, prompt: SpokenPrompt, _call_id: str, _utterance_id: str) -> ChunkStream:
+    def _speak(
+        self,
+        prompt: SpokenPrompt,
+        _call_id: str,
+        _utterance_id: str,
+        *,
+        must_speak: bool = False,  # noqa: ARG002 - nothing is spoken
+    ) -> ChunkStream:
         return ReadyChunks(self._taken_down(prompt))
 
     def _taken_down(self, prompt: SpokenPrompt) -> Iterator[SpeechChunk]:

@@ -104,20 +104,20 @@ class SequenceStream:
             yield marks_alone(name for _, name in marks)
 
     async def _opened(self, part: Content) -> AsyncIterator[SpeechChunk]:
-        """The chunks of a part; an engine that is full is asked again."""
+        """The chunks of a part; an engine that is full is asked again, and has to speak somehow in the end."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self._overload_wait_s
         while True:
-            given = False
+            given, must_speak = False, loop.time() >= deadline_s
             try:
-                self._stream = self._open_part(part, is_again=self._is_again)
+                self._stream = self._open_part(part, is_again=self._is_again, must_speak=must_speak)
                 self._is_again = True  # until it has given something
                 self._stream.set_buffered_ms(self._buffered_ms)
                 async for chunk in self._stream:
                     given, self._is_again = True, False
                     yield chunk
             except EngineOverloaded:
-                if given or loop.time() > deadline_s:
+                if given or must_speak:
                     raise
             else:
                 return

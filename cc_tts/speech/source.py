@@ -191,18 +191,25 @@ class SpeechSource:
         return cache is not None and cache.has(self._spoken(content, self._line_rate_hz))
 
     def open(
-        self, content: Content, *, rate_hz: int, call_id: str = "", utterance_id: str = "", is_again: bool = False
+        self,
+        content: Content,
+        *,
+        rate_hz: int,
+        call_id: str = "",
+        utterance_id: str = "",
+        is_again: bool = False,
+        must_speak: bool = False,
     ) -> ChunkStream:
         """Begin to produce the content at ``rate_hz``, for a call if one is named; ``is_again`` after a stream of it that
-        gave nothing. Raises ``EngineOverloaded`` if the engine refuses the stream, and ``UnknownVoice``,
-        ``LanguageUnsupported`` and ``Unprocessable`` as :meth:`check` does.
+        gave nothing, ``must_speak`` if it has waited for the engine as long as it may. Raises ``EngineOverloaded`` if the
+        engine refuses the stream, and ``UnknownVoice``, ``LanguageUnsupported`` and ``Unprocessable`` as :meth:`check` does.
         """
         audio_format, overload_wait_ms = AudioFormat(rate_hz), self._config.overload_wait_ms
         open_part = partial(self.open, rate_hz=rate_hz, call_id=call_id, utterance_id=utterance_id)
         match content:
             case TextContent():
                 prompt = self._spoken(content, rate_hz)
-                speak = partial(self._speak, prompt, call_id, utterance_id)
+                speak = partial(self._speak, prompt, call_id, utterance_id, must_speak=must_speak)
                 if self._cache is None or not content.may_cache:
                     return speak()
                 return self._cache.open(prompt, speak, is_again=is_again)
@@ -266,14 +273,14 @@ class SpeechSource:
             self._replaced[content] = lexicons, replacements
         return replacements
 
-    def _speak(self, prompt: SpokenPrompt, call_id: str, utterance_id: str) -> ChunkStream:
+    def _speak(self, prompt: SpokenPrompt, call_id: str, utterance_id: str, *, must_speak: bool = False) -> ChunkStream:
         text: _TextHere | TextPreparation
         if self._text_process is None or _is_quick(prompt):
             text = _TextHere(self._chunker(prompt))
         else:
             text = self._text_process.prepare(prompt.text, prompt.chunking, prompt.replacements)
         try:
-            stream = self.engine.open(prompt.voice, prompt.speed, call_id=call_id)
+            stream = self.engine.open(prompt.voice, prompt.speed, call_id=call_id, must_speak=must_speak)
         except CcTtsError:
             text.cancel()
             raise

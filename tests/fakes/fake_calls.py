@@ -146,7 +146,14 @@ class FakeSpeechSource:
         return next(iter([self.check(text) for text in texts_of(content)]), None)
 
     def open(
-        self, content: Content, *, rate_hz: int, call_id: str = "", utterance_id: str = "", is_again: bool = False
+        self,
+        content: Content,
+        *,
+        rate_hz: int,
+        call_id: str = "",
+        utterance_id: str = "",
+        is_again: bool = False,
+        must_speak: bool = False,
     ) -> FakeSpeechStream:
         self.contents.append(content)
         self.streams.append(FakeSpeechStream(self, content, rate_hz))

@@ -65,6 +65,7 @@ class FakeSource:
     def __init__(self) -> None:
         self.plans: dict[str, Sequence[Step]] = {}
         self.open_error: Exception | None = None
+        self.has_fallback = False
         self.opened: list[Content] = []
         self.opened_again: list[bool] = []
         self.streams: list[FakeChunks] = []
@@ -89,9 +90,16 @@ class FakeSource:
             raise self.full
 
     def open(
-        self, content: Content, *, rate_hz: int, call_id: str = "", utterance_id: str = "", is_again: bool = False
+        self,
+        content: Content,
+        *,
+        rate_hz: int,
+        call_id: str = "",
+        utterance_id: str = "",
+        is_again: bool = False,
+        must_speak: bool = False,
     ) -> FakeChunks:
-        if self.open_error is not None:
+        if self.open_error is not None and not (must_speak and self.has_fallback):
             raise self.open_error
         self.opened.append(content)
         self.opened_again.append(is_again)
@@ -199,7 +207,7 @@ class FakeEngine:
             raise LanguageUnsupported(f"nobody speaks {language}")
         raise UnknownVoice(f"no voice is called {voice}")
 
-    def open(self, voice: str, speed: float = 1.0, *, call_id: str = "") -> FakeEngineStream:
+    def open(self, voice: str, speed: float = 1.0, *, call_id: str = "", must_speak: bool = False) -> FakeEngineStream:
         self.requests.append(Request(voice, speed))
         self.call_ids.append(call_id)
         self.streams.append(FakeEngineStream(self))

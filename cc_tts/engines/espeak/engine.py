@@ -327,7 +327,14 @@ class EspeakEngine:
             raise EngineFailed(f"espeak-ng is not ready: {self._not_ready_because}")
         return self._voices.resolve(voice, language)
 
-    def open(self, voice: str, speed: float = 1.0, *, call_id: str = "") -> EspeakStream:  # noqa: ARG002 - for workers
+    def open(
+        self,
+        voice: str,
+        speed: float = 1.0,
+        *,
+        call_id: str = "",  # noqa: ARG002 - for workers
+        must_speak: bool = False,  # noqa: ARG002 - for workers
+    ) -> EspeakStream:
         """Begin one utterance; see the contract."""
         if self._not_ready_because is not None or self._voices is None:
             raise EngineFailed(f"espeak-ng is not ready: {self._not_ready_because}")

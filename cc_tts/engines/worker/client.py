@@ -197,28 +197,30 @@ class WorkerEngine:
             return default
         raise LanguageUnsupported(f"no voice speaks {language!r}")
 
-    def open(self, voice: str, speed: float = 1.0, *, call_id: str = "") -> SpeechStream:
+    def open(self, voice: str, speed: float = 1.0, *, call_id: str = "", must_speak: bool = False) -> SpeechStream:
         """Begin one utterance, in the worker that would speak first; see the contract."""
         found = self.resolve_voice(voice, None)
         if self._elsewhere is None and len(self._children) == 1 and self._fallback is None:
-            return self._open(found, speed, call_id, set(), is_lost=False)[0]
+            return self._open(found, speed, call_id, set(), must_speak=must_speak)[0]
         tried: set[WorkerLink] = set()
         key = call_id or f"{self._random.random()}"
         return RoutedStream(
-            lambda reason: self._open(found, speed, key, tried, is_lost=isinstance(reason, WorkerLost)),
+            lambda reason: self._open(
+                found, speed, key, tried, must_speak=must_speak or isinstance(reason, WorkerLost)
+            ),
             may_resume=self._may_resume,
             on_resumed=self._metrics.engine_resumed.inc,
         )
 
     def _open(
-        self, voice: Voice, speed: float, key: str, tried: set[WorkerLink], *, is_lost: bool
+        self, voice: Voice, speed: float, key: str, tried: set[WorkerLink], *, must_speak: bool
     ) -> tuple[SpeechStream, bool]:
-        """In a worker that was not tried yet, or in the fallback, as the second value says. ``is_lost``: a worker that had
-        the utterance was lost or is late, so what is left of it cannot wait for free capacity.
+        """In a worker that was not tried yet, or in the fallback, as the second value says. ``must_speak``: it cannot
+        wait for free capacity, as its worker was lost or is late, or it has waited already.
         """
         ready = [worker for worker in self._ready if worker.has_voice(voice.id)]
         is_left = any(worker not in tried and worker.room for worker in ready)
-        if self._fallback is not None and (not self._ready or (is_lost and not is_left)):
+        if self._fallback is not None and (not self._ready or (must_speak and not is_left)):
             return self._fallback.open(self._fallback.resolve_voice(None, voice.language).id, speed), True
         if not ready:
             reason = self.not_ready_because() or f"no worker that is ready has the voice {voice.id}"

@@ -492,6 +492,14 @@ async def test_a_prompt_fails_when_the_engine_stays_full(
     stage.must_be_empty()
 
 
+async def test_the_fallback_speaks_when_the_engine_stays_full(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.source.has_fallback = True
+    slept = await _overload(stage, monkeypatch, room_after=1000, says_so_late=False)
+    assert stage.causes == [("u0", CompletionCause.NORMAL)]
+    assert len(slept) == 20
+    stage.must_be_empty()
+
+
 async def test_a_prompt_that_waits_for_the_engine_can_be_stopped(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     _patch_sleep(monkeypatch, lambda _delay_s: asyncio.Event().wait())
     stage.player._overload_wait_ms = 1000.0

@@ -36,8 +36,8 @@ class Scene:
         )
         self.reading = asyncio.create_task(self._read())
 
-    def _open(self, content: Content, *, is_again: bool) -> ChunkStream:
-        del is_again
+    def _open(self, content: Content, *, is_again: bool, must_speak: bool = False) -> ChunkStream:
+        del is_again, must_speak
         assert isinstance(content, TextContent)
         if self.num_refusals:
             self.num_refusals -= 1

@@ -36,7 +36,7 @@ class Engine:
         self.num_refusals = 0
         self.buffered: list[float] = []
 
-    def open(self, content: Content, *, is_again: bool) -> ChunkStream:
+    def open(self, content: Content, *, is_again: bool, must_speak: bool = False) -> ChunkStream:
         self.again.append(is_again)
         if isinstance(content, TextContent) and content.text == "broken":
             raise EngineFailed
@@ -82,7 +82,7 @@ async def test_without_a_break_the_voice_pauses_as_ever() -> None:
 
 async def test_a_long_silence_inside_a_part_leaves_in_chunks() -> None:
     class Hesitant(Engine):
-        def open(self, content: Content, *, is_again: bool) -> ChunkStream:
+        def open(self, content: Content, *, is_again: bool, must_speak: bool = False) -> ChunkStream:
             sound = np.full(800, 8000, np.int16).tobytes()
             chunks = [SpeechChunk(data) for data in (sound, *[bytes(3200)] * 20, sound)]
             return ReadyChunks([SpeechChunk(chunks[0].data, "One."), *chunks[1:]])
@@ -146,8 +146,8 @@ async def test_a_busy_engine_is_asked_again_in_the_middle() -> None:
 
 async def test_a_part_that_is_refused_after_it_was_opened_counts_as_one_use() -> None:
     class Late(Engine):
-        def open(self, content: Content, *, is_again: bool) -> ChunkStream:
-            stream = super().open(content, is_again=is_again)
+        def open(self, content: Content, *, is_again: bool, must_speak: bool = False) -> ChunkStream:
+            stream = super().open(content, is_again=is_again, must_speak=must_speak)
             if len(self.again) not in (1, 2):
                 return stream
 
@@ -180,7 +180,7 @@ async def test_cancelling_ends_it_at_once() -> None:
     class Endless(Engine):
         cancelled = 0
 
-        def open(self, content: Content, *, is_again: bool) -> ChunkStream:
+        def open(self, content: Content, *, is_again: bool, must_speak: bool = False) -> ChunkStream:
             self.opened.append(content)
             engine = self
 

@@ -526,6 +526,20 @@ async def test_the_fallback_speaks_while_no_worker_is_ready() -> None:
     assert not fallback.is_started
 
 
+async def test_the_fallback_speaks_what_has_waited_for_a_full_worker_as_long_as_it_may() -> None:
+    fallback = FakeEngine()
+    lab = await Lab(fallback=fallback).start(0)
+    with pytest.raises(EngineOverloaded):
+        lab.engine.open("anna")
+    stream = lab.engine.open("anna", must_speak=True)
+    stream.push("One.", text_chunk_index=0)
+    stream.end()
+    assert await texts_of(stream) == [(0, 40, True)]
+    lab.describe(10)
+    lab.engine.open("anna", must_speak=True)
+    assert len(opened(lab)) == 1, "a worker that has room comes first"
+
+
 # --- workers that give no audio ---
 
 

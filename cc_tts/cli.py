@@ -402,6 +402,8 @@ async def _speak(options: argparse.Namespace, config: "Config", text: str) -> by
     source.check_text(content)
 
     async def speak() -> bytes:
+        if elsewhere:
+            await startup.wait_for_pool(config, doing.append)
         await startup.name_pool_workers(config, elsewhere)
         await engine.start()
         source.check(content)

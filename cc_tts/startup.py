@@ -7,10 +7,11 @@ check-config`` and ``cc-tts doctor``.
     SpeechSource.check_voices    default voice · the routes' voices, languages, greetings, once the engine knows its voices
 """
 
+import asyncio
 import contextlib
 import errno
 import socket
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -31,6 +32,8 @@ from cc_tts.speech.source import SpeechSource
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.ua import pjsua2_build
 from cc_tts.vad.silero import find_model
+
+POOL_POLL_S: Final = 0.5
 
 
 async def check(config: Config) -> tuple[list[str], list[CcTtsError]]:
@@ -73,6 +76,22 @@ async def name_pool_workers(config: Config, elsewhere: Sequence[RemoteWorkers]) 
         found = await pool_client.ask_workers(pool_url(config), config.remote)
         for workers in elsewhere:
             workers.set_pool_workers(found)
+
+
+async def wait_for_pool(config: Config, on_waiting: Callable[[str], object]) -> None:
+    """Wait until a worker of the pool of ``tts.workers`` is ready, ``tts.worker_start_timeout_s`` at most; ``on_waiting`` is
+    told why it is not. Raises ``ProcessFailed``, with that reason, or if the pool cannot be asked.
+    """
+    if not any(text.startswith("pool:") for text in config.tts.workers):
+        return
+    url, reason = pool_url(config), ""
+    try:
+        async with asyncio.timeout(config.tts.worker_start_timeout_s):
+            while reason := await pool_client.why_not_ready(url, config.remote) or "":
+                on_waiting(f"the pool at {url} is not ready: {reason}")
+                await asyncio.sleep(POOL_POLL_S)
+    except TimeoutError:
+        raise ProcessFailed(f"the pool at {url} is not ready: {reason}") from None
 
 
 async def _unreached_workers(config: Config) -> list[str]:

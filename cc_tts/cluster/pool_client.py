@@ -1,10 +1,12 @@
 """HTTP to `cc-tts pool` from the other machines of a cluster, with the token and the certificates of ``[remote]``."""
 
 import asyncio
+import os
 import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +22,13 @@ from cc_tts.errors import UNREADABLE, CcTtsError, ConfigError, ProcessFailed
 
 ASK_TIMEOUT_S: Final = 3.0
 
+
+class _Problem(msgspec.Struct):
+    detail: str
+
+
 _WORKERS: Final = msgspec.json.Decoder(Workers)
+_PROBLEM: Final = msgspec.json.Decoder(_Problem)
 
 
 @asynccontextmanager
@@ -47,18 +55,33 @@ async def opened(url: str, remote: RemoteConfig) -> AsyncIterator[tuple[aiohttp.
 
 async def ask_workers(url: str, remote: RemoteConfig) -> tuple[Worker, ...]:
     """The workers that the pool has now; raises ``ProcessFailed``, which says why, if it cannot be asked."""
+    async with _asked(url, remote, "v1/workers") as (status, body):
+        if status == HTTPStatus.OK:
+            return _WORKERS.decode(body).workers
+    raise ProcessFailed(f"the pool at {url} answers {status}")
+
+
+async def why_not_ready(url: str, remote: RemoteConfig) -> str | None:
+    """Why no worker of the pool would speak now, ``None`` if one would; raises ``ProcessFailed`` as :func:`ask_workers`."""
+    async with _asked(url, remote, "readyz") as (status, body):
+        if status == HTTPStatus.OK:
+            return None
+        if status == HTTPStatus.SERVICE_UNAVAILABLE:
+            return _PROBLEM.decode(body).detail
+    raise ProcessFailed(f"the pool at {url} answers {status}")
+
+
+@asynccontextmanager
+async def _asked(url: str, remote: RemoteConfig, path: str) -> AsyncIterator[tuple[int, bytes]]:
     try:
         async with (
             asyncio.timeout(ASK_TIMEOUT_S),
             opened(url, remote) as (client, pool),
-            client.get(pool / "v1/workers", allow_redirects=False) as response,
+            client.get(pool / path, allow_redirects=False) as response,
         ):
-            if response.status == 200:  # noqa: PLR2004
-                return _WORKERS.decode(await response.content.read(MAX_MESSAGE_BYTES)).workers
-            reason = f"answers {response.status} {response.reason}"
+            yield response.status, await response.content.read(MAX_MESSAGE_BYTES)
     except (aiohttp.ClientError, OSError, TimeoutError, ConfigError, *UNREADABLE) as error:
         raise ProcessFailed(f"the pool at {url} cannot be asked: {why(error)}") from None
-    raise ProcessFailed(f"the pool at {url} {reason}")
 
 
 def why(error: BaseException) -> str:
@@ -75,7 +98,7 @@ def why(error: BaseException) -> str:
         case msgspec.MsgspecError() | UnicodeError() | RecursionError():
             return "what it says cannot be read: is it another version, or no pool?"
         case aiohttp.ClientConnectorError():
-            return str(error.os_error.strerror or error.os_error)
+            return os.strerror(error.os_error.errno) if error.os_error.errno else str(error.os_error)
         case OSError(strerror=str(reason)):
             return reason
     return f"{type(error).__name__}: {error}"

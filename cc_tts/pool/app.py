@@ -14,7 +14,7 @@ from cc_tts.api.http.auth import AUTHENTICATOR, TokenAuthenticator
 from cc_tts.cluster.messages import MAX_MESSAGE_BYTES, NodeReport
 from cc_tts.config.schema import TokenConfig
 from cc_tts.errors import UNREADABLE, Forbidden, NotFound
-from cc_tts.pool.state import PoolState
+from cc_tts.pool.state import NOT_LOOKED, PoolState
 
 HEARTBEAT_S: Final = 5.0
 SEND_TIMEOUT_S: Final = 5.0
@@ -24,7 +24,6 @@ POLICY_VIOLATION: Final = 1008
 """Close code for a message that cannot be read (RFC 6455 §7.4.1)."""
 REPLACED: Final = 4000
 TRY_LATER: Final = 1013
-NOT_LOOKED: Final = "the hosts of the cluster have not been looked at yet"
 _OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
 
 STATE: Final = web.AppKey("state", PoolState)
@@ -221,7 +220,7 @@ async def get_health(_request: web.Request) -> web.Response:
 
 
 async def get_readiness(request: web.Request) -> web.Response:
-    """The hosts have been looked at."""
-    if request.app[STATE].workers is None:
-        raise problems.NotReady(NOT_LOOKED)
+    """A worker is ready."""
+    if (reason := request.app[STATE].not_ready_because) is not None:
+        raise problems.NotReady(reason)
     return _json({"status": "ready"})

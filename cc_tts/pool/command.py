@@ -105,7 +105,7 @@ async def _serve(
     finally:
         await state.stop()
         await runner.cleanup()
-        log.info("stopped", consequence="the workers go on")
+        log.info("stopped", consequence="the workers end with their Ray node" if is_own else "the workers go on")
 
 
 def _tls(remote: RemoteConfig) -> ssl.SSLContext | None:

@@ -1,6 +1,7 @@
 """What the pool knows now: the hosts as they answer, and the nodes as they report. None of it has to outlive it."""
 
 import asyncio
+from collections import Counter
 from typing import Final
 
 import msgspec
@@ -20,6 +21,7 @@ LOOK_INTERVAL_S: Final = 1.0
 NODE_TIMEOUT_S: Final = 10.0
 """A node that has not reported for so long is shown no more."""
 VOICES_INTERVAL_S: Final = 10.0
+NOT_LOOKED: Final = "the hosts of the cluster have not been looked at yet"
 
 log = logs.get(__name__)
 
@@ -64,6 +66,18 @@ class PoolState:
         self._num_nodes = Gauge("cctts_pool_nodes", "Line nodes that report.", registry=registry)
         self._wanted_workers = Gauge("cctts_pool_wanted_workers", "Workers that there should be.", registry=registry)
         self._wanted_nodes = Gauge("cctts_pool_wanted_nodes", "Line nodes that there should be.", registry=registry)
+
+    @property
+    def not_ready_because(self) -> str | None:
+        """Why nobody could be spoken for now; ``None`` while a worker is ready."""
+        if self.workers is None:
+            return NOT_LOOKED
+        if any(status.state == "ready" for status in self._statuses):
+            return None
+        states = Counter(status.state for status in self._statuses)
+        return "no worker is ready: " + (
+            ", ".join(f"{num} {state}" for state, num in states.items()) or "there is none"
+        )
 
     def start(self) -> None:
         """Begin to look."""

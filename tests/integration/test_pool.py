@@ -7,6 +7,7 @@ import hashlib
 import sys
 import types
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 from aiohttp import web
 
 from bench.lab import free_ports
+from cc_tts import startup
 from cc_tts.clock import MonotonicClock
 from cc_tts.cluster import leases as leases_module
 from cc_tts.cluster import link as link_module
@@ -166,6 +168,59 @@ async def until(holds: Callable[[], object]) -> None:
     async with asyncio.timeout(WITHIN_S):
         while not holds():  # noqa: ASYNC110 - many things are waited for
             await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+async def pool() -> AsyncIterator[Pool]:
+    """One worker, which is ready."""
+    async with a_pool("h-0") as made:
+        await until(lambda: made.state is not None and made.state.not_ready_because is None)
+        yield made
+
+
+async def test_a_pool_without_a_ready_worker_is_not_ready(pool: Pool) -> None:
+    assert (await pool.ask("GET", "/readyz", token=""))[0] == 200
+    for state in ("starting", "restarting", "drained"):
+        reason = f"no worker is ready: 1 {state}"
+        pool.hosts.statuses = {"h-0": msgspec.structs.replace(SetHosts.ready("h-0"), state=state)}
+        await until(partial(is_because, pool, reason))
+        status, answer = await pool.ask("GET", "/readyz", token="")
+        assert (status, answer["detail"]) == (503, reason)
+    pool.hosts.statuses = {}
+    await until(lambda: pool.state is not None and not pool.state._statuses)
+    assert (await pool.ask("GET", "/readyz", token=""))[1]["detail"] == "no worker is ready: there is none"
+
+
+def is_because(pool: Pool, reason: str) -> bool:
+    return pool.state is not None and pool.state.not_ready_because == reason
+
+
+def of_pool(pool: Pool, **tts: Any) -> Config:
+    address = f"pool:127.0.0.1:{pool.port}"
+    return Config(tts=TtsConfig(engine="onnx", devices=(), workers=(address,), **tts), remote=RemoteConfig(token=TOKEN))
+
+
+async def test_a_command_waits_for_a_worker_of_the_pool(pool: Pool) -> None:
+    starting = msgspec.structs.replace(SetHosts.ready("h-0"), state="starting")
+    pool.hosts.statuses = {"h-0": starting}
+    await until(lambda: pool.state is not None and pool.state._statuses[0].state == "starting")
+    told: list[str] = []
+    waiting = asyncio.create_task(startup.wait_for_pool(of_pool(pool), told.append))
+    await until(lambda: len(told) > 1)
+    assert told[0] == f"the pool at {pool.url} is not ready: no worker is ready: 1 starting"
+    assert not waiting.done()
+    pool.hosts.statuses = {"h-0": SetHosts.ready("h-0")}
+    await asyncio.wait_for(waiting, WITHIN_S)
+
+
+async def test_a_command_that_has_waited_long_enough_names_the_cause(pool: Pool) -> None:
+    pool.hosts.statuses = {}
+    await until(lambda: pool.state is not None and not pool.state._statuses)
+    with pytest.raises(ProcessFailed, match="is not ready: no worker is ready: there is none"):
+        await startup.wait_for_pool(of_pool(pool, worker_start_timeout_s=0.2), lambda _reason: None)
+    await pool.stop()
+    with pytest.raises(ProcessFailed, match="cannot be asked: Connection refused"):
+        await startup.wait_for_pool(of_pool(pool), lambda _reason: None)
 
 
 async def test_a_server_is_told_of_workers_nodes_and_shares() -> None:

@@ -25,6 +25,7 @@ LOOK_UP_INTERVAL_S: Final = 5.0
 LOOK_UP_TIMEOUT_S: Final = 3.0
 WAIT_POLL_S: Final = 0.1
 MAX_DEVICE_CHARS: Final = 64
+WHERE_TO_LOOK: Final = "`GET /readyz` of the pool says why, `GET /v1/cluster` how each of its workers is"
 WHAT_TO_CHECK: Final = "check that `cc-tts worker` runs there, the port, firewalls, and [remote] at both ends"
 
 LookUp = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -83,11 +84,16 @@ class RemoteWorkers:
     @property
     def faults(self) -> list[str]:
         """Which workers are not reached, and why, a sentence each."""
-        found = [f"the speech worker {name} cannot be used: {why}" for name, why in self._faults.items()]
+        of_pools = [f"{name}: {why}; {WHERE_TO_LOOK}" for name, why in self._faults.items() if name.startswith("pool:")]
+        found = [
+            f"the speech worker {name} cannot be used: {why}"
+            for name, why in self._faults.items()
+            if not name.startswith("pool:")
+        ]
         for name, link in self._links.items():
             if not link.is_ready and isinstance(link.process, RemoteConnection):
                 found.append(f"the speech worker {name} cannot be used: {link.process.reason}")
-        return [f"{each}; {WHAT_TO_CHECK}" for each in found]
+        return of_pools + [f"{each}; {WHAT_TO_CHECK}" for each in found]
 
     async def start(self, *, is_needed: bool) -> None:
         """Try each once, and keep trying. ``is_needed``: wait ``tts.worker_start_timeout_s`` for one of them; raises
@@ -195,7 +201,9 @@ class RemoteWorkers:
 
     async def _follow(self, name: WorkerAddress, wanted: dict[str, Endpoint] | None) -> None:
         if not wanted and name.scheme == "pool":
-            self._faults[str(name)] = "the pool has named none" if wanted is None else "the pool has none now"
+            self._faults[str(name)] = (
+                "the pool has named no worker yet" if wanted is None else "the pool has no worker now"
+            )
         else:
             self._faults.pop(str(name), None)
         if wanted is None:

@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 CONFIG ?= configs/first_call.toml
+SECONDS := 60
 STAMP  := $(VENV)/.installed
 DEVSTAMP := $(VENV)/.installed-dev
 NEURALSTAMP := $(VENV)/.installed-neural
@@ -12,7 +13,7 @@ HAS_TORCH = $(BIN)/python -c 'import importlib.util, sys; sys.exit(importlib.uti
 WITHOUT_TORCH := --allow-subclassing-any --allow-untyped-decorators --no-warn-return-any --no-warn-unused-ignores --no-warn-unreachable
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster-demo run test test-gpu unit check bench bench-engine neural parity pipecat pjsua2 lock clean
+.PHONY: help demo cluster-demo run test test-gpu unit check bench bench-engine fuzz neural parity pipecat pjsua2 lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{ name[NR] = $$1; text[NR] = $$2; if (length($$1) > width) width = length($$1) } END { for (i = 1; i <= NR; i++) printf "  make %-" width "s  %s\n", name[i], text[i] }'
@@ -60,6 +61,10 @@ test: $(DEVSTAMP) check ## everything CI runs
 	$(BIN)/pytest -q -n auto -m "unit or architecture"
 	$(BIN)/pytest -q -n 4 --dist worksteal -m "not unit and not architecture" --ignore-glob='*/test_asterisk*.py' --durations=25
 	$(BIN)/pytest -q tests/e2e/test_asterisk*.py # one at a time: what Asterisk records is compared frame by frame
+
+fuzz: $(DEVSTAMP) ## coverage-guided fuzzing of what reads hostile bytes, with atheris; SECONDS=N, over all targets
+	[ -e build/fuzz/atheris ] || $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --target build/fuzz -r requirements/fuzz.txt
+	PYTHONPATH=build/fuzz $(BIN)/python -m tests.fuzz.run_fuzz --seconds $(SECONDS)
 
 test-gpu: $(DEVSTAMP) $(NEURALSTAMP) ## tests that need a CUDA device; skipped without one
 	$(BIN)/pytest -q -m gpu tests/gpu

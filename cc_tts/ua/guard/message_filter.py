@@ -12,6 +12,7 @@ Whatever belongs to a call that is over gets 481 or is dropped: a dialog of PJSI
 call slot, which PJSUA has given to another call by then. Runs on: the SIP thread.
 """
 
+import re
 from collections.abc import Callable
 from typing import Final
 
@@ -33,6 +34,7 @@ _ROUTING: Final = ("Contact", "Record-Route", "Service-Route")
 """Headers of a response that say where requests are to be sent."""
 MAX_SERVICE_ROUTES: Final = 8
 """PJSUA_ACC_MAX_PROXIES; pjsua writes more of these headers past the end of its table (RFC 3608)."""
+_CSEQ: Final = re.compile(r"[0-9]{1,10}")
 MAX_EXPIRES_S: Final = 1 << 31
 """PJSIP takes 2^32 - 1 for "not said" and asserts that it was."""
 
@@ -190,7 +192,7 @@ class MessageFilter:
         else:
             self._c.respond(rdata, 200)
             cseq = sip_message.header_value(message, "cseq").partition(" ")[0]
-            self._on_key(dialog[0], dialog[2], int(cseq) if cseq.isdigit() else 0, *key)
+            self._on_key(dialog[0], dialog[2], int(cseq) if _CSEQ.fullmatch(cseq) else 0, *key)
 
 
 def _guarded(step: OnMessage) -> OnMessage:

@@ -19,7 +19,7 @@ _VIA: Final = re.compile(rb"^(?:via|v)[ \t]*:\s*((?:[^,\r\n]|\r?\n[ \t])*)", re.
 _CALL_ID: Final = re.compile(rb"^(?:call-id|i)[ \t]*:\s*(\S*)", re.IGNORECASE | re.MULTILINE)
 _CSEQ: Final = re.compile(rb"^cseq[ \t]*:\s*(\d{1,10})", re.IGNORECASE | re.MULTILINE)
 _SENT_BY: Final = re.compile(rb"SIP\s*/\s*2\.0\s*/\s*UDP\s+[^\s;:]+(?:\s*:\s*(\d{1,5}))?", re.IGNORECASE)
-_RECEIVED: Final = re.compile(rb"\s*;\s*received\s*=[^;]*", re.IGNORECASE)
+_RECEIVED: Final = re.compile(rb"(?<!\s)\s*+;\s*+received\s*+=[^;]*", re.IGNORECASE)
 _RPORT: Final = re.compile(rb";\s*rport(?:\s*=[^;]*)?(?=\s*(?:;|$))", re.IGNORECASE)
 _BRANCH: Final = re.compile(rb";\s*branch\s*=\s*([^;\s]+)", re.IGNORECASE)
 _OUR_VIA: Final = re.compile(
@@ -53,7 +53,7 @@ def forwarded(request: bytes, source: Address, via: Address) -> bytes | None:
     """
     head = _head(request)
     found = _VIA.search(head)
-    if found is None:
+    if found is None or not found.start():
         return None
     value, branch, cseq = _with_source(found[1], source), _BRANCH.search(found[1]), _CSEQ.search(head)
     transaction = (source[0].encode(), _group(branch, found[1]), call_id_of(head), _group(cseq))

@@ -1,3 +1,4 @@
+import struct
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,7 @@ def test_a_file_to_play(tmp_path: Path) -> None:
     [
         ("text.wav", "sox .* makes one"),
         ("fast.wav", "no WAV file of 8000 Hz"),
+        ("beyond.wav", "no WAV file of 8000 Hz"),
         ("none.wav", "cannot read .*: No such file"),
         ("fast.wav@soon", "right is FILE or FILE@TIME"),
         ("fast.wav@601s", "up to 600 s"),
@@ -74,6 +76,8 @@ def test_a_file_to_play(tmp_path: Path) -> None:
 )
 def test_wrong_files_to_play(tmp_path: Path, name: str, message: str) -> None:
     (tmp_path / "text.wav").write_text("RIFF")
+    whole = struct.pack("<4sI4s4sIHHIIHH4sI", b"RIFF", 44, b"WAVE", b"fmt ", 16, 1, 1, 8000, 16000, 2, 16, b"more", 900)
+    (tmp_path / "beyond.wav").write_bytes(whole)
     wav_file.write(tmp_path / "fast.wav", bytes(320), rate_hz=16_000)
     with pytest.raises(ValueError, match=message):
         read_play(str(tmp_path / name))

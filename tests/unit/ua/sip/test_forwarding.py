@@ -1,5 +1,7 @@
 """What the dispatcher writes into requests and takes out of responses."""
 
+import time
+
 import pytest
 
 from cc_tts.ua.sip import forwarding
@@ -148,3 +150,16 @@ def test_the_sender_of_a_request_is_the_one_its_response_names() -> None:
     assert forwarding.sender_port(b"SIP/2.0 200 OK\r\nVia: SIP/2.0/UDP 10.0.0.1:5071;branch=z9hG4bKx\r\n\r\n") == 5071
     assert forwarding.sender_port(b"SIP/2.0 200 OK\r\nVia: SIP/2.0/UDP 10.0.0.1;branch=z9hG4bKx\r\n\r\n") == 0
     assert forwarding.sender_port(request("Via: SIP/2.0/UDP 10.0.0.1:5071")) == 0
+
+
+@pytest.mark.parametrize("filler", [" ", "\t", ";", "; ", ";rport ", ";received ", "a"])
+def test_a_large_datagram_takes_no_longer_for_what_it_is_made_of(filler: str) -> None:
+    datagram = request("Via: SIP/2.0/UDP x" + filler * (60_000 // len(filler)) + "x")
+    begin_s = time.process_time()
+    forwarding.forwarded(datagram, SOURCE, VIA)
+    forwarding.refusal(datagram, SOURCE, retry_after_s=5)
+    assert time.process_time() - begin_s < 1, "20 ms at most; it was 5 s for spaces"
+
+
+def test_what_begins_with_a_via_is_no_request() -> None:
+    assert forwarding.forwarded(b"Via: SIP/2.0/UDP x", SOURCE, VIA) is None

@@ -1,0 +1,343 @@
+"""Each parser of ours that sees hostile bytes, as a function of bytes. What it raises of its ``expected`` errors is a proper
+refusal; anything else is a finding, and so is an input on which it takes seconds.
+"""
+
+import contextlib
+import dataclasses
+import inspect
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final, cast
+
+from cc_tts import wav_file
+from cc_tts.api import schemas, text_stream
+from cc_tts.api.events import server_sent
+from cc_tts.api.http import auth, bodies, idempotency, middlewares
+from cc_tts.api.media.dialect import OwnDialect
+from cc_tts.api.media.twilio import TwilioDialect
+from cc_tts.calls import routing
+from cc_tts.calls.adoption import record
+from cc_tts.calls.events.bus import EventBus
+from cc_tts.clock import MonotonicClock
+from cc_tts.config import load as config
+from cc_tts.config.schema import AuthConfig, Config, RouteConfig, UserConfig
+from cc_tts.engines.worker.messages import FROM_WORKER, TO_WORKER
+from cc_tts.errors import UNREADABLE, CcTtsError
+from cc_tts.processes.channel import COMMON_MESSAGES, Decoder
+from cc_tts.softphone import sdp as softphone_sdp
+from cc_tts.softphone.rtp import packets, rtcp
+from cc_tts.speech import prompt_files
+from cc_tts.speech.prompt import texts_of
+from cc_tts.speech.ssml import from_ssml
+from cc_tts.text.chunker import Chunker, Chunking
+from cc_tts.text.normalizer import Normalizer
+from cc_tts.text.pronunciation.lexicon import CompiledLexicon, Entry, Lexicon, read_pls, replacements_by
+from cc_tts.text.pronunciation.replacements import with_stand_ins
+from cc_tts.ua import messages
+from cc_tts.ua.client import settings_of
+from cc_tts.ua.guard import digest, sdp_check, srtp_sdp
+from cc_tts.ua.guard.message_filter import MessageFilter
+from cc_tts.ua.guard.policy import InboundPolicy
+from cc_tts.ua.guard.request_filter import RequestFilter
+from cc_tts.ua.sip import bye, forwarding, reason
+from cc_tts.ua.sip import message as sip_message
+from cc_tts.voices import enrolment
+from tests.fuzz.seeds import DIGEST, FORM_OF_RTP, INVITE, LEXICON, PLS, RESPONSE, SDP, SSML, WAV
+
+CLOCK: Final = MonotonicClock()
+CODECS: Final = frozenset({"PCMU/8000", "PCMA/8000", "G722/8000"})
+ADDRESS: Final = ("192.0.2.1", 5060)
+CONFIG: Final = Config(routes={"*": RouteConfig(greeting="Hello.")})
+BODIES: Final = tuple(
+    kind
+    for _, kind in inspect.getmembers(schemas, inspect.isclass)
+    if issubclass(kind, schemas.Body) and kind is not schemas.Body
+)
+TEXT_FUNCTIONS: Final = tuple(
+    function
+    for name, function in inspect.getmembers(sip_message, inspect.isfunction)
+    if not name.startswith("_")
+    and len(inspect.signature(function).parameters) == 1
+    and name not in ("option_tags", "readable")
+)
+
+
+def text_of(data: bytes) -> str:
+    """As PJSIP's messages come, see ``CLibrary.message``."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def unicode_of(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+class Library:
+    """In place of PJSIP: shows one message to the filters."""
+
+    dispatcher = "127.0.0.1:5060"
+
+    def __init__(self, data: bytes) -> None:
+        self.text = text_of(data)
+        self.modules: list[Callable[[int], bool]] = []
+
+    def register_module(self, *_: object, on_request: Any = None, on_response: Any = None) -> None:
+        self.modules += filter(None, (on_request, on_response))
+
+    def method_of(self, _rdata: int) -> str:
+        return self.text.split(" ", 1)[0][:20]
+
+    def message(self, _rdata: int) -> tuple[str, str]:
+        return ADDRESS[0], self.text
+
+    def sdp(self, _rdata: int) -> tuple[str, bool] | None:
+        body = sip_message.body_of(self.text)
+        return (body, True) if body else None
+
+    def is_over(self, *_: str) -> bool | None:
+        return None if "over" in self.text else False
+
+    def has_dialog(self, *_: str) -> bool:
+        return "known" in self.text
+
+    def __getattr__(self, _name: str) -> Callable[..., None]:
+        return lambda *_, **__: None
+
+
+def sip_text(data: bytes) -> None:
+    text = text_of(data)
+    for function in TEXT_FUNCTIONS:
+        function(text)
+    for name in ("contact", "via", "x-tts-text"):
+        sip_message.header_value(text, name)
+        sip_message.has_foreign_uri(text, name)
+    sip_message.option_tags(sip_message.required_extensions(text))
+    sip_message.readable(text)
+    reason.remote_reasons(text)
+    bye.quoted(text)
+    softphone_sdp.body_of(text)
+    softphone_sdp.retry_after_s(text)
+
+
+def message_filter(data: bytes) -> None:
+    library = Library(data)
+
+    def ignore(*_: object) -> None:
+        pass
+
+    found = MessageFilter(
+        cast("Any", library),
+        codecs=CODECS,
+        srtp=True,
+        on_key=ignore,
+        on_end=ignore,
+        on_offer=ignore,
+        on_malformed=ignore,
+    )
+    for step in (found._on_request_in_call, found._on_new_request, found._on_response):
+        step(0)
+
+
+def request_filter(data: bytes) -> None:
+    library = Library(data)
+    overrides = ("auth.users=[{username='pbx', password='open sesame'}]", "sip.allowed_peers=['192.0.2.0/24']")
+    policy = InboundPolicy(settings_of(config.load(overrides=overrides))[0], clock=CLOCK)
+    found = RequestFilter(
+        cast("Any", library), policy=policy, refusal=lambda: None, on_refused=lambda: None, is_ours=lambda _id: False
+    )
+    method = library.method_of(0)
+    found._filter_transport(0, method)
+    found._filter_request(0, method)
+    policy.is_unsolicited_challenge(*library.message(0), is_ours=lambda _id: False)
+
+
+def session_descriptions(data: bytes) -> None:
+    text = text_of(data)
+    for secure in (False, True):
+        sdp_check.check(text, codecs=CODECS, secure=secure)
+    srtp_sdp.fault_of(text)
+    softphone_sdp.remote_audio(text)
+    softphone_sdp.with_own_media(text, address="192.0.2.1", port=4000, codec="pcmu")
+
+
+def digests(data: bytes) -> None:
+    guard = digest.DigestGuard(AuthConfig(users=(UserConfig(username="bob", password="open sesame"),)), CLOCK)
+    nonce = dict(guard.challenges("here", stale=False))["WWW-Authenticate"].partition('nonce="')[2].partition('"')[0]
+    credentials = digest.parse_credentials(text_of(data).replace("NONCE", nonce))
+    if credentials is not None:
+        for each in (credentials, dataclasses.replace(credentials, realm="cc-tts", nonce=nonce)):
+            guard.judge(each, method="INVITE", source="here")
+
+
+def dispatched(data: bytes) -> None:
+    forwarding.method_of(data)
+    forwarding.call_id_of(data)
+    forwarding.forwarded(data, ADDRESS, ADDRESS)
+    forwarding.returned(data)
+    forwarding.sender_port(data)
+    forwarding.source_of(text_of(data))
+    forwarding.refusal(data, ADDRESS, retry_after_s=1)
+
+
+def dialplan(data: bytes) -> None:
+    uri, *lines = text_of(data).split("\n")
+    headers = dict(line.partition(":")[::2] for line in lines)
+    with contextlib.suppress(CcTtsError):
+        routing.decide(request_uri=uri, trusted=True, headers=headers, config=CONFIG)
+    with contextlib.suppress(CcTtsError):
+        routing.gather_of(lines[0] if lines else uri, None, "stay")
+    with contextlib.suppress(CcTtsError):
+        routing.uri_parameters(uri)
+    routing.route_of(uri, CONFIG)
+
+
+def ssml(data: bytes) -> None:
+    found = from_ssml(unicode_of(data))
+    for content in texts_of(found):
+        with_stand_ins(content.text, content.replacements)
+
+
+def pls(data: bytes) -> None:
+    CompiledLexicon(read_pls(data))
+
+
+def lexicon(data: bytes) -> None:
+    """Entries as JSON in the first line, a text behind them."""
+    entries, _, text = data.partition(b"\n")
+    compiled = [NAMES]
+    with contextlib.suppress(CcTtsError):
+        compiled.append(CompiledLexicon(bodies.decode(entries, Lexicon)))
+    written = unicode_of(text)
+    ends = 0
+    for each in replacements_by(compiled, written):
+        assert ends <= each.start < each.end <= len(written)
+        ends = each.end
+
+
+def text(data: bytes) -> None:
+    """A text in two pieces, as a stream brings it."""
+    written = unicode_of(data)[:400]
+    for language in ("en", "zh"):
+        chunker = Chunker(NORMALIZER, Chunking(language=language), written, ())
+        half = len(written) // 2
+        for chunk in (*chunker.push(written[:half]), *chunker.push(written[half:]), *chunker.flush()):
+            chunk.spoken.encode()
+
+
+def websockets(data: bytes) -> None:
+    """What clients send over the sockets of texts and audio, and as bodies."""
+    written = unicode_of(data)
+    for read in (text_stream._DECODER.decode, OwnDialect(8000).read_text, TwilioDialect().read_text):
+        with contextlib.suppress(CcTtsError, *UNREADABLE):
+            read(written)
+    for kind in BODIES:
+        with contextlib.suppress(CcTtsError):
+            bodies.decode(data, kind)
+
+
+def channel(data: bytes) -> None:
+    """The records between processes and machines, in two pieces."""
+    for types in (TO_WORKER, FROM_WORKER, messages.TO_UA, messages.FROM_UA):
+        with contextlib.suppress(CcTtsError):
+            decoder = Decoder((*COMMON_MESSAGES, *types))
+            decoder.feed(data[: len(data) // 2])
+            decoder.feed(data[len(data) // 2 :])
+    record.decode(data)
+
+
+def files(data: bytes) -> None:
+    """Recordings, and cached prompts."""
+    with contextlib.suppress(CcTtsError):
+        enrolment.check_recording(enrolment.read_wav(data))
+    with contextlib.suppress(ValueError):
+        prompt_files.from_file("0" * 64, data)
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as file:
+        file.write(data)
+        file.flush()
+        with contextlib.suppress(ValueError):
+            wav_file.read(Path(file.name), rate_hz=8000, max_s=60)
+
+
+def rtp(data: bytes) -> None:
+    if packets.is_rtcp(data):
+        rtcp.last_sender_report(data)
+    packet = packets.RtpPacket.from_bytes(data)
+    packets.TelephoneEvent.from_bytes(packet.payload)
+
+
+def http_heads(data: bytes) -> None:
+    """Values of headers and parameters that we read ourselves."""
+    value = data.decode("latin-1")
+    headers = SimpleNamespace(get=lambda _name, default="": value, getall=lambda _name, default=(): (value,))
+    request = cast("Any", SimpleNamespace(headers=headers, query={"types": value, "call_id": value}))
+    server_sent.is_asked_for(request)
+    middlewares._id_of(request)
+    middlewares._trace_of(request)
+    for check in (
+        lambda: idempotency.check_key(value),
+        lambda: auth._check_same_origin(request),
+        lambda: auth.TokenAuthenticator(()).check_origin(request),
+        lambda: EventBus(CLOCK).subscribe(since=value),
+    ):
+        with contextlib.suppress(CcTtsError):
+            check()
+
+
+def configuration(data: bytes) -> None:
+    written = unicode_of(data)
+    config.load(environ={"CC_TTS_HTTP__TOKENS": written, "CC_TTS_AUTH__USERS": "[]"}, overrides=[f"routes.a={written}"])
+
+
+NORMALIZER: Final = Normalizer()
+NAMES: Final = CompiledLexicon(
+    Lexicon(entries=(Entry("Mobivox", "mo bee vox"), Entry("aba", "x", whole_word=False), Entry("华为", "划为")))
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    run: Callable[[bytes], None]
+    seeds: Sequence[bytes]
+    expected: tuple[type[Exception], ...] = ()
+
+    def __call__(self, data: bytes) -> None:
+        with contextlib.suppress(*self.expected):
+            self.run(data)
+
+
+_STREAM: Final = tuple(
+    json.dumps(each).encode()
+    for each in (
+        {"type": "tokens", "text": "Hello", "id": 1},
+        {"type": "start", "voice": "a", "barge_in": {"speech": {"min_speech_ms": 100}}},
+        {"event": "media", "media": {"payload": "AAAA"}},
+        {"event": "mark", "mark": {"name": "m"}},
+        {"text": "Hello", "lexicons": ["a"], "queue": "replace"},
+        {"to": "sip:a@192.0.2.1", "headers": {"X-A": "b"}, "speak": {"ssml": "<speak/>"}},
+    )
+)
+TARGETS: Final[Mapping[str, Target]] = {
+    "sip_text": Target(sip_text, (INVITE, RESPONSE)),
+    "message_filter": Target(message_filter, (INVITE, RESPONSE, INVITE.replace(b"INVITE", b"INFO"))),
+    "request_filter": Target(request_filter, (INVITE, RESPONSE, INVITE.replace(b"INVITE", b"REGISTER"))),
+    "session_descriptions": Target(session_descriptions, (SDP,)),
+    "digests": Target(digests, (DIGEST,), (digest.MalformedCredentials,)),
+    "dispatched": Target(dispatched, (INVITE, RESPONSE)),
+    "dialplan": Target(
+        dialplan, (b"sip:annc@x;play=tts:a%20b;repeat=2;delay=5", b"sip:a@x\nX-TTS-Text:a\nX-TTS-Gather:max=4;finish=#")
+    ),
+    "ssml": Target(ssml, (SSML,), (CcTtsError,)),
+    "pls": Target(pls, (PLS,), (CcTtsError,)),
+    "lexicon": Target(lexicon, (LEXICON,)),
+    "text": Target(
+        text, ("On 3/4 at 5pm, call 0800 123. 您好，共12元。".encode(), b"**Hi** `x` <b>$12.50</b> https://a.b/c")
+    ),
+    "websockets": Target(websockets, _STREAM),
+    "channel": Target(channel, (b"\x0c\x00\x00\x00\x00\x00\x00\x00\x82\xa4type\xa4Ping",)),
+    "files": Target(files, (WAV,)),
+    "rtp": Target(rtp, (FORM_OF_RTP,), (packets.RtpError,)),
+    "http_heads": Target(http_heads, (b"text/event-stream, */*", b"http://localhost:8080", b"evt_0123abcd_1")),
+    "configuration": Target(configuration, (b'[{token="secret-one", scopes=["read"]}]',), (CcTtsError,)),
+}

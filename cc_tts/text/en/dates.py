@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-from cc_tts.text.en.numbers import cardinal, ordinal, plural, two_digits, year
+from cc_tts.text.en.numbers import NOTHING_COUNTED, cardinal, ordinal, plural, two_digits, year
 from cc_tts.text.substitution import ends_sentence, in_order, kept_stop
 
 _MONTHS = (
@@ -73,7 +73,7 @@ _DAY_BEFORE = re.compile(
 _DONE_BEFORE = re.compile(rf"\b(?:{_DONE_ON_DAY})\s$", re.IGNORECASE)
 _PART_BEFORE = re.compile(
     r"\b(?:steps?|pages?|parts?|questions?|scor(?:e[sd]?|ing)|rate[ds]?|rating|gave|levels?|grades?|items?|slides?|chapters?"
-    r"|box|about|nearly|almost|over|roughly|exactly|another|ratio|odds|units?|suite|apt\.?|room|highway|route)"
+    r"|box|attempts?|rounds?|modules?|lessons?|about|nearly|almost|over|roughly|exactly|another|ratio|odds|units?|suite|apt\.?|room|highway|route)"
     r"(?:\sis|\sof|:)?\s$",
     re.IGNORECASE,
 )
@@ -85,6 +85,8 @@ _PART_AFTER = re.compile(
     re.IGNORECASE,
 )
 _IN = re.compile(r"\s?-?in\b")
+_NO_QUANTITY = re.compile(NOTHING_COUNTED)
+_LISTED = frozenset({"and", "or"})
 _RULER_PARTS = frozenset({2, 4, 8, 16, 32, 64})
 _HARDLY_PARTS = frozenset({6, 7, 9, 11, 12})
 """Denominators that are rarer than the days of a month with these numbers."""
@@ -133,6 +135,8 @@ def _date_rules(*, day_first: bool) -> Callable[[str], str]:
     def day_range(match: re.Match[str]) -> str | None:
         days = [_DAY.fullmatch(match[name]) for name in ("first", "last")]
         said = [numeric(day) for day in days if day]
+        if match["joint"].strip() in _LISTED and not _NO_QUANTITY.match(match.string, match.end()):
+            return None
         joint = match["joint"] if match["joint"].strip().isalpha() else " to "
         return joint.join(day for day in said if day) if all(said) else None
 
@@ -182,7 +186,9 @@ def _is_day(match: re.Match[str]) -> bool:
     before = match.string[max(0, match.start() - _LOOK_BACK_CHARACTERS) : match.start()]
     if _PART_BEFORE.search(before) or _PART_AFTER.match(match.string, match.end()):
         return False
-    return _DAY_BEFORE.search(before) is not None or _is_hardly_part(match, before)
+    if _DAY_BEFORE.search(before):
+        return True
+    return _NO_QUANTITY.match(match.string, match.end()) is not None and _is_hardly_part(match, before)
 
 
 def _is_hardly_part(match: re.Match[str], before: str) -> bool:

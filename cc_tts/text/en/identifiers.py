@@ -94,7 +94,10 @@ _CHECKED = (
     r"(?<![\w.,$£€¥/:-])(?!(?:19|20)\d\d-\d\d(?!\d))(\d{3,10})-(\d{1,2})(?![\w-]|[.,:/]\d|\s?[%=])" + NOTHING_COUNTED
 )
 """A number and its check digits: the second is less than the first, so they are no range."""
-_SCORE_BEFORE = re.compile(r"\b(?:won|win|lost|beat|scored?|leads?|led|up|down|by)\s$", re.IGNORECASE)
+_SCORE_BEFORE = re.compile(
+    r"\b(?:(?:won|win|lost|beat|scored?|leads?|led|up|down|by)|(?:score|record|final) (?:is|was)|final:?)\s$",
+    re.IGNORECASE,
+)
 
 _NAMED_MIXED = (
     rf"\b(?P<name>{_NAMED_STRONG})\b\.?{_CONNECTORS}(?P<value>(?=[a-z]*\d)(?=\d*[a-z])[a-z\d]{{4,20}})(?![\w-]|[.@]\w)"
@@ -256,10 +259,6 @@ say_identifiers = in_order(
         r"(?<![\w.,$-])(10(?:40|98|99))(?:-(?=[A-Z]{1,4}\b)|(?=s?\s[Ff]orm))|(?<=\b[Ff]orm )(\d{4})(?![\w.,])",
         lambda match: f"{year(int(match[1] or match[2]))} ",
     ),
-    (
-        rf"(?<![\w.,$#-])(10(?:40|65|9[589]))(?![\w-]|[.,:/]\d|\s?%){NOTHING_COUNTED}",
-        lambda match: house_number(match[1]),
-    ),
     (r"(?<!\w)(\d{3})\(([a-z])\)", lambda match: f"{house_number(match[1])} {match[2].upper()}"),  # 401(k)
     (r"(?<![\w$])(529|457)(?=\s(?:plan|account|college)\b)", lambda match: house_number(match[1])),
     (rf"{_NUMBER_IS}{_NOT_COUNTED}{NOTHING_COUNTED}", digits_behind),
@@ -271,6 +270,10 @@ say_identifiers = in_order(
     (_LAST_DIGITS, digits_behind),
     (rf"(?i)\b(end(?:ing|s)(?: (?:in|with))? )(\d{{2,10}}){_NOT_COUNTED}(?!\s?%|\s[A-Z])", digits_behind),
     *SHORT_NUMBER_RULES,
+    (
+        rf"(?<![\w.,$#-])(10(?:40|65|9[589]))(?![\w-]|[.,:/]\d|\s?%){NOTHING_COUNTED}",
+        lambda match: house_number(match[1]),
+    ),
     (_LONG_RUN, lambda match: grouped_digits(match.group())),
     (_ROOM, _room),
     (r"#(?=[A-Z]{1,4}-?\d)|(?<=\w )#\s(?=[A-Z]*\d|[A-Z]\b)", "number "),

@@ -120,7 +120,7 @@ _say_fractions_and_ordinals = in_order(
     ),
     (r"(?<![\w/.,])(\d{1,4}\.\d{1,3})/(?=\d{1,4}(?![\w/⁄]|[.,]\d))", lambda match: f"{amount(match[1])} out of "),
     (
-        r"(?i)\b((?:steps?|pages?|questions?|parts?|slides?|chapters?|lessons?)\s)(\d{1,3})/(?=\d{1,3}(?![\w/⁄]|[.,]\d))",
+        r"(?i)\b((?:steps?|pages?|questions?|parts?|slides?|chapters?|lessons?|attempts?|rounds?|modules?)\s)(\d{1,3})/(?=\d{1,3}(?![\w/⁄]|[.,]\d))",
         lambda match: f"{match[1]}{cardinal(int(match[2]))} of ",
     ),
     (_RATING, lambda match: f"{match[1] or ''}{cardinal(int(match[2] or match[4]))} out of "),

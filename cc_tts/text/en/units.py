@@ -46,7 +46,7 @@ UNIT_SYMBOLS = frozenset(_UNITS)
 _LONGEST_FIRST = "|".join(re.escape(symbol) for symbol in sorted(UNIT_SYMBOLS, key=len, reverse=True))
 _MEASURE = (
     rf"{AMOUNT_BEGINS}(?P<amount>{AMOUNT})(?P<scale>\s(?:thousand|million|billion|trillion))?(?P<joint> ?|-)"
-    rf"(?P<unit>{_LONGEST_FIRST})(?![\w°])(?P<dot>\.?)"
+    rf"(?!t-)(?P<unit>{_LONGEST_FIRST})(?![\w°])(?P<dot>\.?)"
 )
 _DOSES = "mg|mcg|ug|μg|ng|g|mEq|mmol|IU|mL|ml|units?"
 _RATE = (

@@ -6,6 +6,7 @@ text is.
 """
 
 import re
+import unicodedata
 from collections.abc import Callable
 from typing import Final
 
@@ -38,7 +39,7 @@ _SIGN_NAMES: Final = {
     "zh": zh.ADDRESS_SIGNS,
 }  # fmt: skip
 _MIXED_NUMBER: Final = re.compile(r"(?:(?P<whole>\d{1,9})[ +]{1,3})?(?P<top>\d{1,6})\s?/\s?(?P<bottom>\d{1,6})")
-_WHOLE: Final = re.compile(r"-?(\d[\d,. ]*)")
+_WHOLE: Final = re.compile(r"(?:第|№|#)?\s?(\d[\d,. ]*)\s?(?:st|nd|rd|th|[ºª°]|[eè]r?e?)?", re.IGNORECASE)
 _DECIMAL: Final = re.compile(r"(-?)((?:\d{1,3}(?:,\d{3})+|\d{1,15})(?:\.\d{1,12})?)")
 _MINUTES: Final = re.compile(r"(\d{1,3})['′](?:\s?(\d{1,2})[\"″])?")
 _MILITARY: Final = re.compile(r"([01]\d|2[0-4])([0-5]\d)")
@@ -47,6 +48,27 @@ _PARTS_OF_DATE: Final = {"y": "年", "m": "月", "d": "日"}
 _DIGITS_OF_RULES: Final[dict[str, Callable[[str], str]]] = {
     "en": numbers.digits, "zh": lambda run: run.translate(AS_QUANTITY), "none": " ".join,
 }  # fmt: skip
+_KEY_NAMES: Final = {
+    "en": {"*": "star", "#": "pound", "+": "plus", "−": "minus", "‧": "point"},
+    "zh": {"*": "星号", "#": "井号", "+": "加", "−": "负", "‧": "点"},
+    "none": {"−": "-", "‧": "."},
+}  # fmt: skip
+_MINUS_SIGN, _POINT_SIGN = "−", "‧"
+"""Stand for a hyphen and a full stop that part no groups; what was cleaned holds neither."""
+_NEGATIVE: Final = re.compile(r"^-(?=[\d.])")
+_POINT: Final = re.compile(r"(?<=\d)\.(?=\d)")
+_PIECES: Final = re.compile(r"\d+|[^\W\d_]+|[\s().,;-]+|[^\w\s]|_")
+_BETWEEN_GROUPS: Final = re.compile(r"[\s().,;-]+")
+_PAUSE, _SOFT_PAUSE = ", ", ",\x00"
+"""The second gives way beside a sign."""
+_EXTENSION: Final = re.compile(r"[;,]?\s*\b(?:ext(?:ension|n)?\.?|x)[\s=:]*(?=\d{1,6}$)", re.IGNORECASE)
+_BEFORE_EXTENSION: Final = frozenset({"extension", "转", "轉", "分机", "分機"})
+_SUM: Final = re.compile(
+    r"(?P<minus>-?)\s?(?:(?P<low>\d[\d,]{0,20}(?:\.\d{1,12})?)\s?(?:[-–~]|to|到|至)\s?)?"
+    r"(?P<amount>(?=\.?\d)(?:\d[\d,]{0,20})?(?:\.\d{1,12})?)\.?"
+)
+_SPEAKABLE: Final = {"en": en.speakable, "zh": zh.speakable}
+_MINUS_AND_TO: Final = {"en": ("minus ", " to "), "zh": ("负", "到")}
 _ANY: Final = "any"
 """Language."""
 
@@ -73,30 +95,54 @@ def _characters(text: str, _form: str, language: str) -> str:
 def _character(character: str, rules: str, names: dict[str, str]) -> str:
     if character.isascii() and character.isdigit():
         return _DIGITS_OF_RULES[rules](character)
-    return character.upper() if character.isalnum() else names.get(character, "")
+    return character.upper() if character.isalnum() else names.get(character) or _name(character, rules)
+
+
+def _name(character: str, rules: str) -> str:
+    """The name of a sign that the rules have no word for: nothing of what is spelled may be lost."""
+    return unicodedata.name(character, "").lower() if rules == "en" else character
 
 
 def _digits(text: str, _form: str, language: str) -> str:
     """Digit by digit, in the groups in which they are written; a run without groups by threes."""
-    groups = re.findall(r"\d+", text)
-    if len(groups) == 1 and len(groups[0]) > _MAX_GROUP_DIGITS:
-        groups = re.findall(rf"\d{{1,{_DIGITS_OF_GROUP}}}", groups[0])
-    said = ", ".join(map(_DIGITS_OF_RULES[rule_set(language)], groups))
-    return _plus(text, language) + said if said else ""
+    if text.isdecimal() and len(text) > _MAX_GROUP_DIGITS:
+        text = " ".join(re.findall(rf"\d{{1,{_DIGITS_OF_GROUP}}}", text))
+    if text.count(".") == 1:
+        text = _POINT.sub(_POINT_SIGN, text)
+    text = _NEGATIVE.sub(_MINUS_SIGN, text)
+    return _joined(text, rule_set(language), _DIGITS_OF_RULES[rule_set(language)], _spaced_letters)
 
 
-def _plus(text: str, language: str) -> str:
-    return {"en": "plus ", "zh": "加", "none": "+ "}[rule_set(language)] if text.startswith("+") else ""
+def _telephone(text: str, _form: str, language: str) -> str:
+    """In its groups; a word in it (``1-800-FLOWERS``) as a word, ``x12`` as an extension, ``*`` and ``#`` as keys."""
+    match rule_set(language):
+        case "en":
+            return _joined(_EXTENSION.sub(" extension ", text), "en", numbers.digit_groups, numbers.letters)
+        case "zh":
+            return _joined(text, "zh", zh_identifiers.say_digits, str).replace(", ", "，")
+    return _digits(text, "", language)
 
 
-def _chinese_telephone(text: str, _form: str, language: str) -> str:
-    return _plus(text, language) + zh_identifiers.say_digits(text)
+def _spaced_letters(run: str) -> str:
+    return " ".join(run.upper()) if run.isascii() else run
 
 
-def _english_telephone(text: str, _form: str, language: str) -> str:
-    number, _, extension = re.sub(r"(?i)\s*(?:ext\.?|x)\s*(?=\d{1,6}$)", "\n", text).partition("\n")
-    said = _plus(text, language) + numbers.digit_groups(number)
-    return f"{said}, extension {numbers.digits(extension)}" if extension else said
+def _joined(text: str, rules: str, say_digits: Callable[[str], str], say_letters: Callable[[str], str]) -> str:
+    """Every digit, letter and sign of ``text``: a pause between groups and around letters, none beside a sign."""
+    names, close = _SIGN_NAMES.get(rules, {}) | _KEY_NAMES[rules], "" if rules == "zh" else " "
+    said, joint, leads = "", "", False
+    for piece in _PIECES.findall(text):
+        if _BETWEEN_GROUPS.fullmatch(piece):
+            joint = joint if leads else _PAUSE
+            continue
+        if is_sign := not piece.isalnum():
+            words = names.get(piece) or _name(piece, rules)
+        else:
+            words = say_digits(piece) if piece.isdecimal() else say_letters(piece)
+        said += f"{close if is_sign and joint != _PAUSE else joint}{words}" if said else words
+        leads = piece in _BEFORE_EXTENSION
+        joint = close if is_sign or leads else _SOFT_PAUSE
+    return said.replace(_SOFT_PAUSE, _PAUSE)
 
 
 def _cardinal(text: str, _form: str, _language: str) -> str:
@@ -104,12 +150,20 @@ def _cardinal(text: str, _form: str, _language: str) -> str:
     return ("minus " if match[1] else "") + numbers.amount(match[2]) if match else ""
 
 
-def _currency(text: str, form: str, _language: str) -> str:
-    return en.speakable(f"{form} {text}") if re.fullmatch("[A-Z]{3}", form) and text[:1].isdigit() else ""
+def _currency(text: str, form: str, language: str) -> str:
+    """``42.5`` or ``-5`` in the currency of the format, ``5-10`` too; a text that names its own is read as any text."""
+    code, speakable = form.upper(), _SPEAKABLE[rule_set(language)]
+    match = _SUM.fullmatch(text) if re.fullmatch("[A-Z]{3}", code) else None
+    if match is None:
+        return ""
+    minus, to = _MINUS_AND_TO[rule_set(language)]
+    low = f"{speakable(match['low'])}{to}" if match["low"] else ""
+    amount = f"0{match['amount']}" if match["amount"].startswith(".") else match["amount"]
+    return f"{minus if match['minus'] else ''}{low}{speakable(f'{code} {amount}')}"
 
 
 def _ordinal(text: str, _form: str, language: str) -> str:
-    found = _WHOLE.match(text)
+    found = _WHOLE.fullmatch(text)
     run = re.sub(r"\D", "", found[1]) if found else ""
     if not run or len(run) > _MAX_ORDINAL_DIGITS:
         return ""
@@ -137,7 +191,7 @@ def _date(text: str, form: str, language: str) -> str:
     order = "".join(dict.fromkeys(re.sub("[^dmy]", "", form.lower())))
     if not order:
         return ""
-    found = _numbers_of(text, order)
+    found = [] if any(map(str.isalpha, text)) else _numbers_of(text, order)
     if len(found) != len(order) or max(map(len, found)) > _FULL_YEAR_DIGITS:
         return ""
     parts = {letter: _part_of_date(letter, run) for letter, run in zip(order, found, strict=True)}
@@ -172,9 +226,9 @@ def _time(text: str, form: str, _language: str) -> str:
 
 
 _READINGS: Final[dict[tuple[str, str], Callable[[str, str, str], str]]] = {
-    ("characters", _ANY): _characters, ("digits", _ANY): _digits, ("telephone", "en"): _english_telephone,
-    ("telephone", "zh"): _chinese_telephone, ("telephone", _ANY): _digits, ("cardinal", "en"): _cardinal,
-    ("ordinal", _ANY): _ordinal, ("fraction", "en"): _fraction, ("currency", "en"): _currency, ("date", "en"): _date,
-    ("date", "zh"): _date, ("time", "en"): _time,
+    ("characters", _ANY): _characters, ("digits", _ANY): _digits, ("telephone", _ANY): _telephone,
+    ("cardinal", "en"): _cardinal, ("ordinal", _ANY): _ordinal, ("fraction", "en"): _fraction,
+    ("currency", "en"): _currency, ("currency", "zh"): _currency, ("date", "en"): _date, ("date", "zh"): _date,
+    ("time", "en"): _time,
 }  # fmt: skip
 """By the reading and the rules: what takes the text, its format and its language."""

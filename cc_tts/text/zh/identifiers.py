@@ -8,7 +8,7 @@ import re
 
 from cc_tts.text.characters import digit_groups
 from cc_tts.text.substitution import rewriter
-from cc_tts.text.zh.numbers import AS_NAME
+from cc_tts.text.zh.numbers import AS_NAME, AS_QUANTITY
 
 _LONG = 7
 _PHONE_GROUPS = {7: (3, 4), 8: (4, 4), 10: (3, 3, 4), 11: (3, 4, 4)}
@@ -26,18 +26,24 @@ _NAMES = (
     "卡号|卡號|账号|帐号|賬號|帳號|账户|帳戶|户号|单号|單號|订单|訂單|编号|編號|验证码|驗證碼|密码|密碼|尾号|尾號|工号|工號|"
     "动态码|動態碼|短信码|口令|会员号|會員號|流水号|取件码|邮编|郵編|身份证|身份證|证件号|号码|號碼|电话|電話|手机|手機|热线|熱線|"
     "[Tt]el\\.?|TEL|拨打|撥打|致电|致電|分机|分機|房间号|航班|车牌|内线|短号|专线|总机|传真|尾数|区号|学号|工单|排队号|桌号|座位号|班次|"
-    "批号|代码|编码|激活码|提取码|邀请码|兑换码|优惠码|券码|授权码|校验码|核销码|识别码|安全码|取餐号|取票号|诊室|病房|包间|会议室|序列号|"
+    "批号|代码|编码|激活码|提取码|邀请码|兑换码|优惠码|券码|授权码|校验码|核销码|识别码|安全码|取餐号|取票号|件号|票号|(?<![尺起筹加砝号編编代])码|诊室|病房|包间|会议室|序列号|"
     "病历号|就诊号|住院号|合同号|保单号|保单|工牌|牌号|户名|证号|税号|"
     "(?:末|后|後|前|首)(?:[二三四五六七八九两]|[2-9])位(?:数字|數字|数|號碼|号码)?"
 )
+_OPENING = "[“”\"‘’'「『（(【\\[《〈#]{0,3}"
 _NAMED = (
-    rf"((?:{_NAMES})(?:(?:号码|号|码)?[：: ]{{0,2}}(?:分别)?(?:是|为|為)?[：: ]{{0,2}}|尾号为?))"
-    r"(\d{3,40}(?:[ -]\d{2,20}){0,5}(?:[、和与或及]\d{3,20}){0,4})(?![\d.,%％:/元块个件份笔单张条人名次])"
+    rf"((?:{_NAMES})(?:(?:号码|号|码)?[：: ]{{0,2}}(?:分别)?(?:是|为|為)?[：: ]{{0,2}}{_OPENING}|尾号为?{_OPENING}))"
+    r"(\d{1,4}(?:-\d{1,6}){2,5}|\d{3,40}(?:[ -]\d{2,20}){0,5}(?:[、和与或及]\d{3,20}){0,4})"
+    "(?![\\d.,%％:/元块个件份笔单张条人名次])"
 )
 _COUNTED = "元块圆万亿千百个人次天年月日号楼分秒点度吨米克件只台辆套名位条张页字公%％℃°倍斤两升岁种家份"
 _LETTERS_AND_DIGITS = (
     r"(?<![A-Za-z0-9.])(?=[A-Z0-9-]*[A-Z])(?=[A-Z0-9-]*\d)(?:[A-Z0-9]{3,30}|[A-Z0-9]{1,2}(?=-[A-Z0-9]{3}))"
     r"(?:-[A-Z0-9]{1,20}){0,5}(?![A-Za-z0-9])"
+)
+_SERVICE = (
+    r"(?<![\d.])(?:[48]00(?=电话|電話|热线|熱線|号码|號碼|客服|开头)|(?:618|315|818|520|1024|1111|1212)(?=活动|活動|大促|晚会"
+    "|晚會|购物|狂欢|年中|期间|当天|促销|特惠|优惠|节))"
 )
 _RUN = re.compile(r"\d+|[A-Z]+")
 _MIN_ID_DIGITS = 3
@@ -56,11 +62,15 @@ def _grouped(run: str) -> str:
 
 
 def _named(match: re.Match[str]) -> str:
-    return match[1] + re.sub(r"[\d -]+", lambda value: say_digits(value.group()), match[2])
+    return match[1].rstrip("# ") + re.sub(r"[\d -]+", lambda value: say_digits(value.group()), match[2])
 
 
 def _each_digit(match: re.Match[str]) -> str:
     return say_digits(match.group())
+
+
+def _each_digit_of_quantity(match: re.Match[str]) -> str:
+    return match.group().translate(AS_QUANTITY)
 
 
 def _with_signs(match: re.Match[str]) -> str:
@@ -88,12 +98,16 @@ def _mixed_id(match: re.Match[str]) -> str:
 
 say_identifiers = rewriter(
     ("(?<=[\u4e00-\u9fff][A-Z])[·•](?=[A-Z0-9]{5})", ""),  # on a number plate
+    (r"(?<![A-Za-z0-9.])(\d{1,2})F-(\d{2,4})(?!\d)", lambda match: f"{match[1]}楼，{say_digits(match[2])}"),
     (r"(?<![A-Za-z0-9])([BCOPGFH])2([BCOPGFH])(?![A-Za-z0-9])", r"\1 to \2"),  # B2B
     (r"(?a)(?<![\w-])\d{4}(?:[ -]\d{4}){2,4}(?:[ -]\d{1,3})?(?![\dA-Za-z-])", _each_digit),  # a card
     (r"(?a)(?<![\w*#])(?:[*#]{1,2}\d{1,12}){1,4}#(?![\w*#])", _with_signs),  # *#06#
     *((rf"(?<![\dA-Za-z.+-])(?:{number}){_EXTENSION}", _telephone) for number in _PHONE_NUMBERS),
     (r"(?:编号|編號)?(?<![A-Za-z])N[oO]\.\s?(?=\d)", "编号"),
     (_NAMED, _named),
+    (r"(?<=[A-Za-z])\s?#\s?(\d{3,20})(?![\d#])", lambda match: f"号{say_digits(match[1])}"),
+    (r"(?<=[\u4e00-\u9fff])\s?#\s?(\d{3,20})(?![\d#])", lambda match: say_digits(match[1])),
+    (_SERVICE, _each_digit_of_quantity),
     (r"(?a)\b[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+){1,9}(?![\w@])", _with_signs),
     (r"(?a)(?:(?<=微信)|(?<=微信号)|(?<=账号)|(?<=用户名)|(?<=ID))[：: ]?[A-Za-z]+\d+(?!\w)", _with_signs),
     (r"(?<![A-Za-z0-9.-])[A-Z]{1,2}0\d{1,2}(?![A-Za-z0-9.-])", _with_signs),  # A02, of a queue

@@ -22,7 +22,7 @@ _TWO_DIGITS = r"(?P<month>0[1-9]|1[0-2])(?P<mark>[-/])(?P<day>0[1-9]|[12]\d|3[01
 _PADDED_DATE = rf"(?<![\d.:：/-]){_TWO_DIGITS}(?:(?P=mark)(?P<year>(?:19|20)\d\d))?(?![\d.:：/-])"
 _MONTH_DAY_RANGE = rf"(?<![\d/])(\d{{1,2}})/(\d{{1,2}})\s?(?:{_DASH}|到|至)\s?(\d{{1,2}})/(\d{{1,2}})(?![\d/])"
 _ON = "截止|截至|日期|生日|时间|時間|[于於在到至自从從]|(?<!每)日"
-_MONTH_DAY = rf"(?P<before>(?:{_ON})[：: ]?)(?P<month>\d{{1,2}})/(?P<day>\d{{1,2}})(?![\d/])"
+_MONTH_DAY = rf"(?P<before>(?:{_ON})[是为為：: ]{{0,2}})(?P<month>\d{{1,2}})/(?P<day>\d{{1,2}})(?![\d/])"
 _MONTH_DAY_BEFORE = (
     r"(?P<before>(?<![\d/])|(?<=[周週期拜][一二三四五六日天])[(（]?)(?P<month>\d{1,2})/(?P<day>\d{1,2})"
     r"(?=(?:之?前|后|後|起)(?!\w*分之)|[)）])"
@@ -72,6 +72,44 @@ _HOUSE_PARTS = r"(?<![\d.-])\d{1,3}-\d{1,3}-\d{3,4}(?=室|房|$|[，。、,\s])"
 _NAMED_TWO = (
     r"(?<![\d.,:/A-Za-z-])2(?=\s?(?:日|号|號|月(?!票)|楼|樓|单元|單元|栋|棟|室|班|路|线|線|级|級|年级|年級|期"
     r"|季度|档|檔|车间|車間|折|等|手|维|維|进制|维碼|维码|分之|代|环|環))"
+)
+_CLOCK = r"[0-5]?\d[:：][0-5]\d(?![\d:：的班场開开起到出])"
+_LENGTH = (
+    r"(?:(?P<before>(?:时长|時長|通话|通話|用时|用時|耗时|耗時|历时|持续|剩余|剩餘|等待|还剩|還剩|还有|還有|倒计时|倒計時|仅剩|只剩|录音|已等|时间为"
+    rf"|共)(?:时间|時間)?[：:为為了有]?\s?)(?=\d{{1,3}}[:：][0-5]\d[:：]|(?<!通话时间)(?<!通话时间[：:为])(?<!时间为)(?<!共)(?:{_CLOCK}))"
+    r"|(?<![\d:：])(?=\d{1,3}[:：]\d\d[:：]\d\d(?:之?[后後]|[内內]|以[内內])))"
+    r"(?P<length>(?:\d{1,3}[:：])?\d{1,2}[:：][0-5]\d)(?![\d:：])"
+)
+"""How long something lasts, not at what time it is."""
+_NUM_CLOCK_PARTS = 3
+_TWO = 2
+_HOLIDAY = (
+    r"(?P<before>(?:除夕|春节|元旦|元宵|清明|端午|中秋|国庆|重阳|七夕|冬至|腊八|小年|初[一二三四五六七八九十]|[\u4e00-\u9fff]节|[周週][一二三四五六日天]"
+    rf"|星期[一二三四五六日天]|[今明昨后][天日])[（(])(?P<month>\d{{1,2}})[./](?P<day>\d{{1,2}})"
+    rf"(?:{_DASH}(?P<last_month>\d{{1,2}})[./](?P<last_day>\d{{1,2}}))?(?=[)）])"
+)
+_DAY_BEFORE_WEEKDAY = (
+    r"(?P<before>(?<![\d./]))(?P<month>\d{1,2})[./](?P<day>\d{1,2})"
+    r"(?=\s?[（(]?(?:[周週]|星期|礼拜|禮拜)[一二三四五六日天])"
+)
+_MONTH_OF_YEAR = r"(?:1[0-2]|0?[1-9])(?![\d./-])"
+_YEARS_AND_MONTHS = (
+    rf"(?<![\d./-])(?P<year>(?:19|20)\d\d)(?P<mark>[./])(?P<month>1[0-2]|0?[1-9])(?:\s?(?:{_DASH}|到|至)\s?"
+    rf"(?P<last_year>(?:19|20)\d\d)(?P=mark)(?P<last_month>{_MONTH_OF_YEAR})"
+    rf"|(?![\d./])(?=起|前|后|止|底|初|入职|生效|更新|发布|上线|至今|期间|毕业|开始|出生|[)）]|{_DASH}[至今现]))"
+)
+_SHORT_YEAR = r"(?<![\d.A-Za-z])(?P<year>2\d)\.(?P<month>1[0-2]|0?[1-9])\.(?P<day>3[01]|[12]\d|0?[1-9])(?![\d.版])"
+_SURELY_DAY = 10
+"""The third number of a version is seldom larger."""
+_DATE_WORD = re.compile("(?:日期?|[于於至到从自在]|截止|生日|时间|開始|开始)[：:为是]?$")
+_PROGRAM = re.compile(r"(?:版|系统|更新|升级|固件|软件|程序|安卓|APP|App|OS)")
+_THOUSANDS = (
+    r"(?<![\dA-Za-z.])(?:(?P<low>\d{1,3}(?:\.\d)?)[kK]?\s?[-~～–]\s?)?(?P<high>\d{1,3}(?:\.\d)?)"
+    r"(?:[kK](?=元|\+|[月年底]?薪|工资|以[上下]|左右|粉)|k(?=[，。、；！？]|$))"
+)
+_TENS_OF_THOUSANDS = (
+    r"((?:额度|金额|贷款|保额|年薪|收入|销售额|存款|资金|预算|奖金|补贴|投资|可借|可贷|授信)[^\d，。]{0,6})"
+    r"(\d{1,5}(?:\.\d{1,2})?)W(?![A-Za-z\d])"
 )
 _COUNTED = (
     r"(?:\s?(?:轮|輪|圈|桌|回|碗|壶|袋|罐|桶|束|棵|根|成|个|個|台|臺|次|位|天|年|周|週|小时|小時|分钟|分鐘|秒|元|块|塊|万|萬|千|亿"
@@ -159,13 +197,57 @@ def _range(match: re.Match[str]) -> str:
     return "%到" if before[-1:].isdigit() and _PERCENTAGE_AFTER.match(after) else "到"
 
 
+def _length(match: re.Match[str]) -> str:
+    """``02:15:30`` as 2小时15分30秒, ``01:30`` as 1分30秒, ``02:00:00`` as 2小时."""
+    numbers = [int(each) for each in re.split("[:：]", match["length"])]
+    hours, minutes, seconds = [0] * (_NUM_CLOCK_PARTS - len(numbers)) + numbers
+    units = ((hours, "小时"), (minutes, "分" if seconds else "分钟"), (seconds, "秒"))
+    said = "".join(f"{'两' if number == _TWO else number}{unit}" for number, unit in units if number) or "0秒"
+    return f"{match['before'] or ''}{said}"
+
+
+def _holiday(match: re.Match[str]) -> str:
+    last = f"到{_day(match['last_month'], match['last_day'])}" if match["last_day"] else ""
+    said = _day(match["month"], match["day"])
+    return f"{match['before']}{said}{last}" if said and last != "到" else match.group()
+
+
+def _years_and_months(match: re.Match[str]) -> str:
+    first = f"{match['year'].translate(AS_QUANTITY)}年{int(match['month'])}月"
+    if not match["last_year"]:
+        return first
+    return f"{first}到{match['last_year'].translate(AS_QUANTITY)}年{int(match['last_month'])}月"
+
+
+def _short_year(match: re.Match[str]) -> str:
+    """``24.2.29`` as a day, unless it is the version of a program."""
+    before = match.string[max(0, match.start() - 8) : match.start()]
+    is_day = _DATE_WORD.search(before) or (int(match["day"]) >= _SURELY_DAY and not _PROGRAM.search(before))
+    said = _day(match["month"], match["day"]) if is_day else ""
+    return f"{match['year'].translate(AS_QUANTITY)}年{said}" if said else match.group()
+
+
+def _thousands(match: re.Match[str]) -> str:
+    """``10k`` as 10000, ``1.5k`` as 1500, ``10-15k`` both."""
+    low, high = match["low"], match["high"]
+    return "到".join(str(round(float(each) * 1000)) for each in (low, high) if each)
+
+
 prepare_quantities = rewriter(
     (r"(?<![\d/])(?:24\s?/\s?7|7\s?[×xX*]\s?24|24\s?[×xX*]\s?7)(?:小时|小時|h)?(?![\d/])", "七乘二十四小时"),
     (_MASK, _masked),
-    (  # how long, not at what time
-        r"((?:时长|時長|通话|通話|用时|耗时|历时|持续|剩余|等待|时间为|共)(?:时间)?[：:为]?\s?)(\d{1,2}):([0-5]\d):([0-5]\d)(?![\d:])",
-        lambda match: f"{match[1]}{int(match[2])}小时{int(match[3])}分{int(match[4])}秒",
+    (_LENGTH, _length),
+    (_HOLIDAY, _holiday),
+    (_DAY_BEFORE_WEEKDAY, _month_day),
+    (_YEARS_AND_MONTHS, _years_and_months),
+    (_SHORT_YEAR, _short_year),
+    (
+        rf"(?<![\d./])((?:19|20)?\d\d)/(\d\d)(?={_OF_YEAR})",
+        lambda match: f"{match[1]}到{match[2]}".translate(AS_QUANTITY),
     ),
+    (r"(?<![\d.])(?<!第)(?:[5-9]5|05)(?=[后後](?![\d天]))", _digits),
+    (_THOUSANDS, _thousands),
+    (_TENS_OF_THOUSANDS, r"\1\2万"),
     (
         rf"({_DAYS_OF}[：:为]?\s?){_DOTTED_DAY}(?:\s?(?:{_DASH}|到|至)\s?{_DOTTED_DAY})?{_NO_MEASURE}",
         _dotted_days,
@@ -199,7 +281,6 @@ prepare_quantities = rewriter(
     (_SUM, _sum),
     (r"(?<=\d)\.00(?=[%％元块]|美元|港元|欧元|英镑|人民币)", ""),
     (r"(?<=\d)[wW](?=\+|元|用户|粉丝)|(?<=\d)w(?![A-Za-z\d])", "万"),
-    (r"(?<=\d)[kK](?=元|\+|月薪)|(?<=\d)k(?=[，。、]|$)", "千"),
     ("元/分钟", "元每分钟"),  # wetext takes 分 alone for the unit
     (r"(?<![\d.])(\d+(?:\.\d+)?)‰", r"千分之\1"),
     (_HOUSE_PARTS, _house_parts),

@@ -18,6 +18,7 @@ from cc_tts.text.web_addresses import say_addresses
 from cc_tts.text.zh.identifiers import say_digits, say_identifiers
 from cc_tts.text.zh.numbers import AS_QUANTITY, cardinal, say_plain_numbers
 from cc_tts.text.zh.quantities import prepare_quantities
+from cc_tts.text.zh.signs import say_signs
 
 _MAX_CLAUSE_CHARS = 64
 _NUM_IP_PARTS = 4
@@ -27,7 +28,7 @@ ADDRESS_SIGNS = {
     "#": "井号", "%": "百分号", ":": "冒号", "*": "星号",
 }  # fmt: skip
 _CLAUSE = re.compile(r"[^。！？；，、!?;,…]+|[。！？；，、!?;,…]+")
-_COMPATIBILITY = "[０-９Ａ-Ｚａ-ｚ＋－＃＊＠％＄￥￡＝～㌀-㏿①-⒛Ⅰ-ⅿ¼-¾⅐-⅞]+"
+_COMPATIBILITY = "[０-９Ａ-Ｚａ-ｚ＋－＃＊＠％＄￥￡＝～㌀-㏿①-⒛¼-¾⅐-⅞]+"
 _SUPERSCRIPTS = str.maketrans({"²": "平方", "³": "立方", "№": "编号"})
 _SQUARED_AND_CUBED = {
     "mm²": "平方毫米", "cm²": "平方厘米", "m²": "平方米", "km²": "平方千米", "cm³": "立方厘米", "m³": "立方米",
@@ -139,9 +140,8 @@ _after_quantities = rewriter(
     (_RANGE, r"\1到"),
     (r"(?<=\d[%％])/(?=[年月周日天季])", "每"),
     (_UNIT, lambda match: _UNITS[match[1]]),
-    (r"#(?=\s?[键鍵号號])|(?<=[按键鍵])\s?#", "井号"),
-    (r"\*(?=\s?[键鍵号號])|(?<=[按键鍵])\s?\*", "星号"),
-    (r"([井星]号)\s?[号號]", r"\1"),
+    (r"(?<=[按键鍵])\s?#", "井号"),
+    (r"(?<=[按键鍵])\s?\*", "星号"),
 )
 _tidy = rewriter(
     ("(?<=[元块塊次件个人张台瓶盒斤克吨箱包份条分])/(?=[\u4e00-\u9fff])", "每"),
@@ -157,7 +157,7 @@ _tidy = rewriter(
 
 def speakable(text: str) -> str:
     """The words of a Chinese text that was cleaned by :func:`cc_tts.text.characters.clean`."""
-    text = digits_to_ascii(_folded(text).translate(_SUPERSCRIPTS))
+    text = digits_to_ascii(say_signs(_folded(text)).translate(_SUPERSCRIPTS))
     text = say_addresses(one_line(text.replace("\n", "\n\n"), pause="，"), ADDRESS_SIGNS, say_digits)
     text = _scores(say_identifiers(_before_quantities(text)))
     text = _after_quantities(prepare_quantities(text))

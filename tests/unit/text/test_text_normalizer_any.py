@@ -77,7 +77,33 @@ def test_hostile_repeats_come_to_an_end(unit: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "unit", ["1", "1,", "好1", "好", "(", "1-", "\\1", "，", "*#1", "a_", "+1 22 ", "2②", "*" * 200 + "a"]
+    "unit",
+    [
+        "1",
+        "1,",
+        "好1",
+        "好",
+        "(",
+        "1-",
+        "\\1",
+        "，",
+        "*#1",
+        "a_",
+        "+1 22 ",
+        "2②",
+        "*" * 200 + "a",
+        "按*1",
+        "按#",
+        "1#",
+        "码“（1",
+        "24.1.",
+        "2026.1-",
+        "还剩1:",
+        "1mg/",
+        "Ⅱ",
+        "1k-",
+        "（2.1",
+    ],
 )
 def test_hostile_repeats_in_chinese_come_to_an_end(unit: str) -> None:
     text = (unit * 5000)[:5000]  # the longest prompt; wetext takes seconds for it

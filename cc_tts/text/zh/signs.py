@@ -1,0 +1,63 @@
+"""Chinese words for keys (``1#``), quotients of units (``mg/m³``), Roman numerals and signs, before numbers are read."""
+
+import re
+
+from cc_tts.text.substitution import rewriter
+from cc_tts.text.zh.numbers import AS_NAME, AS_QUANTITY
+
+_MAX_KEYS = 2
+"""Digits that are pressed as keys; more are a code."""
+_KEYS = str.maketrans({"*": "星号", "#": "井号"})
+_OBJECTS = "楼樓栋棟院门門柜窗机座线線库庫台口梯厅站桩位"
+_DIALLED = (
+    "(?P<before>(?:按|拨|撥|拨打|撥打|直拨|直撥|输入|輸入|发送|發送|编辑|回复|键入|请打)[：: ]?[“\"‘'「『]?)"
+    rf"(?![*#]{3})(?P<code>(?:\d{{0,15}}[*#]{{1,2}}){{1,5}}\d{{0,15}})(?![\d*#]|[{_OBJECTS}])"
+)
+_KEY = (
+    "(?:(?<=[按或和及、以加用“\"‘'「『（(])|(?<=[按或和及以加用] ))[*#]"
+    "(?=[”\"’'」』）)]?(?:[^\\w*#]|$|[键鍵號号字结結确確转轉返取退重或和及]))"
+    r"|(?<=\d)#(?=[^\w*#“‘「『（(【]|$)|[*#](?=\s?[键鍵号號字])"
+)
+_PER_UNIT = {
+    "mg": "毫克", "g": "克", "kg": "千克", "ng": "纳克", "L": "升", "l": "升", "mL": "毫升", "ml": "毫升", "dL": "分升",
+    "dl": "分升", "m³": "立方米", "m3": "立方米", "cm³": "立方厘米", "m²": "平方米", "mol": "摩尔", "mmol": "毫摩尔",
+    "nmol": "纳摩尔", "IU": "国际单位", "kWh": "千瓦时", "h": "小时", "min": "分钟", "s": "秒", "d": "天", "km": "千米",
+    "t": "吨", "kcal": "千卡", "kJ": "千焦", "GB": "GB", "MB": "MB", "mAh": "毫安时",
+}  # fmt: skip
+_PER_UNIT |= {sign + unit: f"微{name}" for sign in "μµ" for unit, name in (("g", "克"), ("mol", "摩尔"), ("L", "升"))}
+_UNIT = "|".join(sorted(_PER_UNIT, key=len, reverse=True))
+_DOSE = "|".join(sorted(set(_PER_UNIT) - {"km", "h", "min", "s", "d", "MB", "GB"}, key=len, reverse=True))
+_ROMAN = {"I": 1, "II": 2, "III": 3, "IV": 4, "VI": 6, "VII": 7, "VIII": 8, "IX": 9}
+_FIRST_ROMAN, _NUM_ROMAN = ord("Ⅰ"), 16
+
+
+def _dialled(match: re.Match[str]) -> str:
+    code = match["code"]
+    is_pressed = sum(map(str.isdigit, code)) <= _MAX_KEYS
+    return match["before"] + code.translate(AS_QUANTITY if is_pressed else AS_NAME).translate(_KEYS)
+
+
+def _roman(match: re.Match[str]) -> str:
+    return str((ord(match.group()) - _FIRST_ROMAN) % _NUM_ROMAN + 1)
+
+
+say_signs = rewriter(
+    ("[Ⅰ-Ⅻⅰ-ⅻ]", _roman),
+    (r"(?<![A-Za-z])(I{1,3}|IV|VI{1,3}|IX)(?=[期级級类類型度])", lambda match: str(_ROMAN[match[1]])),
+    (_DIALLED, _dialled),
+    (_KEY, lambda match: match.group().translate(_KEYS)),
+    ("([井星])号(?=字)|([井星]号)[号號]", lambda match: match[1] or match[2]),
+    (r"(?<=kW)\s?[·⋅•]\s?h(?![A-Za-z])", "h"),
+    (
+        rf"(?<=\d)\s?({_DOSE})\s?/\s?({_UNIT})(?![A-Za-z\d²³])",
+        lambda match: f"{_PER_UNIT[match[1]]}每{_PER_UNIT[match[2]]}",
+    ),
+    (rf"(?<=[元角分块万千百])\s?/\s?({_UNIT})(?![A-Za-z\d²³])", lambda match: f"每{_PER_UNIT[match[1]]}"),
+    (r"(?<=\d)([A-Za-z]{1,4})/(?=[年月日天周次人])", r"\1每"),
+    (r"≈\s?(?=[¥￥$€£]?\d)|(?<![\w\s%％℃°)）])[~～]\s?(?=[¥￥$€£]?\d)", "约"),
+    ("±", "正负"),
+    ("≠", "不等于"),
+    (r"(?<=[A-Za-z\d])\s?\+\s?(?=\d)|(?<=[\u4e00-\u9fff：:（(])\s?\+(?=\d{1,9}(?:\.\d{1,6})?[%％])", "加"),
+    (r"(?<=[\d万千百亿])\+(?=[\u4e00-\u9fff])(?![送赠加减的到等])", "多"),
+)
+"""Keys, units, Roman numerals and signs in words or in a form that the rules behind this read right."""

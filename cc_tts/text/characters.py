@@ -11,6 +11,12 @@ _DROPPED_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "So"})
 _LEAVES_NOTHING = frozenset("\u200b\u200c\u200d\u2060\ufeff\u00ad\u20e3") | set(map(chr, range(0xFE00, 0xFE10)))
 """Joiners, the sign that makes a digit a keycap, and variation selectors."""
 _LINE_BREAKS = re.compile("\r\n|[\r\n\x0b\x0c\x85\u2028\u2029]")
+_ENDS_WITH_MARK = re.compile(r"[.!?…:;,。！？；：，、—-][\"'”’)\]»」』）]*$")
+_ENDS_OPEN = re.compile(
+    r"(?i)(?:,|-|\b(?:a|an|the|and|or|of|for|to|in|on|at|by|with|from|is|are|was|your|our|my|his|her|its|their|this|that))$"
+)
+_WRAPPED_FROM = 60
+"""Lines that are broken for their length are at least so long; those of mail have some 72 characters."""
 _SKIN_TONES = range(0x1F3FB, 0x1F400)
 _MOBILE_DIGITS = 11
 _NOT_ASCII_PRINTABLE = re.compile(r"[^\x20-\x7e\n]")
@@ -85,16 +91,25 @@ def digit_groups(run: str, sizes: Mapping[int, Sequence[int]]) -> list[str]:
     return ["".join(islice(rest, size)) for size in known or (4,) * -(-len(run) // 4)]
 
 
-def one_line(text: str, *, pause: str) -> str:
-    """The lines joined by one space; an empty line after a line without punctuation becomes ``pause``."""
-    said = ""
-    pieces: list[str] = []
+def joined_lines(text: str, *, pause: str) -> str:
+    """The lines of a text as they are said: one that goes on in the next is joined to it by a space; behind others the line
+    feed stays, and ``pause`` stands before it where no mark does.
+    """
+    said, last, is_apart = "", "", False
     for line in text.split("\n"):
         words = " ".join(line.split())
-        if words:
-            pieces.append(words)
-            said = words
-        elif said and said[-1].isalnum():
-            pieces[-1] += pause
-            said = pause
-    return " ".join(pieces)
+        if words and said:
+            said += " " if not is_apart and _goes_on(last, words) else f"{_pause_after(last, pause)}\n"
+        said += words
+        last, is_apart = words or last, not words
+    return said + (_pause_after(last, pause) if is_apart else "")
+
+
+def _goes_on(line: str, following: str) -> bool:
+    """Whether a line was only broken for its length: a list begins its lines in another way."""
+    return following[0].islower() or len(line) >= _WRAPPED_FROM or _ENDS_OPEN.search(line) is not None
+
+
+def _pause_after(line: str, pause: str) -> str:
+    is_open = _ENDS_WITH_MARK.search(line) or _ENDS_OPEN.search(line)
+    return "" if is_open or not has_speech(line) else pause

@@ -28,6 +28,8 @@ _NAME_GOES_ON = re.compile(
     r"[A-Z]{1,5}-?\d|(?:Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Oct|Nov|Dec|Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]{0,6}\b"
 )
 """Behind the short name of a month, of a day or of a number."""
+_PERHAPS_MORE = re.compile(r"[A-Z][A-Za-z]{0,8}-?")
+"""The beginning of a word by which it is decided, whose end has not come yet."""
 _LOOK_BACK_CHARACTERS = 24
 _HALF_OF_DAY = frozenset({"a.m", "p.m"})
 _ZONE = re.compile(r"(?:[ECMP]\.?[SD]?\.?T|AK[SD]?T|HST|GMT|UTC|BST|CES?T|IST|JST|AE[SD]T)(?![A-Za-z])")

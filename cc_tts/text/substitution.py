@@ -40,10 +40,11 @@ def _padded(say: Say) -> Callable[[re.Match[str]], str]:
 
 
 def ends_sentence(match: re.Match[str]) -> bool:
-    """Whether the text after the match is its end or begins a new sentence, so that a full stop there must be kept."""
+    """Whether the text after the match is its end or begins a new sentence or line, so that a full stop must be kept."""
     following = match.string[match.end() : match.end() + 40]
     rest = following.lstrip(" \n\"')”’")
-    return not rest or (rest != following and rest[0].isupper())
+    between = following[: len(following) - len(rest)]
+    return not rest or "\n" in between or (between != "" and rest[0].isupper())
 
 
 _ARTICLE = re.compile(r"\b[Aa]n?\s(?:[$£€¥₹]?[\d.,]{1,12}\sto\s)?$")

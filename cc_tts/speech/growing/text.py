@@ -150,9 +150,10 @@ class GrowingText:
                 if end == len(text) and scanned.state.inside and not self.has_ended:
                     end = 0 if scanned.state.inside == HEADER else min(end, scanned.tag_from)
                 return end, False
-            if start == end and not is_whole and idle_ms < GROWING_IDLE_MS:
-                start = scanned.tag_from
-            text, is_whole = text[:start], is_whole or start < end
+            if start < end:
+                text, is_whole = text[:start], True
+            elif not is_whole and idle_ms < GROWING_IDLE_MS:
+                text = text[: scanned.tag_from]
         return segment_end(text, self._segmenting, idle_ms=idle_ms, is_whole=is_whole), True
 
     async def next(self) -> Segment | None:

@@ -6,7 +6,7 @@ Each rule takes what it knows and leaves words behind, so the order is from the 
 import re
 import unicodedata
 
-from cc_tts.text.characters import digits_to_ascii, has_speech, one_line
+from cc_tts.text.characters import digits_to_ascii, has_speech, joined_lines
 from cc_tts.text.en.abbreviations import say_abbreviations
 from cc_tts.text.en.dates import say_dates, say_years
 from cc_tts.text.en.identifiers import say_identifiers
@@ -179,7 +179,7 @@ def _folded(text: str) -> str:
     if not text.isascii():
         text = _VULGAR_FRACTION.sub(" ", text.translate(_BEFORE_NFKC))
         text = digits_to_ascii(unicodedata.normalize("NFKC", digits_to_ascii(text)))
-    return one_line(text, pause=".")
+    return joined_lines(text, pause=".")
 
 
 def _tidy(text: str) -> str:

@@ -85,6 +85,7 @@ class UserAgent:
         self._send = send
         self._format = AudioFormat(settings.rtp.clock_rate_hz)
         self._legs: dict[str, Leg] = {}
+        self._refused_legs: list[Leg] = []  # whose INVITE is to be sent once more
         self._over: list[Leg] = []  # legs that have ended and still are in the table
         self._accepting = True
         self._server_silent = False
@@ -151,6 +152,7 @@ class UserAgent:
             ports=AudioPorts(self.max_calls, self._format, self._clock, self._lateness),
             send=self._send,
             on_over=self._on_over,
+            place_again=self._refused_legs.append,
             before_offer=self._l16.before_offer,
             intake=intake,
             follows_rtp=self._build.folder is None,
@@ -202,6 +204,7 @@ class UserAgent:
     def poll(self) -> None:
         """One turn: let PJSIP work, reap ended legs, pass on what the playout buffers reported, watch RTP."""
         self._endpoint.libHandleEvents(POLL_MS)
+        self._place_refused()
         self._end_tails()
         self._drain_playout_events()
         active_pjsua_calls = self._reap()
@@ -379,14 +382,30 @@ class UserAgent:
             self._send(messages.CallEnded(call_id=message.call_id, sip_code=503, ended_by="failure", quality=Quality()))
             return
         self._reap()
-        self._l16.before_offer("")
         leg = self._new_leg(self._outbound, pj.PJSUA_INVALID_ID, message.call_id)
+        leg.originate = message
+        self._legs[message.call_id] = leg
+        self._place(leg, message)
+
+    def _place_refused(self) -> None:
+        """Send a second INVITE for the legs that want it. Their first call is gone, unless it still waits for something."""
+        while self._refused_legs:
+            leg = self._refused_legs.pop()
+            self._port_cooldown.take(leg.rtp_ports)
+            leg.rtp_ports = set()
+            self._closing.append(self._clock.now_ns())
+            if leg.originate is None or self._library.num_calls() >= self._build_limit:
+                leg.finish(sip_code=pj.PJSIP_SC_NOT_ACCEPTABLE_HERE)
+            else:
+                self._place(leg, leg.originate)
+
+    def _place(self, leg: Leg, message: messages.Originate) -> None:
+        self._l16.before_offer("")
         param = leg_events.call_options()
         if self._settings.sip.follow_redirects:
             leg.redirects = Redirects(message.to, functools.partial(self._may_redirect, message))
         leg_events.add_headers(param, message.headers)
         param.txOption.localUri = _local_uri(message, self._settings.account_uri)
-        self._legs[message.call_id] = leg
         try:
             to = sip_uri.with_transport(message.to, self._settings.sip.transports)
             leg.makeCall(f"<{to}>", param)  # without brackets ;parameters would be the header's (RFC 3261 §20)

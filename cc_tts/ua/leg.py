@@ -16,6 +16,7 @@ from cc_tts.media.quality import Quality
 from cc_tts.processes.channel import Message
 from cc_tts.state_machine import StateMachine
 from cc_tts.ua import leg_events, messages
+from cc_tts.ua.guard import srtp_sdp
 from cc_tts.ua.guard.c_library import CLibrary
 from cc_tts.ua.leg_state import LEG_TABLE, LegEvent, LegState
 from cc_tts.ua.rtp.audio_port import AudioPort, AudioPorts
@@ -39,6 +40,8 @@ MAX_REINVITES: Final = 5
 """How often a hold is tried while the far side answers 491."""
 _NO_MEDIA: Final = frozenset((406, 415, 488, 606))
 """With which pjsua ends an answered call for its SDP, or for want of one (RFC 3261 §21.4)."""
+_REFUSES_OFFER: Final = frozenset((pj.PJSIP_SC_NOT_ACCEPTABLE_HERE, pj.PJSIP_SC_NOT_ACCEPTABLE_ANYWHERE))
+"""Refusals of a call because of what was offered (RFC 3261 §21.4.26, §21.6.4)."""
 _ANSWERING: Final = frozenset((pj.PJSIP_INV_STATE_EARLY, pj.PJSIP_INV_STATE_CONNECTING, pj.PJSIP_INV_STATE_CONFIRMED))
 """States that an answer in a response or in the ACK leads to."""
 _DIGITS: Final = frozenset("0123456789*#ABCDR")
@@ -66,7 +69,9 @@ def glare_pause(*, owns_call_id: bool) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegServices:
-    """What every leg of a user agent needs. ``before_offer`` gets the codec that the call speaks so far."""
+    """What every leg of a user agent needs. ``before_offer`` gets the codec that the call speaks so far; ``place_again``
+    sends another INVITE for a leg whose first one was refused.
+    """
 
     settings: messages.UaSettings
     clock: Clock
@@ -74,6 +79,7 @@ class LegServices:
     ports: AudioPorts
     send: Callable[[Message], None]
     on_over: Callable[["Leg"], None]
+    place_again: Callable[["Leg"], None]
     before_offer: Callable[[str], None]
     intake: Intake
     follows_rtp: bool
@@ -112,6 +118,9 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._reinvites: set[int] = set()  # transactions that have no final response yet
         self.redirects: Redirects | None = None
         """How far a 3xx is followed; ``None``: not at all."""
+        self.originate: messages.Originate | None = None
+        """What an outgoing call was asked for with."""
+        self._offers_plain = False
         self.is_clocked = False  # whether a stream asks the playout buffer for frames
         self._stream_index = 0
         self._stream = 0  # address of PJMEDIA's stream, 0 while there is none
@@ -120,20 +129,18 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._held_by: messages.HeldBy = "none"
         self._ended_by: messages.EndedBy | None = None
         self._remote_reasons: tuple[sip_reason.RemoteReason, ...] = ()
-        self._info_cseq = -1
+        self._info_cseq, self._sip_code = -1, 0  # the latter of the last provisional response
         self._pause_reasons: set[PauseReason] = set()
         self._received = (-1, 0)  # packets of RTP and of RTCP
         self._last_packet_ns = 0
         self._keypad = Keypad()
         self._event_type = events.USUAL  # of telephone events in our SDP
-        self._answered_ns = 0
-        self._established_ns = 0
+        self._answered_ns = self._established_ns = 0
         self._is_report_sent = False
         self.record = b""
         """The server's own, for the one that adopts the call."""
         self.invite: messages.IncomingCall | None = None
         self._reached: Literal["invited", "answered", "established"] = "invited"
-        self._sip_code = 0  # of the last provisional response
 
     @property
     def is_over(self) -> bool:
@@ -423,7 +430,39 @@ class Leg(pj.Call):  # type: ignore[misc]
         contacts = tuple(sip_message.contacts(response)) if is_redirect else ()
         if response.startswith("SIP/2.0 "):
             self._remote_reasons = sip_reason.remote_reasons(response)
+            if sip_code in _REFUSES_OFFER and self._can_offer_plain():
+                self._offer_plain(sip_code)
+                return
         self.finish(sip_code=sip_code, contacts=contacts)
+
+    def _can_offer_plain(self) -> bool:
+        """Whether the far side may have refused our INVITE because of its keys alone. FreeSWITCH and others take no
+        ``a=crypto`` in RTP/AVP, though whoever does not know an attribute has to ignore it (RFC 8866 §5.13).
+        """
+        is_first_offer = self.originate is not None and not self._offers_plain
+        return is_first_offer and self._rtp.srtp == "optional" and not self._is_answered and self._ended_by is None
+
+    def _offer_plain(self, sip_code: int) -> None:
+        """Have the INVITE sent once more, without keys. The call is the same to the server, whatever came before."""
+        log.info("offered_again_without_srtp", call_id=self.call_id, sip_code=sip_code)
+        self._offers_plain = True
+        self._negotiated, self._media_sent, self._sent_over, self._sip_code = False, None, "", 0
+        self._return_port()
+        self._services.place_again(self)
+
+    @callback
+    def onCallSdpCreated(self, prm: Any) -> None:
+        """We are about to make an offer, or to answer one: to that PJMEDIA answers with its payload types and keys.
+
+        PJMEDIA puts keys into every offer while SRTP is optional: not into those of a call that is not encrypted, whose far
+        side would refuse the re-INVITE.
+        """
+        if theirs := str(prm.remSdp.wholeSdp):
+            self._event_type = events.event_type(theirs) or self._event_type
+            return
+        sdp = events.with_event_type(str(prm.sdp.wholeSdp), self._event_type)
+        is_plain = self._offers_plain or (self._media_sent is not None and not self._media_sent.srtp)
+        prm.sdp.wholeSdp = srtp_sdp.without_keys(sdp) if is_plain and self._rtp.srtp == "optional" else sdp
 
     def onCallRedirected(self, prm: Any) -> int:
         """A 3xx came, or the refusal of somebody whom a 3xx named, and ``prm.targetUri`` is next. REJECT asks for the one
@@ -469,9 +508,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._services.on_over(self)
         if ended_by == "not_acceptable":  # PJSIP has 406 or 415 for some of its reasons, of which none was sent
             sip_code = pj.PJSIP_SC_NOT_ACCEPTABLE_HERE
-        if self._port is not None:
-            self._services.ports.take_back(self._port)
-            self._port = None
+        self._return_port()
         self.buffer.cut(None)
         self._send(
             messages.CallEnded(
@@ -485,13 +522,11 @@ class Leg(pj.Call):  # type: ignore[misc]
             )
         )
 
-    @callback
-    def onCallSdpCreated(self, prm: Any) -> None:
-        """We are about to make an offer, or to answer one: to that PJMEDIA answers with its payload types."""
-        if theirs := str(prm.remSdp.wholeSdp):
-            self._event_type = events.event_type(theirs) or self._event_type
-        else:
-            prm.sdp.wholeSdp = events.with_event_type(str(prm.sdp.wholeSdp), self._event_type)
+    def _return_port(self) -> None:
+        self.is_clocked = False
+        if self._port is not None:
+            self._services.ports.take_back(self._port)
+            self._port = None
 
     @callback
     def onCallMediaState(self, prm: Any) -> None:  # noqa: ARG002

@@ -118,14 +118,22 @@ class RawCaller(UdpEndpoint):
                     return answer
 
     async def request(
-        self, method: str, timeout_s: float = ANSWER_TIMEOUT_S, *, status: str = "200 OK", headers: str = ""
+        self,
+        method: str,
+        timeout_s: float = ANSWER_TIMEOUT_S,
+        *,
+        status: str = "200 OK",
+        headers: str = "",
+        body: str = "",
     ) -> str:
-        """Wait for a request of the server, such as BYE, and answer it."""
+        """Wait for a request of the server, such as BYE or an INVITE, and answer it; ``body`` is SDP."""
         async with asyncio.timeout(timeout_s):
             while True:
                 text = await self._received.get()
                 if text.startswith(f"{method} "):
-                    self.transmit(f"SIP/2.0 {status}\r\n{repeated(text)}{headers}Content-Length: 0\r\n\r\n".encode())
+                    kind = f"Contact: <sip:raw@{self.own}>\r\nContent-Type: application/sdp\r\n" if body else ""
+                    head = f"SIP/2.0 {status}\r\n{repeated(text)}{headers}{kind}Content-Length: {len(body)}"
+                    self.transmit(f"{head}\r\n\r\n{body}".encode())
                     return text
 
     def ack(self, *, body: str = "") -> None:

@@ -124,12 +124,13 @@ async def test_a_200_without_an_answer_ends_the_call(tmp_path: Path) -> None:
 
 
 async def test_a_refusal_that_says_what_it_could_do_is_a_refusal(tmp_path: Path) -> None:
-    """488 may carry SDP (RFC 3261 §21.4.26)."""
+    """488 may carry SDP (RFC 3261 §21.4.26). After the one to an offer without keys nothing is left to offer."""
     async with server_with(tmp_path, rtp__srtp="optional") as server, RawPeer() as peer:
         status, call = await server.post("/v1/calls", {"to": f"sip:bot@{HOST}:{peer.port}"})
         assert status == 201, call
-        await peer.expect("INVITE")
-        peer.answer("488 Not Acceptable Here", body=USELESS["DTLS-SRTP"])
+        for keys in (3, 0):
+            assert (await peer.expect("INVITE")).count("a=crypto:") == keys
+            peer.answer("488 Not Acceptable Here", body=USELESS["DTLS-SRTP"])
         ended = await until_ended(server, call["id"])
         assert ended["ending"] == {"result": "rejected", "reason": "not_acceptable", "sip_code": 488}
         assert not logged(server, "media_refused")

@@ -34,6 +34,11 @@ def fault_of(sdp: str) -> str:
     return ""
 
 
+def without_keys(sdp: str) -> str:
+    """An offer of ours without its ``a=crypto``."""
+    return re.sub(r"^a=crypto:.*(?:\r\n?|\n|\Z)", "", sdp, flags=re.MULTILINE)
+
+
 def _audio_lines(sdp: str) -> list[tuple[str, list[str]]]:
     """Profile and ``a=crypto`` values of each m-line of audio that is not switched off."""
     found: list[tuple[str, list[str]]] = []

@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from cc_tts.ua.guard.srtp_sdp import MAX_KEYS, fault_of
+from cc_tts.ua.guard.srtp_sdp import MAX_KEYS, fault_of, without_keys
 
 pytestmark = pytest.mark.unit
 
@@ -80,3 +80,10 @@ def test_what_cannot_be_answered_is_named(message: str, said: str) -> None:
     assert said in fault
     assert '"' not in fault
     assert KEY not in fault
+
+
+def test_an_offer_without_its_keys_is_otherwise_the_same() -> None:
+    head, tail = "v=0\r\nm=audio 9 RTP/AVP 0\r\n", "a=rtpmap:0 PCMU/8000\r\na=x-crypto:1\r\n"
+    assert without_keys(f"{head}a=crypto:{GOOD}\r\na=crypto:2 x inline:y\r\n{tail}") == head + tail
+    assert without_keys(f"{head}{tail}a=crypto:{GOOD}\r\n") == head + tail
+    assert without_keys(head + tail) == head + tail

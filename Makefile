@@ -86,7 +86,7 @@ parity: $(NEURALSTAMP) ## the networks of the neural engine against the referenc
 
 pipecat: $(STAMP) ## install pipecat-ai into build/pipecat, for one test of the media stream: 523 MB
 	[ -x build/pipecat/bin/python ] || $(BIN)/python -m venv build/pipecat
-	build/pipecat/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/pipecat.txt
+	build/pipecat/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/pipecat.txt
 
 pjsua2: $(STAMP) ## build pjsua2 for 2,000 calls instead of 4, in four minutes; CC_TTS_PJSUA2=server selects it
 	PYTHON='$(abspath $(BIN)/python)' sip/pjproject/build.sh $(VENV)/pjsua2-server

@@ -41,7 +41,7 @@ tar --create --gzip --dereference --sort=name --mtime="@$SOURCE_DATE_EPOCH" --ow
     --file "dist/cc-tts-chart-$version.tgz" --directory "$work/tree/deploy/helm" cc-tts
 
 [ -x "$work/venv/bin/cyclonedx-py" ] || python3 -m venv "$work/venv"
-"$work/venv/bin/pip" install --quiet --disable-pip-version-check -r requirements/release.txt
+"$work/venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r requirements/release.txt
 "$work/venv/bin/cyclonedx-py" requirements requirements/default.lock --pyproject pyproject.toml --output-reproducible \
     --short-PURLs --of JSON -o "dist/cc_tts-$version.cdx.json"
 

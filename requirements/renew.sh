@@ -15,6 +15,14 @@ for extra in remote ray; do
     { echo "$says"; grep -v '^--' "requirements/$extra.new"; } > "requirements/$extra.txt"
     rm "requirements/$extra.new"
 done
+# What is installed for one purpose only: NAME.in says what, and in its first lines what for. Those of the first two go where
+# the development tools are.
+for purpose in charts intelligibility release pipecat fuzz; do
+    case $purpose in charts | intelligibility) beside="-c requirements/dev.lock" ;; *) beside="" ;; esac
+    $uv pip compile $common $beside "requirements/$purpose.in" -o "requirements/$purpose.new"
+    { grep '^#' "requirements/$purpose.in"; grep -v '^--' "requirements/$purpose.new"; } > "requirements/$purpose.txt"
+    rm "requirements/$purpose.new"
+done
 # What the image runtime-gpu has beside that; its base is Debian's Python on x86-64.
 says=$(head -n 1 requirements/gpu.lock)
 $uv pip compile $(echo "$common" | sed 's/--universal //') --python-platform x86_64-manylinux_2_28 -c requirements/default.lock \

@@ -258,3 +258,16 @@ def test_the_images_carry_this_version_and_are_built_as_said() -> None:
             assert (ROOT / name).exists(), name
     assert "--require-hashes" in dockerfile
     assert re.search(r"^USER \d+:\d+$", dockerfile, re.MULTILINE)
+
+
+def test_what_is_installed_is_pinned_with_hashes() -> None:
+    """But for PyTorch, of which each machine gets the build that fits, see requirements/neural.txt."""
+    files = {path.name: path for path in (ROOT / "requirements").iterdir() if path.suffix in (".txt", ".lock")}
+    for name in files.keys() - {"neural.txt", "gpu.txt"}:
+        pins = re.split(r"\n(?=\S)", re.sub(r"(?m)^#.*\n", "", files[name].read_text(encoding="utf-8")).strip())
+        for pin in pins:
+            assert re.match(r"[A-Za-z0-9._-]+(\[[a-z,]+\])?==\S+[^\n]*\\\n +--hash=sha256:[0-9a-f]{64}", pin), (
+                name,
+                pin[:80],
+            )
+    assert "-r neural.txt" in files["gpu.txt"].read_text(encoding="utf-8"), "gpu.lock has the hashes of both"

@@ -37,6 +37,7 @@ from cc_tts.errors import (
 )
 from cc_tts.media.playout_events import PlayoutFinished, PlayoutProgress, PlayoutSpeech, PlayoutUnderrun
 from cc_tts.media.quality import Quality
+from cc_tts.speech.chunks import SpeechChunk
 from cc_tts.speech.prompt import Prompt, PromptDefaults, text_of
 from cc_tts.state_machine import StateMachine
 from cc_tts.ua import messages
@@ -127,6 +128,7 @@ class Call:
             on_complete=self._utterance_complete,
             on_marks=self._marks_reached,
             on_recovered=self._utterance_recovered,
+            on_refused=self._words_refused,
         )
 
     # --- what the API reads ------------------------------------------------------------------------------------------
@@ -736,6 +738,21 @@ class Call:
         self.publish(
             types.SpeakRecovered(**utterance.event_fields, text_chunk=place.text_chunk, char_start=place.char_start)
         )
+
+    def _words_refused(self, utterance: Utterance, chunk: SpeechChunk, place: TextPlace) -> None:
+        assert utterance.error is not None
+        words = chunk.begins_source or ""
+        self.publish(
+            types.SpeakRefused(
+                **utterance.event_fields,
+                error=utterance.error.code,
+                detail=chunk.refused_because,
+                text=words,
+                char_start=place.char_end - len(words.lstrip()),
+            )
+        )
+        if utterance.watcher is not None:
+            utterance.watcher.on_refused(utterance, words, chunk.refused_because)
 
     def _utterance_complete(self, utterance: Utterance) -> None:
         """Publish it, and let what waits for its end go on."""

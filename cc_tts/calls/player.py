@@ -27,6 +27,7 @@ from cc_tts.errors import (
     CcTtsError,
     EngineFailed,
     EngineOverloaded,
+    LanguageUnsupported,
     QuotaExceeded,
     ServerError,
     UserAgentUnavailable,
@@ -71,6 +72,7 @@ class PromptPlayer:
         on_complete: Callable[[Utterance], None],
         on_marks: Callable[[Utterance, list[tuple[str, float]]], None],
         on_recovered: Callable[[Utterance, TextPlace], None],
+        on_refused: Callable[[Utterance, SpeechChunk, TextPlace], None],
     ) -> None:
         self._call_id = call_id
         self._services = services
@@ -80,6 +82,7 @@ class PromptPlayer:
         self._on_complete = on_complete
         self._on_marks = on_marks
         self._on_recovered = on_recovered
+        self._on_refused = on_refused
         self._waiting: deque[Utterance] = deque()
         self._on_line: deque[Utterance] = deque()
         self._feeding: tuple[Utterance, asyncio.Task[None]] | None = None
@@ -270,6 +273,8 @@ class PromptPlayer:
         async for chunk in stream:
             self._note(chunk, utterance, spans=spans)
             place = place.after(chunk.begins_source)
+            if chunk.refused_because:
+                self._refuse(chunk, utterance, place)
             if chunk.after_loss:
                 self._on_recovered(utterance, place if place.text_chunk >= 0 else TextPlace(0))
             while self._buffered_ms() > self._services.config.playout.window_ms:
@@ -284,6 +289,12 @@ class PromptPlayer:
                 return  # the rest was cut off, so its last span has no end
         if spans:
             _close_span(utterance)
+
+    def _refuse(self, chunk: SpeechChunk, utterance: Utterance, place: TextPlace) -> None:
+        """Go on without words that no voice speaks; the utterance completes with the error."""
+        utterance.error = utterance.error or UtteranceError(LanguageUnsupported.code, chunk.refused_because)
+        log.warning("words_refused", utterance_id=utterance.id, code=LanguageUnsupported.code)
+        self._on_refused(utterance, chunk, place)
 
     def _note(self, chunk: SpeechChunk, utterance: Utterance, *, spans: bool) -> None:
         """Take in what a chunk says besides its audio."""
@@ -334,7 +345,14 @@ class PromptPlayer:
 def _extend_spans(utterance: Utterance, chunk: SpeechChunk) -> None:
     if chunk.begins_source is not None:
         _close_span(utterance)
-        utterance.spans.append(SpokenSpan(chunk.begins_source, utterance.fed_ms, marks=list(chunk.marks)))
+        utterance.spans.append(
+            SpokenSpan(
+                chunk.begins_source,
+                utterance.fed_ms,
+                marks=list(chunk.marks),
+                is_refused=bool(chunk.refused_because),
+            )
+        )
     if chunk.words and utterance.spans:
         utterance.spans[-1].words.extend(chunk.words)
 

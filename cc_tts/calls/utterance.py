@@ -55,6 +55,9 @@ class UtteranceWatcher(Protocol):
     def on_progress(self, utterance: "Utterance", marks: Sequence[tuple[str, float]]) -> None:
         """More of it was played, and these marks were reached: the name and the place in the audio, ms."""
 
+    def on_refused(self, utterance: "Utterance", words: str, detail: str) -> None:
+        """No voice speaks these words of it."""
+
     def on_complete(self, utterance: "Utterance") -> None:
         """Nothing more will be heard of it; its text is forgotten after this."""
 
@@ -72,6 +75,8 @@ class SpokenSpan:
     end_ms: float | None = None
     words: list[tuple[float, float]] = field(default_factory=list)
     marks: list[tuple[float, str]] = field(default_factory=list)
+    is_refused: bool = False
+    """No voice speaks it, so nobody hears it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,18 +202,32 @@ class Utterance:
         """What the caller heard: the text as it was sent, up to where it was played. Whole spans, and of the last one the
         share of its words that was played; the text's last blanks once all of it was heard.
         """
-        if self._spoken_text is not None:
-            return self._spoken_text
-        text, heard = text_of(self.prompt.content), ""
+        return self._spoken_text if self._spoken_text is not None else self._heard[0]
+
+    @property
+    def pending_text(self) -> str:
+        """What the caller did not hear: what no voice speaks, and what was not played."""
+        return self._heard[1]
+
+    @property
+    def _heard(self) -> tuple[str, str]:
+        text, heard, refused, position = text_of(self.prompt.content), "", "", 0
         for span in self.spans:
+            if span.is_refused:
+                refused, position = refused + span.source, position + len(span.source)
+                continue
             if self.played_ms <= span.start_ms:
-                return heard.rstrip()
-            if span.end_ms is None or self.played_ms < span.end_ms - 1:
-                return (heard + _share(span, self.played_ms)).rstrip()
-            heard += span.source
-        if heard and text.startswith(heard) and not has_speech(text[len(heard) :]):
-            return text
-        return heard.rstrip()
+                break
+            is_whole = span.end_ms is not None and self.played_ms >= span.end_ms - 1
+            source = span.source if is_whole else _share(span, self.played_ms)
+            heard, position = heard + source, position + len(source)
+            if not is_whole:
+                break
+        else:
+            if heard and text.startswith(heard) and not has_speech(text[len(heard) :]):
+                return text, ""
+        spoken = heard.rstrip()
+        return spoken, refused + text[position:] if refused else text.removeprefix(spoken)
 
     @property
     def words(self) -> list[Word]:
@@ -265,6 +284,8 @@ def _share(span: SpokenSpan, played_ms: float) -> str:
 
 def _words_of(span: SpokenSpan, num_chars: int) -> list[Word]:
     """The words of a span, ``num_chars`` characters into the text; none of those that hold nothing to say."""
+    if span.is_refused:
+        return []
     source = span.source
     found = [match.span() for match in _WORD.finditer(source) if has_speech(match.group())]
     *starts_ms, end_ms = _offsets_ms(span, [*(start / len(source) for start, _ in found), 1.0])

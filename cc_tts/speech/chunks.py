@@ -31,6 +31,8 @@ class SpeechChunk:
     is_resumed: bool = False
     """See :class:`cc_tts.audio.PcmChunk`, also for the next one."""
     after_loss: bool = False
+    refused_because: str = ""
+    """Why the words that would begin here are not spoken: no voice speaks their language."""
 
 
 def marks_alone(names: Iterable[str]) -> SpeechChunk:

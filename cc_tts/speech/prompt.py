@@ -4,10 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import msgspec
+
 from cc_tts.config.schema import BargeInBySpeech
 from cc_tts.speech.growing.audio import GrowingAudio
 from cc_tts.speech.growing.text import GrowingText
-from cc_tts.text.markup.unspoken import AT_BEGINNING, MarkupState
+from cc_tts.text.chunker import LOOK_BACK_CHARS
+from cc_tts.text.markup.unspoken import AT_BEGINNING, MarkupState, scan, state_of_whole
 from cc_tts.text.pronunciation.replacements import Replacement
 
 Then = Literal["stay", "hangup"]
@@ -20,10 +23,10 @@ class TextContent:
 
     ``may_cache``: cached audio of the same words may be played, and this audio may be cached. ``strips_markup``: Markdown
     and the like are taken out if ``tts.markdown`` says so. ``rate`` is a factor on the speed and ``gain_db`` on the voice's
-    level, minus infinity for silence. ``follows_language``: another voice may speak it if ``voice`` does not speak
-    ``language``. ``marks`` are places in the text, as offsets, with their names. ``lexicons``
-    are asked before those of its voice and of the config. Numbers are read by what is said ``before`` it;
-    ``markup`` is in what it goes on.
+    level, minus infinity for silence. What ``voice`` does not speak of it is spoken by another voice, unless it
+    ``is_of_one_voice``; ``context_language`` is that of the words before it, for words that tell none. ``marks`` are places
+    in the text, as offsets, with their names. ``lexicons`` are asked before those of its voice and of the config. Numbers
+    are read by what is said ``before`` it; ``markup`` is in what it goes on.
     """
 
     text: str
@@ -34,12 +37,43 @@ class TextContent:
     strips_markup: bool = True
     rate: float = 1.0
     gain_db: float = 0.0
-    follows_language: bool = False
+    context_language: str | None = None
+    is_of_one_voice: bool = False
     replacements: tuple[Replacement, ...] = ()
     marks: tuple[tuple[int, str], ...] = ()
     lexicons: tuple[str, ...] = ()
     before: str = ""
     markup: MarkupState = AT_BEGINNING
+
+    @property
+    def markup_at_start(self) -> MarkupState:
+        """In what it goes on."""
+        return state_of_whole(self.text) if self.markup == AT_BEGINNING else self.markup
+
+    def between(self, start: int, end: int) -> "TextContent":
+        """A part of it. No replacement may go across its edges; a mark at its end is the next part's, if there is one."""
+        is_last = end == len(self.text)
+        begun = self.text[:start]
+        replacements = (each for each in self.replacements if start <= each.start < end)
+        return replace(
+            self,
+            text=self.text[start:end],
+            before=(self.before + begun)[-LOOK_BACK_CHARS:],
+            markup=scan(begun, self.markup_at_start).state if start else self.markup,
+            replacements=tuple(
+                msgspec.structs.replace(each, start=each.start - start, end=each.end - start) for each in replacements
+            ),
+            marks=tuple((at - start, name) for at, name in self.marks if start <= at < end or (is_last and at >= end)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedContent:
+    """Words that no voice speaks, and a sentence on why."""
+
+    text: str
+    detail: str
+    marks: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +98,7 @@ class MarkContent:
     name: str
 
 
-Part = TextContent | ToneContent | SilenceContent | MarkContent
+Part = TextContent | RefusedContent | ToneContent | SilenceContent | MarkContent
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,10 +214,9 @@ class PromptDefaults:
         )
 
     def _filled(self, text: TextContent) -> TextContent:
-        keeps_voice = text.voice is not None or (text.language is not None and not text.follows_language)
         return replace(
             text,
-            voice=text.voice if keeps_voice else self.voice,
+            voice=self.voice if text.voice is None else text.voice,
             language=self.language if text.language is None else text.language,
             speed=self.speed if text.speed is None else text.speed,
             lexicons=text.lexicons + self.lexicons,

@@ -15,10 +15,10 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
 from dataclasses import replace
 
 from cc_tts.audio import AudioFormat
-from cc_tts.errors import EngineOverloaded
+from cc_tts.errors import EngineOverloaded, NothingToSay
 from cc_tts.media.silence_trimmer import KEEP_LEAD_MS, MAX_TAIL_MS, SilenceTrimmer, pause_after_ms
 from cc_tts.speech.chunks import OVERLOAD_POLL_S, ChunkStream, ReadyChunks, SpeechChunk, cut, marks_alone
-from cc_tts.speech.prompt import Content, MarkContent, Part, SilenceContent, TextContent
+from cc_tts.speech.prompt import Content, MarkContent, Part, RefusedContent, SilenceContent, TextContent
 
 
 class SequenceStream:
@@ -43,6 +43,10 @@ class SequenceStream:
         self._is_again = is_again
         self._is_cancelled = False
         self._stream: ChunkStream | None = None
+        self._unspoken = ""
+        """Words of the part before that belong to no chunk, such as blanks."""
+        self._has_spoken = False
+        self._nothing: NothingToSay | None = None
 
     def set_buffered_ms(self, buffered_ms: float) -> None:
         """See the contract."""
@@ -62,6 +66,8 @@ class SequenceStream:
             following = next((each for each in self._parts[number + 1 :] if not isinstance(each, MarkContent)), None)
             async for chunk in self._chunks(part, following):
                 yield chunk
+        if self._nothing is not None and not self._has_spoken:
+            raise self._nothing
 
     def _chunks(self, part: Part, following: Part | None) -> AsyncIterable[SpeechChunk]:
         match part:
@@ -72,6 +78,8 @@ class SequenceStream:
                 return ReadyChunks(self._silence(part.silence_ms - lead_ms))
             case TextContent():
                 return self._text(part, following)
+            case RefusedContent():
+                return ReadyChunks(self._refused(part))
             case _:
                 return self._opened(part)
 
@@ -80,20 +88,34 @@ class SequenceStream:
         pcm = bytes(self._format.bytes_for_ms(max(0.0, silence_ms)))
         return [SpeechChunk(data, "" if not number else None) for number, data in enumerate(cut(pcm, self._format))]
 
+    def _refused(self, part: RefusedContent) -> list[SpeechChunk]:
+        """The words before it, if they belong to no chunk yet, so that it is told alone."""
+        marks = tuple((0.0, name) for _, name in part.marks)
+        before = [SpeechChunk(b"", self._taken_along(""))] if self._unspoken else []
+        return [*before, SpeechChunk(b"", part.text, marks=marks, refused_because=part.detail)]
+
+    def _taken_along(self, source: str) -> str:
+        source, self._unspoken = self._unspoken + source, ""
+        return source
+
     async def _text(self, part: TextContent, following: Part | None) -> AsyncIterator[SpeechChunk]:
         """The part without silence at its edges, and the pause behind it unless a break follows."""
         trimmer = SilenceTrimmer(self._format)
         marks = list(part.marks)
         num_chars = 0
         held = SpeechChunk(b"")
-        async for chunk in self._opened(part):
+        async for chunk in self._spoken(part):
             data = chunk.data if part.gain_db == -math.inf else trimmer.process(chunk.data)
             source = chunk.begins_source or ""
-            held = _after(held, chunk, data, _marks_in(source, marks, num_chars))
+            marked = _marks_in(source, marks, num_chars)
             num_chars += len(source)
+            if source:
+                chunk = replace(chunk, begins_source=self._taken_along(source))  # noqa: PLW2901
+            held = _after(held, chunk, data, marked)
             for data in cut(held.data, self._format):  # silence inside the part was held back and is as long as it is
                 yield replace(held, data=data)
                 held = SpeechChunk(b"")
+        self._unspoken += part.text[num_chars:]
         pause_ms = pause_after_ms(part.text) / part.rate
         trail_ms = min(pause_ms, MAX_TAIL_MS) if following is None else 0.0
         yield replace(held, data=trimmer.finish(trail_ms))
@@ -102,6 +124,15 @@ class SequenceStream:
                 yield silent
         if marks:
             yield marks_alone(name for _, name in marks)
+
+    async def _spoken(self, part: TextContent) -> AsyncIterator[SpeechChunk]:
+        """The chunks of a part; none if it is markup alone, which is no fault beside parts that are spoken."""
+        try:
+            async for chunk in self._opened(part):
+                self._has_spoken = True
+                yield chunk
+        except NothingToSay as error:
+            self._nothing = error
 
     async def _opened(self, part: Content) -> AsyncIterator[SpeechChunk]:
         """The chunks of a part; an engine that is full is asked again, and has to speak somehow in the end."""

@@ -3,8 +3,9 @@
 import asyncio
 import math
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -37,6 +38,7 @@ from cc_tts.speech.prompt import (
     GrowingContent,
     MarkContent,
     PromptDefaults,
+    RefusedContent,
     SequenceContent,
     SilenceContent,
     TextContent,
@@ -47,9 +49,10 @@ from cc_tts.speech.resampler import StreamResampler
 from cc_tts.speech.sequence import SequenceStream
 from cc_tts.speech.shared_synthesis import CachedSource
 from cc_tts.speech.voice_levels import VoiceLevels
+from cc_tts.speech.voicing import Voicing
 from cc_tts.text.characters import has_speech
 from cc_tts.text.chunker import SLICE_CHARS, Chunker, Chunking, TextChunk
-from cc_tts.text.language import detect_language, latin_language, rule_set, subtags
+from cc_tts.text.language import detect_language, latin_language, rule_set
 from cc_tts.text.markup.unspoken import said_of
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.process.client import TextPreparation, TextProcess
@@ -86,6 +89,7 @@ class SpeechSource:
         self._cache = cache
         self._line_rate_hz = line_rate_hz
         self.lexicons = Lexicons(config)
+        self._voicing = Voicing(engine, config, self.lexicons)
         self._levels = VoiceLevels(config.target_dbfs)
         self._replaced: WeakKeyDictionary[TextContent, tuple[list[CompiledLexicon], tuple[Replacement, ...]]]
         self._replaced = WeakKeyDictionary()
@@ -118,8 +122,7 @@ class SpeechSource:
 
     def _check_voice(self, section: str, voice: str, language: str) -> None:
         try:
-            if voice or language:
-                self.engine.resolve_voice(voice or None, language or None)
+            self._voicing.check(voice or None, language or None)
         except UnknownVoice as error:
             raise ConfigError(f"{section}.voice: {error.detail}") from error
         except LanguageUnsupported as error:
@@ -132,14 +135,14 @@ class SpeechSource:
         match content:
             case TextContent() | SequenceContent():
                 self.check_text(content)
-                texts = texts_of(content)
-                for each in {(text.voice, text.language, text.follows_language): text for text in texts}.values():
-                    self._voice(each)
+                voices = []
+                for each in texts_of(content):
                     self.lexicons.check(each.lexicons)
-                return self._voice(texts[0]) if texts else None
+                    voices.append(self._voicing.voice(each))
+                return voices[0] if voices else None
             case GrowingContent(words):
                 self.lexicons.check(words.lexicons)
-                return self._voice(words)
+                return self._voicing.voice(words)
             case ToneContent():
                 tones.tone(content.tone, 8000, max_ms=1)
         return None
@@ -150,8 +153,7 @@ class SpeechSource:
         Raises:
             UnknownVoice, LanguageUnsupported, UnknownLexicon: a default is of no use.
         """
-        if defaults.voice is not None or defaults.language is not None:
-            self.engine.resolve_voice(defaults.voice, defaults.language)
+        self._voicing.check(defaults.voice, defaults.language)
         self.lexicons.check(defaults.lexicons)
 
     def check_text(self, content: TextContent | SequenceContent) -> None:
@@ -172,7 +174,7 @@ class SpeechSource:
         """
         if not (texts := texts_of(content)):
             return
-        first = texts[0]
+        first = self._first_part(texts)
         voice = self._voice(first).id
         if (reason := self.engine.not_ready_because(voice)) is None or (may_wait and self.engine.is_full(voice)):
             return
@@ -182,9 +184,13 @@ class SpeechSource:
     def utilisation(self, content: Content) -> float:
         """How busy what would speak this is, 0 to 1; 0 for what needs no engine. Raises as :meth:`check` does."""
         texts = texts_of(content)
-        if not texts or self._is_cached(texts[0]):
+        if not texts or self._is_cached(first := self._first_part(texts)):
             return 0.0
-        return self.engine.utilisation(self._voice(texts[0]).id)
+        return self.engine.utilisation(self._voice(first).id)
+
+    def _first_part(self, texts: Sequence[TextContent]) -> TextContent:
+        """The part of them that is spoken first."""
+        return self._voiced(texts[0])[0]
 
     def _is_cached(self, content: TextContent) -> bool:
         cache = self._cache if content.may_cache else None
@@ -208,7 +214,10 @@ class SpeechSource:
         open_part = partial(self.open, rate_hz=rate_hz, call_id=call_id, utterance_id=utterance_id)
         match content:
             case TextContent():
-                prompt = self._spoken(content, rate_hz)
+                part, *others = self._voiced(content)
+                if others:
+                    return SequenceStream((part, *others), open_part, audio_format, overload_wait_ms, is_again=is_again)
+                prompt = self._spoken(part, rate_hz)
                 speak = partial(self._speak, prompt, call_id, utterance_id, must_speak=must_speak)
                 if self._cache is None or not content.may_cache:
                     return speak()
@@ -218,9 +227,13 @@ class SpeechSource:
             case SilenceContent():
                 return fixed(bytes(audio_format.bytes_for_ms(content.silence_ms)), rate_hz)
             case SequenceContent():
-                return SequenceStream(content.parts, open_part, audio_format, overload_wait_ms, is_again=is_again)
+                each_voiced = (
+                    self._voiced(each) if isinstance(each, TextContent) else [each] for each in content.parts
+                )
+                voiced = [*chain.from_iterable(each_voiced)]
+                return SequenceStream(voiced, open_part, audio_format, overload_wait_ms, is_again=is_again)
             case GrowingContent():
-                return GrowingStream(content, open_part, self._voice, audio_format, overload_wait_ms)
+                return GrowingStream(content, open_part, self._voicing, audio_format, overload_wait_ms)
             case AudioContent(growing):
                 return GrowingAudioStream(growing)
 
@@ -228,7 +241,7 @@ class SpeechSource:
         """What the content goes through on its way to the line, a description each; the engine has started. Raises
         ``UnknownVoice`` and ``LanguageUnsupported`` as :meth:`check` does.
         """
-        prompt = self._spoken(content, self._line_rate_hz)
+        prompt = self._spoken(self._first_part([content]), self._line_rate_hz)
         steps = ["text"]
         if self._cache is not None and content.may_cache:
             steps.append(str(self._cache.cache))
@@ -240,14 +253,14 @@ class SpeechSource:
     def _spoken(self, content: TextContent, rate_hz: int) -> SpokenPrompt:
         config, voice = self._config, self._voice(content)
         speed = float(config.speed if content.speed is None else content.speed)
-        language = self._asked_language(content) or voice.language
+        language = self._voicing.asked_language(content) or voice.language
         lexicons = self.lexicons.for_prompt(content.lexicons, voice.id, language)
         return SpokenPrompt(
             text=content.text,
             engine=voice.engine,
             voice=voice.id,
             chunking=Chunking(
-                language=self._asked_language(content),
+                language=self._voicing.asked_language(content),
                 detected_language=detect_language(self._said(content)),
                 latin_language=latin_language(voice.language),
                 first_chunk_max_chars=config.first_chunk_max_chars,
@@ -289,27 +302,21 @@ class SpeechSource:
     def _chunker(self, prompt: SpokenPrompt) -> Chunker:
         return Chunker(self._normalizer, prompt.chunking, prompt.text, prompt.replacements)
 
-    def _asked_language(self, content: TextContent) -> str | None:
-        """The prompt's language, else the configuration's; ``None``, also for an empty one: the voice's and the text's."""
-        return (self._config.language if content.language is None else content.language) or None
+    def _voiced(self, content: TextContent) -> list[TextContent]:
+        """The parts of a text, each of one voice; raises ``LanguageUnsupported`` if there is none for a part."""
+        parts = self._voicing.parts(content)
+        for part in parts:
+            if isinstance(part, RefusedContent):
+                raise LanguageUnsupported(part.detail)
+        return [part for part in parts if isinstance(part, TextContent)]
 
     def _said(self, content: TextContent) -> str:
         """The text without the reasoning of a model and the like."""
         is_kept = not content.strips_markup or self._config.markdown != "strip"
         return content.text if is_kept else said_of(content.text, content.markup)
 
-    def _voice(self, content: TextContent) -> Voice:
-        asked = self._asked_language(content)
-        if content.voice is not None:
-            voice = self.engine.resolve_voice(content.voice, asked)
-            if not content.follows_language or asked is None or subtags(voice.language)[0] == subtags(asked)[0]:
-                return voice
-        default = self.engine.resolve_voice(self._config.voice or None, None)
-        language = asked or detect_language(self._said(content))
-        is_spoken = subtags(default.language)[0] == subtags(language)[0]
-        if is_spoken or (asked is None and language == "en"):
-            return default
-        return self.engine.resolve_voice(None, language)
+    def _voice(self, part: TextContent) -> Voice:
+        return self.engine.resolve_voice(part.voice, None)
 
 
 def _is_quick(prompt: SpokenPrompt) -> bool:

@@ -272,9 +272,9 @@ class _Reader:
         language = self._language(attributes) or None
         if name and len(name) <= MAX_NAME_CHARS:
             # without a language it reads as the voice does, whatever the call's is
-            element.style = replace(element.style, voice=name, language=language or "", follows_language=False)
+            element.style = replace(element.style, voice=name, language=language or "")
         elif language:
-            element.style = replace(element.style, language=language, follows_language=True)
+            element.style = replace(element.style, language=language)
         else:
             self._warn("voice: name or language is needed: the voice stays")
         if "gender" in attributes or "variant" in attributes or "age" in attributes:
@@ -282,7 +282,7 @@ class _Reader:
 
     def _lang(self, element: _Element, attributes: Mapping[str, str]) -> None:
         if language := self._language(attributes):
-            element.style = replace(element.style, language=language, follows_language=True)
+            element.style = replace(element.style, language=language)
         else:
             self._warn(f"{element.name}: xml:lang is missing: the language stays")
 

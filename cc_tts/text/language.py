@@ -1,20 +1,15 @@
 """Which language a text is in, and which rules speak a BCP 47 tag."""
 
 import re
+from collections import Counter
 from typing import Literal
+
+from cc_tts.voices.scripts import KANA, LATIN, language_of_script, script_of, scripts_of
 
 _HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 UNSPACED = f"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3000-\u30ff{_HAN}\uff00-\uffef]"
 """Thai, Lao, Burmese, Khmer, kana and Han, with their punctuation: scripts that put no spaces between words."""
 _UNSPACED = re.compile(UNSPACED)
-_LETTERS = {
-    "ja": "\u3040-\u30ff\u31f0-\u31ff", "ko": "\uac00-\ud7af\u1100-\u11ff", "zh": _HAN, "ru": "\u0400-\u04ff",
-    "ar": "\u0600-\u06ff\u0750-\u077f", "hi": "\u0900-\u097f", "el": "\u0370-\u03ff", "he": "\u0590-\u05ff",
-    "th": "\u0e00-\u0e7f", "bn": "\u0980-\u09ff", "ta": "\u0b80-\u0bff", "te": "\u0c00-\u0c7f", "ka": "\u10a0-\u10ff",
-    "hy": "\u0530-\u058f",
-}  # fmt: skip
-"""Kana before Han: a Japanese text has both."""
-_SCRIPTS = {language: re.compile(f"[{letters}]+") for language, letters in _LETTERS.items()}
 _TOLD_BY_LETTERS = {
     "ru": (("uk", re.compile("[іїєґІЇЄҐ]")), ("be", re.compile("[ўЎ]")), ("sr", re.compile("[ђћџљњЂЋЏЉЊ]"))),
     "ar": (("ur", re.compile("[ٹڈڑےں]")), ("fa", re.compile("[پچژگ]"))),
@@ -55,7 +50,7 @@ _OWN_LETTERS = {
     "fr": re.compile("[œêëûù]|\\b[dlqcjn]['’](?=[aeiouyhéèê])", re.IGNORECASE),
     "pt": re.compile("[ãõ]"),
 }
-_LATIN_WORD = re.compile("[A-Za-zÀ-ÖØ-öø-ÿ]+")
+LATIN_WORD = re.compile("[A-Za-zÀ-ÖØ-öø-ÿ]+")
 _LOOKED_AT_CHARS = 400
 _LEAST_LEAD = 2
 _CHINESE = frozenset({"zh", "cmn", "yue"})
@@ -72,44 +67,51 @@ def is_unspaced(character: str) -> bool:
     return _UNSPACED.match(character) is not None
 
 
-def detect_language(text: str, *, latin: str | None = None) -> str:
+def detect_language(text: str, *, latin: str | None = None, base: str = "en") -> str:
     """The language of a text, by its script and, for Latin letters, its most frequent words.
 
     At least as many characters of the script must stand there as words of other scripts. Japanese is told from Chinese by
-    its kana. ``latin`` is the language of Latin letters where it is known, by the voice for example. ``en`` when
-    nothing tells.
+    its kana. ``latin`` is the language of Latin letters where it is known, by the voice for example; else they are in
+    ``base`` unless their words tell otherwise.
     """
-    script_of = "" if text.isascii() else _language_of_script(text)
-    if script_of:
-        others = _TOLD_BY_LETTERS.get(script_of, ())
-        return next((other for other, letters in others if letters.search(text)), script_of)
-    return latin or _latin_language(text)
+    told_by_script = "" if text.isascii() else _language_of_script(text)
+    return told_by_script or latin or latin_language_of(text, base)
 
 
 def _language_of_script(text: str) -> str:
-    num_latin_words = len(_LATIN_WORD.findall(text))
-    for language, pattern in _SCRIPTS.items():
-        found = "".join(pattern.findall(text))
-        if found and len(found) >= num_latin_words:
-            return language
-    return ""
+    counts = Counter(map(script_of, text))
+    if not KANA.isdisjoint(counts):
+        counts["HIRAGANA"] += counts.pop("KATAKANA", 0) + counts.pop("CJK", 0)
+    num_latin_words = len(LATIN_WORD.findall(text))
+    found = [
+        (count, script) for script, count in counts.items() if script not in ("", LATIN) and count >= num_latin_words
+    ]
+    return language_of_letters(max(found)[1], text) if found else ""
 
 
-def _latin_language(text: str) -> str:
-    """By function words that no other of these languages has, and letters; it must lead English by two."""
-    words = [word.lower() for word in _LATIN_WORD.findall(text[:_LOOKED_AT_CHARS])]
+def language_of_letters(script: str, text: str) -> str:
+    """The language of words in a script that is not Latin, told from others of the script by letters of their own."""
+    language = language_of_script(script)
+    others = _TOLD_BY_LETTERS.get(language, ())
+    return next((other for other, letters in others if letters.search(text)), language)
+
+
+def latin_language_of(text: str, base: str) -> str:
+    """``base``, unless function words that no other of the known languages has, and letters, lead those of ``base`` by two.
+    Words cannot tell a language that is not known here from others.
+    """
+    words = [word.lower() for word in LATIN_WORD.findall(text[:_LOOKED_AT_CHARS])]
     scores = {language: sum(word in known for word in words) for language, known in _FUNCTION_WORDS.items()}
     for language, letters in _OWN_LETTERS.items():
         scores[language] += len(letters.findall(text[:_LOOKED_AT_CHARS]))
+    own = subtags(base)[0]
     best = max(scores, key=lambda language: scores[language])
-    lead = scores[best] - scores["en"]
-    return best if lead >= _LEAST_LEAD else "en"
+    return best if own in scores and scores[best] - scores[own] >= _LEAST_LEAD else base
 
 
 def latin_language(tag: str) -> str | None:
-    """``tag`` if its language is written in Latin letters, as far as is known here."""
-    others = {"cmn", "yue", "uk", "be", "sr", "fa", "ur", "bg", "mk"}
-    return None if subtags(tag)[0] in _SCRIPTS.keys() | others else tag
+    """``tag`` if its language is written in Latin letters alone, as far as is known here."""
+    return tag if scripts_of(tag) == {LATIN} else None
 
 
 def subtags(tag: str) -> list[str]:

@@ -5,11 +5,13 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from cc_tts.errors import UnknownVoice
+from cc_tts.voices.scripts import scripts_of
 from cc_tts.voices.voice import Voice
 
 _SAME_LANGUAGE: Final = {"zh": "cmn", "no": "nb", "nn": "nb", "iw": "he", "in": "id"}
 """Primary subtags that people write → the ones that voices carry (ISO 639-3: zh is a group, Mandarin is cmn)."""
 _CANTONESE: Final = frozenset({"hk", "mo", "yue"})
+_CHINESE: Final = frozenset({"cmn", "yue", "hak"})
 _MAX_LISTED: Final = 12  # voices that a message names
 _LIKELY: Final = {"en": "en-us", "fr": "fr-fr"}
 """The tag meant by a bare primary subtag (Unicode CLDR, likely subtags), where no voice carries the bare one."""
@@ -26,6 +28,24 @@ def normalised_language(language: str) -> str:
     return tag
 
 
+def _primary(language: str) -> str:
+    return normalised_language(language).partition("-")[0]
+
+
+def speaks(voice: Voice, language: str) -> bool:
+    """Whether ``voice`` speaks the language of a BCP 47 tag, in whatever accent. ``zh`` is any Chinese language."""
+    spoken = {_primary(each) for each in (voice.language, *voice.also_speaks)}
+    wanted = _primary(language)
+    is_any_chinese = wanted == "cmn" and language.lower().startswith("zh")
+    return wanted in spoken or (is_any_chinese and not spoken.isdisjoint(_CHINESE))
+
+
+def reads(voice: Voice, script: str) -> bool:
+    """Whether ``voice`` has sounds for the letters of a script."""
+    languages = (voice.language, *voice.also_speaks)
+    return script in voice.also_reads or any(script in scripts_of(each) for each in languages)
+
+
 def best_for_language(language: str, voices: Sequence[Voice], *, default: Voice | None = None) -> Voice | None:
     """Find the voice for a BCP 47 tag; ``None`` if no voice has it.
 
@@ -39,7 +59,7 @@ def best_for_language(language: str, voices: Sequence[Voice], *, default: Voice 
         if tag in by_tag:
             return by_tag[tag]
         tag = tag.rpartition("-")[0]
-    same_language = [voice for voice in ordered if normalised_language(voice.language).partition("-")[0] == tag]
+    same_language = [voice for voice in ordered if _primary(voice.language) == tag]
     if default in same_language:
         return default
     return by_tag.get(tag) or by_tag.get(_LIKELY.get(tag, "")) or next(iter(same_language), None)

@@ -21,3 +21,7 @@ class Voice:
     gender: Literal["", "female", "male"] = ""
     rate_hz: int = 24_000
     level_dbfs: float | None = None
+    also_speaks: tuple[str, ...] = ()
+    """Languages besides its own."""
+    also_reads: tuple[str, ...] = ()
+    """Scripts besides those of its languages whose words it says (:mod:`cc_tts.voices.scripts`)."""

@@ -156,6 +156,9 @@ class Talk:
         if marks:
             utterance.spans = [span for span in utterance.spans if span.marks]
 
+    def on_refused(self, utterance: Utterance, words: str, detail: str) -> None:
+        """Nothing to do: audio has no words."""
+
     def on_complete(self, utterance: Utterance) -> None:
         """See :class:`cc_tts.calls.utterance.UtteranceWatcher`."""
         live, utterance.watcher = self._live.pop(utterance.id), None

@@ -215,6 +215,18 @@ class SpeakRecovered(SpeakData, frozen=True, kw_only=True):
     char_start: Annotated[int, Meta(description="Where that part begins in its text, characters.")]
 
 
+class SpeakRefused(SpeakData, frozen=True, kw_only=True):
+    """Part of a text that arrives while it is spoken is not heard, since no voice speaks it. The rest is spoken, and the
+    utterance completes with the cause `error`.
+    """
+
+    type: ClassVar[str] = "speak.refused"
+    error: Annotated[str, Meta(description="The code of the error.")]
+    detail: str
+    text: Annotated[str, Meta(description="The words that are not heard.")]
+    char_start: Annotated[int, Meta(description="Where they begin in the text, characters.")]
+
+
 class SpeakComplete(SpeakData, frozen=True, kw_only=True):
     """Nothing more will be heard of the utterance; its last event."""
 
@@ -268,6 +280,7 @@ EVENTS: Final[Mapping[str, type[EventData]]] = {
         SpeakPaused,
         SpeakResumed,
         SpeakRecovered,
+        SpeakRefused,
         SpeakComplete,
         ServerDraining,
         ServerOverloaded,

@@ -73,6 +73,16 @@ class MarkReached(UtteranceMessage, frozen=True, kw_only=True, tag="mark"):
     played_ms: Milliseconds
 
 
+class StreamSpeakRefused(UtteranceMessage, frozen=True, kw_only=True, tag="speak.refused"):
+    """Words that are not heard, since no voice speaks them; they stand in ``pending_text`` at the end too. The rest is
+    spoken.
+    """
+
+    error: str
+    detail: str
+    text: str
+
+
 class StreamSpeakInterrupted(UtteranceMessage, frozen=True, kw_only=True, tag="speak.interrupted"):
     """The utterance is over before its end; ``spoken_text`` and ``pending_text`` are the text that was sent."""
 
@@ -107,6 +117,7 @@ MESSAGES: Final = (
     StreamSpeakStarted,
     Words,
     MarkReached,
+    StreamSpeakRefused,
     StreamSpeakInterrupted,
     StreamSpeakComplete,
     StreamError,

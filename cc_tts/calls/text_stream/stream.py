@@ -31,6 +31,7 @@ from cc_tts.calls.text_stream.messages import (
     StreamMessage,
     StreamSpeakComplete,
     StreamSpeakInterrupted,
+    StreamSpeakRefused,
     StreamSpeakStarted,
     StreamWord,
     TokensResult,
@@ -41,7 +42,7 @@ from cc_tts.calls.utterance import CompletionCause, SpokenSpan, Utterance, WordR
 from cc_tts.clock import ms_between
 from cc_tts.errors import CapacityExceeded, TextTooLong, UserAgentUnavailable, WrongState
 from cc_tts.speech.growing.text import GrowingText, segmenting_of
-from cc_tts.speech.prompt import GrowingContent, Prompt, TextContent, text_of
+from cc_tts.speech.prompt import GrowingContent, Prompt, TextContent
 
 if TYPE_CHECKING:
     from cc_tts.calls.call import Call
@@ -201,6 +202,11 @@ class TextStream:
         for name, at_ms in marks:
             self._send(MarkReached(name=name, played_ms=round(at_ms, 1), **utterance.event_fields))
 
+    def on_refused(self, utterance: Utterance, words: str, detail: str) -> None:
+        """No voice speaks these words."""
+        assert utterance.error is not None
+        self._send(StreamSpeakRefused(error=utterance.error.code, detail=detail, text=words, **utterance.event_fields))
+
     def on_complete(self, utterance: Utterance) -> None:
         """Nothing more will be heard of it; its text is forgotten after this."""
         live, utterance.watcher = self._live.pop(utterance.id), None
@@ -280,7 +286,7 @@ def _final_message(utterance: Utterance) -> StreamMessage:
     """What became of a complete utterance."""
     cause, spoken = utterance.completion_cause, utterance.spoken_text
     assert cause is not None
-    pending = text_of(utterance.prompt.content).removeprefix(spoken)
+    pending = utterance.pending_text
     fields = utterance.event_fields | {"spoken_text": spoken, "played_ms": round(utterance.played_ms, 1)}
     match cause:
         case CompletionCause.NORMAL:

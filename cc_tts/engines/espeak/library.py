@@ -20,6 +20,7 @@ import espeakng_loader
 
 from cc_tts.errors import ConfigError, EngineFailed, LanguageUnsupported, UnknownVoice
 from cc_tts.voices.catalog import best_for_language, unknown_voice
+from cc_tts.voices.scripts import LATIN
 from cc_tts.voices.voice import Voice
 
 ENGINE_NAME: Final = "espeak"
@@ -43,6 +44,9 @@ _POS_CHARACTER: Final = 1
 _EVENT_LIST_TERMINATED: Final = 0
 _EVENT_WORD: Final = 1
 _PARAMETER_RATE: Final = 1
+_SPELLS_LATIN: Final = frozenset({"ba", "cv", "hyw", "ja", "kok", "ky", "my", "nog", "shn", "ti"})
+"""Voices that say the names of Latin letters. The others say words of Latin letters as English if their own language has
+none (seen with espeak-ng 1.52)."""
 _LONG_PATH: Final = 150  # espeak-ng keeps its data path in a fixed array of 160 bytes
 
 MIN_RATE_WPM: Final = 80
@@ -284,7 +288,13 @@ class EspeakVoices:
             self._identifiers[voice_id] = entry.identifier
             self._by_file.setdefault(file, voice_id)
             voice = Voice(
-                voice_id, ENGINE_NAME, _tag(voice_id), description=entry.name, rate_hz=rate_hz, level_dbfs=LEVEL_DBFS
+                voice_id,
+                ENGINE_NAME,
+                _tag(voice_id),
+                description=entry.name,
+                rate_hz=rate_hz,
+                level_dbfs=LEVEL_DBFS,
+                also_reads=() if voice_id in _SPELLS_LATIN else (LATIN,),
             )
             voices.append(voice)
         self.voices = tuple(voices)

@@ -12,7 +12,10 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Final, Protocol
+
+import msgspec
 
 from cc_tts import __version__, logs
 from cc_tts.audio import AudioFormat, PcmChunk
@@ -404,7 +407,8 @@ class WorkerLink:
                 kind = WorkerLost if message.is_worker_lost else CcTtsError.by_code.get(code, EngineFailed)
                 self._over(stream_id, kind(detail, retry_after_s=retry_after_s))
             case EngineDescription():
-                self.description = message
+                voices = tuple(replace(each, also_speaks=message.languages) for each in message.voices)
+                self.description = msgspec.structs.replace(message, voices=voices)
                 self._voice_ids = frozenset(voice.id for voice in message.voices)
             case EngineLoad():  # the first one comes after the description
                 self._show(message)

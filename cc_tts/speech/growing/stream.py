@@ -11,7 +11,7 @@ Runs on: the event loop.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 
 from cc_tts.audio import AudioFormat
@@ -19,31 +19,31 @@ from cc_tts.errors import NothingToSay
 from cc_tts.media.silence_trimmer import MAX_TAIL_MS, pause_after_ms
 from cc_tts.speech.chunks import ChunkStream, SpeechChunk, cut, marks_alone
 from cc_tts.speech.growing.text import Segment
-from cc_tts.speech.prompt import GrowingContent, TextContent
+from cc_tts.speech.prompt import GrowingContent, RefusedContent, TextContent
 from cc_tts.speech.sequence import SequenceStream
+from cc_tts.speech.voicing import Voicing
 from cc_tts.text.characters import has_speech
 from cc_tts.text.chunker import LOOK_BACK_CHARS
-from cc_tts.text.language import detect_language, has_letters
-from cc_tts.voices.voice import Voice
+from cc_tts.text.language import has_letters
 
 
 class GrowingStream:
-    """A :class:`cc_tts.speech.chunks.ChunkStream`. ``voice_of`` finds the voice of the first segment, which speaks all of
-    them; ``open_part`` and ``overload_wait_ms`` are as in :class:`cc_tts.speech.sequence.SequenceStream`.
+    """A :class:`cc_tts.speech.chunks.ChunkStream`. ``voicing`` finds the voices of each segment; ``open_part`` and
+    ``overload_wait_ms`` are as in :class:`cc_tts.speech.sequence.SequenceStream`.
     """
 
     def __init__(
         self,
         content: GrowingContent,
         open_part: Callable[..., ChunkStream],
-        voice_of: Callable[[TextContent], Voice],
+        voicing: Voicing,
         audio_format: AudioFormat,
         overload_wait_ms: float,
     ) -> None:
         self._words = content.words
         self._growing = content.growing
         self._open_part = open_part
-        self._voice_of = voice_of
+        self._voicing = voicing
         self._format = audio_format
         self._overload_wait_ms = overload_wait_ms
         self._loop = asyncio.get_running_loop()
@@ -56,7 +56,10 @@ class GrowingStream:
         """By the punctuation of the segment before, as far as it was not given out."""
         self._unspoken = ""
         """What was taken and belongs to no chunk yet."""
+        self._base: str | None = None
+        """The language of the first words."""
         self._language: str | None = None
+        """That of the last ones."""
         self._before = ""
         """The end of the segments before."""
 
@@ -103,8 +106,8 @@ class GrowingStream:
         return bytes(self._format.bytes_for_ms(pause_ms))
 
     async def _spoken(self, segment: Segment) -> AsyncIterator[SpeechChunk]:
-        part = self._as_part(segment)
-        self._part = stream = SequenceStream((part,), self._open_part, self._format, self._overload_wait_ms)
+        parts = self._as_parts(segment)
+        self._part = stream = SequenceStream(parts, self._open_part, self._format, self._overload_wait_ms)
         stream.set_buffered_ms(self._buffered_ms)
         given, num_marks = 0, 0
         try:
@@ -123,14 +126,27 @@ class GrowingStream:
         source, self._unspoken = self._unspoken + (chunk.begins_source or ""), ""
         return replace(chunk, begins_source=source)
 
-    def _as_part(self, segment: Segment) -> TextContent:
-        """How the segment is spoken: all by the same voice; digits in the language of the words before them."""
-        part = replace(self._words, text=segment.text, marks=segment.marks, markup=segment.markup, may_cache=False)
-        part = replace(part, before=self._before)
+    def _as_parts(self, segment: Segment) -> Sequence[TextContent | RefusedContent]:
+        """How the segment is spoken: where its words tell no language, in that of the first segment; digits in the language
+        of the words before them.
+        """
+        has_words = has_letters(segment.text)
+        content = replace(
+            self._words,
+            text=segment.text,
+            marks=segment.marks,
+            markup=segment.markup,
+            may_cache=False,
+            before=self._before,
+            language=self._words.language or (None if has_words else self._language),
+            context_language=self._base,
+        )
         self._before = (self._before + segment.text)[-LOOK_BACK_CHARS:]
-        if self._growing.voice is None:
-            self._growing.voice = self._voice_of(part)
-        if has_letters(segment.text):
-            self._language = detect_language(segment.text)
-        language = part.language or (None if has_letters(segment.text) else self._language)
-        return replace(part, voice=self._growing.voice.id, language=language)
+        parts = self._voicing.parts(content)
+        voices = [self._voicing.voice(part) for part in parts if isinstance(part, TextContent)]
+        if voices:
+            self._growing.voice = self._growing.voice or voices[0]
+            if has_words:
+                self._base = self._base or voices[0].language
+                self._language = voices[-1].language
+        return parts

@@ -67,6 +67,7 @@ SAMPLES: tuple[types.EventData, ...] = (
     types.SpeakPaused(utterance_id="u", speech_id="s", played_ms=20.0),
     types.SpeakResumed(utterance_id="u", played_ms=20.0),
     types.SpeakRecovered(utterance_id="u", text_chunk=1, char_start=20),
+    types.SpeakRefused(utterance_id="u", error="language_unsupported", detail="d", text="您好", char_start=20),
     types.SpeakComplete(
         utterance_id="u",
         completion_cause=CompletionCause.BARGE_IN,
@@ -207,6 +208,7 @@ def test_it_describes_what_a_text_stream_sends_and_takes(document: Any) -> None:
         messages.Resumed(),
         messages.StreamSpeakStarted(utterance_id="u", time_to_first_audio_ms=20.5, time_from_first_token_ms=140.0),
         messages.Words(utterance_id="u", words=[messages.StreamWord(text="Your", start_ms=0, end_ms=180)]),
+        messages.StreamSpeakRefused(utterance_id="u", error="language_unsupported", detail="d", text="您好"),
         messages.MarkReached(utterance_id="u", name="m", played_ms=0.0, client_state="s"),
         messages.StreamSpeakInterrupted(utterance_id="u", by="clear", spoken_text="a", played_ms=1.0, pending_text="b"),
         messages.StreamSpeakComplete(utterance_id="u", completion_cause="normal", spoken_text="a", played_ms=1.0),  # type: ignore[arg-type]

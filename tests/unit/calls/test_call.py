@@ -323,7 +323,7 @@ async def test_the_voice_of_the_route_is_the_default(exchange: Exchange) -> None
     assert kept == [
         TextContent("a", "de", "de-DE"),
         TextContent("b", "en-us", "de-DE"),
-        TextContent("c", None, "en"),
+        TextContent("c", "de", "en"),
     ]
 
 

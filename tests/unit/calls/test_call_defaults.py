@@ -49,11 +49,7 @@ def own_of(event: Event) -> tuple[Any, Any]:
     [
         (TextContent("a"), TextContent("a", "de", "de-DE", 1.5, lexicons=("crm",))),
         (TextContent("a", voice="en"), TextContent("a", "en", "de-DE", 1.5, lexicons=("crm",))),
-        (TextContent("a", language="en"), TextContent("a", None, "en", 1.5, lexicons=("crm",))),
-        (
-            TextContent("a", language="en", follows_language=True),
-            TextContent("a", "de", "en", 1.5, follows_language=True, lexicons=("crm",)),
-        ),
+        (TextContent("a", language="en"), TextContent("a", "de", "en", 1.5, lexicons=("crm",))),
         (TextContent("a", speed=0.5), TextContent("a", "de", "de-DE", 0.5, lexicons=("crm",))),
         (TextContent("a", lexicons=("own",)), TextContent("a", "de", "de-DE", 1.5, lexicons=("own", "crm"))),
     ],

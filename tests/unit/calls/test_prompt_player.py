@@ -41,6 +41,7 @@ class Stage:
         self.completed: list[Utterance] = []
         self.marks: list[tuple[str, float]] = []
         self.recovered: list[TextPlace] = []
+        self.refused: list[tuple[str | None, TextPlace]] = []
         services = CallServices(
             config=CONFIG,
             ua=cast("Any", self.line),
@@ -57,6 +58,7 @@ class Stage:
             on_complete=self.completed.append,
             on_marks=lambda _, marks: self.marks.extend(marks),
             on_recovered=lambda _, place: self.recovered.append(place),
+            on_refused=lambda _, chunk, place: self.refused.append((chunk.begins_source, place)),
         )
         self.line.listener = self.player
 

@@ -641,7 +641,12 @@ async def test_utterances_say_whether_they_were_cached_and_barge_in_knows_the_wo
         dial_back=cast("Any", None),
     )
     player = PromptPlayer(
-        "c", services, on_complete=completed.append, on_marks=lambda *_: None, on_recovered=lambda *_: None
+        "c",
+        services,
+        on_complete=completed.append,
+        on_marks=lambda *_: None,
+        on_recovered=lambda *_: None,
+        on_refused=lambda *_: None,
     )
     line.listener = player
     player.open_line()

@@ -7,20 +7,32 @@ import numpy as np
 import pytest
 
 from cc_tts.audio import AudioFormat
+from cc_tts.config.schema import TtsConfig
 from cc_tts.errors import EngineOverloaded, NothingToSay
 from cc_tts.speech.chunks import ChunkStream, ReadyChunks, SpeechChunk
 from cc_tts.speech.growing.stream import GrowingStream
 from cc_tts.speech.growing.text import GrowingText
+from cc_tts.speech.lexicons import Lexicons
 from cc_tts.speech.prompt import Content, GrowingContent, TextContent
+from cc_tts.speech.voicing import Voicing
 from cc_tts.text.segments import Segmenting
 from cc_tts.voices.voice import Voice
+from tests.fakes.fake_engine import FakeEngine
 from tests.support.virtual_time import LoopClock, VirtualTimeLoop
 
 pytestmark = pytest.mark.unit
 
 FORMAT = AudioFormat(8000)
 LOUD_MS = 400
-VOICES = {"en": Voice(id="ann", engine="fake", language="en"), "zh": Voice(id="li", engine="fake", language="zh")}
+ANN = Voice(id="ann", engine="fake", language="en")
+LI = Voice(id="li", engine="fake", language="zh", also_reads=("LATIN",))
+
+
+class TwoVoices(FakeEngine):
+    """Ann speaks English, Li Chinese, and nobody anything else."""
+
+    def voices(self) -> tuple[Voice, ...]:
+        return (ANN, LI)
 
 
 class Scene:
@@ -31,9 +43,8 @@ class Scene:
         self.num_refusals = 0
         self.chunks: list[SpeechChunk] = []
         self.text = GrowingText(LoopClock(), segmenting=Segmenting(), idle_timeout_s=30)
-        self.stream = GrowingStream(
-            GrowingContent(TextContent(""), self.text), self._open, self._voice_of, FORMAT, 1000.0
-        )
+        voicing = Voicing(TwoVoices(), TtsConfig(), Lexicons(TtsConfig()))
+        self.stream = GrowingStream(GrowingContent(TextContent(""), self.text), self._open, voicing, FORMAT, 1000.0)
         self.reading = asyncio.create_task(self._read())
 
     def _open(self, content: Content, *, is_again: bool, must_speak: bool = False) -> ChunkStream:
@@ -47,9 +58,6 @@ class Scene:
             raise NothingToSay
         sound = np.full(FORMAT.samples_for_ms(LOUD_MS), 8000, np.int16).tobytes()
         return ReadyChunks([SpeechChunk(sound, content.text)])
-
-    def _voice_of(self, content: TextContent) -> Voice:
-        return VOICES["en" if content.text.isascii() else "zh"]
 
     async def _read(self) -> None:
         async for chunk in self.stream:
@@ -69,18 +77,33 @@ def in_virtual_time(test: "Callable[[], object]") -> None:
         runner.run(test())  # type: ignore[arg-type]
 
 
-def test_the_first_words_decide_the_voice_and_digits_follow_the_words_before() -> None:
+def test_each_segment_is_spoken_by_a_voice_of_its_language_and_digits_follow_the_words_before() -> None:
     async def test() -> None:
         scene = Scene()
-        for token in ("您的余额是：", "12。", "Thank you. "):
+        for token in ("您的余额是：", "12。", "OK, WiFi. ", "Thank you for calling us, goodbye. ", "34. ", "再见。"):
             scene.text.append(token)
             scene.text.flush()
             await asyncio.sleep(0.1)
         scene.text.end()
         await scene.reading
-        assert [content.voice for content in scene.opened] == ["li"] * 3
-        assert [content.language for content in scene.opened] == [None, "zh", None]
+        assert [content.voice for content in scene.opened] == ["li", "li", "li", "ann", "ann", "li"]
+        assert [content.language for content in scene.opened] == [None, "zh", None, None, "en", None]
+        assert scene.text.voice == LI
         assert not any(content.may_cache for content in scene.opened)
+
+    in_virtual_time(test)
+
+
+def test_words_that_no_voice_speaks_are_told_in_their_place_and_the_rest_is_spoken() -> None:
+    async def test() -> None:
+        scene = Scene()
+        scene.text.append("Hello! Your name is สมชาย, right? ")
+        scene.text.end()
+        await scene.reading
+        assert [content.text for content in scene.opened] == ["Hello! Your name is ", "right? "]
+        told = [(chunk.begins_source, chunk.refused_because) for chunk in scene.chunks if chunk.refused_because]
+        assert told == [("สมชาย, ", "ann does not speak Thai, and there is no voice that does")]
+        assert "".join(scene.sources) == "Hello! Your name is สมชาย, right? "
 
     in_virtual_time(test)
 

@@ -178,11 +178,11 @@ def test_voices_and_languages() -> None:
         '<voice xml:lang="es">d</voice></speak>',
         TextContent("", voice="hibari-heart"),
     )
-    assert [(text.voice, text.language, text.follows_language) for text in texts_of(content)] == [
-        ("hibari-heart", "en-US", False),
-        ("de", "", False),
-        ("hibari-heart", "fr-FR", True),
-        ("hibari-heart", "es", True),
+    assert [(text.voice, text.language) for text in texts_of(content)] == [
+        ("hibari-heart", "en-US"),
+        ("de", ""),
+        ("hibari-heart", "fr-FR"),
+        ("hibari-heart", "es"),
     ]
     asked = from_ssml('<speak xml:lang="en-US">a</speak>', TextContent("", language="de"))
     assert texts_of(asked)[0].language == "de", "the request's own language goes before the document's"

@@ -1,0 +1,103 @@
+"""Which voice speaks which part of a text: the one that was asked for what it can, a voice of the language for the rest."""
+
+from dataclasses import replace
+
+from cc_tts.config.schema import TtsConfig
+from cc_tts.engines.engine import Engine
+from cc_tts.errors import LanguageUnsupported
+from cc_tts.speech.lexicons import Lexicons
+from cc_tts.speech.prompt import RefusedContent, TextContent
+from cc_tts.text.language import latin_language
+from cc_tts.text.markup.unspoken import scan
+from cc_tts.text.pronunciation.lexicon import replacements_by
+from cc_tts.text.stretches import Languages, Stretch, letters_of
+from cc_tts.voices.catalog import reads, speaks
+from cc_tts.voices.scripts import LATIN, language_name, scripts_of
+from cc_tts.voices.voice import Voice
+
+
+class Voicing:
+    """Runs on: the event loop."""
+
+    def __init__(self, engine: Engine, config: TtsConfig, lexicons: Lexicons) -> None:
+        self._engine = engine
+        self._config = config
+        self._lexicons = lexicons
+
+    def asked_language(self, content: TextContent) -> str | None:
+        """The prompt's language, else the configuration's; ``None``, also for an empty one: the voice's and the text's."""
+        return (self._config.language if content.language is None else content.language) or None
+
+    def check(self, voice: str | None, language: str | None) -> None:
+        """Raise ``UnknownVoice`` or ``LanguageUnsupported`` for what prompts could not fall back to."""
+        preferred = self._engine.resolve_voice(voice or self._config.voice or None, None)
+        if language:
+            self._speaker_of(language, preferred)
+
+    def voice(self, content: TextContent) -> Voice:
+        """Who speaks the beginning of the words; raises ``UnknownVoice`` and ``LanguageUnsupported``."""
+        first = self.parts(content)[0]
+        if isinstance(first, RefusedContent):
+            raise LanguageUnsupported(first.detail)
+        return self._engine.resolve_voice(first.voice, None)
+
+    def parts(self, content: TextContent) -> list[TextContent | RefusedContent]:
+        """The parts of a text, each of one voice, or refused since no voice speaks it; together they are all of the text.
+        Raises ``UnknownVoice`` for the voice that was asked for.
+        """
+        if content.is_of_one_voice:
+            return [content]
+        preferred = self._engine.resolve_voice(content.voice or self._config.voice or None, None)
+        found = self._stretches(content, preferred)
+        return [self._part(content, each, preferred, is_whole=len(found) == 1) for each in found]
+
+    def _stretches(self, content: TextContent, preferred: Voice) -> list[Stretch]:
+        asked = self.asked_language(content)
+        base = asked or content.context_language or preferred.language
+        text, replacements = content.text, content.replacements
+        if not text.isascii():
+            lexicons = self._lexicons.for_prompt(content.lexicons, preferred.id, base)
+            replacements = replacements_by(lexicons, text, replacements)
+        strips_markup = content.strips_markup and self._config.markdown == "strip"
+        unspoken = scan(text, content.markup_at_start).unspoken if strips_markup else []
+        letters = letters_of(text, replacements, unspoken)
+        languages = Languages(
+            base=base,
+            latin=latin_language(preferred.language) or "en",
+            is_asked=asked is not None,
+            reads_latin=lambda language: self._reads_latin(language, preferred),
+        )
+        return languages.stretches(letters)
+
+    def _reads_latin(self, language: str, preferred: Voice) -> bool:
+        try:
+            return reads(self._speaker_of(language, preferred), LATIN)
+        except LanguageUnsupported:
+            return False
+
+    def _speaker_of(self, language: str, preferred: Voice) -> Voice:
+        """The voice for a language: the preferred one, the configured one, else the engine's choice."""
+        if speaks(preferred, language):
+            return preferred
+        if self._config.voice and speaks(default := self._engine.resolve_voice(self._config.voice, None), language):
+            return default
+        try:
+            return self._engine.resolve_voice(None, language)
+        except LanguageUnsupported:
+            detail = f"{preferred.id} does not speak {language_name(language)}, and there is no voice that does"
+            raise LanguageUnsupported(detail) from None
+
+    def _part(
+        self, content: TextContent, stretch: Stretch, preferred: Voice, *, is_whole: bool
+    ) -> TextContent | RefusedContent:
+        start, end, language = stretch
+        part = content if is_whole else content.between(start, end)
+        try:
+            voice = self._speaker_of(language, preferred)
+        except LanguageUnsupported as error:
+            return RefusedContent(part.text, error.detail, part.marks)
+        asked = self.asked_language(content)
+        keeps_language = (is_whole or scripts_of(language) == {LATIN}) if asked is None else language == asked
+        return replace(
+            part, voice=voice.id, language=content.language if keeps_language else language, is_of_one_voice=True
+        )

@@ -1,0 +1,163 @@
+"""Which voice speaks which part of a text."""
+
+import pytest
+
+from cc_tts.config.schema import TtsConfig
+from cc_tts.errors import LanguageUnsupported, UnknownVoice
+from cc_tts.speech.lexicons import Lexicons
+from cc_tts.speech.prompt import RefusedContent, TextContent
+from cc_tts.speech.voicing import Voicing
+from cc_tts.text.pronunciation.lexicon import Entry, Lexicon
+from cc_tts.text.pronunciation.replacements import Replacement
+from cc_tts.voices.voice import Voice
+from tests.fakes.fake_engine import FakeEngine
+
+pytestmark = pytest.mark.unit
+
+LATIN = ("LATIN",)
+
+
+class Babel(FakeEngine):
+    """A voice a language, called by its tag, and an English one of its own name."""
+
+    languages = ("cmn", "ja", "ko", "th", "ru", "uk", "ar", "he", "el", "hi", "de", "es", "fr", "yue")
+
+    def voices(self) -> tuple[Voice, ...]:
+        own = Voice(id="heart", engine="onnx", language="en-US")
+        others = (Voice(each, "espeak", each, also_reads=() if each == "ja" else LATIN) for each in self.languages)
+        return (own, *others)
+
+    def resolve_voice(self, voice: str | None, language: str | None) -> Voice:
+        if voice is None and language is not None and language.startswith("zh"):
+            language = "cmn"
+        if voice is None and (language or "en")[:2] not in {each.language[:2] for each in self.voices()}:
+            raise LanguageUnsupported(f"nobody speaks {language}")
+        return super().resolve_voice(voice, language)
+
+
+class EnglishAlone(Babel):
+    languages = ()
+
+
+def voicing(engine: Babel | None = None, **tts: str) -> Voicing:
+    config = TtsConfig(**tts)
+    return Voicing(engine or Babel(), config, Lexicons(config))
+
+
+def spoken(content: TextContent, **tts: str) -> list[tuple[str | None, str]]:
+    parts = voicing(**tts).parts(content)
+    assert "".join(part.text for part in parts) == content.text
+    return [(part.voice, part.text) for part in parts if isinstance(part, TextContent)]
+
+
+@pytest.mark.parametrize(
+    ("text", "voices"),
+    [
+        ("Your name is 王小明, right?", [("heart", "Your name is "), ("cmn", "王小明, "), ("heart", "right?")]),
+        ("您好！Your order has shipped today.", [("cmn", "您好！"), ("heart", "Your order has shipped today.")]),
+        ("您好，请打开 Windows 设置，连接WiFi。", [("cmn", "您好，请打开 Windows 设置，连接WiFi。")]),
+        ("Please say “谢谢” to her today.", [("heart", "Please say "), ("cmn", "“谢谢” "), ("heart", "to her today.")]),
+        ("Your code is 4821。 您好", [("heart", "Your code is 4821。 "), ("cmn", "您好")]),
+        ("😀 5, 您好 😀", [("cmn", "😀 5, 您好 😀")]),
+        ("สวัสดีครับ, your order has shipped.", [("th", "สวัสดีครับ, "), ("heart", "your order has shipped.")]),
+        ("안녕하세요. Здравствуйте. 123", [("ko", "안녕하세요. "), ("ru", "Здравствуйте. 123")]),
+        ("شكرا. תודה. ευχαριστώ. नमस्ते.", [("ar", "شكرا. "), ("he", "תודה. "), ("el", "ευχαριστώ. "), ("hi", "नमस्ते.")]),
+        ("東京駅でお待ちください。", [("ja", "東京駅でお待ちください。")]),
+        ("WiFiの設定をお待ちください。", [("heart", "WiFi"), ("ja", "の設定をお待ちください。")]),
+        ("Дякуємо за дзвінок, їдемо.", [("uk", "Дякуємо за дзвінок, їдемо.")]),
+        (
+            "Guten Tag, Ihre Bestellung ist auf dem Weg zu Ihnen.",
+            [("de", "Guten Tag, Ihre Bestellung ist auf dem Weg zu Ihnen.")],
+        ),
+        (
+            "Thank you for calling, we will be with you. Gracias por llamar a nuestra línea.",
+            [("heart", "Thank you for calling, we will be with you. "), ("es", "Gracias por llamar a nuestra línea.")],
+        ),
+        ("It costs 5 μg and 3 Ω, Pаypal.", [("heart", "It costs 5 μg and 3 Ω, Pаypal.")]),
+        ("Write to a@b.com or https://b.com/您 now, dear 王.", None),
+        ("<b>您好</b> and {name} hello there", [("cmn", "<b>您好</b> "), ("heart", "and {name} hello there")]),
+        ("12.5", [("heart", "12.5")]),
+    ],
+)
+@pytest.mark.parametrize("voice", [None, "heart"])
+def test_each_part_has_a_voice_that_can_speak_it(
+    text: str, voices: list[tuple[str, str]] | None, voice: str | None
+) -> None:
+    found = spoken(TextContent(text, voice))
+    if voices is not None:
+        assert found == voices
+
+
+@pytest.mark.parametrize(
+    ("content", "voices"),
+    [
+        (TextContent("Guten Tag", "heart", "de"), ["de"]),
+        (TextContent("Danke", None, "de-AT"), ["de"]),
+        (TextContent("Hello there", "heart", "en-GB"), ["heart"]),
+        (TextContent("您的订单已经发货。", None, "en-US"), ["cmn"]),
+        (TextContent("Your order has shipped today.", None, "zh"), ["cmn"]),
+        (TextContent("您好", "yue", "zh"), ["yue"]),
+        (TextContent("您好", "yue"), ["yue"]),
+        (TextContent("Привет", "uk"), ["uk"]),
+        (TextContent("Guten Tag", "de"), ["de"]),
+        (TextContent("Thank you for calling, the agent will be with you.", "de"), ["heart"]),
+    ],
+)
+def test_the_language_that_was_asked_for_counts_beside_the_voice(content: TextContent, voices: list[str]) -> None:
+    assert [voice for voice, _ in spoken(content)] == voices
+
+
+def test_a_foreign_part_is_read_by_the_rules_of_its_language() -> None:
+    english, chinese = voicing().parts(TextContent("You have 12 letters: 您有12封信", None, "en-GB"))
+    assert isinstance(english, TextContent)
+    assert isinstance(chinese, TextContent)
+    assert (english.language, chinese.language) == ("en-GB", "zh")
+
+
+def test_words_that_tell_no_language_are_in_that_of_the_words_before() -> None:
+    assert [voice for voice, _ in spoken(TextContent("Señor García", context_language="es"))] == ["es"]
+
+
+def test_the_configured_voice_goes_before_the_engines_choice() -> None:
+    assert [voice for voice, _ in spoken(TextContent("您好", "heart"), voice="yue")] == ["yue"]
+
+
+def test_where_nobody_speaks_a_part_it_is_refused_and_says_which_voice_and_language() -> None:
+    parts = voicing(EnglishAlone()).parts(TextContent("Your name is 王小明, right?"))
+    assert [part.text for part in parts if isinstance(part, RefusedContent)] == ["王小明, "]
+    with pytest.raises(LanguageUnsupported, match="heart does not speak Thai"):
+        voicing(EnglishAlone()).voice(TextContent("สวัสดีครับ"))
+    with pytest.raises(LanguageUnsupported, match="heart does not speak German"):
+        voicing(EnglishAlone()).voice(TextContent("Danke", "heart", "de"))
+    with pytest.raises(LanguageUnsupported, match="text in Yi letters"):
+        voicing().voice(TextContent("ꆈꌠꁱꂷ"))
+
+
+def test_a_voice_that_does_not_exist_is_told_whatever_the_text() -> None:
+    with pytest.raises(UnknownVoice):
+        voicing().parts(TextContent("您好", "nobody"))
+
+
+def test_what_is_replaced_counts_by_what_is_said_and_stays_in_one_part() -> None:
+    text = "Your name is 王小明, and you are 李, right?"
+    replaced = (Replacement(13, 16, "Wang Xiaoming"), Replacement(30, 31, ipa="li"))
+    assert spoken(TextContent(text, replacements=replaced)) == [("heart", text)]
+    config = TtsConfig()
+    lexicons = Lexicons(config)
+    lexicons.put("names", Lexicon(entries=(Entry("王小明", alias="Wang Xiaoming"),)))
+    parts = Voicing(Babel(), config, lexicons).parts(TextContent("Your name is 王小明.", lexicons=("names",)))
+    assert [part.text for part in parts] == ["Your name is 王小明."]
+
+
+def test_marks_and_replacements_keep_their_places() -> None:
+    content = TextContent(
+        "Hello 王小明 and goodbye to you",
+        marks=((0, "a"), (6, "b"), (10, "c"), (28, "d")),
+        replacements=(Replacement(14, 21, "farewell"),),
+    )
+    first, name, last = voicing().parts(content)
+    assert isinstance(first, TextContent)
+    assert isinstance(name, TextContent)
+    assert isinstance(last, TextContent)
+    assert (first.marks, name.marks, last.marks) == (((0, "a"),), ((0, "b"),), ((0, "c"), (18, "d")))
+    assert [last.text[each.start : each.end] for each in last.replacements] == ["goodbye"]

@@ -1,6 +1,7 @@
 """Which voice speaks which part of a text: the one that was asked for what it can, a voice of the language for the rest."""
 
 from dataclasses import replace
+from weakref import WeakKeyDictionary
 
 from cc_tts.config.schema import TtsConfig
 from cc_tts.engines.engine import Engine
@@ -9,11 +10,14 @@ from cc_tts.speech.lexicons import Lexicons
 from cc_tts.speech.prompt import RefusedContent, TextContent
 from cc_tts.text.language import latin_language
 from cc_tts.text.markup.unspoken import scan
-from cc_tts.text.pronunciation.lexicon import replacements_by
+from cc_tts.text.pronunciation.lexicon import CompiledLexicon, replacements_by
 from cc_tts.text.stretches import Languages, Stretch, letters_of
 from cc_tts.voices.catalog import reads, speaks
 from cc_tts.voices.scripts import LATIN, language_name, scripts_of
 from cc_tts.voices.voice import Voice
+
+_State = tuple[list[CompiledLexicon], tuple[Voice, ...]]
+"""What the parts of a text depend on besides it."""
 
 
 class Voicing:
@@ -23,6 +27,9 @@ class Voicing:
         self._engine = engine
         self._config = config
         self._lexicons = lexicons
+        self._known: WeakKeyDictionary[TextContent, tuple[_State, list[TextContent | RefusedContent]]]
+        self._known = WeakKeyDictionary()
+        """The parts of the texts that are being spoken: they are asked for several times."""
 
     def asked_language(self, content: TextContent) -> str | None:
         """The prompt's language, else the configuration's; ``None``, also for an empty one: the voice's and the text's."""
@@ -48,15 +55,20 @@ class Voicing:
         if content.is_of_one_voice:
             return [content]
         preferred = self._engine.resolve_voice(content.voice or self._config.voice or None, None)
-        found = self._stretches(content, preferred)
-        return [self._part(content, each, preferred, is_whole=len(found) == 1) for each in found]
+        base = self.asked_language(content) or content.context_language or preferred.language
+        state = self._lexicons.for_prompt(content.lexicons, preferred.id, base), self._engine.voices()
+        known, parts = self._known.get(content, (None, []))
+        if known != state:
+            found = self._stretches(content, preferred, base, state[0])
+            parts = [self._part(content, each, preferred, is_whole=len(found) == 1) for each in found]
+            self._known[content] = state, parts
+        return parts
 
-    def _stretches(self, content: TextContent, preferred: Voice) -> list[Stretch]:
-        asked = self.asked_language(content)
-        base = asked or content.context_language or preferred.language
+    def _stretches(
+        self, content: TextContent, preferred: Voice, base: str, lexicons: list[CompiledLexicon]
+    ) -> list[Stretch]:
         text, replacements = content.text, content.replacements
         if not text.isascii():
-            lexicons = self._lexicons.for_prompt(content.lexicons, preferred.id, base)
             replacements = replacements_by(lexicons, text, replacements)
         strips_markup = content.strips_markup and self._config.markdown == "strip"
         unspoken = scan(text, content.markup_at_start).unspoken if strips_markup else []
@@ -64,7 +76,7 @@ class Voicing:
         languages = Languages(
             base=base,
             latin=latin_language(preferred.language) or "en",
-            is_asked=asked is not None,
+            is_asked=self.asked_language(content) is not None,
             reads_latin=lambda language: self._reads_latin(language, preferred),
         )
         return languages.stretches(letters)

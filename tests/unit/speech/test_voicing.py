@@ -20,7 +20,7 @@ LATIN = ("LATIN",)
 class Babel(FakeEngine):
     """A voice a language, called by its tag, and an English one of its own name."""
 
-    languages = ("cmn", "ja", "ko", "th", "ru", "uk", "ar", "he", "el", "hi", "de", "es", "fr", "yue")
+    languages: tuple[str, ...] = ("cmn", "ja", "ko", "th", "ru", "uk", "ar", "he", "el", "hi", "de", "es", "fr", "yue")
 
     def voices(self) -> tuple[Voice, ...]:
         own = Voice(id="heart", engine="onnx", language="en-US")
@@ -39,13 +39,13 @@ class EnglishAlone(Babel):
     languages = ()
 
 
-def voicing(engine: Babel | None = None, **tts: str) -> Voicing:
-    config = TtsConfig(**tts)
+def voicing(engine: Babel | None = None, voice: str = "") -> Voicing:
+    config = TtsConfig(voice=voice)
     return Voicing(engine or Babel(), config, Lexicons(config))
 
 
-def spoken(content: TextContent, **tts: str) -> list[tuple[str | None, str]]:
-    parts = voicing(**tts).parts(content)
+def spoken(content: TextContent, *, voice: str = "") -> list[tuple[str | None, str]]:
+    parts = voicing(voice=voice).parts(content)
     assert "".join(part.text for part in parts) == content.text
     return [(part.voice, part.text) for part in parts if isinstance(part, TextContent)]
 

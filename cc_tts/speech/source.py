@@ -48,8 +48,8 @@ from cc_tts.speech.prompt import (
 from cc_tts.speech.resampler import StreamResampler
 from cc_tts.speech.sequence import SequenceStream
 from cc_tts.speech.shared_synthesis import CachedSource
-from cc_tts.speech.voice_levels import VoiceLevels
-from cc_tts.speech.voicing import Voicing
+from cc_tts.speech.voicing.levels import VoiceLevels
+from cc_tts.speech.voicing.parts import Voicing
 from cc_tts.text.characters import has_speech
 from cc_tts.text.chunker import SLICE_CHARS, Chunker, Chunking, TextChunk
 from cc_tts.text.language import detect_language, latin_language, rule_set

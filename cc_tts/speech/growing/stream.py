@@ -21,7 +21,7 @@ from cc_tts.speech.chunks import ChunkStream, SpeechChunk, cut, marks_alone
 from cc_tts.speech.growing.text import Segment
 from cc_tts.speech.prompt import GrowingContent, RefusedContent, TextContent
 from cc_tts.speech.sequence import SequenceStream
-from cc_tts.speech.voicing import Voicing
+from cc_tts.speech.voicing.parts import Voicing
 from cc_tts.text.characters import has_speech
 from cc_tts.text.chunker import LOOK_BACK_CHARS
 from cc_tts.text.language import has_letters

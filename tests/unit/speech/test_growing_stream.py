@@ -14,7 +14,7 @@ from cc_tts.speech.growing.stream import GrowingStream
 from cc_tts.speech.growing.text import GrowingText
 from cc_tts.speech.lexicons import Lexicons
 from cc_tts.speech.prompt import Content, GrowingContent, TextContent
-from cc_tts.speech.voicing import Voicing
+from cc_tts.speech.voicing.parts import Voicing
 from cc_tts.text.segments import Segmenting
 from cc_tts.voices.voice import Voice
 from tests.fakes.fake_engine import FakeEngine

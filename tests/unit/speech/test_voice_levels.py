@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cc_tts.speech.chunks import SpokenPrompt
-from cc_tts.speech.voice_levels import ASSUMED_DBFS, LEARNING_MS, VoiceLevels
+from cc_tts.speech.voicing.levels import ASSUMED_DBFS, LEARNING_MS, VoiceLevels
 from cc_tts.text.chunker import Chunking
 from cc_tts.voices.voice import Voice
 

@@ -6,7 +6,7 @@ from cc_tts.config.schema import TtsConfig
 from cc_tts.errors import LanguageUnsupported, UnknownVoice
 from cc_tts.speech.lexicons import Lexicons
 from cc_tts.speech.prompt import RefusedContent, TextContent
-from cc_tts.speech.voicing import Voicing
+from cc_tts.speech.voicing.parts import Voicing
 from cc_tts.text.pronunciation.lexicon import Entry, Lexicon
 from cc_tts.text.pronunciation.replacements import Replacement
 from cc_tts.voices.voice import Voice

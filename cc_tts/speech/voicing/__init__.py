@@ -1,0 +1,1 @@
+"""Which voice speaks a text, and how loud."""

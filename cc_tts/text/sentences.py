@@ -163,7 +163,9 @@ def _full_stop_ends(before: str, following: str, *, is_complete: bool) -> bool |
     if is_unit and following[:1].islower():
         return False
     if word in _LAST_PERHAPS or (is_unit and not following):
-        return _ends_after(word, following) if following else (is_complete or None)
+        if not is_complete and (not following or _PERHAPS_MORE.fullmatch(following)):
+            return None
+        return _ends_after(word, following) if following else True
     return _ends_after_letters(written, following)
 
 

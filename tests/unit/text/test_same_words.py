@@ -1,0 +1,91 @@
+"""The same words are said whether a text comes whole, or in tokens of any size."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cc_tts.clock import MonotonicClock
+from cc_tts.speech.growing.text import GrowingText
+from cc_tts.text.chunker import Chunker, Chunking
+from cc_tts.text.normalizer import Normalizer
+from cc_tts.text.segments import Segmenting
+
+pytestmark = pytest.mark.unit
+
+DATA = Path(__file__).parents[2] / "data" / "text"
+LINES = {
+    "en-US": [
+        "Please remember that your temporary door code for the guest entrance is 7304 until noon.",
+        "We have moved your connection to Flight UA 1549 leaving from gate B22 this evening.",
+        "The storage unit that we reserved for you measures 10 ft. x 12 ft. and is heated.",
+        "You and your party have been moved to seats 14A - 14C near the front exit.",
+        "Here is the one time passcode that you asked me for: 480 213, valid for ten minutes.",
+        "Reply to the short code we texted you from, 72645, with the word STOP to opt out.",
+        "Tell the front desk your room, 1412, and they will bring up the luggage right away.",
+        "Order number: 7783120, placed on 11/3, has shipped from the Columbus, OH, warehouse.",
+        "He lives at 1600 W. 42nd St. Apt. 5B and would like the delivery before 5:30 p.m. EST today.",
+        '{"reply": "Your code is 4821. Please keep it safe.", "end": false}',
+        "<think>The user asks for 5 things. I should be brief.</think>You have 5 new messages.",
+    ],
+    "zh": [
+        "请您在方便的时候拨打我们的客服热线400-820-8820咨询具体办理流程。",
+        "更多关于会员权益的说明请您登录我们的官方网站www.example.cn/help查询。",
+        "您的宽带套餐已经成功升级到100 Mbps并将于明天上午正式生效请留意。",
+        "请您核对一下您的银行卡卡号6222 0202 0001 2345 678是否填写正确谢谢。",
+        "为了保障您的账户安全请将您收到的验证码：480213告诉我们的系统而不是人工。",
+        "您可以在微信里搜索公众号cc_tts2026关注以后就能够收到最新的通知。",
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def normalizer() -> Normalizer:
+    made = Normalizer()
+    made.warm_up()
+    return made
+
+
+def written_lines() -> Iterator[tuple[str, str]]:
+    for language, lines in LINES.items():
+        yield from ((language, line) for line in lines)
+    for path in sorted(DATA.glob("*.jsonl")):
+        for line in map(json.loads, path.read_text().splitlines()):
+            yield {"en": "en-US"}.get(line["lang"], line["lang"]), line["written"]
+    for language in ("en-US", "en-GB", "zh"):
+        for row in (DATA / f"{language}.tsv").read_text().splitlines():
+            yield language, row.partition("\t")[0]
+    for row in (DATA / "markup.tsv").read_text().splitlines():
+        yield "en-US", row.partition("\t")[0].replace("\\n", "\n").replace("\\\\", "\\")
+
+
+def said(chunker: Chunker, text: str) -> list[str]:
+    return [chunk.spoken for chunk in chunker.push(text) + chunker.flush()]
+
+
+def words_of_tokens(normalizer: Normalizer, text: str, language: str, size: int) -> list[str]:
+    growing = GrowingText(MonotonicClock(), segmenting=Segmenting(), idle_timeout_s=0)
+    before, words = "", list[str]()
+    for start in range(0, len(text) + size, size):
+        growing.append(text[start : start + size]) if start < len(text) else growing.end()
+        while (segment := growing.take()) is not None:
+            if segment.is_spoken:
+                chunking = Chunking(language=language, before=before, markup=segment.markup)
+                words += said(Chunker(normalizer, chunking), segment.text)
+                before += segment.text
+    return words
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 20])
+async def test_tokens_of_any_size_are_said_in_the_words_of_the_whole_text(normalizer: Normalizer, size: int) -> None:
+    lines = list(written_lines())
+    assert len(lines) > 1000
+    wrong = []
+    for language, text in lines:
+        whole = said(Chunker(normalizer, Chunking(language=language)), text)
+        tokens = words_of_tokens(normalizer, text, language, size)
+        if re.findall(r"\w", "".join(whole).lower()) != re.findall(r"\w", "".join(tokens).lower()):
+            wrong.append((text, whole, tokens))
+    assert wrong == []

@@ -393,7 +393,11 @@ class _Synthesis:
             spoken = self._text_chunks[pcm.text_chunk_index]
             self._words += tuple((word.offset_ms, spoken.source_share(word.position)) for word in pcm.words)
             if pcm.is_resumed and not self._is_resumed:
-                log.warning("utterance_resumed", utterance_id=self._utterance_id, reason="worker_lost")
+                log.warning(
+                    "utterance_resumed",
+                    utterance_id=self._utterance_id,
+                    reason="worker_lost" if pcm.after_loss else "no_worker",
+                )
             self._is_resumed = pcm.is_resumed
             self._after_loss |= pcm.after_loss
             if pcm.audio_format.rate_hz != self._voice_rate_hz:  # the fallback engine goes on

@@ -46,6 +46,10 @@ CHAT_WORDS = {
     "addr": "address", "msg": "message", "tmrw": "tomorrow", "govt": "government",
 }  # fmt: skip
 """Short forms that are spoken in full without a stop."""
+_SPELLED = "ACH|ADA|BOS|COB|COPD|DOB|DOT|EFT|LAX|LOA|MMS|OB|PO|POA|POS|PSI|TOS|UPS"
+"""Acronyms that are said letter by letter and that hibari's lexicon and rules read as words, alone or in a sentence (of 240
+that were tried); the others it spells itself, or they are words (PIN, HIPAA, HVAC).
+"""
 _ROMAN = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
 _AFTER_HOUSE_NUMBER = re.compile(r"\b[\w-]+\s(?:[A-Z]\w*\s){1,3}$")
 _STREET_NAME = re.compile(r"(?:\d\w*|[A-Z]\w*)\s$")
@@ -138,6 +142,7 @@ say_abbreviations = in_order(
     (r"(?<=[a-z])\s(II|III|IV|VI|VII|VIII|IX|XI{1,3}|XIV|XVI{0,3})(?=[\s.,;:!?)']|$)", _after_name),
     (r"\b[Nn]os\.(?:\s?(?=#?\d)|\s(?=(?:is|was)\b))", "numbers "),
     (r"\b[Nn]o\.(?:\s?(?=#?\d)|\s(?=(?:is|was)\b))", "number "),
+    (r"\b[Nn]o\.(?=:)", "number"),
     (r"(?i)\b(?:e\.\s?g|eg)\.(?!\w),?", "for example,"),
     (r"(?i)\b(?:i\.\s?e|ie)\.(?!\w),?", "that is,"),
     (_PER, _per),
@@ -156,5 +161,6 @@ say_abbreviations = in_order(
     (r"(?<!\w)w/o(?!\w)(?=\s?\w|\s|$)", "without "),
     (r"(?<!\w)w/(?=\s?\w|\s|$)", "with "),
     (r"(?<![\w.])(?:[A-Za-z]\.){2,8}(?!\w)", _dotted_letters),
+    (rf"(?<![\w&.-])(?:{_SPELLED})(?![\w&])", lambda match: " ".join(match.group())),
 )
 """Abbreviations in words. The full stop of one that also ends a sentence is kept."""

@@ -36,7 +36,7 @@ _WITHOUT_YEAR = (
     r"(?i)\b(?P<context>(?:on|as of|by|until|till|before|after|since|due|dated|from|through|thru|between|valid|starting"
     r"|beginning|ending|ends|starts|begins|expires|exp\.?|expiring|effective|scheduled for|set for|moved to|week of"
     r"|(?:Mon|Tues?|Wednes|Wed|Thurs?|Thu|Fri|Satur|Sat|Sun)(?:day)?\.?,?)\s)"
-    r"(?P<first>\d{1,2})/(?P<second>\d{1,2})(?![\w/])"
+    r"(?P<first>\d{1,2})/(?P<second>\d{1,2})(?![\w/]|\sof\s(?!this|next|last))"
 )
 _MONTH_OF_YEAR = r"(?<![\w/.-])(0?[1-9]|1[0-2])/((?:19|20)\d\d)(?![\w/-]|[.,]\d)"
 _DAY_RANGE = (
@@ -85,6 +85,7 @@ _PART_AFTER = re.compile(
     re.IGNORECASE,
 )
 _IN = re.compile(r"\s?-?in\b")
+_SLASHED_BEFORE = re.compile(r"(?<![\w/.])(?P<first>\d{1,2})/(?P<second>\d{1,2}),?(?:\s(?:and|or|&|then))?\s$")
 _NO_QUANTITY = re.compile(NOTHING_COUNTED)
 _LISTED = frozenset({"and", "or"})
 _RULER_PARTS = frozenset({2, 4, 8, 16, 32, 64})
@@ -188,7 +189,10 @@ def _is_day(match: re.Match[str]) -> bool:
         return False
     if _DAY_BEFORE.search(before):
         return True
-    return _NO_QUANTITY.match(match.string, match.end()) is not None and _is_hardly_part(match, before)
+    if not _NO_QUANTITY.match(match.string, match.end()):
+        return False
+    previous = _SLASHED_BEFORE.search(before)
+    return _is_hardly_part(match, before) or (previous is not None and _is_hardly_part(previous, ""))
 
 
 def _is_hardly_part(match: re.Match[str], before: str) -> bool:

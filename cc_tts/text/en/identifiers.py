@@ -85,11 +85,14 @@ _MAY_COUNT = frozenset({"", "is", "was"})
 _NAME_BEFORE = re.compile(rf"\b(?:{_NAMED_STRONG}|{_NAMED_WEAK}|model)\.?\s$", re.IGNORECASE)
 _NAMED_BEFORE = re.compile(rf"\b(?:{_NAMED_STRONG}|{_NAMED_WEAK})\b{_CONNECTORS}$", re.IGNORECASE)
 _STRONG_BEFORE = re.compile(rf"\b(?:{_NAMED_STRONG}|number|id),\s$", re.IGNORECASE)
-_NUMBER_IS = rf"(?i)(\bnumber(?:\s(?:is|was))?\s?:?\s{_OPENING})(\d{{4,12}}|(?:(?<=: )|(?<=s )|(?<=[\"'“‘(\[]))\d{{3}})"
+_NUMBER_IS = (
+    rf"(?i)(\bnumber(?:\s(?:is|was))?\s?:?\s{_OPENING})(\d{{2,12}}(?:-\d{{1,12}}){{1,4}}|\d{{4,12}}"
+    r"|(?:(?<=: )|(?<=s )|(?<=[\"'“‘(\[]))\d{3})"
+)
 _PARTS_OF_BUILDING = (
     "room|rm|suite|ste|apartment|apt|unit|bay|dock|locker|space|building|bldg|lot|box|desk|cube|gate|door|stall"
 )
-_PART_OF_PART = rf"(?i)\b((?:{_PARTS_OF_BUILDING})\.?\s#?)(\d{{1,4}})-(\d{{1,4}})(?![\w-]|[.,:/]\d)"
+_PART_OF_PART = rf"(?i)\b((?:{_PARTS_OF_BUILDING})\.?:?\s#?)(\d{{1,4}})-(\d{{1,4}})(?![\w-]|[.,:/]\d)"
 _CHECKED = (
     r"(?<![\w.,$£€¥/:-])(?!(?:19|20)\d\d-\d\d(?!\d))(\d{3,10})-(\d{1,2})(?![\w-]|[.,:/]\d|\s?[%=])" + NOTHING_COUNTED
 )
@@ -261,7 +264,7 @@ say_identifiers = in_order(
     ),
     (r"(?<!\w)(\d{3})\(([a-z])\)", lambda match: f"{house_number(match[1])} {match[2].upper()}"),  # 401(k)
     (r"(?<![\w$])(529|457)(?=\s(?:plan|account|college)\b)", lambda match: house_number(match[1])),
-    (rf"{_NUMBER_IS}{_NOT_COUNTED}{NOTHING_COUNTED}", digits_behind),
+    (rf"{_NUMBER_IS}{_NOT_COUNTED}{NOTHING_COUNTED}", lambda match: match[1] + digit_groups(match[2])),
     (
         rf"(?i)(\bnumber )(?!\d11)(\d{{3}}){_NOT_COUNTED}{NOTHING_COUNTED}",
         lambda match: match[1] + house_number(match[2]),

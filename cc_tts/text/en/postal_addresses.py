@@ -59,6 +59,8 @@ _ROAD_NUMBER = (
     r"\b(?P<road>I|US|SR|CR|Route|Rte\.?|Hwy\.?|Highway|Interstate)(?P<joint>[- ])(?P<number>\d{1,4})"
     r"(?P<letter>[A-Z]?)(?:\s(?P<point>[NSEW])\b)?(?![\w-])"
 )
+_POINTS = {"N": "North", "S": "South"}
+"""East and west behind the number belong to the name: I-35W, Route 9W."""
 _ROADS = {
     "US": "U S", "SR": "State Route", "CR": "County Road", "Rte": "Route", "Rte.": "Route", "Hwy": "Highway",
     "Hwy.": "Highway",
@@ -118,7 +120,12 @@ def _direction(match: re.Match[str]) -> str:
 def _road(match: re.Match[str]) -> str:
     road, number = match["road"], match["number"]
     said = house_number(number) if len(number) > 2 else cardinal(int(number))  # noqa: PLR2004 - 101 as "one oh one"
-    return " ".join(filter(None, (_ROADS.get(road, road), said, match["letter"], _compass(match["point"]))))
+    return " ".join(
+        filter(
+            None,
+            (_ROADS.get(road, road), said, _POINTS.get(match["letter"], match["letter"]), _compass(match["point"])),
+        )
+    )
 
 
 def _state(match: re.Match[str]) -> str | None:

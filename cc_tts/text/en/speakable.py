@@ -76,6 +76,7 @@ _say_all_day_and_user_names = in_order(
     (r"btw\.?(?=\s\$?\d)", "between"),
     (r"(?i)(?<=\bhashtag )#(?=\w)", ""),
     (r"(?<=\d)\s?[x×]\s?(?=[$£€]\d)", " times "),
+    (r"(?<!\w)q\.?\s?(\d{1,2})\s?(?:h|hrs?)\b", lambda match: f"every {match[1]} hours"),
     (r"\b(UTC|GMT)\s?([+-])\s?(?=\d)", lambda match: f"{match[1]} {'plus' if match[2] == '+' else 'minus'} "),
     (r"\+\s?/\s?-\s?(?=[$£€]?\.?\d)", "plus or minus "),
     (r"(?<![\w/.,])(\d)/(?=[$£€]\d)", r"\1 for "),

@@ -75,7 +75,7 @@ _NAMED_TWO = (
 )
 _CLOCK = r"[0-5]?\d[:：][0-5]\d(?![\d:：的班场開开起到出])"
 _LENGTH = (
-    r"(?:(?P<before>(?:时长|時長|通话|通話|用时|用時|耗时|耗時|历时|持续|剩余|剩餘|等待|还剩|還剩|还有|還有|倒计时|倒計時|仅剩|只剩|录音|已等|时间为"
+    r"(?:(?P<before>(?:时长|時長|通话|通話|用时|用時|耗时|耗時|历时|持续|剩余|剩餘|等待|还剩|還剩|还有|還有|倒计时|倒計時|仅剩|只剩|录音|已等|限时|限時|时限|时间为"
     rf"|共)(?:时间|時間)?[：:为為了有]?\s?)(?=\d{{1,3}}[:：][0-5]\d[:：]|(?<!通话时间)(?<!通话时间[：:为])(?<!时间为)(?<!共)(?:{_CLOCK}))"
     r"|(?<![\d:：])(?=\d{1,3}[:：]\d\d[:：]\d\d(?:之?[后後]|[内內]|以[内內])))"
     r"(?P<length>(?:\d{1,3}[:：])?\d{1,2}[:：][0-5]\d)(?![\d:：])"
@@ -102,6 +102,7 @@ _SHORT_YEAR = r"(?<![\d.A-Za-z])(?P<year>2\d)\.(?P<month>1[0-2]|0?[1-9])\.(?P<da
 _SURELY_DAY = 10
 """The third number of a version is seldom larger."""
 _DATE_WORD = re.compile("(?:日期?|[于於至到从自在]|截止|生日|时间|開始|开始)[：:为是]?$")
+_SINCE = re.compile("起(?!步)|前|止|生效|到期|至今|入职|开始")
 _PROGRAM = re.compile(r"(?:版|系统|更新|升级|固件|软件|程序|安卓|APP|App|OS)")
 _THOUSANDS = (
     r"(?<![\dA-Za-z.])(?:(?P<low>\d{1,3}(?:\.\d)?)[kK]?\s?[-~～–]\s?)?(?P<high>\d{1,3}(?:\.\d)?)"
@@ -222,7 +223,11 @@ def _years_and_months(match: re.Match[str]) -> str:
 def _short_year(match: re.Match[str]) -> str:
     """``24.2.29`` as a day, unless it is the version of a program."""
     before = match.string[max(0, match.start() - 8) : match.start()]
-    is_day = _DATE_WORD.search(before) or (int(match["day"]) >= _SURELY_DAY and not _PROGRAM.search(before))
+    is_day = (
+        _DATE_WORD.search(before)
+        or _SINCE.match(match.string, match.end())
+        or (int(match["day"]) >= _SURELY_DAY and not _PROGRAM.search(before))
+    )
     said = _day(match["month"], match["day"]) if is_day else ""
     return f"{match['year'].translate(AS_QUANTITY)}年{said}" if said else match.group()
 
@@ -237,6 +242,7 @@ prepare_quantities = rewriter(
     (r"(?<![\d/])(?:24\s?/\s?7|7\s?[×xX*]\s?24|24\s?[×xX*]\s?7)(?:小时|小時|h)?(?![\d/])", "七乘二十四小时"),
     (_MASK, _masked),
     (_LENGTH, _length),
+    (r"(?<=满)(\d{1,6})-(?=\d{1,5}(?![\d.-]))", r"\1减"),
     (_HOLIDAY, _holiday),
     (_DAY_BEFORE_WEEKDAY, _month_day),
     (_YEARS_AND_MONTHS, _years_and_months),

@@ -3,7 +3,7 @@
 import re
 
 from cc_tts.text.substitution import rewriter
-from cc_tts.text.zh.numbers import AS_NAME, AS_QUANTITY
+from cc_tts.text.zh.numbers import AS_NAME, AS_QUANTITY, cardinal
 
 _MAX_KEYS = 2
 """Digits that are pressed as keys; more are a code."""
@@ -11,10 +11,10 @@ _KEYS = str.maketrans({"*": "星号", "#": "井号"})
 _OBJECTS = "楼樓栋棟院门門柜窗机座线線库庫台口梯厅站桩位"
 _DIALLED = (
     "(?P<before>(?:按|拨|撥|拨打|撥打|直拨|直撥|输入|輸入|发送|發送|编辑|回复|键入|请打)[：: ]?[“\"‘'「『]?)"
-    rf"(?![*#]{3})(?P<code>(?:\d{{0,15}}[*#]{{1,2}}){{1,5}}\d{{0,15}})(?![\d*#]|[{_OBJECTS}])"
+    rf"(?![*#]{{3}})(?P<code>(?:\d{{0,15}}[*#]{{1,2}}){{1,5}}\d{{0,15}})(?![\d*#]|[{_OBJECTS}])"
 )
 _KEY = (
-    "(?:(?<=[按或和及、以加用“\"‘'「『（(])|(?<=[按或和及以加用] ))[*#]"
+    "(?:(?<=[按或和及、以加用+“\"‘'「『（(])|(?<=[按或和及以加用] ))[*#]"
     "(?=[”\"’'」』）)]?(?:[^\\w*#]|$|[键鍵號号字结結确確转轉返取退重或和及]))"
     r"|(?<=\d)#(?=[^\w*#“‘「『（(【]|$)|[*#](?=\s?[键鍵号號字])"
 )
@@ -38,23 +38,27 @@ def _dialled(match: re.Match[str]) -> str:
 
 
 def _roman(match: re.Match[str]) -> str:
-    return str((ord(match.group()) - _FIRST_ROMAN) % _NUM_ROMAN + 1)
+    return cardinal(str((ord(match.group()) - _FIRST_ROMAN) % _NUM_ROMAN + 1))
 
 
 say_signs = rewriter(
     ("[Ⅰ-Ⅻⅰ-ⅻ]", _roman),
-    (r"(?<![A-Za-z])(I{1,3}|IV|VI{1,3}|IX)(?=[期级級类類型度])", lambda match: str(_ROMAN[match[1]])),
+    (r"(?<![A-Za-z])(I{1,3}|IV|VI{1,3}|IX)(?=[期级級类類型度])", lambda match: cardinal(str(_ROMAN[match[1]]))),
     (_DIALLED, _dialled),
     (_KEY, lambda match: match.group().translate(_KEYS)),
     ("([井星])号(?=字)|([井星]号)[号號]", lambda match: match[1] or match[2]),
     (r"(?<=kW)\s?[·⋅•]\s?h(?![A-Za-z])", "h"),
+    (
+        rf"(?<=\d)\s?({_DOSE})\s?/\s?\(?({_UNIT})\s?[·⋅/]\s?({_UNIT})(?![A-Za-z\d²³])\)?",
+        lambda match: f"{_PER_UNIT[match[1]]}每{_PER_UNIT[match[2]]}每{_PER_UNIT[match[3]]}",
+    ),
     (
         rf"(?<=\d)\s?({_DOSE})\s?/\s?({_UNIT})(?![A-Za-z\d²³])",
         lambda match: f"{_PER_UNIT[match[1]]}每{_PER_UNIT[match[2]]}",
     ),
     (rf"(?<=[元角分块万千百])\s?/\s?({_UNIT})(?![A-Za-z\d²³])", lambda match: f"每{_PER_UNIT[match[1]]}"),
     (r"(?<=\d)([A-Za-z]{1,4})/(?=[年月日天周次人])", r"\1每"),
-    (r"≈\s?(?=[¥￥$€£]?\d)|(?<![\w\s%％℃°)）])[~～]\s?(?=[¥￥$€£]?\d)", "约"),
+    (r"约?≈\s?(?=[¥￥$€£]?\d)|(?<![\w\s%％℃°)）])[~～]\s?(?=[¥￥$€£]?\d)", "约"),
     ("±", "正负"),
     ("≠", "不等于"),
     (r"(?<=[A-Za-z\d])\s?\+\s?(?=\d)|(?<=[\u4e00-\u9fff：:（(])\s?\+(?=\d{1,9}(?:\.\d{1,6})?[%％])", "加"),

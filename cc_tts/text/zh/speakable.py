@@ -38,6 +38,7 @@ _UNITS = {
     "Mbps": "兆比特每秒", "Gbps": "吉比特每秒", "MB": "兆", "GB": "G", "mph": "英里每小时", "V": "伏", "W": "瓦",
     "min": "分钟", "°F": "华氏度", "mmHg": "毫米汞柱", "mmol/L": "毫摩尔每升", "mg/L": "毫克每升", "mL": "毫升",
     "ML": "毫升", "t": "吨", "M": "兆", "Kbps": "千比特每秒", "KB": "K", "rpm": "转每分钟", "dB": "分贝", "cc": "毫升",
+    "MPa": "兆帕", "kPa": "千帕",
 }  # fmt: skip
 _UNIT = rf"(?<=\d)\s?({'|'.join(sorted(_UNITS, key=len, reverse=True))})(?![A-Za-z])"
 _CURRENCIES = {

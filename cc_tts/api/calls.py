@@ -209,17 +209,17 @@ async def ring_call(request: web.Request, body: schemas.Ring) -> views.Call:
     errors=ON_A_CALL,
     examples={"busy": {"sip_code": 486, "reason": "Busy Here"}},
 )
-@ROUTES.add(
-    "DELETE",
-    "/v1/calls/{id}",
-    scope="call",
-    operation_id="endCall",
-    errors=ON_A_CALL,
-    summary="End a call; the same as hangup",
-)
 async def hangup_call(request: web.Request, body: schemas.Hangup) -> views.Call:
     """End a call: BYE, CANCEL or a refusal."""
     return command(request, body.client_state, lambda call: call.hangup(sip_code=body.sip_code, reason=body.reason))
+
+
+@ROUTES.add("DELETE", "/v1/calls/{id}", scope="call", errors=(CallNotFound, UserAgentUnavailable))
+async def end_call(request: web.Request, body: schemas.Hangup) -> views.Call:
+    """End a call as hangup does; one that has ended is left as it is."""
+    if (call := call_of(request)).state is CallState.TERMINATED:
+        return views.Call.of(call)
+    return await hangup_call(request, body)
 
 
 @ROUTES.add("POST", "/v1/calls/{id}/hold", scope="call", errors=ON_A_CALL)

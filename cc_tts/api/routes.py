@@ -1,12 +1,14 @@
 """Every route of the API, and what is said about paths that are none."""
 
+import difflib
+import re
 from typing import Final
 
 from cc_tts.api import audio_speech, calls, health, lexicons, speech, text_stream
 from cc_tts.api.events import asyncapi, stream
 from cc_tts.api.http import openapi
 from cc_tts.api.media import stream as media
-from cc_tts.errors import MAX_COMPARED_CHARS, nearest
+from cc_tts.errors import MAX_COMPARED_CHARS
 
 ROUTES: Final = (
     *calls.ROUTES,
@@ -29,17 +31,49 @@ NOT_IN_THIS_VERSION: Final = (
     "/v1/voices/{id}",
 )
 """Reserved paths of version 1 of the API, which get 404."""
+OTHER_NAMES: Final = {
+    **dict.fromkeys(("say", "talk", "tts", "announce"), "speak"),
+    **dict.fromkeys(("end", "bye", "terminate", "disconnect"), "hangup"),
+    **dict.fromkeys(("accept", "pickup"), "answer"),
+    **dict.fromkeys(("digits", "keys", "send_dtmf"), "dtmf"),
+    **dict.fromkeys(("collect", "input"), "gather"),
+    **dict.fromkeys(("listen", "audio"), "media"),
+    "tokens": "stream",
+    "cancel": "stop",
+    "retrieve": "unhold",
+}
+"""What other control APIs call a command on a call."""
+MIN_LIKENESS: Final = 0.7
+"""Of two segments of a path (difflib); a typing error leaves more, two words of one length about 0.5."""
 
 
 def about_unknown_path(path: str) -> str:
     """The 404 detail for an unknown path: the nearest route, or that the path is not in this version."""
     if any(_filled(known, path) == path for known in NOT_IN_THIS_VERSION):
         return "not in this version"
-    known = {_filled(route.path, path): route.path for route in ROUTES}
-    near = nearest(path, known)
+    near = next(filter(None, map(_nearest_route, (path, f"/v1{path}", re.sub("^/[^/]*", "/v1", path)))), None)
     return "there is nothing at this path" + (
-        f", did you mean {known[near]}?" if near else "; GET /v1/openapi.json lists what there is"
+        f", did you mean {near}?" if near else "; GET /v1/openapi.json lists what there is"
     )
+
+
+def _nearest_route(path: str) -> str | None:
+    """The path of a route that differs from ``path`` in one segment at most, in which it is similar or means the same."""
+    known: dict[str, str] = {_filled(route.path, path): route.path for route in ROUTES}
+    if path in known:
+        return known[path]
+    *before, last = path[:MAX_COMPARED_CHARS].split("/")
+    if (same := "/".join([*before, OTHER_NAMES.get(last.lower(), "")])) in known:
+        return known[same]
+    asked = path[:MAX_COMPARED_CHARS].split("/")
+    alike: dict[str, float] = {}
+    for filled, route in known.items():
+        segments = filled.split("/")
+        differ = [(a, b) for a, b in zip(asked, segments, strict=False) if a != b]
+        if len(segments) == len(asked) and len(differ) == 1:
+            alike[route] = difflib.SequenceMatcher(None, *differ[0]).ratio()
+    best = max(alike, key=lambda route: alike[route], default=None)
+    return best if best is not None and alike[best] >= MIN_LIKENESS else None
 
 
 def _filled(template: str, path: str) -> str:

@@ -14,6 +14,7 @@ from cc_tts.api import sip_fields
 from cc_tts.calls.gather import DEFAULT_TIMEOUT_MS, MAX_DIGITS, MAX_TIMEOUT_MS, MAX_TRIES, GatherRequest
 from cc_tts.calls.registry import OriginateRequest
 from cc_tts.config.schema import SpeechBargeIn
+from cc_tts.config.wording import form
 from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
 from cc_tts.errors import FieldError, MalformedRequest, Unprocessable
 from cc_tts.media.tones import MAX_TONE_MS
@@ -37,7 +38,10 @@ MAX_METADATA: Final = 16
 Id = Annotated[
     str,
     Meta(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._:~-]{0,127}$(?!\n)",
+        pattern=form(
+            r"^[A-Za-z0-9][A-Za-z0-9._:~-]{0,127}$(?!\n)",
+            "an id of 1 to 128 letters, digits and . _ : ~ - that begins with a letter or digit",
+        ),
         description="Chosen by the client: 1 to 128 letters, digits and . _ : ~ -; must not be taken.",
     ),
 ]
@@ -46,7 +50,7 @@ Language = Annotated[
     str,
     Meta(
         max_length=35,
-        pattern=r"^[A-Za-z]{1,8}([-_][A-Za-z0-9]{1,8})*$(?!\n)",
+        pattern=form(r"^[A-Za-z]{1,8}([-_][A-Za-z0-9]{1,8})*$(?!\n)", "a BCP 47 tag, such as en-GB or zh,"),
         description="A BCP 47 tag, as in en-GB or cmn.",
     ),
 ]
@@ -64,8 +68,8 @@ LexiconNames = Annotated[
     tuple[Annotated[str, Meta(max_length=64)], ...],
     Meta(max_length=10, description="Asked in this order, before those of the voice and of the config."),
 ]
-DtmfKeys = Annotated[str, Meta(pattern=r"^[0-9A-D*#]{1,16}$(?!\n)")]
-FinishKeys = Annotated[str, Meta(pattern=r"^[0-9A-D*#]{0,16}$(?!\n)")]
+DtmfKeys = Annotated[str, Meta(pattern=form(r"^[0-9A-D*#]{1,16}$(?!\n)", "1 to 16 of the keys 0-9, A-D, * and #"))]
+FinishKeys = Annotated[str, Meta(pattern=form(r"^[0-9A-D*#]{0,16}$(?!\n)", "at most 16 of the keys 0-9, A-D, * and #"))]
 GatherMs = Annotated[int, Meta(ge=1, le=MAX_TIMEOUT_MS)]
 SampleRate = Literal[8000, 16000, 22050, 24000, 44100, 48000]
 ToneMs = Annotated[int, Meta(ge=1, le=MAX_TONE_MS)]
@@ -101,13 +105,19 @@ Identity = Annotated[
 ]
 Reason = Annotated[
     str,
-    Meta(max_length=sip_fields.MAX_REASON_CHARS, pattern=r"^[\x20-\x7e]*$(?!\n)", description="Printable ASCII."),
+    Meta(
+        max_length=sip_fields.MAX_REASON_CHARS,
+        pattern=form(r"^[\x20-\x7e]*$(?!\n)", "printable ASCII"),
+        description="Printable ASCII.",
+    ),
 ]
 ClientState = Annotated[
     str,
     Meta(max_length=1024, description="The client's own; returned in every event and view of what this asks for."),
 ]
-MetadataName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}$(?!\n)")]
+MetadataName = Annotated[
+    str, Meta(pattern=form(r"^[A-Za-z0-9_.-]{1,64}$(?!\n)", "a name of 1 to 64 letters, digits and _ . -"))
+]
 MetadataValue = Annotated[str, Meta(max_length=512)]
 Metadata = Annotated[
     dict[MetadataName, MetadataValue],
@@ -403,7 +413,7 @@ class Hangup(Command, frozen=True):
 class Dtmf(Body, frozen=True):
     """Digits to send as RFC 4733 telephone events."""
 
-    digits: Annotated[str, Meta(pattern=r"^[0-9A-D*#]{1,32}$(?!\n)")]
+    digits: Annotated[str, Meta(pattern=form(r"^[0-9A-D*#]{1,32}$(?!\n)", "1 to 32 of the keys 0-9, A-D, * and #"))]
     duration_ms: Annotated[int, Meta(ge=40, le=2000, description="Of each digit.")] = 160
     client_state: ClientState | None = None
 

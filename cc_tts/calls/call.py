@@ -38,7 +38,7 @@ from cc_tts.errors import (
 from cc_tts.media.playout_events import PlayoutFinished, PlayoutProgress, PlayoutSpeech, PlayoutUnderrun
 from cc_tts.media.quality import Quality
 from cc_tts.speech.chunks import SpeechChunk
-from cc_tts.speech.prompt import Prompt, PromptDefaults, text_of
+from cc_tts.speech.prompt import Prompt, PromptDefaults, text_of, texts_of
 from cc_tts.state_machine import StateMachine
 from cc_tts.ua import messages
 from cc_tts.voices.voice import Voice
@@ -168,7 +168,7 @@ class Call:
             QuotaExceeded: the tenant has used up its characters, or it would start now and too many texts are spoken.
             SpeechNotHeard: speech is to interrupt it, and nothing here hears speech.
         """
-        self._check(CallEvent.SPEAK)
+        self._check(CallEvent.SPEAK, "speak" if texts_of(prompt.content) else "play")
         services = self.services
         if prompt.barge_in_speech:
             services.vad.check()
@@ -200,7 +200,7 @@ class Call:
         Raises:
             WrongState: the call is over.
         """
-        self._check(CallEvent.SPEAK)
+        self._check(CallEvent.SPEAK, "stop")
         queue = self.player.queue
         victims = queue[:1] if scope == "current" else queue
         cancelled = partial(self.player.discard, cause=CompletionCause.CANCELLED, by="stop")
@@ -221,7 +221,7 @@ class Call:
             QueueFull, DuplicateId, TextTooLong, NothingToSay, UnknownVoice, LanguageUnsupported, Unprocessable,
                 EngineOverloaded: as :meth:`speak`, of a prompt.
         """
-        self._check(CallEvent.SPEAK)
+        self._check(CallEvent.SPEAK, "gather")
         if self.keys.gather is not None:
             raise GatherActive(f"gather {self.keys.gather.id} runs on call {self.id}")
         if request.invalid_prompt is not None:
@@ -250,7 +250,7 @@ class Call:
             WrongState: the call is over.
             GatherNotFound: none runs.
         """
-        self._check(CallEvent.SPEAK)
+        self._check(CallEvent.SPEAK, "stop gather")
         gather = self.running_gather
         gather.cancel("cancelled")
         return gather
@@ -272,7 +272,7 @@ class Call:
         Raises:
             WrongState: the call is over, or the prompts are paused already or not paused.
         """
-        self._check(CallEvent.SPEAK)
+        self._check(CallEvent.SPEAK, "pause" if paused else "resume")
         was_held = not paused and self.speech.resume()
         if self.paused == paused:
             if was_held:
@@ -314,7 +314,7 @@ class Call:
         Raises:
             WrongState: it is over.
         """
-        self._check(CallEvent.END)
+        self._check(CallEvent.END, "hangup")
         self.end("local_hangup", sip_code=sip_code, reason=reason)
 
     def end(
@@ -371,7 +371,7 @@ class Call:
         Raises:
             WrongState: not established, or held already or not held.
         """
-        self._check(CallEvent.MODIFY)
+        self._check(CallEvent.MODIFY, "hold" if hold else "unhold")
         if self.held == hold:
             raise WrongState("the call is held already" if hold else "the call is not held")
         self.services.ua.send(messages.SetHold(self.id, hold))
@@ -382,7 +382,7 @@ class Call:
         Raises:
             WrongState: not established.
         """
-        self._check(CallEvent.MODIFY)
+        self._check(CallEvent.MODIFY, "dtmf")
         self.services.ua.send(messages.SendDtmf(call_id=self.id, digits=digits, duration_ms=duration_ms))
 
     def update(self, *, defaults: PromptDefaults, metadata: Mapping[str, str], client_state: str | None = None) -> None:
@@ -393,7 +393,7 @@ class Call:
             WrongState: the call is over.
             UnknownVoice, LanguageUnsupported, UnknownLexicon, SpeechNotHeard: a default is of no use; nothing has changed.
         """
-        self._check(CallEvent.SPEAK)
+        self._check(CallEvent.SPEAK, "update")
         if defaults != self.defaults:
             self.services.source.check_defaults(defaults)
             if defaults.barge_in_speech:
@@ -766,6 +766,7 @@ class Call:
                 interrupted_by=utterance.interrupted_by,
                 speech_id=UNSET if utterance.speech_id is None else utterance.speech_id,
                 played_ms=round(utterance.played_ms, 1),
+                text_chars=utterance.text_chars,
                 spoken_text=utterance.spoken_text,
                 underruns=utterance.underruns,
                 time_to_first_audio_ms=utterance.time_to_first_audio_ms,
@@ -775,6 +776,7 @@ class Call:
         self._log.info(
             "spoken",
             utterance_id=utterance.id,
+            text_chars=utterance.text_chars,
             cause=cause.value,
             played_ms=round(utterance.played_ms),
             time_to_first_audio_ms=utterance.time_to_first_audio_ms,
@@ -805,9 +807,9 @@ class Call:
         with contextlib.suppress(UserAgentUnavailable):  # its end is the call's
             self.end("media_closed", sip_code=480 if self.waits_for_answer else None, tail_ms=tail_ms)
 
-    def _check(self, event: CallEvent) -> None:
+    def _check(self, event: CallEvent, command: str) -> None:
         if not self.machine.can(event):
-            raise WrongState(f"call {self.id} is {self.state}: {event} is not possible")
+            raise WrongState(f"call {self.id} is {self.state}: {command} is not possible")
 
     def _check_unanswered(self) -> None:
         if not self.waits_for_answer:

@@ -13,6 +13,7 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 import msgspec
 
 from cc_tts.config.schema import Config, RouteConfig, TenantConfig, check_sense
+from cc_tts.config.wording import in_words
 from cc_tts.errors import ConfigError, nearest
 
 ENV_PREFIX = "CC_TTS_"
@@ -227,7 +228,7 @@ def _expand_tokens(tree: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _readable(message: str) -> str:
     """Msgspec writes ``Expected `int`, got `str` - at `$.sip.port```; say ``sip.port: …`` instead."""
-    match = re.search(r"^(.*?)(?: - at `\$\.?(.*?)`)?$", message)
+    match = re.search(r"^(.*?)(?: - at `\$\.?(.*?)`)?$", message, re.DOTALL)
     if match and match[2]:
-        return f"{match[2]}: {match[1][0].lower()}{match[1][1:]}"
+        return f"{match[2]}: {in_words(match[1])}"
     return message

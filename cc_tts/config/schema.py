@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from cc_tts.config import cluster, remote
+from cc_tts.config.wording import form
 from cc_tts.errors import ConfigError, did_you_mean
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
@@ -33,7 +34,9 @@ MAX_LEAD_IN_MS = 10_000
 class ServerConfig:
     """``[server]``: the name of this server."""
 
-    node: Annotated[str, msgspec.Meta(max_length=64, pattern=r"^[A-Za-z0-9._-]*$")] = ""
+    node: Annotated[
+        str, msgspec.Meta(max_length=64, pattern=form(r"^[A-Za-z0-9._-]*$", "a name of letters, digits and . _ -"))
+    ] = ""
 
     @property
     def node_name(self) -> str:
@@ -114,7 +117,12 @@ class TlsConfig:
 class UserConfig:
     """A user name and password that a caller may authenticate with."""
 
-    username: Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern=r"^[^:\x00-\x1f\x7f]+$")]
+    username: Annotated[
+        str,
+        msgspec.Meta(
+            min_length=1, max_length=128, pattern=form(r"^[^:\x00-\x1f\x7f]+$", "printable text without a colon")
+        ),
+    ]
     password: Annotated[str, msgspec.Meta(min_length=8, max_length=256)] = field(repr=False)
 
 
@@ -125,7 +133,9 @@ class AuthConfig:
     ``algorithms`` are offered in this order, the strongest first.
     """
 
-    realm: Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f\x7f]+$")] = "cc-tts"
+    realm: Annotated[
+        str, msgspec.Meta(min_length=1, max_length=128, pattern=form(r"^[^\x00-\x1f\x7f]+$", "printable text"))
+    ] = "cc-tts"
     users: tuple[UserConfig, ...] = field(default=(), repr=False)
     exempt_peers: tuple[str, ...] = ()
     algorithms: tuple[DigestAlgorithm, ...] = ("SHA-256", "MD5")
@@ -237,7 +247,15 @@ class RemoteConfig:
     ``ca_file`` who signed those of the others. ``cc_tts/config/remote.py`` looks at them.
     """
 
-    token: Annotated[str, msgspec.Meta(max_length=512, pattern=r"^([\x21-\x7e]{8,})?$")] = field(default="", repr=False)
+    token: Annotated[
+        str,
+        msgspec.Meta(
+            max_length=512,
+            pattern=form(
+                r"^([\x21-\x7e]{8,})?$", "a secret of at least 8 printable ASCII characters without blanks, or nothing,"
+            ),
+        ),
+    ] = field(default="", repr=False)
     ca_file: str = ""
     certificate_file: str = ""
     private_key_file: str = ""

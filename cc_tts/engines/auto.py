@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from cc_tts.engines.engine import Engine, SpeechStream
 from cc_tts.errors import LanguageUnsupported, UnknownVoice
-from cc_tts.voices.catalog import unknown_voice
+from cc_tts.voices.catalog import unknown_language, unknown_voice
 from cc_tts.voices.voice import Voice
 
 
@@ -78,4 +78,4 @@ class AutoEngine:
                 continue
         if voice is not None:
             raise unknown_voice(voice, self.voices())
-        raise LanguageUnsupported(f"no voice speaks {language!r}")
+        raise unknown_language(language or "", self.voices())

@@ -1,10 +1,11 @@
 """The selection of a voice for a request."""
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from cc_tts.errors import UnknownVoice
+from cc_tts.errors import MAX_COMPARED_CHARS, LanguageUnsupported, UnknownVoice
 from cc_tts.voices.scripts import scripts_of
 from cc_tts.voices.voice import Voice
 
@@ -12,6 +13,10 @@ _SAME_LANGUAGE: Final = {"zh": "cmn", "no": "nb", "nn": "nb", "iw": "he", "in": 
 """Primary subtags that people write → the ones that voices carry (ISO 639-3: zh is a group, Mandarin is cmn)."""
 _CANTONESE: Final = frozenset({"hk", "mo", "yue"})
 _CHINESE: Final = frozenset({"cmn", "yue", "hak"})
+_USUAL_TAGS: Final = {"cmn": "zh", "nb": "no"}
+"""What people write for a primary subtag of voices."""
+_MAX_SUBTAG_CHARS: Final = 3
+"""Of a language (BCP 47); what is longer may be a name."""
 _MAX_LISTED: Final = 12  # voices that a message names
 _LIKELY: Final = {"en": "en-us", "fr": "fr-fr"}
 """The tag meant by a bare primary subtag (Unicode CLDR, likely subtags), where no voice carries the bare one."""
@@ -72,3 +77,18 @@ def unknown_voice(voice_id: str, voices: Iterable[Voice]) -> UnknownVoice:
     hint = f"; did you mean {' or '.join(near)}?" if near else "."
     listed = f"Known: {', '.join(known)}" if len(known) <= _MAX_LISTED else f"`cc-tts voices` lists all {len(known)}"
     return UnknownVoice(f"no voice is called {voice_id[:80]!r}{hint} {listed if known else ''}".strip())
+
+
+def unknown_language(language: str, voices: Iterable[Voice]) -> LanguageUnsupported:
+    """Make the error for a language that none of ``voices`` speaks; with the tag if it was called by its English name, which
+    the descriptions of voices begin with or have in them.
+    """
+    tags: dict[str, str] = {}
+    for voice in voices:
+        primary = normalised_language(voice.language).partition("-")[0]
+        for word in re.findall(r"\w+", voice.description.lower())[:2]:
+            tags.setdefault(word, _USUAL_TAGS.get(primary, primary))
+    asked = language[:MAX_COMPARED_CHARS].strip().lower()
+    near = difflib.get_close_matches(asked, list(tags), n=1, cutoff=0.8) if len(asked) > _MAX_SUBTAG_CHARS else []
+    hint = f", did you mean {tags[near[0]]}?" if near else ""
+    return LanguageUnsupported(f"no voice speaks {language[:80]!r}{hint}")

@@ -87,6 +87,13 @@ async def test_what_is_no_call_id_is_refused(api: RunningApi, wrong: str) -> Non
     assert (answered.status, answered.json["code"]) == (400, "malformed")
 
 
+async def test_a_call_that_has_ended_is_deleted_without_a_fault(api: RunningApi) -> None:
+    first = await api.ask("DELETE", "/v1/calls/c1")
+    again = await api.ask("DELETE", "/v1/calls/c1")
+    assert (first.status, again.status, again.json["state"]) == (200, 200, "terminated")
+    assert (await api.ask("POST", "/v1/calls/c1/hangup")).status == 409
+
+
 async def test_head_is_get_without_a_body(api: RunningApi) -> None:
     answered = await api.ask("HEAD", "/v1/calls")
     assert (answered.status, answered.raw) == (200, b"")

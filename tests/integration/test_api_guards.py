@@ -372,10 +372,31 @@ async def test_request_ids_are_echoed_or_made(api: RunningApi) -> None:
 async def test_a_refused_command_has_a_line_without_its_text(api: RunningApi) -> None:
     with structlog.testing.capture_logs() as lines:
         await api.ask("POST", "/v1/calls/call_1/speak", {"text": "the secret"})
-    (line,) = [line for line in lines if line["event"] == "command_refused"]
+    (line,) = [line for line in lines if line["event"] == "request_refused"]
     assert line["log_level"] == "info"
     assert (line["route"], line["id"], line["code"]) == ("/v1/calls/{id}/speak", "call_1", "call_not_found")
     assert "secret" not in str(lines)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/v1/calls/call_1", 404, "call_not_found"),
+        ("GET", "/v1/calls?state=nonsense", 400, "malformed"),
+        ("PUT", "/v1/calls", 405, None),
+        ("GET", "/v1/secret", 404, "not_found"),
+    ],
+)
+async def test_each_refused_request_has_a_line_with_its_request_id(
+    api: RunningApi, method: str, path: str, status: int, code: str | None
+) -> None:
+    processors = [structlog.contextvars.merge_contextvars]
+    with structlog.testing.capture_logs(processors=processors) as lines:
+        await api.ask(method, path, headers={"X-Request-Id": "my-req-77"})
+    (line,) = [line for line in lines if line["event"] == "request_refused"]
+    assert (line["log_level"], line["request_id"]) == ("info", "my-req-77")
+    assert (line["method"], line["status"], line["code"]) == (method, status, code)
+    assert "secret" not in str(line)
 
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -428,6 +449,11 @@ async def test_no_answer_names_versions(api: RunningApi) -> None:
     [
         ("/v1/call", "there is nothing at this path, did you mean /v1/calls?"),
         ("/v1/calls/c1/speek", "there is nothing at this path, did you mean /v1/calls/{id}/speak?"),
+        ("/v1/calls/c1/say", "there is nothing at this path, did you mean /v1/calls/{id}/speak?"),
+        ("/calls", "there is nothing at this path, did you mean /v1/calls?"),
+        ("/v1/models", "there is nothing at this path; GET /v1/openapi.json lists what there is"),
+        ("/v1/webhooks", "there is nothing at this path; GET /v1/openapi.json lists what there is"),
+        ("/docs", "there is nothing at this path; GET /v1/openapi.json lists what there is"),
         ("/healtz", "there is nothing at this path, did you mean /healthz?"),
         ("/v1/calls/c1/transfer", "not in this version"),
         ("/v1/prompts", "not in this version"),
@@ -511,3 +537,13 @@ async def test_metrics_count_requests_by_route(api: RunningApi) -> None:
     assert 'cctts_http_request_seconds_count{route="/v1/calls/{id}"} 2.0' in lines
     assert "cctts_ready 0.0" in lines
     assert "wp-login" not in answered.raw.decode()
+
+
+async def test_strangers_leave_no_lines(locked: RunningApi) -> None:
+    """They may send any number of requests."""
+    with structlog.testing.capture_logs() as lines:
+        await locked.ask("GET", "/v1/calls", headers=bearer("unknown-token"))
+        await locked.ask("GET", "/nowhere")
+        await locked.ask("POST", "/v1/calls", {}, headers=bearer(READ))
+    (line,) = [line for line in lines if line["event"] == "request_refused"]
+    assert (line["method"], line["status"]) == ("POST", 403)

@@ -18,6 +18,7 @@ from aiohttp.web_exceptions import HTTPRequestEntityTooLarge
 from aiohttp.web_protocol import RequestPayloadError
 
 from cc_tts.api.http.problems import ExpectationFailed, RequestTimeout
+from cc_tts.config.wording import in_words
 from cc_tts.errors import (
     BodyTooLarge,
     ClientError,
@@ -91,7 +92,8 @@ def decode(body: bytes, kind: type[T]) -> T:
     except UnicodeDecodeError:
         raise MalformedRequest("the body is not UTF-8") from None
     except msgspec.DecodeError as error:
-        raise MalformedRequest(f"not JSON: {_lower(str(error))}" if body else "a JSON body is needed") from None
+        detail = str(error).removeprefix("JSON is malformed: ")
+        raise MalformedRequest(f"not JSON: {in_words(detail)}" if body else "a JSON body is needed") from None
     except RecursionError:
         raise MalformedRequest("not JSON that can be read: nested too deeply") from None
 
@@ -155,9 +157,9 @@ def _explained(message: str, kind: Any) -> ClientError:
     if missing := _MISSING.fullmatch(what):
         return MalformedRequest.about(FieldError(pointer_to(*names, missing[1]), "this field is needed"))
     if _WRONG_TYPE.match(what):
-        return MalformedRequest.about(FieldError(pointer_to(*names), _lower(what)))
+        return MalformedRequest.about(FieldError(pointer_to(*names), in_words(what)))
     invalid = _INVALID_ENUM.fullmatch(what)
-    detail = _none_of(invalid[1], _type_at(kind, names)) if invalid else _lower(what)
+    detail = _none_of(invalid[1], _type_at(kind, names)) if invalid else in_words(what)
     return Unprocessable.about(FieldError(pointer_to(*names), detail))
 
 
@@ -203,7 +205,3 @@ def _names(path: str) -> list[str]:
             break
         names.append(name or index)
     return names
-
-
-def _lower(text: str) -> str:
-    return text[:1].lower() + text[1:]

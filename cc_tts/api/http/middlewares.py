@@ -92,12 +92,13 @@ async def same_origin(request: web.Request, handler: Handler) -> web.StreamRespo
 
 async def respond(request: web.Request, handler: Handler) -> web.StreamResponse:
     """The response of the handler, or the problem document for what it raised. Raises nothing but cancellation."""
+    code = ""
     try:
         return await handler(request)
     except CcTtsError as error:
-        _log_refusal(request, error)
-        response = problems.response_for(error, instance=request.path)
+        code, response = error.code, problems.response_for(error, instance=request.path)
     except web.HTTPNotFound:
+        code = NotFound.code
         response = problems.response_for(NotFound(about_unknown_path(request.path)), instance=request.path)
     except web.HTTPException as error:
         response = problems.response_for_http(error, method=request.method, instance=request.path)
@@ -106,6 +107,7 @@ async def respond(request: web.Request, handler: Handler) -> web.StreamResponse:
             return web.Response(status=CLIENT_GONE_STATUS)
         log.exception("http_handler_failed", method=request.method)
         response = problems.internal_error(instance=request.path)
+    _log_refusal(request, response.status, code)
     if (challenge := auth.challenge(request, response.status)) is not None:
         response.headers["WWW-Authenticate"] = challenge
     if request.body_exists and not request.content.is_eof():
@@ -113,18 +115,31 @@ async def respond(request: web.Request, handler: Handler) -> web.StreamResponse:
     return response
 
 
-def _log_refusal(request: web.Request, error: CcTtsError) -> None:
-    """A command that is not obeyed, for whoever asks later why a caller heard nothing; strangers' attempts are none."""
+def _log_refusal(request: web.Request, status: int, code: str) -> None:
+    """A request that is not obeyed, for whoever asks later why a caller heard nothing. Those of strangers, who may send any
+    number, have none.
+    """
     resource = request.match_info.route.resource
-    if request.method != "GET" and resource is not None and not isinstance(error, Unauthorized):
+    if not _is_stranger(request):
         log.info(
-            "command_refused",
-            method=request.method,
-            route=resource.canonical,
+            "request_refused",
+            method=request.method if request.method in _METHODS else "other",
+            route=UNMATCHED if resource is None else resource.canonical,
             id=request.match_info.get("id", "")[:MAX_REQUEST_ID_CHARS],
-            code=error.code,
-            status=error.http_status,
+            code=code or None,
+            status=status,
         )
+
+
+def _is_stranger(request: web.Request) -> bool:
+    """Whether it has no token that is known, where tokens are needed."""
+    try:
+        request.app[auth.AUTHENTICATOR].authenticate(request, "read")
+    except Unauthorized:
+        return True
+    except Forbidden:
+        return False
+    return False
 
 
 async def add_headers(request: web.Request, response: web.StreamResponse) -> None:

@@ -169,7 +169,9 @@ class SpeakQueued(SpeakData, frozen=True, kw_only=True):
     """A prompt was accepted."""
 
     type: ClassVar[str] = "speak.queued"
-    text_chars: Annotated[int, Meta(description="Characters of its text; 0 for tones and silence.")]
+    text_chars: Annotated[
+        int, Meta(description="Characters of its text; 0 for tones, silence and text that is still to come.")
+    ]
 
 
 class SpeakStarted(SpeakData, frozen=True, kw_only=True):
@@ -237,6 +239,7 @@ class SpeakComplete(SpeakData, frozen=True, kw_only=True):
         str | UnsetType, Meta(description="Of the speech that broke it off; left out if none did.")
     ] = UNSET
     played_ms: Milliseconds
+    text_chars: Annotated[int, Meta(description="Characters of its text, all that came of a stream among them.")]
     spoken_text: Annotated[str, Meta(description="What the caller heard, in the words that were sent.")]
     underruns: int
     time_to_first_audio_ms: Milliseconds | None

@@ -22,9 +22,9 @@ from cc_tts.engines.remote.pick import pick
 from cc_tts.engines.worker.link import RETRY_AFTER_S, WorkerLink, WorkerLost
 from cc_tts.engines.worker.messages import EngineDescription
 from cc_tts.engines.worker.utterance import RoutedStream
-from cc_tts.errors import EngineFailed, EngineOverloaded, LanguageUnsupported
+from cc_tts.errors import EngineFailed, EngineOverloaded
 from cc_tts.metrics import Metrics
-from cc_tts.voices.catalog import best_for_language, normalised_language, unknown_voice
+from cc_tts.voices.catalog import best_for_language, normalised_language, unknown_language, unknown_voice
 from cc_tts.voices.voice import Voice
 
 
@@ -195,7 +195,7 @@ class WorkerEngine:
         common = [each for description in self._descriptions for each in description.languages]
         if normalised_language(language).partition("-")[0] in map(normalised_language, common):
             return default
-        raise LanguageUnsupported(f"no voice speaks {language!r}")
+        raise unknown_language(language, self.voices())
 
     def open(self, voice: str, speed: float = 1.0, *, call_id: str = "", must_speak: bool = False) -> SpeechStream:
         """Begin one utterance, in the worker that would speak first; see the contract."""

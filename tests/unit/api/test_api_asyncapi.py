@@ -72,6 +72,7 @@ SAMPLES: tuple[types.EventData, ...] = (
         utterance_id="u",
         completion_cause=CompletionCause.BARGE_IN,
         played_ms=20.5,
+        text_chars=0,
         spoken_text="",
         underruns=0,
         time_to_first_audio_ms=None,

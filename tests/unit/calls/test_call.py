@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -344,3 +345,24 @@ async def test_old_utterances_of_a_long_call_are_forgotten(exchange: Exchange) -
     assert len(call.utterances) == len(exchange.registry._services.utterances._kept) == kept
     assert "u0" not in call.utterances
     assert all(utterance.is_complete for utterance in call.utterances.values())
+
+
+async def test_a_command_that_is_not_possible_is_named_as_the_client_named_it(exchange: Exchange) -> None:
+    call_id = exchange.talking()
+    call = exchange.registry.call(call_id)
+    exchange.ua.ended(call_id)
+    commands: dict[str, Callable[[], object]] = {
+        "speak": lambda: call.speak(Prompt(content=TextContent("Hello"))),
+        "play": lambda: call.speak(Prompt(content=SilenceContent(100))),
+        "pause": lambda: call.set_paused(paused=True),
+        "resume": lambda: call.set_paused(paused=False),
+        "gather": lambda: call.gather(GatherRequest()),
+        "hold": lambda: call.set_hold(hold=True),
+        "unhold": lambda: call.set_hold(hold=False),
+        "dtmf": lambda: call.send_dtmf("1"),
+        "update": lambda: call.update(defaults=call.defaults, metadata={}),
+        "hangup": call.hangup,
+    }
+    for name, command in commands.items():
+        with pytest.raises(WrongState, match=f"is terminated: {name} is not possible"):
+            command()

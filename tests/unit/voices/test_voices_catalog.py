@@ -1,6 +1,6 @@
 import pytest
 
-from cc_tts.voices.catalog import best_for_language, normalised_language, unknown_voice
+from cc_tts.voices.catalog import best_for_language, normalised_language, unknown_language, unknown_voice
 from cc_tts.voices.voice import Voice
 
 pytestmark = pytest.mark.unit
@@ -75,3 +75,30 @@ def test_an_unknown_voice_names_the_nearest() -> None:
 
 def test_a_long_id_does_not_fill_the_message() -> None:
     assert len(unknown_voice("x" * 10_000, VOICES).detail) < 200
+
+
+NAMED = (
+    Voice("cmn", "espeak", language="cmn", description="Chinese (Mandarin, latin as English)"),
+    Voice("yue", "espeak", language="yue", description="Chinese (Cantonese)"),
+    Voice("de", "espeak", language="de", description="German"),
+    Voice("en-us", "espeak", language="en-US", description="English (America)"),
+)
+
+
+@pytest.mark.parametrize(
+    ("asked", "meant"),
+    [
+        ("chinese", "zh"),
+        ("Chinese", "zh"),
+        ("mandarin", "zh"),
+        ("cantonese", "yue"),
+        ("german", "de"),
+        ("englisch", "en"),
+        ("klingon", None),
+        ("xx", None),
+        ("ger", None),
+    ],
+)
+def test_a_language_that_is_called_by_its_name(asked: str, meant: str | None) -> None:
+    hint = "" if meant is None else f", did you mean {meant}?"
+    assert unknown_language(asked, NAMED).detail == f"no voice speaks {asked!r}{hint}"

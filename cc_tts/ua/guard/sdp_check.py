@@ -37,6 +37,7 @@ _VALUES: Final = {
 }
 _CONNECTION: Final = re.compile(r"IN (IP4|IP6) ([^\s/]+)((?:/\d{1,3}){0,2}) *")
 _RTPMAP: Final = re.compile(r"(\d{1,3}) +([\w.+-]{1,64})/([1-9]\d{0,5})(?:/([1-9]\d?))? *")
+_RTPMAP_NUMBER: Final = re.compile(r"(\d{1,3}) ")
 _RTCP: Final = re.compile(r"(\d{1,5})(?: (IN IP[46] \S+))? *")
 _PTIME: Final = re.compile(r" *(\d{1,3})(?:\.\d*)? *")
 
@@ -209,7 +210,13 @@ def _rtpmap(media: Media, value: str) -> None:
     if match is not None and int(match[1]) < 128:  # noqa: PLR2004 - RFC 3550 §5.1
         is_mono = match[4] in (None, "1")
         media.names.setdefault(int(match[1]), f"{match[2].upper()}/{match[3]}" if is_mono else "")
-    elif media.kind == "audio":
+        return
+    # PJMEDIA makes no format of ours out of it either: FreeSWITCH writes telephone-event/0 and CN/0 in the re-INVITEs of
+    # `sofia recover`
+    match = _RTPMAP_NUMBER.match(value)
+    if match is not None and int(match[1]) not in _STATIC:
+        media.names.setdefault(int(match[1]), "")
+    elif match is not None and media.kind == "audio":
         raise ValueError("a=rtpmap of the SDP is malformed")
 
 

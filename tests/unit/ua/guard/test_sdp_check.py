@@ -63,7 +63,6 @@ def test_what_is_served_passes(media: str) -> None:
         ("m=audio 4000 RTP/AVP 96\r\n" + "a=x\r\n" * MAX_ATTRIBUTES + "a=rtpmap:96 L16/8000\r\n", IPV4),
         (AUDIO + "a=rtpmap:0 PCMU/0\r\n", IPV4),
         (AUDIO + "a=rtpmap:0 PCMU\r\n", IPV4),
-        (AUDIO + "a=rtpmap:300 telephone-event/8000\r\n", IPV4),
         ("m=audio 4000 RTP/AVP 96\r\na=rtpmap:96 L16/8000", IPV4),
         (AUDIO + "a=rtcp:4001 IN IP4 ::1\r\n", IPV4),
         (AUDIO + "a=rtcp:x\r\n", IPV4),
@@ -108,6 +107,34 @@ def test_a_line_that_cannot_be_served_beside_one_that_can_is_told() -> None:
     assert (found.fault, found.unusable, found.num_media) == (None, (0, 3), 4)
     assert checked("m=audio 9 RTP/SAVP 0\r\n" + AUDIO, secure=True).unusable == ()
     assert checked(AUDIO * 40).num_media == 16, "PJMEDIA reads no more"
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "101 telephone-event/0",
+        "101 telephone-event/",
+        "101 telephone-event",
+        "101 /8000",
+        "101 x/-1",
+        "101 x/8000/0",
+        "101 x/99999999999",
+        "101 " + "x" * 65 + "/8000",
+        "101 \u00e9/8000",
+        "101 ",
+        "13 CN/0",
+        "18 G729",
+        "300 telephone-event/8000",
+        "x",
+        "",
+    ],
+)
+def test_an_odd_format_is_one_that_is_not_used(odd: str) -> None:
+    """FreeSWITCH writes a rate of 0 after ``sofia recover``."""
+    media = f"m=audio 4000 RTP/AVP 0 101 13 18\r\na=rtpmap:{odd}\r\na=rtpmap:101 telephone-event/8000\r\n"
+    assert (checked(media).fault, checked(media).codecs) == (None, frozenset({"PCMU/8000"}))
+    only = f"m=audio 4000 RTP/AVP 101 13 18\r\na=rtpmap:{odd}\r\na=rtpmap:101 telephone-event/8000\r\n"
+    assert refusal(only) == (488, 305)
 
 
 L16 = "a=rtpmap:70 L16/8000\r\n"

@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 
-def write(path: Path, data: bytes, *, prefix: str = ".", sync: bool = True) -> None:
+def write(path: Path, data: bytes, *, prefix: str = ".", sync: bool = True, mode: int = 0o600) -> None:
     """Write a file beside ``path`` whose name begins with ``prefix``, and move it into place. ``sync``: wait for the disk
     before. After an ``OSError`` (no right to write, disk full) ``path`` is as it was.
     """
@@ -13,6 +13,7 @@ def write(path: Path, data: bytes, *, prefix: str = ".", sync: bool = True) -> N
     begun = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, mode)
             file.write(data)
             if sync:
                 file.flush()

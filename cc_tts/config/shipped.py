@@ -6,6 +6,8 @@ from typing import Final
 from cc_tts import atomic_file
 from cc_tts.errors import ConfigError
 
+OWN_MODE: Final = 0o600
+SHARED_MODE: Final = 0o644
 _IN_WHEEL: Final = Path(__file__).parent / "files"
 _IN_SOURCE: Final = Path(__file__).parents[2] / "configs"
 
@@ -17,7 +19,8 @@ def files() -> dict[Path, bytes]:
 
 
 def write(folder: Path, *, force: bool) -> list[Path]:
-    """Write them below ``folder``, readable to this user only, as secrets may be added; returns their paths.
+    """Write them below ``folder``; returns their paths. The server's own are readable to this user only, as secrets may be
+    added; Prometheus and Grafana read theirs as other users.
 
     Raises:
         ConfigError: one exists and ``force`` is not given (then nothing was written), or it cannot be written.
@@ -30,7 +33,7 @@ def write(folder: Path, *, force: bool) -> list[Path]:
     for path, data in wanted.items():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            atomic_file.write(path, data)
+            atomic_file.write(path, data, mode=OWN_MODE if path.parent == folder else SHARED_MODE)
         except OSError as error:
             raise ConfigError(f"cannot write {path}: {error.strerror}") from None
     return list(wanted)

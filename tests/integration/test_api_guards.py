@@ -539,6 +539,13 @@ async def test_metrics_count_requests_by_route(api: RunningApi) -> None:
     assert "wp-login" not in answered.raw.decode()
 
 
+async def test_probes_of_a_server_that_is_not_ready_leave_no_lines(api: RunningApi) -> None:
+    api.registry.not_ready_because = "loading"
+    with structlog.testing.capture_logs() as lines:
+        assert (await api.ask("GET", "/readyz")).status == 503
+    assert not [line for line in lines if line["event"] == "request_refused"]
+
+
 async def test_strangers_leave_no_lines(locked: RunningApi) -> None:
     """They may send any number of requests."""
     with structlog.testing.capture_logs() as lines:

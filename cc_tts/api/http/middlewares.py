@@ -15,6 +15,7 @@ import re
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
+from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -117,10 +118,11 @@ async def respond(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 def _log_refusal(request: web.Request, status: int, code: str) -> None:
     """A request that is not obeyed, for whoever asks later why a caller heard nothing. Those of strangers, who may send any
-    number, have none.
+    number, have none; nor have probes of a server that is not ready, and what is sent to another node.
     """
     resource = request.match_info.route.resource
-    if not _is_stranger(request):
+    is_probe = request.method == "GET" and status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    if status >= HTTPStatus.BAD_REQUEST and not is_probe and not _is_stranger(request):
         log.info(
             "request_refused",
             method=request.method if request.method in _METHODS else "other",

@@ -30,6 +30,7 @@ from cc_tts.speech.prompt import (
     ToneContent,
 )
 from cc_tts.text.characters import clean, has_speech
+from cc_tts.text.chunker import LOOK_BACK_CHARS, looks_back
 from cc_tts.text.pronunciation.phonemes import ipa_of
 from cc_tts.text.pronunciation.replacements import MAX_REPLACEMENTS, READ, Replacement
 from cc_tts.text.pronunciation.say_as import KINDS
@@ -110,6 +111,8 @@ class _Reader:
     _break_ms: int | None = None
     _removes_pause: bool = False
     """A break of no length was the last thing in the text: no pause follows."""
+    _before: str = ""
+    """The end of the parts before."""
     _silence_ms: int = 0
     """Of all breaks."""
     _xml: XmlReader = field(init=False)
@@ -359,7 +362,9 @@ class _Reader:
         text, replacements = self._text.rstrip(), tuple(self._replacements)
         if has_speech(text) or any(each.spoken or each.say_as for each in replacements):
             marks = tuple((min(offset, len(text)), name) for offset, name in self._marks)
-            self.parts.append(replace(self._style, text=text, replacements=replacements, marks=marks))
+            before = self._before if looks_back(text) else ""  # else the audio of the part is the same behind any words
+            self.parts.append(replace(self._style, text=text, replacements=replacements, marks=marks, before=before))
+            self._before = (self._before + self._text)[-LOOK_BACK_CHARS:]
             self._is_apart = text != self._text
             self._has_text = True
         else:

@@ -300,6 +300,11 @@ class Chunker:
         return self._latest_language
 
 
+def looks_back(text: str) -> bool:
+    """Whether words before a text may tell how it is read."""
+    return _LOOKS_BACK.search(text[:LOOK_BACK_CHARS]) is not None
+
+
 def _context(before: str, text: str, rules: str) -> str:
     """What the rules may look back at from a text: whole words of its own sentence, where that can be told."""
     num_chars = LOOK_BACK_CHARS if rules == "en" else LOOK_BACK_CHARS // _LETTERS_PER_HAN_CHARACTER

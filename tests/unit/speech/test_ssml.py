@@ -271,3 +271,13 @@ def test_warnings_are_bounded() -> None:
 def test_any_text_is_read_or_refused(inner: str) -> None:
     with contextlib.suppress(SsmlMalformed):
         assert isinstance(read(inner), SequenceContent)
+
+
+def test_a_number_behind_a_break_is_read_by_the_words_before_it() -> None:
+    document = "<speak>Your account number is <break time='300ms'/> 4417. Hello <break/> dear friend of ours.</speak>"
+    parts = [each for each in from_ssml(document).parts if isinstance(each, TextContent)]
+    assert [(each.text.strip(), each.before) for each in parts] == [
+        ("Your account number is", ""),
+        ("4417. Hello", "Your account number is "),
+        ("dear friend of ours.", ""),
+    ]

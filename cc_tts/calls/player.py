@@ -351,6 +351,7 @@ def _extend_spans(utterance: Utterance, chunk: SpeechChunk) -> None:
                 utterance.fed_ms,
                 marks=list(chunk.marks),
                 is_refused=bool(chunk.refused_because),
+                paces=chunk.paces,
             )
         )
     if chunk.words and utterance.spans:

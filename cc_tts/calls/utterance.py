@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import accumulate
 from typing import Any, Final, Literal, Protocol
 
 from msgspec import UNSET
@@ -19,11 +18,9 @@ from cc_tts.config.schema import SpeechBargeIn
 from cc_tts.speech.prompt import GrowingContent, Prompt, text_of, with_texts
 from cc_tts.state_machine import StateMachine
 from cc_tts.text.characters import has_speech
-from cc_tts.text.language import is_unspaced
+from cc_tts.text.chunker import Pace
+from cc_tts.text.language import is_unspaced, spoken_s
 
-SPACED_CHARS_PER_S: Final = 13.0
-"""How fast text is spoken, about, in a script that puts spaces between words; used while nothing better is known."""
-UNSPACED_CHARS_PER_S: Final = 4.0
 _ROUNDING_S: Final = 1e-9
 _ROUNDING_MS: Final = 1.0
 _WORD: Final = re.compile(
@@ -67,7 +64,8 @@ class SpokenSpan:
     """The caller's own words of one text chunk and where their audio lies in the utterance, ms from its start.
 
     ``words``: for each word the engine reported, when it begins (ms from the span's start) and which share of the text
-    lies before it, 0 to 1. ``marks``: for each mark of SSML that was not reached yet, the same share and its name.
+    lies before it, 0 to 1. ``paces``: how long its parts take, used where there are no such words. ``marks``: for each
+    mark of SSML that was not reached yet, the same share and its name.
     """
 
     source: str
@@ -75,6 +73,7 @@ class SpokenSpan:
     end_ms: float | None = None
     words: list[tuple[float, float]] = field(default_factory=list)
     marks: list[tuple[float, str]] = field(default_factory=list)
+    paces: tuple[Pace, ...] = ()
     is_refused: bool = False
     """No voice speaks it, so nobody hears it."""
 
@@ -310,9 +309,9 @@ def _offsets_ms(span: SpokenSpan, shares: Sequence[float]) -> list[float]:
     length_ms = math.inf if span.end_ms is None else span.end_ms - span.start_ms
     if span.words:
         return [_reported_ms(span, share, length_ms) for share in shares]
-    spoken_s = [0.0, *_paces(span.source)]
-    stretch = 1000.0 if math.isinf(length_ms) else length_ms / max(spoken_s[-1], _ROUNDING_S)
-    return [spoken_s[round(share * len(span.source))] * stretch for share in shares]
+    ends_s = [0.0, *_paces(span)]
+    stretch = 1000.0 if math.isinf(length_ms) else length_ms / max(ends_s[-1], _ROUNDING_S)
+    return [ends_s[round(share * len(span.source))] * stretch for share in shares]
 
 
 def _reported_ms(span: SpokenSpan, share: float, length_ms: float) -> float:
@@ -322,9 +321,16 @@ def _reported_ms(span: SpokenSpan, share: float, length_ms: float) -> float:
     return min(span.words, key=lambda word: abs(word[1] - share))[0]
 
 
-def _paces(source: str) -> list[float]:
-    """Seconds up to the end of each character, at the usual pace of its script."""
-    return list(accumulate(1 / (UNSPACED_CHARS_PER_S if is_unspaced(each) else SPACED_CHARS_PER_S) for each in source))
+def _paces(span: SpokenSpan) -> list[float]:
+    """Seconds up to the end of each character, at the usual pace of the words that are said for it."""
+    paces = span.paces
+    if sum(num_chars for num_chars, _, _ in paces) != len(span.source):
+        paces = tuple((1, spoken_s(each), False) for each in span.source)
+    seconds, ends = 0.0, list[float]()
+    for num_chars, length_s, _ in paces:
+        ends += (seconds + length_s * each / num_chars for each in range(1, num_chars + 1))
+        seconds += length_s
+    return ends
 
 
 def _heard_by_words(span: SpokenSpan, heard_ms: float) -> int:
@@ -335,11 +341,17 @@ def _heard_by_words(span: SpokenSpan, heard_ms: float) -> int:
 
 def _heard_by_pace(span: SpokenSpan, heard_ms: float) -> int:
     """Characters by the usual pace of their script, stretched to the length of the audio where that is known."""
-    spoken_s = _paces(span.source)
+    ends_s = _paces(span)
     heard_s = heard_ms / 1000
-    if span.end_ms is not None and spoken_s:
-        heard_s = spoken_s[-1] * heard_ms / max(span.end_ms - span.start_ms, 1.0)
-    return bisect_right(spoken_s, heard_s + _ROUNDING_S)
+    if span.end_ms is not None and ends_s:
+        heard_s = ends_s[-1] * heard_ms / max(span.end_ms - span.start_ms, 1.0)
+    cut = bisect_right(ends_s, heard_s + _ROUNDING_S)
+    start = 0
+    for num_chars, _, is_whole in span.paces:
+        if is_whole and start < cut < start + num_chars:
+            return start
+        start += num_chars
+    return cut
 
 
 def _are_one_word(character: str, following: str) -> bool:

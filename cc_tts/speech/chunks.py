@@ -1,11 +1,11 @@
 """What the parts of the speech path hand to each other: a prompt as it is spoken, and its audio in chunks."""
 
 from collections.abc import AsyncIterator, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from cc_tts.audio import AudioFormat
-from cc_tts.text.chunker import Chunking
+from cc_tts.text.chunker import Chunking, Pace
 from cc_tts.text.pronunciation.replacements import Replacement
 
 OVERLOAD_POLL_S: Final = 0.05
@@ -33,6 +33,14 @@ class SpeechChunk:
     after_loss: bool = False
     refused_because: str = ""
     """Why the words that would begin here are not spoken: no voice speaks their language."""
+    paces: tuple[Pace, ...] = ()
+    """Of ``begins_source``, for engines that do not time words."""
+
+
+def behind(unspoken: str, chunk: SpeechChunk) -> SpeechChunk:
+    """The chunk with text before its words that is not spoken."""
+    paces = ((len(unspoken), 0.0, True), *chunk.paces) if chunk.paces else ()
+    return replace(chunk, begins_source=unspoken + (chunk.begins_source or ""), paces=paces)
 
 
 def marks_alone(names: Iterable[str]) -> SpeechChunk:

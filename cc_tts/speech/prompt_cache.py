@@ -151,7 +151,8 @@ def as_cached(chunks: Sequence[SpeechChunk], text: str) -> CachedPrompt | None:
         if not text.startswith(source, num_chars):
             return None
         num_chars += len(source)
-        cached.append(CachedChunk(chunk.data, None if chunk.begins_source is None else len(source), chunk.words))
+        num_source = None if chunk.begins_source is None else len(source)
+        cached.append(CachedChunk(chunk.data, num_source, chunk.words, chunk.paces))
     return CachedPrompt(tuple(cached))
 
 
@@ -163,4 +164,4 @@ def chunks_of(cached: CachedPrompt, text: str) -> Iterator[SpeechChunk]:
         if chunk.source_chars is not None:
             source = text[num_chars : num_chars + chunk.source_chars]
             num_chars += chunk.source_chars
-        yield SpeechChunk(chunk.pcm, source, chunk.words, cached=True)
+        yield SpeechChunk(chunk.pcm, source, chunk.words, cached=True, paces=chunk.paces)

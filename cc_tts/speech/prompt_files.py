@@ -32,6 +32,7 @@ from cc_tts.config.schema import CacheConfig
 from cc_tts.errors import UNREADABLE, ConfigError
 from cc_tts.metrics import Metrics
 from cc_tts.processes.threads import BoundedExecutor
+from cc_tts.text.chunker import Pace
 
 FORMAT_VERSION: Final = 3
 """Of the file, and of what goes into a key; with another number, nothing cached before is found."""
@@ -67,6 +68,7 @@ class CachedChunk(msgspec.Struct, frozen=True, array_like=True):
     pcm: bytes
     source_chars: Annotated[int, msgspec.Meta(ge=0)] | None = None
     words: tuple[tuple[float, float], ...] = ()
+    paces: tuple[Pace, ...] = ()
 
 
 class CachedPrompt(msgspec.Struct, frozen=True, array_like=True):
@@ -82,7 +84,7 @@ class CachedPrompt(msgspec.Struct, frozen=True, array_like=True):
     @property
     def num_bytes(self) -> int:
         """What it costs in memory, about."""
-        num_words = sum(len(chunk.words) for chunk in self.chunks)
+        num_words = sum(len(chunk.words) + len(chunk.paces) for chunk in self.chunks)
         return _PROMPT_BYTES + self.pcm_bytes + _CHUNK_BYTES * len(self.chunks) + _WORD_BYTES * num_words
 
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 from cc_tts.audio import AudioFormat
 from cc_tts.errors import EngineOverloaded, NothingToSay
 from cc_tts.media.silence_trimmer import KEEP_LEAD_MS, MAX_TAIL_MS, SilenceTrimmer, pause_after_ms
-from cc_tts.speech.chunks import OVERLOAD_POLL_S, ChunkStream, ReadyChunks, SpeechChunk, cut, marks_alone
+from cc_tts.speech.chunks import OVERLOAD_POLL_S, ChunkStream, ReadyChunks, SpeechChunk, behind, cut, marks_alone
 from cc_tts.speech.prompt import Content, MarkContent, Part, RefusedContent, SilenceContent, TextContent
 
 
@@ -91,12 +91,9 @@ class SequenceStream:
     def _refused(self, part: RefusedContent) -> list[SpeechChunk]:
         """The words before it, if they belong to no chunk yet, so that it is told alone."""
         marks = tuple((0.0, name) for _, name in part.marks)
-        before = [SpeechChunk(b"", self._taken_along(""))] if self._unspoken else []
+        before = [SpeechChunk(b"", self._unspoken)] if self._unspoken else []
+        self._unspoken = ""
         return [*before, SpeechChunk(b"", part.text, marks=marks, refused_because=part.detail)]
-
-    def _taken_along(self, source: str) -> str:
-        source, self._unspoken = self._unspoken + source, ""
-        return source
 
     async def _text(self, part: TextContent, following: Part | None) -> AsyncIterator[SpeechChunk]:
         """The part without silence at its edges, and the pause behind it unless a break follows."""
@@ -110,7 +107,8 @@ class SequenceStream:
             marked = _marks_in(source, marks, num_chars)
             num_chars += len(source)
             if source:
-                chunk = replace(chunk, begins_source=self._taken_along(source))  # noqa: PLW2901
+                chunk = behind(self._unspoken, chunk)  # noqa: PLW2901
+                self._unspoken = ""
             held = _after(held, chunk, data, marked)
             for data in cut(held.data, self._format):  # silence inside the part was held back and is as long as it is
                 yield replace(held, data=data)
@@ -166,7 +164,8 @@ def _after(held: SpeechChunk, chunk: SpeechChunk, data: bytes, marks: tuple[tupl
     """``chunk`` with the audio that is left of it, its marks, and the words and marks of ``held``, which has no audio."""
     source = held.begins_source if chunk.begins_source is None else (held.begins_source or "") + chunk.begins_source
     after_loss = held.after_loss or chunk.after_loss
-    return SpeechChunk(data, source, held.words + chunk.words, chunk.cached, held.marks + marks, after_loss=after_loss)
+    words, marks, paces = held.words + chunk.words, held.marks + marks, held.paces + chunk.paces
+    return SpeechChunk(data, source, words, chunk.cached, marks, after_loss=after_loss, paces=paces)
 
 
 def _marks_in(source: str, marks: list[tuple[int, str]], start: int) -> tuple[tuple[float, str], ...]:

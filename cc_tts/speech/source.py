@@ -4,6 +4,7 @@ import asyncio
 import math
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import Final
@@ -51,7 +52,7 @@ from cc_tts.speech.shared_synthesis import CachedSource
 from cc_tts.speech.voicing.levels import VoiceLevels
 from cc_tts.speech.voicing.parts import Voicing
 from cc_tts.text.characters import has_speech
-from cc_tts.text.chunker import SLICE_CHARS, Chunker, Chunking, TextChunk
+from cc_tts.text.chunker import SLICE_CHARS, Chunker, Chunking, Pace, TextChunk
 from cc_tts.text.language import detect_language, latin_language, rule_set
 from cc_tts.text.markup.unspoken import said_of
 from cc_tts.text.normalizer import Normalizer
@@ -371,6 +372,7 @@ class _Synthesis:
         self._text_chunks: list[TextChunk] = []
         self._source: str | None = None
         self._words: tuple[tuple[float, float], ...] = ()
+        self._paces: tuple[Pace, ...] = ()
         self._feeder: asyncio.Task[None] | None = None
         self._failure: Exception | None = None
 
@@ -389,6 +391,7 @@ class _Synthesis:
         async for pcm in self._stream:
             for begun in self._text_chunks[num_begun : pcm.text_chunk_index + 1]:
                 self._source = (self._source or "") + begun.source
+                self._paces += begun.paces
             num_begun = max(num_begun, pcm.text_chunk_index + 1)
             spoken = self._text_chunks[pcm.text_chunk_index]
             self._words += tuple((word.offset_ms, spoken.source_share(word.position)) for word in pcm.words)
@@ -422,8 +425,9 @@ class _Synthesis:
         if not self._is_silent:
             levelled = self._trimmer.process(levelled)
         for data in cut(levelled, self._format):
-            yield SpeechChunk(data, self._source, self._words, is_resumed=self._is_resumed, after_loss=self._after_loss)
-            self._source, self._words, self._after_loss = None, (), False
+            chunk = SpeechChunk(data, self._source, self._words, paces=self._paces)
+            yield replace(chunk, is_resumed=self._is_resumed, after_loss=self._after_loss)
+            self._source, self._words, self._paces, self._after_loss = None, (), (), False
 
     async def _feed(self) -> None:
         try:

@@ -18,7 +18,7 @@ import msgspec
 from cc_tts.text.alignment import Place, moved, traced
 from cc_tts.text.characters import has_speech
 from cc_tts.text.cuts import CLAUSE_LOOKAHEAD_CHARS, clause_cuts, long_cut
-from cc_tts.text.language import detect_language, has_letters, rule_set
+from cc_tts.text.language import detect_language, has_letters, rule_set, spoken_s
 from cc_tts.text.markup.markdown import MarkupStripper
 from cc_tts.text.markup.unspoken import AT_BEGINNING, MarkupState, state_of_whole
 from cc_tts.text.other_numbers import say_numbers
@@ -32,6 +32,8 @@ _LETTERS_PER_HAN_CHARACTER = 3
 """A Han character is a syllable and takes about as long to say as three letters."""
 
 
+Pace = tuple[int, float, bool]
+"""Characters of a text, one after the other, how long they take to say, s, and whether they are heard as a whole only."""
 LOOK_BACK_CHARS: Final = 60
 """So far before a number stand the words that say what it is; the rules look back by at most 40."""
 _LOOKS_BACK = re.compile(r"[\d#*$%]|[A-Z]{2}|\b[A-Za-z]{1,5}\.")
@@ -81,6 +83,19 @@ class TextChunk:
             spoken_from, source_from = spoken_end, source_end
         share = (position - spoken_from) / max(spoken_to - spoken_from, 1)
         return min(source_from + share * (source_to - source_from), source_to) / max(len(self.source), 1)
+
+    @property
+    def paces(self) -> tuple[Pace, ...]:
+        """How long the parts of the source take to say; those that are said otherwise than they are written are heard as
+        a whole.
+        """
+        paces: list[Pace] = []
+        said = source = 0
+        for spoken_start, spoken_end, source_start, source_end in self.replaced:
+            paces.append((source_start - source, spoken_s(self.spoken[said:spoken_start]), False))
+            paces.append((source_end - source_start, spoken_s(self.spoken[spoken_start:spoken_end]), True))
+            said, source = spoken_end, source_end
+        return (*paces, (len(self.source) - source, spoken_s(self.spoken[said:]), False))
 
 
 class Chunking(msgspec.Struct, frozen=True, kw_only=True):

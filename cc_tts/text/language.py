@@ -57,6 +57,17 @@ _CHINESE = frozenset({"zh", "cmn", "yue"})
 _DAY_FIRST_REGIONS = frozenset({"gb", "au", "nz", "ie", "in", "za"})
 
 
+SPACED_CHARS_PER_S = 13.0
+"""How fast text is spoken, about, in a script that puts spaces between words; used while nothing better is known."""
+UNSPACED_CHARS_PER_S = 4.0
+
+
+def spoken_s(text: str) -> float:
+    """How long words take to say, about."""
+    num_unspaced = 0 if text.isascii() else len(_UNSPACED.findall(text))
+    return num_unspaced / UNSPACED_CHARS_PER_S + (len(text) - num_unspaced) / SPACED_CHARS_PER_S
+
+
 def has_letters(text: str) -> bool:
     """Whether any letter is there to detect the language by."""
     return re.search(r"[^\W\d_]", text) is not None

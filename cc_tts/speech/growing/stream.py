@@ -17,7 +17,7 @@ from dataclasses import replace
 from cc_tts.audio import AudioFormat
 from cc_tts.errors import NothingToSay
 from cc_tts.media.silence_trimmer import MAX_TAIL_MS, pause_after_ms
-from cc_tts.speech.chunks import ChunkStream, SpeechChunk, cut, marks_alone
+from cc_tts.speech.chunks import ChunkStream, SpeechChunk, behind, cut, marks_alone
 from cc_tts.speech.growing.text import Segment
 from cc_tts.speech.prompt import GrowingContent, RefusedContent, TextContent
 from cc_tts.speech.sequence import SequenceStream
@@ -114,17 +114,19 @@ class GrowingStream:
             async for chunk in stream:
                 num_marks += len(chunk.marks)
                 given += len(chunk.begins_source or "")
-                yield self._with_unspoken(chunk) if chunk.begins_source else chunk
+                if chunk.begins_source:
+                    if has_speech(self._unspoken):  # of no share in the words, whose places are shares of their text
+                        yield SpeechChunk(b"", self._unspoken)
+                        self._unspoken = ""
+                    chunk = behind(self._unspoken, chunk)  # noqa: PLW2901
+                    self._unspoken = ""
+                yield chunk
         except NothingToSay:  # markup alone: not even a mark was given out
             yield marks_alone(name for _, name in segment.marks[num_marks:])
         finally:
             await stream.cancel()
         self._unspoken += segment.text[given:]
         self._pause_ms = max(0.0, pause_after_ms(segment.text) - MAX_TAIL_MS)
-
-    def _with_unspoken(self, chunk: SpeechChunk) -> SpeechChunk:
-        source, self._unspoken = self._unspoken + (chunk.begins_source or ""), ""
-        return replace(chunk, begins_source=source)
 
     def _as_parts(self, segment: Segment) -> Sequence[TextContent | RefusedContent]:
         """How the segment is spoken: where its words tell no language, in that of the first segment; digits in the language

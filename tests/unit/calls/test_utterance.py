@@ -6,7 +6,10 @@ from hypothesis import strategies as st
 
 from cc_tts.calls.call_state import UtteranceEvent
 from cc_tts.calls.utterance import SpokenSpan, Utterance, Word
+from cc_tts.speech.chunks import SpeechChunk, behind
 from cc_tts.speech.prompt import Prompt, SilenceContent, TextContent
+from cc_tts.text.chunker import Chunker, Chunking
+from cc_tts.text.normalizer import Normalizer
 
 pytestmark = pytest.mark.unit
 
@@ -167,3 +170,32 @@ def test_a_mark_waits_for_the_words_that_are_not_fed_yet() -> None:
     assert utterance.take_marks() == []
     span.words.append((900.0, 14 / 18))
     assert utterance.take_marks() == [("x", 900.0)]
+
+
+def test_without_timed_words_a_sum_counts_once_its_last_word_was_heard() -> None:
+    text = "Your balance is $1,234.56 today my friend."
+    chunker = Chunker(Normalizer(), Chunking(language="en-US"))
+    (chunk,) = chunker.push(text) + chunker.flush()
+    span = SpokenSpan(text, 0.0, 5600.0, paces=chunk.paces)
+    heard = {ms: make(text, span, played_ms=ms).spoken_text for ms in (2005, 2605, 4000, 5000, 5600)}
+    assert heard == {
+        2005: "Your balance is",
+        2605: "Your balance is",
+        4000: "Your balance is",
+        5000: "Your balance is $1,234.56 today",
+        5600: text,
+    }
+    sum_word, today = make(text, span, played_ms=5600).words[3:5]
+    assert (sum_word.text, today.text) == ("$1,234.56", "today")
+    assert sum_word.start_ms < 1000
+    assert 4200 < sum_word.end_ms == today.start_ms < 4800
+
+
+def test_text_that_is_not_spoken_takes_no_time() -> None:
+    chunk = behind(
+        "<think>A long thought of the model.</think>", SpeechChunk(b"", "One two.", paces=((8, 1.0, False),))
+    )
+    assert chunk.begins_source is not None
+    span = SpokenSpan(chunk.begins_source, 0.0, 1000.0, paces=chunk.paces)
+    assert make("", span, played_ms=0.5).spoken_text == "<think>A long thought of the model.</think>"
+    assert make("", span, played_ms=600).spoken_text.endswith("</think> One")

@@ -158,7 +158,7 @@ def test_markup_alone_is_silent_and_stays_in_the_text() -> None:
         scene.text.append("Two.")
         scene.text.end()
         await scene.reading
-        assert scene.sources == ["One. ", "<br/>Two."]
+        assert scene.sources == ["One. ", "<br/>", "Two."]
         assert [mark for chunk in scene.chunks for mark in chunk.marks] == [(0.0, "m")]
 
     in_virtual_time(test)

@@ -274,10 +274,12 @@ def test_any_text_is_read_or_refused(inner: str) -> None:
 
 
 def test_a_number_behind_a_break_is_read_by_the_words_before_it() -> None:
-    document = "<speak>Your account number is <break time='300ms'/> 4417. Hello <break/> dear friend of ours.</speak>"
+    document = (
+        "<speak>Your account number is <break time='300ms'/> 4417. Hello <break/> dear friend of everyone.</speak>"
+    )
     parts = [each for each in from_ssml(document).parts if isinstance(each, TextContent)]
     assert [(each.text.strip(), each.before) for each in parts] == [
         ("Your account number is", ""),
         ("4417. Hello", "Your account number is "),
-        ("dear friend of ours.", ""),
+        ("dear friend of everyone.", ""),
     ]

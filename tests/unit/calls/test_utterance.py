@@ -193,7 +193,7 @@ def test_without_timed_words_a_sum_counts_once_its_last_word_was_heard() -> None
 
 def test_text_that_is_not_spoken_takes_no_time() -> None:
     chunk = behind(
-        "<think>A long thought of the model.</think>", SpeechChunk(b"", "One two.", paces=((8, 1.0, False),))
+        "<think>A long thought of the model.</think> ", SpeechChunk(b"", "One two.", paces=((8, 1.0, False),))
     )
     assert chunk.begins_source is not None
     span = SpokenSpan(chunk.begins_source, 0.0, 1000.0, paces=chunk.paces)

@@ -242,7 +242,10 @@ class PromptPlayer:
         while self._bytes_left(utterance) > 0:
             stream: ChunkStream | None = None
             held = Hold()
-            must_speak = ms_between(begun_ns, self._services.clock.now_ns()) >= self._overload_wait_ms
+            now_ns = self._services.clock.now_ns()
+            if self._buffered_ms() > 0:  # the caller still hears the prompt before
+                begun_ns = now_ns
+            must_speak = ms_between(begun_ns, now_ns) >= self._overload_wait_ms
             try:
                 held = self._services.hold_stream(self._tenant, content)
                 with self._services.tenants.asking_engine(self._tenant):

@@ -494,6 +494,32 @@ async def test_a_prompt_fails_when_the_engine_stays_full(
     stage.must_be_empty()
 
 
+async def test_a_prompt_waits_as_long_as_its_caller_still_hears_the_one_before(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    num_slept = 0
+
+    async def sleep(delay_s: float) -> None:
+        nonlocal num_slept
+        num_slept += 1
+        stage.clock.advance(1000 * delay_s)
+        if num_slept == 40:  # twice as long as it would wait in silence
+            stage.source.open_error = None
+
+    _patch_sleep(monkeypatch, sleep)
+    stage.player._overload_wait_ms = 1000.0
+    stage.player.open_line()
+    stage.say("before")
+    await stage.settle()
+    stage.source.open_error = EngineOverloaded("full")
+    stage.say("after")
+    for _ in range(100):
+        await stage.settle()
+    await stage.play_all()
+    assert stage.causes == [("u0", CompletionCause.NORMAL), ("u1", CompletionCause.NORMAL)]
+    assert num_slept == 40
+
+
 async def test_the_fallback_speaks_when_the_engine_stays_full(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.source.has_fallback = True
     slept = await _overload(stage, monkeypatch, room_after=1000, says_so_late=False)

@@ -390,6 +390,7 @@ async def _speak(options: argparse.Namespace, config: "Config", text: str) -> by
 
     from cc_tts import startup
     from cc_tts.engines.factory import make_engine
+    from cc_tts.errors import NoAudio
     from cc_tts.speech.prompt import TextContent
     from cc_tts.speech.source import SpeechSource
     from cc_tts.text.normalizer import Normalizer
@@ -411,6 +412,8 @@ async def _speak(options: argparse.Namespace, config: "Config", text: str) -> by
         async for chunk in source.open(content, rate_hz=options.rate):
             pcm += chunk.data
             doing.append(f"{len(pcm) / 2 / options.rate:.1f} s of speech")
+        if not pcm:
+            raise NoAudio("the text was synthesised, and not one sample came of it")
         return bytes(pcm)
 
     speaking, reported = asyncio.create_task(speak()), ""

@@ -89,6 +89,10 @@ class EngineFailed(ServerError, code="engine_failed", title="The speech engine f
     """Synthesis broke off."""
 
 
+class NoAudio(EngineFailed, code="no_audio", title="The speech engine gave no audio"):
+    """It was given a letter or a digit to say, gave nothing, and there is no other engine that says it."""
+
+
 class EngineOverloaded(
     ServerError, code="engine_overloaded", title="The speech engine is at its limit", http=503, sip=503
 ):

@@ -199,6 +199,12 @@ class Metrics:
             "cctts_engine_resumed",
             "Utterances whose worker was lost and that another one, or the fallback, went on with.",
         )
+        self.engine_no_audio = counter(
+            "cctts_engine_no_audio",
+            "Text chunks for which a voice gave no audio though there is something to say; the fallback says them, or the "
+            "prompt fails with no_audio.",
+            "engine",
+        )
         self.engine_generation_streams = counter(
             "cctts_engine_generation_streams",
             "Streams in workers, by the workers' generation and how they ended: spoken, cancelled, refused, lost with their "

@@ -92,6 +92,7 @@ class Server:
             cache=self.cached_source if config.cache.enabled else None,
             line_rate_hz=config.rtp.clock_rate_hz,
             text_process=self.text_process,
+            metrics=self.metrics,
         )
         self.ua = UaClient(
             config, clock=clock, on_dispatcher_down=restarts.labels(process="dispatcher").inc, knocks=knocks

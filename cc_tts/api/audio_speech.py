@@ -27,7 +27,7 @@ from cc_tts.api.http.route import RouteTable
 from cc_tts.audio import AudioFormat
 from cc_tts.calls.utterance import CompletionCause
 from cc_tts.clock import ms_between
-from cc_tts.errors import CapacityExceeded, Draining, EngineFailed, NothingToSay
+from cc_tts.errors import CapacityExceeded, Draining, EngineFailed, NoAudio
 from cc_tts.media.g711 import ulaw_encode
 from cc_tts.speech.chunks import ChunkStream, SpeechChunk
 from cc_tts.speech.prompt import Content, text_of
@@ -59,7 +59,7 @@ ROUTES: Final = RouteTable("Speech")
     "/v1/audio/speech",
     scope="call",
     content_types=("audio/wav", "audio/pcm", "audio/basic"),
-    errors=(CapacityExceeded, Draining, EngineFailed, *OF_TEXT),
+    errors=(CapacityExceeded, Draining, EngineFailed, NoAudio, *OF_TEXT),
     for_tenants=True,
     examples={
         "wav": {"input": "One moment please.", "voice": "en-gb", "response_format": "wav"},
@@ -100,7 +100,7 @@ async def _speak(
             pcm = _pcm_of(source.open(content, rate_hz=rate_hz), request, sent)
             await stack.enter_async_context(aclosing(pcm))
             if (first := await anext(pcm, None)) is None:
-                raise NothingToSay
+                raise NoAudio("the text was synthesised, and not one sample came of it")
         if voice is not None:
             elapsed_ms = ms_between(started_ns, context.clock.now_ns())
             context.metrics.time_to_first_pcm.labels(engine=voice.engine).observe(elapsed_ms / 1000)

@@ -5,6 +5,7 @@ call. Runs on: the event loop.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 
 from cc_tts.engines.engine import Engine, SpeechStream
@@ -69,6 +70,15 @@ class AutoEngine:
     def open(self, voice: str, speed: float = 1.0, *, call_id: str = "", must_speak: bool = False) -> SpeechStream:
         """Begin an utterance in the engine that has its voice; see the contract."""
         return self._resolved(voice, None)[0].open(voice, speed, call_id=call_id, must_speak=must_speak)
+
+    def open_stand_in(self, voice: str, speed: float = 1.0) -> SpeechStream | None:
+        """Begin it in the first other engine that has a voice of the language; see the contract."""
+        own, found = self._resolved(voice, None)
+        for engine in self._engines:
+            if engine is not own:
+                with contextlib.suppress(LanguageUnsupported):
+                    return engine.open(engine.resolve_voice(None, found.language).id, speed)
+        return None
 
     def _resolved(self, voice: str | None, language: str | None) -> tuple[Engine, Voice]:
         for engine in self._engines:

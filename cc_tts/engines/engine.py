@@ -73,6 +73,11 @@ class Engine(Protocol):
         was asked for and none speaks the language, ``EngineFailed`` if the engine was never started.
         """
 
+    def open_stand_in(self, voice: str, speed: float = 1.0) -> SpeechStream | None:
+        """Begin an utterance that ``voice`` gave no audio for with a voice of its language in another engine; ``None`` if
+        there is none.
+        """
+
     def open(self, voice: str, speed: float = 1.0, *, call_id: str = "", must_speak: bool = False) -> SpeechStream:
         """Begin one utterance; ``speed`` is a factor on the natural rate, 0.5 to 2.0. ``call_id``: of the call that hears
         it, whose utterances prefer workers of the same generation. ``must_speak``: it has waited as long as it may, and a

@@ -29,6 +29,7 @@ from cc_tts.errors import (
 from cc_tts.media import tones
 from cc_tts.media.levels import Leveller
 from cc_tts.media.silence_trimmer import MAX_TAIL_MS, SilenceTrimmer
+from cc_tts.metrics import Metrics
 from cc_tts.speech.chunks import CHUNK_MS, ChunkStream, SpeechChunk, SpokenPrompt, cut, fixed
 from cc_tts.speech.growing.audio import GrowingAudioStream
 from cc_tts.speech.growing.stream import GrowingStream
@@ -49,6 +50,7 @@ from cc_tts.speech.prompt import (
 from cc_tts.speech.resampler import StreamResampler
 from cc_tts.speech.sequence import SequenceStream
 from cc_tts.speech.shared_synthesis import CachedSource
+from cc_tts.speech.voicing.heard import HeardStream
 from cc_tts.speech.voicing.levels import VoiceLevels
 from cc_tts.speech.voicing.parts import Voicing
 from cc_tts.text.characters import has_speech
@@ -82,7 +84,9 @@ class SpeechSource:
         cache: CachedSource | None = None,
         line_rate_hz: int = 8000,
         text_process: TextProcess | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
+        self._metrics = metrics or Metrics()
         self.engine = engine
         self._normalizer = normalizer
         self._text_process = text_process
@@ -298,7 +302,14 @@ class SpeechSource:
         except CcTtsError:
             text.cancel()
             raise
-        return _Synthesis(stream, text, prompt, utterance_id, self._levels.meter(prompt))
+        heard = HeardStream(
+            stream,
+            partial(self.engine.open_stand_in, prompt.voice, prompt.speed),
+            voice=prompt.voice,
+            tells_chunks=not (prompt.engine == COSYVOICE2 and self._config.interleaved_text),
+            on_no_audio=self._metrics.engine_no_audio.labels(engine=prompt.engine).inc,
+        )
+        return _Synthesis(heard, text, prompt, utterance_id, self._levels.meter(prompt))
 
     def _chunker(self, prompt: SpokenPrompt) -> Chunker:
         return Chunker(self._normalizer, prompt.chunking, prompt.text, prompt.replacements)

@@ -180,6 +180,7 @@ class FakeEngine:
         self.streams: list[FakeEngineStream] = []
         self.is_started = False
         self.make_pcm = pcm
+        self.stand_in: FakeEngine | None = None
 
     def not_ready_because(self, voice: str | None = None) -> str | None:
         return self.refusal
@@ -206,6 +207,9 @@ class FakeEngine:
         if voice is None:
             raise LanguageUnsupported(f"nobody speaks {language}")
         raise UnknownVoice(f"no voice is called {voice}")
+
+    def open_stand_in(self, voice: str, speed: float = 1.0) -> FakeEngineStream | None:
+        return None if self.stand_in is None else self.stand_in.open(voice, speed)
 
     def open(self, voice: str, speed: float = 1.0, *, call_id: str = "", must_speak: bool = False) -> FakeEngineStream:
         self.requests.append(Request(voice, speed))

@@ -177,14 +177,14 @@ async def test_a_refusal_by_the_stream_names_the_field(api: RunningApi, error: E
     assert (answered.status, answered.pointers) == (422, [pointer])
 
 
-async def test_a_stream_without_audio_is_nothing_to_say(api: RunningApi) -> None:
+async def test_a_stream_without_audio_is_an_error(api: RunningApi) -> None:
     source = api.registry.source
     source.gate.clear()
     asking = asyncio.create_task(api.ask("POST", PATH, {"input": "hi"}))
     await eventually(lambda: source.streams)
     source.streams[0].is_cancelled = True
     source.gate.set()
-    (await asking).check_problem(422, "nothing_to_say", "/input")
+    (await asking).check_problem(500, "no_audio")
 
 
 @pytest.mark.parametrize("error", [EngineFailed(), RuntimeError()])

@@ -327,6 +327,9 @@ class EspeakEngine:
             raise EngineFailed(f"espeak-ng is not ready: {self._not_ready_because}")
         return self._voices.resolve(voice, language)
 
+    def open_stand_in(self, voice: str, speed: float = 1.0) -> None:
+        """There is no other engine behind this one; see the contract."""
+
     def open(
         self,
         voice: str,

@@ -10,6 +10,7 @@ A worker that dies is started again; calls stay up, and other workers go on. Its
 """
 
 import asyncio
+import contextlib
 import itertools
 import random
 from collections.abc import Collection, Mapping, Sequence
@@ -196,6 +197,14 @@ class WorkerEngine:
         if normalised_language(language).partition("-")[0] in map(normalised_language, common):
             return default
         raise unknown_language(language, self.voices())
+
+    def open_stand_in(self, voice: str, speed: float = 1.0) -> SpeechStream | None:
+        """Begin it in the fallback, if that has a voice of the language; see the contract."""
+        if self._fallback is not None:
+            with contextlib.suppress(LanguageUnsupported):
+                stand_in = self._fallback.resolve_voice(None, self.resolve_voice(voice, None).language)
+                return self._fallback.open(stand_in.id, speed)
+        return None
 
     def open(self, voice: str, speed: float = 1.0, *, call_id: str = "", must_speak: bool = False) -> SpeechStream:
         """Begin one utterance, in the worker that would speak first; see the contract."""

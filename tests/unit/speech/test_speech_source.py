@@ -238,7 +238,7 @@ async def test_the_first_chunk_after_a_loss_says_so_and_no_other(shape: str) -> 
 
 async def test_a_loss_at_the_end_is_told_where_no_audio_follows() -> None:
     engine = FakeEngine()
-    engine.make_pcm = lambda ms, rate_hz=RATE_HZ: b""
+    engine.make_pcm = lambda ms, rate_hz=RATE_HZ: b"\x01\x00" * 16  # no louder than silence
     engine.is_after_loss = True
     chunks = [chunk async for chunk in make(engine).open(TextContent("Hi."), rate_hz=RATE_HZ)]
     assert [chunk.after_loss for chunk in chunks] == [True]

@@ -72,4 +72,4 @@ def language_name(language: str) -> str:
     """What a message calls a language: ``Chinese``, else its tag."""
     if language.startswith("und-"):
         return f"text in {language[4:].capitalize()} letters"
-    return _NAMES.get(language.lower().split("-")[0], repr(language))
+    return _NAMES.get(language.lower().split("-")[0], repr(language[:40]))

@@ -23,7 +23,7 @@ from cc_tts.engines.remote.pick import pick
 from cc_tts.engines.worker.link import RETRY_AFTER_S, WorkerLink, WorkerLost
 from cc_tts.engines.worker.messages import EngineDescription
 from cc_tts.engines.worker.utterance import RoutedStream
-from cc_tts.errors import EngineFailed, EngineOverloaded
+from cc_tts.errors import EngineFailed, EngineOverloaded, LanguageUnsupported
 from cc_tts.metrics import Metrics
 from cc_tts.voices.catalog import best_for_language, normalised_language, unknown_language, unknown_voice
 from cc_tts.voices.voice import Voice

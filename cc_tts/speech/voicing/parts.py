@@ -95,8 +95,8 @@ class Voicing:
             return default
         try:
             return self._engine.resolve_voice(None, language)
-        except LanguageUnsupported:
-            detail = f"{preferred.id} does not speak {language_name(language)}, and there is no voice that does"
+        except LanguageUnsupported as error:
+            detail = f"{preferred.id} does not speak {language_name(language)}: {error.detail}"
             raise LanguageUnsupported(detail) from None
 
     def _part(

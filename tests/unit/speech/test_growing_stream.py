@@ -102,7 +102,7 @@ def test_words_that_no_voice_speaks_are_told_in_their_place_and_the_rest_is_spok
         await scene.reading
         assert [content.text for content in scene.opened] == ["Hello! Your name is ", "right? "]
         told = [(chunk.begins_source, chunk.refused_because) for chunk in scene.chunks if chunk.refused_because]
-        assert told == [("สมชาย, ", "ann does not speak Thai, and there is no voice that does")]
+        assert told == [("สมชาย, ", "ann does not speak Thai: nobody speaks th")]
         assert "".join(scene.sources) == "Hello! Your name is สมชาย, right? "
 
     in_virtual_time(test)

@@ -175,6 +175,10 @@ class WrongState(ClientError, code="wrong_state", title="Not in this state", htt
     """The call or utterance is not in a state that allows this."""
 
 
+class DtmfUnsupported(WrongState, code="dtmf_unsupported", title="The far side takes no keys"):
+    """The far side of the call takes neither telephone events (RFC 4733) nor keys by SIP INFO."""
+
+
 class DuplicateId(WrongState, code="duplicate_id", title="The id is taken"):
     """The id supplied by the client is taken."""
 

@@ -20,6 +20,7 @@ from cc_tts.errors import (
     CapacityExceeded,
     ClientError,
     Draining,
+    DtmfUnsupported,
     DuplicateId,
     EngineOverloaded,
     GatherActive,
@@ -238,11 +239,11 @@ async def unhold_call(request: web.Request, body: schemas.Command) -> views.Call
     "POST",
     "/v1/calls/{id}/dtmf",
     scope="call",
-    errors=ON_A_CALL,
+    errors=(*ON_A_CALL, DtmfUnsupported),
     examples={"digits": {"digits": "12#", "duration_ms": 160}},
 )
 async def send_dtmf(request: web.Request, body: schemas.Dtmf) -> views.Call:
-    """Send digits (RFC 4733)."""
+    """Send digits: by RFC 4733, or by SIP INFO where the far side takes that alone."""
     return command(request, body.client_state, lambda call: call.send_dtmf(body.digits, duration_ms=body.duration_ms))
 
 

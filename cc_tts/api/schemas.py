@@ -411,7 +411,7 @@ class Hangup(Command, frozen=True):
 
 
 class Dtmf(Body, frozen=True):
-    """Digits to send as RFC 4733 telephone events."""
+    """Digits to send as RFC 4733 telephone events, or by SIP INFO."""
 
     digits: Annotated[str, Meta(pattern=form(r"^[0-9A-D*#]{1,32}$(?!\n)", "1 to 32 of the keys 0-9, A-D, * and #"))]
     duration_ms: Annotated[int, Meta(ge=40, le=2000, description="Of each digit.")] = 160

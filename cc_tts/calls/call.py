@@ -28,6 +28,7 @@ from cc_tts.clock import NS_PER_MS, ms_between
 from cc_tts.config.schema import MediaDialect
 from cc_tts.errors import (
     CcTtsError,
+    DtmfUnsupported,
     GatherActive,
     GatherNotFound,
     QueueFull,
@@ -83,6 +84,7 @@ class Call:
     clock_rate_hz: int | None = None
     transport: str | None = None
     srtp: bool | None = None
+    dtmf_method: messages.DtmfMethod | None = "rfc4733"
     held: bool = False
     """As ``paused``, in any state before the call's end, by either side."""
     paused: bool = False
@@ -377,12 +379,15 @@ class Call:
         self.services.ua.send(messages.SetHold(self.id, hold))
 
     def send_dtmf(self, digits: str, *, duration_ms: int = 160) -> None:
-        """RFC 4733 events.
+        """Telephone events of RFC 4733, or INFO where the far side takes that alone.
 
         Raises:
             WrongState: not established.
+            DtmfUnsupported: the far side takes neither.
         """
         self._check(CallEvent.MODIFY, "dtmf")
+        if self.dtmf_method is None:
+            raise DtmfUnsupported("the far side has no telephone-event (RFC 4733) in its SDP and no INFO in its Allow")
         self.services.ua.send(messages.SendDtmf(call_id=self.id, digits=digits, duration_ms=duration_ms))
 
     def update(self, *, defaults: PromptDefaults, metadata: Mapping[str, str], client_state: str | None = None) -> None:
@@ -417,6 +422,7 @@ class Call:
         if snapshot.media is not None:
             media = snapshot.media
             self.codec, self.clock_rate_hz, self.srtp = media.codec, media.clock_rate_hz, media.srtp
+            self.dtmf_method = media.dtmf
         is_answered = snapshot.state != "invited"
         self._answering = is_answered and self.direction == "inbound"
         if snapshot.sip_code:
@@ -505,6 +511,7 @@ class Call:
     def _on_media(self, media: messages.MediaActive) -> None:
         """The leg can be heard; before the answer only if we ring it with early media."""
         self.codec, self.clock_rate_hz, self.srtp = media.codec, media.clock_rate_hz, media.srtp
+        self.dtmf_method = media.dtmf
         self._open_early_media()
 
     def _on_established(self, established: messages.CallEstablished) -> None:

@@ -26,7 +26,7 @@ from cc_tts.ua.rtp.intake import Intake
 from cc_tts.ua.rtp.keys import Key, Keypad
 from cc_tts.ua.rtp.other_payloads import Decoded
 from cc_tts.ua.rtp.source import RtpSourceWatch, port_of
-from cc_tts.ua.sip import bye
+from cc_tts.ua.sip import bye, info_keys
 from cc_tts.ua.sip import event_type as events
 from cc_tts.ua.sip import message as sip_message
 from cc_tts.ua.sip import reason as sip_reason
@@ -103,8 +103,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         """Call-ID and the far side's tag, which is empty as long as it is not known."""
         self._machine = StateMachine(LEG_TABLE, LegState.INVITED)
         self.underruns = 0
-        self._utterance_id = ""  # the last one that began
-        self._played_ms = 0.0  # of it
+        self._utterance_id, self._played_ms = "", 0.0  # the last one that began, and what was played of it
         self.is_incoming = pj_call_id != pj.PJSUA_INVALID_ID
         self.rtp_ports: set[int] = set()
         self._source_watch = RtpSourceWatch(call_id, follows_rtp=services.follows_rtp)
@@ -134,6 +133,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._received = (-1, 0)  # packets of RTP and of RTCP
         self._last_packet_ns = 0
         self._keypad = Keypad()
+        self._info_keys = info_keys.InfoKeys(self._send_info, self._dtmf_failed)
         self._event_type = events.USUAL  # of telephone events in our SDP
         self._answered_ns = self._established_ns = 0
         self._is_report_sent = False
@@ -251,12 +251,29 @@ class Leg(pj.Call):  # type: ignore[misc]
             self.reinvite(param)
 
     def send_dtmf(self, dtmf: messages.SendDtmf) -> None:
-        """RFC 4733 telephone events."""
+        """RFC 4733 telephone events; INFO if the far side takes none of them."""
+        if self._media_sent is not None and self._media_sent.dtmf == "sip_info":
+            self._info_keys.put(dtmf.digits, dtmf.duration_ms, self._clock.now_ns())
+            return
         param = pj.CallSendDtmfParam()
         param.method = pj.PJSUA_DTMF_METHOD_RFC2833
         param.digits = dtmf.digits
         param.duration = dtmf.duration_ms
         self.sendDtmf(param)
+
+    def _send_info(self, body: str) -> None:
+        param = pj.CallSendRequestParam()
+        param.method, param.txOption.contentType, param.txOption.msgBody = "INFO", info_keys.MEDIA_TYPE, body
+        self.sendRequest(param)
+
+    def _dtmf_failed(self, detail: str) -> None:
+        self._send(messages.CommandFailed(call_id=self.call_id, command="dtmf", detail=detail))
+
+    def _dtmf_method(self) -> messages.DtmfMethod | None:
+        if self._services.library.takes_events(self._stream):
+            return "rfc4733"
+        allows = self.remoteHasCap(pj.PJSIP_H_ALLOW, "", "INFO")  # of the far side's last Allow (RFC 3261 §20.5)
+        return "sip_info" if allows == pj.PJSIP_DIALOG_CAP_SUPPORTED else None
 
     def set_listening(self, listening: messages.SetListening) -> None:
         """Keep the frames of these directions for :meth:`take_audio`. Without ``in`` nothing is decoded."""
@@ -358,11 +375,19 @@ class Leg(pj.Call):  # type: ignore[misc]
     def check_timers(self, now_ns: int) -> None:
         """Report a key whose end was lost, stop RTP that nobody acknowledged, send a re-INVITE again after a 491."""
         self._report_key(self._keypad.overdue(now_ns))
+        if not self.is_over:
+            self._send_next_key(now_ns)
         is_unacked = self.is_incoming and self._machine.state is LegState.ANSWERED
         if is_unacked and not self._is_muted and now_ns - self._answered_ns >= self._rtp.unacked_ms * NS_PER_MS:
             self._set_muted(muted=True)
         if (request := self._hold) is not None and not self.is_over:
             self._send_hold_again(request, now_ns)
+
+    def _send_next_key(self, now_ns: int) -> None:
+        try:
+            self._info_keys.turn(now_ns)
+        except pj.Error as error:
+            self._dtmf_failed(pj_detail(error))
 
     def _send_hold_again(self, request: _HoldRequest, now_ns: int) -> None:
         if request.again_ns is None or now_ns < request.again_ns:
@@ -477,11 +502,15 @@ class Leg(pj.Call):  # type: ignore[misc]
 
     @callback
     def onCallTsxState(self, prm: Any) -> None:
-        """A transaction changed its state: of interest are our re-INVITEs."""
-        change = leg_events.change_of_own_invite(prm)
+        """A transaction changed its state: of interest are our re-INVITEs and the keys that we send."""
+        change = leg_events.change_of_own(prm, "INVITE", "INFO")
         if change is None:
             return
         is_pending = change.tsx.state < pj.PJSIP_TSX_STATE_COMPLETED
+        if change.tsx.method == "INFO":
+            if not (is_pending or self.is_over) and change.prevState < pj.PJSIP_TSX_STATE_COMPLETED:
+                self._info_keys.answered(int(change.tsx.statusCode))
+            return
         if self._is_established:
             # PJSIP reports an INVITE that it repeats before it reports that the first one has its response
             (self._reinvites.add if is_pending else self._reinvites.discard)(int(change.tsx.pjTransaction))
@@ -682,6 +711,7 @@ class Leg(pj.Call):  # type: ignore[misc]
             codec=info.codecName,
             clock_rate_hz=self._rtp.clock_rate_hz,
             srtp=srtp,
+            dtmf=self._dtmf_method(),
         )
         if media != self._media_sent:
             self._media_sent = media

@@ -56,12 +56,12 @@ def fault_of_answer(state: Any) -> str:
     return srtp_sdp.fault_of(sip_message.body_of(received(state)))
 
 
-def change_of_own_invite(state: Any) -> Any | None:
-    """The ``TsxStateEvent`` of an INVITE of ours that this event is about; ``None`` if it is about anything else."""
+def change_of_own(state: Any, *methods: str) -> Any | None:
+    """The ``TsxStateEvent`` of a request of ours that this event is about; ``None`` if it is about anything else."""
     if state.e.type != pj.PJSIP_EVENT_TSX_STATE:
         return None
     change = state.e.body.tsxState
-    return change if change.tsx.role == pj.PJSIP_ROLE_UAC and change.tsx.method == "INVITE" else None
+    return change if change.tsx.role == pj.PJSIP_ROLE_UAC and change.tsx.method in methods else None
 
 
 def received(state: Any) -> str:

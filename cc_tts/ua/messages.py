@@ -177,7 +177,7 @@ class SetHold(CallCommand, frozen=True):
 
 
 class SendDtmf(CallCommand, frozen=True):
-    """Send digits as RFC 4733 telephone events."""
+    """Send digits, by the method of :class:`MediaActive`."""
 
     digits: str
     duration_ms: int
@@ -289,12 +289,19 @@ class CallEstablished(CallReport, frozen=True):
     transport: str = ""
 
 
+DtmfMethod = Literal["rfc4733", "sip_info"]
+
+
 class MediaActive(CallReport, frozen=True):
-    """The leg has a codec and the playout buffer is connected. Sent again when one of these changes."""
+    """The leg has a codec and the playout buffer is connected. Sent again when one of these changes.
+
+    ``dtmf``: how keys can be sent, ``None`` if the far side takes neither telephone events nor INFO.
+    """
 
     codec: str
     clock_rate_hz: int
     srtp: bool = False
+    dtmf: DtmfMethod | None = "rfc4733"
 
 
 HeldBy = Literal["local", "remote", "none"]
@@ -320,7 +327,7 @@ class DtmfReceived(CallReport, frozen=True):
 
     digit: str
     duration_ms: int
-    method: Literal["rfc4733", "sip_info"]
+    method: DtmfMethod
     at_ns: int
 
 

@@ -163,6 +163,7 @@ class CLibrary:
         self._from_pj = self._bind(_FROM_PJ, None, pointer, pointer)
         self.end_transaction = self._bind("pjsip_tsx_terminate", integer, pointer, integer)
         self.set_log_level = self._bind("pj_log_set_level", None, integer)
+        self._dial_dtmf = self._bind("pjmedia_stream_dial_dtmf", integer, pointer, String)
         self._stream_pause = self._bind("pjmedia_stream_pause", integer, pointer, integer)
         self.send_report = self._bind("pjmedia_stream_send_rtcp_sdes", integer, pointer)
         self._stream_resume = self._bind("pjmedia_stream_resume", integer, pointer, integer)
@@ -202,6 +203,10 @@ class CLibrary:
         self._modules.append((module, on_rx))  # kept alive as long as PJSIP may call them
         if status := self._register_module(self._endpoint(), ctypes.addressof(module)):
             raise RuntimeError(f"pjsip_endpt_register_module: status {status}")
+
+    def takes_events(self, stream: int) -> bool:
+        """Whether the far side of a ``pjmedia_stream *`` takes telephone events (RFC 4733)."""
+        return bool(stream) and self._dial_dtmf(stream, "") == 0  # no digits: only the status
 
     def pause_stream(self, stream: int, *, paused: bool) -> None:
         """Stop the RTP of a ``pjmedia_stream *``, or start it again; its timestamps go on."""

@@ -1,0 +1,48 @@
+"""Keys that go out by INFO (``application/dtmf-relay``), for a far side that takes no telephone events. No pjsua2 here."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from cc_tts.clock import NS_PER_MS
+
+MEDIA_TYPE: Final = "application/dtmf-relay"
+MAX_PENDING: Final = 32
+"""As many keys as PJMEDIA keeps for telephone events (``PJMEDIA_DTMF_BUF_SIZE``)."""
+
+
+class InfoKeys:
+    """Sends one key after another: the next when the one before was answered and is over, so that none overtakes another.
+
+    ``send`` gets a body; ``on_failed`` why the keys that are left are not sent.
+    """
+
+    def __init__(self, send: Callable[[str], None], on_failed: Callable[[str], None]) -> None:
+        self._send = send
+        self._on_failed = on_failed
+        self._pending: deque[tuple[str, int]] = deque()
+        self._is_awaited = False  # an answer
+        self._free_ns = 0
+
+    def put(self, digits: str, duration_ms: int, now_ns: int) -> None:
+        """Send these keys, behind those that wait."""
+        if len(self._pending) + len(digits) > MAX_PENDING:
+            self._on_failed(f"more than {MAX_PENDING} keys wait for their turn")
+            return
+        self._pending += [(digit, duration_ms) for digit in digits]
+        self.turn(now_ns)
+
+    def turn(self, now_ns: int) -> None:
+        """Send the next key if it is its turn."""
+        if self._pending and not self._is_awaited and now_ns >= self._free_ns:
+            digit, duration_ms = self._pending.popleft()
+            self._is_awaited = True
+            self._free_ns = now_ns + duration_ms * NS_PER_MS
+            self._send(f"Signal={digit}\r\nDuration={duration_ms}\r\n")
+
+    def answered(self, status: int) -> None:
+        """The far side answered the last key."""
+        self._is_awaited = False
+        if status >= 300:  # noqa: PLR2004 - no success (RFC 3261 §7.2)
+            self._pending.clear()
+            self._on_failed(f"the far side answered {status} to INFO")

@@ -60,12 +60,15 @@ def test_help_lists_every_command() -> None:
 FAULTS = {
     "engine": (["tts.engine=espeek"], "tts.engine: no engine is called 'espeek'; did you mean 'espeak'?"),
     "voice": (["tts.voice=en-uss"], "tts.voice: no voice is called 'en-uss'; did you mean en-us"),
-    "language": (["tts.language=tlh"], "tts.language: no voice speaks 'tlh'"),
+    "language": (["tts.language=tlh"], "tts.language: hibari-heart does not speak 'tlh': no voice speaks 'tlh'"),
     "voice of a route": (
         ["routes.sales.voice=en-gbb"],
         "routes.sales.voice: no voice is called 'en-gbb'; did you mean en-gb",
     ),
-    "language of a route": (["routes.sales.language=tlh"], "routes.sales.language: no voice speaks 'tlh'"),
+    "language of a route": (
+        ["routes.sales.language=tlh"],
+        "routes.sales.language: hibari-heart does not speak 'tlh': no voice speaks 'tlh'",
+    ),
     "greeting of a route": (
         ['routes."7.1".greeting=...'],
         'routes."7.1".greeting: the text has no letter and no digit',

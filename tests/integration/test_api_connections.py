@@ -96,6 +96,41 @@ async def test_requests_under_way_are_not_closed_and_more_get_503() -> None:
         assert (await api.ask("GET", "/healthz")).status == 200
 
 
+async def test_requests_sent_together_do_not_hold_up_others() -> None:
+    whole = HALF + b"alhost\r\n\r\n"
+    async with (
+        running_api(make_config()) as api,
+        api.connect() as (flooded, flooder),
+        api.connect() as (reader, writer),
+    ):
+        for stream, sink in ((flooded, flooder), (reader, writer)):
+            sink.write(whole)
+            await stream.readuntil(b'{"status":"ok"}')
+        flooder.write(whole * 300)
+        await asyncio.sleep(0)
+        async with api.connect() as (newcomer, asker):
+            asker.write(whole)
+            writer.write(whole)
+            for stream in (reader, newcomer):
+                await asyncio.wait_for(stream.readuntil(b'{"status":"ok"}'), 10)
+            answered = api.context.metrics.registry.get_sample_value(
+                "cctts_http_requests_total", {"method": "GET", "route": "/healthz", "status": "200"}
+            )
+        assert answered is not None
+        assert answered < 150, "one request of each client at a time"
+        for _ in range(300):
+            await asyncio.wait_for(flooded.readuntil(b'{"status":"ok"}'), 10)
+
+
+async def test_many_connections_at_once_are_accepted_together() -> None:
+    async with running_api(make_config()) as api, AsyncExitStack() as stack:
+        opened = [stack.enter_async_context(api.connect()) for _ in range(100)]
+        for reader, writer in await asyncio.gather(*opened):
+            writer.write(HALF + b"alhost\r\nConnection: close\r\n\r\n")
+            assert b"200 OK" in await closed(reader)
+        await eventually(lambda: api.listener.num_connections == 0)
+
+
 async def test_one_source_has_its_own_limit() -> None:
     config = make_config(max_connections=100, max_connections_per_source=4)
     async with running_api(config) as api, AsyncExitStack() as stack:

@@ -9,6 +9,7 @@ Runs on: the event loop.
 import asyncio
 import errno
 import ipaddress
+import itertools
 import logging
 import resource
 import socket
@@ -31,6 +32,8 @@ SPARE_FILES: Final = 64
 """Open files of the server process that are not for connections."""
 MIN_CONNECTIONS: Final = 8
 """Allowed however few files may be open."""
+ACCEPTS_A_TURN: Final = 32
+"""Of those that wait, before other tasks get their turn."""
 ACCEPT_PAUSE_S: Final = 0.5
 """How long nothing is accepted after the system refused, as when open files or memory have run out."""
 IDLE_CONNECTION_TIMEOUT_S: Final = 75.0
@@ -136,6 +139,7 @@ class Listener:
         self._connections: set[Connection] = set()
         self._sockets: list[socket.socket] = []
         self._tasks: list[asyncio.Task[None]] = []
+        self._connecting: set[asyncio.Task[None]] = set()
 
     @property
     def port(self) -> int:
@@ -172,9 +176,10 @@ class Listener:
 
     async def stop(self) -> None:
         """Accept no more, and shut the application down. Safe to call twice."""
-        for task in self._tasks:
+        tasks = (*self._tasks, *self._connecting)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         for listening in self._sockets:
             listening.close()
         await self._runner.cleanup()
@@ -185,7 +190,9 @@ class Listener:
 
     async def _accept_all(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
-        while True:
+        for number in itertools.count(1):
+            if number % ACCEPTS_A_TURN == 0:
+                await asyncio.sleep(0)
             try:
                 accepted, address = await loop.sock_accept(listening)
             except OSError as error:
@@ -211,14 +218,22 @@ class Listener:
         assert server is not None  # the runner is set up
         connection = Connection(self, server, source)
         self._connections.add(connection)
+        task = asyncio.create_task(self._connect(connection, accepted))  # the next one need not wait for it
+        self._connecting.add(task)
+        task.add_done_callback(self._connecting.discard)
+
+    async def _connect(self, connection: Connection, accepted: socket.socket) -> None:
         try:
             await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, accepted)
-        except BaseException:
+        except BaseException as error:
             self.remove(connection)
-            raise
+            accepted.close()
+            if not isinstance(error, Exception):
+                raise
+            log.exception("connection_failed")
 
     async def _make_room(self, open_now: "set[Connection] | list[Connection]") -> bool:
-        idle = [each for each in open_now if each.idle_since_ns is not None]
+        idle = [each for each in open_now if each.idle_since_ns is not None and each.transport is not None]
         if not idle:
             return False
         oldest = min(idle, key=lambda each: each.idle_since_ns or 0)

@@ -202,3 +202,43 @@ def test_cancelled_while_it_waits() -> None:
         assert scene.sources == ["One."]
 
     in_virtual_time(test)
+
+
+@pytest.mark.parametrize(
+    ("pause_s", "segments"),
+    [
+        (0.7, ["Your code is", " 482193 okay."]),
+        (1.5, ["Your code is", " 482193 okay."]),
+        (2.5, ["Your code is", " 48", "2193 okay."]),
+    ],
+)
+def test_a_number_waits_for_its_rest_when_the_model_pauses_and_is_read_by_the_words_before(
+    pause_s: float, segments: list[str]
+) -> None:
+    async def test() -> None:
+        scene = Scene()
+        scene.text.append("Your code is 48")
+        await asyncio.sleep(pause_s)
+        scene.text.append("21")
+        scene.text.append("93 okay.")
+        scene.text.end()
+        await scene.reading
+        assert [content.text for content in scene.opened] == segments
+        assert [content.before for content in scene.opened] == ["".join(segments[:at]) for at in range(len(segments))]
+
+    in_virtual_time(test)
+
+
+def test_reasoning_is_no_part_that_is_spoken_and_stays_in_the_text() -> None:
+    async def test() -> None:
+        scene = Scene()
+        text = "Sure. <think>They want it. Be brief.</think>You have 5 messages. <tool_call>{}</tool_call>"
+        for token in text.split(" "):
+            scene.text.append(f" {token}" if scene.text.text else token)
+            await asyncio.sleep(0.1)
+        scene.text.end()
+        await scene.reading
+        assert [content.text for content in scene.opened] == ["Sure. ", "You have 5 messages. "]
+        assert text.startswith("".join(scene.sources))
+
+    in_virtual_time(test)

@@ -22,6 +22,7 @@ from cc_tts.processes.channel import Message
 from cc_tts.ua import leg_events, messages, pjsua2_build
 from cc_tts.ua.guard.c_library import CLibrary
 from cc_tts.ua.guard.limits import PeerList
+from cc_tts.ua.guard.long_messages import LongMessages
 from cc_tts.ua.guard.message_filter import MessageFilter
 from cc_tts.ua.guard.policy import InboundPolicy
 from cc_tts.ua.guard.request_filter import RequestFilter
@@ -100,7 +101,7 @@ class UserAgent:
         self._reported_lateness = messages.MediaLateness(p99_ms=0.0, refusing=False)
         self._max_cooling = 0
         self._active_pjsua_calls = 0
-        self._policy = InboundPolicy(settings, clock=clock)
+        self._policy = InboundPolicy(settings, clock=clock, max_message_bytes=build.max_message_bytes)
         self._tails: list[tuple[int, messages.Hangup]] = []
         self._log_writer = PjsipLog(clock)
         self._endpoint: Any = pj.Endpoint()
@@ -133,6 +134,10 @@ class UserAgent:
         if settings.sip.user_agent:
             library.server_header = (("Server", settings.sip.user_agent),)
         self._install_filters()
+        self._long_messages = LongMessages(
+            library, self._clock, server=settings.sip.user_agent, may_answer=self._policy.on_too_long
+        )
+        self._long_messages.install()
         is_wheel = self._build.name(build_limit) == PYPI_WHEEL
         if is_wheel and not settings.sip.allow_pypi_wheel:
             pjsua2_build.check_address(settings.sip.host)
@@ -216,6 +221,7 @@ class UserAgent:
             self._last_tick_ns = now_ns
             self._watch_slot = (self._watch_slot + 1) % WATCH_SLOTS
             self._report_lateness(now_ns)
+            self._long_messages.turn(now_ns)
             if not self._watch_slot:
                 self._report_counts()
             if self._registration is not None:

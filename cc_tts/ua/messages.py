@@ -407,9 +407,9 @@ class InviteRefused(Report, frozen=True):
     """An INVITE got 503 from the request filter, before it became a call."""
 
 
-RefusedCause = Literal["peer", "rate", "credentials", "attempts", "malformed", "unsolicited_challenge"]
+RefusedCause = Literal["peer", "rate", "credentials", "attempts", "malformed", "too_long", "unsolicited_challenge"]
 """Why a request was refused before it could become a call: not an allowed peer, too many, wrong password, too many wrong
-passwords, unreadable credentials, a 401 or 407 in a call that we did not place.
+passwords, unreadable credentials, a message that exceeds PJSIP's buffer, a 401 or 407 in a call that we did not place.
 """
 
 

@@ -23,6 +23,8 @@ PYPI_WHEEL: Final = "PyPI wheel"
 WHEEL_MAX_CALLS: Final = 4
 WHEEL_MAX_HANDLES: Final = 64
 """What the PyPI wheel was compiled with: PJSUA_MAX_CALLS and PJ_IOQUEUE_MAX_HANDLES."""
+WHEEL_MAX_MESSAGE_BYTES: Final = 4_000
+"""``PJSIP_MAX_PKT_LEN``, as PJSIP has it."""
 START_SERVER_BUILD: Final = f"start with {VARIABLE}=server"
 NO_TLS: Final = (
     'sip.transports has "tls", but the PyPI wheel of pjsua2 brings OpenSSL 1.0.2, without security fixes since 2019; '
@@ -42,14 +44,19 @@ class _Description(msgspec.Struct):
     pjproject: str
     max_calls: Annotated[int, msgspec.Meta(ge=1, le=100_000)]
     max_ioqueue_handles: Annotated[int, msgspec.Meta(ge=16, le=1_000_000)]
+    max_message_bytes: Annotated[int, msgspec.Meta(ge=4_000, le=65_535)] = 16_000
+    """What builds had that do not say it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pjsua2Build:
-    """A build of pjsua2: its folder, ``None`` for an installed wheel, and how many sockets its poller holds."""
+    """A build of pjsua2: its folder, ``None`` for an installed wheel, how many sockets its poller holds, and how long a SIP
+    message may be.
+    """
 
     folder: Path | None = None
     max_handles: int = WHEEL_MAX_HANDLES
+    max_message_bytes: int = WHEEL_MAX_MESSAGE_BYTES
 
     def name(self, max_calls: int) -> str:
         """What it is, for people; ``max_calls`` is what the library itself says it takes."""
@@ -81,7 +88,7 @@ def chosen(environ: Mapping[str, str] = os.environ, prefix: str = sys.prefix) ->
         ) from None
     except UNREADABLE as error:
         raise ConfigError(f"{path}: {error}; make pjsua2 builds it again") from None
-    return Pjsua2Build(folder, description.max_ioqueue_handles)
+    return Pjsua2Build(folder, description.max_ioqueue_handles, description.max_message_bytes)
 
 
 def select(build: Pjsua2Build, path: MutableSequence[str] = sys.path) -> None:

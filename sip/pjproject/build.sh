@@ -117,9 +117,9 @@ rm -rf "$new"
 mkdir -p "$new"
 cp pjsua2.py "_pjsua2$suffix" "$new/"
 "$python" - "$new/build.json" "$recipe" "$version" "$(cat "$work/source.txt")" \
-    "$(limits PJSUA_MAX_CALLS)" "$(limits PJ_IOQUEUE_MAX_HANDLES)" <<'X'
+    "$(limits PJSUA_MAX_CALLS)" "$(limits PJ_IOQUEUE_MAX_HANDLES)" "$(limits PJSIP_MAX_PKT_LEN)" <<'X'
 import json, subprocess, sys
-path, recipe, version, source, max_calls, max_handles = sys.argv[1:]
+path, recipe, version, source, max_calls, max_handles, max_message = sys.argv[1:]
 library = lambda name: subprocess.run(["pkg-config", "--modversion", name], capture_output=True, text=True).stdout.strip()
 described = {
     "pjproject": version,
@@ -127,6 +127,7 @@ described = {
     "recipe": recipe,
     "max_calls": int(max_calls),
     "max_ioqueue_handles": int(max_handles),
+    "max_message_bytes": int(max_message),
     "openssl": library("openssl"),
     "libsrtp2": library("libsrtp2"),
     "opus": library("opus"),

@@ -38,11 +38,11 @@ from cc_tts.text.pronunciation.lexicon import CompiledLexicon, Entry, Lexicon, r
 from cc_tts.text.pronunciation.replacements import with_stand_ins
 from cc_tts.ua import messages
 from cc_tts.ua.client import settings_of
-from cc_tts.ua.guard import digest, sdp_check, srtp_sdp
+from cc_tts.ua.guard import digest, long_messages, sdp_check, sdp_repair, srtp_sdp
 from cc_tts.ua.guard.message_filter import MessageFilter
 from cc_tts.ua.guard.policy import InboundPolicy
 from cc_tts.ua.guard.request_filter import RequestFilter
-from cc_tts.ua.sip import bye, forwarding, reason
+from cc_tts.ua.sip import bye, event_type, forwarding, reason
 from cc_tts.ua.sip import message as sip_message
 from cc_tts.voices import enrolment
 from tests.fuzz.seeds import DIGEST, FORM_OF_RTP, INVITE, LEXICON, PLS, RESPONSE, SDP, SSML, WAV
@@ -92,8 +92,8 @@ class Library:
     def message(self, _rdata: int) -> tuple[str, str]:
         return ADDRESS[0], self.text
 
-    def sdp(self, _rdata: int) -> tuple[str, bool] | None:
-        body = sip_message.body_of(self.text)
+    def sdp(self, _rdata: int, repaired: Callable[[str], str]) -> tuple[str, bool] | None:
+        body = repaired(sip_message.body_of(self.text))
         return (body, True) if body else None
 
     def is_over(self, *_: str) -> bool | None:
@@ -143,7 +143,8 @@ def message_filter(data: bytes) -> None:
 def request_filter(data: bytes) -> None:
     library = Library(data)
     overrides = ("auth.users=[{username='pbx', password='open sesame'}]", "sip.allowed_peers=['192.0.2.0/24']")
-    policy = InboundPolicy(settings_of(config.load(overrides=overrides))[0], clock=CLOCK)
+    settings = settings_of(config.load(overrides=overrides))[0]
+    policy = InboundPolicy(settings, clock=CLOCK, max_message_bytes=4_000)
     found = RequestFilter(
         cast("Any", library), policy=policy, refusal=lambda: None, on_refused=lambda: None, is_ours=lambda _id: False
     )
@@ -151,6 +152,7 @@ def request_filter(data: bytes) -> None:
     found._filter_transport(0, method)
     found._filter_request(0, method)
     policy.is_unsolicited_challenge(*library.message(0), is_ours=lambda _id: False)
+    long_messages.answer_to(library.text, server="")
 
 
 def session_descriptions(data: bytes) -> None:
@@ -158,6 +160,7 @@ def session_descriptions(data: bytes) -> None:
     for secure in (False, True):
         sdp_check.check(text, codecs=CODECS, secure=secure)
     srtp_sdp.fault_of(text)
+    event_type.with_event_type(sdp_repair.repaired(text), event_type.USUAL)
     softphone_sdp.remote_audio(text)
     softphone_sdp.with_own_media(text, address="192.0.2.1", port=4000, codec="pcmu")
 

@@ -34,6 +34,9 @@ _ENCODING: Final = 1
 _DECODING: Final = 2
 """``PJMEDIA_DIR_DECODING``."""
 
+_REPAIRED_KEPT: Final = 16
+"""Bodies that are kept: one message is dealt with at a time."""
+
 OnMessage = Callable[[int], bool]
 """Takes a ``pjsip_rx_data *``; returns whether the message has been dealt with."""
 Headers = Sequence[tuple[str, str]]
@@ -179,6 +182,7 @@ class CLibrary:
         self.dispatcher = ""  # its address and port; empty without one
         self._message_at = 0
         self._kept_tokens: list[String] = []
+        self._repaired: dict[int, Any] = {}  # bodies that replace those of messages, by their address
 
     def _bind(self, name: str, result: Any, *arguments: Any) -> Any:
         return ctypes.CFUNCTYPE(result, *arguments)((name, self._library))
@@ -186,6 +190,11 @@ class CLibrary:
     def bind(self, name: str, result: Any, *arguments: Any) -> Any:
         """A function that is not wrapped here, with the types of its result and its arguments."""
         return self._bind(name, result, *arguments)
+
+    @property
+    def endpoint(self) -> int:
+        """The ``pjsip_endpoint *``."""
+        return int(self._endpoint())
 
     @property
     def some_address(self) -> int:
@@ -242,28 +251,46 @@ class CLibrary:
         """The host in ``address``, or the one in the Via of the dispatcher if that sent it; empty for a response."""
         return forwarding.source_of(message) if address == self.dispatcher else host_of(address)
 
-    def sdp(self, rdata: int) -> tuple[str, bool] | None:
-        """The session description as PJSIP finds it in the body, or in a part of it, and whether PJSIP could read it.
+    def sdp(self, rdata: int, repaired: Callable[[str], str] = str) -> tuple[str, bool] | None:
+        """The session description as PJSIP finds it in the body, or in a part of it, and whether PJSIP could read it; the
+        first time PJSIP is shown what ``repaired`` makes of it.
 
         ``None`` if there is none. One of nothing but line ends is not shown to PJSIP, whose parser skips line ends beyond
         the end of the text and then throws where nothing catches.
         """
-        if self._is_blank(rdata):
+        if self._is_blank(rdata, repaired):
             return "", False
         info = _SdpInfo.from_address(self._sdp_info(rdata))
         if not info.body:
             return None
         return ctypes.string_at(info.body, info.length).decode("utf-8", "surrogateescape"), not info.error
 
-    def _is_blank(self, rdata: int) -> bool:
-        """Whether the session description is there and has no text. Raises as :meth:`drop_headers`."""
+    def _is_blank(self, rdata: int, repaired: Callable[[str], str]) -> bool:
+        """Whether the session description is there and has no text; repairs one that has. Raises as :meth:`drop_headers`."""
         at = self._sdp_body(_pointer_at(self._parsed(rdata) + _BODY_AT))
         if not at:
             return False
         body = _Body.from_address(at)
+        if body.data in self._repaired:
+            return False
         if body.length and not rdata < body.data < rdata + _MAX_RX_DATA_BYTES - body.length:
             raise RuntimeError("the body is not laid out as expected")
-        return not ctypes.string_at(body.data, body.length).strip(b"\r\n")
+        text = ctypes.string_at(body.data, body.length)
+        if not text.strip(b"\r\n"):
+            return True
+        new = repaired(text.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+        if new != text:
+            self._replace(body, new)
+        return False
+
+    def _replace(self, body: _Body, text: bytes) -> None:
+        """Have a body hold another text. PJSIP reads it as long as it deals with the message, and copies what it keeps."""
+        kept = ctypes.create_string_buffer(text)  # with a NUL, which its parser needs
+        at = ctypes.addressof(kept)
+        self._repaired[at] = kept
+        while len(self._repaired) > _REPAIRED_KEPT:
+            del self._repaired[next(iter(self._repaired))]
+        body.data, body.length = at, len(text)
 
     def _sdp_body(self, at: int) -> int:
         """Address of the body that is SDP: the message's, at ``at``, or one of its parts; 0 if there is none."""

@@ -19,6 +19,7 @@ from typing import Final
 from cc_tts import logs
 from cc_tts.ua.guard import sdp_check, srtp_sdp
 from cc_tts.ua.guard.c_library import CLibrary, OnMessage
+from cc_tts.ua.guard.sdp_repair import repaired
 from cc_tts.ua.sip import message as sip_message
 from cc_tts.ua.sip.reason import RemoteReason, remote_reasons
 
@@ -155,7 +156,7 @@ class MessageFilter:
 
     def _fault_of_answer(self, rdata: int) -> sdp_check.Fault | None:
         """What keeps a body from being used as an answer; something else than a description does, too."""
-        found = self._c.sdp(rdata)
+        found = self._c.sdp(rdata, repaired)
         if found is None:
             return _NO_SDP
         checked = self._check(*found)
@@ -163,7 +164,7 @@ class MessageFilter:
 
     def _fault_of_offer(self, rdata: int) -> sdp_check.Fault | None:
         """What keeps an offer from being used. One that can be is made ready: m-lines switched off, codecs reported."""
-        found = self._c.sdp(rdata)
+        found = self._c.sdp(rdata, repaired)
         checked = self._check(*found) if found else sdp_check.Checked()
         if checked.fault is not None:
             return checked.fault

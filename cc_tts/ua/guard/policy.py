@@ -39,6 +39,7 @@ class Refusal:
 
 
 _SILENCE: Final = Refusal(0)
+_TOO_LONG: Final = Refusal(513)
 
 
 @dataclass(slots=True)
@@ -52,8 +53,9 @@ class Refused:
 class InboundPolicy:
     """Accepts or refuses requests. Runs on: the SIP thread."""
 
-    def __init__(self, settings: UaSettings, *, clock: Clock) -> None:
+    def __init__(self, settings: UaSettings, *, clock: Clock, max_message_bytes: int) -> None:
         auth = settings.auth
+        self._max_message_bytes = max_message_bytes
         self._settings = settings
         self._clock = clock
         self._allowed = PeerList(settings.sip.allowed_peers)
@@ -71,7 +73,8 @@ class InboundPolicy:
 
     def reload(self, settings: UaSettings) -> None:
         """Apply new settings. Counters and challenges stay, unless their own settings have changed."""
-        fresh, before = InboundPolicy(settings, clock=self._clock), self._settings
+        before = self._settings
+        fresh = InboundPolicy(settings, clock=self._clock, max_message_bytes=self._max_message_bytes)
         self._settings = settings
         self._allowed, self._trusted, self._exempt = fresh._allowed, fresh._trusted, fresh._exempt
         if settings.sip.max_requests_per_source_s != before.sip.max_requests_per_source_s:
@@ -97,10 +100,25 @@ class InboundPolicy:
 
         if self._allowed and host not in self._allowed:
             return self._refuse("peer", host, _SILENCE) if is_new() else None
-        refusal = self._over_limit(method, host, is_new) or _unusable(method, message, is_ambiguous=is_ambiguous)
+        if (refusal := self._over_limit(method, host, is_new)) is not None:
+            return refusal
+        if self._is_cut(message):
+            return self._refuse("too_long", host, _TOO_LONG)
+        refusal = _unusable(method, message, is_ambiguous=is_ambiguous)
         if refusal is not None and refusal.code == _BAD_REQUEST:
             return self._refuse("malformed", host, refusal)
         return refusal
+
+    def _is_cut(self, message: str) -> bool:
+        """Whether it fills PJSIP's buffer: what a datagram has beyond that is lost."""
+        return len(message) > self._max_message_bytes // 4 and (
+            len(message.encode("utf-8", "surrogateescape")) >= self._max_message_bytes
+        )
+
+    def on_too_long(self, host: str) -> bool:
+        """Count a message that did not fit into PJSIP's buffer; returns whether it gets an answer."""
+        self._refuse("too_long", host, _TOO_LONG)
+        return not self._allowed or host in self._allowed
 
     def _over_limit(self, method: str, host: str, is_new: Callable[[], bool]) -> Refusal | None:
         """Count a new request of a source that has a limit; ``None`` lets it pass."""

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import Final
 
 MAX_HEADERS: Final = 64
-MAX_VALUE_CHARS: Final = 16_384
+MAX_VALUE_CHARS: Final = 65_535
+"""More than any build of PJSIP takes of a whole message, so that no text is cut."""
 _QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.?)*(?:"|\Z)', re.DOTALL)
 """To the end of the text if it is not closed: so no text takes it more than one pass."""
 _BARE_LINE_END: Final = re.compile(r"(?<!\r)\n|\r(?!\n)")

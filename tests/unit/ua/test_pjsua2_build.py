@@ -42,7 +42,7 @@ def test_the_server_build_of_this_environment(tmp_path: Path) -> None:
 def test_a_build_elsewhere(tmp_path: Path) -> None:
     folder = put_build(tmp_path / "elsewhere", max_calls=500)
     build = pjsua2_build.chosen({"CC_TTS_PJSUA2": str(folder)}, str(tmp_path))
-    assert build == Pjsua2Build(folder, max_handles=10_000)
+    assert build == Pjsua2Build(folder, max_handles=10_000, max_message_bytes=16_000)
 
 
 def test_a_build_that_is_not_there_says_how_to_make_it(tmp_path: Path) -> None:

@@ -49,8 +49,8 @@ class FakeLibrary:
             raise RuntimeError("broken")
         return "192.0.2.1", self._message
 
-    def sdp(self, _rdata: int) -> tuple[str, bool] | None:
-        body = self._message.partition("\r\n\r\n")[2]
+    def sdp(self, _rdata: int, repaired: Callable[[str], str]) -> tuple[str, bool] | None:
+        body = repaired(self._message.partition("\r\n\r\n")[2])
         return (body, "a=\r" not in body) if body.startswith("v=") else None
 
     def has_dialog(self, _call_id: str, local_tag: str, _remote_tag: str) -> bool:

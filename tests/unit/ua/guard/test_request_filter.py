@@ -105,13 +105,18 @@ class FakeLibrary:
         return "passed"
 
 
+MAX_BYTES = 4_000
+
+
 class Filtered:
     """A request filter of this configuration on a fake library."""
 
     def __init__(self, *overrides: str, retry_after_s: int | None = None) -> None:
         self.clock = FakeClock()
         self.library = FakeLibrary()
-        self.policy = InboundPolicy(settings_of(config.load(overrides=overrides))[0], clock=self.clock)
+        self.policy = InboundPolicy(
+            settings_of(config.load(overrides=overrides))[0], clock=self.clock, max_message_bytes=MAX_BYTES
+        )
         self.overloads = 0
         request_filter = RequestFilter(
             cast("CLibrary", self.library),
@@ -371,8 +376,25 @@ def test_a_folded_and_doubled_authorization_is_found() -> None:
     assert filtered.receive("INVITE", other, line) == "passed"
 
 
+@pytest.mark.parametrize("text", ["a", "\u4f60"])
+def test_a_request_that_fills_the_buffer_was_cut(text: str) -> None:
+    filtered = Filtered()
+    room = MAX_BYTES - 120  # for the other lines
+    fits, exceeds = room // len(text.encode()), MAX_BYTES // len(text.encode())
+    assert filtered.receive("INVITE", "X-TTS-Text: " + text * fits) == "passed"
+    assert filtered.receive("INVITE", "X-TTS-Text: " + text * exceeds) == 513
+    assert filtered.refused() == {"too_long": 1}
+
+
+def test_a_stranger_gets_no_answer_to_what_is_too_long() -> None:
+    filtered = Filtered('sip.allowed_peers=["192.0.2.7"]')
+    assert [filtered.policy.on_too_long(host) for host in ("192.0.2.7", "192.0.2.8")] == [True, False]
+    assert filtered.refused() == {"too_long": 2}
+    assert filtered.receive("INVITE", "X: " + "a" * MAX_BYTES, host="192.0.2.8") == "silence"
+
+
 def test_the_server_does_not_run_without_the_filter() -> None:
-    policy = InboundPolicy(settings_of(config.load())[0], clock=FakeClock())
+    policy = InboundPolicy(settings_of(config.load())[0], clock=FakeClock(), max_message_bytes=MAX_BYTES)
     library = cast("CLibrary", FakeLibrary(refuses_modules=True))
     with pytest.raises(RuntimeError):
         RequestFilter(library, policy=policy, refusal=lambda: None, on_refused=lambda: None, is_ours=bool).install()

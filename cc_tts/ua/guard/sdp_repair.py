@@ -1,0 +1,66 @@
+"""Makes of a session description one that PJMEDIA's parser takes and answers as its sender means it, before it sees it:
+gateways write an empty subject or none, names in ``o=`` with blanks, and formats that nothing describes. No pjsua2 here.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+_FIRST_DYNAMIC: Final = 96
+"""Payload types from here on mean what their ``a=rtpmap`` says (RFC 3551 §3)."""
+_USUAL_PTIME_MS: Final = 20
+_ORIGIN: Final = re.compile(r"o=\S+ \d{1,20} \d{1,20} IN IP[46] \S+ *")
+_MEDIA: Final = re.compile(r"(m=\S+) (\S+) (\S+) (.*)")
+_MAPPED: Final = re.compile(r"a=rtpmap:(\d{1,3}) ")
+_PTIME: Final = re.compile(r"a=(max)?ptime: *(\d{1,4})\b.*")
+
+
+def repaired(sdp: str) -> str:
+    """The description itself if nothing of it has to change."""
+    if not sdp.startswith("v="):
+        return sdp
+    lines = re.split(r"\r\n|\n|\r", sdp.rstrip("\r\n"))
+    begins = [index for index, line in enumerate(lines) if line.startswith("m=")]
+    parts = [lines[begin:end] for begin, end in zip([0, *begins], [*begins, len(lines)], strict=True)]
+    new = [*_head(parts[0])]
+    for part in parts[1:]:
+        new += _media(part)
+    return sdp if new == lines else "".join(f"{line}\r\n" for line in new)
+
+
+def _head(lines: list[str]) -> Iterator[str]:
+    """The version, an origin and a subject, which must be there (RFC 8866 §5), and the rest."""
+    origin = next((line for line in lines if line.startswith("o=")), "")
+    subject = next((line for line in lines if line.startswith("s=")), "")
+    yield lines[0]
+    # PJMEDIA does nothing with it
+    yield origin if _ORIGIN.fullmatch(origin) else "o=- 0 0 IN IP4 0.0.0.0"
+    yield subject if subject[2:].strip() else "s=-"
+    yield from (line for line in lines[1:] if line[:2] not in ("o=", "s="))
+
+
+def _media(lines: list[str]) -> Iterator[str]:
+    """An m-line without the formats of which nothing is known, and what follows it, with a ``ptime`` that its ``maxptime``
+    allows.
+    """
+    yield _without_unknown(lines)
+    times = {bool(match[1]): int(match[2]) for line in lines if (match := _PTIME.fullmatch(line))}
+    most_ms = times.get(True, 0)
+    is_exceeded = 0 < most_ms < times.get(False, _USUAL_PTIME_MS)
+    for line in lines[1:]:
+        if not (is_exceeded and line.startswith("a=ptime:")):
+            yield line
+    if is_exceeded:
+        yield f"a=ptime:{most_ms}"
+
+
+def _without_unknown(lines: list[str]) -> str:
+    match = _MEDIA.fullmatch(lines[0])
+    if match is None or match[2].partition("/")[0] == "0":
+        return lines[0]
+    mapped = {found[1] for line in lines if (found := _MAPPED.match(line))}
+    formats = match[4].split()
+    known = [each for each in formats if not each.isdigit() or int(each) < _FIRST_DYNAMIC or each in mapped]
+    if not known:
+        return f"{match[1]} 0 {match[3]} {match[4]}"
+    return lines[0] if known == formats else f"{match[1]} {match[2]} {match[3]} {' '.join(known)}"

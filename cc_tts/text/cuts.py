@@ -5,6 +5,8 @@ Never inside a number, sum of money, date, time, telephone or card number, addre
 
 import re
 
+from cc_tts.text.characters import HYPHENS
+
 CLAUSE_LOOKAHEAD_CHARS = 8
 """Whether a clause mark is a safe place to cut is known when this many characters after it are known, or the end is."""
 
@@ -70,9 +72,14 @@ def _is_safe(text: str, position: int) -> bool:
     return not _NAME_OR_NUMBER_GOES_ON.match(after) and not _LATIN_BEFORE.search(before)
 
 
+def _with_hyphens(text: str) -> str:
+    """``text``, in which every form of hyphen is one and every position stays."""
+    return text if text.isascii() else text.translate(HYPHENS)
+
+
 def growing_from(text: str) -> int:
     """Where something begins at the end of a text that what comes next may belong to, such as a number; else its length."""
-    match = _GROWING.search(text)
+    match = _GROWING.search(_with_hyphens(text))
     return len(text) if match is None else len(text[: match.start()].rstrip())
 
 
@@ -80,7 +87,7 @@ def word_cut(text: str) -> int:
     """The last space at which a text that is still growing may be cut, the word behind it being perhaps incomplete; 0 if
     there is none.
     """
-    inside, last = _positions_inside(text), min(len(text) - 1, growing_from(text))
+    inside, last = _positions_inside(_with_hyphens(text)), min(len(text) - 1, growing_from(text))
     return next((at for at in range(last, 0, -1) if text[at].isspace() and at not in inside), 0)
 
 
@@ -88,12 +95,14 @@ def early_cut(text: str, limit: int) -> int:
     """The best position up to ``limit`` at which to cut a text that is still growing; 0 if what comes next may make
     one thing of both sides.
     """
+    text = _with_hyphens(text)
     cut = _clause_or_plain_cut(text, limit) or _cut_between_words(text, limit)
     return cut if cut <= growing_from(text) else 0
 
 
 def long_cut(text: str, limit: int) -> int:
     """The best position up to ``limit`` at which to cut a text that is longer than ``limit`` characters; at least 1."""
+    text = _with_hyphens(text)
     return _clause_or_plain_cut(text, limit) or _cut_between_words(text, limit) or max(1, limit)
 
 

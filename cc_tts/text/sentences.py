@@ -55,7 +55,7 @@ _NEVER_LAST = frozenset(
 _LAST_UNLESS_NUMBER = frozenset(
     re.findall(
         r"\w+",
-        "no nos fig vol pp ch jan feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thur thurs fri "
+        "no nos fig vol pp ch opt jan feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thur thurs fri "
         "sat sun",
     )
 )

@@ -37,7 +37,7 @@ _NEVER_LAST = {
 _ONLY_CAPITALISED = frozenset({"co", "ste", "est"})
 _NUMBERED_PARTS = {
     "vol": "volume", "p": "page", "pp": "pages", "pg": "page", "ch": "chapter", "fig": "figure", "par": "paragraph",
-    "art": "article", "ver": "version", "v": "version",
+    "opt": "option", "art": "article", "ver": "version", "v": "version",
 }  # fmt: skip
 CHAT_WORDS = {
     "pls": "please", "plz": "please", "thx": "thanks", "attn": "attention", "pts": "points", "qty": "quantity",

@@ -84,6 +84,7 @@ _MAY_COUNT = frozenset({"", "is", "was"})
 """Behind these a number may count what follows: "the order is 12 boxes"."""
 _NAME_BEFORE = re.compile(rf"\b(?:{_NAMED_STRONG}|{_NAMED_WEAK}|model)\.?\s$", re.IGNORECASE)
 _NAMED_BEFORE = re.compile(rf"\b(?:{_NAMED_STRONG}|{_NAMED_WEAK})\b{_CONNECTORS}$", re.IGNORECASE)
+_NUMBERED_BEFORE = re.compile(rf"\b(?:confirmation|reference|ref|tracking|routing|{_NAMED_WEAK})\.?\s$", re.IGNORECASE)
 _STRONG_BEFORE = re.compile(rf"\b(?:{_NAMED_STRONG}|number|id),\s$", re.IGNORECASE)
 _NUMBER_IS = (
     rf"(?i)(\bnumber(?:\s(?:is|was))?\s?:?\s{_OPENING})(\d{{2,12}}(?:-\d{{1,12}}){{1,4}}|\d{{4,12}}"
@@ -218,6 +219,10 @@ say_identifiers = in_order(
     (
         r"\s?#(?:(?<=[A-Za-z.]#)|(?<=[A-Za-z.] #))(?<!\b[CF]#)\s?(:?)\s?(?!\d{1,12}#)(?=\d|[A-Z]{1,5}-?\d|[A-Z]\b|\d[A-Z])",
         r" number\1 ",
+    ),
+    (
+        r"#(?=\s(?:is|was|on|for|from|ends?|ready|and|or|with|has|when|please|at|to|in|so|below|above|here)\b|[.,:;?!)]|$)",
+        _after(_NUMBERED_BEFORE, lambda _: "number"),
     ),
     (r"(?<![\w-])1Z(?: ?[A-Z0-9]{2,4}){4,6}(?![\w-])", lambda match: spelled(match.group())),
     (r"\b([QH][1-4])\s?[-–]\s?(?=[QH][1-4]\b)", r"\1 to "),

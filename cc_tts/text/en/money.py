@@ -49,7 +49,7 @@ _SCALE = r"(?:(?P<scale>(?:[ -]?(?:thousand|million|billion|trillion|lakh|crore)
 _BEFORE = rf"(?<![\w$])(?P<symbol>{_SYMBOL}) ?(?P<amount>{AMOUNT}){_SCALE}(?![.,]\d)(?!\d)"
 _RANGE = (
     rf"(?<![\w$])(?P<symbol>[$£€¥₹])(?P<low>{AMOUNT})(?: to |\s?[-–—]\s?)(?P=symbol)?(?P<high>{AMOUNT}){_SCALE}"
-    rf"(?=[\s.,;:!?)]|$){AMOUNT_ENDS}"
+    rf"(?=[\s.,;:!?)/]|$){AMOUNT_ENDS}"
 )
 _CONTINENTAL = (
     rf"(?<![\w.,$])(?:(?P<sign>€|EUR|R\$|BRL|kr|zł|CHF)|(?P<any>{_SYMBOL}))? ?"

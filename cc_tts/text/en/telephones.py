@@ -4,7 +4,7 @@ import re
 
 from cc_tts.text.en.numbers import NOTHING_COUNTED, digit_groups, digits, grouped_digits, letters
 
-_EXTENSION = r"(?:,?\s?(?:[Ee][Xx][Tt]\.?|[Ee]xtension|[Xx])\s?(?P<extension>\d{1,6}))?(?!\w)"
+_EXTENSION = r"(?:,?\s?(?:[Ee][Xx][Tt]\.?|[Ee]xtension|[Xx]\.?)\s?(?P<extension>\d{1,6}))?(?!\w)"
 _BEGINS = r"(?<![\w.-])"
 _NORTH_AMERICAN = r"(?P<number>(?:1[ .-])?(?:\(\d{3}\)[ -]?|\d{3}[ ./-])\d{3}[ .-]\d{4})"
 _ABROAD = r"(?P<number>0(?:11|0)[ -]\d{1,3}(?:[ -]\d{2,5}){2,4})"

@@ -98,7 +98,10 @@ _YEARS_AND_MONTHS = (
     rf"(?P<last_year>(?:19|20)\d\d)(?P=mark)(?P<last_month>{_MONTH_OF_YEAR})"
     rf"|(?![\d./])(?=起|前|后|止|底|初|入职|生效|更新|发布|上线|至今|期间|毕业|开始|出生|[)）]|{_DASH}[至今现]))"
 )
-_SHORT_YEAR = r"(?<![\d.A-Za-z])(?P<year>2\d)\.(?P<month>1[0-2]|0?[1-9])\.(?P<day>3[01]|[12]\d|0?[1-9])(?![\d.版])"
+_SHORT_YEAR = (
+    r"(?<![\d./A-Za-z-])(?P<year>2\d)(?P<mark>[./-])(?P<month>1[0-2]|0?[1-9])(?P=mark)(?P<day>3[01]|[12]\d|0?[1-9])"
+    r"(?![\d./版-])"
+)
 _SURELY_DAY = 10
 """The third number of a version is seldom larger."""
 _DATE_WORD = re.compile("(?:日期?|[于於至到从自在]|截止|生日|时间|開始|开始)[：:为是]?$")
@@ -226,7 +229,8 @@ def _short_year(match: re.Match[str]) -> str:
     is_day = (
         _DATE_WORD.search(before)
         or _SINCE.match(match.string, match.end())
-        or (int(match["day"]) >= _SURELY_DAY and not _PROGRAM.search(before))
+        or match["mark"] == "/"
+        or (match["mark"] == "." and int(match["day"]) >= _SURELY_DAY and not _PROGRAM.search(before))
     )
     said = _day(match["month"], match["day"]) if is_day else ""
     return f"{match['year'].translate(AS_QUANTITY)}年{said}" if said else match.group()
@@ -290,6 +294,7 @@ prepare_quantities = rewriter(
     ("元/分钟", "元每分钟"),  # wetext takes 分 alone for the unit
     (r"(?<![\d.])(\d+(?:\.\d+)?)‰", r"千分之\1"),
     (_HOUSE_PARTS, _house_parts),
+    (r"(?<=[A-Za-z])(\d{1,3})-(?=\d{1,4}[号號柜室座栋口区])", r"\1杠"),
     (r"(?<=\d)#(?=[楼樓栋棟院门門柜窗机座])", "号"),
     (r"(?<![\dA-Za-z./])(\d{1,2})/?F(?![A-Za-z\d/座])", r"\1楼"),
     (r"(?<![\d.])\d{3}(?=路(?![口段程]))", _digits),

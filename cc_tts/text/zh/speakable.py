@@ -125,7 +125,7 @@ _before_quantities = rewriter(
     (r"(?a)(?<![\d:：])(\d{1,2}[:：]\d\d)\s?[Pp]\.?[Mm]\b\.?", r"下午\1"),
 )
 _scores = rewriter(
-    (r"[\u4e00-\u9fff]+ ?\d{1,2}[-/]\d{1,2}(?=$|[\s，。！？；,.!?;])", _score),
+    (r"[\u4e00-\u9fff]{1,16} ?\d{1,2}[-/]\d{1,2}(?=$|[\s，。！？；,.!?;])", _score),
 )
 _after_quantities = rewriter(
     (r"(?<![\d.,])\d{1,3}(?:,\d{3}){1,5}(?!\d|,\d)", lambda match: match.group().replace(",", "")),

@@ -452,6 +452,7 @@ class WorkerLink:
     def _on_down(self, reason: str) -> None:
         self._usable.clear()
         self.load = None
+        self._is_late = False
         if self._watch is not None:
             self._watch.cancel()
         self.down_reason = reason

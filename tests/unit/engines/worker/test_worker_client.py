@@ -635,6 +635,30 @@ def test_a_worker_that_answers_pings_and_never_speaks_is_killed_in_the_end() -> 
     run_in_virtual_time(check)
 
 
+def test_the_silence_of_a_hung_worker_is_not_that_of_the_next_one() -> None:
+    async def check() -> None:
+        lab = Lab(fallback=FakeEngine(), clock=LoopClock())
+        _, reading = await _stalled(lab, during_s=4.0)
+        await reading
+        while not lab.processes[0].restarts:
+            lab.describe()
+            _, reading = await _stalled_again(lab)
+            await reading
+        lab.processes[0].state = ProcessState.READY
+        lab.describe()
+        stream = lab.engine.open("anna")
+        stream.push("Four.", text_chunk_index=0)
+        stream.end()
+        reading = asyncio.create_task(texts_of(stream))
+        await asyncio.sleep(0.9)
+        assert len(lab.processes[0].restarts) == 1
+        lab.says(StreamAudio(opened(lab)[0], 0), MS * 50)
+        lab.says(StreamEnded(opened(lab)[0]))
+        assert await reading == [(0, 50, False)]
+
+    run_in_virtual_time(check)
+
+
 # --- generations ---
 
 

@@ -146,7 +146,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
             return tomllib.load(file)
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file; `cc-tts config init` writes one to start from") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: {error}") from error
     except RecursionError:
         raise ConfigError(f"{path}: its lists or tables are nested too deep") from None
@@ -170,7 +170,7 @@ def _parse_value(keys: list[str], text: str, origin: str) -> Any:
     """
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except (tomllib.TOMLDecodeError, KeyError, RecursionError):
+    except (ValueError, KeyError, RecursionError):  # ValueError: also a number of thousands of digits
         if not _is_text(keys) and text[:1] in _TOML_BEGINNINGS:
             raise ConfigError(f"{origin}: not valid TOML; check its quotes, brackets and braces") from None
         return text

@@ -2,6 +2,7 @@
 refusal; anything else is a finding, and so is an input on which it takes seconds.
 """
 
+import asyncio
 import contextlib
 import dataclasses
 import inspect
@@ -30,12 +31,14 @@ from cc_tts.processes.channel import COMMON_MESSAGES, Decoder
 from cc_tts.softphone import sdp as softphone_sdp
 from cc_tts.softphone.rtp import packets, rtcp
 from cc_tts.speech import prompt_files
+from cc_tts.speech.growing.text import GrowingText, Segment
 from cc_tts.speech.prompt import texts_of
 from cc_tts.speech.ssml import from_ssml
 from cc_tts.text.chunker import Chunker, Chunking
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.pronunciation.lexicon import CompiledLexicon, Entry, Lexicon, read_pls, replacements_by
 from cc_tts.text.pronunciation.replacements import with_stand_ins
+from cc_tts.text.segments import Segmenting
 from cc_tts.ua import messages
 from cc_tts.ua.client import settings_of
 from cc_tts.ua.guard import digest, long_messages, sdp_check, sdp_repair, srtp_sdp
@@ -229,6 +232,25 @@ def text(data: bytes) -> None:
             chunk.spoken.encode()
 
 
+def tokens(data: bytes) -> None:
+    """A text in tokens of as many characters as its first byte says: nothing of it is lost."""
+    size, written = 1 + (data[:1] or b"\0")[0] % 12, unicode_of(data[1:])[:2000]
+
+    async def segments() -> str:
+        growing = GrowingText(CLOCK, segmenting=Segmenting(), idle_timeout_s=60)
+        taken: list[Segment] = []
+        for start in range(0, len(written), size):
+            growing.append(written[start : start + size])
+            taken.extend(iter(growing.take, None))
+        growing.end()
+        taken.extend(iter(growing.take, None))
+        assert growing.text == written
+        said = "".join(each.text for each in taken)
+        return said if growing.num_pending == 0 else said + written[len(said) :]
+
+    assert asyncio.run(segments()) == written
+
+
 def websockets(data: bytes) -> None:
     """What clients send over the sockets of texts and audio, and as bodies."""
     written = unicode_of(data)
@@ -336,6 +358,9 @@ TARGETS: Final[Mapping[str, Target]] = {
     "lexicon": Target(lexicon, (LEXICON,)),
     "text": Target(
         text, ("On 3/4 at 5pm, call 0800 123. 您好，共12元。".encode(), b"**Hi** `x` <b>$12.50</b> https://a.b/c")
+    ),
+    "tokens": Target(
+        tokens, (b"\3Hi **you** <think>no</think>, $12.50 on 3/4. ```a``` Bye!", "\4您好，共12元。".encode())
     ),
     "websockets": Target(websockets, _STREAM),
     "channel": Target(channel, (b"\x0c\x00\x00\x00\x00\x00\x00\x00\x82\xa4type\xa4Ping",)),

@@ -184,6 +184,16 @@ def test_a_broken_list_of_the_environment_is_no_token() -> None:
     assert "secret" not in caught.value.detail
 
 
+def test_a_number_of_thousands_of_digits_is_text_or_refused(tmp_path: Path) -> None:
+    digits = "1" * 5000
+    assert config.load(overrides=[f"registration.password={digits}"]).registration.password == digits
+    with pytest.raises(ConfigError, match=r"sip\.port: "):
+        config.load(overrides=[f"sip.port={digits}"])
+    (tmp_path / "a.toml").write_text(f"[sip]\nport = {digits}\n")
+    with pytest.raises(ConfigError, match=r"a\.toml: "):
+        config.load(tmp_path / "a.toml")
+
+
 def test_tokens_as_plain_text_are_apart_by_commas() -> None:
     loaded = config.load(environ={"CC_TTS_HTTP__TOKENS": "secret-one, secret-two"})
     assert [token.token for token in loaded.http.tokens] == ["secret-one", "secret-two"]

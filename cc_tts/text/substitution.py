@@ -49,7 +49,7 @@ def ends_sentence(match: re.Match[str]) -> bool:
 
 _ARTICLE = re.compile(r"\b[Aa]n?\s(?:[$£€¥₹]?[\d.,]{1,12}\sto\s)?$")
 _ATTRIBUTED = re.compile(
-    r"\s(?:(?:late|annual|monthly|service|gift|minimum|activation|cancell?ation|processing|overdraft|return|co-?pay)\s)?"
+    r"\s(?:(?:late|annual|monthly|service|gift|minimum|activation|cancell?ation|processing|overdraft|return|co-?pay|[A-Z]{2,5})\s)?"
     r"(?:fee|charge|payment|deposit|credit|co-?pay|deductible|plan|gift|card|minimum|refund|penalty|limit|bonus|discount"
     r"|voucher|coupon|rebate|surcharge|subscription|membership|package|wait|window|hold|session|trial|warranty|contract|term"
     r"|appointment|line|loan|policy|fund|cable|cord|hose|bag|box|bottle|can"

@@ -104,7 +104,10 @@ say_identifiers = rewriter(
     ("(?<=[\u4e00-\u9fff][A-Z])[·•](?=[A-Z0-9]{5})", ""),  # on a number plate
     (r"(?<![A-Za-z0-9.])(\d{1,2})F-(\d{2,4})(?!\d)", lambda match: f"{match[1]}楼，{say_digits(match[2])}"),
     (r"(?<![A-Za-z0-9])([BCOPGFH])2([BCOPGFH])(?![A-Za-z0-9])", r"\1 to \2"),  # B2B
-    (r"(?a)(?<![\w-])\d{4}(?:[ -]\d{4}){2,4}(?:[ -]\d{1,3})?(?![\dA-Za-z-])", _each_digit),  # a card
+    (
+        r"(?a)(?<![\w-])(?!0\d{3}[ -]\d{4}[ -]\d{4}(?![ -]?\d))\d{4}(?:[ -]\d{4}){2,4}(?:[ -]\d{1,3})?(?![\dA-Za-z-])",
+        _each_digit,
+    ),  # a card
     (r"(?a)(?<![\w*#])(?:[*#]{1,2}\d{1,12}){1,4}#(?![\w*#])", _with_signs),  # *#06#
     *((rf"(?<![\dA-Za-z.+-])(?:{number}){_EXTENSION}", _telephone) for number in _PHONE_NUMBERS),
     (r"(?:编号|編號)?(?<![A-Za-z])N[oO]\.\s?(?=\d)", "编号"),

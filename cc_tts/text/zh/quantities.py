@@ -294,6 +294,10 @@ prepare_quantities = rewriter(
     ("元/分钟", "元每分钟"),  # wetext takes 分 alone for the unit
     (r"(?<![\d.])(\d+(?:\.\d+)?)‰", r"千分之\1"),
     (_HOUSE_PARTS, _house_parts),
+    (
+        r"(?<=[楼樓栋棟座幢院元])(\d{1,2})-(\d{3,4})(?![\d.-])",
+        lambda match: f"{match[1]}杠{match[2].translate(AS_QUANTITY)}",
+    ),
     (r"(?<=[A-Za-z])(\d{1,3})-(?=\d{1,4}[号號柜室座栋口区])", r"\1杠"),
     (r"(?<=\d)#(?=[楼樓栋棟院门門柜窗机座])", "号"),
     (r"(?<![\dA-Za-z./])(\d{1,2})/?F(?![A-Za-z\d/座])", r"\1楼"),

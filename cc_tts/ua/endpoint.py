@@ -344,6 +344,8 @@ class UserAgent:
         self._drain_playout_events()
         self._active_pjsua_calls = -1  # so that it is reported, as is the lateness
         self._reported_lateness = messages.MediaLateness(p99_ms=0.0, refusing=False)
+        if self._registration is not None:
+            self._registration.tell_again()
         return snapshots
 
     def snapshot(self, call_id: str) -> messages.CallSnapshot | None:

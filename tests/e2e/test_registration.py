@@ -1,6 +1,7 @@
 """Registering with a PBX, and calls that the server places."""
 
 import re
+import signal
 from pathlib import Path
 
 import pytest
@@ -134,6 +135,25 @@ async def test_a_registrar_is_asked_again_during_a_call(tmp_path: Path) -> None:
             registrar.answer("200 OK", headers=f"Contact: <sip:greet@{HOST}:{server.sip_port}>;expires=60\r\n")
             await until_readyz(server, 200)
             assert (await caller.bye()).status == 200
+
+
+async def test_the_next_server_knows_what_the_registrar_answered_last(tmp_path: Path) -> None:
+    """It answers once only, and the server is killed under a call."""
+    async with RawPeer() as registrar:
+        settings = registering(registrar, registration__stop_on="[403]", ua__orphan_grace_ms="120000")
+        async with server_with(tmp_path, **settings) as server:
+            await registrar.expect("REGISTER")
+            registrar.answer("403 Forbidden")
+            await until_readyz(server, 503, reason="not registered with the PBX")
+            async with RawCaller("silent", server.sip_port) as caller:
+                caller.invite()
+                assert (await caller.final()).status == 200
+                caller.ack()
+                await until(lambda: logged(server, "call_answered"), REGISTER_TIMEOUT_S)
+                assert await server.replace(signal.SIGKILL) == -signal.SIGKILL
+                await until_readyz(server, 503, reason="not registered with the PBX")
+                assert len(logged(server, "registration")) == 2
+                assert (await caller.bye()).status == 200
 
 
 @pytest.mark.parametrize("status", ["403 Forbidden", "603 Decline"])

@@ -39,10 +39,15 @@ class Registration:
         self._pace = RetryPace(first_s=min(FIRST_RETRY_S, retry_s), base_s=retry_s, clock=clock)
         self._stop_on = frozenset(settings.registration.stop_on)
         self._send = send
+        self._answer: RegistrationChanged | None = None
+        self._is_untold = False
         self.account = Account(self._config, on_incoming=on_incoming, on_registration=self._on_answer)
 
     def turn(self, *, is_idle: bool) -> None:
         """Register again if it is time. ``is_idle``: no call has to do with the account."""
+        if self._is_untold and self._answer is not None:
+            self._is_untold = False
+            self._send(self._answer)
         if not self._pace.is_due():
             return
         try:
@@ -56,12 +61,17 @@ class Registration:
             log.warning("registration_failed", detail=pj_detail(error))
             self._pace.failed()
 
+    def tell_again(self) -> None:
+        """Another server does not know yet what the registrar answered last."""
+        self._is_untold = True
+
     def shutdown(self) -> None:
         """Remove the binding."""
         self._pace.stop()
         self.account.shutdown()
 
     def _on_answer(self, answer: RegistrationChanged) -> None:
+        self._answer = answer
         self._send(answer)
         if answer.registered:
             self._pace.succeeded()

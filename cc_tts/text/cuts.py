@@ -23,6 +23,9 @@ _INSIDE_WORD = re.compile("[!-~]{2}")
 """Between two characters of ASCII, without a space: in a word, a number, an address."""
 _PLAIN_AFTER = re.compile(r"\s[a-z']{2,}\s")
 _PLAIN_BEFORE = re.compile(r"(?:^|\s)[a-z']{2,}$")
+_ENDS_PLAIN = re.compile(r"(?:^\s*[A-Z]?|[\s\u3400-\u9fff])(?:[a-z']+|I)[,;:]?$|[\u3400-\u9fff，。：；！？]$")
+"""A name, an abbreviation or a number before it may belong to what comes next."""
+_ENDS_WORD = re.compile(rf"{_ENDS_PLAIN.pattern}|[A-Za-z']{{4}}[.,;:!?…]{{0,3}}[\"'”’)]?\s*$|[!?。！？…]\s*$")
 _LONGEST_PLAIN_WORD = 20
 _AMONG_HAN = re.compile("(?:(?![〇零一二三四五六七八九十百千万亿两第])[\u3400-\u9fff]){4}")
 
@@ -50,7 +53,7 @@ _KEPT_WHOLE = tuple(
 )
 _GROWING = re.compile(
     r"(?a)(?:[+(#*$£€¥]{0,3}(?<![A-Za-z])[A-Za-z]{0,4}\d[A-Z\d .,:/()#*%+-]{0,60}(?<![a-z])[a-z]{0,4}\.?"
-    r"|[+(#*$£€¥-]{1,3} ?|[\w+-]{1,40}(?:[@/]|\.(?=\w))[\w.+/:@?=&%-]{0,200})$"
+    r"|[+(#*$£€¥-]{1,3} ?|\b[A-Z]{2,5} ?|\b[A-Z][a-z]{0,2}[.,] ?|[\w+-]{1,40}(?:[@/]|\.(?=\w))[\w.+/:@?=&%-]{0,200})$"
 )
 """A number, with what may follow before its unit, the signs that begin one, and an address."""
 
@@ -84,11 +87,20 @@ def growing_from(text: str) -> int:
 
 
 def word_cut(text: str) -> int:
-    """The last space at which a text that is still growing may be cut, the word behind it being perhaps incomplete; 0 if
-    there is none.
+    """The last space behind a mere word, at which a text that is still growing may be cut, the word behind it being perhaps
+    incomplete; 0 if there is none.
     """
     inside, last = _positions_inside(_with_hyphens(text)), min(len(text) - 1, growing_from(text))
-    return next((at for at in range(last, 0, -1) if text[at].isspace() and at not in inside), 0)
+    spaces = (at for at in range(last, 0, -1) if text[at].isspace() and at not in inside)
+    return next((at for at in spaces if _ENDS_PLAIN.search(text[max(0, at - _LONGEST_PLAIN_WORD) : at])), 0)
+
+
+def settled_end(text: str) -> int:
+    """Up to where a text that may still grow is spoken when nothing comes for long: behind its last whole word, but for what
+    begins something that what comes next may belong to.
+    """
+    end = growing_from(text)
+    return end if _ENDS_WORD.search(text[max(0, end - _LONGEST_PLAIN_WORD) : end]) else word_cut(text[: end + 1])
 
 
 def early_cut(text: str, limit: int) -> int:

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from cc_tts.text.characters import has_speech
-from cc_tts.text.cuts import clause_cuts, early_cut, growing_from, word_cut
+from cc_tts.text.cuts import clause_cuts, early_cut, settled_end, word_cut
 from cc_tts.text.language import detect_language
 from cc_tts.text.sentences import SentenceSplitter
 
@@ -66,7 +66,7 @@ def _candidates(text: str, segmenting: Segmenting, idle_ms: float) -> Iterator[l
         is_long = len(beginning) >= 2 * limit + LOOKAHEAD_CHARS
         yield [early_cut(beginning, limit) or (early_cut(beginning, 2 * limit) if is_long else 0), *ends]
     if idle_ms >= ALL_IDLE_MS:
-        yield [growing_from(text[: segmenting.max_chars])]
+        yield [settled_end(text[: segmenting.max_chars])]
     if idle_ms >= WORD_IDLE_MS and len(text.split()) >= MIN_IDLE_WORDS:
         yield [word_cut(text[: segmenting.max_chars])]
 

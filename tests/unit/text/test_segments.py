@@ -83,6 +83,9 @@ def test_idle_text_is_spoken_up_to_its_last_word_then_whole() -> None:
         ("Call (415) 555-", "Call"),
         ("Write to me@exam", "Write to"),
         ("See www.exa", "See"),
+        ("We booked Flight UA ", "We booked Flight"),
+        ("We are open Mon. - F", "We are open"),
+        ("Come by on Tue,", "Come by on"),
         ("您的验证码是48", "您的验证码是"),
         ("48", ""),
     ],
@@ -90,6 +93,13 @@ def test_idle_text_is_spoken_up_to_its_last_word_then_whole() -> None:
 def test_what_may_still_grow_waits_a_second_longer_than_words(text: str, spoken: str) -> None:
     assert first(text, idle_ms=ALL_IDLE_MS) == spoken
     assert first(text, idle_ms=GROWING_IDLE_MS) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["Thank you Anna", "It is ready.", "Is it ready?", "Your bal", "您的余额", "Thanks Anna."]
+)
+def test_mere_words_are_spoken_after_a_second(text: str) -> None:
+    assert first(text, idle_ms=ALL_IDLE_MS) == text
 
 
 WHOLE = [

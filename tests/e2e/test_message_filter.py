@@ -44,7 +44,6 @@ MALFORMED = {
     "no c= for an m-line that is off": NO_CONNECTION + AUDIO + "c=IN IP4 127.0.0.1\r\nm=video 0 RTP/AVP 96\r\n",
     "a port that is none": HEAD + "m=audio 65536 RTP/AVP 0\r\n",
     "no format": HEAD + "m=audio 9 RTP/AVP\r\n",
-    "clock rate 0": HEAD + AUDIO + "a=rtpmap:0 PCMU/0\r\n",
     "RTCP to IPv6 called IPv4": HEAD + AUDIO + "a=rtcp:9 IN IP4 ::1\r\n",
     "a line of 2,000 characters": HEAD + AUDIO + f"a=x:{'y' * 2000}\r\n",
     "an attribute without a name": HEAD + AUDIO + "a=\r\n",

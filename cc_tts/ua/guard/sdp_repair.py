@@ -12,6 +12,11 @@ _USUAL_PTIME_MS: Final = 20
 _ORIGIN: Final = re.compile(r"o=\S+ \d{1,20} \d{1,20} IN IP[46] \S+ *")
 _MEDIA: Final = re.compile(r"(m=\S+) (\S+) (\S+) (.*)")
 _MAPPED: Final = re.compile(r"a=rtpmap:(\d{1,3}) ")
+_EVENTS: Final = re.compile(r"a=rtpmap:(\d{1,3}) +telephone-event(?:/0*)? *", re.IGNORECASE)
+"""Of no rate: FreeSWITCH writes 0 in the re-INVITEs of ``sofia recover``. Keys come in that of the audio."""
+_OURS: Final = re.compile(r"a=rtpmap:[089] +(.*)")
+"""PCMU, PCMA and G.722, which need no ``a=rtpmap`` (RFC 3551 §6)."""
+_ENCODING: Final = re.compile(r"[\w.+-]{1,64}/[1-9]\d{0,5}(?:/[1-9]\d?)? *", re.ASCII)
 _PTIME: Final = re.compile(r"a=(max)?ptime: *(\d{1,4})\b.*")
 
 
@@ -47,11 +52,19 @@ def _media(lines: list[str]) -> Iterator[str]:
     times = {bool(match[1]): int(match[2]) for line in lines if (match := _PTIME.fullmatch(line))}
     most_ms = times.get(True, 0)
     is_exceeded = 0 < most_ms < times.get(False, _USUAL_PTIME_MS)
-    for line in lines[1:]:
+    for line in filter(None, map(_format, lines[1:])):
         if not (is_exceeded and line.startswith("a=ptime:")):
             yield line
     if is_exceeded:
         yield f"a=ptime:{most_ms}"
+
+
+def _format(line: str) -> str:
+    """The line, with a rate for telephone events that have none; empty if it describes one of our formats as nothing."""
+    if match := _EVENTS.fullmatch(line):
+        return f"a=rtpmap:{match[1]} telephone-event/8000"
+    match = _OURS.fullmatch(line)
+    return "" if match and not _ENCODING.fullmatch(match[1]) else line
 
 
 def _without_unknown(lines: list[str]) -> str:

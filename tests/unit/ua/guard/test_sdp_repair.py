@@ -9,6 +9,11 @@ from cc_tts.ua.guard.sdp_repair import repaired
 
 pytestmark = pytest.mark.unit
 
+SDP_OF_EVENTS = (
+    "v=0\r\no=- 1 1 IN IP4 192.0.2.1\r\ns=-\r\nc=IN IP4 192.0.2.1\r\nt=0 0\r\nm=audio 9 RTP/AVP 0 101\r\n"
+    "a=rtpmap:101 {odd}\r\n"
+)
+
 GOOD = (
     "v=0\r\no=- 1 1 IN IP4 192.0.2.1\r\ns=-\r\nc=IN IP4 192.0.2.1\r\nt=0 0\r\n"
     "m=audio 4000 RTP/AVP 0 101\r\na=rtpmap:101 telephone-event/8000\r\na=ptime:20\r\na=maxptime:150\r\n"
@@ -42,6 +47,20 @@ def test_formats_that_nothing_describes_are_dropped() -> None:
     bare = GOOD.replace("a=rtpmap:101 telephone-event/8000\r\n", "").replace("0 101", "0 96 8 101")
     assert "m=audio 4000 RTP/AVP 0 8\r\n" in repaired(bare)
     assert check(repaired(bare), codecs=CODECS, secure=False).fault is None
+
+
+@pytest.mark.parametrize("odd", ["telephone-event/0", "Telephone-Event", "telephone-event/", "telephone-event/00 "])
+def test_telephone_events_without_a_rate_have_that_of_the_audio(odd: str) -> None:
+    lines = repaired(SDP_OF_EVENTS.format(odd=odd)).splitlines()
+    assert "a=rtpmap:101 telephone-event/8000" in lines
+    assert "m=audio 9 RTP/AVP 0 101" in lines
+
+
+@pytest.mark.parametrize("odd", ["PCMU/0", "PCMU", "PCMU/x", ""])
+def test_a_static_format_needs_no_description(odd: str) -> None:
+    sdp = SDP_OF_EVENTS.format(odd="telephone-event/8000")
+    assert repaired(f"{sdp}a=rtpmap:0 {odd}\r\n") == sdp
+    assert repaired(f"{sdp}a=rtpmap:0 PCMU/8000\r\n") == f"{sdp}a=rtpmap:0 PCMU/8000\r\n"
 
 
 def test_a_line_of_nothing_else_is_switched_off() -> None:

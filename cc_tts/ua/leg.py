@@ -2,6 +2,7 @@
 
 import contextlib
 import secrets
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -51,6 +52,19 @@ _HELD_BY: Final[dict[int, messages.HeldBy]] = {
     pj.PJSUA_CALL_MEDIA_REMOTE_HOLD: "remote",
     pj.PJSUA_CALL_MEDIA_LOCAL_HOLD: "local",
 }
+
+
+def _weakly(method: Callable[[str], None]) -> Callable[[str], None]:
+    """The method of a leg, for a part of it. A leg that its own parts refer to is destroyed late, and pjsua2 then hangs up
+    whichever call has its number by then.
+    """
+    found = weakref.WeakMethod(method)
+
+    def call(text: str) -> None:
+        if (alive := found()) is not None:
+            alive(text)
+
+    return call
 
 
 @dataclass(slots=True)
@@ -133,7 +147,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._received = (-1, 0)  # packets of RTP and of RTCP
         self._last_packet_ns = 0
         self._keypad = Keypad()
-        self._info_keys = info_keys.InfoKeys(self._send_info, self._dtmf_failed)
+        self._info_keys = info_keys.InfoKeys(_weakly(self._send_info), _weakly(self._dtmf_failed))
         self._event_type = events.USUAL  # of telephone events in our SDP
         self._answered_ns = self._established_ns = 0
         self._is_report_sent = False

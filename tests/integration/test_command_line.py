@@ -69,6 +69,10 @@ FAULTS = {
         ["routes.sales.language=tlh"],
         "routes.sales.language: hibari-heart does not speak 'tlh': no voice speaks 'tlh'",
     ),
+    "greeting that its voice cannot speak": (
+        ["tts.engine=onnx", "routes.a.greeting=您好，欢迎致电", "routes.a.voice=hibari-heart"],
+        "routes.a.greeting: hibari-heart does not speak Chinese",
+    ),
     "greeting of a route": (
         ['routes."7.1".greeting=...'],
         'routes."7.1".greeting: the text has no letter and no digit',

@@ -6,6 +6,7 @@ CONFIG ?= configs/first_call.toml
 SECONDS := 60
 STAMP  := $(VENV)/.installed
 DEVSTAMP := $(VENV)/.installed-dev
+UASTAMP := $(VENV)/.installed-pjsua2
 NEURALSTAMP := $(VENV)/.installed-neural
 
 HAS_TORCH = $(BIN)/python -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("torch") is None)'
@@ -19,13 +20,18 @@ help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{ name[NR] = $$1; text[NR] = $$2; if (length($$1) > width) width = length($$1) } END { for (i = 1; i <= NR; i++) printf "  make %-" width "s  %s\n", name[i], text[i] }'
 
 $(VENV)/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit(0 if (3,11) <= sys.version_info[:2] < (3,13) else "cc-tts needs Python 3.11 or 3.12; set PYTHON=/path/to/python3.12")'
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "cc-tts needs Python 3.11 or later; set PYTHON=/path/to/python3.12")'
 	$(PYTHON) -m venv $(VENV)
 
 $(STAMP): requirements/default.lock pyproject.toml | $(VENV)/bin/python
 	@echo "installing the pinned dependencies into $(VENV)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/default.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+# PyPI has wheels of pjsua2 for Python 3.11 and 3.12 on x86-64 only; elsewhere it is compiled, which takes four minutes.
+$(UASTAMP): $(STAMP)
+	@$(BIN)/python -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("pjsua2") is None)' || PJPROJECT_WORK='$(CURDIR)/build/pjproject' $(BIN)/cc-tts pjsua2 build
 	@touch $@
 
 $(DEVSTAMP): requirements/dev.lock requirements/remote.txt $(STAMP)
@@ -38,13 +44,13 @@ $(NEURALSTAMP): requirements/neural.txt $(DEVSTAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/neural.txt
 	@touch $@
 
-demo: $(STAMP) ## a real SIP call on loopback: leaves demo.wav and prints a table
+demo: $(UASTAMP) ## a real SIP call on loopback: leaves demo.wav and prints a table
 	$(BIN)/python -m bench.demo
 
-cluster-demo: $(DEVSTAMP) ## two nodes, two workers, Kamailio, 40 calls; kills one of each and prints what callers heard
+cluster-demo: $(DEVSTAMP) $(UASTAMP) ## two nodes, two workers, Kamailio, 40 calls; kills one of each and prints what callers heard
 	$(BIN)/python -m bench.cluster_demo
 
-run: $(STAMP) ## serve until Ctrl-C, then drain: dial sip:hello@127.0.0.1:5060; CONFIG=FILE: your configuration
+run: $(UASTAMP) ## serve until Ctrl-C, then drain: dial sip:hello@127.0.0.1:5060; CONFIG=FILE: your configuration
 	$(BIN)/cc-tts serve --config '$(CONFIG)'
 
 check: $(DEVSTAMP) ## ruff, mypy --strict, import-linter
@@ -54,10 +60,10 @@ check: $(DEVSTAMP) ## ruff, mypy --strict, import-linter
 	$(BIN)/mypy $(shell $(HAS_TORCH) || echo $(WITHOUT_TORCH))
 	$(BIN)/lint-imports
 
-unit: $(DEVSTAMP) ## the quick tests only, on every core
+unit: $(DEVSTAMP) $(UASTAMP) ## the quick tests only, on every core
 	$(BIN)/pytest -q -n auto -m "unit or architecture"
 
-test: $(DEVSTAMP) check ## everything CI runs
+test: $(DEVSTAMP) $(UASTAMP) check ## everything CI runs
 	$(BIN)/pytest -q -n auto -m "unit or architecture"
 	$(BIN)/pytest -q -n 4 --dist worksteal -m "not unit and not architecture" --ignore-glob='*/test_asterisk*.py' --durations=25
 	$(BIN)/pytest -q tests/e2e/test_asterisk*.py # one at a time: what Asterisk records is compared frame by frame
@@ -69,7 +75,7 @@ fuzz: $(DEVSTAMP) ## coverage-guided fuzzing of what reads hostile bytes, with a
 test-gpu: $(DEVSTAMP) $(NEURALSTAMP) ## tests that need a CUDA device; skipped without one
 	$(BIN)/pytest -q -m gpu tests/gpu
 
-bench: $(STAMP) ## speed, measured on the wire; results to bench/results/
+bench: $(UASTAMP) ## speed, measured on the wire; results to bench/results/
 	$(BIN)/python -m bench.first_audio
 	$(BIN)/python -m bench.growth
 
@@ -89,7 +95,7 @@ pipecat: $(STAMP) ## install pipecat-ai into build/pipecat, for one test of the 
 	build/pipecat/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/pipecat.txt
 
 pjsua2: $(STAMP) ## build pjsua2 for 2,000 calls instead of 4, in four minutes; CC_TTS_PJSUA2=server selects it
-	PYTHON='$(abspath $(BIN)/python)' sip/pjproject/build.sh $(VENV)/pjsua2-server
+	PJPROJECT_WORK='$(CURDIR)/build/pjproject' $(BIN)/cc-tts pjsua2 build
 
 lock: $(DEVSTAMP) ## renew requirements/*.lock from pyproject.toml
 	$(BIN)/python -m pip install --quiet uv

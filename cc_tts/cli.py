@@ -1,4 +1,5 @@
-"""The command line: ``cc-tts serve | worker | pool | drain | call | say | text | voices | config | check-config | doctor``.
+"""The command line: ``cc-tts serve | worker | pool | drain | call | say | text | voices | model | pjsua2 |
+config | check-config | doctor``.
 
 Only :mod:`argparse` is imported here: each command imports what it needs once it runs, so that ``--version`` and ``--help``
 are quick.
@@ -133,6 +134,11 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 
         add_model_commands(model, parents=[common])
 
+    def fill_pjsua2(pjsua2: argparse.ArgumentParser) -> None:
+        from cc_tts.ua.build_command import add_pjsua2_commands
+
+        add_pjsua2_commands(pjsua2, parents=[common])
+
     def fill_doctor(doctor: argparse.ArgumentParser) -> None:
         from cc_tts.doctor.command import add_doctor_arguments
 
@@ -147,6 +153,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     add("text", "what is said of a text, and by which voice, without speaking it", _fill_text)
     add("voices", "list the voices of the configured engine; make your own", fill_voices)
     add("model", "check or fetch the files of the neural engine", fill_model)
+    add("pjsua2", "compile the user agent's library for more calls than the PyPI wheel takes", fill_pjsua2)
     add("config", "write the configuration files that come with cc-tts", _fill_config)
     check_help = "check all that a start would, and print what is in force"
     add("check-config", check_help, lambda check: check.set_defaults(run=_check_config))

@@ -18,7 +18,7 @@ from cc_tts.doctor.probes import Ran
 from cc_tts.engines.cosyvoice2.model.directory import PUBLISHED, PublishedFile
 from cc_tts.engines.factory import COSYVOICE2, engine_names
 from cc_tts.errors import CcTtsError, ConfigError
-from cc_tts.ua.pjsua2_build import NO_TLS, WHEEL_MAX_CALLS, check_address, how_to_lift_limits
+from cc_tts.ua.pjsua2_build import BUILD, NO_TLS, WHEEL_MAX_CALLS, check_address, how_to_lift_limits
 from cc_tts.voices.library import VoiceLibrary
 
 MIN_FREE_GPU_BYTES: Final = 6 * 1024**3
@@ -77,12 +77,12 @@ def check_pjsua2(subject: Subject) -> Iterator[Finding]:
     config = subject.config
     answer = _ask(subject, PJSUA2, timeout_s=CHILD_S)
     if isinstance(answer, str):
-        yield fail("pjsua2", f"pjsua2 does not load: {answer}", "`make run` installs the wheel, `make pjsua2` another")
+        yield fail("pjsua2", f"pjsua2 does not load: {answer}", f"`{BUILD}` makes one")
         return
     max_calls = subject.build_max_calls = int(answer["max_calls"])
     allowed = config.ua.processes * max_calls
     if config.sip.max_calls > allowed:
-        advice = f"build a larger one (`make pjsua2`) or set sip.max_calls = {allowed}"
+        advice = f"make a larger one (`{BUILD}`) or set sip.max_calls = {allowed}"
         yield warn("sip.max_calls", f"sip.max_calls is {config.sip.max_calls}, but this pjsua2 takes {allowed}", advice)
     detail = f"PJSIP {answer['version']}, {answer['name']}: {max_calls} calls at once"
     if max_calls > WHEEL_MAX_CALLS:

@@ -9,12 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-import pjsua2 as pj
-
 from cc_tts import wav_file
 from cc_tts.clock import Clock, ms_between
 from cc_tts.softphone import sdp
 from cc_tts.softphone.facts import CallFacts, ending_of
+from cc_tts.softphone.library import pj
 from cc_tts.softphone.plan import DialPlan, parse_key_plan, read_play
 from cc_tts.softphone.report import CallReport, Ending, RecordingReport, rtp_report
 from cc_tts.softphone.rtp.endpoint import RtpEndpoint, open_socket

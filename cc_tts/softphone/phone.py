@@ -9,11 +9,10 @@ import socket
 from collections import deque
 from typing import Any, Final, Self
 
-import pjsua2 as pj
-
 from cc_tts.clock import Clock
 from cc_tts.errors import ProcessFailed
 from cc_tts.softphone.call import SoftphoneCall
+from cc_tts.softphone.library import pj
 from cc_tts.softphone.plan import DialPlan, PhoneSettings
 from cc_tts.ua.sip_thread import SipThread, pj_detail
 

@@ -1,13 +1,15 @@
-"""Which pjsua2 this process runs: the PyPI wheel, or the server build of ``make pjsua2``. Never imports pjsua2.
+"""The choice of pjsua2 for this process: the PyPI wheel, or the server build of ``cc-tts pjsua2 build``.
 
-``CC_TTS_PJSUA2`` is ``wheel`` (the default), ``server``, or the folder of a build elsewhere. The ``build.json`` of a server
-build says what it was built from and for how many calls (``sip/pjproject/build.sh``).
+``CC_TTS_PJSUA2`` is ``wheel``, ``server``, or the folder of a build elsewhere. Without it the installed wheel is used, or
+the server build where PyPI has no wheel for this Python and machine. The ``build.json`` of a server build says what it was
+built from and for how many calls (``sip/pjproject/build.sh``). This module never imports pjsua2.
 """
 
+import importlib.util
 import ipaddress
 import os
 import sys
-from collections.abc import Mapping, MutableSequence
+from collections.abc import Callable, Mapping, MutableSequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
@@ -18,17 +20,18 @@ from cc_tts.errors import UNREADABLE, ConfigError
 
 VARIABLE: Final = "CC_TTS_PJSUA2"
 FOLDER: Final = "pjsua2-server"
-"""Where in the virtual environment ``make pjsua2`` puts its build."""
+"""The folder in the virtual environment that ``cc-tts pjsua2 build`` writes."""
 PYPI_WHEEL: Final = "PyPI wheel"
 WHEEL_MAX_CALLS: Final = 4
 WHEEL_MAX_HANDLES: Final = 64
 """What the PyPI wheel was compiled with: PJSUA_MAX_CALLS and PJ_IOQUEUE_MAX_HANDLES."""
 WHEEL_MAX_MESSAGE_BYTES: Final = 4_000
 """``PJSIP_MAX_PKT_LEN``, as PJSIP has it."""
+BUILD: Final = "cc-tts pjsua2 build"
 START_SERVER_BUILD: Final = f"start with {VARIABLE}=server"
 NO_TLS: Final = (
     'sip.transports has "tls", but the PyPI wheel of pjsua2 brings OpenSSL 1.0.2, without security fixes since 2019; '
-    f'make pjsua2, then {START_SERVER_BUILD}, or take "tls" out'
+    f'{BUILD}, then {START_SERVER_BUILD}, or take "tls" out'
 )
 _INSIDE: Final = tuple(
     ipaddress.ip_network(network)
@@ -66,14 +69,25 @@ class Pjsua2Build:
 
 
 def is_built(prefix: str = sys.prefix) -> bool:
-    """Whether ``make pjsua2`` has been run in this virtual environment."""
+    """Whether ``cc-tts pjsua2 build`` has been run in this virtual environment."""
     return (Path(prefix) / FOLDER / "build.json").is_file()
 
 
-def chosen(environ: Mapping[str, str] = os.environ, prefix: str = sys.prefix) -> Pjsua2Build:
-    """The build the environment asks for. Raises ``ConfigError`` if there is none, or its ``build.json`` is malformed."""
+def has_wheel() -> bool:
+    """Whether ``import pjsua2`` finds a module without our help."""
+    return importlib.util.find_spec("pjsua2") is not None
+
+
+def chosen(
+    environ: Mapping[str, str] = os.environ, prefix: str = sys.prefix, *, has_wheel: Callable[[], bool] = has_wheel
+) -> Pjsua2Build:
+    """The build that the environment asks for. Raises ``ConfigError`` if it is missing or its ``build.json`` malformed."""
     wanted = environ.get(VARIABLE, "").strip()
+    if not wanted and not has_wheel() and is_built(prefix):
+        wanted = "server"
     if wanted in ("", "wheel"):
+        if not has_wheel():
+            raise ConfigError(f"there is no pjsua2, and PyPI has none for this Python and machine: `{BUILD}` makes one")
         return Pjsua2Build()
     if wanted != "server" and not Path(wanted).is_absolute():
         raise ConfigError(f"{VARIABLE} is wheel, server or the absolute path of a build, not {wanted[:100]!r}")
@@ -84,10 +98,10 @@ def chosen(environ: Mapping[str, str] = os.environ, prefix: str = sys.prefix) ->
             description = msgspec.json.decode(file.read(_MAX_DESCRIPTION_BYTES), type=_Description)
     except OSError:
         raise ConfigError(
-            f"{VARIABLE}={wanted[:100]}: there is no server build of pjsua2 in {folder}; make pjsua2 builds it"
+            f"{VARIABLE}={wanted[:100]}: there is no server build of pjsua2 in {folder}; `{BUILD}` makes it"
         ) from None
     except UNREADABLE as error:
-        raise ConfigError(f"{path}: {error}; make pjsua2 builds it again") from None
+        raise ConfigError(f"{path}: {error}; `{BUILD}` makes it again") from None
     return Pjsua2Build(folder, description.max_ioqueue_handles, description.max_message_bytes)
 
 
@@ -108,14 +122,14 @@ def check_address(host: str) -> None:
         return
     raise ConfigError(
         f"sip.host is {host}, but this pjsua2 is the PyPI wheel. One unexpected packet can end it with all calls, so it "
-        f"listens on loopback and private addresses only; for others: make pjsua2, then {START_SERVER_BUILD}. "
+        f"listens on loopback and private addresses only; for others: {BUILD}, then {START_SERVER_BUILD}. "
         "sip.allow_pypi_wheel = true lets it listen nonetheless"
     )
 
 
 def how_to_lift_limits(prefix: str = sys.prefix) -> str:
     """How to lift the limits of the PyPI wheel."""
-    return START_SERVER_BUILD if is_built(prefix) else f"make pjsua2 builds one for more, then {START_SERVER_BUILD}"
+    return START_SERVER_BUILD if is_built(prefix) else f"`{BUILD}` makes one for more, then {START_SERVER_BUILD}"
 
 
 def advice(*, max_calls: int, prefix: str = sys.prefix) -> str:

@@ -57,7 +57,7 @@ fi
 
 mkdir -p "$work/log"
 if [ -n "$given" ] || ! [ -e "$work/pjproject.tar" ] || ! [ -e "$work/source.txt" ]; then
-    "$here/source.sh" "$work"
+    bash "$here/source.sh" "$work" # a wheel keeps no mode of it
 else
     say "source: $(cat "$work/source.txt") (kept in $work)"
 fi

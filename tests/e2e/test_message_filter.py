@@ -639,7 +639,7 @@ async def test_a_call_that_rings_when_the_user_agent_stops_may_be_tried_elsewher
 async def test_the_wheel_does_not_listen_where_strangers_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(pjsua2_build.VARIABLE, "wheel")
     monkeypatch.setenv("CC_TTS_SIP__HOST", "0.0.0.0")
-    with pytest.raises(RuntimeError, match=r"make pjsua2.*CC_TTS_PJSUA2=server.*sip\.allow_pypi_wheel"):
+    with pytest.raises(RuntimeError, match=r"cc-tts pjsua2 build.*CC_TTS_PJSUA2=server.*sip\.allow_pypi_wheel"):
         await Server.start(tmp_path)
     async with server_with(tmp_path, sip__allow_pypi_wheel="true") as server:
         assert (await options(server.sip_port)).status == 200

@@ -179,7 +179,7 @@ async def test_bad_handshakes_leave_other_calls_alone(authority: Authority, tmp_
 
 async def test_the_wheel_refuses_tls(authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(pjsua2_build.VARIABLE, "wheel")
-    with pytest.raises(RuntimeError, match="make pjsua2"):
+    with pytest.raises(RuntimeError, match="cc-tts pjsua2 build"):
         async with tls_server(tmp_path, authority):
             pass
 

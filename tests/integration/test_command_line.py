@@ -109,7 +109,7 @@ def test_a_build_of_pjsua2_that_is_not_there() -> None:
     for command in ("check-config", "serve"):
         ran = cc_tts(command, *FREE_PORTS, CC_TTS_PJSUA2="/nowhere")
         assert ran.returncode in (1, 2)
-        assert "there is no server build of pjsua2 in /nowhere; make pjsua2 builds it" in ran.stderr
+        assert "there is no server build of pjsua2 in /nowhere; `cc-tts pjsua2 build` makes it" in ran.stderr
 
 
 def test_a_good_configuration_is_printed_and_nothing_is_left_behind(tmp_path: Path) -> None:

@@ -47,11 +47,11 @@ def run(unpacked: Path, tmp_path: Path) -> Run:
     """``cc-tts`` of the wheel, in a folder of its own."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("CC_TTS_")}
 
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-P", "-m", "cc_tts.cli", *arguments],
             cwd=tmp_path,
-            env={**inherited, "PYTHONPATH": str(unpacked)},
+            env={**inherited, "PYTHONPATH": str(unpacked), **environment},
             capture_output=True,
             text=True,
             timeout=TIMEOUT_S,
@@ -59,6 +59,17 @@ def run(unpacked: Path, tmp_path: Path) -> Run:
         )
 
     return run
+
+
+def test_it_compiles_pjsua2_by_the_recipe_of_the_source(run: Run, unpacked: Path, tmp_path: Path) -> None:
+    assert found(unpacked / "cc_tts/ua/pjproject") == found(ROOT / "sip/pjproject")
+    tarball = tmp_path / "no.tar"
+    tarball.write_bytes(b"no archive")
+    ended = run("pjsua2", "build", "there", PJPROJECT_TARBALL=str(tarball), XDG_CACHE_HOME=str(tmp_path))
+    # a machine without a compiler is told what to install, any other gets as far as the source
+    assert (ended.returncode == 4 and "apt-get install" in ended.stderr) or "given tarball" in ended.stdout, ended.stderr
+    assert ended.returncode != 0
+    assert not (tmp_path / "there").exists()
 
 
 def shipped() -> dict[str, bytes]:

@@ -12,7 +12,7 @@ import pjsua2 as pj
 from cc_tts import logs, port_owner
 from cc_tts.config.schema import TlsConfig
 from cc_tts.ua.messages import UaSettings
-from cc_tts.ua.pjsua2_build import NO_TLS, START_SERVER_BUILD
+from cc_tts.ua.pjsua2_build import BUILD, NO_TLS, START_SERVER_BUILD
 from cc_tts.ua.sip_thread import pj_detail
 
 log = logs.get(__name__)
@@ -47,8 +47,8 @@ def _check_wheel(settings: UaSettings, name: str) -> None:
     if name == "tcp" and settings.sip.public_address:
         log.warning(
             "public_address_over_udp_only",
-            detail="over TCP the PyPI wheel of pjsua2 writes the machine's own address into Contact: make pjsua2, then "
-            + START_SERVER_BUILD,
+            detail="over TCP the PyPI wheel of pjsua2 writes the machine's own address into Contact: "
+            f"{BUILD}, then {START_SERVER_BUILD}",
         )
 
 

@@ -23,12 +23,23 @@ def put_build(folder: Path, **changes: object) -> Path:
 @pytest.mark.parametrize("environ", [{}, {"CC_TTS_PJSUA2": ""}, {"CC_TTS_PJSUA2": " wheel "}])
 def test_the_wheel_is_the_default(environ: dict[str, str], tmp_path: Path) -> None:
     put_build(tmp_path / "pjsua2-server")
-    build = pjsua2_build.chosen(environ, str(tmp_path))
+    build = pjsua2_build.chosen(environ, str(tmp_path), has_wheel=lambda: True)
     assert build == Pjsua2Build()
     assert build.max_handles == 64
     path = ["site-packages"]
     pjsua2_build.select(build, path)
     assert path == ["site-packages"]
+
+
+def test_without_a_wheel_the_server_build_is_the_default(tmp_path: Path) -> None:
+    folder = put_build(tmp_path / "pjsua2-server")
+    assert pjsua2_build.chosen({}, str(tmp_path), has_wheel=lambda: False).folder == folder
+
+
+@pytest.mark.parametrize("environ", [{}, {"CC_TTS_PJSUA2": "wheel"}])
+def test_without_any_pjsua2_the_command_that_makes_one_is_named(environ: dict[str, str], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="PyPI has none for this Python and machine: `cc-tts pjsua2 build`"):
+        pjsua2_build.chosen(environ, str(tmp_path), has_wheel=lambda: False)
 
 
 def test_the_server_build_of_this_environment(tmp_path: Path) -> None:
@@ -46,7 +57,7 @@ def test_a_build_elsewhere(tmp_path: Path) -> None:
 
 
 def test_a_build_that_is_not_there_says_how_to_make_it(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="make pjsua2"):
+    with pytest.raises(ConfigError, match="cc-tts pjsua2 build"):
         pjsua2_build.chosen({"CC_TTS_PJSUA2": "server"}, str(tmp_path))
 
 
@@ -98,11 +109,11 @@ def test_what_is_installed_is_named_by_what_it_takes(max_calls: int, name: str) 
 def test_the_advice_knows_whether_it_is_built(tmp_path: Path) -> None:
     before = pjsua2_build.advice(max_calls=4, prefix=str(tmp_path))
     assert "4 calls" in before
-    assert "make pjsua2" in before
+    assert "cc-tts pjsua2 build" in before
     put_build(tmp_path / "pjsua2-server")
     after = pjsua2_build.advice(max_calls=4, prefix=str(tmp_path))
     assert "CC_TTS_PJSUA2=server" in after
-    assert "make pjsua2" not in after
+    assert "cc-tts pjsua2 build" not in after
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "10.0.0.5", "172.31.255.1", "192.168.1.2", "169.254.1.1"])
@@ -112,5 +123,5 @@ def test_the_wheel_listens_inside(host: str) -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "8.8.4.4", "172.32.0.1", "100.64.0.1", "192.0.2.1"])
 def test_the_wheel_does_not_listen_where_strangers_are(host: str) -> None:
-    with pytest.raises(ConfigError, match=r"make pjsua2.*CC_TTS_PJSUA2=server.*allow_pypi_wheel"):
+    with pytest.raises(ConfigError, match=r"cc-tts pjsua2 build.*CC_TTS_PJSUA2=server.*allow_pypi_wheel"):
         pjsua2_build.check_address(host)

@@ -67,7 +67,9 @@ def test_it_compiles_pjsua2_by_the_recipe_of_the_source(run: Run, unpacked: Path
     tarball.write_bytes(b"no archive")
     ended = run("pjsua2", "build", "there", PJPROJECT_TARBALL=str(tarball), XDG_CACHE_HOME=str(tmp_path))
     # a machine without a compiler is told what to install, any other gets as far as the source
-    assert (ended.returncode == 4 and "apt-get install" in ended.stderr) or "given tarball" in ended.stdout, ended.stderr
+    assert (ended.returncode == 4 and "apt-get install" in ended.stderr) or "given tarball" in ended.stdout, (
+        ended.stderr
+    )
     assert ended.returncode != 0
     assert not (tmp_path / "there").exists()
 

@@ -7,7 +7,6 @@ import pytest
 
 from bench import sip_load
 from bench.lab import LabServer
-from cc_tts.ua import pjsua2_build
 from tests.e2e.children import Child
 from tests.e2e.peers import require
 from tests.e2e.server_under_test import Server

@@ -135,7 +135,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         add_model_commands(model, parents=[common])
 
     def fill_pjsua2(pjsua2: argparse.ArgumentParser) -> None:
-        from cc_tts.ua.build_command import add_pjsua2_commands
+        from cc_tts.doctor.build_command import add_pjsua2_commands
 
         add_pjsua2_commands(pjsua2, parents=[common])
 

@@ -12,7 +12,7 @@ from typing import Final
 from cc_tts.errors import ConfigError
 from cc_tts.ua.pjsua2_build import FOLDER, START_SERVER_BUILD, VARIABLE, has_wheel
 
-_IN_WHEEL: Final = Path(__file__).parent / "pjproject"
+_IN_WHEEL: Final = Path(__file__).parents[1] / "ua" / "pjproject"
 _IN_SOURCE: Final = Path(__file__).parents[2] / "sip" / "pjproject"
 _SCRIPT: Final = "build.sh"
 

@@ -1,4 +1,4 @@
-"""The pjsua2 that ``CC_TTS_PJSUA2`` chooses, as for the server."""
+"""The pjsua2 that ``CC_TTS_PJSUA2`` chooses, as for the server. Runs on: the SIP thread."""
 
 from cc_tts.ua import pjsua2_build
 

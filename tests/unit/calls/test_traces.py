@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from typing import Any
 
 import msgspec
@@ -86,11 +87,11 @@ async def test_no_line_has_numbers_digits_or_texts(exchange: Exchange) -> None:
             exchange.ua.digit(call_id, digit)
         await exchange.settle()
         exchange.ua.ended(call_id)
-    shown = json.dumps([[str(line) for line in logged], msgspec.to_builtins(lines)])
+    shown = re.sub(r"_[0-9a-f]{16}", "_ID", json.dumps([[str(line) for line in logged], msgspec.to_builtins(lines)]))
     assert logged
     assert lines
     for hidden in ("alice", "idden", "Good morning", "73"):
-        assert hidden not in shown.replace(call_id, ""), hidden
+        assert hidden not in shown, hidden
 
 
 async def test_the_accounting_line_leads_to_the_records_of_others(exchange: Exchange) -> None:

@@ -224,7 +224,7 @@ class TtsConfig:
     devices: tuple[str, ...] = ("auto",)
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     num_threads: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 0
-    max_streams: Annotated[int, msgspec.Meta(ge=1, le=4096)] = 256
+    max_streams: Annotated[int, msgspec.Meta(ge=0, le=4096)] = 0
     interleaved_text: bool = False
     refuse_when_full: bool = False
     overload_wait_ms: Annotated[float, msgspec.Meta(ge=0, le=600_000)] = 2000.0

@@ -14,9 +14,10 @@ import torch
 
 from cc_tts import logs
 from cc_tts.clock import Clock, MonotonicClock
-from cc_tts.engines.cosyvoice2.engine.capacity import StageCosts
+from cc_tts.engines.cosyvoice2.engine.capacity import Capacity, StageCosts
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice2.engine.engine import Engine
+from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS
 from cc_tts.engines.cosyvoice2.model.loader import (
     LANGUAGES,
     TOKENIZER_FOLDER,
@@ -28,11 +29,12 @@ from cc_tts.engines.cosyvoice2.model.loader import (
 from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer
 from cc_tts.engines.cosyvoice2.runners.graphs import can_record
 from cc_tts.engines.cosyvoice2.runners.memory_plan import (
-    MIN_PAGES,
     MemoryPlan,
+    TooLittleMemory,
     can_measure,
     choose_coarseness,
     device_free_bytes,
+    pages_for,
     plan_memory,
     spare_slots,
 )
@@ -46,6 +48,7 @@ from cc_tts.voices.voice import Voice
 NUM_POSITIONS: Final = 1024  # of a slot of the language model: 8 s of reference with its words, a text, 24 s of speech
 CALIBRATION_TEXT: Final = "This sentence is only said to find out how long it takes."
 CALIBRATION_PIECES: Final = 3
+CPU_CALIBRATION_PIECES: Final = 1  # which takes it some ten seconds at the published size
 CALIBRATION_TOKENS: Final = 125  # of speech, at most, in the text above
 MAX_CALIBRATION_STEPS: Final = 2000
 
@@ -138,13 +141,13 @@ class BatchedLoader:
             if measured is not None:
                 free_bytes = device_free_bytes(config.device)
                 coarseness, graph_bytes = choose_coarseness(*measured, free_bytes, coarseness)
-            plan = plan_memory(
-                model,
-                max_streams=config.engine.max_streams,
-                num_positions=config.num_positions,
-                memory_bytes=config.memory_bytes,
-                graph_bytes=graph_bytes,
-            )
+            try:
+                plan = self._plan(model, graph_bytes)
+            except TooLittleMemory:
+                if measured is None or coarseness == len(COARSENESS) - 1:
+                    raise
+                coarseness += 1
+                continue
             on_progress(f"state: {plan}")
             runner = self._runner(model, tokenizer, plan.num_slots, plan.num_pages)
             on_progress(f"prompts of {len(self._speakers)} voices")
@@ -163,14 +166,25 @@ class BatchedLoader:
             del runner
             _give_memory_back(config.device)
 
+    def _plan(self, model: SpeechModel, graph_bytes: int = 0) -> MemoryPlan:
+        config = self._config
+        return plan_memory(
+            model,
+            max_streams=config.engine.max_streams,
+            num_positions=config.num_positions,
+            memory_bytes=config.memory_bytes,
+            prompt_tokens=max((len(speaker.flow_tokens) for speaker in self._speakers.values()), default=0),
+            graph_bytes=graph_bytes,
+        )
+
     def _measured(
         self, model: SpeechModel, tokenizer: TextTokenizer, on_progress: Callable[[str], None]
     ) -> tuple[Sequence[Mapping[str, int]], Mapping[str, int], int]:
         """How many graphs there are by coarseness, what one of each stage takes, and what all share; of a small runner."""
         config = self._config
         on_progress("memory of a graph")
-        runner = self._runner(model, tokenizer, 2, MIN_PAGES)
-        num_streams = config.engine.max_streams
+        num_streams = self._plan(model).num_streams  # there are fewer where the graphs leave less
+        runner = self._runner(model, tokenizer, 2, pages_for(0, CHUNK_TOKENS))
         num_slots = num_streams + spare_slots(num_streams)
         counts = [
             runner.num_graphs(self._max_rows(num_streams), num_slots, coarseness)
@@ -207,7 +221,8 @@ class BatchedLoader:
     def _calibrate(
         self, runner: ModelRunner, front: TextFront, config: EngineConfig, on_progress: Callable[[str], None]
     ) -> None:
-        """Run each batch size twice: once to warm up, once to measure."""
+        """Run each batch size twice, once to warm up, once to measure. A CPU measures one piece and says how slow it is."""
+        is_cpu = self._config.device.type == "cpu"
         voice_id = next(iter(self._speakers))
         own_pages = runner.pages_needed(voice_id, CALIBRATION_TOKENS)
         rows = [num_rows for num_rows in self._config.calibration_rows if num_rows <= config.max_streams]
@@ -215,12 +230,17 @@ class BatchedLoader:
             if num_rows > 1 and num_rows * own_pages > runner.num_free_pages:  # they would wait for each other's pages
                 continue
             on_progress(f"measuring {number}/{len(rows)}")
-            for costs, num_pieces in ((StageCosts(), 1), (self.costs, CALIBRATION_PIECES)):
+            warm_up = ((StageCosts(), 1), (self.costs, CALIBRATION_PIECES))
+            for costs, num_pieces in ((self.costs, CPU_CALIBRATION_PIECES),) if is_cpu else warm_up:
                 engine = self._engine(runner, front, costs, replace(config, admits_all=True))
                 try:
                     _rehearse(engine, voice_id, num_rows, num_pieces)
                 finally:
                     engine.close()
+        if is_cpu and rows:
+            share = Capacity(config, self.costs).utilisation(1)
+            detail = f"the device is a CPU: about {share:.1f} s for a second of speech; with more than 1 it has gaps"
+            log.warning("cpu_speed", seconds=round(share, 2), detail=detail)
 
 
 def _in_tenths(on_progress: Callable[[str], None]) -> Callable[[float], None]:

@@ -32,7 +32,7 @@ CPU_GUARD_MS: Final = 250.0
 times as long as they did before and do after (docs/engine-notes.md).
 """
 CUDA_CALIBRATION_ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 128)
-CPU_CALIBRATION_ROWS: Final = (1, 2)
+CPU_CALIBRATION_ROWS: Final = (1,)
 """How many streams are spoken at a time at start-up, to measure what the stages cost."""
 
 log = logs.get(__name__)

@@ -44,6 +44,7 @@ _ALPHA_OF_RISE: Final = 0.005
 _BUSY_HALF_LIFE_S: Final = 0.5
 """What other processes took from the threads is half forgotten after so long: bursts of prompts last about a second."""
 _LEAST_COST: Final = 1e-4
+_MAX_STREAMS: Final = 256  # if the setting names none; the threads are the limit long before
 _LEAST_FREE: Final = 0.1
 """Share of the threads that is left for first chunks, at least."""
 _TYPICAL_FIRST_CHARACTERS: Final = 60
@@ -131,6 +132,7 @@ class OnnxEngine:
         find_voices: Callable[[Path | None], Sequence[FoundVoice]] = find_voices,
     ) -> None:
         self._tts = settings.tts
+        self._max_streams = settings.tts.max_streams or _MAX_STREAMS
         self._purpose = settings.purpose
         self._find_voices = find_voices
         self._clock = clock
@@ -256,7 +258,7 @@ class OnnxEngine:
                 room=self._free_capacity(),
                 refusal=self._refusal([self._typical_cost]),
                 slots_used=len(self._streams),
-                slots_total=self._tts.max_streams,
+                slots_total=self._max_streams,
                 num_underruns=self._num_underruns,
             )
 
@@ -301,7 +303,7 @@ class OnnxEngine:
     def _refusal(self, new: Sequence[_Cost]) -> str:
         """Why the last of the new streams, given by their costs, would be refused; empty if it would be taken."""
         num_streams = len(self._streams) + len(new)
-        if num_streams > self._tts.max_streams:
+        if num_streams > self._max_streams:
             return f"{num_streams - 1} streams are open: tts.max_streams"
         if self._purpose == "say" or num_streams == 1:
             return ""

@@ -106,7 +106,7 @@ class WorkerHost:
             "engine": self._settings.tts.engine,
             "device": self._settings.device,
             "identity": identity,
-            "capacity": str(self._settings.tts.max_streams),
+            "capacity": str(self._settings.tts.max_streams or "auto"),
             "generation": self._generation,
         }
         self._hello = Hello(protocol=PROTOCOL_VERSION, process="worker", pid=os.getpid(), build=build)

@@ -40,8 +40,9 @@ class StageCost:
     """What one stage costs, ms: a line over the size that it computes, learnt from what it cost before.
 
     The line is fitted to the mean cost of each power of two of the size, by least squares of the relative error; it never
-    falls, and is never below zero. An observation counts as at most four times what was expected and moves its mean by a
-    fifth of the difference, so one spike leaves at most 1.6 times the cost behind.
+    falls, and is never below zero. The first observation counts as it is, as nothing was known. Later ones count as at most
+    four times what was expected and move their mean by a fifth of the difference, so one spike leaves at most 1.6 times the
+    cost behind.
     """
 
     def __init__(self, fixed_ms: float, each_ms: float = 0.0) -> None:
@@ -55,7 +56,7 @@ class StageCost:
 
     def observe(self, size: float, cost_ms: float) -> None:
         """A call of this size, 1 or more, took ``cost_ms``."""
-        octave, expected_ms = math.frexp(size)[1], self.ms(size)
+        octave, expected_ms = math.frexp(size)[1], self.ms(size) if self._means else cost_ms
         if octave in self._means:
             mean_size, expected_ms = self._means[octave]
             size = mean_size + _ALPHA * (size - mean_size)

@@ -1,20 +1,27 @@
-"""How the memory that is left goes to the state of streams: first their slots, then pages for the flow.
+"""How the memory that is left goes to the state of streams: their slots, and pages for the flow.
 
 Runs on: the thread that owns the device.
 """
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import torch
 
+from cc_tts.engines.cosyvoice2.engine.engine import TYPICAL_TOKENS
+from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS
 from cc_tts.engines.cosyvoice2.model.loader import SpeechModel
 from cc_tts.engines.cosyvoice2.runners.kv_cache import FlowArena
+from cc_tts.engines.cosyvoice2.voice.text_front import MAX_SPEECH_TOKENS
 from cc_tts.errors import ConfigError
 
-MIN_PAGES: Final = 32
+MAX_STREAMS: Final = 256  # that are chosen where the setting leaves it to the memory
+PAGES_PER_STREAM: Final = 2
+"""For which a slot is kept then. A stream holds 4 pages on average in sentences of 8 s, so pages run out first."""
 MAX_PAGES_PER_SLOT: Final = 40  # 40 s of a sequence: memory beyond that would never be used
 CUDA_SHARE: Final = 0.85
 """Of the free memory of a GPU, graphs apart; the rest is for what the networks need while they run."""
@@ -22,9 +29,10 @@ GRAPH_SHARE: Final = 0.4
 """Of the free memory at most for CUDA graphs, which take some ten kilobytes a kernel outside PyTorch's own count: a call of
 the flow has 9,000 kernels.
 """
-CPU_SHARE: Final = 0.4
-CPU_MAX_BYTES: Final = 4 * 2**30  # a CPU keeps pace with few streams; memory for more would only be touched in vain
-SLOT_SHARE: Final = 0.5  # of that at most for slots
+CPU_SHARE: Final = 0.6  # of what is available; a page takes memory when it is first used, and none before
+CPU_SEQUENCES: Final = 2  # that speak at a time, each as long as can be: a CPU keeps pace with no more
+SLOT_SHARE: Final = 0.5  # of the memory at most for slots
+_AVAILABLE: Final = re.compile(r"^MemAvailable:\s+(\d+) kB$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,35 +69,64 @@ def choose_coarseness(
     )
 
 
+class TooLittleMemory(ConfigError):
+    """Not even one stream fits into what is left of the device."""
+
+
 def plan_memory(
-    model: SpeechModel, *, max_streams: int, num_positions: int, memory_bytes: int, graph_bytes: int = 0
+    model: SpeechModel,
+    *,
+    max_streams: int,  # 0: as many as the memory suits
+    num_positions: int,
+    memory_bytes: int,  # for the pages; 0: what is left
+    prompt_tokens: int = 0,  # of the voice with the longest reference
+    graph_bytes: int = 0,
 ) -> MemoryPlan:
-    """Share out what is free; ``memory_bytes`` is for the pages when it is not 0, ``graph_bytes`` for graphs. Raises
-    ``ConfigError`` if not even one stream fits, or too few pages.
-    """
-    free_bytes = _free_bytes(model.lm.device) - graph_bytes
+    """Share out what is free. Raises ``TooLittleMemory`` if it does not hold a usual prompt of one stream."""
+    device = model.lm.device
+    free_bytes = _free_bytes(device) - graph_bytes
     cache = model.lm.new_cache(1, 1)
     lm_bytes = cache.nbytes // 2 * (num_positions + 1)  # a cache of one position has two places
     arena = FlowArena(model.flow, num_slots=1, num_pages=1)
-    slot_bytes = lm_bytes + arena.bytes_per_slot
-    fitting = int(free_bytes * SLOT_SHARE) // slot_bytes
+    slot_bytes, each_bytes = lm_bytes + arena.bytes_per_slot, arena.bytes_per_page
+    least_pages = pages_for(prompt_tokens, TYPICAL_TOKENS)
+    least_bytes = 0 if memory_bytes else least_pages * each_bytes
+    fitting = int(min(free_bytes * SLOT_SHARE, free_bytes - least_bytes)) // slot_bytes
+    if fitting < 1 or memory_bytes // each_bytes < (least_pages if memory_bytes else 0):
+        raise TooLittleMemory(_too_little(memory_bytes, max(0, free_bytes), slot_bytes, least_pages, each_bytes))
+    max_streams = max_streams or _streams_of(free_bytes - least_bytes, slot_bytes, each_bytes)
     wanted = max_streams + spare_slots(max_streams)
     num_slots = min(wanted, fitting)
-    if num_slots < 1:
-        raise ConfigError(
-            f"{max(0, free_bytes):,} bytes are free, and a stream needs {slot_bytes:,} besides its pages; use a larger "
-            "device, or set tts.graphs = false"
-        )
     num_streams = max_streams if num_slots == wanted else max(1, num_slots - spare_slots(num_slots))
     page_bytes = memory_bytes or free_bytes - num_slots * slot_bytes
-    num_pages = page_bytes // arena.bytes_per_page
-    if num_pages < MIN_PAGES:
-        raise ConfigError(
-            f"tts.state_memory_bytes: {page_bytes:,} hold {num_pages} pages of {arena.bytes_per_page:,} bytes, a second of "
-            f"speech each; at least {MIN_PAGES} are needed"
-        )
-    num_pages = min(num_pages, MAX_PAGES_PER_SLOT * num_slots)
+    num_pages = min(page_bytes // each_bytes, MAX_PAGES_PER_SLOT * num_slots)
+    if device.type == "cpu" and not memory_bytes:
+        num_pages = min(num_pages, pages_for(prompt_tokens, CPU_SEQUENCES * min(MAX_SPEECH_TOKENS, num_positions)))
+        page_bytes = num_pages * each_bytes
     return MemoryPlan(num_streams, num_slots, slot_bytes, num_pages, page_bytes)
+
+
+def pages_for(prompt_tokens: int, num_tokens: int) -> int:
+    """The pages of so many tokens of speech and of their voice's reference, and the one that is scratch."""
+    return 1 - (-prompt_tokens // CHUNK_TOKENS) - (-num_tokens // CHUNK_TOKENS)
+
+
+def _streams_of(free_bytes: int, slot_bytes: int, page_bytes: int) -> int:
+    stream_bytes = slot_bytes * 9 // 8 + PAGES_PER_STREAM * page_bytes
+    return max(1, min(MAX_STREAMS, free_bytes // stream_bytes))
+
+
+def _too_little(memory_bytes: int, free_bytes: int, slot_bytes: int, least_pages: int, page_bytes: int) -> str:
+    if memory_bytes:
+        return (
+            f"tts.state_memory_bytes: {memory_bytes:,} hold {memory_bytes // page_bytes} pages of {page_bytes:,} bytes, a "
+            f"second of speech each; at least {least_pages} are needed"
+        )
+    return (
+        f"{free_bytes:,} bytes are free for the state of streams, and one stream needs {slot_bytes:,} and {least_pages} "
+        f"pages of {page_bytes:,} bytes; use a larger device (tts.devices) or free its memory, set tts.graphs = false on a "
+        'GPU, or tts.dtype = "bfloat16" on a CPU, which halves it'
+    )
 
 
 def spare_slots(num_streams: int) -> int:
@@ -111,5 +148,13 @@ def device_free_bytes(device: torch.device) -> int:
 def _free_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         return int(device_free_bytes(device) * CUDA_SHARE)
-    free_bytes = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return min(CPU_MAX_BYTES, int(free_bytes * CPU_SHARE))
+    return int(_available_bytes() * CPU_SHARE)
+
+
+def _available_bytes() -> int:
+    """What the kernel could give, the files that it keeps in memory included."""
+    try:
+        found = _AVAILABLE.search(Path("/proc/meminfo").read_text(encoding="ascii"))
+    except OSError:
+        found = None
+    return int(found[1]) * 1024 if found else os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

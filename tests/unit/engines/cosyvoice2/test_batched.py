@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
+import structlog
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnx")
@@ -265,12 +266,29 @@ def test_it_describes_itself(loader: BatchedLoader, loaded: Engine) -> None:
 def test_it_tells_what_it_does_and_measures_what_stages_cost(directory: Path) -> None:
     loader = make_loader(directory, lambda: {"builtin": tiny_speaker("builtin")}, calibration_rows=(1, 2, 64))
     told: list[str] = []
-    engine = loader.load(told.append)
+    with structlog.testing.capture_logs() as lines:
+        engine = loader.load(told.append)
     assert [line for line in told if line.startswith("measuring")] == ["measuring 1/2", "measuring 2/2"]
+    (speed,) = (line for line in lines if line["event"] == "cpu_speed")
+    assert speed["seconds"] > 0
+    assert "CPU" in speed["detail"]
     costs = loader.costs
     assert all(stage._means for stage in (costs.prefill, costs.lm_step, costs.flow, costs.vocoder))
     assert engine is not None
     check_empty(engine)
+
+
+def test_a_cpu_measures_one_piece(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    num_calls = []
+    speak = ModelRunner.speak
+
+    def counted(runner: ModelRunner, jobs: Any) -> Any:
+        num_calls.append(len(jobs))
+        return speak(runner, jobs)
+
+    monkeypatch.setattr(ModelRunner, "speak", counted)
+    make_loader(directory, lambda: {"builtin": tiny_speaker("builtin")}, calibration_rows=(1,)).load(lambda _: None)
+    assert num_calls == [1]
 
 
 def test_a_company_without_pages_is_not_measured(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,13 +70,20 @@ def test_a_line_neither_falls_nor_begins_below_zero(seen: dict[int, float], size
 
 
 def test_a_spike_counts_as_four_times_what_was_expected() -> None:
-    cost = StageCost(10.0)
+    cost = learnt(lambda _: 10.0, 8)
     cost.observe(8, 5000.0)
     assert cost.ms(8) == pytest.approx(16.0)
 
 
+def test_the_first_call_counts_as_it_is() -> None:
+    """A CPU takes a hundred times the default, and measures one call."""
+    cost = StageCost(30.0)
+    cost.observe(8, 3000.0)
+    assert cost.ms(8) == pytest.approx(3000.0)
+
+
 def test_a_lasting_rise_is_learnt_in_a_dozen_observations() -> None:
-    cost = StageCost(1.0)
+    cost = learnt(lambda _: 1.0, 8)
     for _ in range(12):
         cost.observe(8, 10.0)
     assert 8.0 < cost.ms(8) <= 10.0
@@ -108,6 +115,7 @@ def test_more_work_is_never_predicted_to_cost_less(seen: list[tuple[int, float]]
 @given(st.integers(1, 4096), st.lists(costs_ms, min_size=1, max_size=20))
 def test_each_observation_moves_the_prediction_towards_it_and_not_far(size: int, seen_ms: list[float]) -> None:
     cost = StageCost(5.0)
+    cost.observe(size, 5.0)
     for cost_ms in seen_ms:
         before_ms = cost.ms(size)
         cost.observe(size, cost_ms)

@@ -50,7 +50,6 @@ def test_with_enough_there_is_a_slot_for_each_stream_and_some_more(model: Speech
     free[0] = 1 << 30
     full = plan(model)
     assert (full.num_streams, full.num_slots) == (16, 18)
-    assert full.page_bytes == free[0] - 18 * full.slot_bytes
     assert plan(model, memory_bytes=1 << 50).num_pages == 40 * 18, "no more than can be of use"
     page_bytes = FlowArena(model.flow, num_slots=1, num_pages=1).bytes_per_page
     assert plan(model, memory_bytes=50 * page_bytes + 1).num_pages == 50
@@ -68,16 +67,28 @@ def test_with_less_there_are_fewer_streams(
     assert (small.num_slots, small.num_streams) == (num_fitting, num_streams)
 
 
-def test_too_little_for_one_stream_is_told(model: SpeechModel, free: list[int]) -> None:
+def test_too_little_for_one_stream_is_told_with_keys_that_help(model: SpeechModel, free: list[int]) -> None:
     free[0] = 1000
-    with pytest.raises(ConfigError, match="1,000 bytes are free, and a stream needs"):
+    with pytest.raises(
+        ConfigError, match=r"1,000 bytes are free .* one stream needs .*tts\.devices.*tts\.dtype"
+    ) as told:
         plan(model)
+    assert "state_memory_bytes" not in told.value.detail, "nobody has set it"
 
 
 def test_too_little_memory_for_pages_is_refused(model: SpeechModel, free: list[int]) -> None:
     free[0] = 1 << 30
-    with pytest.raises(ConfigError, match=r"hold 31 pages of .* at least 32 are needed"):
-        plan(model, memory_bytes=32 * FlowArena(model.flow, num_slots=1, num_pages=1).bytes_per_page - 1)
+    with pytest.raises(ConfigError, match=r"tts\.state_memory_bytes: .* hold 8 pages of .* at least 9 are needed"):
+        plan(model, memory_bytes=9 * FlowArena(model.flow, num_slots=1, num_pages=1).bytes_per_page - 1)
+
+
+def test_more_streams_than_the_memory_suits_leave_the_pages_of_one(model: SpeechModel, free: list[int]) -> None:
+    page_bytes = FlowArena(model.flow, num_slots=1, num_pages=1).bytes_per_page
+    free[0] = 1 << 30
+    slot_bytes = plan(model).slot_bytes
+    free[0] = 9 * page_bytes + 2 * slot_bytes
+    small = plan(model, max_streams=256)
+    assert (small.num_slots, small.num_pages) == (2, 9)
 
 
 def test_what_is_free_here_is_some_of_the_machine() -> None:

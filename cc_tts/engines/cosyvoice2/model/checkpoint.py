@@ -22,6 +22,8 @@ _OTHER_DESCRIPTIONS: Final = {"cosyvoice.yaml": 1, "cosyvoice3.yaml": 3}  # its 
 _LFS_POINTER: Final = b"version https://git-lfs.github.com/spec/"
 _ZIP: Final = b"PK\x03\x04"
 _NAMES_SHOWN: Final = 5
+_OF_TRAINING: Final = ("epoch", "step")
+"""Numbers that the official training leaves beside the tensors."""
 
 
 class ModelError(ConfigError, code="model", title="The model cannot be used"):
@@ -108,13 +110,14 @@ def read_saved(path: Path) -> object:
 
 def read_checkpoint(path: Path, part: Part) -> dict[str, "Tensor"]:
     """Read a state dict, with canonical names; errors as of :func:`read_saved`, and ``TensorMismatch`` if it holds something
-    besides floating-point tensors or a tensor twice.
+    besides floating-point tensors and the numbers of training, or a tensor twice.
     """
     import torch
 
     content = read_saved(path)
     if not isinstance(content, dict):
         raise TensorMismatch(path.name, unexpected=[f"a {type(content).__name__} in place of named tensors"])
+    content = {key: value for key, value in content.items() if not (key in _OF_TRAINING and isinstance(value, int))}
     kinds = {
         key: value.dtype if isinstance(value, torch.Tensor) else type(value).__name__ for key, value in content.items()
     }

@@ -86,6 +86,19 @@ def test_a_whole_directory_loads(published: Path) -> None:
     assert all(value.dtype == torch.float32 for value in model.vocoder.state_dict().values())
 
 
+@pytest.mark.parametrize("part", ["llm", "flow", "hift"])
+def test_a_file_straight_from_training_loads(model: Path, part: Part) -> None:
+    change(model, part, lambda state: state.update(epoch=12, step=34_000))
+    check_weights(model)
+
+
+@pytest.mark.parametrize("name", ["epoch", "step"])
+def test_other_things_under_the_names_of_training_are_refused(model: Path, name: str) -> None:
+    change(model, "flow", lambda state: state.update({name: "12"}))
+    with pytest.raises(TensorMismatch, match=rf"{name} \(str\)"):
+        check_weights(model)
+
+
 @pytest.mark.parametrize("prefix", ["", "generator."])
 @pytest.mark.parametrize("old", [False, True])
 def test_every_spelling_of_the_vocoder_gives_the_same_weights(
@@ -232,8 +245,8 @@ def test_only_the_first_few_names_are_spelled_out(model: Path) -> None:
 
 @pytest.mark.parametrize("extra", [7, "text", [1.0], None])
 def test_what_is_no_tensor_is_refused(model: Path, extra: object) -> None:
-    change(model, "hift", lambda state: state.update(epoch=extra))
-    with pytest.raises(TensorMismatch, match="epoch"):
+    change(model, "hift", lambda state: state.update(optimizer=extra))
+    with pytest.raises(TensorMismatch, match="optimizer"):
         check_weights(model)
 
 

@@ -15,6 +15,7 @@ import msgspec
 from cc_tts.config.schema import Config, listens
 from cc_tts.doctor.finding import CHILD_S, DEEP_S, TORCH_S, Finding, Subject, fail, ok, warn
 from cc_tts.doctor.probes import Ran
+from cc_tts.engines.cosyvoice2.gpu_driver import KERNEL_MODULE, NVIDIA_SMI, TIMEOUT_S, driver_version, why_no_gpu
 from cc_tts.engines.cosyvoice2.model.directory import PUBLISHED, PublishedFile
 from cc_tts.engines.factory import COSYVOICE2, engine_names
 from cc_tts.errors import CcTtsError, ConfigError
@@ -154,20 +155,26 @@ def check_torch(subject: Subject) -> Iterator[Finding]:
         return
     devices = answer["devices"]
     yield ok("torch", f"{answer['version']}, CUDA {answer['cuda'] or 'not built in'}, {len(devices)} devices")
+    why = ("", "") if devices else why_no_gpu(answer["version"], answer["cuda"], _driver(subject))
     for name in subject.config.tts.devices:
-        yield _device(f"device {name}", name, devices)
+        yield _device(f"device {name}", name, devices, why)
 
 
-def _device(what: str, name: str, devices: list[dict[str, Any]]) -> Finding:
+def _driver(subject: Subject) -> str:
+    ran = subject.probes.run(NVIDIA_SMI, timeout_s=TIMEOUT_S)
+    return driver_version(subject.probes.text(KERNEL_MODULE), ran.output if ran.status == 0 else "")
+
+
+def _device(what: str, name: str, devices: list[dict[str, Any]], why: tuple[str, str]) -> Finding:
     on_cpu = "the neural engine runs on the CPU: one utterance or two at once"
     if name == "cpu":
         return ok(what, on_cpu)
     if name == "auto" and not devices:
-        return warn(what, on_cpu, 'install the driver, or say so by tts.devices = ["cpu"]')
+        return warn(what, f"no GPU: {on_cpu}; {why[0]}", f'{why[1]}; or tts.devices = ["cpu"]')
     number = int(name.partition(":")[2] or 0)
     if number >= len(devices):
-        advice = "correct tts.devices, the driver, or CUDA_VISIBLE_DEVICES"
-        return fail(what, f"torch sees {len(devices)} CUDA devices", advice)
+        advice = why[1] or "correct tts.devices or CUDA_VISIBLE_DEVICES"
+        return fail(what, "; ".join(filter(None, (f"torch sees {len(devices)} CUDA devices", why[0]))), advice)
     device = devices[number]
     detail = f"{device['name']}, {device['free'] / 2**30:.1f} of {device['total'] / 2**30:.1f} GiB free"
     if device["free"] < MIN_FREE_GPU_BYTES:

@@ -417,6 +417,25 @@ def test_devices(devices: str, gpus: list[Any], found: dict[str, str], fit: Mach
     assert checked == {"torch": "ok", **found}
 
 
+@pytest.mark.parametrize(("device", "status"), [("auto", "warn"), ("cuda:0", "fail")])
+def test_a_driver_that_is_too_old_is_named_with_the_one_that_is_needed(device: str, status: str, fit: Machine) -> None:
+    fit.children[software.TORCH] = Ran(0, json.dumps({"version": "2.13.0", "cuda": "13.0", "devices": []}))
+    fit.write("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12\n")
+    _, found = software.check_torch(subject(fit, "tts.engine=cosyvoice2", f'tts.devices=["{device}"]'))
+    assert found.status == status
+    assert "driver 535.183.01 was found" in found.detail
+    assert "needs driver 580 or newer" in found.detail
+    assert "CUDA 12.6" in found.advice
+
+
+def test_nvidia_smi_says_the_driver_where_the_kernel_shows_none(fit: Machine) -> None:
+    fit.children[software.TORCH] = Ran(0, json.dumps({"version": "2.13.0", "cuda": "13.0", "devices": []}))
+    fit.programs["nvidia-smi"] = Ran(0, "580.95.05")
+    _, found = software.check_torch(subject(fit, "tts.engine=cosyvoice2", 'tts.devices=["auto"]'))
+    assert "driver 580.95.05 was found, which is new enough" in found.detail
+    assert "CUDA_VISIBLE_DEVICES" in found.advice
+
+
 @pytest.mark.parametrize(
     ("settings", "fault", "found"),
     [

@@ -13,6 +13,7 @@ import torch
 from cc_tts import logs
 from cc_tts.engines.cosyvoice2.batched import BatchedConfig, BatchedLoader
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
+from cc_tts.engines.cosyvoice2.gpu_driver import installed_driver, why_no_gpu
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker, built_in_speakers, enrolled_speakers
 from cc_tts.engines.stepped import EngineLoader
 from cc_tts.engines.worker.messages import WorkerSettings
@@ -69,15 +70,26 @@ def make_loader(settings: WorkerSettings) -> EngineLoader:
 
 
 def choose_device(wanted: str) -> torch.device:
-    """The device of a setting; ``auto`` is a CUDA device if there is one. Raises ``ConfigError`` when it is not there."""
+    """The device of a setting; ``auto`` is a CUDA device if there is one, and a CPU with a warning if not. Raises
+    ``ConfigError`` when a named one is not there.
+    """
+    if wanted == "auto" and not torch.cuda.is_available():
+        found, remedy = _why_no_gpu()
+        detail = f"no GPU was found, so the neural engine runs on the CPU, which is far too slow for calls: {found}"
+        log.warning("no_gpu", detail=detail, remedy=f'{remedy}; tts.devices = ["cpu"] says that a CPU is meant')
     if wanted == "auto":
         wanted = "cuda" if torch.cuda.is_available() else "cpu"
     device = torch.device(wanted)
     if device.type == "cuda":
         num_devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if (device.index or 0) >= num_devices:
-            raise ConfigError(f"tts.devices: there is no {wanted} here: torch sees {num_devices} CUDA devices")
+            why = "" if num_devices else "; {}; {}".format(*_why_no_gpu())
+            raise ConfigError(f"tts.devices: there is no {wanted} here: torch sees {num_devices} CUDA devices{why}")
     return device
+
+
+def _why_no_gpu() -> tuple[str, str]:
+    return why_no_gpu(torch.__version__, torch.version.cuda or "", installed_driver())
 
 
 def check_build(device: torch.device) -> None:

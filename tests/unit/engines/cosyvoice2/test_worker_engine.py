@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 torch = pytest.importorskip("torch")
 
@@ -58,6 +59,21 @@ def test_the_device_is_the_one_asked_for(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: num_devices > 0)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: num_devices)
     assert choose_device(wanted) == torch.device(expected)
+
+
+def test_a_cpu_in_place_of_a_gpu_is_a_warning_that_names_the_drivers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(worker_engine, "installed_driver", lambda: "550.90.07")
+    with structlog.testing.capture_logs() as lines:
+        choose_device("auto")
+        choose_device("cpu")
+    (line,) = lines
+    assert (line["event"], line["log_level"]) == ("no_gpu", "warning")
+    assert "550.90.07" in line["detail"]
+    assert "580 or newer" in line["detail"]
+    with pytest.raises(ConfigError, match=r"torch sees 0 CUDA devices; driver 550\.90\.07 was found; .*580 or newer"):
+        choose_device("cuda:0")
 
 
 @pytest.mark.parametrize(("wanted", "num_devices"), [("cuda", 0), ("cuda:2", 2)])

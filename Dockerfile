@@ -56,7 +56,7 @@ RUN apt-get update \
     && useradd --uid 10001 --gid 10001 --home-dir /nonexistent --no-create-home --shell /usr/sbin/nologin cc-tts \
     && install --directory --owner 10001 --group 10001 /cache
 COPY --from=pjproject /opt/pjsua2 /opt/pjsua2
-COPY configs/cc_tts.toml configs/cc_tts.gpu.toml /etc/cc-tts/
+COPY configs/cc_tts.toml configs/cc_tts.gpu.toml configs/first_call.toml /etc/cc-tts/
 ENV PATH=/opt/cc-tts/bin:$PATH \
     HOME=/tmp \
     PYTHONUNBUFFERED=1 \
@@ -67,8 +67,15 @@ WORKDIR /
 # SIP, media, control API (which listens on loopback until http.host and http.tokens say otherwise)
 EXPOSE 5060/udp 5060/tcp 16384-16584/udp 8080/tcp
 STOPSIGNAL SIGTERM
+# It asks what runs here, server, worker or pool, where that listens.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 \
-    CMD ["python", "-c", "import os, urllib.request as u; u.urlopen('http://127.0.0.1:' + os.environ.get('CC_TTS_HTTP__PORT', '8080') + '/healthz', timeout=4)"]
+    CMD ["cc-tts", "health"]
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="cc-tts" \
+      org.opencontainers.image.description="A SIP user agent that speaks text on calls" \
+      org.opencontainers.image.version="0.1.0" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.licenses="GPL-3.0-or-later"
 ENTRYPOINT ["cc-tts"]
 
 # --- a PBX to try it with (docker-compose.yml): Asterisk 22 of Debian, which only sid has
@@ -107,9 +114,10 @@ ENV TRITON_CACHE_DIR=/var/cache/cc-tts/triton \
 USER 10001:10001
 VOLUME ["/models", "/voices", "/var/cache/cc-tts"]
 HEALTHCHECK --interval=10s --timeout=5s --start-period=600s --retries=3 \
-    CMD ["python", "-c", "import os, urllib.request as u; u.urlopen('http://127.0.0.1:' + os.environ.get('CC_TTS_HTTP__PORT', '8080') + '/healthz', timeout=4)"]
+    CMD ["cc-tts", "health"]
 CMD ["serve", "--config", "/etc/cc-tts/cc_tts.gpu.toml"]
 
 FROM base AS runtime
 COPY --from=wheels /opt/cc-tts /opt/cc-tts
-CMD ["serve", "--config", "/etc/cc-tts/cc_tts.toml"]
+# Every caller hears a greeting. A configuration of yours takes its place: serve --config FILE
+CMD ["serve", "--config", "/etc/cc-tts/first_call.toml"]

@@ -1,4 +1,4 @@
-"""The command line: ``cc-tts serve | worker | pool | drain | call | say | text | voices | model | pjsua2 |
+"""The command line: ``cc-tts serve | worker | pool | drain | health | call | say | text | voices | model | pjsua2 |
 config | check-config | doctor``.
 
 Only :mod:`argparse` is imported here: each command imports what it needs once it runs, so that ``--version`` and ``--help``
@@ -146,6 +146,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 
     add("serve", "answer calls until Ctrl-C, then drain", lambda serve: serve.set_defaults(run=_serve))
     add("drain", "have a running server drain, and wait until it has ended", _fill_drain)
+    add("health", "whether the server, worker or pool of this container answers", _fill_health)
     add("worker", "speak for servers on other machines", _fill_worker)
     add("pool", "place workers on a Ray cluster, and tell servers of them", _fill_pool)
     commands.add_parser("call", add_help=False, help="a softphone: dial, record what is heard, measure it")
@@ -159,6 +160,13 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     add("check-config", check_help, lambda check: check.set_defaults(run=_check_config))
     add("doctor", "is this machine fit to serve, and if not, what to do", fill_doctor)
     return parser
+
+
+def _fill_health(health: argparse.ArgumentParser) -> None:
+    health.description = (
+        "Asks the service that is the first process here, or, where that is none, the server of this configuration."
+    )
+    health.set_defaults(run=_health)
 
 
 def _fill_worker(worker: argparse.ArgumentParser) -> None:
@@ -295,6 +303,22 @@ async def _is_up(client: "ClientSession", url: "URL") -> bool:
         return False
     except (aiohttp.ClientError, TimeoutError):
         return True
+
+
+def _health(options: argparse.Namespace, config: "Config") -> int:
+    from cc_tts.config import load as configuration
+    from cc_tts.doctor import health
+
+    if arguments := health.service_arguments(_SERVICES):
+        options = _parser(arguments).parse_args(arguments)
+        config = configuration.load(options.config, environ=os.environ, overrides=options.set)
+    options.service = arguments[0] if arguments else "serve"
+    fault = health.check(options, config)
+    if fault:
+        print(f"cc-tts: {fault}", file=sys.stderr)
+        return 1
+    print("ok")
+    return 0
 
 
 def _worker(options: argparse.Namespace, config: "Config") -> int:

@@ -43,6 +43,8 @@ say "building --target $target"
 certificates=()
 [ -z "${SSL_CERT_FILE:-}" ] || certificates=(--env SSL_CERT_FILE=/etc/local-ca.pem)
 name=localhost/cc-tts:$target
-store bud --pull-never --network host "${certificates[@]}" --build-arg "DEBIAN=$base" --target "$target" -t "$name" . >&2
+revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
+# The format of OCI has no place for HEALTHCHECK.
+store bud --format docker --pull-never --network host "${certificates[@]}" --build-arg "REVISION=$revision" --build-arg "DEBIAN=$base" --target "$target" -t "$name" . >&2
 say "$name: $(($(du -sm "$image_store/storage" | cut -f1))) MiB on disk with its base"
 echo "$name"

@@ -1,5 +1,6 @@
 #!/bin/bash
-# try.sh IMAGE   Serve from an image that build.sh made, as its own user, and let one call be greeted. Loopback only.
+# try.sh IMAGE   Serve from an image that build.sh made, by its own command as its own user, and let one call be greeted.
+# Loopback only.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/../.."
 image=$1
@@ -8,7 +9,6 @@ image=$1
 sip_port=${SIP_PORT:-25460}
 http_port=${HTTP_PORT:-28480}
 start_limit_s=60
-greeting='Hello. This call was answered by an image.'
 log=$image_store/serve.log
 
 # One for the server and one for everything else: with chroot isolation the mounts of a container are made and removed by each run.
@@ -24,9 +24,13 @@ trap finish EXIT
 run() { store run --network host "$client" -- "$@"; }
 
 echo "image: user $(run id -u), $(run cc-tts --version)"
+healthcheck=$(store inspect --format '{{.Docker.Config.Healthcheck.Test}}' "$image")
+[ "$healthcheck" = '[CMD cc-tts health]' ] || { echo "image: its health check is $healthcheck" >&2; exit 1; }
+# The command of the image, as `docker run` has it, on ports of this script.
+command=$(store inspect --format '{{join .Docker.Config.Cmd " "}}' "$image")
 settings=(--set sip.host=127.0.0.1 --set "sip.port=$sip_port" --set "http.port=$http_port" --set 'routes.*.then=hangup')
-store run --network host "$server" -- \
-    cc-tts serve --config /etc/cc-tts/cc_tts.toml "${settings[@]}" --set "routes.*.greeting=$greeting" > "$log" 2>&1 &
+# shellcheck disable=SC2086
+store run --network host "$server" -- cc-tts $command "${settings[@]}" > "$log" 2>&1 &
 serving=$!
 begun=$SECONDS
 until run python3 -c "import urllib.request as u; u.urlopen('http://127.0.0.1:$http_port/readyz', timeout=4)" 2>/dev/null; do
@@ -36,6 +40,7 @@ until run python3 -c "import urllib.request as u; u.urlopen('http://127.0.0.1:$h
     fi
     sleep 1
 done
+run cc-tts health --set "http.port=$http_port"
 run cc-tts call "sip:hello@127.0.0.1:$sip_port" --duration 30 --quiet | tee "$image_store/call.txt"
 grep -q '^ending  *completed, they hung up, 200' "$image_store/call.txt"
 grep -q '^200 to first speech  *[0-9.]* ms' "$image_store/call.txt"

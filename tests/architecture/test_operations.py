@@ -225,7 +225,7 @@ def test_the_settings_of_the_services_are_accepted(name: str) -> None:
         for key, value in service(name)["environment"].items()
     }
     loaded = configuration.load(environ=environment)
-    assert [token.scopes for token in loaded.http.tokens] == [("read",), ("read", "call", "admin")]
+    assert [token.scopes for token in loaded.http.tokens] == [("read",), ("read", "call", "listen", "talk", "admin")]
     assert f"{loaded.rtp.port_min}-{loaded.rtp.port_max}:" in " ".join(service(name)["ports"])
     assert loaded.sip.max_calls * 2 <= loaded.rtp.port_max - loaded.rtp.port_min + 1
     assert f"ipv4_address: {loaded.sip.trusted_peers[0]}" in (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
@@ -258,6 +258,26 @@ def test_the_images_carry_this_version_and_are_built_as_said() -> None:
             assert (ROOT / name).exists(), name
     assert "--require-hashes" in dockerfile
     assert re.search(r"^USER \d+:\d+$", dockerfile, re.MULTILINE)
+
+
+def test_the_command_of_the_image_greets_callers() -> None:
+    dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    command, option, path = json.loads(dockerfile.rsplit("\nCMD ", 1)[1])
+    assert (command, option) == ("serve", "--config")
+    name = Path(path).name
+    assert f"configs/{name}" in dockerfile
+    assert configuration.load(ROOT / "configs" / name).routes["*"].greeting
+
+
+def test_the_images_say_what_they_are_and_how_they_are() -> None:
+    dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    labels = dict(re.findall(r'org\.opencontainers\.image\.(\w+)="([^"]+)"', dockerfile))
+    assert labels.keys() >= {"title", "version", "revision", "licenses"}
+    assert labels["version"] == __version__
+    assert labels["licenses"] in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    checks = re.findall(r"HEALTHCHECK .*\\\n +CMD (.*)", dockerfile)
+    assert [json.loads(check) for check in checks] == [["cc-tts", "health"]] * 2
+    assert "--format docker" in (ROOT / "deploy/images/build.sh").read_text(encoding="utf-8")
 
 
 def test_what_is_installed_is_pinned_with_hashes() -> None:

@@ -84,6 +84,12 @@ def test_nothing_is_privileged() -> None:
     assert min(ports) > 1023
 
 
+def test_the_accounting_file_of_the_documents_can_be_written() -> None:
+    (example,) = set(re.findall(r"(/var/log/\S+\.jsonl)", (ROOT / "docs/for-operators.md").read_text(encoding="utf-8")))
+    assert str(Path(example).parent) == f"/var/log/{value('LogsDirectory')}"
+    assert value("LogsDirectoryMode") == "0750"
+
+
 def test_no_secret_is_in_the_unit() -> None:
     text = UNIT.read_text(encoding="utf-8") + DROP_IN.read_text(encoding="utf-8")
     assert "/etc/cc-tts/environment" in value("EnvironmentFile")

@@ -1,0 +1,76 @@
+"""``cc-tts health``: whether the service of this machine or container answers.
+
+A container's health check runs it beside the service. Which service that is, and where it listens, it reads from the command
+line of the container's first process. It asks the control API of a server and of a pool, and a worker by a connection.
+"""
+
+import argparse
+import os
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from cc_tts.config.remote import host_port, listen_address
+from cc_tts.errors import ConfigError
+
+if TYPE_CHECKING:
+    from cc_tts.config.schema import Config
+
+ANSWER_TIMEOUT_S: Final = 4.0
+"""The health check of the Dockerfile waits 5 s for the whole command."""
+FIRST_PROCESS: Final = Path("/proc/1/cmdline")
+_PROGRAMS: Final = {"cc-tts", "cc_tts", "cc_tts.cli"}
+_THIS_MACHINE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+_STATUS_LINE_BYTES: Final = 64
+
+
+def service_arguments(services: Sequence[str], path: Path = FIRST_PROCESS) -> list[str]:
+    """What follows ``cc-tts`` on that process's command line, behind an init process or not; empty if it is no service."""
+    try:
+        words = [os.fsdecode(word) for word in path.read_bytes().split(b"\0")[:-1]]
+    except OSError:
+        return []
+    for at, word in enumerate(words[:-1], start=1):
+        if Path(word).name in _PROGRAMS and words[at] in services:
+            return words[at:]
+    return []
+
+
+def check(options: argparse.Namespace, config: "Config") -> str:
+    """What is wrong with the service of these options: a sentence, empty if it answers. Raises ``ConfigError``."""
+    listen = getattr(options, "listen", None)
+    host, port = (config.http.host, config.http.port) if listen is None else listen_address(listen)
+    address = (_THIS_MACHINE.get(host, host), port)
+    is_worker = options.service == "worker"
+    # A pool with certificates asks for one of its clients: that it takes connections has to do.
+    ask = _connects if is_worker or (listen is not None and config.remote.certificate_file) else _is_healthy
+    return _fault(ask, address)
+
+
+def _fault(ask: Callable[[socket.socket], str], address: tuple[str, int]) -> str:
+    if not address[1]:
+        raise ConfigError("port 0 is any free one: a health check cannot know it")
+    where = host_port(*address)
+    try:
+        with socket.create_connection(address, timeout=ANSWER_TIMEOUT_S) as connection:
+            answer = ask(connection)
+    except OSError as error:
+        return f"nothing answers at {where}: {error.strerror or error}"
+    return answer and f"{where} answers {answer}"
+
+
+def _connects(_connection: socket.socket) -> str:
+    return ""
+
+
+def _is_healthy(connection: socket.socket) -> str:
+    connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    answer = b""
+    while b"\r\n" not in answer and len(answer) < _STATUS_LINE_BYTES:
+        received = connection.recv(_STATUS_LINE_BYTES)
+        if not received:
+            break
+        answer += received
+    line = answer.partition(b"\r\n")[0]
+    return "" if line.startswith(b"HTTP/1.1 200 ") else repr(line.decode("latin-1"))

@@ -4,7 +4,7 @@
 
 The sentences go the way of a prompt (chunker, engine, resampler to 8 kHz), through μ-law and back, to 16 kHz and to the
 recogniser with its own American English model and dictionary. PocketSphinx is a weak recogniser by today's measure, which
-makes the difference between voices show. It comes with ``pip install 'cc-tts[intelligibility]'``.
+makes the difference between voices show. It comes with ``pip install -r requirements/intelligibility.txt``.
 """
 
 import argparse
@@ -103,7 +103,7 @@ async def main() -> int:
     try:
         from pocketsphinx import Decoder
     except ImportError:
-        print("PocketSphinx is missing: pip install 'cc-tts[intelligibility]'", file=sys.stderr)
+        print("PocketSphinx is missing: pip install -r requirements/intelligibility.txt", file=sys.stderr)
         return 1
     config = configuration.load(overrides=options.set)
     engine = make_engine(config)

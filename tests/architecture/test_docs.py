@@ -129,3 +129,15 @@ def test_scripts_of_tutorials_are_printed_in_full() -> None:
     ):
         program = (ROOT / script).read_text(encoding="utf-8")
         assert f"```python\n{program}```" in (ROOT / "docs/tutorials" / page).read_text(encoding="utf-8"), script
+
+
+def test_no_advice_relies_on_a_package_index() -> None:
+    """cc-tts is on none, so that there the name is anybody's."""
+    texts = [*DOCUMENTS, *(ROOT / "configs").glob("*.toml"), *(ROOT / "cc_tts").rglob("*.py")]
+    advice = re.compile(r"pip install ['\"]?cc[-_]tts(?![-_\w*]*\*?\.whl|-\*)")
+    assert not [path.name for path in texts if advice.search(path.read_text(encoding="utf-8"))]
+    for path in texts:
+        for name in re.findall(
+            r"pip install (?:--[\w-]+ )*-r (requirements/[\w.]+\w)", path.read_text(encoding="utf-8")
+        ):
+            assert (ROOT / name).exists(), f"{path.name}: {name}"

@@ -54,9 +54,8 @@ def add(name: str, url: str, folder: Path) -> int:
 def test_a_voice_is_fetched_and_checked(
     site: tuple[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    voices = tmp_path / "voices"
-    voices.mkdir()
-    assert add(name, site[0], voices) == 0
+    voices = tmp_path / "new" / "voices"
+    assert add(name, site[0], voices) == 0, "the folder is made"
     assert {path.name: path.read_bytes() for path in voices.iterdir()} == {
         f"{NAME}.onnx": MODEL,
         f"{NAME}.onnx.json": DESCRIPTION,
@@ -78,7 +77,8 @@ def test_a_voice_is_fetched_and_checked(
 def test_an_unknown_name_is_answered_with_the_nearest(
     site: tuple[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, words: str
 ) -> None:
-    assert add(name, site[0], tmp_path) != 0
+    assert add(name, site[0], tmp_path / "voices") != 0
+    assert not (tmp_path / "voices").exists()
     assert words in capsys.readouterr().err
 
 

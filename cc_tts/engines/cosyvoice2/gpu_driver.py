@@ -46,7 +46,10 @@ def why_no_gpu(torch_version: str, cuda: str, driver: str) -> tuple[str, str]:
         else "no NVIDIA driver was found (nvidia-smi, /proc/driver/nvidia/version)"
     )
     if not cuda:
-        return f"PyTorch {torch_version} is built without CUDA; {has}", "pip install 'cc-tts[gpu]'"
+        return (
+            f"PyTorch {torch_version} is built without CUDA; {has}",
+            "pip install -r requirements/gpu.lock or 'WHEEL[gpu]'",
+        )
     least = LEAST_DRIVER.get(int(cuda.partition(".")[0]))
     needs = f"PyTorch {torch_version} for CUDA {cuda} needs driver {least} or newer" if least else f"CUDA {cuda}"
     if not driver:

@@ -365,5 +365,6 @@ def _grpc() -> Any:
         return importlib.import_module("grpc")
     except ImportError as error:
         raise ConfigError(
-            f"speech workers on other machines need grpcio ({error.name} is missing): pip install 'cc-tts[remote]'"
+            f"speech workers on other machines need grpcio ({error.name} is missing): "
+            "pip install -r requirements/remote.txt or 'WHEEL[remote]'"
         ) from None

@@ -101,7 +101,7 @@ def _loader(settings: WorkerSettings, *, wake: Callable[[], None]) -> EngineLoad
     except ImportError as error:
         raise CcTtsError(
             f"the engine cosyvoice2 needs packages that are not installed here ({error.name}): "
-            "pip install 'cc-tts[gpu]', or `make neural` in a checkout"
+            "pip install -r requirements/gpu.lock or 'WHEEL[gpu]', or `make neural`"
         ) from error
     return make_loader(settings)
 

@@ -37,8 +37,9 @@ def download_model(directory: Path, *, files: Sequence[str]) -> Path:
         fetch: Any = importlib.import_module("modelscope").snapshot_download
     except (ImportError, AttributeError):
         raise DownloaderMissing(
-            "the model is fetched with the package modelscope, which is not installed: pip install 'cc-tts[gpu]', or "
-            f"`pip install modelscope` alone. Or get the files of https://modelscope.cn/models/{MODEL_ID} in another way "
+            "the model is fetched with the package modelscope, which is not installed: "
+            "pip install -r requirements/gpu.lock or 'WHEEL[gpu]', or `pip install modelscope` alone. "
+            f"Or get the files of https://modelscope.cn/models/{MODEL_ID} in another way "
             "and check them with `cc-tts model check DIR`"
         ) from None
     try:

@@ -14,7 +14,7 @@ HAS_TORCH = $(BIN)/python -c 'import importlib.util, sys; sys.exit(importlib.uti
 WITHOUT_TORCH := --allow-subclassing-any --allow-untyped-decorators --no-warn-return-any --no-warn-unused-ignores --no-warn-unreachable
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster-demo run test test-gpu unit check bench bench-engine fuzz neural parity pipecat pjsua2 lock clean
+.PHONY: help demo cluster-demo run test test-gpu gpu-check unit check bench bench-engine fuzz neural parity pipecat pjsua2 lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{ name[NR] = $$1; text[NR] = $$2; if (length($$1) > width) width = length($$1) } END { for (i = 1; i <= NR; i++) printf "  make %-" width "s  %s\n", name[i], text[i] }'
@@ -74,6 +74,9 @@ fuzz: $(DEVSTAMP) ## coverage-guided fuzzing of what reads hostile bytes, with a
 
 test-gpu: $(DEVSTAMP) $(NEURALSTAMP) ## tests that need a CUDA device; skipped without one
 	$(BIN)/pytest -q -m gpu tests/gpu
+
+gpu-check: $(DEVSTAMP) $(NEURALSTAMP) ## is the neural engine right on this card, and how many streams does it carry: a table in under ten minutes; GOLDEN=DIR
+	$(BIN)/python -m bench.engine.gpu_check $(if $(GOLDEN),--golden '$(GOLDEN)')
 
 bench: $(UASTAMP) ## speed, measured on the wire; results to bench/results/
 	$(BIN)/python -m bench.first_audio

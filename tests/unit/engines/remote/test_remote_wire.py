@@ -86,7 +86,7 @@ async def test_what_cannot_be_read_ends_the_connection() -> None:
 
 def test_without_grpcio_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "grpc.aio", None)
-    with pytest.raises(ConfigError, match=r"need grpcio .*pip install 'cc-tts\[remote\]'"):
+    with pytest.raises(ConfigError, match=r"need grpcio .*pip install -r requirements/remote.txt"):
         wire.check(RemoteConfig())
 
 

@@ -32,6 +32,7 @@ from cc_tts.engines.worker.client import WorkerEngine
 from cc_tts.engines.worker.link import WorkerLost
 from cc_tts.errors import EngineFailed, ProcessFailed
 from cc_tts.metrics import Metrics
+from cc_tts.processes.channel import PROTOCOL_VERSION
 from cc_tts.startup import check
 from tests.support.certificates import Authority
 from tests.support.tcp_proxy import TcpProxy
@@ -455,9 +456,8 @@ async def test_a_worker_whose_generation_has_no_usable_name_is_refused() -> None
 async def test_a_worker_of_another_protocol_is_refused() -> None:
     worker = await Worker.start(code="import cc_tts.engines.remote.host as host; host.PROTOCOL_VERSION = 99")
     engine = engine_of(worker.url, worker_start_timeout_s=2.0)
-    with pytest.raises(
-        ProcessFailed, match="speaks protocol 99, this server 1: run the same version of cc-tts on both"
-    ):
+    refusal = f"speaks protocol 99, this server {PROTOCOL_VERSION}: run the same version of cc-tts on both"
+    with pytest.raises(ProcessFailed, match=refusal):
         await engine.start()
     await worker.end()
 

@@ -25,3 +25,5 @@ class Voice:
     """Languages besides its own."""
     also_reads: tuple[str, ...] = ()
     """Scripts besides those of its languages whose words it says (:mod:`cc_tts.voices.scripts`)."""
+    names_letters_of: frozenset[str] = frozenset()
+    """Scripts of its languages of which it says what the letters are called ("Chinese letter") instead of the words."""

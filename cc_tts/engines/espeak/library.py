@@ -47,6 +47,8 @@ _PARAMETER_RATE: Final = 1
 _SPELLS_LATIN: Final = frozenset({"ba", "cv", "hyw", "ja", "kok", "ky", "my", "nog", "shn", "ti"})
 """Voices that say the names of Latin letters. The others say words of Latin letters as English if their own language has
 none (seen with espeak-ng 1.52)."""
+_NAMES_LETTERS: Final = {"ja": frozenset({"CJK"}), "hak": frozenset({"CJK", "BOPOMOFO"})}
+"""Voices that say "Chinese letter" for every Han character: their dictionaries have none (seen with espeak-ng 1.52)."""
 _LONG_PATH: Final = 150  # espeak-ng keeps its data path in a fixed array of 160 bytes
 
 MIN_RATE_WPM: Final = 80
@@ -295,6 +297,7 @@ class EspeakVoices:
                 rate_hz=rate_hz,
                 level_dbfs=LEVEL_DBFS,
                 also_reads=() if voice_id in _SPELLS_LATIN else (LATIN,),
+                names_letters_of=_NAMES_LETTERS.get(voice_id, frozenset()),
             )
             voices.append(voice)
         self.voices = tuple(voices)

@@ -13,7 +13,7 @@ from cc_tts.text.markup.unspoken import scan
 from cc_tts.text.pronunciation.lexicon import CompiledLexicon, replacements_by
 from cc_tts.text.stretches import Languages, Stretch, letters_of
 from cc_tts.voices.catalog import reads, speaks
-from cc_tts.voices.scripts import LATIN, language_name, scripts_of
+from cc_tts.voices.scripts import LATIN, language_name, script_of, scripts_of
 from cc_tts.voices.voice import Voice
 
 _State = tuple[list[CompiledLexicon], tuple[Voice, ...]]
@@ -59,20 +59,21 @@ class Voicing:
         state = self._lexicons.for_prompt(content.lexicons, preferred.id, base), self._engine.voices()
         known, parts = self._known.get(content, (None, []))
         if known != state:
-            found = self._stretches(content, preferred, base, state[0])
-            parts = [self._part(content, each, preferred, is_whole=len(found) == 1) for each in found]
+            letters = self._letters(content, state[0])
+            found = self._stretches(content, letters, preferred, base)
+            parts = [self._part(content, letters, each, preferred, is_whole=len(found) == 1) for each in found]
             self._known[content] = state, parts
         return parts
 
-    def _stretches(
-        self, content: TextContent, preferred: Voice, base: str, lexicons: list[CompiledLexicon]
-    ) -> list[Stretch]:
+    def _letters(self, content: TextContent, lexicons: list[CompiledLexicon]) -> str:
         text, replacements = content.text, content.replacements
         if not text.isascii():
             replacements = replacements_by(lexicons, text, replacements)
         strips_markup = content.strips_markup and self._config.markdown == "strip"
         unspoken = scan(text, content.markup_at_start).unspoken if strips_markup else []
-        letters = letters_of(text, replacements, unspoken)
+        return letters_of(text, replacements, unspoken)
+
+    def _stretches(self, content: TextContent, letters: str, preferred: Voice, base: str) -> list[Stretch]:
         languages = Languages(
             base=base,
             latin=latin_language(preferred.language) or "en",
@@ -100,12 +101,13 @@ class Voicing:
             raise LanguageUnsupported(detail) from None
 
     def _part(
-        self, content: TextContent, stretch: Stretch, preferred: Voice, *, is_whole: bool
+        self, content: TextContent, letters: str, stretch: Stretch, preferred: Voice, *, is_whole: bool
     ) -> TextContent | RefusedContent:
         start, end, language = stretch
         part = content if is_whole else content.between(start, end)
         try:
             voice = self._speaker_of(language, preferred)
+            _check_reads(voice, language, letters[start:end])
         except LanguageUnsupported as error:
             return RefusedContent(part.text, error.detail, part.marks)
         asked = self.asked_language(content)
@@ -113,3 +115,10 @@ class Voicing:
         return replace(
             part, voice=voice.id, language=content.language if keeps_language else language, is_of_one_voice=True
         )
+
+
+def _check_reads(voice: Voice, language: str, letters: str) -> None:
+    """Raise ``LanguageUnsupported`` for letters whose names the voice would say in place of the words."""
+    if voice.names_letters_of and not voice.names_letters_of.isdisjoint(map(script_of, letters)):
+        detail = f"{voice.id} speaks {language_name(language)}, but does not read Han characters; write them in kana"
+        raise LanguageUnsupported(detail)

@@ -1,5 +1,7 @@
 """Which voice speaks which part of a text."""
 
+from dataclasses import replace
+
 import pytest
 
 from cc_tts.config.schema import TtsConfig
@@ -37,6 +39,15 @@ class Babel(FakeEngine):
 
 class EnglishAlone(Babel):
     languages = ()
+
+
+class NamesHan(Babel):
+    """Its Japanese voice says "Chinese letter" for every Han character."""
+
+    def voices(self) -> tuple[Voice, ...]:
+        return tuple(
+            replace(each, names_letters_of=frozenset({"CJK"})) if each.id == "ja" else each for each in super().voices()
+        )
 
 
 def voicing(engine: Babel | None = None, voice: str = "") -> Voicing:
@@ -131,6 +142,20 @@ def test_where_nobody_speaks_a_part_it_is_refused_and_says_which_voice_and_langu
         voicing(EnglishAlone()).voice(TextContent("Danke", "heart", "de"))
     with pytest.raises(LanguageUnsupported, match="text in Yi letters"):
         voicing().voice(TextContent("ꆈꌠꁱꂷ"))
+
+
+@pytest.mark.parametrize(
+    "content", [TextContent("東京駅でお待ちください。"), TextContent("東京", "ja"), TextContent("東京", None, "ja")]
+)
+def test_a_voice_that_only_names_letters_does_not_speak_the_words_written_with_them(content: TextContent) -> None:
+    with pytest.raises(LanguageUnsupported, match="does not read Han characters; write them in kana"):
+        voicing(NamesHan()).voice(content)
+
+
+def test_a_voice_that_names_some_letters_speaks_the_words_written_with_others() -> None:
+    assert voicing(NamesHan()).voice(TextContent("とうきょうで おまちください。")).id == "ja"
+    replaced = TextContent("東京 です", "ja", replacements=(Replacement(0, 2, "とうきょう"),))
+    assert voicing(NamesHan()).voice(replaced).id == "ja"
 
 
 def test_a_voice_that_does_not_exist_is_told_whatever_the_text() -> None:

@@ -1,9 +1,11 @@
 """What the stages are expected to cost on one H200 in bfloat16 with graphs, ms: engine-performance §4.2, §4.6 to §4.8.
 
-Calculated and published, not measured: no GPU was at hand. No torch.
+Calculated and published, not measured: no GPU was at hand. Other cards are a roofline model (:class:`Card`). No torch.
 """
 
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
 
 from cc_tts.engines.cosyvoice2.engine.capacity import StageCosts
 
@@ -30,15 +32,131 @@ def vocoder_ms(num_frames: int) -> float:
     return 4.0 + 0.0025 * num_frames
 
 
-def simulated_costs() -> StageCosts:
+class Costs(Protocol):
+    """What the stages of one device cost, ms."""
+
+    @property
+    def state_bytes(self) -> float:
+        """Memory that is left for pages."""
+        ...
+
+    def prefill_ms(self, num_positions: int) -> float:
+        """All sequences together."""
+        ...
+
+    def lm_step_ms(self, num_rows: int) -> float:
+        """One decode step."""
+        ...
+
+    def flow_ms(self, num_rows: int, num_frames: int, num_keys: int) -> float:
+        """A call of so many frames in all, each of which attends to at most ``num_keys``."""
+        ...
+
+    def vocoder_ms(self, num_frames: int) -> float:
+        """Of so many frames in all."""
+        ...
+
+
+class H200:
+    """The costs above."""
+
+    state_bytes = 0.75 * 140e9 - 10e9
+
+    def prefill_ms(self, num_positions: int) -> float:
+        """All sequences together."""
+        return prefill_ms(num_positions)
+
+    def lm_step_ms(self, num_rows: int) -> float:
+        """One decode step."""
+        return lm_step_ms(num_rows)
+
+    def flow_ms(self, num_rows: int, num_frames: int, num_keys: int) -> float:
+        """A call of flow."""
+        del num_rows
+        return flow_ms(num_frames, num_keys)
+
+    def vocoder_ms(self, num_frames: int) -> float:
+        """A call of the vocoder."""
+        return vocoder_ms(num_frames)
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A roofline model: kernels of a graph, bytes that are read, sums. All of it is assumed; nothing was measured."""
+
+    memory_gb: float
+    bandwidth_gb_s: float  # that is reached: 80 to 85 % of the published one
+    tflops: float  # that small matrices reach in half precision
+    node_us: float  # of a kernel in a graph
+
+    @property
+    def state_bytes(self) -> float:
+        """What the plan of a worker leaves for pages: less weights and context, graphs of 20 %, 15 % for calls, slots."""
+        return 0.65 * 0.95 * (1e9 * self.memory_gb - WEIGHT_AND_CONTEXT_BYTES)
+
+    def prefill_ms(self, num_positions: int) -> float:
+        """All sequences together."""
+        return self._nodes_ms(LM_NODES) + self._read_ms(LM_BYTES) + self._sums_ms(LM_FLOP * num_positions)
+
+    def lm_step_ms(self, num_rows: int) -> float:
+        """One decode step: the weights, and the keys of each row."""
+        read = LM_BYTES + num_rows * LM_ROW_BYTES
+        return self._nodes_ms(LM_NODES) + self._read_ms(read) + self._sums_ms(LM_FLOP * num_rows)
+
+    def flow_ms(self, num_rows: int, num_frames: int, num_keys: int) -> float:
+        """Ten Euler steps; the pages of each row are read, written together and read again."""
+        read = FLOW_BYTES + num_rows * num_keys * FLOW_KEY_BYTES * COPIES
+        sums = FLOW_FLOP * num_frames * (1.0 + num_keys / KEYS_LIKE_ONE_FRAME)
+        return self._nodes_ms(FLOW_NODES) + self._read_ms(read) + self._sums_ms(sums)
+
+    def vocoder_ms(self, num_frames: int) -> float:
+        """In float32, at a quarter of the speed."""
+        return self._nodes_ms(VOCODER_NODES) + 1.0 + self._sums_ms(4.0 * VOCODER_FLOP * num_frames)
+
+    def _nodes_ms(self, num_nodes: int) -> float:
+        return num_nodes * self.node_us / 1e3
+
+    def _read_ms(self, num_bytes: float) -> float:
+        return num_bytes / (self.bandwidth_gb_s * 1e6)
+
+    def _sums_ms(self, num_flop: float) -> float:
+        return num_flop / (self.tflops * 1e9)
+
+
+WEIGHT_AND_CONTEXT_BYTES: Final = 2.0e9
+LM_NODES: Final = 500
+LM_BYTES: Final = 0.72e9  # the layers in half precision
+LM_FLOP: Final = 0.72e9  # a row
+LM_ROW_BYTES: Final = 4e6  # keys and values of 300 positions
+FLOW_NODES: Final = 9950  # counted at full size with joined maps
+FLOW_BYTES: Final = 1.4e9  # the estimator in half precision, ten times
+FLOW_FLOP: Final = 2.64e9  # a frame: 132 MFLOP, ten steps, with condition and without
+FLOW_KEY_BYTES: Final = 115_404_800 / 50  # a page holds 50 frames
+COPIES: Final = 3
+VOCODER_NODES: Final = 726  # counted at full size
+VOCODER_FLOP: Final = 0.15e9  # a frame
+
+DEVICES: Final[Mapping[str, Costs]] = {
+    "L4": Card(24, 255, 25, 2.0),
+    "A10": Card(24, 510, 40, 2.0),
+    "V100": Card(32, 765, 45, 2.0),
+    "RTX 4090": Card(24, 857, 80, 1.7),
+    "L20": Card(48, 734, 60, 2.0),
+    "A100": Card(80, 1630, 120, 1.8),
+    "H100": Card(80, 2700, 200, 1.4),
+    "H200": H200(),
+}
+
+
+def simulated_costs(device: Costs = DEVICES["H200"]) -> StageCosts:
     """What start-up would have measured, in the same sizes."""
     costs = StageCosts()
     for _ in range(40):  # a mean moves by a fifth each time
         for rows in (1, 2, 4, 8, 16, 32, 64, 128, 256):
-            costs.lm_step.observe(rows, lm_step_ms(rows))
-            costs.prefill.observe(100 * rows, prefill_ms(100 * rows))
+            costs.lm_step.observe(rows, device.lm_step_ms(rows))
+            costs.prefill.observe(100 * rows, device.prefill_ms(100 * rows))
         for rows in (1, 2, 4, 8, 16, 32):
             for chunks, keys in ((1, 400), (2, 500), (4, 800)):
-                frames = 50 * chunks
-                costs.observe_call(rows * frames, keys, flow_ms(rows * frames, keys), vocoder_ms(rows * frames))
+                frames = rows * 50 * chunks
+                costs.observe_call(frames, keys, device.flow_ms(rows, frames, keys), device.vocoder_ms(frames))
     return costs

@@ -20,7 +20,7 @@ from bench.engine.front import SizedFront
 from bench.engine.model import NUM_CODES, Size, model_at, voices
 from bench.lab import RESULTS, Json, machine
 from cc_tts import logs
-from cc_tts.engines.cosyvoice2.batched import NUM_POSITIONS, BatchedConfig, BatchedLoader
+from cc_tts.engines.cosyvoice2.batched import NUM_POSITIONS, BatchedConfig, BatchedLoader, paced
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice2.engine.engine import Engine
 from cc_tts.engines.cosyvoice2.model.loader import TOKENIZER_FOLDER, SpeechModel, load_model
@@ -137,6 +137,8 @@ class Rig:
     def engine(self, config: EngineConfig, kind: type[Engine] = Engine) -> Engine:
         """An engine with the costs as they were measured at the start; close it before the next one is used."""
         costs, config = copy.deepcopy(self._costs), dataclasses.replace(config, max_streams=self.max_streams)
+        if self.lab.is_cuda:
+            config = paced(config, costs)
         voice_id = self._typical_voice
         return kind(self.runner, self._front, costs, config, typical_voice=voice_id, clock=self.clock)
 

@@ -3,9 +3,10 @@
 python -m bench.engine.simulated [--calls 1,64,128,256] [--seconds 30] [--name engine_simulated]
 
 The loads are those of ``bench.engine.phone``. The device computes nothing; each call takes the time that is expected
-for one H200 in bfloat16 with graphs (engine-performance §4.2, §4.7, §4.8), and the engine's own work the processor time that
-it takes here, in the same thread and on the same clock, as with a GPU. So ``host_ms`` is measured; ``first_audio_ms`` and
-``most_sustained`` hold as far as the costs do, and do not count what the runner itself does for a call.
+for one H200 in bfloat16 with graphs (engine-performance §4.2, §4.7, §4.8), or by a roofline model for another card
+(``--card``), and the engine's own work the processor time that it takes here, in the same thread and on the same clock, as
+with a GPU. So ``host_ms`` is measured; ``first_audio_ms`` and ``most_sustained`` hold as far as the costs do, and do not
+count what the runner itself does for a call.
 
 With ``--planning-us N`` the engine's own work in a step is taken to be 0.1 ms and N µs a stream. Then nothing depends on the
 machine or on what else it does: two schedules can be compared.
@@ -23,7 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.engine.clock import WorkClock
-from bench.engine.costs import flow_ms, lm_step_ms, prefill_ms, simulated_costs, vocoder_ms
+from bench.engine.costs import DEVICES, Costs, simulated_costs
 from bench.engine.figures import spread
 from bench.engine.front import SizedFront
 from bench.engine.model import NUM_CODES, voices
@@ -55,8 +56,9 @@ LOADS: Final[tuple[tuple[str, type[Engine]], ...]] = (
     ("poisson", Engine),
     ("always", FirstComeFirstServed),
 )
-STATE_BYTES: Final = 0.75 * 140e9 - 10e9
-"""What is left of the GPU for pages."""
+ARRIVAL: Final = "arrival"
+LOAD_NAMES: Final = ("always", "burst", "poisson", ARRIVAL)
+CARD: Final = "H200"
 
 
 class FixedClock(WorkClock):
@@ -89,6 +91,7 @@ class SimulatedDevice:
     num_prompts: Mapping[str, int]
     num_slots: int
     num_pages: int
+    costs: Costs = DEVICES[CARD]
     max_tokens: int = NUM_POSITIONS
     silent_tokens: frozenset[int] = frozenset()
     num_not_finite: int = 0
@@ -106,14 +109,14 @@ class SimulatedDevice:
             self._slots[each.slot] = _Slot(
                 self.num_prompts[each.voice_id], each.prefill.rules.max_sampled, num_sampled=1
             )
-        self._pass(prefill_ms(sum(len(each.prefill.inputs) for each in prefills)))
+        self._pass(self.costs.prefill_ms(sum(len(each.prefill.inputs) for each in prefills)))
 
     def decode(self, until: Mapping[int, int], num_steps: int) -> Mapping[int, Sampled]:
         """So many tokens more for each."""
         for number, limit in until.items():
             slot = self._slots[number]
             slot.num_sampled = min(slot.num_to_sample, limit, slot.num_sampled + num_steps)
-        self._pass(num_steps * lm_step_ms(self.num_rows))
+        self._pass(num_steps * self.costs.lm_step_ms(self.num_rows))
         return {number: _news(slot) for number, slot in self._slots.items()}
 
     def speak(self, jobs: Row[SpeakJob]) -> SpokenBatch:
@@ -133,7 +136,8 @@ class SimulatedDevice:
             pieces.append(Spoken(bytes(max(0, new - held) * BYTES_PER_FRAME)))
             num_frames, num_keys = max(num_frames, new), max(num_keys, keys)
             slot.num_given = end
-        spoken_ms = flow_ms(len(jobs) * num_frames, num_keys), vocoder_ms(len(jobs) * num_frames)
+        num_rows, all_frames = len(jobs), len(jobs) * num_frames
+        spoken_ms = self.costs.flow_ms(num_rows, all_frames, num_keys), self.costs.vocoder_ms(all_frames)
         self._pass(sum(spoken_ms))
         return SpokenBatch(pieces, *spoken_ms)
 
@@ -168,7 +172,7 @@ class SimulatedDevice:
 class Simulated:
     """Makes engines over such devices."""
 
-    def __init__(self, folder: Path, clock: WorkClock) -> None:
+    def __init__(self, folder: Path, clock: WorkClock, card: str = CARD) -> None:
         self.clock = clock
         self.speakers = voices("full")
         tokenizer = folder / "tokenizer"
@@ -179,18 +183,24 @@ class Simulated:
             speech_ids=SpeechIds(NUM_CODES["full"]),
             num_positions=NUM_POSITIONS,
         )
-        self._costs = simulated_costs()
+        self._card = DEVICES[card]
+        self._costs = simulated_costs(self._card)
 
     def device(self, max_streams: int) -> SimulatedDevice:
         """As many slots as a worker would have for so many streams."""
         prompts = {voice_id: len(speaker.flow_tokens) for voice_id, speaker in self.speakers.items()}
         num_slots = max_streams + max(1, max_streams // 8)
-        num_pages = min(int(STATE_BYTES / PAGE_BYTES), 40 * num_slots)
-        return SimulatedDevice(self.clock, prompts, num_slots, num_pages)
+        num_pages = min(int(self._card.state_bytes / PAGE_BYTES), 40 * num_slots)
+        return SimulatedDevice(self.clock, prompts, num_slots, num_pages, self._card)
 
     def engine(self, device: SimulatedDevice, kind: type[Engine], max_streams: int, *, target_ms: float) -> Engine:
         """With costs as if measured at start-up."""
-        config = EngineConfig(first_audio_target_ms=target_ms, max_streams=max_streams)
+        config = EngineConfig(
+            first_audio_target_ms=target_ms,
+            max_streams=max_streams,
+            guard_ms=self._costs.guard_ms(EngineConfig().guard_ms),
+            first_hop_tokens=self._costs.first_hop(EngineConfig().first_hop_tokens),
+        )
         voice_id = next(iter(self.speakers))
         return kind(device, self._front, copy.deepcopy(self._costs), config, typical_voice=voice_id, clock=self.clock)
 
@@ -238,21 +248,26 @@ def run(arguments: argparse.Namespace) -> Json:
     result: Json = {
         "what": arguments.what,
         "costs": "a decode step costs what the rows cost that it computes: all up to the highest slot in use",
+        "card": arguments.card,
         "seconds": arguments.seconds,
         "first_audio_target_ms": arguments.target_ms,
         "planning_us_a_stream": arguments.planning_us,
-        "pages": int(STATE_BYTES / PAGE_BYTES),
+        "pages": int(DEVICES[arguments.card].state_bytes / PAGE_BYTES),
         "loads": loads,
     }
     with tempfile.TemporaryDirectory() as folder:
-        simulated = Simulated(Path(folder), WorkClock() if arguments.planning_us is None else FixedClock())
+        simulated = Simulated(
+            Path(folder), WorkClock() if arguments.planning_us is None else FixedClock(), arguments.card
+        )
         for load, kind in LOADS:
+            if (load if kind is Engine else ARRIVAL) not in arguments.loads.split(","):
+                continue
             name = load if kind is Engine else f"{load}, first come, first served"
             loads[name] = {}
             for count in calls:
                 cell = loads[name][str(count)] = measure(simulated, kind, _callers(load, count, arguments), arguments)
-                _print(load if kind is Engine else "arrival", count, cell)
-        result["most_sustained"] = most_sustained(loads["always"], arguments.target_ms)
+                _print(load if kind is Engine else ARRIVAL, count, cell)
+        result["most_sustained"] = most_sustained(loads.get("always", {}), arguments.target_ms)
     return result
 
 
@@ -270,6 +285,12 @@ def main() -> None:
     """Run, print, save."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calls", default="1,16,64,128,192,224,256")
+    parser.add_argument("--card", choices=list(DEVICES), default=CARD, help="all but the H200 are a roofline model")
+    parser.add_argument(
+        "--loads",
+        default=",".join(LOAD_NAMES),
+        help="always, burst, poisson, and 'arrival' for first come, first served",
+    )
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--target-ms", type=float, default=300.0)
     parser.add_argument("--planning-us", type=float, help="of a step, for each stream; measured without")

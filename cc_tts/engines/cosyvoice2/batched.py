@@ -120,6 +120,8 @@ class BatchedLoader:
             tokenizer, self._speakers, speech_ids=model.lm.config.speech_ids, num_positions=config.num_positions
         )
         self._calibrate(runner, front, engine_config, on_progress)
+        if config.device.type == "cuda" and config.calibration_rows:
+            engine_config = paced(engine_config, self.costs)
         return self._engine(runner, front, self.costs, engine_config)
 
     def _engine(self, runner: ModelRunner, front: TextFront, costs: StageCosts, config: EngineConfig) -> Engine:
@@ -241,6 +243,13 @@ class BatchedLoader:
             share = Capacity(config, self.costs).utilisation(1)
             detail = f"the device is a CPU: about {share:.1f} s for a second of speech; with more than 1 it has gaps"
             log.warning("cpu_speed", seconds=round(share, 2), detail=detail)
+
+
+def paced(config: EngineConfig, costs: StageCosts) -> EngineConfig:
+    """The pace of a card by what its calls take: how early pieces are due, and how long the first one is."""
+    guard_ms, first_hop = costs.guard_ms(config.guard_ms), costs.first_hop(config.first_hop_tokens)
+    log.info("paced", guard_ms=round(guard_ms), first_hop_tokens=first_hop)
+    return replace(config, guard_ms=guard_ms, first_hop_tokens=first_hop)
 
 
 def _in_tenths(on_progress: Callable[[str], None]) -> Callable[[float], None]:

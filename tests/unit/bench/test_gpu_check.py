@@ -60,7 +60,11 @@ def test_the_table_has_what_was_measured(tmp_path: Path) -> None:
         "8": cell(190.0, 240.0, underruns=0.015, refused=3),
         "16": "memory holds 12 streams",
     }
-    ladder = {"loads": {"always": loads}, "most_sustained": 4, "memory": {"pages": 96, "device_max_gib": 17.4}}
+    ladder = {
+        "loads": {"burst": {"1": cell(118.2, 125.9)}, "always": loads},
+        "most_sustained": 4,
+        "memory": {"pages": 96, "device_max_gib": 17.4},
+    }
     write(tmp_path, "phone", ladder)
     whole = {"num_clicks": 0, "num_joins": 24, "mel_max_difference": 0.0123}
     write(tmp_path, "quality", {"whole": whole, "finite": {"not_finite": 0}})

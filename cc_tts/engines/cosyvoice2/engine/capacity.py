@@ -16,7 +16,13 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
-from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, FRAMES_PER_TOKEN, LOOKAHEAD_TOKENS
+from cc_tts.engines.cosyvoice2.engine.schedule import (
+    CHUNK_TOKENS,
+    FIRST_HOP_TOKENS,
+    FRAMES_PER_TOKEN,
+    LOOKAHEAD_TOKENS,
+    hop_to_grid,
+)
 
 MAX_FREE_CAPACITY: Final = 64  # the most new requests that are promised to be taken at once
 TYPICAL_POSITIONS: Final = 200  # of a new request in the language model: prefix and text
@@ -26,9 +32,16 @@ _LEAST_MS: Final = 1e-3  # a cost of nothing could never rise again under the bo
 _KEYS_LIKE_ONE_FRAME: Final = 1160  # this many keys cost a frame as much attention as all else it costs (132 MFLOP)
 _TOKENS_PER_S: Final = 25
 _FIRST_TOKENS: Final = CHUNK_TOKENS + LOOKAHEAD_TOKENS
+_SHORT_PROMPT: Final = CHUNK_TOKENS - FIRST_HOP_TOKENS  # beyond whole chunks, as enrolment leaves it
 _HOP_TOKENS: Final = 2 * CHUNK_TOKENS  # a usual later hop: they grow with the slack
 _TYPICAL_KEYS: Final = 500
 _FIRST_AUDIO_MARGIN: Final = 1.15  # prefills come in turns, so the tokens of a burst are not all sampled together
+MAX_GUARD_MS: Final = 250.0
+_LONGEST_CALL: Final = 2.5
+"""What a processor does besides makes single calls take up to so many times as long as before and after (engine-notes)."""
+HELD_BACK_MS: Final = 160.0  # 8 mel frames of 20 ms, by the vocoder
+_SECOND_ROWS: Final = 4  # that a second piece shares its call with, after a call that had begun
+_SECOND_SHARE: Final = 0.75  # of the first piece that the second may take
 _SLACK_MARGIN: Final = 1.5
 _STREAMS_PER_ROW: Final = 4  # of a flow call: listeners do not fall due together
 _REOPEN: Final = 0.9
@@ -98,6 +111,20 @@ class StageCosts:
         full, rest = divmod(num_rows, max_rows)
         return full * self.call_ms(max_rows, max_frames, num_keys) + self.call_ms(rest, max_frames, num_keys)
 
+    def guard_ms(self, least_ms: float) -> float:
+        """How long before a listener runs dry its next piece is due: as long as a call may take that has begun, and at least
+        ``least_ms``.
+        """
+        call_ms = self.call_ms(1, FRAMES_PER_TOKEN * _FIRST_TOKENS, _TYPICAL_KEYS)
+        return max(least_ms, min(MAX_GUARD_MS, _LONGEST_CALL * call_ms))
+
+    def first_hop(self, least: int) -> int:
+        """The tokens of a first piece, ``least`` or a chunk, so that the second piece comes before the first is played."""
+        call_ms = self.call_ms(_SECOND_ROWS, FRAMES_PER_TOKEN * _FIRST_TOKENS, _TYPICAL_KEYS)
+        second_ms = CHUNK_TOKENS * self.lm_step.ms(_SECOND_ROWS) + 2.0 * call_ms
+        is_short = second_ms > _SECOND_SHARE * (1000.0 / _TOKENS_PER_S * least - HELD_BACK_MS)
+        return max(least, CHUNK_TOKENS) if is_short else least
+
     def observe_call(self, num_frames: int, num_keys: int, flow_ms: float, vocoder_ms: float) -> None:
         """A call of so many frames, rows times the longest, took so long in its two stages."""
         self.flow.observe(weighted_frames(num_frames, num_keys), flow_ms)
@@ -153,6 +180,7 @@ class Capacity:
     def __init__(self, config: EngineConfig, costs: StageCosts) -> None:
         self._config = config
         self._costs = costs
+        self._first_tokens = max(_FIRST_TOKENS, hop_to_grid(_SHORT_PROMPT, config.first_hop_tokens) + LOOKAHEAD_TOKENS)
         self._is_closed = False
 
     def admit(self, snapshot: EngineSnapshot) -> Refusal | None:
@@ -200,7 +228,7 @@ class Capacity:
 
     def first_audio_ms(self, snapshot: EngineSnapshot, num_new: int = 1) -> float:
         """Predicted time to first audio of the last of so many new requests, with the calls of started streams."""
-        steps_ms = _FIRST_TOKENS * self._costs.lm_step.ms(snapshot.num_lm_rows + num_new)
+        steps_ms = self._first_tokens * self._costs.lm_step.ms(snapshot.num_lm_rows + num_new)
         own_ms = _FIRST_AUDIO_MARGIN * (self._work_ahead_ms(snapshot, num_new) + steps_ms)
         num_started = max(0, snapshot.num_streams - snapshot.num_first_pending)
         return own_ms / (1.0 - min(_MAX_SHARE, self._flow_share(num_started)))
@@ -221,6 +249,6 @@ class Capacity:
     def _work_ahead_ms(self, snapshot: EngineSnapshot, num_new: int) -> float:
         """Prefills and first calls of all who have heard nothing: what can come before a started stream at worst."""
         prefill_ms = self._costs.prefill.ms(snapshot.pending_positions + num_new * TYPICAL_POSITIONS)
-        num_firsts, frames = snapshot.num_first_pending + num_new, FRAMES_PER_TOKEN * _FIRST_TOKENS
+        num_firsts, frames = snapshot.num_first_pending + num_new, FRAMES_PER_TOKEN * self._first_tokens
         max_rows = self._config.max_flow_rows
         return prefill_ms + self._costs.calls_ms(num_firsts, frames, _TYPICAL_KEYS, max_rows=max_rows)

@@ -12,7 +12,8 @@ import structlog
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnx")
 
-from cc_tts.engines.cosyvoice2.batched import BatchedConfig, BatchedLoader  # noqa: E402
+from cc_tts.engines.cosyvoice2.batched import BatchedConfig, BatchedLoader, paced  # noqa: E402
+from cc_tts.engines.cosyvoice2.engine.capacity import MAX_GUARD_MS, StageCost, StageCosts  # noqa: E402
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig  # noqa: E402
 from cc_tts.engines.cosyvoice2.engine.engine import Engine  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.checkpoint import ModelError  # noqa: E402
@@ -276,6 +277,21 @@ def test_it_tells_what_it_does_and_measures_what_stages_cost(directory: Path) ->
     assert all(stage._means for stage in (costs.prefill, costs.lm_step, costs.flow, costs.vocoder))
     assert engine is not None
     check_empty(engine)
+
+
+def test_a_card_is_paced_by_what_its_calls_take() -> None:
+    def costing(call_ms: float) -> StageCosts:
+        costs = StageCosts(vocoder=StageCost(0.0))
+        costs.flow = StageCost(call_ms)
+        return costs
+
+    fast = paced(EngineConfig(), costing(15.0))
+    slow = paced(EngineConfig(), costing(90.0))
+    slowest = paced(EngineConfig(), costing(4000.0))
+    assert (fast.guard_ms, fast.first_hop_tokens) == (60.0, 12)
+    assert slow.guard_ms == pytest.approx(225.0, rel=1e-4)
+    assert slow.first_hop_tokens == 25
+    assert slowest.guard_ms == MAX_GUARD_MS
 
 
 def test_a_cpu_measures_one_piece(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:

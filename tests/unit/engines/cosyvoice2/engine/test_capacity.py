@@ -82,6 +82,11 @@ def test_the_first_call_counts_as_it_is() -> None:
     assert cost.ms(8) == pytest.approx(3000.0)
 
 
+def test_a_longer_first_piece_is_counted_in_first_audio() -> None:
+    short, long = (capacity(first_hop_tokens=hop).first_audio_ms(IDLE) for hop in (12, 25))
+    assert long - short == pytest.approx(1.15 * 12 * 2.0), "12 steps more of 2 ms, with the margin"
+
+
 def test_a_lasting_rise_is_learnt_in_a_dozen_observations() -> None:
     cost = learnt(lambda _: 1.0, 8)
     for _ in range(12):

@@ -11,9 +11,11 @@ from typing import Any
 
 import aiohttp
 
-TYPES = "call.established,call.gather_complete,call.terminated"
+TYPES = "call.established,speak.complete,call.gather_complete,call.terminated"
 CALL_TIMEOUT_S = 120
 DIAL_TRIES = 10
+HEARD = {"normal", "barge_in"}
+CALL_IS_OVER = {HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT}
 
 
 class Campaign:
@@ -69,32 +71,38 @@ class Campaign:
         return "overload"
 
     async def talk(self, call_id: str, person: dict[str, str]) -> str:
-        """Remind, ask for a key, and wait for the end of the call."""
-        outcome = ""
+        """Remind, ask for a key, and wait for the end of the call. A person who was told nothing was not reminded."""
+        outcome, unheard = "", "not_heard"
         question = f"Hello {person['name']}. You have an appointment on {person['when']}. To confirm, press 1."
         ask = {"prompt": {"text": question}, "max_digits": 1, "valid_digits": "1", "max_tries": 2}
         while True:
             match await self.calls[call_id].get():
                 case {"type": "call.established"}:
-                    await self.command(call_id, "gather", ask)
+                    outcome = await self.command(call_id, "gather", ask)
+                    if outcome:
+                        await self.say_goodbye(call_id, "We have a message for you. Please call us. Goodbye.")
+                case {"type": "speak.complete", "data": {"completion_cause": cause, "error": error}}:
+                    unheard = "" if cause in HEARD else error or cause
                 case {"type": "call.gather_complete", "data": {"valid": valid}}:
-                    outcome = "confirmed" if valid else "reminded"
-                    goodbye = {"text": "Thank you." if valid else "Please call us. Goodbye.", "then": "hangup"}
-                    await self.command(call_id, "speak", goodbye)
+                    outcome = "confirmed" if valid else unheard or "reminded"
+                    await self.say_goodbye(call_id, "Thank you." if valid else "Please call us. Goodbye.")
                 case {"type": "call.terminated", "data": {"ending": ending}}:
                     return outcome or str(ending["reason"])
 
-    async def command(self, call_id: str, action: str, body: dict[str, Any]) -> None:
-        """Have something done on a call, later if the server is full; hang up if it can never be done."""
+    async def say_goodbye(self, call_id: str, text: str) -> None:
+        """Say the last words and hang up, also where they cannot be said."""
+        if await self.command(call_id, "speak", {"text": text, "then": "hangup"}):
+            await self.hang_up(call_id)
+
+    async def command(self, call_id: str, action: str, body: dict[str, Any]) -> str:
+        """Have something done on a call, later if the server is full; returns why it can never be done, if so."""
         while True:
             async with self.http.post(f"/v1/calls/{call_id}/{action}", json=body) as response:
-                if response.ok:
-                    return
+                if response.ok or response.status in CALL_IS_OVER:
+                    return ""
                 if response.status != HTTPStatus.SERVICE_UNAVAILABLE:
-                    break
+                    return str((await response.json())["code"])
                 await asyncio.sleep(int(response.headers.get("Retry-After", 1)))
-        print(f"{call_id} {action}: {response.status}", flush=True)
-        await self.hang_up(call_id)
 
     async def hang_up(self, call_id: str) -> None:
         """End a call, if it is not over."""

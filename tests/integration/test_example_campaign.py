@@ -1,4 +1,4 @@
-"""The campaign of the tutorial against a server that is full for a while, here one that the test plays."""
+"""The campaign of the tutorial against servers that are full for a while or refuse its words, here played by the test."""
 
 import asyncio
 import csv
@@ -48,29 +48,67 @@ class FullServer:
         return web.json_response({}, status=201)
 
     async def _command(self, request: web.Request) -> web.Response:
-        action, call_id = request.match_info["action"], request.match_info["id"]
-        self.asked.append(action)
+        self.asked.append(request.match_info["action"])
+        return await self._answer(request.match_info["action"], request.match_info["id"])
+
+    async def _answer(self, action: str, call_id: str) -> web.Response:
         if self.asked.count(action) <= TIMES_FULL:
             return web.json_response({"code": "engine_overloaded"}, status=503, headers={"Retry-After": "0"})
         if action == "gather":
-            await self._tell("call.gather_complete", call_id, valid=True)
+            await self._gathered(call_id)
         else:
             await self._tell("call.terminated", call_id, ending={"reason": "prompt_finished"})
         return web.json_response({}, status=201)
+
+    async def _gathered(self, call_id: str) -> None:
+        await self._tell("call.gather_complete", call_id, valid=True)
 
     async def _hang_up(self, _request: web.Request) -> web.Response:
         self.asked.append("hangup")
         return web.json_response({})
 
 
-async def test_a_person_is_not_hung_up_on_by_a_server_that_is_full(tmp_path: Path) -> None:
-    people, results = tmp_path / "people.csv", tmp_path / "results.csv"
+class RefusingServer(FullServer):
+    """Has no voice for the question."""
+
+    async def _answer(self, action: str, call_id: str) -> web.Response:
+        if action == "gather":
+            return web.json_response({"code": "language_unsupported"}, status=422)
+        await self._tell("call.terminated", call_id, ending={"reason": "prompt_finished"})
+        return web.json_response({}, status=201)
+
+
+class MuteServer(FullServer):
+    """Accepts the question, of which nothing is heard, and no key is pressed."""
+
+    async def _gathered(self, call_id: str) -> None:
+        await self._tell("speak.complete", call_id, completion_cause="error", error="no_audio")
+        await self._tell("call.gather_complete", call_id, valid=False)
+
+
+async def results_of(server: FullServer, folder: Path) -> list[str]:
+    """What the campaign writes of a call to one person."""
+    people, results = folder / "people.csv", folder / "results.csv"
     people.write_text("to,name,when\nsip:ann@127.0.0.1,Ann,Monday\n")
-    server = FullServer()
     async with TestServer(server.app) as running:
         argv = [str(ROOT / "examples/campaign.py"), str(running.make_url("/")), str(people), str(results)]
         campaign = await asyncio.create_subprocess_exec(sys.executable, *argv)
         assert await campaign.wait() == 0
-    assert server.asked == ["gather"] * (TIMES_FULL + 1) + ["speak"] * (TIMES_FULL + 1)
     with results.open(newline="") as file:
-        assert [row["result"] for row in csv.DictReader(file)] == ["confirmed"]
+        return [row["result"] for row in csv.DictReader(file)]
+
+
+async def test_a_person_is_not_hung_up_on_by_a_server_that_is_full(tmp_path: Path) -> None:
+    server = FullServer()
+    assert await results_of(server, tmp_path) == ["confirmed"]
+    assert server.asked == ["gather"] * (TIMES_FULL + 1) + ["speak"] * (TIMES_FULL + 1)
+
+
+async def test_a_person_whose_question_is_refused_hears_a_goodbye_and_the_result_says_why(tmp_path: Path) -> None:
+    server = RefusingServer()
+    assert await results_of(server, tmp_path) == ["language_unsupported"]
+    assert server.asked == ["gather", "speak"]
+
+
+async def test_a_person_who_heard_nothing_was_not_reminded(tmp_path: Path) -> None:
+    assert await results_of(MuteServer(), tmp_path) == ["no_audio"]

@@ -46,7 +46,9 @@ def speaks(voice: Voice, language: str) -> bool:
 
 
 def reads(voice: Voice, script: str) -> bool:
-    """Whether ``voice`` has sounds for the letters of a script."""
+    """Whether ``voice`` has sounds for the words that are written in a script."""
+    if script in voice.names_letters_of:
+        return False
     languages = (voice.language, *voice.also_speaks)
     return script in voice.also_reads or any(script in scripts_of(each) for each in languages)
 

@@ -31,8 +31,9 @@ _SCRIPTS_OF: Final = {
 }  # fmt: skip
 """Of the languages that are not written in Latin letters alone (Unicode CLDR, likely subtags). The letters of a script are
 taken for its first language."""
-_SUBTAGS: Final = {"latn": LATIN, "cyrl": "CYRILLIC", "arab": "ARABIC", "deva": "DEVANAGARI"}
-"""Script subtags of BCP 47 that name another script than the language's usual one."""
+_SUBTAGS: Final = {"latn": LATIN, "cyrl": "CYRILLIC", "arab": "ARABIC", "deva": "DEVANAGARI", "qaaa": LATIN}
+"""Script subtags of BCP 47 that name another script than the language's usual one; ``qaaa``, for private use, is the
+transcription of espeak-ng's Cherokee."""
 _LANGUAGE_OF: Final = {
     script: language for language, scripts in reversed(_SCRIPTS_OF.items()) for script in scripts.split() if script != LATIN
 } | {"CJK": "zh"}  # fmt: skip

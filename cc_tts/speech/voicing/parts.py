@@ -1,5 +1,6 @@
 """Which voice speaks which part of a text: the one that was asked for what it can, a voice of the language for the rest."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
@@ -88,17 +89,24 @@ class Voicing:
         except LanguageUnsupported:
             return False
 
-    def _speaker_of(self, language: str, preferred: Voice) -> Voice:
-        """The voice for a language: the preferred one, the configured one, else the engine's choice."""
-        if speaks(preferred, language):
+    def _speaker_of(self, language: str, preferred: Voice, letters: str = "") -> Voice:
+        """The voice for a language in these letters: the preferred one, the configured one, else the engine's choice."""
+        scripts = scripts_of(language).intersection(map(script_of, letters))
+        if speaks(preferred, language) and _reads_all(preferred, scripts):
             return preferred
-        if self._config.voice and speaks(default := self._engine.resolve_voice(self._config.voice, None), language):
+        default = self._engine.resolve_voice(self._config.voice, None) if self._config.voice else preferred
+        if speaks(default, language) and _reads_all(default, scripts):
             return default
         try:
-            return self._engine.resolve_voice(None, language)
+            found = self._engine.resolve_voice(None, language)
         except LanguageUnsupported as error:
             detail = f"{preferred.id} does not speak {language_name(language)}: {error.detail}"
             raise LanguageUnsupported(detail) from None
+        if not _reads_all(found, scripts):
+            unread = " and ".join(sorted(script for script in scripts if not reads(found, script)))
+            detail = f"{found.id} speaks {language_name(language)}, but does not read {unread} characters"
+            raise LanguageUnsupported(detail)
+        return found
 
     def _part(
         self, content: TextContent, letters: str, stretch: Stretch, preferred: Voice, *, is_whole: bool
@@ -106,8 +114,7 @@ class Voicing:
         start, end, language = stretch
         part = content if is_whole else content.between(start, end)
         try:
-            voice = self._speaker_of(language, preferred)
-            _check_reads(voice, language, letters[start:end])
+            voice = self._speaker_of(language, preferred, letters[start:end])
         except LanguageUnsupported as error:
             return RefusedContent(part.text, error.detail, part.marks)
         asked = self.asked_language(content)
@@ -117,8 +124,5 @@ class Voicing:
         )
 
 
-def _check_reads(voice: Voice, language: str, letters: str) -> None:
-    """Raise ``LanguageUnsupported`` for letters whose names the voice would say in place of the words."""
-    if voice.names_letters_of and not voice.names_letters_of.isdisjoint(map(script_of, letters)):
-        detail = f"{voice.id} speaks {language_name(language)}, but does not read Han characters; write them in kana"
-        raise LanguageUnsupported(detail)
+def _reads_all(voice: Voice, scripts: Iterable[str]) -> bool:
+    return all(reads(voice, script) for script in scripts)

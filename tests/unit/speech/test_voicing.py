@@ -148,7 +148,7 @@ def test_where_nobody_speaks_a_part_it_is_refused_and_says_which_voice_and_langu
     "content", [TextContent("東京駅でお待ちください。"), TextContent("東京", "ja"), TextContent("東京", None, "ja")]
 )
 def test_a_voice_that_only_names_letters_does_not_speak_the_words_written_with_them(content: TextContent) -> None:
-    with pytest.raises(LanguageUnsupported, match="does not read Han characters; write them in kana"):
+    with pytest.raises(LanguageUnsupported, match="does not read CJK characters"):
         voicing(NamesHan()).voice(content)
 
 
@@ -156,6 +156,15 @@ def test_a_voice_that_names_some_letters_speaks_the_words_written_with_others() 
     assert voicing(NamesHan()).voice(TextContent("とうきょうで おまちください。")).id == "ja"
     replaced = TextContent("東京 です", "ja", replacements=(Replacement(0, 2, "とうきょう"),))
     assert voicing(NamesHan()).voice(replaced).id == "ja"
+
+
+def test_a_voice_of_a_transcription_leaves_the_languages_own_letters_to_another_voice() -> None:
+    class Transcribed(Babel):
+        languages = ("cmn", "cmn-latn-pinyin", "chr-us-qaaa-x-west")
+
+    assert voicing(Transcribed()).voice(TextContent("您好", "cmn-latn-pinyin")).id == "cmn"
+    with pytest.raises(LanguageUnsupported, match="does not read CHEROKEE characters"):
+        voicing(Transcribed()).voice(TextContent("ᏣᎳᎩ"))
 
 
 def test_a_voice_that_does_not_exist_is_told_whatever_the_text() -> None:

@@ -42,8 +42,10 @@ RUN /opt/cc-tts/bin/pip install --no-cache-dir --disable-pip-version-check --req
 
 # --- the same with Ray and PyTorch for CUDA
 FROM wheels AS wheels-gpu
-COPY requirements/gpu.lock requirements/
-RUN /opt/cc-tts/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes -r requirements/gpu.lock
+# gpu-cuda12.lock is for drivers older than 580.
+ARG GPU_LOCK=gpu.lock
+COPY requirements/gpu.lock requirements/gpu-cuda12.lock requirements/
+RUN /opt/cc-tts/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes -r "requirements/${GPU_LOCK}"
 
 # --- what both images stand on. espeak-ng and its voices come in the wheel espeakng_loader
 FROM ${DEBIAN} AS base

@@ -24,10 +24,13 @@ for purpose in charts intelligibility release pipecat fuzz; do
     rm "requirements/$purpose.new"
 done
 # What the image runtime-gpu has beside that; its base is Debian's Python on x86-64.
-says=$(head -n 1 requirements/gpu.lock)
-$uv pip compile $(echo "$common" | sed 's/--universal //') --python-platform x86_64-manylinux_2_28 -c requirements/default.lock \
-    requirements/gpu.txt requirements/ray.txt -o requirements/gpu.new
-{ echo "$says"; grep -v '^--' requirements/gpu.new; } > requirements/gpu.lock
-rm requirements/gpu.new
+for lock in gpu gpu-cuda12; do
+    says=$(head -n 1 "requirements/$lock.lock")
+    case $lock in gpu) overrides="" ;; *) overrides="--overrides requirements/$lock.in" ;; esac
+    $uv pip compile $(echo "$common" | sed 's/--universal //') --python-platform x86_64-manylinux_2_28 -c requirements/default.lock $overrides \
+        requirements/gpu.txt requirements/ray.txt -o requirements/gpu.new
+    { echo "$says"; grep -v '^--' requirements/gpu.new; } > "requirements/$lock.lock"
+    rm requirements/gpu.new
+done
 # The lock names packages and hashes; which index serves them is the machine's own setting.
 sed -i '/^--extra-index-url/d;/^--find-links/d;/^--index-url/d' requirements/default.lock requirements/dev.lock

@@ -237,7 +237,7 @@ def test_the_pool_places_a_worker_on_each_machine_of_the_group(values: dict[str,
 
 def test_ray_has_the_version_of_the_images(helm: Any) -> None:
     cluster = Rendered(helm, RAY_CLUSTER).one("RayCluster", name="voice-ray")
-    for file in ("ray.txt", "gpu.lock"):
+    for file in ("ray.txt", "gpu.lock", "gpu-cuda12.lock"):
         pinned = re.search(r"^ray==(\S+)", (ROOT / "requirements" / file).read_text(encoding="utf-8"), re.MULTILINE)
         assert pinned is not None
         assert cluster["spec"]["rayVersion"] == pinned[1]

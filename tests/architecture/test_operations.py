@@ -291,3 +291,16 @@ def test_what_is_installed_is_pinned_with_hashes() -> None:
                 pin[:80],
             )
     assert "-r neural.txt" in files["gpu.txt"].read_text(encoding="utf-8"), "gpu.lock has the hashes of both"
+
+
+def test_the_lock_for_older_drivers_differs_from_that_of_the_image_in_pytorch_alone() -> None:
+    def pins(name: str) -> dict[str, str]:
+        text = (ROOT / "requirements" / name).read_text(encoding="utf-8")
+        return dict(re.findall(r"(?m)^([A-Za-z0-9._-]+)(?:\[[a-z,]+\])?==(\S+)", text))
+
+    newer, older = pins("gpu.lock"), pins("gpu-cuda12.lock")
+    differing = {name for name in newer.keys() | older.keys() if newer.get(name) != older.get(name)}
+    assert {"torch", "torchaudio", "triton"} <= differing
+    others = {name for name in differing - {"torch", "torchaudio", "triton"} if not re.match(r"nvidia-|cuda-", name)}
+    assert not others
+    assert any(name.endswith("-cu12") for name in older)

@@ -1,6 +1,7 @@
 """Words that the chosen voice cannot speak are heard all the same, or refused: by REST, stream, greeting and SIP header."""
 
 from pathlib import Path
+from urllib.parse import quote
 
 import aiohttp
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from bench.softphone import SoftphoneProcess
 from tests.e2e import server_under_test
 from tests.e2e.configured import server_with
+from tests.e2e.raw_sip import invite_once
 from tests.e2e.test_streamed_answers import stream_of, talking
 
 pytestmark = pytest.mark.e2e
@@ -37,6 +39,12 @@ async def test_every_way_in_speaks_what_the_english_voice_cannot(
         assert (spoken["spoken_text"], spoken["completion_cause"]) == (CHINESE, "normal")
         assert spoken["played_ms"] > 1500
         await phone.wait_event("speech_start", timeout_s=5)
+
+        ask = {"prompt": {"text": CHINESE, "voice": "hibari-heart", "utterance_id": "asked"}, "initial_timeout_ms": 100}
+        assert (await server.post(f"/v1/calls/{call['id']}/gather", ask))[0] == 201
+        asked = (await log.wait("speak.complete", 30, utterance_id="asked"))["data"]
+        assert (asked["spoken_text"], asked["completion_cause"]) == (CHINESE, "normal")
+        assert asked["played_ms"] > 1500
 
         async with stream_of(server, call) as client:
             await client.write(MIXED, size=4, every_s=0.005)
@@ -72,3 +80,22 @@ async def test_where_no_voice_speaks_it_nobody_is_told_that_it_was_heard(
             assert told["data"]["char_start"] == len("Hello there. Your name is ")
         assert "王小明" not in server.log
         await phone.hangup()
+
+
+async def test_what_no_voice_speaks_is_refused_in_a_header_before_the_answer_and_as_a_prompt_of_a_gather(
+    nothing_is_left_running: None, phone: SoftphoneProcess, tmp_path: Path
+) -> None:
+    pytest.importorskip("onnxruntime")
+    async with server_with(tmp_path, tts__engine="onnx", tts__voice="hibari-heart") as server:
+        call = await talking(server, phone)
+        for field in ("prompt", "invalid_prompt"):
+            ask = {"prompt": {"text": "Press one."}, "max_tries": 2} | {field: {"text": CHINESE}}
+            status, problem = await server.post(f"/v1/calls/{call['id']}/gather", ask)
+            assert (status, problem["code"]) == (422, "language_unsupported"), field
+        await phone.hangup()
+        await server.until_all_terminated()
+        for more in ("", "X-TTS-Gather: max=1\r\n"):
+            headers = f"X-TTS-Text: {quote(CHINESE)}\r\nX-TTS-Then: hangup\r\n{more}".encode()
+            refused = await invite_once("silent", server.sip_port, headers=headers)
+            assert refused.status == 400
+            assert "hibari-heart does not speak Chinese" in (refused.header("Warning") or "")

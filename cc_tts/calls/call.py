@@ -659,8 +659,9 @@ class Call:
         )
         self._log.info("gather_complete", gather_id=gather.id, result=result, tries=gather.tries)
         if gather.request.then == "hangup":
+            cause = CompletionCause.ERROR if result == "timeout" and gather.question_failed else result
             with contextlib.suppress(UserAgentUnavailable):  # its end is the call's
-                self.end("gather_complete", cause=result, digits=gather.digits if gather.valid else "")
+                self.end("gather_complete", cause=str(cause), digits=gather.digits if gather.valid else "")
 
     def _speech_began(self, utterance_id: str, at_ns: int) -> None:
         """The first frame that carries speech was sent."""

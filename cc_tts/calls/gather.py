@@ -86,6 +86,7 @@ class Gather:
         self._say, self._silence, self._on_complete = say, silence, on_complete
         self._started_ns = clock.now_ns()
         self._prompt: Utterance | None = None
+        self._asked: Utterance | None = None
         self._waiting_keys: deque[str] = deque()
         """Pressed during a protected prompt."""
         self._key_timer = PausableTimer(clock)
@@ -95,6 +96,11 @@ class Gather:
     def valid(self) -> bool:
         """Whether the digits are usable: enough, and none that is not allowed."""
         return len(self.digits) >= self.request.min_digits and set(self.digits) <= set(self.request.valid_digits)
+
+    @property
+    def question_failed(self) -> bool:
+        """Whether the last prompt ended with an error, so that the caller may not know what was asked."""
+        return self._asked is not None and self._asked.completion_cause is CompletionCause.ERROR
 
     @property
     def duration_ms(self) -> float:
@@ -157,6 +163,7 @@ class Gather:
 
     def _await(self, prompt: Utterance | None) -> None:
         self._prompt = prompt
+        self._asked = prompt or self._asked
         if prompt is None or prompt.is_complete:
             self._collect()
 

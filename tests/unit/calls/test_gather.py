@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 from cc_tts.calls import gather as gather_module
 from cc_tts.calls.call import Call
 from cc_tts.calls.gather import Gather, GatherRequest
-from cc_tts.errors import GatherActive, GatherNotFound, UnknownVoice, WrongState
+from cc_tts.errors import EngineFailed, GatherActive, GatherNotFound, UnknownVoice, WrongState
 from cc_tts.speech.prompt import Prompt, TextContent
 from cc_tts.ua import messages
 from tests.fakes.exchange import Exchange
@@ -488,3 +488,14 @@ async def test_a_dialplans_gather_that_is_not_valid_has_no_digits(caller: Caller
     caller.loop.advance(5000)
     hangups = [each for each in exchange.ua.sent if isinstance(each, messages.Hangup)]
     assert [(each.digits, each.cause) for each in hangups] == [("", "timeout")]
+
+
+async def test_a_time_that_ran_out_after_a_question_that_failed_ends_the_call_with_error(caller: Caller) -> None:
+    exchange = caller.exchange
+    exchange.source.open_error = EngineFailed()
+    caller.gather(prompt=words(), then="hangup")
+    await exchange.settle()
+    exchange.ua.finished(caller.call.id, next(iter(caller.call.utterances)), cut=True)
+    caller.loop.advance(60_000)
+    assert caller.result["result"] == "timeout"
+    assert [each.cause for each in exchange.ua.sent if isinstance(each, messages.Hangup)] == ["error"]

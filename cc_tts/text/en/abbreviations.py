@@ -62,12 +62,14 @@ _NUMBERED = re.compile(
     re.IGNORECASE,
 )
 _PER = (
-    r"(?<=[\w.])\s?/\s?(?:(?P<short>sec|min|hr|wk|mo|yr|kg|lb|gal|oz)\b\.?|(?P<full>sq\.? ft\b|square foot|gallon|pound|mile"
+    r"(?<=[\w.])\s?/\s?(?:(?P<short>sec|min|hr|wk|mo|yr|kg|lb|gal|oz|nt|ppl|pp|pax|sem|qtr)\b\.?"
+    r"|(?P<full>sq\.? ft\b|square foot|gallon|pound|mile"
     r"|GB|MB|kWh|second|minute|hour|day|week|month|year|person|night|unit|item)\b)"
 )
 _PER_WORDS = {
     "sec": "second", "min": "minute", "hr": "hour", "wk": "week", "mo": "month", "yr": "year", "kg": "kilogram",
-    "lb": "pound", "gal": "gallon", "oz": "ounce",
+    "lb": "pound", "gal": "gallon", "oz": "ounce", "nt": "night", "ppl": "person", "pp": "person", "pax": "passenger",
+    "sem": "semester", "qtr": "quarter",
 }  # fmt: skip
 _PER_SIGNS = {"sq. ft": "square foot", "sq ft": "square foot", "kWh": "kilowatt hour"}
 _NAME_BEFORE = re.compile(r"(?<![\w])[A-Z][a-z]+$")
@@ -158,6 +160,11 @@ say_abbreviations = in_order(
     (r"(?<!\w)b/c(?!\w)", "because"),
     (r"(?<!\w)b/[wt](?!\w)", "between"),
     (r"(?<!\w)n/a(?!\w)", "N A"),
+    (r"(?<!\w)w/d(?!\w)", "withdrawal"),
+    (
+        r"(?<=[A-Za-z])\s[x×]\s(?=\d{1,4}\s(?:night|day|week|month|year|hour|person|people|guest|unit|item)s?\b)",
+        " times ",
+    ),
     (r"(?<!\w)w/o(?!\w)(?=\s?\w|\s|$)", "without "),
     (r"(?<!\w)w/(?=\s?\w|\s|$)", "with "),
     (r"(?<![\w.])(?:[A-Za-z]\.){2,8}(?!\w)", _dotted_letters),

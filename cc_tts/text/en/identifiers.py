@@ -59,13 +59,13 @@ _AFTER_CARD = (
     r"\s(?:x-?|-|\((?=\d{4}\)))(\d{4})\)?(?!\w)"
 )
 _NAMED_STRONG = (
-    "passcode|password|code|pin|otp|cvv2?|cvc2?|csc|puk|zip|postcode|confirmation|reference|ref"
+    "passcode|password|pwd|code|pin|otp|cvv2?|cvc2?|csc|puk|zip|postcode|confirmation|reference|ref"
     "|extension|routing|tracking|iban|bsb"
 )
 _NAMED_WEAK = (
     "accounts?|acct|cards?|orders?|tickets?|cases?|claims?|policy|invoice|booking|reservation|flight|member|membership|"
     "customer|employee|serial|p\\.?\\s?o\\.?\\s?box|po|part|lot|id|ids|identification|phone|telephone|fax|ssn|badge|agent"
-    "|transaction|itinerary|vin|sku|item|batch|meter|rma|sr|rx|prescription|permit|passport"
+    "|transaction|group(?=\\s(?:#|id\\b|no\\b|number))|itinerary|vin|sku|item|batch|meter|rma|sr|rx|prescription|permit|passport"
     "|che(?:ck|que)(?=\\s(?:#|no\\b|number))|mrn|ein|imei|npi|upc|port|build|inv|conf|dl|model(?!s? (?:19|20)\\d\\d\\b)"
 )
 _OPENING = r"[\"'“‘(\[]{0,2}"
@@ -105,6 +105,10 @@ _SCORE_BEFORE = re.compile(
 
 _NAMED_MIXED = (
     rf"\b(?P<name>{_NAMED_STRONG})\b\.?{_CONNECTORS}(?P<value>(?=[a-z]*\d)(?=\d*[a-z])[a-z\d]{{4,20}})(?![\w-]|[.@]\w)"
+)
+_COURSE = (
+    r"(?:(?<=\bCS )|(?<=\bMATH )|(?<=\bMath )|(?<=\bENGL )|(?<=\bBIO )|(?<=\bCHEM )"
+    r"|(?<=\bECON )|(?<=\bHIST )|(?<=\bPSYCH ))([1-9]\d\d)(?![\w%]|[.,:/-]\d)"
 )
 _RUNS = re.compile(r"[A-Za-z]+|\d+")
 _NUMBER_WITH_SUFFIX = re.compile(r"\d+(?:st|nd|rd|th|s|am|pm|k|m|b|bn|x)", re.IGNORECASE)
@@ -256,7 +260,10 @@ say_identifiers = in_order(
     *TRAVEL_RULES,
     (r"\b(Q[1-4])\s?'(\d\d)\b", r"\1 20\2"),
     (r"([FC]Y)(?<!\w[FC]Y)\s?'?(20\d\d|\d\d)(?:[-/](\d\d))?(?!\w)", _fiscal_year),
-    (r"(?<![\w-])(?:\d{4}(?:[ -]\d{4}){2,4}|\d{4}[ -]\d{6}[ -]\d{5})(?![\w-])", each_group),  # a card
+    (
+        r"(?<![\w-])(?:\d{4}(?:[ -]\d{4}){4}[ -]\d{2}|\d{4}(?:[ -]\d{4}){2,4}|\d{4}[ -]\d{6}[ -]\d{5})(?![\w-])",
+        each_group,
+    ),  # a card
     (r"(?<![\w-])(?:\d{3}-\d{2}-\d{4}|\d{5}-\d{4})(?![\w-])", each_group),  # of social security, or ZIP+4
     (r"(?<![\w.-])(?!(?:19|20)\d\d-\d{1,2}-\d{1,2}(?![\w-]))\d{3,4}(?:-\d{1,6}){2,5}(?![\w-])", each_group),
     (rf"(?i)\b(?P<name>{_NAMED_STRONG}|{_NAMED_WEAK})\b\.?{_CONNECTORS}{_VALUE}", _named),
@@ -268,6 +275,10 @@ say_identifiers = in_order(
         lambda match: f"{year(int(match[1] or match[2]))} ",
     ),
     (r"(?<!\w)(\d{3})\(([a-z])\)", lambda match: f"{house_number(match[1])} {match[2].upper()}"),  # 401(k)
+    (
+        _COURSE,
+        lambda match: house_number(match[1]),
+    ),
     (r"(?<![\w$])(529|457)(?=\s(?:plan|account|college)\b)", lambda match: house_number(match[1])),
     (rf"{_NUMBER_IS}{_NOT_COUNTED}{NOTHING_COUNTED}", lambda match: match[1] + digit_groups(match[2])),
     (

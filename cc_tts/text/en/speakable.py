@@ -52,7 +52,7 @@ _SIGNS = str.maketrans({
 
 def _fraction(match: re.Match[str]) -> str:
     top, bottom, whole = int(match["top"]), int(match["bottom"]), match["whole"]
-    if bottom == top and not whole:
+    if not whole and (bottom == top or (top > bottom and top + bottom == _WHOLE)):
         return f"{cardinal(top)} {cardinal(bottom)}"
     return mixed_number(int(whole), top, bottom) if whole else fraction(top, bottom)
 

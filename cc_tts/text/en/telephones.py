@@ -103,7 +103,7 @@ SHORT_NUMBER_RULES = (
     (r"(?<=\bor )[2-8]11(?=[.,;!?]|\s(?:for|to)\b|$)", each_digit),
     (r"(?<=, )[2-8]11(?=[.,;!?]|$)", lambda match: each_digit(match) if _NEAR_911.search(match.string) else None),
     (
-        rf"(?i)\b((?:text|send|reply|message|sms|forward)(?:ing|s)?\s(?:\S{{1,30}}\s){{1,5}}?to:?\s)(\d{{4,6}}){_SHORT}"
+        rf"(?i)\b((?:text|send|reply|message|sms|forward)(?:ing|s)?\s(?:\S{{1,30}}\s){{1,5}}?to:?\s)(\d{{4,6}}|\d{{3}}-\d{{3}}){_SHORT}"
         + NOTHING_COUNTED,
         digits_behind,
     ),

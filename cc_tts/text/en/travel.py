@@ -22,6 +22,9 @@ _SEATS = (
     r"(?i)(?=\d{1,3}[A-K])(?:(?<=\bseats )|(?<=\bexits )|(?<=\bgates )|(?<=\bunits ))(\d{1,3})([A-K])\s?[-–]\s?"
     r"(?=\d{1,3}[A-K]\b)"
 )
+_ROW = r"(?<=\b[Ss]eats )(\d{1,3})([A-K])\s?[-–]\s?(?=[A-K]\b)"
+_ROUTE = r"(?<=\()([A-Z]{3})\s?(?:[-–→]|->)\s?(?=[A-Z]{3}\))"
+"""From airport to airport, in brackets."""
 
 
 def _flight(match: re.Match[str]) -> str:
@@ -43,4 +46,6 @@ TRAVEL_RULES = (
     ),
     (r"(?<=\bAirbus )A(\d{3})(?![\w-])", lambda match: f"A {house_number(match[1])}"),
     (_SEATS, r"\1 \2 to "),
+    (_ROW, r"\1 \2 to "),
+    (_ROUTE, r"\1 to "),
 )

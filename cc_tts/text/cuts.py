@@ -12,7 +12,7 @@ CLAUSE_LOOKAHEAD_CHARS = 8
 
 _CLAUSE_MARK = re.compile(r"[,;:][\"'”’)\]]?(?=\s)|[，、：；—][\"'”’」』）]?")
 _DIGIT_BEFORE = re.compile(r"\d[\"'”’)\]]?[,;:，、：；—][\"'”’)\]」』）]?$")
-_DIGIT_AFTER = re.compile(r"\s{0,2}[+$£€¥(]?\d")
+_DIGIT_AFTER = re.compile(r"\s{0,2}[+$£€¥￥(]?\d")
 _DATE_PART_BEFORE = re.compile(
     r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec|Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]{0,6}\.?,$"
 )
@@ -40,7 +40,7 @@ _KEPT_WHOLE = tuple(
         rf"\b{_MONTH} \d{{1,2}}(?:st|nd|rd|th)?(?:,? \d{{4}})?",
         rf"(?<!\w)\d{{1,2}}(?:st|nd|rd|th)?(?: of)? {_MONTH}(?:,? \d{{4}})?",
         rf"\b{_DAY_OF_WEEK}(?:,? (?=\d|{_MONTH})| ?[-–—] ?{_DAY_OF_WEEK})",
-        rf"(?:[$£€¥₹]|\b[A-Z]{{3}} ) ?{_NUMBER}(?: (?:thousand|million|billion|trillion)\b)?",
+        rf"(?:[$£€¥￥₹]|\b[A-Z]{{3}} ) ?{_NUMBER}(?: (?:thousand|million|billion|trillion)\b)?",
         rf"(?<![\w.,]){_NUMBER} ?(?:%|°|[AaPp]\.?[Mm]\b\.?|(?:thousand|million|billion)\b|[A-Za-z]{{1,4}}\b\.?)",
         r"(?<!\w)\d{1,4} \d{1,2}/\d{1,2}",
         rf"(?<![\w.,]){_NUMBER}[A-Za-z]?(?: [A-Za-z]{{1,5}}\.?)? ?(?:[-–—~x×]|to|by|and|or) ?[$£€¥]?{_NUMBER}",
@@ -52,8 +52,8 @@ _KEPT_WHOLE = tuple(
     )
 )
 _GROWING = re.compile(
-    r"(?a)(?:[+(#*$£€¥]{0,3}(?<![A-Za-z])[A-Za-z]{0,4}\d[A-Z\d .,:/()#*%+-]{0,60}(?<![a-z])[a-z]{0,4}\.?"
-    r"|[+(#*$£€¥-]{1,3} ?|\b[A-Z]{2,5} ?|\b[A-Z][a-z]{0,2}[.,] ?|[\w+-]{1,40}(?:[@/]|\.(?=\w))[\w.+/:@?=&%-]{0,200})$"
+    r"(?a)(?:[+(#*$£€¥￥]{0,3}(?<![A-Za-z])[A-Za-z]{0,4}\d[A-Z\d .,:/()#*%+-]{0,60}(?<![a-z])[a-z]{0,4}\.?"
+    r"|[+(#*$£€¥￥-]{1,3} ?|\b[A-Z]{2,5} ?|\b[A-Z][a-z]{0,2}[.,] ?|[\w+-]{1,40}(?:[@/]|\.(?=\w))[\w.+/:@?=&%-]{0,200})$"
 )
 """A number, with what may follow before its unit, the signs that begin one, and an address."""
 

@@ -46,6 +46,7 @@ TRAVEL_RULES = (
     ),
     (r"(?<=\bAirbus )A(\d{3})(?![\w-])", lambda match: f"A {house_number(match[1])}"),
     (_SEATS, r"\1 \2 to "),
+    (r"(?<=\b[Ss]eat )(\d{1,3})K(?!\w)", r"\1 K"),
     (_ROW, r"\1 \2 to "),
     (_ROUTE, r"\1 to "),
 )

@@ -195,6 +195,15 @@ async def test_a_part_for_sdp_that_is_blank(server: Server, text: str) -> None:
         assert (await until(server, call_id, "terminated"))["ending"]["reason"] == "not_acceptable"
 
 
+async def test_an_ack_without_our_tag_behind_a_cancel_is_nobodys(server: Server) -> None:
+    async with RawCaller("ring", server.sip_port) as caller, server.events() as log:
+        caller.invite()
+        await log.wait("call.early")
+        caller.send("CANCEL", cseq=1)
+        await log.wait("call.terminated")
+        caller.ack()  # it has not read the 487, so its To has no tag
+
+
 @pytest.mark.parametrize("sdp", [MALFORMED["IPv6 called IPv4"], HEAD + OPUS, "hello", "a=b\r\nc=d"])
 async def test_a_bad_answer_in_the_ack_ends_the_call(server: Server, sdp: str) -> None:
     async with RawCaller("silent", server.sip_port) as caller:

@@ -23,7 +23,7 @@ from cc_tts.ua.guard.sdp_repair import repaired
 from cc_tts.ua.sip import message as sip_message
 from cc_tts.ua.sip.reason import RemoteReason, remote_reasons
 
-_RESPONSE_PRIORITY: Final = 13
+_FIRST_PRIORITY: Final = 13
 """After the response filter (12), before PJSIP_MOD_PRIORITY_TSX_LAYER (16)."""
 _IN_CALLS_PRIORITY: Final = 31
 """After the transport filter (30), before PJSIP_MOD_PRIORITY_UA_PROXY_LAYER (32), where requests go to their dialogs."""
@@ -70,11 +70,22 @@ class MessageFilter:
     def install(self) -> None:
         """Register with PJSIP. Raises ``RuntimeError`` if it refuses a module."""
         register = self._c.register_module
-        register(b"mod-cc-tts-filter-responses", _RESPONSE_PRIORITY, on_response=_guarded(self._on_response))
+        register(
+            b"mod-cc-tts-filter-first",
+            _FIRST_PRIORITY,
+            on_request=_guarded(self._on_request),
+            on_response=_guarded(self._on_response),
+        )
         register(b"mod-cc-tts-filter-in-calls", _IN_CALLS_PRIORITY, on_request=_guarded(self._on_request_in_call))
         register(b"mod-cc-tts-filter", _PRIORITY, on_request=_guarded(self._on_new_request))
 
     # Each of the following returns to PJSIP whether the message is dealt with here.
+
+    def _on_request(self, rdata: int) -> bool:
+        """Drop an ACK without a tag in To: every final response of ours has one (RFC 3261 §17.1.1.3). PJSIP's transactions take
+        it for a merged request, would answer it with 482 and assert that nothing answers an ACK.
+        """
+        return self._c.method_of(rdata) == "ACK" and sip_message.dialog_of(self._c.message(rdata)[1]) is None
 
     def _on_request_in_call(self, rdata: int) -> bool:
         host, message = self._c.message(rdata)

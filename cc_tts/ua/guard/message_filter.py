@@ -82,8 +82,8 @@ class MessageFilter:
     # Each of the following returns to PJSIP whether the message is dealt with here.
 
     def _on_request(self, rdata: int) -> bool:
-        """Drop an ACK without a tag in To: every final response of ours has one (RFC 3261 §17.1.1.3). PJSIP's transactions take
-        it for a merged request, would answer it with 482 and assert that nothing answers an ACK.
+        """Drop an ACK without a tag in To: each final response of ours has one (RFC 3261 §17.1.1.3). PJSIP's transactions
+        take it for a merged request, would answer it with 482 and assert that nothing answers an ACK.
         """
         return self._c.method_of(rdata) == "ACK" and sip_message.dialog_of(self._c.message(rdata)[1]) is None
 

@@ -16,6 +16,10 @@ GOOD, BAD = SDP.format(format=0), SDP.format(format=18)
 ANAT = GOOD + "c=IN IP6 ::1\r\nm=audio 9 RTP/AVP 0\r\n"
 
 
+TRANSACTIONS = 16
+"""PJSIP_MOD_PRIORITY_TSX_LAYER."""
+
+
 class FakeLibrary:
     """Three modules and no PJSIP."""
 
@@ -26,6 +30,7 @@ class FakeLibrary:
         self.dropped: list[str] = []
         self.malformed: list[str] = []
         self.ends: list[tuple[str, str, tuple[RemoteReason, ...]]] = []
+        self.before_transactions: list[Callable[[int], bool]] = []
         self.off: tuple[int, ...] = ()
         self.fails = False
         self._message = ""
@@ -33,12 +38,13 @@ class FakeLibrary:
     def register_module(
         self,
         _name: bytes,
-        _priority: int,
+        priority: int,
         *,
         on_request: Callable[[int], bool] | None = None,
         on_response: Callable[[int], bool] | None = None,
     ) -> None:
-        self.requests += [on_request] if on_request else []
+        if on_request:
+            (self.before_transactions if priority < TRANSACTIONS else self.requests).append(on_request)
         self.responses += [on_response] if on_response else []
 
     def method_of(self, _rdata: int) -> str:
@@ -254,3 +260,14 @@ def test_responses_to_a_call_that_is_over_are_dropped(
     library: FakeLibrary, status: str, local_tag: str, to_tag: str, *, drops: bool
 ) -> None:
     assert library.receive(f"SIP/2.0 {status}", method="INVITE", from_tag=local_tag, to_tag=to_tag) == [drops]
+
+
+@pytest.mark.parametrize(
+    ("start", "to_tag", "is_dropped"),
+    [("ACK sip:a SIP/2.0", "", True), ("ACK sip:a SIP/2.0", "ours", False), ("INVITE sip:a SIP/2.0", "", False)],
+)
+def test_an_ack_without_our_tag_does_not_reach_the_transactions(
+    library: FakeLibrary, start: str, to_tag: str, *, is_dropped: bool
+) -> None:
+    library.receive(start, to_tag=to_tag)
+    assert [module(1) for module in library.before_transactions] == [is_dropped]

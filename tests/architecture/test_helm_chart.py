@@ -149,6 +149,15 @@ CUSTOM: dict[str, dict[str, Any]] = {
                                 "credentials": {**NAMED, "required": ["name", "key"]},
                             },
                         },
+                        "relabelings": {
+                            "type": "array",
+                            "items": {
+                                "type": "object",
+                                "additionalProperties": False,
+                                "required": ["targetLabel", "replacement"],
+                                "properties": {"targetLabel": {"type": "string"}, "replacement": {"type": "string"}},
+                            },
+                        },
                     },
                 },
             },

@@ -402,6 +402,11 @@ def test_a_secret_in_the_configuration_is_refused(config: str, helm: Any) -> Non
         Rendered(helm, {**TOKENS, "config": config})
 
 
+def test_a_greeting_may_speak_of_a_token(helm: Any) -> None:
+    config = '[routes."*"]\ngreeting = "Your token = is ready"\nvoice = \'users = "many"\'\n'
+    assert config in Rendered(helm, {**TOKENS, "config": config}).one("ConfigMap")["data"]["cc_tts.toml"]
+
+
 def test_a_change_of_the_configuration_replaces_the_pods(helm: Any) -> None:
     def stamps(values: Mapping[str, Any]) -> tuple[str, str | None]:
         found = Rendered(helm, values).line["spec"]["template"]["metadata"]["annotations"]

@@ -57,6 +57,56 @@ def gpus(container: Document) -> int:
     return int(container["resources"]["limits"].get("nvidia.com/gpu", 0))
 
 
+# --- what the pods of a cluster need besides -----------------------------------------------------------------------
+
+PLACEMENT: dict[str, Any] = {
+    "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": []}},
+    "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "kubernetes.io/hostname"}],
+    "runtimeClassName": "nvidia",
+    "priorityClassName": "calls",
+    "serviceAccountName": "speech",
+    "initContainers": [{"name": "fetch", "image": "fetch"}],
+    "tolerations": [{"operator": "Exists"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("container", "values"),
+    [
+        ("cc-tts", PLACEMENT),
+        ("worker", {"workers": {"kind": "Deployment", **PLACEMENT}}),
+        ("pool", {"pool": {"enabled": True, "rayAddress": "ray://head:10001", **PLACEMENT}}),
+        ("ray-head", {"workers": {"kind": "RayCluster"}, "pool": {"enabled": True, **PLACEMENT}}),
+        ("ray-worker", {"workers": {"kind": "RayCluster", **PLACEMENT}, "pool": {"enabled": True}}),
+    ],
+)
+def test_each_kind_of_pod_is_placed_as_its_values_say(container: str, values: dict[str, Any], helm: Any) -> None:
+    pod = Rendered(helm, {**ALL_TOKENS, **values}).pod(container)
+    assert {name: pod.get(name) for name in PLACEMENT} == PLACEMENT
+
+
+@pytest.mark.parametrize(
+    ("container", "section"), [("cc-tts", None), ("worker", "workers"), ("pool", "pool"), ("ray-worker", "workers")]
+)
+def test_each_kind_of_pod_takes_variables_and_labels(container: str, section: str | None, helm: Any) -> None:
+    more = {"extraEnv": [{"name": "CC_TTS_LOG__LEVEL", "value": "debug"}], "podLabels": {"team": "voice"}}
+    kind = "RayCluster" if container == "ray-worker" else "Deployment"
+    address = "" if kind == "RayCluster" else "ray://head:10001"
+    values: dict[str, Any] = {"workers": {"kind": kind}, "pool": {"enabled": True, "rayAddress": address}}
+    (values if section is None else values[section]).update(more)
+    rendered = Rendered(helm, {**ALL_TOKENS, **values})
+    assert rendered.environment(container)["CC_TTS_LOG__LEVEL"] == "debug"
+    (labels,) = (template["metadata"]["labels"] for name, template in rendered.templates() if name == container)
+    assert labels["team"] == "voice"
+
+
+def test_a_gpu_may_have_another_name(helm: Any) -> None:
+    workers = {"kind": "Deployment", "resources": {"gpus": 1, "gpuResource": "nvidia.com/mig-1g.10gb"}}
+    limits = Rendered(helm, {**ALL_TOKENS, "workers": workers}).container("worker")["resources"]["limits"]
+    assert limits["nvidia.com/mig-1g.10gb"] == 1
+    assert "nvidia.com/gpu" not in limits
+
+
 # --- line nodes and workers find each other --------------------------------------------------------------------------
 
 

@@ -51,7 +51,9 @@ helm.sh/chart: {{ $.Chart.Name }}-{{ $.Chart.Version }}
 {{- end }}
 
 {{- define "cc-tts.config" -}}
-{{- if regexMatch "(?m)^[^#\\n]*\\b(tokens?|password|private_key_password|users)[\"']?\\s*=" .Values.config -}}
+{{- /* A string that is a value may speak of a token. */}}
+{{- $keys := regexReplaceAll "=\\s*(\"(?:\\\\.|[^\"\\\\\\n])*\"|'[^'\\n]*')" .Values.config "=" -}}
+{{- if regexMatch "(?m)^[^#\\n]*\\b(tokens?|password|private_key_password|users)[\"']?\\s*=" $keys -}}
 {{- fail "config: tokens, users and passwords belong into a Secret: secret.existing or envFromSecrets" -}}
 {{- end -}}
 {{ .Values.config }}
@@ -61,7 +63,7 @@ helm.sh/chart: {{ $.Chart.Name }}-{{ $.Chart.Version }}
 cpu: {{ .cpu }}
 memory: {{ .memory }}
 {{- if .gpus }}
-nvidia.com/gpu: {{ .gpus }}
+{{ .gpuResource }}: {{ .gpus }}
 {{- end }}
 {{- end }}
 
@@ -87,13 +89,20 @@ securityContext:
   seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
-{{- /* Of (list NODESELECTOR TOLERATIONS). */}}
+{{- /* What the values of one kind of pod add to its spec: those of line nodes, .workers or .pool. */}}
 {{- define "cc-tts.placement" -}}
-{{- with first . }}
-nodeSelector: {{- toYaml . | nindent 2 }}
+{{- $values := . -}}
+{{- range list "nodeSelector" "tolerations" "affinity" "topologySpreadConstraints" "initContainers" }}
+{{- $name := . -}}
+{{- with index $values $name }}
+{{ $name }}: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with last . }}
-tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- range list "runtimeClassName" "priorityClassName" "serviceAccountName" }}
+{{- $name := . -}}
+{{- with index $values $name }}
+{{ $name }}: {{ . }}
+{{- end }}
 {{- end }}
 {{- end }}
 

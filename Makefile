@@ -4,6 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 CONFIG ?= configs/first_call.toml
 SECONDS := 60
+SEED   := 0
 STAMP  := $(VENV)/.installed
 DEVSTAMP := $(VENV)/.installed-dev
 UASTAMP := $(VENV)/.installed-pjsua2
@@ -68,9 +69,9 @@ test: $(DEVSTAMP) $(UASTAMP) check ## everything CI runs
 	$(BIN)/pytest -q -n 4 --dist worksteal -m "not unit and not architecture" --ignore-glob='*/test_asterisk*.py' --durations=25
 	$(BIN)/pytest -q tests/e2e/test_asterisk*.py # one at a time: what Asterisk records is compared frame by frame
 
-fuzz: $(DEVSTAMP) ## coverage-guided fuzzing of what reads hostile bytes, with atheris; SECONDS=N, over all targets
+fuzz: $(DEVSTAMP) ## coverage-guided fuzzing of what reads hostile bytes, with atheris; SECONDS=N, over all targets; SEED=N: the same inputs again
 	[ -e build/fuzz/atheris ] || $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --target build/fuzz -r requirements/fuzz.txt
-	PYTHONPATH=build/fuzz $(BIN)/python -m tests.fuzz.run_fuzz --seconds $(SECONDS)
+	PYTHONPATH=build/fuzz $(BIN)/python -m tests.fuzz.run_fuzz --seconds $(SECONDS) --seed $(SEED)
 
 test-gpu: $(DEVSTAMP) $(NEURALSTAMP) ## tests that need a CUDA device; skipped without one
 	$(BIN)/pytest -q -m gpu tests/gpu

@@ -21,13 +21,15 @@ FINDINGS: Final = ROOT / "fuzz-findings"
 CORPUS: Final = ROOT / "fuzz-corpus"
 MAX_INPUT_BYTES: Final = 8192
 """More than a datagram of SIP, or than what a parser does differently with more."""
-MAX_SECONDS_OF_AN_INPUT: Final = 5
+MAX_SECONDS_OF_AN_INPUT: Final = 30
+"""A hang, also on a slow and busy machine."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.run_fuzz")
     parser.add_argument("targets", nargs="*", metavar="TARGET")
     parser.add_argument("--seconds", type=int, default=60, help="of processor time, over all targets")
+    parser.add_argument("--seed", type=int, default=0, help="the same inputs again, as in CI; 0: others each time")
     parser.add_argument("--input", type=Path, metavar="FILE", help="run one target on this")
     options = parser.parse_args()
     if options.input is not None:
@@ -47,7 +49,7 @@ def main() -> int:
     while waiting or running:
         while waiting and len(running) < (os.cpu_count() or 1):
             name = waiting.pop(0)
-            running[_fork(atheris, name, targets[name], each_s)] = name
+            running[_fork(atheris, name, targets[name], each_s, options.seed)] = name
         pid, status = os.wait()
         name = running.pop(pid)
         print(f"{name}: {'ok' if status == 0 else 'FOUND, see build/fuzz-findings'}: {_last_words(name)}", flush=True)
@@ -62,7 +64,7 @@ def _targets() -> Any:
     return importlib.import_module("tests.fuzz.targets").TARGETS
 
 
-def _fork(atheris: Any, name: str, target: Any, seconds: int) -> int:
+def _fork(atheris: Any, name: str, target: Any, seconds: int, random_seed: int) -> int:
     if pid := os.fork():
         return pid
     descriptor = os.open(_log(name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -74,6 +76,7 @@ def _fork(atheris: Any, name: str, target: Any, seconds: int) -> int:
         (corpus / f"seed-{number}").write_bytes(seed)
     arguments = [
         f"-max_total_time={seconds}",
+        f"-seed={random_seed}",
         f"-max_len={MAX_INPUT_BYTES}",
         f"-timeout={MAX_SECONDS_OF_AN_INPUT}",
         f"-artifact_prefix={FINDINGS}/{name}-",

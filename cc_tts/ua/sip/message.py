@@ -161,7 +161,7 @@ def identity_headers(message: str) -> dict[str, str]:
 def contacts(message: str) -> list[str]:
     """URIs in Contact, at most :data:`MAX_CONTACTS` of at most :data:`MAX_CONTACT_CHARS` characters."""
     values = (_QUOTED.sub("", value) for value in header_values(message, "contact"))
-    found = ((each[1] or each[2]).strip() for value in values for each in _CONTACT.finditer(value))
+    found = ((each[1] or each[2] or "").strip() for value in values for each in _CONTACT.finditer(value))
     return [uri[:MAX_CONTACT_CHARS] for uri in found if uri not in ("", "*")][:MAX_CONTACTS]
 
 

@@ -208,6 +208,7 @@ def test_contacts_of_a_redirection() -> None:
     assert contacts(many) == ["sip:a@b", "c" * MAX_CONTACT_CHARS]
     assert len(contacts("SIP/2.0 300 Many\r\n" + "Contact: <sip:a@b>\r\n" * 50)) == MAX_CONTACTS
     assert contacts("") == []
+    assert contacts("SIP/2.0 302 Moved\r\nContact: <>, <sip:a@b>\r\n") == ["sip:a@b"]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cc_tts import __version__
-from cc_tts.config.schema import ALL_SCOPES
+from cc_tts.config.schema import ALL_SCOPES, Config
 from cc_tts.metrics import Metrics
 from tests.support.rendered_chart import (
     ALL_TOKENS,
@@ -100,11 +100,23 @@ RAY_WITHOUT_GPUS = {
     "workers": {"kind": "RayCluster", "replicas": 3, "resources": {"gpus": 0}},
     "pool": {"enabled": True},
 }
+SIP_TLS: dict[str, Any] = {
+    **TOKENS,
+    "sip": {"transports": ["tcp", "tls"], "tlsSecret": "voice-sip"},
+    "networkPolicy": {"enabled": True},
+}
+USER_AGENTS = {
+    **TOKENS,
+    "config": '[sip]\ntransports = ["udp"]\n[ua]\nprocesses = 3\nfirst_port = 5080\n',
+    "networkPolicy": {"enabled": True},
+}
 VALUES: dict[str, dict[str, Any]] = {
     "tokens only": TOKENS,
     "a secret": {"secret": {"existing": "tokens-of-mine"}},
     "everything": EVERYTHING,
     "a deployment": DEPLOYMENT,
+    "sip over tls": SIP_TLS,
+    "user agents": USER_AGENTS,
     "hpa": HPA,
     "keda": KEDA,
     "workers": WORKERS,
@@ -251,6 +263,14 @@ def usual(helm: Any) -> Rendered:
     return Rendered(helm, TOKENS)
 
 
+def sip_ports(config: Config) -> set[tuple[int, str]]:
+    """Where a server with this configuration takes SIP."""
+    sip, ua = config.sip, config.ua
+    ports = {"udp": (sip.port, "UDP"), "tcp": (sip.port, "TCP"), "tls": (sip.tls_port, "TCP")}
+    own = ua.own_ports if ua.processes > 1 else ()
+    return {ports[each] for each in sip.transports} | {(port, "UDP") for port in own}
+
+
 # --- what Helm and Kubernetes say ------------------------------------------------------------------------------------
 
 
@@ -353,13 +373,23 @@ def test_cores_are_guaranteed(rendered: Rendered) -> None:
 
 def test_what_the_pod_reads_is_accepted(rendered: Rendered, tmp_path: Path) -> None:
     config = rendered.configuration(tmp_path)
-    ports = {each["name"]: each["containerPort"] for each in rendered.container()["ports"]}
-    assert ports == {"sip-udp": config.sip.port, "sip-tcp": config.sip.port, "http": config.http.port}
+    ports = {(each["containerPort"], each["protocol"]) for each in rendered.container()["ports"]}
+    assert ports == {*sip_ports(config), (config.http.port, "TCP")}
     assert config.sip.public_address in ("192.0.2.1", "192.0.2.7")
     assert config.http.host == "192.0.2.1"  # of the node, and not every address that it has
     assert config.rtp.num_pairs >= config.sip.max_calls
     assert mounts(rendered.container())["cache"]["mountPath"] == config.cache.disk_dir
     assert any("admin" in token.scopes for token in config.http.tokens)  # which `cc-tts drain` needs
+
+
+def test_sip_over_tls_has_the_certificate_of_its_secret(helm: Any, tmp_path: Path) -> None:
+    rendered = Rendered(helm, SIP_TLS)
+    config = rendered.configuration(tmp_path)
+    (volume,) = (each for each in rendered.pod()["volumes"] if each["name"] == "sip-tls")
+    folder = mounts(rendered.container())["sip-tls"]["mountPath"]
+    assert volume["secret"]["secretName"] == "voice-sip"
+    assert config.sip.transports == ("tcp", "tls")
+    assert (config.tls.certificate_file, config.tls.private_key_file) == (f"{folder}/tls.crt", f"{folder}/tls.key")
 
 
 def test_the_values_reach_the_configuration(everything: Rendered, tmp_path: Path) -> None:
@@ -395,6 +425,8 @@ def test_no_secret_is_outside_a_secret(rendered: Rendered) -> None:
         '[tls]\nprivate_key_password = "a-word-in-a-map"',
         '[auth]\nusers = [{username = "a", password = "a-word-in-a-map"}]',
         'http.tokens = ["a-token-in-a-map"]',
+        '[remote]\ntoken = """\na-token-in-a-map"""',
+        '[[tenants]]\n"password" = "a-word-where-none-belongs"',
     ],
 )
 def test_a_secret_in_the_configuration_is_refused(config: str, helm: Any) -> None:
@@ -402,9 +434,25 @@ def test_a_secret_in_the_configuration_is_refused(config: str, helm: Any) -> Non
         Rendered(helm, {**TOKENS, "config": config})
 
 
-def test_a_greeting_may_speak_of_a_token(helm: Any) -> None:
-    config = '[routes."*"]\ngreeting = "Your token = is ready"\nvoice = \'users = "many"\'\n'
-    assert config in Rendered(helm, {**TOKENS, "config": config}).one("ConfigMap")["data"]["cc_tts.toml"]
+@pytest.mark.parametrize(
+    "config",
+    [
+        '[routes."*"]\ngreeting = "Your token = is ready"\n',
+        '[routes."*"]\ngreeting = """\nSay this:\npassword = "x"\n"""\n',
+        "[routes.users]\ngreeting = \"tokens = ['a']\"\n",
+        '[tts]\nfirst_hop_tokens = 15    # tokens = ["none"]\n',
+    ],
+)
+def test_a_text_may_speak_of_a_token(config: str, helm: Any, tmp_path: Path) -> None:
+    rendered = Rendered(helm, {**TOKENS, "config": config})
+    assert rendered.one("ConfigMap")["data"]["cc_tts.toml"].strip() == config.strip()
+    rendered.configuration(tmp_path)
+
+
+def test_a_configuration_that_is_not_toml_is_refused_without_its_text(helm: Any) -> None:
+    with pytest.raises(Exception, match="not valid TOML: line 2") as caught:
+        Rendered(helm, {**TOKENS, "config": "[registration]\npassword = hunter-two\n"})
+    assert "hunter" not in str(caught.value)
 
 
 def test_a_change_of_the_configuration_replaces_the_pods(helm: Any) -> None:
@@ -475,6 +523,13 @@ def test_the_network_policy_lets_in_what_calls_need(everything: Rendered) -> Non
         [{"ipBlock": {"cidr": "198.51.100.0/24"}}],
         [{"port": 8080, "protocol": "TCP"}],
     )
+
+
+@pytest.mark.parametrize("values", [SIP_TLS, USER_AGENTS], ids=["tls", "user agents"])
+def test_the_network_policy_lets_in_every_sip_port(values: dict[str, Any], helm: Any, tmp_path: Path) -> None:
+    rendered = Rendered(helm, values)
+    _, sip = rendered.one("NetworkPolicy")["spec"]["ingress"]
+    assert {(each["port"], each["protocol"]) for each in sip["ports"]} == sip_ports(rendered.configuration(tmp_path))
 
 
 # --- monitoring and scaling ------------------------------------------------------------------------------------------
@@ -550,6 +605,10 @@ def test_a_daemon_set_is_not_scaled(helm: Any) -> None:
         {**TOKENS, "sip": {"prot": 5060}},
         {**TOKENS, "sip": {"publicAddress": "pbx.example.com"}},
         {**TOKENS, "sip": {"maxCalls": 301}},
+        {**TOKENS, "sip": {"transports": ["sctp"]}},
+        {**TOKENS, "sip": {"transports": ["tls"]}},
+        {**TOKENS, "sip": {"tlsSecret": "voice-sip"}},
+        {**TOKENS, "sip": {"tlsSecret": "voice-sip"}, "config": '[sip]\ntransports = ["tls"]'},
         {**TOKENS, "calls": {"maxDurationSeconds": 0}},
         {**TOKENS, "resources": {"cpu": "500m"}},
         {**TOKENS, "image": {"tag": "latest"}},

@@ -64,8 +64,7 @@ PLACEMENT: dict[str, Any] = {
     "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "kubernetes.io/hostname"}],
     "runtimeClassName": "nvidia",
     "priorityClassName": "calls",
-    "serviceAccountName": "speech",
-    "initContainers": [{"name": "fetch", "image": "fetch"}],
+    "initContainers": [{"name": "fetch", "image": "fetch", "securityContext": {"runAsUser": 1000680000}}],
     "tolerations": [{"operator": "Exists"}],
 }
 
@@ -98,6 +97,27 @@ def test_each_kind_of_pod_takes_variables_and_labels(container: str, section: st
     assert rendered.environment(container)["CC_TTS_LOG__LEVEL"] == "debug"
     (labels,) = (template["metadata"]["labels"] for name, template in rendered.templates() if name == container)
     assert labels["team"] == "voice"
+
+
+@pytest.mark.parametrize(
+    ("container", "section", "name"),
+    [("cc-tts", None, "voice"), ("worker", "workers", "voice-worker"), ("pool", "pool", "voice-pool")],
+)
+def test_each_kind_of_pod_may_have_a_service_account(container: str, section: str | None, name: str, helm: Any) -> None:
+    def made(**account: Any) -> tuple[str | None, list[Document]]:
+        values: dict[str, Any] = {"workers": {"kind": "Deployment"}, "pool": POOL["pool"].copy()}
+        (values if section is None else values[section])["serviceAccount"] = account
+        rendered = Rendered(helm, {**ALL_TOKENS, **values})
+        accounts = [each for each in rendered.documents if each["kind"] == "ServiceAccount"]
+        return rendered.pod(container).get("serviceAccountName"), accounts
+
+    granted = {"eks.amazonaws.com/role-arn": "a-role"}
+    used, (account,) = made(create=True, annotations=granted)
+    assert used == account["metadata"]["name"] == name
+    assert account["metadata"]["annotations"] == granted
+    assert account["automountServiceAccountToken"] is False
+    assert made(name="speech") == ("speech", [])
+    assert made() == (None, [])
 
 
 def test_a_gpu_may_have_another_name(helm: Any) -> None:
@@ -280,6 +300,7 @@ def test_the_pool_places_a_worker_on_each_machine_of_the_group(values: dict[str,
     rendered = Rendered(helm, values)
     (group,) = rendered.one("RayCluster", name="voice-ray")["spec"]["workerGroupSpecs"]
     assert gpus(rendered.container("ray-worker")) == num
+    assert group["rayStartParams"].get("num-gpus", "0") == str(num)
     offered = group["rayStartParams"].get("resources", "")
     assert offered == ("" if num else f'"{{\\"{CPU_RESOURCE}\\": 1}}"')  # a word of the shell that KubeRay writes
     assert group["minReplicas"] == group["maxReplicas"] == group["replicas"]

@@ -50,13 +50,58 @@ helm.sh/chart: {{ $.Chart.Name }}-{{ $.Chart.Version }}
 {{ include "cc-tts.image" (list . .Values.workers.image $suffix) }}
 {{- end }}
 
+{{- /* `config` as JSON. The parser's own words may quote a secret, so only the line is told. */}}
+{{- define "cc-tts.parsedConfig" -}}
+{{- $parsed := fromToml .Values.config -}}
+{{- with $parsed.Error -}}
+{{- fail (printf "config: not valid TOML: %s" (toString . | regexFind "line [0-9]+")) -}}
+{{- end -}}
+{{ toJson $parsed }}
+{{- end }}
+
+{{- /* Says something if a key holds a secret, at any depth: a misplaced one must not reach a ConfigMap either. */}}
+{{- define "cc-tts.hasSecret" -}}
+{{- if kindIs "map" . -}}
+{{- range $key, $value := . -}}
+{{- $holds := and $value (or (kindIs "string" $value) (kindIs "slice" $value)) -}}
+{{- if and $holds (regexMatch "^(tokens?|users|(.+_)?password)$" $key) }}yes{{ else }}{{ include "cc-tts.hasSecret" $value }}{{ end -}}
+{{- end -}}
+{{- else if kindIs "slice" . -}}
+{{- range . }}{{ include "cc-tts.hasSecret" . }}{{ end -}}
+{{- end -}}
+{{- end }}
+
 {{- define "cc-tts.config" -}}
-{{- /* A string that is a value may speak of a token. */}}
-{{- $keys := regexReplaceAll "=\\s*(\"(?:\\\\.|[^\"\\\\\\n])*\"|'[^'\\n]*')" .Values.config "=" -}}
-{{- if regexMatch "(?m)^[^#\\n]*\\b(tokens?|password|private_key_password|users)[\"']?\\s*=" $keys -}}
+{{- if include "cc-tts.parsedConfig" . | fromJson | include "cc-tts.hasSecret" -}}
 {{- fail "config: tokens, users and passwords belong into a Secret: secret.existing or envFromSecrets" -}}
 {{- end -}}
 {{ .Values.config }}
+{{- end }}
+
+{{- /* As JSON, like the ports below. */}}
+{{- define "cc-tts.transports" -}}
+{{- $parsed := include "cc-tts.parsedConfig" . | fromJson -}}
+{{ .Values.sip.transports | default (dig "sip" "transports" (list "udp" "tcp") $parsed) | toJson }}
+{{- end }}
+
+{{- /* SIP's ports on the node. In-dialog requests go to the own ports of user agents if there is more than one. */}}
+{{- define "cc-tts.sipPorts" -}}
+{{- $parsed := include "cc-tts.parsedConfig" . | fromJson -}}
+{{- $transports := include "cc-tts.transports" . | fromJsonArray -}}
+{{- $ports := list -}}
+{{- range list (list "udp" .Values.sip.port "UDP") (list "tcp" .Values.sip.port "TCP") (list "tls" .Values.sip.tlsPort "TCP") -}}
+{{- if has (first .) $transports -}}
+{{- $ports = append $ports (dict "name" (printf "sip-%s" (first .)) "port" (index . 1 | int) "protocol" (last .)) -}}
+{{- end -}}
+{{- end -}}
+{{- $processes := dig "ua" "processes" 1 $parsed | int -}}
+{{- if gt $processes 1 -}}
+{{- range until $processes -}}
+{{- $port := dig "ua" "first_port" 5070 $parsed | int | add . -}}
+{{- $ports = append $ports (dict "name" (printf "sip-ua-%d" .) "port" $port "protocol" "UDP") -}}
+{{- end -}}
+{{- end -}}
+{{ toJson $ports }}
 {{- end }}
 
 {{- define "cc-tts.resources" -}}
@@ -89,20 +134,36 @@ securityContext:
   seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
-{{- /* What the values of one kind of pod add to its spec: those of line nodes, .workers or .pool. */}}
+{{- /* The values of (list $ COMPONENT) as JSON: line, worker or pool. */}}
+{{- define "cc-tts.valuesOf" -}}
+{{- $ := first . -}}
+{{- get (dict "line" $.Values "worker" $.Values.workers "pool" $.Values.pool) (last .) | toJson -}}
+{{- end }}
+
+{{- /* The name of the ServiceAccount of (list $ COMPONENT); empty: the namespace's default. */}}
+{{- define "cc-tts.serviceAccount" -}}
+{{- $account := (include "cc-tts.valuesOf" . | fromJson).serviceAccount -}}
+{{- $own := ternary (include "cc-tts.name" (first .)) (printf "%s-%s" (include "cc-tts.name" (first .)) (last .)) (eq (last .) "line") -}}
+{{ $account.name | default (ternary $own "" $account.create) }}
+{{- end }}
+
+{{- /* What the values of (list $ COMPONENT) add to the spec of its pods. */}}
 {{- define "cc-tts.placement" -}}
-{{- $values := . -}}
+{{- $values := include "cc-tts.valuesOf" . | fromJson -}}
 {{- range list "nodeSelector" "tolerations" "affinity" "topologySpreadConstraints" "initContainers" }}
 {{- $name := . -}}
 {{- with index $values $name }}
 {{ $name }}: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
-{{- range list "runtimeClassName" "priorityClassName" "serviceAccountName" }}
+{{- range list "runtimeClassName" "priorityClassName" }}
 {{- $name := . -}}
 {{- with index $values $name }}
 {{ $name }}: {{ . }}
 {{- end }}
+{{- end }}
+{{- with include "cc-tts.serviceAccount" . }}
+serviceAccountName: {{ . }}
 {{- end }}
 {{- end }}
 

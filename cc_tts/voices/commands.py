@@ -54,9 +54,7 @@ def add_voice_commands(
     new.add_argument("--instruction", default="", metavar="TEXT", help="how to speak; with --mode instruct")
     new.add_argument("--description", default="", metavar="TEXT", help="a remark for people")
     new.add_argument("--model", type=Path, metavar="DIR", help="the model directory (tts.model_dir)")
-    new.add_argument(
-        "--keep-whole", action="store_true", help="do not shorten the prompt to whole seconds for a quicker start"
-    )
+    new.add_argument("--keep-whole", action="store_true", help="keep the whole recording, not its last 7.5 s at most")
     new.add_argument("--replace", action="store_true", help="take the place of a voice of this name")
     new.set_defaults(run=partial(run_enrol, make_encoder=make_encoder, normalize=normalize))
 

@@ -78,6 +78,26 @@ def test_toml_in_documents_is_accepted(path: Path, tmp_path: Path) -> None:
         assert configuration.load(file)
 
 
+def import_layers() -> list[str]:
+    """The layers of the import contract, the highest first."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (layers,) = (each["layers"] for each in project["tool"]["importlinter"]["contracts"] if each["type"] == "layers")
+    return list(layers)
+
+
+def test_every_package_and_module_has_a_layer() -> None:
+    layered = {name for layer in import_layers() for name in layer.split(" | ")}
+    there = {path.parent.name for path in (ROOT / "cc_tts").glob("*/__init__.py")}
+    there |= {path.stem for path in (ROOT / "cc_tts").glob("*.py") if path.stem != "__init__"}
+    assert layered == there
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md"])
+def test_pages_print_the_layers_of_the_import_contract(page: str) -> None:
+    printed = " ▸ ".join(f"({layer})" if "|" in layer else layer for layer in import_layers())
+    assert f"`{printed}`" in " ".join((ROOT / page).read_text(encoding="utf-8").split()), printed
+
+
 def test_every_key_of_the_error_codes_is_one_of_a_kind() -> None:
     abstract = {errors.ServerError, errors.ClientError}
     codes = [cls.code for cls in state_tables.error_classes() if cls not in abstract and "code" in vars(cls)]

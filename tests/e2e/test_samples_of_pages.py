@@ -192,11 +192,11 @@ class Stage:
                 await asyncio.sleep(0.05)
 
     async def call_id(self) -> str:
-        """A call that has heard its greeting: the page's own while it is up, else one that the softphone places."""
+        """A call that is answered: the page's own while it is up, else one that the softphone places."""
         if not (found := await self._callers()):
-            seen = self.num_events("speak.complete")
+            seen = self.num_events("call.established")
             await self.phone.dial(f"sip:hello@{HOST}:{self.sip_port}")
-            await self.until_more("speak.complete", seen)
+            await self.until_more("call.established", seen)
             found = await self._callers()
         return found[-1]
 

@@ -32,6 +32,7 @@ RUN python3 -m venv /opt/cc-tts \
 COPY pyproject.toml README.md LICENSE ./
 COPY cc_tts cc_tts
 COPY configs configs
+COPY sip/pjproject sip/pjproject
 RUN /opt/cc-tts/bin/pip install --no-cache-dir --disable-pip-version-check --no-deps --no-build-isolation . \
     && echo /opt/pjsua2 > "$(/opt/cc-tts/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/pjsua2.pth"
 

@@ -27,7 +27,7 @@ echo "image: user $(run id -u), $(run cc-tts --version)"
 healthcheck=$(store inspect --format '{{.Docker.Config.Healthcheck.Test}}' "$image")
 [ "$healthcheck" = '[CMD cc-tts health]' ] || { echo "image: its health check is $healthcheck" >&2; exit 1; }
 # The command of the image, as `docker run` has it, on ports of this script.
-command=$(store inspect --format '{{join .Docker.Config.Cmd " "}}' "$image")
+command=$(store inspect --format '{{range .Docker.Config.Cmd}}{{.}} {{end}}' "$image")
 settings=(--set sip.host=127.0.0.1 --set "sip.port=$sip_port" --set "http.port=$http_port" --set 'routes.*.then=hangup')
 # shellcheck disable=SC2086
 store run --network host "$server" -- cc-tts $command "${settings[@]}" > "$log" 2>&1 &

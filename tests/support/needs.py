@@ -1,6 +1,6 @@
 """What a test needs and a machine may lack. Without it the test is skipped, or fails where ``CC_TTS_REQUIRE`` names it.
 
-``CC_TTS_REQUIRE`` is a comma-separated list of ``peers`` (sipp, baresip, tshark, openssl), ``asterisk``, ``kamailio``,
+``CC_TTS_REQUIRE`` is a comma-separated list of ``peers`` (sipp, baresip, tshark, openssl, curl), ``asterisk``, ``kamailio``,
 ``pipecat``, ``server-build``, ``charts`` (requirements/charts.txt), ``vad`` and ``ray`` (requirements/ray.txt).
 """
 

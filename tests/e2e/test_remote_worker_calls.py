@@ -21,7 +21,11 @@ pytest.importorskip("grpc")
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 TEXT = "Thank you for calling, please hold the line."
-LONG_TEXT = " ".join(f"Number {number} of the things that we have to tell you is this." for number in range(1, 9))
+# Each sentence is a segment: the first is short enough to be said first, any two of the others are too long for one.
+LONG_TEXT = "Number 1 of the things that we have to tell you is this. " + " ".join(
+    f"Number {number} of the many things that we have to tell you today, and that you may want to write down, is this."
+    for number in range(2, 9)
+)
 OLD, NEW = "0.9.0", "0.10.0"
 START_TIMEOUT_S = 90.0
 SPEAK_TIMEOUT_S = 90.0

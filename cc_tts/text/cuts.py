@@ -49,6 +49,7 @@ _KEPT_WHOLE = tuple(
         r"\bP\.?\s?O\.? Box \d{1,6}",
         r"\d{1,4}年(?:\d{1,2}月(?:\d{1,2}[日号])?)?|\d{1,2}月\d{1,2}[日号]|\d[\d.,:]{0,18}[\u4e00-\u9fff]?",
         r"\"[\w -]{1,40}\"\s*:",
+        r"\S [-+*•>|] ",  # which would be the mark of a list or a table at the beginning of a line
     )
 )
 _GROWING = re.compile(

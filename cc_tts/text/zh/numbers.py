@@ -10,35 +10,49 @@ AS_NAME = str.maketrans("0123456789", "零幺二三四五六七八九")
 """Digits one by one as on the telephone, 1 as 幺."""
 
 _POWERS = ("", "十", "百", "千")
-_AMOUNT = r"(?:0|[1-9]\d{0,3}|[1-9]\d{5,6}|[1-9]\d{4}(?=[元.%％]))(?:\.\d{1,6})?"
+_AMOUNT = r"(?:0|[1-9]\d{0,3}|[1-9]\d{5,6}|[2-8]\d{4}|[1-9]\d{4}(?=[元分公.%％]))(?:\.\d{1,6})?"
+_UNITS = {
+    "kg": "千克", "mg": "毫克", "cm": "厘米", "mm": "毫米", "km": "公里", "m": "米", "L": "升", "ml": "毫升", "℃": "摄氏度",
+    "°C": "摄氏度", "h": "小时",
+}  # fmt: skip
 _PLAIN = re.compile(
-    r"(?P<hour>[1-9]|1\d|2[0-4]):(?P<minute>[0-5]\d)(?![\d:元月日年号分点万亿人天个克度多])"
+    r"(?P<hour>0?[1-9]|1\d|2[0-4]):(?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d))?(?![\d:元月日年号分点万亿人天个克度多])"
+    rf"|(?P<left>[1-9]\d{{0,3}}):(?P<right>[1-9](?:\d{{0,3}}\.\d{{1,6}})?)(?![\d.:])"
     rf"|(?P<percent>{_AMOUNT})[%％]"
-    r"|(?!2(?![\d.])|\d{4}年|\d0后|(?:1[0-2]|\d{4})\.[0-3]\d(?![\d元])|1(?:1[01249]|2[02])(?![\d.元]))"
-    rf"(?P<amount>{_AMOUNT})(?![\d.%％:])"
+    rf"|(?P<measured>{_AMOUNT})\s?(?P<unit>{'|'.join(_UNITS)})(?![A-Za-z\d/²³])"
+    r"|(?!(?<![A-Za-z])2(?=[^\W\d]|\s)|\d{4}年|\d0后|(?:1[0-2]|\d{4})\.[0-3]\d(?![\d元])|1(?:1[01249]|2[02])(?![\d.元]))"
+    rf"(?P<amount>{_AMOUNT})(?!\d|\.\d|[%％:]|[A-Z]?[a-z])"
 )
 """2 alone may be 两, years and 80后 are read by their digits, 11.11 may be a day, and 110 is a telephone number."""
 _tidied = rewriter(("零+(?=万|$)", ""), ("零+", "零"), ("^一(?=十)", ""), ("^二(?=[百千万])", "两"))
-_ONLY_WORDS_AND_NUMBERS = re.compile(
-    r"(?:[\d.:%％\u4e00-\u9fff ]|(?<![\d.:%％])(?<![\d.%％] )[A-Za-z](?! ?[\d.:%％]))*"
-)
+_AROUND = r"\w\s.:：，。、；！？（）()“”‘’《》【】—…·%％℃"
+_NEEDS_WETEXT = re.compile(rf"\d\s?(?!°C)[^{_AROUND}]|[^{_AROUND}/]\s?\d|[A-Z]{{3}}\s?\d|[里米升]/")
 
 
 def say_plain_numbers(clause: str) -> str | None:
     """A clause of words and plain numbers as wetext says it, but 100 times as fast; ``None`` if it needs wetext."""
-    if not _ONLY_WORDS_AND_NUMBERS.fullmatch(clause):
+    if _NEEDS_WETEXT.search(clause):
         return None
     said = _PLAIN.sub(_plain, clause)
-    return said if said.replace(" ", "").isalpha() else None
+    return None if any(map(str.isdigit, said)) else said
 
 
 def _plain(match: re.Match[str]) -> str:
     if match["hour"]:
-        return _time(match["hour"], match["minute"])
-    whole, _, fraction = (match["percent"] or match["amount"]).partition(".")
-    said = cardinal(whole) if whole != "2" else "二"
-    said = f"{said}点{fraction.translate(AS_QUANTITY)}" if fraction else said
+        return _time(match["hour"].lstrip("0"), match["minute"]) + _second(match["second"])
+    if match["left"]:
+        return f"{_number(match['left'])}比{_number(match['right'])}"
+    if match["measured"]:
+        said = "两" if match["measured"] == "2" else _number(match["measured"])
+        return said + _UNITS[match["unit"]]
+    said = _number(match["percent"] or match["amount"])
     return f"百分之{said}" if match["percent"] else said
+
+
+def _number(written: str) -> str:
+    whole, _, fraction = written.partition(".")
+    said = cardinal(whole)
+    return f"{said}点{fraction.translate(AS_QUANTITY)}" if fraction else said
 
 
 def _time(hour: str, minute: str) -> str:
@@ -46,6 +60,10 @@ def _time(hour: str, minute: str) -> str:
     if minute == "00":
         return said
     return f"{said}零{minute[1].translate(AS_QUANTITY)}分" if minute[0] == "0" else f"{said}{cardinal(minute)}分"
+
+
+def _second(written: str | None) -> str:
+    return "" if written in (None, "00") else f"{'零' if written[0] == '0' else ''}{cardinal(written.lstrip('0'))}秒"
 
 
 def cardinal(run: str) -> str:

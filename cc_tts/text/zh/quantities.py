@@ -71,7 +71,7 @@ _DIGITS_BEFORE = tuple("0123456789零幺二三四五六七八九")
 _MIN_CODE_DIGITS = 3
 _ROOM = (
     r"(?<![\d.-])\d{3,4}(?=[号號]?(?:室|房(?!间数|價|价)|病房|诊室|診室|会议室|會議室|教室|办公室|包间|包厢|床(?![单单位])))"
-    r"|(?<=房间|单元|單元|[号號][楼樓]|\d[层層])\d{3,4}(?![\d元人个米户家])|(?<=[栋棟座幢])\d{3,4}(?![\d元人个米户家])"
+    r"|(?<=房间|单元|單元|[号號][楼樓]|\d[层層楼樓])\d{3,4}(?![\d元人个米户家])|(?<=[栋棟座幢])\d{3,4}(?![\d元人个米户家])"
 )
 _HOUSE_PARTS = r"(?<![\d.-])\d{1,3}-\d{1,3}-\d{3,4}(?=室|房|$|[，。、,\s])"
 _NAMED_TWO = (
@@ -126,6 +126,7 @@ _COUNTED = (
     r"双|雙|对|對|瓶|杯|盒|包|箱|种|種|项|項|步|部|支|把|片|颗|顆|首|段|米|公里|斤|公斤|吨|噸|升|倍|人|岁|歲|晚"
     r"|层|層|户|戶|页|頁|行|口|点|點|封|通|枚|届|屆|组|組|座|场|場|句|遍|趟|顿|頓|门|門|款|类|類|批|克))"
 )
+_LISTED = r"(?:\s?(?:天|日|期|个月|折|档|路|号线))"
 _COUNTED_TWO = rf"(?<![\d.,:/A-Za-z第-])(?<!分之)2(?={_COUNTED})"
 
 
@@ -142,6 +143,11 @@ def _masked(match: re.Match[str]) -> str:
 def _letters_and_number(match: re.Match[str]) -> str:
     number = match[2]
     return f"{match[1]}杠{number if len(number) < _MIN_CODE_DIGITS else number.translate(AS_QUANTITY)}"
+
+
+def _house_numbers(match: re.Match[str]) -> str:
+    """``1-99号`` as 一到九十九号, ``88-1号`` as 八十八杠一号."""
+    return f"{match[1]}{'到' if int(match[1]) < int(match[2]) else '杠'}{match[2]}"
 
 
 def _house_parts(match: re.Match[str]) -> str:
@@ -298,10 +304,13 @@ prepare_quantities = rewriter(
     (_SUM, _sum),
     (r"(?<=\d)\.00(?=[%％元块]|美元|港元|欧元|英镑|人民币)", ""),
     (r"(?<=\d)[wW](?=\+|元|用户|粉丝)|(?<=\d)w(?![A-Za-z\d])", "万"),
+    (
+        r"(?<=[\d万]元)\s?/\s?(?=\d{1,4}(?:\.\d)?\s?(?:小时|分钟|天|日|个月|年|公里|千克|公斤|[kK]?[gmMGL]|斤|次|条|度))",
+        "每",
+    ),
     (r"(?<=\d[万亿千百元%％])\s?/\s?(?=[¥￥$]?\d)", "，"),
     (r"(?<![\d/])(1\d\d)/(?=\d{2,3}[ABCY](?![A-Za-z\d]))", r"\1，"),  # a size of clothes
     (r"(?<=[床座货][位号架])(\d{1,3})-(?=\d{1,4}(?![\d.-]))", r"\1杠"),
-    ("元/分钟", "元每分钟"),  # wetext takes 分 alone for the unit
     (r"(?<![\d.])(\d+(?:\.\d+)?)‰", r"千分之\1"),
     (_HOUSE_PARTS, _house_parts),
     (
@@ -309,10 +318,11 @@ prepare_quantities = rewriter(
         lambda match: f"{match[1]}杠{match[2].translate(AS_QUANTITY)}",
     ),
     (r"(?<=[A-Za-z])(\d{1,3})-(?=\d{1,4}[号號柜室座栋口区])", r"\1杠"),
+    (r"(?<=\d[A-Z])-(?=\d{1,4}(?![\dA-Za-z]))", "杠"),
     (r"(?<=\d)#(?=[楼樓栋棟院门門柜窗机座])", "号"),
-    (r"(?<![\dA-Za-z./])(\d{1,2})/?F(?![A-Za-z\d/座])", r"\1楼"),
+    (r"(?<![\dA-Za-z./])(\d{1,2})/?F(?![A-Za-z\d/座号席排])", r"\1楼"),
     (r"(?<![\d.])\d{3}(?=路(?![口段程]))", _digits),
-    (r"(?<=[路街巷弄道])(\d{1,4})-(?=\d{1,3}号)", r"\1杠"),
+    (r"(?<=[路街巷弄道])(\d{1,4})-(\d{1,4})(?=号)", _house_numbers),
     (_ROOM, _digits),
     (r"(?<![A-Za-z0-9-])([A-Za-z]{1,3})-(\d{1,12})(?![\dA-Za-z.-])", _letters_and_number),
     (_WEEKDAYS, r"\1到"),
@@ -325,10 +335,12 @@ prepare_quantities = rewriter(
     (_EMERGENCY_NUMBER, lambda match: cardinal(match.group())),
     (r"(?<=\d)\s?m(\d\d)(?![\dA-Za-z])", lambda match: f"米{match[1].translate(AS_QUANTITY)}"),
     (r"(?<![\d.A-Za-z])\d{3,4}(?=[Pp](?![A-Za-z]))", _digits),
-    (r"(?<=[\d米寸])\s?[*xX×]\s?(?=\d)", "乘"),
+    (r"(?<=[\d米寸m])\s?[*xX×]\s?(?=\d)", "乘"),
     (r"(?<=[A-Za-z])\.(?=\d)", ""),
     (r"\d{3,6}(?=号(?:客服|坐席|话务员|专员|接线员|工作人员|技师|师傅))", _digits),
     (r"(?<![\d/.])(\d{1,3}\.\d{1,2})/(\d{1,3}(?:\.\d)?)(?![\d/.])", r"\1分，满分\2分"),
+    (rf"(?<![\d/.])\d{{1,4}}(?:/\d{{1,4}}){{1,5}}(?={_LISTED})", lambda match: match.group().replace("/", "、")),
+    (r"(?<=第)(\d{1,4})/(?=\d{1,6}(?![\d/.]))", r"\1，共"),
     (
         r"(?<![\d/.])(\d{1,4})/(\d{1,4})(?![\d/.])",
         lambda match: f"{match[2]}分之{'二' if match[1] == '2' else match[1]}",

@@ -25,6 +25,8 @@ _PER_UNIT = {
     "t": "吨", "kcal": "千卡", "kJ": "千焦", "GB": "GB", "MB": "MB", "mAh": "毫安时",
 }  # fmt: skip
 _PER_UNIT |= {sign + unit: f"微{name}" for sign in "μµ" for unit, name in (("g", "克"), ("mol", "摩尔"), ("L", "升"))}
+_TO_EXPONENT = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺", "0123456789-+")
+_EXPONENT = r"\^\(?(?P<plain>[-+]?\d{1,3})\)?|(?P<raised>[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]{1,3})"
 _UNIT = "|".join(sorted(_PER_UNIT, key=len, reverse=True))
 _DOSE = "|".join(sorted(set(_PER_UNIT) - {"km", "h", "min", "s", "d", "MB", "GB"}, key=len, reverse=True))
 _ROMAN = {"I": 1, "II": 2, "III": 3, "IV": 4, "VI": 6, "VII": 7, "VIII": 8, "IX": 9}
@@ -37,6 +39,12 @@ def _dialled(match: re.Match[str]) -> str:
     return match["before"] + code.translate(AS_QUANTITY if is_pressed else AS_NAME).translate(_KEYS)
 
 
+def _power(match: re.Match[str]) -> str:
+    """``×10⁹`` as 乘十的九次方."""
+    exponent = match["plain"] or match["raised"].translate(_TO_EXPONENT)
+    return f"{'乘' if match['times'] else ''}{match['base']}的{exponent.lstrip('+').replace('-', '负')}次方"
+
+
 def _roman(match: re.Match[str]) -> str:
     return cardinal(str((ord(match.group()) - _FIRST_ROMAN) % _NUM_ROMAN + 1))
 
@@ -47,6 +55,9 @@ say_signs = rewriter(
     (_DIALLED, _dialled),
     (_KEY, lambda match: match.group().translate(_KEYS)),
     ("([井星])号(?=字)|([井星]号)[号號]", lambda match: match[1] or match[2]),
+    (rf"(?<![A-Za-z])(?P<times>(?<=\d)\s?[×xX*·]\s?)?(?P<base>(?<!\d)\d{{1,4}})(?:{_EXPONENT})", _power),
+    (r"(?a)\bq(\d{1,2})h\b", r"每\1小时一次"),
+    (r"(?<![A-Za-z\d-])([A-Z]\d{1,3})\s?[-~～〜–—至]\s?(?=[A-Z]\d{1,3}(?![A-Za-z\d-]))", r"\1到"),
     (r"(?<=kW)\s?[·⋅•]\s?h(?![A-Za-z])", "h"),
     (
         rf"(?<=\d)\s?({_DOSE})\s?/\s?\(?({_UNIT})\s?[·⋅/]\s?({_UNIT})(?![A-Za-z\d²³])\)?",
@@ -56,11 +67,12 @@ say_signs = rewriter(
         rf"(?<=\d)\s?({_DOSE})\s?/\s?({_UNIT})(?![A-Za-z\d²³])",
         lambda match: f"{_PER_UNIT[match[1]]}每{_PER_UNIT[match[2]]}",
     ),
-    (rf"(?<=[元角分块万千百])\s?/\s?({_UNIT})(?![A-Za-z\d²³])", lambda match: f"每{_PER_UNIT[match[1]]}"),
+    (rf"(?<=[元角分块万千百方])\s?/\s?({_UNIT})(?![A-Za-z\d²³])", lambda match: f"每{_PER_UNIT[match[1]]}"),
     (r"(?<=\d)([A-Za-z]{1,4})/(?=[年月日天周次人])", r"\1每"),
     (r"约?≈\s?(?=[¥￥$€£]?\d)|(?<![\w\s%％℃°)）])[~～]\s?(?=[¥￥$€£]?\d)", "约"),
     ("±", "正负"),
     ("≠", "不等于"),
+    (r"(?<=[\w%％])\s?=\s?(?=[¥￥$€£-]?\d)", "等于"),
     (r"(?<=[A-Za-z\d])\s?\+\s?(?=\d)|(?<=[\u4e00-\u9fff：:（(])\s?\+(?=\d{1,9}(?:\.\d{1,6})?(?:[^\d.\s-]|$))", "加"),
     (r"(?<=[A-Za-z])-(?=\d{1,4}(?:\.\d{1,4})?(?:BP|bp|[%％]|个?基点))", "减"),
     (r"≥\s?(?=[¥￥$€£-]?\d)", "大于等于"),

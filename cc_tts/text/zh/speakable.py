@@ -40,7 +40,7 @@ _UNITS = {
     "ML": "毫升", "t": "吨", "M": "兆", "Kbps": "千比特每秒", "KB": "K", "rpm": "转每分钟", "dB": "分贝", "cc": "毫升",
     "MPa": "兆帕", "kPa": "千帕",
 }  # fmt: skip
-_UNIT = rf"(?<=\d)\s?({'|'.join(sorted(_UNITS, key=len, reverse=True))})(?![A-Za-z])"
+_UNIT = rf"(?<=\d)\s?({'|'.join(sorted(_UNITS, key=len, reverse=True))})(?![A-Za-z]|-\d|杠)"
 _CURRENCIES = {
     "USD": "美元", "EUR": "欧元", "GBP": "英镑", "JPY": "日元", "CNY": "元", "RMB": "元", "HKD": "港元",
     "TWD": "新台币", "AUD": "澳元", "CAD": "加元", "SGD": "新加坡元",
@@ -91,6 +91,11 @@ def _version(match: re.Match[str]) -> str:
     return "点".join(part.translate(AS_QUANTITY) if by_digits else cardinal(part) for part in parts)
 
 
+def _falling(match: re.Match[str]) -> str:
+    """``12345-887`` is no range but a code."""
+    return f"{say_digits(match[1])}，{say_digits(match[2])}"
+
+
 def _clauses(text: str) -> Iterator[str]:
     """The clauses that wetext reads one at a time: cut at punctuation, too long ones between words."""
     for clause in _CLAUSE.findall(text):
@@ -128,6 +133,7 @@ _scores = rewriter(
     (r"[\u4e00-\u9fff]{1,16} ?\d{1,2}[-/]\d{1,2}(?=$|[\s，。！？；,.!?;])", _score),
 )
 _after_quantities = rewriter(
+    ("(?<=[元块塊次件个人张台瓶盒斤克吨箱包份条分])/(?=[\u4e00-\u9fff])", "每"),
     (r"(?<![\d.,])\d{1,3}(?:,\d{3}){1,5}(?!\d|,\d)", lambda match: match.group().replace(",", "")),
     (r"(?<=\d)：(?=\d)", ":"),
     (rf"(?<=\d)\s?({'|'.join(_CURRENCIES)})(?![A-Za-z])", lambda match: _CURRENCIES[match[1]]),
@@ -138,6 +144,7 @@ _after_quantities = rewriter(
     (rf"(?<=:\d\d)\s?{_DASH}\s?(?=\d{{1,2}}:\d\d)", "到"),
     (rf"(?a)(?<![\w)])-(?={_DECIMAL}[%％])", "负"),
     (rf"(?<![\d.])({_DECIMAL})\s?{_DASH}\s?(?={_DECIMAL}[%％])", r"\1%到"),
+    (r"(?<![\d.:：/-])(\d{5,12})-(\d{1,4})(?![\d.:：/%-])", _falling),
     (_RANGE, r"\1到"),
     (r"(?<=\d[%％])/(?=[年月周日天季期次笔])", "每"),
     (_UNIT, lambda match: _UNITS[match[1]]),
@@ -145,7 +152,6 @@ _after_quantities = rewriter(
     (r"(?<=[按键鍵])\s?\*", "星号"),
 )
 _tidy = rewriter(
-    ("(?<=[元块塊次件个人张台瓶盒斤克吨箱包份条分])/(?=[\u4e00-\u9fff])", "每"),
     (f"[{re.escape(''.join(_SIGNS))}]", lambda match: _SIGNS[match.group()]),
     (r"\s*(?:—+|–+|\s-\s)\s*", "，"),
     (r"(?<![A-Za-z. ])\.|\.(?=\s*$)|\.(?=[\u3400-\u9fff])", "。"),

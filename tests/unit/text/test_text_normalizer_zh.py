@@ -128,6 +128,19 @@ def test_plain_numbers_are_said_as_wetext_says_them() -> None:
     clauses += [f"{hour}:{minute:02}开始" for hour in range(1, 25) for minute in (0, 5, 10, 22, 59)]
     clauses += [f"增长{amount}%" for amount in ("0", "2", "10", "0.5", "12345")]
     clauses += ["80后", "11.11活动", "2008.08", "2026年", "10.50元", "12.125", "尾号 A 3个", "1 kg", "CNY 1.25"]
+    clauses += [
+        f"{number}{unit}" for number in ("2", "23", "1.5") for unit in ("kg", "cm", "m", "L", "mg", "℃", "h", "m2")
+    ]
+    clauses += [
+        "T3航站楼C12登机口",
+        "座位23A",
+        "（3）班",
+        "比例3:2",
+        "1:7.1235",
+        "07:30",
+        "（周四）上午9:00到9:30",
+        "12345热线",
+    ]
     said = {clause: say_plain_numbers(clause) for clause in clauses}
     assert sum(words is not None for words in said.values()) > 300
     assert {clause: words for clause, words in said.items() if words not in (None, wetext.normalize(clause))} == {}

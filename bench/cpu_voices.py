@@ -230,13 +230,13 @@ async def hold(calls: Calls, crowd: Crowd, sipp: Sipp, seconds: float) -> Json:
     """The same for long, with the memory of every process as it goes."""
     looks: list[Json] = []
 
-    async def look() -> None:
+    async def poll() -> None:
         for _ in range(MEMORY_LOOKS):
             looks.append({name: footprint(pid)["rss_mib"] for name, pid in processes(calls.server).items()})
             print(json.dumps(looks[-1]), flush=True)
             await asyncio.sleep(seconds / MEMORY_LOOKS)
 
-    looking = asyncio.create_task(look())
+    looking = asyncio.create_task(poll())
     try:
         result = await speak_on(calls, crowd, sipp, seconds)
     finally:

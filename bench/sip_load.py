@@ -275,14 +275,14 @@ async def run_in_a_row(num_calls: int, *, rate: float) -> Json:
         begun_s = asyncio.get_running_loop().time()
         looks: list[Json] = []
 
-        async def look(active: float) -> None:
+        async def poll(active: float) -> None:
             calls = int(await counter(server, "cctts_calls_total"))
             looks.append(
                 {"calls": calls, "active": int(active), **{name: footprint(pid) for name, pid in pids.items()}}
             )
             print(json.dumps(looks[-1]), flush=True)
 
-        await look(0)
+        await poll(0)
         with tempfile.TemporaryDirectory() as folder:
             sipp = await Sipp.start(
                 server, crowd.ports, Path(folder), rate=rate, stay_s=SHORT_CALL_S, num_calls=num_calls
@@ -295,14 +295,14 @@ async def run_in_a_row(num_calls: int, *, rate: float) -> Json:
                         await asyncio.wait_for(sipp.process.wait(), num_calls / rate / LOOKS)
                     if sipp.process.returncode is None:
                         cores = meter.cores()
-                        await look(await counter(server, "cctts_calls_active"))
+                        await poll(await counter(server, "cctts_calls_active"))
             finally:
                 with contextlib.suppress(ProcessLookupError):
                     sipp.process.kill()
             signalling = sipp.result()
         elapsed_s = asyncio.get_running_loop().time() - begun_s
         await asyncio.sleep(GRACE_S / 2)
-        await look(await counter(server, "cctts_calls_active"))
+        await poll(await counter(server, "cctts_calls_active"))
     warm = looks[len(looks) // 5]
     return {
         "what": f"{num_calls} calls of {SHORT_CALL_S} s, {rate} a second; SIPp and the sockets on the same machine",

@@ -28,7 +28,7 @@ from typing import Any, Final
 import grpc
 
 from bench.lab import HOST, Json, free_ports, machine, percentiles, save, show
-from cc_tts.engines.stepped import StreamRequest
+from cc_tts.engines.engine_core import StreamRequest
 from cc_tts.engines.worker.messages import FROM_WORKER, TO_WORKER, CancelStream, StreamAudio
 from cc_tts.processes.channel import COMMON_MESSAGES, Decoder, Message, ServerChannel, encode
 

@@ -47,7 +47,7 @@ from cc_tts.speech.prompt_cache import engine_identity
 from cc_tts.speech.shared_synthesis import CachedSource
 from cc_tts.speech.source import SpeechSource
 from cc_tts.tenants.accounting import AccountingLog
-from cc_tts.tenants.book import TenantBook
+from cc_tts.tenants.quotas import TenantQuotas
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.process.client import TextProcess
 from cc_tts.ua.client import UaClient
@@ -99,7 +99,7 @@ class Server:
         )
         self.vad = VadProcess(config, clock=clock, on_down=restarts.labels(process="vad").inc)
         self.nodes = LineNodes(config.server, config.cluster)
-        self.tenants = TenantBook.of(config, clock=clock, metrics=self.metrics)
+        self.tenants = TenantQuotas.of(config, clock=clock, metrics=self.metrics)
         path = Path(config.accounting.file).expanduser() if config.accounting.file else None
         self.accounting = AccountingLog(path, node=config.server.node_name, clock=clock, metrics=self.metrics)
         self.events = EventBus(

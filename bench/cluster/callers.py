@@ -162,7 +162,7 @@ class Utterance:
     def ask(self) -> None:
         """Have it spoken."""
         if self._ending is None:
-            self._call.server.look(self)
+            self._call.server.poll(self)
             self._listening = self._listen()
             self.drive()
 
@@ -200,7 +200,7 @@ class Utterance:
             self._listening.close()
 
     def _go_on(self) -> None:
-        self._call.server.look(self)
+        self._call.server.poll(self)
         self.drive()
 
     async def _listen(self) -> None:

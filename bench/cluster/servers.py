@@ -2,7 +2,7 @@
 
 ::
 
-    listener ─▸ WorkerEngine.open ─▸ RoutedStream ─▸ WorkerLink ─▸ SimulatedProcess ── network ──▸ Worker
+    listener ─▸ WorkerEngine.open ─▸ FailoverStream ─▸ WorkerLink ─▸ SimulatedProcess ── network ──▸ Worker
                                                         ▲                  │
                                                         └─ reports, audio ─┘
 
@@ -18,14 +18,14 @@ from bench.cluster.world import World
 from cc_tts.audio import AudioFormat
 from cc_tts.config.schema import TenantConfig, TtsConfig
 from cc_tts.engines.engine import SpeechStream
-from cc_tts.engines.stepped import EngineLoad, StreamRequest
+from cc_tts.engines.engine_core import EngineLoad, StreamRequest
 from cc_tts.engines.worker.client import WorkerEngine
 from cc_tts.engines.worker.link import WorkerLink
-from cc_tts.engines.worker.messages import CancelStream, EngineDescription, PushText, StreamFailed, Taken
+from cc_tts.engines.worker.messages import CancelStream, EngineDescription, PlaybackProgress, PushText, StreamFailed
 from cc_tts.metrics import Metrics
 from cc_tts.processes.channel import Message
 from cc_tts.processes.supervisor import ProcessState
-from cc_tts.tenants.book import Hold, TenantBook
+from cc_tts.tenants.quotas import Reservation, TenantQuotas
 from cc_tts.voices.voice import Voice
 
 VOICE: Final = Voice("any", "cosyvoice2", "en", rate_hz=1000)
@@ -118,7 +118,7 @@ class SimulatedProcess:
                 self._world.after(self._one_way_ms, self._arrived, stream_id)
             case PushText(stream_id, text, index):
                 self._texts[stream_id].append((float(text), index))
-            case Taken(stream_id, taken_ms, ahead_ms):
+            case PlaybackProgress(stream_id, taken_ms, ahead_ms):
                 self.worker.taken((self._server.number, stream_id), taken_ms, ahead_ms)
             case CancelStream(stream_id):
                 self._world.after(self._one_way_ms, self.worker.cancel, (self._server.number, stream_id))
@@ -187,7 +187,7 @@ class Server:
         tenants: Collection[str] = (),
     ) -> None:
         limits = {tenant: TenantConfig() for tenant in tenants}
-        self.tenants = TenantBook(limits, clock=world, metrics=NO_METRICS)
+        self.tenants = TenantQuotas(limits, clock=world, metrics=NO_METRICS)
         self.world = world
         self.number = number
         self.num_calls = 0
@@ -216,15 +216,15 @@ class Server:
         link.generation = worker.generation
         return link
 
-    def hold_stream(self, tenant: str) -> Hold:
-        """One more text is spoken for a tenant; raises what :meth:`TenantBook.hold_stream` does."""
+    def hold_stream(self, tenant: str) -> Reservation:
+        """One more text is spoken for a tenant; raises what :meth:`TenantQuotas.hold_stream` does."""
         return self.tenants.hold_stream(tenant, lambda: self.engine.utilisation(VOICE.id))
 
     def open(self, call_id: str) -> SpeechStream:
-        """A stream for the listener of :meth:`look`; raises what :meth:`WorkerEngine.open` does."""
+        """A stream for the listener of :meth:`poll`; raises what :meth:`WorkerEngine.open` does."""
         return self.engine.open(VOICE.id, call_id=call_id)
 
-    def look(self, listener: Listener) -> None:
+    def poll(self, listener: Listener) -> None:
         """What is opened next is for this listener, and the reports that have come count."""
         self._opening = listener
         for process in self.processes:
@@ -241,7 +241,7 @@ class Server:
         """Something came for a stream, which ``may_move`` to another worker because of it."""
         if (listener := self._listeners.get(stream_id)) is not None:
             if may_move:
-                self.look(listener)
+                self.poll(listener)
             listener.drive()
 
     def forget(self, listener: Listener) -> None:

@@ -15,7 +15,7 @@ from bench.engine.simulated import BYTES_PER_FRAME, FixedClock, Simulated
 from cc_tts.clock import NS_PER_MS
 from cc_tts.engines.cosyvoice2.engine.capacity import EngineSnapshot
 from cc_tts.engines.cosyvoice2.engine.engine import Engine
-from cc_tts.engines.stepped import SpeechOut, StepOut, StreamRequest
+from cc_tts.engines.engine_core import SpeechOut, StepOut, StreamRequest
 from cc_tts.engines.worker.messages import StreamAudio, StreamEnded, StreamFailed
 from cc_tts.errors import CcTtsError, EngineFailed
 

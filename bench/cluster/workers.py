@@ -27,7 +27,7 @@ from bench.lab import RESULTS, Json
 from cc_tts.engines.cosyvoice2.engine.capacity import Capacity, EngineSnapshot, StageCosts
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice2.engine.sequence import MAX_AHEAD_MS
-from cc_tts.engines.stepped import EngineLoad
+from cc_tts.engines.engine_core import EngineLoad
 from cc_tts.engines.worker.messages import StreamAudio, StreamEnded, StreamFailed
 from cc_tts.errors import EngineOverloaded
 from cc_tts.processes.channel import Message

@@ -199,7 +199,7 @@ class Desk:
             self._poller.register(fd, select.EPOLLIN)
         self._begun_s = time.monotonic()
 
-    def turn(self) -> None:
+    def tick(self) -> None:
         """Take what has come, send what is due."""
         realtime_ahead_ns = time.clock_gettime_ns(time.CLOCK_REALTIME) - time.monotonic_ns()
         for fd, _ in self._poller.poll(0):
@@ -243,7 +243,7 @@ def main() -> None:
             *lines, text = (text + more).split(b"\n")
             for line in lines:
                 desk.obey(json.loads(line))
-        desk.turn()
+        desk.tick()
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from cc_tts.clock import ms_between
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice2.engine.engine import Engine
 from cc_tts.engines.cosyvoice2.engine.schedule import FIRST_HOP_TOKENS
-from cc_tts.engines.stepped import SpeechOut, StreamRequest
+from cc_tts.engines.engine_core import SpeechOut, StreamRequest
 from cc_tts.errors import EngineFailed
 
 CONCURRENCY: Final = (1, 2, 4, 6, 8, 10)

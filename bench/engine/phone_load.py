@@ -13,7 +13,7 @@ from bench.engine.model import VOICE
 from bench.lab import Json
 from cc_tts.clock import ms_between
 from cc_tts.engines.cosyvoice2.engine.engine import Engine
-from cc_tts.engines.stepped import SpeechOut, StreamRequest
+from cc_tts.engines.engine_core import SpeechOut, StreamRequest
 from cc_tts.errors import EngineOverloaded
 
 REPORT_MS: Final = 100.0

@@ -89,7 +89,7 @@ class Run:
         number = 0
         while time.monotonic() - begun_s < seconds and len(self.crashes) < MAX_CRASHES:
             number += 1
-            self._traffic.turn(number)
+            self._traffic.tick(number)
             next_s = max(next_s + 1 / rate, time.monotonic() - 1)
             if next_s > time.monotonic():
                 await asyncio.sleep(next_s - time.monotonic())

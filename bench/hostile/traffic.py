@@ -44,7 +44,7 @@ class Traffic:
         self.rest: Counter[str] = Counter()
         self._placed = 0
 
-    def turn(self, number: int) -> None:
+    def tick(self, number: int) -> None:
         """Message ``number``; what it is depends on the seed and on the calls there are."""
         rng = self.peer.rng = random.Random(f"{self._seed}-{number}")
         self.peer.ledger.number = number

@@ -15,7 +15,7 @@ from cc_tts.config.schema import Config
 from cc_tts.metrics import Metrics
 from cc_tts.speech.source import SpeechSource
 from cc_tts.tenants.accounting import AccountingLog
-from cc_tts.tenants.book import TenantBook
+from cc_tts.tenants.quotas import TenantQuotas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class ApiContext:
     on_drain: Callable[[], None]
     nodes: LineNodes = field(default_factory=LineNodes)
     pool: PoolLink | None = None
-    tenants: TenantBook = field(default_factory=TenantBook)
+    tenants: TenantQuotas = field(default_factory=TenantQuotas)
     accounting: AccountingLog = field(default_factory=AccountingLog)
     workers: Callable[[], Sequence[Worker]] = tuple
 

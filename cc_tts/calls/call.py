@@ -17,10 +17,10 @@ from cc_tts.calls.adoption import record as records
 from cc_tts.calls.audio.caller_speech import CallerSpeech, policy_of
 from cc_tts.calls.audio.hub import AudioHub
 from cc_tts.calls.call_state import CALL_TABLE, CallEvent, CallState, UtteranceState
+from cc_tts.calls.dtmf_collector import DtmfCollector
 from cc_tts.calls.ending import Ending, ending_of
 from cc_tts.calls.events import types
 from cc_tts.calls.gather import Gather, GatherRequest
-from cc_tts.calls.keys import Keys
 from cc_tts.calls.player import PromptPlayer, TextPlace
 from cc_tts.calls.services import CallServices
 from cc_tts.calls.utterance import CompletionCause, Utterance, UtteranceError
@@ -119,7 +119,7 @@ class Call:
         self._record = b""
         self._hides_keys = False  # a sensitive gather was broken off, and the caller may not know
         type_ahead_ms = services.config.gather.type_ahead_ms
-        self.keys = Keys(services.clock, type_ahead_ms=type_ahead_ms, interrupt=self.interrupt)
+        self.keys = DtmfCollector(services.clock, type_ahead_ms=type_ahead_ms, interrupt=self.interrupt)
         self.audio = AudioHub(self.id, services.ua, services.metrics)
         self.speech = CallerSpeech(self)
         self._timer: asyncio.TimerHandle | None = None
@@ -409,7 +409,7 @@ class Call:
 
     # --- what another server began ---------------------------------------------------------------------------------------
 
-    def take_up(self, snapshot: messages.CallSnapshot, record: records.CallRecord) -> None:
+    def restore(self, snapshot: messages.CallSnapshot, record: records.CallRecord) -> None:
         """Go on with a call that another server had, from the state that its leg is in. What went on is broken off with
         ``server_restarted``, but for what the line still has of a prompt.
         """
@@ -460,7 +460,7 @@ class Call:
             utterance.played_ms = played_ms.get(kept.id, 0.0)
             self._keep(utterance)
             (on_line if has_begun else waiting).append(utterance)
-        self.player.take_up(on_line, waiting)
+        self.player.restore(on_line, waiting)
 
     def _break_off_gather(self, gather: records.KeptGather, *, may_hang_up: bool) -> None:
         self._hides_keys = gather.sensitive

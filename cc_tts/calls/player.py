@@ -35,7 +35,7 @@ from cc_tts.errors import (
 from cc_tts.media.playout_events import PlayoutFinished, PlayoutProgress
 from cc_tts.speech.chunks import OVERLOAD_POLL_S, ChunkStream, SpeechChunk
 from cc_tts.speech.prompt import AudioContent, Content, SilenceContent
-from cc_tts.tenants.book import Hold
+from cc_tts.tenants.quotas import Reservation
 from cc_tts.ua import messages
 
 MAX_ON_LINE: Final = 8
@@ -100,7 +100,7 @@ class PromptPlayer:
         self._open = True
         self._next()
 
-    def take_up(self, on_line: list[Utterance], waiting: list[Utterance]) -> None:
+    def restore(self, on_line: list[Utterance], waiting: list[Utterance]) -> None:
         """Utterances of a server before this one, which have an error: what the line has of the first is played, the others
         complete when it is their turn.
         """
@@ -205,7 +205,7 @@ class PromptPlayer:
 
     def _start_ms(self, content: Content) -> int:
         return (
-            round(content.growing.start_ms)
+            round(content.incremental.start_ms)
             if isinstance(content, AudioContent)
             else self._services.threshold.current_ms
         )
@@ -241,7 +241,7 @@ class PromptPlayer:
         was_open = False
         while self._bytes_left(utterance) > 0:
             stream: ChunkStream | None = None
-            held = Hold()
+            held = Reservation()
             now_ns = self._services.clock.now_ns()
             if self._buffered_ms() > 0:  # the caller still hears the prompt before
                 begun_ns = now_ns
@@ -310,7 +310,7 @@ class PromptPlayer:
             self._on_marks(utterance, utterance.take_marks())
         if chunk.awaits_text:
             _close_span(utterance)
-            self._services.ua.send(messages.AwaitMore(self._call_id, utterance.id))
+            self._services.ua.send(messages.ExpectUnderrun(self._call_id, utterance.id))
 
     def _buffered_ms(self) -> float:
         return sum(utterance.fed_ms - utterance.played_ms for utterance in self._on_line)

@@ -34,7 +34,7 @@ from cc_tts.errors import (
 from cc_tts.processes.channel import Message
 from cc_tts.processes.supervisor import STOPPED
 from cc_tts.speech.prompt import Prompt, PromptDefaults, text_of
-from cc_tts.tenants.book import Hold
+from cc_tts.tenants.quotas import Reservation
 from cc_tts.tenants.shares import SharedRoom
 from cc_tts.ua import messages
 from cc_tts.ua.guard.limits import PeerList
@@ -79,7 +79,7 @@ class CallRegistry:
         self._ended: OrderedDict[str, Call] = OrderedDict()
         self._room: SharedRoom[str] = SharedRoom()
         """Of ended calls, a share for each tenant."""
-        self._held: dict[str, Hold] = {}
+        self._held: dict[str, Reservation] = {}
         """What the live calls of tenants count as."""
         self._empty = asyncio.Event()
         self._adopted: list[tuple[Call, messages.CallSnapshot]] = []
@@ -271,7 +271,7 @@ class CallRegistry:
     def _look_at_engine(self) -> None:
         engine = self._services.source.engine
         reason = engine.not_ready_because()
-        if self._gate.look(is_ready=reason is None, is_full=engine.is_full()):
+        if self._gate.poll(is_ready=reason is None, is_full=engine.is_full()):
             self._admit()
             if reason is None:
                 log.info("new_calls_taken")
@@ -417,7 +417,7 @@ class CallRegistry:
         self._live[call.id] = call
         self._metrics.calls_active.set(len(self._live))
         self._adopted.append((call, snapshot))
-        call.take_up(snapshot, record)
+        call.restore(snapshot, record)
         log.info("call_adopted", call_id=call.id, sip_call_id=call.sip_call_id, state=call.state)
 
     def _inbound(self, message: messages.IncomingCall) -> Call:

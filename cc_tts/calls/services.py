@@ -14,7 +14,7 @@ from cc_tts.metrics import Metrics
 from cc_tts.speech.prompt import Content, texts_of
 from cc_tts.speech.source import SpeechSource
 from cc_tts.tenants.accounting import AccountingLog
-from cc_tts.tenants.book import Hold, TenantBook
+from cc_tts.tenants.quotas import Reservation, TenantQuotas
 from cc_tts.ua.client import UaClient
 from cc_tts.vad.client import VadProcess
 
@@ -42,7 +42,7 @@ class CallServices:
     clock: Clock
     dial_back: DialBack
     nodes: LineNodes = field(default_factory=LineNodes)
-    tenants: TenantBook = field(default_factory=TenantBook)
+    tenants: TenantQuotas = field(default_factory=TenantQuotas)
     accounting: AccountingLog = field(default_factory=AccountingLog)
     threshold: StartThreshold = field(init=False)
     utterances: UtteranceIndex = field(init=False)
@@ -67,8 +67,8 @@ class CallServices:
             self.source.check_capacity(content, may_wait=may_wait)
         self.tenants.check_stream(tenant, lambda: self.source.utilisation(content))
 
-    def hold_stream(self, tenant: str, content: Content) -> Hold:
+    def hold_stream(self, tenant: str, content: Content) -> Reservation:
         """The content begins to be spoken; raises as :meth:`check_capacity`, of the tenant's part."""
         if not texts_of(content):
-            return Hold()
+            return Reservation()
         return self.tenants.hold_stream(tenant, lambda: self.source.utilisation(content))

@@ -15,7 +15,7 @@ from msgspec import UNSET
 from cc_tts.calls.call_state import UTTERANCE_TABLE, UtteranceEvent, UtteranceState
 from cc_tts.clock import ms_between
 from cc_tts.config.schema import SpeechBargeIn
-from cc_tts.speech.prompt import GrowingContent, Prompt, text_of, with_texts
+from cc_tts.speech.prompt import IncrementalContent, Prompt, text_of, with_texts
 from cc_tts.state_machine import StateMachine
 from cc_tts.text.characters import has_speech
 from cc_tts.text.chunker import Pace
@@ -157,7 +157,7 @@ class Utterance:
         self._spoken_text = self.spoken_text
         self.spans = [span for span in self.spans if span.start_ms < self.played_ms]
         content = self.prompt.content
-        content = content.words if isinstance(content, GrowingContent) else content
+        content = content.words if isinstance(content, IncrementalContent) else content
         content = with_texts(content, lambda text: dataclasses.replace(text, text="", replacements=()))
         self.prompt = dataclasses.replace(self.prompt, content=content)
 
@@ -191,7 +191,7 @@ class Utterance:
     def text_ready_ns(self) -> int:
         """When enough of its text had come to begin with it; 0 where all of it came at once."""
         content = self.prompt.content
-        return content.growing.ready_ns or 0 if isinstance(content, GrowingContent) else 0
+        return content.incremental.ready_ns or 0 if isinstance(content, IncrementalContent) else 0
 
     def _since_origin_ms(self, at_ns: int | None) -> float | None:
         return None if at_ns is None else max(0.0, ms_between(self.origin_ns, at_ns))

@@ -26,7 +26,7 @@ class EngineGate:
         """Since when the engine has said other than the gate."""
         self.is_open = True
 
-    def look(self, *, is_ready: bool, is_full: bool) -> bool:
+    def poll(self, *, is_ready: bool, is_full: bool) -> bool:
         """The engine takes a stream now, or not, maybe because it is full; returns whether the gate has moved."""
         now_ns = self._clock.now_ns()
         if is_ready == self.is_open:

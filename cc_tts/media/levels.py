@@ -84,7 +84,7 @@ def _num_active(is_above: npt.NDArray[np.bool_], hangover: int) -> int:
     return int(np.sum(np.minimum(ends, np.append(places[1:], len(is_above))) - places)) if places.size else 0
 
 
-class Leveller:
+class LoudnessNormalizer:
     """One stream of PCM. Any cutting of the same input gives the same output, to the bit, and as many samples.
 
     ``gain_db`` is applied to all of it; minus infinity for silence.

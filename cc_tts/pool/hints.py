@@ -48,7 +48,7 @@ class _Since:
 
 
 class ScaleHints:
-    """Both numbers; :meth:`look` with every look at hosts and nodes."""
+    """Both numbers; :meth:`poll` with every look at hosts and nodes."""
 
     def __init__(self, clock: Clock, *, first_audio_target_ms: float) -> None:
         self._clock = clock
@@ -59,7 +59,7 @@ class ScaleHints:
         self.wanted_workers = 1
         self.wanted_nodes = 1
 
-    def look(self, hosts: Sequence[HostStatus], nodes: Sequence[Node]) -> None:
+    def poll(self, hosts: Sequence[HostStatus], nodes: Sequence[Node]) -> None:
         """Take in how it is now."""
         self.wanted_workers = self._workers([host for host in hosts if host.state not in ("draining", "drained")])
         self.wanted_nodes = self._nodes([node for node in nodes if not node.draining])

@@ -49,7 +49,7 @@ class HostStatus(msgspec.Struct, frozen=True, kw_only=True):
 class Hosts(Protocol):
     """Those who place workers and look after them."""
 
-    async def look(self) -> Sequence[HostStatus]:
+    async def poll(self) -> Sequence[HostStatus]:
         """Every host that is heard of; makes one for each device that has none. Raises ``ProcessFailed`` if no host will be
         heard of again.
         """

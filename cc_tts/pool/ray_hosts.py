@@ -152,7 +152,7 @@ class RayHosts:
         self._heard: dict[str, tuple[int, HostStatus]] = {}
         self._reconciled_ns: int | None = None
 
-    async def look(self) -> Sequence[HostStatus]:
+    async def poll(self) -> Sequence[HostStatus]:
         """See the contract."""
         found: Sequence[HostStatus] = await self._on_thread(self._look)
         return found

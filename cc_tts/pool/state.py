@@ -148,23 +148,23 @@ class PoolState:
     async def _live(self) -> None:
         while True:
             try:
-                await self.look()
+                await self.poll()
             except ProcessFailed:
                 raise
             except Exception:  # the next look may find what this one did not
                 log.exception("look_failed")
             await asyncio.sleep(LOOK_INTERVAL_S)
 
-    async def look(self) -> None:
+    async def poll(self) -> None:
         """Look once at hosts, nodes and voices."""
-        self._statuses = tuple(sorted(await self.hosts.look(), key=lambda status: status.id))
+        self._statuses = tuple(sorted(await self.hosts.poll(), key=lambda status: status.id))
         limit_ns = self._clock.now_ns() - NODE_TIMEOUT_S * 1e9
         for name in [name for name, (heard_ns, _) in self._nodes.items() if heard_ns < limit_ns]:
             del self._nodes[name]
             log.warning("node_gone", node=name)
         nodes = Nodes(tuple(node for _, (_, node) in sorted(self._nodes.items())))
         workers = Workers(tuple(_worker(status) for status in self._statuses if status.generation))
-        self._hints.look(self._statuses, nodes.nodes)
+        self._hints.poll(self._statuses, nodes.nodes)
         if self.workers is not None and not workers.workers:
             workers = self.workers  # servers see by themselves which of them answer
         if (nodes, workers) != (self.nodes, self.workers):

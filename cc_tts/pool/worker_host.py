@@ -22,17 +22,17 @@ from cc_tts import logs
 from cc_tts.clock import Clock
 from cc_tts.config.remote import host_port
 from cc_tts.config.schema import Config
+from cc_tts.engines.engine_core import EngineLoad
 from cc_tts.engines.factory import engine_names
 from cc_tts.engines.remote.connection import RemoteConnection
 from cc_tts.engines.remote.wire import Endpoint
-from cc_tts.engines.stepped import EngineLoad
 from cc_tts.errors import CcTtsError, ProcessFailed
 from cc_tts.pool import voices, worker_process
 from cc_tts.pool.hosts import HostSettings, HostState, HostStatus
 from cc_tts.processes.backoff import Backoff
 from cc_tts.processes.channel import Message
-from cc_tts.processes.liveness import Silence
 from cc_tts.processes.supervisor import BACKOFF_MAX_S, BACKOFF_MIN_S, ProcessState, exit_reason
+from cc_tts.processes.watchdog import Watchdog
 
 LOOK_INTERVAL_S: Final = 0.2
 HANG_TIMEOUT_S: Final = 10.0
@@ -205,7 +205,7 @@ class WorkerHost:
         self, process: asyncio.subprocess.Process, connection: RemoteConnection, start_timeout_s: float
     ) -> str:
         """Stay until the process has ended, or is to be killed for the reason that is returned."""
-        silence, ending = (Silence(self._clock, max_step_s=2 * LOOK_INTERVAL_S) for _ in range(2))
+        silence, ending = (Watchdog(self._clock, max_step_s=2 * LOOK_INTERVAL_S) for _ in range(2))
         was_ready = False
         exited = asyncio.create_task(process.wait())
         try:

@@ -38,7 +38,7 @@ from cc_tts.processes.channel import (
     StartFailed,
     Starting,
 )
-from cc_tts.processes.liveness import Silence
+from cc_tts.processes.watchdog import Watchdog
 from cc_tts.state_machine import StateMachine
 
 START_TIMEOUT_S: Final = 30.0
@@ -163,7 +163,7 @@ class Supervisor:
         self._stopping = asyncio.Event()
         self.hello: Hello | None = None
         """Of the living child."""
-        self._silence: Silence | None = None
+        self._silence: Watchdog | None = None
         """While a ping is unanswered."""
         self._serials = itertools.count(1)
         self._machine = StateMachine(PROCESS_TABLE, ProcessState.STOPPED)
@@ -299,7 +299,7 @@ class Supervisor:
         assert self._down is not None
         exited = asyncio.create_task(self._process.wait())
         stopping = asyncio.create_task(self._stopping.wait())
-        starting = Silence(self._clock, max_step_s=2 * HEARTBEAT_INTERVAL_S)
+        starting = Watchdog(self._clock, max_step_s=2 * HEARTBEAT_INTERVAL_S)
         try:
             while True:
                 waiting: set[asyncio.Future[object]] = {exited, stopping, self._down}  # type: ignore[arg-type]
@@ -318,18 +318,18 @@ class Supervisor:
             stopping.cancel()
             exited.cancel()
 
-    def _overdue(self, starting: Silence) -> str:
+    def _overdue(self, starting: Watchdog) -> str:
         """Why the child is given up though it runs; empty if it is not."""
         if self.state is not ProcessState.READY:
             timeout_s = self._spec.start_timeout_s
-            return f"not ready within {timeout_s:.0f} s" if starting.look() > timeout_s else ""
+            return f"not ready within {timeout_s:.0f} s" if starting.poll() > timeout_s else ""
         timeout_s = self._spec.heartbeat_timeout_s
-        is_silent = self._silence is not None and self._silence.look() > timeout_s
+        is_silent = self._silence is not None and self._silence.poll() > timeout_s
         return f"no heartbeat for {timeout_s:.0f} s" if is_silent else ""
 
     def _ping(self) -> None:
         if self._silence is None:
-            self._silence = Silence(self._clock, max_step_s=2 * HEARTBEAT_INTERVAL_S)
+            self._silence = Watchdog(self._clock, max_step_s=2 * HEARTBEAT_INTERVAL_S)
         with contextlib.suppress(ProcessFailed):
             self.send(Ping(serial=next(self._serials)))
 

@@ -7,8 +7,8 @@ from typing import Literal
 import msgspec
 
 from cc_tts.config.schema import BargeInBySpeech
-from cc_tts.speech.growing.audio import GrowingAudio
-from cc_tts.speech.growing.text import GrowingText
+from cc_tts.speech.incremental.audio import IncrementalAudio
+from cc_tts.speech.incremental.text import IncrementalText
 from cc_tts.text.chunker import LOOK_BACK_CHARS
 from cc_tts.text.markup.unspoken import AT_BEGINNING, MarkupState, scan, state_of_whole
 from cc_tts.text.pronunciation.replacements import Replacement
@@ -121,21 +121,21 @@ class SequenceContent:
 
 
 @dataclass(frozen=True, slots=True)
-class GrowingContent:
+class IncrementalContent:
     """Words that arrive while they are spoken, each part as ``words`` says, whose own text is empty."""
 
     words: TextContent
-    growing: GrowingText
+    incremental: IncrementalText
 
 
 @dataclass(frozen=True, slots=True)
 class AudioContent:
     """Audio of a client that arrives while it is played."""
 
-    growing: GrowingAudio
+    incremental: IncrementalAudio
 
 
-Content = TextContent | ToneContent | SilenceContent | SequenceContent | GrowingContent | AudioContent
+Content = TextContent | ToneContent | SilenceContent | SequenceContent | IncrementalContent | AudioContent
 
 
 def texts_of(content: Content) -> tuple[TextContent, ...]:
@@ -143,8 +143,8 @@ def texts_of(content: Content) -> tuple[TextContent, ...]:
     match content:
         case SequenceContent(parts):
             return tuple(each for each in parts if isinstance(each, TextContent))
-        case GrowingContent(words, growing):
-            return (replace(words, text=growing.text),)
+        case IncrementalContent(words, incremental):
+            return (replace(words, text=incremental.text),)
     return (content,) if isinstance(content, TextContent) else ()
 
 
@@ -161,7 +161,7 @@ def with_texts(content: Content, change: Callable[[TextContent], TextContent]) -
         case SequenceContent(parts):
             changed = (change(each) if isinstance(each, TextContent) else each for each in parts)
             return replace(content, parts=tuple(changed))
-        case GrowingContent(words):
+        case IncrementalContent(words):
             return replace(content, words=change(words))
     return content
 

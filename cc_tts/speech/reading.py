@@ -13,8 +13,8 @@ from cc_tts.config.schema import TtsConfig
 from cc_tts.engines.engine import Engine
 from cc_tts.errors import NothingToSay
 from cc_tts.speech.chunks import ChunkStream, ReadyChunks, SpeechChunk, SpokenPrompt
-from cc_tts.speech.growing.text import GrowingText, Segment, segmenting_of
-from cc_tts.speech.prompt import Content, GrowingContent, TextContent
+from cc_tts.speech.incremental.text import IncrementalText, Segment, segmenting_of
+from cc_tts.speech.prompt import Content, IncrementalContent, TextContent
 from cc_tts.speech.source import SpeechSource
 from cc_tts.text.normalizer import Normalizer
 
@@ -49,7 +49,7 @@ class ReadingSource(SpeechSource):
 
     async def chunks_of_tokens(self, words: TextContent, tokens: Iterator[str]) -> list[ReadChunk]:
         """The chunks of a text that arrives in tokens, each when the one before has been read as far as it can be."""
-        return await self.chunks(GrowingContent(words, _Tokens(tokens, self._config)))
+        return await self.chunks(IncrementalContent(words, _Tokens(tokens, self._config)))
 
     def _speak(
         self,
@@ -72,7 +72,7 @@ class ReadingSource(SpeechSource):
             raise NothingToSay("nothing of the text can be spoken")
 
 
-class _Tokens(GrowingText):
+class _Tokens(IncrementalText):
     """A text whose next token comes when its reader waits for it."""
 
     def __init__(self, tokens: Iterator[str], config: TtsConfig) -> None:

@@ -27,17 +27,17 @@ from cc_tts.errors import (
     UnknownVoice,
 )
 from cc_tts.media import tones
-from cc_tts.media.levels import Leveller
+from cc_tts.media.levels import LoudnessNormalizer
 from cc_tts.media.silence_trimmer import MAX_TAIL_MS, SilenceTrimmer
 from cc_tts.metrics import Metrics
 from cc_tts.speech.chunks import CHUNK_MS, ChunkStream, SpeechChunk, SpokenPrompt, cut, fixed
-from cc_tts.speech.growing.audio import GrowingAudioStream
-from cc_tts.speech.growing.stream import GrowingStream
+from cc_tts.speech.incremental.audio import GrowingAudioStream
+from cc_tts.speech.incremental.stream import IncrementalStream
 from cc_tts.speech.lexicons import Lexicons
 from cc_tts.speech.prompt import (
     AudioContent,
     Content,
-    GrowingContent,
+    IncrementalContent,
     MarkContent,
     PromptDefaults,
     RefusedContent,
@@ -145,7 +145,7 @@ class SpeechSource:
                     self.lexicons.check(each.lexicons)
                     voices.append(self._voicing.voice(each))
                 return voices[0] if voices else None
-            case GrowingContent(words):
+            case IncrementalContent(words):
                 self.lexicons.check(words.lexicons)
                 return self._voicing.voice(words)
             case ToneContent():
@@ -237,10 +237,10 @@ class SpeechSource:
                 )
                 voiced = [*chain.from_iterable(each_voiced)]
                 return SequenceStream(voiced, open_part, audio_format, overload_wait_ms, is_again=is_again)
-            case GrowingContent():
-                return GrowingStream(content, open_part, self._voicing, audio_format, overload_wait_ms)
-            case AudioContent(growing):
-                return GrowingAudioStream(growing)
+            case IncrementalContent():
+                return IncrementalStream(content, open_part, self._voicing, audio_format, overload_wait_ms)
+            case AudioContent(incremental):
+                return GrowingAudioStream(incremental)
 
     def path(self, content: TextContent) -> list[str]:
         """What the content goes through on its way to the line, a description each; the engine has started. Raises
@@ -377,7 +377,7 @@ class _Synthesis:
         self._is_resumed = self._after_loss = False
         self._resampler = StreamResampler(prompt.voice_rate_hz, prompt.rate_hz)
         self._is_silent = prompt.gain_db == -math.inf
-        self._leveller = Leveller(self._format, prompt.gain_db)
+        self._leveller = LoudnessNormalizer(self._format, prompt.gain_db)
         self._trimmer = SilenceTrimmer(self._format, tail_ms=MAX_TAIL_MS)
         self._meter = meter
         self._text_chunks: list[TextChunk] = []

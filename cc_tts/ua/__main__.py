@@ -28,10 +28,10 @@ from cc_tts.processes.channel import (
     Shutdown,
     StartFailed,
 )
-from cc_tts.processes.liveness import Silence
+from cc_tts.processes.watchdog import Watchdog
 from cc_tts.ua import ended_calls, pjsua2_build
+from cc_tts.ua.detached import Detached, ServerGone, ServerLink, Successor, UnnotedEnds
 from cc_tts.ua.messages import TO_UA, CallEnded, EndNoted, UaSettings
-from cc_tts.ua.orphan import Applicant, Gap, ServerGone, ServerLink, UnnotedEnds
 from cc_tts.ua.sip_thread import SipThread
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class SipLoop:
         self._agent = agent
         self._settings = settings
         self._clock = clock
-        self._silence = Silence(clock, max_step_s=MAX_TURN_S)
+        self._silence = Watchdog(clock, max_step_s=MAX_TURN_S)
         self._is_pinged = False
         """Whether the server that this process has now has begun to ask for signs of life. One that adopts begins late."""
         self._is_over = False
@@ -148,9 +148,9 @@ class SipLoop:
                 self._agent.forward_audio(channel.put)
                 channel.flush()
         except ProcessFailed:
-            self._link.gap = Gap(self._ends)  # ServerGone follows
+            self._link.gap = Detached(self._ends)  # ServerGone follows
 
-    def _obey(self, message: Message | ServerGone | Applicant) -> None:
+    def _obey(self, message: Message | ServerGone | Successor) -> None:
         match message:
             case Shutdown():
                 self._is_over = True
@@ -162,7 +162,7 @@ class SipLoop:
                 self._ends.forget(call_id)
             case ServerGone():
                 self._lose_server()
-            case Applicant():
+            case Successor():
                 self._meet(message)
             case _:
                 self._agent.command(message)
@@ -171,7 +171,7 @@ class SipLoop:
         num_calls = self._agent.num_calls
         self._has_server = False
         if self._link.gap is None:
-            self._link.gap = Gap(self._ends)
+            self._link.gap = Detached(self._ends)
         self._is_over = not (num_calls and self._link.outlives_server)
         if self._is_over:
             log.error("server_gone", calls=num_calls, consequence="ending them")
@@ -179,9 +179,9 @@ class SipLoop:
         grace_ms = self._settings.orphan_grace_ms
         log.error("server_gone", calls=num_calls, consequence=f"keeping them for {grace_ms} ms")
         self._deadline_ns = self._clock.now_ns() + grace_ms * NS_PER_MS
-        self._agent.lose_server()
+        self._agent.detach_server()
 
-    def _meet(self, applicant: Applicant) -> None:
+    def _meet(self, applicant: Successor) -> None:
         """Be adopted, or say why not and end."""
         request, gap = applicant.request, self._link.gap
         refusal = ""
@@ -195,7 +195,7 @@ class SipLoop:
                 applicant.channel.send(AdoptionRefused(detail=refusal))
             self._is_over = True
             return
-        living = self._agent.meet_server()
+        living = self._agent.attach_server()
         log.info("adopted", calls=len(living), by=request.version)
         self._link.channel.close()
         self._link.channel, self._link.gap, self._has_server = applicant.channel, None, True

@@ -19,7 +19,7 @@ from cc_tts.media.playout_buffer import PlayoutBuffer
 from cc_tts.media.playout_events import PlayoutEvent, PlayoutOverflow
 from cc_tts.media.quality import Quality
 from cc_tts.processes.channel import Message
-from cc_tts.ua import leg_events, messages, pjsua2_build
+from cc_tts.ua import messages, pj_info, pjsua2_build
 from cc_tts.ua.guard.c_library import CLibrary
 from cc_tts.ua.guard.limits import PeerList
 from cc_tts.ua.guard.long_messages import LongMessages
@@ -221,11 +221,11 @@ class UserAgent:
             self._last_tick_ns = now_ns
             self._watch_slot = (self._watch_slot + 1) % WATCH_SLOTS
             self._report_lateness(now_ns)
-            self._long_messages.turn(now_ns)
+            self._long_messages.tick(now_ns)
             if not self._watch_slot:
                 self._report_counts()
             if self._registration is not None:
-                self._registration.turn(is_idle=not self._legs and not active_pjsua_calls)
+                self._registration.tick(is_idle=not self._legs and not active_pjsua_calls)
             self._look_after_legs(now_ns)
 
     def forward_audio(self, put: Callable[[Message, bytes], None]) -> None:
@@ -326,7 +326,7 @@ class UserAgent:
         """Calls that have not ended."""
         return len(self._legs) - len(self._over)
 
-    def lose_server(self) -> None:
+    def detach_server(self) -> None:
         """The server is gone: refuse new calls with 503 until :class:`messages.SetAccepting` comes, and let the others play
         what they have.
         """
@@ -335,9 +335,9 @@ class UserAgent:
         self._heard.clear()
         for leg in self._live_legs():
             with self._attempt(leg, "lose_server"):
-                leg.lose_server()
+                leg.detach_server()
 
-    def meet_server(self) -> list[messages.CallSnapshot]:
+    def attach_server(self) -> list[messages.CallSnapshot]:
         """Another server is there: a snapshot of each call. Prompts that are not in it are over, which has been reported."""
         SipThread.check()
         snapshots = [leg.snapshot() for leg in self._live_legs()]
@@ -409,10 +409,10 @@ class UserAgent:
 
     def _place(self, leg: Leg, message: messages.Originate) -> None:
         self._l16.before_offer("")
-        param = leg_events.call_options()
+        param = pj_info.call_options()
         if self._settings.sip.follow_redirects:
             leg.redirects = Redirects(message.to, functools.partial(self._may_redirect, message))
-        leg_events.add_headers(param, message.headers)
+        pj_info.add_headers(param, message.headers)
         param.txOption.localUri = _local_uri(message, self._settings.account_uri)
         try:
             to = sip_uri.with_transport(message.to, self._settings.sip.transports)
@@ -539,7 +539,7 @@ class UserAgent:
             self._forget(leg)
         self._over.clear()
         active_pjsua_calls: int = self._library.num_calls()
-        self._port_cooldown.turn(active_pjsua_calls)
+        self._port_cooldown.tick(active_pjsua_calls)
         return active_pjsua_calls
 
     def _on_over(self, leg: Leg) -> None:
@@ -555,7 +555,7 @@ class UserAgent:
         self._closing.append(self._clock.now_ns())
 
     def _report_lateness(self, now_ns: int) -> None:
-        lateness = self._lateness.turn(now_ns)
+        lateness = self._lateness.tick(now_ns)
         if lateness is None or lateness == self._reported_lateness:
             return
         if lateness.refusing != self._reported_lateness.refusing:
@@ -653,7 +653,7 @@ _MEDIA_COMMANDS: Final[Mapping[type[messages.CallCommand], Callable[[Leg, Any, b
         begin.utterance_id, begin.start_threshold_ms, not_before_ns=begin.not_before_ns
     ),
     messages.Audio: lambda leg, audio, pcm: leg.buffer.write(audio.utterance_id, pcm),
-    messages.AwaitMore: lambda leg, more, _: leg.buffer.await_more(more.utterance_id),
+    messages.ExpectUnderrun: lambda leg, more, _: leg.buffer.await_more(more.utterance_id),
     messages.FinishUtterance: lambda leg, finish, _: leg.buffer.finish(finish.utterance_id),
     messages.CutUtterance: lambda leg, cut, _: leg.buffer.cut(cut.utterance_id),
     messages.SetPaused: lambda leg, pause, _: leg.set_paused(

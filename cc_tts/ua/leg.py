@@ -16,7 +16,7 @@ from cc_tts.media.playout_buffer import PlayoutBuffer
 from cc_tts.media.quality import Quality
 from cc_tts.processes.channel import Message
 from cc_tts.state_machine import StateMachine
-from cc_tts.ua import leg_events, messages
+from cc_tts.ua import messages, pj_info
 from cc_tts.ua.guard import srtp_sdp
 from cc_tts.ua.guard.c_library import CLibrary
 from cc_tts.ua.leg_state import LEG_TABLE, LegEvent, LegState
@@ -197,10 +197,10 @@ class Leg(pj.Call):  # type: ignore[misc]
         param = pj.CallOpParam()
         if self._is_answered:
             param.statusCode = pj.PJSIP_SC_OK if ended_by == "local" else hangup.sip_code or pj.PJSIP_SC_OK
-            leg_events.add_headers(param, bye.bye_headers(hangup, played_ms=self._played_ms))
+            pj_info.add_headers(param, bye.bye_headers(hangup, played_ms=self._played_ms))
         elif self._awaits_answer:
             param.statusCode, param.reason = hangup.sip_code or pj.PJSIP_SC_DECLINE, hangup.reason
-            leg_events.add_headers(param, bye.refusal_headers(hangup, server=self._server))
+            pj_info.add_headers(param, bye.refusal_headers(hangup, server=self._server))
         elif ended_by != "local":
             param.statusCode = hangup.sip_code
         self.hangup(param)
@@ -214,7 +214,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         """Keep what the server knows of the call."""
         self.record = keep.record
 
-    def lose_server(self) -> None:
+    def detach_server(self) -> None:
         """Play what is there; nobody writes, listens, or holds the prompt for speech that it hears."""
         self.buffer.finish_all()
         self.set_paused("speech", paused=False)
@@ -257,7 +257,7 @@ class Leg(pj.Call):  # type: ignore[misc]
 
     def _reinvite(self, *, hold: bool) -> None:
         self._services.before_offer(self._media_sent.codec if self._media_sent else "")
-        param = leg_events.call_options()
+        param = pj_info.call_options()
         if hold:
             self.setHold(param)
         else:
@@ -347,7 +347,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         if self._port is not None:
             self._figures.late_frames = self._port.late_frames
         if self._stream:
-            self._figures.look(self, self._stream_index)
+            self._figures.poll(self, self._stream_index)
         return self._figures.quality(underruns=self.underruns)
 
     def watch_rtp(self) -> None:
@@ -359,7 +359,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         if self._stream:
             self._send_first_report(quality)
             num_discarded = self._figures.num_discarded + self._services.intake.num_unknown(self._stream)
-            self._source_watch.look(self, self._stream_index, num_discarded=num_discarded)
+            self._source_watch.poll(self, self._stream_index, num_discarded=num_discarded)
         self._watch_inactivity(quality)
 
     def _send_first_report(self, quality: Quality) -> None:
@@ -399,7 +399,7 @@ class Leg(pj.Call):  # type: ignore[misc]
 
     def _send_next_key(self, now_ns: int) -> None:
         try:
-            self._info_keys.turn(now_ns)
+            self._info_keys.tick(now_ns)
         except pj.Error as error:
             self._dtmf_failed(pj_detail(error))
 
@@ -419,7 +419,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         """The state of the INVITE session changed."""
         info = self.getInfo()
         if not (self.is_incoming or self._sent_over):
-            self._sent_over = leg_events.answered_over(prm)
+            self._sent_over = pj_info.answered_over(prm)
         if info.state == pj.PJSIP_INV_STATE_CONNECTING:
             self._on_answer()
         is_refused = info.state in _ANSWERING and self._refuse_keys(prm)
@@ -428,7 +428,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         elif info.state == pj.PJSIP_INV_STATE_CONFIRMED:
             self._on_ack()
         elif info.state == pj.PJSIP_INV_STATE_DISCONNECTED:
-            self._on_disconnected(info, leg_events.received(prm))
+            self._on_disconnected(info, pj_info.received(prm))
 
     def _on_answer(self) -> None:
         if self._machine.can(LegEvent.ANSWER):
@@ -508,7 +508,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         after it, and ends the call with the last status if there is none.
         """
         try:
-            follow = self._follows(sip_message.readable(str(prm.targetUri)), leg_events.received(prm))
+            follow = self._follows(sip_message.readable(str(prm.targetUri)), pj_info.received(prm))
         except Exception:
             log.exception("callback_failed", callback="Leg.onCallRedirected")
             follow = False
@@ -517,7 +517,7 @@ class Leg(pj.Call):  # type: ignore[misc]
     @callback
     def onCallTsxState(self, prm: Any) -> None:
         """A transaction changed its state: of interest are our re-INVITEs and the keys that we send."""
-        change = leg_events.change_of_own(prm, "INVITE", "INFO")
+        change = pj_info.change_of_own(prm, "INVITE", "INFO")
         if change is None:
             return
         is_pending = change.tsx.state < pj.PJSIP_TSX_STATE_COMPLETED
@@ -578,7 +578,7 @@ class Leg(pj.Call):  # type: ignore[misc]
             return
         self._negotiated = True
         info = self.getInfo()
-        media = leg_events.audio_media(info)
+        media = pj_info.audio_media(info)
         if media is None:
             return
         held_by = _HELD_BY.get(int(media.status))
@@ -628,8 +628,8 @@ class Leg(pj.Call):  # type: ignore[misc]
             digit,
             timestamp_ms=int(prm.timestamp),
             duration_ms=int(prm.duration),
-            is_update=bool(prm.flags & leg_events.DTMF_IS_UPDATE),
-            is_end=bool(prm.flags & leg_events.DTMF_IS_END),
+            is_update=bool(prm.flags & pj_info.DTMF_IS_UPDATE),
+            is_end=bool(prm.flags & pj_info.DTMF_IS_END),
             now_ns=now_ns,
         )
         for edge, key in edges:
@@ -690,14 +690,14 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._send(messages.CommandFailed(call_id=self.call_id, command="hold", detail=detail))
 
     def _respond(self, code: int) -> None:
-        param = leg_events.call_options()
+        param = pj_info.call_options()
         param.statusCode = code
-        leg_events.add_headers(param, {"Server": self._server} if self._server else {})
+        pj_info.add_headers(param, {"Server": self._server} if self._server else {})
         self.answer(param)
 
     def _connect(self, *, must: bool) -> None:
         """Put the playout buffer on the conference bridge again: a re-INVITE may have made a new stream."""
-        is_encrypted = self._rtp.srtp != "off" and leg_events.is_encrypted(self)
+        is_encrypted = self._rtp.srtp != "off" and pj_info.is_encrypted(self)
         if self._rtp.srtp == "required" and self._stream and not is_encrypted:
             self._refuse_media("SRTP required")  # a re-INVITE of ours may have been answered with an empty key
             return
@@ -751,7 +751,7 @@ class Leg(pj.Call):  # type: ignore[misc]
 
     def _refuse_keys(self, prm: Any) -> bool:
         """With SRTP on, end the call if the keys of an answer cannot be used; returns whether that is so."""
-        fault = "" if self._rtp.srtp == "off" else leg_events.fault_of_answer(prm)
+        fault = "" if self._rtp.srtp == "off" else pj_info.fault_of_answer(prm)
         if fault:
             self._refuse_media(fault)
         return bool(fault)

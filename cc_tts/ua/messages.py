@@ -211,7 +211,7 @@ class Audio(CallCommand, frozen=True):
     utterance_id: str
 
 
-class AwaitMore(CallCommand, frozen=True):
+class ExpectUnderrun(CallCommand, frozen=True):
     """No audio of an utterance follows until more of its text comes: that its buffer runs dry is no underrun."""
 
     utterance_id: str

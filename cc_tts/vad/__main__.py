@@ -56,7 +56,7 @@ def main() -> int:
         inbox: Inbox = queue.SimpleQueue()
         threading.Thread(target=_read, args=(channel, inbox), name="reader", daemon=True).start()
         channel.send(Ready())
-        ear = Ear(VoiceDetector(model, settings.rate_hz), channel, MonotonicClock())
+        ear = VadWorker(VoiceDetector(model, settings.rate_hz), channel, MonotonicClock())
         return 0 if ear.serve(inbox) else child.EXIT_SERVER_GONE
     except ProcessFailed as error:
         log.error("server_gone", detail=error.detail)
@@ -65,7 +65,7 @@ def main() -> int:
         channel.close()
 
 
-class Ear:
+class VadWorker:
     """Passes messages to the detector and its findings to the server."""
 
     def __init__(self, detector: VoiceDetector, channel: ChildChannel, clock: Clock) -> None:

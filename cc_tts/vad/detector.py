@@ -87,11 +87,11 @@ class VoiceDetector:
                 elif window.needs_model:
                     batch.append((name, leg, window))
                 else:
-                    edges += (LegEdge(name, edge) for edge in leg.judge(window, 0.0))
+                    edges += (LegEdge(name, edge) for edge in leg.verify(window, 0.0))
             if batch:
                 heard = self._model.probabilities([(leg.memory, window.samples) for _, leg, window in batch])
                 for (name, leg, window), probability in zip(batch, heard, strict=True):
-                    edges += (LegEdge(name, edge) for edge in leg.judge(window, probability))
+                    edges += (LegEdge(name, edge) for edge in leg.verify(window, probability))
         return edges
 
 
@@ -174,7 +174,7 @@ class _Leg:
     def _is_open(self) -> bool:
         return self._num_below < _HOLD_WINDOWS
 
-    def judge(self, window: _Window, probability: float) -> list[Edge]:
+    def verify(self, window: _Window, probability: float) -> list[Edge]:
         """What the model said of a window."""
         if window.is_lead:
             return []

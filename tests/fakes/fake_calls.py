@@ -62,7 +62,7 @@ from cc_tts.speech.prompt import (
 )
 from cc_tts.state_machine import StateMachine
 from cc_tts.tenants.accounting import AccountingLog
-from cc_tts.tenants.book import TenantBook
+from cc_tts.tenants.quotas import TenantQuotas
 from cc_tts.voices.voice import Voice
 
 VOICES = (Voice(id="en-us", engine="fake", language="en-US"), Voice(id="de", engine="fake", language="de"))
@@ -418,7 +418,7 @@ def make_context(
         metrics=Metrics(),
         on_drain=on_drain,
         nodes=LineNodes(config.server, config.cluster),
-        tenants=TenantBook(config.tenants),
+        tenants=TenantQuotas(config.tenants),
         accounting=accounting or AccountingLog(),
     )
     return context, registry

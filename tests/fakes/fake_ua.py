@@ -29,7 +29,7 @@ COMMANDS: Final[dict[type[Message], tuple[str, ...]]] = {
     messages.Originate: ("originate", "to", "from_", "headers"),
     messages.BeginUtterance: ("begin", "utterance_id"),
     messages.Audio: ("audio", "utterance_id"),
-    messages.AwaitMore: ("await_more", "utterance_id"),
+    messages.ExpectUnderrun: ("await_more", "utterance_id"),
     messages.FinishUtterance: ("finish", "utterance_id"),
     messages.CutUtterance: ("cut", "utterance_id"),
     messages.SetPaused: ("paused", "paused"),

@@ -54,7 +54,7 @@ class PlayingUa(FakeUa):
                 leg.buffer.begin(message.utterance_id, message.start_threshold_ms, not_before_ns=message.not_before_ns)
             case messages.Audio():
                 leg.buffer.write(message.utterance_id, payload)
-            case messages.AwaitMore():
+            case messages.ExpectUnderrun():
                 leg.buffer.await_more(message.utterance_id)
             case messages.FinishUtterance():
                 leg.buffer.finish(message.utterance_id)

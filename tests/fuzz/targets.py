@@ -31,7 +31,7 @@ from cc_tts.processes.channel import COMMON_MESSAGES, Decoder
 from cc_tts.softphone import sdp as softphone_sdp
 from cc_tts.softphone.rtp import packets, rtcp
 from cc_tts.speech import prompt_files
-from cc_tts.speech.growing.text import GrowingText, Segment
+from cc_tts.speech.incremental.text import IncrementalText, Segment
 from cc_tts.speech.prompt import texts_of
 from cc_tts.speech.ssml import from_ssml
 from cc_tts.text.chunker import Chunker, Chunking
@@ -174,7 +174,7 @@ def digests(data: bytes) -> None:
     credentials = digest.parse_credentials(text_of(data).replace("NONCE", nonce))
     if credentials is not None:
         for each in (credentials, dataclasses.replace(credentials, realm="cc-tts", nonce=nonce)):
-            guard.judge(each, method="INVITE", source="here")
+            guard.verify(each, method="INVITE", source="here")
 
 
 def dispatched(data: bytes) -> None:
@@ -237,16 +237,16 @@ def tokens(data: bytes) -> None:
     size, written = 1 + (data[:1] or b"\0")[0] % 12, unicode_of(data[1:])[:2000]
 
     async def segments() -> str:
-        growing = GrowingText(CLOCK, segmenting=Segmenting(), idle_timeout_s=60)
+        incremental = IncrementalText(CLOCK, segmenting=Segmenting(), idle_timeout_s=60)
         taken: list[Segment] = []
         for start in range(0, len(written), size):
-            growing.append(written[start : start + size])
-            taken.extend(iter(growing.take, None))
-        growing.end()
-        taken.extend(iter(growing.take, None))
-        assert growing.text == written
+            incremental.append(written[start : start + size])
+            taken.extend(iter(incremental.take, None))
+        incremental.end()
+        taken.extend(iter(incremental.take, None))
+        assert incremental.text == written
         said = "".join(each.text for each in taken)
-        return said if growing.num_pending == 0 else said + written[len(said) :]
+        return said if incremental.num_pending == 0 else said + written[len(said) :]
 
     assert asyncio.run(segments()) == written
 

@@ -14,7 +14,7 @@ pytest.importorskip("onnx")
 
 from cc_tts.engines.cosyvoice2.engine.engine import Engine  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.loader import dtype_for  # noqa: E402
-from cc_tts.engines.stepped import StreamDone  # noqa: E402
+from cc_tts.engines.engine_core import StreamDone  # noqa: E402
 from cc_tts.errors import EngineFailed  # noqa: E402
 from tests.parity import command as parity  # noqa: E402
 from tests.parity.schedule import double_hop  # noqa: E402

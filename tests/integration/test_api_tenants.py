@@ -15,7 +15,7 @@ from cc_tts.api.routes import ROUTES
 from cc_tts.calls.events import types
 from cc_tts.config.schema import TenantConfig, TokenConfig
 from cc_tts.errors import EngineFailed
-from cc_tts.tenants.book import TenantBook
+from cc_tts.tenants.quotas import TenantQuotas
 from tests.fakes.fake_calls import Answered, RunningApi, eventually, make_config, running_api
 from tests.fakes.served_call import refusal, served
 
@@ -70,7 +70,7 @@ def config_with(**limits: TenantConfig) -> Any:
     return dataclasses.replace(make_config(tokens=TOKENS), tenants=tenants)
 
 
-def book_of(api: RunningApi) -> TenantBook:
+def book_of(api: RunningApi) -> TenantQuotas:
     return api.context.tenants
 
 

@@ -36,7 +36,7 @@ from cc_tts.pool.hosts import HostStatus, WorkerNotFound
 from cc_tts.pool.ray_hosts import RayHosts
 from cc_tts.pool.state import PoolState
 from cc_tts.pool.voices import VoiceFile, VoiceFiles, VoiceFolder
-from cc_tts.tenants.book import TenantBook
+from cc_tts.tenants.quotas import TenantQuotas
 from tests.fakes.fake_calls import make_config, running_api
 
 pytestmark = pytest.mark.integration
@@ -66,7 +66,7 @@ class SetHosts:
         address = f"grpc://127.0.0.1:{7400 + int(name.rpartition('-')[2])}"
         return HostStatus(id=name, address=address, host="a", device="cpu", state="ready", generation="1")
 
-    async def look(self) -> Sequence[HostStatus]:
+    async def poll(self) -> Sequence[HostStatus]:
         if self.is_lost:
             raise ProcessFailed("the cluster is lost")
         return list(self.statuses.values())
@@ -239,7 +239,7 @@ async def test_a_limit_is_for_two_nodes_together_and_outlives_the_pool(monkeypat
     monkeypatch.setattr(link_module, "REPORT_INTERVAL_S", 0.1)
     monkeypatch.setattr(link_module, "LOOK_INTERVAL_S", 0.02)
     async with a_pool() as pool:
-        books = [TenantBook({"acme": ACME}, node=number, num_nodes=2) for number in range(2)]
+        books = [TenantQuotas({"acme": ACME}, node=number, num_nodes=2) for number in range(2)]
         links = [link_of(pool, f"line-{number}", book) for number, book in enumerate(books)]
         assert [book.limit("acme", "calls") for book in books] == [5, 5]
         for link in links:
@@ -262,7 +262,7 @@ async def test_a_limit_is_for_two_nodes_together_and_outlives_the_pool(monkeypat
             await link.stop()
 
 
-def link_of(pool: Pool, name: str, book: TenantBook) -> PoolLink:
+def link_of(pool: Pool, name: str, book: TenantQuotas) -> PoolLink:
     return PoolLink(
         pool.url,
         remote=RemoteConfig(token=TOKEN),
@@ -298,13 +298,13 @@ async def test_a_pool_that_is_lost_leaves_what_it_said_in_force_and_is_found_aga
 
 async def test_a_new_pool_that_has_not_looked_yet_takes_no_workers_away() -> None:
     async with a_pool("worker-0") as pool:
-        gate, look = asyncio.Event(), pool.hosts.look
+        gate, look = asyncio.Event(), pool.hosts.poll
 
         async def slow_look() -> Sequence[HostStatus]:
             await gate.wait()
             return await look()
 
-        pool.hosts.look = slow_look  # type: ignore[method-assign]
+        pool.hosts.poll = slow_look  # type: ignore[method-assign]
         await pool.stop()
         await pool.start()
         async with linked(pool) as told:
@@ -410,7 +410,7 @@ async def test_a_pool_whose_hosts_are_lost_for_good_ends() -> None:
 async def test_ray_is_not_asked_without_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", types.SimpleNamespace(is_initialized=lambda: False))
     hosts = RayHosts(Config(), pool_url="", is_own=False, clock=MonotonicClock())
-    for ask in (hosts.look(), hosts.drain("worker-0"), hosts.start("worker-0"), hosts.take_voices("worker-0")):
+    for ask in (hosts.poll(), hosts.drain("worker-0"), hosts.start("worker-0"), hosts.take_voices("worker-0")):
         with pytest.raises(ProcessFailed, match="is lost"):
             await ask
 

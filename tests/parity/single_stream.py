@@ -1,4 +1,4 @@
-"""The plain engine: one sequence at a time, streams take turns (``SteppedEngine``).
+"""The plain engine: one sequence at a time, streams take turns (``EngineCore``).
 
 ::
 
@@ -25,7 +25,7 @@ from cc_tts.clock import Clock, MonotonicClock, ms_between
 from cc_tts.engines.cosyvoice2.model.loader import LANGUAGES, RATE_HZ, load_networks
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker, built_in_speakers, enrolled_speakers
 from cc_tts.engines.cosyvoice2.voice.text_front import MAX_SEED
-from cc_tts.engines.stepped import EngineLoad, SpeechOut, StepOut, StreamDone, StreamRequest, check_speed
+from cc_tts.engines.engine_core import EngineLoad, SpeechOut, StepOut, StreamDone, StreamRequest, check_speed
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded
 from cc_tts.voices.catalog import unknown_voice
 from cc_tts.voices.library import VoiceLibrary

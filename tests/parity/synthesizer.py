@@ -25,7 +25,7 @@ from cc_tts.engines.cosyvoice2.runners.sampler import forbid
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
 from cc_tts.engines.cosyvoice2.voice.spoken_text import as_sentence
 from cc_tts.engines.cosyvoice2.voice.text_front import MAX_SEED
-from cc_tts.engines.stepped import check_speed
+from cc_tts.engines.engine_core import check_speed
 from cc_tts.errors import Unprocessable
 from tests.parity.audio_track import (
     AudioTrack,

@@ -8,7 +8,7 @@ from typing import Any, Final
 from cc_tts.engines.cosyvoice2.engine.capacity import StageCost, StageCosts
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice2.engine.engine import Engine
-from cc_tts.engines.stepped import SpeechOut, StepOut, StreamDone, StreamRequest
+from cc_tts.engines.engine_core import SpeechOut, StepOut, StreamDone, StreamRequest
 from tests.fakes.fake_device import FakeCosts, FakeDevice, FakeFront, VirtualClock
 
 BYTES_PER_MS: Final = 48

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from cc_tts.audio import AudioFormat
-from cc_tts.engines.stepped import SpeechOut, StepOut, SteppedEngine, StreamDone
+from cc_tts.engines.engine_core import EngineCore, SpeechOut, StepOut, StreamDone
 
 MAX_STEPS: Final = 500
 
 
-def run(engine: SteppedEngine) -> list[StepOut]:
+def run(engine: EngineCore) -> list[StepOut]:
     """Step until nothing is left to do; whatever comes is taken at once."""
     outs: list[StepOut] = []
     made_ms: dict[int, float] = {}

@@ -15,8 +15,8 @@ from yarl import URL
 
 from cc_tts import __version__, logs
 from cc_tts.api.events.websocket import CLOSE_TIMEOUT_S
+from cc_tts.api.media.connection import MediaConnection, Outbox
 from cc_tts.api.media.dialect import Dialect, OwnDialect
-from cc_tts.api.media.serving import Outbox, Serving
 from cc_tts.api.media.twilio import TwilioDialect
 from cc_tts.calls.audio.stream import MediaStream
 from cc_tts.calls.call import Call
@@ -116,7 +116,7 @@ class DialBack:
         try:
             call.accept()
             with contextlib.suppress(ConnectionError):
-                await Serving(cast("Any", socket), dialect, outbox, stream.talk, abort=lambda: None).run()
+                await MediaConnection(cast("Any", socket), dialect, outbox, stream.talk, abort=lambda: None).run()
         finally:
             outbox.end()
             stream.close(hangs_up=True)

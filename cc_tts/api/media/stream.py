@@ -13,8 +13,8 @@ from cc_tts.api.http.connections import abort
 from cc_tts.api.http.problems import UpgradeRequired
 from cc_tts.api.http.route import Query, RouteTable
 from cc_tts.api.media import twilio
+from cc_tts.api.media.connection import MediaConnection, Outbox
 from cc_tts.api.media.dialect import Dialect, OwnDialect
-from cc_tts.api.media.serving import Outbox, Serving
 from cc_tts.calls.audio.messages import MediaDirection
 from cc_tts.calls.audio.stream import MediaStream
 from cc_tts.calls.call import Call
@@ -83,7 +83,7 @@ async def _serve(
         await socket.prepare(request)
         request.app[websocket.OPEN_SOCKETS].add(socket)
         log.info("media_stream_opened", call_id=call.id, direction=direction)
-        await Serving(cast("Any", socket), dialect, outbox, stream.talk, abort=lambda: abort(request)).run()
+        await MediaConnection(cast("Any", socket), dialect, outbox, stream.talk, abort=lambda: abort(request)).run()
     except ConnectionError:
         log.debug("media_stream_client_gone", call_id=call.id)
     except Exception:  # the handshake is answered: there is no status left to give

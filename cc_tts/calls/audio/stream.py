@@ -3,7 +3,7 @@
 ::
 
     AudioHub ─▸ FrameShaper (· Interleaver) ─▸ sink.audio          sink.message ◂─ keys, marks, the end
-    client ──▸ Talk ─▸ the call's player
+    client ──▸ AudioInput ─▸ the call's player
 
 Runs on: the event loop.
 """
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import UNSET
 
 from cc_tts.audio import PTIME_MS
+from cc_tts.calls.audio.audio_input import AudioInput
 from cc_tts.calls.audio.frames import FrameShaper, Interleaver
 from cc_tts.calls.audio.hub import AudioBlock
 from cc_tts.calls.audio.messages import (
@@ -25,7 +26,6 @@ from cc_tts.calls.audio.messages import (
     MediaStart,
     MediaStop,
 )
-from cc_tts.calls.audio.talk import Talk
 from cc_tts.calls.call_state import CallState
 from cc_tts.clock import ms_between
 from cc_tts.errors import CapacityExceeded, WrongState
@@ -79,9 +79,9 @@ class MediaStream:
         self._begun_ns: int | None = None
         """When the first frame of the caller was handled."""
         self._interleaver = Interleaver(rate_hz) if interleaves and len(heard) > 1 else None
-        self.talk: Talk | None = None
+        self.talk: AudioInput | None = None
         if direction == "talk":
-            self.talk = Talk(call, rate_hz, send=sink.message, barge_in_dtmf=barge_in_dtmf)
+            self.talk = AudioInput(call, rate_hz, send=sink.message, barge_in_dtmf=barge_in_dtmf)
         sink.message(
             MediaStart(
                 call_id=call.id,

@@ -41,8 +41,8 @@ from cc_tts.calls.text_stream.messages import (
 from cc_tts.calls.utterance import CompletionCause, SpokenSpan, Utterance, WordReader
 from cc_tts.clock import ms_between
 from cc_tts.errors import CapacityExceeded, TextTooLong, UserAgentUnavailable, WrongState
-from cc_tts.speech.growing.text import GrowingText, segmenting_of
-from cc_tts.speech.prompt import GrowingContent, Prompt, TextContent
+from cc_tts.speech.incremental.text import IncrementalText, segmenting_of
+from cc_tts.speech.prompt import IncrementalContent, Prompt, TextContent
 
 if TYPE_CHECKING:
     from cc_tts.calls.call import Call
@@ -93,7 +93,7 @@ class TextStream:
     @property
     def buffered_chars(self) -> int:
         """Text that is not being spoken yet."""
-        return len(self._blank) + sum(live.growing.num_pending for live in self._live.values())
+        return len(self._blank) + sum(live.incremental.num_pending for live in self._live.values())
 
     def start(self, prompt: Prompt) -> None:
         """Open an utterance, which ends the one before. The prompt's text is empty.
@@ -103,12 +103,12 @@ class TextStream:
                 :meth:`cc_tts.calls.call.Call.speak`.
         """
         self.end()
-        growing = self._new_text()
+        incremental = self._new_text()
         assert isinstance(prompt.content, TextContent)
         words = replace(prompt.content, may_cache=False)
-        utterance = self._call.speak(replace(prompt, content=GrowingContent(words, growing)))
+        utterance = self._call.speak(replace(prompt, content=IncrementalContent(words, incremental)))
         utterance.watcher = self
-        self._open = self._live[utterance.id] = _Live(utterance, growing, WordReader(utterance))
+        self._open = self._live[utterance.id] = _Live(utterance, incremental, WordReader(utterance))
 
     def tokens(self, text: str, message_id: StreamId | None = None) -> None:
         """Append text to the open utterance, or open one with defaults.
@@ -136,7 +136,7 @@ class TextStream:
     def flush(self) -> None:
         """Speak what has come, without waiting for the end of a sentence."""
         if (live := self._open_now) is not None:
-            live.growing.flush()
+            live.incremental.flush()
 
     def mark(self, name: str) -> None:
         """Name the place behind the text that has come; the last utterance's end if none is open.
@@ -151,15 +151,15 @@ class TextStream:
         if live.num_marks >= MAX_MARKS:
             raise WrongState(f"{MAX_MARKS} marks of utterance {live.utterance.id} wait to be reached")
         live.num_marks += 1
-        if live.growing.is_over:
+        if live.incremental.is_over:
             live.utterance.spans.append(SpokenSpan("", live.utterance.fed_ms, marks=[(0.0, name)]))
         else:
-            live.growing.mark(name)
+            live.incremental.mark(name)
 
     def end(self) -> None:
         """No more text comes for the open utterance; the next tokens open another one."""
         if (live := self._open_now) is not None:
-            live.growing.end()
+            live.incremental.end()
         self._open, self._blank = None, ""
         self._discards_until_s = 0.0
 
@@ -181,8 +181,8 @@ class TextStream:
     def on_started(self, utterance: Utterance) -> None:
         """The first frame that carries speech was sent."""
         live = self._live[utterance.id]
-        if live.growing.voice is not None:
-            utterance.voice, utterance.engine = live.growing.voice.id, live.growing.voice.engine
+        if live.incremental.voice is not None:
+            utterance.voice, utterance.engine = live.incremental.voice.id, live.incremental.voice.engine
         assert utterance.first_speech_ns is not None
         self._send(
             StreamSpeakStarted(
@@ -212,7 +212,7 @@ class TextStream:
         live, utterance.watcher = self._live.pop(utterance.id), None
         if live is self._open:
             self._open = None
-            if not live.growing.has_ended:
+            if not live.incremental.has_ended:
                 self._discards_until_s = self._loop.time() + INTERRUPTED_QUIET_S
         self._send(_final_message(utterance))
         self._update_pause()
@@ -222,13 +222,13 @@ class TextStream:
     @property
     def _open_now(self) -> "_Live | None":
         """The utterance that text goes to, unless it has ended for want of text."""
-        if self._open is not None and self._open.growing.has_ended:
+        if self._open is not None and self._open.incremental.has_ended:
             self._open = None
         return self._open
 
-    def _new_text(self) -> GrowingText:
+    def _new_text(self) -> IncrementalText:
         config = self._services.config
-        return GrowingText(
+        return IncrementalText(
             self._services.clock,
             segmenting=segmenting_of(config.tts),
             idle_timeout_s=config.stream.idle_timeout_s,
@@ -248,7 +248,7 @@ class TextStream:
         assert live is not None
         live.first_token_ns = live.first_token_ns or self._services.clock.now_ns()
         live.utterance.text_chars += len(text)
-        live.growing.append(text)
+        live.incremental.append(text)
 
     def _answer(self, status: TokensStatus, message_id: StreamId | None) -> None:
         is_news = status != self._last_status
@@ -275,7 +275,7 @@ class _Live:
     """One utterance of a stream that is not complete."""
 
     utterance: Utterance
-    growing: GrowingText
+    incremental: IncrementalText
     words: WordReader
     first_token_ns: int = 0
     num_marks: int = 0

@@ -41,7 +41,7 @@ from cc_tts.engines.cosyvoice2.runners.memory_plan import (
 from cc_tts.engines.cosyvoice2.runners.runner import COARSENESS, ModelRunner, OutOfDeviceMemory
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
 from cc_tts.engines.cosyvoice2.voice.text_front import TextFront
-from cc_tts.engines.stepped import StreamDone, StreamRequest
+from cc_tts.engines.engine_core import StreamDone, StreamRequest
 from cc_tts.errors import ConfigError, EngineFailed
 from cc_tts.voices.voice import Voice
 
@@ -71,7 +71,7 @@ class BatchedConfig:
 
 
 class BatchedLoader:
-    """See :class:`cc_tts.engines.stepped.EngineLoader`."""
+    """See :class:`cc_tts.engines.engine_core.EngineLoader`."""
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ from cc_tts.engines.cosyvoice2.batched import BatchedConfig, BatchedLoader
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice2.gpu_driver import installed_driver, why_no_gpu
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker, built_in_speakers, enrolled_speakers
-from cc_tts.engines.stepped import EngineLoader
+from cc_tts.engines.engine_core import EngineLoader
 from cc_tts.engines.worker.messages import WorkerSettings
 from cc_tts.errors import ConfigError
 from cc_tts.voices.library import VoiceLibrary

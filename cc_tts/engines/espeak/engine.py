@@ -37,7 +37,7 @@ from cc_tts.engines.letters import with_joined_letters
 from cc_tts.engines.phonemes import to_espeak
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded
 from cc_tts.media.silence_trimmer import CLAUSE_END, SENTENCE_END, SilenceTrimmer, split_pause_after
-from cc_tts.processes.liveness import Silence
+from cc_tts.processes.watchdog import Watchdog
 from cc_tts.voices.inline_ipa import replace_pronounced
 from cc_tts.voices.voice import Voice
 
@@ -361,7 +361,7 @@ class EspeakEngine:
         """While streams are open: when one passage keeps the thread for too long, every stream fails, and the engine is not
         ready until the passage is over. A thread cannot be ended.
         """
-        silence = Silence(self._clock, max_step_s=2 * STALL_LOOK_S)
+        silence = Watchdog(self._clock, max_step_s=2 * STALL_LOOK_S)
         last_turn = 0
         while turns.streams and self._not_ready_because is None:
             await asyncio.sleep(STALL_LOOK_S)

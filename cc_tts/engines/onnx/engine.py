@@ -22,9 +22,9 @@ import numpy as np
 from cc_tts import logs
 from cc_tts.audio import AudioFormat
 from cc_tts.clock import NS_PER_MS, Clock, ms_between
+from cc_tts.engines.engine_core import EngineLoad, SpeechOut, StepOut, StreamDone, StreamRequest
 from cc_tts.engines.onnx.samples import sample_of
 from cc_tts.engines.onnx.voices import FoundVoice, Samples, Sentence, Synthesiser, find_voices
-from cc_tts.engines.stepped import EngineLoad, SpeechOut, StepOut, StreamDone, StreamRequest
 from cc_tts.engines.worker.messages import WorkerSettings
 from cc_tts.errors import CcTtsError, ConfigError, EngineFailed, EngineOverloaded, UnknownVoice
 from cc_tts.media.levels import active_level_dbfs
@@ -117,7 +117,7 @@ class _Stream:
 
 
 class OnnxEngine:
-    """See :class:`cc_tts.engines.stepped.SteppedEngine`; loads itself. ``wake`` is called from a synthesis thread when
+    """See :class:`cc_tts.engines.engine_core.EngineCore`; loads itself. ``wake`` is called from a synthesis thread when
     :meth:`step` has something to give out.
     """
 

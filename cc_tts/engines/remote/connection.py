@@ -21,7 +21,6 @@ from cc_tts.engines.remote.wire import ClientChannel, Endpoint
 from cc_tts.errors import ConfigError, ProcessFailed
 from cc_tts.processes.backoff import Backoff
 from cc_tts.processes.channel import PROTOCOL_VERSION, Hello, Message, Ping, Pong, Ready
-from cc_tts.processes.liveness import Silence
 from cc_tts.processes.supervisor import (
     BACKOFF_MAX_S,
     BACKOFF_MIN_S,
@@ -30,6 +29,7 @@ from cc_tts.processes.supervisor import (
     ProcessEvent,
     ProcessState,
 )
+from cc_tts.processes.watchdog import Watchdog
 from cc_tts.state_machine import StateMachine
 
 CONNECT_TIMEOUT_S: Final = 3.0
@@ -69,7 +69,7 @@ class RemoteConnection:
         self._down: asyncio.Future[str] | None = None
         self._ready = asyncio.Event()
         self._stopping = asyncio.Event()
-        self._silence: Silence | None = None
+        self._silence: Watchdog | None = None
         """While a ping is unanswered."""
         self._serials = itertools.count(1)
         self._task: asyncio.Task[None] | None = None
@@ -182,8 +182,8 @@ class RemoteConnection:
 
     def _ping(self) -> None:
         if self._silence is None:
-            self._silence = Silence(self._clock, max_step_s=2 * PING_INTERVAL_S)
-        elif self._silence.look() > MAX_MISSED_PINGS * PING_INTERVAL_S:
+            self._silence = Watchdog(self._clock, max_step_s=2 * PING_INTERVAL_S)
+        elif self._silence.poll() > MAX_MISSED_PINGS * PING_INTERVAL_S:
             self.restart(f"{MAX_MISSED_PINGS} pings were not answered")
             return
         with contextlib.suppress(ProcessFailed):

@@ -17,7 +17,7 @@ from hashlib import blake2b
 from typing import Final, TypeVar
 
 from cc_tts.audio import PTIME_MS
-from cc_tts.engines.stepped import EngineLoad
+from cc_tts.engines.engine_core import EngineLoad
 
 NUM_COMPARED: Final = 2
 """Of workers that have free capacity, taken at random; the better one is used. If all were compared, every server would send
@@ -34,7 +34,7 @@ Worker = TypeVar("Worker", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class WorkerCapacity:
     """What a worker offers to a stream that is opened now. ``room``: streams that it would still take."""
 
     generation: str
@@ -43,12 +43,12 @@ class Offer:
     room: int
 
 
-def offer_of(load: EngineLoad, *, num_opened: int, generation: str) -> Offer:
+def offer_of(load: EngineLoad, *, num_opened: int, generation: str) -> WorkerCapacity:
     """By the worker's last report, and the ``num_opened`` streams that were opened here since. Each of these makes the first
     audio later by its share, and takes its part of what is left of the device.
     """
     left = max(0.0, 1.0 - load.utilisation)
-    return Offer(
+    return WorkerCapacity(
         generation=generation,
         first_audio_ms=load.first_audio_ms * (1 + num_opened / max(1, load.num_streams)),
         utilisation=load.utilisation + left * num_opened / max(1, load.room),
@@ -57,7 +57,7 @@ def offer_of(load: EngineLoad, *, num_opened: int, generation: str) -> Offer:
 
 
 def pick(
-    offers: Mapping[Worker, Offer], *, key: str, weights: Mapping[str, float], rng: random.Random
+    offers: Mapping[Worker, WorkerCapacity], *, key: str, weights: Mapping[str, float], rng: random.Random
 ) -> Worker | None:
     """The worker for a stream, ``None`` if none has free capacity. ``key``: the id of its call; streams with the same key
     prefer the same generation. ``weights``: see :func:`tiers`.
@@ -111,7 +111,7 @@ def _chosen(weights: Mapping[str, float], key: str) -> str | None:
     return None
 
 
-def _better(compared: Sequence[Worker], offers: Mapping[Worker, Offer]) -> Worker:
+def _better(compared: Sequence[Worker], offers: Mapping[Worker, WorkerCapacity]) -> Worker:
     """Of one or two, in random order."""
     first, second = offers[compared[0]], offers[compared[-1]]
     is_later = first.first_audio_ms - second.first_audio_ms

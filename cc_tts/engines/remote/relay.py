@@ -16,19 +16,19 @@ import msgspec
 
 from cc_tts.audio import AudioFormat
 from cc_tts.clock import NS_PER_MS, Clock
-from cc_tts.engines.stepped import Command, EngineLoad, StreamRequest
+from cc_tts.engines.engine_core import Command, EngineLoad, StreamRequest
 from cc_tts.engines.worker.link import STALL_LOOK_S, WorkerLink, WorkerLost
 from cc_tts.engines.worker.messages import (
     CancelStream,
     EndText,
+    PlaybackProgress,
     StreamAudio,
     StreamEnded,
     StreamFailed,
-    Taken,
 )
 from cc_tts.errors import CcTtsError
 from cc_tts.processes.channel import Message, Ping, Pong
-from cc_tts.processes.liveness import Silence
+from cc_tts.processes.watchdog import Watchdog
 
 Send = Callable[[Message, bytes], None]
 
@@ -54,7 +54,7 @@ class RelayedStream:
         self._is_text_whole = False
         self._is_over = False
         self.buffered_ms: float | None = None
-        self.silence = Silence(self._link.clock, max_step_s=2 * STALL_LOOK_S)
+        self.silence = Watchdog(self._link.clock, max_step_s=2 * STALL_LOOK_S)
 
     @property
     def can_move(self) -> bool:
@@ -70,12 +70,12 @@ class RelayedStream:
                 return
             case EndText():
                 self._is_text_whole = True
-            case Taken(_, taken_ms, ahead_ms):
+            case PlaybackProgress(_, taken_ms, ahead_ms):
                 self._taken_ms, self.buffered_ms = taken_ms, ahead_ms
                 self._dry_ns = self._link.clock.now_ns() + round((ahead_ms or 0.0) * NS_PER_MS)
         self._link.send(msgspec.structs.replace(command, stream_id=self.stream_id))
 
-    def look(self) -> bool:
+    def poll(self) -> bool:
         """Whether audio is owed: the text is complete, and what was given is taken and played. Counts for how long."""
         is_taken = self._taken_ms >= self._given_ms - 1.0
         is_owed = self._is_text_whole and is_taken and self._link.clock.now_ns() >= self._dry_ns
@@ -115,12 +115,12 @@ class ConnectedServer:
         self.send = send
         self.streams: dict[int, RelayedStream] = {}
         self._ids = ids
-        self._silence = Silence(clock, max_step_s=2 * PING_LOOK_S)
+        self._silence = Watchdog(clock, max_step_s=2 * PING_LOOK_S)
 
     @property
     def is_gone(self) -> bool:
         """Whether it has not pinged for too long; looked at every :data:`PING_LOOK_S`."""
-        return self._silence.look() > SERVER_TIMEOUT_S
+        return self._silence.poll() > SERVER_TIMEOUT_S
 
     def take(self, message: Message) -> None:
         """Handle one message."""

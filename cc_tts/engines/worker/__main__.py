@@ -14,7 +14,7 @@ from typing import Final
 
 from cc_tts import logs
 from cc_tts.clock import MonotonicClock, ms_between
-from cc_tts.engines.stepped import DeviceLost, EngineLoad, EngineLoader
+from cc_tts.engines.engine_core import DeviceLost, EngineLoad, EngineLoader
 from cc_tts.engines.worker.loop import WAKE, Inbox, WorkerLoop
 from cc_tts.engines.worker.messages import TO_WORKER, EngineDescription, WorkerSettings
 from cc_tts.errors import CcTtsError, ProcessFailed
@@ -74,7 +74,7 @@ def main() -> int:
         signal.signal(signal.SIGTERM, lambda *_: loop.stop())  # before, it ends the process at once
         loaded.set()
         _describe(channel, loader)
-        loop.turn(wait=False)  # the first report
+        loop.tick(wait=False)  # the first report
         if not loop.run():
             return child.EXIT_SERVER_GONE
         engine.close()

@@ -2,11 +2,11 @@
 
 ::
 
-    open ─▸ the worker that would speak first ─▸ WorkerStream ── PushText · EndText · Taken · CancelStream ──▸ worker
+    open ─▸ the worker that would speak first ─▸ WorkerStream ── PushText · EndText · PlaybackProgress ──▸ worker
     async for ◂── queue of the stream ◂── StreamAudio · StreamEnded · StreamFailed ◂──────────────────────── worker
 
 A worker that dies is started again; calls stay up, and other workers go on. Its streams are said again by another worker
-(:mod:`cc_tts.engines.worker.utterance`), or fail with a typed error. Runs on: the event loop. Never imports torch.
+(:mod:`cc_tts.engines.worker.failover`), or fail with a typed error. Runs on: the event loop. Never imports torch.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ from typing import Protocol
 from cc_tts.config.schema import TtsConfig
 from cc_tts.engines.engine import Engine, SpeechStream
 from cc_tts.engines.remote.pick import pick
+from cc_tts.engines.worker.failover import FailoverStream
 from cc_tts.engines.worker.link import RETRY_AFTER_S, WorkerLink, WorkerLost
 from cc_tts.engines.worker.messages import EngineDescription
-from cc_tts.engines.worker.utterance import RoutedStream
 from cc_tts.errors import EngineFailed, EngineOverloaded, LanguageUnsupported
 from cc_tts.metrics import Metrics
 from cc_tts.voices.catalog import best_for_language, normalised_language, unknown_language, unknown_voice
@@ -213,7 +213,7 @@ class WorkerEngine:
             return self._open(found, speed, call_id, set(), must_speak=must_speak)[0]
         tried: set[WorkerLink] = set()
         key = call_id or f"{self._random.random()}"
-        return RoutedStream(
+        return FailoverStream(
             lambda reason: self._open(
                 found, speed, key, tried, must_speak=must_speak or isinstance(reason, WorkerLost)
             ),

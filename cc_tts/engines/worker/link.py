@@ -20,25 +20,25 @@ import msgspec
 from cc_tts import __version__, logs
 from cc_tts.audio import AudioFormat, PcmChunk
 from cc_tts.clock import NS_PER_MS, Clock, ms_between
-from cc_tts.engines.remote.pick import Offer, offer_of
-from cc_tts.engines.stepped import EngineLoad, StreamRequest
+from cc_tts.engines.engine_core import EngineLoad, StreamRequest
+from cc_tts.engines.remote.pick import WorkerCapacity, offer_of
 from cc_tts.engines.worker.messages import (
     FROM_WORKER,
     CancelStream,
     EndText,
     EngineDescription,
+    PlaybackProgress,
     PushText,
     StreamAudio,
     StreamEnded,
     StreamFailed,
-    Taken,
     WorkerSettings,
 )
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, ProcessFailed
 from cc_tts.metrics import Metrics
 from cc_tts.processes.channel import Message
-from cc_tts.processes.liveness import Silence
 from cc_tts.processes.supervisor import RESPONSE_TIMEOUT_S, STOPPED, ProcessState, Supervisor, python_child
+from cc_tts.processes.watchdog import Watchdog
 from cc_tts.voices.voice import Voice
 
 RETRY_AFTER_S: Final = 2
@@ -99,7 +99,7 @@ class OpenStream(Protocol):
     """What a link knows of the streams in it: a :class:`WorkerStream`, or one that is passed on to a server."""
 
     stream_id: int
-    silence: Silence
+    silence: Watchdog
     buffered_ms: float | None
 
     @property
@@ -112,7 +112,7 @@ class OpenStream(Protocol):
     def over(self, failure: CcTtsError | None) -> None:
         """Nothing more will come."""
 
-    def look(self) -> bool:
+    def poll(self) -> bool:
         """Whether audio is owed. Counts for how long."""
 
     def break_off(self, failure: CcTtsError | None) -> None:
@@ -140,8 +140,8 @@ class WorkerStream:
         self._is_text_whole = False
         self._is_read = False
         self._dry_ns = 0
-        self.silence = Silence(worker.clock, max_step_s=2 * STALL_LOOK_S)
-        """For how long it has been owed audio; see :meth:`look`."""
+        self.silence = Watchdog(worker.clock, max_step_s=2 * STALL_LOOK_S)
+        """For how long it has been owed audio; see :meth:`poll`."""
         self._asked_ns: int | None = None
         """When the first text was pushed."""
         self._has_audio = False
@@ -168,7 +168,7 @@ class WorkerStream:
         self.buffered_ms = buffered_ms
         self._dry_ns = self._worker.clock.now_ns() + round(buffered_ms * NS_PER_MS)
 
-    def look(self) -> bool:
+    def poll(self) -> bool:
         """Whether audio is owed: the reader has nothing left and only the engine can help. Counts for how long."""
         now_ns = self._worker.clock.now_ns()
         is_owed = self._is_read and self._is_text_whole and not self._queue and now_ns >= self._dry_ns
@@ -182,7 +182,7 @@ class WorkerStream:
                 self._taken_ms += chunk.duration_ms
                 if self._taken_ms - self._reported_ms >= TAKEN_INTERVAL_MS or not self._queue:
                     self._reported_ms = self._taken_ms
-                    self._send(Taken(self.stream_id, self._taken_ms, self.buffered_ms))
+                    self._send(PlaybackProgress(self.stream_id, self._taken_ms, self.buffered_ms))
                 yield chunk
             elif self._failure is not None:
                 raise self._failure
@@ -249,7 +249,7 @@ class WorkerLink:
         self._has_given = False
         self._is_late = False
         """It was found late, and has given nothing since."""
-        self._silence = Silence(clock, max_step_s=2 * STALL_LOOK_S)
+        self._silence = Watchdog(clock, max_step_s=2 * STALL_LOOK_S)
         """For how long audio was owed and none given."""
         self._watch: asyncio.Task[None] | None = None
         self._metrics = metrics
@@ -274,7 +274,7 @@ class WorkerLink:
         return self.process.state is ProcessState.READY and self._usable.is_set() and not self.is_leaving
 
     @property
-    def offer(self) -> Offer | None:
+    def offer(self) -> WorkerCapacity | None:
         """What a stream opened now would meet; ``None`` if none can be opened."""
         if not self.is_ready or self.load is None:
             return None
@@ -342,7 +342,7 @@ class WorkerLink:
             self._silence.heard()
         while self.streams:
             await asyncio.sleep(STALL_LOOK_S)
-            owed = [stream for stream in self.streams.values() if stream.look()]
+            owed = [stream for stream in self.streams.values() if stream.poll()]
             self._listen(is_owed=bool(owed))
             timeout_s = self._stall_timeout_s
             silent_s = self._silence.seconds
@@ -359,7 +359,7 @@ class WorkerLink:
             self._has_given = self._is_late = False
             self._silence.heard()
         elif is_owed:
-            self._silence.look()
+            self._silence.poll()
         else:
             self._silence.rest()
 

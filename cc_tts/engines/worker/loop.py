@@ -13,15 +13,15 @@ from typing import Final
 
 from cc_tts import logs
 from cc_tts.clock import Clock, ms_between
-from cc_tts.engines.stepped import Command, DeviceLost, EngineLoad, SpeechOut, SteppedEngine, StreamDone, StreamRequest
+from cc_tts.engines.engine_core import Command, DeviceLost, EngineCore, EngineLoad, SpeechOut, StreamDone, StreamRequest
 from cc_tts.engines.worker.messages import (
     CancelStream,
     EndText,
+    PlaybackProgress,
     PushText,
     StreamAudio,
     StreamEnded,
     StreamFailed,
-    Taken,
 )
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded
 from cc_tts.processes.channel import ChildChannel, Message, Ping, Pong, Shutdown
@@ -36,7 +36,7 @@ MAX_RECORD_BYTES: Final = 1 << 20
 
 
 class Wake(Message, frozen=True):
-    """A thread of the engine has made something: :meth:`SteppedEngine.step` gives it out."""
+    """A thread of the engine has made something: :meth:`EngineCore.step` gives it out."""
 
 
 WAKE: Final = Wake()
@@ -50,7 +50,7 @@ log = logs.get(__name__)
 class WorkerLoop:
     """Moves the engine on and carries news in and out."""
 
-    def __init__(self, engine: SteppedEngine, channel: ChildChannel, *, clock: Clock, inbox: Inbox) -> None:
+    def __init__(self, engine: EngineCore, channel: ChildChannel, *, clock: Clock, inbox: Inbox) -> None:
         self._engine = engine
         self._channel = channel
         self._clock = clock
@@ -70,11 +70,11 @@ class WorkerLoop:
         stopped reading, ``DeviceLost`` if the engine has nothing left to work with.
         """
         while not self.is_stopping:
-            if not self.turn(wait=True):
+            if not self.tick(wait=True):
                 return False
         return True
 
-    def turn(self, *, wait: bool) -> bool:
+    def tick(self, *, wait: bool) -> bool:
         """Handle what came, do one step, send what came of it; ``False`` when the server is gone."""
         for message in self._news(wait=wait):
             if message is None:
@@ -124,7 +124,7 @@ class WorkerLoop:
                     engine.end(stream_id)
                 case CancelStream():
                     engine.cancel(stream_id)
-                case Taken(_, taken_ms, ahead_ms):
+                case PlaybackProgress(_, taken_ms, ahead_ms):
                     if _is_length(taken_ms):
                         engine.taken(stream_id, taken_ms, ahead_ms if _is_length(ahead_ms) else None)
         except DeviceLost:

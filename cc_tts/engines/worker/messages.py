@@ -2,7 +2,7 @@
 
 ::
 
-    server ──▸ StreamRequest · PushText · EndText · CancelStream · Taken ──▸ worker
+    server ──▸ StreamRequest · PushText · EndText · CancelStream · PlaybackProgress ──▸ worker
     server ◂── EngineDescription · StreamAudio · StreamEnded · StreamFailed · EngineLoad ◂── worker
 
 The same messages go to workers on other machines. So none of them has an instant in it, only durations. A change that an
@@ -14,7 +14,7 @@ from typing import Final, Literal
 import msgspec
 
 from cc_tts.config.schema import LogConfig, TtsConfig
-from cc_tts.engines.stepped import Command, Report
+from cc_tts.engines.engine_core import Command, Report
 from cc_tts.processes.channel import kinds_of
 from cc_tts.voices.voice import Voice
 
@@ -50,7 +50,7 @@ class CancelStream(Command, frozen=True):
     """Free it; no answer is sent, and what is under way is dropped by the server."""
 
 
-class Taken(Command, frozen=True):
+class PlaybackProgress(Command, frozen=True):
     """The listener's side has taken so much of the audio since the start; ``ahead_ms`` of it is not played yet, or nobody
     knows (speech without a call).
     """

@@ -49,7 +49,7 @@ class Preparer:
 
     @property
     def has_work(self) -> bool:
-        """Whether :meth:`turn` would do something."""
+        """Whether :meth:`tick` would do something."""
         return bool(self._new or self._begun)
 
     def open(self, request: PrepareText, text: str) -> None:
@@ -63,7 +63,7 @@ class Preparer:
             for each in [each for each in line if each.request_id == request_id]:
                 line.remove(each)
 
-    def turn(self) -> TextPrepared:
+    def tick(self) -> TextPrepared:
         """One slice of the text whose turn it is."""
         text = (self._new or self._begun).popleft()
         try:
@@ -121,7 +121,7 @@ def _serve(channel: ChildChannel, inbox: Inbox, preparer: Preparer) -> bool:
             if isinstance(message, Shutdown):
                 return True
             _take(message, payload, channel, preparer)
-        prepared = preparer.turn()
+        prepared = preparer.tick()
         if prepared.chunks or prepared.is_whole:
             channel.send(prepared)
 

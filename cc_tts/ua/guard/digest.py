@@ -164,7 +164,7 @@ class DigestGuard:
         tail = ', qop="auth", stale=true' if stale else ', qop="auth"'
         return tuple(("WWW-Authenticate", head + algorithm + tail) for algorithm in self._algorithms)
 
-    def judge(self, credentials: Credentials, *, method: str, source: str) -> Finding:
+    def verify(self, credentials: Credentials, *, method: str, source: str) -> Finding:
         """Check the answer of ``source`` to one of our challenges. A valid one can be used once.
 
         A nonce that was not issued to this source is stale, whatever the password: nobody can try passwords without

@@ -86,7 +86,7 @@ class LongMessages:
         """Have PJSIP tell what it drops."""
         self._on_drop(self._manager, ctypes.cast(self._hooks[0], ctypes.c_void_p))
 
-    def turn(self, now_ns: int) -> None:
+    def tick(self, now_ns: int) -> None:
         """End the connections whose time is over."""
         for transport, since_ns in list(self._ending.items()):
             if now_ns - since_ns >= READ_ON_NS:

@@ -144,7 +144,7 @@ class InboundPolicy:
         tries = self._tries(source, answers)
         if answers and not all(limits.has_room(key) for limits, key in tries):
             return self._refuse("attempts", host, Refusal(403))
-        findings = [self._digest.judge(answer, method="INVITE", source=source) for answer in answers]
+        findings = [self._digest.verify(answer, method="INVITE", source=source) for answer in answers]
         if Finding.VALID in findings:
             self._limits.give_back(source)  # the challenge before it was counted already
             return None

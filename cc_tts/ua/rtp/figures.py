@@ -23,7 +23,7 @@ class CallFigures:
         self.late_frames = 0
         """The port of the leg counts them, as long as it has one."""
 
-    def look(self, call: Any, stream_index: int) -> None:
+    def poll(self, call: Any, stream_index: int) -> None:
         """Read the figures of the stream that there is."""
         try:
             stream_stat = call.getStreamStat(stream_index)

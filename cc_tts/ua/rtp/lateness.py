@@ -46,7 +46,7 @@ class TickLateness:
         elif late_ms <= LONGEST_MS:
             self._counts[late_ms] += 1
 
-    def turn(self, now_ns: int) -> MediaLateness | None:
+    def tick(self, now_ns: int) -> MediaLateness | None:
         """Look at the last seconds; ``None`` until a second has passed since the last look. Runs on: the SIP thread."""
         if now_ns - self._turned_ns < TURN_NS:
             return None

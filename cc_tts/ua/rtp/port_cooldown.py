@@ -71,7 +71,7 @@ class PortCooldown:
             self._awaited[port] = until_ns
         self._take_awaited()
 
-    def turn(self, num_calls: int) -> None:
+    def tick(self, num_calls: int) -> None:
         """Release what was held long enough, and what the next calls need; in every turn and before each new call."""
         if not self._held and not self._awaited:
             return

@@ -38,7 +38,7 @@ class RtpSourceWatch:
         """Media was negotiated again: it may come from elsewhere now."""
         self._source = ""
 
-    def look(self, call: Any, stream_index: int, *, num_discarded: int) -> None:
+    def poll(self, call: Any, stream_index: int, *, num_discarded: int) -> None:
         """Look at a leg that has a stream; ``num_discarded`` packets were thrown away so far."""
         if num_discarded >= REPORT_DISCARDED and not self._reported_discarded:
             self._reported_discarded = True

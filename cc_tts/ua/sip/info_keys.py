@@ -30,9 +30,9 @@ class InfoKeys:
             self._on_failed(f"more than {MAX_PENDING} keys wait for their turn")
             return
         self._pending += [(digit, duration_ms) for digit in digits]
-        self.turn(now_ns)
+        self.tick(now_ns)
 
-    def turn(self, now_ns: int) -> None:
+    def tick(self, now_ns: int) -> None:
         """Send the next key if it is its turn."""
         if self._pending and not self._is_awaited and now_ns >= self._free_ns:
             digit, duration_ms = self._pending.popleft()

@@ -43,7 +43,7 @@ class Registration:
         self._is_untold = False
         self.account = Account(self._config, on_incoming=on_incoming, on_registration=self._on_answer)
 
-    def turn(self, *, is_idle: bool) -> None:
+    def tick(self, *, is_idle: bool) -> None:
         """Register again if it is time. ``is_idle``: no call has to do with the account."""
         if self._is_untold and self._answer is not None:
             self._is_untold = False

@@ -9,11 +9,11 @@ import msgspec
 import numpy as np
 import pytest
 
+from cc_tts.calls.audio.audio_input import INTERRUPTED_QUIET_S, AudioInput
 from cc_tts.calls.audio.frames import FrameShaper, Interleaver
 from cc_tts.calls.audio.hub import AudioBlock
 from cc_tts.calls.audio.messages import MediaMessage
 from cc_tts.calls.audio.stream import MediaStream
-from cc_tts.calls.audio.talk import INTERRUPTED_QUIET_S, Talk
 from cc_tts.calls.gather import GatherRequest
 from cc_tts.calls.utterance import CompletionCause
 from cc_tts.config.schema import MediaConfig
@@ -60,7 +60,7 @@ class Client:
         self.has_ended = True
 
     @property
-    def talk(self) -> Talk:
+    def talk(self) -> AudioInput:
         assert self.stream.talk is not None
         return self.stream.talk
 

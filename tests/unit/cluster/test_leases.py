@@ -11,7 +11,7 @@ from cc_tts.cluster import leases as leases_module
 from cc_tts.cluster.leases import TTL_S, TenantLeases
 from cc_tts.cluster.messages import Leases, TenantShare, TenantUse
 from cc_tts.config.schema import TenantConfig
-from cc_tts.tenants.book import TenantBook
+from cc_tts.tenants.quotas import TenantQuotas
 from tests.fakes.fake_line import FakeClock
 
 pytestmark = pytest.mark.unit
@@ -210,7 +210,7 @@ def test_books_of_two_nodes_keep_to_one_limit() -> None:
     clock = FakeClock()
     tenants = {"acme": TenantConfig(max_calls=7)}
     leases = TenantLeases(tenants, clock=clock)
-    books = {f"line-{number}": TenantBook(tenants, clock=clock, node=number, num_nodes=2) for number in range(2)}
+    books = {f"line-{number}": TenantQuotas(tenants, clock=clock, node=number, num_nodes=2) for number in range(2)}
     assert sum(book.limit("acme", "calls") or 0 for book in books.values()) == 7
     for _ in range(10):
         clock.advance(2000)

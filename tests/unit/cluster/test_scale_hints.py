@@ -40,13 +40,13 @@ class Looked:
     def workers(self, seconds: float, *hosts: HostStatus) -> int:
         for _ in range(round(seconds)):
             self.clock.now_s += 1.0
-            self.hints.look(hosts, ())
+            self.hints.poll(hosts, ())
         return self.hints.wanted_workers
 
     def nodes(self, seconds: float, *nodes: Node) -> int:
         for _ in range(round(seconds)):
             self.clock.now_s += 1.0
-            self.hints.look((), nodes)
+            self.hints.poll((), nodes)
         return self.hints.wanted_nodes
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cc_tts.audio import AudioFormat
-from cc_tts.media.levels import PEAK_DBFS, Leveller, active_level_dbfs
+from cc_tts.media.levels import PEAK_DBFS, LoudnessNormalizer, active_level_dbfs
 
 pytestmark = pytest.mark.unit
 
@@ -69,9 +69,9 @@ def test_any_cutting_gives_the_same_output_and_as_many_samples(
 ) -> None:
     values = np.random.default_rng(seed).standard_normal(sum(sizes)) * 8000
     data = pcm(values)
-    whole = Leveller(AudioFormat(rate_hz), gain_db).process(data, last=True)
+    whole = LoudnessNormalizer(AudioFormat(rate_hz), gain_db).process(data, last=True)
     assert len(whole) == len(data)
-    leveller = Leveller(AudioFormat(rate_hz), gain_db)
+    leveller = LoudnessNormalizer(AudioFormat(rate_hz), gain_db)
     parts, start = [], 0
     for size in sizes:
         parts.append(leveller.process(data[2 * start : 2 * (start + size)]))
@@ -81,7 +81,7 @@ def test_any_cutting_gives_the_same_output_and_as_many_samples(
 
 def test_the_gain_is_applied_in_place() -> None:
     values = 3000 * np.sin(2 * np.pi * 400 * np.arange(8000) / 8000)
-    levelled = samples(Leveller(LINE, 6.0206).process(pcm(values), last=True))
+    levelled = samples(LoudnessNormalizer(LINE, 6.0206).process(pcm(values), last=True))
     middle = slice(400, 7600)
     assert np.max(np.abs(levelled[middle] - 2 * values[middle])) < 30, (
         "not shifted: less than a hundredth of its height"
@@ -101,14 +101,14 @@ def test_the_gain_is_applied_in_place() -> None:
 )
 @pytest.mark.parametrize("gain_db", [0.0, 20.0])
 def test_no_sample_gets_above_the_ceiling(values: Any, gain_db: float) -> None:
-    levelled = samples(Leveller(LINE, gain_db).process(pcm(values), last=True))
+    levelled = samples(LoudnessNormalizer(LINE, gain_db).process(pcm(values), last=True))
     assert dbfs(max(1.0, float(np.max(np.abs(levelled))))) <= PEAK_DBFS + 0.01
 
 
 def test_the_limiter_turns_down_and_does_not_clip() -> None:
     loud = 30_000 * np.sin(2 * np.pi * 300 * np.arange(4000) / 8000)
     quiet = 3000 * np.sin(2 * np.pi * 300 * np.arange(12_000) / 8000)
-    levelled = samples(Leveller(LINE, 0.0).process(pcm(np.concatenate((quiet, loud, quiet))), last=True))
+    levelled = samples(LoudnessNormalizer(LINE, 0.0).process(pcm(np.concatenate((quiet, loud, quiet))), last=True))
     middle = levelled[13_000:15_000]
     spectrum = np.abs(np.fft.rfft(middle * np.hanning(len(middle))))
     fundamental = int(np.argmax(spectrum))
@@ -123,7 +123,7 @@ def test_dc_and_rumble_go_and_speech_stays(offset: int) -> None:
     times = np.arange(16_000) / 8000
     speech = 3000 * np.sin(2 * np.pi * 150 * times)
     rumble = 3000 * np.sin(2 * np.pi * 10 * times)
-    levelled = samples(Leveller(LINE, 0.0).process(pcm(speech + rumble + offset), last=True))[2000:14_000]
+    levelled = samples(LoudnessNormalizer(LINE, 0.0).process(pcm(speech + rumble + offset), last=True))[2000:14_000]
     spectrum = np.abs(np.fft.rfft(levelled * np.hanning(len(levelled)))) / len(levelled)
     assert spectrum[0] < 5
     assert spectrum[15] < 0.25 * spectrum[225], "10 Hz is 13 dB down"
@@ -131,8 +131,8 @@ def test_dc_and_rumble_go_and_speech_stays(offset: int) -> None:
 
 
 def test_silence_stays_silence_and_a_silent_part_becomes_it() -> None:
-    assert not any(Leveller(LINE, 20.0).process(bytes(3200), last=True))
-    assert not any(Leveller(LINE, -math.inf).process(pcm(bursts(3000)), last=True))
+    assert not any(LoudnessNormalizer(LINE, 20.0).process(bytes(3200), last=True))
+    assert not any(LoudnessNormalizer(LINE, -math.inf).process(pcm(bursts(3000)), last=True))
 
 
 @pytest.mark.parametrize("level", [-35, -27, -20, -14])
@@ -140,5 +140,5 @@ def test_speech_comes_to_the_target(level: float) -> None:
     data = pcm(bursts(32768 * 10 ** (level / 20), pause_s=0.3))
     measured = active_level_dbfs(data, 8000)
     assert measured is not None
-    levelled = Leveller(LINE, -20 - measured).process(data, last=True)
+    levelled = LoudnessNormalizer(LINE, -20 - measured).process(data, last=True)
     assert active_level_dbfs(levelled, 8000) == pytest.approx(-20, abs=1.0)

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("onnx")
 
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker  # noqa: E402
-from cc_tts.engines.stepped import SpeechOut, SteppedEngine, StreamDone, StreamRequest  # noqa: E402
+from cc_tts.engines.engine_core import EngineCore, SpeechOut, StreamDone, StreamRequest  # noqa: E402
 from cc_tts.errors import EngineFailed, EngineOverloaded, UnknownVoice, Unprocessable  # noqa: E402
 from tests.parity.audio_track import AudioTrack, NotFinite  # noqa: E402
 from tests.parity.single_stream import MAX_AHEAD_MS, SingleStreamEngine  # noqa: E402
@@ -59,7 +59,7 @@ def engine(loaded: SingleStreamEngine) -> Iterator[SingleStreamEngine]:
         loaded.cancel(stream_id)
 
 
-def open_stream(engine: SteppedEngine, stream_id: int, *texts: str, end: bool = True, speed: float = 1.0) -> None:
+def open_stream(engine: EngineCore, stream_id: int, *texts: str, end: bool = True, speed: float = 1.0) -> None:
     engine.open(StreamRequest(stream_id=stream_id, voice=VOICE, speed=speed))
     for index, text in enumerate(texts):
         engine.push(stream_id, text, index)
@@ -349,5 +349,5 @@ def test_a_stream_is_opened_once(engine: SingleStreamEngine) -> None:
 
 
 def test_it_is_a_stepped_engine(engine: SingleStreamEngine) -> None:
-    stepped: SteppedEngine = engine
+    stepped: EngineCore = engine
     assert not stepped.has_work

@@ -11,7 +11,7 @@ pytest.importorskip("onnx")
 
 from cc_tts.engines.cosyvoice2.model.checkpoint import ModelError  # noqa: E402
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker  # noqa: E402
-from cc_tts.engines.stepped import StreamRequest  # noqa: E402
+from cc_tts.engines.engine_core import StreamRequest  # noqa: E402
 from cc_tts.voices.embedding_cache import EnrolledVoice  # noqa: E402
 from cc_tts.voices.library import VoiceLibrary, VoiceRecord  # noqa: E402
 from tests.parity.single_stream import SingleStreamEngine  # noqa: E402

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cc_tts.clock import MonotonicClock
-from cc_tts.speech.growing.text import GrowingText
+from cc_tts.speech.incremental.text import IncrementalText
 from cc_tts.text.chunker import Chunker, Chunking
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.segments import Segmenting
@@ -66,11 +66,11 @@ def said(chunker: Chunker, text: str) -> list[str]:
 
 
 def words_of_tokens(normalizer: Normalizer, text: str, language: str, size: int) -> list[str]:
-    growing = GrowingText(MonotonicClock(), segmenting=Segmenting(), idle_timeout_s=0)
+    incremental = IncrementalText(MonotonicClock(), segmenting=Segmenting(), idle_timeout_s=0)
     before, words = "", list[str]()
     for start in range(0, len(text) + size, size):
-        growing.append(text[start : start + size]) if start < len(text) else growing.end()
-        while (segment := growing.take()) is not None:
+        incremental.append(text[start : start + size]) if start < len(text) else incremental.end()
+        while (segment := incremental.take()) is not None:
             if segment.is_spoken:
                 chunking = Chunking(language=language, before=before, markup=segment.markup)
                 words += said(Chunker(normalizer, chunking), segment.text)

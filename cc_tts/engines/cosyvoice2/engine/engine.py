@@ -25,7 +25,7 @@ from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, HOPS
 from cc_tts.engines.cosyvoice2.engine.scheduler import Scheduler
 from cc_tts.engines.cosyvoice2.engine.sequence import Sequence, Stream
 from cc_tts.engines.cosyvoice2.engine.stream_table import StreamTable
-from cc_tts.engines.stepped import EngineLoad, StepOut, StreamRequest, check_speed
+from cc_tts.engines.engine_core import EngineLoad, StepOut, StreamRequest, check_speed
 from cc_tts.errors import EngineOverloaded, TextTooLong
 from cc_tts.voices.inline_ipa import without_pronunciations
 
@@ -38,7 +38,7 @@ log = logs.get(__name__)
 
 
 class Engine:
-    """Moves all streams on; see :class:`cc_tts.engines.stepped.SteppedEngine` for most methods. Reports of the load are for
+    """Moves all streams on; see :class:`cc_tts.engines.engine_core.EngineCore` for most methods. Reports of the load are for
     ``typical_voice``.
     """
 

@@ -17,7 +17,7 @@ from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS
 from cc_tts.engines.cosyvoice2.engine.scheduler import FlowCandidate, LmCandidate, LmPlan
 from cc_tts.engines.cosyvoice2.engine.sequence import Sequence
 from cc_tts.engines.cosyvoice2.engine.stream_table import StreamTable
-from cc_tts.engines.stepped import SpeechOut
+from cc_tts.engines.engine_core import SpeechOut
 from cc_tts.errors import CcTtsError, EngineFailed
 
 BYTES_PER_MS: Final = 48.0  # 16-bit mono at 24 kHz

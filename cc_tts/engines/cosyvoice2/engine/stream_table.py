@@ -16,7 +16,7 @@ from cc_tts.engines.cosyvoice2.engine.device import Device, TextFront
 from cc_tts.engines.cosyvoice2.engine.listener_clock import SlackWindow
 from cc_tts.engines.cosyvoice2.engine.schedule import ALL_AT_ONCE, exact_hop
 from cc_tts.engines.cosyvoice2.engine.sequence import MAX_AHEAD_MS, Sequence, Stream
-from cc_tts.engines.stepped import DeviceLost, StepOut, StreamDone
+from cc_tts.engines.engine_core import DeviceLost, StepOut, StreamDone
 from cc_tts.errors import CcTtsError, EngineFailed
 
 log = logs.get(__name__)

@@ -35,7 +35,7 @@ from cc_tts.engines.cosyvoice2.runners.lm import LmPrefill, LmRunner, LmVoice
 from cc_tts.engines.cosyvoice2.runners.vocoder import VocoderRow, VocoderRunner
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
 from cc_tts.engines.cosyvoice2.voice.text_front import MAX_SPEECH_TOKENS, MAX_TEXT_TOKENS
-from cc_tts.engines.stepped import DeviceLost
+from cc_tts.engines.engine_core import DeviceLost
 from cc_tts.errors import CcTtsError
 
 WARM_CHUNKS: Final = (1, 2, 4, 5)

@@ -20,7 +20,7 @@ from cc_tts.engines.cosyvoice2.model.checkpoint import ModelError  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners import runner as model_runner  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners.runner import ModelRunner  # noqa: E402
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker  # noqa: E402
-from cc_tts.engines.stepped import DeviceLost, SpeechOut, StreamDone, StreamRequest  # noqa: E402
+from cc_tts.engines.engine_core import DeviceLost, SpeechOut, StreamDone, StreamRequest  # noqa: E402
 from cc_tts.errors import ConfigError, EngineFailed, UnknownVoice, Unprocessable  # noqa: E402
 from tests.parity import audio_track  # noqa: E402
 from tests.parity.schedule import double_hop  # noqa: E402

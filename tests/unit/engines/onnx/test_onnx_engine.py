@@ -10,10 +10,10 @@ import pytest
 import structlog
 
 from cc_tts.config.schema import LogConfig, TtsConfig
+from cc_tts.engines.engine_core import SpeechOut, StepOut, StreamDone, StreamRequest
 from cc_tts.engines.onnx.engine import MAX_AHEAD_MS, OnnxEngine
 from cc_tts.engines.onnx.samples import SAMPLES, sample_of
 from cc_tts.engines.onnx.voices import FoundVoice, Sentence
-from cc_tts.engines.stepped import SpeechOut, StepOut, StreamDone, StreamRequest
 from cc_tts.engines.worker.messages import WorkerSettings
 from cc_tts.errors import ConfigError, EngineFailed, EngineOverloaded, UnknownVoice
 from cc_tts.voices.voice import Voice

@@ -6,20 +6,22 @@ from typing import Any
 
 import pytest
 
-from cc_tts.engines.remote.pick import Offer, offer_of, pick, tiers
-from cc_tts.engines.stepped import EngineLoad
+from cc_tts.engines.engine_core import EngineLoad
+from cc_tts.engines.remote.pick import WorkerCapacity, offer_of, pick, tiers
 
 pytestmark = pytest.mark.unit
 
 CALLS = [f"call_{number:016x}" for number in range(4000)]
 
 
-def offer(generation: str = "1.0.0", **changes: Any) -> Offer:
+def offer(generation: str = "1.0.0", **changes: Any) -> WorkerCapacity:
     values: dict[str, Any] = {"first_audio_ms": 100.0, "utilisation": 0.5, "room": 10}
-    return Offer(generation=generation, **(values | changes))
+    return WorkerCapacity(generation=generation, **(values | changes))
 
 
-def picked(offers: dict[str, Offer], weights: dict[str, float] | None = None, keys: list[str] = CALLS) -> Counter[str]:
+def picked(
+    offers: dict[str, WorkerCapacity], weights: dict[str, float] | None = None, keys: list[str] = CALLS
+) -> Counter[str]:
     """How many of the keys each worker gets."""
     rng = random.Random(7)
     return Counter(str(pick(offers, key=key, weights=weights or {}, rng=rng)) for key in keys)
@@ -34,7 +36,7 @@ def load(**changes: Any) -> EngineLoad:
 
 
 def test_streams_opened_since_the_report_count() -> None:
-    assert offer_of(load(), num_opened=0, generation="1") == Offer("1", 80.0, 0.2, 16)
+    assert offer_of(load(), num_opened=0, generation="1") == WorkerCapacity("1", 80.0, 0.2, 16)
     then = offer_of(load(), num_opened=2, generation="1")
     assert (then.first_audio_ms, then.room) == (120.0, 14)
     assert then.utilisation == pytest.approx(0.3)

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from cc_tts.clock import NS_PER_MS, MonotonicClock
+from cc_tts.engines.engine_core import EngineLoad, StreamRequest
 from cc_tts.engines.remote.relay import PING_LOOK_S, SERVER_TIMEOUT_S, ConnectedServer, report_of
-from cc_tts.engines.stepped import EngineLoad, StreamRequest
 from cc_tts.engines.worker.link import WorkerLink
 from cc_tts.engines.worker.messages import (
     FROM_WORKER,
@@ -17,11 +17,11 @@ from cc_tts.engines.worker.messages import (
     CancelStream,
     EndText,
     EngineDescription,
+    PlaybackProgress,
     PushText,
     StreamAudio,
     StreamEnded,
     StreamFailed,
-    Taken,
 )
 from cc_tts.metrics import Metrics
 from cc_tts.processes.channel import Message, Ping, Pong
@@ -95,7 +95,7 @@ async def test_two_servers_use_the_same_number_for_a_stream() -> None:
     assert lab.sent[1] == [(StreamAudio(7, 0), MS), (StreamEnded(7), b"")]
     assert lab.sent[0] == [(StreamFailed(7, "engine_overloaded", "no slot", 3), b"")]
     assert not lab.link.streams
-    lab.servers[0].take(Taken(7, 20.0))  # it ended a moment ago
+    lab.servers[0].take(PlaybackProgress(7, 20.0))  # it ended a moment ago
     assert len(lab.process.sent) == 6
 
 
@@ -139,15 +139,15 @@ async def test_audio_is_owed_when_all_that_was_given_is_taken_and_played() -> No
     lab = Lab()
     lab.servers[0].take(StreamRequest(1, "anna"))
     (stream,) = lab.link.streams.values()
-    assert not stream.look()  # the text is not whole
+    assert not stream.poll()  # the text is not whole
     lab.servers[0].take(EndText(1))
-    assert stream.look()
+    assert stream.poll()
     lab.link._on_message(StreamAudio(1, 0), MS * 200)
-    assert not stream.look()
-    lab.servers[0].take(Taken(1, 200.0, 150.0))
-    assert not stream.look()
+    assert not stream.poll()
+    lab.servers[0].take(PlaybackProgress(1, 200.0, 150.0))
+    assert not stream.poll()
     lab.clock.ns += 151 * NS_PER_MS
-    assert stream.look()
+    assert stream.poll()
 
 
 async def test_a_server_is_gone_when_its_pings_stop() -> None:

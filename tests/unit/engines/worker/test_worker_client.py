@@ -10,18 +10,18 @@ import pytest
 from cc_tts.clock import Clock, MonotonicClock
 from cc_tts.config.schema import TtsConfig
 from cc_tts.engines.engine import Engine
-from cc_tts.engines.stepped import EngineLoad, StreamRequest
+from cc_tts.engines.engine_core import EngineLoad, StreamRequest
 from cc_tts.engines.worker.client import WorkerEngine
 from cc_tts.engines.worker.link import HUNG_FACTOR, WorkerLink
 from cc_tts.engines.worker.messages import (
     CancelStream,
     EndText,
     EngineDescription,
+    PlaybackProgress,
     PushText,
     StreamAudio,
     StreamEnded,
     StreamFailed,
-    Taken,
 )
 from cc_tts.errors import (
     EngineFailed,
@@ -156,9 +156,9 @@ async def test_the_worker_hears_what_was_taken_and_what_of_it_is_not_played() ->
     await anext(reader)
     stream.set_buffered_ms(90.0)
     await anext(reader)
-    assert [each for each in lab.processes[0].sent if isinstance(each, Taken)] == [
-        Taken(1, 120.0, 50.0),
-        Taken(1, 180.0, 90.0),
+    assert [each for each in lab.processes[0].sent if isinstance(each, PlaybackProgress)] == [
+        PlaybackProgress(1, 120.0, 50.0),
+        PlaybackProgress(1, 180.0, 90.0),
     ]
 
 

@@ -5,16 +5,16 @@ from collections.abc import Sequence
 
 import pytest
 
-from cc_tts.engines.stepped import DeviceLost, EngineLoad, SpeechOut, StepOut, StreamDone, StreamRequest
+from cc_tts.engines.engine_core import DeviceLost, EngineLoad, SpeechOut, StepOut, StreamDone, StreamRequest
 from cc_tts.engines.worker.loop import MAX_RECORD_BYTES, Inbox, WorkerLoop
 from cc_tts.engines.worker.messages import (
     CancelStream,
     EndText,
+    PlaybackProgress,
     PushText,
     StreamAudio,
     StreamEnded,
     StreamFailed,
-    Taken,
 )
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, Unprocessable
 from cc_tts.processes.channel import ChildChannel, Message, Ping, Pong, Shutdown
@@ -98,10 +98,10 @@ class Bench:
         self.inbox: Inbox = queue.SimpleQueue()
         self.loop = WorkerLoop(self.engine, self.channel, clock=self.clock, inbox=self.inbox)
 
-    def turn(self, *messages: Message | None) -> bool:
+    def tick(self, *messages: Message | None) -> bool:
         for message in messages:
             self.inbox.put(message)
-        return self.loop.turn(wait=False)
+        return self.loop.tick(wait=False)
 
 
 @pytest.fixture
@@ -110,7 +110,13 @@ def bench() -> Bench:
 
 
 def test_messages_become_calls_in_their_order(bench: Bench) -> None:
-    bench.turn(StreamRequest(7, "anna", 1.2), PushText(7, "Hi.", 0), Taken(7, 120.0, 40.0), EndText(7), CancelStream(7))
+    bench.tick(
+        StreamRequest(7, "anna", 1.2),
+        PushText(7, "Hi.", 0),
+        PlaybackProgress(7, 120.0, 40.0),
+        EndText(7),
+        CancelStream(7),
+    )
     request = StreamRequest(stream_id=7, voice="anna", speed=1.2)
     assert bench.engine.told == [
         ("open", request),
@@ -123,15 +129,15 @@ def test_messages_become_calls_in_their_order(bench: Bench) -> None:
 
 def test_reports_of_a_listener_that_make_no_sense_are_left_out(bench: Bench) -> None:
     nan, endless = float("nan"), float("inf")
-    bench.turn(*(Taken(7, each, 40.0) for each in (nan, endless, -1.0)))
+    bench.tick(*(PlaybackProgress(7, each, 40.0) for each in (nan, endless, -1.0)))
     assert bench.engine.told == []
-    bench.turn(*(Taken(7, 120.0, each) for each in (nan, endless, -1.0, None)))
+    bench.tick(*(PlaybackProgress(7, 120.0, each) for each in (nan, endless, -1.0, None)))
     assert bench.engine.told == [("taken", 7, 120.0, None)] * 4
 
 
 def test_what_the_engine_gives_out_is_sent(bench: Bench) -> None:
     bench.engine.outs = [[SpeechOut(7, b"\1\0" * 10, 2), StreamDone(7), StreamDone(8, EngineFailed("not a number"))]]
-    bench.turn()
+    bench.tick()
     assert bench.channel.but_reports() == [
         (StreamAudio(7, 2), b"\1\0" * 10),
         (StreamEnded(7), b""),
@@ -142,7 +148,7 @@ def test_what_the_engine_gives_out_is_sent(bench: Bench) -> None:
 def test_long_audio_is_cut_into_records_that_the_channel_takes(bench: Bench) -> None:
     pcm = bytes(range(256)) * (MAX_RECORD_BYTES // 128 + 3)
     bench.engine.outs = [[SpeechOut(7, pcm, 0)]]
-    bench.turn()
+    bench.tick()
     payloads = [payload for message, payload in bench.channel.sent if isinstance(message, StreamAudio)]
     assert b"".join(payloads) == pcm
     assert len(payloads) > 1
@@ -160,36 +166,36 @@ def test_a_stream_that_cannot_be_opened_fails_alone(
     bench: Bench, error: Exception, code: str, detail: str, retry_after_s: int | None
 ) -> None:
     bench.engine.error = error
-    assert bench.turn(StreamRequest(7, "anna"))
+    assert bench.tick(StreamRequest(7, "anna"))
     bench.engine.error = None
-    assert bench.turn(StreamRequest(8, "anna"))
+    assert bench.tick(StreamRequest(8, "anna"))
     failed = [message for message, _ in bench.channel.but_reports()]
     assert failed == [StreamFailed(7, code, detail, retry_after_s)]
     assert ("cancel", 7) in bench.engine.told
 
 
 def test_an_error_of_theirs_keeps_its_code(bench: Bench) -> None:
-    bench.turn(StreamRequest(7, "anna"))
+    bench.tick(StreamRequest(7, "anna"))
     bench.engine.error = CcTtsError("of any kind")
-    bench.turn(PushText(7, "x", 0))
+    bench.tick(PushText(7, "x", 0))
     assert bench.channel.but_reports()[0][0] == StreamFailed(7, "internal", "of any kind")
 
 
 def test_a_lost_device_ends_the_loop(bench: Bench) -> None:
     bench.engine.error = DeviceLost("CUDA error")
     with pytest.raises(DeviceLost):
-        bench.turn(StreamRequest(7, "anna"))
+        bench.tick(StreamRequest(7, "anna"))
 
 
 def test_ping_is_answered_by_the_thread_that_works_and_shutdown_ends_it(bench: Bench) -> None:
-    assert bench.turn(Ping(5), Shutdown())
+    assert bench.tick(Ping(5), Shutdown())
     assert bench.channel.but_reports() == [(Pong(5), b"")]
     assert bench.loop.is_stopping
     assert bench.loop.run()
 
 
 def test_a_server_that_is_gone_ends_the_loop(bench: Bench) -> None:
-    assert not bench.turn(None)
+    assert not bench.tick(None)
 
 
 def test_reports_come_with_news_at_once_else_at_an_interval(bench: Bench) -> None:
@@ -211,14 +217,14 @@ def test_reports_come_with_news_at_once_else_at_an_interval(bench: Bench) -> Non
         bench.engine.load_now = EngineLoad(
             num_streams=num_streams, first_audio_ms=10.0, utilisation=utilisation, room=3 - num_streams
         )
-        bench.turn()
+        bench.tick()
         assert len(reports()) == count, at_ms
 
 
 def test_a_stream_that_was_over_at_once_is_reported_too(bench: Bench) -> None:
-    bench.turn()
-    bench.turn(StreamRequest(7, "anna"), CancelStream(7))
+    bench.tick()
+    bench.tick(StreamRequest(7, "anna"), CancelStream(7))
     bench.engine.error = Unprocessable("too fast")
-    bench.turn(StreamRequest(8, "anna", 9.0))
+    bench.tick(StreamRequest(8, "anna", 9.0))
     reports = [message for message, _ in bench.channel.sent if isinstance(message, EngineLoad)]
     assert reports == [bench.engine.load_now] * 3

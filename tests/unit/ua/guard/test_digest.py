@@ -182,7 +182,7 @@ class Caller:
         )
         response = digest(credentials, user_hash(hashed, username, realm, password), "INVITE")
         credentials = replace(credentials, response=response, algorithm=algorithm)
-        return self.guard.judge(credentials, method=method, source=source)
+        return self.guard.verify(credentials, method=method, source=source)
 
 
 def test_challenges_offer_the_stronger_algorithm_first() -> None:

@@ -18,7 +18,7 @@ class Clock20ms:
     def __init__(self, max_ms: float = BOUND_MS) -> None:
         self.lateness = TickLateness(max_ms)
         self._now_ns = 10 * SECOND
-        self.lateness.turn(self._now_ns)
+        self.lateness.tick(self._now_ns)
 
     def second(self, *gaps_ms: float, legs: int = 4) -> MediaLateness:
         """``legs`` with 50 frames, of which the last ones come after ``gaps_ms`` instead of 20 ms."""
@@ -26,7 +26,7 @@ class Clock20ms:
             for gap_ms in [20.0] * (50 - len(gaps_ms)) + list(gaps_ms):
                 self.lateness.add(round(gap_ms * MS))
         self._now_ns += SECOND
-        found = self.lateness.turn(self._now_ns)
+        found = self.lateness.tick(self._now_ns)
         assert found is not None
         return found
 
@@ -78,6 +78,6 @@ def test_zero_measures_and_refuses_nothing() -> None:
 
 def test_looks_once_a_second() -> None:
     lateness = TickLateness(BOUND_MS)
-    assert lateness.turn(5 * SECOND) is not None
-    assert lateness.turn(6 * SECOND - 1) is None
-    assert lateness.turn(6 * SECOND) is not None
+    assert lateness.tick(5 * SECOND) is not None
+    assert lateness.tick(6 * SECOND - 1) is None
+    assert lateness.tick(6 * SECOND) is not None

@@ -47,9 +47,9 @@ class Lab:
     def end_call(self, *pairs: int) -> None:
         self.cooldown.take([FIRST + 2 * pair for pair in pairs])
 
-    def turn(self, *, at_s: float, num_calls: int = 0) -> None:
+    def tick(self, *, at_s: float, num_calls: int = 0) -> None:
         self.now_s = at_s
-        self.cooldown.turn(num_calls)
+        self.cooldown.tick(num_calls)
 
     @property
     def held(self) -> list[int]:
@@ -65,18 +65,18 @@ def test_ports_rest_for_their_time() -> None:
     lab.end_call(0)
     lab.now_s = 2.0
     lab.end_call(3)
-    lab.turn(at_s=4.9)
+    lab.tick(at_s=4.9)
     assert lab.held == [0, 3]
-    lab.turn(at_s=5.0)
+    lab.tick(at_s=5.0)
     assert lab.held == [3]
-    lab.turn(at_s=7.0)
+    lab.tick(at_s=7.0)
     assert lab.held == []
 
 
 def test_without_a_time_nothing_is_held() -> None:
     lab = Lab(cooldown_s=0)
     lab.end_call(0, 1)
-    lab.turn(at_s=0)
+    lab.tick(at_s=0)
     assert lab.held == []
 
 
@@ -84,27 +84,27 @@ def test_the_oldest_make_room_for_the_next_calls() -> None:
     lab = Lab(pairs=8)
     for pair in (5, 1, 3, 0):
         lab.end_call(pair)
-    lab.turn(at_s=1, num_calls=2)
+    lab.tick(at_s=1, num_calls=2)
     assert lab.held == [0, 1, 3, 5]
-    lab.turn(at_s=1, num_calls=3)
+    lab.tick(at_s=1, num_calls=3)
     assert lab.held == [0, 1, 3]
-    lab.turn(at_s=1, num_calls=5)
+    lab.tick(at_s=1, num_calls=5)
     assert lab.held == [0]
-    lab.turn(at_s=1, num_calls=6)
+    lab.tick(at_s=1, num_calls=6)
     assert lab.held == []
 
 
 def test_a_range_for_one_call_is_never_blocked() -> None:
     lab = Lab(pairs=1)
     lab.end_call(0)
-    lab.turn(at_s=0)
+    lab.tick(at_s=0)
     assert lab.held == []
 
 
 def test_no_more_files_than_allowed() -> None:
     lab = Lab(pairs=500, max_pairs=3)
     lab.end_call(*range(10))
-    lab.turn(at_s=0)
+    lab.tick(at_s=0)
     assert lab.held == [7, 8, 9]
 
 
@@ -114,12 +114,12 @@ def test_ports_that_are_not_free_yet_are_taken_later(half: int) -> None:
     lab.by_others[FIRST + 4 + half] = errno.EADDRINUSE
     lab.end_call(2)
     assert lab.held == []
-    lab.turn(at_s=1)
+    lab.tick(at_s=1)
     assert lab.held == []
     lab.by_others.clear()
-    lab.turn(at_s=2)
+    lab.tick(at_s=2)
     assert lab.held == [2]
-    lab.turn(at_s=5)
+    lab.tick(at_s=5)
     assert lab.held == []
 
 
@@ -127,9 +127,9 @@ def test_ports_that_somebody_else_keeps_are_given_up() -> None:
     lab = Lab()
     lab.by_others[FIRST] = errno.EADDRINUSE
     lab.end_call(0)
-    lab.turn(at_s=5)
+    lab.tick(at_s=5)
     lab.by_others.clear()
-    lab.turn(at_s=6)
+    lab.tick(at_s=6)
     assert lab.held == []
 
 
@@ -138,7 +138,7 @@ def test_without_files_calls_go_on_unprotected() -> None:
     lab.by_others[FIRST + 1] = errno.EMFILE
     lab.end_call(0)
     lab.by_others.clear()
-    lab.turn(at_s=1)
+    lab.tick(at_s=1)
     assert lab.held == []
 
 

@@ -16,7 +16,7 @@ def told(watch: RtpSourceWatch, *looks: str, num_discarded: int = 0) -> list[str
         for source in looks:
             transport = SimpleNamespace(srcRtpName=source)
             leg = SimpleNamespace(getMedTransportInfo=[transport].__getitem__)
-            watch.look(leg, 0, num_discarded=num_discarded)
+            watch.poll(leg, 0, num_discarded=num_discarded)
     return [line["event"] for line in lines]
 
 

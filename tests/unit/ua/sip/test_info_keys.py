@@ -21,15 +21,15 @@ def test_a_key_waits_for_the_answer_and_the_length_of_the_one_before() -> None:
     line = Line()
     line.keys.put("1#", 100, 0)
     assert line.sent == ["Signal=1\r\nDuration=100\r\n"]
-    line.keys.turn(150 * NS_PER_MS)
+    line.keys.tick(150 * NS_PER_MS)
     assert len(line.sent) == 1, "not answered yet"
     line.keys.answered(200)
-    line.keys.turn(50 * NS_PER_MS)
+    line.keys.tick(50 * NS_PER_MS)
     assert len(line.sent) == 1, "still pressed"
-    line.keys.turn(100 * NS_PER_MS)
+    line.keys.tick(100 * NS_PER_MS)
     assert line.sent[1:] == ["Signal=#\r\nDuration=100\r\n"]
     line.keys.answered(200)
-    line.keys.turn(1000 * NS_PER_MS)
+    line.keys.tick(1000 * NS_PER_MS)
     assert (len(line.sent), line.failed) == (2, [])
 
 
@@ -37,7 +37,7 @@ def test_after_a_refusal_the_rest_is_not_sent() -> None:
     line = Line()
     line.keys.put("123", 100, 0)
     line.keys.answered(415)
-    line.keys.turn(1000 * NS_PER_MS)
+    line.keys.tick(1000 * NS_PER_MS)
     assert (len(line.sent), line.failed) == (1, ["the far side answered 415 to INFO"])
     line.keys.put("4", 100, 2000 * NS_PER_MS)
     assert line.sent[-1].startswith("Signal=4"), "the next command is tried again"

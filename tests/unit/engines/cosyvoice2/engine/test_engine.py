@@ -7,7 +7,7 @@ import pytest
 from cc_tts.engines.cosyvoice2.engine.engine import MAX_WAITING_TEXTS
 from cc_tts.engines.cosyvoice2.engine.prefill import Prefill
 from cc_tts.engines.cosyvoice2.engine.sequence import MAX_AHEAD_MS
-from cc_tts.engines.stepped import StreamDone, StreamRequest
+from cc_tts.engines.engine_core import StreamDone, StreamRequest
 from cc_tts.errors import EngineOverloaded, TextTooLong, UnknownVoice
 from tests.fakes.fake_device import BYTES_PER_TOKEN, FakeCosts
 from tests.support.engine_hall import Hall, alone, words

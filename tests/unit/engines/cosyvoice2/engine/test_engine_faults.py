@@ -5,7 +5,7 @@ import random
 import pytest
 
 from cc_tts.engines.cosyvoice2.engine.device import PagesExhausted
-from cc_tts.engines.stepped import DeviceLost, StreamDone
+from cc_tts.engines.engine_core import DeviceLost, StreamDone
 from cc_tts.errors import EngineFailed, EngineOverloaded, Unprocessable
 from tests.fakes.fake_device import FakeCosts
 from tests.support.engine_hall import Hall, alone, words

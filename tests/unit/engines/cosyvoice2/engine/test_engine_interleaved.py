@@ -5,7 +5,7 @@ import random
 import pytest
 
 from cc_tts.engines.cosyvoice2.engine.engine import Engine
-from cc_tts.engines.stepped import StreamDone
+from cc_tts.engines.engine_core import StreamDone
 from tests.support.engine_hall import Hall, Heard, alone, words
 
 pytestmark = pytest.mark.unit

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cc_tts.engines.stepped import StreamDone
+from cc_tts.engines.engine_core import StreamDone
 from cc_tts.errors import EngineOverloaded
 from tests.fakes.fake_device import FakeCosts
 from tests.support.engine_hall import Hall, alone, words

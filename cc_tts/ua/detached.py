@@ -2,7 +2,7 @@
 
 ::
 
-    server gone ─▸ Gap: no new calls, prompts play what is there, ends of calls are kept ─┬─ Adopt ─▸ snapshots, go on
+    server gone ─▸ Detached: no new calls, prompts play what is there, ends of calls are kept ─┬─ Adopt ─▸ snapshots, go on
                                                                                           └─ grace over ─▸ BYE, a file, exit
 """
 
@@ -54,7 +54,7 @@ class UnnotedEnds:
         return iter(tuple(self._ends.values()))
 
 
-class Gap:
+class Detached:
     """What happens to calls between two servers. Runs on: the SIP thread."""
 
     def __init__(self, ends: UnnotedEnds) -> None:
@@ -92,7 +92,7 @@ class ServerGone:
 
 
 @dataclass(frozen=True, slots=True)
-class Applicant:
+class Successor:
     """A server that wants to adopt this process. ``decided`` is set once it is the server."""
 
     channel: ChildChannel
@@ -108,8 +108,8 @@ class ServerLink:
 
     def __init__(self, channel: ChildChannel, media: Callable[[Message, bytes], bool]) -> None:
         self.channel = channel
-        self.commands: deque[Message | ServerGone | Applicant] = deque()
-        self.gap: Gap | None = None
+        self.commands: deque[Message | ServerGone | Successor] = deque()
+        self.gap: Detached | None = None
         self._media = media
         self._socket: AdoptionSocket | None = None
 
@@ -135,7 +135,7 @@ class ServerLink:
             if self._socket is None:
                 return
             try:
-                applicant = Applicant(*self._socket.accept(messages.TO_UA))
+                applicant = Successor(*self._socket.accept(messages.TO_UA))
             except OSError:  # it was closed
                 return
             self.commands.append(applicant)

@@ -10,10 +10,10 @@ from cc_tts.audio import AudioFormat
 from cc_tts.config.schema import TtsConfig
 from cc_tts.errors import EngineOverloaded, NothingToSay
 from cc_tts.speech.chunks import ChunkStream, ReadyChunks, SpeechChunk
-from cc_tts.speech.growing.stream import GrowingStream
-from cc_tts.speech.growing.text import GrowingText
+from cc_tts.speech.incremental.stream import IncrementalStream
+from cc_tts.speech.incremental.text import IncrementalText
 from cc_tts.speech.lexicons import Lexicons
-from cc_tts.speech.prompt import Content, GrowingContent, TextContent
+from cc_tts.speech.prompt import Content, IncrementalContent, TextContent
 from cc_tts.speech.voicing.parts import Voicing
 from cc_tts.text.segments import Segmenting
 from cc_tts.voices.voice import Voice
@@ -42,9 +42,11 @@ class Scene:
         self.opened: list[TextContent] = []
         self.num_refusals = 0
         self.chunks: list[SpeechChunk] = []
-        self.text = GrowingText(LoopClock(), segmenting=Segmenting(), idle_timeout_s=30)
+        self.text = IncrementalText(LoopClock(), segmenting=Segmenting(), idle_timeout_s=30)
         voicing = Voicing(TwoVoices(), TtsConfig(), Lexicons(TtsConfig()))
-        self.stream = GrowingStream(GrowingContent(TextContent(""), self.text), self._open, voicing, FORMAT, 1000.0)
+        self.stream = IncrementalStream(
+            IncrementalContent(TextContent(""), self.text), self._open, voicing, FORMAT, 1000.0
+        )
         self.reading = asyncio.create_task(self._read())
 
     def _open(self, content: Content, *, is_again: bool, must_speak: bool = False) -> ChunkStream:

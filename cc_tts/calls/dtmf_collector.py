@@ -16,7 +16,7 @@ ECHO_NS: Final = 100 * NS_PER_MS
 """A key that comes again this soon by another method (RFC 4733 and SIP INFO) is the same key."""
 
 
-class Keys:
+class DtmfCollector:
     """Keys on their way to a gather. ``interrupt`` silences what a key may interrupt on this call.
 
     A finish key right after the last digit of a gather that ended by ``max_digits`` belongs to that gather: callers press it

@@ -2,7 +2,7 @@
 
 ::
 
-    open · push · end · cancel · taken ──▸ SteppedEngine ──▸ step() ──▸ SpeechOut · StreamDone
+    open · push · end · cancel · taken ──▸ EngineCore ──▸ step() ──▸ SpeechOut · StreamDone
 
 Nothing here waits: whoever drives it looks for news between two steps. Runs on: the thread that owns the device.
 """
@@ -79,7 +79,7 @@ class DeviceLost(Exception):
 
 
 class EngineLoader(Protocol):
-    """What makes a :class:`SteppedEngine`, and knows its voices afterwards."""
+    """What makes a :class:`EngineCore`, and knows its voices afterwards."""
 
     @property
     def voices(self) -> Sequence[Voice]:
@@ -89,13 +89,13 @@ class EngineLoader(Protocol):
     def languages(self) -> Sequence[str]:
         """BCP 47 primary languages that every voice speaks, whatever its own is."""
 
-    def load(self, on_progress: Callable[[str], None]) -> "SteppedEngine | None":
+    def load(self, on_progress: Callable[[str], None]) -> "EngineCore | None":
         """Load the weights, warm up; ``None`` where only the voices are wanted. ``on_progress`` is called with a few words
         on what comes next. Raises ``CcTtsError`` when it cannot; the message says what to do.
         """
 
 
-class SteppedEngine(Protocol):
+class EngineCore(Protocol):
     """An engine that is moved on by :meth:`step`."""
 
     def open(self, request: StreamRequest) -> None:

@@ -26,7 +26,7 @@ before broke off. Raises what :meth:`cc_tts.engines.worker.client.WorkerEngine.o
 log = logs.get(__name__)
 
 
-class RoutedStream:
+class FailoverStream:
     """See :class:`cc_tts.engines.engine.SpeechStream`."""
 
     def __init__(self, open_elsewhere: OpenElsewhere, *, may_resume: bool, on_resumed: Callable[[], None]) -> None:

@@ -11,9 +11,9 @@ from cc_tts.config.schema import LogConfig
 from cc_tts.media.playout_events import PlayoutFinished, PlayoutProgress
 from cc_tts.media.quality import Quality
 from cc_tts.processes.channel import Message
-from cc_tts.ua import messages, orphan
+from cc_tts.ua import detached, messages
 from cc_tts.ua.client import settings_of
-from cc_tts.ua.orphan import Gap, UnnotedEnds
+from cc_tts.ua.detached import Detached, UnnotedEnds
 
 pytestmark = pytest.mark.unit
 
@@ -44,7 +44,7 @@ def ended_call(call_id: str) -> messages.CallEnded:
 
 
 def test_a_call_is_told_with_what_was_over_of_its_prompts() -> None:
-    gap = Gap(UnnotedEnds(snapshot))
+    gap = Detached(UnnotedEnds(snapshot))
     gap.keep(finished("a", "1"))
     gap.keep(messages.PlayoutReport(call_id="a", event=PlayoutProgress("2", at_ns=1, played_ms=5.0)))
     gap.keep(messages.DtmfReceived(call_id="a", digit="5", duration_ms=1, method="sip_info", at_ns=1))
@@ -58,7 +58,7 @@ def test_a_call_is_told_with_what_was_over_of_its_prompts() -> None:
 
 def test_a_call_that_has_ended_is_told_before_those_that_live() -> None:
     ends = UnnotedEnds(lambda call_id: snapshot(call_id, ("1", 20.0)))
-    gap = Gap(ends)
+    gap = Detached(ends)
     ended = ended_call("a")
     gap.keep(finished("a", "1", 20.0))
     ends.keep(ended)
@@ -70,7 +70,7 @@ def test_a_call_that_has_ended_is_told_before_those_that_live() -> None:
 def test_an_end_is_told_until_a_server_has_noted_it() -> None:
     """Another server is told of those that the one before may not have read or written down."""
     ends = UnnotedEnds(snapshot)
-    gap = Gap(ends)
+    gap = Detached(ends)
     for call_id in ("a", "b"):
         ends.keep(ended_call(call_id))
     ends.keep(ended_call("b"))
@@ -88,7 +88,7 @@ def test_an_end_that_never_was_a_leg_is_not_told_again() -> None:
 
 
 def test_ends_that_nobody_notes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(orphan, "MAX_UNNOTED_ENDS", 3)
+    monkeypatch.setattr(detached, "MAX_UNNOTED_ENDS", 3)
     ends = UnnotedEnds(snapshot)
     for number in range(10):
         ends.keep(ended_call(str(number)))

@@ -11,7 +11,7 @@ from cc_tts.cluster.messages import Leases, TenantShare
 from cc_tts.config.schema import ClusterConfig, Config, ServerConfig, TenantConfig
 from cc_tts.errors import EngineOverloaded, QuotaExceeded
 from cc_tts.metrics import Metrics
-from cc_tts.tenants.book import MAX_LABELS, Hold, TenantBook, divided
+from cc_tts.tenants.quotas import MAX_LABELS, Reservation, TenantQuotas, divided
 from tests.fakes.fake_line import FakeClock
 
 pytestmark = pytest.mark.unit
@@ -25,25 +25,25 @@ def busy() -> float:
     return 0.85
 
 
-def charge(book: TenantBook, tenant: str, num: int) -> None:
+def charge(book: TenantQuotas, tenant: str, num: int) -> None:
     with book.characters(tenant, num):
         pass
 
 
-def stream(book: TenantBook, tenant: str) -> Hold:
+def stream(book: TenantQuotas, tenant: str) -> Reservation:
     return book.hold_stream(tenant, idle)
 
 
-HOLDS: dict[str, Callable[[TenantBook, str], Hold]] = {
-    "max_calls": TenantBook.hold_call,
-    "max_listeners": TenantBook.hold_listener,
+HOLDS: dict[str, Callable[[TenantQuotas, str], Reservation]] = {
+    "max_calls": TenantQuotas.hold_call,
+    "max_listeners": TenantQuotas.hold_listener,
     "max_streams": stream,
 }
 
 
 @pytest.mark.parametrize("key", HOLDS)
 def test_as_much_as_the_limit_and_no_more(key: str) -> None:
-    book, hold = TenantBook({"acme": TenantConfig(**{key: 2}), "other": TenantConfig()}), HOLDS[key]
+    book, hold = TenantQuotas({"acme": TenantConfig(**{key: 2}), "other": TenantConfig()}), HOLDS[key]
     first, _ = hold(book, "acme"), hold(book, "acme")
     with pytest.raises(QuotaExceeded, match=f"{key} of this tenant is 2") as refused:
         hold(book, "acme")
@@ -59,7 +59,7 @@ def test_as_much_as_the_limit_and_no_more(key: str) -> None:
 
 
 def test_what_fails_in_between_leaves_nothing_behind() -> None:
-    book = TenantBook({"acme": TenantConfig(max_listeners=1, max_characters_per_day=10)})
+    book = TenantQuotas({"acme": TenantConfig(max_listeners=1, max_characters_per_day=10)})
     for _ in range(3):
         with contextlib.suppress(RuntimeError), book.hold_listener("acme"), book.characters("acme", 10):
             raise RuntimeError
@@ -69,7 +69,7 @@ def test_what_fails_in_between_leaves_nothing_behind() -> None:
 
 def test_without_tenants_nothing_is_counted() -> None:
     metrics = Metrics()
-    book = TenantBook(metrics=metrics)
+    book = TenantQuotas(metrics=metrics)
 
     def not_asked() -> float:
         raise AssertionError
@@ -83,7 +83,7 @@ def test_without_tenants_nothing_is_counted() -> None:
 
 def test_characters_are_of_a_day() -> None:
     clock = FakeClock()
-    book = TenantBook({"acme": TenantConfig(max_characters_per_day=100)}, clock=clock)
+    book = TenantQuotas({"acme": TenantConfig(max_characters_per_day=100)}, clock=clock)
     charge(book, "acme", 60)
     with pytest.raises(QuotaExceeded) as refused:
         charge(book, "acme", 41)
@@ -97,7 +97,7 @@ def test_characters_are_of_a_day() -> None:
 
 def test_what_is_refused_over_midnight_takes_nothing_from_the_new_day() -> None:
     clock = FakeClock()
-    book = TenantBook({"acme": TenantConfig(max_characters_per_day=100)}, clock=clock)
+    book = TenantQuotas({"acme": TenantConfig(max_characters_per_day=100)}, clock=clock)
     with contextlib.suppress(RuntimeError), book.characters("acme", 60):
         clock.advance(86_400_000)
         charge(book, "acme", 10)
@@ -106,7 +106,7 @@ def test_what_is_refused_over_midnight_takes_nothing_from_the_new_day() -> None:
 
 
 def test_a_lower_limit_ends_nothing() -> None:
-    book = TenantBook({"acme": TenantConfig(max_calls=3)})
+    book = TenantQuotas({"acme": TenantConfig(max_calls=3)})
     holds = [book.hold_call("acme") for _ in range(3)]
     book.reload({"acme": TenantConfig(max_calls=1)})
     for hold in holds[:2]:
@@ -118,7 +118,7 @@ def test_a_lower_limit_ends_nothing() -> None:
 
 
 def test_a_call_that_is_up_counts_whatever_the_limit_is() -> None:
-    book = TenantBook({"acme": TenantConfig(max_calls=1)})
+    book = TenantQuotas({"acme": TenantConfig(max_calls=1)})
     holds = [book.hold_call("acme", is_up=True) for _ in range(2)]
     assert book.use()["acme"].calls == 2
     holds[0].release()
@@ -127,7 +127,7 @@ def test_a_call_that_is_up_counts_whatever_the_limit_is() -> None:
 
 
 def test_a_tenant_that_is_gone_gives_back_what_it_had() -> None:
-    book = TenantBook({"acme": TenantConfig(max_calls=1)})
+    book = TenantQuotas({"acme": TenantConfig(max_calls=1)})
     held = book.hold_call("acme")
     book.reload({})
     held.release()
@@ -136,7 +136,7 @@ def test_a_tenant_that_is_gone_gives_back_what_it_had() -> None:
 
 
 def test_refusals_are_counted_from_report_to_report() -> None:
-    book = TenantBook({"acme": TenantConfig(max_calls=1)})
+    book = TenantQuotas({"acme": TenantConfig(max_calls=1)})
     book.hold_call("acme")
     for _ in range(2):
         with pytest.raises(QuotaExceeded):
@@ -145,7 +145,7 @@ def test_refusals_are_counted_from_report_to_report() -> None:
 
 
 def test_a_lease_is_in_force_until_the_next_one() -> None:
-    book = TenantBook({"acme": TenantConfig(max_calls=9)}, node=2, num_nodes=3)
+    book = TenantQuotas({"acme": TenantConfig(max_calls=9)}, node=2, num_nodes=3)
     assert book.limit("acme", "calls") == 3
     book.on_leases(Leases(10.0, {"acme": TenantShare(calls=5), "unknown": TenantShare(calls=1)}))
     assert book.use()["acme"].held == TenantShare(calls=5)
@@ -174,12 +174,12 @@ def test_the_limit_is_divided_by_the_configured_nodes(node: str, limit: int) -> 
         cluster=ClusterConfig(nodes=nodes),
         tenants={"acme": TenantConfig(max_calls=10)},
     )
-    assert TenantBook.of(config, clock=FakeClock(), metrics=Metrics()).limit("acme", "calls") == limit
+    assert TenantQuotas.of(config, clock=FakeClock(), metrics=Metrics()).limit("acme", "calls") == limit
 
 
 def test_a_busy_engine_is_shared() -> None:
     metrics = Metrics()
-    book = TenantBook({"a": TenantConfig(), "b": TenantConfig()}, clock=FakeClock(), metrics=metrics)
+    book = TenantQuotas({"a": TenantConfig(), "b": TenantConfig()}, clock=FakeClock(), metrics=metrics)
     for _ in range(3):
         book.hold_stream("a", idle)
     book.hold_stream("a", busy)  # nobody else waits
@@ -195,7 +195,7 @@ def test_a_busy_engine_is_shared() -> None:
 def test_series_of_many_tenants_are_bounded() -> None:
     metrics = Metrics()
     names = [f"t{number}" for number in range(MAX_LABELS + 50)]
-    book = TenantBook({name: TenantConfig() for name in names}, metrics=metrics)
+    book = TenantQuotas({name: TenantConfig() for name in names}, metrics=metrics)
     holds = [book.hold_call(name) for name in names]
     value = metrics.registry.get_sample_value
     assert metrics.render().count(b"cctts_tenant_calls{") == MAX_LABELS + 1

@@ -2,7 +2,7 @@
 
 ::
 
-    append · mark · flush · end ──▸ pending text ──▸ take ──▸ Segment ──▸ GrowingStream
+    append · mark · flush · end ──▸ pending text ──▸ take ──▸ Segment ──▸ IncrementalStream
                                         └─ when nothing comes for a while, what is there is taken all the same
 
 Runs on: the event loop.
@@ -47,7 +47,7 @@ class Segment:
     is_spoken: bool = True
 
 
-class GrowingText:
+class IncrementalText:
     """One text. Nothing is lost: what was taken and what is pending join to what was appended.
 
     ``on_taken`` is called after the reader took something. A text whose reader has waited ``idle_timeout_s`` for more ends

@@ -23,7 +23,7 @@ LEAD_S: Final = PTIME_MS / 1000
 """The line is told so long before it runs dry that nothing more is there."""
 
 
-class GrowingAudio:
+class IncrementalAudio:
     """PCM at the line's rate, and marks between its samples. ``on_taken`` is called after the reader took something."""
 
     def __init__(
@@ -109,7 +109,7 @@ class GrowingAudio:
 class GrowingAudioStream:
     """A :class:`cc_tts.speech.chunks.ChunkStream`."""
 
-    def __init__(self, audio: GrowingAudio) -> None:
+    def __init__(self, audio: IncrementalAudio) -> None:
         self._audio = audio
         self._loop = asyncio.get_running_loop()
         self._is_cancelled = False

@@ -2,7 +2,7 @@
 
 ::
 
-    a call, a stream, a listener begins ─▸ hold_…(tenant) ─▸ Hold ─▸ release() when it is over
+    a call, a stream, a listener begins ─▸ hold_…(tenant) ─▸ Reservation ─▸ release() when it is over
     text is accepted ─▸ characters(tenant, n)
 
 Limits are those of the configuration, divided by the configured nodes of the cluster, or this node's share of them as
@@ -37,7 +37,7 @@ NO_TENANT: Final = "none"
 _DAY_S: Final = 86_400
 
 
-class Hold:
+class Reservation:
     """Something that a tenant uses, until it is released. As a context manager it is released at the end."""
 
     def __init__(self, give_back: Callable[[], None] | None = None) -> None:
@@ -58,7 +58,7 @@ class Hold:
         self.release()
 
 
-class TenantBook:
+class TenantQuotas:
     """``node`` and ``num_nodes``: which of the configured nodes this is, and how many there are."""
 
     def __init__(
@@ -82,7 +82,7 @@ class TenantBook:
         self._day = self._today
 
     @classmethod
-    def of(cls, config: Config, *, clock: Clock, metrics: Metrics) -> "TenantBook":
+    def of(cls, config: Config, *, clock: Clock, metrics: Metrics) -> "TenantQuotas":
         """The book of this server."""
         node, num_nodes = place_of(config.server, config.cluster)
         return cls(config.tenants, clock=clock, metrics=metrics, node=node, num_nodes=num_nodes)
@@ -98,11 +98,11 @@ class TenantBook:
 
     # --- what begins -------------------------------------------------------------------------------------------------
 
-    def hold_call(self, tenant: str, *, is_up: bool = False) -> Hold:
+    def hold_call(self, tenant: str, *, is_up: bool = False) -> Reservation:
         """A call begins; raises ``QuotaExceeded``. One that ``is_up`` already counts, whatever the limit is."""
         return self._hold(tenant, "calls", is_up=is_up)
 
-    def hold_listener(self, tenant: str) -> Hold:
+    def hold_listener(self, tenant: str) -> Reservation:
         """A reader of events or of a call's audio comes; raises ``QuotaExceeded``."""
         return self._hold(tenant, "listeners")
 
@@ -123,7 +123,7 @@ class TenantBook:
                 "the engine is busy, and this tenant has its share of it", retry_after_s=SHARED_RETRY_AFTER_S
             )
 
-    def hold_stream(self, tenant: str, utilisation: Callable[[], float]) -> Hold:
+    def hold_stream(self, tenant: str, utilisation: Callable[[], float]) -> Reservation:
         """A text begins to be spoken; raises as :meth:`check_stream`."""
         self.check_stream(tenant, utilisation)
         return self._hold(tenant, "streams")
@@ -190,9 +190,9 @@ class TenantBook:
 
     # -----------------------------------------------------------------------------------------------------------------
 
-    def _hold(self, tenant: str, kind: Literal["calls", "streams", "listeners"], *, is_up: bool = False) -> Hold:
+    def _hold(self, tenant: str, kind: Literal["calls", "streams", "listeners"], *, is_up: bool = False) -> Reservation:
         if not self.is_on:
-            return Hold()
+            return Reservation()
         if not is_up:
             self._check(tenant, kind)
         used = self._used[kind]
@@ -205,7 +205,7 @@ class TenantBook:
                 gauge.inc(by)
 
         count(1)
-        return Hold(lambda: count(-1))
+        return Reservation(lambda: count(-1))
 
     def _check(self, tenant: str, kind: Kind, num: int = 1) -> None:
         self._turn_day()

@@ -2,7 +2,7 @@
 
 ::
 
-    GrowingText ─▸ segment ─▸ SequenceStream of one part ─▸ chunks ─▸ line
+    IncrementalText ─▸ segment ─▸ SequenceStream of one part ─▸ chunks ─▸ line
          │                        └─ the pause by its punctuation comes with the next segment
          └─ no segment yet ─▸ a chunk that says so: if the line runs dry now, that is no underrun
 
@@ -18,8 +18,8 @@ from cc_tts.audio import AudioFormat
 from cc_tts.errors import NothingToSay
 from cc_tts.media.silence_trimmer import MAX_TAIL_MS, pause_after_ms
 from cc_tts.speech.chunks import ChunkStream, SpeechChunk, behind, cut, marks_alone
-from cc_tts.speech.growing.text import Segment
-from cc_tts.speech.prompt import GrowingContent, RefusedContent, TextContent
+from cc_tts.speech.incremental.text import Segment
+from cc_tts.speech.prompt import IncrementalContent, RefusedContent, TextContent
 from cc_tts.speech.sequence import SequenceStream
 from cc_tts.speech.voicing.parts import Voicing
 from cc_tts.text.characters import has_speech
@@ -27,21 +27,21 @@ from cc_tts.text.chunker import LOOK_BACK_CHARS
 from cc_tts.text.language import has_letters
 
 
-class GrowingStream:
+class IncrementalStream:
     """A :class:`cc_tts.speech.chunks.ChunkStream`. ``voicing`` finds the voices of each segment; ``open_part`` and
     ``overload_wait_ms`` are as in :class:`cc_tts.speech.sequence.SequenceStream`.
     """
 
     def __init__(
         self,
-        content: GrowingContent,
+        content: IncrementalContent,
         open_part: Callable[..., ChunkStream],
         voicing: Voicing,
         audio_format: AudioFormat,
         overload_wait_ms: float,
     ) -> None:
         self._words = content.words
-        self._growing = content.growing
+        self._growing = content.incremental
         self._open_part = open_part
         self._voicing = voicing
         self._format = audio_format

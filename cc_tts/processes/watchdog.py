@@ -3,10 +3,10 @@
 from cc_tts.clock import Clock
 
 
-class Silence:
+class Watchdog:
     """For how long a sign of life has been owed, seconds.
 
-    Time counts in steps from one :meth:`look` to the next, each of at most ``max_step_s``: what is beyond that was a pause
+    Time counts in steps from one :meth:`poll` to the next, each of at most ``max_step_s``: what is beyond that was a pause
     of this process (a frozen container, SIGSTOP), in which it could have heard nothing.
     """
 
@@ -22,9 +22,9 @@ class Silence:
         self.seconds = 0.0
 
     def count(self, *, owed: bool) -> None:
-        """:meth:`look` while a sign of life is owed, else begin again."""
+        """:meth:`poll` while a sign of life is owed, else begin again."""
         if owed:
-            self.look()
+            self.poll()
         else:
             self.heard()
 
@@ -32,7 +32,7 @@ class Silence:
         """Nothing is owed now: what has passed since the last look does not count, what was counted before does."""
         self._looked_ns = self._clock.now_ns()
 
-    def look(self) -> float:
+    def poll(self) -> float:
         """Count the time since the last look; returns ``seconds``."""
         now_ns = self._clock.now_ns()
         self.seconds += min((now_ns - self._looked_ns) / 1e9, self._max_step_s)

@@ -3,7 +3,7 @@
 ::
 
     MediaStream ─▸ Outbox ─▸ _send_all ─▸ dialect ─▸ socket
-    socket ─▸ Receiver ─▸ dialect ─▸ Talk
+    socket ─▸ Receiver ─▸ dialect ─▸ AudioInput
 
 A client that reads slowly loses frames, which are counted and reported in their place; one that takes nothing for
 :data:`.SEND_TIMEOUT_S` is closed with 1013, and one that answers no ping is broken off. A message that cannot be followed is
@@ -24,8 +24,8 @@ from cc_tts.api.events.websocket import CLOSE_TIMEOUT_S, SEND_TIMEOUT_S
 from cc_tts.api.http.receiver import Receiver, Socket
 from cc_tts.api.media.dialect import ClearAudio, Command, Dialect, EndAudio, Item, MarkAudio
 from cc_tts.audio import PTIME_MS
+from cc_tts.calls.audio.audio_input import AudioInput
 from cc_tts.calls.audio.messages import FramesDropped, MediaError, MediaMessage
-from cc_tts.calls.audio.talk import Talk
 from cc_tts.errors import CcTtsError, MalformedRequest
 from cc_tts.ua.messages import AudioDirection
 
@@ -101,11 +101,11 @@ class Outbox:
             self._num_dropped = 0
 
 
-class Serving:
+class MediaConnection:
     """One socket while it is open. ``abort`` breaks its connection off."""
 
     def __init__(
-        self, socket: Socket, dialect: Dialect, outbox: Outbox, talk: Talk | None, *, abort: Callable[[], None]
+        self, socket: Socket, dialect: Dialect, outbox: Outbox, talk: AudioInput | None, *, abort: Callable[[], None]
     ) -> None:
         self._socket = socket
         self._dialect = dialect

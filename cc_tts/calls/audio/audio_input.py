@@ -33,7 +33,7 @@ from cc_tts.calls.audio.messages import (
 from cc_tts.calls.utterance import CompletionCause, SpokenSpan, Utterance
 from cc_tts.errors import EngineFailed, MalformedRequest, QueueFull, UserAgentUnavailable, WrongState
 from cc_tts.media.half_band import HalfBand
-from cc_tts.speech.growing.audio import GrowingAudio
+from cc_tts.speech.incremental.audio import IncrementalAudio
 from cc_tts.speech.prompt import AudioContent, Prompt
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ MAX_MARKS: Final = 1000
 """That wait to be reached."""
 
 
-class Talk:
+class AudioInput:
     """``send`` gets the messages for the client and must do nothing but queue them. ``barge_in_dtmf`` is of its utterances,
     for keys and for speech; ``None``: as the call has it.
     """
@@ -74,7 +74,7 @@ class Talk:
     @property
     def buffered_ms(self) -> float:
         """Audio that has not gone to the line."""
-        return sum(live.growing.pending_ms for live in self._live.values())
+        return sum(live.incremental.pending_ms for live in self._live.values())
 
     def audio(self, pcm: bytes) -> None:
         """More audio of the open utterance, or the first of a new one.
@@ -93,7 +93,7 @@ class Talk:
             self._drop(pcm)
             return
         live = self._open_now or self._begin()
-        live.growing.append(live.filter.process(pcm))
+        live.incremental.append(live.filter.process(pcm))
         self._update_pause()
 
     def mark(self, name: str) -> None:
@@ -109,16 +109,16 @@ class Talk:
         if len(live.marks) >= MAX_MARKS:
             raise WrongState(f"{MAX_MARKS} marks of utterance {live.utterance.id} wait to be reached")
         live.marks.append(name)
-        if live.growing.is_over:
+        if live.incremental.is_over:
             live.utterance.spans.append(SpokenSpan("", live.utterance.fed_ms, marks=[(0.0, name)]))
         else:
-            live.growing.mark(name)
+            live.incremental.mark(name)
 
     def end(self) -> None:
         """No more audio comes for the open utterance; the next audio opens another one."""
         if (live := self._open_now) is not None:
-            live.growing.append(live.filter.flush())
-            live.growing.end()
+            live.incremental.append(live.filter.flush())
+            live.incremental.end()
         self._open = None
         self._discards_until_s = 0.0
 
@@ -164,11 +164,11 @@ class Talk:
         live, utterance.watcher = self._live.pop(utterance.id), None
         if live is self._open:
             self._open = None
-            if not live.growing.has_ended:
+            if not live.incremental.has_ended:
                 now_s = self._loop.time()
                 self._discards_until_s = now_s + INTERRUPTED_QUIET_S
                 self._discards_at_most_until_s = now_s + INTERRUPTED_MAX_S
-        live.growing.forget()
+        live.incremental.forget()
         self._clear_marks(live)
         self._send_end(utterance)
         self._update_pause()
@@ -179,22 +179,24 @@ class Talk:
     @property
     def _open_now(self) -> "_Live | None":
         """The utterance that audio goes to, unless it has ended for want of audio."""
-        if self._open is not None and self._open.growing.has_ended:
+        if self._open is not None and self._open.incremental.has_ended:
             self._open = None
         return self._open
 
     def _begin(self) -> "_Live":
-        growing = GrowingAudio(
+        incremental = IncrementalAudio(
             self._line,
             start_ms=self._config.start_threshold_ms,
             idle_end_s=self._config.idle_end_ms / 1000,
             on_taken=self._update_pause,
         )
         may_interrupt = self._barge_in_dtmf
-        prompt = Prompt(content=AudioContent(growing), barge_in_dtmf=may_interrupt, barge_in_speech=may_interrupt)
+        prompt = Prompt(content=AudioContent(incremental), barge_in_dtmf=may_interrupt, barge_in_speech=may_interrupt)
         utterance = self._call.speak(prompt)
         utterance.watcher = self
-        self._open = self._live[utterance.id] = _Live(utterance, growing, HalfBand(self._rate_hz, self._line.rate_hz))
+        self._open = self._live[utterance.id] = _Live(
+            utterance, incremental, HalfBand(self._rate_hz, self._line.rate_hz)
+        )
         return self._open
 
     def _is_discarding(self) -> bool:
@@ -250,8 +252,8 @@ class Talk:
 class _Live:
     """One utterance that is not complete, and the marks of it that were not reached."""
 
-    def __init__(self, utterance: Utterance, growing: GrowingAudio, rate_filter: HalfBand) -> None:
+    def __init__(self, utterance: Utterance, incremental: IncrementalAudio, rate_filter: HalfBand) -> None:
         self.utterance = utterance
-        self.growing = growing
+        self.incremental = incremental
         self.filter = rate_filter
         self.marks: list[str] = []

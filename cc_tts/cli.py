@@ -43,12 +43,12 @@ _SAMPLES: Final = {
     "ko": "전화해 주셔서 감사합니다.",
     "ru": "Спасибо за звонок. Пожалуйста, оставайтесь на линии.",
 }
-"""What ``cc-tts voices --say`` speaks, by primary language."""
+"""The samples that ``cc-tts voices --say`` speaks, by primary language."""
 PROGRESS_INTERVAL_S = 1.0
 """Interval of progress messages of a long command, s."""
 DRAIN_REQUEST_TIMEOUT_S = 10.0
 DRAIN_MARGIN_S = 30.0
-"""What a drain may take beyond ``calls.drain_timeout_s``: hanging up, and ending the processes."""
+"""The time that a drain may take beyond ``calls.drain_timeout_s``: hanging up, and ending the processes."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -293,7 +293,7 @@ async def _drained(config: "Config", headers: dict[str, str]) -> str:
 
 
 async def _is_up(client: "ClientSession", url: "URL") -> bool:
-    """Whether somebody listens there, be it too busy to answer in time."""
+    """Return whether somebody listens there, be it too busy to answer in time."""
     import aiohttp
 
     try:

@@ -10,7 +10,7 @@ NS_PER_MS = 1_000_000
 
 
 class Clock(Protocol):
-    """What the program asks a clock."""
+    """The clock that the program asks for the time."""
 
     def now_ns(self) -> int:
         """Instant on CLOCK_MONOTONIC, ns."""
@@ -20,7 +20,7 @@ class Clock(Protocol):
 
 
 class MonotonicClock:
-    """The machine's clocks."""
+    """The clock of the machine."""
 
     def now_ns(self) -> int:
         """Instant on CLOCK_MONOTONIC, ns."""

@@ -13,7 +13,7 @@ from typing import ClassVar, Final, Self
 import msgspec
 
 UNREADABLE: Final = (msgspec.MsgspecError, UnicodeError, RecursionError)
-"""What msgspec raises for JSON and MessagePack that it cannot read; the last one for what is nested too deep."""
+"""The errors that msgspec raises for JSON and MessagePack that it cannot read; the last one for what is nested too deep."""
 MAX_COMPARED_CHARS: Final = 100
 """Length of a name from outside that is compared with the known names."""
 
@@ -86,7 +86,7 @@ class ClientError(CcTtsError, code="bad_request", title="Bad request", http=400,
 
 
 class EngineFailed(ServerError, code="engine_failed", title="The speech engine failed"):
-    """Synthesis broke off."""
+    """Synthesis of the text broke off."""
 
 
 class NoAudio(EngineFailed, code="no_audio", title="The speech engine gave no audio"):
@@ -100,7 +100,7 @@ class EngineOverloaded(
 
 
 class CapacityExceeded(ServerError, code="capacity_exceeded", title="All lines are busy", http=503, sip=503):
-    """As many calls as the build of pjsua2 or the config allows."""
+    """There are as many calls as the build of pjsua2 or the configuration allows."""
 
 
 class Draining(ServerError, code="draining", title="The server is draining", http=503, sip=503):
@@ -114,7 +114,7 @@ class UserAgentUnavailable(
 
 
 class ServerRestarted(ServerError, code="server_restarted", title="The server was restarted meanwhile"):
-    """What went on with the server that had the call before."""
+    """The operation ended with the server process that had the call before."""
 
 
 class ProcessFailed(ServerError, code="process_failed", title="A child process failed"):
@@ -126,7 +126,7 @@ class ConfigError(ClientError, code="config", title="Configuration error"):
 
 
 class MalformedRequest(ClientError, code="malformed", title="Malformed request"):
-    """Not JSON, or JSON of the wrong shape."""
+    """The request is not JSON, or JSON of the wrong shape."""
 
 
 class Unauthorized(ClientError, code="unauthorized", title="Authentication needed", http=401, sip=401):
@@ -138,7 +138,7 @@ class Forbidden(ClientError, code="forbidden", title="Not allowed", http=403, si
 
 
 class NotFound(ClientError, code="not_found", title="Not found", http=404, sip=404):
-    """Unknown path."""
+    """The path is unknown."""
 
 
 class CallNotFound(NotFound, code="call_not_found", title="No such call"):
@@ -226,7 +226,7 @@ class SsmlMalformed(Unprocessable, code="ssml_malformed", title="SSML that canno
 
 
 class LexiconMalformed(Unprocessable, code="lexicon_malformed", title="Lexicon that cannot be used"):
-    """Not JSON or PLS of the right shape, or an entry that cannot be used."""
+    """The lexicon is not JSON or PLS of the right shape, or has an entry that cannot be used."""
 
 
 class LexiconNotStored(ServerError, code="lexicon_not_stored", title="The lexicon cannot be stored", http=500, sip=500):

@@ -16,22 +16,24 @@ CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 """Content-Type of :meth:`Metrics.render` (the Prometheus text format, version 0.0.4)."""
 
 AUDIO_BUCKETS_S: Final = (0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0)
-"""For the times to first PCM and first audio, s."""
+"""Buckets of the times to first PCM and first audio, s."""
 MOS_BUCKETS: Final = (1.5, 2.0, 2.5, 3.0, 3.25, 3.5, 3.75, 4.0, 4.1, 4.2, 4.3, 4.4, 4.5)
-"""For the mean opinion score of a call; G.711 without loss has 4.4 (ITU-T G.107)."""
+"""Buckets of the mean opinion score of a call; G.711 without loss has 4.4 (ITU-T G.107)."""
 LOST_BUCKETS: Final = (0.0, 0.001, 0.003, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5)
-"""For the share of a call's packets that were lost."""
+"""Buckets of the share of a call's packets that were lost."""
 JITTER_BUCKETS_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2)
-"""For the interarrival jitter of a call, s."""
+"""Buckets of the interarrival jitter of a call, s."""
 ROUND_TRIP_BUCKETS_S: Final = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
-"""For the round trip of a call, s; ITU-T G.114 wants 300 ms at most."""
+"""Buckets of the round trip of a call, s; ITU-T G.114 wants 300 ms at most."""
 BARGE_IN_BUCKETS_S: Final = (0.005, 0.01, 0.02, 0.03, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
-"""From a caller's key or the begin of speech to silence, s."""
+"""Buckets of the time from a caller's key or the begin of speech to silence, s."""
 HTTP_BUCKETS_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0)
-"""For a request to the control API, s."""
+"""Buckets of the time of a request to the control API, s."""
 
 MAX_GENERATIONS: Final = 8
-"""Of workers, that have a label of their own: they name their generation themselves."""
+"""The most generations of workers that get a label value of their own: workers choose the names, so the number is
+bounded.
+"""
 
 
 class Metrics:
@@ -253,7 +255,7 @@ class Metrics:
         self.build_info.labels(version=__version__, node=node).set(1)
 
     def generation_label(self, generation: str) -> str:
-        """What stands for a generation: ``other`` for those after the first :data:`MAX_GENERATIONS`."""
+        """Return what stands for a generation: ``other`` for those after the first :data:`MAX_GENERATIONS`."""
         if generation not in self._generations and len(self._generations) >= MAX_GENERATIONS:
             return "other"
         self._generations.add(generation)

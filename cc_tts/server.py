@@ -64,7 +64,7 @@ log = logs.get(__name__)
 
 
 class Server:
-    """The server process."""
+    """The server process: it makes all parts, starts and ends them."""
 
     def __init__(
         self, config: Config, *, read_config: Callable[[], Config], knocks: Mapping[str, Knock] = MappingProxyType({})
@@ -172,7 +172,7 @@ class Server:
             workers.set_pool_workers(found)
 
     def _as_node(self) -> Node:
-        """What the pool is told of this server."""
+        """Return what the pool is told of this server."""
         return as_node(self._config, self.registry, self.nodes)
 
     async def run(self) -> None:
@@ -349,7 +349,7 @@ class Server:
 
 
 def _on_loop_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """What asyncio reports: an exception in a callback, a task that nobody awaited."""
+    """Log what asyncio reports: an exception in a callback, a task that nobody awaited."""
     log.error("event_loop_error", detail=str(context.get("message", "")), exc_info=context.get("exception"))
 
 

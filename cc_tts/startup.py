@@ -1,5 +1,5 @@
-"""What can be found wrong with a configuration on this machine before anything is served: for the server's start, ``cc-tts
-check-config`` and ``cc-tts doctor``.
+"""Checks that find what is wrong with a configuration on this machine before anything is served: for the server's
+start, ``cc-tts check-config`` and ``cc-tts doctor``.
 
 ::
 

@@ -18,7 +18,7 @@ class StateMachine(Generic[S, E]):
         self.state: S = initial
 
     def can(self, event: E) -> bool:
-        """Whether ``event`` is possible now."""
+        """Return whether ``event`` is possible now."""
         return (self.state, event) in self._table
 
     def fire(self, event: E) -> S:

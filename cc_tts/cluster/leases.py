@@ -37,7 +37,7 @@ _NO_SHARE: Final = TenantShare()
 
 @dataclass(slots=True)
 class _Node:
-    """What a node last reported, and what it was told, the last time and the time before: that may still be on its way.
+    """The last report of a node, and what it was told, the last time and the time before: that may still be on its way.
     ``taken``: the most that it may be using.
     """
 
@@ -58,19 +58,19 @@ class TenantLeases:
             name: {kind: limit for kind, key in KEYS.items() if (limit := int(getattr(config, key)))}
             for name, config in tenants.items()
         }
-        """What is limited of each tenant, and how much there is of it."""
+        """The limits of each tenant, by kind."""
         self._clock = clock
         self._knows_all_ns = clock.now_ns() + round(TTL_S * 1e9)
         self._nodes: dict[str, _Node] = {}
         self._taken: Counter[_Limit] = Counter()
-        """Of all nodes together."""
+        """The sum of what all nodes have taken."""
         self._changed_ns: dict[str, int] = {}
         """When a report last said something new of a tenant."""
         self._wanted: dict[_Limit, tuple[int, Mapping[str, int]]] = {}
-        """What each node would have if all could be told at once, and when that was worked out."""
+        """The division as it would be if all nodes could be told at once, and when it was worked out."""
 
     def report(self, node: str, tenants: Mapping[str, TenantUse]) -> None:
-        """What a node's tenants use now."""
+        """Note what a node's tenants use now."""
         now_ns = self._clock.now_ns()
         limit_ns = now_ns - round(TTL_S * 1e9)
         for name in [name for name, known in self._nodes.items() if known.at_ns < limit_ns]:
@@ -86,7 +86,7 @@ class TenantLeases:
         self._take(known, changed)
 
     def shares(self, node: str) -> Leases:
-        """What they may use there from now on. The node has reported."""
+        """Return what they may use there from now on. The node has reported."""
         known = self._nodes[node]
         shares = {
             tenant: TenantShare(**{kind: self._part(node, (tenant, kind), limit) for kind, limit in limits.items()})
@@ -125,8 +125,8 @@ class TenantLeases:
         return min(free, wanted[node])
 
     def _work_out(self, key: _Limit, limit: int) -> Mapping[str, int]:
-        """For each node what it uses, and a part of what is left by what it uses and had to refuse. Nodes that use little
-        have a small part of their own; for characters they have not, since what was spoken cannot move.
+        """Return for each node what it uses, and a part of what is left by what it uses and had to refuse. Nodes that
+        use little have a small part of their own; for characters they have not, since what was spoken cannot move.
         """
         tenant, kind = key
         uses = {name: known.tenants.get(tenant, _NO_USE) for name, known in sorted(self._nodes.items())}

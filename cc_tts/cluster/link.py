@@ -84,7 +84,9 @@ class PoolLink:
 
     @property
     def age_s(self) -> float | None:
-        """How old ``workers`` and ``nodes`` may be, seconds: 0 while connected; ``None``: the pool was never reached."""
+        """Return how old ``workers`` and ``nodes`` may be, seconds: 0 while connected; ``None``: the pool was never
+        reached.
+        """
         if self.is_connected:
             return 0.0
         return None if self._lost_ns is None else (self._clock.now_ns() - self._lost_ns) / 1e9

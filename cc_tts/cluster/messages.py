@@ -1,4 +1,4 @@
-"""What a server and `cc-tts pool` send each other over one WebSocket, ``GET /v1/watch`` of the pool: JSON texts, each with
+"""Messages between a server and `cc-tts pool` over one WebSocket, ``GET /v1/watch`` of the pool: JSON texts, each with
 its ``type``.
 
 ::
@@ -24,7 +24,7 @@ Characters = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
 
 
 class TenantShare(msgspec.Struct, frozen=True):
-    """What a tenant may use at one node; ``None``: no limit. ``characters``: from midnight to midnight UTC."""
+    """The share that a tenant may use at one node; ``None``: no limit. ``characters``: from midnight to midnight UTC."""
 
     calls: Number | None = None
     streams: Number | None = None
@@ -33,7 +33,7 @@ class TenantShare(msgspec.Struct, frozen=True):
 
 
 class TenantUse(msgspec.Struct, frozen=True):
-    """What a tenant uses at one node now. ``refused``: requests refused for want of a share since the last report;
+    """The use of one node by a tenant now. ``refused``: requests refused for want of a share since the last report;
     ``held``: the share in force there, whoever said so.
     """
 

@@ -31,7 +31,7 @@ class Owner:
 
 
 def id_prefix(kind: str, config: Config) -> str:
-    """What ids of this kind begin with at a node: ``call_``, in a cluster ``call_NODE_``."""
+    """Return what ids of this kind begin with at a node: ``call_``, in a cluster ``call_NODE_``."""
     return _prefix(kind, config.server, config.cluster)
 
 
@@ -55,7 +55,7 @@ class LineNodes:
 
     @property
     def addresses(self) -> dict[str, str]:
-        """Where the API of each other node is reached, by its name."""
+        """Return where the API of each other node is reached, by its name."""
         return self._reported | self._configured
 
     def set_reported(self, nodes: Iterable[Node]) -> None:

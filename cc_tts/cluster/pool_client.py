@@ -85,7 +85,7 @@ async def _asked(url: str, remote: RemoteConfig, path: str) -> AsyncIterator[tup
 
 
 def why(error: BaseException) -> str:
-    """What went wrong on the way to the pool."""
+    """Return what went wrong on the way to the pool."""
     match error:
         case CcTtsError():
             return error.detail

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from cc_tts.config.schema import Config
 
 NODE_NAME: Final = r"[A-Za-z0-9._-]{1,64}"
-"""What ``server.node`` may be: it becomes part of ids, and ids part of paths."""
+"""The form of ``server.node``: it becomes part of ids, and ids part of paths."""
 MAX_NODES: Final = 1000
 MAX_URL_CHARS: Final = 255
 _MAX_PORT: Final = 65_535
@@ -32,7 +32,7 @@ def base_url(text: str) -> str | None:
 
 
 def faults(config: "Config") -> Iterator[str]:
-    """What cannot be used or contradicts itself in ``cluster.base_url`` and ``cluster.nodes``, a sentence each."""
+    """Yield what cannot be used or contradicts itself in ``cluster.base_url`` and ``cluster.nodes``, a sentence each."""
     cluster, own = config.cluster, config.server.node
     if len(cluster.nodes) > MAX_NODES:
         yield f"cluster.nodes has {len(cluster.nodes)} nodes; {MAX_NODES} are possible"

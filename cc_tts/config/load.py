@@ -65,7 +65,7 @@ RELOADABLE: Final = (
 _TOML_BEGINNINGS: Final = ("[", "{", '"', "'")
 _NO_PLAIN_TOKEN: Final = re.compile(r"""[\s\[\]{}"']""")
 MAX_SHOWN_CHARS: Final = 80
-"""Of an unknown key, in an error: what is written there by mistake may be anything."""
+"""The most characters of an unknown key that an error shows: what is written there by mistake may be anything."""
 
 _BY_NAME: Final[Mapping[str, type]] = {"tenants": TenantConfig, "routes": RouteConfig}
 """Sections with a section for each name."""
@@ -73,7 +73,7 @@ _BY_NAME: Final[Mapping[str, type]] = {"tenants": TenantConfig, "routes": RouteC
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reload:
-    """What a new configuration means for a running server. Keys are named, values are not: some are secrets."""
+    """The effect of a new configuration on a running server. Keys are named, values are not: some are secrets."""
 
     config: Config
     """The running one with what can be taken over."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MAX_PORT: Final = 65_535
 GENERATION: Final = r"[A-Za-z0-9][A-Za-z0-9._+-]{0,31}"
-"""What a worker's ``--generation`` may be: it becomes a label of metrics."""
+"""The form of a worker's ``--generation``: it becomes a label of metrics."""
 MAX_GENERATIONS: Final = 8
 _ADDRESS: Final = re.compile(
     r"(?:(?P<scheme>grpcs?)://|(?P<word>dns|pool):)(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253}):(?P<port>\d{1,5})"
@@ -43,7 +43,7 @@ class WorkerAddress:
 
     @property
     def is_address(self) -> bool:
-        """Whether ``host`` is an IP address and no name."""
+        """Return whether ``host`` is an IP address and no name."""
         return _ip(self.host) is not None
 
     def __str__(self) -> str:
@@ -85,7 +85,7 @@ def host_port(host: str, port: int) -> str:
 
 
 def is_private(address: str) -> bool:
-    """Whether an IP address is loopback or private, so that what is sent there stays on networks of one's own."""
+    """Return whether an IP address is loopback or private, so that what is sent there stays on networks of one's own."""
     found = _ip(address)
     return found is not None and (found.is_loopback or found.is_private) and not found.is_unspecified
 
@@ -100,7 +100,9 @@ def must_be_private(address: str, what: str) -> None:
 
 
 def pool_url(config: "Config") -> str:
-    """Where the pool is: ``cluster.pool_url``, else what a ``pool:`` of ``tts.workers`` says; empty: there is none."""
+    """Return where the pool is: ``cluster.pool_url``, else what a ``pool:`` of ``tts.workers`` says; empty: there is
+    none.
+    """
     if config.cluster.pool_url:
         return config.cluster.pool_url
     scheme = "https" if config.remote.ca_file else "http"
@@ -109,7 +111,7 @@ def pool_url(config: "Config") -> str:
 
 
 def _pool_faults(config: "Config") -> Iterator[str]:
-    """Of the addresses of the pool."""
+    """Yield the faults of the addresses of the pool."""
     url, remote = config.cluster.pool_url, config.remote
     pools = [text for text in config.tts.workers if text.startswith("pool:")]
     if len(pools) > 1:
@@ -167,7 +169,7 @@ def _generation_faults(config: "Config") -> Iterator[str]:
 
 
 def faults(config: "Config") -> Iterator[str]:
-    """What contradicts itself in ``tts.workers``, ``[remote]`` and ``cluster.pool_url``, a sentence each."""
+    """Yield what contradicts itself in ``tts.workers``, ``[remote]`` and ``cluster.pool_url``, a sentence each."""
     yield from _pool_faults(config)
     remote, tts = config.remote, config.tts
     if bool(remote.certificate_file) != bool(remote.private_key_file):
@@ -190,7 +192,7 @@ def faults(config: "Config") -> Iterator[str]:
 
 
 def read_file(key: str, path: str) -> bytes | None:
-    """What a file of ``[remote]`` holds, ``None`` if none is named; raises ``ConfigError`` if it cannot be read."""
+    """Return what a file of ``[remote]`` holds, ``None`` if none is named; raises ``ConfigError`` if it cannot be read."""
     if not path:
         return None
     try:

@@ -54,7 +54,7 @@ class ClusterConfig:
 
     @property
     def is_on(self) -> bool:
-        """Whether there may be other nodes, so that ids name theirs."""
+        """Return whether there may be other nodes, so that ids name theirs."""
         return bool(self.base_url or self.nodes or self.pool_url)
 
 
@@ -80,7 +80,7 @@ class SipConfig:
 
     @property
     def local_address(self) -> str:
-        """Where processes of this machine reach ``host``."""
+        """Return where processes of this machine reach ``host``."""
         return "127.0.0.1" if self.host == "0.0.0.0" else self.host
 
 
@@ -157,7 +157,7 @@ class RegistrationConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RtpConfig:
-    """``[rtp]``: media."""
+    """Section ``[rtp]``: media ports and packets."""
 
     port_min: Annotated[int, msgspec.Meta(ge=1024, le=65534)] = 16384
     port_max: Annotated[int, msgspec.Meta(ge=1025, le=65535)] = 16584
@@ -181,7 +181,7 @@ class TokenConfig:
     token: Annotated[str, msgspec.Meta(min_length=8, max_length=512)] = field(repr=False)
     scopes: tuple[Scope, ...] = ALL_SCOPES
     tenant: str = ""
-    """Whose token it is; empty: the operator's, who sees the calls of all tenants."""
+    """The tenant of the token; empty: the operator, who sees the calls of all tenants."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,7 +325,7 @@ class CallsConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatherConfig:
-    """``[gather]``: collecting keys."""
+    """Section ``[gather]``: how keys are collected."""
 
     type_ahead_ms: Annotated[int, msgspec.Meta(ge=0, le=60_000)] = 2000
 
@@ -381,7 +381,7 @@ class AccountingConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """``[log]``."""
+    """Section ``[log]``: level and format."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     json: bool = True
@@ -421,7 +421,7 @@ class TenantConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """The whole configuration."""
+    """The whole configuration, a field for each section."""
 
     server: ServerConfig = field(default_factory=ServerConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
@@ -449,7 +449,7 @@ class Config:
 
 
 def listens(config: Config) -> bool:
-    """Whether speech may interrupt the prompts of some call without a client that says so."""
+    """Return whether speech may interrupt the prompts of some call without a client that says so."""
     return any((config.calls.barge_in_speech, *(route.barge_in_speech for route in config.routes.values())))
 
 
@@ -628,7 +628,7 @@ def _auth(config: Config) -> Iterator[str]:
 
 
 def is_ip_address(text: str) -> bool:
-    """Whether ``text`` is an IPv4 or IPv6 address."""
+    """Return whether ``text`` is an IPv4 or IPv6 address."""
     try:
         ipaddress.ip_address(text)
     except ValueError:

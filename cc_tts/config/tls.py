@@ -43,7 +43,7 @@ def check(tls: TlsConfig, *, now_s: float) -> list[str]:
 
 
 def expiry_s(tls: TlsConfig) -> float | None:
-    """When the certificate of ``[tls]`` expires, seconds since the epoch; ``None`` without one that can be used."""
+    """Return when the certificate of ``[tls]`` expires, seconds since the epoch; ``None`` without one that can be used."""
     if not tls.certificate_file:
         return None
     try:
@@ -155,7 +155,7 @@ def _client() -> ssl.SSLContext:
 
 
 def _peer_certificate(server: ssl.SSLContext, client: ssl.SSLContext) -> dict[str, object]:
-    """What the client sees, after a handshake without a network."""
+    """Return what the client sees, after a handshake without a network."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     connecting = client.wrap_bio(to_client, to_server)
     accepting = server.wrap_bio(to_server, to_client, server_side=True)

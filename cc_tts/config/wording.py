@@ -1,4 +1,4 @@
-"""What is wrong with a value, in words for people: msgspec names types as Python and JSON do."""
+"""Messages that say what is wrong with a value in words for people: msgspec names types as Python and JSON do."""
 
 import re
 from typing import Final

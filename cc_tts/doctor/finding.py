@@ -10,13 +10,13 @@ from cc_tts.config.schema import Config
 from cc_tts.doctor.probes import Probes
 
 QUICK_S: Final = 5.0
-"""For a check that reads files of the kernel, binds ports or stats files, s."""
+"""Time limit of a check that reads files of the kernel, binds ports or stats files, s."""
 CHILD_S: Final = 30.0
-"""For a check that starts a Python of its own, s."""
+"""Time limit of a check that starts a Python of its own, s."""
 TORCH_S: Final = 120.0
-"""To import torch and ask the driver, s; from a cold disk the first import takes most of a minute."""
+"""Time limit to import torch and ask the driver, s; from a cold disk the first import takes most of a minute."""
 DEEP_S: Final = 1800.0
-"""To read and hash a model directory, s."""
+"""Time limit to read and hash a model directory, s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,9 @@ fail = functools.partial(Finding, "fail")
 
 @dataclass(slots=True)
 class Subject:
-    """What is looked at: the configuration, the file it came from, and the machine. ``deep`` asks for what takes minutes."""
+    """The subject of a check: the configuration, the file it came from, and the machine. ``deep`` asks for what takes
+    minutes.
+    """
 
     config: Config
     probes: Probes = field(default_factory=Probes)

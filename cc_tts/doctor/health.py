@@ -26,7 +26,9 @@ _STATUS_LINE_BYTES: Final = 64
 
 
 def service_arguments(services: Sequence[str], path: Path = FIRST_PROCESS) -> list[str]:
-    """What follows ``cc-tts`` on that process's command line, behind an init process or not; empty if it is no service."""
+    """Return what follows ``cc-tts`` on that process's command line, behind an init process or not; empty if it is no
+    service.
+    """
     try:
         words = [os.fsdecode(word) for word in path.read_bytes().split(b"\0")[:-1]]
     except OSError:
@@ -38,7 +40,7 @@ def service_arguments(services: Sequence[str], path: Path = FIRST_PROCESS) -> li
 
 
 def check(options: argparse.Namespace, config: "Config") -> str:
-    """What is wrong with the service of these options: a sentence, empty if it answers. Raises ``ConfigError``."""
+    """Return what is wrong with the service of these options: a sentence, empty if it answers. Raises ``ConfigError``."""
     listen = getattr(options, "listen", None)
     host, port = (config.http.host, config.http.port) if listen is None else listen_address(listen)
     address = (_THIS_MACHINE.get(host, host), port)

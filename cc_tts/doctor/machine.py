@@ -20,7 +20,7 @@ DESCRIPTORS_BESIDES: Final = 128
 """Transports, channels, log, HTTP and WebSocket clients."""
 MIN_FREE_BYTES: Final = 1024**3
 MIN_FREE_TEMPORARY_BYTES: Final = 64 * 1024**2
-"""Of the folder for temporary files, which is often in memory."""
+"""The free space that the folder for temporary files should have; it is often in memory."""
 CLOCKS: Final = "sys/devices/system/clocksource/clocksource0"
 GOVERNORS: Final = "sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor"
 WALL_CLOCK: Final = {
@@ -32,7 +32,7 @@ WALL_CLOCK: Final = {
         "start chrony or systemd-timesyncd: the times of logs and events are wrong",
     ),
 }
-"""By whether it is synchronised."""
+"""The finding about the wall clock, by whether it is synchronised."""
 _OTHERS_READ: Final = 0o004
 
 
@@ -60,7 +60,7 @@ def _is_synchronised(probes: Probes) -> bool | None:
 
 
 def check_cpu(subject: Subject) -> Iterator[Finding]:
-    """How many cores, at what speed, and whether a quota stops them."""
+    """Yield how many cores, at what speed, and whether a quota stops them."""
     num_cpus = subject.probes.num_cpus()
     advice = "give it two: the 20 ms media clock waits for synthesis otherwise"
     yield ok("cpu", f"{num_cpus} cores") if num_cpus > 1 else warn("cpu", "1 core", advice)

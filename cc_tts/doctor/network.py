@@ -11,12 +11,12 @@ from cc_tts.port_owner import Kind
 from cc_tts.startup import listeners
 
 WANTED_BUFFER_BYTES: Final = 8 * 1024 * 1024
-"""What the server build asks for on the SIP socket (``sip/pjproject/config_site.h``)."""
+"""The receive buffer that the server build asks for on the SIP socket (``sip/pjproject/config_site.h``)."""
 MANY_CALLS: Final = 50
-"""From so many calls on, a burst of signalling overruns the kernel's usual 208 KiB."""
+"""The number of calls from which a burst of signalling overruns the kernel's usual 208 KiB."""
 _ANY: Final = "0.0.0.0"
 _OWN_PROCESSES: Final = ("cc_tts.ua", "cc-tts serve", "cc_tts.cli", "cc_tts.engines.worker")
-"""What stands in the command line of each of ours."""
+"""The words that stand in the command line of each of our processes."""
 
 
 def check_addresses(subject: Subject) -> Iterator[Finding]:
@@ -44,7 +44,9 @@ def _sip_host(subject: Subject) -> Finding:
 
 
 def check_ports(subject: Subject) -> Iterator[Finding]:
-    """Whether the ports of SIP and HTTP are free, or who holds them. ``check-config`` finds addresses that are not ours."""
+    """Yield whether the ports of SIP and HTTP are free, or who holds them. ``check-config`` finds addresses that are
+    not ours.
+    """
     for key, kind, host, port in listeners(subject.config):
         yield _port(subject, key, kind, "127.0.0.1" if host == "localhost" else host, port)
 
@@ -64,12 +66,12 @@ def _port(subject: Subject, key: str, kind: Kind, host: str, port: int) -> Findi
 
 
 def is_ours(command_line: str) -> bool:
-    """Whether a command line is one of our processes."""
+    """Return whether a command line is one of our processes."""
     return any(words in command_line for words in _OWN_PROCESSES)
 
 
 def check_rtp(subject: Subject) -> Iterator[Finding]:
-    """Whether the media ports suffice, are free, and are the server's own."""
+    """Yield whether the media ports suffice, are free, and are the server's own."""
     rtp, wanted = subject.config.rtp, subject.num_calls
     detail = f"{rtp.port_min} to {rtp.port_max}: {rtp.num_pairs} calls, {wanted} wanted"
     if rtp.num_pairs >= wanted:
@@ -99,7 +101,7 @@ def _rtp_ports_in_use(subject: Subject) -> Finding:
 
 
 def check_udp_buffers(subject: Subject) -> Iterator[Finding]:
-    """How much the kernel lets a socket buffer."""
+    """Yield how much the kernel lets a socket buffer."""
     for name in ("rmem_max", "wmem_max"):
         text = subject.probes.text(f"proc/sys/net/core/{name}")
         if not text.isdigit():

@@ -18,11 +18,11 @@ from cc_tts.clock import MonotonicClock
 from cc_tts.port_owner import Kind
 
 MAX_OUTPUT_CHARS: Final = 65_536
-"""Of a child's output and of a file; the rest is dropped."""
+"""The most characters that are read of a child's output and of a file."""
 _CLOCK_READINGS: Final = 10_000
 _STANDS_STILL_NS: Final = 1_000_000_000
 _NOWHERE: Final = ("192.0.2.1", 9)
-"""Of TEST-NET-1: connecting a UDP socket sends nothing and shows which address would be used."""
+"""An address of TEST-NET-1: connecting a UDP socket sends nothing and shows which address would be used."""
 
 
 class Ran(NamedTuple):
@@ -33,7 +33,7 @@ class Ran(NamedTuple):
 
 
 class Probes:
-    """What the checks ask the machine."""
+    """The questions that the checks ask the machine."""
 
     root = Path("/")
 
@@ -56,7 +56,7 @@ class Probes:
             return ""
 
     def resolves(self, name: str) -> bool:
-        """Whether a host name has an address."""
+        """Return whether a host name has an address."""
         try:
             return bool(socket.getaddrinfo(name, None))
         except OSError:

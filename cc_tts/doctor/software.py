@@ -74,7 +74,7 @@ print(json.dumps({"version": torch.__version__, "cuda": torch.version.cuda or ""
 
 
 def check_pjsua2(subject: Subject) -> Iterator[Finding]:
-    """Which build, how many calls it allows, and whether it may do what is configured."""
+    """Yield which build, how many calls it allows, and whether it may do what is configured."""
     config = subject.config
     answer = _ask(subject, PJSUA2, timeout_s=CHILD_S)
     if isinstance(answer, str):
@@ -100,7 +100,7 @@ def check_pjsua2(subject: Subject) -> Iterator[Finding]:
 
 
 def require_pjsua2(config: Config) -> list[str]:
-    """What this pjsua2 does not do (it is the PyPI wheel, or allows fewer calls than are configured), for ``cc-tts
+    """Return what this pjsua2 does not do (it is the PyPI wheel, or allows fewer calls than are configured), for ``cc-tts
     check-config``; raises ``ConfigError`` if it does not load, or not do what is configured.
     """
     sentences: dict[str, list[str]] = {"ok": [], "warn": [], "fail": []}
@@ -112,7 +112,7 @@ def require_pjsua2(config: Config) -> list[str]:
 
 
 def check_configuration(subject: Subject) -> Iterator[Finding]:
-    """What ``cc-tts check-config`` finds: addresses, certificates, the cache, the engine, its voices, the routes."""
+    """Yield what ``cc-tts check-config`` finds: addresses, certificates, the cache, the engine, its voices, the routes."""
     text = msgspec.json.encode(subject.config).decode()
     answer = _ask(subject, CONFIGURATION, timeout_s=TORCH_S, text=text)
     if isinstance(answer, str):
@@ -132,7 +132,7 @@ def _parted(make: Callable[[str, str, str], Finding], what: str, sentence: str) 
 
 
 def check_vad(subject: Subject) -> Iterator[Finding]:
-    """Whether speech of callers can be heard, which is a fault only where the configuration wants it."""
+    """Yield whether speech of callers can be heard, which is a fault only where the configuration wants it."""
     config = subject.config
     answer = _ask(subject, VAD, timeout_s=CHILD_S, text=msgspec.json.encode(config).decode())
     fault = answer if isinstance(answer, str) else answer["fault"]
@@ -149,7 +149,7 @@ def check_vad(subject: Subject) -> Iterator[Finding]:
 
 
 def check_torch(subject: Subject) -> Iterator[Finding]:
-    """Whether torch loads and sees the devices of ``tts.devices``, and their memory."""
+    """Yield whether torch loads and sees the devices of ``tts.devices``, and their memory."""
     if COSYVOICE2 not in engine_names(subject.config.tts) or not subject.config.tts.devices:
         return
     answer = _ask(subject, TORCH, timeout_s=TORCH_S)
@@ -186,7 +186,9 @@ def _device(what: str, name: str, devices: list[dict[str, Any]], why: tuple[str,
 
 
 def check_model(subject: Subject) -> Iterator[Finding]:
-    """Whether the model's files are there and of the published size; with ``deep``, whether they hold what they should."""
+    """Yield whether the model's files are there and of the published size; with ``deep``, whether they hold what they
+    should.
+    """
     tts = subject.config.tts
     folder = Path(tts.model_dir).expanduser()
     if COSYVOICE2 not in engine_names(tts) or not tts.model_dir or not folder.is_dir():
@@ -200,7 +202,7 @@ def check_model(subject: Subject) -> Iterator[Finding]:
 
 
 def _content(subject: Subject, folder: Path, sizes: Mapping[PublishedFile, int]) -> Finding:
-    """What ``cc-tts model check`` says with ``deep``, else what the sizes say."""
+    """Return what ``cc-tts model check`` says with ``deep``, else what the sizes say."""
     if subject.deep:
         ran = subject.probes.run((*MODEL_CHECK, str(folder)), timeout_s=DEEP_S)
         if ran.status != 0:

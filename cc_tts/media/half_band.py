@@ -61,7 +61,7 @@ class HalfBand:
         return rounded
 
     def flush(self) -> bytes:
-        """What was held back; nothing may follow it."""
+        """Return what was held back; nothing may follow it."""
         if not (self._rises or self._falls):
             return b""
         num_samples = NUM_TAPS // 2 + 1

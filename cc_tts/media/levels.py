@@ -144,7 +144,9 @@ class LoudnessNormalizer:
 
 
 def _gains(needed: Floats, num_ready: int, block: int) -> Floats:
-    """Of each sample of the blocks that are ready: down within the attack, held, and up again; never more than is needed."""
+    """Return the gain of each sample of the blocks that are ready: down within the attack, held, and up again; never
+    more than is needed.
+    """
     reach = _HOLD_BLOCKS + _ATTACK_BLOCKS + 1
     # lowest[j + attack]: of blocks j - hold to j + attack
     lowest = np.lib.stride_tricks.sliding_window_view(needed, reach).min(axis=1)

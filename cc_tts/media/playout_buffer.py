@@ -1,4 +1,5 @@
-"""What one leg has still to say: utterances of line-rate PCM in a row, taken out one frame a tick.
+"""The playout buffer of a leg, which holds what is still to be said: utterances of line-rate PCM in a row, taken out
+one frame a tick.
 
 ::
 
@@ -47,7 +48,7 @@ FADE_MS: Final = 5.0
 """Length of a ramp, ms."""
 PROGRESS_MS: Final = 100
 MAX_STEP_BACK_MS: Final = 800
-"""What was played within this time can be played again."""
+"""The most that can be played again, ms."""
 MAX_QUEUED_UTTERANCES: Final = 64
 _REMEMBERED_CUTS: Final = 64
 
@@ -88,7 +89,9 @@ class _Queued:
 
 
 class PlayoutBuffer:
-    """Of one leg. ``events`` is called on the clock's thread and must do nothing but store (``deque.append``)."""
+    """The playout buffer of one leg. ``events`` is called on the clock's thread and must do nothing but store
+    (``deque.append``).
+    """
 
     def __init__(
         self,
@@ -168,8 +171,8 @@ class PlayoutBuffer:
             queued.awaits_more = False  # after it too: what is new must not look like an underrun
 
     def await_more(self, utterance_id: str) -> None:
-        """What was written is all there is for now: it is played however short, and running dry is no underrun until the
-        next :meth:`write`; a ValueError if the utterance was not begun or is finished.
+        """Say that what was written is all there is for now: it is played however short, and running dry is no underrun
+        until the next :meth:`write`; a ValueError if the utterance was not begun or is finished.
         """
         with self._writers:
             queued = self._open_or_cut(utterance_id)

@@ -1,4 +1,4 @@
-"""What a playout buffer reports, each at the tick at which it happened. The server gets them as they are.
+"""Events of a playout buffer, each reported at the tick at which it happened. The server gets them as they are.
 
 ``at_ns`` is the ``now_ns`` of the frame, on CLOCK_MONOTONIC.
 """

@@ -7,14 +7,14 @@ G711_BPL: Final = 25.1
 """Packet-loss robustness of G.711 with concealment (ITU-T G.113 Appendix I)."""
 BASE_R: Final = 93.2
 LOCAL_DELAY_MS: Final = 60.0
-"""What packetisation and the far end's jitter buffer add to half a round trip, ms (an assumption)."""
+"""The delay that packetisation and the far end's jitter buffer add to half a round trip, ms (an assumption)."""
 _KNEE_MS: Final = 177.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quality:
-    """What RTCP (RFC 3550 §6.4) and the playout buffer say of a leg. Counts since the call began, over all of its
-    streams; loss and jitter of what we receive.
+    """The quality of a leg, as RTCP (RFC 3550 §6.4) and the playout buffer report it. Counts since the call began, over
+    all of its streams; loss and jitter of what we receive.
     """
 
     packets_sent: int = 0
@@ -29,7 +29,7 @@ class Quality:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamFigures:
-    """What RTCP says of one stream, or of the streams that a call has had one after another: each re-INVITE may make a new
+    """The RTCP figures of one stream, or of the streams that a call has had one after another: each re-INVITE may make a new
     one, whose counts begin at 0.
     """
 

@@ -34,8 +34,8 @@ def pause_after_ms(text: str) -> float:
 
 
 def split_pause_after(text: str, speed: float) -> tuple[float, float]:
-    """Of the pause after ``text``, at a factor on the natural speed: what ends its segment, and what comes before the next
-    one, ms.
+    """Split the pause after ``text``, at a factor on the natural speed: return what ends its segment, and what comes
+    before the next one, ms.
     """
     pause_ms = pause_after_ms(text) / speed
     tail_ms = min(pause_ms, MAX_TAIL_MS)

@@ -10,6 +10,6 @@ SPEECH_PEAK: Final = 104
 
 
 def is_audible(pcm: bytes) -> bool:
-    """Whether any sample of 16-bit PCM reaches :data:`SPEECH_PEAK`. About 3 µs for a frame of 8 kHz."""
+    """Return whether any sample of 16-bit PCM reaches :data:`SPEECH_PEAK`. About 3 µs for a frame of 8 kHz."""
     samples = memoryview(pcm).cast("h")
     return bool(pcm) and (max(samples) >= SPEECH_PEAK or min(samples) <= -SPEECH_PEAK)

@@ -22,7 +22,7 @@ class StartThreshold:
 
     @property
     def current_ms(self) -> int:
-        """What the next utterance should start with, ms."""
+        """Return what the next utterance should start with, ms."""
         return round(self._current_ms)
 
     def underrun(self, missing_ms: float) -> None:

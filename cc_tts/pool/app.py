@@ -149,7 +149,7 @@ async def _tell(socket: web.WebSocketResponse, state: PoolState, changed: asynci
 
 
 async def _send(socket: web.WebSocketResponse, message: msgspec.Struct) -> bool:
-    """Whether it was sent; a server that does not read is disconnected."""
+    """Return whether it was sent; a server that does not read is disconnected."""
     try:
         async with asyncio.timeout(SEND_TIMEOUT_S):
             await socket.send_str(msgspec.json.encode(message).decode())
@@ -210,7 +210,7 @@ async def get_voice(request: web.Request) -> web.StreamResponse:
 
 
 async def get_metrics(request: web.Request) -> web.Response:
-    """Prometheus series."""
+    """Answer with the Prometheus series."""
     return web.Response(body=request.app[STATE].render(), headers={"Content-Type": metrics.CONTENT_TYPE})
 
 

@@ -1,4 +1,4 @@
-"""``cc-tts pool``."""
+"""The command ``cc-tts pool``."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""How many workers and nodes there should be, from what they report: for an autoscaler, or whoever does its work.
+"""How many workers and nodes there should be, from what they report: for an autoscaler or an operator.
 
 More at once when it gets tight, one less after a long calm: a machine with a GPU takes minutes to come.
 """
@@ -17,7 +17,7 @@ BUSY_FOR_S: Final = 30.0
 CALM_UTILISATION: Final = 0.3
 CALM_FOR_S: Final = 15 * 60.0
 LATE_SHARE: Final = 0.7
-"""Of ``tts.first_audio_target_ms``: a predicted first audio above this share of it is too late."""
+"""The share of ``tts.first_audio_target_ms`` above which a predicted first audio is too late."""
 LATE_PERCENTILE: Final = 0.95
 REFUSED_FOR_S: Final = 60.0
 BUSY_LINES: Final = 0.65
@@ -26,7 +26,7 @@ CALM_LINES_FOR_S: Final = 30 * 60.0
 
 
 class _Since:
-    """For how long something has held, seconds."""
+    """The time for which a condition has held, seconds."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

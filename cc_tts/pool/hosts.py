@@ -1,4 +1,4 @@
-"""What the pool knows of the workers that it places, whatever places them."""
+"""The contract of hosts, which place workers for the pool."""
 
 from collections.abc import Sequence
 from typing import Literal, Protocol
@@ -16,7 +16,7 @@ class WorkerNotFound(NotFound, code="worker_not_found", title="No such worker"):
 
 
 class HostSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a host needs to run its worker. ``config``: the sections that a worker reads, and no secret of others.
+    """The settings with which a host runs its worker. ``config``: the sections that a worker reads, and no secret of others.
     ``ships_voices``: the voices come from the pool, at ``pool_url``. ``generation``: as of ``cc-tts worker``.
     """
 

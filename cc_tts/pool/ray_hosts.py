@@ -31,7 +31,7 @@ HOST_TIMEOUT_S: Final = 4.0
 ASK_TIMEOUT_S: Final = 5.0
 DOWN_MARGIN_S: Final = 10.0
 CPU_RESOURCE: Final = "tts"
-"""What a machine without GPUs has to offer: `ray start --resources='{"tts": 1}'`."""
+"""The resource that a machine without GPUs offers: `ray start --resources='{"tts": 1}'`."""
 
 log = logs.get(__name__)
 
@@ -68,15 +68,15 @@ class HostActor:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def status(self) -> bytes:
-        """See :class:`HostStatus`."""
+        """Return the status; see :class:`HostStatus`."""
         return msgspec.json.encode(self._host.status())
 
     def drain(self) -> None:
-        """See :class:`WorkerHost`."""
+        """Drain the worker; see :class:`WorkerHost`."""
         self._loop.call_soon_threadsafe(self._host.drain)
 
     def start(self, settings: bytes) -> None:
-        """See :class:`WorkerHost`."""
+        """Start the worker; see :class:`WorkerHost`."""
         self._loop.call_soon_threadsafe(self._host.start, msgspec.json.decode(settings, type=HostSettings))
 
     def take_voices(self, pool_url: str) -> None:
@@ -84,7 +84,7 @@ class HostActor:
         asyncio.run_coroutine_threadsafe(self._host.take_voices(pool_url), self._loop)
 
     def stop(self) -> None:
-        """See :class:`WorkerHost`."""
+        """Stop the worker; see :class:`WorkerHost`."""
         self._do(self._host.stop())
 
 
@@ -116,7 +116,7 @@ def connect(config: Config) -> bool:
 
 
 def own_address() -> str:
-    """Where this machine is reached in the cluster."""
+    """Return where this machine is reached in the cluster."""
     import ray
 
     return _node_address(ray)
@@ -153,20 +153,20 @@ class RayHosts:
         self._reconciled_ns: int | None = None
 
     async def poll(self) -> Sequence[HostStatus]:
-        """See the contract."""
+        """Ask each host how it is; see the contract."""
         found: Sequence[HostStatus] = await self._on_thread(self._look)
         return found
 
     async def drain(self, worker: str) -> None:
-        """See the contract."""
+        """Drain a host; see the contract."""
         await self._on_thread(lambda: self._ask(worker, "drain"))
 
     async def start(self, worker: str) -> None:
-        """See the contract."""
+        """Start a host's worker; see the contract."""
         await self._on_thread(lambda: self._ask(worker, "start", self._settings()))
 
     async def take_voices(self, worker: str) -> None:
-        """See the contract."""
+        """Have a host fetch the voices; see the contract."""
         await self._on_thread(lambda: self._ask(worker, "take_voices", self._pool_url))
 
     def down(self) -> int:

@@ -1,4 +1,4 @@
-"""What the pool knows now: the hosts as they answer, and the nodes as they report. None of it has to outlive it."""
+"""The state of the pool: the hosts as they answer, and the nodes as they report. None of it has to outlive it."""
 
 import asyncio
 from collections import Counter
@@ -80,7 +80,7 @@ class PoolState:
         )
 
     def start(self) -> None:
-        """Begin to look."""
+        """Begin to ask the hosts."""
         self._task = asyncio.create_task(self._live(), name="look after hosts")
 
     async def ended(self) -> None:
@@ -117,7 +117,7 @@ class PoolState:
         return self._leases.shares(name)
 
     def view(self) -> ClusterView:
-        """Everything."""
+        """Return the whole state."""
         return ClusterView(
             nodes=self.nodes.nodes,
             workers=self._statuses,
@@ -187,7 +187,9 @@ class PoolState:
 
 
 def _worker(status: HostStatus) -> Worker:
-    """As servers see it. One that starts again stays in the list: they stay connected, or come back by themselves."""
+    """Return a worker as servers see it. One that starts again stays in the list: they stay connected, or come back by
+    themselves.
+    """
     return Worker(
         address=status.address,
         generation=status.generation,

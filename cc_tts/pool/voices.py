@@ -25,7 +25,7 @@ MAX_FILE_BYTES: Final = 512 << 20
 MAX_TOTAL_BYTES: Final = 8 << 30
 LIST_TIMEOUT_S: Final = 5.0
 FETCH_TIMEOUT_S: Final = 120.0
-"""For one file."""
+"""Time limit to fetch one file, s."""
 READ_BYTES: Final = 1 << 16
 NAME: Final = r"^(features/)?[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
 """A file of the folder, or of the one below it that enrolled voices have."""
@@ -36,7 +36,7 @@ log = logs.get(__name__)
 
 
 class VoiceFile(msgspec.Struct, frozen=True):
-    """One file."""
+    """One file of a voice."""
 
     name: Annotated[str, msgspec.Meta(pattern=NAME)]
     sha256: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")]
@@ -50,7 +50,7 @@ class VoiceFiles(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        """Of names and contents."""
+        """Return a digest of names and contents."""
         return hashlib.sha256(msgspec.json.encode(self)).hexdigest()[:16] if self.files else ""
 
 
@@ -65,7 +65,7 @@ class VoiceFolder:
         self._hashes: dict[tuple[str, int, int], str] = {}
 
     def files(self) -> VoiceFiles:
-        """What is there. Links, files of other names and files that are too large are left out; nothing is raised."""
+        """Return what is there. Links, files of other names and files that are too large are left out; nothing is raised."""
         known, self._hashes = self._hashes, {}
         found: list[VoiceFile] = []
         for path in sorted([*self._below(self.folder), *self._below(self.folder / "features")]):

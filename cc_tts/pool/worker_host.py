@@ -38,7 +38,7 @@ LOOK_INTERVAL_S: Final = 0.2
 HANG_TIMEOUT_S: Final = 10.0
 """A worker that was ready and does not answer for so long is killed."""
 END_TIMEOUT_S: Final = 75.0
-"""For a worker to speak to the end, more than its own limit."""
+"""Time limit for a worker to speak to the end, longer than its own limit."""
 NUM_PORTS: Final = 100
 MAX_REASON_CHARS: Final = 300
 
@@ -75,7 +75,7 @@ class WorkerHost:
         self._is_stopping = False
 
     def status(self) -> HostStatus:
-        """How it is now."""
+        """Return how it is now."""
         scheme = "grpcs" if self._settings.config.remote.certificate_file else "grpc"
         load = self._load if self._state == "ready" else None
         return HostStatus(
@@ -310,7 +310,7 @@ async def _start(connection: RemoteConnection) -> None:
 
 
 async def _pass_on(process: asyncio.subprocess.Process, said: list[str]) -> None:
-    """What the worker logs goes to our own standard error; what it says before it exits is kept."""
+    """Pass what the worker logs to our own standard error, and keep what it says before it exits."""
     assert process.stderr is not None
     with contextlib.suppress(ValueError):  # a line without end
         async for line in process.stderr:

@@ -1,4 +1,6 @@
-"""What a host of the pool starts: `cc-tts worker`, its configuration as JSON on standard input. It ends with its host."""
+"""The process that a host of the pool starts: `cc-tts worker` with its configuration as JSON on standard input. It ends
+with its host.
+"""
 
 import ctypes
 import os

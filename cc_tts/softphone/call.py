@@ -75,7 +75,7 @@ class SoftphoneCall:
     # commands, on the SIP thread ------------------------------------------------------------------------------------
 
     def dial(self) -> None:
-        """Send the INVITE."""
+        """Send the INVITE to the target."""
         SipThread.check()
         assert self._pj is not None
         param = _audio_param()
@@ -111,7 +111,7 @@ class SoftphoneCall:
             self._try(lambda call: call.setHold(pj.CallOpParam(True)))  # noqa: FBT003
 
     def unhold(self) -> None:
-        """Re-INVITE with a=sendrecv."""
+        """Take the call off hold: send a re-INVITE with a=sendrecv."""
         param = _audio_param()
         param.opt.flag = pj.PJSUA_CALL_UNHOLD
         if self.facts.is_connected:
@@ -205,7 +205,7 @@ class SoftphoneCall:
             self._report_event("held" if held_by else "unheld", self._clock.now_ns(), **held_by)
 
     def _report_event(self, event: str, at_ns: int, **values: Any) -> None:
-        """On any thread: only enqueues."""
+        """Enqueue the event. It may be called on any thread."""
         self._emit({"event": event, "call": self.plan.call, "at_ns": at_ns, **values})
 
     # the rest of the work, after libHandleEvents --------------------------------------------------------------------
@@ -305,7 +305,9 @@ def _audio_param() -> Any:
 
 
 def _after(answered_ns: int | None, first_ns: int | None) -> float | None:
-    """From the 200 to what was heard first; 0 for what came before it, as early media, or because RTP outran SIP."""
+    """Return the time from the 200 to what was heard first; 0 for what came before it, as early media, or because RTP
+    outran SIP.
+    """
     between_ms = _between(answered_ns, first_ns)
     return None if between_ms is None else max(0.0, between_ms)
 

@@ -17,7 +17,7 @@ from cc_tts.softphone.plan import DialPlan, PhoneSettings
 from cc_tts.ua.sip_thread import SipThread, pj_detail
 
 MAX_CALLS: Final = 4
-"""What the pjsua2 wheel is built for (``PJSUA_MAX_CALLS``)."""
+"""The number of calls that the pjsua2 wheel is built for (``PJSUA_MAX_CALLS``)."""
 POLL_MS: Final = 5
 
 _CODECS: Final = ("PCMU/8000", "PCMA/8000")

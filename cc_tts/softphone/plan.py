@@ -1,4 +1,4 @@
-"""What to dial, from which address, and what to say and which keys to press when."""
+"""The plan of a call: the target, the local address, what is said, and which keys are pressed when."""
 
 import ipaddress
 import re
@@ -20,7 +20,7 @@ _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9.!%*_+`'~-]+", re.ASCII)  # token o
 
 
 class DialPlan(msgspec.Struct, kw_only=True):
-    """What to dial and how; raises ``ValueError`` if the URI, a header, the DTMF plan, the file to play or the
+    """A call to be made; raises ``ValueError`` if the URI, a header, the DTMF plan, the file to play or the
     recording's name is wrong.
     """
 
@@ -79,7 +79,7 @@ def parse_uri(text: str) -> tuple[str, str, int]:
 
 
 def _is_broken_address(host: str) -> bool:
-    """Whether it is made of digits and dots, and no IPv4 address: no host name looks like that."""
+    """Return whether it is made of digits and dots, and no IPv4 address: no host name looks like that."""
     try:
         return not host.strip(".0123456789") and not ipaddress.IPv4Address(host)
     except ValueError:

@@ -46,7 +46,7 @@ class Gaps:
 
 @dataclass(frozen=True, slots=True)
 class RtpReport:
-    """What arrived, over all SSRCs."""
+    """Figures of the RTP that arrived, over all SSRCs."""
 
     packets: int = 0
     lost: int = 0

@@ -47,7 +47,7 @@ def with_own_media(sdp: str, *, address: str, port: int, codec: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RemoteAudio:
-    """What the peer's session description says about its audio stream."""
+    """The peer's audio stream as its session description has it."""
 
     address: str
     port: int

@@ -8,15 +8,15 @@ from cc_tts.clock import Clock
 BUSY: Final = 0.8
 """Up to this share of what the engine may promise everybody begins who asks."""
 RESERVE: Final = 0.1
-"""Of what the engine may promise, for tenants that have less than their share."""
+"""The part of the engine's capacity that is kept for tenants that have less than their share (unmeasured)."""
 REFUSED_WINDOW_S: Final = 1.0
 """A tenant that the engine refused waits, or has come again, within this time."""
 DEFAULT_WEIGHT: Final = 1.0
-"""Of what is spoken for no tenant."""
+"""The weight of speech that belongs to no tenant."""
 
 
 _ROUNDING: Final = 1e-6
-"""Of streams, in sums of weights."""
+"""The tolerance of sums of weights, in streams."""
 
 
 class Fairness:
@@ -33,7 +33,7 @@ class Fairness:
     def refuses(
         self, tenant: str, *, running: Mapping[str, int], weights: Mapping[str, float], utilisation: float
     ) -> bool:
-        """Whether a new stream of ``tenant`` is refused for the sake of others.
+        """Return whether a new stream of ``tenant`` is refused for the sake of others.
 
         ``running``: streams of each tenant now; ``weights``: of all that are configured; ``utilisation``: of what the
         engine may promise, 0 to 1.
@@ -52,7 +52,7 @@ class Fairness:
 
 
 def _is_above(tenant: str, parties: set[str], running: Mapping[str, int], weights: Mapping[str, float]) -> bool:
-    """Whether ``tenant`` has more of the running streams than its weight among ``parties`` stands for."""
+    """Return whether ``tenant`` has more of the running streams than its weight among ``parties`` stands for."""
     num_running = sum(running.get(name, 0) for name in parties)
     weight = sum(weights.get(name, DEFAULT_WEIGHT) for name in parties)
     due = weights.get(tenant, DEFAULT_WEIGHT) / weight * num_running

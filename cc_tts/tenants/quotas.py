@@ -1,4 +1,4 @@
-"""What each tenant uses now, and whether it may use more.
+"""Quotas of tenants: what each uses now, and whether it may use more.
 
 ::
 
@@ -89,7 +89,7 @@ class TenantQuotas:
 
     @property
     def is_on(self) -> bool:
-        """Whether there are tenants."""
+        """Return whether there are tenants."""
         return bool(self._tenants)
 
     def reload(self, tenants: Mapping[str, TenantConfig]) -> None:
@@ -163,7 +163,7 @@ class TenantQuotas:
     # --- the cluster -------------------------------------------------------------------------------------------------
 
     def use(self) -> dict[str, TenantUse]:
-        """What each tenant uses here, for the pool. Refusals are counted from one call of this to the next."""
+        """Return what each tenant uses here, for the pool. Refusals are counted from one call of this to the next."""
         self._turn_day()
         refused, self._refused = self._refused, Counter()
         return {
@@ -180,7 +180,7 @@ class TenantQuotas:
         self._shares = leases.tenants
 
     def limit(self, tenant: str, kind: Kind) -> int | None:
-        """What a tenant may use at this node; ``None``: any number."""
+        """Return what a tenant may use at this node; ``None``: any number."""
         config = self._tenants.get(tenant)
         total: int = getattr(config, KEYS[kind], 0)
         if not total:
@@ -245,6 +245,6 @@ def divided(total: int, num: int, which: int) -> int:
 
 
 def place_of(server: ServerConfig, cluster: ClusterConfig) -> tuple[int, int]:
-    """Which of the configured nodes this server is, and how many there are."""
+    """Return which of the configured nodes this server is, and how many there are."""
     names = sorted({*cluster.nodes, server.node_name})
     return names.index(server.node_name), len(names)

@@ -5,13 +5,13 @@ from itertools import islice
 from typing import Final, Generic, TypeVar
 
 MAX_LOOKED_AT: Final = 1000
-"""Of one owner, while something is looked for that may go: what is still in use stands in front."""
+"""The most entries of one owner that are looked at to find one that may go: those in use stand in front."""
 
 K = TypeVar("K", bound=Hashable)
 
 
 class SharedRoom(Generic[K]):
-    """What is kept for each owner, oldest first. Runs on: the event loop."""
+    """Entries kept for each owner, oldest first. Runs on: the event loop."""
 
     def __init__(self) -> None:
         self._by_owner: dict[str, dict[K, None]] = {}
@@ -24,15 +24,15 @@ class SharedRoom(Generic[K]):
         return iter(self._owners)
 
     def owner(self, key: K) -> str:
-        """Whose this is; raises ``KeyError`` if it is not kept."""
+        """Return whose this is; raises ``KeyError`` if it is not kept."""
         return self._owners[key]
 
     def count(self, owner: str) -> int:
-        """How much is kept for one owner."""
+        """Return how much is kept for one owner."""
         return len(self._by_owner.get(owner, ()))
 
     def add(self, key: K, owner: str) -> None:
-        """Keep one more."""
+        """Keep one more entry."""
         self.discard(key)
         self._owners[key] = owner
         self._by_owner.setdefault(owner, {})[key] = None
@@ -49,7 +49,7 @@ class SharedRoom(Generic[K]):
         return owner
 
     def next_out(self, may_go: Callable[[K], bool] = lambda _key: True) -> K | None:
-        """What has to make room: the oldest that may go of the owner with the most; ``None`` if nothing may go."""
+        """Return what has to make room: the oldest that may go of the owner with the most; ``None`` if nothing may go."""
         for keys in sorted(self._by_owner.values(), key=len, reverse=True):
             for key in islice(keys, MAX_LOOKED_AT):
                 if may_go(key):

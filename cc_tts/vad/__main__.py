@@ -37,7 +37,7 @@ MAX_AGE_NS: Final = 5000 * NS_PER_MS
 """Older audio is left out. Judging a second of 100 calls takes a twentieth of one, so that this process catches up."""
 
 Inbox = queue.SimpleQueue[Record | None]
-"""What the reader thread took off the channel; ``None`` means the server is gone."""
+"""Records that the reader thread took off the channel; ``None`` means the server is gone."""
 
 log = logs.get("cc_tts.vad")
 

@@ -71,7 +71,7 @@ class VadProcess:
 
     @property
     def is_ready(self) -> bool:
-        """Whether legs are listened to now."""
+        """Return whether legs are listened to now."""
         return self._supervisor.state is ProcessState.READY
 
     async def start(self) -> None:
@@ -84,7 +84,7 @@ class VadProcess:
             await self._supervisor.start()
 
     async def stop(self) -> None:
-        """End it."""
+        """End the VAD process."""
         if self._starting is not None:
             self._starting.cancel()
             await asyncio.gather(self._starting, return_exceptions=True)

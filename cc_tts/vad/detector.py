@@ -23,14 +23,14 @@ from cc_tts.vad.speech import Edge, Listening, SpeechTracker
 WINDOW_NS: Final = WINDOW_MS * NS_PER_MS
 FULL_SCALE: Final = 32768.0
 HYSTERESIS: Final = 0.15
-"""In speech a window is voice down to so much below the threshold."""
+"""The distance below the threshold at which a window is still voice once speech has begun."""
 MAX_JUMP_NS: Final = 100 * NS_PER_MS
 """Audio that begins later than this after what came before has a gap, in which nothing was said."""
 
 _HOLD_WINDOWS: Final = 10
 """The gate closes so long after the last window above it."""
 _LEAD_WINDOWS: Final = 3
-"""What the model hears of the time before the gate opened."""
+"""The number of windows before the gate opened that the model hears."""
 _RESET_WINDOWS: Final = 2000 // WINDOW_MS
 _CLEAR_WINDOWS: Final = 5
 _CLEAR_PROBABILITY: Final = 0.1
@@ -102,7 +102,7 @@ class _Window(NamedTuple):
     needed_dbfs: float
     needs_model: bool
     is_lead: bool = False
-    """From before the gate opened, for the model's memory only."""
+    """True for a window from before the gate opened, which only feeds the model's memory."""
 
 
 class _Windows:
@@ -116,7 +116,7 @@ class _Windows:
         self.waiting: deque[tuple[int, Floats]] = deque()
 
     def append(self, at_ns: int, pcm: bytes) -> None:
-        """The next audio."""
+        """Add the audio that follows."""
         samples = np.frombuffer(pcm, "<i2").astype(np.float32) / FULL_SCALE
         rest_ns = len(self._rest) * 1_000_000_000 // self._rate_hz
         if not len(self._rest) or abs(at_ns - self._next_ns - rest_ns) > MAX_JUMP_NS:
@@ -175,7 +175,7 @@ class _Leg:
         return self._num_below < _HOLD_WINDOWS
 
     def verify(self, window: _Window, probability: float) -> list[Edge]:
-        """What the model said of a window."""
+        """Return what the model said of a window."""
         if window.is_lead:
             return []
         tracker = self.tracker

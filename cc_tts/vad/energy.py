@@ -25,19 +25,19 @@ SPEAKING_DB: Final = 6.0
 PLAYING_DB: Final = 6.0
 """More while a prompt plays."""
 AUDIBLE_DBFS: Final = -50.0
-"""From this level on what we send can come back."""
+"""The playout level from which an echo of our own audio is expected."""
 ECHO_NS: Final = 500 * NS_PER_MS
 """The longest delay of an echo."""
 
 MIN_ECHO_RETURN_LOSS_DB: Final = 12.0
 START_ECHO_RETURN_LOSS_DB: Final = 18.0
-"""As long as nothing was learned of a leg."""
+"""The echo return loss that is assumed until one was measured on the leg."""
 ECHO_MARGIN_DB: Final = 4.0
 _LEARN_WINDOWS: Final = 31
 """About a second of a prompt."""
 _FLOOR_RISE: Final = 0.02
 _FLOOR_FALL: Final = 0.3
-"""Of the difference to a window's level: up in some seconds, down in some tenths."""
+"""The share of the difference to a window's level by which the floor moves: up in seconds, down in tenths of one."""
 
 
 def dbfs(mean_square: float) -> float:
@@ -46,7 +46,7 @@ def dbfs(mean_square: float) -> float:
 
 
 class EnergyGate:
-    """Of one leg."""
+    """The energy gate of one leg."""
 
     def __init__(self) -> None:
         self.floor_dbfs = MAX_FLOOR_DBFS
@@ -62,7 +62,7 @@ class EnergyGate:
             self._sent.popleft()
 
     def threshold_dbfs(self, at_ns: int, *, is_speaking: bool = False) -> float:
-        """What a received window must reach to be the caller's, who may be speaking already."""
+        """Return what a received window must reach to be the caller's, who may be speaking already."""
         quiet = max(MIN_LEVEL_DBFS, self.floor_dbfs + ABOVE_FLOOR_DB) - SPEAKING_DB * is_speaking
         loudest = self._loudest_before(at_ns)
         if loudest < AUDIBLE_DBFS:

@@ -1,4 +1,4 @@
-"""What crosses the boundary between the server process and the VAD process. Instants are CLOCK_MONOTONIC, ns.
+"""Messages between the server process and the VAD process. Instants are CLOCK_MONOTONIC, ns.
 
 ::
 
@@ -21,7 +21,7 @@ class VadSettings(msgspec.Struct, frozen=True, kw_only=True):
     log: LogConfig
     vad: VadConfig
     rate_hz: int
-    """Of the audio of every leg."""
+    """The sample rate of the audio of every leg."""
 
 
 class Listen(Message, frozen=True):

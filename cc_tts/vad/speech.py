@@ -1,4 +1,4 @@
-"""From windows that hold the caller's voice or not to where speech begins and ends.
+"""Where speech begins and ends, from windows that hold the caller's voice or not.
 
 ::
 
@@ -57,11 +57,11 @@ Edge = SpeechStarted | SpeechConfirmed | SpeechStopped
 
 @dataclass(slots=True)
 class SpeechTracker:
-    """Of one leg."""
+    """The speech tracker of one leg."""
 
     listening: Listening
     onset_ns: int | None = None
-    """Of speech that goes on, or may be speech."""
+    """The onset of speech that goes on, or of what may be speech."""
     has_started: bool = False
     has_confirmed: bool = False
     last_voice_ns: int = 0
@@ -69,7 +69,7 @@ class SpeechTracker:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is going on."""
+        """Return whether nothing is going on."""
         return self.onset_ns is None
 
     def window(self, start_ns: int, end_ns: int, *, is_voice: bool) -> list[Edge]:

@@ -14,9 +14,9 @@ _SAME_LANGUAGE: Final = {"zh": "cmn", "no": "nb", "nn": "nb", "iw": "he", "in": 
 _CANTONESE: Final = frozenset({"hk", "mo", "yue"})
 _CHINESE: Final = frozenset({"cmn", "yue", "hak"})
 _USUAL_TAGS: Final = {"cmn": "zh", "nb": "no"}
-"""What people write for a primary subtag of voices."""
+"""Names that people write for a primary subtag of voices."""
 _MAX_SUBTAG_CHARS: Final = 3
-"""Of a language (BCP 47); what is longer may be a name."""
+"""The longest subtag of a language (BCP 47); what is longer may be a name."""
 _MAX_LISTED: Final = 12  # voices that a message names
 _LIKELY: Final = {"en": "en-us", "fr": "fr-fr"}
 """The tag meant by a bare primary subtag (Unicode CLDR, likely subtags), where no voice carries the bare one."""
@@ -38,7 +38,7 @@ def _primary(language: str) -> str:
 
 
 def speaks(voice: Voice, language: str) -> bool:
-    """Whether ``voice`` speaks the language of a BCP 47 tag, in whatever accent. ``zh`` is any Chinese language."""
+    """Return whether ``voice`` speaks the language of a BCP 47 tag, in whatever accent. ``zh`` is any Chinese language."""
     spoken = {_primary(each) for each in (voice.language, *voice.also_speaks)}
     wanted = _primary(language)
     is_any_chinese = wanted == "cmn" and language.lower().startswith("zh")
@@ -46,7 +46,7 @@ def speaks(voice: Voice, language: str) -> bool:
 
 
 def reads(voice: Voice, script: str) -> bool:
-    """Whether ``voice`` has sounds for the words that are written in a script."""
+    """Return whether ``voice`` has sounds for the words that are written in a script."""
     if script in voice.names_letters_of:
         return False
     languages = (voice.language, *voice.also_speaks)

@@ -113,7 +113,7 @@ def run_enrol(
 
 
 def run_remove(options: argparse.Namespace, config: Config) -> int:
-    """Delete a voice."""
+    """Delete the voice that the arguments name."""
     library = VoiceLibrary(voices_folder(options, config))
     library.remove(options.id)
     _print([f"removed {options.id} from {library.folder}"])
@@ -169,7 +169,7 @@ def _model(options: argparse.Namespace, config: Config) -> Path:
 
 
 def _transcript(options: argparse.Namespace) -> str | None:
-    """What is said in the recording, on one line; ``None`` only where the mode does without."""
+    """Return what is said in the recording, on one line; ``None`` only where the mode does without."""
     text: str | None = _read_text(options.transcript_file) if options.transcript_file else options.transcript
     if text is not None:
         return check_plain(" ".join(text.split()), "the transcript", max_chars=MAX_TRANSCRIPT_CHARS)

@@ -49,7 +49,7 @@ class VoiceFile:
     digest: str
 
     def is_whole(self, data: bytes) -> bool:
-        """Whether ``data`` is this file."""
+        """Return whether ``data`` is this file."""
         digest = hashlib.new(self.algorithm, data, usedforsecurity=False).hexdigest()
         return len(data) == self.num_bytes and digest == self.digest
 
@@ -95,7 +95,7 @@ def run_add(options: argparse.Namespace, config: Config) -> int:
 
 
 def voices_folder(options: argparse.Namespace, config: Config) -> Path:
-    """Where voices are kept; raises ``ConfigError`` if neither an option nor a setting says it."""
+    """Return where voices are kept; raises ``ConfigError`` if neither an option nor a setting says it."""
     folder = options.voices or config.tts.voices_dir
     if not folder:
         raise ConfigError("where are the voices kept? Give --voices DIR, or set tts.voices_dir")
@@ -176,7 +176,7 @@ def fetch(file: VoiceFile, folder: Path) -> Path:
 
 
 def _downloaded(file: VoiceFile) -> bytes:
-    """What the address gives, with its progress on standard error; no more than a read beyond ``num_bytes``."""
+    """Return what the address gives, with its progress on standard error; no more than a read beyond ``num_bytes``."""
     data = bytearray()
     try:
         with urllib.request.urlopen(file.url, timeout=READ_TIMEOUT_S) as response:  # noqa: S310 - see files_of
@@ -191,7 +191,7 @@ def _downloaded(file: VoiceFile) -> bytes:
 
 
 def _likely_urls(name: str, base_url: str) -> list[str]:
-    """Where the files of a Piper voice are, by its name."""
+    """Return where the files of a Piper voice are, by its name."""
     match = _PIPER_NAME.fullmatch(name)
     if match is None:
         return [base_url]

@@ -34,7 +34,7 @@ _TENSORS: Final = ("llm_tokens", "flow_tokens", "flow_mel", "embedding")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EnrolledVoice:
-    """What the engine needs of a voice (spec §1, "zero-shot entry"; §7.3).
+    """The data of a voice that the engine needs (spec §1, "zero-shot entry"; §7.3).
 
     ``llm_tokens`` and ``flow_tokens`` are the same tokens, save that the flow's may have been trimmed at the front.
     """

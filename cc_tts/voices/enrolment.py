@@ -34,11 +34,15 @@ MAX_CHARACTERS_PER_S: Final = 30.0
 TOKENS_PER_S: Final = 25
 TOKENS_PER_CHUNK: Final = 25  # of the flow, counted from the start of the prompt (spec §2, §4.4)
 FLOW_RESIDUE_TOKENS: Final = 13
-"""Of the flow's reference in its last chunk: the 12 tokens that are left of it are the first hop of what is spoken."""
+"""Tokens of the flow's reference in its last chunk: the 12 tokens that are left of it are the first hop of what is
+spoken.
+"""
 MAX_LM_TOKENS: Final = 200
-"""Of the language model's reference, 8 s. A short text behind a longer one tends to be babbled."""
+"""The most tokens of the language model's reference, 8 s. A short text behind a longer one tends to be babbled."""
 MAX_FLOW_TOKENS: Final = 188
-"""Of the flow's reference, 7.5 s. More of it hardly changes the voice; attention to it, and its memory, cost every call."""
+"""The most tokens of the flow's reference, 7.5 s. More of it hardly changes the voice; attention to it, and its memory,
+cost every call.
+"""
 
 _TOO_LONG_FOR_LM: Final = (
     "{:.1f} s are more than the 8 s that the language model can follow, so it is not given the recording, and the likeness "
@@ -59,7 +63,7 @@ class PromptUnusable(Unprocessable, code="prompt_unusable", title="The recording
 
 @dataclass(frozen=True, slots=True)
 class ReferenceFeatures:
-    """What the networks make of a recording."""
+    """The features that the networks make of a recording."""
 
     tokens: npt.NDArray[np.int32]  # [n], 25 a second
     mel: npt.NDArray[np.float32]  # [frames, 80], 50 a second
@@ -86,7 +90,7 @@ class Recording:
 
     @property
     def duration_s(self) -> float:
-        """How long it is."""
+        """Return how long it is."""
         return len(self.audio) / self.rate_hz
 
 
@@ -146,7 +150,7 @@ def enrol(
 
 
 def num_flow_tokens(num_tokens: int) -> int:
-    """How many of the tokens of a reference the flow is given: 13 more than a multiple of 25, 188 at most.
+    """Return how many of the tokens of a reference the flow is given: 13 more than a multiple of 25, 188 at most.
 
     Chunks that are all reference are computed once a voice; 12 tokens of speech complete the last one (spec §12).
     """

@@ -23,8 +23,9 @@ from cc_tts.voices.embedding_cache import KEY, EmbeddingCache, EnrolledVoice
 from cc_tts.voices.voice import Voice
 
 VoiceMode = Literal["zero_shot", "cross_lingual", "instruct"]
-"""What the language model is given besides the text (spec §3.2): the transcript and the recording, nothing, or an
-instruction. The flow has the recording in all three."""
+"""The mode of a voice: what the language model is given besides the text (spec §3.2): the transcript and the recording,
+nothing, or an instruction. The flow has the recording in all three.
+"""
 MODES: Final[tuple[VoiceMode, ...]] = get_args(VoiceMode)
 
 MAX_INSTRUCTION_CHARS: Final = 500
@@ -106,7 +107,7 @@ class VoiceLibrary:
         return self._scan()[1]
 
     def has(self, voice_id: str) -> bool:
-        """Whether the name is taken, if only by a file that cannot be read."""
+        """Return whether the name is taken, if only by a file that cannot be read."""
         return _ID.fullmatch(voice_id) is not None and self._path(voice_id).exists()
 
     def load(self, voice_id: str) -> tuple[VoiceRecord, EnrolledVoice]:

@@ -29,8 +29,9 @@ _SCRIPTS_OF: Final = {
     **dict.fromkeys(("as", "bpy"), "BENGALI"),
     "grc": "GREEK", "hyw": "ARMENIAN", "ti": "ETHIOPIC", "shn": "MYANMAR", "yi": "HEBREW",
 }  # fmt: skip
-"""Of the languages that are not written in Latin letters alone (Unicode CLDR, likely subtags). The letters of a script are
-taken for its first language."""
+"""The scripts of the languages that are not written in Latin letters alone (Unicode CLDR, likely subtags). The letters
+of a script are taken for its first language.
+"""
 _SUBTAGS: Final = {"latn": LATIN, "cyrl": "CYRILLIC", "arab": "ARABIC", "deva": "DEVANAGARI", "qaaa": LATIN}
 """Script subtags of BCP 47 that name another script than the language's usual one; ``qaaa``, for private use, is the
 transcription of espeak-ng's Cherokee."""
@@ -70,7 +71,7 @@ def language_of_script(script: str) -> str:
 
 
 def language_name(language: str) -> str:
-    """What a message calls a language: ``Chinese``, else its tag."""
+    """Return what a message calls a language: ``Chinese``, else its tag."""
     if language.startswith("und-"):
         return f"text in {language[4:].capitalize()} letters"
     return _NAMES.get(language.lower().split("-")[0], repr(language[:40]))

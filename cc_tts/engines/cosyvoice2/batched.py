@@ -71,7 +71,7 @@ class BatchedConfig:
 
 
 class BatchedLoader:
-    """See :class:`cc_tts.engines.engine_core.EngineLoader`."""
+    """The loader of the batched engine; see :class:`cc_tts.engines.engine_core.EngineLoader`."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class BatchedLoader:
 
     @property
     def languages(self) -> Sequence[str]:
-        """What every voice speaks besides its own."""
+        """Return what every voice speaks besides its own."""
         return LANGUAGES
 
     def load(self, on_progress: Callable[[str], None]) -> Engine | None:
@@ -182,7 +182,9 @@ class BatchedLoader:
     def _measured(
         self, model: SpeechModel, tokenizer: TextTokenizer, on_progress: Callable[[str], None]
     ) -> tuple[Sequence[Mapping[str, int]], Mapping[str, int], int]:
-        """How many graphs there are by coarseness, what one of each stage takes, and what all share; of a small runner."""
+        """Return how many graphs there are by coarseness, what one of each stage takes, and what all share; of a small
+        runner.
+        """
         config = self._config
         on_progress("memory of a graph")
         num_streams = self._plan(model).num_streams  # there are fewer where the graphs leave less
@@ -266,7 +268,7 @@ def _in_tenths(on_progress: Callable[[str], None]) -> Callable[[float], None]:
 
 
 def _give_memory_back(device: torch.device) -> None:
-    """What no longer is referred to goes back to the device: PyTorch keeps it else."""
+    """Give memory that is no longer referred to back to the device: PyTorch would keep it."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()

@@ -10,7 +10,9 @@ KERNEL_MODULE: Final = "proc/driver/nvidia/version"
 NVIDIA_SMI: Final = ("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
 TIMEOUT_S: Final = 5.0
 LEAST_DRIVER: Final[Mapping[int, int]] = {11: 450, 12: 525, 13: 580}
-"""Of a major version of CUDA: release notes of the CUDA toolkit, minimum driver for minor version compatibility."""
+"""The least driver of a major version of CUDA: release notes of the CUDA toolkit, minimum driver for minor version
+compatibility.
+"""
 OLDER_CUDA: Final = 'a PyTorch for CUDA 12 runs with 525 or newer (docs/for-operators.md, "Which driver")'
 _VERSION: Final = re.compile(r"\b(\d{3,4})\.\d+(?:\.\d+)*\b")
 
@@ -39,7 +41,7 @@ def _asked() -> str:
 
 
 def why_no_gpu(torch_version: str, cuda: str, driver: str) -> tuple[str, str]:
-    """What is known of it, and what to do. ``cuda`` is the version that PyTorch is built for, empty if for none."""
+    """Return what is known of it, and what to do. ``cuda`` is the version that PyTorch is built for, empty if for none."""
     has = (
         f"driver {driver} was found"
         if driver

@@ -1,4 +1,4 @@
-"""From a worker's settings to the engine it drives.
+"""The engine that a worker drives, made from its settings.
 
 Runs on: the thread that owns the device.
 """
@@ -40,7 +40,7 @@ log = logs.get(__name__)
 
 
 def make_loader(settings: WorkerSettings) -> EngineLoader:
-    """What loads the engine. Raises ``ConfigError`` when the device cannot be used."""
+    """Return what loads the engine. Raises ``ConfigError`` when the device cannot be used."""
     tts = settings.tts
     device = choose_device(settings.device)
     check_build(device)
@@ -109,7 +109,9 @@ def check_build(device: torch.device) -> None:
 
 
 def _runs_on(arch: str, major: int, minor: int) -> bool:
-    """Whether what was built for ``arch``, such as ``sm_90`` or ``compute_120``, runs on a device of this capability."""
+    """Return whether what was built for ``arch``, such as ``sm_90`` or ``compute_120``, runs on a device of this
+    capability.
+    """
     kind, _, digits = arch.partition("_")
     number = re.match(r"\d+", digits)
     if number is None:

@@ -38,13 +38,15 @@ _CLOSE_TIMEOUT_S: Final = 2.0
 _REPORT_INTERVAL_NS: Final = 5_000_000_000
 """RFC 3550 §6.2, the minimum between regular reports."""
 _FIRST_REPORT_NS: Final = 1_000_000_000
-"""Until the first report, which may come at once (§6.2), and between one and another that answers a report of the far side,
-which measures the round trip by it.
+"""The time until the first report, which may come at once (§6.2), and between one and another that answers a report of
+the far side, which measures the round trip by it.
 """
 
 
 def wall_offset_ns(clock: Clock) -> int:
-    """What to add to a wall-clock stamp to get its instant on CLOCK_MONOTONIC: the closest of several pairs of readings."""
+    """Return what to add to a wall-clock stamp to get its instant on CLOCK_MONOTONIC: the closest of several pairs of
+    readings.
+    """
     readings = []
     for _ in range(5):
         before_ns, wall_s, after_ns = clock.now_ns(), clock.wall_s(), clock.now_ns()
@@ -118,7 +120,7 @@ class RtpEndpoint:
 
     @property
     def can_press(self) -> bool:
-        """Whether the far side takes telephone-events and packets are being sent."""
+        """Return whether the far side takes telephone-events and packets are being sent."""
         with self._lock:
             return self._is_sending and self._remote is not None and self._remote.event_payload_type is not None
 
@@ -128,7 +130,7 @@ class RtpEndpoint:
             self._remote, self._is_sending = remote, is_sending
 
     def press(self, key: Keypress) -> None:
-        """Queue a key."""
+        """Queue a key behind those that wait."""
         with self._lock:
             self._stream.press(key)
 
@@ -217,7 +219,7 @@ class RtpEndpoint:
             sock.sendto(report, (remote.address, remote.port + 1))
 
     def _block(self, now_ns: int) -> bytes:
-        """What was received of the latest source."""
+        """Return what was received of the latest source."""
         if not self._receiver.sources:
             return b""
         source = self._receiver.sources[-1]

@@ -37,7 +37,7 @@ class RtpError(ValueError):
 
 
 def is_rtcp(data: bytes) -> bool:
-    """Whether a datagram on the RTP port is RTCP (RFC 5761 §4: packet types 192 to 223 in the second byte)."""
+    """Return whether a datagram on the RTP port is RTCP (RFC 5761 §4: packet types 192 to 223 in the second byte)."""
     return len(data) > 1 and 192 <= data[1] <= 223  # noqa: PLR2004 - the range is the RFC's
 
 
@@ -119,7 +119,7 @@ def event_code(digit: str) -> int:
 
 @dataclass(slots=True)
 class Source:
-    """What came from one SSRC: lost, reordered and duplicate packets (RFC 3550 §A.1, §A.3) and jitter (§A.8)."""
+    """Reception from one SSRC: lost, reordered and duplicate packets (RFC 3550 §A.1, §A.3) and jitter (§A.8)."""
 
     MAX_DROPOUT: ClassVar = 3000
     MAX_MISORDER: ClassVar = 100
@@ -212,7 +212,7 @@ class Keypress:
 
     @property
     def digit(self) -> str:
-        """The key."""
+        """The key that this event stands for."""
         return DTMF_DIGITS[self.event]
 
     def payloads(self) -> list[bytes]:
@@ -223,7 +223,9 @@ class Keypress:
 
 
 class Ticked(NamedTuple):
-    """What leaves in one ptime. ``key``: this packet is its first; ``begins_to_say``: it is the first of what is said."""
+    """The packet that leaves in one ptime. ``key``: this packet is its first; ``begins_to_say``: it is the first of
+    what is said.
+    """
 
     packet: RtpPacket
     key: Keypress | None
@@ -231,14 +233,15 @@ class Ticked(NamedTuple):
 
 
 class OutgoingStream:
-    """What the softphone sends: digital silence, one packet a ptime, interrupted by what it says and by telephone-events.
+    """The stream that the softphone sends: digital silence, one packet a ptime, interrupted by what it says and by
+    telephone-events.
 
     Silence is sent, not suppressed, so audio packets never carry the marker (RFC 3551 §4.1: "applications without
     silence suppression MUST set the marker bit to zero"); the first packet of an event does (RFC 4733 §2.5.1.2).
     """
 
     PAUSE_TICKS = 5
-    """At least 100 ms of silence between two keys (ITU-T Q.24 asks for 40 to 70 ms)."""
+    """The least silence between two keys, 100 ms (ITU-T Q.24 asks for 40 to 70 ms)."""
 
     def __init__(self, payload_type: int, *, ssrc: int, sequence: int, timestamp: int) -> None:
         self.ssrc = ssrc

@@ -1,4 +1,4 @@
-"""What arrives: statistics, talkspurts, DTMF and the recording of one received RTP stream. No sockets, no clocks."""
+"""One received RTP stream: statistics, talkspurts, DTMF and the recording. No sockets, no clocks."""
 
 from array import array
 from collections import Counter
@@ -93,7 +93,7 @@ class RtpReceiver:
         self.recording = RtpRecording()
         self.detector = TalkspurtDetector(report_event)
         self.sources: list[Source] = []
-        """In order of appearance."""
+        """The sources in order of appearance."""
         self.addresses: list[str] = []
         """Where packets came from, ``address:port``."""
         self.payload_types: Counter[int] = Counter()

@@ -1,4 +1,4 @@
-"""What was heard, placed on the RTP timeline: sample n of the file is RTP tick n after the first packet.
+"""A recording of what was heard, placed on the RTP timeline: sample n of the file is RTP tick n after the first packet.
 
 Holes in the timestamps are filled with silence, so timing in the file is timing on the wire as the sender meant it. No
 jitter buffer, no concealment.
@@ -24,7 +24,7 @@ class RtpRecording:
 
     def __init__(self) -> None:
         self.pcm = bytearray()
-        """Everything heard."""
+        """The samples that were heard so far."""
         self._ssrc: int | None = None
         self._timestamp = 0
         self._arrival_ns = 0
@@ -36,7 +36,7 @@ class RtpRecording:
 
     @property
     def num_samples(self) -> int:
-        """Length in samples."""
+        """Return the length of the recording in samples."""
         return len(self.pcm) // BYTES_PER_SAMPLE
 
     def add(self, *, ssrc: int, timestamp: int, pcm: bytes, arrival_ns: int) -> None:

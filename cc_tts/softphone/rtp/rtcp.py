@@ -14,7 +14,7 @@ _SENDER: Final = struct.Struct("!QIII")
 
 
 def sender_info(wall_s: float, timestamp: int, packets: int, octets: int) -> bytes:
-    """What was sent until ``wall_s``, in seconds since 1970 (§6.4.1)."""
+    """Return what was sent until ``wall_s``, in seconds since 1970 (§6.4.1)."""
     ntp = int((wall_s + _NTP_EPOCH_S) * 2**32) & 0xFFFF_FFFF_FFFF_FFFF
     return _SENDER.pack(ntp, timestamp, packets & 0xFFFF_FFFF, octets & 0xFFFF_FFFF)
 
@@ -22,7 +22,7 @@ def sender_info(wall_s: float, timestamp: int, packets: int, octets: int) -> byt
 def report_block(
     ssrc: int, *, fraction_lost: int, lost: int, highest: int, jitter_ticks: int, lsr: int = 0, dlsr: int = 0
 ) -> bytes:
-    """What was received of one source (§6.4.1). ``lsr`` and ``dlsr`` are in 1/65536 s, 0 if it has sent no report."""
+    """Return what was received of one source (§6.4.1). ``lsr`` and ``dlsr`` are in 1/65536 s, 0 if it has sent no report."""
     loss = min(fraction_lost, 255) << 24 | min(max(lost, -0x80_0000), 0x7F_FFFF) & 0xFF_FFFF
     return struct.pack("!IIIIII", ssrc, loss, highest & 0xFFFF_FFFF, jitter_ticks, lsr, dlsr & 0xFFFF_FFFF)
 

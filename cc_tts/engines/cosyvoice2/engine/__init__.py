@@ -1,1 +1,1 @@
-"""Scheduling, without PyTorch."""
+"""The scheduling of the engine, which needs no PyTorch."""

@@ -38,7 +38,9 @@ _TYPICAL_KEYS: Final = 500
 _FIRST_AUDIO_MARGIN: Final = 1.15  # prefills come in turns, so the tokens of a burst are not all sampled together
 MAX_GUARD_MS: Final = 250.0
 _LONGEST_CALL: Final = 2.5
-"""What a processor does besides makes single calls take up to so many times as long as before and after (engine-notes)."""
+"""The longest a call may take, as a factor: what a processor does besides makes single calls take up to so many times
+as long as before and after (engine-notes).
+"""
 HELD_BACK_MS: Final = 160.0  # 8 mel frames of 20 ms, by the vocoder
 _SECOND_ROWS: Final = 4  # that a second piece shares its call with, after a call that had begun
 _SECOND_SHARE: Final = 0.75  # of the first piece that the second may take
@@ -50,7 +52,7 @@ _MAX_RETRY_AFTER_S: Final = 60
 
 
 class StageCost:
-    """What one stage costs, ms: a line over the size that it computes, learnt from what it cost before.
+    """The cost of one stage, ms: a line over the size that it computes, learnt from what it cost before.
 
     The line is fitted to the mean cost of each power of two of the size, by least squares of the relative error; it never
     falls, and is never below zero. The first observation counts as it is, as nothing was known. Later ones count as at most
@@ -102,7 +104,9 @@ class StageCosts:
     vocoder: StageCost = field(default_factory=lambda: StageCost(10.0))  # by frames
 
     def call_ms(self, num_rows: int, max_frames: int, num_keys: int) -> float:
-        """What a call of flow and vocoder costs whose longest row solves ``max_frames`` and attends to ``num_keys``."""
+        """Return what a call of flow and vocoder costs whose longest row solves ``max_frames`` and attends to
+        ``num_keys``.
+        """
         num_frames = num_rows * max_frames
         return self.flow.ms(weighted_frames(num_frames, num_keys)) + self.vocoder.ms(num_frames)
 
@@ -112,8 +116,8 @@ class StageCosts:
         return full * self.call_ms(max_rows, max_frames, num_keys) + self.call_ms(rest, max_frames, num_keys)
 
     def guard_ms(self, least_ms: float) -> float:
-        """How long before a listener runs dry its next piece is due: as long as a call may take that has begun, and at least
-        ``least_ms``.
+        """Return how long before a listener runs dry its next piece is due: as long as a call may take that has begun,
+        and at least ``least_ms``.
         """
         call_ms = self.call_ms(1, FRAMES_PER_TOKEN * _FIRST_TOKENS, _TYPICAL_KEYS)
         return max(least_ms, min(MAX_GUARD_MS, _LONGEST_CALL * call_ms))
@@ -169,7 +173,7 @@ class EngineSnapshot:
 
     @property
     def retry_after_s(self) -> int:
-        """When to ask again, seconds, rounded up; 1 when nothing is known."""
+        """Return when to ask again, seconds, rounded up; 1 when nothing is known."""
         seconds = 1.0 if math.isinf(self.next_end_in_ms) else self.next_end_in_ms / 1000.0
         return math.ceil(min(max(1.0, seconds), _MAX_RETRY_AFTER_S))
 
@@ -184,14 +188,14 @@ class Capacity:
         self._is_closed = False
 
     def admit(self, snapshot: EngineSnapshot) -> Refusal | None:
-        """Whether one new request is taken, asked before its stream is opened; None if it is."""
+        """Return whether one new request is taken, asked before its stream is opened; None if it is."""
         refusal = self.refusal(snapshot)
         if refusal is None or refusal.code not in (RefusalCode.SLOTS, RefusalCode.MEMORY):
             self._is_closed = refusal is not None
         return refusal
 
     def free_capacity(self, snapshot: EngineSnapshot) -> int:
-        """How many new requests at this instant would be taken; each makes it harder for the next."""
+        """Return how many new requests at this instant would be taken; each makes it harder for the next."""
         counts = range(1, MAX_FREE_CAPACITY + 1)
         return bisect.bisect(counts, 0, key=lambda num_new: self.refusal(snapshot, num_new) is not None)
 

@@ -14,7 +14,9 @@ class EngineConfig:
     max_streams: int = 256
     max_utilisation: float = 0.9  # share of the device's time that all streams together may need
     first_hop_tokens: int = FIRST_HOP_TOKENS
-    """Of the first flow call at least; it is filled up to the chunk grid (:func:`schedule.hop_to_grid`)."""
+    """The least number of tokens of the first flow call; it is filled up to the chunk grid
+    (:func:`schedule.hop_to_grid`).
+    """
     interleaved: bool = False  # the text chunks of a stream extend one sequence, if its speed is not changed
     admits_all: bool = False  # refuse only for want of a slot: for calibration and comparisons
 
@@ -24,6 +26,8 @@ class EngineConfig:
     """How far a sequence may sample beyond what its next flow call needs, while there are rows for it."""
     wait_slack_ms: float = 300.0  # a flow call with more slack waits for more rows to share it
     easy_slack_ms: float = 600.0
-    """Of flow calls with more slack than this the oldest sequence's goes first: a sequence that ends frees its pages."""
+    """The slack above which flow calls go in the order of their sequences, the oldest first: a sequence that ends frees
+    its pages.
+    """
     max_flow_rows: int = 32
     max_flow_frames: int = 6400  # of one call, with the padding; a single longer row is taken all the same

@@ -1,4 +1,4 @@
-"""What the engine asks of the networks, and of the one who turns text into tokens. No torch."""
+"""The interfaces that the engine has to the networks and to what turns text into tokens. It does not import torch."""
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Row
@@ -15,7 +15,7 @@ class PagesExhausted(EngineOverloaded):
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """What a slot of the language model has sampled since it was asked last."""
+    """The ids that a slot of the language model has sampled since it was asked last."""
 
     ids: tuple[int, ...]
     """Speech tokens. With ``rules.reports_special`` the special id that stopped the slot is the last one: FILL, say."""
@@ -63,7 +63,7 @@ class SpokenBatch:
 
 
 class Device(Protocol):
-    """What runs the networks; see :class:`cc_tts.engines.cosyvoice2.runners.runner.ModelRunner`."""
+    """The device that runs the networks; see :class:`cc_tts.engines.cosyvoice2.runners.runner.ModelRunner`."""
 
     num_slots: int
     max_tokens: int  # of speech in a sequence, those of the flow's prompt among them
@@ -75,7 +75,9 @@ class Device(Protocol):
         """
 
     def decode(self, until: Mapping[int, int], num_steps: int) -> Mapping[int, Sampled]:
-        """So many steps for these slots, up to so many ids each; what each slot has sampled since the last call."""
+        """Run ``num_steps`` for these slots, up to so many ids each; return what each slot has sampled since the last
+        call.
+        """
 
     def speak(self, jobs: Row[SpeakJob]) -> SpokenBatch:
         """Flow and vocoder. Raises ``PagesExhausted`` before anything changed."""
@@ -100,7 +102,7 @@ class Device(Protocol):
 
     @property
     def num_pages(self) -> int:
-        """All pages."""
+        """Return the number of all pages."""
 
 
 class TextFront(Protocol):
@@ -110,7 +112,7 @@ class TextFront(Protocol):
         """A text chunk as a sequence of its own; None if it says nothing. Raises ``Unprocessable``."""
 
     def cut(self, text: str) -> tuple[str, str]:
-        """As much of a text chunk as a sequence may have, and the rest. Raises ``Unprocessable``."""
+        """Return as much of a text chunk as a sequence may have, and the rest. Raises ``Unprocessable``."""
 
     def begin_interleaved(self, voice_id: str) -> Bistream:
         """A sequence whose text comes in pieces."""
@@ -119,7 +121,7 @@ class TextFront(Protocol):
         """The tokens of a piece of it. Raises ``Unprocessable``, too, when they are more than :meth:`max_interleaved`."""
 
     def max_interleaved(self, voice_id: str) -> int:
-        """How many text tokens such a sequence may have."""
+        """Return how many text tokens such a sequence may have."""
 
     def seed(self, voice_id: str, text: str) -> int:
         """Decides what is sampled."""

@@ -73,7 +73,7 @@ class Engine:
 
     @property
     def has_work(self) -> bool:
-        """Whether :meth:`step` would do something; if not, only news from outside brings anything on."""
+        """Return whether :meth:`step` would do something; if not, only news from outside brings anything on."""
         return any(self._has_work(stream) for stream in self._table.streams.values())
 
     def _has_work(self, stream: Stream) -> bool:
@@ -151,12 +151,12 @@ class Engine:
             stream.clock.taken(self._now_ms(), taken_ms, ahead_ms)
 
     def close(self) -> None:
-        """Free every stream."""
+        """Free the state of every stream."""
         for stream_id in list(self._table.streams):
             self._table.remove(stream_id)
 
     def load_report(self) -> EngineLoad:
-        """How busy it is for a new request; the same for 50 ms, unless streams came or went."""
+        """Return how busy it is for a new request; the same for 50 ms, unless streams came or went."""
         now_ms, table, device = self._now_ms(), self._table, self._device
         if self._load is not None:
             then_ms, load = self._load

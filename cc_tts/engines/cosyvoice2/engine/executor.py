@@ -1,4 +1,4 @@
-"""What the scheduler may choose from, and what it chose, done on the device.
+"""The executor says what the scheduler may choose from, and does on the device what it chose.
 
 ::
 
@@ -45,10 +45,12 @@ class Executor:
         self._now_ms = now_ms
         longest = -(-device.max_tokens // CHUNK_TOKENS)
         self.num_reserved_pages = min(longest, device.num_pages // _MAX_RESERVED_SHARE)
-        """So many are left free for a sequence under way: no longer speech than they hold ever lacks pages."""
+        """The number of pages that are left free for a sequence under way: no longer speech than they hold ever lacks
+        pages.
+        """
 
     def may_sample(self, sequence: Sequence) -> bool:
-        """Whether it has tokens to sample and is not too far ahead of its listener."""
+        """Return whether it has tokens to sample and is not too far ahead of its listener."""
         is_short = len(sequence.tokens) < sequence.num_needed + self._run_ahead_tokens
         return sequence.is_sampling and is_short and not sequence.is_well_ahead
 
@@ -68,7 +70,7 @@ class Executor:
         ]
 
     def sample(self, plan: LmPlan) -> None:
-        """One round."""
+        """Sample one round of tokens."""
         if not plan.decode:
             return
         sequences, begin_ms = self._table.sequences, self._now_ms()
@@ -164,7 +166,7 @@ class Executor:
                 self._emit(sequence, index, piece, is_last=job.is_last)
 
     def _within_memory(self, sequences: Row[Sequence]) -> Row[Sequence]:
-        """As many of them, in their order, as there are pages for; the first alone, if for none."""
+        """Return as many of them, in their order, as there are pages for; the first alone, if for none."""
         num_free = self._device.num_free_pages
         fitting = []
         for sequence in sequences:

@@ -51,7 +51,9 @@ class ListenerClock:
 
     @property
     def is_first(self) -> bool:
-        """Whether the next piece ends a silence in which nothing was owed: it is late after its target, not an underrun."""
+        """Return whether the next piece ends a silence in which nothing was owed: it is late after its target, not an
+        underrun.
+        """
         return self._due_ms is not None
 
     def text_came(self, now_ms: float) -> None:
@@ -65,7 +67,7 @@ class ListenerClock:
         self._is_spoken = True
 
     def sent(self, now_ms: float, audio_ms: float) -> float:
-        """So much audio was handed out; returns for how long, ms, the listener had lacked it: 0 for a first piece."""
+        """Note audio that was handed out; return for how long, ms, the listener had lacked it: 0 for a first piece."""
         if audio_ms == 0.0:
             return 0.0
         underrun_ms = 0.0 if self.is_first else max(0.0, now_ms - self._dry_ms)
@@ -87,7 +89,7 @@ class ListenerClock:
 
     @property
     def deadline_ms(self) -> float:
-        """When the next piece is due; infinite while there is nothing to be said."""
+        """Return when the next piece is due; infinite while there is nothing to be said."""
         if self._is_spoken:
             return math.inf
         running_ms = self._dry_ms - self._guard_ms

@@ -1,4 +1,4 @@
-"""What the language model is prefilled with, and which ids it may then sample (§3.3, §3.5).
+"""The inputs of a prefill of the language model, and which ids it may then sample (§3.3, §3.5).
 
 ::
 

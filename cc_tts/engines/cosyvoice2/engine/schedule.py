@@ -1,4 +1,4 @@
-"""With how many tokens the flow is called (§6).
+"""The number of tokens of each flow call (§6).
 
 The mask of the flow is a grid of chunks of 25 tokens that begins with the prompt, and a call is exact when it ends on that
 grid. A prompt of 13 tokens more than a multiple of 25 allows a first hop of 12 that does: its call solves one chunk
@@ -12,9 +12,11 @@ CHUNK_TOKENS: Final = 25
 LOOKAHEAD_TOKENS: Final = 3
 FRAMES_PER_TOKEN: Final = 2
 FIRST_HOP_TOKENS: Final = 12
-"""With the 8 mel frames that the vocoder holds back, 320 ms of audio; the rest of a chunk is the end of the prompt."""
+"""The tokens of the first hop: with the 8 mel frames that the vocoder holds back, 320 ms of audio; the rest of a chunk
+is the end of the prompt.
+"""
 HOPS: Final = (CHUNK_TOKENS, 2 * CHUNK_TOKENS, 4 * CHUNK_TOKENS)
-"""Of later calls: a long hop is cheap to run, and only the first one is waited for."""
+"""The tokens of later calls: a long hop is cheap to run, and only the first one is waited for."""
 ALL_AT_ONCE: Final = sys.maxsize
 """A hop that no sequence has the tokens for: one call when all tokens are there."""
 

@@ -52,7 +52,7 @@ class LmPlan:
 
     prefill: tuple[int, ...] = ()
     decode: Mapping[int, int] = field(default_factory=dict)
-    """By key: sample until there are so many tokens, which is at most ``num_steps`` more than now."""
+    """The decode steps by key: sample until there are so many tokens, which is at most ``num_steps`` more than now."""
     num_steps: int = 0
 
 
@@ -119,7 +119,7 @@ class Scheduler:
         return LmPlan(prefill=tuple(prefill), decode=until, num_steps=num_steps)
 
     def _left_ms(self, now_ms: float, waiting: FlowCandidate) -> float:
-        """How long a round may be: as long as the call that waits, if that is late, or others would lack tokens."""
+        """Return how long a round may be: as long as the call that waits, if that is late, or others would lack tokens."""
         call_ms = self._call_ms(waiting)
         left_ms = waiting.deadline_ms - now_ms - call_ms
         return left_ms if left_ms >= 0.0 else call_ms
@@ -214,7 +214,7 @@ class Scheduler:
     def choose_hop(
         self, slack_ms: float, *, behind: int, num_ready: int, num_streams: int, hops: Row[int] = HOPS
     ) -> int:
-        """How many tokens the next flow call of a sequence should give out.
+        """Return how many tokens the next flow call of a sequence should give out.
 
         The longest of the rising ``hops`` whose time the slack until its next piece exceeds 1.65 times, else the shortest;
         filled up to the grid. ``behind`` counts tokens that were given out, the prompt included, ``num_ready`` tokens that
@@ -249,7 +249,7 @@ class Scheduler:
 def _urgency(
     candidate: LmCandidate | FlowCandidate, now_ms: float, *, easy_slack_ms: float = math.inf
 ) -> tuple[int, float, int]:
-    """What to sort by: started streams that are late, then all by deadline, then those with more slack than
+    """Return what to sort by: started streams that are late, then all by deadline, then those with more slack than
     ``easy_slack_ms``, the oldest first; keys make the order complete.
 
     A first piece that is very late counts as one of a started stream, so that it gets its turn even when all are late.

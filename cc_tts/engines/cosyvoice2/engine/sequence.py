@@ -50,40 +50,42 @@ class Sequence:
     marks: list[tuple[int, int]]
     """Text tokens before each text chunk, and its index. The counts are 0 unless the text is interleaved."""
     bistream: Bistream | None = None
-    """Of an interleaved text, as the two below: its text tokens so far, and what the next text chunk joins."""
+    """State of an interleaved text, as the two below: its text tokens so far, and what the next text chunk joins."""
     num_text: int = 0
     last_text: str = ""
 
     @property
     def is_ready(self) -> bool:
-        """Whether the flow can be called."""
+        """Return whether the flow can be called."""
         return bool(self.tokens) and (self.is_sampled or not self.is_last_call)
 
     @property
     def is_sampling(self) -> bool:
-        """Whether a round of the language model brings it on."""
+        """Return whether a round of the language model brings it on."""
         return not self.is_sampled and (self.bistream is None or self.bistream.state is not BistreamState.WAITING)
 
     @property
     def is_empty(self) -> bool:
-        """Whether the model had nothing to say."""
+        """Return whether the model had nothing to say."""
         return self.is_sampled and not self.tokens
 
     @property
     def takes_text(self) -> bool:
-        """Whether more text can be added."""
+        """Return whether more text can be added."""
         return self.bistream is not None and not self.bistream.has_all_text
 
     @property
     def is_well_ahead(self) -> bool:
-        """Whether its listener can do without more of it for now. The first may sample all that its next call needs."""
+        """Return whether its listener can do without more of it for now. The first may sample all that its next call
+        needs.
+        """
         stream = self.stream
         ahead_ms = stream.clock.sent_ms - stream.taken_ms if self is stream.head else stream.ahead_ms
         return ahead_ms >= MAX_AHEAD_MS and not self.may_use_reserve
 
     @property
     def deadline_ms(self) -> float:
-        """When its next audio is due: after what comes before it."""
+        """Return when its next audio is due: after what comes before it."""
         before = itertools.takewhile(lambda each: each is not self, self.stream.sequences)
         return self.stream.clock.deadline_ms + sum(each.unsent_ms for each in before)
 
@@ -95,7 +97,7 @@ class Sequence:
 
     @property
     def is_last_call(self) -> bool:
-        """Whether a flow call now would take the rest."""
+        """Return whether a flow call now would take the rest."""
         return len(self.tokens) < self.needed_tokens
 
     @property
@@ -205,18 +207,18 @@ class Stream:
 
     @property
     def owes_nothing(self) -> bool:
-        """Whether only more text, or the end of it, brings the next audio."""
+        """Return whether only more text, or the end of it, brings the next audio."""
         head = self.head
         return not self.texts and (head is None or not (head.is_sampled or head.is_sampling or head.is_ready))
 
     @property
     def left_ms(self) -> float:
-        """How long until its last audio is handed out; infinite while its length is not known."""
+        """Return how long until its last audio is handed out; infinite while its length is not known."""
         if not self.has_ended or self.texts or not all(sequence.is_sampled for sequence in self.sequences):
             return math.inf
         return max(0.0, self.ahead_ms - MAX_AHEAD_MS)
 
     @property
     def is_over(self) -> bool:
-        """Whether all that will ever be said has been said."""
+        """Return whether all that will ever be said has been said."""
         return self.has_ended and not self.texts and not self.sequences

@@ -54,7 +54,7 @@ class StreamTable:
                     stream.sequences[-1].end_text()
 
     def has_text_work(self, stream: Stream) -> bool:
-        """Whether :meth:`begin_texts` would do something for the stream."""
+        """Return whether :meth:`begin_texts` would do something for the stream."""
         return self._can_begin(stream) or _lacks_end(stream)
 
     def _can_begin(self, stream: Stream) -> bool:
@@ -166,11 +166,11 @@ class StreamTable:
 
 
 def _lacks_end(stream: Stream) -> bool:
-    """Whether an interleaved sequence is to be told that no more text will come."""
+    """Return whether an interleaved sequence is to be told that no more text will come."""
     return stream.has_ended and not stream.texts and stream.sampling is not None and stream.sampling.takes_text
 
 
 def _joint(before: str, after: str) -> str:
-    """What stands between two text chunks: a space between words that are written with them."""
+    """Return what stands between two text chunks: a space between words that are written with them."""
     is_joined = not before or not after or before[-1].isspace() or after[0].isspace()
     return "" if is_joined or not (before[-1].isascii() and after[0].isascii()) else " "

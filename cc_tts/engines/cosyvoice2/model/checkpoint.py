@@ -79,8 +79,9 @@ def refuse_stand_in(path: Path) -> None:
 
 
 def read_saved(path: Path) -> object:
-    """What ``torch.save`` wrote, without running code; tensors stay on disk (mmap) until they are used. Errors are those of
-    :func:`refuse_stand_in`, and ``UnsafeCheckpoint`` if reading it would call a function of somebody's choice.
+    """Return what ``torch.save`` wrote, without running code; tensors stay on disk (mmap) until they are used. Errors
+    are those of :func:`refuse_stand_in`, and ``UnsafeCheckpoint`` if reading it would call a function of somebody's
+    choice.
     """
     import pickle
 
@@ -167,7 +168,7 @@ def _by(shape: Sequence[int]) -> str:
 
 
 def other_description(directory: Path) -> str:
-    """What says that the directory is of CosyVoice 1 or 3, in words; empty if nothing does."""
+    """Return what says that the directory is of CosyVoice 1 or 3, in words; empty if nothing does."""
     if not (directory / DESCRIPTION).exists():
         for name, version in _OTHER_DESCRIPTIONS.items():
             if (directory / name).exists():

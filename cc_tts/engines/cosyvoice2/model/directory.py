@@ -58,7 +58,7 @@ NEEDED_FILES: Final = tuple(file.name for file in PUBLISHED if file.need != "non
 
 @dataclass(frozen=True, slots=True)
 class FileReport:
-    """What was found in the place of one published file."""
+    """The finding about one published file."""
 
     name: str
     num_bytes: int | None
@@ -69,7 +69,7 @@ class FileReport:
 
 @dataclass(frozen=True, slots=True)
 class ModelDirReport:
-    """The whole check."""
+    """The result of the whole check."""
 
     directory: Path
     files: tuple[FileReport, ...]

@@ -24,7 +24,7 @@ class DownloadFailed(ProcessFailed, code="download_failed", title="The download 
 
 
 def default_directory() -> Path:
-    """Where models are kept by default: below ``XDG_CACHE_HOME``, else ``~/.cache``."""
+    """Return where models are kept by default: below ``XDG_CACHE_HOME``, else ``~/.cache``."""
     cache = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(cache) if cache else Path("~/.cache").expanduser()) / "cc-tts" / "models" / MODEL_ID.rpartition("/")[2]
 

@@ -1,4 +1,4 @@
-"""From a published model directory to networks on a device (spec §1): checked, folded, cast, moved.
+"""The loader makes networks on a device from a published model directory (spec §1): checked, folded, cast, moved.
 
 ::
 
@@ -57,7 +57,7 @@ LLM_CONFIG: Final = f"{TOKENIZER_FOLDER}/config.json"
 LANGUAGES: Final = ("zh", "en", "ja", "ko", "yue")  # those the model was trained on; a cloned voice speaks them all
 HEAD_DIM: Final = 64  # of the published estimator (spec §2), for a directory without a description
 JOINED_ON_CPU_BYTES: Final = 32 << 20
-"""So much of a network may be memory of each process on the CPU, instead of pages of the file that all share."""
+"""The most of a network that may be memory of each process on the CPU, instead of pages of the file that all share."""
 
 _VOLTA: Final = 7
 _AMPERE: Final = 8
@@ -68,8 +68,8 @@ _HEAD_DIM: Final = re.compile(r"^\s*attention_head_dim:\s*(\d{1,4})\s*(?:#.*)?$"
 
 
 def dtype_for(device: torch.device) -> torch.dtype:
-    """In what type language model and flow compute: bfloat16 from Ampere on, float16 on Volta and Turing, else float32, than
-    which half precision is slower before Volta.
+    """Return the type in which language model and flow compute: bfloat16 from Ampere on, float16 on Volta and Turing,
+    else float32, than which half precision is slower before Volta.
 
     The vocoder is float32 everywhere, as the reference keeps it even in half precision (spec §3.8): its output goes
     through exp and sine, and it is a small part of the work (§9.4).

@@ -206,7 +206,7 @@ def _count(found: Shapes, prefix: str) -> int:
 
 
 def differences(config: LmConfig | FlowConfig | VocoderConfig) -> list[str]:
-    """How the sizes differ from those published, in words; empty for CosyVoice2-0.5B."""
+    """Return how the sizes differ from those published, in words; empty for CosyVoice2-0.5B."""
     ours, published = _flat(asdict(config)), _flat(asdict(type(config)()))
     return [f"{name} {ours[name]}, published {published[name]}" for name in ours if ours[name] != published[name]]
 

@@ -30,7 +30,7 @@ PAGE_BUCKETS: Final = (8, 16, 24, 32, 48, 64)
 
 
 class FlowShape(NamedTuple):
-    """What the shapes of all tensors of a call depend on."""
+    """The numbers on which the shapes of all tensors of a call depend."""
 
     num_rows: int
     num_tokens: int  # that are run, without the lookahead
@@ -46,7 +46,7 @@ class FlowShape(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FlowRow:
-    """What is new of one sequence.
+    """The new input of one sequence.
 
     A chunk can be run once the tokens of lookahead behind it are known; what is left over waits.
     """
@@ -93,7 +93,7 @@ class _Work:
 
     @property
     def is_due(self) -> bool:
-        """Whether running it gives frames, or something to remember."""
+        """Return whether running it gives frames, or something to remember."""
         return self.num_frames > 0 or self.kept > 0
 
 
@@ -230,7 +230,7 @@ class FlowRunner:
             work.sequence.pages.extend(next(taken) for _ in range(need))
 
     def _run(self, works: Sequence[_Work], *, has_buckets: bool) -> list[Tensor]:
-        """What the rows give out, with what their pages remember."""
+        """Return what the rows give out, with what their pages remember."""
         num_pages = max(len(work.sequence.pages) for work in works)
         shape = FlowShape(len(works), max(work.run for work in works), num_pages)
         if has_buckets:

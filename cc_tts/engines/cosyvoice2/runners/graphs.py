@@ -27,7 +27,9 @@ def bucket_of(number: int, buckets: Sequence[int]) -> int:
 
 
 def buckets_up_to(number: int, buckets: Sequence[int]) -> list[int]:
-    """What :func:`bucket_of` gives for 0 to ``number``; the largest first, for graphs that are recorded so share memory."""
+    """Return what :func:`bucket_of` gives for 0 to ``number``; the largest first, for graphs that are recorded so share
+    memory.
+    """
     most = bucket_of(number, buckets)
     beyond = range(2 * buckets[-1], most + 1, buckets[-1])
     return [*reversed(beyond), *(bucket for bucket in reversed(buckets) if bucket <= most)]
@@ -58,7 +60,7 @@ def upload(values: Tensor, device: torch.device) -> Tensor:
 
 
 def can_record(device: torch.device) -> bool:
-    """Whether work for ``device`` can be recorded."""
+    """Return whether work for ``device`` can be recorded."""
     return device.type == "cuda"
 
 
@@ -97,7 +99,7 @@ class GraphedCall:
         self._pool = torch.cuda.graph_pool_handle() if enabled else None
 
     def __len__(self) -> int:
-        """How many graphs are recorded."""
+        """Return how many graphs are recorded."""
         return len(self._recorded)
 
     def fit(self, key: tuple[int, ...]) -> tuple[int, ...]:

@@ -61,7 +61,7 @@ class LmPrefill:
 
 @dataclass(slots=True)
 class _Used:
-    """What the host knows of a slot in use: the state after the last decode, and the prefills since."""
+    """The host's view of a slot in use: the state after the last decode, and the prefills since."""
 
     length: int = 0
     num_sampled: int = 0
@@ -70,7 +70,7 @@ class _Used:
 
 @dataclass(frozen=True, slots=True)
 class _Prefill:
-    """A checked :class:`LmPrefill`."""
+    """A :class:`LmPrefill` that was checked."""
 
     given: LmPrefill
     start: int  # positions that need not be run
@@ -272,7 +272,7 @@ class LmRunner:
 
 
 def _num_common(some: Sequence[LmInput], others: Sequence[LmInput]) -> int:
-    """How many inputs are the same from the first on."""
+    """Return how many inputs are the same from the first on."""
     pairs = zip(some, others, strict=False)
     return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
 

@@ -1,4 +1,4 @@
-"""What each slot of the language model remembers on the device, and how its next id is sampled (§3.3, §3.4, §3.5).
+"""The state of each slot of the language model on the device, and how its next id is sampled (§3.3, §3.4, §3.5).
 
 All of it is tensors of fixed places, written in place, and no value is asked for: a step can be recorded in a CUDA graph.
 
@@ -84,7 +84,7 @@ class SlotRows:
         return SlotRows(numbers, history, self.out[slots])
 
     def put(self, slots: Tensor, rows: "SlotRows") -> None:
-        """Write copies back."""
+        """Write copies back to their slots."""
         self.numbers[slots] = rows.numbers
         self.history[slots] = rows.history
         self.out[slots] = rows.out

@@ -21,13 +21,15 @@ from cc_tts.errors import ConfigError
 
 MAX_STREAMS: Final = 256  # that are chosen where the setting leaves it to the memory
 PAGES_PER_STREAM: Final = 2
-"""For which a slot is kept then. A stream holds 4 pages on average in sentences of 8 s, so pages run out first."""
+"""The number of pages for which one slot is kept. A stream holds 4 pages on average in sentences of 8 s, so pages run
+out first.
+"""
 MAX_PAGES_PER_SLOT: Final = 40  # 40 s of a sequence: memory beyond that would never be used
 CUDA_SHARE: Final = 0.85
-"""Of the free memory of a GPU, graphs apart; the rest is for what the networks need while they run."""
+"""The share of a GPU's free memory that is used, graphs apart; the rest is for what the networks need while they run."""
 GRAPH_SHARE: Final = 0.4
-"""Of the free memory at most for CUDA graphs, which take some ten kilobytes a kernel outside PyTorch's own count: a call of
-the flow has 9,000 kernels.
+"""The largest share of the free memory for CUDA graphs, which take some ten kilobytes a kernel outside PyTorch's own
+count: a call of the flow has 9,000 kernels.
 """
 CPU_SHARE: Final = 0.6  # of what is available; a page takes memory when it is first used, and none before
 CPU_SEQUENCES: Final = 2  # that speak at a time, each as long as can be: a CPU keeps pace with no more
@@ -37,7 +39,7 @@ _AVAILABLE: Final = re.compile(r"^MemAvailable:\s+(\d+) kB$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """What is allocated."""
+    """The sizes of what is allocated."""
 
     num_streams: int
     num_slots: int
@@ -58,7 +60,7 @@ def choose_coarseness(
     free_bytes: int,  # of the device
     least: int = 0,  # the coarseness to begin with
 ) -> tuple[int, int]:
-    """How sparse the graphs must be to fit, and what they take then. ``ConfigError`` if not even the fewest fit."""
+    """Return how sparse the graphs must be to fit, and what they take then. ``ConfigError`` if not even the fewest fit."""
     totals = [shared_bytes + sum(num * each_bytes[stage] for stage, num in each.items()) for each in counts]
     for coarseness, total in enumerate(totals):
         if coarseness >= least and total <= GRAPH_SHARE * free_bytes:
@@ -70,7 +72,7 @@ def choose_coarseness(
 
 
 class TooLittleMemory(ConfigError):
-    """Not even one stream fits into what is left of the device."""
+    """The device is too small: not even one stream fits into what is left of the device."""
 
 
 def plan_memory(
@@ -130,17 +132,17 @@ def _too_little(memory_bytes: int, free_bytes: int, slot_bytes: int, least_pages
 
 
 def spare_slots(num_streams: int) -> int:
-    """For streams whose next text chunk is drawn while the one before is still spoken."""
+    """Return the slots for streams whose next text chunk is drawn while the one before is still spoken."""
     return max(1, num_streams // 8)
 
 
 def can_measure(device: torch.device) -> bool:
-    """Whether the device tells what is free of it alone."""
+    """Return whether the device tells what is free of it alone."""
     return device.type == "cuda"
 
 
 def device_free_bytes(device: torch.device) -> int:
-    """What the driver says is free."""
+    """Return what the driver says is free."""
     free_bytes, _ = torch.cuda.mem_get_info(device)
     return int(free_bytes)
 
@@ -152,7 +154,7 @@ def _free_bytes(device: torch.device) -> int:
 
 
 def _available_bytes() -> int:
-    """What the kernel could give, the files that it keeps in memory included."""
+    """Return what the kernel could give, the files that it keeps in memory included."""
     try:
         found = _AVAILABLE.search(Path("/proc/meminfo").read_text(encoding="ascii"))
     except OSError:

@@ -48,11 +48,13 @@ two sizes is filled up to the larger one, which costs time and no exactness.
 """
 PUBLISHED_CODES: Final = 6561
 SILENT_TOKENS: Final = frozenset((1, 2, 28, 29, 55, 248, 494, 2241, 2242, 2322, 2323))
-"""Of the published codebook. The reference knows the list since its version 3, and leaves it empty for version 2."""
+"""The silent tokens of the published codebook. The reference knows the list since its version 3, and leaves it empty
+for version 2.
+"""
 
 
 class OutOfDeviceMemory(Exception):
-    """What a stage needed while it ran did not fit; what it had taken has been given back."""
+    """The memory that a stage needed while it ran did not fit; what it had taken has been given back."""
 
 
 _Result = TypeVar("_Result")
@@ -60,7 +62,7 @@ _Result = TypeVar("_Result")
 
 @dataclass(slots=True)
 class _VoiceState:
-    """What the device keeps of a voice."""
+    """The state that the device keeps of a voice."""
 
     flow: FlowVoice
     lm: LmVoice | None
@@ -68,7 +70,7 @@ class _VoiceState:
 
 
 class ModelRunner:
-    """See :class:`cc_tts.engines.cosyvoice2.engine.device.Device`.
+    """The runner of the networks; see :class:`cc_tts.engines.cosyvoice2.engine.device.Device`.
 
     ``num_positions`` are those of a sequence: inputs and speech tokens of the language model, reference and speech of the
     flow.
@@ -227,7 +229,7 @@ class ModelRunner:
         ]
 
     def num_graphs(self, max_rows: int, num_slots: int, coarseness: int) -> dict[str, int]:
-        """How many graphs of each stage :meth:`warm_up` records in a runner with so many slots."""
+        """Return how many graphs of each stage :meth:`warm_up` records in a runner with so many slots."""
         row_step, _ = COARSENESS[coarseness]
         prefill = self._lm.prefill_keys(self.max_width, step=row_step)
         return {
@@ -237,8 +239,8 @@ class ModelRunner:
         }
 
     def graph_bytes(self, free_bytes: Callable[[], int]) -> tuple[dict[str, int], int]:
-        """What a graph of each stage takes, and what all of them share: two of each are recorded and looked at. Raises
-        ``OutOfDeviceMemory`` if not even these fit.
+        """Return what a graph of each stage takes, and what all of them share: two of each are recorded and looked at.
+        Raises ``OutOfDeviceMemory`` if not even these fit.
         """
         each: dict[str, int] = {}
         shared = 0

@@ -79,7 +79,7 @@ def _onnxruntime() -> Any:
 
 
 def _fits(found: Sequence[object], wanted: Sequence[int | None]) -> bool:
-    """Whether a graph's input takes ``wanted``; a name or nothing in either place takes any size."""
+    """Return whether a graph's input takes ``wanted``; a name or nothing in either place takes any size."""
     return len(found) == len(wanted) and all(
         want is None or not isinstance(have, int) or have in {want, -1}
         for have, want in zip(found, wanted, strict=True)

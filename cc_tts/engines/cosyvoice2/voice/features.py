@@ -1,4 +1,5 @@
-"""From reference audio to what the networks read (spec §7.3): two log-mels, one filter bank, and the resampler before them.
+"""The features of reference audio that the networks read (spec §7.3): two log-mels, one filter bank, and the resampler
+before them.
 
 ======================  =======  ==========================================  ==========================
 function                rate     recipe                                      who reads it
@@ -30,7 +31,7 @@ MEL_TOP_HZ: Final = 8000.0
 
 
 class FeatureLibrary(Protocol):
-    """What ``numpy_features`` and ``torchaudio_features`` both define."""
+    """The functions that ``numpy_features`` and ``torchaudio_features`` both define."""
 
     def resample(self, audio: Audio, from_hz: int, to_hz: int) -> Audio:
         """Change the sample rate, between two different rates."""
@@ -47,7 +48,7 @@ class FeatureLibrary(Protocol):
 
 @cache
 def library() -> FeatureLibrary:
-    """What computes the parts: torchaudio where it imports, else numpy.
+    """Return what computes the parts: torchaudio where it imports, else numpy.
 
     PyPI has torchaudio for CUDA only: beside a PyTorch for the CPU its extension does not load.
     """

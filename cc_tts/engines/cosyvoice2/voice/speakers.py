@@ -84,12 +84,12 @@ class Speaker:
 
     @property
     def voice(self) -> Voice:
-        """As the API lists it."""
+        """Return the voice as the API lists it."""
         kind: Literal["builtin", "zero_shot"] = "builtin" if self.mode == "builtin" else "zero_shot"
         return Voice(self.id, engine=ENGINE, language=self.language, kind=kind, description=self.description)
 
     def lm_request(self, tokenizer: "TextTokenizer", ids: Sequence[int]) -> LmRequest:
-        """What the language model gets to speak the text tokens ``ids``, see the table above.
+        """Return what the language model gets to speak the text tokens ``ids``, see the table above.
 
         Raises ``Unprocessable`` if the prompt's text holds what looks like a special token and is none.
         """

@@ -1,4 +1,4 @@
-"""From text chunks to the inputs of the language model, by voice (§3.2, §7.2, §7.5).
+"""The text front makes inputs of the language model from text chunks, by voice (§3.2, §7.2, §7.5).
 
 Runs on: the thread that owns the device.
 """
@@ -38,7 +38,7 @@ class TextFront:
         self._num_positions = num_positions
 
     def cut(self, text: str) -> tuple[str, str]:
-        """As much of ``text`` as a sequence may have, up to the end of a clause if it can be, and the rest."""
+        """Return as much of ``text`` as a sequence may have, up to the end of a clause if it can be, and the rest."""
         num_ids = len(self._tokenizer.encode(text))
         end = len(text)
         while num_ids > MAX_TEXT_TOKENS and end > 1:
@@ -98,7 +98,7 @@ class TextFront:
         return speaker.lm_request(self._tokenizer, ()).prompt_text if speaker.mode == "instruct" else ()
 
     def seed(self, voice_id: str, text: str) -> int:
-        """From 0 to :data:`MAX_SEED`: the same voice says the same text in the same way."""
+        """Return a seed from 0 to :data:`MAX_SEED`: the same voice says the same text in the same way."""
         key = f"0\0{voice_id}\0{text}".encode(errors="surrogatepass")
         return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big") & MAX_SEED
 

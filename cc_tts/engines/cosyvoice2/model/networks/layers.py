@@ -1,4 +1,4 @@
-"""What the networks share: masks, causal convolutions with context, caches of keys and values, joined linear maps.
+"""Layers that the networks share: masks, causal convolutions with context, caches of keys and values, joined linear maps.
 
 Sequences are [batch, time, channel] in the flow. Lengths are tensors and never read on the host, so that everything here
 can be captured in a CUDA graph. A cache belongs to the caller and is written in place: an arena of pages that many sequences
@@ -20,7 +20,7 @@ from torch.nn import functional
 
 
 def within(lengths: Tensor, width: int) -> Tensor:
-    """Which of ``width`` places lie within each row's length [B]: [B, width]."""
+    """Return which of ``width`` places lie within each row's length [B]: [B, width]."""
     return torch.arange(width, device=lengths.device) < lengths[:, None]
 
 
@@ -127,14 +127,14 @@ class JoinedLinears:
         self._parts: list[Tensor] = []  # the weight and perhaps the bias
 
     def __call__(self, x: Tensor) -> Tensor:
-        """From [..., in] to [..., all out]."""
+        """Map [..., in] to [..., all out]."""
         if self._places() == self._joined_at:  # a bias goes where its weight goes
             return functional.linear(x, *self._parts)
         return torch.cat([each(x) for each in self._maps], dim=-1)
 
     @property
     def num_bytes(self) -> int:
-        """Of all weights."""
+        """Return the number of bytes of all weights."""
         return sum(parameter.nbytes for each in self._maps for parameter in each.parameters())
 
     @torch.no_grad()
@@ -196,7 +196,9 @@ def remember(new: Tensor, cache: Tensor | None, span: Span) -> tuple[Tensor, Ten
 
 
 def last_inputs(num_kept: Tensor, num_past: int) -> Tensor:
-    """Where, behind ``num_past`` inputs and the new ones, the last ``num_past`` lie before the next call, [B, num_past]."""
+    """Return where, behind ``num_past`` inputs and the new ones, the last ``num_past`` lie before the next call, [B,
+    num_past].
+    """
     return num_kept[:, None] + torch.arange(num_past, device=num_kept.device)
 
 

@@ -34,7 +34,7 @@ FRAMES_PER_TOKEN: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class EncoderCache:
-    """What the encoder keeps of the past of many sequences, in pages and slots; written in place."""
+    """The state that the encoder keeps of the past of many sequences, in pages and slots; written in place."""
 
     tokens: Tensor  # [layers, pages, page_len, 2, heads, D]
     frames: Tensor  # [up layers, pages, page_len, 2, heads, D]
@@ -102,7 +102,7 @@ class FeedForward(nn.Module):
         self.w_2 = nn.Linear(config.num_hidden, config.width)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, T, width]."""
+        """Return the output, [B, T, width]."""
         return cast("Tensor", self.w_2(functional.silu(self.w_1(x))))
 
 
@@ -117,7 +117,7 @@ class EncoderLayer(nn.Module):
         self.norm_ff = nn.LayerNorm(config.width, eps=_LAYER_NORM_EPS)
 
     def forward(self, x: Tensor, distances: Tensor, span: Span, cache: Tensor | None) -> Tensor:
-        """[B, T, width]."""
+        """Return the output, [B, T, width]."""
         x = x + self.self_attn(self.norm_mha(x), distances, span, cache)
         return cast("Tensor", x + self.feed_forward(self.norm_ff(x)))
 
@@ -131,7 +131,7 @@ class ScaledEmbed(nn.Module):
         self.scale = math.sqrt(width)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, T, width]."""
+        """Return the output, [B, T, width]."""
         return cast("Tensor", self.out(x) * self.scale)
 
 
@@ -144,7 +144,7 @@ class LookaheadLayer(nn.Module):
         self.conv2 = CausalConv(config.width, config.width, config.lookahead_kernel)
 
     def forward(self, x: Tensor, num_kept: Tensor, context: Tensor | None, slots: Tensor | None = None) -> Tensor:
-        """From ``x`` [B, T + lookahead, width] to [B, T, width]."""
+        """Map ``x`` [B, T + lookahead, width] to [B, T, width]."""
         mixed = functional.leaky_relu(self.conv1(x.transpose(1, 2)), LOOKAHEAD_SLOPE).transpose(1, 2)
         return cast("Tensor", self.conv2(mixed, context, num_kept, slots)) + x[:, : mixed.shape[1]]
 
@@ -157,7 +157,7 @@ class UpLayer(nn.Module):
         self.conv = CausalConv(config.width, config.width, config.up_kernel)
 
     def forward(self, x: Tensor, num_kept: Tensor, context: Tensor | None, slots: Tensor | None = None) -> Tensor:
-        """From [B, T, width] to [B, 2 T, width]; ``num_kept`` counts frames."""
+        """Map [B, T, width] to [B, 2 T, width]; ``num_kept`` counts frames."""
         return cast("Tensor", self.conv(x.repeat_interleave(FRAMES_PER_TOKEN, dim=1), context, num_kept, slots))
 
 

@@ -33,7 +33,8 @@ _TIME_BASE: Final = 10_000.0
 
 @dataclass(frozen=True, slots=True)
 class EstimatorCache:
-    """What the estimator keeps of the past of many sequences at one Euler step, or at all of them with one more dimension.
+    """The state that the estimator keeps of the past of many sequences at one Euler step, or at all of them with one
+    more dimension.
 
     Each sequence has two pages a chunk, and two slots, side by side: with and without condition.
     """
@@ -47,7 +48,9 @@ class EstimatorCache:
 
 
 class _Past:
-    """What the layers of one call see of a cache. What the convolutions leave in it is written once, by :meth:`keep`."""
+    """The part of a cache that the layers of one call see. What the convolutions leave in it is written once, by
+    :meth:`keep`.
+    """
 
     def __init__(self, cache: EstimatorCache, span: Span, widths: Sequence[int]) -> None:
         self.attention = cache.attention
@@ -87,7 +90,7 @@ class TimeMlp(nn.Module):
         self.linear_2 = nn.Linear(config.num_time, config.num_time)
 
     def forward(self, t: Tensor) -> Tensor:
-        """From moments [B] to [B, time]."""
+        """Map moments [B] to [B, time]."""
         waves = time_sinusoids(t, self.linear_1.in_features).to(self.linear_1.weight.dtype)
         return cast("Tensor", self.linear_2(functional.silu(self.linear_1(waves))))
 
@@ -102,7 +105,7 @@ class ConvBlock(nn.Module):
         )
 
     def forward(self, x: Tensor, past: _Past | None) -> Tensor:
-        """From [B, T, in] to [B, T, out]."""
+        """Map [B, T, in] to [B, T, out]."""
         return functional.mish(self.block["2"](_convolve(self.block["0"], x, past)))
 
 
@@ -119,11 +122,11 @@ class ResBlock(nn.Module):
         self.res_conv = nn.Conv1d(in_channels, config.channels, 1)
 
     def shift(self, time: Tensor) -> Tensor:
-        """What the time [B, time] adds to every frame, [B, 1, channels]."""
+        """Return what the time [B, time] adds to every frame, [B, 1, channels]."""
         return cast("Tensor", self.mlp(time)[:, None])
 
     def forward(self, x: Tensor, shifts: Sequence[Tensor], past: _Past | None) -> Tensor:
-        """From [B, T, in] to [B, T, channels]."""
+        """Map [B, T, in] to [B, T, channels]."""
         hidden = self.block1(x, past) + shifts[self.index]
         hidden = self.block2(hidden, past)
         return cast("Tensor", hidden + _pointwise(self.res_conv, x))
@@ -144,7 +147,7 @@ class Attention(nn.Module):
         self._project = JoinedLinears(self.to_q, self.to_k, self.to_v)
 
     def forward(self, x: Tensor, span: Span, past: _Past | None) -> Tensor:
-        """[B, T, channels]."""
+        """Return the output, [B, T, channels]."""
         queries, new = split_attention(self._project(x), self.head_dim)
         keys, values = remember(new, None if past is None else past.attention[self.index], span)
         mask = span.visible if span.bias is None else span.bias
@@ -161,7 +164,7 @@ class FeedForward(nn.Module):
         self.net = nn.ModuleDict({"0": nn.ModuleDict({"proj": first}), "2": second})
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, T, channels]."""
+        """Return the output, [B, T, channels]."""
         hidden = functional.gelu(self.net.get_submodule("0.proj")(x))
         return cast("Tensor", self.net["2"](hidden))
 
@@ -177,7 +180,7 @@ class TransformerBlock(nn.Module):
         self.ff = FeedForward(config)
 
     def forward(self, x: Tensor, span: Span, past: _Past | None) -> Tensor:
-        """[B, T, channels]."""
+        """Return the output, [B, T, channels]."""
         x = x + self.attn1(self.norm1(x), span, past)
         return cast("Tensor", x + self.ff(self.norm3(x)))
 
@@ -237,7 +240,7 @@ class Estimator(nn.Module):
         )
 
     def shifts(self, t: Tensor) -> tuple[Tensor, ...]:
-        """What the moments ``t`` [B] add in each residual block, [B, 1, channels]; nothing else depends on them."""
+        """Return what the moments ``t`` [B] add in each residual block, [B, 1, channels]; nothing else depends on them."""
         time = self.time_mlp(t)
         return tuple(block.shift(time) for block in self._res_blocks)
 

@@ -56,7 +56,7 @@ class SpeechIds:
 
     @property
     def end(self) -> int:
-        """End of speech."""
+        """Return the id that ends speech."""
         return self.num_codes
 
     @property
@@ -110,5 +110,5 @@ class LmRequest:
 
     @property
     def limits(self) -> LengthLimits:
-        """How long the speech may be; the prompt's text does not count (§3.3)."""
+        """Return how long the speech may be; the prompt's text does not count (§3.3)."""
         return LengthLimits.of_text(len(self.text))

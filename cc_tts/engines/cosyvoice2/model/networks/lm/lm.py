@@ -25,7 +25,7 @@ from cc_tts.engines.cosyvoice2.model.sizes import LmConfig
 
 
 def cache_capacity(cache: Tensor) -> int:
-    """How many positions of a sequence a slot of ``cache`` holds; the one after them is scratch."""
+    """Return how many positions of a sequence a slot of ``cache`` holds; the one after them is scratch."""
     return cache.shape[-2] - 1
 
 
@@ -188,12 +188,12 @@ class SpeechLm(nn.Module):
 
     @property
     def backbone(self) -> Backbone:
-        """The Qwen2 layers."""
+        """Return the Qwen2 layers."""
         return cast("Backbone", self.get_submodule("llm.model.model"))
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """Return where the weights are."""
         return self.llm_decoder.weight.device
 
     @property
@@ -262,7 +262,9 @@ class SpeechLm(nn.Module):
         return self.prefill(x, num_new, cache, starts=starts, num_keys=num_keys)
 
     def _log_probs(self, hidden: Tensor) -> Tensor:
-        """In float32 from the sum of products on: rounded to a half type first, near ties would be sampled otherwise."""
+        """Return log probabilities, computed in float32 from the sum of products on: rounded to a half type first, near
+        ties would be sampled otherwise.
+        """
         weight, bias = self.llm_decoder.weight, self.llm_decoder.bias.to(torch.float32)
         if hidden.dtype != torch.float32 and hidden.is_cuda:
             logits = torch.mm(hidden, weight.t(), out_dtype=torch.float32) + bias  # half operands, float32 out

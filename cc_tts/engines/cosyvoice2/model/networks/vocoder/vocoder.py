@@ -40,7 +40,7 @@ class Snake(nn.Module):
         self.alpha = nn.Parameter(torch.ones(channels))
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, C, T]."""
+        """Return the output, [B, C, T]."""
         alpha = self.alpha[:, None]
         return torch.addcdiv(x, (x * alpha).sin_().square_(), alpha + _SNAKE_EPS)
 

@@ -17,9 +17,6 @@ from typing import TYPE_CHECKING, Any, Final
 from cc_tts import __version__
 
 if TYPE_CHECKING:
-    from aiohttp import ClientSession
-    from yarl import URL
-
     from cc_tts.config.schema import Config
     from cc_tts.engines.remote.workers import RemoteWorkers
     from cc_tts.speech.prompt import SequenceContent, TextContent
@@ -46,9 +43,6 @@ _SAMPLES: Final = {
 """The samples that ``cc-tts voices --say`` speaks, by primary language."""
 PROGRESS_INTERVAL_S = 1.0
 """Interval of progress messages of a long command, s."""
-DRAIN_REQUEST_TIMEOUT_S = 10.0
-DRAIN_MARGIN_S = 30.0
-"""The time that a drain may take beyond ``calls.drain_timeout_s``: hanging up, and ending the processes."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -249,60 +243,14 @@ def _fill_drain(drain: argparse.ArgumentParser) -> None:
 def _drain(_options: argparse.Namespace, config: "Config") -> int:
     import asyncio
 
-    from cc_tts.errors import ConfigError
+    from cc_tts.doctor.drain import drained
 
-    tokens = config.http.tokens
-    token = next((each.token for each in tokens if "admin" in each.scopes), None)
-    if tokens and token is None:
-        raise ConfigError("http.tokens: none has the scope admin, which a drain needs")
-    fault = asyncio.run(_drained(config, {} if token is None else {"Authorization": f"Bearer {token}"}))
+    fault = asyncio.run(drained(config))
     if fault:
         print(f"cc-tts: {fault}", file=sys.stderr)
         return 1
     print("drained")
     return 0
-
-
-async def _drained(config: "Config", headers: dict[str, str]) -> str:
-    """Begin the drain and wait until nobody listens at the address of the control API; returns what went wrong."""
-    import asyncio
-    from http import HTTPStatus
-
-    import aiohttp
-    from yarl import URL
-
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.http.host, config.http.host)
-    server = URL.build(scheme="http", host=host, port=config.http.port)
-    limit_s = config.calls.drain_timeout_s + DRAIN_MARGIN_S
-    timeout = aiohttp.ClientTimeout(total=DRAIN_REQUEST_TIMEOUT_S)
-    async with aiohttp.ClientSession(timeout=timeout, headers=headers) as client:
-        try:
-            async with client.post(server / "v1/admin/drain", json={}) as answer:
-                if answer.status != HTTPStatus.ACCEPTED:
-                    return f"{server} answers {answer.status} {answer.reason}"
-        except (aiohttp.ClientError, TimeoutError) as error:
-            return f"no server answers at {server}: {error or 'time-out'}"
-        print("draining: no new calls", flush=True)
-        try:
-            async with asyncio.timeout(limit_s):
-                while await _is_up(client, server / "healthz"):  # noqa: ASYNC110 - of another process
-                    await asyncio.sleep(PROGRESS_INTERVAL_S)
-        except TimeoutError:
-            return f"the server has not ended within {limit_s:g} s"
-    return ""
-
-
-async def _is_up(client: "ClientSession", url: "URL") -> bool:
-    """Return whether somebody listens there, be it too busy to answer in time."""
-    import aiohttp
-
-    try:
-        async with client.get(url):
-            return True
-    except aiohttp.ClientConnectorError:
-        return False
-    except (aiohttp.ClientError, TimeoutError):
-        return True
 
 
 def _health(options: argparse.Namespace, config: "Config") -> int:

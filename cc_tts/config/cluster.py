@@ -2,18 +2,15 @@
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cc_tts.config.remote import shown
-
-if TYPE_CHECKING:
-    from cc_tts.config.schema import Config
+from cc_tts.config.schema import MAX_PORT, Config
 
 NODE_NAME: Final = r"[A-Za-z0-9._-]{1,64}"
 """The form of ``server.node``: it becomes part of ids, and ids part of paths."""
 MAX_NODES: Final = 1000
 MAX_URL_CHARS: Final = 255
-_MAX_PORT: Final = 65_535
 _URL: Final = re.compile(
     r"(?P<origin>https?://(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253})(?::(?P<port>\d{1,5}))?)"
     r"(?P<path>(?:/(?!\.\.?(?:/|\Z))[A-Za-z0-9._~-]+)*)/?"
@@ -26,7 +23,7 @@ def base_url(text: str) -> str | None:
     a port, and a path that goes before those of the API. A user name, a query or a fragment make it none.
     """
     match = _URL.fullmatch(text) if len(text) <= MAX_URL_CHARS else None
-    if match is None or (match["port"] is not None and not 0 < int(match["port"]) <= _MAX_PORT):
+    if match is None or (match["port"] is not None and not 0 < int(match["port"]) <= MAX_PORT):
         return None
     return match["origin"] + match["path"]
 

@@ -12,7 +12,8 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from cc_tts.config.schema import Config, RouteConfig, TenantConfig, check_sense
+from cc_tts.config.check import check_sense
+from cc_tts.config.schema import Config, RouteConfig, TenantConfig
 from cc_tts.config.wording import in_words
 from cc_tts.errors import ConfigError, nearest
 

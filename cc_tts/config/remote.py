@@ -13,15 +13,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 from urllib.parse import urlsplit
 
+from cc_tts.config.schema import MAX_PORT, Config, RemoteConfig
 from cc_tts.errors import ConfigError
 
-if TYPE_CHECKING:
-    from cc_tts.config.schema import Config, RemoteConfig
-
-MAX_PORT: Final = 65_535
 GENERATION: Final = r"[A-Za-z0-9][A-Za-z0-9._+-]{0,31}"
 """The form of a worker's ``--generation``: it becomes a label of metrics."""
 MAX_GENERATIONS: Final = 8

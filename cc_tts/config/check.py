@@ -1,0 +1,184 @@
+"""Checks of the values of a configuration that must fit together. The schema checks each value alone."""
+
+import ipaddress
+import re
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+from cc_tts.config import cluster, remote
+from cc_tts.config.schema import MAX_PORT, MAX_TENANTS, Config, RouteConfig, is_ip_address
+from cc_tts.errors import ConfigError, did_you_mean
+
+
+def check_sense(config: Config) -> None:
+    """Raise ``ConfigError`` for values that contradict each other; the message names both."""
+    for faults_of in (
+        _lists, _sip, _ua, _tls, _rtp, _tts, _playout, _media, _http, _routes, _registration, _peers, _auth, remote.faults,
+        cluster.faults, _tenants,
+    ):  # fmt: skip
+        for fault in faults_of(config):
+            raise ConfigError(fault)
+
+
+def _lists(config: Config) -> Iterator[str]:
+    choices = {
+        "sip.transports": (config.sip.transports, '"udp", "tcp", "tls"'),
+        "rtp.codecs": (config.rtp.codecs, '"PCMU", "PCMA", "G722", "L16"'),
+        "tts.devices": (config.tts.devices or config.tts.workers, '"auto", "cuda:0", "cpu"'),
+        "auth.algorithms": (config.auth.algorithms, '"SHA-256", "MD5"'),
+    }
+    yield from (f"{key} is empty; use any of {known}" for key, (chosen, known) in choices.items() if not chosen)
+
+
+def _sip(config: Config) -> Iterator[str]:
+    sip = config.sip
+    for key, host in (("sip.host", sip.host), ("sip.public_address", sip.public_address)):
+        if host and (":" in host or not is_ip_address(host)):
+            yield f"{key}: {host!r} is not an IPv4 address, and SIP and RTP are spoken over IPv4 only"
+    for address in sip.nameservers:
+        if not is_ip_address(address):
+            yield f"sip.nameservers: {address!r} is not an IP address"
+
+
+def _ua(config: Config) -> Iterator[str]:
+    num, ports, sip, rtp = config.ua.processes, config.ua.own_ports, config.sip, config.rtp
+    if num == 1:
+        return
+    if sip.transports != ("udp",):
+        yield (
+            f'ua.processes is {num}: calls are spread over UDP only, so set sip.transports = ["udp"], or ua.processes = 1'
+        )
+    if sip.port == 0 or ports[0] == 0 or ports[-1] > MAX_PORT or sip.port in ports:
+        yield (
+            f"ua.first_port: {num} processes need ports {ports[0]} to {ports[-1]}, between 1 and {MAX_PORT}, and sip.port "
+            f"({sip.port}) must be another one"
+        )
+    if 0 < sip.max_calls < num:
+        yield f"sip.max_calls is {sip.max_calls}, fewer than the {num} of ua.processes"
+    if rtp.num_pairs < num:
+        yield f"rtp.port_min to rtp.port_max has ports for fewer calls than the {num} of ua.processes"
+
+
+def _rtp(config: Config) -> Iterator[str]:
+    rtp = config.rtp
+    if rtp.port_max - rtp.port_min < 1:
+        yield "rtp.port_max must be above rtp.port_min; a call needs two ports"
+    if set(rtp.codecs) == {"L16"}:
+        yield 'rtp.codecs has "L16" alone, which is answered but not offered; add "PCMU", "PCMA" or "G722"'
+
+
+def _tts(config: Config) -> Iterator[str]:
+    for device in config.tts.devices:
+        if not re.fullmatch(r"auto|cpu|cuda(:\d{1,3})?", device):
+            yield f"tts.devices: {device!r} is not a device; use auto, cpu, cuda or cuda:N"
+
+
+def _playout(config: Config) -> Iterator[str]:
+    playout = config.playout
+    if playout.start_threshold_min_ms > playout.start_threshold_max_ms:
+        yield "playout.start_threshold_min_ms is above playout.start_threshold_max_ms"
+    if playout.start_threshold_max_ms > playout.window_ms:
+        yield (
+            "playout.start_threshold_max_ms is above playout.window_ms: a prompt that waits for so much audio would never "
+            "start; raise playout.window_ms"
+        )
+
+
+def _media(config: Config) -> Iterator[str]:
+    if config.media.start_threshold_ms > config.playout.window_ms:
+        yield (
+            "media.start_threshold_ms is above playout.window_ms: audio that waits for so much would never start; raise "
+            "playout.window_ms"
+        )
+
+
+def _http(config: Config) -> Iterator[str]:
+    host = config.http.host
+    is_loopback = ipaddress.ip_address(host).is_loopback if is_ip_address(host) else host == "localhost"
+    if not config.http.tokens and not is_loopback:
+        yield (
+            f"http.host is {host} but no token is configured: anybody there could make calls. "
+            "Set http.tokens, or bind 127.0.0.1"
+        )
+    seen: dict[str, int] = {}
+    for number, each in enumerate(config.http.tokens):
+        if each.token in seen:
+            yield f"http.tokens[{seen[each.token]}] and http.tokens[{number}] are the same token; leave one of them out"
+        seen[each.token] = number
+
+
+def _routes(config: Config) -> Iterator[str]:
+    for user, route in config.routes.items():
+        if route.unanswered_greeting and route.answer != "manual" and not route.media_url:
+            yield (
+                f'routes.{user}.unanswered_greeting is for answer = "manual" and for media_url; with "{route.answer}" every '
+                "call is answered"
+            )
+        if route.media_url:
+            yield from _media_url(user, route)
+
+
+def _media_url(user: str, route: RouteConfig) -> Iterator[str]:
+    try:
+        url = urlsplit(route.media_url)
+        is_usable = url.scheme in ("ws", "wss") and bool(url.hostname) and not url.fragment and url.port != 0
+    except ValueError:
+        is_usable = False
+    if not is_usable or not re.fullmatch("[!-~]+", route.media_url):
+        yield f"routes.{user}.media_url is not a URL of a WebSocket, as in wss://app.example.com/calls"
+    if route.answer != "now":
+        yield f'routes.{user}.media_url: the call is answered when the application is connected, so leave answer = "now"'
+    if route.then == "hangup":
+        yield f'routes.{user}.media_url: the application ends the call, so leave then = "stay"'
+
+
+def _tenants(config: Config) -> Iterator[str]:
+    known = config.tenants
+    if len(known) > MAX_TENANTS:
+        yield f"there are {len(known)} tenants; {MAX_TENANTS} are possible"
+    for name in known:
+        if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", name):
+            yield f"tenants: {name[:80]!r} is no name of a tenant; a name is 1 to 64 of A-Z a-z 0-9 . _ -"
+    named = [("http.tokens", token.tenant) for token in config.http.tokens]
+    named += [(f"routes.{user}.tenant", route.tenant) for user, route in config.routes.items()]
+    for key, name in named:
+        if name and name not in known:
+            yield f"{key} names the tenant {name[:80]!r}{did_you_mean(name, known)}; add [tenants.{name[:80]}]"
+
+
+def _registration(config: Config) -> Iterator[str]:
+    if config.registration.registrar and not config.registration.username:
+        yield "registration.registrar is set but registration.username is empty"
+
+
+def _tls(config: Config) -> Iterator[str]:
+    sip, tls = config.sip, config.tls
+    if "tls" in sip.transports:
+        if "tcp" in sip.transports and sip.port == sip.tls_port != 0:
+            yield f"sip.port and sip.tls_port are both {sip.port}, but TCP and TLS need a port each"
+        if not (tls.certificate_file and tls.private_key_file):
+            yield 'sip.transports has "tls": set tls.certificate_file and tls.private_key_file, or take "tls" out'
+    if bool(tls.certificate_file) != bool(tls.private_key_file):
+        yield "tls.certificate_file and tls.private_key_file are set together or not at all"
+    if tls.verify_client and not tls.ca_file:
+        yield "tls.verify_client is on but tls.ca_file is empty: name the CA whose clients are let in"
+
+
+def _peers(config: Config) -> Iterator[str]:
+    sip, auth = config.sip, config.auth
+    named = {
+        "sip.trusted_peers": sip.trusted_peers,
+        "sip.allowed_peers": sip.allowed_peers,
+        "auth.exempt_peers": auth.exempt_peers,
+    }
+    for key, peer in ((key, peer) for key, peers in named.items() for peer in peers):
+        try:
+            ipaddress.ip_network(peer)
+        except ValueError as error:
+            yield f"{key}: {error}; write an address or a network such as 10.0.0.0/8"
+
+
+def _auth(config: Config) -> Iterator[str]:
+    names = [user.username for user in config.auth.users]
+    if len(set(names)) < len(names):
+        yield "auth.users names a user twice"

@@ -474,6 +474,7 @@ class Call:
                 terminator=None,
                 timed_out=None,
                 tries=gather.tries,
+                prompt_error=None,
                 duration_ms=0.0,
             )
         )
@@ -628,13 +629,13 @@ class Call:
                 utterance.speech_id = speech_id
             self.player.discard(utterance, CompletionCause.BARGE_IN, by=by)
 
-    def _say_again(self, prompt: Prompt) -> Utterance | None:
-        """A prompt of a gather's next try; ``None`` if it cannot be spoken now, so that the try begins without it."""
+    def _say_again(self, prompt: Prompt) -> Utterance:
+        """Queue the prompt of a gather's next try; raises as :meth:`speak`."""
         try:
             return self.speak(replace(prompt, utterance_id=None))
         except CcTtsError as error:
             self._log.warning("gather_prompt_failed", code=error.code, detail=error.detail)
-            return None
+            raise
 
     def _run_gather_timers(self) -> None:
         if self.keys.gather is not None:
@@ -654,12 +655,13 @@ class Call:
                 terminator=gather.terminator,
                 timed_out=gather.timed_out,
                 tries=gather.tries,
+                prompt_error=gather.prompt_error,
                 duration_ms=round(gather.duration_ms, 1),
             )
         )
         self._log.info("gather_complete", gather_id=gather.id, result=result, tries=gather.tries)
         if gather.request.then == "hangup":
-            cause = CompletionCause.ERROR if result == "timeout" and gather.question_failed else result
+            cause = CompletionCause.ERROR if result == "timeout" and gather.prompt_error else result
             with contextlib.suppress(UserAgentUnavailable):  # its end is the call's
                 self.end("gather_complete", cause=str(cause), digits=gather.digits if gather.valid else "")
 

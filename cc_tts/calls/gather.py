@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal
 
-from cc_tts.calls.utterance import CompletionCause, Utterance
+from cc_tts.calls.utterance import CompletionCause, Utterance, UtteranceError
 from cc_tts.clock import Clock, ms_between
+from cc_tts.errors import CcTtsError
 from cc_tts.speech.prompt import Prompt, Then
 
 MAX_DIGITS: Final = 128
@@ -60,8 +61,8 @@ class GatherRequest:
 class Gather:
     """One gather: what was asked for, and how far it is. ``result`` is ``None`` while it runs.
 
-    ``say`` queues a prompt, or returns ``None`` if it cannot be spoken now; ``silence`` cuts one with a cause;
-    ``on_complete`` is called once.
+    ``say`` queues a prompt, or raises if it cannot be spoken now; ``silence`` cuts one with a cause; ``on_complete`` is
+    called once.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class Gather:
         request: GatherRequest,
         clock: Clock,
         *,
-        say: Callable[[Prompt], Utterance | None],
+        say: Callable[[Prompt], Utterance],
         silence: Callable[[Utterance, CompletionCause], object],
         on_complete: Callable[["Gather"], None],
     ) -> None:
@@ -86,7 +87,8 @@ class Gather:
         self._say, self._silence, self._on_complete = say, silence, on_complete
         self._started_ns = clock.now_ns()
         self._prompt: Utterance | None = None
-        self._asked: Utterance | None = None
+        self._asked: Utterance | CcTtsError | None = None
+        """The last prompt, or why it was refused."""
         self._waiting_keys: deque[str] = deque()
         """Pressed during a protected prompt."""
         self._key_timer = PausableTimer(clock)
@@ -98,9 +100,14 @@ class Gather:
         return len(self.digits) >= self.request.min_digits and set(self.digits) <= set(self.request.valid_digits)
 
     @property
-    def question_failed(self) -> bool:
-        """Whether the last prompt ended with an error, so that the caller may not know what was asked."""
-        return self._asked is not None and self._asked.completion_cause is CompletionCause.ERROR
+    def prompt_error(self) -> str | None:
+        """The code of what failed in the last prompt, so that the caller may not know what was asked."""
+        match self._asked:
+            case CcTtsError(code=code):
+                return code
+            case Utterance(completion_cause=CompletionCause.ERROR, error=UtteranceError(code=code)):
+                return code
+        return None
 
     @property
     def duration_ms(self) -> float:
@@ -199,7 +206,11 @@ class Gather:
         self.digits, self.terminator, self.timed_out = "", None, None
         self._waiting_keys.clear()
         again = self.request.invalid_prompt or self.request.prompt
-        self._await(None if again is None else self._say(again))
+        try:
+            prompt = None if again is None else self._say(again)
+        except CcTtsError as error:  # the try begins without it
+            prompt, self._asked = None, error
+        self._await(prompt)
 
     def _complete(self, result: GatherResult) -> None:
         self._key_timer.clear()

@@ -136,6 +136,10 @@ class CallGatherComplete(CallData, frozen=True, kw_only=True):
     terminator: Annotated[str | None, Meta(description="The finish key that was pressed.")]
     timed_out: Annotated[TimedOut | None, Meta(description="Which time ran out, with the result `timeout`.")]
     tries: int
+    prompt_error: Annotated[
+        str | None,
+        Meta(description="The code of the error of the last prompt: the caller may not have heard the question."),
+    ]
     duration_ms: Milliseconds
 
 

@@ -49,6 +49,7 @@ SAMPLES: tuple[types.EventData, ...] = (
         terminator=None,
         timed_out="inter_digit",
         tries=1,
+        prompt_error="engine_failed",
         duration_ms=4200.0,
     ),
     types.CallCommandFailed(command="hold", detail="no"),

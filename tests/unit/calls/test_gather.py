@@ -127,6 +127,7 @@ async def test_the_finish_key_ends_it_and_is_no_digit(caller: Caller) -> None:
         "terminator": "#",
         "timed_out": None,
         "tries": 1,
+        "prompt_error": None,
         "duration_ms": 0.0,
     }
     assert caller.keys_published == [("4", "g1"), ("2", "g1"), ("#", "g1")]
@@ -313,6 +314,7 @@ async def test_a_next_try_goes_on_without_its_prompt_if_that_cannot_be_spoken(ca
     caller.press("#")
     caller.press("1#")
     assert (caller.result["digits"], caller.result["tries"]) == ("1", 2)
+    assert caller.result["prompt_error"] == "unknown_voice"
 
 
 async def test_timers_stand_still_on_hold(caller: Caller) -> None:
@@ -498,4 +500,18 @@ async def test_a_time_that_ran_out_after_a_question_that_failed_ends_the_call_wi
     exchange.ua.finished(caller.call.id, next(iter(caller.call.utterances)), cut=True)
     caller.loop.advance(60_000)
     assert caller.result["result"] == "timeout"
+    assert caller.result["prompt_error"] == "engine_failed"
     assert [each.cause for each in exchange.ua.sent if isinstance(each, messages.Hangup)] == ["error"]
+
+
+async def test_a_question_that_is_heard_at_the_second_try_has_no_error(caller: Caller) -> None:
+    exchange = caller.exchange
+    exchange.source.open_error = EngineFailed()
+    caller.gather(prompt=words(), max_tries=2)
+    await exchange.settle()
+    exchange.ua.finished(caller.call.id, next(iter(caller.call.utterances)), cut=True)
+    exchange.source.open_error = None
+    caller.press("#")
+    await caller.prompt_ends()
+    caller.press("#")
+    assert (caller.result["tries"], caller.result["prompt_error"]) == (2, None)

@@ -8,6 +8,7 @@ import importlib
 import inspect
 import re
 import sys
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
@@ -22,12 +23,22 @@ from cc_tts.calls.call_state import CALL_TABLE, UTTERANCE_TABLE, CallEvent, Call
 from cc_tts.calls.events.types import EVENTS, CallData
 from cc_tts.media.playout_events import PlayoutOverflow
 from cc_tts.metrics import Metrics
+from cc_tts.processes.channel import Message
 from cc_tts.processes.supervisor import PROCESS_TABLE, ProcessEvent, ProcessState
 from cc_tts.ua.leg_state import LEG_TABLE, LegEvent, LegState
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 NOT_OVER_HTTP: Final = (errors.ConfigError, errors.PromptNotFound, errors.ProcessFailed, PlayoutOverflow)
 """With what derives from them: answered on the command line, on SIP, and in the log only."""
+MESSAGE_MODULES: Final = {
+    "cc_tts.processes.channel": "server and each child",
+    "cc_tts.processes.adoption": "next server and UA",
+    "cc_tts.ua.messages": "server and UA",
+    "cc_tts.engines.engine_core": "server and worker",
+    "cc_tts.engines.worker.messages": "server and worker",
+    "cc_tts.text.process.messages": "server and text process",
+    "cc_tts.vad.messages": "server and VAD process",
+}
 _MARKERS: Final = re.compile(r"(<!-- table:([a-z-]+) -->\n).*?(<!-- /table -->)", re.DOTALL)
 
 
@@ -139,6 +150,32 @@ def _field(field: msgspec.structs.FieldInfo) -> str:
     return f"`{field.encode_name}`" + (f" ({what})" if what and what != "milliseconds" else "")
 
 
+def layers_list() -> str:
+    """The layers of the import contract, the highest first."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (layers,) = (each["layers"] for each in project["tool"]["importlinter"]["contracts"] if each["type"] == "layers")
+    rows = [
+        [str(number), ", ".join(f"`{name}`" for name in layer.split(" | "))] for number, layer in enumerate(layers, 1)
+    ]
+    return markdown(["layer", "packages and modules"], rows)
+
+
+def messages_table() -> str:
+    """Every message between two of our processes, with its fields."""
+    rows = []
+    for module, between in MESSAGE_MODULES.items():
+        for name, kind in vars(importlib.import_module(module)).items():
+            if isinstance(kind, type) and issubclass(kind, Message) and kind.__module__ == module and is_sent(kind):
+                fields = ", ".join(f"`{each}`" for each in kind.__struct_fields__) or "–"
+                rows.append([between, f"`{name}`", fields])
+    return markdown(["between", "message", "fields"], rows)
+
+
+def is_sent(kind: type[Message]) -> bool:
+    """Return whether it is a message and no base of messages."""
+    return not kind.__subclasses__()
+
+
 TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "call": lambda: state_table(CALL_TABLE, CallState, CallEvent),
     "leg": lambda: state_table(LEG_TABLE, LegState, LegEvent),
@@ -148,6 +185,8 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "problems": problems_table,
     "routes": routes_table,
     "events": events_table,
+    "layers": layers_list,
+    "messages": messages_table,
 }
 
 

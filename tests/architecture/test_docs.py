@@ -92,12 +92,6 @@ def test_every_package_and_module_has_a_layer() -> None:
     assert layered == there
 
 
-@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md"])
-def test_pages_print_the_layers_of_the_import_contract(page: str) -> None:
-    printed = " ▸ ".join(f"({layer})" if "|" in layer else layer for layer in import_layers())
-    assert f"`{printed}`" in " ".join((ROOT / page).read_text(encoding="utf-8").split()), printed
-
-
 def test_every_key_of_the_error_codes_is_one_of_a_kind() -> None:
     abstract = {errors.ServerError, errors.ClientError}
     codes = [cls.code for cls in state_tables.error_classes() if cls not in abstract and "code" in vars(cls)]

@@ -122,7 +122,7 @@ async def test_a_text_that_nobody_waits_for_is_dropped(process: TextProcess) -> 
     preparation.cancel()
     preparation.cancel()
     assert await chunks_of(process, "one")
-    assert not process._texts
+    assert process.num_texts == 0
 
 
 async def test_a_text_that_takes_too_long_fails(process: TextProcess, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,26 +142,69 @@ async def test_too_many_texts_are_refused(process: TextProcess, monkeypatch: pyt
     assert await waiting
 
 
-async def test_texts_fail_when_the_process_dies_and_it_comes_back() -> None:
+async def test_texts_are_prepared_without_the_process_when_it_dies_and_it_comes_back() -> None:
     downs: list[bool] = []
     process = make_process(downs)
-    with pytest.raises(EngineOverloaded):
-        await chunks_of(process, "not started")
+    assert await chunks_of(process, CHINESE, "zh")  # it is not started
     await process.start()
     try:
-        waiting = asyncio.create_task(chunks_of(process, SLOW, "zh"))
+        waiting = asyncio.create_task(chunks_of(process, CHINESE * 100, "zh"))
         await asyncio.sleep(0)
         assert process.pid is not None
         os.kill(process.pid, signal.SIGKILL)
-        with pytest.raises(EngineFailed, match="text process ended"):
-            await waiting
+        assert [chunk.spoken for chunk in await waiting] == said_here(CHINESE * 100)
         async with asyncio.timeout(TIMEOUT_S):
-            while process.not_ready_because is not None:  # noqa: ASYNC110 - another process has no event here
+            while not process.is_responsive:  # noqa: ASYNC110 - another process has no event here
                 await asyncio.sleep(0.02)
         assert await chunks_of(process, "again")
         assert downs == [True]
     finally:
         await process.stop()
+
+
+async def test_texts_are_prepared_without_a_process_that_is_stopped(process: TextProcess) -> None:
+    """Within about a second, of as many calls as speak; and by the process when it answers again."""
+    assert process.pid is not None
+    before = asyncio.create_task(chunks_of(process, CHINESE * 50, "zh"))
+    await asyncio.sleep(0)
+    os.kill(process.pid, signal.SIGSTOP)
+    try:
+        begun_s = time.monotonic()
+        calls = [asyncio.create_task(first_of_text(process, f"{CHINESE}{n}")) for n in range(12)]
+        firsts = await asyncio.gather(*calls)
+        assert time.monotonic() - begun_s < 3 * client.STALL_TIMEOUT_S
+        assert [chunk.spoken for chunk in firsts] == [said_here(f"{CHINESE}{n}")[0] for n in range(12)]
+        assert [chunk.spoken for chunk in await before] == said_here(CHINESE * 50)
+    finally:
+        os.kill(process.pid, signal.SIGCONT)
+    async with asyncio.timeout(TIMEOUT_S):
+        while not process.is_responsive:  # noqa: ASYNC110 - another process has no event here
+            await asyncio.sleep(0.02)
+    assert [chunk.spoken for chunk in await chunks_of(process, CHINESE, "zh")] == said_here(CHINESE)
+    assert process.num_texts == 0
+
+
+async def test_the_event_loop_runs_while_the_server_prepares_texts() -> None:
+    """The longest turn of the loop is a slice of a text, and not the text."""
+    process = make_process()
+    working = asyncio.create_task(chunks_of(process, SLOW[:2500], "zh"))
+    turns_s = []
+    while not working.done():
+        begun_s = time.thread_time()
+        await asyncio.sleep(0.001)
+        turns_s.append(time.thread_time() - begun_s)
+    assert await working
+    assert len(turns_s) > 10
+    assert max(turns_s) < 0.02
+    await process.stop()
+
+
+async def first_of_text(process: TextProcess, text: str) -> TextChunk:
+    return (await chunks_of(process, text, "zh"))[0]
+
+
+def said_here(text: str) -> list[str]:
+    return [chunk.spoken for chunk in chunk_text(text, Normalizer(), language="zh")]
 
 
 async def test_private_use_characters_are_no_trouble(process: TextProcess) -> None:

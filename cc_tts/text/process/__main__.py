@@ -121,9 +121,7 @@ def _serve(channel: ChildChannel, inbox: Inbox, preparer: Preparer) -> bool:
             if isinstance(message, Shutdown):
                 return True
             _take(message, payload, channel, preparer)
-        prepared = preparer.tick()
-        if prepared.chunks or prepared.is_whole:
-            channel.send(prepared)
+        channel.send(preparer.tick())
 
 
 def _take(message: Message, payload: bytes, channel: ChildChannel, preparer: Preparer) -> None:

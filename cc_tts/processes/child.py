@@ -1,28 +1,132 @@
-"""What every child process begins with, and its reader thread."""
+"""The beginning of every child process, its reader thread, and the main of a child that works through what is sent to it."""
 
 import argparse
+import contextlib
+import os
+import queue
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
 from cc_tts import logs
-from cc_tts.errors import ProcessFailed
-from cc_tts.processes.channel import ChildChannel, Message
+from cc_tts.config.schema import LogConfig
+from cc_tts.errors import CcTtsError, ProcessFailed
+from cc_tts.processes.channel import (
+    PROTOCOL_VERSION,
+    ChildChannel,
+    Hello,
+    Message,
+    Ping,
+    Pong,
+    Ready,
+    Record,
+    Shutdown,
+    StartFailed,
+)
 
 EXIT_SERVER_GONE: Final = 3
 EXIT_NO_START: Final = 4
 
+
+class Settings(Protocol):
+    """Settings that have a section for the log."""
+
+    @property
+    def log(self) -> LogConfig:
+        """The section ``[log]``."""
+
+
 S = TypeVar("S")
+T = TypeVar("T", bound=Settings)
 
 log = logs.get(__name__)
 
 
+class Link:
+    """A child's side of the channel: what the server has sent, and :attr:`channel` for what it gets.
+
+    Pings are answered when the working thread comes to them, so that the server sees whether it works.
+    Runs on: the working thread.
+    """
+
+    def __init__(self, channel: ChildChannel) -> None:
+        self.channel = channel
+        self.is_over = False
+        """True once the server has asked for the end."""
+        self._inbox: queue.SimpleQueue[Record | None] = queue.SimpleQueue()
+
+    def start(self) -> None:
+        """Start the reader thread."""
+        threading.Thread(target=self._read, name="reader", daemon=True).start()
+
+    def news(self, *, wait: bool) -> list[Record]:
+        """Return what the server has sent since the last time, after the first record if ``wait``.
+
+        Raises:
+            ProcessFailed: the server is gone, or has stopped reading.
+        """
+        found: list[Record] = []
+        while (wait and not found and not self.is_over) or not self._inbox.empty():
+            record = self._inbox.get()
+            if record is None:
+                raise ProcessFailed("the channel has ended")
+            match record[0]:
+                case Ping(serial=serial):
+                    self.channel.send(Pong(serial=serial))
+                case Shutdown():
+                    self.is_over = True
+                case _:
+                    found.append(record)
+        return found
+
+    def _read(self) -> None:
+        """Runs on: the reader thread."""
+        read(self.channel, lambda message, payload: self._inbox.put((message, payload)))
+        self._inbox.put(None)
+
+
+def run(
+    process: str,
+    settings_type: type[T],
+    messages: Sequence[type[Message]],
+    start: Callable[[T, Link], Callable[[], None]],
+) -> int:
+    """Be the child ``process`` until the server asks for the end or is gone. Return the exit status.
+
+    ``start`` returns what is done again and again; it takes the records by :meth:`Link.news`, for which it may wait. A
+    ``CcTtsError`` of ``start`` is reported to the server.
+    """
+    channel, settings = begin(settings_type, messages)
+    logs.configure(level=settings.log.level, json=settings.log.json, process=process)
+    link = Link(channel)
+    try:
+        channel.send(Hello(protocol=PROTOCOL_VERSION, process=process, pid=os.getpid()))
+        try:
+            work = start(settings, link)
+        except CcTtsError as error:
+            channel.send(StartFailed(error.detail))
+            return EXIT_NO_START
+        link.start()
+        channel.send(Ready())
+        while not link.is_over:
+            work()
+    except ProcessFailed as error:
+        log.error("server_gone", detail=error.detail)
+        return EXIT_SERVER_GONE
+    finally:
+        with contextlib.suppress(OSError):
+            channel.close()
+    return 0
+
+
 def begin(settings_type: type[S], messages: Sequence[type[Message]]) -> tuple[ChildChannel, S]:
-    """The channel that ``--channel-fd`` names, on which ``messages`` come in, and the settings from standard input.
+    """Return the channel that ``--channel-fd`` names, on which ``messages`` come in, and the settings from standard input.
+
     SIGINT is ignored: the server ends its children.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -7,24 +7,16 @@ words.
 Threads: this one prepares the texts; the reader thread takes records off the channel.
 """
 
-import os
-import queue
 import sys
-import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from cc_tts import logs
-from cc_tts.errors import ProcessFailed
 from cc_tts.processes import child
-from cc_tts.processes.channel import PROTOCOL_VERSION, ChildChannel, Hello, Message, Ping, Pong, Ready, Record, Shutdown
 from cc_tts.text.chunker import Chunker, TextChunk
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.process.messages import TO_TEXT, CancelText, PreparedChunk, PrepareText, TextPrepared, TextSettings
-
-Inbox = queue.SimpleQueue[Record | None]
-"""What the reader thread took off the channel; ``None`` means the server is gone."""
 
 log = logs.get("cc_tts.text.process")
 
@@ -89,55 +81,27 @@ def _packed(chunk: TextChunk) -> PreparedChunk:
 
 def main() -> int:
     """Run until asked to shut down or the server is gone; returns the exit status."""
-    channel, settings = child.begin(TextSettings, TO_TEXT)
-    logs.configure(level=settings.log.level, json=settings.log.json, process="text")
-    try:
-        channel.send(Hello(protocol=PROTOCOL_VERSION, process="text", pid=os.getpid()))
-        normalizer = Normalizer()
-        normalizer.warm_up()
-        inbox: Inbox = queue.SimpleQueue()
-        threading.Thread(target=_read, args=(channel, inbox), name="reader", daemon=True).start()
-        channel.send(Ready())
-        return 0 if _serve(channel, inbox, Preparer(normalizer)) else child.EXIT_SERVER_GONE
-    except ProcessFailed as error:
-        log.error("server_gone", detail=error.detail)
-        return child.EXIT_SERVER_GONE
-    finally:
-        channel.close()
+    return child.run("text", TextSettings, TO_TEXT, _start)
 
 
-def _serve(channel: ChildChannel, inbox: Inbox, preparer: Preparer) -> bool:
-    """Work; returns whether the server is still there.
+def _start(_settings: TextSettings, link: child.Link) -> Callable[[], None]:
+    normalizer = Normalizer()
+    normalizer.warm_up()
+    preparer = Preparer(normalizer)
 
-    Raises:
-        ProcessFailed: the server is gone or has stopped reading.
-    """
-    while True:
-        while not (inbox.empty() and preparer.has_work):
-            record = inbox.get()
-            if record is None:
-                return False
-            message, payload = record
-            if isinstance(message, Shutdown):
-                return True
-            _take(message, payload, channel, preparer)
-        channel.send(preparer.tick())
+    def work() -> None:
+        for message, payload in link.news(wait=not preparer.has_work):
+            match message:
+                case PrepareText():
+                    preparer.open(message, payload.decode("utf-8", "surrogatepass"))
+                case CancelText():
+                    preparer.cancel(message.request_id)
+        if preparer.has_work:
+            prepared = preparer.tick()
+            if prepared.chunks or prepared.is_whole:
+                link.channel.send(prepared)
 
-
-def _take(message: Message, payload: bytes, channel: ChildChannel, preparer: Preparer) -> None:
-    match message:
-        case PrepareText():
-            preparer.open(message, payload.decode("utf-8", "surrogatepass"))
-        case CancelText():
-            preparer.cancel(message.request_id)
-        case Ping():
-            channel.send(Pong(serial=message.serial))
-
-
-def _read(channel: ChildChannel, inbox: Inbox) -> None:
-    """Runs on: the reader thread."""
-    child.read(channel, lambda message, payload: inbox.put((message, payload)))
-    inbox.put(None)
+    return work
 
 
 if __name__ == "__main__":

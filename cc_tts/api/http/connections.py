@@ -13,13 +13,15 @@ import itertools
 import logging
 import resource
 import socket
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from aiohttp import web
 
 from cc_tts import logs
 from cc_tts.api.http import problems
+from cc_tts.api.http.masked_frames import MaskedFrames
 from cc_tts.clock import Clock
 from cc_tts.config.schema import HttpConfig
 from cc_tts.errors import CapacityExceeded, MalformedRequest
@@ -99,6 +101,10 @@ class Connection(web.RequestHandler):
         if self.idle_since_ns is not None and self._head_timer is None:
             self._await_head()
         super().data_received(data)
+
+    def set_parser(self, parser: Any, data_received_cb: Callable[[], None] | None = None) -> None:
+        """Aiohttp: it is a WebSocket from now on, with ``parser`` to read its frames."""
+        super().set_parser(cast("Any", MaskedFrames(parser)), data_received_cb)
 
     def request_began(self) -> None:
         """A whole head has come."""

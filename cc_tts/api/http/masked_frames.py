@@ -9,7 +9,7 @@ from typing import Final, Protocol
 _MASKED: Final = 0x80
 _LENGTH_OF_16_BITS, _LENGTH_OF_64_BITS = 126, 127
 _LENGTH_BYTES: Final = {_LENGTH_OF_16_BITS: 2, _LENGTH_OF_64_BITS: 8}
-_KEY_BYTES: Final = 4
+_SHORTEST_HEADER, _LONGEST_HEADER, _KEY_BYTES = 2, 10, 4
 _NO_FRAME: Final = b"\xff\x80"
 """All reserved bits: whoever reads this closes with 1002, a protocol error."""
 
@@ -27,7 +27,7 @@ class Reader(Protocol):
 
 
 class MaskedFrames:
-    """Gives to ``reader`` what a client sends, up to a frame that is not masked: the reader gets a protocol error instead."""
+    """Gives to ``reader`` what a client sends. In place of a frame that is not masked the reader gets a protocol error."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -41,7 +41,7 @@ class MaskedFrames:
         data = self._header + data
         begin, self._header = self._num_left, b""
         while begin < len(data):
-            size = _frame_bytes(data[begin : begin + 10])
+            size = _frame_bytes(data[begin : begin + _LONGEST_HEADER])
             if size < 0:
                 return self._reader.feed_data(data[:begin] + _NO_FRAME)
             if size == 0:
@@ -58,14 +58,15 @@ class MaskedFrames:
 
 def _frame_bytes(header: bytes) -> int:
     """The length of a frame by the beginning of its header: 0 if more of that is needed, -1 if it is not masked."""
-    if len(header) < 2:
+    if len(header) < _SHORTEST_HEADER:
         return 0
     if not header[1] & _MASKED:
         return -1
     length = header[1] & ~_MASKED
     num_bytes = _LENGTH_BYTES.get(length, 0)
-    if len(header) < 2 + num_bytes:
+    size = _SHORTEST_HEADER + num_bytes
+    if len(header) < size:
         return 0
     if num_bytes:
-        length = int.from_bytes(header[2 : 2 + num_bytes])
-    return 2 + num_bytes + _KEY_BYTES + length
+        length = int.from_bytes(header[_SHORTEST_HEADER:size])
+    return size + _KEY_BYTES + length

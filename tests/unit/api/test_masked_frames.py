@@ -1,5 +1,7 @@
 """What a WebSocket client sends is passed on while its frames are masked, however the bytes are divided."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,7 +40,7 @@ def fed(data: bytes, cuts: list[int]) -> bytes:
     reader = Reader()
     frames = MaskedFrames(reader)
     edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
-    for start, end in zip(edges, edges[1:], strict=False):
+    for start, end in pairwise(edges):
         frames.feed_data(data[start:end])
     return reader.data
 

@@ -146,7 +146,7 @@ class Chunker:
         self._splitter = SentenceSplitter()
         self._index = 0
         self._latest_language = chunking.detected_language
-        self._before = chunking.before
+        self._before = MarkupStripper().strip(chunking.before) if chunking.strips_markup else chunking.before
         self._silent = ""
         self._held = ""
         self._num_taken = 0

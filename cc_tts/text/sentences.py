@@ -39,7 +39,7 @@ _LAST_OR_NOT = (
             r"\w+",
             "etc ave blvd rd ct pl ln ft lb lbs oz hr hrs mins secs yr yrs wk wks mo mos in misc addl bal pymt pmt req svc "
             "cust wt ht supv prev orig eff recd sched mkt avg temp qtr pkg mfr mgmt esq ea pts mtg bus excl conf info "
-            "avail",
+            "avail ded rep aves",
         )
     )
     | _HALF_OF_DAY
@@ -56,13 +56,14 @@ _LAST_UNLESS_NUMBER = frozenset(
     re.findall(
         r"\w+",
         "no nos fig vol pp ch opt jan feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thur thurs fri "
-        "sat sun",
+        "sat sun dep arr",
     )
 )
 
 
 _LONGEST_UNIT = 4
 """Letters of a unit behind a number, whose full stop may end the sentence (``50 gal. tank``)."""
+_AMOUNT_BEFORE = re.compile(r"(?:\d|/)\s{0,2}$")
 _LAST_PERHAPS = _LAST_OR_NOT | _LAST_UNLESS_NUMBER
 
 
@@ -159,8 +160,8 @@ def _full_stop_ends(before: str, following: str, *, is_complete: bool) -> bool |
         return _ends_after_number(before, following)
     if word in _NEVER_LAST or (word == "ft" and not before.rstrip(" .sq")[-1:].isdigit()):
         return False
-    is_unit = written.islower() and len(word) <= _LONGEST_UNIT and before.rstrip()[-1:].isdigit()
-    if is_unit and following[:1].islower():
+    is_unit = written.islower() and len(word) <= _LONGEST_UNIT and _AMOUNT_BEFORE.search(before) is not None
+    if is_unit and following and not following[0].isupper():
         return False
     if word in _LAST_PERHAPS or (is_unit and not following):
         if not is_complete and (not following or _PERHAPS_MORE.fullmatch(following)):

@@ -57,8 +57,14 @@ _ATTRIBUTED = re.compile(
 )
 _NOUN = re.compile(
     r"\s(?!(?:per|a|an|or|and|is|was|off|more|less|in|on|to|each|for|at|of|with|from|by|every|when|if|as|the|your|plus|total"
-    r"|now|today|extra|back|only|ago|later|before|after|until|till|but|so|that|which|will|has|because|while|than)\b)[a-z]"
+    r"|now|today|extra|back|only|ago|later|before|after|until|till|but|so|that|which|will|has|because|while|than"
+    r"|wide|tall|long|deep|thick|high|across|away|apart|or|too|by|x)\b)[A-Za-z]"
 )
+
+
+def precedes_noun(match: re.Match[str]) -> bool:
+    """Whether a word behind the match may be a noun that it qualifies."""
+    return _NOUN.match(match.string, match.end()) is not None
 
 
 def qualifies_noun(match: re.Match[str]) -> bool:

@@ -3,6 +3,7 @@
 import re
 
 from cc_tts.text.en.numbers import cardinal, ordinal
+from cc_tts.text.en.units import SINGULARS
 from cc_tts.text.substitution import in_order, kept_stop
 
 _TITLES = {
@@ -17,7 +18,7 @@ _WORDS = {
     "inc": "Incorporated", "corp": "Corporation", "ltd": "Limited", "co": "Company", "etc": "et cetera",
     "mgr": "manager", "pkg": "package", "mfr": "manufacturer", "esq": "Esquire",
     "yr": "year", "wk": "week", "hr": "hour", "ea": "each",
-    "rte": "Route", "mgmt": "management", "pts": "points",
+    "rte": "Route", "aves": "Avenues", "rep": "representative", "mgmt": "management", "pts": "points",
 }  # fmt: skip
 _NEVER_LAST = {
     "apt": "apartment", "ste": "Suite", "dept": "department", "est": "established", "approx": "approximately",
@@ -31,7 +32,7 @@ _NEVER_LAST = {
     "pymt": "payment", "pmt": "payment", "req": "required", "svc": "service", "cust": "customer", "wt": "weight",
     "ht": "height", "supv": "supervisor", "natl": "National", "prev": "previous", "orig": "original", "eff": "effective",
     "recd": "received", "sched": "scheduled", "mkt": "market", "hosp": "Hospital", "elem": "Elementary",
-    "avail": "available",
+    "avail": "available", "ded": "deductible",
 }  # fmt: skip
 """Their full stop ends no sentence."""
 _ONLY_CAPITALISED = frozenset({"co", "ste", "est"})
@@ -43,7 +44,9 @@ CHAT_WORDS = {
     "pls": "please", "plz": "please", "thx": "thanks", "attn": "attention", "pts": "points", "qty": "quantity",
     "qtr": "quarter", "acct": "account", "appt": "appointment", "dept": "department", "approx": "approximately",
     "mgr": "manager", "asst": "assistant", "pkg": "package", "amt": "amount", "incl": "including", "excl": "excluding",
-    "addr": "address", "msg": "message", "tmrw": "tomorrow", "govt": "government",
+    "addr": "address", "msg": "message", "tmrw": "tomorrow", "govt": "government", "txn": "transaction",
+    "pmt": "payment", "pymt": "payment", "recd": "received", "rec'd": "received", "req'd": "required", "thru": "through",
+    "rm": "room", "int'l": "international", "nat'l": "national", "gov't": "government",
 }  # fmt: skip
 """Short forms that are spoken in full without a stop."""
 _SPELLED = "ACH|ADA|BOS|COB|COPD|DOB|DOT|EFT|LAX|LOA|MMS|OB|PO|POA|POS|PSI|TOS|UPS"
@@ -61,17 +64,19 @@ _NUMBERED = re.compile(
     r"\b(?:World War|Phase|Type|Title|Chapter|Part|Section|Class|Stage|Level|Tier|Schedule|Grade|Super Bowl|Act|Volume)$",
     re.IGNORECASE,
 )
-_PER = (
-    r"(?<=[\w.])\s?/\s?(?:(?P<short>sec|min|hr|wk|mo|yr|kg|lb|gal|oz|nt|ppl|pp|pax|sem|qtr)\b\.?"
-    r"|(?P<full>sq\.? ft\b|square foot|gallon|pound|mile"
-    r"|GB|MB|kWh|second|minute|hour|day|week|month|year|person|night|unit|item)\b)"
-)
-_PER_WORDS = {
-    "sec": "second", "min": "minute", "hr": "hour", "wk": "week", "mo": "month", "yr": "year", "kg": "kilogram",
-    "lb": "pound", "gal": "gallon", "oz": "ounce", "nt": "night", "ppl": "person", "pp": "person", "pax": "passenger",
-    "sem": "semester", "qtr": "quarter",
+_PER_WORDS = {symbol: one for symbol, one in SINGULARS.items() if len(symbol) > 1 and symbol[0] != "°"} | {
+    "ppl": "person", "pp": "person", "pax": "passenger", "sem": "semester", "qtr": "quarter",
 }  # fmt: skip
-_PER_SIGNS = {"sq. ft": "square foot", "sq ft": "square foot", "kWh": "kilowatt hour"}
+_SHORT_PER = "|".join(map(re.escape, sorted(_PER_WORDS, key=len, reverse=True)))
+_PER = (
+    rf"(?:(?<=[\w.])\s?/\s?|\bper\s)(?:(?P<short>{_SHORT_PER})(?!\w)\.?"
+    r"|(?P<full>square foot|gallon|pound|mile|second|minute|hour|day|week|month|year|person|night|unit|item)\b)"
+)
+_COUNTED_PER = (
+    r"(\b\d[\d,.]{0,9}\s[a-z]{2,20}s)\s?/\s?"
+    r"(?=[a-z]{3,20}(?<!s)(?![\w/])|\d{1,3}\s?(?:h|hrs?|hours?|days?|weeks?|months?)\b)"
+)
+"""Eight sprays/24 hours, two bags/passenger."""
 _NAME_BEFORE = re.compile(r"(?<![\w])[A-Z][a-z]+$")
 _LOOK_BACK_CHARACTERS = 60
 
@@ -99,12 +104,14 @@ def _word(match: re.Match[str]) -> str | None:
     written = match[1].lower()
     if written in _ONLY_CAPITALISED and not match[1][0].isupper():
         return None
-    return _NEVER_LAST.get(written) or (_WORDS[written] + kept_stop(match) if written in _WORDS else None)
+    if written in _NEVER_LAST:
+        return _NEVER_LAST[written] + ("." if match.end() == len(match.string) else "")
+    said = _WORDS.get(written) or CHAT_WORDS.get(written)
+    return said and said + kept_stop(match)
 
 
 def _per(match: re.Match[str]) -> str:
-    full = _PER_SIGNS.get(match["full"] or "", match["full"])
-    return f" per {full or _PER_WORDS[match['short']]}{kept_stop(match)}"
+    return f" per {match['full'] or _PER_WORDS[match['short']]}{kept_stop(match)}"
 
 
 def _by_place(match: re.Match[str], before_name: str, after_name: str) -> str | None:
@@ -145,9 +152,11 @@ say_abbreviations = in_order(
     (r"\b[Nn]os\.(?:\s?(?=#?\d)|\s(?=(?:is|was)\b))", "numbers "),
     (r"\b[Nn]o\.(?:\s?(?=#?\d)|\s(?=(?:is|was)\b))", "number "),
     (r"\b[Nn]o\.(?=:)", "number"),
+    (r"\b[Bb]al(?=:)", "balance"),
     (r"(?i)\b(?:e\.\s?g|eg)\.(?!\w),?", "for example,"),
     (r"(?i)\b(?:i\.\s?e|ie)\.(?!\w),?", "that is,"),
     (_PER, _per),
+    (_COUNTED_PER, r"\1 per "),
     (r"/(?:(?<=dollars/)|(?<=cents/)|(?<=pounds/)|(?<=euros/)|(?<=percent/))(?=[a-z]{3})", " per "),
     (r"\bbus\.(?=\sdays?\b)", "business"),
     (r"\b[Ww]k\.?(?=\sof\b)", "week"),
@@ -155,7 +164,8 @@ say_abbreviations = in_order(
     (rf"\b({'|'.join(_NUMBERED_PARTS)})\.\s?(?=\d)", lambda match: f"{_NUMBERED_PARTS[match[1]]} "),
     (r"\b[Ee]st\.(?=\s[a-z])", "estimated"),
     (r"\best\.(?=\s\d)", "established"),
-    (r"\b([A-Za-z]{2,6})\.(?!\w)", _word),
+    (r"\b([Ii]n|[Ee]x)cl\.?(?=\s?[,;)!?]|\.?$)", r"\1cluded"),
+    (r"\b([A-Za-z']{2,7})\.(?!\w)", _word),
     (r"(?i)(?<!\w)c/o(?!\w)", "care of"),
     (r"(?<!\w)b/c(?!\w)", "because"),
     (r"(?<!\w)b/[wt](?!\w)", "between"),
@@ -165,7 +175,7 @@ say_abbreviations = in_order(
         r"(?<=[A-Za-z])\s[x×]\s(?=\d{1,4}\s(?:night|day|week|month|year|hour|person|people|guest|unit|item)s?\b)",
         " times ",
     ),
-    (r"(?<!\w)w/o(?!\w)(?=\s?\w|\s|$)", "without "),
+    (r"(?<!\w)w/o(?!\w)", "without "),
     (r"(?<!\w)w/(?=\s?\w|\s|$)", "with "),
     (r"(?<![\w.])(?:[A-Za-z]\.){2,8}(?!\w)", _dotted_letters),
     (rf"(?<![\w&.-])(?:{_SPELLED})(?![\w&])", lambda match: " ".join(match.group())),

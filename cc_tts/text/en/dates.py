@@ -43,6 +43,8 @@ _DAY_RANGE = (
     r"(?<![\w/.-])(?P<first>\d{1,2}/\d{1,2}(?:/\d{2}(?:\d\d)?)?)(?P<joint>\s?[-–—]\s?|\s(?:to|through|thru|until"
     r"|and|or)\s)(?P<last>\d{1,2}/\d{1,2}(?:/\d{2}(?:\d\d)?)?)(?![\w/-]|[.,:]\d)"
 )
+_DAYS = r"(?<![\w/.-])(?P<first>\d{1,2})/(?P<second>\d{1,2})\s?[-–—]\s?(?P<last>\d{1,2})(?![\w/%°-]|[.,:]\d)"
+_ON_BEFORE = re.compile(r"\b(?:on|from|for|closed|open|between|dates?:?|through|thru)\s$", re.IGNORECASE)
 _EXPIRY = (
     r"(?i)\b(?P<context>(?:exp(?:\.|:)?|expir(?:y|ation)(?:\sdate)?|expir(?:es|ed|ing|e)|valid\sth(?:ru|rough)"
     r"|good\sth(?:ru|rough)|exp\.?\sdate)"
@@ -80,7 +82,7 @@ _PART_BEFORE = re.compile(
 _PART_AFTER = re.compile(
     r"\s?(?:[\"″'′%]|-?(?:inch(?:es)?|mi|miles?|lbs?|oz|ounces?|cups?|tsp|tbsp|(?:tea|table)spoons?|yards?|yds?|ft|foot|feet"
     r"|hours?|hrs?|gal|gallons?|pounds?|tanks?|full|empty|price|off|of|majority|share|time|wire|cable|gauge|points?|stars?"
-    r"|correct|complete|done|people|customers|members|patients|bars?|split|ratio|net|ways?|vision|x)\b"
+    r"|correct|complete|done|people|customers|members|patients|bars?|split|ratio|net|ways?|vision|x|arm)\b"
     r"|\sin\.\s[a-z])",
     re.IGNORECASE,
 )
@@ -141,6 +143,12 @@ def _date_rules(*, day_first: bool) -> Callable[[str], str]:
         joint = match["joint"] if match["joint"].strip().isalpha() else " to "
         return joint.join(day for day in said if day) if all(said) else None
 
+    def days(match: re.Match[str]) -> str | None:
+        before = match.string[max(0, match.start() - _LOOK_BACK_CHARACTERS) : match.start()]
+        is_later = int(match["second"]) < int(match["last"]) <= _MAX_DAY
+        said = numeric(match) if is_later and (_ON_BEFORE.search(before) or _is_day(match)) else None
+        return said and f"{said} to {ordinal(int(match['last']))}"
+
     return in_order(
         (_EXPIRY, _expiry),
         (r"(?<!\w)((?:1[1-9]|20)\d0)'?s\s?[-–—]\s?'?((?:1[1-9]|20)?\d0)'?s\b", _decades),
@@ -149,6 +157,7 @@ def _date_rules(*, day_first: bool) -> Callable[[str], str]:
         (r"(?<![\w/])(20\d\d)/(\d\d)(?![\w/-]|[.,]\d)", _season),
         (_EXPIRES_AFTER, lambda match: f"{_MONTHS[int(match[1]) - 1]} {year(full_year(match[2]))}"),
         (_DAY_RANGE, day_range),
+        (_DAYS, days),
         (_YEAR_FIRST, _year_first),
         (_YEAR_LAST, numeric),
         (_WITHOUT_YEAR, numeric),

@@ -59,7 +59,7 @@ _AFTER_CARD = (
     r"\s(?:x-?|-|\((?=\d{4}\)))(\d{4})\)?(?!\w)"
 )
 _NAMED_STRONG = (
-    "passcode|password|pwd|code|pin|otp|cvv2?|cvc2?|csc|puk|zip|postcode|confirmation|reference|ref"
+    "passcode|password|pwd|code|pin|otp|cvv2?|cvc2?|csc|puk|zips?|postcode|confirmation|reference|ref"
     "|extension|routing|tracking|iban|bsb"
 )
 _NAMED_WEAK = (
@@ -71,12 +71,15 @@ _NAMED_WEAK = (
 _OPENING = r"[\"'“‘(\[]{0,2}"
 _CONNECTORS = (
     r"(?P<connector>(?:[ ]?(?:number|numbers|no\.|num|code|id|pin|\#))?"
-    r"(?:[ ]?(?:is|was|=|ending in|ending with|ends in|ending))?(?:[ ]?:|[ ][–—-](?=[ ]))?)[ ]?" + _OPENING
+    r"(?:[ ]?(?:(?:is[ ]|was[ ])?(?:still|now|also|just|currently)\b"
+    r"|is|was|=|ending in|ending with|ends in|ending))?(?:[ ]?:|[ ][–—-](?=[ ]))?)[ ]?" + _OPENING
 )
 _VALUE = (
     r"(?P<value>(?!(?:19|20)\d\d/\d\d?/\d)\d{3,12}(?:/\d{1,12}){1,3}|\d+(?:-\d+){1,5}"
     r"|\d{2,6}(?:[ ]\d{2,6}){1,6}|\d+)(?![\w-])(?![.,:/]\d)(?![ ]?%)"
+    r"(?P<listed>(?:(?:,[ ](?:(?:and|or|&)[ ])?|[ ](?:and|or|&)[ ])#?\d{4,12}(?![\w-]|[.,:/]\d|[ ]?%)){0,9})"
 )
+"""And what is listed behind it: ZIPs 77002, 77003 & 77010."""
 _NO_QUANTITY = re.compile(NOTHING_COUNTED)
 _STRONG = re.compile(_NAMED_STRONG, re.IGNORECASE)
 _MIN_WEAK_DIGITS = 4
@@ -130,9 +133,19 @@ def _named(match: re.Match[str]) -> str | None:
         is_short = not connector and len(value) < _MIN_WEAK_DIGITS
         if is_short or not _NO_QUANTITY.match(match.string, match.end()):
             return None
-    before = match.group().removesuffix(value)
+    before = match.string[match.start() : match.start("value")]
     said = " slash ".join(map(digit_groups, value.split("/")))
-    return f"{before.replace('#', ' number ').replace('no.', 'number')}{said}"
+    return f"{before.replace('#', ' number ').replace('no.', 'number')}{said}{_listed(match['listed'], len(value))}"
+
+
+def _listed(written: str, num_digits: int) -> str:
+    """The numbers behind one, up to the first that has not as many digits and so may be something else."""
+    said = ""
+    for joint, number in re.findall(r"(\D+)(\d+)", written):
+        is_like = len(number) == num_digits
+        said += joint + (digit_groups(number) if is_like else number)
+        num_digits *= is_like
+    return said
 
 
 def _named_mixed(match: re.Match[str]) -> str | None:
@@ -230,7 +243,7 @@ say_identifiers = in_order(
     ),
     (r"(?<![\w-])1Z(?: ?[A-Z0-9]{2,4}){4,6}(?![\w-])", lambda match: spelled(match.group())),
     (r"\b([QH][1-4])\s?[-–]\s?(?=[QH][1-4]\b)", r"\1 to "),
-    (r"\b[Nn]o\.\s(?=#?\d+-?[A-Z])", "number "),
+    (r"\b[Nn]o\.\s(?=#?\d+-?[A-Z])|\bno\.\s(?=#?[A-Z]{1,5}-?\d)", "number "),
     (  # Member ID: XJH 882 910
         r"(?<= )([A-Z]{1,5}(?= \d+ \d)|[A-Z]{1,3}\d{1,7}) (\d{2,6}(?: \d{2,6}){0,5})(?![\w-])",
         _after(_NAMED_BEFORE, lambda match: f"{spelled(match[1])}, {digit_groups(match[2])}"),
@@ -268,6 +281,11 @@ say_identifiers = in_order(
     (r"(?<![\w.-])(?!(?:19|20)\d\d-\d{1,2}-\d{1,2}(?![\w-]))\d{3,4}(?:-\d{1,6}){2,5}(?![\w-])", each_group),
     (rf"(?i)\b(?P<name>{_NAMED_STRONG}|{_NAMED_WEAK})\b\.?{_CONNECTORS}{_VALUE}", _named),
     (_NAMED_MIXED, _named_mixed),
+    (r"\b([A-Z])-([1-9][1-9]0)(?![\w-])", lambda match: f"{match[1]} {house_number(match[2])}"),  # F-150
+    (  # a merchant on a statement: SHELL OIL 5744
+        r"\b([A-Z][A-Z'&]{1,20}\s[A-Z][A-Z'&]{1,20}\s)(\d{3,5})(?![\w-]|[.,:/]\d|\s?%|\s[A-Z]{2})",
+        digits_behind,
+    ),
     (_PART_OF_PART, _part_of_part),
     (_CHECKED, _checked),
     (  # 1040-EZ, Form 8889

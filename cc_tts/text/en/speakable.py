@@ -73,10 +73,16 @@ _say_all_day_and_user_names = in_order(
         r"(?:(?<!\w)@|\b(?:[Uu]ser ?name|[Ll]ogin|[Hh]andle)(?: is|:)? )[A-Za-z0-9]++(?:_[A-Za-z0-9]++)+(?![.-]?\w)",
         lambda match: match.group().replace("_", " underscore "),
     ),
+    (  # sunny_day88, but not order_id, which is of a program
+        r"(?<![\w/.@-])(?=\w{0,40}\d)[A-Za-z0-9]{1,40}+(?:_[A-Za-z0-9]{1,40}+){1,8}+(?![.-]?\w)",
+        lambda match: match.group().replace("_", " underscore "),
+    ),
     (r"btw\.?(?=\s\$?\d)", "between"),
     (r"(?i)(?<=\bhashtag )#(?=\w)", ""),
     (r"(?<=\d)\s?[x×]\s?(?=[$£€]\d)", " times "),
-    (r"(?<!\w)q\.?\s?(\d{1,2})\s?(?:h|hrs?)\b", lambda match: f"every {match[1]} hours"),
+    (r"(?<!\w)q\.?\s?(\d{1,2}(?:\s?[-–]\s?\d{1,2})?)\s?(?:h|hrs?)\b", r"every \1 hours"),
+    (r"(?<=\b[A-Z]{3})\s?(?:→|[-=]>)\s?(?=[A-Z]{3}\b)", " to "),
+    (r"(?<=\S)\s(?:→|➔|[-=]?>|»)\s(?=[A-Za-z])", ", "),
     (r"\b(UTC|GMT)\s?([+-])\s?(?=\d)", lambda match: f"{match[1]} {'plus' if match[2] == '+' else 'minus'} "),
     (r"\+\s?/\s?-\s?(?=[$£€]?\.?\d)", "plus or minus "),
     (r"(?<![\w/.,])(\d)/(?=[$£€]\d)", r"\1 for "),
@@ -124,6 +130,7 @@ _say_fractions_and_ordinals = in_order(
         r"(?i)\b((?:steps?|pages?|questions?|parts?|slides?|chapters?|lessons?|attempts?|rounds?|modules?)\s)(\d{1,3})/(?=\d{1,3}(?![\w/⁄]|[.,]\d))",
         lambda match: f"{match[1]}{cardinal(int(match[2]))} of ",
     ),
+    (r"(?<![\w/.,])(\d{1,2})/(\d)(?=\sARMs?\b)", r"\1 \2"),  # a mortgage
     (_RATING, lambda match: f"{match[1] or ''}{cardinal(int(match[2] or match[4]))} out of "),
     (_FRACTION, _fraction),
 )

@@ -22,6 +22,7 @@ _LOCAL_DIGITS = range(7, 11)
 """Of a number with a word in it; what is dialled after the seventh is ignored."""
 _SHORT = r"(?![\w-]|[.,:/]\d|\s?%)"
 _NEAR_911 = re.compile(r"\b(?:emergenc|call|dial|911|nine one one)", re.IGNORECASE)
+_DIALLED_BEFORE = re.compile(r"\b(?:dial|press|extension|ext)\b", re.IGNORECASE)
 _KEYS = {"*": "star", "#": "pound"}
 _MIN_TELEPHONE_DIGITS, _MAX_TELEPHONE_DIGITS = 6, 13
 
@@ -101,9 +102,17 @@ TELEPHONE_RULES = (
 SHORT_NUMBER_RULES = (
     (rf"(?i)\b((?:call|dial|text|ring|dialing|calling|texting)\s)(\d{{3,6}}){_SHORT}{NOTHING_COUNTED}", digits_behind),
     (r"(?<=\bor )[2-8]11(?=[.,;!?]|\s(?:for|to)\b|$)", each_digit),
+    (
+        r"(?:(?<=\bor )|(?<=, ))[1-9]\d{2,4}(?=\s(?:for|to)\b)",
+        lambda match: (
+            each_digit(match)
+            if _DIALLED_BEFORE.search(match.string, max(0, match.start() - 80), match.start())
+            else None
+        ),
+    ),
     (r"(?<=, )[2-8]11(?=[.,;!?]|$)", lambda match: each_digit(match) if _NEAR_911.search(match.string) else None),
     (
-        rf"(?i)\b((?:text|send|reply|message|sms|forward)(?:ing|s)?\s(?:\S{{1,30}}\s){{1,5}}?to:?\s)(\d{{4,6}}|\d{{3}}-\d{{3}}){_SHORT}"
+        rf"(?i)\b((?:text|send|reply|message|sms|forward)(?:ing|s)?\s(?:\S{{1,30}}\s){{1,5}}?to:?\s)(\d{{4,6}}|[2-8]11|\d{{3}}-\d{{3}}){_SHORT}"
         + NOTHING_COUNTED,
         digits_behind,
     ),

@@ -5,7 +5,7 @@ import re
 from cc_tts.text.en.numbers import cardinal, digits, two_digits
 from cc_tts.text.substitution import in_order, kept_stop
 
-_HALF = r"(?P<half>[AaPp]\.\s?[Mm]\b\.?|[AaPp][Mm]\b|(?<=:\d\d)[ap]\b)"
+_HALF = r"(?P<half>[AaPp]\.\s?[Mm]\b\.?|[AaPp][Mm]\b|(?<=:\d\d)[AaPp]\b)"
 _CLOCK = (
     r"(?<![\w:.])(?P<hour>[01]?\d|2[0-4]):(?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d)(?:\.\d{1,6})?)?"
     rf"(?:Z(?!\w)|\s?{_HALF})?(?![\d:])"

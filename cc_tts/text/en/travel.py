@@ -49,4 +49,5 @@ TRAVEL_RULES = (
     (r"(?<=\b[Ss]eat )(\d{1,3})K(?!\w)", r"\1 K"),
     (_ROW, r"\1 \2 to "),
     (_ROUTE, r"\1 to "),
+    (r"\b(?:([Dd])ep|[Aa]rr)\.?\s(?=\d{1,2}:\d\d|[A-Z]{3}\s)", lambda match: "departs " if match[1] else "arrives "),
 )

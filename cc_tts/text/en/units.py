@@ -2,9 +2,9 @@
 
 import re
 
-from cc_tts.text.en.numbers import AMOUNT, AMOUNT_BEGINS, amount, counted, fraction, mixed_number, plural
+from cc_tts.text.en.numbers import AMOUNT, AMOUNT_BEGINS, amount, cardinal, counted, fraction, mixed_number, plural
 from cc_tts.text.en.postal_addresses import house_number
-from cc_tts.text.substitution import in_order, kept_stop, qualifies_noun
+from cc_tts.text.substitution import in_order, kept_stop, precedes_noun, qualifies_noun
 
 _FOOT = ("foot", "feet")
 _INCH = ("inch", "inches")
@@ -31,7 +31,8 @@ _REGULAR = {
     "sq mi": "square mile(s)", "sq yd": "square yard(s)", "sq km": "square kilometer(s)", "sq in": "square inch(es)",
     "cu ft, cu. ft": "cubic foot(s)", "cu yd, cu. yd": "cubic yard(s)", "cu in": "cubic inch(es)", "cf": "cubic foot(s)",
     "mmHg": "millimeter(s) of mercury", "psi": "pounds per square inch", "rpm, RPM": "revolution(s) per minute",
-    "bpm, BPM": "beat(s) per minute",
+    "bpm, BPM": "beat(s) per minute", "nt, nts": "night(s)", "bps": "basis point(s)", "ct": "count",
+    "BR": "bedroom(s)", "BA": "bath(s)",
 }  # fmt: skip
 _UNITS = {
     symbol: (re.sub(r"\(e?s\)", "", name), name.replace("foot(s)", "feet").replace("(s)", "s").replace("(es)", "es"))
@@ -40,30 +41,26 @@ _UNITS = {
 }
 """Singular and plural."""
 _UNITS |= {"ft": _FOOT, "in.": _INCH} | dict.fromkeys(("sq ft", "sq. ft", "sqft"), ("square foot", "square feet"))
+SINGULARS = {symbol: one for symbol, (one, _) in _UNITS.items()}
 UNIT_SYMBOLS = frozenset(_UNITS)
 """Every unit that is known behind a number."""
 
 _LONGEST_FIRST = "|".join(re.escape(symbol) for symbol in sorted(UNIT_SYMBOLS, key=len, reverse=True))
 _MEASURE = (
     rf"{AMOUNT_BEGINS}(?P<amount>{AMOUNT})(?P<scale>\s(?:thousand|million|billion|trillion))?(?P<joint> ?|-)"
-    rf"(?!t-)(?P<unit>{_LONGEST_FIRST})(?![\w°])(?P<dot>\.?)"
+    rf"(?!t-)(?P<unit>{_LONGEST_FIRST})(?![\w°])\.?"
 )
 _DOSES = "mg|mcg|ug|μg|ng|g|mEq|mmol|IU|mL|ml|units?"
 _RATE = (
-    rf"{AMOUNT_BEGINS}(?P<amount>{AMOUNT}) ?(?P<unit>{_LONGEST_FIRST})\s?/\s?(?P<per>{_LONGEST_FIRST})(?![\w°])(?P<dot>\.?)"
+    rf"{AMOUNT_BEGINS}(?P<amount>{AMOUNT}) ?(?P<unit>{_LONGEST_FIRST})\s?/\s?(?P<per>{_LONGEST_FIRST})(?![\w°])\.?"
     rf"|{AMOUNT_BEGINS}(?P<dose>{AMOUNT}) ?(?P<drug>{_DOSES})\s?/\s?(?={AMOUNT} ?[A-Za-z])"
-)
-_WORDS_WITH_STOP = frozenset(
-    {"ft", "mi", "yd", "lb", "lbs", "oz", "gal", "hr", "hrs", "min", "mins", "sec", "secs", "mo", "mos"}
-    | {"wk", "wks", "yr", "yrs", "h", "pt", "qt", "sq ft", "sq. ft", "in.", "ac.", "sq mi", "sq yd", "sq in", "cu ft"}
-    | {"cu. ft", "cu yd", "cu. yd", "t"}
 )
 _FEET_AND_INCHES = (
     r"(?<!\w)(\d{1,3})(?:['′]|\s?(?:ft\.?|feet))\s?(\d{1,2})(?:\"|''|″|\s?in\b\.?(?!\s(?:the|a|my|your|our|his|her)\b))"
 )
 _FRACTION_OF = (
     rf"(?<![\w/.,⁄])(?:(?P<whole>\d{{1,3}})[ -])?(?P<top>\d{{1,2}})[/⁄](?P<bottom>\d{{1,2}})(?:(?P<inch>\"|″)"
-    rf"|[ -]?(?P<unit>{_LONGEST_FIRST}))(?![\w°/⁄])(?P<dot>\.?)"
+    rf"|[ -]?(?P<unit>{_LONGEST_FIRST}|%))(?![\w°/⁄])\.?"
 )
 _LENGTHS = {"ft": _FOOT, "feet": _FOOT, "foot": _FOOT, "in": _INCH, "inch": _INCH, "inches": _INCH} | {
     symbol: _UNITS[symbol] for symbol in ("cm", "mm", "m", "km", "yd", "px")
@@ -92,7 +89,7 @@ def _fraction_of(match: re.Match[str]) -> str | None:
     top, bottom, whole = int(match["top"]), int(match["bottom"]), match["whole"]
     if not 0 < top < bottom or _closes_quotation(match, "inch"):
         return None
-    one, many = _INCH if match["inch"] else _UNITS[match["unit"]]
+    one, many = _INCH if match["inch"] else _UNITS.get(match["unit"], ("percent", "percent"))
     if whole:
         return f"{mixed_number(int(whole), top, bottom)} {many}{kept_stop(match)}"
     part = "half" if (top, bottom) == (1, 2) else f"{fraction(top, bottom)} of"
@@ -116,7 +113,9 @@ def _fahrenheit(match: re.Match[str]) -> str | None:
 
 
 def _inches(match: re.Match[str]) -> str | None:
-    return None if _closes_quotation(match, 2) else counted(match[1], *_INCH)
+    if _closes_quotation(match, 2):
+        return None
+    return f"{amount(match[1])} inch" if precedes_noun(match) else counted(match[1], *_INCH)
 
 
 def _rate(match: re.Match[str]) -> str:
@@ -124,7 +123,7 @@ def _rate(match: re.Match[str]) -> str:
     if match["drug"]:
         return f"{counted(match['dose'], *_UNITS.get(match['drug'], ('unit', 'units')))} per "
     said = f"{counted(match['amount'], *_UNITS[match['unit']])} per {_UNITS[match['per']][0]}"
-    return said + (kept_stop(match) if match["per"] in _WORDS_WITH_STOP else match["dot"])
+    return said + kept_stop(match)
 
 
 def _many_of_number(match: re.Match[str]) -> str:
@@ -141,7 +140,7 @@ def _many_of_number(match: re.Match[str]) -> str:
 
 def _measure(match: re.Match[str]) -> str | None:
     unit = match["unit"]
-    dot = kept_stop(match) if unit in _WORDS_WITH_STOP else match["dot"]
+    dot = kept_stop(match)
     one, many = _UNITS[unit]
     if match["joint"] == "-":
         return None if unit.startswith("°") else f"{amount(match['amount'])}-{one}{dot}"
@@ -180,8 +179,14 @@ say_measures = in_order(
     (rf"{AMOUNT_BEGINS}({AMOUNT})(\"|″|'')(?!\w)", _inches),
     (rf"{AMOUNT_BEGINS}({AMOUNT})\s?%", lambda match: f"{amount(match[1])} percent"),
     (_RATE, _rate),
+    (r"(?<=\dBR)/(?=\dBA)", ", "),
+    (
+        rf"((?<=\d)[ -]?(?:{_LONGEST_FIRST})\.?)\s?/\s?(?={AMOUNT} ?(?:{_LONGEST_FIRST})(?!\w))",
+        r"\1 or ",
+    ),  # 3 yr/36,000 mi
     (_MEASURE, _measure),
     (rf"{AMOUNT_BEGINS}(?![48]K)({AMOUNT})(k|K|M|bn)(?!\w)", lambda match: f"{amount(match[1])} {_SCALES[match[2]]}"),
+    (r"\b([A-Z])-(\d{1,2})s\b", lambda match: f"{match[1]} {plural(cardinal(int(match[2])))}"),  # W-2s
     (
         rf"{AMOUNT_BEGINS}(?<!the )(?<!')(?!(?:1[1-9]\d|20\d)0s)({AMOUNT})s(?!\w)",
         _many_of_number,

@@ -51,6 +51,7 @@ def comparable(text: str, language: str) -> str:
     [
         *product(("callcenter.jsonl", "callcenter_more.jsonl", "callcenter_kinds.jsonl"), ("en", "zh")),
         ("callcenter_zh.jsonl", "zh"),
+        ("callcenter_en.jsonl", "en"),
     ],
 )
 def test_lines_with_all_that_may_be_said(normalizer: Normalizer, language: str, file: str) -> None:

@@ -6,7 +6,6 @@ from contextlib import AsyncExitStack
 import pytest
 import structlog
 
-from cc_tts.api.http import connections
 from tests.fakes.fake_calls import RunningApi, eventually, make_config, running_api
 
 pytestmark = pytest.mark.integration
@@ -139,16 +138,3 @@ async def test_one_source_has_its_own_limit() -> None:
         _, writer = await asyncio.open_connection("127.0.0.1", api.port, local_addr=("127.0.0.2", 0))
         await eventually(lambda: api.listener.num_connections == 5)
         writer.close()
-
-
-@pytest.mark.parametrize(
-    ("host", "source"),
-    [
-        ("192.0.2.7", "192.0.2.7"),
-        ("::1", "::1"),
-        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
-        ("fe80::1%eth0", "fe80::/64"),
-    ],
-)
-def test_what_is_one_source(host: str, source: str) -> None:
-    assert connections.source_of(host) == source

@@ -13,7 +13,7 @@ pytest.importorskip("grpc")
 
 from bench.lab import free_ports
 from cc_tts.config.schema import RemoteConfig
-from cc_tts.engines.remote import wire
+from cc_tts.engines.remote import source_limit, wire
 from cc_tts.engines.remote.wire import SERVING, Channel, Endpoint, connect, listen
 from cc_tts.engines.worker.messages import TO_WORKER
 from cc_tts.processes.channel import Message, Ready
@@ -112,3 +112,58 @@ async def test_strangers_leave_no_place_taken(port: int) -> None:
         assert "asks for the token" in reason
     got, _ = await told_by_a_worker(port, "horse-battery")
     assert got == [Ready()]
+
+
+@pytest_asyncio.fixture
+async def small_port(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[int]:
+    """Of a worker that takes 16 connections, and 4 of one source."""
+    monkeypatch.setattr(wire, "MAX_CONNECTIONS", 16)
+    port = free_ports()
+    listener = await listen(
+        "127.0.0.1",
+        port,
+        REMOTE,
+        types=TO_WORKER,
+        on_open=lambda channel: channel.send(Ready()),
+        is_serving=lambda: True,
+    )
+    yield port
+    await listener.close()
+
+
+async def closed_strangers(port: int, host: str, stack: contextlib.AsyncExitStack) -> list[asyncio.Task[bytes]]:
+    """Connections that say nothing; each task ends when the worker closes its connection."""
+    tasks = []
+    for _ in range(14):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(host, 0))
+        stack.callback(writer.close)
+        tasks.append(asyncio.create_task(reader.read()))
+    return tasks
+
+
+async def test_connections_of_one_source_leave_room_for_servers_elsewhere(small_port: int) -> None:
+    async with contextlib.AsyncExitStack() as stack, asyncio.timeout(WITHIN_S):
+        strangers = await closed_strangers(small_port, "127.0.0.2", stack)
+        await asyncio.wait(strangers, timeout=8 * source_limit.POLL_S)
+        assert sum(task.done() for task in strangers) == 10
+        got, reasons = await told_by_a_worker(small_port, "horse-battery")
+        assert (got, reasons) == ([Ready()], [])
+
+
+async def test_a_server_stays_whoever_else_comes_from_its_address(small_port: int) -> None:
+    reasons: list[str] = []
+    ready = asyncio.Event()
+    server = await connect(
+        Endpoint("127.0.0.1", small_port, is_tls=False),
+        REMOTE,
+        on_record=lambda _message, _payload: ready.set(),
+        on_closed=reasons.append,
+    )
+    async with contextlib.AsyncExitStack() as stack, asyncio.timeout(WITHIN_S):
+        await ready.wait()
+        strangers = await closed_strangers(small_port, "127.0.0.1", stack)
+        await asyncio.wait(strangers, timeout=8 * source_limit.POLL_S)
+        assert sum(task.done() for task in strangers) == 11
+        assert reasons == []
+    server.close()
+    await server.closed()

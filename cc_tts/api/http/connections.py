@@ -8,7 +8,6 @@ Runs on: the event loop.
 
 import asyncio
 import errno
-import ipaddress
 import itertools
 import logging
 import resource
@@ -25,6 +24,7 @@ from cc_tts.api.http.masked_frames import MaskedFrames
 from cc_tts.clock import Clock
 from cc_tts.config.schema import HttpConfig
 from cc_tts.errors import CapacityExceeded, MalformedRequest
+from cc_tts.processes.source_address import source_of
 
 SERVER: Final = "cc-tts"
 """The header ``Server``, without versions (RFC 9110 §10.2.4)."""
@@ -43,7 +43,6 @@ IDLE_CONNECTION_TIMEOUT_S: Final = 75.0
 LINGERING_TIMEOUT_S: Final = 1.0
 """How long the rest of a refused body is read before the connection is closed."""
 _NOT_HERE: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
-_IPV6_PREFIX_BITS: Final = 64
 _REFUSAL: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\nRetry-After: 1\r\n"
     b"Connection: close\r\nContent-Length: %d\r\n\r\n%s"
@@ -273,14 +272,6 @@ def abort(request: web.BaseRequest) -> None:
     """Break the connection off, so that the client cannot take what it got for the whole."""
     if isinstance(request.transport, asyncio.WriteTransport):
         request.transport.abort()
-
-
-def source_of(host: str) -> str:
-    """What is counted as one source: an IPv4 address, or an IPv6 network of 64 bits."""
-    address = ipaddress.ip_address(host.partition("%")[0])
-    if isinstance(address, ipaddress.IPv6Address) and not address.is_loopback:
-        return str(ipaddress.ip_network((address, _IPV6_PREFIX_BITS), strict=False))
-    return str(address)
 
 
 def allow_files(max_connections: int) -> int:

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from cc_tts.config.remote import host_port, must_be_private, read_file
 from cc_tts.config.schema import RemoteConfig
+from cc_tts.engines.remote.source_limit import SourceLimit
 from cc_tts.engines.worker.messages import FROM_WORKER
 from cc_tts.errors import CcTtsError, ConfigError, ProcessFailed
 from cc_tts.processes.channel import (
@@ -39,6 +40,8 @@ NOT_SERVING: Final = b"\x08\x02"
 MAX_SERVERS: Final = 256
 MAX_CONNECTIONS: Final = 2048
 """To a worker, whoever they are of; fewer where fewer files may be open. One that says nothing takes 67 kB (measured)."""
+SHARE_OF_SOURCE: Final = 0.25
+"""Of these that one source may have, servers that are connected not counted: several servers may be behind one address."""
 _SHARE_OF_FILES: Final = 0.75
 """The rest of the open files is for what else the process does."""
 MAX_STREAMS_PER_CONNECTION: Final = 8
@@ -241,11 +244,13 @@ async def connect(
 class Listener:
     """What a worker listens with."""
 
-    def __init__(self, server: Any) -> None:
+    def __init__(self, server: Any, limit: SourceLimit) -> None:
         self._server = server
+        self._limiting = asyncio.create_task(limit.enforce(), name="connections")
 
     async def close(self) -> None:
         """Take no more connections, and end those that are there."""
+        self._limiting.cancel()
         await self._server.stop(CLOSE_TIMEOUT_S)
 
 
@@ -292,26 +297,24 @@ async def listen(
     ``on_closed``. ``is_serving`` answers health checks. Raises ``ConfigError`` if the address cannot be bound.
     """
     grpc = _grpc()
-
-    num_servers = 0
+    max_connections = _max_connections()
+    limit = SourceLimit(port, max(1, round(max_connections * SHARE_OF_SOURCE)))
 
     async def serve(_requests: object, context: Any) -> None:
-        nonlocal num_servers
         if not _is_authorised(remote, context.invocation_metadata()):
             detail = "the worker asks for the token of [remote]: set remote.token alike at both ends"
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, detail)
-        if num_servers >= MAX_SERVERS:
+        if limit.num_served >= MAX_SERVERS:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"the worker has {MAX_SERVERS} servers already")
-        num_servers += 1
         channel = Channel(types, context.peer())
         try:
-            on_open(channel)
-            await channel.carry(context.read, context.write)
+            with limit.served(context.peer()):
+                on_open(channel)
+                await channel.carry(context.read, context.write)
         finally:
-            num_servers -= 1
             channel.break_off("the connection was lost")
 
-    server = grpc.aio.server(options=(*_SERVER_OPTIONS, ("grpc.max_allowed_incoming_connections", _max_connections())))
+    server = grpc.aio.server(options=(*_SERVER_OPTIONS, ("grpc.max_allowed_incoming_connections", max_connections)))
     handlers = {
         SERVICE: {METHOD: grpc.stream_stream_rpc_method_handler(serve)},
         HEALTH_SERVICE: {"Check": grpc.stream_unary_rpc_method_handler(_HealthChecks(is_serving).check)},
@@ -336,7 +339,7 @@ async def listen(
             "machine?"
         ) from None
     await server.start()
-    return Listener(server)
+    return Listener(server, limit)
 
 
 def _max_connections() -> int:

@@ -16,7 +16,7 @@ from cc_tts.calls import traces
 from cc_tts.calls.adoption import record as records
 from cc_tts.calls.audio.caller_speech import CallerSpeech, policy_of
 from cc_tts.calls.audio.hub import AudioHub
-from cc_tts.calls.call_state import CALL_TABLE, CallEvent, CallState, UtteranceState
+from cc_tts.calls.call_state import CALL_TABLE, CallEvent, CallState
 from cc_tts.calls.dtmf_collector import DtmfCollector
 from cc_tts.calls.ending import Ending, ending_of
 from cc_tts.calls.events import types
@@ -299,7 +299,8 @@ class Call:
         """200 if the call still waits for an answer; nothing happens if not."""
         if self.waits_for_answer:
             self._answering = True
-            self.services.ua.send(messages.Answer(call_id=self.id))
+            self.services.ua.send(messages.Answer(call_id=self.id, lead_in_ms=self.lead_in_ms))
+            self.player.prepare()
 
     def ring(self, *, early_media: bool = False) -> None:
         """180, or 183 with SDP.
@@ -308,7 +309,8 @@ class Call:
             WrongState: it is not an incoming call that waits for an answer.
         """
         self._check_unanswered()
-        self.services.ua.send(messages.Ring(call_id=self.id, early_media=early_media))
+        self.services.ua.send(messages.Ring(call_id=self.id, early_media=early_media, lead_in_ms=self.lead_in_ms))
+        self.player.prepare()
 
     def hangup(self, *, sip_code: int | None = None, reason: str | None = None) -> None:
         """End it; ``call.terminated`` follows.
@@ -431,10 +433,12 @@ class Call:
             self.machine.fire(CallEvent.ANSWER)
             self.answered_at_s = clock.wall_s() - ms_between(snapshot.established_ns, clock.now_ns()) / 1000
             self._limit_duration()
-            self.player.open_line()
+            self.player.open_line(snapshot.established_ns)
         elif record.no_answer_at_s is not None:
             self.no_answer_at_s = record.no_answer_at_s
             self.after(max(0.0, record.no_answer_at_s - clock.wall_s()), partial(self.end, "no_answer"))
+        if self._answering:
+            self.player.prepare()
         self._take_up_prompts(snapshot, record, may_hang_up=is_answered)
         if record.gather is not None:
             self._break_off_gather(record.gather, may_hang_up=is_answered)
@@ -461,6 +465,10 @@ class Call:
             self._keep(utterance)
             (on_line if has_begun else waiting).append(utterance)
         self.player.restore(on_line, waiting)
+        if snapshot.state == "invited":  # the call is routed again, which says its prompt again
+            for utterance in on_line:
+                if not utterance.played_ms:
+                    self.player.discard(utterance, CompletionCause.ERROR)
 
     def _break_off_gather(self, gather: records.KeptGather, *, may_hang_up: bool) -> None:
         self._hides_keys = gather.sensitive
@@ -523,9 +531,6 @@ class Call:
             return
         self.machine.fire(CallEvent.ANSWER)
         self.answered_at_s = self.services.clock.wall_s()
-        for utterance in self.player.queue:
-            if utterance.state is UtteranceState.PENDING:
-                utterance.origin_ns = max(utterance.origin_ns, established.at_ns)
         traces.note_answer(self)
         self.publish(types.CallEstablished(codec=self.codec, clock_rate_hz=self.clock_rate_hz))
         self._run_gather_timers()
@@ -671,7 +676,7 @@ class Call:
         if utterance is None or utterance.first_speech_ns is not None:
             return
         utterance.first_speech_ns = at_ns
-        utterance.origin_ns = max(utterance.origin_ns, utterance.text_ready_ns, self.player.not_before_ns)
+        utterance.origin_ns = max(utterance.origin_ns, utterance.text_ready_ns, self.player.heard_from_ns)
         self.publish(
             types.SpeakStarted(
                 **utterance.event_fields,
@@ -711,9 +716,7 @@ class Call:
 
     def _open_line(self, at_ns: int) -> None:
         """The call can be heard since ``at_ns``; the first prompt starts after the lead-in."""
-        if self.lead_in_ms and not self.player.not_before_ns:
-            self.player.not_before_ns = at_ns + self.lead_in_ms * NS_PER_MS
-        self.player.open_line()
+        self.player.open_line(at_ns + self.lead_in_ms * NS_PER_MS)
 
     def _new_utterance(self, prompt: Prompt, voice: Voice | None) -> Utterance:
         services = self.services

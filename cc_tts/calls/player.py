@@ -5,8 +5,9 @@
     enqueue ─▸ _waiting ─▸ _feed: source.open ─▸ chunks ─▸ less than the window? ─▸ line ─▸ _on_line ─▸ finished()
                              stop / barge-in / replace: cancel the feed, cut the line, complete with the cause
 
-One task a call feeds one utterance after the other. The next is fed while the last of the one before still plays, so that
-queued prompts follow each other without a gap; an utterance is *in progress* from the moment it is the first on the line.
+Prompts are synthesised from the ringing or the answer on; the leg's buffer keeps them until the caller listens. One task a
+call feeds one utterance after the other. The next is fed while the last of the one before still plays, so that queued
+prompts follow each other without a gap; an utterance is *in progress* from the moment it is the first on the line.
 """
 
 import asyncio
@@ -61,7 +62,7 @@ class TextPlace:
 
 
 class PromptPlayer:
-    """The prompts of one call. Nothing is heard of them before ``not_before_ns``. Runs on: the event loop."""
+    """The prompts of one call. Nothing is heard of them before ``heard_from_ns``. Runs on: the event loop."""
 
     def __init__(
         self,
@@ -86,19 +87,29 @@ class PromptPlayer:
         self._waiting: deque[Utterance] = deque()
         self._on_line: deque[Utterance] = deque()
         self._feeding: tuple[Utterance, asyncio.Task[None]] | None = None
-        self._open = False
+        self._feeds = self._is_open = False
         self._moved = asyncio.Event()
-        self.not_before_ns = 0
+        self.heard_from_ns = 0
 
     @property
     def queue(self) -> list[Utterance]:
         """Everything not complete, in order."""
         return [*self._on_line, *self._waiting]
 
-    def open_line(self) -> None:
-        """The call can be heard: begin."""
-        self._open = True
+    def prepare(self) -> None:
+        """Synthesise what waits. The leg plays it once the far side listens, which :meth:`open_line` tells of."""
+        self._feeds = True
         self._next()
+
+    def open_line(self, at_ns: int) -> None:
+        """The far side hears the prompts from ``at_ns`` on, and those that waited for it count their time from then."""
+        if self._is_open:
+            return
+        self._is_open, self.heard_from_ns = True, at_ns
+        for utterance in self.queue:
+            utterance.origin_ns = max(utterance.origin_ns, at_ns)
+        self._turn()
+        self.prepare()
 
     def restore(self, on_line: list[Utterance], waiting: list[Utterance]) -> None:
         """Utterances of a server before this one, which have an error: what the line has of the first is played, the others
@@ -111,7 +122,7 @@ class PromptPlayer:
 
     def stop_feeding(self) -> None:
         """The call is about to end: begin nothing more."""
-        self._open = False
+        self._feeds = False
 
     def enqueue(self, utterance: Utterance) -> None:
         """Queue one. It waits for a turn of its own only behind a prompt that is played to its end, not behind a cut."""
@@ -166,7 +177,7 @@ class PromptPlayer:
 
     def close(self, cause: CompletionCause) -> None:
         """The call is over: everything completes now, without asking the line."""
-        self._open = False
+        self._feeds = False
         if self._feeding is not None:
             self._feeding[1].cancel()
         pending = self.queue
@@ -189,16 +200,13 @@ class PromptPlayer:
             self._complete(self._waiting.popleft(), CompletionCause.ERROR)
         last = self._on_line[-1] if self._on_line else None
         full = len(self._on_line) >= MAX_ON_LINE or (last is not None and last.prompt.then == "hangup")
-        if self._open and self._waiting and self._feeding is None and not full:
+        if self._feeds and self._waiting and self._feeding is None and not full:
             utterance = self._waiting.popleft()
             self._on_line.append(utterance)
             self._turn()
             with contextlib.suppress(UserAgentUnavailable):  # its end closes this player
-                self._services.ua.send(
-                    messages.BeginUtterance(
-                        self._call_id, utterance.id, self._start_ms(utterance.prompt.content), self.not_before_ns
-                    )
-                )
+                start_ms = self._start_ms(utterance.prompt.content)
+                self._services.ua.send(messages.BeginUtterance(self._call_id, utterance.id, start_ms))
             task = asyncio.create_task(self._feed(utterance), name=f"feed {utterance.id}", context=utterance.context)
             self._feeding = (utterance, task)
             task.add_done_callback(self._fed)
@@ -216,7 +224,7 @@ class PromptPlayer:
 
     def _turn(self) -> None:
         """The first on the line is in progress; its clock starts when its turn comes, not while it waits."""
-        if self._on_line and self._on_line[0].machine.can(UtteranceEvent.START):
+        if self._is_open and self._on_line and self._on_line[0].machine.can(UtteranceEvent.START):
             head = self._on_line[0]
             head.machine.fire(UtteranceEvent.START)
             if head.has_waited:
@@ -243,7 +251,7 @@ class PromptPlayer:
             stream: ChunkStream | None = None
             held = Reservation()
             now_ns = self._services.clock.now_ns()
-            if self._buffered_ms() > 0:  # the caller still hears the prompt before
+            if self._buffered_ms() > 0 or not self._is_open:  # the prompt before is heard, or nobody listens yet
                 begun_ns = now_ns
             must_speak = ms_between(begun_ns, now_ns) >= self._overload_wait_ms
             try:

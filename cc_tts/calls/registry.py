@@ -476,7 +476,7 @@ class CallRegistry:
         if decision.answer == "now" and not decision.media_url:
             call.accept()
             return
-        self._ua.send(messages.Ring(call.id))
+        call.ring()
         if decision.media_url:
             call.media_route = decision.media_url, decision.media_dialect
             unreachable = partial(_nobody_answered, call, decision.unanswered, "media_unreachable")

@@ -11,10 +11,10 @@ one frame a tick.
                       ▼ 20 ms                                            ▼
     clock thread    read_frame ▸ frame or silence, with a ramp wherever sound is broken off or taken up again
 
-An utterance waits until its start threshold is reached or it is finished, plays, and may starve (an underrun): silence
-until half the threshold is there again. One whose text is still arriving may have said all that is there: then it waits
-for its threshold again, and that is no underrun. Nothing is played twice, nothing is skipped, and as silence of an
-underrun is never owed to the line, a backlog cannot become lasting latency.
+Nothing is played before the buffer is open. Then an utterance waits until its start threshold is reached or it is finished,
+plays, and may starve (an underrun): silence until half the threshold is there again. One whose text is still arriving may
+have said all that is there: then it waits for its threshold again, and that is no underrun. Nothing is played twice, nothing
+is skipped, and as silence of an underrun is never owed to the line, a backlog cannot become lasting latency.
 
 The clock's side takes no lock: every field has either the clock or the writers to write it, and what crosses over is
 an append to a deque, an integer or a flag, each atomic in CPython. The order of writes matters where a comment says so.
@@ -23,6 +23,7 @@ The writers (the reader thread of the channel, the SIP thread) share a lock amon
 REAL-TIME: :meth:`PlayoutBuffer.read_frame`. Runs on: the media clock's thread; everything else on any other.
 """
 
+import sys
 import threading
 from array import array
 from collections import deque
@@ -66,7 +67,6 @@ class _Queued:
     utterance_id: str
     start_bytes: int
     resume_bytes: int
-    not_before_ns: int
     chunks: deque[bytes] = field(default_factory=deque)  # writer appends, clock pops
     # writers'
     num_written: int = 0
@@ -90,7 +90,7 @@ class _Queued:
 
 class PlayoutBuffer:
     """The playout buffer of one leg. ``events`` is called on the clock's thread and must do nothing but store
-    (``deque.append``).
+    (``deque.append``). Without ``is_open`` it fills and plays nothing until :meth:`open`.
     """
 
     def __init__(
@@ -100,6 +100,7 @@ class PlayoutBuffer:
         max_buffered_ms: int,
         events: Callable[[PlayoutEvent], object],
         fade_ms: float = FADE_MS,
+        is_open: bool = True,
     ) -> None:
         self._format = audio_format
         self._max_bytes = max(audio_format.bytes_for_ms(max_buffered_ms), audio_format.frame_bytes)
@@ -115,6 +116,7 @@ class PlayoutBuffer:
         self._live: list[_Queued] = []  # perhaps still holding audio
         self._cut_ids: deque[str] = deque(maxlen=_REMEMBERED_CUTS)
         self._wants_pause = False
+        self._opens_ns = 0 if is_open else sys.maxsize  # set by the writer, read by the clock
         self._attention = False  # set by the writer after a cut or pause flag, cleared by the clock before it looks
         self._restart: tuple[str, int] | None = None  # set by the writer before it resumes, cleared by the clock
         # clock's
@@ -133,13 +135,16 @@ class PlayoutBuffer:
         self._live = [each for each in self._live if not each.cut and (each.available or not each.finished)]
         return sum(queued.available for queued in self._live)
 
-    def begin(self, utterance_id: str, start_threshold_ms: int, *, not_before_ns: int = 0) -> None:
-        """Queue a new utterance behind those present. It starts with ``start_threshold_ms`` of audio, or finished, and in no
-        frame before ``not_before_ns``. Raises ``ValueError`` if it is already being written, ``PlayoutOverflow`` if too
-        many are queued.
+    def open(self, at_ns: int = 0) -> None:
+        """Play what is here and what comes, in no frame before ``at_ns``."""
+        self._opens_ns = at_ns
+
+    def begin(self, utterance_id: str, start_threshold_ms: int) -> None:
+        """Queue a new utterance behind those present. It starts with ``start_threshold_ms`` of audio, or finished. Raises
+        ``ValueError`` if it is already being written, ``PlayoutOverflow`` if too many are queued.
         """
         start = min(max(self._format.bytes_for_ms(start_threshold_ms), self._frame_bytes), self._max_bytes)
-        queued = _Queued(utterance_id, start, max(start // 2, self._frame_bytes), not_before_ns)
+        queued = _Queued(utterance_id, start, max(start // 2, self._frame_bytes))
         with self._writers:
             if utterance_id in self._open:
                 raise ValueError(f"utterance {utterance_id} was already begun")
@@ -324,7 +329,7 @@ class PlayoutBuffer:
     def _start(self, head: _Queued, room: int, now_ns: int) -> bool:
         """Let a waiting or starved utterance play if it may; ``False`` if it goes on waiting."""
         is_starved = head.state is _State.STARVED
-        if not is_starved and now_ns < head.not_before_ns:
+        if now_ns < self._opens_ns:
             return False
         finished, awaits_more = head.finished, head.awaits_more  # before available
         if awaits_more and not finished and not head.available:  # it has not run dry: there was nothing more to play

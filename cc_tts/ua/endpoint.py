@@ -486,6 +486,7 @@ class UserAgent:
             self._format,
             max_buffered_ms=self._settings.playout_max_buffered_ms,
             events=lambda event: events.append((call_id, event)),
+            is_open=False,
         )
         return Leg(self._leg_services, account, pj_call_id, call_id=call_id, buffer=buffer)
 
@@ -649,9 +650,7 @@ _LEG_COMMANDS: Final[Mapping[type[messages.CallCommand], tuple[str, Callable[[Le
 }
 """What the SIP thread carries out on a leg, with the command's name in :class:`.CommandFailed`."""
 _MEDIA_COMMANDS: Final[Mapping[type[messages.CallCommand], Callable[[Leg, Any, bytes], None]]] = {
-    messages.BeginUtterance: lambda leg, begin, _: leg.buffer.begin(
-        begin.utterance_id, begin.start_threshold_ms, not_before_ns=begin.not_before_ns
-    ),
+    messages.BeginUtterance: lambda leg, begin, _: leg.buffer.begin(begin.utterance_id, begin.start_threshold_ms),
     messages.Audio: lambda leg, audio, pcm: leg.buffer.write(audio.utterance_id, pcm),
     messages.ExpectUnderrun: lambda leg, more, _: leg.buffer.await_more(more.utterance_id),
     messages.FinishUtterance: lambda leg, finish, _: leg.buffer.finish(finish.utterance_id),

@@ -149,8 +149,8 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._keypad = Keypad()
         self._info_keys = info_keys.InfoKeys(_weakly(self._send_info), _weakly(self._dtmf_failed))
         self._event_type = events.USUAL  # of telephone events in our SDP
-        self._answered_ns = self._established_ns = 0
-        self._is_report_sent = False
+        self._answered_ns = self._established_ns = self._lead_in_ms = 0
+        self._is_report_sent = self._offers_early_media = self._is_open = False
         self.record = b""
         """The server's own, for the one that adopts the call."""
         self.invite: messages.IncomingCall | None = None
@@ -179,12 +179,16 @@ class Leg(pj.Call):  # type: ignore[misc]
     def ring(self, ring: messages.Ring) -> None:
         """180, or 183 with SDP (RFC 3261 §13.3.1.1, RFC 3960)."""
         code = pj.PJSIP_SC_PROGRESS if ring.early_media else pj.PJSIP_SC_RINGING
+        self._lead_in_ms = ring.lead_in_ms
         self._respond(code)
+        self._offers_early_media = self._offers_early_media or ring.early_media
+        self._open_buffer()
         self._sip_code = code
         self._send(messages.CallRinging(call_id=self.call_id, sip_call_id="", sip_code=code))
 
-    def accept(self, _answer: messages.Answer) -> None:
+    def accept(self, answer: messages.Answer) -> None:
         """200. Without an ACK RTP stops after ``rtp.unacked_ms``: the INVITE may name somebody else's address in its SDP."""
+        self._lead_in_ms = answer.lead_in_ms
         if not self._rtp.unacked_ms:
             self._set_muted(muted=True)
         self._respond(pj.PJSIP_SC_OK)
@@ -382,9 +386,14 @@ class Leg(pj.Call):  # type: ignore[misc]
             self.end(hangup, "rtp_inactivity")
 
     def keep_time(self, now_ns: int) -> None:
-        """Keep the playout buffer's clock going while no stream does, so that a cut is carried out on a held leg too."""
+        """Keep the playout buffer's clock going while no stream does, so that a cut is carried out on a leg that is held or
+        has no media yet.
+        """
+        if self.is_over:
+            return
+        frame = self.buffer.read_frame(now_ns)
         if self._port is not None:
-            self._port.keep_time(now_ns, self.buffer.read_frame(now_ns))
+            self._port.keep_time(now_ns, frame)
 
     def check_timers(self, now_ns: int) -> None:
         """Report a key whose end was lost, stop RTP that nobody acknowledged, send a re-INVITE again after a 491."""
@@ -449,6 +458,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._last_packet_ns = self._established_ns = now_ns = self._clock.now_ns()
         if self._is_muted:
             self._set_muted(muted=False)
+        self._open_buffer()
         self._send(
             messages.CallEstablished(
                 call_id=self.call_id, sip_call_id=self.dialog[0], at_ns=now_ns, transport=self._sent_over
@@ -714,7 +724,17 @@ class Leg(pj.Call):  # type: ignore[misc]
         self.is_clocked = True
         if "in" in self._heard:
             self._connect_received()
+        self._open_buffer()
         self._report_media(srtp=is_encrypted)
+
+    def _open_buffer(self) -> None:
+        """Let the prompts be heard once there is media and the far side listens: after the ACK, or while we ring with early
+        media. Many a PBX connects its caller with its ACK, and what was played before that is not heard.
+        """
+        may_be_heard = self._is_established or (self._offers_early_media and self._awaits_answer)
+        if may_be_heard and self._port is not None and not self._is_open:
+            self._is_open = True
+            self.buffer.open(self._clock.now_ns() + self._lead_in_ms * NS_PER_MS)
 
     def _report_media(self, *, srtp: bool) -> None:
         info = self.getStreamInfo(self._stream_index)

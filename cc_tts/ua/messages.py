@@ -148,13 +148,18 @@ class EndNoted(CallCommand, frozen=True):
 
 
 class Ring(CallCommand, frozen=True):
-    """Send 180, or 183 with SDP so that media can flow before the answer."""
+    """Send 180, or 183 with SDP so that media can flow before the answer: then prompts are heard at once, after a silence of
+    ``lead_in_ms``.
+    """
 
     early_media: bool = False
+    lead_in_ms: int = 0
 
 
 class Answer(CallCommand, frozen=True):
-    """Send 200."""
+    """Send 200. The leg plays nothing before the ACK, and ``lead_in_ms`` of silence after it."""
+
+    lead_in_ms: int = 0
 
 
 class Hangup(CallCommand, frozen=True):
@@ -196,13 +201,12 @@ class Originate(CallCommand, frozen=True):
 
 
 class BeginUtterance(CallCommand, frozen=True):
-    """Queue an utterance behind those present; it starts at its threshold or when it is finished, and not before
-    ``not_before_ns``.
+    """Queue an utterance behind those present. It starts at its threshold or when it is finished, and not before the call
+    can be heard: the ACK, or early media that we offer, opens the leg's buffer.
     """
 
     utterance_id: str
     start_threshold_ms: int
-    not_before_ns: int = 0
 
 
 class Audio(CallCommand, frozen=True):

@@ -57,7 +57,7 @@ class FakeUa:
         self.causes: list[str] = []
         self.noted: list[str] = []
         self.tails_ms: dict[str, int] = {}
-        self.not_before_ns: dict[str, int] = {}
+        self.lead_in_ms: dict[str, int] = {}
         self._listener: Listener | None = None
         self._calls = 0
 
@@ -95,8 +95,8 @@ class FakeUa:
             case messages.Hangup(call_id=call_id):
                 self.causes.append(message.cause)
                 self.tails_ms[call_id] = message.tail_ms
-            case messages.BeginUtterance(utterance_id=utterance_id):
-                self.not_before_ns[utterance_id] = message.not_before_ns
+            case messages.Answer(call_id=call_id) | messages.Ring(call_id=call_id):
+                self.lead_in_ms[call_id] = message.lead_in_ms
         self.asked.append(command)
 
     def note_end(self, call_id: str) -> None:

@@ -8,6 +8,7 @@ from cc_tts.audio import AudioFormat
 from cc_tts.clock import Clock
 from cc_tts.media.playout_buffer import PlayoutBuffer
 from cc_tts.media.playout_events import PlayoutEvent, PlayoutUnderrun
+from cc_tts.processes.channel import Message
 from cc_tts.ua import messages
 from tests.fakes.fake_ua import FakeUa
 
@@ -20,7 +21,7 @@ class PlayingLeg:
 
     def __init__(self) -> None:
         self.events: deque[PlayoutEvent] = deque()
-        self.buffer = PlayoutBuffer(FORMAT, max_buffered_ms=5000, events=self.events.append)
+        self.buffer = PlayoutBuffer(FORMAT, max_buffered_ms=5000, events=self.events.append, is_open=False)
         self.heard = bytearray()
         self.underruns = 0
         self.is_held = False
@@ -51,7 +52,7 @@ class PlayingUa(FakeUa):
         leg = self.legs.setdefault(message.call_id, PlayingLeg())
         match message:
             case messages.BeginUtterance():
-                leg.buffer.begin(message.utterance_id, message.start_threshold_ms, not_before_ns=message.not_before_ns)
+                leg.buffer.begin(message.utterance_id, message.start_threshold_ms)
             case messages.Audio():
                 leg.buffer.write(message.utterance_id, payload)
             case messages.ExpectUnderrun():
@@ -69,6 +70,11 @@ class PlayingUa(FakeUa):
                 leg.paused_by.discard(by)
                 if not leg.paused_by:
                     leg.buffer.resume(restart=(utterance_id, from_ms) if utterance_id else None)
+
+    def report(self, message: Message) -> None:
+        if isinstance(message, messages.CallEstablished):
+            self.legs.setdefault(message.call_id, PlayingLeg()).buffer.open()
+        super().report(message)
 
     async def _tick_all(self) -> None:
         while True:

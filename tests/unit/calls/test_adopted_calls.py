@@ -276,6 +276,29 @@ async def test_a_call_that_was_answered_waits_for_its_ack(before: Exchange) -> N
     assert call.state is CallState.ESTABLISHED
 
 
+async def test_what_the_leg_has_of_a_prompt_is_heard_after_the_ack_and_dropped_where_it_is_said_again(
+    before: Exchange,
+) -> None:
+    answered, ringing = before.ua.incoming("bye"), before.ua.incoming("ring")
+    await before.settle()
+    (kept,), (dropped,) = (before.registry.call(each).utterances for each in (answered, ringing))
+    after = adopted(
+        before,
+        snapshot_of(before, answered, "answered", invite=invite_of(answered, "bye"), utterances=((kept, 0.0),)),
+        snapshot_of(
+            before, ringing, "invited", media=None, invite=invite_of(ringing, "ring"), utterances=((dropped, 0.0),)
+        ),
+    )
+    assert after.ua.commands("cut") == [(ringing, dropped)]
+    after.ua.finished(ringing, dropped, cut=True)
+    await after.settle()
+    assert [each.completion_cause for each in after.registry.call(ringing).utterances.values()] == ["error", None]
+    assert after.ua.commands("hangup") == []
+    after.ua.established(answered)
+    after.ua.finished(answered, kept)
+    assert [each[0] for each in after.ua.commands("hangup")] == [answered]
+
+
 async def test_a_call_that_is_placed_goes_on_ringing_for_as_long_as_it_would_have(before: Exchange) -> None:
     call = await before.registry.originate(OriginateRequest(to="sip:bob@127.0.0.1", call_id="out", timeout_s=70.0))
     after = adopted(before, snapshot_of(before, "out", "invited", sip_code=183, invite=None, media=None))

@@ -218,7 +218,7 @@ async def test_the_first_prompt_starts_after_the_lead_in_and_counts_from_there(e
     await exchange.settle()
     call = exchange.registry.call(call_id)
     (greeting,) = call.utterances
-    assert exchange.ua.not_before_ns[greeting] == 300_001_000
+    assert exchange.ua.lead_in_ms[call_id] == 300
     late = call.utterances[greeting]
     late.origin_ns = 1_000  # the clock of this test is ahead of the UA's
     exchange.ua.speech(call_id, greeting, at_ns=340_001_000)

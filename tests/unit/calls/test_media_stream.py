@@ -24,7 +24,7 @@ from cc_tts.text.normalizer import Normalizer
 from cc_tts.ua import messages
 from tests.fakes.exchange import Exchange
 from tests.fakes.fake_engine import tone
-from tests.fakes.playing_ua import PlayingLeg, PlayingUa
+from tests.fakes.playing_ua import PlayingUa
 from tests.support.virtual_time import LoopClock, in_virtual_time
 
 pytestmark = pytest.mark.unit
@@ -87,7 +87,7 @@ class Stage:
         services.clock = self.clock
         services.source = SpeechSource(cast("Any", exchange.engine), Normalizer(), exchange.config.tts)
         self.call = exchange.registry.call(exchange.talking("silent"))
-        self.ua.legs[self.call.id] = self.leg = PlayingLeg()
+        self.leg = self.ua.legs[self.call.id]
         self.ua.start()
 
     @property
@@ -523,7 +523,7 @@ async def test_the_calls_end_is_the_last_that_a_client_hears(stage: Stage) -> No
 async def test_audio_before_the_answer_waits_for_it(stage: Stage) -> None:
     call_id = stage.ua.incoming("manual")
     stage.call = stage.exchange.registry.call(call_id)
-    stage.ua.legs[call_id] = stage.leg = PlayingLeg()
+    stage.leg = stage.ua.legs[call_id]
     client, pcm = Client(stage), sound(300)
     client.talk.audio(pcm)
     client.talk.end()

@@ -112,7 +112,7 @@ async def stage() -> AsyncIterator[Stage]:
 
 
 async def test_prompts_are_played_in_order_and_without_a_gap(stage: Stage) -> None:
-    stage.player.open_line()
+    stage.player.open_line(0)
     first, second = stage.say("one two"), stage.say("three")
     await stage.settle()
     # the second is on the line before the first has played a single frame
@@ -132,13 +132,13 @@ async def test_nothing_goes_to_a_line_that_is_not_open(stage: Stage) -> None:
     utterance = stage.say()
     await stage.settle()
     assert (stage.line.begun, stage.source.opened, utterance.state) == ([], [], UtteranceState.PENDING)
-    stage.player.open_line()
+    stage.player.open_line(0)
     await stage.play_all()
     assert stage.causes == [(utterance.id, "normal")]
 
 
 async def test_no_more_than_the_window_is_ahead(stage: Stage) -> None:
-    stage.player.open_line()
+    stage.player.open_line(0)
     stage.say("word " * 50)
     stage.say("word " * 50)
     await stage.settle()
@@ -153,7 +153,7 @@ async def test_no_more_than_the_window_is_ahead(stage: Stage) -> None:
 
 
 async def test_stop_current(stage: Stage) -> None:
-    stage.player.open_line()
+    stage.player.open_line(0)
     first, second = stage.say("word " * 50), stage.say("two")
     await stage.settle()
     stage.line.play(250)
@@ -169,7 +169,7 @@ async def test_stop_current(stage: Stage) -> None:
 
 
 async def test_stop_all(stage: Stage) -> None:
-    stage.player.open_line()
+    stage.player.open_line(0)
     said = [stage.say("word " * 10) for _ in range(12)]
     await stage.settle()
     for utterance in reversed(stage.player.queue):
@@ -184,7 +184,7 @@ async def test_stop_all(stage: Stage) -> None:
 
 
 async def test_stop_before_the_feed_has_run(stage: Stage) -> None:
-    stage.player.open_line()
+    stage.player.open_line(0)
     first = stage.say("one")
     stage.player.discard(first, CompletionCause.CANCELLED)
     second = stage.say("two")
@@ -195,7 +195,7 @@ async def test_stop_before_the_feed_has_run(stage: Stage) -> None:
 
 
 async def test_a_cut_by_the_line_itself_ends_the_feed(stage: Stage) -> None:
-    stage.player.open_line()
+    stage.player.open_line(0)
     first, second = stage.say("word " * 1000), stage.say("two")
     await stage.settle()
     stage.line.cut_by_itself()
@@ -210,7 +210,7 @@ async def test_the_engine_fails_in_the_middle(stage: Stage, *, known: bool) -> N
     error: Exception = EngineOverloaded("too much") if known else ValueError("secret detail")
     stage.source.plans["bad"] = [SpeechChunk(pcm(200), "bad "), error]
     stage.player._overload_wait_ms = 1000.0
-    stage.player.open_line()
+    stage.player.open_line(0)
     first, second = stage.say("bad"), stage.say("good")
     await stage.play_all()
     assert stage.causes == [(first.id, "error"), (second.id, "normal")]
@@ -234,7 +234,7 @@ async def test_only_a_fault_is_logged_with_a_traceback(
     stage: Stage, error: Exception, level: str, *, has_traceback: bool
 ) -> None:
     stage.source.plans["bad"] = [error]
-    stage.player.open_line()
+    stage.player.open_line(0)
     with structlog.testing.capture_logs() as lines:
         stage.say("bad")
         await stage.play_all()
@@ -244,7 +244,7 @@ async def test_only_a_fault_is_logged_with_a_traceback(
 
 async def test_a_failure_is_logged_with_the_ids_of_its_own_request(stage: Stage) -> None:
     stage.source.plans["bad"] = [SpeechChunk(pcm(200), "bad "), EngineFailed("it broke")]
-    stage.player.open_line()
+    stage.player.open_line(0)
     merge = structlog.contextvars.merge_contextvars
     with structlog.testing.capture_logs(processors=[merge]) as lines:
         with structlog.contextvars.bound_contextvars(request_id="req_first"):
@@ -257,7 +257,7 @@ async def test_a_failure_is_logged_with_the_ids_of_its_own_request(stage: Stage)
 
 
 async def test_the_source_refuses_to_open(stage: Stage) -> None:
-    stage.player.open_line()
+    stage.player.open_line(0)
     stage.source.open_error = EngineOverloaded()
     first = stage.say("one")
     await stage.settle()
@@ -269,14 +269,14 @@ async def test_the_source_refuses_to_open(stage: Stage) -> None:
 
 
 async def test_a_prompt_without_any_audio_is_over_at_once(stage: Stage) -> None:
-    stage.player.open_line()
+    stage.player.open_line(0)
     first, second = stage.say(""), stage.say("two")
     await stage.play_all()
     assert stage.causes == [(first.id, "normal"), (second.id, "normal")]
 
 
 async def test_repeat_with_delay(stage: Stage) -> None:
-    stage.player.open_line()
+    stage.player.open_line(0)
     utterance = stage.say("one two", repeat=3, delay_ms=500)
     await stage.play_all()
     assert utterance.played_ms == 3 * 400 + 2 * 500
@@ -286,7 +286,7 @@ async def test_repeat_with_delay(stage: Stage) -> None:
 
 @pytest.mark.parametrize("delay_ms", [0, 100, 700])
 async def test_max_duration(stage: Stage, delay_ms: int) -> None:
-    stage.player.open_line()
+    stage.player.open_line(0)
     utterance = stage.say("one two", repeat=100, delay_ms=delay_ms, max_duration_ms=950)
     await stage.play_all()
     assert utterance.played_ms == 950
@@ -295,7 +295,7 @@ async def test_max_duration(stage: Stage, delay_ms: int) -> None:
 
 
 async def test_close_completes_everything_once(stage: Stage) -> None:
-    stage.player.open_line()
+    stage.player.open_line(0)
     said = [stage.say("word " * 20) for _ in range(30)]
     await stage.settle()
     stage.line.play(150)
@@ -313,7 +313,7 @@ async def test_close_completes_everything_once(stage: Stage) -> None:
 async def test_the_line_is_gone_while_it_is_fed(stage: Stage) -> None:
     gate = asyncio.Event()
     stage.source.plans["slow"] = [SpeechChunk(pcm(200), "slow "), gate, SpeechChunk(pcm(200))]
-    stage.player.open_line()
+    stage.player.open_line(0)
     utterance = stage.say("slow")
     await stage.settle()
     stage.line.is_down = True
@@ -327,7 +327,7 @@ async def test_the_line_is_gone_while_it_is_fed(stage: Stage) -> None:
 
 
 async def test_a_thousand_tiny_prompts_drain_in_order(stage: Stage) -> None:
-    stage.player.open_line()
+    stage.player.open_line(0)
     said = [stage.say(content=ToneContent("beep", 20)) for _ in range(1000)]
     for _ in range(MAX_TURNS):
         await asyncio.sleep(0)
@@ -344,7 +344,7 @@ async def test_a_thousand_tiny_prompts_drain_in_order(stage: Stage) -> None:
 async def test_behind_a_prompt_that_is_cut_the_time_counts_from_the_request(
     stage: Stage, cause: CompletionCause
 ) -> None:
-    stage.player.open_line()
+    stage.player.open_line(0)
     first, second = stage.say("one two three"), stage.say("four")
     await stage.settle()
     stage.line.play(100)
@@ -366,7 +366,7 @@ async def test_behind_a_prompt_that_is_cut_the_time_counts_from_the_request(
 
 
 async def test_what_a_ceiling_cuts_off_was_not_said(stage: Stage) -> None:
-    stage.player.open_line()
+    stage.player.open_line(0)
     utterance = stage.say("one two three", max_duration_ms=250)
     await stage.play_all()
     assert utterance.completion_cause is CompletionCause.NORMAL
@@ -374,7 +374,7 @@ async def test_what_a_ceiling_cuts_off_was_not_said(stage: Stage) -> None:
 
 
 async def test_the_time_to_first_audio_counts_from_the_turn_of_a_queued_prompt(stage: Stage) -> None:
-    stage.player.open_line()
+    stage.player.open_line(0)
     first = stage.say("one")
     second = stage.say("two")
     accepted_ns = stage.clock.now_ns()
@@ -430,10 +430,10 @@ async def whatever_happens(operations: list[tuple[str, int]], *, open_late: bool
     stage.source.plans["bad"] = [SpeechChunk(pcm(200), "bad "), ValueError("broken")]
     is_closed = False
     if not open_late:
-        stage.player.open_line()
+        stage.player.open_line(0)
     for number, (operation, amount) in enumerate(operations):
         if open_late and number == 5:
-            stage.player.open_line()
+            stage.player.open_line(0)
         queue = stage.player.queue
         match operation:
             case "say" if not is_closed:
@@ -508,7 +508,7 @@ async def test_a_prompt_waits_as_long_as_its_caller_still_hears_the_one_before(
 
     _patch_sleep(monkeypatch, sleep)
     stage.player._overload_wait_ms = 1000.0
-    stage.player.open_line()
+    stage.player.open_line(0)
     stage.say("before")
     await stage.settle()
     stage.source.open_error = EngineOverloaded("full")
@@ -532,7 +532,7 @@ async def test_a_prompt_that_waits_for_the_engine_can_be_stopped(stage: Stage, m
     _patch_sleep(monkeypatch, lambda _delay_s: asyncio.Event().wait())
     stage.player._overload_wait_ms = 1000.0
     stage.source.plans["one"] = [EngineOverloaded("full")]
-    stage.player.open_line()
+    stage.player.open_line(0)
     waiting, second = stage.say("one"), stage.say("two")
     await stage.settle()
     assert (len(stage.source.opened), stage.causes) == (1, [])
@@ -554,7 +554,7 @@ async def test_a_repetition_waits_for_the_engine_as_the_first_time_does(
     chunk, full = SpeechChunk(pcm(CHUNK_MS), "one"), EngineOverloaded("full")
     stage.player._overload_wait_ms = 1000.0
     stage.source.plans = _Plans([[chunk], [full], [full], [chunk]])
-    stage.player.open_line()
+    stage.player.open_line(0)
     utterance = stage.say("one", repeat=2)
     await stage.play_all()
     assert slept == [0.05] * 2
@@ -607,7 +607,7 @@ async def _overload(
         stage.source.plans["one"] = [EngineOverloaded("full")]
     else:
         stage.source.open_error = EngineOverloaded("full")
-    stage.player.open_line()
+    stage.player.open_line(0)
     stage.say("one")
     for _ in range(100):
         await stage.settle()
@@ -626,7 +626,7 @@ async def test_where_an_utterance_is_said_on_is_told_each_time_it_is_spoken(stag
         SpeechChunk(pcm(40), "three.", is_resumed=True),
     ]
     stage.say("it", repeat=2)
-    stage.player.open_line()
+    stage.player.open_line(0)
     await stage.play_all()
     assert stage.recovered == [TextPlace(1, 5, 10)] * 2
 
@@ -634,6 +634,6 @@ async def test_where_an_utterance_is_said_on_is_told_each_time_it_is_spoken(stag
 async def test_an_utterance_that_is_said_on_before_its_first_words_is_at_its_first_text_chunk(stage: Stage) -> None:
     stage.source.plans["it"] = [SpeechChunk(b"", after_loss=True)]
     stage.say("it")
-    stage.player.open_line()
+    stage.player.open_line(0)
     await stage.play_all()
     assert stage.recovered == [TextPlace(0)]

@@ -20,6 +20,7 @@ from cc_tts.errors import (
     UserAgentUnavailable,
     UtteranceNotFound,
 )
+from cc_tts.speech.chunks import OVERLOAD_POLL_S
 from cc_tts.speech.prompt import Prompt, TextContent
 from cc_tts.ua import messages
 from tests.fakes.exchange import Exchange
@@ -47,11 +48,14 @@ async def test_an_incoming_call_is_answered_and_greeted(exchange: Exchange) -> N
     assert exchange.ua.commands("answer") == [(call_id,)]
     assert (call.state, call.direction, call.headers) == (CallState.INCOMING, "inbound", {"X-Queue": "sales"})
     await exchange.settle()
-    assert exchange.ua.commands("begin") == [], "nothing is said before the ACK"
+    (utterance_id,) = call.utterances
+    told = [command[0] for command in exchange.ua.asked]
+    assert told == ["answer", "begin", *["audio"] * (len(told) - 3), "finish"], "the leg has it before the ACK"
+    assert call.utterances[utterance_id].state == "pending"
     exchange.clock.advance(250)
     exchange.ua.established(call_id, at_ns=exchange.clock.now_ns())
     await exchange.settle()
-    (utterance_id,) = call.utterances
+    assert call.utterances[utterance_id].state == "in_progress"
     assert exchange.ua.commands("begin") == [(call_id, utterance_id)]
     exchange.ua.speech(call_id, utterance_id, at_ns=exchange.clock.now_ns() + 30_000_000)
     exchange.ua.finished(call_id, utterance_id)
@@ -119,14 +123,45 @@ async def test_ring_then_answer(exchange: Exchange) -> None:
     assert exchange.ua.commands("ring") == [(call_id, False)]
     exchange.ua.report(messages.CallRinging(call_id, "", 180))
     assert exchange.registry.call(call_id).state is CallState.EARLY
+    await exchange.settle()
+    assert len(exchange.ua.commands("finish")) == 1, "its greeting is made while it rings"
+    assert exchange.ua.commands("answer") == []
     await until_asked(exchange, "answer")
     exchange.ua.report(messages.MediaActive(call_id, "PCMU", 8000))
-    await exchange.settle()
-    assert exchange.ua.commands("begin") == [], "nothing is said between the 200 and the ACK"
     exchange.ua.established(call_id)
     await exchange.settle()
     assert exchange.ua.commands("answer") == [(call_id,)]
     assert len(exchange.ua.commands("begin")) == 1
+
+
+@pytest.mark.parametrize("user", ["greet", "ring"])
+async def test_a_call_that_is_cancelled_before_the_ack_leaves_nothing_behind(exchange: Exchange, user: str) -> None:
+    exchange.source.plans |= {text: [asyncio.Event()] for text in ("Good morning", "Hello")}
+    call_id = exchange.ua.incoming(user)
+    await exchange.settle()
+    (stream,) = exchange.source.streams
+    exchange.ua.ended(call_id, sip_code=487)
+    await exchange.settle()
+    assert stream.num_cancels == 1
+    (utterance,) = exchange.registry.call(call_id).utterances.values()
+    assert (utterance.completion_cause, utterance.played_ms) == ("call_ended", 0.0)
+    assert "speak.started" not in exchange.kinds(call_id)
+    assert exchange.kinds(call_id)[-1] == "call.terminated"
+
+
+async def test_a_full_engine_is_waited_for_as_long_as_nobody_listens(exchange: Exchange) -> None:
+    exchange.source.open_error = EngineOverloaded("full")
+    call_id = exchange.ua.incoming("greet")
+    call = exchange.registry.call(call_id)
+    for _ in range(3):
+        exchange.clock.advance(exchange.config.tts.overload_wait_ms)
+        await asyncio.sleep(2 * OVERLOAD_POLL_S)
+    (utterance,) = call.utterances.values()
+    assert utterance.error is None
+    exchange.source.open_error = None
+    exchange.ua.established(call_id, at_ns=exchange.clock.now_ns())
+    await asyncio.sleep(2 * OVERLOAD_POLL_S)
+    assert len(exchange.ua.commands("finish")) == 1
 
 
 async def test_the_ring_timer_does_not_answer_twice(exchange: Exchange) -> None:
@@ -161,11 +196,13 @@ async def test_a_call_that_the_application_does_not_answer_hears_the_greeting_fo
     call = exchange.registry.call(call_id)
     earlier = call.speak(Prompt(content=TextContent("said by an application that went away")))
     await until_asked(exchange, "answer")
+    assert exchange.ua.commands("cut") == [(call_id, earlier.id)]
+    exchange.ua.finished(call_id, earlier.id, cut=True)
     assert earlier.completion_cause == "cancelled"
     exchange.ua.established(call_id)
     await exchange.settle()
     utterance = exchange.registry.utterance(list(call.utterances)[-1])
-    assert exchange.ua.commands("begin") == [(call_id, utterance.id)]
+    assert exchange.ua.commands("begin") == [(call_id, earlier.id), (call_id, utterance.id)]
     exchange.ua.finished(call_id, utterance.id)
     assert exchange.ua.commands("hangup") == [(call_id, 0, "", 0)]
     assert exchange.ua.causes == ["normal"]

@@ -369,3 +369,14 @@ async def test_a_tenant_that_floods_pushes_out_its_own_utterances(monkeypatch: p
     with pytest.raises(UtteranceNotFound):
         exchange.registry.utterance(flood[0])
     assert len(exchange.registry.calls()) == 31, "the calls are kept"
+
+
+async def test_a_call_that_ends_before_the_ack_gives_its_stream_back() -> None:
+    exchange = exchange_of({"acme": TenantConfig(max_streams=1)})
+    exchange.source.plans["Good morning"] = [asyncio.Event()]
+    cancelled = exchange.ua.incoming("greet")
+    await exchange.settle()
+    assert used(exchange)[:2] == (1, 1)
+    exchange.ua.ended(cancelled, sip_code=487)
+    await exchange.settle()
+    assert used(exchange)[:2] == (0, 0)

@@ -479,27 +479,53 @@ def test_silence_is_always_the_same_object() -> None:
     assert buffer.read_frame(0) is buffer.read_frame(20)
 
 
-def test_an_utterance_waits_for_its_instant_and_is_then_played_whole() -> None:
+def closed_buffer() -> tuple[PlayoutBuffer, list[PlayoutEvent]]:
+    """A buffer that is not open, with 40 ms of an utterance in it."""
     events: list[PlayoutEvent] = []
-    buffer = PlayoutBuffer(FORMAT, max_buffered_ms=1000, events=events.append)
-    buffer.begin("a", 40, not_before_ns=60 * NS_PER_MS)
+    buffer = PlayoutBuffer(FORMAT, max_buffered_ms=1000, events=events.append, is_open=False)
+    buffer.begin("a", 40)
     buffer.write("a", pcm(1000, 40))
-    frames = [shown(buffer.read_frame(at_ms * NS_PER_MS)) for at_ms in (20, 40, 59)]
+    return buffer, events
+
+
+def test_a_closed_buffer_keeps_what_it_has_and_plays_it_whole_from_the_instant_at_which_it_opens() -> None:
+    buffer, events = closed_buffer()
     buffer.finish("a")
-    frames += [shown(buffer.read_frame(at_ms * NS_PER_MS)) for at_ms in (60, 80, 100)]
+    frames = [shown(buffer.read_frame(at_ms * NS_PER_MS)) for at_ms in (20, 40)]
+    assert events == []
+    buffer.open(60 * NS_PER_MS)
+    frames += [shown(buffer.read_frame(at_ms * NS_PER_MS)) for at_ms in (59, 60, 80, 100)]
     assert frames == ["-", "-", "-", "a", "a", "-"]
     (finished,) = [event for event in events if isinstance(event, PlayoutFinished)]
     assert (finished.played_ms, finished.underruns) == (40, 0)
 
 
-def test_an_utterance_that_waits_for_its_instant_can_be_cut() -> None:
+def test_an_utterance_without_audio_ends_when_the_buffer_is_open() -> None:
     events: list[PlayoutEvent] = []
-    buffer = PlayoutBuffer(FORMAT, max_buffered_ms=1000, events=events.append)
-    buffer.begin("a", 40, not_before_ns=10**12)
-    buffer.write("a", pcm(1000, 40))
+    buffer = PlayoutBuffer(FORMAT, max_buffered_ms=1000, events=events.append, is_open=False)
+    buffer.begin("a", 40)
+    buffer.finish("a")
+    buffer.read_frame(20 * NS_PER_MS)
+    assert events == []
+    buffer.open()
+    buffer.read_frame(40 * NS_PER_MS)
+    assert [named(event) for event in events] == ["drained(a,0)"]
+
+
+def test_an_utterance_in_a_closed_buffer_can_be_cut() -> None:
+    buffer, events = closed_buffer()
     buffer.cut("a")
     assert shown(buffer.read_frame(20 * NS_PER_MS)) == "-"
     assert [named(event) for event in events] == ["cut(a,0)"]
+
+
+def test_a_closed_buffer_that_is_opened_on_hold_plays_without_a_ramp_afterwards() -> None:
+    buffer, _events = closed_buffer()
+    buffer.pause()
+    buffer.open()
+    assert shown(buffer.read_frame(20 * NS_PER_MS)) == "-"
+    buffer.resume()
+    assert shown(buffer.read_frame(40 * NS_PER_MS)) == "a"
 
 
 def test_when_nobody_writes_any_more_what_is_there_is_played() -> None:

@@ -649,7 +649,7 @@ async def test_utterances_say_whether_they_were_cached_and_barge_in_knows_the_wo
         on_refused=lambda *_: None,
     )
     line.listener = player
-    player.open_line()
+    player.open_line(0)
     text = "Good morning, how are you? I am fine, and the weather is not bad either."
     for number in range(3):
         player.enqueue(utterance := spoken(number, text))

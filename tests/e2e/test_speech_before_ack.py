@@ -1,0 +1,114 @@
+"""Text that comes with an INVITE is speech by the time of the ACK, which the caller then hears at once."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.e2e.configured import logged, of_kind, server_with
+from tests.e2e.raw_rtp import RtpPeer
+from tests.e2e.raw_sip import SDP, RawCaller
+from tests.e2e.server_under_test import Server
+from tests.e2e.test_line_timing import is_loud
+from tests.e2e.test_lost_workers import AUTO, worker_pid
+
+pytest.importorskip("onnxruntime")
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+
+TEXT = b"X-TTS-Text: Thank%20you%20for%20your%20call.\r\n"
+MADE_S = 5.0
+"""A sentence of the CPU's voice takes 0.1 to 1 s on the machines of CI (unmeasured beyond that)."""
+MAX_SILENT_PACKETS = 5
+"""From the ACK on: up to 40 ms to the first word, and what is on its way or held up by a busy machine."""
+
+
+@pytest_asyncio.fixture(loop_scope="session", params=["wheel", "server"])
+async def neural(
+    request: pytest.FixtureRequest, tmp_path: Path, nothing_is_left_running: None
+) -> AsyncIterator[Server]:
+    if request.param == "server":
+        request.getfixturevalue("server_build")
+    routes = {"routes__rings__answer": "ring", "routes__rings__ring_ms": "4000"}
+    async with server_with(tmp_path, **AUTO, **routes, tts__fallback_engine="", rtp__unacked_ms="32000") as server:
+        yield server
+
+
+async def speech_begins(phone: RtpPeer, packet: int) -> int:
+    """How many packets from this one on are silent."""
+    at = packet
+    while True:
+        await phone.hears(1)
+        for heard in phone.heard[at:]:
+            if is_loud(heard.payload):
+                return at - packet
+            at += 1
+
+
+@pytest.mark.parametrize("user", ["silent", "rings"])
+async def test_what_was_made_before_the_ack_is_heard_though_the_engine_stands_still(neural: Server, user: str) -> None:
+    """Between the 200 and the ACK, or while it rings, the speech is made: from then on nothing else can make it."""
+    async with RtpPeer() as phone, RawCaller(user, neural.sip_port) as caller, neural.events() as log:
+        caller.invite(rtp_port=phone.port, headers=TEXT + b"X-TTS-Then: hangup\r\n")
+        if user == "silent":
+            assert (await caller.final()).status == 200
+        await asyncio.sleep(3 if user == "rings" else MADE_S)
+        worker = worker_pid(neural)
+        os.kill(worker, signal.SIGSTOP)
+        try:
+            if user == "rings":
+                assert (await caller.final()).status == 200
+                await phone.hears(5)
+            assert not any(is_loud(packet.payload) for packet in phone.heard)
+            assert of_kind(log.events, "speak.started") == []
+            acked = await phone.num_heard()
+            caller.ack()
+            assert await speech_begins(phone, acked) <= MAX_SILENT_PACKETS
+        finally:
+            os.kill(worker, signal.SIGCONT)
+        started = await log.wait("speak.started")
+        assert started["data"]["time_to_first_pcm_ms"] == 0.0
+        assert started["data"]["time_to_first_audio_ms"] < 20 * (MAX_SILENT_PACKETS + 1)
+        complete = (await log.wait("speak.complete", timeout_s=20))["data"]
+        assert (complete["completion_cause"], complete["underruns"]) == ("normal", 0)
+        await caller.request("BYE", 20)
+
+
+async def test_the_answer_to_a_late_offer_opens_it_too(neural: Server) -> None:
+    async with RtpPeer() as phone, RawCaller("silent", neural.sip_port) as caller, neural.events() as log:
+        caller.send("INVITE", headers=TEXT)
+        assert (await caller.final()).status == 200
+        await asyncio.sleep(MADE_S)
+        caller.ack(body=SDP.format(port=phone.port, formats="0 101"))
+        assert await speech_begins(phone, 0) <= MAX_SILENT_PACKETS
+        await log.wait("speak.complete", timeout_s=20)
+        assert (await caller.bye()).status == 200
+
+
+@pytest.mark.parametrize("user", ["silent", "rings"])
+async def test_a_caller_who_goes_before_the_ack_leaves_nothing_behind(neural: Server, user: str) -> None:
+    long = b"X-TTS-Text: " + b"%20".join([b"and"] * 300) + b".\r\n"
+    async with RtpPeer() as phone, RawCaller(user, neural.sip_port) as caller, neural.events() as log:
+        caller.invite(rtp_port=phone.port, headers=long)
+        if user == "silent":
+            assert (await caller.final()).status == 200
+            await asyncio.sleep(1)
+            assert (await caller.bye()).status == 200
+        else:
+            await log.wait("call.early")
+            await asyncio.sleep(1)
+            caller.send("CANCEL", cseq=1)
+        complete = (await log.wait("speak.complete"))["data"]
+        assert (complete["completion_cause"], complete["played_ms"], complete["spoken_text"]) == ("call_ended", 0.0, "")
+        await neural.until_terminated()
+        assert of_kind(log.events, "speak.started") == []
+        assert not any(is_loud(packet.payload) for packet in phone.heard)
+    async with asyncio.timeout(10):
+        while 'cctts_engine_streams{worker="worker"} 0.0' not in (await neural.get_text("/metrics"))[1]:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    assert "Traceback" not in neural.log
+    assert logged(neural, "report_failed") == []

@@ -160,6 +160,8 @@ def _fill_health(health: argparse.ArgumentParser) -> None:
     health.description = (
         "Asks the service that is the first process here, or, where that is none, the server of this configuration."
     )
+    ready_help = "of a server: also whether it takes calls, and the token of http.tokens"
+    health.add_argument("--ready", action="store_true", help=ready_help)
     health.set_defaults(run=_health)
 
 
@@ -257,10 +259,11 @@ def _health(options: argparse.Namespace, config: "Config") -> int:
     from cc_tts.config import load as configuration
     from cc_tts.doctor import health
 
+    is_ready = options.ready
     if arguments := health.service_arguments(_SERVICES):
         options = _parser(arguments).parse_args(arguments)
         config = configuration.load(options.config, environ=os.environ, overrides=options.set)
-    options.service = arguments[0] if arguments else "serve"
+    options.service, options.ready = arguments[0] if arguments else "serve", is_ready
     fault = health.check(options, config)
     if fault:
         print(f"cc-tts: {fault}", file=sys.stderr)

@@ -5,9 +5,11 @@ line of the container's first process. It asks the control API of a server and o
 """
 
 import argparse
+import itertools
 import os
 import socket
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -46,8 +48,18 @@ def check(options: argparse.Namespace, config: "Config") -> str:
     address = (_THIS_MACHINE.get(host, host), port)
     is_worker = options.service == "worker"
     # A pool with certificates asks for one of its clients: that it takes connections has to do.
-    ask = _connects if is_worker or (listen is not None and config.remote.certificate_file) else _is_healthy
-    return _fault(ask, address)
+    if is_worker or (listen is not None and config.remote.certificate_file):
+        return _fault(_connects, address)
+    if options.service == "serve" and options.ready:
+        api = partial(_answers, "/v1/voices", _authorization(config))
+        return _fault(partial(_answers, "/readyz", ""), address) or _fault(api, address)
+    return _fault(partial(_answers, "/healthz", ""), address)
+
+
+def _authorization(config: "Config") -> str:
+    """The header of a request that only reads; empty if the server has no tokens."""
+    readers = (each.token for each in config.http.tokens if "read" in each.scopes)
+    return "".join(f"Authorization: Bearer {token}\r\n" for token in itertools.islice(readers, 1))
 
 
 def _fault(ask: Callable[[socket.socket], str], address: tuple[str, int]) -> str:
@@ -66,8 +78,8 @@ def _connects(_connection: socket.socket) -> str:
     return ""
 
 
-def _is_healthy(connection: socket.socket) -> str:
-    connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+def _answers(path: str, header: str, connection: socket.socket) -> str:
+    connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{header}\r\n".encode())
     answer = b""
     while b"\r\n" not in answer and len(answer) < _STATUS_LINE_BYTES:
         received = connection.recv(_STATUS_LINE_BYTES)
@@ -75,4 +87,4 @@ def _is_healthy(connection: socket.socket) -> str:
             break
         answer += received
     line = answer.partition(b"\r\n")[0]
-    return "" if line.startswith(b"HTTP/1.1 200 ") else repr(line.decode("latin-1"))
+    return "" if line.startswith(b"HTTP/1.1 200 ") else f"{line.decode('latin-1')!r} to {path}"

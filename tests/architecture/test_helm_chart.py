@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from cc_tts import __version__
+from cc_tts import __version__, cli
+from cc_tts.config import load as configuration
 from cc_tts.config.schema import ALL_SCOPES, Config
 from cc_tts.metrics import Metrics
 from tests.support.rendered_chart import (
@@ -34,7 +35,8 @@ yaml: Any = importlib.import_module("yaml")
 jsonschema: Any = importlib.import_module("jsonschema")
 
 ROOT = Path(__file__).resolve().parents[2]
-EVERYTHING = {
+EGRESS = {"enabled": True, "callsTo": ["203.0.113.0/24"], "extra": [{"ports": [{"port": 9060, "protocol": "UDP"}]}]}
+EVERYTHING: dict[str, Any] = {
     **TOKENS,
     "image": {"digest": "sha256:" + "0" * 64},
     "imagePullSecrets": [{"name": "registry"}],
@@ -51,7 +53,14 @@ EVERYTHING = {
     "tolerations": [{"key": "cc-tts", "operator": "Exists", "effect": "NoSchedule"}],
     "priorityClassName": "telephony",
     "podAnnotations": {"example.com/team": "voice"},
-    "networkPolicy": {"enabled": True, "sipFrom": ["192.0.2.0/24"], "httpFrom": ["198.51.100.0/24"]},
+    "networkPolicy": {"enabled": True, "sipFrom": ["192.0.2.0/24"], "httpFrom": ["198.51.100.0/24"], "egress": EGRESS},
+    "ingress": {
+        "enabled": True,
+        "className": "nginx",
+        "annotations": {"nginx.ingress.kubernetes.io/proxy-read-timeout": "7260"},
+        "hosts": [{"host": "voice.example.com", "paths": [{"path": "/v1", "pathType": "Prefix"}]}],
+        "tls": [{"secretName": "voice-api", "hosts": ["voice.example.com"]}],
+    },
     "monitoring": {"serviceMonitor": True, "prometheusRule": True, "dashboard": True, "labels": {"release": "p"}},
 }
 DEPLOYMENT = {**TOKENS, "kind": "Deployment", "replicas": 3}
@@ -77,11 +86,15 @@ GPU_WORKERS: dict[str, Any] = {
         "autoscaling": {"method": "keda"},
     },
     "autoscaling": {"method": "keda", "prometheusAddress": "http://prometheus:9090"},
-    "networkPolicy": {"enabled": True, "linesFrom": ["192.0.2.0/24"]},
+    "networkPolicy": {"enabled": True, "linesFrom": ["192.0.2.0/24"], "egress": {"enabled": True}},
 }
 WORKERS_HPA = {**WORKERS, "workers": {"kind": "Deployment", "autoscaling": {"method": "hpa"}}}
 POOL: dict[str, Any] = {**ALL_TOKENS, "pool": {"enabled": True, "rayAddress": "ray://ray.example.com:10001"}}
-POOL_AND_WORKERS = {**WORKERS, "pool": POOL["pool"]}
+POOL_AND_WORKERS = {
+    **WORKERS,
+    "pool": POOL["pool"],
+    "networkPolicy": {"enabled": True, "egress": {"enabled": True}},
+}
 RAY_CLUSTER: dict[str, Any] = {
     **ALL_TOKENS,
     "workers": {**GPU_WORKERS["workers"], "kind": "RayCluster", "tlsSecret": "", "autoscaling": {}},
@@ -92,7 +105,12 @@ RAY_CLUSTER: dict[str, Any] = {
         "extraVolumeMounts": [{"name": "voices", "mountPath": "/voices", "readOnly": True}],
     },
     "config": GPU_WORKERS["config"],
-    "networkPolicy": {"enabled": True, "httpFrom": ["198.51.100.0/24"], "linesFrom": ["192.0.2.0/24"]},
+    "networkPolicy": {
+        "enabled": True,
+        "httpFrom": ["198.51.100.0/24"],
+        "linesFrom": ["192.0.2.0/24"],
+        "egress": {"enabled": True},
+    },
     "monitoring": {"serviceMonitor": True},
 }
 RAY_WITHOUT_GPUS = {
@@ -310,7 +328,7 @@ def test_no_manifest_is_made_twice_and_each_is_labelled(rendered: Rendered) -> N
 
 
 def test_the_defaults_make_what_needs_no_operator(usual: Rendered) -> None:
-    assert usual.kinds() == {"DaemonSet", "ConfigMap", "Secret", "Service"}
+    assert usual.kinds() == {"DaemonSet", "ConfigMap", "Secret", "Service", "Pod"}
 
 
 # --- calls -----------------------------------------------------------------------------------------------------------
@@ -500,7 +518,7 @@ def test_nothing_is_privileged(rendered: Rendered) -> None:
             assert key not in pod, name
         written = {volume for volume, mount in mounts(container).items() if not mount.get("readOnly")}
         assert written <= {"tmp", "cache", "compiled"}, name
-        sizes = {each["name"]: each["emptyDir"]["sizeLimit"] for each in pod["volumes"] if "emptyDir" in each}
+        sizes = {each["name"]: each["emptyDir"]["sizeLimit"] for each in pod.get("volumes", []) if "emptyDir" in each}
         assert set(sizes) == written, name
         assert template["metadata"]["annotations"]["sidecar.istio.io/inject"] == "false", name
 
@@ -512,24 +530,57 @@ def test_the_image_is_this_version_or_a_digest(usual: Rendered, everything: Rend
     assert chart["version"] == chart["appVersion"] == __version__
 
 
-def test_the_network_policy_lets_in_what_calls_need(everything: Rendered) -> None:
-    rules = everything.one("NetworkPolicy")["spec"]["ingress"]
-    rtp, sip, http = rules
+def test_the_network_policy_lets_in_from_whom_the_values_say(everything: Rendered) -> None:
+    rtp, sip, http, test = everything.one("NetworkPolicy")["spec"]["ingress"]
     assert "from" not in rtp
     assert rtp["ports"] == [{"port": 16384, "endPort": 16983, "protocol": "UDP"}]
     assert sip["from"] == [{"ipBlock": {"cidr": "192.0.2.0/24"}}]
-    assert {(each["port"], each["protocol"]) for each in sip["ports"]} == {(5060, "UDP"), (5060, "TCP")}
-    assert (http["from"], http["ports"]) == (
-        [{"ipBlock": {"cidr": "198.51.100.0/24"}}],
-        [{"port": 8080, "protocol": "TCP"}],
-    )
+    assert http["from"] == [{"ipBlock": {"cidr": "198.51.100.0/24"}}]
+    assert http["ports"] == test["ports"] == [{"port": 8080, "protocol": "TCP"}]
+    labels = everything.one("Pod", name="voice-test")["metadata"]["labels"]
+    assert test["from"][0]["podSelector"]["matchLabels"].items() <= labels.items()
 
 
-@pytest.mark.parametrize("values", [SIP_TLS, USER_AGENTS], ids=["tls", "user agents"])
+@pytest.mark.parametrize("values", [EVERYTHING, SIP_TLS, USER_AGENTS], ids=["usual", "tls", "user agents"])
 def test_the_network_policy_lets_in_every_sip_port(values: dict[str, Any], helm: Any, tmp_path: Path) -> None:
     rendered = Rendered(helm, values)
-    _, sip = rendered.one("NetworkPolicy")["spec"]["ingress"]
+    _, sip, *_ = rendered.one("NetworkPolicy")["spec"]["ingress"]
     assert {(each["port"], each["protocol"]) for each in sip["ports"]} == sip_ports(rendered.configuration(tmp_path))
+
+
+# --- what users bring themselves ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("values", [TOKENS, POOL_AND_WORKERS, RAY_CLUSTER], ids=["line", "workers", "ray"])
+def test_a_config_map_of_the_user_is_that_of_every_pod(values: dict[str, Any], helm: Any) -> None:
+    rendered = Rendered(helm, {**values, "config": 'password = "unread"', "existingConfigMap": "mine"})
+    assert "ConfigMap" not in rendered.kinds()
+    pods = [template for _, template in rendered.templates()]
+    read = {each["configMap"]["name"] for pod in pods for each in pod["spec"].get("volumes", []) if "configMap" in each}
+    assert read == {"mine"}
+    assert not any("checksum/config" in pod["metadata"]["annotations"] for pod in pods)
+
+
+def test_the_ingress_leads_to_the_control_api(everything: Rendered, usual: Rendered) -> None:
+    ingress, service = everything.one("Ingress"), everything.one("Service")
+    (rule,) = ingress["spec"]["rules"]
+    (path,) = rule["http"]["paths"]
+    backend = path["backend"]["service"]
+    assert backend == {"name": service["metadata"]["name"], "port": {"name": service["spec"]["ports"][0]["name"]}}
+    assert (rule["host"], path["path"], ingress["spec"]["ingressClassName"]) == ("voice.example.com", "/v1", "nginx")
+    assert ingress["spec"]["tls"] == EVERYTHING["ingress"]["tls"]
+    assert "https://voice.example.com/v1" in everything.notes
+    assert "Ingress" not in usual.kinds()
+
+
+def test_helm_test_asks_a_line_node_with_a_token(everything: Rendered, capsys: pytest.CaptureFixture[str]) -> None:
+    assert everything.one("Pod", name="voice-test")["metadata"]["annotations"]["helm.sh/hook"] == "test"
+    config = configuration.load(None, environ=everything.environment("test"))
+    service = everything.one("Service")
+    assert (config.http.host, config.http.port) == ("voice.telephony.svc", service["spec"]["ports"][0]["port"])
+    assert any("read" in each.scopes for each in config.http.tokens)
+    assert cli.main([*everything.container("test")["args"], "--set", "http.port=1"]) == 1
+    assert "nothing answers at 127.0.0.1:1" in capsys.readouterr().err
 
 
 # --- monitoring and scaling ------------------------------------------------------------------------------------------
@@ -609,6 +660,8 @@ def test_a_daemon_set_is_not_scaled(helm: Any) -> None:
         {**TOKENS, "sip": {"transports": ["tls"]}},
         {**TOKENS, "sip": {"tlsSecret": "voice-sip"}},
         {**TOKENS, "sip": {"tlsSecret": "voice-sip"}, "config": '[sip]\ntransports = ["tls"]'},
+        {**TOKENS, "ingress": {"enabled": True, "hosts": []}},
+        {**TOKENS, "networkPolicy": {"egress": {"callsTo": ["pbx.example.com"]}}},
         {**TOKENS, "calls": {"maxDurationSeconds": 0}},
         {**TOKENS, "resources": {"cpu": "500m"}},
         {**TOKENS, "image": {"tag": "latest"}},

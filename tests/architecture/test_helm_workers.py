@@ -1,6 +1,7 @@
 """The chart's speech workers, pool and Ray cluster: what they read agrees with what line nodes read, and with the code."""
 
 import importlib
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -22,6 +23,7 @@ from cc_tts.pool.ray_hosts import CPU_RESOURCE
 from cc_tts.pool.state import PoolState
 from cc_tts.pool.worker_host import NUM_PORTS
 from tests.architecture.test_helm_chart import (
+    EVERYTHING,
     GPU_WORKERS,
     HPA,
     POOL,
@@ -32,7 +34,7 @@ from tests.architecture.test_helm_chart import (
     WORKERS,
     WORKERS_HPA,
 )
-from tests.support.rendered_chart import ALL_TOKENS, CHART, RAY, REMOTE, TOKENS, Document, Rendered, load_helm, mounts
+from tests.support.rendered_chart import ALL_TOKENS, RAY, REMOTE, TOKENS, Document, Rendered, load_helm, mounts
 
 pytestmark = pytest.mark.architecture
 
@@ -276,10 +278,8 @@ def test_the_pool_reaches_the_head_that_kuberay_names(helm: Any, tmp_path: Path)
     assert rendered.configuration(tmp_path, "pool").pool.ray_address == f"ray://{name}-head-svc.telephony.svc:10001"
     ports = {each["name"]: each["containerPort"] for each in rendered.container("ray-head")["ports"]}
     assert ports["client"] == 10001
-    source = (ROOT / "deploy/helm/cc-tts/templates/_helpers.tpl").read_text(encoding="utf-8")
-    cut = re.search(r'define "cc-tts.ray".*?trunc (\d+).*?-ray', source, re.DOTALL)
-    assert cut is not None
-    assert int(cut[1]) + len("-ray-head-svc") <= MAX_SERVICE_CHARS_OF_KUBERAY
+    (long,) = (each for each in Rendered(helm, RAY_CLUSTER, release="a" * 53).documents if each["kind"] == "RayCluster")
+    assert len(long["metadata"]["name"] + "-head-svc") <= MAX_SERVICE_CHARS_OF_KUBERAY
 
 
 def test_the_services_of_kuberay_find_its_pods(helm: Any) -> None:
@@ -346,7 +346,9 @@ def test_no_selector_takes_the_pods_of_another_component(name: str, helm: Any) -
 def test_each_has_the_image_that_it_needs(helm: Any) -> None:
     def images(values: dict[str, Any]) -> dict[str, str]:
         rendered = Rendered(helm, values)
-        return {name: rendered.container(name)["image"] for name, _ in rendered.templates()}
+        found = {name: rendered.container(name)["image"] for name, _ in rendered.templates()}
+        assert found.pop("test") == found["cc-tts"]
+        return found
 
     assert images(WORKERS)["worker"] == f"cc-tts:{__version__}"
     assert images(WORKERS_HPA)["worker"] == f"cc-tts:{__version__}-gpu"
@@ -383,6 +385,37 @@ def test_the_network_policies_let_line_nodes_in_by_address(helm: Any) -> None:
     assert allowed == {"ray", "pool"}
     ports = [{"port": 7400, "endPort": 7400 + NUM_PORTS - 1, "protocol": "TCP"}]
     assert to_workers == {"ports": ports, "from": lines}
+
+
+DNS = {(None, 53)}
+CALLS = {("203.0.113.0/24", None)}
+
+
+@pytest.mark.parametrize(
+    ("values", "policy", "reached"),
+    [
+        (EVERYTHING, "voice", DNS | CALLS | {(None, 9060)}),
+        (GPU_WORKERS, "voice", DNS | {(None, None), ("worker", 7400)}),
+        (GPU_WORKERS, "voice-worker", DNS),
+        (POOL_AND_WORKERS, "voice", DNS | {(None, None), ("worker", 7400), ("pool", 8090)}),
+        (POOL_AND_WORKERS, "voice-pool", DNS | {(None, 10001)}),
+        (RAY_CLUSTER, "voice", DNS | {(None, None), ("ray", 7400), ("pool", 8090)}),
+        (RAY_CLUSTER, "voice-pool", DNS | {("ray", None)}),
+        (RAY_CLUSTER, "voice-ray", DNS | {("ray", None), ("pool", 8090)}),
+    ],
+)
+def test_pods_may_send_to_what_they_need_and_no_further(
+    values: dict[str, Any], policy: str, reached: set[tuple[str | None, int | None]], helm: Any
+) -> None:
+    found = set()
+    spec = Rendered(helm, values).one("NetworkPolicy", name=policy)["spec"]
+    assert spec["policyTypes"] == ["Ingress", "Egress"]
+    for rule in spec["egress"]:
+        for peer in rule.get("to", [{}]):
+            labels = peer.get("podSelector", {}).get("matchLabels", {})
+            whom = labels.get("app.kubernetes.io/component") or peer.get("ipBlock", {}).get("cidr")
+            found |= {(whom, port.get("port")) for port in rule.get("ports", [{}])}
+    assert found == reached
 
 
 def test_workers_are_scaled_by_what_the_line_nodes_know_of_them(helm: Any) -> None:
@@ -482,8 +515,9 @@ def test_the_values_on_the_page_about_kubernetes_make_workers(helm: Any, tmp_pat
     assert {mount["mountPath"] for mount in rendered.container("worker")["volumeMounts"]} >= {"/models"}
     assert worker.tts.model_dir.startswith("/models/")
     assert worker.tts.voices_dir.startswith("/models/")
-    for key in re.findall(r"--from-literal=([\w-]+)=", page()):
-        assert f"key: {key}" in "".join(path.read_text("utf-8") for path in (CHART / "templates").iterdir()), key
+    documents = Rendered(helm, {**RAY_CLUSTER, "secret": {"existing": "voice-tokens"}}).documents
+    wanted = set(re.findall(r'"key": "([\w-]+)", "name": "voice-tokens"', json.dumps(documents, sort_keys=True)))
+    assert wanted == set(re.findall(r"--from-literal=([\w-]+)=", page()))
 
 
 def test_series_that_the_page_about_kubernetes_names_exist() -> None:

@@ -35,9 +35,9 @@ def load_helm() -> Any:
 class Rendered:
     """The manifests for some values."""
 
-    def __init__(self, helm: Any, values: Mapping[str, Any]) -> None:
+    def __init__(self, helm: Any, values: Mapping[str, Any], *, release: str = "voice") -> None:
         chart = helm.Chart.load(str(CHART))
-        texts = chart.render(copy.deepcopy(dict(values)), name="voice", namespace="telephony")
+        texts = chart.render(copy.deepcopy(dict(values)), name=release, namespace="telephony")
         self.notes = next(text for name, text in texts.items() if name.endswith("NOTES.txt"))
         self.documents: list[Document] = [
             document
@@ -72,6 +72,8 @@ class Rendered:
             found = [spec["template"]] if "template" in spec else []
             if each["kind"] == "RayCluster":
                 found = [group["template"] for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"])]
+            if each["kind"] == "Pod":
+                found = [each]
             for template in found:
                 (container,) = template["spec"]["containers"]
                 yield container["name"], template
@@ -121,4 +123,4 @@ def expanded(text: str, environ: Mapping[str, str]) -> str:
 
 
 def mounts(container: Document) -> dict[str, Document]:
-    return {each["name"]: each for each in container["volumeMounts"]}
+    return {each["name"]: each for each in container.get("volumeMounts", [])}

@@ -2,9 +2,10 @@
 
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -17,19 +18,28 @@ SERVICES = ("serve", "worker", "pool")
 
 
 @contextmanager
-def listening(status: str = "200 OK") -> Iterator[int]:
-    """A port whose first client gets this status of HTTP."""
+def listening(answers: Mapping[str, str] = MappingProxyType({"/healthz": "200 OK"})) -> Iterator[int]:
+    """A port whose clients get these statuses of HTTP by path, below /v1 with the token only."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def answer() -> None:
-            client, _ = server.accept()
-            with client:
-                if client.recv(1000).startswith(b"GET /healthz HTTP/1.1\r\n"):
-                    client.sendall(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n".encode())
+            while True:
+                try:
+                    client, _ = server.accept()
+                except OSError:
+                    return
+                with client:
+                    request = client.recv(1000).decode()
+                    path = request.split(" ")[1] if request else ""
+                    if path in answers and (
+                        path[:3] != "/v1" or "\r\nAuthorization: Bearer a-secret-token\r\n" in request
+                    ):
+                        client.sendall(f"HTTP/1.1 {answers[path]}\r\nContent-Length: 0\r\n\r\n".encode())
 
         thread = threading.Thread(target=answer)
         thread.start()
         yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)  # wakes accept
         thread.join(5)
 
 
@@ -88,6 +98,29 @@ def test_a_service_that_answers_is_healthy(
     assert capsys.readouterr().out == "ok\n"
 
 
+@pytest.mark.parametrize(
+    ("readyz", "voices", "fault"),
+    [
+        ("200 OK", "200 OK", ""),
+        ("503 Service Unavailable", "200 OK", "'HTTP/1.1 503 Service Unavailable' to /readyz"),
+        ("200 OK", "401 Unauthorized", "'HTTP/1.1 401 Unauthorized' to /v1/voices"),
+    ],
+)
+def test_a_server_is_ready_if_it_takes_calls_and_the_token(
+    readyz: str,
+    voices: str,
+    fault: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    runs(monkeypatch, tmp_path, ["/sbin/init"])
+    tokens = 'http.tokens=[{token="only-for-calls", scopes=["call"]}, {token="a-secret-token", scopes=["read"]}]'
+    with listening({"/readyz": readyz, "/v1/voices": voices}) as port:
+        status = cli.main(["health", "--ready", "--set", f"http.port={port}", "--set", tokens])
+    assert (status, fault in capsys.readouterr().err) == (int(bool(fault)), True)
+
+
 def test_a_server_that_is_no_container_is_found_by_its_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,7 +133,7 @@ def test_a_server_that_is_no_container_is_found_by_its_configuration(
 def test_an_error_is_not_healthy(
     service: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with listening("500 Internal Server Error") as port:
+    with listening({"/healthz": "500 Internal Server Error"}) as port:
         runs(monkeypatch, tmp_path, ["cc-tts", *(word.replace("PORT", str(port)) for word in service)])
         assert cli.main(["health"]) == 1
     assert f"127.0.0.1:{port} answers 'HTTP/1.1 500" in capsys.readouterr().err

@@ -32,6 +32,10 @@ helm.sh/chart: {{ $.Chart.Name }}-{{ $.Chart.Version }}
 {{- .Values.secret.existing | default (include "cc-tts.name" .) -}}
 {{- end }}
 
+{{- define "cc-tts.configMap" -}}
+{{- .Values.existingConfigMap | default (include "cc-tts.name" .) -}}
+{{- end }}
+
 {{- /* Of (list $ IMAGE SUFFIX): the values tag and digest, and what a tag gets that is not set. */}}
 {{- define "cc-tts.image" -}}
 {{- $ := index . 0 -}}
@@ -50,9 +54,9 @@ helm.sh/chart: {{ $.Chart.Name }}-{{ $.Chart.Version }}
 {{ include "cc-tts.image" (list . .Values.workers.image $suffix) }}
 {{- end }}
 
-{{- /* `config` as JSON. The parser's own words may quote a secret, so only the line is told. */}}
+{{- /* `config` as JSON, {} where a ConfigMap is in its place. The parser's own words may quote a secret, so only the line is told. */}}
 {{- define "cc-tts.parsedConfig" -}}
-{{- $parsed := fromToml .Values.config -}}
+{{- $parsed := ternary dict (fromToml .Values.config) (not (empty .Values.existingConfigMap)) -}}
 {{- with $parsed.Error -}}
 {{- fail (printf "config: not valid TOML: %s" (toString . | regexFind "line [0-9]+")) -}}
 {{- end -}}
@@ -113,7 +117,9 @@ memory: {{ .memory }}
 {{- end }}
 
 {{- define "cc-tts.checksums" -}}
+{{- if not .Values.existingConfigMap }}
 checksum/config: {{ include "cc-tts.config" . | sha256sum }}
+{{- end }}
 {{- if not .Values.secret.existing }}
 checksum/secret: {{ toJson .Values.secret | sha256sum }}
 {{- end }}
@@ -214,9 +220,32 @@ securityContext:
 {{- /* Of networks in a rule of a NetworkPolicy; without any it is for every one. */}}
 {{- define "cc-tts.from" -}}
 {{- with . -}}
-from:
-  {{- range . }}
-  - ipBlock: {cidr: {{ . | quote }}}
-  {{- end }}
+from: {{- include "cc-tts.networks" . | nindent 2 }}
 {{- end -}}
+{{- end }}
+
+{{- define "cc-tts.to" -}}
+{{- with . -}}
+to: {{- include "cc-tts.networks" . | nindent 2 }}
+{{- end -}}
+{{- end }}
+
+{{- define "cc-tts.networks" -}}
+{{- range . }}
+- ipBlock: {cidr: {{ . | quote }}}
+{{- end }}
+{{- end }}
+
+{{- define "cc-tts.policyTypes" -}}
+{{ ternary "[Ingress, Egress]" "[Ingress]" .Values.networkPolicy.egress.enabled }}
+{{- end }}
+
+{{- /* What every pod may send to. DNS at any address: that of a cache on the node is none of a pod. */}}
+{{- define "cc-tts.egress" -}}
+- ports:
+    - {port: 53, protocol: UDP}
+    - {port: 53, protocol: TCP}
+{{- with .Values.networkPolicy.egress.extra }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}

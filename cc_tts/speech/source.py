@@ -3,10 +3,9 @@
 import asyncio
 import math
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -39,6 +38,7 @@ from cc_tts.speech.prompt import (
     Content,
     IncrementalContent,
     MarkContent,
+    Part,
     PromptDefaults,
     RefusedContent,
     SequenceContent,
@@ -232,10 +232,8 @@ class SpeechSource:
             case SilenceContent():
                 return fixed(bytes(audio_format.bytes_for_ms(content.silence_ms)), rate_hz)
             case SequenceContent():
-                each_voiced = (
-                    self._voiced(each) if isinstance(each, TextContent) else [each] for each in content.parts
-                )
-                voiced = [*chain.from_iterable(each_voiced)]
+                voiced = self._voicing.sequence(content.parts)
+                _refuse(voiced)
                 return SequenceStream(voiced, open_part, audio_format, overload_wait_ms, is_again=is_again)
             case IncrementalContent():
                 return IncrementalStream(content, open_part, self._voicing, audio_format, overload_wait_ms)
@@ -317,9 +315,7 @@ class SpeechSource:
     def _voiced(self, content: TextContent) -> list[TextContent]:
         """The parts of a text, each of one voice; raises ``LanguageUnsupported`` if there is none for a part."""
         parts = self._voicing.parts(content)
-        for part in parts:
-            if isinstance(part, RefusedContent):
-                raise LanguageUnsupported(part.detail)
+        _refuse(parts)
         return [part for part in parts if isinstance(part, TextContent)]
 
     def _said(self, content: TextContent) -> str:
@@ -329,6 +325,13 @@ class SpeechSource:
 
     def _voice(self, part: TextContent) -> Voice:
         return self.engine.resolve_voice(part.voice, None)
+
+
+def _refuse(parts: Iterable[Part]) -> None:
+    """Raise ``LanguageUnsupported`` if no voice speaks one of them."""
+    for part in parts:
+        if isinstance(part, RefusedContent):
+            raise LanguageUnsupported(part.detail)
 
 
 def _is_quick(prompt: SpokenPrompt) -> bool:

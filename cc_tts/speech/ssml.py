@@ -29,6 +29,7 @@ from cc_tts.speech.prompt import (
     TextContent,
     ToneContent,
 )
+from cc_tts.text.alignment import replaced
 from cc_tts.text.characters import clean, has_speech
 from cc_tts.text.chunker import LOOK_BACK_CHARS, looks_back
 from cc_tts.text.pronunciation.phonemes import ipa_of
@@ -112,7 +113,7 @@ class _Reader:
     _removes_pause: bool = False
     """A break of no length was the last thing in the text: no pause follows."""
     _before: str = ""
-    """The end of the parts before."""
+    """The end of what the parts before say."""
     _silence_ms: int = 0
     """Of all breaks."""
     _xml: XmlReader = field(init=False)
@@ -364,7 +365,8 @@ class _Reader:
             marks = tuple((min(offset, len(text)), name) for offset, name in self._marks)
             before = self._before if looks_back(text) else ""  # else the audio of the part is the same behind any words
             self.parts.append(replace(self._style, text=text, replacements=replacements, marks=marks, before=before))
-            self._before = (self._before + self._text)[-LOOK_BACK_CHARS:]
+            said = [(each.start, each.end, each.spoken or text[each.start : each.end]) for each in replacements]
+            self._before = (self._before + replaced(said, self._text))[-LOOK_BACK_CHARS:]
             self._is_apart = text != self._text
             self._has_text = True
         else:

@@ -107,3 +107,25 @@ def test_tokens_are_read_as_the_whole_text_is(
 def test_reasoning_alone_is_nothing_to_say(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["text", "<think>I should say it."]) == 1
     assert "Nothing to say" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("ssml", "spoken"),
+    [
+        ('The <sub alias="PIN">P.</sub> <prosody rate="slow">4417</prosody>', ["The PIN", "four four one seven"]),
+        ('您的验证码是<prosody rate="slow">4821</prosody>。', ["您的验证码是", "四八二幺"]),
+        ('您的<sub alias="验证码">码</sub>是<prosody rate="slow">4821</prosody>', ["您的验证码是", "四八二幺"]),
+        ('您好。Your PIN is <prosody rate="slow">4821</prosody>', ["您好。", "Your PIN is", "four eight two one"]),
+    ],
+)
+def test_numbers_of_ssml_are_read_by_the_words_that_are_said_before(
+    capsys: pytest.CaptureFixture[str], ssml: str, spoken: list[str]
+) -> None:
+    chunks = read(capsys, f"<speak>{ssml}</speak>", "--ssml")
+    assert [each["spoken"] for each in chunks] == spoken
+    assert {each["voice"] for each in chunks if each["spoken"].startswith(("四", "您"))} <= {"cmn"}
+
+
+def test_digits_in_a_voice_of_their_own_are_in_its_language(capsys: pytest.CaptureFixture[str]) -> None:
+    chunks = read(capsys, '<speak>您的验证码是<voice name="en-us">12</voice></speak>', "--ssml")
+    assert [each["spoken"] for each in chunks] == ["您的验证码是", "twelve"]

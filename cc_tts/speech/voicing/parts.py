@@ -8,8 +8,8 @@ from cc_tts.config.schema import TtsConfig
 from cc_tts.engines.engine import Engine
 from cc_tts.errors import LanguageUnsupported
 from cc_tts.speech.lexicons import Lexicons
-from cc_tts.speech.prompt import RefusedContent, TextContent
-from cc_tts.text.language import latin_language
+from cc_tts.speech.prompt import Part, RefusedContent, TextContent
+from cc_tts.text.language import detect_language, has_letters, latin_language
 from cc_tts.text.markup.unspoken import scan
 from cc_tts.text.pronunciation.lexicon import CompiledLexicon, replacements_by
 from cc_tts.text.stretches import Languages, Stretch, letters_of
@@ -65,6 +65,27 @@ class Voicing:
             parts = [self._part(content, letters, each, preferred, is_whole=len(found) == 1) for each in found]
             self._known[content] = state, parts
         return parts
+
+    def sequence(self, parts: Iterable[Part]) -> list[Part]:
+        """The parts of a sequence, each text of them in parts of one voice. Digits for which neither language nor voice was
+        asked are in the language of the words before them.
+        """
+        voiced: list[Part] = []
+        language: str | None = None
+        for part in parts:
+            if not isinstance(part, TextContent):
+                voiced.append(part)
+                continue
+            tells_language = has_letters(part.text)
+            if language and not tells_language and part.voice is None and self.asked_language(part) is None:
+                part = replace(part, language=language)  # noqa: PLW2901
+            of_one_voice = self.parts(part)
+            last = of_one_voice[-1]
+            if tells_language and isinstance(last, TextContent):
+                latin = latin_language(self._engine.resolve_voice(last.voice, None).language)
+                language = last.language or detect_language(last.text, latin=latin)
+            voiced += of_one_voice
+        return voiced
 
     def _letters(self, content: TextContent, lexicons: list[CompiledLexicon]) -> str:
         text, replacements = content.text, content.replacements

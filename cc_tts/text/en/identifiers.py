@@ -2,6 +2,7 @@
 
 import re
 
+from cc_tts.text.en.money import CURRENCY_CODES
 from cc_tts.text.en.numbers import (
     DIGIT_BY_DIGIT_FROM,
     NOTHING_COUNTED,
@@ -26,7 +27,10 @@ from cc_tts.text.en.units import UNIT_SYMBOLS
 from cc_tts.text.substitution import Say, in_order
 
 _NOT_COUNTED = r"(?![\w-]|[.,:/]\d)"
-_ROOM = r"(?i)\b((?:room|rm\.?|suite|ste\.|apartment|apt\.?|gate|unit|exit)\s)(\d{1,2})(\d\d)(?![\w-]|[.,:/]\d|\s?[%°])"
+_ROOM = (
+    r"(?i)\b((?:room|rm\.?|suite|ste\.|apartment|apt\.?|gate|unit|exit)\s)(\d{1,2})(\d\d)([A-Z]?)"
+    r"(?![\w-]|[.,:/]\d|\s?[%°])"
+)
 _ROOMS = {
     "Acct": "account",
     "Conf": "confirmation",
@@ -106,6 +110,10 @@ _SCORE_BEFORE = re.compile(
     re.IGNORECASE,
 )
 
+_BEHIND_ACRONYM = (
+    rf"(?<![\w-])(?!(?:{CURRENCY_CODES})\b)([A-Z]{{3,5}}\s)(\d{{5,6}})(?![\w-]|[.,:/]\d|\s?%|\s[A-Z]{{2}})"
+    + NOTHING_COUNTED
+)
 _NAMED_MIXED = (
     rf"\b(?P<name>{_NAMED_STRONG})\b\.?{_CONNECTORS}(?P<value>(?=[a-z]*\d)(?=\d*[a-z])[a-z\d]{{4,20}})(?![\w-]|[.@]\w)"
 )
@@ -184,7 +192,7 @@ def _fiscal_year(match: re.Match[str]) -> str:
 def _room(match: re.Match[str]) -> str:
     """Room 204 as "two oh four", suite 1200 as "twelve hundred"."""
     rest = "hundred" if match[3] == "00" else two_digits(int(match[3]))
-    return f"{match[1]}{integer(match[2])} {rest}"
+    return f"{match[1]}{integer(match[2])} {rest} {match[4].upper()}".rstrip()
 
 
 def _mixed_id(match: re.Match[str]) -> str | None:
@@ -282,6 +290,10 @@ say_identifiers = in_order(
     (rf"(?i)\b(?P<name>{_NAMED_STRONG}|{_NAMED_WEAK})\b\.?{_CONNECTORS}{_VALUE}", _named),
     (_NAMED_MIXED, _named_mixed),
     (r"\b([A-Z])-([1-9][1-9]0)(?![\w-])", lambda match: f"{match[1]} {house_number(match[2])}"),  # F-150
+    (  # CPT 99213
+        _BEHIND_ACRONYM,
+        digits_behind,
+    ),
     (  # a merchant on a statement: SHELL OIL 5744
         r"\b([A-Z][A-Z'&]{1,20}\s[A-Z][A-Z'&]{1,20}\s)(\d{3,5})(?![\w-]|[.,:/]\d|\s?%|\s[A-Z]{2})",
         digits_behind,

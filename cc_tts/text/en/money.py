@@ -44,6 +44,8 @@ _BY_SYMBOLS = {
 }  # fmt: skip
 _CURRENCIES = {symbol: currency for symbols, currency in _BY_SYMBOLS.items() for symbol in symbols.split()}
 _SYMBOL = "|".join(re.escape(symbol) for symbol in sorted(_CURRENCIES, key=len, reverse=True))
+CURRENCY_CODES = "|".join(symbol for symbol in _CURRENCIES if symbol.isalpha() and symbol.isupper())
+"""Alternatives of a pattern."""
 _SCALES = {"k": "thousand", "m": "million", "mn": "million", "b": "billion", "bn": "billion", "t": "trillion"}
 _SCALE = r"(?:(?P<scale>(?:[ -]?(?:thousand|million|billion|trillion|lakh|crore)|[KkMmBbTt]|mn|bn))(?!\w))?"
 _BEFORE = rf"(?<![\w$])(?P<symbol>{_SYMBOL}) ?(?P<amount>{AMOUNT}){_SCALE}(?![.,]\d)(?!\d)"

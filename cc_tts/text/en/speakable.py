@@ -39,6 +39,10 @@ _RATING = (
     r"(?i)\b((?:scored?|rated|rating|gave|graded?)\s(?:[a-z]{1,8}\s){0,3})(\d{1,3})/(?=\d{1,3}(?![\w/⁄]|[.,]\d|\sof\b))"
     r"|(?<![\w/.,])()([0-5])/(?=5\sstars?\b|10\sstars?\b)"
 )
+_LIMITS = (
+    r"(?i)\b((?:liability|injury|limits?|coverage|policy)\b[a-z ,:]{0,30}\s)(\d{2,3}/\d{2,3}(?:/\d{2,3})?)"
+    r"(?![\w/⁄]|[.,]\d)"
+)
 _FRACTION = r"(?<![\w/.,⁄])(?:(?P<whole>\d{1,9})[ -])?(?P<top>\d{1,4})\s?[/⁄]\s?(?P<bottom>\d{1,4})(?![\w/⁄]|[.,]\d)"
 _CARDINAL = r"(?<!\d)(?:\d{1,2}(?:,\d\d){1,3},\d{3}(?!\d|,\d)|\d{1,3}(?:,\d{3}){1,7}(?!\d|,\d)|\d++)(?:\.\d++)?"
 _NUM_IP_PARTS = 4
@@ -73,6 +77,10 @@ _say_all_day_and_user_names = in_order(
         r"(?:(?<!\w)@|\b(?:[Uu]ser ?name|[Ll]ogin|[Hh]andle)(?: is|:)? )[A-Za-z0-9]++(?:_[A-Za-z0-9]++)+(?![.-]?\w)",
         lambda match: match.group().replace("_", " underscore "),
     ),
+    (
+        r"\b([Tt])emp\.(?=\s[a-z])(?!\s(?:of|is|was|at|in|on|to|and|or|will|should|reads?|range|settings?|controls?|sensors?)\b)",
+        r"\1emporary",
+    ),
     (  # sunny_day88, but not order_id, which is of a program
         r"(?<![\w/.@-])(?=\w{0,40}\d)[A-Za-z0-9]{1,40}+(?:_[A-Za-z0-9]{1,40}+){1,8}+(?![.-]?\w)",
         lambda match: match.group().replace("_", " underscore "),
@@ -81,6 +89,7 @@ _say_all_day_and_user_names = in_order(
     (r"(?i)(?<=\bhashtag )#(?=\w)", ""),
     (r"(?<=\d)\s?[x×]\s?(?=[$£€]\d)", " times "),
     (r"(?<!\w)q\.?\s?(\d{1,2}(?:\s?[-–]\s?\d{1,2})?)\s?(?:h|hrs?)\b", r"every \1 hours"),
+    (r"(?<!\w)q\.?\s?(\d{1,2})\s?mins?\b", r"every \1 minutes"),
     (r"(?<=\b[A-Z]{3})\s?(?:→|[-=]>)\s?(?=[A-Z]{3}\b)", " to "),
     (r"(?<=\S)\s(?:→|➔|[-=]?>|»)\s(?=[A-Za-z])", ", "),
     (r"\b(UTC|GMT)\s?([+-])\s?(?=\d)", lambda match: f"{match[1]} {'plus' if match[2] == '+' else 'minus'} "),
@@ -131,9 +140,11 @@ _say_fractions_and_ordinals = in_order(
         lambda match: f"{match[1]}{cardinal(int(match[2]))} of ",
     ),
     (r"(?<![\w/.,])(\d{1,2})/(\d)(?=\sARMs?\b)", r"\1 \2"),  # a mortgage
+    (_LIMITS, lambda match: match[1] + ", ".join(map(integer, match[2].split("/")))),
     (_RATING, lambda match: f"{match[1] or ''}{cardinal(int(match[2] or match[4]))} out of "),
     (_FRACTION, _fraction),
 )
+_OPEN_BRACKET = re.compile(r"\([^()]*$")
 _STAR = (
     r"(?i)\*(?:(?<=\bpress \*)|(?<=\bthe \*)|(?<=\bor \*)|(?<=\band \*)|(?<=\bhit \*)|(?<=\bthen \*)|(?<=\bdial \*)"
     r"|(?<=\bwith \*))(?![\w*])|\*(?=\s(?:key|button)\b)"
@@ -143,7 +154,12 @@ _say_keys_and_cardinals = in_order(
     (r"(?i)#(?=\s*(?:key|sign|button)\b|\s*[.,;!?)\"']|\s|$)", "pound"),
     (_STAR, "star"),
     (r"(?<=\d)\s?[*×]\s?(?=\d)", " times "),
-    (r"(?<!\S)(\d{1,2})\)(?=\s)", r"\1,"),
+    (
+        r"(?<!\S)(\d{1,2})\)(?=\s)",
+        lambda match: (
+            None if _OPEN_BRACKET.search(match.string, max(0, match.start() - 80), match.start()) else f"{match[1]},"
+        ),
+    ),
     (r"(?<!\d)\d{1,6}(?:\.\d{1,6}){2,9}(?!\d)", _version),
     (r"(?<![\w.])\.(\d++)", lambda match: f"point {digits(match[1])}"),
     (_CARDINAL, _number),

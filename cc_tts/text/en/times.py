@@ -33,6 +33,7 @@ _LETTER_HALF = (
 )
 _AT = re.compile(r"\b(?:at|by|until|till|since|from|before|after|to|between|and)\s$|[\dT],?\s?$", re.IGNORECASE)
 """What stands before a time of day with seconds, and not before a duration."""
+_ZONE_AFTER = re.compile(r"\s(?:[ECMP] (?:[SD] )?T|U T C|G M T)\b")
 _NOON = 12
 
 
@@ -52,7 +53,8 @@ def _zone(match: re.Match[str]) -> str:
 
 def _half(match: re.Match[str]) -> str:
     """``p.m.`` as "P M", keeping the full stop that also ends the sentence."""
-    return f"{match['half'][0].upper()} M{kept_stop(match)}"
+    stop = "" if _ZONE_AFTER.match(match.string, match.end()) else kept_stop(match)
+    return f"{match['half'][0].upper()} M{stop}"
 
 
 def _clock(match: re.Match[str]) -> str:

@@ -19,7 +19,7 @@ _BY_NAME = (
 
 
 _SEATS = (
-    r"(?i)(?=\d{1,3}[A-K])(?:(?<=\bseats )|(?<=\bexits )|(?<=\bgates )|(?<=\bunits ))(\d{1,3})([A-K])\s?[-–]\s?"
+    r"(?i)(\b[a-z]{3,12}s\s)(\d{1,3})([A-K])\s?[-–]\s?"
     r"(?=\d{1,3}[A-K]\b)"
 )
 _ROW = r"(?<=\b[Ss]eats )(\d{1,3})([A-K])\s?[-–]\s?(?=[A-K]\b)"
@@ -45,7 +45,8 @@ TRAVEL_RULES = (
         lambda match: house_number(match[1]) + (f" {integer(match[2])}" if match[2] else ""),
     ),
     (r"(?<=\bAirbus )A(\d{3})(?![\w-])", lambda match: f"A {house_number(match[1])}"),
-    (_SEATS, r"\1 \2 to "),
+    (r"(?<![\w-])(7[0-8]7)-(?=(?:[89]|10|[1-9]00)(?![\w-]))", lambda match: f"{house_number(match[1])} "),
+    (_SEATS, r"\1\2 \3 to "),
     (r"(?<=\b[Ss]eat )(\d{1,3})K(?!\w)", r"\1 K"),
     (_ROW, r"\1 \2 to "),
     (_ROUTE, r"\1 to "),

@@ -32,7 +32,7 @@ _REGULAR = {
     "cu ft, cu. ft": "cubic foot(s)", "cu yd, cu. yd": "cubic yard(s)", "cu in": "cubic inch(es)", "cf": "cubic foot(s)",
     "mmHg": "millimeter(s) of mercury", "psi": "pounds per square inch", "rpm, RPM": "revolution(s) per minute",
     "bpm, BPM": "beat(s) per minute", "nt, nts": "night(s)", "bps": "basis point(s)", "ct": "count",
-    "BR": "bedroom(s)", "BA": "bath(s)",
+    "MWh": "megawatt hour(s)", "BR": "bedroom(s)", "BA": "bath(s)",
 }  # fmt: skip
 _UNITS = {
     symbol: (re.sub(r"\(e?s\)", "", name), name.replace("foot(s)", "feet").replace("(s)", "s").replace("(es)", "es"))
@@ -67,9 +67,11 @@ _LENGTHS = {"ft": _FOOT, "feet": _FOOT, "foot": _FOOT, "in": _INCH, "inch": _INC
 }
 _LENGTH = "|".join(sorted(_LENGTHS, key=len, reverse=True))
 _DIMENSION = (
-    rf"{AMOUNT_BEGINS}(?P<amount>{AMOUNT})(?:\s?(?P<length>{_LENGTH})\b\.?)?\s?[x×]\s?"
-    rf"(?={AMOUNT}(?:(?![\w.])|\s?(?:{_LENGTH})\b|\.(?!\d)))"
+    rf"(?:{AMOUNT_BEGINS}|(?<=\d[x×]))(?P<amount>{AMOUNT})(?:\s?(?P<length>{_LENGTH})\b\.?)?\s?[x×]\s?"
+    rf"(?={AMOUNT}(?:(?![\w.])|\s?[x×]\s?\d|\s?(?:{_LENGTH})\b|\.(?!\d)))"
 )
+_SIDES = {"W": "wide", "D": "deep", "H": "high", "L": "long"}
+_SIDE = rf"{AMOUNT_BEGINS}({AMOUNT})\s?(\"|″|''|in\.?|cm|mm|ft)\s?([WDHL])(?!\w)"
 _VOWEL_BEGINS = re.compile("[aeio]|hour")
 _IN_QUOTATION = re.compile(r"(?:^|[\s(])\"(?=[^\s\"])[^\"]*$")
 _TEMPERATURE = re.compile(
@@ -156,6 +158,8 @@ say_measures = in_order(
     (r"\b(degrees?)\sF\b", r"\1 Fahrenheit"),
     (r"\b(degrees?)\sC\b", r"\1 Celsius"),
     (r"(?<!\w)(\d{1,4}['\"′″])\s?[x×]\s?(?=\d{1,4}['\"′″])", r"\1 by "),
+    (_SIDE, lambda match: f"{counted(match[1], *_LENGTHS.get(match[2], _INCH))} {_SIDES[match[3]]}"),
+    (r"(?:(?<=wide)|(?<=deep)|(?<=high)|(?<=long))\s?[x×]\s?(?=[a-z])", " by "),
     (_DIMENSION, _dimension),
     (
         rf"(?<= by )({AMOUNT}) in\b(?!\.|\s(?:the|a|my|your|our|his|her|total|all)\b)",
@@ -191,6 +195,6 @@ say_measures = in_order(
         rf"{AMOUNT_BEGINS}(?<!the )(?<!')(?!(?:1[1-9]\d|20\d)0s)({AMOUNT})s(?!\w)",
         _many_of_number,
     ),
-    (rf"{AMOUNT_BEGINS}({AMOUNT})x(?![\w-])(?!\s?\d)", lambda match: f"{amount(match[1])} times"),
+    (rf"{AMOUNT_BEGINS}({AMOUNT})x(?![\w-])(?!\s?\d)", lambda match: counted(match[1], "time", "times")),
 )
 """Percentages, measures and scaled numbers in words."""

@@ -20,13 +20,18 @@ _PLAIN = re.compile(
     rf"|(?P<left>[1-9]\d{{0,3}}):(?P<right>[1-9](?:\d{{0,3}}\.\d{{1,6}})?)(?![\d.:])"
     rf"|(?P<percent>{_AMOUNT})[%％]"
     rf"|(?P<measured>{_AMOUNT})\s?(?P<unit>{'|'.join(_UNITS)})(?![A-Za-z\d/²³])"
-    r"|(?!(?<![A-Za-z])2(?=[^\W\d]|\s)|\d{4}年|\d0后|(?:1[0-2]|\d{4})\.[0-3]\d(?![\d元])|1(?:1[01249]|2[02])(?![\d.元]))"
+    r"|(?!(?<![A-Za-z])2(?=[^\W\d]|\s)|\d{4}年|\d0后"
+    r"|(?<![A-Za-z幅率值额高重长约为是达涨跌距])(?<![A-Za-z] )(?:1[0-2]|\d{4})\.[0-3]\d"
+    r"(?![\d元点个倍米公千万亿吨升度分克毫厘斤英折秒乘])"
+    r"|1(?:1[01249]|2[02])(?![\d.元]))"
     rf"(?P<amount>{_AMOUNT})(?!\d|\.\d|[%％:]|[A-Z]?[a-z])"
 )
 """2 alone may be 两, years and 80后 are read by their digits, 11.11 may be a day, and 110 is a telephone number."""
 _tidied = rewriter(("零+(?=万|$)", ""), ("零+", "零"), ("^一(?=十)", ""), ("^二(?=[百千万])", "两"))
 _AROUND = r"\w\s.:：，。、；！？（）()“”‘’《》【】—…·%％℃"
-_NEEDS_WETEXT = re.compile(rf"\d\s?(?!°C)[^{_AROUND}]|[^{_AROUND}/]\s?\d|[A-Z]{{3}}\s?\d|[里米升]/")
+_NEEDS_WETEXT = re.compile(
+    rf"\d\s?(?!°C)[^{_AROUND}]|[^{_AROUND}/]\s?\d|(?:CHF|CNY|KRW|THB|[A-Z]{{2}}D)\s?\d|[里米升]/"
+)
 
 
 def say_plain_numbers(clause: str) -> str | None:

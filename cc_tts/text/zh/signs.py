@@ -21,8 +21,8 @@ _KEY = (
 _PER_UNIT = {
     "mg": "毫克", "g": "克", "kg": "千克", "ng": "纳克", "L": "升", "l": "升", "mL": "毫升", "ml": "毫升", "dL": "分升",
     "dl": "分升", "m³": "立方米", "m3": "立方米", "cm³": "立方厘米", "m²": "平方米", "mol": "摩尔", "mmol": "毫摩尔",
-    "nmol": "纳摩尔", "IU": "国际单位", "kWh": "千瓦时", "h": "小时", "min": "分钟", "s": "秒", "d": "天", "km": "千米",
-    "t": "吨", "kcal": "千卡", "kJ": "千焦", "GB": "GB", "MB": "MB", "mAh": "毫安时",
+    "nmol": "纳摩尔", "IU": "国际单位", "U": "单位", "m2": "平方米", "kWh": "千瓦时", "h": "小时", "min": "分钟", "s": "秒",
+    "d": "天", "km": "千米", "t": "吨", "kcal": "千卡", "kJ": "千焦", "GB": "GB", "MB": "MB", "mAh": "毫安时",
 }  # fmt: skip
 _PER_UNIT |= {sign + unit: f"微{name}" for sign in "μµ" for unit, name in (("g", "克"), ("mol", "摩尔"), ("L", "升"))}
 _TO_EXPONENT = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺", "0123456789-+")
@@ -52,7 +52,12 @@ def _roman(match: re.Match[str]) -> str:
 say_signs = rewriter(
     ("[Ⅰ-Ⅻⅰ-ⅻ]", _roman),
     (r"(?<![A-Za-z])(I{1,3}|IV|VI{1,3}|IX)(?=[期级級类類型度])", lambda match: cardinal(str(_ROMAN[match[1]]))),
+    (rf"(?:\d{{1,3}}#[、，和及与]){{1,9}}(?=\d{{1,3}}#[{_OBJECTS}])", lambda match: match.group().replace("#", "号")),
     (_DIALLED, _dialled),
+    (
+        r"(?:发送|發送|编辑|回复)[：: ]?[“\"‘'「]?(?:[^\s，。；#“”\"‘’'」]{1,20}#){1,4}(?=[^\W_])",
+        lambda match: match.group().replace("#", "井号"),
+    ),
     (_KEY, lambda match: match.group().translate(_KEYS)),
     ("([井星])号(?=字)|([井星]号)[号號]", lambda match: match[1] or match[2]),
     (rf"(?<![A-Za-z])(?P<times>(?<=\d)\s?[×xX*·]\s?)?(?P<base>(?<!\d)\d{{1,4}})(?:{_EXPONENT})", _power),
@@ -67,13 +72,16 @@ say_signs = rewriter(
         rf"(?<=\d)\s?({_DOSE})\s?/\s?({_UNIT})(?![A-Za-z\d²³])",
         lambda match: f"{_PER_UNIT[match[1]]}每{_PER_UNIT[match[2]]}",
     ),
-    (rf"(?<=[元角分块万千百方])\s?/\s?({_UNIT})(?![A-Za-z\d²³])", lambda match: f"每{_PER_UNIT[match[1]]}"),
+    (rf"(?<=[元角分块万千百方次])\s?/\s?({_UNIT})(?![A-Za-z\d²³])", lambda match: f"每{_PER_UNIT[match[1]]}"),
     (r"(?<=\d)([A-Za-z]{1,4})/(?=[年月日天周次人])", r"\1每"),
     (r"约?≈\s?(?=[¥￥$€£]?\d)|(?<![\w\s%％℃°)）])[~～]\s?(?=[¥￥$€£]?\d)", "约"),
     ("±", "正负"),
     ("≠", "不等于"),
     (r"(?<=[\w%％])\s?=\s?(?=[¥￥$€£-]?\d)", "等于"),
-    (r"(?<=[A-Za-z\d])\s?\+\s?(?=\d)|(?<=[\u4e00-\u9fff：:（(])\s?\+(?=\d{1,9}(?:\.\d{1,6})?(?:[^\d.\s-]|$))", "加"),
+    (
+        r"(?<=[A-Za-z\d])\s?\+\s?(?=\d)|(?<=^00)\+|(?<=\D00)\+|(?<=[\u4e00-\u9fff：:（(])\s?\+(?=\d{1,9}(?:\.\d{1,6})?(?:[^\d.\s-]|$))",
+        "加",
+    ),
     (r"(?<=[A-Za-z])-(?=\d{1,4}(?:\.\d{1,4})?(?:BP|bp|[%％]|个?基点))", "减"),
     (r"≥\s?(?=[¥￥$€£-]?\d)", "大于等于"),
     (r"≤\s?(?=[¥￥$€£-]?\d)", "小于等于"),
@@ -83,6 +91,6 @@ say_signs = rewriter(
         r"(?<=\d)\+(?=(?:房间?|手机|电话|区|卡|分机|身份证|会员|学|工|证件)号|号码|密码|姓名|生日|差价|[运税押]|手续费|服务费)",
         "加",
     ),
-    (r"(?<=[\d万千百亿])\+(?=[\u4e00-\u9fff])(?![送赠加减的到等])", "多"),
+    (r"(?<=[\d万千百亿])(?<!^00)(?<!\D00)\+(?=[\u4e00-\u9fff])(?![送赠加减的到等])", "多"),
 )
 """Keys, units, Roman numerals and signs in words or in a form that the rules behind this read right."""

@@ -30,15 +30,13 @@ ADDRESS_SIGNS = {
 _CLAUSE = re.compile(r"[^。！？；，、!?;,…]+|[。！？；，、!?;,…]+")
 _COMPATIBILITY = "[０-９Ａ-Ｚａ-ｚ＋－＃＊＠％＄￥￡＝～㌀-㏿①-⒛¼-¾⅐-⅞]+"
 _SUPERSCRIPTS = str.maketrans({"²": "平方", "³": "立方", "№": "编号"})
-_SQUARED_AND_CUBED = {
-    "mm²": "平方毫米", "cm²": "平方厘米", "m²": "平方米", "km²": "平方千米", "cm³": "立方厘米", "m³": "立方米",
-}  # fmt: skip
+_LENGTHS = {"mm": "毫米", "cm": "厘米", "m": "米", "km": "千米"}
 _UNITS = {
     "mAh": "毫安时", "kWh": "千瓦时", "kW": "千瓦", "MHz": "兆赫兹", "GHz": "吉赫兹", "kHz": "千赫兹", "Hz": "赫兹",
     "Mbps": "兆比特每秒", "Gbps": "吉比特每秒", "MB": "兆", "GB": "G", "mph": "英里每小时", "V": "伏", "W": "瓦",
     "min": "分钟", "°F": "华氏度", "mmHg": "毫米汞柱", "mmol/L": "毫摩尔每升", "mg/L": "毫克每升", "mL": "毫升",
     "ML": "毫升", "t": "吨", "M": "兆", "Kbps": "千比特每秒", "KB": "K", "rpm": "转每分钟", "dB": "分贝", "cc": "毫升",
-    "MPa": "兆帕", "kPa": "千帕",
+    "MPa": "兆帕", "kPa": "千帕", "ms": "毫秒", "Wh": "瓦时", "kVA": "千伏安", "kV": "千伏", "bpm": "次每分钟",
 }  # fmt: skip
 _UNIT = rf"(?<=\d)\s?({'|'.join(sorted(_UNITS, key=len, reverse=True))})(?![A-Za-z]|-\d|杠)"
 _CURRENCIES = {
@@ -84,6 +82,10 @@ def _score(match: re.Match[str]) -> str:
     return said if "比" in said and "比" not in match.group() else match.group()
 
 
+def _squared(match: re.Match[str]) -> str:
+    return f"{'平方' if match[2] in '²2' else '立方'}{_LENGTHS[match[1]]}"
+
+
 def _version(match: re.Match[str]) -> str:
     """``17.4.1`` as 十七点四点一; an IP address digit by digit."""
     parts = match.group().split(".")
@@ -118,7 +120,7 @@ _folded = rewriter(
         _COMPATIBILITY,
         lambda match: unicodedata.normalize("NFKC", digits_to_ascii(match.group())).replace("⁄", "/"),
     ),
-    (r"(?<=\d)\s?(mm²|cm²|km²|m²|cm³|m³)(?![A-Za-z])", lambda match: _SQUARED_AND_CUBED[match[1]]),
+    (r"(?<=\d)\s?(mm|cm|km|m)([²2]|(?<=[^mk]m)[³3])(?![A-Za-z\d])", _squared),
 )
 _CURRENCY_SIGNS = {
     "RMB": "¥", "CNY": "¥", "USD": "US$", "EUR": "€", "GBP": "£", "JPY": "JP¥", "HKD": "HK$", "TWD": "NT$", "AUD": "A$",
@@ -133,7 +135,7 @@ _scores = rewriter(
     (r"[\u4e00-\u9fff]{1,16} ?\d{1,2}[-/]\d{1,2}(?=$|[\s，。！？；,.!?;])", _score),
 )
 _after_quantities = rewriter(
-    ("(?<=[元块塊次件个人张台瓶盒斤克吨箱包份条分])/(?=[\u4e00-\u9fff])", "每"),
+    ("(?:(?<=[元块塊次件个人张台瓶盒斤克吨箱包份条分])|(?<=方米))/(?=[\u4e00-\u9fff])", "每"),
     (r"(?<![\d.,])\d{1,3}(?:,\d{3}){1,5}(?!\d|,\d)", lambda match: match.group().replace(",", "")),
     (r"(?<=\d)：(?=\d)", ":"),
     (rf"(?<=\d)\s?({'|'.join(_CURRENCIES)})(?![A-Za-z])", lambda match: _CURRENCIES[match[1]]),

@@ -11,7 +11,7 @@ closed with 1000 when the call is over, with 1013 when the client does not read,
 
 import json
 import re
-from typing import Annotated, Any, Final, assert_never, cast, get_args
+from typing import Annotated, Final, assert_never, cast, get_args
 
 import msgspec
 from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
@@ -23,7 +23,7 @@ from cc_tts.api.context import CONTEXT
 from cc_tts.api.events import websocket
 from cc_tts.api.http.connections import abort
 from cc_tts.api.http.problems import UpgradeRequired
-from cc_tts.api.http.receiver import Receiver
+from cc_tts.api.http.receiver import Receiver, Socket
 from cc_tts.api.http.route import Query, RouteTable
 from cc_tts.api.schemas import Language, LexiconNames, PromptFields, Speed, VoiceId, check_text
 from cc_tts.calls.events.outbox import Outbox
@@ -126,15 +126,16 @@ async def stream_text(request: web.Request) -> web.StreamResponse:
     try:
         await socket.prepare(request)
         log.info("text_stream_opened", call_id=call.id)
-        client = _Client(socket, stream, outbox)
+        request.app[websocket.OPEN_SOCKETS].add(socket)
+        receiver = _Client(socket, stream, outbox).receiver
         await websocket.serve(
-            request,
-            socket,
+            cast("Socket", socket),
             outbox,
-            client.receive_all(),
-            client.receiver.ping_all(),
+            receiver.receive_all(),
+            receiver.ping_all(),
             end=(WSCloseCode.OK, b"the call is over"),
             on_too_slow=lambda: log.info("text_stream_client_too_slow"),
+            abort=lambda: abort(request),
         )
     except ConnectionError:
         log.debug("text_stream_client_gone", call_id=call.id)
@@ -155,20 +156,13 @@ class _Client:
     """What a client says of the text."""
 
     def __init__(self, socket: web.WebSocketResponse, stream: TextStream, outbox: Outbox[StreamMessage]) -> None:
-        self._socket = socket
         self._stream = stream
         self._outbox = outbox
         self._message_id: StreamId | UnsetType = UNSET
         """Of the message that is being followed."""
         self._half = ""
         """The first half of a character whose other half begins the next tokens."""
-        self.receiver = Receiver(cast("Any", socket), follow=self._follow, refuse=self._refuse)
-
-    async def receive_all(self) -> None:
-        """Follow what the client sends until it closes, or is closed for what it sends."""
-        await self.receiver.receive_all()
-        if self.receiver.has_given_up:
-            await self._socket.close(code=WSCloseCode.POLICY_VIOLATION, message=b"too many faults", drain=False)
+        self.receiver = Receiver(cast("Socket", socket), follow=self._follow, refuse=self._refuse)
 
     def _follow(self, message: WSMessage) -> None:
         self._message_id = UNSET

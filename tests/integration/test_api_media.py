@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from aiohttp import ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
 
+from cc_tts.api.events import websocket
 from cc_tts.api.http import receiver
-from cc_tts.api.media import connection
 from cc_tts.calls.audio.messages import MediaPaused
 from cc_tts.config.schema import MediaConfig, TokenConfig
 from tests.fakes.fake_calls import eventually
@@ -220,7 +220,7 @@ async def test_a_slow_client_loses_frames_and_is_told(api: Served, monkeypatch: 
 
 
 async def test_a_client_that_takes_nothing_is_dropped(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "SEND_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(websocket, "SEND_TIMEOUT_S", 0.2)
     async with api.connect() as socket:
         await socket.receive()
         (stream,) = api.call.media_streams

@@ -2,7 +2,7 @@
 
 import asyncio
 from contextlib import closing
-from typing import Final
+from typing import Final, cast
 
 from aiohttp import WSCloseCode, web
 
@@ -12,6 +12,7 @@ from cc_tts.api.events import server_sent, websocket
 from cc_tts.api.http.auth import HOLDER
 from cc_tts.api.http.connections import abort
 from cc_tts.api.http.problems import UpgradeRequired
+from cc_tts.api.http.receiver import Socket
 from cc_tts.api.http.route import CALL_ID, Query, RouteTable
 from cc_tts.calls.events.types import EVENTS
 from cc_tts.errors import CapacityExceeded, EventsGone, MalformedRequest, QuotaExceeded
@@ -71,9 +72,15 @@ async def stream_events(request: web.Request) -> web.StreamResponse:
         metrics.event_subscribers.set(bus.num_subscribers)
         try:
             if is_websocket:
-                end = (WSCloseCode.GOING_AWAY, b"the server stops")
-                receiving = websocket.receive_nothing(socket)
-                await websocket.serve(request, socket, subscription, receiving, end=end, on_too_slow=on_too_slow)
+                request.app[websocket.OPEN_SOCKETS].add(socket)
+                await websocket.serve(
+                    cast("Socket", socket),
+                    subscription,
+                    websocket.receive_nothing(socket),
+                    end=(WSCloseCode.GOING_AWAY, b"the server stops"),
+                    on_too_slow=on_too_slow,
+                    abort=lambda: abort(request),
+                )
             else:
                 await server_sent.serve(
                     request, response, subscription, bus, begin_id=begin_id, on_too_slow=on_too_slow

@@ -7,15 +7,16 @@ nothing for :data:`SEND_TIMEOUT_S` although events wait. What clients send is th
 
 import asyncio
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from cc_tts.api.http.connections import abort
+from cc_tts.api.http.receiver import Socket
 from cc_tts.calls.events.outbox import Outbox
+from cc_tts.processes.first import first_of
 
 HEARTBEAT_S: Final = 20.0
 """A ping is sent this often; a client that does not answer within half of it is disconnected."""
@@ -28,6 +29,11 @@ FRAMES_IN_WINDOW_S: Final = 10.0
 WRITE_BUFFER_BYTES: Final = 65_536
 
 _DISPLACED: Final = (WSCloseCode.TRY_AGAIN_LATER, b"others have fewer readers, and there is no room for more")
+
+_RECEIVING, _SENDING = 0, 1
+"""Places of the tasks of :func:`serve`."""
+
+T = TypeVar("T")
 
 OPEN_SOCKETS: Final[web.AppKey["weakref.WeakSet[web.WebSocketResponse]"]] = web.AppKey("open_sockets", weakref.WeakSet)
 
@@ -43,52 +49,56 @@ def new_socket(*, max_frame_bytes: int, **options: Any) -> web.WebSocketResponse
     )
 
 
+def as_json(item: object) -> list[str | bytes]:
+    """An item as one text message."""
+    return [msgspec.json.encode(item).decode()]
+
+
 async def serve(
-    request: web.Request,
-    socket: web.WebSocketResponse,
-    outbox: Outbox[Any],
+    socket: Socket,
+    outbox: Outbox[T],
     receiving: Coroutine[Any, Any, None],
     *watching: Coroutine[Any, Any, None],
+    encode: Callable[[T], Iterable[str | bytes]] = as_json,
     end: tuple[WSCloseCode, bytes],
     on_too_slow: Callable[[], None],
+    abort: Callable[[], None],
 ) -> None:
     """Send what is in ``outbox`` until it ends, and then close with ``end``; or until ``receiving`` ends, since the client
-    has closed. A client that does not read, or for which ``watching`` ends, is closed with 1013 and broken off.
+    has closed. A client that does not read, or for which ``watching`` ends, is closed with 1013 and broken off by ``abort``.
 
     Raises:
         ConnectionError: the client is gone.
     """
-    request.app[OPEN_SOCKETS].add(socket)
-    coroutines = (_send_all(socket, outbox), receiving, *watching)
-    sender, receiver, *_ = tasks = [asyncio.create_task(each) for each in coroutines]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        if receiver.done():
-            receiver.result()
-        elif sender.done() and not outbox.overflowed:
-            sender.result()
-            code, message = _DISPLACED if outbox.displaced else end
-            await socket.close(code=code, message=message, drain=False)
-        else:
-            on_too_slow()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(CLOSE_TIMEOUT_S):
-                    await socket.close(code=WSCloseCode.TRY_AGAIN_LATER, message=b"too slow", drain=False)
-            abort(request)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    first = await first_of(receiving, _send_all(socket, outbox, encode), *watching)
+    if first == _RECEIVING:
+        return
+    if first == _SENDING and not outbox.overflowed:
+        await _close(socket, *(_DISPLACED if outbox.displaced else end))
+        return
+    on_too_slow()
+    await _close(socket, WSCloseCode.TRY_AGAIN_LATER, b"too slow")
+    abort()
 
 
-async def _send_all(socket: web.WebSocketResponse, outbox: Outbox[Any]) -> None:
+async def _close(socket: Socket, code: WSCloseCode, message: bytes) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(CLOSE_TIMEOUT_S):
+            await socket.close(code=code, message=message)
+
+
+async def _send_all(socket: Socket, outbox: Outbox[T], encode: Callable[[T], Iterable[str | bytes]]) -> None:
     """Send until the end, or until the reader is too slow: the outbox then has overflowed."""
     async for item in outbox:
         if outbox.overflowed:
             return
         try:
             async with asyncio.timeout(SEND_TIMEOUT_S):
-                await socket.send_frame(msgspec.json.encode(item), WSMsgType.TEXT)
+                for message in encode(item):
+                    if isinstance(message, str):
+                        await socket.send_frame(message.encode(), WSMsgType.TEXT)
+                    else:
+                        await socket.send_frame(message, WSMsgType.BINARY)
         except TimeoutError:
             outbox.overflowed = True
             return

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final, Protocol
 
-from aiohttp import WSMessage, WSMsgType
+from aiohttp import WSCloseCode, WSMessage, WSMsgType
 
 from cc_tts.errors import UNREADABLE, CcTtsError, MalformedRequest
 
@@ -58,11 +58,6 @@ class Receiver:
         self._heard_s = self._loop.time()
         self._num_faults = 0
 
-    @property
-    def has_given_up(self) -> bool:
-        """Whether as many messages in a row as :data:`MAX_FAULTS` could not be followed."""
-        return self._num_faults >= MAX_FAULTS
-
     async def ping_all(self) -> None:
         """Ping until nothing has been heard of the client for too long."""
         while self._loop.time() - self._heard_s < PONG_TIMEOUT_S:
@@ -72,7 +67,9 @@ class Receiver:
                     await self._socket.ping()
 
     async def receive_all(self) -> None:
-        """Follow what the client sends until it closes or :attr:`has_given_up`; other tasks take turns with each message."""
+        """Follow what the client sends until it closes, or is closed since too many messages in a row could not be followed.
+        Other tasks take turns with each message.
+        """
         second_began_s, num_messages = self._loop.time(), 0
         async for message in self._socket:
             self._heard_s = self._loop.time()
@@ -85,7 +82,8 @@ class Receiver:
                 await self._socket.pong(message.data)
             elif message.type in (WSMsgType.TEXT, WSMsgType.BINARY):
                 self._take(message)
-            if self.has_given_up:
+            if self._num_faults >= MAX_FAULTS:
+                await self._socket.close(code=WSCloseCode.POLICY_VIOLATION, message=b"too many faults")
                 return
             await asyncio.sleep(0)
 

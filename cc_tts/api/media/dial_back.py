@@ -15,7 +15,7 @@ from yarl import URL
 
 from cc_tts import __version__, logs
 from cc_tts.api.events.websocket import CLOSE_TIMEOUT_S
-from cc_tts.api.media.connection import MediaConnection, Outbox
+from cc_tts.api.media.connection import MediaConnection, MediaOutbox
 from cc_tts.api.media.dialect import Dialect, OwnDialect
 from cc_tts.api.media.twilio import TwilioDialect
 from cc_tts.calls.audio.stream import MediaStream
@@ -103,7 +103,7 @@ class DialBack:
         return socket
 
     async def _converse(self, call: Call, socket: aiohttp.ClientWebSocketResponse, dialect: Dialect) -> None:
-        outbox = Outbox(self._media.max_queued_ms, self._metrics.call_audio_dropped.labels(where="client"))
+        outbox = MediaOutbox(self._media.max_queued_ms, self._metrics.call_audio_dropped.labels(where="client"))
         stream = MediaStream(
             call,
             outbox,
@@ -118,7 +118,7 @@ class DialBack:
             with contextlib.suppress(ConnectionError):
                 await MediaConnection(cast("Any", socket), dialect, outbox, stream.talk, abort=lambda: None).run()
         finally:
-            outbox.end()
+            outbox.close()
             stream.close(hangs_up=True)
             log.info("media_stream_closed", call_id=call.id)
 

@@ -13,7 +13,7 @@ from cc_tts.api.http.connections import abort
 from cc_tts.api.http.problems import UpgradeRequired
 from cc_tts.api.http.route import Query, RouteTable
 from cc_tts.api.media import twilio
-from cc_tts.api.media.connection import MediaConnection, Outbox
+from cc_tts.api.media.connection import MediaConnection, MediaOutbox
 from cc_tts.api.media.dialect import Dialect, OwnDialect
 from cc_tts.calls.audio.messages import MediaDirection
 from cc_tts.calls.audio.stream import MediaStream
@@ -70,7 +70,7 @@ async def _serve(
     socket = websocket.new_socket(max_frame_bytes=media.max_frame_bytes, autoping=False)
     if not socket.can_prepare(request):
         raise UpgradeRequired("open this path with a WebSocket handshake (RFC 6455 §4.1)")
-    outbox = Outbox(media.max_queued_ms, context.metrics.call_audio_dropped.labels(where="client"))
+    outbox = MediaOutbox(media.max_queued_ms, context.metrics.call_audio_dropped.labels(where="client"))
     stream = MediaStream(
         call,
         outbox,
@@ -90,7 +90,7 @@ async def _serve(
         log.exception("media_stream_failed", call_id=call.id)
         abort(request)
     finally:
-        outbox.end()
+        outbox.close()
         stream.close(clears=clears)
         log.info("media_stream_closed", call_id=call.id)
     return socket

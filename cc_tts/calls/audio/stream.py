@@ -44,7 +44,7 @@ class MediaSink(Protocol):
     def message(self, message: MediaMessage) -> None:
         """Anything else."""
 
-    def end(self) -> None:
+    def close(self) -> None:
         """The call is over; nothing follows."""
 
 
@@ -129,7 +129,7 @@ class MediaStream:
     def on_call_ended(self, reason: str) -> None:
         """The call is over."""
         self._sink.message(MediaStop(reason=reason))
-        self._sink.end()
+        self._sink.close()
 
     def _on_audio(self, block: AudioBlock) -> None:
         for at_ns, frame in self._shapers[block.direction].frames(block):

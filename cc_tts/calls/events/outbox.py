@@ -21,14 +21,15 @@ class Outbox(Generic[T]):
         self._num_earlier = len(self._queue)
         self._num_taken = 0
         self._wake = asyncio.Event()
-        self._closed = False
+        self.is_closed = False
+        """Whether nothing more is taken."""
         self.overflowed = False
         self.displaced = False
         """Whether another reader has got the place of this one."""
 
     def put(self, item: T) -> None:
         """Queue an item; nothing happens after the end."""
-        if self._closed:
+        if self.is_closed:
             return
         if len(self._queue) - self._num_earlier < self._max_queued:
             self._queue.append(item)
@@ -39,7 +40,7 @@ class Outbox(Generic[T]):
 
     def close(self) -> None:
         """Take nothing more; the iteration ends after what is queued. Safe to call twice."""
-        self._closed = True
+        self.is_closed = True
         self._wake.set()
 
     @property
@@ -54,7 +55,7 @@ class Outbox(Generic[T]):
         if self._num_taken >= ITEMS_A_TURN:
             self._num_taken = 0
             await asyncio.sleep(0)
-        while not self._queue and not self._closed:
+        while not self._queue and not self.is_closed:
             self._wake.clear()
             await self._wake.wait()
         return bool(self._queue)

@@ -56,7 +56,7 @@ class Client:
         assert not self.has_ended
         self.told.append(msgspec.to_builtins(message))
 
-    def end(self) -> None:
+    def close(self) -> None:
         self.has_ended = True
 
     @property

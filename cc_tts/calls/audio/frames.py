@@ -3,7 +3,7 @@ side by side. No clock of its own.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -21,32 +21,41 @@ MAX_FILLED: Final = 50
 
 
 class FrameShaper:
-    """One direction: frames of 20 ms at the client's rate."""
+    """Frames of 20 ms at the client's rate. If it ``interleaves``, two directions are the two channels of one stream, the
+    caller first, and the frames of one tick go together.
+    """
 
-    def __init__(self, line_rate_hz: int, rate_hz: int) -> None:
+    def __init__(
+        self, directions: Sequence[AudioDirection], line_rate_hz: int, rate_hz: int, *, interleaves: bool
+    ) -> None:
+        self.num_channels = len(directions) if interleaves else 1
+        self.begun_ns: int | None = None
+        """When the first frame of the caller was handled."""
         self._line_frame_bytes = AudioFormat(line_rate_hz).frame_bytes
-        self._frame_bytes = AudioFormat(rate_hz).frame_bytes
-        self._filter = HalfBand(line_rate_hz, rate_hz)
-
-    def frames(self, block: AudioBlock) -> Iterator[tuple[int, bytes]]:
-        """The frames of a block, with the instant of each, ns."""
-        num_missing = min(block.num_dropped, MAX_FILLED)
-        pcm = self._filter.process(bytes(self._line_frame_bytes * num_missing) + block.pcm)
-        for index, start in enumerate(range(0, len(pcm), self._frame_bytes)):
-            yield block.at_ns + (index - num_missing) * PTIME_MS * NS_PER_MS, pcm[start : start + self._frame_bytes]
-
-
-class Interleaver:
-    """Two directions as the two channels of one stream, the caller first. The frames of one tick go together."""
-
-    def __init__(self, rate_hz: int) -> None:
         self._silence = bytes(AudioFormat(rate_hz).frame_bytes)
+        self._filters = {each: HalfBand(line_rate_hz, rate_hz) for each in directions}
         self._waiting: dict[AudioDirection, deque[tuple[int, bytes]]] = {"in": deque(), "out": deque()}
+        """Frames whose counterpart has not come."""
 
-    def add(self, direction: AudioDirection, at_ns: int, frame: bytes) -> Iterator[bytes]:
-        """Take a frame; returns the pairs that are complete with it."""
+    def frames(self, block: AudioBlock) -> Iterator[tuple[AudioDirection, bytes]]:
+        """The frames that are complete with a block; pairs of channels go under ``in``."""
+        num_missing = min(block.num_dropped, MAX_FILLED)
+        at_ns = block.at_ns - num_missing * PTIME_MS * NS_PER_MS
+        if self.begun_ns is None and block.direction == "in":
+            self.begun_ns = at_ns
+        pcm = self._filters[block.direction].process(bytes(self._line_frame_bytes * num_missing) + block.pcm)
+        for start in range(0, len(pcm), len(self._silence)):
+            frame = pcm[start : start + len(self._silence)]
+            if self.num_channels == 1:
+                yield block.direction, frame
+            else:
+                self._waiting[block.direction].append((at_ns, frame))
+                for pair in self._pairs():
+                    yield "in", pair
+            at_ns += PTIME_MS * NS_PER_MS
+
+    def _pairs(self) -> Iterator[bytes]:
         heard, sent = self._waiting["in"], self._waiting["out"]
-        self._waiting[direction].append((at_ns, frame))
         while heard and sent:
             apart_ns = heard[0][0] - sent[0][0]
             left = self._silence if apart_ns > MAX_APART_NS else heard.popleft()[1]

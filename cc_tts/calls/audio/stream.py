@@ -2,7 +2,7 @@
 
 ::
 
-    AudioHub ─▸ FrameShaper (· Interleaver) ─▸ sink.audio          sink.message ◂─ keys, marks, the end
+    AudioHub ─▸ FrameShaper ─▸ sink.audio          sink.message ◂─ keys, marks, the end
     client ──▸ AudioInput ─▸ the call's player
 
 Runs on: the event loop.
@@ -14,7 +14,7 @@ from msgspec import UNSET
 
 from cc_tts.audio import PTIME_MS
 from cc_tts.calls.audio.audio_input import AudioInput
-from cc_tts.calls.audio.frames import FrameShaper, Interleaver
+from cc_tts.calls.audio.frames import FrameShaper
 from cc_tts.calls.audio.hub import AudioBlock
 from cc_tts.calls.audio.messages import (
     HEARD,
@@ -75,10 +75,7 @@ class MediaStream:
         self._sink = sink
         heard = HEARD[direction]
         line_rate_hz = call.services.config.rtp.clock_rate_hz
-        self._shapers = {each: FrameShaper(line_rate_hz, rate_hz) for each in heard}
-        self._begun_ns: int | None = None
-        """When the first frame of the caller was handled."""
-        self._interleaver = Interleaver(rate_hz) if interleaves and len(heard) > 1 else None
+        self._shaper = FrameShaper(heard, line_rate_hz, rate_hz, interleaves=interleaves)
         self.talk: AudioInput | None = None
         if direction == "talk":
             self.talk = AudioInput(call, rate_hz, send=sink.message, barge_in_dtmf=barge_in_dtmf)
@@ -87,7 +84,7 @@ class MediaStream:
                 call_id=call.id,
                 direction=direction,
                 rate=rate_hz,
-                channels=2 if self._interleaver is not None else 1,
+                channels=self._shaper.num_channels,
                 frame_ms=PTIME_MS,
                 caller=call.caller,
                 callee=call.callee,
@@ -120,10 +117,10 @@ class MediaStream:
 
     def on_speech(self, speech_id: str, at_ns: int, *, begins: bool) -> None:
         """The caller began to speak then, or stopped."""
-        if self._begun_ns is None:
+        if self._shaper.begun_ns is None:
             return
         kind = MediaSpeechStarted if begins else MediaSpeechStopped
-        at_ms = max(0.0, ms_between(self._begun_ns, at_ns))
+        at_ms = max(0.0, ms_between(self._shaper.begun_ns, at_ns))
         self._sink.message(kind(speech_id=speech_id, at_ms=round(at_ms, 1)))
 
     def on_call_ended(self, reason: str) -> None:
@@ -132,11 +129,5 @@ class MediaStream:
         self._sink.close()
 
     def _on_audio(self, block: AudioBlock) -> None:
-        for at_ns, frame in self._shapers[block.direction].frames(block):
-            if self._begun_ns is None and block.direction == "in":
-                self._begun_ns = at_ns
-            if self._interleaver is None:
-                self._sink.audio(block.direction, frame)
-            else:
-                for pair in self._interleaver.add(block.direction, at_ns, frame):
-                    self._sink.audio("in", pair)
+        for direction, frame in self._shaper.frames(block):
+            self._sink.audio(direction, frame)

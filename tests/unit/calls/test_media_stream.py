@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cc_tts.calls.audio.audio_input import INTERRUPTED_QUIET_S, AudioInput
-from cc_tts.calls.audio.frames import FrameShaper, Interleaver
+from cc_tts.calls.audio.frames import FrameShaper
 from cc_tts.calls.audio.hub import AudioBlock
 from cc_tts.calls.audio.messages import MediaMessage
 from cc_tts.calls.audio.stream import MediaStream
@@ -217,19 +217,20 @@ async def test_two_clients_hear_the_same(stage: Stage) -> None:
 
 
 def test_frames_that_are_missing_are_silence() -> None:
-    shaper, frame = FrameShaper(8000, 8000), sound(20)
+    shaper, frame = FrameShaper(["in"], 8000, 8000, interleaves=True), sound(20)
     assert list(shaper.frames(AudioBlock("in", 100 * MS, frame * 2, 2))) == [
-        (60 * MS, bytes(320)), (80 * MS, bytes(320)), (100 * MS, frame), (120 * MS, frame)
+        ("in", bytes(320)), ("in", bytes(320)), ("in", frame), ("in", frame)
     ]  # fmt: skip
+    assert shaper.begun_ns == 60 * MS
     assert len(list(shaper.frames(AudioBlock("in", 0, frame, 100_000)))) == 51
 
 
 def test_one_direction_alone_goes_with_silence() -> None:
-    pairs, frame = Interleaver(8000), sound(20)
-    out = [pair for tick in range(10) for pair in pairs.add("out", tick * 20 * MS, frame)]
+    shaper, frame = FrameShaper(["in", "out"], 8000, 8000, interleaves=True), sound(20)
+    out = [pair for tick in range(10) for _, pair in shaper.frames(AudioBlock("out", tick * 20 * MS, frame))]
     assert 5 <= len(out) < 10
     assert np.frombuffer(out[0], "<i2").reshape(-1, 2)[:, 0].max() == 0
-    later = list(pairs.add("in", 180 * MS, frame))
+    later = [pair for _, pair in shaper.frames(AudioBlock("in", 180 * MS, frame))]
     assert np.array_equal(*np.frombuffer(later[-1], "<i2").reshape(-1, 2).T)
     assert len(out) + len(later) == 9
 

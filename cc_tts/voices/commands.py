@@ -19,7 +19,16 @@ from cc_tts.config.schema import Config
 from cc_tts.errors import ConfigError
 from cc_tts.voices.download import fill_add, voices_folder
 from cc_tts.voices.embedding_cache import VoiceMetadata
-from cc_tts.voices.enrolment import MAX_CHARACTERS_PER_S, MAX_DURATION_S, PromptUnusable, ReferenceEncoder, enrol
+from cc_tts.voices.enrolment import (
+    MAX_CHARACTERS_PER_S,
+    MAX_DURATION_S,
+    PromptUnusable,
+    ReferenceEncoder,
+    check_recording,
+    enrol,
+    read_file,
+    read_wav,
+)
 from cc_tts.voices.library import MODES, VoiceLibrary, VoiceRecord, check_id, check_plain, check_record
 
 MAX_WAV_BYTES: Final = 100_000_000  # thirty seconds in stereo at the highest rate and width that are read are 92 MB
@@ -77,6 +86,7 @@ def run_enrol(
 ) -> int:
     """Check what was given, compute the features, keep the voice under its name."""
     library = VoiceLibrary(voices_folder(options, config))
+    _check_recording(options.wav)
     model = _model(options, config)
     transcript = _transcript(options)
     record = VoiceRecord(
@@ -90,10 +100,10 @@ def run_enrol(
     check_record(record)
     if library.has(record.id) and not options.replace:
         raise ConfigError(f"a voice {record.id!r} is there already; choose another name, or give --replace")
-    _check_size(options.wav)
     if importlib.util.find_spec("safetensors") is None:
         raise ConfigError(
-            "voices are kept with safetensors, which is not installed; install cc-tts with its extra `gpu`"
+            "voices are kept with safetensors, which is not installed: "
+            "pip install -r requirements/gpu.lock or 'WHEEL[gpu]', or `make neural` for a CPU"
         )
     voice = enrol(
         options.wav,
@@ -196,7 +206,8 @@ def _read_text(path: Path) -> str:
         raise PromptUnusable(f"{path}: not a text in UTF-8") from None
 
 
-def _check_size(wav: Path) -> None:
+def _check_recording(wav: Path) -> None:
+    """Refuse what no model could make a voice of, before anybody fetches one."""
     try:
         num_bytes = wav.stat().st_size
     except OSError as error:
@@ -205,6 +216,7 @@ def _check_size(wav: Path) -> None:
         raise PromptUnusable(f"{wav}: not a file")
     if num_bytes > MAX_WAV_BYTES:
         raise PromptUnusable(f"{wav}: {num_bytes:,} bytes; no 30 s of speech are that long. Cut it")
+    check_recording(read_wav(read_file(wav), name=wav.name), name=wav.name)
 
 
 def _next_command(options: argparse.Namespace, config: Config, voice_id: str) -> str:

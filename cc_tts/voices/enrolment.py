@@ -111,10 +111,7 @@ def enrol(
     ``trim_to_chunk`` shortens the reference of the *flow* to :func:`num_flow_tokens`: the oldest tokens go. ``announced`` is
     entered with the recording's name and length in seconds while ``encoder`` works. Raises ``PromptUnusable``.
     """
-    try:
-        data = wav.read_bytes()
-    except OSError as error:
-        raise PromptUnusable(f"{wav}: cannot be read: {error.strerror}") from None
+    data = read_file(wav)
     words = "" if transcript is None else unicodedata.normalize("NFC", transcript).strip()
     words = normalize(words) or words
     key = voice_key(data, words, encoder.fingerprint, trim_to_chunk=trim_to_chunk)
@@ -147,6 +144,14 @@ def enrol(
     )
     cache.store(voice)
     return voice
+
+
+def read_file(wav: Path) -> bytes:
+    """The bytes of a recording. Raises ``PromptUnusable``."""
+    try:
+        return wav.read_bytes()
+    except OSError as error:
+        raise PromptUnusable(f"{wav}: cannot be read: {error.strerror}") from None
 
 
 def num_flow_tokens(num_tokens: int) -> int:

@@ -58,6 +58,22 @@ async def test_formats(
     assert set(audio) == ({0xFF} if bytes_per_sample == 1 else {0, 1})
 
 
+@pytest.mark.parametrize(
+    ("body", "message", "kind"),
+    [
+        ({"input": "one", "response_format": "mp3"}, "/response_format: ", "invalid_request_error"),
+        ({}, "input", "invalid_request_error"),
+    ],
+)
+async def test_a_refusal_has_the_message_that_clients_of_openai_print(
+    api: RunningApi, body: dict[str, object], message: str, kind: str
+) -> None:
+    problem = (await api.ask("POST", PATH, body)).json
+    assert message in problem["error"]["message"]
+    assert problem["error"] == {"message": problem["detail"], "type": kind, "code": problem["code"]}
+    assert "error" not in (await api.ask("POST", "/v1/calls", body)).json
+
+
 async def test_what_is_asked_for_reaches_the_source(api: RunningApi) -> None:
     await api.ask("POST", PATH, {"input": "Hallo", "voice": "de", "language": "de", "speed": 0.5})
     assert api.registry.source.contents == [TextContent("Hallo", "de", "de", 0.5)]

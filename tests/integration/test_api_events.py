@@ -188,7 +188,7 @@ async def test_frames_from_the_client_are_thrown_away(api: RunningApi) -> None:
 async def test_frames_that_are_too_large_close_with_1009(api: RunningApi) -> None:
     async with api.session.ws_connect(PATH) as socket:
         await socket.send_str("x" * 5000)
-        assert (await close_of(socket))[0] == 1009
+        assert await close_of(socket) == (1009, "a message may have 4096 bytes at most")
 
 
 async def test_too_many_frames_close_with_1008(api: RunningApi) -> None:

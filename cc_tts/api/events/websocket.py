@@ -38,9 +38,21 @@ T = TypeVar("T")
 OPEN_SOCKETS: Final[web.AppKey["weakref.WeakSet[web.WebSocketResponse]"]] = web.AppKey("open_sockets", weakref.WeakSet)
 
 
+class _Socket(web.WebSocketResponse):
+    """aiohttp closes for a message that is too long without a word of why."""
+
+    def __init__(self, *, max_msg_size: int, **options: Any) -> None:
+        super().__init__(max_msg_size=max_msg_size, **options)
+        self._too_long = b"a message may have %d bytes at most" % max_msg_size
+
+    async def close(self, *, code: int = WSCloseCode.OK, message: bytes = b"", drain: bool = True) -> bool:
+        reason = message or (self._too_long if code == WSCloseCode.MESSAGE_TOO_BIG else b"")
+        return await super().close(code=code, message=reason, drain=drain)
+
+
 def new_socket(*, max_frame_bytes: int, **options: Any) -> web.WebSocketResponse:
     """A WebSocket whose handshake is not answered yet. ``options`` are those of ``web.WebSocketResponse``."""
-    return web.WebSocketResponse(
+    return _Socket(
         timeout=CLOSE_TIMEOUT_S,
         max_msg_size=max_frame_bytes,
         compress=False,

@@ -18,6 +18,8 @@ DEFAULT_RETRY_AFTER_S: Final = 5
 MAX_DETAIL_CHARS: Final = 1000
 MAX_INSTANCE_CHARS: Final = 500
 
+SPEECH_PATH: Final = "/v1/audio/speech"
+"""The path that OpenAI's client packages use."""
 RETRYABLE: Final = frozenset({429, 503})
 
 
@@ -54,11 +56,19 @@ class OtherNode(ClientError, code="other_node", title="The call is at another no
         self.location = api + path
 
 
+class SpeechError(msgspec.Struct):
+    """The same in OpenAI's words: of the body of an error its client packages show ``error.message`` and nothing else."""
+
+    message: str
+    type: str
+    code: str
+
+
 class Problem(msgspec.Struct, omit_defaults=True):
     """A problem document (RFC 9457 §3).
 
     ``errors`` names the faults of a body by JSON pointers (RFC 6901); ``reason`` is set by ``/readyz`` only,
-    ``api``, the base URL of another node, by 307 only.
+    ``api``, the base URL of another node, by 307 only, ``error`` by ``/v1/audio/speech`` only.
     """
 
     type: str
@@ -70,23 +80,27 @@ class Problem(msgspec.Struct, omit_defaults=True):
     errors: tuple[FieldError, ...] = ()
     reason: str = ""
     api: str = ""
+    error: SpeechError | None = None
 
 
 def document(error: CcTtsError, *, instance: str) -> bytes:
     """The problem document for ``error``."""
+    detail = _clean(error.detail, MAX_DETAIL_CHARS)
+    kind = "server_error" if isinstance(error, ServerError) else "invalid_request_error"
     problem = Problem(
         type=TYPE_PREFIX + error.code,
         title=error.title,
         status=error.http_status,
-        detail=_clean(error.detail, MAX_DETAIL_CHARS),
+        detail=detail,
         instance=_clean(instance, MAX_INSTANCE_CHARS),
         code=error.code,
         errors=tuple(
             FieldError(_clean(e.pointer, MAX_DETAIL_CHARS), _clean(e.detail, MAX_DETAIL_CHARS))
             for e in error.field_errors
         ),
-        reason=_clean(error.detail, MAX_DETAIL_CHARS) if isinstance(error, NotReady) else "",
+        reason=detail if isinstance(error, NotReady) else "",
         api=error.api if isinstance(error, OtherNode) else "",
+        error=SpeechError(detail or error.title, kind, error.code) if instance == SPEECH_PATH else None,
     )
     return msgspec.json.encode(problem)
 

@@ -273,6 +273,7 @@ def test_transcript_files_that_say_nothing(
         ({"transcript": TEXT, "wav": "/nonexistent/anna.wav"}, "anna.wav: cannot be read: No such file"),
         ({"mode": "cross_lingual", "wav": "/nonexistent/anna.wav"}, "anna.wav: cannot be read: No such file"),
         ({"transcript": TEXT, "wav": "/"}, "/: not a file"),
+        ({"transcript": TEXT, "wav": __file__, "model": "/nonexistent/model"}, "test_commands.py: not a WAV file"),
     ],
 )
 def test_what_is_wrong_is_told_before_the_slow_part(
@@ -344,7 +345,7 @@ def test_without_safetensors_the_extra_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, "safetensors", None)
     assert run("enrol", "anna", transcript=TEXT) == 2
-    assert "its extra `gpu`" in capsys.readouterr().err
+    assert "gpu.lock" in capsys.readouterr().err
     assert encoder.num_calls == 0
 
 

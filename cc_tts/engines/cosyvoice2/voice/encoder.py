@@ -74,7 +74,8 @@ def _onnxruntime() -> Any:
         return importlib.import_module("onnxruntime")
     except ImportError:
         raise ModelError(
-            "voices are enrolled with onnxruntime, which is not installed; install cc-tts with its extra `gpu`"
+            "voices are enrolled with onnxruntime, which is not installed: "
+            "pip install -r requirements/gpu.lock or 'WHEEL[gpu]', or `make neural` for a CPU"
         ) from None
 
 

@@ -43,7 +43,7 @@ _KEPT_WHOLE = tuple(
         rf"(?:[$£€¥￥₹]|\b[A-Z]{{3}} ) ?{_NUMBER}(?: (?:thousand|million|billion|trillion)\b)?",
         rf"(?<![\w.,]){_NUMBER} ?(?:%|°|[AaPp]\.?[Mm]\b\.?|(?:thousand|million|billion)\b|[A-Za-z]{{1,4}}\b\.?)",
         r"(?<!\w)\d{1,4} \d{1,2}/\d{1,2}",
-        rf"(?<![\w.,]){_NUMBER}[A-Za-z]?(?: [A-Za-z]{{1,5}}\.?)? ?(?:[-–—~x×]|to|by|and|or) ?[$£€¥]?{_NUMBER}",
+        rf"(?<![\w.,]){_NUMBER}[A-Za-z]?(?: [A-Za-z]{{1,5}}\.?)? ?(?:[-–—~～x×÷→]|to|by|and|or) ?[$£€¥]?{_NUMBER}",
         r"\b(?:Dr|Mr|Mrs|Ms|Prof|St|Mt|No|Rev|Capt|Lt|Gen|Col|Sgt)\.? [#\w'-]{1,20}",
         r"\b[A-Z][A-Za-z.]{0,14} (?:[A-Z]{1,3} )?#?[A-Z]{0,3}-?\d[\w-]{0,20}",
         r"\bP\.?\s?O\.? Box \d{1,6}",

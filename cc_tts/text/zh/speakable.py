@@ -43,6 +43,7 @@ _CURRENCIES = {
     "USD": "美元", "EUR": "欧元", "GBP": "英镑", "JPY": "日元", "CNY": "元", "RMB": "元", "HKD": "港元",
     "TWD": "新台币", "AUD": "澳元", "CAD": "加元", "SGD": "新加坡元",
 }  # fmt: skip
+_NUMERALS = "零幺一二三四五六七八九十百千万亿两"
 _DASH = "[-~～〜–—]"
 _YEAR_MONTH = r"(?!(?:19|20)\d\d-(?:0[1-9]|1[0-2])(?!\d))"
 _DECIMAL = r"\d{1,12}(?:\.\d{1,6})?"
@@ -154,6 +155,7 @@ _after_quantities = rewriter(
     (r"(?<=[按键鍵])\s?\*", "星号"),
 )
 _tidy = rewriter(
+    (f"(?<=[A-Za-z\\d{_NUMERALS}])[）)]?[（(](?=[{_NUMERALS}])|(?<=[{_NUMERALS}])[）)](?=[{_NUMERALS}])", "，"),
     (f"[{re.escape(''.join(_SIGNS))}]", lambda match: _SIGNS[match.group()]),
     (r"\s*(?:—+|–+|\s-\s)\s*", "，"),
     (r"(?<![A-Za-z. ])\.|\.(?=\s*$)|\.(?=[\u3400-\u9fff])", "。"),

@@ -50,7 +50,7 @@ log = logs.get(__name__)
 
 
 STREAMS: Final = web.AppKey("speech_streams", asyncio.Semaphore)
-"""Of as many as may run at the same time."""
+"""All that run at the same time hold so much."""
 ROUTES: Final = RouteTable("Speech")
 
 
@@ -125,7 +125,7 @@ async def _speak(
 
 @dataclass(slots=True)
 class _Sent:
-    """What became of a response, for the accounting: the PCM that was sent."""
+    """The PCM of a response that was sent, and how it ended, for the accounting."""
 
     num_bytes: int = 0
     cached: bool = False

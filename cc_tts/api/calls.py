@@ -165,7 +165,7 @@ async def originate_call(request: web.Request, body: schemas.Originate) -> views
 
 @ROUTES.add("GET", "/v1/calls/{id}", scope="read", errors=(CallNotFound,))
 async def get_call(request: web.Request) -> views.Call:
-    """One call."""
+    """Show one call, also one that has ended lately."""
     return views.Call.of(call_of(request))
 
 
@@ -225,13 +225,13 @@ async def end_call(request: web.Request, body: schemas.Hangup) -> views.Call:
 
 @ROUTES.add("POST", "/v1/calls/{id}/hold", scope="call", errors=ON_A_CALL)
 async def hold_call(request: web.Request, body: schemas.Command) -> views.Call:
-    """Put on hold."""
+    """Put the call on hold."""
     return command(request, body.client_state, lambda call: call.set_hold(hold=True))
 
 
 @ROUTES.add("POST", "/v1/calls/{id}/unhold", scope="call", errors=ON_A_CALL)
 async def unhold_call(request: web.Request, body: schemas.Command) -> views.Call:
-    """Take off hold."""
+    """Take the call off hold."""
     return command(request, body.client_state, lambda call: call.set_hold(hold=False))
 
 

@@ -1,4 +1,4 @@
-"""What the API is given: the objects of the layers below."""
+"""The API is given these objects of the layers below."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -34,7 +34,7 @@ async def get_readiness(request: web.Request) -> views.Health:
 
 @ROUTES.add("GET", "/metrics", scope="read", content_types=(metrics.CONTENT_TYPE,))
 async def get_metrics(request: web.Request) -> web.Response:
-    """Prometheus series."""
+    """Show the metrics for Prometheus."""
     context = request.app[CONTEXT]
     registry, series = context.registry, context.metrics
     series.ready.set(registry.not_ready_because is None)

@@ -16,7 +16,7 @@ ROUTES = RouteTable("Lexicons")
 
 @ROUTES.add("GET", "/v1/lexicons", scope="read", for_tenants=True)
 async def list_lexicons(request: web.Request) -> views.Lexicons:
-    """List the lexicons."""
+    """List all the lexicons."""
     lexicons = request.app[CONTEXT].speech_source.lexicons
     return views.Lexicons([_summary(name, lexicons.get(name)) for name in lexicons.names()])
 
@@ -46,7 +46,7 @@ async def put_lexicon(request: web.Request, body: Lexicon) -> views.LexiconSumma
     "DELETE", "/v1/lexicons/{name}", scope="admin", errors=(LexiconNotFound, LexiconMalformed, LexiconNotStored)
 )
 async def delete_lexicon(request: web.Request) -> views.LexiconSummary:
-    """Delete a lexicon."""
+    """Delete one of the lexicons."""
     name = request.match_info["name"]
     deleted = await asyncio.to_thread(request.app[CONTEXT].speech_source.lexicons.delete, name)
     return _summary(name, deleted)

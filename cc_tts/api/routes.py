@@ -42,9 +42,11 @@ OTHER_NAMES: Final = {
     "cancel": "stop",
     "retrieve": "unhold",
 }
-"""What other control APIs call a command on a call."""
+"""Other control APIs call our commands on a call so."""
 MIN_LIKENESS: Final = 0.7
-"""Of two segments of a path (difflib); a typing error leaves more, two words of one length about 0.5."""
+"""Two segments of a path are alike from this ratio on (difflib): a typing error leaves more, two words of one length about
+0.5.
+"""
 
 
 def about_unknown_path(path: str) -> str:

@@ -150,7 +150,7 @@ class Command(OptionalBody, frozen=True):
 
 
 class BargeIn(Body, frozen=True):
-    """What interrupts a prompt. Left out or null: as the call says, else calls.barge_in_dtmf and calls.barge_in_speech of
+    """These interrupt a prompt. Left out or null: as the call says, else calls.barge_in_dtmf and calls.barge_in_speech of
     the config.
     """
 
@@ -291,7 +291,7 @@ class Originate(Body, frozen=True):
 
 
 class CallUpdate(Body, frozen=True):
-    """What to change of a call, as a merge patch (RFC 7396): what is left out stays, null takes it back. Prompts that
+    """Changes of a call, as a merge patch (RFC 7396): what is left out stays, null takes it back. Prompts that
     are accepted from now on fall back to ``voice``, ``language``, ``speed``, ``lexicons`` and ``barge_in``.
     """
 
@@ -335,7 +335,7 @@ class CallUpdate(Body, frozen=True):
 
 
 class GatherPrompt(Speak, frozen=True):
-    """What is said or played before keys are collected: as for …/speak, or a tone or silence as for …/play."""
+    """The prompt before keys are collected: as for …/speak, or a tone or silence as for …/play."""
 
     exactly_one: ClassVar[tuple[str, ...]] = ("text", "ssml", "tone", "silence_ms")
     tone: Tone | UnsetType = UNSET
@@ -419,7 +419,7 @@ class Dtmf(Body, frozen=True):
 
 
 class Stop(OptionalBody, frozen=True):
-    """What to stop."""
+    """The prompts to stop."""
 
     scope: Literal["current", "all"] = "current"
 
@@ -443,7 +443,7 @@ class AudioSpeech(Body, frozen=True):
     stream_format: Literal["audio"] = "audio"
 
     def content(self) -> TextContent | SequenceContent:
-        """What to say.
+        """The text to say, as a prompt.
 
         Raises:
             Unprocessable: text with NUL, or a sample rate that μ-law does not have.

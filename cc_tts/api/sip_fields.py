@@ -1,4 +1,4 @@
-"""What a client may put into a SIP request: URIs and headers, checked so that nothing can be injected.
+"""A client may put URIs and headers into a SIP request, and these are checked so that nothing can be injected.
 
 Stricter than RFC 3261's grammar on purpose: no ``?headers`` part of a URI (§19.1.1 would let a URI add headers to the
 INVITE), no password, no escaped control characters.
@@ -38,7 +38,7 @@ _URI: Final = re.compile(
 
 
 def uri_fault(uri: str) -> str | None:
-    """What is wrong with a URI that a call is to go to or come from; ``None`` if nothing is."""
+    """The fault of a URI that a call is to go to or come from; ``None`` if it has none."""
     if len(uri) > MAX_URI_CHARS:
         return f"at most {MAX_URI_CHARS} characters"
     match = _URI.fullmatch(uri)
@@ -52,17 +52,16 @@ def uri_fault(uri: str) -> str | None:
 
 
 def display_name_fault(name: str) -> str | None:
-    """What is wrong with a caller's name; ``None`` if nothing is."""
     return None if name.isprintable() else "printable characters only"
 
 
 def identity_fault(uri: str) -> str | None:
-    """What is wrong with a URI that a caller's identity is asserted with; ``None`` if nothing is."""
+    """The fault of a URI that a caller's identity is asserted with; ``None`` if it has none."""
     return None if _TEL.fullmatch(uri) else uri_fault(uri)
 
 
 def header_faults(headers: Mapping[str, str], pointer: str) -> list[FieldError]:
-    """What is wrong with headers for an INVITE; pointers begin with ``pointer``."""
+    """The faults of headers for an INVITE; pointers begin with ``pointer``."""
     if len(headers) > MAX_HEADERS:
         return [FieldError(pointer, f"at most {MAX_HEADERS} headers")]
     if sum(len(name) + len(value) for name, value in headers.items()) > MAX_HEADERS_CHARS:

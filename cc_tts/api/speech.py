@@ -78,13 +78,13 @@ async def stop_prompts(request: web.Request, body: schemas.Stop) -> views.Stoppe
 
 @ROUTES.add("POST", "/v1/calls/{id}/pause", scope="call", errors=ON_A_CALL)
 async def pause_prompts(request: web.Request, body: schemas.Command) -> views.Call:
-    """Pause playback."""
+    """Pause the prompts of a call."""
     return command(request, body.client_state, lambda call: call.set_paused(paused=True))
 
 
 @ROUTES.add("POST", "/v1/calls/{id}/resume", scope="call", errors=ON_A_CALL)
 async def resume_prompts(request: web.Request, body: schemas.Command) -> views.Call:
-    """Resume playback."""
+    """Let the prompts of a call go on."""
     return command(request, body.client_state, lambda call: call.set_paused(paused=False))
 
 
@@ -96,7 +96,7 @@ async def resume_prompts(request: web.Request, body: schemas.Command) -> views.C
     errors=(UtteranceNotFound, Unprocessable),
 )
 async def get_utterance(request: web.Request) -> views.Utterance:
-    """One utterance."""
+    """Show one utterance of a call."""
     registry, utterance_id, tenant = request.app[CONTEXT].registry, request.match_info["id"], current_tenant()
     utterance = registry.utterance(utterance_id)
     if tenant and registry.call(utterance.call_id).tenant != tenant:

@@ -89,7 +89,7 @@ class End(Frame, frozen=True, kw_only=True, tag="end"):
 
 
 FromClient = StartUtterance | Tokens | Flush | Mark | Clear | End
-"""What clients send, in the order in which documents list it."""
+"""Clients send these, in the order in which documents list them."""
 FRAMES: Final = get_args(FromClient)
 _DECODER: Final = msgspec.json.Decoder(FromClient)
 _HALF: Final = re.compile("[\ud800-\udfff]")
@@ -97,7 +97,7 @@ _HALF_ESCAPED: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class _Identified(msgspec.Struct):
-    """Of a message that cannot be followed, what tells the client which one that is."""
+    """The id of a message that cannot be followed, so that the client knows which one that is."""
 
     id: StreamId | UnsetType = UNSET
 
@@ -153,13 +153,11 @@ async def stream_text(request: web.Request) -> web.StreamResponse:
 
 
 class _Client:
-    """What a client says of the text."""
-
     def __init__(self, socket: web.WebSocketResponse, stream: TextStream, outbox: Outbox[StreamMessage]) -> None:
         self._stream = stream
         self._outbox = outbox
         self._message_id: StreamId | UnsetType = UNSET
-        """Of the message that is being followed."""
+        """The id of the message that is being followed."""
         self._half = ""
         """The first half of a character whose other half begins the next tokens."""
         self.receiver = Receiver(cast("Socket", socket), follow=self._follow, refuse=self._refuse)

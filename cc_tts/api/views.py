@@ -1,4 +1,4 @@
-"""What clients get to see: responses, built from calls, utterances and voices.
+"""Clients get these responses, which are built from calls, utterances and voices.
 
 Times of day are seconds since the epoch, as in events.
 """
@@ -148,7 +148,7 @@ class Stopped(msgspec.Struct, frozen=True):
 
 
 class Voice(View, frozen=True, kw_only=True):
-    """Who can speak."""
+    """A voice that can speak."""
 
     id: str
     engine: str

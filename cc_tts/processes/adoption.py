@@ -29,15 +29,15 @@ from cc_tts.errors import ProcessFailed
 from cc_tts.processes.channel import ChildChannel, Hello, Message, encode, read_one
 
 ADOPT_TIMEOUT_S: Final = 5.0
-"""For a child to answer a server that wants to adopt it."""
+"""A server that wants to adopt a child waits this long for its answer. Unmeasured."""
 REQUEST_TIMEOUT_S: Final = 1.0
-"""For a server that has connected to say what it wants."""
+"""A child waits this long for a server that has connected to say what it wants. Unmeasured."""
 REFUSED_TIMEOUT_S: Final = 20.0
-"""For a child that has refused to end."""
+"""A child that has refused has this long to end. Unmeasured."""
 STATUS_UNKNOWN: Final = 256
 """In place of the exit status of a process that is no child of ours."""
 MAX_PATH_BYTES: Final = 100
-"""Of a socket's path: ``sun_path`` takes 107 (unix(7)), and there is a suffix while it is made."""
+"""A socket's path has at most so many bytes: ``sun_path`` takes 107 (unix(7)), and there is a suffix while it is made."""
 _BACKLOG: Final = 4
 _CREDENTIALS: Final = struct.Struct("3i")
 """pid, uid and gid of SO_PEERCRED (unix(7))."""
@@ -80,7 +80,7 @@ def parent_of(pid: int) -> int:
 
 
 def network_namespace() -> str:
-    """What tells the network namespace of this process from others of the machine; empty where that cannot be seen."""
+    """The name of this process's network namespace, which no other of the machine has; empty where that cannot be seen."""
     try:
         return format(Path("/proc/self/ns/net").stat().st_ino, "x")
     except OSError:
@@ -205,7 +205,6 @@ class AdoptedProcess:
         signal.pidfd_send_signal(self._pidfd, number)
 
     def kill(self) -> None:
-        """SIGKILL."""
         self.send_signal(signal.SIGKILL)
 
     def _on_exit(self) -> None:

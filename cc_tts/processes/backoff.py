@@ -21,7 +21,6 @@ class Backoff:
         self._begun_ns = clock.now_ns()
 
     def begin(self) -> None:
-        """An attempt begins."""
         self._begun_ns = self._clock.now_ns()
 
     def delay_s(self) -> float:

@@ -188,13 +188,11 @@ class ServerChannel(asyncio.Protocol):
         await asyncio.get_running_loop().connect_accepted_socket(lambda: self, sock)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by asyncio."""
         assert isinstance(transport, asyncio.Transport)
         transport.set_write_buffer_limits(high=MAX_BACKLOG_BYTES)
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Called by asyncio."""
         try:
             records = self._decoder.feed(data)
         except ProcessFailed as error:
@@ -206,7 +204,6 @@ class ServerChannel(asyncio.Protocol):
             self._on_record(message, payload)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Called by asyncio."""
         was_closed = exc is None or isinstance(exc, ConnectionError)  # reset: it had not read everything
         self._fail(CLOSED_BY_CHILD if was_closed else str(exc))
 
@@ -245,7 +242,7 @@ class ChildChannel:
         sock.settimeout(timeout_s)
 
     def fileno(self) -> int:
-        """For a selector, where one thread waits for more than the server."""
+        """The file, for a selector of a thread that waits for more than the server."""
         return self._sock.fileno()
 
     def read(self) -> list[Record]:

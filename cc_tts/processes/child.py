@@ -38,7 +38,7 @@ class Settings(Protocol):
 
     @property
     def log(self) -> LogConfig:
-        """The section ``[log]``."""
+        """The section ``[log]`` of the configuration."""
 
 
 S = TypeVar("S")

@@ -1,4 +1,4 @@
-"""What counts as one source of connections."""
+"""Connections are counted by their source, and this says which addresses are one."""
 
 import ipaddress
 from typing import Final
@@ -8,7 +8,7 @@ _IPV6_PREFIX_BITS: Final = 64
 
 
 def source_of(host: str) -> str:
-    """What is counted as one source: an IPv4 address, or an IPv6 network of 64 bits."""
+    """The source that an address belongs to: an IPv4 address, or an IPv6 network of 64 bits."""
     address = ipaddress.ip_address(host.partition("%")[0])
     address = getattr(address, "ipv4_mapped", None) or address
     if isinstance(address, ipaddress.IPv6Address) and not address.is_loopback:

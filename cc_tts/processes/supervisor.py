@@ -45,11 +45,11 @@ START_TIMEOUT_S: Final = 30.0
 STOP_TIMEOUT_S: Final = 10.0
 KILL_TIMEOUT_S: Final = 5.0
 LAST_RECORDS_TIMEOUT_S: Final = 1.0
-"""For what a child sent before it exited to be read."""
+"""The last records of a child that exited are read for this long. Unmeasured."""
 EXIT_TIMEOUT_S: Final = 2.0
 """Between the end of a child's channel and its exit, whose status says why."""
 HUNG_TIMEOUT_S: Final = 0.2
-"""For a child that is given up for another reason, before it is killed."""
+"""A child that is given up has this long to exit before it is killed. Unmeasured."""
 HEARTBEAT_INTERVAL_S: Final = 0.5
 HEARTBEAT_TIMEOUT_S: Final = 10.0
 RESPONSE_TIMEOUT_S: Final = 0.75
@@ -74,8 +74,6 @@ class ProcessState(StrEnum):
 
 
 class ProcessEvent(StrEnum):
-    """What moves it on."""
-
     SPAWN = "spawn"
     READY = "ready"
     DOWN = "down"
@@ -98,7 +96,7 @@ PROCESS_TABLE: Final[Mapping[tuple[ProcessState, ProcessEvent], ProcessState]] =
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildSpec:
-    """What to run, and which messages it sends."""
+    """The program to run, and the messages that it sends."""
 
     name: str
     argv: Sequence[str]
@@ -120,7 +118,7 @@ def python_child(
 
 
 class _Process(Protocol):
-    """What is asked of a child's process, be it started here or adopted."""
+    """The process of a child, which was started here or adopted."""
 
     @property
     def pid(self) -> int: ...
@@ -159,10 +157,9 @@ class Supervisor:
         self._task: asyncio.Task[None] | None = None
         self._down: asyncio.Future[str] | None = None
         self._started: asyncio.Future[str | None] | None = None
-        """Of :meth:`start`: ``None`` once the child is ready, else why it is not."""
+        """The result of :meth:`start`: ``None`` once the child is ready, else why it is not."""
         self._stopping = asyncio.Event()
         self.hello: Hello | None = None
-        """Of the living child."""
         self._silence: Watchdog | None = None
         """While a ping is unanswered."""
         self._serials = itertools.count(1)
@@ -181,7 +178,7 @@ class Supervisor:
 
     @property
     def silent_s(self) -> float:
-        """For how long it has left a ping unanswered, s; 0 if none is."""
+        """Seconds since the oldest ping that is unanswered; 0 if none is."""
         return self._silence.seconds if self._silence is not None else 0.0
 
     @property
@@ -210,7 +207,7 @@ class Supervisor:
             self._task = None
 
     def set_settings(self, settings: object) -> None:
-        """What the next child gets; nothing is sent to the living one."""
+        """Set what the next child gets; nothing is sent to the living one."""
         self._spec = replace(self._spec, stdin=msgspec.json.encode(settings))
 
     def send(self, message: Message, payload: bytes = b"") -> None:

@@ -1,4 +1,6 @@
-"""What a service manager is told over the socket that it names in ``NOTIFY_SOCKET`` (sd_notify(3)). Runs on: the event loop.
+"""A service manager is told of the server's state over the socket that ``NOTIFY_SOCKET`` names (sd_notify(3)).
+
+Runs on: the event loop.
 
 Nothing is sent where there is no such socket.
 """

@@ -13,9 +13,9 @@ from cc_tts import logs
 from cc_tts.clock import MonotonicClock
 
 SHUTDOWN_TIMEOUT_S: Final = 2.0
-"""For what threads still do when the process ends."""
+"""Threads have this long to finish when the process ends. Unmeasured."""
 MAX_THREADS: Final = 8
-"""Of the event loop's own executor: what runs there waits for a disk, not for a processor."""
+"""The event loop's own executor has so many: what runs there waits for a disk, not for a processor. Unmeasured."""
 
 log = logs.get(__name__)
 

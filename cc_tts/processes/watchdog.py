@@ -4,7 +4,7 @@ from cc_tts.clock import Clock
 
 
 class Watchdog:
-    """For how long a sign of life has been owed, seconds.
+    """Counts for how long a sign of life has been owed, seconds.
 
     Time counts in steps from one :meth:`poll` to the next, each of at most ``max_step_s``: what is beyond that was a pause
     of this process (a frozen container, SIGSTOP), in which it could have heard nothing.

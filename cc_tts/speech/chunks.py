@@ -1,4 +1,4 @@
-"""What the parts of the speech path hand to each other: a prompt as it is spoken, and its audio in chunks."""
+"""The stages of the speech path hand these to each other: a prompt as it is spoken, and its audio in chunks."""
 
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ class SpeechChunk:
     refused_because: str = ""
     """Why the words that would begin here are not spoken: no voice speaks their language."""
     paces: tuple[Pace, ...] = ()
-    """Of ``begins_source``, for engines that do not time words."""
+    """The pace of ``begins_source``, for engines that do not time words."""
 
 
 def behind(unspoken: str, chunk: SpeechChunk) -> SpeechChunk:
@@ -62,7 +62,7 @@ class SpokenPrompt:
     voice_rate_hz: int
     rate_hz: int
     gain_db: float = 0.0
-    """From the voice's level to that of the line, and what the prompt asks for."""
+    """The gain from the voice's level to that of the line, and what the prompt asks for."""
     replacements: tuple[Replacement, ...] = ()
 
 

@@ -86,8 +86,6 @@ class ToneContent:
 
 @dataclass(frozen=True, slots=True)
 class SilenceContent:
-    """Silence."""
-
     silence_ms: int
 
 
@@ -103,7 +101,7 @@ Part = TextContent | RefusedContent | ToneContent | SilenceContent | MarkContent
 
 @dataclass(frozen=True, slots=True)
 class SsmlWarning:
-    """What of an SSML document has no effect, and the line in it."""
+    """An element or attribute of an SSML document that has no effect, and its line."""
 
     pointer: str
     line: int
@@ -168,7 +166,7 @@ def with_texts(content: Content, change: Callable[[TextContent], TextContent]) -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """What to speak or play, and how it stands in the call's queue.
+    """Text to speak or a sound to play, and its place in the call's queue.
 
     ``barge_in_dtmf`` and ``barge_in_speech`` ``None`` mean the config's default. ``repeat``/``delay_ms``/
     ``max_duration_ms`` are those of RFC 4240 §3 (how often in all, silence between repeats, ceiling of the whole).
@@ -191,7 +189,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptDefaults:
-    """What the prompts of a call fall back to where they say nothing themselves; ``None`` falls back to the config.
+    """Values for the prompts of a call that say nothing themselves; ``None`` falls back to the config.
     ``lexicons`` are asked after those of the prompt.
     """
 

@@ -26,7 +26,7 @@ from cc_tts.speech.chunks import SpeechChunk, SpokenPrompt
 from cc_tts.speech.prompt_files import FORMAT_VERSION, CachedChunk, CachedPrompt, PromptFiles
 
 _LIBRARIES: Final = ("espeakng-loader", "hibari-tts", "num2words", "onnxruntime", "soxr", "wetext")
-"""What else the audio depends on, besides the model."""
+"""Audio depends on the versions of these, besides the model."""
 MAX_KEYS_REMEMBERED: Final = 16_384
 """Prompts whose uses are counted; the ones not used for longest are forgotten."""
 
@@ -98,9 +98,9 @@ class PromptCache:
 
 
 def engine_identity(config: Config, of_workers: str = "") -> str:
-    """What stands behind the name of an engine and of its voices: the libraries, and the files of the model and of the
-    voices (name, size, time of change), and ``of_workers``, the identity of those on other machines. Another identity, other
-    audio. Runs on: a thread.
+    """A digest of what stands behind the name of an engine and of its voices: the libraries, the files of the model and of
+    the voices (name, size, time of change), and ``of_workers``, the identity of those on other machines. Another identity,
+    other audio. Runs on: a thread.
     """
     tts = config.tts
     parts = [f"{name} {_version(name)}" for name in _LIBRARIES]
@@ -139,7 +139,7 @@ def _files(folder: Path) -> list[str]:
 
 
 def as_cached(chunks: Sequence[SpeechChunk], text: str) -> CachedPrompt | None:
-    """What is cached of a prompt; ``None`` if the words of its chunks are not those of ``text``, one after the other, or if
+    """The prompt as it is cached; ``None`` if the words of its chunks are not those of ``text``, one after the other, or if
     some of it was said in place of a lost worker.
     """
     if any(chunk.is_resumed for chunk in chunks):

@@ -35,7 +35,7 @@ from cc_tts.processes.threads import BoundedExecutor
 from cc_tts.text.chunker import Pace
 
 FORMAT_VERSION: Final = 3
-"""Of the file, and of what goes into a key; with another number, nothing cached before is found."""
+"""The version of the file and of what goes into a key: with another number nothing cached before is found."""
 MAX_READS: Final = 4
 """Files read at once; one more is written."""
 MAX_PENDING_BYTES: Final = 16 * 1024 * 1024
@@ -44,7 +44,7 @@ BLOCK_BYTES: Final = 4096
 """A file is counted in whole blocks, so that many small ones are bounded too."""
 STOP_TIMEOUT_S: Final = 5.0
 READ_TIMEOUT_S: Final = 2.0
-"""For one file; then the prompt is synthesized again, and the thread is left to the disk."""
+"""One file may take this long; then the prompt is synthesized again, and the thread is left to the disk. Unmeasured."""
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ _PREFIX_BYTES: Final = len(_MAGIC) + hashlib.sha256().digest_size
 _PROMPT_BYTES: Final = 512
 _CHUNK_BYTES: Final = 128
 _WORD_BYTES: Final = 160
-"""What objects cost in memory besides the PCM, roughly."""
+"""Objects cost this much memory besides the PCM, roughly."""
 _NAME: Final = re.compile(r"([0-9a-f]{64})\.prompt")
 _BEGUN: Final = ".begun-"
 
@@ -83,13 +83,12 @@ class CachedPrompt(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def num_bytes(self) -> int:
-        """What it costs in memory, about."""
         num_words = sum(len(chunk.words) + len(chunk.paces) for chunk in self.chunks)
         return _PROMPT_BYTES + self.pcm_bytes + _CHUNK_BYTES * len(self.chunks) + _WORD_BYTES * num_words
 
 
 def charged_bytes(num_bytes: int) -> int:
-    """What a file of ``num_bytes`` is counted as."""
+    """The bytes that a file of ``num_bytes`` is counted as."""
     return max(1, -(-num_bytes // BLOCK_BYTES)) * BLOCK_BYTES
 
 
@@ -201,7 +200,7 @@ class PromptFiles:
         self._num_hung -= 1
 
     def _on_thread(self, work: Callable[..., T], *arguments: object) -> asyncio.Future[T]:
-        """On threads of its own: a disk that hangs holds up nothing else."""
+        """These threads are its own: a disk that hangs holds up nothing else."""
         return asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
 
     def store(self, key: str, prompt: CachedPrompt) -> None:

@@ -1,4 +1,4 @@
-"""What would be said of a text, chunk by chunk, without an engine that speaks: for ``cc-tts text``.
+"""``cc-tts text`` shows what would be said of a text, chunk by chunk, without an engine that speaks.
 
 A text takes the way of any prompt up to the engine, and a growing one is cut into segments as ``…/stream`` cuts it.
 """

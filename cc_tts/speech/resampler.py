@@ -1,4 +1,4 @@
-"""From the engine's sample rate to the leg's clock rate: one stateful soxr stream for each stream of speech.
+"""Audio goes from the engine's sample rate to the leg's clock rate by one stateful soxr stream for each stream of speech.
 
 Why HQ, measured from 22,050 and 24,000 to 8,000 Hz: LQ is 8 dB down at 3.4 kHz; MQ has the passband of HQ (0.0 dB at
 3.4 kHz, −82 dB from 4.2 kHz, the floor of 16 bits), holds back as much and costs as much (6 µs per 20 ms); VHQ holds

@@ -49,13 +49,11 @@ class SequenceStream:
         self._nothing: NothingToSay | None = None
 
     def set_buffered_ms(self, buffered_ms: float) -> None:
-        """See the contract."""
         self._buffered_ms = buffered_ms
         if self._stream is not None:
             self._stream.set_buffered_ms(buffered_ms)
 
     async def cancel(self) -> None:
-        """See the contract."""
         self._is_cancelled = True
         await self._close_part()
 

@@ -48,7 +48,7 @@ class CachedSource:
         self.shared: dict[str, SharedSynthesis] = {}
         self.running: set[SharedSynthesis] = set()
         self.held_bytes = 0
-        """Of prompts that are being synthesised, or are whole and still being read."""
+        """Audio of prompts that are being synthesised, or are whole and still being read."""
         self.identity: str | None = None
         """The engine's. While it is ``None`` the cache is not used."""
 
@@ -267,7 +267,6 @@ class Listener:
     synthesise: Synthesise
     joined: bool
     num_read: int = 0
-    """Chunks."""
     read_bytes: int = 0
     lead_ms: float = float("inf")
     """Buffered audio less the audio read, ms: the listener with the least runs dry first."""
@@ -276,12 +275,10 @@ class Listener:
         self.synthesis.listeners.add(self)
 
     def set_buffered_ms(self, buffered_ms: float) -> None:
-        """See the contract."""
         self.lead_ms = buffered_ms - self.synthesis.format.ms_for_bytes(self.read_bytes)
         self.synthesis.update_urgency(self)
 
     async def cancel(self) -> None:
-        """See the contract."""
         await self.synthesis.leave(self)
 
     async def __aiter__(self) -> AsyncIterator[SpeechChunk]:

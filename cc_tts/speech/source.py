@@ -98,7 +98,7 @@ class SpeechSource:
         self._levels = VoiceLevels(config.target_dbfs)
         self._replaced: WeakKeyDictionary[TextContent, tuple[list[CompiledLexicon], tuple[Replacement, ...]]]
         self._replaced = WeakKeyDictionary()
-        """What lexicons replace in the texts that are being spoken: it is asked for several times."""
+        """The replacements by lexicons in the texts that are being spoken: they are asked for several times."""
 
     def check_voices(self, routes: Mapping[str, RouteConfig]) -> list[str]:
         """Find out at start, not by refused calls, what cannot be spoken: ``ConfigError`` for a voice that does not exist, a
@@ -241,7 +241,7 @@ class SpeechSource:
                 return GrowingAudioStream(incremental)
 
     def path(self, content: TextContent) -> list[str]:
-        """What the content goes through on its way to the line, a description each; the engine has started. Raises
+        """The stages of the content on its way to the line, a description each; the engine has started. Raises
         ``UnknownVoice`` and ``LanguageUnsupported`` as :meth:`check` does.
         """
         prompt = self._spoken(self._first_part([content]), self._line_rate_hz)

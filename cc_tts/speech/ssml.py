@@ -42,10 +42,10 @@ MAX_DEPTH: Final = 32
 MAX_ELEMENTS: Final = 500
 MAX_WARNINGS: Final = 20
 MAX_NAME_CHARS: Final = 128
-"""Of a mark, a voice or a format."""
+"""The name of a mark, a voice or a format has at most so many characters."""
 MAX_BREAK_MS: Final = 10_000
 MAX_SILENCE_MS: Final = 300_000
-"""Of all breaks of a document; those beyond have no effect."""
+"""All breaks of a document together have at most so much; those beyond have no effect."""
 MAX_ALIAS_CHARS: Final = 500
 _STRENGTHS_MS: Final = {"none": 0, "x-weak": 100, "weak": 200, "medium": 400, "strong": 700, "x-strong": 1200}
 _PAUSES_MS: Final = {"p": 400, "s": 200}
@@ -89,8 +89,6 @@ class _Element:
 
 @dataclass(slots=True)
 class _Reader:
-    """Reads one document."""
-
     base: TextContent
     pointer: str
     parts: list[Part] = field(default_factory=list)
@@ -106,7 +104,7 @@ class _Reader:
     _replacements: list[Replacement] = field(default_factory=list)
     _marks: list[tuple[int, str]] = field(default_factory=list)
     _replaced: Replacement | None = None
-    """What ``sub``, ``say-as`` or ``phoneme`` says of the text from here on, while it is read."""
+    """The element ``sub``, ``say-as`` or ``phoneme`` that the text is in, while it is read."""
     _implied_ms: int = 0
     """Pause at the end of a paragraph or sentence that is still to come; a break takes its place."""
     _break_ms: int | None = None
@@ -115,7 +113,6 @@ class _Reader:
     _before: str = ""
     """The end of what the parts before say."""
     _silence_ms: int = 0
-    """Of all breaks."""
     _xml: XmlReader = field(init=False)
 
     def __post_init__(self) -> None:

@@ -16,11 +16,8 @@ FRAGMENT = re.compile(r"(Of|That|With|As|And|Or|In which|What|For|By|To|At|From|
 MIN_WORDS = 4
 """A shorter docstring repeats a name; it is left out."""
 STILL_IN_FRAGMENTS = (
-    "cc_tts/api/",
     "cc_tts/calls/",
     "cc_tts/engines/",
-    "cc_tts/processes/",
-    "cc_tts/speech/",
     "cc_tts/text/",
     "cc_tts/ua/",
 )

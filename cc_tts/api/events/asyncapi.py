@@ -49,7 +49,6 @@ class _CallSocket:
     sent: Sequence[type[msgspec.Struct]]
 
     def name(self, kind: type[msgspec.Struct]) -> str:
-        """Of a message in the document."""
         return f"{self.prefix}.{kind.__name__}"
 
 

@@ -1,1 +1,1 @@
-"""What every request passes: connections, tokens, bodies, problem details; and the OpenAPI document."""
+"""Every request passes these modules: connections, tokens, bodies, problem details. They make the OpenAPI document too."""

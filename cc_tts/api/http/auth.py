@@ -41,7 +41,7 @@ class Holder:
 
     @property
     def owner(self) -> str:
-        """Whose share is used: the tenant's, or that of the token."""
+        """The owner of the share that is used: the tenant, or the token."""
         return self.tenant or self.key
 
 
@@ -94,11 +94,11 @@ class TokenAuthenticator:
 
 AUTHENTICATOR: Final = web.AppKey("authenticator", TokenAuthenticator)
 HOLDER: Final[ContextVar[Holder]] = ContextVar("holder")
-"""Of the request that this task serves; aiohttp serves each in a task of its own."""
+"""The holder of the token of the request that this task serves; aiohttp serves each in a task of its own."""
 
 
 def current_tenant() -> str:
-    """Whose token the request of this task has; empty: the operator's."""
+    """The tenant whose token the request of this task has; empty: the operator's."""
     return HOLDER.get().tenant
 
 

@@ -79,7 +79,7 @@ async def read(request: web.Request, *, max_bytes: int, timeout_s: float, other_
 
 
 def decode(body: bytes, kind: type[T]) -> T:
-    """JSON into ``kind``.
+    """Read JSON as a ``kind``.
 
     Raises:
         MalformedRequest: not JSON, not UTF-8, or of the wrong shape.
@@ -104,7 +104,6 @@ def _whole(match: re.Match[bytes]) -> bytes:
 
 
 def response(value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
-    """``value`` as JSON."""
     return web.Response(body=msgspec.json.encode(value), status=status, headers=headers, content_type=JSON)
 
 

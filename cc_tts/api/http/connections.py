@@ -35,7 +35,7 @@ SPARE_FILES: Final = 64
 MIN_CONNECTIONS: Final = 8
 """Allowed however few files may be open."""
 ACCEPTS_A_TURN: Final = 32
-"""Of those that wait, before other tasks get their turn."""
+"""Connections that wait and are accepted before other tasks get their turn. Unmeasured."""
 ACCEPT_PAUSE_S: Final = 0.5
 """How long nothing is accepted after the system refused, as when open files or memory have run out."""
 IDLE_CONNECTION_TIMEOUT_S: Final = 75.0
@@ -50,7 +50,7 @@ _REFUSAL: Final = (
 _REFUSED: Final = CapacityExceeded("too many connections (http.max_connections, http.max_connections_per_source)")
 
 _SILENT: Final = logging.getLogger("cc_tts.api.protocol")
-"""What aiohttp logs of unreadable requests quotes header lines, and a header may be a token."""
+"""This logger takes what aiohttp logs of unreadable requests: it quotes header lines, and a header may be a token."""
 _SILENT.addHandler(logging.NullHandler())
 _SILENT.propagate = False
 _OPTIONS: Final[dict[str, Any]] = {
@@ -76,7 +76,6 @@ class Connection(web.RequestHandler):
         self.idle_since_ns: int | None = listener.now_ns()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Asyncio: it begins."""
         super().connection_made(transport)
         self._await_head()
 
@@ -153,11 +152,10 @@ class Listener:
 
     @property
     def num_connections(self) -> int:
-        """Open connections."""
         return len(self._connections)
 
     async def start(self) -> None:
-        """Listen.
+        """Begin to accept connections.
 
         Raises:
             OSError: the address is taken or not ours.
@@ -190,7 +188,6 @@ class Listener:
         await self._runner.cleanup()
 
     def remove(self, connection: Connection) -> None:
-        """It is over."""
         self._connections.discard(connection)
 
     async def _accept_all(self, listening: socket.socket) -> None:

@@ -51,7 +51,7 @@ class _Entry:
 
 
 def check_key(value: str) -> str:
-    """The header's value.
+    """Return the header's value, if it is a key.
 
     Raises:
         MalformedRequest: empty, too long, or not printable ASCII.

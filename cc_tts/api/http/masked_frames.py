@@ -15,15 +15,11 @@ _NO_FRAME: Final = b"\xff\x80"
 
 
 class Reader(Protocol):
-    """What reads the frames of a connection."""
-
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
         """Take what has come; returns whether the reader has ended, and what is left."""
         ...
 
-    def feed_eof(self) -> None:
-        """Nothing more comes."""
-        ...
+    def feed_eof(self) -> None: ...
 
 
 class MaskedFrames:
@@ -52,7 +48,6 @@ class MaskedFrames:
         return self._reader.feed_data(data)
 
     def feed_eof(self) -> None:
-        """Pass it on."""
         self._reader.feed_eof()
 
 

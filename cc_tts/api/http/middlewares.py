@@ -1,4 +1,4 @@
-"""What happens around every handler.
+"""These functions are around every handler.
 
 ::
 
@@ -50,7 +50,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 IDEMPOTENCY: Final = web.AppKey("idempotency", IdempotencyStore)
 
 _request_id: ContextVar[str] = ContextVar("request_id", default="")
-"""Of the request that this task serves; aiohttp serves each in a task of its own."""
+"""The id of the request that this task serves; aiohttp serves each in a task of its own."""
 
 log = logs.get(__name__)
 

@@ -158,7 +158,7 @@ def _contents(media_types: Iterable[str]) -> dict[str, Any]:
 
 
 def _content(media_type: str) -> dict[str, Any]:
-    """What a body or response of this type is: JSON of some shape, bytes, or text."""
+    """The schema of a body or response of this type: JSON of some shape, bytes, or text."""
     if media_type == JSON:
         return {"schema": {"type": "object"}}
     is_binary = media_type.startswith("audio/")
@@ -171,7 +171,7 @@ def _first_sentence(kind: type[Any]) -> str:
 
 
 def _guards(route: Route) -> Iterable[type[CcTtsError]]:
-    """What the layers around a handler may respond with."""
+    """The errors that the layers around a handler may respond with."""
     if route.scope is not None:
         yield from (Unauthorized, Forbidden)
     if route.names_call:

@@ -1,5 +1,5 @@
-"""What one client sends over a WebSocket of a call, the streams of text and of audio alike. The client is pinged; one that
-answers nothing is gone. A message that cannot be followed is answered and the stream goes on.
+"""A client of a call's WebSocket sends text or audio, which is followed here. The client is pinged; one that answers nothing
+is gone. A message that cannot be followed is answered and the stream goes on.
 """
 
 import asyncio
@@ -16,13 +16,13 @@ PONG_TIMEOUT_S: Final = 60.0
 """A client that has sent nothing for so long, not even a pong, is gone."""
 PING_SEND_TIMEOUT_S: Final = 5.0
 MAX_MESSAGES_PER_S: Final = 1000
-"""Of one client; what comes faster is read later."""
+"""One client may send so many; what comes faster is read later. Unmeasured."""
 MAX_FAULTS: Final = 20
 """In a row; then nothing more is followed."""
 
 
 class Socket(Protocol):
-    """What both sides' WebSockets of aiohttp can do."""
+    """The WebSockets of both sides of aiohttp can do this."""
 
     def __aiter__(self) -> AsyncIterator[WSMessage]: ...
 
@@ -30,17 +30,11 @@ class Socket(Protocol):
         """Send one message; waits while too much is unsent."""
         ...
 
-    async def ping(self) -> None:
-        """Send a ping."""
-        ...
+    async def ping(self) -> None: ...
 
-    async def pong(self, message: bytes) -> None:
-        """Answer one."""
-        ...
+    async def pong(self, message: bytes) -> None: ...
 
-    async def close(self, *, code: int, message: bytes) -> Any:
-        """Close."""
-        ...
+    async def close(self, *, code: int, message: bytes) -> Any: ...
 
 
 class Receiver:

@@ -32,11 +32,10 @@ class Query:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """Its JSON Schema."""
         return {"type": "string", "enum": self.choices} if self.choices else {"type": "string"}
 
     def choice(self, request: web.Request, *, default: str) -> str:
-        """What the request chooses.
+        """The choice of a request.
 
         Raises:
             Unprocessable: it is none of the choices.

@@ -55,7 +55,6 @@ class MediaOutbox(Outbox[Item]):
         self.put(message)
 
     def take(self) -> Item:
-        """See the base."""
         item = super().take()
         self._num_frames -= isinstance(item, tuple)
         return item

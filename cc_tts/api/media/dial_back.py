@@ -129,5 +129,5 @@ async def _refuse_redirect(*_: Any) -> None:
 
 
 def _kind(error: Exception) -> str:
-    """What went wrong, without the URL, which may hold a secret."""
+    """The kind of a failure, without the URL, which may hold a secret."""
     return error.strerror or type(error).__name__ if isinstance(error, OSError) else type(error).__name__

@@ -1,4 +1,4 @@
-"""What a media stream looks like on the wire: ours here, others beside it."""
+"""A dialect is what a media stream looks like on the wire: ours is here, others are beside it."""
 
 from typing import Annotated, Final, Protocol
 
@@ -30,11 +30,11 @@ class EndAudio(MediaFrame, frozen=True, kw_only=True, tag="end"):
 
 
 FRAMES: Final = (MarkAudio, ClearAudio, EndAudio)
-"""What clients send in text, in the order in which documents list it."""
+"""Clients send these in text, in the order in which documents list them."""
 Command = MarkAudio | ClearAudio | EndAudio | bytes
-"""What a client wants; ``bytes`` is PCM to be played."""
+"""A client wants one of these; ``bytes`` is PCM to be played."""
 Item = MediaMessage | tuple[AudioDirection, bytes]
-"""What is to be sent: a message, or a frame of PCM."""
+"""A client is sent these: a message, or a frame of PCM."""
 
 _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final = msgspec.json.Decoder(MarkAudio | ClearAudio | EndAudio)
@@ -52,7 +52,7 @@ class Dialect(Protocol):
         ...
 
     def read_text(self, text: str) -> Command | None:
-        """What a text message asks for; ``None``: nothing."""
+        """The command in a text message; ``None``: there is none."""
         ...
 
     def read_binary(self, data: bytes) -> Command | None:
@@ -70,14 +70,11 @@ class OwnDialect:
         self.interleaves = True
 
     def encode(self, item: Item) -> list[str | bytes]:
-        """See :class:`Dialect`."""
         return [item[1]] if isinstance(item, tuple) else [_ENCODER.encode(item).decode()]
 
     def read_text(self, text: str) -> Command | None:
-        """See :class:`Dialect`."""
         command: Command = _DECODER.decode(text)
         return command
 
     def read_binary(self, data: bytes) -> Command | None:
-        """See :class:`Dialect`."""
         return data

@@ -50,7 +50,7 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 class TwilioDialect:
-    """Of one stream. See :class:`cc_tts.api.media.dialect.Dialect`."""
+    """The :class:`cc_tts.api.media.dialect.Dialect` of one stream."""
 
     barge_in_dtmf: bool | None = False
 
@@ -61,10 +61,9 @@ class TwilioDialect:
         self._call_sid = ""
         self._num_sent = self._num_chunks = 0
         self._ms: dict[AudioDirection, int] = {}
-        """Of each track, since the start."""
+        """The audio of each track since the start."""
 
     def encode(self, item: Item) -> list[str | bytes]:
-        """See the contract."""
         if isinstance(item, tuple):
             return [self._media(*item)]
         if isinstance(item, MediaStart):
@@ -75,7 +74,6 @@ class TwilioDialect:
         return self._message(item)
 
     def read_text(self, text: str) -> Command | None:
-        """See the contract."""
         match _DECODER.decode(text):
             case _MediaFrame(media=media):
                 try:
@@ -87,7 +85,6 @@ class TwilioDialect:
         return ClearAudio()
 
     def read_binary(self, _data: bytes) -> Command | None:
-        """See the contract."""
         raise MalformedRequest("messages are JSON in text frames")
 
     def _message(self, message: MediaMessage) -> list[str | bytes]:

@@ -51,7 +51,6 @@ class IncrementalAudio:
         return self.format.ms_for_bytes(self._num_bytes)
 
     def append(self, pcm: bytes) -> None:
-        """More has come."""
         self._pending.append(pcm)
         self._num_bytes += len(pcm)
         self._changed.set()
@@ -107,8 +106,6 @@ class IncrementalAudio:
 
 
 class GrowingAudioStream:
-    """A :class:`cc_tts.speech.chunks.ChunkStream`."""
-
     def __init__(self, audio: IncrementalAudio) -> None:
         self._audio = audio
         self._loop = asyncio.get_running_loop()
@@ -124,7 +121,6 @@ class GrowingAudioStream:
         """See the contract. What the line reports is up to 100 ms old, so this stream counts for itself."""
 
     async def cancel(self) -> None:
-        """See the contract."""
         self._is_cancelled = True
         self._audio.forget()
 

@@ -53,25 +53,22 @@ class IncrementalStream:
         self._dry_s = 0.0
         """When the line will have played what it holds, as far as is known."""
         self._pause_ms = 0.0
-        """By the punctuation of the segment before, as far as it was not given out."""
+        """The pause by the punctuation of the segment before, as far as it was not given out."""
         self._unspoken = ""
-        """What was taken and belongs to no chunk yet."""
+        """Text that was taken and belongs to no chunk yet."""
         self._base: str | None = None
         """The language of the first words."""
         self._language: str | None = None
-        """That of the last ones."""
         self._before = ""
         """The end of the segments before."""
 
     def set_buffered_ms(self, buffered_ms: float) -> None:
-        """See the contract."""
         self._buffered_ms = buffered_ms
         self._dry_s = self._loop.time() + buffered_ms / 1000
         if self._part is not None:
             self._part.set_buffered_ms(buffered_ms)
 
     async def cancel(self) -> None:
-        """See the contract."""
         self._is_cancelled = True
         part, self._part = self._part, None
         if part is not None:

@@ -107,7 +107,7 @@ class IncrementalText:
         self._changed.set()
 
     def flush(self) -> None:
-        """What has come is to be spoken, whatever follows."""
+        """Have what has come spoken, whatever follows."""
         self._num_flushed = len(self._pending)
         self._changed.set()
 
@@ -173,7 +173,7 @@ class IncrementalText:
             await self._wait(self._idle_timeout_s - idle_s)
 
     async def _wait(self, timeout_s: float) -> None:
-        """For a change, or until what is there is to be spoken because nothing more comes."""
+        """Wait for a change, or until what is there is to be spoken because nothing more comes."""
         if has_speech(self._pending):
             dues_s = ((each - self._idle_ms) / 1000 for each in (WORD_IDLE_MS, ALL_IDLE_MS, GROWING_IDLE_MS))
             timeout_s = min(timeout_s, next((due_s for due_s in dues_s if due_s > 0), timeout_s))
@@ -183,7 +183,7 @@ class IncrementalText:
 
     @property
     def _idle_ms(self) -> float:
-        """For how long no text has come."""
+        """Seconds since the last text came."""
         return round(1000 * (self._loop.time() - self._appended_s), 3)
 
     def _marks_up_to(self, position: int) -> tuple[tuple[int, str], ...]:

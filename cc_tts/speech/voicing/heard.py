@@ -45,20 +45,16 @@ class HeardStream:
         self._is_cancelled = False
 
     def push(self, spoken_text: str, *, text_chunk_index: int) -> None:
-        """See the contract."""
         self._texts.append(spoken_text)
         self._stream.push(spoken_text, text_chunk_index=text_chunk_index)
 
     def end(self) -> None:
-        """See the contract."""
         self._stream.end()
 
     def set_buffered_ms(self, buffered_ms: float) -> None:
-        """See the contract."""
         self._stream.set_buffered_ms(buffered_ms)
 
     async def cancel(self) -> None:
-        """See the contract."""
         self._is_cancelled = True
         if self._stand_in is not None:
             await self._stand_in.cancel()

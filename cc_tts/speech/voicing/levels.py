@@ -10,7 +10,7 @@ from cc_tts.speech.chunks import SpokenPrompt
 from cc_tts.voices.voice import Voice
 
 ASSUMED_DBFS: Final = -20.5
-"""Of a voice that nothing is known of: about that of espeak-ng, and between those of CosyVoice2's references."""
+"""The level of a voice that nothing is known of: about that of espeak-ng, and between those of CosyVoice2's references."""
 LEARNING_MS: Final = 6000.0
 """Audio of a voice from which its level is taken, once: single prompts of 1 to 3 s of one voice differ by up to 2.4 dB."""
 
@@ -28,7 +28,7 @@ class VoiceLevels:
         self._rates_hz: dict[str, int] = {}
 
     def gain_db(self, voice: Voice) -> float:
-        """From the voice's own level to the target."""
+        """The gain from the voice's own level to the target."""
         level_dbfs = voice.level_dbfs
         if level_dbfs is None:
             self._heard.setdefault(voice.id, bytearray())

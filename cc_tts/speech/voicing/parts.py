@@ -18,7 +18,7 @@ from cc_tts.voices.scripts import LATIN, language_name, script_of, scripts_of
 from cc_tts.voices.voice import Voice
 
 _State = tuple[list[CompiledLexicon], tuple[Voice, ...]]
-"""What the parts of a text depend on besides it."""
+"""The parts of a text depend on these, besides the text."""
 
 
 class Voicing:

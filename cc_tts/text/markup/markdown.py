@@ -69,7 +69,10 @@ _without_blocks_links_and_tags = rewriter(
 _without_inline_markup = rewriter(
     (r"(?P<ticks>`+)(?P<text>[^`\n]+)(?P=ticks)(?!`)", lambda match: match["text"].strip()),
     (r"(?<![\\\w~])~~(?=[^\s~])[^~\n]*(?<=\S)~~(?![\w~])", ""),  # struck out
-    (r"(?a)(?<![\\\w])(\*\*\*|\*\*|___|__)(?=\S)(?P<text>[^\n]*?[^\W_][^\n]*?)(?<=\S)\1(?!\w)", r"\g<text>"),
+    (
+        r"(?a)(?<![\\\w*])(\*\*\*|\*\*|___|__)(?=\S)(?P<text>[^\n]*?[^\W_][^\n]*?|[^\n\w*]{1,9})(?<=\S)\1(?!\w)",
+        r"\g<text>",
+    ),
     (r"(?<![\w*\\])(?P<mark>[*_])(?=[^\s*_])(?P<text>[^*_\n]+?)(?<=[^\s*_])(?P=mark)(?![\w*])", r"\g<text>"),
     (r"\\([!\"#$%&'()*+,./:;<=>?@\[\\\]^_`{|}~-])", r"\1"),
     (

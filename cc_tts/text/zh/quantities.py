@@ -74,7 +74,7 @@ _DIGITS_BEFORE = tuple("0123456789零幺二三四五六七八九")
 _MIN_CODE_DIGITS = 3
 _ROOM = (
     r"(?<![\d.-])\d{3,4}(?=[号號]?(?:室|房(?!间数|價|价)|病房|诊室|診室|会议室|會議室|教室|办公室|包间|包厢|床(?![单单位])))"
-    r"|(?<=房间|单元|單元|[号號A-Z][楼樓]|\d[层層楼樓])\d{3,4}(?![\d元人个米户家])|(?<=[栋棟座幢])\d{3,4}(?![\d元人个米户家])"
+    r"|(?<=房间|单元|單元|[客包套]房|[号號A-Z学學公合字诊診][楼樓]|\d[层層楼樓])\d{3,4}(?![\d元人个米户家])|(?<=[栋棟座幢])\d{3,4}(?![\d元人个米户家])"
 )
 _HOUSE_PARTS = r"(?<![\d.-])\d{1,3}-\d{1,3}-\d{3,4}(?=室|房|$|[，。、,\s])"
 _NAMED_TWO = (
@@ -303,6 +303,10 @@ prepare_quantities = rewriter(
     (_MONTH_DAY_RANGE, _month_day_range),
     (_MONTH_DAY, _month_day),
     (_MONTH_DAY_BEFORE, _month_day),
+    (
+        r"(?P<before>(?<![\d./~～-])(?<![占约約近比过過达達率])(?<!不到))(?P<month>1[0-2]|0?[1-9])/(?P<day>1[3-9]|2\d|3[01])(?![\d./~～-]|[的以之左])",
+        _month_day,
+    ),  # of fractions only those with small numbers are usual
     (_DAY_OF_EVENT, _month_day),
     (r"(?<=〔)(?:19|20)\d\d(?=〕)|(?<=[\[（(])(?:19|20)\d\d(?=[\]）)]\s?第)", _digits),
     (

@@ -155,7 +155,10 @@ _after_quantities = rewriter(
     (r"(?<=[按键鍵])\s?\*", "星号"),
 )
 _tidy = rewriter(
-    (f"(?<=[A-Za-z\\d{_NUMERALS}])[）)]?[（(](?=[{_NUMERALS}])|(?<=[{_NUMERALS}])[）)](?=[{_NUMERALS}])", "，"),
+    (
+        f"(?<=[A-Za-z\\d{_NUMERALS}])[）)]?[（(](?=[{_NUMERALS}])(?![{_NUMERALS}]{{1,2}}[）)]班)|(?<=[{_NUMERALS}])[）)](?=[{_NUMERALS}])",
+        "，",
+    ),
     (f"[{re.escape(''.join(_SIGNS))}]", lambda match: _SIGNS[match.group()]),
     (r"\s*(?:—+|–+|\s-\s)\s*", "，"),
     (r"(?<![A-Za-z. ])\.|\.(?=\s*$)|\.(?=[\u3400-\u9fff])", "。"),

@@ -10,6 +10,10 @@ from functools import cache, lru_cache
 from typing import Final
 
 LATIN: Final = "LATIN"
+RARE_HAN: Final = "HAN-EXTENSION"
+"""Han characters beyond the Basic Multilingual Plane, which espeak-ng does not read but spells by their number in Unicode
+(tried: all of U+3400 to U+9FFF are read, none of U+20000 to U+20400)."""
+_LAST_OF_BASIC_PLANE: Final = 0xFFFF
 KANA: Final = frozenset({"HIRAGANA", "KATAKANA"})
 _LETTER: Final = re.compile(
     r"(?:FULLWIDTH |HALFWIDTH )?(?!MODIFIER)([A-Z]+)\b.* ?\b"
@@ -54,7 +58,9 @@ def script_of(character: str) -> str:
     if not character.isalpha():
         return ""
     match = _LETTER.match(unicodedata.name(character, ""))
-    return match[1] if match is not None else ""
+    if match is None:
+        return ""
+    return RARE_HAN if match[1] == "CJK" and ord(character) > _LAST_OF_BASIC_PLANE else match[1]
 
 
 @cache

@@ -140,6 +140,8 @@ def test_where_nobody_speaks_a_part_it_is_refused_and_says_which_voice_and_langu
         voicing(EnglishAlone()).voice(TextContent("สวัสดีครับ"))
     with pytest.raises(LanguageUnsupported, match="heart does not speak German"):
         voicing(EnglishAlone()).voice(TextContent("Danke", "heart", "de"))
+    parts = voicing().parts(TextContent("您好，𠮷野先生。"))
+    assert [part.text for part in parts if isinstance(part, RefusedContent)] == ["𠮷"]
     with pytest.raises(LanguageUnsupported, match="text in Yi letters"):
         voicing().voice(TextContent("ꆈꌠꁱꂷ"))
 

@@ -19,7 +19,7 @@ from cc_tts.softphone.report import CallReport, Ending, RecordingReport, rtp_rep
 from cc_tts.softphone.rtp.endpoint import RtpEndpoint, open_socket
 from cc_tts.softphone.rtp.packets import PAYLOAD_TYPES, RATE_HZ, Keypress
 from cc_tts.softphone.rtp.receiver import RtpReceiver
-from cc_tts.ua.sip_thread import SipThread, callback, pj_detail
+from cc_tts.ua.pjsip.sip_thread import SipThread, callback, pj_detail
 
 _HANGUP_TIMEOUT_NS: Final = 5_000_000_000
 """Time to wait for the response to our BYE or CANCEL before the call counts as ended."""

@@ -14,7 +14,7 @@ from cc_tts.errors import ProcessFailed
 from cc_tts.softphone.call import SoftphoneCall
 from cc_tts.softphone.library import pj
 from cc_tts.softphone.plan import DialPlan, PhoneSettings
-from cc_tts.ua.sip_thread import SipThread, pj_detail
+from cc_tts.ua.pjsip.sip_thread import SipThread, pj_detail
 
 MAX_CALLS: Final = 4
 """The number of calls that the pjsua2 wheel is built for (``PJSUA_MAX_CALLS``)."""

@@ -32,7 +32,7 @@ from cc_tts.processes.watchdog import Watchdog
 from cc_tts.ua import ended_calls, pjsua2_build
 from cc_tts.ua.detached import Detached, ServerGone, ServerLink, Successor, UnnotedEnds
 from cc_tts.ua.messages import TO_UA, CallEnded, EndNoted, UaSettings
-from cc_tts.ua.sip_thread import SipThread
+from cc_tts.ua.pjsip.sip_thread import SipThread
 
 if TYPE_CHECKING:
     from cc_tts.ua.endpoint import UserAgent  # imported for good once the build of pjsua2 is chosen

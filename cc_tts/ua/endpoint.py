@@ -19,7 +19,7 @@ from cc_tts.media.playout_buffer import PlayoutBuffer
 from cc_tts.media.playout_events import PlayoutEvent, PlayoutOverflow
 from cc_tts.media.quality import Quality
 from cc_tts.processes.channel import Message
-from cc_tts.ua import messages, pj_info, pjsua2_build
+from cc_tts.ua import messages, pjsua2_build
 from cc_tts.ua.guard.c_library import CLibrary
 from cc_tts.ua.guard.limits import PeerList
 from cc_tts.ua.guard.long_messages import LongMessages
@@ -27,7 +27,9 @@ from cc_tts.ua.guard.message_filter import MessageFilter
 from cc_tts.ua.guard.policy import InboundPolicy
 from cc_tts.ua.guard.request_filter import RequestFilter
 from cc_tts.ua.leg import Leg, LegServices
-from cc_tts.ua.pjsip_log import PjsipLog
+from cc_tts.ua.pjsip import pj_info
+from cc_tts.ua.pjsip.pjsip_log import PjsipLog
+from cc_tts.ua.pjsip.sip_thread import SipThread, pj_detail
 from cc_tts.ua.pjsua2_build import PYPI_WHEEL, Pjsua2Build
 from cc_tts.ua.rtp import l16
 from cc_tts.ua.rtp.audio_port import AudioPorts
@@ -42,7 +44,6 @@ from cc_tts.ua.sip.account import Account, digest_config, local_config
 from cc_tts.ua.sip.reason import RemoteReason
 from cc_tts.ua.sip.redirects import Redirects
 from cc_tts.ua.sip.registration import Registration
-from cc_tts.ua.sip_thread import SipThread, pj_detail
 
 POLL_MS: Final = 4
 """Longest wait in one poll of the library: the delay a command or an event may meet."""
@@ -234,15 +235,15 @@ class UserAgent:
         """
         for call_id in self._heard:
             if (leg := self._legs.get(call_id)) is not None:
-                for message, pcm in leg.take_audio():
+                for message, pcm in leg.media.take_audio():
                     put(message, pcm)
 
     def _look_after_legs(self, now_ns: int) -> None:
         """Watch the legs whose turn it is. Legs only move forward in the table, as others end, so that none is left out."""
         legs = tuple(self._legs.values())
         for leg in legs:
-            if not leg.is_clocked:
-                leg.keep_time(now_ns)
+            if not (leg.is_over or leg.media.is_clocked):
+                leg.media.keep_time(now_ns)
         for leg in legs[self._watch_slot % TIMER_SLOTS :: TIMER_SLOTS]:
             leg.check_timers(now_ns)
         for leg in legs[self._watch_slot :: WATCH_SLOTS]:
@@ -335,7 +336,7 @@ class UserAgent:
         self._heard.clear()
         for leg in self._live_legs():
             with self._attempt(leg, "lose_server"):
-                leg.detach_server()
+                leg.media.detach_server()
 
     def attach_server(self) -> list[messages.CallSnapshot]:
         """Another server is there: a snapshot of each call. Prompts that are not in it are over, which has been reported."""
@@ -367,7 +368,7 @@ class UserAgent:
             feed(leg, message, payload)
         except (PlayoutOverflow, ValueError, KeyError) as error:
             log.error("media_refused", call_id=leg.call_id, command=type(message).__name__, detail=str(error))
-            leg.buffer.cut(None)
+            leg.media.buffer.cut(None)
         return True
 
     def _apply(self, message: messages.ApplySettings) -> dict[str, str]:
@@ -399,8 +400,8 @@ class UserAgent:
         """Send a second INVITE for the legs that want it. Their first call is gone, unless it still waits for something."""
         while self._refused_legs:
             leg = self._refused_legs.pop()
-            self._port_cooldown.take(leg.rtp_ports)
-            leg.rtp_ports = set()
+            self._port_cooldown.take(leg.media.rtp_ports)
+            leg.media.rtp_ports = set()
             self._closing.append(self._clock.now_ns())
             if leg.originate is None or self._library.num_calls() >= self._build_limit:
                 leg.finish(sip_code=pj.PJSIP_SC_NOT_ACCEPTABLE_HERE)
@@ -425,7 +426,7 @@ class UserAgent:
     def _on_key(self, sip_call_id: str, remote_tag: str, cseq: int, key: str, duration_ms: int) -> None:
         """A key came by INFO, in a dialog of ours."""
         if (leg := self._leg_of(sip_call_id, remote_tag)) is not None:
-            leg.take_key(cseq, key, duration_ms=duration_ms)
+            leg.dtmf.info(cseq, key, duration_ms=duration_ms)
 
     def _on_remote_end(self, sip_call_id: str, remote_tag: str, reasons: tuple[RemoteReason, ...]) -> None:
         """A BYE or CANCEL is about to be carried out, or refused, by PJSIP."""
@@ -512,7 +513,7 @@ class UserAgent:
         while self._playout_events:
             call_id, event = self._playout_events.popleft()
             if (leg := self._legs.get(call_id)) is not None:
-                leg.note_playout(event)
+                leg.media.note_playout(event)
             self._send(messages.PlayoutReport(call_id=call_id, event=event))
 
     # --- set-up --------------------------------------------------------------------------------------------------------
@@ -544,7 +545,7 @@ class UserAgent:
         return active_pjsua_calls
 
     def _on_over(self, leg: Leg) -> None:
-        self._port_cooldown.take(leg.rtp_ports)
+        self._port_cooldown.take(leg.media.rtp_ports)
         self._drain_playout_events()
         if leg.call_id in self._legs:
             self._over.append(leg)
@@ -646,16 +647,16 @@ _LEG_COMMANDS: Final[Mapping[type[messages.CallCommand], tuple[str, Callable[[Le
     messages.Hangup: ("hangup", Leg.end),
     messages.SetHold: ("hold", Leg.set_hold),
     messages.SendDtmf: ("dtmf", Leg.send_dtmf),
-    messages.SetListening: ("listen", Leg.set_listening),
+    messages.SetListening: ("listen", lambda leg, listening: leg.media.set_listening(listening.directions)),
 }
 """What the SIP thread carries out on a leg, with the command's name in :class:`.CommandFailed`."""
 _MEDIA_COMMANDS: Final[Mapping[type[messages.CallCommand], Callable[[Leg, Any, bytes], None]]] = {
-    messages.BeginUtterance: lambda leg, begin, _: leg.buffer.begin(begin.utterance_id, begin.start_threshold_ms),
-    messages.Audio: lambda leg, audio, pcm: leg.buffer.write(audio.utterance_id, pcm),
-    messages.ExpectUnderrun: lambda leg, more, _: leg.buffer.await_more(more.utterance_id),
-    messages.FinishUtterance: lambda leg, finish, _: leg.buffer.finish(finish.utterance_id),
-    messages.CutUtterance: lambda leg, cut, _: leg.buffer.cut(cut.utterance_id),
-    messages.SetPaused: lambda leg, pause, _: leg.set_paused(
+    messages.BeginUtterance: lambda leg, begin, _: leg.media.buffer.begin(begin.utterance_id, begin.start_threshold_ms),
+    messages.Audio: lambda leg, audio, pcm: leg.media.buffer.write(audio.utterance_id, pcm),
+    messages.ExpectUnderrun: lambda leg, more, _: leg.media.buffer.await_more(more.utterance_id),
+    messages.FinishUtterance: lambda leg, finish, _: leg.media.buffer.finish(finish.utterance_id),
+    messages.CutUtterance: lambda leg, cut, _: leg.media.buffer.cut(cut.utterance_id),
+    messages.SetPaused: lambda leg, pause, _: leg.media.set_paused(
         pause.by, paused=pause.paused, restart=(pause.utterance_id, pause.from_ms) if pause.utterance_id else None
     ),
 }

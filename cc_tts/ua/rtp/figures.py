@@ -6,7 +6,7 @@ import pjsua2 as pj
 
 from cc_tts import logs
 from cc_tts.media.quality import Quality, StreamFigures
-from cc_tts.ua.sip_thread import pj_detail
+from cc_tts.ua.pjsip.sip_thread import pj_detail
 
 log = logs.get(__name__)
 

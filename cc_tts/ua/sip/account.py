@@ -7,7 +7,7 @@ import pjsua2 as pj
 
 from cc_tts.ua.guard.srtp_sdp import CRYPTO_SUITES
 from cc_tts.ua.messages import RegistrationChanged, UaSettings
-from cc_tts.ua.sip_thread import callback
+from cc_tts.ua.pjsip.sip_thread import callback
 
 _SRTP_USE: Final = {
     "off": pj.PJMEDIA_SRTP_DISABLED,

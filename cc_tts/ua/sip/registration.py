@@ -14,9 +14,9 @@ from cc_tts import logs
 from cc_tts.clock import Clock
 from cc_tts.processes.channel import Message
 from cc_tts.ua.messages import RegistrationChanged, UaSettings
+from cc_tts.ua.pjsip.sip_thread import pj_detail
 from cc_tts.ua.sip.account import Account, registered_config
 from cc_tts.ua.sip.retry_pace import RetryPace
-from cc_tts.ua.sip_thread import pj_detail
 
 FIRST_RETRY_S: Final = 5.0
 

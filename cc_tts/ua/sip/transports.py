@@ -12,8 +12,8 @@ import pjsua2 as pj
 from cc_tts import logs, port_owner
 from cc_tts.config.schema import TlsConfig
 from cc_tts.ua.messages import UaSettings
+from cc_tts.ua.pjsip.sip_thread import pj_detail
 from cc_tts.ua.pjsua2_build import BUILD, NO_TLS, START_SERVER_BUILD
-from cc_tts.ua.sip_thread import pj_detail
 
 log = logs.get(__name__)
 

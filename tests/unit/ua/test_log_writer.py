@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import structlog
 
-from cc_tts.ua.pjsip_log import PjsipLog
+from cc_tts.ua.pjsip.pjsip_log import PjsipLog
 from tests.fakes.fake_line import FakeClock
 
 pytestmark = pytest.mark.unit

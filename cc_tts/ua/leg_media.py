@@ -1,0 +1,311 @@
+"""The media of one leg: its stream, its port on the bridge and its playout buffer. Runs on: the SIP thread, except where a
+docstring says otherwise.
+"""
+
+import contextlib
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pjsua2 as pj
+
+from cc_tts.clock import NS_PER_MS, Clock
+from cc_tts.media import playout_events
+from cc_tts.media.playout_buffer import PlayoutBuffer
+from cc_tts.media.quality import Quality
+from cc_tts.processes.channel import Message
+from cc_tts.ua import messages
+from cc_tts.ua.guard.c_library import CLibrary
+from cc_tts.ua.pjsip import pj_info
+from cc_tts.ua.rtp.audio_port import AudioPort, AudioPorts
+from cc_tts.ua.rtp.figures import CallFigures
+from cc_tts.ua.rtp.frame_queue import FrameQueue
+from cc_tts.ua.rtp.intake import Intake
+from cc_tts.ua.rtp.other_payloads import Decoded
+from cc_tts.ua.rtp.source import RtpSourceWatch, port_of
+from cc_tts.ua.sip import event_type as events
+
+PauseReason = Literal["hold", "request", "speech", "unacked"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MediaServices:
+    """What the media of every leg of a user agent needs."""
+
+    settings: messages.UaSettings
+    clock: Clock
+    library: CLibrary
+    ports: AudioPorts
+    send: Callable[[Message], None]
+    intake: Intake
+    follows_rtp: bool
+
+
+class LegMedia:
+    """What a leg sends and receives as RTP, and what is reported of it."""
+
+    def __init__(self, services: MediaServices, call: Any, call_id: str, buffer: PlayoutBuffer) -> None:
+        self._services = services
+        self._rtp = services.settings.rtp
+        # a leg that its own parts refer to is destroyed late, and pjsua2 then hangs up whichever call has its number by then
+        self._call: Any = weakref.proxy(call)
+        self._call_id = call_id
+        self.buffer = buffer
+        self.played_ms = 0.0
+        """This much was played of the utterance that began last."""
+        self.active: messages.MediaActive | None = None
+        """This was reported last of the media."""
+        self.held_by: messages.HeldBy = "none"
+        self.event_type = events.USUAL
+        """Our SDP has telephone events with this payload type."""
+        self.is_clocked = False
+        """Whether a stream asks the playout buffer for frames."""
+        self.lead_in_ms = 0
+        """This much silence comes before the first prompt."""
+        self.rtp_ports: set[int] = set()
+        self._stream_index = 0
+        self._stream = 0  # address of PJMEDIA's stream, 0 while there is none
+        self._port: AudioPort | None = None
+        self._listened: dict[messages.AudioDirection, FrameQueue] = {}
+        self._pause_reasons: set[PauseReason] = set()
+        self._may_be_heard = self._is_open = False
+        self._utterance_id, self._underruns = "", 0
+        self._figures = CallFigures(call_id)
+        self._source_watch = RtpSourceWatch(call_id, follows_rtp=services.follows_rtp)
+        self._is_report_sent = False
+        self._expects_rtp = True
+        self._received = (-1, 0)  # packets of RTP and of RTCP
+        self._last_packet_ns = 0
+
+    # --- the stream ------------------------------------------------------------------------------------------------
+
+    def open_stream(self, index: int, stream: int) -> None:
+        """PJMEDIA has a stream for the m-line of this index."""
+        self._stream_index, self._stream = index, stream
+        self._services.intake.open(stream)
+        if self.is_muted:
+            self._services.library.pause_stream(stream, paused=True)
+        self._source_watch.new_stream()
+        if self._port is not None:
+            self._port.expect_a_pause()
+
+    def close_stream(self) -> None:
+        """The stream is about to go; its figures are read before."""
+        self.quality()
+        self._figures.stream_ended()
+        self._services.intake.close(self._stream)
+        self._stream = 0
+
+    def negotiated(self, held_by: messages.HeldBy, *, expects_rtp: bool) -> str:
+        """SDP was negotiated, the first time or again; returns why the call must end, empty if it need not."""
+        self._expects_rtp = expects_rtp
+        fault = self._connect(must=held_by == "none")
+        if held_by != self.held_by:
+            self.held_by = held_by
+            self.set_paused("hold", paused=held_by != "none")
+            self._services.send(messages.HoldChanged(call_id=self._call_id, by=held_by))
+        self.note_port()
+        return fault
+
+    def _connect(self, *, must: bool) -> str:
+        """Put the playout buffer on the conference bridge again: a re-INVITE may have made a new stream."""
+        is_encrypted = self._rtp.srtp != "off" and pj_info.is_encrypted(self._call)
+        if self._rtp.srtp == "required" and self._stream and not is_encrypted:
+            return "SRTP required"  # a re-INVITE of ours may have been answered with an empty key
+        if self._port is None:
+            self._port = self._services.ports.lend(self.buffer)
+            self._listen()
+        try:
+            self._port.startTransmit(self._call.getAudioMedia(-1))
+        except pj.Error:
+            self.is_clocked = False  # a=inactive leaves no stream: nothing asks for frames, see keep_time()
+            if must:
+                raise
+            return ""
+        self.is_clocked = True
+        if "in" in self._listened:
+            self._connect_received()
+        self._open_buffer()
+        self._report_active(srtp=is_encrypted)
+        return ""
+
+    def _report_active(self, *, srtp: bool) -> None:
+        info = self._call.getStreamInfo(self._stream_index)
+        decoded = Decoded(info.codecName, int(info.rxPt), int(info.txPt), self.event_type)
+        self._services.intake.decode(self._stream, decoded)
+        active = messages.MediaActive(
+            call_id=self._call_id,
+            codec=info.codecName,
+            clock_rate_hz=self._rtp.clock_rate_hz,
+            srtp=srtp,
+            dtmf=self._dtmf_method(),
+        )
+        if active != self.active:
+            self.active = active
+            self._services.send(active)
+
+    def _dtmf_method(self) -> messages.DtmfMethod | None:
+        if self._services.library.takes_events(self._stream):
+            return "rfc4733"
+        allows = self._call.remoteHasCap(pj.PJSIP_H_ALLOW, "", "INFO")  # the far side's last Allow (RFC 3261 §20.5)
+        return "sip_info" if allows == pj.PJSIP_DIALOG_CAP_SUPPORTED else None
+
+    def note_port(self) -> None:
+        """Note to which port the peer sends RTP, for the cooldown."""
+        try:
+            transport = self._call.getMedTransportInfo(self._stream_index)
+        except pj.Error:
+            return
+        if port := port_of(transport.localRtpName):
+            self.rtp_ports.add(port)
+
+    def return_port(self) -> None:
+        """Give the port on the bridge back: the call is over, or is placed again."""
+        self.is_clocked = False
+        if self._port is not None:
+            self._services.ports.take_back(self._port)
+            self._port = None
+
+    # --- what the far side hears -----------------------------------------------------------------------------------
+
+    def established(self, now_ns: int) -> None:
+        """The ACK has come or was sent: both sides send and hear from now on."""
+        self._last_packet_ns = now_ns
+        if self.is_muted:
+            self.set_muted(muted=False)
+        self.set_may_be_heard(may_be_heard=True)
+
+    def set_may_be_heard(self, *, may_be_heard: bool) -> None:
+        """Let the prompts begin as soon as there is media, or not yet. Many a PBX connects its caller with its ACK, and what
+        was played before that is not heard.
+        """
+        self._may_be_heard = may_be_heard
+        self._open_buffer()
+
+    def _open_buffer(self) -> None:
+        if self._may_be_heard and self._port is not None and not self._is_open:
+            self._is_open = True
+            self.buffer.open(self._services.clock.now_ns() + self.lead_in_ms * NS_PER_MS)
+
+    def set_paused(self, reason: PauseReason, *, paused: bool, restart: tuple[str, float] | None = None) -> None:
+        """Stop the prompt's clock while any reason holds; ``restart`` is that of the buffer. Runs on: the SIP thread or the
+        reader thread.
+        """
+        if paused:
+            self._pause_reasons.add(reason)
+        else:
+            self._pause_reasons.discard(reason)
+        if self._pause_reasons:
+            self.buffer.pause()
+        else:
+            self.buffer.resume(restart=restart)
+
+    @property
+    def is_muted(self) -> bool:
+        """Whether no RTP is sent, since nobody has acknowledged the call."""
+        return "unacked" in self._pause_reasons
+
+    def set_muted(self, *, muted: bool) -> None:
+        """Send no RTP at all, or send it again."""
+        self.set_paused("unacked", paused=muted)
+        if self._stream:
+            self._services.library.pause_stream(self._stream, paused=muted)
+
+    def note_playout(self, event: playout_events.PlayoutEvent) -> None:
+        """The playout buffer reported something."""
+        match event:
+            case playout_events.PlayoutUnderrun():
+                self._underruns += 1
+            case playout_events.PlayoutStarted():
+                self._utterance_id, self.played_ms = event.utterance_id, 0.0
+            case playout_events.PlayoutProgress() | playout_events.PlayoutFinished():
+                if event.utterance_id == self._utterance_id:  # not one that was cut before it began
+                    self.played_ms = event.played_ms
+
+    def keep_time(self, now_ns: int) -> None:
+        """Keep the playout buffer's clock going while no stream does, so that a cut is carried out on a leg that is held or
+        has no media yet.
+        """
+        frame = self.buffer.read_frame(now_ns)
+        if self._port is not None:
+            self._port.keep_time(now_ns, frame)
+
+    def detach_server(self) -> None:
+        """Play what is there; nobody writes, listens, or holds the prompt for speech that it hears."""
+        self.buffer.finish_all()
+        self.set_paused("speech", paused=False)
+        self.set_listening(())
+
+    # --- what the server hears -------------------------------------------------------------------------------------
+
+    def set_listening(self, directions: tuple[messages.AudioDirection, ...]) -> None:
+        """Keep the frames of these directions for :meth:`take_audio`. Without ``in`` nothing is decoded."""
+        was_decoded = "in" in self._listened
+        self._listened = {each: self._listened.get(each) or FrameQueue() for each in directions}
+        if self._port is None:
+            return  # _connect() follows
+        self._listen()
+        if self.is_clocked and was_decoded != ("in" in self._listened):
+            self._connect_received(drop_old=True)
+
+    def _listen(self) -> None:
+        assert self._port is not None
+        self._port.listen(received=self._listened.get("in"), sent=self._listened.get("out"))
+
+    def _connect_received(self, *, drop_old: bool = False) -> None:
+        media = self._call.getAudioMedia(-1)
+        if "in" not in self._listened:
+            with contextlib.suppress(pj.Error):  # it was not connected
+                media.stopTransmit(self._port)
+            return
+        if drop_old and self._stream:
+            self._services.library.drop_received(self._stream)
+        media.startTransmit(self._port)
+
+    def take_audio(self) -> Iterator[tuple[messages.CallAudio, bytes]]:
+        """Take the frames that were kept since the last time."""
+        for direction, queue in self._listened.items():
+            while (taken := queue.take()) is not None:
+                at_ns, num_dropped, pcm = taken
+                yield messages.CallAudio(self._call_id, direction, at_ns, num_dropped), pcm
+
+    # --- every second ----------------------------------------------------------------------------------------------
+
+    def quality(self) -> Quality:
+        """Return the figures of the call so far, over all its streams."""
+        if self._port is not None:
+            self._figures.late_frames = self._port.late_frames
+        if self._stream:
+            self._figures.poll(self._call, self._stream_index)
+        return self._figures.quality(underruns=self._underruns)
+
+    def watch(self, *, is_established: bool) -> bool:
+        """Report quality; returns whether neither RTP nor RTCP has come for too long. A leg on hold is exempt."""
+        if self._port is None:
+            return False
+        quality = self.quality()
+        self._services.send(messages.QualityReport(call_id=self._call_id, quality=quality))
+        if self._stream:
+            if is_established and quality.packets_sent:
+                self._send_first_report()
+            num_discarded = self._figures.num_discarded + self._services.intake.num_unknown(self._stream)
+            self._source_watch.poll(self._call, self._stream_index, num_discarded=num_discarded)
+        return self._is_inactive(quality, is_established=is_established)
+
+    def _send_first_report(self) -> None:
+        """Send an RTCP report once packets flow. PJMEDIA's first comes after five seconds, and a round trip is measured by
+        what answers it (RFC 3550 §6.2: the first report may come at once).
+        """
+        if not self._is_report_sent:
+            self._is_report_sent = True
+            self._services.library.send_report(self._stream)
+
+    def _is_inactive(self, quality: Quality, *, is_established: bool) -> bool:
+        now_ns = self._services.clock.now_ns()
+        received = (quality.packets_received, self._services.intake.num_rtcp(self._stream))
+        is_exempt = not (is_established and self.held_by == "none" and self._expects_rtp)
+        if received != self._received or is_exempt:
+            self._received, self._last_packet_ns = received, now_ns
+        timeout_s = self._rtp.inactivity_timeout_s
+        return bool(timeout_s) and (now_ns - self._last_packet_ns) / 1e9 > timeout_s

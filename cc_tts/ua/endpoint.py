@@ -1,10 +1,7 @@
 """The SIP user agent: pjsua2's library, transports, accounts, legs. Runs on: the SIP thread, except :meth:`media`."""
 
 import contextlib
-import functools
-import resource
 import secrets
-import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -20,6 +17,7 @@ from cc_tts.media.playout_events import PlayoutEvent, PlayoutOverflow
 from cc_tts.media.quality import Quality
 from cc_tts.processes.channel import Message
 from cc_tts.ua import messages, pjsua2_build
+from cc_tts.ua.capacity import Capacity
 from cc_tts.ua.guard.c_library import CLibrary
 from cc_tts.ua.guard.limits import PeerList
 from cc_tts.ua.guard.long_messages import LongMessages
@@ -27,23 +25,20 @@ from cc_tts.ua.guard.message_filter import MessageFilter
 from cc_tts.ua.guard.policy import InboundPolicy
 from cc_tts.ua.guard.request_filter import RequestFilter
 from cc_tts.ua.leg import Leg, LegServices
-from cc_tts.ua.pjsip import pj_info
+from cc_tts.ua.pjsip import pj_config
 from cc_tts.ua.pjsip.pjsip_log import PjsipLog
 from cc_tts.ua.pjsip.sip_thread import SipThread, pj_detail
 from cc_tts.ua.pjsua2_build import PYPI_WHEEL, Pjsua2Build
 from cc_tts.ua.rtp import l16
 from cc_tts.ua.rtp.audio_port import AudioPorts
 from cc_tts.ua.rtp.intake import Intake
-from cc_tts.ua.rtp.l16 import L16
 from cc_tts.ua.rtp.lateness import TickLateness
-from cc_tts.ua.rtp.port_cooldown import MAX_PAIRS, PortCooldown
-from cc_tts.ua.sip import bye, transports
 from cc_tts.ua.sip import message as sip_message
+from cc_tts.ua.sip import transports
 from cc_tts.ua.sip import uri as sip_uri
-from cc_tts.ua.sip.account import Account, digest_config, local_config
+from cc_tts.ua.sip.account import Account
 from cc_tts.ua.sip.reason import RemoteReason
-from cc_tts.ua.sip.redirects import Redirects
-from cc_tts.ua.sip.registration import Registration
+from cc_tts.ua.sip.registration import Accounts
 
 POLL_MS: Final = 4
 """Longest wait in one poll of the library: the delay a command or an event may meet."""
@@ -53,24 +48,6 @@ TIMER_SLOTS: Final = 5
 """A leg's timers are checked once in as many ticks."""
 END_ALL_TIMEOUT_NS: Final = 2_000_000_000
 """How long the BYEs of the last calls may take."""
-SOCKET_CLOSING_NS: Final = 600_000_000
-"""PJLIB keeps the slot of a closed socket this long (PJ_IOQUEUE_KEY_FREE_DELAY, 500 ms, and some), and the PyPI wheel
-aborts the process when PJ_IOQUEUE_MAX_HANDLES are taken; a call takes two.
-"""
-SPARE_HANDLES: Final = 16
-"""Of the handles of a build, those that are not for RTP and RTCP."""
-MIN_CLOSING_CALLS: Final = 20
-"""Ended calls whose sockets may still be in PJLIB's table before new ones get 503, in the PyPI wheel."""
-SPARE_FILES: Final = 64
-"""Open files that are not for RTP and RTCP."""
-_CODEC_IDS: Final = {"PCMU": "PCMU/8000/1", "PCMA": "PCMA/8000/1", "G722": "G722/16000/1"}
-"""Of the codecs that are always on; L16 is not, see :mod:`cc_tts.ua.rtp.l16`."""
-_SPOKEN: Final = {"PCMU": "PCMU/8000", "PCMA": "PCMA/8000", "G722": "G722/8000", l16.NAME: l16.SPOKEN}
-"""The same as an SDP names them; G.722's clock rate is 8000 there (RFC 3551 §4.5.2)."""
-_TOP_PRIORITY: Final = 255
-_ANY_NUMBER: Final = 1 << 16
-_MAX_PJSIP_LOG_LEVEL: Final = 6
-
 log = logs.get(__name__)
 
 
@@ -95,19 +72,16 @@ class UserAgent:
         self._heard: set[str] = set()  # calls that somebody listens to
         self._retry_after_s = settings.sip.retry_after_s
         self._playout_events: deque[tuple[str, PlayoutEvent]] = deque()
-        self._closing: deque[int] = deque()
         self._watch_slot = 0
         self._last_tick_ns = 0
         self._lateness = TickLateness(settings.sip.max_media_lateness_ms)
         self._reported_lateness = messages.MediaLateness(p99_ms=0.0, refusing=False)
-        self._max_cooling = 0
         self._active_pjsua_calls = 0
         self._policy = InboundPolicy(settings, clock=clock, max_message_bytes=build.max_message_bytes)
         self._tails: list[tuple[int, messages.Hangup]] = []
         self._log_writer = PjsipLog(clock)
         self._endpoint: Any = pj.Endpoint()
-        self._l16 = L16(self._endpoint)
-        self._registration: Registration | None = None
+        self._l16 = l16.L16(self._endpoint)
 
     # --- life ------------------------------------------------------------------------------------------------------
 
@@ -122,14 +96,11 @@ class UserAgent:
         library = self._library = CLibrary()
         library.set_log_level(settings.log.pjsip_level)
         self._endpoint.libCreate()
-        self._endpoint.libInit(self._library_config())
-        build_limit = self._build_limit = int(library.max_calls())
-        self.max_calls = self._most_calls(build_limit)
-        if self.max_calls < 1:
-            raise RuntimeError(
-                "not one call is possible: too few files may be open (`ulimit -n`) or too few ports are in rtp"
-            )
-        self._max_closing = max(MIN_CLOSING_CALLS, (self._build.max_handles - SPARE_HANDLES) // 2 - build_limit)
+        self._endpoint.libInit(pj_config.library_config(settings, self._build, self._log_writer))
+        build_limit = int(library.max_calls())
+        self._capacity = Capacity(
+            settings, self._build, build_limit=build_limit, num_pjsua_calls=library.num_calls, clock=self._clock
+        )
         if settings.dispatcher_port:
             library.dispatcher = f"{settings.sip.local_address}:{settings.dispatcher_port}"
         if settings.sip.user_agent:
@@ -145,17 +116,16 @@ class UserAgent:
         transports.open_all(self._endpoint, settings, settings.sip.transports, is_wheel=is_wheel)
         self._endpoint.libStart()
         self._endpoint.audDevManager().setNullDev()
-        self._set_codecs()
-        self._port_cooldown = PortCooldown(
-            host=settings.sip.host, rtp=settings.rtp, max_pairs=self._max_cooling, clock=self._clock
-        )
+        pj_config.set_codecs(self._endpoint, settings.rtp.codecs)
+        if l16.NAME in settings.rtp.codecs:
+            self._l16.install(library)
         intake = Intake(library, decodes_others=self._build.folder is None)
         intake.install()
         self._leg_services = LegServices(
             settings=settings,
             clock=self._clock,
             library=library,
-            ports=AudioPorts(self.max_calls, self._format, self._clock, self._lateness),
+            ports=AudioPorts(self._capacity.max_calls, self._format, self._clock, self._lateness),
             send=self._send,
             on_over=self._on_over,
             place_again=self._refused_legs.append,
@@ -163,10 +133,10 @@ class UserAgent:
             intake=intake,
             follows_rtp=self._build.folder is None,
         )
-        self._create_accounts()
+        self._accounts = Accounts(settings, on_incoming=self._on_incoming, clock=self._clock, send=self._send)
         return {
             "pjsip": self._endpoint.libVersion().full,
-            "max_calls": str(self.max_calls),
+            "max_calls": str(self._capacity.max_calls),
             "build_max_calls": str(build_limit),
             "pjsua2": self._build.name(build_limit),
         }
@@ -183,29 +153,13 @@ class UserAgent:
         ).install()
         MessageFilter(
             self._library,
-            codecs=frozenset(_SPOKEN[name] for name in self._settings.rtp.codecs),
+            codecs=frozenset(pj_config.SPOKEN[name] for name in self._settings.rtp.codecs),
             srtp=self._settings.rtp.srtp != "off",
             on_key=self._on_key,
             on_end=self._on_remote_end,
             on_offer=self._l16.before_answer,
             on_malformed=self._policy.note_malformed,
         ).install()
-
-    def _create_accounts(self) -> None:
-        settings = self._settings
-        account = functools.partial(Account, on_incoming=self._on_incoming, on_registration=self._send)
-        self._local = account(local_config(settings))
-        self._outbound = self._local  # of the calls that we place
-        if not settings.registration.registrar:
-            return
-        if settings.registers:
-            self._registration = Registration(
-                settings, on_incoming=self._on_incoming, clock=self._clock, send=self._send
-            )
-            self._outbound = self._registration.account
-        if settings.dispatcher_port:
-            # the binding's Contact is the dispatcher's address, and that of a call is our own
-            self._outbound = account(digest_config(settings))
 
     def poll(self) -> None:
         """One turn: let PJSIP work, reap ended legs, pass on what the playout buffers reported, watch RTP."""
@@ -225,8 +179,8 @@ class UserAgent:
             self._long_messages.tick(now_ns)
             if not self._watch_slot:
                 self._report_counts()
-            if self._registration is not None:
-                self._registration.tick(is_idle=not self._legs and not active_pjsua_calls)
+            if self._accounts.registration is not None:
+                self._accounts.registration.tick(is_idle=not self._legs and not active_pjsua_calls)
             self._look_after_legs(now_ns)
 
     def forward_audio(self, put: Callable[[Message, bytes], None]) -> None:
@@ -254,13 +208,9 @@ class UserAgent:
         """End every call and the library."""
         SipThread.check()
         self._accepting = False
-        nothing_is_owed = not self._legs and self._registration is None
+        nothing_is_owed = not self._legs and self._accounts.registration is None
         self._end_all()
-        if self._registration is not None:
-            self._registration.shutdown()
-        if self._settings.dispatcher_port:
-            self._outbound.shutdown()
-        self._local.shutdown()
+        self._accounts.shutdown()
         # pjsua waits a second for answers to the last requests; without calls and a registration there are none
         self._endpoint.libDestroy(pj.PJSUA_DESTROY_NO_RX_MSG if nothing_is_owed else 0)
 
@@ -286,7 +236,7 @@ class UserAgent:
             case messages.SetAccepting():
                 self._accepting, self._retry_after_s = message.accepting, message.retry_after_s
             case messages.ApplySettings():
-                self._send(messages.SettingsApplied(refused=self._apply(message)))
+                self._apply(message)
             case messages.Originate():
                 self._originate(message)
             case messages.Hangup(tail_ms=tail_ms) if tail_ms:
@@ -294,10 +244,7 @@ class UserAgent:
                 self._tails.append((due_ns, msgspec.structs.replace(message, tail_ms=0)))
             case messages.SetListening(call_id=call_id, directions=directions):
                 self._command_leg(message)
-                if directions and call_id in self._legs:
-                    self._heard.add(call_id)
-                else:
-                    self._heard.discard(call_id)
+                (self._heard.add if directions and call_id in self._legs else self._heard.discard)(call_id)
             case messages.CallCommand() if type(message) in _LEG_COMMANDS:
                 self._command_leg(message)
             case _:
@@ -345,8 +292,8 @@ class UserAgent:
         self._drain_playout_events()
         self._active_pjsua_calls = -1  # so that it is reported, as is the lateness
         self._reported_lateness = messages.MediaLateness(p99_ms=0.0, refusing=False)
-        if self._registration is not None:
-            self._registration.tell_again()
+        if self._accounts.registration is not None:
+            self._accounts.registration.tell_again()
         return snapshots
 
     def snapshot(self, call_id: str) -> messages.CallSnapshot | None:
@@ -371,8 +318,8 @@ class UserAgent:
             leg.media.buffer.cut(None)
         return True
 
-    def _apply(self, message: messages.ApplySettings) -> dict[str, str]:
-        """Take over what can be; returns what cannot, and why."""
+    def _apply(self, message: messages.ApplySettings) -> None:
+        """Take over what can be, and report what cannot."""
         before, settings = self._settings, message.settings
         self._settings = settings
         logs.set_level(settings.log.level)
@@ -384,44 +331,29 @@ class UserAgent:
             if fault is not None:
                 refused["tls"] = fault
                 self._settings = msgspec.structs.replace(settings, tls=before.tls)
-        return refused
+        self._send(messages.SettingsApplied(refused=refused))
 
     def _originate(self, message: messages.Originate) -> None:
-        if self._is_full() or self._lateness.refusing:
+        if self._capacity.is_full(self.num_calls) or self._lateness.refusing:
             self._send(messages.CallEnded(call_id=message.call_id, sip_code=503, ended_by="failure", quality=Quality()))
             return
         self._reap()
-        leg = self._new_leg(self._outbound, pj.PJSUA_INVALID_ID, message.call_id)
+        leg = self._new_leg(self._accounts.outbound, pj.PJSUA_INVALID_ID, message.call_id)
         leg.originate = message
         self._legs[message.call_id] = leg
-        self._place(leg, message)
+        leg.place(self._settings, self._may_redirect)
 
     def _place_refused(self) -> None:
         """Send a second INVITE for the legs that want it. Their first call is gone, unless it still waits for something."""
         while self._refused_legs:
             leg = self._refused_legs.pop()
-            self._port_cooldown.take(leg.media.rtp_ports)
+            self._capacity.cool(leg.media.rtp_ports)
             leg.media.rtp_ports = set()
-            self._closing.append(self._clock.now_ns())
-            if leg.originate is None or self._library.num_calls() >= self._build_limit:
+            self._capacity.note_closing()
+            if self._capacity.is_pjsua_full():
                 leg.finish(sip_code=pj.PJSIP_SC_NOT_ACCEPTABLE_HERE)
             else:
-                self._place(leg, leg.originate)
-
-    def _place(self, leg: Leg, message: messages.Originate) -> None:
-        self._l16.before_offer("")
-        param = pj_info.call_options()
-        if self._settings.sip.follow_redirects:
-            leg.redirects = Redirects(message.to, functools.partial(self._may_redirect, message))
-        pj_info.add_headers(param, message.headers)
-        param.txOption.localUri = _local_uri(message, self._settings.account_uri)
-        try:
-            to = sip_uri.with_transport(message.to, self._settings.sip.transports)
-            leg.makeCall(f"<{to}>", param)  # without brackets ;parameters would be the header's (RFC 3261 §20)
-            leg.dialog = (sip_message.readable(leg.getInfo().callIdString), "")
-            self._send(messages.CallPlaced(call_id=leg.call_id, sip_call_id=leg.dialog[0]))
-        except pj.Error as error:
-            leg.finish(sip_code=leg_status(error))
+                leg.place(self._settings, self._may_redirect)
 
     def _on_key(self, sip_call_id: str, remote_tag: str, cseq: int, key: str, duration_ms: int) -> None:
         """A key came by INFO, in a dialog of ours."""
@@ -452,7 +384,7 @@ class UserAgent:
         leg = self._new_leg(account, pj_call_id, self._settings.call_id_prefix + secrets.token_hex(8))
         if self._refusal(incoming=1) is not None:
             leg.end(messages.Hangup(call_id=leg.call_id, sip_code=503, retry_after_s=self._retry_after_s))
-            self._closing.append(self._clock.now_ns())
+            self._capacity.note_closing()
             return
         self._legs[leg.call_id] = leg
         self._unanswered.add(leg.call_id)
@@ -522,16 +454,13 @@ class UserAgent:
         """Seconds for Retry-After if a new call would be refused now; ``incoming`` calls are among PJSUA's already."""
         if not incoming:
             self._reap()
-        while self._closing and self._clock.now_ns() - self._closing[0] > SOCKET_CLOSING_NS:
-            self._closing.popleft()
-        crowded = len(self._legs) + len(self._closing) >= self.max_calls + self._max_closing
-        closed = self._server_silent or not self._accepting
-        reasons = (closed, crowded, self._lateness.refusing, self._is_full(incoming=incoming))
+        reasons = (
+            self._server_silent or not self._accepting,
+            self._capacity.is_crowded(len(self._legs)),
+            self._lateness.refusing,
+            self._capacity.is_full(self.num_calls, incoming=incoming),
+        )
         return self._retry_after_s if any(reasons) else None
-
-    def _is_full(self, *, incoming: int = 0) -> bool:
-        num_legs = len(self._legs) - len(self._over)
-        return num_legs >= self.max_calls or self._library.num_calls() - incoming >= self._build_limit
 
     def _reap(self) -> int:
         """Let go of legs that are over and of ports that the next call needs; returns how many calls PJSUA has. Also before
@@ -540,12 +469,10 @@ class UserAgent:
         for leg in self._over:
             self._forget(leg)
         self._over.clear()
-        active_pjsua_calls: int = self._library.num_calls()
-        self._port_cooldown.tick(active_pjsua_calls)
-        return active_pjsua_calls
+        return self._capacity.tick()
 
     def _on_over(self, leg: Leg) -> None:
-        self._port_cooldown.take(leg.media.rtp_ports)
+        self._capacity.cool(leg.media.rtp_ports)
         self._drain_playout_events()
         if leg.call_id in self._legs:
             self._over.append(leg)
@@ -554,7 +481,7 @@ class UserAgent:
         del self._legs[leg.call_id]
         self._heard.discard(leg.call_id)
         self._unanswered.discard(leg.call_id)
-        self._closing.append(self._clock.now_ns())
+        self._capacity.note_closing()
 
     def _report_lateness(self, now_ns: int) -> None:
         lateness = self._lateness.tick(now_ns)
@@ -575,70 +502,6 @@ class UserAgent:
                 log.warning("assertion_failed", detail=detail, count=count)
             self._send(messages.AssertionsFailed(count=failed.total()))
 
-    def _most_calls(self, build_limit: int) -> int:
-        """How many calls at once the configuration, the build, the RTP ports and the open files allow."""
-        wanted = min(self._settings.sip.max_calls or build_limit, build_limit)
-        pairs = self._settings.rtp.num_pairs
-        if self._settings.rtp.port_cooldown_s:
-            self._max_cooling = min(MAX_PAIRS, pairs, self._build.max_handles // 2)
-        if pairs < wanted:
-            log.warning("few_rtp_ports", pairs=pairs, consequence=f"{pairs} calls at once")
-            wanted = pairs
-        return min(wanted, self._open_files(wanted))
-
-    def _open_files(self, wanted_calls: int) -> int:
-        """Raise the limit of open files to what PJLIB's table of sockets holds: PJLIB closes new connections when the table
-        is full, but PJSIP never accepts one again once files have run out. Returns for how many calls there are files; calls
-        come before ports in cooldown.
-        """
-        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-        soft, hard = (sys.maxsize if limit == resource.RLIM_INFINITY else limit for limit in limits)
-        needed = 2 * (wanted_calls + self._max_cooling) + SPARE_FILES
-        most = max(needed, self._build.max_handles + SPARE_FILES)
-        if soft < most:
-            soft = min(most, hard)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, limits[1]))
-        if soft >= needed:
-            return wanted_calls
-        pairs = max(0, (soft - SPARE_FILES) // 2)
-        self._max_cooling = max(0, min(self._max_cooling, pairs - wanted_calls))
-        if pairs < wanted_calls:
-            log.warning("few_open_files", allowed=soft, needed=needed, consequence="fewer calls at once")
-        return pairs
-
-    def _library_config(self) -> Any:
-        config = pj.EpConfig()
-        config.uaConfig.threadCnt = 0
-        config.uaConfig.mainThreadOnly = True
-        config.uaConfig.userAgent = self._settings.sip.user_agent
-        # PJSIP's own resolver: getaddrinfo would block every call while one name is looked up
-        for address in self._settings.sip.nameservers:
-            config.uaConfig.nameserver.append(address)
-        config.uaConfig.maxCalls = _ANY_NUMBER  # PJSIP lowers it to what the build allows
-        # two ports a call; each has a table of all others
-        calls = self._settings.sip.max_calls or self._build.max_handles
-        config.medConfig.maxMediaPorts = min(config.medConfig.maxMediaPorts, 2 * calls + SPARE_HANDLES)
-        config.medConfig.clockRate = self._settings.rtp.clock_rate_hz
-        config.medConfig.sndClockRate = self._settings.rtp.clock_rate_hz
-        config.medConfig.noVad = True
-        config.medConfig.hasIoqueue = True
-        config.medConfig.threadCnt = 1
-        config.medConfig.ecTailLen = 0
-        config.logConfig.level = self._settings.log.pjsip_level
-        config.logConfig.consoleLevel = _MAX_PJSIP_LOG_LEVEL  # the level above decides, and it can be changed
-        config.logConfig.msgLogging = 0
-        config.logConfig.writer = self._log_writer
-        return config
-
-    def _set_codecs(self) -> None:
-        for codec in self._endpoint.codecEnum2():
-            self._endpoint.codecSetPriority(codec.codecId, 0)
-        for rank, name in enumerate(self._settings.rtp.codecs):
-            if name in _CODEC_IDS:
-                self._endpoint.codecSetPriority(_CODEC_IDS[name], _TOP_PRIORITY - rank)
-        if l16.NAME in self._settings.rtp.codecs:
-            self._l16.install(self._library)
-
 
 _LEG_COMMANDS: Final[Mapping[type[messages.CallCommand], tuple[str, Callable[[Leg, Any], None]]]] = {
     messages.KeepRecord: ("keep", Leg.keep_record),
@@ -649,7 +512,7 @@ _LEG_COMMANDS: Final[Mapping[type[messages.CallCommand], tuple[str, Callable[[Le
     messages.SendDtmf: ("dtmf", Leg.send_dtmf),
     messages.SetListening: ("listen", lambda leg, listening: leg.media.set_listening(listening.directions)),
 }
-"""What the SIP thread carries out on a leg, with the command's name in :class:`.CommandFailed`."""
+"""The SIP thread carries these out on a leg, with the command's name in :class:`.CommandFailed`."""
 _MEDIA_COMMANDS: Final[Mapping[type[messages.CallCommand], Callable[[Leg, Any, bytes], None]]] = {
     messages.BeginUtterance: lambda leg, begin, _: leg.media.buffer.begin(begin.utterance_id, begin.start_threshold_ms),
     messages.Audio: lambda leg, audio, pcm: leg.media.buffer.write(audio.utterance_id, pcm),
@@ -660,18 +523,4 @@ _MEDIA_COMMANDS: Final[Mapping[type[messages.CallCommand], Callable[[Leg, Any, b
         pause.by, paused=pause.paused, restart=(pause.utterance_id, pause.from_ms) if pause.utterance_id else None
     ),
 }
-"""What the reader thread carries out on a leg."""
-
-
-def _local_uri(message: messages.Originate, account_uri: str) -> str:
-    """From of a call whose caller is given; empty for the account's own."""
-    if not (message.from_ or message.display_name):
-        return ""
-    name = f"{bye.quoted(message.display_name)} " if message.display_name else ""
-    return f"{name}<{message.from_ or account_uri}>"
-
-
-def leg_status(error: Any) -> int:
-    """The SIP status inside a PJSIP error code (PJSIP_ERRNO_FROM_SIP_STATUS adds 170000), else 500."""
-    code = int(getattr(error, "status", 0)) - 170_000
-    return code if 300 <= code <= 699 else 500  # noqa: PLR2004 - final refusals
+"""The reader thread carries these out on a leg."""

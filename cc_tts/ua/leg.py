@@ -3,6 +3,7 @@
 Its media is :mod:`cc_tts.ua.leg_media`.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -25,6 +26,7 @@ from cc_tts.ua.sip import bye
 from cc_tts.ua.sip import event_type as events
 from cc_tts.ua.sip import message as sip_message
 from cc_tts.ua.sip import reason as sip_reason
+from cc_tts.ua.sip import uri as sip_uri
 from cc_tts.ua.sip.redirects import Redirects
 
 log = logs.get(__name__)
@@ -76,8 +78,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._sent_over = ""
         self._hold: HoldRequest | None = None
         self._reinvites: set[int] = set()  # transactions that have no final response yet
-        self.redirects: Redirects | None = None
-        """This says how far a 3xx is followed; ``None``: not at all."""
+        self._redirects: Redirects | None = None  # how far a 3xx is followed; None: not at all
         self.originate: messages.Originate | None = None
         """The server asked for an outgoing call with this."""
         self._offers_plain = False
@@ -108,6 +109,24 @@ class Leg(pj.Call):  # type: ignore[misc]
         return self.is_incoming and self._machine.state is LegState.INVITED
 
     # --- what the server asks for -------------------------------------------------------------------------------
+
+    def place(self, settings: messages.UaSettings, may_redirect: Callable[[messages.Originate, str], bool]) -> None:
+        """Send the INVITE of :attr:`originate`. ``may_redirect`` says whether it may go on to what a 3xx names."""
+        asked = self.originate
+        assert asked is not None
+        self._services.before_offer("")
+        param = pj_info.call_options()
+        if settings.sip.follow_redirects:
+            self._redirects = Redirects(asked.to, functools.partial(may_redirect, asked))
+        pj_info.add_headers(param, asked.headers)
+        param.txOption.localUri = _local_uri(asked, settings.account_uri)
+        try:
+            to = sip_uri.with_transport(asked.to, settings.sip.transports)
+            self.makeCall(f"<{to}>", param)  # without brackets ;parameters would be the header's (RFC 3261 §20)
+            self.dialog = (sip_message.readable(self.getInfo().callIdString), "")
+            self._send(messages.CallPlaced(call_id=self.call_id, sip_call_id=self.dialog[0]))
+        except pj.Error as error:
+            self.finish(sip_code=pj_info.status_of(error))
 
     def ring(self, ring: messages.Ring) -> None:
         """Send 180, or 183 with SDP (RFC 3261 §13.3.1.1, RFC 3960)."""
@@ -429,10 +448,10 @@ class Leg(pj.Call):  # type: ignore[misc]
         return "not_acceptable" if self._is_answered and sip_code in _NO_MEDIA else "remote"
 
     def _follows(self, target: str, response: str) -> bool:
-        if self.redirects is None or self._ended_by is not None:
+        if self._redirects is None or self._ended_by is not None:
             return False
         is_redirect = response.startswith("SIP/2.0 3")
-        if not self.redirects.follow(target, sip_message.contacts(response) if is_redirect else ()):
+        if not self._redirects.follow(target, sip_message.contacts(response) if is_redirect else ()):
             log.warning("redirect_not_followed", call_id=self.call_id)
             return False
         self._sent_over = ""
@@ -460,3 +479,11 @@ class Leg(pj.Call):  # type: ignore[misc]
         if fault:
             self._refuse_media(fault)
         return bool(fault)
+
+
+def _local_uri(asked: messages.Originate, account_uri: str) -> str:
+    """Return From of a call whose caller is given; empty for the account's own."""
+    if not (asked.from_ or asked.display_name):
+        return ""
+    name = f"{bye.quoted(asked.display_name)} " if asked.display_name else ""
+    return f"{name}<{asked.from_ or account_uri}>"

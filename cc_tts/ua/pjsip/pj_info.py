@@ -72,3 +72,9 @@ def received(state: Any) -> str:
     if event.type == pj.PJSIP_EVENT_TSX_STATE and event.body.tsxState.type == pj.PJSIP_EVENT_RX_MSG:
         return sip_message.readable(event.body.tsxState.src.rdata.wholeMsg)
     return ""
+
+
+def status_of(error: Any) -> int:
+    """Return the SIP status inside a PJSIP error code (PJSIP_ERRNO_FROM_SIP_STATUS adds 170000), else 500."""
+    code = int(getattr(error, "status", 0)) - 170_000
+    return code if 300 <= code <= 699 else 500  # noqa: PLR2004 - final refusals

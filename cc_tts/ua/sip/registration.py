@@ -1,10 +1,11 @@
-"""Registers with a PBX, and tries again after a failure. Runs on: the SIP thread.
+"""The accounts of the user agent, one of which may register with a PBX. Runs on: the SIP thread.
 
 PJSIP tries again after some responses only, and never after 302, 403 or 404. So its timer is cancelled after every failure,
 and ours counts. PJSIP's timer remains for a connection that is lost.
 """
 
 import contextlib
+import functools
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from cc_tts.clock import Clock
 from cc_tts.processes.channel import Message
 from cc_tts.ua.messages import RegistrationChanged, UaSettings
 from cc_tts.ua.pjsip.sip_thread import pj_detail
-from cc_tts.ua.sip.account import Account, registered_config
+from cc_tts.ua.sip.account import Account, digest_config, local_config, registered_config
 from cc_tts.ua.sip.retry_pace import RetryPace
 
 FIRST_RETRY_S: Final = 5.0
@@ -83,3 +84,37 @@ class Registration:
             log.error("registration_stopped", sip_code=answer.sip_code, setting="registration.stop_on")
         else:
             self._pace.failed()
+
+
+class Accounts:
+    """The accounts of a user agent: for calls by address, for the calls that we place, and the one that registers."""
+
+    def __init__(
+        self,
+        settings: UaSettings,
+        *,
+        on_incoming: Callable[[Account, int, Any], None],
+        clock: Clock,
+        send: Callable[[Message], None],
+    ) -> None:
+        account = functools.partial(Account, on_incoming=on_incoming, on_registration=send)
+        self._all = [account(local_config(settings))]
+        self.registration: Registration | None = None
+        self.outbound = self._all[0]
+        """Calls that we place are of this account."""
+        if not settings.registration.registrar:
+            return
+        if settings.registers:
+            self.registration = Registration(settings, on_incoming=on_incoming, clock=clock, send=send)
+            self.outbound = self.registration.account
+        if settings.dispatcher_port:
+            # the binding's Contact is the dispatcher's address, and that of a call is our own
+            self.outbound = account(digest_config(settings))
+            self._all.append(self.outbound)
+
+    def shutdown(self) -> None:
+        """Remove the binding and the accounts."""
+        if self.registration is not None:
+            self.registration.shutdown()
+        for account in reversed(self._all):
+            account.shutdown()

@@ -18,7 +18,7 @@ from cc_tts.calls.audio.caller_speech import CallerSpeech, policy_of
 from cc_tts.calls.audio.hub import AudioHub
 from cc_tts.calls.call_state import CALL_TABLE, CallEvent, CallState
 from cc_tts.calls.dtmf_collector import DtmfCollector
-from cc_tts.calls.ending import Ending, ending_of
+from cc_tts.calls.ending import PROMPT_FAILED, Ending, ending_of
 from cc_tts.calls.events import types
 from cc_tts.calls.gather import Gather, GatherRequest
 from cc_tts.calls.player import PromptPlayer, TextPlace
@@ -809,8 +809,9 @@ class Call:
         is_heard_out = self.state is CallState.ESTABLISHED and cause is not CompletionCause.BARGE_IN
         tail_ms = self.services.config.calls.hangup_tail_ms if is_heard_out else 0
         sip_code = 480 if self.waits_for_answer else None
+        reason = PROMPT_FAILED if cause is CompletionCause.ERROR else "prompt_finished"
         with contextlib.suppress(UserAgentUnavailable):  # its end is the call's
-            self.end("prompt_finished", sip_code=sip_code, cause=cause.value, tail_ms=tail_ms)
+            self.end(reason, sip_code=sip_code, cause=cause.value, tail_ms=tail_ms)
 
     def end_after_media(self) -> None:
         """Hang up, since the application has closed the media stream that it was asked for; after the silence that lets what

@@ -11,6 +11,8 @@ from cc_tts.ua.sip.reason import RemoteReason
 
 Result = Literal["completed", "unanswered", "rejected", "failed"]
 
+PROMPT_FAILED: Final = "prompt_failed"
+"""Our word where we hang up after a prompt that broke off: nobody is to count such a call as a success."""
 REDIRECTION: Final = 3
 SERVER_FAILURE: Final = 5
 """Classes of 300 to 399 and of 500 to 599 (RFC 3261 §7.2)."""
@@ -81,7 +83,9 @@ def _sorted(ended: CallEnded, *, was_established: bool, local_reason: str | None
 def _established(ended_by: EndedBy, sip_code: int, local_reason: str | None) -> Ending:
     if ended_by == "failure":
         return Ending("failed", "no_response", sip_code)
-    return Ending("completed", local_reason or "local_hangup" if ended_by == "local" else "remote_hangup", sip_code)
+    if ended_by != "local":
+        return Ending("completed", "remote_hangup", sip_code)
+    return Ending("failed" if local_reason == PROMPT_FAILED else "completed", local_reason or "local_hangup", sip_code)
 
 
 def _inbound(ended_by: EndedBy, sip_code: int, local_reason: str | None) -> Ending:

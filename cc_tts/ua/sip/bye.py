@@ -5,7 +5,14 @@ from typing import Final
 from cc_tts.ua.messages import Hangup
 
 NORMAL_CLEARING: Final = 16
-Q850_CAUSES: Final = {"error": 41, "sip_error": 41, "draining": 41, "rtp_inactivity": 102, "no_response": 102}
+Q850_CAUSES: Final = {
+    "error": 41,
+    "prompt_failed": 41,
+    "sip_error": 41,
+    "draining": 41,
+    "rtp_inactivity": 102,
+    "no_response": 102,
+}
 """Causes of ITU-T Q.850 for reasons other than an ordinary end."""
 _TEXTS: Final = {NORMAL_CLEARING: "Normal call clearing", 41: "Temporary failure", 102: "Recovery on timer expiry"}
 

@@ -10,6 +10,7 @@ import pytest
 from cc_tts.calls import call as call_module
 from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState, UtteranceState
+from cc_tts.calls.ending import Ending
 from cc_tts.calls.gather import GatherRequest
 from cc_tts.calls.utterance import CompletionCause
 from cc_tts.errors import DuplicateId, EngineOverloaded, NothingToSay, QueueFull, UserAgentUnavailable, WrongState
@@ -233,6 +234,8 @@ async def test_then_hangup_when_the_prompt_fails(exchange: Exchange) -> None:
     exchange.ua.finished(call.id, utterance_id, cut=True)
     assert call.utterances[utterance_id].completion_cause is CompletionCause.ERROR
     assert len(exchange.ua.commands("hangup")) == 1
+    exchange.ua.ended(call.id, by="local")
+    assert call.ending == Ending("failed", "prompt_failed", 200)
 
 
 async def test_pause_and_resume(exchange: Exchange) -> None:

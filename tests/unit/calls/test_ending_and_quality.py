@@ -26,6 +26,7 @@ CEILING = 4.41
         (True, "remote", 200, None, "outbound", "completed", "remote_hangup"),
         (True, "local", 200, None, "inbound", "completed", "local_hangup"),
         (True, "local", 200, "prompt_finished", "inbound", "completed", "prompt_finished"),
+        (True, "local", 200, "prompt_failed", "inbound", "failed", "prompt_failed"),
         (True, "local", 200, "max_duration", "outbound", "completed", "max_duration"),
         (True, "failure", 408, None, "inbound", "failed", "no_response"),
         (True, "failure", 408, "local_hangup", "inbound", "failed", "no_response"),
@@ -148,7 +149,7 @@ def test_only_a_redirection_has_contacts() -> None:
     [
         (Ending("completed", "remote_hangup", 200), True, "", 16),
         (Ending("completed", "prompt_finished", 200), True, "normal", 16),
-        (Ending("completed", "prompt_finished", 200), True, "error", 41),
+        (Ending("failed", "prompt_failed", 200), True, "error", 41),
         (Ending("completed", "draining", 200), True, "draining", 41),
         (Ending("failed", "rtp_inactivity", 200), True, "", 102),
         (Ending("failed", "no_response", 408), True, "", 102),

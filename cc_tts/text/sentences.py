@@ -37,9 +37,9 @@ _LAST_OR_NOT = (
     frozenset(
         re.findall(
             r"\w+",
-            "etc ave blvd rd ct pl ln ft lb lbs oz hr hrs mins secs yr yrs wk wks mo mos in misc addl bal pymt pmt req svc "
-            "cust wt ht supv prev orig eff recd sched mkt avg temp qtr pkg mfr mgmt esq ea pts mtg bus excl conf info "
-            "avail ded rep aves",
+            "etc ave blvd rd ct pl ln ft lb lbs oz hr hrs mins secs yr yrs wk wks mo mos in misc bal pymt pmt req svc "
+            "cust wt ht supv recd mkt temp qtr pkg mfr mgmt esq ea pts mtg bus excl conf info "
+            "ded rep aves",
         )
     )
     | _HALF_OF_DAY
@@ -49,7 +49,8 @@ _NEVER_LAST = frozenset(
         r"\w+",
         "dr mr mrs ms prof st ste apt mt rev hon capt lt col gen sgt jr sr inc ltd corp co bros vs approx dept est appt "
         "acct ext tel incl max min sen gov rep pres rs qty amt ref rm fl bldg exp sq asst assn mgr hwy rte inv conf "
-        "atty messrs mme mx maj cpl cmdr adm supt intl assn univ natl p pp pg par art ver v fr",
+        "atty messrs mme mx maj cpl cmdr adm supt intl assn univ natl p pp pg par art ver v fr "
+        "avail eff sched prev orig avg addl",
     )
 )
 _LAST_UNLESS_NUMBER = frozenset(

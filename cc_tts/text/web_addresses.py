@@ -28,10 +28,36 @@ _BARE = re.compile(
 _FILE = re.compile(
     r"(?<![\w./\\-])[A-Za-z0-9][\w-]{0,60}\.(?:pdf|docx?|xlsx?|pptx?|csv|zip|jpe?g|png|txt|exe|dmg|mp[34])(?!\w)"
 )
+_PATTERNS = (_EMAIL, _URL, _BARE, _FILE)
+_STAND_INS = range(0xE000, 0xF900)
+"""For private use: :func:`cc_tts.text.characters.clean` leaves none in a text."""
+_STAND_IN = re.compile("[\ue000-\uf8ff]")
 _SCHEME = re.compile(r"^[Hh][Tt][Tt][Pp][Ss]?://")
 _TRAILING = ".,;:!?"
 _PIECE = re.compile(r"[A-Za-z]+|\d+|[^A-Za-z0-9]")
 _TLD_AT_END = re.compile(r"(?<=\.)[A-Za-z]{2}(?=/|$)")
+
+
+def with_stand_ins(
+    text: str, signs: Mapping[str, str], say_digits: Callable[[str], str]
+) -> tuple[str, Callable[[str], str]]:
+    """``text`` with one private character in place of each address, so that no rule reads its words, and a function
+    that puts the words in; the arguments are those of :func:`say_addresses`.
+    """
+    said: list[str] = []
+
+    def keep(match: re.Match[str]) -> str:
+        written = match.group()
+        address = written.rstrip(_TRAILING)
+        said.append(_words(address, signs, say_digits))
+        is_one_of = len(said) <= len(_STAND_INS)
+        return (chr(_STAND_INS[len(said) - 1]) if is_one_of else said[-1]) + written[len(address) :]
+
+    def words_of(match: re.Match[str]) -> str:
+        return "".join(said[_STAND_INS.index(ord(match.group())) :][:1])
+
+    kept = substituted([(pattern, keep) for pattern in _PATTERNS], text)
+    return kept, lambda rewritten: substituted([(_STAND_IN, words_of)], rewritten)
 
 
 def say_addresses(text: str, signs: Mapping[str, str], say_digits: Callable[[str], str]) -> str:
@@ -46,7 +72,7 @@ def say_addresses(text: str, signs: Mapping[str, str], say_digits: Callable[[str
         address = written.rstrip(_TRAILING)
         return _words(address, signs, say_digits) + written[len(address) :]
 
-    return substituted([(pattern, say) for pattern in (_EMAIL, _URL, _BARE, _FILE)], text)
+    return substituted([(pattern, say) for pattern in _PATTERNS], text)
 
 
 def _words(address: str, signs: Mapping[str, str], say_digits: Callable[[str], str]) -> str:

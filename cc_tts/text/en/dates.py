@@ -170,8 +170,12 @@ def _date_rules(*, day_first: bool) -> Callable[[str], str]:
             lambda match: f"{_weekday(match[1])} to {_weekday(match[2])}{kept_stop(match)}",
         ),
         (
-            rf"\b{_WEEKDAY}(?:\.,?(?=\s(?:[A-Z][a-z]{{2,8}}\.?\s)?\d|{_IN_MONTH})|,(?=\s)|(?={_IN_MONTH}|{_HOUR}))",
+            rf"\b{_WEEKDAY}(?:\.,?(?=\s(?:[A-Z][a-z]{{2,8}}\.?\s)?\d|{_IN_MONTH})|,(?=\s)|(?={_IN_MONTH}|{_HOUR}|\s(?:@|at|from|by|until)\s?\d))",
             lambda match: f"{_weekday(match[1])},",
+        ),
+        (
+            rf"(?i:\b(on|by|until|till|since|next|last|this|every|before|after|from|through|for|open|closed)\s){_WEEKDAY}\b(?![.'’-]|\s[A-Z])",
+            lambda match: f"{match[1]} {_weekday(match[2])}",
         ),
         (
             rf"\b{_WEEKDAY}\.(?!\w)(?=\s(?:{_AFTER_DAY})\b|[,;)]|$)",

@@ -111,7 +111,7 @@ _SCORE_BEFORE = re.compile(
 )
 
 _BEHIND_ACRONYM = (
-    rf"(?<![\w-])(?!(?:{CURRENCY_CODES})\b)([A-Z]{{3,5}}\s)(\d{{5,6}})(?![\w-]|[.,:/]\d|\s?%|\s[A-Z]{{2}})"
+    rf"(?<![\w-])(?!(?:{CURRENCY_CODES})\b)((?:[A-Z]{{3,5}}|[A-Z][a-z][A-Z]{{2,4}})\s)(\d{{5,6}})(?![\w-]|[.,:/]\d|\s?%|\s[A-Z]{{2}})"
     + NOTHING_COUNTED
 )
 _NAMED_MIXED = (

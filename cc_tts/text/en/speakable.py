@@ -11,12 +11,12 @@ from cc_tts.text.en.abbreviations import say_abbreviations
 from cc_tts.text.en.dates import say_dates, say_years
 from cc_tts.text.en.identifiers import say_identifiers
 from cc_tts.text.en.money import say_money
-from cc_tts.text.en.numbers import amount, cardinal, digits, fraction, integer, mixed_number, ordinal
+from cc_tts.text.en.numbers import amount, cardinal, digits, fraction, integer, letters, mixed_number, ordinal
 from cc_tts.text.en.postal_addresses import say_postal_addresses
 from cc_tts.text.en.times import say_times
 from cc_tts.text.en.units import say_measures
 from cc_tts.text.substitution import in_order
-from cc_tts.text.web_addresses import say_addresses
+from cc_tts.text.web_addresses import with_stand_ins
 
 ADDRESS_SIGNS = {
     "@": "at", ".": "dot", "-": "dash", "_": "underscore", "+": "plus", "/": "slash", "?": "question mark",
@@ -72,7 +72,21 @@ def _number(match: re.Match[str]) -> str:
     return amount(written) if "," in written or "." in written else integer(written)
 
 
+_MIXED_WITH_SIGNS = (
+    r"(?i)(\bpass(?:word|code|phrase)(?:\sis)?:?\s[\"“]?)(?=\S{0,40}[#$!%&*^+=@~][A-Za-z\d])"
+    r"([^\s\"”,;]{4,40}[A-Za-z\d])(?![^\s.,;:!?\"”)])"
+)
+_MIXED_SIGNS = ADDRESS_SIGNS | {"#": "pound", "$": "dollar sign", "!": "exclamation point", "^": "caret"}
+
+
+def _password(match: re.Match[str]) -> str:
+    """A password with signs, each of which is named."""
+    pieces = re.findall(r"[A-Za-z]+|\d+|.", match[2])
+    return match[1] + " ".join(letters(each) if each.isalnum() else _MIXED_SIGNS.get(each, "") for each in pieces)
+
+
 _say_all_day_and_user_names = in_order(
+    (_MIXED_WITH_SIGNS, _password),
     (
         r"(?:(?<!\w)@|\b(?:[Uu]ser ?name|[Ll]ogin|[Hh]andle)(?: is|:)? )[A-Za-z0-9]++(?:_[A-Za-z0-9]++)+(?![.-]?\w)",
         lambda match: match.group().replace("_", " underscore "),
@@ -182,7 +196,7 @@ def speakable(text: str, *, day_first: bool = False) -> str:
     ``day_first``: 3/4/2026 is the third of April.
     """
     text = _say_all_day_and_user_names(_folded(text))
-    text = say_addresses(text, ADDRESS_SIGNS, digits)
+    text, with_addresses = with_stand_ins(text, ADDRESS_SIGNS, digits)
     text = say_postal_addresses(text)
     text = say_identifiers(text)
     text = say_dates(text, day_first=day_first)
@@ -194,7 +208,7 @@ def speakable(text: str, *, day_first: bool = False) -> str:
     text = _say_fractions_and_ordinals(text)
     text = say_years(text)
     text = _say_keys_and_cardinals(text)
-    text = _say_slashes(text.translate(_SIGNS))
+    text = with_addresses(_say_slashes(text.translate(_SIGNS)))
     return _tidy(text) if has_speech(text) else ""
 
 

@@ -32,7 +32,7 @@ _REGULAR = {
     "cu ft, cu. ft": "cubic foot(s)", "cu yd, cu. yd": "cubic yard(s)", "cu in": "cubic inch(es)", "cf": "cubic foot(s)",
     "mmHg": "millimeter(s) of mercury", "psi": "pounds per square inch", "rpm, RPM": "revolution(s) per minute",
     "bpm, BPM": "beat(s) per minute", "nt, nts": "night(s)", "bps": "basis point(s)", "ct": "count",
-    "MWh": "megawatt hour(s)", "BR": "bedroom(s)", "BA": "bath(s)",
+    "MWh": "megawatt hour(s)", "BR, bd": "bedroom(s)", "BA, ba": "bath(s)",
 }  # fmt: skip
 _UNITS = {
     symbol: (re.sub(r"\(e?s\)", "", name), name.replace("foot(s)", "feet").replace("(s)", "s").replace("(es)", "es"))
@@ -183,7 +183,7 @@ say_measures = in_order(
     (rf"{AMOUNT_BEGINS}({AMOUNT})(\"|″|'')(?!\w)", _inches),
     (rf"{AMOUNT_BEGINS}({AMOUNT})\s?%", lambda match: f"{amount(match[1])} percent"),
     (_RATE, _rate),
-    (r"(?<=\dBR)/(?=\dBA)", ", "),
+    (r"(?i)(?<=\d)( ?(?:BR|bds?))\s?/\s?(?=\d)", r"\1, "),
     (
         rf"((?<=\d)[ -]?(?:{_LONGEST_FIRST})\.?)\s?/\s?(?={AMOUNT} ?(?:{_LONGEST_FIRST})(?!\w))",
         r"\1 or ",
@@ -192,7 +192,7 @@ say_measures = in_order(
     (rf"{AMOUNT_BEGINS}(?![48]K)({AMOUNT})(k|K|M|bn)(?!\w)", lambda match: f"{amount(match[1])} {_SCALES[match[2]]}"),
     (r"\b([A-Z])-(\d{1,2})s\b", lambda match: f"{match[1]} {plural(cardinal(int(match[2])))}"),  # W-2s
     (
-        rf"{AMOUNT_BEGINS}(?<!the )(?<!')(?!(?:1[1-9]\d|20\d)0s)({AMOUNT})s(?!\w)",
+        rf"{AMOUNT_BEGINS}(?<!the )(?<!')(?!(?:1[1-9]\d|20\d)0s)({AMOUNT}) ?s(?![\w'’])",
         _many_of_number,
     ),
     (rf"{AMOUNT_BEGINS}({AMOUNT})x(?![\w-])(?!\s?\d)", lambda match: counted(match[1], "time", "times")),

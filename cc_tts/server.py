@@ -323,7 +323,7 @@ class Server:
         refused = await self.ua.reload(config, renew_tls=renew_tls)
         if config.http.tokens != before.http.tokens:
             await set_tokens(self.app, config.http.tokens)
-        if config.log.level != before.log.level and self.engine.name != "espeak":
+        if config.log.level != before.log.level:
             needs_restart.append("log.level of the engine's workers")
         log.info("reloaded", changed=changed, needs_restart=needs_restart + list(refused), refused=refused or None)
 

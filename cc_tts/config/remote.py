@@ -171,8 +171,6 @@ def faults(config: "Config") -> Iterator[str]:
     remote, tts = config.remote, config.tts
     if bool(remote.certificate_file) != bool(remote.private_key_file):
         yield "remote.certificate_file and remote.private_key_file are set together or not at all"
-    if tts.workers and tts.engine == "espeak":
-        yield 'tts.workers is set, but tts.engine is "espeak", which speaks inside the server; name that of the workers'
     yield from _generation_faults(config)
     if len(set(tts.workers)) < len(tts.workers):
         yield "tts.workers names a worker twice"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from cc_tts.audio import WordMark
 from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
 from cc_tts.errors import CcTtsError, Unprocessable
 from cc_tts.processes.channel import Message
@@ -32,11 +33,14 @@ class StreamRequest(Command, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class SpeechOut:
-    """A piece of audio, signed 16-bit little-endian mono, of one text chunk of a stream."""
+    """Audio of one text chunk of a stream, signed 16-bit little-endian mono; ``words`` begin in it, where the engine knows
+    them.
+    """
 
     stream_id: int
     pcm: bytes
     text_chunk_index: int
+    words: tuple[WordMark, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,10 @@ class EngineLoader(Protocol):
     @property
     def languages(self) -> Sequence[str]:
         """BCP 47 primary languages that every voice speaks, whatever its own is."""
+
+    @property
+    def variants(self) -> Sequence[str]:
+        """Names that every voice takes after a plus sign."""
 
     def load(self, on_progress: Callable[[str], None]) -> "EngineCore | None":
         """Load the weights, warm up; ``None`` where only the voices are wanted. ``on_progress`` is called with a few words

@@ -3,15 +3,13 @@
 import difflib
 import os
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from cc_tts.clock import Clock, MonotonicClock
 from cc_tts.config.schema import Config, TtsConfig
-from cc_tts.engines.auto import AutoEngine
 from cc_tts.engines.engine import Engine
-from cc_tts.engines.espeak.engine import EspeakEngine
 from cc_tts.engines.remote import wire
 from cc_tts.engines.remote.connection import CONNECT_TIMEOUT_S
 from cc_tts.engines.remote.workers import RemoteWorkers
@@ -21,9 +19,15 @@ from cc_tts.engines.worker.messages import Purpose, WorkerSettings
 from cc_tts.errors import ConfigError
 from cc_tts.metrics import Metrics
 
+AUTO: Final = "auto"
 COSYVOICE2: Final = "cosyvoice2"
+ESPEAK: Final = "espeak"
 ONNX: Final = "onnx"
-ENGINES: Final = (AutoEngine.name, EspeakEngine.name, ONNX, COSYVOICE2)
+ENGINES: Final = (AUTO, ESPEAK, ONNX, COSYVOICE2)
+ESPEAK_VOICE: Final = "en-us"
+"""What espeak-ng speaks with if neither a voice nor a language is asked for."""
+ESPEAK_MAX_STREAMS: Final = 512
+"""One thread supplies so many listeners: it speaks 900 times faster than real time (decision 0004)."""
 
 
 def make_engine(
@@ -47,52 +51,49 @@ def make_engine(
         near = difflib.get_close_matches(tts.engine, ENGINES, n=1, cutoff=0.0)
         known = ", ".join(ENGINES)
         raise ConfigError(f"tts.engine: no engine is called {tts.engine!r}; did you mean {near[0]!r}? Known: {known}")
-    name = engine_names(tts)[0]
-    is_auto = tts.engine == AutoEngine.name
-    espeak = EspeakEngine(
-        default_voice=(tts.voice if name == EspeakEngine.name else "") or "en-us",
-        stall_timeout_ms=tts.stall_timeout_ms,
-        clock=clock,
-    )
-    if name == EspeakEngine.name:
-        return espeak
-    if is_auto:  # the default voice may be of any of them; the prompt names it
-        config = replace(config, tts=replace(tts, engine=name, voice=""))
-    has_fallback = tts.fallback_engine == EspeakEngine.name or (is_auto and tts.fallback_engine == AutoEngine.name)
-    fallback = espeak if has_fallback and purpose == "serve" else None
-    neural = _worker_engine(
-        config,
-        clock=clock,
-        metrics=metrics,
-        purpose=purpose,
-        on_starting=on_starting,
-        on_elsewhere=on_elsewhere,
-        fallback=fallback,
-        starts_fallback=not is_auto,
-    )
-    return AutoEngine([neural, espeak]) if is_auto else neural
+    parts = _Parts(clock, metrics, purpose, on_starting, on_elsewhere)
+    names = engine_names(tts)
+    if tts.engine != AUTO:
+        has_fallback = tts.fallback_engine == ESPEAK and purpose == "serve" and tts.engine != ESPEAK
+        return _worker_engine(config, parts, fallback=_espeak(config, parts) if has_fallback else None)
+    espeak = _espeak(config, parts)
+    has_fallback = tts.fallback_engine in {ESPEAK, AUTO} and purpose == "serve"
+    # the default voice may be of any of them; the prompt names it
+    named = replace(config, tts=replace(tts, engine=names[0], voice=""))
+    return _worker_engine(named, parts, name=AUTO, fallback=espeak if has_fallback else None, beside=espeak)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What every engine is made with."""
+
+    clock: Clock
+    metrics: Metrics
+    purpose: Purpose
+    on_starting: Callable[[str], None]
+    on_elsewhere: Callable[[RemoteWorkers], object]
+
+
+def _espeak(config: Config, parts: _Parts) -> WorkerEngine:
+    """espeak-ng beside a neural engine: a worker of this machine in any case, so that there is somebody to fall back on."""
+    tts = replace(config.tts, engine=ESPEAK, voice="", devices=("cpu",), workers=())
+    return _worker_engine(replace(config, tts=tts), parts)
 
 
 def _worker_engine(
-    config: Config,
-    *,
-    clock: Clock,
-    metrics: Metrics,
-    purpose: Purpose,
-    on_starting: Callable[[str], None],
-    on_elsewhere: Callable[[RemoteWorkers], object],
-    fallback: Engine | None,
-    starts_fallback: bool,
+    config: Config, parts: _Parts, *, name: str = "", fallback: Engine | None = None, beside: Engine | None = None
 ) -> WorkerEngine:
-    tts = config.tts
+    """An engine of workers, which calls itself ``name`` if that is not ``tts.engine``."""
+    tts, clock, metrics, purpose = config.tts, parts.clock, parts.metrics, parts.purpose
     # cosyvoice2 may take the time that a CPU needs for a file: nobody listens, and it was not measured
     is_patient = tts.engine == COSYVOICE2 and purpose != "serve"
     settings = worker_settings(config, purpose)
-    names = ["worker"] if len(settings) == 1 else [f"worker-{number}" for number in range(len(settings))]
+    stem = "espeak" if tts.engine == ESPEAK else "worker"
+    names = [stem] if len(settings) == 1 else [f"{stem}-{number}" for number in range(len(settings))]
     children = [
         WorkerLink(
             name,
-            child_worker(name, each, clock=clock, on_starting=on_starting),
+            child_worker(name, each, clock=clock, on_starting=parts.on_starting),
             clock=clock,
             metrics=metrics,
             stall_timeout_ms=tts.worker_start_timeout_s * 1000 if is_patient else tts.stall_timeout_ms,
@@ -102,10 +103,10 @@ def _worker_engine(
     is_elsewhere = tts.workers and (purpose == "serve" or not children)
     elsewhere = remote_workers(config, purpose, clock=clock, metrics=metrics) if is_elsewhere else None
     if elsewhere is not None:
-        on_elsewhere(elsewhere)
-    return WorkerEngine(
-        tts, children, metrics=metrics, elsewhere=elsewhere, fallback=fallback, starts_fallback=starts_fallback
-    )
+        parts.on_elsewhere(elsewhere)
+    voice = tts.voice or (ESPEAK_VOICE if tts.engine == ESPEAK else "")
+    tts = replace(tts, engine=name or tts.engine, voice=voice)
+    return WorkerEngine(tts, children, metrics=metrics, elsewhere=elsewhere, fallback=fallback, beside=beside)
 
 
 def remote_workers(config: Config, purpose: Purpose, *, clock: Clock, metrics: Metrics) -> RemoteWorkers:
@@ -119,20 +120,23 @@ def remote_workers(config: Config, purpose: Purpose, *, clock: Clock, metrics: M
 
 def engine_names(tts: TtsConfig) -> tuple[str, ...]:
     """The engines that ``tts.engine`` stands for, the preferred one first: one, or those of ``auto``."""
-    if tts.engine != AutoEngine.name:
+    if tts.engine != AUTO:
         return (tts.engine,)
-    return (COSYVOICE2 if tts.model_dir else ONNX, EspeakEngine.name)
+    return (COSYVOICE2 if tts.model_dir else ONNX, ESPEAK)
 
 
 def worker_settings(config: Config, purpose: Purpose = "serve") -> list[WorkerSettings]:
-    """What each worker of a neural engine needs to know; raises ``ConfigError`` if a folder is missing. None where every
+    """What each worker needs to know; raises ``ConfigError`` if a folder is missing. None where every
     worker is on another machine (``tts.devices`` is empty).
     """
     tts, num_cores = config.tts, len(os.sched_getaffinity(0))
     if not tts.devices:
         return []
     devices = tts.devices[:1] if purpose == "say" else tts.devices
-    if tts.engine == ONNX:
+    if tts.engine == ESPEAK:
+        tts = replace(tts, voices_dir="", num_threads=1, max_streams=ESPEAK_MAX_STREAMS)  # the library has no threads
+        devices, model_dir, num_threads = ("cpu",), "", 1
+    elif tts.engine == ONNX:
         devices, model_dir, num_threads = ("cpu",), tts.model_dir, num_cores - 1
     elif tts.model_dir:
         model_dir, num_threads = _folder("tts.model_dir", tts.model_dir), num_cores // len(tts.devices)

@@ -50,10 +50,6 @@ def run(config: Config, listen: str, *, generation: str = "") -> int:
     host, port = addresses.listen_address(listen)
     addresses.check_listener(config.remote, host, who="pool")
     config = replace(config, tts=replace(config.tts, engine=engine_names(config.tts)[0]))
-    if config.tts.engine == "espeak":
-        raise ConfigError(
-            'tts.engine is "espeak", which speaks inside the server and has no worker; use another engine'
-        )
     tls = _tls(config.remote)
     logs.configure(level=config.log.level, json=config.log.json, process="pool")
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -3,6 +3,7 @@
 import difflib
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from cc_tts.errors import MAX_COMPARED_CHARS, LanguageUnsupported, UnknownVoice
@@ -70,6 +71,28 @@ def best_for_language(language: str, voices: Sequence[Voice], *, default: Voice 
     if default in same_language:
         return default
     return by_tag.get(tag) or by_tag.get(_LIKELY.get(tag, "")) or next(iter(same_language), None)
+
+
+class VoiceIndex:
+    """Voices by their ids, by other names in any case, and with a variant after a plus sign (``en-us+f3``)."""
+
+    def __init__(self, voices: Sequence[Voice] = (), variants: Iterable[str] = ()) -> None:
+        self.voices = tuple(voices)
+        self._by_id = {voice.id: voice for voice in voices}
+        self._by_name = {name: voice for voice in reversed(voices) for name in voice.also_called}
+        self._variants = {variant.lower(): variant for variant in variants}
+
+    def find(self, voice_id: str) -> Voice | None:
+        """The voice that is meant; one with a variant has the variant in its id."""
+        if voice_id in self._by_id:
+            return self._by_id[voice_id]
+        name, plus, variant_name = voice_id.strip().lower().partition("+")
+        voice, variant = self._by_id.get(name) or self._by_name.get(name), self._variants.get(variant_name, "")
+        if voice is None or not plus:
+            return voice
+        if not variant:
+            return None
+        return replace(voice, id=f"{voice.id}+{variant}", description=f"{voice.description}, variant {variant}")
 
 
 def unknown_voice(voice_id: str, voices: Iterable[Voice]) -> UnknownVoice:

@@ -21,6 +21,8 @@ class Voice:
     gender: Literal["", "female", "male"] = ""
     rate_hz: int = 24_000
     level_dbfs: float | None = None
+    also_called: tuple[str, ...] = ()
+    """Names that a request may give instead of the id."""
     also_speaks: tuple[str, ...] = ()
     """Languages besides its own."""
     also_reads: tuple[str, ...] = ()

@@ -16,11 +16,11 @@ import structlog
 
 from cc_tts.clock import MonotonicClock
 from cc_tts.config.schema import Config, TtsConfig
-from cc_tts.engines.auto import AutoEngine
+from cc_tts.engines.cpu.contract import SentenceAudio
+from cc_tts.engines.cpu.piper import piper_models
+from cc_tts.engines.cpu.voices import find_models
 from cc_tts.engines.engine import Engine
 from cc_tts.engines.factory import make_engine
-from cc_tts.engines.onnx.piper import piper_voices
-from cc_tts.engines.onnx.voices import find_voices
 from cc_tts.engines.worker.client import WorkerEngine
 from cc_tts.media.silence_trimmer import SILENCE_PEAK
 from cc_tts.processes.supervisor import Supervisor
@@ -41,15 +41,15 @@ async def pcm_of(engine: Engine, voice: str, *texts: str, speed: float = 1.0) ->
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def engine() -> AsyncIterator[AutoEngine]:
+async def engine() -> AsyncIterator[WorkerEngine]:
     made = make_engine(Config(tts=TtsConfig(first_audio_target_ms=60_000.0)), clock=MonotonicClock())
-    assert isinstance(made, AutoEngine)
+    assert isinstance(made, WorkerEngine)
     await made.start()
     yield made
     await made.stop()
 
 
-async def test_english_is_neural_and_other_languages_are_espeak(engine: AutoEngine) -> None:
+async def test_english_is_neural_and_other_languages_are_espeak(engine: WorkerEngine) -> None:
     assert engine.resolve_voice(None, "en").id == HIBARI
     assert engine.resolve_voice(None, "en-US").engine == "onnx"
     chinese = engine.resolve_voice(None, "zh")
@@ -58,7 +58,7 @@ async def test_english_is_neural_and_other_languages_are_espeak(engine: AutoEngi
     assert engine.resolve_voice(None, None).id == HIBARI
 
 
-async def test_it_speaks_at_once_and_ends_without_a_long_silence(engine: AutoEngine) -> None:
+async def test_it_speaks_at_once_and_ends_without_a_long_silence(engine: WorkerEngine) -> None:
     pcm = await pcm_of(engine, HIBARI, "Thank you for calling.", "Your balance is twelve dollars.")
     loud = np.flatnonzero(np.abs(pcm.astype(np.int32)) > SILENCE_PEAK)
     assert 2.0 < len(pcm) / 24_000 < 6.0
@@ -66,16 +66,14 @@ async def test_it_speaks_at_once_and_ends_without_a_long_silence(engine: AutoEng
     assert len(pcm) - loud[-1] < 0.150 * 24_000
 
 
-async def test_a_higher_speed_is_shorter(engine: AutoEngine) -> None:
+async def test_a_higher_speed_is_shorter(engine: WorkerEngine) -> None:
     slow = await pcm_of(engine, HIBARI, "Thank you for calling.", speed=0.7)
     fast = await pcm_of(engine, HIBARI, "Thank you for calling.", speed=1.6)
     assert len(fast) < 0.6 * len(slow)
 
 
-async def test_espeak_goes_on_for_a_killed_worker_which_comes_back(engine: AutoEngine) -> None:
-    neural = engine._engines[0]
-    assert isinstance(neural, WorkerEngine)
-    process = neural._workers[0].process
+async def test_espeak_goes_on_for_a_killed_worker_which_comes_back(engine: WorkerEngine) -> None:
+    process = engine._workers[0].process
     assert isinstance(process, Supervisor)
     pid = process.pid
     assert pid is not None
@@ -86,7 +84,7 @@ async def test_espeak_goes_on_for_a_killed_worker_which_comes_back(engine: AutoE
     assert engine.not_ready_because("cmn") is None  # the other engine goes on
     assert len(await pcm_of(engine, "en-us", "one"))
     async with asyncio.timeout(60):
-        while neural.degraded_because is not None:  # noqa: ASYNC110 - what another process tells has no event to wait for
+        while engine.degraded_because is not None:  # noqa: ASYNC110 - what another process tells has no event to wait for
             await asyncio.sleep(0.05)
     assert len(await pcm_of(engine, HIBARI, "Hello."))
 
@@ -109,13 +107,17 @@ async def test_a_piper_voice_speaks_with_the_phonemes_of_its_language(tmp_path: 
 
 async def test_each_speaker_is_a_voice(tmp_path: Path) -> None:
     make_piper_voice(tmp_path, "many", num_speakers=3)
-    found = {each.voice.id: each for each in piper_voices(tmp_path)}
+    found = {each.voices[0].id: each for each in piper_models(tmp_path)}
     assert list(found) == ["many:speaker 0", "many:speaker 1", "many:speaker 2"]
-    peaks = [
-        max(float(sentence.samples.max()) for sentence in each.load().speak("Guten Tag.", speed=1.0))
-        for each in found.values()
-    ]
-    assert peaks == [0.25, 0.5, 0.75]
+    peaks: list[float] = []
+
+    def on_audio(audio: SentenceAudio) -> bool:
+        peaks.append(np.frombuffer(audio.pcm, "<i2").max() / 32767)
+        return True
+
+    for voice_id, each in found.items():
+        each.load().speak("Guten Tag.", voice_id=voice_id, speed=1.0, on_audio=on_audio)
+    assert peaks == pytest.approx([0.25, 0.5, 0.75], abs=1e-3)
 
 
 async def test_files_that_are_no_voice_cost_nothing_but_themselves(tmp_path: Path) -> None:
@@ -126,7 +128,7 @@ async def test_files_that_are_no_voice_cost_nothing_but_themselves(tmp_path: Pat
     (tmp_path / "broken.onnx.json").write_text(made)
     (tmp_path / "broken.onnx").write_bytes(b"no model")
     with structlog.testing.capture_logs() as lines:
-        assert [each.voice.id for each in find_voices(tmp_path)] == [HIBARI, "broken", "good"]
+        assert [each.voices[0].id for each in find_models(tmp_path)] == [HIBARI, "broken", "good"]
     assert [re.search(r"(\w+)\.onnx", line["detail"])[1] for line in lines] == ["garbled", "lonely", "pinyin"]  # type: ignore[index]
     engine = make_engine(Config(tts=TtsConfig(engine="onnx", voices_dir=str(tmp_path))))
     await engine.start()

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cc_tts.config.schema import CacheConfig, Config
-from cc_tts.engines.espeak.engine import EspeakEngine
+from cc_tts.config.schema import CacheConfig, Config, TtsConfig
+from cc_tts.engines.engine import Engine
+from cc_tts.engines.factory import make_engine
 from cc_tts.metrics import Metrics
 from cc_tts.speech.chunks import SpeechChunk
 from cc_tts.speech.prompt import TextContent
@@ -29,7 +30,7 @@ TEXTS = (
 class Spoken:
     """One life of a server's sources: with the cache, and straight from the engine."""
 
-    def __init__(self, config: Config, engine: EspeakEngine) -> None:
+    def __init__(self, config: Config, engine: Engine) -> None:
         self.metrics = Metrics()
         self.cached = CachedSource(config.cache, self.metrics)
         self.cache = self.cached.cache
@@ -46,7 +47,7 @@ class Spoken:
 @asynccontextmanager
 async def server(folder: Path) -> AsyncIterator[Spoken]:
     config = Config(cache=CacheConfig(disk_dir=str(folder)))
-    engine = EspeakEngine()
+    engine = make_engine(Config(tts=TtsConfig(engine="espeak")))
     await engine.start()
     spoken = Spoken(config, engine)
     await spoken.cache.files.start()

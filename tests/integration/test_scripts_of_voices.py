@@ -3,8 +3,9 @@
 import pytest
 from hibari import Hibari
 
-from cc_tts.engines.espeak.library import EspeakLibrary, EspeakVoices
-from cc_tts.engines.onnx.hibari import hibari_voices
+from cc_tts.engines.cpu.espeak import espeak_voices
+from cc_tts.engines.cpu.hibari import hibari_models
+from cc_tts.engines.cpu.libespeak import EspeakLibrary
 from cc_tts.voices.catalog import reads
 from cc_tts.voices.scripts import scripts_of
 from cc_tts.voices.voice import Voice
@@ -23,8 +24,9 @@ UNUSUAL = frozenset({"en-shaw", "chr-us-qaaa-x-west", "piqd", "sjn", "qya", "ru-
 
 def voices() -> list[tuple[Voice, str]]:
     library = EspeakLibrary()
-    known = EspeakVoices(library.voices(), (), "en-us")
-    return [(voice, known.identifier(voice)) for voice in known.voices if voice.id not in UNUSUAL]
+    listed = library.voices()
+    known = zip(espeak_voices(listed, rate_hz=library.sample_rate_hz), listed, strict=True)
+    return [(voice, entry.identifier) for voice, entry in known if voice.id not in UNUSUAL]
 
 
 def test_espeak_says_words_in_the_scripts_of_a_voices_language_or_is_known_to_name_their_letters() -> None:
@@ -45,7 +47,7 @@ def test_espeak_says_latin_words_with_every_voice_that_is_said_to_read_them() ->
 
 
 def test_hibari_has_sounds_for_latin_letters_alone() -> None:
-    voice = hibari_voices(None)[0].voice
+    voice = hibari_models(None)[0].voices[0]
     model = Hibari(threads=1)
     assert reads(voice, "LATIN")
     assert model.phonemize("Łódź, Señor García, Nguyễn, Ångström")

@@ -22,11 +22,11 @@ SLOW_ENGINE = f"""
 import sys
 if "cc_tts.engines.worker" in sys.orig_argv:
     import time
-    from cc_tts.engines.onnx.engine import OnnxEngine
+    from cc_tts.engines.cpu.engine import CpuEngine
     def load(*_):
         print({LOADS!r}, file=sys.stderr, flush=True)
         time.sleep(3600)
-    OnnxEngine.load = load
+    CpuEngine.load = load
 """
 IMPORTS = "msgspec is imported"
 JOINS = "ray is asked to start"

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from cc_tts.config.schema import CacheConfig, Config, TtsConfig
-from cc_tts.engines.espeak.engine import EspeakEngine
+from cc_tts.engines.factory import make_engine
 from cc_tts.media.levels import PEAK_DBFS, active_level_dbfs
 from cc_tts.metrics import Metrics
 from cc_tts.speech.chunks import SpeechChunk
@@ -27,7 +27,7 @@ SOUND = 40
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def source() -> AsyncIterator[SpeechSource]:
-    engine = EspeakEngine()
+    engine = make_engine(Config(tts=TtsConfig(engine="espeak")))
     await engine.start()
     yield SpeechSource(engine, Normalizer(), TtsConfig())
     await engine.stop()

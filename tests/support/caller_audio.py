@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import soxr
 
-from cc_tts.engines.espeak.library import EspeakLibrary
+from cc_tts.engines.cpu.libespeak import EspeakLibrary
 from cc_tts.media.g711 import ulaw_decode, ulaw_encode
 from cc_tts.media.levels import FULL_SCALE, active_level_dbfs
 from cc_tts.media.tones import tone

@@ -98,6 +98,11 @@ class BatchedLoader:
         """Return what every voice speaks besides its own."""
         return LANGUAGES
 
+    @property
+    def variants(self) -> Sequence[str]:
+        """Its voices have none."""
+        return ()
+
     def load(self, on_progress: Callable[[str], None]) -> Engine | None:
         """Load the voices and the networks, allocate, warm up, measure. Raises ``CcTtsError`` for what cannot be used."""
         config = self._config

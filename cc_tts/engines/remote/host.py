@@ -52,10 +52,6 @@ def run(config: Config, listen: str, *, generation: str = "") -> int:
     addresses.check_listener(config.remote, host)
     wire.check(config.remote)
     named = dataclasses.replace(config, tts=dataclasses.replace(config.tts, engine=engine_names(config.tts)[0]))
-    if named.tts.engine == "espeak":
-        raise ConfigError(
-            'tts.engine is "espeak", which speaks inside the server and has no worker; use another engine'
-        )
     settings = worker_settings(named)
     if len(settings) != 1:
         raise ConfigError(

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from cc_tts.audio import AudioFormat
+from cc_tts.audio import AudioFormat, WordMark
 from cc_tts.clock import NS_PER_MS, Clock
 from cc_tts.engines.engine_core import Command, EngineLoad, StreamRequest
 from cc_tts.engines.worker.link import STALL_LOOK_S, WorkerLink, WorkerLost
@@ -82,10 +82,10 @@ class RelayedStream:
         self.silence.count(owed=is_owed)
         return is_owed
 
-    def deliver(self, pcm: bytes, text_chunk_index: int) -> None:
+    def deliver(self, pcm: bytes, text_chunk_index: int, words: tuple[WordMark, ...]) -> None:
         """Audio came."""
         self._given_ms += self._format.ms_for_bytes(len(pcm))
-        self._server.send(StreamAudio(self._their_id, text_chunk_index), pcm)
+        self._server.send(StreamAudio(self._their_id, text_chunk_index, words), pcm)
 
     def over(self, failure: CcTtsError | None) -> None:
         """Nothing more will come."""
@@ -137,8 +137,8 @@ class ConnectedServer:
                 pass
 
     def _open(self, request: StreamRequest) -> None:
-        voices = self.link.description.voices if self.link.description is not None else ()
-        rate_hz = next((voice.rate_hz for voice in voices if voice.id == request.voice), DEFAULT_RATE_HZ)
+        voice = self.link.find_voice(request.voice)
+        rate_hz = voice.rate_hz if voice is not None else DEFAULT_RATE_HZ
         stream = RelayedStream(next(self._ids), request, self, rate_hz)
         self.streams[request.stream_id] = stream
         self.link.begin(stream, msgspec.structs.replace(request, stream_id=stream.stream_id))

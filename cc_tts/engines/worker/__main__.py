@@ -92,10 +92,12 @@ def main() -> int:
 
 def _loader(settings: WorkerSettings, *, wake: Callable[[], None]) -> EngineLoader:
     """Of the engine that ``tts.engine`` names; ``wake`` is for one with threads of its own."""
-    if settings.tts.engine == "onnx":
-        from cc_tts.engines.onnx.engine import OnnxEngine
+    if settings.tts.engine in {"onnx", "espeak"}:
+        from cc_tts.engines.cpu.engine import CpuEngine
+        from cc_tts.engines.cpu.voices import find_espeak, find_models
 
-        return OnnxEngine(settings, clock=MonotonicClock(), wake=wake)
+        find = find_espeak if settings.tts.engine == "espeak" else find_models
+        return CpuEngine(settings, clock=MonotonicClock(), wake=wake, find_models=find)
     try:
         from cc_tts.engines.cosyvoice2.worker_engine import make_loader
     except ImportError as error:
@@ -108,7 +110,7 @@ def _loader(settings: WorkerSettings, *, wake: Callable[[], None]) -> EngineLoad
 
 def _describe(channel: ChildChannel, loader: EngineLoader) -> None:
     channel.send(Ready())
-    channel.send(EngineDescription(voices=tuple(loader.voices), languages=tuple(loader.languages)))
+    channel.send(EngineDescription(tuple(loader.voices), tuple(loader.languages), tuple(loader.variants)))
 
 
 def _read(channel: ChildChannel, inbox: Inbox, loaded: threading.Event) -> None:

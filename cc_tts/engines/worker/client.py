@@ -23,7 +23,7 @@ from cc_tts.engines.remote.pick import pick
 from cc_tts.engines.worker.failover import FailoverStream
 from cc_tts.engines.worker.link import RETRY_AFTER_S, WorkerLink, WorkerLost
 from cc_tts.engines.worker.messages import EngineDescription
-from cc_tts.errors import EngineFailed, EngineOverloaded, LanguageUnsupported
+from cc_tts.errors import EngineFailed, EngineOverloaded, LanguageUnsupported, UnknownVoice
 from cc_tts.metrics import Metrics
 from cc_tts.voices.catalog import best_for_language, normalised_language, unknown_language, unknown_voice
 from cc_tts.voices.voice import Voice
@@ -47,8 +47,9 @@ class WorkersElsewhere(Protocol):
 
 
 class WorkerEngine:
-    """See :class:`cc_tts.engines.engine.Engine`. ``children``: a worker a device of this machine. ``fallback`` speaks while
-    there is no worker at all; ``starts_fallback``: nobody else starts and stops it. ``rng``: which workers are compared.
+    """See :class:`cc_tts.engines.engine.Engine`. ``children`` are workers of this machine, one a device. ``fallback`` speaks
+    while none of the workers does. ``beside`` speaks with the voices and the languages that the workers do not have; it may
+    be the same engine. Both are started and stopped here. ``rng`` chooses which workers are compared.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class WorkerEngine:
         metrics: Metrics,
         elsewhere: WorkersElsewhere | None = None,
         fallback: Engine | None = None,
-        starts_fallback: bool = True,
+        beside: Engine | None = None,
         rng: random.Random | None = None,
     ) -> None:
         self.name = tts.engine
@@ -72,7 +73,8 @@ class WorkerEngine:
         self._children = tuple(children)
         self._elsewhere = elsewhere
         self._fallback = fallback
-        self._started_fallback = fallback if starts_fallback else None
+        self._beside = beside
+        self._others = tuple(dict.fromkeys(filter(None, (fallback, beside))))
 
     @property
     def _workers(self) -> list[WorkerLink]:
@@ -84,10 +86,12 @@ class WorkerEngine:
         found = {worker.identity for worker in self._workers if worker.identity}
         return " ".join(sorted(found))
 
-    def not_ready_because(self, voice: str | None = None) -> str | None:  # noqa: ARG002 - any worker counts
-        """Why a stream could not be opened now; ``None`` when it could."""
+    def not_ready_because(self, voice: str | None = None) -> str | None:
+        """Why a stream, of this voice if one is named, could not be opened now; ``None`` when it could."""
         if self._state != "started":
             return f"the engine is {self._state}"
+        if (beside := self._beside_for(voice)) is not None:
+            return beside.not_ready_because(voice)
         ready = self._ready
         if not ready:
             return self._all_lost if self._fallback is None else self._fallback.not_ready_because()
@@ -98,8 +102,23 @@ class WorkerEngine:
 
     def is_full(self, voice: str | None = None) -> bool:
         """Whether there are workers and none has room; see the contract."""
+        if (beside := self._beside_for(voice)) is not None:
+            return beside.is_full(voice)
         ready = [worker for worker in self._ready if voice is None or worker.has_voice(voice)]
         return self._state == "started" and bool(ready) and not any(worker.room for worker in ready)
+
+    def _beside_for(self, voice: str | None) -> Engine | None:
+        """The other engine, if it is the one that has the voice."""
+        if self._beside is None or voice is None or self._find(voice) is not None:
+            return None
+        with contextlib.suppress(UnknownVoice, EngineFailed):
+            self._beside.resolve_voice(voice, None)
+            return self._beside
+        return None
+
+    def _find(self, voice_id: str) -> Voice | None:
+        found = (worker.find_voice(voice_id) for worker in self._workers)
+        return next(filter(None, found), None)
 
     @property
     def degraded_because(self) -> str | None:
@@ -117,6 +136,8 @@ class WorkerEngine:
 
         Not ``EngineLoad.utilisation``: a fast device speaks ahead, and refuses long before it is busy all the time.
         """
+        if (beside := self._beside_for(voice)) is not None:
+            return beside.utilisation(voice)
         places = [
             (worker.load.num_streams + worker.load.room - worker.room, worker.room)
             for worker in self._ready
@@ -132,15 +153,14 @@ class WorkerEngine:
         return [worker for worker in self._workers if worker.is_ready]
 
     async def start(self) -> None:
-        """Start the workers; returns when all those of this machine are ready, and one at least, or ends them if one of
-        these does not start.
+        """Start the workers and the other engines; returns when all those of this machine are ready, and one at least, or
+        ends them if one of these does not start.
         """
         self._state = "starting"
         starting = [worker.start() for worker in self._children]
         if self._elsewhere is not None:
             starting.append(self._elsewhere.start(is_needed=not self._children))
-        if self._started_fallback is not None:
-            starting.append(self._started_fallback.start())
+        starting += [other.start() for other in self._others]
         try:
             await asyncio.gather(*starting)
         except BaseException:
@@ -156,12 +176,15 @@ class WorkerEngine:
         stopping = [worker.process.stop() for worker in self._children]
         if self._elsewhere is not None:
             stopping.append(self._elsewhere.stop())
-        if self._started_fallback is not None:
-            stopping.append(self._started_fallback.stop())
+        stopping += [other.stop() for other in self._others]
         await asyncio.gather(*stopping)
 
     def voices(self) -> tuple[Voice, ...]:
         """Every voice; none before the start."""
+        return (*self._own_voices, *(self._beside.voices() if self._beside is not None else ()))
+
+    @property
+    def _own_voices(self) -> tuple[Voice, ...]:
         described = self._descriptions
         if len(described) == 1:
             return described[0].voices
@@ -176,38 +199,46 @@ class WorkerEngine:
 
     def resolve_voice(self, voice: str | None, language: str | None) -> Voice:
         """Find the voice for a request: an id, else the best one for a BCP 47 tag, else the default; see the contract."""
-        voices = self.voices()
+        voices = self._own_voices
         if not voices:
-            raise EngineFailed(
-                f"the neural engine is not ready: {self.not_ready_because()}", retry_after_s=RETRY_AFTER_S
-            )
-        by_id = {each.id: each for each in voices}
-        default = by_id.get(self._default_voice, voices[0])
+            raise EngineFailed(f"the engine is not ready: {self.not_ready_because()}", retry_after_s=RETRY_AFTER_S)
+        default = self._find(self._default_voice) or voices[0]
         if not voice and language is not None:
-            return self._speaker_of(language, default)
+            return self._speaker_of(language, voices, default)
         wanted = voice or self._default_voice or default.id
-        if wanted not in by_id:
-            raise unknown_voice(wanted, voices)
-        return by_id[wanted]
+        if (found := self._find(wanted)) is not None:
+            return found
+        if self._beside is not None:
+            with contextlib.suppress(UnknownVoice):
+                return self._beside.resolve_voice(wanted, None)
+        raise unknown_voice(wanted, self.voices())
 
-    def _speaker_of(self, language: str, default: Voice) -> Voice:
-        if (found := best_for_language(language, self.voices(), default=default)) is not None:
+    def _speaker_of(self, language: str, voices: Sequence[Voice], default: Voice) -> Voice:
+        if (found := best_for_language(language, voices, default=default)) is not None:
             return found
         common = [each for description in self._descriptions for each in description.languages]
         if normalised_language(language).partition("-")[0] in map(normalised_language, common):
             return default
+        if self._beside is not None:
+            with contextlib.suppress(LanguageUnsupported):
+                return self._beside.resolve_voice(None, language)
         raise unknown_language(language, self.voices())
 
     def open_stand_in(self, voice: str, speed: float = 1.0) -> SpeechStream | None:
-        """Begin it in the fallback, if that has a voice of the language; see the contract."""
-        if self._fallback is not None:
+        """Begin it in another engine, if that has a voice of the language; see the contract."""
+        found = self.resolve_voice(voice, None)
+        if self._beside_for(voice) is not None:
+            own = best_for_language(found.language, self._own_voices)
+            return self.open(own.id, speed) if own is not None else None
+        for other in self._others:
             with contextlib.suppress(LanguageUnsupported):
-                stand_in = self._fallback.resolve_voice(None, self.resolve_voice(voice, None).language)
-                return self._fallback.open(stand_in.id, speed)
+                return other.open(other.resolve_voice(None, found.language).id, speed)
         return None
 
     def open(self, voice: str, speed: float = 1.0, *, call_id: str = "", must_speak: bool = False) -> SpeechStream:
         """Begin one utterance, in the worker that would speak first; see the contract."""
+        if (beside := self._beside_for(voice)) is not None:
+            return beside.open(voice, speed, call_id=call_id, must_speak=must_speak)
         found = self.resolve_voice(voice, None)
         if self._elsewhere is None and len(self._children) == 1 and self._fallback is None:
             return self._open(found, speed, call_id, set(), must_speak=must_speak)[0]

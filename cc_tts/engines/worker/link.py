@@ -10,6 +10,7 @@ again only after :data:`HUNG_FACTOR` times as long. Runs on: the event loop.
 
 import asyncio
 import contextlib
+import re
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
@@ -18,7 +19,7 @@ from typing import Final, Protocol
 import msgspec
 
 from cc_tts import __version__, logs
-from cc_tts.audio import AudioFormat, PcmChunk
+from cc_tts.audio import AudioFormat, PcmChunk, WordMark
 from cc_tts.clock import NS_PER_MS, Clock, ms_between
 from cc_tts.engines.engine_core import EngineLoad, StreamRequest
 from cc_tts.engines.remote.pick import WorkerCapacity, offer_of
@@ -39,6 +40,7 @@ from cc_tts.metrics import Metrics
 from cc_tts.processes.channel import Message
 from cc_tts.processes.supervisor import RESPONSE_TIMEOUT_S, STOPPED, ProcessState, Supervisor, python_child
 from cc_tts.processes.watchdog import Watchdog
+from cc_tts.voices.catalog import VoiceIndex
 from cc_tts.voices.voice import Voice
 
 RETRY_AFTER_S: Final = 2
@@ -59,6 +61,9 @@ LATE_PATIENCE_S: Final = 1.0
 """How long the next stream waits for a worker that was found late and has given nothing since, s."""
 TAKEN_INTERVAL_MS: Final = 100.0
 """How often the worker gets a report of what the listener's side has taken, ms of audio."""
+
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+"""Half a character, for which UTF-8 and so the channel has no bytes."""
 
 log = logs.get(__name__)
 
@@ -106,7 +111,7 @@ class OpenStream(Protocol):
     def can_move(self) -> bool:
         """Whether what reads it would have it spoken elsewhere if it broke off."""
 
-    def deliver(self, pcm: bytes, text_chunk_index: int) -> None:
+    def deliver(self, pcm: bytes, text_chunk_index: int, words: tuple[WordMark, ...]) -> None:
         """Audio came."""
 
     def over(self, failure: CcTtsError | None) -> None:
@@ -156,7 +161,7 @@ class WorkerStream:
         """Append one text chunk. Never blocks."""
         if self._asked_ns is None:
             self._asked_ns = self._worker.clock.now_ns()
-        self._send(PushText(self.stream_id, spoken_text, text_chunk_index))
+        self._send(PushText(self.stream_id, _SURROGATE.sub(" ", spoken_text), text_chunk_index))
 
     def end(self) -> None:
         """No more text will come."""
@@ -208,12 +213,12 @@ class WorkerStream:
         self._worker.streams.pop(self.stream_id, None)
         self.over(failure)
 
-    def deliver(self, pcm: bytes, text_chunk_index: int) -> None:
+    def deliver(self, pcm: bytes, text_chunk_index: int, words: tuple[WordMark, ...]) -> None:
         """Audio came."""
         if self._asked_ns is not None and not self._has_audio:
             self._has_audio = True
             self._worker.count_first_audio(ms_between(self._asked_ns, self._worker.clock.now_ns()))
-        self._queue.append(PcmChunk(self._format, pcm, text_chunk_index))
+        self._queue.append(PcmChunk(self._format, pcm, text_chunk_index, words))
         self._news.set()
 
     def over(self, failure: CcTtsError | None) -> None:
@@ -257,7 +262,7 @@ class WorkerLink:
         self._usable = asyncio.Event()
         self._num_opened_since_report = 0
         self.description: EngineDescription | None = None
-        self._voice_ids: frozenset[str] = frozenset()
+        self._voices = VoiceIndex()
         self.load: EngineLoad | None = None
         self.down_reason: str | None = None
         self.is_leaving = False
@@ -285,9 +290,13 @@ class WorkerLink:
         """How many streams it would still take."""
         return self.offer.room if self.offer is not None else 0
 
+    def find_voice(self, voice_id: str) -> Voice | None:
+        """The voice that it speaks with for this id; it keeps its voices while it starts again."""
+        return self._voices.find(voice_id)
+
     def has_voice(self, voice_id: str) -> bool:
         """Whether it speaks with this voice."""
-        return voice_id in self._voice_ids
+        return self.find_voice(voice_id) is not None
 
     async def start(self) -> None:
         """Start the process and learn what it can do; raises ``ProcessFailed``, which says why, if it does not start."""
@@ -398,9 +407,9 @@ class WorkerLink:
     def _on_message(self, message: Message, payload: bytes) -> None:
         self._has_given |= isinstance(message, StreamAudio | StreamEnded | StreamFailed)
         match message:
-            case StreamAudio(stream_id, text_chunk_index):
+            case StreamAudio(stream_id, text_chunk_index, words):
                 if (stream := self.streams.get(stream_id)) is not None:
-                    stream.deliver(payload, text_chunk_index)
+                    stream.deliver(payload, text_chunk_index, words)
             case StreamEnded(stream_id):
                 self._over(stream_id, None)
             case StreamFailed(stream_id, code, detail, retry_after_s):
@@ -409,7 +418,7 @@ class WorkerLink:
             case EngineDescription():
                 voices = tuple(replace(each, also_speaks=message.languages) for each in message.voices)
                 self.description = msgspec.structs.replace(message, voices=voices)
-                self._voice_ids = frozenset(voice.id for voice in message.voices)
+                self._voices = VoiceIndex(voices, message.variants)
             case EngineLoad():  # the first one comes after the description
                 self._show(message)
                 self.load, self._num_opened_since_report, self.down_reason = message, 0, None

@@ -141,8 +141,8 @@ class WorkerLoop:
             match out:
                 case SpeechOut():
                     for start in range(0, len(out.pcm), MAX_RECORD_BYTES):
-                        part = out.pcm[start : start + MAX_RECORD_BYTES]
-                        self._channel.send(StreamAudio(out.stream_id, out.text_chunk_index), part)
+                        part, words = out.pcm[start : start + MAX_RECORD_BYTES], () if start else out.words
+                        self._channel.send(StreamAudio(out.stream_id, out.text_chunk_index, words), part)
                 case StreamDone(stream_id, None):
                     self._channel.send(StreamEnded(stream_id))
                 case StreamDone(stream_id, CcTtsError() as error):

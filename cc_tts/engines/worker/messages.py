@@ -13,6 +13,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from cc_tts.audio import WordMark
 from cc_tts.config.schema import LogConfig, TtsConfig
 from cc_tts.engines.engine_core import Command, Report
 from cc_tts.processes.channel import kinds_of
@@ -65,13 +66,18 @@ class EngineDescription(Report, frozen=True):
     voices: tuple[Voice, ...]
     languages: tuple[str, ...] = ()
     """What every voice speaks besides its own."""
+    variants: tuple[str, ...] = ()
+    """Names that every voice takes after a plus sign."""
 
 
 class StreamAudio(Report, frozen=True):
-    """Audio of a stream; the payload is signed 16-bit little-endian PCM."""
+    """Audio of a stream; the payload is signed 16-bit little-endian PCM. ``words``: those that begin in it, where the engine
+    knows them.
+    """
 
     stream_id: int
     text_chunk_index: int
+    words: tuple[WordMark, ...] = ()
 
 
 class StreamEnded(Report, frozen=True):

@@ -44,7 +44,6 @@ def test_what_is_no_address(text: str) -> None:
         ({"tts": {"workers": ["grpcs://gpu-1:7400"]}}, r"remote\.ca_file, which is empty"),
         ({"tts": {"workers": ["dns:10.0.0.1:7400"]}}, "dns: takes a name"),
         ({"tts": {"workers": ["grpc://10.0.0.1:1"] * 2}}, "names a worker twice"),
-        ({"tts": {"workers": ["grpc://10.0.0.1:1"], "engine": "espeak"}}, "speaks inside the server"),
         ({"tts": {"devices": []}}, r"tts\.devices is empty"),
         ({"tts": {"generations": {"1": 1.0}}}, r"tts\.generations is set, but tts\.workers names no worker"),
         ({"tts": {"workers": WORKERS, "generations": {"a b": 1.0}}}, "'a b' is no name of a generation"),

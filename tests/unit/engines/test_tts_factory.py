@@ -4,10 +4,10 @@ import pytest
 
 from cc_tts.config import load as configuration
 from cc_tts.config.schema import Config
-from cc_tts.engines.auto import AutoEngine
-from cc_tts.engines.espeak.engine import EspeakEngine
+from cc_tts.engines.engine import Engine
 from cc_tts.engines.factory import engine_names, make_engine, worker_settings
 from cc_tts.engines.worker.client import WorkerEngine
+from cc_tts.engines.worker.messages import Purpose
 from cc_tts.errors import ConfigError
 
 pytestmark = pytest.mark.unit
@@ -15,6 +15,15 @@ pytestmark = pytest.mark.unit
 
 def config(**tts: object) -> Config:
     return configuration.from_tree({"tts": tts})
+
+
+def engines_behind(engine: Engine) -> dict[str, str]:
+    """The name of each worker process, and of the engine that it belongs to."""
+    assert isinstance(engine, WorkerEngine)
+    found = {link.name: engine.name for link in engine._workers}
+    for other in engine._others:
+        found |= engines_behind(other)
+    return found
 
 
 @pytest.mark.parametrize(
@@ -30,11 +39,14 @@ def test_the_engines_that_are_meant(tts: dict[str, object], names: tuple[str, ..
     assert engine_names(config(**tts).tts) == names
 
 
-def test_espeak_is_made_and_not_started() -> None:
-    engine = make_engine(config(engine="espeak"))
-    assert isinstance(engine, EspeakEngine)
+def test_espeak_is_one_worker_of_one_thread_that_nothing_else_speaks_beside() -> None:
+    wanted = config(engine="espeak", devices=["cuda:0", "cuda:1"], voices_dir="/nowhere", fallback_engine="espeak")
+    engine = make_engine(wanted)
     assert engine.name == "espeak"
-    assert engine.not_ready_because() == "not started"
+    assert engine.not_ready_because() == "the engine is not started"
+    assert engines_behind(engine) == {"espeak": "espeak"}
+    (settings,) = worker_settings(wanted)
+    assert (settings.device, settings.tts.num_threads, settings.tts.max_streams) == ("cpu", 1, 512)
 
 
 @pytest.mark.parametrize(
@@ -66,23 +78,25 @@ def test_an_engine_with_workers_elsewhere_needs_no_model() -> None:
     assert engine.name == "cosyvoice2"
 
 
-def test_the_fallback_of_auto_is_its_own_espeak() -> None:
-    """It has one without being asked. espeak-ng keeps its state in the process: there must not be two."""
-    auto = make_engine(config())
-    assert isinstance(auto, AutoEngine)
-    neural, espeak = auto._engines
-    assert isinstance(neural, WorkerEngine)
-    assert neural._fallback is espeak
-    assert neural._started_fallback is None
-    alone = make_engine(config(engine="onnx", fallback_engine="espeak"))
-    assert isinstance(alone, WorkerEngine)
-    assert isinstance(alone._started_fallback, EspeakEngine)
-    without = make_engine(config(engine="onnx"))
-    assert isinstance(without, WorkerEngine)
-    assert without._fallback is None
-    for_a_file = make_engine(config(engine="onnx", fallback_engine="espeak"), purpose="say")
-    assert isinstance(for_a_file, WorkerEngine)
-    assert for_a_file._fallback is None
+@pytest.mark.parametrize(
+    ("tts", "purpose", "fallback", "beside"),
+    [
+        ({}, "serve", True, True),
+        ({"fallback_engine": ""}, "serve", False, True),
+        ({"engine": "onnx"}, "serve", False, False),
+        ({"engine": "onnx", "fallback_engine": "espeak"}, "serve", True, False),
+        ({"engine": "onnx", "fallback_engine": "espeak"}, "say", False, False),
+        ({}, "say", False, True),
+    ],
+)
+def test_espeak_beside_a_neural_voice_is_a_process_of_its_own(
+    tts: dict[str, object], purpose: Purpose, fallback: bool, beside: bool
+) -> None:
+    engine = make_engine(config(**tts), purpose=purpose)
+    assert isinstance(engine, WorkerEngine)
+    assert (engine._fallback is not None, engine._beside is not None) == (fallback, beside)
+    others = {"espeak": "espeak"} if fallback or beside else {}
+    assert engines_behind(engine) == {"worker": str(tts.get("engine", "auto")), **others}
 
 
 def test_cosyvoice2_is_made_with_a_worker_for_each_device(tmp_path: Path) -> None:

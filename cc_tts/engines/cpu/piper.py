@@ -6,7 +6,6 @@
 
 import re
 import unicodedata
-from collections.abc import Iterator
 from functools import partial
 from itertools import starmap
 from pathlib import Path
@@ -17,9 +16,10 @@ import numpy as np
 import onnxruntime
 
 from cc_tts import logs
-from cc_tts.engines.espeak.library import EspeakLibrary
-from cc_tts.engines.onnx.marks import clauses, last_mark, sentences
-from cc_tts.engines.onnx.voices import FoundVoice, Samples, Sentence
+from cc_tts.engines.cpu.contract import FoundModel, OnAudio, SentenceAudio
+from cc_tts.engines.cpu.libespeak import EspeakLibrary
+from cc_tts.engines.cpu.marks import clauses, last_mark, sentences
+from cc_tts.engines.cpu.samples import Samples, pcm_of
 from cc_tts.errors import UNREADABLE, CcTtsError, ConfigError
 from cc_tts.voices.inline_ipa import pronounced_parts
 from cc_tts.voices.voice import Voice
@@ -62,11 +62,11 @@ class _Description(msgspec.Struct):
     phoneme_type: str = "espeak"
 
 
-def piper_voices(voices_dir: Path) -> list[FoundVoice]:
+def piper_models(voices_dir: Path) -> list[FoundModel]:
     """The Piper voices of a folder, one for each speaker. A voice whose description cannot be read, or has no model beside
     it, is left out with an error in the log: the others speak.
     """
-    found: list[FoundVoice] = []
+    found: list[FoundModel] = []
     for path in sorted(voices_dir.glob("*.onnx.json")):
         try:
             found += _speakers(path)
@@ -75,7 +75,7 @@ def piper_voices(voices_dir: Path) -> list[FoundVoice]:
     return found
 
 
-def _speakers(path: Path) -> list[FoundVoice]:
+def _speakers(path: Path) -> list[FoundModel]:
     """The voices of one description; raises ``ConfigError`` if it is of no use."""
     description, model = _described(path), path.with_suffix("")
     if not model.is_file():
@@ -87,7 +87,7 @@ def _speakers(path: Path) -> list[FoundVoice]:
         language = (description.language.code or description.espeak.voice).replace("_", "-")
         rate_hz = description.audio.sample_rate
         voice = Voice(voice_id, "onnx", language, description=f"Piper {model.stem} {speaker}".rstrip(), rate_hz=rate_hz)
-        found.append(FoundVoice(voice, partial(PiperVoice, model, description, speaker_id)))
+        found.append(FoundModel((voice,), partial(PiperVoice, model, description, speaker_id)))
     return found
 
 
@@ -106,7 +106,7 @@ def _described(path: Path) -> _Description:
 
 
 class PiperVoice:
-    """See :class:`cc_tts.engines.onnx.voices.Synthesiser`; raises ``ConfigError`` if the model is not one of Piper's."""
+    """See :class:`cc_tts.engines.cpu.contract.Synthesiser`; raises ``ConfigError`` if the model is not one of Piper's."""
 
     def __init__(self, model: Path, description: _Description, speaker_id: int) -> None:
         options = onnxruntime.SessionOptions()
@@ -130,12 +130,12 @@ class PiperVoice:
             raise ConfigError(f"{model}.json: espeak.voice: {error.detail}") from error
         self.rate_hz = description.audio.sample_rate
 
-    def speak(self, text: str, *, speed: float) -> Iterator[Sentence]:
+    def speak(self, text: str, *, voice_id: str, speed: float, on_audio: OnAudio) -> None:  # noqa: ARG002 - one voice
         """See the contract."""
         for sentence in sentences(text):
             ids = self._phoneme_ids(sentence)
-            if ids:
-                yield Sentence(self._synthesise(ids, speed), last_mark(sentence))
+            if ids and not on_audio(SentenceAudio(pcm_of(self._synthesise(ids, speed)), last_mark(sentence))):
+                return
 
     def _phonemes(self, clause: str, mark: str) -> str:
         parts = pronounced_parts(clause)

@@ -2,7 +2,7 @@
 
 ::
 
-    push ─▸ chunks of a stream ─▸ thread: the stream with the earliest deadline ─▸ PCM of a sentence ─▸ step()
+    push ─▸ chunks of a stream ─▸ thread: the stream with the earliest deadline ─▸ PCM ─▸ step()
 
 One chunk of a stream is synthesised at a time. A stream is given no more than ``MAX_AHEAD_MS`` beyond what its
 listener took.
@@ -17,33 +17,24 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
 from cc_tts import logs
 from cc_tts.audio import AudioFormat
 from cc_tts.clock import NS_PER_MS, Clock, ms_between
+from cc_tts.engines.cpu.contract import FoundModel, SentenceAudio, Synthesiser
+from cc_tts.engines.cpu.costs import LEAST_COST, Cost, VoiceCosts
+from cc_tts.engines.cpu.sample_texts import sample_of
+from cc_tts.engines.cpu.speech import ChunkSpeech
 from cc_tts.engines.engine_core import EngineLoad, SpeechOut, StepOut, StreamDone, StreamRequest
-from cc_tts.engines.onnx.samples import sample_of
-from cc_tts.engines.onnx.voices import FoundVoice, Samples, Sentence, Synthesiser, find_voices
 from cc_tts.engines.worker.messages import WorkerSettings
 from cc_tts.errors import CcTtsError, ConfigError, EngineFailed, EngineOverloaded, UnknownVoice
 from cc_tts.media.levels import active_level_dbfs
-from cc_tts.media.silence_trimmer import SilenceTrimmer, split_pause_after
+from cc_tts.voices.catalog import VoiceIndex
 from cc_tts.voices.voice import Voice
 
 MAX_AHEAD_MS: Final = 4000.0
 """Audio beyond what the listener's side has taken; a chunk that has begun is finished."""
 LEAST_MEASURED_MS: Final = 1000.0
 """A voice that says less of its sample has not said all of it, and is reckoned as if it had; unmeasured."""
-_ALPHA: Final = 0.2
-"""Weight of an observation in the mean cost; unmeasured."""
-_MAX_RISE: Final = 4.0
-"""Of an observation beside the mean that it is to change; unmeasured."""
-_ALPHA_OF_RISE: Final = 0.005
-"""Weight of an observation in the cost on a quiet machine, where it is higher; unmeasured."""
-_BUSY_HALF_LIFE_S: Final = 0.5
-"""What other processes took from the threads is half forgotten after so long: bursts of prompts last about a second."""
-_LEAST_COST: Final = 1e-4
 _MAX_STREAMS: Final = 256  # if the setting names none; the threads are the limit long before
 _LEAST_FREE: Final = 0.1
 """Share of the threads that is left for first chunks, at least."""
@@ -54,52 +45,12 @@ _MAX_FREE_CAPACITY: Final = 64
 log = logs.get(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Cost:
-    """What a voice takes of a thread."""
-
-    of_audio: float
-    """Time for a second of audio, s."""
-    of_character_ms: float
-
-    def moved_to(self, other: "_Cost", *, fall: float, rise: float) -> "_Cost":
-        """Nearer to ``other`` by the share ``fall`` where that is less, by ``rise`` where it is more."""
-
-        def moved(old: float, new: float) -> float:
-            return max(_LEAST_COST, old + (rise if new > old else fall) * (min(new, _MAX_RISE * old) - old))
-
-        return _Cost(moved(self.of_audio, other.of_audio), moved(self.of_character_ms, other.of_character_ms))
-
-
-class _Costs:
-    """What a voice costs, learned from wall time: of a thread that shares its core, a chunk takes twice as long. That says
-    how it is in this moment only, so it is forgotten with time, and not only with the next chunks: while prompts are
-    refused there are none.
-    """
-
-    def __init__(self, first: _Cost, clock: Clock) -> None:
-        self._clock = clock
-        self._quiet = self._mean = first
-        self._observed_ns = clock.now_ns()
-
-    @property
-    def now(self) -> _Cost:
-        """What the next chunk will cost."""
-        age_s = (self._clock.now_ns() - self._observed_ns) / 1e9
-        forgotten = 1.0 - 0.5 ** (age_s / _BUSY_HALF_LIFE_S)
-        return self._mean.moved_to(self._quiet, fall=forgotten, rise=forgotten)
-
-    def observe(self, cost: _Cost) -> None:
-        """A chunk has cost this."""
-        self._mean = self.now.moved_to(cost, fall=_ALPHA, rise=_ALPHA)
-        self._quiet = self._quiet.moved_to(cost, fall=_ALPHA, rise=_ALPHA_OF_RISE)
-        self._observed_ns = self._clock.now_ns()
-
-
 @dataclass(slots=True)
 class _Stream:
     stream_id: int
     voice: str
+    """Its id, with a variant or without one."""
+    synthesiser: Synthesiser
     speed: float
     opened_ns: int
     chunks: deque[tuple[str, int]] = field(default_factory=deque)
@@ -116,9 +67,24 @@ class _Stream:
     """When the listener will have heard what was given, as far as is known."""
 
 
-class OnnxEngine:
+class _Said:
+    """What a voice says to be measured."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+
+    def keep(self, audio: SentenceAudio) -> bool:
+        """Take the audio; there is more room."""
+        self.parts.append(audio.pcm)
+        return True
+
+
+class CpuEngine:
     """See :class:`cc_tts.engines.engine_core.EngineCore`; loads itself. ``wake`` is called from a synthesis thread when
     :meth:`step` has something to give out.
+
+    Admission measures what neural voices cost. espeak-ng is limited by the number of its streams alone: it speaks a thousand
+    times faster than anybody listens, and who asks for it has no plainer voice to go to.
     """
 
     languages: tuple[str, ...] = ()
@@ -129,12 +95,13 @@ class OnnxEngine:
         *,
         clock: Clock,
         wake: Callable[[], None],
-        find_voices: Callable[[Path | None], Sequence[FoundVoice]] = find_voices,
+        find_models: Callable[[Path | None], Sequence[FoundModel]],
     ) -> None:
         self._tts = settings.tts
         self._max_streams = settings.tts.max_streams or _MAX_STREAMS
         self._purpose = settings.purpose
-        self._find_voices = find_voices
+        self._find_models = find_models
+        self._is_measured = settings.tts.engine != "espeak"
         self._clock = clock
         self._wake = wake
         self._changed = threading.Condition()
@@ -143,66 +110,75 @@ class OnnxEngine:
         self._synthesisers: dict[str, Synthesiser] = {}
         self._threads: list[threading.Thread] = []
         self._is_closed = False
-        self._costs: dict[str, _Costs] = {}
+        self._costs: dict[str, VoiceCosts] = {}
         self._num_underruns = 0
         self.voices: tuple[Voice, ...] = ()
+        self.variants: tuple[str, ...] = ()
+        self._index = VoiceIndex()
 
-    def load(self, on_progress: Callable[[str], None]) -> "OnnxEngine | None":
+    def load(self, on_progress: Callable[[str], None]) -> "CpuEngine | None":
         """Find the voices, load and warm each. One that cannot be loaded or does not speak is left out with an error in the
         log; raises ``ConfigError`` if none is left.
         """
-        found = self._find_voices(Path(self._tts.voices_dir) if self._tts.voices_dir else None)
+        found = self._find_models(Path(self._tts.voices_dir) if self._tts.voices_dir else None)
         if not found:
             raise ConfigError("there is no voice: put Piper voices (*.onnx with *.onnx.json) into tts.voices_dir")
-        self.voices = tuple(each.voice for each in found)
+        self.voices = tuple(voice for each in found for voice in each.voices)
+        self.variants = tuple(variant for each in found for variant in each.variants)
         if self._purpose == "check":
             return None
-        levelled, faults = [], []
+        levelled: list[Voice] = []
+        faults: list[str] = []
         for number, each in enumerate(found, 1):
-            on_progress(f"loading {each.voice.id}, {number}/{len(found)}")
+            name = each.voices[0].id
+            on_progress(f"loading {name}, {number}/{len(found)}")
             try:
-                levelled.append(self._loaded(each))
+                levelled += self._loaded(each)
             except Exception as error:  # noqa: BLE001 - whatever a damaged model raises, the other voices speak
-                faults.append(error.detail if isinstance(error, CcTtsError) else f"{each.voice.id}: {error}")
-                log.error("voice_left_out", voice=each.voice.id, detail=faults[-1])
+                faults.append(error.detail if isinstance(error, CcTtsError) else f"{name}: {error}")
+                log.error("voice_left_out", voice=name, detail=faults[-1])
         if not levelled:
             raise ConfigError("; ".join(faults))
         self.voices = tuple(levelled)
+        self._index = VoiceIndex(self.voices, self.variants)
         for number in range(self._tts.num_threads):
             thread = threading.Thread(target=self._work, name=f"synthesis {number}", daemon=True)
             self._threads.append(thread)
             thread.start()
         return self
 
-    def _loaded(self, found: FoundVoice) -> Voice:
-        """Load and warm a voice; it knows its level then."""
+    def _loaded(self, found: FoundModel) -> Sequence[Voice]:
+        """Load a model, and measure each voice whose costs count; they know their levels then."""
         synthesiser = found.load()
-        cost, level_dbfs = self._measured(synthesiser, found.voice.language)
-        self._synthesisers[found.voice.id] = synthesiser
-        self._costs[found.voice.id] = _Costs(cost, self._clock)
-        return replace(found.voice, level_dbfs=level_dbfs)
+        voices = [self._measured(voice, synthesiser) if self._is_measured else voice for voice in found.voices]
+        self._synthesisers.update((voice.id, synthesiser) for voice in voices)
+        return voices
 
-    def _measured(self, synthesiser: Synthesiser, language: str) -> tuple[_Cost, float | None]:
-        """Warm a voice up; returns what it costs and its level, dBFS. The first synthesis of a session takes ten times as
-        long as the next; the second one is measured.
+    def _measured(self, voice: Voice, synthesiser: Synthesiser) -> Voice:
+        """Warm a voice up, and learn what it costs and its level. The first synthesis of a session takes ten times as long
+        as the next; the second one is measured.
         """
-        for text in sample_of(language):
+        for text in sample_of(voice.language):
+            said = _Said()
             started_ns = self._clock.now_ns()
-            pcm = b"".join(pcm_of(sentence.samples) for sentence in synthesiser.speak(text, speed=1.0))
+            synthesiser.speak(text, voice_id=voice.id, speed=1.0, on_audio=said.keep)
             elapsed_ms = ms_between(started_ns, self._clock.now_ns())
+        pcm = b"".join(said.parts)
         audio_ms = max(AudioFormat(synthesiser.rate_hz).ms_for_bytes(len(pcm)), LEAST_MEASURED_MS)
+        cost = Cost(max(elapsed_ms / audio_ms, LEAST_COST), max(elapsed_ms / len(text), LEAST_COST))
+        self._costs[voice.id] = VoiceCosts(cost, self._clock)
         level_dbfs = active_level_dbfs(pcm, synthesiser.rate_hz)
-        cost = _Cost(max(elapsed_ms / audio_ms, _LEAST_COST), max(elapsed_ms / len(text), _LEAST_COST))
-        return cost, None if level_dbfs is None else round(level_dbfs, 1)
+        return replace(voice, level_dbfs=None if level_dbfs is None else round(level_dbfs, 1))
 
     def open(self, request: StreamRequest) -> None:
         """Begin a stream; see the contract."""
-        if request.voice not in self._synthesisers:
+        if (voice := self._index.find(request.voice)) is None:
             raise UnknownVoice(f"no voice is called {request.voice[:80]!r}")
+        synthesiser = self._synthesisers.get(voice.id) or self._synthesisers[voice.id.partition("+")[0]]
         with self._changed:
-            if refusal := self._refusal([self._costs[request.voice].now]):
+            if refusal := self._refusal([self._cost_of(voice.id)]):
                 raise EngineOverloaded(refusal, retry_after_s=1)
-            stream = _Stream(request.stream_id, request.voice, request.speed, self._clock.now_ns())
+            stream = _Stream(request.stream_id, voice.id, synthesiser, request.speed, self._clock.now_ns())
             self._streams[request.stream_id] = stream
 
     def push(self, stream_id: int, text: str, text_chunk_index: int) -> None:
@@ -273,24 +249,31 @@ class OnnxEngine:
 
     # --- admission; under the lock ---
 
+    def _cost_of(self, voice_id: str) -> Cost:
+        costs = self._costs.get(voice_id)
+        return costs.now if costs is not None else Cost(LEAST_COST, LEAST_COST)
+
     @property
-    def _typical_cost(self) -> _Cost:
+    def _typical_cost(self) -> Cost:
         """Of a new request whose voice is not known: that of the newest stream's voice, else of the first voice."""
         newest = next(reversed(self._streams.values()), None)
-        costs = self._costs[newest.voice] if newest else next(iter(self._costs.values()), None)
-        return costs.now if costs is not None else _Cost(_LEAST_COST, _LEAST_COST)
+        return self._cost_of(newest.voice if newest else next(iter(self._costs), ""))
 
-    def _utilisation(self, new: Sequence[_Cost]) -> float:
-        costs = [self._costs[stream.voice].now for stream in self._streams.values()]
+    def _utilisation(self, new: Sequence[Cost]) -> float:
+        if not self._is_measured:
+            return (len(self._streams) + len(new)) / self._max_streams
+        costs = [self._cost_of(stream.voice) for stream in self._streams.values()]
         return sum(cost.of_audio for cost in (*costs, *new)) / self._tts.num_threads
 
-    def _first_audio_ms(self, new: Sequence[_Cost]) -> float:
+    def _first_audio_ms(self, new: Sequence[Cost]) -> float:
         """When the last of the new streams would speak: after the first chunks of all that have not spoken yet, while
         those that speak take their share of the threads.
         """
+        if not self._is_measured:
+            return 0.0
         waiting_ms, speaking, now_ns = 0.0, 0.0, self._clock.now_ns()
         for stream in self._streams.values():
-            cost = self._costs[stream.voice].now
+            cost = self._cost_of(stream.voice)
             if stream.given_ms:
                 speaking += cost.of_audio
             else:
@@ -300,12 +283,12 @@ class OnnxEngine:
         free = max(1.0 - speaking / self._tts.num_threads, _LEAST_FREE)
         return max((waiting_ms + sum(new_ms)) / self._tts.num_threads, *new_ms) / free
 
-    def _refusal(self, new: Sequence[_Cost]) -> str:
+    def _refusal(self, new: Sequence[Cost]) -> str:
         """Why the last of the new streams, given by their costs, would be refused; empty if it would be taken."""
         num_streams = len(self._streams) + len(new)
         if num_streams > self._max_streams:
             return f"{num_streams - 1} streams are open: tts.max_streams"
-        if self._purpose == "say" or num_streams == 1:
+        if not self._is_measured or self._purpose == "say" or num_streams == 1:
             return ""
         if (share := self._utilisation(new)) > self._tts.max_utilisation:
             limit = f"at most {100 * self._tts.max_utilisation:.0f} % may be"
@@ -316,6 +299,8 @@ class OnnxEngine:
         return ""
 
     def _free_capacity(self) -> int:
+        if not self._is_measured:
+            return max(0, self._max_streams - len(self._streams))
         cost = self._typical_cost
         refused = (number for number in range(1, _MAX_FREE_CAPACITY + 1) if self._refusal([cost] * number))
         return next(refused, _MAX_FREE_CAPACITY + 1) - 1
@@ -351,33 +336,44 @@ class OnnxEngine:
         return None
 
     def _speak(self, stream: _Stream, text: str, index: int) -> None:
-        synthesiser = self._synthesisers[stream.voice]
-        audio_format = AudioFormat(synthesiser.rate_hz)
+        speech = ChunkSpeech(AudioFormat(stream.synthesiser.rate_hz), stream.speed, stream.carried_pause_ms)
         spent_ms, spoken_ms = 0.0, 0.0
         started_ns = self._clock.now_ns()
-        for sentence in synthesiser.speak(text, speed=stream.speed):
-            pcm = _trimmed(stream, sentence, audio_format)
-            now_ns = self._clock.now_ns()
-            audio_ms = audio_format.ms_for_bytes(len(pcm))
-            spent_ms, spoken_ms = spent_ms + ms_between(started_ns, now_ns), spoken_ms + audio_ms
-            with self._changed:
-                if stream.stream_id not in self._streams:
-                    return
-                if stream.given_ms and stream.dry_ns < now_ns:
-                    self._num_underruns += 1
-                stream.dry_ns = max(stream.dry_ns, now_ns) + round(audio_ms * NS_PER_MS)
-                stream.given_ms += audio_ms
-                self._outs.append(SpeechOut(stream.stream_id, pcm, index))
-            self._wake()
+
+        def on_audio(audio: SentenceAudio) -> bool:
+            nonlocal spent_ms, spoken_ms, started_ns
+            pcm, words = speech.take(audio)
+            audio_ms = speech.audio_format.ms_for_bytes(len(pcm))
+            spent_ms, spoken_ms = spent_ms + ms_between(started_ns, self._clock.now_ns()), spoken_ms + audio_ms
+            is_open = self._give(stream, SpeechOut(stream.stream_id, pcm, index, words), audio_ms)
             started_ns = self._clock.now_ns()
+            return is_open
+
+        stream.synthesiser.speak(text, voice_id=stream.voice, speed=stream.speed, on_audio=on_audio)
         with self._changed:
-            if spoken_ms:
-                observed = _Cost(spent_ms / spoken_ms, spent_ms / len(text))
-                self._costs[stream.voice].observe(observed)
+            if spoken_ms and (costs := self._costs.get(stream.voice)) is not None:
+                costs.observe(Cost(spent_ms / spoken_ms, spent_ms / len(text)))
+            stream.carried_pause_ms = speech.carried_pause_ms
             stream.is_running = False
             self._finish_if_done(stream)
             self._changed.notify()
         self._wake()
+
+    def _give(self, stream: _Stream, out: SpeechOut, audio_ms: float) -> bool:
+        """Hand audio to :meth:`step`; ``False`` once the stream was cancelled."""
+        with self._changed:
+            if stream.stream_id not in self._streams:
+                return False
+            if not out.pcm:
+                return True
+            now_ns = self._clock.now_ns()
+            if stream.given_ms and stream.dry_ns < now_ns:
+                self._num_underruns += 1
+            stream.dry_ns = max(stream.dry_ns, now_ns) + round(audio_ms * NS_PER_MS)
+            stream.given_ms += audio_ms
+            self._outs.append(out)
+        self._wake()
+        return True
 
     def _finish_if_done(self, stream: _Stream) -> None:
         if stream.is_text_whole and not stream.chunks and not stream.is_running:
@@ -387,19 +383,3 @@ class OnnxEngine:
         """Unless it was cancelled."""
         if self._streams.pop(stream.stream_id, None) is not None:
             self._outs.append(StreamDone(stream.stream_id, error))
-
-
-def _trimmed(stream: _Stream, sentence: Sentence, audio_format: AudioFormat) -> bytes:
-    """PCM of a sentence without the silence that the voice puts around it, and with the pause that its mark asks for."""
-    trimmer = SilenceTrimmer(audio_format)
-    speech = trimmer.process(pcm_of(sentence.samples))
-    if not speech:
-        return b""
-    lead = bytes(audio_format.bytes_for_ms(stream.carried_pause_ms))
-    tail_ms, stream.carried_pause_ms = split_pause_after(sentence.mark, stream.speed)
-    return lead + speech + trimmer.finish(tail_ms)
-
-
-def pcm_of(samples: Samples) -> bytes:
-    """Samples from -1 to 1 as signed 16-bit little-endian PCM; what is beyond is clipped."""
-    return (np.clip(samples, -1.0, 1.0) * 32767.0).astype("<i2").tobytes()

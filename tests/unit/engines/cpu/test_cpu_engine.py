@@ -1,4 +1,4 @@
-"""The scheduling of the ONNX engine, with a voice that speaks when the test lets it."""
+"""The scheduling of the engine of the CPU, with a voice that speaks when the test lets it."""
 
 import queue
 import threading
@@ -10,10 +10,11 @@ import pytest
 import structlog
 
 from cc_tts.config.schema import LogConfig, TtsConfig
+from cc_tts.engines.cpu.contract import FoundModel, OnAudio, SentenceAudio
+from cc_tts.engines.cpu.engine import MAX_AHEAD_MS, CpuEngine
+from cc_tts.engines.cpu.sample_texts import SAMPLES, sample_of
+from cc_tts.engines.cpu.samples import pcm_of
 from cc_tts.engines.engine_core import SpeechOut, StepOut, StreamDone, StreamRequest
-from cc_tts.engines.onnx.engine import MAX_AHEAD_MS, OnnxEngine
-from cc_tts.engines.onnx.samples import SAMPLES, sample_of
-from cc_tts.engines.onnx.voices import FoundVoice, Sentence
 from cc_tts.engines.worker.messages import WorkerSettings
 from cc_tts.errors import ConfigError, EngineFailed, EngineOverloaded, UnknownVoice
 from cc_tts.voices.voice import Voice
@@ -39,7 +40,7 @@ class HeldVoice:
         self.asked: queue.SimpleQueue[str] = queue.SimpleQueue()
         self.released: queue.SimpleQueue[None] = queue.SimpleQueue()
 
-    def speak(self, text: str, *, speed: float) -> Iterator[Sentence]:
+    def speak(self, text: str, *, voice_id: str, speed: float, on_audio: OnAudio) -> None:
         for sentence in text.split("|"):
             if text not in sample_of("en"):
                 self.asked.put(sentence)
@@ -47,7 +48,8 @@ class HeldVoice:
             if sentence == "broken":
                 raise RuntimeError(sentence)
             self._clock.advance(1000 * self.cost_s)
-            yield Sentence(np.full(round(RATE_HZ / speed), 0.5, np.float32), "")
+            if not on_audio(SentenceAudio(pcm_of(np.full(round(RATE_HZ / speed), 0.5, np.float32)), "")):
+                return
 
 
 def settings(**limits: Any) -> WorkerSettings:
@@ -61,9 +63,9 @@ class Hall:
         self.clock = FakeClock()
         self.voice = HeldVoice(self.clock, cost_s)
         self._news = threading.Semaphore(0)
-        found = FoundVoice(Voice("anna", "onnx", "en-US", rate_hz=RATE_HZ), lambda: self.voice)
-        self.engine = OnnxEngine(
-            settings(**limits), clock=self.clock, wake=self._news.release, find_voices=lambda _folder: [found]
+        found = FoundModel((Voice("anna", "onnx", "en-US", rate_hz=RATE_HZ),), lambda: self.voice)
+        self.engine = CpuEngine(
+            settings(**limits), clock=self.clock, wake=self._news.release, find_models=lambda _folder: [found]
         )
         self.engine.load(lambda _what: None)
 
@@ -277,7 +279,7 @@ def test_an_unknown_voice_is_refused(hall: Hall) -> None:
 
 
 def test_without_voices_it_does_not_start() -> None:
-    engine = OnnxEngine(settings(), clock=FakeClock(), wake=lambda: None, find_voices=lambda _folder: [])
+    engine = CpuEngine(settings(), clock=FakeClock(), wake=lambda: None, find_models=lambda _folder: [])
     with pytest.raises(ConfigError, match=r"tts\.voices_dir"):
         engine.load(lambda _what: None)
 
@@ -290,17 +292,17 @@ class Recorder:
     def __init__(self) -> None:
         self.texts: list[str] = []
 
-    def speak(self, text: str, *, speed: float) -> Iterator[Sentence]:
+    def speak(self, text: str, *, voice_id: str, speed: float, on_audio: OnAudio) -> None:
         self.texts.append(text)
-        yield Sentence(np.full(round(RATE_HZ * len(text) / speed), 0.5, np.float32), "")
+        on_audio(SentenceAudio(pcm_of(np.full(round(RATE_HZ * len(text) / speed), 0.5, np.float32)), ""))
 
 
 def no_voice() -> Recorder:
     raise ConfigError("bad.onnx: not a model that onnxruntime can load")
 
 
-def loaded(*found: FoundVoice) -> OnnxEngine:
-    engine = OnnxEngine(settings(), clock=FakeClock(), wake=lambda: None, find_voices=lambda _folder: found)
+def loaded(*found: FoundModel) -> CpuEngine:
+    engine = CpuEngine(settings(), clock=FakeClock(), wake=lambda: None, find_models=lambda _folder: found)
     engine.load(lambda _what: None)
     engine.close()
     return engine
@@ -311,17 +313,17 @@ def loaded(*found: FoundVoice) -> OnnxEngine:
 )
 def test_a_voice_is_measured_in_its_own_language(language: str, sample: str) -> None:
     recorder = Recorder()
-    loaded(FoundVoice(Voice("li", "onnx", language, rate_hz=RATE_HZ), lambda: recorder))
+    loaded(FoundModel((Voice("li", "onnx", language, rate_hz=RATE_HZ),), lambda: recorder))
     assert tuple(recorder.texts) == SAMPLES[sample]
 
 
 def test_a_voice_that_cannot_be_loaded_costs_itself_alone() -> None:
     voices = {name: Voice(name, "onnx", "en", rate_hz=RATE_HZ) for name in ("bad", "good")}
     with structlog.testing.capture_logs() as lines:
-        engine = loaded(FoundVoice(voices["bad"], no_voice), FoundVoice(voices["good"], Recorder))
+        engine = loaded(FoundModel((voices["bad"],), no_voice), FoundModel((voices["good"],), Recorder))
     assert [voice.id for voice in engine.voices] == ["good"]
     (line,) = [line for line in lines if line["event"] == "voice_left_out"]
     assert (line["log_level"], line["voice"]) == ("error", "bad")
     assert "bad.onnx" in line["detail"]
     with pytest.raises(ConfigError, match=r"bad\.onnx"):
-        loaded(FoundVoice(voices["bad"], no_voice))
+        loaded(FoundModel((voices["bad"],), no_voice))

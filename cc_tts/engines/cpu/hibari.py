@@ -5,7 +5,6 @@ is fetched here.
 """
 
 import threading
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -14,8 +13,9 @@ import numpy as np
 from hibari import Hibari
 from hibari.voices import DEFAULT, VOICES
 
+from cc_tts.engines.cpu.contract import FoundModel, OnAudio, SentenceAudio
+from cc_tts.engines.cpu.samples import pcm_of
 from cc_tts.engines.letters import with_letters
-from cc_tts.engines.onnx.voices import FoundVoice, Sentence
 from cc_tts.engines.phonemes import to_misaki
 from cc_tts.errors import ConfigError
 from cc_tts.voices.inline_ipa import replace_pronounced
@@ -25,13 +25,13 @@ _LETTER_A: Final = "[A](/ˈA/)"
 """The letter in hibari's notation for a pronunciation; alone, it is read as the article."""
 
 
-def hibari_voices(voices_dir: Path | None) -> list[FoundVoice]:
+def hibari_models(voices_dir: Path | None) -> list[FoundModel]:
     """The packaged voice, and those of hibari whose model file lies in ``voices_dir``."""
-    found = [FoundVoice(_voice(DEFAULT), partial(HibariVoice, DEFAULT, None))]
+    found = [FoundModel((_voice(DEFAULT),), partial(HibariVoice, DEFAULT, None))]
     for name, entry in VOICES.items():
         path = voices_dir / Path(str(entry["file"])).name if voices_dir is not None and entry.get("file") else None
         if name != DEFAULT and path is not None and path.is_file():
-            found.append(FoundVoice(_voice(name), partial(HibariVoice, name, path)))
+            found.append(FoundModel((_voice(name),), partial(HibariVoice, name, path)))
     return found
 
 
@@ -48,7 +48,7 @@ def _voice(name: str) -> Voice:
 
 
 class HibariVoice:
-    """See :class:`cc_tts.engines.onnx.voices.Synthesiser`; raises ``ConfigError`` if the model cannot be loaded."""
+    """See :class:`cc_tts.engines.cpu.contract.Synthesiser`; raises ``ConfigError`` if the model cannot be loaded."""
 
     rate_hz = Hibari.sample_rate
 
@@ -60,13 +60,15 @@ class HibariVoice:
             raise ConfigError(f"{path or f'the voice {name} of the package hibari-tts'}: {error}") from error
         self._phonemes = threading.Lock()
 
-    def speak(self, text: str, *, speed: float) -> Iterator[Sentence]:
+    def speak(self, text: str, *, voice_id: str, speed: float, on_audio: OnAudio) -> None:  # noqa: ARG002 - one voice
         """See the contract. The noise of the model is the same each time."""
         with self._phonemes:  # plain Python, a third of a millisecond; its caches are not made for threads
             sentences = self._model.phonemize(replace_pronounced(with_letters(text, _LETTER_A), _written))
         rng = np.random.default_rng(0)
         for phonemes in sentences:
-            yield Sentence(self._model.from_ids(self._model.ids(phonemes), speed, rng), phonemes[-1:])
+            audio = self._model.from_ids(self._model.ids(phonemes), speed, rng)
+            if not on_audio(SentenceAudio(pcm_of(audio), phonemes[-1:])):
+                return
 
 
 def _written(ipa: str, words: str) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cc_tts.engines.onnx.marks import MARKS, clauses, last_mark, sentences
+from cc_tts.engines.cpu.marks import MARKS, clauses, last_mark, sentences
 
 pytestmark = pytest.mark.unit
 

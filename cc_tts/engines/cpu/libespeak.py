@@ -1,7 +1,8 @@
-"""libespeak-ng by ctypes: just what the embedded engine needs of it, with types.
+"""libespeak-ng by ctypes: just what the voices of the CPU need of it, with types.
 
-Runs on: the espeak thread. The C library is one global state: one synthesis at a time in a process. Every instance of
-:class:`EspeakLibrary` shares that state; a lock of the process makes them take turns.
+Runs on: any thread of a worker process, never in the server, since a fault of the C library ends the process that has loaded
+it. The library is one global state: one synthesis at a time in a process. Every instance of :class:`EspeakLibrary` shares
+that state; a lock of the process makes them take turns.
 
 The library, its phoneme data and its dictionaries come with the ``espeakng_loader`` package. Synthesis is synchronous:
 ``espeak_Synth`` runs the callback on the calling thread, releasing the interpreter lock in between.
@@ -12,22 +13,14 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator
 from ctypes import POINTER, c_char_p, c_int, c_size_t, c_ubyte, c_uint, c_void_p
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
 import espeakng_loader
 
-from cc_tts.errors import ConfigError, EngineFailed, LanguageUnsupported, UnknownVoice
-from cc_tts.voices.catalog import best_for_language, unknown_voice
-from cc_tts.voices.scripts import LATIN
-from cc_tts.voices.voice import Voice
+from cc_tts.errors import EngineFailed, UnknownVoice
 
-ENGINE_NAME: Final = "espeak"
-
-LEVEL_DBFS: Final = -20.9
-"""Active level of its voices, less what the limiter takes. With it, 63 prompts of 19 voices reach the line at the target in
-the mean and within 2.2 dB each (``python -m bench.levels``)."""
 BUFFER_MS: Final = 200
 """Audio per callback, ms. Each callback takes the interpreter lock, up to 5 ms behind a busy event loop, and 200 ms of
 audio take about 0.2 ms to synthesise: a larger buffer costs no first-audio time and saves hand-overs. Beside a thread
@@ -44,11 +37,6 @@ _POS_CHARACTER: Final = 1
 _EVENT_LIST_TERMINATED: Final = 0
 _EVENT_WORD: Final = 1
 _PARAMETER_RATE: Final = 1
-_SPELLS_LATIN: Final = frozenset({"ba", "cv", "hyw", "ja", "kok", "ky", "my", "nog", "shn", "ti"})
-"""Voices that say the names of Latin letters. The others say words of Latin letters as English if their own language has
-none (seen with espeak-ng 1.52)."""
-_NAMES_LETTERS: Final = {"ja": frozenset({"CJK"}), "hak": frozenset({"CJK", "BOPOMOFO"})}
-"""Voices that say "Chinese letter" for every Han character: their dictionaries have none (seen with espeak-ng 1.52)."""
 _LONG_PATH: Final = 150  # espeak-ng keeps its data path in a fixed array of 160 bytes
 
 MIN_RATE_WPM: Final = 80
@@ -267,72 +255,3 @@ def _words_of(events: Any) -> Iterator[WordEvent]:
     for event in itertools.takewhile(lambda event: event.type != _EVENT_LIST_TERMINATED, events):
         if event.type == _EVENT_WORD:
             yield WordEvent(max(0, event.text_position - 1), event.sample)
-
-
-class EspeakVoices:
-    """espeak's voices by the ids this program gives them.
-
-    An id is the voice's language (``en-us``), or the name of its file where two share a language. The file's name is
-    understood too (``en`` is ``en-gb``), and any id may carry ``+variant``. Immutable: any thread. Raises ``ConfigError``
-    if there is no voice ``default_id``.
-    """
-
-    def __init__(
-        self, listed: tuple[EspeakVoice, ...], variants: tuple[str, ...], default_id: str, *, rate_hz: int = 22_050
-    ) -> None:
-        self._identifiers: dict[str, str] = {}
-        self._by_file: dict[str, str] = {}
-        self._variants = {variant.lower(): variant for variant in variants}
-        voices = []
-        for entry in listed:
-            file = entry.identifier.rpartition("/")[2].lower()
-            voice_id = file if entry.language in self._identifiers else entry.language
-            self._identifiers[voice_id] = entry.identifier
-            self._by_file.setdefault(file, voice_id)
-            voice = Voice(
-                voice_id,
-                ENGINE_NAME,
-                _tag(voice_id),
-                description=entry.name,
-                rate_hz=rate_hz,
-                level_dbfs=LEVEL_DBFS,
-                also_reads=() if voice_id in _SPELLS_LATIN else (LATIN,),
-                names_letters_of=_NAMES_LETTERS.get(voice_id, frozenset()),
-            )
-            voices.append(voice)
-        self.voices = tuple(voices)
-        self._by_id = {voice.id: voice for voice in self.voices}
-        try:
-            self._default = self.resolve(default_id, None)
-        except UnknownVoice as error:
-            raise ConfigError(f"tts.voice: {error.detail}") from error
-
-    def resolve(self, voice_id: str | None, language: str | None) -> Voice:
-        """See ``Engine.resolve_voice``."""
-        if voice_id is None:
-            found = best_for_language(language, self.voices, default=self._default) if language else self._default
-            if found is None:
-                raise LanguageUnsupported(
-                    f"espeak-ng has no voice for {language!r}; `cc-tts voices` lists the languages"
-                )
-            return found
-        base_id, plus, variant = voice_id.strip().lower().partition("+")
-        base = self._by_id.get(base_id) or self._by_id.get(self._by_file.get(base_id, ""))
-        if base is None or (plus and variant not in self._variants):
-            raise unknown_voice(voice_id, self.voices)
-        if not plus:
-            return base
-        variant = self._variants[variant]
-        return replace(base, id=f"{base.id}+{variant}", description=f"{base.description}, variant {variant}")
-
-    def identifier(self, voice: Voice) -> str:
-        """Translate to what espeak calls the voice."""
-        base_id, plus, variant = voice.id.partition("+")
-        return self._identifiers[base_id] + plus + variant
-
-
-def _tag(voice_id: str) -> str:
-    """Write the region in capitals: ``en-us`` → ``en-US``."""
-    primary, hyphen, rest = voice_id.partition("-")
-    region, more, private = rest.partition("-")
-    return primary + hyphen + (region.upper() if len(region) == 2 else region) + more + private  # noqa: PLR2004

@@ -1,0 +1,1 @@
+"""Voices on the CPU: hibari and Piper by onnxruntime, and espeak-ng."""

@@ -1,0 +1,48 @@
+"""What a voice of the CPU is to the engine: found, loaded, asked to speak."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from cc_tts.voices.voice import Voice
+
+
+class WordStart(NamedTuple):
+    """A word begins at character ``position`` of the text chunk and at ``sample`` of its sentence."""
+
+    position: int
+    sample: int
+
+
+class SentenceAudio(NamedTuple):
+    """The next audio of a sentence, signed 16-bit little-endian PCM, mono. ``ends_with`` is the end of the sentence's text,
+    whose punctuation decides the pause after it; it is ``None`` while more of the sentence follows.
+    """
+
+    pcm: bytes
+    ends_with: str | None
+    words: tuple[WordStart, ...] = ()
+
+
+OnAudio = Callable[[SentenceAudio], bool]
+"""It takes audio as soon as it is made; ``False`` means that nobody listens any more."""
+
+
+class Synthesiser(Protocol):
+    """A loaded model. Any thread may call it, several at a time."""
+
+    rate_hz: int
+
+    def speak(self, text: str, *, voice_id: str, speed: float, on_audio: OnAudio) -> None:
+        """Speak a text chunk with one of the model's voices, until it is said or ``on_audio`` returns ``False``."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundModel:
+    """A model that was found, its voices, and how to load it: ``ConfigError``, which names the file, if it is damaged.
+    ``variants`` are names that each voice takes after a plus sign.
+    """
+
+    voices: tuple[Voice, ...]
+    load: Callable[[], Synthesiser]
+    variants: tuple[str, ...] = ()

@@ -1,0 +1,58 @@
+"""What a voice costs: the time that a thread takes for its audio and for a character."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from cc_tts.clock import Clock
+
+_ALPHA: Final = 0.2
+"""Weight of an observation in the mean cost; unmeasured."""
+_MAX_RISE: Final = 4.0
+"""Of an observation beside the mean that it is to change; unmeasured."""
+_ALPHA_OF_RISE: Final = 0.005
+"""Weight of an observation in the cost on a quiet machine, where it is higher; unmeasured."""
+_BUSY_HALF_LIFE_S: Final = 0.5
+"""What other processes took from the threads is half forgotten after so long: bursts of prompts last about a second."""
+LEAST_COST: Final = 1e-4
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a voice takes of a thread."""
+
+    of_audio: float
+    """Time for a second of audio, s."""
+    of_character_ms: float
+
+    def moved_to(self, other: "Cost", *, fall: float, rise: float) -> "Cost":
+        """Nearer to ``other`` by the share ``fall`` where that is less, by ``rise`` where it is more."""
+
+        def moved(old: float, new: float) -> float:
+            return max(LEAST_COST, old + (rise if new > old else fall) * (min(new, _MAX_RISE * old) - old))
+
+        return Cost(moved(self.of_audio, other.of_audio), moved(self.of_character_ms, other.of_character_ms))
+
+
+class VoiceCosts:
+    """What a voice costs, learned from wall time: of a thread that shares its core, a chunk takes twice as long. That says
+    how it is in this moment only, so it is forgotten with time, and not only with the next chunks: while prompts are
+    refused there are none.
+    """
+
+    def __init__(self, first: Cost, clock: Clock) -> None:
+        self._clock = clock
+        self._quiet = self._mean = first
+        self._observed_ns = clock.now_ns()
+
+    @property
+    def now(self) -> Cost:
+        """What the next chunk will cost."""
+        age_s = (self._clock.now_ns() - self._observed_ns) / 1e9
+        forgotten = 1.0 - 0.5 ** (age_s / _BUSY_HALF_LIFE_S)
+        return self._mean.moved_to(self._quiet, fall=forgotten, rise=forgotten)
+
+    def observe(self, cost: Cost) -> None:
+        """A chunk has cost this."""
+        self._mean = self.now.moved_to(cost, fall=_ALPHA, rise=_ALPHA)
+        self._quiet = self._quiet.moved_to(cost, fall=_ALPHA, rise=_ALPHA_OF_RISE)
+        self._observed_ns = self._clock.now_ns()

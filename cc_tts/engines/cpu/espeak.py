@@ -1,0 +1,146 @@
+"""espeak-ng as a model of the CPU worker: robotic, in a hundred languages, a thousand times real time.
+
+A text chunk is said in passages of at most :data:`MAX_PASSAGE_CHARS`, and each passage is given out while it is made. The
+library says where words begin. Runs on: the synthesis threads.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from cc_tts.engines.cpu.contract import FoundModel, OnAudio, SentenceAudio, WordStart
+from cc_tts.engines.cpu.libespeak import EspeakLibrary, EspeakVoice, WordEvent
+from cc_tts.engines.letters import with_joined_letters
+from cc_tts.engines.phonemes import to_espeak
+from cc_tts.media.silence_trimmer import CLAUSE_END, SENTENCE_END
+from cc_tts.voices.inline_ipa import replace_pronounced
+from cc_tts.voices.scripts import LATIN
+from cc_tts.voices.voice import Voice
+
+ENGINE_NAME: Final = "espeak"
+NATURAL_RATE_WPM: Final = 175
+"""What espeak-ng itself takes for normal (``espeakRATE`` in speak_lib.h)."""
+MAX_PASSAGE_CHARS: Final = 240
+"""A longer text chunk is said in several passages: 240 characters keep the library for about 20 ms."""
+LEVEL_DBFS: Final = -20.9
+"""Active level of its voices, less what the limiter takes. With it, 63 prompts of 19 voices reach the line at the target in
+the mean and within 2.2 dB each (``python -m bench.levels``)."""
+_WARM_UP: Final = ("1", "en-us")
+
+_UNSPEAKABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+_SPELLS_LATIN: Final = frozenset({"ba", "cv", "hyw", "ja", "kok", "ky", "my", "nog", "shn", "ti"})
+"""Voices that say the names of Latin letters. The others say words of Latin letters as English if their own language has
+none (seen with espeak-ng 1.52)."""
+_NAMES_LETTERS: Final = {"ja": frozenset({"CJK"}), "hak": frozenset({"CJK", "BOPOMOFO"})}
+"""Voices that say "Chinese letter" for every Han character: their dictionaries have none (seen with espeak-ng 1.52)."""
+
+
+def espeak_model() -> FoundModel:
+    """Its voices; raises ``EngineFailed`` if the library or its data cannot be loaded."""
+    library = EspeakLibrary()
+    listed, variants = library.voices(), library.variants()
+    voices = espeak_voices(listed, rate_hz=library.sample_rate_hz)
+    identifiers = {voice.id: entry.identifier for voice, entry in zip(voices, listed, strict=True)}
+
+    def load() -> EspeakSynthesiser:
+        synthesiser = EspeakSynthesiser(library, identifiers)
+        text, voice_id = _WARM_UP
+        synthesiser.speak(text, voice_id=voice_id, speed=1.0, on_audio=lambda _audio: True)
+        return synthesiser
+
+    return FoundModel(voices, load, variants)
+
+
+def espeak_voices(listed: Sequence[EspeakVoice], *, rate_hz: int) -> tuple[Voice, ...]:
+    """The library's voices by the ids that this program gives them, in the same order.
+
+    An id is the voice's language (``en-us``), or the name of its file where two share a language. The file's name is
+    understood too (``en`` is ``en-gb``).
+    """
+    voices: dict[str, Voice] = {}
+    files: set[str] = set()
+    for entry in listed:
+        file = entry.identifier.rpartition("/")[2].lower()
+        voice_id = file if entry.language in voices else entry.language
+        voices[voice_id] = Voice(
+            voice_id,
+            ENGINE_NAME,
+            _tag(voice_id),
+            description=entry.name,
+            rate_hz=rate_hz,
+            level_dbfs=LEVEL_DBFS,
+            also_called=() if file in files else (file,),
+            also_reads=() if voice_id in _SPELLS_LATIN else (LATIN,),
+            names_letters_of=_NAMES_LETTERS.get(voice_id, frozenset()),
+        )
+        files.add(file)
+    return tuple(voices.values())
+
+
+def split_passages(text: str, max_chars: int = MAX_PASSAGE_CHARS) -> list[tuple[int, str]]:
+    """Cut ``text`` into passages of at most ``max_chars`` characters: after a sentence, a clause, a word, or anywhere.
+
+    Returns the position of each and its text; together they are the whole text.
+    """
+    passages = []
+    start = 0
+    while len(text) - start > max_chars:
+        window = text[start : start + max_chars]
+        end = max_chars
+        for stops in (SENTENCE_END, CLAUSE_END, " "):
+            # not in the first third: crumbs sound worse than a pause at a lesser place
+            if (found := max(window.rfind(stop) for stop in stops)) >= max_chars // 3:
+                end = found + 1
+                break
+        if window.count("[[", 0, end) > window.count("]]", 0, end):
+            end = window.rfind("[[", 0, end) or max_chars
+        passages.append((start, text[start : start + end]))
+        start += end
+    passages.append((start, text[start:]))
+    return passages
+
+
+class EspeakSynthesiser:
+    """See :class:`cc_tts.engines.cpu.contract.Synthesiser`. ``identifiers``: what espeak-ng calls each voice."""
+
+    def __init__(self, library: EspeakLibrary, identifiers: dict[str, str]) -> None:
+        self._library = library
+        self._identifiers = identifiers
+        self.rate_hz = library.sample_rate_hz
+
+    def speak(self, text: str, *, voice_id: str, speed: float, on_audio: OnAudio) -> None:
+        """See the contract; raises ``EngineFailed``."""
+        base_id, plus, variant = voice_id.partition("+")
+        identifier = self._identifiers[base_id] + plus + variant
+        spoken = _spoken(text, is_english=base_id.startswith("en"))
+        for position, passage in split_passages(spoken):
+            if passage.strip() and not self._say(passage, position, identifier, speed, on_audio):
+                return
+
+    def _say(self, passage: str, position: int, identifier: str, speed: float, on_audio: OnAudio) -> bool:
+        """Whether somebody still listens."""
+        is_heard = True
+
+        def on_part(pcm: bytes, words: tuple[WordEvent, ...]) -> bool:
+            nonlocal is_heard
+            starts = (WordStart(position + min(word.position, len(passage)), word.sample) for word in words)
+            is_heard = on_audio(SentenceAudio(pcm, None, tuple(starts)))
+            return is_heard
+
+        self._library.synthesise(passage, voice=identifier, rate_wpm=round(NATURAL_RATE_WPM * speed), on_audio=on_part)
+        return is_heard and on_audio(SentenceAudio(b"", passage))
+
+
+def _spoken(text: str, *, is_english: bool) -> str:
+    """The text as the library takes it: no control characters, which are commands to it, and IPA in its mnemonics."""
+    text = _UNSPEAKABLE.sub(" ", with_joined_letters(text) if is_english else text)
+    return replace_pronounced(
+        text.replace("[[", "[ ["), lambda ipa, words: to_espeak(ipa, is_english=is_english) or words
+    )
+
+
+def _tag(voice_id: str) -> str:
+    """Write the region in capitals: ``en-us`` → ``en-US``."""
+    primary, hyphen, rest = voice_id.partition("-")
+    region, more, private = rest.partition("-")
+    return primary + hyphen + (region.upper() if len(region) == 2 else region) + more + private  # noqa: PLR2004

@@ -1,0 +1,26 @@
+"""Which voices there are: the one that the hibari package brings and what lies in ``tts.voices_dir``, or espeak-ng's.
+
+``NAME.onnx`` with ``NAME.onnx.json`` is a Piper voice; a model of hibari's further voices is told by its file name. The
+packages of the models are imported where they are needed: a worker of espeak-ng alone has no onnxruntime.
+"""
+
+from pathlib import Path
+
+from cc_tts.engines.cpu.contract import FoundModel
+
+
+def find_models(voices_dir: Path | None) -> list[FoundModel]:
+    """All neural voices, the packaged one first; a file in ``voices_dir`` that is no voice is left out with an error in the
+    log.
+    """
+    from cc_tts.engines.cpu.hibari import hibari_models
+    from cc_tts.engines.cpu.piper import piper_models
+
+    return [*hibari_models(voices_dir), *(piper_models(voices_dir) if voices_dir is not None else [])]
+
+
+def find_espeak(_voices_dir: Path | None) -> list[FoundModel]:
+    """The voices of espeak-ng; raises ``EngineFailed`` if the library or its data cannot be loaded."""
+    from cc_tts.engines.cpu.espeak import espeak_model
+
+    return [espeak_model()]

@@ -1,1 +1,0 @@
-"""espeak-ng, for every language."""

@@ -1,1 +1,0 @@
-"""Neural voices on the CPU, by onnxruntime."""

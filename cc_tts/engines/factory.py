@@ -14,7 +14,7 @@ from cc_tts.engines.remote import wire
 from cc_tts.engines.remote.connection import CONNECT_TIMEOUT_S
 from cc_tts.engines.remote.workers import RemoteWorkers
 from cc_tts.engines.worker.client import WorkerEngine
-from cc_tts.engines.worker.link import WorkerLink, child_worker
+from cc_tts.engines.worker.link import HUNG_FACTOR, WorkerLink, child_worker
 from cc_tts.engines.worker.messages import Purpose, WorkerSettings
 from cc_tts.errors import ConfigError
 from cc_tts.metrics import Metrics
@@ -26,6 +26,8 @@ ONNX: Final = "onnx"
 ENGINES: Final = (AUTO, ESPEAK, ONNX, COSYVOICE2)
 ESPEAK_VOICE: Final = "en-us"
 """What espeak-ng speaks with if neither a voice nor a language is asked for."""
+ESPEAK_HUNG_FACTOR: Final = 1.0
+"""espeak-ng is never just slow: what keeps it for the stall timeout is a passage that does not end."""
 ESPEAK_MAX_STREAMS: Final = 512
 """One thread supplies so many listeners: it speaks 900 times faster than real time (decision 0004)."""
 
@@ -97,6 +99,7 @@ def _worker_engine(
             clock=clock,
             metrics=metrics,
             stall_timeout_ms=tts.worker_start_timeout_s * 1000 if is_patient else tts.stall_timeout_ms,
+            hung_factor=ESPEAK_HUNG_FACTOR if tts.engine == ESPEAK else HUNG_FACTOR,
         )
         for name, each in zip(names, settings, strict=True)
     ]

@@ -240,7 +240,7 @@ async def test_variants_sound_different(engine: WorkerEngine) -> None:
     )
 
 
-def test_an_exception_in_the_callback_comes_out_of_synthesise_and_the_library_goes_on() -> None:
+async def test_an_exception_in_the_callback_comes_out_of_synthesise_and_the_library_goes_on() -> None:
     library = EspeakLibrary()
 
     def broken(_pcm: bytes, _words: object) -> bool:

@@ -130,7 +130,7 @@ class CpuEngine:
         levelled: list[Voice] = []
         faults: list[str] = []
         for number, each in enumerate(found, 1):
-            name = each.voices[0].id
+            name = each.voices[0].id if len(each.voices) == 1 else each.voices[0].engine
             on_progress(f"loading {name}, {number}/{len(found)}")
             try:
                 levelled += self._loaded(each)

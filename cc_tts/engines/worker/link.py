@@ -5,7 +5,7 @@ A worker that dies fails its streams with a typed error and is started again. A 
 and has given none to any for ``tts.stall_timeout_ms``. Owed is what a reader waits for after the text is complete and the
 audio given before has been played. A stalled worker that leaves pings unanswered is started again. One that answers them is
 late, as a process on a busy machine is: it goes on, its streams move to where else they can be spoken, and it is started
-again only after :data:`HUNG_FACTOR` times as long. Runs on: the event loop.
+again only after ``hung_factor`` times as long. Runs on: the event loop.
 """
 
 import asyncio
@@ -244,6 +244,7 @@ class WorkerLink:
         clock: Clock,
         metrics: Metrics,
         stall_timeout_ms: float,
+        hung_factor: float = HUNG_FACTOR,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self.name = name
@@ -251,6 +252,8 @@ class WorkerLink:
         """Called with each report, and when the worker is down."""
         self.clock = clock
         self._stall_timeout_ms = stall_timeout_ms
+        self._hung_factor = hung_factor
+        """A worker that answers pings may be silent for so many times the stall timeout."""
         self._has_given = False
         self._is_late = False
         """It was found late, and has given nothing since."""
@@ -355,7 +358,7 @@ class WorkerLink:
             self._listen(is_owed=bool(owed))
             timeout_s = self._stall_timeout_s
             silent_s = self._silence.seconds
-            if silent_s > timeout_s * (1.0 if self._is_unanswered(timeout_s) else HUNG_FACTOR):
+            if silent_s > timeout_s * (1.0 if self._is_unanswered(timeout_s) else self._hung_factor):
                 log.error("worker_stalled", worker=self.name, num_streams=len(owed), silent_s=round(silent_s, 1))
                 self.process.restart(f"no audio for {silent_s:.1f} s")
                 return
@@ -386,7 +389,7 @@ class WorkerLink:
         silent_s = stream.silence.seconds
         patience_s = min(timeout_s, LATE_PATIENCE_S) if self._is_late else timeout_s
         if not stream.can_move:
-            patience_s = timeout_s * HUNG_FACTOR
+            patience_s = timeout_s * self._hung_factor
         if silent_s <= patience_s or (stream.buffered_ms is None and not is_stalled):
             return
         log.warning("stream_stalled", worker=self.name, stream_id=stream.stream_id, silent_s=round(silent_s, 1))

@@ -87,7 +87,9 @@ class Lab:
         num_workers: int = 1,
         default_voice: str = "",
         fallback: Engine | None = None,
+        beside: Engine | None = None,
         clock: Clock | None = None,
+        hung_factor: float = HUNG_FACTOR,
         **settings: Any,
     ) -> None:
         tts = TtsConfig(engine="cosyvoice2", model_dir="/m", voice=default_voice, **settings)
@@ -100,10 +102,11 @@ class Lab:
                 clock=clock or MonotonicClock(),
                 metrics=self.metrics,
                 stall_timeout_ms=STALL_TIMEOUT_MS,
+                hung_factor=hung_factor,
             )
             for number, process in enumerate(self.processes)
         ]
-        self.engine = WorkerEngine(tts, links, metrics=self.metrics, fallback=fallback)
+        self.engine = WorkerEngine(tts, links, metrics=self.metrics, fallback=fallback, beside=beside)
 
     @property
     def links(self) -> list[WorkerLink]:
@@ -540,6 +543,44 @@ async def test_the_fallback_speaks_what_has_waited_for_a_full_worker_as_long_as_
     assert len(opened(lab)) == 1, "a worker that has room comes first"
 
 
+async def test_an_engine_beside_the_workers_speaks_what_they_do_not() -> None:
+    beside = FakeEngine()
+    lab = await Lab(beside=beside, fallback=beside).start()
+    engine = lab.engine
+    assert [voice.id for voice in engine.voices()] == ["anna", "li", *(voice.id for voice in beside.voices())]
+    assert engine.resolve_voice("en-us", None).engine == beside.name
+    assert engine.resolve_voice(None, "en").id == "anna"
+    with pytest.raises(UnknownVoice, match="nobody"):
+        engine.resolve_voice("nobody", None)
+    with pytest.raises(LanguageUnsupported):
+        engine.resolve_voice(None, "tlh")
+    engine.open("en-us", 1.5)
+    assert [(request.voice, request.speed) for request in beside.requests] == [("en-us", 1.5)]
+    assert not opened(lab)
+    lose(lab, 0)
+    assert engine.not_ready_because("en-us") is None
+    assert engine.degraded_because is not None
+
+
+async def test_an_engine_beside_the_workers_that_is_down_takes_only_its_own_voices_down() -> None:
+    beside = FakeEngine()
+    lab = await Lab(beside=beside).start()
+    beside.refusal = "it starts again"
+    assert lab.engine.not_ready_because("en-us") == "it starts again"
+    assert lab.engine.not_ready_because("anna") is None
+    assert lab.engine.not_ready_because() is None
+
+
+async def test_a_voice_that_gave_no_audio_is_stood_in_for_by_the_other_engine() -> None:
+    beside = FakeEngine()
+    lab = await Lab(beside=beside).start()
+    assert lab.engine.open_stand_in("anna") is not None
+    assert [request.voice for request in beside.requests] == ["en-us"]
+    assert lab.engine.open_stand_in("en-us") is not None
+    assert len(opened(lab)) == 1
+    assert lab.engine.open_stand_in("li") is None
+
+
 # --- workers that give no audio ---
 
 
@@ -630,6 +671,17 @@ def test_a_worker_that_answers_pings_and_never_speaks_is_killed_in_the_end() -> 
         _, reading = await _stalled(lab, during_s=1.1 * HUNG_FACTOR * STALL_TIMEOUT_MS / 1000)
         assert len(lab.processes[0].restarts) == 1
         with pytest.raises(EngineFailed, match="no audio for 15"):
+            await reading
+
+    run_in_virtual_time(check)
+
+
+def test_a_worker_that_is_never_just_slow_is_killed_at_the_first_stall() -> None:
+    async def check() -> None:
+        lab = Lab(clock=LoopClock(), hung_factor=1.0)
+        _, reading = await _stalled(lab, during_s=STALL_TIMEOUT_MS / 1000 + 0.5)
+        assert len(lab.processes[0].restarts) == 1
+        with pytest.raises(EngineFailed, match=r"no audio for 3\."):
             await reading
 
     run_in_virtual_time(check)

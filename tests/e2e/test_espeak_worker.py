@@ -1,0 +1,68 @@
+"""The worker of espeak-ng is killed or stands still while it speaks: what the caller hears, and what becomes of the call."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from bench.softphone import SoftphoneProcess
+from tests.e2e.configured import logged, server_with, until_readyz
+from tests.e2e.server_under_test import Server
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+
+LONG = "The library keeps its place in this sentence for as long as the caller wants to listen to it. " * 60
+SHORT = "Thank you for waiting."
+
+
+def espeak_pid(server: Server) -> int:
+    """Process id of the newest worker of espeak-ng."""
+    pid: int = [entry for entry in logged(server, "child_ready") if entry["child"] == "espeak"][-1]["pid"]
+    return pid
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+async def test_a_lost_worker_of_espeak_costs_a_prompt_and_no_call(
+    nothing_is_left_running: None, phone: SoftphoneProcess, tmp_path: Path, number: signal.Signals
+) -> None:
+    async with server_with(tmp_path, tts__stall_timeout_ms="1000", cache__enabled="false") as server:
+        assert "libespeak" not in await asyncio.to_thread(Path(f"/proc/{server.pid}/maps").read_text)
+        await phone.dial(server.uri("silent"), max_talk_s=120)
+        await phone.wait_event("answered", timeout_s=10)
+        call = await server.only_call()
+        async with server.events() as log:
+            _, long = await server.post(f"/v1/calls/{call['id']}/speak", {"text": LONG})
+            await log.wait("speak.started", utterance_id=long["id"])
+            pid = espeak_pid(server)
+            os.kill(pid, number)
+            lost = await log.wait("speak.complete", timeout_s=30, utterance_id=long["id"])
+            assert lost["data"]["completion_cause"] == "error", lost
+            assert lost["data"]["error"]["code"] == "engine_failed"
+            assert lost["data"]["played_ms"] > 1000, "what was made before is heard to its end"
+            await until_readyz(server, 200)
+            assert espeak_pid(server) != pid
+            _, short = await server.post(f"/v1/calls/{call['id']}/speak", {"text": SHORT})
+            said = await log.wait("speak.complete", timeout_s=30, utterance_id=short["id"])
+            assert said["data"]["completion_cause"] == "normal", said
+        report = await phone.hangup()
+        assert report["talkspurts"][-1]["start_at_ns"] > report["talkspurts"][0]["end_at_ns"]
+        assert "Traceback" not in server.log
+
+
+async def test_a_lost_worker_of_espeak_is_no_matter_of_a_neural_voice(
+    nothing_is_left_running: None, phone: SoftphoneProcess, tmp_path: Path
+) -> None:
+    async with server_with(tmp_path, tts__engine="auto", tts__voice="", cache__enabled="false") as server:
+        await phone.dial(server.uri("silent"), max_talk_s=60)
+        await phone.wait_event("answered", timeout_s=10)
+        call = await server.only_call()
+        async with server.events() as log:
+            _, english = await server.post(f"/v1/calls/{call['id']}/speak", {"text": SHORT})
+            await log.wait("speak.started", utterance_id=english["id"])
+            os.kill(espeak_pid(server), signal.SIGKILL)
+            assert (await server.get("/readyz"))[0] == 200
+            said = await log.wait("speak.complete", timeout_s=30, utterance_id=english["id"])
+            assert said["data"]["completion_cause"] == "normal", said
+        await phone.hangup()

@@ -13,7 +13,7 @@ from tests.e2e.server_under_test import Server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
-LONG = "The library keeps its place in this sentence for as long as the caller wants to listen to it. " * 60
+LONG = "The library keeps its place in this sentence for as long as the caller wants to listen to it. " * 40
 SHORT = "Thank you for waiting."
 
 
@@ -39,7 +39,7 @@ async def test_a_lost_worker_of_espeak_costs_a_prompt_and_no_call(
             os.kill(pid, number)
             lost = await log.wait("speak.complete", timeout_s=30, utterance_id=long["id"])
             assert lost["data"]["completion_cause"] == "error", lost
-            assert lost["data"]["error"]["code"] == "engine_failed"
+            assert lost["data"]["error"] == "engine_failed"
             assert lost["data"]["played_ms"] > 1000, "what was made before is heard to its end"
             await until_readyz(server, 200)
             assert espeak_pid(server) != pid
@@ -47,7 +47,8 @@ async def test_a_lost_worker_of_espeak_costs_a_prompt_and_no_call(
             said = await log.wait("speak.complete", timeout_s=30, utterance_id=short["id"])
             assert said["data"]["completion_cause"] == "normal", said
         report = await phone.hangup()
-        assert report["talkspurts"][-1]["start_at_ns"] > report["talkspurts"][0]["end_at_ns"]
+        heard_ms = sum(spurt["end_at_ns"] - spurt["start_at_ns"] for spurt in report["talkspurts"]) / 1e6
+        assert heard_ms > 0.8 * (lost["data"]["played_ms"] + said["data"]["played_ms"])
         assert "Traceback" not in server.log
 
 

@@ -6,9 +6,11 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 from cc_tts import cli
 
@@ -19,8 +21,10 @@ KEYS = ["source", "spoken", "language", "voice"]
 
 
 @pytest.fixture(autouse=True)
-def _quiet_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+def _quiet_logs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr("cc_tts.logs.configure", lambda **_more: None)
+    with structlog.testing.capture_logs():
+        yield
 
 
 def read(capsys: pytest.CaptureFixture[str], *argv: str) -> list[dict[str, str]]:

@@ -99,7 +99,7 @@ def _worker_engine(
             clock=clock,
             metrics=metrics,
             stall_timeout_ms=tts.worker_start_timeout_s * 1000 if is_patient else tts.stall_timeout_ms,
-            hung_factor=ESPEAK_HUNG_FACTOR if tts.engine == ESPEAK else HUNG_FACTOR,
+            hung_factor=hung_factor(tts.engine),
         )
         for name, each in zip(names, settings, strict=True)
     ]
@@ -119,6 +119,11 @@ def remote_workers(config: Config, purpose: Purpose, *, clock: Clock, metrics: M
         patience_s = min(config.tts.worker_start_timeout_s, CONNECT_TIMEOUT_S)
         config = replace(config, tts=replace(config.tts, worker_start_timeout_s=patience_s))
     return RemoteWorkers(config, clock=clock, metrics=metrics)
+
+
+def hung_factor(engine: str) -> float:
+    """A worker of this engine that answers pings is hung when it owes audio for so many times ``tts.stall_timeout_ms``."""
+    return ESPEAK_HUNG_FACTOR if engine == ESPEAK else HUNG_FACTOR
 
 
 def engine_names(tts: TtsConfig) -> tuple[str, ...]:

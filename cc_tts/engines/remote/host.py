@@ -22,7 +22,7 @@ from cc_tts import __version__, logs
 from cc_tts.clock import Clock, MonotonicClock
 from cc_tts.config import remote as addresses
 from cc_tts.config.schema import Config
-from cc_tts.engines.factory import engine_names, worker_settings
+from cc_tts.engines.factory import engine_names, hung_factor, worker_settings
 from cc_tts.engines.remote import wire
 from cc_tts.engines.remote.relay import PING_LOOK_S, ConnectedServer, report_of
 from cc_tts.engines.remote.wire import Channel
@@ -77,6 +77,7 @@ class WorkerHost:
             clock=clock,
             metrics=Metrics(),
             stall_timeout_ms=settings.tts.stall_timeout_ms,
+            hung_factor=hung_factor(settings.tts.engine),
             on_change=self._report,
         )
         self._stream_ids = itertools.count(1)

@@ -53,7 +53,7 @@ def make_engine(
         near = difflib.get_close_matches(tts.engine, ENGINES, n=1, cutoff=0.0)
         known = ", ".join(ENGINES)
         raise ConfigError(f"tts.engine: no engine is called {tts.engine!r}; did you mean {near[0]!r}? Known: {known}")
-    parts = _Parts(clock, metrics, purpose, on_starting, on_elsewhere)
+    parts = _Parts(clock, metrics, metrics, purpose, on_starting, on_elsewhere)
     names = engine_names(tts)
     if tts.engine != AUTO:
         has_fallback = tts.fallback_engine == ESPEAK and purpose == "serve" and tts.engine != ESPEAK
@@ -71,15 +71,18 @@ class _Parts:
 
     clock: Clock
     metrics: Metrics
+    load_metrics: Metrics
     purpose: Purpose
     on_starting: Callable[[str], None]
     on_elsewhere: Callable[[RemoteWorkers], object]
 
 
 def _espeak(config: Config, parts: _Parts) -> WorkerEngine:
-    """espeak-ng beside a neural engine: a worker of this machine in any case, so that there is somebody to fall back on."""
+    """espeak-ng beside a neural engine: a worker of this machine in any case, so that there is somebody to fall back on. How
+    busy it is says nothing of the neural workers, whose metrics decide alerts and the number of nodes.
+    """
     tts = replace(config.tts, engine=ESPEAK, voice="", devices=("cpu",), workers=())
-    return _worker_engine(replace(config, tts=tts), parts)
+    return _worker_engine(replace(config, tts=tts), replace(parts, load_metrics=Metrics()))
 
 
 def _worker_engine(
@@ -100,6 +103,7 @@ def _worker_engine(
             metrics=metrics,
             stall_timeout_ms=tts.worker_start_timeout_s * 1000 if is_patient else tts.stall_timeout_ms,
             hung_factor=hung_factor(tts.engine),
+            load_metrics=parts.load_metrics,
         )
         for name, each in zip(names, settings, strict=True)
     ]

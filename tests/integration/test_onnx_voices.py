@@ -89,6 +89,12 @@ async def test_espeak_goes_on_for_a_killed_worker_which_comes_back(engine: Worke
     assert len(await pcm_of(engine, HIBARI, "Hello."))
 
 
+async def test_espeak_beside_neural_workers_is_not_in_the_metrics_of_their_load(engine: WorkerEngine) -> None:
+    assert len(await pcm_of(engine, "de", "eins"))
+    samples = [sample for family in engine._metrics.registry.collect() for sample in family.samples]
+    assert [sample.labels["worker"] for sample in samples if sample.name == "cctts_engine_room"] == ["worker"]
+
+
 async def test_a_piper_voice_speaks_with_the_phonemes_of_its_language(tmp_path: Path) -> None:
     make_piper_voice(tmp_path, "de_DE-test")
     engine = make_engine(Config(tts=TtsConfig(voices_dir=str(tmp_path), first_audio_target_ms=60_000.0)))

@@ -245,6 +245,7 @@ class WorkerLink:
         metrics: Metrics,
         stall_timeout_ms: float,
         hung_factor: float = HUNG_FACTOR,
+        load_metrics: Metrics | None = None,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self.name = name
@@ -261,6 +262,8 @@ class WorkerLink:
         """For how long audio was owed and none given."""
         self._watch: asyncio.Task[None] | None = None
         self._metrics = metrics
+        self._load_metrics = load_metrics or metrics
+        """They show how busy it is and what became of its streams; a worker that only helps out has its own."""
         self.streams: dict[int, OpenStream] = {}
         self._usable = asyncio.Event()
         self._num_opened_since_report = 0
@@ -320,7 +323,7 @@ class WorkerLink:
 
     def forget(self) -> None:
         """Take what was measured of it out of the metrics: it does not come back."""
-        metrics = self._metrics
+        metrics = self._load_metrics
         for gauge in (
             metrics.engine_streams,
             metrics.engine_room,
@@ -436,19 +439,19 @@ class WorkerLink:
 
     def count_first_audio(self, ms: float) -> None:
         """The first audio of a stream came so long after its first text, ms."""
-        metrics = self._metrics
+        metrics = self._load_metrics
         generation = metrics.generation_label(self.generation)
         metrics.engine_generation_first_audio.labels(generation=generation).observe(ms / 1000)
 
     def count_end(self, result: str) -> None:
         """A stream has ended."""
-        metrics = self._metrics
+        metrics = self._load_metrics
         generation = metrics.generation_label(self.generation)
         metrics.engine_generation_streams.labels(generation=generation, result=result).inc()
 
     def _show(self, load: EngineLoad) -> None:
         """As metrics; its counts begin anew with each process."""
-        metrics, worker, before = self._metrics, self.name, self.load
+        metrics, worker, before = self._load_metrics, self.name, self.load
         metrics.engine_streams.labels(worker=worker).set(load.num_streams)
         metrics.engine_room.labels(worker=worker).set(load.room)
         metrics.engine_utilisation.labels(worker=worker).set(load.utilisation)
@@ -469,8 +472,8 @@ class WorkerLink:
             self._watch.cancel()
         self.down_reason = reason
         self.fail_all(WorkerLost(f"the engine worker ended: {reason}", retry_after_s=RETRY_AFTER_S))
-        self._metrics.engine_room.labels(worker=self.name).set(0)
-        self._metrics.engine_streams.labels(worker=self.name).set(0)
+        self._load_metrics.engine_room.labels(worker=self.name).set(0)
+        self._load_metrics.engine_streams.labels(worker=self.name).set(0)
         if reason != STOPPED:
             self._metrics.process_restarts.labels(process="worker").inc()
         self._on_change()

@@ -20,6 +20,7 @@ from cc_tts.softphone.rtp.endpoint import RtpEndpoint, open_socket
 from cc_tts.softphone.rtp.packets import PAYLOAD_TYPES, RATE_HZ, Keypress
 from cc_tts.softphone.rtp.receiver import RtpReceiver
 from cc_tts.ua.pjsip.sip_thread import SipThread, callback, pj_detail
+from cc_tts.ua.sip.reason import remote_reasons
 
 _HANGUP_TIMEOUT_NS: Final = 5_000_000_000
 """Time to wait for the response to our BYE or CANCEL before the call counts as ended."""
@@ -172,6 +173,8 @@ class SoftphoneCall:
         transaction = event.body.tsxState.tsx
         if transaction.method == "BYE" and transaction.role == pj.PJSIP_ROLE_UAS:
             self.facts.has_remote_bye = True
+            if event.body.tsxState.type == pj.PJSIP_EVENT_RX_MSG:
+                self.facts.remote_reasons = remote_reasons(event.body.tsxState.src.rdata.wholeMsg)
         self._note_message(event)
 
     def _note_message(self, event: Any) -> None:

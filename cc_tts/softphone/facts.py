@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from cc_tts.softphone.plan import DialPlan
 from cc_tts.softphone.report import Ending, Party
+from cc_tts.ua.sip.reason import RemoteReason
 
 
 @dataclass(slots=True)
@@ -25,6 +26,7 @@ class CallFacts:
     last_reason: str = ""
     retry_after_s: int | None = None
     remote_sdp: str = ""
+    remote_reasons: tuple[RemoteReason, ...] = ()
 
 
 def ending_of(facts: CallFacts, plan: DialPlan) -> Ending:
@@ -32,6 +34,8 @@ def ending_of(facts: CallFacts, plan: DialPlan) -> Ending:
     code, reason = facts.last_code, facts.last_reason
     if facts.is_connected:
         by: Party = "them" if facts.has_remote_bye else "us" if facts.hangup_ns is not None else "nobody"
+        if by == "them":
+            reason = next((each.text for each in facts.remote_reasons if each.text), reason)
         return Ending("failed" if by == "nobody" else "completed", by, code, reason)
     if facts.is_timed_out:
         if not facts.has_any_response:

@@ -5,6 +5,7 @@ import pytest
 from cc_tts.softphone.facts import CallFacts, ending_of
 from cc_tts.softphone.plan import DialPlan
 from cc_tts.softphone.report import Ending
+from cc_tts.ua.sip.reason import RemoteReason
 
 pytestmark = pytest.mark.unit
 
@@ -22,6 +23,10 @@ TALKED: dict[str, Any] = {
     ("seen", "ending"),
     [
         (TALKED | {"has_remote_bye": True}, Ending("completed", "them", 200, "OK")),
+        (
+            TALKED | {"has_remote_bye": True, "remote_reasons": (RemoteReason("Q.850", 41, "Temporary failure"),)},
+            Ending("completed", "them", 200, "Temporary failure"),
+        ),
         (TALKED | {"hangup_ns": 9}, Ending("completed", "us", 200, "OK")),
         (TALKED | {"has_remote_bye": True, "hangup_ns": 9}, Ending("completed", "them", 200, "OK")),
         (TALKED | {"last_code": 408, "last_reason": "Timeout"}, Ending("failed", "nobody", 408, "Timeout")),
@@ -53,6 +58,7 @@ TALKED: dict[str, Any] = {
     ],
     ids=[
         "they hang up",
+        "they hang up and say why",
         "we hang up",
         "both hang up",
         "the far side vanished",

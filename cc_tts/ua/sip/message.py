@@ -1,5 +1,6 @@
 """Headers that pjsua2 does not hand over, from the text of a message that PJSIP has parsed already. No pjsua2 here."""
 
+import functools
 import re
 from collections.abc import Sequence
 from typing import Final
@@ -45,7 +46,7 @@ def is_ambiguous(message: str) -> bool:
     """
     if _BARE_LINE_END.search(message.split("\r\n\r\n", 1)[0]):
         return True
-    names = [_name(line) for line in _header_lines(message)]
+    names = [name for _, name, _ in _fields(message)]
     return any(names.count(name) != 1 for name in _SINGLE)
 
 
@@ -142,11 +143,9 @@ def extension_headers(message: str) -> dict[str, str]:
     :data:`MAX_HEADERS` headers and :data:`MAX_VALUE_CHARS` characters a value are kept.
     """
     found: dict[str, tuple[str, str]] = {}
-    for line in _header_lines(message):
-        name, colon, value = line.partition(":")
-        key = name.strip().lower()
-        if colon and (key.startswith("x-") or key == "user-to-user") and len(found) < MAX_HEADERS:
-            found.setdefault(key, (name.strip(), value.strip()[:MAX_VALUE_CHARS]))
+    for sent, name, value in _fields(message):
+        if value is not None and (name.startswith("x-") or name == "user-to-user") and len(found) < MAX_HEADERS:
+            found.setdefault(name, (sent, value[:MAX_VALUE_CHARS]))
     return dict(found.values())
 
 
@@ -168,7 +167,7 @@ def contacts(message: str) -> list[str]:
 def header_values(message: str, *names: str) -> list[str]:
     """Values of every header of these names, whether these are written out or compact, in order."""
     wanted = {name.lower() for name in names}
-    return [line.partition(":")[2].strip() for line in _header_lines(message) if ":" in line and _name(line) in wanted]
+    return [value for _, name, value in _fields(message) if name in wanted and value is not None]
 
 
 def header_value(message: str, name: str) -> str:
@@ -209,21 +208,27 @@ def _tag(message: str, name: str) -> str:
     return match[1] if match else ""
 
 
-def _name(line: str) -> str:
-    """The name of a header, written out, in lower case."""
-    name = line.partition(":")[0].strip().lower()
-    return _COMPACT.get(name, name)
+@functools.lru_cache(maxsize=4)
+def _fields(message: str) -> tuple[tuple[str, str, str | None], ...]:
+    """Return the headers after the start line: the name as sent, the name written out in lower case, and the value, ``None``
+    if the line has no colon. Folded lines are joined (RFC 3261 §7.3.1).
 
-
-def _header_lines(message: str) -> list[str]:
-    """The header's lines after the start line; folded ones are joined (RFC 3261 §7.3.1)."""
+    The result is kept, since the guards and the user agent ask a message some twenty times.
+    """
     lines: list[str] = []
     for line in message.split("\r\n\r\n", 1)[0].split("\r\n")[1:]:
         if line[:1] in (" ", "\t") and lines:
             lines[-1] += " " + line.strip()
         else:
             lines.append(line)
-    return lines
+    return tuple(map(_field, lines))
+
+
+def _field(line: str) -> tuple[str, str, str | None]:
+    sent, colon, value = line.partition(":")
+    sent = sent.strip()
+    name = sent.lower()
+    return sent, _COMPACT.get(name, name), value.strip() if colon else None
 
 
 def readable(text: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from cc_tts.api.http.bodies import pointer_to
+from cc_tts.config.schema import MAX_PORT
 from cc_tts.errors import FieldError
 
 MAX_URI_CHARS: Final = 512
@@ -21,7 +22,6 @@ MAX_REASON_CHARS: Final = 128
 
 _TEL: Final = re.compile(r"tel:\+?[0-9*#().-]{1,40}", re.IGNORECASE)
 """A telephone number (RFC 3966 §3), without parameters."""
-_MAX_PORT: Final = 65535
 _TOKEN: Final = re.compile(r"[A-Za-z0-9\-.!%*_+`'~]+")
 """A header's name (RFC 3261 §25.1, ``token``)."""
 _PRINTABLE: Final = re.compile(r"[\x20-\x7e]*")
@@ -44,8 +44,8 @@ def uri_fault(uri: str) -> str | None:
     match = _URI.fullmatch(uri)
     if match is None:
         return "write a SIP URI as in sip:1000@pbx.example.com:5060, without <>, spaces, password and ?headers"
-    if match["port"] is not None and not 0 < int(match["port"]) <= _MAX_PORT:
-        return f"a port is 1 to {_MAX_PORT}"
+    if match["port"] is not None and not 0 < int(match["port"]) <= MAX_PORT:
+        return f"a port is 1 to {MAX_PORT}"
     if _ESCAPED_CONTROL.search(uri):
         return "no escaped control characters"
     return None

@@ -80,14 +80,14 @@ def main() -> NoReturn:
     link.listen(settings.adoption_socket)
     threading.Thread(target=link.read, name="reader", daemon=True).start()
     loop.greet(described)
-    is_orphan = loop.run(stopping)
+    is_alone = loop.run(stopping)
     agent.stop()
-    if link.gap is not None and link.outlives_server:
-        ended_calls.leave(Path(settings.adoption_socket), link.gap.reports(()), clock)
+    if link.detached is not None and link.outlives_server:
+        ended_calls.leave(Path(settings.adoption_socket), link.detached.reports(()), clock)
     with contextlib.suppress(ProcessFailed):
         link.channel.flush()
     link.close()
-    _leave(child.EXIT_SERVER_GONE if is_orphan else 0)
+    _leave(child.EXIT_SERVER_GONE if is_alone else 0)
 
 
 class SipLoop:
@@ -111,8 +111,8 @@ class SipLoop:
         """Send, or keep what is worth it. A server that does not read is given up, which the loop does."""
         if isinstance(message, CallEnded) and self._link.outlives_server:
             self._ends.keep(message)
-        if self._link.gap is not None:
-            self._link.gap.keep(message)
+        if self._link.detached is not None:
+            self._link.detached.keep(message)
             return
         try:
             self._link.channel.put(message)
@@ -134,7 +134,7 @@ class SipLoop:
                 self._obey(self._link.commands.popleft())
             if not self._has_server:
                 self._is_over = self._is_over or self._clock.now_ns() > self._deadline_ns
-            elif self._link.gap is None:
+            elif self._link.detached is None:
                 self._silence.count(owed=self._is_pinged)
                 self._agent.set_server_silent(silent=self._silence.seconds > SERVER_TIMEOUT_S)
                 self._flush()
@@ -148,7 +148,7 @@ class SipLoop:
                 self._agent.forward_audio(channel.put)
                 channel.flush()
         except ProcessFailed:
-            self._link.gap = Detached(self._ends)  # ServerGone follows
+            self._link.detached = Detached(self._ends)  # ServerGone follows
 
     def _obey(self, message: Message | ServerGone | Successor) -> None:
         match message:
@@ -161,17 +161,17 @@ class SipLoop:
             case EndNoted(call_id=call_id):
                 self._ends.forget(call_id)
             case ServerGone():
-                self._lose_server()
+                self._detach()
             case Successor():
-                self._meet(message)
+                self._attach(message)
             case _:
                 self._agent.command(message)
 
-    def _lose_server(self) -> None:
+    def _detach(self) -> None:
         num_calls = self._agent.num_calls
         self._has_server = False
-        if self._link.gap is None:
-            self._link.gap = Detached(self._ends)
+        if self._link.detached is None:
+            self._link.detached = Detached(self._ends)
         self._is_over = not (num_calls and self._link.outlives_server)
         if self._is_over:
             log.error("server_gone", calls=num_calls, consequence="ending them")
@@ -181,29 +181,29 @@ class SipLoop:
         self._deadline_ns = self._clock.now_ns() + grace_ms * NS_PER_MS
         self._agent.detach_server()
 
-    def _meet(self, applicant: Successor) -> None:
+    def _attach(self, successor: Successor) -> None:
         """Be adopted, or say why not and end."""
-        request, gap = applicant.request, self._link.gap
+        request, detached = successor.request, self._link.detached
         refusal = ""
         if request.protocol != PROTOCOL_VERSION:
             refusal = f"it speaks protocol {request.protocol}, this process {PROTOCOL_VERSION}"
         elif request.settings != self._settings.fingerprint:
             refusal = "its [sip], [rtp], [registration] or [playout] are others than this process was started with"
-        if refusal or gap is None:
+        if refusal or detached is None:
             log.error("adoption_refused", detail=refusal, calls=self._agent.num_calls, consequence="ending them")
             with contextlib.suppress(ProcessFailed):
-                applicant.channel.send(AdoptionRefused(detail=refusal))
+                successor.channel.send(AdoptionRefused(detail=refusal))
             self._is_over = True
             return
-        living = self._agent.attach_server()
-        log.info("adopted", calls=len(living), by=request.version)
+        live_calls = self._agent.attach_server()
+        log.info("adopted", calls=len(live_calls), by=request.version)
         self._link.channel.close()
-        self._link.channel, self._link.gap, self._has_server = applicant.channel, None, True
+        self._link.channel, self._link.detached, self._has_server = successor.channel, None, True
         self._is_pinged = False
         self.greet(self._build)
-        for each in gap.reports(living):
+        for each in detached.reports(live_calls):
             self.report(each)
-        applicant.decided.set()
+        successor.decided.set()
 
 
 def _leave(code: int) -> NoReturn:

@@ -90,12 +90,10 @@ class _UaProcess:
         free = int(limits["max_calls"]) - len(self.call_ids)
         return max(0, min(free, int(limits["build_max_calls"]) - self.active_pjsua_calls))
 
-    def send(self, message: Message, payload: bytes = b"") -> None:
-        """As :meth:`UaClient.send`."""
-        try:
-            self.supervisor.send(message, payload)
-        except ProcessFailed as error:
-            raise UserAgentUnavailable(str(error), retry_after_s=RETRY_AFTER_S) from error
+    def send_if_up(self, message: Message) -> None:
+        """Send what is sent again once the process is ready, or is of no use to the next one."""
+        with contextlib.suppress(ProcessFailed):
+            self.supervisor.send(message)
 
     @property
     def sip_call_ids(self) -> tuple[str, ...]:
@@ -141,10 +139,10 @@ class _UaProcess:
             return {}
         self._applied = asyncio.get_running_loop().create_future()
         try:
-            self.send(self.reloaded)
+            self.supervisor.send(self.reloaded)
             async with asyncio.timeout(APPLY_TIMEOUT_S):
                 return await self._applied
-        except (UserAgentUnavailable, TimeoutError) as error:
+        except (ProcessFailed, TimeoutError) as error:
             return {"sip, auth, tls": f"the UA process did not take them over: {error or 'no answer'}"}
         finally:
             self._applied = None
@@ -241,8 +239,7 @@ class UaClient:
         self._is_started = True
         for process in self._processes:
             if process.is_adopted:
-                with contextlib.suppress(UserAgentUnavailable):  # the next one lets them in
-                    self._set_accepting(process)
+                process.send_if_up(self._acceptance)
         missing = [each for each in self.supervisors if each.state is ProcessState.STOPPED]
         started = await asyncio.gather(*(each.start() for each in missing), return_exceptions=True)
         for process in self._processes:
@@ -291,11 +288,11 @@ class UaClient:
         """Let new calls in, or have them refused with 503. Remembered over a restart."""
         self._accepting = accepting
         for process in self._processes:
-            with contextlib.suppress(UserAgentUnavailable):  # it is sent again when the process is ready
-                self._set_accepting(process)
+            process.send_if_up(self._acceptance)
 
-    def _set_accepting(self, process: _UaProcess) -> None:
-        process.send(messages.SetAccepting(accepting=self._accepting, retry_after_s=self._config.sip.retry_after_s))
+    @property
+    def _acceptance(self) -> messages.SetAccepting:
+        return messages.SetAccepting(accepting=self._accepting, retry_after_s=self._config.sip.retry_after_s)
 
     async def reload(self, config: Config, *, renew_tls: bool) -> dict[str, str]:
         """Have the UA processes take over what can be changed while they run, now or when they are next ready.
@@ -320,23 +317,25 @@ class UaClient:
             UserAgentUnavailable: it is not up.
         """
         call_id = getattr(message, "call_id", "")
-        with_call = next((each for each in self._processes if call_id in each.call_ids), None)
-        if with_call is not None:
-            with_call.send(message, payload)
-            return
-        freest = max(self._processes, key=lambda each: each.free_calls)
+        process = next((each for each in self._processes if call_id in each.call_ids), None)
+        if process is None:
+            process = max(self._processes, key=lambda each: each.free_calls)
+            if not isinstance(message, messages.Originate):
+                if process.free_calls == DOWN:
+                    raise UserAgentUnavailable("the ua process is not up", retry_after_s=RETRY_AFTER_S)
+                return
+        try:
+            process.supervisor.send(message, payload)
+        except ProcessFailed as error:
+            raise UserAgentUnavailable(str(error), retry_after_s=RETRY_AFTER_S) from error
         if isinstance(message, messages.Originate):
-            freest.send(message)
-            freest.call_ids.add(call_id)
+            process.call_ids.add(call_id)
             self._publish_free_calls()
-        elif freest.free_calls == DOWN:
-            raise UserAgentUnavailable("the ua process is not up", retry_after_s=RETRY_AFTER_S)
 
     def note_end(self, call_id: str) -> None:
         """The end of a call is accounted for, whichever process had it."""
         for process in self._processes:
-            with contextlib.suppress(UserAgentUnavailable):  # it has nothing to forget
-                process.send(messages.EndNoted(call_id))
+            process.send_if_up(messages.EndNoted(call_id))
 
     def on_report(self, message: Message, payload: bytes = b"") -> None:
         """Pass on a report of one of the processes."""
@@ -354,11 +353,10 @@ class UaClient:
     def on_process_ready(self, process: _UaProcess) -> None:
         """One of the processes is up, the first time or again."""
         assert self._listener is not None
-        with contextlib.suppress(UserAgentUnavailable):  # it may go down again; then there is a next time
-            if not self._accepting:
-                self._set_accepting(process)
-            if process.reloaded is not None:  # it may have been started with what was in force before
-                process.send(process.reloaded)
+        if not self._accepting:
+            process.send_if_up(self._acceptance)
+        if process.reloaded is not None:  # it may have been started with what was in force before
+            process.send_if_up(process.reloaded)
         self._publish_free_calls()
         self._listener.on_ua_ready(process.build)
 

@@ -66,12 +66,12 @@ class Detached:
         if isinstance(message, messages.PlayoutReport) and isinstance(message.event, PlayoutFinished):
             self._finished.setdefault(message.call_id, []).append(message)
 
-    def reports(self, living: Iterable[messages.CallSnapshot]) -> Iterator[Message]:
-        """What the next server is told, ``living`` being the calls that have not ended."""
+    def reports(self, live_calls: Iterable[messages.CallSnapshot]) -> Iterator[Message]:
+        """What the next server is told, ``live_calls`` being the calls that have not ended."""
         for snapshot, ended in self._ends:
             yield from self._call(snapshot)
             yield ended
-        for snapshot in living:
+        for snapshot in live_calls:
             yield from self._call(snapshot)
         yield messages.SnapshotComplete()
 
@@ -109,7 +109,7 @@ class ServerLink:
     def __init__(self, channel: ChildChannel, media: Callable[[Message, bytes], bool]) -> None:
         self.channel = channel
         self.commands: deque[Message | ServerGone | Successor] = deque()
-        self.gap: Detached | None = None
+        self.detached: Detached | None = None
         self._media = media
         self._socket: AdoptionSocket | None = None
 
@@ -135,12 +135,12 @@ class ServerLink:
             if self._socket is None:
                 return
             try:
-                applicant = Successor(*self._socket.accept(messages.TO_UA))
+                successor = Successor(*self._socket.accept(messages.TO_UA))
             except OSError:  # it was closed
                 return
-            self.commands.append(applicant)
-            applicant.decided.wait()
-            channel = applicant.channel
+            self.commands.append(successor)
+            successor.decided.wait()
+            channel = successor.channel
 
     def _on_record(self, message: Message, payload: bytes) -> None:
         if not self._media(message, payload):

@@ -282,7 +282,7 @@ class UserAgent:
         self._accepting = self._server_silent = False
         self._heard.clear()
         for leg in self._live_legs():
-            with self._attempt(leg, "lose_server"):
+            with self._attempt(leg, "detach"):
                 leg.media.detach_server()
 
     def attach_server(self) -> list[messages.CallSnapshot]:

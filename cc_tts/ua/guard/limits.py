@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from cc_tts.clock import Clock
+from cc_tts.processes import source_address
 
 MAX_SOURCES: Final = 10_000
 """Remembered at once; the one that has been silent longest is forgotten."""
 BURST_S: Final = 2.0
 """A source that was quiet may send at once what is allowed in so many seconds."""
-IPV6_PREFIX_BITS: Final = 64
 _CACHED_ADDRESSES: Final = 4096
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -41,11 +41,8 @@ def _address(host: str) -> Address | None:
 
 @functools.lru_cache(_CACHED_ADDRESSES)
 def source_of(host: str) -> str:
-    """What the limits know ``host`` by: the address, or its network of 64 bits for IPv6."""
-    address = _address(host)
-    if isinstance(address, ipaddress.IPv6Address):
-        return str(ipaddress.ip_network((address, IPV6_PREFIX_BITS), strict=False))
-    return str(address)
+    """Return the source that ``host`` counts for; it is empty if ``host`` is no address."""
+    return source_address.source_of(host) if _address(host) else ""
 
 
 class PeerList:

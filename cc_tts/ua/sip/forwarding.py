@@ -8,6 +8,8 @@ import hashlib
 import re
 from typing import Final
 
+from cc_tts.config.schema import MAX_PORT
+
 SOURCE: Final = "cc-tts-source"
 PORT: Final = "cc-tts-port"
 Address = tuple[str, int]
@@ -32,7 +34,6 @@ _COPIED: Final = re.compile(
 """Headers that a response repeats (RFC 3261 §8.2.6.2), folded ones whole; the group is there for To."""
 _TAG: Final = re.compile(rb";\s*tag\s*=", re.IGNORECASE)
 _END_OF_HEADERS: Final = re.compile(rb"\r?\n\r?\n")
-_MAX_PORT: Final = 65535
 
 
 def method_of(datagram: bytes) -> bytes:
@@ -69,7 +70,7 @@ def returned(response: bytes) -> tuple[bytes, Address] | None:
     head = _head(response)
     found = _OUR_VIA.search(head)
     first = _VIA.search(head)
-    if found is None or first is None or first.start() != found.start() or int(found[2]) > _MAX_PORT:
+    if found is None or first is None or first.start() != found.start() or int(found[2]) > MAX_PORT:
         return None
     return response[: found.start()] + response[found.end() :], (found[1].decode(), int(found[2]))
 
@@ -114,7 +115,7 @@ def _with_source(via: bytes, source: Address) -> bytes:
 def _reply_port(via: bytes, source: Address) -> int:
     """The source port if the client asks for it by ``rport``, else that of its Via (RFC 3261 §18.2.2)."""
     port = 0 if _RPORT.search(via) else int(_group(_SENT_BY.match(via), b"5060"))
-    return port if 0 < port <= _MAX_PORT else source[1]
+    return port if 0 < port <= MAX_PORT else source[1]
 
 
 def _group(found: re.Match[bytes] | None, otherwise: bytes = b"") -> bytes:

@@ -1,12 +1,12 @@
 """Which of the addresses that a redirection names are tried (RFC 3261 §8.1.3.4). No pjsua2 here."""
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from cc_tts.ua.sip import uri as sip_uri
+
 MAX_REDIRECTS: Final = 5
-"""Of one call."""
-_ADDRESS: Final = re.compile(r"sips?:(?:[^@]*@)?(?:\[[^\]]*\]|[^:;?>\s]*)", re.IGNORECASE)
+"""So many redirections of one call are followed; unmeasured."""
 
 
 class Redirects:
@@ -24,14 +24,9 @@ class Redirects:
         and host that was not tried yet: all of these must be fit to be tried.
         """
         self._named |= dict.fromkeys(contacts)
-        address = _address(target)
-        possible = [uri for uri in self._named if uri.lower() not in self._tried and _address(uri) == address]
+        address = sip_uri.address_of(target)
+        possible = [uri for uri in self._named if uri.lower() not in self._tried and sip_uri.address_of(uri) == address]
         if len(self._tried) > MAX_REDIRECTS or not possible or not all(map(self._may_follow, possible)):
             return False
         self._tried.add(possible[0].lower())
         return True
-
-
-def _address(uri: str) -> str:
-    match = _ADDRESS.search(uri)
-    return match[0].lower() if match else uri

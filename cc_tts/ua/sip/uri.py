@@ -5,7 +5,7 @@ from typing import Final
 
 from cc_tts.ua.guard.limits import PeerList
 
-_AFTER_USER: Final = re.compile(r"sips?:(?:[^@]*@)?(\[[^\]]*\]|[^:;?\s]*)(?::[0-9]*)?((?:;[^?]*)?)", re.IGNORECASE)
+_SIP_URI: Final = re.compile(r"sips?:(?:[^@]*@)?(\[[^\]]*\]|[^:;?\s]*)(?::[0-9]*)?((?:;[^?]*)?)", re.IGNORECASE)
 
 
 def with_transport(uri: str, transports: tuple[str, ...]) -> str:
@@ -19,13 +19,19 @@ def with_transport(uri: str, transports: tuple[str, ...]) -> str:
 
 def destination(uri: str) -> str:
     """Where a request is sent, lower case: ``maddr``, else the host (RFC 3261 §19.1.1); empty if it is no SIP URI."""
-    match = _AFTER_USER.match(uri)
+    match = _SIP_URI.match(uri)
     return (_parameters(match[2]).get("maddr") or match[1]).lower() if match else ""
+
+
+def address_of(text: str) -> str:
+    """Return scheme, user and host of the first SIP URI in ``text``, lower case; ``text`` if there is none."""
+    match = _SIP_URI.search(text)
+    return text[match.start() : match.end(1)].rstrip(">").lower() if match else text
 
 
 def fault_of_target(uri: str, transports: tuple[str, ...]) -> str:
     """Why no request can be sent to ``uri`` from here, in words; empty if one can."""
-    match = _AFTER_USER.match(uri)
+    match = _SIP_URI.match(uri)
     if match is None:
         return "write a sip: or sips: URI"
     parameters = _parameters(match[2])

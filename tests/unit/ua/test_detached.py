@@ -44,11 +44,11 @@ def ended_call(call_id: str) -> messages.CallEnded:
 
 
 def test_a_call_is_told_with_what_was_over_of_its_prompts() -> None:
-    gap = Detached(UnnotedEnds(snapshot))
-    gap.keep(finished("a", "1"))
-    gap.keep(messages.PlayoutReport(call_id="a", event=PlayoutProgress("2", at_ns=1, played_ms=5.0)))
-    gap.keep(messages.DtmfReceived(call_id="a", digit="5", duration_ms=1, method="sip_info", at_ns=1))
-    assert list(gap.reports([snapshot("a", ("2", 20.0)), snapshot("b")])) == [
+    detached = Detached(UnnotedEnds(snapshot))
+    detached.keep(finished("a", "1"))
+    detached.keep(messages.PlayoutReport(call_id="a", event=PlayoutProgress("2", at_ns=1, played_ms=5.0)))
+    detached.keep(messages.DtmfReceived(call_id="a", digit="5", duration_ms=1, method="sip_info", at_ns=1))
+    assert list(detached.reports([snapshot("a", ("2", 20.0)), snapshot("b")])) == [
         snapshot("a", ("1", 400.0), ("2", 20.0)),
         finished("a", "1"),
         snapshot("b"),
@@ -58,11 +58,11 @@ def test_a_call_is_told_with_what_was_over_of_its_prompts() -> None:
 
 def test_a_call_that_has_ended_is_told_before_those_that_live() -> None:
     ends = UnnotedEnds(lambda call_id: snapshot(call_id, ("1", 20.0)))
-    gap = Detached(ends)
+    detached = Detached(ends)
     ended = ended_call("a")
-    gap.keep(finished("a", "1", 20.0))
+    detached.keep(finished("a", "1", 20.0))
     ends.keep(ended)
-    told: list[Message] = list(gap.reports([snapshot("b")]))
+    told: list[Message] = list(detached.reports([snapshot("b")]))
     assert told[:3] == [snapshot("a", ("1", 20.0)), finished("a", "1", 20.0), ended]
     assert told[3:] == [snapshot("b"), messages.SnapshotComplete()]
 
@@ -70,15 +70,15 @@ def test_a_call_that_has_ended_is_told_before_those_that_live() -> None:
 def test_an_end_is_told_until_a_server_has_noted_it() -> None:
     """Another server is told of those that the one before may not have read or written down."""
     ends = UnnotedEnds(snapshot)
-    gap = Detached(ends)
+    detached = Detached(ends)
     for call_id in ("a", "b"):
         ends.keep(ended_call(call_id))
     ends.keep(ended_call("b"))
     ends.forget("a")
     ends.forget("unknown")
     told = [snapshot("b"), ended_call("b"), messages.SnapshotComplete()]
-    assert list(gap.reports([])) == told
-    assert list(gap.reports([])) == told, "it has not been noted by being told"
+    assert list(detached.reports([])) == told
+    assert list(detached.reports([])) == told, "it has not been noted by being told"
 
 
 def test_an_end_that_never_was_a_leg_is_not_told_again() -> None:

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.unit
         ("[2001:db8::ffff:1]:1", "2001:db8::ffff:1", "2001:db8::/64"),
         ("[fe80::1%eth0]:5060", "fe80::1", "fe80::/64"),
         ("[::ffff:192.0.2.1]:5060", "::ffff:192.0.2.1", "192.0.2.1"),
-        ("", "", "None"),
+        ("", "", ""),
     ],
 )
 def test_sources(socket_address: str, host: str, source: str) -> None:

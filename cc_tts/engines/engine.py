@@ -44,7 +44,7 @@ class Engine(Protocol):
 
     @property
     def identity(self) -> str:
-        """What its workers on other machines speak with, empty if it has none. Another identity, other audio."""
+        """The workers on other machines speak with what this names; empty without such workers. Another sounds different."""
 
     async def start(self) -> None:
         """Load and warm up; returns when the first stream could be opened."""

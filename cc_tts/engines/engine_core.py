@@ -1,4 +1,4 @@
-"""What a worker process drives: an engine that one thread moves on, step by step.
+"""An engine core is what a worker process drives: one thread moves it on, step by step.
 
 ::
 
@@ -19,7 +19,7 @@ from cc_tts.voices.voice import Voice
 
 
 class Command(Message, frozen=True):
-    """Server → worker, about one stream. ``stream_id`` is never used twice in the life of a server."""
+    """A message from a server to a worker, about one stream. ``stream_id`` is never used twice in the life of a server."""
 
     stream_id: int
 
@@ -55,7 +55,7 @@ StepOut = SpeechOut | StreamDone
 
 
 class Report(Message, frozen=True):
-    """Worker → server."""
+    """A message from a worker to its server."""
 
 
 class EngineLoad(Report, frozen=True, kw_only=True):
@@ -83,7 +83,7 @@ class DeviceLost(Exception):
 
 
 class EngineLoader(Protocol):
-    """What makes a :class:`EngineCore`, and knows its voices afterwards."""
+    """It makes an :class:`EngineCore`, and knows its voices afterwards."""
 
     @property
     def voices(self) -> Sequence[Voice]:
@@ -136,7 +136,7 @@ class EngineCore(Protocol):
         """How busy it is."""
 
     def close(self) -> None:
-        """Free everything."""
+        """Free everything that the engine holds."""
 
 
 def check_speed(speed: float) -> None:

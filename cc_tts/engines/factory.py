@@ -1,4 +1,4 @@
-"""From the configuration to the engine."""
+"""The factory makes the engine that the configuration names."""
 
 import difflib
 import os
@@ -25,7 +25,7 @@ ESPEAK: Final = "espeak"
 ONNX: Final = "onnx"
 ENGINES: Final = (AUTO, ESPEAK, ONNX, COSYVOICE2)
 ESPEAK_VOICE: Final = "en-us"
-"""What espeak-ng speaks with if neither a voice nor a language is asked for."""
+"""espeak-ng speaks with this voice if neither a voice nor a language is asked for."""
 ESPEAK_HUNG_FACTOR: Final = 1.0
 """espeak-ng is never just slow: what keeps it for the stall timeout is a passage that does not end."""
 ESPEAK_MAX_STREAMS: Final = 512
@@ -67,7 +67,7 @@ def make_engine(
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """What every engine is made with."""
+    """Every engine is made with these parts."""
 
     clock: Clock
     metrics: Metrics
@@ -138,7 +138,7 @@ def engine_names(tts: TtsConfig) -> tuple[str, ...]:
 
 
 def worker_settings(config: Config, purpose: Purpose = "serve") -> list[WorkerSettings]:
-    """What each worker needs to know; raises ``ConfigError`` if a folder is missing. None where every
+    """The settings of each worker; raises ``ConfigError`` if a folder is missing. None where every
     worker is on another machine (``tts.devices`` is empty).
     """
     tts, num_cores = config.tts, len(os.sched_getaffinity(0))

@@ -1,4 +1,4 @@
-"""What a voice of the CPU is to the engine: found, loaded, asked to speak."""
+"""The contract of voices on the CPU: the engine finds them, loads them and has them speak."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a voice costs: the time that a thread takes for its audio and for a character."""
+"""The cost of a voice is the time that a thread takes for its audio and for a character."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -8,17 +8,17 @@ from cc_tts.clock import Clock
 _ALPHA: Final = 0.2
 """Weight of an observation in the mean cost; unmeasured."""
 _MAX_RISE: Final = 4.0
-"""Of an observation beside the mean that it is to change; unmeasured."""
+"""An observation counts as at most so many times the mean that it changes; unmeasured."""
 _ALPHA_OF_RISE: Final = 0.005
 """Weight of an observation in the cost on a quiet machine, where it is higher; unmeasured."""
 _BUSY_HALF_LIFE_S: Final = 0.5
-"""What other processes took from the threads is half forgotten after so long: bursts of prompts last about a second."""
+"""The time that other processes took from the threads is half forgotten after so long: bursts last about a second."""
 LEAST_COST: Final = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a voice takes of a thread."""
+    """A voice takes this much of a thread."""
 
     of_audio: float
     """Time for a second of audio, s."""
@@ -34,8 +34,8 @@ class Cost:
 
 
 class VoiceCosts:
-    """What a voice costs, learned from wall time: of a thread that shares its core, a chunk takes twice as long. That says
-    how it is in this moment only, so it is forgotten with time, and not only with the next chunks: while prompts are
+    """The costs of a voice are learned from wall time: on a thread that shares its core, a chunk takes twice as long. That
+    holds for this moment only, so it is forgotten with time, and not only with the next chunks: while prompts are
     refused there are none.
     """
 
@@ -46,13 +46,13 @@ class VoiceCosts:
 
     @property
     def now(self) -> Cost:
-        """What the next chunk will cost."""
+        """The next chunk will cost this much."""
         age_s = (self._clock.now_ns() - self._observed_ns) / 1e9
         forgotten = 1.0 - 0.5 ** (age_s / _BUSY_HALF_LIFE_S)
         return self._mean.moved_to(self._quiet, fall=forgotten, rise=forgotten)
 
     def observe(self, cost: Cost) -> None:
-        """A chunk has cost this."""
+        """A chunk has cost this much."""
         self._mean = self.now.moved_to(cost, fall=_ALPHA, rise=_ALPHA)
         self._quiet = self._quiet.moved_to(cost, fall=_ALPHA, rise=_ALPHA_OF_RISE)
         self._observed_ns = self._clock.now_ns()

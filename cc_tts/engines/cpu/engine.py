@@ -39,7 +39,7 @@ _MAX_STREAMS: Final = 256  # if the setting names none; the threads are the limi
 _LEAST_FREE: Final = 0.1
 """Share of the threads that is left for first chunks, at least."""
 _TYPICAL_FIRST_CHARACTERS: Final = 60
-"""Of a new stream, whose text has not come yet: ``tts.first_chunk_max_chars``."""
+"""The length that is assumed of a stream's first text chunk until it comes: ``tts.first_chunk_max_chars``."""
 _MAX_FREE_CAPACITY: Final = 64
 
 log = logs.get(__name__)
@@ -58,7 +58,7 @@ class _Stream:
     is_text_whole: bool = False
     is_running: bool = False
     started_ns: int = 0
-    """Of the chunk that is being synthesised."""
+    """The chunk that is being synthesised was begun then."""
     carried_pause_ms: float = 0.0
     """Silence that comes before the next sentence."""
     given_ms: float = 0.0
@@ -68,7 +68,7 @@ class _Stream:
 
 
 class _Said:
-    """What a voice says to be measured."""
+    """A voice says this to be measured."""
 
     def __init__(self) -> None:
         self.parts: list[bytes] = []
@@ -239,7 +239,7 @@ class CpuEngine:
             )
 
     def close(self) -> None:
-        """End the threads."""
+        """End the synthesis threads."""
         with self._changed:
             self._is_closed = True
             self._streams.clear()
@@ -255,7 +255,7 @@ class CpuEngine:
 
     @property
     def _typical_cost(self) -> Cost:
-        """Of a new request whose voice is not known: that of the newest stream's voice, else of the first voice."""
+        """A new request whose voice is not known costs what the newest stream's voice does, or the first voice."""
         newest = next(reversed(self._streams.values()), None)
         return self._cost_of(newest.voice if newest else next(iter(self._costs), ""))
 

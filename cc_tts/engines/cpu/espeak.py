@@ -19,7 +19,7 @@ from cc_tts.voices.voice import Voice
 
 ENGINE_NAME: Final = "espeak"
 NATURAL_RATE_WPM: Final = 175
-"""What espeak-ng itself takes for normal (``espeakRATE`` in speak_lib.h)."""
+"""The rate that espeak-ng itself takes for normal (``espeakRATE`` in speak_lib.h)."""
 MAX_PASSAGE_CHARS: Final = 240
 """A longer text chunk is said in several passages: 240 characters keep the library for about 20 ms."""
 LEVEL_DBFS: Final = -20.9

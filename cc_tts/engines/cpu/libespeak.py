@@ -44,7 +44,7 @@ MAX_RATE_WPM: Final = 450
 
 
 class _Event(ctypes.Structure):
-    """``espeak_EVENT``."""
+    """A structure of speak_lib.h: ``espeak_EVENT``."""
 
     _fields_: ClassVar = [
         ("type", c_int),
@@ -59,7 +59,7 @@ class _Event(ctypes.Structure):
 
 
 class _Voice(ctypes.Structure):
-    """``espeak_VOICE``."""
+    """A structure of speak_lib.h: ``espeak_VOICE``."""
 
     _fields_: ClassVar = [
         ("name", c_char_p),
@@ -99,7 +99,7 @@ OnAudio = Callable[[bytes, tuple[WordEvent, ...]], bool]
 
 _process_lock = threading.Lock()
 _sample_rate_hz = 0
-"""Of the C library; 0 until it is initialised, once in the life of the process."""
+"""The C library gives audio at this rate; 0 until it is initialised, once in the life of the process."""
 _voice_set = ""
 """The voice that the C library has loaded and has not been interrupted with; loading takes 0.1 to 3 ms."""
 

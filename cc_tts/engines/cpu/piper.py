@@ -131,7 +131,7 @@ class PiperVoice:
         self.rate_hz = description.audio.sample_rate
 
     def speak(self, text: str, *, voice_id: str, speed: float, on_audio: OnAudio) -> None:  # noqa: ARG002 - one voice
-        """See the contract."""
+        """See the contract; each sentence is given out as soon as it is made."""
         for sentence in sentences(text):
             ids = self._phoneme_ids(sentence)
             if ids and not on_audio(SentenceAudio(pcm_of(self._synthesise(ids, speed)), last_mark(sentence))):
@@ -143,7 +143,7 @@ class PiperVoice:
         return f"{spoken}{mark}" if spoken.strip() else ""
 
     def _phoneme_ids(self, sentence: str) -> list[int]:
-        """Of the sentence, its punctuation marks included; empty if nothing of it is spoken."""
+        """The ids of a sentence, its punctuation marks included; empty if nothing of it is spoken."""
         phonemes = " ".join(filter(None, starmap(self._phonemes, clauses(sentence))))
         phonemes = unicodedata.normalize("NFD", _LANGUAGE_SWITCH.sub("", phonemes))
         ids = [each for phoneme in phonemes if phoneme in self._ids for each in self._ids[phoneme] + self._ids[_PAD]]

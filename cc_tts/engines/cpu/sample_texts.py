@@ -1,5 +1,5 @@
-"""What a voice says to be measured: its level and its cost for a character are those of its own language. A Chinese
-character takes four times as long to say as an English letter.
+"""Each voice says texts of its own language to be measured, since its level and its cost for a character are those of that
+language. A Chinese character takes four times as long to say as an English letter.
 """
 
 from collections.abc import Mapping
@@ -50,7 +50,7 @@ SAMPLES: Final[Mapping[str, tuple[str, str]]] = {
     "vi": ("Xin chào.", "Cảm ơn quý khách đã gọi, hôm nay tôi có thể giúp gì cho quý khách?"),
     "zh": ("您好。", "感谢您的来电，请问今天有什么可以帮您？"),
 }
-"""By the primary subtag of a language: a greeting, which warms the voice up, and a sentence, which is measured."""
+"""The texts by the primary subtag of a language: a greeting, which warms the voice up, and a sentence, which is measured."""
 _ALIASES: Final[Mapping[str, str]] = {"cmn": "zh", "yue": "zh", "nb": "no", "nn": "no"}
 
 

@@ -1,4 +1,4 @@
-"""What onnxruntime's models give: samples from -1 to 1."""
+"""The models of onnxruntime give samples from -1 to 1."""
 
 import numpy as np
 import numpy.typing as npt

@@ -1,4 +1,4 @@
-"""From what a model says to the audio of a text chunk: without the silence around its sentences, with our pauses between
+"""The audio of a text chunk, made from what a model says: without the silence around sentences, with our pauses between
 them, and with the words in their places. Runs on: a synthesis thread.
 """
 
@@ -29,7 +29,7 @@ class ChunkSpeech:
         self._is_begun = False
 
     def take(self, audio: SentenceAudio) -> tuple[bytes, tuple[WordMark, ...]]:
-        """What of it can be given out, perhaps nothing, and the words that begin there."""
+        """Take audio; returns what can be given out now, perhaps nothing, and the words that begin there."""
         self._words.extend(audio.words)
         pcm = self._trimmer.process(audio.pcm)
         if pcm and not self._is_begun:

@@ -33,7 +33,7 @@ from cc_tts.processes.watchdog import Watchdog
 from cc_tts.state_machine import StateMachine
 
 CONNECT_TIMEOUT_S: Final = 3.0
-"""From the first packet to ``Ready``."""
+"""A connection may take so long from the first packet to ``Ready``."""
 PING_INTERVAL_S: Final = 0.5
 MAX_MISSED_PINGS: Final = 3
 
@@ -74,7 +74,7 @@ class RemoteConnection:
         self._serials = itertools.count(1)
         self._task: asyncio.Task[None] | None = None
         self._first: asyncio.Future[str | None] | None = None
-        """Of the first attempt: ``None`` once the worker is ready, else why it is not."""
+        """The outcome of the first attempt: ``None`` once the worker is ready, else why it is not."""
         self.reason = "not connected yet"
         """Why it is not ready, or was not before."""
 
@@ -85,7 +85,7 @@ class RemoteConnection:
 
     @property
     def silent_s(self) -> float:
-        """For how long it has left a ping unanswered, s; 0 if none is."""
+        """Seconds for which a ping has been unanswered; 0 if none is."""
         return self._silence.seconds if self._silence is not None else 0.0
 
     async def start(self) -> None:

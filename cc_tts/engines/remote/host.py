@@ -35,7 +35,7 @@ from cc_tts.processes.channel import PROTOCOL_VERSION, Hello, Message, Ready
 from cc_tts.processes.first import first_of
 
 DRAIN_TIMEOUT_S: Final = 60.0
-"""For what is being spoken when the worker is to end."""
+"""The time that a worker which is to end has for what is being spoken."""
 DRAIN_POLL_S: Final = 0.1
 
 log = logs.get(__name__)
@@ -169,7 +169,7 @@ class WorkerHost:
                 channel.break_off("the server does not ping any more")
 
     def _identity(self) -> str:
-        """What stands behind the voices here: the engine, and names and sizes of the files. Runs on: a thread."""
+        """A hash of what stands behind the voices here: the engine, and names and sizes of the files. Runs on: a thread."""
         tts = self._settings.tts
         parts = [tts.engine, tts.dtype, str(tts.first_hop_tokens), str(tts.interleaved_text)]
         for folder in filter(None, (tts.model_dir, tts.voices_dir)):

@@ -20,7 +20,7 @@ from cc_tts.audio import PTIME_MS
 from cc_tts.engines.engine_core import EngineLoad
 
 NUM_COMPARED: Final = 2
-"""Of workers that have free capacity, taken at random; the better one is used. If all were compared, every server would send
+"""Workers with free capacity are compared, so many of them, taken at random. If all were compared, every server would send
 its streams to the same worker until the next report.
 """
 EQUAL_WITHIN_MS: Final = float(PTIME_MS)
@@ -35,7 +35,7 @@ Worker = TypeVar("Worker", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class WorkerCapacity:
-    """What a worker offers to a stream that is opened now. ``room``: streams that it would still take."""
+    """A worker offers this to a stream that is opened now. ``room``: streams that it would still take."""
 
     generation: str
     first_audio_ms: float
@@ -44,8 +44,8 @@ class WorkerCapacity:
 
 
 def offer_of(load: EngineLoad, *, num_opened: int, generation: str) -> WorkerCapacity:
-    """By the worker's last report, and the ``num_opened`` streams that were opened here since. Each of these makes the first
-    audio later by its share, and takes its part of what is left of the device.
+    """The capacity by the worker's last report, less ``num_opened`` streams that were opened here since. Each of these makes
+    the first audio later by its share, and takes its part of what is left of the device.
     """
     left = max(0.0, 1.0 - load.utilisation)
     return WorkerCapacity(
@@ -92,7 +92,7 @@ def _newest_first(generations: Collection[str]) -> list[frozenset[str]]:
 
 
 def _age(generation: str) -> _Age | None:
-    """For comparison, as PEP 440 orders releases, and what comes before and after each; ``None`` for what is no version."""
+    """A key for comparison, as PEP 440 orders releases and what comes before and after each; ``None`` for no version."""
     if (match := _VERSION.fullmatch(generation)) is None:
         return None
     release = [int(number) for number in match[1].split(".")]
@@ -112,7 +112,7 @@ def _chosen(weights: Mapping[str, float], key: str) -> str | None:
 
 
 def _better(compared: Sequence[Worker], offers: Mapping[Worker, WorkerCapacity]) -> Worker:
-    """Of one or two, in random order."""
+    """The better of one or two workers in random order."""
     first, second = offers[compared[0]], offers[compared[-1]]
     is_later = first.first_audio_ms - second.first_audio_ms
     is_worse = is_later > 0 if abs(is_later) >= EQUAL_WITHIN_MS else first.utilisation > second.utilisation

@@ -1,4 +1,4 @@
-"""What a worker passes on between the servers that use it and the one engine process behind it.
+"""A worker passes messages on between the servers that use it and the one engine process behind it.
 
 ::
 
@@ -83,7 +83,7 @@ class RelayedStream:
         return is_owed
 
     def deliver(self, pcm: bytes, text_chunk_index: int, words: tuple[WordMark, ...]) -> None:
-        """Audio came."""
+        """Pass audio on to the server."""
         self._given_ms += self._format.ms_for_bytes(len(pcm))
         self._server.send(StreamAudio(self._their_id, text_chunk_index, words), pcm)
 
@@ -123,7 +123,7 @@ class ConnectedServer:
         return self._silence.poll() > SERVER_TIMEOUT_S
 
     def take(self, message: Message) -> None:
-        """Handle one message."""
+        """Handle one message of the server."""
         match message:
             case Ping():
                 self._silence.heard()

@@ -22,7 +22,7 @@ _FILES: Final = "/proc/self/fd"
 log = logs.get(__name__)
 
 Peer = tuple[str, int]
-"""Source and port."""
+"""The address and port of a source."""
 
 
 class SourceLimit:

@@ -1,4 +1,4 @@
-"""What carries the messages between a server and a worker on another machine: gRPC, one stream of bytes each way for as long
+"""gRPC carries the messages between a server and a worker on another machine: one stream of bytes each way for as long
 as they are connected. The bytes are the records of :mod:`cc_tts.processes.channel`, as many a gRPC message as wait together.
 
 A side that does not read fills the other's bounded backlog and loses the connection. Whoever may connect has a certificate
@@ -39,17 +39,17 @@ SERVING: Final = b"\x08\x01"
 NOT_SERVING: Final = b"\x08\x02"
 MAX_SERVERS: Final = 256
 MAX_CONNECTIONS: Final = 2048
-"""To a worker, whoever they are of; fewer where fewer files may be open. One that says nothing takes 67 kB (measured)."""
+"""A worker has at most so many connections, or fewer where fewer files may be open. An idle one takes 67 kB (measured)."""
 SHARE_OF_SOURCE: Final = 0.25
-"""Of these that one source may have, servers that are connected not counted: several servers may be behind one address."""
+"""One source may have this share of them. Connected servers are not counted: several may be behind one address."""
 _SHARE_OF_FILES: Final = 0.75
 """The rest of the open files is for what else the process does."""
 MAX_STREAMS_PER_CONNECTION: Final = 8
 """A server has one, a health check too."""
 MAX_HEALTH_CHECKS: Final = 32
-"""Whose message has not come yet. One more ends the one that has waited longest: they need no token."""
+"""Requests whose message has not come yet. One more ends the one that has waited longest: they need no token."""
 HEALTH_TIMEOUT_S: Final = 2.0
-"""For the message of a health check, which comes with the headers or right after them."""
+"""The time for the message of a health check, which comes with the headers or right after them."""
 HANDSHAKE_TIMEOUT_MS: Final = 5000
 IDLE_CONNECTION_MS: Final = 30_000
 """Connections without a call are closed after this."""
@@ -186,7 +186,7 @@ class Channel:
 
 
 class ClientChannel(Channel):
-    """The server's end."""
+    """The server's end of a connection."""
 
     def __init__(self, grpc_channel: Any, call: Any, peer: str) -> None:
         super().__init__(FROM_WORKER, peer)
@@ -242,7 +242,7 @@ async def connect(
 
 
 class Listener:
-    """What a worker listens with."""
+    """A worker listens with this."""
 
     def __init__(self, server: Any, limit: SourceLimit) -> None:
         self._server = server

@@ -119,7 +119,7 @@ class RemoteWorkers:
         return self.faults
 
     async def stop(self) -> None:
-        """Close every connection."""
+        """Close the connection to every worker."""
         if self._following is not None:
             self._following.cancel()
             await asyncio.gather(self._following, return_exceptions=True)

@@ -91,7 +91,7 @@ def main() -> int:
 
 
 def _loader(settings: WorkerSettings, *, wake: Callable[[], None]) -> EngineLoader:
-    """Of the engine that ``tts.engine`` names; ``wake`` is for one with threads of its own."""
+    """The loader of the engine that ``tts.engine`` names; ``wake`` is for one with threads of its own."""
     if settings.tts.engine in {"onnx", "espeak"}:
         from cc_tts.engines.cpu.engine import CpuEngine
         from cc_tts.engines.cpu.voices import find_espeak, find_models

@@ -33,7 +33,7 @@ class WorkersElsewhere(Protocol):
     """Workers on other machines, which may come and go."""
 
     generations: Mapping[str, float]
-    """See :func:`cc_tts.engines.remote.pick.tiers`."""
+    """The shares of generations; see :func:`cc_tts.engines.remote.pick.tiers`."""
 
     @property
     def links(self) -> Sequence[WorkerLink]:
@@ -82,7 +82,7 @@ class WorkerEngine:
 
     @property
     def identity(self) -> str:
-        """See the contract."""
+        """The identity of what all workers speak with; see the contract."""
         found = {worker.identity for worker in self._workers if worker.identity}
         return " ".join(sorted(found))
 
@@ -132,7 +132,7 @@ class WorkerEngine:
         return f"no engine worker is ready: {reasons}"
 
     def utilisation(self, voice: str) -> float:
-        """Of the streams that the workers with the voice have and would still take, how many are there; see the contract.
+        """The share of streams that are open, of those that the workers with the voice have and would still take.
 
         Not ``EngineLoad.utilisation``: a fast device speaks ahead, and refuses long before it is busy all the time.
         """

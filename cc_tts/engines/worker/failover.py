@@ -27,14 +27,14 @@ log = logs.get(__name__)
 
 
 class FailoverStream:
-    """See :class:`cc_tts.engines.engine.SpeechStream`."""
+    """A stream that moves between workers; see :class:`cc_tts.engines.engine.SpeechStream`."""
 
     def __init__(self, open_elsewhere: OpenElsewhere, *, may_resume: bool, on_resumed: Callable[[], None]) -> None:
         self._open_elsewhere = open_elsewhere
         self._may_resume = may_resume
         self._on_resumed = on_resumed
         self._stream, self._is_altered = open_elsewhere(None)
-        """And whether what it says may not be what was asked for."""
+        """The stream that is read now, and whether it may say something else than was asked for (``_is_altered``)."""
         self._texts: deque[tuple[str, int]] = deque()
         """Text chunks from the one under way on."""
         self._is_text_whole = False
@@ -45,7 +45,7 @@ class FailoverStream:
         self._last: PcmChunk | None = None
         self._heard_index = -1
         self._heard_ms = 0.0
-        """Of the text chunk under way."""
+        """Audio of the text chunk under way that was given out."""
         self._has_listener = False
         self._was_lost = False
         """Its worker was, and nothing has come from another one yet."""

@@ -46,7 +46,7 @@ from cc_tts.voices.voice import Voice
 RETRY_AFTER_S: Final = 2
 """``Retry-After`` while a worker restarts, s."""
 DESCRIPTION_TIMEOUT_S: Final = 10.0
-"""From ``Ready`` to the description and the first report."""
+"""The time from ``Ready`` to the description and the first report."""
 HEARTBEAT_TIMEOUT_S: Final = 60.0
 """One step of the engine may be long on a machine without a GPU."""
 STALL_LOOK_S: Final = 0.2
@@ -56,7 +56,7 @@ SLOW_ENGINE_FACTOR: Final = 3.0
 HUNG_FACTOR: Final = 5.0
 """A worker that answers pings may be silent for so many times the stall timeout before it counts as hung; unmeasured."""
 UNANSWERED_SHARE: Final = 0.5
-"""Of the stall timeout: a worker that has left a ping unanswered for longer does not run."""
+"""A share of the stall timeout: a worker that has left a ping unanswered for longer does not run."""
 LATE_PATIENCE_S: Final = 1.0
 """How long the next stream waits for a worker that was found late and has given nothing since, s."""
 TAKEN_INTERVAL_MS: Final = 100.0
@@ -73,7 +73,7 @@ class WorkerLost(EngineFailed):
 
 
 class WorkerProcess(Protocol):
-    """What carries messages to a worker and back: a :class:`Supervisor`, or a connection to another machine."""
+    """It carries messages to a worker and back: a :class:`Supervisor`, or a connection to another machine."""
 
     @property
     def state(self) -> ProcessState:
@@ -81,7 +81,7 @@ class WorkerProcess(Protocol):
 
     @property
     def silent_s(self) -> float:
-        """For how long it has left a ping unanswered, s; 0 if none is."""
+        """Seconds for which a ping has been unanswered; 0 if none is."""
 
     async def start(self) -> None:
         """Wait until it is ready; raises ``ProcessFailed``, which says why, if it is not."""
@@ -97,11 +97,11 @@ class WorkerProcess(Protocol):
 
 
 MakeProcess = Callable[[Callable[[Message, bytes], None], Callable[[str], None]], WorkerProcess]
-"""From who takes the worker's messages, and who is called with the reason when it is down."""
+"""It is given who takes the worker's messages, and who is called with the reason when it is down."""
 
 
 class OpenStream(Protocol):
-    """What a link knows of the streams in it: a :class:`WorkerStream`, or one that is passed on to a server."""
+    """A link knows this of the streams in it: each is a :class:`WorkerStream`, or one that is passed on to a server."""
 
     stream_id: int
     silence: Watchdog
@@ -112,7 +112,7 @@ class OpenStream(Protocol):
         """Whether what reads it would have it spoken elsewhere if it broke off."""
 
     def deliver(self, pcm: bytes, text_chunk_index: int, words: tuple[WordMark, ...]) -> None:
-        """Audio came."""
+        """Take audio that came."""
 
     def over(self, failure: CcTtsError | None) -> None:
         """Nothing more will come."""
@@ -141,12 +141,12 @@ class WorkerStream:
         self._taken_ms = 0.0
         self._reported_ms = 0.0
         self.buffered_ms: float | None = None
-        """Of a listener's side that plays it as it comes; ``None``: not known to have one."""
+        """The listener's side held so much when it last said so; ``None``: there may be no listener."""
         self._is_text_whole = False
         self._is_read = False
         self._dry_ns = 0
         self.silence = Watchdog(worker.clock, max_step_s=2 * STALL_LOOK_S)
-        """For how long it has been owed audio; see :meth:`poll`."""
+        """The time for which audio has been owed; see :meth:`poll`."""
         self._asked_ns: int | None = None
         """When the first text was pushed."""
         self._has_audio = False
@@ -214,7 +214,7 @@ class WorkerStream:
         self.over(failure)
 
     def deliver(self, pcm: bytes, text_chunk_index: int, words: tuple[WordMark, ...]) -> None:
-        """Audio came."""
+        """Take audio that came."""
         if self._asked_ns is not None and not self._has_audio:
             self._has_audio = True
             self._worker.count_first_audio(ms_between(self._asked_ns, self._worker.clock.now_ns()))
@@ -259,7 +259,7 @@ class WorkerLink:
         self._is_late = False
         """It was found late, and has given nothing since."""
         self._silence = Watchdog(clock, max_step_s=2 * STALL_LOOK_S)
-        """For how long audio was owed and none given."""
+        """The time for which audio was owed and none given."""
         self._watch: asyncio.Task[None] | None = None
         self._metrics = metrics
         self._load_metrics = load_metrics or metrics
@@ -272,9 +272,9 @@ class WorkerLink:
         self.load: EngineLoad | None = None
         self.down_reason: str | None = None
         self.is_leaving = False
-        """What is open here is spoken to its end, and nothing more is opened."""
+        """True while open streams are spoken to their end and nothing more is opened."""
         self.identity = ""
-        """Of a worker on another machine: another identity, other audio."""
+        """A worker on another machine has one: another identity sounds different."""
         self.generation = __version__
         self.device = ""
         self.process = make_process(self._on_message, self._on_down)
@@ -286,7 +286,7 @@ class WorkerLink:
 
     @property
     def offer(self) -> WorkerCapacity | None:
-        """What a stream opened now would meet; ``None`` if none can be opened."""
+        """The capacity that a stream opened now would meet; ``None`` if none can be opened."""
         if not self.is_ready or self.load is None:
             return None
         return offer_of(self.load, num_opened=self._num_opened_since_report, generation=self.generation)
@@ -450,7 +450,7 @@ class WorkerLink:
         metrics.engine_generation_streams.labels(generation=generation, result=result).inc()
 
     def _show(self, load: EngineLoad) -> None:
-        """As metrics; its counts begin anew with each process."""
+        """Show the load as metrics; the counts of a worker begin anew with each process."""
         metrics, worker, before = self._load_metrics, self.name, self.load
         metrics.engine_streams.labels(worker=worker).set(load.num_streams)
         metrics.engine_room.labels(worker=worker).set(load.room)

@@ -42,7 +42,7 @@ class Wake(Message, frozen=True):
 WAKE: Final = Wake()
 
 Inbox = queue.SimpleQueue[Message | None]
-"""What the reader thread took off the channel; ``None`` means the server is gone."""
+"""The reader thread puts what it takes off the channel here; ``None`` means that the server is gone."""
 
 log = logs.get(__name__)
 
@@ -111,7 +111,7 @@ class WorkerLoop:
                 log.warning("unexpected_message", message=type(message).__name__)
 
     def _obey(self, command: Command) -> None:
-        """What goes wrong ends this stream and no other."""
+        """Carry a command out; an error ends this stream and no other."""
         engine, stream_id = self._engine, command.stream_id
         try:
             match command:
@@ -168,7 +168,7 @@ class WorkerLoop:
 
 
 def _admission(load: EngineLoad) -> tuple[int, int, str]:
-    """What decides whether the next stream is taken."""
+    """The values that decide whether the next stream is taken."""
     return load.num_streams, load.room, load.refusal
 
 

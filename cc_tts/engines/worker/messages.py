@@ -1,4 +1,4 @@
-"""What crosses the boundary between the server process and an engine worker.
+"""These messages cross the boundary between the server process and an engine worker.
 
 ::
 
@@ -23,7 +23,7 @@ Purpose = Literal["serve", "say", "check"]
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker gets at its start, as JSON on its standard input: its device, and sections of the configuration, with
+    """A worker gets these at its start, as JSON on its standard input: its device, and sections of the configuration, with
     what depends on the machine and the purpose filled in (absolute folders, ``tts.num_threads``).
 
     ``purpose``: ``serve`` calls; ``say`` one text, for which nothing is measured; or ``check`` what there is, the device and
@@ -65,7 +65,7 @@ class EngineDescription(Report, frozen=True):
 
     voices: tuple[Voice, ...]
     languages: tuple[str, ...] = ()
-    """What every voice speaks besides its own."""
+    """Every voice speaks these besides its own."""
     variants: tuple[str, ...] = ()
     """Names that every voice takes after a plus sign."""
 

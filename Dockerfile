@@ -1,5 +1,5 @@
 # Images of cc-tts: `--target runtime` (the last stage, the default), `--target runtime-ray` and `--target runtime-gpu`.
-# What was run of it and what was not: docs/for-operators.md, "Docker".
+# What was run of it and what was not: docs/operators/install.md, "Docker".
 
 # Pinned by tag. For a build that cannot change give a digest: --build-arg DEBIAN=debian@sha256:…
 ARG DEBIAN=debian:bookworm-20250520-slim

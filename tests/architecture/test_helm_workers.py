@@ -500,8 +500,8 @@ def test_the_pods_with_the_fewest_calls_go_first(tmp_path: Path) -> None:
 
 
 def page() -> str:
-    text = (ROOT / "docs/for-operators.md").read_text(encoding="utf-8")
-    (section,) = re.findall(r"^## Kubernetes\n(.*?)^## ", text, re.MULTILINE | re.DOTALL)
+    text = (ROOT / "docs/operators/install.md").read_text(encoding="utf-8")
+    (section,) = re.findall(r"^## Kubernetes\n(.*?)(?:^## |\Z)", text, re.MULTILINE | re.DOTALL)
     return str(section)
 
 

@@ -110,7 +110,7 @@ def test_every_series_of_server_and_pool_is_on_the_dashboard() -> None:
 
 
 def test_the_operators_table_has_every_alert_with_its_severity() -> None:
-    text = (ROOT / "docs/for-operators.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/operators/observe.md").read_text(encoding="utf-8")
     table = text.split("| alert | when | severity |\n| --- | --- | --- |\n", 1)[1].split("\n\n", 1)[0]
     listed: dict[str, str] = {}
     for row in table.splitlines():

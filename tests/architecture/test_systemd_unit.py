@@ -85,7 +85,9 @@ def test_nothing_is_privileged() -> None:
 
 
 def test_the_accounting_file_of_the_documents_can_be_written() -> None:
-    (example,) = set(re.findall(r"(/var/log/\S+\.jsonl)", (ROOT / "docs/for-operators.md").read_text(encoding="utf-8")))
+    (example,) = set(
+        re.findall(r"(/var/log/\S+\.jsonl)", (ROOT / "docs/operators/observe.md").read_text(encoding="utf-8"))
+    )
     assert str(Path(example).parent) == f"/var/log/{value('LogsDirectory')}"
     assert value("LogsDirectoryMode") == "0750"
 

@@ -41,7 +41,13 @@ PAGES: Final = (
     "docs/for-voice-agent-developers.md",
     "docs/for-telephony-engineers.md",
     "README.md",
-    "docs/for-operators.md",
+    "docs/operators/configure.md",
+    "docs/operators/install.md",
+    "docs/operators/observe.md",
+    "docs/operators/run.md",
+    "docs/operators/scale.md",
+    "docs/operators/secure.md",
+    "docs/operators/speech.md",
 )
 NOT_RUN: Final = {
     ".venv/bin/pip install -e '.[gpu]'": "downloads 3.1 GB",

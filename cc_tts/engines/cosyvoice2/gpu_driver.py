@@ -13,7 +13,7 @@ LEAST_DRIVER: Final[Mapping[int, int]] = {11: 450, 12: 525, 13: 580}
 """The least driver of a major version of CUDA: release notes of the CUDA toolkit, minimum driver for minor version
 compatibility.
 """
-OLDER_CUDA: Final = 'a PyTorch for CUDA 12 runs with 525 or newer (docs/for-operators.md, "Which driver")'
+OLDER_CUDA: Final = 'a PyTorch for CUDA 12 runs with 525 or newer (docs/operators/speech.md, "Which driver")'
 _VERSION: Final = re.compile(r"\b(\d{3,4})\.\d+(?:\.\d+)*\b")
 
 

@@ -50,7 +50,7 @@ _NEVER_LAST = frozenset(
         "dr mr mrs ms prof st ste apt mt rev hon capt lt col gen sgt jr sr inc ltd corp co bros vs approx dept est appt "
         "acct ext tel incl max min sen gov rep pres rs qty amt ref rm fl bldg exp sq asst assn mgr hwy rte inv conf "
         "atty messrs mme mx maj cpl cmdr adm supt intl assn univ natl p pp pg par art ver v fr "
-        "avail eff sched prev orig avg addl",
+        "avail auth eff sched prev orig avg addl",
     )
 )
 _LAST_UNLESS_NUMBER = frozenset(

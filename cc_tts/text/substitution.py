@@ -48,18 +48,19 @@ def ends_sentence(match: re.Match[str]) -> bool:
 
 
 _ARTICLE = re.compile(r"\b[Aa]n?\s(?:[$£€¥₹]?[\d.,]{1,12}\sto\s)?$")
+_NO_NOUN = (
+    r"(?!(?:per|a|an|or|and|is|was|off|more|less|in|on|to|each|for|at|of|with|from|by|every|when|if|as|the|your|plus|total"
+    r"|now|today|extra|back|only|ago|later|before|after|until|till|but|so|that|which|will|has|because|while|than"
+    r"|wide|tall|long|deep|thick|high|across|away|apart|or|too|by|x)\b)"
+)
 _ATTRIBUTED = re.compile(
-    r"\s(?:(?:late|annual|monthly|service|gift|minimum|activation|cancell?ation|processing|overdraft|return|co-?pay|[A-Z]{2,5})\s)?"
+    rf"\s(?!my\b){_NO_NOUN}(?:(?:[a-z]{{3,13}}|co-?pay|[A-Z]{{2,5}})\s)?"
     r"(?:fee|charge|payment|deposit|credit|co-?pay|deductible|plan|gift|card|minimum|refund|penalty|limit|bonus|discount"
     r"|voucher|coupon|rebate|surcharge|subscription|membership|package|wait|window|hold|session|trial|warranty|contract|term"
-    r"|appointment|line|loan|policy|fund|cable|cord|hose|bag|box|bottle|can"
+    r"|appointment|line|loan|policy|fund|amount|total|cable|cord|hose|bag|box|bottle|can|balance"
     r"|pack|battery|outlet|drive|notice|delay|break|increase|commitment|grace|guarantee)\b"
 )
-_NOUN = re.compile(
-    r"\s(?!(?:per|a|an|or|and|is|was|off|more|less|in|on|to|each|for|at|of|with|from|by|every|when|if|as|the|your|plus|total"
-    r"|now|today|extra|back|only|ago|later|before|after|until|till|but|so|that|which|will|has|because|while|than"
-    r"|wide|tall|long|deep|thick|high|across|away|apart|or|too|by|x)\b)[A-Za-z]"
-)
+_NOUN = re.compile(rf"\s{_NO_NOUN}[A-Za-z]")
 
 
 def precedes_noun(match: re.Match[str]) -> bool:

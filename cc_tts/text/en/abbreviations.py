@@ -32,7 +32,7 @@ _NEVER_LAST = {
     "pymt": "payment", "pmt": "payment", "req": "required", "svc": "service", "cust": "customer", "wt": "weight",
     "ht": "height", "supv": "supervisor", "natl": "National", "prev": "previous", "orig": "original", "eff": "effective",
     "recd": "received", "sched": "scheduled", "mkt": "market", "hosp": "Hospital", "elem": "Elementary",
-    "avail": "available", "ded": "deductible",
+    "avail": "available", "ded": "deductible", "auth": "authorization",
 }  # fmt: skip
 """Their full stop ends no sentence."""
 _ONLY_CAPITALISED = frozenset({"co", "ste", "est"})

@@ -122,7 +122,7 @@ _COURSE = (
     r"|(?<=\bECON )|(?<=\bHIST )|(?<=\bPSYCH ))([1-9]\d\d)(?![\w%]|[.,:/-]\d)"
 )
 _RUNS = re.compile(r"[A-Za-z]+|\d+")
-_NUMBER_WITH_SUFFIX = re.compile(r"\d+(?:st|nd|rd|th|s|am|pm|k|m|b|bn|x)", re.IGNORECASE)
+_NUMBER_WITH_SUFFIX = re.compile(r"\d+(?:st|nd|rd|th|s|am|pm|k|m|bn|x)|\d{1,3}b", re.IGNORECASE)
 _MIN_ID_DIGITS = 3
 _MIN_ID_RUNS = 3
 _MIN_ID_CHARACTERS = 5
@@ -174,6 +174,11 @@ def _checked(match: re.Match[str]) -> str | None:
 
 def _masked(match: re.Match[str]) -> str:
     return (match["before"] or "ending in ") + digits(match["digits"] or match["tail"])
+
+
+def _tire(match: re.Match[str]) -> str:
+    """``225/65R17`` as "two twenty-five, sixty-five R seventeen"."""
+    return f"{house_number(match[1])}, {house_number(match[2])} R {house_number(match[3])}"
 
 
 def _iban(match: re.Match[str]) -> str | None:
@@ -261,6 +266,8 @@ say_identifiers = in_order(
     (rf"\b({'|'.join(_ROOMS)})\s(?=#?\d|number\b|[A-Z]\b)", lambda match: f"{_ROOMS[match[1]]} "),
     *KEY_RULES,
     (_MASKED, _masked),
+    (r"(?<=\()x-?(\d{4})(?=\))", lambda match: f"ending in {digits(match[1])}"),
+    (r"(?<![\w/])(\d{3})/(\d\d)\s?R(\d\d)(?![\w-])", _tire),
     (_AFTER_CARD, lambda match: f"{match[1]} ending in {digits(match[2])}"),
     (r"(?<!\w)[Aa]/[Cc](?=\s(?:no\b|number|#|\d))", "account"),
     (r"(?<!\w)0x([0-9A-Fa-f]{2,16})(?!\w)", lambda match: f"zero x {spelled(match[1])}"),

@@ -46,7 +46,7 @@ _STREET_ALONE = (
     rf"\s(?P<short>{_SHORT_STREET})\b(?P<dot>\.?)"
 )
 _POINT_BEFORE_NAME = (
-    r"(?<![\w.])([NSEW])\.?\s(?=(?:[A-Z][a-z]+|\d{1,3}(?:st|nd|rd|th))\s(?:Street|Avenue|Road|Drive|Boulevard|St"
+    r"(?<![\w.])([NSEW])\.?\s(?=Broadway\b|(?:[A-Z][a-z]+|\d{1,3}(?:st|nd|rd|th))\s(?:Street|Avenue|Road|Drive|Boulevard|St"
     r"|Ave|Rd|Dr|Blvd)\b)"
 )
 _DIRECTION = (

@@ -48,6 +48,7 @@ TRAVEL_RULES = (
     (r"(?<![\w-])(7[0-8]7)-(?=(?:[89]|10|[1-9]00)(?![\w-]))", lambda match: f"{house_number(match[1])} "),
     (_SEATS, r"\1\2 \3 to "),
     (r"(?<=\b[Ss]eat )(\d{1,3})K(?!\w)", r"\1 K"),
+    (r"(\b[A-Za-z]{3,12}s\s)([A-Z])\s?[-–]\s?(?=[A-Z](?![\w-]))", r"\1\2 to "),
     (_ROW, r"\1 \2 to "),
     (_ROUTE, r"\1 to "),
     (r"\b(?:([Dd])ep|[Aa]rr)\.?\s(?=\d{1,2}:\d\d|[A-Z]{3}\s)", lambda match: "departs " if match[1] else "arrives "),

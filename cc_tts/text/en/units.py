@@ -190,7 +190,7 @@ say_measures = in_order(
     ),  # 3 yr/36,000 mi
     (_MEASURE, _measure),
     (rf"{AMOUNT_BEGINS}(?![48]K)({AMOUNT})(k|K|M|bn)(?!\w)", lambda match: f"{amount(match[1])} {_SCALES[match[2]]}"),
-    (r"\b([A-Z])-(\d{1,2})s\b", lambda match: f"{match[1]} {plural(cardinal(int(match[2])))}"),  # W-2s
+    (r"(?<=[A-Za-z])-(\d{1,2})s\b", lambda match: f" {plural(cardinal(int(match[1])))}"),  # W-2s, under-12s
     (
         rf"{AMOUNT_BEGINS}(?<!the )(?<!')(?!(?:1[1-9]\d|20\d)0s)({AMOUNT}) ?s(?![\w'’])",
         _many_of_number,

@@ -119,11 +119,11 @@ class Server:
                 events=self.events,
                 metrics=self.metrics,
                 clock=clock,
-                dial_back=self.dial_back.dial,
                 nodes=self.nodes,
                 tenants=self.tenants,
                 accounting=self.accounting,
-            )
+            ),
+            self.dial_back.dial,
         )
         url = pool_url(config)
         self.pool_link = (

@@ -25,7 +25,7 @@ from cc_tts.api.http.auth import current_tenant
 from cc_tts.api.http.connections import abort, is_gone
 from cc_tts.api.http.route import RouteTable
 from cc_tts.audio import AudioFormat
-from cc_tts.calls.utterance import CompletionCause
+from cc_tts.calls.prompts.utterance import CompletionCause
 from cc_tts.clock import ms_between
 from cc_tts.errors import CapacityExceeded, Draining, EngineFailed, NoAudio
 from cc_tts.media.g711 import ulaw_encode

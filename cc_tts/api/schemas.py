@@ -11,8 +11,8 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from cc_tts.api import sip_fields
-from cc_tts.calls.gather import DEFAULT_TIMEOUT_MS, MAX_DIGITS, MAX_TIMEOUT_MS, MAX_TRIES, GatherRequest
-from cc_tts.calls.registry import OriginateRequest
+from cc_tts.calls.dtmf.gather import DEFAULT_TIMEOUT_MS, MAX_DIGITS, MAX_TIMEOUT_MS, MAX_TRIES, GatherRequest
+from cc_tts.calls.originate import OriginateRequest
 from cc_tts.config.schema import SpeechBargeIn
 from cc_tts.config.wording import form
 from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED

@@ -11,11 +11,11 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
 
 from cc_tts.api.schemas import BargeIn
-from cc_tts.calls.call import Direction
+from cc_tts.calls.call_info import Direction
 from cc_tts.calls.call_state import CallState, UtteranceState
+from cc_tts.calls.dtmf.gather import GatherResult
 from cc_tts.calls.ending import Ending
-from cc_tts.calls.gather import GatherResult
-from cc_tts.calls.utterance import CompletionCause, UtteranceError, Word
+from cc_tts.calls.prompts.utterance import CompletionCause, UtteranceError, Word
 from cc_tts.cluster.messages import Node, Worker
 from cc_tts.media.quality import Quality
 from cc_tts.speech.prompt import SsmlWarning, Then

@@ -1,144 +1,84 @@
-"""One call: its parties, its state, its prompts, and what may be done with it. Changed only on the event loop."""
+"""One call: its state, and what may be done with it. Changed only on the event loop."""
 
-import asyncio
-import contextlib
-import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
-
-import msgspec
-from msgspec import UNSET
+from typing import Any, ClassVar, Final, Literal
 
 from cc_tts import logs
 from cc_tts.calls import traces
 from cc_tts.calls.adoption import record as records
-from cc_tts.calls.audio.caller_speech import CallerSpeech, policy_of
+from cc_tts.calls.audio.caller_speech import CallerSpeech
 from cc_tts.calls.audio.hub import AudioHub
+from cc_tts.calls.call_info import CallInfo, CallTimer
 from cc_tts.calls.call_state import CALL_TABLE, CallEvent, CallState
-from cc_tts.calls.dtmf_collector import DtmfCollector
-from cc_tts.calls.ending import PROMPT_FAILED, Ending, ending_of
+from cc_tts.calls.dtmf.collector import DtmfCollector
+from cc_tts.calls.dtmf.gather import Gather, GatherRequest
+from cc_tts.calls.ending import PROMPT_FAILED, Ending
 from cc_tts.calls.events import types
-from cc_tts.calls.gather import Gather, GatherRequest
-from cc_tts.calls.player import PromptPlayer, TextPlace
+from cc_tts.calls.follower import Followers
+from cc_tts.calls.prompts.player import PromptPlayer
+from cc_tts.calls.prompts.utterance import CompletionCause, Utterance
 from cc_tts.calls.services import CallServices
-from cc_tts.calls.utterance import CompletionCause, Utterance, UtteranceError
 from cc_tts.clock import NS_PER_MS, ms_between
-from cc_tts.config.schema import MediaDialect
-from cc_tts.errors import (
-    CcTtsError,
-    DtmfUnsupported,
-    GatherActive,
-    GatherNotFound,
-    QueueFull,
-    ServerRestarted,
-    UserAgentUnavailable,
-    WrongState,
-)
-from cc_tts.media.playout_events import PlayoutFinished, PlayoutProgress, PlayoutSpeech, PlayoutUnderrun
-from cc_tts.media.quality import Quality
-from cc_tts.speech.chunks import SpeechChunk
-from cc_tts.speech.prompt import Prompt, PromptDefaults, text_of, texts_of
+from cc_tts.errors import DtmfUnsupported, WrongState
+from cc_tts.speech.prompt import Prompt, PromptDefaults, texts_of
 from cc_tts.state_machine import StateMachine
 from cc_tts.ua import messages
-from cc_tts.voices.voice import Voice
 
-if TYPE_CHECKING:
-    from cc_tts.calls.audio.stream import MediaStream
-    from cc_tts.calls.text_stream.stream import TextStream
-
-CUT_TIMEOUT_S: Final = 0.5
-"""How long ``stop`` waits for the UA process to report silence."""
-MAX_UTTERANCES_KEPT: Final = 1000
-"""Of one call; older complete ones are forgotten."""
+DEFAULT_KEY_MS: Final = 160
+"""How long a key is sent where the client does not say; unmeasured."""
 
 log = logs.get(__name__)
 
-Direction = Literal["inbound", "outbound"]
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Call:
-    """A leg seen from the application. Attributes are read by the API; only methods change them."""
+class Call(CallInfo):
+    """A leg seen from the application."""
 
     services: CallServices
-    id: str
-    direction: Direction
-    caller: str
-    callee: str
-    sip_call_id: str
-    headers: dict[str, str]
-    uri_parameters: dict[str, str] = field(default_factory=dict)
-    tenant: str = ""
-    """Whose call it is; empty: the operator's."""
-    route: str = ""
-    """The key of ``[routes]`` that takes an incoming call."""
-    peer: str = ""
-    """The address an INVITE came from, or the host that ours is for."""
-    defaults: PromptDefaults = field(default_factory=PromptDefaults)
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    client_state: str | None = None
-    """Of the last command on the call that gave one. Both are the client's own and are in every event of the call."""
-    codec: str | None = None
-    clock_rate_hz: int | None = None
-    transport: str | None = None
-    srtp: bool | None = None
-    dtmf_method: messages.DtmfMethod | None = "rfc4733"
-    held: bool = False
-    """As ``paused``, in any state before the call's end, by either side."""
-    paused: bool = False
-    answered_at_s: float | None = None
-    ended_at_s: float | None = None
-    ending: Ending | None = None
-    quality: Quality = field(default_factory=Quality)
-    utterances: dict[str, Utterance] = field(default_factory=dict)
-    local_reason: str | None = None
-    end_in_gap: str | None = None
-    """What it is called if the UA process ends the call of itself, as it does for want of a server."""
-    hangup_cause: str = ""
-    """What our BYE gives as the cause."""
-    lead_in_ms: int = 0
-    media_route: tuple[str, MediaDialect] | None = None
-    """The application that the call's route has it connect to, and how that speaks."""
-    no_answer_at_s: float | None = None
-    """When an outgoing call is given up that is not answered, on the wall clock."""
-    text_streams: set["TextStream"] = field(default_factory=set)
-    """That are open."""
-    media_streams: set["MediaStream"] = field(default_factory=set)
-    """That are open."""
 
     def __post_init__(self) -> None:
         services = self.services
         inbound = self.direction == "inbound"
         self.machine = StateMachine(CALL_TABLE, CallState.INCOMING if inbound else CallState.OUTGOING)
         self.created_at_s = services.clock.wall_s()
-        self._log = log.bind(call_id=self.id)
         self._answering = False
-        self._completed = asyncio.Event()
         self._record = b""
-        self._hides_keys = False  # a sensitive gather was broken off, and the caller may not know
-        type_ahead_ms = services.config.gather.type_ahead_ms
-        self.keys = DtmfCollector(services.clock, type_ahead_ms=type_ahead_ms, interrupt=self.interrupt)
+        self.timer = CallTimer(self.id)
+        self.followers = Followers()
         self.audio = AudioHub(self.id, services.ua, services.metrics)
-        self.speech = CallerSpeech(self)
-        self._timer: asyncio.TimerHandle | None = None
         self.player = PromptPlayer(
             self.id,
             services,
             tenant=self.tenant,
-            on_complete=self._utterance_complete,
-            on_marks=self._marks_reached,
-            on_recovered=self._utterance_recovered,
-            on_refused=self._words_refused,
+            publish=self.publish,
+            on_started=lambda utterance, at_ns: self.speech.prompt_heard(utterance, at_ns),  # noqa: PLW0108 - it is made below
+            on_complete=self._prompt_complete,
         )
+        self.keys = DtmfCollector(
+            self.id,
+            services.clock,
+            self.player,
+            type_ahead_ms=services.config.gather.type_ahead_ms,
+            publish=self.publish,
+            speak=self.speak,
+            on_key=self.followers.key,
+            on_complete=self._gather_complete,
+        )
+        self.speech = CallerSpeech(self)
 
     # --- what the API reads ------------------------------------------------------------------------------------------
 
     @property
     def utterance_ids(self) -> tuple[str, ...]:
-        """Of the utterances that are kept, oldest first."""
+        """The ids of the utterances that are kept, oldest first."""
         return tuple(self.utterances)
+
+    @property
+    def utterances(self) -> Mapping[str, Utterance]:
+        """The utterances that are kept, by their ids, oldest first."""
+        return self.player.utterances
 
     @property
     def state(self) -> CallState:
@@ -152,9 +92,13 @@ class Call:
         return waits and not self._answering
 
     @property
-    def _is_answered(self) -> bool:
-        """Whether somebody listens who would rather hear a prompt late than not at all."""
-        return self._answering or self.answered_at_s is not None
+    def running_gather(self) -> Gather:
+        """The gather that runs.
+
+        Raises:
+            GatherNotFound: none does.
+        """
+        return self.keys.running
 
     # --- speaking ----------------------------------------------------------------------------------------------------
 
@@ -171,48 +115,23 @@ class Call:
             SpeechNotHeard: speech is to interrupt it, and nothing here hears speech.
         """
         self._check(CallEvent.SPEAK, "speak" if texts_of(prompt.content) else "play")
-        services = self.services
         if prompt.barge_in_speech:
-            services.vad.check()
-        limit = services.config.calls.max_queued_prompts
-        if prompt.queue == "append" and len(self.player.queue) >= limit:
-            raise QueueFull(f"{limit} prompts wait on this call; calls.max_queued_prompts is {limit}", retry_after_s=1)
-        prompt = self.defaults.applied_to(prompt)
-        voice = services.source.check(prompt.content)
-        if not self.player.queue:
-            may_wait = self._is_answered and not services.config.tts.refuse_when_full
-            services.check_capacity(self.tenant, prompt.content, may_wait=may_wait)
-        with services.tenants.characters(self.tenant, len(text_of(prompt.content))):
-            utterance = self._new_utterance(prompt, voice)
-        if prompt.queue == "replace":
-            for earlier in reversed(self.player.queue):
-                self.player.discard(earlier, CompletionCause.CANCELLED, by="replace")
-        self._keep(utterance)
-        self.publish(types.SpeakQueued(**utterance.event_fields, text_chars=utterance.text_chars))
-        self._log.info("speak", utterance_id=utterance.id, text_chars=utterance.text_chars, voice=utterance.voice)
-        self.player.enqueue(utterance)
+            self.services.vad.check()
+        is_answered = self._answering or self.answered_at_s is not None
+        utterance = self.player.speak(prompt, self.defaults, may_wait=is_answered)
         self._keep_record()
         self.speech.refresh()
         return utterance
 
     async def stop(self, scope: Literal["current", "all"]) -> tuple[list[str], float]:
-        """Silence the current prompt, or everything, and wait until the line is silent, at most :data:`CUT_TIMEOUT_S`.
-        Returns the ids of what was stopped, and how much produced audio was dropped, ms.
+        """Silence the current prompt, or everything, and wait until the line is silent. Returns the ids of what was stopped,
+        and how much produced audio was dropped, ms.
 
         Raises:
             WrongState: the call is over.
         """
         self._check(CallEvent.SPEAK, "stop")
-        queue = self.player.queue
-        victims = queue[:1] if scope == "current" else queue
-        cancelled = partial(self.player.discard, cause=CompletionCause.CANCELLED, by="stop")
-        discarded_ms = sum(map(cancelled, reversed(victims)))
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(CUT_TIMEOUT_S):
-                while not all(utterance.is_complete for utterance in victims):
-                    self._completed.clear()
-                    await self._completed.wait()
-        return [utterance.id for utterance in victims], round(discarded_ms, 1)
+        return await self.player.stop(scope)
 
     def gather(self, request: GatherRequest) -> Gather:
         """Collect keys; ``call.gather_complete`` follows once.
@@ -220,29 +139,14 @@ class Call:
         Raises:
             WrongState: the call is over.
             GatherActive: one runs already.
-            QueueFull, DuplicateId, TextTooLong, NothingToSay, UnknownVoice, LanguageUnsupported, Unprocessable,
-                EngineOverloaded: as :meth:`speak`, of a prompt.
+            CcTtsError: as :meth:`speak`, of a prompt.
         """
         self._check(CallEvent.SPEAK, "gather")
-        if self.keys.gather is not None:
-            raise GatherActive(f"gather {self.keys.gather.id} runs on call {self.id}")
+        self.keys.check_idle()
         if request.invalid_prompt is not None:
             self.services.source.check(self.defaults.applied_to(request.invalid_prompt).content)
-        prompt = None if request.prompt is None else self.speak(request.prompt)
-        gather = Gather(
-            request.gather_id or f"gather_{secrets.token_hex(8)}",
-            request,
-            self.services.clock,
-            say=self._say_again,
-            silence=self.player.discard,
-            on_complete=self._gather_complete,
-        )
-        self._log.info("gather", gather_id=gather.id)
-        typed_ahead = self.keys.begin(gather)
-        self._hides_keys = False
+        gather = self.keys.collect(request)
         self._keep_record()
-        self._run_gather_timers()
-        gather.start(prompt, typed_ahead)
         return gather
 
     def stop_gather(self) -> Gather:
@@ -257,19 +161,8 @@ class Call:
         gather.cancel("cancelled")
         return gather
 
-    @property
-    def running_gather(self) -> Gather:
-        """The gather that runs.
-
-        Raises:
-            GatherNotFound: none does.
-        """
-        if self.keys.gather is None:
-            raise GatherNotFound(f"no gather runs on call {self.id}")
-        return self.keys.gather
-
     def set_paused(self, *, paused: bool) -> None:
-        """Stop the prompts' clock, or let it go on.
+        """Stop the prompts' clock, or let it run again.
 
         Raises:
             WrongState: the call is over, or the prompts are paused already or not paused.
@@ -287,7 +180,7 @@ class Call:
     # --- the call itself -----------------------------------------------------------------------------------------------
 
     def answer(self) -> None:
-        """200.
+        """Send 200.
 
         Raises:
             WrongState: it is not an incoming call that waits for an answer.
@@ -296,14 +189,16 @@ class Call:
         self.accept()
 
     def accept(self) -> None:
-        """200 if the call still waits for an answer; nothing happens if not."""
+        """Send 200 if the call still waits for an answer; nothing happens if not. What is to be said is synthesised from now
+        on, and heard from the ACK on.
+        """
         if self.waits_for_answer:
             self._answering = True
             self.services.ua.send(messages.Answer(call_id=self.id, lead_in_ms=self.lead_in_ms))
             self.player.prepare()
 
     def ring(self, *, early_media: bool = False) -> None:
-        """180, or 183 with SDP.
+        """Send 180, or 183 with SDP. What is to be said is synthesised from now on.
 
         Raises:
             WrongState: it is not an incoming call that waits for an answer.
@@ -333,14 +228,14 @@ class Call:
         digits: str = "",
     ) -> None:
         """End it for a reason of our own, after ``tail_ms`` of silence; nothing happens if it is over. ``cause`` is what our
-        BYE says if not that, ``digits`` what a gather has collected for it.
+        BYE says if not the reason, ``digits`` what a gather has collected for it.
         """
         if self.state is CallState.TERMINATED:
             return
         if self.local_reason is None:
             self.local_reason, self.hangup_cause = local_reason, cause or local_reason
         self.player.stop_feeding()
-        self.services.ua.send(
+        self.services.ua.tell(
             messages.Hangup(
                 call_id=self.id,
                 sip_code=sip_code or 0,
@@ -353,22 +248,6 @@ class Call:
         )
         self._keep_record()  # after it: a call that has a reason to end is ending
 
-    def after(self, delay_s: float, action: Callable[[], None]) -> None:
-        """Run ``action`` then, unless the call is established or over before; one timer a call, the last one counts."""
-        self._cancel_timer()
-        self._timer = asyncio.get_running_loop().call_later(delay_s, self._run_quietly, action)
-
-    def _cancel_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _run_quietly(self, action: Callable[[], None]) -> None:
-        try:
-            action()
-        except CcTtsError as error:
-            self._log.warning("timer_failed", code=error.code, detail=error.detail)
-
     def set_hold(self, *, hold: bool) -> None:
         """Re-INVITE sendonly to hold, or sendrecv to take back.
 
@@ -380,8 +259,8 @@ class Call:
             raise WrongState("the call is held already" if hold else "the call is not held")
         self.services.ua.send(messages.SetHold(self.id, hold))
 
-    def send_dtmf(self, digits: str, *, duration_ms: int = 160) -> None:
-        """Telephone events of RFC 4733, or INFO where the far side takes that alone.
+    def send_dtmf(self, digits: str, *, duration_ms: int = DEFAULT_KEY_MS) -> None:
+        """Send telephone events of RFC 4733, or INFO where the far side takes that alone.
 
         Raises:
             WrongState: not established.
@@ -393,8 +272,8 @@ class Call:
         self.services.ua.send(messages.SendDtmf(call_id=self.id, digits=digits, duration_ms=duration_ms))
 
     def update(self, *, defaults: PromptDefaults, metadata: Mapping[str, str], client_state: str | None = None) -> None:
-        """Take these in place of what the call has. Prompts that are accepted from now on fall back to ``defaults``;
-        those that wait stay as they are.
+        """Replace the call's defaults, metadata and client state. Prompts that are accepted from now on fall back to
+        ``defaults``; those that wait stay as they are.
 
         Raises:
             WrongState: the call is over.
@@ -409,22 +288,37 @@ class Call:
         self._keep_record()
         self.speech.refresh()
 
+    def end_after_media(self) -> None:
+        """Hang up, since the application has closed the media stream that it was asked for."""
+        self._end_heard_out("media_closed")
+
+    def _end_heard_out(self, local_reason: str, *, cause: str = "", is_cut: bool = False) -> None:
+        """End it after the silence in which the jitter buffer of the far side plays what was sent, unless that was cut."""
+        has_tail = self.state is CallState.ESTABLISHED and not is_cut
+        tail_ms = self.services.config.calls.hangup_tail_ms if has_tail else 0
+        self.end(local_reason, sip_code=480 if self.waits_for_answer else None, cause=cause, tail_ms=tail_ms)
+
     # --- what another server began ---------------------------------------------------------------------------------------
 
+    def record(self) -> records.CallRecord:
+        """The record that another server needs to adopt the call as it is now."""
+        return records.CallRecord(
+            version=records.VERSION,
+            run=self.services.events.run,
+            utterances=tuple(map(records.KeptUtterance.of, self.player.queue[: records.MAX_UTTERANCES])),
+            gather=self.keys.kept,
+            **records.without_text(self.headers, self.uri_parameters),
+            **{name: getattr(self, name) for name in (*records.FACTS, *records.PROGRESS)},
+        )
+
     def restore(self, snapshot: messages.CallSnapshot, record: records.CallRecord) -> None:
-        """Go on with a call that another server had, from the state that its leg is in. What went on is broken off with
-        ``server_restarted``, but for what the line still has of a prompt.
+        """Restore a call of a server before this one from the state of its leg. What was in progress completes with
+        ``server_restarted``, except what the leg has of a prompt.
         """
         clock = self.services.clock
         self.end_in_gap = "server_gone"
-        self.created_at_s = record.created_at_s
-        self.sip_call_id = snapshot.sip_call_id or self.sip_call_id
-        self.transport = snapshot.transport or self.transport
-        self.held, self.paused = snapshot.held_by != "none", record.paused
-        if snapshot.media is not None:
-            media = snapshot.media
-            self.codec, self.clock_rate_hz, self.srtp = media.codec, media.clock_rate_hz, media.srtp
-            self.dtmf_method = media.dtmf
+        self.created_at_s, self.paused = record.created_at_s, record.paused
+        self.note_leg(snapshot)
         is_answered = snapshot.state != "invited"
         self._answering = is_answered and self.direction == "inbound"
         if snapshot.sip_code:
@@ -436,69 +330,26 @@ class Call:
             self.player.open_line(snapshot.established_ns)
         elif record.no_answer_at_s is not None:
             self.no_answer_at_s = record.no_answer_at_s
-            self.after(max(0.0, record.no_answer_at_s - clock.wall_s()), partial(self.end, "no_answer"))
+            self.timer.set(max(0.0, record.no_answer_at_s - clock.wall_s()), partial(self.end, "no_answer"))
         if self._answering:
             self.player.prepare()
-        self._take_up_prompts(snapshot, record, may_hang_up=is_answered)
+        self.player.restore(record.utterances, dict(snapshot.utterances), is_answered=is_answered)
         if record.gather is not None:
-            self._break_off_gather(record.gather, may_hang_up=is_answered)
+            self.keys.break_off(record.gather)
+            if record.gather.then == "hangup" and is_answered:
+                self.end("gather_complete", cause="server_restarted")
         self.local_reason = record.local_reason or self.local_reason
+        self._run_gather_timers()
         if self.state is CallState.ESTABLISHED:
             self.speech.begin(snapshot.established_ns)
         self._keep_record()
 
-    def _take_up_prompts(
-        self, snapshot: messages.CallSnapshot, record: records.CallRecord, *, may_hang_up: bool
-    ) -> None:
-        """Prompts that the line has hang up as they would have. One that was never begun does so only where nobody is there
-        who could say it again.
-        """
-        played_ms, now_ns = dict(snapshot.utterances), self.services.clock.now_ns()
-        on_line: list[Utterance] = []
-        waiting: list[Utterance] = []
-        for kept in record.utterances:
-            has_begun = kept.id in played_ms
-            then = kept.then if may_hang_up and (has_begun or kept.unattended) else "stay"
-            utterance = kept.revive(self.id, then=then, now_ns=now_ns)
-            utterance.error = UtteranceError(ServerRestarted.code, ServerRestarted.title)
-            utterance.played_ms = played_ms.get(kept.id, 0.0)
-            self._keep(utterance)
-            (on_line if has_begun else waiting).append(utterance)
-        self.player.restore(on_line, waiting)
-        if snapshot.state == "invited":  # the call is routed again, which says its prompt again
-            for utterance in on_line:
-                if not utterance.played_ms:
-                    self.player.discard(utterance, CompletionCause.ERROR)
-
-    def _break_off_gather(self, gather: records.KeptGather, *, may_hang_up: bool) -> None:
-        self._hides_keys = gather.sensitive
-        self.publish(
-            types.CallGatherComplete(
-                client_state=UNSET if gather.client_state is None else gather.client_state,
-                gather_id=gather.id,
-                result="server_restarted",
-                valid=False,
-                digits="",
-                terminator=None,
-                timed_out=None,
-                tries=gather.tries,
-                prompt_error=None,
-                duration_ms=0.0,
-            )
-        )
-        if gather.then == "hangup" and may_hang_up:
-            with contextlib.suppress(UserAgentUnavailable):  # its end is the call's
-                self.end("gather_complete", cause="server_restarted")
-
     def _keep_record(self) -> None:
         """Have the UA process keep what another server would need, if it has changed."""
-        if not self.services.config.ua.orphan_grace_ms or self.state is CallState.TERMINATED:
-            return
-        record = records.encode(self)
-        if record != self._record:
-            with contextlib.suppress(UserAgentUnavailable):  # its end is the call's
-                self.services.ua.send(messages.KeepRecord(call_id=self.id, record=record))
-                self._record = record
+        if self.services.config.ua.orphan_grace_ms and self.state is not CallState.TERMINATED:
+            before, self._record = self._record, records.encode(self.record())
+            if before != self._record:
+                self.services.ua.tell(messages.KeepRecord(call_id=self.id, record=self._record))
 
     # --- what the UA process reports -------------------------------------------------------------------------------------
 
@@ -519,12 +370,11 @@ class Call:
 
     def _on_media(self, media: messages.MediaActive) -> None:
         """The leg can be heard; before the answer only if we ring it with early media."""
-        self.codec, self.clock_rate_hz, self.srtp = media.codec, media.clock_rate_hz, media.srtp
-        self.dtmf_method = media.dtmf
+        self.note_media(media)
         self._open_early_media()
 
     def _on_established(self, established: messages.CallEstablished) -> None:
-        """ACK. Prompts that waited for it count their time from here."""
+        """The ACK. Prompts that waited for it count their time from here."""
         self.sip_call_id = established.sip_call_id or self.sip_call_id
         self.transport = established.transport or self.transport
         if not self.machine.can(CallEvent.ANSWER):
@@ -534,15 +384,22 @@ class Call:
         traces.note_answer(self)
         self.publish(types.CallEstablished(codec=self.codec, clock_rate_hz=self.clock_rate_hz))
         self._run_gather_timers()
-        self._open_line(established.at_ns)
+        self.player.open_line(established.at_ns + self.lead_in_ms * NS_PER_MS)
         self.speech.begin(established.at_ns)
-        self._cancel_timer()
+        self.timer.cancel()
         self._limit_duration()
 
     def _limit_duration(self) -> None:
         if max_duration_s := self.services.config.calls.max_duration_s:
             since_s = self.services.clock.wall_s() - (self.answered_at_s or 0.0)
-            self.after(max(0.0, max_duration_s - since_s), partial(self.end, "max_duration"))
+            self.timer.set(max(0.0, max_duration_s - since_s), partial(self.end, "max_duration"))
+
+    def _open_early_media(self) -> None:
+        if self.state is CallState.EARLY and self.waits_for_answer and self.codec is not None:
+            self.player.open_line(self.services.clock.now_ns() + self.lead_in_ms * NS_PER_MS)
+
+    def _run_gather_timers(self) -> None:
+        self.keys.run_timers(running=self.state is CallState.ESTABLISHED and not self.held)
 
     def _on_hold(self, change: messages.HoldChanged) -> None:
         self.held = change.by != "none"
@@ -550,33 +407,9 @@ class Call:
         self.speech.refresh()
         self.publish(types.CallUnheld() if change.by == "none" else types.CallHeld(by=change.by))
 
-    def _on_key_down(self, key: messages.DtmfBegan) -> None:
-        self.keys.down(key.at_ns)
-
-    def _on_digit(self, key: messages.DtmfReceived) -> None:
-        if self.keys.is_repeated(key):
-            return
-        gather = self.keys.gather
-        is_hidden = self._hides_keys if gather is None else gather.request.sensitive
-        digit = "x" if is_hidden else key.digit
-        self.publish(
-            types.CallDtmf(
-                digit=digit,
-                duration_ms=key.duration_ms,
-                method=key.method,
-                gather_id=UNSET if gather is None else gather.id,
-            )
-        )
-        for stream in tuple(self.media_streams):
-            stream.on_key(digit, key.duration_ms)
-        self.keys.pressed(key)
-
-    def _on_quality(self, report: messages.QualityReport) -> None:
-        self.quality = report.quality
-
     def _on_command_failed(self, failed: messages.CommandFailed) -> None:
-        """PJSIP refused a command. A call that cannot be answered ends; any other goes on."""
-        self._log.warning("command_refused", command=failed.command, detail=failed.detail)
+        """PJSIP refused a command. A call that cannot be answered ends; any other stays up."""
+        log.warning("command_refused", call_id=self.id, command=failed.command, detail=failed.detail)
         self.publish(types.CallCommandFailed(command=failed.command, detail=failed.detail))
         if failed.command in ("answer", "ring"):
             self.end("sip_error", sip_code=500)
@@ -584,27 +417,7 @@ class Call:
     def _on_ended(self, ended: messages.CallEnded) -> None:
         self.quality = ended.quality
         self.services.metrics.ua_late_frames.inc(ended.quality.late_frames)
-        self.terminate(
-            ending_of(
-                ended,
-                was_established=self.answered_at_s is not None,
-                local_reason=self.local_reason or self.end_in_gap,
-                direction=self.direction,
-            ),
-            ended.at_ns,
-        )
-
-    def _on_playout(self, report: messages.PlayoutReport) -> None:
-        match report.event:
-            case PlayoutSpeech(utterance_id=utterance_id, at_ns=at_ns):
-                self._speech_began(utterance_id, at_ns)
-            case PlayoutProgress() as progress:
-                self.player.progress(progress)
-            case PlayoutUnderrun(missing_ms=missing_ms):
-                self.services.metrics.playout_underruns.inc()
-                self.services.threshold.underrun(missing_ms)
-            case PlayoutFinished() as finished:
-                self.player.finished(finished)
+        self.terminate(self.ending_by(ended), ended.at_ns)
 
     _reports: ClassVar[Mapping[type[messages.CallReport], Callable[[Any, Any], None]]] = {
         messages.CallPlaced: _on_placed,
@@ -612,214 +425,46 @@ class Call:
         messages.MediaActive: _on_media,
         messages.CallEstablished: _on_established,
         messages.HoldChanged: _on_hold,
-        messages.DtmfBegan: _on_key_down,
-        messages.DtmfReceived: _on_digit,
-        messages.QualityReport: _on_quality,
+        messages.DtmfBegan: lambda call, key: call.keys.key_down(key.at_ns),
+        messages.DtmfReceived: lambda call, key: call.keys.key(key),
+        messages.QualityReport: lambda call, report: setattr(call, "quality", report.quality),
         messages.CommandFailed: _on_command_failed,
         messages.CallEnded: _on_ended,
-        messages.PlayoutReport: _on_playout,
+        messages.PlayoutReport: lambda call, report: call.player.on_playout(report.event),
     }
-
-    def interrupt(self, at_ns: int, by: Literal["dtmf", "speech"] = "dtmf", *, speech_id: str | None = None) -> None:
-        """A key or speech that began at ``at_ns`` ends the prompt that is said and those behind it, as far as they allow it;
-        nothing happens if the one that is said does not.
-        """
-        queue = self.player.queue
-        allowing = [each for each in queue if (each.barge_in_dtmf if by == "dtmf" else each.barge_in_speech)]
-        if not allowing or allowing[0] is not queue[0]:
-            return
-        queue[0].interrupted_ns = queue[0].interrupted_ns or at_ns
-        for utterance in reversed(allowing):
-            if utterance.interrupted_by is None:
-                utterance.speech_id = speech_id
-            self.player.discard(utterance, CompletionCause.BARGE_IN, by=by)
-
-    def _say_again(self, prompt: Prompt) -> Utterance:
-        """Queue the prompt of a gather's next try; raises as :meth:`speak`."""
-        try:
-            return self.speak(replace(prompt, utterance_id=None))
-        except CcTtsError as error:
-            self._log.warning("gather_prompt_failed", code=error.code, detail=error.detail)
-            raise
-
-    def _run_gather_timers(self) -> None:
-        if self.keys.gather is not None:
-            self.keys.gather.run_timers(running=self.state is CallState.ESTABLISHED and not self.held)
-
-    def _gather_complete(self, gather: Gather) -> None:
-        self.keys.end(gather)
-        result = gather.result
-        assert result is not None
-        self.publish(
-            types.CallGatherComplete(
-                client_state=UNSET if gather.request.client_state is None else gather.request.client_state,
-                gather_id=gather.id,
-                result=result,
-                valid=gather.valid,
-                digits=gather.digits,
-                terminator=gather.terminator,
-                timed_out=gather.timed_out,
-                tries=gather.tries,
-                prompt_error=gather.prompt_error,
-                duration_ms=round(gather.duration_ms, 1),
-            )
-        )
-        self._log.info("gather_complete", gather_id=gather.id, result=result, tries=gather.tries)
-        if gather.request.then == "hangup":
-            cause = CompletionCause.ERROR if result == "timeout" and gather.prompt_error else result
-            with contextlib.suppress(UserAgentUnavailable):  # its end is the call's
-                self.end("gather_complete", cause=str(cause), digits=gather.digits if gather.valid else "")
-
-    def _speech_began(self, utterance_id: str, at_ns: int) -> None:
-        """The first frame that carries speech was sent."""
-        utterance = self.utterances.get(utterance_id)
-        if utterance is None or utterance.first_speech_ns is not None:
-            return
-        utterance.first_speech_ns = at_ns
-        utterance.origin_ns = max(utterance.origin_ns, utterance.text_ready_ns, self.player.heard_from_ns)
-        self.publish(
-            types.SpeakStarted(
-                **utterance.event_fields,
-                time_to_first_audio_ms=utterance.time_to_first_audio_ms,
-                time_to_first_pcm_ms=utterance.time_to_first_pcm_ms,
-            )
-        )
-        if utterance.watcher is not None:
-            utterance.watcher.on_started(utterance)
-        self.speech.prompt_heard(utterance, at_ns)
 
     def terminate(self, ending: Ending, at_ns: int = 0) -> None:
         """The call is over, since ``at_ns`` if that is given. Everything pending completes with ``call_ended``."""
         if not self.machine.can(CallEvent.END):
             return
         self.machine.fire(CallEvent.END)
-        self._cancel_timer()
+        self.timer.cancel()
         clock = self.services.clock
         self.ended_at_s = clock.wall_s() - (ms_between(at_ns, clock.now_ns()) / 1000 if at_ns else 0.0)
         self.ending = ending
         self.held = self.paused = False
-        if self.keys.gather is not None:
-            self.keys.gather.cancel("call_ended")
+        self.keys.call_ended()
         self.speech.close()
         self.player.close(CompletionCause.CALL_ENDED)
-        for stream in tuple(self.text_streams):
-            stream.on_call_ended()
-        for media in tuple(self.media_streams):
-            media.on_call_ended(ending.reason)
+        self.followers.call_ended(ending.reason)
         traces.note_end(self, ending)
 
-    # ---------------------------------------------------------------------------------------------------------------------
-
-    def _open_early_media(self) -> None:
-        if self.state is CallState.EARLY and self.waits_for_answer and self.codec is not None:
-            self._open_line(self.services.clock.now_ns())
-
-    def _open_line(self, at_ns: int) -> None:
-        """The call can be heard since ``at_ns``; the first prompt starts after the lead-in."""
-        self.player.open_line(at_ns + self.lead_in_ms * NS_PER_MS)
-
-    def _new_utterance(self, prompt: Prompt, voice: Voice | None) -> Utterance:
-        services = self.services
-        default = services.config.calls.barge_in_dtmf
-        return Utterance(
-            id=services.utterances.new_id(prompt.utterance_id),
-            call_id=self.id,
-            prompt=prompt,
-            voice=voice.id if voice is not None else "",
-            engine=voice.engine if voice is not None else "",
-            accepted_at_s=services.clock.wall_s(),
-            origin_ns=services.clock.now_ns(),
-            barge_in_dtmf=default if prompt.barge_in_dtmf is None else prompt.barge_in_dtmf,
-            barge_in_speech=policy_of(prompt.barge_in_speech, services.config.calls.barge_in_speech),
-        )
-
-    def _keep(self, utterance: Utterance) -> None:
-        self.utterances[utterance.id] = utterance
-        self.services.utterances.add(utterance, self.utterances, tenant=self.tenant)
-        while len(self.utterances) > MAX_UTTERANCES_KEPT + self.services.config.calls.max_queued_prompts:
-            oldest = next(iter(self.utterances))
-            del self.utterances[oldest]
-            self.services.utterances.forget((oldest,))
-
-    def _marks_reached(self, utterance: Utterance, marks: list[tuple[str, float]]) -> None:
-        for name, at_ms in marks:
-            self.publish(types.SpeakMark(**utterance.event_fields, name=name, played_ms=round(at_ms, 1)))
-        if utterance.watcher is not None:
-            utterance.watcher.on_progress(utterance, marks)
-
-    def _utterance_recovered(self, utterance: Utterance, place: TextPlace) -> None:
-        self.publish(
-            types.SpeakRecovered(**utterance.event_fields, text_chunk=place.text_chunk, char_start=place.char_start)
-        )
-
-    def _words_refused(self, utterance: Utterance, chunk: SpeechChunk, place: TextPlace) -> None:
-        assert utterance.error is not None
-        words = chunk.begins_source or ""
-        self.publish(
-            types.SpeakRefused(
-                **utterance.event_fields,
-                error=utterance.error.code,
-                detail=chunk.refused_because,
-                text=words,
-                char_start=place.char_end - len(words.lstrip()),
-            )
-        )
-        if utterance.watcher is not None:
-            utterance.watcher.on_refused(utterance, words, chunk.refused_because)
-
-    def _utterance_complete(self, utterance: Utterance) -> None:
-        """Publish it, and let what waits for its end go on."""
-        self._completed.set()
+    def _prompt_complete(self, utterance: Utterance) -> None:
+        """Hang up if that was to follow, and let what waits for the end of the prompt begin."""
         cause = utterance.completion_cause
         assert cause is not None
-        self.publish(
-            types.SpeakComplete(
-                **utterance.event_fields,
-                completion_cause=cause,
-                interrupted_by=utterance.interrupted_by,
-                speech_id=UNSET if utterance.speech_id is None else utterance.speech_id,
-                played_ms=round(utterance.played_ms, 1),
-                text_chars=utterance.text_chars,
-                spoken_text=utterance.spoken_text,
-                underruns=utterance.underruns,
-                time_to_first_audio_ms=utterance.time_to_first_audio_ms,
-                error=None if utterance.error is None else utterance.error.code,
-            )
-        )
-        self._log.info(
-            "spoken",
-            utterance_id=utterance.id,
-            text_chars=utterance.text_chars,
-            cause=cause.value,
-            played_ms=round(utterance.played_ms),
-            time_to_first_audio_ms=utterance.time_to_first_audio_ms,
-        )
-        self.services.utterances.complete(utterance, tenant=self.tenant)
         if _ends_call(utterance, is_last=not self.player.queue):
-            self._hang_up_after(cause)
-        if utterance.watcher is not None:
-            utterance.watcher.on_complete(utterance)
-        utterance.forget_text()
+            is_cut = cause is CompletionCause.BARGE_IN
+            reason = PROMPT_FAILED if cause is CompletionCause.ERROR else "prompt_finished"
+            self._end_heard_out(reason, cause=cause.value, is_cut=is_cut)
         self.speech.prompt_complete(utterance)
-        if self.keys.gather is not None:
-            self.keys.gather.prompt_complete(utterance)
+        self.keys.prompt_complete(utterance)
 
-    def _hang_up_after(self, cause: CompletionCause) -> None:
-        # what has just been sent is still in the jitter buffer of the far side, unless it was cut
-        is_heard_out = self.state is CallState.ESTABLISHED and cause is not CompletionCause.BARGE_IN
-        tail_ms = self.services.config.calls.hangup_tail_ms if is_heard_out else 0
-        sip_code = 480 if self.waits_for_answer else None
-        reason = PROMPT_FAILED if cause is CompletionCause.ERROR else "prompt_finished"
-        with contextlib.suppress(UserAgentUnavailable):  # its end is the call's
-            self.end(reason, sip_code=sip_code, cause=cause.value, tail_ms=tail_ms)
-
-    def end_after_media(self) -> None:
-        """Hang up, since the application has closed the media stream that it was asked for; after the silence that lets what
-        was just sent be heard.
-        """
-        tail_ms = self.services.config.calls.hangup_tail_ms if self.state is CallState.ESTABLISHED else 0
-        with contextlib.suppress(UserAgentUnavailable):  # its end is the call's
-            self.end("media_closed", sip_code=480 if self.waits_for_answer else None, tail_ms=tail_ms)
+    def _gather_complete(self, gather: Gather) -> None:
+        if gather.request.then == "hangup":
+            failed = gather.result == "timeout" and gather.prompt_error
+            cause = CompletionCause.ERROR if failed else gather.result
+            self.end("gather_complete", cause=str(cause), digits=gather.digits if gather.valid else "")
 
     def _check(self, event: CallEvent, command: str) -> None:
         if not self.machine.can(event):
@@ -831,14 +476,8 @@ class Call:
 
     def publish(self, data: types.EventData) -> None:
         """Send an event of this call; what happens to the call itself carries its metadata and client state."""
-        if isinstance(data, types.CallData):
-            client_state = self.client_state if data.client_state is UNSET else data.client_state
-            data = msgspec.structs.replace(
-                data,
-                client_state=UNSET if client_state is None else client_state,
-                metadata=self.metadata or UNSET,
-            )
         self._keep_record()
+        data = self.stamped(data) if isinstance(data, types.CallData) else data
         self.services.events.publish(data, call_id=self.id, tenant=self.tenant)
 
 

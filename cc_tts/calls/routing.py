@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 from urllib.parse import unquote_to_bytes
 
-from cc_tts.calls.gather import MAX_DIGITS, MAX_TIMEOUT_MS, MAX_TRIES, GatherRequest
+from cc_tts.calls.dtmf.gather import MAX_DIGITS, MAX_TIMEOUT_MS, MAX_TRIES, GatherRequest
 from cc_tts.config.schema import MAX_LEAD_IN_MS, BargeInBySpeech, Config, MediaDialect, RouteConfig
 from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
 from cc_tts.errors import (

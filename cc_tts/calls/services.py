@@ -1,14 +1,12 @@
-"""What every call uses."""
+"""Dependencies that all calls share."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
 
 from cc_tts.calls.events.bus import EventBus
-from cc_tts.calls.utterance_index import UtteranceIndex
+from cc_tts.calls.prompts.utterance_index import UtteranceIndex
 from cc_tts.clock import Clock
 from cc_tts.cluster.nodes import LineNodes
-from cc_tts.config.schema import Config, MediaDialect
+from cc_tts.config.schema import Config
 from cc_tts.media.start_threshold import StartThreshold
 from cc_tts.metrics import Metrics
 from cc_tts.speech.prompt import Content, texts_of
@@ -17,16 +15,6 @@ from cc_tts.tenants.accounting import AccountingLog
 from cc_tts.tenants.quotas import Reservation, TenantQuotas
 from cc_tts.ua.client import UaClient
 from cc_tts.vad.client import VadProcess
-
-if TYPE_CHECKING:
-    from cc_tts.calls.call import Call
-
-
-class DialBack(Protocol):
-    """Connects a call to the application of its route, and answers it then."""
-
-    def __call__(self, call: "Call", url: str, dialect: MediaDialect, *, on_failed: Callable[[], None]) -> None:
-        """Begin; ``on_failed``: nobody took the connection in time."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,7 +28,6 @@ class CallServices:
     events: EventBus
     metrics: Metrics
     clock: Clock
-    dial_back: DialBack
     nodes: LineNodes = field(default_factory=LineNodes)
     tenants: TenantQuotas = field(default_factory=TenantQuotas)
     accounting: AccountingLog = field(default_factory=AccountingLog)

@@ -5,34 +5,32 @@ event loop.
 """
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from cc_tts import logs
+from cc_tts.calls.call_info import CallInfo
 from cc_tts.calls.ending import Ending, q850_cause
 from cc_tts.media.quality import Quality
 from cc_tts.metrics import Metrics
 from cc_tts.tenants.accounting import CallLine
-
-if TYPE_CHECKING:
-    from cc_tts.calls.call import Call
 
 MS_PER_S: Final = 1000
 
 log = logs.get(__name__)
 
 
-def note_begin(call: "Call") -> None:
+def note_begin(call: CallInfo) -> None:
     """Log that a call came in, or that our INVITE went out."""
     where = {"source": call.peer, "route": call.route} if call.direction == "inbound" else {"target": call.peer}
     _log(call, "call_incoming" if call.direction == "inbound" else "call_outgoing", transport=call.transport, **where)
 
 
-def note_answer(call: "Call") -> None:
+def note_answer(call: CallInfo) -> None:
     """Log that a call is established."""
     _log(call, "call_answered", codec=call.codec, transport=call.transport, srtp=call.srtp)
 
 
-def note_end(call: "Call", ending: Ending) -> None:
+def note_end(call: CallInfo, ending: Ending) -> None:
     """Log how a call ended and what was sent and received."""
     quality = call.quality
     _log(
@@ -49,18 +47,18 @@ def note_end(call: "Call", ending: Ending) -> None:
     )
 
 
-def _log(call: "Call", event: str, **more: Any) -> None:
+def _log(call: CallInfo, event: str, **more: Any) -> None:
     log.info(event, call_id=call.id, sip_call_id=call.sip_call_id, **more)
 
 
-def duration_ms(call: "Call") -> int:
+def duration_ms(call: CallInfo) -> int:
     """From the answer to the end; 0 for a call without an answer."""
     if call.answered_at_s is None or call.ended_at_s is None:
         return 0
     return max(0, round((call.ended_at_s - call.answered_at_s) * MS_PER_S))
 
 
-def accounting_line(call: "Call", ending: Ending) -> CallLine:
+def accounting_line(call: CallInfo, ending: Ending) -> CallLine:
     """The line of a call that is over."""
     return CallLine(
         tenant=call.tenant,

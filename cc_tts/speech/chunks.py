@@ -17,7 +17,7 @@ CHUNK_MS: Final = 200
 @dataclass(frozen=True, slots=True)
 class SpeechChunk:
     """Line-rate PCM; the caller's words if a new text chunk begins with it; the words that begin in it (as in
-    :class:`cc_tts.calls.utterance.SpokenSpan`); whether it comes from the cache.
+    :class:`cc_tts.calls.prompts.utterance.SpokenSpan`); whether it comes from the cache.
     """
 
     data: bytes

@@ -332,6 +332,11 @@ class UaClient:
             process.call_ids.add(call_id)
             self._publish_free_calls()
 
+    def tell(self, message: Message, payload: bytes = b"") -> None:
+        """As :meth:`send`, where nobody waits to hear that the UA process died: that ends the call."""
+        with contextlib.suppress(UserAgentUnavailable):
+            self.send(message, payload)
+
     def note_end(self, call_id: str) -> None:
         """The end of a call is accounted for, whichever process had it."""
         for process in self._processes:

@@ -17,8 +17,6 @@ SOURCES = sorted((ROOT / "cc_tts").rglob("*.py"))
 STARTED = {"cc_tts.cli", "cc_tts.engines.cosyvoice2.worker_engine"}
 """And every ``__main__``; a worker imports the module of its engine by name."""
 MAX_FILES = 12
-STILL_IN_CIRCLES = ("cc_tts.calls",)
-"""Packages whose modules import one another in circles; the list only gets shorter."""
 VAGUE = {"utils", "util", "helpers", "helper", "common", "base", "manager", "managers", "misc", "core", "tools"}
 OTHER_PEOPLES_WORDS = {
     "cc_tts/softphone/sdp.py": {"session"},  # the session part of a description (RFC 4566 §5)
@@ -146,13 +144,8 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
     graph: dict[str, set[str]] = defaultdict(set)
     for name, path in modules.items():
         found = {part if part in modules else part.rpartition(".")[0] for part in imported(path)}
-        graph[in_circles(name)] |= {in_circles(each) for each in found if each in modules} - {in_circles(name)}
+        graph[name] |= {each for each in found if each in modules} - {name}
     assert list(TopologicalSorter(graph).static_order())
-
-
-def in_circles(module: str) -> str:
-    """The package as one, for modules of a package that has circles still."""
-    return next((package for package in STILL_IN_CIRCLES if module.startswith(f"{package}.")), module)
 
 
 def test_a_folder_is_looked_over_at_a_glance() -> None:

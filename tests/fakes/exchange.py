@@ -6,6 +6,7 @@ from typing import Any, ClassVar, cast
 
 from cc_tts.calls.call import Call
 from cc_tts.calls.events.bus import Event, EventBus, Subscription
+from cc_tts.calls.incoming import MediaConnector
 from cc_tts.calls.registry import CallRegistry
 from cc_tts.calls.services import CallServices
 from cc_tts.config.schema import CallsConfig, Config, MediaConfig, MediaDialect, RouteConfig, StreamConfig, TtsConfig
@@ -44,6 +45,7 @@ class Exchange:
         stream: StreamConfig | None = None,
         media: MediaConfig | None = None,
         ua: FakeUa | None = None,
+        connect_media: MediaConnector | None = None,
         **calls: Any,
     ) -> None:
         self.config = Config(
@@ -71,13 +73,13 @@ class Exchange:
                 events=self.events,
                 metrics=self.metrics,
                 clock=self.clock,
-                dial_back=self._dial_back,
-            )
+            ),
+            connect_media or self._connect_media,
         )
         self._subscription: Subscription = self.events.subscribe(max_queued=1_000_000)
         self.opened.append(self)
 
-    def _dial_back(self, call: Call, url: str, dialect: MediaDialect, *, on_failed: Callable[[], None]) -> None:
+    def _connect_media(self, call: Call, url: str, dialect: MediaDialect, *, on_failed: Callable[[], None]) -> None:
         self.dialled.append((call, url, dialect, on_failed))
 
     @property

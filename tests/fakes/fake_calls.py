@@ -17,14 +17,14 @@ from aiohttp import ClientSession, ClientTimeout, web
 from cc_tts.api.app import build_app
 from cc_tts.api.context import ApiContext
 from cc_tts.api.http.connections import Listener
-from cc_tts.calls.call import Direction
+from cc_tts.calls.call_info import Direction
 from cc_tts.calls.call_state import CALL_TABLE, CallEvent, CallState
+from cc_tts.calls.dtmf.gather import Gather, GatherRequest
 from cc_tts.calls.ending import Ending
 from cc_tts.calls.events import types
 from cc_tts.calls.events.bus import EventBus
-from cc_tts.calls.gather import Gather, GatherRequest
-from cc_tts.calls.registry import OriginateRequest
-from cc_tts.calls.utterance import Utterance
+from cc_tts.calls.originate import OriginateRequest
+from cc_tts.calls.prompts.utterance import Utterance
 from cc_tts.clock import Clock, MonotonicClock
 from cc_tts.cluster.messages import Worker
 from cc_tts.cluster.nodes import LineNodes

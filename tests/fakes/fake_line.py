@@ -1,11 +1,12 @@
 """A UA process with one leg and no clock: it plays as many milliseconds as it is told to."""
 
+import contextlib
 from dataclasses import dataclass
 from typing import Protocol
 
 from cc_tts.audio import AudioFormat
 from cc_tts.errors import UserAgentUnavailable
-from cc_tts.media.playout_events import PlayoutFinished, PlayoutProgress
+from cc_tts.media.playout_events import PlayoutEvent, PlayoutFinished, PlayoutProgress
 from cc_tts.ua import messages
 
 RATE_HZ = 8000
@@ -14,9 +15,7 @@ RATE_HZ = 8000
 class Listener(Protocol):
     """Who hears what the line did; a prompt player."""
 
-    def progress(self, report: PlayoutProgress) -> None: ...
-
-    def finished(self, report: PlayoutFinished) -> None: ...
+    def on_playout(self, event: PlayoutEvent) -> None: ...
 
 
 @dataclass(slots=True)
@@ -58,6 +57,10 @@ class FakeLine:
                 self._cut(utterance_id)
             case _:
                 raise AssertionError(message)
+
+    def tell(self, message: messages.CallCommand, payload: bytes = b"") -> None:
+        with contextlib.suppress(UserAgentUnavailable):
+            self.send(message, payload)
 
     def _begin(self, utterance_id: str) -> None:
         self.begun.append(utterance_id)
@@ -106,7 +109,7 @@ class FakeLine:
                     self.heard.append(head.id)
                 head.played_ms += step
                 ms -= step
-                self.listener.progress(PlayoutProgress(head.id, self.now_ns, head.played_ms))
+                self.listener.on_playout(PlayoutProgress(head.id, self.now_ns, head.played_ms))
             if not head.is_finished or head.played_ms < self._format.ms_for_bytes(len(head.pcm)):
                 return
             self._end(head, cut=False)
@@ -114,7 +117,7 @@ class FakeLine:
     def _end(self, each: OnLine, *, cut: bool) -> None:
         assert self.listener is not None
         self.queue.remove(each)
-        self.listener.finished(PlayoutFinished(each.id, self.now_ns, "cut" if cut else "drained", each.played_ms, 0))
+        self.listener.on_playout(PlayoutFinished(each.id, self.now_ns, "cut" if cut else "drained", each.played_ms, 0))
 
 
 class FakeClock:

@@ -1,5 +1,6 @@
 """The UA process as the registry sees it: commands are written down, reports are made up by the test."""
 
+import contextlib
 from collections.abc import Collection, Mapping
 from typing import Any, Final, Protocol
 
@@ -98,6 +99,10 @@ class FakeUa:
             case messages.Answer(call_id=call_id) | messages.Ring(call_id=call_id):
                 self.lead_in_ms[call_id] = message.lead_in_ms
         self.asked.append(command)
+
+    def tell(self, message: Any, payload: bytes = b"") -> None:
+        with contextlib.suppress(UserAgentUnavailable):
+            self.send(message, payload)
 
     def note_end(self, call_id: str) -> None:
         self.noted.append(call_id)

@@ -12,6 +12,7 @@ from cc_tts.api.app import build_app
 from cc_tts.api.context import ApiContext
 from cc_tts.api.http.connections import Listener
 from cc_tts.calls.call import Call
+from cc_tts.calls.incoming import MediaConnector
 from cc_tts.clock import MonotonicClock
 from cc_tts.config.schema import HttpConfig, MediaConfig, StreamConfig, TokenConfig
 from cc_tts.speech.source import SpeechSource
@@ -47,10 +48,11 @@ async def served(
     *,
     stream: StreamConfig | None = None,
     media: MediaConfig | None = None,
+    connect_media: MediaConnector | None = None,
 ) -> AsyncIterator[Served]:
     clock = MonotonicClock()
     ua = PlayingUa(clock)
-    exchange = Exchange(ua=ua, max_text_chars=1000, stream=stream, media=media)
+    exchange = Exchange(ua=ua, max_text_chars=1000, stream=stream, media=media, connect_media=connect_media)
     exchange.engine.make_pcm = tone
     services = exchange.registry._services
     services.clock = clock

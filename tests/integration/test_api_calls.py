@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from cc_tts.calls.call_state import CallState
-from cc_tts.calls.registry import OriginateRequest
-from cc_tts.calls.utterance import CompletionCause, SpokenSpan, UtteranceError
+from cc_tts.calls.originate import OriginateRequest
+from cc_tts.calls.prompts.utterance import CompletionCause, SpokenSpan, UtteranceError
 from cc_tts.config.schema import SpeechBargeIn
 from cc_tts.errors import EngineOverloaded
 from cc_tts.speech.prompt import Prompt, SilenceContent, TextContent, ToneContent

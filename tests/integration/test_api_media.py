@@ -12,6 +12,7 @@ from aiohttp import ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
 from cc_tts.api.events import websocket
 from cc_tts.api.http import receiver
 from cc_tts.calls.audio.messages import MediaPaused
+from cc_tts.calls.audio.stream import MediaStream
 from cc_tts.config.schema import MediaConfig, TokenConfig
 from tests.fakes.fake_calls import eventually
 from tests.fakes.served_call import Served, refusal, served
@@ -106,7 +107,7 @@ async def test_who_may_not_connect(api: Served) -> None:
         assert (response.status, response.headers["Upgrade"]) == (426, "websocket")
     async with api.connect(), api.connect():
         assert await refusal(api.connect()) == 503
-    await eventually(lambda: not api.call.media_streams)
+    await eventually(lambda: not api.call.followers)
     api.exchange.ua.ended(api.call.id)
     assert await refusal(api.connect()) == 409
     assert api.exchange.sample("cctts_media_streams") == 0
@@ -160,14 +161,14 @@ async def test_too_many_faults_close(api: Served) -> None:
         for _ in range(receiver.MAX_FAULTS):
             await socket.send_bytes(b"x")
         assert await close_of(socket) == 1008
-    await eventually(lambda: not api.call.media_streams)
+    await eventually(lambda: not api.call.followers)
 
 
 async def test_a_message_beyond_the_bound_closes(api: Served) -> None:
     async with api.connect("?direction=talk") as socket:
         await socket.send_bytes(bytes(4098))
         assert await close_of(socket) == 1009
-    await eventually(lambda: not api.call.media_streams)
+    await eventually(lambda: not api.call.followers)
 
 
 async def test_the_end_of_the_call_closes_after_the_last_message(api: Served) -> None:
@@ -193,7 +194,7 @@ async def test_pings_are_answered_and_a_silent_client_is_dropped(api: Served, mo
         async with asyncio.timeout(5):
             while (await socket.receive()).type in (WSMsgType.PING, WSMsgType.TEXT, WSMsgType.BINARY):
                 pass
-    await eventually(lambda: not api.call.media_streams)
+    await eventually(lambda: not api.call.followers)
 
 
 async def test_the_clients_own_pings_are_answered(api: Served) -> None:
@@ -207,7 +208,8 @@ async def test_the_clients_own_pings_are_answered(api: Served) -> None:
 
 async def test_a_slow_client_loses_frames_and_is_told(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     async with api.connect() as socket:
-        (stream,) = api.call.media_streams
+        (stream,) = api.call.followers
+        assert isinstance(stream, MediaStream)
         outbox: Any = stream._sink
         for _ in range(60):  # 1.2 s at once
             outbox.audio("in", sound(20))
@@ -223,11 +225,12 @@ async def test_a_client_that_takes_nothing_is_dropped(api: Served, monkeypatch: 
     monkeypatch.setattr(websocket, "SEND_TIMEOUT_S", 0.2)
     async with api.connect() as socket:
         await socket.receive()
-        (stream,) = api.call.media_streams
+        (stream,) = api.call.followers
+        assert isinstance(stream, MediaStream)
         outbox: Any = stream._sink
         frame = bytes(60_000)
         async with asyncio.timeout(20):
-            while api.call.media_streams:  # more than the buffers of both sockets hold
+            while api.call.followers:  # more than the buffers of both sockets hold
                 outbox.audio("in", frame)
                 await asyncio.sleep(0)
     assert api.leg.directions == ()
@@ -240,7 +243,7 @@ async def test_a_client_that_is_gone_without_a_word(api: Served) -> None:
         assert socket._response.connection is not None
         assert socket._response.connection.transport is not None
         socket._response.connection.transport.abort()
-        await eventually(lambda: not api.call.media_streams)
+        await eventually(lambda: not api.call.followers)
     await eventually(lambda: not api.call.player.queue)
     (utterance,) = api.call.utterances.values()
     assert utterance.played_ms == 200.0

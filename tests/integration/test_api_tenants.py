@@ -280,10 +280,10 @@ async def test_the_sockets_of_a_call(kind: str) -> None:
             assert await refusal(api.connect(headers=bearer(ACME_TOO))) == 429
             assert await refusal(api.connect("?rate=7", headers=bearer(ACME))) == 422
             await stack.enter_async_context(api.connect(headers=bearer(OPERATOR)))
-            assert len(api.call.media_streams) == 2
+            assert len(api.call.followers) == 2
         else:
             await stack.enter_async_context(api.connect(headers=bearer(ACME_TOO)))
-            assert len(api.call.text_streams) == 2
+            assert len(api.call.followers) == 2
         await stack.aclose()
         use = registry._services.tenants.use
         await eventually(lambda: use()["acme"].listeners == 0, timeout_s=100.0)

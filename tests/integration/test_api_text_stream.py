@@ -11,6 +11,7 @@ from aiohttp import ClientWebSocketResponse, WSMsgType
 from cc_tts.api import text_stream
 from cc_tts.api.http import receiver
 from cc_tts.calls.text_stream.messages import Paused
+from cc_tts.calls.text_stream.stream import TextStream
 from cc_tts.config.schema import StreamConfig, TokenConfig
 from tests.fakes.fake_calls import eventually
 from tests.fakes.served_call import Served, refusal, served
@@ -147,14 +148,14 @@ async def test_too_many_faults_close(api: Served) -> None:
         for _ in range(receiver.MAX_FAULTS):
             await socket.send_bytes(b"x")
         assert await close_of(socket) == 1008
-    await eventually(lambda: not api.call.text_streams)
+    await eventually(lambda: not api.call.followers)
 
 
 async def test_a_message_beyond_the_bound_closes(api: Served) -> None:
     async with api.connect() as socket:
         await socket.send_str(" " * (text_stream.MAX_FRAME_IN_BYTES + 1))
         assert await close_of(socket) == 1009
-    await eventually(lambda: not api.call.text_streams)
+    await eventually(lambda: not api.call.followers)
 
 
 async def test_the_end_of_the_call_closes_after_the_last_message(api: Served) -> None:
@@ -178,7 +179,7 @@ async def test_pings_are_answered_and_a_silent_client_is_dropped(api: Served, mo
         async with asyncio.timeout(5):
             while (await socket.receive()).type is WSMsgType.PING:
                 pass
-    await eventually(lambda: not api.call.text_streams)
+    await eventually(lambda: not api.call.followers)
 
 
 async def test_the_clients_own_pings_are_answered(api: Served) -> None:
@@ -196,14 +197,15 @@ async def test_a_client_that_does_not_read_is_dropped_and_its_text_is_spoken(
     async with api.connect() as socket:
         await socket.send_json({"type": "tokens", "text": "This is spoken all the same. "})
         await told(socket, "speak.started")
-        (stream,) = api.call.text_streams
+        (stream,) = api.call.followers
+        assert isinstance(stream, TextStream)
         for number in range(1_000_000):  # more than the buffers of both sockets hold
             stream._send(Paused())
             if not number % 1000:
                 await asyncio.sleep(0)
-            if not api.call.text_streams:
+            if not api.call.followers:
                 break
-    await eventually(lambda: not api.call.text_streams, timeout_s=10)
+    await eventually(lambda: not api.call.followers, timeout_s=10)
     await eventually(lambda: not api.call.player.queue, timeout_s=10)
     (utterance,) = api.call.utterances.values()
     assert utterance.spoken_text == "This is spoken all the same. "

@@ -68,13 +68,16 @@ async def scene(**route: Any) -> AsyncIterator[tuple[Served, Application]]:
     await site.start()
     port = runner.addresses[0][1]
     media = MediaConfig(connect_timeout_s=0.3)
-    async with served("media", media=media) as api:
+
+    def connect(*call: Any, **how: Any) -> None:
+        dial_back.dial(*call, **how)
+
+    async with served("media", media=media, connect_media=connect) as api:
         exchange = api.exchange
         url = f"ws://127.0.0.1:{port}/call?secret=4711"
         routes = {"app": RouteConfig(media_url=url, **route)}
         exchange.registry.reload(replace(exchange.config, routes=routes))
         dial_back = DialBack(Config(media=media), exchange.metrics)
-        exchange.registry._services.dial_back = dial_back.dial
         try:
             yield api, application
         finally:
@@ -131,7 +134,7 @@ async def test_the_application_speaks_and_goes() -> None:
         assert pcm in bytes(api.leg.heard), "it was heard to its end"
         assert api.exchange.ua.causes == ["media_closed"]
         assert api.exchange.ua.tails_ms[call.id] == 200
-        assert not call.media_streams
+        assert not call.followers
 
 
 @pytest.mark.parametrize("dialect", ["cc-tts", "twilio"])

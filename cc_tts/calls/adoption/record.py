@@ -5,17 +5,14 @@ read; :data:`VERSION` counts changes for which that is not so.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Any, Final, Literal, Self
 
 import msgspec
 
-from cc_tts.calls.utterance import Utterance
+from cc_tts.calls.prompts.utterance import Utterance
 from cc_tts.config.schema import MediaDialect, SpeechBargeIn
 from cc_tts.errors import UNREADABLE
 from cc_tts.speech.prompt import Prompt, PromptDefaults, TextContent, Then
-
-if TYPE_CHECKING:
-    from cc_tts.calls.call import Call
 
 VERSION: Final = 1
 MAX_RECORD_BYTES: Final = 256 * 1024
@@ -23,6 +20,23 @@ MAX_UTTERANCES: Final = 100
 """The next ones of a call; a record is made with each event, so those of a longer queue are left out."""
 WITH_TEXT: Final = frozenset({"x-tts-text", "x-tts-ssml"})
 """Headers of an INVITE that hold what is to be said (in lower case); so does the URI parameter ``play`` (RFC 4240)."""
+
+FACTS: Final = (
+    "direction",
+    "caller",
+    "callee",
+    "tenant",
+    "route",
+    "peer",
+    "transport",
+    "metadata",
+    "client_state",
+    "defaults",
+    "media_route",
+)
+"""Fields of a record that a call has under the same names, and begins with when it is restored."""
+PROGRESS: Final = ("created_at_s", "paused", "local_reason", "no_answer_at_s")
+"""Fields that it has under the same names, and takes back later."""
 
 
 class KeptUtterance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -38,6 +52,16 @@ class KeptUtterance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     unattended: bool = False
     barge_in_dtmf: bool = False
     barge_in_speech: SpeechBargeIn | None = None
+
+    @classmethod
+    def of(cls, utterance: Utterance) -> Self:
+        """What is kept of an utterance."""
+        names = ("id", "accepted_at_s", "text_chars", "voice", "engine", "barge_in_dtmf", "barge_in_speech")
+        of_prompt = ("client_state", "then", "unattended")
+        return cls(
+            **{name: getattr(utterance, name) for name in names},
+            **{name: getattr(utterance.prompt, name) for name in of_prompt},
+        )
 
     def revive(self, call_id: str, *, then: Then, now_ns: int) -> Utterance:
         """The utterance as it is known now."""
@@ -99,9 +123,8 @@ _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(CallRecord)
 
 
-def encode(call: "Call") -> bytes:
-    """The record of a call; without headers and URI parameters if it would be too large with them."""
-    record = record_of(call)
+def encode(record: CallRecord) -> bytes:
+    """A record as it is kept; without headers and URI parameters if it would be too large with them."""
     encoded = _encoder.encode(record)
     if len(encoded) > MAX_RECORD_BYTES:
         encoded = _encoder.encode(msgspec.structs.replace(record, headers={}, uri_parameters={}))
@@ -117,53 +140,15 @@ def decode(encoded: bytes) -> CallRecord | None:
     return record if record.version == VERSION else None
 
 
-def record_of(call: "Call") -> CallRecord:
-    """The record of a call as it is now."""
-    gather = call.keys.gather
-    return CallRecord(
-        version=VERSION,
-        direction=call.direction,
-        caller=call.caller,
-        callee=call.callee,
-        created_at_s=call.created_at_s,
-        run=call.services.events.run,
-        tenant=call.tenant,
-        headers={name: value for name, value in call.headers.items() if name.lower() not in WITH_TEXT},
-        uri_parameters={name: value for name, value in call.uri_parameters.items() if name != "play"},
-        transport=call.transport,
-        metadata=call.metadata,
-        client_state=call.client_state,
-        defaults=call.defaults,
-        paused=call.paused,
-        local_reason=call.local_reason,
-        no_answer_at_s=call.no_answer_at_s,
-        media_route=call.media_route,
-        route=call.route,
-        peer=call.peer,
-        utterances=tuple(map(_kept, call.player.queue[:MAX_UTTERANCES])),
-        gather=None
-        if gather is None
-        else KeptGather(
-            id=gather.id,
-            tries=gather.tries,
-            sensitive=gather.request.sensitive,
-            client_state=gather.request.client_state,
-            then=gather.request.then,
-        ),
-    )
+def without_text(headers: Mapping[str, str], parameters: Mapping[str, str]) -> dict[str, Any]:
+    """The headers and URI parameters of an INVITE that a record has: none that holds what is to be said."""
+    return {
+        "headers": {name: value for name, value in headers.items() if name.lower() not in WITH_TEXT},
+        "uri_parameters": {name: value for name, value in parameters.items() if name != "play"},
+    }
 
 
-def _kept(utterance: Utterance) -> KeptUtterance:
-    prompt = utterance.prompt
-    return KeptUtterance(
-        id=utterance.id,
-        accepted_at_s=utterance.accepted_at_s,
-        text_chars=utterance.text_chars,
-        voice=utterance.voice,
-        engine=utterance.engine,
-        client_state=prompt.client_state,
-        then=prompt.then,
-        unattended=prompt.unattended,
-        barge_in_dtmf=utterance.barge_in_dtmf,
-        barge_in_speech=utterance.barge_in_speech,
-    )
+def facts_of(record: CallRecord) -> dict[str, Any]:
+    """What a call is made of that is restored."""
+    facts = {name: getattr(record, name) for name in FACTS}
+    return facts | {"headers": dict(record.headers), "uri_parameters": dict(record.uri_parameters)}

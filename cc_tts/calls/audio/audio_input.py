@@ -14,9 +14,8 @@ Runs on: the event loop.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec import UNSET
 
@@ -30,14 +29,12 @@ from cc_tts.calls.audio.messages import (
     MediaSpeakInterrupted,
     MediaSpeakStarted,
 )
-from cc_tts.calls.utterance import CompletionCause, SpokenSpan, Utterance
-from cc_tts.errors import EngineFailed, MalformedRequest, QueueFull, UserAgentUnavailable, WrongState
+from cc_tts.calls.follower import CallView
+from cc_tts.calls.prompts.utterance import CompletionCause, SpokenSpan, Utterance
+from cc_tts.errors import EngineFailed, MalformedRequest, QueueFull, WrongState
 from cc_tts.media.half_band import HalfBand
 from cc_tts.speech.incremental.audio import IncrementalAudio
 from cc_tts.speech.prompt import AudioContent, Prompt
-
-if TYPE_CHECKING:
-    from cc_tts.calls.call import Call
 
 INTERRUPTED_QUIET_S: Final = 0.5
 INTERRUPTED_MAX_S: Final = 2.0
@@ -54,7 +51,7 @@ class AudioInput:
     """
 
     def __init__(
-        self, call: "Call", rate_hz: int, *, send: Callable[[MediaMessage], None], barge_in_dtmf: bool | None = None
+        self, call: CallView, rate_hz: int, *, send: Callable[[MediaMessage], None], barge_in_dtmf: bool | None = None
     ) -> None:
         self._call = call
         self._config = call.services.config.media
@@ -126,8 +123,7 @@ class AudioInput:
         """Drop what was not played of this client's audio, and report its marks. Audio that comes after this is new."""
         self.end()
         for live in reversed(tuple(self._live.values())):
-            with contextlib.suppress(UserAgentUnavailable):  # its end is the call's
-                self._call.player.discard(live.utterance, CompletionCause.CANCELLED, by="clear")
+            self._call.player.discard(live.utterance, CompletionCause.CANCELLED, by="clear")
         for live in tuple(self._live.values()):
             self._clear_marks(live)
         self._update_pause()
@@ -141,13 +137,13 @@ class AudioInput:
     # --- of the utterances -----------------------------------------------------------------------------------------
 
     def on_started(self, utterance: Utterance) -> None:
-        """See :class:`cc_tts.calls.utterance.UtteranceWatcher`."""
+        """See :class:`cc_tts.calls.prompts.utterance.UtteranceWatcher`."""
         self._send(
             MediaSpeakStarted(utterance_id=utterance.id, time_to_first_audio_ms=utterance.time_to_first_audio_ms)
         )
 
     def on_progress(self, utterance: Utterance, marks: Sequence[tuple[str, float]]) -> None:
-        """See :class:`cc_tts.calls.utterance.UtteranceWatcher`."""
+        """See :class:`cc_tts.calls.prompts.utterance.UtteranceWatcher`."""
         live = self._live[utterance.id]
         for name, _ in marks:
             if name in live.marks:  # not one that was cleared
@@ -160,7 +156,7 @@ class AudioInput:
         """Nothing to do: audio has no words."""
 
     def on_complete(self, utterance: Utterance) -> None:
-        """See :class:`cc_tts.calls.utterance.UtteranceWatcher`."""
+        """See :class:`cc_tts.calls.prompts.utterance.UtteranceWatcher`."""
         live, utterance.watcher = self._live.pop(utterance.id), None
         if live is self._open:
             self._open = None

@@ -15,36 +15,27 @@ Runs on: the event loop.
 """
 
 import asyncio
-import contextlib
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cc_tts.calls.audio.hub import DIRECTIONS, AudioBlock
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.events import types
-from cc_tts.calls.utterance import Utterance
+from cc_tts.calls.follower import CallView
+from cc_tts.calls.prompts.utterance import Utterance, policy_of
 from cc_tts.clock import NS_PER_MS, ms_between
-from cc_tts.config.schema import BargeInBySpeech, SpeechBargeIn
+from cc_tts.config.schema import SpeechBargeIn
 from cc_tts.errors import UserAgentUnavailable
 from cc_tts.ua import messages
 from cc_tts.vad.speech import Edge, Listening, SpeechConfirmed, SpeechStarted, SpeechStopped
-
-if TYPE_CHECKING:
-    from cc_tts.calls.call import Call
 
 MAX_STEP_BACK_MS: Final = 600
 """A prompt that goes on begins with the word that was being said, if that began this short a time before."""
 ANSWER_MS: Final = 100
 """For the way of the audio to the VAD process and of its answer."""
-
-
-def policy_of(*wishes: BargeInBySpeech | None) -> SpeechBargeIn | None:
-    """The nearest wish, first of all that is not ``None``; ``None``: speech interrupts nothing."""
-    wish = next((each for each in wishes if each is not None), False)
-    return SpeechBargeIn() if wish is True else wish or None
 
 
 @dataclass(slots=True)
@@ -69,7 +60,7 @@ class _Hold:
 class CallerSpeech:
     """Of one call."""
 
-    def __init__(self, call: "Call") -> None:
+    def __init__(self, call: CallView) -> None:
         self._call = call
         self._services = call.services
         self._established_ns = 0
@@ -96,7 +87,7 @@ class CallerSpeech:
         if self._unsubscribe is None:
             try:
                 self._unsubscribe = self._call.audio.subscribe(DIRECTIONS, self._on_audio)
-            except UserAgentUnavailable:  # its end is the call's
+            except UserAgentUnavailable:  # the UA process died, which ends the call
                 return
         self._services.vad.listen(self._call.id, self._listening(policy), self._on_edge)
 
@@ -163,8 +154,7 @@ class CallerSpeech:
                 at_ms=round(ms_between(self._established_ns, onset_ns), 1),
             )
         )
-        for stream in tuple(self._call.media_streams):
-            stream.on_speech(speech.id, onset_ns, begins=True)
+        self._call.followers.speech(speech.id, onset_ns, begins=True)
         if self._hold is not None:
             self._cancel_timer()
         else:
@@ -199,8 +189,7 @@ class CallerSpeech:
             return
         duration_ms = ms_between(speech.onset_ns, end_ns)
         self._call.publish(types.CallSpeechStopped(speech_id=speech.id, duration_ms=round(duration_ms, 1)))
-        for stream in tuple(self._call.media_streams):
-            stream.on_speech(speech.id, end_ns, begins=False)
+        self._call.followers.speech(speech.id, end_ns, begins=False)
         hold = self._hold
         if hold is None:
             self._cancel_timer()
@@ -217,8 +206,7 @@ class CallerSpeech:
     # --- what is done -------------------------------------------------------------------------------------------------
 
     def _interrupt(self, onset_ns: int, speech_id: str) -> None:
-        with contextlib.suppress(UserAgentUnavailable):  # its end is the call's
-            self._call.interrupt(onset_ns, "speech", speech_id=speech_id)
+        self._call.player.interrupt(onset_ns, "speech", speech_id=speech_id)
 
     def _let_go(self, utterance_id: str = "", from_ms: float = 0.0) -> None:
         self._cancel_timer()
@@ -226,10 +214,9 @@ class CallerSpeech:
         self._set_paused(paused=False, utterance_id=utterance_id, from_ms=from_ms)
 
     def _set_paused(self, *, paused: bool, utterance_id: str = "", from_ms: float = 0.0) -> None:
-        with contextlib.suppress(UserAgentUnavailable):  # its end is the call's
-            self._services.ua.send(
-                messages.SetPaused(self._call.id, paused, by="speech", utterance_id=utterance_id, from_ms=from_ms)
-            )
+        self._services.ua.tell(
+            messages.SetPaused(self._call.id, paused, by="speech", utterance_id=utterance_id, from_ms=from_ms)
+        )
 
     def _ignore(self) -> None:
         if self._unsubscribe is not None:

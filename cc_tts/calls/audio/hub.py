@@ -1,6 +1,5 @@
 """Who listens to a call: what the UA process is asked for is the union of what is wanted. Runs on: the event loop."""
 
-import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, get_args
@@ -54,11 +53,10 @@ class AudioHub:
 
         def unsubscribe() -> None:
             if self._listeners.pop(key, None) is not None:
-                with contextlib.suppress(UserAgentUnavailable):  # it forgets the call with its end
-                    self._ask()
+                self._ask(self._ua.tell)
 
         try:
-            self._ask()
+            self._ask(self._ua.send)
         except UserAgentUnavailable:
             del self._listeners[key]
             raise
@@ -78,8 +76,8 @@ class AudioHub:
                 log.exception("listener_failed", call_id=self._call_id)
                 self._listeners.pop(key, None)
 
-    def _ask(self) -> None:
+    def _ask(self, send: Callable[[messages.SetListening], None]) -> None:
         wanted = tuple(each for each in DIRECTIONS if any(each in those for those, _ in self._listeners.values()))
         if wanted != self._asked:
-            self._ua.send(messages.SetListening(self._call_id, wanted))
+            send(messages.SetListening(self._call_id, wanted))
             self._asked = wanted

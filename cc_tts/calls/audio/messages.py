@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from cc_tts.calls.events.types import Milliseconds
-from cc_tts.calls.utterance import CompletionCause, Interrupter
+from cc_tts.calls.prompts.utterance import CompletionCause, Interrupter
 from cc_tts.ua.messages import AudioDirection
 
 MediaDirection = Literal["in", "out", "both", "talk"]

@@ -8,7 +8,7 @@
 Runs on: the event loop.
 """
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from msgspec import UNSET
 
@@ -26,13 +26,9 @@ from cc_tts.calls.audio.messages import (
     MediaStart,
     MediaStop,
 )
-from cc_tts.calls.call_state import CallState
+from cc_tts.calls.follower import CallView
 from cc_tts.clock import ms_between
-from cc_tts.errors import CapacityExceeded, WrongState
 from cc_tts.ua.messages import AudioDirection
-
-if TYPE_CHECKING:
-    from cc_tts.calls.call import Call
 
 
 class MediaSink(Protocol):
@@ -59,7 +55,7 @@ class MediaStream:
 
     def __init__(
         self,
-        call: "Call",
+        call: CallView,
         sink: MediaSink,
         *,
         direction: MediaDirection,
@@ -67,10 +63,8 @@ class MediaStream:
         interleaves: bool = True,
         barge_in_dtmf: bool | None = None,
     ) -> None:
-        if call.state is CallState.TERMINATED:
-            raise WrongState(f"call {call.id} is over")
-        if len(call.media_streams) >= (limit := call.services.config.media.max_per_call):
-            raise CapacityExceeded(f"{limit} media streams are open on this call: media.max_per_call", retry_after_s=1)
+        limit = call.services.config.media.max_per_call
+        call.followers.check(type(self), call, limit=limit, what="media streams", key="media.max_per_call")
         self.call = call
         self._sink = sink
         heard = HEARD[direction]
@@ -94,16 +88,15 @@ class MediaStream:
             )
         )
         self._unsubscribe = call.audio.subscribe(heard, self._on_audio)
-        call.media_streams.add(self)
+        call.followers.join(self)
         call.services.metrics.media_streams.inc()
 
     def close(self, *, clears: bool = False, hangs_up: bool = False) -> None:
         """The client is gone. What it has sent is played to its end, or dropped if ``clears``; then the call is ended if
         ``hangs_up``. Safe to call twice.
         """
-        if self not in self.call.media_streams:
+        if not self.call.followers.leave(self):
             return
-        self.call.media_streams.discard(self)
         self.call.services.metrics.media_streams.dec()
         self._unsubscribe()
         if self.talk is not None:

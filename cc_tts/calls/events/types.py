@@ -11,9 +11,9 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from cc_tts.calls.call_state import CallState
+from cc_tts.calls.dtmf.gather import GatherResult, TimedOut
 from cc_tts.calls.ending import Ending
-from cc_tts.calls.gather import GatherResult, TimedOut
-from cc_tts.calls.utterance import CompletionCause, Interrupter
+from cc_tts.calls.prompts.utterance import CompletionCause, Interrupter
 from cc_tts.media.quality import Quality
 
 Milliseconds = Annotated[float, Meta(description="Milliseconds.")]

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from cc_tts.calls.events.types import ClientState, Milliseconds
-from cc_tts.calls.utterance import CompletionCause, Interrupter
+from cc_tts.calls.prompts.utterance import CompletionCause, Interrupter
 
 StreamId = Annotated[int, Meta(ge=-(2**53), le=2**53)] | Annotated[str, Meta(max_length=128)]
 """The client's own, of one message."""

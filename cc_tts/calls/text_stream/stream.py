@@ -14,15 +14,15 @@ Runs on: the event loop.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec import UNSET
 
 from cc_tts import logs
-from cc_tts.calls.call_state import CallState
+from cc_tts.calls.follower import CallView
+from cc_tts.calls.prompts.utterance import CompletionCause, SpokenSpan, Utterance, WordReader
 from cc_tts.calls.text_stream.messages import (
     MarkReached,
     Paused,
@@ -38,14 +38,10 @@ from cc_tts.calls.text_stream.messages import (
     TokensStatus,
     Words,
 )
-from cc_tts.calls.utterance import CompletionCause, SpokenSpan, Utterance, WordReader
 from cc_tts.clock import ms_between
-from cc_tts.errors import CapacityExceeded, TextTooLong, UserAgentUnavailable, WrongState
+from cc_tts.errors import TextTooLong, WrongState
 from cc_tts.speech.incremental.text import IncrementalText, segmenting_of
 from cc_tts.speech.prompt import IncrementalContent, Prompt, TextContent
-
-if TYPE_CHECKING:
-    from cc_tts.calls.call import Call
 
 INTERRUPTED_QUIET_S: Final = 0.5
 """Tokens of an LLM come at most 200 ms apart; the next answer takes longer than this."""
@@ -66,12 +62,17 @@ class TextStream:
     """
 
     def __init__(
-        self, call: "Call", *, send: Callable[[StreamMessage], None], on_call_ended: Callable[[], None], has_words: bool
+        self,
+        call: CallView,
+        *,
+        send: Callable[[StreamMessage], None],
+        on_call_ended: Callable[[], None],
+        has_words: bool,
     ) -> None:
         self._call = call
         self._services = call.services
         self._send = send
-        self.on_call_ended = on_call_ended
+        self._on_call_ended = on_call_ended
         self._has_words = has_words
         self._max_buffered_chars = call.services.config.stream.max_buffered_chars
         self._loop = asyncio.get_running_loop()
@@ -84,11 +85,9 @@ class TextStream:
         self._took_one_more = False
         self._last_status = ""
         self._discards_until_s = 0.0
-        if call.state is CallState.TERMINATED:
-            raise WrongState(f"call {call.id} is over")
-        if len(call.text_streams) >= (limit := call.services.config.stream.max_per_call):
-            raise CapacityExceeded(f"{limit} text streams are open on this call: stream.max_per_call", retry_after_s=1)
-        call.text_streams.add(self)
+        limit = call.services.config.stream.max_per_call
+        call.followers.check(type(self), call, limit=limit, what="text streams", key="stream.max_per_call")
+        call.followers.join(self)
 
     @property
     def buffered_chars(self) -> int:
@@ -167,14 +166,23 @@ class TextStream:
         """Drop what was not played of this stream's utterances. Text that comes after this is new."""
         self.end()
         for live in reversed(tuple(self._live.values())):
-            with contextlib.suppress(UserAgentUnavailable):  # its end is the call's
-                self._call.player.discard(live.utterance, CompletionCause.CANCELLED, by="clear")
+            self._call.player.discard(live.utterance, CompletionCause.CANCELLED, by="clear")
         self._update_pause()
 
     def close(self) -> None:
         """The client is gone: what it has sent is spoken to its end, and nobody is told."""
         self.end()
-        self._call.text_streams.discard(self)
+        self._call.followers.leave(self)
+
+    def on_key(self, digit: str, duration_ms: int) -> None:
+        """Do nothing: a client of text hears no keys."""
+
+    def on_speech(self, speech_id: str, at_ns: int, *, begins: bool) -> None:
+        """Do nothing: a client of text does not listen."""
+
+    def on_call_ended(self, reason: str) -> None:  # noqa: ARG002 - the client is told it by its utterances
+        """The call is over."""
+        self._on_call_ended()
 
     # --- of the utterances -----------------------------------------------------------------------------------------
 

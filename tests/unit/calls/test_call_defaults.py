@@ -11,8 +11,8 @@ from msgspec import UNSET
 from cc_tts.calls.call import Call
 from cc_tts.calls.events import types
 from cc_tts.calls.events.bus import Event
-from cc_tts.calls.registry import OriginateRequest
-from cc_tts.calls.utterance import CompletionCause
+from cc_tts.calls.originate import OriginateRequest
+from cc_tts.calls.prompts.utterance import CompletionCause
 from cc_tts.errors import UnknownVoice, WrongState
 from cc_tts.media.quality import Quality
 from cc_tts.speech.prompt import Prompt, PromptDefaults, SequenceContent, SilenceContent, TextContent

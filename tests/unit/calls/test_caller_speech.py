@@ -8,8 +8,8 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from cc_tts.calls.audio.caller_speech import ANSWER_MS, policy_of
-from cc_tts.calls.utterance import CompletionCause, Utterance
+from cc_tts.calls.audio.caller_speech import ANSWER_MS
+from cc_tts.calls.prompts.utterance import CompletionCause, Utterance, policy_of
 from cc_tts.clock import NS_PER_MS
 from cc_tts.config.schema import BargeInBySpeech, RouteConfig, SpeechBargeIn
 from cc_tts.errors import WrongState

@@ -8,9 +8,9 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import asdict
 
-from cc_tts.calls import gather as gather_module
 from cc_tts.calls.call import Call
-from cc_tts.calls.gather import Gather, GatherRequest
+from cc_tts.calls.dtmf import gather as gather_module
+from cc_tts.calls.dtmf.gather import Gather, GatherRequest
 from cc_tts.errors import EngineFailed, GatherActive, GatherNotFound, UnknownVoice, WrongState
 from cc_tts.speech.prompt import Prompt, TextContent
 from cc_tts.ua import messages

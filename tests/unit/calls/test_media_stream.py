@@ -14,8 +14,8 @@ from cc_tts.calls.audio.frames import FrameShaper
 from cc_tts.calls.audio.hub import AudioBlock
 from cc_tts.calls.audio.messages import MediaMessage
 from cc_tts.calls.audio.stream import MediaStream
-from cc_tts.calls.gather import GatherRequest
-from cc_tts.calls.utterance import CompletionCause
+from cc_tts.calls.dtmf.gather import GatherRequest
+from cc_tts.calls.prompts.utterance import CompletionCause
 from cc_tts.config.schema import MediaConfig
 from cc_tts.errors import CapacityExceeded, MalformedRequest, QueueFull, UserAgentUnavailable, WrongState
 from cc_tts.speech.prompt import Prompt, PromptDefaults, TextContent
@@ -195,7 +195,7 @@ async def test_who_may_not_listen(stage: Stage) -> None:
     stage.ua.is_ready = False
     with pytest.raises(UserAgentUnavailable):
         Client(stage, "out")
-    assert stage.call.media_streams == {first.stream}
+    assert list(stage.call.followers) == [first.stream]
     stage.ua.is_ready = True
     stage.ua.ended(stage.call.id)
     assert first.told[-1] == {"type": "stop", "reason": "remote_hangup"}

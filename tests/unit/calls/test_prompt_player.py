@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cc_tts.calls.call_state import UtteranceState
+from cc_tts.calls.events import types
 from cc_tts.calls.events.bus import EventBus
-from cc_tts.calls.player import MAX_ON_LINE, PromptPlayer, TextPlace
+from cc_tts.calls.prompts.player import MAX_ON_LINE, PromptPlayer
+from cc_tts.calls.prompts.utterance import CompletionCause, Utterance, UtteranceError
 from cc_tts.calls.services import CallServices
-from cc_tts.calls.utterance import CompletionCause, Utterance, UtteranceError
 from cc_tts.config.schema import Config, PlayoutConfig, TtsConfig
 from cc_tts.errors import EngineFailed, EngineOverloaded
 from cc_tts.metrics import Metrics
@@ -39,10 +40,8 @@ class Stage:
         self.source = FakeSource()
         self.clock = FakeClock()
         self.completed: list[Utterance] = []
-        self.marks: list[tuple[str, float]] = []
-        self.recovered: list[TextPlace] = []
-        self.refused: list[tuple[str | None, TextPlace]] = []
-        services = CallServices(
+        self.events: list[types.EventData] = []
+        self.services = services = CallServices(
             config=CONFIG,
             ua=cast("Any", self.line),
             source=cast("Any", self.source),
@@ -50,15 +49,13 @@ class Stage:
             events=EventBus(self.clock),
             metrics=Metrics(),
             clock=self.clock,
-            dial_back=cast("Any", None),
         )
         self.player = PromptPlayer(
             "c",
             services,
+            publish=self.events.append,
+            on_started=lambda *_: None,
             on_complete=self.completed.append,
-            on_marks=lambda _, marks: self.marks.extend(marks),
-            on_recovered=lambda _, place: self.recovered.append(place),
-            on_refused=lambda _, chunk, place: self.refused.append((chunk.begins_source, place)),
         )
         self.line.listener = self.player
 
@@ -76,6 +73,14 @@ class Stage:
         )
         self.player.enqueue(utterance)
         return utterance
+
+    def waits_for_engine(self, wait_ms: float) -> None:
+        """Wait for a full engine up to this long."""
+        self.services.config = Config(playout=CONFIG.playout, tts=TtsConfig(overload_wait_ms=wait_ms))
+
+    @property
+    def recovered(self) -> list[tuple[int, int]]:
+        return [(each.text_chunk, each.char_start) for each in self.events if isinstance(each, types.SpeakRecovered)]
 
     async def settle(self) -> None:
         """Let every task go as far as it can."""
@@ -209,7 +214,7 @@ async def test_a_cut_by_the_line_itself_ends_the_feed(stage: Stage) -> None:
 async def test_the_engine_fails_in_the_middle(stage: Stage, *, known: bool) -> None:
     error: Exception = EngineOverloaded("too much") if known else ValueError("secret detail")
     stage.source.plans["bad"] = [SpeechChunk(pcm(200), "bad "), error]
-    stage.player._overload_wait_ms = 1000.0
+    stage.waits_for_engine(1000.0)
     stage.player.open_line(0)
     first, second = stage.say("bad"), stage.say("good")
     await stage.play_all()
@@ -507,7 +512,7 @@ async def test_a_prompt_waits_as_long_as_its_caller_still_hears_the_one_before(
             stage.source.open_error = None
 
     _patch_sleep(monkeypatch, sleep)
-    stage.player._overload_wait_ms = 1000.0
+    stage.waits_for_engine(1000.0)
     stage.player.open_line(0)
     stage.say("before")
     await stage.settle()
@@ -530,7 +535,7 @@ async def test_the_fallback_speaks_when_the_engine_stays_full(stage: Stage, monk
 
 async def test_a_prompt_that_waits_for_the_engine_can_be_stopped(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     _patch_sleep(monkeypatch, lambda _delay_s: asyncio.Event().wait())
-    stage.player._overload_wait_ms = 1000.0
+    stage.waits_for_engine(1000.0)
     stage.source.plans["one"] = [EngineOverloaded("full")]
     stage.player.open_line(0)
     waiting, second = stage.say("one"), stage.say("two")
@@ -552,7 +557,7 @@ async def test_a_repetition_waits_for_the_engine_as_the_first_time_does(
     slept: list[float] = []
     _patch_sleep(monkeypatch, pass_by)
     chunk, full = SpeechChunk(pcm(CHUNK_MS), "one"), EngineOverloaded("full")
-    stage.player._overload_wait_ms = 1000.0
+    stage.waits_for_engine(1000.0)
     stage.source.plans = _Plans([[chunk], [full], [full], [chunk]])
     stage.player.open_line(0)
     utterance = stage.say("one", repeat=2)
@@ -583,7 +588,7 @@ def _patch_sleep(monkeypatch: pytest.MonkeyPatch, sleep: Callable[[float], Await
             await sleep(delay_s)
         await real_sleep(0)
 
-    monkeypatch.setattr("cc_tts.calls.player.asyncio.sleep", instead)
+    monkeypatch.setattr("cc_tts.calls.prompts.player.asyncio.sleep", instead)
 
 
 async def _overload(
@@ -602,7 +607,7 @@ async def _overload(
             stage.source.plans.clear()
 
     _patch_sleep(monkeypatch, sleep)
-    stage.player._overload_wait_ms = 1000.0
+    stage.waits_for_engine(1000.0)
     if says_so_late:
         stage.source.plans["one"] = [EngineOverloaded("full")]
     else:
@@ -628,7 +633,7 @@ async def test_where_an_utterance_is_said_on_is_told_each_time_it_is_spoken(stag
     stage.say("it", repeat=2)
     stage.player.open_line(0)
     await stage.play_all()
-    assert stage.recovered == [TextPlace(1, 5, 10)] * 2
+    assert stage.recovered == [(1, 5)] * 2
 
 
 async def test_an_utterance_that_is_said_on_before_its_first_words_is_at_its_first_text_chunk(stage: Stage) -> None:
@@ -636,4 +641,4 @@ async def test_an_utterance_that_is_said_on_before_its_first_words_is_at_its_fir
     stage.say("it")
     stage.player.open_line(0)
     await stage.play_all()
-    assert stage.recovered == [TextPlace(0)]
+    assert stage.recovered == [(0, 0)]

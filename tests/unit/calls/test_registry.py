@@ -6,7 +6,8 @@ import pytest
 
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.events import types
-from cc_tts.calls.registry import OVERLOAD_EVENT_INTERVAL_S, OriginateRequest
+from cc_tts.calls.originate import OriginateRequest
+from cc_tts.calls.registry import OVERLOAD_EVENT_INTERVAL_S
 from cc_tts.engines.gate import FULL_FOR_MS, READY_FOR_MS
 from cc_tts.errors import (
     CallNotFound,
@@ -73,7 +74,7 @@ async def test_an_incoming_call_is_answered_and_greeted(exchange: Exchange) -> N
     assert call.ending is not None
     assert (call.ending.result, call.ending.reason) == ("completed", "remote_hangup")
     assert call.quality.packets_sent == 7
-    assert exchange.registry._live == {}
+    assert exchange.registry.num_calls == 0
     assert exchange.sample("cctts_calls_active") == 0
     assert exchange.sample("cctts_utterances_active") == 0
 
@@ -174,7 +175,7 @@ async def test_the_ring_timer_does_not_answer_twice(exchange: Exchange) -> None:
 async def test_the_ring_timer_ends_with_the_call(exchange: Exchange) -> None:
     call_id = exchange.ua.incoming("ring")
     exchange.ua.ended(call_id, sip_code=487)
-    assert exchange.registry.call(call_id)._timer is None
+    assert not exchange.registry.call(call_id).timer.is_set
     await asyncio.sleep(0.05)  # longer than the route rings
     assert exchange.ua.commands("answer") == []
     ending = exchange.registry.call(call_id).ending
@@ -246,7 +247,7 @@ async def test_the_ua_process_dies_and_comes_back(exchange: Exchange) -> None:
         assert call.ending is not None
         assert (call.ending.result, call.ending.reason) == ("failed", "ua_process_died")
         assert exchange.kinds(call_id)[-1] == "call.terminated"
-        assert call._timer is None
+        assert not call.timer.is_set
     assert exchange.sample("cctts_utterances_total", cause="call_ended") == 2
     assert exchange.sample("cctts_utterances_active") == 0
     assert exchange.sample("cctts_process_restarts_total", process="ua") == 1
@@ -339,7 +340,7 @@ async def test_an_outgoing_call_is_refused(exchange: Exchange, sip_code: int, re
     exchange.ua.ended(call.id, by="failure" if sip_code >= 500 else "remote", sip_code=sip_code)
     assert call.ending is not None
     assert (call.ending.result, call.ending.reason, call.ending.sip_code) == (result, reason, sip_code)
-    assert call._timer is None
+    assert not call.timer.is_set
 
 
 async def test_an_outgoing_call_is_not_answered(exchange: Exchange) -> None:
@@ -421,10 +422,10 @@ async def test_nothing_grows_over_thousands_of_calls() -> None:
         exchange.ua.ended(call_id)
     await exchange.settle()
     registry = exchange.registry
-    assert len(registry._ended) == len(registry._services.utterances._kept) == 10
+    assert len(registry.calls()) == len(registry._services.utterances._kept) == 10
     assert len(exchange.events._seq) <= 11
-    assert registry._live == {}
-    assert all(call._timer is None for call in registry._ended.values())
+    assert registry.num_calls == 0
+    assert not any(call.timer.is_set for call in registry.calls())
     assert exchange.sample("cctts_calls_active") == 0
     assert exchange.sample("cctts_utterances_active") == 0
     assert exchange.sample("cctts_calls_total", direction="inbound") == 5000
@@ -454,7 +455,7 @@ async def test_a_target_that_cannot_be_reached_is_refused_before_there_is_a_call
             await exchange.registry.originate(OriginateRequest(to=to, asserted_identity=identity))
         assert [fault.pointer for fault in caught.value.field_errors] == [pointer]
     assert exchange.ua.asked == []
-    assert exchange.registry._live == {}
+    assert exchange.registry.num_calls == 0
 
 
 async def test_an_asserted_identity_goes_to_a_trusted_peer(exchange: Exchange) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_tts.calls.gather import GatherRequest
+from cc_tts.calls.dtmf.gather import GatherRequest
 from cc_tts.calls.routing import MAX_URI_CHARS, RouteDecision, decide, parse_uri, percent_decode
 from cc_tts.config.schema import CallsConfig, Config, RouteConfig, SipConfig, TtsConfig
 from cc_tts.errors import (

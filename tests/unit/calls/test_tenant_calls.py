@@ -8,11 +8,12 @@ from typing import Any, Literal, cast
 import msgspec
 import pytest
 
-from cc_tts.calls import routing, utterance_index
+from cc_tts.calls import routing
 from cc_tts.calls.ending import Ending
-from cc_tts.calls.registry import OriginateRequest
+from cc_tts.calls.originate import OriginateRequest
+from cc_tts.calls.prompts import utterance_index
+from cc_tts.calls.prompts.utterance import CompletionCause
 from cc_tts.calls.text_stream.stream import TextStream
-from cc_tts.calls.utterance import CompletionCause
 from cc_tts.config.schema import Config, RouteConfig, TenantConfig
 from cc_tts.errors import (
     CapacityExceeded,
@@ -118,7 +119,6 @@ async def test_however_a_call_ends_it_counts_no_more(how: str) -> None:
             exchange.talking("silent")
             exchange.ua.die()
     assert used(exchange)[0] == 0
-    assert exchange.registry._held == {}
 
 
 async def test_an_outbound_call_that_is_not_placed_counts_no_more() -> None:

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from cc_tts.calls.call import Call
+from cc_tts.calls.prompts.utterance import CompletionCause
 from cc_tts.calls.text_stream.messages import StreamMessage
 from cc_tts.calls.text_stream.stream import INTERRUPTED_QUIET_S, TextStream
-from cc_tts.calls.utterance import CompletionCause
 from cc_tts.config.schema import StreamConfig
 from cc_tts.errors import CapacityExceeded, DuplicateId, EngineFailed, TextTooLong, WrongState
 from cc_tts.speech.prompt import Prompt, TextContent
@@ -497,7 +497,7 @@ async def test_a_client_that_is_gone_is_heard_out(talk: Talk, client: Client) ->
     await talk.until_quiet()
     (utterance,) = talk.call.utterances.values()
     assert (utterance.completion_cause, utterance.spoken_text) == ("normal", "A sentence that was not fin")
-    assert not talk.call.text_streams
+    assert not talk.call.followers
 
 
 @live

@@ -10,8 +10,8 @@ import pytest
 import structlog
 
 from cc_tts.calls.call_state import CallState
-from cc_tts.calls.gather import GatherRequest
-from cc_tts.calls.registry import OriginateRequest
+from cc_tts.calls.dtmf.gather import GatherRequest
+from cc_tts.calls.originate import OriginateRequest
 from cc_tts.media.quality import Quality
 from cc_tts.speech.prompt import Prompt, TextContent
 from cc_tts.tenants.accounting import CallLine

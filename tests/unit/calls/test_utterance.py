@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_tts.calls.call_state import UtteranceEvent
-from cc_tts.calls.utterance import SpokenSpan, Utterance, Word
+from cc_tts.calls.prompts.utterance import SpokenSpan, Utterance, Word
 from cc_tts.speech.chunks import SpeechChunk, behind
 from cc_tts.speech.prompt import Prompt, SilenceContent, TextContent
 from cc_tts.text.chunker import Chunker, Chunking

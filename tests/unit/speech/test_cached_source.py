@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cc_tts.calls.events.bus import EventBus
-from cc_tts.calls.player import PromptPlayer
+from cc_tts.calls.prompts.player import PromptPlayer
+from cc_tts.calls.prompts.utterance import CompletionCause, Utterance
 from cc_tts.calls.services import CallServices
-from cc_tts.calls.utterance import CompletionCause, Utterance
 from cc_tts.config.schema import CacheConfig, Config, TtsConfig
 from cc_tts.errors import EngineFailed, EngineOverloaded, NothingToSay
 from cc_tts.metrics import Metrics
@@ -638,15 +638,13 @@ async def test_utterances_say_whether_they_were_cached_and_barge_in_knows_the_wo
         events=EventBus(FakeClock()),
         metrics=desk.metrics,
         clock=FakeClock(),
-        dial_back=cast("Any", None),
     )
     player = PromptPlayer(
         "c",
         services,
+        publish=lambda _: None,
+        on_started=lambda *_: None,
         on_complete=completed.append,
-        on_marks=lambda *_: None,
-        on_recovered=lambda *_: None,
-        on_refused=lambda *_: None,
     )
     line.listener = player
     player.open_line(0)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from cc_tts.calls.utterance import CompletionCause, Utterance
+from cc_tts.calls.prompts.utterance import CompletionCause, Utterance
 from cc_tts.clock import ms_between
 from cc_tts.cluster.nodes import LineNodes
 from cc_tts.errors import DuplicateId, UtteranceNotFound

@@ -14,7 +14,7 @@ from msgspec import UNSET
 
 from cc_tts.calls.call_state import UTTERANCE_TABLE, UtteranceEvent, UtteranceState
 from cc_tts.clock import ms_between
-from cc_tts.config.schema import SpeechBargeIn
+from cc_tts.config.schema import BargeInBySpeech, SpeechBargeIn
 from cc_tts.speech.prompt import IncrementalContent, Prompt, text_of, with_texts
 from cc_tts.state_machine import StateMachine
 from cc_tts.text.characters import has_speech
@@ -356,3 +356,9 @@ def _heard_by_pace(span: SpokenSpan, heard_ms: float) -> int:
 
 def _are_one_word(character: str, following: str) -> bool:
     return not any(each.isspace() or is_unspaced(each) for each in (character, following))
+
+
+def policy_of(*wishes: BargeInBySpeech | None) -> SpeechBargeIn | None:
+    """The nearest wish, first of all that is not ``None``; ``None``: speech interrupts nothing."""
+    wish = next((each for each in wishes if each is not None), False)
+    return SpeechBargeIn() if wish is True else wish or None

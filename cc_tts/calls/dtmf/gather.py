@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal
 
-from cc_tts.calls.utterance import CompletionCause, Utterance, UtteranceError
+from cc_tts.calls.prompts.utterance import CompletionCause, Utterance, UtteranceError
 from cc_tts.clock import Clock, ms_between
 from cc_tts.errors import CcTtsError
 from cc_tts.speech.prompt import Prompt, Then

@@ -1,0 +1,136 @@
+"""What is known of one call: who talks, by which leg, and what became of it; and its timer. Runs on: the event loop."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET
+
+from cc_tts import logs
+from cc_tts.calls.ending import Ending, ending_of
+from cc_tts.calls.events import types
+from cc_tts.config.schema import MediaDialect
+from cc_tts.errors import CcTtsError
+from cc_tts.media.quality import Quality
+from cc_tts.speech.prompt import PromptDefaults
+from cc_tts.ua import messages
+
+log = logs.get(__name__)
+
+Direction = Literal["inbound", "outbound"]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class CallInfo:
+    """The facts of a call. The API, the log and the accounting file read them; the call alone changes them."""
+
+    id: str
+    direction: Direction
+    caller: str
+    callee: str
+    sip_call_id: str
+    headers: dict[str, str]
+    uri_parameters: dict[str, str] = field(default_factory=dict)
+    tenant: str = ""
+    """The tenant whose call it is; empty: the operator's."""
+    route: str = ""
+    """The key of ``[routes]`` that takes an incoming call."""
+    peer: str = ""
+    """The address an INVITE came from, or the host that ours is for."""
+    defaults: PromptDefaults = field(default_factory=PromptDefaults)
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    client_state: str | None = None
+    """The client's own words, from the last command that gave some. They and ``metadata`` are in every event of the call."""
+    created_at_s: float = 0.0
+    answered_at_s: float | None = None
+    ended_at_s: float | None = None
+    codec: str | None = None
+    clock_rate_hz: int | None = None
+    transport: str | None = None
+    srtp: bool | None = None
+    dtmf_method: messages.DtmfMethod | None = "rfc4733"
+    held: bool = False
+    """Whether either side has the call on hold."""
+    paused: bool = False
+    """Whether a client has paused the prompts."""
+    ending: Ending | None = None
+    quality: Quality = field(default_factory=Quality)
+    local_reason: str | None = None
+    """Why we end the call, once we do."""
+    end_in_gap: str | None = None
+    """The reason of its end if the UA process ends the call of itself, as it does while it has no server."""
+    hangup_cause: str = ""
+    """The cause that our BYE gives."""
+    lead_in_ms: int = 0
+    media_route: tuple[str, MediaDialect] | None = None
+    """The application that the call's route has it connect to, and the dialect that it speaks."""
+    no_answer_at_s: float | None = None
+    """When an outgoing call is given up that is not answered, on the wall clock."""
+
+    def note_media(self, media: messages.MediaActive) -> None:
+        """Take in what the leg's media are."""
+        self.codec, self.clock_rate_hz, self.srtp = media.codec, media.clock_rate_hz, media.srtp
+        self.dtmf_method = media.dtmf
+
+    def note_leg(self, snapshot: messages.CallSnapshot) -> None:
+        """Take in what a leg is like that another server had."""
+        self.sip_call_id = snapshot.sip_call_id or self.sip_call_id
+        self.transport = snapshot.transport or self.transport
+        self.held = snapshot.held_by != "none"
+        if snapshot.media is not None:
+            self.note_media(snapshot.media)
+
+    def ending_by(self, ended: messages.CallEnded) -> Ending:
+        """How the call ended, by what the UA process says of it."""
+        return ending_of(
+            ended,
+            was_established=self.answered_at_s is not None,
+            local_reason=self.local_reason or self.end_in_gap,
+            direction=self.direction,
+        )
+
+    def stamped(self, data: types.CallData) -> types.CallData:
+        """An event of what happens to the call itself, with the metadata and the client state."""
+        client_state = self.client_state if data.client_state is UNSET else data.client_state
+        return msgspec.structs.replace(
+            data, client_state=UNSET if client_state is None else client_state, metadata=self.metadata or UNSET
+        )
+
+    @property
+    def parties(self) -> dict[str, Any]:
+        """The fields that events of a new call have."""
+        names = ("direction", "caller", "callee", "sip_call_id", "headers", "uri_parameters")
+        return {name: getattr(self, name) for name in names}
+
+
+class CallTimer:
+    """The one timer of a call, which ends when the call is established or over. What its action raises is logged."""
+
+    def __init__(self, call_id: str) -> None:
+        self._call_id = call_id
+        self._handle: asyncio.TimerHandle | None = None
+
+    @property
+    def is_set(self) -> bool:
+        """Whether an action is still to run."""
+        return self._handle is not None
+
+    def set(self, delay_s: float, action: Callable[[], None]) -> None:
+        """Run ``action`` after this time, in place of what was to run."""
+        self.cancel()
+        self._handle = asyncio.get_running_loop().call_later(delay_s, self._run, action)
+
+    def cancel(self) -> None:
+        """Forget the action."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _run(self, action: Callable[[], None]) -> None:
+        self._handle = None
+        try:
+            action()
+        except CcTtsError as error:
+            log.warning("timer_failed", call_id=self._call_id, code=error.code, detail=error.detail)

@@ -1,0 +1,118 @@
+"""The calls that are up, and ended ones for a while. Runs on: the event loop."""
+
+import asyncio
+import contextlib
+from collections import OrderedDict
+from functools import partial
+
+from cc_tts import logs
+from cc_tts.calls import traces
+from cc_tts.calls.call import Call
+from cc_tts.calls.events import types
+from cc_tts.calls.services import CallServices
+from cc_tts.config.schema import Config
+from cc_tts.errors import CallNotFound
+from cc_tts.tenants.quotas import Reservation
+from cc_tts.tenants.shares import SharedRoom
+
+log = logs.get(__name__)
+
+
+class CallTable:
+    """All calls by their ids. ``draining``: no new ones are taken."""
+
+    def __init__(self, services: CallServices) -> None:
+        self._services = services
+        self.config = services.config
+        self.draining = False
+        self.live: dict[str, Call] = {}
+        self.ended: OrderedDict[str, Call] = OrderedDict()
+        self._room: SharedRoom[str] = SharedRoom()
+        """The ids of ended calls, with a share for each tenant."""
+        self._reservations: dict[str, Reservation] = {}
+        """What the live calls take of their tenants' quotas, by call."""
+        self._empty = asyncio.Event()
+
+    def reload(self, config: Config) -> None:
+        """Keep ended calls as this says from now on."""
+        self.config = config
+
+    def find(self, call_id: str) -> Call:
+        """One call.
+
+        Raises:
+            CallNotFound: unknown, or ended and forgotten.
+        """
+        call = self.live.get(call_id) or self.ended.get(call_id)
+        if call is None:
+            raise CallNotFound.named(call_id)
+        return call
+
+    def __contains__(self, call_id: str) -> bool:
+        return call_id in self.live or call_id in self.ended
+
+    def add(self, call: Call) -> None:
+        """A new call."""
+        self.restore(call)
+        self._services.metrics.calls_total.labels(direction=call.direction).inc()
+
+    def restore(self, call: Call) -> None:
+        """A call that another server has counted."""
+        self.live[call.id] = call
+        self._services.metrics.calls_active.set(len(self.live))
+
+    def reserve(self, call_id: str, tenant: str, *, is_up: bool = False) -> None:
+        """Count a call among its tenant's until it is retired, unless it is counted already.
+
+        Raises:
+            QuotaExceeded: the tenant has as many as it may, and this one is not up.
+        """
+        if call_id not in self._reservations:
+            self._reservations[call_id] = self._services.tenants.hold_call(tenant, is_up=is_up)
+
+    def release(self, call_id: str) -> None:
+        """Count it no more."""
+        if (reservation := self._reservations.pop(call_id, None)) is not None:
+            reservation.release()
+
+    async def until_empty(self, timeout_s: float) -> None:
+        """Wait until the last call has ended, at most for this time."""
+        self._empty.clear()
+        if self.live:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._empty.wait(), timeout_s)
+
+    def retire(self, call: Call) -> None:
+        """Keep a call that is over for a while."""
+        ending = call.ending
+        assert ending is not None
+        services = self._services
+        self.live.pop(call.id, None)
+        self.release(call.id)
+        if not self.live:
+            self._empty.set()
+        self.ended[call.id] = call
+        self._room.add(call.id, call.tenant)
+        services.metrics.calls_active.set(len(self.live))
+        services.metrics.calls_ended.labels(direction=call.direction, result=ending.result, reason=ending.reason).inc()
+        services.accounting.add(traces.accounting_line(call, ending), on_written=partial(services.ua.note_end, call.id))
+        if call.answered_at_s is not None:
+            traces.observe(call.quality, services.metrics)
+        call.publish(types.CallTerminated(ending=ending, quality=call.quality))
+        self._forget_old()
+
+    def _forget_old(self) -> None:
+        horizon_s = self._services.clock.wall_s() - self.config.calls.ended_retention_s
+        while self.ended:
+            oldest = next(iter(self.ended.values()))
+            if oldest.ended_at_s is None or oldest.ended_at_s >= horizon_s:
+                break
+            self._forget(oldest.id)
+        while len(self._room) > self.config.calls.max_ended_calls and (call_id := self._room.next_out()) is not None:
+            self._forget(call_id)
+
+    def _forget(self, call_id: str) -> None:
+        call = self.ended.pop(call_id)
+        self._room.discard(call_id)
+        self._services.events.forget_call(call_id)
+        self._services.utterances.forget(call.utterances)

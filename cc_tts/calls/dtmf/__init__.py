@@ -1,0 +1,1 @@
+"""The keys that callers press, and how they are collected."""

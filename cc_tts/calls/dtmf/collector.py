@@ -1,0 +1,258 @@
+"""The keys that the caller presses on one call: each goes to the gather that runs, or is kept a while for the next.
+
+Runs on: the event loop.
+"""
+
+import secrets
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from msgspec import UNSET
+
+from cc_tts import logs
+from cc_tts.calls.adoption.record import KeptGather
+from cc_tts.calls.dtmf.gather import Gather, GatherRequest
+from cc_tts.calls.events import types
+from cc_tts.calls.prompts.player import PromptPlayer
+from cc_tts.calls.prompts.speak_events import Publish
+from cc_tts.calls.prompts.utterance import Utterance
+from cc_tts.clock import NS_PER_MS, Clock
+from cc_tts.errors import CcTtsError, GatherActive, GatherNotFound
+from cc_tts.speech.prompt import Prompt
+from cc_tts.ua import messages
+
+MAX_TYPED_AHEAD: Final = 128
+ECHO_NS: Final = 100 * NS_PER_MS
+"""A key that comes again this soon by another method (RFC 4733 and SIP INFO) is the same key."""
+
+log = logs.get(__name__)
+
+
+class DtmfCollector:
+    """The keys of one call on their way to a gather. ``speak`` accepts a prompt; ``on_key`` is told each key as it may be
+    shown; ``on_complete`` is called once for each gather. Timers stand still until :meth:`run_timers`.
+
+    A finish key right after the last digit of a gather that ended by ``max_digits`` belongs to that gather: callers press it
+    out of habit.
+    """
+
+    def __init__(
+        self,
+        call_id: str,
+        clock: Clock,
+        player: PromptPlayer,
+        *,
+        type_ahead_ms: int,
+        publish: Publish,
+        speak: Callable[[Prompt], Utterance],
+        on_key: Callable[[str, int], None],
+        on_complete: Callable[[Gather], None],
+    ) -> None:
+        self._log = log.bind(call_id=call_id)
+        self._call_id = call_id
+        self._clock = clock
+        self._player = player
+        self._type_ahead_ns = type_ahead_ms * NS_PER_MS
+        self._publish = publish
+        self._speak = speak
+        self._on_key = on_key
+        self._on_complete = on_complete
+        self._typed: deque[tuple[int, str]] = deque(maxlen=MAX_TYPED_AHEAD)
+        self._down_ns: int | None = None
+        self._last_heard: tuple[str, str, int] | None = None
+        self._last: Gather | None = None
+        self._runs_timers = False
+        self._hides_keys = False  # a sensitive gather was broken off, and the caller may not know
+        self.gather: Gather | None = None
+
+    # --- gathers -----------------------------------------------------------------------------------------------------
+
+    @property
+    def running(self) -> Gather:
+        """The gather that runs.
+
+        Raises:
+            GatherNotFound: none does.
+        """
+        if self.gather is None:
+            raise GatherNotFound(f"no gather runs on call {self._call_id}")
+        return self.gather
+
+    @property
+    def kept(self) -> KeptGather | None:
+        """What another server has to know of the gather that runs."""
+        if (gather := self.gather) is None:
+            return None
+        request = gather.request
+        return KeptGather(
+            id=gather.id,
+            tries=gather.tries,
+            sensitive=request.sensitive,
+            client_state=request.client_state,
+            then=request.then,
+        )
+
+    def check_idle(self) -> None:
+        """Raise :class:`GatherActive` if a gather runs."""
+        if self.gather is not None:
+            raise GatherActive(f"gather {self.gather.id} runs on call {self._call_id}")
+
+    def collect(self, request: GatherRequest) -> Gather:
+        """Begin a gather, with the keys that were typed ahead of it; raises what ``speak`` does for its prompt."""
+        prompt = None if request.prompt is None else self._speak(request.prompt)
+        gather = Gather(
+            request.gather_id or f"gather_{secrets.token_hex(8)}",
+            request,
+            self._clock,
+            say=self._say_again,
+            silence=self._player.discard,
+            on_complete=self._complete,
+        )
+        self._log.info("gather", gather_id=gather.id)
+        typed_ahead = self._begin(gather)
+        self._hides_keys = False
+        gather.run_timers(running=self._runs_timers)
+        gather.start(prompt, typed_ahead)
+        return gather
+
+    def run_timers(self, *, running: bool) -> None:
+        """Let timers run, or stand still while the call is held or not established."""
+        self._runs_timers = running
+        if self.gather is not None:
+            self.gather.run_timers(running=running)
+
+    def prompt_complete(self, utterance: Utterance) -> None:
+        """An utterance of the call is over."""
+        if self.gather is not None:
+            self.gather.prompt_complete(utterance)
+
+    def call_ended(self) -> None:
+        """Complete the gather that runs, since the call is over."""
+        if self.gather is not None:
+            self.gather.cancel("call_ended")
+
+    def break_off(self, kept: KeptGather) -> None:
+        """Complete a gather of a server before this one. Its keys stay hidden if it was sensitive."""
+        self._hides_keys = kept.sensitive
+        self._publish(
+            types.CallGatherComplete(
+                client_state=UNSET if kept.client_state is None else kept.client_state,
+                gather_id=kept.id,
+                result="server_restarted",
+                valid=False,
+                digits="",
+                terminator=None,
+                timed_out=None,
+                tries=kept.tries,
+                duration_ms=0.0,
+                prompt_error=None,
+            )
+        )
+
+    def _say_again(self, prompt: Prompt) -> Utterance:
+        """Queue the prompt of a gather's next try; raises what ``speak`` does."""
+        try:
+            return self._speak(replace(prompt, utterance_id=None))
+        except CcTtsError as error:
+            self._log.warning("gather_prompt_failed", code=error.code, detail=error.detail)
+            raise
+
+    def _complete(self, gather: Gather) -> None:
+        self._end(gather)
+        assert gather.result is not None
+        self._publish(
+            types.CallGatherComplete(
+                client_state=UNSET if gather.request.client_state is None else gather.request.client_state,
+                gather_id=gather.id,
+                result=gather.result,
+                valid=gather.valid,
+                digits=gather.digits,
+                terminator=gather.terminator,
+                timed_out=gather.timed_out,
+                tries=gather.tries,
+                duration_ms=round(gather.duration_ms, 1),
+                prompt_error=gather.prompt_error,
+            )
+        )
+        self._log.info("gather_complete", gather_id=gather.id, result=gather.result, tries=gather.tries)
+        self._on_complete(gather)
+
+    # --- keys --------------------------------------------------------------------------------------------------------
+
+    def key_down(self, at_ns: int) -> None:
+        """A key is being pressed: stop what may be interrupted. :meth:`key` follows when it is released."""
+        self._down_ns = at_ns
+        self._player.interrupt(at_ns)
+        if self.gather is not None:
+            self.gather.key_down()
+
+    def key(self, key: messages.DtmfReceived) -> None:
+        """A key was pressed: publish it and pass it on."""
+        if self._is_repeated(key):
+            return
+        gather = self.gather
+        is_hidden = self._hides_keys if gather is None else gather.request.sensitive
+        digit = "x" if is_hidden else key.digit
+        self._publish(
+            types.CallDtmf(
+                digit=digit,
+                duration_ms=key.duration_ms,
+                method=key.method,
+                gather_id=UNSET if gather is None else gather.id,
+            )
+        )
+        self._on_key(digit, key.duration_ms)
+        self._pressed(key)
+
+    def _is_repeated(self, key: messages.DtmfReceived) -> bool:
+        """Whether this is the other report of a key that came by two methods; the first counts."""
+        if key.method == "sip_info" and self._down_ns is not None:
+            return True
+        now_ns = self._clock.now_ns()
+        last, self._last_heard = self._last_heard, (key.digit, key.method, now_ns)
+        if last is None or last[0] != key.digit or last[1] == key.method or now_ns - last[2] >= ECHO_NS:
+            return False
+        self._released()
+        return True
+
+    def _released(self) -> None:
+        self._down_ns = None
+        if self.gather is not None:
+            self.gather.key_up()
+
+    def _pressed(self, key: messages.DtmfReceived) -> None:
+        if key.at_ns != self._down_ns:
+            self._player.interrupt(key.at_ns)
+        self._released()
+        gather, is_late = self.gather, self._is_late(key.digit)
+        if gather is None:
+            if not is_late:
+                self._typed.append((self._clock.now_ns(), key.digit))
+        elif not (is_late and gather.is_ended_by(key.digit)):
+            gather.key_pressed(key.digit)
+
+    def _begin(self, gather: Gather) -> list[str]:
+        """A gather runs from now on; returns the keys that were typed ahead of it."""
+        horizon_ns = self._clock.now_ns() - self._type_ahead_ns
+        typed = [] if gather.request.flush_buffer else [key for at_ns, key in self._typed if at_ns >= horizon_ns]
+        self._typed.clear()
+        self.gather = gather
+        return typed
+
+    def _end(self, gather: Gather) -> None:
+        """The gather is complete; keys that it did not need are for the next."""
+        self.gather, self._last = None, gather
+        now_ns = self._clock.now_ns()
+        unused = gather.unused_keys()
+        if unused and self._is_late(unused[0]):
+            del unused[0]
+        self._typed.extend((now_ns, key) for key in unused)
+
+    def _is_late(self, key: str) -> bool:
+        """Whether the last gather was complete without this finish key; only the next key can be it."""
+        last, self._last = self._last, None
+        if last is None or last.ended_ns is None or last.result != "max_digits":
+            return False
+        return key in last.request.finish_on_key and self._clock.now_ns() - last.ended_ns <= self._type_ahead_ns

@@ -1,0 +1,107 @@
+"""The clients that follow a call while it is up, and what the parts of a call see of it. Runs on: the event loop."""
+
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+from cc_tts.calls.audio.hub import AudioHub
+from cc_tts.calls.call_state import CallState
+from cc_tts.calls.events import types
+from cc_tts.calls.prompts.player import PromptPlayer
+from cc_tts.calls.prompts.utterance import Utterance
+from cc_tts.calls.services import CallServices
+from cc_tts.errors import CapacityExceeded, WrongState
+from cc_tts.speech.prompt import Prompt, PromptDefaults
+
+
+class Follower(Protocol):
+    """A client's connection to a call, which is told what happens to it."""
+
+    def on_key(self, digit: str, duration_ms: int) -> None:
+        """The caller pressed a key; ``x`` while keys are hidden."""
+
+    def on_speech(self, speech_id: str, at_ns: int, *, begins: bool) -> None:
+        """The caller began to speak then, or stopped."""
+
+    def on_call_ended(self, reason: str) -> None:
+        """The call is over; nothing follows."""
+
+
+class CallView(Protocol):
+    """A call as its parts and its followers see it."""
+
+    services: CallServices
+    id: str
+    tenant: str
+    caller: str
+    callee: str
+    headers: dict[str, str]
+    metadata: Mapping[str, str]
+    defaults: PromptDefaults
+    held: bool
+    player: PromptPlayer
+    audio: AudioHub
+    followers: "Followers"
+
+    @property
+    def state(self) -> CallState:
+        """Where the call stands."""
+
+    def publish(self, data: types.EventData) -> None:
+        """Send an event of the call."""
+
+    def speak(self, prompt: Prompt) -> Utterance:
+        """Accept a prompt."""
+
+    def end_after_media(self) -> None:
+        """Hang up once what was just sent is heard."""
+
+
+class Followers:
+    """The followers of one call."""
+
+    def __init__(self) -> None:
+        self._followers: dict[Follower, None] = {}
+
+    def check(self, kind: type[Follower], call: CallView, *, limit: int, what: str, key: str) -> None:
+        """Refuse another client of a kind.
+
+        Raises:
+            WrongState: the call is over.
+            CapacityExceeded: as many follow it as the configuration's ``key`` allows.
+        """
+        if call.state is CallState.TERMINATED:
+            raise WrongState(f"call {call.id} is over")
+        if sum(isinstance(each, kind) for each in self._followers) >= limit:
+            raise CapacityExceeded(f"{limit} {what} are open on this call: {key}", retry_after_s=1)
+
+    def join(self, follower: Follower) -> None:
+        """Have a client follow the call."""
+        self._followers[follower] = None
+
+    def __iter__(self) -> Iterator[Follower]:
+        return iter(tuple(self._followers))
+
+    def __len__(self) -> int:
+        return len(self._followers)
+
+    def leave(self, follower: Follower) -> bool:
+        """Let it go; returns whether it was there."""
+        if follower not in self._followers:
+            return False
+        del self._followers[follower]
+        return True
+
+    def key(self, digit: str, duration_ms: int) -> None:
+        """Tell of a key."""
+        for each in self:
+            each.on_key(digit, duration_ms)
+
+    def speech(self, speech_id: str, at_ns: int, *, begins: bool) -> None:
+        """Tell that the caller begins to speak, or has stopped."""
+        for each in self:
+            each.on_speech(speech_id, at_ns, begins=begins)
+
+    def call_ended(self, reason: str) -> None:
+        """Tell of the end."""
+        for each in self:
+            each.on_call_ended(reason)

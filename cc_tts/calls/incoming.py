@@ -1,0 +1,186 @@
+"""Calls that come in: they are routed, answered and greeted, or refused; those of another server are adopted.
+
+Runs on: the event loop.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from cc_tts import logs
+from cc_tts.calls import routing, traces
+from cc_tts.calls.adoption import record as records
+from cc_tts.calls.call import Call
+from cc_tts.calls.call_state import CallState
+from cc_tts.calls.call_table import CallTable
+from cc_tts.calls.events import types
+from cc_tts.calls.services import CallServices
+from cc_tts.config.schema import Config, MediaDialect
+from cc_tts.errors import CcTtsError, ClientError, Draining
+from cc_tts.speech.prompt import Prompt, PromptDefaults
+from cc_tts.ua import messages
+from cc_tts.ua.guard.limits import PeerList
+
+log = logs.get(__name__)
+
+
+class MediaConnector(Protocol):
+    """Connects a call to the application of its route, and answers it then."""
+
+    def __call__(self, call: Call, url: str, dialect: MediaDialect, *, on_failed: Callable[[], None]) -> None:
+        """Begin; ``on_failed``: nobody took the connection in time."""
+
+
+class IncomingCalls:
+    """Takes calls in."""
+
+    def __init__(self, services: CallServices, table: CallTable, connect_media: MediaConnector) -> None:
+        self._services = services
+        self._table = table
+        self._connect_media = connect_media
+        self._adopted: list[tuple[Call, messages.CallSnapshot]] = []
+        """Calls that :meth:`present_adopted` is to tell of."""
+        self.reload(services.config)
+
+    def reload(self, config: Config) -> None:
+        """Route calls by this from now on; calls that are up stay as they are."""
+        self._config = config
+        self._trusted_peers = PeerList(config.sip.trusted_peers)
+
+    def take(self, message: messages.IncomingCall) -> None:
+        """Take in an INVITE."""
+        call = self._new_call(message)
+        self._table.add(call)
+        self._present(call, message)
+
+    def adopt(self, snapshot: messages.CallSnapshot) -> None:
+        """Restore a call of a server before this one."""
+        record = records.decode(snapshot.record)
+        is_up = record is not None and record.local_reason is None
+        if snapshot.invite is not None and snapshot.state == "invited":
+            call = self._new_call(snapshot.invite)
+            record = record or call.record()
+        elif record is None:
+            log.error(
+                "call_not_adopted", call_id=snapshot.call_id, sip_call_id=snapshot.sip_call_id, consequence="ending it"
+            )
+            self._services.ua.send(messages.Hangup(call_id=snapshot.call_id, cause="server_restarted"))
+            return
+        else:
+            call = Call(
+                services=self._services,
+                id=snapshot.call_id,
+                sip_call_id=snapshot.sip_call_id,
+                **records.facts_of(record),
+            )
+        if is_up:
+            self._table.reserve(call.id, call.tenant, is_up=True)
+        self._services.events.follow(record.run)
+        call.metadata, call.client_state = record.metadata, record.client_state
+        self._table.restore(call)
+        self._adopted.append((call, snapshot))
+        call.restore(snapshot, record)
+        log.info("call_adopted", call_id=call.id, sip_call_id=call.sip_call_id, state=call.state)
+
+    def present_adopted(self) -> None:
+        """The server can speak now: tell of the calls that it has adopted, and route those that wait for an answer."""
+        adopted, self._adopted = self._adopted, []
+        for call, snapshot in adopted:
+            if call.state is CallState.TERMINATED:
+                continue
+            call.publish(types.CallAdopted(state=call.state, **call.parties))
+            if snapshot.invite is not None and call.waits_for_answer and call.local_reason is None:
+                self._present(call, snapshot.invite)
+            elif call.media_route is not None:
+                unreachable = partial(call.end, "media_unreachable")
+                self._connect_media(call, *call.media_route, on_failed=unreachable)
+
+    def _new_call(self, message: messages.IncomingCall) -> Call:
+        trusted = message.source in self._trusted_peers
+        route, tenant = routing.route_of(message.request_uri, self._config)
+        return Call(
+            services=self._services,
+            id=message.call_id,
+            direction="inbound",
+            caller=message.caller,
+            callee=message.callee,
+            sip_call_id=message.sip_call_id,
+            transport=message.transport or None,
+            headers=message.headers | message.identity if trusted else message.headers,
+            uri_parameters=routing.uri_parameters(message.request_uri) if trusted else {},
+            tenant=tenant,
+            route=route,
+            peer=message.source,
+        )
+
+    def _present(self, call: Call, message: messages.IncomingCall) -> None:
+        """Tell of a call that has come in, and do what its route says."""
+        trusted = message.source in self._trusted_peers
+        traces.note_begin(call)
+        call.publish(types.CallIncoming(source=message.source, **call.parties))
+        try:
+            if self._table.draining:  # it came in before the UA process knew of the drain
+                raise Draining(retry_after_s=self._config.sip.retry_after_s)
+            decision = routing.decide(
+                request_uri=message.request_uri, trusted=trusted, headers=message.headers, config=self._config
+            )
+            call.defaults = PromptDefaults(
+                voice=decision.voice, language=decision.language, barge_in_speech=decision.barge_in_speech
+            )
+            call.lead_in_ms = decision.lead_in_ms
+            self._table.reserve(call.id, call.tenant)
+            if decision.voice is not None:
+                self._services.source.engine.resolve_voice(decision.voice, decision.language)
+            if decision.gather is not None:
+                call.gather(decision.gather)
+            elif decision.prompt is not None:
+                call.speak(decision.prompt)
+            self._greet(call, decision)
+        except CcTtsError as error:
+            log.info(
+                "call_refused",
+                call_id=call.id,
+                sip_call_id=call.sip_call_id,
+                code=error.code,
+                sip_code=error.sip_status,
+            )
+            _refuse(call, error)
+
+    def _greet(self, call: Call, decision: routing.RouteDecision) -> None:
+        if decision.answer == "now" and not decision.media_url:
+            call.accept()
+            return
+        call.ring()
+        if decision.media_url:
+            call.media_route = decision.media_url, decision.media_dialect
+            unreachable = partial(_nobody_answered, call, decision.unanswered, "media_unreachable")
+            self._connect_media(call, decision.media_url, decision.media_dialect, on_failed=unreachable)
+        elif decision.answer == "ring":
+            call.timer.set(decision.ring_ms / 1000, call.accept)
+        else:
+            timeout_s = self._config.calls.manual_answer_timeout_s
+            call.timer.set(timeout_s, partial(_nobody_answered, call, decision.unanswered))
+
+
+def _nobody_answered(call: Call, greeting: Prompt | None, reason: str = "not_answered") -> None:
+    """The application did not answer in time or cannot be reached: answer with ``greeting`` instead, if there is one."""
+    if not call.waits_for_answer:
+        return
+    if greeting is None:
+        call.end(reason, sip_code=480)
+        return
+    try:
+        call.speak(greeting)
+    except CcTtsError as error:
+        _refuse(call, error)
+    else:
+        call.accept()
+
+
+def _refuse(call: Call, error: CcTtsError) -> None:
+    """Answer an INVITE with what ``error`` is in SIP, with the reason in a Warning (RFC 3261 §20.43): what is wrong with the
+    request, and nothing of how the server is doing inside.
+    """
+    is_told = isinstance(error, ClientError) and error.detail.isascii() and error.detail.isprintable()
+    reason = error.detail if is_told else error.title
+    call.end(error.code, sip_code=error.sip_status, reason=reason[:120], retry_after_s=error.retry_after_s or 0)

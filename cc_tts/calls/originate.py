@@ -1,0 +1,130 @@
+"""Calls that the application places. Runs on: the event loop."""
+
+from dataclasses import dataclass, field
+from functools import partial
+
+from cc_tts.calls.call import Call
+from cc_tts.calls.call_table import CallTable
+from cc_tts.calls.events import types
+from cc_tts.calls.services import CallServices
+from cc_tts.config.schema import Config
+from cc_tts.errors import CapacityExceeded, Draining, DuplicateId, FieldError, Unprocessable, UserAgentUnavailable
+from cc_tts.speech.prompt import Prompt, PromptDefaults, text_of
+from cc_tts.ua import messages
+from cc_tts.ua.guard.limits import PeerList
+from cc_tts.ua.sip import bye
+from cc_tts.ua.sip import uri as sip_uri
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OriginateRequest:
+    """A call to place. ``from_`` empty: the account's address."""
+
+    to: str
+    from_: str | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    timeout_s: float | None = None
+    voice: str | None = None
+    prompt: Prompt | None = None
+    call_id: str | None = None
+    display_name: str | None = None
+    asserted_identity: str | None = None
+    metadata: dict[str, str] = field(default_factory=dict)
+    client_state: str | None = None
+    tenant: str = ""
+
+
+class OutgoingCalls:
+    """Places calls."""
+
+    def __init__(self, services: CallServices, table: CallTable) -> None:
+        self._services = services
+        self._ua = services.ua
+        self._table = table
+        self.reload(services.config)
+
+    def reload(self, config: Config) -> None:
+        """Place calls by this from now on."""
+        self._config = config
+        self._trusted_peers = PeerList(config.sip.trusted_peers)
+
+    def place(self, request: OriginateRequest) -> Call:
+        """Place a call; see :meth:`cc_tts.calls.registry.CallRegistry.originate`."""
+        self._check_capacity()
+        call_id = request.call_id or self._services.nodes.new_id("call")
+        if call_id in self._table:
+            raise DuplicateId(f"there is a call {call_id[:80]!r} already")
+        self._check_target(request)
+        self._check_speech(request)
+        call = self._new_call(request, call_id)
+        self._table.reserve(call_id, request.tenant)
+        try:
+            self._ua.send(_invite(request, call_id))
+        except BaseException:
+            self._table.release(call_id)
+            raise
+        self._table.add(call)
+        timeout_s = request.timeout_s or self._config.calls.originate_timeout_s
+        call.no_answer_at_s = self._services.clock.wall_s() + timeout_s
+        call.publish(types.CallOutgoing(**call.parties))
+        call.timer.set(timeout_s, partial(call.end, "no_answer"))
+        if request.prompt is not None:
+            call.speak(request.prompt)
+        return call
+
+    def _new_call(self, request: OriginateRequest, call_id: str) -> Call:
+        caller = request.from_ or self._ua.default_caller
+        return Call(
+            services=self._services,
+            id=call_id,
+            direction="outbound",
+            caller=f"{bye.quoted(request.display_name)} <{caller}>" if request.display_name else caller,
+            callee=request.to,
+            sip_call_id="",
+            headers=request.headers,
+            defaults=PromptDefaults(voice=request.voice),
+            metadata=request.metadata,
+            client_state=request.client_state,
+            tenant=request.tenant,
+            peer=sip_uri.destination(request.to),
+        )
+
+    def _check_capacity(self) -> None:
+        retry_after_s = self._config.sip.retry_after_s
+        if self._table.draining:
+            raise Draining(retry_after_s=retry_after_s)
+        if not self._ua.is_ready:
+            raise UserAgentUnavailable(retry_after_s=retry_after_s)
+        if self._ua.is_full:
+            raise CapacityExceeded(f"{self._ua.max_calls} calls are up", retry_after_s=retry_after_s)
+
+    def _check_target(self, request: OriginateRequest) -> None:
+        sip = self._config.sip
+        pointer, fault = "/to", sip_uri.fault_of_target(request.to, sip.transports)
+        if not fault and request.asserted_identity:
+            registrar = self._config.registration.registrar
+            if not sip_uri.is_trusted_target(request.to, peers=self._trusted_peers, registrar=registrar):
+                pointer = "/asserted_identity"
+                fault = "is for calls to an address in sip.trusted_peers or to the registrar"
+        if fault:
+            raise Unprocessable(f"{pointer}: {fault}", field_errors=[FieldError(pointer, fault)])
+
+    def _check_speech(self, request: OriginateRequest) -> None:
+        if request.voice is not None:
+            self._services.source.engine.resolve_voice(request.voice, None)
+        if request.prompt is not None:
+            self._services.source.check(request.prompt.content)
+            self._services.tenants.check_characters(request.tenant, len(text_of(request.prompt.content)))
+            self._services.check_capacity(request.tenant, request.prompt.content)
+            self._services.utterances.new_id(request.prompt.utterance_id)
+
+
+def _invite(request: OriginateRequest, call_id: str) -> messages.Originate:
+    asserted = {"P-Asserted-Identity": f"<{request.asserted_identity}>"} if request.asserted_identity else {}
+    return messages.Originate(
+        call_id=call_id,
+        to=request.to,
+        from_=request.from_ or "",
+        headers=request.headers | asserted,
+        display_name=request.display_name or "",
+    )

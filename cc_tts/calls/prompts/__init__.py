@@ -1,0 +1,1 @@
+"""The prompts of a call: how they queue, become audio and are reported."""

@@ -1,0 +1,162 @@
+"""An utterance on its way from its text to the leg: synthesised, and sent no faster than it is played.
+
+Runs on: the event loop.
+"""
+
+import asyncio
+import sys
+from collections.abc import Callable
+
+from cc_tts.audio import AudioFormat
+from cc_tts.calls.prompts.speak_events import FIRST_CHUNK, SpeakEvents, TextPlace
+from cc_tts.calls.prompts.utterance import SpokenSpan, Utterance, UtteranceError
+from cc_tts.calls.services import CallServices
+from cc_tts.clock import ms_between
+from cc_tts.errors import EngineOverloaded, LanguageUnsupported, QuotaExceeded
+from cc_tts.speech.chunks import OVERLOAD_POLL_S, ChunkStream, SpeechChunk
+from cc_tts.speech.prompt import AudioContent, Content, SilenceContent
+from cc_tts.tenants.quotas import Reservation
+from cc_tts.ua import messages
+
+
+class Feeder:
+    """Feeds the leg of one call. ``buffered_ms`` is what the leg has and has not played; ``is_heard`` says whether the far
+    side listens. :attr:`moved` is set when more was played.
+    """
+
+    def __init__(
+        self,
+        call_id: str,
+        services: CallServices,
+        told: SpeakEvents,
+        *,
+        tenant: str,
+        buffered_ms: Callable[[], float],
+        is_heard: Callable[[], bool],
+    ) -> None:
+        self._call_id = call_id
+        self._services = services
+        self._told = told
+        self._tenant = tenant
+        self._buffered_ms = buffered_ms
+        self._is_heard = is_heard
+        self._format = AudioFormat(services.config.rtp.clock_rate_hz)
+        self.moved = asyncio.Event()
+
+    def start_ms(self, content: Content) -> int:
+        """The audio that the leg has to have before it begins to play the content."""
+        if isinstance(content, AudioContent):
+            return round(content.incremental.start_ms)
+        return self._services.threshold.current_ms
+
+    async def feed(self, utterance: Utterance) -> None:
+        """Send all of it, with its repetitions; raises what breaks its synthesis."""
+        prompt = utterance.prompt
+        for turn in range(prompt.repeat):
+            if turn and prompt.delay_ms:
+                await self._produce(SilenceContent(prompt.delay_ms), utterance, spans=False)
+            await self._produce(prompt.content, utterance, spans=turn == 0)
+        self._services.ua.send(messages.FinishUtterance(self._call_id, utterance.id))
+
+    async def _produce(self, content: Content, utterance: Utterance, *, spans: bool) -> None:
+        """Synthesise; while the engine or the tenant's part of it is full, wait a bounded time. Then the fallback engine
+        speaks, if there is one. A worker reports that it is full after it was asked.
+        """
+        wait_ms = self._services.config.tts.overload_wait_ms
+        begun_ns, fed_before_ms = self._services.clock.now_ns(), utterance.fed_ms
+        was_open = False
+        while self._bytes_left(utterance) > 0:
+            stream: ChunkStream | None = None
+            held = Reservation()
+            now_ns = self._services.clock.now_ns()
+            if self._buffered_ms() > 0 or not self._is_heard():  # the prompt before is heard, or nobody listens yet
+                begun_ns = now_ns
+            must_speak = ms_between(begun_ns, now_ns) >= wait_ms
+            try:
+                held = self._services.hold_stream(self._tenant, content)
+                with self._services.tenants.asking_engine(self._tenant):
+                    stream = self._services.source.open(
+                        content,
+                        rate_hz=self._format.rate_hz,
+                        call_id=self._call_id,
+                        utterance_id=utterance.id,
+                        is_again=was_open,
+                        must_speak=must_speak,
+                    )
+                    was_open = True
+                    await self._send(stream, utterance, spans=spans)
+            except (EngineOverloaded, QuotaExceeded):
+                if utterance.fed_ms > fed_before_ms or must_speak:
+                    raise
+            else:
+                return
+            finally:
+                held.release()
+                if stream is not None:
+                    await stream.cancel()
+            await asyncio.sleep(OVERLOAD_POLL_S)
+
+    async def _send(self, stream: ChunkStream, utterance: Utterance, *, spans: bool) -> None:
+        """Send chunks to the leg while it holds less than the window."""
+        place = TextPlace()
+        async for chunk in stream:
+            self._note(chunk, utterance, spans=spans)
+            place = place.after(chunk.begins_source)
+            if (
+                chunk.refused_because
+            ):  # go on without words that no voice speaks; the utterance completes with the error
+                utterance.error = utterance.error or UtteranceError(LanguageUnsupported.code, chunk.refused_because)
+                self._told.refused(utterance, chunk, place)
+            if chunk.after_loss:
+                self._told.recovered(utterance, place if place.text_chunk >= 0 else FIRST_CHUNK)
+            while self._buffered_ms() > self._services.config.playout.window_ms:
+                self.moved.clear()
+                await self.moved.wait()
+            data = chunk.data[: self._bytes_left(utterance)]
+            if data:
+                self._services.ua.send(messages.Audio(self._call_id, utterance.id), data)
+            utterance.fed_ms += self._format.ms_for_bytes(len(data))
+            stream.set_buffered_ms(self._buffered_ms())
+            if self._bytes_left(utterance) <= 0:
+                return  # the rest was cut off, so its last span has no end
+        if spans:
+            _close_span(utterance)
+
+    def _note(self, chunk: SpeechChunk, utterance: Utterance, *, spans: bool) -> None:
+        """Take in what a chunk says besides its audio."""
+        if utterance.first_pcm_ns is None and chunk.data:
+            utterance.first_pcm_ns = self._services.clock.now_ns()
+            utterance.cached = chunk.cached
+        if spans:
+            _extend_spans(utterance, chunk)
+        if chunk.marks and utterance.played_ms:  # nothing may be left to play that would report them
+            self._told.progress(utterance)
+        if chunk.awaits_text:
+            _close_span(utterance)
+            self._services.ua.send(messages.ExpectUnderrun(self._call_id, utterance.id))
+
+    def _bytes_left(self, utterance: Utterance) -> int:
+        """Audio that may still be sent of it."""
+        limit_ms = utterance.prompt.max_duration_ms
+        return sys.maxsize if limit_ms is None else self._format.bytes_for_ms(limit_ms - utterance.fed_ms)
+
+
+def _extend_spans(utterance: Utterance, chunk: SpeechChunk) -> None:
+    if chunk.begins_source is not None:
+        _close_span(utterance)
+        utterance.spans.append(
+            SpokenSpan(
+                chunk.begins_source,
+                utterance.fed_ms,
+                marks=list(chunk.marks),
+                is_refused=bool(chunk.refused_because),
+                paces=chunk.paces,
+            )
+        )
+    if chunk.words and utterance.spans:
+        utterance.spans[-1].words.extend(chunk.words)
+
+
+def _close_span(utterance: Utterance) -> None:
+    if utterance.spans and utterance.spans[-1].end_ms is None:
+        utterance.spans[-1].end_ms = utterance.fed_ms

@@ -1,0 +1,122 @@
+"""What is told of the prompts of one call: the events ``speak.*``, and to each utterance's watcher what it is to know.
+
+Runs on: the event loop.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec import UNSET
+
+from cc_tts import logs
+from cc_tts.calls.events import types
+from cc_tts.calls.prompts.utterance import Utterance
+from cc_tts.speech.chunks import SpeechChunk
+
+log = logs.get(__name__)
+
+Publish = Callable[[types.EventData], None]
+"""Sends an event of a call."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextPlace:
+    """A text chunk of an utterance, counted from 0; in characters of the text, where its first word begins, and its end."""
+
+    text_chunk: int = -1
+    char_start: int = 0
+    char_end: int = 0
+
+    def after(self, source: str | None) -> "TextPlace":
+        """The chunk that is spoken once one with this text has begun; silence and marks have none."""
+        if not source:
+            return self
+        num_blanks = len(source) - len(source.lstrip())
+        return TextPlace(self.text_chunk + 1, self.char_end + num_blanks, self.char_end + len(source))
+
+
+FIRST_CHUNK: Final = TextPlace(0)
+
+
+class SpeakEvents:
+    """Publishes what happens to the utterances of a call."""
+
+    def __init__(self, call_id: str, publish: Publish) -> None:
+        self._log = log.bind(call_id=call_id)
+        self._publish = publish
+
+    def queued(self, utterance: Utterance) -> None:
+        """An utterance was accepted."""
+        self._publish(types.SpeakQueued(**utterance.event_fields, text_chars=utterance.text_chars))
+        self._log.info("speak", utterance_id=utterance.id, text_chars=utterance.text_chars, voice=utterance.voice)
+
+    def started(self, utterance: Utterance) -> None:
+        """The first frame that carries speech was sent."""
+        self._publish(
+            types.SpeakStarted(
+                **utterance.event_fields,
+                time_to_first_audio_ms=utterance.time_to_first_audio_ms,
+                time_to_first_pcm_ms=utterance.time_to_first_pcm_ms,
+            )
+        )
+        if utterance.watcher is not None:
+            utterance.watcher.on_started(utterance)
+
+    def progress(self, utterance: Utterance) -> None:
+        """More of it was played: tell of the marks that were reached."""
+        marks = utterance.take_marks()
+        for name, at_ms in marks:
+            self._publish(types.SpeakMark(**utterance.event_fields, name=name, played_ms=round(at_ms, 1)))
+        if utterance.watcher is not None:
+            utterance.watcher.on_progress(utterance, marks)
+
+    def recovered(self, utterance: Utterance, place: TextPlace) -> None:
+        """Another worker goes on with it from this place."""
+        self._publish(
+            types.SpeakRecovered(**utterance.event_fields, text_chunk=place.text_chunk, char_start=place.char_start)
+        )
+
+    def refused(self, utterance: Utterance, chunk: SpeechChunk, place: TextPlace) -> None:
+        """No voice speaks the words of this chunk; the utterance has the error."""
+        assert utterance.error is not None
+        words = chunk.begins_source or ""
+        self._log.warning("words_refused", utterance_id=utterance.id, code=utterance.error.code)
+        self._publish(
+            types.SpeakRefused(
+                **utterance.event_fields,
+                error=utterance.error.code,
+                detail=chunk.refused_because,
+                text=words,
+                char_start=place.char_end - len(words.lstrip()),
+            )
+        )
+        if utterance.watcher is not None:
+            utterance.watcher.on_refused(utterance, words, chunk.refused_because)
+
+    def complete(self, utterance: Utterance) -> None:
+        """Nothing more will be heard of it."""
+        cause = utterance.completion_cause
+        assert cause is not None
+        self._publish(
+            types.SpeakComplete(
+                **utterance.event_fields,
+                completion_cause=cause,
+                interrupted_by=utterance.interrupted_by,
+                speech_id=UNSET if utterance.speech_id is None else utterance.speech_id,
+                played_ms=round(utterance.played_ms, 1),
+                text_chars=utterance.text_chars,
+                spoken_text=utterance.spoken_text,
+                underruns=utterance.underruns,
+                time_to_first_audio_ms=utterance.time_to_first_audio_ms,
+                error=None if utterance.error is None else utterance.error.code,
+            )
+        )
+        self._log.info(
+            "spoken",
+            utterance_id=utterance.id,
+            text_chars=utterance.text_chars,
+            cause=cause.value,
+            played_ms=round(utterance.played_ms),
+            time_to_first_audio_ms=utterance.time_to_first_audio_ms,
+        )

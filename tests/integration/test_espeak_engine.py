@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from cc_tts.audio import PcmChunk
 from cc_tts.config.schema import Config, TtsConfig
-from cc_tts.engines.cpu.libespeak import EspeakLibrary
+from cc_tts.engines.cpu.libespeak import EspeakLibrary, WordEvent
 from cc_tts.engines.factory import make_engine
 from cc_tts.engines.worker.client import WorkerEngine
 from cc_tts.errors import EngineFailed, LanguageUnsupported, UnknownVoice
@@ -291,3 +291,20 @@ async def test_the_server_has_no_library_of_espeak(engine: WorkerEngine) -> None
     loaded = await asyncio.to_thread(Path(f"/proc/{worker_pid(engine)}/maps").read_text)
     assert "libespeak-ng" in loaded
     assert "onnxruntime" not in loaded
+
+
+async def test_mandarin_syllables_that_espeak_says_in_english_are_said_in_chinese_and_words_keep_their_positions() -> (
+    None
+):
+    library = EspeakLibrary()
+    words: list[WordEvent] = []
+
+    def on_audio(_pcm: bytes, events: tuple[WordEvent, ...]) -> bool:
+        words.extend(events)
+        return True
+
+    library.synthesise("我兄弟在琼海", voice="sit/cmn", rate_wpm=175, on_audio=on_audio)
+    assert [word.position for word in words] == [0, 1, 2, 3, 4, 5]
+    said = library.phonemes("熊先生，兄弟，穷，囧，女兒", voice="sit/cmn")
+    assert "(en)" not in said
+    assert [said.count(syllable) for syllable in ("ɕjˈonɡɜ", "ɕjˈonɡ5", "tɕhjˈonɡɜ", "tɕjˈonɡ2")] == [1, 1, 1, 1]

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Final
 
 import espeakng_loader
 
+from cc_tts.engines import mandarin
 from cc_tts.errors import EngineFailed, UnknownVoice
 
 BUFFER_MS: Final = 200
@@ -123,6 +124,7 @@ class EspeakLibrary:
         self._on_audio: OnAudio | None = None
         self._error: BaseException | None = None
         self._is_stopped = False
+        self._rewritten = ""
         self._callback = _Callback(self._on_callback)  # kept: the C side holds only the address
         self.sample_rate_hz = self._initialise()
 
@@ -187,7 +189,8 @@ class EspeakLibrary:
         takes some as commands). After an ``EngineFailed`` the library stays usable.
         """
         global _voice_set  # noqa: PLW0603
-        encoded = text.encode("utf-8", "replace").replace(b"\0", b" ")
+        written = mandarin.in_mnemonics(text) if voice.startswith(mandarin.VOICES) else text
+        encoded = written.encode("utf-8", "replace").replace(b"\0", b" ")
         rate_wpm = min(max(rate_wpm, MIN_RATE_WPM), MAX_RATE_WPM)
         with _process_lock:
             self._set_voice(voice)
@@ -195,6 +198,7 @@ class EspeakLibrary:
                 raise _failed("setting the rate", code)
             self._quick.espeak_SetSynthCallback(self._callback)
             self._on_audio, self._error, self._is_stopped = on_audio, None, False
+            self._rewritten = text if written != text else ""
             _voice_set = ""
             try:
                 flags = _CHARS_UTF8 | (_PHONEMES_IN_BRACKETS if b"[[" in encoded else 0)
@@ -228,6 +232,12 @@ class EspeakLibrary:
 
     def phonemes(self, text: str, *, voice: str) -> str:
         """The International Phonetic Alphabet for ``text``, without punctuation; ``voice`` is an identifier of the list."""
+        if voice.startswith(mandarin.VOICES):
+            parts = mandarin.parts_and_ipa(text)
+            return " ".join(ipa or self._phonemes(part, voice) for part, ipa in parts).strip()
+        return self._phonemes(text, voice)
+
+    def _phonemes(self, text: str, voice: str) -> str:
         with _process_lock:
             self._set_voice(voice)
             rest = c_char_p(text.encode("utf-8", "replace").replace(b"\0", b" "))
@@ -241,6 +251,10 @@ class EspeakLibrary:
         """``t_espeak_callback``: 0 goes on, 1 stops. Nothing may be raised into C."""
         try:
             words = tuple(_words_of(events))
+            if self._rewritten:
+                words = tuple(
+                    WordEvent(mandarin.position_in(self._rewritten, each.position), each.sample) for each in words
+                )
             pcm = ctypes.string_at(samples, num_samples * 2) if samples and num_samples > 0 else b""
             assert self._on_audio is not None
             if not (pcm or words) or self._on_audio(pcm, words):

@@ -28,6 +28,7 @@ from cc_tts.engines.engine_core import EngineLoad, SpeechOut, StepOut, StreamDon
 from cc_tts.engines.worker.messages import WorkerSettings
 from cc_tts.errors import CcTtsError, ConfigError, EngineFailed, EngineOverloaded, UnknownVoice
 from cc_tts.media.levels import active_level_dbfs
+from cc_tts.media.listener_clock import ListenerClock
 from cc_tts.voices.catalog import VoiceIndex
 from cc_tts.voices.voice import Voice
 
@@ -52,7 +53,7 @@ class _Stream:
     """Its id, with a variant or without one."""
     synthesiser: Synthesiser
     speed: float
-    opened_ns: int
+    clock: ListenerClock
     chunks: deque[tuple[str, int]] = field(default_factory=deque)
     first_characters: int = _TYPICAL_FIRST_CHARACTERS
     is_text_whole: bool = False
@@ -61,10 +62,7 @@ class _Stream:
     """The chunk that is being synthesised was begun then."""
     carried_pause_ms: float = 0.0
     """Silence that comes before the next sentence."""
-    given_ms: float = 0.0
     taken_ms: float = 0.0
-    dry_ns: int = 0
-    """When the listener will have heard what was given, as far as is known."""
 
 
 class _Said:
@@ -178,16 +176,18 @@ class CpuEngine:
         with self._changed:
             if refusal := self._refusal([self._cost_of(voice.id)]):
                 raise EngineOverloaded(refusal, retry_after_s=1)
-            stream = _Stream(request.stream_id, voice.id, synthesiser, request.speed, self._clock.now_ns())
+            clock = ListenerClock(first_audio_target_ms=self._tts.first_audio_target_ms, guard_ms=0.0)
+            stream = _Stream(request.stream_id, voice.id, synthesiser, request.speed, clock)
             self._streams[request.stream_id] = stream
 
     def push(self, stream_id: int, text: str, text_chunk_index: int) -> None:
         """Append a text chunk."""
         with self._changed:
             if (stream := self._streams.get(stream_id)) is not None:
-                if not stream.given_ms and not stream.is_running and not stream.chunks:
+                if not stream.clock.sent_ms and not stream.is_running and not stream.chunks:
                     stream.first_characters = len(text)
                 stream.chunks.append((text, text_chunk_index))
+                stream.clock.text_came(self._now_ms)
                 self._changed.notify()
 
     def end(self, stream_id: int) -> None:
@@ -209,9 +209,12 @@ class CpuEngine:
             if (stream := self._streams.get(stream_id)) is not None:
                 stream.taken_ms = taken_ms
                 if ahead_ms is not None:
-                    buffered_ms = ahead_ms + max(0.0, stream.given_ms - taken_ms)
-                    stream.dry_ns = self._clock.now_ns() + round(buffered_ms * NS_PER_MS)
+                    stream.clock.taken(self._now_ms, taken_ms, ahead_ms)
                 self._changed.notify()
+
+    @property
+    def _now_ms(self) -> float:
+        return self._clock.now_ns() / NS_PER_MS
 
     @property
     def has_work(self) -> bool:
@@ -274,7 +277,7 @@ class CpuEngine:
         waiting_ms, speaking, now_ns = 0.0, 0.0, self._clock.now_ns()
         for stream in self._streams.values():
             cost = self._cost_of(stream.voice)
-            if stream.given_ms:
+            if stream.clock.sent_ms:
                 speaking += cost.of_audio
             else:
                 done_ms = ms_between(stream.started_ns, now_ns) if stream.is_running else 0.0
@@ -320,16 +323,15 @@ class CpuEngine:
                 self._wake()
 
     def _next_job(self) -> tuple[_Stream, str, int] | None:
-        target_ns = round(self._tts.first_audio_target_ms * NS_PER_MS)
         with self._changed:
             while not self._is_closed:
                 ready = [
                     each
                     for each in self._streams.values()
-                    if each.chunks and not each.is_running and each.given_ms - each.taken_ms < MAX_AHEAD_MS
+                    if each.chunks and not each.is_running and each.clock.sent_ms - each.taken_ms < MAX_AHEAD_MS
                 ]
                 if ready:
-                    stream = min(ready, key=lambda each: each.dry_ns if each.given_ms else each.opened_ns + target_ns)
+                    stream = min(ready, key=lambda each: each.clock.deadline_ms)
                     stream.is_running, stream.started_ns = True, self._clock.now_ns()
                     return (stream, *stream.chunks.popleft())
                 self._changed.wait()
@@ -355,6 +357,8 @@ class CpuEngine:
                 costs.observe(Cost(spent_ms / spoken_ms, spent_ms / len(text)))
             stream.carried_pause_ms = speech.carried_pause_ms
             stream.is_running = False
+            if not stream.chunks:
+                stream.clock.text_spoken()
             self._finish_if_done(stream)
             self._changed.notify()
         self._wake()
@@ -366,11 +370,8 @@ class CpuEngine:
                 return False
             if not out.pcm:
                 return True
-            now_ns = self._clock.now_ns()
-            if stream.given_ms and stream.dry_ns < now_ns:
+            if stream.clock.sent(self._now_ms, audio_ms) > 0.0:
                 self._num_underruns += 1
-            stream.dry_ns = max(stream.dry_ns, now_ns) + round(audio_ms * NS_PER_MS)
-            stream.given_ms += audio_ms
             self._outs.append(out)
         self._wake()
         return True

@@ -11,10 +11,10 @@ from bench.engine.front import num_tokens_of, sentences, sized_text
 from bench.engine.gpu import Step, plan, run
 from bench.engine.model import PROMPT_TOKENS, VOICE, model_at, voice, voices
 from bench.engine.variants import DoublingHops
-from cc_tts.engines.cosyvoice2.engine.listener_clock import ListenerClock
 from cc_tts.engines.cosyvoice2.engine.schedule import LOOKAHEAD_TOKENS, exact_hop
 from cc_tts.engines.cosyvoice2.engine.sequence import Sequence, Stream
 from cc_tts.errors import Unprocessable
+from cc_tts.media.listener_clock import ListenerClock
 
 pytestmark = pytest.mark.unit
 

@@ -20,13 +20,13 @@ from cc_tts.engines.cosyvoice2.engine.capacity import Capacity, EngineSnapshot, 
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice2.engine.device import Device, TextFront
 from cc_tts.engines.cosyvoice2.engine.executor import Executor
-from cc_tts.engines.cosyvoice2.engine.listener_clock import ListenerClock
 from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, HOPS
 from cc_tts.engines.cosyvoice2.engine.scheduler import Scheduler
 from cc_tts.engines.cosyvoice2.engine.sequence import Sequence, Stream
 from cc_tts.engines.cosyvoice2.engine.stream_table import StreamTable
 from cc_tts.engines.engine_core import EngineLoad, StepOut, StreamRequest, check_speed
 from cc_tts.errors import EngineOverloaded, TextTooLong
+from cc_tts.media.listener_clock import ListenerClock
 from cc_tts.voices.inline_ipa import without_pronunciations
 
 TYPICAL_TOKENS: Final = 200  # of speech, for the memory that a new request is taken to need: 8 s

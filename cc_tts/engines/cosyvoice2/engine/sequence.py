@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cc_tts.engines.cosyvoice2.engine.device import SpeakJob
-from cc_tts.engines.cosyvoice2.engine.listener_clock import ListenerClock
 from cc_tts.engines.cosyvoice2.engine.prefill import SPEECH_GROUP, TEXT_GROUP, Bistream, BistreamState, Prefill
 from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, FRAMES_PER_TOKEN, LOOKAHEAD_TOKENS, hop_to_grid
+from cc_tts.media.listener_clock import ListenerClock
 
 MS_PER_TOKEN: Final = 40.0
 MAX_SILENT_IN_A_ROW: Final = 5

@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from cc_tts import logs
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice2.engine.device import Device, TextFront
-from cc_tts.engines.cosyvoice2.engine.listener_clock import SlackWindow
 from cc_tts.engines.cosyvoice2.engine.schedule import ALL_AT_ONCE, exact_hop
 from cc_tts.engines.cosyvoice2.engine.sequence import MAX_AHEAD_MS, Sequence, Stream
 from cc_tts.engines.engine_core import DeviceLost, StepOut, StreamDone
 from cc_tts.errors import CcTtsError, EngineFailed
+from cc_tts.media.listener_clock import SlackWindow
 
 log = logs.get(__name__)
 

@@ -150,6 +150,24 @@ def test_a_new_stream_waits_for_one_that_is_about_to_run_dry(hall: Hall) -> None
     assert hall.asked() == "goes on"
 
 
+def test_audio_that_comes_after_its_listener_ran_dry_is_an_underrun_unless_there_was_no_text(hall: Hall) -> None:
+    hall.speak(1, "first", end=False)
+    hall.asked()
+    hall.release()
+    hall.outs(1)
+    hall.clock.advance(5000)
+    hall.engine.push(1, "late text", 1)
+    hall.engine.push(1, "late audio", 2)
+    hall.asked()
+    hall.release()
+    assert hall.asked() == "late audio"
+    assert hall.engine.load_report().num_underruns == 0
+    hall.clock.advance(5000)
+    hall.release()
+    hall.outs(2)
+    assert hall.engine.load_report().num_underruns == 1
+
+
 def test_no_more_is_made_than_the_listener_will_soon_take(hall: Hall) -> None:
     hall.speak(1, *["a second"] * 9)
     for _ in range(round(MAX_AHEAD_MS / 1000)):

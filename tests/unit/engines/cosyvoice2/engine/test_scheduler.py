@@ -8,12 +8,12 @@ import pytest
 
 from cc_tts.engines.cosyvoice2.engine.capacity import Capacity, EngineSnapshot, RefusalCode, StageCost, StageCosts
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
-from cc_tts.engines.cosyvoice2.engine.listener_clock import ListenerClock
 from cc_tts.engines.cosyvoice2.engine.scheduler import (
     FlowCandidate,
     LmCandidate,
     Scheduler,
 )
+from cc_tts.media.listener_clock import ListenerClock
 
 pytestmark = pytest.mark.unit
 

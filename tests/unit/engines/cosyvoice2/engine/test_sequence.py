@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_tts.engines.cosyvoice2.engine.listener_clock import ListenerClock
 from cc_tts.engines.cosyvoice2.engine.prefill import Bistream, Prefill, SamplingRules
 from cc_tts.engines.cosyvoice2.engine.schedule import ALL_AT_ONCE, exact_hop
 from cc_tts.engines.cosyvoice2.engine.sequence import MAX_AHEAD_MS, Sequence, Stream
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LengthLimits, SpeechIds, unistream_inputs
+from cc_tts.media.listener_clock import ListenerClock
 from tests.parity.schedule import HopSchedule
 
 pytestmark = pytest.mark.unit

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_tts.engines.cosyvoice2.engine.listener_clock import ListenerClock, SlackWindow
+from cc_tts.media.listener_clock import ListenerClock, SlackWindow
 
 pytestmark = pytest.mark.unit
 

@@ -42,7 +42,7 @@ _SAMPLES: Final = {
 }
 """The samples that ``cc-tts voices --say`` speaks, by primary language."""
 PROGRESS_INTERVAL_S = 1.0
-"""Interval of progress messages of a long command, s."""
+"""Interval of progress messages of a long command, s (unmeasured)."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -15,7 +15,7 @@ import msgspec
 UNREADABLE: Final = (msgspec.MsgspecError, UnicodeError, RecursionError)
 """The errors that msgspec raises for JSON and MessagePack that it cannot read; the last one for what is nested too deep."""
 MAX_COMPARED_CHARS: Final = 100
-"""Length of a name from outside that is compared with the known names."""
+"""Length of a name from outside that is compared with the known names (unmeasured)."""
 
 
 @dataclass(frozen=True, slots=True)

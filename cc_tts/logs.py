@@ -23,12 +23,12 @@ NEVER_LOGGED = frozenset({"text", "ssml", "spoken_text", "token", "tokens", "pas
 MAX_LINE_BYTES: Final = select.PIPE_BUF
 """The processes of a server write to one pipe, which keeps lines of this length whole (POSIX, ``write``)."""
 MAX_REPEATS: Final = 20
-"""Lines of one kind in :data:`REPEATS_WINDOW_S`; what is more is counted and reported in one line."""
-REPEATS_WINDOW_S: Final = 10.0
+"""Lines of one kind in :data:`REPEATS_WINDOW_S`; what is more is counted and reported in one line (unmeasured)."""
+REPEATS_WINDOW_S: Final = 10.0  # unmeasured
 MAX_KINDS: Final = 5000
-"""Kinds of lines that are counted at once; beyond it the window ends early."""
+"""Kinds of lines that are counted at once; beyond it the window ends early (unmeasured)."""
 
-_MIN_VALUE_CHARS: Final = 32
+_MIN_VALUE_CHARS: Final = 32  # unmeasured
 _KINDS_REPORTED: Final = 20
 
 Event = MutableMapping[str, Any]

@@ -32,7 +32,7 @@ HTTP_BUCKETS_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2
 
 MAX_GENERATIONS: Final = 8
 """The most generations of workers that get a label value of their own: workers choose the names, so the number is
-bounded.
+bounded (unmeasured).
 """
 
 

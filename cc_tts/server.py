@@ -54,7 +54,7 @@ from cc_tts.ua.client import UaClient
 from cc_tts.ua.pjsua2_build import WHEEL_MAX_CALLS, advice
 from cc_tts.vad.client import VadProcess
 
-HTTP_SHUTDOWN_TIMEOUT_S: Final = 5.0
+HTTP_SHUTDOWN_TIMEOUT_S: Final = 5.0  # unmeasured
 KEYS_IN_CLEAR: Final = (
     "rtp.srtp is on and SIP is taken without TLS too: whoever reads that SIP has the keys of its calls (RFC 4568 §7). "
     'Calls over TLS are safe; sip.transports = ["tls"] leaves no others'

@@ -33,7 +33,7 @@ from cc_tts.text.normalizer import Normalizer
 from cc_tts.ua import pjsua2_build
 from cc_tts.vad.silero import find_model
 
-POOL_POLL_S: Final = 0.5
+POOL_POLL_S: Final = 0.5  # unmeasured
 
 
 async def check(config: Config) -> tuple[list[str], list[CcTtsError]]:

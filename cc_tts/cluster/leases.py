@@ -15,11 +15,11 @@ from cc_tts.cluster.messages import Leases, TenantShare, TenantUse
 from cc_tts.config.schema import TenantConfig
 
 TTL_S: Final = 10.0
-"""How long a node that does not report is taken to use its share."""
+"""How long a node that does not report is taken to use its share (unmeasured)."""
 RESERVED_SHARE: Final = 10
-"""A tenth of each limit is divided evenly, so that every node can begin something."""
+"""A tenth of each limit is divided evenly, so that every node can begin something (unmeasured)."""
 WORK_OUT_INTERVAL_S: Final = 1.0
-"""How often the division of a limit is worked out, however many nodes report."""
+"""How often the division of a limit is worked out, however many nodes report (unmeasured)."""
 
 Kind = Literal["calls", "streams", "listeners", "characters"]
 _Limit = tuple[str, Kind]

@@ -31,15 +31,15 @@ from cc_tts.config.schema import RemoteConfig
 from cc_tts.errors import UNREADABLE, CcTtsError
 from cc_tts.processes.backoff import Backoff
 
-CONNECT_TIMEOUT_S: Final = 5.0
+CONNECT_TIMEOUT_S: Final = 5.0  # unmeasured
 HEARTBEAT_S: Final = 5.0
-"""Between two pings to the pool, which is lost if one is not answered within half of this."""
-SEND_TIMEOUT_S: Final = 5.0
-CLOSE_TIMEOUT_S: Final = 1.0
+"""Between two pings to the pool, which is lost if one is not answered within half of this (unmeasured)."""
+SEND_TIMEOUT_S: Final = 5.0  # unmeasured
+CLOSE_TIMEOUT_S: Final = 1.0  # unmeasured
 LOOK_INTERVAL_S: Final = 0.25
-"""How often it is looked whether this node has changed."""
-BACKOFF_MIN_S: Final = 0.5
-BACKOFF_MAX_S: Final = 10.0
+"""How often it is looked whether this node has changed (unmeasured)."""
+BACKOFF_MIN_S: Final = 0.5  # unmeasured
+BACKOFF_MAX_S: Final = 10.0  # unmeasured
 
 _TO_POOL: Final = msgspec.json.Encoder()
 _FROM_POOL: Final = msgspec.json.Decoder(FromPool)

@@ -14,8 +14,8 @@ from typing import Annotated, Final
 import msgspec
 
 REPORT_INTERVAL_S: Final = 2.0
-"""How often a server says how it is."""
-MAX_MESSAGE_BYTES: Final = 1 << 20
+"""How often a server says how it is (unmeasured)."""
+MAX_MESSAGE_BYTES: Final = 1 << 20  # unmeasured
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
 Url = Annotated[str, msgspec.Meta(max_length=255)]

@@ -15,7 +15,7 @@ from cc_tts.cluster.messages import Node
 from cc_tts.config.cluster import NODE_NAME, base_url
 from cc_tts.config.schema import ClusterConfig, Config, ServerConfig
 
-MAX_ID_CHARS: Final = 100
+MAX_ID_CHARS: Final = 100  # unmeasured
 _RANDOM_BYTES: Final = 8
 _ID: Final = re.compile(rf"(?:call|utt)_(?P<node>{NODE_NAME})_[0-9a-f]{{{2 * _RANDOM_BYTES}}}")
 

@@ -20,7 +20,7 @@ from cc_tts.config.remote import must_be_private
 from cc_tts.config.schema import RemoteConfig
 from cc_tts.errors import UNREADABLE, CcTtsError, ConfigError, ProcessFailed
 
-ASK_TIMEOUT_S: Final = 3.0
+ASK_TIMEOUT_S: Final = 3.0  # unmeasured
 
 
 class _Problem(msgspec.Struct):

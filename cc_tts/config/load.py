@@ -66,7 +66,9 @@ RELOADABLE: Final = (
 _TOML_BEGINNINGS: Final = ("[", "{", '"', "'")
 _NO_PLAIN_TOKEN: Final = re.compile(r"""[\s\[\]{}"']""")
 MAX_SHOWN_CHARS: Final = 80
-"""The most characters of an unknown key that an error shows: what is written there by mistake may be anything."""
+"""The most characters of an unknown key that an error shows: what is written there by mistake may be anything
+(unmeasured).
+"""
 
 _BY_NAME: Final[Mapping[str, type]] = {"tenants": TenantConfig, "routes": RouteConfig}
 """Sections with a section for each name."""

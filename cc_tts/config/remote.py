@@ -21,12 +21,12 @@ from cc_tts.errors import ConfigError
 
 GENERATION: Final = r"[A-Za-z0-9][A-Za-z0-9._+-]{0,31}"
 """The form of a worker's ``--generation``: it becomes a label of metrics."""
-MAX_GENERATIONS: Final = 8
+MAX_GENERATIONS: Final = 8  # unmeasured
 _ADDRESS: Final = re.compile(
     r"(?:(?P<scheme>grpcs?)://|(?P<word>dns|pool):)(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253}):(?P<port>\d{1,5})"
 )
 _ROUNDING: Final = 1e-9
-_MAX_SHOWN_CHARS: Final = 255
+_MAX_SHOWN_CHARS: Final = 255  # unmeasured
 _HOW: Final = "write grpcs://HOST:PORT, grpc://HOST:PORT, dns:NAME:PORT or pool:HOST:PORT"
 
 

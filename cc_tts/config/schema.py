@@ -19,10 +19,10 @@ Scope = Literal["read", "call", "listen", "talk", "admin"]
 MediaDialect = Literal["cc-tts", "twilio"]
 DigestAlgorithm = Literal["SHA-256", "MD5"]
 ALL_SCOPES: tuple[Scope, ...] = get_args(Scope)
-MAX_PORT = 65_535
-MAX_TENANTS = 1000
+MAX_PORT = 65_535  # RFC 768: 16 bits
+MAX_TENANTS = 1000  # unmeasured
 MAX_LEAD_IN_MS = 10_000
-"""Silence before a call's first prompt, of ``routes.USER.lead_in_ms`` and of ``X-TTS-Delay``."""
+"""Silence before a call's first prompt, of ``routes.USER.lead_in_ms`` and of ``X-TTS-Delay`` (unmeasured)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

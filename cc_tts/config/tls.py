@@ -18,7 +18,7 @@ from cc_tts.errors import ConfigError
 WARN_DAYS: Final = 30
 """A certificate that expires sooner than this gets a warning."""
 _MAX_FLIGHTS: Final = 8
-"""Round trips of a handshake at most; TLS 1.2 takes two."""
+"""Round trips of a handshake at most; TLS 1.2 takes two (unmeasured)."""
 _NO_CHECK_TIME: Final = ssl.VerifyFlags(0x200000)
 """``X509_V_FLAG_NO_CHECK_TIME`` of OpenSSL, which :mod:`ssl` has no name for."""
 _WORLD_READABLE: Final = 0o004

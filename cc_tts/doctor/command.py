@@ -18,7 +18,9 @@ from cc_tts.doctor.path import prompt_path
 from cc_tts.doctor.probes import Probes
 
 MARGIN_S: Final = 2.0
-"""A check that starts a child gives up on it by itself; this is how much later the doctor gives up on the check, s."""
+"""A check that starts a child gives up on it by itself; this is how much later the doctor gives up on the check, s
+(unmeasured).
+"""
 
 CHECKS: Final = (
     Check("pjsua2", software.check_pjsua2, CHILD_S + MARGIN_S),  # first, as the number of calls depends on it

@@ -14,9 +14,11 @@ QUICK_S: Final = 5.0
 CHILD_S: Final = 30.0
 """Time limit of a check that starts a Python of its own, s."""
 TORCH_S: Final = 120.0
-"""Time limit to import torch and ask the driver, s; from a cold disk the first import takes most of a minute."""
+"""Time limit to import torch and ask the driver, s; from a cold disk the first import takes most of a minute
+(unmeasured).
+"""
 DEEP_S: Final = 1800.0
-"""Time limit to read and hash a model directory, s."""
+"""Time limit to read and hash a model directory, s (unmeasured)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cc_tts.config.schema import Config
 
 ANSWER_TIMEOUT_S: Final = 4.0
-"""The health check of the Dockerfile waits 5 s for the whole command."""
+"""The health check of the Dockerfile waits 5 s for the whole command (unmeasured)."""
 FIRST_PROCESS: Final = Path("/proc/1/cmdline")
 _PROGRAMS: Final = {"cc-tts", "cc_tts", "cc_tts.cli"}
 _THIS_MACHINE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}

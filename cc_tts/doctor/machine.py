@@ -12,15 +12,15 @@ from cc_tts.doctor.finding import QUICK_S, Finding, Subject, fail, ok, warn
 from cc_tts.doctor.probes import Probes
 
 MAX_CLOCK_STEP_NS: Final = 1_000_000
-"""A twentieth of a 20 ms tick of the media clock, ns."""
+"""A twentieth of a 20 ms tick of the media clock, ns (unmeasured)."""
 SLOW_CLOCKS: Final = frozenset({"acpi_pm", "hpet", "jiffies", "pit"})
 """Clock sources that are read over a bus or tick with the scheduler: each reading takes microseconds."""
 DESCRIPTORS_A_CALL: Final = 2
 DESCRIPTORS_BESIDES: Final = 128
 """Transports, channels, log, HTTP and WebSocket clients."""
-MIN_FREE_BYTES: Final = 1024**3
+MIN_FREE_BYTES: Final = 1024**3  # unmeasured
 MIN_FREE_TEMPORARY_BYTES: Final = 64 * 1024**2
-"""The free space that the folder for temporary files should have; it is often in memory."""
+"""The free space that the folder for temporary files should have; it is often in memory (unmeasured)."""
 CLOCKS: Final = "sys/devices/system/clocksource/clocksource0"
 GOVERNORS: Final = "sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor"
 WALL_CLOCK: Final = {

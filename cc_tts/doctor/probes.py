@@ -18,7 +18,7 @@ from cc_tts.clock import MonotonicClock
 from cc_tts.port_owner import Kind
 
 MAX_OUTPUT_CHARS: Final = 65_536
-"""The most characters that are read of a child's output and of a file."""
+"""The most characters that are read of a child's output and of a file (unmeasured)."""
 _CLOCK_READINGS: Final = 10_000
 _STANDS_STILL_NS: Final = 1_000_000_000
 _NOWHERE: Final = ("192.0.2.1", 9)

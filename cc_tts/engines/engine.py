@@ -9,9 +9,9 @@ from typing import Final, Protocol
 from cc_tts.audio import PcmChunk
 from cc_tts.voices.voice import Voice
 
-MIN_SPEED: Final = 0.5
+MIN_SPEED: Final = 0.5  # unmeasured
 MAX_SPEED: Final = 2.0
-"""Factors on a voice's natural rate."""
+"""Factors on a voice's natural rate (unmeasured)."""
 
 
 class SpeechStream(Protocol):

@@ -8,12 +8,12 @@ from typing import Final
 from cc_tts.clock import Clock, ms_between
 
 LOOK_S: Final = 0.1
-"""How often the engine is looked at."""
+"""How often the engine is looked at (unmeasured)."""
 FULL_FOR_MS: Final = 1000.0
-"""An engine that is full for less is in a burst of prompts, which says nothing of the next call."""
+"""An engine that is full for less is in a burst of prompts, which says nothing of the next call (unmeasured)."""
 READY_FOR_MS: Final = 1000.0
 """An engine that was lost or full takes prompts for so long before calls come in again: peers that probe with OPTIONS take a
-node that comes and goes for down.
+node that comes and goes for down (unmeasured).
 """
 
 

@@ -19,17 +19,19 @@ PEAK_DBFS: Final = -3.0
 """No sample gets above this: G.711 and what follows it have headroom left."""
 FULL_SCALE: Final = 32768.0
 
-_BLOCK_MS: Final = 1.0
+_BLOCK_MS: Final = 1.0  # unmeasured
 _ATTACK_BLOCKS: Final = 5
 """How far the limiter looks ahead: its gain falls within this time."""
 _HOLD_BLOCKS: Final = 60
 """How long its gain stays down: longer than the period of the deepest voice, so that it does not follow single periods."""
 _RUMBLE_MS: Final = 20.0
-"""Length of each of two moving averages that are taken off: 0 at DC, −4.5 dB at 25 Hz, −0.4 dB from 75 Hz on."""
+"""Length of each of two moving averages that are taken off: 0 at DC, −4.5 dB at 25 Hz, −0.4 dB from 75 Hz on
+(unmeasured).
+"""
 
-_ENVELOPE_MS: Final = 30.0
-_HANGOVER_MS: Final = 200.0
-_MARGIN_DB: Final = 15.9
+_ENVELOPE_MS: Final = 30.0  # unmeasured
+_HANGOVER_MS: Final = 200.0  # unmeasured
+_MARGIN_DB: Final = 15.9  # unmeasured
 _NUM_THRESHOLDS: Final = 15
 
 Floats = npt.NDArray[np.float64]

@@ -46,11 +46,11 @@ from cc_tts.media.playout_events import (
 from cc_tts.media.speech_activity import is_audible
 
 FADE_MS: Final = 5.0
-"""Length of a ramp, ms."""
-PROGRESS_MS: Final = 100
+"""Length of a ramp, ms (unmeasured)."""
+PROGRESS_MS: Final = 100  # unmeasured
 MAX_STEP_BACK_MS: Final = 800
-"""The most that can be played again, ms."""
-MAX_QUEUED_UTTERANCES: Final = 64
+"""The most that can be played again, ms (unmeasured)."""
+MAX_QUEUED_UTTERANCES: Final = 64  # unmeasured
 _REMEMBERED_CUTS: Final = 64
 
 

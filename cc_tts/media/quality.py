@@ -7,8 +7,8 @@ G711_BPL: Final = 25.1
 """Packet-loss robustness of G.711 with concealment (ITU-T G.113 Appendix I)."""
 BASE_R: Final = 93.2
 LOCAL_DELAY_MS: Final = 60.0
-"""The delay that packetisation and the far end's jitter buffer add to half a round trip, ms (an assumption)."""
-_KNEE_MS: Final = 177.3
+"""The delay that packetisation and the far end's jitter buffer add to half a round trip, ms (an assumption) (unmeasured)."""
+_KNEE_MS: Final = 177.3  # unmeasured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,18 +11,18 @@ SILENCE_PEAK: Final = 33
 """A sample louder than this is sound: −60 dBFS, 10 dB under what counts as speech."""
 
 KEEP_LEAD_MS: Final = 5.0
-"""Silence that is kept before speech."""
+"""Silence that is kept before speech (unmeasured)."""
 MAX_TAIL_MS: Final = 100.0
-"""Silence that is kept after it at once; the rest of a pause comes before what follows, or never."""
+"""Silence that is kept after it at once; the rest of a pause comes before what follows, or never (unmeasured)."""
 RAMP_MS: Final = 2.0
-"""Length of the ramp put where something was cut off, ms; shorter clicks, longer dulls a plosive."""
+"""Length of the ramp put where something was cut off, ms; shorter clicks, longer dulls a plosive (unmeasured)."""
 
 SENTENCE_END: Final = ".!?。！？…\u0964\u061f"
 CLAUSE_END: Final = ",;:，、；：\u060c"
 _CLOSING: Final = "\"')]}»”’」』）】 "
-_SENTENCE_PAUSE_MS: Final = 300.0
-_CLAUSE_PAUSE_MS: Final = 150.0
-_OTHER_PAUSE_MS: Final = 30.0
+_SENTENCE_PAUSE_MS: Final = 300.0  # unmeasured
+_CLAUSE_PAUSE_MS: Final = 150.0  # unmeasured
+_OTHER_PAUSE_MS: Final = 30.0  # unmeasured
 
 
 def pause_after_ms(text: str) -> float:

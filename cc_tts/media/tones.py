@@ -21,11 +21,11 @@ LEVEL_DBM0: Final = -13.0
 FULL_SCALE_DBM0: Final = 3.14
 """Power of a sine that just fits μ-law (ITU-T G.711, table 2a)."""
 
-MAX_TONE_MS: Final = 120_000
-_MAX_SPEC_CHARS: Final = 1000
-_MAX_FREQUENCIES: Final = 4
-_EDGE_MS: Final = 5.0
-_MIN_HZ: Final = 20
+MAX_TONE_MS: Final = 120_000  # unmeasured
+_MAX_SPEC_CHARS: Final = 1000  # unmeasured
+_MAX_FREQUENCIES: Final = 4  # unmeasured
+_EDGE_MS: Final = 5.0  # unmeasured
+_MIN_HZ: Final = 20  # unmeasured
 
 NAMED: Final = {
     "beep": "!1000/200",
@@ -42,7 +42,7 @@ _DTMF_COLUMNS: Final = (1209, 1336, 1477, 1633)
 _DTMF: Final = {
     key: f"{_DTMF_ROWS[index // 4]}+{_DTMF_COLUMNS[index % 4]}" for index, key in enumerate("123A456B789C*0#D")
 }
-_DTMF_MS: Final = 100
+_DTMF_MS: Final = 100  # unmeasured
 _PART: Final = re.compile(r"(?P<once>!?)(?P<frequencies>\d{1,6}(?:\+\d{1,6})*)(?:/(?P<ms>\d{1,9}))?", re.ASCII)
 
 

@@ -24,7 +24,7 @@ from cc_tts.pool.voices import VoiceFolder
 from cc_tts.processes import threads
 from cc_tts.processes.first import first_of
 
-SHUTDOWN_TIMEOUT_S = 3.0
+SHUTDOWN_TIMEOUT_S = 3.0  # unmeasured
 
 _SILENT = logging.getLogger("cc_tts.pool.protocol")  # aiohttp's lines quote headers, and a header may be the token
 _SILENT.addHandler(logging.NullHandler())

@@ -12,17 +12,17 @@ from cc_tts.clock import Clock
 from cc_tts.cluster.messages import Node
 from cc_tts.pool.hosts import HostStatus
 
-BUSY_UTILISATION: Final = 0.6
-BUSY_FOR_S: Final = 30.0
-CALM_UTILISATION: Final = 0.3
-CALM_FOR_S: Final = 15 * 60.0
+BUSY_UTILISATION: Final = 0.6  # unmeasured
+BUSY_FOR_S: Final = 30.0  # unmeasured
+CALM_UTILISATION: Final = 0.3  # unmeasured
+CALM_FOR_S: Final = 15 * 60.0  # unmeasured
 LATE_SHARE: Final = 0.7
-"""The share of ``tts.first_audio_target_ms`` above which a predicted first audio is too late."""
-LATE_PERCENTILE: Final = 0.95
-REFUSED_FOR_S: Final = 60.0
-BUSY_LINES: Final = 0.65
-CALM_LINES: Final = 0.35
-CALM_LINES_FOR_S: Final = 30 * 60.0
+"""The share of ``tts.first_audio_target_ms`` above which a predicted first audio is too late (unmeasured)."""
+LATE_PERCENTILE: Final = 0.95  # unmeasured
+REFUSED_FOR_S: Final = 60.0  # unmeasured
+BUSY_LINES: Final = 0.65  # unmeasured
+CALM_LINES: Final = 0.35  # unmeasured
+CALM_LINES_FOR_S: Final = 30 * 60.0  # unmeasured
 
 
 class _Since:

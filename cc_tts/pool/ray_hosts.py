@@ -24,12 +24,12 @@ from cc_tts.pool.hosts import HostSettings, HostStatus, WorkerNotFound
 from cc_tts.pool.worker_host import END_TIMEOUT_S, WorkerHost
 
 NAMESPACE: Final = "cc-tts"
-RECONCILE_INTERVAL_S: Final = 5.0
-LOOK_TIMEOUT_S: Final = 0.8
+RECONCILE_INTERVAL_S: Final = 5.0  # unmeasured
+LOOK_TIMEOUT_S: Final = 0.8  # unmeasured
 HOST_TIMEOUT_S: Final = 4.0
-"""A host that has not answered for so long is not shown to servers."""
-ASK_TIMEOUT_S: Final = 5.0
-DOWN_MARGIN_S: Final = 10.0
+"""A host that has not answered for so long is not shown to servers (unmeasured)."""
+ASK_TIMEOUT_S: Final = 5.0  # unmeasured
+DOWN_MARGIN_S: Final = 10.0  # unmeasured
 CPU_RESOURCE: Final = "tts"
 """The resource that a machine without GPUs offers: `ray start --resources='{"tts": 1}'`."""
 

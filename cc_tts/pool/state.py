@@ -17,10 +17,10 @@ from cc_tts.pool.hints import ScaleHints
 from cc_tts.pool.hosts import Hosts, HostStatus
 from cc_tts.pool.voices import VoiceFiles, VoiceFolder
 
-LOOK_INTERVAL_S: Final = 1.0
+LOOK_INTERVAL_S: Final = 1.0  # unmeasured
 NODE_TIMEOUT_S: Final = 10.0
-"""A node that has not reported for so long is shown no more."""
-VOICES_INTERVAL_S: Final = 10.0
+"""A node that has not reported for so long is shown no more (unmeasured)."""
+VOICES_INTERVAL_S: Final = 10.0  # unmeasured
 NOT_LOOKED: Final = "the hosts of the cluster have not been looked at yet"
 
 log = logs.get(__name__)

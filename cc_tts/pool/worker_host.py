@@ -34,13 +34,13 @@ from cc_tts.processes.channel import Message
 from cc_tts.processes.supervisor import BACKOFF_MAX_S, BACKOFF_MIN_S, ProcessState, exit_reason
 from cc_tts.processes.watchdog import Watchdog
 
-LOOK_INTERVAL_S: Final = 0.2
+LOOK_INTERVAL_S: Final = 0.2  # unmeasured
 HANG_TIMEOUT_S: Final = 10.0
-"""A worker that was ready and does not answer for so long is killed."""
+"""A worker that was ready and does not answer for so long is killed (unmeasured)."""
 END_TIMEOUT_S: Final = 75.0
-"""Time limit for a worker to speak to the end, longer than its own limit."""
+"""Time limit for a worker to speak to the end, longer than its own limit (unmeasured)."""
 NUM_PORTS: Final = 100
-MAX_REASON_CHARS: Final = 300
+MAX_REASON_CHARS: Final = 300  # unmeasured
 
 log = logs.get(__name__)
 

@@ -37,7 +37,9 @@ REFUSED_TIMEOUT_S: Final = 20.0
 STATUS_UNKNOWN: Final = 256
 """In place of the exit status of a process that is no child of ours."""
 MAX_PATH_BYTES: Final = 100
-"""A socket's path has at most so many bytes: ``sun_path`` takes 107 (unix(7)), and there is a suffix while it is made."""
+"""A socket's path has at most so many bytes: ``sun_path`` takes 107 (unix(7)), and there is a suffix while it is made
+(unmeasured).
+"""
 _BACKLOG: Final = 4
 _CREDENTIALS: Final = struct.Struct("3i")
 """pid, uid and gid of SO_PEERCRED (unix(7))."""

@@ -5,7 +5,7 @@ from typing import Final
 from cc_tts.clock import Clock
 
 STABLE_AFTER_S: Final = 30.0
-"""An attempt that lasted longer than this was no failure to start."""
+"""An attempt that lasted longer than this was no failure to start (unmeasured)."""
 
 
 class Backoff:

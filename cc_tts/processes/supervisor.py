@@ -41,22 +41,22 @@ from cc_tts.processes.channel import (
 from cc_tts.processes.watchdog import Watchdog
 from cc_tts.state_machine import StateMachine
 
-START_TIMEOUT_S: Final = 30.0
-STOP_TIMEOUT_S: Final = 10.0
-KILL_TIMEOUT_S: Final = 5.0
+START_TIMEOUT_S: Final = 30.0  # unmeasured
+STOP_TIMEOUT_S: Final = 10.0  # unmeasured
+KILL_TIMEOUT_S: Final = 5.0  # unmeasured
 LAST_RECORDS_TIMEOUT_S: Final = 1.0
 """The last records of a child that exited are read for this long. Unmeasured."""
 EXIT_TIMEOUT_S: Final = 2.0
-"""Between the end of a child's channel and its exit, whose status says why."""
+"""Between the end of a child's channel and its exit, whose status says why (unmeasured)."""
 HUNG_TIMEOUT_S: Final = 0.2
 """A child that is given up has this long to exit before it is killed. Unmeasured."""
-HEARTBEAT_INTERVAL_S: Final = 0.5
-HEARTBEAT_TIMEOUT_S: Final = 10.0
+HEARTBEAT_INTERVAL_S: Final = 0.5  # unmeasured
+HEARTBEAT_TIMEOUT_S: Final = 10.0  # unmeasured
 RESPONSE_TIMEOUT_S: Final = 0.75
-"""A child that has left a ping unanswered for so long is not responsive, which ``/readyz`` says of the UA."""
-BACKOFF_MIN_S: Final = 0.1
+"""A child that has left a ping unanswered for so long is not responsive, which ``/readyz`` says of the UA (unmeasured)."""
+BACKOFF_MIN_S: Final = 0.1  # unmeasured
 BACKOFF_MAX_S: Final = 5.0
-"""A child that lived this long starts again with the shortest back-off."""
+"""A child that lived this long starts again with the shortest back-off (unmeasured)."""
 STOPPED: Final = "stopped"
 """The reason given when the child is down because it was asked to end."""
 

@@ -14,10 +14,10 @@ from cc_tts import logs
 from cc_tts.clock import Clock
 
 INTERVAL_S: Final = 1.0
-"""Between two calls of :meth:`Notifier.update`; a watchdog of less than three times this makes it shorter."""
+"""Between two calls of :meth:`Notifier.update`; a watchdog of less than three times this makes it shorter (unmeasured)."""
 EXTENSION_S: Final = 30.0
-"""While it starts or stops the manager waits this long for the next update, whatever its own time-out is."""
-MAX_STATUS_CHARS: Final = 500
+"""While it starts or stops the manager waits this long for the next update, whatever its own time-out is (unmeasured)."""
+MAX_STATUS_CHARS: Final = 500  # unmeasured
 
 log = logs.get(__name__)
 

@@ -18,7 +18,7 @@ from cc_tts.ua.pjsip.sip_thread import SipThread, pj_detail
 
 MAX_CALLS: Final = 4
 """The number of calls that the pjsua2 wheel is built for (``PJSUA_MAX_CALLS``)."""
-POLL_MS: Final = 5
+POLL_MS: Final = 5  # unmeasured
 
 _CODECS: Final = ("PCMU/8000", "PCMA/8000")
 _TRANSPORTS: Final = {"udp": pj.PJSIP_TRANSPORT_UDP, "tcp": pj.PJSIP_TRANSPORT_TCP}

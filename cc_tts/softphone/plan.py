@@ -15,7 +15,7 @@ from cc_tts.softphone.rtp.packets import RATE_HZ, Keypress, event_code
 _URI: Final = re.compile(
     r"sip:(?:[^@\s<>\"]+@)?(?P<host>[A-Za-z0-9._-]+)(?::(?P<port>\d{1,5}))?(?:[;?][^\s<>\"]*)?", re.ASCII
 )
-MAX_PLAY_S: Final = 600.0
+MAX_PLAY_S: Final = 600.0  # unmeasured
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9.!%*_+`'~-]+", re.ASCII)  # token of RFC 3261 §25.1
 
 

@@ -10,7 +10,7 @@ BUSY: Final = 0.8
 RESERVE: Final = 0.1
 """The part of the engine's capacity that is kept for tenants that have less than their share (unmeasured)."""
 REFUSED_WINDOW_S: Final = 1.0
-"""A tenant that the engine refused waits, or has come again, within this time."""
+"""A tenant that the engine refused waits, or has come again, within this time (unmeasured)."""
 DEFAULT_WEIGHT: Final = 1.0
 """The weight of speech that belongs to no tenant."""
 

@@ -27,14 +27,14 @@ from cc_tts.tenants.fairness import Fairness
 RETRY_AFTER_S: Final[Mapping[Kind, int]] = {"calls": 5, "streams": 1, "listeners": 5}
 """Retry-After of a refusal; for characters it is the rest of the day."""
 SHARED_RETRY_AFTER_S: Final = 1
-"""Retry-After of a refusal for the sake of other tenants."""
+"""Retry-After of a refusal for the sake of other tenants (unmeasured)."""
 MAX_LABELS: Final = 100
-"""Tenants with metrics of their own."""
+"""Tenants with metrics of their own (unmeasured)."""
 OTHER: Final = "other"
 """Label of all tenants beyond :data:`MAX_LABELS`."""
 NO_TENANT: Final = "none"
 """Label of what belongs to no tenant."""
-_DAY_S: Final = 86_400
+_DAY_S: Final = 86_400  # unmeasured
 
 
 class Reservation:

@@ -5,7 +5,7 @@ from itertools import islice
 from typing import Final, Generic, TypeVar
 
 MAX_LOOKED_AT: Final = 1000
-"""The most entries of one owner that are looked at to find one that may go: those in use stand in front."""
+"""The most entries of one owner that are looked at to find one that may go: those in use stand in front (unmeasured)."""
 
 K = TypeVar("K", bound=Hashable)
 

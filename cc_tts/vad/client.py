@@ -19,7 +19,7 @@ from cc_tts.vad.speech import Edge, Listening, SpeechStarted, SpeechStopped
 log = logs.get(__name__)
 
 RETRY_S: Final = 10.0
-"""A process that did not start is not tried again before this."""
+"""A process that did not start is not tried again before this (unmeasured)."""
 
 
 class SpeechNotHeard(Unprocessable, code="speech_not_heard", title="Speech of callers is not heard"):

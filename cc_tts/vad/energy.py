@@ -15,24 +15,24 @@ from typing import Final
 
 from cc_tts.clock import NS_PER_MS
 
-SILENCE_DBFS: Final = -100.0
-MIN_LEVEL_DBFS: Final = -45.0
-ABOVE_FLOOR_DB: Final = 9.0
+SILENCE_DBFS: Final = -100.0  # unmeasured
+MIN_LEVEL_DBFS: Final = -45.0  # unmeasured
+ABOVE_FLOOR_DB: Final = 9.0  # unmeasured
 MAX_FLOOR_DBFS: Final = MIN_LEVEL_DBFS
 """A louder floor (a tone, music) would hide speech of the same level; what it is then the model tells."""
 SPEAKING_DB: Final = 6.0
-"""Less above the noise while the caller speaks."""
+"""Less above the noise while the caller speaks (unmeasured)."""
 PLAYING_DB: Final = 6.0
-"""More while a prompt plays."""
+"""More while a prompt plays (unmeasured)."""
 AUDIBLE_DBFS: Final = -50.0
-"""The playout level from which an echo of our own audio is expected."""
+"""The playout level from which an echo of our own audio is expected (unmeasured)."""
 ECHO_NS: Final = 500 * NS_PER_MS
 """The longest delay of an echo."""
 
-MIN_ECHO_RETURN_LOSS_DB: Final = 12.0
+MIN_ECHO_RETURN_LOSS_DB: Final = 12.0  # unmeasured
 START_ECHO_RETURN_LOSS_DB: Final = 18.0
 """The echo return loss that is assumed until one was measured on the leg."""
-ECHO_MARGIN_DB: Final = 4.0
+ECHO_MARGIN_DB: Final = 4.0  # unmeasured
 _LEARN_WINDOWS: Final = 31
 """About a second of a prompt."""
 _FLOOR_RISE: Final = 0.02

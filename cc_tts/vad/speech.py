@@ -15,7 +15,7 @@ from cc_tts.clock import NS_PER_MS, ms_between
 
 MAX_GAP_MS: Final = 160
 """A plosive's closure lasts up to so long. Shorter gaps do not count against ``min_speech_ms``; after a longer one speech
-that was too short is forgotten.
+that was too short is forgotten (unmeasured).
 """
 
 

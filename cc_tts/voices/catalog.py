@@ -18,7 +18,7 @@ _USUAL_TAGS: Final = {"cmn": "zh", "nb": "no"}
 """Names that people write for a primary subtag of voices."""
 _MAX_SUBTAG_CHARS: Final = 3
 """The longest subtag of a language (BCP 47); what is longer may be a name."""
-_MAX_LISTED: Final = 12  # voices that a message names
+_MAX_LISTED: Final = 12  # voices that a message names; unmeasured
 _LIKELY: Final = {"en": "en-us", "fr": "fr-fr"}
 """The tag meant by a bare primary subtag (Unicode CLDR, likely subtags), where no voice carries the bare one."""
 

@@ -31,7 +31,9 @@ from cc_tts.voices.enrolment import (
 )
 from cc_tts.voices.library import MODES, VoiceLibrary, VoiceRecord, check_id, check_plain, check_record
 
-MAX_WAV_BYTES: Final = 100_000_000  # thirty seconds in stereo at the highest rate and width that are read are 92 MB
+MAX_WAV_BYTES: Final = (
+    100_000_000  # thirty seconds in stereo at the highest rate and width that are read are 92 MB; unmeasured
+)
 MAX_TRANSCRIPT_CHARS: Final = int(MAX_CHARACTERS_PER_S * MAX_DURATION_S)  # no longer one fits the longest recording
 
 _ENGINE: Final = "cosyvoice2"  # which speaks with these voices

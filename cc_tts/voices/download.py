@@ -26,12 +26,12 @@ from cc_tts.errors import UNREADABLE, ConfigError, did_you_mean
 
 PIPER_URL: Final = "https://huggingface.co/rhasspy/piper-voices/resolve/v1.0.0"
 INDEX: Final = "voices.json"
-MAX_INDEX_BYTES: Final = 8 << 20
-MAX_FILE_BYTES: Final = 512 << 20
-READ_TIMEOUT_S: Final = 20.0  # for the connection and for each read
+MAX_INDEX_BYTES: Final = 8 << 20  # unmeasured
+MAX_FILE_BYTES: Final = 512 << 20  # unmeasured
+READ_TIMEOUT_S: Final = 20.0  # for the connection and for each read; unmeasured
 _READ_BYTES: Final = 1 << 20
 _HIBARI: Final = "hibari-"
-_MAX_NAMES_SHOWN: Final = 20
+_MAX_NAMES_SHOWN: Final = 20  # unmeasured
 _PIPER_NAME: Final = re.compile(
     r"(?P<locale>(?P<family>[a-z]{2,3})_[A-Z]{2})-(?P<voice>[^-/]{1,60})-(?P<quality>x_low|low|medium|high)"
 )

@@ -18,18 +18,18 @@ import numpy.typing as npt
 from cc_tts.errors import Unprocessable
 from cc_tts.voices.embedding_cache import EmbeddingCache, EnrolledVoice
 
-MIN_DURATION_S: Final = 1.0
+MIN_DURATION_S: Final = 1.0  # unmeasured
 MAX_DURATION_S: Final = 30.0  # the speech tokenizer takes no more (spec §7.3)
-MIN_RATE_HZ: Final = 16_000
-MAX_RATE_HZ: Final = 192_000
+MIN_RATE_HZ: Final = 16_000  # unmeasured
+MAX_RATE_HZ: Final = 192_000  # unmeasured
 
 FULL_SCALE: Final = 0.999
-MAX_CLIPPED_SHARE: Final = 0.005
-WARN_CLIPPED_SHARE: Final = 0.0005
-SILENCE_DBFS: Final = -45.0  # of the loudest 20 ms of a recording, below which it is refused as silent
-QUIET_DBFS: Final = -30.0
-SPEECH_BELOW_LOUDEST_DB: Final = 35.0
-MIN_SPEECH_S: Final = 0.5
+MAX_CLIPPED_SHARE: Final = 0.005  # unmeasured
+WARN_CLIPPED_SHARE: Final = 0.0005  # unmeasured
+SILENCE_DBFS: Final = -45.0  # of the loudest 20 ms of a recording, below which it is refused as silent; unmeasured
+QUIET_DBFS: Final = -30.0  # unmeasured
+SPEECH_BELOW_LOUDEST_DB: Final = 35.0  # unmeasured
+MIN_SPEECH_S: Final = 0.5  # unmeasured
 MAX_CHARACTERS_PER_S: Final = 30.0
 TOKENS_PER_S: Final = 25
 TOKENS_PER_CHUNK: Final = 25  # of the flow, counted from the start of the prompt (spec §2, §4.4)
@@ -38,10 +38,12 @@ FLOW_RESIDUE_TOKENS: Final = 13
 spoken.
 """
 MAX_LM_TOKENS: Final = 200
-"""The most tokens of the language model's reference, 8 s. A short text behind a longer one tends to be babbled."""
+"""The most tokens of the language model's reference, 8 s. A short text behind a longer one tends to be babbled
+(unmeasured).
+"""
 MAX_FLOW_TOKENS: Final = 188
 """The most tokens of the flow's reference, 7.5 s. More of it hardly changes the voice; attention to it, and its memory,
-cost every call.
+cost every call (unmeasured).
 """
 
 _TOO_LONG_FOR_LM: Final = (

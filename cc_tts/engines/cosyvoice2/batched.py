@@ -50,7 +50,7 @@ CALIBRATION_TEXT: Final = "This sentence is only said to find out how long it ta
 CALIBRATION_PIECES: Final = 3
 CPU_CALIBRATION_PIECES: Final = 1  # which takes it some ten seconds at the published size
 CALIBRATION_TOKENS: Final = 125  # of speech, at most, in the text above
-MAX_CALIBRATION_STEPS: Final = 2000
+MAX_CALIBRATION_STEPS: Final = 2000  # unmeasured
 
 log = logs.get(__name__)
 

@@ -8,7 +8,7 @@ from typing import Final
 
 KERNEL_MODULE: Final = "proc/driver/nvidia/version"
 NVIDIA_SMI: Final = ("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
-TIMEOUT_S: Final = 5.0
+TIMEOUT_S: Final = 5.0  # unmeasured
 LEAST_DRIVER: Final[Mapping[int, int]] = {11: 450, 12: 525, 13: 580}
 """The least driver of a major version of CUDA: release notes of the CUDA toolkit, minimum driver for minor version
 compatibility.

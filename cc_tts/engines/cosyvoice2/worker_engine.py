@@ -27,7 +27,7 @@ DTYPES: Final[Mapping[str, torch.dtype | None]] = {
     "float16": torch.float16,
 }
 
-CUDA_GUARD_MS: Final = 60.0  # at least: a card whose calls take long has more
+CUDA_GUARD_MS: Final = 60.0  # at least: a card whose calls take long has more; unmeasured
 CPU_GUARD_MS: Final = 250.0
 """How long before its listener runs dry a piece is due. What a processor does besides makes single calls take up to 2.5
 times as long as they did before and do after (docs/engine-notes.md).

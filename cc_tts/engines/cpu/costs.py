@@ -12,8 +12,10 @@ _MAX_RISE: Final = 4.0
 _ALPHA_OF_RISE: Final = 0.005
 """Weight of an observation in the cost on a quiet machine, where it is higher; unmeasured."""
 _BUSY_HALF_LIFE_S: Final = 0.5
-"""The time that other processes took from the threads is half forgotten after so long: bursts last about a second."""
-LEAST_COST: Final = 1e-4
+"""The time that other processes took from the threads is half forgotten after so long: bursts last about a second
+(unmeasured).
+"""
+LEAST_COST: Final = 1e-4  # unmeasured
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,15 +33,15 @@ from cc_tts.voices.catalog import VoiceIndex
 from cc_tts.voices.voice import Voice
 
 MAX_AHEAD_MS: Final = 4000.0
-"""Audio beyond what the listener's side has taken; a chunk that has begun is finished."""
+"""Audio beyond what the listener's side has taken; a chunk that has begun is finished (unmeasured)."""
 LEAST_MEASURED_MS: Final = 1000.0
 """A voice that says less of its sample has not said all of it, and is reckoned as if it had; unmeasured."""
-_MAX_STREAMS: Final = 256  # if the setting names none; the threads are the limit long before
+_MAX_STREAMS: Final = 256  # if the setting names none; the threads are the limit long before; unmeasured
 _LEAST_FREE: Final = 0.1
-"""Share of the threads that is left for first chunks, at least."""
+"""Share of the threads that is left for first chunks, at least (unmeasured)."""
 _TYPICAL_FIRST_CHARACTERS: Final = 60
-"""The length that is assumed of a stream's first text chunk until it comes: ``tts.first_chunk_max_chars``."""
-_MAX_FREE_CAPACITY: Final = 64
+"""The length that is assumed of a stream's first text chunk until it comes: ``tts.first_chunk_max_chars`` (unmeasured)."""
+_MAX_FREE_CAPACITY: Final = 64  # unmeasured
 
 log = logs.get(__name__)
 

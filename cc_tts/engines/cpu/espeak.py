@@ -21,7 +21,7 @@ ENGINE_NAME: Final = "espeak"
 NATURAL_RATE_WPM: Final = 175
 """The rate that espeak-ng itself takes for normal (``espeakRATE`` in speak_lib.h)."""
 MAX_PASSAGE_CHARS: Final = 240
-"""A longer text chunk is said in several passages: 240 characters keep the library for about 20 ms."""
+"""A longer text chunk is said in several passages: 240 characters keep the library for about 20 ms (unmeasured)."""
 LEVEL_DBFS: Final = -20.9
 """Active level of its voices, less what the limiter takes. With it, 63 prompts of 19 voices reach the line at the target in
 the mean and within 2.2 dB each (``python -m bench.levels``)."""

@@ -30,7 +30,7 @@ _BEGIN: Final = "^"
 _PAD: Final = "_"
 _END: Final = "$"
 _LANGUAGE_SWITCH: Final = re.compile(r"\([a-z-]{2,12}\)")
-_MAX_DESCRIPTION_BYTES: Final = 4 << 20
+_MAX_DESCRIPTION_BYTES: Final = 4 << 20  # unmeasured
 
 
 class _Audio(msgspec.Struct):

@@ -33,9 +33,9 @@ from cc_tts.processes.watchdog import Watchdog
 from cc_tts.state_machine import StateMachine
 
 CONNECT_TIMEOUT_S: Final = 3.0
-"""A connection may take so long from the first packet to ``Ready``."""
-PING_INTERVAL_S: Final = 0.5
-MAX_MISSED_PINGS: Final = 3
+"""A connection may take so long from the first packet to ``Ready`` (unmeasured)."""
+PING_INTERVAL_S: Final = 0.5  # unmeasured
+MAX_MISSED_PINGS: Final = 3  # unmeasured
 
 log = logs.get(__name__)
 

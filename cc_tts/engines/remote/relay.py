@@ -33,9 +33,9 @@ from cc_tts.processes.watchdog import Watchdog
 Send = Callable[[Message, bytes], None]
 
 PING_LOOK_S: Final = 0.5
-"""How often the pings of a server are looked for."""
+"""How often the pings of a server are looked for (unmeasured)."""
 SERVER_TIMEOUT_S: Final = 5.0
-"""A server that has not pinged for so long is gone, and what it had open is freed."""
+"""A server that has not pinged for so long is gone, and what it had open is freed (unmeasured)."""
 DEFAULT_RATE_HZ: Final = 24_000
 
 

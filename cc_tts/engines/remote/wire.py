@@ -37,7 +37,7 @@ HEALTH_SERVICE: Final = "grpc.health.v1.Health"
 SERVING: Final = b"\x08\x01"
 """A HealthCheckResponse of grpc.health.v1 with ``status = SERVING``; below, ``NOT_SERVING``."""
 NOT_SERVING: Final = b"\x08\x02"
-MAX_SERVERS: Final = 256
+MAX_SERVERS: Final = 256  # unmeasured
 MAX_CONNECTIONS: Final = 2048
 """A worker has at most so many connections, or fewer where fewer files may be open. An idle one takes 67 kB (measured)."""
 SHARE_OF_SOURCE: Final = 0.25
@@ -47,16 +47,18 @@ _SHARE_OF_FILES: Final = 0.75
 MAX_STREAMS_PER_CONNECTION: Final = 8
 """A server has one, a health check too."""
 MAX_HEALTH_CHECKS: Final = 32
-"""Requests whose message has not come yet. One more ends the one that has waited longest: they need no token."""
+"""Requests whose message has not come yet. One more ends the one that has waited longest: they need no token
+(unmeasured).
+"""
 HEALTH_TIMEOUT_S: Final = 2.0
-"""The time for the message of a health check, which comes with the headers or right after them."""
-HANDSHAKE_TIMEOUT_MS: Final = 5000
+"""The time for the message of a health check, which comes with the headers or right after them (unmeasured)."""
+HANDSHAKE_TIMEOUT_MS: Final = 5000  # unmeasured
 IDLE_CONNECTION_MS: Final = 30_000
-"""Connections without a call are closed after this."""
+"""Connections without a call are closed after this (unmeasured)."""
 KEEPALIVE_MS: Final = 20_000
-"""A connection that has brought nothing for this long is asked for a sign of life, and closed without one."""
-CLOSE_TIMEOUT_S: Final = 1.0
-MAX_REASON_CHARS: Final = 300
+"""A connection that has brought nothing for this long is asked for a sign of life, and closed without one (unmeasured)."""
+CLOSE_TIMEOUT_S: Final = 1.0  # unmeasured
+MAX_REASON_CHARS: Final = 300  # unmeasured
 AUTHORISATION: Final = "authorization"
 
 _JOIN_BYTES: Final = 1 << 16

@@ -21,10 +21,10 @@ from cc_tts.engines.worker.link import MakeProcess, WorkerLink
 from cc_tts.errors import ConfigError, EngineFailed, ProcessFailed
 from cc_tts.metrics import Metrics
 
-LOOK_UP_INTERVAL_S: Final = 5.0
-LOOK_UP_TIMEOUT_S: Final = 3.0
-WAIT_POLL_S: Final = 0.1
-MAX_DEVICE_CHARS: Final = 64
+LOOK_UP_INTERVAL_S: Final = 5.0  # unmeasured
+LOOK_UP_TIMEOUT_S: Final = 3.0  # unmeasured
+WAIT_POLL_S: Final = 0.1  # unmeasured
+MAX_DEVICE_CHARS: Final = 64  # unmeasured
 WHERE_TO_LOOK: Final = "`GET /readyz` of the pool says why, `GET /v1/cluster` how each of its workers is"
 WHAT_TO_CHECK: Final = "check that `cc-tts worker` runs there, the port, firewalls, and [remote] at both ends"
 

@@ -31,7 +31,7 @@ from cc_tts.processes.channel import (
 )
 
 EXIT_DEVICE_LOST: Final = 5
-MAX_REASON_CHARS: Final = 500
+MAX_REASON_CHARS: Final = 500  # unmeasured
 
 log = logs.get("cc_tts.engines.worker")
 

@@ -14,9 +14,9 @@ from cc_tts.engines.worker.link import WorkerLost
 from cc_tts.errors import CcTtsError, EngineOverloaded
 
 MAX_REFUSALS: Final = 2
-"""Workers that may refuse an utterance before it fails."""
+"""Workers that may refuse an utterance before it fails (unmeasured)."""
 SAID_AGAIN_BELOW_MS: Final = 1500.0
-"""A text chunk of which more was heard is not said again."""
+"""A text chunk of which more was heard is not said again (unmeasured)."""
 
 OpenElsewhere = Callable[[CcTtsError | None], tuple[SpeechStream, bool]]
 """A stream in a worker that this utterance was not in yet, or, as the second value says, of the fallback; given why the one

@@ -44,23 +44,25 @@ from cc_tts.voices.catalog import VoiceIndex
 from cc_tts.voices.voice import Voice
 
 RETRY_AFTER_S: Final = 2
-"""``Retry-After`` while a worker restarts, s."""
+"""``Retry-After`` while a worker restarts, s (unmeasured)."""
 DESCRIPTION_TIMEOUT_S: Final = 10.0
-"""The time from ``Ready`` to the description and the first report."""
+"""The time from ``Ready`` to the description and the first report (unmeasured)."""
 HEARTBEAT_TIMEOUT_S: Final = 60.0
-"""One step of the engine may be long on a machine without a GPU."""
+"""One step of the engine may be long on a machine without a GPU (unmeasured)."""
 STALL_LOOK_S: Final = 0.2
-"""How often open streams are looked after."""
+"""How often open streams are looked after (unmeasured)."""
 SLOW_ENGINE_FACTOR: Final = 3.0
-"""An engine that predicts a first audio of several seconds (without a GPU) may be silent for so many times that."""
+"""An engine that predicts a first audio of several seconds (without a GPU) may be silent for so many times that
+(unmeasured).
+"""
 HUNG_FACTOR: Final = 5.0
 """A worker that answers pings may be silent for so many times the stall timeout before it counts as hung; unmeasured."""
 UNANSWERED_SHARE: Final = 0.5
-"""A share of the stall timeout: a worker that has left a ping unanswered for longer does not run."""
+"""A share of the stall timeout: a worker that has left a ping unanswered for longer does not run (unmeasured)."""
 LATE_PATIENCE_S: Final = 1.0
-"""How long the next stream waits for a worker that was found late and has given nothing since, s."""
+"""How long the next stream waits for a worker that was found late and has given nothing since, s (unmeasured)."""
 TAKEN_INTERVAL_MS: Final = 100.0
-"""How often the worker gets a report of what the listener's side has taken, ms of audio."""
+"""How often the worker gets a report of what the listener's side has taken, ms of audio (unmeasured)."""
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 """Half a character, for which UTF-8 and so the channel has no bytes."""

@@ -21,7 +21,7 @@ from cc_tts.softphone.rtp.packets import (
 from cc_tts.softphone.rtp.recording import RtpRecording
 
 PAUSE_MS: Final = 300
-"""A talkspurt ends when no speech packet has come for this long: pauses at commas do not end it."""
+"""A talkspurt ends when no speech packet has come for this long: pauses at commas do not end it (unmeasured)."""
 
 _DECODERS: Final[dict[int, Callable[[bytes], bytes]]] = {0: g711.ulaw_decode, 8: g711.alaw_decode}
 _TS_MOD: Final = 1 << 32

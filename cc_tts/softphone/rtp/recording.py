@@ -16,7 +16,7 @@ _LATE_TICKS: Final = RATE_HZ // 5
 _JUMP_TICKS: Final = 2 * RATE_HZ
 """Timestamp and arrival may disagree by this much; beyond it the sender has begun a new timeline."""
 MAX_SECONDS: Final = 3600
-"""Longest recording kept in memory; what follows is left out and reported."""
+"""Longest recording kept in memory; what follows is left out and reported (unmeasured)."""
 
 
 class RtpRecording:

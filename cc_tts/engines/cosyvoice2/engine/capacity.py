@@ -24,31 +24,33 @@ from cc_tts.engines.cosyvoice2.engine.schedule import (
     hop_to_grid,
 )
 
-MAX_FREE_CAPACITY: Final = 64  # the most new requests that are promised to be taken at once
-TYPICAL_POSITIONS: Final = 200  # of a new request in the language model: prefix and text
-_ALPHA: Final = 0.2
-_MAX_RISE: Final = 4.0
-_LEAST_MS: Final = 1e-3  # a cost of nothing could never rise again under the bound above
+MAX_FREE_CAPACITY: Final = 64  # the most new requests that are promised to be taken at once; unmeasured
+TYPICAL_POSITIONS: Final = 200  # of a new request in the language model: prefix and text; unmeasured
+_ALPHA: Final = 0.2  # unmeasured
+_MAX_RISE: Final = 4.0  # unmeasured
+_LEAST_MS: Final = 1e-3  # a cost of nothing could never rise again under the bound above; unmeasured
 _KEYS_LIKE_ONE_FRAME: Final = 1160  # this many keys cost a frame as much attention as all else it costs (132 MFLOP)
 _TOKENS_PER_S: Final = 25
 _FIRST_TOKENS: Final = CHUNK_TOKENS + LOOKAHEAD_TOKENS
 _SHORT_PROMPT: Final = CHUNK_TOKENS - FIRST_HOP_TOKENS  # beyond whole chunks, as enrolment leaves it
 _HOP_TOKENS: Final = 2 * CHUNK_TOKENS  # a usual later hop: they grow with the slack
-_TYPICAL_KEYS: Final = 500
-_FIRST_AUDIO_MARGIN: Final = 1.15  # prefills come in turns, so the tokens of a burst are not all sampled together
-MAX_GUARD_MS: Final = 250.0
+_TYPICAL_KEYS: Final = 500  # unmeasured
+_FIRST_AUDIO_MARGIN: Final = (
+    1.15  # prefills come in turns, so the tokens of a burst are not all sampled together; unmeasured
+)
+MAX_GUARD_MS: Final = 250.0  # unmeasured
 _LONGEST_CALL: Final = 2.5
 """The longest a call may take, as a factor: what a processor does besides makes single calls take up to so many times
 as long as before and after (engine-notes).
 """
-HELD_BACK_MS: Final = 160.0  # 8 mel frames of 20 ms, by the vocoder
+HELD_BACK_MS: Final = 160.0  # 8 mel frames of 20 ms, by the vocoder; unmeasured
 _SECOND_ROWS: Final = 4  # that a second piece shares its call with, after a call that had begun
-_SECOND_SHARE: Final = 0.75  # of the first piece that the second may take
-_SLACK_MARGIN: Final = 1.5
+_SECOND_SHARE: Final = 0.75  # of the first piece that the second may take; unmeasured
+_SLACK_MARGIN: Final = 1.5  # unmeasured
 _STREAMS_PER_ROW: Final = 4  # of a flow call: listeners do not fall due together
 _REOPEN: Final = 0.9
-_MAX_SHARE: Final = 0.9
-_MAX_RETRY_AFTER_S: Final = 60
+_MAX_SHARE: Final = 0.9  # unmeasured
+_MAX_RETRY_AFTER_S: Final = 60  # unmeasured
 
 
 class StageCost:

@@ -29,9 +29,11 @@ from cc_tts.errors import EngineOverloaded, TextTooLong
 from cc_tts.media.listener_clock import ListenerClock
 from cc_tts.voices.inline_ipa import without_pronunciations
 
-TYPICAL_TOKENS: Final = 200  # of speech, for the memory that a new request is taken to need: 8 s
-MAX_WAITING_TEXTS: Final = 4096  # text chunks of a stream that have not begun; a book of 200 pages in sentences
-LOAD_REPORT_INTERVAL_MS: Final = 50.0
+TYPICAL_TOKENS: Final = 200  # of speech, for the memory that a new request is taken to need: 8 s; unmeasured
+MAX_WAITING_TEXTS: Final = (
+    4096  # text chunks of a stream that have not begun; a book of 200 pages in sentences; unmeasured
+)
+LOAD_REPORT_INTERVAL_MS: Final = 50.0  # unmeasured
 _AIM: Final = 2 / 3  # of the target for first audio, as others come in between and costs are predictions
 
 log = logs.get(__name__)

@@ -21,7 +21,7 @@ from cc_tts.engines.engine_core import SpeechOut
 from cc_tts.errors import CcTtsError, EngineFailed
 
 BYTES_PER_MS: Final = 48.0  # 16-bit mono at 24 kHz
-_MAX_RESERVED_SHARE: Final = 4  # a quarter of few pages
+_MAX_RESERVED_SHARE: Final = 4  # a quarter of few pages; unmeasured
 
 
 class Executor:

@@ -23,9 +23,9 @@ from cc_tts.engines.cosyvoice2.engine.schedule import FRAMES_PER_TOKEN, HOPS, LO
 
 _HOP_MARGIN: Final = 1.65  # 1.5 refused 7 calls in three simulated runs of 128, this 3, with the same audio
 _LATE_GROWTH: Final = 1.5  # late rows may be held up by so much for rows that are not late
-_APART_MARGIN: Final = 1.1  # costs are predictions; what is about equal goes together
-_WAIT_MARGIN: Final = 1.5  # the same, for a call that waits for more rows
-_MAX_FIRST_LATE_MS: Final = 1000.0
+_APART_MARGIN: Final = 1.1  # costs are predictions; what is about equal goes together; unmeasured
+_WAIT_MARGIN: Final = 1.5  # the same, for a call that waits for more rows; unmeasured
+_MAX_FIRST_LATE_MS: Final = 1000.0  # unmeasured
 _LONGEST_CALL_FRAMES: Final = FRAMES_PER_TOKEN * (max(HOPS) + min(HOPS))  # the longest hop, filled up to the grid
 
 

@@ -22,8 +22,12 @@ from cc_tts.media.listener_clock import ListenerClock
 
 MS_PER_TOKEN: Final = 40.0
 MAX_SILENT_IN_A_ROW: Final = 5
-"""The rest of a longer run is left out: 200 ms of silence are a pause, seconds of it are a fault of the model."""
-MAX_AHEAD_MS: Final = 4000.0  # a stream whose audio is so far ahead of what its reader has taken gets no turn
+"""The rest of a longer run is left out: 200 ms of silence are a pause, seconds of it are a fault of the model
+(unmeasured).
+"""
+MAX_AHEAD_MS: Final = (
+    4000.0  # a stream whose audio is so far ahead of what its reader has taken gets no turn; unmeasured
+)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

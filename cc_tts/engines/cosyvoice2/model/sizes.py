@@ -22,9 +22,9 @@ _LAYER: Final = "llm.model.model.layers.0."
 _CONFORMER: Final = "encoder.encoders.0."
 _UNET: Final = "decoder.estimator."
 _BLOCK: Final = _UNET + "down_blocks.0.1.0."
-_MAX_SIZE: Final = 1 << 20
-_MIN_CHANNELS: Final = 8  # of the vocoder, halved three times
-_MAX_DIGITS: Final = 2  # no stack has a hundred layers
+_MAX_SIZE: Final = 1 << 20  # unmeasured
+_MIN_CHANNELS: Final = 8  # of the vocoder, halved three times; unmeasured
+_MAX_DIGITS: Final = 2  # no stack has a hundred layers; unmeasured
 
 _Place = str | tuple[str, int]
 """Where a size is found: the axis of a tensor, or the prefix of a stack of layers, which are counted."""

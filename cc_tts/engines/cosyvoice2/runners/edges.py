@@ -9,10 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 RATE_HZ: Final = 24_000
-FADE_IN_MS: Final = 5
-FADE_OUT_MS: Final = 15
-QUIET_DBFS: Final = -50.0
-KEPT_QUIET_MS: Final = 200  # of what is quiet at the end: the pause before the next sentence; the rest is left out
+FADE_IN_MS: Final = 5  # unmeasured
+FADE_OUT_MS: Final = 15  # unmeasured
+QUIET_DBFS: Final = -50.0  # unmeasured
+KEPT_QUIET_MS: Final = (
+    200  # of what is quiet at the end: the pause before the next sentence; the rest is left out; unmeasured
+)
 
 _FRAME: Final = RATE_HZ // 100
 _QUIET: Final = 32768.0 * 10.0 ** (QUIET_DBFS / 20.0)

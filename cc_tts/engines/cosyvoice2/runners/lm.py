@@ -35,7 +35,7 @@ PREFILL_ROW_BUCKETS: Final = (1, 2, 4, 8, 16)
 WIDTH_BUCKETS: Final = (8, 16, 32, 64, 128, 256, 512)
 KEY_BUCKETS: Final = (128, 256, 512, 1024, 2048, 4096)
 
-MAX_STEPS: Final = 64  # of one decode
+MAX_STEPS: Final = 64  # of one decode; unmeasured
 _HEAD: Final = 4  # of a packed prefill: slot, fresh, start, num_new; then the numbers of the slot, tables and rows
 
 

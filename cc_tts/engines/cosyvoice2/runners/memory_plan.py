@@ -19,21 +19,23 @@ from cc_tts.engines.cosyvoice2.runners.kv_cache import FlowArena
 from cc_tts.engines.cosyvoice2.voice.text_front import MAX_SPEECH_TOKENS
 from cc_tts.errors import ConfigError
 
-MAX_STREAMS: Final = 256  # that are chosen where the setting leaves it to the memory
+MAX_STREAMS: Final = 256  # that are chosen where the setting leaves it to the memory; unmeasured
 PAGES_PER_STREAM: Final = 2
 """The number of pages for which one slot is kept. A stream holds 4 pages on average in sentences of 8 s, so pages run
 out first.
 """
 MAX_PAGES_PER_SLOT: Final = 40  # 40 s of a sequence: memory beyond that would never be used
 CUDA_SHARE: Final = 0.85
-"""The share of a GPU's free memory that is used, graphs apart; the rest is for what the networks need while they run."""
+"""The share of a GPU's free memory that is used, graphs apart; the rest is for what the networks need while they run
+(unmeasured).
+"""
 GRAPH_SHARE: Final = 0.4
 """The largest share of the free memory for CUDA graphs, which take some ten kilobytes a kernel outside PyTorch's own
 count: a call of the flow has 9,000 kernels.
 """
-CPU_SHARE: Final = 0.6  # of what is available; a page takes memory when it is first used, and none before
+CPU_SHARE: Final = 0.6  # of what is available; a page takes memory when it is first used, and none before; unmeasured
 CPU_SEQUENCES: Final = 2  # that speak at a time, each as long as can be: a CPU keeps pace with no more
-SLOT_SHARE: Final = 0.5  # of the memory at most for slots
+SLOT_SHARE: Final = 0.5  # of the memory at most for slots; unmeasured
 _AVAILABLE: Final = re.compile(r"^MemAvailable:\s+(\d+) kB$", re.MULTILINE)
 
 

@@ -17,9 +17,11 @@ from cc_tts.errors import Unprocessable
 from cc_tts.voices.catalog import unknown_voice
 
 LIKELY_SPEECH_PER_TEXT: Final = 8  # speech tokens of a text token, at most as a rule; the hard limit is 20 (§3.3)
-MAX_SPEECH_TOKENS: Final = 600  # of a sequence, 24 s: twice what its text takes as a rule; sampling ends there
+MAX_SPEECH_TOKENS: Final = (
+    600  # of a sequence, 24 s: twice what its text takes as a rule; sampling ends there; unmeasured
+)
 MAX_TEXT_TOKENS: Final = MAX_SPEECH_TOKENS // LIKELY_SPEECH_PER_TEXT  # a longer text chunk becomes several sequences
-MAX_SEED: Final = 2**63 - 1
+MAX_SEED: Final = 2**63 - 1  # unmeasured
 _CLAUSE_END: Final = re.compile(r"[.?!,;:](?=\s)|[。？！，、；：]")
 _SPACE: Final = re.compile(r"\s")
 

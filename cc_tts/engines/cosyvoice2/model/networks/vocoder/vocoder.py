@@ -28,7 +28,7 @@ from cc_tts.engines.cosyvoice2.model.sizes import VocoderConfig
 _UP_SLOPE: Final = 0.1
 _POST_SLOPE: Final = 0.01
 _SNAKE_EPS: Final = 1e-9
-_MAX_MAGNITUDE: Final = 100.0
+_MAX_MAGNITUDE: Final = 100.0  # unmeasured
 _AUDIO_LIMIT: Final = 0.99
 
 

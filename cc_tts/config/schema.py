@@ -19,7 +19,7 @@ Scope = Literal["read", "call", "listen", "talk", "admin"]
 MediaDialect = Literal["cc-tts", "twilio"]
 DigestAlgorithm = Literal["SHA-256", "MD5"]
 ALL_SCOPES: tuple[Scope, ...] = get_args(Scope)
-MAX_PORT = 65_535  # RFC 768: 16 bits
+MAX_PORT = 65_535  # 16 bits, as the kernel and the protocols have it
 MAX_TENANTS = 1000  # unmeasured
 MAX_LEAD_IN_MS = 10_000
 """Silence before a call's first prompt, of ``routes.USER.lead_in_ms`` and of ``X-TTS-Delay`` (unmeasured)."""

@@ -88,6 +88,7 @@ async def _speak(
     context = request.app[CONTEXT]
     rate_hz = ULAW_RATE_HZ if body.response_format == "ulaw" else body.sample_rate_hz or DEFAULT_RATE_HZ
     located = partial(bodies.located, fields_of_text("/input" if body.ssml is UNSET else "/ssml"))
+    await context.speech_source.match_lexicons(content)
     with located():
         voice = context.speech_source.check(content)
     source, tenants, tenant = context.speech_source, context.tenants, current_tenant()

@@ -37,6 +37,7 @@ from cc_tts.errors import (
     UserAgentUnavailable,
     WrongState,
 )
+from cc_tts.speech.prompt import Prompt, PromptDefaults
 from cc_tts.vad.client import SpeechNotHeard
 
 ON_A_CALL: Final = (CallNotFound, WrongState, UserAgentUnavailable)
@@ -87,6 +88,14 @@ def call_of(request: web.Request) -> Call:
     if tenant and call.tenant != tenant:
         raise CallNotFound.named(call_id)
     return call
+
+
+async def match_lexicons(request: web.Request, *prompts: Prompt | None) -> None:
+    """Match the lexicons of prompts for the call that the path names where that takes long."""
+    source, defaults = request.app[CONTEXT].speech_source, call_of(request).defaults
+    for prompt in prompts:
+        if prompt is not None:
+            await source.match_lexicons(defaults.applied_to(prompt).content)
 
 
 def command(request: web.Request, client_state: str | None, act: Callable[[Call], None]) -> views.Call:
@@ -159,6 +168,9 @@ async def originate_call(request: web.Request, body: schemas.Originate) -> views
             fields[UnknownVoice] = "/voice"
     else:
         fields = fields_of_text("/speak/ssml", "/speak")
+    if wanted.prompt is not None:
+        prompt = PromptDefaults(voice=wanted.voice).applied_to(wanted.prompt)
+        await request.app[CONTEXT].speech_source.match_lexicons(prompt.content)
     with bodies.located(fields | {DuplicateId: "/call_id"}):
         return views.Call.of(await request.app[CONTEXT].registry.originate(wanted))
 
@@ -258,6 +270,7 @@ async def start_gather(request: web.Request, body: schemas.Gather) -> views.Gath
     """Collect keys; call.gather_complete has the result."""
     wanted = body.request()
     with bodies.located(fields_of_text("/prompt", "/prompt")):
+        await match_lexicons(request, wanted.prompt, wanted.invalid_prompt)
         return views.Gather.of(call_of(request).gather(wanted))
 
 

@@ -1,6 +1,7 @@
 """Handlers for speaking on a call: speak, play, stop, pause, resume; utterances and voices.
 
-``speak`` is part of the time to first audio: nothing is awaited between the decoded body and ``call.speak()``.
+``speak`` is part of the time to first audio: between the decoded body and ``call.speak()`` only long texts wait, for their
+lexicons.
 """
 
 from typing import Final
@@ -9,7 +10,7 @@ from aiohttp import web
 from msgspec import UNSET
 
 from cc_tts.api import schemas, views
-from cc_tts.api.calls import OF_TEXT, ON_A_CALL, call_of, command, fields_of_text
+from cc_tts.api.calls import OF_TEXT, ON_A_CALL, call_of, command, fields_of_text, match_lexicons
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http import bodies
 from cc_tts.api.http.auth import current_tenant
@@ -40,6 +41,7 @@ async def speak_on_call(request: web.Request, body: schemas.Speak) -> views.Acce
     """Speak text or SSML; queued behind the current prompt unless queue is replace."""
     prompt = body.prompt()
     with bodies.located(fields_of_text("/text" if body.ssml is UNSET else "/ssml")):
+        await match_lexicons(request, prompt)
         return views.Accepted.of(call_of(request).speak(prompt))
 
 

@@ -7,6 +7,7 @@ Runs on: the event loop; making :class:`Lexicons`, :meth:`Lexicons.put` and :met
 """
 
 import contextlib
+import functools
 import re
 import threading
 from collections.abc import Iterator, Sequence
@@ -27,10 +28,14 @@ from cc_tts.errors import (
     UnknownLexicon,
     did_you_mean,
 )
-from cc_tts.text.pronunciation.lexicon import CompiledLexicon, Lexicon, read_pls
+from cc_tts.text.pronunciation.lexicon import CompiledLexicon, Lexicon, read_pls, replacements_by
+from cc_tts.text.pronunciation.replacements import Replacement
 
 MAX_LEXICONS: Final = 100
 MAX_FILE_BYTES: Final = 16 << 20
+_MAX_REMEMBERED: Final = 256
+"""Texts that are being spoken have a place here, with what was found in them. Unmeasured."""
+
 log = logs.get(__name__)
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -107,14 +112,24 @@ class Lexicons:
             if name not in self._by_name:
                 raise UnknownLexicon(self._unknown(name))
 
-    def for_prompt(self, names: Sequence[str], voice_id: str, language: str) -> list[CompiledLexicon]:
+    def for_prompt(self, names: Sequence[str], voice_id: str, language: str) -> tuple[CompiledLexicon, ...]:
         """The lexicons of a prompt in the order in which they are asked: its own as far as they exist, its voice's, those of
         every prompt.
         """
         by_name = self._by_name
         of_voice = [name for name, each in by_name.items() if voice_id in each.lexicon.voices]
         ordered = [name for name in dict.fromkeys([*names, *of_voice, *self._always]) if name in by_name]
-        return [by_name[name] for name in ordered if by_name[name].speaks(language)]
+        return tuple(by_name[name] for name in ordered if by_name[name].speaks(language))
+
+
+@functools.lru_cache(_MAX_REMEMBERED)
+def replacements_in(
+    text: str, lexicons: tuple[CompiledLexicon, ...], taken: tuple[Replacement, ...]
+) -> tuple[Replacement, ...]:
+    """The parts of a text that lexicons replace, beside those that are ``taken``. They are asked for several times while a
+    text is spoken. Runs on: any thread.
+    """
+    return replacements_by(lexicons, text, taken)
 
 
 def _read_all(folder: Path) -> dict[str, CompiledLexicon]:

@@ -116,6 +116,9 @@ class FakeSpeechSource:
         self.fail_at: int | None = None
         self.error: Exception = RuntimeError("the secret detail of a failure")
 
+    async def match_lexicons(self, content: Content) -> None:
+        """Nothing is matched."""
+
     def check(self, content: Content) -> Voice | None:
         if isinstance(content, SequenceContent):
             return self._check_sequence(content)

@@ -7,17 +7,17 @@ from weakref import WeakKeyDictionary
 from cc_tts.config.schema import TtsConfig
 from cc_tts.engines.engine import Engine
 from cc_tts.errors import LanguageUnsupported
-from cc_tts.speech.lexicons import Lexicons
+from cc_tts.speech.lexicons import Lexicons, replacements_in
 from cc_tts.speech.prompt import Part, RefusedContent, TextContent
 from cc_tts.text.language import detect_language, has_letters, latin_language
 from cc_tts.text.markup.unspoken import scan
-from cc_tts.text.pronunciation.lexicon import CompiledLexicon, replacements_by
+from cc_tts.text.pronunciation.lexicon import CompiledLexicon
 from cc_tts.text.stretches import Languages, Stretch, letters_of
 from cc_tts.voices.catalog import reads, speaks
 from cc_tts.voices.scripts import LATIN, language_name, script_of, scripts_of
 from cc_tts.voices.voice import Voice
 
-_State = tuple[list[CompiledLexicon], tuple[Voice, ...]]
+_State = tuple[tuple[CompiledLexicon, ...], tuple[Voice, ...]]
 """The parts of a text depend on these, besides the text."""
 
 
@@ -55,9 +55,8 @@ class Voicing:
         """
         if content.is_of_one_voice:
             return [content]
-        preferred = self._engine.resolve_voice(content.voice or self._config.voice or None, None)
-        base = self.asked_language(content) or content.context_language or preferred.language
-        state = self._lexicons.for_prompt(content.lexicons, preferred.id, base), self._engine.voices()
+        preferred, base = self._preferred(content)
+        state = self.lexicons(content), self._engine.voices()
         known, parts = self._known.get(content, (None, []))
         if known != state:
             letters = self._letters(content, state[0])
@@ -65,6 +64,16 @@ class Voicing:
             parts = [self._part(content, letters, each, preferred, is_whole=len(found) == 1) for each in found]
             self._known[content] = state, parts
         return parts
+
+    def lexicons(self, content: TextContent) -> tuple[CompiledLexicon, ...]:
+        """The lexicons of a text whose parts are not known yet; raises ``UnknownVoice``."""
+        preferred, base = self._preferred(content)
+        return self._lexicons.for_prompt(content.lexicons, preferred.id, base)
+
+    def _preferred(self, content: TextContent) -> tuple[Voice, str]:
+        """The voice that was asked for, and the language of words that tell none."""
+        voice = self._engine.resolve_voice(content.voice or self._config.voice or None, None)
+        return voice, self.asked_language(content) or content.context_language or voice.language
 
     def sequence(self, parts: Iterable[Part]) -> list[Part]:
         """The parts of a sequence, each text of them in parts of one voice. Digits for which neither language nor voice was
@@ -87,10 +96,10 @@ class Voicing:
             voiced += of_one_voice
         return voiced
 
-    def _letters(self, content: TextContent, lexicons: list[CompiledLexicon]) -> str:
+    def _letters(self, content: TextContent, lexicons: tuple[CompiledLexicon, ...]) -> str:
         text, replacements = content.text, content.replacements
         if not text.isascii():
-            replacements = replacements_by(lexicons, text, replacements)
+            replacements = replacements_in(text, lexicons, replacements)
         strips_markup = content.strips_markup and self._config.markdown == "strip"
         unspoken = scan(text, content.markup_at_start).unspoken if strips_markup else []
         return letters_of(text, replacements, unspoken)

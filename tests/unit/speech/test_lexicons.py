@@ -1,5 +1,6 @@
 """The lexicons that there are: files, changes, and which of them a prompt uses."""
 
+import threading
 from pathlib import Path
 from typing import Any, cast
 
@@ -9,7 +10,7 @@ from cc_tts.config.schema import TtsConfig
 from cc_tts.errors import ConfigError, LexiconMalformed, LexiconNotFound, LexiconNotStored, UnknownLexicon
 from cc_tts.speech.lexicons import MAX_LEXICONS, Lexicons
 from cc_tts.speech.prompt import TextContent
-from cc_tts.speech.source import SpeechSource
+from cc_tts.speech.source import LONG_TEXT_CHARS, SpeechSource
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.pronunciation.lexicon import Entry, Lexicon, replacements_by
 from tests.fakes.fake_engine import FakeEngine
@@ -28,7 +29,7 @@ def test_a_lexicon_survives_a_restart(tmp_path: Path) -> None:
     again = made(tmp_path, "crm")
     assert (again.names(), again.get("crm")) == (["crm"], CRM)
     assert [each.lexicon for each in again.for_prompt((), "v", "en-US")] == [CRM]
-    assert again.for_prompt((), "v", "de") == []
+    assert again.for_prompt((), "v", "de") == ()
 
 
 def test_a_deleted_lexicon_is_gone_from_the_disk_too(tmp_path: Path) -> None:
@@ -109,7 +110,7 @@ async def test_a_text_is_matched_once_until_a_lexicon_changes(monkeypatch: pytes
         calls.append(text)
         return replacements_by(lexicons, text, taken)
 
-    monkeypatch.setattr("cc_tts.speech.source.replacements_by", counted)
+    monkeypatch.setattr("cc_tts.speech.lexicons.replacements_by", counted)
     engine = FakeEngine()
     source = SpeechSource(cast("Any", engine), Normalizer(), TtsConfig())
     source.lexicons.put("crm", CRM)
@@ -134,3 +135,29 @@ async def test_a_prompt_is_said_by_its_lexicon_and_a_change_takes_effect() -> No
     assert [stream.pushed for stream in engine.streams] == [["mo bee vox calls twelve."], ["moby calls twelve."]]
     with pytest.raises(UnknownLexicon):
         source.check(TextContent("hi", lexicons=("none",)))
+
+
+@pytest.mark.parametrize("words", ["Mobivox calls. ", "Mobivox café. "])
+async def test_a_long_text_is_matched_on_a_thread(monkeypatch: pytest.MonkeyPatch, words: str) -> None:
+    """Nothing is left of it for the event loop, whoever asks for the same words later."""
+    threads: list[int] = []
+
+    def watched(lexicons: Any, text: str, taken: Any = ()) -> Any:
+        threads.append(threading.get_ident())
+        return replacements_by(lexicons, text, taken)
+
+    monkeypatch.setattr("cc_tts.speech.lexicons.replacements_by", watched)
+    source = SpeechSource(cast("Any", FakeEngine()), Normalizer(), TtsConfig())
+    source.lexicons.put("crm", CRM)
+    text = words * (LONG_TEXT_CHARS // len(words) + 1)
+    await source.match_lexicons(TextContent(text, lexicons=("crm",)))
+    assert threads
+    content = TextContent(text, lexicons=("crm",))
+    source.check(content)
+    source.open(content, rate_hz=8000)
+    assert threading.get_ident() not in threads
+
+
+async def test_what_cannot_be_spoken_is_no_matter_of_matching() -> None:
+    source = SpeechSource(cast("Any", FakeEngine()), Normalizer(), TtsConfig())
+    await source.match_lexicons(TextContent("a" * LONG_TEXT_CHARS, "nobody", lexicons=("none",)))

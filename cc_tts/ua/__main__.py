@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 SERVER_TIMEOUT_S = 2.0
 """Without a ping, of which there are two a second, for so long the server could not answer a call."""
 MAX_TURN_S = 0.1
-"""What one turn of the loop counts at most towards :data:`SERVER_TIMEOUT_S`: more was a pause of this process."""
+"""One turn of the loop counts at most this much towards :data:`SERVER_TIMEOUT_S`: more was a pause of this process."""
 NICE = -10
 """Priority, if it is permitted (CAP_SYS_NICE): callers hear delays of this process."""
 

@@ -17,11 +17,11 @@ SOCKET_CLOSING_NS: Final = 600_000_000
 aborts the process when PJ_IOQUEUE_MAX_HANDLES are taken; a call takes two.
 """
 SPARE_HANDLES: Final = 16
-"""So many handles of a build are reserved for everything but RTP and RTCP; unmeasured."""
+"""These handles of a build are reserved for everything but RTP and RTCP; unmeasured."""
 MIN_CLOSING_CALLS: Final = 20
-"""So many ended calls may still have sockets in PJLIB's table before new ones get 503, in the PyPI wheel."""
+"""In the PyPI wheel this many ended calls may still have sockets in PJLIB's table before new ones get 503; unmeasured."""
 SPARE_FILES: Final = 64
-"""So many open files are reserved for everything but RTP and RTCP; unmeasured."""
+"""These open files are reserved for everything but RTP and RTCP; unmeasured."""
 
 log = logs.get(__name__)
 

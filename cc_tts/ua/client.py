@@ -23,13 +23,13 @@ from cc_tts.ua import ended_calls, messages
 from cc_tts.ua.dispatcher import DOWN, DispatcherSettings
 
 RETRY_AFTER_S = 2
-"""Retry-After of a client's request while the UA process restarts."""
+"""Retry-After of a client's request while the UA process restarts; unmeasured."""
 APPLY_TIMEOUT_S = 5.0
-"""For the UA process to take over new settings."""
+"""The UA process may take this long to take over new settings; unmeasured."""
 RESOLV_CONF = Path("/etc/resolv.conf")
 MAX_NAMESERVERS = 4
 SNAPSHOT_TIMEOUT_S = 5.0
-"""For a UA process that was adopted to tell of its calls."""
+"""A UA process that was adopted may take this long to tell of its calls; unmeasured."""
 BUFFER_SLACK_MS = 1000
 """The UA's buffers hold this much more than the window, so that flow control, not the bound, decides."""
 
@@ -62,8 +62,7 @@ class _UaProcess:
         self._told_all = asyncio.Event()
         self.is_adopted = False
         self.call_ids: set[str] = set()
-        self._sip_call_ids: dict[str, str] = {}
-        """Of those that came in."""
+        self._sip_call_ids: dict[str, str] = {}  # of those that came in
         self.active_pjsua_calls = 0
         self.lateness = messages.MediaLateness(p99_ms=0.0, refusing=False)
         self.reloaded: messages.ApplySettings | None = None
@@ -78,7 +77,7 @@ class _UaProcess:
 
     @property
     def build(self) -> dict[str, str]:
-        """What the living one said of itself: versions and limits."""
+        """The versions and limits that the process named at its start; empty while there is none."""
         return self.supervisor.hello.build if self.supervisor.hello is not None else {}
 
     @property
@@ -106,7 +105,7 @@ class _UaProcess:
         return self._settings.adoption_socket
 
     async def adopt(self, asked: adoption.Knock | None) -> None:
-        """As :meth:`UaClient.adopt`."""
+        """Take over the process, if there is one, as :meth:`UaClient.adopt` does for all."""
         if not self._settings.adoption_socket:
             return
         path = Path(self._settings.adoption_socket)
@@ -132,7 +131,7 @@ class _UaProcess:
         log.info("adopted", process=child.process.pid, calls=len(self.call_ids))
 
     async def reload(self, settings: messages.UaSettings, *, renew_tls: bool) -> dict[str, str]:
-        """As :meth:`UaClient.reload`."""
+        """Have the process take over settings, as :meth:`UaClient.reload` does for all."""
         self.supervisor.set_settings(settings)
         self.reloaded = messages.ApplySettings(settings=settings, renew_tls=renew_tls)
         if not self.supervisor.is_responsive:
@@ -249,12 +248,12 @@ class UaClient:
             raise failed[0]
 
     async def stop(self) -> None:
-        """End them."""
+        """End the processes, and with them the calls."""
         await asyncio.gather(*(each.stop() for each in self.supervisors))
 
     @property
     def supervisors(self) -> list[Supervisor]:
-        """Of the UA processes, and of the dispatcher if there is one."""
+        """The supervisors of the UA processes, and of the dispatcher if there is one."""
         of_dispatcher = [] if self._dispatcher is None else [self._dispatcher]
         return of_dispatcher + [each.supervisor for each in self._processes]
 
@@ -266,7 +265,7 @@ class UaClient:
 
     @property
     def build(self) -> dict[str, str]:
-        """What a process said of itself: versions and limits. Empty before the first is up."""
+        """The versions and limits that a process named at its start; empty before the first is up."""
         return next((each.build for each in self._processes if each.build), {})
 
     @property
@@ -281,7 +280,7 @@ class UaClient:
 
     @property
     def lateness(self) -> messages.MediaLateness:
-        """Of the process whose media is latest."""
+        """The lateness of the process whose media is latest."""
         return max((each.lateness for each in self._processes), key=lambda each: (each.refusing, each.p99_ms))
 
     def set_accepting(self, *, accepting: bool) -> None:
@@ -406,7 +405,7 @@ def _request(settings: messages.UaSettings) -> adoption.Adopt:
 
 
 def _taken(settings: messages.UaSettings, error: adoption.HasServer) -> str:
-    """What the operator can do about it."""
+    """Return what the operator can do about a server that has the process already."""
     who = f"pid {error.server_pid}" if error.server_pid else f"whose SIP process has pid {error.pid}"
     return (
         f"sip.port: port {settings.public_port} of {settings.sip.host} is served by a running cc-tts, {who}, which keeps "
@@ -458,7 +457,7 @@ def settings_of(config: Config) -> list[messages.UaSettings]:
 
 
 def _adoption_socket(config: Config, number: int) -> str:
-    """Of the process that listens there: the port of a network namespace is taken by one process at a time."""
+    """Return where the process that has this port waits; a network namespace lets one process at a time have the port."""
     if not config.ua.orphan_grace_ms:
         return ""
     sip = config.sip

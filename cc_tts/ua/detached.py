@@ -24,7 +24,7 @@ from cc_tts.processes.channel import ChildChannel, Message
 from cc_tts.ua import messages
 
 MAX_UNNOTED_ENDS: Final = 5000
-"""More than a server ends in the time that it takes to write them down, unless its disk is full."""
+"""A server ends fewer in the time that it takes to write them down, unless its disk is full; unmeasured."""
 
 log = logs.get(__name__)
 
@@ -55,7 +55,7 @@ class UnnotedEnds:
 
 
 class Detached:
-    """What happens to calls between two servers. Runs on: the SIP thread."""
+    """The reports that no server gets are kept here for the next one. Runs on: the SIP thread."""
 
     def __init__(self, ends: UnnotedEnds) -> None:
         self._ends = ends
@@ -67,7 +67,7 @@ class Detached:
             self._finished.setdefault(message.call_id, []).append(message)
 
     def reports(self, live_calls: Iterable[messages.CallSnapshot]) -> Iterator[Message]:
-        """What the next server is told, ``live_calls`` being the calls that have not ended."""
+        """Return what the next server is told; ``live_calls`` have not ended."""
         for snapshot, ended in self._ends:
             yield from self._call(snapshot)
             yield ended

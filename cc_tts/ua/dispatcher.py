@@ -38,17 +38,17 @@ from cc_tts.ua.sip import forwarding
 from cc_tts.ua.sip.forwarding import Address
 
 DOWN: Final = -1
-"""In place of the number of free calls of a UA process that is not ready."""
+"""This stands in place of the number of free calls of a UA process that is not ready."""
 MAX_CALL_IDS: Final = 100_000
-"""Call-IDs of INVITEs whose UA process is remembered; the one that has been silent longest is forgotten first."""
+"""The UA process of this many INVITEs is remembered; the Call-ID that has been silent longest is forgotten first."""
 MAX_DATAGRAMS: Final = 64
-"""Datagrams that are read before the server's messages are looked at again."""
+"""This many datagrams are read before the server's messages are looked at again; unmeasured."""
 RECEIVE_BUFFER_BYTES: Final = 4 * 1024 * 1024
 _MAX_DATAGRAM_BYTES: Final = 65_535
 
 
 class DispatcherSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the dispatcher needs at its start: sections of the configuration."""
+    """The sections of the configuration that the dispatcher needs at its start."""
 
     sip: SipConfig
     ua: UaConfig
@@ -67,7 +67,7 @@ class Dispatcher:
         self._process_of: OrderedDict[bytes, int] = OrderedDict()
 
     def set_free_calls(self, free_calls: tuple[int, ...]) -> None:
-        """How many more calls each UA process takes; :data:`DOWN` if it is not ready."""
+        """Set how many more calls each UA process takes; :data:`DOWN` if it is not ready."""
         self._free_calls = list(free_calls)
 
     def assign(self, process: int, sip_call_ids: tuple[str, ...]) -> None:
@@ -76,7 +76,7 @@ class Dispatcher:
             self._process_of[_key(sip_call_id.encode())] = process
 
     def route(self, datagram: bytes, source: Address) -> tuple[bytes, Address] | None:
-        """What is sent for ``datagram``, and where to; ``None`` if nothing is, as for what is not SIP."""
+        """Return what is sent for ``datagram``, and where to; ``None`` if nothing is, as for what is not SIP."""
         method = forwarding.method_of(datagram)
         if not method:
             return self._route_response(datagram, source)

@@ -46,7 +46,7 @@ _HELD_BY: Final[dict[int, messages.HeldBy]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegServices(MediaServices):
-    """What every leg of a user agent needs. ``before_offer`` gets the codec that the call speaks so far; ``place_again``
+    """Every leg of a user agent needs these. ``before_offer`` gets the codec that the call speaks so far; ``place_again``
     sends another INVITE for a leg whose first one was refused.
     """
 
@@ -474,7 +474,7 @@ class Leg(pj.Call):  # type: ignore[misc]
             self.end(hangup, "not_acceptable")
 
     def _refuse_keys(self, prm: Any) -> bool:
-        """With SRTP on, end the call if the keys of an answer cannot be used; returns whether that is so."""
+        """End the call if SRTP is on and the keys of an answer cannot be used; returns whether that is so."""
         fault = "" if self._rtp.srtp == "off" else pj_info.fault_of_answer(prm)
         if fault:
             self._refuse_media(fault)

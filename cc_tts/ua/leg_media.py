@@ -31,7 +31,7 @@ PauseReason = Literal["hold", "request", "speech", "unacked"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MediaServices:
-    """What the media of every leg of a user agent needs."""
+    """The media of every leg of a user agent needs these."""
 
     settings: messages.UaSettings
     clock: Clock
@@ -43,7 +43,7 @@ class MediaServices:
 
 
 class LegMedia:
-    """What a leg sends and receives as RTP, and what is reported of it."""
+    """The RTP that a leg sends and receives, and what is reported of it."""
 
     def __init__(self, services: MediaServices, call: Any, call_id: str, buffer: PlayoutBuffer) -> None:
         self._services = services

@@ -18,7 +18,7 @@ class LegState(StrEnum):
 
 
 class LegEvent(StrEnum):
-    """What moves a leg on."""
+    """An event that moves a leg on."""
 
     ANSWER = "answer"
     ACK = "ack"

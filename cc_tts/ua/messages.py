@@ -1,4 +1,4 @@
-"""What crosses the boundary between the server process and the UA process. Instants are CLOCK_MONOTONIC, ns.
+"""These messages cross the boundary between the server process and the UA process. Instants are CLOCK_MONOTONIC, ns.
 
 ``call_id`` is the server's name of a call: the UA process makes it up for an incoming call, the server for an outgoing one.
 """
@@ -21,7 +21,7 @@ from cc_tts.ua.sip.uri import with_transport
 
 
 class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the UA process needs at its start: sections of the configuration, with the values that depend on the machine
+    """The UA process needs this at its start: sections of the configuration, with the values that depend on the machine
     filled in (``sip.nameservers``, ``tls.ca_file``).
     """
 
@@ -38,7 +38,7 @@ class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
     registers: bool = True
     """Whether this is the process that registers, if any does."""
     call_id_prefix: str = "call_"
-    """What the ids of incoming calls begin with."""
+    """The ids of incoming calls begin with this."""
     orphan_grace_ms: int = 0
     """How long calls are kept when the server is gone."""
     adoption_socket: str = ""
@@ -46,8 +46,8 @@ class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fingerprint(self) -> str:
-        """Of what a running process cannot change, as far as it differs from the defaults: those of keys that only one of
-        two versions of cc-tts knows make no difference.
+        """A digest of what a running process cannot change, as far as it differs from the defaults: those of keys that only
+        one of two versions of cc-tts knows make no difference.
         """
         fixed = {
             f"{name}.{key.name}": getattr(section, key.name)
@@ -98,21 +98,21 @@ class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Command(Message, frozen=True):
-    """Server → UA."""
+    """A message from the server to the UA process."""
 
 
 class CallCommand(Command, frozen=True):
-    """About one call."""
+    """A command that is about one call."""
 
     call_id: str
 
 
 class Report(Message, frozen=True):
-    """UA → server."""
+    """A message from the UA process to the server."""
 
 
 class CallReport(Report, frozen=True):
-    """About one call."""
+    """A report that is about one call."""
 
     call_id: str
 
@@ -424,7 +424,7 @@ class RequestsRefused(Report, frozen=True):
 
 
 class SettingsApplied(Report, frozen=True):
-    """What of :class:`ApplySettings` could not be taken over: the key, and why."""
+    """This says what of :class:`ApplySettings` could not be taken over: the key, and why."""
 
     refused: dict[str, str]
 
@@ -436,7 +436,7 @@ class AssertionsFailed(Report, frozen=True):
 
 
 class RegistrationChanged(Report, frozen=True):
-    """The registrar's answer."""
+    """The registrar has answered, or has not."""
 
     registered: bool
     sip_code: int
@@ -446,7 +446,7 @@ class RegistrationChanged(Report, frozen=True):
 
 
 class PlayoutReport(CallReport, frozen=True):
-    """What a leg's playout buffer reports."""
+    """A leg's playout buffer reports something."""
 
     event: PlayoutEvent
 

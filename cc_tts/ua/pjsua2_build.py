@@ -24,7 +24,7 @@ FOLDER: Final = "pjsua2-server"
 PYPI_WHEEL: Final = "PyPI wheel"
 WHEEL_MAX_CALLS: Final = 4
 WHEEL_MAX_HANDLES: Final = 64
-"""What the PyPI wheel was compiled with: PJSUA_MAX_CALLS and PJ_IOQUEUE_MAX_HANDLES."""
+"""The PyPI wheel was compiled with these: PJSUA_MAX_CALLS and PJ_IOQUEUE_MAX_HANDLES."""
 WHEEL_MAX_MESSAGE_BYTES: Final = 4_000
 """``PJSIP_MAX_PKT_LEN``, as PJSIP has it."""
 BUILD: Final = "cc-tts pjsua2 build"
@@ -42,13 +42,13 @@ _MAX_DESCRIPTION_BYTES: Final = 65_536
 
 
 class _Description(msgspec.Struct):
-    """What is expected of ``build.json``."""
+    """The fields that ``build.json`` must have."""
 
     pjproject: str
     max_calls: Annotated[int, msgspec.Meta(ge=1, le=100_000)]
     max_ioqueue_handles: Annotated[int, msgspec.Meta(ge=16, le=1_000_000)]
     max_message_bytes: Annotated[int, msgspec.Meta(ge=4_000, le=65_535)] = 16_000
-    """What builds had that do not say it."""
+    """Builds that do not say it had this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Pjsua2Build:
     max_message_bytes: int = WHEEL_MAX_MESSAGE_BYTES
 
     def name(self, max_calls: int) -> str:
-        """What it is, for people; ``max_calls`` is what the library itself says it takes."""
+        """Return what it is, for people; ``max_calls`` is what the library itself says it takes."""
         if self.folder is not None:
             return "server build"
         return PYPI_WHEEL if max_calls <= WHEEL_MAX_CALLS else "installed build"

@@ -1,1 +1,1 @@
-"""What keeps requests and responses from PJSIP that it must not see, and answers them."""
+"""The guards keep requests and responses from PJSIP that it must not see, and answer them."""

@@ -18,7 +18,7 @@ _MAX_RX_DATA_BYTES: Final = 60_000
 _BODY_AT: Final = 104
 """In a ``pjsip_msg``, behind the type, the start line and the list of headers."""
 _MEDIA_TYPE_BYTES: Final = 80
-"""Of a ``pjsip_media_type``: two strings and a list of parameters."""
+"""A ``pjsip_media_type`` has two strings and a list of parameters."""
 _PART_BODY_AT: Final = 80
 """In a ``pjsip_multipart_part``, behind the links of a list and a header."""
 _INVITE_STATE_AT: Final = 56
@@ -30,9 +30,9 @@ _PORT_AT: Final = 16
 _MEDIA_AT: Final = 712
 """In a ``pjmedia_sdp_session``, behind 68 attributes: how many m-lines there are, and where they are."""
 _ENCODING: Final = 1
-"""``PJMEDIA_DIR_ENCODING``."""
+"""This is ``PJMEDIA_DIR_ENCODING`` (pjmedia/types.h)."""
 _DECODING: Final = 2
-"""``PJMEDIA_DIR_DECODING``."""
+"""This is ``PJMEDIA_DIR_DECODING`` (pjmedia/types.h)."""
 
 _REPAIRED_KEPT: Final = 16
 """Bodies that are kept: one message is dealt with at a time."""
@@ -55,7 +55,7 @@ class String(ctypes.Structure):
 
     @classmethod
     def from_param(cls, text: str | None) -> Any:
-        """As ctypes wants it."""
+        """Return ``text``, or a string that is one already, as ctypes wants it."""
         return None if text is None else ctypes.byref(cls.of(text))
 
     def __bytes__(self) -> bytes:
@@ -83,7 +83,7 @@ class _Body(ctypes.Structure):
 
 
 class _SdpInfo(ctypes.Structure):
-    """``pjsip_sdp_info`` (pjsip-ua/sip_inv.h)."""
+    """This is ``pjsip_sdp_info`` (pjsip-ua/sip_inv.h)."""
 
     _fields_ = (
         ("body", ctypes.c_void_p),
@@ -100,7 +100,7 @@ class _Message(ctypes.Structure):
 
 
 class _ArrayHeader(ctypes.Structure):
-    """``pjsip_generic_array_hdr`` (pjsip/sip_msg.h)."""
+    """This is ``pjsip_generic_array_hdr`` (pjsip/sip_msg.h)."""
 
     _fields_ = (
         ("links", ctypes.c_void_p * 2),
@@ -117,7 +117,7 @@ _OnRx = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 
 class _Module(ctypes.Structure):
-    """``struct pjsip_module`` (pjsip/sip_module.h)."""
+    """This is ``struct pjsip_module`` (pjsip/sip_module.h)."""
 
     _fields_ = (
         ("links", ctypes.c_void_p * 2),
@@ -193,7 +193,7 @@ class CLibrary:
 
     @property
     def endpoint(self) -> int:
-        """The ``pjsip_endpoint *``."""
+        """The address of PJSIP's endpoint, a ``pjsip_endpoint *``."""
         return int(self._endpoint())
 
     @property
@@ -340,7 +340,7 @@ class CLibrary:
         raise RuntimeError("the received message is not laid out as expected")
 
     def set_capability(self, kind: int, name: str, tokens: Sequence[str]) -> None:
-        """What PJSIP itself writes into a header of this kind, a ``pjsip_hdr_e``. Raises as :meth:`drop_headers`."""
+        """Set what PJSIP itself writes into a header of this kind, a ``pjsip_hdr_e``. Raises as :meth:`drop_headers`."""
         at = self._capability(self._endpoint(), kind, None)
         header = _ArrayHeader.from_address(at) if at else None
         if header is None or header.type != kind or bytes(header.name) != name.encode():

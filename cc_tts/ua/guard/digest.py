@@ -21,7 +21,7 @@ from cc_tts.clock import NS_PER_MS, Clock
 from cc_tts.config.schema import AuthConfig
 
 MAX_CREDENTIALS_CHARS: Final = 2048
-"""Of one Authorization header."""
+"""One Authorization header has this many parameters at most; RFC 7616 §3.4 knows twelve."""
 MAX_NONCES: Final = 20_000
 """Nonces whose count is remembered. Beyond, the oldest are forgotten and everything as old counts as expired."""
 _MAX_PARAMETERS: Final = 32
@@ -36,7 +36,7 @@ _PARAMETER: Final = re.compile(rf'[ \t]*({_WORD})[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _NC: Final = re.compile(r"[0-9a-fA-F]{8}")
 _HASHES: Final = {"SHA-256": "sha256", "MD5": "md5"}
-"""What hashlib calls the algorithms of RFC 7616 §3.3."""
+"""The algorithms of RFC 7616 §3.3 have these names in hashlib."""
 _NAMES: Final = {name.lower(): name for name in _HASHES}
 _REQUIRED: Final = ("username", "realm", "nonce", "uri", "response", "cnonce")
 
@@ -55,7 +55,7 @@ class Finding(enum.Enum):
     WRONG = enum.auto()
     """The nonce is one that this source was given, and the answer to it is wrong."""
     FOREIGN = enum.auto()
-    """For another realm or by an algorithm that was not offered."""
+    """The answer is for another realm or by an algorithm that was not offered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +133,7 @@ def _hashed(algorithm: str, text: str) -> str:
 
 
 def _bytes(text: str) -> bytes:
-    """What was on the wire: bytes that are no UTF-8 come as lone surrogates (PEP 383)."""
+    """Return what was on the wire: bytes that are no UTF-8 come as lone surrogates (PEP 383)."""
     return text.encode("utf-8", "surrogateescape")
 
 

@@ -15,7 +15,7 @@ from cc_tts.clock import Clock
 from cc_tts.processes import source_address
 
 MAX_SOURCES: Final = 10_000
-"""Remembered at once; the one that has been silent longest is forgotten."""
+"""This many sources are remembered at once; the one that has been silent longest is forgotten."""
 BURST_S: Final = 2.0
 """A source that was quiet may send at once what is allowed in so many seconds."""
 _CACHED_ADDRESSES: Final = 4096
@@ -64,13 +64,13 @@ class PeerList:
 
 
 class Verdict(enum.Enum):
-    """What to do with a request."""
+    """The answer to whether a request is within its limit."""
 
     TAKE = enum.auto()
     ANSWER = enum.auto()
-    """Over the limit: refuse it."""
+    """The request is over the limit: refuse it."""
     IGNORE = enum.auto()
-    """Over the limit of refusals as well: no response."""
+    """The request is over the limit of refusals as well: it gets no response."""
 
 
 class SourceLimits:

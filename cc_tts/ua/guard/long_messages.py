@@ -14,9 +14,9 @@ from cc_tts.ua.guard.c_library import CLibrary
 from cc_tts.ua.sip import message as sip_message
 
 _OVERFLOW: Final = 171_062
-"""``PJSIP_ERXOVERFLOW``."""
+"""This is ``PJSIP_ERXOVERFLOW`` (pjsip/sip_errno.h)."""
 _BY_TRANSPORT: Final = 1
-"""``PJSIP_TPSELECTOR_TRANSPORT``."""
+"""This is ``PJSIP_TPSELECTOR_TRANSPORT`` (pjsip/sip_transport.h)."""
 _KIND_AT: Final = 80
 """In a ``pjsip_transport``, behind its name, four pointers and three flags: its kind and the far side's address."""
 _AF_INET: Final = 2
@@ -26,7 +26,7 @@ READ_ON_NS: Final = 2_000 * NS_PER_MS
 
 
 class _Dropped(ctypes.Structure):
-    """``pjsip_tp_dropped_data`` (pjsip/sip_transport.h)."""
+    """This is ``pjsip_tp_dropped_data`` (pjsip/sip_transport.h)."""
 
     _fields_ = (
         ("transport", ctypes.c_size_t),
@@ -37,13 +37,13 @@ class _Dropped(ctypes.Structure):
 
 
 class _Received(ctypes.Structure):
-    """``pjsip_tp_rx_data``."""
+    """This is ``pjsip_tp_rx_data`` (pjsip/sip_transport.h)."""
 
     _fields_ = (("transport", ctypes.c_size_t), ("data", ctypes.c_void_p), ("length", ctypes.c_size_t))
 
 
 class _Selector(ctypes.Structure):
-    """``pjsip_tpselector``."""
+    """This is ``pjsip_tpselector`` (pjsip/sip_transport.h)."""
 
     _fields_ = (("kind", ctypes.c_int), ("no_reuse", ctypes.c_int), ("transport", ctypes.c_size_t))
 

@@ -166,7 +166,7 @@ class MessageFilter:
         return is_over is True
 
     def _fault_of_answer(self, rdata: int) -> sdp_check.Fault | None:
-        """What keeps a body from being used as an answer; something else than a description does, too."""
+        """Return what keeps a body from being used as an answer; something else than a description does, too."""
         found = self._c.sdp(rdata, repaired)
         if found is None:
             return _NO_SDP
@@ -174,7 +174,7 @@ class MessageFilter:
         return checked.fault or (_NOT_OFFERED if checked.unusable else None)
 
     def _fault_of_offer(self, rdata: int) -> sdp_check.Fault | None:
-        """What keeps an offer from being used. One that can be is made ready: m-lines switched off, codecs reported."""
+        """Return what keeps an offer from being used. One that can be is made ready: m-lines switched off, codecs reported."""
         found = self._c.sdp(rdata, repaired)
         checked = self._check(*found) if found else sdp_check.Checked()
         if checked.fault is not None:

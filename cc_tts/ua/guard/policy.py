@@ -18,7 +18,7 @@ from cc_tts.ua.sip import message as sip_message
 MAX_WRONG_ANSWERS: Final = 10
 """Wrong passwords for one user name of one source in :data:`WRONG_ANSWERS_WINDOW_S`; beyond, 403 for some of that time."""
 MAX_WRONG_ANSWERS_OF_A_SOURCE: Final = 100
-"""For all names: many phones may be behind one address, and one of them has an old password."""
+"""This counts all names: many phones may be behind one address, and one of them has an old password; unmeasured."""
 WRONG_ANSWERS_WINDOW_S: Final = 60.0
 MAX_AUTHORIZATIONS: Final = 4
 """Authorization headers of one request; there may be one a realm (RFC 3261 §22.1)."""
@@ -31,7 +31,7 @@ _TARGETING: Final = ("INVITE", "UPDATE")
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What a request gets instead of being taken; ``code`` 0: no response."""
+    """A request gets this instead of being taken; ``code`` 0: no response."""
 
     code: int
     headers: tuple[tuple[str, str], ...] = ()
@@ -156,7 +156,7 @@ class InboundPolicy:
         return self._refuse("credentials", host, challenge)
 
     def _tries(self, source: str, answers: Iterable[Credentials]) -> list[tuple[SourceLimits, str]]:
-        """By what wrong answers are counted: the source, and each user name of it."""
+        """Return by what wrong answers are counted: the source, and each user name of it."""
         names = {f"{source} {answer.username}" for answer in answers}
         return [(self._wrong_by_source, source), *((self._wrong_by_user, name) for name in names)]
 
@@ -174,7 +174,7 @@ class InboundPolicy:
         self._refuse("malformed", host, _SILENCE)
 
     def take_refused(self) -> dict[RefusedCause, Refused]:
-        """What was refused since the last call of this."""
+        """Return what was refused since the last call of this."""
         refused, self._refused = self._refused, {}
         return refused
 
@@ -187,7 +187,7 @@ class InboundPolicy:
 
 
 def _unusable(method: str, message: str, *, is_ambiguous: bool) -> Refusal | None:
-    """What a request gets that cannot be used, whoever sent it."""
+    """Return what a request gets that cannot be used, whoever sent it."""
     if is_ambiguous:
         return Refusal(_BAD_REQUEST, reason="Line ends or a header that may come once")
     if fault := sip_message.contradiction(message):

@@ -1,4 +1,4 @@
-"""What a session description must be before PJMEDIA may work with it (RFC 8866), as far as we use it. No pjsua2 here.
+"""A session description is checked before PJMEDIA works with it (RFC 8866), as far as we use it. No pjsua2 here.
 
 pjsua resolves names in ``c=`` and ``a=rtcp`` on the SIP thread, and asserts what it did not check: that an address is of its
 type, that a name is short, that there is a ``c=`` for m-lines that are switched off, that a line end follows an
@@ -17,11 +17,11 @@ MAX_MEDIA: Final = 16
 MAX_ATTRIBUTES: Final = 68
 """PJMEDIA_MAX_SDP_ATTR of one m-line, likewise."""
 L16_PAYLOAD_TYPE: Final = 70
-"""What FreeSWITCH gives to L16/8000."""
+"""FreeSWITCH gives this payload type to L16/8000."""
 MAX_PTIME_MS: Final = 200
 """PJMEDIA keeps the number of frames of a packet in eight bits, and has room for 200 ms."""
 _PROFILES: Final = ("RTP/AVP", "RTP/AVPF")
-"""What is served without SRTP; with it :mod:`cc_tts.ua.guard.srtp_sdp` decides."""
+"""These are served without SRTP; with it :mod:`cc_tts.ua.guard.srtp_sdp` decides."""
 _STATIC: Final = {0: "PCMU/8000", 8: "PCMA/8000", 9: "G722/8000"}
 """Payload types that need no ``a=rtpmap`` (RFC 3551 §6)."""
 _MAPPED: Final = frozenset((L16_PAYLOAD_TYPE, *range(96, 128)))
@@ -237,4 +237,4 @@ def _ptime(media: Media, value: str) -> None:
 
 
 _ATTRIBUTES: Final[Mapping[str, Callable[[Media, str], None]]] = {"rtpmap": _rtpmap, "rtcp": _rtcp, "ptime": _ptime}
-"""What is read of the attributes of an m-line."""
+"""Return what the attributes of an m-line say."""

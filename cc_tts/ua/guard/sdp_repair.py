@@ -13,7 +13,7 @@ _ORIGIN: Final = re.compile(r"o=\S+ \d{1,20} \d{1,20} IN IP[46] \S+ *")
 _MEDIA: Final = re.compile(r"(m=\S+) (\S+) (\S+) (.*)")
 _MAPPED: Final = re.compile(r"a=rtpmap:(\d{1,3}) ")
 _EVENTS: Final = re.compile(r"a=rtpmap:(\d{1,3}) +telephone-event(?:/0*)? *", re.IGNORECASE)
-"""Of no rate: FreeSWITCH writes 0 in the re-INVITEs of ``sofia recover``. Keys come in that of the audio."""
+"""An event of no rate: FreeSWITCH writes 0 in the re-INVITEs of ``sofia recover``. Keys come in the rate of the audio."""
 _OURS: Final = re.compile(r"a=rtpmap:[089] +(.*)")
 """PCMU, PCMA and G.722, which need no ``a=rtpmap`` (RFC 3551 §6)."""
 _ENCODING: Final = re.compile(r"[\w.+-]{1,64}/[1-9]\d{0,5}(?:/[1-9]\d?)? *", re.ASCII)

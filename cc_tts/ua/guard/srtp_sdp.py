@@ -15,7 +15,7 @@ CRYPTO_SUITES: Final = ("AES_CM_128_HMAC_SHA1_80", "AES_256_CM_HMAC_SHA1_80", "A
 _KEY_BYTES: Final = {name: 46 if "256" in name else 30 for name in CRYPTO_SUITES}
 """Master key and salt (RFC 4568 §6.1, RFC 6188 §2)."""
 MAX_KEYS: Final = 32
-"""Of one m-line. PJMEDIA has room for 64 tags and does not count."""
+"""One m-line has this many keys at most. PJMEDIA has room for 64 tags and does not count."""
 _PROFILES: Final = ("RTP/AVP", "RTP/AVPF", "RTP/SAVP", "RTP/SAVPF")
 """Transports of an m-line that are served."""
 _CRYPTO: Final = re.compile(r"\d{1,9} +(\S+) +inline:([^|; ]*)(\|[^ ]*)?((?: .*)?)")
@@ -25,7 +25,7 @@ _HARMLESS: Final = re.compile(r"( +WSH=\d+)* *")
 
 
 def fault_of(sdp: str) -> str:
-    """What cannot be served in an SDP; empty if nothing, or if there is none. Words for a SIP header."""
+    """Return what cannot be served in an SDP, in words for a SIP header; empty if nothing, or if there is none."""
     for profile, keys in _audio_lines(sdp):
         if profile not in _PROFILES:
             return "Audio by RTP/AVP or RTP/SAVP only, keys by a=crypto"

@@ -1,1 +1,1 @@
-"""What the UA process and PJSIP have in common below a call: its thread, its log, its objects."""
+"""The thread, the log, the configuration and the objects of PJSIP, as far as no single call has to do with them."""

@@ -15,7 +15,7 @@ SPOKEN: Final = {"PCMU": "PCMU/8000", "PCMA": "PCMA/8000", "G722": "G722/8000", 
 _CODEC_IDS: Final = {"PCMU": "PCMU/8000/1", "PCMA": "PCMA/8000/1", "G722": "G722/16000/1"}
 """PJMEDIA names the codecs so that are always on; L16 is not, see :mod:`cc_tts.ua.rtp.l16`."""
 _TOP_PRIORITY: Final = 255
-"""``PJMEDIA_CODEC_PRIO_HIGHEST``."""
+"""This is ``PJMEDIA_CODEC_PRIO_HIGHEST`` (pjmedia/codec.h)."""
 _ANY_NUMBER: Final = 1 << 16
 _MAX_PJSIP_LOG_LEVEL: Final = 6
 """PJLIB knows no higher one (pj/log.h)."""

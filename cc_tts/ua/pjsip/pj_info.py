@@ -1,4 +1,4 @@
-"""What a leg reads from pjsua2's objects. Runs on: the SIP thread."""
+"""Functions that read pjsua2's objects for a leg. Runs on: the SIP thread."""
 
 import re
 from collections.abc import Mapping

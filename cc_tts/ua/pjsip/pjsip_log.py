@@ -28,14 +28,14 @@ _OTHERS_FAULT: Final = re.compile(
     r"Error processing packet|Dropp(?:ed|ing)(?: \d+ bytes)? packet|Error parsing|Can't parse input string"
     r"|Unknown Content|Error in provided SDP"
 )
-"""What PJSIP says of messages that it cannot parse or use; whoever sends them decides how often."""
+"""PJSIP says this of messages that it cannot parse or use; whoever sends them decides how often."""
 _DUMP: Final = re.compile(r"\bpacket:")
 """Before a message that is one line."""
 _ERROR_PROCESSING: Final = "Error processing packet"
 _REASON_ENDS: Final = "]:"
 """Behind the reason in a line that begins so; what follows is the message."""
 _FAILED_ASSERTION: Final = re.compile(r"[\d:.]+ +(\S+) +!?[. ]*Assert failed: (.+)")
-"""What PJLIB says if it is built with NDEBUG: time, file, expression. Further on in a line others' words may stand."""
+"""PJLIB says this if it is built with NDEBUG: time, file, expression. Further on in a line others' words may stand."""
 _NEVER_LOGGED: Final = (
     (re.compile(r"\bkey=.*"), "key=…"),  # PJMEDIA writes the keys of SRTP at level 5
     (re.compile(r"\bDTMF\b.*"), "DTMF …"),
@@ -87,7 +87,7 @@ class PjsipLog(pj.LogWriter):  # type: ignore[misc]
 
 
 def without_message(text: str) -> str:
-    """What PJSIP says itself in an entry: of several lines what stands before the first colon of its own, or the reason why
+    """Return what PJSIP says itself in an entry: of several lines what stands before the first colon of its own, or the reason why
     a message could not be parsed; nothing that may hold words, keys that callers pressed, or passwords.
     """
     first, *more = text.strip().splitlines() or [""]

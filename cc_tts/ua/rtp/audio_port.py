@@ -20,7 +20,7 @@ from cc_tts.ua.rtp.lateness import TickLateness
 LATE_AFTER_NS: Final = 2 * PTIME_MS * NS_PER_MS
 """A frame asked for later than this after the one before counts as late."""
 MIN_FREE_PORTS: Final = 8
-"""So many are idle before one is lent again, as long as more can be made."""
+"""This many are idle before one is lent again, as long as more can be made; unmeasured."""
 
 _clock_thread = threading.local()
 
@@ -152,7 +152,7 @@ class AudioPorts:
         self._free.append(port)
 
     def lend(self, buffer: PlayoutBuffer) -> AudioPort:
-        """Lend a port.
+        """Lend a port to a leg.
 
         Raises:
             IndexError: all are lent.

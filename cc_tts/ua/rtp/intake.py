@@ -18,7 +18,7 @@ from cc_tts.ua.rtp.other_payloads import Decoded, OtherPayloads
 _OPERATIONS_AT: Final = 40
 """In a ``pjmedia_transport``, behind its name and its type."""
 _DESTROY, _ATTACH2, _NUM_OPERATIONS = 11, 12, 13
-"""Of a ``pjmedia_transport_op``."""
+"""A ``pjmedia_transport_op`` has its functions at these indexes (pjmedia/transport.h)."""
 _NEAR: Final = 1 << 27
 """No function of the library is further from another."""
 _RTCP_TYPES: Final = range(200, 208)
@@ -31,7 +31,7 @@ log = logs.get(__name__)
 
 
 class _AttachParameters(ctypes.Structure):
-    """``pjmedia_transport_attach_param`` (pjmedia/transport.h)."""
+    """This is ``pjmedia_transport_attach_param`` (pjmedia/transport.h)."""
 
     _fields_ = (
         ("stream", ctypes.c_void_p),
@@ -58,7 +58,7 @@ _OnRtp = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class Intake:
-    """What comes for the streams of all calls. ``decodes_others``: packets of other payload types are to be changed here."""
+    """The packets that come for the streams of all calls. ``decodes_others``: packets of other payload types are to be changed here."""
 
     def __init__(self, library: CLibrary, *, decodes_others: bool) -> None:
         self._library = library

@@ -15,10 +15,10 @@ from cc_tts.ua.guard.sdp_check import L16_PAYLOAD_TYPE
 
 NAME: Final = "L16"
 SPOKEN: Final = "L16/8000"
-"""As an SDP names it."""
+"""An SDP names the codec so."""
 CODEC_ID: Final = "L16/8000/1"
 _AUDIO: Final = 1
-"""``PJMEDIA_TYPE_AUDIO``."""
+"""This is ``PJMEDIA_TYPE_AUDIO`` (pjmedia/types.h)."""
 _PAYLOAD_TYPES: Final = (L16_PAYLOAD_TYPE, 120)
 """FreeSWITCH's, and any from 96 on: PJMEDIA compares lower ones by number, the rest by ``a=rtpmap``."""
 _LOWEST_PRIORITY: Final = 1
@@ -27,7 +27,7 @@ log = logs.get(__name__)
 
 
 class _CodecInfo(ctypes.Structure):
-    """``pjmedia_codec_info`` (pjmedia/codec.h)."""
+    """This is ``pjmedia_codec_info`` (pjmedia/codec.h)."""
 
     _fields_ = (
         ("type", ctypes.c_int),
@@ -43,7 +43,7 @@ _EnumInfo = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctype
 
 
 class _FactoryOperations(ctypes.Structure):
-    """``pjmedia_codec_factory_op``."""
+    """This is ``pjmedia_codec_factory_op`` (pjmedia/codec.h)."""
 
     _fields_ = (
         ("test_alloc", _TestAlloc),
@@ -56,7 +56,7 @@ class _FactoryOperations(ctypes.Structure):
 
 
 class _Factory(ctypes.Structure):
-    """``pjmedia_codec_factory``."""
+    """This is ``pjmedia_codec_factory`` (pjmedia/codec.h)."""
 
     _fields_ = (
         ("links_and_data", ctypes.c_void_p * 3),
@@ -82,11 +82,11 @@ class L16:
         self._is_installed = True
 
     def before_answer(self, codecs: frozenset[str]) -> None:
-        """To be called before an offer is answered, with those of our codecs that it names: any other goes before L16."""
+        """An offer is about to be answered that names these of our codecs: any other goes before L16."""
         self._switch(on=codecs == {SPOKEN})
 
     def before_offer(self, codec: str) -> None:
-        """To be called before we offer something, with the codec that the call speaks so far."""
+        """We are about to make an offer in a call that speaks this codec so far."""
         self._switch(on=codec == NAME)
 
     def _switch(self, *, on: bool) -> None:

@@ -15,14 +15,14 @@ from cc_tts.ua.messages import MediaLateness
 
 TURN_NS: Final = 1_000_000_000
 WINDOW_TURNS: Final = 5
-"""The percentile is of so many seconds."""
+"""The percentile is of this many seconds; unmeasured."""
 MIN_FRAMES: Final = 100
-"""With fewer in the window there is no percentile: 2 s of one call."""
+"""Fewer in the window, 2 s of one call, make no percentile."""
 MIN_LATE_FRAMES: Final = 10
-"""With fewer above the bound no call is refused: of one call, three late frames in five seconds are 1 % already."""
+"""Fewer above the bound refuse no call: of one call, three late frames in five seconds are 1 % already."""
 PERCENTILE: Final = 0.99
 RELEASE_SHARE: Final = 0.5
-"""Of the bound: where calls are accepted again."""
+"""Calls are accepted again at this share of the bound; unmeasured."""
 LONGEST_MS: Final = 1000
 """A leg that is asked for nothing for longer was on hold, or had no stream."""
 _PTIME_NS: Final = PTIME_MS * NS_PER_MS
@@ -62,7 +62,7 @@ class TickLateness:
 
 
 def _percentile_ms(counts: Sequence[int]) -> float:
-    """Of the frames by whole ms of lateness."""
+    """Return the percentile of frames that are counted by whole ms of lateness."""
     total = sum(counts)
     if total < MIN_FRAMES:
         return 0.0

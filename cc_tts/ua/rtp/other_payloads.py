@@ -21,7 +21,7 @@ _COMFORT_NOISE: Final = 13
 """Nobody says anything meanwhile (RFC 3551 §6)."""
 _FIRST_DYNAMIC: Final = 96
 _EVENT_BYTES: Final = 4
-"""Of a telephone event (RFC 4733 §2.3)."""
+"""A telephone event has this size (RFC 4733 §2.3)."""
 _MAX_EVENT: Final = 16
 _HEADER_BYTES: Final = 12
 _STATE_BYTES: Final = 4_096
@@ -34,7 +34,7 @@ _Samples = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What a stream decodes: its codec, by the number in our SDP and the one in the far side's, and our number of telephone
+    """A stream decodes this: its codec, by the number in our SDP and the one in the far side's, and our number of telephone
     events.
     """
 

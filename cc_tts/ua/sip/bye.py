@@ -1,4 +1,4 @@
-"""What our BYE and our refusals report to the far side. No pjsua2 here."""
+"""The headers by which our BYE and our refusals tell the far side why. No pjsua2 here."""
 
 from typing import Final
 

@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 USUAL: Final = 101
-"""What nearly every phone and PBX gives to telephone events, some of them whatever was offered. PJMEDIA offers 120."""
+"""Nearly every phone and PBX gives this to telephone events, some whatever was offered. PJMEDIA offers 120."""
 _RTPMAP: Final = re.compile(r"^a=rtpmap:(\d{1,3}) +telephone-event/8000", re.MULTILINE | re.IGNORECASE)
 _AUDIO: Final = re.compile(r"^m=audio .*$", re.MULTILINE)
 

@@ -1,4 +1,4 @@
-"""What the dispatcher writes into a request that it hands on, and takes out of the response (RFC 3261 §16.11, RFC 3581).
+"""The Via that the dispatcher writes into a request, and takes out of the response (RFC 3261 §16.11, RFC 3581).
 
 It adds a Via of its own. The parameters :data:`SOURCE` and :data:`PORT` of that Via say where the request came from and
 where the responses go, so that the dispatcher keeps no transactions, and a UA process knows the sender's address.

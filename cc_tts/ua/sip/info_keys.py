@@ -8,7 +8,7 @@ from cc_tts.clock import NS_PER_MS
 
 MEDIA_TYPE: Final = "application/dtmf-relay"
 MAX_PENDING: Final = 32
-"""As many keys as PJMEDIA keeps for telephone events (``PJMEDIA_DTMF_BUF_SIZE``)."""
+"""PJMEDIA keeps as many keys for telephone events (``PJMEDIA_DTMF_BUF_SIZE``)."""
 
 
 class InfoKeys:

@@ -9,7 +9,7 @@ MAX_HEADERS: Final = 64
 MAX_VALUE_CHARS: Final = 65_535
 """More than any build of PJSIP takes of a whole message, so that no text is cut."""
 _QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.?)*(?:"|\Z)', re.DOTALL)
-"""To the end of the text if it is not closed: so no text takes it more than one pass."""
+"""One that is not closed goes to the end of the text, so that no text takes more than one pass."""
 _BARE_LINE_END: Final = re.compile(r"(?<!\r)\n|\r(?!\n)")
 _COMPACT: Final = {"c": "content-type", "f": "from", "i": "call-id", "l": "content-length", "m": "contact", "t": "to"}
 """Compact forms of the headers that are looked at here (RFC 3261 §7.3.3)."""
@@ -22,7 +22,7 @@ _CONTACT: Final = re.compile(r"<([^<>]*)>[^,]*|([^,;<>]+)[^,<>]*")
 """An address in brackets, or without (RFC 3261 §20.10: then what follows a semicolon is no part of the URI)."""
 _IDENTITY: Final = ("P-Asserted-Identity", "Remote-Party-ID", "Diversion", "History-Info")
 MAX_LENGTH_DIGITS: Final = 9
-"""Of Content-Length; PJSIP takes no more than 65,535 bytes."""
+"""Content-Length has fewer digits: PJSIP takes no more than 65,535 bytes."""
 _TAG: Final = re.compile(r";\s*tag\s*=\s*([^\s;,?]+)", re.IGNORECASE)
 _SIP_URI: Final = re.compile(
     r"sips?:(?:[^@<>\s]+@)?(?:\[[0-9a-f:.]+\]|[\w.-]{1,253})(?::\d{1,5})?(?:[;?][^<>\s]*)?", re.IGNORECASE | re.ASCII
@@ -51,7 +51,7 @@ def is_ambiguous(message: str) -> bool:
 
 
 def body_of(message: str) -> str:
-    """What follows the empty line."""
+    """Return what follows the empty line."""
     return message.partition("\r\n\r\n")[2]
 
 
@@ -61,7 +61,7 @@ def cseq_method(message: str) -> str:
 
 
 def contradiction(message: str) -> str:
-    """What is wrong about CSeq or Content-Length of a request, in words for a reason phrase; empty if nothing.
+    """Return what is wrong about CSeq or Content-Length of a request, in words for a reason phrase; empty if nothing.
 
     PJSIP compares neither: the method in CSeq (RFC 3261 §8.1.1.5) and, in a datagram, Content-Length with what there is of a
     body (§18.3).

@@ -32,7 +32,7 @@ class RemoteReason:
 
 
 def remote_reasons(message: str) -> tuple[RemoteReason, ...]:
-    """What a message of the far side names, at most :data:`MAX_REASONS`; what is malformed is left out."""
+    """Return what a message of the far side names, at most :data:`MAX_REASONS`; what is malformed is left out."""
     found: list[RemoteReason] = []
     for header in sip_message.header_values(message, "reason")[:MAX_REASONS]:
         value, at = header[:MAX_HEADER_CHARS], 0

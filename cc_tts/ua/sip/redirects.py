@@ -6,7 +6,7 @@ from typing import Final
 from cc_tts.ua.sip import uri as sip_uri
 
 MAX_REDIRECTS: Final = 5
-"""So many redirections of one call are followed; unmeasured."""
+"""This many redirections of one call are followed; unmeasured."""
 
 
 class Redirects:

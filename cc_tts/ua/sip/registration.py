@@ -67,7 +67,7 @@ class Registration:
         self._is_untold = True
 
     def shutdown(self) -> None:
-        """Remove the binding."""
+        """Remove the binding at the registrar."""
         self._pace.stop()
         self.account.shutdown()
 

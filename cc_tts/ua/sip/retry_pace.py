@@ -30,7 +30,7 @@ class RetryPace:
         self._failures, self._due_ns = 0, None
 
     def stop(self) -> None:
-        """No more tries."""
+        """Give up: there are no more tries."""
         self._due_ns = None
 
     def is_due(self) -> bool:

@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from cc_tts.ua.endpoint import UserAgent  # imported for good once the build of pjsua2 is chosen
 
 SERVER_TIMEOUT_S = 2.0
-"""Without a ping, of which there are two a second, for so long the server could not answer a call."""
+"""Without a ping for this long, of which there are two a second, the server could not answer a call; unmeasured."""
 MAX_TURN_S = 0.1
 """One turn of the loop counts at most this much towards :data:`SERVER_TIMEOUT_S`: more was a pause of this process."""
 NICE = -10
-"""Priority, if it is permitted (CAP_SYS_NICE): callers hear delays of this process."""
+"""The process has this priority if it is permitted (CAP_SYS_NICE), since callers hear its delays; unmeasured."""
 
 log = logs.get("cc_tts.ua")
 

@@ -31,7 +31,7 @@ MAX_NAMESERVERS = 4
 SNAPSHOT_TIMEOUT_S = 5.0
 """A UA process that was adopted may take this long to tell of its calls; unmeasured."""
 BUFFER_SLACK_MS = 1000
-"""The UA's buffers hold this much more than the window, so that flow control, not the bound, decides."""
+"""The UA's buffers hold this much more than the window, so that flow control, not the bound, decides; unmeasured."""
 
 log = logs.get(__name__)
 
@@ -40,15 +40,15 @@ class UaListener(Protocol):
     """Gets the reports of the UA processes."""
 
     def on_ua_ready(self, build: Mapping[str, str]) -> None:
-        """One can take and place calls."""
+        """A UA process can take and place calls."""
         ...
 
     def on_ua_down(self, reason: str, call_ids: Collection[str]) -> None:
-        """One is gone, and these calls with it."""
+        """A UA process is gone, and these calls with it."""
         ...
 
     def on_ua_message(self, message: Message, payload: bytes = b"") -> None:
-        """One of ``messages.FROM_UA``; ``payload`` is the PCM of :class:`cc_tts.ua.messages.CallAudio`."""
+        """A UA process sent one of ``messages.FROM_UA``; ``payload`` is the PCM of :class:`cc_tts.ua.messages.CallAudio`."""
         ...
 
 
@@ -284,7 +284,7 @@ class UaClient:
         return max((each.lateness for each in self._processes), key=lambda each: (each.refusing, each.p99_ms))
 
     def set_accepting(self, *, accepting: bool) -> None:
-        """Let new calls in, or have them refused with 503. Remembered over a restart."""
+        """Let new calls in, or have them refused with 503, also by a process that is started again."""
         self._accepting = accepting
         for process in self._processes:
             process.send_if_up(self._acceptance)
@@ -349,7 +349,7 @@ class UaClient:
         self._listener.on_ua_message(message, payload)
 
     def renew(self, process: _UaProcess) -> None:
-        """Start a process anew that another version has started, once it has no calls."""
+        """Start a process again that another version has started, once it has no calls."""
         if process.is_adopted and not process.call_ids and process.build.get("cc_tts") != __version__:
             process.is_adopted = False
             process.supervisor.restart(f"it is of cc-tts {process.build.get('cc_tts')}, and has no more calls")
@@ -414,7 +414,7 @@ def _taken(settings: messages.UaSettings, error: adoption.HasServer) -> str:
 
 
 def system_nameservers(path: Path = RESOLV_CONF) -> tuple[str, ...]:
-    """The name servers of the machine; none if it has no such file."""
+    """Return the name servers of the machine; none if it has no such file."""
     try:
         lines = path.read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:
@@ -424,7 +424,7 @@ def system_nameservers(path: Path = RESOLV_CONF) -> tuple[str, ...]:
 
 
 def settings_of(config: Config) -> list[messages.UaSettings]:
-    """The part of the configuration each UA process needs. Several share the calls and the RTP ports, and one registers."""
+    """Return what each UA process needs of the configuration. They share the calls and RTP ports; one registers."""
     sip, rtp, num = config.sip, config.rtp, config.ua.processes
     tls = replace(config.tls, ca_file=tls_files.ca_file(config.tls)) if "tls" in sip.transports else None
     nameservers = sip.nameservers or system_nameservers()

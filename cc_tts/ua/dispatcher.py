@@ -40,7 +40,8 @@ from cc_tts.ua.sip.forwarding import Address
 DOWN: Final = -1
 """This stands in place of the number of free calls of a UA process that is not ready."""
 MAX_CALL_IDS: Final = 100_000
-"""The UA process of this many INVITEs is remembered; the Call-ID that has been silent longest is forgotten first."""
+"""The UA process of this many INVITEs is remembered, and the Call-ID that is silent longest is forgotten first; unmeasured.
+"""
 MAX_DATAGRAMS: Final = 64
 """This many datagrams are read before the server's messages are looked at again; unmeasured."""
 RECEIVE_BUFFER_BYTES: Final = 4 * 1024 * 1024
@@ -101,7 +102,7 @@ class Dispatcher:
         return (datagram, (self._host, port)) if port in self._own_ports else None
 
     def _choose(self, call_id: bytes, method: bytes) -> int | None:
-        """The UA process that has this Call-ID, or the one with the most free calls; ``None`` if none is ready."""
+        """Return the UA process that has this Call-ID, or the one with the most free calls; ``None`` if none is ready."""
         key = _key(call_id)
         process = self._process_of.get(key)
         if process is None or self._free_calls[process] == DOWN:

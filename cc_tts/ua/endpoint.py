@@ -41,13 +41,13 @@ from cc_tts.ua.sip.reason import RemoteReason
 from cc_tts.ua.sip.registration import Accounts
 
 POLL_MS: Final = 4
-"""Longest wait in one poll of the library: the delay a command or an event may meet."""
+"""One poll of the library waits this long at most, which is the delay that a command or an event may meet; unmeasured."""
 WATCH_SLOTS: Final = 50
-"""Each leg is watched once in as many ticks, one second; all in one tick would delay the media clock."""
+"""Each leg is watched once in this many ticks, one second; all in one tick would delay the media clock."""
 TIMER_SLOTS: Final = 5
-"""A leg's timers are checked once in as many ticks."""
+"""A leg's timers are checked once in this many ticks; unmeasured."""
 END_ALL_TIMEOUT_NS: Final = 2_000_000_000
-"""How long the BYEs of the last calls may take."""
+"""The BYEs of the last calls may take this long; unmeasured."""
 log = logs.get(__name__)
 
 
@@ -162,7 +162,7 @@ class UserAgent:
         ).install()
 
     def poll(self) -> None:
-        """One turn: let PJSIP work, reap ended legs, pass on what the playout buffers reported, watch RTP."""
+        """Do one turn: let PJSIP work, reap ended legs, pass on what the playout buffers reported, watch RTP."""
         self._endpoint.libHandleEvents(POLL_MS)
         self._place_refused()
         self._end_tails()
@@ -215,7 +215,7 @@ class UserAgent:
         self._endpoint.libDestroy(pj.PJSUA_DESTROY_NO_RX_MSG if nothing_is_owed else 0)
 
     def _end_all(self) -> None:
-        """Its own method, so that no variable keeps a leg: pjsua2 aborts when a call is destroyed after the library."""
+        """End all calls. No variable may keep a leg after this: pjsua2 aborts when a call is destroyed after the library."""
         for leg in tuple(self._legs.values()):
             with self._attempt(leg, "hangup"):
                 leg.end_for_stop(retry_after_s=self._retry_after_s)
@@ -286,7 +286,7 @@ class UserAgent:
                 leg.media.detach_server()
 
     def attach_server(self) -> list[messages.CallSnapshot]:
-        """Another server is there: a snapshot of each call. Prompts that are not in it are over, which has been reported."""
+        """Another server is there: return a snapshot of each call. Prompts that are not in it are reported as over."""
         SipThread.check()
         snapshots = [leg.snapshot() for leg in self._live_legs()]
         self._drain_playout_events()
@@ -297,7 +297,7 @@ class UserAgent:
         return snapshots
 
     def snapshot(self, call_id: str) -> messages.CallSnapshot | None:
-        """A call as it is or was; ``None``: it never was a leg, or is forgotten."""
+        """Return a call as it is or was; ``None``: it never was a leg, or is forgotten."""
         leg = self._legs.get(call_id)
         return None if leg is None else leg.snapshot()
 
@@ -451,7 +451,7 @@ class UserAgent:
     # --- set-up --------------------------------------------------------------------------------------------------------
 
     def _refusal(self, *, incoming: int = 0) -> int | None:
-        """Seconds for Retry-After if a new call would be refused now; ``incoming`` calls are among PJSUA's already."""
+        """Return Retry-After, s, if a new call would be refused now; ``incoming`` calls are among PJSUA's already."""
         if not incoming:
             self._reap()
         reasons = (

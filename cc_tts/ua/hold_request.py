@@ -6,7 +6,7 @@ from typing import Final
 from cc_tts.clock import NS_PER_MS
 
 MAX_REINVITES: Final = 5
-"""A request fails when so many re-INVITEs in turn have met one of the far side; unmeasured."""
+"""A request fails when this many re-INVITEs in turn have met one of the far side; unmeasured."""
 REQUEST_PENDING: Final = 491
 _FIRST_REFUSAL: Final = 300
 """A final response from here on is no success (RFC 3261 §7.2)."""

@@ -441,7 +441,7 @@ class Leg(pj.Call):  # type: ignore[misc]
             self._services.library.end_transaction(self._reinvites.pop(), pj.PJSIP_SC_REQUEST_TERMINATED)
 
     def _whose_end(self, sip_code: int) -> messages.EndedBy:
-        """Who ended a call that the server did not end, by the status that PJSIP gives."""
+        """Return who ended a call that the server did not end, by the status that PJSIP gives."""
         if sip_code == pj.PJSIP_SC_REQUEST_TIMEOUT or sip_code >= pj.PJSIP_SC_INTERNAL_SERVER_ERROR:
             return "failure"
         # in an answered call it is pjsua's own, when nothing can be made of the far side's SDP

@@ -9,7 +9,7 @@ class LegState(StrEnum):
     """How far the INVITE transaction of a leg has come (RFC 3261 §13)."""
 
     INVITED = "invited"
-    """No final response yet."""
+    """There is no final response yet."""
     ANSWERED = "answered"
     """A 2xx was sent or received."""
     ESTABLISHED = "established"

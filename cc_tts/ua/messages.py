@@ -31,7 +31,7 @@ class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
     auth: AuthConfig
     log: LogConfig
     tls: TlsConfig | None = None
-    """None: SIP is not spoken over it, and the key's password is not handed on."""
+    """``None``: SIP is not spoken over TLS, and the password of the key is not handed on."""
     playout_max_buffered_ms: int
     dispatcher_port: int = 0
     """``sip.port`` of the configuration where a dispatcher listens on it, 0 without one. ``sip.port`` is our own."""
@@ -40,9 +40,9 @@ class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
     call_id_prefix: str = "call_"
     """The ids of incoming calls begin with this."""
     orphan_grace_ms: int = 0
-    """How long calls are kept when the server is gone."""
+    """Calls are kept this long when the server is gone."""
     adoption_socket: str = ""
-    """Where the process waits for the next server then."""
+    """The process waits here for the next server then."""
 
     @property
     def fingerprint(self) -> str:
@@ -412,7 +412,7 @@ class InviteRefused(Report, frozen=True):
 
 
 RefusedCause = Literal["peer", "rate", "credentials", "attempts", "malformed", "too_long", "unsolicited_challenge"]
-"""Why a request was refused before it could become a call: not an allowed peer, too many, wrong password, too many wrong
+"""A request was refused before it could become a call: not an allowed peer, too many, wrong password, too many wrong
 passwords, unreadable credentials, a message that exceeds PJSIP's buffer, a 401 or 407 in a call that we did not place.
 """
 
@@ -424,7 +424,7 @@ class RequestsRefused(Report, frozen=True):
 
 
 class SettingsApplied(Report, frozen=True):
-    """This says what of :class:`ApplySettings` could not be taken over: the key, and why."""
+    """Settings were taken over, but for those in ``refused``: the key, and why."""
 
     refused: dict[str, str]
 

@@ -20,13 +20,13 @@ from cc_tts.errors import UNREADABLE, ConfigError
 
 VARIABLE: Final = "CC_TTS_PJSUA2"
 FOLDER: Final = "pjsua2-server"
-"""The folder in the virtual environment that ``cc-tts pjsua2 build`` writes."""
+"""``cc-tts pjsua2 build`` writes this folder in the virtual environment."""
 PYPI_WHEEL: Final = "PyPI wheel"
 WHEEL_MAX_CALLS: Final = 4
 WHEEL_MAX_HANDLES: Final = 64
 """The PyPI wheel was compiled with these: PJSUA_MAX_CALLS and PJ_IOQUEUE_MAX_HANDLES."""
 WHEEL_MAX_MESSAGE_BYTES: Final = 4_000
-"""``PJSIP_MAX_PKT_LEN``, as PJSIP has it."""
+"""This is ``PJSIP_MAX_PKT_LEN``, as PJSIP has it."""
 BUILD: Final = "cc-tts pjsua2 build"
 START_SERVER_BUILD: Final = f"start with {VARIABLE}=server"
 NO_TLS: Final = (
@@ -37,7 +37,7 @@ _INSIDE: Final = tuple(
     ipaddress.ip_network(network)
     for network in ("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16")
 )
-"""Loopback, private and link-local addresses (RFC 1918, RFC 3927)."""
+"""These are loopback, private and link-local addresses (RFC 1918, RFC 3927)."""
 _MAX_DESCRIPTION_BYTES: Final = 65_536
 
 
@@ -81,7 +81,9 @@ def has_wheel() -> bool:
 def chosen(
     environ: Mapping[str, str] = os.environ, prefix: str = sys.prefix, *, has_wheel: Callable[[], bool] = has_wheel
 ) -> Pjsua2Build:
-    """The build that the environment asks for. Raises ``ConfigError`` if it is missing or its ``build.json`` malformed."""
+    """Return the build that the environment asks for. Raises ``ConfigError`` if it is missing or its ``build.json``
+    malformed.
+    """
     wanted = environ.get(VARIABLE, "").strip()
     if not wanted and not has_wheel() and is_built(prefix):
         wanted = "server"
@@ -128,11 +130,11 @@ def check_address(host: str) -> None:
 
 
 def how_to_lift_limits(prefix: str = sys.prefix) -> str:
-    """How to lift the limits of the PyPI wheel."""
+    """Return how to lift the limits of the PyPI wheel."""
     return START_SERVER_BUILD if is_built(prefix) else f"`{BUILD}` makes one for more, then {START_SERVER_BUILD}"
 
 
 def advice(*, max_calls: int, prefix: str = sys.prefix) -> str:
-    """The limits of the PyPI wheel and how to lift them."""
+    """Return the limits of the PyPI wheel and how to lift them."""
     limits = f"{max_calls} calls at once, and RTP follows whoever sends it"
     return f"this pjsua2 is the PyPI wheel: {limits}. To lift the limits: {how_to_lift_limits(prefix)}"

@@ -14,28 +14,28 @@ from cc_tts.ua.sip import forwarding
 _FROM_PJ: Final = "_ZN2pj9SipRxData6fromPjER13pjsip_rx_data"
 """``pj::SipRxData::fromPj(pjsip_rx_data &)`` as the Itanium C++ ABI spells it."""
 _MAX_RX_DATA_BYTES: Final = 60_000
-"""More than a ``pjsip_rx_data``, most of which is the packet."""
+"""A ``pjsip_rx_data`` is smaller; most of it is the packet."""
 _BODY_AT: Final = 104
-"""In a ``pjsip_msg``, behind the type, the start line and the list of headers."""
+"""A ``pjsip_msg`` has its body here, behind the type, the start line and the list of headers."""
 _MEDIA_TYPE_BYTES: Final = 80
 """A ``pjsip_media_type`` has two strings and a list of parameters."""
 _PART_BODY_AT: Final = 80
-"""In a ``pjsip_multipart_part``, behind the links of a list and a header."""
+"""A ``pjsip_multipart_part`` has its body here, behind the links of a list and a header."""
 _INVITE_STATE_AT: Final = 56
-"""In a ``pjsip_inv_session``, behind its name and three pools."""
+"""A ``pjsip_inv_session`` has its state here, behind its name and three pools."""
 _DISCONNECTED: Final = 6
-"""``PJSIP_INV_STATE_DISCONNECTED``, the last of the states."""
+"""This is ``PJSIP_INV_STATE_DISCONNECTED``, the last of the states."""
 _PORT_AT: Final = 16
-"""In a ``pjmedia_sdp_media``, behind the kind."""
+"""A ``pjmedia_sdp_media`` has its port here, behind the kind."""
 _MEDIA_AT: Final = 712
-"""In a ``pjmedia_sdp_session``, behind 68 attributes: how many m-lines there are, and where they are."""
+"""A ``pjmedia_sdp_session`` says here, behind 68 attributes, how many m-lines there are, and where they are."""
 _ENCODING: Final = 1
 """This is ``PJMEDIA_DIR_ENCODING`` (pjmedia/types.h)."""
 _DECODING: Final = 2
 """This is ``PJMEDIA_DIR_DECODING`` (pjmedia/types.h)."""
 
 _REPAIRED_KEPT: Final = 16
-"""Bodies that are kept: one message is dealt with at a time."""
+"""This many bodies are kept, though one message is dealt with at a time; unmeasured."""
 
 OnMessage = Callable[[int], bool]
 """Takes a ``pjsip_rx_data *``; returns whether the message has been dealt with."""
@@ -49,7 +49,7 @@ class String(ctypes.Structure):
 
     @classmethod
     def of(cls, text: str) -> "String":
-        """One that keeps its bytes alive."""
+        """Return a string that keeps its bytes alive."""
         data = text.encode("utf-8", "surrogateescape")
         return cls(data, len(data))
 
@@ -83,7 +83,7 @@ class _Body(ctypes.Structure):
 
 
 class _SdpInfo(ctypes.Structure):
-    """This is ``pjsip_sdp_info`` (pjsip-ua/sip_inv.h)."""
+    """The C structure ``pjsip_sdp_info`` (pjsip-ua/sip_inv.h)."""
 
     _fields_ = (
         ("body", ctypes.c_void_p),
@@ -100,7 +100,7 @@ class _Message(ctypes.Structure):
 
 
 class _ArrayHeader(ctypes.Structure):
-    """This is ``pjsip_generic_array_hdr`` (pjsip/sip_msg.h)."""
+    """The C structure ``pjsip_generic_array_hdr`` (pjsip/sip_msg.h)."""
 
     _fields_ = (
         ("links", ctypes.c_void_p * 2),
@@ -117,7 +117,7 @@ _OnRx = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 
 class _Module(ctypes.Structure):
-    """This is ``struct pjsip_module`` (pjsip/sip_module.h)."""
+    """The C structure ``pjsip_module`` (pjsip/sip_module.h)."""
 
     _fields_ = (
         ("links", ctypes.c_void_p * 2),
@@ -188,7 +188,7 @@ class CLibrary:
         return ctypes.CFUNCTYPE(result, *arguments)((name, self._library))
 
     def bind(self, name: str, result: Any, *arguments: Any) -> Any:
-        """A function that is not wrapped here, with the types of its result and its arguments."""
+        """Return a function that is not wrapped here, with the types of its result and its arguments."""
         return self._bind(name, result, *arguments)
 
     @property
@@ -236,24 +236,24 @@ class CLibrary:
         return int(self._register_factory(self._codec_manager(self._media_endpoint()), factory))
 
     def method_of(self, rdata: int) -> str:
-        """The method of a request as PJSIP read it, or the status of a response; empty if PJSIP has no text for it."""
+        """Return the method of a request as PJSIP read it, or the status of a response; empty if it has no text."""
         # as in: Request msg INVITE/cseq=1; Response msg 200/INVITE/cseq=1
         words = self._rx_data_info(rdata).decode("utf-8", "surrogateescape").split(" ", 3)
         return words[2].partition("/")[0] if len(words) > 2 else ""  # noqa: PLR2004 - the third word
 
     def message(self, rdata: int) -> tuple[str, str]:
-        """The host it came from and its text, with lone surrogates for what is no UTF-8 (PEP 383)."""
+        """Return the host it came from and its text, with lone surrogates for what is no UTF-8 (PEP 383)."""
         self._from_pj(self._received_at, rdata)
         text = self._received.wholeMsg
         return self.source_host(self._received.srcAddress, text), text
 
     def source_host(self, address: str, message: str) -> str:
-        """The host in ``address``, or the one in the Via of the dispatcher if that sent it; empty for a response."""
+        """Return the host in ``address``, or the one in the Via of the dispatcher if that sent it; empty for a response."""
         return forwarding.source_of(message) if address == self.dispatcher else host_of(address)
 
     def sdp(self, rdata: int, repaired: Callable[[str], str] = str) -> tuple[str, bool] | None:
-        """The session description as PJSIP finds it in the body, or in a part of it, and whether PJSIP could read it; the
-        first time PJSIP is shown what ``repaired`` makes of it.
+        """Return the session description as PJSIP finds it in the body, or in a part of it, and whether PJSIP could read it;
+        the first time PJSIP is shown what ``repaired`` makes of it.
 
         ``None`` if there is none. One of nothing but line ends is not shown to PJSIP, whose parser skips line ends beyond
         the end of the text and then throws where nothing catches.
@@ -293,7 +293,7 @@ class CLibrary:
         body.data, body.length = at, len(text)
 
     def _sdp_body(self, at: int) -> int:
-        """Address of the body that is SDP: the message's, at ``at``, or one of its parts; 0 if there is none."""
+        """Return address of the body that is SDP: the message's, at ``at``, or one of its parts; 0 if there is none."""
         body = _Body.from_address(at) if at else _Body()
         main_type = bytes(body.type).lower()
         if main_type == b"multipart":
@@ -326,8 +326,8 @@ class CLibrary:
             self._erase(found)
 
     def _parsed(self, rdata: int) -> int:
-        """The ``pjsip_msg`` of what was received. How far in front of it the packet begins depends on how the library was
-        built, so it is found by what stands beside it: where the text is, and how long.
+        """Return the ``pjsip_msg`` of what was received. How far in front of it the packet begins depends on how the library
+        was built, so it is found by what stands beside it: where the text is, and how long.
         """
         self._from_pj(self._received_at, rdata)
         text = self._received.wholeMsg.encode("utf-8", "surrogateescape")

@@ -23,7 +23,7 @@ from cc_tts.config.schema import AuthConfig
 MAX_CREDENTIALS_CHARS: Final = 2048
 """One Authorization header has this many parameters at most; RFC 7616 §3.4 knows twelve."""
 MAX_NONCES: Final = 20_000
-"""Nonces whose count is remembered. Beyond, the oldest are forgotten and everything as old counts as expired."""
+"""The count of this many nonces is remembered. Older ones are forgotten and count as expired; unmeasured."""
 _MAX_PARAMETERS: Final = 32
 _RANDOM_BYTES: Final = 8
 _TIME_BYTES: Final = 8
@@ -113,18 +113,18 @@ def _parameters(text: str) -> dict[str, str]:
 
 
 def quoted(text: str) -> str:
-    """``text`` as a quoted-string (RFC 3261 §25.1)."""
+    """Return ``text`` as a quoted-string (RFC 3261 §25.1)."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def digest(answer: Credentials, ha1: str, method: str) -> str:
-    """The right response (RFC 7616 §3.4.1), in hexadecimal digits; ``ha1`` is what :func:`user_hash` makes."""
+    """Return the right response (RFC 7616 §3.4.1), in hexadecimal digits; ``ha1`` is what :func:`user_hash` makes."""
     ha2 = _hashed(answer.algorithm, f"{method}:{answer.uri}")
     return _hashed(answer.algorithm, f"{ha1}:{answer.nonce}:{answer.nc}:{answer.cnonce}:auth:{ha2}")
 
 
 def user_hash(algorithm: str, username: str, realm: str, password: str) -> str:
-    """H(A1) of RFC 7616 §3.4.2, in hexadecimal digits."""
+    """Return H(A1) of RFC 7616 §3.4.2, in hexadecimal digits."""
     return _hashed(algorithm, f"{username}:{realm}:{password}")
 
 
@@ -159,7 +159,7 @@ class DigestGuard:
         self._forgotten_until_ms = -1
 
     def challenges(self, source: str, *, stale: bool) -> tuple[tuple[str, str], ...]:
-        """The headers, the stronger algorithm first (RFC 8760 §2.3), with one new nonce for ``source``."""
+        """Return the headers, the stronger algorithm first (RFC 8760 §2.3), with one new nonce for ``source``."""
         head = f'Digest realm={quoted(self._realm)}, nonce="{self._new_nonce(source)}", algorithm='
         tail = ', qop="auth", stale=true' if stale else ', qop="auth"'
         return tuple(("WWW-Authenticate", head + algorithm + tail) for algorithm in self._algorithms)
@@ -204,7 +204,7 @@ class DigestGuard:
         return body + self._mac(body, source)
 
     def _issued_ms(self, nonce: str, source: str) -> int | None:
-        """When we made this nonce for this source; ``None`` if we did not."""
+        """Return when we made this nonce for this source; ``None`` if we did not."""
         body, mac = nonce[: -2 * _MAC_BYTES], nonce[-2 * _MAC_BYTES :]
         genuine = hmac.compare_digest(self._mac(body, source).encode(), _bytes(mac))
         return _time_of(nonce) if genuine and len(nonce) == _NONCE_CHARS else None

@@ -15,9 +15,9 @@ from cc_tts.clock import Clock
 from cc_tts.processes import source_address
 
 MAX_SOURCES: Final = 10_000
-"""This many sources are remembered at once; the one that has been silent longest is forgotten."""
+"""This many sources are remembered at once; the one that has been silent longest is forgotten; unmeasured."""
 BURST_S: Final = 2.0
-"""A source that was quiet may send at once what is allowed in so many seconds."""
+"""A source that was quiet may send at once what is allowed in this many seconds; unmeasured."""
 _CACHED_ADDRESSES: Final = 4096
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -25,7 +25,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 def host_of(socket_address: str) -> str:
-    """The host of ``192.0.2.1:5060`` or ``[2001:db8::1]:5060``, without port, brackets and zone."""
+    """Return the host of ``192.0.2.1:5060`` or ``[2001:db8::1]:5060``, without port, brackets and zone."""
     host, _, _port = socket_address.rpartition(":")
     return host.strip("[]").partition("%")[0]
 

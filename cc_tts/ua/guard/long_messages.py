@@ -18,15 +18,15 @@ _OVERFLOW: Final = 171_062
 _BY_TRANSPORT: Final = 1
 """This is ``PJSIP_TPSELECTOR_TRANSPORT`` (pjsip/sip_transport.h)."""
 _KIND_AT: Final = 80
-"""In a ``pjsip_transport``, behind its name, four pointers and three flags: its kind and the far side's address."""
+"""A ``pjsip_transport`` has its kind and the far side's address here, behind its name, four pointers and three flags."""
 _AF_INET: Final = 2
 _ADDRESS_BYTES: Final = 28
 READ_ON_NS: Final = 2_000 * NS_PER_MS
-"""How long the rest of the request may take."""
+"""The rest of the request may take this long; unmeasured."""
 
 
 class _Dropped(ctypes.Structure):
-    """This is ``pjsip_tp_dropped_data`` (pjsip/sip_transport.h)."""
+    """The C structure ``pjsip_tp_dropped_data`` (pjsip/sip_transport.h)."""
 
     _fields_ = (
         ("transport", ctypes.c_size_t),
@@ -37,13 +37,13 @@ class _Dropped(ctypes.Structure):
 
 
 class _Received(ctypes.Structure):
-    """This is ``pjsip_tp_rx_data`` (pjsip/sip_transport.h)."""
+    """The C structure ``pjsip_tp_rx_data`` (pjsip/sip_transport.h)."""
 
     _fields_ = (("transport", ctypes.c_size_t), ("data", ctypes.c_void_p), ("length", ctypes.c_size_t))
 
 
 class _Selector(ctypes.Structure):
-    """This is ``pjsip_tpselector`` (pjsip/sip_transport.h)."""
+    """The C structure ``pjsip_tpselector`` (pjsip/sip_transport.h)."""
 
     _fields_ = (("kind", ctypes.c_int), ("no_reuse", ctypes.c_int), ("transport", ctypes.c_size_t))
 
@@ -126,7 +126,7 @@ class LongMessages:
 
 
 def answer_to(head: str, *, server: str) -> bytes:
-    """513 for a request of which only the beginning is known; empty if it is none, or lacks what an answer repeats."""
+    """Return a 513 for a request whose beginning is known; empty if it is none, or lacks what an answer repeats."""
     head = head.rpartition("\r\n")[0]  # the last line is cut
     method = head.partition(" ")[0]
     if method == "ACK" or not sip_message.request_uri(head) or sip_message.is_ambiguous(head):

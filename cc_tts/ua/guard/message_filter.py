@@ -24,17 +24,17 @@ from cc_tts.ua.sip import message as sip_message
 from cc_tts.ua.sip.reason import RemoteReason, remote_reasons
 
 _FIRST_PRIORITY: Final = 13
-"""After the response filter (12), before PJSIP_MOD_PRIORITY_TSX_LAYER (16)."""
+"""This is after the response filter (12), before PJSIP_MOD_PRIORITY_TSX_LAYER (16)."""
 _IN_CALLS_PRIORITY: Final = 31
-"""After the transport filter (30), before PJSIP_MOD_PRIORITY_UA_PROXY_LAYER (32), where requests go to their dialogs."""
+"""This is after the transport filter (30), before PJSIP_MOD_PRIORITY_UA_PROXY_LAYER (32), which finds dialogs."""
 _PRIORITY: Final = 63
-"""After the request filter, before PJSIP_MOD_PRIORITY_APPLICATION (64), where pjsua is."""
+"""This is after the request filter, before PJSIP_MOD_PRIORITY_APPLICATION (64), where pjsua is."""
 _OFFERING: Final = ("INVITE", "UPDATE", "PRACK")
-"""Requests that may carry an offer, and their responses an answer (RFC 3261 §13.1, RFC 3311 §5.1, RFC 3262 §5)."""
+"""These requests may carry an offer, and their responses an answer (RFC 3261 §13.1, RFC 3311 §5.1, RFC 3262 §5)."""
 _ROUTING: Final = ("Contact", "Record-Route", "Service-Route")
-"""Headers of a response that say where requests are to be sent."""
+"""These headers of a response say where requests are to be sent."""
 MAX_SERVICE_ROUTES: Final = 8
-"""PJSUA_ACC_MAX_PROXIES; pjsua writes more of these headers past the end of its table (RFC 3608)."""
+"""This is PJSUA_ACC_MAX_PROXIES; pjsua writes more of these headers past the end of its table (RFC 3608)."""
 _CSEQ: Final = re.compile(r"[0-9]{1,10}")
 MAX_EXPIRES_S: Final = 1 << 31
 """PJSIP takes 2^32 - 1 for "not said" and asserts that it was."""
@@ -174,7 +174,7 @@ class MessageFilter:
         return checked.fault or (_NOT_OFFERED if checked.unusable else None)
 
     def _fault_of_offer(self, rdata: int) -> sdp_check.Fault | None:
-        """Return what keeps an offer from being used. One that can be is made ready: m-lines switched off, codecs reported."""
+        """Return what keeps an offer from being used. Of a good one m-lines are switched off and codecs reported."""
         found = self._c.sdp(rdata, repaired)
         checked = self._check(*found) if found else sdp_check.Checked()
         if checked.fault is not None:
@@ -208,7 +208,7 @@ class MessageFilter:
 
 
 def _guarded(step: OnMessage) -> OnMessage:
-    """``step`` for PJSIP. A message on which it fails goes no further."""
+    """Return ``step`` for PJSIP. A message on which it fails goes no further."""
 
     def on_message(rdata: int) -> bool:
         try:
@@ -226,7 +226,7 @@ _NOT_OFFERED: Final = sdp_check.Fault(488, 399, "More was answered than was offe
 
 
 def _unusable_headers(message: str, method: str) -> set[str]:
-    """Headers of a response that PJSIP must not see."""
+    """Return headers of a response that PJSIP must not see."""
     unusable = {name for name in _ROUTING if sip_message.has_foreign_uri(message, name)}
     if method != "REGISTER":
         return unusable

@@ -16,17 +16,17 @@ from cc_tts.ua.messages import RefusedCause, UaSettings
 from cc_tts.ua.sip import message as sip_message
 
 MAX_WRONG_ANSWERS: Final = 10
-"""Wrong passwords for one user name of one source in :data:`WRONG_ANSWERS_WINDOW_S`; beyond, 403 for some of that time."""
+"""One user name of a source gets 403 after this many wrong passwords in :data:`WRONG_ANSWERS_WINDOW_S`; unmeasured."""
 MAX_WRONG_ANSWERS_OF_A_SOURCE: Final = 100
 """This counts all names: many phones may be behind one address, and one of them has an old password; unmeasured."""
 WRONG_ANSWERS_WINDOW_S: Final = 60.0
 MAX_AUTHORIZATIONS: Final = 4
-"""Authorization headers of one request; there may be one a realm (RFC 3261 §22.1)."""
+"""One request may have this many Authorization headers; there may be one a realm (RFC 3261 §22.1)."""
 MAX_SOURCES_REPORTED: Final = 5
-"""Sources named in one line of the log."""
+"""One line of the log names this many sources; unmeasured."""
 _BAD_REQUEST: Final = 400
 _TARGETING: Final = ("INVITE", "UPDATE")
-"""Methods whose Contact says where our requests go (RFC 3261 §12.1.1, §12.2.2)."""
+"""The Contact of these methods says where our requests go (RFC 3261 §12.1.1, §12.2.2)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,18 +19,18 @@ from cc_tts.ua.guard.policy import InboundPolicy, Refusal
 from cc_tts.ua.sip import message as sip_message
 
 _RESPONSE_PRIORITY: Final = 12
-"""Before PJSIP_MOD_PRIORITY_TSX_LAYER (16), which hands responses to those who wait for them."""
+"""This is before PJSIP_MOD_PRIORITY_TSX_LAYER (16), which hands responses to those who wait for them."""
 _TRANSPORT_PRIORITY: Final = 30
-"""After PJSIP_MOD_PRIORITY_TSX_LAYER (16), which takes retransmissions, before PJSIP_MOD_PRIORITY_UA_PROXY_LAYER (32)."""
+"""This is after PJSIP_MOD_PRIORITY_TSX_LAYER (16), which takes retransmissions, before that of dialogs (32)."""
 _REQUEST_PRIORITY: Final = 62
-"""Before PJSIP_MOD_PRIORITY_APPLICATION (64) and the modules just under it, after the dialogs' usages (48)."""
+"""This is before PJSIP_MOD_PRIORITY_APPLICATION (64) and the modules just under it, after the dialogs' usages (48)."""
 METHODS: Final = ("INVITE", "ACK", "BYE", "CANCEL", "OPTIONS", "INFO", "PRACK", "UPDATE")
 ALLOWED: Final = ", ".join(METHODS)
 _STRAY: Final = ("BYE", "CANCEL", "INFO", "PRACK", "UPDATE", "NOTIFY")
-"""Methods that belong into a dialog: without one 481 (RFC 3261 §12.2.2)."""
+"""These methods belong into a dialog: without one they get 481 (RFC 3261 §12.2.2)."""
 EXTENSIONS: Final = ("100rel", "timer")
 _CAPABILITIES: Final = {"Allow": (4, METHODS), "Accept": (0, ("application/sdp",)), "Supported": (36, EXTENSIONS)}
-"""Headers of a 200 to OPTIONS (RFC 3261 §11.2): PJSIP's number of each (``pjsip_hdr_e``), and its tokens."""
+"""A 200 to OPTIONS has these headers (RFC 3261 §11.2): PJSIP's number of each (``pjsip_hdr_e``), and its tokens."""
 
 log = logs.get(__name__)
 
@@ -73,7 +73,7 @@ class RequestFilter:
                 log.warning("capability_not_set", detail=str(error), consequence="answers name what is not served")
 
     def _guarded(self, step: Callable[[int, str], bool]) -> Callable[[int], bool]:
-        """``step`` for PJSIP. A request on which it fails passes only if the policy refuses no callers."""
+        """Return ``step`` for PJSIP. A request on which it fails passes only if the policy refuses no callers."""
 
         def on_request(rdata: int) -> bool:
             try:

@@ -13,9 +13,9 @@ from typing import Final
 
 MAX_LINE_CHARS: Final = 1_000
 MAX_MEDIA: Final = 16
-"""PJMEDIA_MAX_SDP_MEDIA; it passes over what comes after."""
+"""This is PJMEDIA_MAX_SDP_MEDIA; PJMEDIA passes over what comes after."""
 MAX_ATTRIBUTES: Final = 68
-"""PJMEDIA_MAX_SDP_ATTR of one m-line, likewise."""
+"""This is PJMEDIA_MAX_SDP_ATTR, for one m-line; PJMEDIA passes over what comes after."""
 L16_PAYLOAD_TYPE: Final = 70
 """FreeSWITCH gives this payload type to L16/8000."""
 MAX_PTIME_MS: Final = 200
@@ -23,9 +23,9 @@ MAX_PTIME_MS: Final = 200
 _PROFILES: Final = ("RTP/AVP", "RTP/AVPF")
 """These are served without SRTP; with it :mod:`cc_tts.ua.guard.srtp_sdp` decides."""
 _STATIC: Final = {0: "PCMU/8000", 8: "PCMA/8000", 9: "G722/8000"}
-"""Payload types that need no ``a=rtpmap`` (RFC 3551 §6)."""
+"""These payload types need no ``a=rtpmap`` (RFC 3551 §6)."""
 _MAPPED: Final = frozenset((L16_PAYLOAD_TYPE, *range(96, 128)))
-"""Those that PJMEDIA knows by their ``a=rtpmap``; it compares others by number."""
+"""PJMEDIA knows these by their ``a=rtpmap``; it compares others by number."""
 _NUMBER: Final = r"\d{1,10}"
 _LINE: Final = re.compile(r"([a-z])=(.*)")
 _VALUES: Final = {
@@ -68,7 +68,7 @@ class Media:
     port: int
     profile: str
     numbers: list[int]
-    """Its formats, as far as they are payload types."""
+    """The formats of the m-line, as far as they are payload types."""
     is_connected: bool = False
     """Whether it has a ``c=``, of its own or of the whole description."""
     names: dict[int, str] = field(default_factory=dict)
@@ -113,7 +113,7 @@ def _names(media: Media) -> set[str]:
 
 
 def _read(sdp: str) -> list[Media]:
-    """The m-lines of a description. Raises ``ValueError``, with words for a reason phrase, if it is none."""
+    """Return the m-lines of a description. Raises ``ValueError``, with words for a reason phrase, if it is none."""
     whole = Media(kind="", port=0, profile="", numbers=[])
     media: list[Media] = []
     for kind, value in _lines(sdp):
@@ -138,7 +138,7 @@ def _check_complete(media: Media) -> None:
 
 
 def _lines(sdp: str) -> Iterator[tuple[str, str]]:
-    """Type and value of each line. Raises ``ValueError`` at what is none."""
+    """Return type and value of each line. Raises ``ValueError`` at what is none."""
     if not sdp.endswith(("\r", "\n")) and sdp.rpartition("\n")[2].startswith("a=rtpmap"):
         raise ValueError("The SDP does not end with a line end")
     for line in filter(None, re.split(r"[\r\n]+", sdp)):
@@ -172,7 +172,7 @@ def _media(value: str, whole: Media) -> Media:
 
 
 def _connection(value: str) -> Fault | None:
-    """Why the address of a ``c=`` cannot be served."""
+    """Return why the address of a ``c=`` cannot be served."""
     match = _CONNECTION.fullmatch(value)
     if match is None:
         raise ValueError("c= of the SDP is malformed")
@@ -186,7 +186,7 @@ def _connection(value: str) -> Fault | None:
 
 
 def _address(kind: str, text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """The address; ``None`` if it is a name. Raises ``ValueError`` if it is neither, or not of that kind."""
+    """Return the address; ``None`` if it is a name. Raises ``ValueError`` if it is neither, or not of that kind."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:

@@ -15,13 +15,13 @@ _MAPPED: Final = re.compile(r"a=rtpmap:(\d{1,3}) ")
 _EVENTS: Final = re.compile(r"a=rtpmap:(\d{1,3}) +telephone-event(?:/0*)? *", re.IGNORECASE)
 """An event of no rate: FreeSWITCH writes 0 in the re-INVITEs of ``sofia recover``. Keys come in the rate of the audio."""
 _OURS: Final = re.compile(r"a=rtpmap:[089] +(.*)")
-"""PCMU, PCMA and G.722, which need no ``a=rtpmap`` (RFC 3551 §6)."""
+"""These are PCMU, PCMA and G.722, which need no ``a=rtpmap`` (RFC 3551 §6)."""
 _ENCODING: Final = re.compile(r"[\w.+-]{1,64}/[1-9]\d{0,5}(?:/[1-9]\d?)? *", re.ASCII)
 _PTIME: Final = re.compile(r"a=(max)?ptime: *(\d{1,4})\b.*")
 
 
 def repaired(sdp: str) -> str:
-    """The description itself if nothing of it has to change."""
+    """Return the description that PJSIP is shown, which is ``sdp`` itself if nothing of it has to change."""
     if not sdp.startswith("v="):
         return sdp
     lines = re.split(r"\r\n|\n|\r", sdp.rstrip("\r\n"))
@@ -34,7 +34,7 @@ def repaired(sdp: str) -> str:
 
 
 def _head(lines: list[str]) -> Iterator[str]:
-    """The version, an origin and a subject, which must be there (RFC 8866 §5), and the rest."""
+    """Return the version, an origin and a subject, which must be there (RFC 8866 §5), and the rest."""
     origin = next((line for line in lines if line.startswith("o=")), "")
     subject = next((line for line in lines if line.startswith("s=")), "")
     yield lines[0]
@@ -45,8 +45,8 @@ def _head(lines: list[str]) -> Iterator[str]:
 
 
 def _media(lines: list[str]) -> Iterator[str]:
-    """An m-line without the formats of which nothing is known, and what follows it, with a ``ptime`` that its ``maxptime``
-    allows.
+    """Return an m-line without the formats of which nothing is known, and what follows it, with a ``ptime`` that its
+    ``maxptime`` allows.
     """
     yield _without_unknown(lines)
     times = {bool(match[1]): int(match[2]) for line in lines if (match := _PTIME.fullmatch(line))}
@@ -60,7 +60,7 @@ def _media(lines: list[str]) -> Iterator[str]:
 
 
 def _format(line: str) -> str:
-    """The line, with a rate for telephone events that have none; empty if it describes one of our formats as nothing."""
+    """Return the line, with a rate for telephone events that have none; empty if it gives one of our formats no codec."""
     if match := _EVENTS.fullmatch(line):
         return f"a=rtpmap:{match[1]} telephone-event/8000"
     match = _OURS.fullmatch(line)

@@ -11,17 +11,17 @@ import re
 from typing import Final
 
 CRYPTO_SUITES: Final = ("AES_CM_128_HMAC_SHA1_80", "AES_256_CM_HMAC_SHA1_80", "AES_CM_128_HMAC_SHA1_32")
-"""In order of preference. The first is the one everybody has (RFC 4568 §6.2.1); the second is of RFC 6188."""
+"""The suites are in order of preference. The first is the one everybody has (RFC 4568 §6.2.1); the second is of RFC 6188."""
 _KEY_BYTES: Final = {name: 46 if "256" in name else 30 for name in CRYPTO_SUITES}
-"""Master key and salt (RFC 4568 §6.1, RFC 6188 §2)."""
+"""The master key and salt have this many bytes together (RFC 4568 §6.1, RFC 6188 §2)."""
 MAX_KEYS: Final = 32
 """One m-line has this many keys at most. PJMEDIA has room for 64 tags and does not count."""
 _PROFILES: Final = ("RTP/AVP", "RTP/AVPF", "RTP/SAVP", "RTP/SAVPF")
-"""Transports of an m-line that are served."""
+"""An m-line with one of these transports is served."""
 _CRYPTO: Final = re.compile(r"\d{1,9} +(\S+) +inline:([^|; ]*)(\|[^ ]*)?((?: .*)?)")
 _LIFETIME: Final = re.compile(r"\|(2\^\d{1,2}|\d{1,15})")
 _HARMLESS: Final = re.compile(r"( +WSH=\d+)* *")
-"""The only one of the parameters of §6.3 that need not be understood: a hint about the replay window."""
+"""This one alone of the parameters of §6.3 need not be understood: it is a hint about the replay window."""
 
 
 def fault_of(sdp: str) -> str:
@@ -35,12 +35,12 @@ def fault_of(sdp: str) -> str:
 
 
 def without_keys(sdp: str) -> str:
-    """An offer of ours without its ``a=crypto``."""
+    """Return an offer of ours without its ``a=crypto``."""
     return re.sub(r"^a=crypto:.*(?:\r\n?|\n|\Z)", "", sdp, flags=re.MULTILINE)
 
 
 def _audio_lines(sdp: str) -> list[tuple[str, list[str]]]:
-    """Profile and ``a=crypto`` values of each m-line of audio that is not switched off."""
+    """Return profile and ``a=crypto`` values of each m-line of audio that is not switched off."""
     found: list[tuple[str, list[str]]] = []
     keys: list[str] = []
     for line in re.split(r"[\r\n]+", sdp):

@@ -11,12 +11,12 @@ from cc_tts.ua.sip import message as sip_message
 
 DTMF_IS_UPDATE: Final = 1
 DTMF_IS_END: Final = 2
-"""``pjmedia_stream_dtmf_event_flags``, which pjsua2 does not wrap."""
+"""These are ``pjmedia_stream_dtmf_event_flags``, which pjsua2 does not wrap."""
 _ENCRYPTED: Final = re.compile(r"^\s+SRTP status: Active", re.MULTILINE)
 
 
 def audio_media(info: Any) -> Any | None:
-    """The call's live audio among its m-lines, ``None`` if it has none; a rejected m-line may stand before it."""
+    """Return the call's live audio among its m-lines, ``None`` if it has none; a rejected m-line may stand before it."""
     for media in info.media:
         if media.type == pj.PJMEDIA_TYPE_AUDIO and media.status != pj.PJSUA_CALL_MEDIA_NONE:
             return media
@@ -24,7 +24,7 @@ def audio_media(info: Any) -> Any | None:
 
 
 def call_options() -> Any:
-    """pjsua2's usual options of a call, for audio alone: pjproject 2.17 would offer real-time text besides."""
+    """Return pjsua2's usual options of a call, for audio alone: pjproject 2.17 would offer real-time text besides."""
     param = pj.CallOpParam(True)  # noqa: FBT003 - SWIG takes no keywords
     if hasattr(param.opt, "textCount"):
         param.opt.textCount = 0
@@ -47,17 +47,21 @@ def is_encrypted(call: Any) -> bool:
 
 
 def answered_over(state: Any) -> str:
-    """The transport of an outgoing call, from the response that the event is about; empty if it is about anything else."""
+    """Return the transport of an outgoing call, from the response that the event is about; empty if it is about anything
+    else.
+    """
     return sip_message.via_transport(received(state))
 
 
 def fault_of_answer(state: Any) -> str:
-    """:func:`cc_tts.ua.guard.srtp_sdp.fault_of` of the answer to our offer that came in a response or an ACK, if one did."""
+    """Return :func:`cc_tts.ua.guard.srtp_sdp.fault_of` of the answer to our offer that came in a response or an ACK, if one
+    did.
+    """
     return srtp_sdp.fault_of(sip_message.body_of(received(state)))
 
 
 def change_of_own(state: Any, *methods: str) -> Any | None:
-    """The ``TsxStateEvent`` of a request of ours that this event is about; ``None`` if it is about anything else."""
+    """Return the ``TsxStateEvent`` of a request of ours that this event is about; ``None`` if it is about anything else."""
     if state.e.type != pj.PJSIP_EVENT_TSX_STATE:
         return None
     change = state.e.body.tsxState
@@ -65,7 +69,7 @@ def change_of_own(state: Any, *methods: str) -> Any | None:
 
 
 def received(state: Any) -> str:
-    """The message that came in; empty if none did."""
+    """Return the message that came in; empty if none did."""
     event = state.e
     if event.type == pj.PJSIP_EVENT_RX_MSG:
         return sip_message.readable(event.body.rxMsg.rdata.wholeMsg)

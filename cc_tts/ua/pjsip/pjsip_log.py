@@ -14,26 +14,26 @@ from cc_tts import logs
 from cc_tts.clock import Clock
 
 MAX_ASSERTIONS: Final = 1000
-"""Failed assertions that are counted between two calls of :meth:`PjsipLog.take_assertions`."""
+"""This many failed assertions are counted between two calls of :meth:`PjsipLog.take_assertions`; unmeasured."""
 BAD_PACKETS_INTERVAL_NS: Final = 1_000_000_000
-"""Messages that PJSIP cannot parse are reported once in this time at most."""
+"""Messages that PJSIP cannot parse are reported once in this time at most; unmeasured."""
 
 log = logs.get(__name__)
 
 _ERROR: Final = 1
 _WARNING: Final = 2
 _PREFIX: Final = re.compile(r"[\d:.]+ +\S+ +[!.]*")
-"""How each entry begins: time, file or object, depth of the call."""
+"""Each entry begins so: time, file or object, depth of the call."""
 _OTHERS_FAULT: Final = re.compile(
     r"Error processing packet|Dropp(?:ed|ing)(?: \d+ bytes)? packet|Error parsing|Can't parse input string"
     r"|Unknown Content|Error in provided SDP"
 )
 """PJSIP says this of messages that it cannot parse or use; whoever sends them decides how often."""
 _DUMP: Final = re.compile(r"\bpacket:")
-"""Before a message that is one line."""
+"""This stands before a message that is one line."""
 _ERROR_PROCESSING: Final = "Error processing packet"
 _REASON_ENDS: Final = "]:"
-"""Behind the reason in a line that begins so; what follows is the message."""
+"""This stands behind the reason in a line that begins so; what follows is the message."""
 _FAILED_ASSERTION: Final = re.compile(r"[\d:.]+ +(\S+) +!?[. ]*Assert failed: (.+)")
 """PJLIB says this if it is built with NDEBUG: time, file, expression. Further on in a line others' words may stand."""
 _NEVER_LOGGED: Final = (
@@ -63,7 +63,7 @@ class PjsipLog(pj.LogWriter):  # type: ignore[misc]
         self._assertions: deque[str] = deque(maxlen=MAX_ASSERTIONS)
 
     def take_assertions(self) -> Counter[str]:
-        """Assertions that failed since the last time."""
+        """Return assertions that failed since the last time."""
         return Counter(self._assertions.popleft() for _ in range(len(self._assertions)))
 
     def write(self, entry: Any) -> None:
@@ -87,8 +87,8 @@ class PjsipLog(pj.LogWriter):  # type: ignore[misc]
 
 
 def without_message(text: str) -> str:
-    """Return what PJSIP says itself in an entry: of several lines what stands before the first colon of its own, or the reason why
-    a message could not be parsed; nothing that may hold words, keys that callers pressed, or passwords.
+    """Return what PJSIP says itself in an entry: of several lines what stands before the first colon of its own, or the
+    reason why a message could not be parsed; nothing that may hold words, keys that callers pressed, or passwords.
     """
     first, *more = text.strip().splitlines() or [""]
     if more or _DUMP.search(first):

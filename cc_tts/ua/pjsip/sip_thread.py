@@ -43,5 +43,5 @@ def callback(function: Callable[P, None]) -> Callable[P, None]:
 
 
 def pj_detail(error: Any) -> str:
-    """The readable part of a ``pjsua2.Error``."""
+    """Return the readable part of a ``pjsua2.Error``."""
     return str(getattr(error, "reason", "")) or str(error)

@@ -18,7 +18,7 @@ from cc_tts.ua.rtp.frame_queue import FrameQueue
 from cc_tts.ua.rtp.lateness import TickLateness
 
 LATE_AFTER_NS: Final = 2 * PTIME_MS * NS_PER_MS
-"""A frame asked for later than this after the one before counts as late."""
+"""A frame that is asked for later than this after the one before counts as late; unmeasured."""
 MIN_FREE_PORTS: Final = 8
 """This many are idle before one is lent again, as long as more can be made; unmeasured."""
 

@@ -19,7 +19,7 @@ class CallFigures:
         self._ended = StreamFigures()
         self._current = StreamFigures()
         self.num_discarded = 0
-        """Packets of the newest stream that PJMEDIA discarded."""
+        """PJMEDIA discarded this many packets of the newest stream."""
         self.late_frames = 0
         """The port of the leg counts them, as long as it has one."""
 
@@ -47,5 +47,5 @@ class CallFigures:
         self._ended, self._current = self._ended.then(self._current), StreamFigures()
 
     def quality(self, *, underruns: int) -> Quality:
-        """The whole call so far."""
+        """Return the quality of the whole call so far."""
         return self._ended.then(self._current).quality(underruns=underruns, late_frames=self.late_frames)

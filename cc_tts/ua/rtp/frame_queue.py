@@ -6,7 +6,7 @@ from collections import deque
 from typing import Final
 
 MAX_FRAMES: Final = 100
-"""Two seconds. Frames beyond it are dropped and counted."""
+"""A queue holds two seconds; frames beyond it are dropped and counted; unmeasured."""
 
 
 class FrameQueue:
@@ -17,7 +17,7 @@ class FrameQueue:
         self._num_dropped = 0  # since the last frame that was taken in
 
     def add(self, at_ns: int, frame: bytes) -> None:
-        """A frame that the media clock handled at this instant. REAL-TIME. Runs on: the media clock's thread."""
+        """Add a frame that the media clock handled at this instant. REAL-TIME. Runs on: the media clock's thread."""
         if len(self._frames) >= MAX_FRAMES:
             self._num_dropped += 1
             return
@@ -25,8 +25,8 @@ class FrameQueue:
         self._num_dropped = 0
 
     def take(self) -> tuple[int, int, bytes] | None:
-        """The frames that are there, joined, up to the next gap: the instant of the first, how many were dropped before it,
-        and the PCM. ``None`` without any. Runs on: the SIP thread.
+        """Return the frames that are there, joined, up to the next gap: the instant of the first, how many were dropped
+        before it, and the PCM. ``None`` without any. Runs on: the SIP thread.
         """
         if not self._frames:
             return None

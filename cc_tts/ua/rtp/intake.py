@@ -16,22 +16,22 @@ from cc_tts.ua.guard.c_library import CLibrary
 from cc_tts.ua.rtp.other_payloads import Decoded, OtherPayloads
 
 _OPERATIONS_AT: Final = 40
-"""In a ``pjmedia_transport``, behind its name and its type."""
+"""A ``pjmedia_transport`` has its functions here, behind its name and its type."""
 _DESTROY, _ATTACH2, _NUM_OPERATIONS = 11, 12, 13
 """A ``pjmedia_transport_op`` has its functions at these indexes (pjmedia/transport.h)."""
 _NEAR: Final = 1 << 27
 """No function of the library is further from another."""
 _RTCP_TYPES: Final = range(200, 208)
-"""SR, RR, SDES, BYE, APP (RFC 3550 §12.1) and what later documents add."""
+"""These are SR, RR, SDES, BYE, APP (RFC 3550 §12.1) and what later documents add."""
 _MIN_RTCP_BYTES: Final = 8
 _VERSION: Final = 0x80
-"""2, in the first two bits (RFC 3550 §6.4.1)."""
+"""The version is 2, in the first two bits (RFC 3550 §6.4.1)."""
 
 log = logs.get(__name__)
 
 
 class _AttachParameters(ctypes.Structure):
-    """This is ``pjmedia_transport_attach_param`` (pjmedia/transport.h)."""
+    """The C structure ``pjmedia_transport_attach_param`` (pjmedia/transport.h)."""
 
     _fields_ = (
         ("stream", ctypes.c_void_p),
@@ -58,7 +58,9 @@ _OnRtp = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class Intake:
-    """The packets that come for the streams of all calls. ``decodes_others``: packets of other payload types are to be changed here."""
+    """The packets that come for the streams of all calls. ``decodes_others``: packets of other payload types are to be
+    changed here.
+    """
 
     def __init__(self, library: CLibrary, *, decodes_others: bool) -> None:
         self._library = library
@@ -77,7 +79,7 @@ class Intake:
         operations[_ATTACH2] = _address(self._hooks[0])
 
     def _operations(self) -> Any:
-        """The table of functions that all SRTP transports have."""
+        """Return the table of functions that all SRTP transports have."""
         endpoint = ctypes.c_void_p(self._library.bind("pjsua_get_pjmedia_endpt", ctypes.c_void_p)())
         create = "pjmedia_transport_loop_create", "pjmedia_transport_srtp_create"
         pointer = ctypes.c_void_p
@@ -104,20 +106,20 @@ class Intake:
     # --- what the legs ask for ---------------------------------------------------------------------------------------
 
     def open(self, stream: int) -> None:
-        """A call has this ``pjmedia_stream *`` now."""
+        """A call has this ``pjmedia_stream *`` from now on."""
         self._num_rtcp[stream] = 0
 
     def close(self, stream: int) -> None:
-        """It has it no more."""
+        """The call has the stream no more."""
         self._num_rtcp.pop(stream, None)
         self._others.pop(stream, None)
 
     def num_rtcp(self, stream: int) -> int:
-        """How many packets of RTCP have come for a stream."""
+        """Return how many packets of RTCP have come for a stream."""
         return self._num_rtcp.get(stream, 0)
 
     def num_unknown(self, stream: int) -> int:
-        """How many packets of RTP nothing was made of, as far as they are changed here."""
+        """Return how many packets of RTP nothing was made of, as far as they are changed here."""
         others = self._others.get(stream)
         return others.num_unknown if others else 0
 

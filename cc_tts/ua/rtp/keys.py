@@ -16,15 +16,17 @@ LOST_AFTER_NS: Final = 200 * NS_PER_MS
 MAX_DOWN_NS: Final = 10_000 * NS_PER_MS
 """A key that is still down after this is reported nonetheless. One segment of an event lasts 8 s at most (§2.5.1.3)."""
 MAX_DURATION_MS: Final = 60_000
-"""A longer duration is not believed."""
+"""A longer duration is not believed; unmeasured."""
 MIN_SEGMENT_MS: Final = 4_000
 """A shorter segment is no reason to take what follows it for the same key. At 8 kHz one lasts 8,191 ms at most."""
 _SEGMENT_TOLERANCE_MS: Final = 80
 """PJMEDIA computes milliseconds of a timestamp with 24 bits of precision: up to 32 ms off, on both sides."""
 _TIMESTAMP_WRAP_MS: Final = (1 << 32) // 8
-"""After so many ms a timestamp of 8 kHz begins anew."""
+"""A timestamp of 8 kHz begins again after this many ms."""
 _REMEMBERED: Final = 3
-"""Keys that went up whose packets may still come: ends are repeated, also inside the next key (RFC 4733 §2.5.1.4)."""
+"""The packets of this many keys that went up may still come: ends are repeated, also inside the next key (RFC 4733
+§2.5.1.4).
+"""
 
 DtmfMethod = Literal["rfc4733", "sip_info"]
 
@@ -57,7 +59,7 @@ class Key:
         return min(gap_ms, _TIMESTAMP_WRAP_MS - gap_ms) <= _SEGMENT_TOLERANCE_MS
 
     def begin_segment(self, timestamp_ms: int) -> None:
-        """The next packets count from here on."""
+        """Count the next packets from here on."""
         self.earlier_ms += self.segment_ms
         self.timestamp_ms, self.segment_ms = timestamp_ms, 0
 
@@ -106,7 +108,7 @@ class Keypad:
         return edges
 
     def _of_the_past(self, digit: str, timestamp_ms: int, *, may_be_new: bool) -> Key | None:
-        """The key that has gone up and that a packet is of: its end is repeated, or it was given up before its end."""
+        """Return the key that a packet is of and that has gone up: its end is repeated, or it was given up before."""
         for key in self._up:
             if key.has(digit, timestamp_ms) and not may_be_new:
                 return key
@@ -116,14 +118,14 @@ class Keypad:
         return None
 
     def overdue(self, now_ns: int) -> Key | None:
-        """The key that has to be reported though nothing said that it went up."""
+        """Return the key that has to be reported though nothing said that it went up."""
         down = self._down
         if down is None or (now_ns - down.heard_ns < LOST_AFTER_NS and now_ns - down.began_ns < MAX_DOWN_NS):
             return None
         return self.release()
 
     def release(self) -> Key | None:
-        """The key that is down, as it goes up or the call ends."""
+        """Return the key that is down, as it goes up or the call ends."""
         key, self._down = self._down, None
         if key is not None:
             self._up.append(key)
@@ -131,5 +133,5 @@ class Keypad:
 
 
 def checked_duration_ms(duration_ms: int) -> int:
-    """A stated duration; 0 if it cannot be one."""
+    """Return a stated duration; 0 if it cannot be one."""
     return duration_ms if 0 <= duration_ms <= MAX_DURATION_MS else 0

@@ -20,14 +20,14 @@ CODEC_ID: Final = "L16/8000/1"
 _AUDIO: Final = 1
 """This is ``PJMEDIA_TYPE_AUDIO`` (pjmedia/types.h)."""
 _PAYLOAD_TYPES: Final = (L16_PAYLOAD_TYPE, 120)
-"""FreeSWITCH's, and any from 96 on: PJMEDIA compares lower ones by number, the rest by ``a=rtpmap``."""
+"""These are FreeSWITCH's, and any from 96 on: PJMEDIA compares lower ones by number, the rest by ``a=rtpmap``."""
 _LOWEST_PRIORITY: Final = 1
 _OFF: Final = 0
 log = logs.get(__name__)
 
 
 class _CodecInfo(ctypes.Structure):
-    """This is ``pjmedia_codec_info`` (pjmedia/codec.h)."""
+    """The C structure ``pjmedia_codec_info`` (pjmedia/codec.h)."""
 
     _fields_ = (
         ("type", ctypes.c_int),
@@ -43,7 +43,7 @@ _EnumInfo = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctype
 
 
 class _FactoryOperations(ctypes.Structure):
-    """This is ``pjmedia_codec_factory_op`` (pjmedia/codec.h)."""
+    """The C structure ``pjmedia_codec_factory_op`` (pjmedia/codec.h)."""
 
     _fields_ = (
         ("test_alloc", _TestAlloc),
@@ -56,7 +56,7 @@ class _FactoryOperations(ctypes.Structure):
 
 
 class _Factory(ctypes.Structure):
-    """This is ``pjmedia_codec_factory`` (pjmedia/codec.h)."""
+    """The C structure ``pjmedia_codec_factory`` (pjmedia/codec.h)."""
 
     _fields_ = (
         ("links_and_data", ctypes.c_void_p * 3),

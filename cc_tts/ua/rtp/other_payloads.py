@@ -16,16 +16,16 @@ from cc_tts.media import g711
 from cc_tts.ua.guard.c_library import CLibrary
 
 _CODECS: Final = {0: "PCMU", 8: "PCMA", 9: "G722"}
-"""Those of 64 kbit/s (RFC 3551 §6)."""
+"""These codecs have 64 kbit/s (RFC 3551 §6)."""
 _COMFORT_NOISE: Final = 13
-"""Nobody says anything meanwhile (RFC 3551 §6)."""
+"""The far side is silent meanwhile (RFC 3551 §6)."""
 _FIRST_DYNAMIC: Final = 96
 _EVENT_BYTES: Final = 4
 """A telephone event has this size (RFC 4733 §2.3)."""
 _MAX_EVENT: Final = 16
 _HEADER_BYTES: Final = 12
 _STATE_BYTES: Final = 4_096
-"""More than PJMEDIA's ``g722_dec_t`` or ``g722_enc_t``, which have some 130 numbers."""
+"""PJMEDIA's ``g722_dec_t`` and ``g722_enc_t`` are smaller; they have some 130 numbers."""
 _G722_SHIFT: Final = 2
 """Its samples have 14 bits."""
 
@@ -86,7 +86,7 @@ class OtherPayloads:
 
 
 def _payload(packet: bytes) -> tuple[int, int]:
-    """Where the payload begins and ends (RFC 3550 §5.1, §5.3.1); nowhere if the packet is malformed."""
+    """Return where the payload begins and ends (RFC 3550 §5.1, §5.3.1); nowhere if the packet is malformed."""
     begin = _HEADER_BYTES + 4 * (packet[0] & 0x0F)
     if packet[0] & 0x10 and len(packet) >= begin + 4:
         begin += 4 + 4 * int.from_bytes(packet[begin + 2 : begin + 4])
@@ -107,7 +107,7 @@ class _G722:
         self._last = 0
 
     def decode(self, octets: bytes) -> _Samples:
-        """Two samples of 16 kHz for each octet; of those, a weighted mean of three around every second one."""
+        """Return two samples of 16 kHz for each octet; of those, a weighted mean of three around every second one."""
         wide = np.zeros(2 * len(octets), np.int16)
         self._run(self._decode, 0, octets, len(octets), wide, wide.size)
         samples = np.concatenate(([self._last], wide)).astype(np.int32)
@@ -117,7 +117,7 @@ class _G722:
         return clipped
 
     def encode(self, pcm: _Samples) -> bytes:
-        """Each sample, after the mean of it and the one before it."""
+        """Return each sample, after the mean of it and the one before it."""
         samples = pcm >> _G722_SHIFT
         wide = np.repeat(samples, 2)
         wide[::2] = (np.concatenate(([self._last], samples[:-1])) + samples) // 2

@@ -19,9 +19,11 @@ from cc_tts.clock import NS_PER_MS, Clock
 from cc_tts.config.schema import RtpConfig
 
 MAX_PAIRS: Final = 1000
-"""Pairs of ports held at most; each takes two open files. At 100 calls a second ten seconds' worth."""
+"""This many pairs of ports are held at most; each takes two open files. At 100 calls a second that is ten seconds' worth;
+unmeasured.
+"""
 SPARE_PAIRS: Final = 2
-"""Pairs left free for the next calls: the one being set up, and one that another process may have taken."""
+"""This many pairs are left free for the next calls: the one being set up, and one that another process may have taken."""
 
 log = logs.get(__name__)
 

@@ -9,15 +9,15 @@ from typing import Any, Final
 from cc_tts import logs
 
 REPORT_DISCARDED: Final = 50
-"""Packets thrown away, one second of RTP, before they are reported: they come from elsewhere, or are of a payload type that
-nothing can be made of.
+"""This many packets, one second of RTP, are thrown away before they are reported: they come from elsewhere, or are of a
+payload type that nothing can be made of; unmeasured.
 """
 
 log = logs.get(__name__)
 
 
 def port_of(name: str) -> int | None:
-    """Port of ``host:port``, the host a name or an address, IPv6 in brackets; ``None`` if there is none."""
+    """Return port of ``host:port``, the host a name or an address, IPv6 in brackets; ``None`` if there is none."""
     _, _, port = name.rpartition(":")
     return int(port) or None if port.isdecimal() else None
 

@@ -33,7 +33,7 @@ class Account(pj.Account):  # type: ignore[misc]
 
     @callback
     def onIncomingCall(self, prm: Any) -> None:
-        """An INVITE outside a dialog."""
+        """An INVITE came outside a dialog."""
         self._on_incoming(self, prm.callId, prm.rdata)
 
     @callback
@@ -49,7 +49,7 @@ class Account(pj.Account):  # type: ignore[misc]
 
 
 def local_config(settings: UaSettings) -> Any:
-    """The account for calls that come in by address."""
+    """Return the account for calls that come in by address."""
     config = _common(settings)
     config.idUri = settings.local_uri
     config.priority = 0
@@ -61,7 +61,7 @@ def local_config(settings: UaSettings) -> Any:
 
 
 def digest_config(settings: UaSettings) -> Any:
-    """The account of the registered user for calls that we place: it answers digest challenges (RFC 3261 §22)."""
+    """Return the account of the registered user for calls that we place: it answers digest challenges (RFC 3261 §22)."""
     config = _common(settings)
     config.idUri = settings.account_uri
     config.priority = 1
@@ -72,7 +72,7 @@ def digest_config(settings: UaSettings) -> Any:
 
 
 def registered_config(settings: UaSettings) -> Any:
-    """The same account, registering (RFC 3261 §10.2): calls to it come where all calls come in."""
+    """Return the same account, registering (RFC 3261 §10.2): calls to it come where all calls come in."""
     config = digest_config(settings)
     registration = settings.registration
     if settings.dispatcher_port:
@@ -110,7 +110,7 @@ def _common(settings: UaSettings) -> Any:
 
 
 def _set_srtp(media: Any, settings: UaSettings) -> None:
-    """SRTP with keys in the SDP (RFC 4568) over any transport; the operator is warned where others can read them."""
+    """Use SRTP with keys in the SDP (RFC 4568) over any transport; the operator is warned where others can read them."""
     media.srtpUse = _SRTP_USE[settings.rtp.srtp]
     media.srtpSecureSignaling = 0
     for name in CRYPTO_SUITES:

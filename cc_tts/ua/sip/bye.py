@@ -13,13 +13,13 @@ Q850_CAUSES: Final = {
     "rtp_inactivity": 102,
     "no_response": 102,
 }
-"""Causes of ITU-T Q.850 for reasons other than an ordinary end."""
+"""These are causes of ITU-T Q.850 for reasons other than an ordinary end."""
 _TEXTS: Final = {NORMAL_CLEARING: "Normal call clearing", 41: "Temporary failure", 102: "Recovery on timer expiry"}
 
 
 def bye_headers(hangup: Hangup, *, played_ms: float) -> dict[str, str]:
-    """The headers: X-TTS-Cause, X-TTS-Played-Ms of the last prompt, and Reason with the status of whoever ended the call if
-    there is one (RFC 3326 §2), else with a cause of ITU-T Q.850.
+    """Return the headers: X-TTS-Cause, X-TTS-Played-Ms of the last prompt, and Reason with the status of whoever ended the
+    call if there is one (RFC 3326 §2), else with a cause of ITU-T Q.850.
     """
     number = Q850_CAUSES.get(hangup.cause, NORMAL_CLEARING)
     why = f"SIP;cause={hangup.sip_code}" if hangup.sip_code else f"Q.850;cause={number}"
@@ -30,7 +30,7 @@ def bye_headers(hangup: Hangup, *, played_ms: float) -> dict[str, str]:
 
 
 def refusal_headers(hangup: Hangup, *, server: str) -> dict[str, str]:
-    """Server, the reason as a Warning (RFC 3261 §20.43) and Retry-After of a final refusal, as far as they are set."""
+    """Return Server, Warning with the reason (RFC 3261 §20.43) and Retry-After of a final refusal, if they are set."""
     headers = {
         "Server": server,
         "Warning": f"399 cc-tts {quoted(hangup.reason)}" if hangup.reason else "",
@@ -40,6 +40,6 @@ def refusal_headers(hangup: Hangup, *, server: str) -> dict[str, str]:
 
 
 def quoted(text: str) -> str:
-    """``text`` as a quoted string (RFC 3261 §25.1); what is not printable becomes a blank."""
+    """Return ``text`` as a quoted string (RFC 3261 §25.1); what is not printable becomes a blank."""
     printable = "".join(character if character.isprintable() else " " for character in text)
     return '"' + printable.replace("\\", "\\\\").replace('"', '\\"') + '"'

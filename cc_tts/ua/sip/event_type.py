@@ -10,13 +10,13 @@ _AUDIO: Final = re.compile(r"^m=audio .*$", re.MULTILINE)
 
 
 def event_type(sdp: str) -> int | None:
-    """The first one that is named, ``None`` if none is."""
+    """Return the first payload type that is named, ``None`` if none is."""
     found = _RTPMAP.search(sdp)
     return int(found[1]) if found else None
 
 
 def with_event_type(sdp: str, wanted: int) -> str:
-    """The description with another one, unless something else has it."""
+    """Return the description with another payload type, unless something else has it."""
     given = event_type(sdp)
     if given is None or re.search(rf"^(m=audio .* {wanted}\b|a=rtpmap:{wanted} )", sdp, re.MULTILINE):
         return sdp

@@ -31,23 +31,24 @@ _OUR_VIA: Final = re.compile(
 _COPIED: Final = re.compile(
     rb"^(?:via|v|from|f|(to|t)|call-id|i|cseq)[ \t]*:(?:[^\r\n]|\r?\n[ \t])*", re.IGNORECASE | re.MULTILINE
 )
-"""Headers that a response repeats (RFC 3261 §8.2.6.2), folded ones whole; the group is there for To."""
+"""A response repeats these headers (RFC 3261 §8.2.6.2), folded ones whole; the group is there for To."""
 _TAG: Final = re.compile(rb";\s*tag\s*=", re.IGNORECASE)
 _END_OF_HEADERS: Final = re.compile(rb"\r?\n\r?\n")
 
 
 def method_of(datagram: bytes) -> bytes:
-    """The method of a request; empty for a response and for what is not SIP."""
+    """Return the method of a request; empty for a response and for what is not SIP."""
     return _group(_REQUEST_LINE.match(datagram))
 
 
 def call_id_of(datagram: bytes) -> bytes:
-    """Its Call-ID; empty without one."""
+    """Return the Call-ID of a message; empty without one."""
     return _group(_CALL_ID.search(_head(datagram)))
 
 
 def forwarded(request: bytes, source: Address, via: Address) -> bytes | None:
-    """``request``, which came from ``source``, with a Via that brings its responses to ``via``; ``None`` if it has no Via.
+    """Return ``request``, which came from ``source``, with a Via that brings its responses to ``via``; ``None`` if it has no
+    Via.
 
     The client's own Via gets ``received`` and, if it asks for it, ``rport`` (RFC 3581 §4). The new branch is the same for
     a retransmission, for the CANCEL and for the ACK to a refusal (RFC 3261 §16.11).
@@ -66,7 +67,9 @@ def forwarded(request: bytes, source: Address, via: Address) -> bytes | None:
 
 
 def returned(response: bytes) -> tuple[bytes, Address] | None:
-    """``response`` without the dispatcher's Via, and where it goes; ``None`` if the first Via is not the dispatcher's."""
+    """Return ``response`` without the dispatcher's Via, and where it goes; ``None`` if the first Via is not the
+    dispatcher's.
+    """
     head = _head(response)
     found = _OUR_VIA.search(head)
     first = _VIA.search(head)
@@ -76,19 +79,19 @@ def returned(response: bytes) -> tuple[bytes, Address] | None:
 
 
 def sender_port(response: bytes) -> int:
-    """The port of whoever sent the request, by the first Via; 0 if it is no response."""
+    """Return the port of whoever sent the request, by the first Via; 0 if it is no response."""
     found = _VIA.search(_head(response)) if response.startswith(b"SIP/2.0 ") else None
     return int(_group(_SENT_BY.match(_group(found)), b"0"))
 
 
 def source_of(request: str) -> str:
-    """The host in the dispatcher's Via, empty without one. Only for what the dispatcher sent: anybody can write one."""
+    """Return the host in the dispatcher's Via, empty without one. Anybody can write one: ask only of what it sent."""
     back = returned(request.encode("utf-8", "surrogateescape"))
     return back[1][0] if back else ""
 
 
 def refusal(request: bytes, source: Address, *, retry_after_s: int) -> tuple[bytes, Address] | None:
-    """A 503 with Retry-After (RFC 3261 §21.5.4) and where it goes; ``None`` if the request has no Via."""
+    """Return a 503 with Retry-After (RFC 3261 §21.5.4) and where it goes; ``None`` if the request has no Via."""
     head = _head(request)
     found = _VIA.search(head)
     if found is None:
@@ -113,11 +116,11 @@ def _with_source(via: bytes, source: Address) -> bytes:
 
 
 def _reply_port(via: bytes, source: Address) -> int:
-    """The source port if the client asks for it by ``rport``, else that of its Via (RFC 3261 §18.2.2)."""
+    """Return the source port if the client asks for it by ``rport``, else that of its Via (RFC 3261 §18.2.2)."""
     port = 0 if _RPORT.search(via) else int(_group(_SENT_BY.match(via), b"5060"))
     return port if 0 < port <= MAX_PORT else source[1]
 
 
 def _group(found: re.Match[bytes] | None, otherwise: bytes = b"") -> bytes:
-    """The first group of a match, if there is one and it took part in it."""
+    """Return the first group of a match, if there is one and it took part in it."""
     return (found and found[1]) or otherwise

@@ -7,12 +7,12 @@ from typing import Final
 
 MAX_HEADERS: Final = 64
 MAX_VALUE_CHARS: Final = 65_535
-"""More than any build of PJSIP takes of a whole message, so that no text is cut."""
+"""No build of PJSIP takes more of a whole message, so that no text is cut."""
 _QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.?)*(?:"|\Z)', re.DOTALL)
 """One that is not closed goes to the end of the text, so that no text takes more than one pass."""
 _BARE_LINE_END: Final = re.compile(r"(?<!\r)\n|\r(?!\n)")
 _COMPACT: Final = {"c": "content-type", "f": "from", "i": "call-id", "l": "content-length", "m": "contact", "t": "to"}
-"""Compact forms of the headers that are looked at here (RFC 3261 §7.3.3)."""
+"""The headers that are looked at here have these compact forms (RFC 3261 §7.3.3)."""
 _SINGLE: Final = ("call-id", "from", "to", "cseq")
 _OPTION_TAG: Final = re.compile(r"[a-z0-9.!%*_+`'~-]{1,64}")
 MAX_OPTION_TAGS: Final = 20
@@ -33,7 +33,7 @@ _EXPIRES: Final = re.compile(r";\s*expires\s*=\s*([^\s;,>]*)", re.IGNORECASE)
 _DTMF_RELAY: Final = re.compile(r"[ \t]*signal[ \t]*=([^=]*)", re.IGNORECASE)
 _DURATION: Final = re.compile(r"[ \t]*duration[ \t]*=[ \t]*(\d{1,5})[ \t]*", re.IGNORECASE)
 _EVENTS: Final = {"10": "*", "11": "#", "12": "A", "13": "B", "14": "C", "15": "D", "16": "R", "!": "R"}
-"""Events of RFC 4733 §3.2 that are not written as the key is; ``!`` is the hook flash of gateways."""
+"""These events of RFC 4733 §3.2 are not written as the key is; ``!`` is the hook flash of gateways."""
 DTMF_TYPES: Final = ("application/dtmf-relay", "application/dtmf")
 _VIA: Final = re.compile(r"^(?:Via|v)[ \t]*:\s*SIP\s*/\s*2\.0\s*/\s*([A-Za-z]{1,8})\s", re.MULTILINE | re.IGNORECASE)
 
@@ -56,7 +56,7 @@ def body_of(message: str) -> str:
 
 
 def cseq_method(message: str) -> str:
-    """The method in CSeq."""
+    """Return the method in CSeq."""
     return header_value(message, "cseq").rpartition(" ")[2]
 
 
@@ -78,7 +78,7 @@ def contradiction(message: str) -> str:
 
 
 def request_uri(message: str) -> str:
-    """The Request-URI of a request (RFC 3261 §7.1); empty if the start line is not that of a request."""
+    """Return the Request-URI of a request (RFC 3261 §7.1); empty if the start line is not that of a request."""
     parts = message.split("\r\n", 1)[0].split(" ")
     return parts[1] if len(parts) == 3 and parts[2].startswith("SIP/") else ""  # noqa: PLR2004 - method, URI, version
 
@@ -94,24 +94,24 @@ def _has_sip_uris(value: str) -> bool:
 
 
 def contact_lifetimes(message: str) -> list[str]:
-    """``expires`` of the addresses in Contact (RFC 3261 §20.10), as written."""
+    """Return ``expires`` of the addresses in Contact (RFC 3261 §20.10), as written."""
     values = header_values(message, "contact")
     return [match[1] for value in values for match in _EXPIRES.finditer(_QUOTED.sub("", value))]
 
 
 def _uri_of(address: str) -> str:
-    """The URI of a name-addr or addr-spec (RFC 3261 §20.10)."""
+    """Return the URI of a name-addr or addr-spec (RFC 3261 §20.10)."""
     _, bracket, rest = address.partition("<")
     return (rest.partition(">")[0] if bracket else address.partition(";")[0]).strip()
 
 
 def media_type(message: str) -> str:
-    """Type and subtype of the body, lower case, without parameters; empty if nothing is said."""
+    """Return type and subtype of the body, lower case, without parameters; empty if nothing is said."""
     return header_value(message, "content-type").partition(";")[0].replace(" ", "").lower()
 
 
 def key_of(message: str) -> tuple[str, int] | None:
-    """The key that an INFO carries, and its duration in ms, 0 if unknown; ``None`` if its body is malformed.
+    """Return the key that an INFO carries, and its duration in ms, 0 if unknown; ``None`` if its body is malformed.
 
     ``application/dtmf-relay`` has lines, ``application/dtmf`` the key alone; in both the key is written as itself or as the
     number of its event.
@@ -131,13 +131,15 @@ def is_for_sip(request: str) -> bool:
 
 
 def via_transport(message: str) -> str:
-    """The transport of the topmost Via (RFC 3261 §20.42), lower case; of a response to us that is the one we sent over."""
+    """Return the transport of the topmost Via (RFC 3261 §20.42), lower case; of a response to us that is the one we sent
+    over.
+    """
     match = _VIA.search(message.split("\r\n\r\n", 1)[0])
     return match[1].lower() if match else ""
 
 
 def extension_headers(message: str) -> dict[str, str]:
-    """Headers for the application: ``X-*`` and ``User-to-User`` (RFC 7433), by their names as sent.
+    """Return headers for the application: ``X-*`` and ``User-to-User`` (RFC 7433), by their names as sent.
 
     Folded lines are joined (RFC 3261 §7.3.1). Of a header that comes twice the first counts. At most
     :data:`MAX_HEADERS` headers and :data:`MAX_VALUE_CHARS` characters a value are kept.
@@ -150,7 +152,7 @@ def extension_headers(message: str) -> dict[str, str]:
 
 
 def identity_headers(message: str) -> dict[str, str]:
-    """Who is calling and by which detour, as the network before us asserts it: P-Asserted-Identity (RFC 3325),
+    """Return who is calling and by which detour, as the network before us asserts it: P-Asserted-Identity (RFC 3325),
     Remote-Party-ID, Diversion (RFC 5806), History-Info (RFC 7044). A header that comes more than once is a list.
     """
     found = {name: ", ".join(header_values(message, name)[:MAX_HEADERS]) for name in _IDENTITY}
@@ -158,52 +160,52 @@ def identity_headers(message: str) -> dict[str, str]:
 
 
 def contacts(message: str) -> list[str]:
-    """URIs in Contact, at most :data:`MAX_CONTACTS` of at most :data:`MAX_CONTACT_CHARS` characters."""
+    """Return URIs in Contact, at most :data:`MAX_CONTACTS` of at most :data:`MAX_CONTACT_CHARS` characters."""
     values = (_QUOTED.sub("", value) for value in header_values(message, "contact"))
     found = ((each[1] or each[2] or "").strip() for value in values for each in _CONTACT.finditer(value))
     return [uri[:MAX_CONTACT_CHARS] for uri in found if uri not in ("", "*")][:MAX_CONTACTS]
 
 
 def header_values(message: str, *names: str) -> list[str]:
-    """Values of every header of these names, whether these are written out or compact, in order."""
+    """Return values of every header of these names, whether these are written out or compact, in order."""
     wanted = {name.lower() for name in names}
     return [value for _, name, value in _fields(message) if name in wanted and value is not None]
 
 
 def header_value(message: str, name: str) -> str:
-    """The value of the first header of this name; empty if there is none."""
+    """Return the value of the first header of this name; empty if there is none."""
     return next(iter(header_values(message, name)), "")
 
 
 def required_extensions(message: str) -> list[str]:
-    """Option tags of Require (RFC 3261 §20.32), lower case, in order, whatever was written there."""
+    """Return option tags of Require (RFC 3261 §20.32), lower case, in order, whatever was written there."""
     tags = (tag.strip().lower() for value in header_values(message, "require") for tag in value.split(","))
     return [tag for tag in tags if tag]
 
 
 def option_tags(tags: Sequence[str]) -> str:
-    """A header's value that lists those of ``tags`` that are tokens, at most :data:`MAX_OPTION_TAGS`."""
+    """Return a header's value that lists those of ``tags`` that are tokens, at most :data:`MAX_OPTION_TAGS`."""
     return ", ".join([tag for tag in tags if _OPTION_TAG.fullmatch(tag)][:MAX_OPTION_TAGS])
 
 
 def dialog_of(message: str) -> tuple[str, str, str] | None:
-    """Call-ID, our tag and the far side's tag of a request inside a dialog (RFC 3261 §12); ``None`` if To has no tag."""
+    """Return Call-ID, our tag and the far side's of a request in a dialog (RFC 3261 §12); ``None`` if To has no tag."""
     call_id, to_tag = header_value(message, "call-id"), _tag(message, "to")
     return (call_id, to_tag, from_tag(message)) if call_id and to_tag else None
 
 
 def dialog_of_response(message: str) -> tuple[str, str, str]:
-    """Call-ID, our tag and the far side's tag of a response to a request of ours; the last is empty if To has none."""
+    """Return Call-ID, our tag and the far side's of a response to a request of ours; the last is empty if To has none."""
     return header_value(message, "call-id"), from_tag(message), _tag(message, "to")
 
 
 def from_tag(message: str) -> str:
-    """The tag of From."""
+    """Return the tag of From."""
     return _tag(message, "from")
 
 
 def _tag(message: str, name: str) -> str:
-    """The tag of To or From: a parameter behind the brackets, or behind the address if there are none."""
+    """Return the tag of To or From: a parameter behind the brackets, or behind the address if there are none."""
     match = _TAG.search(_QUOTED.sub("", header_value(message, name)).rpartition(">")[2])
     return match[1] if match else ""
 
@@ -232,7 +234,7 @@ def _field(line: str) -> tuple[str, str, str | None]:
 
 
 def readable(text: str) -> str:
-    """``text`` as PJSIP hands it over, with U+FFFD for what was not UTF-8 on the wire (lone surrogates, PEP 383): peers
-    may write anything, and it must still fit into a message.
+    """Return ``text`` as PJSIP hands it over, with U+FFFD for what was not UTF-8 on the wire (lone surrogates, PEP 383):
+    peers may write anything, and it must still fit into a message.
     """
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

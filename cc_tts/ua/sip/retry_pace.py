@@ -18,7 +18,7 @@ class RetryPace:
         self._due_ns: int | None = None
 
     def failed(self) -> None:
-        """It failed: the next try is after the next pause."""
+        """The last try failed: the next one is after the next pause."""
         pause_s = self._first_s
         if self._failures:
             pause_s = min(self._base_s * 2.0 ** min(self._failures - 1, 20), max(MAX_PAUSE_S, self._base_s))
@@ -26,7 +26,7 @@ class RetryPace:
         self._due_ns = self._clock.now_ns() + round(pause_s * 1000 * NS_PER_MS)
 
     def succeeded(self) -> None:
-        """It worked: nothing to do until it fails again."""
+        """The last try worked: nothing is to be done until one fails."""
         self._failures, self._due_ns = 0, None
 
     def stop(self) -> None:

@@ -18,7 +18,7 @@ from cc_tts.ua.pjsua2_build import BUILD, NO_TLS, START_SERVER_BUILD
 log = logs.get(__name__)
 
 HANDSHAKE_TIMEOUT_MS: Final = 5000
-"""A peer that connects and does not finish its TLS handshake is dropped after this."""
+"""A peer that connects and does not finish its TLS handshake is dropped after this; unmeasured."""
 _TLS_1_2_OR_1_3: Final = 1 << 4 | 1 << 5
 """PJ_SSL_SOCK_PROTO_TLS1_2 and _TLS1_3, which have no names in Python; RFC 8996 deprecates what is older."""
 _CIPHERS: Final = (0x1301, 0x1302, 0x1303, 0xC02B, 0xC02C, 0xCCA9, 0xC02F, 0xC030, 0xCCA8, 0x9E, 0x9F, 0xCCAA)

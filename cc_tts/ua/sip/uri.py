@@ -9,7 +9,7 @@ _SIP_URI: Final = re.compile(r"sips?:(?:[^@]*@)?(\[[^\]]*\]|[^:;?\s]*)(?::[0-9]*
 
 
 def with_transport(uri: str, transports: tuple[str, ...]) -> str:
-    """``uri`` with a transport that is served, TLS first, if it names none and UDP is not served (RFC 3263 §4.1)."""
+    """Return ``uri`` with a transport that is served, TLS first, if it names none and UDP is not served (RFC 3263 §4.1)."""
     scheme, _, rest = uri.partition(":")
     named = any(each.lower().startswith("transport=") for each in rest.split(";")[1:])
     if named or scheme.lower() == "sips" or "udp" in transports:
@@ -18,7 +18,7 @@ def with_transport(uri: str, transports: tuple[str, ...]) -> str:
 
 
 def destination(uri: str) -> str:
-    """Where a request is sent, lower case: ``maddr``, else the host (RFC 3261 §19.1.1); empty if it is no SIP URI."""
+    """Return where a request is sent, lower case: ``maddr``, else the host (RFC 3261 §19.1.1); empty if it is no SIP URI."""
     match = _SIP_URI.match(uri)
     return (_parameters(match[2]).get("maddr") or match[1]).lower() if match else ""
 
@@ -30,7 +30,7 @@ def address_of(text: str) -> str:
 
 
 def fault_of_target(uri: str, transports: tuple[str, ...]) -> str:
-    """Why no request can be sent to ``uri`` from here, in words; empty if one can."""
+    """Return why no request can be sent to ``uri`` from here, in words; empty if one can."""
     match = _SIP_URI.match(uri)
     if match is None:
         return "write a sip: or sips: URI"

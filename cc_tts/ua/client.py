@@ -332,7 +332,7 @@ class UaClient:
             self._publish_free_calls()
 
     def tell(self, message: Message, payload: bytes = b"") -> None:
-        """As :meth:`send`, where nobody waits to hear that the UA process died: that ends the call."""
+        """Send as :meth:`send` does, where the end of the call already says that the UA process died."""
         with contextlib.suppress(UserAgentUnavailable):
             self.send(message, payload)
 

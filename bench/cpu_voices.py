@@ -7,7 +7,7 @@ call at the same instant (``burst``), then all the time: the next prompt waits b
 runs dry by itself. Time to first audio is from the request to the first frame with speech. ``--minutes`` holds the
 largest level of ``onnx`` that long, looks at the memory, and then kills its worker once.
 
-SIPp places the calls and ``bench.rtp_crowd`` hears them, on this machine; wants the server build of pjsua2.
+SIPp places the calls and ``lab.rtp_crowd`` hears them, on this machine; wants the server build of pjsua2.
 """
 
 import argparse
@@ -27,8 +27,10 @@ from typing import Any
 import aiohttp
 
 from bench.growth import footprint
-from bench.lab import Json, LabServer, machine, percentiles, save
-from bench.sip_load import RTP_FIRST_PORT, Crowd, Meter, Sipp
+from bench.report import machine, percentiles, save
+from lab.crowd import Crowd
+from lab.load import RTP_FIRST_PORT, Meter, Sipp
+from lab.server import Json, LabServer
 
 SENTENCES = (
     "Your order number {} has left our warehouse and will reach you within two days.",

@@ -9,8 +9,8 @@ import sys
 import time
 from pathlib import Path
 
-from bench.lab import Json, LabServer
-from bench.softphone import SoftphoneProcess
+from lab.server import Json, LabServer
+from lab.softphone import SoftphoneProcess
 
 RECORDING = Path("demo.wav")
 ENGLISH = "Welcome. Your balance is $1,234.56, and your next payment is due on 3 December."

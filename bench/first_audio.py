@@ -13,8 +13,9 @@ import itertools
 import time
 from typing import Any
 
-from bench.lab import BusyCores, Json, LabServer, machine, percentiles, save, show
-from bench.softphone import SoftphoneProcess
+from bench.report import BusyCores, machine, percentiles, save, show
+from lab.server import Json, LabServer
+from lab.softphone import SoftphoneProcess
 
 WORDS = ("Ready.", "Thank you.", "One moment.", "Please wait.", "Your call is next.")
 LONG = (

@@ -7,8 +7,9 @@ import argparse
 import asyncio
 from pathlib import Path
 
-from bench.lab import Json, LabServer, machine, save
-from bench.softphone import SoftphoneProcess
+from bench.report import machine, save
+from lab.server import Json, LabServer
+from lab.softphone import SoftphoneProcess
 
 CALLS_AT_ONCE = 3
 SAMPLES = 10

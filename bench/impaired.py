@@ -1,6 +1,6 @@
 """Calls over a bad network: is the media clock kept, are calls set up, keys understood? ``python -m bench.impaired``
 
-Softphones call through :class:`tests.e2e.impairer.Network`, which loses, disorders and repeats SIP, RTP and RTCP in both
+Softphones call through :class:`lab.impairer.Network`, which loses, disorders and repeats SIP, RTP and RTCP in both
 directions. Gaps are between the server's packets as they come to it, before it harms them, by the kernel's clock; phones and
 network share the server's machine. All the other figures are the server's and the softphones' own.
 """
@@ -12,11 +12,13 @@ import os
 import sys
 from typing import Any
 
-from bench.lab import HOST, LabServer, machine, percentiles, save, show
-from bench.softphone import SoftphoneProcess
+from bench.report import machine, percentiles, save, show
 from cc_tts.softphone.rtp.packets import SAMPLES_PER_PACKET
 from cc_tts.ua import pjsua2_build
-from tests.e2e.impairer import Impairment, Network, Sent
+from lab.impairer import Impairment, Network, Sent
+from lab.ports import HOST
+from lab.server import LabServer
+from lab.softphone import SoftphoneProcess
 
 CALLS_A_PHONE = 4
 SENTENCE = "This announcement is long on purpose, so that there is time to listen to it. "

@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 import soxr
 
-from bench.lab import Json, machine, save
+from bench.report import machine, save
 from cc_tts.config import load as configuration
 from cc_tts.engines.factory import make_engine
 from cc_tts.media.g711 import ulaw_decode, ulaw_encode
 from cc_tts.speech.prompt import TextContent
 from cc_tts.speech.source import SpeechSource
 from cc_tts.text.normalizer import Normalizer
+from lab.server import Json
 
 LINE_HZ = 8000
 RECOGNISER_HZ = 16_000

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.lab import Json, machine, save
+from bench.report import machine, save
 from cc_tts.audio import AudioFormat
 from cc_tts.config import load as configuration
 from cc_tts.engines.factory import make_engine
@@ -24,6 +24,7 @@ from cc_tts.speech.prompt import TextContent
 from cc_tts.speech.resampler import StreamResampler
 from cc_tts.speech.source import SpeechSource
 from cc_tts.text.normalizer import Normalizer
+from lab.server import Json
 
 LINE = AudioFormat(8000)
 FULL_SCALE = 32767

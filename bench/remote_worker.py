@@ -20,12 +20,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from bench.lab import HOST, Json, free_ports, machine, percentiles, save, show
+from bench.report import machine, percentiles, save, show
 from cc_tts import logs
 from cc_tts.config.schema import Config, TtsConfig
 from cc_tts.engines.engine import Engine
 from cc_tts.engines.factory import make_engine
-from tests.support.piper_voice import make_piper_voice
+from lab.piper_voice import make_piper_voice
+from lab.ports import HOST, free_ports
+from lab.server import Json
 
 VOICE: Final = "made-for-tests"
 TEXT: Final = "Thank you for calling, please hold the line, somebody will be with you shortly."

@@ -20,9 +20,10 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bench.lab import Json, machine, save
+from bench.report import machine, save
 from cc_tts.text.chunker import chunk_text
 from cc_tts.text.normalizer import Normalizer
+from lab.server import Json
 
 NOT_READINGS = ("serial", "word", "punctuation", "postprocessor", "preprocessor", "char", "normalizer_tag_oov")
 SPEED_TEXTS = {

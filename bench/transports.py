@@ -27,10 +27,12 @@ from typing import Any, Final
 
 import grpc
 
-from bench.lab import HOST, Json, free_ports, machine, percentiles, save, show
+from bench.report import machine, percentiles, save, show
 from cc_tts.engines.engine_core import StreamRequest
 from cc_tts.engines.worker.messages import FROM_WORKER, TO_WORKER, CancelStream, StreamAudio
 from cc_tts.processes.channel import COMMON_MESSAGES, Decoder, Message, ServerChannel, encode
+from lab.ports import HOST, free_ports
+from lab.server import Json
 
 ITEM_BYTES: Final = 9600
 ITEM_INTERVAL_S: Final = 0.2

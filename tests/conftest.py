@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import settings
 
-from tests.support import needs
+from lab import needs
 from tests.support.passed_before import LEAVE_OUT, WRITE, PassedTests, file_of, leave_out
 
 settings.register_profile("default", deadline=None)  # a deadline in wall time fails on a busy machine

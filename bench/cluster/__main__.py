@@ -28,9 +28,10 @@ from typing import Final
 from bench.cluster import plot
 from bench.cluster.simulation import Cluster, Scenario, of_model
 from bench.cluster.workers import EngineModel
-from bench.lab import Json, machine, save
+from bench.report import machine, save
 from cc_tts import logs
 from cc_tts.engines.remote import pick
+from lab.server import Json
 
 IMAGE: Final = Path(__file__).parents[2] / "docs" / "images" / "busy_hour.svg"
 SIZES: Final = (100, 200, 250, 300, 350, 400, 450, 500, 600)

@@ -20,8 +20,9 @@ from bench.cluster.stepped import Attempt, SteppedWorker
 from bench.cluster.workers import EngineModel, Worker
 from bench.cluster.world import World
 from bench.engine.figures import spread
-from bench.lab import Json, machine, save
+from bench.report import machine, save
 from cc_tts import logs
+from lab.server import Json
 
 CALLS: Final = (50, 150, 250, 350, 450, 550, 650)
 EDGES: Final = (0, 1, 2, 4, 8, 12, 16, 24, 32, 40, 50, 60, 100)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from bench.lab import Json
+from lab.server import Json
 
 WIDTH: Final = 760
 LEFT: Final = 62

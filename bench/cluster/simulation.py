@@ -11,9 +11,9 @@ from bench.cluster.servers import Server
 from bench.cluster.workers import EngineModel, ModelWorker, Worker
 from bench.cluster.world import MS_PER_S, World
 from bench.engine.figures import spread
-from bench.lab import Json
 from cc_tts.audio import PTIME_MS
 from cc_tts.engines.remote.connection import MAX_MISSED_PINGS, PING_INTERVAL_S
+from lab.server import Json
 
 SAMPLE_MS: Final = 1000.0
 BIN_S: Final = 5.0

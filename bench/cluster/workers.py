@@ -23,7 +23,7 @@ import numpy as np
 
 from bench.cluster.world import World
 from bench.engine.costs import simulated_costs
-from bench.lab import RESULTS, Json
+from bench.report import RESULTS
 from cc_tts.engines.cosyvoice2.engine.capacity import Capacity, EngineSnapshot, StageCosts
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice2.engine.sequence import MAX_AHEAD_MS
@@ -31,6 +31,7 @@ from cc_tts.engines.engine_core import EngineLoad
 from cc_tts.engines.worker.messages import StreamAudio, StreamEnded, StreamFailed
 from cc_tts.errors import EngineOverloaded
 from cc_tts.processes.channel import Message
+from lab.server import Json
 
 REPORT_INTERVAL_MS: Final = 100.0
 FIRST_PIECE_MS: Final = 320.0

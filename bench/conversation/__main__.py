@@ -10,7 +10,7 @@
   has 67 tokens in 2.1 s and is cleared; then each call hears one to its end.
 * vad-cost: CPU of the server's processes a leg, not listened to and listened to; no other legs speak.
 
-SIPp places all calls. The others hear a prompt from the cache (``bench.rtp_crowd``); the callers that are measured are
+SIPp places all calls. The others hear a prompt from the cache (``lab.rtp_crowd``); the callers that are measured are
 ``bench.conversation.callers``, each with a clock of its own. Everything runs on this machine, the application too: its own
 time to read a message is in the figures. ``CC_TTS_PJSUA2`` chooses the build of pjsua2 (``server`` unless it is set).
 """
@@ -24,8 +24,9 @@ from typing import Final
 
 from bench.conversation.parts import Part, Sounds, parts_of, vad_cost
 from bench.conversation.stage import MAX_LEVEL_S, Conditions, Found, calls_up, others_speak, server_of
-from bench.lab import Json, LabServer, machine, save, show
-from bench.sip_load import cpu_s
+from bench.report import machine, save, show
+from lab.load import cpu_s
+from lab.server import Json, LabServer
 
 PARTS: Final = ("keys", "media", "barge-in", "text", "vad-cost")
 ENGINES: Final = ("espeak", "onnx")

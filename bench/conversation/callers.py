@@ -30,8 +30,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from bench.lab import percentiles
-from bench.rtp_crowd import dropped_by_sockets, even_socket, summary, tally_of
+from bench.report import percentiles
 from cc_tts.audio import PTIME_MS
 from cc_tts.clock import NS_PER_MS
 from cc_tts.media.g711 import ulaw_decode, ulaw_encode
@@ -47,6 +46,7 @@ from cc_tts.softphone.rtp.packets import (
     event_code,
     is_rtcp,
 )
+from lab.rtp_crowd import dropped_by_sockets, even_socket, summary, tally_of
 
 Json = dict[str, Any]
 

@@ -13,13 +13,13 @@ import numpy as np
 
 from bench.conversation.answers import OPENINGS, Sent, text_of, write
 from bench.conversation.stage import Found, Level, calls_up, each_call, pids_of
-from bench.lab import Json, LabServer
-from bench.sip_load import SENTENCE, cpu_s
 from cc_tts.audio import PTIME_MS
 from cc_tts.clock import NS_PER_MS
 from cc_tts.media.g711 import ulaw_encode
 from cc_tts.softphone.rtp.packets import SAMPLES_PER_PACKET
-from tests.support.caller_audio import pcm_of, said
+from lab.caller_audio import pcm_of, said
+from lab.load import SENTENCE, cpu_s
+from lab.server import Json, LabServer
 
 VOICES: Final = {"espeak": "en-us", "onnx": "hibari-heart"}
 PHRASES: Final = (

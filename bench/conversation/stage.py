@@ -15,8 +15,10 @@ from typing import Any, Final, Self
 
 import aiohttp
 
-from bench.lab import Json, LabServer, percentiles
-from bench.sip_load import Crowd, Meter, Sipp, counter, loaded_server
+from bench.report import percentiles
+from lab.crowd import Crowd
+from lab.load import Meter, Sipp, counter, loaded_server
+from lab.server import Json, LabServer
 
 MAX_LEVEL_S: Final = 60.0
 OTHERS_STAY_S: Final = 95.0

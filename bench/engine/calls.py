@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.growth import footprint
-from bench.lab import EventLog, Json, LabServer, machine, percentiles, save
-from bench.softphone import SoftphoneProcess
+from bench.report import machine, percentiles, save
 from cc_tts.ua.pjsua2_build import chosen
+from lab.server import EventLog, Json, LabServer
+from lab.softphone import SoftphoneProcess
 
 TEXTS = (
     "hello and welcome to the service line.",

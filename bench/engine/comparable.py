@@ -19,13 +19,13 @@ from bench.engine.lab import Lab, Rig, keep, lab_of, parser_of
 from bench.engine.model import VOICE, cold_voice
 from bench.engine.phone_load import PCM_BYTES_PER_MS
 from bench.engine.variants import DoublingHops, FixedHops
-from bench.lab import Json
 from cc_tts.clock import ms_between
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice2.engine.engine import Engine
 from cc_tts.engines.cosyvoice2.engine.schedule import FIRST_HOP_TOKENS
 from cc_tts.engines.engine_core import SpeechOut, StreamRequest
 from cc_tts.errors import EngineFailed
+from lab.server import Json
 
 CONCURRENCY: Final = (1, 2, 4, 6, 8, 10)
 ROWS: Final = {"cpu": 10, "cuda": len(ROW_SECONDS)}

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from bench.lab import Json
+from lab.server import Json
 
 TOKENS_PER_S: Final = 25
 FLAT: Final = 0.2

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Final
 
 from bench.engine.model import Size, model_at
-from bench.lab import RESULTS, Json, machine
+from bench.report import RESULTS, machine
+from lab.server import Json
 
 LEAST_SHARE: Final = 0.5
 """A step is not begun when less is left than this share of its limit."""

@@ -17,12 +17,13 @@ from typing import Final
 
 from bench.engine.gpu import FOLDERS, SUMMARY, Step, run
 from bench.engine.model import Size, model_at
-from bench.lab import Json, machine
+from bench.report import machine
 from cc_tts import logs
 from cc_tts.engines.cosyvoice2.gpu_driver import installed_driver
 from cc_tts.engines.cosyvoice2.model.loader import dtype_for
 from cc_tts.engines.cosyvoice2.worker_engine import check_build, choose_device
 from cc_tts.errors import ConfigError
+from lab.server import Json
 
 NO_CARD: Final = 2
 MINUTES: Final = 9.5

@@ -18,7 +18,7 @@ import torch
 from bench.engine.clock import BenchClock, RealClock, WorkClock
 from bench.engine.front import SizedFront
 from bench.engine.model import NUM_CODES, Size, model_at, voices
-from bench.lab import RESULTS, Json, machine
+from bench.report import RESULTS, machine
 from cc_tts import logs
 from cc_tts.engines.cosyvoice2.batched import NUM_POSITIONS, BatchedConfig, BatchedLoader, paced
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
@@ -34,6 +34,7 @@ from cc_tts.engines.cosyvoice2.worker_engine import (
     DTYPES,
     choose_device,
 )
+from lab.server import Json
 
 MAX_STREAMS: Final[Mapping[str, int]] = {"cpu": 32, "cuda": 512}
 RULE_FILLED: Final = "weights filled by rule: speed is that of trained ones, the sound means nothing"

@@ -18,9 +18,9 @@ from bench.engine.lab import Lab, Rig, keep, lab_of, parser_of
 from bench.engine.phone_load import Caller, PhoneLoad, figures
 from bench.engine.variants import FirstComeFirstServed
 from bench.engine.work import ChunkWork, DrawWork, SpeechWork
-from bench.lab import Json
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice2.engine.engine import Engine
+from lab.server import Json
 
 NUM_SEQUENCES: Final = 8
 NUM_TOKENS: Final = 150

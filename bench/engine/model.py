@@ -14,9 +14,9 @@ import torch
 
 from cc_tts.engines.cosyvoice2.model.sizes import TEXT_EMBEDDING, TIED_HEAD, FlowConfig, LmConfig, VocoderConfig
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
-from tests.parity.golden_fill import fill_by_kind
-from tests.support import tiny_model
-from tests.support.networks import shapes_for
+from lab.cosyvoice2 import tiny_model
+from lab.cosyvoice2.golden_fill import fill_by_kind
+from lab.cosyvoice2.networks import shapes_for
 
 Size = Literal["tiny", "full"]
 

@@ -15,8 +15,8 @@ from typing import Final
 
 from bench.engine.lab import Lab, Rig, keep, lab_of, parser_of
 from bench.engine.phone_load import Caller, PhoneLoad, figures
-from bench.lab import Json
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
+from lab.server import Json
 
 CALLS: Final = {"cpu": (1, 2, 4, 8), "cuda": (1, 4, 8, 16, 32, 64, 128, 256, 512)}
 SECONDS: Final = {"cpu": 20.0, "cuda": 30.0}

@@ -10,11 +10,11 @@ from bench.engine.figures import spread
 from bench.engine.front import sized_text
 from bench.engine.listener import Listener
 from bench.engine.model import VOICE
-from bench.lab import Json
 from cc_tts.clock import ms_between
 from cc_tts.engines.cosyvoice2.engine.engine import Engine
 from cc_tts.engines.engine_core import SpeechOut, StreamRequest
 from cc_tts.errors import EngineOverloaded
+from lab.server import Json
 
 REPORT_MS: Final = 100.0
 IDLE_MS: Final = 0.5

@@ -20,15 +20,15 @@ from bench.engine.model import VOICE, voice
 from bench.engine.phone_load import Caller, PhoneLoad, figures
 from bench.engine.seams import Samples, end_noise, seams
 from bench.engine.work import Runners, SpeechWork, prompt_of
-from bench.lab import Json
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference
 from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowVoice
 from cc_tts.engines.cosyvoice2.runners.vocoder import CROSSFADE_SAMPLES, VocoderRow
-from tests.parity.schedule import HopSchedule, calls_for
-from tests.parity.whole_flow import whole_mel
-from tests.parity.whole_vocoder import vocode
+from lab.cosyvoice2.schedule import HopSchedule, calls_for
+from lab.cosyvoice2.whole_flow import whole_mel
+from lab.cosyvoice2.whole_vocoder import vocode
+from lab.server import Json
 
 NUM_SEQUENCES: Final = 4
 NUM_TOKENS: Final = 160

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from bench.lab import Json
+from lab.server import Json
 
 Samples = npt.NDArray[np.float64]
 

@@ -31,7 +31,7 @@ from bench.engine.model import NUM_CODES, voices
 from bench.engine.phone import BURST_S, STAGGER_MS, always, burst, most_sustained, poisson
 from bench.engine.phone_load import Caller, PhoneLoad, figures
 from bench.engine.variants import FirstComeFirstServed
-from bench.lab import RESULTS, Json, machine
+from bench.report import RESULTS, machine
 from cc_tts import logs
 from cc_tts.engines.cosyvoice2.batched import NUM_POSITIONS
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
@@ -43,7 +43,8 @@ from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer
 from cc_tts.engines.cosyvoice2.runners.graphs import bucket_of
 from cc_tts.engines.cosyvoice2.runners.lm import ROW_BUCKETS
 from cc_tts.engines.cosyvoice2.runners.vocoder import CROSSFADE_FRAMES
-from tests.support import tiny_model
+from lab.cosyvoice2 import tiny_model
+from lab.server import Json
 
 BYTES_PER_FRAME: Final = 960
 MAX_STREAMS: Final = 320

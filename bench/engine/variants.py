@@ -8,7 +8,7 @@ from cc_tts.engines.cosyvoice2.engine.engine import Engine
 from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS
 from cc_tts.engines.cosyvoice2.engine.scheduler import FlowCandidate, LmCandidate, LmPlan, Scheduler
 from cc_tts.engines.cosyvoice2.engine.sequence import Sequence
-from tests.parity.schedule import MAX_HOP_TOKENS
+from lab.cosyvoice2.schedule import MAX_HOP_TOKENS
 
 
 class DoublingHops(Engine):

@@ -20,10 +20,10 @@ from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner, FlowVoic
 from cc_tts.engines.cosyvoice2.runners.lm import LmPrefill, LmRunner, LmVoice
 from cc_tts.engines.cosyvoice2.runners.vocoder import VocoderRow, VocoderRunner
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
-from tests.parity.schedule import FlowCall, HopSchedule, calls_for, calls_with_hops
-from tests.parity.token2wav import stream_wav
-from tests.parity.whole_flow import whole_mel
-from tests.parity.whole_vocoder import NoiselessVocoderRunner, vocode
+from lab.cosyvoice2.schedule import FlowCall, HopSchedule, calls_for, calls_with_hops
+from lab.cosyvoice2.token2wav import stream_wav
+from lab.cosyvoice2.whole_flow import whole_mel
+from lab.cosyvoice2.whole_vocoder import NoiselessVocoderRunner, vocode
 
 MAX_TOKENS: Final = 600
 STEPS_PER_ROUND: Final = 8

@@ -22,8 +22,9 @@ from bench.hostile.peer import Peer, registration
 from bench.hostile.replay import replay, write_dump
 from bench.hostile.traffic import KINDS, Traffic
 from bench.hostile.watch import CallsInProgress, LogTail, Orphans, Watch, live_calls
-from bench.lab import Json, LabServer, machine, save
-from bench.sip_load import Crowd
+from bench.report import machine, save
+from lab.crowd import Crowd
+from lab.server import Json, LabServer
 
 NUM_KEPT = 3
 NUM_KEPT_WHEEL = 1

@@ -13,8 +13,10 @@ from bench.hostile.media import offer
 from bench.hostile.peer import Peer
 from bench.hostile.traffic import Traffic
 from bench.hostile.watch import CallsInProgress, LogTail, Watch, live_calls
-from bench.lab import Json, LabServer, machine
-from bench.sip_load import Crowd, Meter
+from bench.report import machine
+from lab.crowd import Crowd
+from lab.load import Meter
+from lab.server import Json, LabServer
 
 TURN_S: Final = 0.01
 QUIET_TIMEOUT_S: Final = 90.0

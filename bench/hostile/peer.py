@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 
 from bench.hostile.answers import Here, Step, registered, to_invite, to_register, to_request
 from bench.hostile.sip import Sip, spoil
-from bench.lab import HOST
+from lab.ports import HOST
 
 KEPT_MESSAGES: Final = 2000
 KEPT_TAGS: Final = 5000

@@ -15,7 +15,9 @@ from bench.hostile.answers import Here, reply
 from bench.hostile.peer import Peer, Response, registration, repeated
 from bench.hostile.traffic import Traffic
 from bench.hostile.watch import LogTail, Watch
-from bench.lab import HOST, RESULTS, Json, LabServer
+from bench.report import RESULTS
+from lab.ports import HOST
+from lab.server import Json, LabServer
 
 REPLAY_GAP_S: Final = 0.02
 

@@ -15,7 +15,8 @@ import aiohttp
 from bench.hostile.media import OWN, bad_rtcp, bad_rtp, info_body, json_body, mutate_sdp, offer, rtp
 from bench.hostile.peer import Dialog, Peer
 from bench.hostile.sip import METHODS, Sip, mutate, spoil
-from bench.lab import HOST, Json, LabServer
+from lab.ports import HOST
+from lab.server import Json, LabServer
 
 ANSWER_TIMEOUT_S: Final = 10.0
 RESEND_S: Final = 0.5

@@ -17,8 +17,9 @@ import aiohttp
 from bench.growth import footprint
 from bench.hostile.peer import Dialog
 from bench.hostile.traffic import Traffic
-from bench.lab import Json, LabServer
-from bench.sip_load import Crowd, Meter, counter
+from lab.crowd import Crowd
+from lab.load import Meter, counter
+from lab.server import Json, LabServer
 
 SENTENCE: Final = "Your call is important to us and all of our agents are talking to other customers at the moment. "
 ANNOUNCEMENT: Final = f"play=tts:{quote((SENTENCE * 9).strip())};repeat=forever"

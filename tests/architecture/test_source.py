@@ -177,6 +177,21 @@ def test_texts_of_callers_never_reach_the_log() -> None:
                 assert not fields & {"text", "spoken_text", "prompt", "ssml", "content"}, f"{path.name}:{node.lineno}"
 
 
+@pytest.mark.parametrize(
+    ("folder", "forbidden"),
+    [
+        ("cc_tts", {"tests", "bench", "lab"}),
+        ("examples", {"tests", "bench", "lab"}),
+        ("lab", {"tests", "bench"}),
+        ("tests", {"bench"}),
+        ("bench", {"tests"}),
+    ],
+)
+def test_tests_and_benches_import_the_lab_and_neither_the_other(folder: str, forbidden: set[str]) -> None:
+    for path in (ROOT / folder).rglob("*.py"):
+        assert not {name.split(".")[0] for name in imports(path)} & forbidden, name_of(path)
+
+
 def test_no_two_test_modules_share_a_name() -> None:
     names = [path.name for path in (ROOT / "tests").rglob("*.py") if path.name not in ("__init__.py", "conftest.py")]
     assert sorted(set(names)) == sorted(names)

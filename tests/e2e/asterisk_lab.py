@@ -9,13 +9,13 @@ import tomllib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from tests.e2e.asterisk import NODES, Asterisk, require_asterisk
-from tests.e2e.configured import server_with
-from tests.e2e.peers import ROOT
-from tests.e2e.server_under_test import Server, engine_pcm
+from lab import audio_match
+from lab.asterisk import NODES, Asterisk, require_asterisk
+from lab.audio_match import Match, Samples
+from lab.configured import server_with
+from lab.peers import ROOT
+from lab.server_under_test import Server, engine_pcm
 from tests.e2e.signals import through_ulaw
-from tests.support import audio_match
-from tests.support.audio_match import Match, Samples
 
 RECORDING_SLIP_MS = 400.0
 """MixMonitor throws away what it has when one direction comes in a burst, and what comes after it is as much earlier."""

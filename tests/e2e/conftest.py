@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from bench.softphone import SoftphoneProcess
 from cc_tts.ua import pjsua2_build
-from tests.e2e.children import Child
-from tests.e2e.configured import server_with
-from tests.e2e.server_under_test import SMALL_MAX_CALLS, Server
-from tests.support import needs
+from lab import needs
+from lab.children import Child
+from lab.configured import server_with
+from lab.server_under_test import SMALL_MAX_CALLS, Server
+from lab.softphone import SoftphoneProcess
 
 os.environ.setdefault("CC_TTS_SIP__MAX_MEDIA_LATENESS_MS", "0")
 """A machine that is busy with other tests shall not refuse the calls of this one."""

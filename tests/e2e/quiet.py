@@ -1,6 +1,6 @@
 """Waiting until the softphone hears nothing any more."""
 
-from bench.softphone import Event, SoftphoneProcess
+from lab.softphone import Event, SoftphoneProcess
 
 QUIET_S = 1.5
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from cc_tts.media import g711
-from tests.support.audio_match import Samples, samples
+from lab.audio_match import Samples, samples
 
 
 def voice_like(seconds: float, *, seed: int, level: float = 5000.0) -> Samples:

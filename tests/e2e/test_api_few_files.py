@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.server_under_test import Server
+from lab.server_under_test import Server
 
 pytestmark = pytest.mark.e2e
 

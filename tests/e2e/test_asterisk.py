@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from bench.softphone import SoftphoneProcess
-from tests.e2e.asterisk import NODES, Asterisk
+from lab import audio_match
+from lab.asterisk import NODES, Asterisk
+from lab.configured import of_kind, until
+from lab.server_under_test import LONG_GREETING, EventLog, Server
+from lab.softphone import SoftphoneProcess
 from tests.e2e.asterisk_lab import (
     MOST,
     RECORDING_SLIP_MS,
@@ -21,10 +24,7 @@ from tests.e2e.asterisk_lab import (
     numbering_plan,
     reference,
 )
-from tests.e2e.configured import of_kind, until
-from tests.e2e.server_under_test import LONG_GREETING, EventLog, Server
 from tests.e2e.test_tutorials import started
-from tests.support import audio_match
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
 

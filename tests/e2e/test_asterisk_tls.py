@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from bench.softphone import SoftphoneProcess
-from tests.e2e.asterisk import ADDRESS, NODES, Asterisk, require_asterisk
+from lab.asterisk import ADDRESS, NODES, Asterisk, require_asterisk
+from lab.certificates import Authority, Pair
+from lab.configured import logged
+from lab.ports import free_ports
+from lab.server_under_test import GREETING, LONG_GREETING, Server
+from lab.softphone import SoftphoneProcess
+from lab.tls_peer import tls_settings
 from tests.e2e.asterisk_lab import asterisk_for, heard_at_asterisk, node
-from tests.e2e.configured import logged
-from tests.e2e.peers import free_ports
-from tests.e2e.server_under_test import GREETING, LONG_GREETING, Server
-from tests.e2e.tls_peer import tls_settings
-from tests.support.certificates import Authority, Pair
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60), pytest.mark.usefixtures("server_build")]
 

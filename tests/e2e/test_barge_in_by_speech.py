@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.softphone import SoftphoneProcess
 from cc_tts.media.g711 import ulaw_encode
-from tests.e2e.configured import logged, server_with, until
-from tests.e2e.server_under_test import LONG_GREETING, EventLog, Json, Server
-from tests.support import needs
-from tests.support.caller_audio import Samples, cough, pcm_of, said, silence, sound
+from lab import needs
+from lab.caller_audio import Samples, cough, pcm_of, said, silence, sound
+from lab.configured import logged, server_with, until
+from lab.server_under_test import LONG_GREETING, EventLog, Json, Server
+from lab.softphone import SoftphoneProcess
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 

@@ -13,14 +13,14 @@ import pytest
 from aiohttp import WSMsgType, web
 
 from cc_tts.media.g711 import alaw_decode, ulaw_decode, ulaw_encode
+from lab.children import Child
+from lab.configured import server_with, ua_pid, until_readyz
+from lab.media_client import media
+from lab.ports import HOST
+from lab.raw_rtp import PACKET_MS, Address, RtpPeer
+from lab.raw_sip import SDP, RawCaller
+from lab.server_under_test import Json, Server
 from tests.architecture.state_tables import ROOT
-from tests.e2e.children import Child
-from tests.e2e.configured import server_with, ua_pid, until_readyz
-from tests.e2e.media_client import media
-from tests.e2e.peers import HOST
-from tests.e2e.raw_rtp import PACKET_MS, Address, RtpPeer
-from tests.e2e.raw_sip import SDP, RawCaller
-from tests.e2e.server_under_test import Json, Server
 from tests.e2e.test_rtp_security import media_address
 
 pytestmark = [pytest.mark.e2e, pytest.mark.both_builds, pytest.mark.timeout(120)]

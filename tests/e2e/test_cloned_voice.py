@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from bench.softphone import SoftphoneProcess
-from tests.e2e.children import Child
-from tests.e2e.configured import is_running, logged, server_with, until_readyz
-from tests.e2e.server_under_test import Server
+from lab.audio_match import find, read_wav
+from lab.children import Child
+from lab.configured import is_running, logged, server_with, until_readyz
+from lab.server_under_test import Server
+from lab.softphone import SoftphoneProcess
 from tests.e2e.signals import through_ulaw, voice_like
-from tests.support.audio_match import find, read_wav
 
 pytest.importorskip("torch")
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnx")
 
-from tests.support.tiny_model import make_tiny_model
+from lab.cosyvoice2.tiny_model import make_tiny_model
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 

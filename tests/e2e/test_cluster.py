@@ -9,10 +9,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from bench.cluster_demo import Cluster
-from bench.lab import LabServer
-from tests.e2e.children import Child
-from tests.e2e.kamailio import require_kamailio
+from lab.children import Child
+from lab.cluster import Cluster
+from lab.kamailio import require_kamailio
+from lab.server import LabServer
 
 pytest.importorskip("grpc")
 

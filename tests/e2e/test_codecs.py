@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.softphone import SoftphoneProcess
 from cc_tts.media import g711
-from tests.e2e.configured import server_with
-from tests.e2e.raw_sip import RawCaller, RtpEar
-from tests.e2e.server_under_test import GREETING, Server, engine_pcm
-from tests.support import audio_match
+from lab import audio_match
+from lab.configured import server_with
+from lab.raw_sip import RawCaller, RtpEar
+from lab.server_under_test import GREETING, Server, engine_pcm
+from lab.softphone import SoftphoneProcess
 from tests.support.alaw import alaw_encode
 
 pytestmark = [pytest.mark.e2e, pytest.mark.both_builds]

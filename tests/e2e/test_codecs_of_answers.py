@@ -17,11 +17,11 @@ from cc_tts.media import g711
 from cc_tts.softphone.rtp.packets import RtpPacket, TelephoneEvent, event_code
 from cc_tts.ua.guard.c_library import CLibrary
 from cc_tts.ua.rtp.other_payloads import Decoded, OtherPayloads
-from tests.e2e.configured import logged, of_kind, server_with, until
-from tests.e2e.media_client import media
-from tests.e2e.raw_rtp import Address, RtpPeer
-from tests.e2e.raw_sip import SDP, RawCaller, RawPeer
-from tests.e2e.server_under_test import EventLog, Json, Server
+from lab.configured import logged, of_kind, server_with, until
+from lab.media_client import media
+from lab.raw_rtp import Address, RtpPeer
+from lab.raw_sip import SDP, RawCaller, RawPeer
+from lab.server_under_test import EventLog, Json, Server
 from tests.e2e.test_direct_media import media_address
 from tests.support.alaw import alaw_encode
 

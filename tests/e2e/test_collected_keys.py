@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from bench.softphone import SoftphoneProcess
-from tests.e2e.configured import of_kind, server_with, ua_pid
-from tests.e2e.raw_rtp import RtpPeer
-from tests.e2e.raw_sip import RawCaller, invite_once
-from tests.e2e.server_under_test import EventLog, Json, Server
+from lab.configured import of_kind, server_with, ua_pid
+from lab.raw_rtp import RtpPeer
+from lab.raw_sip import RawCaller, invite_once
+from lab.server_under_test import EventLog, Json, Server
+from lab.softphone import SoftphoneProcess
 from tests.e2e.test_dialplan_results import header
 from tests.e2e.test_key_lengths import call, event_packets
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.configured import server_with
-from tests.e2e.peers import HOST, free_ports
-from tests.e2e.raw_sip import RawPeer, repeated
-from tests.e2e.server_under_test import Server
-from tests.e2e.tls_peer import ask, client_context, offer, server_context, tls_settings
-from tests.support.certificates import Authority
+from lab.certificates import Authority
+from lab.configured import server_with
+from lab.ports import HOST, free_ports
+from lab.raw_sip import RawPeer, repeated
+from lab.server_under_test import Server
+from lab.tls_peer import ask, client_context, offer, server_context, tls_settings
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
 

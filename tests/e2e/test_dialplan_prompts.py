@@ -9,12 +9,12 @@ from urllib.parse import quote
 import pytest
 import pytest_asyncio
 
-from bench.softphone import SoftphoneProcess
-from tests.e2e.configured import of_kind, server_with
-from tests.e2e.raw_sip import RawCaller, invite_once
-from tests.e2e.server_under_test import LONG_GREETING, Server, engine_pcm
+from lab import audio_match
+from lab.configured import of_kind, server_with
+from lab.raw_sip import RawCaller, invite_once
+from lab.server_under_test import LONG_GREETING, Server, engine_pcm
+from lab.softphone import SoftphoneProcess
 from tests.e2e.signals import through_ulaw
-from tests.support import audio_match
 
 pytestmark = pytest.mark.e2e
 

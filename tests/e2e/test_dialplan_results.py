@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.e2e.configured import server_with
-from tests.e2e.raw_sip import Answer, RawCaller, RawPeer, invite_once
-from tests.e2e.server_under_test import Server
+from lab.configured import server_with
+from lab.raw_sip import Answer, RawCaller, RawPeer, invite_once
+from lab.server_under_test import Server
 from tests.e2e.test_registration import place
 
 pytestmark = pytest.mark.e2e

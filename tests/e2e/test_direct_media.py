@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.e2e.asterisk import ADDRESS, NODES, Asterisk
+from lab.asterisk import ADDRESS, NODES, Asterisk
+from lab.configured import of_kind
+from lab.ports import HOST
+from lab.raw_rtp import Address, RtpPeer
+from lab.raw_sip import SDP, RawPeer
+from lab.server_under_test import LONG_GREETING, Server
 from tests.e2e.asterisk_lab import asterisk_for, node
-from tests.e2e.configured import of_kind
-from tests.e2e.peers import HOST
-from tests.e2e.raw_rtp import Address, RtpPeer
-from tests.e2e.raw_sip import SDP, RawPeer
-from tests.e2e.server_under_test import LONG_GREETING, Server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60), pytest.mark.usefixtures("server_build")]
 

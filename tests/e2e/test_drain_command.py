@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.children import Child
-from tests.e2e.configured import logged, server_with, until
-from tests.e2e.peers import free_ports
-from tests.e2e.raw_sip import RawCaller
-from tests.e2e.server_under_test import Server
+from lab.children import Child
+from lab.configured import logged, server_with, until
+from lab.ports import free_ports
+from lab.raw_sip import RawCaller
+from lab.server_under_test import Server
 
 pytestmark = pytest.mark.e2e
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.softphone import SoftphoneProcess
-from tests.e2e.configured import logged, server_with, until_readyz
-from tests.e2e.server_under_test import Server
+from lab.configured import logged, server_with, until_readyz
+from lab.server_under_test import Server
+from lab.softphone import SoftphoneProcess
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 

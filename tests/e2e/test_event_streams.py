@@ -12,9 +12,9 @@ import aiohttp
 import pytest
 from jsonschema import Draft202012Validator
 
-from bench.softphone import SoftphoneProcess
-from tests.e2e.configured import server_with, ua_pid, until_readyz
-from tests.e2e.server_under_test import Json, Server
+from lab.configured import server_with, ua_pid, until_readyz
+from lab.server_under_test import Json, Server
+from lab.softphone import SoftphoneProcess
 from tests.support.event_source import EventSource
 
 pytestmark = pytest.mark.e2e

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tests.e2e.configured import logged, ua_starts
-from tests.e2e.peers import HOST
-from tests.e2e.raw_sip import SDP, RawCaller, RawPeer
-from tests.e2e.server_under_test import Json, Server
+from lab.configured import logged, ua_starts
+from lab.ports import HOST
+from lab.raw_sip import SDP, RawCaller, RawPeer
+from lab.server_under_test import Json, Server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.both_builds, pytest.mark.timeout(60)]
 

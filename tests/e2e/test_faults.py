@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from bench.softphone import SoftphoneProcess
-from tests.e2e.configured import is_running, logged, of_kind, server_with, ua_pid, until, until_readyz
-from tests.e2e.peers import HOST, Sipp
-from tests.e2e.raw_rtp import RtpPeer
-from tests.e2e.raw_sip import RawCaller, invite_once, options, tcp_options
-from tests.e2e.server_under_test import EventLog, Server
+from lab.configured import is_running, logged, of_kind, server_with, ua_pid, until, until_readyz
+from lab.peers import Sipp
+from lab.ports import HOST
+from lab.raw_rtp import RtpPeer
+from lab.raw_sip import RawCaller, invite_once, options, tcp_options
+from lab.server_under_test import EventLog, Server
+from lab.softphone import SoftphoneProcess
 from tests.e2e.test_direct_media import media_address
 
 pytestmark = pytest.mark.e2e

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.configured import server_with, ua_pid
-from tests.e2e.peers import HOST
-from tests.e2e.raw_sip import SDP, Answer, RawCaller, RtpEar, invite_once, options
-from tests.e2e.server_under_test import Server
-from tests.e2e.udp import UdpEndpoint
+from lab.configured import server_with, ua_pid
+from lab.ports import HOST
+from lab.raw_sip import SDP, Answer, RawCaller, RtpEar, invite_once, options
+from lab.server_under_test import Server
+from lab.udp import UdpEndpoint
 
 pytestmark = pytest.mark.e2e
 

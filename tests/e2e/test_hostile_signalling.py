@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.configured import server_with
-from tests.e2e.peers import HOST
-from tests.e2e.raw_sip import RawCaller, RawPeer, invite_once
-from tests.e2e.server_under_test import Server
+from lab.configured import server_with
+from lab.ports import HOST
+from lab.raw_sip import RawCaller, RawPeer, invite_once
+from lab.server_under_test import Server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.both_builds]
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.configured import server_with, ua_pid
-from tests.e2e.peers import HOST, free_ports
-from tests.e2e.raw_sip import RawCaller, tcp_options
-from tests.e2e.tls_peer import client_context, tls_settings
-from tests.support.certificates import Authority
+from lab.certificates import Authority
+from lab.configured import server_with, ua_pid
+from lab.ports import HOST, free_ports
+from lab.raw_sip import RawCaller, tcp_options
+from lab.tls_peer import client_context, tls_settings
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(90), pytest.mark.usefixtures("server_build")]
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from bench.softphone import SoftphoneProcess
 from cc_tts.softphone.rtp.packets import SAMPLES_PER_PACKET
-from tests.e2e.configured import server_with
-from tests.e2e.impairer import Impairment, Network
-from tests.e2e.peers import HOST
-from tests.e2e.server_under_test import LONG_GREETING, Server
+from lab.configured import server_with
+from lab.impairer import Impairment, Network
+from lab.ports import HOST
+from lab.server_under_test import LONG_GREETING, Server
+from lab.softphone import SoftphoneProcess
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(150)]
 

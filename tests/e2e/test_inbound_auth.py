@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
-from tests.e2e.asterisk import NODES, Asterisk, require_asterisk
-from tests.e2e.baresip import Baresip
-from tests.e2e.configured import logged, server_with
-from tests.e2e.peers import HOST, Sipp
-from tests.e2e.raw_sip import Answer, RawCaller, RawPeer, authorization, options
-from tests.e2e.server_under_test import Server
+from lab.asterisk import NODES, Asterisk, require_asterisk
+from lab.baresip import Baresip
+from lab.configured import logged, server_with
+from lab.peers import Sipp
+from lab.ports import HOST
+from lab.raw_sip import Answer, RawCaller, RawPeer, authorization, options
+from lab.server_under_test import Server
 
 pytestmark = pytest.mark.e2e
 

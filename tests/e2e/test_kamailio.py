@@ -12,9 +12,8 @@ from urllib.parse import quote
 
 import pytest
 
-from bench.softphone import SoftphoneProcess
-from tests.e2e.configured import logged, until
-from tests.e2e.kamailio import (
+from lab.configured import logged, until
+from lab.kamailio import (
     ENDED_WITHIN_S,
     FINAL_WITHIN_S,
     MARKED_WITHIN_S,
@@ -27,9 +26,10 @@ from tests.e2e.kamailio import (
     require_kamailio,
     start_node,
 )
-from tests.e2e.peers import HOST
-from tests.e2e.raw_sip import Answer, RawCaller, RawPeer, options
-from tests.e2e.server_under_test import Json, Server
+from lab.ports import HOST
+from lab.raw_sip import Answer, RawCaller, RawPeer, options
+from lab.server_under_test import Json, Server
+from lab.softphone import SoftphoneProcess
 
 pytestmark = pytest.mark.e2e
 

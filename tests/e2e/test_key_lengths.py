@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from cc_tts.softphone.rtp.packets import EVENT_PAYLOAD_TYPE, SAMPLES_PER_PACKET, RtpPacket, TelephoneEvent, event_code
-from tests.e2e.configured import of_kind
-from tests.e2e.raw_rtp import Address, RtpPeer
-from tests.e2e.raw_sip import RawCaller
-from tests.e2e.server_under_test import Server
+from lab.configured import of_kind
+from lab.raw_rtp import Address, RtpPeer
+from lab.raw_sip import RawCaller
+from lab.server_under_test import Server
 from tests.e2e.test_rtp_security import media_address
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.e2e.raw_rtp import RtpPeer
-from tests.e2e.raw_sip import SDP, RawCaller, RawPeer
-from tests.e2e.server_under_test import Server
+from lab.raw_rtp import RtpPeer
+from lab.raw_sip import SDP, RawCaller, RawPeer
+from lab.server_under_test import Server
 from tests.e2e.test_registration import place
 
 pytestmark = [pytest.mark.e2e, pytest.mark.both_builds]

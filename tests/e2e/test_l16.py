@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.e2e.configured import server_with, until
-from tests.e2e.raw_sip import SDP, RawCaller, RawPeer, RtpEar
-from tests.e2e.server_under_test import GREETING, Server, engine_pcm
-from tests.support import audio_match
+from lab import audio_match
+from lab.configured import server_with, until
+from lab.raw_sip import SDP, RawCaller, RawPeer, RtpEar
+from lab.server_under_test import GREETING, Server, engine_pcm
 
 pytestmark = [pytest.mark.e2e, pytest.mark.both_builds, pytest.mark.timeout(90)]
 

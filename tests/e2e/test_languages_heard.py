@@ -6,10 +6,10 @@ from urllib.parse import quote
 import aiohttp
 import pytest
 
-from bench.softphone import SoftphoneProcess
-from tests.e2e import server_under_test
-from tests.e2e.configured import server_with
-from tests.e2e.raw_sip import invite_once
+from lab import server_under_test
+from lab.configured import server_with
+from lab.raw_sip import invite_once
+from lab.softphone import SoftphoneProcess
 from tests.e2e.test_streamed_answers import stream_of, talking
 
 pytestmark = pytest.mark.e2e

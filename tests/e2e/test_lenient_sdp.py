@@ -6,8 +6,8 @@ import re
 import pytest
 
 from cc_tts.ua import pjsua2_build
-from tests.e2e.raw_sip import ANSWER_TIMEOUT_S, SDP, Answer, RawCaller, RawPeer, RtpEar
-from tests.e2e.server_under_test import Server
+from lab.raw_sip import ANSWER_TIMEOUT_S, SDP, Answer, RawCaller, RawPeer, RtpEar
+from lab.server_under_test import Server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.configured import server_with
-from tests.e2e.raw_rtp import RtpPeer
-from tests.e2e.raw_sip import RawCaller
-from tests.e2e.server_under_test import Server
+from lab.configured import server_with
+from lab.raw_rtp import RtpPeer
+from lab.raw_sip import RawCaller
+from lab.server_under_test import Server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(90)]
 

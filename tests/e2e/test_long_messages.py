@@ -9,10 +9,10 @@ from urllib.parse import quote
 import pytest
 
 from cc_tts.ua import pjsua2_build
-from tests.e2e.configured import logged, until
-from tests.e2e.peers import HOST
-from tests.e2e.raw_sip import SDP, RawCaller, options, tcp_options
-from tests.e2e.server_under_test import Server
+from lab.configured import logged, until
+from lab.ports import HOST
+from lab.raw_sip import SDP, RawCaller, options, tcp_options
+from lab.server_under_test import Server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.both_builds, pytest.mark.timeout(60)]
 

@@ -9,10 +9,10 @@ from urllib.parse import quote
 
 import pytest
 
-from bench.softphone import SoftphoneProcess
-from tests.e2e.configured import logged, server_with, until, until_readyz
-from tests.e2e.raw_sip import invite_once, options
-from tests.e2e.server_under_test import Server
+from lab.configured import logged, server_with, until, until_readyz
+from lab.raw_sip import invite_once, options
+from lab.server_under_test import Server
+from lab.softphone import SoftphoneProcess
 from tests.e2e.test_pauses import until_options
 
 pytest.importorskip("onnxruntime")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.configured import logged, server_with, ua_pid
-from tests.e2e.raw_sip import Answer, RawCaller, RtpEar, invite_once, options
-from tests.e2e.server_under_test import Server
+from lab.configured import logged, server_with, ua_pid
+from lab.raw_sip import Answer, RawCaller, RtpEar, invite_once, options
+from lab.server_under_test import Server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 

@@ -14,10 +14,10 @@ import pytest
 import pytest_asyncio
 
 from cc_tts.ua import pjsua2_build
-from tests.e2e.configured import is_running, logged, server_with, ua_pid, ua_starts, until_readyz
-from tests.e2e.peers import HOST
-from tests.e2e.raw_sip import SDP, Answer, RawCaller, RawPeer, options, repeated
-from tests.e2e.server_under_test import Json, Server
+from lab.configured import is_running, logged, server_with, ua_pid, ua_starts, until_readyz
+from lab.ports import HOST
+from lab.raw_sip import SDP, Answer, RawCaller, RawPeer, options, repeated
+from lab.server_under_test import Json, Server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 

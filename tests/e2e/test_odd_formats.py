@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from tests.e2e.configured import ua_pid
-from tests.e2e.peers import HOST
-from tests.e2e.raw_rtp import RtpPeer
-from tests.e2e.raw_sip import RawCaller
-from tests.e2e.server_under_test import Server
+from lab.configured import ua_pid
+from lab.ports import HOST
+from lab.raw_rtp import RtpPeer
+from lab.raw_sip import RawCaller
+from lab.server_under_test import Server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.both_builds]
 

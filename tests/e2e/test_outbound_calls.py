@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.e2e.configured import of_kind, server_with
-from tests.e2e.peers import HOST
-from tests.e2e.raw_sip import SDP, RawCaller, RawPeer
-from tests.e2e.server_under_test import Server
+from lab.configured import of_kind, server_with
+from lab.ports import HOST
+from lab.raw_sip import SDP, RawCaller, RawPeer
+from lab.server_under_test import Server
 from tests.e2e.test_registration import place
 
 pytestmark = pytest.mark.e2e

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.softphone import SoftphoneProcess
 from cc_tts.processes.supervisor import HEARTBEAT_TIMEOUT_S
-from tests.e2e.configured import logged, server_with, ua_pid, until_readyz
-from tests.e2e.raw_sip import RawCaller, options
-from tests.e2e.server_under_test import Server, entries
+from lab.configured import logged, server_with, ua_pid, until_readyz
+from lab.raw_sip import RawCaller, options
+from lab.server_under_test import Server, entries
+from lab.softphone import SoftphoneProcess
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.children import Child
-from tests.e2e.raw_rtp import RtpPeer
-from tests.e2e.server_under_test import Server
+from lab import needs
+from lab.children import Child
+from lab.raw_rtp import RtpPeer
+from lab.server_under_test import Server
 from tests.e2e.test_call_audio import noise, say, talking
-from tests.support import needs
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 

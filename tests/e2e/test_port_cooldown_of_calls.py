@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from cc_tts.ua.rtp.port_cooldown import SPARE_PAIRS
-from tests.e2e.configured import server_with, until
-from tests.e2e.peers import HOST, free_ports
-from tests.e2e.raw_sip import RawCaller
-from tests.e2e.server_under_test import Server
+from lab.configured import server_with, until
+from lab.ports import HOST, free_ports
+from lab.raw_sip import RawCaller
+from lab.server_under_test import Server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
 

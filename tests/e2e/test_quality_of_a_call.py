@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from tests.e2e.peers import HOST
-from tests.e2e.raw_rtp import RtpPeer
-from tests.e2e.raw_sip import SDP, RawCaller
-from tests.e2e.server_under_test import Server
+from lab.ports import HOST
+from lab.raw_rtp import RtpPeer
+from lab.raw_sip import SDP, RawCaller
+from lab.server_under_test import Server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.both_builds]
 

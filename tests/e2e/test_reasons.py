@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.e2e.raw_sip import RawCaller, RawPeer
-from tests.e2e.server_under_test import Json, Server
+from lab.raw_sip import RawCaller, RawPeer
+from lab.server_under_test import Json, Server
 from tests.e2e.test_registration import place
 
 pytestmark = [pytest.mark.e2e, pytest.mark.both_builds]

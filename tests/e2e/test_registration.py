@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.configured import logged, server_with, ua_starts, until, until_readyz
-from tests.e2e.peers import HOST, Sipp
-from tests.e2e.raw_sip import RawCaller, RawPeer, digest_response
-from tests.e2e.server_under_test import Json, Server
+from lab.configured import logged, server_with, ua_starts, until, until_readyz
+from lab.peers import Sipp
+from lab.ports import HOST
+from lab.raw_sip import RawCaller, RawPeer, digest_response
+from lab.server_under_test import Json, Server
 
 pytestmark = pytest.mark.e2e
 

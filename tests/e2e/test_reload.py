@@ -8,12 +8,12 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from tests.e2e.configured import is_running, logged, server_with, ua_pid, ua_starts, until
-from tests.e2e.peers import HOST
-from tests.e2e.raw_sip import RawCaller
-from tests.e2e.server_under_test import Json, Server
-from tests.e2e.tls_peer import client_context, tls_server
-from tests.support.certificates import Authority
+from lab.certificates import Authority
+from lab.configured import is_running, logged, server_with, ua_pid, ua_starts, until
+from lab.ports import HOST
+from lab.raw_sip import RawCaller
+from lab.server_under_test import Json, Server
+from lab.tls_peer import client_context, tls_server
 
 pytestmark = pytest.mark.e2e
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.softphone import SoftphoneProcess
-from tests.e2e.children import Child
-from tests.e2e.configured import logged, of_kind, server_with, until
-from tests.e2e.peers import HOST, free_ports
-from tests.e2e.server_under_test import Server
+from lab.children import Child
+from lab.configured import logged, of_kind, server_with, until
+from lab.ports import HOST, free_ports
+from lab.server_under_test import Server
+from lab.softphone import SoftphoneProcess
 from tests.e2e.test_reload import change, reload
 
 pytest.importorskip("grpc")

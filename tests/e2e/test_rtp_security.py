@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.e2e.peers import HOST
-from tests.e2e.raw_rtp import PACKET_MS, Address, RtpPeer, missing
-from tests.e2e.raw_sip import SDP, Answer, RawCaller
-from tests.e2e.server_under_test import Server
+from lab.ports import HOST
+from lab.raw_rtp import PACKET_MS, Address, RtpPeer, missing
+from lab.raw_sip import SDP, Answer, RawCaller
+from lab.server_under_test import Server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60), pytest.mark.usefixtures("server_build")]
 

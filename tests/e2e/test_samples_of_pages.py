@@ -15,16 +15,16 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from bench.softphone import SoftphoneProcess
 from cc_tts.calls.events.types import EVENTS
 from cc_tts.errors import ConfigError
 from cc_tts.vad.silero import find_model
+from lab import needs
+from lab.children import Child
+from lab.configured import until
+from lab.ports import HOST, free_ports
+from lab.server_under_test import EventLog, entries
+from lab.softphone import SoftphoneProcess
 from tests.architecture.state_tables import ROOT, error_classes
-from tests.e2e.children import Child
-from tests.e2e.configured import until
-from tests.e2e.peers import HOST, free_ports
-from tests.e2e.server_under_test import EventLog, entries
-from tests.support import needs
 from tests.support.page_samples import (
     MORE,
     Block,

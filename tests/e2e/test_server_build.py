@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from bench import sip_load
-from bench.lab import LabServer
-from tests.e2e.children import Child
-from tests.e2e.peers import require
-from tests.e2e.server_under_test import Server
+from lab import load
+from lab.children import Child
+from lab.peers import require
+from lab.server import LabServer
+from lab.server_under_test import Server
 
 pytestmark = pytest.mark.e2e
 
 NUM_CALLS = 24
-PROMPT = "routes.load.greeting=" + '"' + sip_load.SENTENCE * 3 + '"'
+PROMPT = "routes.load.greeting=" + '"' + load.SENTENCE * 3 + '"'
 
 
 @pytest.mark.timeout(90)
@@ -24,8 +24,8 @@ async def test_more_calls_than_the_wheel_takes(tmp_path: Path) -> None:
     log_path = tmp_path / "server.log"
     settings = ("log.level=info", f"rtp.port_max={65_000}", PROMPT)
     async with await LabServer.start(*settings, log_path=log_path) as server:
-        seen = await sip_load.level(server, NUM_CALLS, rate=12, window_s=2.0, idle_kib=0)
-        left = await sip_load.counter(server, "cctts_calls_active")
+        seen = await load.level(server, NUM_CALLS, rate=12, window_s=2.0, idle_kib=0)
+        left = await load.counter(server, "cctts_calls_active")
     assert seen["signalling"]["succeeded"] == NUM_CALLS
     assert seen["signalling"]["failed"] == 0
     assert seen["calls_active"] == NUM_CALLS

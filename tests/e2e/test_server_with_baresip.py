@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.e2e.baresip import Baresip
-from tests.e2e.server_under_test import GREETING, Server, engine_pcm
+from lab import audio_match
+from lab.baresip import Baresip
+from lab.server_under_test import GREETING, Server, engine_pcm
 from tests.e2e.signals import through_ulaw
-from tests.support import audio_match
 
 pytestmark = pytest.mark.e2e
 

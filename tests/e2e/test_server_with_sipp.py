@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.softphone import SoftphoneProcess
 from cc_tts.ua.guard.request_filter import ALLOWED
-from tests.e2e.configured import server_with
-from tests.e2e.peers import Sipp
-from tests.e2e.raw_sip import options
-from tests.e2e.server_under_test import Server
+from lab.configured import server_with
+from lab.peers import Sipp
+from lab.raw_sip import options
+from lab.server_under_test import Server
+from lab.softphone import SoftphoneProcess
 
 pytestmark = [pytest.mark.e2e, pytest.mark.both_builds]
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from bench.softphone import SoftphoneProcess
-from tests.e2e.children import Child
-from tests.e2e.configured import until
-from tests.e2e.peers import free_ports
+from lab import audio_match
+from lab.children import Child
+from lab.configured import until
+from lab.ports import free_ports
+from lab.server_under_test import GREETING, Server, engine_pcm
+from lab.softphone import SoftphoneProcess
 from tests.e2e.quiet import until_quiet
-from tests.e2e.server_under_test import GREETING, Server, engine_pcm
 from tests.e2e.signals import through_ulaw
-from tests.support import audio_match
 
 pytestmark = [pytest.mark.e2e, pytest.mark.both_builds]
 

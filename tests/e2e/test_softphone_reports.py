@@ -2,8 +2,8 @@
 
 import pytest
 
-from bench.softphone import SoftphoneProcess
-from tests.e2e.server_under_test import Server
+from lab.server_under_test import Server
+from lab.softphone import SoftphoneProcess
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
 

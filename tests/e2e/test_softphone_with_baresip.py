@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.softphone import SoftphoneProcess
-from tests.e2e.baresip import Baresip
-from tests.e2e.peers import HOST
+from lab import audio_match
+from lab.baresip import Baresip
+from lab.ports import HOST
+from lab.softphone import SoftphoneProcess
 from tests.e2e.quiet import until_quiet
 from tests.e2e.signals import voice_like
-from tests.support import audio_match
 
 pytestmark = pytest.mark.e2e
 

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from bench.softphone import SoftphoneProcess
 from cc_tts.errors import ProcessFailed
 from cc_tts.media import g711
-from tests.e2e.children import Child
-from tests.e2e.peers import HOST, Sipp, free_ports
+from lab import audio_match
+from lab.children import Child
+from lab.peers import Sipp
+from lab.ports import HOST, free_ports
+from lab.softphone import SoftphoneProcess
 from tests.e2e.quiet import until_quiet
 from tests.e2e.signals import through_ulaw, voice_like
-from tests.support import audio_match
 from tests.support.alaw import alaw_encode
 
 pytestmark = pytest.mark.e2e

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.e2e.configured import logged, of_kind, server_with
-from tests.e2e.raw_rtp import RtpPeer
-from tests.e2e.raw_sip import SDP, RawCaller
-from tests.e2e.server_under_test import Server
+from lab.configured import logged, of_kind, server_with
+from lab.raw_rtp import RtpPeer
+from lab.raw_sip import SDP, RawCaller
+from lab.server_under_test import Server
 from tests.e2e.test_line_timing import is_loud
 from tests.e2e.test_lost_workers import AUTO, worker_pid
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.configured import logged, server_with, ua_pid
-from tests.e2e.peers import HOST
-from tests.e2e.raw_sip import RawCaller, RawPeer
-from tests.e2e.server_under_test import Json, Server
-from tests.e2e.tls_peer import CRYPTO, UNUSABLE, offer
+from lab.configured import logged, server_with, ua_pid
+from lab.ports import HOST
+from lab.raw_sip import RawCaller, RawPeer
+from lab.server_under_test import Json, Server
+from lab.tls_peer import CRYPTO, UNUSABLE, offer
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(90)]
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.e2e.configured import logged, server_with
-from tests.e2e.peers import HOST
-from tests.e2e.raw_rtp import RtpPeer
-from tests.e2e.raw_sip import SDP, RawCaller, RawPeer
-from tests.e2e.server_under_test import Server
+from lab.configured import logged, server_with
+from lab.ports import HOST
+from lab.raw_rtp import RtpPeer
+from lab.raw_sip import SDP, RawCaller, RawPeer
+from lab.server_under_test import Server
+from lab.tls_peer import CRYPTO, offer
 from tests.e2e.test_registration import place
-from tests.e2e.tls_peer import CRYPTO, offer
 
 pytestmark = [pytest.mark.e2e, pytest.mark.both_builds]
 

@@ -13,12 +13,12 @@ from typing import Any
 import aiohttp
 import pytest
 
-from bench.softphone import SoftphoneProcess
+from lab.children import Child
+from lab.configured import server_with, ua_pid
+from lab.server_under_test import Json, Server, entries
+from lab.softphone import SoftphoneProcess
 from tests.architecture.state_tables import ROOT
-from tests.e2e.children import Child
-from tests.e2e.configured import server_with, ua_pid
 from tests.e2e.quiet import until_quiet
-from tests.e2e.server_under_test import Json, Server, entries
 
 pytestmark = pytest.mark.e2e
 

@@ -12,16 +12,16 @@ import pytest
 
 from cc_tts.media import g711
 from cc_tts.ua import pjsua2_build
-from tests.e2e.baresip import MODULES, Baresip
-from tests.e2e.configured import logged, server_with, ua_pid, ua_starts, until
-from tests.e2e.peers import HOST
-from tests.e2e.raw_sip import RawCaller, RawPeer, RtpEar
-from tests.e2e.server_under_test import GREETING, Server, engine_pcm
+from lab import audio_match
+from lab.audio_match import samples
+from lab.baresip import MODULES, Baresip
+from lab.certificates import Authority, Pair
+from lab.configured import logged, server_with, ua_pid, ua_starts, until
+from lab.ports import HOST
+from lab.raw_sip import RawCaller, RawPeer, RtpEar
+from lab.server_under_test import GREETING, Server, engine_pcm
+from lab.tls_peer import CRYPTO, UNUSABLE, ask, client_context, is_turned_away, offer, tls_server
 from tests.e2e.signals import through_ulaw
-from tests.e2e.tls_peer import CRYPTO, UNUSABLE, ask, client_context, is_turned_away, offer, tls_server
-from tests.support import audio_match
-from tests.support.audio_match import samples
-from tests.support.certificates import Authority, Pair
 
 pytestmark = pytest.mark.e2e
 

@@ -5,12 +5,12 @@ import re
 
 import pytest
 
+from lab.configured import ua_pid
+from lab.ports import HOST
+from lab.raw_sip import SDP, Answer, RawCaller, invite_once, options
+from lab.server_under_test import SMALL_MAX_CALLS, Server
+from lab.udp import UdpEndpoint
 from tests.data.torture import messages
-from tests.e2e.configured import ua_pid
-from tests.e2e.peers import HOST
-from tests.e2e.raw_sip import SDP, Answer, RawCaller, invite_once, options
-from tests.e2e.server_under_test import SMALL_MAX_CALLS, Server
-from tests.e2e.udp import UdpEndpoint
 
 pytestmark = pytest.mark.e2e
 

@@ -9,16 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from bench.softphone import SoftphoneProcess
 from cc_tts.media.g711 import ulaw_encode
 from cc_tts.ua import pjsua2_build
+from lab import needs
+from lab.caller_audio import pcm_of, said
+from lab.children import Child
+from lab.configured import of_kind, server_with, until
+from lab.peers import Sipp
+from lab.ports import HOST
+from lab.server_under_test import Server
+from lab.softphone import SoftphoneProcess
 from tests.architecture.state_tables import ROOT
-from tests.e2e.children import Child
-from tests.e2e.configured import of_kind, server_with, until
-from tests.e2e.peers import HOST, Sipp
-from tests.e2e.server_under_test import Server
-from tests.support import needs
-from tests.support.caller_audio import pcm_of, said
 
 pytestmark = pytest.mark.e2e
 

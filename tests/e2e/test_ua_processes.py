@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from bench.softphone import SoftphoneProcess
-from tests.e2e.configured import logged, of_kind, server_with, until, until_readyz
-from tests.e2e.peers import HOST
-from tests.e2e.raw_sip import Answer, RawCaller, RawPeer, authorization, digest_response
-from tests.e2e.server_under_test import Server
+from lab.configured import logged, of_kind, server_with, until, until_readyz
+from lab.ports import HOST
+from lab.raw_sip import Answer, RawCaller, RawPeer, authorization, digest_response
+from lab.server_under_test import Server
+from lab.softphone import SoftphoneProcess
 
 pytestmark = [pytest.mark.e2e, pytest.mark.both_builds]
 

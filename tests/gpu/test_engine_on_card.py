@@ -16,12 +16,12 @@ from cc_tts.engines.cosyvoice2.engine.engine import Engine  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.loader import dtype_for  # noqa: E402
 from cc_tts.engines.engine_core import StreamDone  # noqa: E402
 from cc_tts.errors import EngineFailed  # noqa: E402
+from lab.cosyvoice2.schedule import double_hop  # noqa: E402
+from lab.cosyvoice2.tiny_model import make_tiny_model  # noqa: E402
 from tests.parity import command as parity  # noqa: E402
-from tests.parity.schedule import double_hop  # noqa: E402
 from tests.support.golden import GOLDEN  # noqa: E402
 from tests.support.small_engine import VOICES, load_engine, most_apart, num_graphs, open_streams, runner_of, say  # noqa: E402
 from tests.support.stepped_streams import endings, run  # noqa: E402
-from tests.support.tiny_model import make_tiny_model  # noqa: E402
 
 pytestmark = [
     pytest.mark.gpu,

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from bench.lab import free_ports
+from lab.ports import free_ports
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 

@@ -24,7 +24,7 @@ from cc_tts.engines.factory import make_engine
 from cc_tts.engines.worker.client import WorkerEngine
 from cc_tts.media.silence_trimmer import SILENCE_PEAK
 from cc_tts.processes.supervisor import Supervisor
-from tests.support.piper_voice import make_piper_voice
+from lab.piper_voice import make_piper_voice
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 

@@ -16,7 +16,6 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from bench.lab import free_ports
 from cc_tts import startup
 from cc_tts.clock import MonotonicClock
 from cc_tts.cluster import leases as leases_module
@@ -37,6 +36,7 @@ from cc_tts.pool.ray_hosts import RayHosts
 from cc_tts.pool.state import PoolState
 from cc_tts.pool.voices import VoiceFile, VoiceFiles, VoiceFolder
 from cc_tts.tenants.quotas import TenantQuotas
+from lab.ports import free_ports
 from tests.fakes.fake_calls import make_config, running_api
 
 pytestmark = pytest.mark.integration

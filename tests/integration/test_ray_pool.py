@@ -20,7 +20,6 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from bench.lab import free_ports
 from cc_tts.clock import MonotonicClock
 from cc_tts.cluster.link import PoolLink
 from cc_tts.cluster.messages import Node
@@ -28,7 +27,8 @@ from cc_tts.config.schema import Config, RemoteConfig, TtsConfig
 from cc_tts.engines.engine import Engine
 from cc_tts.engines.factory import make_engine
 from cc_tts.engines.remote.workers import RemoteWorkers
-from tests.support import needs
+from lab import needs
+from lab.ports import free_ports
 
 pytestmark = [
     pytest.mark.integration,

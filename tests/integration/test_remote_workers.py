@@ -16,7 +16,6 @@ import pytest_asyncio
 
 pytest.importorskip("grpc")
 
-from bench.lab import free_ports
 from cc_tts import __version__
 from cc_tts.audio import PcmChunk
 from cc_tts.clock import MonotonicClock
@@ -33,7 +32,8 @@ from cc_tts.errors import EngineFailed, ProcessFailed
 from cc_tts.metrics import Metrics
 from cc_tts.processes.channel import PROTOCOL_VERSION
 from cc_tts.startup import check
-from tests.support.certificates import Authority
+from lab.certificates import Authority
+from lab.ports import free_ports
 from tests.support.tcp_proxy import TcpProxy
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.lab import free_ports
+from lab.ports import free_ports
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 

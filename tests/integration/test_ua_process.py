@@ -15,7 +15,7 @@ from cc_tts.errors import ProcessFailed, UserAgentUnavailable
 from cc_tts.processes.channel import Message
 from cc_tts.ua.client import UaClient
 from cc_tts.ua.messages import Answer, Originate
-from tests.e2e.peers import free_ports
+from lab.ports import free_ports
 from tests.fakes.fake_calls import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.both_builds]

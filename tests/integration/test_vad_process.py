@@ -17,8 +17,8 @@ from cc_tts.errors import ConfigError, ProcessFailed
 from cc_tts.vad import client, silero
 from cc_tts.vad.client import SpeechNotHeard, VadProcess
 from cc_tts.vad.speech import Edge, Listening, SpeechStarted, SpeechStopped
-from tests.support import needs
-from tests.support.caller_audio import frames, line_pcm, noise, said
+from lab import needs
+from lab.caller_audio import frames, line_pcm, noise, said
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
 

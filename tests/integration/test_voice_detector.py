@@ -11,8 +11,8 @@ import pytest
 from cc_tts.vad.detector import LegAudio, VoiceDetector
 from cc_tts.vad.silero import WINDOW_MS, SileroModel, find_model
 from cc_tts.vad.speech import Listening, SpeechStarted, SpeechStopped
-from tests.support import needs
-from tests.support.caller_audio import (
+from lab import needs
+from lab.caller_audio import (
     PROMPT,
     SENTENCE,
     Samples,

@@ -11,12 +11,12 @@ import pytest_asyncio
 
 pytest.importorskip("grpc")
 
-from bench.lab import free_ports
 from cc_tts.config.schema import RemoteConfig
 from cc_tts.engines.remote import source_limit, wire
 from cc_tts.engines.remote.wire import SERVING, Channel, Endpoint, connect, listen
 from cc_tts.engines.worker.messages import TO_WORKER
 from cc_tts.processes.channel import Message, Ready
+from lab.ports import free_ports
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 

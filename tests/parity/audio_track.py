@@ -17,10 +17,10 @@ from cc_tts.engines.cosyvoice2.model.loader import SpeechModel
 from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import FRAMES_PER_TOKEN
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference
 from cc_tts.errors import EngineFailed
-from tests.parity.chunked_vocoder import ChunkedVocoder, Crossfade
-from tests.parity.schedule import FlowCall, HopSchedule
-from tests.parity.whole_flow import whole_mel
-from tests.parity.whole_vocoder import vocode
+from lab.cosyvoice2.chunked_vocoder import ChunkedVocoder, Crossfade
+from lab.cosyvoice2.schedule import FlowCall, HopSchedule
+from lab.cosyvoice2.whole_flow import whole_mel
+from lab.cosyvoice2.whole_vocoder import vocode
 
 
 class NotFinite(EngineFailed):

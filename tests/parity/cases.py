@@ -18,12 +18,12 @@ from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import FRAMES_PER_TOK
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference, fixed_noise
 from cc_tts.engines.cosyvoice2.model.networks.layers import Span
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LmRequest
+from lab.cosyvoice2.schedule import calls_with_hops
+from lab.cosyvoice2.token2wav import stream_mel, stream_wav
+from lab.cosyvoice2.whole_flow import encode, whole_mel
+from lab.cosyvoice2.whole_vocoder import vocode
 from tests.parity.generation import ForcedTokens, speak, speak_streamed
 from tests.parity.result import EXACT, Array, Comparison, Comparisons
-from tests.parity.schedule import calls_with_hops
-from tests.parity.token2wav import stream_mel, stream_wav
-from tests.parity.whole_flow import encode, whole_mel
-from tests.parity.whole_vocoder import vocode
 
 WAV_TOLERANCE: Final = 1e-3
 FEATURE_TOLERANCE: Final = {"tiny": 1e-4, "full": 2e-3}

@@ -31,13 +31,13 @@ from cc_tts.engines.cosyvoice2.model.loader import LLM_CONFIG, SpeechModel, load
 from cc_tts.engines.cosyvoice2.model.sizes import PARTS, TEXT_EMBEDDING, TIED_HEAD, LmConfig, Part, Shape
 from cc_tts.engines.cosyvoice2.runners.graphs import claim
 from cc_tts.errors import CcTtsError
+from lab.cosyvoice2.golden_fill import fill_by_kind
+from lab.cosyvoice2.whole_vocoder import cast, with_coarse_phase
 from tests.parity import cases as parity_cases
 from tests.parity import engine as parity_engine
 from tests.parity import spec as parity_spec
 from tests.parity.engine_lm import BatchPlan
-from tests.parity.golden_fill import fill_by_kind
 from tests.parity.result import EXACT, Array, Comparison, Comparisons, Verdict, verdict_on
-from tests.parity.whole_vocoder import cast, with_coarse_phase
 
 HEAD_DIM: Final = {"tiny": 16, "full": 64}
 """Of language model and estimator; shapes do not tell it."""

@@ -27,11 +27,11 @@ from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference, fi
 from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner, FlowVoice
 from cc_tts.engines.cosyvoice2.runners.kv_cache import FlowArena
 from cc_tts.engines.cosyvoice2.runners.vocoder import VocoderRow
+from lab.cosyvoice2.schedule import FlowCall, calls_with_hops
+from lab.cosyvoice2.whole_vocoder import NoiselessVocoderRunner
 from tests.parity.cases import WAV_TOLERANCE, Recorded, prompt_of
 from tests.parity.engine_lm import NUM_SLOTS, BatchPlan, happens, ids_in_batch, lm_in_batch
 from tests.parity.result import EXACT, Comparison, Comparisons
-from tests.parity.schedule import FlowCall, calls_with_hops
-from tests.parity.whole_vocoder import NoiselessVocoderRunner
 
 _FULL_SCALE: Final = 32767.0
 _BATCH_BYTES: Final = 4 << 30

@@ -12,12 +12,12 @@ from torch import Tensor
 
 from cc_tts.engines.cosyvoice2.engine.prefill import BistreamState
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import SOS, TASK, LmInput, SpeechIds, Table
+from lab.cosyvoice2.chunked_vocoder import ChunkedVocoder, Crossfade
+from lab.cosyvoice2.golden_fill import hashed_normal
+from lab.cosyvoice2.schedule import HopSchedule, calls_for
 from tests.parity.bistream import SteppedBistream
-from tests.parity.chunked_vocoder import ChunkedVocoder, Crossfade
-from tests.parity.golden_fill import hashed_normal
 from tests.parity.result import EXACT, Comparison, Comparisons
 from tests.parity.samplers import OfficialRas
-from tests.parity.schedule import HopSchedule, calls_for
 
 Cases = Sequence[dict[str, Any]]
 

@@ -30,9 +30,9 @@ from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded
 from cc_tts.voices.catalog import unknown_voice
 from cc_tts.voices.library import VoiceLibrary
 from cc_tts.voices.voice import Voice
+from lab.cosyvoice2.whole_vocoder import with_coarse_phase
 from tests.parity.audio_track import NotFinite
 from tests.parity.synthesizer import InterleavedSpeech, Synthesizer, to_pcm
-from tests.parity.whole_vocoder import with_coarse_phase
 
 MAX_AHEAD_MS: Final = 4000
 

@@ -24,14 +24,14 @@ from cc_tts.engines.cosyvoice2.model.sizes import TEXT_EMBEDDING, TIED_HEAD, Flo
 from cc_tts.engines.cosyvoice2.runners.sampler import NO_TOKEN, WINDOW, sample_ras
 from cc_tts.engines.cosyvoice2.runners.vocoder import crossfade, crossfade_window
 from cc_tts.engines.cosyvoice2.voice import features
+from lab.cosyvoice2.golden_fill import fill_by_hash
+from lab.cosyvoice2.networks import flow_of, lm_of, shapes_for, vocoder_of
+from lab.cosyvoice2.whole_flow import encode, whole_mel
+from lab.cosyvoice2.whole_vocoder import ALWAYS_FLOAT32, vocode, with_coarse_phase
 from tests.parity.cases import FEATURE_TOLERANCE, WAV_TOLERANCE
 from tests.parity.generation import ForcedTokens, speak
-from tests.parity.golden_fill import fill_by_hash
 from tests.parity.orders import bistream, official_sampler, schedule
 from tests.parity.result import EXACT, Array, Comparison, Comparisons
-from tests.parity.whole_flow import encode, whole_mel
-from tests.parity.whole_vocoder import ALWAYS_FLOAT32, vocode, with_coarse_phase
-from tests.support.networks import flow_of, lm_of, shapes_for, vocoder_of
 
 _MEL: Final = 2e-5
 _LOG_PROBS: Final = 2e-5

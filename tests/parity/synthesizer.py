@@ -27,6 +27,8 @@ from cc_tts.engines.cosyvoice2.voice.spoken_text import as_sentence
 from cc_tts.engines.cosyvoice2.voice.text_front import MAX_SEED
 from cc_tts.engines.engine_core import check_speed
 from cc_tts.errors import Unprocessable
+from lab.cosyvoice2.whole_flow import whole_mel
+from lab.cosyvoice2.whole_vocoder import vocode
 from tests.parity.audio_track import (
     AudioTrack,
     NotFinite,
@@ -36,8 +38,6 @@ from tests.parity.audio_track import (
 from tests.parity.bistream import SteppedBistream
 from tests.parity.generation import CachedSequence, speak
 from tests.parity.samplers import SeededRas, forbidden_row
-from tests.parity.whole_flow import whole_mel
-from tests.parity.whole_vocoder import vocode
 
 MAX_POSITIONS: Final = 4096
 """Of one sequence of the language model: prompt, text and the longest speech that the text may become."""

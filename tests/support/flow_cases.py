@@ -12,8 +12,8 @@ from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, FlowReferen
 from cc_tts.engines.cosyvoice2.model.sizes import EncoderConfig, EstimatorConfig, FlowConfig
 from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner
 from cc_tts.engines.cosyvoice2.runners.kv_cache import PagePool
-from tests.parity.whole_flow import whole_mel
-from tests.support.tiny_model import FLOW, tiny_states
+from lab.cosyvoice2.tiny_model import FLOW, tiny_states
+from lab.cosyvoice2.whole_flow import whole_mel
 
 CLOSE: Final = {"rtol": 0.0, "atol": 1e-5}
 MAX_TOKENS: Final = 200

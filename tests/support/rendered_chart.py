@@ -10,7 +10,7 @@ from typing import Any
 
 from cc_tts.config import load as configuration
 from cc_tts.config.schema import Config
-from tests.support import needs
+from lab import needs
 
 yaml: Any = importlib.import_module("yaml")
 

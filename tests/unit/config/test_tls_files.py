@@ -8,7 +8,7 @@ import pytest
 from cc_tts.config import tls as tls_files
 from cc_tts.config.schema import TlsConfig
 from cc_tts.errors import ConfigError
-from tests.support.certificates import Authority, Pair
+from lab.certificates import Authority, Pair
 
 pytestmark = pytest.mark.unit
 

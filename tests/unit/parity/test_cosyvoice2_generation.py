@@ -19,11 +19,11 @@ from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.lm.lm import SpeechLm  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.sizes import TIED_HEAD  # noqa: E402
 from cc_tts.errors import EngineFailed  # noqa: E402
+from lab.cosyvoice2.golden_fill import fill_by_kind  # noqa: E402
+from lab.cosyvoice2.networks import lm_of  # noqa: E402
 from tests.parity.generation import CachedSequence, ForcedTokens, speak, speak_streamed  # noqa: E402
-from tests.parity.golden_fill import fill_by_kind  # noqa: E402
 from tests.parity.samplers import OfficialRas, SeededRas  # noqa: E402
 from tests.support.golden import Arrays, read_arrays, tiny_shapes  # noqa: E402
-from tests.support.networks import lm_of  # noqa: E402
 from tests.support.torch_threads import one_thread  # noqa: E402
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ pytest.importorskip("onnx")
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker  # noqa: E402
 from cc_tts.engines.engine_core import EngineCore, SpeechOut, StreamDone, StreamRequest  # noqa: E402
 from cc_tts.errors import EngineFailed, EngineOverloaded, UnknownVoice, Unprocessable  # noqa: E402
+from lab.cosyvoice2.tiny_model import make_tiny_model  # noqa: E402
 from tests.parity.audio_track import AudioTrack, NotFinite  # noqa: E402
 from tests.parity.single_stream import MAX_AHEAD_MS, SingleStreamEngine  # noqa: E402
 from tests.parity.synthesizer import Synthesizer  # noqa: E402
 from tests.support.stepped_streams import MAX_STEPS, endings, order, pcm_of, run  # noqa: E402
-from tests.support.tiny_model import make_tiny_model  # noqa: E402
 from tests.support.tiny_speakers import tiny_speaker  # noqa: E402
 from tests.support.torch_threads import one_thread  # noqa: E402
 

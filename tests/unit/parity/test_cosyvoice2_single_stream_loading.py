@@ -14,8 +14,8 @@ from cc_tts.engines.cosyvoice2.voice.speakers import Speaker  # noqa: E402
 from cc_tts.engines.engine_core import StreamRequest  # noqa: E402
 from cc_tts.voices.embedding_cache import EnrolledVoice  # noqa: E402
 from cc_tts.voices.library import VoiceLibrary, VoiceRecord  # noqa: E402
+from lab.cosyvoice2.tiny_model import make_tiny_model  # noqa: E402
 from tests.parity.single_stream import SingleStreamEngine  # noqa: E402
-from tests.support.tiny_model import make_tiny_model  # noqa: E402
 from tests.support.tiny_speakers import tiny_speaker  # noqa: E402
 from tests.support.torch_threads import one_thread  # noqa: E402
 

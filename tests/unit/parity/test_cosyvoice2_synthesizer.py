@@ -19,16 +19,16 @@ from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer  # noqa: E40
 from cc_tts.engines.cosyvoice2.voice.speakers import Mode, Speaker  # noqa: E402
 from cc_tts.engines.cosyvoice2.voice.spoken_text import as_sentence  # noqa: E402
 from cc_tts.errors import EngineFailed, Unprocessable  # noqa: E402
+from lab.cosyvoice2.schedule import HopSchedule, calls_for  # noqa: E402
+from lab.cosyvoice2.tiny_model import NUM_CODES, make_tiny_model  # noqa: E402
+from lab.cosyvoice2.token2wav import stream_wav  # noqa: E402
+from lab.cosyvoice2.whole_flow import whole_mel  # noqa: E402
+from lab.cosyvoice2.whole_vocoder import vocode  # noqa: E402
 from tests.parity import synthesizer as synthesizer_module  # noqa: E402
 from tests.parity.audio_track import NotFinite, SourceDraws  # noqa: E402
 from tests.parity.generation import speak, speak_streamed  # noqa: E402
 from tests.parity.samplers import SeededRas  # noqa: E402
-from tests.parity.schedule import HopSchedule, calls_for  # noqa: E402
 from tests.parity.synthesizer import CheckedRas, Synthesizer, to_pcm  # noqa: E402
-from tests.parity.token2wav import stream_wav  # noqa: E402
-from tests.parity.whole_flow import whole_mel  # noqa: E402
-from tests.parity.whole_vocoder import vocode  # noqa: E402
-from tests.support.tiny_model import NUM_CODES, make_tiny_model  # noqa: E402
 from tests.support.tiny_speakers import tiny_speaker  # noqa: E402
 from tests.support.torch_threads import one_thread  # noqa: E402
 

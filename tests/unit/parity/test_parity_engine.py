@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 from cc_tts.engines.cosyvoice2.model.loader import SpeechModel  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner, FlowVoice  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners.lm import LmRunner  # noqa: E402
+from lab.cosyvoice2.whole_vocoder import CoarseSource  # noqa: E402
 from tests.fakes.replayed_graphs import ReplayedGraphs  # noqa: E402
 from tests.parity import cases as parity_cases  # noqa: E402
 from tests.parity import engine as parity_engine  # noqa: E402
@@ -27,7 +28,6 @@ from tests.parity.engine_lm import (  # noqa: E402
     lm_in_batch,
 )
 from tests.parity.result import EXACT, Comparison, Comparisons, verdict_on  # noqa: E402
-from tests.parity.whole_vocoder import CoarseSource  # noqa: E402
 from tests.support.golden import GOLDEN, read_arrays  # noqa: E402
 from tests.support.torch_threads import one_thread_without_gradients  # noqa: E402
 

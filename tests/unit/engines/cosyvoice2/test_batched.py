@@ -22,12 +22,12 @@ from cc_tts.engines.cosyvoice2.runners.runner import ModelRunner  # noqa: E402
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker  # noqa: E402
 from cc_tts.engines.engine_core import DeviceLost, SpeechOut, StreamDone, StreamRequest  # noqa: E402
 from cc_tts.errors import ConfigError, EngineFailed, UnknownVoice, Unprocessable  # noqa: E402
+from lab.cosyvoice2.schedule import double_hop  # noqa: E402
+from lab.cosyvoice2.tiny_model import make_tiny_model  # noqa: E402
 from tests.parity import audio_track  # noqa: E402
-from tests.parity.schedule import double_hop  # noqa: E402
 from tests.parity.single_stream import SingleStreamEngine  # noqa: E402
 from tests.support.small_engine import runner_of  # noqa: E402
 from tests.support.stepped_streams import endings, pcm_of, run  # noqa: E402
-from tests.support.tiny_model import make_tiny_model  # noqa: E402
 from tests.support.tiny_speakers import tiny_speaker  # noqa: E402
 from tests.support.torch_threads import one_thread  # noqa: E402
 

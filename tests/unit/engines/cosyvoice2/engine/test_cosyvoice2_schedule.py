@@ -14,13 +14,13 @@ from cc_tts.engines.cosyvoice2.model.networks.flow.flow import (  # noqa: E402
     fixed_noise,
 )
 from cc_tts.engines.cosyvoice2.model.networks.vocoder.vocoder import Vocoder  # noqa: E402
-from tests.parity.chunked_vocoder import ChunkedVocoder, Crossfade  # noqa: E402
-from tests.parity.golden_fill import fill_by_kind  # noqa: E402
-from tests.parity.schedule import FlowCall, HopSchedule, calls_for, calls_with_hops  # noqa: E402
-from tests.parity.token2wav import stream_mel, stream_wav  # noqa: E402
-from tests.parity.whole_vocoder import vocode, with_coarse_phase  # noqa: E402
+from lab.cosyvoice2.chunked_vocoder import ChunkedVocoder, Crossfade  # noqa: E402
+from lab.cosyvoice2.golden_fill import fill_by_kind  # noqa: E402
+from lab.cosyvoice2.networks import flow_of, vocoder_of  # noqa: E402
+from lab.cosyvoice2.schedule import FlowCall, HopSchedule, calls_for, calls_with_hops  # noqa: E402
+from lab.cosyvoice2.token2wav import stream_mel, stream_wav  # noqa: E402
+from lab.cosyvoice2.whole_vocoder import vocode, with_coarse_phase  # noqa: E402
 from tests.support.golden import read_json, read_tensors, tiny_shapes  # noqa: E402
-from tests.support.networks import flow_of, vocoder_of  # noqa: E402
 from tests.support.torch_threads import one_thread_without_gradients  # noqa: E402
 
 if TYPE_CHECKING:

@@ -15,12 +15,12 @@ from cc_tts.engines.cosyvoice2.model.networks.flow.flow import (  # noqa: E402
 )
 from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner  # noqa: E402
 from cc_tts.voices.enrolment import num_flow_tokens  # noqa: E402
-from tests.parity.golden_fill import fill_by_kind  # noqa: E402
-from tests.parity.schedule import FlowCall, HopSchedule, calls_for  # noqa: E402
-from tests.parity.whole_flow import whole_mel  # noqa: E402
+from lab.cosyvoice2.golden_fill import fill_by_kind  # noqa: E402
+from lab.cosyvoice2.networks import flow_of  # noqa: E402
+from lab.cosyvoice2.schedule import FlowCall, HopSchedule, calls_for  # noqa: E402
+from lab.cosyvoice2.whole_flow import whole_mel  # noqa: E402
 from tests.support.flow_cases import CLOSE, new_flow, new_runner, prompt_of, tokens_of, whole  # noqa: E402
 from tests.support.golden import read_tensors, tiny_shapes  # noqa: E402
-from tests.support.networks import flow_of  # noqa: E402
 from tests.support.torch_threads import one_thread_without_gradients  # noqa: E402
 
 if TYPE_CHECKING:

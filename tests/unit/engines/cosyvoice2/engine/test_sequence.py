@@ -12,7 +12,7 @@ from cc_tts.engines.cosyvoice2.engine.schedule import ALL_AT_ONCE, exact_hop
 from cc_tts.engines.cosyvoice2.engine.sequence import MAX_AHEAD_MS, Sequence, Stream
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LengthLimits, SpeechIds, unistream_inputs
 from cc_tts.media.listener_clock import ListenerClock
-from tests.parity.schedule import HopSchedule
+from lab.cosyvoice2.schedule import HopSchedule
 
 pytestmark = pytest.mark.unit
 

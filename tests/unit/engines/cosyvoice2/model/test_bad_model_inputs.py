@@ -26,7 +26,7 @@ from cc_tts.engines.cosyvoice2.model.loader import check_weights  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.tokenizer import SPECIAL_TOKENS, TextTokenizer  # noqa: E402
 from cc_tts.errors import Unprocessable  # noqa: E402
 from cc_tts.text.normalizer import Normalizer  # noqa: E402
-from tests.support import tiny_model  # noqa: E402
+from lab.cosyvoice2 import tiny_model  # noqa: E402
 
 pytestmark = pytest.mark.unit
 

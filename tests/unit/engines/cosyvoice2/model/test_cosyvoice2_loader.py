@@ -31,9 +31,9 @@ from cc_tts.engines.cosyvoice2.model.loader import (  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.sizes import TEXT_EMBEDDING, TIED_HEAD, FlowConfig, LmConfig, Part, VocoderConfig  # noqa: E402
 from cc_tts.errors import ConfigError  # noqa: E402
-from tests.parity.whole_flow import whole_mel  # noqa: E402
-from tests.support import tiny_model  # noqa: E402
-from tests.support.networks import shapes_for  # noqa: E402
+from lab.cosyvoice2 import tiny_model  # noqa: E402
+from lab.cosyvoice2.networks import shapes_for  # noqa: E402
+from lab.cosyvoice2.whole_flow import whole_mel  # noqa: E402
 
 pytestmark = pytest.mark.unit
 

@@ -19,7 +19,7 @@ from cc_tts.engines.cosyvoice2.model import directory as model_dir  # noqa: E402
 from cc_tts.engines.cosyvoice2.model import download  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.directory import NEEDED_FILES, add_model_commands, check_model_dir  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.download import DownloaderMissing, DownloadFailed, download_model  # noqa: E402
-from tests.support import tiny_model  # noqa: E402
+from lab.cosyvoice2 import tiny_model  # noqa: E402
 
 pytestmark = pytest.mark.unit
 

@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from cc_tts.engines.cosyvoice2.runners.vocoder import CROSSFADE_SAMPLES, crossfade, crossfade_window  # noqa: E402
-from tests.parity.chunked_vocoder import ChunkedVocoder, Crossfade  # noqa: E402
+from lab.cosyvoice2.chunked_vocoder import ChunkedVocoder, Crossfade  # noqa: E402
 from tests.support.golden import read_tensors  # noqa: E402
 
 if TYPE_CHECKING:

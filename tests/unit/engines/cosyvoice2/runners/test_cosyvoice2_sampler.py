@@ -15,7 +15,7 @@ from cc_tts.engines.cosyvoice2.runners.sampler import (  # noqa: E402
     push_history,
     sample_ras,
 )
-from tests.parity.golden_fill import hashed_normal  # noqa: E402
+from lab.cosyvoice2.golden_fill import hashed_normal  # noqa: E402
 from tests.parity.samplers import OfficialRas, SeededRas, forbidden_row  # noqa: E402
 from tests.support.golden import read_arrays, read_json  # noqa: E402
 

@@ -13,6 +13,7 @@ from cc_tts.engines.cosyvoice2.model.networks.flow.flow import (  # noqa: E402
     FlowReference,
 )
 from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner, FlowShape, FlowVoice  # noqa: E402
+from lab.cosyvoice2.tiny_model import FLOW  # noqa: E402
 from tests.support.flow_cases import (  # noqa: E402
     CLOSE,
     MAX_TOKENS,
@@ -25,7 +26,6 @@ from tests.support.flow_cases import (  # noqa: E402
     tokens_of,
     whole,
 )
-from tests.support.tiny_model import FLOW  # noqa: E402
 from tests.support.torch_threads import one_thread_without_gradients  # noqa: E402
 
 if TYPE_CHECKING:

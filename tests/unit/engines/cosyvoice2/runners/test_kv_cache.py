@@ -11,9 +11,9 @@ from cc_tts.errors import EngineOverloaded
 torch = pytest.importorskip("torch")
 
 from cc_tts.engines.cosyvoice2.runners.kv_cache import FlowArena  # noqa: E402
+from lab.cosyvoice2.networks import flow_of  # noqa: E402
+from lab.cosyvoice2.tiny_model import tiny_states  # noqa: E402
 from tests.support.flow_cases import num_used  # noqa: E402
-from tests.support.networks import flow_of  # noqa: E402
-from tests.support.tiny_model import tiny_states  # noqa: E402
 
 pytestmark = pytest.mark.unit
 

@@ -17,10 +17,10 @@ from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.lm.lm import SpeechLm  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners.lm import LmPrefill, LmRunner  # noqa: E402
 from cc_tts.errors import EngineFailed  # noqa: E402
+from lab.cosyvoice2.networks import lm_of  # noqa: E402
+from lab.cosyvoice2.tiny_model import NUM_CODES, tiny_states  # noqa: E402
 from tests.parity.generation import speak  # noqa: E402
 from tests.parity.samplers import SeededRas  # noqa: E402
-from tests.support.networks import lm_of  # noqa: E402
-from tests.support.tiny_model import NUM_CODES, tiny_states  # noqa: E402
 from tests.support.torch_threads import one_thread  # noqa: E402
 
 pytestmark = pytest.mark.unit

@@ -13,7 +13,7 @@ from cc_tts.engines.cosyvoice2.runners.kv_cache import FlowArena  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners.lm import LmRunner  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners.memory_plan import MemoryPlan, plan_memory  # noqa: E402
 from cc_tts.errors import ConfigError  # noqa: E402
-from tests.support.tiny_model import make_tiny_model  # noqa: E402
+from lab.cosyvoice2.tiny_model import make_tiny_model  # noqa: E402
 
 pytestmark = pytest.mark.unit
 

@@ -20,7 +20,7 @@ from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LengthLimits, uni
 from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners.runner import ModelRunner  # noqa: E402
 from cc_tts.errors import EngineFailed  # noqa: E402
-from tests.support.tiny_model import make_tiny_model  # noqa: E402
+from lab.cosyvoice2.tiny_model import make_tiny_model  # noqa: E402
 from tests.support.tiny_speakers import tiny_speaker  # noqa: E402
 from tests.support.torch_threads import one_thread  # noqa: E402
 

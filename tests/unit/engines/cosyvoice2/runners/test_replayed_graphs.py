@@ -14,10 +14,10 @@ from cc_tts.engines.cosyvoice2.runners import lm as lm_runner  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners import runner as model_runner  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners import vocoder as vocoder_runner  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners.graphs import GraphedCall  # noqa: E402
+from lab.cosyvoice2.schedule import double_hop  # noqa: E402
+from lab.cosyvoice2.tiny_model import make_tiny_model  # noqa: E402
 from tests.fakes.replayed_graphs import CannotBeRecorded, ReplayedGraphs  # noqa: E402
-from tests.parity.schedule import double_hop  # noqa: E402
 from tests.support.small_engine import load_engine, most_apart, num_graphs, runner_of, say  # noqa: E402
-from tests.support.tiny_model import make_tiny_model  # noqa: E402
 from tests.support.torch_threads import one_thread  # noqa: E402
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from cc_tts.engines.cosyvoice2.engine.device import Spoken  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.loader import fold_weight_norm  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.vocoder.vocoder import Vocoder  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners.vocoder import FRAME_BUCKETS, VocoderRow, VocoderRunner  # noqa: E402
-from tests.parity.chunked_vocoder import ChunkedVocoder, Crossfade  # noqa: E402
-from tests.parity.whole_vocoder import NoiselessVocoderRunner, vocode  # noqa: E402
-from tests.support.networks import vocoder_of  # noqa: E402
-from tests.support.tiny_model import tiny_states  # noqa: E402
+from lab.cosyvoice2.chunked_vocoder import ChunkedVocoder, Crossfade  # noqa: E402
+from lab.cosyvoice2.networks import vocoder_of  # noqa: E402
+from lab.cosyvoice2.tiny_model import tiny_states  # noqa: E402
+from lab.cosyvoice2.whole_vocoder import NoiselessVocoderRunner, vocode  # noqa: E402
 from tests.support.torch_threads import one_thread_without_gradients  # noqa: E402
 
 if TYPE_CHECKING:

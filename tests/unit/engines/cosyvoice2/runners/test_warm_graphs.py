@@ -27,9 +27,9 @@ from cc_tts.engines.cosyvoice2.runners.vocoder import CROSSFADE_FRAMES  # noqa: 
 from cc_tts.engines.cosyvoice2.voice.text_front import MAX_SPEECH_TOKENS, MAX_TEXT_TOKENS  # noqa: E402
 from cc_tts.errors import ConfigError  # noqa: E402
 from cc_tts.voices.enrolment import MAX_LM_TOKENS, num_flow_tokens  # noqa: E402
-from tests.parity.schedule import HopSchedule, calls_for  # noqa: E402
+from lab.cosyvoice2.schedule import HopSchedule, calls_for  # noqa: E402
+from lab.cosyvoice2.tiny_model import make_tiny_model  # noqa: E402
 from tests.support.small_engine import runner_of  # noqa: E402
-from tests.support.tiny_model import make_tiny_model  # noqa: E402
 from tests.support.tiny_speakers import tiny_speaker  # noqa: E402
 from tests.support.torch_threads import one_thread  # noqa: E402
 

@@ -26,7 +26,7 @@ from cc_tts.engines.cosyvoice2.voice.encoder import (  # noqa: E402
 )
 from cc_tts.voices.embedding_cache import EmbeddingCache  # noqa: E402
 from cc_tts.voices.enrolment import enrol  # noqa: E402
-from tests.support import tiny_model  # noqa: E402
+from lab.cosyvoice2 import tiny_model  # noqa: E402
 
 pytestmark = pytest.mark.unit
 

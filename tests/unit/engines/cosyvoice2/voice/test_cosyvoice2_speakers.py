@@ -29,7 +29,7 @@ from cc_tts.engines.cosyvoice2.voice.spoken_text import as_sentence  # noqa: E40
 from cc_tts.voices.embedding_cache import EnrolledVoice  # noqa: E402
 from cc_tts.voices.library import VoiceLibrary, VoiceMode, VoiceRecord  # noqa: E402
 from cc_tts.voices.voice import Voice  # noqa: E402
-from tests.support.tiny_model import write_tokenizer  # noqa: E402
+from lab.cosyvoice2.tiny_model import write_tokenizer  # noqa: E402
 
 pytestmark = pytest.mark.unit
 

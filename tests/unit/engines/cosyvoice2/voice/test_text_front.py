@@ -18,7 +18,7 @@ from cc_tts.engines.cosyvoice2.voice.text_front import (
     TextFront,
 )
 from cc_tts.errors import UnknownVoice, Unprocessable
-from tests.support.tiny_model import NUM_CODES, write_tokenizer
+from lab.cosyvoice2.tiny_model import NUM_CODES, write_tokenizer
 from tests.support.tiny_speakers import tiny_speaker
 
 pytestmark = pytest.mark.unit

@@ -12,11 +12,11 @@ from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, FlowReferen
 from cc_tts.engines.cosyvoice2.model.networks.flow.ode import euler_grid  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.layers import Span  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.sizes import FlowConfig  # noqa: E402
-from tests.parity.golden_fill import fill_by_hash, fill_by_kind  # noqa: E402
-from tests.parity.whole_flow import encode, whole_mel  # noqa: E402
+from lab.cosyvoice2.golden_fill import fill_by_hash, fill_by_kind  # noqa: E402
+from lab.cosyvoice2.networks import flow_of  # noqa: E402
+from lab.cosyvoice2.whole_flow import encode, whole_mel  # noqa: E402
 from tests.support.flow_cases import SMALL  # noqa: E402
 from tests.support.golden import full_shapes, read_tensors, tiny_shapes  # noqa: E402
-from tests.support.networks import flow_of  # noqa: E402
 from tests.support.torch_threads import one_thread_without_gradients  # noqa: E402
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from cc_tts.engines.cosyvoice2.model.networks.layers import (  # noqa: E402
     remember,
     within,
 )
-from tests.support.networks import flow_of, lm_of  # noqa: E402
-from tests.support.tiny_model import tiny_states  # noqa: E402
+from lab.cosyvoice2.networks import flow_of, lm_of  # noqa: E402
+from lab.cosyvoice2.tiny_model import tiny_states  # noqa: E402
 
 if TYPE_CHECKING:
     from torch import Tensor

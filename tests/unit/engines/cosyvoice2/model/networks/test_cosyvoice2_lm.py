@@ -22,9 +22,9 @@ from cc_tts.engines.cosyvoice2.model.networks.lm.lm import (  # noqa: E402
     rotation,
 )
 from cc_tts.engines.cosyvoice2.model.sizes import TEXT_EMBEDDING, TIED_HEAD, LmConfig  # noqa: E402
-from tests.parity.golden_fill import fill_by_hash  # noqa: E402
+from lab.cosyvoice2.golden_fill import fill_by_hash  # noqa: E402
+from lab.cosyvoice2.networks import lm_of  # noqa: E402
 from tests.support.golden import full_shapes, read_arrays  # noqa: E402
-from tests.support.networks import lm_of  # noqa: E402
 from tests.support.torch_threads import one_thread_without_gradients  # noqa: E402
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from cc_tts.engines.cosyvoice2.model.loader import fold_weight_norm, new_network
 from cc_tts.engines.cosyvoice2.model.networks.vocoder.spectrum import istft, stft  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.vocoder.vocoder import Vocoder  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.sizes import VocoderConfig  # noqa: E402
-from tests.parity.golden_fill import fill_by_hash, fill_by_kind  # noqa: E402
-from tests.parity.whole_vocoder import vocode, with_coarse_phase  # noqa: E402
+from lab.cosyvoice2.golden_fill import fill_by_hash, fill_by_kind  # noqa: E402
+from lab.cosyvoice2.networks import vocoder_of  # noqa: E402
+from lab.cosyvoice2.whole_vocoder import vocode, with_coarse_phase  # noqa: E402
 from tests.support.golden import full_shapes, read_tensors, tiny_shapes  # noqa: E402
-from tests.support.networks import vocoder_of  # noqa: E402
 from tests.support.torch_threads import one_thread_without_gradients  # noqa: E402
 
 if TYPE_CHECKING:

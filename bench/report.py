@@ -1,0 +1,90 @@
+"""What every bench reports: percentiles, the machine, and a result file; and a load on every core."""
+
+import asyncio
+import contextlib
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from cc_tts import __version__
+from lab.server import Json
+
+RESULTS = Path(__file__).parent / "results"
+
+
+class BusyCores:
+    """One child for every core that does nothing but count, for as long as the context lasts."""
+
+    def __init__(self, count: int | None = None) -> None:
+        self._count = count if count is not None else os.cpu_count() or 1
+        self._children: list[asyncio.subprocess.Process] = []
+
+    async def __aenter__(self) -> Self:
+        for _ in range(self._count):
+            self._children.append(await asyncio.create_subprocess_exec(sys.executable, "-c", "while True: pass"))
+        return self
+
+    async def __aexit__(self, *_exception: object) -> None:
+        for child in self._children:
+            child.kill()
+            await child.wait()
+
+
+def percentiles(values: Sequence[float]) -> Json:
+    """n, p50, p95, p99, max; rounded to 0.01."""
+    if not values:
+        return {"n": 0}
+    p50, p95, p99 = np.percentile(values, [50, 95, 99])
+    return {
+        "n": len(values),
+        "p50": round(float(p50), 2),
+        "p95": round(float(p95), 2),
+        "p99": round(float(p99), 2),
+        "max": round(float(max(values)), 2),
+    }
+
+
+def machine() -> Json:
+    """What the figures were taken on."""
+    model = ""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                model = line.partition(":")[2].strip()
+                break
+    memory_kib = 0
+    with contextlib.suppress(OSError):
+        memory_kib = int(Path("/proc/meminfo").read_text().split()[1])
+    return {
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "memory_gib": round(memory_kib / 1024 / 1024, 1),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "cc_tts": __version__,
+        "date": time.strftime("%Y-%m-%d"),
+        "load_at_start": round(os.getloadavg()[0], 2),
+    }
+
+
+def save(name: str, result: Json) -> Path:
+    """Write ``bench/results/NAME.json``."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    return path
+
+
+def show(title: str, rows: Sequence[tuple[str, Json]]) -> None:
+    """Print percentiles as a table."""
+    print(f"\n{title:44} {'n':>5} {'p50':>8} {'p95':>8} {'p99':>8} {'max':>8}  ms")
+    for name, figures in rows:
+        cells = " ".join(f"{figures.get(key, '-'):>8}" for key in ("p50", "p95", "p99", "max"))
+        print(f"  {name:42} {figures['n']:>5} {cells}")

@@ -1,0 +1,76 @@
+"""A server with other settings than ``server_config``, handed over in its environment."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.server_under_test import Json, Server, entries
+
+READYZ_TIMEOUT_S = 60.0
+
+
+@contextlib.asynccontextmanager
+async def server_with(folder: Path, **settings: str) -> AsyncIterator[Server]:
+    """Run it with ``section__key="value"`` as in ``CC_TTS_SECTION__KEY``. It must end with status 0."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in settings.items():
+            patch.setenv(f"CC_TTS_{name.upper()}", value)
+        server = await Server.start(folder)
+    try:
+        yield server
+    finally:
+        code = await server.end()
+    assert code == 0, server.log[-4000:]
+
+
+def logged(server: Server, event: str) -> list[Json]:
+    """Lines with this event in the log of the test."""
+    return entries(server.log, event)
+
+
+def ua_pid(server: Server) -> int:
+    """Process id of the newest UA process."""
+    pid: int = ua_starts(server)[-1]["pid"]
+    return pid
+
+
+def ua_starts(server: Server) -> list[Json]:
+    """What the log says of each start of the UA process, since the server was started."""
+    return [entry for entry in entries(server.whole_log, "child_ready") if entry["child"] == "ua"]
+
+
+def of_kind(events: list[Json], kind: str, wanted: Callable[[Json], Any] = lambda _event: True) -> list[Json]:
+    """Events of one type."""
+    return [event for event in events if event["type"] == kind and wanted(event)]
+
+
+def is_running(pid: int) -> bool:
+    """Whether this process exists and is no zombie."""
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
+async def until(condition: Callable[[], object], timeout_s: float) -> None:
+    """Wait until ``condition`` holds."""
+    async with asyncio.timeout(timeout_s):
+        while not condition():  # noqa: ASYNC110 - what is waited for has no event to tell of it
+            await asyncio.sleep(0.02)
+
+
+async def until_readyz(server: Server, wanted: int, *, reason: str = "") -> Json:
+    """Wait until ``GET /readyz`` has this status, and this in its reason; returns the body.
+
+    Why a process is down is known once it was waited for, a moment after it is down.
+    """
+    async with asyncio.timeout(READYZ_TIMEOUT_S):
+        while True:
+            status, body = await server.get("/readyz")
+            if status == wanted and reason in (body.get("reason") or ""):
+                return body
+            await asyncio.sleep(0.01)

@@ -1,0 +1,1 @@
+"""Small CosyVoice2 networks, and the reference's order of work in plain code."""

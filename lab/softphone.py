@@ -1,0 +1,213 @@
+"""The softphone as a child process, for tests and benches: the other end of :mod:`lab.softphone_control`.
+
+Its own process, so that neither the test's event loop nor its GIL stands between the wire and the figures.
+"""
+
+import asyncio
+import contextlib
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any, Final, Self
+
+from cc_tts.errors import ProcessFailed
+
+START_TIMEOUT_S: Final = 20.0
+QUIT_TIMEOUT_S: Final = 10.0
+KILL_TIMEOUT_S: Final = 5.0
+_MAX_LINE_BYTES: Final = 16 * 1024 * 1024
+
+Event = dict[str, Any]
+
+
+class SoftphoneProcess:
+    """One softphone process, up to four calls.
+
+    Every event is kept in :attr:`events`; :meth:`wait_event` takes each event at most once.
+    """
+
+    def __init__(self, process: asyncio.subprocess.Process, log: IO[bytes] | None) -> None:
+        self._process = process
+        self._log = log
+        self.events: list[Event] = []
+        self._taken: set[int] = set()
+        self._changed = asyncio.Condition()
+        self._is_over = False
+        self._marks = 0
+        self._reader = asyncio.create_task(self._read(), name="softphone-driver")
+
+    @classmethod
+    async def start(
+        cls,
+        *,
+        transport: str = "udp",
+        log_path: Path | None = None,
+    ) -> "SoftphoneProcess":
+        """Start the child and wait until it is ready. Its standard error goes to ``log_path``."""
+        argv = [sys.executable, "-m", "lab.softphone_control", "--transport", transport]
+        log = log_path.open("wb") if log_path is not None else None
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=log if log is not None else None,
+            limit=_MAX_LINE_BYTES,
+        )
+        phone = cls(process, log)
+        try:
+            await phone.wait_event("ready", timeout_s=START_TIMEOUT_S)
+        except BaseException:
+            await phone.close()
+            raise
+        return phone
+
+    @property
+    def pid(self) -> int:
+        """Process id of the child."""
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """Exit status of the child; 0 after an orderly close."""
+        return self._process.returncode
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exception: object) -> None:
+        await self.close()
+
+    async def dial(self, uri: str, *, call: str = "1", timeout_s: float = 30.0, **options: Any) -> Event:
+        """Send an INVITE and return the event ``dialing`` (``at_ns``, ``sip_call_id``, ``rtp_port``).
+
+        Options: ``codec``, ``headers``, ``rtp_port``, ``record``, ``dtmf`` (a plan), ``max_talk_s``. ``timeout_s`` is
+        for the answer. A call that ends at once gives the event ``ended``.
+        """
+        options = {key: str(value) if isinstance(value, Path) else value for key, value in options.items()}
+        await self.send({"cmd": "dial", "uri": uri, "call": call, "timeout_s": timeout_s, **options})
+        return await self.wait_event("dialing", "ended", call=call, timeout_s=START_TIMEOUT_S)
+
+    async def dtmf(self, digits: str, *, call: str = "1", duration_ms: int = 100) -> Event:
+        """Press keys; returns the event ``dtmf_sent`` of the first one."""
+        await self.send({"cmd": "dtmf", "call": call, "digits": digits, "duration_ms": duration_ms})
+        return await self.wait_event("dtmf_sent", call=call, timeout_s=5.0)
+
+    async def say(self, file: Path, *, call: str = "1") -> Event:
+        """Send the octets of a file, in the codec of the call; returns the event ``saying`` of the first packet."""
+        await self.send({"cmd": "say", "call": call, "file": str(file)})
+        return await self.wait_event("saying", call=call, timeout_s=5.0)
+
+    async def hold(self, *, call: str = "1") -> Event:
+        """Put the far side on hold and wait for its answer."""
+        await self.send({"cmd": "hold", "call": call})
+        return await self.wait_event("held", call=call, timeout_s=10.0)
+
+    async def unhold(self, *, call: str = "1") -> Event:
+        """Take the far side off hold and wait for its answer."""
+        await self.send({"cmd": "unhold", "call": call})
+        return await self.wait_event("unheld", call=call, timeout_s=10.0)
+
+    async def hangup(self, *, call: str = "1") -> Event:
+        """Hang up and return the report."""
+        await self.send({"cmd": "hangup", "call": call})
+        return await self.report(call=call, timeout_s=15.0)
+
+    async def report(self, *, call: str = "1", timeout_s: float) -> Event:
+        """Wait for the call to end, whoever ends it, and return its report."""
+        event = await self.wait_event("report", call=call, timeout_s=timeout_s)
+        report: Event = event["report"]
+        return report
+
+    async def mark(self) -> int:
+        """Instant at which the child handled this request, ns."""
+        self._marks += 1
+        name = str(self._marks)
+        await self.send({"cmd": "mark-now", "id": name})
+        event = await self.wait_event("mark", where=lambda each: each["id"] == name, timeout_s=5.0)
+        at_ns: int = event["at_ns"]
+        return at_ns
+
+    async def send(self, command: Event) -> None:
+        """Send one raw command."""
+        stdin = self._process.stdin
+        assert stdin is not None
+        stdin.write(json.dumps(command).encode() + b"\n")
+        with contextlib.suppress(ConnectionError):
+            await stdin.drain()
+
+    async def wait_event(
+        self,
+        *kinds: str,
+        call: str | None = None,
+        timeout_s: float,
+        after_ns: int = 0,
+        where: Callable[[Event], bool] | None = None,
+    ) -> Event:
+        """The oldest event not yet taken of one of these kinds (and of this call, at or after ``after_ns``).
+
+        Raises:
+            TimeoutError: it did not come; the message lists what did.
+            ProcessFailed: the child ended, or reported an error on this call.
+        """
+
+        def find() -> Event | None:
+            for index, event in enumerate(self.events):
+                is_error = event["event"] == "error"
+                # an error without a call is about a command that could not be read
+                is_ours = call is None or event.get("call") == call or (is_error and not event.get("call"))
+                if index in self._taken or event["at_ns"] < after_ns or not is_ours:
+                    continue
+                if event["event"] in kinds and (where is None or where(event)):
+                    self._taken.add(index)
+                    return event
+                if is_error:
+                    self._taken.add(index)
+                    raise ProcessFailed(f"softphone: {event['detail']}")
+            return None
+
+        async with self._changed:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    while (found := find()) is None:
+                        if self._is_over:
+                            raise ProcessFailed(f"the softphone ended while {' or '.join(kinds)} was awaited")
+                        await self._changed.wait()
+            except TimeoutError:
+                seen = [event["event"] for event in self.events if call is None or event.get("call") == call]
+                raise TimeoutError(f"no {' or '.join(kinds)} within {timeout_s} s; seen: {seen}") from None
+        return found
+
+    async def _read(self) -> None:
+        stdout = self._process.stdout
+        assert stdout is not None
+        try:
+            async for line in stdout:
+                event = json.loads(line)
+                async with self._changed:
+                    self.events.append(event)
+                    self._changed.notify_all()
+        finally:
+            async with self._changed:
+                self._is_over = True
+                self._changed.notify_all()
+
+    async def close(self) -> int:
+        """Hang up politely and quit; kill the child only if it does not end by itself. Returns its exit status."""
+        if self._process.returncode is None:
+            await self.send({"cmd": "quit"})
+            try:
+                await asyncio.wait_for(self._process.wait(), QUIT_TIMEOUT_S)
+            except TimeoutError:
+                self._process.kill()
+                await asyncio.wait_for(self._process.wait(), KILL_TIMEOUT_S)
+        await self._reader
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+            with contextlib.suppress(ConnectionError):
+                await self._process.stdin.wait_closed()
+        if self._log is not None:
+            self._log.close()
+        code = self._process.returncode
+        assert code is not None
+        return code

@@ -35,11 +35,11 @@ from cc_tts.tenants.accounting import UtteranceLine
 
 DEFAULT_RATE_HZ: Final = 24_000
 ULAW_RATE_HZ: Final = 8000
-WRITE_TIMEOUT_S: Final = 10.0
+WRITE_TIMEOUT_S: Final = 10.0  # unmeasured
 """How long one write may wait for the reader."""
-CHUNK_TIMEOUT_S: Final = 15.0
+CHUNK_TIMEOUT_S: Final = 15.0  # unmeasured
 """How long the engine may take for one chunk."""
-CLIENT_POLL_S: Final = 0.1
+CLIENT_POLL_S: Final = 0.1  # unmeasured
 """How often a wait for the engine looks whether the client is still there."""
 
 _UNKNOWN_SIZE: Final = 0xFFFF_FFFF

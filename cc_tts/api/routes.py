@@ -43,7 +43,7 @@ OTHER_NAMES: Final = {
     "retrieve": "unhold",
 }
 """Other control APIs call our commands on a call so."""
-MIN_LIKENESS: Final = 0.7
+MIN_LIKENESS: Final = 0.7  # unmeasured
 """Two segments of a path are alike from this ratio on (difflib): a typing error leaves more, two words of one length about
 0.5.
 """

@@ -32,7 +32,7 @@ from cc_tts.speech.prompt import (
 from cc_tts.speech.ssml import MAX_BYTES, MAX_ELEMENTS, from_ssml
 
 NOT_YET: Final = "not in this version"
-MAX_METADATA: Final = 16
+MAX_METADATA: Final = 16  # unmeasured
 """Names in the metadata of a call."""
 
 Id = Annotated[

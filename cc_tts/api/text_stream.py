@@ -32,8 +32,8 @@ from cc_tts.calls.text_stream.stream import TextStream
 from cc_tts.errors import UNREADABLE, CapacityExceeded, CcTtsError, MalformedRequest, Unprocessable
 from cc_tts.speech.prompt import Prompt, TextContent
 
-MAX_FRAME_IN_BYTES: Final = 65_536
-MAX_QUEUED_OUT: Final = 2000
+MAX_FRAME_IN_BYTES: Final = 65_536  # unmeasured
+MAX_QUEUED_OUT: Final = 2000  # unmeasured
 """Messages that wait for a client that does not read."""
 _WORDS: Final = Query("words", "true: each word is reported when it is heard.", ("true", "false"))
 _ON_CLOSE: Final = Query(

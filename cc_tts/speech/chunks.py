@@ -8,9 +8,9 @@ from cc_tts.audio import AudioFormat
 from cc_tts.text.chunker import Chunking, Pace
 from cc_tts.text.pronunciation.replacements import Replacement
 
-OVERLOAD_POLL_S: Final = 0.05
+OVERLOAD_POLL_S: Final = 0.05  # unmeasured
 """How often an engine that takes nothing is asked again."""
-CHUNK_MS: Final = 200
+CHUNK_MS: Final = 200  # unmeasured
 """Longest chunk handed on at once: what one message to the UA process carries."""
 
 

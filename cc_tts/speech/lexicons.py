@@ -31,8 +31,8 @@ from cc_tts.errors import (
 from cc_tts.text.pronunciation.lexicon import CompiledLexicon, Lexicon, read_pls, replacements_by
 from cc_tts.text.pronunciation.replacements import Replacement
 
-MAX_LEXICONS: Final = 100
-MAX_FILE_BYTES: Final = 16 << 20
+MAX_LEXICONS: Final = 100  # unmeasured
+MAX_FILE_BYTES: Final = 16 << 20  # unmeasured
 _MAX_REMEMBERED: Final = 256
 """Texts that are being spoken have a place here, with what was found in them. Unmeasured."""
 

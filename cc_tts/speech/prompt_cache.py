@@ -27,7 +27,7 @@ from cc_tts.speech.prompt_files import FORMAT_VERSION, CachedChunk, CachedPrompt
 
 _LIBRARIES: Final = ("espeakng-loader", "hibari-tts", "num2words", "onnxruntime", "soxr", "wetext")
 """Audio depends on the versions of these, besides the model."""
-MAX_KEYS_REMEMBERED: Final = 16_384
+MAX_KEYS_REMEMBERED: Final = 16_384  # unmeasured
 """Prompts whose uses are counted; the ones not used for longest are forgotten."""
 
 

@@ -36,13 +36,13 @@ from cc_tts.text.chunker import Pace
 
 FORMAT_VERSION: Final = 3
 """The version of the file and of what goes into a key: with another number nothing cached before is found."""
-MAX_READS: Final = 4
+MAX_READS: Final = 4  # unmeasured
 """Files read at once; one more is written."""
-MAX_PENDING_BYTES: Final = 16 * 1024 * 1024
+MAX_PENDING_BYTES: Final = 16 * 1024 * 1024  # unmeasured
 """Prompts that wait to be written; beyond it they stay in memory only."""
 BLOCK_BYTES: Final = 4096
 """A file is counted in whole blocks, so that many small ones are bounded too."""
-STOP_TIMEOUT_S: Final = 5.0
+STOP_TIMEOUT_S: Final = 5.0  # unmeasured
 READ_TIMEOUT_S: Final = 2.0
 """One file may take this long; then the prompt is synthesized again, and the thread is left to the disk. Unmeasured."""
 

@@ -28,9 +28,9 @@ from cc_tts.metrics import Metrics
 from cc_tts.speech.chunks import ChunkStream, ReadyChunks, SpeechChunk, SpokenPrompt, Synthesise
 from cc_tts.speech.prompt_cache import PromptCache, as_cached, chunks_of, prompt_key
 
-MAX_UNATTENDED: Final = 2
+MAX_UNATTENDED: Final = 2  # unmeasured
 """Prompts whose listeners have all gone and that are finished for the cache, at once."""
-UNATTENDED_BUFFERED_MS: Final = 60_000.0
+UNATTENDED_BUFFERED_MS: Final = 60_000.0  # unmeasured
 """Reported to the engine for a prompt that nobody listens to: it is not urgent."""
 
 log = logs.get(__name__)

@@ -64,7 +64,7 @@ from cc_tts.voices.voice import Voice
 
 LONG_TEXT_CHARS: Final = 1000
 """Lexicons are matched with so many characters in 3 ms at worst (13 ms for 5,000 that were made against ten lexicons)."""
-RETRY_AFTER_S: Final = 1
+RETRY_AFTER_S: Final = 1  # unmeasured
 """Retry-After while the engine takes no prompt."""
 
 log = logs.get(__name__)

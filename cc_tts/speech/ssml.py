@@ -37,23 +37,23 @@ from cc_tts.text.pronunciation.replacements import MAX_REPLACEMENTS, READ, Repla
 from cc_tts.text.pronunciation.say_as import KINDS
 from cc_tts.text.pronunciation.xml_reader import XmlReader
 
-MAX_BYTES: Final = 65_536
-MAX_DEPTH: Final = 32
-MAX_ELEMENTS: Final = 500
-MAX_WARNINGS: Final = 20
-MAX_NAME_CHARS: Final = 128
+MAX_BYTES: Final = 65_536  # unmeasured
+MAX_DEPTH: Final = 32  # unmeasured
+MAX_ELEMENTS: Final = 500  # unmeasured
+MAX_WARNINGS: Final = 20  # unmeasured
+MAX_NAME_CHARS: Final = 128  # unmeasured
 """The name of a mark, a voice or a format has at most so many characters."""
-MAX_BREAK_MS: Final = 10_000
-MAX_SILENCE_MS: Final = 300_000
+MAX_BREAK_MS: Final = 10_000  # unmeasured
+MAX_SILENCE_MS: Final = 300_000  # unmeasured
 """All breaks of a document together have at most so much; those beyond have no effect."""
-MAX_ALIAS_CHARS: Final = 500
+MAX_ALIAS_CHARS: Final = 500  # unmeasured
 _STRENGTHS_MS: Final = {"none": 0, "x-weak": 100, "weak": 200, "medium": 400, "strong": 700, "x-strong": 1200}
 _PAUSES_MS: Final = {"p": 400, "s": 200}
 _RATES: Final = {"x-slow": 0.5, "slow": 0.75, "medium": 1.0, "default": 1.0, "fast": 1.35, "x-fast": 1.75}
 _VOLUMES_DB: Final = {
     "silent": -math.inf, "x-soft": -12.0, "soft": -6.0, "medium": 0.0, "default": 0.0, "loud": 6.0, "x-loud": 12.0,
 }  # fmt: skip
-_MAX_GAIN_DB: Final = 20.0
+_MAX_GAIN_DB: Final = 20.0  # unmeasured
 _NO_STYLE: Final = TextContent("")
 _BLEEP: Final = ToneContent("1000", 400)
 _TIME: Final = re.compile(r"\+?(\d{1,6}(?:\.\d{0,6})?|\.\d{1,6})(ms|s)")

@@ -17,7 +17,7 @@ from cc_tts.api.http.route import CALL_ID, Query, RouteTable
 from cc_tts.calls.events.types import EVENTS
 from cc_tts.errors import CapacityExceeded, EventsGone, MalformedRequest, QuotaExceeded
 
-MAX_CALL_ID_CHARS: Final = 200
+MAX_CALL_ID_CHARS: Final = 200  # unmeasured
 QUERY: Final = (
     Query(CALL_ID, "Only events of this call."),
     Query("types", f"Only these types, separated by commas: {', '.join(EVENTS)}."),

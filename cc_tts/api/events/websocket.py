@@ -18,14 +18,14 @@ from cc_tts.api.http.receiver import Socket
 from cc_tts.calls.events.outbox import Outbox
 from cc_tts.processes.first import first_of
 
-HEARTBEAT_S: Final = 20.0
+HEARTBEAT_S: Final = 20.0  # unmeasured
 """A ping is sent this often; a client that does not answer within half of it is disconnected."""
-SEND_TIMEOUT_S: Final = 5.0
-CLOSE_TIMEOUT_S: Final = 2.0
+SEND_TIMEOUT_S: Final = 5.0  # unmeasured
+CLOSE_TIMEOUT_S: Final = 2.0  # unmeasured
 """How long the client may take to answer our close."""
-MAX_FRAME_IN_BYTES: Final = 4096
-MAX_FRAMES_IN: Final = 100
-FRAMES_IN_WINDOW_S: Final = 10.0
+MAX_FRAME_IN_BYTES: Final = 4096  # unmeasured
+MAX_FRAMES_IN: Final = 100  # unmeasured
+FRAMES_IN_WINDOW_S: Final = 10.0  # unmeasured
 WRITE_BUFFER_BYTES: Final = 65_536
 
 _DISPLACED: Final = (WSCloseCode.TRY_AGAIN_LATER, b"others have fewer readers, and there is no room for more")

@@ -45,7 +45,7 @@ _STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|(\[\.\.\.\])")
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _MISSING: Final = re.compile(r"Object missing required field `(.*)`", re.DOTALL)
 _INVALID_ENUM: Final = re.compile(r"Invalid enum value (.*)", re.DOTALL)
-MAX_SHOWN_CHARS: Final = 60
+MAX_SHOWN_CHARS: Final = 60  # unmeasured
 _WRONG_TYPE: Final = re.compile(r"Expected `[^`]*`, got ")
 
 

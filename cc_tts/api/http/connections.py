@@ -32,15 +32,15 @@ BACKLOG: Final = 128
 """Connections that the kernel completes before they are accepted."""
 SPARE_FILES: Final = 64
 """Open files of the server process that are not for connections."""
-MIN_CONNECTIONS: Final = 8
+MIN_CONNECTIONS: Final = 8  # unmeasured
 """Allowed however few files may be open."""
 ACCEPTS_A_TURN: Final = 32
 """Connections that wait and are accepted before other tasks get their turn. Unmeasured."""
-ACCEPT_PAUSE_S: Final = 0.5
+ACCEPT_PAUSE_S: Final = 0.5  # unmeasured
 """How long nothing is accepted after the system refused, as when open files or memory have run out."""
-IDLE_CONNECTION_TIMEOUT_S: Final = 75.0
+IDLE_CONNECTION_TIMEOUT_S: Final = 75.0  # unmeasured
 """A connection between two requests is closed after this, which is longer than reverse proxies keep theirs."""
-LINGERING_TIMEOUT_S: Final = 1.0
+LINGERING_TIMEOUT_S: Final = 1.0  # unmeasured
 """How long the rest of a refused body is read before the connection is closed."""
 _NOT_HERE: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 _REFUSAL: Final = (

@@ -14,8 +14,8 @@ from cc_tts.clock import Clock
 from cc_tts.errors import CapacityExceeded, IdempotencyMismatch, MalformedRequest
 from cc_tts.tenants.shares import SharedRoom
 
-MAX_KEY_CHARS: Final = 255
-RETRY_AFTER_S: Final = 1
+MAX_KEY_CHARS: Final = 255  # unmeasured
+RETRY_AFTER_S: Final = 1  # unmeasured
 _TRY_AGAIN: Final = frozenset({408, 429})
 _SERVER_ERRORS: Final = 500
 

@@ -32,7 +32,7 @@ from cc_tts.api.routes import about_unknown_path
 from cc_tts.clock import ms_between
 from cc_tts.errors import CcTtsError, Forbidden, MalformedRequest, NotFound, Unauthorized, did_you_mean
 
-MAX_REQUEST_ID_CHARS: Final = 128
+MAX_REQUEST_ID_CHARS: Final = 128  # unmeasured
 UNMATCHED: Final = "unmatched"
 """Label ``route`` of requests for unknown paths."""
 CLIENT_GONE_STATUS: Final = 499

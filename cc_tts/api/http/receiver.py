@@ -11,13 +11,13 @@ from aiohttp import WSCloseCode, WSMessage, WSMsgType
 
 from cc_tts.errors import UNREADABLE, CcTtsError, MalformedRequest
 
-PING_INTERVAL_S: Final = 20.0
-PONG_TIMEOUT_S: Final = 60.0
+PING_INTERVAL_S: Final = 20.0  # unmeasured
+PONG_TIMEOUT_S: Final = 60.0  # unmeasured
 """A client that has sent nothing for so long, not even a pong, is gone."""
-PING_SEND_TIMEOUT_S: Final = 5.0
+PING_SEND_TIMEOUT_S: Final = 5.0  # unmeasured
 MAX_MESSAGES_PER_S: Final = 1000
 """One client may send so many; what comes faster is read later. Unmeasured."""
-MAX_FAULTS: Final = 20
+MAX_FAULTS: Final = 20  # unmeasured
 """In a row; then nothing more is followed."""
 
 

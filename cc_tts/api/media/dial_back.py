@@ -24,7 +24,7 @@ from cc_tts.config.schema import Config, MediaDialect
 from cc_tts.errors import CcTtsError
 from cc_tts.metrics import Metrics
 
-STOP_TIMEOUT_S: Final = 2.0
+STOP_TIMEOUT_S: Final = 2.0  # unmeasured
 """How long the last messages may take when the server stops."""
 
 _NO_TIMEOUT: Final = aiohttp.ClientTimeout(total=None)  # media.connect_timeout_s is around it

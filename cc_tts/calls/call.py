@@ -103,7 +103,7 @@ class Call(CallInfo):
     # --- speaking ----------------------------------------------------------------------------------------------------
 
     def speak(self, prompt: Prompt) -> Utterance:
-        """Accept a prompt.
+        """Accept a prompt for this call.
 
         Raises:
             WrongState: the call is over.
@@ -180,7 +180,7 @@ class Call(CallInfo):
     # --- the call itself -----------------------------------------------------------------------------------------------
 
     def answer(self) -> None:
-        """Send 200.
+        """Answer the call with 200.
 
         Raises:
             WrongState: it is not an incoming call that waits for an answer.

@@ -1,4 +1,4 @@
-"""What is known of one call: who talks, by which leg, and what became of it; and its timer. Runs on: the event loop."""
+"""The facts of one call: who talks, by which leg, and how it ended; and its timer. Runs on: the event loop."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -123,7 +123,7 @@ class CallTimer:
         self._handle = asyncio.get_running_loop().call_later(delay_s, self._run, action)
 
     def cancel(self) -> None:
-        """Forget the action."""
+        """Forget what was to run."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None

@@ -16,7 +16,7 @@ class CallState(StrEnum):
 
 
 class CallEvent(StrEnum):
-    """What moves a call on."""
+    """An event that changes the state of a call."""
 
     RING = "ring"
     """A provisional response above 100 went out or came in."""
@@ -55,7 +55,7 @@ class UtteranceState(StrEnum):
 
 
 class UtteranceEvent(StrEnum):
-    """What moves an utterance on."""
+    """An event that changes the state of an utterance."""
 
     START = "start"
     """Its turn has come: its first audio is asked for."""

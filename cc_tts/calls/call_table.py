@@ -30,7 +30,7 @@ class CallTable:
         self._room: SharedRoom[str] = SharedRoom()
         """The ids of ended calls, with a share for each tenant."""
         self._reservations: dict[str, Reservation] = {}
-        """What the live calls take of their tenants' quotas, by call."""
+        """The reservations of live calls in the quotas of their tenants, by call."""
         self._empty = asyncio.Event()
 
     def reload(self, config: Config) -> None:
@@ -38,7 +38,7 @@ class CallTable:
         self.config = config
 
     def find(self, call_id: str) -> Call:
-        """One call.
+        """Return the call of this id.
 
         Raises:
             CallNotFound: unknown, or ended and forgotten.
@@ -52,12 +52,12 @@ class CallTable:
         return call_id in self.live or call_id in self.ended
 
     def add(self, call: Call) -> None:
-        """A new call."""
+        """Take in a new call and count it."""
         self.restore(call)
         self._services.metrics.calls_total.labels(direction=call.direction).inc()
 
     def restore(self, call: Call) -> None:
-        """A call that another server has counted."""
+        """Take in a call that another server has counted."""
         self.live[call.id] = call
         self._services.metrics.calls_active.set(len(self.live))
 

@@ -12,7 +12,7 @@ from cc_tts.ua.sip.reason import RemoteReason
 Result = Literal["completed", "unanswered", "rejected", "failed"]
 
 PROMPT_FAILED: Final = "prompt_failed"
-"""Our word where we hang up after a prompt that broke off: nobody is to count such a call as a success."""
+"""The reason of a call that we hang up since its prompt broke off, which must not count as a success."""
 REDIRECTION: Final = 3
 SERVER_FAILURE: Final = 5
 """Classes of 300 to 399 and of 500 to 599 (RFC 3261 §7.2)."""
@@ -89,7 +89,7 @@ def _established(ended_by: EndedBy, sip_code: int, local_reason: str | None) -> 
 
 
 def _inbound(ended_by: EndedBy, sip_code: int, local_reason: str | None) -> Ending:
-    """Not answered, or answered with 200 and never acknowledged, or cancelled by the caller."""
+    """The call was not answered, or its 200 was never acknowledged, or the caller cancelled it."""
     if ended_by == "local":
         return Ending("rejected", local_reason or "declined", sip_code)
     if sip_code == REQUEST_TERMINATED:

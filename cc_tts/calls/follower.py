@@ -50,7 +50,7 @@ class CallView(Protocol):
         """Send an event of the call."""
 
     def speak(self, prompt: Prompt) -> Utterance:
-        """Accept a prompt."""
+        """Accept a prompt for this call."""
 
     def end_after_media(self) -> None:
         """Hang up once what was just sent is heard."""

@@ -28,11 +28,11 @@ class MediaConnector(Protocol):
     """Connects a call to the application of its route, and answers it then."""
 
     def __call__(self, call: Call, url: str, dialect: MediaDialect, *, on_failed: Callable[[], None]) -> None:
-        """Begin; ``on_failed``: nobody took the connection in time."""
+        """Begin to connect. ``on_failed`` is called if the application does not take the connection in time."""
 
 
 class IncomingCalls:
-    """Takes calls in."""
+    """Answers, greets or refuses the calls that come in."""
 
     def __init__(self, services: CallServices, table: CallTable, connect_media: MediaConnector) -> None:
         self._services = services

@@ -35,7 +35,7 @@ class OriginateRequest:
 
 
 class OutgoingCalls:
-    """Places calls."""
+    """Places the calls that the application asks for."""
 
     def __init__(self, services: CallServices, table: CallTable) -> None:
         self._services = services

@@ -22,7 +22,9 @@ from cc_tts.processes.supervisor import STOPPED
 from cc_tts.ua import messages
 
 OVERLOAD_EVENT_INTERVAL_S: Final = 1.0
+"""The time in which at most one event ``server.overloaded`` is published; unmeasured."""
 HANGUP_TIMEOUT_S: Final = 3.0
+"""How long the last calls may take to end after our BYE; unmeasured."""
 
 log = logs.get(__name__)
 
@@ -99,7 +101,7 @@ class CallRegistry:
         return sorted(wanted, key=lambda call: call.created_at_s)
 
     def call(self, call_id: str) -> Call:
-        """One call.
+        """Return the call of this id.
 
         Raises:
             CallNotFound: unknown, or ended and forgotten.
@@ -111,7 +113,7 @@ class CallRegistry:
         return id_ in self._table or id_ in self._services.utterances
 
     def utterance(self, utterance_id: str) -> Utterance:
-        """One utterance.
+        """Return the utterance of this id.
 
         Raises:
             UtteranceNotFound: unknown, or its call is forgotten.
@@ -199,7 +201,7 @@ class CallRegistry:
         log.error("sip_down", reason=reason)
 
     def on_ua_message(self, message: Message, payload: bytes = b"") -> None:
-        """One report."""
+        """Take in a report of a UA process."""
         try:
             if not isinstance(message, messages.CallAudio):
                 self._dispatch(message)

@@ -1,4 +1,4 @@
-"""What to do with an INVITE: which prompt it carries, how it is answered. Pure; no state.
+"""The route of an INVITE: which prompt it carries and how it is answered. This module is pure: it has no state.
 
 Precedence: ``X-TTS-Prompt-Id``, ``X-TTS-Text`` or ``X-TTS-SSML``, ``play=`` of an RFC 4240 Request-URI, the greeting of the
 route for the Request-URI's user. Prompts are taken from trusted peers only; otherwise anybody who can send an INVITE could
@@ -30,12 +30,14 @@ from cc_tts.speech.ssml import from_ssml
 
 ANNOUNCEMENT_USER: Final = "annc"
 MAX_URI_CHARS: Final = 8192
+"""The longest Request-URI that is read; unmeasured. An announcement's text is in it (RFC 4240)."""
 _LANGUAGE: Final = re.compile(r"(?=.{1,35}$)[A-Za-z]{1,8}(?:[-_][A-Za-z0-9]{1,8})*", re.ASCII)
 """A BCP 47 language tag, as the API takes it."""
 _VOICE: Final = re.compile(r"[^\x00-\x1f\x7f]{1,128}")
 MAX_SHOWN_PARAMETERS: Final = 64
+"""URI parameters that the API shows of a call; unmeasured."""
 MAX_DELAY_MS: Final = 120_000
-"""Silence between two repeats."""
+"""The longest silence between two repeats; unmeasured."""
 _NUMBER: Final = re.compile("[0-9]{1,9}")
 _SPEED: Final = re.compile(r"[0-9](\.[0-9]{1,3})?")
 _THEN: Final[Mapping[str, Then | None]] = {"": None, "hangup": "hangup", "stay": "stay"}
@@ -44,7 +46,7 @@ _THEN: Final[Mapping[str, Then | None]] = {"": None, "hangup": "hangup", "stay":
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteDecision:
     """How to answer, and what to speak first, after ``lead_in_ms`` of silence. ``voice``, ``language`` and
-    ``barge_in_speech`` are the call's defaults; ``unanswered`` is spoken if nobody answers a call that waits for it.
+    ``barge_in_speech`` are the call's defaults; ``unanswered`` is spoken if a call is not answered that waits for it.
     ``media_url`` is the application that is to take its audio. ``gather`` has ``prompt`` in it.
     """
 
@@ -132,7 +134,7 @@ def _named(values: Mapping[str, str], name: str, form: re.Pattern[str]) -> str:
 
 
 def gather_of(header: str, prompt: Prompt | None, then: Then) -> GatherRequest | None:
-    """What ``X-TTS-Gather`` asks for, as in ``max=4;finish=#;initial=8000``; ``prompt`` is said first.
+    """Read what ``X-TTS-Gather`` asks for, as in ``max=4;finish=#;initial=8000``; ``prompt`` is said first.
 
     Raises:
         MalformedRequest: a parameter that does not exist, comes twice or has a wrong value.
@@ -186,13 +188,13 @@ _GATHER_PARAMETERS: Final[Mapping[str, tuple[str, Callable[[str, str], object]]]
     "tries": ("max_tries", _whole_number(1, MAX_TRIES)),
     "sensitive": ("sensitive", _yes_or_no),
 }
-"""Of X-TTS-Gather: the field of the request, and what reads the value."""
+"""The parameters of X-TTS-Gather, each with the field of the request and what reads its value."""
 
 
 def _first_prompt(
     tts_headers: Mapping[str, str], route: RouteConfig, style: TextContent, then: Then, max_text_chars: int
 ) -> Prompt | None:
-    """Of a header, else the route's greeting."""
+    """Return the prompt of a header, else the route's greeting."""
     content = _header_content(tts_headers, style, max_text_chars)
     if content is None and route.greeting:
         content = replace(style, text=route.greeting)
@@ -209,7 +211,7 @@ def _announces(user: str, tts_headers: Mapping[str, str], *, trusted: bool) -> b
 
 
 def _unanswered(route: RouteConfig, style: TextContent) -> Prompt | None:
-    """What the caller hears when the application does not answer."""
+    """Return the prompt that the caller hears when the application does not answer."""
     if not route.unanswered_greeting:
         return None
     content = replace(style, text=route.unanswered_greeting)
@@ -313,7 +315,7 @@ def _header_content(tts_headers: Mapping[str, str], style: TextContent, max_text
 
 
 def _announcement(parameters: Mapping[str, str], style: TextContent, then: Then, config: Config) -> Prompt:
-    """RFC 4240 §3."""
+    """Read an announcement's Request-URI (RFC 4240 §3)."""
     scheme, text = _announced_text(parameters)
     style = replace(style, speed=_speed(parameters.get("speed")))
     content = from_ssml(text, style) if scheme == "ssml" else replace(style, text=text)

@@ -1,4 +1,4 @@
-"""What an operator finds of a call later: lines of the log, a line of the accounting file, and how it sounded.
+"""The traces of a call that an operator finds later: lines of the log, a line of the accounting file, and how it sounded.
 
 There is no number of a caller in it, no digit and no text; ``sip_call_id`` leads to the peer's own records. Runs on: the
 event loop.
@@ -52,7 +52,7 @@ def _log(call: CallInfo, event: str, **more: Any) -> None:
 
 
 def duration_ms(call: CallInfo) -> int:
-    """From the answer to the end; 0 for a call without an answer."""
+    """The time from the answer to the end; 0 for a call without an answer."""
     if call.answered_at_s is None or call.ended_at_s is None:
         return 0
     return max(0, round((call.ended_at_s - call.answered_at_s) * MS_PER_S))

@@ -1,4 +1,4 @@
-"""What the UA process keeps of a call for the server that adopts it: facts that last, neither texts nor digits.
+"""The record of a call that the UA process keeps for the server that adopts it: facts that last, neither texts nor digits.
 
 The UA process does not read it. Fields that later versions add have defaults, so that a record of another version can be
 read; :data:`VERSION` counts changes for which that is not so.
@@ -16,8 +16,9 @@ from cc_tts.speech.prompt import Prompt, PromptDefaults, TextContent, Then
 
 VERSION: Final = 1
 MAX_RECORD_BYTES: Final = 256 * 1024
+"""A quarter of what the channel takes in one message (MAX_MESSAGE_BYTES); unmeasured."""
 MAX_UTTERANCES: Final = 100
-"""The next ones of a call; a record is made with each event, so those of a longer queue are left out."""
+"""How many of the next utterances a record has, unmeasured. A record is made with each event, so it has a bound."""
 WITH_TEXT: Final = frozenset({"x-tts-text", "x-tts-ssml"})
 """Headers of an INVITE that hold what is to be said (in lower case); so does the URI parameter ``play`` (RFC 4240)."""
 
@@ -55,7 +56,7 @@ class KeptUtterance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     @classmethod
     def of(cls, utterance: Utterance) -> Self:
-        """What is kept of an utterance."""
+        """Keep what another server needs of an utterance."""
         names = ("id", "accepted_at_s", "text_chars", "voice", "engine", "barge_in_dtmf", "barge_in_speech")
         of_prompt = ("client_state", "then", "unattended")
         return cls(
@@ -149,6 +150,6 @@ def without_text(headers: Mapping[str, str], parameters: Mapping[str, str]) -> d
 
 
 def facts_of(record: CallRecord) -> dict[str, Any]:
-    """What a call is made of that is restored."""
+    """The arguments of a restored call."""
     facts = {name: getattr(record, name) for name in FACTS}
     return facts | {"headers": dict(record.headers), "uri_parameters": dict(record.uri_parameters)}

@@ -1,1 +1,1 @@
-"""What the caller says and what we send, as audio, to those who listen to the call."""
+"""The audio of a call, as its clients hear it and send it."""

@@ -7,7 +7,7 @@
 
 An utterance is open from its first audio to ``end``, or until the line has had nothing to play for ``media.idle_end_ms``.
 Audio of an utterance that was interrupted from outside (a key, ``stop``, another prompt) is not played, though the client
-goes on sending it for a moment: up to the next ``end`` or ``clear``, until nothing has come for :data:`INTERRUPTED_QUIET_S`,
+still sends it for a moment: up to the next ``end`` or ``clear``, until nothing has come for :data:`INTERRUPTED_QUIET_S`,
 or for :data:`INTERRUPTED_MAX_S`.
 
 Runs on: the event loop.
@@ -38,11 +38,14 @@ from cc_tts.speech.prompt import AudioContent, Prompt
 
 INTERRUPTED_QUIET_S: Final = 0.5
 INTERRUPTED_MAX_S: Final = 2.0
+"""Audio of an interrupted utterance is dropped until none has come for the first time, or for the second one. Both are
+unmeasured.
+"""
 PAUSED_SHARE: Final = 2
 RESUMED_SHARE: Final = 4
-"""Of ``media.max_buffered_ms``: above half of it the client is asked to pause, below a quarter to go on."""
+"""The client is asked to pause above one half of ``media.max_buffered_ms``, and to resume below a quarter; unmeasured."""
 MAX_MARKS: Final = 1000
-"""That wait to be reached."""
+"""Marks of one utterance that may wait to be reached; unmeasured."""
 
 
 class AudioInput:
@@ -137,13 +140,13 @@ class AudioInput:
     # --- of the utterances -----------------------------------------------------------------------------------------
 
     def on_started(self, utterance: Utterance) -> None:
-        """See :class:`cc_tts.calls.prompts.utterance.UtteranceWatcher`."""
+        """Tell the client that its audio is heard."""
         self._send(
             MediaSpeakStarted(utterance_id=utterance.id, time_to_first_audio_ms=utterance.time_to_first_audio_ms)
         )
 
     def on_progress(self, utterance: Utterance, marks: Sequence[tuple[str, float]]) -> None:
-        """See :class:`cc_tts.calls.prompts.utterance.UtteranceWatcher`."""
+        """Tell the client of its marks that were reached."""
         live = self._live[utterance.id]
         for name, _ in marks:
             if name in live.marks:  # not one that was cleared
@@ -156,7 +159,7 @@ class AudioInput:
         """Nothing to do: audio has no words."""
 
     def on_complete(self, utterance: Utterance) -> None:
-        """See :class:`cc_tts.calls.prompts.utterance.UtteranceWatcher`."""
+        """Tell the client how its utterance ended, and drop what follows of one that was interrupted."""
         live, utterance.watcher = self._live.pop(utterance.id), None
         if live is self._open:
             self._open = None
@@ -174,7 +177,7 @@ class AudioInput:
 
     @property
     def _open_now(self) -> "_Live | None":
-        """The utterance that audio goes to, unless it has ended for want of audio."""
+        """The utterance that audio goes to, unless it has ended because no audio came."""
         if self._open is not None and self._open.incremental.has_ended:
             self._open = None
         return self._open

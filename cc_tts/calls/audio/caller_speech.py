@@ -5,11 +5,11 @@
     SpeechStarted ─▸ call.speech_started ─▸ the prompt that is said, as it allows:
                                               stop ──▸ interrupted
                                               pause ─▸ held ─┬─ SpeechConfirmed ───────────▸ interrupted
-                                                             └─ silent for resume_after_ms ▸ goes on
+                                                             └─ silent for resume_after_ms ▸ resumes
     SpeechStopped ─▸ call.speech_stopped
 
 A call is listened to while speech may interrupt its prompts: by its own defaults, or by those of a prompt that is not
-complete. A prompt that is heard while the caller is speaking is interrupted if the caller goes on.
+complete. A prompt that is heard while the caller is speaking is interrupted if the caller keeps speaking.
 
 Runs on: the event loop.
 """
@@ -33,9 +33,9 @@ from cc_tts.ua import messages
 from cc_tts.vad.speech import Edge, Listening, SpeechConfirmed, SpeechStarted, SpeechStopped
 
 MAX_STEP_BACK_MS: Final = 600
-"""A prompt that goes on begins with the word that was being said, if that began this short a time before."""
+"""A prompt that resumes begins with the word that was being said, if that began within this time; unmeasured."""
 ANSWER_MS: Final = 100
-"""For the way of the audio to the VAD process and of its answer."""
+"""The time that audio takes to the VAD process, and its answer back; unmeasured."""
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class _Hold:
 
 
 class CallerSpeech:
-    """Of one call."""
+    """The effect of the caller's speech on one call."""
 
     def __init__(self, call: CallView) -> None:
         self._call = call
@@ -199,7 +199,7 @@ class CallerSpeech:
             self._after(max(0.0, hold.policy.resume_after_ms - since_ms), self.resume)
 
     def _goes_on(self, speech: _Speech, utterance: Utterance) -> None:
-        """The caller was speaking before the utterance was heard: interrupt it if that goes on."""
+        """Interrupt an utterance that began while the caller was speaking, if the caller still speaks."""
         if self._speech is speech and self._heard is utterance and self._hold is None:
             self._act(speech, self._services.clock.now_ns())
 

@@ -1,5 +1,5 @@
-"""From blocks of the hub to what a client gets: its rate, frames of 20 ms, silence where frames are missing, two directions
-side by side. No clock of its own.
+"""The shape of a client's audio, made of blocks of the hub: its rate, frames of 20 ms, silence where frames are missing, two
+directions side by side. The module has no clock of its own.
 """
 
 from collections import deque
@@ -17,7 +17,7 @@ from cc_tts.ua.messages import AudioDirection
 MAX_APART_NS: Final = 3 * PTIME_MS * NS_PER_MS // 2
 """Frames of one tick are handled within this time. A frame whose counterpart is further off goes with silence."""
 MAX_FILLED: Final = 50
-"""Frames of silence for those that are missing; after a longer gap the stream goes on where the call is."""
+"""Frames of silence for those that are missing; after a longer gap the stream continues where the call is. Unmeasured."""
 
 
 class FrameShaper:

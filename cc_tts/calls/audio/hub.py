@@ -33,7 +33,7 @@ Listener = Callable[[AudioBlock], None]
 
 
 class AudioHub:
-    """Of one call. Listeners are called in the order in which they came."""
+    """The listeners of one call, which are called in the order in which they came."""
 
     def __init__(self, call_id: str, ua: UaClient, metrics: Metrics) -> None:
         self._call_id = call_id

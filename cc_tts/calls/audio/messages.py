@@ -1,4 +1,4 @@
-"""What a media stream says to its client besides the audio, one struct a type; ``type`` is the word that clients see."""
+"""Messages of a media stream to its client besides the audio, one struct a type; ``type`` is the word that clients see."""
 
 from collections.abc import Mapping
 from typing import Annotated, Final, Literal
@@ -17,11 +17,11 @@ HEARD: Final[Mapping[MediaDirection, tuple[AudioDirection, ...]]] = {
     "both": ("in", "out"),
     "talk": ("in",),
 }
-"""What a client of each direction is sent."""
+"""The audio that a client of each direction is sent."""
 
 
 class MediaMessage(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
-    """Base of all."""
+    """The base of all messages."""
 
 
 class MediaStart(MediaMessage, frozen=True, kw_only=True, tag="start"):
@@ -45,7 +45,7 @@ class MediaStart(MediaMessage, frozen=True, kw_only=True, tag="start"):
 
 
 class FramesDropped(MediaMessage, frozen=True, kw_only=True, tag="dropped"):
-    """So many frames are missing here, since the client or the server was too slow."""
+    """Frames are missing here, since the client or the server was too slow."""
 
     frames: int
 
@@ -76,7 +76,7 @@ class MediaSpeechStopped(MediaMessage, frozen=True, kw_only=True, tag="speech.st
 
 
 class MediaPaused(MediaMessage, frozen=True, kw_only=True, tag="paused"):
-    """So much audio waits to be played that the client should send no more; twice as much is dropped."""
+    """The client should send no more audio for now, since enough waits to be played; twice as much is dropped."""
 
 
 class MediaResumed(MediaMessage, frozen=True, kw_only=True, tag="resumed"):
@@ -122,7 +122,7 @@ class MediaSpeakComplete(MediaUtteranceMessage, frozen=True, kw_only=True, tag="
 
 
 class MediaError(MediaMessage, frozen=True, kw_only=True, tag="error"):
-    """A message could not be followed, or audio was dropped. The stream goes on."""
+    """A message could not be followed, or audio was dropped. The stream stays open."""
 
     code: str
     detail: str

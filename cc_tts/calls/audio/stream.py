@@ -38,7 +38,7 @@ class MediaSink(Protocol):
         """20 ms; of ``both`` interleaved under ``in``, if the stream interleaves."""
 
     def message(self, message: MediaMessage) -> None:
-        """Anything else."""
+        """Send a message that is not audio."""
 
     def close(self) -> None:
         """The call is over; nothing follows."""

@@ -24,8 +24,9 @@ from cc_tts.speech.prompt import Prompt
 from cc_tts.ua import messages
 
 MAX_TYPED_AHEAD: Final = 128
+"""Keys that wait for the next gather: the most that one takes (MAX_DIGITS)."""
 ECHO_NS: Final = 100 * NS_PER_MS
-"""A key that comes again this soon by another method (RFC 4733 and SIP INFO) is the same key."""
+"""A key that comes again this soon by another method (RFC 4733 and SIP INFO) is the same key; unmeasured."""
 
 log = logs.get(__name__)
 
@@ -82,7 +83,7 @@ class DtmfCollector:
 
     @property
     def kept(self) -> KeptGather | None:
-        """What another server has to know of the gather that runs."""
+        """The part of the running gather that another server has to know."""
         if (gather := self.gather) is None:
             return None
         request = gather.request

@@ -26,15 +26,16 @@ MAX_DIGITS: Final = 128
 MAX_TRIES: Final = 10
 MAX_TIMEOUT_MS: Final = 3_600_000
 DEFAULT_TIMEOUT_MS: Final = 5000
+"""The bounds of a request, and the timeouts of one that names none. All four are unmeasured."""
 
 GatherResult = Literal["finish_key", "max_digits", "timeout", "cancelled", "call_ended", "server_restarted"]
-"""What ended a gather; whether its digits are usable is another question."""
+"""The reason why a gather ended. ``valid`` says whether its digits are usable."""
 TimedOut = Literal["initial", "inter_digit", "total"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatherRequest:
-    """What to collect. A timeout of ``None`` never ends it.
+    """A request to collect keys. A timeout of ``None`` never ends it.
 
     ``initial_timeout_ms`` is up to the first key, ``inter_digit_timeout_ms`` up to each later one, ``timeout_ms`` for the
     whole from the end of the first prompt on. ``invalid_prompt`` is said before another try, else ``prompt`` again. ``then``
@@ -236,19 +237,19 @@ class PausableTimer:
         self._paused_by: set[str] = set()
 
     def set(self, timeout_ms: float | None, action: Callable[[], None]) -> None:
-        """Begin anew; ``None``: never."""
+        """Replace the action and its time; ``None``: it never runs."""
         self.clear()
         if timeout_ms is not None:
             self._left_ms, self._action = timeout_ms, action
             self._go_on()
 
     def clear(self) -> None:
-        """Forget the action."""
+        """Forget what was to run."""
         self._stop()
         self._action = None
 
     def pause(self, reason: str) -> None:
-        """Stand still."""
+        """Stand still for this reason too."""
         self._paused_by.add(reason)
         if self._handle is not None:
             self._left_ms -= ms_between(self._since_ns, self._clock.now_ns())

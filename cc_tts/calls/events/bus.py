@@ -19,7 +19,7 @@ _EVENT_ID: Final = re.compile(r"evt_([0-9a-f]{8})_(0|[1-9][0-9]{0,18})")
 
 
 class Event(msgspec.Struct, frozen=True):
-    """One event."""
+    """An event as subscribers get it."""
 
     id: Annotated[str, Meta(description="Unique; `since` and `Last-Event-ID` take it.")]
     type: str
@@ -62,7 +62,7 @@ class Subscription(Outbox[Event]):
         return self._call_id in (None, event.call_id) and (self._types is None or event.type in self._types)
 
     def close(self) -> None:
-        """Stop receiving."""
+        """Receive no more events."""
         super().close()
         self._bus.forget(self)
 
@@ -94,12 +94,12 @@ class EventBus:
 
     @property
     def num_subscribers(self) -> int:
-        """Open subscriptions."""
+        """The number of open subscriptions."""
         return len(self._subscribers)
 
     @property
     def last_id(self) -> str:
-        """Of the last event; before the first one an id that it would follow."""
+        """The id of the last event; before the first one an id that it would follow."""
         return f"evt_{self.run}_{self._last_number}"
 
     def subscribe(
@@ -117,7 +117,7 @@ class EventBus:
         room, the oldest of the ``owner`` with the most ends for one of an owner with fewer.
 
         Raises:
-            CapacityExceeded: there are as many subscribers as the config allows, and nobody has more than ``owner``.
+            CapacityExceeded: there are as many subscribers as the config allows, and no owner has more than ``owner``.
             MalformedRequest: ``since`` is no id of an event.
             EventsGone: an event that followed ``since`` is no longer kept, or ``since`` is of another run of the server than
                 those that :meth:`follow` has named.
@@ -176,13 +176,13 @@ class EventBus:
         self._subscribers.discard(subscription)
 
     def follow(self, run: str) -> None:
-        """Take ``run`` for the one before: a call of it was adopted. Whoever has read its events goes on with the first of
+        """Take ``run`` for the one before: a call of it was adopted. A reader of its events continues with the first of
         this run.
         """
         self._runs_before.add(run)
 
     def close(self) -> None:
-        """End every subscription."""
+        """End all subscriptions now."""
         for subscription in tuple(self._subscribers):
             subscription.close()
 

@@ -1,4 +1,4 @@
-"""What each type of event says, one struct a type. The API's documents are made of these structs.
+"""The fields of each type of event, one struct a type. The API's documents are made of these structs.
 
 To add a type, write its struct and name it in :data:`EVENTS`; ``type`` is the word that clients see, the docstring is
 what they read about it.
@@ -144,7 +144,7 @@ class CallGatherComplete(CallData, frozen=True, kw_only=True):
 
 
 class CallCommandFailed(CallData, frozen=True, kw_only=True):
-    """A command that was accepted could not be carried out. A call that cannot be answered ends; any other goes on."""
+    """A command that was accepted could not be carried out. A call that cannot be answered ends; any other stays up."""
 
     type: ClassVar[str] = "call.command_failed"
     command: str
@@ -195,7 +195,7 @@ class SpeakMark(SpeakData, frozen=True, kw_only=True):
 
 
 class SpeakPaused(SpeakData, frozen=True, kw_only=True):
-    """The caller's speech holds the prompt until it is clear whether the caller goes on."""
+    """The caller's speech holds the prompt until it is clear whether the caller keeps speaking."""
 
     type: ClassVar[str] = "speak.paused"
     by: Literal["speech"] = "speech"
@@ -204,10 +204,10 @@ class SpeakPaused(SpeakData, frozen=True, kw_only=True):
 
 
 class SpeakResumed(SpeakData, frozen=True, kw_only=True):
-    """A prompt that speech held goes on."""
+    """A prompt that speech held is resumed."""
 
     type: ClassVar[str] = "speak.resumed"
-    played_ms: Annotated[float, Meta(description="The place in its audio from which it goes on, milliseconds.")]
+    played_ms: Annotated[float, Meta(description="The place in its audio from which it is resumed, milliseconds.")]
 
 
 class SpeakRecovered(SpeakData, frozen=True, kw_only=True):
@@ -217,7 +217,7 @@ class SpeakRecovered(SpeakData, frozen=True, kw_only=True):
 
     type: ClassVar[str] = "speak.recovered"
     reason: Literal["worker_lost"] = "worker_lost"
-    text_chunk: Annotated[int, Meta(description="Which of the parts in which its text is spoken goes on, from 0.")]
+    text_chunk: Annotated[int, Meta(description="The number of the part of its text from which it continues, from 0.")]
     char_start: Annotated[int, Meta(description="Where that part begins in its text, characters.")]
 
 
@@ -258,7 +258,7 @@ class ServerDraining(EventData, frozen=True, kw_only=True):
 
 
 class ServerOverloaded(EventData, frozen=True, kw_only=True):
-    """A call was refused for want of capacity; at most one event a second."""
+    """A call was refused since all lines are taken; at most one event a second."""
 
     type: ClassVar[str] = "server.overloaded"
     calls: Annotated[int, Meta(description="Calls that are up.")]

@@ -69,7 +69,9 @@ class Feeder:
             stream: ChunkStream | None = None
             held = Reservation()
             now_ns = self._services.clock.now_ns()
-            if self._buffered_ms() > 0 or not self._is_heard():  # the prompt before is heard, or nobody listens yet
+            if (
+                self._buffered_ms() > 0 or not self._is_heard()
+            ):  # the prompt before is heard, or the far side does not listen yet
                 begun_ns = now_ns
             must_speak = ms_between(begun_ns, now_ns) >= wait_ms
             try:

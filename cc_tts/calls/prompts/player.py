@@ -143,8 +143,8 @@ class PromptPlayer:
 
     def restore(self, kept: Iterable[KeptUtterance], played_ms: Mapping[str, float], *, is_answered: bool) -> None:
         """Take in utterances of a server before this one, which complete with an error. The leg plays what it has of those
-        in ``played_ms``; these end an answered call as they would have. One that never began does so only where nobody is
-        there who could say it again. What nobody heard of a call that is not answered is cut: it is said again.
+        in ``played_ms``; these end an answered call as they would have. One that never began does so only where no
+        application is there to say it again. What was not heard of a call that is not answered is cut: it is said again.
         """
         now_ns = self._services.clock.now_ns()
         for each in kept:
@@ -345,7 +345,7 @@ class PromptPlayer:
             await self._feeder.feed(utterance)
         except UserAgentUnavailable:
             return  # the UA process died, which ends the call and completes the utterance with it
-        except Exception as error:  # noqa: BLE001 - whatever broke, the utterance completes and the call goes on
+        except Exception as error:  # noqa: BLE001 - whatever broke, the utterance completes and the call stays up
             self._fail(utterance, error)
 
     def _fail(self, utterance: Utterance, error: Exception) -> None:

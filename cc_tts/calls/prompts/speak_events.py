@@ -1,4 +1,4 @@
-"""What is told of the prompts of one call: the events ``speak.*``, and to each utterance's watcher what it is to know.
+"""The events ``speak.*`` of one call, and what the watcher of each utterance is told.
 
 Runs on: the event loop.
 """
@@ -72,7 +72,7 @@ class SpeakEvents:
             utterance.watcher.on_progress(utterance, marks)
 
     def recovered(self, utterance: Utterance, place: TextPlace) -> None:
-        """Another worker goes on with it from this place."""
+        """Another worker continues it from this place."""
         self._publish(
             types.SpeakRecovered(**utterance.event_fields, text_chunk=place.text_chunk, char_start=place.char_start)
         )

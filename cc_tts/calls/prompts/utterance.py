@@ -40,7 +40,7 @@ class CompletionCause(StrEnum):
 
 
 Interrupter = Literal["dtmf", "speech", "clear", "replace", "stop"]
-"""What interrupts an utterance: a key, speech, the text stream that it comes from, a prompt in its place, or ``stop``."""
+"""The cause of an interruption: a key, speech, the text stream that it comes from, a prompt in its place, or ``stop``."""
 
 
 class UtteranceWatcher(Protocol):
@@ -75,7 +75,7 @@ class SpokenSpan:
     marks: list[tuple[float, str]] = field(default_factory=list)
     paces: tuple[Pace, ...] = ()
     is_refused: bool = False
-    """No voice speaks it, so nobody hears it."""
+    """No voice speaks it, so the caller does not hear it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class Utterance:
     """When the key was pressed, or the speech began, that interrupted it."""
     interrupted_by: Interrupter | None = None
     speech_id: str | None = None
-    """Of the speech that interrupted it."""
+    """The id of the speech that interrupted it."""
     watcher: UtteranceWatcher | None = None
     machine: StateMachine[UtteranceState, UtteranceEvent] = field(
         default_factory=lambda: StateMachine(UTTERANCE_TABLE, UtteranceState.PENDING)
@@ -146,7 +146,7 @@ class Utterance:
     text_chars: int = 0
     """Characters of the text, as far as it has come; 0 for tones and silence."""
     context: Context = field(default_factory=copy_context, repr=False)
-    """Of the request that asked for it, so that log lines about this utterance have the ids of that request."""
+    """The context of the request that asked for it, so that log lines about this utterance have the ids of that request."""
     _spoken_text: str | None = None
 
     def __post_init__(self) -> None:
@@ -163,13 +163,13 @@ class Utterance:
 
     @property
     def event_fields(self) -> dict[str, Any]:
-        """What every event about it has: its id and the client's own state."""
+        """The fields of every event about it: its id and the client's own state."""
         client_state = UNSET if self.prompt.client_state is None else self.prompt.client_state
         return {"utterance_id": self.id, "client_state": client_state}
 
     @property
     def state(self) -> UtteranceState:
-        """Where it stands."""
+        """The state of the utterance."""
         return self.machine.state
 
     @property
@@ -179,12 +179,12 @@ class Utterance:
 
     @property
     def time_to_first_pcm_ms(self) -> float | None:
-        """From the origin to the engine's first PCM, ms; 0 if it was there before the utterance's turn."""
+        """The time from the origin to the engine's first PCM, ms; 0 if it was there before the utterance's turn."""
         return self._since_origin_ms(self.first_pcm_ns)
 
     @property
     def time_to_first_audio_ms(self) -> float | None:
-        """From the origin to the first frame that carries speech (sound, for tones), ms."""
+        """The time from the origin to the first frame that carries speech (sound, for tones), ms."""
         return self._since_origin_ms(self.first_speech_ns)
 
     @property
@@ -198,14 +198,14 @@ class Utterance:
 
     @property
     def spoken_text(self) -> str:
-        """What the caller heard: the text as it was sent, up to where it was played. Whole spans, and of the last one the
+        """The text that the caller heard, as it was sent, up to where it was played. Whole spans, and of the last one the
         share of its words that was played; the text's last blanks once all of it was heard.
         """
         return self._spoken_text if self._spoken_text is not None else self._heard[0]
 
     @property
     def pending_text(self) -> str:
-        """What the caller did not hear: what no voice speaks, and what was not played."""
+        """The text that the caller did not hear: what no voice speaks, and what was not played."""
         return self._heard[1]
 
     @property

@@ -13,7 +13,9 @@ from cc_tts.tenants.accounting import AccountingLog, UtteranceLine
 from cc_tts.tenants.shares import SharedRoom
 
 MAX_UTTERANCES_KEPT: Final = 20_000
-"""Of all calls; beyond it the oldest complete ones of the tenant with the most are forgotten before their calls are."""
+"""The most utterances of all calls that are kept, unmeasured. Beyond it the oldest complete ones of the tenant with the most
+are forgotten before their calls are.
+"""
 
 
 class UtteranceIndex:
@@ -34,7 +36,7 @@ class UtteranceIndex:
         return utterance_id in self._kept
 
     def get(self, utterance_id: str) -> Utterance:
-        """One utterance.
+        """Return the utterance of this id.
 
         Raises:
             UtteranceNotFound: unknown, or forgotten.

@@ -1,4 +1,4 @@
-"""What a text stream says to its client, one struct a type; ``type`` is the word that clients see."""
+"""Messages of a text stream to its client, one struct a type; ``type`` is the word that clients see."""
 
 from typing import Annotated, Final, Literal
 
@@ -14,12 +14,12 @@ TokensStatus = Literal["ok", "full", "interrupted"]
 
 
 class StreamMessage(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
-    """Base of all."""
+    """The base of all messages."""
 
 
 class TokensResult(StreamMessage, frozen=True, kw_only=True, tag="tokens.result"):
-    """What became of the text of one message. ``full``: it was not taken and is to be sent again after ``resumed``.
-    ``interrupted``: it was not taken, since it goes on with an utterance that was interrupted. ``ok`` comes for an ``id``
+    """The answer to the text of one message. ``full``: it was not taken and is to be sent again after ``resumed``.
+    ``interrupted``: it was not taken, since it continues an utterance that was interrupted. ``ok`` comes for an ``id``
     only, and only for the first one and for the first after another status.
     """
 
@@ -29,7 +29,7 @@ class TokensResult(StreamMessage, frozen=True, kw_only=True, tag="tokens.result"
 
 
 class Paused(StreamMessage, frozen=True, kw_only=True, tag="paused"):
-    """So much text is waiting that one message more is taken."""
+    """Enough text waits: one message more is taken."""
 
 
 class Resumed(StreamMessage, frozen=True, kw_only=True, tag="resumed"):
@@ -103,7 +103,7 @@ class StreamSpeakComplete(UtteranceMessage, frozen=True, kw_only=True, tag="spea
 
 
 class StreamError(StreamMessage, frozen=True, kw_only=True, tag="error"):
-    """A message could not be followed; ``id`` is that of ``tokens``, whose text was not taken. The stream goes on."""
+    """A message could not be followed; ``id`` is that of ``tokens``, whose text was not taken. The stream stays open."""
 
     code: str
     detail: str

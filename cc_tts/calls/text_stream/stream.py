@@ -7,7 +7,7 @@
     clear ──▸ discard       └─▸ on_started · on_progress · on_complete ──▸ messages to the client
 
 An utterance is open from ``start`` or its first tokens to ``end``. Text of an utterance that was interrupted from outside
-(a key, ``stop``, another prompt) is not spoken, though the client goes on sending it for a moment: up to the next
+(a key, ``stop``, another prompt) is not spoken, though the client still sends it for a moment: up to the next
 ``start``, ``end`` or ``clear``, or until nothing has come for :data:`INTERRUPTED_QUIET_S`.
 
 Runs on: the event loop.
@@ -44,11 +44,11 @@ from cc_tts.speech.incremental.text import IncrementalText, segmenting_of
 from cc_tts.speech.prompt import IncrementalContent, Prompt, TextContent
 
 INTERRUPTED_QUIET_S: Final = 0.5
-"""Tokens of an LLM come at most 200 ms apart; the next answer takes longer than this."""
+"""Tokens of an LLM come at most 200 ms apart; the next answer takes longer than this. Both are unmeasured."""
 LOW_WATER_SHARE: Final = 4
-"""Text is taken again below this part of ``stream.max_buffered_chars``."""
+"""Text is taken again below a quarter of ``stream.max_buffered_chars``; unmeasured."""
 MAX_MARKS: Final = 1000
-"""Of one utterance that wait to be reached."""
+"""Marks of one utterance that may wait to be reached; unmeasured."""
 
 log = logs.get(__name__)
 
@@ -170,7 +170,7 @@ class TextStream:
         self._update_pause()
 
     def close(self) -> None:
-        """The client is gone: what it has sent is spoken to its end, and nobody is told."""
+        """The client is gone: what it has sent is spoken to its end, and no message follows."""
         self.end()
         self._call.followers.leave(self)
 
@@ -229,7 +229,7 @@ class TextStream:
 
     @property
     def _open_now(self) -> "_Live | None":
-        """The utterance that text goes to, unless it has ended for want of text."""
+        """The utterance that text goes to, unless it has ended because no text came."""
         if self._open is not None and self._open.incremental.has_ended:
             self._open = None
         return self._open
@@ -287,11 +287,11 @@ class _Live:
     words: WordReader
     first_token_ns: int = 0
     num_marks: int = 0
-    """That were not reached."""
+    """Marks that were not reached yet."""
 
 
 def _final_message(utterance: Utterance) -> StreamMessage:
-    """What became of a complete utterance."""
+    """Return the message that tells how an utterance ended."""
     cause, spoken = utterance.completion_cause, utterance.spoken_text
     assert cause is not None
     pending = utterance.pending_text

@@ -18,16 +18,7 @@ from cc_tts.clock import NS_PER_MS, Clock, MonotonicClock
 from cc_tts.errors import ProcessFailed
 from cc_tts.processes import child
 from cc_tts.processes.adoption import AdoptionRefused
-from cc_tts.processes.channel import (
-    PROTOCOL_VERSION,
-    Hello,
-    Message,
-    Ping,
-    Pong,
-    Ready,
-    Shutdown,
-    StartFailed,
-)
+from cc_tts.processes.channel import PROTOCOL_VERSION, Hello, Message, Ping, Pong, Ready, Shutdown, StartFailed
 from cc_tts.processes.watchdog import Watchdog
 from cc_tts.ua import ended_calls, pjsua2_build
 from cc_tts.ua.detached import Detached, ServerGone, ServerLink, Successor, UnnotedEnds
@@ -121,7 +112,6 @@ class SipLoop:
             self._has_server, self._is_over = False, True
 
     def greet(self, build: dict[str, str]) -> None:
-        """Tell the server that this process is ready."""
         self._build = build
         self.report(Hello(protocol=PROTOCOL_VERSION, process="ua", pid=os.getpid(), build=build))
         self.report(Ready())

@@ -86,7 +86,6 @@ class Capacity:
         return num_calls >= self.max_calls or self.is_pjsua_full(incoming=incoming)
 
     def is_pjsua_full(self, *, incoming: int = 0) -> bool:
-        """Whether PJSUA has no slot for another call."""
         return self._num_pjsua_calls() - incoming >= self._build_limit
 
     def _most_calls(self, settings: UaSettings) -> int:

@@ -96,7 +96,6 @@ class _UaProcess:
 
     @property
     def sip_call_ids(self) -> tuple[str, ...]:
-        """Call-IDs of the calls that came in."""
         return tuple(self._sip_call_ids.values())
 
     @property
@@ -248,7 +247,6 @@ class UaClient:
             raise failed[0]
 
     async def stop(self) -> None:
-        """End the processes, and with them the calls."""
         await asyncio.gather(*(each.stop() for each in self.supervisors))
 
     @property
@@ -342,7 +340,6 @@ class UaClient:
             process.send_if_up(messages.EndNoted(call_id))
 
     def on_report(self, message: Message, payload: bytes = b"") -> None:
-        """Pass on a report of one of the processes."""
         assert self._listener is not None
         if isinstance(message, messages.IncomingCall | messages.CallEnded | messages.ActivePjsuaCalls):
             self._publish_free_calls()
@@ -355,7 +352,6 @@ class UaClient:
             process.supervisor.restart(f"it is of cc-tts {process.build.get('cc_tts')}, and has no more calls")
 
     def on_process_ready(self, process: _UaProcess) -> None:
-        """One of the processes is up, the first time or again."""
         assert self._listener is not None
         if not self._accepting:
             process.send_if_up(self._acceptance)
@@ -365,7 +361,6 @@ class UaClient:
         self._listener.on_ua_ready(process.build)
 
     def on_process_down(self, reason: str, call_ids: Collection[str]) -> None:
-        """One of the processes is gone, and its calls."""
         assert self._listener is not None
         self._publish_free_calls()
         self._listener.on_ua_down(reason, call_ids)

@@ -147,7 +147,6 @@ class ServerLink:
             self.commands.append(message)
 
     def close(self) -> None:
-        """End the channel and the socket."""
         self.channel.close()
         if self._socket is not None:
             self._socket.close()

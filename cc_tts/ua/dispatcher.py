@@ -23,16 +23,7 @@ from cc_tts import logs, port_owner
 from cc_tts.config.schema import LogConfig, SipConfig, UaConfig
 from cc_tts.errors import ProcessFailed
 from cc_tts.processes import child
-from cc_tts.processes.channel import (
-    PROTOCOL_VERSION,
-    ChildChannel,
-    Hello,
-    Ping,
-    Pong,
-    Ready,
-    Shutdown,
-    StartFailed,
-)
+from cc_tts.processes.channel import PROTOCOL_VERSION, ChildChannel, Hello, Ping, Pong, Ready, Shutdown, StartFailed
 from cc_tts.ua.messages import AssignCalls, SetFreeCalls
 from cc_tts.ua.sip import forwarding
 from cc_tts.ua.sip.forwarding import Address

@@ -205,7 +205,6 @@ class UserAgent:
                 leg.watch_rtp()
 
     def stop(self) -> None:
-        """End every call and the library."""
         SipThread.check()
         self._accepting = False
         nothing_is_owed = not self._legs and self._accounts.registration is None
@@ -319,7 +318,6 @@ class UserAgent:
         return True
 
     def _apply(self, message: messages.ApplySettings) -> None:
-        """Take over what can be, and report what cannot."""
         before, settings = self._settings, message.settings
         self._settings = settings
         logs.set_level(settings.log.level)

@@ -105,7 +105,6 @@ class Leg(pj.Call):  # type: ignore[misc]
 
     @property
     def _awaits_answer(self) -> bool:
-        """Whether it came in and has not been answered."""
         return self.is_incoming and self._machine.state is LegState.INVITED
 
     # --- what the server asks for -------------------------------------------------------------------------------
@@ -167,7 +166,6 @@ class Leg(pj.Call):  # type: ignore[misc]
         self.end(messages.Hangup(call_id=self.call_id, sip_code=sip_code, retry_after_s=retry_after_s))
 
     def keep_record(self, keep: messages.KeepRecord) -> None:
-        """Keep what the server knows of the call."""
         self.record = keep.record
 
     def snapshot(self) -> messages.CallSnapshot:
@@ -222,14 +220,13 @@ class Leg(pj.Call):  # type: ignore[misc]
 
     def check_timers(self, now_ns: int) -> None:
         """Report a key whose end was lost, stop RTP that nobody acknowledged, send a re-INVITE again after a 491."""
-        self.dtmf.report_overdue(now_ns)
+        if self.is_over:
+            return
+        self.dtmf.tick(now_ns)
         is_unacked = self.is_incoming and self._machine.state is LegState.ANSWERED
         is_late = now_ns - self._answered_ns >= self._rtp.unacked_ms * NS_PER_MS
         if is_unacked and is_late and not self.media.is_muted:
             self.media.set_muted(muted=True)
-        if self.is_over:
-            return
-        self.dtmf.send_next(now_ns)
         if self._hold is not None and self._hold.take_due(now_ns):
             self._send_hold_again(self._hold, now_ns)
 
@@ -250,7 +247,6 @@ class Leg(pj.Call):  # type: ignore[misc]
 
     @callback
     def onCallState(self, prm: Any) -> None:
-        """The state of the INVITE session changed."""
         info = self.getInfo()
         if not (self.is_incoming or self._sent_over):
             self._sent_over = pj_info.answered_over(prm)
@@ -411,12 +407,10 @@ class Leg(pj.Call):  # type: ignore[misc]
 
     @callback
     def onStreamCreated(self, prm: Any) -> None:
-        """PJMEDIA has a stream for this leg."""
         self.media.open_stream(int(prm.streamIdx), int(prm.stream))
 
     @callback
     def onStreamDestroyed(self, prm: Any) -> None:  # noqa: ARG002
-        """PJMEDIA is about to destroy the stream."""
         self.media.close_stream()
 
     @callback

@@ -81,7 +81,6 @@ class LegMedia:
     # --- the stream ------------------------------------------------------------------------------------------------
 
     def open_stream(self, index: int, stream: int) -> None:
-        """PJMEDIA has a stream for the m-line of this index."""
         self._stream_index, self._stream = index, stream
         self._services.intake.open(stream)
         if self.is_muted:
@@ -207,13 +206,11 @@ class LegMedia:
         return "unacked" in self._pause_reasons
 
     def set_muted(self, *, muted: bool) -> None:
-        """Send no RTP at all, or send it again."""
         self.set_paused("unacked", paused=muted)
         if self._stream:
             self._services.library.pause_stream(self._stream, paused=muted)
 
     def note_playout(self, event: playout_events.PlayoutEvent) -> None:
-        """The playout buffer reported something."""
         match event:
             case playout_events.PlayoutUnderrun():
                 self._underruns += 1

@@ -63,7 +63,6 @@ class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def own_host(self) -> str:
-        """The host of our own URIs."""
         return self.sip.public_address or self.sip.local_address
 
     @property

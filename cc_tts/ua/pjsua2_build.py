@@ -130,11 +130,9 @@ def check_address(host: str) -> None:
 
 
 def how_to_lift_limits(prefix: str = sys.prefix) -> str:
-    """Return how to lift the limits of the PyPI wheel."""
     return START_SERVER_BUILD if is_built(prefix) else f"`{BUILD}` makes one for more, then {START_SERVER_BUILD}"
 
 
 def advice(*, max_calls: int, prefix: str = sys.prefix) -> str:
-    """Return the limits of the PyPI wheel and how to lift them."""
     limits = f"{max_calls} calls at once, and RTP follows whoever sends it"
     return f"this pjsua2 is the PyPI wheel: {limits}. To lift the limits: {how_to_lift_limits(prefix)}"

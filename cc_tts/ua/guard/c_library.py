@@ -144,37 +144,37 @@ class CLibrary:
             extension = wrapper._pjsua2  # noqa: SLF001 - where SWIG keeps the extension module
         self._library = ctypes.CDLL(extension.__file__)
         pointer, integer, text = ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p
-        self._register_module = self._bind("pjsip_endpt_register_module", integer, pointer, pointer)
-        self._respond_stateless = self._bind(
+        self._register_module = self.bind("pjsip_endpt_register_module", integer, pointer, pointer)
+        self._respond_stateless = self.bind(
             "pjsip_endpt_respond_stateless", integer, pointer, pointer, integer, String, pointer, pointer
         )
-        self._header_create = self._bind("pjsip_generic_string_hdr_create", pointer, pointer, String, String)
-        self._rx_data_info = self._bind("pjsip_rx_data_get_info", text, pointer)
-        self._find_dialog = self._bind("pjsip_ua_find_dialog", pointer, String, String, String, integer)
-        self._invite_of = self._bind("pjsip_dlg_get_inv_session", pointer, pointer)
-        self._sdp_info = self._bind("pjsip_rdata_get_sdp_info", pointer, pointer)
-        self._find_part = self._bind("pjsip_multipart_find_part", pointer, pointer, pointer, pointer)
-        media_type_init = self._bind("pjsip_media_type_init2", None, pointer, text, text)
+        self._header_create = self.bind("pjsip_generic_string_hdr_create", pointer, pointer, String, String)
+        self._rx_data_info = self.bind("pjsip_rx_data_get_info", text, pointer)
+        self._find_dialog = self.bind("pjsip_ua_find_dialog", pointer, String, String, String, integer)
+        self._invite_of = self.bind("pjsip_dlg_get_inv_session", pointer, pointer)
+        self._sdp_info = self.bind("pjsip_rdata_get_sdp_info", pointer, pointer)
+        self._find_part = self.bind("pjsip_multipart_find_part", pointer, pointer, pointer, pointer)
+        media_type_init = self.bind("pjsip_media_type_init2", None, pointer, text, text)
         self._sdp_type = ctypes.create_string_buffer(_MEDIA_TYPE_BYTES)
         media_type_init(ctypes.byref(self._sdp_type), b"application", b"sdp")
-        self._find_header = self._bind("pjsip_msg_find_hdr_by_name", pointer, pointer, String, pointer)
-        self._erase = self._bind("pj_list_erase", None, pointer)
-        self._capability = self._bind("pjsip_endpt_get_capability", pointer, pointer, integer, pointer)
-        self._endpoint = self._bind("pjsua_get_pjsip_endpt", pointer)
-        self._pool_create = self._bind("pjsua_pool_create", pointer, text, ctypes.c_size_t, ctypes.c_size_t)
-        self._pool_release = self._bind("pj_pool_release", None, pointer)
-        self._from_pj = self._bind(_FROM_PJ, None, pointer, pointer)
-        self.end_transaction = self._bind("pjsip_tsx_terminate", integer, pointer, integer)
-        self.set_log_level = self._bind("pj_log_set_level", None, integer)
-        self._dial_dtmf = self._bind("pjmedia_stream_dial_dtmf", integer, pointer, String)
-        self._stream_pause = self._bind("pjmedia_stream_pause", integer, pointer, integer)
-        self.send_report = self._bind("pjmedia_stream_send_rtcp_sdes", integer, pointer)
-        self._stream_resume = self._bind("pjmedia_stream_resume", integer, pointer, integer)
-        self._media_endpoint = self._bind("pjsua_get_pjmedia_endpt", pointer)
-        self._codec_manager = self._bind("pjmedia_endpt_get_codec_mgr", pointer, pointer)
-        self._register_factory = self._bind("pjmedia_codec_mgr_register_factory", integer, pointer, pointer)
-        self.num_calls = self._bind("pjsua_call_get_count", ctypes.c_uint)
-        self.max_calls = self._bind("pjsua_call_get_max_count", ctypes.c_uint)
+        self._find_header = self.bind("pjsip_msg_find_hdr_by_name", pointer, pointer, String, pointer)
+        self._erase = self.bind("pj_list_erase", None, pointer)
+        self._capability = self.bind("pjsip_endpt_get_capability", pointer, pointer, integer, pointer)
+        self._endpoint = self.bind("pjsua_get_pjsip_endpt", pointer)
+        self._pool_create = self.bind("pjsua_pool_create", pointer, text, ctypes.c_size_t, ctypes.c_size_t)
+        self._pool_release = self.bind("pj_pool_release", None, pointer)
+        self._from_pj = self.bind(_FROM_PJ, None, pointer, pointer)
+        self.end_transaction = self.bind("pjsip_tsx_terminate", integer, pointer, integer)
+        self.set_log_level = self.bind("pj_log_set_level", None, integer)
+        self._dial_dtmf = self.bind("pjmedia_stream_dial_dtmf", integer, pointer, String)
+        self._stream_pause = self.bind("pjmedia_stream_pause", integer, pointer, integer)
+        self.send_report = self.bind("pjmedia_stream_send_rtcp_sdes", integer, pointer)
+        self._stream_resume = self.bind("pjmedia_stream_resume", integer, pointer, integer)
+        self._media_endpoint = self.bind("pjsua_get_pjmedia_endpt", pointer)
+        self._codec_manager = self.bind("pjmedia_endpt_get_codec_mgr", pointer, pointer)
+        self._register_factory = self.bind("pjmedia_codec_mgr_register_factory", integer, pointer, pointer)
+        self.num_calls = self.bind("pjsua_call_get_count", ctypes.c_uint)
+        self.max_calls = self.bind("pjsua_call_get_max_count", ctypes.c_uint)
         self._received: Any = pjsua2.SipRxData()
         self._received_at = int(self._received.this)
         self._modules: list[tuple[_Module, Any]] = []
@@ -184,16 +184,12 @@ class CLibrary:
         self._kept_tokens: list[String] = []
         self._repaired: dict[int, Any] = {}  # bodies that replace those of messages, by their address
 
-    def _bind(self, name: str, result: Any, *arguments: Any) -> Any:
-        return ctypes.CFUNCTYPE(result, *arguments)((name, self._library))
-
     def bind(self, name: str, result: Any, *arguments: Any) -> Any:
-        """Return a function that is not wrapped here, with the types of its result and its arguments."""
-        return self._bind(name, result, *arguments)
+        """Return a function of the library, which has these types of its result and its arguments."""
+        return ctypes.CFUNCTYPE(result, *arguments)((name, self._library))
 
     @property
     def endpoint(self) -> int:
-        """The address of PJSIP's endpoint, a ``pjsip_endpoint *``."""
         return int(self._endpoint())
 
     @property

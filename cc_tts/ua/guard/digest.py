@@ -46,8 +46,6 @@ class MalformedCredentials(ValueError):
 
 
 class Finding(enum.Enum):
-    """The result of checking credentials."""
-
     VALID = enum.auto()
     """The password is right and the answer was not used before."""
     STALE = enum.auto()

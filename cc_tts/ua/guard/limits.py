@@ -83,7 +83,6 @@ class SourceLimits:
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
 
     def ask(self, source: str) -> Verdict:
-        """Count one request of ``source``."""
         bucket = self._bucket(source)
         if bucket.requests >= 1:
             bucket.requests -= 1

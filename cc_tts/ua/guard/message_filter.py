@@ -226,7 +226,6 @@ _NOT_OFFERED: Final = sdp_check.Fault(488, 399, "More was answered than was offe
 
 
 def _unusable_headers(message: str, method: str) -> set[str]:
-    """Return headers of a response that PJSIP must not see."""
     unusable = {name for name in _ROUTING if sip_message.has_foreign_uri(message, name)}
     if method != "REGISTER":
         return unusable

@@ -170,11 +170,9 @@ class InboundPolicy:
         return True
 
     def note_malformed(self, host: str) -> None:
-        """Count what was found to be malformed elsewhere."""
         self._refuse("malformed", host, _SILENCE)
 
     def take_refused(self) -> dict[RefusedCause, Refused]:
-        """Return what was refused since the last call of this."""
         refused, self._refused = self._refused, {}
         return refused
 
@@ -187,7 +185,6 @@ class InboundPolicy:
 
 
 def _unusable(method: str, message: str, *, is_ambiguous: bool) -> Refusal | None:
-    """Return what a request gets that cannot be used, whoever sent it."""
     if is_ambiguous:
         return Refusal(_BAD_REQUEST, reason="Line ends or a header that may come once")
     if fault := sip_message.contradiction(message):

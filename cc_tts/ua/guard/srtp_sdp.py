@@ -35,7 +35,6 @@ def fault_of(sdp: str) -> str:
 
 
 def without_keys(sdp: str) -> str:
-    """Return an offer of ours without its ``a=crypto``."""
     return re.sub(r"^a=crypto:.*(?:\r\n?|\n|\Z)", "", sdp, flags=re.MULTILINE)
 
 

@@ -22,7 +22,6 @@ _MAX_PJSIP_LOG_LEVEL: Final = 6
 
 
 def library_config(settings: UaSettings, build: Pjsua2Build, log_writer: Any) -> Any:
-    """Return what the library is started with."""
     config = pj.EpConfig()
     config.uaConfig.threadCnt = 0
     config.uaConfig.mainThreadOnly = True

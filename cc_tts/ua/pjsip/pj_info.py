@@ -32,7 +32,6 @@ def call_options() -> Any:
 
 
 def add_headers(param: Any, headers: Mapping[str, str]) -> None:
-    """Have what is sent carry headers."""
     for name, value in headers.items():
         header = pj.SipHeader()
         header.hName, header.hValue = name, value

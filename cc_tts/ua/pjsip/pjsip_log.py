@@ -63,7 +63,6 @@ class PjsipLog(pj.LogWriter):  # type: ignore[misc]
         self._assertions: deque[str] = deque(maxlen=MAX_ASSERTIONS)
 
     def take_assertions(self) -> Counter[str]:
-        """Return assertions that failed since the last time."""
         return Counter(self._assertions.popleft() for _ in range(len(self._assertions)))
 
     def write(self, entry: Any) -> None:

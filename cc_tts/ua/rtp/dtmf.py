@@ -33,7 +33,6 @@ class LegDtmf:
         self._info_keys = info_keys.InfoKeys(self._send_info, self._failed)
 
     def packet(self, prm: Any) -> None:
-        """A packet of a telephone event came (pjsua2's ``OnDtmfEventParam``)."""
         digit = str(prm.digit)[:1]
         if digit not in _DIGITS:
             return
@@ -73,15 +72,11 @@ class LegDtmf:
         self._call.sendDtmf(param)
 
     def answered(self, status: int) -> None:
-        """The far side answered an INFO of ours."""
         self._info_keys.answered(status)
 
-    def report_overdue(self, now_ns: int) -> None:
-        """Report a key whose end was lost."""
+    def tick(self, now_ns: int) -> None:
+        """Report a key whose end was lost, and send the next one by INFO if it is its turn."""
         self._report(self._keypad.overdue(now_ns))
-
-    def send_next(self, now_ns: int) -> None:
-        """Send the next key by INFO if it is its turn."""
         try:
             self._info_keys.tick(now_ns)
         except pj.Error as error:

@@ -47,5 +47,4 @@ class CallFigures:
         self._ended, self._current = self._ended.then(self._current), StreamFigures()
 
     def quality(self, *, underruns: int) -> Quality:
-        """Return the quality of the whole call so far."""
         return self._ended.then(self._current).quality(underruns=underruns, late_frames=self.late_frames)

@@ -106,16 +106,13 @@ class Intake:
     # --- what the legs ask for ---------------------------------------------------------------------------------------
 
     def open(self, stream: int) -> None:
-        """A call has this ``pjmedia_stream *`` from now on."""
         self._num_rtcp[stream] = 0
 
     def close(self, stream: int) -> None:
-        """The call has the stream no more."""
         self._num_rtcp.pop(stream, None)
         self._others.pop(stream, None)
 
     def num_rtcp(self, stream: int) -> int:
-        """Return how many packets of RTCP have come for a stream."""
         return self._num_rtcp.get(stream, 0)
 
     def num_unknown(self, stream: int) -> int:
@@ -131,7 +128,6 @@ class Intake:
     # --- what PJMEDIA calls ------------------------------------------------------------------------------------------
 
     def _on_attach(self, transport: int, parameters: int) -> int:
-        """A stream attaches itself."""
         wanted = _AttachParameters.from_address(parameters)
         if self._is_near(wanted.on_rtcp) and self._is_near(wanted.on_rtp2):
             # those of PJMEDIA's streams are the same for all

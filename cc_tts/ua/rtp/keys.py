@@ -59,7 +59,6 @@ class Key:
         return min(gap_ms, _TIMESTAMP_WRAP_MS - gap_ms) <= _SEGMENT_TOLERANCE_MS
 
     def begin_segment(self, timestamp_ms: int) -> None:
-        """Count the next packets from here on."""
         self.earlier_ms += self.segment_ms
         self.timestamp_ms, self.segment_ms = timestamp_ms, 0
 

@@ -58,10 +58,7 @@ class _FactoryOperations(ctypes.Structure):
 class _Factory(ctypes.Structure):
     """The C structure ``pjmedia_codec_factory`` (pjmedia/codec.h)."""
 
-    _fields_ = (
-        ("links_and_data", ctypes.c_void_p * 3),
-        ("op", ctypes.POINTER(_FactoryOperations)),
-    )
+    _fields_ = (("links_and_data", ctypes.c_void_p * 3), ("op", ctypes.POINTER(_FactoryOperations)))
 
 
 class L16:

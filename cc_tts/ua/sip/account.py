@@ -33,12 +33,10 @@ class Account(pj.Account):  # type: ignore[misc]
 
     @callback
     def onIncomingCall(self, prm: Any) -> None:
-        """An INVITE came outside a dialog."""
         self._on_incoming(self, prm.callId, prm.rdata)
 
     @callback
     def onRegState(self, prm: Any) -> None:
-        """The registrar answered, or did not."""
         info = self.getInfo()
         self._on_registration(
             RegistrationChanged(

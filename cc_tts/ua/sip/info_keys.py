@@ -33,7 +33,6 @@ class InfoKeys:
         self.tick(now_ns)
 
     def tick(self, now_ns: int) -> None:
-        """Send the next key if it is its turn."""
         if self._pending and not self._is_awaited and now_ns >= self._free_ns:
             digit, duration_ms = self._pending.popleft()
             self._is_awaited = True
@@ -41,7 +40,6 @@ class InfoKeys:
             self._send(f"Signal={digit}\r\nDuration={duration_ms}\r\n")
 
     def answered(self, status: int) -> None:
-        """The far side answered the last key."""
         self._is_awaited = False
         if status >= 300:  # noqa: PLR2004 - no success (RFC 3261 §7.2)
             self._pending.clear()

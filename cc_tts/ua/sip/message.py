@@ -51,12 +51,10 @@ def is_ambiguous(message: str) -> bool:
 
 
 def body_of(message: str) -> str:
-    """Return what follows the empty line."""
     return message.partition("\r\n\r\n")[2]
 
 
 def cseq_method(message: str) -> str:
-    """Return the method in CSeq."""
     return header_value(message, "cseq").rpartition(" ")[2]
 
 
@@ -200,7 +198,6 @@ def dialog_of_response(message: str) -> tuple[str, str, str]:
 
 
 def from_tag(message: str) -> str:
-    """Return the tag of From."""
     return _tag(message, "from")
 
 

@@ -67,7 +67,6 @@ class Registration:
         self._is_untold = True
 
     def shutdown(self) -> None:
-        """Remove the binding at the registrar."""
         self._pace.stop()
         self.account.shutdown()
 
@@ -113,7 +112,6 @@ class Accounts:
             self._all.append(self.outbound)
 
     def shutdown(self) -> None:
-        """Remove the binding and the accounts."""
         if self.registration is not None:
             self.registration.shutdown()
         for account in reversed(self._all):

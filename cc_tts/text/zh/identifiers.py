@@ -11,6 +11,7 @@ from cc_tts.text.substitution import rewriter
 from cc_tts.text.zh.numbers import AS_NAME, AS_QUANTITY
 
 _LONG = 7
+"""Digits from which on a number without a unit is a name; the shortest telephone numbers of subscribers have so many."""
 _PHONE_GROUPS = {7: (3, 4), 8: (4, 4), 10: (3, 3, 4), 11: (3, 4, 4)}
 
 _EXTENSION = r"(?:\s?(?:转|轉|分机|分機|-)\s?(?P<extension>\d{1,6}))?(?!\d)"
@@ -29,13 +30,13 @@ _NAMES = (
     "[Tt]el\\.?|TEL|拨打|撥打|致电|致電|分机|分機|房间号|航班|车牌|内线|短号|专线|总机|传真|尾数|区号|学号|工单|排队号|桌号|座位号|班次|"
     "批号|代码|编码|激活码|提取码|邀请码|兑换码|优惠码|券码|授权码|校验码|核销码|识别码|安全码|表号|箱号|柜号|机号|设备号|客户号|受理号|取餐号|取票号|件号|票号|(?<![尺起筹加砝号編编代])码|(?<![一二三四五六七八九十0-9几两])号(?=[：:是为為（(“「【\\s])|诊室|病房|包间|会议室|序列号|"
     "房间(?=[：:是为為])|(?:教室|办公室|包厢|储物柜|柜子|床位|机位|窗口)(?=[：:是为為])|(?<![\u4e00-\u9fff])凭|请凭|[，,]凭|"
-    "(?<![A-Za-z])(?:PIN|[Pp]in|OTP|CVV2?|CVC2?|PUK|IMEI|SN|ID|Id|[Cc]ode|CODE|[Pp]asscode|Ref|REF|UID|PNR)|"
+    "(?<![A-Za-z])(?:[Rr]oom|PIN|[Pp]in|OTP|CVV2?|CVC2?|PUK|IMEI|SN|ID|Id|[Cc]ode|CODE|[Pp]asscode|Ref|REF|UID|PNR)|"
     "[卡折](?=[（(])|端口|回执|病历号|就诊号|住院号|合同号|保单号|保单|工牌|牌号|户名|证号|税号|"
     "(?:末|后|後|前|首)(?:[二三四五六七八九两]|[2-9])位(?:数字|數字|数|號碼|号码)?"
 )
 _OPENING = "[“”\"‘’'「『（(【\\[《〈#-]{0,3}"
 _NAMED = (
-    rf"((?:{_NAMES})(?:(?:号码|号|码)?(?:\*\*(?=[：:]))?[：: ]{{0,2}}(?:分别)?"
+    rf"((?:{_NAMES})(?:(?:号码|号|码)?(?:\*\*(?=[：:])|[）)](?=[：:]))?[：: ]{{0,2}}(?:分别)?"
     rf"(?:是|为|為|is)?[：: ]{{0,2}}{_OPENING}|尾号为?{_OPENING}))"
     r"(\d{1,4}(?:-\d{1,6}){2,5}|(?<=[号號码碼：:为是 ])(?:\d{2,8}-\d{2,8}|0\d{1,7}-\d|\d-\d{3,8})(?![天日周月年分小])"
     r"|\d{3,40}(?:[ -]\d{2,20}){0,5}(?:[、和与或及]\d{3,20}){0,4})"
@@ -69,7 +70,7 @@ _AMOUNT_WITH_UNIT = re.compile(r"\d+[A-Z]+")
 
 
 def say_digits(written: str) -> str:
-    """Each run of digits one by one, 1 as 幺; a comma between runs and within long ones."""
+    """Each run of digits is said one by one, 1 as 幺; a comma stands between runs and within long ones."""
     return "，".join(_grouped(run) for run in re.findall(r"\d+", written))
 
 
@@ -133,7 +134,10 @@ say_identifiers = rewriter(
     (_KNOWN_SERVICE, _each_digit),
     (_MODEL, lambda match: match.group().translate(AS_QUANTITY).replace("-", "杠")),
     (r"(?a)\b[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+){1,9}(?![\w@])", _with_signs),
-    (r"(?a)(?:(?<=微信)|(?<=微信号)|(?<=账号)|(?<=用户名)|(?<=密码)|(?<=ID))[：: ]?[A-Za-z]+\d+(?!\w)", _with_signs),
+    (
+        r"(?a)(?:(?<=微信)|(?<=微信号)|(?<=账号)|(?<=用户名)|(?<=密码)|(?<=ID)|(?<=[码号][是为]))[：: ]?[A-Za-z]+\d+(?!\w)",
+        _with_signs,
+    ),
     (r"(?<![A-Za-z0-9.-])[A-Z]{1,2}0\d{1,2}(?![A-Za-z0-9.-])", _with_signs),  # A02, of a queue
     (
         r"((?:短信|编辑|发送|回复)[“\"‘]?)(\d{3,6})(?=[”\"’]?(?:到|至|发送))",

@@ -35,7 +35,7 @@ _NEEDS_WETEXT = re.compile(
 
 
 def say_plain_numbers(clause: str) -> str | None:
-    """A clause of words and plain numbers as wetext says it, but 100 times as fast; ``None`` if it needs wetext."""
+    """A clause of words and plain numbers becomes what wetext says, but 100 times as fast; ``None`` if it needs wetext."""
     if _NEEDS_WETEXT.search(clause):
         return None
     said = _PLAIN.sub(_plain, clause)
@@ -72,7 +72,7 @@ def _second(written: str | None) -> str:
 
 
 def cardinal(run: str) -> str:
-    """``12345`` as 一万二千三百四十五; up to eight digits."""
+    """``12345`` becomes 一万二千三百四十五; a run has up to eight digits."""
     high = f"{_with_powers(run[:-4])}万" if run[:-4] else ""
     return _tidied(high + _with_powers(run[-4:])) or "零"
 

@@ -154,23 +154,23 @@ def _letters_and_number(match: re.Match[str]) -> str:
 
 
 def _house_numbers(match: re.Match[str]) -> str:
-    """``1-99号`` as 一到九十九号, ``88-1号`` as 八十八杠一号."""
+    """``1-99号`` is said as 一到九十九号, ``88-1号`` as 八十八杠一号."""
     return f"{match[1]}{'到' if int(match[1]) < int(match[2]) else '杠'}{match[2]}"
 
 
 def _floor(match: re.Match[str]) -> str:
-    """``3F`` as 三楼, where no seats are spoken of."""
+    """``3F`` is said as 三楼, where no seats are spoken of."""
     return match.group() if _SEATS.search(match.string) else f"{match[1]}楼"
 
 
 def _house_parts(match: re.Match[str]) -> str:
-    """``12-3-502`` as 十二杠三杠五零二."""
+    """``12-3-502`` is said as 十二杠三杠五零二."""
     building, part, room = match.group().split("-")
     return f"{building}杠{part}杠{room.translate(AS_QUANTITY)}"
 
 
 def _padded_date(match: re.Match[str]) -> str:
-    """``08-08`` and ``08/08/2026``, the month first; a number with a zero before it is no end of a range."""
+    """``08-08`` and ``08/08/2026`` are days, the month first; a number with a zero before it is no end of a range."""
     if not match["year"] and match["month"][0] != "0" and match["day"][0] != "0":
         return match.group()
     in_year = f"{match['year'].translate(AS_QUANTITY)}年" if match["year"] else ""
@@ -198,7 +198,7 @@ def _month_day(match: re.Match[str]) -> str:
 
 
 def _day(month: str, day: str) -> str:
-    """In words; empty if there is no such day."""
+    """It is empty if there is no such day."""
     is_day = 1 <= int(month) <= 12 and 1 <= int(day) <= 31  # noqa: PLR2004 - months of a year, days of a month
     return f"{int(month)}月{int(day)}日" if is_day else ""
 
@@ -210,7 +210,7 @@ def _sum(match: re.Match[str]) -> str:
 
 
 def _sum_range(match: re.Match[str]) -> str:
-    """``¥100-200`` as 一百到两百元."""
+    """``¥100-200`` is said as 一百到两百元."""
     return f"{match['low']}到{match['high']}{match['scale'] or ''}{_SUMS[match['sign']]}".replace(",", "")
 
 
@@ -226,7 +226,7 @@ def _range(match: re.Match[str]) -> str:
 
 
 def _length(match: re.Match[str]) -> str:
-    """``02:15:30`` as 2小时15分30秒, ``01:30`` as 1分30秒, ``02:00:00`` as 2小时."""
+    """``02:15:30`` becomes 2小时15分30秒, ``01:30`` 1分30秒, ``02:00:00`` 2小时."""
     numbers = [int(each) for each in re.split("[:：]", match["length"])]
     hours, minutes, seconds = [0] * (_NUM_CLOCK_PARTS - len(numbers)) + numbers
     units = ((hours, "小时"), (minutes, "分" if seconds else "分钟"), (seconds, "秒"))
@@ -248,7 +248,7 @@ def _years_and_months(match: re.Match[str]) -> str:
 
 
 def _short_year(match: re.Match[str]) -> str:
-    """``24.2.29`` as a day, unless it is the version of a program."""
+    """``24.2.29`` is a day, unless it is the version of a program."""
     before = match.string[max(0, match.start() - 8) : match.start()]
     is_day = (
         _DATE_WORD.search(before)
@@ -261,7 +261,7 @@ def _short_year(match: re.Match[str]) -> str:
 
 
 def _thousands(match: re.Match[str]) -> str:
-    """``10k`` as 10000, ``1.5k`` as 1500, ``10-15k`` both."""
+    """``10k`` becomes 10000, ``1.5k`` 1500, ``10-15k`` both."""
     low, high = match["low"], match["high"]
     return "到".join(str(round(float(each) * 1000)) for each in (low, high) if each)
 
@@ -274,6 +274,8 @@ prepare_quantities = rewriter(
     (_HOLIDAY, _holiday),
     (_DAY_BEFORE_WEEKDAY, _month_day),
     (_DAY_IN_LIST, _month_day),
+    (r"(?P<before>(?:^|(?<=[。.\n]))\s?)(?P<month>1[0-2]|0[1-9])-(?P<day>3[01]|[12]\d)(?=,\s)", _month_day),
+    (r"\d{3,4}(?:[、和与及]\d{3,4}){1,5}(?=[两二三四五几这]间|号房)", _digits),
     (_YEARS_AND_MONTHS, _years_and_months),
     (_SHORT_YEAR, _short_year),
     (
@@ -354,6 +356,7 @@ prepare_quantities = rewriter(
         r"(?<=[\u4e00-\u9fff])(?<![为為是约額额温差值至到在低降])-(\d{3,4})(?=[，。；、）)室]|教室|$)",
         lambda match: f"杠{match[1].translate(AS_QUANTITY)}",
     ),
+    (r"(?<=[零幺一二三四五六七八九])-(?=\d{1,3}(?![\d.-]))", "杠"),
     (r"(?a)(?<![\w)）])[-−](?=\d)", "负"),
     (r"(?<=血压)([：:为是]?\s?\d{2,3})/(?=\d{2,3})|(?<!\d)(\d{2,3})/(?=\d{2,3}\s?mmHg)", r"\1\2，"),
     (_EMERGENCY_NUMBER, lambda match: cardinal(match.group())),

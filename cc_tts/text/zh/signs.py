@@ -40,7 +40,7 @@ def _dialled(match: re.Match[str]) -> str:
 
 
 def _power(match: re.Match[str]) -> str:
-    """``×10⁹`` as 乘十的九次方."""
+    """``×10⁹`` is said as 乘十的九次方."""
     exponent = match["plain"] or match["raised"].translate(_TO_EXPONENT)
     return f"{'乘' if match['times'] else ''}{match['base']}的{exponent.lstrip('+').replace('-', '负')}次方"
 

@@ -21,6 +21,7 @@ from cc_tts.text.zh.quantities import prepare_quantities
 from cc_tts.text.zh.signs import say_signs
 
 _MAX_CLAUSE_CHARS = 64
+"""Unmeasured."""
 _NUM_IP_PARTS = 4
 _WETEXT_LOCK = threading.Lock()
 ADDRESS_SIGNS = {
@@ -88,7 +89,7 @@ def _squared(match: re.Match[str]) -> str:
 
 
 def _version(match: re.Match[str]) -> str:
-    """``17.4.1`` as 十七点四点一; an IP address digit by digit."""
+    """``17.4.1`` is said as 十七点四点一, an IP address digit by digit."""
     parts = match.group().split(".")
     by_digits = len(parts) == _NUM_IP_PARTS or any(len(part) > 2 or part[0] == "0" for part in parts)  # noqa: PLR2004
     return "点".join(part.translate(AS_QUANTITY) if by_digits else cardinal(part) for part in parts)
@@ -100,7 +101,7 @@ def _falling(match: re.Match[str]) -> str:
 
 
 def _clauses(text: str) -> Iterator[str]:
-    """The clauses that wetext reads one at a time: cut at punctuation, too long ones between words."""
+    """The clauses that wetext reads one at a time are cut at punctuation, too long ones between words."""
     for clause in _CLAUSE.findall(text):
         rest = clause
         while len(rest) > _MAX_CLAUSE_CHARS:

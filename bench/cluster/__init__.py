@@ -1,1 +1,0 @@
-"""A cluster in virtual time: many servers and speech workers, thousands of calls. See ``__main__``."""

@@ -48,7 +48,7 @@ CHAT_WORDS = {
     "pmt": "payment", "pymt": "payment", "recd": "received", "rec'd": "received", "req'd": "required", "thru": "through",
     "rm": "room", "int'l": "international", "nat'l": "national", "gov't": "government",
     "blk": "block", "blks": "blocks", "hrs": "hours", "mins": "minutes", "secs": "seconds", "wks": "weeks", "mos": "months",
-    "yrs": "years", "lbs": "pounds", "dims": "dimensions",
+    "yrs": "years", "lbs": "pounds", "dims": "dimensions", "ctrl": "control",
 }  # fmt: skip
 """Short forms that are spoken in full without a stop."""
 _SPELLED = "ACH|ADA|BOS|COB|COPD|DOB|DOT|EFT|LAX|LOA|MMS|OB|PO|POA|POS|PSI|TOS|UPS"
@@ -160,6 +160,7 @@ say_abbreviations = in_order(
     (_PER, _per),
     (_COUNTED_PER, r"\1 per "),
     (r"/(?:(?<=dollars/)|(?<=cents/)|(?<=pounds/)|(?<=euros/)|(?<=percent/))(?=[a-z]{3})", " per "),
+    (r"\b([Ii])ns\.?(?=\s(?:card|co|policy|info|plan|carrier|provider|company)\b)", r"\1nsurance"),
     (r"\bch\.\s(?=\d{3})", "channel "),
     (r"\bbus\.(?=\sdays?\b)", "business"),
     (r"\b[Ww]k\.?(?=\sof\b)", "week"),

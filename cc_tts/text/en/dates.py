@@ -32,12 +32,13 @@ _YEAR_FIRST = (
 _YEAR_LAST = (
     r"(?<![\w/.-])(?P<first>\d{1,2})(?P<mark>[-/.])(?P<second>\d{1,2})(?P=mark)(?P<year>\d{4}|\d{2})(?!\w)(?![.:/-]\d)"
 )
-_WITHOUT_YEAR = (
-    r"(?i)\b(?P<context>(?:on|as of|by|until|till|before|after|since|due|dated|from|through|thru|between|valid|starting"
+_BEFORE_DAY = re.compile(
+    r"\b(?:on|as of|by|until|till|before|after|since|due|dated|from|through|thru|between|valid|starting"
     r"|beginning|ending|ends|starts|begins|expires|exp\.?|expiring|effective|scheduled for|set for|moved to|week of"
-    r"|(?:Mon|Tues?|Wednes|Wed|Thurs?|Thu|Fri|Satur|Sat|Sun)(?:day)?\.?,?)\s)"
-    r"(?P<first>\d{1,2})/(?P<second>\d{1,2})(?![\w/]|\sof\s(?!this|next|last))"
+    r"|(?:Mon|Tues?|Wednes|Wed|Thurs?|Thu|Fri|Satur|Sat|Sun)(?:day)?\.?,?)\s$",
+    re.IGNORECASE,
 )
+_WITHOUT_YEAR = r"(?<=\s)(?P<first>\d{1,2})/(?P<second>\d{1,2})(?![\w/]|\sof\s(?!this|next|last))"
 _MONTH_OF_YEAR = r"(?<![\w/.-])(0?[1-9]|1[0-2])/((?:19|20)\d\d)(?![\w/-]|[.,]\d)"
 _DAY_RANGE = (
     r"(?<![\w/.-])(?P<first>\d{1,2}/\d{1,2}(?:/\d{2}(?:\d\d)?)?)(?P<joint>\s?[-–—]\s?|\s(?:to|through|thru|until"
@@ -111,10 +112,13 @@ _LETTER_DAYS_RANGE = (
     rf"(?<![\w/-])(?P<first>{_LETTER_DAY})\s?[-–]\s?(?P<last>{_LETTER_DAY})(?![\w/-])"
     r"(?:(?<=M[-–]F)|(?<=[a-z])|(?=:?,?\s(?:from\s)?\d))"
 )
-_IN_MONTH = rf"\s(?:{'|'.join(_MONTHS)})\b"
+_IN_MONTH = rf"\s(?:{'|'.join(_MONTHS)}|(?:{'|'.join(name[:3] for name in _MONTHS)})t?\b\.?\s\d)"
 _HOUR = r"\s\d{1,2}(?::\d\d)?(?:\s?[AaPp]\.?[Mm]\b|\s?[-–]\s?\d)"
 _AFTER_DAY = "at|from|to|through|and|or|is|was|by|until|morning|afternoon|evening|night"
 _DAY = re.compile(r"(?P<first>\d{1,2})/(?P<second>\d{1,2})(?:/(?P<year>\d{4}|\d{2}))?")
+_BEFORE_WEEKDAY = re.compile(
+    r"\b(?:on|by|until|till|since|next|last|this|every|before|after|from|through|for|open|closed)\s$", re.IGNORECASE
+)
 _AGE = (
     r"(?i)\b(?P<before>(?:in|into|past) (?:his|her|their|my|your|our|its|the) (?:(?:early|mid|late|middle)[ -])?|\b"
     r"(?:early|mid|late)[ -])(?P<ten>[1-9]0)'?s\b"
@@ -132,8 +136,7 @@ def _date_rules(*, day_first: bool) -> Callable[[str], str]:
         begins_with_day = (swapped and second <= _NUM_MONTHS) or first > _NUM_MONTHS
         month, day = (second, first) if begins_with_day else (first, second)
         written = groups.get("year")
-        said = spoken_date(full_year(written) if written else None, month, day, day_first=begins_with_day)
-        return None if said is None else groups.get("context", "") + said
+        return spoken_date(full_year(written) if written else None, month, day, day_first=begins_with_day)
 
     def day_range(match: re.Match[str]) -> str | None:
         days = [_DAY.fullmatch(match[name]) for name in ("first", "last")]
@@ -160,7 +163,7 @@ def _date_rules(*, day_first: bool) -> Callable[[str], str]:
         (_DAYS, days),
         (_YEAR_FIRST, _year_first),
         (_YEAR_LAST, numeric),
-        (_WITHOUT_YEAR, numeric),
+        (_WITHOUT_YEAR, lambda match: numeric(match) if _is_behind(_BEFORE_DAY, match) else None),
         (_BEFORE_TIME, numeric),
         (_LETTER_DAYS_RANGE, lambda match: f"{_letter_day(match['first'])} to {_letter_day(match['last'])}"),
         (_LETTER_DAYS_LISTED, lambda match: ", ".join(map(_letter_day, match.group().split("/")))),
@@ -174,8 +177,8 @@ def _date_rules(*, day_first: bool) -> Callable[[str], str]:
             lambda match: f"{_weekday(match[1])},",
         ),
         (
-            rf"(?i:\b(on|by|until|till|since|next|last|this|every|before|after|from|through|for|open|closed)\s){_WEEKDAY}\b(?![.'’-]|\s[A-Z])",
-            lambda match: f"{match[1]} {_weekday(match[2])}",
+            rf"\b{_WEEKDAY}\b(?![.'’-]|\s[A-Z])",
+            lambda match: _weekday(match[1]) if _is_behind(_BEFORE_WEEKDAY, match) else None,
         ),
         (
             rf"\b{_WEEKDAY}\.(?!\w)(?=\s(?:{_AFTER_DAY})\b|[,;)]|$)",
@@ -256,6 +259,10 @@ def _month_name(written: str) -> str:
 
 def _weekday(written: str) -> str:
     return _WEEKDAYS[written[:3]]
+
+
+def _is_behind(words: re.Pattern[str], match: re.Match[str]) -> bool:
+    return words.search(match.string, max(0, match.start() - 20), match.start()) is not None
 
 
 def _letter_day(written: str) -> str:

@@ -76,6 +76,7 @@ _OPENING = r"[\"'“‘(\[]{0,2}"
 _CONNECTORS = (
     r"(?P<connector>(?:[ ]?(?:number|numbers|no\.|num|code|id|pin|\#))?"
     r"(?:[ ]?(?:(?:is[ ]|was[ ])?(?:still|now|also|just|currently)\b"
+    r"|(?:can't|cannot|can|should|must|will|may|shouldn't)[ ](?:not[ ])?be"
     r"|is|was|=|ending in|ending with|ends in|ending))?(?:[ ]?:|[ ][–—-](?=[ ]))?)[ ]?" + _OPENING
 )
 _VALUE = (
@@ -100,7 +101,8 @@ _NUMBER_IS = (
 _PARTS_OF_BUILDING = (
     "room|rm|suite|ste|apartment|apt|unit|bay|dock|locker|space|building|bldg|lot|box|desk|cube|gate|door|stall"
 )
-_PART_OF_PART = rf"(?i)\b((?:{_PARTS_OF_BUILDING})\.?:?\s#?)(\d{{1,4}})-(\d{{1,4}})(?![\w-]|[.,:/]\d)"
+_PART_BEFORE = re.compile(rf"\b(?:{_PARTS_OF_BUILDING})\.?:?\s#?$", re.IGNORECASE)
+_PART_OF_PART = r"(?<=[\s#])(\d{1,4})-(\d{1,4})(?![\w-]|[.,:/]\d)"
 _CHECKED = (
     r"(?<![\w.,$£€¥/:-])(?!(?:19|20)\d\d-\d\d(?!\d))(\d{3,10})-(\d{1,2})(?![\w-]|[.,:/]\d|\s?[%=])" + NOTHING_COUNTED
 )
@@ -110,6 +112,11 @@ _SCORE_BEFORE = re.compile(
     re.IGNORECASE,
 )
 
+_PRESSED_BEFORE = re.compile(
+    r"(?:\b(?:press|hit|dial|enter|the|then|by|with|or|and|push|use)|[^a-z\s])\s$|[^\s]$|^$", re.IGNORECASE
+)
+_NUMBER_SIGN = r"#(?=\s(?:to|is|on|for|in|at|from|below|above|here|when)\b)"
+_ERROR = r"(?i)\b((?:error|http)\s(?:code\s)?)(\d{3,5})(?![\w-]|[.,:/]\d|\s?%)" + NOTHING_COUNTED
 _BEHIND_ACRONYM = (
     rf"(?<![\w-])(?!(?:{CURRENCY_CODES})\b)((?:[A-Z]{{3,5}}|[A-Z][a-z][A-Z]{{2,4}})\s)(\d{{5,6}})(?![\w-]|[.,:/]\d|\s?%|\s[A-Z]{{2}})"
     + NOTHING_COUNTED
@@ -118,11 +125,12 @@ _NAMED_MIXED = (
     rf"\b(?P<name>{_NAMED_STRONG})\b\.?{_CONNECTORS}(?P<value>(?=[a-z]*\d)(?=\d*[a-z])[a-z\d]{{4,20}})(?![\w-]|[.@]\w)"
 )
 _COURSE = (
-    r"(?:(?<=\bCS )|(?<=\bMATH )|(?<=\bMath )|(?<=\bENGL )|(?<=\bBIO )|(?<=\bCHEM )"
+    r"(?=[1-9]\d\d)(?:(?<=\bCS )|(?<=\bMATH )|(?<=\bMath )|(?<=\bENGL )|(?<=\bBIO )|(?<=\bCHEM )"
     r"|(?<=\bECON )|(?<=\bHIST )|(?<=\bPSYCH ))([1-9]\d\d)(?![\w%]|[.,:/-]\d)"
 )
 _RUNS = re.compile(r"[A-Za-z]+|\d+")
 _NUMBER_WITH_SUFFIX = re.compile(r"\d+(?:st|nd|rd|th|s|am|pm|k|m|bn|x)|\d{1,3}b", re.IGNORECASE)
+_PRONOUNCEABLE = re.compile(r"(?i)(?![a-z]*[^aeiouy]{5})(?:[^aeiouy]{0,2}|s[cpt][hlr]|[cpst]hr|sch)[aeiouy]")
 _MIN_ID_DIGITS = 3
 _MIN_ID_RUNS = 3
 _MIN_ID_CHARACTERS = 5
@@ -164,7 +172,7 @@ def _named_mixed(match: re.Match[str]) -> str | None:
 
 def _part_of_part(match: re.Match[str]) -> str:
     """``Rm 3-214`` as "Rm three, two fourteen"."""
-    return f"{match[1]}{house_number(match[2])}, {house_number(match[3])}"
+    return f"{house_number(match[1])}, {house_number(match[2])}"
 
 
 def _checked(match: re.Match[str]) -> str | None:
@@ -174,6 +182,11 @@ def _checked(match: re.Match[str]) -> str | None:
 
 def _masked(match: re.Match[str]) -> str:
     return (match["before"] or "ending in ") + digits(match["digits"] or match["tail"])
+
+
+def _number_sign(match: re.Match[str]) -> str | None:
+    """``your spot # to us`` has a number, "press # to end" a key."""
+    return None if _PRESSED_BEFORE.search(match.string, max(0, match.start() - 10), match.start()) else "number"
 
 
 def _tire(match: re.Match[str]) -> str:
@@ -241,7 +254,7 @@ def _is_suffixed(part: str) -> bool:
 def _spelled(run: str) -> str:
     if run.isdigit():
         return digits(run)
-    is_word = len(run) >= _MIN_WORD_LETTERS and not set("aeiouyAEIOUY").isdisjoint(run)
+    is_word = len(run) >= _MIN_WORD_LETTERS and _PRONOUNCEABLE.match(run) is not None
     return run if is_word or (run.islower() and len(run) > 1) else " ".join(run.upper())
 
 
@@ -254,6 +267,8 @@ say_identifiers = in_order(
         r"#(?=\s(?:is|was|on|for|from|ends?|ready|and|or|with|has|when|please|at|to|in|so|below|above|here)\b|[.,:;?!)]|$)",
         _after(_NUMBERED_BEFORE, lambda _: "number"),
     ),
+    (_NUMBER_SIGN, _number_sign),
+    (_ERROR, digits_behind),
     (r"(?<![\w-])1Z(?: ?[A-Z0-9]{2,4}){4,6}(?![\w-])", lambda match: spelled(match.group())),
     (r"\b([QH][1-4])\s?[-–]\s?(?=[QH][1-4]\b)", r"\1 to "),
     (r"\b[Nn]o\.\s(?=#?\d+-?[A-Z])|\bno\.\s(?=#?[A-Z]{1,5}-?\d)", "number "),
@@ -283,7 +298,7 @@ say_identifiers = in_order(
     (r"\b(ISBN(?:-1[03])?:?\s)([\dX-]{10,17})(?!\w)", lambda match: match[1] + spelled(match[2])),
     (r"(?<!\w)#\s?(?=\d{4,}(?!\w|#))", "number "),
     *TELEPHONE_RULES,
-    (r"(?<![\w.,$£€¥-])(?:\d{1,6}-\d{7,20}|\d{7,20}(?:-\d{1,8}){1,4})(?![\w-]|[.,]\d)", each_group),
+    (r"(?<![\w.,$£€¥-])(?:\d{1,6}-\d{7,20}|\d{1,4}-\d{6}|\d{7,20}(?:-\d{1,8}){1,4})(?![\w-]|[.,]\d)", each_group),
     (r"(?<![\w-])\d(?:-\d){2,19}(?![\w-])", each_digit),
     *TRAVEL_RULES,
     (r"\b(Q[1-4])\s?'(\d\d)\b", r"\1 20\2"),
@@ -305,7 +320,7 @@ say_identifiers = in_order(
         r"\b([A-Z][A-Z'&]{1,20}\s[A-Z][A-Z'&]{1,20}\s)(\d{3,5})(?![\w-]|[.,:/]\d|\s?%|\s[A-Z]{2})",
         digits_behind,
     ),
-    (_PART_OF_PART, _part_of_part),
+    (_PART_OF_PART, _after(_PART_BEFORE, _part_of_part)),
     (_CHECKED, _checked),
     (  # 1040-EZ, Form 8889
         r"(?<![\w.,$-])(10(?:40|98|99))(?:-(?=[A-Z]{1,4}\b)|(?=s?\s[Ff]orm))|(?<=\b[Ff]orm )(\d{4})(?![\w.,])",

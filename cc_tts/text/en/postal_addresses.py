@@ -50,7 +50,7 @@ _POINT_BEFORE_NAME = (
     r"|Ave|Rd|Dr|Blvd)\b)"
 )
 _DIRECTION = (
-    r"\b(?P<before>(?:blocks?|miles?|mi\.?|km|feet|ft\.?|yards?|yds?\.?|(?i:head|go|going|turn|drive|walk|travel|continue"
+    r"\b(?P<before>(?:winds?|blocks?|miles?|mi\.?|km|feet|ft\.?|yards?|yds?\.?|(?i:head|go|going|turn|drive|walk|travel|continue"
     rf"|heading|bound|keep|bear))\s)(?P<point>{_POINT})\b\.?(?=\s(?:on|of|to|from|towards?|along|for|at|past|until|and|then"
     r"|about|into|through|via|down|up|\d|[IUS]-?\d)|[,;.]|$)"
 )

@@ -102,8 +102,10 @@ _say_all_day_and_user_names = in_order(
     (r"btw\.?(?=\s\$?\d)", "between"),
     (r"(?i)(?<=\bhashtag )#(?=\w)", ""),
     (r"(?<=\d)\s?[x×]\s?(?=[$£€]\d)", " times "),
-    (r"(?<!\w)q\.?\s?(\d{1,2}(?:\s?[-–]\s?\d{1,2})?)\s?(?:h|hrs?)\b", r"every \1 hours"),
-    (r"(?<!\w)q\.?\s?(\d{1,2})\s?mins?\b", r"every \1 minutes"),
+    (
+        r"(?<!\w)q\.?\s?(\d{1,2}(?:\s?[-–]\s?\d{1,2})?)\s?(?:h(?:rs?)?|(mins?))\b",
+        lambda match: f"every {match[1]} {'minutes' if match[2] else 'hours'}",
+    ),
     (r"(?<=\b[A-Z]{3})\s?(?:→|[-=]>)\s?(?=[A-Z]{3}\b)", " to "),
     (r"(?<=\S)\s(?:→|➔|[-=]?>|»)\s(?=[A-Za-z])", ", "),
     (r"\b(UTC|GMT)\s?([+-])\s?(?=\d)", lambda match: f"{match[1]} {'plus' if match[2] == '+' else 'minus'} "),

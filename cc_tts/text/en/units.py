@@ -50,6 +50,7 @@ _MEASURE = (
     rf"{AMOUNT_BEGINS}(?P<amount>{AMOUNT})(?P<scale>\s(?:thousand|million|billion|trillion))?(?P<joint> ?|-)"
     rf"(?!t-)(?P<unit>{_LONGEST_FIRST})(?![\w°])\.?"
 )
+_MEASURE_BEFORE = re.compile(rf"\d[ -]?(?:{_LONGEST_FIRST})\.?$")
 _DOSES = "mg|mcg|ug|μg|ng|g|mEq|mmol|IU|mL|ml|units?"
 _RATE = (
     rf"{AMOUNT_BEGINS}(?P<amount>{AMOUNT}) ?(?P<unit>{_LONGEST_FIRST})\s?/\s?(?P<per>{_LONGEST_FIRST})(?![\w°])\.?"
@@ -169,6 +170,7 @@ say_measures = in_order(
     (rf"({AMOUNT}) in(?=\s(?:wide|tall|long|deep|thick|high)\b)", lambda match: counted(match[1], *_INCH)),
     (r"(?<![\w.,])(\d{3,4})p(?!\w)", lambda match: f"{house_number(match[1])} p"),
     (r"(?i)(?<=\d)[ -]?y(?:/?o\b|\.\s?o\.)", " year old"),
+    (r"\b([Tt]he|[Aa]|an) ([58]|1[0125])K(?=[\s.,;!?]|$)", r"\1 \2 K"),  # a race
     (r"(?<=\d)[kK](?=\s(?:run|race|walk|TV|monitor|display|video|screen|resolution)\b)", " K"),
     (r"(?<![\w.,-])(\d{2,3}(?:\.\d)?)\s?F(?!\w)", _fahrenheit),
     (
@@ -185,8 +187,10 @@ say_measures = in_order(
     (_RATE, _rate),
     (r"(?i)(?<=\d)( ?(?:BR|bds?))\s?/\s?(?=\d)", r"\1, "),
     (
-        rf"((?<=\d)[ -]?(?:{_LONGEST_FIRST})\.?)\s?/\s?(?={AMOUNT} ?(?:{_LONGEST_FIRST})(?!\w))",
-        r"\1 or ",
+        rf"\s?/\s?(?={AMOUNT} ?(?:{_LONGEST_FIRST})(?!\w))",
+        lambda match: (
+            " or " if _MEASURE_BEFORE.search(match.string, max(0, match.start() - 14), match.start()) else None
+        ),
     ),  # 3 yr/36,000 mi
     (_MEASURE, _measure),
     (rf"{AMOUNT_BEGINS}(?![48]K)({AMOUNT})(k|K|M|bn)(?!\w)", lambda match: f"{amount(match[1])} {_SCALES[match[2]]}"),

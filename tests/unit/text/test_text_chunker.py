@@ -249,3 +249,10 @@ def test_the_pieces_of_a_stream_make_no_difference(text: str, cuts: list[int], l
     streamed += stream.flush()
     assert streamed == expected
     assert "".join(chunk.source for chunk in streamed) + stream.silent_tail == text
+
+
+@pytest.mark.parametrize("before", ["Your **card** <b>number</b>", "Your [card](https://a.io/1) `number`"])
+def test_a_number_is_read_by_the_words_before_the_text_without_their_markup(before: str) -> None:
+    chunker = Chunker(Normalizer(), Chunking(language="en-US", before=f"{before} is: "))
+    chunks = chunker.push("4417 now.") + chunker.flush()
+    assert [chunk.spoken for chunk in chunks] == ["four four one seven now."]

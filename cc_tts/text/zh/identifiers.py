@@ -135,7 +135,7 @@ say_identifiers = rewriter(
     (_MODEL, lambda match: match.group().translate(AS_QUANTITY).replace("-", "杠")),
     (r"(?a)\b[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+){1,9}(?![\w@])", _with_signs),
     (
-        r"(?a)(?:(?<=微信)|(?<=微信号)|(?<=账号)|(?<=用户名)|(?<=密码)|(?<=ID)|(?<=[码号][是为]))[：: ]?[A-Za-z]+\d+(?!\w)",
+        r"(?a)(?:(?<=微信|账号|密码)|(?<=微信号)|(?<=用户名)|(?<=ID)|(?<=[码号][是为]))[：: ]?[A-Za-z]+\d+(?![\w-])",
         _with_signs,
     ),
     (r"(?<![A-Za-z0-9.-])[A-Z]{1,2}0\d{1,2}(?![A-Za-z0-9.-])", _with_signs),  # A02, of a queue

@@ -5,7 +5,6 @@ import math
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -30,7 +29,7 @@ from cc_tts.media.levels import LoudnessNormalizer
 from cc_tts.media.silence_trimmer import MAX_TAIL_MS, SilenceTrimmer
 from cc_tts.metrics import Metrics
 from cc_tts.speech.chunks import CHUNK_MS, ChunkStream, SpeechChunk, SpokenPrompt, cut, fixed
-from cc_tts.speech.incremental.audio import GrowingAudioStream
+from cc_tts.speech.incremental.audio import IncrementalAudioStream
 from cc_tts.speech.incremental.stream import IncrementalStream
 from cc_tts.speech.lexicons import Lexicons, replacements_in
 from cc_tts.speech.prompt import (
@@ -248,7 +247,7 @@ class SpeechSource:
             case IncrementalContent():
                 return IncrementalStream(content, open_part, self._voicing, audio_format, overload_wait_ms)
             case AudioContent(incremental):
-                return GrowingAudioStream(incremental)
+                return IncrementalAudioStream(incremental)
 
     def path(self, content: TextContent) -> list[str]:
         """The stages of the content on its way to the line, a description each; the engine has started. Raises
@@ -388,7 +387,7 @@ class _Synthesis:
         self._is_resumed = self._after_loss = False
         self._resampler = StreamResampler(prompt.voice_rate_hz, prompt.rate_hz)
         self._is_silent = prompt.gain_db == -math.inf
-        self._leveller = LoudnessNormalizer(self._format, prompt.gain_db)
+        self._loudness = LoudnessNormalizer(self._format, prompt.gain_db)
         self._trimmer = SilenceTrimmer(self._format, tail_ms=MAX_TAIL_MS)
         self._meter = meter
         self._text_chunks: list[TextChunk] = []
@@ -443,12 +442,18 @@ class _Synthesis:
         at_line_rate = self._resampler.process(pcm, last)
         if self._meter is not None and not self._is_resumed:  # another voice may have another level
             self._meter(at_line_rate)
-        levelled = self._leveller.process(at_line_rate, last=last)
+        levelled = self._loudness.process(at_line_rate, last=last)
         if not self._is_silent:
             levelled = self._trimmer.process(levelled)
         for data in cut(levelled, self._format):
-            chunk = SpeechChunk(data, self._source, self._words, paces=self._paces)
-            yield replace(chunk, is_resumed=self._is_resumed, after_loss=self._after_loss)
+            yield SpeechChunk(
+                data,
+                self._source,
+                self._words,
+                is_resumed=self._is_resumed,
+                after_loss=self._after_loss,
+                paces=self._paces,
+            )
             self._source, self._words, self._paces, self._after_loss = None, (), (), False
 
     async def _feed(self) -> None:

@@ -105,7 +105,7 @@ class IncrementalAudio:
         return False
 
 
-class GrowingAudioStream:
+class IncrementalAudioStream:
     def __init__(self, audio: IncrementalAudio) -> None:
         self._audio = audio
         self._loop = asyncio.get_running_loop()

@@ -41,7 +41,7 @@ class IncrementalStream:
         overload_wait_ms: float,
     ) -> None:
         self._words = content.words
-        self._growing = content.incremental
+        self._incremental = content.incremental
         self._open_part = open_part
         self._voicing = voicing
         self._format = audio_format
@@ -76,10 +76,10 @@ class IncrementalStream:
 
     async def __aiter__(self) -> AsyncIterator[SpeechChunk]:
         while not self._is_cancelled:
-            segment = self._growing.take()
-            if segment is None and not self._growing.has_ended:
+            segment = self._incremental.take()
+            if segment is None and not self._incremental.has_ended:
                 yield SpeechChunk(b"", awaits_text=True)
-            segment = segment or await self._growing.next()
+            segment = segment or await self._incremental.next()
             if segment is None:
                 return
             async for chunk in self._chunks(segment):
@@ -144,7 +144,7 @@ class IncrementalStream:
         parts = self._voicing.parts(content)
         voices = [self._voicing.voice(part) for part in parts if isinstance(part, TextContent)]
         if voices:
-            self._growing.voice = self._growing.voice or voices[0]
+            self._incremental.voice = self._incremental.voice or voices[0]
             if has_words:
                 self._base = self._base or voices[0].language
                 self._language = voices[-1].language

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterator
 from typing import Final
 
+from cc_tts.config.schema import MAX_PORT
 from cc_tts.doctor.finding import Finding, Subject, fail, ok, warn
 from cc_tts.port_owner import Kind
 from cc_tts.startup import listeners
@@ -77,7 +78,7 @@ def check_rtp(subject: Subject) -> Iterator[Finding]:
     if rtp.num_pairs >= wanted:
         yield ok("rtp ports", detail)
     else:
-        last = min(65535, rtp.port_min + 2 * wanted - 1)
+        last = min(MAX_PORT, rtp.port_min + 2 * wanted - 1)
         advice = f"set rtp.port_max = {last}, or sip.max_calls = {rtp.num_pairs}"
         yield (fail if subject.config.sip.max_calls else warn)("rtp ports", detail, advice)
     yield _rtp_ports_in_use(subject)

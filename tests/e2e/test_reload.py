@@ -75,7 +75,7 @@ async def test_calls_go_on_and_everything_that_can_be_is_taken_over(tmp_path: Pa
                     "sip.allowed_peers",
                     "auth.users",
                 }
-                assert line["needs_restart"] == ["sip.retry_after_s"]
+                assert line["needs_restart"] == ["sip.retry_after_s", "log.level of the engine's workers"]
                 assert "a-new-token" not in server.log
                 assert "change-me-1" not in server.log
                 await asyncio.wait_for(events.closed.wait(), 10)  # who may read is asked anew

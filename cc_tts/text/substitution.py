@@ -57,7 +57,7 @@ _ATTRIBUTED = re.compile(
     rf"\s(?!my\b){_NO_NOUN}(?:(?:[a-z]{{3,13}}|co-?pay|[A-Z]{{2,5}})\s)?"
     r"(?:fee|charge|payment|deposit|credit|co-?pay|deductible|plan|gift|card|minimum|refund|penalty|limit|bonus|discount"
     r"|voucher|coupon|rebate|surcharge|subscription|membership|package|wait|window|hold|session|trial|warranty|contract|term"
-    r"|appointment|line|loan|policy|fund|amount|total|cable|cord|hose|bag|box|bottle|can|balance"
+    r"|appointment|line|loan|policy|fund|amount|total|threshold|cable|cord|hose|bag|box|bottle|can|balance"
     r"|pack|battery|outlet|drive|notice|delay|break|increase|commitment|grace|guarantee)\b"
 )
 _NOUN = re.compile(rf"\s{_NO_NOUN}[A-Za-z]")

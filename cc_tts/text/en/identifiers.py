@@ -347,6 +347,7 @@ say_identifiers = in_order(
     ),
     (_LONG_RUN, lambda match: grouped_digits(match.group())),
     (_ROOM, _room),
+    (r"(?i)(?<=room, )\d{3,4}(?=,)", lambda match: house_number(match.group())),
     (r"#(?=[A-Z]{1,4}-?\d)|(?<=\w )#\s(?=[A-Z]*\d|[A-Z]\b)", "number "),
     (r"(?<![\w-])(?=[A-Za-z-]*\d)(?!\d{4}-\d\d-\d\dT\d\d:)[A-Za-z0-9]++(?:-[A-Za-z0-9]++)*+(?![\w-])", _mixed_id),
 )

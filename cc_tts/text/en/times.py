@@ -34,6 +34,7 @@ _LETTER_HALF = (
 _AT = re.compile(r"\b(?:at|by|until|till|since|from|before|after|to|between|and)\s$|[\dT],?\s?$", re.IGNORECASE)
 """What stands before a time of day with seconds, and not before a duration."""
 _ZONE_AFTER = re.compile(r"\s(?:[ECMP] (?:[SD] )?T|U T C|G M T)\b")
+_SEAT_BEFORE = re.compile(r"\b\d{1,2}[B-K]\b|\b[Ss]eats?\b|\b[Rr]ow\b")
 _NOON = 12
 
 
@@ -44,6 +45,14 @@ def _count(number: int, unit: str) -> str:
 def _duration(match: re.Match[str]) -> str:
     """``1h 25m`` as "one hour twenty-five minutes", ``45m 10s`` likewise."""
     return " ".join(_count(int(number), unit[:-1]) for unit, number in match.groupdict().items() if number)
+
+
+def _is_seat(match: re.Match[str]) -> bool:
+    """Whether ``9A`` is a seat: "from 14C to 9A"."""
+    return (
+        match["half"].isupper()
+        and _SEAT_BEFORE.search(match.string, max(0, match.start() - 40), match.start()) is not None
+    )
 
 
 def _zone(match: re.Match[str]) -> str:
@@ -94,7 +103,7 @@ def _hour_and_minute(hour: int, minute: int, *, has_half: bool, has_second: bool
 say_times = in_order(
     (_LENGTH, lambda match: f"{match[1]}{_spelled_out(0, int(match[2]), int(match[3]))}"),
     (_MILITARY, _military),
-    (_LETTER_HALF, r"\1 \g<half>m"),
+    (_LETTER_HALF, lambda match: None if _is_seat(match) else f"{match[1]} {match['half']}m"),
     (_HOURS_AND_MINUTES, _duration),
     (_MINUTES_AND_SECONDS, _duration),
     (

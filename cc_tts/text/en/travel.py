@@ -18,6 +18,7 @@ _BY_NAME = (
 )
 
 
+_OF_FLIGHTS = r"(\b[Ff]lights\s\d{1,4}(?:,\s\d{1,4}){0,3},?\s(?:and|or|&)\s)(\d{3,4})(?![\w-]|[.,:/]\d)"
 _SEATS = (
     r"(?i)(\b[a-z]{3,12}s\s)(\d{1,3})([A-K])\s?[-–]\s?"
     r"(?=\d{1,3}[A-K]\b)"
@@ -37,6 +38,7 @@ def _flight(match: re.Match[str]) -> str:
 
 
 TRAVEL_RULES = (
+    (_OF_FLIGHTS, lambda match: match[1] + house_number(match[2])),
     (_FLIGHT, _flight),
     (_BY_CODE, _flight),
     (_BY_NAME, _flight),

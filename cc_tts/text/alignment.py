@@ -16,7 +16,7 @@ from typing import Final
 Place = tuple[int, int, int, int]
 """Where a replaced part begins and ends in the spoken words, and in the text."""
 Edit = tuple[int, int, str]
-"""What is said in place of a part."""
+"""A replacement: the words that are said in place of a part."""
 
 _WORDS: Final = re.compile(r"[^\W\d_]+")
 _MAX_SHIFT: Final = 32
@@ -122,7 +122,7 @@ def replaced(edits: list[Edit], text: str) -> str:
 
 
 def replaced_one_by_one(parts: Iterable[str], say: Callable[[str], str]) -> str:
-    """What ``say`` makes of the parts of a text, one after the other; the trace is kept up."""
+    """Return what ``say`` makes of the parts of a text, one after the other; the trace is kept up."""
     trace = _CURRENT.get()
     if trace is None:
         return "".join(map(say, parts))
@@ -142,7 +142,7 @@ def replaced_one_by_one(parts: Iterable[str], say: Callable[[str], str]) -> str:
 
 
 def between_words(written: str, said: str) -> list[Edit]:
-    """What was replaced, if the words (runs of letters) that are found again, in order, were not."""
+    """Return what was replaced, if the words (runs of letters) that are found again, in order, were not."""
     edits: list[Edit] = []
     at = said_at = 0
     for match in _WORDS.finditer(written):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 
 _KEPT_SYMBOLS = frozenset("°№℃℉℠") | set(map(chr, range(0x3371, 0x33E0)))
-"""With the signs of units in one character, as ㎡ and ㎏."""
+"""Symbols that stay, the signs of units in one character among them, as ㎡ and ㎏."""
 _DROPPED_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "So"})
 _LEAVES_NOTHING = frozenset("\u200b\u200c\u200d\u2060\ufeff\u00ad\u20e3") | set(map(chr, range(0xFE00, 0xFE10)))
 """Joiners, the sign that makes a digit a keycap, and variation selectors."""
@@ -21,7 +21,7 @@ _SKIN_TONES = range(0x1F3FB, 0x1F400)
 _MOBILE_DIGITS = 11
 _NOT_ASCII_PRINTABLE = re.compile(r"[^\x20-\x7e\n]")
 HYPHENS = str.maketrans(dict.fromkeys("\u2010\u2011\u2012\u2043\u2212\ufe63\uff0d", "-"))
-"""For :meth:`str.translate`, which keeps every position: what writers and models set for a hyphen or a minus."""
+"""A table for :meth:`str.translate`, which keeps every position: what writers and models set for a hyphen or a minus."""
 _WORD = "[a-z]{2,}"
 _EN_DASH_FOR_HYPHEN = re.compile(
     r"(?<![\d–])\d{1,8}–\d{1,8}–[\d–]{1,24}"  # 2025–12–25, 800–555–0199

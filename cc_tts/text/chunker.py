@@ -26,8 +26,8 @@ from cc_tts.text.pronunciation.replacements import Replacement, source_chars, sp
 from cc_tts.text.sentences import SentenceSplitter
 
 SLICE_CHARS: Final = 100
-"""Of a text that is prepared: then it is the next one's turn."""
-_MIN_FIRST_CHUNK_CHARS = 12
+"""The characters of a text that are prepared before it is the next one's turn."""
+_MIN_FIRST_CHUNK_CHARS = 12  # unmeasured
 _LETTERS_PER_HAN_CHARACTER = 3
 """A Han character is a syllable and takes about as long to say as three letters."""
 
@@ -35,7 +35,7 @@ _LETTERS_PER_HAN_CHARACTER = 3
 Pace = tuple[int, float, bool]
 """Characters of a text, one after the other, how long they take to say, s, and whether they are heard as a whole only."""
 LOOK_BACK_CHARS: Final = 60
-"""So far before a number stand the words that say what it is; the rules look back by at most 40."""
+"""The distance before a number at which words can say what it is; the rules look back by at most 40."""
 _LOOKS_BACK = re.compile(r"[\d#*$%]|[A-Z]{2}|\b[A-Za-z]{1,5}\.")
 """Numbers, signs and abbreviations are read by what stands before them."""
 _SENTENCE_ENDS = ("", *".!?。！？")
@@ -45,7 +45,7 @@ _NOT_FIRST = " ,;:.!?，。、；：！？…"
 
 
 class SpeaksText(Protocol):
-    """What a chunker needs of a :class:`cc_tts.text.normalizer.Normalizer`."""
+    """The part of a normalizer that a chunker needs; see :class:`cc_tts.text.normalizer.Normalizer`."""
 
     def normalize(self, text: str, language: str | None) -> str:
         """The words to be said, or nothing when nothing can be said."""
@@ -104,15 +104,15 @@ class Chunking(msgspec.Struct, frozen=True, kw_only=True):
     language: str | None = None
     """A BCP 47 tag; without one each chunk's script decides."""
     detected_language: str | None = None
-    """Of the whole text, for a first chunk of digits alone."""
+    """The language of the whole text, for a first chunk of digits alone."""
     latin_language: str | None = None
-    """Of Latin letters where the voice tells it; without it their most frequent words do."""
+    """The language of Latin letters where the voice tells it; without it their most frequent words do."""
     first_chunk_max_chars: int = 60
     chunk_max_chars: int = 200
     says_numbers: bool = False
     """The engine reads no digits: numbers of languages that have no rules of their own become words."""
     before: str = ""
-    """What was said before the text: it is not said, but numbers are read behind it."""
+    """The words that were said before the text: it is not said, but numbers are read behind it."""
     markup: MarkupState = AT_BEGINNING
     """In what the text goes on."""
     strips_markup: bool = True
@@ -321,7 +321,7 @@ def looks_back(text: str) -> bool:
 
 
 def _context(before: str, text: str, rules: str) -> str:
-    """What the rules may look back at from a text: whole words of its own sentence, where that can be told."""
+    """Return what the rules may look back at from a text: whole words of its own sentence, where that can be told."""
     num_chars = LOOK_BACK_CHARS if rules == "en" else LOOK_BACK_CHARS // _LETTERS_PER_HAN_CHARACTER
     if rules == "none" or not _LOOKS_BACK.search(text[:num_chars]):
         return ""
@@ -341,7 +341,7 @@ def _with_words(places: list[Place], spoken: str, source: str) -> list[Place]:
 def _behind(
     context: str, spoken: str, places: list[Place], speak: Callable[[str], str]
 ) -> tuple[str, list[Place]] | None:
-    """Of words that were read with their context, those behind it; ``None`` if they cannot be told from it."""
+    """Return those of the words behind the context with which they were read; ``None`` if they cannot be told from it."""
     at, to_spoken = len(context), 0
     for begin, end, source_begin, source_end in places:
         if source_end <= at and source_begin < at:

@@ -52,7 +52,7 @@ _OWN_LETTERS = {
 }
 LATIN_WORD = re.compile("[A-Za-zÀ-ÖØ-öø-ÿ]+")
 _LOOKED_AT_CHARS = 400
-_LEAST_LEAD = 2
+_LEAST_LEAD = 2  # unmeasured
 _CHINESE = frozenset({"zh", "cmn", "yue"})
 _DAY_FIRST_REGIONS = frozenset({"gb", "au", "nz", "ie", "in", "za"})
 

@@ -25,7 +25,7 @@ _CURRENCIES: Final = {
     "ja": ("ユーロ", "ドル", "ポンド", "円"), "ko": ("유로", "달러", "파운드", "엔"),
     "ru": ("евро", "долларов", "фунтов", "иен"), "pl": ("euro", "dolarów", "funtów", "jenów"),
 }  # fmt: skip
-"""For €, $, £ and ¥."""
+"""The currencies of €, $, £ and ¥."""
 _SIGNS: Final = "€$£¥"
 _AND_CENTS: Final = {"es": " con ", "it": " e ", "pt": " e "}
 _DIGIT_BY_DIGIT_FROM: Final = 7

@@ -19,17 +19,21 @@ from cc_tts.text.language import detect_language
 from cc_tts.text.sentences import SentenceSplitter
 
 MIN_CLAUSE_CHARS: Final = 12
-"""A clause that is spoken before its sentence is complete has at least so many characters; a third of that in Chinese."""
+"""A clause that is spoken before its sentence is complete has at least so many characters; a third of that in Chinese
+(unmeasured).
+"""
 LOOKAHEAD_CHARS: Final = 4
-"""So many characters behind a clause mark show whether the clause ends there: digits, a month, `` Jr``, `` Inc``."""
+"""The number of characters behind a clause mark that show whether the clause ends there: digits, a month, `` Jr``, ``
+Inc``.
+"""
 WORD_IDLE_MS: Final = 400.0
-"""When no text has come for so long, what there is up to its last word is spoken."""
+"""When no text has come for so long, what there is up to its last word is spoken (unmeasured)."""
 ALL_IDLE_MS: Final = 1000.0
-"""The same up to its last character, without a number or an address that may go on."""
+"""The same up to its last character, without a number or an address that may go on (unmeasured)."""
 GROWING_IDLE_MS: Final = 2000.0
-"""The same with that."""
-MIN_IDLE_WORDS: Final = 3
-_HAN_SHARE: Final = 3
+"""The same with that (unmeasured)."""
+MIN_IDLE_WORDS: Final = 3  # unmeasured
+_HAN_SHARE: Final = 3  # unmeasured
 
 
 class Segmenting(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +42,9 @@ class Segmenting(msgspec.Struct, frozen=True, kw_only=True):
     word_cut_chars: int = 60
     max_chars: int = 400
     strips_markup: bool = True
-    """What language models write and nobody is to hear is no part of a segment (:mod:`cc_tts.text.markup.unspoken`)."""
+    """True if what language models write and nobody is to hear is no part of a segment
+    (:mod:`cc_tts.text.markup.unspoken`).
+    """
 
 
 def segment_end(text: str, segmenting: Segmenting, *, idle_ms: float = 0.0, is_whole: bool = False) -> int:

@@ -9,7 +9,7 @@ from cc_tts.text.characters import has_speech
 from cc_tts.text.cuts import long_cut
 
 MAX_SENTENCE_CHARS = 400
-"""A sentence without an end is cut at about this many characters."""
+"""A sentence without an end is cut at about this many characters (unmeasured)."""
 
 _CLOSERS = "\"'”’)\\]}»」』）】》"
 _LINE_ENDS = "\n\x85\u2028\u2029"
@@ -83,7 +83,7 @@ class SentenceSplitter:
 
     @property
     def settled(self) -> str:
-        """What has arrived of the sentence that is under way and certainly belongs to it."""
+        """Return what has arrived of the sentence that is under way and certainly belongs to it."""
         return self._pending[: self._num_settled]
 
     def push(self, text: str) -> list[str]:
@@ -172,7 +172,7 @@ def _full_stop_ends(before: str, following: str, *, is_complete: bool) -> bool |
 
 
 def _ends_after_number(before: str, following: str) -> bool:
-    """Not behind the number of an item in a list, nor in a German date."""
+    """Return whether a sentence ends there: not behind the number of an item in a list, nor in a German date."""
     return has_speech(before) and _MONTH_AFTER_DAY.match(following) is None
 
 

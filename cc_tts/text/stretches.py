@@ -20,9 +20,11 @@ from cc_tts.text.pronunciation.replacements import Replacement
 from cc_tts.voices.scripts import KANA, LATIN, script_of, scripts_of
 
 LEAST_LATIN_WORDS: Final = 3
-"""So many words of Latin letters in a row are spoken by a voice of their own inside a text of other letters. Fewer (a brand,
-``WiFi``, ``iPhone``) stay with the voice around them if it reads Latin letters at all: a change of the speaker for a single
-word is heard as a fault, while a voice of Chinese says the word with an accent. A guess, not measured with listeners."""
+"""The number of words of Latin letters in a row that are spoken by a voice of their own inside a text of other letters.
+Fewer (a brand, ``WiFi``, ``iPhone``) stay with the voice around them if it reads Latin letters at all: a change of the
+speaker for a single word is heard as a fault, while a voice of Chinese says the word with an accent. A guess, not
+measured with listeners.
+"""
 _SENTENCE: Final = re.compile(r"[^.!?…。！？\n]*(?:[.!?…。！？\n]+[\"'”’»)\]）」』]*\s*|$)")
 _WORD: Final = re.compile(r"[^\W\d_]+")
 _NO_WORDS: Final = re.compile(
@@ -32,9 +34,9 @@ _NO_WORDS: Final = re.compile(
 )
 _OPENING: Final = re.compile(r"(?:(?<=\s)[^\w\s]+|[\"'“‘«(\[（「『【《<*_`~]+)$")
 """Quotation marks, brackets and markup that go with the word behind them."""
-_MAX_OPENING_CHARS: Final = 16
+_MAX_OPENING_CHARS: Final = 16  # unmeasured
 _WORDS_PER_LETTER: Final = {"CJK": 0.6} | dict.fromkeys((*KANA, "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN"), 0.3)
-"""Of scripts that put no spaces between words; about as many as running text has."""
+"""The words for each letter of scripts that put no spaces between words; about as many as running text has."""
 _ALPHABETS: Final = frozenset({LATIN, "GREEK", "CYRILLIC"})
 """Scripts whose letters look alike and get into one word by mistake: the word is in the script of most of its letters."""
 
@@ -68,9 +70,9 @@ def letters_of(text: str, replacements: Sequence[Replacement] = (), unspoken: Se
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Languages:
-    """What the words of a text are taken for: ``base`` where they tell nothing, ``latin`` where they are in Latin letters
-    and ``base`` is not. ``is_asked``: ``base`` was asked for, so all words in its letters are in it. ``reads_latin`` says
-    whether a few words of Latin letters may stay among those of a language.
+    """The languages that the words of a text are taken for: ``base`` where they tell nothing, ``latin`` where they are
+    in Latin letters and ``base`` is not. ``is_asked``: ``base`` was asked for, so all words in its letters are in it.
+    ``reads_latin`` says whether a few words of Latin letters may stay among those of a language.
     """
 
     base: str

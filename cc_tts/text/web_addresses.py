@@ -30,7 +30,7 @@ _FILE = re.compile(
 )
 _PATTERNS = (_EMAIL, _URL, _BARE, _FILE)
 _STAND_INS = range(0xE000, 0xF900)
-"""For private use: :func:`cc_tts.text.characters.clean` leaves none in a text."""
+"""Stand-ins from the area for private use: :func:`cc_tts.text.characters.clean` leaves none in a text."""
 _STAND_IN = re.compile("[\ue000-\uf8ff]")
 _SCHEME = re.compile(r"^[Hh][Tt][Tt][Pp][Ss]?://")
 _TRAILING = ".,;:!?"

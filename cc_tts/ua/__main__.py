@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 SERVER_TIMEOUT_S = 2.0
 """Without a ping for this long, of which there are two a second, the server could not answer a call; unmeasured."""
 MAX_TURN_S = 0.1
-"""One turn of the loop counts at most this much towards :data:`SERVER_TIMEOUT_S`: more was a pause of this process."""
+"""One turn of the loop counts at most this much towards :data:`SERVER_TIMEOUT_S`: more was a pause of this process
+(unmeasured).
+"""
 NICE = -10
 """The process has this priority if it is permitted (CAP_SYS_NICE), since callers hear its delays; unmeasured."""
 

@@ -27,7 +27,7 @@ RETRY_AFTER_S = 2
 APPLY_TIMEOUT_S = 5.0
 """The UA process may take this long to take over new settings; unmeasured."""
 RESOLV_CONF = Path("/etc/resolv.conf")
-MAX_NAMESERVERS = 4
+MAX_NAMESERVERS = 4  # unmeasured
 SNAPSHOT_TIMEOUT_S = 5.0
 """A UA process that was adopted may take this long to tell of its calls; unmeasured."""
 BUFFER_SLACK_MS = 1000

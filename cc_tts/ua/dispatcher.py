@@ -36,7 +36,7 @@ MAX_CALL_IDS: Final = 100_000
 MAX_DATAGRAMS: Final = 64
 """This many datagrams are read before the server's messages are looked at again; unmeasured."""
 RECEIVE_BUFFER_BYTES: Final = 4 * 1024 * 1024
-_MAX_DATAGRAM_BYTES: Final = 65_535
+_MAX_DATAGRAM_BYTES: Final = 65_535  # unmeasured
 
 
 class DispatcherSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -38,7 +38,7 @@ _INSIDE: Final = tuple(
     for network in ("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16")
 )
 """These are loopback, private and link-local addresses (RFC 1918, RFC 3927)."""
-_MAX_DESCRIPTION_BYTES: Final = 65_536
+_MAX_DESCRIPTION_BYTES: Final = 65_536  # unmeasured
 
 
 class _Description(msgspec.Struct):

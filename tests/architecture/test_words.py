@@ -15,8 +15,6 @@ FRAGMENT = re.compile(r"(Of|That|With|As|And|Or|In which|What|For|By|To|At|From|
 """A docstring that begins so has no subject."""
 MIN_WORDS = 4
 """A shorter docstring repeats a name; it is left out."""
-STILL_IN_FRAGMENTS = ("cc_tts/text/",)
-"""Folders whose docstrings are not sentences yet; the list only gets shorter."""
 TUNED = re.compile(
     r"(_S|_MS|_SHARE|_FACTOR|_MARGIN|_DB|_DBFS|_PERCENTILE|_UTILISATION|_LINES|_INTERVAL|_ALPHA)$"
     r"|^_?(MAX|MIN|LEAST|TYPICAL)_"
@@ -29,8 +27,6 @@ SOURCE = re.compile(
     re.IGNORECASE,
 )
 """Where a number comes from; "unmeasured" says that nobody knows a better reason than that it works."""
-STILL_WITHOUT_SOURCE = ("cc_tts/calls/", "cc_tts/text/", "cc_tts/ua/")
-"""Folders whose constants do not name a source yet; the list only gets shorter."""
 MAX_CLASS_LINES = 450
 MAX_FILE_LINES = 550
 
@@ -48,16 +44,10 @@ def docstrings(path: Path) -> Iterator[tuple[int, str]]:
                 yield each.lineno, " ".join(each.value.value.split("\n\n")[0].split())
 
 
-def is_written(path: Path) -> bool:
-    name = name_of(path)
-    return not name.startswith(STILL_IN_FRAGMENTS)
-
-
 def test_docstrings_are_sentences() -> None:
     fragments = [
         f"{name_of(path)}:{line}: {text}"
         for path in SOURCES
-        if is_written(path)
         for line, text in docstrings(path)
         if FRAGMENT.match(text) or len(text.split()) < MIN_WORDS
     ]
@@ -93,7 +83,6 @@ def test_numbers_that_somebody_chose_name_their_source() -> None:
     assert not [
         f"{name_of(path)}: {name}"
         for path in SOURCES
-        if not name_of(path).startswith(STILL_WITHOUT_SOURCE)
         for name, beside in tuned_constants(path)
         if not SOURCE.search(beside)
     ]

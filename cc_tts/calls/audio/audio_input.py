@@ -36,12 +36,12 @@ from cc_tts.media.half_band import HalfBand
 from cc_tts.speech.incremental.audio import IncrementalAudio
 from cc_tts.speech.prompt import AudioContent, Prompt
 
-INTERRUPTED_QUIET_S: Final = 0.5
+INTERRUPTED_QUIET_S: Final = 0.5  # unmeasured
 INTERRUPTED_MAX_S: Final = 2.0
 """Audio of an interrupted utterance is dropped until none has come for the first time, or for the second one. Both are
 unmeasured.
 """
-PAUSED_SHARE: Final = 2
+PAUSED_SHARE: Final = 2  # unmeasured
 RESUMED_SHARE: Final = 4
 """The client is asked to pause above one half of ``media.max_buffered_ms``, and to resume below a quarter; unmeasured."""
 MAX_MARKS: Final = 1000

@@ -24,7 +24,7 @@ from cc_tts.speech.prompt import Prompt
 from cc_tts.ua import messages
 
 MAX_TYPED_AHEAD: Final = 128
-"""Keys that wait for the next gather: the most that one takes (MAX_DIGITS)."""
+"""Keys that wait for the next gather: the most that one takes (MAX_DIGITS) (unmeasured)."""
 ECHO_NS: Final = 100 * NS_PER_MS
 """A key that comes again this soon by another method (RFC 4733 and SIP INFO) is the same key; unmeasured."""
 

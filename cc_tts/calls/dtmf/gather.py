@@ -22,9 +22,9 @@ from cc_tts.clock import Clock, ms_between
 from cc_tts.errors import CcTtsError
 from cc_tts.speech.prompt import Prompt, Then
 
-MAX_DIGITS: Final = 128
-MAX_TRIES: Final = 10
-MAX_TIMEOUT_MS: Final = 3_600_000
+MAX_DIGITS: Final = 128  # unmeasured
+MAX_TRIES: Final = 10  # unmeasured
+MAX_TIMEOUT_MS: Final = 3_600_000  # unmeasured
 DEFAULT_TIMEOUT_MS: Final = 5000
 """The bounds of a request, and the timeouts of one that names none. All four are unmeasured."""
 

@@ -21,8 +21,8 @@ from cc_tts.text.characters import has_speech
 from cc_tts.text.chunker import Pace
 from cc_tts.text.language import is_unspaced, spoken_s
 
-_ROUNDING_S: Final = 1e-9
-_ROUNDING_MS: Final = 1.0
+_ROUNDING_S: Final = 1e-9  # unmeasured
+_ROUNDING_MS: Final = 1.0  # unmeasured
 _WORD: Final = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\s\u3000-\u30ff\u3400-\u9fff]+"
 )

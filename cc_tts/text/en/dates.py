@@ -11,7 +11,7 @@ _MONTHS = (
     "December",
 )  # fmt: skip
 _NUM_MONTHS = len(_MONTHS)
-_MAX_DAY = 31
+_MAX_DAY = 31  # unmeasured
 _MONTH_BY_PREFIX = {name[:3].lower(): name for name in _MONTHS}
 _ALSO_WORDS = frozenset({"may", "march", "mar"})
 _WEEKDAYS = {
@@ -124,7 +124,7 @@ _AGE = (
     r"(?:early|mid|late)[ -])(?P<ten>[1-9]0)'?s\b"
 )
 _COUNTED = r"(?!\s(?:dollars|euros|pounds|points|people|units|items|minutes|hours|days|miles|times|copies|million)\b)"
-_MIN_FULL_YEAR_DIGITS = 4
+_MIN_FULL_YEAR_DIGITS = 4  # unmeasured
 _PIVOT = 70
 
 

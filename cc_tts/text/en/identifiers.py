@@ -84,10 +84,10 @@ _VALUE = (
     r"|\d{2,6}(?:[ ]\d{2,6}){1,6}|\d+)(?![\w-])(?![.,:/]\d)(?![ ]?%)"
     r"(?P<listed>(?:(?:,[ ](?:(?:and|or|&)[ ])?|[ ](?:and|or|&)[ ])#?\d{4,12}(?![\w-]|[.,:/]\d|[ ]?%)){0,9})"
 )
-"""And what is listed behind it: ZIPs 77002, 77003 & 77010."""
+"""A value, and what is listed behind it: ZIPs 77002, 77003 & 77010."""
 _NO_QUANTITY = re.compile(NOTHING_COUNTED)
 _STRONG = re.compile(_NAMED_STRONG, re.IGNORECASE)
-_MIN_WEAK_DIGITS = 4
+_MIN_WEAK_DIGITS = 4  # unmeasured
 _MAY_COUNT = frozenset({"", "is", "was"})
 """Behind these a number may count what follows: "the order is 12 boxes"."""
 _NAME_BEFORE = re.compile(rf"\b(?:{_NAMED_STRONG}|{_NAMED_WEAK}|model)\.?\s$", re.IGNORECASE)
@@ -131,11 +131,11 @@ _COURSE = (
 _RUNS = re.compile(r"[A-Za-z]+|\d+")
 _NUMBER_WITH_SUFFIX = re.compile(r"\d+(?:st|nd|rd|th|s|am|pm|k|m|bn|x)|\d{1,3}b", re.IGNORECASE)
 _PRONOUNCEABLE = re.compile(r"(?i)(?![a-z]*[^aeiouy]{5})(?:[^aeiouy]{0,2}|s[cpt][hlr]|[cpst]hr|sch)[aeiouy]")
-_MIN_ID_DIGITS = 3
-_MIN_ID_RUNS = 3
-_MIN_ID_CHARACTERS = 5
-_MIN_IBAN_DIGITS = 10
-_MIN_WORD_LETTERS = 4
+_MIN_ID_DIGITS = 3  # unmeasured
+_MIN_ID_RUNS = 3  # unmeasured
+_MIN_ID_CHARACTERS = 5  # unmeasured
+_MIN_IBAN_DIGITS = 10  # ISO 13616
+_MIN_WORD_LETTERS = 4  # unmeasured
 
 
 def _after(before: re.Pattern[str], say: Say) -> Say:

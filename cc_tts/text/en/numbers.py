@@ -19,8 +19,8 @@ _WITHOUT_AND = re.compile(
     rf"\b(hundred|thousand|million|billion|lakh|crore) (?={_SMALL}\b(?! (?:hundred|thousand|million|lakh|crore)))"
 )
 _MAX_CARDINAL_DIGITS = 15
-"""Longer whole numbers are said digit by digit."""
-_MAX_NAMED_DENOMINATOR = 20
+"""Longer whole numbers are said digit by digit (unmeasured)."""
+_MAX_NAMED_DENOMINATOR = 20  # unmeasured
 DIGIT_BY_DIGIT_FROM = 7
 """A run of at least this many digits without separators is an identifier, not a quantity."""
 
@@ -49,7 +49,7 @@ def cardinal(number: int) -> str:
 
 @lru_cache(maxsize=512)
 def ordinal(number: int) -> str:
-    """``21`` as "twenty-first"."""
+    """Return ``21`` as "twenty-first"."""
     return _plain(num2words(number, to="ordinal"))
 
 

@@ -117,7 +117,7 @@ _say_all_day_and_user_names = in_order(
 
 
 def _joint(match: re.Match[str]) -> str:
-    """What a dash between two numbers says: nothing in 50-50, 60-40 and 24-7, else "to"."""
+    """Return what a dash between two numbers says: nothing in 50-50, 60-40 and 24-7, else "to"."""
     before, after = (
         _NUMBER_BEFORE.search(match.string, max(0, match.start() - 4), match.start()),
         _NUMBER_AFTER.match(match.string, match.end()),

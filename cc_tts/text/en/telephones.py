@@ -19,7 +19,7 @@ _VANITY = (
 )
 _TOLL_FREE = frozenset({"800", "833", "844", "855", "866", "877", "888"})
 _LOCAL_DIGITS = range(7, 11)
-"""Of a number with a word in it; what is dialled after the seventh is ignored."""
+"""The digits of a number with a word in it; what is dialled after the seventh is ignored."""
 _SHORT = r"(?![\w-]|[.,:/]\d|\s?%)"
 _NEAR_911 = re.compile(r"\b(?:emergenc|call|dial|911|nine one one)", re.IGNORECASE)
 _DIALLED_BEFORE = re.compile(r"\b(?:dial|press|extension|ext)\b", re.IGNORECASE)

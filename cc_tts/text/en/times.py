@@ -32,7 +32,7 @@ _LETTER_HALF = (
     r"|(?<=\bafter )|(?<=\bto ))(1[0-2]|[1-9])(?P<half>[ap])(?![\w-])"
 )
 _AT = re.compile(r"\b(?:at|by|until|till|since|from|before|after|to|between|and)\s$|[\dT],?\s?$", re.IGNORECASE)
-"""What stands before a time of day with seconds, and not before a duration."""
+"""The words that stand before a time of day with seconds, and not before a duration."""
 _ZONE_AFTER = re.compile(r"\s(?:[ECMP] (?:[SD] )?T|U T C|G M T)\b")
 _SEAT_BEFORE = re.compile(r"\b\d{1,2}[B-K]\b|\b[Ss]eats?\b|\b[Rr]ow\b")
 _NOON = 12

@@ -25,7 +25,7 @@ _SEATS = (
 )
 _ROW = r"(?<=\b[Ss]eats )(\d{1,3})([A-K])\s?[-–]\s?(?=[A-K]\b)"
 _ROUTE = r"(?<=\()([A-Z]{3})\s?(?:[-–→]|->)\s?(?=[A-Z]{3}\))"
-"""From airport to airport, in brackets."""
+"""A route from airport to airport, in brackets."""
 
 
 def _flight(match: re.Match[str]) -> str:

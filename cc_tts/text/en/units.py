@@ -39,7 +39,7 @@ _UNITS = {
     for symbols, name in _REGULAR.items()
     for symbol in symbols.split(", ")
 }
-"""Singular and plural."""
+"""Units by their sign: singular and plural."""
 _UNITS |= {"ft": _FOOT, "in.": _INCH} | dict.fromkeys(("sq ft", "sq. ft", "sqft"), ("square foot", "square feet"))
 SINGULARS = {symbol: one for symbol, (one, _) in _UNITS.items()}
 UNIT_SYMBOLS = frozenset(_UNITS)
@@ -78,7 +78,7 @@ _IN_QUOTATION = re.compile(r"(?:^|[\s(])\"(?=[^\s\"])[^\"]*$")
 _TEMPERATURE = re.compile(
     r"\b(?:temp|thermostat|degree|heat|cool|weather|outside|oven|highs?\b|lows?\b|warm|cold)", re.IGNORECASE
 )
-_MIN_NAMED_DIGITS = 3
+_MIN_NAMED_DIGITS = 3  # unmeasured
 _SECONDS_BEFORE = re.compile(
     r"\b(?:in|for|after|within|every|last(?:s|ed)?|takes?|took|wait(?:ed)?|about|than|under|over|timeout|(?:time|limit|delay|"
     r"timeout|interval) (?:is|was|of)):?\s$",

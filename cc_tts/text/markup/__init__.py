@@ -1,1 +1,1 @@
-"""What language models write around and beside the words that are said."""
+"""Rules for what language models write around and beside the words that are said."""

@@ -1,4 +1,4 @@
-"""What language models write around their words — Markdown, HTML, JSON, unfilled placeholders — taken out before speech.
+"""Rules that take out what language models write around their words: Markdown, HTML, JSON, unfilled placeholders.
 
 CommonMark 0.31 with the tables, task lists and strikethrough of GitHub's dialect, as far as they show in text.
 """
@@ -37,7 +37,7 @@ def _item(match: re.Match[str]) -> str:
 
 
 def _ended(words: str) -> str:
-    """With a full stop, so that the next line does not run into it."""
+    """Return the line with a full stop, so that the next line does not run into it."""
     return f"{words.rstrip()}." if words.strip() and not _ENDS_WITH_MARK.search(words) else words
 
 

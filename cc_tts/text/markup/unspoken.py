@@ -1,4 +1,5 @@
-"""What a language model writes and nobody is to hear: its reasoning, calls of tools, scripts, the headers of its messages.
+"""Rules that take out what nobody is to hear: a language model's reasoning, calls of tools, scripts, the headers of its
+messages.
 
 An element may span tokens, segments and chunks, so what is open is part of the state of a text::
 
@@ -14,14 +15,16 @@ import msgspec
 from cc_tts.text.alignment import replaced
 
 MAX_UNSPOKEN_CHARS: Final = 20_000
-"""Of one element; one that is never closed does not silence all that follows. Some 5000 tokens of reasoning. Unmeasured."""
+"""The longest element; one that is never closed does not silence all that follows. Some 5000 tokens of reasoning.
+Unmeasured.
+"""
 _MAX_CHARS: Final = {"header": 200, "calls": 4000} | dict.fromkeys(
     ("script", "style", "svg", "template", "noscript"), 2000
 )
-"""Of elements that are shorter, and of those that an answer about them may name. Unmeasured."""
+"""The longest of elements that are shorter, and of those that an answer about them may name. Unmeasured."""
 _LONGEST_TAG: Final = 60
 HEADER: Final = "header"
-"""Of a message: its words, which may come in tokens, tell whether the message is spoken."""
+"""The header of a message: its words, which may come in tokens, tell whether the message is spoken."""
 _NAMES: Final = (
     "think|thinking|thoughts?|reasoning|reflection|scratchpad|analysis|inner_monologue|seed:think|antml:thinking|"
     "tools?|tool_(?:calls?|use|code|response|results?|output)|function(?:_calls?|_results?)?|invoke|script|style|svg|"
@@ -74,7 +77,7 @@ class Scan:
     tag_from: int
 
     def said(self, text: str) -> str:
-        """What is spoken of the text."""
+        """Return what is spoken of the text."""
         return _said(text, self.unspoken)
 
 
@@ -127,7 +130,7 @@ def state_of_whole(text: str) -> MarkupState:
 
 
 def said_of(text: str, state: MarkupState = AT_BEGINNING) -> str:
-    """What is spoken of a text that goes on in ``state``."""
+    """Return what is spoken of a text that goes on in ``state``."""
     return scan(text, state_of_whole(text) if state == AT_BEGINNING else state).said(text)
 
 
@@ -137,7 +140,7 @@ def _opening(text: str, at: int) -> re.Match[str] | None:
 
 
 def _name(match: re.Match[str]) -> str:
-    """What the text is in behind an opening tag; nothing behind a special token."""
+    """Return what the text is in behind an opening tag; nothing behind a special token."""
     if match.re is _TOKENS:
         return ""
     return (match["name"] or match.lastgroup or "").lower()

@@ -45,7 +45,7 @@ class Preparer:
         return bool(self._new or self._begun)
 
     def open(self, request: PrepareText, text: str) -> None:
-        """Queue a text."""
+        """Queue a text behind those that wait."""
         chunker = Chunker(self._normalizer, request.chunking, text, request.replacements)
         self._new.append(_Text(request.request_id, len(text), chunker, chunker.slices()))
 

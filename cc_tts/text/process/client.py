@@ -20,16 +20,16 @@ from cc_tts.text.process.messages import FROM_TEXT, CancelText, PrepareText, Tex
 from cc_tts.text.pronunciation.replacements import Replacement
 
 PREPARE_TIMEOUT_S: Final = 10.0
-"""From the request to the last chunk of a text."""
+"""Time limit from the request to the last chunk of a text (unmeasured)."""
 MAX_TEXTS: Final = 1000
-"""In preparation at once."""
-RETRY_AFTER_S: Final = 1
+"""In preparation at once (unmeasured)."""
+RETRY_AFTER_S: Final = 1  # unmeasured
 STALL_TIMEOUT_S: Final = 0.75
 """The process answers after each slice of a text, which takes 82 ms at worst (measured on a busy machine). After this time
 without an answer the texts are prepared in the server: a prompt is late by less than a second.
 """
 _POLL_S: Final = 0.125
-"""How often it is looked whether the process answers, so that a stall is noticed soon after the time above."""
+"""How often it is looked whether the process answers, so that a stall is noticed soon after the time above (unmeasured)."""
 
 log = logs.get(__name__)
 
@@ -42,7 +42,7 @@ class TextPreparation:
     ) -> None:
         self.text, self.chunking, self.replacements = text, chunking, replacements
         self.has_placeholder = False
-        """As :attr:`cc_tts.text.chunker.Chunker.has_placeholder`, at the end."""
+        """The same as :attr:`cc_tts.text.chunker.Chunker.has_placeholder`, at the end."""
         self._process = process
         self._position = 0
         self._num_chunks = 0
@@ -153,7 +153,7 @@ class TextProcess:
         await self._supervisor.start()
 
     async def stop(self) -> None:
-        """End it."""
+        """End the text process."""
         await self._supervisor.stop()
         tasks = list(self._here.values())
         for task in tasks:

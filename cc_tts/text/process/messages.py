@@ -1,4 +1,4 @@
-"""What crosses the boundary between the server process and the text process.
+"""Messages between the server process and the text process.
 
 ::
 
@@ -42,7 +42,7 @@ class PreparedChunk(msgspec.Struct, frozen=True, array_like=True):
 
     num_source_chars: int
     spoken: bytes
-    """UTF-8; surrogates pass."""
+    """The words in UTF-8; surrogates pass."""
     language: str
     replaced: tuple[Place, ...] = ()
 
@@ -55,7 +55,7 @@ class TextPrepared(Message, frozen=True):
     is_whole: bool
     has_failed: bool = False
     has_placeholder: bool = False
-    """With the last: as :attr:`cc_tts.text.chunker.Chunker.has_placeholder`."""
+    """True with the last if the text has one; see :attr:`cc_tts.text.chunker.Chunker.has_placeholder`."""
 
 
 TO_TEXT: Final[tuple[type[Message], ...]] = (PrepareText, CancelText)

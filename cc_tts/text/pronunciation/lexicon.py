@@ -17,15 +17,15 @@ from cc_tts.text.pronunciation.phonemes import ipa_of
 from cc_tts.text.pronunciation.replacements import MAX_REPLACEMENTS, READ, Replacement
 from cc_tts.text.pronunciation.xml_reader import XmlReader
 
-MAX_ENTRIES: Final = 20_000
-MAX_GRAPHEME_CHARS: Final = 100
-MAX_ALIAS_CHARS: Final = 200
-_MAX_DEPTH: Final = 8
+MAX_ENTRIES: Final = 20_000  # unmeasured
+MAX_GRAPHEME_CHARS: Final = 100  # unmeasured
+MAX_ALIAS_CHARS: Final = 200  # unmeasured
+_MAX_DEPTH: Final = 8  # unmeasured
 _NOWHERE: Final = (sys.maxsize, sys.maxsize)
 _START_CHARS: Final = 3
-"""By which entries are looked up that may begin anywhere: of 10,000 names few begin alike."""
+"""The number of characters by which entries are looked up that may begin anywhere: of 10,000 names few begin alike."""
 _WORD: Final = re.compile(rf"(?:(?!{UNSPACED})\w)+")
-MAX_SPOKEN_CHARS: Final = 2000
+MAX_SPOKEN_CHARS: Final = 2000  # unmeasured
 _MARKUP_SIGNS: Final = frozenset('<{@/"')
 _MARKUP: Final = tuple(
     re.compile(pattern)
@@ -44,7 +44,7 @@ Tag = Annotated[str, Meta(max_length=35, pattern=r"^([A-Za-z]{1,8}([-_][A-Za-z0-
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is written, and the words (``alias``) or the IPA that is said instead; one of the two, or both."""
+    """An entry: what is written, and the words (``alias``) or the IPA that is said instead; one of the two, or both."""
 
     grapheme: Annotated[str, Meta(min_length=1, max_length=MAX_GRAPHEME_CHARS)]
     alias: Annotated[str, Meta(max_length=MAX_ALIAS_CHARS)] = ""
@@ -221,7 +221,7 @@ class _PlsReader:
         self._text = ""
         self._graphemes: list[str] = []
         self._said: dict[str, tuple[str, bool]] = {}
-        """Of ``alias`` and ``ipa``, and whether that is preferred."""
+        """The readings by ``alias`` and ``ipa``, and whether that is preferred."""
         self._is_preferred = False
         self._entries: list[Entry] = []
 

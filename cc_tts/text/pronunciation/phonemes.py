@@ -3,7 +3,7 @@
 import unicodedata
 from typing import Final
 
-MAX_IPA_CHARS: Final = 200
+MAX_IPA_CHARS: Final = 200  # unmeasured
 _SPACES_AND_MARKS: Final = frozenset(" .ˈˌːˑ|‖‿ʰʲʷˠˤ̩̯̥̬̪̰̤̃͡‿'ʼ-")
 
 _XSAMPA: Final = {

@@ -1,4 +1,4 @@
-r"""What is said in place of a part of a text, as ``<sub>`` and ``<say-as>`` of SSML and the entries of a lexicon ask for.
+r"""Replacements of a part of a text, as ``<sub>`` and ``<say-as>`` of SSML and the entries of a lexicon ask for.
 
 A replaced part is one character of the text that is cut into chunks, so that no cut goes through it::
 
@@ -25,7 +25,7 @@ _LEADING_MARKS: Final = re.compile(rf"\s*[{_MARKS}]*\s*")
 
 
 READ: Final = "text"
-"""For ``say_as`` beside ``spoken``: this is text too, whose numbers are read as any text's are."""
+"""The value of ``say_as`` for what stands beside ``spoken``: this is text too, whose numbers are read as any text's are."""
 
 
 class Replacement(msgspec.Struct, frozen=True, array_like=True):

@@ -1,4 +1,5 @@
-"""What ``<say-as interpret-as="…" format="…">`` of SSML asks for: a part of a text read as digits, a date, money and so on.
+"""Readings that ``<say-as interpret-as="…" format="…">`` of SSML asks for: a part of a text read as digits, a date,
+money and so on.
 
 The names are those on which Amazon Polly, Google and Azure agree; SSML 1.1 (W3C) §3.1.9 leaves them open. English and
 Chinese by the rules for these languages, ordinals of others by num2words; what has no rule in a language is read as any
@@ -28,8 +29,8 @@ KINDS: Final = dict.fromkeys(("characters", "spell-out", "spellout", "letters", 
 """Every ``interpret-as`` and the reading it stands for; ``expletive`` and ``bleep`` are a tone, not a reading."""
 
 _DIGITS_OF_GROUP: Final = 3
-_MAX_GROUP_DIGITS: Final = 4
-_MAX_ORDINAL_DIGITS: Final = 9
+_MAX_GROUP_DIGITS: Final = 4  # unmeasured
+_MAX_ORDINAL_DIGITS: Final = 9  # unmeasured
 _SIGN_NAMES: Final = {
     "en": en.ADDRESS_SIGNS | {
         "$": "dollar", "!": "exclamation mark", ",": "comma", ";": "semicolon", "'": "apostrophe",
@@ -70,7 +71,7 @@ _SUM: Final = re.compile(
 _SPEAKABLE: Final = {"en": en.speakable, "zh": zh.speakable}
 _MINUS_AND_TO: Final = {"en": ("minus ", " to "), "zh": ("负", "到")}
 _ANY: Final = "any"
-"""Language."""
+"""The mark that stands for any language."""
 
 
 def say_as(written: str, how: str, language: str) -> str:
@@ -187,7 +188,7 @@ def _fraction(text: str, _form: str, _language: str) -> str:
 
 
 def _date(text: str, form: str, language: str) -> str:
-    """By the letters of the format, ``mdy`` or ``yyyymmdd``; without one as any date is read."""
+    """Read a date by the letters of its format, ``mdy`` or ``yyyymmdd``; without one as any date is read."""
     order = "".join(dict.fromkeys(re.sub("[^dmy]", "", form.lower())))
     if not order:
         return ""
@@ -231,4 +232,4 @@ _READINGS: Final[dict[tuple[str, str], Callable[[str, str, str], str]]] = {
     ("currency", "en"): _currency, ("currency", "zh"): _currency, ("date", "en"): _date, ("date", "zh"): _date,
     ("time", "en"): _time,
 }  # fmt: skip
-"""By the reading and the rules: what takes the text, its format and its language."""
+"""The functions by reading and rules, each of which takes the text, its format and its language."""

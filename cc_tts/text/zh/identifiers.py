@@ -64,8 +64,8 @@ _SERVICE_BEHIND_VERB = (
     r"(95\d{3,4}|96\d{3,4}|100\d\d|1[12]\d{3})(?![\d.,%％:/年月日元块个次人户条笔件位家])"
 )
 _RUN = re.compile(r"\d+|[A-Z]+")
-_MIN_ID_DIGITS = 3
-_MIN_ID_RUNS = 3
+_MIN_ID_DIGITS = 3  # unmeasured
+_MIN_ID_RUNS = 3  # unmeasured
 _AMOUNT_WITH_UNIT = re.compile(r"\d+[A-Z]+")
 
 

@@ -5,7 +5,7 @@ import re
 from cc_tts.text.substitution import rewriter
 
 AS_QUANTITY = str.maketrans("0123456789", "零一二三四五六七八九")
-"""For :meth:`str.translate`: digits one by one, of years, decimals and rooms."""
+"""A table for :meth:`str.translate`: digits one by one, of years, decimals and rooms."""
 AS_NAME = str.maketrans("0123456789", "零幺二三四五六七八九")
 """Digits one by one as on the telephone, 1 as 幺."""
 

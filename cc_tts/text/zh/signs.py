@@ -6,7 +6,7 @@ from cc_tts.text.substitution import rewriter
 from cc_tts.text.zh.numbers import AS_NAME, AS_QUANTITY, cardinal
 
 _MAX_KEYS = 2
-"""Digits that are pressed as keys; more are a code."""
+"""Digits that are pressed as keys; more are a code (unmeasured)."""
 _KEYS = str.maketrans({"*": "星号", "#": "井号"})
 _OBJECTS = "楼樓栋棟院门門柜窗机座线線库庫台口梯厅站桩位"
 _DIALLED = (

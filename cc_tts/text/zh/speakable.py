@@ -21,7 +21,7 @@ from cc_tts.text.zh.quantities import prepare_quantities
 from cc_tts.text.zh.signs import say_signs
 
 _MAX_CLAUSE_CHARS = 64
-"""Unmeasured."""
+"""The longest clause that is read at once (unmeasured)."""
 _NUM_IP_PARTS = 4
 _WETEXT_LOCK = threading.Lock()
 ADDRESS_SIGNS = {

@@ -24,7 +24,7 @@ MAX_CREDENTIALS_CHARS: Final = 2048
 """One Authorization header has this many parameters at most; RFC 7616 §3.4 knows twelve."""
 MAX_NONCES: Final = 20_000
 """The count of this many nonces is remembered. Older ones are forgotten and count as expired; unmeasured."""
-_MAX_PARAMETERS: Final = 32
+_MAX_PARAMETERS: Final = 32  # unmeasured
 _RANDOM_BYTES: Final = 8
 _TIME_BYTES: Final = 8
 _MAC_BYTES: Final = 16

@@ -19,7 +19,7 @@ MAX_WRONG_ANSWERS: Final = 10
 """One user name of a source gets 403 after this many wrong passwords in :data:`WRONG_ANSWERS_WINDOW_S`; unmeasured."""
 MAX_WRONG_ANSWERS_OF_A_SOURCE: Final = 100
 """This counts all names: many phones may be behind one address, and one of them has an old password; unmeasured."""
-WRONG_ANSWERS_WINDOW_S: Final = 60.0
+WRONG_ANSWERS_WINDOW_S: Final = 60.0  # unmeasured
 MAX_AUTHORIZATIONS: Final = 4
 """One request may have this many Authorization headers; there may be one a realm (RFC 3261 §22.1)."""
 MAX_SOURCES_REPORTED: Final = 5

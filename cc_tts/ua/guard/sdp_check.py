@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-MAX_LINE_CHARS: Final = 1_000
+MAX_LINE_CHARS: Final = 1_000  # unmeasured
 MAX_MEDIA: Final = 16
 """This is PJMEDIA_MAX_SDP_MEDIA; PJMEDIA passes over what comes after."""
 MAX_ATTRIBUTES: Final = 68

@@ -18,11 +18,13 @@ MAX_DOWN_NS: Final = 10_000 * NS_PER_MS
 MAX_DURATION_MS: Final = 60_000
 """A longer duration is not believed; unmeasured."""
 MIN_SEGMENT_MS: Final = 4_000
-"""A shorter segment is no reason to take what follows it for the same key. At 8 kHz one lasts 8,191 ms at most."""
+"""A shorter segment is no reason to take what follows it for the same key. At 8 kHz one lasts 8,191 ms at most
+(unmeasured).
+"""
 _SEGMENT_TOLERANCE_MS: Final = 80
 """PJMEDIA computes milliseconds of a timestamp with 24 bits of precision: up to 32 ms off, on both sides."""
 _TIMESTAMP_WRAP_MS: Final = (1 << 32) // 8
-"""A timestamp of 8 kHz begins again after this many ms."""
+"""A timestamp of 8 kHz begins again after this many ms (unmeasured)."""
 _REMEMBERED: Final = 3
 """The packets of this many keys that went up may still come: ends are repeated, also inside the next key (RFC 4733
 §2.5.1.4).

@@ -17,14 +17,14 @@ TURN_NS: Final = 1_000_000_000
 WINDOW_TURNS: Final = 5
 """The percentile is of this many seconds; unmeasured."""
 MIN_FRAMES: Final = 100
-"""Fewer in the window, 2 s of one call, make no percentile."""
+"""Fewer in the window, 2 s of one call, make no percentile (unmeasured)."""
 MIN_LATE_FRAMES: Final = 10
-"""Fewer above the bound refuse no call: of one call, three late frames in five seconds are 1 % already."""
+"""Fewer above the bound refuse no call: of one call, three late frames in five seconds are 1 % already (unmeasured)."""
 PERCENTILE: Final = 0.99
 RELEASE_SHARE: Final = 0.5
 """Calls are accepted again at this share of the bound; unmeasured."""
 LONGEST_MS: Final = 1000
-"""A leg that is asked for nothing for longer was on hold, or had no stream."""
+"""A leg that is asked for nothing for longer was on hold, or had no stream (unmeasured)."""
 _PTIME_NS: Final = PTIME_MS * NS_PER_MS
 
 

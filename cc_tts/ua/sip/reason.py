@@ -8,8 +8,8 @@ from cc_tts.ua.sip import message as sip_message
 
 MAX_REASONS: Final = 4
 """RFC 3326 §2 has one reason a protocol; those in use are Q.850, SIP and a few of vendors."""
-MAX_TEXT_CHARS: Final = 128
-MAX_HEADER_CHARS: Final = 1024
+MAX_TEXT_CHARS: Final = 128  # unmeasured
+MAX_HEADER_CHARS: Final = 1024  # unmeasured
 _CAUSES: Final = {"Q.850": range(128), "SIP": range(100, 700)}
 """A cause has seven bits (ITU-T Q.850 §2.2.6), or is a status of RFC 3261 §7.2."""
 _OTHER_CAUSES: Final = range(100_000)

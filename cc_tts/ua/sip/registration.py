@@ -19,7 +19,7 @@ from cc_tts.ua.pjsip.sip_thread import pj_detail
 from cc_tts.ua.sip.account import Account, digest_config, local_config, registered_config
 from cc_tts.ua.sip.retry_pace import RetryPace
 
-FIRST_RETRY_S: Final = 5.0
+FIRST_RETRY_S: Final = 5.0  # unmeasured
 
 log = logs.get(__name__)
 

@@ -4,7 +4,7 @@ from typing import Final
 
 from cc_tts.clock import NS_PER_MS, Clock
 
-MAX_PAUSE_S: Final = 300.0
+MAX_PAUSE_S: Final = 300.0  # unmeasured
 
 
 class RetryPace:

@@ -198,14 +198,13 @@ class Call(CallInfo):
             self.player.prepare()
 
     def ring(self, *, early_media: bool = False) -> None:
-        """Send 180, or 183 with SDP. What is to be said is synthesised from now on.
+        """Send 180, or 183 with SDP.
 
         Raises:
             WrongState: it is not an incoming call that waits for an answer.
         """
         self._check_unanswered()
         self.services.ua.send(messages.Ring(call_id=self.id, early_media=early_media, lead_in_ms=self.lead_in_ms))
-        self.player.prepare()
 
     def hangup(self, *, sip_code: int | None = None, reason: str | None = None) -> None:
         """End it; ``call.terminated`` follows.

@@ -157,6 +157,7 @@ class IncomingCalls:
             self._connect_media(call, decision.media_url, decision.media_dialect, on_failed=unreachable)
         elif decision.answer == "ring":
             call.timer.set(decision.ring_ms / 1000, call.accept)
+            call.player.prepare()  # not below: a call that perhaps nobody answers occupies no engine
         else:
             timeout_s = self._config.calls.manual_answer_timeout_s
             call.timer.set(timeout_s, partial(_nobody_answered, call, decision.unanswered))

@@ -5,9 +5,10 @@
     speak ─▸ _waiting ─▸ Feeder: source.open ─▸ chunks ─▸ less than the window? ─▸ leg ─▸ _on_line ─▸ finished
                              stop / barge-in / replace: cancel the feed, cut the leg, complete with the cause
 
-Prompts are synthesised from the ringing or the answer on; the leg's buffer keeps them until the caller listens. One task a
-call feeds one utterance after the other. The next is fed while the last of the one before still plays, so that queued
-prompts follow each other without a gap; an utterance is *in progress* from the moment it is the first on the line.
+Prompts are synthesised from the answer on, or before it where it is certain to follow; the leg's buffer keeps them until the
+caller listens. One task a call feeds one utterance after the other. The next is fed while the last of the one before still
+plays, so that queued prompts follow each other without a gap; an utterance is *in progress* from the moment it is the first
+on the line.
 """
 
 import asyncio

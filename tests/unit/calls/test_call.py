@@ -289,6 +289,18 @@ async def test_answer_ring_and_dtmf_only_where_they_mean_something(exchange: Exc
     assert exchange.ua.commands("answer") == [(manual.id,), (automatic.id,)]
 
 
+async def test_a_call_that_perhaps_nobody_answers_uses_no_engine_before_the_answer(exchange: Exchange) -> None:
+    call = exchange.registry.call(exchange.ua.incoming("manual"))
+    say(call)
+    call.ring()
+    exchange.ua.report(messages.CallRinging(call.id, "", 180))
+    await exchange.settle()
+    assert exchange.source.streams == []
+    call.answer()
+    await exchange.settle()
+    assert len(exchange.source.streams) == 1, "its speech is made before the ACK"
+
+
 async def test_early_media_is_heard_before_the_answer(exchange: Exchange) -> None:
     call = exchange.registry.call(exchange.ua.incoming("manual"))
     say(call)

@@ -125,17 +125,25 @@ class FakeUa:
         self.listener.on_ua_message(message)
 
     def incoming(
-        self, user: str = "greet", *, source: str = "127.0.0.1", headers: dict[str, str] | None = None, uri: str = ""
+        self,
+        user: str = "greet",
+        *,
+        source: str = "127.0.0.1",
+        headers: dict[str, str] | None = None,
+        uri: str = "",
+        call_id: str = "",
+        caller: str = "<sip:alice@127.0.0.1>",
+        callee: str = "",
     ) -> str:
         """An INVITE; returns the call's id."""
         self._calls += 1
-        call_id = f"in{self._calls}"
+        call_id = call_id or f"in{self._calls}"
         self.report(
             messages.IncomingCall(
                 call_id=call_id,
                 sip_call_id=f"sip-{call_id}",
-                caller="<sip:alice@127.0.0.1>",
-                callee=f"<sip:{user}@127.0.0.1>",
+                caller=caller,
+                callee=callee or f"<sip:{user}@127.0.0.1>",
                 request_uri=uri or f"sip:{user}@127.0.0.1:5060",
                 source=source,
                 headers=headers or {},

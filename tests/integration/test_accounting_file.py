@@ -16,8 +16,8 @@ from cc_tts.errors import ConfigError, EngineFailed
 from cc_tts.metrics import Metrics
 from cc_tts.tenants import accounting as module
 from cc_tts.tenants.accounting import AccountingLog, UtteranceLine
-from tests.fakes.fake_calls import eventually, make_config, running_api
 from tests.fakes.fake_line import FakeClock
+from tests.fakes.running_api import eventually, make_config, running_api
 
 pytestmark = pytest.mark.integration
 

@@ -21,7 +21,7 @@ from cc_tts.processes import supervisor as supervisor_module
 from cc_tts.processes.adoption import Adopt, AdoptionSocket, adopt, check_folder, knock, socket_path
 from cc_tts.processes.channel import PROTOCOL_VERSION, ChildChannel, Message, Ping, encode
 from cc_tts.processes.supervisor import STOPPED, ChildSpec, ProcessState, Supervisor
-from tests.fakes.fake_calls import eventually
+from tests.fakes.running_api import eventually
 from tests.integration.test_ua_process import is_alive
 
 pytestmark = pytest.mark.integration

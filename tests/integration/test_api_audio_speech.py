@@ -11,7 +11,7 @@ import structlog
 from cc_tts.api import audio_speech
 from cc_tts.errors import EngineFailed, NothingToSay, UnknownVoice
 from cc_tts.speech.prompt import TextContent
-from tests.fakes.fake_calls import RunningApi, eventually, make_config, running_api
+from tests.fakes.running_api import RunningApi, eventually, make_config, running_api
 
 pytestmark = pytest.mark.integration
 

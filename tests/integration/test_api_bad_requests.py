@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.fake_calls import RunningApi, make_config, running_api
+from tests.fakes.running_api import RunningApi, make_config, running_api
 
 pytestmark = pytest.mark.integration
 
@@ -213,8 +213,8 @@ async def test_bad_request(
 ) -> None:
     answered = await api.ask(method, path, body)
     answered.check_problem(status, code, *pointers)
-    assert not api.registry.live["c1"].prompts
-    assert not api.registry.utterances
+    assert not [*api.registry.prompts.values()]
+    assert not api.registry.prompts
 
 
 async def test_method_not_allowed_names_the_methods(api: RunningApi) -> None:
@@ -259,7 +259,7 @@ async def test_taken_ids_are_409(api: RunningApi) -> None:
 
 @pytest.mark.parametrize("action", ["speak", "play", "stop", "pause", "resume", "answer", "hold", "dtmf", "hangup"])
 async def test_an_ended_call_is_409(api: RunningApi, action: str) -> None:
-    api.registry.live["c1"].hangup()
+    api.registry.ua.ended("c1")
     body = {"speak": {"text": "hi"}, "play": {"tone": "beep"}, "dtmf": {"digits": "1"}}.get(action)
     (await api.ask("POST", f"/v1/calls/c1/{action}", body)).check_problem(409, "wrong_state")
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import structlog
 
-from cc_tts.calls.call_state import CallEvent
+from cc_tts.calls.call import Call
 from cc_tts.speech.prompt import PromptDefaults
-from tests.fakes.fake_calls import FakeCall, RunningApi, make_config, running_api
+from tests.fakes.running_api import RunningApi, make_config, running_api
 
 pytestmark = pytest.mark.integration
 
@@ -26,11 +26,11 @@ async def api() -> AsyncIterator[RunningApi]:
 
 
 @pytest.fixture
-def call(api: RunningApi) -> FakeCall:
-    return api.registry.live["c1"]
+def call(api: RunningApi) -> Call:
+    return api.registry.call("c1")
 
 
-async def test_what_is_left_out_stays_and_null_takes_back(api: RunningApi, call: FakeCall) -> None:
+async def test_what_is_left_out_stays_and_null_takes_back(api: RunningApi, call: Call) -> None:
     assert (await api.ask("PUT", "/v1/lexicons/crm", LEXICON)).status == 200
     everything = {
         "voice": "de",
@@ -102,7 +102,7 @@ async def test_metadata_of_many_names_can_be_exchanged_but_not_exceeded(api: Run
     ],
 )
 async def test_what_cannot_be_used_changes_nothing(
-    api: RunningApi, call: FakeCall, body: Any, status: int, code: str, pointers: list[str]
+    api: RunningApi, call: Call, body: Any, status: int, code: str, pointers: list[str]
 ) -> None:
     before = (await api.ask("GET", CALL)).json
     answered = await api.ask("PATCH", CALL, body)
@@ -114,19 +114,19 @@ async def test_what_cannot_be_used_changes_nothing(
     assert call.defaults == PromptDefaults()
 
 
-async def test_a_fault_beside_what_is_right_changes_nothing(api: RunningApi, call: FakeCall) -> None:
+async def test_a_fault_beside_what_is_right_changes_nothing(api: RunningApi, call: Call) -> None:
     body = {"voice": "nobody", "metadata": {"a": "b"}, "client_state": "s"}
     (await api.ask("PATCH", CALL, body)).check_problem(422, "unknown_voice", "/voice")
     assert (call.metadata, call.client_state, call.defaults) == ({}, None, PromptDefaults())
 
 
-async def test_a_call_that_is_over_stays_as_it_is(api: RunningApi, call: FakeCall) -> None:
-    call.machine.fire(CallEvent.END)
+async def test_a_call_that_is_over_stays_as_it_is(api: RunningApi, call: Call) -> None:
+    api.registry.ua.ended(call.id)
     (await api.ask("PATCH", CALL, {"metadata": {"a": "b"}})).check_problem(409, "wrong_state")
     (await api.ask("PATCH", "/v1/calls/nobody", {})).check_problem(404, "call_not_found")
 
 
-async def test_the_clients_own_state_of_a_call(api: RunningApi, call: FakeCall) -> None:
+async def test_the_clients_own_state_of_a_call(api: RunningApi, call: Call) -> None:
     """The last command that brings one counts; one that is refused changes nothing."""
     steps: list[tuple[str, str, Any, str | None]] = [
         ("POST", "/hold", {}, None),
@@ -154,7 +154,7 @@ async def test_the_clients_own_state_while_it_rings(api: RunningApi) -> None:
     assert (await api.ask("POST", "/v1/calls/c2/hold", b"")).json["client_state"] == "b"
 
 
-async def test_a_replayed_command_does_not_bring_its_state_back(api: RunningApi, call: FakeCall) -> None:
+async def test_a_replayed_command_does_not_bring_its_state_back(api: RunningApi, call: Call) -> None:
     key = {"Idempotency-Key": "k"}
     assert (await api.ask("POST", CALL + "/hold", {"client_state": "one"}, headers=key)).status == 200
     assert (await api.ask("PATCH", CALL, {"client_state": "two"})).status == 200
@@ -188,11 +188,11 @@ async def test_too_much_for_a_call_that_is_placed(api: RunningApi, more: Any, po
 
 
 @pytest.mark.parametrize("action", ["speak", "play"])
-async def test_too_long_a_state_of_a_prompt(api: RunningApi, call: FakeCall, action: str) -> None:
+async def test_too_long_a_state_of_a_prompt(api: RunningApi, call: Call, action: str) -> None:
     body = {"text": "hi"} if action == "speak" else {"tone": "beep"}
     answered = await api.ask("POST", f"{CALL}/{action}", {**body, "client_state": "x" * 1025})
     answered.check_problem(422, "unprocessable", "/client_state")
-    assert not call.prompts
+    assert not api.registry.prompts
 
 
 async def test_neither_reaches_the_log(api: RunningApi, caplog: pytest.LogCaptureFixture) -> None:

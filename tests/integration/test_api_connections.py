@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 import pytest
 import structlog
 
-from tests.fakes.fake_calls import RunningApi, eventually, make_config, running_api
+from tests.fakes.running_api import RunningApi, eventually, make_config, running_api
 
 pytestmark = pytest.mark.integration
 

@@ -13,7 +13,7 @@ from cc_tts.calls.ending import Ending
 from cc_tts.calls.events import types
 from cc_tts.config.schema import TokenConfig
 from cc_tts.media.quality import Quality
-from tests.fakes.fake_calls import RunningApi, eventually, make_config, running_api
+from tests.fakes.running_api import RunningApi, eventually, make_config, running_api
 
 pytestmark = pytest.mark.integration
 

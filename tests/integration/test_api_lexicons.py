@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from tests.fakes.fake_calls import RunningApi, make_config, running_api
+from tests.fakes.running_api import RunningApi, make_config, running_api
 
 pytestmark = pytest.mark.integration
 

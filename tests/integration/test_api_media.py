@@ -14,7 +14,7 @@ from cc_tts.api.http import receiver
 from cc_tts.calls.audio.messages import MediaPaused
 from cc_tts.calls.audio.stream import MediaStream
 from cc_tts.config.schema import MediaConfig, TokenConfig
-from tests.fakes.fake_calls import eventually
+from tests.fakes.running_api import eventually
 from tests.fakes.served_call import Served, refusal, served
 
 pytestmark = pytest.mark.integration

@@ -12,7 +12,7 @@ import structlog
 from cc_tts.calls.events.types import CallEarly
 from cc_tts.cluster.messages import Node
 from cc_tts.config.schema import ClusterConfig, Config, ServerConfig, TokenConfig
-from tests.fakes.fake_calls import RunningApi, make_config, running_api
+from tests.fakes.running_api import RunningApi, make_config, running_api
 
 pytestmark = pytest.mark.integration
 
@@ -152,7 +152,7 @@ async def test_a_client_that_follows_arrives() -> None:
             async with api.session.post(f"/v1/calls/{THEIRS}/speak", json={"text": "Hello."}) as response:
                 assert response.status == 201, await response.text()
                 spoken = (await response.json())["id"]
-            assert spoken in owner.registry.utterances
+            assert spoken in owner.registry.prompts
             path = f"/v1/events?call_id={THEIRS}"
             async with api.session.ws_connect(path, timeout=aiohttp.ClientWSTimeout(ws_close=1)) as socket:
                 owner.registry.events.publish(CallEarly(sip_code=180), call_id=THEIRS)

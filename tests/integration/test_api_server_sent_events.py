@@ -13,7 +13,7 @@ from cc_tts.api.app import set_tokens
 from cc_tts.api.events import server_sent
 from cc_tts.calls.events import types
 from cc_tts.config.schema import TokenConfig
-from tests.fakes.fake_calls import RunningApi, eventually, make_config, running_api
+from tests.fakes.running_api import RunningApi, eventually, make_config, running_api
 from tests.support.event_source import EventSource
 
 pytestmark = pytest.mark.integration

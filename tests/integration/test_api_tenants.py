@@ -16,7 +16,7 @@ from cc_tts.calls.events import types
 from cc_tts.config.schema import TenantConfig, TokenConfig
 from cc_tts.errors import EngineFailed
 from cc_tts.tenants.quotas import TenantQuotas
-from tests.fakes.fake_calls import Answered, RunningApi, eventually, make_config, running_api
+from tests.fakes.running_api import Answered, RunningApi, eventually, make_config, running_api
 from tests.fakes.served_call import refusal, served
 
 pytestmark = pytest.mark.integration
@@ -100,6 +100,7 @@ async def test_a_call_of_another_is_as_unknown_as_one_that_never_was(api: Runnin
     if route.path.startswith("/v1/utterances"):
         spoken = await api.ask("POST", "/v1/calls/c-acme/speak", {"text": "hello"}, headers=bearer(ACME))
         theirs, unknown = spoken.json["id"], "u-never"
+    api.registry.ua.asked.clear()
     found = [await ask(api, route, OTHER, id_) for id_ in (theirs, unknown, "c-nobody")]
     for answered, id_ in zip(found, (theirs, unknown, "c-nobody"), strict=True):
         assert answered.status == 404, answered.json
@@ -107,7 +108,8 @@ async def test_a_call_of_another_is_as_unknown_as_one_that_never_was(api: Runnin
         assert problem["code"] in ("call_not_found", "utterance_not_found")
         assert json.dumps(problem).replace(id_, "ID") == json.dumps(found[0].json).replace(theirs, "ID")
     call = api.registry.call("c-acme")
-    assert not call.asked
+    told = {name for name, *of in api.registry.ua.asked if of[0] == call.id}
+    assert not told & {"ring", "answer", "hangup", "hold", "dtmf", "paused", "cut"}
     assert not call.paused
     assert call.metadata == {}
     assert len(call.utterances) == (1 if route.path.startswith("/v1/utterances") else 0)

@@ -13,7 +13,7 @@ from cc_tts.api.http import receiver
 from cc_tts.calls.text_stream.messages import Paused
 from cc_tts.calls.text_stream.stream import TextStream
 from cc_tts.config.schema import StreamConfig, TokenConfig
-from tests.fakes.fake_calls import eventually
+from tests.fakes.running_api import eventually
 from tests.fakes.served_call import Served, refusal, served
 
 pytestmark = pytest.mark.integration

@@ -10,7 +10,7 @@ import pytest
 from cc_tts.errors import ProcessFailed
 from cc_tts.processes import channel as channel_module
 from cc_tts.processes.channel import ChildChannel, Message, Ping, Pong, Record, ServerChannel
-from tests.fakes.fake_calls import eventually
+from tests.fakes.running_api import eventually
 
 pytestmark = pytest.mark.integration
 

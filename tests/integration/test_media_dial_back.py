@@ -15,7 +15,7 @@ from aiohttp import WSMsgType, web
 from cc_tts.api.media.dial_back import DialBack
 from cc_tts.calls.call import Call
 from cc_tts.config.schema import Config, MediaConfig, RouteConfig
-from tests.fakes.fake_calls import eventually
+from tests.fakes.running_api import eventually
 from tests.fakes.served_call import Served, served
 
 pytestmark = pytest.mark.integration

@@ -37,7 +37,7 @@ from cc_tts.pool.state import PoolState
 from cc_tts.pool.voices import VoiceFile, VoiceFiles, VoiceFolder
 from cc_tts.tenants.quotas import TenantQuotas
 from lab.ports import free_ports
-from tests.fakes.fake_calls import make_config, running_api
+from tests.fakes.running_api import make_config, running_api
 
 pytestmark = pytest.mark.integration
 
@@ -499,7 +499,7 @@ async def test_the_cluster_in_the_api_of_a_server() -> None:
         assert [(node["name"], node["base_url"]) for node in answered.json["nodes"]] == [
             ("line-9", "http://10.0.0.9:8080")
         ]
-        assert answered.json["node"]["max_calls"] == 4
+        assert answered.json["node"]["max_calls"] == 8
 
 
 async def test_workers_that_no_pool_has_named_are_shown_too() -> None:

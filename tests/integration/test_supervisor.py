@@ -22,7 +22,7 @@ from cc_tts.processes import channel as channel_module
 from cc_tts.processes import supervisor as supervisor_module
 from cc_tts.processes.channel import Hello, Message, Ping
 from cc_tts.processes.supervisor import STOPPED, ChildSpec, ProcessState, Supervisor
-from tests.fakes.fake_calls import eventually
+from tests.fakes.running_api import eventually
 
 pytestmark = pytest.mark.integration
 

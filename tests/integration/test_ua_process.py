@@ -16,7 +16,7 @@ from cc_tts.processes.channel import Message
 from cc_tts.ua.client import UaClient
 from cc_tts.ua.messages import Answer, Originate
 from lab.ports import free_ports
-from tests.fakes.fake_calls import eventually
+from tests.fakes.running_api import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.both_builds]
 

@@ -14,7 +14,7 @@ from cc_tts.api.routes import ROUTES
 from cc_tts.api.schemas import AudioSpeech, Originate, Play, Speak
 from cc_tts.config.schema import ALL_SCOPES
 from cc_tts.errors import CcTtsError
-from tests.fakes.fake_calls import make_context
+from tests.fakes.running_api import make_context
 
 pytestmark = pytest.mark.unit
 

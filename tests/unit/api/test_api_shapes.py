@@ -1,6 +1,5 @@
 """Small things: tokens, the fakes' likeness to the real classes, the metrics' names."""
 
-import inspect
 import re
 
 import pytest
@@ -8,31 +7,11 @@ from aiohttp.test_utils import make_mocked_request
 
 from cc_tts.api.audio_speech import wav_header
 from cc_tts.api.http import auth
-from cc_tts.calls.call import Call
-from cc_tts.calls.registry import CallRegistry
 from cc_tts.config.schema import TokenConfig
 from cc_tts.errors import Forbidden, Unauthorized
 from cc_tts.metrics import Metrics
-from cc_tts.speech.source import SpeechSource
-from tests.fakes.fake_calls import FakeCall, FakeCallRegistry, FakeSpeechSource
 
 pytestmark = pytest.mark.unit
-
-
-@pytest.mark.parametrize(
-    ("fake", "real"),
-    [(FakeCall, Call), (FakeCallRegistry, CallRegistry), (FakeSpeechSource, SpeechSource)],
-)
-def test_the_fakes_take_what_the_real_ones_take(fake: type, real: type) -> None:
-    own = {"add", "slowly"}
-    names = {name for name in vars(fake) if not name.startswith("_")} - own
-    assert names
-    for name in names:
-        mine, theirs = getattr(fake, name), getattr(real, name)
-        assert isinstance(mine, property) == isinstance(theirs, property), name
-        if not isinstance(mine, property):
-            assert list(inspect.signature(mine).parameters) == list(inspect.signature(theirs).parameters), name
-            assert inspect.iscoroutinefunction(mine) == inspect.iscoroutinefunction(theirs), name
 
 
 def test_tokens_do_not_show() -> None:

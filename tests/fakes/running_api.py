@@ -1,15 +1,11 @@
-"""Calls without SIP: the shape of ``calls.registry``, ``calls.call`` and ``calls.speech_source`` for tests of the API.
-
-A unit test compares the names with the real classes.
-"""
+"""The API on a loopback port over the real registry, whose user agent and speech are made up."""
 
 import asyncio
 import dataclasses
-import itertools
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import msgspec
 from aiohttp import ClientSession, ClientTimeout, web
@@ -17,36 +13,24 @@ from aiohttp import ClientSession, ClientTimeout, web
 from cc_tts.api.app import build_app
 from cc_tts.api.context import ApiContext
 from cc_tts.api.http.connections import Listener
-from cc_tts.calls.call_info import Direction
-from cc_tts.calls.call_state import CALL_TABLE, CallEvent, CallState
-from cc_tts.calls.dtmf.gather import Gather, GatherRequest
-from cc_tts.calls.ending import Ending
-from cc_tts.calls.events import types
+from cc_tts.calls.call import Call
 from cc_tts.calls.events.bus import EventBus
 from cc_tts.calls.originate import OriginateRequest
-from cc_tts.calls.prompts.utterance import Utterance
+from cc_tts.calls.registry import CallRegistry
+from cc_tts.calls.services import CallServices
 from cc_tts.clock import Clock, MonotonicClock
 from cc_tts.cluster.messages import Worker
 from cc_tts.cluster.nodes import LineNodes
-from cc_tts.config.schema import CallsConfig, Config, HttpConfig, TtsConfig
+from cc_tts.config.schema import CallsConfig, Config, HttpConfig, RouteConfig, TtsConfig
 from cc_tts.errors import (
-    CallNotFound,
     CapacityExceeded,
-    Draining,
-    DuplicateId,
-    GatherActive,
-    GatherNotFound,
     LanguageUnsupported,
     NothingToSay,
-    QueueFull,
     TextTooLong,
     UnknownVoice,
     Unprocessable,
     UserAgentUnavailable,
-    UtteranceNotFound,
-    WrongState,
 )
-from cc_tts.media.quality import Quality
 from cc_tts.metrics import Metrics
 from cc_tts.speech.chunks import SpeechChunk
 from cc_tts.speech.lexicons import Lexicons
@@ -60,10 +44,12 @@ from cc_tts.speech.prompt import (
     text_of,
     texts_of,
 )
-from cc_tts.state_machine import StateMachine
 from cc_tts.tenants.accounting import AccountingLog
 from cc_tts.tenants.quotas import TenantQuotas
+from cc_tts.ua import messages
 from cc_tts.voices.voice import Voice
+from tests.fakes.fake_ua import FakeUa
+from tests.fakes.fake_vad import FakeVad
 
 VOICES = (Voice(id="en-us", engine="fake", language="en-US"), Voice(id="de", engine="fake", language="de"))
 
@@ -78,8 +64,7 @@ class FakeSpeechStream:
         self.is_cancelled = False
 
     async def __aiter__(self) -> AsyncIterator[SpeechChunk]:
-        assert isinstance(self._content, TextContent)
-        for number, word in enumerate(self._content.text.split()):
+        for number, word in enumerate(text_of(self._content).split()):
             await self._source.gate.wait()
             if self.is_cancelled:
                 return
@@ -98,8 +83,16 @@ class FakeSpeechStream:
 class FakeEngine:
     """Its voices."""
 
+    degraded_because: str | None = None
+
     def voices(self) -> tuple[Voice, ...]:
         return VOICES
+
+    def not_ready_because(self) -> str | None:
+        return None
+
+    def resolve_voice(self, voice: str | None, language: str | None) -> Voice:
+        return VOICES[0]
 
 
 class FakeSpeechSource:
@@ -115,9 +108,20 @@ class FakeSpeechSource:
         self.gate.set()
         self.fail_at: int | None = None
         self.error: Exception = RuntimeError("the secret detail of a failure")
+        self.refusal: Exception | None = None
+        self.has_fallback = False
 
     async def match_lexicons(self, content: Content) -> None:
         """Nothing is matched."""
+
+    def check_defaults(self, defaults: PromptDefaults) -> None:
+        if defaults.voice is not None or defaults.language is not None:
+            self.check(TextContent("a", defaults.voice, defaults.language))
+        self.lexicons.check(defaults.lexicons)
+
+    def check_capacity(self, content: Content, *, may_wait: bool = False) -> None:
+        if self.refusal is not None:
+            raise self.refusal
 
     def check(self, content: Content) -> Voice | None:
         if isinstance(content, SequenceContent):
@@ -163,230 +167,83 @@ class FakeSpeechSource:
         return self.streams[-1]
 
 
-class FakeCall:
-    """A call that does at once what it is told."""
+class ObedientUa(FakeUa):
+    """Does what it is told in the next turn of the event loop, as a user agent whose far side agrees to everything."""
 
-    def __init__(self, registry: "FakeCallRegistry", id_: str, direction: Direction) -> None:
-        self._registry = registry
-        self.id = id_
-        self.direction: Direction = direction
-        self.machine = StateMachine(CALL_TABLE, CallState.INCOMING if direction == "inbound" else CallState.OUTGOING)
-        self.caller = "sip:alice@127.0.0.1"
-        self.callee = "sip:bob@127.0.0.1"
-        self.sip_call_id = f"sip-{id_}"
-        self.headers: dict[str, str] = {"X-Queue": "sales"}
-        self.uri_parameters: dict[str, str] = {}
-        self.codec: str | None = None
-        self.clock_rate_hz: int | None = None
-        self.transport: str | None = None
-        self.srtp: bool | None = None
-        self.held = False
-        self.paused = False
-        self.created_at_s = 1000.0
-        self.answered_at_s: float | None = None
-        self.ended_at_s: float | None = None
-        self.ending: Ending | None = None
-        self.quality = Quality()
-        self.defaults = PromptDefaults()
-        self.metadata: Mapping[str, str] = {}
-        self.client_state: str | None = None
-        self.tenant = ""
-        self.prompts: list[Prompt] = []
-        self.utterances: dict[str, Utterance] = {}
-        self.asked: list[tuple[str, Any]] = []
-        self.running: Gather | None = None
+    def send(self, message: Any, payload: bytes = b"") -> None:
+        super().send(message, payload)
+        asyncio.get_running_loop().call_soon(self._obey, message)
 
-    @property
-    def utterance_ids(self) -> tuple[str, ...]:
-        return tuple(self.utterances)
-
-    @property
-    def state(self) -> CallState:
-        return self.machine.state
-
-    def speak(self, prompt: Prompt) -> Utterance:
-        self._must_live()
-        registry = self._registry
-        if registry.speak_error is not None:
-            raise registry.speak_error
-        if len(self.utterances) >= registry.config.calls.max_queued_prompts:
-            raise QueueFull("too many", retry_after_s=1)
-        voice = registry.source.check(prompt.content)
-        utterance_id = prompt.utterance_id or f"utt_{next(registry.numbers)}"
-        if utterance_id in registry.utterances:
-            raise DuplicateId(f"there is an utterance {utterance_id!r} already")
-        utterance = Utterance(
-            id=utterance_id,
-            call_id=self.id,
-            prompt=prompt,
-            voice="" if voice is None else voice.id,
-            engine="" if voice is None else voice.engine,
-            accepted_at_s=1001.0,
-            origin_ns=0,
-            barge_in_dtmf=bool(prompt.barge_in_dtmf),
-        )
-        self.prompts.append(prompt)
-        self.utterances[utterance_id] = registry.utterances[utterance_id] = utterance
-        registry.events.publish(types.SpeakQueued(utterance_id=utterance_id, text_chars=0), call_id=self.id)
-        return utterance
-
-    def gather(self, request: GatherRequest) -> Gather:
-        self._must_live()
-        if self.running is not None:
-            raise GatherActive
-        clock = self._registry.clock
-        self.running = Gather("g1", request, clock, say=self.speak, silence=lambda *_: None, on_complete=self._gathered)
-        return self.running
-
-    def _gathered(self, _gather: Gather) -> None:
-        self.running = None
-
-    @property
-    def running_gather(self) -> Gather:
-        if self.running is None:
-            raise GatherNotFound
-        return self.running
-
-    def stop_gather(self) -> Gather:
-        gather = self.running_gather
-        gather.cancel("cancelled")
-        return gather
-
-    async def stop(self, scope: Literal["current", "all"]) -> tuple[list[str], float]:
-        self._must_live()
-        self.asked.append(("stop", scope))
-        return list(self.utterances)[: 1 if scope == "current" else None], 120.0
-
-    def set_paused(self, *, paused: bool) -> None:
-        self._must_live()
-        if self.paused == paused:
-            raise WrongState("the prompts are paused already" if paused else "the prompts are not paused")
-        self.paused = paused
-
-    def update(self, *, defaults: PromptDefaults, metadata: Mapping[str, str], client_state: str | None = None) -> None:
-        self._must_live()
-        if defaults.voice is not None or defaults.language is not None:
-            self._registry.source.check(TextContent("a", defaults.voice, defaults.language))
-        self._registry.source.lexicons.check(defaults.lexicons)
-        self.defaults, self.metadata, self.client_state = defaults, metadata, client_state
-
-    def answer(self) -> None:
-        self.machine.fire(CallEvent.ANSWER)
-        self.codec, self.clock_rate_hz, self.answered_at_s = "PCMU", 8000, 1002.0
-
-    def ring(self, *, early_media: bool = False) -> None:
-        self.machine.fire(CallEvent.RING)
-        self.asked.append(("ring", early_media))
-
-    def hangup(self, *, sip_code: int | None = None, reason: str | None = None) -> None:
-        self._must_live()
-        self.asked.append(("hangup", (sip_code, reason)))
-        self.machine.fire(CallEvent.END)
-        self.ended_at_s = 1003.0
-        self.ending = Ending("completed", "local_hangup", sip_code)
-
-    def set_hold(self, *, hold: bool) -> None:
-        self._must_be_established()
-        self.held = hold
-
-    def send_dtmf(self, digits: str, *, duration_ms: int = 160) -> None:
-        self._must_be_established()
-        self.asked.append(("dtmf", (digits, duration_ms)))
-
-    def _must_live(self) -> None:
-        if self.state is CallState.TERMINATED:
-            raise WrongState(f"call {self.id} is terminated")
-
-    def _must_be_established(self) -> None:
-        if self.state is not CallState.ESTABLISHED:
-            raise WrongState(f"call {self.id} is {self.state}: modify is not possible")
+    def _obey(self, message: Any) -> None:
+        match message:
+            case messages.Ring(call_id=call_id, early_media=early_media):
+                self.report(messages.CallRinging(call_id, f"sip-{call_id}", 183 if early_media else 180))
+            case messages.Answer(call_id=call_id):
+                self.established(call_id)
+            case messages.SetHold(call_id=call_id, hold=hold):
+                self.report(messages.HoldChanged(call_id, "local" if hold else "none"))
+            case messages.CutUtterance(call_id=call_id, utterance_id=str(utterance_id)):
+                self.finished(call_id, utterance_id, cut=True)
+            case messages.Hangup(call_id=call_id, sip_code=sip_code):
+                self.ended(call_id, by="local", sip_code=sip_code or 200)
 
 
-class FakeCallRegistry:
-    """Calls in a dictionary. ``gate`` holds back what would take time, ``speak_error`` and ``originate_error`` fail."""
+class ObservedRegistry(CallRegistry):
+    """The real registry over a made-up user agent and made-up speech. ``gate`` and ``originate_error`` stand in front of
+    :meth:`originate`; ``not_ready`` is given instead of its own reason.
+    """
 
-    def __init__(self, config: Config, clock: Clock) -> None:
-        self.config = config
-        self.clock = clock
-        self.draining = False
-        self.not_ready_because: str | None = None
-        self.degraded_because: str | None = None
-        self.events = EventBus(
-            clock,
-            max_subscribers=config.http.max_event_subscribers,
-            history_size=config.http.event_history_size,
-        )
+    def __init__(self, config: Config, clock: Clock, metrics: Metrics, tenants: TenantQuotas, **services: Any) -> None:
         self.source = FakeSpeechSource(config.tts)
-        self.numbers = itertools.count(1)
-        self.live: dict[str, FakeCall] = {}
-        self.utterances: dict[str, Utterance] = {}
+        self.ua = ObedientUa(max_calls=8)
         self.requests: list[OriginateRequest] = []
         self.gate = asyncio.Event()
         self.gate.set()
-        self.speak_error: Exception | None = None
         self.originate_error: Exception | None = None
+        self.not_ready: str | None = None
+        events = EventBus(
+            clock, max_subscribers=config.http.max_event_subscribers, history_size=config.http.event_history_size
+        )
+        super().__init__(
+            CallServices(
+                config=config,
+                ua=cast("Any", self.ua),
+                source=cast("Any", self.source),
+                vad=cast("Any", FakeVad()),
+                events=events,
+                metrics=metrics,
+                clock=clock,
+                tenants=tenants,
+                **services,
+            ),
+            cast("Any", None),
+        )
 
-    def add(self, id_: str, *, direction: Direction = "inbound", answered: bool = False) -> FakeCall:
-        """Put a call in."""
-        call = self.live[id_] = FakeCall(self, id_, direction)
+    @property
+    def not_ready_because(self) -> str | None:
+        return self.not_ready or super().not_ready_because
+
+    def add(self, id_: str, *, answered: bool = False) -> Call:
+        """A call comes in, from a caller in the queue for sales, and is answered by hand or not yet."""
+        self.ua.incoming(
+            "bob", call_id=id_, caller="sip:alice@127.0.0.1", callee="sip:bob@127.0.0.1", headers={"X-Queue": "sales"}
+        )
         if answered:
-            call.machine.fire(CallEvent.ANSWER)
-        return call
-
-    async def slowly(self) -> None:
-        """Wait for the gate."""
-        await self.gate.wait()
+            self.ua.established(id_)
+        return self.call(id_)
 
     @property
-    def num_calls(self) -> int:
-        return len(self.live)
+    def prompts(self) -> dict[str, Prompt]:
+        """What was asked for, by utterance."""
+        ids = [utterance_id for call in self.calls() for utterance_id in call.utterance_ids]
+        return {utterance_id: self.utterance(utterance_id).prompt for utterance_id in ids}
 
-    @property
-    def max_calls(self) -> int:
-        return 4
-
-    def calls(self, state: CallState | None = None, sip_call_id: str | None = None) -> list[FakeCall]:
-        calls = self.live.values()
-        return [each for each in calls if state in (None, each.state) and sip_call_id in (None, each.sip_call_id)]
-
-    def call(self, call_id: str) -> FakeCall:
-        try:
-            return self.live[call_id]
-        except KeyError:
-            raise CallNotFound.named(call_id) from None
-
-    def has(self, id_: str) -> bool:
-        return id_ in self.live or id_ in self.utterances
-
-    def utterance(self, utterance_id: str) -> Utterance:
-        try:
-            return self.utterances[utterance_id]
-        except KeyError:
-            raise UtteranceNotFound.named(utterance_id) from None
-
-    async def originate(self, request: OriginateRequest) -> FakeCall:
+    async def originate(self, request: OriginateRequest) -> Call:
         self.requests.append(request)
-        await self.slowly()
-        if self.draining:
-            raise Draining(retry_after_s=7)
+        await self.gate.wait()
         if self.originate_error is not None:
             raise self.originate_error
-        call_id = request.call_id or f"call_{next(self.numbers)}"
-        if call_id in self.live:
-            raise DuplicateId(f"there is a call {call_id!r} already")
-        call = self.add(call_id, direction="outbound")
-        call.callee, call.tenant = request.to, request.tenant
-        call.metadata, call.client_state = request.metadata, request.client_state
-        if request.prompt is not None:
-            call.speak(request.prompt)
-        return call
-
-    def start_drain(self) -> bool:
-        if self.draining:
-            return False
-        self.draining = True
-        self.events.publish(types.ServerDraining(calls=len(self.live)))
-        return True
+        return await super().originate(request)
 
 
 BUSY = CapacityExceeded("4 calls are up", retry_after_s=3)
@@ -399,6 +256,7 @@ def make_config(*, max_text_chars: int = 100, max_queued_prompts: int = 3, **htt
         http=HttpConfig(**{"request_timeout_s": 0.5, "max_body_bytes": 4096, **http}),
         tts=TtsConfig(max_text_chars=max_text_chars),
         calls=CallsConfig(max_queued_prompts=max_queued_prompts),
+        routes={"bob": RouteConfig(answer="manual")},
     )
 
 
@@ -408,21 +266,23 @@ def make_context(
     clock: Clock | None = None,
     on_drain: Callable[[], None] = lambda: None,
     accounting: AccountingLog | None = None,
-) -> tuple[ApiContext, FakeCallRegistry]:
+) -> tuple[ApiContext, ObservedRegistry]:
     """The API's context with everything below it made up."""
     config = config or make_config()
     clock = clock or MonotonicClock()
-    registry = FakeCallRegistry(config, clock)
+    metrics, tenants = Metrics(), TenantQuotas(config.tenants)
+    nodes, accounting = LineNodes(config.server, config.cluster), accounting or AccountingLog()
+    registry = ObservedRegistry(config, clock, metrics, tenants, nodes=nodes, accounting=accounting)
     context = ApiContext(
         config=config,
-        registry=cast("Any", registry),
+        registry=registry,
         speech_source=cast("Any", registry.source),
         clock=clock,
-        metrics=Metrics(),
+        metrics=metrics,
         on_drain=on_drain,
-        nodes=LineNodes(config.server, config.cluster),
-        tenants=TenantQuotas(config.tenants),
-        accounting=accounting or AccountingLog(),
+        nodes=nodes,
+        tenants=tenants,
+        accounting=accounting,
     )
     return context, registry
 
@@ -431,7 +291,7 @@ def make_context(
 class RunningApi:
     """The API on a loopback port, as the server process runs it."""
 
-    registry: FakeCallRegistry
+    registry: ObservedRegistry
     context: ApiContext
     app: web.Application
     session: ClientSession

@@ -55,10 +55,14 @@ class SourceLimit:
         """Look again and again. Runs on: the event loop."""
         while True:
             await asyncio.sleep(POLL_S)
-            if len(os.listdir(_FILES)) <= self._max_per_source:  # noqa: PTH208 - names alone, and no disk
-                continue
-            for source, num in (await asyncio.to_thread(self._close_excess, frozenset(+self._served))).items():
-                log.warning("connections_closed", source=source, closed=num, allowed=self._max_per_source)
+            with suppress(OSError):  # no file is left to look with: the next look may have one
+                if len(os.listdir(_FILES)) > self._max_per_source:  # noqa: PTH208 - names alone, and no disk
+                    await self._look()
+
+    async def _look(self) -> None:
+        closed = await asyncio.to_thread(self._close_excess, frozenset(+self._served))
+        for source, num in closed.items():
+            log.warning("connections_closed", source=source, closed=num, allowed=self._max_per_source)
 
     def _close_excess(self, served: Collection[Peer]) -> dict[str, int]:
         """Close what is too much; returns how many connections of which source were closed. Runs on: a thread."""

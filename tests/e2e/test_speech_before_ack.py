@@ -112,3 +112,19 @@ async def test_a_caller_who_goes_before_the_ack_leaves_nothing_behind(neural: Se
             await asyncio.sleep(0.05)
     assert "Traceback" not in neural.log
     assert logged(neural, "report_failed") == []
+
+
+async def test_a_prompt_can_be_stopped_before_anybody_could_hear_it(server: Server) -> None:
+    """The leg has no media while it rings, and reports all the same that it has dropped the prompt."""
+    async with RawCaller("ring", server.sip_port) as caller, server.events() as log:
+        caller.invite(headers=TEXT)
+        queued = await log.wait("speak.queued")
+        await log.wait("call.early")
+        await asyncio.sleep(0.5)
+        status, stopped = await server.post(f"/v1/calls/{queued['call_id']}/stop", {"scope": "all"})
+        assert (status, stopped["stopped"]) == (200, [queued["data"]["utterance_id"]])
+        assert stopped["discarded_ms"] > 0
+        complete = (await log.wait("speak.complete"))["data"]
+        assert (complete["completion_cause"], complete["played_ms"]) == ("cancelled", 0.0)
+        caller.send("CANCEL", cseq=1)
+        await server.until_terminated()

@@ -188,11 +188,15 @@ def _fraction(text: str, _form: str, _language: str) -> str:
 
 
 def _date(text: str, form: str, language: str) -> str:
-    """Read a date by the letters of its format, ``mdy`` or ``yyyymmdd``; without one as any date is read."""
+    """Read a date by the letters of its format, ``mdy`` or ``yyyymmdd``; without one as any date is read. A year may be
+    missing: ``3/4`` with ``mdy``, or without a format, in the order of the language.
+    """
     order = "".join(dict.fromkeys(re.sub("[^dmy]", "", form.lower())))
+    found = [] if any(map(str.isalpha, text)) else _numbers_of(text, order)
+    if len(found) == 2 and len(order or "dmy") > 2:  # noqa: PLR2004 - a day and a month
+        order = (order or ("dm" if writes_day_first(language) else "md")).replace("y", "")
     if not order:
         return ""
-    found = [] if any(map(str.isalpha, text)) else _numbers_of(text, order)
     if len(found) != len(order) or max(map(len, found)) > _FULL_YEAR_DIGITS:
         return ""
     parts = {letter: _part_of_date(letter, run) for letter, run in zip(order, found, strict=True)}

@@ -3,6 +3,7 @@
 import hashlib
 import random
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,18 +18,24 @@ from cc_tts.engines.cosyvoice2.batched import BatchedConfig, BatchedLoader, pace
 from cc_tts.engines.cosyvoice2.engine.capacity import MAX_GUARD_MS, StageCost, StageCosts  # noqa: E402
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig  # noqa: E402
 from cc_tts.engines.cosyvoice2.engine.engine import Engine  # noqa: E402
+from cc_tts.engines.cosyvoice2.engine.schedule import exact_hop  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.checkpoint import ModelError  # noqa: E402
-from cc_tts.engines.cosyvoice2.model.loader import load_networks  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.loader import SpeechModel, load_networks  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference, fixed_noise  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners import runner as model_runner  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners.runner import ModelRunner  # noqa: E402
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker  # noqa: E402
+from cc_tts.engines.cosyvoice2.voice.spoken_text import as_sentence  # noqa: E402
 from cc_tts.engines.cosyvoice2.voice.text_front import MAX_SEED  # noqa: E402
 from cc_tts.engines.engine_core import DeviceLost, SpeechOut, StreamDone, StreamRequest  # noqa: E402
 from cc_tts.errors import ConfigError, EngineFailed, UnknownVoice, Unprocessable  # noqa: E402
-from lab.cosyvoice2.schedule import double_hop  # noqa: E402
+from lab.cosyvoice2.schedule import HopSchedule, calls_for, double_hop  # noqa: E402
 from lab.cosyvoice2.tiny_model import make_tiny_model  # noqa: E402
-from tests.parity import audio_track  # noqa: E402
-from tests.parity.synthesizer import Synthesizer, to_pcm  # noqa: E402
+from lab.cosyvoice2.token2wav import stream_wav  # noqa: E402
+from lab.cosyvoice2.whole_vocoder import vocode  # noqa: E402
+from tests.parity.generation import speak  # noqa: E402
+from tests.parity.samplers import SeededRas  # noqa: E402
 from tests.support.small_engine import runner_of  # noqa: E402
 from tests.support.stepped_streams import endings, pcm_of, run  # noqa: E402
 from tests.support.tiny_speakers import tiny_speaker  # noqa: E402
@@ -121,14 +128,29 @@ def samples(pcm: bytes) -> Any:
     return np.frombuffer(pcm, dtype="<i2").astype(np.int32)
 
 
-def reference_pcm(reference: Synthesizer, speaker: Speaker, texts: list[str]) -> bytes:
-    """What the reference says alone; the seed of a sequence follows from voice and text."""
-    pieces = []
+def reference_pcm(model: SpeechModel, tokenizer: TextTokenizer, speaker: Speaker, texts: list[str]) -> bytes:
+    """What the reference's order of work says, one text after the other; the seed follows from voice and text."""
+    prompt = FlowReference(
+        torch.tensor(speaker.flow_tokens, dtype=torch.int64)[None],
+        torch.tensor(speaker.flow_mel)[None],
+        torch.tensor(speaker.embedding)[None],
+    )
+    num_prompt = len(speaker.flow_tokens)
+    pcm = b""
     for text in texts:
         key = f"0\0{speaker.id}\0{text}".encode()
         seed = int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big") & MAX_SEED
-        pieces += list(reference.speak(speaker, text, seed=seed))
-    return b"".join(map(to_pcm, pieces))
+        with torch.inference_mode():
+            request = speaker.lm_request(tokenizer, tokenizer.encode(as_sentence(text)))
+            tokens = list(speak(model.lm, request, SeededRas(seed)))
+            calls = calls_for(HopSchedule(num_prompt, hop=exact_hop(num_prompt)), len(tokens))
+            vocoder = partial(vocode, model.vocoder)
+            wav = stream_wav(
+                model.flow, vocoder, prompt, torch.tensor([tokens]), calls, noise=fixed_noise(), incremental=False
+            )
+            audio = torch.cat(list(wav), dim=1)[0].clamp(-1.0, 1.0)
+        pcm += (audio * 32767).round().numpy().astype("<i2").tobytes()
+    return pcm
 
 
 def test_eight_at_a_time_say_what_each_says_in_the_reference(
@@ -137,7 +159,6 @@ def test_eight_at_a_time_say_what_each_says_in_the_reference(
     """Without noise in the source, whose draws are other numbers in each of them, and without the fades of this one."""
     monkeypatch.setattr(model_runner, "soften", lambda pcm, **_: pcm)
     monkeypatch.setattr(runner_of(engine)._vocoder, "_noise", lambda *_: None)
-    monkeypatch.setattr(audio_track, "SourceDraws", lambda *_: lambda _frames: None)
     rng = random.Random(8)
     voices = ["zero_shot", "cross_lingual", "instruct", "builtin"] * 2
     said = {number: (voice, [some_text(rng) for _ in range(1 + number % 2)]) for number, voice in enumerate(voices)}
@@ -146,9 +167,9 @@ def test_eight_at_a_time_say_what_each_says_in_the_reference(
     outs = run(engine)
     assert endings(outs) == {number: StreamDone(number) for number in said}
 
-    reference = Synthesizer(*load_networks(directory, device="cpu", dtype=None))
+    model, tokenizer = load_networks(directory, device="cpu", dtype=None)
     for number, (voice, texts) in said.items():
-        ours, theirs = samples(pcm_of(outs, number)), samples(reference_pcm(reference, speakers()[voice], texts))
+        ours, theirs = samples(pcm_of(outs, number)), samples(reference_pcm(model, tokenizer, speakers()[voice], texts))
         assert len(ours) == len(theirs) > 0
         assert np.abs(ours - theirs).max() <= 2
         indices = [out.text_chunk_index for out in outs if isinstance(out, SpeechOut) and out.stream_id == number]

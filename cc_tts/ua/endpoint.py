@@ -505,7 +505,7 @@ _LEG_COMMANDS: Final[Mapping[type[messages.CallCommand], tuple[str, Callable[[Le
     messages.KeepRecord: ("keep", Leg.keep_record),
     messages.Ring: ("ring", Leg.ring),
     messages.Answer: ("answer", Leg.accept),
-    messages.Hangup: ("hangup", Leg.end),
+    messages.Hangup: ("hangup", Leg.hang_up),
     messages.SetHold: ("hold", Leg.set_hold),
     messages.SendDtmf: ("dtmf", Leg.send_dtmf),
     messages.SetListening: ("listen", lambda leg, listening: leg.media.set_listening(listening.directions)),

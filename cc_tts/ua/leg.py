@@ -83,6 +83,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         """The server asked for an outgoing call with this."""
         self._offers_plain = False
         self._ended_by: messages.EndedBy | None = None
+        self._hangup: messages.Hangup | None = None  # it waits for the ACK
         self._remote_reasons: tuple[sip_reason.RemoteReason, ...] = ()
         self._sip_code = 0  # of the last provisional response
         self._answered_ns = self._established_ns = 0
@@ -143,6 +144,15 @@ class Leg(pj.Call):  # type: ignore[misc]
         if not self._rtp.unacked_ms:
             self.media.set_muted(muted=True)
         self._respond(pj.PJSIP_SC_OK)
+
+    def hang_up(self, hangup: messages.Hangup) -> None:
+        """End the call, once it may end: the called side sends no BYE before the ACK (RFC 3261 §15). PJSIP would report it
+        as over at once, and send a BYE without our headers later.
+        """
+        if self.is_incoming and self._machine.state is LegState.ANSWERED:
+            self._hangup = hangup
+        else:
+            self.end(hangup)
 
     def end(self, hangup: messages.Hangup, ended_by: messages.EndedBy = "local") -> None:
         """Send BYE, CANCEL or a final refusal, by the state. A refusal has the status; a BYE has it in Reason."""
@@ -284,6 +294,8 @@ class Leg(pj.Call):  # type: ignore[misc]
         )
         if not self._negotiated:
             self._refuse_media("No usable answer to our offer")  # in the ACK: PJSIP lets such a call be
+        elif self._hangup is not None:
+            self.end(self._hangup)
 
     def _on_disconnected(self, info: Any, response: str) -> None:
         """The call is over; ``response`` is the message that ended it, empty if none did."""

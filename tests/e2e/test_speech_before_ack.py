@@ -128,3 +128,28 @@ async def test_a_prompt_can_be_stopped_before_anybody_could_hear_it(server: Serv
         assert (complete["completion_cause"], complete["played_ms"]) == ("cancelled", 0.0)
         caller.send("CANCEL", cseq=1)
         await server.until_terminated()
+
+
+@pytest.mark.parametrize("why", ["the prompt failed", "the application hangs up"])
+async def test_a_hang_up_before_the_ack_waits_for_it_and_says_why(neural: Server, why: str) -> None:
+    """The called side sends no BYE before the ACK (RFC 3261 §15)."""
+    async with RawCaller("silent", neural.sip_port) as caller, neural.events() as log:
+        is_failure = why == "the prompt failed"
+        if is_failure:
+            os.kill(worker_pid(neural), signal.SIGSTOP)
+        caller.invite(headers=TEXT + b"X-TTS-Then: hangup\r\n" if is_failure else b"")
+        assert (await caller.final()).status == 200
+        if is_failure:
+            assert (await log.wait("speak.complete", timeout_s=30))["data"]["error"] == "engine_failed"
+        else:
+            assert (await neural.post(f"/v1/calls/{(await neural.only_call())['id']}/hangup", {}))[0] == 200
+        with pytest.raises(TimeoutError):
+            await caller.request("BYE", 1)
+        assert of_kind(log.events, "call.terminated") == []
+        caller.ack()
+        bye = await caller.request("BYE", 5)
+        assert ("X-TTS-Cause: error" in bye) == is_failure
+        assert "Reason: Q.850;" in bye
+        ending = (await neural.until_terminated())["ending"]
+        expected = ("failed", "prompt_failed") if is_failure else ("completed", "local_hangup")
+        assert (ending["result"], ending["reason"]) == expected

@@ -88,7 +88,7 @@ class PromptPlayer:
         self._waiting: deque[Utterance] = deque()
         self._on_line: deque[Utterance] = deque()
         self._feeding: tuple[Utterance, asyncio.Task[None]] | None = None
-        self._feeds = self._is_open = False
+        self._feeds = self._is_open = self._is_ending = False
         self._completed = asyncio.Event()
         self.heard_from_ns = 0
         self.utterances: dict[str, Utterance] = {}
@@ -129,7 +129,7 @@ class PromptPlayer:
 
     def prepare(self) -> None:
         """Synthesise what waits. The leg plays it once the far side listens, which :meth:`open_line` tells of."""
-        self._feeds = True
+        self._feeds = not self._is_ending
         self._next()
 
     def open_line(self, at_ns: int) -> None:
@@ -164,7 +164,7 @@ class PromptPlayer:
 
     def stop_feeding(self) -> None:
         """Begin nothing more, since the call is about to end."""
-        self._feeds = False
+        self._feeds, self._is_ending = False, True
 
     def enqueue(self, utterance: Utterance) -> None:
         """Queue one. It waits for a turn of its own only behind a prompt that is played to its end, not behind a cut."""

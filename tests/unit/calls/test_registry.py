@@ -150,6 +150,15 @@ async def test_a_call_that_is_cancelled_before_the_ack_leaves_nothing_behind(exc
     assert exchange.kinds(call_id)[-1] == "call.terminated"
 
 
+async def test_an_ack_does_not_begin_a_prompt_of_a_call_that_is_about_to_end(exchange: Exchange) -> None:
+    call = exchange.registry.call(exchange.ua.incoming("silent"))
+    call.hangup()
+    exchange.ua.established(call.id)
+    call.speak(Prompt(content=TextContent("too late")))
+    await exchange.settle()
+    assert exchange.source.streams == []
+
+
 async def test_a_full_engine_is_waited_for_as_long_as_nobody_listens(exchange: Exchange) -> None:
     exchange.source.open_error = EngineOverloaded("full")
     call_id = exchange.ua.incoming("greet")

@@ -31,7 +31,8 @@ from cc_tts.pool import voices, worker_process
 from cc_tts.pool.hosts import HostSettings, HostState, HostStatus
 from cc_tts.processes.backoff import Backoff
 from cc_tts.processes.channel import Message
-from cc_tts.processes.supervisor import BACKOFF_MAX_S, BACKOFF_MIN_S, ProcessState, exit_reason
+from cc_tts.processes.peer import BACKOFF_MAX_S, BACKOFF_MIN_S, ProcessState
+from cc_tts.processes.supervisor import exit_reason
 from cc_tts.processes.watchdog import Watchdog
 
 LOOK_INTERVAL_S: Final = 0.2  # unmeasured

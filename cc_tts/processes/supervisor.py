@@ -9,13 +9,11 @@ Runs on: the event loop.
 
 import asyncio
 import contextlib
-import itertools
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import Final, Protocol
 
 import msgspec
@@ -24,22 +22,15 @@ from cc_tts import logs
 from cc_tts.clock import Clock
 from cc_tts.errors import ProcessFailed
 from cc_tts.processes.adoption import STATUS_UNKNOWN, AdoptedChild
-from cc_tts.processes.backoff import Backoff
 from cc_tts.processes.channel import (
     CLOSED_BY_CHILD,
-    PROTOCOL_VERSION,
     Hello,
     Message,
-    Ping,
-    Pong,
-    Ready,
     ServerChannel,
     Shutdown,
-    StartFailed,
-    Starting,
 )
+from cc_tts.processes.peer import Peer, ProcessState, Sender
 from cc_tts.processes.watchdog import Watchdog
-from cc_tts.state_machine import StateMachine
 
 START_TIMEOUT_S: Final = 30.0  # unmeasured
 STOP_TIMEOUT_S: Final = 10.0  # unmeasured
@@ -50,48 +41,11 @@ EXIT_TIMEOUT_S: Final = 2.0
 """Between the end of a child's channel and its exit, whose status says why (unmeasured)."""
 HUNG_TIMEOUT_S: Final = 0.2
 """A child that is given up has this long to exit before it is killed. Unmeasured."""
-HEARTBEAT_INTERVAL_S: Final = 0.5  # unmeasured
 HEARTBEAT_TIMEOUT_S: Final = 10.0  # unmeasured
 RESPONSE_TIMEOUT_S: Final = 0.75
 """A child that has left a ping unanswered for so long is not responsive, which ``/readyz`` says of the UA (unmeasured)."""
-BACKOFF_MIN_S: Final = 0.1  # unmeasured
-BACKOFF_MAX_S: Final = 5.0
-"""A child that lived this long starts again with the shortest back-off (unmeasured)."""
-STOPPED: Final = "stopped"
-"""The reason given when the child is down because it was asked to end."""
 
 log = logs.get(__name__)
-
-
-class ProcessState(StrEnum):
-    """States of a supervised child."""
-
-    STOPPED = "stopped"
-    STARTING = "starting"
-    READY = "ready"
-    BACKOFF = "backoff"
-    STOPPING = "stopping"
-
-
-class ProcessEvent(StrEnum):
-    SPAWN = "spawn"
-    READY = "ready"
-    DOWN = "down"
-    """It exited, fell silent, or broke the protocol."""
-    STOP = "stop"
-
-
-PROCESS_TABLE: Final[Mapping[tuple[ProcessState, ProcessEvent], ProcessState]] = {
-    (ProcessState.STOPPED, ProcessEvent.SPAWN): ProcessState.STARTING,
-    (ProcessState.BACKOFF, ProcessEvent.SPAWN): ProcessState.STARTING,
-    (ProcessState.BACKOFF, ProcessEvent.STOP): ProcessState.STOPPED,
-    (ProcessState.STARTING, ProcessEvent.READY): ProcessState.READY,
-    (ProcessState.STARTING, ProcessEvent.DOWN): ProcessState.BACKOFF,
-    (ProcessState.STARTING, ProcessEvent.STOP): ProcessState.STOPPING,
-    (ProcessState.READY, ProcessEvent.DOWN): ProcessState.BACKOFF,
-    (ProcessState.READY, ProcessEvent.STOP): ProcessState.STOPPING,
-    (ProcessState.STOPPING, ProcessEvent.DOWN): ProcessState.STOPPED,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +87,7 @@ class _Process(Protocol):
     def kill(self) -> None: ...
 
 
-class Supervisor:
+class Supervisor(Peer):
     """One child, started again whenever it ends."""
 
     def __init__(
@@ -146,40 +100,20 @@ class Supervisor:
         on_ready: Callable[[Hello], None] = lambda _hello: None,
         on_starting: Callable[[str], None] = lambda _detail: None,
     ) -> None:
+        super().__init__(
+            f"the {spec.name} process", clock=clock, on_message=on_message, on_down=on_down, on_starting=on_starting
+        )
         self._spec = spec
-        self._clock = clock
-        self._on_message = on_message
-        self._on_ready = on_ready
-        self._on_down = on_down
-        self._on_starting = on_starting
+        self._tell_ready = on_ready
         self._channel: ServerChannel | None = None
         self._process: _Process | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._down: asyncio.Future[str] | None = None
-        self._started: asyncio.Future[str | None] | None = None
-        """The result of :meth:`start`: ``None`` once the child is ready, else why it is not."""
-        self._stopping = asyncio.Event()
-        self.hello: Hello | None = None
-        self._silence: Watchdog | None = None
-        """While a ping is unanswered."""
-        self._serials = itertools.count(1)
-        self._machine = StateMachine(PROCESS_TABLE, ProcessState.STOPPED)
+        self._adopted: AdoptedChild | None = None
         self.num_restarts = 0
-
-    @property
-    def state(self) -> ProcessState:
-        """Where the child stands."""
-        return self._machine.state
 
     @property
     def pid(self) -> int | None:
         """Process id of the living child."""
         return self._process.pid if self._process is not None and self._process.returncode is None else None
-
-    @property
-    def silent_s(self) -> float:
-        """Seconds since the oldest ping that is unanswered; 0 if none is."""
-        return self._silence.seconds if self._silence is not None else 0.0
 
     @property
     def is_responsive(self) -> bool:
@@ -190,85 +124,53 @@ class Supervisor:
         """Start the child, or take over ``adopted`` in its place, and wait until it is ready; raises ``ProcessFailed`` if it
         is not in time, or exits before.
         """
-        self._stopping.clear()
-        first = self._started = asyncio.get_running_loop().create_future()
-        self._task = asyncio.create_task(self._live(adopted), name=f"supervise {self._spec.name}")
-        self._task.add_done_callback(lambda _task: self._settle_start("it was stopped"))
-        reason = await first
-        if reason is not None:
+        self._adopted = adopted
+        if (reason := await self._begin()) is not None:
             await self.stop()
             raise ProcessFailed(f"the {self._spec.name} process failed to start: {reason}")
-
-    async def stop(self) -> None:
-        """End the child: ``Shutdown``, then SIGTERM, then SIGKILL, each with its named timeout. Safe to call twice."""
-        self._stopping.set()
-        if self._task is not None:
-            await self._task
-            self._task = None
 
     def set_settings(self, settings: object) -> None:
         """Set what the next child gets; nothing is sent to the living one."""
         self._spec = replace(self._spec, stdin=msgspec.json.encode(settings))
 
-    def send(self, message: Message, payload: bytes = b"") -> None:
-        """Send to the child; raises ``ProcessFailed`` if it is not ready."""
-        if self._channel is None or self.state is not ProcessState.READY:
-            raise ProcessFailed(f"the {self._spec.name} process is {self.state}")
-        self._channel.send(message, payload)
+    @property
+    def _sender(self) -> Sender | None:
+        return self._channel
 
-    async def _live(self, adopted: AdoptedChild | None) -> None:
-        backoff = Backoff(self._clock, min_s=BACKOFF_MIN_S, max_s=BACKOFF_MAX_S)
-        while not self._stopping.is_set():
-            backoff.begin()
-            self._machine.fire(ProcessEvent.SPAWN)
-            try:
-                if adopted is None:
-                    await self._spawn()
-                else:
-                    await self._take_over(adopted)
-                reason = await self._watch()
-            except (OSError, ProcessFailed) as error:
-                reason = str(error)
-            adopted = None
-            was_ready = self.state is ProcessState.READY
-            if self._stopping.is_set():
-                self._machine.fire(ProcessEvent.STOP)
-                await self._end_child(at_once=not was_ready)
-                self._machine.fire(ProcessEvent.DOWN)
-                if was_ready:
-                    self._on_down(STOPPED)
-                return
-            self._machine.fire(ProcessEvent.DOWN)
-            reason = await self._reap(reason)
-            self._settle_start(reason)
-            self.num_restarts += 1
-            delay_s = backoff.delay_s()
-            log.error("child_down", child=self._spec.name, reason=reason, restart_in_s=round(delay_s, 2))
-            if was_ready:
-                self._on_down(reason)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), delay_s)
-        if self.state is ProcessState.BACKOFF:
-            self._machine.fire(ProcessEvent.STOP)
+    async def _use(self) -> str:
+        adopted, self._adopted = self._adopted, None
+        if adopted is None:
+            await self._spawn()
+        else:
+            self.hello = adopted.hello
+            self._process = adopted.process
+            await self._open(adopted.sock)
+        exited = asyncio.create_task(self._exit())
+        try:
+            return await self._watch(exited)
+        finally:
+            exited.cancel()
 
-    def _settle_start(self, reason: str | None) -> None:
-        if self._started is not None and not self._started.done():
-            self._started.set_result(reason)
+    async def _exit(self) -> str:
+        assert self._process is not None
+        return exit_reason(await self._process.wait())
+
+    def _on_ready(self) -> None:
+        assert self.hello is not None
+        log.info("child_ready", child=self._spec.name, pid=self.pid, **self.hello.build)
+        self._tell_ready(self.hello)
+
+    def _on_lost(self, reason: str, *, was_ready: bool, delay_s: float) -> None:
+        del was_ready
+        self.num_restarts += 1
+        log.error("child_down", child=self._spec.name, reason=reason, restart_in_s=round(delay_s, 2))
 
     async def _open(self, sock: socket.socket) -> None:
-        self._down = asyncio.get_running_loop().create_future()
-        self._silence = None
         self._channel = ServerChannel(self._spec.messages, on_record=self._record, on_closed=self.restart)
         await self._channel.open(sock)
 
-    async def _take_over(self, adopted: AdoptedChild) -> None:
-        self.hello = adopted.hello
-        self._process = adopted.process
-        await self._open(adopted.sock)
-
     async def _spawn(self) -> None:
         ours, theirs = socket.socketpair()
-        self.hello = None
         try:
             await self._open(ours)
             process = self._process = await asyncio.create_subprocess_exec(
@@ -290,83 +192,24 @@ class Supervisor:
             await process.stdin.drain()
         process.stdin.close()
 
-    async def _watch(self) -> str:
-        """Wait until the child is down or the supervisor is stopping; returns why."""
-        assert self._process is not None
-        assert self._down is not None
-        exited = asyncio.create_task(self._process.wait())
-        stopping = asyncio.create_task(self._stopping.wait())
-        starting = Watchdog(self._clock, max_step_s=2 * HEARTBEAT_INTERVAL_S)
-        try:
-            while True:
-                waiting: set[asyncio.Future[object]] = {exited, stopping, self._down}  # type: ignore[arg-type]
-                done, _ = await asyncio.wait(waiting, timeout=HEARTBEAT_INTERVAL_S, return_when=asyncio.FIRST_COMPLETED)
-                if stopping in done:
-                    return STOPPED
-                if self._down in done:
-                    return self._down.result()
-                if exited in done:
-                    return exit_reason(exited.result())
-                if reason := self._overdue(starting):
-                    return reason
-                if self.state is ProcessState.READY:
-                    self._ping()
-        finally:
-            stopping.cancel()
-            exited.cancel()
-
     def _overdue(self, starting: Watchdog) -> str:
-        """Why the child is given up though it runs; empty if it is not."""
         if self.state is not ProcessState.READY:
             timeout_s = self._spec.start_timeout_s
             return f"not ready within {timeout_s:.0f} s" if starting.poll() > timeout_s else ""
         timeout_s = self._spec.heartbeat_timeout_s
-        is_silent = self._silence is not None and self._silence.poll() > timeout_s
-        return f"no heartbeat for {timeout_s:.0f} s" if is_silent else ""
+        return f"no heartbeat for {timeout_s:.0f} s" if self._is_silent(timeout_s) else ""
 
-    def _ping(self) -> None:
-        if self._silence is None:
-            self._silence = Watchdog(self._clock, max_step_s=2 * HEARTBEAT_INTERVAL_S)
-        with contextlib.suppress(ProcessFailed):
-            self.send(Ping(serial=next(self._serials)))
-
-    def _record(self, message: Message, payload: bytes) -> None:
-        match message:
-            case Hello():
-                if message.protocol != PROTOCOL_VERSION:
-                    self.restart(f"speaks protocol {message.protocol}, this server {PROTOCOL_VERSION}")
-                    return
-                self.hello = message
-            case Ready() if self.hello is not None and self.state is ProcessState.STARTING:
-                self._machine.fire(ProcessEvent.READY)
-                self._settle_start(None)
-                log.info("child_ready", child=self._spec.name, pid=self.pid, **self.hello.build)
-                self._on_ready(self.hello)
-            case Starting() if self.state is ProcessState.STARTING:
-                self._on_starting(message.detail)
-            case StartFailed() if self.state is ProcessState.STARTING:
-                self.restart(message.detail)
-            case Pong():
-                self._silence = None
-            case _ if self.state in (ProcessState.READY, ProcessState.STOPPING):  # also what it sent before it exited
-                self._on_message(message, payload)
-            case _:
-                self.restart(f"sent {type(message).__name__} before it was ready")
-
-    def restart(self, reason: str) -> None:
-        """Take the child for down, even if it still answers pings: it is killed and started again."""
-        if self._down is not None and not self._down.done():
-            self._down.set_result(reason)
-
-    async def _end_child(self, *, at_once: bool) -> None:
-        """The orderly end: Shutdown, SIGTERM, SIGKILL. ``at_once``: it still loads, and has nothing to end."""
+    async def _end(self, *, was_ready: bool) -> None:
+        """``Shutdown``, then SIGTERM, then SIGKILL, each with its named timeout. A child that still loads has nothing to
+        end.
+        """
         process = self._process
         if process is None:
             return
         if self._channel is not None:
             with contextlib.suppress(ProcessFailed):
                 self._channel.send(Shutdown())
-        if at_once:
+        if not was_ready:
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal.SIGTERM)
         for timeout_s, next_signal in ((STOP_TIMEOUT_S, signal.SIGTERM), (KILL_TIMEOUT_S, signal.SIGKILL)):

@@ -18,7 +18,8 @@ from cc_tts.config.schema import Config, is_ip_address
 from cc_tts.errors import CcTtsError, ProcessFailed, UserAgentUnavailable
 from cc_tts.processes import adoption
 from cc_tts.processes.channel import PROTOCOL_VERSION, Message
-from cc_tts.processes.supervisor import STOPPED, ProcessState, Supervisor, python_child
+from cc_tts.processes.peer import STOPPED, ProcessState
+from cc_tts.processes.supervisor import Supervisor, python_child
 from cc_tts.ua import ended_calls, messages
 from cc_tts.ua.dispatcher import DOWN, DispatcherSettings
 

@@ -11,7 +11,8 @@ from cc_tts.clock import Clock
 from cc_tts.config.schema import Config
 from cc_tts.errors import ConfigError, ProcessFailed, Unprocessable
 from cc_tts.processes.channel import Message
-from cc_tts.processes.supervisor import STOPPED, ProcessState, Supervisor, python_child
+from cc_tts.processes.peer import STOPPED, ProcessState
+from cc_tts.processes.supervisor import Supervisor, python_child
 from cc_tts.vad.messages import FROM_VAD, Ignore, LegFrames, Listen, SpeechEdge, VadSettings
 from cc_tts.vad.silero import find_model
 from cc_tts.vad.speech import Edge, Listening, SpeechStarted, SpeechStopped

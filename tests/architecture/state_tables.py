@@ -24,7 +24,7 @@ from cc_tts.calls.events.types import EVENTS, CallData
 from cc_tts.media.playout_events import PlayoutOverflow
 from cc_tts.metrics import Metrics
 from cc_tts.processes.channel import Message
-from cc_tts.processes.supervisor import PROCESS_TABLE, ProcessEvent, ProcessState
+from cc_tts.processes.peer import PROCESS_TABLE, ProcessEvent, ProcessState
 from cc_tts.ua.leg_state import LEG_TABLE, LegEvent, LegState
 
 ROOT: Final = Path(__file__).resolve().parents[2]

@@ -17,10 +17,12 @@ import structlog
 from cc_tts.clock import MonotonicClock
 from cc_tts.errors import ProcessFailed
 from cc_tts.processes import adoption
+from cc_tts.processes import peer as peer_module
 from cc_tts.processes import supervisor as supervisor_module
 from cc_tts.processes.adoption import Adopt, AdoptionSocket, adopt, check_folder, knock, socket_path
 from cc_tts.processes.channel import PROTOCOL_VERSION, ChildChannel, Message, Ping, encode
-from cc_tts.processes.supervisor import STOPPED, ChildSpec, ProcessState, Supervisor
+from cc_tts.processes.peer import STOPPED, ProcessState
+from cc_tts.processes.supervisor import ChildSpec, Supervisor
 from tests.fakes.running_api import eventually
 from tests.integration.test_ua_process import is_alive
 
@@ -109,8 +111,8 @@ class Watched:
 
 @pytest.fixture
 async def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Watched]:
-    monkeypatch.setattr(supervisor_module, "BACKOFF_MIN_S", 0.02)
-    monkeypatch.setattr(supervisor_module, "HEARTBEAT_INTERVAL_S", 0.05)
+    monkeypatch.setattr(peer_module, "BACKOFF_MIN_S", 0.02)
+    monkeypatch.setattr(peer_module, "PING_INTERVAL_S", 0.05)
     made = Watched(tmp_path)
     yield made
     async with asyncio.timeout(TIMEOUT_S):

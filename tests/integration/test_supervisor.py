@@ -19,9 +19,11 @@ import pytest
 from cc_tts.clock import MonotonicClock
 from cc_tts.errors import ProcessFailed
 from cc_tts.processes import channel as channel_module
+from cc_tts.processes import peer as peer_module
 from cc_tts.processes import supervisor as supervisor_module
 from cc_tts.processes.channel import Hello, Message, Ping
-from cc_tts.processes.supervisor import STOPPED, ChildSpec, ProcessState, Supervisor
+from cc_tts.processes.peer import STOPPED, ProcessState
+from cc_tts.processes.supervisor import ChildSpec, Supervisor
 from tests.fakes.running_api import eventually
 
 pytestmark = pytest.mark.integration
@@ -31,7 +33,7 @@ WAIT_S = 100.0
 ROOT = Path(__file__).resolve().parents[2]
 
 HEAD = """
-import os, signal, socket, sys, time
+import contextlib, os, signal, socket, sys, time
 sys.path.insert(0, {root!r})
 from cc_tts.processes.channel import *
 given = sys.stdin.buffer.read()
@@ -45,7 +47,8 @@ def serve(pong=True, shutdown=True):
     while records := channel.read():
         for message, payload in records:
             if isinstance(message, Ping) and pong:
-                channel.send(Pong(serial=message.serial), payload)
+                with contextlib.suppress(ProcessFailed):  # the server is gone, which the next read shows
+                    channel.send(Pong(serial=message.serial), payload)
             if isinstance(message, Shutdown) and shutdown:
                 channel.send(Pong(serial=-1))
                 sys.exit(0)
@@ -97,10 +100,10 @@ class Nursery:
 
 @pytest.fixture
 async def nursery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Nursery]:
-    monkeypatch.setattr(supervisor_module, "BACKOFF_MIN_S", 0.02)
-    monkeypatch.setattr(supervisor_module, "BACKOFF_MAX_S", 0.05)
+    monkeypatch.setattr(peer_module, "BACKOFF_MIN_S", 0.02)
+    monkeypatch.setattr(peer_module, "BACKOFF_MAX_S", 0.05)
     monkeypatch.setattr(supervisor_module, "STOP_TIMEOUT_S", 1.0)
-    monkeypatch.setattr(supervisor_module, "HEARTBEAT_INTERVAL_S", 0.05)
+    monkeypatch.setattr(peer_module, "PING_INTERVAL_S", 0.05)
     children = Nursery(tmp_path)
     yield children
     for watched in children.all:
@@ -167,7 +170,7 @@ async def test_it_exits_and_says_why(nursery: Nursery) -> None:
 
 async def test_back_off_grows_and_is_bounded(nursery: Nursery, monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
-    monkeypatch.setattr(supervisor_module, "BACKOFF_MAX_S", 0.1)
+    monkeypatch.setattr(peer_module, "BACKOFF_MAX_S", 0.1)
     monkeypatch.setattr(
         supervisor_module.log, "error", lambda event, **data: waits.append(data["restart_in_s"]), raising=False
     )
@@ -315,7 +318,7 @@ async def test_stop_while_it_starts_and_while_it_waits(nursery: Nursery, monkeyp
     await slow.supervisor.stop()
     with pytest.raises(ProcessFailed):
         await starting
-    monkeypatch.setattr(supervisor_module, "BACKOFF_MIN_S", 60.0)
+    monkeypatch.setattr(peer_module, "BACKOFF_MIN_S", 60.0)
     dying = nursery.make("hello(); time.sleep(0.2)")
     await dying.supervisor.start()
     await eventually(lambda: dying.supervisor.state is ProcessState.BACKOFF, timeout_s=TIMEOUT_S)

@@ -38,7 +38,8 @@ from cc_tts.engines.worker.messages import (
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, ProcessFailed
 from cc_tts.metrics import Metrics
 from cc_tts.processes.channel import Message
-from cc_tts.processes.supervisor import RESPONSE_TIMEOUT_S, STOPPED, ProcessState, Supervisor, python_child
+from cc_tts.processes.peer import STOPPED, ProcessState
+from cc_tts.processes.supervisor import RESPONSE_TIMEOUT_S, Supervisor, python_child
 from cc_tts.processes.watchdog import Watchdog
 from cc_tts.voices.catalog import VoiceIndex
 from cc_tts.voices.voice import Voice

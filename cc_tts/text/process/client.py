@@ -11,7 +11,8 @@ from cc_tts.clock import Clock
 from cc_tts.config.schema import LogConfig
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, ProcessFailed
 from cc_tts.processes.channel import Message
-from cc_tts.processes.supervisor import STOPPED, Supervisor, python_child
+from cc_tts.processes.peer import STOPPED
+from cc_tts.processes.supervisor import Supervisor, python_child
 from cc_tts.processes.threads import BoundedExecutor
 from cc_tts.processes.watchdog import Watchdog
 from cc_tts.text.chunker import Chunker, Chunking, TextChunk

@@ -15,7 +15,7 @@ from cc_tts.calls.call_state import (
     UtteranceState,
 )
 from cc_tts.errors import WrongState
-from cc_tts.processes.supervisor import PROCESS_TABLE, ProcessEvent, ProcessState
+from cc_tts.processes.peer import PROCESS_TABLE, ProcessEvent, ProcessState
 from cc_tts.state_machine import StateMachine
 from cc_tts.ua.leg_state import LEG_TABLE, LegEvent, LegState
 

@@ -25,7 +25,7 @@ from cc_tts.engines.worker.messages import (
 )
 from cc_tts.metrics import Metrics
 from cc_tts.processes.channel import Message, Ping, Pong
-from cc_tts.processes.supervisor import ProcessState
+from cc_tts.processes.peer import ProcessState
 from cc_tts.voices.voice import Voice
 
 pytestmark = pytest.mark.unit

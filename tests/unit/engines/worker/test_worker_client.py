@@ -33,7 +33,7 @@ from cc_tts.errors import (
 )
 from cc_tts.metrics import Metrics
 from cc_tts.processes.channel import Message
-from cc_tts.processes.supervisor import ProcessState
+from cc_tts.processes.peer import ProcessState
 from cc_tts.voices.voice import Voice
 from tests.fakes.fake_engine import FakeEngine
 from tests.support.virtual_time import LoopClock, VirtualTimeLoop

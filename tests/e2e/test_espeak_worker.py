@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.configured import logged, server_with, until_readyz
+from lab.configured import logged, server_with, until, until_readyz
 from lab.server_under_test import Server
 from lab.softphone import SoftphoneProcess
 
@@ -15,6 +15,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
 LONG = "The library keeps its place in this sentence for as long as the caller wants to listen to it. " * 40
 SHORT = "Thank you for waiting."
+REPLACED_S = 40.0
+"""The heartbeat is waited for 10 s, the end of the process as long; the rest is slack."""
 
 
 def espeak_pid(server: Server) -> int:
@@ -67,3 +69,13 @@ async def test_a_lost_worker_of_espeak_is_no_matter_of_a_neural_voice(
             said = await log.wait("speak.complete", timeout_s=30, utterance_id=english["id"])
             assert said["data"]["completion_cause"] == "normal", said
         await phone.hangup()
+
+
+async def test_a_worker_of_espeak_that_stands_still_is_replaced_before_anybody_asks_it(
+    nothing_is_left_running: None, tmp_path: Path
+) -> None:
+    async with server_with(tmp_path) as server:
+        pid = espeak_pid(server)
+        os.kill(pid, signal.SIGSTOP)
+        await until(lambda: espeak_pid(server) != pid, REPLACED_S)
+        await until_readyz(server, 200)

@@ -37,6 +37,7 @@ from cc_tts.engines.worker.messages import (
 )
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, ProcessFailed
 from cc_tts.metrics import Metrics
+from cc_tts.processes import supervisor
 from cc_tts.processes.channel import Message
 from cc_tts.processes.peer import STOPPED, ProcessState
 from cc_tts.processes.supervisor import RESPONSE_TIMEOUT_S, Supervisor, python_child
@@ -497,13 +498,14 @@ def child_worker(
     name: str, settings: WorkerSettings, *, clock: Clock, on_starting: Callable[[str], None] = lambda _detail: None
 ) -> MakeProcess:
     """A worker that is a child process of this one."""
+    is_espeak = settings.tts.engine == "espeak"  # its messages are never behind its synthesis
     spec = python_child(
         name,
         "cc_tts.engines.worker",
         messages=FROM_WORKER,
         settings=settings,
         start_timeout_s=settings.tts.worker_start_timeout_s,
-        heartbeat_timeout_s=HEARTBEAT_TIMEOUT_S,
+        heartbeat_timeout_s=supervisor.HEARTBEAT_TIMEOUT_S if is_espeak else HEARTBEAT_TIMEOUT_S,
     )
     return lambda on_message, on_down: Supervisor(
         spec, clock=clock, on_message=on_message, on_down=on_down, on_starting=on_starting

@@ -246,6 +246,7 @@ class Peer(ABC):
                 self._machine.fire(ProcessEvent.READY)
                 self._settle_first(None)
                 self._on_ready()
+                self._ping()  # at once: a peer watches this process from the first ping on
             case Starting() if self.state is ProcessState.STARTING:
                 self._on_starting(message.detail)
             case StartFailed() if self.state is ProcessState.STARTING:

@@ -1,7 +1,6 @@
 """The beginning of every child process, its reader thread, and the main of a child that works through what is sent to it."""
 
 import argparse
-import contextlib
 import os
 import queue
 import signal
@@ -47,6 +46,10 @@ T = TypeVar("T", bound=Settings)
 log = logs.get(__name__)
 
 
+class _ServerGone(Exception):
+    """The channel has ended without a word."""
+
+
 class Link:
     """A child's side of the channel: what the server has sent, and :attr:`channel` for what it gets.
 
@@ -68,13 +71,13 @@ class Link:
         """Return what the server has sent since the last time, after the first record if ``wait``.
 
         Raises:
-            ProcessFailed: the server is gone, or has stopped reading.
+            ProcessFailed: the server has stopped reading.
         """
         found: list[Record] = []
         while (wait and not found and not self.is_over) or not self._inbox.empty():
             record = self._inbox.get()
             if record is None:
-                raise ProcessFailed("the channel has ended")
+                raise _ServerGone
             match record[0]:
                 case Ping(serial=serial):
                     self.channel.send(Pong(serial=serial))
@@ -115,12 +118,13 @@ def run(
         channel.send(Ready())
         while not link.is_over:
             work()
+    except _ServerGone:
+        return EXIT_SERVER_GONE
     except ProcessFailed as error:
         log.error("server_gone", detail=error.detail)
         return EXIT_SERVER_GONE
     finally:
-        with contextlib.suppress(OSError):
-            channel.close()
+        channel.close()
     return 0
 
 

@@ -16,6 +16,7 @@ from cc_tts.clock import Clock
 from cc_tts.errors import CcTtsError, ProcessFailed
 from cc_tts.processes.backoff import Backoff
 from cc_tts.processes.channel import PROTOCOL_VERSION, Hello, Message, Ping, Pong, Ready, StartFailed, Starting
+from cc_tts.processes.first import first_of
 from cc_tts.processes.watchdog import Watchdog
 from cc_tts.state_machine import StateMachine
 
@@ -222,6 +223,11 @@ class Peer(ABC):
                     self._ping()
         finally:
             stopping.cancel()
+
+    async def _until_over(self) -> None:
+        """Wait until the peer is lost, or :meth:`stop` is called."""
+        assert self._down is not None
+        await first_of(self._stopping.wait(), asyncio.wait({self._down}))
 
     def _ping(self) -> None:
         if self._unanswered is None:

@@ -68,11 +68,6 @@ async def has_come(log: EventLog, kind: str, call_id: str) -> Json:
     return found()[0]
 
 
-def ua_lost_server(server: Server) -> list[Json]:
-    """What the UA process logged of it; the text process logs it as well."""
-    return [line for line in logged(server, "server_gone") if line["module"] == "cc_tts.ua"]
-
-
 async def test_an_established_call_outlives_the_server_and_speaks_again(
     tmp_path: Path, phone: SoftphoneProcess
 ) -> None:
@@ -100,7 +95,7 @@ async def test_an_established_call_outlives_the_server_and_speaks_again(
         assert ending == {"result": "completed", "reason": "remote_hangup", "sip_code": 200}
         assert report["talkspurts"][-1]["end_at_ns"] > back_ns
         assert (report["rtp"]["lost"], report["rtp"]["ssrc_changes"]) == (0, 0), "RTP went on without a gap"
-        assert len(ua_lost_server(server)) == 1
+        assert len(logged(server, "server_gone")) == 1
 
 
 async def test_calls_in_every_state_are_taken_up(tmp_path: Path, phone: SoftphoneProcess) -> None:
@@ -184,7 +179,7 @@ async def test_what_happens_in_the_gap(tmp_path: Path, phone: SoftphoneProcess) 
             await has_come(earlier, "speak.started", last)
             agent = ua_pid(server)
             server.signal(signal.SIGKILL)
-            await until(lambda: ua_lost_server(server), TIMEOUT_S)
+            await until(lambda: logged(server, "server_gone"), TIMEOUT_S)
             refused = await invite_once("silent", server.sip_port)
             assert (refused.status, refused.header("Retry-After")) == (503, "7")
             await peer.expect("BYE", TIMEOUT_S)
@@ -307,7 +302,7 @@ async def test_a_stranger_at_the_socket_and_a_server_of_another_protocol(
         await dialled(server, phone, log, "silent")
     agent = ua_pid(server)
     server.signal(signal.SIGKILL)
-    await until(lambda: ua_lost_server(server), TIMEOUT_S)
+    await until(lambda: logged(server, "server_gone"), TIMEOUT_S)
     (settings,) = settings_of(config.load(server.config))
     path = Path(settings.adoption_socket)
     reader, writer = await asyncio.open_unix_connection(path)
@@ -333,7 +328,7 @@ async def test_a_server_that_cannot_start_leaves_the_calls_to_the_next(tmp_path:
         assert is_running(agent)
         assert await server.replace(None) == 1
         assert [call["id"] for call in await server.calls("established")] == [call_id]
-        assert len(ua_lost_server(server)) == 2
+        assert len(logged(server, "server_gone")) == 2
         await phone.hangup()
 
 

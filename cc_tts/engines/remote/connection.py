@@ -19,7 +19,7 @@ from cc_tts.engines.remote.wire import ClientChannel, Endpoint
 from cc_tts.errors import ProcessFailed
 from cc_tts.processes.channel import Hello, Message
 from cc_tts.processes.first import first_of
-from cc_tts.processes.peer import PING_INTERVAL_S, STOPPED, Peer, ProcessState, Sender
+from cc_tts.processes.peer import PING_INTERVAL_S, STOPPED, Peer, Sender
 from cc_tts.processes.watchdog import Watchdog
 
 CONNECT_TIMEOUT_S: Final = 3.0
@@ -51,6 +51,7 @@ class RemoteConnection(Peer):
         self._engine = engine
         self._tell_ready = on_ready
         self._channel: ClientChannel | None = None
+        self._ready = asyncio.Event()
         self.reason = "not connected yet"
         """Why it is not ready, or was not before."""
 
@@ -66,8 +67,10 @@ class RemoteConnection(Peer):
     async def _use(self) -> str:
         """Connect and stay connected; returns why that is over."""
         try:
+            self._ready.clear()
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                await first_of(self._connect(), self._stopping.wait())
+                for step in (self._connect, self._ready.wait):
+                    await first_of(step(), self._until_over())
             return await self._watch()
         except TimeoutError:
             return f"no answer within {CONNECT_TIMEOUT_S:g} s"
@@ -81,8 +84,7 @@ class RemoteConnection(Peer):
         self._channel = await wire.connect(self._endpoint, self._remote, on_record=self._record, on_closed=self.restart)
 
     def _overdue(self, starting: Watchdog) -> str:
-        if self.state is not ProcessState.READY:
-            return f"no answer within {CONNECT_TIMEOUT_S:g} s" if starting.poll() > CONNECT_TIMEOUT_S else ""
+        del starting  # until it is ready the time is limited above
         is_silent = self._is_silent(MAX_MISSED_PINGS * PING_INTERVAL_S)
         return f"{MAX_MISSED_PINGS} pings were not answered" if is_silent else ""
 
@@ -96,6 +98,7 @@ class RemoteConnection(Peer):
 
     def _on_ready(self) -> None:
         assert self.hello is not None
+        self._ready.set()
         log.info("worker_connected", worker=self._worker, **self.hello.build)
         self._tell_ready(self.hello.build)
 

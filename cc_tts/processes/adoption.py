@@ -37,9 +37,7 @@ REFUSED_TIMEOUT_S: Final = 20.0
 STATUS_UNKNOWN: Final = 256
 """In place of the exit status of a process that is no child of ours."""
 MAX_PATH_BYTES: Final = 100
-"""A socket's path has at most so many bytes: ``sun_path`` takes 107 (unix(7)), and there is a suffix while it is made
-(unmeasured).
-"""
+"""A socket's path has at most so many bytes: ``sun_path`` of Linux takes 107 (unix(7)), less a suffix while it is made."""
 _BACKLOG: Final = 4
 _CREDENTIALS: Final = struct.Struct("3i")
 """pid, uid and gid of SO_PEERCRED (unix(7))."""

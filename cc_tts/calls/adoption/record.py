@@ -12,11 +12,12 @@ import msgspec
 from cc_tts.calls.prompts.utterance import Utterance
 from cc_tts.config.schema import MediaDialect, SpeechBargeIn
 from cc_tts.errors import UNREADABLE
+from cc_tts.processes.channel import MAX_MESSAGE_BYTES
 from cc_tts.speech.prompt import Prompt, PromptDefaults, TextContent, Then
 
 VERSION: Final = 1
-MAX_RECORD_BYTES: Final = 256 * 1024
-"""A quarter of what the channel takes in one message (MAX_MESSAGE_BYTES); unmeasured."""
+MAX_RECORD_BYTES: Final = MAX_MESSAGE_BYTES // 4
+"""A quarter of what the channel takes in one message (unmeasured)."""
 MAX_UTTERANCES: Final = 100
 """How many of the next utterances a record has, unmeasured. A record is made with each event, so it has a bound."""
 WITH_TEXT: Final = frozenset({"x-tts-text", "x-tts-ssml"})

@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from cc_tts import logs
 from cc_tts.calls.adoption.record import KeptGather
-from cc_tts.calls.dtmf.gather import Gather, GatherRequest
+from cc_tts.calls.dtmf.gather import MAX_DIGITS, Gather, GatherRequest
 from cc_tts.calls.events import types
 from cc_tts.calls.prompts.player import PromptPlayer
 from cc_tts.calls.prompts.speak_events import Publish
@@ -23,8 +23,8 @@ from cc_tts.errors import CcTtsError, GatherActive, GatherNotFound
 from cc_tts.speech.prompt import Prompt
 from cc_tts.ua import messages
 
-MAX_TYPED_AHEAD: Final = 128
-"""Keys that wait for the next gather: the most that one takes (MAX_DIGITS) (unmeasured)."""
+MAX_TYPED_AHEAD: Final = MAX_DIGITS
+"""Keys that wait for the next gather: the most that one takes."""
 ECHO_NS: Final = 100 * NS_PER_MS
 """A key that comes again this soon by another method (RFC 4733 and SIP INFO) is the same key; unmeasured."""
 

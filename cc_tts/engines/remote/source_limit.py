@@ -16,13 +16,13 @@ from cc_tts import logs
 from cc_tts.processes.source_address import source_of
 
 POLL_S: Final = 0.25
-"""In between one source may have more: a look at 2,000 files takes 20 ms of a thread (unmeasured)."""
+"""In between one source may have more. The interval is unmeasured; a look at 2,000 files takes 20 ms of a thread."""
 _FILES: Final = "/proc/self/fd"
 
 log = logs.get(__name__)
 
-Peer = tuple[str, int]
-"""The address and port of a source."""
+RemoteAddress = tuple[str, int]
+"""The source and the port at the other end of a connection."""
 
 
 class SourceLimit:
@@ -31,7 +31,7 @@ class SourceLimit:
     """
 
     def __init__(self, port: int, max_per_source: int) -> None:
-        self._served: Counter[Peer] = Counter()
+        self._served: Counter[RemoteAddress] = Counter()
         self._port = port
         self._max_per_source = max_per_source
 
@@ -64,7 +64,7 @@ class SourceLimit:
         for source, num in closed.items():
             log.warning("connections_closed", source=source, closed=num, allowed=self._max_per_source)
 
-    def _close_excess(self, served: Collection[Peer]) -> dict[str, int]:
+    def _close_excess(self, served: Collection[RemoteAddress]) -> dict[str, int]:
         """Close what is too much; returns how many connections of which source were closed. Runs on: a thread."""
         of_source: dict[str, list[int]] = defaultdict(list)
         num_open: dict[str, int] = defaultdict(int)
@@ -81,7 +81,7 @@ class SourceLimit:
                 closed[source] = sum(map(self._close, excess))
         return closed
 
-    def _peer(self, file: int) -> Peer | None:
+    def _peer(self, file: int) -> RemoteAddress | None:
         """Who is at the other end of a file, if it is a connection to the port."""
         with suppress(OSError), _same_socket(file) as connection:
             if connection.family in (socket.AF_INET, socket.AF_INET6) and connection.getsockname()[1] == self._port:
@@ -99,7 +99,7 @@ class SourceLimit:
         return False
 
 
-def _peer_of(grpc_peer: str) -> Peer:
+def _peer_of(grpc_peer: str) -> RemoteAddress:
     """``ipv4:192.0.2.1:5060`` or ``ipv6:%5B2001:db8::1%5D:5060``, as gRPC writes them."""
     host, _, port = unquote(grpc_peer).partition(":")[2].rpartition(":")
     return source_of(host.strip("[]")), int(port)

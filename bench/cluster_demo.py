@@ -31,7 +31,7 @@ from cc_tts.ua import pjsua2_build
 from lab.children import Child
 from lab.cluster import Call, Cluster
 from lab.kamailio import MISSING, find_kamailio
-from lab.server import Json
+from lab.server_under_test import Json
 
 NUM_CALLS: Final = 40
 WHEEL_NUM_CALLS: Final = 8
@@ -190,9 +190,9 @@ async def pause(cluster: Cluster, call: Call) -> float:
     """Hold a prompt for a moment: would a silence be heard as one? Returns how long it was to the caller, ms."""
     server, from_ns = cluster.nodes[call.node], time.time_ns()
     call_id = await server.call_id(call.caller.call_id)
-    await server.post(f"/v1/calls/{call_id}/pause")
+    await server.ask(f"/v1/calls/{call_id}/pause")
     await asyncio.sleep(PAUSE_S)
-    await server.post(f"/v1/calls/{call_id}/resume")
+    await server.ask(f"/v1/calls/{call_id}/resume")
     await asyncio.sleep(1.0)
     return call.longest_silence_ms(from_ns, await cluster.listen())
 
@@ -210,7 +210,7 @@ async def resumed(cluster: Cluster, wanted: int) -> int:
 
 async def ask_elsewhere(cluster: Cluster, owner: str, other: str) -> str:
     """Ask a node for a call of the other one; returns a line about the answer."""
-    theirs = next((call["id"] for call in (await cluster.nodes[owner].get("/v1/calls"))["calls"]), "")
+    theirs = next((call["id"] for call in (await cluster.nodes[owner].read("/v1/calls"))["calls"]), "")
     server = cluster.nodes[other]
     async with server.http.get(f"{server.url}/v1/calls/{theirs}", allow_redirects=False) as response:
         location = response.headers.get("Location", "")

@@ -30,7 +30,7 @@ from bench.growth import footprint
 from bench.report import machine, percentiles, save
 from lab.crowd import Crowd
 from lab.load import RTP_FIRST_PORT, Meter, Sipp
-from lab.server import Json, LabServer
+from lab.server_under_test import Json, Server
 
 SENTENCES = (
     "Your order number {} has left our warehouse and will reach you within two days.",
@@ -57,7 +57,7 @@ NUMBERS = itertools.count(1)
 class Calls:
     """Calls that are up, and what becomes of the prompts spoken on them."""
 
-    def __init__(self, server: LabServer) -> None:
+    def __init__(self, server: Server) -> None:
         self.server = server
         self.ids: set[str] = set()
         self.numbers = NUMBERS
@@ -159,14 +159,14 @@ class Calls:
         await asyncio.gather(*(work(call_id, until_s) for call_id in tuple(self.ids)))
 
 
-def processes(server: LabServer) -> dict[str, int]:
+def processes(server: Server) -> dict[str, int]:
     """Process ids of what a prompt goes through."""
-    pids = {"server": server.process.pid, "ua": server.ua_pid()}
+    pids = {"server": server.pid, "ua": server.ua_pid()}
     worker, text = server.pids_of(WORKER), server.pids_of("cc_tts.text.process")
     return pids | ({"worker": worker[0]} if worker else {}) | ({"text": text[0]} if text else {})
 
 
-async def level(server: LabServer, num_calls: int, seconds: float, minutes: float) -> Json:
+async def level(server: Server, num_calls: int, seconds: float, minutes: float) -> Json:
     """One number of calls: prompts with pauses, then speech all the time."""
     async with contextlib.AsyncExitStack() as stack:
         crowd = await stack.enter_async_context(Crowd.of(num_calls))
@@ -202,9 +202,9 @@ async def level(server: LabServer, num_calls: int, seconds: float, minutes: floa
             sipp.process.kill()
             await sipp.process.wait()
     await asyncio.sleep(SETTLE_S)
-    for call in (await server.get("/v1/calls"))["calls"]:
+    for call in (await server.read("/v1/calls"))["calls"]:
         if call["state"] != "terminated":
-            await server.post(f"/v1/calls/{call['id']}/hangup")
+            await server.ask(f"/v1/calls/{call['id']}/hangup")
     await asyncio.sleep(SETTLE_S)
     return result
 
@@ -287,7 +287,7 @@ async def run(engines: Sequence[str], levels: Sequence[int], seconds: float, min
             f"rtp.port_max={RTP_FIRST_PORT + 2 * (most + 500)}",
             'routes.load.greeting=""',
         ]
-        async with await LabServer.start(*settings) as server:
+        async with await Server.with_settings(*settings) as server:
             for num_calls in levels:
                 is_last = engine == "onnx" and num_calls == most
                 result = await level(server, num_calls, seconds, minutes if is_last else 0.0)

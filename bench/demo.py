@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from lab.server import Json, LabServer
+from lab.server_under_test import Json, Server
 from lab.softphone import SoftphoneProcess
 
 RECORDING = Path("demo.wav")
@@ -25,7 +25,7 @@ KEY_AFTER_S = 2.0
 async def main() -> int:
     print("starting the server …", flush=True)
     async with (
-        await LabServer.start("log.level=error", "tts.engine=auto") as server,
+        await Server.with_settings("log.level=error", "tts.engine=auto") as server,
         await SoftphoneProcess.start() as phone,
     ):
         print(f"dialing {server.uri('demo')} …", flush=True)
@@ -41,7 +41,7 @@ async def main() -> int:
             ):
                 print(f"speaking: {name} …", flush=True)
                 posted_ns = time.monotonic_ns()
-                utterance = await server.post(f"/v1/calls/{call_id}/speak", body)
+                utterance = await server.ask(f"/v1/calls/{call_id}/speak", body)
                 if "interrupted" in name:
                     await phone.wait_event("speech_start", timeout_s=10, after_ns=posted_ns)
                     await asyncio.sleep(KEY_AFTER_S)
@@ -49,7 +49,7 @@ async def main() -> int:
                 done = await log.wait("speak.complete", utterance_id=utterance["id"], timeout_s=60)
                 spoken.append((name, posted_ns, done["data"], utterance))
                 await asyncio.sleep(0.6)
-            await server.post(f"/v1/calls/{call_id}/hangup")
+            await server.ask(f"/v1/calls/{call_id}/hangup")
             report = await phone.report(timeout_s=10)
             ended = await log.wait("call.terminated")
     show(report, spoken, key, ended["data"]["ending"])

@@ -14,7 +14,7 @@ import time
 from typing import Any
 
 from bench.report import BusyCores, machine, percentiles, save, show
-from lab.server import Json, LabServer
+from lab.server_under_test import Json, Server
 from lab.softphone import SoftphoneProcess
 
 WORDS = ("Ready.", "Thank you.", "One moment.", "Please wait.", "Your call is next.")
@@ -35,14 +35,14 @@ class Line:
         self.call_id = call_id
 
 
-async def dial(server: LabServer, phone: SoftphoneProcess, name: str) -> Line:
+async def dial(server: Server, phone: SoftphoneProcess, name: str) -> Line:
     """Call the server; its route answers at once and says nothing."""
     await phone.dial(server.uri("bench"), call=name)
     answered = await phone.wait_event("answered", call=name, timeout_s=10)
     return Line(name, await server.call_id(answered["sip_call_id"]))
 
 
-async def first_audio(server: LabServer, phone: SoftphoneProcess, *, calls: int, prompts: int) -> Json:
+async def first_audio(server: Server, phone: SoftphoneProcess, *, calls: int, prompts: int) -> Json:
     """Speak ``prompts`` prompts, spread over ``calls`` calls at once."""
     lines = [await dial(server, phone, f"c{index}") for index in range(calls)]
     marks: dict[str, list[tuple[int, int]]] = {line.name: [] for line in lines}
@@ -52,7 +52,7 @@ async def first_audio(server: LabServer, phone: SoftphoneProcess, *, calls: int,
         words = itertools.cycle(WORDS)
         for _ in range(count):
             posted_ns = time.monotonic_ns()
-            utterance = await server.post(f"/v1/calls/{line.call_id}/speak", {"text": next(words)})
+            utterance = await server.ask(f"/v1/calls/{line.call_id}/speak", {"text": next(words)})
             accepted_ns = time.monotonic_ns()
             marks[line.name].append((posted_ns, accepted_ns))
             done = await log.wait("speak.complete", utterance_id=utterance["id"])
@@ -81,11 +81,11 @@ async def first_audio(server: LabServer, phone: SoftphoneProcess, *, calls: int,
     }
 
 
-async def packet_gaps(server: LabServer, phone: SoftphoneProcess) -> Json:
+async def packet_gaps(server: Server, phone: SoftphoneProcess) -> Json:
     """The gaps between packets of four speaking calls while the API takes 50 requests a second."""
     lines = [await dial(server, phone, f"b{index}") for index in range(4)]
     for line in lines:
-        await server.post(f"/v1/calls/{line.call_id}/speak", {"text": LONG * 3})
+        await server.ask(f"/v1/calls/{line.call_id}/speak", {"text": LONG * 3})
     period_s = 1 / API_REQUESTS_PER_S
     answered: list[float] = []
     pending: set[asyncio.Task[None]] = set()
@@ -94,9 +94,9 @@ async def packet_gaps(server: LabServer, phone: SoftphoneProcess) -> Json:
         line = lines[number % len(lines)]
         began = time.monotonic_ns()
         if number % 5 == 0:
-            await server.post(f"/v1/calls/{line.call_id}/speak", {"text": "And one more thing."})
+            await server.ask(f"/v1/calls/{line.call_id}/speak", {"text": "And one more thing."})
         else:
-            await server.get("/v1/calls")
+            await server.read("/v1/calls")
         answered.append((time.monotonic_ns() - began) / 1e6)
 
     start_s = time.monotonic()
@@ -120,17 +120,17 @@ async def packet_gaps(server: LabServer, phone: SoftphoneProcess) -> Json:
     }
 
 
-async def cut(server: LabServer, phone: SoftphoneProcess, *, by: str, count: int) -> Json:
+async def cut(server: Server, phone: SoftphoneProcess, *, by: str, count: int) -> Json:
     """From the request, or from the first packet of the key, to the last packet with speech."""
     line = await dial(server, phone, "k")
     asked: list[tuple[int, int]] = []
     for _ in range(count):
-        await server.post(f"/v1/calls/{line.call_id}/speak", {"text": LONG})
+        await server.ask(f"/v1/calls/{line.call_id}/speak", {"text": LONG})
         await phone.wait_event("speech_start", call=line.name, timeout_s=10)
         await asyncio.sleep(0.4)
         if by == "stop":
             asked_ns = time.monotonic_ns()
-            await server.post(f"/v1/calls/{line.call_id}/stop", {"scope": "all"})
+            await server.ask(f"/v1/calls/{line.call_id}/stop", {"scope": "all"})
         else:
             asked_ns = (await phone.dtmf("5", call=line.name))["at_ns"]
         await asyncio.sleep(QUIET_S)
@@ -154,7 +154,7 @@ async def run(arguments: argparse.Namespace) -> Json:
             flush=True,
         )
         async with contextlib.AsyncExitStack() as stack:
-            server = await stack.enter_async_context(await LabServer.start("calls.max_queued_prompts=1000"))
+            server = await stack.enter_async_context(await Server.with_settings("calls.max_queued_prompts=1000"))
             phone = await stack.enter_async_context(await SoftphoneProcess.start())
             if load == "busy":
                 await stack.enter_async_context(BusyCores())

@@ -8,7 +8,7 @@ import asyncio
 from pathlib import Path
 
 from bench.report import machine, save
-from lab.server import Json, LabServer
+from lab.server_under_test import Json, Server
 from lab.softphone import SoftphoneProcess
 
 CALLS_AT_ONCE = 3
@@ -26,12 +26,12 @@ def footprint(pid: int) -> Json:
     }
 
 
-async def short_call(server: LabServer, phone: SoftphoneProcess, name: str) -> None:
+async def short_call(server: Server, phone: SoftphoneProcess, name: str) -> None:
     """Dial, hear a few words to their end, hang up."""
     await phone.dial(server.uri("bench"), call=name)
     answered = await phone.wait_event("answered", call=name, timeout_s=10)
     call_id = await server.call_id(answered["sip_call_id"])
-    await server.post(f"/v1/calls/{call_id}/speak", {"text": f"Call {name}."})
+    await server.ask(f"/v1/calls/{call_id}/speak", {"text": f"Call {name}."})
     await phone.wait_event("speech_end", call=name, timeout_s=10)
     await phone.hangup(call=name)
 
@@ -39,8 +39,11 @@ async def short_call(server: LabServer, phone: SoftphoneProcess, name: str) -> N
 async def run(num_calls: int) -> Json:
     """Make the calls."""
     samples: list[Json] = []
-    async with await LabServer.start("calls.max_ended_calls=20") as server, await SoftphoneProcess.start() as phone:
-        pids = {"server": server.process.pid, "ua": server.ua_pid()}
+    async with (
+        await Server.with_settings("calls.max_ended_calls=20") as server,
+        await SoftphoneProcess.start() as phone,
+    ):
+        pids = {"server": server.pid, "ua": server.ua_pid()}
         for number in range(0, num_calls, CALLS_AT_ONCE):
             if number % max(1, num_calls // SAMPLES) < CALLS_AT_ONCE:
                 samples.append({"calls": number, **{name: footprint(pid) for name, pid in pids.items()}})

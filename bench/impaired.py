@@ -17,7 +17,7 @@ from cc_tts.softphone.rtp.packets import SAMPLES_PER_PACKET
 from cc_tts.ua import pjsua2_build
 from lab.impairer import Impairment, Network, Sent
 from lab.ports import HOST
-from lab.server import LabServer
+from lab.server_under_test import Server
 from lab.softphone import SoftphoneProcess
 
 CALLS_A_PHONE = 4
@@ -33,7 +33,7 @@ LEVELS = {
 Json = dict[str, Any]
 
 
-async def one_call(server: LabServer, network: Network, phone: SoftphoneProcess, name: str, talk_s: float) -> Json:
+async def one_call(server: Server, network: Network, phone: SoftphoneProcess, name: str, talk_s: float) -> Json:
     """Call, listen, press a key, hang up; returns what became of it."""
     dialing = await phone.dial(f"sip:long@{HOST}:{network.sip_port}", call=name, timeout_s=ANSWER_TIMEOUT_S)
     answered = await phone.wait_event("answered", call=name, timeout_s=ANSWER_TIMEOUT_S)
@@ -42,8 +42,8 @@ async def one_call(server: LabServer, network: Network, phone: SoftphoneProcess,
     await asyncio.sleep(1.0)
     report = await phone.hangup(call=name)
     call_id = await server.call_id(report["sip_call_id"])
-    call = await server.get(f"/v1/calls/{call_id}")
-    utterance = await server.get(f"/v1/utterances/{call['utterances'][0]}")
+    call = await server.read(f"/v1/calls/{call_id}")
+    utterance = await server.read(f"/v1/utterances/{call['utterances'][0]}")
     return {
         "set_up_ms": (answered["at_ns"] - dialing["at_ns"]) / 1e6,
         "interrupted": utterance["completion_cause"] == "barge_in",
@@ -64,7 +64,7 @@ def packet_gaps_of(sent: list[Sent]) -> Json:
     }
 
 
-async def level(server: LabServer, impairment: Impairment, num_calls: int, talk_s: float, seed: int) -> Json:
+async def level(server: Server, impairment: Impairment, num_calls: int, talk_s: float, seed: int) -> Json:
     """All calls at once through one network."""
     async with contextlib.AsyncExitStack() as stack:
         phones, networks = [], []
@@ -98,10 +98,10 @@ async def level(server: LabServer, impairment: Impairment, num_calls: int, talk_
         }
 
 
-async def until_over(server: LabServer) -> int:
+async def until_over(server: Server) -> int:
     """Wait until the server has no call; returns how many it keeps past the time in which SIP repeats a BYE."""
     for _ in range(int(ANSWER_TIMEOUT_S / 0.1)):
-        left: int = sum(call["state"] != "terminated" for call in (await server.get("/v1/calls"))["calls"])
+        left: int = sum(call["state"] != "terminated" for call in (await server.read("/v1/calls"))["calls"])
         if not left:
             break
         await asyncio.sleep(0.1)
@@ -113,7 +113,7 @@ async def measure(num_calls: int, talk_s: float, seed: int) -> Json:
     levels = {}
     for name, impairment in LEVELS.items():
         greeting = f'routes.long.greeting="{SENTENCE * 20}"'
-        async with await LabServer.start(greeting) as server:
+        async with await Server.with_settings(greeting) as server:
             levels[name] = await level(server, impairment, num_calls, talk_s, seed)
     return levels
 

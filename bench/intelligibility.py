@@ -23,7 +23,7 @@ from cc_tts.media.g711 import ulaw_decode, ulaw_encode
 from cc_tts.speech.prompt import TextContent
 from cc_tts.speech.source import SpeechSource
 from cc_tts.text.normalizer import Normalizer
-from lab.server import Json
+from lab.server_under_test import Json
 
 LINE_HZ = 8000
 RECOGNISER_HZ = 16_000

@@ -24,7 +24,7 @@ from cc_tts.speech.prompt import TextContent
 from cc_tts.speech.resampler import StreamResampler
 from cc_tts.speech.source import SpeechSource
 from cc_tts.text.normalizer import Normalizer
-from lab.server import Json
+from lab.server_under_test import Json
 
 LINE = AudioFormat(8000)
 FULL_SCALE = 32767

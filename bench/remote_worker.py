@@ -27,7 +27,7 @@ from cc_tts.engines.engine import Engine
 from cc_tts.engines.factory import make_engine
 from lab.piper_voice import make_piper_voice
 from lab.ports import HOST, free_ports
-from lab.server import Json
+from lab.server_under_test import Json
 
 VOICE: Final = "made-for-tests"
 TEXT: Final = "Thank you for calling, please hold the line, somebody will be with you shortly."

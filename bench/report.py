@@ -14,7 +14,7 @@ from typing import Self
 import numpy as np
 
 from cc_tts import __version__
-from lab.server import Json
+from lab.server_under_test import Json
 
 RESULTS = Path(__file__).parent / "results"
 

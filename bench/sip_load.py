@@ -20,7 +20,7 @@ from bench.growth import footprint
 from bench.report import machine, save
 from lab.crowd import Crowd
 from lab.load import GRACE_S, Meter, Sipp, counter, level, loaded_server, server_pids
-from lab.server import Json
+from lab.server_under_test import Json
 
 BASE_RATE = 50.0
 SHORT_CALL_S = 2.0
@@ -32,7 +32,7 @@ async def run_in_a_row(num_calls: int, *, rate: float) -> Json:
     """``num_calls`` short calls, one after the other and some at once."""
     max_at_once = round(4 * rate * SHORT_CALL_S)
     async with loaded_server(max_at_once) as (server, _, serving), Crowd.of(max_at_once) as crowd:
-        pids = {"server": server.process.pid, "ua": server.ua_pid()}
+        pids = {"server": server.pid, "ua": server.ua_pid()}
         begun_s = asyncio.get_running_loop().time()
         looks: list[Json] = []
 

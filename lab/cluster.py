@@ -17,7 +17,7 @@ from cc_tts.ua import pjsua2_build
 from lab.crowd import Crowd
 from lab.kamailio import Kamailio, ProxiedCaller
 from lab.ports import HOST, free_ports
-from lab.server import Json, LabServer
+from lab.server_under_test import Json, Server
 
 VOICES: Final = Path(__file__).parent / "tone_voice"
 SENTENCE: Final = "the ships sail on over the quiet sea and the wind keeps blowing from the west "
@@ -31,6 +31,7 @@ DIAL_INTERVAL_S: Final = 0.05
 ALIVE_WITHIN_S: Final = 1.0
 """A call is up if its caller hears speech so shortly before the end."""
 WORKER_START_TIMEOUT_S: Final = 60.0
+KILL_TIMEOUT_S: Final = 10.0
 BYE_TIMEOUT_S: Final = 240.0
 """How long a caller waits for the server's BYE: as long as the demonstration may take."""
 NS: Final = 1_000_000_000
@@ -108,7 +109,7 @@ class Cluster:
         self._crowd = crowd
         self._byes: set[asyncio.Task[None]] = set()
         self.workers: list[Worker] = []
-        self.nodes: dict[str, LabServer] = {}
+        self.nodes: dict[str, Server] = {}
         self.calls: list[Call] = []
         self.proxy: Kamailio
 
@@ -121,14 +122,14 @@ class Cluster:
             cluster = cls(stack, crowd)
             for number in (1, 2):
                 cluster.workers.append(await stack.enter_async_context(await Worker.start(folder, number)))
-            await cluster._start_nodes(folder, num_calls)
+            await cluster._start_nodes(num_calls)
             nodes = [server.sip_port for server in cluster.nodes.values()]
             cluster.proxy = await Kamailio.start(folder, nodes)
             stack.push_async_callback(cluster.proxy.end)
             stack.push_async_callback(cluster._stop_listening)
             yield cluster
 
-    async def _start_nodes(self, folder: Path, num_calls: int) -> None:
+    async def _start_nodes(self, num_calls: int) -> None:
         ports = {f"line-{number}": free_ports(1) for number in (1, 2)}
         table = ", ".join(f'"{name}" = "http://{HOST}:{port}"' for name, port in ports.items())
         workers = json.dumps([worker.address for worker in self.workers])
@@ -160,11 +161,7 @@ class Cluster:
                 ]
             else:
                 settings.append(f"sip.max_calls={num_calls + 8}")
-            log_path = folder / f"{name}.log"
-            try:
-                server = await LabServer.start(*settings, log_path=log_path, http_port=http_port)
-            except RuntimeError:
-                raise RuntimeError(f"{name} did not start:\n{log_path.read_text(errors='replace')[-2000:]}") from None
+            server = await Server.with_settings(*settings, http_port=http_port)
             self.nodes[name] = await self._stack.enter_async_context(server)
 
     async def dial(self, count: int) -> list[Call]:
@@ -178,8 +175,8 @@ class Cluster:
             await asyncio.sleep(DIAL_INTERVAL_S)
         dialled = await asyncio.gather(*calls)
         for name, server in self.nodes.items():
-            if server.process.returncode is None:
-                known = {each["sip_call_id"] for each in (await server.get("/v1/calls"))["calls"]}
+            if server.returncode is None:
+                known = {each["sip_call_id"] for each in (await server.read("/v1/calls"))["calls"]}
                 for call in dialled:
                     call.node = name if call.caller.call_id in known else call.node
         return dialled
@@ -208,9 +205,8 @@ class Cluster:
 
     async def kill_node(self, name: str) -> None:
         """Signal 9 for all its processes, as the machine would end them: nobody says goodbye."""
-        process = self.nodes[name].process
-        kill_all(process.pid)
-        await process.wait()
+        kill_all(self.nodes[name].pid)
+        await self.nodes[name].ended(KILL_TIMEOUT_S)
 
     async def hang_up(self, calls: Sequence[Call]) -> int:
         """BYE by the callers; returns how many were answered with 200."""
@@ -222,9 +218,8 @@ class Cluster:
         """A series, with its labels, at each node that is alive."""
         found = []
         for server in self.nodes.values():
-            if server.process.returncode is None:
-                async with server.http.get(f"{server.url}/metrics") as response:
-                    lines = (await response.text()).splitlines()
+            if server.returncode is None:
+                lines = (await server.get_text("/metrics"))[1].splitlines()
                 found += [int(float(line.rpartition(" ")[2])) for line in lines if line.startswith(f"{name} ")]
         return found
 

@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from lab.server_under_test import Json, Server, entries
 
 READYZ_TIMEOUT_S = 60.0
@@ -16,10 +14,7 @@ READYZ_TIMEOUT_S = 60.0
 @contextlib.asynccontextmanager
 async def server_with(folder: Path, **settings: str) -> AsyncIterator[Server]:
     """Run it with ``section__key="value"`` as in ``CC_TTS_SECTION__KEY``. It must end with status 0."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in settings.items():
-            patch.setenv(f"CC_TTS_{name.upper()}", value)
-        server = await Server.start(folder)
+    server = await Server.start(folder, settings)
     try:
         yield server
     finally:

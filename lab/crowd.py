@@ -7,7 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from typing import Self
 
-from lab.server import Json
+from lab.server_under_test import Json
 
 
 class Crowd:

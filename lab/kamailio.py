@@ -5,12 +5,9 @@ import os
 import re
 import shutil
 import signal
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
-
-import aiohttp
 
 from lab import needs
 from lab.children import Child
@@ -18,7 +15,7 @@ from lab.configured import ua_pid, until
 from lab.peers import ROOT, until_listening
 from lab.ports import HOST, free_ports
 from lab.raw_sip import Answer, RawCaller, RtpEar
-from lab.server_under_test import REQUEST_TIMEOUT_S, Server, server_config
+from lab.server_under_test import Ports, Server
 
 SHIPPED = ROOT / "sip" / "peers" / "kamailio"
 MISSING = "Kamailio is not here: sip/peers/kamailio/fetch.sh (9 MB, no root)"
@@ -179,46 +176,10 @@ class Kamailio:
         return self.log.count(f"no answer from sip:{HOST}:{node.sip_port}")
 
 
-@dataclass(frozen=True)
-class NodePorts:
-    """Where a node is, also after it was started again."""
-
-    sip: int
-    http: int
-    rtp: int
-    num_rtp: int
-
-    @classmethod
-    def free(cls, max_calls: int = 4) -> Self:
-        """Ports nobody has: two of media for each call, and as many that rest."""
-        num_rtp = 4 * max_calls + 24
-        return cls(free_ports(2), free_ports(), free_ports(num_rtp), num_rtp)
-
-
-class Node(Server):
-    """A server that can be started again where it was."""
-
-    ports: NodePorts
-
-
-async def start_node(folder: Path, ports: NodePorts, **settings: str) -> Node:
+async def start_node(folder: Path, ports: Ports, **settings: str) -> Server:
     """A server at these ports, ready; settings as in ``server_with``."""
     folder.mkdir(exist_ok=True)  # noqa: ASYNC240 - before anything runs
-    config = folder / "server.toml"
-    text = server_config(sip_port=ports.sip, http_port=ports.http, rtp_port=ports.rtp, first_ua_port=ports.sip + 1)
-    config.write_text(re.sub(r"port_max = \d+", f"port_max = {ports.rtp + ports.num_rtp - 1}", text))
-    argv = [sys.executable, "-m", "cc_tts.cli", "serve", "--config", str(config)]
-    environment = {f"CC_TTS_{name.upper()}": value for name, value in settings.items()}
-    child = await Child.start(argv, log_path=folder / "server.log", env=environment)
-    client = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S))
-    node = Node(child, client, config=config, sip_port=ports.sip, http_port=ports.http)
-    node.ports = ports
-    try:
-        await node._until_ready()
-    except BaseException:
-        await node.end()
-        raise
-    return node
+    return await Server.start(folder, settings, ports=ports)
 
 
 async def kill_node(node: Server) -> None:

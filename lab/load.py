@@ -13,7 +13,7 @@ from typing import Self
 
 from lab.crowd import Crowd
 from lab.ports import HOST, free_ports
-from lab.server import Json, LabServer
+from lab.server_under_test import Json, Server, entries
 
 SCENARIO = Path(__file__).parents[1] / "sip" / "scenarios" / "load.xml"
 SENTENCE = "Your call is important to us, and all of our agents are talking to other customers at the moment. "
@@ -63,10 +63,9 @@ def rss_kib(pid: int) -> int:
     return 0
 
 
-async def counter(server: LabServer, name: str) -> float:
+async def counter(server: Server, name: str) -> float:
     """Sum of a Prometheus series over its labels."""
-    async with server.http.get(f"{server.url}/metrics") as response:
-        lines = (await response.text()).splitlines()
+    lines = (await server.get_text("/metrics"))[1].splitlines()
     return sum(float(line.rpartition(" ")[2]) for line in lines if line.split("{")[0].split(" ")[0] == name)
 
 
@@ -80,7 +79,7 @@ class Sipp:
     @classmethod
     async def start(
         cls,
-        server: LabServer,
+        server: Server,
         ports: Sequence[int],
         folder: Path,
         *,
@@ -125,19 +124,19 @@ class Sipp:
         }
 
 
-def server_pids(server: LabServer) -> dict[str, list[int]]:
+def server_pids(server: Server) -> dict[str, list[int]]:
     """Of the server's processes that a call goes through."""
-    pids = {"ua": server.pids_of("cc_tts.ua"), "server": [server.process.pid]}
+    pids = {"ua": server.pids_of("cc_tts.ua"), "server": [server.pid]}
     dispatcher = server.pids_of("cc_tts.ua.dispatcher")
     return {**pids, "dispatcher": dispatcher} if dispatcher else pids
 
 
-def ua_rss_kib(server: LabServer) -> int:
+def ua_rss_kib(server: Server) -> int:
     """Resident memory of the UA processes together."""
     return sum(map(rss_kib, server.pids_of("cc_tts.ua")))
 
 
-async def level(server: LabServer, num_calls: int, *, rate: float, window_s: float, idle_kib: int) -> Json:
+async def level(server: Server, num_calls: int, *, rate: float, window_s: float, idle_kib: int) -> Json:
     """One level: ramp up, let it settle, measure, let the callers hang up."""
     pids = server_pids(server)
     late, underruns = (
@@ -187,7 +186,7 @@ async def level(server: LabServer, num_calls: int, *, rate: float, window_s: flo
 @contextlib.asynccontextmanager
 async def loaded_server(
     max_calls: int, *more: str, ua_processes: int = 1, num_sentences: int = PROMPT_SENTENCES
-) -> AsyncIterator[tuple[LabServer, int, Json]]:
+) -> AsyncIterator[tuple[Server, int, Json]]:
     """A server whose prompt is in the cache; with the memory of its idle UA processes, KiB, and its line ``serving``."""
     prompt = (SENTENCE * num_sentences).strip()
     settings = [
@@ -206,10 +205,7 @@ async def loaded_server(
             f"ua.first_port={free_ports(ua_processes)}",
             'sip.transports=["udp"]',
         ]
-    with tempfile.TemporaryDirectory() as folder:
-        log_path = Path(folder) / "server.log"
-        async with await LabServer.start(*settings, log_path=log_path) as server:
-            idle_kib = ua_rss_kib(server)
-            await level(server, 1, rate=1, window_s=2, idle_kib=idle_kib)  # fills the cache
-            records = [json.loads(line) for line in log_path.read_text().splitlines() if line.startswith("{")]
-            yield server, idle_kib, next(record for record in records if record.get("event") == "serving")
+    async with await Server.with_settings(*settings) as server:
+        idle_kib = ua_rss_kib(server)
+        await level(server, 1, rate=1, window_s=2, idle_kib=idle_kib)  # fills the cache
+        yield server, idle_kib, entries(server.log, "serving")[0]

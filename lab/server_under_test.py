@@ -1,16 +1,20 @@
-"""The server as a child process. Only ``server_config`` knows its configuration keys, only ``Server`` its REST."""
+"""A server of its own on loopback as a child process, for tests and benches, and a client of its REST and its events."""
 
 import asyncio
 import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import aiohttp
 
@@ -20,7 +24,7 @@ from lab.children import Child
 from lab.ports import HOST, free_ports
 
 READY_TIMEOUT_S = 90.0
-REQUEST_TIMEOUT_S = 10.0
+REQUEST_TIMEOUT_S = 15.0
 END_TIMEOUT_S = 20.0
 REUSE_TIMEOUT_S = 2.0
 """How long the next test waits for the calls of the one before; then it starts a server of its own."""
@@ -43,24 +47,40 @@ LONG_GREETING = (
 Json = dict[str, Any]
 
 
-def server_config(*, sip_port: int, http_port: int, rtp_port: int, first_ua_port: int) -> str:
+@dataclass(frozen=True)
+class Ports:
+    """The first of each kind that a server takes."""
+
+    sip: int
+    http: int
+    rtp: int
+    num_rtp: int
+    ua: int
+
+    @classmethod
+    def free(cls, num_rtp: int = RTP_PORTS, *, http: int = 0) -> Self:
+        """Ports that nobody has; ``http`` where that one is known already."""
+        return cls(free_ports(2), http or free_ports(), free_ports(num_rtp), num_rtp, free_ports(UA_PORTS))
+
+
+def server_config(ports: Ports) -> str:
     """Configuration of the server for these tests. Routes: greet, long, silent, ring; every other user is unknown."""
     return f"""
 [sip]
 host = "{HOST}"
-port = {sip_port}
+port = {ports.sip}
 retry_after_s = 7
 
 [ua]
-first_port = {first_ua_port}
+first_port = {ports.ua}
 
 [rtp]
-port_min = {rtp_port}
-port_max = {rtp_port + RTP_PORTS - 1}
+port_min = {ports.rtp}
+port_max = {ports.rtp + ports.num_rtp - 1}
 
 [http]
 host = "{HOST}"
-port = {http_port}
+port = {ports.http}
 
 [tts]
 engine = "espeak"
@@ -99,45 +119,114 @@ def entries(log: str, event: str) -> list[Json]:
     return [entry for entry in found if entry.get("event") == event]
 
 
+def in_environment(settings: Mapping[str, str]) -> dict[str, str]:
+    """``section__key="value"`` as variables of the environment."""
+    return {f"CC_TTS_{name.upper()}": value for name, value in settings.items()}
+
+
+def _body(method: str, path: str, status: int, body: Any) -> Any:
+    if status >= HTTPStatus.MULTIPLE_CHOICES:
+        raise RuntimeError(f"{method} {path}: {status} {body}")
+    return body
+
+
 def _is_closing(call: Json) -> bool:
     """Whether the sockets of an ended call may still be kept."""
     return call["ended_at"] is not None and datetime.now(UTC).timestamp() - call["ended_at"] < SOCKETS_CLOSE_S
 
 
 class Server:
-    """One running server."""
+    """One running server. It is a context manager: its end ends the server."""
 
     def __init__(
-        self, child: Child, session: aiohttp.ClientSession, *, config: Path, sip_port: int, http_port: int
+        self,
+        child: Child,
+        argv: Sequence[str],
+        ports: Ports,
+        environment: Mapping[str, str],
+        *,
+        is_temporary: bool = False,
     ) -> None:
         self._child = child
-        self._environment = {name: value for name, value in os.environ.items() if name.startswith("CC_TTS_")}
-        self._session = session
-        self.config = config
-        self.sip_port = sip_port
-        self.url = f"http://{HOST}:{http_port}"
+        self._argv = argv
+        self._environment = environment
+        self.ports = ports
+        self.http = aiohttp.ClientSession(
+            timeout=aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S), connector=aiohttp.TCPConnector(limit=0)
+        )
+        self.sip_port = ports.sip
+        self.url = f"http://{HOST}:{ports.http}"
         self._log_begins = 0
         self._earlier_calls: set[str] = set()
+        self._is_temporary = is_temporary
 
     @classmethod
-    async def start(cls, folder: Path, *, prefix: Sequence[str] = ()) -> "Server":
-        """Start it, by a command before its own where that is wanted, and wait until ``GET /readyz`` says 200."""
-        sip_port, http_port, rtp_port = free_ports(2), free_ports(), free_ports(RTP_PORTS)
+    async def start(
+        cls,
+        folder: Path,
+        settings: Mapping[str, str] | None = None,
+        *,
+        prefix: Sequence[str] = (),
+        ports: Ports | None = None,
+    ) -> Self:
+        """Start one with ``server_config`` and ``section__key: value`` besides, by a command before its own where that is
+        wanted, and wait until ``GET /readyz`` says 200.
+        """
+        ports = ports or Ports.free()
         config = folder / "server.toml"
-        first_ua_port = free_ports(UA_PORTS)
-        config.write_text(
-            server_config(sip_port=sip_port, http_port=http_port, rtp_port=rtp_port, first_ua_port=first_ua_port)
-        )
-        argv = [*prefix, sys.executable, "-m", "cc_tts.cli", "serve", "--config", str(config)]
-        child = await Child.start(argv, log_path=folder / "server.log")
-        session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S))
-        server = cls(child, session, config=config, sip_port=sip_port, http_port=http_port)
+        config.write_text(server_config(ports))
+        argv = [sys.executable, "-m", "cc_tts.cli", "serve", "--config", str(config)]
+        return await cls._launch(folder, argv, ports, in_environment(settings or {}), prefix=prefix)
+
+    @classmethod
+    async def with_settings(cls, *settings: str, http_port: int = 0) -> Self:
+        """Start one without a configuration file but with ``--set`` for each of ``settings``, as :meth:`start` does. Its
+        log is in a temporary folder of its own.
+        """
+        ports = Ports.free(http=http_port)
+        argv = [sys.executable, "-m", "cc_tts.cli", "serve"]
+        for setting in (
+            f"sip.port={ports.sip}",
+            f"http.port={ports.http}",
+            f"rtp.port_min={ports.rtp}",
+            f"rtp.port_max={ports.rtp + ports.num_rtp - 1}",
+            "calls.drain_timeout_s=2",
+            "log.level=warning",
+            "tts.engine=espeak",  # the same from run to run, and next to no time of a processor
+            *settings,
+        ):
+            argv += ["--set", setting]
+        folder = Path(tempfile.mkdtemp(prefix="cc-tts-"))
+        return await cls._launch(folder, argv, ports, {}, is_temporary=True)
+
+    @classmethod
+    async def _launch(
+        cls,
+        folder: Path,
+        argv: Sequence[str],
+        ports: Ports,
+        settings: Mapping[str, str],
+        *,
+        prefix: Sequence[str] = (),
+        is_temporary: bool = False,
+    ) -> Self:
+        child = await Child.start([*prefix, *argv], log_path=folder / "server.log", env=settings)
+        inherited = {name: value for name, value in os.environ.items() if name.startswith("CC_TTS_")}
+        server = cls(child, argv, ports, inherited | dict(settings), is_temporary=is_temporary)
         try:
             await server._until_ready()
         except BaseException:
-            await server.end()
+            await server.__aexit__()
             raise
         return server
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exception: object) -> None:
+        await self.end()
+        if self._is_temporary:
+            shutil.rmtree(self.log_path.parent, ignore_errors=True)
 
     async def replace(self, number: signal.Signals | None, **settings: str) -> int:
         """End the server process by this signal and start another with the same configuration but for ``settings``, as in
@@ -157,9 +246,8 @@ class Server:
 
     async def start_another(self, **settings: str) -> None:
         """Start the process again, without waiting for it to be ready."""
-        given = {f"CC_TTS_{name.upper()}": value for name, value in settings.items()}
-        argv = [sys.executable, "-m", "cc_tts.cli", "serve", "--config", str(self.config)]
-        self._child = await Child.start(argv, log_path=self._child.log_path, env=self._environment | given)
+        environment = {**self._environment, **in_environment(settings)}
+        self._child = await Child.start(self._argv, log_path=self._child.log_path, env=environment)
 
     def share(self) -> None:
         """Several tests use it, one after another."""
@@ -207,6 +295,35 @@ class Server:
         return self._child.pid
 
     @property
+    def returncode(self) -> int | None:
+        """Exit status of the server process, once it has ended."""
+        return self._child.returncode
+
+    def pids_of(self, module: str) -> list[int]:
+        """Process ids of its children that run this module."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        return [
+            int(pid) for pid in children if module.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        ]
+
+    def ua_pid(self) -> int:
+        """Process id of the only UA process."""
+        pids = self.pids_of("cc_tts.ua")
+        if len(pids) != 1:
+            raise RuntimeError(f"{len(pids)} UA processes")
+        return pids[0]
+
+    @property
+    def config(self) -> Path:
+        """The file that :meth:`start` has written."""
+        return self.log_path.parent / "server.toml"
+
+    @property
+    def log_path(self) -> Path:
+        """The file that it logs to."""
+        return self._child.log_path
+
+    @property
     def whole_log(self) -> str:
         """What it has logged since it was started."""
         return self._child.log
@@ -222,30 +339,48 @@ class Server:
 
     async def get(self, path: str) -> tuple[int, Json]:
         """Status and body of a GET."""
-        async with self._session.get(self.url + path) as answer:
+        async with self.http.get(self.url + path) as answer:
             return answer.status, await answer.json(content_type=None)
 
     async def get_text(self, path: str) -> tuple[int, str]:
         """Status and text of a GET."""
-        async with self._session.get(self.url + path) as answer:
+        async with self.http.get(self.url + path) as answer:
             return answer.status, await answer.text()
 
     async def post(
         self, path: str, body: Mapping[str, Any], *, headers: Mapping[str, str] | None = None
     ) -> tuple[int, Json]:
         """Status and body of a POST."""
-        async with self._session.post(self.url + path, json=body, headers=headers) as answer:
+        async with self.http.post(self.url + path, json=body, headers=headers) as answer:
             return answer.status, await answer.json(content_type=None)
 
     async def delete(self, path: str) -> tuple[int, Json]:
         """Status and body of a DELETE."""
-        async with self._session.delete(self.url + path) as answer:
+        async with self.http.delete(self.url + path) as answer:
             return answer.status, await answer.json(content_type=None)
 
     async def patch(self, path: str, body: Mapping[str, Any]) -> tuple[int, Json]:
         """Status and body of a PATCH."""
-        async with self._session.patch(self.url + path, json=body) as answer:
+        async with self.http.patch(self.url + path, json=body) as answer:
             return answer.status, await answer.json(content_type=None)
+
+    async def read(self, path: str) -> Any:
+        """Body of a GET that must succeed."""
+        return _body("GET", path, *await self.get(path))
+
+    async def ask(self, path: str, body: Mapping[str, Any] | None = None) -> Json:
+        """Body of the answer to a POST that must succeed."""
+        answer: Json = _body("POST", path, *await self.post(path, body or {}))
+        return answer
+
+    async def call_id(self, sip_call_id: str) -> str:
+        """Our id of the call with this SIP Call-ID."""
+        for _ in range(100):
+            for call in (await self.read("/v1/calls"))["calls"]:
+                if call["sip_call_id"] == sip_call_id:
+                    return str(call["id"])
+            await asyncio.sleep(0.02)
+        raise RuntimeError("the server does not know the call")
 
     async def calls(self, state: str = "") -> list[Json]:
         """Calls of this test, live ones and ended ones still kept."""
@@ -310,7 +445,7 @@ class Server:
     async def events(self, *, after: "EventLog | None" = None) -> AsyncIterator["EventLog"]:
         """Everything that happens meanwhile, from ``GET /v1/events``, and what followed the last event of another log."""
         since = "" if after is None else f"?since={after.events[-1]['id']}"
-        async with self._session.ws_connect(self.url + "/v1/events" + since) as socket:
+        async with self.http.ws_connect(self.url + "/v1/events" + since) as socket:
             log = EventLog()
             reader = asyncio.create_task(log.read(socket))
             try:
@@ -330,7 +465,7 @@ class Server:
 
     async def end(self) -> int:
         """SIGTERM; returns the exit status."""
-        await self._session.close()
+        await self.http.close()
         return await self._child.end(END_TIMEOUT_S)
 
 

@@ -26,7 +26,7 @@ from bench.conversation.parts import Part, Sounds, parts_of, vad_cost
 from bench.conversation.stage import MAX_LEVEL_S, Conditions, Found, calls_up, others_speak, server_of
 from bench.report import machine, save, show
 from lab.load import cpu_s
-from lab.server import Json, LabServer
+from lab.server_under_test import Json, Server
 
 PARTS: Final = ("keys", "media", "barge-in", "text", "vad-cost")
 ENGINES: Final = ("espeak", "onnx")
@@ -35,7 +35,7 @@ SETTING_UP_S: Final = 60.0
 """For calls that are set up and hung up, besides what is measured."""
 
 
-async def level_of(server: LabServer, part: Part, num_calls: int, options: argparse.Namespace) -> Json:
+async def level_of(server: Server, part: Part, num_calls: int, options: argparse.Namespace) -> Json:
     """One part at one level."""
     found = Found()
     also: Json = {}

@@ -5,6 +5,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +20,7 @@ from cc_tts.media.g711 import ulaw_encode
 from cc_tts.softphone.rtp.packets import SAMPLES_PER_PACKET
 from lab.caller_audio import pcm_of, said
 from lab.load import SENTENCE, cpu_s
-from lab.server import Json, LabServer
+from lab.server_under_test import Json, Server
 
 VOICES: Final = {"espeak": "en-us", "onnx": "hibari-heart"}
 PHRASES: Final = (
@@ -68,7 +69,7 @@ async def keys(level: Level, _sounds: Sounds) -> Found:
 
     async def press(number: int, call_id: str) -> None:
         while not level.is_over:
-            await level.server.post(f"/v1/calls/{call_id}/gather", {"max_digits": 1})
+            await level.server.ask(f"/v1/calls/{call_id}/gather", {"max_digits": 1})
             await asyncio.sleep(random.uniform(0.1, 0.5))
             digit = random.choice("0123456789")
             pressed = await level.callers.press(number, digit)
@@ -153,7 +154,7 @@ async def barge_in(level: Level, sounds: Sounds) -> Found:
     async def stay_silent(_number: int, call_id: str) -> None:
         await asyncio.sleep(random.uniform(0.0, 1.0))
         while time.monotonic() < silent_until_s:
-            utterance = await level.server.post(f"/v1/calls/{call_id}/speak", {"text": SENTENCE.strip()})
+            utterance = await level.server.ask(f"/v1/calls/{call_id}/speak", {"text": SENTENCE.strip()})
             done = await level.events.wait("speak.complete", utterance["id"], timeout_s=15.0)
             found.counts["silent_prompts"] += 1
             found.counts["silent_prompts_ms"] += round(done["played_ms"])
@@ -166,7 +167,7 @@ async def barge_in(level: Level, sounds: Sounds) -> Found:
     async def interrupt(number: int, call_id: str) -> None:
         await asyncio.sleep(random.uniform(0.0, 1.0))
         while not level.is_over:
-            utterance = await level.server.post(f"/v1/calls/{call_id}/play", TONE)
+            utterance = await level.server.ask(f"/v1/calls/{call_id}/play", TONE)
             await level.events.wait("speak.started", utterance["id"])
             await asyncio.sleep(random.uniform(0.4, 0.9))
             for type_ in ("call.speech_started", "call.speech_stopped"):
@@ -179,7 +180,7 @@ async def barge_in(level: Level, sounds: Sounds) -> Found:
             except TimeoutError:
                 found.counts["not_interrupted"] += 1
                 found.counts[f"not_interrupted_by_{PHRASES[phrase][0]}"] += 1
-                await level.server.post(f"/v1/calls/{call_id}/stop")
+                await level.server.ask(f"/v1/calls/{call_id}/stop")
                 continue
             assert done["interrupted_by"] == "speech", done
             started = await level.events.wait("call.speech_started", call_id)
@@ -266,18 +267,19 @@ async def _follow(socket: aiohttp.ClientWebSocketResponse, refused: dict[str, st
                 refused[name] = code
 
 
-async def vad_cost(server: LabServer, num_calls: int, sounds: Sounds) -> Json:
+async def vad_cost(server: Server, num_calls: int, sounds: Sounds) -> Json:
     """CPU of each process, percent of a core a leg, while a protected tone plays: not listened to, listened to while the
     caller is silent, and while the caller speaks without end.
     """
     async with calls_up(server, num_calls, "caller", seconds=0.0) as level:
         protected = TONE | {"barge_in": {"speech": False}}
         for call_id in level.call_ids:
-            await server.post(f"/v1/calls/{call_id}/play", protected)
+            await server.ask(f"/v1/calls/{call_id}/play", protected)
         await asyncio.sleep(1.0)
         found = {"not_listened_to": await _cpu(server, num_calls)}
         for call_id in level.call_ids:
-            await server.patch(f"/v1/calls/{call_id}", {"barge_in": {"speech": True}})
+            status, answer = await server.patch(f"/v1/calls/{call_id}", {"barge_in": {"speech": True}})
+            assert status == HTTPStatus.OK, answer
         await asyncio.sleep(2.0)
         found["caller_silent"] = await _cpu(server, num_calls)
         for number in range(num_calls):
@@ -287,7 +289,7 @@ async def vad_cost(server: LabServer, num_calls: int, sounds: Sounds) -> Json:
     return found
 
 
-async def _cpu(server: LabServer, num_calls: int) -> dict[str, float]:
+async def _cpu(server: Server, num_calls: int) -> dict[str, float]:
     pids = {name: each for name, each in pids_of(server).items() if name in {"server", "ua", "vad"}}
     before = {name: sum(map(cpu_s, each)) for name, each in pids.items()}
     await asyncio.sleep(CPU_WINDOW_S)

@@ -18,7 +18,7 @@ import aiohttp
 from bench.report import percentiles
 from lab.crowd import Crowd
 from lab.load import Meter, Sipp, counter, loaded_server
-from lab.server import Json, LabServer
+from lab.server_under_test import Json, Server
 
 MAX_LEVEL_S: Final = 60.0
 OTHERS_STAY_S: Final = 95.0
@@ -46,7 +46,7 @@ PROCESSES: Final = {
 }
 
 
-def server_of(max_calls: int) -> contextlib.AbstractAsyncContextManager[tuple[LabServer, int, Json]]:
+def server_of(max_calls: int) -> contextlib.AbstractAsyncContextManager[tuple[Server, int, Json]]:
     """A server with a route for each kind of call: ``load`` speaks, ``caller`` is silent, ``listened`` may be interrupted by
     speech. English is espeak-ng's unless ``hibari-heart`` is asked for.
     """
@@ -140,7 +140,7 @@ class Events:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def of(cls, server: LabServer) -> AsyncIterator[Self]:
+    async def of(cls, server: Server) -> AsyncIterator[Self]:
         """While the context lasts."""
         url = f"{server.url}/v1/events?types={','.join(EVENTS)}"
         events = cls()
@@ -202,7 +202,7 @@ class Found:
 class Level:
     """Calls that are up; ``until_s`` of ``time.monotonic`` is when measuring ends."""
 
-    server: LabServer
+    server: Server
     callers: Callers
     events: Events
     call_ids: Sequence[str]
@@ -215,7 +215,7 @@ class Level:
 
 
 @contextlib.asynccontextmanager
-async def others_speak(server: LabServer, count: int) -> AsyncIterator[Crowd | None]:
+async def others_speak(server: Server, count: int) -> AsyncIterator[Crowd | None]:
     """So many legs speak one prompt from the cache."""
     if not count:
         yield None
@@ -231,7 +231,7 @@ async def others_speak(server: LabServer, count: int) -> AsyncIterator[Crowd | N
 
 
 @contextlib.asynccontextmanager
-async def calls_up(server: LabServer, count: int, user: str, *, seconds: float) -> AsyncIterator[Level]:
+async def calls_up(server: Server, count: int, user: str, *, seconds: float) -> AsyncIterator[Level]:
     """So many calls to ``user``, to be measured for so long."""
     async with (
         Callers.of(count) as callers,
@@ -244,10 +244,10 @@ async def calls_up(server: LabServer, count: int, user: str, *, seconds: float) 
         await _end_calls(server, call_ids)
 
 
-async def _ids(server: LabServer, ports: Sequence[int]) -> list[str]:
+async def _ids(server: Server, ports: Sequence[int]) -> list[str]:
     deadline_s = time.monotonic() + UP_TIMEOUT_S + len(ports) / RATE
     while True:
-        calls = (await server.get("/v1/calls?state=established"))["calls"]
+        calls = (await server.read("/v1/calls?state=established"))["calls"]
         found = {call["headers"]["X-Rtp-Port"]: str(call["id"]) for call in calls}
         if all(str(port) in found for port in ports):
             return [found[str(port)] for port in ports]
@@ -256,7 +256,7 @@ async def _ids(server: LabServer, ports: Sequence[int]) -> list[str]:
         await asyncio.sleep(0.1)
 
 
-async def _end_calls(server: LabServer, call_ids: Sequence[str]) -> None:
+async def _end_calls(server: Server, call_ids: Sequence[str]) -> None:
     async def end(call_id: str) -> None:
         async with server.http.delete(f"{server.url}/v1/calls/{call_id}") as response:
             await response.read()
@@ -265,14 +265,14 @@ async def _end_calls(server: LabServer, call_ids: Sequence[str]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def placed(server: LabServer, ports: Sequence[int], user: str, stay_s: float) -> AsyncIterator[None]:
+async def placed(server: Server, ports: Sequence[int], user: str, stay_s: float) -> AsyncIterator[None]:
     """SIPp places a call for each port. Those that are up at the end of the context are hung up by the server."""
     with tempfile.TemporaryDirectory() as folder:
         sipp = await Sipp.start(server, ports, Path(folder), rate=RATE, stay_s=stay_s, user=user)
         try:
             yield
             wanted = set(map(str, ports))
-            calls = (await server.get("/v1/calls?state=established"))["calls"]
+            calls = (await server.read("/v1/calls?state=established"))["calls"]
             await _end_calls(server, [call["id"] for call in calls if call["headers"]["X-Rtp-Port"] in wanted])
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(sipp.process.wait(), DOWN_TIMEOUT_S)
@@ -282,15 +282,15 @@ async def placed(server: LabServer, ports: Sequence[int], user: str, stay_s: flo
             await sipp.process.wait()
 
 
-def pids_of(server: LabServer) -> dict[str, Sequence[int]]:
+def pids_of(server: Server) -> dict[str, Sequence[int]]:
     """Of the server and its children."""
-    return {"server": [server.process.pid], **{name: server.pids_of(module) for name, module in PROCESSES.items()}}
+    return {"server": [server.pid], **{name: server.pids_of(module) for name, module in PROCESSES.items()}}
 
 
 class Conditions:
     """What else there was to say of a level: CPU, late frames, load."""
 
-    def __init__(self, server: LabServer, late_frames: float, crowd: Crowd | None) -> None:
+    def __init__(self, server: Server, late_frames: float, crowd: Crowd | None) -> None:
         self._server = server
         self._late_frames = late_frames
         self._crowd = crowd
@@ -298,7 +298,7 @@ class Conditions:
         self._meter = Meter(**pids_of(server), bench=os.getpid(), others=crowd_pids)
 
     @classmethod
-    async def begin(cls, server: LabServer, crowd: Crowd | None) -> Self:
+    async def begin(cls, server: Server, crowd: Crowd | None) -> Self:
         """Count from now on."""
         if crowd is not None:
             crowd.say("start")

@@ -19,7 +19,7 @@ from pathlib import Path
 from bench.growth import footprint
 from bench.report import machine, percentiles, save
 from cc_tts.ua.pjsua2_build import chosen
-from lab.server import EventLog, Json, LabServer
+from lab.server_under_test import EventLog, Json, Server
 from lab.softphone import SoftphoneProcess
 
 TEXTS = (
@@ -64,9 +64,9 @@ class Plan:
         )
 
 
-def worker_pids(server: LabServer) -> list[int]:
+def worker_pids(server: Server) -> list[int]:
     """Process ids of the engine workers."""
-    children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text().split()
+    children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
     return [int(pid) for pid in children if b"cc_tts.engines.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
@@ -100,7 +100,7 @@ def prepared(folder: Path) -> tuple[str, ...]:
 class Talk:
     """One call: the next prompt begins when the last one has ended."""
 
-    def __init__(self, server: LabServer, log: EventLog, call_id: str) -> None:
+    def __init__(self, server: Server, log: EventLog, call_id: str) -> None:
         self._server = server
         self._log = log
         self._call_id = call_id
@@ -117,16 +117,18 @@ class Talk:
             asked = await self._ask(next(texts))
             done = await self._log.wait("speak.complete", timeout_s=300, utterance_id=asked["id"])
             self._log.events.clear()
-            self._note(done["data"], await self._server.get(f"/v1/utterances/{asked['id']}"))
+            self._note(done["data"], await self._server.read(f"/v1/utterances/{asked['id']}"))
 
     async def _ask(self, text: str) -> Json:
         """Speak; a refusal for want of room is asked again after the time that it names, as a caller would."""
         for _ in range(MAX_ASKED):
-            answer, retry_after_s = await self._server.post_or_retry(f"/v1/calls/{self._call_id}/speak", {"text": text})
-            if retry_after_s is None:
+            url = f"{self._server.url}/v1/calls/{self._call_id}/speak"
+            async with self._server.http.post(url, json={"text": text}) as response:
+                answer: Json = await response.json()
+            if response.ok:
                 return answer
             self.num_refused += 1
-            await asyncio.sleep(retry_after_s)
+            await asyncio.sleep(float(response.headers["Retry-After"]))
         raise RuntimeError(f"refused {MAX_ASKED} times: {answer}")
 
     def _texts(self) -> Iterator[str]:
@@ -149,11 +151,11 @@ async def run(plan: Plan) -> Json:
     with tempfile.TemporaryDirectory() as folder:
         settings = (*plan.settings, *await asyncio.to_thread(prepared, Path(folder)))
         async with contextlib.AsyncExitStack() as stack:
-            server = await stack.enter_async_context(await LabServer.start(*settings))
+            server = await stack.enter_async_context(await Server.with_settings(*settings))
             num_phones = -(-num_calls // CALLS_A_PHONE)
             phones = [await stack.enter_async_context(await SoftphoneProcess.start()) for _ in range(num_phones)]
             workers = {f"worker {number}": pid for number, pid in enumerate(worker_pids(server))}
-            pids = {"server": server.process.pid, "ua": server.ua_pid(), **workers}
+            pids = {"server": server.pid, "ua": server.ua_pid(), **workers}
             begin = time.monotonic()
             end = begin + 60 * minutes
             async with asyncio.TaskGroup() as group:
@@ -204,14 +206,14 @@ async def run(plan: Plan) -> Json:
 _followers: set[asyncio.Task[None]] = set()
 
 
-async def _log_of(server: LabServer, call_id: str, group: asyncio.TaskGroup) -> EventLog:
+async def _log_of(server: Server, call_id: str, group: asyncio.TaskGroup) -> EventLog:
     """The events of one call, followed until the calls are over."""
     log, opened = EventLog(), asyncio.Event()
 
     async def follow() -> None:
         async with server.http.ws_connect(f"{server.url}/v1/events?call_id={call_id}") as socket:
             opened.set()
-            await log.follow(socket)
+            await log.read(socket)
 
     task = group.create_task(follow())
     _followers.add(task)

@@ -25,7 +25,7 @@ from cc_tts.engines.cosyvoice2.engine.engine import Engine
 from cc_tts.engines.cosyvoice2.engine.schedule import FIRST_HOP_TOKENS
 from cc_tts.engines.engine_core import SpeechOut, StreamRequest
 from cc_tts.errors import EngineFailed
-from lab.server import Json
+from lab.server_under_test import Json
 
 CONCURRENCY: Final = (1, 2, 4, 6, 8, 10)
 ROWS: Final = {"cpu": 10, "cuda": len(ROW_SECONDS)}

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from lab.server import Json
+from lab.server_under_test import Json
 
 TOKENS_PER_S: Final = 25
 FLAT: Final = 0.2

@@ -20,7 +20,7 @@ from typing import Final
 
 from bench.engine.model import Size, model_at
 from bench.report import RESULTS, machine
-from lab.server import Json
+from lab.server_under_test import Json
 
 LEAST_SHARE: Final = 0.5
 """A step is not begun when less is left than this share of its limit."""

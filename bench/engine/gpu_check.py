@@ -23,7 +23,7 @@ from cc_tts.engines.cosyvoice2.gpu_driver import installed_driver
 from cc_tts.engines.cosyvoice2.model.loader import dtype_for
 from cc_tts.engines.cosyvoice2.worker_engine import check_build, choose_device
 from cc_tts.errors import ConfigError
-from lab.server import Json
+from lab.server_under_test import Json
 
 NO_CARD: Final = 2
 MINUTES: Final = 9.5

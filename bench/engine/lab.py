@@ -34,7 +34,7 @@ from cc_tts.engines.cosyvoice2.worker_engine import (
     DTYPES,
     choose_device,
 )
-from lab.server import Json
+from lab.server_under_test import Json
 
 MAX_STREAMS: Final[Mapping[str, int]] = {"cpu": 32, "cuda": 512}
 RULE_FILLED: Final = "weights filled by rule: speed is that of trained ones, the sound means nothing"

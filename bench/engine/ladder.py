@@ -20,7 +20,7 @@ from bench.engine.variants import FirstComeFirstServed
 from bench.engine.work import ChunkWork, DrawWork, SpeechWork
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice2.engine.engine import Engine
-from lab.server import Json
+from lab.server_under_test import Json
 
 NUM_SEQUENCES: Final = 8
 NUM_TOKENS: Final = 150

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from bench.engine.lab import Lab, keep, lab_of, parser_of
 from bench.engine.work import ChunkWork, DrawWork, SpeechWork
 from lab.cosyvoice2.whole_vocoder import vocode
-from lab.server import Json
+from lab.server_under_test import Json
 
 NUM_DRAWN: Final = (8, 16)
 """The difference of two draws is steps alone."""

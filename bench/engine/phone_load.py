@@ -14,7 +14,7 @@ from cc_tts.clock import ms_between
 from cc_tts.engines.cosyvoice2.engine.engine import Engine
 from cc_tts.engines.engine_core import SpeechOut, StreamRequest
 from cc_tts.errors import EngineOverloaded
-from lab.server import Json
+from lab.server_under_test import Json
 
 REPORT_MS: Final = 100.0
 IDLE_MS: Final = 0.5

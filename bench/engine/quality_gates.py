@@ -28,7 +28,7 @@ from cc_tts.engines.cosyvoice2.runners.vocoder import CROSSFADE_SAMPLES, Vocoder
 from lab.cosyvoice2.schedule import HopSchedule, calls_for
 from lab.cosyvoice2.whole_flow import whole_mel
 from lab.cosyvoice2.whole_vocoder import vocode
-from lab.server import Json
+from lab.server_under_test import Json
 
 NUM_SEQUENCES: Final = 4
 NUM_TOKENS: Final = 160

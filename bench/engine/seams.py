@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from lab.server import Json
+from lab.server_under_test import Json
 
 Samples = npt.NDArray[np.float64]
 

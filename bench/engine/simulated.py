@@ -44,7 +44,7 @@ from cc_tts.engines.cosyvoice2.runners.graphs import bucket_of
 from cc_tts.engines.cosyvoice2.runners.lm import ROW_BUCKETS
 from cc_tts.engines.cosyvoice2.runners.vocoder import CROSSFADE_FRAMES
 from lab.cosyvoice2 import tiny_model
-from lab.server import Json
+from lab.server_under_test import Json
 
 BYTES_PER_FRAME: Final = 960
 MAX_STREAMS: Final = 320

@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import random
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -24,7 +23,7 @@ from bench.hostile.traffic import KINDS, Traffic
 from bench.hostile.watch import CallsInProgress, LogTail, Orphans, Watch, live_calls
 from bench.report import machine, save
 from lab.crowd import Crowd
-from lab.server import Json, LabServer
+from lab.server_under_test import Json, Server
 
 NUM_KEPT = 3
 NUM_KEPT_WHEEL = 1
@@ -74,7 +73,7 @@ def rtp_settings() -> tuple[str, str]:
 class Run:
     """One run of mutated traffic."""
 
-    def __init__(self, server: LabServer, traffic: Traffic, kept: CallsInProgress, watch: Watch, seed: int) -> None:
+    def __init__(self, server: Server, traffic: Traffic, kept: CallsInProgress, watch: Watch, seed: int) -> None:
         self._server = server
         self._traffic = traffic
         self._kept = kept
@@ -115,7 +114,7 @@ class Run:
         path = write_dump(self._traffic.peer, self._seed, f"{reason}; {assertion}", len(self.crashes) + 1)
         self.crashes.append({"at_message": number, "reason": reason, "assertion": assertion, "replay": path.name})
         print(f"message {number}: {reason}; {assertion}; {path}", flush=True)
-        if self._server.process.returncode is not None:
+        if self._server.returncode is not None:
             return False
         await self._watch.until_ready()
         self._traffic.peer.dialogs.clear()
@@ -123,7 +122,7 @@ class Run:
         return True
 
 
-async def events_by_type(server: LabServer, counts: Counter[str]) -> None:
+async def events_by_type(server: Server, counts: Counter[str]) -> None:
     """Count what ``/v1/events`` tells, until cancelled; which of our handlers the traffic has reached."""
     while True:
         with contextlib.suppress(OSError, asyncio.TimeoutError):
@@ -144,44 +143,42 @@ async def events_by_type(server: LabServer, counts: Counter[str]) -> None:
 async def mutated(*, minutes: float, seed: int, rate: float, kinds: Sequence[str]) -> Json:
     """The whole run; the result as it is saved."""
     events: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory() as folder:
-        log_path = Path(folder) / "server.log"
-        async with (
-            Peer(random.Random(seed)) as peer,
-            await LabServer.start(*SETTINGS, *rtp_settings(), *registration(peer), log_path=log_path) as server,
-            Crowd.of(num_kept()) as crowd,
-        ):
-            peer.server_port = server.sip_port
-            traffic = Traffic(server, peer, seed, kinds)
-            watch = Watch(server, LogTail(log_path))
-            kept = CallsInProgress(crowd, traffic)
-            idle = await watch.sample(what="idle")
-            await kept.place()
-            peer.hostile = True
-            counting = asyncio.create_task(events_by_type(server, events))
-            run = Run(server, traffic, kept, watch, seed)
-            begun_s = time.monotonic()
-            number = await run.go(seconds=minutes * 60, rate=rate)
-            elapsed_s = time.monotonic() - begun_s
-            cores: dict[str, float] = {}
-            with contextlib.suppress(OSError):  # a process has died since the last look
-                cores = watch.meter.cores()
-            await traffic.settle()
-            in_progress = kept.summary()
-            await kept.hang_up()
-            left: list[Json] = []
-            if server.process.returncode is None:
-                deadline = time.monotonic() + 10
-                while peer.dialogs and time.monotonic() < deadline:
-                    peer.sweep()
-                    await asyncio.sleep(0.5)
-                await asyncio.sleep(ORPHAN_AGE_S)
-                await run.orphans.hang_up((), older_than_s=ORPHAN_AGE_S)
-                await watch.until_quiet(QUIET_TIMEOUT_S)
-                left = list(await live_calls(server))
-            counting.cancel()
-            await asyncio.gather(counting, return_exceptions=True)
-            exit_status = await server.end()
+    async with (
+        Peer(random.Random(seed)) as peer,
+        await Server.with_settings(*SETTINGS, *rtp_settings(), *registration(peer)) as server,
+        Crowd.of(num_kept()) as crowd,
+    ):
+        peer.server_port = server.sip_port
+        traffic = Traffic(server, peer, seed, kinds)
+        watch = Watch(server, LogTail(server.log_path))
+        kept = CallsInProgress(crowd, traffic)
+        idle = await watch.sample(what="idle")
+        await kept.place()
+        peer.hostile = True
+        counting = asyncio.create_task(events_by_type(server, events))
+        run = Run(server, traffic, kept, watch, seed)
+        begun_s = time.monotonic()
+        number = await run.go(seconds=minutes * 60, rate=rate)
+        elapsed_s = time.monotonic() - begun_s
+        cores: dict[str, float] = {}
+        with contextlib.suppress(OSError):  # a process has died since the last look
+            cores = watch.meter.cores()
+        await traffic.settle()
+        in_progress = kept.summary()
+        await kept.hang_up()
+        left: list[Json] = []
+        if server.returncode is None:
+            deadline = time.monotonic() + 10
+            while peer.dialogs and time.monotonic() < deadline:
+                peer.sweep()
+                await asyncio.sleep(0.5)
+            await asyncio.sleep(ORPHAN_AGE_S)
+            await run.orphans.hang_up((), older_than_s=ORPHAN_AGE_S)
+            await watch.until_quiet(QUIET_TIMEOUT_S)
+            left = list(await live_calls(server))
+        counting.cancel()
+        await asyncio.gather(counting, return_exceptions=True)
+        exit_status = await server.end()
         watch.log.read()
     warm = max(1, len(watch.samples) // 6)
     return {

@@ -3,10 +3,8 @@
 import asyncio
 import os
 import random
-import tempfile
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
 from bench.hostile.media import offer
@@ -16,7 +14,7 @@ from bench.hostile.watch import CallsInProgress, LogTail, Watch, live_calls
 from bench.report import machine
 from lab.crowd import Crowd
 from lab.load import Meter
-from lab.server import Json, LabServer
+from lab.server_under_test import Json, Server
 
 TURN_S: Final = 0.01
 QUIET_TIMEOUT_S: Final = 90.0
@@ -77,28 +75,26 @@ async def run(
     kind: str, settings: Sequence[str], *, rate: float, seconds: float, num_kept: int, num_rounds: int
 ) -> Json:
     """Before, during and after; the result as it is saved."""
-    with tempfile.TemporaryDirectory() as folder:
-        log_path = Path(folder) / "server.log"
-        async with (
-            await LabServer.start(*settings, log_path=log_path) as server,
-            Crowd.of(num_kept) as crowd,
-            Peer(random.Random(0), server.sip_port) as peer,
-        ):
-            traffic = Traffic(server, peer, 0)
-            watch = Watch(server, LogTail(log_path))
-            kept = CallsInProgress(crowd, traffic)
-            before = await watch.sample(what="idle")
-            await kept.place()
-            await asyncio.sleep(SETTLE_S)
-            quiet = await kept.window()
-            kept.windows.clear()
-            rounds = [await _round(traffic, kept, watch, kind, rate=rate, seconds=seconds) for _ in range(num_rounds)]
-            summary = kept.summary()
-            await kept.hang_up()
-            after = await watch.until_quiet(QUIET_TIMEOUT_S)
-            left = list(await live_calls(server))
-            crash = watch.crash()
-            exit_status = await server.end()
+    async with (
+        await Server.with_settings(*settings) as server,
+        Crowd.of(num_kept) as crowd,
+        Peer(random.Random(0), server.sip_port) as peer,
+    ):
+        traffic = Traffic(server, peer, 0)
+        watch = Watch(server, LogTail(server.log_path))
+        kept = CallsInProgress(crowd, traffic)
+        before = await watch.sample(what="idle")
+        await kept.place()
+        await asyncio.sleep(SETTLE_S)
+        quiet = await kept.window()
+        kept.windows.clear()
+        rounds = [await _round(traffic, kept, watch, kind, rate=rate, seconds=seconds) for _ in range(num_rounds)]
+        summary = kept.summary()
+        await kept.hang_up()
+        after = await watch.until_quiet(QUIET_TIMEOUT_S)
+        left = list(await live_calls(server))
+        crash = watch.crash()
+        exit_status = await server.end()
         watch.log.read()
     return {
         "what": f"a flood of {kind.upper()} from one address, {num_kept} calls in progress",

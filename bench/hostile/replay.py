@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import random
-import tempfile
 import time
 from base64 import b64decode
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from bench.hostile.traffic import Traffic
 from bench.hostile.watch import LogTail, Watch
 from bench.report import RESULTS
 from lab.ports import HOST
-from lab.server import Json, LabServer
+from lab.server_under_test import Json, Server
 
 REPLAY_GAP_S: Final = 0.02
 
@@ -40,37 +39,35 @@ def write_dump(peer: Peer, seed: int, reason: str, number: int) -> Path:
 
 async def replay(dump: Json, settings: Sequence[str], *, rate: float) -> Json:
     """Send them to a new server. The ports and the server's tags are put where the old ones stood."""
-    with tempfile.TemporaryDirectory() as folder:
-        log_path = Path(folder) / "server.log"
-        async with (
-            AnswersAgain(dump) as peer,
-            await LabServer.start(*settings, *registration(peer), log_path=log_path) as server,
-        ):
-            peer.server_port = server.sip_port
-            peer.hostile = True
-            traffic = Traffic(server, peer, int(dump["seed"]))
-            watch = Watch(server, LogTail(log_path))
-            crash, sent = "", 0
-            for message in dump["messages"]:
-                peer.sweep()
-                if message["via"] != "answer":
-                    await _send(traffic, message, _substitutes(dump, peer, message["call"]))
-                sent += 1
-                await asyncio.sleep(1 / rate)
-                if crash := watch.crash():
-                    break
-            deadline = time.monotonic() + 10
-            while not crash and time.monotonic() < deadline:
-                await asyncio.sleep(0.5)
-                crash = watch.crash()
-            watch.log.read()
-            return {
-                "sent": sent,
-                "of": len(dump["messages"]),
-                "crash": crash,
-                "assertions": dict(watch.log.assertions),
-                "log": watch.log.examples,
-            }
+    async with (
+        AnswersAgain(dump) as peer,
+        await Server.with_settings(*settings, *registration(peer)) as server,
+    ):
+        peer.server_port = server.sip_port
+        peer.hostile = True
+        traffic = Traffic(server, peer, int(dump["seed"]))
+        watch = Watch(server, LogTail(server.log_path))
+        crash, sent = "", 0
+        for message in dump["messages"]:
+            peer.sweep()
+            if message["via"] != "answer":
+                await _send(traffic, message, _substitutes(dump, peer, message["call"]))
+            sent += 1
+            await asyncio.sleep(1 / rate)
+            if crash := watch.crash():
+                break
+        deadline = time.monotonic() + 10
+        while not crash and time.monotonic() < deadline:
+            await asyncio.sleep(0.5)
+            crash = watch.crash()
+        watch.log.read()
+        return {
+            "sent": sent,
+            "of": len(dump["messages"]),
+            "crash": crash,
+            "assertions": dict(watch.log.assertions),
+            "log": watch.log.examples,
+        }
 
 
 class AnswersAgain(Peer):

@@ -16,7 +16,7 @@ from bench.hostile.media import OWN, bad_rtcp, bad_rtp, info_body, json_body, mu
 from bench.hostile.peer import Dialog, Peer
 from bench.hostile.sip import METHODS, Sip, mutate, spoil
 from lab.ports import HOST
-from lab.server import Json, LabServer
+from lab.server_under_test import Json, Server
 
 ANSWER_TIMEOUT_S: Final = 10.0
 RESEND_S: Final = 0.5
@@ -35,7 +35,7 @@ WITHIN: Final = (
 class Traffic:
     """Sends one message at a time."""
 
-    def __init__(self, server: LabServer, peer: Peer, seed: int, kinds: Sequence[str] = tuple(KINDS)) -> None:
+    def __init__(self, server: Server, peer: Peer, seed: int, kinds: Sequence[str] = tuple(KINDS)) -> None:
         self._server = server
         self._kinds = {kind: KINDS[kind] for kind in kinds}
         self.peer = peer

@@ -19,7 +19,7 @@ from bench.hostile.peer import Dialog
 from bench.hostile.traffic import Traffic
 from lab.crowd import Crowd
 from lab.load import Meter, counter
-from lab.server import Json, LabServer
+from lab.server_under_test import Json, Server
 
 SENTENCE: Final = "Your call is important to us and all of our agents are talking to other customers at the moment. "
 ANNOUNCEMENT: Final = f"play=tts:{quote((SENTENCE * 9).strip())};repeat=forever"
@@ -143,18 +143,18 @@ class CallsInProgress:
 class Watch:
     """Samples of the server's processes."""
 
-    def __init__(self, server: LabServer, log: LogTail) -> None:
+    def __init__(self, server: Server, log: LogTail) -> None:
         self._server = server
         self.log = log
-        self.pids = {"server": server.process.pid, "ua": server.ua_pid()}
+        self.pids = {"server": server.pid, "ua": server.ua_pid()}
         self.samples: list[Json] = []
         self.meter = Meter(**self.pids)
         self._begun_s = time.monotonic()
 
     def crash(self) -> str:
         """What has died since the last look, if anything."""
-        if self._server.process.returncode is not None:
-            return f"the server ended with {self._server.process.returncode}"
+        if self._server.returncode is not None:
+            return f"the server ended with {self._server.returncode}"
         try:
             ua_pid = self._server.ua_pid()
         except (RuntimeError, OSError):
@@ -166,7 +166,7 @@ class Watch:
     async def until_ready(self) -> None:
         """After a crash of the UA process: wait for the next one."""
         deadline = time.monotonic() + READY_AGAIN_S
-        while time.monotonic() < deadline and self._server.process.returncode is None:
+        while time.monotonic() < deadline and self._server.returncode is None:
             with contextlib.suppress(aiohttp.ClientError, RuntimeError, OSError):
                 async with self._server.http.get(f"{self._server.url}/readyz") as response:
                     answer = await response.json(content_type=None)
@@ -215,7 +215,7 @@ class Orphans:
     them, as when the caller said that it sends no RTP. They are hung up by the control API, and must then be gone.
     """
 
-    def __init__(self, server: LabServer, traffic: Traffic) -> None:
+    def __init__(self, server: Server, traffic: Traffic) -> None:
         self._server = server
         self._ledger = traffic.peer.ledger
         self._hung_up: set[str] = set()
@@ -237,14 +237,14 @@ class Orphans:
             if len(self.examples) < MAX_EXAMPLES:
                 self.examples.append({"call": call, "messages": self._history(call["sip_call_id"])})
             with contextlib.suppress(RuntimeError):
-                await self._server.post(f"/v1/calls/{call['id']}/hangup")
+                await self._server.ask(f"/v1/calls/{call['id']}/hangup")
 
     def _history(self, sip_call_id: str) -> list[str]:
         sent = [each for each in self._ledger.sent if each["call"] == sip_call_id and each["via"] != "media"]
         return [f"{each['n']} {each['via']} {each['kind']} {each['data'][:1200]}" for each in sent]
 
 
-async def live_calls(server: LabServer) -> Sequence[Json]:
+async def live_calls(server: Server) -> Sequence[Json]:
     """Calls that have not ended, as the control API has them."""
-    calls = (await server.get("/v1/calls"))["calls"]
+    calls = (await server.read("/v1/calls"))["calls"]
     return [call for call in calls if call["state"] != "terminated"]

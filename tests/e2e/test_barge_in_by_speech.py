@@ -165,7 +165,7 @@ async def test_an_answer_that_is_still_being_written_is_interrupted(
         call_id = await called(server, phone, log)
         await server.patch(f"/v1/calls/{call_id}", {"barge_in": {"speech": True}})
         told: list[Json] = []
-        async with server._session.ws_connect(f"{server.url}/v1/calls/{call_id}/stream") as socket:
+        async with server.http.ws_connect(f"{server.url}/v1/calls/{call_id}/stream") as socket:
             await socket.send_json({"type": "tokens", "text": LONG_GREETING})
             await log.wait("speak.started")
             await asyncio.sleep(1.0)

@@ -12,7 +12,7 @@ import pytest
 from lab.children import Child
 from lab.cluster import Cluster
 from lab.kamailio import require_kamailio
-from lab.server import LabServer
+from lab.server_under_test import Server
 
 pytest.importorskip("grpc")
 
@@ -33,9 +33,9 @@ async def test_one_of_each_is_killed_and_no_call_ends_but_those_of_the_node(tmp_
     assert "at line-2: 307 to line-1, 200 there" in demo.log
 
 
-async def until_ended(server: LabServer) -> int:
+async def until_ended(server: Server) -> int:
     """The exit status of a server that ends by itself."""
-    return await asyncio.wait_for(server.process.wait(), EMPTY_TIMEOUT_S)
+    return await server.ended(EMPTY_TIMEOUT_S)
 
 
 async def test_any_node_is_asked_and_a_drained_one_empties(tmp_path: Path) -> None:
@@ -53,17 +53,17 @@ async def test_any_node_is_asked_and_a_drained_one_empties(tmp_path: Path) -> No
         assert call_id.startswith("call_line-1_")
 
         await second.patch(f"/v1/calls/{call_id}", {"metadata": {"asked": "the other node"}})
-        assert (await first.get(f"/v1/calls/{call_id}"))["metadata"] == {"asked": "the other node"}
-        (utterance_id,) = (await second.get(f"/v1/calls/{call_id}"))["utterances"]
+        assert (await first.read(f"/v1/calls/{call_id}"))["metadata"] == {"asked": "the other node"}
+        (utterance_id,) = (await second.read(f"/v1/calls/{call_id}"))["utterances"]
         assert utterance_id.startswith("utt_line-1_")
-        assert (await second.get(f"/v1/utterances/{utterance_id}"))["state"] == "in_progress"
+        assert (await second.read(f"/v1/utterances/{utterance_id}"))["state"] == "in_progress"
         listening = f"{second.url}/v1/calls/{call_id}/media?direction=out"
         async with second.http.ws_connect(listening, timeout=aiohttp.ClientWSTimeout(ws_close=5)) as socket:
             start = json.loads((await socket.receive()).data)
             assert (start["type"], start["call_id"], start["api"]) == ("start", call_id, first.url)
             assert (await socket.receive()).type is aiohttp.WSMsgType.BINARY
 
-        assert (await first.post("/v1/admin/drain"))["draining"]
+        assert (await first.ask("/v1/admin/drain"))["draining"]
         more = await cluster.dial(2)
         assert [(call.status, call.node) for call in more] == [(200, "line-2")] * 2
         await asyncio.sleep(1.5)

@@ -19,8 +19,6 @@ from lab.kamailio import (
     MARKED_WITHIN_S,
     TRYING_S,
     Kamailio,
-    Node,
-    NodePorts,
     ProxiedCaller,
     kill_node,
     require_kamailio,
@@ -28,7 +26,7 @@ from lab.kamailio import (
 )
 from lab.ports import HOST
 from lab.raw_sip import Answer, RawCaller, RawPeer, options
-from lab.server_under_test import Json, Server
+from lab.server_under_test import Json, Ports, Server
 from lab.softphone import SoftphoneProcess
 
 pytestmark = pytest.mark.e2e
@@ -41,8 +39,8 @@ NUM_LINES = 4
 
 class Lab(NamedTuple):
     proxy: Kamailio
-    a: Node
-    b: Node
+    a: Server
+    b: Server
 
 
 @contextlib.asynccontextmanager
@@ -51,7 +49,7 @@ async def lab(
 ) -> AsyncIterator[Lab]:
     """Kamailio and two nodes, which must end with these statuses."""
     require_kamailio()
-    ports = [NodePorts.free(max_calls) for _ in "ab"]
+    ports = [Ports.free(4 * max_calls + 24) for _ in "ab"]
     settings = {"sip__max_calls": str(max_calls), "calls__drain_timeout_s": "1", **settings}
     nodes = await asyncio.gather(
         *(start_node(folder / name, each, **settings) for name, each in zip("ab", ports, strict=True))
@@ -338,7 +336,7 @@ def stray_bye(proxy: Kamailio) -> Answer:
 
 async def test_only_the_proxy_is_believed_and_it_admits_only_the_pbx(tmp_path: Path, phone: SoftphoneProcess) -> None:
     require_kamailio()
-    ports = [NodePorts.free() for _ in "ab"]
+    ports = [Ports.free() for _ in "ab"]
     settings = ({"sip__trusted_peers": '["127.0.0.9"]'}, {"sip__trusted_peers": '["10.0.0.9"]'})
     nodes = [
         await start_node(tmp_path / name, each, **more) for name, each, more in zip("ab", ports, settings, strict=True)

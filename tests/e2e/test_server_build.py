@@ -8,7 +8,6 @@ import pytest
 from lab import load
 from lab.children import Child
 from lab.peers import require
-from lab.server import LabServer
 from lab.server_under_test import Server
 
 pytestmark = pytest.mark.e2e
@@ -19,13 +18,13 @@ PROMPT = "routes.load.greeting=" + '"' + load.SENTENCE * 3 + '"'
 
 @pytest.mark.timeout(90)
 @pytest.mark.usefixtures("server_build")
-async def test_more_calls_than_the_wheel_takes(tmp_path: Path) -> None:
+async def test_more_calls_than_the_wheel_takes() -> None:
     require("sipp")
-    log_path = tmp_path / "server.log"
     settings = ("log.level=info", f"rtp.port_max={65_000}", PROMPT)
-    async with await LabServer.start(*settings, log_path=log_path) as server:
+    async with await Server.with_settings(*settings) as server:
         seen = await load.level(server, NUM_CALLS, rate=12, window_s=2.0, idle_kib=0)
         left = await load.counter(server, "cctts_calls_active")
+        log = server.log
     assert seen["signalling"]["succeeded"] == NUM_CALLS
     assert seen["signalling"]["failed"] == 0
     assert seen["calls_active"] == NUM_CALLS
@@ -33,7 +32,6 @@ async def test_more_calls_than_the_wheel_takes(tmp_path: Path) -> None:
     assert seen["heard"]["lost"] == 0
     assert seen["heard"]["speech_share"] > 0.5
     assert left == 0
-    log = log_path.read_text()
     assert '"server build"' in log
     assert "try_out_build" not in log
 

@@ -13,8 +13,8 @@ from cc_tts.errors import CapacityExceeded, WrongState
 from cc_tts.speech.prompt import Prompt, PromptDefaults
 
 
-class Follower(Protocol):
-    """A client's connection to a call, which is told what happens to it."""
+class Follower:
+    """A client's connection to a call, which is told what happens to it; by itself it does nothing about that."""
 
     def on_key(self, digit: str, duration_ms: int) -> None:
         """The caller pressed a key; ``x`` while keys are hidden."""

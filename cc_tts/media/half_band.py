@@ -60,9 +60,8 @@ class HalfBand:
         rounded: bytes = np.clip(np.rint(filtered), _INT16.min, _INT16.max).astype("<i2").tobytes()
         return rounded
 
-    def flush(self) -> bytes:
-        """Return what was held back; nothing may follow it."""
-        if not (self._rises or self._falls):
-            return b""
+    @property
+    def tail(self) -> bytes:
+        """Silence that makes :meth:`process` give out what it holds back."""
         num_samples = NUM_TAPS // 2 + 1
-        return self.process(bytes(BYTES_PER_SAMPLE * (num_samples // 2 if self._rises else num_samples)))
+        return bytes(BYTES_PER_SAMPLE * (num_samples // 2 if self._rises else num_samples * self._falls))

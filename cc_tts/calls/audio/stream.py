@@ -26,7 +26,7 @@ from cc_tts.calls.audio.messages import (
     MediaStart,
     MediaStop,
 )
-from cc_tts.calls.follower import CallView
+from cc_tts.calls.follower import CallView, Follower
 from cc_tts.clock import ms_between
 from cc_tts.ua.messages import AudioDirection
 
@@ -44,7 +44,7 @@ class MediaSink(Protocol):
         """The call is over; nothing follows."""
 
 
-class MediaStream:
+class MediaStream(Follower):
     """``interleaves``: the two directions of ``both`` are channels of the same frames. ``close`` it when the client is gone.
 
     Raises:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 from msgspec import UNSET
 
@@ -43,8 +43,8 @@ Interrupter = Literal["dtmf", "speech", "clear", "replace", "stop"]
 """The cause of an interruption: a key, speech, the text stream that it comes from, a prompt in its place, or ``stop``."""
 
 
-class UtteranceWatcher(Protocol):
-    """The stream that an utterance comes from, which is told how far it is."""
+class UtteranceWatcher:
+    """The stream that an utterance comes from, which is told how far it is; by itself it does nothing about that."""
 
     def on_started(self, utterance: "Utterance") -> None:
         """The first frame that carries speech was sent."""

@@ -11,59 +11,58 @@ spoken comes unevenly, and this much of unevenness is not heard. Runs on: the ev
 """
 
 import asyncio
-import contextlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from cc_tts.audio import PTIME_MS, AudioFormat
+from cc_tts.media.half_band import HalfBand
 from cc_tts.speech.chunks import CHUNK_MS, SpeechChunk
+from cc_tts.speech.incremental.source import IncrementalSource
 
 LEAD_S: Final = PTIME_MS / 1000
 """The line is told so long before it runs dry that nothing more is there."""
 
 
-class IncrementalAudio:
-    """PCM at the line's rate, and marks between its samples. ``on_taken`` is called after the reader took something."""
+class IncrementalAudio(IncrementalSource):
+    """PCM, and marks between its samples. It comes at ``rate_hz``, and is taken at the line's rate."""
 
     def __init__(
         self,
         audio_format: AudioFormat,
         *,
+        rate_hz: int,
         start_ms: float,
         idle_end_s: float,
         on_taken: Callable[[], None] = lambda: None,
     ) -> None:
+        super().__init__(on_taken)
         self.format = audio_format
         self.start_ms = start_ms
         self.idle_end_s = idle_end_s
-        self._on_taken = on_taken
-        self._pending: deque[bytes | str] = deque()
+        self._sent = AudioFormat(rate_hz)
+        self._filter = HalfBand(rate_hz, audio_format.rate_hz)
+        self._pending: deque[memoryview | str] = deque()
         self._num_bytes = 0
-        self._changed = asyncio.Event()
-        self.has_ended = False
-        self.is_over = False
-        """Everything was taken that ever will be."""
 
     @property
-    def pending_ms(self) -> float:
-        """Audio that was not taken yet."""
-        return self.format.ms_for_bytes(self._num_bytes)
+    def num_pending(self) -> float:
+        return self._sent.ms_for_bytes(self._num_bytes)
 
     def append(self, pcm: bytes) -> None:
-        self._pending.append(pcm)
+        """More audio has come."""
+        self._pending.append(memoryview(pcm))
         self._num_bytes += len(pcm)
         self._changed.set()
 
     def mark(self, name: str) -> None:
-        """Name the place behind what has come so far. Not after the audio :attr:`is_over`."""
         self._pending.append(name)
         self._changed.set()
 
     def end(self) -> None:
-        """No more will come."""
-        self.has_ended = True
-        self._changed.set()
+        if tail := self._filter.tail:
+            self.append(tail)
+        super().end()
 
     def forget(self) -> None:
         """Drop what was not taken."""
@@ -73,8 +72,8 @@ class IncrementalAudio:
     def take(self) -> SpeechChunk | None:
         """The next chunk, up to the next mark; ``None`` if nothing is there."""
         marks: list[tuple[float, str]] = []
-        parts: list[bytes] = []
-        left = self.format.bytes_for_ms(CHUNK_MS)
+        parts: list[memoryview] = []
+        left = self._sent.bytes_for_ms(CHUNK_MS)
         while self._pending and left > 0:
             item = self._pending[0]
             if isinstance(item, str):
@@ -93,16 +92,7 @@ class IncrementalAudio:
         data = b"".join(parts)
         self._num_bytes -= len(data)
         self._on_taken()
-        return SpeechChunk(data, "" if marks else None, marks=tuple(marks))
-
-    async def changed(self, timeout_s: float) -> bool:
-        """Wait for more or for the end; returns whether that came in time."""
-        self._changed.clear()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                await self._changed.wait()
-                return True
-        return False
+        return SpeechChunk(self._filter.process(data), "" if marks else None, marks=tuple(marks))
 
 
 class IncrementalAudioStream:

@@ -9,7 +9,6 @@ Runs on: the event loop.
 """
 
 import asyncio
-import contextlib
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Final
 
 from cc_tts.clock import Clock
 from cc_tts.config.schema import TtsConfig
+from cc_tts.speech.incremental.source import IncrementalSource
 from cc_tts.text.characters import has_speech
 from cc_tts.text.markup.unspoken import AT_BEGINNING, HEADER, MarkupState, scan
 from cc_tts.text.segments import ALL_IDLE_MS, GROWING_IDLE_MS, WORD_IDLE_MS, Segmenting, segment_end
@@ -47,10 +47,10 @@ class Segment:
     is_spoken: bool = True
 
 
-class IncrementalText:
+class IncrementalText(IncrementalSource):
     """One text. Nothing is lost: what was taken and what is pending join to what was appended.
 
-    ``on_taken`` is called after the reader took something. A text whose reader has waited ``idle_timeout_s`` for more ends
+    A text whose reader has waited ``idle_timeout_s`` for more ends
     by itself, since it keeps the prompts behind it waiting.
     """
 
@@ -62,12 +62,11 @@ class IncrementalText:
         idle_timeout_s: float,
         on_taken: Callable[[], None] = lambda: None,
     ) -> None:
+        super().__init__(on_taken)
         self._clock = clock
         self._segmenting = segmenting
         self._idle_timeout_s = idle_timeout_s
-        self._on_taken = on_taken
         self._loop = asyncio.get_running_loop()
-        self._changed = asyncio.Event()
         self._taken: list[str] = []
         self._num_taken = 0
         self._pending = ""
@@ -77,11 +76,10 @@ class IncrementalText:
         self._markup = AT_BEGINNING
         """In what the pending text goes on."""
         self._appended_s = self._loop.time()
-        self.has_ended = False
-        self.is_over = False
-        """Everything was taken that ever will be."""
         self.voice: Voice | None = None
         """Who speaks it, once the first segment has shown in which language."""
+        self.begun_ns = 0
+        """When the first of it came."""
         self.ready_ns: int | None = None
         """When the first segment was complete."""
 
@@ -92,17 +90,16 @@ class IncrementalText:
 
     @property
     def num_pending(self) -> int:
-        """Characters that were not taken yet."""
         return len(self._pending)
 
     def append(self, text: str) -> None:
         """More text has come."""
+        self.begun_ns = self.begun_ns or self._clock.now_ns()
         self._pending += text
         self._appended_s = self._loop.time()
         self._changed.set()
 
     def mark(self, name: str) -> None:
-        """Name the place behind what has come so far. Not after the text :attr:`is_over`."""
         self._marks.append((self._num_taken + len(self._pending), name))
         self._changed.set()
 
@@ -112,8 +109,7 @@ class IncrementalText:
         self._changed.set()
 
     def end(self) -> None:
-        """No more text will come."""
-        self.has_ended = True
+        super().end()
         self.flush()
 
     def take(self) -> Segment | None:
@@ -160,7 +156,6 @@ class IncrementalText:
         """Wait for the next segment; ``None`` at the end."""
         waiting_since_s = self._loop.time()
         while True:
-            self._changed.clear()
             if (segment := self.take()) is not None:
                 return segment
             if self.has_ended:
@@ -177,9 +172,7 @@ class IncrementalText:
         if has_speech(self._pending):
             dues_s = ((each - self._idle_ms) / 1000 for each in (WORD_IDLE_MS, ALL_IDLE_MS, GROWING_IDLE_MS))
             timeout_s = min(timeout_s, next((due_s for due_s in dues_s if due_s > 0), timeout_s))
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                await self._changed.wait()
+        await self.changed(timeout_s)
 
     @property
     def _idle_ms(self) -> float:

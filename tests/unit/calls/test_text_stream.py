@@ -10,9 +10,10 @@ import msgspec
 import pytest
 
 from cc_tts.calls.call import Call
+from cc_tts.calls.input_stream import INTERRUPTED_QUIET_S
 from cc_tts.calls.prompts.utterance import CompletionCause
 from cc_tts.calls.text_stream.messages import StreamMessage
-from cc_tts.calls.text_stream.stream import INTERRUPTED_QUIET_S, TextStream
+from cc_tts.calls.text_stream.stream import TextStream
 from cc_tts.config.schema import StreamConfig
 from cc_tts.errors import CapacityExceeded, DuplicateId, EngineFailed, TextTooLong, WrongState
 from cc_tts.speech.prompt import Prompt, TextContent
@@ -434,7 +435,7 @@ async def test_back_pressure_loses_nothing_and_is_bounded(talk: Talk, client: Cl
         if not is_paused:
             number, token = waiting.pop(0)
             client.stream.tokens(token, number)
-        highest = max(highest, client.stream.buffered_chars)
+        highest = max(highest, client.stream.num_pending)
         await asyncio.sleep(0.01)
     client.stream.end()
     await talk.until(lambda: not talk.call.player.queue, timeout_s=10_000)

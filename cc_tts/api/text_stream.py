@@ -1,6 +1,6 @@
 """``GET /v1/calls/{id}/stream``: the text of an LLM into a call, as it is written, over a WebSocket.
 
-JSON text frames both ways; :mod:`cc_tts.calls.text_stream.messages` has those to the client. One that cannot be followed is
+JSON text frames both ways; :mod:`cc_tts.calls.input.text_messages` has those to the client. One that cannot be followed is
 answered by ``error`` and the stream goes on; :data:`.MAX_FAULTS` of them in a row close it with 1008. The socket is
 closed with 1000 when the call is over, with 1013 when the client does not read, and broken off when it answers no ping.
 
@@ -27,8 +27,8 @@ from cc_tts.api.http.receiver import Receiver, Socket
 from cc_tts.api.http.route import Query, RouteTable
 from cc_tts.api.schemas import Language, LexiconNames, PromptFields, Speed, VoiceId, check_text
 from cc_tts.calls.events.outbox import Outbox
-from cc_tts.calls.text_stream.messages import StreamError, StreamId, StreamMessage
-from cc_tts.calls.text_stream.stream import TextStream
+from cc_tts.calls.input.text import TextStream
+from cc_tts.calls.input.text_messages import StreamError, StreamId, StreamMessage
 from cc_tts.errors import UNREADABLE, CapacityExceeded, CcTtsError, MalformedRequest, Unprocessable
 from cc_tts.speech.prompt import Prompt, TextContent
 

@@ -10,8 +10,8 @@ from aiohttp import ClientWebSocketResponse, WSMsgType
 
 from cc_tts.api import text_stream
 from cc_tts.api.http import receiver
-from cc_tts.calls.text_stream.messages import Paused
-from cc_tts.calls.text_stream.stream import TextStream
+from cc_tts.calls.input.text import TextStream
+from cc_tts.calls.input.text_messages import Paused
 from cc_tts.config.schema import StreamConfig, TokenConfig
 from tests.fakes.running_api import eventually
 from tests.fakes.served_call import Served, refusal, served

@@ -21,7 +21,7 @@ from cc_tts.api.media import stream as media_stream
 from cc_tts.calls.audio import messages as media_messages
 from cc_tts.calls.events.bus import Event
 from cc_tts.calls.events.types import EVENTS, EventData
-from cc_tts.calls.text_stream import messages as text_stream_messages
+from cc_tts.calls.input import text_messages as text_stream_messages
 
 ROUTES: Final = RouteTable("Events")
 DOCUMENT: Final = web.AppKey("asyncapi", bytes)

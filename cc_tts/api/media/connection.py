@@ -20,9 +20,9 @@ from cc_tts.api.events import websocket
 from cc_tts.api.http.receiver import Receiver, Socket
 from cc_tts.api.media.dialect import ClearAudio, Dialect, EndAudio, Item, MarkAudio
 from cc_tts.audio import PTIME_MS
-from cc_tts.calls.audio.audio_input import AudioInput
 from cc_tts.calls.audio.messages import FramesDropped, MediaError, MediaMessage
 from cc_tts.calls.events.outbox import Outbox
+from cc_tts.calls.input.audio import AudioInput
 from cc_tts.errors import CcTtsError, MalformedRequest
 from cc_tts.ua.messages import AudioDirection
 

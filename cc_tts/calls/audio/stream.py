@@ -13,7 +13,6 @@ from typing import Protocol
 from msgspec import UNSET
 
 from cc_tts.audio import PTIME_MS
-from cc_tts.calls.audio.audio_input import AudioInput
 from cc_tts.calls.audio.frames import FrameShaper
 from cc_tts.calls.audio.hub import AudioBlock
 from cc_tts.calls.audio.messages import (
@@ -27,6 +26,7 @@ from cc_tts.calls.audio.messages import (
     MediaStop,
 )
 from cc_tts.calls.follower import CallView, Follower
+from cc_tts.calls.input.audio import AudioInput
 from cc_tts.clock import ms_between
 from cc_tts.ua.messages import AudioDirection
 

@@ -1,4 +1,4 @@
-"""What a client sends of one utterance while it is played, text or audio. Runs on: the event loop."""
+"""A source is what a client sends of one utterance while it is played, text or audio. Runs on: the event loop."""
 
 import asyncio
 import contextlib

@@ -17,8 +17,8 @@ from cc_tts.calls.call_state import CallState
 from cc_tts.calls.ending import Ending
 from cc_tts.calls.events import types
 from cc_tts.calls.events.bus import EventBus
+from cc_tts.calls.input import text_messages as messages
 from cc_tts.calls.prompts.utterance import CompletionCause
-from cc_tts.calls.text_stream import messages
 from cc_tts.media.quality import Quality
 from cc_tts.ua.sip.reason import RemoteReason
 from tests.fakes.fake_line import FakeClock

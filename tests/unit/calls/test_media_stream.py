@@ -9,13 +9,13 @@ import msgspec
 import numpy as np
 import pytest
 
-from cc_tts.calls.audio.audio_input import AudioInput
 from cc_tts.calls.audio.frames import FrameShaper
 from cc_tts.calls.audio.hub import AudioBlock
 from cc_tts.calls.audio.messages import MediaMessage
 from cc_tts.calls.audio.stream import MediaStream
 from cc_tts.calls.dtmf.gather import GatherRequest
-from cc_tts.calls.input_stream import INTERRUPTED_QUIET_S
+from cc_tts.calls.input.audio import AudioInput
+from cc_tts.calls.input.stream import INTERRUPTED_QUIET_S
 from cc_tts.calls.prompts.utterance import CompletionCause
 from cc_tts.config.schema import MediaConfig
 from cc_tts.errors import CapacityExceeded, MalformedRequest, QueueFull, UserAgentUnavailable, WrongState

@@ -10,10 +10,10 @@ import pytest
 
 from cc_tts.calls import routing
 from cc_tts.calls.ending import Ending
+from cc_tts.calls.input.text import TextStream
 from cc_tts.calls.originate import OriginateRequest
 from cc_tts.calls.prompts import utterance_index
 from cc_tts.calls.prompts.utterance import CompletionCause
-from cc_tts.calls.text_stream.stream import TextStream
 from cc_tts.config.schema import Config, RouteConfig, TenantConfig
 from cc_tts.errors import (
     CapacityExceeded,

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from cc_tts.calls.call import Call
-from cc_tts.calls.input_stream import INTERRUPTED_QUIET_S
+from cc_tts.calls.input.stream import INTERRUPTED_QUIET_S
+from cc_tts.calls.input.text import TextStream
+from cc_tts.calls.input.text_messages import StreamMessage
 from cc_tts.calls.prompts.utterance import CompletionCause
-from cc_tts.calls.text_stream.messages import StreamMessage
-from cc_tts.calls.text_stream.stream import TextStream
 from cc_tts.config.schema import StreamConfig
 from cc_tts.errors import CapacityExceeded, DuplicateId, EngineFailed, TextTooLong, WrongState
 from cc_tts.speech.prompt import Prompt, TextContent

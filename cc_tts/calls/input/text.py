@@ -1,4 +1,4 @@
-"""One client's stream of text into a call: tokens in, speech out, utterance by utterance.
+"""A client streams text into a call: tokens in, speech out, utterance by utterance.
 
 An utterance is open from ``start`` or its first tokens to ``end``. Runs on: the event loop.
 """
@@ -9,9 +9,8 @@ from dataclasses import replace
 from msgspec import UNSET
 
 from cc_tts.calls.follower import CallView, Follower
-from cc_tts.calls.input_stream import InputStream, LiveUtterance
-from cc_tts.calls.prompts.utterance import CompletionCause, Utterance, WordReader
-from cc_tts.calls.text_stream.messages import (
+from cc_tts.calls.input.stream import InputStream, LiveUtterance
+from cc_tts.calls.input.text_messages import (
     MarkReached,
     Paused,
     Resumed,
@@ -26,6 +25,7 @@ from cc_tts.calls.text_stream.messages import (
     TokensStatus,
     Words,
 )
+from cc_tts.calls.prompts.utterance import CompletionCause, Utterance, WordReader
 from cc_tts.clock import ms_between
 from cc_tts.errors import TextTooLong
 from cc_tts.speech.incremental.text import IncrementalText, segmenting_of
@@ -57,7 +57,7 @@ class TextStream(InputStream[IncrementalText, StreamMessage], Follower):
         self._on_call_ended = on_call_ended
         self._has_words = has_words
         self._words: dict[str, WordReader] = {}
-        """Of each utterance that is heard, the words that the client was not told of."""
+        """Readers of the words of utterances that are heard, by the ids of these."""
         self._blank = ""
         """White space that came before the first words of an utterance."""
         self._last_status = ""

@@ -1,4 +1,4 @@
-"""A client's audio into a call, utterance by utterance.
+"""A client plays audio into a call, utterance by utterance.
 
 An utterance is open from its first audio to ``end``, or until the line has had nothing to play for ``media.idle_end_ms``.
 Audio of an utterance that was interrupted is dropped for :data:`INTERRUPTED_MAX_S` at most: a client that plays a
@@ -23,7 +23,7 @@ from cc_tts.calls.audio.messages import (
     MediaSpeakStarted,
 )
 from cc_tts.calls.follower import CallView
-from cc_tts.calls.input_stream import InputStream, LiveUtterance
+from cc_tts.calls.input.stream import InputStream, LiveUtterance
 from cc_tts.calls.prompts.utterance import CompletionCause, Utterance
 from cc_tts.errors import EngineFailed, MalformedRequest, QueueFull
 from cc_tts.speech.incremental.audio import IncrementalAudio

@@ -1,4 +1,4 @@
-"""What one client sends into a call, text or audio: it is played as any prompt is, utterance by utterance.
+"""A client sends text or audio into a call: it is played as any prompt is, utterance by utterance.
 
 ::
 

@@ -1,1 +1,0 @@
-"""Text that clients stream into a call: what they are told, and what becomes of it."""

@@ -163,9 +163,11 @@ def sampler_frequencies(data: SpecData) -> Comparisons:
         num_draws = int(counts.sum())
         steps = torch.arange(num_draws, device=data.device)
         window = torch.tensor([history[-WINDOW:]], device=data.device).expand(num_draws, -1)
-        drawn = sample_ras(log_probs.expand(num_draws, -1), window, torch.full_like(steps, 7), steps)
-        ours = drawn.bincount(minlength=len(counts)).cpu().numpy()
-        yield Comparison(f"ras{number} frequencies", np.array([_strangeness(ours, counts)]), np.zeros(1), 1.0)
+        same = torch.full_like(steps, 7)
+        for how, seeds, at in (("frequencies", same, steps), ("frequencies of seeds", steps, same)):
+            drawn = sample_ras(log_probs.expand(num_draws, -1), window, seeds, at)
+            ours = drawn.bincount(minlength=len(counts)).cpu().numpy()
+            yield Comparison(f"ras{number} {how}", np.array([_strangeness(ours, counts)]), np.zeros(1), 1.0)
 
 
 def _strangeness(ours: Array, theirs: Array) -> float:

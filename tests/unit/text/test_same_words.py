@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,10 @@ from cc_tts.text.segments import Segmenting
 
 pytestmark = pytest.mark.unit
 
+SIZES = (1, 2, 3, 7, 20)
+"""Characters of a token."""
+NUM_PARTS = 2
+"""Parts of the tables, for as many processes."""
 DATA = Path(__file__).parents[2] / "data" / "text"
 LINES = {
     "en-US": [
@@ -49,8 +53,6 @@ def normalizer() -> Normalizer:
 
 
 def written_lines() -> Iterator[tuple[str, str]]:
-    for language, lines in LINES.items():
-        yield from ((language, line) for line in lines)
     for path in sorted(DATA.glob("*.jsonl")):
         for line in map(json.loads, path.read_text().splitlines()):
             yield {"en": "en-US"}.get(line["lang"], line["lang"]), line["written"]
@@ -78,14 +80,31 @@ def words_of_tokens(normalizer: Normalizer, text: str, language: str, size: int)
     return words
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 20])
-async def test_tokens_of_any_size_are_said_in_the_words_of_the_whole_text(normalizer: Normalizer, size: int) -> None:
-    lines = list(written_lines())
-    assert len(lines) > 1000
+def letters(spoken: list[str]) -> list[str]:
+    return re.findall(r"\w", "".join(spoken).lower())
+
+
+def wrong_lines(
+    normalizer: Normalizer, lines: Iterable[tuple[str, str, int]]
+) -> list[tuple[str, int, list[str], list[str]]]:
     wrong = []
-    for language, text in lines:
+    for language, text, size in lines:
         whole = said(Chunker(normalizer, Chunking(language=language)), text)
         tokens = words_of_tokens(normalizer, text, language, size)
-        if re.findall(r"\w", "".join(whole).lower()) != re.findall(r"\w", "".join(tokens).lower()):
-            wrong.append((text, whole, tokens))
-    assert wrong == []
+        if letters(whole) != letters(tokens):
+            wrong.append((text, size, whole, tokens))
+    return wrong
+
+
+async def test_tokens_of_any_size_are_said_in_the_words_of_the_whole_text(normalizer: Normalizer) -> None:
+    lines = [(language, text, size) for language, texts in LINES.items() for text in texts for size in SIZES]
+    assert wrong_lines(normalizer, lines) == []
+
+
+@pytest.mark.parametrize("part", range(NUM_PARTS))
+async def test_each_line_of_the_tables_in_tokens_of_one_of_the_sizes(normalizer: Normalizer, part: int) -> None:
+    """Neighbours in a table are of one kind, so each kind meets each size."""
+    lines = list(written_lines())
+    assert len(lines) > 1000
+    sized = [(*line, SIZES[index % len(SIZES)]) for index, line in enumerate(lines)]
+    assert wrong_lines(normalizer, sized[part::NUM_PARTS]) == []

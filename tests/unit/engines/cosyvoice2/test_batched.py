@@ -145,9 +145,7 @@ def reference_pcm(model: SpeechModel, tokenizer: TextTokenizer, speaker: Speaker
             tokens = list(speak(model.lm, request, SeededRas(seed)))
             calls = calls_for(HopSchedule(num_prompt, hop=exact_hop(num_prompt)), len(tokens))
             vocoder = partial(vocode, model.vocoder)
-            wav = stream_wav(
-                model.flow, vocoder, prompt, torch.tensor([tokens]), calls, noise=fixed_noise(), incremental=False
-            )
+            wav = stream_wav(model.flow, vocoder, prompt, torch.tensor([tokens]), calls, noise=fixed_noise())
             audio = torch.cat(list(wav), dim=1)[0].clamp(-1.0, 1.0)
         pcm += (audio * 32767).round().numpy().astype("<i2").tobytes()
     return pcm

@@ -1,5 +1,5 @@
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -14,13 +14,12 @@ from cc_tts.engines.cosyvoice2.model.networks.flow.flow import (  # noqa: E402
     fixed_noise,
 )
 from cc_tts.engines.cosyvoice2.model.networks.vocoder.vocoder import Vocoder  # noqa: E402
-from lab.cosyvoice2.chunked_vocoder import ChunkedVocoder, Crossfade  # noqa: E402
 from lab.cosyvoice2.golden_fill import fill_by_kind  # noqa: E402
 from lab.cosyvoice2.networks import flow_of, vocoder_of  # noqa: E402
 from lab.cosyvoice2.schedule import FlowCall, HopSchedule, calls_for, calls_with_hops  # noqa: E402
 from lab.cosyvoice2.token2wav import stream_mel, stream_wav  # noqa: E402
 from lab.cosyvoice2.whole_vocoder import vocode, with_coarse_phase  # noqa: E402
-from tests.support.golden import read_json, read_tensors, tiny_shapes  # noqa: E402
+from tests.support.golden import read_tensors, tiny_shapes  # noqa: E402
 from tests.support.torch_threads import one_thread_without_gradients  # noqa: E402
 
 if TYPE_CHECKING:
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.unit
 
-CASES: Final[list[dict[str, Any]]] = read_json("spec/schedule.json")
 
 _one_thread_without_gradients = pytest.fixture(autouse=True, scope="module")(one_thread_without_gradients)
 
@@ -51,33 +49,6 @@ def vocoder() -> Vocoder:
 @pytest.fixture(scope="module")
 def prompt(golden: "dict[str, Tensor]") -> FlowReference:
     return FlowReference(golden["flow_prompt_token"], golden["flow_prompt_feat"], golden["flow_embedding"])
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['prompt_tokens']}-{case['total_tokens']}")
-def test_calls_are_those_of_the_reference(case: dict[str, Any]) -> None:
-    schedule = HopSchedule(case["prompt_tokens"], hop=case["hop_at_start"], compat=True)
-    calls = list(calls_for(schedule, case["total_tokens"]))
-    assert [
-        {"tokens": call.num_tokens, "streaming": call.streaming, "finalize": call.finalize} for call in calls
-    ] == case["flow_calls"]
-    assert schedule.hop == case["hop_after"]
-    vocoder_calls: list[dict[str, int]] = []
-
-    def silence(
-        mel: "Tensor", *, cache_source: "Tensor | None" = None, draws: "Tensor | None" = None
-    ) -> "tuple[Tensor, Tensor]":
-        num_frames = mel.shape[2]
-        vocoder_calls.append({"mel": num_frames, "cache": 0 if cache_source is None else cache_source.shape[2]})
-        return torch.zeros(1, 480 * num_frames), torch.zeros(1, 1, 480 * num_frames)
-
-    chunked = ChunkedVocoder(silence)
-    crossfade: Crossfade | None = None
-    num_samples = []
-    for call in calls:
-        audio, crossfade = chunked.push(torch.zeros(1, 1, 2 * call.num_new), crossfade, is_last=call.finalize)
-        num_samples.append(audio.shape[1])
-    assert vocoder_calls == case["hift_calls"]
-    assert num_samples == case["out_samples"]
 
 
 @given(num_prompt=st.integers(0, 200), num_tokens=st.integers(0, 700), hop=st.integers(1, 120))
@@ -125,20 +96,6 @@ def test_a_hop_must_lead_somewhere() -> None:
 
 class TestTokensToAudio:
     """Flow, vocoder and crossfades together."""
-
-    @pytest.mark.parametrize("incremental", [True, False])
-    def test_audio_of_the_reference(
-        self, flow: Flow, vocoder: Vocoder, prompt: FlowReference, golden: "dict[str, Tensor]", incremental: bool
-    ) -> None:
-        tokens = golden["flow_token"]
-        calls = calls_with_hops(golden["chunk_hops"].tolist(), tokens.shape[1])
-        noise = fixed_noise()[:, :, :400]
-        chunks = list(
-            stream_wav(flow, partial(vocode, vocoder), prompt, tokens, calls, noise=noise, incremental=incremental)
-        )
-        assert len(chunks) == 4
-        for index, audio in enumerate(chunks):
-            torch.testing.assert_close(audio[0], golden[f"wav_chunk{index}"], rtol=0.0, atol=1e-5)
 
     def test_the_last_call_of_the_reference_sees_everything(
         self, flow: Flow, prompt: FlowReference, golden: "dict[str, Tensor]"

@@ -1,0 +1,103 @@
+"""The networks and the engine's runners give the numbers that the reference recorded; and what differs is found."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from tests.parity.command import main  # noqa: E402
+from tests.parity.result import EXACT, Comparison, distance, verdict_on  # noqa: E402
+from tests.support.golden import GOLDEN, read_arrays  # noqa: E402
+from tests.support.torch_threads import one_thread  # noqa: E402
+
+pytestmark = pytest.mark.unit
+
+INF: Final = float("inf")
+CASES: Final = {
+    *("llm_logp", "llm_noprompt_logp", "bi_out", "bi_logp", "noise_crc", "est_out_streaming_True", "enc_out_context"),
+    *("mel_offline", "mel_chunk2 forward()", "mel_chunk2 step()", "mel_stream_final end step()", "wav_chunk3"),
+    *("hift_a_wav", "hift_b_wav", "source_wav", "kaldi_fbank_80", "ras3 frequencies", "spec ras", "spec schedule"),
+    *("spec bistream", "spec fade", "spec wave_with_cache", "fade_result"),
+    *("engine llm_logp", "engine llm_noprompt_logp", "engine ids", "engine mel_chunk2", "engine mel_stream_final end"),
+    *("engine wav_chunk3", "engine pages left over"),
+}
+
+_one_thread = pytest.fixture(autouse=True)(one_thread)
+
+
+def verdicts(directory: Path, out: Path, *options: str) -> tuple[int, dict[str, dict[str, Any]]]:
+    """The exit status of a comparison and its rows."""
+    status = main([str(directory), *options, "--json", str(out)])
+    return status, {row["case"]: row for row in json.loads(out.read_text())["cases"]}
+
+
+def changed(target: Path, arrays: Mapping[str, Any]) -> Path:
+    """A directory of the same form in which some arrays differ or, where they are None, are missing."""
+    target.mkdir()
+    shutil.copy(GOLDEN / "tiny_state_dict.json", target)
+    whole = read_arrays("tiny.npz") | dict(arrays)
+    np.savez(target / "tiny.npz", **{key: value for key, value in whole.items() if value is not None})
+    return target
+
+
+def test_the_references_are_met(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All but the mels of the flow in its real size, which take minutes: ``make parity`` has them."""
+    directory = tmp_path / "golden"
+    shutil.copytree(GOLDEN, directory, ignore=shutil.ignore_patterns("flow.npz", "keys"))
+    status, rows = verdicts(directory, tmp_path / "out.json", "--engine", "--seed", "1")
+    printed = capsys.readouterr().out
+    assert "0 failed" in printed
+    assert "not there, so not compared: text_splitting.json, spec/flow.npz" in printed
+    assert status == 0
+    assert set(rows) >= CASES
+    assert all(row["judged"] and row["max_abs_error"] <= row["tolerance"] for row in rows.values())
+
+
+def test_what_differs_or_is_missing_fails_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arrays = {key: read_arrays("tiny.npz")[key].copy() for key in ("mel_chunk1", "wav_chunk2")}
+    for array in arrays.values():
+        array.flat[-1] += 2e-3
+    directory = changed(tmp_path / "golden", arrays | {"est_mu": None})
+    status, rows = verdicts(directory, tmp_path / "out.json", "--engine", "--seed", "2")
+    failed = [case for case, row in rows.items() if not row["ok"]]
+    assert failed == [
+        *("estimator", "mel_chunk1 forward()", "mel_chunk1 step()", "wav_chunk2"),
+        *("engine mel_chunk1", "engine wav_chunk2"),
+    ]
+    assert (status, rows["estimator"]["note"]) == (1, "KeyError: 'est_mu'")
+    assert f"6 failed: {', '.join(failed)}" in capsys.readouterr().out
+
+
+def test_other_weights_fail(tmp_path: Path) -> None:
+    status, rows = verdicts(changed(tmp_path / "golden", {"salt": np.array("other")}), tmp_path / "out.json")
+    right = {case for case, row in rows.items() if row["ok"]}
+    assert (status, right) == (1, {"bi_out", "bi_n_logp", "noise_head", "noise_crc"})  # what no weight has a part in
+
+
+@pytest.mark.parametrize(
+    ("ours", "recorded", "expected"),
+    [
+        ([1.0, -INF], [1.0, -INF], (0.0, INF)),
+        ([1.0, -INF], [1.0, 2.0], (INF, -INF)),
+        ([1.0], [1.0, 2.0], (INF, -INF)),
+        ([10.5, -INF], [10.0, -INF], (0.5, pytest.approx(26.02, abs=0.01))),
+    ],
+)
+def test_distance(ours: list[float], recorded: list[float], expected: tuple[float, float]) -> None:
+    assert distance(np.array(ours), np.array(recorded)) == expected
+
+
+@pytest.mark.parametrize("is_float32", [True, False])
+@pytest.mark.parametrize(
+    "comparison", [Comparison("x", np.array([np.nan, 1.0]), np.ones(2), 1.0), Comparison("x", [1], [2], EXACT)]
+)
+def test_what_is_no_number_and_a_decision_that_differs_pass_in_no_type(
+    comparison: Comparison, *, is_float32: bool
+) -> None:
+    assert not verdict_on(comparison, 0.0, is_float32=is_float32).is_ok

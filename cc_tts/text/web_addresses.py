@@ -28,7 +28,17 @@ _BARE = re.compile(
 _FILE = re.compile(
     r"(?<![\w./\\-])[A-Za-z0-9][\w-]{0,60}\.(?:pdf|docx?|xlsx?|pptx?|csv|zip|jpe?g|png|txt|exe|dmg|mp[34])(?!\w)"
 )
-_PATTERNS = (_EMAIL, _URL, _BARE, _FILE)
+_HOST = re.compile(
+    r"(?<![A-Za-z0-9_.@/-])(?=[a-z0-9.-]{0,60}\d)[a-z][a-z0-9]*(?:-[a-z0-9]+)+(?:\.[a-z][a-z0-9]*(?:-[a-z0-9]+)*)+"
+    r"(?![A-Za-z0-9_-]|\.[A-Za-z0-9])"
+)
+"""A machine of a private network, which is known by a hyphen: db-02.eu-west-1."""
+_PASSWORD = re.compile(
+    r"(?:(?<=密码)|(?<=密码[是为：:])|(?<=密码[是为][：:])|(?<=口令[是为：:]))(?=[!-~]{0,40}\d)(?=[!-~]{0,40}[A-Za-z])(?=[A-Za-z0-9]{0,40}[@_#$%&*+=.-])"
+    r"[A-Za-z0-9@_#$%&*+=.-]{3,40}(?<![.])(?![A-Za-z0-9])"
+)
+"""A password of letters, digits and signs behind the Chinese word; the English rules have their own."""
+_PATTERNS = (_PASSWORD, _EMAIL, _URL, _BARE, _FILE, _HOST)
 _STAND_INS = range(0xE000, 0xF900)
 """Stand-ins from the area for private use: :func:`cc_tts.text.characters.clean` leaves none in a text."""
 _STAND_IN = re.compile("[\ue000-\uf8ff]")

@@ -26,7 +26,7 @@ _NEVER_LAST = {
     "max": "maximum", "min": "minimum", "incl": "including", "excl": "excluding", "ext": "extension", "vs": "versus",
     "qty": "quantity", "amt": "amount", "ref": "reference", "bldg": "building", "rm": "room", "fl": "floor",
     "temp": "temperature", "exp": "expires", "sq": "square", "attn": "attention",
-    "inv": "invoice", "conf": "confirmation",
+    "inv": "invoice", "conf": "confirmation", "sta": "Station",
     "mtg": "meeting", "qtr": "quarter", "bros": "Brothers", "misc": "miscellaneous", "asst": "assistant",
     "assn": "association", "univ": "University", "intl": "International", "addl": "additional", "bal": "balance",
     "pymt": "payment", "pmt": "payment", "req": "required", "svc": "service", "cust": "customer", "wt": "weight",

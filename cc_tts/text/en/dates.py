@@ -113,7 +113,7 @@ _LETTER_DAYS_RANGE = (
     r"(?:(?<=M[-–]F)|(?<=[a-z])|(?=:?,?\s(?:from\s)?\d))"
 )
 _IN_MONTH = rf"\s(?:{'|'.join(_MONTHS)}|(?:{'|'.join(name[:3] for name in _MONTHS)})t?\b\.?\s\d)"
-_HOUR = r"\s\d{1,2}(?::\d\d)?(?:\s?[AaPp]\.?[Mm]\b|\s?[-–]\s?\d)"
+_HOUR = r"\s\d{1,2}(?::\d\d)?(?:\s?[AaPp]\.?[Mm]\b|\s?[-–]\s?(?:\d|noon\b|midnight\b))"
 _AFTER_DAY = "at|from|to|through|and|or|is|was|by|until|morning|afternoon|evening|night"
 _DAY = re.compile(r"(?P<first>\d{1,2})/(?P<second>\d{1,2})(?:/(?P<year>\d{4}|\d{2}))?")
 _BEFORE_WEEKDAY = re.compile(
@@ -173,7 +173,7 @@ def _date_rules(*, day_first: bool) -> Callable[[str], str]:
             lambda match: f"{_weekday(match[1])} to {_weekday(match[2])}{kept_stop(match)}",
         ),
         (
-            rf"\b{_WEEKDAY}(?:\.,?(?=\s(?:[A-Z][a-z]{{2,8}}\.?\s)?\d|{_IN_MONTH})|,(?=\s)|(?={_IN_MONTH}|{_HOUR}|\s(?:@|at|from|by|until)\s?\d))",
+            rf"\b{_WEEKDAY}(?:\.,?(?=\s(?:[A-Z][a-z]{{2,8}}\.?\s)?\d|{_IN_MONTH})|,(?=\s)|(?={_IN_MONTH}|{_HOUR}|\s(?:@|at|from|by|until|till?|til|after|before|thru|through)\s?\d))",
             lambda match: f"{_weekday(match[1])},",
         ),
         (

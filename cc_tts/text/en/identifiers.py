@@ -93,7 +93,7 @@ _MAY_COUNT = frozenset({"", "is", "was"})
 _NAME_BEFORE = re.compile(rf"\b(?:{_NAMED_STRONG}|{_NAMED_WEAK}|model)\.?\s$", re.IGNORECASE)
 _NAMED_BEFORE = re.compile(rf"\b(?:{_NAMED_STRONG}|{_NAMED_WEAK})\b{_CONNECTORS}$", re.IGNORECASE)
 _NUMBERED_BEFORE = re.compile(rf"\b(?:confirmation|reference|ref|tracking|routing|{_NAMED_WEAK})\.?\s$", re.IGNORECASE)
-_STRONG_BEFORE = re.compile(rf"\b(?:{_NAMED_STRONG}|number|id),\s$", re.IGNORECASE)
+_STRONG_BEFORE = re.compile(rf"\b(?:{_NAMED_STRONG}|number|id)(?:,\s|,?\s(?:e\.g\.,?|like|such as)\s)$", re.IGNORECASE)
 _NUMBER_IS = (
     rf"(?i)(\bnumber(?:\s(?:is|was))?\s?:?\s{_OPENING})(\d{{2,12}}(?:-\d{{1,12}}){{1,4}}|\d{{4,12}}"
     r"|(?:(?<=: )|(?<=s )|(?<=[\"'“‘(\[]))\d{3})"
@@ -277,7 +277,10 @@ say_identifiers = in_order(
         _after(_NAMED_BEFORE, lambda match: f"{spelled(match[1])}, {digit_groups(match[2])}"),
     ),
     (r"\b[Nn]o\.\s?(?=#?[A-Z\d])", _after(_NAME_BEFORE, lambda _: "number ")),
-    (r"(?<=, )\d{4,8}(?=[,.;]|$)", _after(_STRONG_BEFORE, each_digit)),
+    (
+        r"(?:(?<=, )|(?<=e\.g\. )|(?<=e\.g\., )|(?<=like )|(?<=such as ))\d{4,8}(?=[,.;?!]|$)",
+        _after(_STRONG_BEFORE, each_digit),
+    ),
     (rf"\b({'|'.join(_ROOMS)})\s(?=#?\d|number\b|[A-Z]\b)", lambda match: f"{_ROOMS[match[1]]} "),
     *KEY_RULES,
     (_MASKED, _masked),

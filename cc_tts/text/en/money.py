@@ -46,8 +46,16 @@ _CURRENCIES = {symbol: currency for symbols, currency in _BY_SYMBOLS.items() for
 _SYMBOL = "|".join(re.escape(symbol) for symbol in sorted(_CURRENCIES, key=len, reverse=True))
 CURRENCY_CODES = "|".join(symbol for symbol in _CURRENCIES if symbol.isalpha() and symbol.isupper())
 """Alternatives of a pattern."""
-_SCALES = {"k": "thousand", "m": "million", "mn": "million", "b": "billion", "bn": "billion", "t": "trillion"}
-_SCALE = r"(?:(?P<scale>(?:[ -]?(?:thousand|million|billion|trillion|lakh|crore)|[KkMmBbTt]|mn|bn))(?!\w))?"
+_SCALES = {
+    "k": "thousand",
+    "m": "million",
+    "mm": "million",
+    "mn": "million",
+    "b": "billion",
+    "bn": "billion",
+    "t": "trillion",
+}
+_SCALE = r"(?:(?P<scale>(?:[ -]?(?:thousand|million|billion|trillion|lakh|crore)|MM|[KkMmBbTt]|mn|bn))(?!\w))?"
 _BEFORE = rf"(?<![\w$])(?P<symbol>{_SYMBOL}) ?(?P<amount>{AMOUNT}){_SCALE}(?![.,]\d)(?!\d)"
 _RANGE = (
     rf"(?<![\w$])(?P<symbol>[$£€¥₹])(?P<low>{AMOUNT})(?: to |\s?[-–—]\s?)(?P=symbol)?(?P<high>{AMOUNT}){_SCALE}"

@@ -128,8 +128,10 @@ say_identifiers = rewriter(
     (_NAMED, _named),
     (r"(?<=[A-Za-z])\s?#\s?(\d{3,20})(?![\d#])", lambda match: f"号{say_digits(match[1])}"),
     (r"(?<=[\u4e00-\u9fff])\s?#\s?(\d{3,20})(?![\d#])", lambda match: say_digits(match[1])),
+    (r"(?<=[民刑行执商知财][初终申再字执恢保异调督])\d{2,6}(?=号)", _each_digit),  # a case of a court
     (r"(?<=第)(?:\d{4,10}(?=号)|\d{5,10}(?=期))", _each_digit),
     (r"(?<=[例比]如)([：:“]?)(\d{4,8})(?=[，。；、）)”]|$)", lambda match: match[1] + say_digits(match[2])),
+    (r"(?:(?<=股票)|(?<=基金)|(?<=证券)|(?<=個股)|(?<=个股))\d{6}(?![\d元股万亿份.,])", _each_digit),
     (_SERVICE, _each_digit_of_quantity),
     (_KNOWN_SERVICE, _each_digit),
     (_MODEL, lambda match: match.group().translate(AS_QUANTITY).replace("-", "杠")),

@@ -160,6 +160,10 @@ _tidy = rewriter(
         f"(?<=[A-Za-z\\d{_NUMERALS}])[）)]?[（(](?=[{_NUMERALS}])(?![{_NUMERALS}]{{1,2}}[）)]班)|(?<=[{_NUMERALS}])[）)](?=[{_NUMERALS}])",
         "，",
     ),
+    (
+        r"(?<=\w)[（(](?=[^（()）]{4,80}[）)])|(?<=[^（(]{4})[）)](?=\w)",
+        "，",
+    ),  # （周三） and others as short need no pause
     (f"[{re.escape(''.join(_SIGNS))}]", lambda match: _SIGNS[match.group()]),
     (r"\s*(?:—+|–+|\s-\s)\s*", "，"),
     (r"(?<![A-Za-z. ])\.|\.(?=\s*$)|\.(?=[\u3400-\u9fff])", "。"),

@@ -20,7 +20,8 @@ _ZONE = (
     r"(?P<zone>[ECMP][SD]?T|AK[SD]?T|HST|GMT|UTC|BST|CES?T|IST|JST|AE[SD]T|NZ[SD]T|SGT|HKT)\b\.?"
 )
 _LENGTH = (
-    r"(?i)\b((?:call length|duration|lasted|took|elapsed|remaining|(?:hold|talk|wait|run|handle) ?time|(?:on hold|holding|waiting|waited|talked|spoke) for)(?: is| was)?:? )"
+    r"(?i)\b((?:call length|duration|lasted|took|elapsed|remaining|(?:hold|talk|wait|run|handle) ?time"
+    r"|(?:on hold|holding|waiting|waited|talked|spoke) for)(?: is| was)?:? )"
     r"(\d{1,3}):([0-5]\d)(?![\d:])(?!\s?[ap]\.?m\b)"
 )
 _MILITARY = (

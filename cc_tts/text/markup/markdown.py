@@ -5,11 +5,13 @@ CommonMark 0.31 with the tables, task lists and strikethrough of GitHub's dialec
 
 import html
 import re
+from collections.abc import Callable
+from typing import Final
 
 from cc_tts.text.markup.unspoken import AT_BEGINNING, MarkupState, scan
 from cc_tts.text.substitution import rewriter
 
-_LIST_ITEM = r"(?m)^(?P<indent>[ \t]*)(?:[-*+•]|(?P<number>\d{1,3})[.)])[ \t]+(?:\[[ xX]\][ \t]+)?(?P<text>[^\n]+)$"
+_LIST_ITEM = r"(?P<indent>[ \t]*)(?:[-*+•]|(?P<number>\d{1,3})[.)])[ \t]+(?:\[[ xX]\][ \t]+)?(?P<text>[^\n]+)$"
 _TAG_NAMES = (
     "a|abbr|audio|b|blockquote|body|br|break|button|center|code|div|em|emphasis|font|footer|h[1-6]|head|header|hr|html|i|"
     "img|input|ins|kbd|label|li|link|main|mark|meta|nav|ol|p|phoneme|pre|prosody|s|samp|say-as|script|section|small|span|speak|"
@@ -49,16 +51,22 @@ _without_json = rewriter(
     (r"\\n", "\n"),
 )
 """The values stay, without keys, quotes and brackets."""
-_without_blocks_links_and_tags = rewriter(
-    (r"(?s)<!--.*?-->", " "),
-    (r"(?m)^[ \t]{0,3}(?:`{3,}|~{3,})[^\n`]*$", ""),
-    (r"(?m)^[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)+\|?[ \t]*$", ""),
-    (r"(?m)^[ \t]{0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,}|={3,})[ \t]*$", ""),
-    (r"(?m)^[ \t]{0,3}\[[^\]\n]+\]:[ \t]*\S+[^\n]*$", ""),
-    (r"(?m)^[ \t]{0,3}(?:>[ \t]?)+", ""),
-    (r"(?m)^[ \t]{0,3}#{1,6}[ \t]+(?P<text>[^\n]*?)[ \t]*#*[ \t]*$", lambda match: _ended(match["text"])),
-    (r"(?m)^[ \t]*\|(?P<cells>[^\n]*?)\|?[ \t]*$", _row),
+_BLOCKS: Final[tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...]] = (
+    (r"[ \t]{0,3}(?:`{3,}|~{3,})[^\n`]*$", ""),
+    (r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)+\|?[ \t]*$", ""),
+    (r"[ \t]{0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,}|={3,})[ \t]*$", ""),
+    (r"[ \t]{0,3}\[[^\]\n]+\]:[ \t]*\S+[^\n]*$", ""),
+    (r"[ \t]{0,3}(?:>[ \t]?)+", ""),
+    (r"[ \t]{0,3}#{1,6}[ \t]+(?P<text>[^\n]*?)[ \t]*#*[ \t]*$", lambda match: _ended(match["text"])),
+    (r"[ \t]*\|(?P<cells>[^\n]*?)\|?[ \t]*$", _row),
     (_LIST_ITEM, _item),
+)
+"""What begins a line."""
+_without_comments = rewriter((r"(?s)<!--.*?-->", " "))
+_without_blocks = rewriter(*((f"(?m)^{pattern}", said) for pattern, said in _BLOCKS))
+_without_later_blocks = rewriter(*((rf"(?m)(?<=\n){pattern}", said) for pattern, said in _BLOCKS))
+"""For a text that goes on within a line: ``# to end`` behind ``Press * to repeat,`` is no heading."""
+_without_links_and_tags = rewriter(
     (r"!\[(?P<text>[^\]\n]*)\]\([^)\n]*\)", r"\g<text>"),
     (r"\[(?P<text>[^\]\[\n]+)\](?:\([^)\n]*\)|\[[^\]\n]*\])", r"\g<text>"),
     (r"\]\((?:https?:|mailto:|tel:|/|#|www\.)[^)\s]*\)?", ""),
@@ -98,11 +106,13 @@ class MarkupStripper:
 
     def strip(self, text: str) -> str:
         """The words of ``text``, which may end in the middle of a construct; never raises."""
+        goes_on = self._state.in_line
         scanned = scan(text, self._state)
         self._state = scanned.state
         text = scanned.said(text)
         if self._state.in_json:
             text = _without_json(text)
-        text = _without_blocks_links_and_tags(text)
+        without_blocks = _without_later_blocks if goes_on else _without_blocks
+        text = _without_links_and_tags(without_blocks(_without_comments(text)))
         self.has_placeholder |= _PLACEHOLDER.search(text) is not None
         return _without_inline_markup(_without_placeholders(text))

@@ -54,13 +54,14 @@ _JSON_PARTIAL: Final = re.compile(r"\s*(?:\[\s*)?\{\s*(?:\"[\w -]{0,40}(?:\"\s*)
 
 
 class MarkupState(msgspec.Struct, frozen=True):
-    """In what a text is at some place: the element that is open and how much of it there was, and whether the text is a
-    JSON object, once that is known.
+    """In what a text is at some place: the element that is open and how much of it there was, whether the text is a JSON
+    object, once that is known, and whether something stands before the place in its line.
     """
 
     inside: str = ""
     num_chars: int = 0
     in_json: bool | None = None
+    in_line: bool = False
 
 
 AT_BEGINNING: Final = MarkupState()
@@ -107,7 +108,9 @@ def scan(text: str, state: MarkupState) -> Scan:
     tag_from = len(text) if partial is None else partial.start()
     unspoken = _joined(found)
     in_json = _is_json(_said(text, unspoken)) if state.in_json is None else state.in_json
-    return Scan(unspoken, MarkupState(inside, num_chars if inside else 0, in_json), tag_from)
+    last_line = text.rpartition("\n")
+    in_line = bool(last_line[2].strip()) or (state.in_line and not last_line[1])
+    return Scan(unspoken, MarkupState(inside, num_chars if inside else 0, in_json, in_line), tag_from)
 
 
 def _is_json(said: str) -> bool | None:

@@ -46,3 +46,8 @@ def test_a_json_object_that_comes_in_parts() -> None:
         stripper.strip(part).split() for part in ['{"reply": "Hello there.', ' Your bill is paid.", "end": ', "true}"]
     ]
     assert said == [["Hello", "there."], ["Your", "bill", "is", "paid.", ","], ["true"]]
+
+
+def test_a_number_sign_within_a_line_is_no_heading() -> None:
+    stripper = MarkupStripper()
+    assert [stripper.strip(part) for part in ("Press 1, ", "# to end.\n", "# Bye")] == ["Press 1, ", "# to end.\n", "Bye."]

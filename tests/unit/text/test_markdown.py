@@ -50,4 +50,8 @@ def test_a_json_object_that_comes_in_parts() -> None:
 
 def test_a_number_sign_within_a_line_is_no_heading() -> None:
     stripper = MarkupStripper()
-    assert [stripper.strip(part) for part in ("Press 1, ", "# to end.\n", "# Bye")] == ["Press 1, ", "# to end.\n", "Bye."]
+    assert [stripper.strip(part) for part in ("Press 1, ", "# to end.\n", "# Bye")] == [
+        "Press 1, ",
+        "# to end.\n",
+        "Bye.",
+    ]

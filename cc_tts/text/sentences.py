@@ -56,7 +56,7 @@ _NEVER_LAST = frozenset(
 _LAST_UNLESS_NUMBER = frozenset(
     re.findall(
         r"\w+",
-        "no nos fig vol pp ch opt jan feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thur thurs fri "
+        "no nos sec fig vol pp ch opt jan feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thur thurs fri "
         "sat sun dep arr",
     )
 )

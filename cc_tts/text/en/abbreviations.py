@@ -37,7 +37,7 @@ _NEVER_LAST = {
 """Their full stop ends no sentence."""
 _ONLY_CAPITALISED = frozenset({"co", "ste", "est"})
 _NUMBERED_PARTS = {
-    "vol": "volume", "p": "page", "pp": "pages", "pg": "page", "ch": "chapter", "fig": "figure", "par": "paragraph",
+    "vol": "volume", "p": "page", "pp": "pages", "pg": "page", "sec": "section", "ch": "chapter", "fig": "figure", "par": "paragraph",
     "opt": "option", "art": "article", "ver": "version", "v": "version",
 }  # fmt: skip
 CHAT_WORDS = {
@@ -162,6 +162,8 @@ say_abbreviations = in_order(
     (r"/(?:(?<=dollars/)|(?<=cents/)|(?<=pounds/)|(?<=euros/)|(?<=percent/))(?=[a-z]{3})", " per "),
     (r"\b([Ii])ns\.?(?=\s(?:card|co|policy|info|plan|carrier|provider|company)\b)", r"\1nsurance"),
     (r"\bch\.\s(?=\d{3})", "channel "),
+    (r"\b[Cc]t\.?\s?[Rr]m\b\.?", "courtroom"),
+    (r"§§?\s?(?=\d)", "section "),
     (r"\bbus\.(?=\sdays?\b)", "business"),
     (r"\b[Ww]k\.?(?=\sof\b)", "week"),
     (r"\b([Cc])onf\.?(?=\s(?:call|room|line|bridge)\b)", r"\1onference"),

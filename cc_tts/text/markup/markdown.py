@@ -61,11 +61,11 @@ _BLOCKS: Final[tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...]] = (
     (r"[ \t]*\|(?P<cells>[^\n]*?)\|?[ \t]*$", _row),
     (_LIST_ITEM, _item),
 )
-"""What begins a line."""
+"""Rules for what begins a line."""
 _without_comments = rewriter((r"(?s)<!--.*?-->", " "))
 _without_blocks = rewriter(*((f"(?m)^{pattern}", said) for pattern, said in _BLOCKS))
 _without_later_blocks = rewriter(*((rf"(?m)(?<=\n){pattern}", said) for pattern, said in _BLOCKS))
-"""For a text that goes on within a line: ``# to end`` behind ``Press * to repeat,`` is no heading."""
+"""These rules are for a text that goes on within a line: ``# to end`` behind ``Press * to repeat,`` is no heading."""
 _without_links_and_tags = rewriter(
     (r"!\[(?P<text>[^\]\n]*)\]\([^)\n]*\)", r"\g<text>"),
     (r"\[(?P<text>[^\]\[\n]+)\](?:\([^)\n]*\)|\[[^\]\n]*\])", r"\g<text>"),

@@ -37,8 +37,9 @@ _NEVER_LAST = {
 """Their full stop ends no sentence."""
 _ONLY_CAPITALISED = frozenset({"co", "ste", "est"})
 _NUMBERED_PARTS = {
-    "vol": "volume", "p": "page", "pp": "pages", "pg": "page", "sec": "section", "ch": "chapter", "fig": "figure", "par": "paragraph",
+    "vol": "volume", "p": "page", "pp": "pages", "pg": "page", "ch": "chapter", "fig": "figure", "par": "paragraph",
     "opt": "option", "art": "article", "ver": "version", "v": "version",
+    "sec": "section",
 }  # fmt: skip
 CHAT_WORDS = {
     "pls": "please", "plz": "please", "thx": "thanks", "attn": "attention", "pts": "points", "qty": "quantity",

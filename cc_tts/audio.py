@@ -10,6 +10,10 @@ PTIME_MS = 20
 """Length of one frame and of one RTP packet, ms (RFC 3551 §4.2: the default packetisation of audio)."""
 
 
+Pace = tuple[int, float, bool]
+"""Characters of a text, one after the other, how long they take to say, s, and whether they are heard as a whole only."""
+
+
 @dataclass(frozen=True, slots=True)
 class AudioFormat:
     """Sample rate of a mono 16-bit stream."""
@@ -48,28 +52,3 @@ class WordMark:
 
     position: int
     offset_ms: float
-
-
-@dataclass(frozen=True, slots=True)
-class PcmChunk:
-    """Synthesised audio of one text chunk of the utterance. The chunks of a stream follow without gap or overlap.
-
-    ``is_resumed``: the worker that spoke before was lost, and the chunk may repeat audio, or be of another voice.
-    ``after_loss``: it is the first one in place of the lost worker.
-    """
-
-    audio_format: AudioFormat
-    data: bytes
-    text_chunk_index: int = 0
-    words: tuple[WordMark, ...] = ()
-    is_resumed: bool = False
-    after_loss: bool = False
-
-    def __post_init__(self) -> None:
-        if len(self.data) % BYTES_PER_SAMPLE:
-            raise ValueError(f"PCM must be whole 16-bit samples, got {len(self.data)} bytes")
-
-    @property
-    def duration_ms(self) -> float:
-        """Duration of the chunk, ms."""
-        return self.audio_format.ms_for_bytes(len(self.data))

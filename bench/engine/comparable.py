@@ -23,7 +23,8 @@ from cc_tts.clock import ms_between
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice2.engine.engine import Engine
 from cc_tts.engines.cosyvoice2.engine.schedule import FIRST_HOP_TOKENS
-from cc_tts.engines.engine_core import SpeechOut, StreamRequest
+from cc_tts.engines.engine_core import StreamRequest
+from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import EngineFailed
 from lab.server_under_test import Json
 
@@ -94,8 +95,8 @@ class ClosedLoop:
         for out in outs:
             request, rest = self._open[out.stream_id]
             since_ms = ms_between(request.opened_ns, now_ns)
-            if isinstance(out, SpeechOut):
-                request.audio_ms.append(len(out.pcm) / PCM_BYTES_PER_MS)
+            if isinstance(out, SpeechChunk):
+                request.audio_ms.append(len(out.data) / PCM_BYTES_PER_MS)
                 request.came_ms.append(since_ms)
                 self._engine.taken(out.stream_id, math.inf, None)
                 continue

@@ -12,7 +12,8 @@ from bench.engine.listener import Listener
 from bench.engine.model import VOICE
 from cc_tts.clock import ms_between
 from cc_tts.engines.cosyvoice2.engine.engine import Engine
-from cc_tts.engines.engine_core import SpeechOut, StreamRequest
+from cc_tts.engines.engine_core import StreamRequest
+from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import EngineOverloaded
 from lab.server_under_test import Json
 
@@ -131,8 +132,8 @@ class PhoneLoad:
         now_ms = self._now_ms()
         for out in outs:
             listener, _ = self._open[out.stream_id]
-            if isinstance(out, SpeechOut):
-                audio_ms = len(out.pcm) / PCM_BYTES_PER_MS
+            if isinstance(out, SpeechChunk):
+                audio_ms = len(out.data) / PCM_BYTES_PER_MS
                 listener.got(now_ms, audio_ms)
                 tally.audio_ms += audio_ms * is_counted
             else:

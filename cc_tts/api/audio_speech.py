@@ -27,9 +27,10 @@ from cc_tts.api.http.route import RouteTable
 from cc_tts.audio import AudioFormat
 from cc_tts.calls.prompts.utterance import CompletionCause
 from cc_tts.clock import ms_between
+from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import CapacityExceeded, Draining, EngineFailed, NoAudio
 from cc_tts.media.g711 import ulaw_encode
-from cc_tts.speech.chunks import ChunkStream, SpeechChunk
+from cc_tts.speech.chunks import ChunkStream
 from cc_tts.speech.prompt import Content, text_of
 from cc_tts.tenants.accounting import UtteranceLine
 

@@ -6,7 +6,7 @@ Runs on: the event loop. An engine may use threads or processes of its own behin
 from collections.abc import AsyncIterator
 from typing import Final, Protocol
 
-from cc_tts.audio import PcmChunk
+from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.voices.voice import Voice
 
 MIN_SPEED: Final = 0.5  # unmeasured
@@ -31,7 +31,7 @@ class SpeechStream(Protocol):
     def set_buffered_ms(self, buffered_ms: float) -> None:
         """The listener's side holds so much of the audio that is not played yet, ms: the clock an engine works by."""
 
-    def __aiter__(self) -> AsyncIterator[PcmChunk]: ...
+    def __aiter__(self) -> AsyncIterator[SpeechChunk]: ...
 
     async def cancel(self) -> None:
         """Stop now: frees everything the stream holds. The iteration ends. Safe to call twice and after the end."""

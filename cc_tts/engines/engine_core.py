@@ -2,7 +2,7 @@
 
 ::
 
-    open · push · end · cancel · taken ──▸ EngineCore ──▸ step() ──▸ SpeechOut · StreamDone
+    open · push · end · cancel · taken ──▸ EngineCore ──▸ step() ──▸ SpeechChunk · StreamDone
 
 Nothing here waits: whoever drives it looks for news between two steps. Runs on: the thread that owns the device.
 """
@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from cc_tts.audio import WordMark
 from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
+from cc_tts.engines.speech_chunk import Report, SpeechChunk
 from cc_tts.errors import CcTtsError, Unprocessable
 from cc_tts.processes.channel import Message
 from cc_tts.voices.voice import Voice
@@ -32,18 +32,6 @@ class StreamRequest(Command, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class SpeechOut:
-    """Audio of one text chunk of a stream, signed 16-bit little-endian mono; ``words`` begin in it, where the engine knows
-    them.
-    """
-
-    stream_id: int
-    pcm: bytes
-    text_chunk_index: int
-    words: tuple[WordMark, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class StreamDone:
     """A stream is over and holds nothing any more: spoken to its end, or ``error`` says why not."""
 
@@ -51,11 +39,7 @@ class StreamDone:
     error: CcTtsError | None = None
 
 
-StepOut = SpeechOut | StreamDone
-
-
-class Report(Message, frozen=True):
-    """A message from a worker to its server."""
+StepOut = SpeechChunk | StreamDone
 
 
 class EngineLoad(Report, frozen=True, kw_only=True):

@@ -26,7 +26,7 @@ import msgspec
 
 from cc_tts.errors import UNREADABLE, ProcessFailed
 
-PROTOCOL_VERSION: Final = 3
+PROTOCOL_VERSION: Final = 4
 MAX_MESSAGE_BYTES: Final = 1 << 20  # unmeasured
 MAX_PAYLOAD_BYTES: Final = 4 << 20  # unmeasured
 MAX_BACKLOG_BYTES: Final = 32 << 20

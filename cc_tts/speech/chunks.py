@@ -1,46 +1,18 @@
 """The stages of the speech path hand these to each other: a prompt as it is spoken, and its audio in chunks."""
 
 from collections.abc import AsyncIterator, Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from cc_tts.audio import AudioFormat
-from cc_tts.text.chunker import Chunking, Pace
+from cc_tts.engines.speech_chunk import SpeechChunk
+from cc_tts.text.chunker import Chunking
 from cc_tts.text.pronunciation.replacements import Replacement
 
 OVERLOAD_POLL_S: Final = 0.05  # unmeasured
 """How often an engine that takes nothing is asked again."""
 CHUNK_MS: Final = 200  # unmeasured
 """Longest chunk handed on at once: what one message to the UA process carries."""
-
-
-@dataclass(frozen=True, slots=True)
-class SpeechChunk:
-    """Line-rate PCM; the caller's words if a new text chunk begins with it; the words that begin in it (as in
-    :class:`cc_tts.calls.prompts.utterance.SpokenSpan`); whether it comes from the cache.
-    """
-
-    data: bytes
-    begins_source: str | None = None
-    words: tuple[tuple[float, float], ...] = ()
-    cached: bool = False
-    marks: tuple[tuple[float, str], ...] = ()
-    """SSML's, in the words that begin here: which share of them lies before, 0 to 1, and the name."""
-    awaits_text: bool = False
-    """Nothing follows until more of the text comes, which is nobody's delay."""
-    is_resumed: bool = False
-    """See :class:`cc_tts.audio.PcmChunk`, also for the next one."""
-    after_loss: bool = False
-    refused_because: str = ""
-    """Why the words that would begin here are not spoken: no voice speaks their language."""
-    paces: tuple[Pace, ...] = ()
-    """The pace of ``begins_source``, for engines that do not time words."""
-
-
-def behind(unspoken: str, chunk: SpeechChunk) -> SpeechChunk:
-    """The chunk with text before its words that is not spoken."""
-    paces = ((len(unspoken), 0.0, True), *chunk.paces) if chunk.paces else ()
-    return replace(chunk, begins_source=unspoken + (chunk.begins_source or ""), paces=paces)
 
 
 def marks_alone(names: Iterable[str]) -> SpeechChunk:
@@ -111,3 +83,12 @@ def cut(data: bytes, audio_format: AudioFormat) -> list[bytes]:
     """PCM in chunks of at most :data:`CHUNK_MS`."""
     size = audio_format.bytes_for_ms(CHUNK_MS)
     return [data[start : start + size] for start in range(0, len(data), size)]
+
+
+def in_pieces(chunk: SpeechChunk, pcm: bytes, audio_format: AudioFormat) -> list[SpeechChunk]:
+    """The chunk with this audio, in pieces; what it says besides comes with the first. None if there is no audio."""
+    parts = cut(pcm, audio_format)
+    if not parts:
+        return []
+    chunk.data = parts[0]
+    return [chunk, *(SpeechChunk(part, is_resumed=chunk.is_resumed) for part in parts[1:])]

@@ -21,8 +21,9 @@ from typing import Final
 
 from cc_tts import __version__
 from cc_tts.config.schema import CacheConfig, Config
+from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.metrics import Metrics
-from cc_tts.speech.chunks import SpeechChunk, SpokenPrompt
+from cc_tts.speech.chunks import SpokenPrompt
 from cc_tts.speech.prompt_files import FORMAT_VERSION, CachedChunk, CachedPrompt, PromptFiles
 
 _LIBRARIES: Final = ("espeakng-loader", "hibari-tts", "num2words", "onnxruntime", "soxr", "wetext")

@@ -27,12 +27,11 @@ from typing import Annotated, Final, TypeVar
 import msgspec
 
 from cc_tts import atomic_file, logs
-from cc_tts.audio import BYTES_PER_SAMPLE
+from cc_tts.audio import BYTES_PER_SAMPLE, Pace
 from cc_tts.config.schema import CacheConfig
 from cc_tts.errors import UNREADABLE, ConfigError
 from cc_tts.metrics import Metrics
 from cc_tts.processes.threads import BoundedExecutor
-from cc_tts.text.chunker import Pace
 
 FORMAT_VERSION: Final = 3
 """The version of the file and of what goes into a key: with another number nothing cached before is found."""

@@ -11,8 +11,9 @@ import msgspec
 from cc_tts.clock import MonotonicClock
 from cc_tts.config.schema import TtsConfig
 from cc_tts.engines.engine import Engine
+from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import NothingToSay
-from cc_tts.speech.chunks import ChunkStream, ReadyChunks, SpeechChunk, SpokenPrompt
+from cc_tts.speech.chunks import ChunkStream, ReadyChunks, SpokenPrompt
 from cc_tts.speech.incremental.text import IncrementalText, Segment, segmenting_of
 from cc_tts.speech.prompt import Content, IncrementalContent, TextContent
 from cc_tts.speech.source import SpeechSource

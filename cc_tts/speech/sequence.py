@@ -12,12 +12,12 @@ Runs on: the event loop.
 import asyncio
 import math
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
-from dataclasses import replace
 
 from cc_tts.audio import AudioFormat
+from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import EngineOverloaded, NothingToSay
 from cc_tts.media.silence_trimmer import KEEP_LEAD_MS, MAX_TAIL_MS, SilenceTrimmer, pause_after_ms
-from cc_tts.speech.chunks import OVERLOAD_POLL_S, ChunkStream, ReadyChunks, SpeechChunk, behind, cut, marks_alone
+from cc_tts.speech.chunks import OVERLOAD_POLL_S, ChunkStream, ReadyChunks, cut, in_pieces, marks_alone
 from cc_tts.speech.prompt import Content, MarkContent, Part, RefusedContent, SilenceContent, TextContent
 
 
@@ -89,32 +89,35 @@ class SequenceStream:
     def _refused(self, part: RefusedContent) -> list[SpeechChunk]:
         """The words before it, if they belong to no chunk yet, so that it is told alone."""
         marks = tuple((0.0, name) for _, name in part.marks)
-        before = [SpeechChunk(b"", self._unspoken)] if self._unspoken else []
+        before = [SpeechChunk(begins_source=self._unspoken)] if self._unspoken else []
         self._unspoken = ""
-        return [*before, SpeechChunk(b"", part.text, marks=marks, refused_because=part.detail)]
+        return [*before, SpeechChunk(begins_source=part.text, marks=marks, refused_because=part.detail)]
 
     async def _text(self, part: TextContent, following: Part | None) -> AsyncIterator[SpeechChunk]:
         """The part without silence at its edges, and the pause behind it unless a break follows."""
         trimmer = SilenceTrimmer(self._format)
         marks = list(part.marks)
         num_chars = 0
-        held = SpeechChunk(b"")
+        held = SpeechChunk()
+        """The chunk before, if its audio is still to come: silence inside the part is as long as it is."""
         async for chunk in self._spoken(part):
             data = chunk.data if part.gain_db == -math.inf else trimmer.process(chunk.data)
             source = chunk.begins_source or ""
-            marked = _marks_in(source, marks, num_chars)
+            chunk.marks = _marks_in(source, marks, num_chars)
             num_chars += len(source)
             if source:
-                chunk = behind(self._unspoken, chunk)  # noqa: PLW2901
+                chunk.begin_with(self._unspoken)
                 self._unspoken = ""
-            held = _after(held, chunk, data, marked)
-            for data in cut(held.data, self._format):  # silence inside the part was held back and is as long as it is
-                yield replace(held, data=data)
-                held = SpeechChunk(b"")
+            chunk.follow(held)
+            pieces = in_pieces(chunk, data, self._format)
+            held = SpeechChunk() if pieces else chunk
+            for piece in pieces:
+                yield piece
         self._unspoken += part.text[num_chars:]
         pause_ms = pause_after_ms(part.text) / part.rate
         trail_ms = min(pause_ms, MAX_TAIL_MS) if following is None else 0.0
-        yield replace(held, data=trimmer.finish(trail_ms))
+        held.data = trimmer.finish(trail_ms)
+        yield held
         if isinstance(following, TextContent):
             for silent in self._silence(pause_ms - KEEP_LEAD_MS):
                 yield silent
@@ -156,14 +159,6 @@ class SequenceStream:
         stream, self._stream = self._stream, None
         if stream is not None:
             await stream.cancel()
-
-
-def _after(held: SpeechChunk, chunk: SpeechChunk, data: bytes, marks: tuple[tuple[float, str], ...]) -> SpeechChunk:
-    """``chunk`` with the audio that is left of it, its marks, and the words and marks of ``held``, which has no audio."""
-    source = held.begins_source if chunk.begins_source is None else (held.begins_source or "") + chunk.begins_source
-    after_loss = held.after_loss or chunk.after_loss
-    words, marks, paces = held.words + chunk.words, held.marks + marks, held.paces + chunk.paces
-    return SpeechChunk(data, source, words, chunk.cached, marks, after_loss=after_loss, paces=paces)
 
 
 def _marks_in(source: str, marks: list[tuple[int, str]], start: int) -> tuple[tuple[float, str], ...]:

@@ -17,15 +17,17 @@ Runs on: the event loop.
 
 import asyncio
 from collections.abc import AsyncIterator
+from copy import copy
 from dataclasses import dataclass
 from typing import Final
 
 from cc_tts import logs
 from cc_tts.audio import AudioFormat
 from cc_tts.config.schema import CacheConfig
+from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import ClientError
 from cc_tts.metrics import Metrics
-from cc_tts.speech.chunks import ChunkStream, ReadyChunks, SpeechChunk, SpokenPrompt, Synthesise
+from cc_tts.speech.chunks import ChunkStream, ReadyChunks, SpokenPrompt, Synthesise
 from cc_tts.speech.prompt_cache import PromptCache, as_cached, chunks_of, prompt_key
 
 MAX_UNATTENDED: Final = 2  # unmeasured
@@ -286,7 +288,7 @@ class Listener:
             self.num_read += 1
             self.read_bytes += len(chunk.data)
             self.synthesis.drop_read()
-            yield chunk
+            yield copy(chunk)  # others read the same one
         await self.cancel()
 
     @property

@@ -3,7 +3,7 @@
 import asyncio
 import math
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -13,6 +13,7 @@ from cc_tts.audio import AudioFormat
 from cc_tts.config.schema import RouteConfig, TtsConfig
 from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED, Engine, SpeechStream
 from cc_tts.engines.factory import COSYVOICE2
+from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import (
     CcTtsError,
     ClientError,
@@ -28,7 +29,7 @@ from cc_tts.media import tones
 from cc_tts.media.levels import LoudnessNormalizer
 from cc_tts.media.silence_trimmer import MAX_TAIL_MS, SilenceTrimmer
 from cc_tts.metrics import Metrics
-from cc_tts.speech.chunks import CHUNK_MS, ChunkStream, SpeechChunk, SpokenPrompt, cut, fixed
+from cc_tts.speech.chunks import CHUNK_MS, ChunkStream, SpokenPrompt, fixed, in_pieces
 from cc_tts.speech.incremental.audio import IncrementalAudioStream
 from cc_tts.speech.incremental.stream import IncrementalStream
 from cc_tts.speech.lexicons import Lexicons, replacements_in
@@ -53,7 +54,7 @@ from cc_tts.speech.voicing.heard import HeardStream
 from cc_tts.speech.voicing.levels import VoiceLevels
 from cc_tts.speech.voicing.parts import Voicing
 from cc_tts.text.characters import has_speech
-from cc_tts.text.chunker import SLICE_CHARS, Chunker, Chunking, Pace, TextChunk
+from cc_tts.text.chunker import SLICE_CHARS, Chunker, Chunking, TextChunk
 from cc_tts.text.language import detect_language, latin_language, rule_set
 from cc_tts.text.markup.unspoken import said_of
 from cc_tts.text.normalizer import Normalizer
@@ -384,16 +385,15 @@ class _Synthesis:
         self._text = text
         self._format = AudioFormat(prompt.rate_hz)
         self._voice_rate_hz = prompt.voice_rate_hz
-        self._is_resumed = self._after_loss = False
+        self._held = SpeechChunk()
+        """The chunk before, if it has no audio at the line's rate yet."""
         self._resampler = StreamResampler(prompt.voice_rate_hz, prompt.rate_hz)
         self._is_silent = prompt.gain_db == -math.inf
         self._loudness = LoudnessNormalizer(self._format, prompt.gain_db)
         self._trimmer = SilenceTrimmer(self._format, tail_ms=MAX_TAIL_MS)
         self._meter = meter
         self._text_chunks: list[TextChunk] = []
-        self._source: str | None = None
-        self._words: tuple[tuple[float, float], ...] = ()
-        self._paces: tuple[Pace, ...] = ()
+        self._num_begun = 0
         self._feeder: asyncio.Task[None] | None = None
         self._failure: Exception | None = None
 
@@ -408,53 +408,49 @@ class _Synthesis:
 
     async def __aiter__(self) -> AsyncIterator[SpeechChunk]:
         self._feeder = asyncio.create_task(self._feed())
-        num_begun = 0
-        async for pcm in self._stream:
-            for begun in self._text_chunks[num_begun : pcm.text_chunk_index + 1]:
-                self._source = (self._source or "") + begun.source
-                self._paces += begun.paces
-            num_begun = max(num_begun, pcm.text_chunk_index + 1)
-            spoken = self._text_chunks[pcm.text_chunk_index]
-            self._words += tuple((word.offset_ms, spoken.source_share(word.position)) for word in pcm.words)
-            if pcm.is_resumed and not self._is_resumed:
+        async for chunk in self._stream:
+            if chunk.is_resumed and not self._held.is_resumed:
                 log.warning(
                     "utterance_resumed",
                     utterance_id=self._utterance_id,
-                    reason="worker_lost" if pcm.after_loss else "no_worker",
+                    reason="worker_lost" if chunk.after_loss else "no_worker",
                 )
-            self._is_resumed = pcm.is_resumed
-            self._after_loss |= pcm.after_loss
-            if pcm.audio_format.rate_hz != self._voice_rate_hz:  # the fallback engine goes on
-                self._voice_rate_hz = pcm.audio_format.rate_hz
+            if chunk.rate_hz != self._voice_rate_hz:  # the fallback engine goes on
+                self._voice_rate_hz = chunk.rate_hz
                 self._resampler = StreamResampler(self._voice_rate_hz, self._format.rate_hz)
-            for chunk in self._resampled(pcm.data):
-                yield chunk
+            self._add_words(chunk)
+            for piece in self._at_line_rate(chunk):
+                yield piece
         if self._failure is not None:
             raise self._failure
-        for chunk in self._resampled(b"", last=True):
-            yield chunk
-        if self._is_resumed or self._after_loss:  # where no audio carries them
-            yield SpeechChunk(b"", is_resumed=self._is_resumed, after_loss=self._after_loss)
+        for piece in self._at_line_rate(SpeechChunk(is_resumed=self._held.is_resumed), last=True):
+            yield piece
+        if self._held.is_resumed or self._held.after_loss:  # where no audio carries them
+            yield SpeechChunk(is_resumed=self._held.is_resumed, after_loss=self._held.after_loss)
         if not self._text_chunks:
             raise NothingToSay("nothing of the text can be spoken")
 
-    def _resampled(self, pcm: bytes, *, last: bool = False) -> Iterator[SpeechChunk]:
-        at_line_rate = self._resampler.process(pcm, last)
-        if self._meter is not None and not self._is_resumed:  # another voice may have another level
+    def _add_words(self, chunk: SpeechChunk) -> None:
+        """Add the caller's words that begin with it."""
+        spoken = self._text_chunks[chunk.text_chunk_index]
+        chunk.words = tuple((word.offset_ms, spoken.source_share(word.position)) for word in chunk.spoken_words)
+        if begun := self._text_chunks[self._num_begun : chunk.text_chunk_index + 1]:
+            self._num_begun = chunk.text_chunk_index + 1
+            chunk.begins_source = "".join(each.source for each in begun)
+            chunk.paces = tuple(pace for each in begun for pace in each.paces)
+
+    def _at_line_rate(self, chunk: SpeechChunk, *, last: bool = False) -> list[SpeechChunk]:
+        """Return the chunk with the audio that is ready, in pieces."""
+        at_line_rate = self._resampler.process(chunk.data, last)
+        if self._meter is not None and not chunk.is_resumed:  # another voice may have another level
             self._meter(at_line_rate)
         levelled = self._loudness.process(at_line_rate, last=last)
         if not self._is_silent:
             levelled = self._trimmer.process(levelled)
-        for data in cut(levelled, self._format):
-            yield SpeechChunk(
-                data,
-                self._source,
-                self._words,
-                is_resumed=self._is_resumed,
-                after_loss=self._after_loss,
-                paces=self._paces,
-            )
-            self._source, self._words, self._paces, self._after_loss = None, (), (), False
+        chunk.follow(self._held)
+        pieces = in_pieces(chunk, levelled, self._format)
+        self._held = SpeechChunk(is_resumed=chunk.is_resumed) if pieces else chunk
+        return pieces
 
     async def _feed(self) -> None:
         try:

@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from cc_tts.audio import Pace
 from cc_tts.text.alignment import Place, moved, traced
 from cc_tts.text.characters import has_speech
 from cc_tts.text.cuts import CLAUSE_LOOKAHEAD_CHARS, clause_cuts, long_cut
@@ -31,9 +32,6 @@ _MIN_FIRST_CHUNK_CHARS = 12  # unmeasured
 _LETTERS_PER_HAN_CHARACTER = 3
 """A Han character is a syllable and takes about as long to say as three letters."""
 
-
-Pace = tuple[int, float, bool]
-"""Characters of a text, one after the other, how long they take to say, s, and whether they are heard as a whole only."""
 LOOK_BACK_CHARS: Final = 60
 """The distance before a number at which words can say what it is; the rules look back by at most 40."""
 _LOOKS_BACK = re.compile(r"[\d#*$%]|[A-Z]{2}|\b[A-Za-z]{1,5}\.")

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
 
-from cc_tts.audio import AudioFormat, PcmChunk
+from cc_tts.audio import AudioFormat
+from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import LanguageUnsupported, UnknownVoice
-from cc_tts.speech.chunks import SpeechChunk
 from cc_tts.speech.prompt import Content, PromptDefaults, SilenceContent, TextContent, ToneContent
 from cc_tts.voices.voice import Voice
 
@@ -133,17 +133,17 @@ class FakeEngineStream:
     def end(self) -> None:
         self._texts.put_nowait(None)
 
-    async def __aiter__(self) -> AsyncIterator[PcmChunk]:
+    async def __aiter__(self) -> AsyncIterator[SpeechChunk]:
         while (each := await self._texts.get()) is not None and not self.is_cancelled:
             if self._engine.error is not None:
                 raise self._engine.error
             text, index = each
             sound = self._engine.make_pcm(10 * len(text), self._engine.audio_format.rate_hz)
             after_loss, self._engine.is_after_loss = self._engine.is_after_loss, False
-            yield PcmChunk(
-                self._engine.audio_format,
+            yield SpeechChunk(
                 sound,
-                index,
+                rate_hz=self._engine.audio_format.rate_hz,
+                text_chunk_index=index,
                 is_resumed=self._engine.is_resumed,
                 after_loss=after_loss,
             )

@@ -22,6 +22,7 @@ from cc_tts.clock import Clock, MonotonicClock
 from cc_tts.cluster.messages import Worker
 from cc_tts.cluster.nodes import LineNodes
 from cc_tts.config.schema import CallsConfig, Config, HttpConfig, RouteConfig, TtsConfig
+from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import (
     CapacityExceeded,
     LanguageUnsupported,
@@ -32,7 +33,6 @@ from cc_tts.errors import (
     UserAgentUnavailable,
 )
 from cc_tts.metrics import Metrics
-from cc_tts.speech.chunks import SpeechChunk
 from cc_tts.speech.lexicons import Lexicons
 from cc_tts.speech.prompt import (
     Content,

@@ -12,10 +12,10 @@ import numpy.typing as npt
 import pytest
 import pytest_asyncio
 
-from cc_tts.audio import PcmChunk
 from cc_tts.config.schema import Config, TtsConfig
 from cc_tts.engines.cpu.libespeak import EspeakLibrary, WordEvent
 from cc_tts.engines.factory import make_engine
+from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.engines.worker.client import WorkerEngine
 from cc_tts.errors import EngineFailed, LanguageUnsupported, UnknownVoice
 from cc_tts.media.silence_trimmer import KEEP_LEAD_MS
@@ -49,7 +49,7 @@ def worker_pid(engine: WorkerEngine) -> int:
     return link.process.pid
 
 
-async def say(engine: WorkerEngine, *texts: str, voice: str = "en-us", speed: float = 1.0) -> list[PcmChunk]:
+async def say(engine: WorkerEngine, *texts: str, voice: str = "en-us", speed: float = 1.0) -> list[SpeechChunk]:
     stream = engine.open(voice, speed=speed)
     for index, text in enumerate(texts):
         stream.push(text, text_chunk_index=index)
@@ -57,17 +57,17 @@ async def say(engine: WorkerEngine, *texts: str, voice: str = "en-us", speed: fl
     return [chunk async for chunk in stream]
 
 
-def samples(chunks: list[PcmChunk]) -> npt.NDArray[np.int32]:
+def samples(chunks: list[SpeechChunk]) -> npt.NDArray[np.int32]:
     return np.frombuffer(b"".join(chunk.data for chunk in chunks), np.int16).astype(np.int32)
 
 
-def seconds(chunks: list[PcmChunk]) -> float:
+def seconds(chunks: list[SpeechChunk]) -> float:
     return sum(chunk.duration_ms for chunk in chunks) / 1000
 
 
 async def test_it_speaks_english_in_22050_hz(engine: WorkerEngine) -> None:
     chunks = await say(engine, ENGLISH)
-    assert {chunk.audio_format.rate_hz for chunk in chunks} == {22050}
+    assert {chunk.rate_hz for chunk in chunks} == {22050}
     assert 2 < seconds(chunks) < 4
     assert np.abs(samples(chunks)).max() > 8000
 
@@ -84,7 +84,7 @@ async def test_the_first_20_ms_hold_speech(engine: WorkerEngine, voice: str, tex
 async def test_chinese_speaks_and_every_character_is_a_word_in_its_place(engine: WorkerEngine) -> None:
     chunks = await say(engine, CHINESE, voice="cmn")
     assert 2.5 < seconds(chunks) < 5
-    positions = [word.position for chunk in chunks for word in chunk.words]
+    positions = [word.position for chunk in chunks for word in chunk.spoken_words]
     assert positions[0] == 0
     assert set(positions) >= {3, 6, 7, 8, 9, 10, 11, 12, 13}
     assert positions == sorted(positions)
@@ -98,7 +98,7 @@ async def test_mixed_text(engine: WorkerEngine) -> None:
 async def test_words_point_to_the_text_and_to_the_audio(engine: WorkerEngine) -> None:
     first, second = "One, two.", "Three four five."
     chunks = await say(engine, first, second)
-    words = [(chunk.text_chunk_index, word) for chunk in chunks for word in chunk.words]
+    words = [(chunk.text_chunk_index, word) for chunk in chunks for word in chunk.spoken_words]
     assert [(index, (first, second)[index][word.position :].split()[0].strip(",.")) for index, word in words] == [
         (0, "One"),
         (0, "two"),
@@ -116,7 +116,7 @@ async def test_words_point_to_the_text_and_to_the_audio(engine: WorkerEngine) ->
 async def test_words_of_a_text_longer_than_a_passage(engine: WorkerEngine) -> None:
     text = "This is the first of many sentences, and here it ends. " * 12
     chunks = await say(engine, text)
-    starts = [word.position for chunk in chunks for word in chunk.words]
+    starts = [word.position for chunk in chunks for word in chunk.spoken_words]
     assert starts == [
         index for index in range(len(text)) if text[index] != " " and (not index or text[index - 1] == " ")
     ]
@@ -183,7 +183,7 @@ async def test_markup_is_text_not_markup(engine: WorkerEngine) -> None:
 
 
 async def test_hundred_streams_at_once_and_some_are_cancelled(engine: WorkerEngine) -> None:
-    async def cancelled() -> list[PcmChunk]:
+    async def cancelled() -> list[SpeechChunk]:
         stream = engine.open("de")
         stream.push(ENGLISH * 20, text_chunk_index=0)
         first = await anext(aiter(stream))

@@ -10,8 +10,8 @@ import pytest
 from cc_tts.config.schema import CacheConfig, Config, TtsConfig
 from cc_tts.engines.engine import Engine
 from cc_tts.engines.factory import make_engine
+from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.metrics import Metrics
-from cc_tts.speech.chunks import SpeechChunk
 from cc_tts.speech.prompt import TextContent
 from cc_tts.speech.prompt_cache import engine_identity
 from cc_tts.speech.shared_synthesis import CachedSource

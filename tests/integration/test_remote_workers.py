@@ -17,7 +17,6 @@ import pytest_asyncio
 pytest.importorskip("grpc")
 
 from cc_tts import __version__
-from cc_tts.audio import PcmChunk
 from cc_tts.clock import MonotonicClock
 from cc_tts.config.schema import Config, RemoteConfig, TtsConfig
 from cc_tts.engines.engine import SpeechStream
@@ -26,6 +25,7 @@ from cc_tts.engines.remote import relay
 from cc_tts.engines.remote.connection import RemoteConnection
 from cc_tts.engines.remote.wire import NOT_SERVING, SERVING
 from cc_tts.engines.remote.workers import RemoteWorkers
+from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.engines.worker.client import WorkerEngine
 from cc_tts.engines.worker.link import WorkerLost
 from cc_tts.errors import EngineFailed, ProcessFailed
@@ -143,14 +143,14 @@ def speak(engine: WorkerEngine, num_chunks: int = 1) -> SpeechStream:
     return stream
 
 
-async def heard(stream: SpeechStream) -> list[PcmChunk]:
+async def heard(stream: SpeechStream) -> list[SpeechChunk]:
     async with asyncio.timeout(WITHIN_S):
         return [chunk async for chunk in stream]
 
 
-async def heard_until(stream: SpeechStream, num_chunks: int, event: Callable[[], None]) -> list[PcmChunk]:
+async def heard_until(stream: SpeechStream, num_chunks: int, event: Callable[[], None]) -> list[SpeechChunk]:
     """All of it; ``event`` is called when so many text chunks were begun."""
-    found: list[PcmChunk] = []
+    found: list[SpeechChunk] = []
     is_due = True
     async with asyncio.timeout(WITHIN_S):
         async for chunk in stream:
@@ -162,7 +162,7 @@ async def heard_until(stream: SpeechStream, num_chunks: int, event: Callable[[],
     return found
 
 
-def durations_ms(chunks: Sequence[PcmChunk], num_chunks: int) -> list[float]:
+def durations_ms(chunks: Sequence[SpeechChunk], num_chunks: int) -> list[float]:
     """Audio of each text chunk."""
     assert [chunk.text_chunk_index for chunk in chunks] == sorted(chunk.text_chunk_index for chunk in chunks)
     return [
@@ -200,7 +200,7 @@ async def sentence_ms(workers: tuple[Worker, Worker]) -> float:
         return sum(chunk.duration_ms for chunk in await heard(speak(engine)))
 
 
-def must_be_complete(chunks: Sequence[PcmChunk], sentence_ms: float) -> None:
+def must_be_complete(chunks: Sequence[SpeechChunk], sentence_ms: float) -> None:
     """Every text chunk was heard, from its beginning, and none was twice heard in full."""
     durations = durations_ms(chunks, NUM_CHUNKS)
     assert all(ms >= 1500.0 for ms in durations), durations
@@ -354,7 +354,7 @@ async def test_all_workers_are_lost_and_espeak_speaks_until_one_is_back() -> Non
         stream = speak(engine, NUM_CHUNKS)
         spoken = await heard_until(stream, 2, victim.kill)
         assert all(ms > 1000 for ms in durations_ms(spoken, NUM_CHUNKS))
-        assert {chunk.audio_format.rate_hz for chunk in spoken} == {24_000, 22_050}
+        assert {chunk.rate_hz for chunk in spoken} == {24_000, 22_050}
         assert spoken[-1].is_resumed
         await eventually(lambda: engine.degraded_because is not None)
         assert engine.not_ready_because() is None
@@ -376,8 +376,8 @@ async def test_espeak_on_another_machine_has_its_variants_and_says_where_words_b
             stream.push("Hello there.", text_chunk_index=0)
             stream.end()
             chunks = await heard(stream)
-            assert {chunk.audio_format.rate_hz for chunk in chunks} == {22_050}
-            assert [word.position for chunk in chunks for word in chunk.words] == [0, 6]
+            assert {chunk.rate_hz for chunk in chunks} == {22_050}
+            assert [word.position for chunk in chunks for word in chunk.spoken_words] == [0, 6]
     finally:
         await worker.end()
 

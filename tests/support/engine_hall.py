@@ -8,7 +8,8 @@ from typing import Any, Final
 from cc_tts.engines.cosyvoice2.engine.capacity import StageCost, StageCosts
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice2.engine.engine import Engine
-from cc_tts.engines.engine_core import SpeechOut, StepOut, StreamDone, StreamRequest
+from cc_tts.engines.engine_core import StepOut, StreamDone, StreamRequest
+from cc_tts.engines.speech_chunk import SpeechChunk
 from tests.fakes.fake_device import FakeCosts, FakeDevice, FakeFront, VirtualClock
 
 BYTES_PER_MS: Final = 48
@@ -20,14 +21,14 @@ class Heard:
     """What a listener has been given."""
 
     is_reading: bool = True
-    pieces: list[tuple[float, SpeechOut]] = field(default_factory=list)
+    pieces: list[tuple[float, SpeechChunk]] = field(default_factory=list)
     """With the instant, ms."""
     done: list[StreamDone] = field(default_factory=list)
     dry_ms: float = 0.0
 
     @property
     def pcm(self) -> bytes:
-        return b"".join(out.pcm for _, out in self.pieces)
+        return b"".join(out.data for _, out in self.pieces)
 
     @property
     def sent_ms(self) -> float:
@@ -133,7 +134,7 @@ class Hall:
             return
         now_ms = self.clock.ns / 1e6
         heard.pieces.append((now_ms, out))
-        heard.dry_ms = max(heard.dry_ms, now_ms) + len(out.pcm) / BYTES_PER_MS
+        heard.dry_ms = max(heard.dry_ms, now_ms) + len(out.data) / BYTES_PER_MS
         if heard.is_reading:
             self.take(out.stream_id)
 

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from cc_tts.audio import AudioFormat
-from cc_tts.engines.engine_core import EngineCore, SpeechOut, StepOut, StreamDone
+from cc_tts.engines.engine_core import EngineCore, StepOut, StreamDone
+from cc_tts.engines.speech_chunk import SpeechChunk
 
 MAX_STEPS: Final = 500
 
@@ -19,15 +20,15 @@ def run(engine: EngineCore) -> list[StepOut]:
             return outs
         for out in engine.step():
             outs.append(out)
-            if isinstance(out, SpeechOut):
-                made_ms[out.stream_id] = made_ms.get(out.stream_id, 0.0) + audio_format.ms_for_bytes(len(out.pcm))
+            if isinstance(out, SpeechChunk):
+                made_ms[out.stream_id] = made_ms.get(out.stream_id, 0.0) + audio_format.ms_for_bytes(len(out.data))
                 engine.taken(out.stream_id, made_ms[out.stream_id], 0.0)
     raise AssertionError("the engine never rests")
 
 
 def pcm_of(outs: Sequence[StepOut], stream_id: int) -> bytes:
     """All audio of a stream."""
-    return b"".join(out.pcm for out in outs if isinstance(out, SpeechOut) and out.stream_id == stream_id)
+    return b"".join(out.data for out in outs if isinstance(out, SpeechChunk) and out.stream_id == stream_id)
 
 
 def endings(outs: Sequence[StepOut]) -> dict[int, StreamDone]:

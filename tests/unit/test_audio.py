@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_tts.audio import AudioFormat, PcmChunk
+from cc_tts.audio import AudioFormat
 
 pytestmark = pytest.mark.unit
 
@@ -30,9 +30,3 @@ def test_there_and_back_is_within_half_a_sample(rate_hz: int, ms: float) -> None
 def test_a_rate_is_positive(rate_hz: int) -> None:
     with pytest.raises(ValueError, match="positive"):
         AudioFormat(rate_hz)
-
-
-def test_a_chunk_is_whole_samples() -> None:
-    assert PcmChunk(AudioFormat(8000), bytes(320)).duration_ms == 20
-    with pytest.raises(ValueError, match="whole"):
-        PcmChunk(AudioFormat(8000), b"\0")

@@ -12,8 +12,9 @@ from cc_tts.calls.prompts.speak_events import FIRST_CHUNK, SpeakEvents, TextPlac
 from cc_tts.calls.prompts.utterance import SpokenSpan, Utterance, UtteranceError
 from cc_tts.calls.services import CallServices
 from cc_tts.clock import ms_between
+from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import EngineOverloaded, LanguageUnsupported, QuotaExceeded
-from cc_tts.speech.chunks import OVERLOAD_POLL_S, ChunkStream, SpeechChunk
+from cc_tts.speech.chunks import OVERLOAD_POLL_S, ChunkStream
 from cc_tts.speech.prompt import AudioContent, Content, SilenceContent
 from cc_tts.tenants.quotas import Reservation
 from cc_tts.ua import messages

@@ -12,7 +12,7 @@ from msgspec import UNSET
 from cc_tts import logs
 from cc_tts.calls.events import types
 from cc_tts.calls.prompts.utterance import Utterance
-from cc_tts.speech.chunks import SpeechChunk
+from cc_tts.engines.speech_chunk import SpeechChunk
 
 log = logs.get(__name__)
 

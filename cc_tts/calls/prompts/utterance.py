@@ -12,13 +12,13 @@ from typing import Any, Final, Literal
 
 from msgspec import UNSET
 
+from cc_tts.audio import Pace
 from cc_tts.calls.call_state import UTTERANCE_TABLE, UtteranceEvent, UtteranceState
 from cc_tts.clock import ms_between
 from cc_tts.config.schema import BargeInBySpeech, SpeechBargeIn
 from cc_tts.speech.prompt import IncrementalContent, Prompt, text_of, with_texts
 from cc_tts.state_machine import StateMachine
 from cc_tts.text.characters import has_speech
-from cc_tts.text.chunker import Pace
 from cc_tts.text.language import is_unspaced, spoken_s
 
 _ROUNDING_S: Final = 1e-9  # unmeasured

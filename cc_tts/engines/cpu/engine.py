@@ -24,7 +24,8 @@ from cc_tts.engines.cpu.contract import FoundModel, SentenceAudio, Synthesiser
 from cc_tts.engines.cpu.costs import LEAST_COST, Cost, VoiceCosts
 from cc_tts.engines.cpu.sample_texts import sample_of
 from cc_tts.engines.cpu.speech import ChunkSpeech
-from cc_tts.engines.engine_core import EngineLoad, SpeechOut, StepOut, StreamDone, StreamRequest
+from cc_tts.engines.engine_core import EngineLoad, StepOut, StreamDone, StreamRequest
+from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.engines.worker.messages import WorkerSettings
 from cc_tts.errors import CcTtsError, ConfigError, EngineFailed, EngineOverloaded, UnknownVoice
 from cc_tts.media.levels import active_level_dbfs
@@ -347,7 +348,8 @@ class CpuEngine:
             pcm, words = speech.take(audio)
             audio_ms = speech.audio_format.ms_for_bytes(len(pcm))
             spent_ms, spoken_ms = spent_ms + ms_between(started_ns, self._clock.now_ns()), spoken_ms + audio_ms
-            is_open = self._give(stream, SpeechOut(stream.stream_id, pcm, index, words), audio_ms)
+            chunk = SpeechChunk(pcm, stream_id=stream.stream_id, text_chunk_index=index, spoken_words=words)
+            is_open = self._give(stream, chunk, audio_ms)
             started_ns = self._clock.now_ns()
             return is_open
 
@@ -363,12 +365,12 @@ class CpuEngine:
             self._changed.notify()
         self._wake()
 
-    def _give(self, stream: _Stream, out: SpeechOut, audio_ms: float) -> bool:
+    def _give(self, stream: _Stream, out: SpeechChunk, audio_ms: float) -> bool:
         """Hand audio to :meth:`step`; ``False`` once the stream was cancelled."""
         with self._changed:
             if stream.stream_id not in self._streams:
                 return False
-            if not out.pcm:
+            if not out.data:
                 return True
             if stream.clock.sent(self._now_ms, audio_ms) > 0.0:
                 self._num_underruns += 1

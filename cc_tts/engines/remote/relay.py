@@ -14,15 +14,14 @@ from typing import Final
 
 import msgspec
 
-from cc_tts.audio import AudioFormat, WordMark
 from cc_tts.clock import NS_PER_MS, Clock
 from cc_tts.engines.engine_core import Command, EngineLoad, StreamRequest
+from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.engines.worker.link import STALL_LOOK_S, WorkerLink, WorkerLost
 from cc_tts.engines.worker.messages import (
     CancelStream,
     EndText,
     PlaybackProgress,
-    StreamAudio,
     StreamEnded,
     StreamFailed,
 )
@@ -47,7 +46,7 @@ class RelayedStream:
         self._their_id = request.stream_id
         self._server = server
         self._link = server.link
-        self._format = AudioFormat(rate_hz)
+        self._rate_hz = rate_hz
         self._given_ms = 0.0
         self._taken_ms = 0.0
         self._dry_ns = 0
@@ -82,10 +81,11 @@ class RelayedStream:
         self.silence.count(owed=is_owed)
         return is_owed
 
-    def deliver(self, pcm: bytes, text_chunk_index: int, words: tuple[WordMark, ...]) -> None:
+    def deliver(self, chunk: SpeechChunk) -> None:
         """Pass audio on to the server."""
-        self._given_ms += self._format.ms_for_bytes(len(pcm))
-        self._server.send(StreamAudio(self._their_id, text_chunk_index, words), pcm)
+        chunk.stream_id, chunk.rate_hz = self._their_id, self._rate_hz
+        self._given_ms += chunk.duration_ms
+        self._server.send(chunk, b"")
 
     def over(self, failure: CcTtsError | None) -> None:
         """Nothing more will come."""

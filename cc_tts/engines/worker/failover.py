@@ -4,12 +4,11 @@ one goes on from the text chunk under way. Runs on: the event loop.
 
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from typing import Final
 
 from cc_tts import logs
-from cc_tts.audio import PcmChunk
 from cc_tts.engines.engine import SpeechStream
+from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.engines.worker.link import WorkerLost
 from cc_tts.errors import CcTtsError, EngineOverloaded
 
@@ -42,7 +41,7 @@ class FailoverStream:
         self._num_refusals = 0
         self._has_given = False
         """Whether the stream that it is in now has given audio."""
-        self._last: PcmChunk | None = None
+        self._rate_hz = 0
         self._heard_index = -1
         self._heard_ms = 0.0
         """Audio of the text chunk under way that was given out."""
@@ -70,26 +69,26 @@ class FailoverStream:
         self._is_cancelled = True
         await self._stream.cancel()
 
-    async def __aiter__(self) -> AsyncIterator[PcmChunk]:
+    async def __aiter__(self) -> AsyncIterator[SpeechChunk]:
         goes_on = True
         while goes_on and not self._is_cancelled:
             goes_on = False
             try:
                 async for chunk in self._stream:
                     self._note(chunk)
-                    was_lost, self._was_lost = self._was_lost, False
-                    is_marked = was_lost or self._is_altered
-                    yield replace(chunk, is_resumed=self._is_altered, after_loss=was_lost) if is_marked else chunk
+                    chunk.is_resumed, chunk.after_loss = self._is_altered, self._was_lost
+                    self._was_lost = False
+                    yield chunk
             except EngineOverloaded as refusal:
                 goes_on = self._after_refusal(refusal)
             except WorkerLost as loss:
                 goes_on = self._after_loss(loss)
-        if self._is_altered and not self._has_given and self._last is not None:
+        if self._is_altered and not self._has_given and self._heard_index >= 0:
             # the end was lost with its worker: say so, as no audio does
-            yield replace(self._last, data=b"", words=(), is_resumed=True)
+            yield SpeechChunk(is_resumed=True, text_chunk_index=self._heard_index, rate_hz=self._rate_hz)
 
-    def _note(self, chunk: PcmChunk) -> None:
-        self._has_given, self._last = True, chunk
+    def _note(self, chunk: SpeechChunk) -> None:
+        self._has_given, self._rate_hz = True, chunk.rate_hz
         if chunk.text_chunk_index != self._heard_index:
             self._heard_index, self._heard_ms = chunk.text_chunk_index, 0.0
             while self._texts and self._texts[0][1] < self._heard_index:

@@ -19,10 +19,10 @@ from typing import Final, Protocol
 import msgspec
 
 from cc_tts import __version__, logs
-from cc_tts.audio import AudioFormat, PcmChunk, WordMark
 from cc_tts.clock import NS_PER_MS, Clock, ms_between
 from cc_tts.engines.engine_core import EngineLoad, StreamRequest
 from cc_tts.engines.remote.pick import WorkerCapacity, offer_of
+from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.engines.worker.messages import (
     FROM_WORKER,
     CancelStream,
@@ -30,7 +30,6 @@ from cc_tts.engines.worker.messages import (
     EngineDescription,
     PlaybackProgress,
     PushText,
-    StreamAudio,
     StreamEnded,
     StreamFailed,
     WorkerSettings,
@@ -115,7 +114,7 @@ class OpenStream(Protocol):
     def can_move(self) -> bool:
         """Whether what reads it would have it spoken elsewhere if it broke off."""
 
-    def deliver(self, pcm: bytes, text_chunk_index: int, words: tuple[WordMark, ...]) -> None:
+    def deliver(self, chunk: SpeechChunk) -> None:
         """Take audio that came."""
 
     def over(self, failure: CcTtsError | None) -> None:
@@ -131,14 +130,12 @@ class OpenStream(Protocol):
 class WorkerStream:
     """One utterance in a worker; see ``tts.engine.SpeechStream``."""
 
-    def __init__(
-        self, stream_id: int, worker: "WorkerLink", audio_format: AudioFormat, is_elsewhere: Callable[[], bool]
-    ) -> None:
+    def __init__(self, stream_id: int, worker: "WorkerLink", rate_hz: int, is_elsewhere: Callable[[], bool]) -> None:
         self.stream_id = stream_id
         self._worker = worker
         self._is_elsewhere = is_elsewhere
-        self._format = audio_format
-        self._queue: deque[PcmChunk] = deque()
+        self._rate_hz = rate_hz
+        self._queue: deque[SpeechChunk] = deque()
         self._news = asyncio.Event()
         self._is_over = False
         self._failure: CcTtsError | None = None
@@ -184,7 +181,7 @@ class WorkerStream:
         self.silence.count(owed=is_owed)
         return is_owed
 
-    async def __aiter__(self) -> AsyncIterator[PcmChunk]:
+    async def __aiter__(self) -> AsyncIterator[SpeechChunk]:
         while True:
             if self._queue:
                 chunk = self._queue.popleft()
@@ -217,12 +214,13 @@ class WorkerStream:
         self._worker.streams.pop(self.stream_id, None)
         self.over(failure)
 
-    def deliver(self, pcm: bytes, text_chunk_index: int, words: tuple[WordMark, ...]) -> None:
+    def deliver(self, chunk: SpeechChunk) -> None:
         """Take audio that came."""
         if self._asked_ns is not None and not self._has_audio:
             self._has_audio = True
             self._worker.count_first_audio(ms_between(self._asked_ns, self._worker.clock.now_ns()))
-        self._queue.append(PcmChunk(self._format, pcm, text_chunk_index, words))
+        chunk.rate_hz = self._rate_hz
+        self._queue.append(chunk)
         self._news.set()
 
     def over(self, failure: CcTtsError | None) -> None:
@@ -343,7 +341,7 @@ class WorkerLink:
         self, stream_id: int, voice: Voice, speed: float, *, is_elsewhere: Callable[[], bool] = lambda: False
     ) -> WorkerStream:
         """Begin a stream here. ``is_elsewhere``: whether something else would speak it."""
-        stream = WorkerStream(stream_id, self, AudioFormat(voice.rate_hz), is_elsewhere)
+        stream = WorkerStream(stream_id, self, voice.rate_hz, is_elsewhere)
         self.begin(stream, StreamRequest(stream_id, voice.id, speed))
         return stream
 
@@ -414,12 +412,12 @@ class WorkerLink:
         for stream in streams.values():
             stream.over(error)
 
-    def _on_message(self, message: Message, payload: bytes) -> None:
-        self._has_given |= isinstance(message, StreamAudio | StreamEnded | StreamFailed)
+    def _on_message(self, message: Message, _payload: bytes) -> None:
+        self._has_given |= isinstance(message, SpeechChunk | StreamEnded | StreamFailed)
         match message:
-            case StreamAudio(stream_id, text_chunk_index, words):
+            case SpeechChunk(stream_id=stream_id):
                 if (stream := self.streams.get(stream_id)) is not None:
-                    stream.deliver(payload, text_chunk_index, words)
+                    stream.deliver(message)
             case StreamEnded(stream_id):
                 self._over(stream_id, None)
             case StreamFailed(stream_id, code, detail, retry_after_s):

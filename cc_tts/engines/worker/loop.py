@@ -2,7 +2,7 @@
 
 ::
 
-    reader thread ─▸ inbox ─▸ handle ─▸ engine.step() ─▸ StreamAudio · StreamEnded · StreamFailed ─▸ channel
+    reader thread ─▸ inbox ─▸ handle ─▸ engine.step() ─▸ SpeechChunk · StreamEnded · StreamFailed ─▸ channel
 
 Runs on: the thread that owns the device, the inbox's filling aside.
 """
@@ -13,13 +13,13 @@ from typing import Final
 
 from cc_tts import logs
 from cc_tts.clock import Clock, ms_between
-from cc_tts.engines.engine_core import Command, DeviceLost, EngineCore, EngineLoad, SpeechOut, StreamDone, StreamRequest
+from cc_tts.engines.engine_core import Command, DeviceLost, EngineCore, EngineLoad, StreamDone, StreamRequest
+from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.engines.worker.messages import (
     CancelStream,
     EndText,
     PlaybackProgress,
     PushText,
-    StreamAudio,
     StreamEnded,
     StreamFailed,
 )
@@ -31,7 +31,7 @@ IDLE_WAIT_S: Final = 0.5
 BACKLOG_WAIT_S: Final = 0.005
 """The same, while the socket has not taken everything (unmeasured)."""
 REPORT_INTERVAL_MS: Final = 200.0  # unmeasured
-MAX_RECORD_BYTES: Final = 1 << 20
+MAX_RECORD_BYTES: Final = 1 << 19
 """Audio is cut into records of at most this size (unmeasured)."""
 
 
@@ -139,10 +139,11 @@ class WorkerLoop:
     def _step(self) -> None:
         for out in self._engine.step():
             match out:
-                case SpeechOut():
-                    for start in range(0, len(out.pcm), MAX_RECORD_BYTES):
-                        part, words = out.pcm[start : start + MAX_RECORD_BYTES], () if start else out.words
-                        self._channel.send(StreamAudio(out.stream_id, out.text_chunk_index, words), part)
+                case SpeechChunk(data=rest):
+                    while rest:
+                        out.data, rest = rest[:MAX_RECORD_BYTES], rest[MAX_RECORD_BYTES:]
+                        self._channel.send(out)
+                        out.spoken_words = ()
                 case StreamDone(stream_id, None):
                     self._channel.send(StreamEnded(stream_id))
                 case StreamDone(stream_id, CcTtsError() as error):

@@ -3,7 +3,7 @@
 ::
 
     server ──▸ StreamRequest · PushText · EndText · CancelStream · PlaybackProgress ──▸ worker
-    server ◂── EngineDescription · StreamAudio · StreamEnded · StreamFailed · EngineLoad ◂── worker
+    server ◂── EngineDescription · SpeechChunk · StreamEnded · StreamFailed · EngineLoad ◂── worker
 
 The same messages go to workers on other machines. So none of them has an instant in it, only durations. A change that an
 older side cannot read raises ``PROTOCOL_VERSION``.
@@ -13,9 +13,9 @@ from typing import Final, Literal
 
 import msgspec
 
-from cc_tts.audio import WordMark
 from cc_tts.config.schema import LogConfig, TtsConfig
-from cc_tts.engines.engine_core import Command, Report
+from cc_tts.engines.engine_core import Command
+from cc_tts.engines.speech_chunk import Report
 from cc_tts.processes.channel import kinds_of
 from cc_tts.voices.voice import Voice
 
@@ -68,16 +68,6 @@ class EngineDescription(Report, frozen=True):
     """Every voice speaks these besides its own."""
     variants: tuple[str, ...] = ()
     """Names that every voice takes after a plus sign."""
-
-
-class StreamAudio(Report, frozen=True):
-    """Audio of a stream; the payload is signed 16-bit little-endian PCM. ``words``: those that begin in it, where the engine
-    knows them.
-    """
-
-    stream_id: int
-    text_chunk_index: int
-    words: tuple[WordMark, ...] = ()
 
 
 class StreamEnded(Report, frozen=True):

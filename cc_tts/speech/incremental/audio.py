@@ -16,8 +16,9 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from cc_tts.audio import PTIME_MS, AudioFormat
+from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.media.half_band import HalfBand
-from cc_tts.speech.chunks import CHUNK_MS, SpeechChunk
+from cc_tts.speech.chunks import CHUNK_MS
 from cc_tts.speech.incremental.source import IncrementalSource
 
 LEAD_S: Final = PTIME_MS / 1000
@@ -130,7 +131,7 @@ class IncrementalAudioStream:
             elif (wait_s := self._next_dry_s - LEAD_S - self._loop.time()) <= 0 or not await audio.changed(wait_s):
                 self._start()
                 self._told_dry = True
-                yield SpeechChunk(b"", awaits_text=True)
+                yield SpeechChunk(awaits_text=True)
 
     @property
     def _next_dry_s(self) -> float:

@@ -15,9 +15,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 
 from cc_tts.audio import AudioFormat
+from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import NothingToSay
 from cc_tts.media.silence_trimmer import MAX_TAIL_MS, pause_after_ms
-from cc_tts.speech.chunks import ChunkStream, SpeechChunk, behind, cut, marks_alone
+from cc_tts.speech.chunks import ChunkStream, cut, marks_alone
 from cc_tts.speech.incremental.text import Segment
 from cc_tts.speech.prompt import IncrementalContent, RefusedContent, TextContent
 from cc_tts.speech.sequence import SequenceStream
@@ -78,7 +79,7 @@ class IncrementalStream:
         while not self._is_cancelled:
             segment = self._incremental.take()
             if segment is None and not self._incremental.has_ended:
-                yield SpeechChunk(b"", awaits_text=True)
+                yield SpeechChunk(awaits_text=True)
             segment = segment or await self._incremental.next()
             if segment is None:
                 return
@@ -113,9 +114,9 @@ class IncrementalStream:
                 given += len(chunk.begins_source or "")
                 if chunk.begins_source:
                     if has_speech(self._unspoken):  # of no share in the words, whose places are shares of their text
-                        yield SpeechChunk(b"", self._unspoken)
+                        yield SpeechChunk(begins_source=self._unspoken)
                         self._unspoken = ""
-                    chunk = behind(self._unspoken, chunk)  # noqa: PLW2901
+                    chunk.begin_with(self._unspoken)
                     self._unspoken = ""
                 yield chunk
         except NothingToSay:  # markup alone: not even a mark was given out

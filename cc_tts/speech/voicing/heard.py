@@ -10,11 +10,10 @@ loop.
 """
 
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 
 from cc_tts import logs
-from cc_tts.audio import PcmChunk
 from cc_tts.engines.engine import SpeechStream
+from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import NoAudio
 
 log = logs.get(__name__)
@@ -60,9 +59,9 @@ class HeardStream:
             await self._stand_in.cancel()
         await self._stream.cancel()
 
-    async def __aiter__(self) -> AsyncIterator[PcmChunk]:
+    async def __aiter__(self) -> AsyncIterator[SpeechChunk]:
         num_heard = 0
-        silence: list[PcmChunk] = []
+        silence: list[SpeechChunk] = []
         async for chunk in self._stream:
             if chunk.text_chunk_index >= num_heard and not _has_sound(chunk):
                 silence.append(chunk)
@@ -80,7 +79,7 @@ class HeardStream:
             async for other in self._said_instead(missed):
                 yield other
 
-    async def _said_instead(self, index: int) -> AsyncIterator[PcmChunk]:
+    async def _said_instead(self, index: int) -> AsyncIterator[SpeechChunk]:
         if self._is_cancelled:
             return
         text, is_heard = self._texts[index], False
@@ -93,13 +92,14 @@ class HeardStream:
             try:
                 async for chunk in self._stand_in:
                     is_heard |= _has_sound(chunk)
-                    yield replace(chunk, is_resumed=True)
+                    chunk.is_resumed = True
+                    yield chunk
             finally:
                 await self._stand_in.cancel()
         if not is_heard and not self._is_cancelled:
             raise NoAudio(f"the voice {self._voice} gave no audio for a text of {len(text)} characters")
 
 
-def _has_sound(chunk: PcmChunk) -> bool:
+def _has_sound(chunk: SpeechChunk) -> bool:
     """Whether any sample of it is not zero."""
     return bool(chunk.data.strip(b"\0"))

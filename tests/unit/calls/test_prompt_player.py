@@ -16,9 +16,9 @@ from cc_tts.calls.prompts.player import MAX_ON_LINE, PromptPlayer
 from cc_tts.calls.prompts.utterance import CompletionCause, Utterance, UtteranceError
 from cc_tts.calls.services import CallServices
 from cc_tts.config.schema import Config, PlayoutConfig, TtsConfig
+from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import EngineFailed, EngineOverloaded
 from cc_tts.metrics import Metrics
-from cc_tts.speech.chunks import SpeechChunk
 from cc_tts.speech.prompt import Content, Prompt, TextContent, ToneContent
 from tests.fakes.fake_engine import FakeSource, Step, pcm
 from tests.fakes.fake_line import FakeClock, FakeLine

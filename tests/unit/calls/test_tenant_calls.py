@@ -15,6 +15,7 @@ from cc_tts.calls.originate import OriginateRequest
 from cc_tts.calls.prompts import utterance_index
 from cc_tts.calls.prompts.utterance import CompletionCause
 from cc_tts.config.schema import Config, RouteConfig, TenantConfig
+from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import (
     CapacityExceeded,
     DuplicateId,
@@ -23,7 +24,7 @@ from cc_tts.errors import (
     UserAgentUnavailable,
     UtteranceNotFound,
 )
-from cc_tts.speech.chunks import CHUNK_MS, SpeechChunk
+from cc_tts.speech.chunks import CHUNK_MS
 from cc_tts.speech.prompt import Prompt, SilenceContent, TextContent
 from cc_tts.speech.source import SpeechSource
 from cc_tts.tenants.accounting import CallLine, UtteranceLine

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from cc_tts.calls.call_state import UtteranceEvent
 from cc_tts.calls.prompts.utterance import SpokenSpan, Utterance, Word
-from cc_tts.speech.chunks import SpeechChunk, behind
+from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.speech.prompt import Prompt, SilenceContent, TextContent
 from cc_tts.text.chunker import Chunker, Chunking
 from cc_tts.text.normalizer import Normalizer
@@ -192,9 +192,8 @@ def test_without_timed_words_a_sum_counts_once_its_last_word_was_heard() -> None
 
 
 def test_text_that_is_not_spoken_takes_no_time() -> None:
-    chunk = behind(
-        "<think>A long thought of the model.</think> ", SpeechChunk(b"", "One two.", paces=((8, 1.0, False),))
-    )
+    chunk = SpeechChunk(b"", "One two.", paces=((8, 1.0, False),))
+    chunk.begin_with("<think>A long thought of the model.</think> ")
     assert chunk.begins_source is not None
     span = SpokenSpan(chunk.begins_source, 0.0, 1000.0, paces=chunk.paces)
     assert make("", span, played_ms=0.5).spoken_text == "<think>A long thought of the model.</think>"

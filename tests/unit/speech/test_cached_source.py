@@ -4,22 +4,23 @@ import asyncio
 import contextlib
 import re
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from cc_tts.calls.events.bus import EventBus
 from cc_tts.calls.prompts.player import PromptPlayer
 from cc_tts.calls.prompts.utterance import CompletionCause, Utterance
 from cc_tts.calls.services import CallServices
 from cc_tts.config.schema import CacheConfig, Config, TtsConfig
+from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import EngineFailed, EngineOverloaded, NothingToSay
 from cc_tts.metrics import Metrics
-from cc_tts.speech.chunks import ChunkStream, SpeechChunk, SpokenPrompt
+from cc_tts.speech.chunks import ChunkStream, SpokenPrompt
 from cc_tts.speech.prompt import Prompt, TextContent
 from cc_tts.speech.prompt_cache import (
     engine_identity,
@@ -152,7 +153,7 @@ async def test_words_that_are_not_those_of_the_text_are_not_kept() -> None:
 
 async def test_what_was_said_in_place_of_a_lost_worker_is_not_kept() -> None:
     desk = Desk(min_uses=1)
-    desk.plan = [*CHUNKS[:-1], replace(CHUNKS[-1], is_resumed=True)]
+    desk.plan = [*CHUNKS[:-1], structs.replace(CHUNKS[-1], is_resumed=True)]
     await desk.say()
     desk.plan = list(CHUNKS)
     assert audio(await desk.say()) == audio(list(CHUNKS))
@@ -333,6 +334,15 @@ async def test_one_may_join_what_is_finished_unattended() -> None:
     gate.set()
     assert audio(await joined) == audio(list(CHUNKS))
     assert len(desk.made) == 1
+
+
+async def test_what_one_listener_adds_to_a_chunk_no_other_reads() -> None:
+    desk = Desk()
+    first, second = aiter(desk.open()), aiter(desk.open())
+    chunk = await anext(first)
+    chunk.begin_with("unspoken ")
+    chunk.marks = ((0.0, "m"),)
+    assert await anext(second) == CHUNKS[0]
 
 
 async def test_what_gets_too_long_unattended_is_given_up() -> None:

@@ -6,9 +6,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from cc_tts.config.schema import TtsConfig
+from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import NoAudio
 from cc_tts.metrics import Metrics
-from cc_tts.speech.chunks import SpeechChunk
 from cc_tts.speech.prompt import TextContent
 from cc_tts.speech.source import SpeechSource
 from cc_tts.text.normalizer import Normalizer

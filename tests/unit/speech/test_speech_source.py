@@ -8,6 +8,7 @@ import structlog
 
 from cc_tts.audio import AudioFormat
 from cc_tts.config.schema import TtsConfig
+from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import (
     ConfigError,
     EngineFailed,
@@ -19,7 +20,7 @@ from cc_tts.errors import (
     Unprocessable,
 )
 from cc_tts.media.tones import MAX_TONE_MS
-from cc_tts.speech.chunks import CHUNK_MS, SpeechChunk
+from cc_tts.speech.chunks import CHUNK_MS
 from cc_tts.speech.prompt import Content, PromptDefaults, SequenceContent, SilenceContent, TextContent, ToneContent
 from cc_tts.speech.source import SpeechSource
 from cc_tts.text.chunker import SLICE_CHARS

@@ -17,7 +17,7 @@ from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS
 from cc_tts.engines.cosyvoice2.engine.scheduler import FlowCandidate, LmCandidate, LmPlan
 from cc_tts.engines.cosyvoice2.engine.sequence import Sequence
 from cc_tts.engines.cosyvoice2.engine.stream_table import StreamTable
-from cc_tts.engines.engine_core import SpeechOut
+from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import CcTtsError, EngineFailed
 
 BYTES_PER_MS: Final = 48.0  # 16-bit mono at 24 kHz
@@ -182,7 +182,7 @@ class Executor:
             return
         now_ms = self._now_ms()
         if piece.pcm:
-            table.outs.append(SpeechOut(stream.stream_id, piece.pcm, index))
+            table.outs.append(SpeechChunk(piece.pcm, stream_id=stream.stream_id, text_chunk_index=index))
             if not clock.is_first:
                 table.slacks.add(now_ms, clock.left_ms(now_ms))
         if clock.sent(now_ms, len(piece.pcm) / BYTES_PER_MS) > 0.0:

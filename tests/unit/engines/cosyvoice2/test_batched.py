@@ -28,7 +28,8 @@ from cc_tts.engines.cosyvoice2.runners.runner import ModelRunner  # noqa: E402
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker  # noqa: E402
 from cc_tts.engines.cosyvoice2.voice.spoken_text import as_sentence  # noqa: E402
 from cc_tts.engines.cosyvoice2.voice.text_front import MAX_SEED  # noqa: E402
-from cc_tts.engines.engine_core import DeviceLost, SpeechOut, StreamDone, StreamRequest  # noqa: E402
+from cc_tts.engines.engine_core import DeviceLost, StreamDone, StreamRequest  # noqa: E402
+from cc_tts.engines.speech_chunk import SpeechChunk  # noqa: E402
 from cc_tts.errors import ConfigError, EngineFailed, UnknownVoice, Unprocessable  # noqa: E402
 from lab.cosyvoice2.schedule import HopSchedule, calls_for, double_hop  # noqa: E402
 from lab.cosyvoice2.tiny_model import make_tiny_model  # noqa: E402
@@ -170,7 +171,7 @@ def test_eight_at_a_time_say_what_each_says_in_the_reference(
         ours, theirs = samples(pcm_of(outs, number)), samples(reference_pcm(model, tokenizer, speakers()[voice], texts))
         assert len(ours) == len(theirs) > 0
         assert np.abs(ours - theirs).max() <= 2
-        indices = [out.text_chunk_index for out in outs if isinstance(out, SpeechOut) and out.stream_id == number]
+        indices = [out.text_chunk_index for out in outs if isinstance(out, SpeechChunk) and out.stream_id == number]
         assert indices == sorted(indices)
 
 

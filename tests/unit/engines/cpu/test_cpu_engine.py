@@ -14,7 +14,8 @@ from cc_tts.engines.cpu.contract import FoundModel, OnAudio, SentenceAudio
 from cc_tts.engines.cpu.engine import MAX_AHEAD_MS, CpuEngine
 from cc_tts.engines.cpu.sample_texts import SAMPLES, sample_of
 from cc_tts.engines.cpu.samples import pcm_of
-from cc_tts.engines.engine_core import SpeechOut, StepOut, StreamDone, StreamRequest
+from cc_tts.engines.engine_core import StepOut, StreamDone, StreamRequest
+from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.engines.worker.messages import WorkerSettings
 from cc_tts.errors import ConfigError, EngineFailed, EngineOverloaded, UnknownVoice
 from cc_tts.voices.voice import Voice
@@ -110,9 +111,9 @@ def test_a_stream_is_spoken_in_order_and_ends(hall: Hall) -> None:
         hall.release()
     outs = hall.outs(4)
     assert said == ["one", "two", "three"]
-    assert [out.text_chunk_index for out in outs if isinstance(out, SpeechOut)] == [0, 0, 1]
-    assert isinstance(outs[0], SpeechOut)
-    assert np.frombuffer(outs[0].pcm, "<i2")[0] == 16383
+    assert [out.text_chunk_index for out in outs if isinstance(out, SpeechChunk)] == [0, 0, 1]
+    assert isinstance(outs[0], SpeechChunk)
+    assert np.frombuffer(outs[0].data, "<i2")[0] == 16383
     assert outs[3] == StreamDone(1)
     assert hall.engine.load_report().num_streams == 0
 

@@ -14,7 +14,8 @@ from cc_tts.engines.cpu.contract import FoundModel
 from cc_tts.engines.cpu.engine import CpuEngine
 from cc_tts.engines.cpu.espeak import EspeakSynthesiser
 from cc_tts.engines.cpu.libespeak import EspeakLibrary, OnAudio, WordEvent
-from cc_tts.engines.engine_core import SpeechOut, StreamDone, StreamRequest
+from cc_tts.engines.engine_core import StreamDone, StreamRequest
+from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.engines.worker.messages import WorkerSettings
 from cc_tts.errors import EngineFailed, EngineOverloaded, UnknownVoice
 from cc_tts.voices.voice import Voice
@@ -81,14 +82,14 @@ class Room:
             self.engine.push(stream_id, text, index)
         self.engine.end(stream_id)
 
-    def heard(self, *texts: str, voice: str = "en-us", speed: float = 1.0, stream_id: int = 1) -> list[SpeechOut]:
+    def heard(self, *texts: str, voice: str = "en-us", speed: float = 1.0, stream_id: int = 1) -> list[SpeechChunk]:
         """All audio of a stream; raises what it broke off with."""
         self.speak(*texts, voice=voice, speed=speed, stream_id=stream_id)
-        found: list[SpeechOut] = []
+        found: list[SpeechChunk] = []
         while True:
             for out in self.engine.step():
                 match out:
-                    case SpeechOut():
+                    case SpeechChunk():
                         found.append(out)
                     case StreamDone(_, None):
                         return found
@@ -106,10 +107,10 @@ def room() -> Iterator[Room]:
     made.engine.close()
 
 
-def ms_by_text_chunk(outs: list[SpeechOut]) -> dict[int, float]:
+def ms_by_text_chunk(outs: list[SpeechChunk]) -> dict[int, float]:
     total: dict[int, float] = {}
     for out in outs:
-        total[out.text_chunk_index] = total.get(out.text_chunk_index, 0) + len(out.pcm) / 2
+        total[out.text_chunk_index] = total.get(out.text_chunk_index, 0) + len(out.data) / 2
     return total
 
 
@@ -132,7 +133,7 @@ def test_nothing_pushed_or_nothing_audible_is_a_quiet_end(room: Room, texts: tup
 
 def test_words_are_placed_in_their_text_chunk(room: Room) -> None:
     outs = room.heard("ab cd.", "ef gh")
-    assert [(out.text_chunk_index, word) for out in outs for word in out.words] == [
+    assert [(out.text_chunk_index, word) for out in outs for word in out.spoken_words] == [
         (0, WordMark(0, 5.0)),
         (0, WordMark(3, 35.0)),
         (1, WordMark(0, 205.0)),
@@ -143,7 +144,7 @@ def test_words_are_placed_in_their_text_chunk(room: Room) -> None:
 def test_words_of_a_long_text_chunk_keep_their_positions(room: Room) -> None:
     text = "word " * 100
     outs = room.heard(text)
-    words = [word for out in outs for word in out.words]
+    words = [word for out in outs for word in out.spoken_words]
     assert [word.position for word in words if text[word.position : word.position + 4] == "word"] == [
         5 * index for index in range(100)
     ]
@@ -151,8 +152,8 @@ def test_words_of_a_long_text_chunk_keep_their_positions(room: Room) -> None:
     assert max(len(text) for text, *_ in room.library.said) <= 240
     elapsed_ms = 0.0
     for out in outs:
-        elapsed_ms += len(out.pcm) / 2
-        assert all(word.offset_ms <= elapsed_ms for word in out.words)
+        elapsed_ms += len(out.data) / 2
+        assert all(word.offset_ms <= elapsed_ms for word in out.spoken_words)
 
 
 @pytest.mark.parametrize(("speed", "rate_wpm"), [(0.5, 88), (1.0, 175), (1.5, 262), (2.0, 350)])

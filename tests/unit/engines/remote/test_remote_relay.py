@@ -10,6 +10,7 @@ import pytest
 from cc_tts.clock import NS_PER_MS, MonotonicClock
 from cc_tts.engines.engine_core import EngineLoad, StreamRequest
 from cc_tts.engines.remote.relay import PING_LOOK_S, SERVER_TIMEOUT_S, ConnectedServer, report_of
+from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.engines.worker.link import WorkerLink
 from cc_tts.engines.worker.messages import (
     FROM_WORKER,
@@ -19,7 +20,6 @@ from cc_tts.engines.worker.messages import (
     EngineDescription,
     PlaybackProgress,
     PushText,
-    StreamAudio,
     StreamEnded,
     StreamFailed,
 )
@@ -89,10 +89,10 @@ async def test_two_servers_use_the_same_number_for_a_stream() -> None:
         *(StreamRequest(1, "anna", 1.2), PushText(1, "One.", 0), EndText(1)),
         *(StreamRequest(2, "anna", 1.2), PushText(2, "Two.", 0), EndText(2)),
     ]
-    lab.link._on_message(StreamAudio(2, 0), MS)
+    lab.link._on_message(SpeechChunk(MS, stream_id=2), b"")
     lab.link._on_message(StreamEnded(2), b"")
     lab.link._on_message(StreamFailed(1, "engine_overloaded", "no slot", 3), b"")
-    assert lab.sent[1] == [(StreamAudio(7, 0), MS), (StreamEnded(7), b"")]
+    assert lab.sent[1] == [(SpeechChunk(MS, stream_id=7, rate_hz=24_000), b""), (StreamEnded(7), b"")]
     assert lab.sent[0] == [(StreamFailed(7, "engine_overloaded", "no slot", 3), b"")]
     assert not lab.link.streams
     lab.servers[0].take(PlaybackProgress(7, 20.0))  # it ended a moment ago
@@ -142,7 +142,7 @@ async def test_audio_is_owed_when_all_that_was_given_is_taken_and_played() -> No
     assert not stream.poll()  # the text is not whole
     lab.servers[0].take(EndText(1))
     assert stream.poll()
-    lab.link._on_message(StreamAudio(1, 0), MS * 200)
+    lab.link._on_message(SpeechChunk(MS * 200, stream_id=1), b"")
     assert not stream.poll()
     lab.servers[0].take(PlaybackProgress(1, 200.0, 150.0))
     assert not stream.poll()

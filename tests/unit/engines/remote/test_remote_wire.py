@@ -8,13 +8,14 @@ import pytest
 from cc_tts.config.schema import RemoteConfig
 from cc_tts.engines.remote import wire
 from cc_tts.engines.remote.wire import Channel
-from cc_tts.engines.worker.messages import FROM_WORKER, StreamAudio, StreamEnded
+from cc_tts.engines.speech_chunk import SpeechChunk
+from cc_tts.engines.worker.messages import FROM_WORKER, StreamEnded
 from cc_tts.errors import ConfigError, ProcessFailed
 from cc_tts.processes.channel import MAX_BACKLOG_BYTES, Decoder, Message, encode
 
 pytestmark = pytest.mark.unit
 
-AUDIO = bytes(1 << 20)
+AUDIO = bytes(1 << 19)
 
 
 async def test_a_side_that_does_not_read_loses_the_connection() -> None:
@@ -24,7 +25,7 @@ async def test_a_side_that_does_not_read_loses_the_connection() -> None:
     num_sent = 0
     with pytest.raises(ProcessFailed, match="stopped reading"):
         while True:
-            channel.send(StreamAudio(1, 0), AUDIO)
+            channel.send(SpeechChunk(AUDIO))
             num_sent += 1
     assert num_sent == MAX_BACKLOG_BYTES // len(AUDIO) - 1
     assert reasons == ["the other side has stopped reading"]

@@ -11,6 +11,7 @@ from cc_tts.clock import Clock, MonotonicClock
 from cc_tts.config.schema import TtsConfig
 from cc_tts.engines.engine import Engine
 from cc_tts.engines.engine_core import EngineLoad, StreamRequest
+from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.engines.worker.client import WorkerEngine
 from cc_tts.engines.worker.link import HUNG_FACTOR, WorkerLink
 from cc_tts.engines.worker.messages import (
@@ -19,7 +20,6 @@ from cc_tts.engines.worker.messages import (
     EngineDescription,
     PlaybackProgress,
     PushText,
-    StreamAudio,
     StreamEnded,
     StreamFailed,
 )
@@ -138,8 +138,8 @@ async def test_audio_of_a_stream_arrives_in_order_and_ends() -> None:
     stream = lab.engine.open("anna", 1.1)
     stream.push("Hi.", text_chunk_index=0)
     stream.end()
-    lab.says(StreamAudio(1, 0), MS * 60)
-    lab.says(StreamAudio(1, 1), MS * 70)
+    lab.says(SpeechChunk(MS * 60, stream_id=1, text_chunk_index=0))
+    lab.says(SpeechChunk(MS * 70, stream_id=1, text_chunk_index=1))
     lab.says(StreamEnded(1))
     stream.set_buffered_ms(35.0)
     heard = [(len(chunk.data), chunk.text_chunk_index) async for chunk in stream]
@@ -150,9 +150,9 @@ async def test_audio_of_a_stream_arrives_in_order_and_ends() -> None:
 async def test_the_worker_hears_what_was_taken_and_what_of_it_is_not_played() -> None:
     lab = await Lab().start()
     stream = lab.engine.open("anna")
-    lab.says(StreamAudio(1, 0), MS * 60)
-    lab.says(StreamAudio(1, 0), MS * 60)
-    lab.says(StreamAudio(1, 0), MS * 60)
+    lab.says(SpeechChunk(MS * 60, stream_id=1, text_chunk_index=0))
+    lab.says(SpeechChunk(MS * 60, stream_id=1, text_chunk_index=0))
+    lab.says(SpeechChunk(MS * 60, stream_id=1, text_chunk_index=0))
     reader = aiter(stream)
     await anext(reader)
     stream.set_buffered_ms(50.0)
@@ -168,10 +168,10 @@ async def test_the_worker_hears_what_was_taken_and_what_of_it_is_not_played() ->
 async def test_a_cancelled_stream_ends_and_its_late_audio_is_dropped() -> None:
     lab = await Lab().start()
     stream = lab.engine.open("anna")
-    lab.says(StreamAudio(1, 0), MS)
+    lab.says(SpeechChunk(MS, stream_id=1, text_chunk_index=0))
     await stream.cancel()
     await stream.cancel()
-    lab.says(StreamAudio(1, 0), MS)
+    lab.says(SpeechChunk(MS, stream_id=1, text_chunk_index=0))
     lab.says(StreamEnded(1))
     assert [chunk async for chunk in stream] == []
     assert lab.processes[0].sent.count(CancelStream(1)) == 1
@@ -180,7 +180,7 @@ async def test_a_cancelled_stream_ends_and_its_late_audio_is_dropped() -> None:
 async def test_what_is_made_is_heard_before_the_error() -> None:
     lab = await Lab().start()
     stream = lab.engine.open("anna")
-    lab.says(StreamAudio(1, 0), MS)
+    lab.says(SpeechChunk(MS, stream_id=1, text_chunk_index=0))
     lab.says(StreamFailed(1, "unprocessable", "<|x|> is not a special token"))
     heard = []
     with pytest.raises(Unprocessable, match="special token"):
@@ -206,7 +206,7 @@ async def test_a_dead_worker_fails_its_streams_only() -> None:
     lab.processes[0].state = ProcessState.BACKOFF
     with pytest.raises(EngineFailed, match="killed by SIGKILL"):
         await anext(aiter(on_first))
-    lab.says(StreamAudio(2, 0), MS, worker=1)
+    lab.says(SpeechChunk(MS, stream_id=2, text_chunk_index=0), worker=1)
     assert (await anext(aiter(on_second))).data == MS
     assert lab.sample("process_restarts_total", process="worker") == 1
     assert lab.engine.not_ready_because() is None
@@ -435,8 +435,8 @@ async def test_another_worker_goes_on_from_the_text_chunk_under_way(heard_ms: in
     losses: list[bool] = []
     reading = asyncio.create_task(texts_of(stream, losses))
     if heard_ms:
-        lab.says(StreamAudio(1, 0), MS * 500)
-        lab.says(StreamAudio(1, 1), MS * heard_ms)
+        lab.says(SpeechChunk(MS * 500, stream_id=1, text_chunk_index=0))
+        lab.says(SpeechChunk(MS * heard_ms, stream_id=1, text_chunk_index=1))
     await asyncio.sleep(0)
     stream.push("Three.", text_chunk_index=2)
     lose(lab, 0)
@@ -444,7 +444,7 @@ async def test_another_worker_goes_on_from_the_text_chunk_under_way(heard_ms: in
     await asyncio.sleep(0)
     stream.end()
     assert pushed(lab.processes[1]) == again
-    lab.says(StreamAudio(2, 2), MS * 700, worker=1)
+    lab.says(SpeechChunk(MS * 700, stream_id=2, text_chunk_index=2), worker=1)
     lab.says(StreamEnded(2), worker=1)
     before = [(0, 500, False), (1, heard_ms, False)] if heard_ms else []
     assert await reading == [*before, (2, 700, bool(heard_ms))]
@@ -457,7 +457,7 @@ async def test_what_was_heard_to_its_end_is_over_when_the_worker_is_lost() -> No
     stream = lab.engine.open("anna")
     stream.push("One.", text_chunk_index=0)
     stream.end()
-    lab.says(StreamAudio(1, 0), MS * 1600)
+    lab.says(SpeechChunk(MS * 1600, stream_id=1, text_chunk_index=0))
     reading = asyncio.create_task(texts_of(stream))
     await asyncio.sleep(0)
     lose(lab, 0)
@@ -632,7 +632,7 @@ def test_a_worker_that_answers_pings_is_late_and_goes_on_while_the_fallback_spea
         stream = lab.engine.open("anna")
         stream.push("Three.", text_chunk_index=0)
         stream.end()
-        lab.says(StreamAudio(3, 0), MS * 50)
+        lab.says(SpeechChunk(MS * 50, stream_id=3, text_chunk_index=0))
         lab.says(StreamEnded(3))
         assert await texts_of(stream) == [(0, 50, False)]
         assert not lab.processes[0].restarts
@@ -657,7 +657,7 @@ def test_without_a_fallback_a_late_worker_is_waited_for() -> None:
         lab = Lab(clock=LoopClock())
         _, reading = await _stalled(lab, during_s=9.0)
         assert not reading.done()
-        lab.says(StreamAudio(1, 0), MS * 50)
+        lab.says(SpeechChunk(MS * 50, stream_id=1, text_chunk_index=0))
         lab.says(StreamEnded(1))
         assert await reading == [(0, 50, False)]
         assert not lab.processes[0].restarts
@@ -704,7 +704,7 @@ def test_the_silence_of_a_hung_worker_is_not_that_of_the_next_one() -> None:
         reading = asyncio.create_task(texts_of(stream))
         await asyncio.sleep(0.9)
         assert len(lab.processes[0].restarts) == 1
-        lab.says(StreamAudio(opened(lab)[0], 0), MS * 50)
+        lab.says(SpeechChunk(MS * 50, stream_id=opened(lab)[0], text_chunk_index=0))
         lab.says(StreamEnded(opened(lab)[0]))
         assert await reading == [(0, 50, False)]
 
@@ -788,7 +788,7 @@ async def test_how_streams_end_is_counted_by_generation() -> None:
     readings = [asyncio.create_task(texts_of(stream)) for stream in streams[:4]]
     await asyncio.sleep(0)
     for _ in range(2):
-        lab.says(StreamAudio(1, 0), MS * 60)
+        lab.says(SpeechChunk(MS * 60, stream_id=1, text_chunk_index=0))
     lab.says(StreamEnded(1))
     lab.says(StreamFailed(2, "engine_failed", "not finite"))
     await asyncio.sleep(0)

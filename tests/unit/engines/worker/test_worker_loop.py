@@ -2,17 +2,18 @@
 
 import queue
 from collections.abc import Sequence
+from copy import copy
 
 import pytest
 
-from cc_tts.engines.engine_core import DeviceLost, EngineLoad, SpeechOut, StepOut, StreamDone, StreamRequest
+from cc_tts.engines.engine_core import DeviceLost, EngineLoad, StepOut, StreamDone, StreamRequest
+from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.engines.worker.loop import MAX_RECORD_BYTES, Inbox, WorkerLoop
 from cc_tts.engines.worker.messages import (
     CancelStream,
     EndText,
     PlaybackProgress,
     PushText,
-    StreamAudio,
     StreamEnded,
     StreamFailed,
 )
@@ -72,7 +73,7 @@ class FakeChannel(ChildChannel):
         self.sent: list[tuple[Message, bytes]] = []
 
     def send(self, message: Message, payload: bytes = b"") -> None:
-        self.sent.append((message, payload))
+        self.sent.append((copy(message), payload))
 
     def flush(self) -> None:
         pass
@@ -136,10 +137,11 @@ def test_reports_of_a_listener_that_make_no_sense_are_left_out(bench: Bench) -> 
 
 
 def test_what_the_engine_gives_out_is_sent(bench: Bench) -> None:
-    bench.engine.outs = [[SpeechOut(7, b"\1\0" * 10, 2), StreamDone(7), StreamDone(8, EngineFailed("not a number"))]]
+    audio = SpeechChunk(b"\1\0" * 10, stream_id=7, text_chunk_index=2)
+    bench.engine.outs = [[copy(audio), StreamDone(7), StreamDone(8, EngineFailed("not a number"))]]
     bench.tick()
     assert bench.channel.but_reports() == [
-        (StreamAudio(7, 2), b"\1\0" * 10),
+        (audio, b""),
         (StreamEnded(7), b""),
         (StreamFailed(8, "engine_failed", "not a number"), b""),
     ]
@@ -147,9 +149,9 @@ def test_what_the_engine_gives_out_is_sent(bench: Bench) -> None:
 
 def test_long_audio_is_cut_into_records_that_the_channel_takes(bench: Bench) -> None:
     pcm = bytes(range(256)) * (MAX_RECORD_BYTES // 128 + 3)
-    bench.engine.outs = [[SpeechOut(7, pcm, 0)]]
+    bench.engine.outs = [[SpeechChunk(pcm, stream_id=7)]]
     bench.tick()
-    payloads = [payload for message, payload in bench.channel.sent if isinstance(message, StreamAudio)]
+    payloads = [message.data for message, _ in bench.channel.sent if isinstance(message, SpeechChunk)]
     assert b"".join(payloads) == pcm
     assert len(payloads) > 1
     assert max(len(payload) for payload in payloads) <= MAX_RECORD_BYTES

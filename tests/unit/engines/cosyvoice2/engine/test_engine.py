@@ -26,7 +26,7 @@ def test_a_stream_says_its_text_chunks_in_their_order() -> None:
     assert indices == sorted(indices)
     assert set(indices) == {0, 1, 2}
     parts = [
-        b"".join(out.pcm for _, out in heard.pieces if out.text_chunk_index == index) for index in range(len(TEXTS))
+        b"".join(out.data for _, out in heard.pieces if out.text_chunk_index == index) for index in range(len(TEXTS))
     ]
     assert parts == [alone(text) for text in TEXTS]
     hall.check_empty()
@@ -74,7 +74,7 @@ def test_who_runs_dry_first_is_spoken_first() -> None:
         dry_ms = 0.0
         for at_ms, out in heard.pieces:
             assert not dry_ms or at_ms <= dry_ms, f"stream {stream_id} ran dry"
-            dry_ms = max(dry_ms, at_ms) + len(out.pcm) / 48
+            dry_ms = max(dry_ms, at_ms) + len(out.data) / 48
     assert hall.engine._table.num_underruns == 0
 
 
@@ -128,7 +128,7 @@ def test_speech_of_another_speed_comes_as_a_whole_however_long(speed: float) -> 
     assert [out.text_chunk_index for _, out in heard.pieces] == [0, 1, 2]
     plain = alone(text)
     stretched = b"".join(plain[start : start + 1] * (int(960 / speed) * 2) for start in range(0, len(plain), 1920))
-    assert heard.pieces[0][1].pcm == stretched
+    assert heard.pieces[0][1].data == stretched
 
 
 @pytest.mark.parametrize("interleaved", [False, True])
@@ -215,7 +215,7 @@ def test_the_first_call_of_a_trimmed_reference_waits_for_15_tokens_and_gives_12(
     heard = hall.open(0, TEXTS[0], voice="dora")
     while not heard.pieces:
         hall.step()
-    assert len(heard.pieces[0][1].pcm) == 12 * BYTES_PER_TOKEN
+    assert len(heard.pieces[0][1].data) == 12 * BYTES_PER_TOKEN
     (sequence,) = hall.engine._table.sequences.values()
     assert len(hall.device.slots[sequence.slot].spoken) == 15
 

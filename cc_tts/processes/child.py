@@ -1,6 +1,7 @@
 """The beginning of every child process, its reader thread, and the main of a child that works through what is sent to it."""
 
 import argparse
+import contextlib
 import os
 import queue
 import signal
@@ -30,6 +31,9 @@ from cc_tts.processes.channel import (
 
 EXIT_SERVER_GONE: Final = 3
 EXIT_NO_START: Final = 4
+MAX_REASON_CHARS: Final = 500  # unmeasured
+
+_WAKE: Final[Record] = (Message(), b"")
 
 
 class Settings(Protocol):
@@ -46,51 +50,70 @@ T = TypeVar("T", bound=Settings)
 log = logs.get(__name__)
 
 
-class _ServerGone(Exception):
+class ServerGone(Exception):
     """The channel has ended without a word."""
 
 
 class Link:
     """A child's side of the channel: what the server has sent, and :attr:`channel` for what it gets.
 
-    Pings are answered when the working thread comes to them, so that the server sees whether it works.
+    Pings are answered when the working thread comes to them, so that the server sees whether it works. Until the child
+    works nobody empties the inbox, so a shutdown ends the process on the reader thread.
     Runs on: the working thread.
     """
 
     def __init__(self, channel: ChildChannel) -> None:
         self.channel = channel
+        self.is_starting = True
         self.is_over = False
-        """True once the server has asked for the end."""
+        """True once the server, or :meth:`stop`, has asked for the end."""
         self._inbox: queue.SimpleQueue[Record | None] = queue.SimpleQueue()
 
     def start(self) -> None:
         """Start the reader thread."""
         threading.Thread(target=self._read, name="reader", daemon=True).start()
 
-    def news(self, *, wait: bool) -> list[Record]:
-        """Return what the server has sent since the last time, after the first record if ``wait``.
+    def wake(self) -> None:
+        """Have :meth:`news` return. Any thread may call this."""
+        self._inbox.put(_WAKE)
+
+    def stop(self) -> None:
+        """Ask for the end, as the server does. A signal handler may call this."""
+        self._inbox.put((Shutdown(), b""))
+
+    def news(self, timeout_s: float | None = None) -> list[Record]:
+        """Return what the server has sent since the last time. Wait for the first record, at most ``timeout_s``.
 
         Raises:
             ProcessFailed: the server has stopped reading.
         """
         found: list[Record] = []
-        while (wait and not found and not self.is_over) or not self._inbox.empty():
-            record = self._inbox.get()
-            if record is None:
-                raise _ServerGone
-            match record[0]:
-                case Ping(serial=serial):
-                    self.channel.send(Pong(serial=serial))
-                case Shutdown():
-                    self.is_over = True
-                case _:
-                    found.append(record)
+        with contextlib.suppress(queue.Empty):
+            record = self._inbox.get(timeout=timeout_s)
+            while True:
+                if record is None:
+                    raise ServerGone
+                match record[0]:
+                    case Ping(serial=serial):
+                        self.channel.send(Pong(serial=serial))
+                    case Shutdown():
+                        self.is_over = True
+                    case _ if record is not _WAKE:
+                        found.append(record)
+                record = self._inbox.get_nowait()
         return found
 
     def _read(self) -> None:
         """Runs on: the reader thread."""
-        read(self.channel, lambda message, payload: self._inbox.put((message, payload)))
+        read(self.channel, self._take)
+        if self.is_starting:
+            os._exit(EXIT_SERVER_GONE)
         self._inbox.put(None)
+
+    def _take(self, message: Message, payload: bytes) -> None:
+        if self.is_starting and isinstance(message, Shutdown):
+            os._exit(0)
+        self._inbox.put((message, payload))
 
 
 def run(
@@ -98,27 +121,32 @@ def run(
     settings_type: type[T],
     messages: Sequence[type[Message]],
     start: Callable[[T, Link], Callable[[], None]],
+    *,
+    build: Callable[[T], dict[str, str]] = lambda _settings: {},
 ) -> int:
     """Be the child ``process`` until the server asks for the end or is gone. Return the exit status.
 
-    ``start`` returns what is done again and again; it takes the records by :meth:`Link.news`, for which it may wait. A
-    ``CcTtsError`` of ``start`` is reported to the server.
+    ``start`` returns what is done again and again; it takes the records by :meth:`Link.news`, for which it may wait. What
+    ``start`` raises is reported to the server. ``build`` says what the child runs on.
     """
     channel, settings = begin(settings_type, messages)
     logs.configure(level=settings.log.level, json=settings.log.json, process=process)
     link = Link(channel)
     try:
-        channel.send(Hello(protocol=PROTOCOL_VERSION, process=process, pid=os.getpid()))
+        channel.send(Hello(protocol=PROTOCOL_VERSION, process=process, pid=os.getpid(), build=build(settings)))
+        link.start()  # before anything is loaded, which may take longer than anybody waits for an end
         try:
             work = start(settings, link)
-        except CcTtsError as error:
-            channel.send(StartFailed(error.detail))
+        except Exception as error:  # noqa: BLE001 - whatever a library throws, the reason must reach the operator
+            detail = error.detail if isinstance(error, CcTtsError) else f"{type(error).__name__}: {error}"
+            log.error("cannot_start", detail=detail)
+            channel.send(StartFailed(detail[:MAX_REASON_CHARS]))
             return EXIT_NO_START
-        link.start()
+        link.is_starting = False
         channel.send(Ready())
         while not link.is_over:
             work()
-    except _ServerGone:
+    except ServerGone:
         return EXIT_SERVER_GONE
     except ProcessFailed as error:
         log.error("server_gone", detail=error.detail)

@@ -47,7 +47,7 @@ class VadWorker:
     def work(self) -> None:
         """Judge all audio that has come, after some has."""
         frames: list[LegAudio] = []
-        for message, payload in self._link.news(wait=True):
+        for message, payload in self._link.news():
             self._take(message, payload, frames)
         channel = self._link.channel
         for leg, edge in self._detector.push(self._recent(frames)):

@@ -3,91 +3,64 @@
 Threads: this one owns the device and moves the engine on; the reader thread takes records off the channel.
 """
 
-import contextlib
-import os
-import queue
 import signal
 import sys
-import threading
 from collections.abc import Callable
 from typing import Final
 
 from cc_tts import logs
 from cc_tts.clock import MonotonicClock, ms_between
 from cc_tts.engines.engine_core import DeviceLost, EngineLoad, EngineLoader
-from cc_tts.engines.worker.loop import WAKE, Inbox, WorkerLoop
+from cc_tts.engines.worker.loop import WorkerLoop
 from cc_tts.engines.worker.messages import TO_WORKER, EngineDescription, WorkerSettings
-from cc_tts.errors import CcTtsError, ProcessFailed
+from cc_tts.errors import CcTtsError
 from cc_tts.processes import child
-from cc_tts.processes.channel import (
-    PROTOCOL_VERSION,
-    ChildChannel,
-    Hello,
-    Message,
-    Ready,
-    Shutdown,
-    StartFailed,
-    Starting,
-)
+from cc_tts.processes.channel import Starting
 
 EXIT_DEVICE_LOST: Final = 5
-MAX_REASON_CHARS: Final = 500  # unmeasured
 
 log = logs.get("cc_tts.engines.worker")
 
 
 def main() -> int:
     """Run until a shutdown is asked for or the server is gone; returns the exit status."""
-    channel, settings = child.begin(WorkerSettings, TO_WORKER)
-    loaded = threading.Event()
-    level = settings.log.level if settings.purpose == "serve" else "critical"  # a command prints itself what is wrong
-    logs.configure(level=level, json=settings.log.json, process="worker")
-    clock = MonotonicClock()
     try:
-        build = {"engine": settings.tts.engine, "device": settings.device}
-        channel.send(Hello(protocol=PROTOCOL_VERSION, process="worker", pid=os.getpid(), build=build))
-        started_ns = clock.now_ns()
-        try:
-            inbox: Inbox = queue.SimpleQueue()
-            reader = threading.Thread(target=_read, args=(channel, inbox, loaded), name="reader", daemon=True)
-            reader.start()  # before torch is imported, which may take longer than anybody waits for an end
-            loader = _loader(settings, wake=lambda: inbox.put(WAKE))
-
-            def report(what: str) -> None:
-                log.info("loading", what=what, ms=round(ms_between(started_ns, clock.now_ns())))
-                channel.send(Starting(what))
-
-            engine = loader.load(report)
-        except Exception as error:  # noqa: BLE001 - whatever torch throws, the reason must reach the operator
-            detail = error.detail if isinstance(error, CcTtsError) else f"{type(error).__name__}: {error}"
-            log.error("worker_cannot_start", detail=detail)
-            with contextlib.suppress(ProcessFailed):
-                channel.send(StartFailed(detail=detail[:MAX_REASON_CHARS]))
-            return child.EXIT_NO_START
-        if engine is None:
-            _describe(channel, loader)
-            channel.send(EngineLoad(num_streams=0, first_audio_ms=0.0, utilisation=0.0))
-            reader.join()  # it ends the process when the server has what it wants to know
-            return child.EXIT_SERVER_GONE
-        loop = WorkerLoop(engine, channel, clock=clock, inbox=inbox)
-        log.info("loaded", num_voices=len(loader.voices), ms=ms_between(started_ns, clock.now_ns()))
-        signal.signal(signal.SIGTERM, lambda *_: loop.stop())  # before, it ends the process at once
-        loaded.set()
-        _describe(channel, loader)
-        loop.tick(wait=False)  # the first report
-        if not loop.run():
-            return child.EXIT_SERVER_GONE
-        engine.close()
-        channel.flush()
+        return child.run("worker", WorkerSettings, TO_WORKER, _start, build=_build)
     except DeviceLost as error:  # what it holds is freed by the end of the process only; the supervisor starts another
         log.error("device_lost", detail=str(error))
         return EXIT_DEVICE_LOST
-    except ProcessFailed as error:
-        log.error("server_gone", detail=error.detail)
-        return child.EXIT_SERVER_GONE
-    finally:
-        channel.close()
-    return 0
+
+
+def _build(settings: WorkerSettings) -> dict[str, str]:
+    return {"engine": settings.tts.engine, "device": settings.device}
+
+
+def _start(settings: WorkerSettings, link: child.Link) -> Callable[[], None]:
+    if settings.purpose != "serve":  # a command prints itself what is wrong
+        logs.configure(level="critical", json=settings.log.json, process="worker")
+    clock = MonotonicClock()
+    started_ns = clock.now_ns()
+
+    def report(what: str) -> None:
+        log.info("loading", what=what, ms=round(ms_between(started_ns, clock.now_ns())))
+        link.channel.send(Starting(what))
+
+    loader = _loader(settings, wake=link.wake)
+    engine = loader.load(report)
+    description = EngineDescription(tuple(loader.voices), tuple(loader.languages), tuple(loader.variants))
+    if engine is None:
+        return lambda: _describe(link, description)
+    log.info("loaded", num_voices=len(loader.voices), ms=ms_between(started_ns, clock.now_ns()))
+    signal.signal(signal.SIGTERM, lambda *_: link.stop())  # before, it ends the process at once
+    return WorkerLoop(engine, link, description, clock=clock).work
+
+
+def _describe(link: child.Link, description: EngineDescription) -> None:
+    """Say what there is, and wait for the end."""
+    link.channel.send(description)
+    link.channel.send(EngineLoad(num_streams=0, first_audio_ms=0.0, utilisation=0.0))
+    while not link.is_over:
+        link.news()
 
 
 def _loader(settings: WorkerSettings, *, wake: Callable[[], None]) -> EngineLoader:
@@ -106,28 +79,6 @@ def _loader(settings: WorkerSettings, *, wake: Callable[[], None]) -> EngineLoad
             "pip install -r requirements/gpu.lock or 'WHEEL[gpu]', or `make neural`"
         ) from error
     return make_loader(settings)
-
-
-def _describe(channel: ChildChannel, loader: EngineLoader) -> None:
-    channel.send(Ready())
-    channel.send(EngineDescription(tuple(loader.voices), tuple(loader.languages), tuple(loader.variants)))
-
-
-def _read(channel: ChildChannel, inbox: Inbox, loaded: threading.Event) -> None:
-    """Fill the inbox. While the engine loads nobody empties it, so a shutdown ends the process here.
-
-    Runs on: the reader thread.
-    """
-
-    def on_record(message: Message, _payload: bytes) -> None:
-        if isinstance(message, Shutdown) and not loaded.is_set():
-            os._exit(0)
-        inbox.put(message)
-
-    child.read(channel, on_record)
-    if not loaded.is_set():
-        os._exit(child.EXIT_SERVER_GONE)
-    inbox.put(None)
 
 
 if __name__ == "__main__":

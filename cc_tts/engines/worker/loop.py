@@ -2,13 +2,12 @@
 
 ::
 
-    reader thread ─▸ inbox ─▸ handle ─▸ engine.step() ─▸ SpeechChunk · StreamEnded · StreamFailed ─▸ channel
+    reader thread ─▸ child.Link ─▸ obey ─▸ engine.step() ─▸ SpeechChunk · StreamEnded · StreamFailed ─▸ channel
 
-Runs on: the thread that owns the device, the inbox's filling aside.
+Runs on: the thread that owns the device, the reader thread aside.
 """
 
 import math
-import queue
 from typing import Final
 
 from cc_tts import logs
@@ -18,13 +17,14 @@ from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.engines.worker.messages import (
     CancelStream,
     EndText,
+    EngineDescription,
     PlaybackProgress,
     PushText,
     StreamEnded,
     StreamFailed,
 )
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded
-from cc_tts.processes.channel import ChildChannel, Message, Ping, Pong, Shutdown
+from cc_tts.processes import child
 
 IDLE_WAIT_S: Final = 0.5
 """How long the loop sleeps when there is nothing to do; news wakes it (unmeasured)."""
@@ -35,80 +35,44 @@ MAX_RECORD_BYTES: Final = 1 << 19
 """Audio is cut into records of at most this size (unmeasured)."""
 
 
-class Wake(Message, frozen=True):
-    """A thread of the engine has made something: :meth:`EngineCore.step` gives it out."""
-
-
-WAKE: Final = Wake()
-
-Inbox = queue.SimpleQueue[Message | None]
-"""The reader thread puts what it takes off the channel here; ``None`` means that the server is gone."""
-
 log = logs.get(__name__)
 
 
 class WorkerLoop:
     """Moves the engine on and carries news in and out."""
 
-    def __init__(self, engine: EngineCore, channel: ChildChannel, *, clock: Clock, inbox: Inbox) -> None:
+    def __init__(self, engine: EngineCore, link: child.Link, description: EngineDescription, *, clock: Clock) -> None:
         self._engine = engine
-        self._channel = channel
+        self._link = link
+        self._channel = link.channel
+        self._description = description
         self._clock = clock
-        self._inbox = inbox
         self._reported: EngineLoad | None = None
         self._reported_ns = 0
         self._was_asked = False
         """A stream was asked for since the last report."""
-        self.is_stopping = False
 
-    def stop(self) -> None:
-        """End :meth:`run` after the turn that is under way. May be called by a signal handler."""
-        self.is_stopping = True
-
-    def run(self) -> bool:
-        """Work until a shutdown is asked for; returns whether the server is still there. Raises ``ProcessFailed`` if it has
-        stopped reading, ``DeviceLost`` if the engine has nothing left to work with.
+    def work(self) -> None:
+        """Handle what came, do one step, send what came of it. Raises ``DeviceLost`` if the engine has nothing left to work
+        with.
         """
-        while not self.is_stopping:
-            if not self.tick(wait=True):
-                return False
-        return True
-
-    def tick(self, *, wait: bool) -> bool:
-        """Handle what came, do one step, send what came of it; ``False`` when the server is gone."""
-        for message in self._news(wait=wait):
-            if message is None:
-                return False
-            self._handle(message)
-        if not self.is_stopping:
+        if self._reported is None:
+            self._channel.send(self._description)
+        for message, _ in self._link.news(self._wait_s):
+            if isinstance(message, Command):
+                self._obey(message)
+        if self._link.is_over:
+            self._engine.close()
+        else:
             self._step()
             self._report()
         self._channel.flush()
-        return True
 
-    def _news(self, *, wait: bool) -> list[Message | None]:
-        found: list[Message | None] = []
-        try:
-            if wait and not self._engine.has_work:
-                timeout_s = BACKLOG_WAIT_S if self._channel.has_backlog else IDLE_WAIT_S
-                found.append(self._inbox.get(timeout=timeout_s))
-            while True:
-                found.append(self._inbox.get_nowait())
-        except queue.Empty:
-            return found
-
-    def _handle(self, message: Message) -> None:
-        match message:
-            case Command():
-                self._obey(message)
-            case Wake():
-                pass
-            case Ping():
-                self._channel.send(Pong(serial=message.serial))
-            case Shutdown():
-                self.stop()
-            case _:
-                log.warning("unexpected_message", message=type(message).__name__)
+    @property
+    def _wait_s(self) -> float:
+        if self._engine.has_work or self._reported is None:
+            return 0.0
+        return BACKLOG_WAIT_S if self._channel.has_backlog else IDLE_WAIT_S
 
     def _obey(self, command: Command) -> None:
         """Carry a command out; an error ends this stream and no other."""

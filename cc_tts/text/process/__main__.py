@@ -90,7 +90,7 @@ def _start(_settings: TextSettings, link: child.Link) -> Callable[[], None]:
     preparer = Preparer(normalizer)
 
     def work() -> None:
-        for message, payload in link.news(wait=not preparer.has_work):
+        for message, payload in link.news(0.0 if preparer.has_work else None):
             match message:
                 case PrepareText():
                     preparer.open(message, payload.decode("utf-8", "surrogatepass"))

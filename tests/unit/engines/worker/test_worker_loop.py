@@ -1,6 +1,5 @@
 """The worker's loop with an engine that does what the test says."""
 
-import queue
 from collections.abc import Sequence
 from copy import copy
 
@@ -8,17 +7,19 @@ import pytest
 
 from cc_tts.engines.engine_core import DeviceLost, EngineLoad, StepOut, StreamDone, StreamRequest
 from cc_tts.engines.speech_chunk import SpeechChunk
-from cc_tts.engines.worker.loop import MAX_RECORD_BYTES, Inbox, WorkerLoop
+from cc_tts.engines.worker.loop import MAX_RECORD_BYTES, WorkerLoop
 from cc_tts.engines.worker.messages import (
     CancelStream,
     EndText,
+    EngineDescription,
     PlaybackProgress,
     PushText,
     StreamEnded,
     StreamFailed,
 )
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, Unprocessable
-from cc_tts.processes.channel import ChildChannel, Message, Ping, Pong, Shutdown
+from cc_tts.processes.channel import ChildChannel, Message, Record
+from cc_tts.processes.child import Link
 
 pytestmark = pytest.mark.unit
 
@@ -79,7 +80,19 @@ class FakeChannel(ChildChannel):
         pass
 
     def but_reports(self) -> list[tuple[Message, bytes]]:
-        return [each for each in self.sent if not isinstance(each[0], EngineLoad)]
+        return [each for each in self.sent if not isinstance(each[0], EngineDescription | EngineLoad)]
+
+
+class FakeLink(Link):
+    """Gives out what the test has sent."""
+
+    def __init__(self, channel: ChildChannel) -> None:
+        super().__init__(channel)
+        self.came: list[Record] = []
+
+    def news(self, timeout_s: float | None = None) -> list[Record]:
+        came, self.came = self.came, []
+        return came
 
 
 class FakeClock:
@@ -93,16 +106,18 @@ class FakeClock:
         return 0.0
 
 
+DESCRIPTION = EngineDescription(())
+
+
 class Bench:
     def __init__(self) -> None:
         self.engine, self.channel, self.clock = FakeStepped(), FakeChannel(), FakeClock()
-        self.inbox: Inbox = queue.SimpleQueue()
-        self.loop = WorkerLoop(self.engine, self.channel, clock=self.clock, inbox=self.inbox)
+        self.link = FakeLink(self.channel)
+        self.loop = WorkerLoop(self.engine, self.link, DESCRIPTION, clock=self.clock)
 
-    def tick(self, *messages: Message | None) -> bool:
-        for message in messages:
-            self.inbox.put(message)
-        return self.loop.tick(wait=False)
+    def tick(self, *messages: Message) -> None:
+        self.link.came = [(message, b"") for message in messages]
+        self.loop.work()
 
 
 @pytest.fixture
@@ -168,9 +183,9 @@ def test_a_stream_that_cannot_be_opened_fails_alone(
     bench: Bench, error: Exception, code: str, detail: str, retry_after_s: int | None
 ) -> None:
     bench.engine.error = error
-    assert bench.tick(StreamRequest(7, "anna"))
+    bench.tick(StreamRequest(7, "anna"))
     bench.engine.error = None
-    assert bench.tick(StreamRequest(8, "anna"))
+    bench.tick(StreamRequest(8, "anna"))
     failed = [message for message, _ in bench.channel.but_reports()]
     assert failed == [StreamFailed(7, code, detail, retry_after_s)]
     assert ("cancel", 7) in bench.engine.told
@@ -189,15 +204,18 @@ def test_a_lost_device_ends_the_loop(bench: Bench) -> None:
         bench.tick(StreamRequest(7, "anna"))
 
 
-def test_ping_is_answered_by_the_thread_that_works_and_shutdown_ends_it(bench: Bench) -> None:
-    assert bench.tick(Ping(5), Shutdown())
-    assert bench.channel.but_reports() == [(Pong(5), b"")]
-    assert bench.loop.is_stopping
-    assert bench.loop.run()
+def test_the_description_comes_first_and_once(bench: Bench) -> None:
+    bench.tick()
+    bench.tick(StreamRequest(7, "anna"))
+    assert [message for message, _ in bench.channel.sent] == [DESCRIPTION, bench.engine.load_now, bench.engine.load_now]
 
 
-def test_a_server_that_is_gone_ends_the_loop(bench: Bench) -> None:
-    assert not bench.tick(None)
+def test_the_end_frees_the_engine(bench: Bench) -> None:
+    bench.engine.outs = [[StreamDone(7)]]
+    bench.link.is_over = True
+    bench.tick()
+    assert bench.engine.is_closed
+    assert bench.channel.but_reports() == []
 
 
 def test_reports_come_with_news_at_once_else_at_an_interval(bench: Bench) -> None:

@@ -41,7 +41,7 @@ class SlackWindow:
 class ListenerClock:
     """The clock of one stream: a first piece is due so long after its text, later ones so long before silence."""
 
-    def __init__(self, *, first_audio_target_ms: float, guard_ms: float) -> None:
+    def __init__(self, *, first_audio_target_ms: float = 0.0, guard_ms: float = 0.0) -> None:
         self._target_ms = first_audio_target_ms
         self._guard_ms = guard_ms
         self.sent_ms = 0.0  # all audio handed out so far
@@ -79,7 +79,10 @@ class ListenerClock:
     def taken(self, now_ms: float, taken_ms: float, ahead_ms: float) -> None:
         """The playout side has taken so much audio since the stream began, and not played ``ahead_ms`` of it yet."""
         ahead_ms = min(ahead_ms, self.sent_ms)  # resampling adds some
-        left_ms = ahead_ms + max(0.0, self.sent_ms - max(taken_ms, ahead_ms))
+        self.holds(now_ms, ahead_ms + max(0.0, self.sent_ms - max(taken_ms, ahead_ms)))
+
+    def holds(self, now_ms: float, left_ms: float) -> None:
+        """The playout side has not played so much, and nothing else is on its way."""
         # one who is dry has been so since before the report
         self._dry_ms = now_ms + left_ms if left_ms > 0.0 else min(self._dry_ms, now_ms)
 

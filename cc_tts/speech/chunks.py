@@ -1,5 +1,6 @@
 """The stages of the speech path hand these to each other: a prompt as it is spoken, and its audio in chunks."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -83,6 +84,11 @@ def cut(data: bytes, audio_format: AudioFormat) -> list[bytes]:
     """PCM in chunks of at most :data:`CHUNK_MS`."""
     size = audio_format.bytes_for_ms(CHUNK_MS)
     return [data[start : start + size] for start in range(0, len(data), size)]
+
+
+def now_ms() -> float:
+    """Return the instant as the clocks of listeners have it."""
+    return asyncio.get_running_loop().time() * 1000
 
 
 def in_pieces(chunk: SpeechChunk, pcm: bytes, audio_format: AudioFormat) -> list[SpeechChunk]:

@@ -16,9 +16,10 @@ Runs on: the event loop.
 """
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from cc_tts import logs
@@ -26,8 +27,9 @@ from cc_tts.audio import AudioFormat
 from cc_tts.config.schema import CacheConfig
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import ClientError
+from cc_tts.media.listener_clock import ListenerClock
 from cc_tts.metrics import Metrics
-from cc_tts.speech.chunks import ChunkStream, ReadyChunks, SpokenPrompt, Synthesise
+from cc_tts.speech.chunks import ChunkStream, ReadyChunks, SpokenPrompt, Synthesise, now_ms
 from cc_tts.speech.prompt_cache import PromptCache, as_cached, chunks_of, prompt_key
 
 MAX_UNATTENDED: Final = 2  # unmeasured
@@ -269,16 +271,22 @@ class Listener:
     synthesise: Synthesise
     joined: bool
     num_read: int = 0
-    read_bytes: int = 0
-    lead_ms: float = float("inf")
-    """Buffered audio less the audio read, ms: the listener with the least runs dry first."""
+    is_on_line: bool = False
+    """True for one that says what it has not played."""
+    clock: ListenerClock = field(default_factory=ListenerClock)
 
     def __post_init__(self) -> None:
         self.synthesis.listeners.add(self)
 
     def set_buffered_ms(self, buffered_ms: float) -> None:
-        self.lead_ms = buffered_ms - self.synthesis.format.ms_for_bytes(self.read_bytes)
+        self.is_on_line = True
+        self.clock.holds(now_ms(), buffered_ms)
         self.synthesis.update_urgency(self)
+
+    @property
+    def lead_ms(self) -> float:
+        """Audio that is left to play less what was read: the listener with the least runs dry first."""
+        return self.clock.left_ms(now_ms()) - self.clock.sent_ms if self.is_on_line else math.inf
 
     async def cancel(self) -> None:
         await self.synthesis.leave(self)
@@ -286,7 +294,7 @@ class Listener:
     async def __aiter__(self) -> AsyncIterator[SpeechChunk]:
         while (chunk := await self._next()) is not None:
             self.num_read += 1
-            self.read_bytes += len(chunk.data)
+            self.clock.sent(now_ms(), self.synthesis.format.ms_for_bytes(len(chunk.data)))
             self.synthesis.drop_read()
             yield copy(chunk)  # others read the same one
         await self.cancel()

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from cc_tts.clock import NS_PER_MS, Clock
+from cc_tts.clock import Clock
 from cc_tts.engines.engine_core import Command, EngineLoad, StreamRequest
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.engines.worker.link import STALL_LOOK_S, WorkerLink, WorkerLost
@@ -26,6 +26,7 @@ from cc_tts.engines.worker.messages import (
     StreamFailed,
 )
 from cc_tts.errors import CcTtsError
+from cc_tts.media.listener_clock import ListenerClock
 from cc_tts.processes.channel import Message, Ping, Pong
 from cc_tts.processes.watchdog import Watchdog
 
@@ -47,9 +48,8 @@ class RelayedStream:
         self._server = server
         self._link = server.link
         self._rate_hz = rate_hz
-        self._given_ms = 0.0
         self._taken_ms = 0.0
-        self._dry_ns = 0
+        self._listener = ListenerClock()
         self._is_text_whole = False
         self._is_over = False
         self.buffered_ms: float | None = None
@@ -71,20 +71,20 @@ class RelayedStream:
                 self._is_text_whole = True
             case PlaybackProgress(_, taken_ms, ahead_ms):
                 self._taken_ms, self.buffered_ms = taken_ms, ahead_ms
-                self._dry_ns = self._link.clock.now_ns() + round((ahead_ms or 0.0) * NS_PER_MS)
+                self._listener.taken(self._link.now_ms, taken_ms, ahead_ms or 0.0)
         self._link.send(msgspec.structs.replace(command, stream_id=self.stream_id))
 
     def poll(self) -> bool:
         """Whether audio is owed: the text is complete, and what was given is taken and played. Counts for how long."""
-        is_taken = self._taken_ms >= self._given_ms - 1.0
-        is_owed = self._is_text_whole and is_taken and self._link.clock.now_ns() >= self._dry_ns
+        is_taken = self._taken_ms >= self._listener.sent_ms - 1.0
+        is_owed = self._is_text_whole and is_taken and self._listener.left_ms(self._link.now_ms) <= 0.0
         self.silence.count(owed=is_owed)
         return is_owed
 
     def deliver(self, chunk: SpeechChunk) -> None:
         """Pass audio on to the server."""
         chunk.stream_id, chunk.rate_hz = self._their_id, self._rate_hz
-        self._given_ms += chunk.duration_ms
+        self._listener.sent(self._link.now_ms, chunk.duration_ms)
         self._server.send(chunk, b"")
 
     def over(self, failure: CcTtsError | None) -> None:

@@ -3,7 +3,7 @@
 ::
 
     open ─▸ the worker that would speak first ─▸ WorkerStream ── PushText · EndText · PlaybackProgress ──▸ worker
-    async for ◂── queue of the stream ◂── StreamAudio · StreamEnded · StreamFailed ◂──────────────────────── worker
+    async for ◂── queue of the stream ◂── SpeechChunk · StreamEnded · StreamFailed ◂──────────────────────── worker
 
 A worker that dies is started again; calls stay up, and other workers go on. Its streams are said again by another worker
 (:mod:`cc_tts.engines.worker.failover`), or fail with a typed error. Runs on: the event loop. Never imports torch.

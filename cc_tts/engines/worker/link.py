@@ -35,6 +35,7 @@ from cc_tts.engines.worker.messages import (
     WorkerSettings,
 )
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, ProcessFailed
+from cc_tts.media.listener_clock import ListenerClock
 from cc_tts.metrics import Metrics
 from cc_tts.processes import supervisor
 from cc_tts.processes.channel import Message
@@ -145,7 +146,7 @@ class WorkerStream:
         """The listener's side held so much when it last said so; ``None``: there may be no listener."""
         self._is_text_whole = False
         self._is_read = False
-        self._dry_ns = 0
+        self._listener = ListenerClock()
         self.silence = Watchdog(worker.clock, max_step_s=2 * STALL_LOOK_S)
         """The time for which audio has been owed; see :meth:`poll`."""
         self._asked_ns: int | None = None
@@ -172,12 +173,12 @@ class WorkerStream:
     def set_buffered_ms(self, buffered_ms: float) -> None:
         """The listener's side holds so much audio that is not played yet, ms."""
         self.buffered_ms = buffered_ms
-        self._dry_ns = self._worker.clock.now_ns() + round(buffered_ms * NS_PER_MS)
+        self._listener.holds(self._worker.now_ms, buffered_ms)
 
     def poll(self) -> bool:
         """Whether audio is owed: the reader has nothing left and only the engine can help. Counts for how long."""
-        now_ns = self._worker.clock.now_ns()
-        is_owed = self._is_read and self._is_text_whole and not self._queue and now_ns >= self._dry_ns
+        is_dry = self._listener.left_ms(self._worker.now_ms) <= 0.0
+        is_owed = self._is_read and self._is_text_whole and not self._queue and is_dry
         self.silence.count(owed=is_owed)
         return is_owed
 
@@ -280,6 +281,11 @@ class WorkerLink:
         self.generation = __version__
         self.device = ""
         self.process = make_process(self._on_message, self._on_down)
+
+    @property
+    def now_ms(self) -> float:
+        """The instant, as its listeners' clocks have it."""
+        return self.clock.now_ns() / NS_PER_MS
 
     @property
     def is_ready(self) -> bool:

@@ -10,7 +10,6 @@ The line starts with ``start_ms`` of audio, or with less when no more comes for 
 spoken comes unevenly, and this much of unevenness is not heard. Runs on: the event loop.
 """
 
-import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Final
@@ -18,7 +17,8 @@ from typing import Final
 from cc_tts.audio import PTIME_MS, AudioFormat
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.media.half_band import HalfBand
-from cc_tts.speech.chunks import CHUNK_MS
+from cc_tts.media.listener_clock import ListenerClock
+from cc_tts.speech.chunks import CHUNK_MS, now_ms
 from cc_tts.speech.incremental.source import IncrementalSource
 
 LEAD_S: Final = PTIME_MS / 1000
@@ -99,14 +99,14 @@ class IncrementalAudio(IncrementalSource):
 class IncrementalAudioStream:
     def __init__(self, audio: IncrementalAudio) -> None:
         self._audio = audio
-        self._loop = asyncio.get_running_loop()
         self._is_cancelled = False
         self._told_dry = False
-        self._waiting_since_s: float | None = None
+        self._begun_ms = now_ms()
+        self._waiting_since_ms: float | None = None
         """While the line waits for its start threshold: when the first audio came."""
-        self._given_ms = 0.0  # since then
-        self._dry_s = self._loop.time()
-        """When the line will have played what it has, at the earliest."""
+        self._waiting_ms = 0.0
+        """The audio with which it waits."""
+        self._listener = ListenerClock()
 
     def set_buffered_ms(self, buffered_ms: float) -> None:
         """See the contract. What the line reports is up to 100 ms old, so this stream counts for itself."""
@@ -126,36 +126,32 @@ class IncrementalAudioStream:
                 audio.is_over = True
                 return
             elif self._told_dry:
-                if not await audio.changed(max(0.0, self._dry_s + audio.idle_end_s - self._loop.time())):
+                if not await audio.changed(max(0.0, self._left_ms / 1000 + audio.idle_end_s)):
                     audio.end()
-            elif (wait_s := self._next_dry_s - LEAD_S - self._loop.time()) <= 0 or not await audio.changed(wait_s):
+            elif (wait_s := self._left_ms / 1000 - LEAD_S) <= 0 or not await audio.changed(wait_s):
                 self._start()
                 self._told_dry = True
                 yield SpeechChunk(awaits_text=True)
 
     @property
-    def _next_dry_s(self) -> float:
-        if self._waiting_since_s is None:
-            return self._dry_s
-        return self._waiting_since_s + self._audio.start_ms / 1000 + LEAD_S
+    def _left_ms(self) -> float:
+        """What the line has left to play or, while it waits, the time until it starts without more."""
+        if self._waiting_since_ms is not None:
+            return self._waiting_since_ms + self._audio.start_ms + LEAD_S * 1000 - now_ms()
+        return max(self._listener.left_ms(now_ms()), self._begun_ms - now_ms())
 
     def _count(self, given_ms: float) -> None:
         """Follow what the playout buffer does with a chunk."""
         if not given_ms:
             return
-        now_s = self._loop.time()
         self._told_dry = False
-        if self._waiting_since_s is None and now_s >= self._dry_s:
-            self._waiting_since_s, self._given_ms = now_s, 0.0
-        if self._waiting_since_s is None:
-            self._dry_s += given_ms / 1000
-            return
-        self._given_ms += given_ms
-        if self._given_ms >= self._audio.start_ms:
+        if self._waiting_since_ms is None and self._left_ms <= 0.0:
+            self._waiting_since_ms = now_ms()
+        self._waiting_ms += given_ms
+        if self._waiting_since_ms is None or self._waiting_ms >= self._audio.start_ms:
             self._start()
 
     def _start(self) -> None:
         """The line plays what it has."""
-        if self._waiting_since_s is not None:
-            self._dry_s = self._loop.time() + self._given_ms / 1000
-            self._waiting_since_s = None
+        self._listener.sent(now_ms(), self._waiting_ms)
+        self._waiting_since_ms, self._waiting_ms = None, 0.0

@@ -10,15 +10,15 @@ While it waits for text it has no stream in the engine: it takes nobody's place 
 Runs on: the event loop.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 
 from cc_tts.audio import AudioFormat
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import NothingToSay
+from cc_tts.media.listener_clock import ListenerClock
 from cc_tts.media.silence_trimmer import MAX_TAIL_MS, pause_after_ms
-from cc_tts.speech.chunks import ChunkStream, cut, marks_alone
+from cc_tts.speech.chunks import ChunkStream, cut, marks_alone, now_ms
 from cc_tts.speech.incremental.text import Segment
 from cc_tts.speech.prompt import IncrementalContent, RefusedContent, TextContent
 from cc_tts.speech.sequence import SequenceStream
@@ -47,12 +47,9 @@ class IncrementalStream:
         self._voicing = voicing
         self._format = audio_format
         self._overload_wait_ms = overload_wait_ms
-        self._loop = asyncio.get_running_loop()
         self._part: SequenceStream | None = None
         self._is_cancelled = False
-        self._buffered_ms = 0.0
-        self._dry_s = 0.0
-        """When the line will have played what it holds, as far as is known."""
+        self._listener = ListenerClock()
         self._pause_ms = 0.0
         """The pause by the punctuation of the segment before, as far as it was not given out."""
         self._unspoken = ""
@@ -64,8 +61,7 @@ class IncrementalStream:
         """The end of the segments before."""
 
     def set_buffered_ms(self, buffered_ms: float) -> None:
-        self._buffered_ms = buffered_ms
-        self._dry_s = self._loop.time() + buffered_ms / 1000
+        self._listener.holds(now_ms(), buffered_ms)
         if self._part is not None:
             self._part.set_buffered_ms(buffered_ms)
 
@@ -84,6 +80,7 @@ class IncrementalStream:
             if segment is None:
                 return
             async for chunk in self._chunks(segment):
+                self._listener.sent(now_ms(), self._format.ms_for_bytes(len(chunk.data)))
                 yield chunk
 
     async def _chunks(self, segment: Segment) -> AsyncIterator[SpeechChunk]:
@@ -99,14 +96,14 @@ class IncrementalStream:
 
     def _pause(self) -> bytes:
         """The rest of the pause between two segments, less what the line was silent already."""
-        silent_ms = max(0.0, 1000 * (self._loop.time() - self._dry_s))
+        silent_ms = max(0.0, -self._listener.left_ms(now_ms()))
         pause_ms, self._pause_ms = max(0.0, self._pause_ms - silent_ms), 0.0
         return bytes(self._format.bytes_for_ms(pause_ms))
 
     async def _spoken(self, segment: Segment) -> AsyncIterator[SpeechChunk]:
         parts = self._as_parts(segment)
         self._part = stream = SequenceStream(parts, self._open_part, self._format, self._overload_wait_ms)
-        stream.set_buffered_ms(self._buffered_ms)
+        stream.set_buffered_ms(max(0.0, self._listener.left_ms(now_ms())))
         given, num_marks = 0, 0
         try:
             async for chunk in stream:

@@ -16,9 +16,11 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
 from cc_tts.audio import AudioFormat
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import EngineOverloaded, NothingToSay
+from cc_tts.media.listener_clock import ListenerClock
 from cc_tts.media.silence_trimmer import KEEP_LEAD_MS, MAX_TAIL_MS, SilenceTrimmer, pause_after_ms
-from cc_tts.speech.chunks import OVERLOAD_POLL_S, ChunkStream, ReadyChunks, cut, in_pieces, marks_alone
+from cc_tts.speech.chunks import OVERLOAD_POLL_S, ChunkStream, ReadyChunks, cut, in_pieces, marks_alone, now_ms
 from cc_tts.speech.prompt import Content, MarkContent, Part, RefusedContent, SilenceContent, TextContent
+from cc_tts.text.characters import has_speech
 
 
 class SequenceStream:
@@ -39,17 +41,17 @@ class SequenceStream:
         self._open_part = open_part
         self._format = audio_format
         self._overload_wait_s = overload_wait_ms / 1000
-        self._buffered_ms = 0.0
+        self._listener = ListenerClock()
         self._is_again = is_again
         self._is_cancelled = False
         self._stream: ChunkStream | None = None
         self._unspoken = ""
-        """Words of the part before that belong to no chunk, such as blanks."""
+        """Words that were taken and belong to no chunk yet, such as blanks."""
         self._has_spoken = False
         self._nothing: NothingToSay | None = None
 
     def set_buffered_ms(self, buffered_ms: float) -> None:
-        self._buffered_ms = buffered_ms
+        self._listener.holds(now_ms(), buffered_ms)
         if self._stream is not None:
             self._stream.set_buffered_ms(buffered_ms)
 
@@ -58,14 +60,23 @@ class SequenceStream:
         await self._close_part()
 
     async def __aiter__(self) -> AsyncIterator[SpeechChunk]:
-        for number, part in enumerate(self._parts):
-            if self._is_cancelled:
-                return
-            following = next((each for each in self._parts[number + 1 :] if not isinstance(each, MarkContent)), None)
-            async for chunk in self._chunks(part, following):
-                yield chunk
+        async for chunk in self._whole():
+            self._listener.sent(now_ms(), self._format.ms_for_bytes(len(chunk.data)))
+            yield chunk
+
+    async def _whole(self) -> AsyncIterator[SpeechChunk]:
+        async for chunk in self._sequence(self._parts):
+            yield chunk
         if self._nothing is not None and not self._has_spoken:
             raise self._nothing
+
+    async def _sequence(self, parts: Sequence[Part]) -> AsyncIterator[SpeechChunk]:
+        for number, part in enumerate(parts):
+            if self._is_cancelled:
+                return
+            following = next((each for each in parts[number + 1 :] if not isinstance(each, MarkContent)), None)
+            async for chunk in self._chunks(part, following):
+                yield chunk
 
     def _chunks(self, part: Part, following: Part | None) -> AsyncIterable[SpeechChunk]:
         match part:
@@ -105,6 +116,9 @@ class SequenceStream:
             source = chunk.begins_source or ""
             chunk.marks = _marks_in(source, marks, num_chars)
             num_chars += len(source)
+            if has_speech(self._unspoken) and source:  # of no share in the words, whose places are shares of their text
+                yield SpeechChunk(begins_source=self._unspoken)
+                self._unspoken = ""
             if source:
                 chunk.begin_with(self._unspoken)
                 self._unspoken = ""
@@ -142,7 +156,7 @@ class SequenceStream:
             try:
                 self._stream = self._open_part(part, is_again=self._is_again, must_speak=must_speak)
                 self._is_again = True  # until it has given something
-                self._stream.set_buffered_ms(self._buffered_ms)
+                self._stream.set_buffered_ms(max(0.0, self._listener.left_ms(now_ms())))
                 async for chunk in self._stream:
                     given, self._is_again = True, False
                     yield chunk

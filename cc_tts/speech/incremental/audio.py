@@ -135,7 +135,7 @@ class IncrementalAudioStream:
 
     @property
     def _left_ms(self) -> float:
-        """What the line has left to play or, while it waits, the time until it starts without more."""
+        """Audio that the line has left to play or, while it waits, the time until it starts without more."""
         if self._waiting_since_ms is not None:
             return self._waiting_since_ms + self._audio.start_ms + LEAD_S * 1000 - now_ms()
         return max(self._listener.left_ms(now_ms()), self._begun_ms - now_ms())

@@ -2,8 +2,8 @@
 
 ::
 
-    IncrementalText ─▸ segment ─▸ SequenceStream of one part ─▸ chunks ─▸ line
-         │                        └─ the pause by its punctuation comes with the next segment
+    IncrementalText ─▸ segment ─▸ its parts in sequence ─▸ chunks ─▸ line
+         │                     └─ the pause by its punctuation comes with the next segment
          └─ no segment yet ─▸ a chunk that says so: if the line runs dry now, that is no underrun
 
 While it waits for text it has no stream in the engine: it takes nobody's place there, and there is nothing to be late.
@@ -15,8 +15,6 @@ from dataclasses import replace
 
 from cc_tts.audio import AudioFormat
 from cc_tts.engines.speech_chunk import SpeechChunk
-from cc_tts.errors import NothingToSay
-from cc_tts.media.listener_clock import ListenerClock
 from cc_tts.media.silence_trimmer import MAX_TAIL_MS, pause_after_ms
 from cc_tts.speech.chunks import ChunkStream, cut, marks_alone, now_ms
 from cc_tts.speech.incremental.text import Segment
@@ -28,10 +26,8 @@ from cc_tts.text.chunker import LOOK_BACK_CHARS
 from cc_tts.text.language import has_letters
 
 
-class IncrementalStream:
-    """A :class:`cc_tts.speech.chunks.ChunkStream`. ``voicing`` finds the voices of each segment; ``open_part`` and
-    ``overload_wait_ms`` are as in :class:`cc_tts.speech.sequence.SequenceStream`.
-    """
+class IncrementalStream(SequenceStream):
+    """``voicing`` finds the voices of each segment, whose parts are spoken one after the other."""
 
     def __init__(
         self,
@@ -41,37 +37,19 @@ class IncrementalStream:
         audio_format: AudioFormat,
         overload_wait_ms: float,
     ) -> None:
+        super().__init__((), open_part, audio_format, overload_wait_ms)
         self._words = content.words
         self._incremental = content.incremental
-        self._open_part = open_part
         self._voicing = voicing
-        self._format = audio_format
-        self._overload_wait_ms = overload_wait_ms
-        self._part: SequenceStream | None = None
-        self._is_cancelled = False
-        self._listener = ListenerClock()
         self._pause_ms = 0.0
         """The pause by the punctuation of the segment before, as far as it was not given out."""
-        self._unspoken = ""
-        """Text that was taken and belongs to no chunk yet."""
         self._base: str | None = None
         """The language of the first words."""
         self._language: str | None = None
         self._before = ""
         """The end of the segments before."""
 
-    def set_buffered_ms(self, buffered_ms: float) -> None:
-        self._listener.holds(now_ms(), buffered_ms)
-        if self._part is not None:
-            self._part.set_buffered_ms(buffered_ms)
-
-    async def cancel(self) -> None:
-        self._is_cancelled = True
-        part, self._part = self._part, None
-        if part is not None:
-            await part.cancel()
-
-    async def __aiter__(self) -> AsyncIterator[SpeechChunk]:
+    async def _whole(self) -> AsyncIterator[SpeechChunk]:
         while not self._is_cancelled:
             segment = self._incremental.take()
             if segment is None and not self._incremental.has_ended:
@@ -79,16 +57,16 @@ class IncrementalStream:
             segment = segment or await self._incremental.next()
             if segment is None:
                 return
-            async for chunk in self._chunks(segment):
-                self._listener.sent(now_ms(), self._format.ms_for_bytes(len(chunk.data)))
+            async for chunk in self._segment(segment):
                 yield chunk
 
-    async def _chunks(self, segment: Segment) -> AsyncIterator[SpeechChunk]:
+    async def _segment(self, segment: Segment) -> AsyncIterator[SpeechChunk]:
         if segment.is_spoken and has_speech(segment.text):
             for data in cut(self._pause(), self._format):
                 yield SpeechChunk(data, "")
-            async for chunk in self._spoken(segment):
+            async for chunk in self._sequence(self._as_parts(segment)):
                 yield chunk
+            self._pause_ms = max(0.0, pause_after_ms(segment.text) - MAX_TAIL_MS)
             return
         self._unspoken += segment.text
         if segment.marks:
@@ -99,29 +77,6 @@ class IncrementalStream:
         silent_ms = max(0.0, -self._listener.left_ms(now_ms()))
         pause_ms, self._pause_ms = max(0.0, self._pause_ms - silent_ms), 0.0
         return bytes(self._format.bytes_for_ms(pause_ms))
-
-    async def _spoken(self, segment: Segment) -> AsyncIterator[SpeechChunk]:
-        parts = self._as_parts(segment)
-        self._part = stream = SequenceStream(parts, self._open_part, self._format, self._overload_wait_ms)
-        stream.set_buffered_ms(max(0.0, self._listener.left_ms(now_ms())))
-        given, num_marks = 0, 0
-        try:
-            async for chunk in stream:
-                num_marks += len(chunk.marks)
-                given += len(chunk.begins_source or "")
-                if chunk.begins_source:
-                    if has_speech(self._unspoken):  # of no share in the words, whose places are shares of their text
-                        yield SpeechChunk(begins_source=self._unspoken)
-                        self._unspoken = ""
-                    chunk.begin_with(self._unspoken)
-                    self._unspoken = ""
-                yield chunk
-        except NothingToSay:  # markup alone: not even a mark was given out
-            yield marks_alone(name for _, name in segment.marks[num_marks:])
-        finally:
-            await stream.cancel()
-        self._unspoken += segment.text[given:]
-        self._pause_ms = max(0.0, pause_after_ms(segment.text) - MAX_TAIL_MS)
 
     def _as_parts(self, segment: Segment) -> Sequence[TextContent | RefusedContent]:
         """How the segment is spoken: where its words tell no language, in that of the first segment; digits in the language

@@ -138,7 +138,7 @@ def test_it_says_that_it_waits_for_text_and_holds_no_stream_meanwhile() -> None:
         scene.text.append("One. ")
         await asyncio.sleep(0.1)
         assert scene.chunks[-1].awaits_text
-        assert scene.stream._part is None or scene.stream._part._stream is None
+        assert scene.stream._stream is None
         scene.text.append("Two. ")
         await asyncio.sleep(0.1)
         scene.text.end()

@@ -1,9 +1,8 @@
 """Text in, line-rate PCM out: chunker, engine and resampler as one stream. Calls and ``/v1/audio/speech`` use the same."""
 
 import asyncio
-import math
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -11,14 +10,12 @@ from typing import Final
 from cc_tts import logs
 from cc_tts.audio import AudioFormat
 from cc_tts.config.schema import RouteConfig, TtsConfig
-from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED, Engine, SpeechStream
+from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED, Engine
 from cc_tts.engines.factory import COSYVOICE2
-from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import (
     CcTtsError,
     ClientError,
     ConfigError,
-    EngineFailed,
     EngineOverloaded,
     LanguageUnsupported,
     NothingToSay,
@@ -26,10 +23,8 @@ from cc_tts.errors import (
     UnknownVoice,
 )
 from cc_tts.media import tones
-from cc_tts.media.levels import LoudnessNormalizer
-from cc_tts.media.silence_trimmer import MAX_TAIL_MS, SilenceTrimmer
 from cc_tts.metrics import Metrics
-from cc_tts.speech.chunks import CHUNK_MS, ChunkStream, SpokenPrompt, fixed, in_pieces
+from cc_tts.speech.chunks import CHUNK_MS, ChunkStream, SpokenPrompt, fixed
 from cc_tts.speech.incremental.audio import IncrementalAudioStream
 from cc_tts.speech.incremental.stream import IncrementalStream
 from cc_tts.speech.lexicons import Lexicons, replacements_in
@@ -47,14 +42,13 @@ from cc_tts.speech.prompt import (
     ToneContent,
     texts_of,
 )
-from cc_tts.speech.resampler import StreamResampler
 from cc_tts.speech.sequence import SequenceStream
 from cc_tts.speech.shared_synthesis import CachedSource
-from cc_tts.speech.voicing.heard import HeardStream
+from cc_tts.speech.synthesis import Synthesis, TextHere
 from cc_tts.speech.voicing.levels import VoiceLevels
 from cc_tts.speech.voicing.parts import Voicing
 from cc_tts.text.characters import has_speech
-from cc_tts.text.chunker import SLICE_CHARS, Chunker, Chunking, TextChunk
+from cc_tts.text.chunker import SLICE_CHARS, Chunker, Chunking
 from cc_tts.text.language import detect_language, latin_language, rule_set
 from cc_tts.text.markup.unspoken import said_of
 from cc_tts.text.normalizer import Normalizer
@@ -293,9 +287,9 @@ class SpeechSource:
         return self.lexicons.for_prompt(part.lexicons, voice.id, self._voicing.asked_language(part) or voice.language)
 
     def _speak(self, prompt: SpokenPrompt, call_id: str, utterance_id: str, *, must_speak: bool = False) -> ChunkStream:
-        text: _TextHere | TextPreparation
+        text: TextHere | TextPreparation
         if self._text_process is None or _is_quick(prompt):
-            text = _TextHere(self._chunker(prompt))
+            text = TextHere(self._chunker(prompt))
         else:
             text = self._text_process.prepare(prompt.text, prompt.chunking, prompt.replacements)
         try:
@@ -303,14 +297,16 @@ class SpeechSource:
         except CcTtsError:
             text.cancel()
             raise
-        heard = HeardStream(
+        return Synthesis(
             stream,
-            partial(self.engine.open_stand_in, prompt.voice, prompt.speed),
-            voice=prompt.voice,
+            text,
+            prompt,
+            open_stand_in=partial(self.engine.open_stand_in, prompt.voice, prompt.speed),
             tells_chunks=not (prompt.engine == COSYVOICE2 and self._config.interleaved_text),
             on_no_audio=self._metrics.engine_no_audio.labels(engine=prompt.engine).inc,
+            utterance_id=utterance_id,
+            meter=self._levels.meter(prompt),
         )
-        return _Synthesis(heard, text, prompt, utterance_id, self._levels.meter(prompt))
 
     def _chunker(self, prompt: SpokenPrompt) -> Chunker:
         return Chunker(self._normalizer, prompt.chunking, prompt.text, prompt.replacements)
@@ -347,123 +343,3 @@ def _is_quick(prompt: SpokenPrompt) -> bool:
     text, language = prompt.text, prompt.chunking.language or prompt.chunking.detected_language or ""
     num_chars = len(text) + sum(len(each.spoken) for each in prompt.replacements)
     return num_chars <= SLICE_CHARS and text.isascii() and rule_set(language) != "zh"
-
-
-class _TextHere:
-    """A text that is prepared in this process; see :class:`cc_tts.text.process.client.TextPreparation`."""
-
-    def __init__(self, chunker: Chunker) -> None:
-        self._chunker = chunker
-
-    async def feed(self, take: Callable[[TextChunk], None]) -> None:
-        for chunks, _ in self._chunker.slices():
-            for chunk in chunks:
-                take(chunk)
-            await asyncio.sleep(0)
-
-    def cancel(self) -> None:
-        """Nothing to do: whoever feeds is cancelled."""
-
-    @property
-    def has_placeholder(self) -> bool:
-        return self._chunker.has_placeholder
-
-
-class _Synthesis:
-    """A text on its way through the engine: PCM at the engine's rate in, chunks at the line's rate out."""
-
-    def __init__(
-        self,
-        stream: SpeechStream,
-        text: _TextHere | TextPreparation,
-        prompt: SpokenPrompt,
-        utterance_id: str,
-        meter: Callable[[bytes], None] | None,
-    ) -> None:
-        self._utterance_id = utterance_id
-        self._stream = stream
-        self._text = text
-        self._format = AudioFormat(prompt.rate_hz)
-        self._voice_rate_hz = prompt.voice_rate_hz
-        self._held = SpeechChunk()
-        """The chunk before, if it has no audio at the line's rate yet."""
-        self._resampler = StreamResampler(prompt.voice_rate_hz, prompt.rate_hz)
-        self._is_silent = prompt.gain_db == -math.inf
-        self._loudness = LoudnessNormalizer(self._format, prompt.gain_db)
-        self._trimmer = SilenceTrimmer(self._format, tail_ms=MAX_TAIL_MS)
-        self._meter = meter
-        self._text_chunks: list[TextChunk] = []
-        self._num_begun = 0
-        self._feeder: asyncio.Task[None] | None = None
-        self._failure: Exception | None = None
-
-    def set_buffered_ms(self, buffered_ms: float) -> None:
-        self._stream.set_buffered_ms(buffered_ms)
-
-    async def cancel(self) -> None:
-        if self._feeder is not None:
-            self._feeder.cancel()
-        self._text.cancel()
-        await self._stream.cancel()
-
-    async def __aiter__(self) -> AsyncIterator[SpeechChunk]:
-        self._feeder = asyncio.create_task(self._feed())
-        async for chunk in self._stream:
-            if chunk.is_resumed and not self._held.is_resumed:
-                log.warning(
-                    "utterance_resumed",
-                    utterance_id=self._utterance_id,
-                    reason="worker_lost" if chunk.after_loss else "no_worker",
-                )
-            if chunk.rate_hz != self._voice_rate_hz:  # the fallback engine goes on
-                self._voice_rate_hz = chunk.rate_hz
-                self._resampler = StreamResampler(self._voice_rate_hz, self._format.rate_hz)
-            self._add_words(chunk)
-            for piece in self._at_line_rate(chunk):
-                yield piece
-        if self._failure is not None:
-            raise self._failure
-        for piece in self._at_line_rate(SpeechChunk(is_resumed=self._held.is_resumed), last=True):
-            yield piece
-        if self._held.is_resumed or self._held.after_loss:  # where no audio carries them
-            yield SpeechChunk(is_resumed=self._held.is_resumed, after_loss=self._held.after_loss)
-        if not self._text_chunks:
-            raise NothingToSay("nothing of the text can be spoken")
-
-    def _add_words(self, chunk: SpeechChunk) -> None:
-        """Add the caller's words that begin with it."""
-        spoken = self._text_chunks[chunk.text_chunk_index]
-        chunk.words = tuple((word.offset_ms, spoken.source_share(word.position)) for word in chunk.spoken_words)
-        if begun := self._text_chunks[self._num_begun : chunk.text_chunk_index + 1]:
-            self._num_begun = chunk.text_chunk_index + 1
-            chunk.begins_source = "".join(each.source for each in begun)
-            chunk.paces = tuple(pace for each in begun for pace in each.paces)
-
-    def _at_line_rate(self, chunk: SpeechChunk, *, last: bool = False) -> list[SpeechChunk]:
-        """Return the chunk with the audio that is ready, in pieces."""
-        at_line_rate = self._resampler.process(chunk.data, last)
-        if self._meter is not None and not chunk.is_resumed:  # another voice may have another level
-            self._meter(at_line_rate)
-        levelled = self._loudness.process(at_line_rate, last=last)
-        if not self._is_silent:
-            levelled = self._trimmer.process(levelled)
-        chunk.follow(self._held)
-        pieces = in_pieces(chunk, levelled, self._format)
-        self._held = SpeechChunk(is_resumed=chunk.is_resumed) if pieces else chunk
-        return pieces
-
-    async def _feed(self) -> None:
-        try:
-            await self._text.feed(self._push)
-            self._stream.end()
-            if self._text.has_placeholder:
-                log.warning("unfilled_placeholder", utterance_id=self._utterance_id)
-        except Exception as error:  # noqa: BLE001 - raised where the audio is read, so that the reader is not left waiting
-            self._failure = error if isinstance(error, CcTtsError) else EngineFailed("the text could not be prepared")
-            if self._failure is not error:
-                self._failure.__cause__ = error
-            await self._stream.cancel()
-
-    def _push(self, chunk: TextChunk) -> None:
-        self._text_chunks.append(chunk)
-        self._stream.push(chunk.spoken, text_chunk_index=chunk.index)

@@ -10,6 +10,9 @@ from lab.server_under_test import Json, Server, entries
 
 READYZ_TIMEOUT_S = 60.0
 
+Lend = Callable[..., contextlib.AbstractAsyncContextManager[Server]]
+"""What gives a test a server with settings, which other tests may have used."""
+
 
 @contextlib.asynccontextmanager
 async def server_with(folder: Path, **settings: str) -> AsyncIterator[Server]:

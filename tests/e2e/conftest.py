@@ -1,3 +1,4 @@
+import contextlib
 import inspect
 import os
 from collections.abc import AsyncIterator
@@ -9,15 +10,17 @@ import pytest_asyncio
 from cc_tts.ua import pjsua2_build
 from lab import needs
 from lab.children import Child
-from lab.configured import server_with
-from lab.server_under_test import SMALL_MAX_CALLS, Server
+from lab.configured import Lend, server_with
+from lab.server_under_test import SMALL_MAX_CALLS, Server, in_environment
 from lab.softphone import SoftphoneProcess
 
 os.environ.setdefault("CC_TTS_SIP__MAX_MEDIA_LATENESS_MS", "0")
 """A machine that is busy with other tests shall not refuse the calls of this one."""
 
 Environment = tuple[tuple[str, str], ...]
-"""Configuration in environment variables."""
+"""Configuration in environment variables, and who shares it."""
+MAX_IDLE_SERVERS = 2
+"""A server has four processes, and each process of the tests has servers of its own."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -47,7 +50,7 @@ async def phone(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[
 
 @pytest_asyncio.fixture(loop_scope="session", scope="session")
 async def shared_servers() -> AsyncIterator[dict[Environment, Server]]:
-    """Servers of ``server_config`` that no test is using. SIGTERM must end each with status 0."""
+    """Servers that no test is using, the one that was used last at the end. SIGTERM must end each with status 0."""
     servers: dict[Environment, Server] = {}
     yield servers
     for server in servers.values():
@@ -55,25 +58,48 @@ async def shared_servers() -> AsyncIterator[dict[Environment, Server]]:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def server(
+async def lend(
     shared_servers: dict[Environment, Server], tmp_path_factory: pytest.TempPathFactory, nothing_is_left_running: None
-) -> AsyncIterator[Server]:
-    """A server with the routes of ``server_config``. The next test gets the same one if this test leaves it as it was."""
-    environment = tuple(sorted((name, value) for name, value in os.environ.items() if name.startswith("CC_TTS_")))
-    running = shared_servers.pop(environment, None)
-    if running is None:
-        running = await Server.start(tmp_path_factory.mktemp("server"))
-        running.share()
-    try:
-        await running.begin()
-    except BaseException:
-        await running.end()
-        raise
-    yield running
-    if await running.is_as_new():
-        shared_servers[environment] = running
-    else:
-        assert await running.end() == 0, running.log[-4000:]
+) -> Lend:
+    """``async with lend(section__key="value") as server``: as ``server_with``, but the next test that wants these settings
+    gets the same server if this test leaves it as it was. ``group`` keeps it for the tests that say the same.
+    """
+
+    @contextlib.asynccontextmanager
+    async def lent(*, group: str = "", **settings: str) -> AsyncIterator[Server]:
+        own = {name: value for name, value in os.environ.items() if name.startswith("CC_TTS_")}
+        key = (("group", group), *sorted((own | in_environment(settings)).items()))
+        server = shared_servers.pop(key, None)
+        if server is None:
+            server = await Server.start(tmp_path_factory.mktemp("server"), settings)
+            server.share()
+        try:
+            await server.begin()
+        except BaseException:
+            await server.end()
+            raise
+        is_reusable = False
+        try:
+            yield server
+            is_reusable = await server.is_as_new()
+        finally:
+            if is_reusable:
+                shared_servers[key] = server
+            else:
+                code = await server.end()
+        assert is_reusable or code == 0, server.log[-4000:]
+        while len(shared_servers) > MAX_IDLE_SERVERS:
+            oldest = shared_servers.pop(next(iter(shared_servers)))
+            assert await oldest.end() == 0, oldest.whole_log[-4000:]
+
+    return lent
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def server(lend: Lend) -> AsyncIterator[Server]:
+    """A server with the routes of ``server_config``."""
+    async with lend() as running:
+        yield running
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -86,9 +112,9 @@ async def fresh_server(tmp_path: Path, nothing_is_left_running: None) -> AsyncIt
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def small_server(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[Server]:
-    """The same with ``SMALL_MAX_CALLS`` lines."""
-    async with server_with(tmp_path, sip__max_calls=str(SMALL_MAX_CALLS)) as running:
+async def small_server(lend: Lend) -> AsyncIterator[Server]:
+    """One with ``SMALL_MAX_CALLS`` lines."""
+    async with lend(sip__max_calls=str(SMALL_MAX_CALLS)) as running:
         yield running
 
 

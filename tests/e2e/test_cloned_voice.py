@@ -51,9 +51,10 @@ async def run(folder: Path, *arguments: str) -> str:
     return child.log
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def settings(tmp_path: Path, nothing_is_left_running: None) -> dict[str, str]:
+@pytest_asyncio.fixture(loop_scope="session", scope="module")
+async def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """A model directory and an enrolled voice, as configuration."""
+    tmp_path = tmp_path_factory.mktemp("cloned")
     model, voices = make_tiny_model(tmp_path / "model"), tmp_path / "voices"
     recording = write_prompt(tmp_path / "anna.wav")
     folders = ("--model", str(model), "--voices", str(voices))

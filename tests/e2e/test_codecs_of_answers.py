@@ -8,7 +8,6 @@ import math
 import re
 import struct
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from cc_tts.media import g711
 from cc_tts.softphone.rtp.packets import RtpPacket, TelephoneEvent, event_code
 from cc_tts.ua.guard.c_library import CLibrary
 from cc_tts.ua.rtp.other_payloads import Decoded, OtherPayloads
-from lab.configured import logged, of_kind, server_with, until
+from lab.configured import Lend, logged, of_kind, until
 from lab.media_client import media
 from lab.raw_rtp import Address, RtpPeer
 from lab.raw_sip import SDP, RawCaller, RawPeer
@@ -237,9 +236,9 @@ class SrtpPhone(RtpPeer):
         return data.raw[: length.value]
 
 
-async def test_every_codec_of_an_encrypted_answer_is_heard(tmp_path: Path) -> None:
+async def test_every_codec_of_an_encrypted_answer_is_heard(lend: Lend) -> None:
     async with (
-        server_with(tmp_path, rtp__srtp="optional") as server,
+        lend(rtp__srtp="optional") as server,
         SrtpPhone() as phone,
         placed(server, phone, "0 8 96", extra=phone.crypto, event_type=96) as (call, offer, _, log),
     ):

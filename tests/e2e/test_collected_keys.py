@@ -2,13 +2,12 @@
 
 import signal
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from lab.configured import of_kind, server_with, ua_pid
+from lab.configured import Lend, of_kind, ua_pid
 from lab.raw_rtp import RtpPeer
 from lab.raw_sip import RawCaller, invite_once
 from lab.server_under_test import EventLog, Json, Server
@@ -22,9 +21,9 @@ ASK = {"text": "Please enter your account number, followed by the pound key, aft
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def collector(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[Server]:
+async def collector(lend: Lend) -> AsyncIterator[Server]:
     """A server whose callers are trusted and whose route hangs up."""
-    async with server_with(tmp_path, routes__ask__greeting="Press a key.", routes__ask__then="hangup") as server:
+    async with lend(routes__ask__greeting="Press a key.", routes__ask__then="hangup") as server:
         yield server
 
 

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from lab import audio_match
-from lab.configured import of_kind, server_with
+from lab.configured import Lend, of_kind, server_with
 from lab.raw_sip import RawCaller, invite_once
 from lab.server_under_test import LONG_GREETING, Server, engine_pcm
 from lab.softphone import SoftphoneProcess
@@ -22,9 +22,9 @@ HOLD_S = 1.5
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def small(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[Server]:
+async def small(lend: Lend) -> AsyncIterator[Server]:
     """A server that takes at most 60 characters."""
-    async with server_with(tmp_path, tts__max_text_chars="60") as server:
+    async with lend(tts__max_text_chars="60") as server:
         yield server
 
 

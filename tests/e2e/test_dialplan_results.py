@@ -2,12 +2,11 @@
 
 import re
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
-from lab.configured import server_with
+from lab.configured import Lend
 from lab.raw_sip import Answer, RawCaller, RawPeer, invite_once
 from lab.server_under_test import Server
 from tests.e2e.test_registration import place
@@ -18,7 +17,7 @@ AWAY = "Nobody is here."
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def node(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[Server]:
+async def node(lend: Lend) -> AsyncIterator[Server]:
     """A server with the routes of dialplans/README, whose application is given a second to answer."""
     settings = {
         "routes__say__then": "hangup",
@@ -27,7 +26,7 @@ async def node(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[S
         "routes__office__unanswered_greeting": AWAY,
         "calls__manual_answer_timeout_s": "1",
     }
-    async with server_with(tmp_path, **settings) as server:
+    async with lend(**settings) as server:
         yield server
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.configured import is_running, logged, of_kind, server_with, ua_pid, until, until_readyz
+from lab.configured import Lend, is_running, logged, of_kind, server_with, ua_pid, until, until_readyz
 from lab.peers import Sipp
 from lab.ports import HOST
 from lab.raw_rtp import RtpPeer
@@ -184,8 +184,8 @@ async def test_the_ua_process_ends_with_its_server(tmp_path: Path) -> None:
         await server.end()
 
 
-async def test_silence_from_the_peer_ends_the_call_but_not_a_held_one(tmp_path: Path, phone: SoftphoneProcess) -> None:
-    async with server_with(tmp_path, rtp__inactivity_timeout_s="2") as server, server.events() as log:
+async def test_silence_from_the_peer_ends_the_call_but_not_a_held_one(lend: Lend, phone: SoftphoneProcess) -> None:
+    async with lend(rtp__inactivity_timeout_s="2") as server, server.events() as log:
         await phone.dial(server.uri("silent"))
         talking = (await log.wait("call.established"))["call_id"]
         await phone.hold()
@@ -264,9 +264,9 @@ async def test_the_last_words_before_the_hangup_of_the_caller(server: Server, tm
 
 
 @pytest.mark.both_builds
-async def test_a_caller_who_sends_rtcp_alone_is_there(tmp_path: Path) -> None:
+async def test_a_caller_who_sends_rtcp_alone_is_there(lend: Lend) -> None:
     async with (
-        server_with(tmp_path, rtp__inactivity_timeout_s="2") as server,
+        lend(rtp__inactivity_timeout_s="2") as server,
         RtpPeer() as phone,
         RawCaller("silent", server.sip_port) as caller,
         server.events() as log,

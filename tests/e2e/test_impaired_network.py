@@ -1,13 +1,12 @@
 """Calls over a network that loses, disorders and repeats packets of SIP and RTP."""
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from cc_tts.softphone.rtp.packets import SAMPLES_PER_PACKET
-from lab.configured import server_with
+from lab.configured import Lend
 from lab.impairer import Impairment, Network
 from lab.ports import HOST
 from lab.server_under_test import LONG_GREETING, Server
@@ -22,9 +21,9 @@ WORSE = Impairment(loss=0.3, reordering=0.2, duplication=0.1, jitter_ms=20)
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def server(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[Server]:
+async def server(lend: Lend) -> AsyncIterator[Server]:
     """RTP does not wait for the ACK, which this network may lose more than once."""
-    async with server_with(tmp_path, rtp__unacked_ms="32000") as running:
+    async with lend(rtp__unacked_ms="32000") as running:
         yield running
 
 

@@ -7,7 +7,7 @@ import aiohttp
 import pytest
 
 from lab import server_under_test
-from lab.configured import server_with
+from lab.configured import Lend, server_with
 from lab.raw_sip import invite_once
 from lab.softphone import SoftphoneProcess
 from tests.e2e.test_streamed_answers import stream_of, talking
@@ -56,10 +56,10 @@ async def test_every_way_in_speaks_what_the_english_voice_cannot(
 
 
 async def test_where_no_voice_speaks_it_nobody_is_told_that_it_was_heard(
-    nothing_is_left_running: None, phone: SoftphoneProcess, tmp_path: Path
+    nothing_is_left_running: None, phone: SoftphoneProcess, lend: Lend
 ) -> None:
     pytest.importorskip("onnxruntime")
-    async with server_with(tmp_path, tts__engine="onnx", tts__voice="hibari-heart") as server:
+    async with lend(tts__engine="onnx", tts__voice="hibari-heart") as server:
         call = await talking(server, phone)
         status, problem = await server.post(f"/v1/calls/{call['id']}/speak", {"text": CHINESE})
         assert (status, problem["code"]) == (422, "language_unsupported")
@@ -83,10 +83,10 @@ async def test_where_no_voice_speaks_it_nobody_is_told_that_it_was_heard(
 
 
 async def test_what_no_voice_speaks_is_refused_in_a_header_before_the_answer_and_as_a_prompt_of_a_gather(
-    nothing_is_left_running: None, phone: SoftphoneProcess, tmp_path: Path
+    nothing_is_left_running: None, phone: SoftphoneProcess, lend: Lend
 ) -> None:
     pytest.importorskip("onnxruntime")
-    async with server_with(tmp_path, tts__engine="onnx", tts__voice="hibari-heart") as server:
+    async with lend(tts__engine="onnx", tts__voice="hibari-heart") as server:
         call = await talking(server, phone)
         for field in ("prompt", "invalid_prompt"):
             ask = {"prompt": {"text": "Press one."}, "max_tries": 2} | {field: {"text": CHINESE}}

@@ -2,11 +2,10 @@
 
 import asyncio
 import time
-from pathlib import Path
 
 import pytest
 
-from lab.configured import server_with
+from lab.configured import Lend
 from lab.raw_rtp import RtpPeer
 from lab.raw_sip import RawCaller
 from lab.server_under_test import Server
@@ -38,19 +37,17 @@ async def packets_after_the_prompt(server: Server, user: str, headers: bytes) ->
 @pytest.mark.parametrize(
     ("user", "headers"), [("silent", TEXT + HANGUP), ("annc;play=tts:Good%20bye.", b"")], ids=["header", "annc"]
 )
-async def test_silence_is_sent_between_a_prompt_and_our_bye(tmp_path: Path, user: str, headers: bytes) -> None:
+async def test_silence_is_sent_between_a_prompt_and_our_bye(lend: Lend, user: str, headers: bytes) -> None:
     num_packets = {}
     for tail_ms in (0, 1000):
-        folder = tmp_path / str(tail_ms)
-        folder.mkdir()
-        async with server_with(folder, calls__hangup_tail_ms=str(tail_ms)) as server:
+        async with lend(calls__hangup_tail_ms=str(tail_ms)) as server:
             num_packets[tail_ms] = await packets_after_the_prompt(server, user, headers)
     assert num_packets[1000] - num_packets[0] >= 25, "a media clock that is held up sends fewer than 50"
 
 
-async def test_a_call_is_hung_up_at_once_where_nothing_is_left_to_hear(tmp_path: Path) -> None:
+async def test_a_call_is_hung_up_at_once_where_nothing_is_left_to_hear(lend: Lend) -> None:
     async with (
-        server_with(tmp_path, calls__hangup_tail_ms="10000") as server,
+        lend(calls__hangup_tail_ms="10000") as server,
         RtpPeer() as phone,
         RawCaller("long", server.sip_port) as caller,
         server.events() as log,
@@ -64,9 +61,9 @@ async def test_a_call_is_hung_up_at_once_where_nothing_is_left_to_hear(tmp_path:
         assert (await log.wait("speak.complete"))["data"]["completion_cause"] == "barge_in"
 
 
-async def test_hanging_up_cuts_the_silence_short(tmp_path: Path) -> None:
+async def test_hanging_up_cuts_the_silence_short(lend: Lend) -> None:
     async with (
-        server_with(tmp_path, calls__hangup_tail_ms="10000") as server,
+        lend(calls__hangup_tail_ms="10000") as server,
         RawCaller("silent", server.sip_port) as caller,
         server.events() as log,
     ):
@@ -108,9 +105,9 @@ async def test_a_lead_in_that_is_no_number_is_refused(server: Server) -> None:
             caller.ack()
 
 
-async def test_rtp_stops_when_nobody_acknowledges_and_goes_on_at_the_ack(tmp_path: Path) -> None:
+async def test_rtp_stops_when_nobody_acknowledges_and_goes_on_at_the_ack(lend: Lend) -> None:
     async with (
-        server_with(tmp_path, rtp__unacked_ms="500") as server,
+        lend(rtp__unacked_ms="500") as server,
         RtpPeer() as phone,
         RawCaller("greet", server.sip_port) as caller,
         server.events() as log,
@@ -132,9 +129,9 @@ async def test_rtp_stops_when_nobody_acknowledges_and_goes_on_at_the_ack(tmp_pat
         assert (await caller.bye()).status == 200
 
 
-async def test_no_rtp_at_all_before_the_ack_if_so_configured(tmp_path: Path) -> None:
+async def test_no_rtp_at_all_before_the_ack_if_so_configured(lend: Lend) -> None:
     async with (
-        server_with(tmp_path, rtp__unacked_ms="0") as server,
+        lend(rtp__unacked_ms="0", routes__wait__answer="manual") as server,
         RtpPeer() as phone,
         RawCaller("greet", server.sip_port) as caller,
         server.events() as log,
@@ -149,9 +146,9 @@ async def test_no_rtp_at_all_before_the_ack_if_so_configured(tmp_path: Path) -> 
         assert (await caller.bye()).status == 200
 
 
-async def test_early_media_is_not_held_back(tmp_path: Path) -> None:
+async def test_early_media_is_not_held_back(lend: Lend) -> None:
     async with (
-        server_with(tmp_path, rtp__unacked_ms="0", routes__wait__answer="manual") as server,
+        lend(rtp__unacked_ms="0", routes__wait__answer="manual") as server,
         RtpPeer() as phone,
         RawCaller("wait", server.sip_port) as caller,
         server.events() as log,

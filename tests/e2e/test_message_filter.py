@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from cc_tts.ua import pjsua2_build
-from lab.configured import is_running, logged, server_with, ua_pid, ua_starts, until_readyz
+from lab.configured import Lend, is_running, logged, server_with, ua_pid, ua_starts, until_readyz
 from lab.ports import HOST
 from lab.raw_sip import SDP, Answer, RawCaller, RawPeer, options, repeated
 from lab.server_under_test import Json, Server
@@ -83,10 +83,12 @@ async def server(build: str, server: Server) -> AsyncIterator[Server]:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def fresh_server(build: str, fresh_server: Server) -> AsyncIterator[Server]:
-    """The same, with every call slot free: PJSUA keeps that of a call whose far side answers nothing."""
-    async with same_process(fresh_server):
-        yield fresh_server
+async def fresh_server(build: str, lend: Lend) -> AsyncIterator[Server]:
+    """The same, with every call slot free: PJSUA keeps that of a call whose far side answers nothing. Tests with it give all
+    answers.
+    """
+    async with lend(group="call slots") as running, same_process(running):
+        yield running
 
 
 @contextlib.asynccontextmanager
@@ -407,6 +409,9 @@ async def test_requests_of_a_far_side_whose_tag_nobody_has_named(fresh_server: S
         else:
             peer.answer("200 OK", body=GOOD)
             await until(fresh_server, call_id, "established")
+            assert (await fresh_server.post(f"/v1/calls/{call_id}/hangup", {}))[0] in (200, 202, 204)
+            await until_bye_of(peer, "peer")
+            await until(fresh_server, call_id, "terminated")
 
 
 async def use_other_call_slots(server: Server) -> None:

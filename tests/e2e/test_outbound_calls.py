@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from lab.configured import of_kind, server_with
+from lab.configured import Lend, of_kind, server_with
 from lab.ports import HOST
 from lab.raw_sip import SDP, RawCaller, RawPeer
 from lab.server_under_test import Server
@@ -20,9 +20,9 @@ pytestmark = pytest.mark.e2e
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def following(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[Server]:
+async def following(lend: Lend) -> AsyncIterator[Server]:
     """A server that follows redirections."""
-    async with server_with(tmp_path, sip__follow_redirects="true") as running:
+    async with lend(sip__follow_redirects="true") as running:
         yield running
 
 

@@ -1,10 +1,8 @@
 """Answers to our offers of SRTP that say something else than we asked for: they end the call, and not the process."""
 
-from pathlib import Path
-
 import pytest
 
-from lab.configured import logged, server_with, ua_pid
+from lab.configured import Lend, logged, ua_pid
 from lab.ports import HOST
 from lab.raw_sip import RawCaller, RawPeer
 from lab.server_under_test import Json, Server
@@ -42,9 +40,9 @@ async def until_ended(server: Server, call_id: str) -> Json:
 
 
 @pytest.mark.parametrize("srtp", ["optional", "required"])
-async def test_useless_answers_end_the_call(tmp_path: Path, srtp: str) -> None:
+async def test_useless_answers_end_the_call(lend: Lend, srtp: str) -> None:
     answers = USELESS if srtp == "optional" else USELESS | IN_THE_CLEAR
-    async with server_with(tmp_path, rtp__srtp=srtp) as server:
+    async with lend(rtp__srtp=srtp) as server:
         first_pid = ua_pid(server)
         for name, sdp in answers.items():
             async with RawPeer() as peer:
@@ -67,16 +65,16 @@ async def test_useless_answers_end_the_call(tmp_path: Path, srtp: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "is_encrypted"), [("no SRTP", False), ("RTP/AVP with a key", True)])
-async def test_an_optional_answer_in_the_clear_is_taken(tmp_path: Path, name: str, *, is_encrypted: bool) -> None:
-    async with server_with(tmp_path, rtp__srtp="optional") as server, RawPeer() as peer:
+async def test_an_optional_answer_in_the_clear_is_taken(lend: Lend, name: str, *, is_encrypted: bool) -> None:
+    async with lend(rtp__srtp="optional") as server, RawPeer() as peer:
         await answered(server, peer, IN_THE_CLEAR[name])
         call = await server.until_call(lambda call: call["state"] == "established" and call["srtp"] is not None)
         assert call["srtp"] is is_encrypted
 
 
 @pytest.mark.parametrize("name", ["an empty key", "no key", "the suite of another tag", "no SRTP"])
-async def test_an_answer_to_hold_that_drops_the_key_ends_the_call(tmp_path: Path, name: str) -> None:
-    async with server_with(tmp_path, rtp__srtp="required") as server, RawPeer() as peer:
+async def test_an_answer_to_hold_that_drops_the_key_ends_the_call(lend: Lend, name: str) -> None:
+    async with lend(rtp__srtp="required") as server, RawPeer() as peer:
         call_id = await answered(server, peer, offer("RTP/SAVP", CRYPTO))
         await server.until_call(lambda call: call["state"] == "established" and call["srtp"])
         await server.post(f"/v1/calls/{call_id}/hold", {})
@@ -88,8 +86,8 @@ async def test_an_answer_to_hold_that_drops_the_key_ends_the_call(tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["an empty key", "a master key index", "no encryption"])
-async def test_an_answer_in_the_ack_that_is_of_no_use_ends_the_call(tmp_path: Path, name: str) -> None:
-    async with server_with(tmp_path, rtp__srtp="required") as server, RawCaller("silent", server.sip_port) as caller:
+async def test_an_answer_in_the_ack_that_is_of_no_use_ends_the_call(lend: Lend, name: str) -> None:
+    async with lend(rtp__srtp="required") as server, RawCaller("silent", server.sip_port) as caller:
         caller.send("INVITE", body="", from_name=b'"SRTP status: Active"')  # a name is no fact
         taken = await caller.final()
         assert taken.status == 200
@@ -102,8 +100,8 @@ async def test_an_answer_in_the_ack_that_is_of_no_use_ends_the_call(tmp_path: Pa
             assert ended["srtp"] is None
 
 
-async def test_who_is_encrypted_is_not_for_the_caller_to_say(tmp_path: Path) -> None:
-    async with server_with(tmp_path, rtp__srtp="optional") as server, RawCaller("silent", server.sip_port) as caller:
+async def test_who_is_encrypted_is_not_for_the_caller_to_say(lend: Lend) -> None:
+    async with lend(rtp__srtp="optional") as server, RawCaller("silent", server.sip_port) as caller:
         caller.send("INVITE", body=offer("RTP/AVP"), from_name=b'"SRTP status: Active"')
         assert (await caller.final()).status == 200
         caller.ack()
@@ -111,8 +109,8 @@ async def test_who_is_encrypted_is_not_for_the_caller_to_say(tmp_path: Path) -> 
         assert call["srtp"] is False
 
 
-async def test_a_200_without_an_answer_ends_the_call(tmp_path: Path) -> None:
-    async with server_with(tmp_path, rtp__srtp="optional") as server, RawPeer() as peer:
+async def test_a_200_without_an_answer_ends_the_call(lend: Lend) -> None:
+    async with lend(rtp__srtp="optional") as server, RawPeer() as peer:
         status, call = await server.post("/v1/calls", {"to": f"sip:bot@{HOST}:{peer.port}"})
         assert status == 201, call
         await peer.expect("INVITE")
@@ -123,9 +121,9 @@ async def test_a_200_without_an_answer_ends_the_call(tmp_path: Path) -> None:
         assert (ended["ending"]["result"], ended["ending"]["reason"]) == ("failed", "not_acceptable")
 
 
-async def test_a_refusal_that_says_what_it_could_do_is_a_refusal(tmp_path: Path) -> None:
+async def test_a_refusal_that_says_what_it_could_do_is_a_refusal(lend: Lend) -> None:
     """488 may carry SDP (RFC 3261 §21.4.26). After the one to an offer without keys nothing is left to offer."""
-    async with server_with(tmp_path, rtp__srtp="optional") as server, RawPeer() as peer:
+    async with lend(rtp__srtp="optional") as server, RawPeer() as peer:
         status, call = await server.post("/v1/calls", {"to": f"sip:bot@{HOST}:{peer.port}"})
         assert status == 201, call
         for keys in (3, 0):

@@ -2,12 +2,11 @@
 
 import re
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
-from lab.configured import logged, server_with
+from lab.configured import Lend, logged
 from lab.ports import HOST
 from lab.raw_rtp import RtpPeer
 from lab.raw_sip import SDP, RawCaller, RawPeer
@@ -19,9 +18,9 @@ pytestmark = [pytest.mark.e2e, pytest.mark.both_builds]
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def optional(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[Server]:
+async def optional(lend: Lend) -> AsyncIterator[Server]:
     """A server with optional SRTP."""
-    async with server_with(tmp_path, rtp__srtp="optional") as running:
+    async with lend(rtp__srtp="optional") as running:
         yield running
 
 
@@ -119,11 +118,9 @@ async def test_early_media_before_the_refusal_does_no_harm(optional: Server) -> 
         await phone.hears(20)
 
 
-async def test_where_srtp_is_required_or_off_no_second_offer_is_made(tmp_path: Path) -> None:
+async def test_where_srtp_is_required_or_off_no_second_offer_is_made(lend: Lend) -> None:
     for srtp, number in (("required", 3), ("off", 0)):
-        folder = tmp_path / srtp
-        folder.mkdir()
-        async with server_with(folder, rtp__srtp=srtp) as server, RawPeer() as peer, server.events() as log:
+        async with lend(rtp__srtp=srtp) as server, RawPeer() as peer, server.events() as log:
             await place(server, peer)
             assert keys(await peer.expect("INVITE")) == number
             peer.answer("488 Not Acceptable Here")

@@ -16,7 +16,7 @@ from lab import audio_match
 from lab.audio_match import samples
 from lab.baresip import MODULES, Baresip
 from lab.certificates import Authority, Pair
-from lab.configured import logged, server_with, ua_pid, ua_starts, until
+from lab.configured import Lend, logged, server_with, ua_pid, ua_starts, until
 from lab.ports import HOST
 from lab.raw_sip import RawCaller, RawPeer, RtpEar
 from lab.server_under_test import GREETING, Server, engine_pcm
@@ -230,8 +230,8 @@ async def plain_and_forged_rtp(sender: RtpEar, port: int) -> None:
         await asyncio.sleep(0.005)
 
 
-async def test_srtp_optional_and_offers_that_cannot_be_answered(tmp_path: Path) -> None:
-    async with server_with(tmp_path, rtp__srtp="optional") as server:
+async def test_srtp_optional_and_offers_that_cannot_be_answered(lend: Lend) -> None:
+    async with lend(rtp__srtp="optional") as server:
         first_pid = ua_pid(server)
         for profile, crypto, is_secure in (("RTP/AVP", (), False), ("RTP/SAVP", (CRYPTO,), True)):
             async with RawCaller("silent", server.sip_port) as caller:
@@ -256,8 +256,8 @@ async def test_srtp_optional_and_offers_that_cannot_be_answered(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("method", ["INVITE", "UPDATE"])
-async def test_offers_inside_a_call_that_cannot_be_answered(tmp_path: Path, method: str) -> None:
-    async with server_with(tmp_path, rtp__srtp="optional") as server, RawCaller("silent", server.sip_port) as caller:
+async def test_offers_inside_a_call_that_cannot_be_answered(lend: Lend, method: str) -> None:
+    async with lend(rtp__srtp="optional") as server, RawCaller("silent", server.sip_port) as caller:
         first_pid = ua_pid(server)
         caller.send("INVITE", body=offer("RTP/SAVP", CRYPTO))
         assert (await caller.final()).status == 200
@@ -281,8 +281,8 @@ async def test_offers_inside_a_call_that_cannot_be_answered(tmp_path: Path, meth
         assert ua_pid(server) == first_pid
 
 
-async def test_a_plain_answer_to_an_offer_of_srtp_ends_the_call(tmp_path: Path) -> None:
-    async with server_with(tmp_path, rtp__srtp="required") as server, RawPeer() as peer:
+async def test_a_plain_answer_to_an_offer_of_srtp_ends_the_call(lend: Lend) -> None:
+    async with lend(rtp__srtp="required") as server, RawPeer() as peer:
         await originate(server, f"sip:bot@{HOST}:{peer.port}")
         invite = await peer.expect("INVITE")
         assert re.search(r"^m=audio \d+ RTP/SAVP ", invite, re.MULTILINE)

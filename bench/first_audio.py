@@ -1,9 +1,11 @@
 """How soon the wire carries speech, how even the packets are, how fast a prompt is cut: measured at the caller's socket.
 
     python -m bench.first_audio [--prompts 200] [--cuts 60] [--quick]
+    python -m bench.first_audio --in-a-row 500
 
 The caller is ``cc-tts call``'s softphone in a process of its own; times are its kernel's receive timestamps. Each part runs
-once with the machine to itself and once with a counting loop on every core.
+once with the machine to itself and once with a counting loop on every core. ``--in-a-row``: does anything grow over so many
+short calls instead? Memory, threads and file descriptors of both processes as they go.
 """
 
 import argparse
@@ -14,6 +16,7 @@ import time
 from typing import Any
 
 from bench.report import BusyCores, machine, percentiles, save, show
+from lab.load import footprint, growth
 from lab.server_under_test import Json, Server
 from lab.softphone import SoftphoneProcess
 
@@ -25,6 +28,9 @@ LONG = (
 QUIET_S = 0.45
 API_REQUESTS_PER_S = 50
 BEAT_S = 20.0
+CALLS_AT_ONCE = 3
+LOOKS = 10
+"""At the footprint, while calls are made in a row."""
 
 
 class Line:
@@ -145,6 +151,45 @@ async def cut(server: Server, phone: SoftphoneProcess, *, by: str, count: int) -
     return {"by": by, "asked": count, "to_last_speech_packet_ms": percentiles(took)}
 
 
+async def short_call(server: Server, phone: SoftphoneProcess, name: str) -> None:
+    """Dial, hear a few words to their end, hang up."""
+    line = await dial(server, phone, name)
+    await server.ask(f"/v1/calls/{line.call_id}/speak", {"text": f"Call {name}."})
+    await phone.wait_event("speech_end", call=name, timeout_s=10)
+    await phone.hangup(call=name)
+
+
+async def in_a_row(num_calls: int) -> Json:
+    """Make short calls and look at what the processes hold."""
+    samples: list[Json] = []
+    async with (
+        await Server.with_settings("calls.max_ended_calls=20") as server,
+        await SoftphoneProcess.start() as phone,
+    ):
+        pids = {"server": server.pid, "ua": server.ua_pid()}
+
+        def look(number: int) -> None:
+            samples.append({"calls": number, **{name: footprint(pid) for name, pid in pids.items()}})
+            print(samples[-1], flush=True)
+
+        for number in range(0, num_calls, CALLS_AT_ONCE):
+            if number % max(1, num_calls // LOOKS) < CALLS_AT_ONCE:
+                look(number)
+            await asyncio.gather(*(short_call(server, phone, str(number + n)) for n in range(CALLS_AT_ONCE)))
+        look(num_calls)
+    warm = samples[len(samples) // 5]
+    grown = growth(warm, samples[-1])
+    print(f"growth from call {warm['calls']} to {num_calls}: {grown}")
+    return {
+        "bench": "growth",
+        "machine": machine(),
+        "calls": num_calls,
+        "since_call": warm["calls"],
+        "growth": grown,
+        "samples": samples,
+    }
+
+
 async def run(arguments: argparse.Namespace) -> Json:
     """Every part, idle and busy."""
     result: Json = {"bench": "first_audio", "machine": machine()}
@@ -190,8 +235,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--prompts", type=int, default=200)
     parser.add_argument("--cuts", type=int, default=60)
+    parser.add_argument("--in-a-row", type=int, metavar="N", help="make N short calls instead; saved as growth.json")
     parser.add_argument("--quick", action="store_true", help="20 prompts and 8 cuts, not saved")
     arguments = parser.parse_args()
+    if arguments.in_a_row:
+        print(f"saved {save('growth', asyncio.run(in_a_row(arguments.in_a_row)))}")
+        return
     if arguments.quick:
         arguments.prompts, arguments.cuts = 20, 8
     result = asyncio.run(run(arguments))

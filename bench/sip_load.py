@@ -16,10 +16,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.growth import footprint
 from bench.report import machine, save
 from lab.crowd import Crowd
-from lab.load import GRACE_S, Meter, Sipp, counter, level, loaded_server, server_pids
+from lab.load import GRACE_S, Meter, Sipp, counter, footprint, growth, level, loaded_server, server_pids
 from lab.server_under_test import Json
 
 BASE_RATE = 50.0
@@ -73,9 +72,7 @@ async def run_in_a_row(num_calls: int, *, rate: float) -> Json:
         "signalling": signalling,
         "cores": cores,
         "growth_since_call": warm["calls"],
-        "growth": {
-            name: {key: round(looks[-1][name][key] - warm[name][key], 1) for key in warm[name]} for name in pids
-        },
+        "growth": growth(warm, looks[-1]),
         "looks": looks,
     }
 

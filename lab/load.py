@@ -55,12 +55,23 @@ def machine_cpu_s() -> float:
     return (user + nice + system + sum(rest)) / os.sysconf("SC_CLK_TCK")
 
 
-def rss_kib(pid: int) -> int:
-    """Resident memory of a process."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1])
-    return 0
+def footprint(pid: int) -> Json:
+    """Resident memory, threads and descriptors of a process."""
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line)
+    return {
+        "rss_mib": round(int(status["VmRSS"].split()[0]) / 1024, 1),
+        "threads": int(status["Threads"]),
+        "descriptors": len(list(Path(f"/proc/{pid}/fd").iterdir())),
+    }
+
+
+def growth(before: Json, after: Json) -> Json:
+    """Difference of the footprints of each process that is in both."""
+    return {
+        name: {key: round(after[name][key] - figure, 1) for key, figure in of_process.items()}
+        for name, of_process in before.items()
+        if isinstance(of_process, dict) and name in after
+    }
 
 
 async def counter(server: Server, name: str) -> float:
@@ -131,12 +142,12 @@ def server_pids(server: Server) -> dict[str, list[int]]:
     return {**pids, "dispatcher": dispatcher} if dispatcher else pids
 
 
-def ua_rss_kib(server: Server) -> int:
+def ua_rss_kib(server: Server) -> float:
     """Resident memory of the UA processes together."""
-    return sum(map(rss_kib, server.pids_of("cc_tts.ua")))
+    return sum(1024 * float(footprint(pid)["rss_mib"]) for pid in server.pids_of("cc_tts.ua"))
 
 
-async def level(server: Server, num_calls: int, *, rate: float, window_s: float, idle_kib: int) -> Json:
+async def level(server: Server, num_calls: int, *, rate: float, window_s: float, idle_kib: float) -> Json:
     """One level: ramp up, let it settle, measure, let the callers hang up."""
     pids = server_pids(server)
     late, underruns = (
@@ -186,7 +197,7 @@ async def level(server: Server, num_calls: int, *, rate: float, window_s: float,
 @contextlib.asynccontextmanager
 async def loaded_server(
     max_calls: int, *more: str, ua_processes: int = 1, num_sentences: int = PROMPT_SENTENCES
-) -> AsyncIterator[tuple[Server, int, Json]]:
+) -> AsyncIterator[tuple[Server, float, Json]]:
     """A server whose prompt is in the cache; with the memory of its idle UA processes, KiB, and its line ``serving``."""
     prompt = (SENTENCE * num_sentences).strip()
     settings = [

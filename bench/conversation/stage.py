@@ -46,7 +46,7 @@ PROCESSES: Final = {
 }
 
 
-def server_of(max_calls: int) -> contextlib.AbstractAsyncContextManager[tuple[Server, int, Json]]:
+def server_of(max_calls: int) -> contextlib.AbstractAsyncContextManager[tuple[Server, float, Json]]:
     """A server with a route for each kind of call: ``load`` speaks, ``caller`` is silent, ``listened`` may be interrupted by
     speech. English is espeak-ng's unless ``hibari-heart`` is asked for.
     """

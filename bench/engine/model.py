@@ -12,8 +12,11 @@ from typing import Final, Literal
 import numpy as np
 import torch
 
+from bench.engine.figures import TOKENS_PER_S
 from cc_tts.engines.cosyvoice2.model.sizes import TEXT_EMBEDDING, TIED_HEAD, FlowConfig, LmConfig, VocoderConfig
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
+from cc_tts.voices.embedding_cache import EnrolledVoice
+from cc_tts.voices.library import VoiceLibrary, VoiceRecord
 from lab.cosyvoice2 import tiny_model
 from lab.cosyvoice2.golden_fill import fill_by_kind
 from lab.cosyvoice2.networks import shapes_for
@@ -94,3 +97,24 @@ def _voices(size: Size, num_cold: int) -> Iterator[Speaker]:
 def cold_voice(number: int) -> str:
     """The id of one of them."""
     return f"cold-{number}"
+
+
+def enrolled_voice(voices_dir: Path) -> str:
+    """The id of a voice of the small model that is enrolled in this folder."""
+    speaker, key = voice(VOICE, "tiny"), "0" * 64
+    library = VoiceLibrary(voices_dir)
+    library.features.store(
+        EnrolledVoice(
+            key=key,
+            transcript=speaker.prompt_text,
+            fingerprint="bench",
+            duration_s=len(speaker.flow_tokens) / TOKENS_PER_S,
+            warnings=(),
+            llm_tokens=speaker.llm_tokens,
+            flow_tokens=speaker.flow_tokens,
+            flow_mel=speaker.flow_mel,
+            embedding=speaker.embedding,
+        )
+    )
+    library.store(VoiceRecord(id=VOICE, language="en", mode="zero_shot", key=key))
+    return VOICE

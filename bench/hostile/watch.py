@@ -14,11 +14,10 @@ from urllib.parse import quote
 
 import aiohttp
 
-from bench.growth import footprint
 from bench.hostile.peer import Dialog
 from bench.hostile.traffic import Traffic
 from lab.crowd import Crowd
-from lab.load import Meter, counter
+from lab.load import Meter, counter, footprint, growth
 from lab.server_under_test import Json, Server
 
 SENTENCE: Final = "Your call is important to us and all of our agents are talking to other customers at the moment. "
@@ -191,14 +190,7 @@ class Watch:
 
     def growth(self, since: int) -> Json:
         """Difference of the last sample to the one of index ``since``."""
-        if len(self.samples) <= since:
-            return {}
-        first, last = self.samples[since], self.samples[-1]
-        return {
-            name: {key: round(last[name][key] - first[name][key], 1) for key in first[name]}
-            for name in ("server", "ua")
-            if name in first and name in last
-        }
+        return growth(self.samples[since], self.samples[-1]) if len(self.samples) > since else {}
 
     async def until_quiet(self, timeout_s: float) -> Json:
         """Wait until no call is left; the last sample."""

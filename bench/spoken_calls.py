@@ -1,13 +1,18 @@
-"""Calls on the CPU's neural voice, beside espeak-ng: first audio, underruns, memory, and a worker that is killed.
+r"""Calls that are spoken to without a cache, on each engine: first audio, underruns, refusals, growth, a killed worker.
 
-    python -m bench.cpu_voices [--calls 1 4 40] [--seconds 30] [--minutes 10] [--engines espeak onnx]
+    python -m bench.spoken_calls [--calls 1 4 40] [--seconds 30] [--minutes 10] [--engines espeak onnx]
+    CC_TTS_PJSUA2=wheel python -m bench.spoken_calls --engines cosyvoice2 --calls 4 --minutes 30 --name engine_calls
+    python -m bench.spoken_calls --engines cosyvoice2 --calls 8 --workers 2 --start-ms 2000 --minutes 30 \
+        --name engine_calls_8
 
-No prompt is cached. Each level first speaks prompts with pauses between them, each call at its own time, then on every
-call at the same instant (``burst``), then all the time: the next prompt waits before one ends, so that the line never
-runs dry by itself. Time to first audio is from the request to the first frame with speech. ``--minutes`` holds the
-largest level of ``onnx`` that long, looks at the memory, and then kills its worker once.
+Each level first speaks prompts with pauses between them, each call at its own time, then on every call at the same instant
+(``burst``), then all the time: the next prompt waits before one ends, so that the line never runs dry by itself. Time to
+first audio is from the request to the first frame with speech. ``--minutes`` holds the largest level of the last engine
+that long and looks at the memory; a worker of ``onnx`` is then killed once.
 
-SIPp places the calls and ``lab.rtp_crowd`` hears them, on this machine; wants the server build of pjsua2.
+``cosyvoice2`` is a small model of rule-filled weights on the CPU: the speech means nothing, its amount and its timing do.
+SIPp places the calls and ``lab.rtp_crowd`` hears them, on this machine; the server build of pjsua2 unless
+``CC_TTS_PJSUA2`` says otherwise.
 """
 
 import argparse
@@ -26,10 +31,9 @@ from typing import Any
 
 import aiohttp
 
-from bench.growth import footprint
 from bench.report import machine, percentiles, save
 from lab.crowd import Crowd
-from lab.load import RTP_FIRST_PORT, Meter, Sipp
+from lab.load import RTP_FIRST_PORT, Meter, Sipp, footprint, growth
 from lab.server_under_test import Json, Server
 
 SENTENCES = (
@@ -39,16 +43,22 @@ SENTENCES = (
     "Please write down your reference, it is {}, and have it ready for our agent.",
     "The appointment on the {} of next month is at three in the afternoon.",
 )
+WORDS_OF_SMALL_MODEL = (
+    "hello and welcome to the service line.",
+    "your call is important to us, please hold the line.",
+    "thank you for calling, goodbye.",
+)
 PAUSE_S = 0.5
 PROMPT_S = 5.0
 """About as long as a sentence is."""
 BURSTS = 3
 SETUP_RATE = 10.0
 SETTLE_S = 2.0
-PROMPT_TIMEOUT_S = 60.0
+PROMPT_TIMEOUT_S = 300.0
 MEMORY_LOOKS = 20
+REST_S = 15.0
+"""What still waits has been spoken by then."""
 RECOVERY_TIMEOUT_S = 30.0
-REFUSED_PAUSE_S = 0.1
 WORKER = "cc_tts.engines.worker"
 NUMBERS = itertools.count(1)
 """Of the prompts of all levels: a server takes the id of an utterance once."""
@@ -57,8 +67,9 @@ NUMBERS = itertools.count(1)
 class Calls:
     """Calls that are up, and what becomes of the prompts spoken on them."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, sentences: Sequence[str]) -> None:
         self.server = server
+        self._sentences = sentences
         self.ids: set[str] = set()
         self.numbers = NUMBERS
         self.first_audio_ms: list[float] = []
@@ -99,9 +110,9 @@ class Calls:
                     future.set_result(data)
 
     async def speak(self, call_id: str) -> str | None:
-        """Speak the next sentence; the id of the utterance, or nothing if it was refused."""
+        """Speak the next sentence; the id of the utterance, or nothing if it was refused, after the wait that was named."""
         number = next(self.numbers)
-        text = SENTENCES[number % len(SENTENCES)].format(number % 9000 + 1000)
+        text = self._sentences[number % len(self._sentences)].format(number % 9000 + 1000)
         utterance_id = f"bench-{number}"
         for name in ("speak.started", "speak.complete"):
             self._waiting[name, utterance_id] = asyncio.get_running_loop().create_future()
@@ -110,6 +121,7 @@ class Calls:
             if response.status == 201:
                 return utterance_id
             self.refused[(await response.json())["code"]] += 1
+            await asyncio.sleep(float(response.headers.get("Retry-After", PAUSE_S)))
         return None
 
     async def until(self, event: str, utterance_id: str) -> None:
@@ -136,10 +148,8 @@ class Calls:
         """The next prompt is sent when the one before it begins to play."""
         while time.monotonic() < until_s and call_id in self.ids:
             utterance_id = await self.speak(call_id)
-            if utterance_id is None:
-                await asyncio.sleep(REFUSED_PAUSE_S)
-                continue
-            await self.until("speak.started", utterance_id)
+            if utterance_id is not None:
+                await self.until("speak.started", utterance_id)
 
     def first_audio(self) -> Json:
         """What came of the prompts since this was asked before."""
@@ -162,16 +172,16 @@ class Calls:
 def processes(server: Server) -> dict[str, int]:
     """Process ids of what a prompt goes through."""
     pids = {"server": server.pid, "ua": server.ua_pid()}
-    worker, text = server.pids_of(WORKER), server.pids_of("cc_tts.text.process")
-    return pids | ({"worker": worker[0]} if worker else {}) | ({"text": text[0]} if text else {})
+    workers, text = server.pids_of(WORKER), server.pids_of("cc_tts.text.process")
+    return pids | {f"worker_{place}": pid for place, pid in enumerate(workers)} | ({"text": text[0]} if text else {})
 
 
-async def level(server: Server, num_calls: int, seconds: float, minutes: float) -> Json:
+async def level(server: Server, engine: str, num_calls: int, seconds: float, minutes: float) -> Json:
     """One number of calls: prompts with pauses, then speech all the time."""
     async with contextlib.AsyncExitStack() as stack:
         crowd = await stack.enter_async_context(Crowd.of(num_calls))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        calls = Calls(server)
+        calls = Calls(server, WORDS_OF_SMALL_MODEL if engine == "cosyvoice2" else SENTENCES)
         follower = asyncio.create_task(calls.follow())
         stack.callback(follower.cancel)
         await asyncio.sleep(PAUSE_S)
@@ -197,6 +207,7 @@ async def level(server: Server, num_calls: int, seconds: float, minutes: float) 
             result["all_the_time"] = await speak_on(calls, crowd, sipp, seconds)
             if minutes:
                 result["for_long"] = await hold(calls, crowd, sipp, 60 * minutes)
+            if minutes and engine == "onnx":
                 result["worker_killed"] = await kill_worker(calls)
         finally:
             sipp.process.kill()
@@ -212,7 +223,7 @@ async def level(server: Server, num_calls: int, seconds: float, minutes: float) 
 async def speak_on(calls: Calls, crowd: Crowd, sipp: Sipp, seconds: float) -> Json:
     """Speech all the time; what the callers heard and what it took."""
     calls.underruns = calls.num_complete = 0
-    calls.errors.clear()
+    calls.first_audio()
     meter = Meter(**processes(calls.server), crowd=crowd.pid, sipp=sipp.process.pid, bench=os.getpid())
     crowd.say("start")
     await calls.all(calls.all_the_time, seconds)
@@ -221,20 +232,19 @@ async def speak_on(calls: Calls, crowd: Crowd, sipp: Sipp, seconds: float) -> Js
         "seconds": round(seconds),
         "prompts": calls.num_complete,
         "underruns": calls.underruns,
-        "errors": len(calls.errors),
-        "refused": dict(calls.refused),
+        **calls.first_audio(),
         "cores": meter.cores(),
         "heard": heard,
     }
 
 
 async def hold(calls: Calls, crowd: Crowd, sipp: Sipp, seconds: float) -> Json:
-    """The same for long, with the memory of every process as it goes."""
-    looks: list[Json] = []
+    """The same for long, with the footprint of every process as it goes."""
+    looks: list[dict[str, Json]] = []
 
     async def poll() -> None:
         for _ in range(MEMORY_LOOKS):
-            looks.append({name: footprint(pid)["rss_mib"] for name, pid in processes(calls.server).items()})
+            looks.append({name: footprint(pid) for name, pid in processes(calls.server).items()})
             print(json.dumps(looks[-1]), flush=True)
             await asyncio.sleep(seconds / MEMORY_LOOKS)
 
@@ -243,18 +253,18 @@ async def hold(calls: Calls, crowd: Crowd, sipp: Sipp, seconds: float) -> Json:
         result = await speak_on(calls, crowd, sipp, seconds)
     finally:
         looking.cancel()
-    return {**result, "rss_mib": looks}
+    return {**result, "growth": growth(looks[len(looks) // 5], looks[-1]), "looks": looks}
 
 
 async def kill_worker(calls: Calls) -> Json:
     """kill -9 in the middle of speech: the errors, the calls, and when a prompt is spoken again."""
-    await asyncio.sleep(PROMPT_TIMEOUT_S / 4)  # what still waits has been spoken
+    await asyncio.sleep(REST_S)
     calls.errors.clear()
     num_calls, before = len(calls.ids), calls.num_complete
     speaking = asyncio.create_task(calls.all(calls.all_the_time, RECOVERY_TIMEOUT_S))
     await asyncio.sleep(SETTLE_S)
     killed_s = time.monotonic()
-    os.kill(processes(calls.server)["worker"], signal.SIGKILL)
+    os.kill(processes(calls.server)["worker_0"], signal.SIGKILL)
     back_s = None
     while back_s is None and time.monotonic() - killed_s < RECOVERY_TIMEOUT_S:
         await asyncio.sleep(0.05)
@@ -273,45 +283,74 @@ async def kill_worker(calls: Calls) -> Json:
     }
 
 
-async def run(engines: Sequence[str], levels: Sequence[int], seconds: float, minutes: float) -> Json:
+def small_model(folder: Path, options: argparse.Namespace) -> Sequence[str]:
+    """The neural engine with a model and an enrolled voice in this folder, on ``options.workers`` single threads."""
+    from bench.engine.model import enrolled_voice, model_at
+
+    model_at(folder / "model", "tiny")
+    devices = ", ".join(['"cpu"'] * options.workers)
+    return (
+        f"tts.voice={enrolled_voice(folder / 'voices')}",
+        f"tts.model_dir={folder / 'model'}",
+        f"tts.voices_dir={folder / 'voices'}",
+        f"tts.devices=[{devices}]",
+        "tts.num_threads=1",
+        "tts.first_audio_target_ms=5000",
+        "tts.overload_wait_ms=5000",
+        f"playout.start_threshold_min_ms={options.start_ms}",
+        f"playout.start_threshold_max_ms={2 * options.start_ms}",
+        f"playout.window_ms={4 * options.start_ms}",
+    )
+
+
+async def run(options: argparse.Namespace, folder: Path) -> Json:
     """Every level on a server of its own for each engine."""
-    most = max(levels)
+    most = max(options.calls)
     results: list[Json] = []
-    for engine in engines:
+    for engine in options.engines:
         settings = [
             f"tts.engine={engine}",
             "cache.enabled=false",
-            f"sip.max_calls={most + 10}",
+            "calls.max_duration_s=0",
+            "http.event_queue_size=10000",
             "sip.max_requests_per_source_s=0",
             f"rtp.port_min={RTP_FIRST_PORT}",
             f"rtp.port_max={RTP_FIRST_PORT + 2 * (most + 500)}",
             'routes.load.greeting=""',
+            *(small_model(folder, options) if engine == "cosyvoice2" else ()),
         ]
+        if os.environ["CC_TTS_PJSUA2"] == "server":
+            settings.append(f"sip.max_calls={most + 10}")
         async with await Server.with_settings(*settings) as server:
-            for num_calls in levels:
-                is_last = engine == "onnx" and num_calls == most
-                result = await level(server, num_calls, seconds, minutes if is_last else 0.0)
+            for num_calls in options.calls:
+                is_held = engine == options.engines[-1] and num_calls == most
+                result = await level(server, engine, num_calls, options.seconds, options.minutes if is_held else 0.0)
                 results.append({"engine": engine, **result})
                 print(json.dumps(results[-1]), flush=True)
     return {
         "what": "calls that are spoken to without a cache, SIPp and the listening sockets on the same machine",
         "machine": machine(),
+        "pjsua2": os.environ["CC_TTS_PJSUA2"],
         "levels": results,
     }
 
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(prog="python -m bench.cpu_voices", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--engines", nargs="+", default=["espeak", "onnx"])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--engines", nargs="+", default=["espeak", "onnx"], choices=("espeak", "onnx", "cosyvoice2"))
     parser.add_argument("--calls", type=int, nargs="+", default=[1, 4, 40], metavar="N")
     parser.add_argument("--seconds", type=float, default=30.0, help="of each half of a level")
-    parser.add_argument("--minutes", type=float, default=0.0, help="for the largest level of onnx, and kill its worker")
+    parser.add_argument("--minutes", type=float, default=0.0, help="for the largest level of the last engine")
+    parser.add_argument("--workers", type=int, default=1, help="processes of cosyvoice2, of one thread each")
+    parser.add_argument(
+        "--start-ms", type=int, default=1000, help="least audio with which a prompt of cosyvoice2 begins"
+    )
     parser.add_argument("--name", default="cpu_voices", help="of the file in bench/results")
-    given = parser.parse_args()
+    options = parser.parse_args()
     os.environ.setdefault("CC_TTS_PJSUA2", "server")
-    result = asyncio.run(run(given.engines, given.calls, given.seconds, given.minutes))
-    print(save(given.name, result))
+    with tempfile.TemporaryDirectory() as folder:
+        print(save(options.name, asyncio.run(run(options, Path(folder)))))
 
 
 if __name__ == "__main__":

@@ -110,6 +110,9 @@ class Metrics:
         self.false_interruptions = counter(
             "cctts_false_interruptions", "Prompts that speech held and that went on since it was over too soon."
         )
+        self.machine_detections = counter(
+            "cctts_machine_detections", "Calls placed with amd, by who answered them.", "result"
+        )
         self.ua_late_frames = counter(
             "cctts_ua_late_frames", "Frames that missed their 20 ms media clock tick in the UA process."
         )

@@ -155,11 +155,15 @@ async def list_calls(request: web.Request) -> views.Calls:
             "timeout_s": 20,
             "client_state": "ticket-17",
         },
+        "who answers": {"to": "sip:1000@pbx.example.com", "amd": {"initial_silence_ms": 3000}},
     },
 )
 async def originate_call(request: web.Request, body: schemas.Originate) -> views.Call:
     """Place a call; its progress comes as events."""
     wanted = replace(body.request(), tenant=current_tenant())
+    if wanted.amd is not None:
+        with bodies.located({SpeechNotHeard: "/amd"}):
+            request.app[CONTEXT].registry.check_amd()
     if not isinstance(body.speak, schemas.Speak):
         fields = fields_of_text("/speak", "/speak") | {UnknownVoice: "/voice", LanguageUnsupported: "/speak"}
     elif body.speak.ssml is UNSET:

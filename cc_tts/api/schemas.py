@@ -30,6 +30,7 @@ from cc_tts.speech.prompt import (
     ToneContent,
 )
 from cc_tts.speech.ssml import MAX_BYTES, MAX_ELEMENTS, from_ssml
+from cc_tts.vad.answering.settings import Amd
 
 NOT_YET: Final = "not in this version"
 MAX_METADATA: Final = 16  # unmeasured
@@ -244,7 +245,9 @@ class Play(PromptFields, frozen=True):
 
 
 class Originate(Body, frozen=True):
-    """A call to place. ``speak`` is spoken as soon as the call is answered: text, or a body as for …/speak."""
+    """A call to place. ``speak`` is spoken as soon as the call is answered: text, or a body as for …/speak. With ``amd``,
+    events tell who answers.
+    """
 
     to: Uri
     from_: Uri | None = msgspec.field(default=None, name="from")
@@ -257,6 +260,7 @@ class Originate(Body, frozen=True):
     asserted_identity: Identity | None = None
     metadata: Metadata = {}
     client_state: ClientState | None = None
+    amd: Amd | None = None
 
     def request(self) -> OriginateRequest:
         """The request to the layer below.

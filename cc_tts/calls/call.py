@@ -10,6 +10,7 @@ from cc_tts.calls import traces
 from cc_tts.calls.adoption import record as records
 from cc_tts.calls.audio.caller_speech import CallerSpeech
 from cc_tts.calls.audio.hub import AudioHub
+from cc_tts.calls.audio.machine_detection import MachineDetection
 from cc_tts.calls.call_info import CallInfo, CallTimer
 from cc_tts.calls.call_state import CALL_TABLE, CallEvent, CallState
 from cc_tts.calls.dtmf.collector import DtmfCollector
@@ -67,6 +68,7 @@ class Call(CallInfo):
             on_complete=self._gather_complete,
         )
         self.speech = CallerSpeech(self)
+        self.detection: MachineDetection | None = None
 
     # --- what the API reads ------------------------------------------------------------------------------------------
 
@@ -385,6 +387,8 @@ class Call(CallInfo):
         self._run_gather_timers()
         self.player.open_line(established.at_ns + self.lead_in_ms * NS_PER_MS)
         self.speech.begin(established.at_ns)
+        if self.detection:
+            self.detection.begin(established.at_ns)
         self.timer.cancel()
         self._limit_duration()
 
@@ -444,6 +448,8 @@ class Call(CallInfo):
         self.held = self.paused = False
         self.keys.call_ended()
         self.speech.close()
+        if self.detection:
+            self.detection.close()
         self.player.close(CompletionCause.CALL_ENDED)
         self.followers.call_ended(ending.reason)
         traces.note_end(self, ending)

@@ -20,6 +20,7 @@ from cc_tts.ua import messages
 log = logs.get(__name__)
 
 Direction = Literal["inbound", "outbound"]
+AmdStage = Literal["", "answer", "greeting"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -66,6 +67,8 @@ class CallInfo:
     lead_in_ms: int = 0
     media_route: tuple[str, MediaDialect] | None = None
     """The application that the call's route has it connect to, and the dialect that it speaks."""
+    amd_stage: AmdStage = ""
+    """The detection still has to find who answers, or when a machine's greeting is over."""
     no_answer_at_s: float | None = None
     """When an outgoing call is given up that is not answered, on the wall clock."""
 

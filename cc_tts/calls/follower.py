@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from cc_tts.calls.audio.hub import AudioHub
+from cc_tts.calls.call_info import AmdStage
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.events import types
 from cc_tts.calls.prompts.player import PromptPlayer
@@ -38,6 +39,7 @@ class CallView(Protocol):
     metadata: Mapping[str, str]
     defaults: PromptDefaults
     held: bool
+    amd_stage: AmdStage
     player: PromptPlayer
     audio: AudioHub
     followers: "Followers"

@@ -10,6 +10,7 @@ from typing import Protocol
 from cc_tts import logs
 from cc_tts.calls import routing, traces
 from cc_tts.calls.adoption import record as records
+from cc_tts.calls.audio.machine_detection import break_off
 from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.call_table import CallTable
@@ -80,6 +81,7 @@ class IncomingCalls:
         self._table.restore(call)
         self._adopted.append((call, snapshot))
         call.restore(snapshot, record)
+        break_off(call, record.amd_stage)
         log.info("call_adopted", call_id=call.id, sip_call_id=call.sip_call_id, state=call.state)
 
     def present_adopted(self) -> None:

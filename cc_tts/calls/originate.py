@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from functools import partial
 
+from cc_tts.calls.audio.machine_detection import MachineDetection
 from cc_tts.calls.call import Call
 from cc_tts.calls.call_table import CallTable
 from cc_tts.calls.events import types
@@ -14,6 +15,7 @@ from cc_tts.ua import messages
 from cc_tts.ua.guard.limits import PeerList
 from cc_tts.ua.sip import bye
 from cc_tts.ua.sip import uri as sip_uri
+from cc_tts.vad.answering.settings import Amd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +33,7 @@ class OriginateRequest:
     asserted_identity: str | None = None
     metadata: dict[str, str] = field(default_factory=dict)
     client_state: str | None = None
+    amd: Amd | None = None
     tenant: str = ""
 
 
@@ -68,6 +71,9 @@ class OutgoingCalls:
         call.no_answer_at_s = self._services.clock.wall_s() + timeout_s
         call.publish(types.CallOutgoing(**call.parties))
         call.timer.set(timeout_s, partial(call.end, "no_answer"))
+        if request.amd is not None:
+            call.detection = MachineDetection(call, request.amd)
+            call.detection.placed()
         if request.prompt is not None:
             call.speak(request.prompt)
         return call

@@ -120,6 +120,10 @@ class CallRegistry:
         """
         return self._services.utterances.get(utterance_id)
 
+    def check_amd(self) -> None:
+        """Raise ``SpeechNotHeard`` if nothing here can tell who answers a call."""
+        self._services.vad.check()
+
     async def originate(self, request: OriginateRequest) -> Call:
         """Place a call; its progress comes as events.
 
@@ -129,7 +133,10 @@ class CallRegistry:
             QuotaExceeded: the tenant has as many calls as it may.
             Unprocessable: nothing can be sent to ``to`` from here, or it is not trusted with an asserted identity.
             TextTooLong, NothingToSay, UnknownVoice, LanguageUnsupported, Unprocessable: the prompt is of no use.
+            SpeechNotHeard: who answers is to be found out, and nothing here hears speech.
         """
+        if request.amd is not None:
+            await self._services.vad.ready()
         return self._outgoing.place(request)
 
     def present_adopted(self) -> None:

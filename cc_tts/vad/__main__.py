@@ -8,7 +8,7 @@ Threads: this one listens; the reader thread takes records off the channel.
 
 import sys
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cc_tts import logs
 from cc_tts.audio import BYTES_PER_SAMPLE
@@ -16,8 +16,11 @@ from cc_tts.clock import NS_PER_MS, Clock, MonotonicClock
 from cc_tts.processes import child
 from cc_tts.processes.channel import Message
 from cc_tts.vad.detector import LegAudio, VoiceDetector
-from cc_tts.vad.messages import TO_VAD, Ignore, LegFrames, Listen, SpeechEdge, VadSettings
+from cc_tts.vad.messages import TO_VAD, AnswerFound, Classify, Ignore, LegFrames, Listen, SpeechEdge, VadSettings
 from cc_tts.vad.silero import SileroModel, find_model
+
+if TYPE_CHECKING:
+    from cc_tts.vad.answering.legs import AnsweringLegs
 
 MAX_AGE_NS: Final = 5000 * NS_PER_MS
 """Older audio is left out. Judging a second of 100 calls takes a twentieth of one, so that this process catches up."""
@@ -32,14 +35,16 @@ def main() -> int:
 
 def _start(settings: VadSettings, link: child.Link) -> Callable[[], None]:
     model = SileroModel(find_model(settings.vad.model_file), settings.rate_hz)
-    return VadWorker(VoiceDetector(model, settings.rate_hz), link, MonotonicClock()).work
+    return VadWorker(model, settings.rate_hz, link, MonotonicClock()).work
 
 
 class VadWorker:
-    """Passes messages to the detector and its findings to the server."""
+    """Passes messages to the detectors and their findings to the server."""
 
-    def __init__(self, detector: VoiceDetector, link: child.Link, clock: Clock) -> None:
-        self._detector = detector
+    def __init__(self, model: SileroModel, rate_hz: int, link: child.Link, clock: Clock) -> None:
+        self._model, self._rate_hz = model, rate_hz
+        self._detector = VoiceDetector(model, rate_hz)
+        self._answering: AnsweringLegs | None = None
         self._link = link
         self._clock = clock
         self._is_behind = False
@@ -50,8 +55,12 @@ class VadWorker:
         for message, payload in self._link.news():
             self._take(message, payload, frames)
         channel = self._link.channel
-        for leg, edge in self._detector.push(self._recent(frames)):
+        recent = self._recent(frames)
+        for leg, edge in self._detector.push(recent):
             channel.put(SpeechEdge(leg, edge))
+        if self._answering is not None:
+            for leg, finding in self._answering.push(recent):
+                channel.put(AnswerFound(leg, finding))
         channel.flush()
 
     def _take(self, message: Message, payload: bytes, frames: list[LegAudio]) -> None:
@@ -62,8 +71,20 @@ class VadWorker:
                 frames.append(LegAudio(leg, is_sent, at_ns, whole))
             case Listen(leg=leg, listening=listening):
                 self._detector.listen(leg, listening)
+            case Classify(leg=leg, settings=settings, origin_ns=origin_ns, is_answered=is_answered):
+                self._classifier().classify(leg, settings, origin_ns, is_answered=is_answered)
             case Ignore(leg=leg):
                 self._detector.ignore(leg)
+                if self._answering is not None:
+                    self._answering.ignore(leg)
+
+    def _classifier(self) -> "AnsweringLegs":
+        """Made for the first call that wants it."""
+        if self._answering is None:
+            from cc_tts.vad.answering.legs import AnsweringLegs
+
+            self._answering = AnsweringLegs(self._model, self._rate_hz)
+        return self._answering
 
     def _recent(self, frames: list[LegAudio]) -> list[LegAudio]:
         """The frames that are not too old."""

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from cc_tts import logs
 from cc_tts.clock import Clock
@@ -13,7 +13,17 @@ from cc_tts.errors import ConfigError, ProcessFailed, Unprocessable
 from cc_tts.processes.channel import Message
 from cc_tts.processes.peer import STOPPED, ProcessState
 from cc_tts.processes.supervisor import Supervisor, python_child
-from cc_tts.vad.messages import FROM_VAD, Ignore, LegFrames, Listen, SpeechEdge, VadSettings
+from cc_tts.vad.answering.settings import Amd, Finding
+from cc_tts.vad.messages import (
+    FROM_VAD,
+    AnswerFound,
+    Classify,
+    Ignore,
+    LegFrames,
+    Listen,
+    SpeechEdge,
+    VadSettings,
+)
 from cc_tts.vad.silero import find_model
 from cc_tts.vad.speech import Edge, Listening, SpeechStarted, SpeechStopped
 
@@ -21,10 +31,17 @@ log = logs.get(__name__)
 
 RETRY_S: Final = 10.0
 """A process that did not start is not tried again before this (unmeasured)."""
+READY_TIMEOUT_S: Final = 10.0
+"""How long a call that is to be placed waits for the process; it starts in about 1 s (unmeasured)."""
 
 
 class SpeechNotHeard(Unprocessable, code="speech_not_heard", title="Speech of callers is not heard"):
     """A prompt is to be interrupted by speech, and the model that hears it is not installed."""
+
+
+OnFinding = Callable[[Finding | None], None]
+"""Takes what was found about who answers; ``None``: what was heard so far is lost, and nothing more will be found."""
+Told = TypeVar("Told")
 
 
 @dataclass(slots=True)
@@ -32,6 +49,12 @@ class _Leg:
     listening: Listening
     on_edge: Callable[[Edge], None]
     speaking_since_ns: int | None = None
+
+
+@dataclass(slots=True)
+class _Classified:
+    asked: Classify
+    on_finding: OnFinding
 
 
 class VadProcess:
@@ -44,7 +67,9 @@ class VadProcess:
         self._on_down = on_down
         self._model_file = config.vad.model_file
         self._legs: dict[str, _Leg] = {}
+        self._classified: dict[str, _Classified] = {}
         self._starting: asyncio.Task[None] | None = None
+        self._heard = asyncio.Event()
         self._supervisor = Supervisor(
             python_child(
                 "vad",
@@ -84,6 +109,21 @@ class VadProcess:
         if self._supervisor.state is ProcessState.STOPPED and self._starting is None:
             await self._supervisor.start()
 
+    async def ready(self) -> None:
+        """Start it if it does not run, and wait until it hears.
+
+        Raises:
+            SpeechNotHeard: the model is not installed, or the process does not start.
+        """
+        self.check()
+        if not self.is_ready:
+            self._start_if_stopped()
+            try:
+                async with asyncio.timeout(READY_TIMEOUT_S):
+                    await self._heard.wait()
+            except TimeoutError:
+                raise SpeechNotHeard("the process that hears speech does not start") from None
+
     async def stop(self) -> None:
         """End the VAD process."""
         if self._starting is not None:
@@ -100,6 +140,29 @@ class VadProcess:
             known.listening = listening
         if known is None or changed:
             self._send(Listen(leg, listening))
+        self._start_if_stopped()
+
+    def classify(
+        self,
+        leg: str,
+        settings: Amd,
+        origin_ns: int,
+        *,
+        is_answered: bool,
+        on_finding: OnFinding,
+    ) -> None:
+        """Find out who answers a leg, which has a name of its own for this."""
+        asked = Classify(leg, settings, origin_ns, is_answered)
+        self._classified[leg] = _Classified(asked, on_finding)
+        self._send(asked)
+        self._start_if_stopped()
+
+    def declassify(self, leg: str) -> None:
+        """Find out no more about a leg."""
+        if self._classified.pop(leg, None) is not None:
+            self._send(Ignore(leg))
+
+    def _start_if_stopped(self) -> None:
         if self._supervisor.state is ProcessState.STOPPED and self._starting is None:
             self._starting = asyncio.create_task(self._start(), name="start vad")
 
@@ -127,8 +190,11 @@ class VadProcess:
                 self._supervisor.send(message, payload)
 
     def _listen_again(self) -> None:
+        self._heard.set()
         for name, leg in self._legs.items():
             self._send(Listen(name, leg.listening))
+        for classified in self._classified.values():
+            self._send(classified.asked)
 
     def _on_message(self, message: Message, _payload: bytes) -> None:
         if isinstance(message, SpeechEdge) and (leg := self._legs.get(message.leg)) is not None:
@@ -137,21 +203,26 @@ class VadProcess:
                     leg.speaking_since_ns = onset_ns
                 case SpeechStopped():
                     leg.speaking_since_ns = None
-            _report(leg, message.edge)
+            _report(leg.on_edge, message.edge)
+        elif isinstance(message, AnswerFound) and (known := self._classified.get(message.leg)) is not None:
+            _report(known.on_finding, message.finding)
 
     def _down(self, reason: str) -> None:
+        self._heard.clear()
+        for classified in tuple(self._classified.values()):
+            _report(classified.on_finding, None)
         now_ns = self._clock.now_ns()
         for leg in tuple(self._legs.values()):
             onset_ns, leg.speaking_since_ns = leg.speaking_since_ns, None
             if onset_ns is not None:
-                _report(leg, SpeechStopped(onset_ns, now_ns))
+                _report(leg.on_edge, SpeechStopped(onset_ns, now_ns))
         if reason != STOPPED:
             self._on_down()
 
 
-def _report(leg: _Leg, edge: Edge) -> None:
+def _report(listener: Callable[[Told], None], heard: Told) -> None:
     """A fault in one call is not one of the others."""
     try:
-        leg.on_edge(edge)
+        listener(heard)
     except Exception:
         log.exception("edge_failed")

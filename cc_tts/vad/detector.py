@@ -105,7 +105,7 @@ class _Window(NamedTuple):
     """True for a window from before the gate opened, which only feeds the model's memory."""
 
 
-class _Windows:
+class Windows:
     """Cuts the audio of one direction into windows."""
 
     def __init__(self, rate_hz: int) -> None:
@@ -133,8 +133,8 @@ class _Leg:
     """One leg that is listened to."""
 
     def __init__(self, rate_hz: int, listening: Listening) -> None:
-        self.received = _Windows(rate_hz)
-        self.sent = _Windows(rate_hz)
+        self.received = Windows(rate_hz)
+        self.sent = Windows(rate_hz)
         self.memory = Memory(rate_hz)
         self.tracker = SpeechTracker(listening)
         self._gate = EnergyGate()
@@ -148,13 +148,13 @@ class _Leg:
         """The next window to be judged."""
         while self.sent.waiting:
             at_ns, samples = self.sent.waiting.popleft()
-            self._gate.sent(at_ns, _level(samples))
+            self._gate.sent(at_ns, level_dbfs(samples))
         if self._replayed:
             return _Window(0, self._replayed.popleft(), 0.0, 0.0, needs_model=True, is_lead=True)
         if not self.received.waiting:
             return None
         start_ns, samples = self.received.waiting[0]
-        level = _level(samples)
+        level = level_dbfs(samples)
         needed = self._gate.threshold_dbfs(start_ns, is_speaking=self.tracker.has_started)
         was_open = self._is_open
         self._num_below = 0 if level >= needed else self._num_below + 1
@@ -195,5 +195,6 @@ class _Leg:
             self._num_clear = self._num_without_speech = 0
 
 
-def _level(samples: Floats) -> float:
+def level_dbfs(samples: Floats) -> float:
+    """The level of a window."""
     return dbfs(float(np.dot(samples, samples)) / len(samples))

@@ -64,10 +64,13 @@ class EnergyGate:
     def threshold_dbfs(self, at_ns: int, *, is_speaking: bool = False) -> float:
         """Return what a received window must reach to be the caller's, who may be speaking already."""
         quiet = max(MIN_LEVEL_DBFS, self.floor_dbfs + ABOVE_FLOOR_DB) - SPEAKING_DB * is_speaking
+        echo = self.echo_dbfs(at_ns)
+        return quiet if echo == SILENCE_DBFS else max(quiet + PLAYING_DB, echo)
+
+    def echo_dbfs(self, at_ns: int) -> float:
+        """How loud the echo of what we send may be then."""
         loudest = self._loudest_before(at_ns)
-        if loudest < AUDIBLE_DBFS:
-            return quiet
-        return max(quiet + PLAYING_DB, loudest - self.echo_return_loss_db + ECHO_MARGIN_DB)
+        return SILENCE_DBFS if loudest < AUDIBLE_DBFS else loudest - self.echo_return_loss_db + ECHO_MARGIN_DB
 
     def heard(self, at_ns: int, level_dbfs: float, *, is_caller: bool) -> None:
         """A received window was judged: what is not the caller is noise, and the echo of what we send."""

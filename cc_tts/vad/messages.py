@@ -2,8 +2,8 @@
 
 ::
 
-    server ──▸ Listen · LegFrames · Ignore ──▸ VAD process
-    server ◂── SpeechEdge ◂── VAD process
+    server ──▸ Listen · Classify · LegFrames · Ignore ──▸ VAD process
+    server ◂── SpeechEdge · AnswerFound ◂── VAD process
 """
 
 from typing import Final
@@ -12,6 +12,7 @@ import msgspec
 
 from cc_tts.config.schema import LogConfig, VadConfig
 from cc_tts.processes.channel import Message
+from cc_tts.vad.answering.settings import Amd, Finding
 from cc_tts.vad.speech import Edge, Listening
 
 
@@ -37,6 +38,15 @@ class Ignore(Message, frozen=True):
     leg: str
 
 
+class Classify(Message, frozen=True):
+    """Find out who answers a leg. Its audio counts from ``origin_ns`` on: the answer, or the INVITE while there is none."""
+
+    leg: str
+    settings: Amd
+    origin_ns: int
+    is_answered: bool
+
+
 class LegFrames(Message, frozen=True):
     """Audio of a leg (the payload) from ``at_ns`` on: what was received, or what we send."""
 
@@ -52,5 +62,12 @@ class SpeechEdge(Message, frozen=True):
     edge: Edge
 
 
-TO_VAD: Final[tuple[type[Message], ...]] = (Listen, Ignore, LegFrames)
-FROM_VAD: Final[tuple[type[Message], ...]] = (SpeechEdge,)
+class AnswerFound(Message, frozen=True):
+    """The VAD process has found something about who answers a leg."""
+
+    leg: str
+    finding: Finding
+
+
+TO_VAD: Final[tuple[type[Message], ...]] = (Listen, Classify, Ignore, LegFrames)
+FROM_VAD: Final[tuple[type[Message], ...]] = (SpeechEdge, AnswerFound)

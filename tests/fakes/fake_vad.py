@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from cc_tts.vad.client import SpeechNotHeard
+from cc_tts.vad.answering.settings import Amd, Finding
+from cc_tts.vad.client import OnFinding, SpeechNotHeard
 from cc_tts.vad.speech import Edge, Listening, SpeechConfirmed, SpeechStarted, SpeechStopped
 
 
@@ -12,6 +13,7 @@ class FakeVad:
     def __init__(self) -> None:
         self.is_installed = True
         self.legs: dict[str, tuple[Listening, Callable[[Edge], None]]] = {}
+        self.classified: dict[str, tuple[Amd, bool, OnFinding]] = {}
         self.audio: list[tuple[str, int, bool]] = []
 
     def check(self) -> None:
@@ -20,6 +22,20 @@ class FakeVad:
 
     def listen(self, leg: str, listening: Listening, on_edge: Callable[[Edge], None]) -> None:
         self.legs[leg] = (listening, on_edge)
+
+    async def ready(self) -> None:
+        self.check()
+
+    def classify(self, leg: str, settings: Amd, origin_ns: int, *, is_answered: bool, on_finding: OnFinding) -> None:
+        assert origin_ns > 0
+        self.classified[leg] = (settings, is_answered, on_finding)
+
+    def declassify(self, leg: str) -> None:
+        del self.classified[leg]
+
+    def found(self, call_id: str, finding: Finding | None) -> None:
+        """Something was found about who answered; ``None``: the process died."""
+        self.classified[f"amd:{call_id}"][2](finding)
 
     def push(self, leg: str, at_ns: int, _pcm: bytes, *, is_sent: bool) -> None:
         self.audio.append((leg, at_ns, is_sent))

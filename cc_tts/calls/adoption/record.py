@@ -37,7 +37,7 @@ FACTS: Final = (
     "media_route",
 )
 """Fields of a record that a call has under the same names, and begins with when it is restored."""
-PROGRESS: Final = ("created_at_s", "paused", "local_reason", "no_answer_at_s")
+PROGRESS: Final = ("created_at_s", "paused", "local_reason", "no_answer_at_s", "amd_stage")
 """Fields that it has under the same names, and takes back later."""
 
 
@@ -114,6 +114,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     paused: bool = False
     local_reason: str | None = None
     no_answer_at_s: float | None = None
+    amd_stage: Literal["", "answer", "greeting"] = ""
     media_route: tuple[str, MediaDialect] | None = None
     route: str = ""
     peer: str = ""

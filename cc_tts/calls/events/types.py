@@ -15,6 +15,7 @@ from cc_tts.calls.dtmf.gather import GatherResult, TimedOut
 from cc_tts.calls.ending import Ending
 from cc_tts.calls.prompts.utterance import CompletionCause, Interrupter
 from cc_tts.media.quality import Quality
+from cc_tts.vad.answering.settings import AmdCause, AmdResult, EarlySound, GreetingEnd
 
 Milliseconds = Annotated[float, Meta(description="Milliseconds.")]
 ClientState = Annotated[
@@ -123,6 +124,41 @@ class CallSpeechStopped(CallData, frozen=True, kw_only=True):
     type: ClassVar[str] = "call.speech_stopped"
     speech_id: str
     duration_ms: Annotated[float, Meta(description="Of the speech without that silence, milliseconds.")]
+
+
+class CallEarlyMedia(CallData, frozen=True, kw_only=True):
+    """The network plays another sound before the answer, on a call that was placed with `amd`."""
+
+    type: ClassVar[str] = "call.early_media"
+    sound: Annotated[
+        EarlySound, Meta(description="information_tone: three rising tones, which come before an announcement.")
+    ]
+
+
+class CallMachineDetected(CallData, frozen=True, kw_only=True):
+    """Who answered: exactly one for each call that was placed with `amd`, also if it ends before."""
+
+    type: ClassVar[str] = "call.machine_detected"
+    result: Annotated[
+        AmdResult,
+        Meta(
+            description="ivr: music or ringing after the answer; unavailable: busy or an announcement of the network."
+        ),
+    ]
+    cause: Annotated[AmdCause, Meta(description="What decided it.")]
+    after_ms: Annotated[float, Meta(description="Since the answer, milliseconds.")]
+    words: Annotated[int, Meta(description="Words heard until then.")]
+    greeting_ms: Annotated[float, Meta(description="From the first word to the end of the last until then.")]
+
+
+class CallMachineGreetingEnded(CallData, frozen=True, kw_only=True):
+    """An answering machine records from now on; once after the result `machine`, unless the call ends before."""
+
+    type: ClassVar[str] = "call.machine_greeting_ended"
+    by: Annotated[
+        GreetingEnd, Meta(description="timeout: neither a beep nor silence came within amd.greeting_timeout_ms.")
+    ]
+    at_ms: Annotated[float, Meta(description="Since the answer, milliseconds.")]
 
 
 class CallGatherComplete(CallData, frozen=True, kw_only=True):
@@ -277,6 +313,9 @@ EVENTS: Final[Mapping[str, type[EventData]]] = {
         CallDtmf,
         CallSpeechStarted,
         CallSpeechStopped,
+        CallEarlyMedia,
+        CallMachineDetected,
+        CallMachineGreetingEnded,
         CallGatherComplete,
         CallCommandFailed,
         CallAdopted,

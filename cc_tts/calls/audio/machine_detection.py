@@ -1,0 +1,164 @@
+"""Who answers one call that we place: what the VAD process finds, as events of the call.
+
+::
+
+    placed ─▸ audio to the VAD process ─▸ call.early_media, each change of sound
+    answered ─▸ call.machine_detected, once ─▸ of a machine: call.machine_greeting_ended, once
+    the call ends, the process dies, or nothing is found in time ─▸ call.machine_detected: unknown
+
+Nothing of it exists for a call that was placed without ``amd``. Runs on: the event loop.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from cc_tts.calls.audio.hub import DIRECTIONS, AudioBlock
+from cc_tts.calls.call_info import AmdStage
+from cc_tts.calls.events import types
+from cc_tts.calls.follower import CallView
+from cc_tts.clock import ms_between
+from cc_tts.errors import UserAgentUnavailable
+from cc_tts.vad.answering.settings import (
+    Amd,
+    AmdResult,
+    Answered,
+    EarlyMedia,
+    EarlySound,
+    Finding,
+    GreetingEnd,
+    GreetingEnded,
+)
+
+MARGIN_MS: Final = 2000.0
+"""How much later than the longest analysis the VAD process is taken to hear nothing; unmeasured."""
+
+
+class MachineDetection:
+    """The detection of one call. ``stage`` is what is still to be found."""
+
+    def __init__(self, call: CallView, settings: Amd) -> None:
+        self._call = call
+        self._services = call.services
+        self._settings = settings
+        self._leg = f"amd:{call.id}"
+        self._early: EarlySound | None = None
+        self._established_ns: int | None = None
+        self._unsubscribe: Callable[[], None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def placed(self) -> None:
+        """The INVITE goes out."""
+        self._call.amd_stage = "answer"
+        try:
+            self._unsubscribe = self._call.audio.subscribe(DIRECTIONS, self._on_audio)
+        except UserAgentUnavailable:  # the UA process died, which ends the call
+            return
+        self._classify(self._services.clock.now_ns(), is_answered=False)
+
+    def begin(self, established_ns: int) -> None:
+        """The call is answered."""
+        self._established_ns = established_ns
+        self._classify(established_ns, is_answered=True)
+        self._after(self._settings.longest_ms + MARGIN_MS, self._lost)
+
+    def close(self) -> None:
+        """The call is over."""
+        if self._call.amd_stage == "answer":
+            is_refused = self._established_ns is None and self._early in ("busy", "information_tone")
+            result: AmdResult = "unavailable" if is_refused else "unknown"
+            self._answered(Answered(self._since_answer_ms, result=result, cause="call_ended"))
+        self._stop()
+
+    # --- what is heard -----------------------------------------------------------------------------------------------
+
+    def _classify(self, origin_ns: int, *, is_answered: bool) -> None:
+        self._services.vad.classify(
+            self._leg,
+            self._settings,
+            origin_ns,
+            is_answered=is_answered,
+            on_finding=self._on_finding,
+        )
+
+    def _on_audio(self, block: AudioBlock) -> None:
+        self._services.vad.push(self._leg, block.at_ns, block.pcm, is_sent=block.direction == "out")
+
+    def _on_finding(self, finding: Finding | None) -> None:
+        match finding:
+            case None:
+                self._lost()
+            case EarlyMedia(sound=sound):
+                self._early = sound
+                self._call.publish(types.CallEarlyMedia(sound=sound))
+            case Answered():
+                self._answered(finding)
+            case GreetingEnded(by=by):
+                self._greeting_ended(finding.at_ms, by)
+
+    def _answered(self, answered: Answered) -> None:
+        if self._call.amd_stage != "answer":
+            return
+        self._call.amd_stage = "greeting" if answered.result == "machine" else ""
+        report(self._call, answered)
+        if self._call.amd_stage:
+            self._after(self._settings.greeting_timeout_ms + MARGIN_MS, self._lost)
+        else:
+            self._stop()
+
+    def _greeting_ended(self, at_ms: float, by: GreetingEnd) -> None:
+        if self._call.amd_stage == "greeting":
+            self._call.amd_stage = ""
+            self._call.publish(types.CallMachineGreetingEnded(by=by, at_ms=round(at_ms, 1)))
+            self._stop()
+
+    def _lost(self) -> None:
+        """Nothing more will be found."""
+        if self._call.amd_stage == "greeting":
+            self._greeting_ended(self._since_answer_ms, "timeout")
+        elif self._established_ns is not None:
+            self._answered(Answered(self._since_answer_ms, result="unknown", cause="not_heard"))
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    @property
+    def _since_answer_ms(self) -> float:
+        return 0.0 if self._established_ns is None else ms_between(self._established_ns, self._services.clock.now_ns())
+
+    def _stop(self) -> None:
+        self._cancel_timer()
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = None
+            self._services.vad.declassify(self._leg)
+
+    def _after(self, delay_ms: float, action: Callable[[], object]) -> None:
+        self._cancel_timer()
+        self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, action)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def report(call: CallView, answered: Answered) -> None:
+    """Publish and count who answered."""
+    call.services.metrics.machine_detections.labels(result=answered.result).inc()
+    call.publish(
+        types.CallMachineDetected(
+            result=answered.result,
+            cause=answered.cause,
+            after_ms=round(answered.at_ms, 1),
+            words=answered.words,
+            greeting_ms=answered.greeting_ms,
+        )
+    )
+
+
+def break_off(call: CallView, stage: AmdStage) -> None:
+    """The detection of a server before this one is over."""
+    if stage == "answer":
+        report(call, Answered(0.0, result="unknown", cause="server_restarted"))
+    elif stage == "greeting":
+        call.publish(types.CallMachineGreetingEnded(by="timeout", at_ms=0.0))

@@ -1,0 +1,277 @@
+"""Who answered one call, from its sounds and how likely each holds speech. The clock is that of the audio.
+
+::
+
+    before the answer: ringback, busy, information tones, announcement, music ─▸ EarlyMedia, each change
+    after it:
+      no word for initial_silence ─▸ silence
+      short greeting, then after_greeting_silence ─▸ human
+      long greeting ─┬─ LONG_SILENCE_MS of silence, no beep ─▸ human
+                     ├─ goes on for total_analysis ─▸ machine ─┐
+                     └─ a beep ─▸ machine ────────────────────┴─▸ GreetingEnded: a beep, silence, or it took too long
+      tones of a fax, of busy, of an announcement, a ring, music ─▸ fax, unavailable, ivr
+
+A beep is a tone that is alone: no other tone before or behind it, silence behind it, and no word for a moment.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from cc_tts.vad.answering import tones
+from cc_tts.vad.answering.settings import (
+    Amd,
+    AmdCause,
+    AmdResult,
+    Answered,
+    EarlyMedia,
+    EarlySound,
+    Finding,
+    GreetingEnd,
+    GreetingEnded,
+)
+from cc_tts.vad.answering.spectrum import Floats, Sound
+from cc_tts.vad.answering.tones import Tone, ToneTracker
+from cc_tts.vad.answering.words import Words
+
+LONG_SILENCE_MS: Final = 1500.0
+"""A long greeting of a person is over after so much silence; a beep comes sooner behind a machine's (unmeasured)."""
+QUIET_MS: Final = 48.0
+"""Silence that follows a beep behind a greeting, besides the time to know that the tone is over (unmeasured)."""
+ALONE_MS: Final = 1200.0
+"""A tone without a word before it: beats of busy follow sooner (ITU-T E.180)."""
+FAX_PAUSE_MS: Final = 3700.0
+"""The next call of a fax comes 3 s after the last, ± 15 % (ITU-T T.30)."""
+QUIETER: Final = 0.4
+"""A sound behind a beep is 8 dB softer at least (unmeasured)."""
+MELODY_MS: Final = 1000.0
+"""Another tone so short before makes both a melody (unmeasured)."""
+MUSIC_MS: Final = 1500.0  # unmeasured
+MUSIC_PURITY: Final = 0.4
+"""Half the power of music lies in two peaks of its spectrum; of noise, 0.2."""
+ANNOUNCEMENT_MS: Final = 1000.0  # unmeasured
+KEPT_TONES: Final = 4
+MAX_PENDING_MS: Final = 2600.0
+"""A decision waits for the end of a tone that is not longer than this."""
+
+
+class Half(NamedTuple):
+    """Half a window of what was received. ``probability``: of speech, in the whole window."""
+
+    begin_ms: float
+    end_ms: float
+    sound: Sound
+    probability: float
+    samples: Floats
+
+
+@dataclass(slots=True)
+class _Candidate:
+    """A tone that is a beep if nothing follows until ``until_ms``."""
+
+    tone: Tone
+    until_ms: float
+    is_alone: bool
+
+
+@dataclass(slots=True)
+class Answer:
+    """Listens to one call. :attr:`is_over`: nothing more is to be found."""
+
+    settings: Amd
+    rate_hz: int
+    is_answered: bool = True
+    is_over: bool = False
+    _words: Words = field(init=False)
+    _tracker: ToneTracker = field(init=False)
+    _tones: list[Tone] = field(default_factory=list)
+    _candidate: _Candidate | None = None
+    _early: EarlySound | None = None
+    _decided_ms: float | None = None
+    _music_ms: float = 0.0
+    _has_rung: bool = False
+
+    def __post_init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self._words = Words(self.settings)
+        self._tracker = ToneTracker(self.rate_hz)
+        self._tones, self._candidate, self._music_ms = [], None, 0.0
+
+    def answered(self) -> None:
+        """The call is answered: what was heard before does not count."""
+        self.is_answered = True
+        self._begin()
+
+    def push(self, half: Half) -> Iterator[Finding]:
+        """The next half of a window; between it and the one before there may be a gap of silence."""
+        is_loud = self._words.is_loud(half.sound.level)
+        tone = self._tracker.push(half.begin_ms, half.end_ms, half.sound, half.samples, is_loud=is_loud)
+        probability = 0.0 if self._tracker.is_open else half.probability
+        self._words.push(half.begin_ms, half.end_ms, half.sound.level, probability)
+        self._hear_music(half, is_loud=is_loud)
+        if not self.is_answered:
+            yield from self._before_the_answer(tone)
+        elif self._decided_ms is None:
+            yield from self._after_the_answer(half, tone)
+        else:
+            yield from self._until_greeting_ends(half, tone)
+
+    # --- before the answer -----------------------------------------------------------------------------------------
+
+    def _before_the_answer(self, tone: Tone | None) -> Iterator[Finding]:
+        sound = self._early_sound(tone)
+        if sound is not None and sound != self._early:
+            self._early = sound
+            yield EarlyMedia(0.0, sound=sound)
+
+    def _early_sound(self, tone: Tone | None) -> EarlySound | None:
+        if tone is not None:
+            self._keep(tone)
+            if tones.is_information(self._tones):
+                return "information_tone"
+            if tones.is_busy(self._tones):
+                return "busy"
+            if tones.is_ringback(tone):
+                return "ringback"
+        if self._words.length_ms >= ANNOUNCEMENT_MS:
+            return "announcement"
+        return "music" if self._music_ms >= MUSIC_MS else None
+
+    # --- after the answer ------------------------------------------------------------------------------------------
+
+    def _after_the_answer(self, half: Half, tone: Tone | None) -> Iterator[Finding]:
+        at_ms = half.end_ms
+        if tone is not None:
+            self._keep(tone)
+            if (found := self._by_tone(tone)) is not None:
+                yield self._decide(at_ms, *found)
+                return
+            self._consider(tone, at_ms)
+        if self._beep(half):
+            yield self._decide(at_ms, "machine", "beep")
+            yield self._end(at_ms, "beep")
+        elif not self._is_waiting(at_ms) and (found := self._by_time(at_ms)) is not None:
+            yield self._decide(at_ms, *found)
+
+    def _by_tone(self, tone: Tone) -> tuple[AmdResult, AmdCause] | None:
+        if tone.kind == "fax_answering":
+            return "fax", "fax_tone"
+        if tone.kind == "fax_calling" and any(each.kind == "fax_calling" for each in self._tones[:-1]):
+            return "fax", "fax_tone"
+        if tones.is_information(self._tones):
+            return "unavailable", "information_tone"
+        if tones.is_busy(self._tones) and not self._words.count:
+            return "unavailable", "busy"
+        self._has_rung = self._has_rung or tones.is_ringback(tone)
+        return None
+
+    def _by_time(self, at_ms: float) -> tuple[AmdResult, AmdCause] | None:
+        begin_ms = self._words.begin_ms
+        if begin_ms is None:
+            return self._without_words(at_ms)
+        silence_ms = at_ms - self._words.end_ms
+        long = self._long_because()
+        if long is None:
+            return ("human", "short_greeting") if silence_ms >= self.settings.after_greeting_silence_ms else None
+        if self._words.word_ms >= self.settings.maximum_word_length_ms:
+            return "machine", "long_word"
+        if self.settings.long_greeting == "machine":
+            return "machine", long
+        if self._music_ms >= MUSIC_MS:
+            return "ivr", "music"
+        if silence_ms >= max(LONG_SILENCE_MS, self.settings.after_greeting_silence_ms):
+            return "human", "greeting_ended"
+        if at_ms - begin_ms >= self.settings.total_analysis_ms and silence_ms < LONG_SILENCE_MS / 2:
+            return "machine", long
+        return None
+
+    def _long_because(self) -> AmdCause | None:
+        if self._words.length_ms > self.settings.greeting_ms:
+            return "long_greeting"
+        return "many_words" if self._words.count > self.settings.maximum_number_of_words else None
+
+    def _without_words(self, at_ms: float) -> tuple[AmdResult, AmdCause] | None:
+        has_sound = self._has_rung or self._music_ms > 0
+        if at_ms < (self.settings.total_analysis_ms if has_sound else self.settings.initial_silence_ms):
+            return None
+        if self._has_rung:
+            return "ivr", "ringback"
+        if has_sound:
+            return ("ivr", "music") if self._music_ms >= MUSIC_MS else ("unknown", "total_analysis")
+        return "silence", "initial_silence"
+
+    def _is_waiting(self, at_ms: float) -> bool:
+        """Whether the end of a tone, or what follows it, decides."""
+        if self._candidate is not None:
+            return True
+        return self._tracker.is_open and self._tracker.open_ms(at_ms) < MAX_PENDING_MS
+
+    def _decide(self, at_ms: float, result: AmdResult, cause: AmdCause) -> Answered:
+        self._decided_ms = at_ms
+        self.is_over = result != "machine"
+        return Answered(
+            at_ms, result=result, cause=cause, words=self._words.count, greeting_ms=round(self._words.length_ms, 1)
+        )
+
+    # --- the end of a machine's greeting -----------------------------------------------------------------------------
+
+    def _until_greeting_ends(self, half: Half, tone: Tone | None) -> Iterator[Finding]:
+        at_ms = half.end_ms
+        assert self._decided_ms is not None
+        if tone is not None:
+            self._keep(tone)
+            self._consider(tone, at_ms)
+        if self._beep(half):
+            yield self._end(at_ms, "beep")
+        elif self._is_waiting(at_ms):
+            return
+        elif at_ms - self._words.end_ms >= self.settings.greeting_end_silence_ms:
+            yield self._end(at_ms, "silence")
+        elif at_ms - self._decided_ms >= self.settings.greeting_timeout_ms:
+            yield self._end(at_ms, "timeout")
+
+    def _end(self, at_ms: float, by: GreetingEnd) -> GreetingEnded:
+        self.is_over = True
+        return GreetingEnded(at_ms, by=by)
+
+    # --- beeps -----------------------------------------------------------------------------------------------------
+
+    def _keep(self, tone: Tone) -> None:
+        self._tones = [*self._tones[1 - KEPT_TONES :], tone]
+
+    def _consider(self, tone: Tone, at_ms: float) -> None:
+        """Take a tone for a beep until something else follows."""
+        before = self._tones[-2] if len(self._tones) > 1 else None
+        is_melody = before is not None and before.kind != "other" and tone.begin_ms - before.end_ms < MELODY_MS
+        self._candidate = None
+        if is_melody or tone.kind not in ("beep", "fax_calling"):
+            return
+        if self._words.begin_ms is not None:
+            self._candidate = _Candidate(tone, at_ms + QUIET_MS, is_alone=False)
+        else:
+            pause_ms = FAX_PAUSE_MS if tone.kind == "fax_calling" else ALONE_MS
+            self._candidate = _Candidate(tone, tone.end_ms + pause_ms, is_alone=True)
+
+    def _beep(self, half: Half) -> bool:
+        """Whether the tone that may be a beep is one."""
+        candidate = self._candidate
+        if candidate is None:
+            return False
+        is_voice = self._words.end_ms > candidate.tone.end_ms + MAX_VOICE_AFTER_MS
+        is_sound = half.sound.level > candidate.tone.level * QUIETER and not candidate.is_alone
+        if is_voice or is_sound:
+            self._candidate = None
+            return False
+        return half.end_ms >= candidate.until_ms and not self._tracker.is_open
+
+    def _hear_music(self, half: Half, *, is_loud: bool) -> None:
+        is_musical = is_loud and half.sound.purity >= MUSIC_PURITY and half.probability < MUSIC_PROBABILITY
+        if is_musical and self._words.begin_ms is None and not self._tracker.is_open:
+            self._music_ms += half.end_ms - half.begin_ms
+
+
+MUSIC_PROBABILITY: Final = 0.3
+MAX_VOICE_AFTER_MS: Final = 32.0
+"""The model may take the end of a tone for speech (unmeasured)."""

@@ -1,0 +1,145 @@
+"""Who answered many calls: their windows together through the spectrum and the model. Runs on: one thread.
+
+::
+
+    received audio ─▸ windows of 32 ms ─┬─▸ two spectra, all legs in one batch ─┬─▸ Answer of each leg ─▸ findings
+    sent audio ─▸ what may echo ────────┴─▸ model, all loud windows in one batch┘
+"""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from cc_tts.clock import ms_between
+from cc_tts.vad.answering.answer import Answer, Half
+from cc_tts.vad.answering.settings import Amd, Finding
+from cc_tts.vad.answering.spectrum import Floats, Sound, sounds
+from cc_tts.vad.detector import WINDOW_NS, LegAudio, Windows, level_dbfs
+from cc_tts.vad.energy import EnergyGate
+from cc_tts.vad.silero import WINDOW_MS, Memory, SileroModel
+
+HALF_MS: Final = WINDOW_MS / 2
+MIN_MODEL_DBFS: Final = -55.0
+"""The model is not asked about a softer window: Asterisk's ``silence_threshold`` is −42 dBFS."""
+SILENT: Final = Sound(0.0, 0.0, 0.0)
+
+
+class LegFinding(NamedTuple):
+    """A leg and a finding about it."""
+
+    leg: str
+    finding: Finding
+
+
+class _Leg:
+    """One leg that is classified."""
+
+    def __init__(self, settings: Amd, rate_hz: int, origin_ns: int, *, is_answered: bool) -> None:
+        self.received, self.sent = Windows(rate_hz), Windows(rate_hz)
+        self.memory = Memory(rate_hz)
+        self.answer = Answer(settings, rate_hz, is_answered=is_answered)
+        self.origin_ns = origin_ns
+        self._gate = EnergyGate()
+        self._before: Floats = np.zeros(rate_hz * WINDOW_MS // 2000, np.float32)
+
+    def next(self) -> "_Window | None":
+        """The next window, if it is there as a whole."""
+        while self.sent.waiting:
+            self._gate.sent(*self._level(self.sent.waiting.popleft()))
+        while self.received.waiting:
+            start_ns, samples = self.received.waiting.popleft()
+            if start_ns + WINDOW_NS // 2 < self.origin_ns:  # before the answer, or before it was known
+                continue
+            level = level_dbfs(samples)
+            window = _Window(
+                self, start_ns, samples, self._before, level, is_echo=level < self._gate.echo_dbfs(start_ns)
+            )
+            self._before = samples[-len(self._before) :]
+            return window
+        return None
+
+    @staticmethod
+    def _level(window: tuple[int, Floats]) -> tuple[int, float]:
+        return window[0], level_dbfs(window[1])
+
+
+class _Window(NamedTuple):
+    leg: _Leg
+    start_ns: int
+    samples: Floats
+    before: Floats
+    level_dbfs: float
+    is_echo: bool
+
+    @property
+    def needs_model(self) -> bool:
+        return not self.is_echo and self.level_dbfs >= MIN_MODEL_DBFS
+
+    def halves(self, heard: list[Sound], probability: float) -> Iterable[Half]:
+        """Its two halves with what was heard in them."""
+        size = len(self.samples) // 2
+        start_ms = ms_between(self.leg.origin_ns, self.start_ns)
+        for number, sound in enumerate(heard):
+            begin_ms = start_ms + number * HALF_MS
+            samples = self.samples[number * size : (number + 1) * size]
+            yield Half(begin_ms, begin_ms + HALF_MS, SILENT if self.is_echo else sound, probability, samples)
+
+
+class AnsweringLegs:
+    """Listens to legs of one sample rate until it is known who answered them."""
+
+    def __init__(self, model: SileroModel, rate_hz: int) -> None:
+        self._model = model
+        self._rate_hz = rate_hz
+        self._legs: dict[str, _Leg] = {}
+
+    def classify(self, leg: str, settings: Amd, origin_ns: int, *, is_answered: bool) -> None:
+        """Begin with a leg, or note that it was answered at ``origin_ns``; what comes before that is not heard."""
+        known = self._legs.get(leg)
+        if known is None or known.answer.is_answered:
+            self._legs[leg] = _Leg(settings, self._rate_hz, origin_ns, is_answered=is_answered)
+        elif is_answered:
+            known.origin_ns = origin_ns
+            known.memory.forget()
+            known.answer.answered()
+
+    def ignore(self, leg: str) -> None:
+        """Listen to a leg no more."""
+        self._legs.pop(leg, None)
+
+    def push(self, frames: Iterable[LegAudio]) -> list[LegFinding]:
+        """Take in audio; audio of legs that are not listened to is ignored. Returns what was found."""
+        found: list[LegFinding] = []
+        waiting: dict[str, _Leg] = {}
+        for frame in frames:
+            if (leg := self._legs.get(frame.leg)) is not None:
+                (leg.sent if frame.is_sent else leg.received).append(frame.at_ns, frame.pcm)
+                waiting[frame.leg] = leg
+        while batch := {name: window for name, leg in waiting.items() if (window := leg.next()) is not None}:
+            waiting = {name: waiting[name] for name in batch}
+            for name, halves in zip(batch, self._heard(list(batch.values())), strict=True):
+                found += self._answer(name, halves)
+                if name not in self._legs:
+                    del waiting[name]
+        return found
+
+    def _heard(self, windows: list[_Window]) -> list[Iterable[Half]]:
+        size = len(windows[0].samples)
+        joined = np.stack([np.concatenate((window.before, window.samples)) for window in windows])
+        heard = sounds(np.concatenate((joined[:, :size], joined[:, -size:])), self._rate_hz)
+        asked = [window for window in windows if window.needs_model]
+        told = iter(self._model.probabilities([(each.leg.memory, each.samples) for each in asked]) if asked else ())
+        return [
+            window.halves([heard[number], heard[number + len(windows)]], next(told) if window.needs_model else 0.0)
+            for number, window in enumerate(windows)
+        ]
+
+    def _answer(self, name: str, halves: Iterable[Half]) -> list[LegFinding]:
+        answer, found = self._legs[name].answer, list[LegFinding]()
+        for half in halves:
+            found += (LegFinding(name, finding) for finding in answer.push(half))
+            if answer.is_over:
+                del self._legs[name]
+                break
+        return found

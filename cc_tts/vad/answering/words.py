@@ -1,0 +1,83 @@
+"""The words of a greeting: what is loud enough and, by the model, speech. Runs on: one thread."""
+
+from typing import Final
+
+from cc_tts.vad.answering.settings import Amd
+
+SPEECH: Final = 0.5
+STILL_SPEECH: Final = 0.35
+"""Probabilities of speech from which a sound is voice: at first, and within a word."""
+BELOW_LOUDEST: Final = 0.1
+"""A sound that is 20 dB softer than the loudest voice so far is silence: babble behind a person, a noisy line."""
+LEAD_MS: Final = 96.0
+"""The model takes up to three windows to be sure of speech; the loud sound before belongs to the word (unmeasured)."""
+
+
+class Words:
+    """Counts the words of one leg."""
+
+    def __init__(self, settings: Amd) -> None:
+        self._settings = settings
+        self._loudest = 0.0
+        self._loud_since_ms: float | None = None
+        self._word_since_ms: float | None = None
+        self._voice_until_ms = 0.0
+        self._num_over = 0
+        self.begin_ms: float | None = None
+        """When the first word began."""
+        self.end_ms = 0.0
+        """When the last one ended, or was last heard."""
+
+    @property
+    def count(self) -> int:
+        """Words so far, one that goes on among them."""
+        return self._num_over + self._is_word
+
+    @property
+    def length_ms(self) -> float:
+        """The time from the begin of the first word to the end of the last."""
+        return 0.0 if self.begin_ms is None else self.end_ms - self.begin_ms
+
+    @property
+    def word_ms(self) -> float:
+        """The length so far of a word that goes on."""
+        return self._voice_until_ms - self._word_since_ms if self._word_since_ms is not None else 0.0
+
+    def is_loud(self, level: float) -> bool:
+        """Whether a level is more than silence."""
+        return level >= max(self._settings.silence_threshold, self._loudest * BELOW_LOUDEST)
+
+    def push(self, begin_ms: float, end_ms: float, level: float, probability: float) -> None:
+        """The next half of a window."""
+        if not self.is_loud(level):
+            self._loud_since_ms = None
+        elif self._loud_since_ms is None:
+            self._loud_since_ms = begin_ms
+        within = self._word_since_ms is not None
+        if self._loud_since_ms is not None and probability >= (STILL_SPEECH if within else SPEECH):
+            self._voice(end_ms, level)
+        elif self._word_since_ms is not None and end_ms - self._voice_until_ms >= self._between_ms:
+            self._end_word()
+
+    @property
+    def _between_ms(self) -> int:
+        return self._settings.between_words_silence_ms
+
+    @property
+    def _is_word(self) -> bool:
+        return self.word_ms >= self._settings.min_word_length_ms
+
+    def _voice(self, end_ms: float, level: float) -> None:
+        assert self._loud_since_ms is not None
+        if self._word_since_ms is None:
+            self._word_since_ms = max(self._loud_since_ms, end_ms - LEAD_MS, self._voice_until_ms)
+        self._voice_until_ms = end_ms
+        self._loudest = max(self._loudest, level)
+        if self._is_word:
+            if self.begin_ms is None:
+                self.begin_ms = self._word_since_ms
+            self.end_ms = end_ms
+
+    def _end_word(self) -> None:
+        self._num_over += self._is_word
+        self._word_since_ms = None

@@ -1,32 +1,23 @@
 """``GET /v1/calls/{id}/stream``: the text of an LLM into a call, as it is written, over a WebSocket.
 
-JSON text frames both ways; :mod:`cc_tts.calls.input.text_messages` has those to the client. One that cannot be followed is
-answered by ``error`` and the stream goes on; :data:`.MAX_FAULTS` of them in a row close it with 1008. The socket is
-closed with 1000 when the call is over, with 1013 when the client does not read, and broken off when it answers no ping.
-
-::
-
-    frames ─▸ Receiver ─▸ TextStream ─▸ Outbox ─▸ frames
+JSON text frames both ways; :mod:`cc_tts.calls.input.text_messages` has those to the client.
 """
 
 import json
 import re
-from typing import Annotated, Final, assert_never, cast, get_args
+from typing import Annotated, Final, assert_never, get_args
 
 import msgspec
-from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
+from aiohttp import WSMessage, WSMsgType, web
 from msgspec import UNSET, Meta, UnsetType
 
-from cc_tts import logs
 from cc_tts.api.calls import ON_A_CALL, call_of
-from cc_tts.api.context import CONTEXT
-from cc_tts.api.events import websocket
-from cc_tts.api.http.connections import abort
 from cc_tts.api.http.problems import UpgradeRequired
-from cc_tts.api.http.receiver import Receiver, Socket
 from cc_tts.api.http.route import Query, RouteTable
+from cc_tts.api.media.connection import CallConnection, serve
 from cc_tts.api.schemas import Language, LexiconNames, PromptFields, Speed, VoiceId, check_text
 from cc_tts.calls.events.outbox import Outbox
+from cc_tts.calls.follower import CallView
 from cc_tts.calls.input.text import TextStream
 from cc_tts.calls.input.text_messages import StreamError, StreamId, StreamMessage
 from cc_tts.errors import UNREADABLE, CapacityExceeded, CcTtsError, MalformedRequest, Unprocessable
@@ -42,8 +33,6 @@ _ON_CLOSE: Final = Query(
 QUERY: Final = (_WORDS, _ON_CLOSE)
 
 ROUTES: Final = RouteTable("Speech")
-
-log = logs.get(__name__)
 
 
 class StartUtterance(PromptFields, frozen=True, tag_field="type", tag="start"):
@@ -114,55 +103,31 @@ class _Identified(msgspec.Struct):
 )
 async def stream_text(request: web.Request) -> web.StreamResponse:
     """Text that is spoken as it arrives, over a WebSocket."""
-    context, call = request.app[CONTEXT], call_of(request)
+    call = call_of(request)
     has_words = _WORDS.choice(request, default="false") == "true"
     clears = _ON_CLOSE.choice(request, default="end") == "clear"
-    socket = websocket.new_socket(max_frame_bytes=MAX_FRAME_IN_BYTES, autoping=False)
-    if not socket.can_prepare(request):
-        raise UpgradeRequired("open this path with a WebSocket handshake (RFC 6455 §4.1)")
-    outbox = Outbox[StreamMessage](MAX_QUEUED_OUT)
-    stream = TextStream(call, send=outbox.put, on_call_ended=outbox.close, has_words=has_words)
-    context.metrics.text_streams.inc()
-    try:
-        await socket.prepare(request)
-        log.info("text_stream_opened", call_id=call.id)
-        request.app[websocket.OPEN_SOCKETS].add(socket)
-        receiver = _Client(socket, stream, outbox).receiver
-        await websocket.serve(
-            cast("Socket", socket),
-            outbox,
-            receiver.receive_all(),
-            receiver.ping_all(),
-            end=(WSCloseCode.OK, b"the call is over"),
-            on_too_slow=lambda: log.info("text_stream_client_too_slow"),
-            abort=lambda: abort(request),
-        )
-    except ConnectionError:
-        log.debug("text_stream_client_gone", call_id=call.id)
-    except Exception:  # the handshake is answered: there is no status left to give
-        log.exception("text_stream_failed", call_id=call.id)
-        abort(request)
-    finally:
-        outbox.close()
-        if clears:
-            stream.clear()
-        stream.close()
-        context.metrics.text_streams.dec()
-        log.info("text_stream_closed", call_id=call.id)
-    return socket
+    return await serve(
+        request, lambda: TextConnection(call, has_words=has_words, clears=clears), max_frame_bytes=MAX_FRAME_IN_BYTES
+    )
 
 
-class _Client:
-    def __init__(self, socket: web.WebSocketResponse, stream: TextStream, outbox: Outbox[StreamMessage]) -> None:
-        self._stream = stream
-        self._outbox = outbox
+class TextConnection(CallConnection[StreamMessage]):
+    """One client of text. ``clears``: what was not heard when it goes is dropped.
+
+    Raises:
+        WrongState, CapacityExceeded: as :class:`cc_tts.calls.input.text.TextStream`.
+    """
+
+    def __init__(self, call: CallView, *, has_words: bool, clears: bool) -> None:
+        super().__init__(call, Outbox(MAX_QUEUED_OUT), kind="text")
+        self._stream = TextStream(call, send=self.outbox.put, on_call_ended=self.outbox.close, has_words=has_words)
+        self._clears = clears
         self._message_id: StreamId | UnsetType = UNSET
         """The id of the message that is being followed."""
         self._half = ""
         """The first half of a character whose other half begins the next tokens."""
-        self.receiver = Receiver(cast("Socket", socket), follow=self._follow, refuse=self._refuse)
 
-    def _follow(self, message: WSMessage) -> None:
+    def follow(self, message: WSMessage) -> None:
         self._message_id = UNSET
         if message.type is WSMsgType.BINARY:
             raise MalformedRequest("messages are JSON in text frames")
@@ -171,10 +136,19 @@ class _Client:
         except UNREADABLE:
             self._message_id = _id_in(message.data)
             raise
-        self._message_id = frame.id if isinstance(frame, Tokens) else UNSET
-        if not isinstance(frame, Tokens):
+        if isinstance(frame, Tokens):
+            self._message_id = frame.id
+        else:
             self._half = ""
         self._obey(frame)
+
+    def refuse(self, error: CcTtsError) -> None:
+        self.outbox.put(StreamError(code=error.code, detail=error.detail, id=self._message_id))
+
+    def close(self) -> None:
+        if self._clears:
+            self._stream.clear()
+        self._stream.close()
 
     def _whole(self, text: str) -> str:
         """The text with the half of a character that ended the tokens before; other halves alone become U+FFFD."""
@@ -203,9 +177,6 @@ class _Client:
                 stream.end()
             case _:
                 assert_never(frame)
-
-    def _refuse(self, error: CcTtsError) -> None:
-        self._outbox.put(StreamError(code=error.code, detail=error.detail, id=self._message_id))
 
 
 def _decoded(data: str) -> FromClient:

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
 
 from cc_tts.api.events import websocket
-from cc_tts.api.http import receiver
+from cc_tts.api.media import connection
 from cc_tts.calls.audio.messages import MediaPaused
 from cc_tts.calls.audio.stream import MediaStream
 from cc_tts.config.schema import MediaConfig, TokenConfig
@@ -158,7 +158,7 @@ async def test_what_cannot_be_followed_is_answered_and_the_stream_goes_on(
 
 async def test_too_many_faults_close(api: Served) -> None:
     async with api.connect("?direction=talk") as socket:
-        for _ in range(receiver.MAX_FAULTS):
+        for _ in range(connection.MAX_FAULTS):
             await socket.send_bytes(b"x")
         assert await close_of(socket) == 1008
     await eventually(lambda: not api.call.followers)
@@ -183,8 +183,8 @@ async def test_the_end_of_the_call_closes_after_the_last_message(api: Served) ->
 
 
 async def test_pings_are_answered_and_a_silent_client_is_dropped(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(receiver, "PING_INTERVAL_S", 0.05)
-    monkeypatch.setattr(receiver, "PONG_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(connection, "PING_INTERVAL_S", 0.05)
+    monkeypatch.setattr(connection, "PONG_TIMEOUT_S", 0.3)
     async with api.connect("?direction=out", autoping=True) as socket:
         loop = asyncio.get_running_loop()
         until_s = loop.time() + 0.6  # twice as long as a silent client may be

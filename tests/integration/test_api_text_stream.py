@@ -1,4 +1,6 @@
-"""The text stream's socket: handshake, messages that cannot be followed, bounds, slow and dead clients."""
+"""The text stream's socket: handshake, messages that cannot be followed, bounds. What it has in common with the media
+stream's (pings, too many faults, floods) is tested there.
+"""
 
 import asyncio
 import json
@@ -9,7 +11,6 @@ import pytest
 from aiohttp import ClientWebSocketResponse, WSMsgType
 
 from cc_tts.api import text_stream
-from cc_tts.api.http import receiver
 from cc_tts.calls.input.text import TextStream
 from cc_tts.calls.input.text_messages import Paused
 from cc_tts.config.schema import StreamConfig, TokenConfig
@@ -143,14 +144,6 @@ async def test_half_of_a_character_loses_no_token(api: Served, frames: list[str]
         assert (await told(socket, "speak.complete"))["spoken_text"] == spoken
 
 
-async def test_too_many_faults_close(api: Served) -> None:
-    async with api.connect() as socket:
-        for _ in range(receiver.MAX_FAULTS):
-            await socket.send_bytes(b"x")
-        assert await close_of(socket) == 1008
-    await eventually(lambda: not api.call.followers)
-
-
 async def test_a_message_beyond_the_bound_closes(api: Served) -> None:
     async with api.connect() as socket:
         await socket.send_str(" " * (text_stream.MAX_FRAME_IN_BYTES + 1))
@@ -165,29 +158,6 @@ async def test_the_end_of_the_call_closes_after_the_last_message(api: Served) ->
         api.exchange.ua.ended(api.call.id)
         assert (await told(socket, "speak.interrupted"))["by"] == "call_ended"
         assert await close_of(socket) == 1000
-
-
-async def test_pings_are_answered_and_a_silent_client_is_dropped(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(receiver, "PING_INTERVAL_S", 0.05)
-    monkeypatch.setattr(receiver, "PONG_TIMEOUT_S", 0.3)
-    async with api.connect(autoping=True) as socket:
-        reading = asyncio.create_task(socket.receive())
-        await asyncio.sleep(0.6)  # twice as long as a silent client may be
-        assert not reading.done()
-        reading.cancel()
-    async with api.connect(autoping=False) as socket:
-        async with asyncio.timeout(5):
-            while (await socket.receive()).type is WSMsgType.PING:
-                pass
-    await eventually(lambda: not api.call.followers)
-
-
-async def test_the_clients_own_pings_are_answered(api: Served) -> None:
-    async with api.connect(autoping=False) as socket:
-        await socket.ping(b"x")
-        async with asyncio.timeout(5):
-            message = await socket.receive()
-        assert (message.type, message.data) == (WSMsgType.PONG, b"x")
 
 
 async def test_a_client_that_does_not_read_is_dropped_and_its_text_is_spoken(
@@ -209,20 +179,3 @@ async def test_a_client_that_does_not_read_is_dropped_and_its_text_is_spoken(
     await eventually(lambda: not api.call.player.queue, timeout_s=10)
     (utterance,) = api.call.utterances.values()
     assert utterance.spoken_text == "This is spoken all the same. "
-
-
-async def test_other_requests_are_answered_during_a_flood(api: Served) -> None:
-    async with api.connect() as socket:
-        await socket.send_json({"type": "start"})
-
-        async def flood() -> None:
-            for _ in range(3000):
-                await socket.send_str('{"type": "tokens", "text": "a"}')
-
-        flooding = asyncio.create_task(flood())
-        for _ in range(5):
-            async with api.session.get("/healthz") as response:
-                assert response.status == 200
-        await socket.send_json({"type": "clear"})
-        await flooding
-        assert await told(socket, "speak.interrupted")

@@ -12,7 +12,6 @@ from cc_tts.api.events import server_sent, websocket
 from cc_tts.api.http.auth import HOLDER
 from cc_tts.api.http.connections import abort
 from cc_tts.api.http.problems import UpgradeRequired
-from cc_tts.api.http.receiver import Socket
 from cc_tts.api.http.route import CALL_ID, Query, RouteTable
 from cc_tts.calls.events.types import EVENTS
 from cc_tts.errors import CapacityExceeded, EventsGone, MalformedRequest, QuotaExceeded
@@ -74,7 +73,7 @@ async def stream_events(request: web.Request) -> web.StreamResponse:
             if is_websocket:
                 request.app[websocket.OPEN_SOCKETS].add(socket)
                 await websocket.serve(
-                    cast("Socket", socket),
+                    cast("websocket.Socket", socket),
                     subscription,
                     websocket.receive_nothing(socket),
                     end=(WSCloseCode.GOING_AWAY, b"the server stops"),

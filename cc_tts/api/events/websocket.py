@@ -7,14 +7,13 @@ nothing for :data:`SEND_TIMEOUT_S` although events wait. What clients send is th
 
 import asyncio
 import weakref
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
-from aiohttp import WSCloseCode, WSMsgType, web
+from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
 
-from cc_tts.api.http.receiver import Socket
 from cc_tts.calls.events.outbox import Outbox
 from cc_tts.processes.first import first_of
 
@@ -36,6 +35,22 @@ _RECEIVING, _SENDING = 0, 1
 T = TypeVar("T")
 
 OPEN_SOCKETS: Final[web.AppKey["weakref.WeakSet[web.WebSocketResponse]"]] = web.AppKey("open_sockets", weakref.WeakSet)
+
+
+class Socket(Protocol):
+    """The WebSockets of both sides of aiohttp can do this."""
+
+    def __aiter__(self) -> AsyncIterator[WSMessage]: ...
+
+    async def send_frame(self, message: bytes, opcode: WSMsgType) -> None:
+        """Send one message; waits while too much is unsent."""
+        ...
+
+    async def ping(self) -> None: ...
+
+    async def pong(self, message: bytes) -> None: ...
+
+    async def close(self, *, code: int, message: bytes) -> Any: ...
 
 
 class _Socket(web.WebSocketResponse):

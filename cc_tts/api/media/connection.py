@@ -1,118 +1,162 @@
-"""One media stream over one WebSocket, whoever opened it.
+"""One stream of a call over one WebSocket, whoever opened it: a client of text or of audio.
 
 ::
 
-    MediaStream ─▸ MediaOutbox ─▸ dialect ─▸ socket
-    socket ─▸ Receiver ─▸ dialect ─▸ AudioInput
+    outbox ─▸ encode ─▸ socket
+    socket ─▸ receive_all ─▸ follow ─▸ InputStream
 
-A client that reads slowly loses frames, which are counted and reported in their place; one that takes nothing for
-:data:`.SEND_TIMEOUT_S` is closed with 1013, and one that answers no ping is broken off. A message that cannot be followed is
-answered by ``error``; :data:`.MAX_FAULTS` of them in a row close with 1008. The end of the call closes with 1000.
+The client is pinged; one that answers nothing for :data:`PONG_TIMEOUT_S` is broken off, and one that takes nothing for
+:data:`.SEND_TIMEOUT_S` is closed with 1013. A message that cannot be followed is answered by ``error`` and the stream goes
+on; :data:`MAX_FAULTS` of them in a row close with 1008. The end of the call closes with 1000.
 """
 
+import asyncio
+import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final, Generic, TypeVar, cast
 
-from aiohttp import WSCloseCode, WSMessage, WSMsgType
-from prometheus_client import Counter
+from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
 
+from cc_tts import logs
 from cc_tts.api.events import websocket
-from cc_tts.api.http.receiver import Receiver, Socket
-from cc_tts.api.media.dialect import ClearAudio, Dialect, EndAudio, Item, MarkAudio
-from cc_tts.audio import PTIME_MS
-from cc_tts.calls.audio.messages import FramesDropped, MediaError, MediaMessage
+from cc_tts.api.events.websocket import Socket
+from cc_tts.api.http.connections import abort
+from cc_tts.api.http.problems import UpgradeRequired
 from cc_tts.calls.events.outbox import Outbox
-from cc_tts.calls.input.audio import AudioInput
-from cc_tts.errors import CcTtsError, MalformedRequest
-from cc_tts.ua.messages import AudioDirection
+from cc_tts.calls.follower import CallView
+from cc_tts.errors import UNREADABLE, CcTtsError, MalformedRequest
 
-MAX_MESSAGES_OUT: Final = 2000
-"""Messages besides audio that wait for a client that does not read. Unmeasured."""
+PING_INTERVAL_S: Final = 20.0  # unmeasured
+PONG_TIMEOUT_S: Final = 60.0  # unmeasured
+"""A client that has sent nothing for so long, not even a pong, is gone."""
+PING_SEND_TIMEOUT_S: Final = 5.0  # unmeasured
+MAX_MESSAGES_PER_S: Final = 1000
+"""One client may send so many; what comes faster is read later. Unmeasured."""
+MAX_FAULTS: Final = 20  # unmeasured
+"""In a row; then nothing more is followed."""
 
+log = logs.get(__name__)
 
-class MediaOutbox(Outbox[Item]):
-    """A :class:`cc_tts.calls.audio.stream.MediaSink`. Audio beyond ``max_queued_ms`` is dropped, and its place says so."""
-
-    def __init__(self, max_queued_ms: int, dropped: Counter) -> None:
-        self._max_frames = max(1, max_queued_ms // PTIME_MS)
-        super().__init__(self._max_frames + MAX_MESSAGES_OUT)
-        self._dropped = dropped
-        self._num_frames = self._num_dropped = 0
-
-    def audio(self, direction: AudioDirection, frame: bytes) -> None:
-        """Queue a frame, if there is room."""
-        if self._num_frames < self._max_frames:
-            self._report_dropped()
-            self._num_frames += 1
-            self.put((direction, frame))
-        elif not self.is_closed:
-            self._num_dropped += 1
-            self._dropped.inc()
-
-    def message(self, message: MediaMessage) -> None:
-        """Queue a message; nothing happens after the end."""
-        self._report_dropped()
-        self.put(message)
-
-    def take(self) -> Item:
-        item = super().take()
-        self._num_frames -= isinstance(item, tuple)
-        return item
-
-    def _report_dropped(self) -> None:
-        num_dropped, self._num_dropped = self._num_dropped, 0
-        if num_dropped:
-            self.put(FramesDropped(frames=num_dropped))
+T = TypeVar("T")
 
 
-class MediaConnection:
-    """One socket while it is open. ``abort`` breaks its connection off."""
+class CallConnection(ABC, Generic[T]):
+    """``kind`` is the word for it in the log, ``fields`` are what its lines have besides. ``close`` it when it has run."""
 
-    def __init__(
-        self,
-        socket: Socket,
-        dialect: Dialect,
-        outbox: MediaOutbox,
-        talk: AudioInput | None,
-        *,
-        abort: Callable[[], None],
-    ) -> None:
-        self._socket = socket
-        self._dialect = dialect
-        self._outbox = outbox
-        self._talk = talk
-        self._abort = abort
+    def __init__(self, call: CallView, outbox: Outbox[T], *, kind: str, **fields: str) -> None:
+        self.call = call
+        self.outbox = outbox
+        self._kind = kind
+        self._fields = fields
+        self._loop = asyncio.get_running_loop()
+        self._heard_s = self._loop.time()
+        self._num_faults = 0
 
-    async def run(self) -> None:
-        """Serve until the client closes, is gone, or the call is over. Raises ``ConnectionError``."""
-        receiver = Receiver(self._socket, follow=self._follow, refuse=self._refuse)
-        await websocket.serve(
-            self._socket,
-            self._outbox,
-            receiver.receive_all(),
-            receiver.ping_all(),
-            encode=self._dialect.encode,
-            end=(WSCloseCode.OK, b"the call is over"),
-            on_too_slow=lambda: None,
-            abort=self._abort,
-        )
+    @abstractmethod
+    def follow(self, message: WSMessage) -> None:
+        """Do what a message says; raises what is in :data:`UNREADABLE`, and ``CcTtsError``."""
 
-    def _follow(self, message: WSMessage) -> None:
-        is_text = message.type is WSMsgType.TEXT
-        command = self._dialect.read_text(message.data) if is_text else self._dialect.read_binary(message.data)
-        if command is None:
-            return
-        if (talk := self._talk) is None:
-            raise MalformedRequest("this stream only listens; direction=talk plays what is sent")
-        match command:
-            case bytes():
-                talk.audio(command)
-            case MarkAudio(name=name):
-                talk.mark(name)
-            case ClearAudio():
-                talk.clear()
-            case EndAudio():
-                talk.end()
+    @abstractmethod
+    def refuse(self, error: CcTtsError) -> None:
+        """Tell the client that its message could not be followed."""
 
-    def _refuse(self, error: CcTtsError) -> None:
-        self._outbox.message(MediaError(code=error.code, detail=error.detail))
+    def encode(self, item: T) -> list[str | bytes]:
+        """The messages for the wire."""
+        return websocket.as_json(item)
+
+    @abstractmethod
+    def close(self) -> None:
+        """Leave the call, as the client wants that."""
+
+    def event(self, what: str) -> str:
+        """Return the name of a line of the log."""
+        return f"{self._kind}_stream_{what}"
+
+    async def run(self, socket: Socket, *, abort: Callable[[], None]) -> None:
+        """Serve until the client closes, is gone, or the call is over. ``abort`` breaks the connection off.
+
+        Raises:
+            ConnectionError: the client is gone.
+        """
+        log.info(self.event("opened"), call_id=self.call.id, **self._fields)
+        self._heard_s = self._loop.time()
+        try:
+            await websocket.serve(
+                socket,
+                self.outbox,
+                self._receive_all(socket),
+                self._ping_all(socket),
+                encode=self.encode,
+                end=(WSCloseCode.OK, b"the call is over"),
+                on_too_slow=lambda: log.info(self.event("client_too_slow"), call_id=self.call.id),
+                abort=abort,
+            )
+        finally:
+            self.outbox.close()
+            log.info(self.event("closed"), call_id=self.call.id)
+
+    async def _ping_all(self, socket: Socket) -> None:
+        """Ping until nothing has been heard of the client for too long."""
+        while self._loop.time() - self._heard_s < PONG_TIMEOUT_S:
+            await asyncio.sleep(PING_INTERVAL_S)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(PING_SEND_TIMEOUT_S):
+                    await socket.ping()
+
+    async def _receive_all(self, socket: Socket) -> None:
+        """Follow what the client sends until it closes, or is closed since too many messages in a row could not be followed.
+        Other tasks take turns with each message.
+        """
+        second_began_s, num_messages = self._loop.time(), 0
+        async for message in socket:
+            self._heard_s = self._loop.time()
+            if self._heard_s - second_began_s >= 1.0:
+                second_began_s, num_messages = self._heard_s, 0
+            num_messages += 1
+            if num_messages > MAX_MESSAGES_PER_S:
+                await asyncio.sleep(second_began_s + 1.0 - self._heard_s)
+            if message.type is WSMsgType.PING:
+                await socket.pong(message.data)
+            elif message.type in (WSMsgType.TEXT, WSMsgType.BINARY):
+                self._take(message)
+            if self._num_faults >= MAX_FAULTS:
+                await socket.close(code=WSCloseCode.POLICY_VIOLATION, message=b"too many faults")
+                return
+            await asyncio.sleep(0)
+
+    def _take(self, message: WSMessage) -> None:
+        try:
+            self.follow(message)
+        except UNREADABLE as error:
+            self._fault(MalformedRequest("nested too deep" if isinstance(error, RecursionError) else str(error)))
+        except CcTtsError as error:
+            self._fault(error)
+        else:
+            self._num_faults = 0
+
+    def _fault(self, error: CcTtsError) -> None:
+        self._num_faults += 1
+        self.refuse(error)
+
+
+async def serve(
+    request: web.Request, open_connection: Callable[[], CallConnection[Any]], *, max_frame_bytes: int
+) -> web.StreamResponse:
+    """Answer a handshake and serve the connection that is then opened."""
+    socket = websocket.new_socket(max_frame_bytes=max_frame_bytes, autoping=False)
+    if not socket.can_prepare(request):
+        raise UpgradeRequired("open this path with a WebSocket handshake (RFC 6455 §4.1)")
+    connection = open_connection()
+    try:
+        await socket.prepare(request)
+        request.app[websocket.OPEN_SOCKETS].add(socket)
+        await connection.run(cast("Socket", socket), abort=lambda: abort(request))
+    except ConnectionError:
+        log.debug(connection.event("client_gone"), call_id=connection.call.id)
+    except Exception:  # the handshake is answered: there is no status left to give
+        log.exception(connection.event("failed"), call_id=connection.call.id)
+        abort(request)
+    finally:
+        connection.close()
+    return socket

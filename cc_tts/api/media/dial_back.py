@@ -14,11 +14,10 @@ import aiohttp
 from yarl import URL
 
 from cc_tts import __version__, logs
-from cc_tts.api.events.websocket import CLOSE_TIMEOUT_S
-from cc_tts.api.media.connection import MediaConnection, MediaOutbox
+from cc_tts.api.events.websocket import CLOSE_TIMEOUT_S, Socket
 from cc_tts.api.media.dialect import Dialect, OwnDialect
+from cc_tts.api.media.media_connection import MediaConnection
 from cc_tts.api.media.twilio import TwilioDialect
-from cc_tts.calls.audio.stream import MediaStream
 from cc_tts.calls.call import Call
 from cc_tts.config.schema import Config, MediaDialect
 from cc_tts.errors import CcTtsError
@@ -103,24 +102,13 @@ class DialBack:
         return socket
 
     async def _converse(self, call: Call, socket: aiohttp.ClientWebSocketResponse, dialect: Dialect) -> None:
-        outbox = MediaOutbox(self._media.max_queued_ms, self._metrics.call_audio_dropped.labels(where="client"))
-        stream = MediaStream(
-            call,
-            outbox,
-            direction="talk",
-            rate_hz=dialect.rate_hz,
-            interleaves=dialect.interleaves,
-            barge_in_dtmf=dialect.barge_in_dtmf,
-        )
-        log.info("media_stream_opened", call_id=call.id, direction="talk")
+        connection = MediaConnection(call, dialect, hangs_up=True)
         try:
             call.accept()
             with contextlib.suppress(ConnectionError):
-                await MediaConnection(cast("Any", socket), dialect, outbox, stream.talk, abort=lambda: None).run()
+                await connection.run(cast("Socket", socket), abort=lambda: None)
         finally:
-            outbox.close()
-            stream.close(hangs_up=True)
-            log.info("media_stream_closed", call_id=call.id)
+            connection.close()
 
 
 async def _refuse_redirect(*_: Any) -> None:

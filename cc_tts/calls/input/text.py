@@ -65,6 +65,7 @@ class TextStream(InputStream[IncrementalText, StreamMessage], Follower):
             type(self), call, limit=config.max_per_call, what="text streams", key="stream.max_per_call"
         )
         call.followers.join(self)
+        call.services.metrics.text_streams.inc()
 
     @property
     def num_pending(self) -> int:
@@ -118,7 +119,8 @@ class TextStream(InputStream[IncrementalText, StreamMessage], Follower):
     def close(self) -> None:
         """The client is gone: what it has sent is spoken to its end, and no message follows."""
         self.end()
-        self._call.followers.leave(self)
+        if self._call.followers.leave(self):
+            self._services.metrics.text_streams.dec()
 
     def on_call_ended(self, reason: str) -> None:  # noqa: ARG002 - the client is told it by its utterances
         """The call is over."""

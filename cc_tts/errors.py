@@ -137,6 +137,10 @@ class Forbidden(ClientError, code="forbidden", title="Not allowed", http=403, si
     """The token is valid but lacks the scope; or the peer is not allowed."""
 
 
+class TransferNotAllowed(Forbidden, code="transfer_not_allowed", title="Not an allowed target of transfers"):
+    """No pattern of ``transfer.allowed`` takes the target."""
+
+
 class NotFound(ClientError, code="not_found", title="Not found", http=404, sip=404):
     """The path is unknown."""
 
@@ -185,6 +189,10 @@ class DuplicateId(WrongState, code="duplicate_id", title="The id is taken"):
 
 class GatherActive(WrongState, code="gather_active", title="A gather runs already"):
     """One gather runs on a call at a time."""
+
+
+class TransferActive(WrongState, code="transfer_active", title="A transfer runs already"):
+    """One transfer runs on a call at a time."""
 
 
 class EventsGone(ClientError, code="events_gone", title="Events no longer kept", http=410):

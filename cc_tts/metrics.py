@@ -90,6 +90,12 @@ class Metrics:
             "Last round trip of an answered call that RTCP measured.",
             buckets=ROUND_TRIP_BUCKETS_S,
         )
+        self.transfers = counter(
+            "cctts_transfers",
+            "Transfers of calls that are over: succeeded, or why one failed; unknown: the far side hung up without a word.",
+            "mode",
+            "result",
+        )
         self.media_streams = gauge("cctts_media_streams", "Open media streams of calls.")
         self.media_connections = counter(
             "cctts_media_connections", "Connections to the media_url of a route: connected or failed.", "result"

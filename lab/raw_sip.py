@@ -136,6 +136,13 @@ class RawCaller(UdpEndpoint):
                     self.transmit(f"{head}\r\n\r\n{body}".encode())
                     return text
 
+    async def left_unanswered(self, method: str, timeout_s: float = ANSWER_TIMEOUT_S) -> str:
+        """Wait for a request of the server and leave it without an answer."""
+        async with asyncio.timeout(timeout_s):
+            while not (text := await self._received.get()).startswith(f"{method} "):
+                pass
+            return text
+
     def ack(self, *, body: str = "") -> None:
         """Acknowledge the last INVITE; ``body`` answers an offer in its 200."""
         self.send("ACK", cseq=self._cseq, body=body)

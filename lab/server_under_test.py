@@ -89,6 +89,9 @@ voice = "en-us"
 [calls]
 drain_timeout_s = 2
 
+[transfer]
+allowed = ["sip:*@{HOST}:*"]
+
 [routes.greet]
 greeting = {json.dumps(GREETING)}
 

@@ -8,10 +8,12 @@ from cc_tts.api import audio_speech, calls, health, lexicons, speech, text_strea
 from cc_tts.api.events import asyncapi, stream
 from cc_tts.api.http import openapi
 from cc_tts.api.media import stream as media
+from cc_tts.api.transfers import transfer
 from cc_tts.errors import MAX_COMPARED_CHARS
 
 ROUTES: Final = (
     *calls.ROUTES,
+    *transfer.ROUTES,
     *speech.ROUTES,
     *text_stream.ROUTES,
     *media.ROUTES,
@@ -23,7 +25,6 @@ ROUTES: Final = (
     *asyncapi.ROUTES,
 )
 NOT_IN_THIS_VERSION: Final = (
-    "/v1/calls/{id}/transfer",
     "/v1/calls/{id}/record",
     "/v1/calls/{id}/recording",
     "/v1/prompts",

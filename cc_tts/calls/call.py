@@ -21,6 +21,7 @@ from cc_tts.calls.follower import Followers
 from cc_tts.calls.prompts.player import PromptPlayer
 from cc_tts.calls.prompts.utterance import CompletionCause, Utterance
 from cc_tts.calls.services import CallServices
+from cc_tts.calls.transfers.handover import Handover
 from cc_tts.clock import NS_PER_MS, ms_between
 from cc_tts.errors import DtmfUnsupported, WrongState
 from cc_tts.speech.prompt import Prompt, PromptDefaults, texts_of
@@ -69,6 +70,7 @@ class Call(CallInfo):
         )
         self.speech = CallerSpeech(self)
         self.detection: MachineDetection | None = None
+        self.handover = Handover(self)
 
     # --- what the API reads ------------------------------------------------------------------------------------------
 
@@ -95,11 +97,7 @@ class Call(CallInfo):
 
     @property
     def running_gather(self) -> Gather:
-        """The gather that runs.
-
-        Raises:
-            GatherNotFound: none does.
-        """
+        """The gather that runs; raises ``GatherNotFound`` if none does."""
         return self.keys.running
 
     # --- speaking ----------------------------------------------------------------------------------------------------
@@ -409,6 +407,7 @@ class Call(CallInfo):
         self._run_gather_timers()
         self.speech.refresh()
         self.publish(types.CallUnheld() if change.by == "none" else types.CallHeld(by=change.by))
+        self.handover.hold_settled()
 
     def _on_command_failed(self, failed: messages.CommandFailed) -> None:
         """PJSIP refused a command. A call that cannot be answered ends; any other stays up."""
@@ -416,6 +415,7 @@ class Call(CallInfo):
         self.publish(types.CallCommandFailed(command=failed.command, detail=failed.detail))
         if failed.command in ("answer", "ring"):
             self.end("sip_error", sip_code=500)
+        self.handover.command_failed(failed.command)
 
     def _on_ended(self, ended: messages.CallEnded) -> None:
         self.quality = ended.quality
@@ -432,6 +432,7 @@ class Call(CallInfo):
         messages.DtmfReceived: lambda call, key: call.keys.key(key),
         messages.QualityReport: lambda call, report: setattr(call, "quality", report.quality),
         messages.CommandFailed: _on_command_failed,
+        messages.TransferProgress: lambda call, progress: call.handover.take(progress),
         messages.CallEnded: _on_ended,
         messages.PlayoutReport: lambda call, report: call.player.on_playout(report.event),
     }
@@ -447,6 +448,7 @@ class Call(CallInfo):
         self.ending = ending
         self.held = self.paused = False
         self.keys.call_ended()
+        self.handover.call_ended(ending)
         self.speech.close()
         if self.detection:
             self.detection.close()
@@ -464,6 +466,7 @@ class Call(CallInfo):
             self._end_heard_out(reason, cause=cause.value, is_cut=is_cut)
         self.speech.prompt_complete(utterance)
         self.keys.prompt_complete(utterance)
+        self.handover.prompt_complete(utterance)
 
     def _gather_complete(self, gather: Gather) -> None:
         if gather.request.then == "hangup":

@@ -14,6 +14,7 @@ from cc_tts.calls.incoming import IncomingCalls, MediaConnector
 from cc_tts.calls.originate import OriginateRequest, OutgoingCalls
 from cc_tts.calls.prompts.utterance import Utterance
 from cc_tts.calls.services import CallServices
+from cc_tts.calls.transfers.service import Transfers
 from cc_tts.clock import ms_between
 from cc_tts.config.schema import Config
 from cc_tts.engines.gate import LOOK_S, EngineGate
@@ -40,6 +41,7 @@ class CallRegistry:
         self._table = CallTable(services)
         self._incoming = IncomingCalls(services, self._table, connect_media)
         self._outgoing = OutgoingCalls(services, self._table)
+        self.transfers = Transfers(services.config)
         self.reload(services.config)
         self._overload_ns: int | None = None
         self._gate = EngineGate(services.clock)
@@ -53,6 +55,7 @@ class CallRegistry:
         self._table.reload(config)
         self._incoming.reload(config)
         self._outgoing.reload(config)
+        self.transfers.reload(config)
 
     @property
     def draining(self) -> bool:

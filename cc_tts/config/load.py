@@ -59,6 +59,7 @@ RELOADABLE: Final = (
     "tls",
     "tenants",
     "tts.generations",
+    "transfer.allowed",
     "routes",
 )
 """Sections and keys that a running server takes over; every other one needs a restart."""

@@ -326,6 +326,15 @@ class GatherConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TransferConfig:
+    """Section ``[transfer]``: to whom calls may be transferred."""
+
+    allowed: Annotated[
+        tuple[Annotated[str, msgspec.Meta(max_length=512)], ...], msgspec.Meta(max_length=1000)  # unmeasured
+    ] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VadConfig:
     """``[vad]``: hearing that a caller speaks (voice activity detection)."""
 
@@ -433,6 +442,7 @@ class Config:
     playout: PlayoutConfig = field(default_factory=PlayoutConfig)
     calls: CallsConfig = field(default_factory=CallsConfig)
     gather: GatherConfig = field(default_factory=GatherConfig)
+    transfer: TransferConfig = field(default_factory=TransferConfig)
     vad: VadConfig = field(default_factory=VadConfig)
     stream: StreamConfig = field(default_factory=StreamConfig)
     media: MediaConfig = field(default_factory=MediaConfig)

@@ -29,6 +29,7 @@ from cc_tts.ua.pjsip import pj_config
 from cc_tts.ua.pjsip.pjsip_log import PjsipLog
 from cc_tts.ua.pjsip.sip_thread import SipThread, pj_detail
 from cc_tts.ua.pjsua2_build import PYPI_WHEEL, Pjsua2Build
+from cc_tts.ua.refer.message import Notification
 from cc_tts.ua.rtp import l16
 from cc_tts.ua.rtp.audio_port import AudioPorts
 from cc_tts.ua.rtp.intake import Intake
@@ -157,6 +158,7 @@ class UserAgent:
             srtp=self._settings.rtp.srtp != "off",
             on_key=self._on_key,
             on_end=self._on_remote_end,
+            on_notify=self._on_notify,
             on_offer=self._l16.before_answer,
             on_malformed=self._policy.note_malformed,
         ).install()
@@ -363,6 +365,10 @@ class UserAgent:
         if (leg := self._leg_of(sip_call_id, remote_tag)) is not None:
             leg.take_reasons(reasons)
 
+    def _on_notify(self, sip_call_id: str, remote_tag: str, notification: Notification) -> bool:
+        """A NOTIFY of a REFER came; returns whether there was one."""
+        return (leg := self._leg_of(sip_call_id, remote_tag)) is not None and leg.refer.take(notification)
+
     def _leg_of(self, sip_call_id: str, remote_tag: str) -> Leg | None:
         # a call to ourselves has two legs of one Call-ID
         for dialog in ((sip_call_id, remote_tag), (sip_call_id, "")):
@@ -395,20 +401,10 @@ class UserAgent:
             raise
 
     def _announce(self, leg: Leg, rdata: Any) -> None:
-        info = leg.getInfo()
         message = sip_message.readable(rdata.wholeMsg)
-        leg.dialog = (sip_message.readable(info.callIdString), sip_message.from_tag(message))
-        leg.invite = messages.IncomingCall(
-            call_id=leg.call_id,
-            sip_call_id=leg.dialog[0],
-            caller=sip_message.readable(info.remoteUri),
-            callee=sip_message.readable(info.localUri),
-            request_uri=sip_message.request_uri(message),
-            source=self._library.source_host(rdata.srcAddress, rdata.wholeMsg),
-            headers=sip_message.extension_headers(message),
-            transport=sip_message.via_transport(message),
-            identity=sip_message.identity_headers(message),
-        )
+        source = self._library.source_host(rdata.srcAddress, rdata.wholeMsg)
+        leg.invite = _incoming_call(leg, message, source)
+        leg.dialog = (leg.invite.sip_call_id, sip_message.from_tag(message))
         self._send(leg.invite)
 
     def _new_leg(self, account: Account, pj_call_id: int, call_id: str) -> Leg:
@@ -501,6 +497,21 @@ class UserAgent:
             self._send(messages.AssertionsFailed(count=failed.total()))
 
 
+def _incoming_call(leg: Leg, message: str, source: str) -> messages.IncomingCall:
+    info = leg.getInfo()
+    return messages.IncomingCall(
+        call_id=leg.call_id,
+        sip_call_id=sip_message.readable(info.callIdString),
+        caller=sip_message.readable(info.remoteUri),
+        callee=sip_message.readable(info.localUri),
+        request_uri=sip_message.request_uri(message),
+        source=source,
+        headers=sip_message.extension_headers(message),
+        transport=sip_message.via_transport(message),
+        identity=sip_message.identity_headers(message),
+    )
+
+
 _LEG_COMMANDS: Final[Mapping[type[messages.CallCommand], tuple[str, Callable[[Leg, Any], None]]]] = {
     messages.KeepRecord: ("keep", Leg.keep_record),
     messages.Ring: ("ring", Leg.ring),
@@ -508,6 +519,7 @@ _LEG_COMMANDS: Final[Mapping[type[messages.CallCommand], tuple[str, Callable[[Le
     messages.Hangup: ("hangup", Leg.hang_up),
     messages.SetHold: ("hold", Leg.set_hold),
     messages.SendDtmf: ("dtmf", Leg.send_dtmf),
+    messages.Transfer: ("transfer", lambda leg, transfer: leg.refer.start(transfer)),
     messages.SetListening: ("listen", lambda leg, listening: leg.media.set_listening(listening.directions)),
 }
 """The SIP thread carries these out on a leg, with the command's name in :class:`.CommandFailed`."""

@@ -21,6 +21,7 @@ from cc_tts.ua.leg_media import LegMedia, MediaServices
 from cc_tts.ua.leg_state import LEG_TABLE, LegEvent, LegState
 from cc_tts.ua.pjsip import pj_info
 from cc_tts.ua.pjsip.sip_thread import callback, pj_detail
+from cc_tts.ua.refer.leg import LegRefer
 from cc_tts.ua.rtp.dtmf import LegDtmf
 from cc_tts.ua.sip import bye
 from cc_tts.ua.sip import event_type as events
@@ -70,8 +71,10 @@ class Leg(pj.Call):  # type: ignore[misc]
         self.call_id = call_id
         self.media = LegMedia(services, self, call_id, buffer)
         self.dtmf = LegDtmf(self, call_id, clock=services.clock, send=services.send)
+        self.refer = LegRefer(self, call_id, clock=services.clock, library=services.library, send=services.send)
         self.dialog = ("", "")
         """Call-ID and the far side's tag, which is empty as long as it is not known."""
+        self._tags = ("", "")
         self._machine = StateMachine(LEG_TABLE, LegState.INVITED)
         self.is_incoming = pj_call_id != pj.PJSUA_INVALID_ID
         self._negotiated = False  # offer and answer were exchanged, whatever came of it
@@ -192,6 +195,8 @@ class Leg(pj.Call):  # type: ignore[misc]
             media=self.media.active,
             invite=self.invite,
             utterances=tuple(self.media.buffer.positions()),
+            transfer=self.refer.told,
+            tags=self._tags,
         )
 
     def take_reasons(self, reasons: tuple[sip_reason.RemoteReason, ...]) -> None:
@@ -233,6 +238,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         if self.is_over:
             return
         self.dtmf.tick(now_ns)
+        self.refer.tick(now_ns)
         is_unacked = self.is_incoming and self._machine.state is LegState.ANSWERED
         is_late = now_ns - self._answered_ns >= self._rtp.unacked_ms * NS_PER_MS
         if is_unacked and is_late and not self.media.is_muted:
@@ -262,6 +268,7 @@ class Leg(pj.Call):  # type: ignore[misc]
             self._sent_over = pj_info.answered_over(prm)
         if info.state == pj.PJSIP_INV_STATE_CONNECTING:
             self._on_answer()
+        self._tags = sip_message.tags(pj_info.received(prm)) or self._tags
         is_refused = info.state in _ANSWERING and self._refuse_keys(prm)
         if info.state == pj.PJSIP_INV_STATE_EARLY and not is_refused:
             self._on_provisional(int(info.lastStatusCode))
@@ -289,7 +296,11 @@ class Leg(pj.Call):  # type: ignore[misc]
         self.media.established(now_ns)
         self._send(
             messages.CallEstablished(
-                call_id=self.call_id, sip_call_id=self.dialog[0], at_ns=now_ns, transport=self._sent_over
+                call_id=self.call_id,
+                sip_call_id=self.dialog[0],
+                at_ns=now_ns,
+                transport=self._sent_over,
+                tags=self._tags,
             )
         )
         if not self._negotiated:
@@ -300,6 +311,7 @@ class Leg(pj.Call):  # type: ignore[misc]
     def _on_disconnected(self, info: Any, response: str) -> None:
         """The call is over; ``response`` is the message that ended it, empty if none did."""
         self._give_up_reinvite()
+        self.refer.end()
         sip_code = int(info.lastStatusCode)
         is_own_status = not self.is_incoming and not self._is_answered and self._ended_by is None and not response
         if is_own_status and sip_code >= pj.PJSIP_SC_INTERNAL_SERVER_ERROR:  # PJSIP's: the INVITE could not be sent
@@ -356,9 +368,12 @@ class Leg(pj.Call):  # type: ignore[misc]
 
     @callback
     def onCallTsxState(self, prm: Any) -> None:
-        """A transaction changed its state: of interest are our re-INVITEs and the keys that we send."""
-        change = pj_info.change_of_own(prm, "INVITE", "INFO")
+        """A transaction changed its state: of interest are our re-INVITEs, the keys that we send, and REFER."""
+        change = pj_info.change_of_own(prm, "INVITE", "INFO", "REFER")
         if change is None:
+            return
+        if change.tsx.method == "REFER":
+            self.refer.changed(change)
             return
         is_pending = change.tsx.state < pj.PJSIP_TSX_STATE_COMPLETED
         if change.tsx.method == "INFO":

@@ -187,6 +187,14 @@ class SendDtmf(CallCommand, frozen=True):
     duration_ms: int
 
 
+class Transfer(CallCommand, frozen=True):
+    """Send REFER: the far side is to call ``to``, with these ``headers``. ``referred_by`` empty: our own address in it."""
+
+    to: str
+    headers: dict[str, str]
+    referred_by: str = ""
+
+
 class Originate(CallCommand, frozen=True):
     """Place a call. Refusals and timeouts come back as :class:`CallEnded`."""
 
@@ -290,6 +298,8 @@ class CallEstablished(CallReport, frozen=True):
     sip_call_id: str
     at_ns: int
     transport: str = ""
+    tags: tuple[str, str] = ("", "")
+    """Ours and the far side's (RFC 3261 §12)."""
 
 
 DtmfMethod = Literal["rfc4733", "sip_info"]
@@ -357,6 +367,19 @@ class CallEnded(CallReport, frozen=True):
     remote_reasons: tuple[RemoteReason, ...] = ()
 
 
+ToldBy = Literal["answer", "notify"]
+
+
+class TransferProgress(CallReport, frozen=True):
+    """The REFER was answered, or a NOTIFY came of it, whose body names this status; 0: it names none. ``is_last``: nothing
+    follows by this way.
+    """
+
+    by: ToldBy
+    sip_code: int
+    is_last: bool
+
+
 class CommandFailed(CallReport, frozen=True):
     """PJSIP refused a command on a call; the call goes on."""
 
@@ -383,6 +406,9 @@ class CallSnapshot(CallReport, frozen=True):
     media: MediaActive | None
     invite: IncomingCall | None
     utterances: tuple[tuple[str, float], ...]
+    transfer: tuple[TransferProgress, ...] = ()
+    """These were told of the last REFER."""
+    tags: tuple[str, str] = ("", "")
 
 
 class SnapshotComplete(Report, frozen=True):

@@ -9,7 +9,16 @@ from cc_tts.calls.events.bus import Event, EventBus, Subscription
 from cc_tts.calls.incoming import MediaConnector
 from cc_tts.calls.registry import CallRegistry
 from cc_tts.calls.services import CallServices
-from cc_tts.config.schema import CallsConfig, Config, MediaConfig, MediaDialect, RouteConfig, StreamConfig, TtsConfig
+from cc_tts.config.schema import (
+    CallsConfig,
+    Config,
+    MediaConfig,
+    MediaDialect,
+    RouteConfig,
+    StreamConfig,
+    TransferConfig,
+    TtsConfig,
+)
 from cc_tts.metrics import Metrics
 from tests.fakes.fake_engine import FakeEngine, FakeSource
 from tests.fakes.fake_line import FakeClock
@@ -44,6 +53,7 @@ class Exchange:
         max_text_chars: int = 100,
         stream: StreamConfig | None = None,
         media: MediaConfig | None = None,
+        allowed: tuple[str, ...] = ("sip:*@pbx.example.com",),
         ua: FakeUa | None = None,
         connect_media: MediaConnector | None = None,
         **calls: Any,
@@ -53,6 +63,7 @@ class Exchange:
             calls=CallsConfig(**calls),
             stream=stream or StreamConfig(),
             media=media or MediaConfig(),
+            transfer=TransferConfig(allowed=allowed),
             tts=TtsConfig(max_text_chars=max_text_chars),
         )
         self.ua = ua or FakeUa(max_calls=max_calls)

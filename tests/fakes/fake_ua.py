@@ -27,6 +27,7 @@ COMMANDS: Final[dict[type[Message], tuple[str, ...]]] = {
     messages.Hangup: ("hangup", "sip_code", "reason", "retry_after_s"),
     messages.SetHold: ("hold", "hold"),
     messages.SendDtmf: ("dtmf", "digits", "duration_ms"),
+    messages.Transfer: ("transfer", "to", "headers", "referred_by"),
     messages.Originate: ("originate", "to", "from_", "headers"),
     messages.BeginUtterance: ("begin", "utterance_id"),
     messages.Audio: ("audio", "utterance_id"),

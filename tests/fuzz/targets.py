@@ -136,6 +136,7 @@ def message_filter(data: bytes) -> None:
         srtp=True,
         on_key=ignore,
         on_end=ignore,
+        on_notify=lambda *_: True,
         on_offer=ignore,
         on_malformed=ignore,
     )

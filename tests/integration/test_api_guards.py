@@ -455,7 +455,7 @@ async def test_no_answer_names_versions(api: RunningApi) -> None:
         ("/v1/webhooks", "there is nothing at this path; GET /v1/openapi.json lists what there is"),
         ("/docs", "there is nothing at this path; GET /v1/openapi.json lists what there is"),
         ("/healtz", "there is nothing at this path, did you mean /healthz?"),
-        ("/v1/calls/c1/transfer", "not in this version"),
+        ("/v1/calls/c1/record", "not in this version"),
         ("/v1/prompts", "not in this version"),
         ("/wp-login.php", "there is nothing at this path; GET /v1/openapi.json lists what there is"),
         ("/" + "x" * 5000, "there is nothing at this path; GET /v1/openapi.json lists what there is"),

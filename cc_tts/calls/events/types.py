@@ -179,6 +179,32 @@ class CallGatherComplete(CallData, frozen=True, kw_only=True):
     duration_ms: Milliseconds
 
 
+TransferMode = Literal["blind", "attended"]
+TransferState = Literal["requested", "accepted", "trying", "ringing", "succeeded", "failed"]
+TransferReason = Literal["rejected", "busy", "no_answer", "timeout", "not_supported", "call_ended", "unknown"]
+
+
+class CallTransfer(CallData, frozen=True, kw_only=True):
+    """How far a transfer is. Its last state is `succeeded` or `failed`, once. `client_state` is that of the transfer, if it
+    has one.
+    """
+
+    type: ClassVar[str] = "call.transfer"
+    transfer_id: str
+    mode: TransferMode
+    state: TransferState
+    sip_code: Annotated[int | None, Meta(description="What the far side said of it, in an answer or a NOTIFY.")]
+    reason: Annotated[
+        TransferReason | None,
+        Meta(
+            description="Why it failed; `unknown` with `succeeded`: the far side hung up and did not say how it went."
+        ),
+    ] = None
+    confirmed: Annotated[
+        bool | UnsetType, Meta(description="With `succeeded`: whether the far side has said so itself.")
+    ] = UNSET
+
+
 class CallCommandFailed(CallData, frozen=True, kw_only=True):
     """A command that was accepted could not be carried out. A call that cannot be answered ends; any other stays up."""
 
@@ -317,6 +343,7 @@ EVENTS: Final[Mapping[str, type[EventData]]] = {
         CallMachineDetected,
         CallMachineGreetingEnded,
         CallGatherComplete,
+        CallTransfer,
         CallCommandFailed,
         CallAdopted,
         CallTerminated,

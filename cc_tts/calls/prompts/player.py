@@ -177,14 +177,21 @@ class PromptPlayer:
         Returns the ids of what was stopped, and how much produced audio was dropped, ms.
         """
         victims = self.queue[:1] if scope == "current" else self.queue
-        cancelled = partial(self.discard, cause=CompletionCause.CANCELLED, by="stop")
-        discarded_ms = sum(map(cancelled, reversed(victims)))
+        discarded_ms = self._cancel(victims)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CUT_TIMEOUT_S):
                 while not all(utterance.is_complete for utterance in victims):
                     self._completed.clear()
                     await self._completed.wait()
         return [utterance.id for utterance in victims], round(discarded_ms, 1)
+
+    def cancel_all(self) -> None:
+        """Silence everything, without waiting for the line to be silent."""
+        self._cancel(self.queue)
+
+    def _cancel(self, victims: list[Utterance]) -> float:
+        cancelled = partial(self.discard, cause=CompletionCause.CANCELLED, by="stop")
+        return sum(map(cancelled, reversed(victims)))
 
     def interrupt(self, at_ns: int, by: Literal["dtmf", "speech"] = "dtmf", *, speech_id: str | None = None) -> None:
         """A key or speech that began at ``at_ns`` ends the prompt that is said and those behind it, as far as they allow it;

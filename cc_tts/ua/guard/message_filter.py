@@ -2,7 +2,8 @@
 
 In a request: a session description that is none, or of which nothing can be served, gets 400 or 488 with a Warning (RFC 3261
 §20.43), also inside a call; out of an ACK it is taken, so that the call ends as one whose offer nobody answered (RFC 3264
-§4). INFO is answered here: PJSIP reads past the end of a line that has none, and knows no ``application/dtmf``.
+§4). INFO is answered here: PJSIP reads past the end of a line that has none, and knows no ``application/dtmf``. So is NOTIFY
+of a REFER of ours (RFC 3515), of which PJSIP asserts what it is like.
 
 In a response, which cannot be refused: what cannot be used is taken out. A 183 is then as a 180; a 200 without an answer
 ends the call; where Contact is no SIP URI requests go to the one that we called. Without a tag in To a response belongs to
@@ -20,6 +21,7 @@ from cc_tts import logs
 from cc_tts.ua.guard import sdp_check, srtp_sdp
 from cc_tts.ua.guard.c_library import CLibrary, OnMessage
 from cc_tts.ua.guard.sdp_repair import repaired
+from cc_tts.ua.refer import message as refer
 from cc_tts.ua.sip import message as sip_message
 from cc_tts.ua.sip.reason import RemoteReason, remote_reasons
 
@@ -44,8 +46,9 @@ log = logs.get(__name__)
 
 class MessageFilter:
     """``codecs`` are served, such as ``PCMU/8000``. ``on_key`` gets a key of INFO: Call-ID, the far side's tag, CSeq, key,
-    duration in ms; ``on_end`` the same names and the reasons of a BYE or CANCEL; ``on_offer`` which of ``codecs`` a request
-    offers, just before PJSIP answers it; ``on_malformed`` the host that sent what cannot be used.
+    duration in ms; ``on_end`` the same names and the reasons of a BYE or CANCEL; ``on_notify`` the same names and what a
+    NOTIFY says, and it returns whether that was asked for; ``on_offer`` which of ``codecs`` a request offers, just before
+    PJSIP answers it; ``on_malformed`` the host that sent what cannot be used.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class MessageFilter:
         srtp: bool,
         on_key: Callable[[str, str, int, str, int], None],
         on_end: Callable[[str, str, tuple[RemoteReason, ...]], None],
+        on_notify: Callable[[str, str, refer.Notification], bool],
         on_offer: Callable[[frozenset[str]], None],
         on_malformed: Callable[[str], None],
     ) -> None:
@@ -64,6 +68,7 @@ class MessageFilter:
         self._srtp = srtp
         self._on_key = on_key
         self._on_end = on_end
+        self._on_notify = on_notify
         self._on_offer = on_offer
         self._on_malformed = on_malformed
 
@@ -103,6 +108,9 @@ class MessageFilter:
         if method == "INFO":
             self._answer_info(rdata, message, dialog)
             return True
+        if method == "NOTIFY":
+            self._answer_notify(rdata, message, dialog)
+            return True
         if method == "BYE":
             self._on_end(dialog[0], dialog[2], remote_reasons(message))
         return self._take_description(rdata, host, message, method)
@@ -136,6 +144,8 @@ class MessageFilter:
             log.debug("response_dropped", reason="line ends, or a header that may come once")
         elif method == "INVITE" and "100" < status < "300" and self._is_stray(message):
             log.debug("response_dropped", sip_code=status)
+        elif method == "REFER" and status == "408":
+            log.debug("response_dropped", reason="PJSIP would end the call", sip_code=status)
         else:
             if status < "300" and method in _OFFERING:
                 self._drop_unusable_answer(rdata, host, message, method, status)
@@ -205,6 +215,16 @@ class MessageFilter:
             self._c.respond(rdata, 200)
             cseq = sip_message.header_value(message, "cseq").partition(" ")[0]
             self._on_key(dialog[0], dialog[2], int(cseq) if _CSEQ.fullmatch(cseq) else 0, *key)
+
+    def _answer_notify(self, rdata: int, message: str, dialog: tuple[str, str, str]) -> None:
+        """Answer what the far side tells of a REFER. A body that says nothing is taken: it has no effect."""
+        notification = refer.notification(message)
+        if not self._c.has_dialog(*dialog):  # PJSIP may know it by less, as long as the far side has no tag
+            self._c.respond(rdata, 481)
+        elif notification is None:
+            self._c.respond(rdata, 489)  # Bad Event (RFC 6665 §4.1.3): we subscribe to nothing else
+        else:
+            self._c.respond(rdata, 200 if self._on_notify(dialog[0], dialog[2], notification) else 481)
 
 
 def _guarded(step: OnMessage) -> OnMessage:

@@ -24,7 +24,7 @@ _TRANSPORT_PRIORITY: Final = 30
 """This is after PJSIP_MOD_PRIORITY_TSX_LAYER (16), which takes retransmissions, before that of dialogs (32)."""
 _REQUEST_PRIORITY: Final = 62
 """This is before PJSIP_MOD_PRIORITY_APPLICATION (64) and the modules just under it, after the dialogs' usages (48)."""
-METHODS: Final = ("INVITE", "ACK", "BYE", "CANCEL", "OPTIONS", "INFO", "PRACK", "UPDATE")
+METHODS: Final = ("INVITE", "ACK", "BYE", "CANCEL", "OPTIONS", "INFO", "PRACK", "UPDATE", "NOTIFY")
 ALLOWED: Final = ", ".join(METHODS)
 _STRAY: Final = ("BYE", "CANCEL", "INFO", "PRACK", "UPDATE", "NOTIFY")
 """These methods belong into a dialog: without one they get 481 (RFC 3261 §12.2.2)."""
@@ -104,9 +104,8 @@ class RequestFilter:
 
     def _answer_in_dialog(self, rdata: int, method: str, message: str, *, is_known: bool) -> None:
         """Answer what no call of ours takes."""
-        if not is_known or method == "NOTIFY":
-            # There is no subscription (RFC 6665 §4.1.3). PJSIP takes a call whose far side has no tag yet for any dialog.
-            self._c.respond(rdata, 481)
+        if not is_known:
+            self._c.respond(rdata, 481)  # PJSIP takes a call whose far side has no tag yet for any dialog
         elif method == "OPTIONS":
             self._answer_options(rdata, message)  # as outside a dialog (RFC 3261 §11); PJSIP would answer 500
         elif method == "REFER":

@@ -11,7 +11,15 @@ MAX_VALUE_CHARS: Final = 65_535
 _QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.?)*(?:"|\Z)', re.DOTALL)
 """One that is not closed goes to the end of the text, so that no text takes more than one pass."""
 _BARE_LINE_END: Final = re.compile(r"(?<!\r)\n|\r(?!\n)")
-_COMPACT: Final = {"c": "content-type", "f": "from", "i": "call-id", "l": "content-length", "m": "contact", "t": "to"}
+_COMPACT: Final = {
+    "c": "content-type",
+    "f": "from",
+    "i": "call-id",
+    "l": "content-length",
+    "m": "contact",
+    "o": "event",
+    "t": "to",
+}
 """The headers that are looked at here have these compact forms (RFC 3261 §7.3.3)."""
 _SINGLE: Final = ("call-id", "from", "to", "cseq")
 _OPTION_TAG: Final = re.compile(r"[a-z0-9.!%*_+`'~-]{1,64}")
@@ -88,7 +96,7 @@ def has_foreign_uri(message: str, *names: str) -> bool:
 
 def _has_sip_uris(value: str) -> bool:
     addresses = _ADDRESSES.findall(_QUOTED.sub("", value))
-    return bool(addresses) and all(_SIP_URI.fullmatch(_uri_of(address)) for address in addresses)
+    return bool(addresses) and all(_SIP_URI.fullmatch(uri_of(address)) for address in addresses)
 
 
 def contact_lifetimes(message: str) -> list[str]:
@@ -97,7 +105,7 @@ def contact_lifetimes(message: str) -> list[str]:
     return [match[1] for value in values for match in _EXPIRES.finditer(_QUOTED.sub("", value))]
 
 
-def _uri_of(address: str) -> str:
+def uri_of(address: str) -> str:
     """Return the URI of a name-addr or addr-spec (RFC 3261 §20.10)."""
     _, bracket, rest = address.partition("<")
     return (rest.partition(">")[0] if bracket else address.partition(";")[0]).strip()
@@ -195,6 +203,12 @@ def dialog_of(message: str) -> tuple[str, str, str] | None:
 def dialog_of_response(message: str) -> tuple[str, str, str]:
     """Return Call-ID, our tag and the far side's of a response to a request of ours; the last is empty if To has none."""
     return header_value(message, "call-id"), from_tag(message), _tag(message, "to")
+
+
+def tags(message: str) -> tuple[str, str] | None:
+    """Return our tag and the far side's of a message in a dialog; ``None`` if it lacks one of them."""
+    dialog = dialog_of_response(message) if message.startswith("SIP/2.0 ") else dialog_of(message)
+    return (dialog[1], dialog[2]) if dialog is not None and all(dialog) else None
 
 
 def from_tag(message: str) -> str:

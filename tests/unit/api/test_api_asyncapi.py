@@ -52,6 +52,10 @@ SAMPLES: tuple[types.EventData, ...] = (
         prompt_error="engine_failed",
         duration_ms=4200.0,
     ),
+    types.CallTransfer(transfer_id="t1", mode="blind", state="ringing", sip_code=180),
+    types.CallTransfer(
+        transfer_id="t1", mode="attended", state="succeeded", sip_code=None, reason="unknown", confirmed=False
+    ),
     types.CallCommandFailed(command="hold", detail="no"),
     types.CallAdopted(direction="outbound", state=CallState.EARLY, **PARTIES),
     types.CallTerminated(ending=Ending("failed", "unreachable"), quality=Quality()),

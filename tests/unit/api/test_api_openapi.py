@@ -51,6 +51,7 @@ def test_it_names_the_paths_of_the_contract(document: Any) -> None:
             "answer", "ring", "hangup", "hold", "unhold", "dtmf", "speak", "play", "stop", "pause", "resume", "gather",
             "stream",
             "media",
+                "transfer",
         )
     }  # fmt: skip
 

@@ -1,7 +1,5 @@
 """Collecting keys, in virtual time."""
 
-import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,42 +13,9 @@ from cc_tts.errors import EngineFailed, GatherActive, GatherNotFound, UnknownVoi
 from cc_tts.speech.prompt import Prompt, TextContent
 from cc_tts.ua import messages
 from tests.fakes.exchange import Exchange
+from tests.fakes.virtual_loop import VirtualLoop
 
 pytestmark = pytest.mark.unit
-
-
-class VirtualLoop:
-    """``call_later`` of an event loop whose time only :meth:`advance` moves."""
-
-    def __init__(self, exchange: Exchange) -> None:
-        self._exchange = exchange
-        self._due: list[tuple[float, Callable[[], None], VirtualHandle]] = []
-        self.now_ms = 0.0
-
-    def call_later(self, delay_s: float, action: Callable[[], None]) -> "VirtualHandle":
-        handle = VirtualHandle()
-        self._due.append((self.now_ms + delay_s * 1000, action, handle))
-        return handle
-
-    def advance(self, ms: float) -> None:
-        end_ms = self.now_ms + ms
-        while due := [each for each in self._due if each[0] <= end_ms and not each[2].cancelled]:
-            first = min(due, key=lambda each: each[0])
-            self._due.remove(first)
-            self._to(first[0])
-            first[1]()
-        self._to(end_ms)
-
-    def _to(self, at_ms: float) -> None:
-        self._exchange.clock.advance(at_ms - self.now_ms)
-        self.now_ms = at_ms
-
-
-class VirtualHandle:
-    cancelled = False
-
-    def cancel(self) -> None:
-        self.cancelled = True
 
 
 class Caller:
@@ -98,15 +63,7 @@ class Caller:
 def caller(monkeypatch: pytest.MonkeyPatch) -> Caller:
     exchange = Exchange()
     loop = VirtualLoop(exchange)
-
-    class VirtualAsyncio:
-        TimerHandle = asyncio.TimerHandle
-
-        @staticmethod
-        def get_running_loop() -> VirtualLoop:
-            return loop
-
-    monkeypatch.setattr(gather_module, "asyncio", VirtualAsyncio)
+    monkeypatch.setattr(gather_module, "asyncio", loop.module)
     return Caller(exchange, loop, exchange.registry.call(exchange.talking("silent")))
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from cc_tts.ua.guard.c_library import CLibrary, Headers
 from cc_tts.ua.guard.message_filter import MessageFilter
+from cc_tts.ua.refer.message import Notification
 from cc_tts.ua.sip.reason import RemoteReason
 
 pytestmark = pytest.mark.unit
@@ -31,6 +32,8 @@ class FakeLibrary:
         self.malformed: list[str] = []
         self.ends: list[tuple[str, str, tuple[RemoteReason, ...]]] = []
         self.before_transactions: list[Callable[[int], bool]] = []
+        self.notified: list[tuple[str, str, Notification]] = []
+        self.has_referred = True
         self.off: tuple[int, ...] = ()
         self.fails = False
         self._message = ""
@@ -67,6 +70,10 @@ class FakeLibrary:
 
     def respond(self, _rdata: int, code: int, headers: Headers = (), *, reason: str = "") -> None:
         self.answers.append((code, headers))
+
+    def notify(self, call_id: str, remote_tag: str, notification: Notification) -> bool:
+        self.notified.append((call_id, remote_tag, notification))
+        return self.has_referred
 
     def drop_body(self, _rdata: int) -> None:
         self.dropped.append("body")
@@ -108,6 +115,7 @@ def library(keys: list[tuple[str, str, int, str, int]]) -> FakeLibrary:
         codecs=frozenset({"PCMU/8000"}),
         srtp=False,
         on_key=lambda *key: keys.append(key),
+        on_notify=fake.notify,
         on_end=lambda *end: fake.ends.append(end),
         on_offer=lambda _codecs: None,
         on_malformed=fake.malformed.append,
@@ -271,3 +279,29 @@ def test_an_ack_without_our_tag_does_not_reach_the_transactions(
 ) -> None:
     library.receive(start, to_tag=to_tag)
     assert [module(1) for module in library.before_transactions] == [is_dropped]
+
+
+@pytest.mark.parametrize(
+    ("event", "to_tag", "has_referred", "status"),
+    [
+        ("Event: refer", "ours", True, 200),
+        ("o: refer;id=7", "ours", True, 200),
+        ("Event: refer", "ours", False, 481),
+        ("Event: presence", "ours", True, 489),
+        ("X: no event", "ours", True, 489),
+        ("Event: refer", "unknown", True, 481),
+        ("Event: refer", "over", True, 481),
+    ],
+)
+def test_a_notify_is_answered_here_whatever_it_is(
+    library: FakeLibrary, event: str, to_tag: str, *, has_referred: bool, status: int
+) -> None:
+    library.has_referred = has_referred
+    library.receive("NOTIFY sip:a SIP/2.0", "garbage", event, to_tag=to_tag)
+    assert [code for code, _ in library.answers] == [status]
+
+
+def test_a_notify_says_what_its_body_names(library: FakeLibrary) -> None:
+    kind = "Content-Type: message/sipfrag;version=2.0"
+    library.receive("NOTIFY sip:a SIP/2.0", "SIP/2.0 180 Ringing\r\n", "Event: refer", kind)
+    assert library.notified == [("c", "theirs", Notification(180, is_last=False, cseq=7))]

@@ -1,0 +1,1 @@
+"""Handlers by which a call is handed over."""

@@ -1,0 +1,62 @@
+"""The transfer of one call, and what the call tells it. Runs on: the event loop."""
+
+from cc_tts.calls.call_state import CallState
+from cc_tts.calls.ending import Ending
+from cc_tts.calls.prompts.utterance import Utterance
+from cc_tts.calls.transfers.transfer import Transfer, TransferredCall, TransferRequest
+from cc_tts.errors import TransferActive, WrongState
+from cc_tts.ua import messages
+
+
+class Handover:
+    """Hands one call over; one transfer at a time. :class:`.Transfers` has checked to whom."""
+
+    def __init__(self, call: TransferredCall) -> None:
+        self._call = call
+        self._transfer: Transfer | None = None
+
+    def transfer(self, request: TransferRequest) -> Transfer:
+        """Have the far side call somebody else; ``call.transfer`` tells how that goes.
+
+        Raises:
+            WrongState: not established.
+            TransferActive: a transfer runs already.
+            CcTtsError: as :meth:`.Call.speak`, of a prompt.
+        """
+        call = self._call
+        if call.state is not CallState.ESTABLISHED:
+            raise WrongState(f"call {call.id} is {call.state}: transfer is not possible")
+        if self._transfer is not None:
+            raise TransferActive(f"transfer {self._transfer.id} runs on call {call.id}")
+        transfer = Transfer(call, request, self._over)
+        transfer.begin()
+        self._transfer = transfer
+        return transfer
+
+    def _over(self) -> None:
+        self._transfer = None
+
+    def take(self, progress: messages.TransferProgress) -> None:
+        """Take in what the far side says of the REFER."""
+        if self._transfer is not None:
+            self._transfer.take(progress)
+
+    def hold_settled(self) -> None:
+        """The call was held or taken back."""
+        if self._transfer is not None:
+            self._transfer.hold_settled()
+
+    def command_failed(self, command: str) -> None:
+        """The user agent could not carry out a command."""
+        if self._transfer is not None:
+            self._transfer.command_failed(command)
+
+    def prompt_complete(self, utterance: Utterance) -> None:
+        """Nothing more will be heard of a prompt."""
+        if self._transfer is not None:
+            self._transfer.prompt_complete(utterance)
+
+    def call_ended(self, ending: Ending) -> None:
+        """The call is over, and with it the transfer."""
+        if self._transfer is not None:
+            self._transfer.call_ended(ending)

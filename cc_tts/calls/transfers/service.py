@@ -1,0 +1,38 @@
+"""Who may be transferred to whom: what every command to transfer a call passes. Runs on: the event loop."""
+
+import secrets
+from dataclasses import replace
+
+from cc_tts.calls.call import Call
+from cc_tts.calls.transfers.rules import AllowedTargets
+from cc_tts.calls.transfers.transfer import Transfer, TransferRequest
+from cc_tts.config.schema import Config
+from cc_tts.errors import TransferNotAllowed
+
+
+class Transfers:
+    """Begins the transfers of calls."""
+
+    def __init__(self, config: Config) -> None:
+        self.reload(config)
+
+    def reload(self, config: Config) -> None:
+        """Allow these targets from now on; transfers that run stay as they are."""
+        self._allowed = AllowedTargets(config.transfer.allowed)
+
+    def check_target(self, to: str) -> None:
+        """Refuse a target that nobody may be transferred to.
+
+        Raises:
+            TransferNotAllowed: the configuration does not name it.
+        """
+        if to not in self._allowed:
+            raise TransferNotAllowed(
+                "transfer.allowed names no pattern that takes this target; without patterns nobody is transferred"
+            )
+
+    def begin(self, call: Call, request: TransferRequest) -> Transfer:
+        """Transfer a call; raises as :meth:`check_target` and :meth:`.Handover.transfer`."""
+        self.check_target(request.to)
+        transfer_id = request.transfer_id or f"transfer_{secrets.token_hex(8)}"
+        return call.handover.transfer(replace(request, transfer_id=transfer_id))

@@ -1,0 +1,229 @@
+"""One transfer of a call by REFER (RFC 3515, RFC 5589): its steps, its events, how it ends. Runs on: the event loop.
+
+The call is kept until the outcome is known: the far side calls its target and tells us by NOTIFY how that went. At many
+peers a hang-up after the 202 would end the transfer, too.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, Literal, Protocol
+
+from msgspec import UNSET
+
+from cc_tts import logs
+from cc_tts.calls.call_info import CallTimer
+from cc_tts.calls.ending import Ending
+from cc_tts.calls.events import types
+from cc_tts.calls.follower import CallView
+from cc_tts.calls.prompts.utterance import CompletionCause, Utterance
+from cc_tts.speech.prompt import Prompt
+from cc_tts.ua import messages
+
+TransferMode = types.TransferMode
+TransferState = types.TransferState
+TransferReason = types.TransferReason
+
+DEFAULT_TIMEOUT_MS: Final = 30_000
+"""A transfer has failed without a result after this time, where the client names none; unmeasured."""
+HOLD_TIMEOUT_S: Final = 2.0
+"""The answer to the re-INVITE that holds the call may take this long; then REFER goes out without; unmeasured."""
+BYE_AFTER_S: Final = 0.5
+"""After this time we hang up a call whose transfer has succeeded and that the far side has not ended; unmeasured."""
+LAST_WORD_S: Final = 2.0
+"""A far side that ends its reports without a result may hang up within this time, as after a success; unmeasured."""
+_STATES: Final = ("requested", "accepted", "trying", "ringing", "succeeded")
+_NOT_SUPPORTED: Final = frozenset({405, 489, 501})
+_BUSY: Final = frozenset({486, 600})
+_NO_ANSWER: Final = frozenset({408, 480, 487})
+_OK: Final = 200
+_REFUSED: Final = 300
+_TRYING: Final = 100
+
+log = logs.get(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferRequest:
+    """A transfer to begin. ``consult``: the call whose far side is the target of an attended one."""
+
+    to: str
+    headers: dict[str, str] = field(default_factory=dict)
+    mode: TransferMode = "blind"
+    consult: "TransferredCall | None" = None
+    referred_by: str = ""
+    timeout_ms: int = DEFAULT_TIMEOUT_MS
+    on_failure: Literal["keep", "hangup"] = "keep"
+    hold: bool = True
+    prompt: Prompt | None = None
+    transfer_id: str = ""
+    client_state: str | None = None
+
+
+class TransferredCall(CallView, Protocol):
+    """A call as its transfer sees it."""
+
+    def set_hold(self, *, hold: bool) -> None:
+        """Hold the call or take it back."""
+
+    def end(self, local_reason: str) -> None:
+        """End the call, for this reason."""
+
+
+class Transfer:
+    """A transfer from the command to its last event, before which ``on_over`` is called."""
+
+    def __init__(self, call: TransferredCall, request: TransferRequest, on_over: Callable[[], None]) -> None:
+        self.id = request.transfer_id
+        self.request = request
+        self.state: TransferState = "requested"
+        self._call = call
+        self._on_over = on_over
+        self._timer = CallTimer(call.id)
+        self._step: Literal["speak", "hold", "refer", "over"] = "speak"
+        self._utterance: Utterance | None = None
+        self._holds = False
+        """Whether it was this transfer that held the call."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its last event was published."""
+        return self._step == "over"
+
+    # --- the steps -----------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Say what is to be said first, then hold the call, then refer it."""
+        if self.request.prompt is not None:
+            self._utterance = self._call.speak(self.request.prompt)
+        else:
+            self._hold()
+
+    def prompt_complete(self, utterance: Utterance) -> None:
+        """A prompt of the call is over; go on if it was ours, however it ended."""
+        if (
+            self._step == "speak"
+            and utterance is self._utterance
+            and utterance.completion_cause != CompletionCause.CALL_ENDED
+        ):
+            self._hold()
+
+    def _hold(self) -> None:
+        self._step = "hold"
+        if not self.request.hold or self._call.held:
+            self._refer()
+            return
+        self._holds = True
+        self._timer.set(HOLD_TIMEOUT_S, self._refer)
+        self._call.set_hold(hold=True)
+
+    def hold_settled(self) -> None:
+        """The far side has answered our re-INVITE, or the call is held or not for another reason."""
+        if self._step == "hold":
+            self._refer()
+
+    def _refer(self) -> None:
+        self._step = "refer"
+        self._timer.set(self.request.timeout_ms / 1000, partial(self._fail, "timeout"))
+        self._tell()
+        self._call.services.ua.send(
+            messages.Transfer(
+                call_id=self._call.id,
+                to=self.request.to,
+                headers=self.request.headers,
+                referred_by=self.request.referred_by,
+            )
+        )
+
+    # --- what becomes of it --------------------------------------------------------------------------------------------
+
+    def take(self, progress: messages.TransferProgress) -> None:
+        """Take in an answer to the REFER or a NOTIFY. They come in any order, and not all of them come."""
+        if self._step != "refer":
+            return
+        sip_code = progress.sip_code
+        if sip_code >= _REFUSED:
+            self._fail(_reason_of(sip_code, progress.by), sip_code)
+        elif progress.by == "answer":
+            self._advance("accepted", sip_code)
+        elif sip_code >= _OK:
+            self._succeed(sip_code)
+        else:
+            if sip_code:
+                self._advance("trying" if sip_code == _TRYING else "ringing", sip_code)
+            if progress.is_last:
+                self._timer.set(LAST_WORD_S, partial(self._fail, "unknown"))
+
+    def command_failed(self, command: str) -> None:
+        """The user agent could not hold the call, or not send the REFER."""
+        if command == "hold":
+            self.hold_settled()
+        elif command == "transfer" and self._step == "refer":
+            self._fail("unknown")
+
+    def call_ended(self, ending: Ending) -> None:
+        """The call is over. A far side that hangs up after it has accepted the REFER has gone to the target, it seems."""
+        if self.is_over:
+            return
+        is_gone = ending.reason == "remote_hangup" and self.state != "requested"
+        if is_gone:
+            self._finish("succeeded", reason="unknown", confirmed=False)
+        else:
+            self._finish("failed", reason="call_ended")
+
+    def _advance(self, state: TransferState, sip_code: int) -> None:
+        """Tell of a state if it is further than the last one."""
+        if _STATES.index(state) <= _STATES.index(self.state):
+            return
+        if self.state == "requested" and self.request.hold:
+            self._call.player.cancel_all()
+        self.state = state
+        self._tell(sip_code)
+
+    def _succeed(self, sip_code: int) -> None:
+        self._finish("succeeded", sip_code, confirmed=True)
+        consult = self.request.consult
+        self._timer.set(BYE_AFTER_S, partial(_end_all, [self._call, *([consult] if consult else [])]))
+
+    def _fail(self, reason: TransferReason, sip_code: int = 0) -> None:
+        self._finish("failed", sip_code, reason=reason)
+        if self.request.on_failure == "hangup":
+            self._call.end("transfer_failed")
+        elif self._holds and self._call.held:
+            self._call.set_hold(hold=False)
+
+    def _finish(self, state: TransferState, sip_code: int = 0, **more: Any) -> None:
+        self._timer.cancel()
+        self._step, self.state = "over", state
+        self._on_over()
+        self._tell(sip_code, **more)
+        result = more.get("reason") or state
+        self._call.services.metrics.transfers.labels(mode=self.request.mode, result=result).inc()
+        log.info("transfer", call_id=self._call.id, transfer_id=self.id, mode=self.request.mode, result=result)
+
+    def _tell(self, sip_code: int = 0, **more: Any) -> None:
+        self._call.publish(
+            types.CallTransfer(
+                transfer_id=self.id,
+                mode=self.request.mode,
+                state=self.state,
+                sip_code=sip_code or None,
+                client_state=UNSET if self.request.client_state is None else self.request.client_state,
+                **more,
+            )
+        )
+
+
+def _end_all(calls: list[TransferredCall]) -> None:
+    for call in calls:
+        call.end("transferred")
+
+
+def _reason_of(sip_code: int, by: messages.ToldBy) -> TransferReason:
+    if sip_code in _BUSY:
+        return "busy"
+    if sip_code in _NO_ANSWER:
+        return "timeout" if by == "answer" and sip_code == 408 else "no_answer"  # noqa: PLR2004 - Request Timeout
+    if by == "answer" and sip_code in _NOT_SUPPORTED:
+        return "not_supported"
+    return "rejected"

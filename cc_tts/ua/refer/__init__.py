@@ -1,0 +1,1 @@
+"""REFER: the far side of a leg is to call somebody else."""

@@ -1,0 +1,94 @@
+"""The transfer of a leg: a REFER of ours, and what its recipient tells of it. Runs on: the SIP thread.
+
+PJSIP's own subscription is not used: it asserts what a NOTIFY looks like, and its callbacks go by the number of a call,
+which may be another one's when a late NOTIFY comes. The filter answers NOTIFY and hands on what it says.
+"""
+
+import weakref
+from collections.abc import Callable
+from typing import Any, Final
+
+import pjsua2 as pj
+
+from cc_tts.clock import NS_PER_MS, Clock
+from cc_tts.processes.channel import Message
+from cc_tts.ua import messages
+from cc_tts.ua.guard.c_library import CLibrary
+from cc_tts.ua.pjsip import pj_info
+from cc_tts.ua.refer import message as refer
+from cc_tts.ua.sip import message as sip_message
+
+ANSWER_TIMEOUT_NS: Final = 30_000 * NS_PER_MS
+"""A REFER may be without final response for this long. After 32 s (RFC 3261 §17.1.2.2: 64·T1) PJSIP would end the call."""
+
+
+class LegRefer:
+    """The REFER of one leg, if there was one; the last one counts."""
+
+    def __init__(
+        self, call: Any, call_id: str, *, clock: Clock, library: CLibrary, send: Callable[[Message], None]
+    ) -> None:
+        self._call: Any = weakref.proxy(call)  # see LegMedia
+        self._call_id = call_id
+        self._clock = clock
+        self._library = library
+        self._send = send
+        self._cseq: int | None = None  # of the REFER that is followed
+        self._pending: set[int] = set()  # transactions that have no final response yet
+        self._sent_ns = 0
+        self._notified_cseq = -1
+        self._is_over = False  # nothing more is to be said of it
+        self.told: tuple[messages.TransferProgress, ...] = ()
+        """These were reported of it: at most its answer and the last notification."""
+
+    def start(self, transfer: messages.Transfer) -> None:
+        """Send REFER (RFC 3515 §2.4.1)."""
+        referred_by = transfer.referred_by or sip_message.uri_of(sip_message.readable(self._call.getInfo().localUri))
+        param = pj.CallSendRequestParam()
+        param.method = "REFER"
+        headers = {"Refer-To": refer.refer_to(transfer.to, transfer.headers), "Referred-By": f"<{referred_by}>"}
+        pj_info.add_headers(param, headers)
+        self._cseq, self.told, self._is_over = None, (), False
+        self._sent_ns = self._clock.now_ns()
+        self._call.sendRequest(param)
+
+    def changed(self, change: Any) -> None:
+        """The transaction of a REFER changed its state. One that gets a 401 is sent again, with another CSeq."""
+        transaction, sip_code = int(change.tsx.pjTransaction), int(change.tsx.statusCode)
+        if change.tsx.state < pj.PJSIP_TSX_STATE_COMPLETED:
+            self._pending.add(transaction)
+            self._cseq = refer.cseq_of(str(change.tsx.lastTx.wholeMsg))
+        elif transaction in self._pending:
+            self._pending.remove(transaction)
+            if not self._pending:
+                self._tell("answer", sip_code, is_last=sip_code >= 300)  # noqa: PLR2004 - no success (RFC 3261 §7.2)
+
+    def take(self, notification: refer.Notification) -> bool:
+        """Take in a NOTIFY; returns whether there is a subscription that it is of. One that comes again, or after a later
+        one, says nothing new.
+        """
+        is_new = notification.cseq > self._notified_cseq
+        if self._cseq is None or notification.refer not in (None, self._cseq) or (is_new and self._is_over):
+            return False
+        if is_new:
+            self._notified_cseq = notification.cseq
+            self._tell("notify", notification.sip_code, is_last=notification.is_last)
+        return True
+
+    def tick(self, now_ns: int) -> None:
+        """Give up a REFER that nobody answers."""
+        if self._pending and now_ns - self._sent_ns >= ANSWER_TIMEOUT_NS:
+            self.end()
+            self._tell("answer", pj.PJSIP_SC_REQUEST_TIMEOUT, is_last=True)
+
+    def end(self) -> None:
+        """End the transactions that have no answer."""
+        pending, self._pending = self._pending, set()
+        for each in pending:
+            self._library.end_transaction(each, pj.PJSIP_SC_REQUEST_TERMINATED)
+
+    def _tell(self, by: messages.ToldBy, sip_code: int, *, is_last: bool) -> None:
+        progress = messages.TransferProgress(call_id=self._call_id, by=by, sip_code=sip_code, is_last=is_last)
+        self._is_over = self._is_over or is_last
+        self.told = (*(each for each in self.told if each.by != by), progress)
+        self._send(progress)

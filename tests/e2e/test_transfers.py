@@ -1,0 +1,182 @@
+"""Transfers by REFER on the wire, to peers that answer and notify as they like."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from lab.ports import HOST
+from lab.raw_sip import SDP, RawCaller
+from lab.server_under_test import EventLog, Json, Server
+
+pytestmark = [pytest.mark.e2e, pytest.mark.both_builds]
+
+TARGET = f"sip:1001@{HOST}:9"
+ACTIVE = b"Event: refer\r\nSubscription-State: active;expires=60\r\n"
+TERMINATED = b"Event: refer\r\nSubscription-State: terminated;reason=noresource\r\n"
+
+
+class Transferee:
+    """The far side of an established call, which is asked to call somebody else."""
+
+    def __init__(self, server: Server, caller: RawCaller, log: EventLog, call: Json) -> None:
+        self.server, self.caller, self.log, self.call = server, caller, log, call
+
+    async def transfer(self, **body: Any) -> None:
+        status, answer = await self.server.post(f"/v1/calls/{self.call['id']}/transfer", {"to": TARGET} | body)
+        assert (status, answer["state"]) == (202, "requested"), answer
+
+    async def is_held(self, *, hold: bool = True) -> None:
+        offer = await self.caller.request("INVITE", body=SDP.format(port=9, formats="0 101"))
+        assert ("a=sendonly" in offer or "a=inactive" in offer) is hold
+
+    async def referred(self, status: str, **body: Any) -> str:
+        """Be held, and answer the REFER; returns that."""
+        await self.transfer(**body)
+        await self.is_held()
+        return await self.caller.request("REFER", status=status)
+
+    async def notify(self, text: str, headers: bytes = ACTIVE, *, kind: str = "message/sipfrag;version=2.0") -> int:
+        self.caller.send("NOTIFY", headers=headers, body=text, content_type=kind)
+        return (await self.caller.final()).status
+
+    @property
+    def told(self) -> list[tuple[Any, ...]]:
+        events = [event["data"] for event in self.log.events if event["type"] == "call.transfer"]
+        return [(each["state"], each["sip_code"], each["reason"]) for each in events]
+
+    async def failed(self) -> Json:
+        event = await self.log.wait("call.transfer", state="failed")
+        data: Json = event["data"]
+        return data
+
+    async def is_kept(self) -> None:
+        """The call is taken back and stays up."""
+        await self.is_held(hold=False)
+        call = await self.server.until_call(lambda call: not call["held"])
+        assert call["state"] == "established"
+        assert (await self.caller.bye()).status == 200
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def transferee(server: Server) -> AsyncIterator[Transferee]:
+    async with server.events() as log, RawCaller("silent", server.sip_port) as caller:
+        caller.invite()
+        assert (await caller.final()).status == 200
+        caller.ack()
+        await log.wait("call.established")
+        yield Transferee(server, caller, log, await server.only_call())
+
+
+async def test_the_call_ends_when_its_far_side_has_reached_the_target(transferee: Transferee) -> None:
+    refer = await transferee.referred("202 Accepted", headers={"X-Ticket": "a&b"}, transfer_id="t1", client_state="s")
+    assert f"\r\nRefer-To: <{TARGET}?X-Ticket=a%26b>\r\n" in refer
+    assert "\r\nReferred-By: <sip:silent@127.0.0.1" in refer
+    for text, headers in (
+        ("SIP/2.0 100 Trying", ACTIVE),
+        ("SIP/2.0 180 Ringing\r\n", ACTIVE),
+        ("SIP/2.0 200 OK\r\n", TERMINATED),
+    ):
+        assert await transferee.notify(text, headers) == 200
+    begun = asyncio.get_running_loop().time()
+    bye = await transferee.caller.request("BYE")
+    assert 0.3 < asyncio.get_running_loop().time() - begun < 2
+    assert "X-TTS-Cause: transferred" in bye
+    event = await transferee.log.wait("call.terminated")
+    assert transferee.told == [
+        ("requested", None, None),
+        ("accepted", 202, None),
+        ("trying", 100, None),
+        ("ringing", 180, None),
+        ("succeeded", 200, None),
+    ]
+    assert event["data"]["ending"]["reason"] == "transferred"
+    last = await transferee.log.wait("call.transfer", state="succeeded")
+    assert (last["data"]["transfer_id"], last["data"]["client_state"], last["data"]["confirmed"]) == ("t1", "s", True)
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        ("405 Method Not Allowed", "not_supported"),
+        ("603 Decline", "rejected"),
+        ("486 Busy Here", "busy"),
+        ("408 Timeout", "timeout"),
+    ],
+)
+async def test_a_refer_that_is_refused_leaves_the_call_as_it_was(
+    transferee: Transferee, status: str, reason: str
+) -> None:
+    await transferee.referred(status, timeout_ms=2000)
+    failed = await transferee.failed()
+    assert failed["reason"] == reason
+    await transferee.is_kept()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"), [("486 Busy Here", "busy"), ("480 No Answer", "no_answer"), ("603 Decline", "rejected")]
+)
+async def test_a_target_that_does_not_take_the_call_leaves_it_as_it_was(
+    transferee: Transferee, text: str, reason: str
+) -> None:
+    await transferee.referred("202 Accepted")
+    assert await transferee.notify(f"SIP/2.0 {text}\r\n", TERMINATED) == 200
+    assert (await transferee.failed())["reason"] == reason
+    await transferee.is_kept()
+
+
+async def test_notifications_may_come_before_the_202(transferee: Transferee) -> None:
+    await transferee.transfer()
+    await transferee.is_held()
+    await transferee.caller.left_unanswered("REFER")
+    assert await transferee.notify("SIP/2.0 180 Ringing\r\n") == 200
+    assert await transferee.notify("SIP/2.0 200 OK\r\n", TERMINATED) == 200
+    await transferee.log.wait("call.transfer", state="succeeded")
+    await transferee.caller.request("REFER", status="202 Accepted")  # which is repeated meanwhile
+    await transferee.caller.request("BYE")
+    assert [state for state, _, _ in transferee.told] == ["requested", "ringing", "succeeded"]
+
+
+async def test_notifications_without_sense_have_no_effect(transferee: Transferee) -> None:
+    await transferee.referred("202 Accepted")
+    assert await transferee.notify("", ACTIVE) == 200
+    assert await transferee.notify("\x00\x01 garbage" * 20, ACTIVE) == 200
+    assert await transferee.notify("SIP/2.0 200 OK", ACTIVE, kind="text/plain") == 200
+    assert await transferee.notify("SIP/2.0 999999 OK", ACTIVE) == 200
+    assert await transferee.notify("SIP/2.0 200 OK", b"Event: presence\r\n") == 489
+    assert await transferee.notify("SIP/2.0 200 OK", b"Event: refer;id=1\r\nSubscription-State: active\r\n") == 481
+    assert [state for state, _, _ in transferee.told] == ["requested", "accepted"]
+    assert await transferee.notify("", TERMINATED) == 200
+    assert (await transferee.failed())["reason"] == "unknown"
+    await transferee.is_kept()
+
+
+async def test_a_notify_that_nobody_asked_for_is_refused(transferee: Transferee) -> None:
+    assert await transferee.notify("SIP/2.0 200 OK", TERMINATED) == 481
+    await transferee.caller.bye()
+    assert transferee.told == []
+
+
+async def test_a_far_side_that_hangs_up_at_once_counts_as_transferred(transferee: Transferee) -> None:
+    await transferee.referred("202 Accepted")
+    assert (await transferee.caller.bye()).status == 200
+    await transferee.log.wait("call.terminated")
+    assert transferee.told[-1] == ("succeeded", None, "unknown")
+
+
+async def test_a_far_side_that_tells_nothing_is_given_up(transferee: Transferee) -> None:
+    await transferee.referred("202 Accepted", timeout_ms=1000)
+    assert (await transferee.failed())["reason"] == "timeout"
+    await transferee.is_kept()
+
+
+async def test_nobody_is_transferred_who_is_not_allowed(transferee: Transferee) -> None:
+    path = f"/v1/calls/{transferee.call['id']}/transfer"
+    status, answer = await transferee.server.post(path, {"to": "sip:1001@192.0.2.1"})
+    assert (status, answer["code"]) == (403, "transfer_not_allowed")
+    assert answer["errors"][0]["pointer"] == "/to"
+    for to in (f"{TARGET}?Route=%3Csip:x%3E", "tel:+1900", "sip:a b@127.0.0.1"):
+        assert (await transferee.server.post(path, {"to": to}))[0] == 422
+    assert (await transferee.caller.bye()).status == 200

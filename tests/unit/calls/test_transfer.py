@@ -1,0 +1,271 @@
+"""A transfer by REFER, in virtual time: what peers answer and tell, in any order, or not at all."""
+
+from typing import Any
+
+import pytest
+from msgspec import UNSET
+from msgspec.structs import asdict
+
+from cc_tts.calls import call_info
+from cc_tts.calls.call import Call
+from cc_tts.calls.transfers.transfer import BYE_AFTER_S, HOLD_TIMEOUT_S, LAST_WORD_S, Transfer, TransferRequest
+from cc_tts.errors import TransferActive, TransferNotAllowed, WrongState
+from cc_tts.speech.prompt import Prompt, TextContent
+from cc_tts.ua import messages
+from tests.fakes.exchange import Exchange
+from tests.fakes.virtual_loop import VirtualLoop
+
+pytestmark = pytest.mark.unit
+
+TARGET = "sip:1001@pbx.example.com"
+
+
+class Referrer:
+    """An established call that is to be transferred."""
+
+    def __init__(self, exchange: Exchange, loop: VirtualLoop) -> None:
+        self.exchange, self.loop = exchange, loop
+        self.ua = exchange.ua
+        self.call: Call = exchange.registry.call(exchange.talking("silent"))
+
+    def transfer(self, to: str = TARGET, **wanted: Any) -> Transfer:
+        return self.exchange.registry.transfers.begin(self.call, TransferRequest(to=to, **wanted))
+
+    def held(self, by: messages.HeldBy = "local") -> None:
+        self.ua.report(messages.HoldChanged(call_id=self.call.id, by=by))
+
+    def told(self, by: messages.ToldBy, sip_code: int, *, is_last: bool = False) -> None:
+        self.ua.report(
+            messages.TransferProgress(
+                call_id=self.call.id, by=by, sip_code=sip_code, is_last=is_last or sip_code >= 300
+            )
+        )
+
+    def referred(self, **wanted: Any) -> Transfer:
+        transfer = self.transfer(**wanted)
+        self.held()
+        assert self.ua.commands("transfer")
+        return transfer
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return [asdict(event.data) for event in self.exchange.seen if event.type == "call.transfer"]
+
+    @property
+    def states(self) -> list[str]:
+        return [event["state"] for event in self.events]
+
+    @property
+    def result(self) -> tuple[Any, ...]:
+        """State, code, reason and whether it is confirmed, of the one last event."""
+        (last,) = [event for event in self.events if event["state"] in ("succeeded", "failed")]
+        assert last is self.events[-1] or last == self.events[-1]
+        return last["state"], last["sip_code"], last["reason"], last["confirmed"]
+
+
+@pytest.fixture
+def referrer(monkeypatch: pytest.MonkeyPatch) -> Referrer:
+    exchange = Exchange()
+    loop = VirtualLoop(exchange)
+    monkeypatch.setattr(call_info, "asyncio", loop.module)
+    return Referrer(exchange, loop)
+
+
+async def test_the_call_is_held_then_referred_and_kept_until_it_has_succeeded(referrer: Referrer) -> None:
+    transfer = referrer.transfer(headers={"X-A": "b"}, transfer_id="t1", client_state="s")
+    assert referrer.ua.commands("hold") == [(referrer.call.id, True)]
+    assert referrer.ua.commands("transfer") == []
+    referrer.held()
+    assert referrer.ua.commands("transfer") == [(referrer.call.id, TARGET, {"X-A": "b"}, "")]
+    referrer.told("answer", 202)
+    for sip_code in (100, 180, 200):
+        referrer.told("notify", sip_code, is_last=sip_code == 200)
+    assert referrer.states == ["requested", "accepted", "trying", "ringing", "succeeded"]
+    assert referrer.result == ("succeeded", 200, None, True)
+    assert {(event["transfer_id"], event["client_state"]) for event in referrer.events} == {("t1", "s")}
+    assert transfer.is_over
+    assert referrer.ua.commands("hangup") == []
+    referrer.loop.advance(BYE_AFTER_S * 1000)
+    assert referrer.ua.causes == ["transferred"]
+    assert referrer.exchange.sample("cctts_transfers_total", mode="blind", result="succeeded") == 1
+
+
+@pytest.mark.parametrize(
+    ("told", "result"),
+    [
+        ([("answer", 405)], ("failed", 405, "not_supported", UNSET)),
+        ([("answer", 501)], ("failed", 501, "not_supported", UNSET)),
+        ([("answer", 603)], ("failed", 603, "rejected", UNSET)),
+        ([("answer", 403)], ("failed", 403, "rejected", UNSET)),
+        ([("answer", 408)], ("failed", 408, "timeout", UNSET)),
+        ([("answer", 202), ("notify", 486)], ("failed", 486, "busy", UNSET)),
+        ([("answer", 202), ("notify", 600)], ("failed", 600, "busy", UNSET)),
+        ([("answer", 202), ("notify", 480)], ("failed", 480, "no_answer", UNSET)),
+        ([("answer", 202), ("notify", 487)], ("failed", 487, "no_answer", UNSET)),
+        ([("answer", 202), ("notify", 408)], ("failed", 408, "no_answer", UNSET)),
+        ([("answer", 202), ("notify", 603)], ("failed", 603, "rejected", UNSET)),
+        ([("answer", 202), ("notify", 405)], ("failed", 405, "rejected", UNSET)),
+        ([("notify", 100), ("notify", 200), ("answer", 202)], ("succeeded", 200, None, True)),
+        ([("notify", 200), ("answer", 603), ("notify", 486)], ("succeeded", 200, None, True)),
+        ([("answer", 202), ("notify", 180), ("notify", 100), ("notify", 503)], ("failed", 503, "rejected", UNSET)),
+        ([("answer", 202), ("notify", 486), ("notify", 200)], ("failed", 486, "busy", UNSET)),
+    ],
+)
+async def test_the_outcome_is_told_once_in_whatever_order_it_comes(
+    referrer: Referrer, told: list[tuple[messages.ToldBy, int]], result: tuple[Any, ...]
+) -> None:
+    referrer.referred()
+    for by, sip_code in told:
+        referrer.told(by, sip_code)
+    assert referrer.result == result
+
+
+async def test_states_only_go_forward(referrer: Referrer) -> None:
+    referrer.referred()
+    for by, sip_code in (("notify", 180), ("answer", 202), ("notify", 100), ("notify", 183)):
+        referrer.told(by, sip_code)  # type: ignore[arg-type]
+    assert referrer.states == ["requested", "ringing"]
+
+
+async def test_after_a_failure_the_call_is_taken_back_and_kept(referrer: Referrer) -> None:
+    referrer.referred()
+    referrer.told("answer", 405)
+    assert referrer.ua.commands("hold") == [(referrer.call.id, True), (referrer.call.id, False)]
+    assert referrer.ua.commands("hangup") == []
+    referrer.held("none")
+    referrer.referred(transfer_id="again")
+    assert referrer.states == ["requested", "failed", "requested"]
+
+
+async def test_after_a_failure_the_call_ends_where_that_is_wanted(referrer: Referrer) -> None:
+    referrer.referred(on_failure="hangup")
+    referrer.told("answer", 603)
+    assert referrer.ua.causes == ["transfer_failed"]
+
+
+async def test_a_far_side_that_tells_nothing_is_given_up(referrer: Referrer) -> None:
+    referrer.referred(timeout_ms=5000)
+    referrer.told("answer", 202)
+    referrer.loop.advance(4999)
+    assert referrer.states == ["requested", "accepted"]
+    referrer.loop.advance(1)
+    assert referrer.result == ("failed", None, "timeout", UNSET)
+    referrer.told("notify", 200)
+    assert referrer.states[-1] == "failed"
+
+
+async def test_a_hang_up_after_the_202_is_a_success_that_nobody_confirms(referrer: Referrer) -> None:
+    referrer.referred()
+    referrer.told("answer", 202)
+    referrer.ua.ended(referrer.call.id)
+    assert referrer.result == ("succeeded", None, "unknown", False)
+    assert referrer.exchange.kinds(referrer.call.id)[-2:] == ["call.transfer", "call.terminated"]
+
+
+async def test_reports_that_end_without_a_result_leave_time_for_a_hang_up(referrer: Referrer) -> None:
+    referrer.referred()
+    referrer.told("answer", 202)
+    referrer.told("notify", 0, is_last=True)
+    assert referrer.states == ["requested", "accepted"]
+    referrer.loop.advance(LAST_WORD_S * 1000)
+    assert referrer.result == ("failed", None, "unknown", UNSET)
+
+
+@pytest.mark.parametrize("step", ["speak", "hold", "refer"])
+async def test_a_call_that_ends_before_ends_the_transfer(referrer: Referrer, step: str) -> None:
+    prompt = Prompt(content=TextContent("One moment")) if step == "speak" else None
+    referrer.transfer(prompt=prompt)
+    if step == "refer":
+        referrer.held()
+    await referrer.exchange.settle()
+    referrer.ua.ended(referrer.call.id)
+    assert referrer.result == ("failed", None, "call_ended", UNSET)
+    referrer.loop.advance(60_000)
+    assert len(referrer.events) == (2 if step == "refer" else 1)
+
+
+async def test_our_own_hang_up_is_no_success(referrer: Referrer) -> None:
+    referrer.referred()
+    referrer.told("answer", 202)
+    referrer.call.hangup()
+    referrer.ua.ended(referrer.call.id, by="local")
+    assert referrer.result == ("failed", None, "call_ended", UNSET)
+
+
+async def test_the_death_of_the_user_agent_ends_it(referrer: Referrer) -> None:
+    referrer.referred()
+    referrer.told("answer", 202)
+    referrer.ua.die()
+    assert referrer.result == ("failed", None, "call_ended", UNSET)
+
+
+async def test_what_is_said_first_is_said_before_the_hold(referrer: Referrer) -> None:
+    referrer.transfer(prompt=Prompt(content=TextContent("One moment")))
+    await referrer.exchange.settle()
+    assert referrer.ua.commands("hold") == []
+    referrer.ua.finished(referrer.call.id, referrer.call.player.queue[0].id)
+    assert referrer.ua.commands("hold") == [(referrer.call.id, True)]
+
+
+async def test_prompts_end_when_it_is_accepted(referrer: Referrer) -> None:
+    referrer.referred()
+    utterance = referrer.call.speak(Prompt(content=TextContent("Still there?")))
+    await referrer.exchange.settle()
+    assert referrer.ua.commands("cut") == []
+    referrer.told("answer", 202)
+    assert referrer.ua.commands("cut") == [(referrer.call.id, utterance.id)]
+
+
+async def test_without_hold_prompts_go_on(referrer: Referrer) -> None:
+    referrer.transfer(hold=False)
+    referrer.call.speak(Prompt(content=TextContent("Please wait")))
+    await referrer.exchange.settle()
+    referrer.told("answer", 202)
+    referrer.told("answer", 603)
+    assert referrer.ua.commands("hold") == []
+    assert referrer.ua.commands("cut") == []
+
+
+async def test_a_call_that_is_held_already_is_left_held(referrer: Referrer) -> None:
+    referrer.held("remote")
+    referrer.transfer()
+    referrer.told("answer", 603)
+    assert referrer.ua.commands("hold") == []
+    assert referrer.result[2] == "rejected"
+
+
+@pytest.mark.parametrize("how", ["refused", "late"])
+async def test_a_hold_that_fails_does_not_keep_it_back(referrer: Referrer, how: str) -> None:
+    referrer.transfer()
+    if how == "refused":
+        referrer.ua.report(messages.CommandFailed(call_id=referrer.call.id, command="hold", detail="491"))
+    else:
+        referrer.loop.advance(HOLD_TIMEOUT_S * 1000)
+    assert len(referrer.ua.commands("transfer")) == 1
+    referrer.told("answer", 603)
+    assert referrer.ua.commands("hold") == [(referrer.call.id, True)], "nothing to take back"
+
+
+async def test_a_refer_that_cannot_be_sent_fails(referrer: Referrer) -> None:
+    referrer.referred()
+    referrer.ua.report(messages.CommandFailed(call_id=referrer.call.id, command="transfer", detail="?"))
+    assert referrer.result == ("failed", None, "unknown", UNSET)
+
+
+async def test_one_at_a_time(referrer: Referrer) -> None:
+    referrer.transfer()
+    with pytest.raises(TransferActive):
+        referrer.transfer()
+
+
+async def test_only_allowed_targets(referrer: Referrer) -> None:
+    for to in ("sip:1001@evil.example.com", "sip:1001@pbx.example.com;maddr=192.0.2.1"):
+        with pytest.raises(TransferNotAllowed):
+            referrer.transfer(to)
+    assert referrer.events == []
+
+
+async def test_only_an_established_call(referrer: Referrer) -> None:
+    ringing = referrer.exchange.registry.call(referrer.ua.incoming("manual"))
+    with pytest.raises(WrongState):
+        referrer.exchange.registry.transfers.begin(ringing, TransferRequest(to=TARGET))

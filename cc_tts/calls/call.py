@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final, Literal
 from cc_tts import logs
 from cc_tts.calls import traces
 from cc_tts.calls.adoption import record as records
+from cc_tts.calls.adoption.keeper import RecordKeeper
 from cc_tts.calls.audio.caller_speech import CallerSpeech
 from cc_tts.calls.audio.hub import AudioHub
 from cc_tts.calls.audio.machine_detection import MachineDetection
@@ -46,7 +47,6 @@ class Call(CallInfo):
         self.machine = StateMachine(CALL_TABLE, CallState.INCOMING if inbound else CallState.OUTGOING)
         self.created_at_s = services.clock.wall_s()
         self._answering = False
-        self._record = b""
         self.timer = CallTimer(self.id)
         self.followers = Followers()
         self.audio = AudioHub(self.id, services.ua, services.metrics)
@@ -71,6 +71,7 @@ class Call(CallInfo):
         self.speech = CallerSpeech(self)
         self.detection: MachineDetection | None = None
         self.handover = Handover(self)
+        self.keeper = RecordKeeper(self)
 
     # --- what the API reads ------------------------------------------------------------------------------------------
 
@@ -119,7 +120,7 @@ class Call(CallInfo):
             self.services.vad.check()
         is_answered = self._answering or self.answered_at_s is not None
         utterance = self.player.speak(prompt, self.defaults, may_wait=is_answered)
-        self._keep_record()
+        self.keeper.keep()
         self.speech.refresh()
         return utterance
 
@@ -146,7 +147,7 @@ class Call(CallInfo):
         if request.invalid_prompt is not None:
             self.services.source.check(self.defaults.applied_to(request.invalid_prompt).content)
         gather = self.keys.collect(request)
-        self._keep_record()
+        self.keeper.keep()
         return gather
 
     def stop_gather(self) -> Gather:
@@ -175,7 +176,7 @@ class Call(CallInfo):
             raise WrongState("the prompts are paused already" if paused else "the prompts are not paused")
         self.services.ua.send(messages.SetPaused(self.id, paused))
         self.paused = paused
-        self._keep_record()
+        self.keeper.keep()
 
     # --- the call itself -----------------------------------------------------------------------------------------------
 
@@ -245,7 +246,7 @@ class Call(CallInfo):
                 digits=digits,
             )
         )
-        self._keep_record()  # after it: a call that has a reason to end is ending
+        self.keeper.keep()  # after it: a call that has a reason to end is ending
 
     def set_hold(self, *, hold: bool) -> None:
         """Re-INVITE sendonly to hold, or sendrecv to take back.
@@ -284,7 +285,7 @@ class Call(CallInfo):
             if defaults.barge_in_speech:
                 self.services.vad.check()
         self.defaults, self.metadata, self.client_state = defaults, metadata, client_state
-        self._keep_record()
+        self.keeper.keep()
         self.speech.refresh()
 
     def end_after_media(self) -> None:
@@ -298,17 +299,6 @@ class Call(CallInfo):
         self.end(local_reason, sip_code=480 if self.waits_for_answer else None, cause=cause, tail_ms=tail_ms)
 
     # --- what another server began ---------------------------------------------------------------------------------------
-
-    def record(self) -> records.CallRecord:
-        """The record that another server needs to adopt the call as it is now."""
-        return records.CallRecord(
-            version=records.VERSION,
-            run=self.services.events.run,
-            utterances=tuple(map(records.KeptUtterance.of, self.player.queue[: records.MAX_UTTERANCES])),
-            gather=self.keys.kept,
-            **records.without_text(self.headers, self.uri_parameters),
-            **{name: getattr(self, name) for name in (*records.FACTS, *records.PROGRESS)},
-        )
 
     def restore(self, snapshot: messages.CallSnapshot, record: records.CallRecord) -> None:
         """Restore a call of a server before this one from the state of its leg. What was in progress completes with
@@ -341,14 +331,7 @@ class Call(CallInfo):
         self._run_gather_timers()
         if self.state is CallState.ESTABLISHED:
             self.speech.begin(snapshot.established_ns)
-        self._keep_record()
-
-    def _keep_record(self) -> None:
-        """Have the UA process keep what another server would need, if it has changed."""
-        if self.services.config.ua.orphan_grace_ms and self.state is not CallState.TERMINATED:
-            before, self._record = self._record, records.encode(self.record())
-            if before != self._record:
-                self.services.ua.tell(messages.KeepRecord(call_id=self.id, record=self._record))
+        self.keeper.keep()
 
     # --- what the UA process reports -------------------------------------------------------------------------------------
 
@@ -484,7 +467,7 @@ class Call(CallInfo):
 
     def publish(self, data: types.EventData) -> None:
         """Send an event of this call; what happens to the call itself carries its metadata and client state."""
-        self._keep_record()
+        self.keeper.keep()
         data = self.stamped(data) if isinstance(data, types.CallData) else data
         self.services.events.publish(data, call_id=self.id, tenant=self.tenant)
 

@@ -60,7 +60,7 @@ class IncomingCalls:
         is_up = record is not None and record.local_reason is None
         if snapshot.invite is not None and snapshot.state == "invited":
             call = self._new_call(snapshot.invite)
-            record = record or call.record()
+            record = record or call.keeper.record()
         elif record is None:
             log.error(
                 "call_not_adopted", call_id=snapshot.call_id, sip_call_id=snapshot.sip_call_id, consequence="ending it"

@@ -1,0 +1,44 @@
+"""Keeps the record of one call up to date in the UA process. Runs on: the event loop."""
+
+from typing import Protocol
+
+from cc_tts.calls.adoption import record as records
+from cc_tts.calls.call_state import CallState
+from cc_tts.calls.dtmf.collector import DtmfCollector
+from cc_tts.calls.follower import CallView
+from cc_tts.ua import messages
+
+
+class KeptCall(CallView, Protocol):
+    """A call whose record is kept; it has the fields of a record, too."""
+
+    uri_parameters: dict[str, str]
+    keys: DtmfCollector
+
+
+class RecordKeeper:
+    """Has the UA process keep what another server would need to adopt a call."""
+
+    def __init__(self, call: KeptCall) -> None:
+        self._call = call
+        self._kept = b""
+
+    def record(self) -> records.CallRecord:
+        """The record of the call as it is now."""
+        call = self._call
+        return records.CallRecord(
+            version=records.VERSION,
+            run=call.services.events.run,
+            utterances=tuple(map(records.KeptUtterance.of, call.player.queue[: records.MAX_UTTERANCES])),
+            gather=call.keys.kept,
+            **records.without_text(call.headers, call.uri_parameters),
+            **{name: getattr(call, name) for name in (*records.FACTS, *records.PROGRESS)},
+        )
+
+    def keep(self) -> None:
+        """Send the record if it has changed."""
+        services = self._call.services
+        if services.config.ua.orphan_grace_ms and self._call.state is not CallState.TERMINATED:
+            before, self._kept = self._kept, records.encode(self.record())
+            if before != self._kept:
+                services.ua.tell(messages.KeepRecord(call_id=self._call.id, record=self._kept))

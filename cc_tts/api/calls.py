@@ -23,6 +23,7 @@ from cc_tts.errors import (
     DtmfUnsupported,
     DuplicateId,
     EngineOverloaded,
+    FieldError,
     GatherActive,
     GatherNotFound,
     LanguageUnsupported,
@@ -34,6 +35,7 @@ from cc_tts.errors import (
     TextTooLong,
     UnknownLexicon,
     UnknownVoice,
+    Unprocessable,
     UserAgentUnavailable,
     WrongState,
 )
@@ -87,6 +89,22 @@ def call_of(request: web.Request) -> Call:
     call = request.app[CONTEXT].registry.call(call_id)
     if tenant and call.tenant != tenant:
         raise CallNotFound.named(call_id)
+    return call
+
+
+def another_call(request: web.Request, call_id: str, pointer: str) -> Call:
+    """The call that a field of the body names.
+
+    Raises:
+        Unprocessable: there is none, or it is not of the token's tenant.
+    """
+    tenant, registry = current_tenant(), request.app[CONTEXT].registry
+    try:
+        call = registry.call(call_id)
+    except CallNotFound:
+        call = None
+    if call is None or tenant not in ("", call.tenant):
+        raise Unprocessable.about(FieldError(pointer, CallNotFound.named(call_id).detail))
     return call
 
 

@@ -101,6 +101,11 @@ class Call(CallInfo):
         """The gather that runs; raises ``GatherNotFound`` if none does."""
         return self.keys.running
 
+    @property
+    def kept_transfer(self) -> records.KeptTransfer | None:
+        """The part of the running transfer that another server has to know."""
+        return self.handover.kept
+
     # --- speaking ----------------------------------------------------------------------------------------------------
 
     def speak(self, prompt: Prompt) -> Utterance:
@@ -327,6 +332,7 @@ class Call(CallInfo):
             self.keys.break_off(record.gather)
             if record.gather.then == "hangup" and is_answered:
                 self.end("gather_complete", cause="server_restarted")
+        self.handover.restore(record.transfer, snapshot.transfer)
         self.local_reason = record.local_reason or self.local_reason
         self._run_gather_timers()
         if self.state is CallState.ESTABLISHED:
@@ -357,7 +363,7 @@ class Call(CallInfo):
 
     def _on_established(self, established: messages.CallEstablished) -> None:
         """The ACK. Prompts that waited for it count their time from here."""
-        self.sip_call_id = established.sip_call_id or self.sip_call_id
+        self.sip_call_id, self.tags = established.sip_call_id or self.sip_call_id, established.tags
         self.transport = established.transport or self.transport
         if not self.machine.can(CallEvent.ANSWER):
             return

@@ -16,6 +16,7 @@ from cc_tts.errors import CcTtsError
 from cc_tts.media.quality import Quality
 from cc_tts.speech.prompt import PromptDefaults
 from cc_tts.ua import messages
+from cc_tts.ua.sip import message as sip_message
 
 log = logs.get(__name__)
 
@@ -33,6 +34,8 @@ class CallInfo:
     callee: str
     sip_call_id: str
     headers: dict[str, str]
+    tags: tuple[str, str] = ("", "")
+    """Those of the dialog, ours and the far side's; empty until it is answered."""
     uri_parameters: dict[str, str] = field(default_factory=dict)
     tenant: str = ""
     """The tenant whose call it is; empty: the operator's."""
@@ -79,7 +82,7 @@ class CallInfo:
 
     def note_leg(self, snapshot: messages.CallSnapshot) -> None:
         """Take in what a leg is like that another server had."""
-        self.sip_call_id = snapshot.sip_call_id or self.sip_call_id
+        self.sip_call_id, self.tags = snapshot.sip_call_id or self.sip_call_id, snapshot.tags
         self.transport = snapshot.transport or self.transport
         self.held = snapshot.held_by != "none"
         if snapshot.media is not None:
@@ -100,6 +103,11 @@ class CallInfo:
         return msgspec.structs.replace(
             data, client_state=UNSET if client_state is None else client_state, metadata=self.metadata or UNSET
         )
+
+    @property
+    def remote_uri(self) -> str:
+        """The address of record of the far side."""
+        return sip_message.uri_of(self.caller if self.direction == "inbound" else self.callee)
 
     @property
     def parties(self) -> dict[str, Any]:

@@ -1,8 +1,10 @@
 """Transfers by REFER on the wire, to peers that answer and notify as they like."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import pytest_asyncio
@@ -180,3 +182,19 @@ async def test_nobody_is_transferred_who_is_not_allowed(transferee: Transferee) 
     for to in (f"{TARGET}?Route=%3Csip:x%3E", "tel:+1900", "sip:a b@127.0.0.1"):
         assert (await transferee.server.post(path, {"to": to}))[0] == 422
     assert (await transferee.caller.bye()).status == 200
+
+
+async def test_an_attended_transfer_names_the_dialog_of_the_consulted_call(transferee: Transferee) -> None:
+    server = transferee.server
+    async with RawCaller("silent", server.sip_port) as agent:
+        agent.invite()
+        answer = await agent.final()
+        agent.ack()
+        (consult,) = [call for call in await server.calls("established") if call["sip_call_id"] == agent.call_id]
+        refer = await transferee.referred("202 Accepted", mode="attended", to=None, consult_call_id=consult["id"])
+        ours, theirs = ((answer.header(name) or "").partition(";tag=")[2] for name in ("To", "From"))
+        replaces = quote(f"{agent.call_id};to-tag={theirs};from-tag={ours}", safe="")
+        assert re.search(rf"^Refer-To: <sip:raw@127\.0\.0\.1\?Replaces={replaces}>\r$", refer, re.MULTILINE)
+        assert await transferee.notify("SIP/2.0 200 OK\r\n", TERMINATED) == 200
+        await asyncio.gather(transferee.caller.request("BYE"), agent.request("BYE"))
+    await server.until_all_terminated()

@@ -1,5 +1,6 @@
 """Handlers by which a call is handed over, and their bodies."""
 
+from dataclasses import replace
 from operator import attrgetter
 from typing import Annotated, ClassVar, Final, Literal
 
@@ -8,14 +9,22 @@ from aiohttp import web
 from msgspec import UNSET, Meta
 
 from cc_tts.api import schemas, sip_fields
-from cc_tts.api.calls import OF_TEXT, ON_A_CALL, call_of, fields_of_text, match_lexicons
+from cc_tts.api.calls import OF_TEXT, ON_A_CALL, another_call, call_of, fields_of_text, match_lexicons
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http import bodies
 from cc_tts.api.http.route import RouteTable
 from cc_tts.api.views import View
 from cc_tts.calls.events.types import TransferState
 from cc_tts.calls.transfers.transfer import DEFAULT_TIMEOUT_MS, TransferRequest
-from cc_tts.errors import DuplicateId, FieldError, QueueFull, TransferActive, TransferNotAllowed, Unprocessable
+from cc_tts.errors import (
+    DuplicateId,
+    FieldError,
+    MalformedRequest,
+    QueueFull,
+    TransferActive,
+    TransferNotAllowed,
+    Unprocessable,
+)
 
 MAX_TIMEOUT_MS: Final = 600_000  # unmeasured
 
@@ -27,7 +36,15 @@ class Transfer(schemas.Body, frozen=True, kw_only=True):
     accepts. ``speak`` is said before that. The call stays up until the outcome is known.
     """
 
-    to: Annotated[schemas.Uri, Meta(description="A SIP URI that a pattern of transfer.allowed takes.")]
+    to: Annotated[
+        schemas.Uri | None,
+        Meta(description="A SIP URI that a pattern of transfer.allowed takes; attended: left out, whom was consulted."),
+    ] = None
+    mode: Literal["blind", "attended"] = "blind"
+    consult_call_id: Annotated[
+        schemas.Id | None,
+        Meta(description="attended: another established call of ours, whose far side takes this one over."),
+    ] = None
     headers: Annotated[
         schemas.Headers, Meta(description="X-* and User-to-User for the new call; many PBXs leave them out.")
     ] = msgspec.field(default_factory=dict)
@@ -47,6 +64,7 @@ class Transfer(schemas.Body, frozen=True, kw_only=True):
         Raises:
             Unprocessable: a URI, a header or the prompt cannot be used.
         """
+        self._check_mode()
         uris = (("/to", self.to), ("/referred_by", self.referred_by))
         faults = [FieldError(at, fault) for at, uri in uris if uri is not None and (fault := sip_fields.uri_fault(uri))]
         if faults := faults + sip_fields.header_faults(self.headers, "/headers"):
@@ -55,7 +73,7 @@ class Transfer(schemas.Body, frozen=True, kw_only=True):
             "/speak/then", "the transfer ends the call", when=self.speak is not None and self.speak.then != "stay"
         )
         return TransferRequest(
-            to=self.to,
+            to=self.to or "",
             headers=self.headers,
             referred_by=self.referred_by or "",
             timeout_ms=self.timeout_ms,
@@ -64,6 +82,16 @@ class Transfer(schemas.Body, frozen=True, kw_only=True):
             prompt=None if self.speak is None else self.speak.prompt(pointer="/speak"),
             transfer_id=self.transfer_id or "",
             client_state=self.client_state,
+        )
+
+    def _check_mode(self) -> None:
+        is_attended = self.mode == "attended"
+        if self.to is None and not is_attended:
+            raise MalformedRequest.about(FieldError("/to", "is needed"))
+        schemas.refuse(
+            "/consult_call_id",
+            "goes with mode attended, which needs it",
+            when=is_attended != bool(self.consult_call_id),
         )
 
 
@@ -95,6 +123,8 @@ class TransferBegun(View, frozen=True, kw_only=True):
 async def transfer_call(request: web.Request, body: Transfer) -> TransferBegun:
     """Have the far side of a call go on to somebody else, by REFER; call.transfer tells how that goes."""
     wanted = body.request()
+    if body.consult_call_id is not None:
+        wanted = replace(wanted, consult=another_call(request, body.consult_call_id, "/consult_call_id"))
     is_ssml = body.speak is not None and body.speak.ssml is not UNSET
     fields = fields_of_text("/speak/ssml" if is_ssml else "/speak/text", "/speak")
     with bodies.located(fields | {TransferNotAllowed: "/to"}):

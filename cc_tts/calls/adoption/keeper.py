@@ -15,6 +15,10 @@ class KeptCall(CallView, Protocol):
     uri_parameters: dict[str, str]
     keys: DtmfCollector
 
+    @property
+    def kept_transfer(self) -> records.KeptTransfer | None:
+        """The part of the running transfer that another server has to know."""
+
 
 class RecordKeeper:
     """Has the UA process keep what another server would need to adopt a call."""
@@ -31,6 +35,7 @@ class RecordKeeper:
             run=call.services.events.run,
             utterances=tuple(map(records.KeptUtterance.of, call.player.queue[: records.MAX_UTTERANCES])),
             gather=call.keys.kept,
+            transfer=call.kept_transfer,
             **records.without_text(call.headers, call.uri_parameters),
             **{name: getattr(call, name) for name in (*records.FACTS, *records.PROGRESS)},
         )

@@ -93,6 +93,20 @@ class KeptGather(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     then: Then = "stay"
 
 
+class KeptTransfer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The transfer that ran. ``is_sent``: the REFER went out. ``holds``: the call was held for it."""
+
+    id: str
+    state: Literal["requested", "accepted", "trying", "ringing", "succeeded", "failed"]
+    is_sent: bool
+    mode: Literal["blind", "attended"]
+    timeout_ms: int
+    holds: bool = False
+    on_failure: Literal["keep", "hangup"] = "keep"
+    hold: bool = True
+    client_state: str | None = None
+
+
 class CallRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One call. ``run`` is that of the events of the server that has it. ``no_answer_at_s``: when an outgoing call is given
     up, on the wall clock.
@@ -120,6 +134,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     peer: str = ""
     utterances: tuple[KeptUtterance, ...] = ()
     gather: KeptGather | None = None
+    transfer: KeptTransfer | None = None
 
 
 _encoder: Final = msgspec.msgpack.Encoder()

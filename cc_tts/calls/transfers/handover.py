@@ -1,5 +1,8 @@
 """The transfer of one call, and what the call tells it. Runs on: the event loop."""
 
+from collections.abc import Iterable
+
+from cc_tts.calls.adoption.record import KeptTransfer
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.ending import Ending
 from cc_tts.calls.prompts.utterance import Utterance
@@ -32,6 +35,24 @@ class Handover:
         transfer.begin()
         self._transfer = transfer
         return transfer
+
+    @property
+    def kept(self) -> KeptTransfer | None:
+        """The part of the running transfer that another server has to know."""
+        return None if self._transfer is None else self._transfer.kept
+
+    def restore(self, kept: KeptTransfer | None, told: Iterable[messages.TransferProgress]) -> None:
+        """Take up the transfer of a server before this one, if there was one."""
+        if kept is not None:
+            request = TransferRequest(
+                transfer_id=kept.id,
+                timeout_ms=kept.timeout_ms,
+                on_failure=kept.on_failure,
+                hold=kept.hold,
+                client_state=kept.client_state,
+            )
+            self._transfer = Transfer(self._call, request, self._over)
+            self._transfer.restore(kept, told)
 
     def _over(self) -> None:
         self._transfer = None

@@ -4,7 +4,7 @@ The call is kept until the outcome is known: the far side calls its target and t
 peers a hang-up after the 202 would end the transfer, too.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Literal, Protocol
@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, Protocol
 from msgspec import UNSET
 
 from cc_tts import logs
+from cc_tts.calls.adoption.record import KeptTransfer
 from cc_tts.calls.call_info import CallTimer
 from cc_tts.calls.ending import Ending
 from cc_tts.calls.events import types
@@ -19,10 +20,6 @@ from cc_tts.calls.follower import CallView
 from cc_tts.calls.prompts.utterance import CompletionCause, Utterance
 from cc_tts.speech.prompt import Prompt
 from cc_tts.ua import messages
-
-TransferMode = types.TransferMode
-TransferState = types.TransferState
-TransferReason = types.TransferReason
 
 DEFAULT_TIMEOUT_MS: Final = 30_000
 """A transfer has failed without a result after this time, where the client names none; unmeasured."""
@@ -45,11 +42,10 @@ log = logs.get(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferRequest:
-    """A transfer to begin. ``consult``: the call whose far side is the target of an attended one."""
+    """A transfer to begin. ``consult``: the call whose far side is the target of an attended one, which needs no ``to``."""
 
-    to: str
+    to: str = ""
     headers: dict[str, str] = field(default_factory=dict)
-    mode: TransferMode = "blind"
     consult: "TransferredCall | None" = None
     referred_by: str = ""
     timeout_ms: int = DEFAULT_TIMEOUT_MS
@@ -59,9 +55,21 @@ class TransferRequest:
     transfer_id: str = ""
     client_state: str | None = None
 
+    @property
+    def mode(self) -> types.TransferMode:
+        """``attended`` if a call was consulted."""
+        return "blind" if self.consult is None else "attended"
+
 
 class TransferredCall(CallView, Protocol):
     """A call as its transfer sees it."""
+
+    sip_call_id: str
+    tags: tuple[str, str]
+
+    @property
+    def remote_uri(self) -> str:
+        """The address of record of the far side."""
 
     def set_hold(self, *, hold: bool) -> None:
         """Hold the call or take it back."""
@@ -76,12 +84,13 @@ class Transfer:
     def __init__(self, call: TransferredCall, request: TransferRequest, on_over: Callable[[], None]) -> None:
         self.id = request.transfer_id
         self.request = request
-        self.state: TransferState = "requested"
+        self.state: types.TransferState = "requested"
         self._call = call
         self._on_over = on_over
         self._timer = CallTimer(call.id)
         self._step: Literal["speak", "hold", "refer", "over"] = "speak"
         self._utterance: Utterance | None = None
+        self._mode = request.mode
         self._holds = False
         """Whether it was this transfer that held the call."""
 
@@ -161,6 +170,33 @@ class Transfer:
         elif command == "transfer" and self._step == "refer":
             self._fail("unknown")
 
+    @property
+    def kept(self) -> KeptTransfer:
+        """The part of it that another server has to know."""
+        request = self.request
+        return KeptTransfer(
+            id=self.id,
+            state=self.state,
+            is_sent=self._step == "refer",
+            holds=self._holds,
+            mode=self._mode,
+            timeout_ms=request.timeout_ms,
+            on_failure=request.on_failure,
+            hold=request.hold,
+            client_state=request.client_state,
+        )
+
+    def restore(self, kept: KeptTransfer, told: Iterable[messages.TransferProgress]) -> None:
+        """Go on with the transfer of a server before this one, with what the far side has told meanwhile."""
+        self.state, self._holds, self._mode = kept.state, kept.holds, kept.mode
+        self._step = "refer"
+        if not kept.is_sent:
+            self._fail("unknown")
+            return
+        self._timer.set(self.request.timeout_ms / 1000, partial(self._fail, "timeout"))
+        for progress in told:
+            self.take(progress)
+
     def call_ended(self, ending: Ending) -> None:
         """The call is over. A far side that hangs up after it has accepted the REFER has gone to the target, it seems."""
         if self.is_over:
@@ -171,7 +207,7 @@ class Transfer:
         else:
             self._finish("failed", reason="call_ended")
 
-    def _advance(self, state: TransferState, sip_code: int) -> None:
+    def _advance(self, state: types.TransferState, sip_code: int) -> None:
         """Tell of a state if it is further than the last one."""
         if _STATES.index(state) <= _STATES.index(self.state):
             return
@@ -185,27 +221,27 @@ class Transfer:
         consult = self.request.consult
         self._timer.set(BYE_AFTER_S, partial(_end_all, [self._call, *([consult] if consult else [])]))
 
-    def _fail(self, reason: TransferReason, sip_code: int = 0) -> None:
+    def _fail(self, reason: types.TransferReason, sip_code: int = 0) -> None:
         self._finish("failed", sip_code, reason=reason)
         if self.request.on_failure == "hangup":
             self._call.end("transfer_failed")
         elif self._holds and self._call.held:
             self._call.set_hold(hold=False)
 
-    def _finish(self, state: TransferState, sip_code: int = 0, **more: Any) -> None:
+    def _finish(self, state: types.TransferState, sip_code: int = 0, **more: Any) -> None:
         self._timer.cancel()
         self._step, self.state = "over", state
         self._on_over()
         self._tell(sip_code, **more)
         result = more.get("reason") or state
-        self._call.services.metrics.transfers.labels(mode=self.request.mode, result=result).inc()
-        log.info("transfer", call_id=self._call.id, transfer_id=self.id, mode=self.request.mode, result=result)
+        self._call.services.metrics.transfers.labels(mode=self._mode, result=result).inc()
+        log.info("transfer", call_id=self._call.id, transfer_id=self.id, mode=self._mode, result=result)
 
     def _tell(self, sip_code: int = 0, **more: Any) -> None:
         self._call.publish(
             types.CallTransfer(
                 transfer_id=self.id,
-                mode=self.request.mode,
+                mode=self._mode,
                 state=self.state,
                 sip_code=sip_code or None,
                 client_state=UNSET if self.request.client_state is None else self.request.client_state,
@@ -219,7 +255,7 @@ def _end_all(calls: list[TransferredCall]) -> None:
         call.end("transferred")
 
 
-def _reason_of(sip_code: int, by: messages.ToldBy) -> TransferReason:
+def _reason_of(sip_code: int, by: messages.ToldBy) -> types.TransferReason:
     if sip_code in _BUSY:
         return "busy"
     if sip_code in _NO_ANSWER:

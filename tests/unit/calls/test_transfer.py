@@ -14,6 +14,7 @@ from cc_tts.speech.prompt import Prompt, TextContent
 from cc_tts.ua import messages
 from tests.fakes.exchange import Exchange
 from tests.fakes.virtual_loop import VirtualLoop
+from tests.unit.calls.test_adopted_calls import snapshot_of
 
 pytestmark = pytest.mark.unit
 
@@ -269,3 +270,74 @@ async def test_only_an_established_call(referrer: Referrer) -> None:
     ringing = referrer.exchange.registry.call(referrer.ua.incoming("manual"))
     with pytest.raises(WrongState):
         referrer.exchange.registry.transfers.begin(ringing, TransferRequest(to=TARGET))
+
+
+# --- attended ------------------------------------------------------------------------------------------------------------
+
+
+def consulted(referrer: Referrer) -> Call:
+    call_id = referrer.ua.incoming("silent", caller='"Anna" <sip:Anna@pbx.example.com>;tag=x')
+    referrer.ua.report(messages.CallEstablished(call_id=call_id, sip_call_id="c@d", at_ns=0, tags=("ours", "theirs")))
+    return referrer.exchange.registry.call(call_id)
+
+
+async def test_an_attended_transfer_replaces_the_consulted_call(referrer: Referrer) -> None:
+    consult = consulted(referrer)
+    referrer.referred(to="", consult=consult, headers={"X-A": "b"})
+    ((_, to, headers, _),) = referrer.ua.commands("transfer")
+    assert to == "sip:Anna@pbx.example.com"
+    assert headers == {"Replaces": "c@d;to-tag=theirs;from-tag=ours", "X-A": "b"}
+    referrer.told("notify", 200)
+    assert {event["mode"] for event in referrer.events} == {"attended"}
+    referrer.loop.advance(BYE_AFTER_S * 1000)
+    assert [call_id for call_id, *_ in referrer.ua.commands("hangup")] == [referrer.call.id, consult.id]
+
+
+async def test_who_is_consulted_has_to_be_on_another_established_call(referrer: Referrer) -> None:
+    ringing = referrer.exchange.registry.call(referrer.ua.incoming("manual", caller="<sip:a@pbx.example.com>"))
+    for consult in (ringing, referrer.call):
+        with pytest.raises(WrongState):
+            referrer.transfer(consult=consult)
+
+
+# --- another server takes the call over ----------------------------------------------------------------------------------
+
+
+def adopted(referrer: Referrer, *told: tuple[messages.ToldBy, int]) -> Referrer:
+    """The call with another server, where this was told of the REFER so far."""
+    call_id = referrer.call.id
+    reports = tuple(
+        messages.TransferProgress(call_id=call_id, by=by, sip_code=sip_code, is_last=sip_code >= 200 and by == "notify")
+        for by, sip_code in told
+    )
+    after = Exchange()
+    after.ua.report(snapshot_of(referrer.exchange, call_id, held_by="local", transfer=reports))
+    after.registry.present_adopted()
+    found = Referrer.__new__(Referrer)
+    found.exchange, found.ua, found.loop = after, after.ua, referrer.loop
+    found.call = after.registry.call(call_id)
+    return found
+
+
+async def test_another_server_goes_on_with_a_transfer(referrer: Referrer) -> None:
+    referrer.referred(transfer_id="t1", client_state="s")
+    referrer.told("answer", 202)
+    after = adopted(referrer, ("answer", 202), ("notify", 180))
+    assert after.states == ["ringing"]
+    after.told("notify", 486)
+    assert after.result == ("failed", 486, "busy", UNSET)
+    assert {(event["transfer_id"], event["client_state"]) for event in after.events} == {("t1", "s")}
+    assert after.ua.commands("hold") == [(after.call.id, False)]
+
+
+async def test_what_came_while_there_was_no_server_counts(referrer: Referrer) -> None:
+    referrer.referred()
+    after = adopted(referrer, ("answer", 202), ("notify", 200))
+    assert after.result == ("succeeded", 200, None, True)
+
+
+async def test_a_transfer_that_was_not_sent_has_failed(referrer: Referrer) -> None:
+    referrer.transfer()
+    referrer.exchange.registry.call(referrer.call.id).keeper.keep()
+    after = adopted(referrer)
+    assert after.result == ("failed", None, "unknown", UNSET)

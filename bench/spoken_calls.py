@@ -225,7 +225,7 @@ async def speak_on(calls: Calls, crowd: Crowd, sipp: Sipp, seconds: float) -> Js
     calls.underruns = calls.num_complete = 0
     calls.first_audio()
     meter = Meter(**processes(calls.server), crowd=crowd.pid, sipp=sipp.process.pid, bench=os.getpid())
-    crowd.say("start")
+    crowd.tell("start")
     await calls.all(calls.all_the_time, seconds)
     heard = await crowd.ask("report")
     return {

@@ -165,7 +165,7 @@ async def level(server: Server, num_calls: int, *, rate: float, window_s: float,
             await asyncio.sleep(ramp_s)
             ramp_cores = ramp.cores()
             await asyncio.sleep(SETTLE_S)
-            crowd.say("start")
+            crowd.tell("start")
             meter = Meter(**pids, crowd=crowd.pid, sipp=sipp.process.pid)
             await asyncio.sleep(window_s)
             cores, memory_kib = meter.cores(), ua_rss_kib(server)

@@ -11,8 +11,6 @@ every few ms it takes what has come, many packets a system call (recvmmsg, sendm
 
 import ctypes
 import json
-import os
-import select
 import socket
 import sys
 import time
@@ -23,6 +21,8 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+
+from lab.lines import CommandLines
 
 HOST: Final = "127.0.0.1"
 LEGS_A_SOCKET: Final = 50
@@ -243,22 +243,6 @@ def dropped_by_sockets(ports: set[int]) -> int:
     return sum(int(row[-1]) for row in rows if int(row[1].rpartition(":")[2], 16) in ports)
 
 
-def _lines(fd: int, post: Post) -> Iterator[str]:
-    """Words from standard input; hears meanwhile."""
-    text = b""
-    poller = select.poll()
-    poller.register(fd, select.POLLIN)
-    while True:
-        if poller.poll(TURN_MS):
-            more = os.read(fd, 4096)
-            if not more:
-                return
-            text += more
-            *lines, text = text.split(b"\n")
-            yield from (line.decode() for line in lines)
-        post.take()
-
-
 def main() -> None:
     """Serve until standard input ends."""
     num_legs = int(sys.argv[1])
@@ -266,18 +250,20 @@ def main() -> None:
     ports = [sock.getsockname()[1] for sock in post.sockets]
     print(json.dumps({"ports": [ports[leg % len(ports)] for leg in range(num_legs)]}), flush=True)
     begun, dropped = time.monotonic(), 0
-    for word in _lines(sys.stdin.fileno(), post):
+    commands = CommandLines(sys.stdin.fileno())
+    while (words := commands.take(TURN_MS)) is not None:
         post.take()
-        if word == "start":
-            post.reset()
-            begun, dropped = time.monotonic(), dropped_by_sockets(set(ports))
-        elif word == "report":
-            window_s = time.monotonic() - begun
-            now_dropped = dropped_by_sockets(set(ports)) - dropped
-            answer = summary(post.tallies(), num_legs=num_legs, window_s=window_s, dropped=now_dropped)
-            print(json.dumps(answer), flush=True)
-        elif word == "silences":
-            print(json.dumps(post.silences()), flush=True)
+        for word in words:
+            if word == "start":
+                post.reset()
+                begun, dropped = time.monotonic(), dropped_by_sockets(set(ports))
+            elif word == "report":
+                window_s = time.monotonic() - begun
+                now_dropped = dropped_by_sockets(set(ports)) - dropped
+                answer = summary(post.tallies(), num_legs=num_legs, window_s=window_s, dropped=now_dropped)
+                print(json.dumps(answer), flush=True)
+            elif word == "silences":
+                print(json.dumps(post.silences()), flush=True)
 
 
 if __name__ == "__main__":

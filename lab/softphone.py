@@ -4,73 +4,45 @@ Its own process, so that neither the test's event loop nor its GIL stands betwee
 """
 
 import asyncio
-import contextlib
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any, Final, Self
+from typing import Any, Final, Self
 
 from cc_tts.errors import ProcessFailed
+from lab.lines import LineProcess
 
 START_TIMEOUT_S: Final = 20.0
 QUIT_TIMEOUT_S: Final = 10.0
-KILL_TIMEOUT_S: Final = 5.0
-_MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 
 Event = dict[str, Any]
 
 
-class SoftphoneProcess:
+class SoftphoneProcess(LineProcess):
     """One softphone process, up to four calls.
 
     Every event is kept in :attr:`events`; :meth:`wait_event` takes each event at most once.
     """
 
-    def __init__(self, process: asyncio.subprocess.Process, log: IO[bytes] | None) -> None:
-        self._process = process
-        self._log = log
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        super().__init__(process)
         self.events: list[Event] = []
         self._taken: set[int] = set()
         self._changed = asyncio.Condition()
         self._is_over = False
         self._marks = 0
-        self._reader = asyncio.create_task(self._read(), name="softphone-driver")
+        self._reader = asyncio.create_task(self._follow(), name="softphone-driver")
 
     @classmethod
-    async def start(
-        cls,
-        *,
-        transport: str = "udp",
-        log_path: Path | None = None,
-    ) -> "SoftphoneProcess":
+    async def start(cls, *, transport: str = "udp", log_path: Path | None = None) -> Self:  # type: ignore[override]
         """Start the child and wait until it is ready. Its standard error goes to ``log_path``."""
-        argv = [sys.executable, "-m", "lab.softphone_control", "--transport", transport]
-        log = log_path.open("wb") if log_path is not None else None
-        process = await asyncio.create_subprocess_exec(
-            *argv,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=log if log is not None else None,
-            limit=_MAX_LINE_BYTES,
-        )
-        phone = cls(process, log)
+        phone = await super().start("lab.softphone_control", "--transport", transport, log_path=log_path)
         try:
             await phone.wait_event("ready", timeout_s=START_TIMEOUT_S)
         except BaseException:
             await phone.close()
             raise
         return phone
-
-    @property
-    def pid(self) -> int:
-        """Process id of the child."""
-        return self._process.pid
-
-    @property
-    def returncode(self) -> int | None:
-        """Exit status of the child; 0 after an orderly close."""
-        return self._process.returncode
 
     async def __aenter__(self) -> Self:
         return self
@@ -130,11 +102,7 @@ class SoftphoneProcess:
 
     async def send(self, command: Event) -> None:
         """Send one raw command."""
-        stdin = self._process.stdin
-        assert stdin is not None
-        stdin.write(json.dumps(command).encode() + b"\n")
-        with contextlib.suppress(ConnectionError):
-            await stdin.drain()
+        self.tell(json.dumps(command))
 
     async def wait_event(
         self,
@@ -178,12 +146,9 @@ class SoftphoneProcess:
                 raise TimeoutError(f"no {' or '.join(kinds)} within {timeout_s} s; seen: {seen}") from None
         return found
 
-    async def _read(self) -> None:
-        stdout = self._process.stdout
-        assert stdout is not None
+    async def _follow(self) -> None:
         try:
-            async for line in stdout:
-                event = json.loads(line)
+            async for event in self.lines():
                 async with self._changed:
                     self.events.append(event)
                     self._changed.notify_all()
@@ -194,20 +159,12 @@ class SoftphoneProcess:
 
     async def close(self) -> int:
         """Hang up politely and quit; kill the child only if it does not end by itself. Returns its exit status."""
-        if self._process.returncode is None:
+        if self.returncode is None:
             await self.send({"cmd": "quit"})
             try:
-                await asyncio.wait_for(self._process.wait(), QUIT_TIMEOUT_S)
+                await self.ended(QUIT_TIMEOUT_S)
             except TimeoutError:
-                self._process.kill()
-                await asyncio.wait_for(self._process.wait(), KILL_TIMEOUT_S)
+                await self.kill()
         await self._reader
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-            with contextlib.suppress(ConnectionError):
-                await self._process.stdin.wait_closed()
-        if self._log is not None:
-            self._log.close()
-        code = self._process.returncode
-        assert code is not None
-        return code
+        assert self.returncode is not None
+        return self.returncode

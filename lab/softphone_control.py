@@ -11,8 +11,6 @@ be in the way at exit.
 """
 
 import argparse
-import os
-import select
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -27,11 +25,11 @@ from cc_tts.softphone.command import begin
 from cc_tts.softphone.phone import MAX_CALLS, Phone
 from cc_tts.softphone.plan import DialPlan, PhoneSettings
 from cc_tts.softphone.rtp.packets import RATE_HZ, Keypress, event_code
+from lab.lines import CommandLines
 
 _QUIT_TIMEOUT_NS: Final = 6_000_000_000
 """Time ``quit`` waits for calls to end. Longer than a call waits for the response to its BYE."""
 
-_READ_BYTES: Final = 65_536
 _MAX_EVENT_MS: Final = 0xFFFF * 1000 // RATE_HZ
 """A longer event would need a second segment (RFC 4733 §2.5.1.3)."""
 
@@ -95,18 +93,18 @@ class Control:
         self._phone = phone
         self._clock = clock
         self._out = out
-        self._unread = b""
         self._decoder = msgspec.json.Decoder(Command)
         self._encoder = msgspec.json.Encoder()
         self._quit_ns: int | None = None
 
     def run(self, source_fd: int, is_ending: Callable[[], bool]) -> None:
         """Serve commands from a file descriptor until quit, its end, or ``is_ending``."""
+        commands = CommandLines(source_fd)
         self._write("ready")
         while not self._is_over():
             if is_ending():
                 self._begin_quit()
-            self._take_commands(source_fd)
+            self._take_commands(commands)
             for event in self._phone.poll():
                 self._write_event(event)
         self._write("bye")
@@ -122,18 +120,16 @@ class Control:
             for call in self._phone.calls.values():
                 call.hang_up()
 
-    def _take_commands(self, source_fd: int) -> None:
-        while self._quit_ns is None and select.select([source_fd], [], [], 0)[0]:
-            data = os.read(source_fd, _READ_BYTES)
-            if not data:
-                self._begin_quit()
-                return
-            *lines, self._unread = (self._unread + data).split(b"\n")
-            for line in lines:
-                if line.strip():
-                    self._take(line)
+    def _take_commands(self, commands: CommandLines) -> None:
+        if self._quit_ns is not None:
+            return
+        lines = commands.take()
+        if lines is None:
+            self._begin_quit()
+        for line in lines or ():
+            self._take(line)
 
-    def _take(self, line: bytes) -> None:
+    def _take(self, line: str) -> None:
         call = ""
         try:
             command = self._decoder.decode(line)

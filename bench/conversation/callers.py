@@ -46,6 +46,7 @@ from cc_tts.softphone.rtp.packets import (
     event_code,
     is_rtcp,
 )
+from lab.lines import CommandLines
 from lab.rtp_crowd import dropped_by_sockets, even_socket, summary, tally_of
 
 Json = dict[str, Any]
@@ -232,17 +233,10 @@ def main() -> None:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     desk = Desk(int(sys.argv[1]))
     print(json.dumps({"ports": [telephone.port for telephone in desk.telephones]}), flush=True)
-    commands = select.poll()
-    commands.register(sys.stdin.fileno(), select.POLLIN)
-    text = b""
-    while True:
-        if commands.poll(TURN_MS):
-            more = os.read(sys.stdin.fileno(), 1 << 16)
-            if not more:
-                return
-            *lines, text = (text + more).split(b"\n")
-            for line in lines:
-                desk.obey(json.loads(line))
+    commands = CommandLines(sys.stdin.fileno())
+    while (lines := commands.take(TURN_MS)) is not None:
+        for line in lines:
+            desk.obey(json.loads(line))
         desk.tick()
 
 

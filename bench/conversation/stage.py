@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import os
-import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
@@ -17,6 +16,7 @@ import aiohttp
 
 from bench.report import percentiles
 from lab.crowd import Crowd
+from lab.lines import LineProcess
 from lab.load import Meter, Sipp, counter, loaded_server
 from lab.server_under_test import Json, Server
 
@@ -30,7 +30,6 @@ SETTLE_S: Final = 2.0
 UP_TIMEOUT_S: Final = 20.0
 DOWN_TIMEOUT_S: Final = 15.0
 EVENT_TIMEOUT_S: Final = 10.0
-MAX_LINE_BYTES: Final = 64 * 1024 * 1024
 EVENTS: Final = (
     "call.gather_complete",
     "call.speech_started",
@@ -62,71 +61,57 @@ def server_of(max_calls: int) -> contextlib.AbstractAsyncContextManager[tuple[Se
     )
 
 
-class Callers:
+class Callers(LineProcess):
     """The process :mod:`bench.conversation.callers`."""
 
-    def __init__(self, process: asyncio.subprocess.Process, ports: Sequence[int]) -> None:
-        self._process = process
-        self.ports = ports
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        super().__init__(process)
+        self.ports: Sequence[int] = ()
         self._waiting: dict[tuple[str, int | None], asyncio.Future[Json]] = {}
 
     @classmethod
     @contextlib.asynccontextmanager
     async def of(cls, num_calls: int) -> AsyncIterator[Self]:
         """Start it with a telephone for each call; ended with the context."""
-        pipe = asyncio.subprocess.PIPE
-        argv = [sys.executable, "-m", "bench.conversation.callers", str(num_calls)]
-        process = await asyncio.create_subprocess_exec(*argv, stdin=pipe, stdout=pipe, limit=MAX_LINE_BYTES)
-        assert process.stdout is not None
+        callers = await cls.start("bench.conversation.callers", str(num_calls))
         try:
-            callers = cls(process, json.loads(await process.stdout.readline())["ports"])
-            reading = asyncio.create_task(callers._read(process.stdout))
+            callers.ports = (await callers.read())["ports"]
+            reading = asyncio.create_task(callers.follow())
             try:
                 yield callers
             finally:
                 reading.cancel()
                 await asyncio.gather(reading, return_exceptions=True)
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
-
-    @property
-    def pid(self) -> int:
-        """Its process id."""
-        return self._process.pid
+            await callers.kill()
 
     async def press(self, call: int, digit: str) -> Json:
         """Press a key; ``first_ns`` of its first packet and ``end_ns`` of the first one with the end bit."""
-        return await self._ask("pressed", call, {"do": "press", "call": call, "digit": digit})
+        return await self._answered("pressed", call, {"do": "press", "call": call, "digit": digit})
 
     async def say(self, call: int, file: Path) -> int:
         """Send μ-law; the instant of its first packet, ns."""
-        said = await self._ask("said", call, {"do": "say", "call": call, "file": str(file)})
+        said = await self._answered("said", call, {"do": "say", "call": call, "file": str(file)})
         return int(said["first_ns"])
 
     async def report(self) -> Json:
         """What was heard."""
-        return await self._ask("report", None, {"do": "report"})
+        return await self._answered("report", None, {"do": "report"})
 
     def echo(self, db: float | None) -> None:
         """Send back what comes, so much softer, while nothing is said."""
-        self._send({"do": "echo", "db": db})
+        self.tell(json.dumps({"do": "echo", "db": db}))
 
-    async def _ask(self, event: str, call: int | None, command: Json) -> Json:
+    async def _answered(self, event: str, call: int | None, command: Json) -> Json:
         answer = self._waiting[event, call] = asyncio.get_running_loop().create_future()
-        self._send(command)
+        self.tell(json.dumps(command))
         async with asyncio.timeout(EVENT_TIMEOUT_S):
             found: Json = await answer
             return found
 
-    def _send(self, command: Json) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(command).encode() + b"\n")
-
-    async def _read(self, stdout: asyncio.StreamReader) -> None:
-        async for line in stdout:
-            event = json.loads(line)
+    async def follow(self) -> None:
+        """Give each answer to who waits for it."""
+        async for event in self.lines():
             waiting = self._waiting.pop((event["event"], event.get("call")), None)
             if waiting is not None and not waiting.done():
                 waiting.set_result(event)
@@ -301,7 +286,7 @@ class Conditions:
     async def begin(cls, server: Server, crowd: Crowd | None) -> Self:
         """Count from now on."""
         if crowd is not None:
-            crowd.say("start")
+            crowd.tell("start")
         return cls(server, await counter(server, "cctts_ua_late_frames_total"), crowd)
 
     async def end(self) -> Json:

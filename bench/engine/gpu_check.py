@@ -1,23 +1,32 @@
 """What the first person with a card runs: is the engine right on it, and how much does it carry? One table to send back.
 
 python -m bench.engine.gpu_check [--golden DIR] [--minutes 9.5] [--out build/gpu-check]      (make gpu-check)
+python -m bench.engine.gpu_check --all --golden DIR [--minutes 25] [--out bench/results]
+python -m bench.engine.gpu_check --all --golden tests/data/golden --size tiny --device cpu --quick --out build/rehearsal
 
 Needs no network and no model: the weights are of the published size and filled by rule. With ``--golden``, the folder of the
 reference outputs at full size, the networks are compared with those; without it, speech in batched streams from graphs is
-compared with speech in one piece. The exit status is 1 if a step did not end well, 2 without a card that can be used.
+compared with speech in one piece. ``--all``: every bench of the engine as well, the most valuable first. The last line is a
+rehearsal without a card: all but the tests and the graphs.
+
+Each step is a process of its own with a time limit and leaves ``engine_gpu_*.json``. ``engine_gpu.json`` says how each went;
+with ``--all``, one that came to its end is left out the next time, so the command can be given again until all is done. A
+step that ran past its time keeps what it had measured by then. The exit status is 1 if a step did not end well, 2 without a
+card that can be used.
 """
 
 import argparse
 import json
+import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bench.engine.gpu import FOLDERS, SUMMARY, Step, run
 from bench.engine.model import Size, model_at
-from bench.report import machine
+from bench.report import RESULTS, machine
 from cc_tts import logs
 from cc_tts.engines.cosyvoice2.gpu_driver import installed_driver
 from cc_tts.engines.cosyvoice2.model.loader import dtype_for
@@ -27,26 +36,107 @@ from lab.server_under_test import Json
 
 NO_CARD: Final = 2
 MINUTES: Final = 9.5
+MINUTES_OF_ALL: Final = 25.0
 TABLE: Final = "gpu-check.md"
 CALLS: Final = "1,4,8,16,32,64,128"
 NOT_THERE: Final = "not measured"
+LEAST_SHARE: Final = 0.5
+"""A step is not begun when less is left than this share of its limit."""
+SUMMARY: Final = "engine_gpu.json"
+FOLDERS: Final[dict[Size, Path]] = {
+    "tiny": Path("build") / "engine-model-tiny",
+    "full": Path("build") / "engine-model-full",
+}
 _LADDER: Final = "engine_gpu_phone.json"
 _QUALITY: Final = "engine_gpu_quality.json"
-_PARITY: Final = "engine_gpu_parity.json"
+_PARITY: Final = "engine_gpu_parity_float32.json"
 
 
-def plan(device: str, size: Size, model_dir: Path, golden: Path | None, out: Path, calls: str = CALLS) -> list[Step]:
-    """Its steps: is it right, then how fast. Their limits add up to less than the ten minutes."""
-    place = ("--size", size, "--device", device, "--model-dir", str(model_dir), "--out", str(out))
-    same: tuple[str, ...] = ("-m", "bench.engine.quality_gates", *place, "--name", Path(_QUALITY).stem, "--quick")
-    if golden is not None:
-        where = (str(golden), "--size", size, "--device", device, "--engine", "--graphs", "--json", str(out / _PARITY))
-        same = ("-m", "tests.parity", *where)
-    load = ("--name", Path(_LADDER).stem, "--loads", "burst,always", "--calls", calls, "--seconds", "12")
-    steps = [Step("parity", same, 150.0), Step("ladder", ("-m", "bench.engine.phone", *place, *load), 260.0)]
-    if device.startswith("cuda"):
-        steps.insert(0, Step("tests", ("-m", "pytest", "-q", "-m", "gpu", "tests/gpu"), 120.0))
-    return steps
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A command, and how long it may take."""
+
+    name: str
+    argv: tuple[str, ...]
+    limit_s: float
+
+
+class Plan:
+    """The steps of a run, by what its command line asks for."""
+
+    def __init__(self, options: argparse.Namespace, model_dir: Path) -> None:
+        self._options = options
+        size, device, out = options.size, options.device, str(options.out)
+        self._place = ("--size", size, "--device", device, "--model-dir", str(model_dir), "--out", out)
+        self._is_card = device.startswith("cuda")
+
+    def _bench(self, module: str, name: str, *more: str, limit_s: float) -> Step:
+        quick = ("--quick",) if self._options.quick else ()
+        argv = ("-m", f"bench.engine.{module}", *self._place, "--name", f"engine_gpu_{name}", *more, *quick)
+        return Step(name, argv, limit_s)
+
+    def _parity(self, dtype: str, *, limit_s: float) -> Step:
+        options, file = self._options, str(self._options.out / f"engine_gpu_parity_{dtype}.json")
+        what = ("--size", options.size, "--device", options.device, "--dtype", dtype, "--engine", "--json", file)
+        graphs = ("--graphs",) if self._is_card and dtype == "float32" else ()
+        return Step(f"parity_{dtype}", ("-m", "tests.parity", str(options.golden), *what, *graphs), limit_s)
+
+    def _tests(self, limit_s: float) -> list[Step]:
+        return [Step("tests", ("-m", "pytest", "-q", "-m", "gpu", "tests/gpu"), limit_s)] if self._is_card else []
+
+    def short(self) -> list[Step]:
+        """Is it right, then how fast. Their limits add up to less than the ten minutes."""
+        quality = self._bench("quality_gates", "quality", *(() if self._options.quick else ("--quick",)), limit_s=150.0)
+        right = self._parity("float32", limit_s=150.0) if self._options.golden else quality
+        load = ("--loads", "burst,always", "--calls", self._options.calls, "--seconds", "12")
+        return [*self._tests(120.0), right, self._bench("phone", "phone", *load, limit_s=260.0)]
+
+    def everything(self) -> list[Step]:
+        """In order of their worth: is it right, then the headline, then the rest."""
+        # One process for three loads: each would load, record and measure anew.
+        phone = ("--loads", "burst,always,poisson", "--calls", "1,16,32,64,128", "--seconds", "20")
+        has_golden = self._options.golden is not None
+        # A CPU takes minutes for the half types, and it is not they that are rehearsed.
+        halves = ("bfloat16", "float16") if has_golden and self._is_card else ()
+        return [
+            *self._tests(180.0),
+            *([self._parity("float32", limit_s=300.0)] if has_golden else ()),
+            self._bench("phone", "phone", *phone, limit_s=540.0),
+            *(self._parity(dtype, limit_s=180.0) for dtype in halves),
+            self._bench("quality_gates", "quality", limit_s=180.0),
+            self._bench("comparable", "comparable", "--only", "default", limit_s=300.0),
+            self._bench("ladder", "ladder", "--seconds", "10", limit_s=400.0),
+            self._bench("comparable", "schedules", "--only", "first;hop", "--concurrency", "1,4,10", limit_s=240.0),
+            self._bench("ladder", "ladder_no_graphs", "--no-graphs", "--seconds", "0", "--rounds", "2", limit_s=180.0),
+        ]
+
+
+def run(steps: Sequence[Step], out: Path, until_s: float) -> Json:
+    """Do what has not come to its end, while there is time; what was known of earlier runs is kept."""
+    summary = out / SUMMARY
+    done: Json = json.loads(summary.read_text(encoding="utf-8"))["steps"] if summary.exists() else {}
+    for step in steps:
+        left_s = until_s - time.monotonic()
+        before = done.get(step.name)
+        if before is not None and isinstance(before["status"], int):
+            said = f"ended with {before['status']} before"
+        elif left_s < LEAST_SHARE * step.limit_s:
+            said = "no time left"
+        else:
+            done[step.name] = _do(step, min(step.limit_s, left_s))
+            said = f"{done[step.name]['status']} after {done[step.name]['took_s']} s"
+            summary.write_text(json.dumps({"machine": machine(), "steps": done}, indent=1) + "\n", encoding="utf-8")
+        print(f"== {step.name}: {said}", flush=True)
+    return done
+
+
+def _do(step: Step, limit_s: float) -> Json:
+    begin = time.monotonic()
+    try:
+        status: int | str = subprocess.run([sys.executable, *step.argv], check=False, timeout=limit_s).returncode
+    except subprocess.TimeoutExpired:
+        status = "ran past its time"
+    return {"status": status, "took_s": round(time.monotonic() - begin, 1), "command": " ".join(step.argv)}
 
 
 def card(device: str) -> Json:
@@ -127,13 +217,21 @@ def main(arguments: list[str] | None = None) -> int:
     """Look for the card, do the steps, print and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--golden", type=Path, help="folder of the reference outputs at this size")
+    parser.add_argument(
+        "--all", action="store_true", help="every bench of the engine; what is done already is left out"
+    )
     parser.add_argument("--device", default="cuda", help="cuda, cuda:1, or cpu for a rehearsal")
     parser.add_argument("--size", choices=list(FOLDERS), default="full", help="of the networks")
+    parser.add_argument(
+        "--model-dir", type=Path, help="made there if it is not, 2.5 GB; build/engine-model-SIZE without"
+    )
     parser.add_argument("--calls", default=CALLS, help="the ladder of streams")
-    parser.add_argument("--minutes", type=float, default=MINUTES)
-    parser.add_argument("--out", type=Path, default=Path("build") / "gpu-check")
+    parser.add_argument("--quick", action="store_true", help="less of everything")
+    parser.add_argument("--minutes", type=float, help=f"25 for all, {MINUTES} otherwise")
+    parser.add_argument("--out", type=Path, help="bench/results for all, build/gpu-check otherwise")
     options = parser.parse_args(arguments)
-    until_s = time.monotonic() + 60.0 * options.minutes
+    options.out = options.out or (RESULTS if options.all else Path("build") / "gpu-check")
+    until_s = time.monotonic() + 60.0 * (options.minutes or (MINUTES_OF_ALL if options.all else MINUTES))
     logs.configure(level="warning", json=False, process="gpu-check")
     try:
         of_card = card(options.device)
@@ -141,10 +239,11 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"Nothing was checked, as no card can be used. {error.detail}", file=sys.stderr)
         return NO_CARD
     options.out.mkdir(parents=True, exist_ok=True)
-    for name in (SUMMARY, TABLE, _LADDER, _QUALITY, _PARITY):  # of an earlier run, perhaps on another card
-        (options.out / name).unlink(missing_ok=True)
-    folder = model_at(FOLDERS[options.size], options.size)
-    steps = plan(options.device, options.size, folder, options.golden, options.out, options.calls)
+    if not options.all:
+        for name in (SUMMARY, TABLE, _LADDER, _QUALITY, _PARITY):  # of an earlier run, perhaps on another card
+            (options.out / name).unlink(missing_ok=True)
+    plan = Plan(options, model_at(options.model_dir or FOLDERS[options.size], options.size))
+    steps = plan.everything() if options.all else plan.short()
     done = run(steps, options.out, until_s)
     text = table(of_card, machine(), done, options.out)
     (options.out / TABLE).write_text(text, encoding="utf-8")

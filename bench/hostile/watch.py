@@ -99,12 +99,12 @@ class CallsInProgress:
             for leg, port in enumerate(self._crowd.ports)
         ]
         await asyncio.sleep(2)
-        self._crowd.say("start")
+        self._crowd.tell("start")
 
     async def window(self) -> Json:
         """What was heard since the last window."""
         heard = await self._crowd.ask("report")
-        self._crowd.say("start")
+        self._crowd.tell("start")
         if heard["window_s"] < MIN_WINDOW_S:
             return heard
         heard["calls_lost"] = sum(each.call_id not in self._traffic.peer.dialogs for each in self.dialogs)

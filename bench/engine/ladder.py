@@ -5,8 +5,8 @@ python -m bench.engine.ladder --operators [--size tiny|full] [--name engine_oper
 
 Variants take turns, A B C A B C, so what else the machine does hits all of them; ratios are taken within a round.
 ``--operators`` counts instead how many operators the networks ask the device for: what a launch of each costs is most of
-what a small batch costs. Views are left out: they ask for nothing. One operator is one kernel on a card, or some; on a CPU it
-can be several calls.
+what a small batch costs. Views are left out: they ask for nothing. One operator is one kernel on a card, or some; on a CPU
+it can be several calls.
 """
 
 import argparse

@@ -24,7 +24,7 @@ MAX_PASSAGE_CHARS: Final = 240
 """A longer text chunk is said in several passages: 240 characters keep the library for about 20 ms (unmeasured)."""
 LEVEL_DBFS: Final = -20.9
 """Active level of its voices, less what the limiter takes. With it, 63 prompts of 19 voices reach the line at the target in
-the mean and within 2.2 dB each (``python -m bench.levels``)."""
+the mean and within 2.2 dB each (``python -m bench.voices levels``)."""
 _WARM_UP: Final = ("1", "en-us")
 
 _UNSPEAKABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")

@@ -12,7 +12,6 @@ import argparse
 import asyncio
 import contextlib
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator
@@ -25,11 +24,10 @@ from cc_tts import logs
 from cc_tts.config.schema import Config, TtsConfig
 from cc_tts.engines.engine import Engine
 from cc_tts.engines.factory import make_engine
-from lab.piper_voice import make_piper_voice
-from lab.ports import HOST, free_ports
+from lab.cluster import VOICES, Worker
 from lab.server_under_test import Json
 
-VOICE: Final = "made-for-tests"
+VOICE: Final = "tone"
 TEXT: Final = "Thank you for calling, please hold the line, somebody will be with you shortly."
 PROBE_TEXT: Final = "Your order has left our warehouse."
 PROBE_INTERVAL_S: Final = 0.05
@@ -39,6 +37,8 @@ SETTLE_S: Final = 5.0
 START_TIMEOUT_S: Final = 60.0
 SETTINGS: Final = TtsConfig(
     engine="onnx",
+    voices_dir=str(VOICES),
+    num_threads=1,
     max_utilisation=1.0,
     first_audio_target_ms=60_000.0,
     worker_start_timeout_s=START_TIMEOUT_S,
@@ -47,23 +47,15 @@ SETTINGS: Final = TtsConfig(
 
 @contextlib.asynccontextmanager
 async def running(folder: Path, *, is_remote: bool) -> AsyncIterator[Engine]:
-    tts, process = replace(SETTINGS, voices_dir=str(folder)), None
-    if is_remote:
-        address = f"{HOST}:{free_ports(1)}"
-        argv = [sys.executable, "-m", "cc_tts.cli", "worker", "--listen", address, "--set", "log.level=error"]
-        for key in ("engine", "voices_dir", "max_utilisation", "first_audio_target_ms"):
-            argv += ["--set", f"tts.{key}={getattr(tts, key)}"]
-        process = await asyncio.create_subprocess_exec(*argv)
-        tts = replace(tts, devices=(), workers=(f"grpc://{address}",))
-    engine = make_engine(Config(tts=tts))
-    try:
+    async with contextlib.AsyncExitStack() as stack:
+        tts = SETTINGS
+        if is_remote:
+            worker = await stack.enter_async_context(await Worker.start(folder, 1))
+            tts = replace(tts, devices=(), workers=(worker.address,))
+        engine = make_engine(Config(tts=tts))
+        stack.push_async_callback(engine.stop)
         await engine.start()
         yield engine
-    finally:
-        await engine.stop()
-        if process is not None:
-            process.kill()
-            await process.wait()
 
 
 async def listen(engine: Engine, delay_s: float) -> None:
@@ -121,7 +113,6 @@ async def measure(folder: Path, *, is_remote: bool, num_streams: int, num_probes
 
 
 def report(folder: Path, num_streams: int, num_probes: int, rounds: int) -> Json:
-    make_piper_voice(folder, VOICE)
     found: dict[str, list[list[float]]] = {"local": [], "remote": []}
     for _ in range(rounds):
         for where, of_rounds in found.items():

@@ -18,6 +18,11 @@ SDP = (
 _numbers = itertools.count(1)
 
 
+def headers_of(text: str, name: str) -> list[str]:
+    """Every header of this name, or of ``one|other``, in a message."""
+    return re.findall(rf"^(?:{name})[ \t]*:[ \t]*(.*?)\r?$", text, re.MULTILINE | re.IGNORECASE)
+
+
 class Answer:
     """A response as text."""
 
@@ -27,12 +32,11 @@ class Answer:
 
     def header(self, name: str) -> str | None:
         """The first header of this name."""
-        match = re.search(rf"^{name}\s*:\s*(.*?)\r?$", self.text, re.MULTILINE | re.IGNORECASE)
-        return match[1] if match else None
+        return next(iter(self.headers(name)), None)
 
     def headers(self, name: str) -> list[str]:
         """Every header of this name."""
-        return re.findall(rf"^{name}\s*:\s*(.*?)\r?$", self.text, re.MULTILINE | re.IGNORECASE)
+        return headers_of(self.text, name)
 
     @property
     def formats(self) -> list[int]:

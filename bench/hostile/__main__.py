@@ -17,12 +17,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.hostile import flood as hostile_flood
-from bench.hostile.peer import Peer, registration
+from bench.hostile.peer import Peer
 from bench.hostile.replay import replay, write_dump
 from bench.hostile.traffic import KINDS, Traffic
-from bench.hostile.watch import CallsInProgress, LogTail, Orphans, Watch, live_calls
-from bench.report import machine, save
-from lab.crowd import Crowd
+from bench.hostile.watch import CallsInProgress, Orphans, Watch, live_calls, staged
+from bench.report import save
 from lab.server_under_test import Json, Server
 
 NUM_KEPT = 3
@@ -143,15 +142,10 @@ async def events_by_type(server: Server, counts: Counter[str]) -> None:
 async def mutated(*, minutes: float, seed: int, rate: float, kinds: Sequence[str]) -> Json:
     """The whole run; the result as it is saved."""
     events: Counter[str] = Counter()
-    async with (
-        Peer(random.Random(seed)) as peer,
-        await Server.with_settings(*SETTINGS, *rtp_settings(), *registration(peer)) as server,
-        Crowd.of(num_kept()) as crowd,
-    ):
-        peer.server_port = server.sip_port
-        traffic = Traffic(server, peer, seed, kinds)
-        watch = Watch(server, LogTail(server.log_path))
-        kept = CallsInProgress(crowd, traffic)
+    peer = Peer(random.Random(seed))
+    settings = (*SETTINGS, *rtp_settings())
+    async with staged(peer, settings, seed=seed, num_kept=num_kept(), kinds=kinds) as stage:
+        server, traffic, watch, kept = stage.server, stage.traffic, stage.watch, stage.kept
         idle = await watch.sample(what="idle")
         await kept.place()
         peer.hostile = True
@@ -179,12 +173,11 @@ async def mutated(*, minutes: float, seed: int, rate: float, kinds: Sequence[str
         counting.cancel()
         await asyncio.gather(counting, return_exceptions=True)
         exit_status = await server.end()
-        watch.log.read()
+        described = stage.described()
     warm = max(1, len(watch.samples) // 6)
     return {
         "what": "mutated SIP, SDP, RTP, RTCP, telephone events and REST against one server, seeded",
-        "machine": {**machine(), "nice": os.nice(0)},
-        "pjsua2": os.environ.get("CC_TTS_PJSUA2", "wheel").rpartition("/")[2],
+        **described,
         "seed": seed,
         "minutes": round(elapsed_s / 60, 1),
         "messages": number,
@@ -201,8 +194,6 @@ async def mutated(*, minutes: float, seed: int, rate: float, kinds: Sequence[str
         "growth_since_sample": {"at_s": watch.samples[warm]["at_s"], **watch.growth(warm)},
         "idle_before": idle,
         "idle_after": watch.samples[-1],
-        "log": dict(watch.log.counts.most_common()),
-        "log_faults": {kind: watch.log.examples.get(kind, "") for kind in watch.log.faults()},
         "answers": dict(sorted(peer.ledger.answers.items())),
         "rest": dict(sorted(traffic.rest.items())),
         "asked_by_server": dict(sorted(peer.ledger.asked.items())),

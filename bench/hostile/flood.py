@@ -1,7 +1,6 @@
 """A flood of one kind of request while a few calls go on; what becomes of the calls, of memory, and of the answers."""
 
 import asyncio
-import os
 import random
 import time
 from collections.abc import Sequence
@@ -10,11 +9,9 @@ from typing import Final
 from bench.hostile.media import offer
 from bench.hostile.peer import Peer
 from bench.hostile.traffic import Traffic
-from bench.hostile.watch import CallsInProgress, LogTail, Watch, live_calls
-from bench.report import machine
-from lab.crowd import Crowd
+from bench.hostile.watch import CallsInProgress, Watch, live_calls, staged
 from lab.load import Meter
-from lab.server_under_test import Json, Server
+from lab.server_under_test import Json
 
 TURN_S: Final = 0.01
 QUIET_TIMEOUT_S: Final = 90.0
@@ -75,14 +72,8 @@ async def run(
     kind: str, settings: Sequence[str], *, rate: float, seconds: float, num_kept: int, num_rounds: int
 ) -> Json:
     """Before, during and after; the result as it is saved."""
-    async with (
-        await Server.with_settings(*settings) as server,
-        Crowd.of(num_kept) as crowd,
-        Peer(random.Random(0), server.sip_port) as peer,
-    ):
-        traffic = Traffic(server, peer, 0)
-        watch = Watch(server, LogTail(server.log_path))
-        kept = CallsInProgress(crowd, traffic)
+    async with staged(Peer(random.Random(0)), settings, seed=0, num_kept=num_kept) as stage:
+        server, traffic, watch, kept = stage.server, stage.traffic, stage.watch, stage.kept
         before = await watch.sample(what="idle")
         await kept.place()
         await asyncio.sleep(SETTLE_S)
@@ -95,13 +86,12 @@ async def run(
         left = list(await live_calls(server))
         crash = watch.crash()
         exit_status = await server.end()
-        watch.log.read()
+        described = stage.described()
     return {
         "what": f"a flood of {kind.upper()} from one address, {num_kept} calls in progress",
-        "machine": {**machine(), "nice": os.nice(0)},
-        "pjsua2": os.environ.get("CC_TTS_PJSUA2", "wheel").rpartition("/")[2],
+        **described,
         "wanted_per_s": rate,
-        "answers": dict(sorted(peer.ledger.answers.items())),
+        "answers": dict(sorted(traffic.peer.ledger.answers.items())),
         "gap_ms_before": quiet["gap_ms"],
         "rounds": rounds,
         "in_progress": summary,
@@ -110,6 +100,4 @@ async def run(
         "before": before,
         "after": after,
         "calls_left": left,
-        "log": dict(watch.log.counts.most_common()),
-        "log_faults": {each: watch.log.examples.get(each, "") for each in watch.log.faults()},
     }

@@ -18,6 +18,8 @@ from typing import Any, Final, Self
 from bench.hostile.answers import Here, Step, registered, to_invite, to_register, to_request
 from bench.hostile.sip import Sip, spoil
 from lab.ports import HOST
+from lab.raw_sip import headers_of
+from lab.udp import Address, UdpEndpoint
 
 KEPT_MESSAGES: Final = 2000
 KEPT_TAGS: Final = 5000
@@ -85,9 +87,8 @@ def _local(match: re.Match[bytes]) -> bytes:
 
 
 def header(text: str, name: str) -> str:
-    """Value of the first header of this name, long or compact."""
-    match = re.search(rf"^(?:{name})[ \t]*:[ \t]*(.*?)\r?$", text, re.MULTILINE | re.IGNORECASE)
-    return match[1] if match else ""
+    """Value of the first header of this name, long or compact; empty without one."""
+    return next(iter(headers_of(text, name)), "")
 
 
 def repeated(request: str) -> dict[str, str]:
@@ -113,51 +114,47 @@ class Response:
     after_s: float
 
 
-class Peer(asyncio.DatagramProtocol):
+class Peer(UdpEndpoint):
     """One UDP socket for signalling and one for media. Use it as a context manager."""
 
-    def __init__(self, rng: random.Random, port: int = 0) -> None:
-        self.server_port = port
-        """If 0, whoever sends the first datagram is the server: it registers before its port is known."""
+    def __init__(self, rng: random.Random) -> None:
+        super().__init__()
+        self.server_port = 0
+        """While 0, whoever sends the first datagram is the server: it registers before its port is known."""
         self.hostile = False
         """Until then a registration is answered as it should be."""
         self.rng = rng
         self.ledger = Ledger()
         self.dialogs: dict[str, Dialog] = {}
         self.waiting: dict[str, asyncio.Future[tuple[int, str]]] = {}
-        self._transport: asyncio.DatagramTransport | None = None
-        self._media: asyncio.DatagramTransport | None = None
+        self._media = UdpEndpoint()
         self._tasks: set[asyncio.Task[None]] = set()
-        self.port = 0
-        self.rtp_port = 0
+
+    @property
+    def rtp_port(self) -> int:
+        """Where its media comes from."""
+        return self._media.port
 
     async def __aenter__(self) -> Self:
-        loop = asyncio.get_running_loop()
-        self._transport, _ = await loop.create_datagram_endpoint(lambda: self, local_addr=(HOST, 0))
-        self._media, _ = await loop.create_datagram_endpoint(asyncio.DatagramProtocol, local_addr=(HOST, 0))
-        self.port = self._transport.get_extra_info("sockname")[1]
-        self.rtp_port = self._media.get_extra_info("sockname")[1]
-        return self
+        await self._media.__aenter__()
+        return await super().__aenter__()
 
-    async def __aexit__(self, *_exception: object) -> None:
+    async def __aexit__(self, *exception: object) -> None:
         for task in self._tasks:
             task.cancel()
-        for transport in (self._transport, self._media):
-            if transport is not None:
-                transport.close()
+        await self._media.__aexit__(*exception)
+        await super().__aexit__(*exception)
 
     # --- out ----------------------------------------------------------------------------------------------------------
 
     def send(self, data: bytes) -> None:
         """A datagram to the server's SIP port."""
-        assert self._transport is not None
-        self._transport.sendto(on_loopback(data)[:MAX_DATAGRAM_BYTES], (HOST, self.server_port))
+        self.transmit(on_loopback(data)[:MAX_DATAGRAM_BYTES], (HOST, self.server_port))
 
     def send_media(self, data: bytes, port: int) -> None:
         """A datagram to a media port of the server."""
-        assert self._media is not None
         if 0 < port < 65_536:
-            self._media.sendto(data[:MAX_DATAGRAM_BYTES], (HOST, port))
+            self._media.transmit(data[:MAX_DATAGRAM_BYTES], (HOST, port))
 
     def send_tcp(self, data: bytes) -> None:
         """A connection of its own for these bytes, in a few pieces."""
@@ -186,7 +183,7 @@ class Peer(asyncio.DatagramProtocol):
 
     # --- in -----------------------------------------------------------------------------------------------------------
 
-    def datagram_received(self, data: bytes, addr: tuple[str | Any, int]) -> None:
+    def datagram_received(self, data: bytes, addr: Address) -> None:
         self.server_port = self.server_port or addr[1]
         self.received(data.decode("latin-1"), self.send)
 

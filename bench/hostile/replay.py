@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Final
 
 from bench.hostile.answers import Here, reply
-from bench.hostile.peer import Peer, Response, registration, repeated
+from bench.hostile.peer import Peer, Response, repeated
 from bench.hostile.traffic import Traffic
-from bench.hostile.watch import LogTail, Watch
+from bench.hostile.watch import staged
 from bench.report import RESULTS
 from lab.ports import HOST
-from lab.server_under_test import Json, Server
+from lab.server_under_test import Json
 
 REPLAY_GAP_S: Final = 0.02
 
@@ -39,14 +39,10 @@ def write_dump(peer: Peer, seed: int, reason: str, number: int) -> Path:
 
 async def replay(dump: Json, settings: Sequence[str], *, rate: float) -> Json:
     """Send them to a new server. The ports and the server's tags are put where the old ones stood."""
-    async with (
-        AnswersAgain(dump) as peer,
-        await Server.with_settings(*settings, *registration(peer)) as server,
-    ):
-        peer.server_port = server.sip_port
+    peer = AnswersAgain(dump)
+    async with staged(peer, settings, seed=int(dump["seed"]), num_kept=0) as stage:
+        traffic, watch = stage.traffic, stage.watch
         peer.hostile = True
-        traffic = Traffic(server, peer, int(dump["seed"]))
-        watch = Watch(server, LogTail(server.log_path))
         crash, sent = "", 0
         for message in dump["messages"]:
             peer.sweep()

@@ -7,15 +7,17 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
 import aiohttp
 
-from bench.hostile.peer import Dialog
-from bench.hostile.traffic import Traffic
+from bench.hostile.peer import Dialog, Peer, registration
+from bench.hostile.traffic import KINDS, Traffic
+from bench.report import machine
 from lab.crowd import Crowd
 from lab.load import Meter, counter, footprint, growth
 from lab.server_under_test import Json, Server
@@ -240,3 +242,38 @@ async def live_calls(server: Server) -> Sequence[Json]:
     """Calls that have not ended, as the control API has them."""
     calls = (await server.read("/v1/calls"))["calls"]
     return [call for call in calls if call["state"] != "terminated"]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A server under hostile traffic, and who watches."""
+
+    server: Server
+    traffic: Traffic
+    watch: Watch
+    kept: CallsInProgress
+
+    def described(self) -> Json:
+        """On what it ran, and what the server has logged."""
+        self.watch.log.read()
+        return {
+            "machine": {**machine(), "nice": os.nice(0)},
+            "pjsua2": os.environ.get("CC_TTS_PJSUA2", "wheel").rpartition("/")[2],
+            "log": dict(self.watch.log.counts.most_common()),
+            "log_faults": {kind: self.watch.log.examples.get(kind, "") for kind in self.watch.log.faults()},
+        }
+
+
+@contextlib.asynccontextmanager
+async def staged(
+    peer: Peer, settings: Sequence[str], *, seed: int, num_kept: int, kinds: Sequence[str] = tuple(KINDS)
+) -> AsyncIterator[Stage]:
+    """A server that registers with ``peer``, and ears for the calls in progress, which are not placed yet."""
+    async with (
+        peer,
+        await Server.with_settings(*settings, *registration(peer)) as server,
+        Crowd.of(num_kept) as crowd,
+    ):
+        peer.server_port = server.sip_port
+        traffic = Traffic(server, peer, seed, kinds)
+        yield Stage(server, traffic, Watch(server, LogTail(server.log_path)), CallsInProgress(crowd, traffic))

@@ -134,7 +134,6 @@ class Run:
         }
 
     def show(self) -> None:
-        """The table."""
         print(f"\n  calls{'':37} {'n':>5} {'kept':>6} {'ended':>6}")
         for name, (num, kept) in self.groups().items():
             print(f"    {name:40} {num:>5} {kept:>6} {num - kept:>6}")

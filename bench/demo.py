@@ -57,7 +57,6 @@ async def main() -> int:
 
 
 def show(report: Json, spoken: list[tuple[str, int, Json, Json]], key: Json, ending: Json) -> None:
-    """The table."""
     answered_ns = report["answered_at_ns"]
     spurts = report["talkspurts"]
     print("\n                      voice                   asked at   first speech   first audio   played   ended")

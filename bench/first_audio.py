@@ -231,7 +231,6 @@ async def run(arguments: argparse.Namespace) -> Json:
 
 
 def main() -> None:
-    """Run and save."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--prompts", type=int, default=200)
     parser.add_argument("--cuts", type=int, default=60)

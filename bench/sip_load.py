@@ -94,7 +94,6 @@ async def run(calls: Sequence[int], *, ua_processes: Sequence[int], rate: float,
 
 
 def main() -> None:
-    """Command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.sip_load", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--calls", type=int, nargs="+", default=[50, 100, 200, 400], metavar="N")
     parser.add_argument("--ua-processes", type=int, nargs="+", default=[1], metavar="N", help="one after the other")

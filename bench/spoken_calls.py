@@ -336,7 +336,6 @@ async def run(options: argparse.Namespace, folder: Path) -> Json:
 
 
 def main() -> None:
-    """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--engines", nargs="+", default=["espeak", "onnx"], choices=("espeak", "onnx", "cosyvoice2"))
     parser.add_argument("--calls", type=int, nargs="+", default=[1, 4, 40], metavar="N")

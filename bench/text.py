@@ -41,7 +41,6 @@ Case = tuple[str, list[str]]
 
 
 def folded(text: str, language: str) -> str:
-    """What is compared."""
     text = unicodedata.normalize("NFKC", text).lower()
     if language == "zh":
         return re.sub(r"[\W_]", "", text).replace("幺", "一")
@@ -144,7 +143,6 @@ def speed(language: str) -> Json:
 
 
 def main() -> int:
-    """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nemo", type=Path, metavar="DIR")
     parser.add_argument("--wetext", type=Path, metavar="DIR")

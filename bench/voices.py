@@ -114,7 +114,6 @@ DEFAULT_VOICES = {
 
 
 def figures(pcm: bytes) -> Json:
-    """Of one sentence."""
     samples = np.frombuffer(pcm, np.int16).astype(np.int32)
     loud = np.flatnonzero(np.abs(samples) > SILENCE_PEAK)
     level = active_level_dbfs(pcm, LINE.rate_hz)
@@ -140,12 +139,10 @@ async def raw(source: SpeechSource, text: str, voice: str) -> bytes:
 
 
 async def levelled(source: SpeechSource, text: str, voice: str) -> bytes:
-    """What reaches the line."""
     return b"".join([chunk.data async for chunk in source.open(TextContent(text, voice), rate_hz=LINE.rate_hz)])
 
 
 def summary(sentences: list[Json]) -> Json:
-    """Of all sentences of a voice."""
     levels = [each["level_dbfs"] for each in sentences]
     return {
         "level_dbfs": {"mean": round(float(np.mean(levels)), 2), "min": min(levels), "max": max(levels)},

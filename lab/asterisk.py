@@ -30,7 +30,6 @@ Block = dict[str, str]
 
 
 def require_asterisk() -> Path:
-    """The unpacked Asterisk."""
     cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     tree = Path(os.environ.get("ASTERISK_TREE") or f"{cache}/cc-tts/asterisk")
     if not (tree / "usr/sbin/asterisk").exists():
@@ -185,7 +184,6 @@ class Asterisk:
         return f"sip:{number}@{ADDRESS}:{self._sip_port}"
 
     def secure_uri(self, number: str) -> str:
-        """The same over TLS."""
         return f"sip:{number}@{ADDRESS}:{self._tls_port};transport=tls"
 
     def recordings(self, name: str) -> list[Samples]:
@@ -197,7 +195,6 @@ class Asterisk:
 
     @property
     def log(self) -> str:
-        """What it printed."""
         return self._child.log
 
     async def end(self) -> int:

@@ -182,7 +182,6 @@ class Baresip:
 
     @property
     def log(self) -> str:
-        """Its whole output."""
         return self._child.log
 
     def heard(self) -> Samples:

@@ -47,12 +47,10 @@ def said(text: str = SENTENCE, level_dbfs: float = -24.0, voice: str = "en-us", 
 
 
 def silence(ms: float, rate_hz: int = RATE_HZ) -> Samples:
-    """Nothing."""
     return np.zeros(round(rate_hz * ms / 1000))
 
 
 def noise(ms: float, rms_dbfs: float, *, seed: int = 1, rate_hz: int = RATE_HZ) -> Samples:
-    """White noise."""
     drawn = np.random.default_rng(seed).standard_normal(round(rate_hz * ms / 1000))
     scaled: Samples = drawn * 10 ** (rms_dbfs / 20)
     return scaled
@@ -71,7 +69,6 @@ def sound(spec: str, ms: int, rate_hz: int = RATE_HZ) -> Samples:
 
 
 def mixed(*parts: Samples) -> Samples:
-    """All at once."""
     total = np.zeros(max(map(len, parts)))
     for part in parts:
         total[: len(part)] += part

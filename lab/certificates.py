@@ -35,7 +35,6 @@ class Authority:
 
     @classmethod
     def create(cls, folder: Path, name: str = "Test CA") -> Self:
-        """A new one."""
         folder.mkdir(parents=True, exist_ok=True)
         pair = Pair(folder / "ca.pem", folder / "ca.key")
         _openssl(

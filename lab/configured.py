@@ -42,7 +42,6 @@ def ua_starts(server: Server) -> list[Json]:
 
 
 def of_kind(events: list[Json], kind: str, wanted: Callable[[Json], Any] = lambda _event: True) -> list[Json]:
-    """Events of one type."""
     return [event for event in events if event["type"] == kind and wanted(event)]
 
 

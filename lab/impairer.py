@@ -68,7 +68,6 @@ class Sent:
     """When the kernel got each, ns; good for differences only."""
 
     def take(self, data: bytes, at_ns: int) -> None:
-        """A packet came."""
         self.at_ns.append(at_ns)
         self.packets.append(RtpPacket.from_bytes(data))
 
@@ -103,7 +102,6 @@ class Network:
 
     @property
     def sip_port(self) -> int:
-        """Where the phone calls."""
         assert self._sip is not None
         return self._sip.front_port
 

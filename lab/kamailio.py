@@ -129,7 +129,6 @@ class Kamailio:
         return await self._child.end()
 
     async def command(self, *words: str) -> str:
-        """What kamcmd answers."""
         argv = [self._installed.control, "-s", f"unix:{self._folder}/kamailio_ctl", *words]
         process = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
         async with asyncio.timeout(5.0):
@@ -203,7 +202,6 @@ class ProxiedCaller(RawCaller):
 
     @property
     def uri(self) -> str:
-        """Request-URI."""
         return self._uri
 
     async def __aenter__(self) -> Self:

@@ -36,7 +36,6 @@ class LineProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
         return self._process.pid
 
     @property
@@ -45,12 +44,10 @@ class LineProcess:
         return self._process.returncode
 
     def tell(self, line: str) -> None:
-        """Send it a line."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{line}\n".encode())
 
     async def read(self) -> Any:
-        """What it says next."""
         assert self._process.stdout is not None
         return json.loads(await self._process.stdout.readline())
 
@@ -67,7 +64,6 @@ class LineProcess:
         return answer
 
     async def kill(self) -> None:
-        """End it at once."""
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
         await self._process.wait()

@@ -136,7 +136,6 @@ class Sipp:
 
 
 def server_pids(server: Server) -> dict[str, list[int]]:
-    """Of the server's processes that a call goes through."""
     pids = {"ua": server.pids_of("cc_tts.ua"), "server": [server.pid]}
     dispatcher = server.pids_of("cc_tts.ua.dispatcher")
     return {**pids, "dispatcher": dispatcher} if dispatcher else pids

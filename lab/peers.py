@@ -117,7 +117,6 @@ class Sipp:
 
     @property
     def errors(self) -> str:
-        """What SIPp complained about."""
         path = self._folder / f"{self._name}.errors"
         return path.read_text(errors="replace") if path.exists() else ""
 

@@ -56,7 +56,6 @@ class RtpPeer:
             transport.close()
 
     def take(self, data: bytes, *, rtcp: bool) -> None:
-        """A datagram came."""
         if rtcp or is_rtcp(data):
             self.num_rtcp_heard += 1
         else:
@@ -82,7 +81,6 @@ class RtpPeer:
         await self.send(to, [RtpPacket(0, 0, SAMPLES_PER_PACKET * each, 0, payload) for each in range(num_packets)])
 
     async def say_on(self, to: Address) -> None:
-        """Send PCMU until cancelled."""
         while True:
             await self.say(to, 1)
 

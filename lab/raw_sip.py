@@ -162,7 +162,6 @@ class RawCaller(UdpEndpoint):
         return answer.headers("WWW-Authenticate")
 
     async def bye(self) -> Answer:
-        """Hang up."""
         self.send("BYE")
         return await self.final()
 
@@ -283,12 +282,10 @@ class RtpEar(UdpEndpoint):
 
     @property
     def payload_types(self) -> set[int]:
-        """Payload types heard."""
         return {packet[1] & 0x7F for packet in self.packets}
 
     @property
     def payloads(self) -> list[bytes]:
-        """What was carried."""
         return [packet[12:] for packet in self.packets]
 
 

@@ -150,7 +150,6 @@ class Post:
         self._out, self._out_iovecs = _headers(self._names, self._answers, None)
 
     def reset(self) -> None:
-        """Forget what has come."""
         self.take()
         self._arrivals.clear()
 
@@ -192,7 +191,6 @@ class Post:
         return [tally_of(seqs, at_ns, speech) for _, seqs, at_ns, speech in self._of_legs()]
 
     def silences(self) -> dict[int, Json]:
-        """Of each leg, by the port it sends from."""
         return {leg: silences_of(at_ns[speech]) for leg, _, at_ns, speech in self._of_legs() if speech.any()}
 
     def _of_legs(self) -> Iterator[tuple[int, Ints, Ints, npt.NDArray[np.bool_]]]:

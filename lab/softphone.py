@@ -101,7 +101,6 @@ class SoftphoneProcess(LineProcess):
         return at_ns
 
     async def send(self, command: Event) -> None:
-        """Send one raw command."""
         self.tell(json.dumps(command))
 
     async def wait_event(

@@ -109,7 +109,6 @@ async def run(options: argparse.Namespace) -> Json:
 
 
 def main() -> None:
-    """Run and save."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--calls", type=int, nargs="+", default=[1, 20, 100], metavar="N")

@@ -29,7 +29,6 @@ class Sent:
 
 
 def text_of(opening: str) -> str:
-    """The whole answer."""
     return opening + ANSWER
 
 

@@ -93,11 +93,9 @@ class Telephone:
         self._stream.press(Keypress(event_code(digit)))
 
     def say(self, octets: bytes) -> None:
-        """Send μ-law."""
         self._stream.say(octets)
 
     def take(self, realtime_ahead_ns: int) -> None:
-        """Take what has come."""
         while True:
             try:
                 data, control, _, peer = self.socket.recvmsg(MAX_PACKET_BYTES, 64)
@@ -171,7 +169,6 @@ def talkspurts(at_ns: Sequence[int], audible: Sequence[int]) -> list[tuple[int, 
 
 
 def report(telephones: Sequence[Telephone], window_s: float) -> Json:
-    """What was heard."""
     columns = [[np.array(each) for each in telephone.arrivals()] for telephone in telephones]
     tallies = [tally_of(seqs, at_ns, audible.astype(bool)) for seqs, at_ns, audible in columns if len(seqs)]
     dropped = dropped_by_sockets({telephone.port for telephone in telephones})
@@ -212,7 +209,6 @@ class Desk:
                     print(json.dumps(event), flush=True)
 
     def obey(self, command: Json) -> None:
-        """One command."""
         match command:
             case {"do": "press", "call": int(call), "digit": str(digit)}:
                 self.telephones[call].press(digit)

@@ -95,7 +95,6 @@ class Callers(LineProcess):
         return int(said["first_ns"])
 
     async def report(self) -> Json:
-        """What was heard."""
         return await self._answered("report", None, {"do": "report"})
 
     def echo(self, db: float | None) -> None:
@@ -126,7 +125,6 @@ class Events:
     @classmethod
     @contextlib.asynccontextmanager
     async def of(cls, server: Server) -> AsyncIterator[Self]:
-        """While the context lasts."""
         url = f"{server.url}/v1/events?types={','.join(EVENTS)}"
         events = cls()
         async with server.http.ws_connect(url, timeout=aiohttp.ClientWSTimeout(ws_close=5)) as socket:
@@ -155,7 +153,6 @@ class Events:
             return await self._queues[type_, key].get()
 
     def take(self, type_: str, key: str) -> list[Json]:
-        """Those that wait."""
         queue = self._queues[type_, key]
         return [queue.get_nowait() for _ in range(queue.qsize())]
 
@@ -172,14 +169,12 @@ class Found:
         self.times_ms[name].append((end_ns - start_ns) / 1e6)
 
     def add(self, other: "Found") -> None:
-        """Of another round."""
         for name, times_ms in other.times_ms.items():
             self.times_ms[name] += times_ms
         for name, count in other.counts.items():
             self.counts[name] += count
 
     def result(self) -> Json:
-        """Percentiles and counts."""
         return {**{name: percentiles(each) for name, each in self.times_ms.items()}, "counts": dict(self.counts)}
 
 
@@ -268,7 +263,6 @@ async def placed(server: Server, ports: Sequence[int], user: str, stay_s: float)
 
 
 def pids_of(server: Server) -> dict[str, Sequence[int]]:
-    """Of the server and its children."""
     return {"server": [server.pid], **{name: server.pids_of(module) for name, module in PROCESSES.items()}}
 
 
@@ -284,13 +278,11 @@ class Conditions:
 
     @classmethod
     async def begin(cls, server: Server, crowd: Crowd | None) -> Self:
-        """Count from now on."""
         if crowd is not None:
             crowd.tell("start")
         return cls(server, await counter(server, "cctts_ua_late_frames_total"), crowd)
 
     async def end(self) -> Json:
-        """What was counted."""
         cores = self._meter.cores()
         late_frames = await counter(self._server, "cctts_ua_late_frames_total") - self._late_frames
         result: Json = {

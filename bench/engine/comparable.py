@@ -13,12 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from bench.engine.figures import ROW_SECONDS, shards, spread
+from bench.engine.figures import ROW_SECONDS, shards
 from bench.engine.front import sized_text
 from bench.engine.lab import Lab, Rig, keep, lab_of, parser_of
 from bench.engine.model import VOICE, cold_voice
 from bench.engine.phone_load import PCM_BYTES_PER_MS
 from bench.engine.variants import DoublingHops, FixedHops
+from bench.report import percentiles
 from cc_tts.clock import ms_between
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice2.engine.engine import Engine
@@ -112,10 +113,10 @@ class ClosedLoop:
         audio_ms = sum(sum(request.audio_ms) for request in done)
         later = [request.came_ms[1] - request.came_ms[0] for request in done if len(request.came_ms) > 1]
         return {
-            "first_chunk_ms": spread([request.came_ms[0] for request in done]),
-            "second_chunk_after_ms": spread(later),
-            "total_ms": spread([request.total_ms for request in done]),
-            "first_chunk_audio_ms": spread([request.audio_ms[0] for request in done]),
+            "first_chunk_ms": percentiles([request.came_ms[0] for request in done]),
+            "second_chunk_after_ms": percentiles(later),
+            "total_ms": percentiles([request.total_ms for request in done]),
+            "first_chunk_audio_ms": percentiles([request.audio_ms[0] for request in done]),
             "chunks": sum(len(request.came_ms) for request in done),
             "rtf": round(wall_ms / audio_ms, 4),
             "audio_s": round(audio_ms / 1000.0, 1),
@@ -175,7 +176,6 @@ def run(lab: Lab, arguments: argparse.Namespace) -> Json:
 
 
 def main() -> None:
-    """Run, print, save."""
     parser = parser_of(__doc__)
     parser.add_argument("--concurrency", default=",".join(str(each) for each in CONCURRENCY))
     parser.add_argument("--rows", type=int, default=0, help="of the 26; 10 on a CPU without it")

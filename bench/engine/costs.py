@@ -40,21 +40,15 @@ class Costs(Protocol):
         """Memory that is left for pages."""
         ...
 
-    def prefill_ms(self, num_positions: int) -> float:
-        """All sequences together."""
-        ...
+    def prefill_ms(self, num_positions: int) -> float: ...
 
-    def lm_step_ms(self, num_rows: int) -> float:
-        """One decode step."""
-        ...
+    def lm_step_ms(self, num_rows: int) -> float: ...
 
     def flow_ms(self, num_rows: int, num_frames: int, num_keys: int) -> float:
         """A call of so many frames in all, each of which attends to at most ``num_keys``."""
         ...
 
-    def vocoder_ms(self, num_frames: int) -> float:
-        """Of so many frames in all."""
-        ...
+    def vocoder_ms(self, num_frames: int) -> float: ...
 
 
 class H200:
@@ -63,15 +57,12 @@ class H200:
     state_bytes = 0.75 * 140e9 - 10e9
 
     def prefill_ms(self, num_positions: int) -> float:
-        """All sequences together."""
         return prefill_ms(num_positions)
 
     def lm_step_ms(self, num_rows: int) -> float:
-        """One decode step."""
         return lm_step_ms(num_rows)
 
     def flow_ms(self, num_rows: int, num_frames: int, num_keys: int) -> float:
-        """A call of flow."""
         del num_rows
         return flow_ms(num_frames, num_keys)
 
@@ -95,7 +86,6 @@ class Card:
         return 0.65 * 0.95 * (1e9 * self.memory_gb - WEIGHT_AND_CONTEXT_BYTES)
 
     def prefill_ms(self, num_positions: int) -> float:
-        """All sequences together."""
         return self._nodes_ms(LM_NODES) + self._read_ms(LM_BYTES) + self._sums_ms(LM_FLOP * num_positions)
 
     def lm_step_ms(self, num_rows: int) -> float:

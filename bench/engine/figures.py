@@ -1,10 +1,8 @@
-"""Figures of the engine's benches: spreads, flatness, shards, texts' lengths. No torch, no clock."""
+"""Figures of the engine's benches: flatness, shards, texts' lengths. No torch, no clock."""
 
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Final
-
-import numpy as np
 
 from lab.server_under_test import Json
 
@@ -18,16 +16,6 @@ ROW_SECONDS: Final = (
 )  # fmt: skip
 """Seconds of speech of 26 rows, 171 s in all: as many and as much as the published rows have (engine-performance §2.1).
 How that amount is spread over the rows is made up."""
-
-
-def spread(values: Sequence[float], digits: int = 2) -> Json:
-    """n, mean, p50, p90, p95, p99, max by ``np.percentile``; only n of nothing."""
-    if not values:
-        return {"n": 0}
-    names = ("p50", "p90", "p95", "p99", "max")
-    figures = np.percentile(values, [50, 90, 95, 99, 100])
-    result: Json = {"n": len(values), "mean": round(statistics.fmean(values), digits)}
-    return result | {name: round(float(figure), digits) for name, figure in zip(names, figures, strict=True)}
 
 
 def shards(rows: Sequence[int], num_tasks: int) -> list[list[int]]:

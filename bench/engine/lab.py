@@ -5,7 +5,6 @@ import contextlib
 import copy
 import dataclasses
 import gc
-import json
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -18,7 +17,7 @@ import torch
 from bench.engine.clock import BenchClock, RealClock, WorkClock
 from bench.engine.front import SizedFront
 from bench.engine.model import NUM_CODES, Size, model_at, voices
-from bench.report import RESULTS, machine
+from bench.report import RESULTS, machine, save
 from cc_tts import logs
 from cc_tts.engines.cosyvoice2.batched import NUM_POSITIONS, BatchedConfig, BatchedLoader, paced
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
@@ -65,7 +64,6 @@ class Lab:
         return not (self.is_cuda or self.is_real_time)
 
     def model(self) -> SpeechModel:
-        """The networks alone."""
         return load_model(
             self.model_dir,
             device=self.device,
@@ -80,7 +78,6 @@ class Lab:
         return Rig(self, max_streams or MAX_STREAMS[self.device.type], voices(self.size, num_cold))
 
     def synchronize(self) -> None:
-        """Wait for the device."""
         if self.is_cuda:
             torch.cuda.synchronize()
 
@@ -207,7 +204,4 @@ def lab_of(arguments: argparse.Namespace) -> Iterator[Lab]:
 def keep(lab: Lab, arguments: argparse.Namespace, result: Json) -> None:
     """Save what was measured so far, if a name was given."""
     if arguments.name:
-        arguments.out.mkdir(parents=True, exist_ok=True)
-        path = arguments.out / f"{arguments.name}.json"
-        path.write_text(json.dumps(lab.described(result), indent=1) + "\n", encoding="utf-8")
-        print(f"\nsaved {path}")
+        print(f"\nsaved {save(arguments.name, lab.described(result), arguments.out)}")

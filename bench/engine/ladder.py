@@ -166,7 +166,6 @@ def capacity(lab: Lab, work: SpeechWork, draws: DrawWork) -> float:
 
 
 def run(lab: Lab, arguments: argparse.Namespace) -> Json:
-    """All rungs."""
     model = lab.model()
     work = SpeechWork(lab, model, num_sequences=NUM_SEQUENCES, num_tokens=NUM_TOKENS)
     rounds = arguments.rounds
@@ -189,7 +188,6 @@ def run(lab: Lab, arguments: argparse.Namespace) -> Json:
 
 
 def show(result: Json) -> None:
-    """Print what matters."""
     for part in ("speech", "draws"):
         print(f"\n{part}: median ms, times less than the first")
         for name, row in result[part].items():
@@ -296,7 +294,6 @@ def show_operators(result: Json) -> None:
 
 
 def main() -> None:
-    """Run, print, save."""
     parser = parser_of(__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="turns of each variant")
     parser.add_argument("--callers", type=int, default=0, help="for the scheduling; 0: as many as fill the device")

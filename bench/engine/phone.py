@@ -141,7 +141,6 @@ def _print(load: str, count: int, cell: Json) -> None:
 
 
 def main() -> None:
-    """Run, print, save."""
     parser = parser_of(__doc__)
     parser.add_argument("--calls", default="", help="numbers of calls; what suits the device without it")
     parser.add_argument("--seconds", type=float, default=0.0, help="of each load; what suits the device without it")

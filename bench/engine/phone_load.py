@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from bench.engine.clock import BenchClock
-from bench.engine.figures import spread
 from bench.engine.front import sized_text
 from bench.engine.model import VOICE
+from bench.report import percentiles
 from cc_tts.clock import ms_between
 from cc_tts.engines.cosyvoice2.engine.engine import Engine
 from cc_tts.engines.engine_core import StreamRequest
@@ -42,7 +42,6 @@ class Listener:
     is_done: bool = False
 
     def got(self, now_ms: float, audio_ms: float) -> None:
-        """A piece came."""
         if self.first_ms is None:
             self.first_ms = now_ms
         else:
@@ -52,7 +51,6 @@ class Listener:
         self.dry_ms = max(self.dry_ms, now_ms) + audio_ms
 
     def ended(self) -> None:
-        """No more will come."""
         self.is_done = True
 
     def first_audio_ms(self) -> float | None:
@@ -227,8 +225,8 @@ def figures(tally: Tally) -> Json:
     first = [first_ms for listener in heard if (first_ms := listener.first_audio_ms()) is not None]
     return {
         "sentences": len(heard),
-        "first_audio_ms": spread(first),
-        "not_heard_at_the_end": spread(tally.unheard),
+        "first_audio_ms": percentiles(first),
+        "not_heard_at_the_end": percentiles(tally.unheard),
         "underrun_rate": {
             "any": _share(deficits, 0.0),
             "over_20_ms": _share(deficits, 20.0),
@@ -241,7 +239,7 @@ def figures(tally: Tally) -> Json:
         "failed": tally.num_failed,
         "busy_share": round(tally.busy_ms / tally.wall_ms, 3) if tally.wall_ms else 0.0,
         "audio_s_per_s": round(tally.audio_ms / tally.wall_ms, 2) if tally.wall_ms else 0.0,
-        "step_ms": spread(tally.steps_ms),
+        "step_ms": percentiles(tally.steps_ms),
         "max_pages": tally.max_pages,
     }
 

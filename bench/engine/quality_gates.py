@@ -281,7 +281,6 @@ def finite_gate(rig: Rig, *, seconds: float) -> Json:
 
 
 def run(lab: Lab, arguments: argparse.Namespace) -> Json:
-    """All gates."""
     work = SpeechWork(lab, lab.model(), num_sequences=NUM_SEQUENCES, num_tokens=NUM_TOKENS)
     runners = work.runners(graphs=lab.graphs and lab.is_cuda)
     result: Json = {"work": f"{NUM_SEQUENCES} sequences of {NUM_TOKENS} tokens together, no noise in the source"}

@@ -14,7 +14,6 @@ machine or on what else it does: two schedules can be compared.
 
 import argparse
 import copy
-import json
 import random
 import tempfile
 from collections.abc import Mapping
@@ -25,13 +24,12 @@ from typing import Final
 
 from bench.engine.clock import WorkClock
 from bench.engine.costs import DEVICES, Costs, simulated_costs
-from bench.engine.figures import spread
 from bench.engine.front import SizedFront
 from bench.engine.model import NUM_CODES, voices
 from bench.engine.phone import BURST_S, STAGGER_MS, always, burst, most_sustained, poisson
 from bench.engine.phone_load import Caller, PhoneLoad, figures
 from bench.engine.variants import FirstComeFirstServed
-from bench.report import RESULTS, machine
+from bench.report import RESULTS, machine, percentiles, save
 from cc_tts import logs
 from cc_tts.engines.cosyvoice2.batched import NUM_POSITIONS
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
@@ -143,7 +141,6 @@ class SimulatedDevice:
         return SpokenBatch(pieces, *spoken_ms)
 
     def release(self, slot: int, *, wipe: bool = False) -> None:
-        """Its pages come back."""
         del wipe
         gone = self._slots.pop(slot, None)
         self.num_free_pages += gone.num_pages if gone else 0
@@ -159,7 +156,6 @@ class SimulatedDevice:
 
     @property
     def num_used(self) -> int:
-        """Slots in use."""
         return len(self._slots)
 
     def _pages_wanted(self, slot: _Slot, num_new: int) -> int:
@@ -195,7 +191,6 @@ class Simulated:
         return SimulatedDevice(self.clock, prompts, num_slots, num_pages, self._card)
 
     def engine(self, device: SimulatedDevice, kind: type[Engine], max_streams: int, *, target_ms: float) -> Engine:
-        """With costs as if measured at start-up."""
         config = EngineConfig(
             first_audio_target_ms=target_ms,
             max_streams=max_streams,
@@ -232,7 +227,7 @@ def measure(simulated: Simulated, kind: type[Engine], callers: list[Caller], arg
         num_pages_used=lambda: device.num_pages - device.num_free_pages,
     )
     engine.close()
-    return figures(tally) | {"host_ms": spread(own_ms), "host_share": round(sum(own_ms) / tally.wall_ms, 3)}
+    return figures(tally) | {"host_ms": percentiles(own_ms), "host_share": round(sum(own_ms) / tally.wall_ms, 3)}
 
 
 def _callers(load: str, count: int, arguments: argparse.Namespace) -> list[Caller]:
@@ -283,7 +278,6 @@ def _print(load: str, count: int, cell: Json) -> None:
 
 
 def main() -> None:
-    """Run, print, save."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calls", default="1,16,64,128,192,224,256")
     parser.add_argument("--card", choices=list(DEVICES), default=CARD, help="all but the H200 are a roofline model")
@@ -303,10 +297,7 @@ def main() -> None:
     logs.configure(level="error", json=False, process="bench")
     result = run(arguments)
     if arguments.name:
-        arguments.out.mkdir(parents=True, exist_ok=True)
-        path = arguments.out / f"{arguments.name}.json"
-        path.write_text(json.dumps({"machine": machine(), **result}, indent=1) + "\n", encoding="utf-8")
-        print(f"\nsaved {path}")
+        print(f"\nsaved {save(arguments.name, {'machine': machine(), **result}, arguments.out)}")
 
 
 def _news(slot: _Slot) -> Sampled:

@@ -64,7 +64,6 @@ class ArrivalOrder(Scheduler):
         *,
         may_wait: bool = True,  # noqa: ARG002 - the shape of the parent's
     ) -> tuple[int, ...]:
-        """All that are ready."""
         order = sorted(candidates, key=lambda each: each.key)
         return tuple(each.key for each in order[: self._config.max_flow_rows])
 

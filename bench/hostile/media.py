@@ -182,7 +182,6 @@ TEXTS: Final = (
 
 
 def tts_headers(rng: random.Random, sip: Sip) -> None:
-    """X-TTS-* of the dialplan."""
     for _ in range(rng.choice((1, 2, 4))):
         name = rng.choice(("Text", "Text", "Voice", "Language", "Then", "Prompt-Id", "Other", "", "Text-\xff"))
         value = rng.choice((*TEXTS, "en-us", "en", "de", "zh", "xx-XX", "hangup", "stay", "HANGUP", "nobody", *LIMITS))

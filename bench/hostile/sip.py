@@ -44,7 +44,6 @@ class Sip:
     line_end: str = "\r\n"
 
     def render(self) -> bytes:
-        """As it goes out."""
         headers = list(self.headers)
         if not any(name.strip().lower() in ("content-length", "l") for name, _ in headers):
             headers.append(("Content-Length", str(len(self.body))))
@@ -52,7 +51,6 @@ class Sip:
         return (self.line_end.join(lines) + self.line_end * 2 + self.body).encode("latin-1", "replace")
 
     def value(self, name: str) -> str:
-        """Of the first header of this name."""
         return next((value for each, value in self.headers if each == name), "")
 
     def put(self, name: str, value: str) -> None:
@@ -64,7 +62,6 @@ class Sip:
         self.headers.append((name, value))
 
     def add(self, rng: random.Random, name: str, value: str) -> None:
-        """Another header, anywhere."""
         self.headers.insert(rng.randint(0, len(self.headers)), (name, value))
 
 

@@ -114,7 +114,6 @@ class CallsInProgress:
         return heard
 
     def summary(self) -> Json:
-        """Of all windows."""
         packets = max(1, sum(each["packets"] for each in self.windows))
         late = sum(each["gap_ms"][f"over_{GAP_LIMIT_MS}"] for each in self.windows)
         return {
@@ -134,7 +133,6 @@ class CallsInProgress:
         }
 
     async def hang_up(self) -> None:
-        """End them."""
         for dialog in self.dialogs:
             if dialog.call_id in self._traffic.peer.dialogs:
                 await self._traffic.ask(self._traffic.peer.within(dialog, "BYE"))

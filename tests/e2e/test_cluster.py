@@ -23,6 +23,7 @@ DEMO_TIMEOUT_S = 240.0
 EMPTY_TIMEOUT_S = 20.0
 
 
+@pytest.mark.slow
 async def test_one_of_each_is_killed_and_no_call_ends_but_those_of_the_node(tmp_path: Path) -> None:
     require_kamailio()
     argv = [sys.executable, "-m", "bench.cluster_demo", "--calls", str(NUM_CALLS)]

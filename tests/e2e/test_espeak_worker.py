@@ -79,6 +79,7 @@ async def test_a_lost_worker_of_espeak_is_no_matter_of_a_neural_voice(
         await phone.hangup()
 
 
+@pytest.mark.slow
 async def test_a_worker_of_espeak_that_stands_still_is_replaced_before_anybody_asks_it(
     nothing_is_left_running: None, tmp_path: Path
 ) -> None:

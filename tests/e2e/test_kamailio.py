@@ -190,6 +190,7 @@ async def until_bye(caller: ProxiedCaller, timeout_s: float) -> float:
     return asyncio.get_running_loop().time()
 
 
+@pytest.mark.slow
 async def test_a_killed_node_ends_its_calls_and_the_other_takes_the_new_ones(tmp_path: Path) -> None:
     """About 50 s: Kamailio looks after a call every 30 s, not more often, and ends it 10 s after a look that failed."""
     assert NUM_CALLS % 4 == 0

@@ -42,7 +42,11 @@ async def hurt(pid: int, stands_s: float | None) -> None:
         os.kill(pid, signal.SIGCONT)
 
 
-@pytest.mark.parametrize("stands_s", [3.6, 12.0, None], ids=["stopped for 3.6 s", "stopped for 12 s", "killed"])
+@pytest.mark.parametrize(
+    "stands_s",
+    [3.6, pytest.param(12.0, marks=pytest.mark.slow), None],
+    ids=["stopped for 3.6 s", "stopped for 12 s", "killed"],
+)
 async def test_a_call_that_ends_with_its_prompt_does_not_end_without_a_word(
     nothing_is_left_running: None, phone: SoftphoneProcess, tmp_path: Path, stands_s: float | None
 ) -> None:

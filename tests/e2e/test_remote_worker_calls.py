@@ -18,7 +18,7 @@ from tests.e2e.test_reload import change, reload
 
 pytest.importorskip("grpc")
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(300)]
 
 TEXT = "Thank you for calling, please hold the line."
 # Each sentence is a segment: the first is short enough to be said first, any two of the others are too long for one.

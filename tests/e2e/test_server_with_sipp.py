@@ -60,6 +60,7 @@ async def test_no_line_free(tmp_path: Path, phone: SoftphoneProcess) -> None:
         assert report["ending"]["result"] == "completed"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 async def test_200_without_ack_is_retransmitted_and_given_up(server: Server, tmp_path: Path) -> None:
     caller = await Sipp.call("no_ack", folder=tmp_path, target_port=server.sip_port, service="greet", limit_s=60)

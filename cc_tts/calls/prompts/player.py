@@ -82,6 +82,7 @@ class PromptPlayer:
             services,
             self._told,
             tenant=tenant,
+            # counted, not reckoned by a clock: a leg that is held or not open plays nothing
             buffered_ms=lambda: sum(utterance.fed_ms - utterance.played_ms for utterance in self._on_line),
             is_heard=lambda: self._is_open,
         )

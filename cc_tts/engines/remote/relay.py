@@ -17,7 +17,7 @@ import msgspec
 from cc_tts.clock import Clock
 from cc_tts.engines.engine_core import Command, EngineLoad, StreamRequest
 from cc_tts.engines.speech_chunk import SpeechChunk
-from cc_tts.engines.worker.link import STALL_LOOK_S, WorkerLink, WorkerLost
+from cc_tts.engines.worker.link import OpenStream, WorkerLink, WorkerLost
 from cc_tts.engines.worker.messages import (
     CancelStream,
     EndText,
@@ -26,7 +26,6 @@ from cc_tts.engines.worker.messages import (
     StreamFailed,
 )
 from cc_tts.errors import CcTtsError
-from cc_tts.media.listener_clock import ListenerClock
 from cc_tts.processes.channel import Message, Ping, Pong
 from cc_tts.processes.watchdog import Watchdog
 
@@ -39,26 +38,23 @@ SERVER_TIMEOUT_S: Final = 5.0
 DEFAULT_RATE_HZ: Final = 24_000
 
 
-class RelayedStream:
-    """One utterance of a server. See :class:`cc_tts.engines.worker.link.OpenStream`."""
+class RelayedStream(OpenStream):
+    """One utterance of a server."""
 
     def __init__(self, stream_id: int, request: StreamRequest, server: "ConnectedServer", rate_hz: int) -> None:
-        self.stream_id = stream_id
+        super().__init__(stream_id, server.link, rate_hz)
         self._their_id = request.stream_id
         self._server = server
-        self._link = server.link
-        self._rate_hz = rate_hz
         self._taken_ms = 0.0
-        self._listener = ListenerClock()
-        self._is_text_whole = False
-        self._is_over = False
-        self.buffered_ms: float | None = None
-        self.silence = Watchdog(self._link.clock, max_step_s=2 * STALL_LOOK_S)
 
     @property
     def can_move(self) -> bool:
         """Never of itself: its server looks after it, and knows other workers."""
         return False
+
+    @property
+    def _is_waited_for(self) -> bool:
+        return self._taken_ms >= self._listener.sent_ms - 1.0
 
     def carry(self, command: Command) -> None:
         """Pass on what its server says."""
@@ -73,13 +69,6 @@ class RelayedStream:
                 self._taken_ms, self.buffered_ms = taken_ms, ahead_ms
                 self._listener.taken(self._link.now_ms, taken_ms, ahead_ms or 0.0)
         self._link.send(msgspec.structs.replace(command, stream_id=self.stream_id))
-
-    def poll(self) -> bool:
-        """Whether audio is owed: the text is complete, and what was given is taken and played. Counts for how long."""
-        is_taken = self._taken_ms >= self._listener.sent_ms - 1.0
-        is_owed = self._is_text_whole and is_taken and self._listener.left_ms(self._link.now_ms) <= 0.0
-        self.silence.count(owed=is_owed)
-        return is_owed
 
     def deliver(self, chunk: SpeechChunk) -> None:
         """Pass audio on to the server."""
@@ -99,12 +88,6 @@ class RelayedStream:
             is_lost = isinstance(failure, WorkerLost)
             failed = StreamFailed(self._their_id, failure.code, failure.detail, failure.retry_after_s, is_lost)
             self._server.send(failed, b"")
-
-    def break_off(self, failure: CcTtsError | None) -> None:
-        """Free what it holds in the engine process; see :meth:`over`."""
-        self._link.send(CancelStream(self.stream_id))
-        self._link.streams.pop(self.stream_id, None)
-        self.over(failure)
 
 
 class ConnectedServer:

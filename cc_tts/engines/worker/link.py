@@ -11,6 +11,7 @@ again only after ``hung_factor`` times as long. Runs on: the event loop.
 import asyncio
 import contextlib
 import re
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
@@ -104,51 +105,65 @@ MakeProcess = Callable[[Callable[[Message, bytes], None], Callable[[str], None]]
 """It is given who takes the worker's messages, and who is called with the reason when it is down."""
 
 
-class OpenStream(Protocol):
-    """A link knows this of the streams in it: each is a :class:`WorkerStream`, or one that is passed on to a server."""
+class OpenStream(ABC):
+    """One utterance in a worker, as its link knows it."""
 
-    stream_id: int
-    silence: Watchdog
-    buffered_ms: float | None
+    def __init__(self, stream_id: int, link: "WorkerLink", rate_hz: int) -> None:
+        self.stream_id = stream_id
+        self._link = link
+        self._rate_hz = rate_hz
+        self._listener = ListenerClock()
+        self.buffered_ms: float | None = None
+        """The listener's side held so much when it last said so; ``None``: there may be no listener."""
+        self._is_text_whole = False
+        self._is_over = False
+        self.silence = Watchdog(link.clock, max_step_s=2 * STALL_LOOK_S)
+        """The time for which audio has been owed; see :meth:`poll`."""
 
     @property
+    @abstractmethod
     def can_move(self) -> bool:
-        """Whether what reads it would have it spoken elsewhere if it broke off."""
+        """Whether it would be spoken elsewhere if it broke off."""
 
+    @property
+    @abstractmethod
+    def _is_waited_for(self) -> bool:
+        """Whether all audio that came was taken, and more is waited for."""
+
+    @abstractmethod
     def deliver(self, chunk: SpeechChunk) -> None:
         """Take audio that came."""
 
+    @abstractmethod
     def over(self, failure: CcTtsError | None) -> None:
         """Nothing more will come."""
 
     def poll(self) -> bool:
-        """Whether audio is owed. Counts for how long."""
+        """Whether audio is owed: the listener has nothing left and only the engine can help. Counts for how long."""
+        is_dry = self._listener.left_ms(self._link.now_ms) <= 0.0
+        is_owed = self._is_text_whole and is_dry and self._is_waited_for
+        self.silence.count(owed=is_owed)
+        return is_owed
 
     def break_off(self, failure: CcTtsError | None) -> None:
         """Free what it holds in the worker, then :meth:`over`."""
+        if self._link.streams.pop(self.stream_id, None) is not None:
+            self._link.send(CancelStream(self.stream_id))
+        self.over(failure)
 
 
-class WorkerStream:
+class WorkerStream(OpenStream):
     """One utterance in a worker; see ``tts.engine.SpeechStream``."""
 
-    def __init__(self, stream_id: int, worker: "WorkerLink", rate_hz: int, is_elsewhere: Callable[[], bool]) -> None:
-        self.stream_id = stream_id
-        self._worker = worker
+    def __init__(self, stream_id: int, link: "WorkerLink", rate_hz: int, is_elsewhere: Callable[[], bool]) -> None:
+        super().__init__(stream_id, link, rate_hz)
         self._is_elsewhere = is_elsewhere
-        self._rate_hz = rate_hz
         self._queue: deque[SpeechChunk] = deque()
         self._news = asyncio.Event()
-        self._is_over = False
         self._failure: CcTtsError | None = None
         self._taken_ms = 0.0
         self._reported_ms = 0.0
-        self.buffered_ms: float | None = None
-        """The listener's side held so much when it last said so; ``None``: there may be no listener."""
-        self._is_text_whole = False
         self._is_read = False
-        self._listener = ListenerClock()
-        self.silence = Watchdog(worker.clock, max_step_s=2 * STALL_LOOK_S)
-        """The time for which audio has been owed; see :meth:`poll`."""
         self._asked_ns: int | None = None
         """When the first text was pushed."""
         self._has_audio = False
@@ -156,13 +171,16 @@ class WorkerStream:
 
     @property
     def can_move(self) -> bool:
-        """Whether it would be spoken elsewhere if it broke off."""
         return self._is_elsewhere()
+
+    @property
+    def _is_waited_for(self) -> bool:
+        return self._is_read and not self._queue
 
     def push(self, spoken_text: str, *, text_chunk_index: int) -> None:
         """Append one text chunk. Never blocks."""
         if self._asked_ns is None:
-            self._asked_ns = self._worker.clock.now_ns()
+            self._asked_ns = self._link.clock.now_ns()
         self._send(PushText(self.stream_id, _SURROGATE.sub(" ", spoken_text), text_chunk_index))
 
     def end(self) -> None:
@@ -173,14 +191,7 @@ class WorkerStream:
     def set_buffered_ms(self, buffered_ms: float) -> None:
         """The listener's side holds so much audio that is not played yet, ms."""
         self.buffered_ms = buffered_ms
-        self._listener.holds(self._worker.now_ms, buffered_ms)
-
-    def poll(self) -> bool:
-        """Whether audio is owed: the reader has nothing left and only the engine can help. Counts for how long."""
-        is_dry = self._listener.left_ms(self._worker.now_ms) <= 0.0
-        is_owed = self._is_read and self._is_text_whole and not self._queue and is_dry
-        self.silence.count(owed=is_owed)
-        return is_owed
+        self._listener.holds(self._link.now_ms, buffered_ms)
 
     async def __aiter__(self) -> AsyncIterator[SpeechChunk]:
         while True:
@@ -209,17 +220,11 @@ class WorkerStream:
         self._is_cancelled = True
         self.break_off(None)
 
-    def break_off(self, failure: CcTtsError | None) -> None:
-        """Free what it holds in the worker; see :meth:`over`."""
-        self._send(CancelStream(self.stream_id))
-        self._worker.streams.pop(self.stream_id, None)
-        self.over(failure)
-
     def deliver(self, chunk: SpeechChunk) -> None:
         """Take audio that came."""
         if self._asked_ns is not None and not self._has_audio:
             self._has_audio = True
-            self._worker.count_first_audio(ms_between(self._asked_ns, self._worker.clock.now_ns()))
+            self._link.count_first_audio(ms_between(self._asked_ns, self._link.clock.now_ns()))
         chunk.rate_hz = self._rate_hz
         self._queue.append(chunk)
         self._news.set()
@@ -228,12 +233,12 @@ class WorkerStream:
         """Nothing more will come: what is queued is still given out, then ``failure`` is raised if there is one."""
         if not self._is_over:
             self._is_over, self._failure = True, failure
-            self._worker.count_end("cancelled" if self._is_cancelled else _result(failure))
+            self._link.count_end("cancelled" if self._is_cancelled else _result(failure))
         self._news.set()
 
     def _send(self, message: Message) -> None:
         if not self._is_over:
-            self._worker.send(message)
+            self._link.send(message)
 
 
 class WorkerLink:

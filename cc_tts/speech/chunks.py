@@ -77,13 +77,7 @@ class ReadyChunks:
 
 def fixed(pcm: bytes, rate_hz: int) -> ReadyChunks:
     """PCM without words as a stream."""
-    return ReadyChunks(SpeechChunk(data) for data in cut(pcm, AudioFormat(rate_hz)))
-
-
-def cut(data: bytes, audio_format: AudioFormat) -> list[bytes]:
-    """PCM in chunks of at most :data:`CHUNK_MS`."""
-    size = audio_format.bytes_for_ms(CHUNK_MS)
-    return [data[start : start + size] for start in range(0, len(data), size)]
+    return ReadyChunks(in_pieces(SpeechChunk(), pcm, AudioFormat(rate_hz)))
 
 
 def now_ms() -> float:
@@ -92,9 +86,10 @@ def now_ms() -> float:
 
 
 def in_pieces(chunk: SpeechChunk, pcm: bytes, audio_format: AudioFormat) -> list[SpeechChunk]:
-    """The chunk with this audio, in pieces; what it says besides comes with the first. None if there is no audio."""
-    parts = cut(pcm, audio_format)
-    if not parts:
-        return []
-    chunk.data = parts[0]
-    return [chunk, *(SpeechChunk(part, is_resumed=chunk.is_resumed) for part in parts[1:])]
+    """The chunk with this audio, in pieces of at most :data:`CHUNK_MS`; what it says besides comes with the first. None if
+    there is no audio.
+    """
+    size = audio_format.bytes_for_ms(CHUNK_MS)
+    rest = [SpeechChunk(pcm[at : at + size], is_resumed=chunk.is_resumed) for at in range(size, len(pcm), size)]
+    chunk.data = pcm[:size]
+    return [chunk, *rest] if pcm else []

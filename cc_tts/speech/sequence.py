@@ -18,7 +18,7 @@ from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import EngineOverloaded, NothingToSay
 from cc_tts.media.listener_clock import ListenerClock
 from cc_tts.media.silence_trimmer import KEEP_LEAD_MS, MAX_TAIL_MS, SilenceTrimmer, pause_after_ms
-from cc_tts.speech.chunks import OVERLOAD_POLL_S, ChunkStream, ReadyChunks, cut, in_pieces, marks_alone, now_ms
+from cc_tts.speech.chunks import OVERLOAD_POLL_S, ChunkStream, ReadyChunks, in_pieces, marks_alone, now_ms
 from cc_tts.speech.prompt import Content, MarkContent, Part, RefusedContent, SilenceContent, TextContent
 from cc_tts.text.characters import has_speech
 
@@ -95,7 +95,7 @@ class SequenceStream:
     def _silence(self, silence_ms: float) -> list[SpeechChunk]:
         """A span of its own, so that the words before it end where they end."""
         pcm = bytes(self._format.bytes_for_ms(max(0.0, silence_ms)))
-        return [SpeechChunk(data, "" if not number else None) for number, data in enumerate(cut(pcm, self._format))]
+        return in_pieces(SpeechChunk(begins_source=""), pcm, self._format)
 
     def _refused(self, part: RefusedContent) -> list[SpeechChunk]:
         """The words before it, if they belong to no chunk yet, so that it is told alone."""

@@ -16,7 +16,7 @@ from dataclasses import replace
 from cc_tts.audio import AudioFormat
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.media.silence_trimmer import MAX_TAIL_MS, pause_after_ms
-from cc_tts.speech.chunks import ChunkStream, cut, marks_alone, now_ms
+from cc_tts.speech.chunks import ChunkStream, marks_alone, now_ms
 from cc_tts.speech.incremental.text import Segment
 from cc_tts.speech.prompt import IncrementalContent, RefusedContent, TextContent
 from cc_tts.speech.sequence import SequenceStream
@@ -62,8 +62,8 @@ class IncrementalStream(SequenceStream):
 
     async def _segment(self, segment: Segment) -> AsyncIterator[SpeechChunk]:
         if segment.is_spoken and has_speech(segment.text):
-            for data in cut(self._pause(), self._format):
-                yield SpeechChunk(data, "")
+            for silent in self._silence(self._pause_left_ms()):
+                yield silent
             async for chunk in self._sequence(self._as_parts(segment)):
                 yield chunk
             self._pause_ms = max(0.0, pause_after_ms(segment.text) - MAX_TAIL_MS)
@@ -72,11 +72,11 @@ class IncrementalStream(SequenceStream):
         if segment.marks:
             yield marks_alone(name for _, name in segment.marks)
 
-    def _pause(self) -> bytes:
+    def _pause_left_ms(self) -> float:
         """The rest of the pause between two segments, less what the line was silent already."""
         silent_ms = max(0.0, -self._listener.left_ms(now_ms()))
         pause_ms, self._pause_ms = max(0.0, self._pause_ms - silent_ms), 0.0
-        return bytes(self._format.bytes_for_ms(pause_ms))
+        return pause_ms
 
     def _as_parts(self, segment: Segment) -> Sequence[TextContent | RefusedContent]:
         """How the segment is spoken: where its words tell no language, in that of the first segment; digits in the language

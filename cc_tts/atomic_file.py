@@ -1,5 +1,6 @@
-"""Files that are written whole or not at all."""
+"""Files that are written, and lines that are appended, whole or not at all."""
 
+import contextlib
 import os
 import tempfile
 from pathlib import Path
@@ -22,3 +23,21 @@ def write(path: Path, data: bytes, *, prefix: str = ".", sync: bool = True, mode
     except BaseException:
         begun.unlink(missing_ok=True)
         raise
+
+
+def append(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+    """Append all of ``data``, or nothing. A pipe that nobody reads is an error and no wait."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+    descriptor = os.open(path, flags, mode)
+    try:
+        size = os.fstat(descriptor).st_size
+        try:
+            left = memoryview(data)
+            while left:
+                left = left[os.write(descriptor, left) :]
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(descriptor, size)
+            raise
+    finally:
+        os.close(descriptor)

@@ -141,8 +141,16 @@ class TransferNotAllowed(Forbidden, code="transfer_not_allowed", title="Not an a
     """No pattern of ``transfer.allowed`` takes the target."""
 
 
+class WebhookNotAllowed(Forbidden, code="webhook_not_allowed", title="This webhook is not allowed"):
+    """Calls may not have webhooks of their own, or not at this host."""
+
+
 class NotFound(ClientError, code="not_found", title="Not found", http=404, sip=404):
     """The path is unknown."""
+
+
+class WebhookNotFound(NotFound, code="webhook_not_found", title="No such webhook"):
+    """No endpoint of this name is configured."""
 
 
 class CallNotFound(NotFound, code="call_not_found", title="No such call"):

@@ -188,6 +188,27 @@ class Metrics:
             "cctts_event_subscribers_dropped", "Event subscribers dropped for reading too slowly."
         )
 
+        # --- webhooks
+        self.webhook_attempts = counter(
+            "cctts_webhook_attempts", "Attempts to deliver an event: delivered or failed.", "webhook", "result"
+        )
+        self.webhook_queued = gauge("cctts_webhook_queued", "Events that wait for an endpoint.", "webhook")
+        self.webhook_failing = gauge(
+            "cctts_webhook_failing",
+            "1 while an endpoint takes no events: webhooks.breaker_failures failed in a row, or it answered 410. For "
+            "webhook=call the number of such endpoints.",
+            "webhook",
+        )
+        self.webhooks_dropped = counter(
+            "cctts_webhooks_dropped",
+            "Events that were given up: too many waited (overflow), too old (expired), the endpoint gone (disabled), or not "
+            "written to webhooks.file (not_kept), which only a restart loses.",
+            "reason",
+        )
+        self.webhook_answers = counter(
+            "cctts_webhook_answers", "Answers to call.incoming: used, unusable, refused or late.", "result"
+        )
+
         # --- the neural engine's workers
         self.engine_streams = gauge("cctts_engine_streams", "Utterances being synthesised.", "worker")
         self.engine_room = gauge("cctts_engine_room", "Utterances that would be taken now.", "worker")

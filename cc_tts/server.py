@@ -7,6 +7,7 @@
     UaClient (UA process) ──────────┼─▸ CallRegistry ─▸ api (aiohttp)
     VadProcess ─────────────────────┤
     EventBus, Metrics, Clock ───────┘
+       └─▸ Webhooks
 """
 
 import asyncio
@@ -25,6 +26,7 @@ from cc_tts.api.context import ApiContext
 from cc_tts.api.health import as_node
 from cc_tts.api.http.connections import Listener
 from cc_tts.api.media.dial_back import DialBack
+from cc_tts.api.webhooks.answers import IncomingAnswers
 from cc_tts.calls.events.bus import EventBus
 from cc_tts.calls.registry import CallRegistry
 from cc_tts.calls.services import CallServices
@@ -53,6 +55,7 @@ from cc_tts.text.process.client import TextProcess
 from cc_tts.ua.client import UaClient
 from cc_tts.ua.pjsua2_build import WHEEL_MAX_CALLS, advice
 from cc_tts.vad.client import VadProcess
+from cc_tts.webhooks.webhooks import Webhooks
 
 HTTP_SHUTDOWN_TIMEOUT_S: Final = 5.0  # unmeasured
 KEYS_IN_CLEAR: Final = (
@@ -102,8 +105,10 @@ class Server:
         self.tenants = TenantQuotas.of(config, clock=clock, metrics=self.metrics)
         path = Path(config.accounting.file).expanduser() if config.accounting.file else None
         self.accounting = AccountingLog(path, node=config.server.node_name, clock=clock, metrics=self.metrics)
+        self.webhooks = Webhooks(config.webhooks, clock=clock, metrics=self.metrics)
         self.events = EventBus(
             clock,
+            sink=self.webhooks,
             max_subscribers=config.http.max_event_subscribers,
             history_size=config.http.event_history_size,
             node=config.server.node_name,
@@ -140,21 +145,22 @@ class Server:
             if url
             else None
         )
-        self.app = build_app(
-            ApiContext(
-                config=config,
-                registry=self.registry,
-                speech_source=self.source,
-                clock=clock,
-                metrics=self.metrics,
-                on_drain=self.drain,
-                nodes=self.nodes,
-                pool=self.pool_link,
-                tenants=self.tenants,
-                accounting=self.accounting,
-                workers=lambda: [worker for workers in self._elsewhere for worker in workers.workers],
-            )
+        context = ApiContext(
+            config=config,
+            registry=self.registry,
+            speech_source=self.source,
+            clock=clock,
+            metrics=self.metrics,
+            webhooks=self.webhooks,
+            on_drain=self.drain,
+            nodes=self.nodes,
+            pool=self.pool_link,
+            tenants=self.tenants,
+            accounting=self.accounting,
+            workers=lambda: [worker for workers in self._elsewhere for worker in workers.workers],
         )
+        self.webhooks.on_answer = IncomingAnswers(context).take
+        self.app = build_app(context)
         self._listener = Listener(self.app, config.http, clock=clock, shutdown_timeout=HTTP_SHUTDOWN_TIMEOUT_S)
 
     def drain(self) -> None:
@@ -192,6 +198,7 @@ class Server:
             # the API answers first (readyz says what is missing), so that a port in use is found before anything starts
             await self._listener.start()
             await self.accounting.start()
+            await self.webhooks.start()
             if self.pool_link is not None:
                 self.pool_link.start()
             if not await self._start_unless_stopped():
@@ -247,6 +254,7 @@ class Server:
         await self.vad.stop()
         await self.dial_back.stop()
         self.events.close()
+        await self.webhooks.stop()
         await self._listener.stop()
         if self.pool_link is not None:
             await self.pool_link.stop()
@@ -277,6 +285,7 @@ class Server:
         self.events.close()
         await self._listener.stop()
         await self.accounting.stop()
+        await self.webhooks.stop(timeout_s=0)  # the next server has the calls the sooner
         log.info("handed_over", calls=self.registry.num_calls)
         sys.stderr.flush()
         os._exit(0)  # as otherwise asyncio ends the processes that it has started; the others end without their server
@@ -318,6 +327,7 @@ class Server:
         before, self._config, self._tls_fingerprint = self._config, config, fingerprint
         logs.set_level(config.log.level)
         self.registry.reload(config)
+        self.webhooks.reload(config.webhooks)
         for workers in self._elsewhere:
             workers.generations = config.tts.generations
         refused = await self.ua.reload(config, renew_tls=renew_tls)

@@ -13,9 +13,11 @@ import errno
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 from cc_tts import port_owner
+from cc_tts.calls.events.types import EVENTS
 from cc_tts.clock import MonotonicClock
 from cc_tts.cluster import pool_client
 from cc_tts.config import tls as tls_files
@@ -24,7 +26,7 @@ from cc_tts.config.schema import Config, listens
 from cc_tts.engines.engine import Engine
 from cc_tts.engines.factory import engine_names, make_engine, remote_workers
 from cc_tts.engines.remote.workers import RemoteWorkers
-from cc_tts.errors import CcTtsError, ConfigError, ProcessFailed
+from cc_tts.errors import CcTtsError, ConfigError, ProcessFailed, did_you_mean
 from cc_tts.metrics import Metrics
 from cc_tts.port_owner import Kind
 from cc_tts.speech.prompt_files import PromptFiles
@@ -195,7 +197,22 @@ def _check_ports(config: Config) -> list[str]:
     return warnings
 
 
-_STEPS: Final = (_check_build, _check_tls, _check_addresses, _check_cache, _check_vad, _check_ports)
+def _check_webhooks(config: Config) -> list[str]:
+    endpoints, file = config.webhooks.endpoints, config.webhooks.file
+    for place, each in enumerate(endpoints):
+        if unknown := sorted(set(each.types) - EVENTS.keys()):
+            hint = did_you_mean(unknown[0], EVENTS)
+            raise ConfigError(f"webhooks[{place}].types: no event is called {unknown[0][:80]!r}{hint}")
+    if file and not Path(file).expanduser().parent.is_dir():
+        raise ConfigError(f"webhooks.file: {file}: its folder does not exist")
+    if endpoints and not file:
+        return ["webhooks.file is empty: events that wait for an endpoint are lost when the server ends"]
+    return []
+
+
+_STEPS: Final = (
+    _check_build, _check_tls, _check_addresses, _check_cache, _check_vad, _check_webhooks, _check_ports,
+)  # fmt: skip
 
 
 def _overlap(host: str, other: str) -> bool:

@@ -11,8 +11,9 @@ from msgspec import UNSET
 from cc_tts.api import schemas, views
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http import bodies
-from cc_tts.api.http.auth import current_tenant
+from cc_tts.api.http.auth import HOLDER, current_tenant
 from cc_tts.api.http.route import Query, RouteTable
+from cc_tts.api.webhooks.routes import check_webhook, readable_by
 from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState
 from cc_tts.errors import (
@@ -37,6 +38,7 @@ from cc_tts.errors import (
     UnknownVoice,
     Unprocessable,
     UserAgentUnavailable,
+    WebhookNotAllowed,
     WrongState,
 )
 from cc_tts.speech.prompt import Prompt, PromptDefaults
@@ -157,7 +159,7 @@ async def list_calls(request: web.Request) -> views.Calls:
     scope="call",
     status=201,
     location="/v1/calls/",
-    errors=(DuplicateId, UserAgentUnavailable, CapacityExceeded, Draining, *OF_TEXT),
+    errors=(DuplicateId, UserAgentUnavailable, CapacityExceeded, Draining, WebhookNotAllowed, Unprocessable, *OF_TEXT),
     for_tenants=True,
     examples={
         "reminder": {
@@ -182,6 +184,8 @@ async def originate_call(request: web.Request, body: schemas.Originate) -> views
     if wanted.amd is not None:
         with bodies.located({SpeechNotHeard: "/amd"}):
             request.app[CONTEXT].registry.check_amd()
+    if wanted.webhook is not None:
+        check_webhook(request.app[CONTEXT].webhooks, wanted.webhook)
     if not isinstance(body.speak, schemas.Speak):
         fields = fields_of_text("/speak", "/speak") | {UnknownVoice: "/voice", LanguageUnsupported: "/speak"}
     elif body.speak.ssml is UNSET:
@@ -286,14 +290,19 @@ async def send_dtmf(request: web.Request, body: schemas.Dtmf) -> views.Call:
     "/v1/calls/{id}/gather",
     scope="call",
     status=201,
-    errors=(*ON_A_CALL, GatherActive, DuplicateId, QueueFull, Draining, *OF_TEXT),
+    errors=(*ON_A_CALL, GatherActive, DuplicateId, QueueFull, Draining, Unprocessable, *OF_TEXT),
+    examples={
+        "menu": {"max_digits": 1, "prompt": {"text": "For sales press 1, for support press 2."}},
+        "card": {"sensitive": True, "digits_to": {"connection": "payments"}, "min_digits": 12, "max_digits": 19},
+    },
 )
 async def start_gather(request: web.Request, body: schemas.Gather) -> views.Gather:
     """Collect keys; call.gather_complete has the result."""
-    wanted = body.request()
+    call, wanted = call_of(request), body.request()
+    wanted = replace(wanted, digits_to=readable_by(request.app[CONTEXT].webhooks, call, wanted.digits_to, HOLDER.get()))
     with bodies.located(fields_of_text("/prompt", "/prompt")):
         await match_lexicons(request, wanted.prompt, wanted.invalid_prompt)
-        return views.Gather.of(call_of(request).gather(wanted))
+        return views.Gather.of(call.gather(wanted))
 
 
 @ROUTES.add("GET", "/v1/calls/{id}/gather", scope="read", errors=(CallNotFound, GatherNotFound))

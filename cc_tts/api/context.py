@@ -16,6 +16,7 @@ from cc_tts.metrics import Metrics
 from cc_tts.speech.source import SpeechSource
 from cc_tts.tenants.accounting import AccountingLog
 from cc_tts.tenants.quotas import TenantQuotas
+from cc_tts.webhooks.webhooks import Webhooks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +33,7 @@ class ApiContext:
     speech_source: SpeechSource
     clock: Clock
     metrics: Metrics
+    webhooks: Webhooks
     on_drain: Callable[[], None]
     nodes: LineNodes = field(default_factory=LineNodes)
     pool: PoolLink | None = None

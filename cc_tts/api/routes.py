@@ -9,6 +9,7 @@ from cc_tts.api.events import asyncapi, stream
 from cc_tts.api.http import openapi
 from cc_tts.api.media import stream as media
 from cc_tts.api.transfers import transfer
+from cc_tts.api.webhooks import routes as webhooks
 from cc_tts.errors import MAX_COMPARED_CHARS
 
 ROUTES: Final = (
@@ -19,6 +20,7 @@ ROUTES: Final = (
     *media.ROUTES,
     *audio_speech.ROUTES,
     *lexicons.ROUTES,
+    *webhooks.ROUTES,
     *stream.ROUTES,
     *health.ROUTES,
     *openapi.ROUTES,

@@ -11,9 +11,10 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from cc_tts.api import sip_fields
+from cc_tts.calls.dtmf import gather as dtmf
 from cc_tts.calls.dtmf.gather import DEFAULT_TIMEOUT_MS, MAX_DIGITS, MAX_TIMEOUT_MS, MAX_TRIES, GatherRequest
 from cc_tts.calls.originate import OriginateRequest
-from cc_tts.config.schema import SpeechBargeIn
+from cc_tts.config.schema import CallWebhook, SpeechBargeIn
 from cc_tts.config.wording import form
 from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
 from cc_tts.errors import FieldError, MalformedRequest, Unprocessable
@@ -83,6 +84,9 @@ Tone = Annotated[
         description="A name (beep, dial, busy, ringback, congestion, sit), dtmf:DIGITS, or a cadence "
         "as in 440+480/2000,0/4000.",
     ),
+]
+ReaderName = Annotated[
+    str, Meta(pattern=form(r"^[A-Za-z0-9._-]{1,64}$(?!\n)", "a name of 1 to 64 letters, digits and . _ -"))
 ]
 Headers = Annotated[
     dict[str, str],
@@ -261,6 +265,10 @@ class Originate(Body, frozen=True):
     metadata: Metadata = {}
     client_state: ClientState | None = None
     amd: Amd | None = None
+    webhook: Annotated[
+        CallWebhook | None,
+        Meta(description="Where the events of this call go besides, if webhooks.allow_per_call is on."),
+    ] = None
 
     def request(self) -> OriginateRequest:
         """The request to the layer below.
@@ -365,6 +373,25 @@ class GatherPrompt(Speak, frozen=True):
         return dataclasses.replace(prompt, barge_in_dtmf=dtmf, barge_in_speech=speech)
 
 
+class DigitsTo(Body, frozen=True):
+    """Who gets the digits of a sensitive gather besides tokens with the scope ``digits``."""
+
+    exactly_one: ClassVar[tuple[str, ...]] = ("connection", "webhook")
+    connection: Annotated[
+        ReaderName | UnsetType,
+        Meta(description="A reader of /v1/events?connection=NAME with the token of this request."),
+    ] = UNSET
+    webhook: Annotated[
+        ReaderName | UnsetType, Meta(description="One of [[webhooks]]; `call`: that of the call itself.")
+    ] = UNSET
+
+    def destination(self) -> dtmf.DigitsTo:
+        """The destination for the layer below, with the connection as the client names it; raises ``MalformedRequest``."""
+        if (self.connection is UNSET) == (self.webhook is UNSET):
+            raise MalformedRequest.about(FieldError("/digits_to", "exactly one of connection and webhook is needed"))
+        return dtmf.DigitsTo(connection=self.connection or "", webhook=self.webhook or "")
+
+
 class Gather(OptionalBody, frozen=True):
     """Keys to collect from the caller. A timeout that is null never ends it."""
 
@@ -383,7 +410,10 @@ class Gather(OptionalBody, frozen=True):
     max_tries: Annotated[int, Meta(ge=1, le=MAX_TRIES)] = 1
     flush_buffer: Annotated[bool, Meta(description="Drop the keys that were pressed before.")] = False
     barge_in: BargeIn = BargeIn()
-    sensitive: Annotated[bool, Meta(description="call.dtmf says x for each key.")] = False
+    sensitive: Annotated[
+        bool, Meta(description="call.dtmf says x for each key; only `digits_to` and the scope `digits` get the digits.")
+    ] = False
+    digits_to: DigitsTo | UnsetType = UNSET
     client_state: ClientState | None = None
 
     def request(self) -> GatherRequest:
@@ -393,12 +423,20 @@ class Gather(OptionalBody, frozen=True):
             Unprocessable, SsmlMalformed, MalformedRequest: a prompt cannot be used, or the bounds exclude each other.
         """
         refuse("/min_digits", "more than max_digits", when=self.min_digits > self.max_digits)
-        fields = {name: getattr(self, name) for name in self.__struct_fields__ if name not in ("barge_in", "prompt")}
+        is_told = self.digits_to is not UNSET
+        refuse(
+            "/digits_to",
+            "goes with sensitive; otherwise every reader gets the digits",
+            when=is_told and not self.sensitive,
+        )
+        other = ("barge_in", "prompt", "digits_to")
+        fields = {name: getattr(self, name) for name in self.__struct_fields__ if name not in other}
         prompts = {
             name: None if body is None else body.to_gather(f"/{name}", self.barge_in)
             for name, body in (("prompt", self.prompt), ("invalid_prompt", self.invalid_prompt))
         }
-        return GatherRequest(**(fields | prompts))
+        digits_to = dtmf.DigitsTo() if self.digits_to is UNSET else self.digits_to.destination()
+        return GatherRequest(**(fields | prompts), digits_to=digits_to)
 
 
 class Ring(Command, frozen=True):

@@ -20,6 +20,8 @@ from cc_tts.cluster.messages import Node, Worker
 from cc_tts.media.quality import Quality
 from cc_tts.speech.prompt import SsmlWarning, Then
 from cc_tts.voices.voice import VoiceKind
+from cc_tts.webhooks.endpoint import Endpoint
+from cc_tts.webhooks.endpoint import State as WebhookState
 
 EpochSeconds = Annotated[float, Meta(description="Seconds since the Unix epoch.")]
 Milliseconds = Annotated[float, Meta(description="Milliseconds.")]
@@ -179,6 +181,65 @@ class Lexicons(msgspec.Struct, frozen=True):
     """Every lexicon, by name."""
 
     lexicons: list[LexiconSummary]
+
+
+class Webhook(msgspec.Struct, frozen=True, kw_only=True):
+    """An endpoint; those of calls have the name ``call``. ``failing``: so many attempts in a row failed that it is only
+    probed; ``disabled``: it answered 410, and its events are dropped until a test succeeds or the endpoint changes.
+    ``url`` is without path and query.
+    """
+
+    name: str
+    url: str
+    types: Annotated[Sequence[str], Meta(description="Empty: all.")]
+    tenant: str
+    state: WebhookState
+    last_status: Annotated[int | None, Meta(description="Of the last attempt; null if there was no response.")]
+    last_error: str
+    last_attempt_at: EpochSeconds | None
+    queued: Annotated[int, Meta(description="Events that wait or are under way.")]
+    in_flight: int
+    oldest_s: Annotated[float | None, Meta(description="Age of the oldest of them, seconds.")]
+    delivered: int
+    failed_attempts: int
+    dropped: int
+
+    @classmethod
+    def of(cls, endpoint: Endpoint, now_ns: int) -> Self:
+        """Show an endpoint as it is now."""
+        target, health, oldest_ns = endpoint.target, endpoint.health, endpoint.queue.oldest_ns
+        return cls(
+            name=target.name,
+            url=target.shown,
+            types=sorted(target.types),
+            tenant=target.tenant,
+            state=endpoint.state,
+            last_status=health.last_status,
+            last_error=health.last_error,
+            last_attempt_at=health.last_attempt_s,
+            queued=len(endpoint.queue),
+            in_flight=endpoint.num_in_flight,
+            oldest_s=None if oldest_ns is None else round((now_ns - oldest_ns) / 1e9, 3),
+            delivered=health.num_delivered,
+            failed_attempts=health.num_failed,
+            dropped=health.num_dropped,
+        )
+
+
+class Webhooks(msgspec.Struct, frozen=True):
+    """Every endpoint that events are sent to."""
+
+    webhooks: list[Webhook]
+
+
+class WebhookTest(msgspec.Struct, frozen=True, kw_only=True):
+    """The event is ``taken`` with a status of 2xx; a null status is no response, and ``error`` says why."""
+
+    event_id: str
+    taken: bool
+    status: int | None
+    error: str
+    duration_ms: Milliseconds
 
 
 class Health(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
 """One call: its state, and what may be done with it. Changed only on the event loop."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Final, Literal
 
@@ -18,6 +18,7 @@ from cc_tts.calls.dtmf.collector import DtmfCollector
 from cc_tts.calls.dtmf.gather import Gather, GatherRequest
 from cc_tts.calls.ending import PROMPT_FAILED, Ending
 from cc_tts.calls.events import types
+from cc_tts.calls.events.bus import Disclosure
 from cc_tts.calls.follower import Followers
 from cc_tts.calls.prompts.player import PromptPlayer
 from cc_tts.calls.prompts.utterance import CompletionCause, Utterance
@@ -471,11 +472,16 @@ class Call(CallInfo):
         if not self.waits_for_answer:
             raise WrongState(f"call {self.id} ({self.direction}, {self.state}) does not wait for an answer")
 
-    def publish(self, data: types.EventData) -> None:
+    def publish(self, data: types.EventData, disclosure: Disclosure | None = None) -> None:
         """Send an event of this call; what happens to the call itself carries its metadata and client state."""
         self.keeper.keep()
-        data = self.stamped(data) if isinstance(data, types.CallData) else data
-        self.services.events.publish(data, call_id=self.id, tenant=self.tenant)
+        if isinstance(data, types.CallData):
+            data = self.stamped(data)
+        if disclosure is not None:
+            disclosure = replace(disclosure, data=self.stamped(disclosure.data))
+        self.services.events.publish(
+            data, call_id=self.id, tenant=self.tenant, webhook=self.webhook, disclosure=disclosure
+        )
 
 
 def _ends_call(utterance: Utterance, *, is_last: bool) -> bool:

@@ -11,7 +11,7 @@ from msgspec import UNSET
 from cc_tts import logs
 from cc_tts.calls.ending import Ending, ending_of
 from cc_tts.calls.events import types
-from cc_tts.config.schema import MediaDialect
+from cc_tts.config.schema import CallWebhook, MediaDialect
 from cc_tts.errors import CcTtsError
 from cc_tts.media.quality import Quality
 from cc_tts.speech.prompt import PromptDefaults
@@ -47,6 +47,8 @@ class CallInfo:
     metadata: Mapping[str, str] = field(default_factory=dict)
     client_state: str | None = None
     """The client's own words, from the last command that gave some. They and ``metadata`` are in every event of the call."""
+    webhook: CallWebhook | None = None
+    """The endpoint that its events go to besides those of the configuration."""
     created_at_s: float = 0.0
     answered_at_s: float | None = None
     ended_at_s: float | None = None

@@ -8,7 +8,7 @@ from cc_tts.calls.call import Call
 from cc_tts.calls.call_table import CallTable
 from cc_tts.calls.events import types
 from cc_tts.calls.services import CallServices
-from cc_tts.config.schema import Config
+from cc_tts.config.schema import CallWebhook, Config
 from cc_tts.errors import CapacityExceeded, Draining, DuplicateId, FieldError, Unprocessable, UserAgentUnavailable
 from cc_tts.speech.prompt import Prompt, PromptDefaults, text_of
 from cc_tts.ua import messages
@@ -34,6 +34,7 @@ class OriginateRequest:
     metadata: dict[str, str] = field(default_factory=dict)
     client_state: str | None = None
     amd: Amd | None = None
+    webhook: CallWebhook | None = None
     tenant: str = ""
 
 
@@ -91,6 +92,7 @@ class OutgoingCalls:
             defaults=PromptDefaults(voice=request.voice),
             metadata=request.metadata,
             client_state=request.client_state,
+            webhook=request.webhook,
             tenant=request.tenant,
             peer=sip_uri.destination(request.to),
         )

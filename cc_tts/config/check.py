@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from cc_tts.config import cluster, remote
+from cc_tts.config import cluster, remote, webhooks
 from cc_tts.config.schema import MAX_PORT, MAX_TENANTS, Config, RouteConfig, is_ip_address
 from cc_tts.errors import ConfigError, did_you_mean
 
@@ -14,7 +14,7 @@ def check_sense(config: Config) -> None:
     """Raise ``ConfigError`` for values that contradict each other; the message names both."""
     for faults_of in (
         _lists, _sip, _ua, _tls, _rtp, _tts, _playout, _media, _http, _routes, _registration, _peers, _auth, remote.faults,
-        cluster.faults, _tenants,
+        cluster.faults, _tenants, webhooks.faults,
     ):  # fmt: skip
         for fault in faults_of(config):
             raise ConfigError(fault)
@@ -141,6 +141,7 @@ def _tenants(config: Config) -> Iterator[str]:
             yield f"tenants: {name[:80]!r} is no name of a tenant; a name is 1 to 64 of A-Z a-z 0-9 . _ -"
     named = [("http.tokens", token.tenant) for token in config.http.tokens]
     named += [(f"routes.{user}.tenant", route.tenant) for user, route in config.routes.items()]
+    named += [(f"webhooks[{place}].tenant", each.tenant) for place, each in enumerate(config.webhooks.endpoints)]
     for key, name in named:
         if name and name not in known:
             yield f"{key} names the tenant {name[:80]!r}{did_you_mean(name, known)}; add [tenants.{name[:80]}]"

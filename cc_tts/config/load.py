@@ -32,6 +32,8 @@ def load(
     ``warn`` gets a sentence for each key that goes by its former name.
     """
     tree = {} if path is None else _read_toml(path)
+    if isinstance(tree.get("webhooks"), list):  # [[webhooks]]
+        tree["webhooks"] = {"endpoints": tree["webhooks"]}
     for name, value in sorted((environ or {}).items()):
         if name.startswith(ENV_PREFIX) and "__" in name:
             _set(tree, name.removeprefix(ENV_PREFIX).lower().split("__"), value, origin=f"environment {name}")
@@ -60,6 +62,7 @@ RELOADABLE: Final = (
     "tenants",
     "tts.generations",
     "transfer.allowed",
+    "webhooks.endpoints",
     "routes",
 )
 """Sections and keys that a running server takes over; every other one needs a restart."""

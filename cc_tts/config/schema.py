@@ -15,7 +15,7 @@ from cc_tts.config.wording import form
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400 * 7)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
-Scope = Literal["read", "call", "listen", "talk", "admin"]
+Scope = Literal["read", "call", "listen", "talk", "digits", "admin"]
 MediaDialect = Literal["cc-tts", "twilio"]
 DigestAlgorithm = Literal["SHA-256", "MD5"]
 ALL_SCOPES: tuple[Scope, ...] = get_args(Scope)
@@ -383,6 +383,74 @@ class AccountingConfig:
     file: Annotated[str, msgspec.Meta(max_length=4096)] = ""
 
 
+class CallWebhook(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where the events of one call go besides."""
+
+    url: Annotated[
+        str,
+        msgspec.Meta(
+            min_length=1,
+            max_length=2048,
+            description="http:// or https://, without user and password. The host must be in `webhooks.allowed_hosts`.",
+        ),
+    ]
+    secret: Annotated[
+        str,
+        msgspec.Meta(
+            max_length=128,
+            description="whsec_ and 24 to 64 bytes in base64, to sign with; left out or empty: there is no signature.",
+        ),
+    ] = ""
+
+    def __repr__(self) -> str:
+        """Show neither: both may be secrets."""
+        return "CallWebhook(...)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookConfig:
+    """``[[webhooks]]``: an endpoint that events are sent to. ``secret`` may be a list, as both sign while one replaces the
+    other.
+    """
+
+    url: Annotated[str, msgspec.Meta(max_length=2048)] = field(repr=False)
+    secret: str | tuple[str, ...] = field(repr=False)
+    name: Annotated[
+        str, msgspec.Meta(max_length=64, pattern=form(r"^[A-Za-z0-9._-]*$", "a name of letters, digits and . _ -"))
+    ] = ""
+    types: tuple[str, ...] = ()
+    tenant: str = ""
+    timeout_ms: Annotated[int, msgspec.Meta(ge=100, le=30_000)] = 5000
+    max_in_flight: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 32
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Return what events are signed with."""
+        return (self.secret,) if isinstance(self.secret, str) else self.secret
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhooksConfig:
+    """``[webhooks]``: events to web applications. ``endpoints`` are what ``[[webhooks]]`` lists."""
+
+    endpoints: tuple[WebhookConfig, ...] = ()
+    file: Annotated[str, msgspec.Meta(max_length=4096)] = ""
+    max_queued: Annotated[int, msgspec.Meta(ge=10, le=1_000_000)] = 10_000
+    order_hold_s: Annotated[float, msgspec.Meta(ge=0, le=3600)] = 10.0
+    live_s: Seconds = 60.0
+    durable_s: Seconds = 86_400.0
+    breaker_failures: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 20
+    probe_s: Annotated[float, msgspec.Meta(ge=0.1, le=3600)] = 10.0
+    answer_timeout_ms: Annotated[int, msgspec.Meta(ge=0, le=30_000)] = 2000
+    allow_per_call: bool = False
+    allowed_hosts: tuple[Annotated[str, msgspec.Meta(min_length=1, max_length=255)], ...] = ()
+
+    @property
+    def named(self) -> dict[str, WebhookConfig]:
+        """Return the endpoints by name; one without a name has its place in the list, counted from 1."""
+        return {each.name or str(place): each for place, each in enumerate(self.endpoints, start=1)}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
     """Section ``[log]``: level and format."""
@@ -448,6 +516,7 @@ class Config:
     media: MediaConfig = field(default_factory=MediaConfig)
     cache: CacheConfig = field(default_factory=CacheConfig)
     accounting: AccountingConfig = field(default_factory=AccountingConfig)
+    webhooks: WebhooksConfig = field(default_factory=WebhooksConfig)
     log: LogConfig = field(default_factory=LogConfig)
     tenants: dict[str, TenantConfig] = field(default_factory=dict)
     routes: dict[str, RouteConfig] = field(default_factory=lambda: {"*": RouteConfig()})

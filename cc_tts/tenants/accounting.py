@@ -8,7 +8,6 @@ cannot be written lines wait, up to :data:`MAX_WAITING_LINES`; those beyond are 
 
 import asyncio
 import contextlib
-import os
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from cc_tts import logs
+from cc_tts import atomic_file, logs
 from cc_tts.clock import Clock, MonotonicClock
 from cc_tts.errors import ConfigError
 from cc_tts.metrics import Metrics
@@ -100,7 +99,7 @@ class AccountingLog:
         if self._file is None:
             return
         try:
-            await asyncio.to_thread(_append, self._file, b"")
+            await asyncio.to_thread(atomic_file.append, self._file, b"", mode=FILE_MODE)
         except OSError as error:
             raise ConfigError(f"accounting.file: {self._file}: {error.strerror}") from None
         self._task = asyncio.create_task(self._write_all(self._file), name="accounting")
@@ -146,7 +145,7 @@ class AccountingLog:
     async def _write(self, file: Path) -> None:
         lines = [self._waiting[number] for number in range(min(len(self._waiting), MAX_LINES_A_WRITE))]
         data = b"".join(line for line, _ in lines)
-        writing = asyncio.create_task(asyncio.to_thread(_append, file, data))
+        writing = asyncio.create_task(asyncio.to_thread(atomic_file.append, file, data, mode=FILE_MODE))
         try:
             await asyncio.wait({writing})
             writing.result()
@@ -162,21 +161,3 @@ class AccountingLog:
         for _, on_written in lines:
             self._waiting.popleft()
             on_written()
-
-
-def _append(file: Path, data: bytes) -> None:
-    """All of ``data``, or nothing. A pipe that nobody reads is an error and no wait. Runs on: a thread."""
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
-    descriptor = os.open(file, flags, FILE_MODE)
-    try:
-        size = os.fstat(descriptor).st_size
-        try:
-            left = memoryview(data)
-            while left:
-                left = left[os.write(descriptor, left) :]
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.ftruncate(descriptor, size)
-            raise
-    finally:
-        os.close(descriptor)

@@ -13,6 +13,7 @@ from aiohttp import ClientSession, ClientTimeout, web
 from cc_tts.api.app import build_app
 from cc_tts.api.context import ApiContext
 from cc_tts.api.http.connections import Listener
+from cc_tts.api.webhooks.answers import IncomingAnswers
 from cc_tts.calls.call import Call
 from cc_tts.calls.events.bus import EventBus
 from cc_tts.calls.originate import OriginateRequest
@@ -48,6 +49,7 @@ from cc_tts.tenants.accounting import AccountingLog
 from cc_tts.tenants.quotas import TenantQuotas
 from cc_tts.ua import messages
 from cc_tts.voices.voice import Voice
+from cc_tts.webhooks.webhooks import Webhooks
 from tests.fakes.fake_ua import FakeUa
 from tests.fakes.fake_vad import FakeVad
 
@@ -201,8 +203,12 @@ class ObservedRegistry(CallRegistry):
         self.gate.set()
         self.originate_error: Exception | None = None
         self.not_ready: str | None = None
+        self.webhooks = Webhooks(config.webhooks, clock=clock, metrics=metrics)
         events = EventBus(
-            clock, max_subscribers=config.http.max_event_subscribers, history_size=config.http.event_history_size
+            clock,
+            sink=self.webhooks,
+            max_subscribers=config.http.max_event_subscribers,
+            history_size=config.http.event_history_size,
         )
         super().__init__(
             CallServices(
@@ -279,6 +285,7 @@ def make_context(
         speech_source=cast("Any", registry.source),
         clock=clock,
         metrics=metrics,
+        webhooks=registry.webhooks,
         on_drain=on_drain,
         nodes=nodes,
         tenants=tenants,
@@ -367,10 +374,12 @@ async def running_api(
     """Serve the API on a free loopback port, as the server does."""
     context, registry = make_context(config, on_drain=on_drain, accounting=accounting)
     context = dataclasses.replace(context, workers=workers)
+    registry.webhooks.on_answer = IncomingAnswers(context).take
     app = build_app(context)
     http = dataclasses.replace(context.config.http, host="127.0.0.1", port=0)
     listener = Listener(app, http, clock=context.clock, shutdown_timeout=shutdown_timeout_s, **options)
     try:
+        await registry.webhooks.start()
         await listener.start()
         port = listener.port
         async with ClientSession(f"http://127.0.0.1:{port}", timeout=ClientTimeout(total=10)) as session:
@@ -379,6 +388,7 @@ async def running_api(
         registry.gate.set()
         registry.source.gate.set()
         await listener.stop()
+        await registry.webhooks.stop(timeout_s=0)
 
 
 async def eventually(condition: Callable[[], object], *, timeout_s: float = 3.0) -> None:

@@ -14,9 +14,10 @@ from cc_tts.api.http.connections import Listener
 from cc_tts.calls.call import Call
 from cc_tts.calls.incoming import MediaConnector
 from cc_tts.clock import MonotonicClock
-from cc_tts.config.schema import HttpConfig, MediaConfig, StreamConfig, TokenConfig
+from cc_tts.config.schema import HttpConfig, MediaConfig, StreamConfig, TokenConfig, WebhooksConfig
 from cc_tts.speech.source import SpeechSource
 from cc_tts.text.normalizer import Normalizer
+from cc_tts.webhooks.webhooks import Webhooks
 from tests.fakes.exchange import Exchange
 from tests.fakes.fake_engine import tone
 from tests.fakes.playing_ua import PlayingLeg, PlayingUa
@@ -65,6 +66,7 @@ async def served(
         speech_source=services.source,
         clock=clock,
         metrics=exchange.metrics,
+        webhooks=Webhooks(WebhooksConfig(), clock=clock, metrics=exchange.metrics),
         on_drain=lambda: None,
         tenants=services.tenants,
     )

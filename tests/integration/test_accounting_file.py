@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from cc_tts import atomic_file
 from cc_tts.config.schema import TenantConfig, TokenConfig
 from cc_tts.errors import ConfigError, EngineFailed
 from cc_tts.metrics import Metrics
@@ -109,11 +110,11 @@ async def test_what_waits_is_written_at_the_end(file: Path) -> None:
 async def test_who_wants_to_know_is_told_when_a_line_is_written(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log, disk, written = AccountingLog(file), FullDisk(), list[int]()
     await log.start()
-    monkeypatch.setattr(module, "os", disk)
+    monkeypatch.setattr(atomic_file, "os", disk)
     log.add(line(1), on_written=lambda: written.append(1))
     await eventually(lambda: disk.num_refused >= 2, timeout_s=WITHIN_S)
     assert not written
-    monkeypatch.setattr(module, "os", os)
+    monkeypatch.setattr(atomic_file, "os", os)
     await eventually(lambda: written == [1], timeout_s=WITHIN_S)
     assert len(lines_of(file)) == 1
     await log.stop()
@@ -156,11 +157,11 @@ async def test_while_the_disk_is_full_lines_wait_and_then_come_once(
     await log.start()
     log.add(line(0))
     await until_lines(1, file)
-    monkeypatch.setattr(module, "os", disk)
+    monkeypatch.setattr(atomic_file, "os", disk)
     for number in range(1, 4):
         log.add(line(number))
     await eventually(lambda: disk.num_refused >= 2, timeout_s=WITHIN_S)
-    monkeypatch.setattr(module, "os", os)
+    monkeypatch.setattr(atomic_file, "os", os)
     found = await until_lines(4, file)
     assert [each["utterance_id"] for each in found] == ["u0", "u1", "u2", "u3"]
     await log.stop()

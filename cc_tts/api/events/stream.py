@@ -1,6 +1,7 @@
 """``GET /v1/events``: what one reader subscribes to, over a WebSocket or as server-sent events, whichever it asks for."""
 
 import asyncio
+import re
 from contextlib import closing
 from typing import Final, cast
 
@@ -17,9 +18,14 @@ from cc_tts.calls.events.types import EVENTS
 from cc_tts.errors import CapacityExceeded, EventsGone, MalformedRequest, QuotaExceeded
 
 MAX_CALL_ID_CHARS: Final = 200  # unmeasured
+NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 QUERY: Final = (
     Query(CALL_ID, "Only events of this call."),
     Query("types", f"Only these types, separated by commas: {', '.join(EVENTS)}."),
+    Query(
+        "connection",
+        "A name for this connection: `digits_to` of a gather that is asked for with the same token may name it.",
+    ),
     Query("since", "The id of an event: begin with the one after it. The header Last-Event-ID goes before it."),
 )
 
@@ -43,6 +49,9 @@ async def stream_events(request: web.Request) -> web.StreamResponse:
     context = request.app[CONTEXT]
     bus, metrics = context.registry.events, context.metrics
     call_id, types = _filters(request)
+    connection = request.query.get("connection", "")
+    if connection and not NAME.fullmatch(connection):
+        raise MalformedRequest("connection is 1 to 64 letters, digits and . _ -")
     since = request.headers.get("Last-Event-ID") or request.query.get("since") or None
     socket = websocket.new_socket(max_frame_bytes=websocket.MAX_FRAME_IN_BYTES, heartbeat=websocket.HEARTBEAT_S)
     is_websocket = bool(socket.can_prepare(request))
@@ -62,7 +71,14 @@ async def stream_events(request: web.Request) -> web.StreamResponse:
         context.tenants.hold_listener(tenant),
         closing(
             bus.subscribe(
-                call_id=call_id, types=types, since=since, max_queued=queue_size, tenant=tenant, owner=holder.owner
+                call_id=call_id,
+                types=types,
+                since=since,
+                max_queued=queue_size,
+                tenant=tenant,
+                owner=holder.owner,
+                connection=holder.own(connection),
+                sees_digits="digits" in holder.scopes,
             )
         ) as subscription,
     ):

@@ -44,6 +44,10 @@ class Holder:
         """The owner of the share that is used: the tenant, or the token."""
         return self.tenant or self.key
 
+    def own(self, name: str) -> str:
+        """A name that only requests with the same token can mean; empty stays empty."""
+        return f"{self.key}/{name}" if name else ""
+
 
 ANYBODY: Final = Holder("", frozenset(ALL_SCOPES))
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, Self
 import msgspec
 
 from cc_tts.calls.prompts.utterance import Utterance
-from cc_tts.config.schema import MediaDialect, SpeechBargeIn
+from cc_tts.config.schema import CallWebhook, MediaDialect, SpeechBargeIn
 from cc_tts.errors import UNREADABLE
 from cc_tts.processes.channel import MAX_MESSAGE_BYTES
 from cc_tts.speech.prompt import Prompt, PromptDefaults, TextContent, Then
@@ -35,6 +35,7 @@ FACTS: Final = (
     "client_state",
     "defaults",
     "media_route",
+    "webhook",
 )
 """Fields of a record that a call has under the same names, and begins with when it is restored."""
 PROGRESS: Final = ("created_at_s", "paused", "local_reason", "no_answer_at_s", "amd_stage")
@@ -130,6 +131,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     no_answer_at_s: float | None = None
     amd_stage: Literal["", "answer", "greeting"] = ""
     media_route: tuple[str, MediaDialect] | None = None
+    webhook: CallWebhook | None = None
     route: str = ""
     peer: str = ""
     utterances: tuple[KeptUtterance, ...] = ()

@@ -7,16 +7,17 @@ import secrets
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Final, Protocol
 
+import msgspec
 from msgspec import UNSET
 
 from cc_tts import logs
 from cc_tts.calls.adoption.record import KeptGather
 from cc_tts.calls.dtmf.gather import MAX_DIGITS, Gather, GatherRequest
 from cc_tts.calls.events import types
+from cc_tts.calls.events.bus import Disclosure
 from cc_tts.calls.prompts.player import PromptPlayer
-from cc_tts.calls.prompts.speak_events import Publish
 from cc_tts.calls.prompts.utterance import Utterance
 from cc_tts.clock import NS_PER_MS, Clock
 from cc_tts.errors import CcTtsError, GatherActive, GatherNotFound
@@ -29,6 +30,13 @@ ECHO_NS: Final = 100 * NS_PER_MS
 """A key that comes again this soon by another method (RFC 4733 and SIP INFO) is the same key; unmeasured."""
 
 log = logs.get(__name__)
+
+
+class Publisher(Protocol):
+    """Whoever sends the events of a call."""
+
+    def __call__(self, data: types.EventData, disclosure: Disclosure | None = None) -> None:
+        """Send an event; what is in the ``disclosure`` to some readers only."""
 
 
 class DtmfCollector:
@@ -46,7 +54,7 @@ class DtmfCollector:
         player: PromptPlayer,
         *,
         type_ahead_ms: int,
-        publish: Publish,
+        publish: Publisher,
         speak: Callable[[Prompt], Utterance],
         on_key: Callable[[str, int], None],
         on_complete: Callable[[Gather], None],
@@ -163,20 +171,25 @@ class DtmfCollector:
     def _complete(self, gather: Gather) -> None:
         self._end(gather)
         assert gather.result is not None
-        self._publish(
-            types.CallGatherComplete(
-                client_state=UNSET if gather.request.client_state is None else gather.request.client_state,
-                gather_id=gather.id,
-                result=gather.result,
-                valid=gather.valid,
-                digits=gather.digits,
-                terminator=gather.terminator,
-                timed_out=gather.timed_out,
-                tries=gather.tries,
-                duration_ms=round(gather.duration_ms, 1),
-                prompt_error=gather.prompt_error,
-            )
+        request = gather.request
+        complete = types.CallGatherComplete(
+            client_state=UNSET if request.client_state is None else request.client_state,
+            gather_id=gather.id,
+            result=gather.result,
+            valid=gather.valid,
+            digits=gather.digits,
+            terminator=gather.terminator,
+            timed_out=gather.timed_out,
+            tries=gather.tries,
+            duration_ms=round(gather.duration_ms, 1),
+            prompt_error=gather.prompt_error,
         )
+        if request.sensitive:
+            to = request.digits_to
+            hidden = msgspec.structs.replace(complete, digits="x" * len(gather.digits), digits_withheld=True)
+            self._publish(hidden, Disclosure(data=complete, connection=to.connection, webhook=to.webhook))
+        else:
+            self._publish(complete)
         self._log.info("gather_complete", gather_id=gather.id, result=gather.result, tries=gather.tries)
         self._on_complete(gather)
 

@@ -34,12 +34,21 @@ TimedOut = Literal["initial", "inter_digit", "total"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DigitsTo:
+    """Who gets the digits of a sensitive gather: a connection that reads events, or a webhook, by its name."""
+
+    connection: str = ""
+    webhook: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GatherRequest:
     """A request to collect keys. A timeout of ``None`` never ends it.
 
     ``initial_timeout_ms`` is up to the first key, ``inter_digit_timeout_ms`` up to each later one, ``timeout_ms`` for the
-    whole from the end of the first prompt on. ``invalid_prompt`` is said before another try, else ``prompt`` again. ``then``
-    is what happens to the call afterwards.
+    whole from the end of the first prompt on. ``invalid_prompt`` is said before another try, else ``prompt`` again. The
+    digits of a ``sensitive`` one go to ``digits_to``, and to readers of events that may see digits. ``then`` is what happens
+    to the call afterwards.
     """
 
     gather_id: str | None = None
@@ -55,6 +64,7 @@ class GatherRequest:
     max_tries: int = 1
     flush_buffer: bool = False
     sensitive: bool = False
+    digits_to: DigitsTo = DigitsTo()
     client_state: str | None = None
     then: Then = "stay"
 

@@ -3,14 +3,16 @@
 import re
 import secrets
 from collections import Counter
-from typing import Annotated, Final
+from dataclasses import dataclass
+from typing import Annotated, Final, Protocol
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from cc_tts.calls.events.outbox import Outbox
-from cc_tts.calls.events.types import EventData
+from cc_tts.calls.events.types import CallData, EventData
 from cc_tts.clock import Clock
+from cc_tts.config.schema import CallWebhook
 from cc_tts.errors import CapacityExceeded, EventsGone, MalformedRequest
 from cc_tts.tenants.shares import SharedRoom
 
@@ -36,6 +38,30 @@ class Event(msgspec.Struct, frozen=True):
     tenant: Annotated[str | UnsetType, Meta(description="Whose call it is; left out if it is no tenant's.")] = UNSET
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disclosure:
+    """The data of an event in clear, for readers that may see digits, and for the connection or the webhook of this name."""
+
+    data: CallData
+    connection: str = ""
+    webhook: str = ""
+
+
+class EventSink(Protocol):
+    """The webhooks, which get every event besides."""
+
+    def take(
+        self,
+        event: Event,
+        *,
+        tenant: str = "",
+        of_call: CallWebhook | None = None,
+        disclosed: Event | None = None,
+        disclosed_to: str = "",
+    ) -> None:
+        """Send an event where it is wanted; ``disclosed`` in its place to the webhook ``disclosed_to``."""
+
+
 class Subscription(Outbox[Event]):
     """The events for one reader that its filters let through, after those that it has missed."""
 
@@ -48,8 +74,12 @@ class Subscription(Outbox[Event]):
         types: frozenset[str] | None,
         max_queued: int,
         tenant: str,
+        connection: str,
+        sees_digits: bool,
     ) -> None:
         self._bus = bus
+        self._connection = connection
+        self._sees_digits = sees_digits
         self._tenant = tenant
         self._call_id = call_id
         self._types = types
@@ -61,6 +91,10 @@ class Subscription(Outbox[Event]):
             return False
         return self._call_id in (None, event.call_id) and (self._types is None or event.type in self._types)
 
+    def may_see(self, disclosure: Disclosure) -> bool:
+        """Whether it gets an event in clear."""
+        return self._sees_digits or (bool(self._connection) and self._connection == disclosure.connection)
+
     def close(self) -> None:
         """Receive no more events."""
         super().close()
@@ -69,15 +103,23 @@ class Subscription(Outbox[Event]):
 
 class EventBus:
     """Publishes events to every subscriber, and keeps the last ``history_size`` for those that come again. Each tenant has
-    its share of what is kept, and each owner of subscriptions its share of those.
+    its share of what is kept, and each owner of subscriptions its share of those. ``sink`` gets every event besides.
 
     Ids are ``evt_RUN_NUMBER``: ``run`` is made up at each start of the server. Runs on: the event loop.
     """
 
     def __init__(
-        self, clock: Clock, *, max_subscribers: int = 100, history_size: int = 10_000, node: str = "", api: str = ""
+        self,
+        clock: Clock,
+        *,
+        max_subscribers: int = 100,
+        history_size: int = 10_000,
+        node: str = "",
+        api: str = "",
+        sink: EventSink | None = None,
     ) -> None:
         self._clock = clock
+        self._sink = sink
         self._node = node
         self._api = api or UNSET
         self._max_subscribers = max_subscribers
@@ -111,10 +153,13 @@ class EventBus:
         since: str | None = None,
         tenant: str = "",
         owner: str = "",
+        connection: str = "",
+        sees_digits: bool = False,
     ) -> Subscription:
         """Open a subscription. With ``since`` it begins with the event that followed the one of this id, whether or not
         the filters let that one through. With ``tenant`` it has the events of that one's calls only. When there is no
-        room, the oldest of the ``owner`` with the most ends for one of an owner with fewer.
+        room, the oldest of the ``owner`` with the most ends for one of an owner with fewer. Digits that are withheld from
+        others come to a subscription that ``sees_digits``, and to the ``connection`` that a command names.
 
         Raises:
             CapacityExceeded: there are as many subscribers as the config allows, and no owner has more than ``owner``.
@@ -125,7 +170,16 @@ class EventBus:
         missed = [] if since is None else self._after(since, tenant)
         if len(self._subscribers) >= self._max_subscribers:
             self._displace(owner)
-        subscription = Subscription(self, missed, call_id=call_id, types=types, max_queued=max_queued, tenant=tenant)
+        subscription = Subscription(
+            self,
+            missed,
+            call_id=call_id,
+            types=types,
+            max_queued=max_queued,
+            tenant=tenant,
+            connection=connection,
+            sees_digits=sees_digits,
+        )
         self._subscribers.add(subscription, owner)
         return subscription
 
@@ -139,26 +193,50 @@ class EventBus:
         oldest.displaced = True
         oldest.close()
 
-    def publish(self, data: EventData, *, call_id: str | None = None, tenant: str = "") -> Event:
-        """Send an event to every subscriber whose filters let it through. Never blocks."""
+    def publish(
+        self,
+        data: EventData,
+        *,
+        call_id: str | None = None,
+        tenant: str = "",
+        webhook: CallWebhook | None = None,
+        disclosure: Disclosure | None = None,
+    ) -> Event:
+        """Send an event to every subscriber whose filters let it through, and to the webhooks, ``webhook`` among them. What
+        is in the ``disclosure`` is not kept. Never blocks.
+        """
         self._seq[call_id] += 1
         self._last_number += 1
-        event = Event(
-            id=self.last_id,
+        event = self.stamp(data, id_=self.last_id, call_id=call_id, seq=self._seq[call_id], tenant=tenant)
+        self._keep(event, tenant)
+        disclosed = None if disclosure is None else msgspec.structs.replace(event, data=disclosure.data)
+        for subscription in tuple(self._subscribers):
+            if subscription.wants(event):
+                is_in_clear = disclosure is not None and subscription.may_see(disclosure)
+                subscription.put(disclosed if disclosed is not None and is_in_clear else event)
+        if self._sink is not None:
+            self._sink.take(
+                event,
+                tenant=tenant,
+                of_call=webhook,
+                disclosed=disclosed,
+                disclosed_to="" if disclosure is None else disclosure.webhook,
+            )
+        return event
+
+    def stamp(self, data: EventData, *, id_: str, call_id: str | None = None, seq: int = 0, tenant: str = "") -> Event:
+        """The envelope of an event that happens now."""
+        return Event(
+            id=id_,
             type=data.type,
             time=self._clock.wall_s(),
             call_id=call_id,
-            seq=self._seq[call_id],
+            seq=seq,
             data=data,
             node=self._node,
             api=self._api,
             tenant=tenant or UNSET,
         )
-        self._keep(event, tenant)
-        for subscription in tuple(self._subscribers):
-            if subscription.wants(event):
-                subscription.put(event)
-        return event
 
     def _keep(self, event: Event, tenant: str) -> None:
         self._history[self._last_number] = event

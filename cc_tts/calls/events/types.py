@@ -168,7 +168,17 @@ class CallGatherComplete(CallData, frozen=True, kw_only=True):
     gather_id: str
     result: Annotated[GatherResult, Meta(description="What ended it.")]
     valid: Annotated[bool, Meta(description="Whether the digits are usable: enough, and all of `valid_digits`.")]
-    digits: Annotated[str, Meta(description="Of the last try, without the finish key.")]
+    digits: Annotated[
+        str,
+        Meta(description="Of the last try, without the finish key; `x` for each that is withheld from this reader."),
+    ]
+    digits_withheld: Annotated[
+        bool | UnsetType,
+        Meta(
+            description="`true` where the gather is sensitive and this reader is neither named by `digits_to` nor has the "
+            "scope `digits`; left out otherwise."
+        ),
+    ] = UNSET
     terminator: Annotated[str | None, Meta(description="The finish key that was pressed.")]
     timed_out: Annotated[TimedOut | None, Meta(description="Which time ran out, with the result `timeout`.")]
     tries: int
@@ -327,6 +337,13 @@ class ServerOverloaded(EventData, frozen=True, kw_only=True):
     draining: bool
 
 
+class WebhookTest(EventData, frozen=True, kw_only=True):
+    """`POST /v1/admin/webhooks/{name}/test` was asked for. Only the endpoint of that name gets it, with the `seq` 0."""
+
+    type: ClassVar[str] = "webhook.test"
+    webhook: Annotated[str, Meta(description="The name of the endpoint.")]
+
+
 EVENTS: Final[Mapping[str, type[EventData]]] = {
     each.type: each
     for each in (
@@ -357,6 +374,7 @@ EVENTS: Final[Mapping[str, type[EventData]]] = {
         SpeakComplete,
         ServerDraining,
         ServerOverloaded,
+        WebhookTest,
     )
 }
 """Every type of event, in the order in which documents list them."""

@@ -85,6 +85,7 @@ SAMPLES: tuple[types.EventData, ...] = (
     ),
     types.ServerDraining(calls=0),
     types.ServerOverloaded(calls=4, draining=False),
+    types.WebhookTest(webhook="crm"),
 )
 REF = {
     "type": "object",
@@ -182,12 +183,12 @@ def test_it_names_every_type_of_event(document: Any) -> None:
 
 def test_it_names_the_parameters_of_the_route(document: Any) -> None:
     query = document["channels"]["events"]["bindings"]["ws"]["query"]["properties"]
-    assert set(query) == {each.name for each in QUERY} == {"call_id", "types", "since"}
+    assert set(query) == {each.name for each in QUERY} == {"call_id", "types", "since", "connection"}
 
 
 @pytest.mark.parametrize("data", SAMPLES, ids=repr)
 def test_what_is_published_is_what_is_described(document: Any, data: types.EventData) -> None:
-    call_id = None if data.type.startswith("server.") else "c1"
+    call_id = None if data.type.startswith(("server.", "webhook.")) else "c1"
     event = msgspec.json.decode(msgspec.json.encode(EventBus(FakeClock()).publish(data, call_id=call_id)))
     validator_of(document, data.type).validate(event)
     for other in types.EVENTS.keys() - {data.type}:

@@ -8,7 +8,8 @@ from msgspec.structs import asdict
 
 from cc_tts.calls.call import Call
 from cc_tts.calls.dtmf import gather as gather_module
-from cc_tts.calls.dtmf.gather import Gather, GatherRequest
+from cc_tts.calls.dtmf.gather import DigitsTo, Gather, GatherRequest
+from cc_tts.calls.events.types import CallGatherComplete
 from cc_tts.errors import EngineFailed, GatherActive, GatherNotFound, UnknownVoice, WrongState
 from cc_tts.speech.prompt import Prompt, TextContent
 from cc_tts.ua import messages
@@ -84,6 +85,7 @@ async def test_the_finish_key_ends_it_and_is_no_digit(caller: Caller) -> None:
         "terminator": "#",
         "timed_out": None,
         "tries": 1,
+        "digits_withheld": UNSET,
         "prompt_error": None,
         "duration_ms": 0.0,
     }
@@ -347,11 +349,38 @@ async def test_a_dead_user_agent_ends_it(caller: Caller) -> None:
     assert caller.result["result"] == "call_ended"
 
 
-async def test_sensitive_keys_are_in_the_result_alone(caller: Caller) -> None:
+async def test_sensitive_keys_go_to_nobody_who_may_not_see_them(caller: Caller) -> None:
     caller.gather(gather_id="pin", sensitive=True)
     caller.press("42#7")
     assert caller.keys_published == [("x", "pin")] * 3 + [("7", None)]
-    assert caller.result["digits"] == "42"
+    assert (caller.result["digits"], caller.result["digits_withheld"]) == ("xx", True)
+
+
+async def test_sensitive_digits_reach_the_named_connection_and_readers_with_the_scope(caller: Caller) -> None:
+    events = caller.exchange.events
+    before = events.last_id
+    readers = {
+        "named": events.subscribe(connection="token/payments"),
+        "of another token": events.subscribe(connection="other/payments"),
+        "with the scope": events.subscribe(sees_digits=True),
+        "nameless": events.subscribe(),
+    }
+    caller.gather(gather_id="card", sensitive=True, digits_to=DigitsTo(connection="token/payments"))
+    caller.press("42#")
+    again = events.subscribe(since=before, sees_digits=True)
+    for reader in (*readers.values(), again):
+        reader.close()
+    digits = {
+        name: [event.data.digits async for event in reader if isinstance(event.data, CallGatherComplete)]
+        for name, reader in (readers | {"again": again}).items()
+    }
+    assert digits == {
+        "named": ["42"],
+        "of another token": ["xx"],
+        "with the scope": ["42"],
+        "nameless": ["xx"],
+        "again": ["xx"],  # the history has none
+    }
 
 
 async def test_a_finish_key_after_the_last_digit_does_not_end_the_next_gather(caller: Caller) -> None:

@@ -1,0 +1,276 @@
+"""One endpoint: what waits for it, how it is doing, and the attempts that are under way. Runs on: the event loop."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, Literal, Protocol
+
+from cc_tts import logs
+from cc_tts.clock import Clock
+from cc_tts.config.schema import WebhooksConfig
+from cc_tts.metrics import Metrics
+from cc_tts.webhooks import signing
+from cc_tts.webhooks.post import Outcome, Post
+from cc_tts.webhooks.queue import Delivery, DeliveryQueue, DropReason
+from cc_tts.webhooks.target import Target
+
+FIRST_RETRY_S: Final = 1.0
+"""The wait after the first failure; it doubles with each further one (unmeasured)."""
+MAX_RETRY_S: Final = 1800.0
+"""The longest wait, as the third step of the schedule that the Standard Webhooks spec gives as an example."""
+JITTER_SHARE: Final = 0.2
+"""How far a wait may be from the schedule, so that events that failed together are not repeated together (unmeasured)."""
+SLOW_DOWN: Final = frozenset({429, 502, 503, 504})
+"""The receiver has too much to do (Standard Webhooks: 429, 502, 504): fewer events are sent at once."""
+GONE: Final = 410
+"""The receiver wants no more events (Standard Webhooks, as RFC 9110 §15.5.11)."""
+
+State = Literal["ok", "failing", "disabled"]
+
+log = logs.get(__name__)
+
+
+class Keeper(Protocol):
+    """Whoever keeps durable events across a restart."""
+
+    def settle(self, target: Target, delivery: Delivery) -> None:
+        """It was taken or given up: forget it."""
+
+
+@dataclass(slots=True)
+class Health:
+    """How an endpoint is doing. ``num_failures`` is of failures in a row."""
+
+    last_status: int | None = None
+    last_error: str = ""
+    last_attempt_s: float | None = None
+    num_delivered: int = 0
+    num_failed: int = 0
+    num_dropped: int = 0
+    num_failures: int = 0
+    is_unreachable: bool = False
+    is_disabled: bool = False
+    paused_until_ns: int = 0
+    max_in_flight: int = field(default=1)
+
+
+class Endpoint:
+    """``on_answer`` is given the JSON with which ``call.incoming`` was answered."""
+
+    def __init__(
+        self,
+        target: Target,
+        config: WebhooksConfig,
+        *,
+        clock: Clock,
+        metrics: Metrics,
+        post: Post,
+        keeper: Keeper,
+        on_answer: Callable[[Target, Delivery, bytes], None],
+    ) -> None:
+        self.target = target
+        self._config = config
+        self._clock = clock
+        self._metrics = metrics
+        self._post = post
+        self._keeper = keeper
+        self._on_answer = on_answer
+        self.health = Health(max_in_flight=target.max_in_flight)
+        self.queue = DeliveryQueue(
+            max_queued=config.max_queued, order_hold_ns=round(config.order_hold_s * 1e9), on_drop=self._dropped
+        )
+        self.num_in_flight = 0
+        self._shown = (0, 0)
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._running: asyncio.Task[None] | None = None
+
+    @property
+    def state(self) -> State:
+        """Whether events are delivered, only tried now and then, or dropped."""
+        if self.health.is_disabled:
+            return "disabled"
+        return "failing" if self._is_broken else "ok"
+
+    @property
+    def _is_broken(self) -> bool:
+        """Whether it has failed so often that it is only probed."""
+        return self.health.num_failures >= self._config.breaker_failures
+
+    def retarget(self, target: Target) -> None:
+        """Send to this from now on; an endpoint that was disabled is tried again."""
+        self.target = target
+        self.health.max_in_flight = target.max_in_flight
+        self._restore()
+
+    def put(self, delivery: Delivery) -> None:
+        """Send an event as soon as its turn comes."""
+        if self.health.is_disabled:
+            self._dropped(delivery, "disabled")
+            return
+        self.queue.put(delivery)
+        self._note_queue()
+        if self._running is None:
+            self._running = asyncio.create_task(self._run(), name=f"webhook {self.target.name}")
+        self._wake.set()
+
+    async def drained(self) -> None:
+        """Wait until nothing waits and nothing is under way."""
+        while self.num_in_flight or len(self.queue):
+            self._idle.clear()
+            await self._idle.wait()
+
+    async def stop(self) -> None:
+        """Break off what is under way."""
+        tasks = [*self._tasks, *([self._running] if self._running else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def try_once(self, event_id: str, body: bytes) -> Outcome:
+        """Make one attempt beside the queue; success lets a failing or disabled endpoint be used again."""
+        outcome = await self._send(event_id, body, {}, wants_answer=False)
+        if outcome.is_taken:
+            self._restore()
+        return outcome
+
+    async def _run(self) -> None:
+        while True:
+            wait_s = self._begin_attempts()
+            self._wake.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._wake.wait()
+
+    def _begin_attempts(self) -> float | None:
+        """Begin the attempts whose time has come; returns how long to wait for the next, ``None``: until a new one."""
+        now_ns = self._clock.now_ns()
+        while self.num_in_flight < self._max_in_flight:
+            if now_ns < self.health.paused_until_ns:
+                return (self.health.paused_until_ns - now_ns) / 1e9
+            delivery = self.queue.take(now_ns)
+            if delivery is None:
+                self._note_queue()
+                due_ns = self.queue.next_due_ns
+                return None if due_ns is None else max(0.0, (due_ns - now_ns) / 1e9)
+            self.num_in_flight += 1
+            if self._is_broken:
+                self.health.paused_until_ns = now_ns + round(self._config.probe_s * 1e9)
+            task = asyncio.create_task(self._attempt(delivery))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return None
+
+    @property
+    def _max_in_flight(self) -> int:
+        return 1 if self._is_broken else self.health.max_in_flight
+
+    async def _attempt(self, delivery: Delivery) -> None:
+        delivery.num_attempts += 1
+        more = {"cctts-seq": str(delivery.seq)}
+        if delivery.call_id is not None:
+            more["cctts-call-id"] = delivery.call_id
+        try:
+            wants_answer = delivery.type == "call.incoming"
+            outcome = await self._send(delivery.id, delivery.body, more, wants_answer=wants_answer)
+            self._conclude(delivery, outcome)
+        except Exception:
+            log.exception("webhook_failed", webhook=self.target.name)
+            self._conclude(delivery, Outcome(error="internal error"))
+        finally:
+            self.num_in_flight -= 1
+            self._note_queue()
+            self._wake.set()
+
+    async def _send(self, event_id: str, body: bytes, more: dict[str, str], *, wants_answer: bool) -> Outcome:
+        at_s = int(self._clock.wall_s())
+        headers = signing.headers(self.target.keys, event_id=event_id, at_s=at_s, body=body)
+        outcome = await self._post(self.target, headers | more, body, wants_answer=wants_answer)
+        health = self.health
+        health.last_attempt_s = self._clock.wall_s()
+        health.last_status, health.last_error = outcome.status, outcome.error
+        result = "delivered" if outcome.is_taken else "failed"
+        self._metrics.webhook_attempts.labels(webhook=self.target.name, result=result).inc()
+        return outcome
+
+    def _conclude(self, delivery: Delivery, outcome: Outcome) -> None:
+        """Act on what became of an attempt."""
+        if outcome.is_taken:
+            self._taken(delivery, outcome)
+            return
+        self.health.num_failed += 1
+        self.health.num_failures += 1
+        self.health.is_unreachable = outcome.is_unreachable
+        now_ns = self._clock.now_ns()
+        if self.health.num_failures == self._config.breaker_failures:
+            log.error("webhook_failing", webhook=self.target.name, status=outcome.status, detail=outcome.error)
+        if outcome.status == GONE and not self.health.is_disabled:
+            self.health.is_disabled = True
+            log.error("webhook_disabled", webhook=self.target.name, consequence="its events are dropped")
+        if self._is_broken:
+            self.health.paused_until_ns = max(self.health.paused_until_ns, now_ns + round(self._config.probe_s * 1e9))
+        self._slow_down(outcome, now_ns)
+        self._try_again(delivery, outcome, now_ns)
+
+    def _taken(self, delivery: Delivery, outcome: Outcome) -> None:
+        self.queue.finish(delivery)
+        if delivery.is_durable:
+            self._keeper.settle(self.target, delivery)
+        health = self.health
+        health.num_delivered += 1
+        health.max_in_flight = min(health.max_in_flight + 1, self.target.max_in_flight)
+        if health.num_failures:
+            self._restore()
+        if outcome.answer:
+            self._on_answer(self.target, delivery, outcome.answer)
+
+    def _restore(self) -> None:
+        """It takes events: what waited because it did not is sent now."""
+        if self.state != "ok":
+            log.info("webhook_restored", webhook=self.target.name)
+        if self._is_broken or self.health.is_unreachable:
+            self.queue.bring_forward(self._clock.now_ns())
+        self.health.is_unreachable = False
+        self.health.num_failures, self.health.is_disabled, self.health.paused_until_ns = 0, False, 0
+        self._note_queue()
+        self._wake.set()
+
+    def _slow_down(self, outcome: Outcome, now_ns: int) -> None:
+        if outcome.status not in SLOW_DOWN:
+            return
+        self.health.max_in_flight = max(1, self.health.max_in_flight // 2)
+        if outcome.retry_after_s is not None:
+            until_ns = now_ns + round(outcome.retry_after_s * 1e9)
+            self.health.paused_until_ns = max(self.health.paused_until_ns, until_ns)
+
+    def _try_again(self, delivery: Delivery, outcome: Outcome, now_ns: int) -> None:
+        wait_s = min(FIRST_RETRY_S * 2 ** min(delivery.num_attempts - 1, 20), MAX_RETRY_S)
+        wait_s *= random.uniform(1 - JITTER_SHARE, 1 + JITTER_SHARE)  # noqa: S311 - spreads load, no secret
+        due_ns = now_ns + round(max(wait_s, outcome.retry_after_s or 0.0) * 1e9)
+        self.queue.retry(delivery, due_ns=due_ns, now_ns=now_ns, may_pass=not outcome.is_unreachable)
+        if self.health.is_disabled:
+            self.queue.clear("disabled")
+
+    def _dropped(self, delivery: Delivery, reason: DropReason) -> None:
+        self.health.num_dropped += 1
+        self._metrics.webhooks_dropped.labels(reason=reason).inc()
+        if delivery.is_durable:
+            self._keeper.settle(self.target, delivery)
+            log.warning("webhook_event_lost", webhook=self.target.name, event_id=delivery.id, reason=reason)
+
+    def close(self) -> None:
+        """End it; nothing waits for it."""
+        if self._running is not None:
+            self._running.cancel()
+
+    def _note_queue(self) -> None:
+        """Show how much waits; those of calls share a name, so that their numbers are added up."""
+        shown, now = self._shown, (len(self.queue), int(self.state != "ok"))
+        self._shown = now
+        self._metrics.webhook_queued.labels(webhook=self.target.name).inc(now[0] - shown[0])
+        self._metrics.webhook_failing.labels(webhook=self.target.name).inc(now[1] - shown[1])
+        if not self.num_in_flight and not len(self.queue):
+            self._idle.set()

@@ -1,0 +1,171 @@
+"""One attempt to deliver an event: an HTTP POST that follows no redirect and reads little.
+
+Runs on: the event loop; names are looked up by a thread.
+"""
+
+import asyncio
+import contextlib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any, Final, Protocol
+
+import aiohttp
+from aiohttp.abc import ResolveResult
+
+from cc_tts import __version__
+from cc_tts.clock import Clock
+from cc_tts.webhooks.target import AllowedHosts, Target
+
+MAX_ANSWER_BYTES: Final = 65_536
+"""The most that is read of a response (unmeasured): as much as a JSON body of the API with a long text."""
+MAX_UNREAD_BYTES: Final = 4096
+"""A response that nobody wants is read up to this size, so that its connection can be used again (unmeasured)."""
+MAX_RETRY_AFTER_S: Final = 3600.0
+"""A receiver cannot ask for a longer pause (unmeasured)."""
+READ_TIMEOUT_S: Final = 1.0
+"""How long the body of a response may take after its head (unmeasured)."""
+KEEPALIVE_S: Final = 30.0
+"""An idle connection is closed after this time, before most receivers and proxies do it (unmeasured)."""
+_JSON: Final = "application/json"
+
+
+class NotAllowed(OSError):
+    """The host of a URL is not allowed, or has only addresses that are not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The end of an attempt. ``status`` ``None``: there was no response, and ``error`` says why. ``answer`` is the JSON
+    of a response that was asked for.
+    """
+
+    status: int | None = None
+    error: str = ""
+    is_unreachable: bool = False
+    """Whether there was no connection, so that no other event would have been taken either."""
+    retry_after_s: float | None = None
+    answer: bytes = b""
+    duration_ms: float = 0.0
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether the receiver has the event: 2xx, nothing else."""
+        return self.status is not None and 200 <= self.status < 300  # noqa: PLR2004 - RFC 9110 §15.3
+
+
+class Post(Protocol):
+    """Makes one attempt; never raises but for a cancellation."""
+
+    async def __call__(self, target: Target, headers: dict[str, str], body: bytes, *, wants_answer: bool) -> Outcome:
+        """Send the body to the target."""
+
+
+class HttpPost:
+    """``may_reach`` is asked of addresses that a guarded target has; connections go to the address that was asked about."""
+
+    def __init__(self, clock: Clock, allowed: Callable[[], AllowedHosts]) -> None:
+        self._clock = clock
+        self._allowed = allowed
+        self._open: dict[bool, aiohttp.ClientSession] = {}
+
+    async def close(self) -> None:
+        """Close all connections that are open."""
+        for client in self._open.values():
+            await client.close()
+        self._open.clear()
+
+    async def __call__(self, target: Target, headers: dict[str, str], body: bytes, *, wants_answer: bool) -> Outcome:
+        """Send ``body`` there, within the time that the target has."""
+        begun_ns = self._clock.now_ns()
+        try:
+            self._check(target)
+            async with (
+                asyncio.timeout(target.timeout_s),
+                self._client(target).post(target.url, data=body, headers=headers, allow_redirects=False) as response,
+            ):
+                answer = await _read(response, wants_answer=wants_answer)
+                result: dict[str, Any] = {
+                    "status": response.status,
+                    "answer": answer,
+                    "retry_after_s": self._retry_after_s(response),
+                }
+        except TimeoutError:
+            result = {"error": f"no response within {target.timeout_s:g} s"}
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            unreachable = isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ServerDisconnectedError))
+            result = {"error": _kind(error), "is_unreachable": unreachable}
+        return Outcome(**result, duration_ms=round((self._clock.now_ns() - begun_ns) / 1e6, 1))
+
+    def _check(self, target: Target) -> None:
+        if target.is_guarded and not self._allowed().has(target.url.raw_host or ""):
+            raise NotAllowed("webhooks.allowed_hosts does not have this host")
+
+    def _client(self, target: Target) -> aiohttp.ClientSession:
+        client = self._open.get(target.is_guarded)
+        if client is None:
+            resolver = GuardedResolver(self._allowed) if target.is_guarded else aiohttp.ThreadedResolver()
+            client = self._open[target.is_guarded] = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(resolver=resolver, limit=0, keepalive_timeout=KEEPALIVE_S),
+                headers={"User-Agent": f"cc-tts/{__version__}", "Content-Type": _JSON},
+                timeout=aiohttp.ClientTimeout(total=None),  # that of the target is around it
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+            )
+        return client
+
+    def _retry_after_s(self, response: aiohttp.ClientResponse) -> float | None:
+        """The pause that the receiver asks for (RFC 9110 §10.2.3: seconds, or a date)."""
+        text = response.headers.get("Retry-After", "").strip()
+        seconds = math.nan
+        if text.isascii() and text.isdecimal():
+            seconds = float(text[:9])
+        elif text:
+            with contextlib.suppress(ValueError, TypeError, OverflowError):
+                seconds = parsedate_to_datetime(text[:40]).timestamp() - self._clock.wall_s()
+        return None if math.isnan(seconds) else min(max(seconds, 0.0), MAX_RETRY_AFTER_S)
+
+
+class GuardedResolver(aiohttp.ThreadedResolver):
+    """Finds only addresses that may be reached."""
+
+    def __init__(self, allowed: Callable[[], AllowedHosts]) -> None:
+        super().__init__()
+        self._allowed = allowed
+
+    async def resolve(self, host: str, port: int = 0, family: Any = 0) -> list[ResolveResult]:
+        """Look a name up; raises ``NotAllowed`` if none of its addresses may be reached."""
+        allowed = self._allowed()
+        found = [each for each in await super().resolve(host, port, family) if allowed.may_reach(each["host"])]
+        if not found:
+            raise NotAllowed("webhooks.allowed_hosts has none of its addresses, which are not public")
+        return found
+
+
+async def _read(response: aiohttp.ClientResponse, *, wants_answer: bool) -> bytes:
+    """The JSON of a response, if it is wanted and comes soon. The receiver has the event, whatever the body is like."""
+    length = response.content_length
+    is_answer = wants_answer and response.content_type == _JSON
+    limit = MAX_ANSWER_BYTES if is_answer else MAX_UNREAD_BYTES
+    if (length is None and not is_answer) or (length or 0) > limit:
+        response.close()
+        return b""
+    try:
+        async with asyncio.timeout(READ_TIMEOUT_S):
+            answer = await response.content.read(limit + 1)
+            while len(answer) <= limit and not response.content.at_eof():
+                answer += await response.content.read(limit + 1 - len(answer))
+    except (TimeoutError, aiohttp.ClientError, OSError):
+        answer = b""
+    if not response.content.at_eof():
+        response.close()
+    return answer if is_answer and len(answer) <= limit else b""
+
+
+def _kind(error: Exception) -> str:
+    """The kind of a failure, without the URL, which may hold a secret."""
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    if isinstance(cause, NotAllowed):
+        return str(cause)
+    return cause.strerror or type(error).__name__ if isinstance(cause, OSError) else type(error).__name__

@@ -1,0 +1,178 @@
+"""The events that wait for one endpoint, and which of them is to be sent when. It has no clock and no I/O.
+
+Events of one call go one after the other. One that fails holds the later ones of its call for ``order_hold_ns`` at most;
+then they pass it, and it is repeated beside them. Runs on: the event loop.
+
+::
+
+    put ─▸ lane of its call ─▸ head ─▸ take ─▸ attempt ─▸ finish                    ─▸ the next of the call
+                                ▲                  └──▸ retry, within order_hold_ns ─┘
+                                                   └──▸ retry, later ─▸ late, on its own; the next of the call passes
+"""
+
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+DropReason = Literal["overflow", "expired", "disabled", "not_kept"]
+"""Why an event is given up: too many wait, it is too old, the endpoint is gone (410), or it could not be written to disk."""
+DROP_REASONS: Final[tuple[DropReason, ...]] = ("overflow", "expired", "disabled", "not_kept")
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Delivery:
+    """One event for one endpoint. ``is_durable``: it outlives the server. All instants are on CLOCK_MONOTONIC."""
+
+    id: str
+    type: str
+    call_id: str | None
+    seq: int
+    body: bytes
+    created_ns: int
+    expires_ns: int
+    is_durable: bool = False
+    due_ns: int = 0
+    num_attempts: int = 0
+    hold_until_ns: int | None = None
+    """When later events of the call pass it, once it has failed."""
+    is_late: bool = False
+    """Whether it no longer holds the events of its call."""
+    is_in_flight: bool = False
+    is_over: bool = False
+
+
+class DeliveryQueue:
+    """``on_drop`` is told of each event that is given up."""
+
+    def __init__(self, *, max_queued: int, order_hold_ns: int, on_drop: Callable[[Delivery, DropReason], None]) -> None:
+        self.max_queued = max_queued
+        self.order_hold_ns = order_hold_ns
+        self._on_drop = on_drop
+        self._lanes: dict[str | None, deque[Delivery]] = {}
+        self._due: list[tuple[int, int, Delivery]] = []
+        self._serial = itertools.count()
+        self._live: dict[Delivery, None] = {}
+        self._durable: dict[Delivery, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._live) + len(self._durable)
+
+    @property
+    def oldest_ns(self) -> int | None:
+        """When the oldest event was created."""
+        firsts = (next(iter(some), None) for some in (self._live, self._durable))
+        return min((first.created_ns for first in firsts if first is not None), default=None)
+
+    def put(self, delivery: Delivery) -> None:
+        """Queue an event. When there is no room the oldest live one is given up for it, else the oldest durable one."""
+        if len(self) >= self.max_queued:
+            self._make_room()
+        (self._durable if delivery.is_durable else self._live)[delivery] = None
+        lane = self._lanes.setdefault(delivery.call_id, deque())
+        lane.append(delivery)
+        if len(lane) == 1:
+            self._push(delivery)
+
+    def take(self, now_ns: int) -> Delivery | None:
+        """The next event whose time has come; :meth:`finish` or :meth:`retry` follows."""
+        while self._due and self._due[0][0] <= now_ns:
+            delivery = heapq.heappop(self._due)[2]
+            if delivery.is_over:
+                self._advance(delivery)
+            elif delivery.expires_ns <= now_ns:
+                self.drop(delivery, "expired")
+                self._advance(delivery)
+            else:
+                delivery.is_in_flight = True
+                return delivery
+        return None
+
+    @property
+    def next_due_ns(self) -> int | None:
+        """When the next event may be taken."""
+        return self._due[0][0] if self._due else None
+
+    def finish(self, delivery: Delivery) -> None:
+        """The event that was taken needs no further attempt."""
+        self._forget(delivery)
+        self._advance(delivery)
+
+    def retry(self, delivery: Delivery, *, due_ns: int, now_ns: int, may_pass: bool = True) -> None:
+        """Try the event that was taken again from ``due_ns`` on. ``may_pass``: others of its call may pass it in time."""
+        delivery.is_in_flight, delivery.due_ns = False, min(due_ns, delivery.expires_ns)
+        if not may_pass:
+            delivery.hold_until_ns = None
+        elif delivery.hold_until_ns is None:
+            delivery.hold_until_ns = now_ns + self.order_hold_ns
+        if not delivery.is_late and may_pass and due_ns >= (hold_until_ns := delivery.hold_until_ns or 0):
+            self._let_pass(delivery, hold_until_ns)
+        self._push(delivery)
+
+    def bring_forward(self, now_ns: int) -> None:
+        """Let everything be taken now, late events before the later ones of their calls."""
+        waiting = [delivery for _, _, delivery in self._due if not delivery.is_over]
+        late = [delivery for delivery in waiting if delivery.is_late]
+        for delivery in sorted(late, key=lambda each: each.seq, reverse=True):
+            lane = self._lanes.setdefault(delivery.call_id, deque())
+            if not lane or not lane[0].is_in_flight:
+                delivery.is_late, delivery.hold_until_ns = False, None
+                lane.appendleft(delivery)
+        heads = [lane[0] for lane in self._lanes.values() if lane and not lane[0].is_in_flight]
+        self._due = []
+        for delivery in sorted([*heads, *(each for each in late if each.is_late)], key=lambda each: each.created_ns):
+            delivery.due_ns = now_ns
+            self._push(delivery)
+
+    def clear(self, reason: DropReason) -> None:
+        """Give up everything that is not being sent."""
+        for delivery in (*self._live, *self._durable):
+            if not delivery.is_in_flight:
+                self.drop(delivery, reason)
+
+    def drop(self, delivery: Delivery, reason: DropReason) -> None:
+        """Give up an event."""
+        self._forget(delivery)
+        self._on_drop(delivery, reason)
+        delivery.body = b""
+
+    def _make_room(self) -> None:
+        for some in (self._live, self._durable):
+            oldest = next((each for each in some if not each.is_in_flight), None)
+            if oldest is not None:
+                self.drop(oldest, "overflow")
+                return
+
+    def _forget(self, delivery: Delivery) -> None:
+        delivery.is_over, delivery.is_in_flight = True, False
+        self._live.pop(delivery, None)
+        self._durable.pop(delivery, None)
+
+    def _let_pass(self, delivery: Delivery, from_ns: int) -> None:
+        """Let the later events of a call pass one of them, from then on."""
+        delivery.is_late = True
+        lane = self._lanes[delivery.call_id]
+        lane.popleft()
+        for waiting in itertools.islice(lane, 1):
+            waiting.due_ns = from_ns
+        self._show_head(delivery.call_id)
+
+    def _advance(self, delivery: Delivery) -> None:
+        """It is over: the next of its call is at the head, unless that had passed it."""
+        if not delivery.is_late:
+            self._lanes[delivery.call_id].popleft()
+            self._show_head(delivery.call_id)
+
+    def _show_head(self, call_id: str | None) -> None:
+        lane = self._lanes[call_id]
+        while lane and lane[0].is_over:
+            lane.popleft()
+        if lane:
+            self._push(lane[0])
+        else:
+            del self._lanes[call_id]
+
+    def _push(self, delivery: Delivery) -> None:
+        heapq.heappush(self._due, (delivery.due_ns, next(self._serial), delivery))

@@ -1,0 +1,234 @@
+"""All endpoints: which event goes to which of them, and what a restart must not lose.
+
+::
+
+    EventBus ─▸ Webhooks.take ─▸ Endpoint (one a section, one a URL of calls) ─▸ DeliveryQueue ─▸ HttpPost ─▸ receiver
+                     └─▸ Journal, events that must arrive ◂── settled ──┘              └─▸ on_answer, of call.incoming
+
+Runs on: the event loop, which encodes each event once.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from cc_tts.clock import Clock
+from cc_tts.config.schema import CallWebhook, WebhooksConfig
+from cc_tts.metrics import Metrics
+from cc_tts.webhooks.endpoint import Endpoint
+from cc_tts.webhooks.journal import Journal, Kept
+from cc_tts.webhooks.post import HttpPost, Outcome, Post
+from cc_tts.webhooks.queue import DROP_REASONS, Delivery
+from cc_tts.webhooks.target import AllowedHosts, Target
+
+DURABLE: Final = frozenset({"call.terminated", "call.gather_complete"})
+"""Events that are kept until they are taken; of ``call.recording`` those that say ``saved``."""
+MAX_CALL_ENDPOINTS: Final = 1000
+"""The most URLs of calls that have events waiting (unmeasured)."""
+STOP_TIMEOUT_S: Final = 3.0
+"""How long the last events may take when the server stops; the durable ones stay in the file (unmeasured)."""
+
+
+class Envelope(Protocol):
+    """An event, as :class:`cc_tts.calls.events.bus.Event` has it."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def type(self) -> str: ...
+    @property
+    def time(self) -> float: ...
+    @property
+    def call_id(self) -> str | None: ...
+    @property
+    def seq(self) -> int: ...
+    @property
+    def data(self) -> Any: ...
+
+
+class Webhooks:
+    """``post`` makes the attempts. ``on_answer`` is set by whoever acts on the answers to ``call.incoming``: it is given the
+    endpoint, the id of the call and the JSON, if that came in time.
+    """
+
+    def __init__(self, config: WebhooksConfig, *, clock: Clock, metrics: Metrics, post: Post | None = None) -> None:
+        self._config = config
+        self._clock = clock
+        self._metrics = metrics
+        self._allowed = AllowedHosts(config.allowed_hosts)
+        self._http = HttpPost(clock, lambda: self._allowed)
+        self._post = post or self._http
+        self._journal = Journal(Path(config.file).expanduser() if config.file else None, metrics)
+        self._call_endpoints: dict[tuple[str, str], Endpoint] = {}
+        self.on_answer: Callable[[Target, str, bytes], None] = lambda _target, _call_id, _answer: None
+        self.endpoints: dict[str, Endpoint] = {}
+        """Those of the configuration, by name."""
+        for reason in DROP_REASONS:
+            metrics.webhooks_dropped.labels(reason=reason)
+        self.reload(config)
+
+    @property
+    def all_endpoints(self) -> list[Endpoint]:
+        """Those of the configuration, then those of calls."""
+        return [*self.endpoints.values(), *self._call_endpoints.values()]
+
+    def reload(self, config: WebhooksConfig) -> None:
+        """Send to the endpoints of this configuration from now on."""
+        targets = {name: Target.configured(name, each) for name, each in config.named.items()}
+        for name in self.endpoints.keys() - targets.keys():
+            gone = self.endpoints.pop(name)
+            gone.health.is_disabled = True
+            gone.queue.clear("disabled")
+            gone.close()
+        for name, target in targets.items():
+            if (endpoint := self.endpoints.get(name)) is None:
+                self.endpoints[name] = self._endpoint(target)
+            elif endpoint.target != target:
+                endpoint.retarget(target)
+
+    def _endpoint(self, target: Target) -> Endpoint:
+        return Endpoint(
+            target,
+            self._config,
+            clock=self._clock,
+            metrics=self._metrics,
+            post=self._post,
+            keeper=self,
+            on_answer=self._answered,
+        )
+
+    async def start(self) -> None:
+        """Begin, with what an earlier server left over; raises ``ConfigError`` if ``webhooks.file`` cannot be used."""
+        for kept in await self._journal.start():
+            self._resume(kept)
+
+    async def stop(self, *, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """Deliver what can be within this time, and end. Safe to call twice."""
+        endpoints = self.all_endpoints
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await asyncio.gather(*(each.drained() for each in endpoints))
+        for endpoint in endpoints:
+            await endpoint.stop()
+        await self._journal.stop()
+        await self._http.close()
+
+    def take(
+        self,
+        event: Envelope,
+        *,
+        tenant: str = "",
+        of_call: CallWebhook | None = None,
+        disclosed: Envelope | None = None,
+        disclosed_to: str = "",
+    ) -> None:
+        """Send an event where it is wanted. ``of_call``: the endpoint of its call. ``disclosed`` goes in its place to the
+        endpoint of the name ``disclosed_to``; that form is never written to disk.
+        """
+        wanted = [each for each in self.endpoints.values() if each.target.wants(event.type, tenant)]
+        if of_call is not None and (own := self._of_call(of_call)) is not None:
+            wanted.append(own)
+        if not wanted:
+            return
+        body = msgspec.json.encode(event)
+        is_durable = event.type in DURABLE or getattr(event.data, "state", None) == "saved"
+        for endpoint in wanted:
+            its_body = body
+            if disclosed is not None and endpoint.target.name == disclosed_to:
+                its_body = msgspec.json.encode(disclosed)
+            delivery = self._delivery(event, its_body, at_s=event.time, is_durable=is_durable)
+            if is_durable and not endpoint.health.is_disabled:
+                self._keep(endpoint.target, event, body)
+            endpoint.put(delivery)
+
+    async def test(self, name: str, event: Envelope) -> Outcome:
+        """Send an event to an endpoint of the configuration beside its queue, once; raises ``KeyError`` if there is none."""
+        return await self.endpoints[name].try_once(event.id, msgspec.json.encode(event))
+
+    def why_not_allowed(self, webhook: CallWebhook) -> str:
+        """Why a call may not have this endpoint; empty if it may."""
+        if not self._config.allow_per_call:
+            return "webhooks.allow_per_call is off"
+        if not self._allowed.has(Target.chosen(webhook).url.raw_host or ""):
+            return "webhooks.allowed_hosts does not have this host"
+        return ""
+
+    def settle(self, target: Target, delivery: Delivery) -> None:
+        """A durable event was taken or given up."""
+        self._journal.settle(f"{target.name} {delivery.id}")
+
+    def _of_call(self, webhook: CallWebhook) -> Endpoint | None:
+        key = (webhook.url, webhook.secret)
+        endpoint = self._call_endpoints.get(key)
+        if endpoint is None:
+            if len(self._call_endpoints) >= MAX_CALL_ENDPOINTS and not self._forget_idle():
+                self._metrics.webhooks_dropped.labels(reason="overflow").inc()
+                return None
+            endpoint = self._call_endpoints[key] = self._endpoint(Target.chosen(webhook))
+        return endpoint
+
+    def _forget_idle(self) -> bool:
+        """Forget an endpoint of a call for which nothing waits, if there is one."""
+        for key, endpoint in self._call_endpoints.items():
+            if not len(endpoint.queue) and not endpoint.num_in_flight:
+                endpoint.close()
+                del self._call_endpoints[key]
+                return True
+        return False
+
+    def _delivery(self, event: Envelope | Kept, body: bytes, *, at_s: float, is_durable: bool) -> Delivery:
+        now_ns = self._clock.now_ns()
+        created_ns = now_ns - round(max(0.0, self._clock.wall_s() - at_s) * 1e9)
+        lasts_s = self._config.durable_s if is_durable else self._config.live_s
+        return Delivery(
+            id=event.id,
+            type=event.type,
+            call_id=event.call_id,
+            seq=event.seq,
+            body=body,
+            created_ns=created_ns,
+            expires_ns=created_ns + round(lasts_s * 1e9),
+            is_durable=is_durable,
+            due_ns=now_ns,
+        )
+
+    def _keep(self, target: Target, event: Envelope, body: bytes) -> None:
+        own = target.of_call
+        self._journal.keep(
+            Kept(
+                webhook=target.name,
+                id=event.id,
+                type=event.type,
+                call_id=event.call_id,
+                seq=event.seq,
+                at_s=event.time,
+                body=body.decode(),
+                url=own.url if own else "",
+                secret=own.secret if own else "",
+            )
+        )
+
+    def _resume(self, kept: Kept) -> None:
+        """Deliver what an earlier server left over, unless its endpoint is no longer configured."""
+        endpoint = self.endpoints.get(kept.webhook)
+        if kept.url:
+            webhook = CallWebhook(url=kept.url, secret=kept.secret)
+            endpoint = None if self.why_not_allowed(webhook) else self._of_call(webhook)
+        if endpoint is None:
+            self._metrics.webhooks_dropped.labels(reason="disabled").inc()
+            self._journal.settle(kept.key)
+            return
+        endpoint.put(self._delivery(kept, kept.body.encode(), at_s=kept.at_s, is_durable=True))
+
+    def _answered(self, target: Target, delivery: Delivery, answer: bytes) -> None:
+        age_ms = (self._clock.now_ns() - delivery.created_ns) / 1e6
+        if delivery.call_id is None or answer.strip() in (b"", b"{}"):
+            return
+        if age_ms > self._config.answer_timeout_ms:
+            self._metrics.webhook_answers.labels(result="late").inc()
+            return
+        self.on_answer(target, delivery.call_id, answer)

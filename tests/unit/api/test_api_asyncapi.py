@@ -41,6 +41,9 @@ SAMPLES: tuple[types.EventData, ...] = (
     types.CallHeld(by="remote"),
     types.CallUnheld(),
     types.CallDtmf(digit="#", duration_ms=0, method="sip_info"),
+    types.CallEarlyMedia(sound="ringback"),
+    types.CallMachineDetected(result="machine", cause="long_greeting", after_ms=1900.0, words=4, greeting_ms=1500.0),
+    types.CallMachineGreetingEnded(by="beep", at_ms=6200.0),
     types.CallGatherComplete(
         gather_id="g1",
         result="timeout",

@@ -11,7 +11,7 @@ from typing import Any
 
 import aiohttp
 
-TYPES = "call.established,speak.complete,call.gather_complete,call.terminated"
+TYPES = "call.machine_detected,call.machine_greeting_ended,speak.complete,call.gather_complete,call.terminated"
 CALL_TIMEOUT_S = 120
 DIAL_TRIES = 10
 HEARD = {"normal", "barge_in"}
@@ -62,7 +62,7 @@ class Campaign:
     async def dial(self, call_id: str, to: str) -> str:
         """Place the call, later if the server is full; returns why it cannot be placed, if so."""
         for _ in range(DIAL_TRIES):
-            async with self.http.post("/v1/calls", json={"to": to, "call_id": call_id}) as response:
+            async with self.http.post("/v1/calls", json={"to": to, "call_id": call_id, "amd": {}}) as response:
                 if response.ok:
                     return ""
                 if response.status != HTTPStatus.SERVICE_UNAVAILABLE:
@@ -71,16 +71,31 @@ class Campaign:
         return "overload"
 
     async def talk(self, call_id: str, person: dict[str, str]) -> str:
-        """Remind, ask for a key, and wait for the end of the call. A person who was told nothing was not reminded."""
+        """Remind, ask a person for a key, and wait for the end of the call. A person who was told nothing was not reminded."""
         outcome, unheard = "", "not_heard"
-        question = f"Hello {person['name']}. You have an appointment on {person['when']}. To confirm, press 1."
-        ask = {"prompt": {"text": question}, "max_digits": 1, "valid_digits": "1", "max_tries": 2}
+        reminder = f"Hello {person['name']}. You have an appointment on {person['when']}."
+        ask = {
+            "prompt": {"text": f"{reminder} To confirm, press 1."},
+            "max_digits": 1,
+            "valid_digits": "1",
+            "max_tries": 2,
+        }
         while True:
             match await self.calls[call_id].get():
-                case {"type": "call.established"}:
+                case {"type": "call.machine_detected", "data": {"result": "machine", **_rest}}:
+                    outcome = "machine"
+                case {
+                    "type": "call.machine_detected",
+                    "data": {"result": "fax" | "ivr" | "unavailable" as outcome, **_rest},
+                }:
+                    await self.hang_up(call_id)
+                case {"type": "call.machine_detected", "data": {"cause": cause}} if cause != "call_ended":
                     outcome = await self.command(call_id, "gather", ask)
                     if outcome:
                         await self.say_goodbye(call_id, "We have a message for you. Please call us. Goodbye.")
+                case {"type": "call.machine_greeting_ended"}:
+                    outcome = "message_left"
+                    await self.say_goodbye(call_id, f"{reminder} Please call us. Goodbye.")
                 case {"type": "speak.complete", "data": {"completion_cause": cause, "error": error}}:
                     unheard = "" if cause in HEARD else error or cause
                 case {"type": "call.gather_complete", "data": {"valid": valid}}:

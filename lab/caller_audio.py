@@ -29,7 +29,8 @@ def _library() -> EspeakLibrary:
 def said(text: str = SENTENCE, level_dbfs: float = -24.0, voice: str = "en-us", rate_hz: int = RATE_HZ) -> Samples:
     """Words at an active speech level (ITU-T P.56), without silence around them."""
     library, parts = _library(), []
-    identifier = library.identifier_of(voice)
+    base, plus, variant = voice.partition("+")
+    identifier = library.identifier_of(base) + plus + variant
 
     def take(pcm: bytes, _words: object) -> bool:
         parts.append(pcm)

@@ -109,7 +109,8 @@ async def test_a_campaign_reminds_everybody(
         request.getfixturevalue("server_build")
     else:
         monkeypatch.setenv(pjsua2_build.VARIABLE, "wheel")
-    keys = await Sipp.answer("uas_press_key", folder=tmp_path, calls=confirming, pause_ms=300, limit_s=120)
+    needs.voice_model()
+    keys = await Sipp.answer("uas_press_key", folder=tmp_path, calls=confirming, pause_ms=3500, limit_s=120)
     refuses = await Sipp.answer("uas_refuse", folder=tmp_path, calls=refusing, limit_s=120)
     people, results = tmp_path / "people.csv", tmp_path / "results.csv"
     targets = [keys.port] * confirming + [refuses.port] * refusing

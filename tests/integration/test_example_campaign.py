@@ -20,8 +20,9 @@ TIMES_FULL = 2
 class FullServer:
     """Answers each command on a call with 503 for some times, and then obeys."""
 
-    def __init__(self) -> None:
+    def __init__(self, result: str = "human", cause: str = "short_greeting") -> None:
         self.asked: list[str] = []
+        self.answered = {"result": result, "cause": cause}
         self._events: web.WebSocketResponse | None = None
         self.app = web.Application()
         self.app.add_routes(
@@ -44,7 +45,8 @@ class FullServer:
         await self._events.send_json({"id": "1", "type": kind, "call_id": call_id, "data": data})
 
     async def _place(self, request: web.Request) -> web.Response:
-        await self._tell("call.established", (await request.json())["call_id"])
+        assert (await request.json())["amd"] == {}
+        await self._tell("call.machine_detected", (await request.json())["call_id"], **self.answered)
         return web.json_response({}, status=201)
 
     async def _command(self, request: web.Request) -> web.Response:
@@ -63,9 +65,28 @@ class FullServer:
     async def _gathered(self, call_id: str) -> None:
         await self._tell("call.gather_complete", call_id, valid=True)
 
-    async def _hang_up(self, _request: web.Request) -> web.Response:
+    async def _hang_up(self, request: web.Request) -> web.Response:
         self.asked.append("hangup")
+        await self._tell("call.terminated", request.match_info["id"], ending={"reason": "local_hangup"})
         return web.json_response({})
+
+
+class MachineServer(FullServer):
+    """A machine answers, and beeps."""
+
+    async def _place(self, request: web.Request) -> web.Response:
+        response = await super()._place(request)
+        await self._tell("call.machine_greeting_ended", (await request.json())["call_id"], by="beep")
+        return response
+
+
+class BusyServer(FullServer):
+    """The call ends before anybody answers."""
+
+    async def _place(self, request: web.Request) -> web.Response:
+        response = await super()._place(request)
+        await self._tell("call.terminated", (await request.json())["call_id"], ending={"reason": "busy"})
+        return response
 
 
 class RefusingServer(FullServer):
@@ -102,6 +123,25 @@ async def test_a_person_is_not_hung_up_on_by_a_server_that_is_full(tmp_path: Pat
     server = FullServer()
     assert await results_of(server, tmp_path) == ["confirmed"]
     assert server.asked == ["gather"] * (TIMES_FULL + 1) + ["speak"] * (TIMES_FULL + 1)
+
+
+async def test_a_machine_is_left_a_message_after_its_beep_and_asked_nothing(tmp_path: Path) -> None:
+    server = MachineServer("machine", "long_greeting")
+    assert await results_of(server, tmp_path) == ["message_left"]
+    assert set(server.asked) == {"speak"}
+
+
+@pytest.mark.parametrize("result", ["fax", "ivr", "unavailable"])
+async def test_what_is_no_person_is_hung_up_on(result: str, tmp_path: Path) -> None:
+    server = FullServer(result, "fax_tone")
+    assert await results_of(server, tmp_path) == [result]
+    assert server.asked == ["hangup"]
+
+
+async def test_a_call_that_nobody_answers_is_asked_nothing(tmp_path: Path) -> None:
+    server = BusyServer("unknown", "call_ended")
+    assert await results_of(server, tmp_path) == ["busy"]
+    assert server.asked == []
 
 
 async def test_a_person_whose_question_is_refused_hears_a_goodbye_and_the_result_says_why(tmp_path: Path) -> None:

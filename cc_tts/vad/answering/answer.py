@@ -16,7 +16,7 @@ A beep is a tone that is alone: no other tone before or behind it, silence behin
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 from cc_tts.vad.answering import tones
 from cc_tts.vad.answering.settings import (
@@ -30,11 +30,10 @@ from cc_tts.vad.answering.settings import (
     GreetingEnd,
     GreetingEnded,
 )
-from cc_tts.vad.answering.spectrum import Floats, Sound
-from cc_tts.vad.answering.tones import Tone, ToneTracker
+from cc_tts.vad.answering.tones import Half, Tone, ToneTracker
 from cc_tts.vad.answering.words import Words
 
-LONG_SILENCE_MS: Final = 1500.0
+LONG_SILENCE_MS: Final = 1700.0
 """A long greeting of a person is over after so much silence; a beep comes sooner behind a machine's (unmeasured)."""
 QUIET_MS: Final = 48.0
 """Silence that follows a beep behind a greeting, besides the time to know that the tone is over (unmeasured)."""
@@ -51,18 +50,10 @@ MUSIC_PURITY: Final = 0.4
 """Half the power of music lies in two peaks of its spectrum; of noise, 0.2."""
 ANNOUNCEMENT_MS: Final = 1000.0  # unmeasured
 KEPT_TONES: Final = 4
+SURE_PURITY: Final = 0.95
+"""Of halves of speech 4 % reach it (bench/answering_machines.py); of tones over noise nearly all."""
 MAX_PENDING_MS: Final = 2600.0
 """A decision waits for the end of a tone that is not longer than this."""
-
-
-class Half(NamedTuple):
-    """Half a window of what was received. ``probability``: of speech, in the whole window."""
-
-    begin_ms: float
-    end_ms: float
-    sound: Sound
-    probability: float
-    samples: Floats
 
 
 @dataclass(slots=True)
@@ -89,6 +80,8 @@ class Answer:
     _early: EarlySound | None = None
     _decided_ms: float | None = None
     _music_ms: float = 0.0
+    _music_since_ms: float = 0.0
+    """Music since the last word."""
     _has_rung: bool = False
 
     def __post_init__(self) -> None:
@@ -97,7 +90,8 @@ class Answer:
     def _begin(self) -> None:
         self._words = Words(self.settings)
         self._tracker = ToneTracker(self.rate_hz)
-        self._tones, self._candidate, self._music_ms = [], None, 0.0
+        self._tones, self._candidate = [], None
+        self._music_ms = self._music_since_ms = 0.0
 
     def answered(self) -> None:
         """The call is answered: what was heard before does not count."""
@@ -107,8 +101,8 @@ class Answer:
     def push(self, half: Half) -> Iterator[Finding]:
         """The next half of a window; between it and the one before there may be a gap of silence."""
         is_loud = self._words.is_loud(half.sound.level)
-        tone = self._tracker.push(half.begin_ms, half.end_ms, half.sound, half.samples, is_loud=is_loud)
-        probability = 0.0 if self._tracker.is_open else half.probability
+        tone = self._tracker.push(half, is_loud=is_loud)
+        probability = 0.0 if half.sound.purity >= SURE_PURITY else half.probability
         self._words.push(half.begin_ms, half.end_ms, half.sound.level, probability)
         self._hear_music(half, is_loud=is_loud)
         if not self.is_answered:
@@ -172,15 +166,17 @@ class Answer:
         if begin_ms is None:
             return self._without_words(at_ms)
         silence_ms = at_ms - self._words.end_ms
+        if self._music_since_ms > silence_ms / 2 and at_ms - begin_ms < self.settings.total_analysis_ms:
+            return None
         long = self._long_because()
+        if self._music_ms >= MUSIC_MS:
+            return "ivr", "music"
         if long is None:
             return ("human", "short_greeting") if silence_ms >= self.settings.after_greeting_silence_ms else None
         if self._words.word_ms >= self.settings.maximum_word_length_ms:
             return "machine", "long_word"
         if self.settings.long_greeting == "machine":
             return "machine", long
-        if self._music_ms >= MUSIC_MS:
-            return "ivr", "music"
         if silence_ms >= max(LONG_SILENCE_MS, self.settings.after_greeting_silence_ms):
             return "human", "greeting_ended"
         if at_ms - begin_ms >= self.settings.total_analysis_ms and silence_ms < LONG_SILENCE_MS / 2:
@@ -204,7 +200,7 @@ class Answer:
 
     def _is_waiting(self, at_ms: float) -> bool:
         """Whether the end of a tone, or what follows it, decides."""
-        if self._candidate is not None:
+        if self._candidate is not None or self._words.is_beginning(at_ms):
             return True
         return self._tracker.is_open and self._tracker.open_ms(at_ms) < MAX_PENDING_MS
 
@@ -246,6 +242,8 @@ class Answer:
         before = self._tones[-2] if len(self._tones) > 1 else None
         is_melody = before is not None and before.kind != "other" and tone.begin_ms - before.end_ms < MELODY_MS
         self._candidate = None
+        if is_melody and tone.kind in ("beep", "other"):
+            self._note_music(tone.ms)
         if is_melody or tone.kind not in ("beep", "fax_calling"):
             return
         if self._words.begin_ms is not None:
@@ -267,9 +265,15 @@ class Answer:
         return half.end_ms >= candidate.until_ms and not self._tracker.is_open
 
     def _hear_music(self, half: Half, *, is_loud: bool) -> None:
+        if self._words.end_ms == half.end_ms:
+            self._music_since_ms = 0.0
         is_musical = is_loud and half.sound.purity >= MUSIC_PURITY and half.probability < MUSIC_PROBABILITY
-        if is_musical and self._words.begin_ms is None and not self._tracker.is_open:
-            self._music_ms += half.end_ms - half.begin_ms
+        if is_musical and not self._tracker.is_open:
+            self._note_music(half.end_ms - half.begin_ms)
+
+    def _note_music(self, ms: float) -> None:
+        self._music_ms += ms
+        self._music_since_ms += ms
 
 
 MUSIC_PROBABILITY: Final = 0.3

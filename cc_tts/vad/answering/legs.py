@@ -12,14 +12,14 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from cc_tts.clock import ms_between
-from cc_tts.vad.answering.answer import Answer, Half
+from cc_tts.vad.answering.answer import Answer
 from cc_tts.vad.answering.settings import Amd, Finding
 from cc_tts.vad.answering.spectrum import Floats, Sound, sounds
+from cc_tts.vad.answering.tones import HALF_MS, Half
 from cc_tts.vad.detector import WINDOW_NS, LegAudio, Windows, level_dbfs
 from cc_tts.vad.energy import EnergyGate
 from cc_tts.vad.silero import WINDOW_MS, Memory, SileroModel
 
-HALF_MS: Final = WINDOW_MS / 2
 MIN_MODEL_DBFS: Final = -55.0
 """The model is not asked about a softer window: Asterisk's ``silence_threshold`` is −42 dBFS."""
 SILENT: Final = Sound(0.0, 0.0, 0.0)

@@ -12,9 +12,16 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 
 from cc_tts.vad.answering.spectrum import HIGHEST_HZ, LOWEST_HZ, Floats, Sound
+from cc_tts.vad.silero import WINDOW_MS
 
 MIN_PURITY: Final = 0.8
 """Vowels reach 0.8 now and then, for a half or two; a tone over noise of −15 dB has 0.95 (bench/answering_machines.py)."""
+MIN_MEAN_PURITY: Final = 0.78
+MAX_SPEECH: Final = 0.6
+"""The means over a whole tone. Of vowels that pass for tones most have a probability of speech of 0.7 to 1 and the others a
+purity of 0.43 to 0.72; beeps had 0 to 0.5, and 0.83 to 1 (bench/answering_machines.py, the tuned half).
+"""
+HALF_MS: Final = WINDOW_MS / 2
 SAME_PITCH_HZ: Final = 45.0
 """How far the pitch of a tone may seem to wander in windows of 32 ms: 440 + 480 Hz are one peak there, which swings."""
 MAX_HOLE_MS: Final = 64.0
@@ -43,6 +50,16 @@ INFORMATION_HZ: Final = ((900.0, 1000.0), (1350.0, 1450.0), (1740.0, 1840.0))
 """Special information tones: 950, 1400 and 1800 Hz ± 50 Hz (ITU-T E.180), which those of North America are within."""
 TOLERANCE: Final = 0.015
 """ITU-T Q.24: a key within 1.5 % is one, beyond 3.5 % it is none."""
+
+
+class Half(NamedTuple):
+    """Half a window of what was received. ``probability``: of speech, in the whole window."""
+
+    begin_ms: float
+    end_ms: float
+    sound: Sound
+    probability: float
+    samples: Floats
 
 
 class Tone(NamedTuple):
@@ -75,6 +92,8 @@ class _Open:
     pitch_hz: float
     end_ms: float = 0.0
     levels: list[float] = field(default_factory=list)
+    heard: list[tuple[float, float]] = field(default_factory=list)
+    """Purity and probability of speech of each half, also of those in a hole."""
     samples: list[Floats] = field(default_factory=list)
 
 
@@ -99,8 +118,9 @@ class ToneTracker:
         """The pitch of the tone that goes on, or may be over; 0 if none does."""
         return 0.0 if self._open is None else self._open.pitch_hz
 
-    def push(self, begin_ms: float, end_ms: float, sound: Sound, samples: Floats, *, is_loud: bool) -> Tone | None:
+    def push(self, half: Half, *, is_loud: bool) -> Tone | None:
         """The next half of a window; returns a tone that is over."""
+        begin_ms, end_ms, sound = half.begin_ms, half.end_ms, half.sound
         is_tonal = is_loud and sound.purity >= MIN_PURITY
         open_, over = self._open, None
         is_same = open_ is not None and abs(sound.hz - open_.pitch_hz) <= SAME_PITCH_HZ
@@ -112,7 +132,8 @@ class ToneTracker:
             self._open = open_ = _Open(begin_ms, sound.hz)
         if open_ is not None:
             if end_ms - open_.begin_ms <= MAX_KEPT_MS:
-                open_.samples.append(samples)
+                open_.samples.append(half.samples)
+            open_.heard.append((sound.purity, half.probability))
             if is_tonal:
                 open_.end_ms = end_ms
                 open_.levels.append(sound.level)
@@ -128,7 +149,10 @@ class ToneTracker:
         inner = np.array(open_.levels[1:-1] or open_.levels)
         swing_db = 20 * np.log10(max(np.percentile(inner, 90), 1.0) / max(np.percentile(inner, 10), 1.0))
         tone = Tone(open_.begin_ms, open_.end_ms, hz, float(np.median(inner)), bool(swing_db <= MAX_SWING_DB))
-        return tone._replace(kind=kind_of(tone))
+        num_halves = round((open_.end_ms - open_.begin_ms) / HALF_MS)
+        purity, probability = np.mean(open_.heard[:num_halves], axis=0)
+        is_voice = purity < MIN_MEAN_PURITY or probability > MAX_SPEECH
+        return tone._replace(kind="other" if is_voice else kind_of(tone))
 
 
 def frequencies(samples: Floats, rate_hz: int) -> tuple[float, ...]:
@@ -211,6 +235,7 @@ def is_busy(tones: list[Tone]) -> bool:
     gap_ms = last.begin_ms - before.end_ms
     return (
         before.is_like(last)
+        and not is_ringback(last)
         and 100 <= before.ms <= 800  # noqa: PLR2004 - E.180: 0.1 to 0.66 s
         and abs(before.ms - last.ms) <= 0.25 * before.ms + 32
         and 0.5 * before.ms <= gap_ms <= 2.5 * before.ms

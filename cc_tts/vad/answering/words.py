@@ -47,6 +47,10 @@ class Words:
         """Whether a level is more than silence."""
         return level >= max(self._settings.silence_threshold, self._loudest * BELOW_LOUDEST)
 
+    def is_beginning(self, at_ms: float) -> bool:
+        """Whether a loud sound has begun of which the model may not be sure yet."""
+        return self._loud_since_ms is not None and at_ms - self._loud_since_ms <= LEAD_MS
+
     def push(self, begin_ms: float, end_ms: float, level: float, probability: float) -> None:
         """The next half of a window."""
         if not self.is_loud(level):

@@ -37,7 +37,9 @@ def findings(calls: list[Call], model: SileroModel, settings: Amd) -> list[Found
     audio = [frames(call.pcm) for call in calls]
     for at in range(max(map(len, audio))):
         batch = [
-            LegAudio(str(number), False, at * FRAME_NS, each[at]) for number, each in enumerate(audio) if at < len(each)
+            LegAudio(str(number), is_sent=False, at_ns=at * FRAME_NS, pcm=each[at])
+            for number, each in enumerate(audio)
+            if at < len(each)
         ]
         for leg, finding in legs.push(batch):
             found[leg].append(finding)

@@ -71,7 +71,7 @@ class Campaign:
         return "overload"
 
     async def talk(self, call_id: str, person: dict[str, str]) -> str:
-        """Remind, ask a person for a key, and wait for the end of the call. A person who was told nothing was not reminded."""
+        """Remind, ask a person for a key, and wait for the end of the call. Who was told nothing was not reminded."""
         outcome, unheard = "", "not_heard"
         reminder = f"Hello {person['name']}. You have an appointment on {person['when']}."
         ask = {

@@ -23,7 +23,7 @@ PACKET: Final = RATE_HZ // 50
 
 
 class Call(NamedTuple):
-    """What is heard from the answer on, and what is to be found. ``beep_ms``: the end of the beep; ``None``: there is none."""
+    """What is heard from the answer on, and what is to be found. ``beep_ms``: the end of the beep, if there is one."""
 
     kind: str
     result: str

@@ -51,7 +51,7 @@ MUSIC_PURITY: Final = 0.4
 ANNOUNCEMENT_MS: Final = 1000.0  # unmeasured
 KEPT_TONES: Final = 4
 SURE_PURITY: Final = 0.95
-"""Of halves of speech 4 % reach it (bench/answering_machines.py); of tones over noise nearly all."""
+"""Nearly all halves of tones over noise reach it, and 4 % of those of speech (bench/answering_machines.py)."""
 MAX_PENDING_MS: Final = 2600.0
 """A decision waits for the end of a tone that is not longer than this."""
 

@@ -16,7 +16,7 @@ from cc_tts.vad.silero import WINDOW_MS
 
 MIN_PURITY: Final = 0.8
 """Vowels reach 0.8 now and then, for a half or two; a tone over noise of −15 dB has 0.95 (bench/answering_machines.py)."""
-MIN_MEAN_PURITY: Final = 0.78
+MIN_MEAN_PURITY: Final = 0.78  # measured, as MAX_SPEECH
 MAX_SPEECH: Final = 0.6
 """The means over a whole tone. Of vowels that pass for tones most have a probability of speech of 0.7 to 1 and the others a
 purity of 0.43 to 0.72; beeps had 0 to 0.5, and 0.83 to 1 (bench/answering_machines.py, the tuned half).

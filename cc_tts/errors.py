@@ -179,6 +179,26 @@ class LexiconNotFound(NotFound, code="lexicon_not_found", title="No such lexicon
     """No lexicon has this name."""
 
 
+class AudioUnreadable(ClientError, code="audio_unreadable", title="Audio that cannot be read", http=422):
+    """A file is no audio file that is known here, is damaged or empty, or is too long."""
+
+
+class PromptsFull(ClientError, code="prompts_full", title="No more prompts can be staged", http=507):
+    """``prompts.max_prompts`` or ``prompts.max_total_s`` is reached."""
+
+
+class PromptNotStored(ServerError, code="prompt_not_stored", title="The prompt cannot be stored", http=500, sip=500):
+    """``prompts.dir`` cannot be written."""
+
+
+class UrlNotAllowed(Forbidden, code="url_not_allowed", title="This URL may not be fetched"):
+    """The host of a URL is not in ``play.allowed_hosts``, or has no address that may be reached."""
+
+
+class FetchFailed(ServerError, code="fetch_failed", title="The audio cannot be fetched", http=502, sip=500):
+    """The server of a URL cannot be reached, answers with an error, or sends no audio."""
+
+
 class PromptNotFound(NotFound, code="prompt_not_found", title="No such prompt"):
     """No staged prompt with this id is known."""
 

@@ -240,10 +240,15 @@ class Server:
             self.cached_source.identity = await asyncio.to_thread(engine_identity, self._config, self.engine.identity)
         for warning in self.source.check_voices(self._config.routes):
             log.warning("configuration", detail=warning)
+        await self._load_prompts()
         if listens(self._config):
             await self.vad.start()
         await self.ua.start()
         self.registry.present_adopted()
+
+    async def _load_prompts(self) -> None:
+        for fault in await self.registry.staged.load():
+            log.warning("prompt_not_loaded", detail=fault)
 
     async def _drained(self) -> None:
         """Wait until the last call has ended, at most ``calls.drain_timeout_s`` and not beyond a second signal."""
@@ -258,6 +263,7 @@ class Server:
         await self._listener.stop()
         if self.pool_link is not None:
             await self.pool_link.stop()
+        await self.registry.staged.stop()
         await self.cached_source.stop()
         await self.engine.stop()
         await self.text_process.stop()
@@ -328,6 +334,7 @@ class Server:
         logs.set_level(config.log.level)
         self.registry.reload(config)
         self.webhooks.reload(config.webhooks)
+        await self._load_prompts()
         for workers in self._elsewhere:
             workers.generations = config.tts.generations
         refused = await self.ua.reload(config, renew_tls=renew_tls)

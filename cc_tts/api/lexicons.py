@@ -32,7 +32,7 @@ async def get_lexicon(request: web.Request) -> Lexicon:
     "/v1/lexicons/{name}",
     scope="admin",
     errors=(LexiconMalformed, LexiconNotStored),
-    other_bodies={PLS: read_pls},
+    other_bodies={PLS: lambda body, _: read_pls(body)},
     examples={"names": {"language": "en", "entries": [{"grapheme": "Mobivox", "alias": "mo bee vox"}]}},
 )
 async def put_lexicon(request: web.Request, body: Lexicon) -> views.LexiconSummary:

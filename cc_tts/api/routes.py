@@ -4,7 +4,7 @@ import difflib
 import re
 from typing import Final
 
-from cc_tts.api import audio_speech, calls, health, lexicons, speech, text_stream
+from cc_tts.api import audio_speech, calls, health, lexicons, prompts, speech, text_stream
 from cc_tts.api.events import asyncapi, stream
 from cc_tts.api.http import openapi
 from cc_tts.api.media import stream as media
@@ -21,6 +21,7 @@ ROUTES: Final = (
     *audio_speech.ROUTES,
     *lexicons.ROUTES,
     *webhooks.ROUTES,
+    *prompts.ROUTES,
     *stream.ROUTES,
     *health.ROUTES,
     *openapi.ROUTES,
@@ -29,8 +30,6 @@ ROUTES: Final = (
 NOT_IN_THIS_VERSION: Final = (
     "/v1/calls/{id}/record",
     "/v1/calls/{id}/recording",
-    "/v1/prompts",
-    "/v1/prompts/{id}",
     "/v1/voices/{id}",
 )
 """Reserved paths of version 1 of the API, which get 404."""

@@ -4,6 +4,7 @@ Patterns end in ``$(?!\n)``: in Python a bare ``$`` would let a trailing line fe
 """
 
 import dataclasses
+import sys
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Final, Literal
 
@@ -26,14 +27,18 @@ from cc_tts.speech.prompt import (
     Queueing,
     SequenceContent,
     SilenceContent,
+    StagedContent,
     TextContent,
     Then,
     ToneContent,
 )
 from cc_tts.speech.ssml import MAX_BYTES, MAX_ELEMENTS, from_ssml
+from cc_tts.speech.staged import StagedText
 from cc_tts.vad.answering.settings import Amd
 
 NOT_YET: Final = "not in this version"
+FOREVER: Final = sys.maxsize
+"""So often is repeated what is played in a loop."""
 MAX_METADATA: Final = 16  # unmeasured
 """Names in the metadata of a call."""
 
@@ -45,6 +50,16 @@ Id = Annotated[
             "an id of 1 to 128 letters, digits and . _ : ~ - that begins with a letter or digit",
         ),
         description="Chosen by the client: 1 to 128 letters, digits and . _ : ~ -; must not be taken.",
+    ),
+]
+PromptId = Annotated[
+    str,
+    Meta(
+        pattern=form(
+            r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$(?!\n)",
+            "an id of 1 to 64 letters, digits and _ - that begins with a letter or digit",
+        ),
+        description="An id of GET /v1/prompts.",
     ),
 ]
 VoiceId = Annotated[str, Meta(min_length=1, max_length=128, description="An id of GET /v1/voices.")]
@@ -74,6 +89,9 @@ DtmfKeys = Annotated[str, Meta(pattern=form(r"^[0-9A-D*#]{1,16}$(?!\n)", "1 to 1
 FinishKeys = Annotated[str, Meta(pattern=form(r"^[0-9A-D*#]{0,16}$(?!\n)", "at most 16 of the keys 0-9, A-D, * and #"))]
 GatherMs = Annotated[int, Meta(ge=1, le=MAX_TIMEOUT_MS)]
 SampleRate = Literal[8000, 16000, 22050, 24000, 44100, 48000]
+TimeToLive = Annotated[
+    float, Meta(gt=0, le=31_536_000, description="It is forgotten after so many seconds; left out: never.")
+]
 ToneMs = Annotated[int, Meta(ge=1, le=MAX_TONE_MS)]
 ToneDuration = Annotated[ToneMs, Meta(description="Of a tone; 1000 if left out.")]
 Tone = Annotated[
@@ -191,12 +209,12 @@ class PromptFields(Body, frozen=True):
 
 
 class Speak(PromptFields, frozen=True):
-    """Words to speak on a call: one of ``text``, ``ssml`` and ``prompt_id``; ``prompt_id`` is not in this version."""
+    """Words to speak on a call: one of ``text``, ``ssml`` and ``prompt_id``. A staged prompt is spoken as it was staged."""
 
-    exactly_one: ClassVar[tuple[str, ...]] = ("text", "ssml")
+    exactly_one: ClassVar[tuple[str, ...]] = ("text", "ssml", "prompt_id")
     text: Text | UnsetType = UNSET
     ssml: Ssml | UnsetType = UNSET
-    prompt_id: NotYet = UNSET
+    prompt_id: PromptId | UnsetType = UNSET
     voice: VoiceId | None = None
     language: Language | None = None
     speed: Speed | None = None
@@ -207,25 +225,39 @@ class Speak(PromptFields, frozen=True):
         """The prompt. ``pointer`` is where this body lies in the request, ``voice`` the one if it names none.
 
         Raises:
-            Unprocessable: an option that is not in this version, or text with NUL.
+            Unprocessable: text with NUL, or a staged prompt with options of its own.
             SsmlMalformed: an SSML document that cannot be read.
-            MalformedRequest: not exactly one of text and ssml.
+            MalformedRequest: not exactly one of text, ssml and prompt_id.
         """
-        refuse(f"{pointer}/prompt_id", NOT_YET, when=self.prompt_id is not UNSET)
+        if self.prompt_id is not UNSET:
+            return self.to_prompt(self._staged(self.prompt_id, pointer))
         style = TextContent(
             "", self.voice or voice, self.language, self.speed, self.cache != "no", lexicons=self.lexicons
         )
         return self.to_prompt(words(self.text, self.ssml, style, pointer=pointer, text_field="text"))
 
+    def _staged(self, prompt_id: str, pointer: str) -> StagedContent:
+        if self.text is not UNSET or self.ssml is not UNSET:
+            raise MalformedRequest.about(FieldError(pointer, "exactly one of text, ssml and prompt_id is needed"))
+        for name in ("voice", "language", "speed", "lexicons"):
+            refuse(f"{pointer}/{name}", "is that of the staged prompt", when=bool(getattr(self, name)))
+        return StagedContent(prompt_id)
+
 
 class Play(PromptFields, frozen=True):
-    """A tone or silence: one of ``tone``, ``silence_ms`` and ``url``; ``url`` is not in this version."""
+    """A staged prompt, a tone or silence: one of ``prompt_id``, ``tone`` and ``silence_ms``."""
 
-    exactly_one: ClassVar[tuple[str, ...]] = ("tone", "silence_ms")
+    exactly_one: ClassVar[tuple[str, ...]] = ("prompt_id", "tone", "silence_ms")
+    prompt_id: PromptId | UnsetType = UNSET
     tone: Tone | UnsetType = UNSET
     silence_ms: ToneMs | UnsetType = UNSET
     url: NotYet = UNSET
     duration_ms: ToneDuration | None = None
+    loop: Annotated[bool, Meta(description="Again and again, until it is stopped or max_duration_ms is over.")] = False
+    max_duration_ms: (
+        Annotated[int, Meta(ge=1, le=86_400_000, description="It ends after this time at the latest.")] | None
+    ) = None
+    volume_db: Annotated[float, Meta(ge=-60, le=20, description="Louder or, below 0, softer; for prompt_id.")] = 0.0
 
     def prompt(self, *, pointer: str = "") -> Prompt:
         """The prompt. ``pointer`` is where this body lies in the request.
@@ -235,17 +267,25 @@ class Play(PromptFields, frozen=True):
             MalformedRequest: not exactly one thing to play.
         """
         refuse(f"{pointer}/url", NOT_YET, when=self.url is not UNSET)
+        given = [name for name in self.exactly_one if getattr(self, name) is not UNSET]
+        if len(given) != 1:
+            raise MalformedRequest.about(FieldError(pointer, f"exactly one of {', '.join(self.exactly_one)} is needed"))
         faults = []
-        content: Content
-        if self.tone is not UNSET and self.silence_ms is UNSET:
-            content = ToneContent(self.tone) if self.duration_ms is None else ToneContent(self.tone, self.duration_ms)
-        elif self.silence_ms is not UNSET and self.tone is UNSET:
-            if self.duration_ms is not None:
-                faults = [FieldError(f"{pointer}/duration_ms", "goes with tone; the length of silence is silence_ms")]
-            content = SilenceContent(self.silence_ms)
-        else:
-            raise MalformedRequest.about(FieldError(pointer, "exactly one of tone and silence_ms is needed"))
-        return self.to_prompt(content, *faults)
+        if self.duration_ms is not None and self.tone is UNSET:
+            faults.append(FieldError(f"{pointer}/duration_ms", "goes with tone; silence has silence_ms"))
+        if self.volume_db and self.prompt_id is UNSET:
+            faults.append(FieldError(f"{pointer}/volume_db", "goes with prompt_id"))
+        prompt = self.to_prompt(self._content(), *faults)
+        repeat = FOREVER if self.loop else 1
+        return dataclasses.replace(prompt, repeat=repeat, max_duration_ms=self.max_duration_ms)
+
+    def _content(self) -> Content:
+        if self.prompt_id is not UNSET:
+            return StagedContent(self.prompt_id, self.volume_db)
+        if self.silence_ms is not UNSET:
+            return SilenceContent(self.silence_ms)
+        tone = str(self.tone)
+        return ToneContent(tone) if self.duration_ms is None else ToneContent(tone, self.duration_ms)
 
 
 class Originate(Body, frozen=True):
@@ -302,6 +342,42 @@ class Originate(Body, frozen=True):
         return dataclasses.replace(prompt, client_state=self.client_state) if prompt.client_state is None else prompt
 
 
+class StagePrompt(Body, frozen=True):
+    """A prompt to stage: one of ``text`` and ``ssml``. The audio is made at once, and kept."""
+
+    exactly_one: ClassVar[tuple[str, ...]] = ("text", "ssml")
+    prompt_id: (
+        Annotated[PromptId, Meta(description="Left out: one is made, unless the same words are staged already.")] | None
+    ) = None
+    text: Text | UnsetType = UNSET
+    ssml: Ssml | UnsetType = UNSET
+    voice: VoiceId | None = None
+    language: Language | None = None
+    speed: Speed | None = None
+    lexicons: LexiconNames = ()
+    ttl_s: TimeToLive | None = None
+    pin: Annotated[bool, Meta(description="Its audio never makes room for that of others.")] = False
+
+    def words(self) -> StagedText:
+        """The words; raises as :meth:`Speak.prompt`."""
+        style = TextContent("", self.voice, self.language, self.speed, lexicons=self.lexicons)
+        words(self.text, self.ssml, style, text_field="text")
+        return StagedText(
+            text=self.text or "",
+            ssml=self.ssml or "",
+            voice=self.voice,
+            language=self.language,
+            speed=self.speed,
+            lexicons=self.lexicons,
+        )
+
+
+class StageAudio(StagePrompt, frozen=True):
+    """A recorded announcement: the bytes of its file, and the fields of a form beside it."""
+
+    audio: bytes = b""
+
+
 class CallUpdate(Body, frozen=True):
     """Changes of a call, as a merge patch (RFC 7396): what is left out stays, null takes it back. Prompts that
     are accepted from now on fall back to ``voice``, ``language``, ``speed``, ``lexicons`` and ``barge_in``.
@@ -349,7 +425,7 @@ class CallUpdate(Body, frozen=True):
 class GatherPrompt(Speak, frozen=True):
     """The prompt before keys are collected: as for …/speak, or a tone or silence as for …/play."""
 
-    exactly_one: ClassVar[tuple[str, ...]] = ("text", "ssml", "tone", "silence_ms")
+    exactly_one: ClassVar[tuple[str, ...]] = ("text", "ssml", "prompt_id", "tone", "silence_ms")
     tone: Tone | UnsetType = UNSET
     silence_ms: ToneMs | UnsetType = UNSET
     duration_ms: ToneDuration | None = None
@@ -366,7 +442,7 @@ class GatherPrompt(Speak, frozen=True):
         else:
             if self.text is not UNSET or self.ssml is not UNSET:
                 raise MalformedRequest.about(FieldError(pointer, "either words, or a tone or silence"))
-            played = {name: getattr(self, name) for name in Play.__struct_fields__ if name != "url"}
+            played = {name: getattr(self, name) for name in Play.__struct_fields__ if name in self.__struct_fields__}
             prompt = Play(**played).prompt(pointer=pointer)
         dtmf = barge_in.dtmf if self.barge_in.dtmf is None else self.barge_in.dtmf
         speech = barge_in.speech if self.barge_in.speech is None else self.barge_in.speech

@@ -15,7 +15,7 @@ from cc_tts.api.context import CONTEXT
 from cc_tts.api.http import bodies
 from cc_tts.api.http.auth import current_tenant
 from cc_tts.api.http.route import Query, RouteTable
-from cc_tts.errors import Draining, DuplicateId, QueueFull, Unprocessable, UtteranceNotFound
+from cc_tts.errors import Draining, DuplicateId, PromptNotFound, QueueFull, Unprocessable, UtteranceNotFound
 from cc_tts.speech.prompt import ToneContent
 from cc_tts.vad.client import SpeechNotHeard
 
@@ -30,7 +30,7 @@ ROUTES: Final = RouteTable("Speech")
     scope="call",
     status=201,
     location="/v1/utterances/",
-    errors=(*ON_A_CALL, DuplicateId, QueueFull, Draining, *OF_TEXT),
+    errors=(*ON_A_CALL, DuplicateId, QueueFull, Draining, PromptNotFound, *OF_TEXT),
     examples={
         "text": {"text": "Your balance is $12.50.", "client_state": "step-3"},
         "ssml": {"ssml": "<speak>Your code is <say-as interpret-as='digits'>4711</say-as>.</speak>", "voice": "en-gb"},
@@ -40,7 +40,8 @@ ROUTES: Final = RouteTable("Speech")
 async def speak_on_call(request: web.Request, body: schemas.Speak) -> views.Accepted:
     """Speak text or SSML; queued behind the current prompt unless queue is replace."""
     prompt = body.prompt()
-    with bodies.located(fields_of_text("/text" if body.ssml is UNSET else "/ssml")):
+    fields = fields_of_text("/text" if body.ssml is UNSET else "/ssml") | {PromptNotFound: "/prompt_id"}
+    with bodies.located(fields):
         await match_lexicons(request, prompt)
         return views.Accepted.of(call_of(request).speak(prompt))
 
@@ -51,18 +52,20 @@ async def speak_on_call(request: web.Request, body: schemas.Speak) -> views.Acce
     scope="call",
     status=201,
     location="/v1/utterances/",
-    errors=(*ON_A_CALL, DuplicateId, QueueFull, Draining, Unprocessable, SpeechNotHeard),
+    errors=(*ON_A_CALL, DuplicateId, QueueFull, Draining, PromptNotFound, Unprocessable, SpeechNotHeard),
     examples={
+        "music": {"prompt_id": "hold-music", "loop": True, "volume_db": -6},
         "tone": {"tone": "beep", "duration_ms": 500},
         "cadence": {"tone": "440+480/2000,0/4000", "duration_ms": 12_000},
         "silence": {"silence_ms": 750},
     },
 )
 async def play_on_call(request: web.Request, body: schemas.Play) -> views.Utterance:
-    """Play a tone or silence."""
+    """Play a staged prompt, a tone or silence."""
     prompt = body.prompt()
     content = "/tone" if isinstance(prompt.content, ToneContent) else "/silence_ms"
-    with bodies.located({DuplicateId: "/utterance_id", Unprocessable: content, SpeechNotHeard: "/barge_in/speech"}):
+    fields = {DuplicateId: "/utterance_id", Unprocessable: content, SpeechNotHeard: "/barge_in/speech"}
+    with bodies.located(fields | {PromptNotFound: "/prompt_id"}):
         return views.Utterance.of(call_of(request).speak(prompt))
 
 

@@ -242,6 +242,32 @@ class WebhookTest(msgspec.Struct, frozen=True, kw_only=True):
     duration_ms: Milliseconds
 
 
+class StagedPrompt(View, frozen=True, kw_only=True):
+    """A prompt that is staged under an id."""
+
+    derived: ClassVar = {"prompt_id": attrgetter("id"), "error": lambda prompt: prompt.error or UNSET}
+    prompt_id: str
+    kind: Annotated[Literal["text", "ssml", "audio"], Meta(description="What it was staged from.")]
+    state: Literal["making", "ready", "failed"]
+    duration_ms: Annotated[int, Meta(description="Of its audio; 0 while there is none.")]
+    chars: int
+    cached: Annotated[bool, Meta(description="Whether its audio is in memory; otherwise it is made when it is spoken.")]
+    pin: bool
+    expires_at_s: EpochSeconds | None = field(name="expires_at")
+    error: Annotated[str | UnsetType, Meta(description="The code of what failed; left out while nothing did.")] = UNSET
+
+    @property
+    def id(self) -> str:
+        """Its id, for the path of what was made."""
+        return self.prompt_id
+
+
+class StagedPrompts(msgspec.Struct, frozen=True):
+    """The prompts that are staged, by their ids."""
+
+    prompts: list[StagedPrompt]
+
+
 class Health(msgspec.Struct, frozen=True):
     """``ok``: the process is alive; ``ready``: a call would be answered and spoken to."""
 

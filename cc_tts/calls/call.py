@@ -151,7 +151,8 @@ class Call(CallInfo):
         self._check(CallEvent.SPEAK, "gather")
         self.keys.check_idle()
         if request.invalid_prompt is not None:
-            self.services.source.check(self.defaults.applied_to(request.invalid_prompt).content)
+            prompt = self.services.resolved(request.invalid_prompt, self.tenant)
+            self.services.source.check(self.defaults.applied_to(prompt).content)
         gather = self.keys.collect(request)
         self.keeper.keep()
         return gather

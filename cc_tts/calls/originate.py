@@ -121,9 +121,10 @@ class OutgoingCalls:
         if request.voice is not None:
             self._services.source.engine.resolve_voice(request.voice, None)
         if request.prompt is not None:
-            self._services.source.check(request.prompt.content)
-            self._services.tenants.check_characters(request.tenant, len(text_of(request.prompt.content)))
-            self._services.check_capacity(request.tenant, request.prompt.content)
+            content = self._services.staged.resolved(request.prompt.content, request.tenant)
+            self._services.source.check(content)
+            self._services.tenants.check_characters(request.tenant, len(text_of(content)))
+            self._services.check_capacity(request.tenant, content)
             self._services.utterances.new_id(request.prompt.utterance_id)
 
 

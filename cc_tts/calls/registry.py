@@ -20,6 +20,7 @@ from cc_tts.config.schema import Config
 from cc_tts.engines.gate import LOOK_S, EngineGate
 from cc_tts.processes.channel import Message
 from cc_tts.processes.peer import STOPPED
+from cc_tts.speech.staged import StagedPrompts
 from cc_tts.ua import messages
 
 OVERLOAD_EVENT_INTERVAL_S: Final = 1.0
@@ -84,6 +85,11 @@ class CallRegistry:
     def degraded_because(self) -> str | None:
         """Why prompts are spoken by a plain voice in place of their own; ``None`` when they are not."""
         return self._services.source.engine.degraded_because
+
+    @property
+    def staged(self) -> StagedPrompts:
+        """The prompts that are staged under an id."""
+        return self._services.staged
 
     @property
     def num_calls(self) -> int:

@@ -21,11 +21,10 @@ from cc_tts.errors import (
     MalformedRequest,
     NotFound,
     NothingToSay,
-    PromptNotFound,
     TextTooLong,
     did_you_mean,
 )
-from cc_tts.speech.prompt import Content, Prompt, TextContent, Then, text_of
+from cc_tts.speech.prompt import Content, Prompt, StagedContent, TextContent, Then, text_of
 from cc_tts.speech.ssml import from_ssml
 
 ANNOUNCEMENT_USER: Final = "annc"
@@ -196,7 +195,9 @@ def _first_prompt(
 ) -> Prompt | None:
     """Return the prompt of a header, else the route's greeting."""
     content = _header_content(tts_headers, style, max_text_chars)
-    if content is None and route.greeting:
+    if content is None and route.greeting_prompt:
+        content = StagedContent(route.greeting_prompt)
+    elif content is None and route.greeting:
         content = replace(style, text=route.greeting)
     return None if content is None else Prompt(content=content, then=then, unattended=True)
 
@@ -303,8 +304,8 @@ def _lead_in(tts_headers: Mapping[str, str], default_ms: int) -> int:
 
 def _header_content(tts_headers: Mapping[str, str], style: TextContent, max_text_chars: int) -> Content | None:
     """The words of a header; ``None`` without one."""
-    if tts_headers.get("x-tts-prompt-id"):
-        raise PromptNotFound("X-TTS-Prompt-Id: not in this version")
+    if prompt_id := tts_headers.get("x-tts-prompt-id", "").strip():
+        return StagedContent(prompt_id)
     text = percent_decode(tts_headers.get("x-tts-text", ""), "X-TTS-Text")
     ssml = percent_decode(tts_headers.get("x-tts-ssml", ""), "X-TTS-SSML")
     if text and ssml:
@@ -318,10 +319,13 @@ def _announcement(parameters: Mapping[str, str], style: TextContent, then: Then,
     """Read an announcement's Request-URI (RFC 4240 §3)."""
     scheme, text = _announced_text(parameters)
     style = replace(style, speed=_speed(parameters.get("speed")))
-    content = from_ssml(text, style) if scheme == "ssml" else replace(style, text=text)
+    content: Content = StagedContent(text)
+    if scheme != "prompt":
+        spoken = from_ssml(text, style) if scheme == "ssml" else replace(style, text=text)
+        content = _bounded(spoken, config.tts.max_text_chars, "play=")
     limit_ms = round(config.calls.max_announcement_s * 1000)
     return Prompt(
-        content=_bounded(content, config.tts.max_text_chars, "play="),
+        content=content,
         then=then,
         unattended=True,
         repeat=_repeat(parameters.get("repeat", "1"), config.calls.max_repeat),
@@ -336,16 +340,16 @@ def _announced_text(parameters: Mapping[str, str]) -> tuple[str, str]:
         raise MalformedRequest("play= is missing from the announcement's Request-URI")
     scheme, colon, text = percent_decode(play, "play=").partition(":")
     if not colon:
-        raise NotFound("play= names nothing known here; use play=tts:TEXT or play=ssml:DOCUMENT")
+        raise NotFound("play= names nothing known here; use play=tts:TEXT, play=ssml:DOCUMENT or play=prompt:ID")
     match scheme.lower():
-        case "tts" | "ssml" as known:
+        case "tts" | "ssml" | "prompt" as known:
             return known, text
-        case "prompt":
-            raise PromptNotFound("play=prompt: not in this version")
         case "http" | "https":
             raise Forbidden("this server fetches no announcements")
         case _:
-            raise NotFound(f"play={scheme[:16]}: is not known here; use play=tts:TEXT or play=ssml:DOCUMENT")
+            raise NotFound(
+                f"play={scheme[:16]}: is not known here; use play=tts:TEXT, play=ssml:DOCUMENT or play=prompt:ID"
+            )
 
 
 def _repeat(value: str, limit: int) -> int:

@@ -1,16 +1,21 @@
 """Dependencies that all calls share."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from msgspec import UNSET
 
 from cc_tts.calls.events.bus import EventBus
+from cc_tts.calls.events.types import PromptReady
 from cc_tts.calls.prompts.utterance_index import UtteranceIndex
 from cc_tts.clock import Clock
 from cc_tts.cluster.nodes import LineNodes
 from cc_tts.config.schema import Config
 from cc_tts.media.start_threshold import StartThreshold
 from cc_tts.metrics import Metrics
-from cc_tts.speech.prompt import Content, texts_of
+from cc_tts.speech.prompt import Content, Prompt, texts_of
 from cc_tts.speech.source import SpeechSource
+from cc_tts.speech.staged import StagedPrompt, StagedPrompts
 from cc_tts.tenants.accounting import AccountingLog
 from cc_tts.tenants.quotas import Reservation, TenantQuotas
 from cc_tts.ua.client import UaClient
@@ -33,6 +38,7 @@ class CallServices:
     accounting: AccountingLog = field(default_factory=AccountingLog)
     threshold: StartThreshold = field(init=False)
     utterances: UtteranceIndex = field(init=False)
+    staged: StagedPrompts = field(init=False)
 
     def __post_init__(self) -> None:
         playout = self.config.playout
@@ -40,6 +46,27 @@ class CallServices:
             floor_ms=playout.start_threshold_min_ms, ceiling_ms=playout.start_threshold_max_ms
         )
         self.utterances = UtteranceIndex(self.metrics, self.threshold, self.nodes, self.accounting)
+        rate_hz = self.config.rtp.clock_rate_hz
+        self.staged = StagedPrompts(
+            self.config.prompts,
+            rate_hz=rate_hz,
+            clock=self.clock,
+            open_stream=lambda content: self.source.open(content, rate_hz=rate_hz),
+            hold_stream=self.hold_stream,
+            on_ready=self._on_staged,
+        )
+
+    def _on_staged(self, prompt: StagedPrompt) -> None:
+        state: Literal["ready", "failed"] = "failed" if prompt.error else "ready"
+        event = PromptReady(
+            prompt_id=prompt.id, state=state, duration_ms=prompt.duration_ms, error=prompt.error or UNSET
+        )
+        self.events.publish(event, tenant=prompt.tenant)
+
+    def resolved(self, prompt: Prompt, tenant: str) -> Prompt:
+        """The prompt with what was staged under the id that it names; raises ``PromptNotFound`` if there is none."""
+        content = self.staged.resolved(prompt.content, tenant)
+        return prompt if content is prompt.content else replace(prompt, content=content)
 
     def check_capacity(self, tenant: str, content: Content, *, may_wait: bool = False) -> None:
         """Refuse a prompt that would start now if the engine, or the tenant's part of it, is used up. One that ``may_wait``

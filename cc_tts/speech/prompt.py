@@ -9,6 +9,7 @@ import msgspec
 from cc_tts.config.schema import BargeInBySpeech
 from cc_tts.speech.incremental.audio import IncrementalAudio
 from cc_tts.speech.incremental.text import IncrementalText
+from cc_tts.speech.prompt_files import CachedPrompt
 from cc_tts.text.chunker import LOOK_BACK_CHARS
 from cc_tts.text.markup.unspoken import AT_BEGINNING, MarkupState, scan, state_of_whole
 from cc_tts.text.pronunciation.replacements import Replacement
@@ -133,7 +134,35 @@ class AudioContent:
     incremental: IncrementalAudio
 
 
-Content = TextContent | ToneContent | SilenceContent | SequenceContent | IncrementalContent | AudioContent
+@dataclass(frozen=True, slots=True)
+class StagedContent:
+    """What was staged under an id (:mod:`cc_tts.speech.staged`), ``gain_db`` louder. It becomes words or audio when a call
+    accepts it.
+    """
+
+    prompt_id: str
+    gain_db: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyContent:
+    """Audio that is there as a whole at the rate of the line, and the words in it as far as they are known."""
+
+    audio: CachedPrompt
+    text: str = ""
+    gain_db: float = 0.0
+
+
+Content = (
+    TextContent
+    | ToneContent
+    | SilenceContent
+    | SequenceContent
+    | IncrementalContent
+    | AudioContent
+    | StagedContent
+    | ReadyContent
+)
 
 
 def texts_of(content: Content) -> tuple[TextContent, ...]:
@@ -148,7 +177,17 @@ def texts_of(content: Content) -> tuple[TextContent, ...]:
 
 def text_of(content: Content) -> str:
     """All the words of a content; the marks and pauses of SSML are no part of them."""
+    if isinstance(content, ReadyContent):
+        return content.text
     return "".join(each.text for each in texts_of(content))
+
+
+def without_text(content: Content) -> Content:
+    """The content of a prompt that is over: its kind, without words and audio."""
+    if isinstance(content, ReadyContent):
+        return ReadyContent(CachedPrompt(()))
+    content = content.words if isinstance(content, IncrementalContent) else content
+    return with_texts(content, lambda text: replace(text, text="", replacements=()))
 
 
 def with_texts(content: Content, change: Callable[[TextContent], TextContent]) -> Content:

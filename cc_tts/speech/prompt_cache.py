@@ -23,7 +23,8 @@ from cc_tts import __version__
 from cc_tts.config.schema import CacheConfig, Config
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.metrics import Metrics
-from cc_tts.speech.chunks import SpokenPrompt
+from cc_tts.speech.audio_file import amplified
+from cc_tts.speech.chunks import ReadyChunks, SpokenPrompt
 from cc_tts.speech.prompt_files import FORMAT_VERSION, CachedChunk, CachedPrompt, PromptFiles
 
 _LIBRARIES: Final = ("espeakng-loader", "hibari-tts", "num2words", "onnxruntime", "soxr", "wetext")
@@ -155,6 +156,16 @@ def as_cached(chunks: Sequence[SpeechChunk], text: str) -> CachedPrompt | None:
         num_source = None if chunk.begins_source is None else len(source)
         cached.append(CachedChunk(chunk.data, num_source, chunk.words, chunk.paces))
     return CachedPrompt(tuple(cached))
+
+
+def ready(cached: CachedPrompt, text: str, gain_db: float) -> ReadyChunks:
+    """A prompt that is there as a whole as a stream, ``gain_db`` louder."""
+    return ReadyChunks(_louder(chunk, gain_db) for chunk in chunks_of(cached, text))
+
+
+def _louder(chunk: SpeechChunk, gain_db: float) -> SpeechChunk:
+    chunk.data = amplified(chunk.data, gain_db)
+    return chunk
 
 
 def chunks_of(cached: CachedPrompt, text: str) -> Iterator[SpeechChunk]:

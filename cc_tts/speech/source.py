@@ -19,6 +19,7 @@ from cc_tts.errors import (
     EngineOverloaded,
     LanguageUnsupported,
     NothingToSay,
+    PromptNotFound,
     TextTooLong,
     UnknownVoice,
 )
@@ -35,13 +36,16 @@ from cc_tts.speech.prompt import (
     MarkContent,
     Part,
     PromptDefaults,
+    ReadyContent,
     RefusedContent,
     SequenceContent,
     SilenceContent,
+    StagedContent,
     TextContent,
     ToneContent,
     texts_of,
 )
+from cc_tts.speech.prompt_cache import ready
 from cc_tts.speech.sequence import SequenceStream
 from cc_tts.speech.shared_synthesis import CachedSource
 from cc_tts.speech.synthesis import Synthesis, TextHere
@@ -231,10 +235,8 @@ class SpeechSource:
                 if self._cache is None or not content.may_cache:
                     return speak()
                 return self._cache.open(prompt, speak, is_again=is_again)
-            case ToneContent():
-                return fixed(tones.tone(content.tone, rate_hz, max_ms=content.duration_ms), rate_hz)
-            case SilenceContent():
-                return fixed(bytes(audio_format.bytes_for_ms(content.silence_ms)), rate_hz)
+            case ToneContent() | SilenceContent() | ReadyContent() | StagedContent():
+                return _without_engine(content, audio_format)
             case SequenceContent():
                 voiced = self._voicing.sequence(content.parts)
                 _refuse(voiced)
@@ -324,6 +326,21 @@ class SpeechSource:
 
     def _voice(self, part: TextContent) -> Voice:
         return self.engine.resolve_voice(part.voice, None)
+
+
+def _without_engine(
+    content: ToneContent | SilenceContent | ReadyContent | StagedContent, audio_format: AudioFormat
+) -> ChunkStream:
+    """What needs no engine: tones, silence and audio that is there."""
+    match content:
+        case ToneContent(name, duration_ms):
+            return fixed(tones.tone(name, audio_format.rate_hz, max_ms=duration_ms), audio_format.rate_hz)
+        case SilenceContent(silence_ms):
+            return fixed(bytes(audio_format.bytes_for_ms(silence_ms)), audio_format.rate_hz)
+        case ReadyContent(audio, text, gain_db):
+            return ready(audio, text, gain_db)
+        case StagedContent(prompt_id):  # a call that accepts it replaces it by what it stands for
+            raise PromptNotFound(f"no prompt is called {prompt_id[:64]!r}")
 
 
 async def _match(text: TextContent, lexicons: tuple[CompiledLexicon, ...]) -> None:

@@ -14,7 +14,6 @@ from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get
 import aiohttp
 import msgspec
 from aiohttp import HttpVersion11, web
-from aiohttp.web_exceptions import HTTPRequestEntityTooLarge
 from aiohttp.web_protocol import RequestPayloadError
 
 from cc_tts.api.http.problems import ExpectationFailed, RequestTimeout
@@ -49,8 +48,15 @@ MAX_SHOWN_CHARS: Final = 60  # unmeasured
 _WRONG_TYPE: Final = re.compile(r"Expected `[^`]*`, got ")
 
 
-async def read(request: web.Request, *, max_bytes: int, timeout_s: float, other_types: Iterable[str] = ()) -> bytes:
-    """The body as it came; empty if there is none.
+async def read(
+    request: web.Request,
+    *,
+    max_bytes: int,
+    timeout_s: float,
+    other_types: Iterable[str] = (),
+    key: str = "http.max_body_bytes",
+) -> bytes:
+    """The body as it came; empty if there is none. ``key`` is what sets ``max_bytes``.
 
     Raises:
         UnsupportedMediaType: it is neither JSON nor of ``other_types``, not in UTF-8, or compressed.
@@ -62,20 +68,26 @@ async def read(request: web.Request, *, max_bytes: int, timeout_s: float, other_
         return b""
     _check_media_type(request, other_types)
     if request.content_length is not None and request.content_length > max_bytes:
-        raise BodyTooLarge(f"{request.content_length} bytes; http.max_body_bytes is {max_bytes}")
+        raise BodyTooLarge(f"{request.content_length} bytes; {key} is {max_bytes}")
     await _invite(request)
     try:
         async with asyncio.timeout(timeout_s):
-            body = await request.read()
+            body = await _bounded(request, max_bytes, key)
     except TimeoutError:
         raise RequestTimeout(f"the body did not arrive within {timeout_s:g} s") from None
-    except HTTPRequestEntityTooLarge:
-        raise BodyTooLarge(f"http.max_body_bytes is {max_bytes}") from None
     except (RequestPayloadError, aiohttp.ClientError, ConnectionError):
         raise MalformedRequest("the body broke off") from None
-    if len(body) > max_bytes:
-        raise BodyTooLarge(f"{len(body)} bytes; http.max_body_bytes is {max_bytes}")
     return body
+
+
+async def _bounded(request: web.Request, max_bytes: int, key: str) -> bytes:
+    parts, num_bytes = [], 0
+    async for part, _ in request.content.iter_chunks():
+        num_bytes += len(part)
+        if num_bytes > max_bytes:
+            raise BodyTooLarge(f"{key} is {max_bytes}")
+        parts.append(part)
+    return b"".join(parts)
 
 
 def decode(body: bytes, kind: type[T]) -> T:
@@ -96,6 +108,14 @@ def decode(body: bytes, kind: type[T]) -> T:
         raise MalformedRequest(f"not JSON: {in_words(detail)}" if body else "a JSON body is needed") from None
     except RecursionError:
         raise MalformedRequest("not JSON that can be read: nested too deeply") from None
+
+
+def shaped(value: object, kind: type[T]) -> T:
+    """A value that did not come as JSON as a ``kind``; raises as :func:`decode`."""
+    try:
+        return msgspec.convert(value, kind, builtin_types=(bytes,))
+    except msgspec.ValidationError as error:
+        raise _explained(str(error), kind) from None
 
 
 def _whole(match: re.Match[bytes]) -> bytes:

@@ -35,6 +35,8 @@ from cc_tts.errors import CcTtsError, Forbidden, MalformedRequest, NotFound, Una
 MAX_REQUEST_ID_CHARS: Final = 128  # unmeasured
 UNMATCHED: Final = "unmatched"
 """Label ``route`` of requests for unknown paths."""
+UPLOAD_TIMEOUT_S: Final = 300.0
+"""How long the body with a file may take: 32 MB at 1 Mbit/s."""
 CLIENT_GONE_STATUS: Final = 499
 """Label ``status`` of requests whose client hung up before the response."""
 _TRACEPARENT: Final = re.compile(
@@ -174,10 +176,12 @@ def guarded(route: Route) -> Handler:
         key = None if value is None else Key(holder.key, route.method, request.path, check_key(value))
         body = b""
         if route.body is not None:
+            is_file = route.takes_files and request.content_type in route.other_bodies
             body = await bodies.read(
                 request,
-                max_bytes=http.max_body_bytes,
-                timeout_s=http.request_timeout_s,
+                max_bytes=request.app[CONTEXT].config.prompts.max_upload_bytes if is_file else http.max_body_bytes,
+                timeout_s=UPLOAD_TIMEOUT_S if is_file else http.request_timeout_s,
+                key="prompts.max_upload_bytes" if is_file else "http.max_body_bytes",
                 other_types=route.other_bodies,
             )
 
@@ -185,7 +189,7 @@ def guarded(route: Route) -> Handler:
             arguments = []
             if route.body is not None:
                 if body and (decode := route.other_bodies.get(request.content_type)) is not None:
-                    arguments.append(await asyncio.to_thread(decode, body))
+                    arguments.append(await asyncio.to_thread(decode, body, request.headers["Content-Type"]))
                 else:
                     empty = b"{}" if route.body_is_optional else b""
                     arguments.append(bodies.decode(body or empty, route.body))

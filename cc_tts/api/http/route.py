@@ -52,7 +52,8 @@ class Route:
 
     ``tag`` is the group it is shown in, ``operation_id`` the name that generated clients give it, ``examples`` are bodies
     by their names. ``scope`` ``None``: needs no token. ``body`` is what a request's JSON is decoded into, ``response`` what
-    the response is made of; ``other_bodies`` decode bodies of other media types into the same; ``content_types`` is for
+    the response is made of; ``other_bodies`` decode bodies of other media types, each with its Content-Type;
+    if it ``takes_files``, these may have prompts.max_upload_bytes; ``content_types`` is for
     responses that are not JSON; with status 101 they come with 200, to clients that ask for no WebSocket. ``location``
     begins the path of what was made; its id follows. A route that ``streams`` has no time limit of its own and stores no
     response for an Idempotency-Key. ``errors`` are those of the handler; those of the guards are added. ``for_tenants``: the
@@ -69,7 +70,8 @@ class Route:
     status: int = 200
     location: str = ""
     body: type[Any] | None = None
-    other_bodies: Mapping[str, Callable[[bytes], Any]] = field(default_factory=dict)
+    other_bodies: Mapping[str, Callable[[bytes, str], Any]] = field(default_factory=dict)
+    takes_files: bool = False
     response: type[Any] | None = None
     content_types: tuple[str, ...] = ("application/json",)
     query: tuple[Query, ...] = ()

@@ -322,6 +322,16 @@ class SpeakComplete(SpeakData, frozen=True, kw_only=True):
     error: Annotated[str | None, Meta(description="The code of what failed, with the cause `error`.")]
 
 
+class PromptReady(EventData, frozen=True, kw_only=True):
+    """A staged prompt was made, or could not be made."""
+
+    type: ClassVar[str] = "prompt.ready"
+    prompt_id: str
+    state: Literal["ready", "failed"]
+    duration_ms: Annotated[int, Meta(description="Of its audio; 0 if none is kept.")]
+    error: Annotated[str | UnsetType, Meta(description="The code of what failed; left out while nothing did.")] = UNSET
+
+
 class ServerDraining(EventData, frozen=True, kw_only=True):
     """The server takes no new calls and exits when the last one has ended."""
 
@@ -372,6 +382,7 @@ EVENTS: Final[Mapping[str, type[EventData]]] = {
         SpeakRecovered,
         SpeakRefused,
         SpeakComplete,
+        PromptReady,
         ServerDraining,
         ServerOverloaded,
         WebhookTest,

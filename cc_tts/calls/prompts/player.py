@@ -112,7 +112,7 @@ class PromptPlayer:
         limit = services.config.calls.max_queued_prompts
         if prompt.queue == "append" and len(self.queue) >= limit:
             raise QueueFull(f"{limit} prompts wait on this call; calls.max_queued_prompts is {limit}", retry_after_s=1)
-        prompt = defaults.applied_to(prompt)
+        prompt = defaults.applied_to(services.resolved(prompt, self._tenant))
         voice = services.source.check(prompt.content)
         if not self.queue:
             services.check_capacity(

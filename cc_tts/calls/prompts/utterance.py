@@ -16,7 +16,7 @@ from cc_tts.audio import Pace
 from cc_tts.calls.call_state import UTTERANCE_TABLE, UtteranceEvent, UtteranceState
 from cc_tts.clock import ms_between
 from cc_tts.config.schema import BargeInBySpeech, SpeechBargeIn
-from cc_tts.speech.prompt import IncrementalContent, Prompt, text_of, with_texts
+from cc_tts.speech.prompt import IncrementalContent, Prompt, text_of, without_text
 from cc_tts.state_machine import StateMachine
 from cc_tts.text.characters import has_speech
 from cc_tts.text.language import is_unspaced, spoken_s
@@ -156,10 +156,7 @@ class Utterance:
         """Keep only the spoken part of the text: many complete utterances are kept for a while."""
         self._spoken_text = self.spoken_text
         self.spans = [span for span in self.spans if span.start_ms < self.played_ms]
-        content = self.prompt.content
-        content = content.words if isinstance(content, IncrementalContent) else content
-        content = with_texts(content, lambda text: dataclasses.replace(text, text="", replacements=()))
-        self.prompt = dataclasses.replace(self.prompt, content=content)
+        self.prompt = dataclasses.replace(self.prompt, content=without_text(self.prompt.content))
 
     @property
     def event_fields(self) -> dict[str, Any]:

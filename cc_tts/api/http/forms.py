@@ -1,0 +1,37 @@
+"""Forms with a file, as browsers and ``curl -F`` send them: multipart/form-data (RFC 7578)."""
+
+from email.message import Message
+from email.parser import BytesHeaderParser
+from typing import Final
+
+from cc_tts.errors import MalformedRequest
+
+MULTIPART: Final = "multipart/form-data"
+_MAX_PARTS: Final = 16  # unmeasured
+
+
+def fields_of(body: bytes, content_type: str) -> dict[str, bytes]:
+    """The values of a form by the names of its fields.
+
+    Raises:
+        MalformedRequest: it is no form, has too many fields, or one of them twice.
+    """
+    header = Message()
+    header["Content-Type"] = content_type
+    boundary = header.get_boundary("")
+    if not boundary:
+        raise MalformedRequest("multipart/form-data without a boundary")
+    first, *parts = (b"\r\n" + body).split(b"\r\n--" + boundary.encode("latin-1", "replace"), _MAX_PARTS + 2)
+    if not parts or not parts[-1].startswith(b"--"):
+        raise MalformedRequest("a form that is cut off" if parts else "a form without its boundary")
+    if len(parts) > _MAX_PARTS:
+        raise MalformedRequest(f"a form of more than {_MAX_PARTS} fields")
+    del first  # what stands before the first boundary is no part of the form (RFC 2046 §5.1.1)
+    found: dict[str, bytes] = {}
+    for part in parts[:-1]:
+        head, _, value = part.partition(b"\r\n\r\n")
+        name = BytesHeaderParser().parsebytes(head.lstrip()).get_param("name", header="content-disposition")
+        if not isinstance(name, str) or name in found:
+            raise MalformedRequest("each field of a form has a name of its own")
+        found[name] = value
+    return found

@@ -1,0 +1,178 @@
+"""Handlers for staged prompts: texts that are made ready, and recorded announcements."""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Callable
+from typing import Any, Final
+
+from aiohttp import web
+
+from cc_tts.api import schemas, views
+from cc_tts.api.calls import OF_TEXT, fields_of_text
+from cc_tts.api.context import CONTEXT
+from cc_tts.api.http import bodies
+from cc_tts.api.http.auth import current_tenant
+from cc_tts.api.http.forms import MULTIPART, fields_of
+from cc_tts.api.http.route import Query, RouteTable
+from cc_tts.errors import (
+    AudioUnreadable,
+    EngineOverloaded,
+    FieldError,
+    MalformedRequest,
+    PromptNotFound,
+    PromptNotStored,
+    PromptsFull,
+    Unprocessable,
+)
+from cc_tts.speech.staged import StagedPrompt, StagedPrompts
+
+AUDIO_TYPES: Final = (
+    "audio/wav",
+    "audio/x-wav",
+    "audio/wave",
+    "audio/vnd.wave",
+    "audio/mpeg",
+    "audio/mp3",
+    "audio/flac",
+    "audio/x-flac",
+    "audio/ogg",
+    "application/ogg",
+    "application/octet-stream",
+)
+"""What the bytes are is looked up in them, whatever the client calls them."""
+WAIT_S: Final = 8.0
+"""How long a request waits for the audio (unmeasured); it is made all the same."""
+_WAIT: Final = Query("wait", "false: answer before the audio is made.", ("true", "false"))
+_RANDOM_BYTES: Final = 8
+_FILE_FIELDS: Final = ("file", "audio")
+
+ROUTES: Final = RouteTable("Prompts")
+
+
+def _file(body: bytes, _content_type: str) -> schemas.StageAudio:
+    return schemas.StageAudio(audio=body)
+
+
+def _form(body: bytes, content_type: str) -> schemas.StageAudio:
+    """A form with a file in the field ``file``, and ``prompt_id`` and ``ttl_s`` beside it."""
+    fields = fields_of(body, content_type)
+    audio = next((fields.pop(name) for name in _FILE_FIELDS if name in fields), None)
+    if audio is None:
+        raise MalformedRequest("the form has no field called file")
+    values: dict[str, Any] = {name: value.decode("utf-8", "replace") for name, value in fields.items()}
+    if "ttl_s" in values:
+        try:
+            values["ttl_s"] = float(values["ttl_s"])
+        except ValueError:
+            raise Unprocessable.about(FieldError("/ttl_s", "a number of seconds")) from None
+    return bodies.shaped({**values, "audio": audio}, schemas.StageAudio)
+
+
+_OTHER_BODIES: Final[dict[str, Callable[[bytes, str], Any]]] = {MULTIPART: _form} | dict.fromkeys(AUDIO_TYPES, _file)
+_ERRORS: Final = (*OF_TEXT, Unprocessable, AudioUnreadable, PromptsFull, PromptNotStored, EngineOverloaded)
+_EXAMPLES: Final = {
+    "text": {"prompt_id": "welcome", "text": "Welcome to Example Bank."},
+    "ssml": {"ssml": "<speak>All our lines are busy.<break time='1s'/></speak>", "pin": True},
+}
+
+
+@ROUTES.add(
+    "POST",
+    "/v1/prompts",
+    scope="call",
+    status=201,
+    location="/v1/prompts/",
+    query=(_WAIT,),
+    errors=_ERRORS,
+    other_bodies=_OTHER_BODIES,
+    takes_files=True,
+    examples=_EXAMPLES,
+    for_tenants=True,
+)
+async def stage_prompt(request: web.Request, body: schemas.StagePrompt) -> views.StagedPrompt:
+    """Stage a text, or an audio file, to be spoken by its id."""
+    return await _stage(request, body.prompt_id or f"prompt-{secrets.token_hex(_RANDOM_BYTES)}", body)
+
+
+@ROUTES.add(
+    "PUT",
+    "/v1/prompts/{prompt_id}",
+    scope="call",
+    query=(_WAIT,),
+    errors=_ERRORS,
+    other_bodies=_OTHER_BODIES,
+    takes_files=True,
+    examples=_EXAMPLES,
+    for_tenants=True,
+)
+async def put_prompt(request: web.Request, body: schemas.StagePrompt) -> views.StagedPrompt:
+    """Stage a prompt in place of what has this id."""
+    prompt_id = bodies.shaped(request.match_info["prompt_id"], schemas.PromptId)
+    if body.prompt_id not in (None, prompt_id):
+        raise Unprocessable.about(FieldError("/prompt_id", "is not that of the path"))
+    return await _stage(request, prompt_id, body)
+
+
+async def _stage(request: web.Request, prompt_id: str, body: schemas.StagePrompt) -> views.StagedPrompt:
+    waits = _WAIT.choice(request, default="true") == "true"
+    context, tenant, staged = request.app[CONTEXT], current_tenant(), _staged(request)
+    if isinstance(body, schemas.StageAudio):
+        return views.StagedPrompt.of(await staged.put_audio(prompt_id, body.audio, tenant=tenant, ttl_s=body.ttl_s))
+    words = body.words()
+    content = words.content()
+    with bodies.located(fields_of_text("/ssml" if words.ssml else "/text")):
+        context.speech_source.check(content)
+    await context.speech_source.match_lexicons(content)
+    prompt = None if body.prompt_id or request.method == "PUT" else staged.same_as(words, tenant)
+    if prompt is None:
+        prompt = await staged.put_text(prompt_id, words, tenant=tenant, pin=body.pin, ttl_s=body.ttl_s)
+    if waits:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(prompt.made.wait(), WAIT_S)
+    return views.StagedPrompt.of(prompt)
+
+
+@ROUTES.add("GET", "/v1/prompts", scope="read", for_tenants=True)
+async def list_prompts(request: web.Request) -> views.StagedPrompts:
+    """List the staged prompts."""
+    return views.StagedPrompts([views.StagedPrompt.of(each) for each in _staged(request).all_of(current_tenant())])
+
+
+@ROUTES.add("GET", "/v1/prompts/{prompt_id}", scope="read", errors=(PromptNotFound,), for_tenants=True)
+async def get_prompt(request: web.Request) -> views.StagedPrompt:
+    """Show one staged prompt."""
+    return views.StagedPrompt.of(_own(request))
+
+
+@ROUTES.add(
+    "GET",
+    "/v1/prompts/{prompt_id}/audio",
+    scope="read",
+    errors=(PromptNotFound,),
+    content_types=("audio/wav",),
+    for_tenants=True,
+)
+async def get_prompt_audio(request: web.Request) -> web.Response:
+    """Get the audio of a staged prompt as a WAV file."""
+    prompt = _own(request)
+    if not prompt.cached:
+        raise PromptNotFound("the audio of this prompt is not in memory")
+    wav = await asyncio.to_thread(_staged(request).wav, prompt)
+    return web.Response(body=wav, content_type="audio/wav")
+
+
+@ROUTES.add(
+    "DELETE", "/v1/prompts/{prompt_id}", scope="call", errors=(PromptNotFound, PromptNotStored), for_tenants=True
+)
+async def delete_prompt(request: web.Request) -> views.StagedPrompt:
+    """Delete a staged prompt; calls that play it go on."""
+    return views.StagedPrompt.of(await _staged(request).delete(request.match_info["prompt_id"], current_tenant()))
+
+
+def _staged(request: web.Request) -> StagedPrompts:
+    return request.app[CONTEXT].registry.staged
+
+
+def _own(request: web.Request) -> StagedPrompt:
+    return _staged(request).own(request.match_info["prompt_id"], current_tenant())

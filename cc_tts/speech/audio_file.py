@@ -1,0 +1,127 @@
+"""Audio files of clients and operators become PCM of the line: WAV, FLAC, MP3, Ogg, AIFF and AU, read by libsndfile.
+
+Each file is read in a process of its own with a bound on time and memory, since its bytes come from outside and the library
+is written in C: a file that crashes it costs that file.
+"""
+
+import asyncio
+import contextlib
+import io
+import resource
+import sys
+from typing import Any, Final
+
+import numpy as np
+import soxr
+
+from cc_tts.errors import AudioUnreadable
+
+TIMEOUT_S: Final = 60.0
+"""The longest time that a file may take (unmeasured); ten minutes of MP3 take some 2 s on one core."""
+MAX_MEMORY_BYTES: Final = 2 << 30
+"""Address space of the process (unmeasured); numpy alone maps some 500 MB."""
+MAX_CHANNELS: Final = 8
+"""The most channels that are mixed to one (unmeasured)."""
+MAX_RATE_HZ: Final = 192_000
+"""The highest sampling rate that is read (unmeasured)."""
+NOT_AUDIO: Final = "this is no audio file; WAV, FLAC, MP3 and Ogg are read"
+_UNREADABLE: Final = 3
+"""The exit status of the process for a file that cannot be read; its standard error says why."""
+_BLOCK_S: Final = 10
+"""Samples are decoded in blocks of this length (unmeasured), so that a long file does not lie in memory at its own rate."""
+_FULL_SCALE: Final = 32767.0
+
+
+async def read(data: bytes, *, rate_hz: int, max_s: float) -> bytes:
+    """The samples of a file as signed 16-bit mono PCM at ``rate_hz``; channels are mixed to one.
+
+    Raises:
+        AudioUnreadable: it is no audio file that libsndfile knows, is damaged, empty, or longer than ``max_s``.
+    """
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        __name__,
+        str(rate_hz),
+        str(max_s),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            pcm, why = await process.communicate(data)
+    except TimeoutError:
+        raise AudioUnreadable(f"it takes longer than {TIMEOUT_S:g} s to read it") from None
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+    if process.returncode == _UNREADABLE:
+        raise AudioUnreadable(why.decode(errors="replace").strip()[:200] or NOT_AUDIO)
+    if process.returncode or not pcm:
+        raise AudioUnreadable(NOT_AUDIO)
+    return pcm
+
+
+def amplified(pcm: bytes, gain_db: float) -> bytes:
+    """16-bit PCM with a gain; samples beyond full scale are clipped."""
+    if not gain_db:
+        return pcm
+    levels = np.frombuffer(pcm, "<i2").astype(np.float32) * 10 ** (gain_db / 20)
+    clipped: bytes = np.clip(np.rint(levels), -32768, 32767).astype("<i2").tobytes()
+    return clipped
+
+
+def decode(data: bytes, *, rate_hz: int, max_s: float) -> bytes:
+    """As :func:`read`, in this process.
+
+    Raises:
+        AudioUnreadable: as there.
+    """
+    import soundfile  # loads libsndfile, which only this process needs
+
+    try:
+        with soundfile.SoundFile(io.BytesIO(data)) as file:
+            if file.channels > MAX_CHANNELS or not 0 < file.samplerate <= MAX_RATE_HZ:
+                raise AudioUnreadable(f"{file.channels} channels at {file.samplerate} Hz are not read")
+            return _pcm(file, rate_hz=rate_hz, max_s=max_s)
+    except (soundfile.LibsndfileError, RuntimeError, TypeError, ValueError):
+        raise AudioUnreadable(NOT_AUDIO) from None
+
+
+def _pcm(file: Any, *, rate_hz: int, max_s: float) -> bytes:
+    source_hz: int = file.samplerate
+    resampler = soxr.ResampleStream(source_hz, rate_hz, 1, dtype="float32", quality="HQ")
+    left = round(max_s * source_hz)
+    parts: list[bytes] = []
+    is_last = False
+    while not is_last:
+        block = file.read(_BLOCK_S * source_hz, dtype="float32", always_2d=True)
+        left -= len(block)
+        if left < 0:
+            raise AudioUnreadable(f"it is longer than {max_s:g} s")
+        is_last = len(block) < _BLOCK_S * source_hz
+        mono = np.ascontiguousarray(np.nan_to_num(block.mean(axis=1)))
+        levels = mono if source_hz == rate_hz else resampler.resample_chunk(mono, last=is_last)
+        parts.append(np.rint(np.clip(levels, -1.0, 1.0) * _FULL_SCALE).astype("<i2").tobytes())
+    if not any(parts):
+        raise AudioUnreadable("the file has no samples")
+    return b"".join(parts)
+
+
+def main(rate_hz: str, max_s: str) -> int:
+    """Read a file from standard input and write its samples to standard output; returns the exit status."""
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CPU, (round(TIMEOUT_S), round(TIMEOUT_S)))
+    try:
+        pcm = decode(sys.stdin.buffer.read(), rate_hz=int(rate_hz), max_s=float(max_s))
+    except AudioUnreadable as error:
+        sys.stderr.write(error.detail)
+        return _UNREADABLE
+    sys.stdout.buffer.write(pcm)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:3]))

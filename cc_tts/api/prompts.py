@@ -41,8 +41,8 @@ AUDIO_TYPES: Final = (
     "application/octet-stream",
 )
 """What the bytes are is looked up in them, whatever the client calls them."""
-WAIT_S: Final = 8.0
-"""How long a request waits for the audio (unmeasured); it is made all the same."""
+WAIT_SHARE: Final = 0.8
+"""The part of http.request_timeout_s that a request waits for the audio (unmeasured); it is made all the same."""
 _WAIT: Final = Query("wait", "false: answer before the audio is made.", ("true", "false"))
 _RANDOM_BYTES: Final = 8
 _FILE_FIELDS: Final = ("file", "audio")
@@ -129,7 +129,7 @@ async def _stage(request: web.Request, prompt_id: str, body: schemas.StagePrompt
         prompt = await staged.put_text(prompt_id, words, tenant=tenant, pin=body.pin, ttl_s=body.ttl_s)
     if waits:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(prompt.made.wait(), WAIT_S)
+            await asyncio.wait_for(prompt.made.wait(), WAIT_SHARE * context.config.http.request_timeout_s)
     return views.StagedPrompt.of(prompt)
 
 

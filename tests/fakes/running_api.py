@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -66,7 +67,7 @@ class FakeSpeechStream:
         self.is_cancelled = False
 
     async def __aiter__(self) -> AsyncIterator[SpeechChunk]:
-        for number, word in enumerate(text_of(self._content).split()):
+        for number, word in enumerate(re.findall(r"\S+\s*", text_of(self._content))):
             await self._source.gate.wait()
             if self.is_cancelled:
                 return

@@ -36,7 +36,7 @@ MAX_REQUEST_ID_CHARS: Final = 128  # unmeasured
 UNMATCHED: Final = "unmatched"
 """Label ``route`` of requests for unknown paths."""
 UPLOAD_TIMEOUT_S: Final = 300.0
-"""How long the body with a file may take: 32 MB at 1 Mbit/s."""
+"""How long the body with a file may take, and what is done with it: 32 MB at 1 Mbit/s."""
 CLIENT_GONE_STATUS: Final = 499
 """Label ``status`` of requests whose client hung up before the response."""
 _TRACEPARENT: Final = re.compile(
@@ -175,12 +175,13 @@ def guarded(route: Route) -> Handler:
         value = request.headers.get("Idempotency-Key") if route.method == "POST" else None
         key = None if value is None else Key(holder.key, route.method, request.path, check_key(value))
         body = b""
+        is_file = route.takes_files and request.content_type in route.other_bodies
+        timeout_s = UPLOAD_TIMEOUT_S if is_file else http.request_timeout_s
         if route.body is not None:
-            is_file = route.takes_files and request.content_type in route.other_bodies
             body = await bodies.read(
                 request,
                 max_bytes=request.app[CONTEXT].config.prompts.max_upload_bytes if is_file else http.max_body_bytes,
-                timeout_s=UPLOAD_TIMEOUT_S if is_file else http.request_timeout_s,
+                timeout_s=timeout_s,
                 key="prompts.max_upload_bytes" if is_file else "http.max_body_bytes",
                 other_types=route.other_bodies,
             )
@@ -193,7 +194,7 @@ def guarded(route: Route) -> Handler:
                 else:
                     empty = b"{}" if route.body_is_optional else b""
                     arguments.append(bodies.decode(body or empty, route.body))
-            return await _call(route, request, arguments, limit_s=None if route.streams else http.request_timeout_s)
+            return await _call(route, request, arguments, limit_s=None if route.streams else timeout_s)
 
         if key is None or route.streams:
             return await work(request)

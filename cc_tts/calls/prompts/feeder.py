@@ -56,7 +56,10 @@ class Feeder:
         for turn in range(prompt.repeat):
             if turn and prompt.delay_ms:
                 await self._produce(SilenceContent(prompt.delay_ms), utterance, spans=False)
+            fed_before_ms = utterance.fed_ms
             await self._produce(prompt.content, utterance, spans=turn == 0)
+            if utterance.fed_ms <= fed_before_ms:
+                break  # its time is over, or it has no audio: no repetition would change that
         self._services.ua.send(messages.FinishUtterance(self._call_id, utterance.id))
 
     async def _produce(self, content: Content, utterance: Utterance, *, spans: bool) -> None:

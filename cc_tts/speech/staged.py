@@ -28,6 +28,7 @@ from cc_tts import atomic_file, logs
 from cc_tts.audio import AudioFormat
 from cc_tts.clock import Clock
 from cc_tts.config.schema import PromptsConfig
+from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import (
     UNREADABLE,
     CcTtsError,
@@ -41,7 +42,7 @@ from cc_tts.errors import (
     did_you_mean,
 )
 from cc_tts.speech import audio_file
-from cc_tts.speech.chunks import OVERLOAD_POLL_S, ChunkStream, cut
+from cc_tts.speech.chunks import OVERLOAD_POLL_S, ChunkStream, in_pieces
 from cc_tts.speech.prompt import Content, ReadyContent, SequenceContent, StagedContent, TextContent, text_of
 from cc_tts.speech.prompt_cache import as_cached
 from cc_tts.speech.prompt_files import CachedChunk, CachedPrompt
@@ -377,7 +378,7 @@ class StagedPrompts:
         return found
 
     def _whole(self, pcm: bytes) -> CachedPrompt:
-        return CachedPrompt(tuple(CachedChunk(data) for data in cut(pcm, self._format)))
+        return CachedPrompt(tuple(CachedChunk(each.data) for each in in_pieces(SpeechChunk(), pcm, self._format)))
 
     def _fill(self, prompt: StagedPrompt, audio: CachedPrompt) -> None:
         prompt.audio = audio if audio.pcm_bytes else None

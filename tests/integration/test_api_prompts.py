@@ -197,3 +197,10 @@ async def test_a_prompt_is_forgotten_after_its_time(api: RunningApi) -> None:
     await stage(api, prompt_id="brief", text="One.", ttl_s=0.05)
     await asyncio.sleep(0.1)
     assert (await send(api, "GET", f"{PATH}/brief"))[0] == 404
+
+
+@pytest.mark.parametrize("prompt_id", ["..", "a%2Fb", "a.wav", "x" * 65, ".hidden"])
+async def test_an_id_is_no_path(api: RunningApi, prompt_id: str) -> None:
+    status, _ = await send(api, "PUT", f"{PATH}/{prompt_id}", json={"text": "One."})
+    assert status in (404, 405, 422)
+    assert api.registry.staged.all_of("") == []

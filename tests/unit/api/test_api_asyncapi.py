@@ -86,6 +86,7 @@ SAMPLES: tuple[types.EventData, ...] = (
         time_to_first_audio_ms=None,
         error=None,
     ),
+    types.PromptReady(prompt_id="welcome", state="failed", duration_ms=0, error="no_audio"),
     types.ServerDraining(calls=0),
     types.ServerOverloaded(calls=4, draining=False),
     types.WebhookTest(webhook="crm"),

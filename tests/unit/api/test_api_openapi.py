@@ -44,6 +44,7 @@ def test_it_names_the_paths_of_the_contract(document: Any) -> None:
     assert set(document["paths"]) == {
         "/v1/calls", "/v1/calls/{id}", "/v1/utterances/{id}", "/v1/voices", "/v1/audio/speech", "/v1/events",
             "/v1/lexicons", "/v1/lexicons/{name}",
+            "/v1/prompts", "/v1/prompts/{prompt_id}", "/v1/prompts/{prompt_id}/audio",
         "/v1/admin/webhooks", "/v1/admin/webhooks/{name}/test",
         "/healthz", "/readyz", "/metrics", "/v1/cluster", "/v1/admin/drain", "/v1/openapi.json", "/v1/asyncapi.json",
     } | {

@@ -1,6 +1,7 @@
 """The flow of prompts on one call: order, back-pressure, stop, barge-in, failure, end. Nothing here takes time."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from typing import Any, cast
 
@@ -297,6 +298,13 @@ async def test_max_duration(stage: Stage, delay_ms: int) -> None:
     assert utterance.played_ms == 950
     assert utterance.completion_cause is CompletionCause.NORMAL
     stage.must_be_empty()
+
+
+async def test_what_is_played_in_a_loop_ends_with_its_time(stage: Stage) -> None:
+    stage.player.open_line(0)
+    utterance = stage.say("one two", repeat=sys.maxsize, max_duration_ms=950)
+    await stage.play_all()
+    assert (utterance.played_ms, utterance.completion_cause) == (950, CompletionCause.NORMAL)
 
 
 async def test_close_completes_everything_once(stage: Stage) -> None:

@@ -19,10 +19,9 @@ from cc_tts.errors import (
     MalformedRequest,
     NotFound,
     NothingToSay,
-    PromptNotFound,
     TextTooLong,
 )
-from cc_tts.speech.prompt import Prompt, TextContent
+from cc_tts.speech.prompt import Prompt, StagedContent, TextContent
 from cc_tts.ua.guard.limits import PeerList
 
 pytestmark = pytest.mark.unit
@@ -87,8 +86,15 @@ def test_the_text_header_goes_before_play() -> None:
 
 
 def test_the_prompt_id_goes_before_everything() -> None:
-    with pytest.raises(PromptNotFound):
-        route("sip:annc@tts;play=tts:x", {"X-TTS-Prompt-Id": "p1", "X-TTS-Text": "x"})
+    decision = route("sip:annc@tts;play=tts:x", {"X-TTS-Prompt-Id": "p1", "X-TTS-Text": "x"})
+    assert decision.prompt is not None
+    assert decision.prompt.content == StagedContent("p1")
+
+
+def test_an_announcement_names_a_staged_prompt() -> None:
+    decision = route("sip:annc@tts;play=prompt:p1;repeat=2")
+    assert decision.prompt is not None
+    assert (decision.prompt.content, decision.prompt.repeat) == (StagedContent("p1"), 2)
 
 
 def test_play_on_another_user_is_not_an_announcement() -> None:
@@ -317,7 +323,6 @@ def test_unreadable_parameters_are_400(parameters: str) -> None:
         ("sip:annc@tts;play=welcome.wav", NotFound),
         ("sip:annc@tts;play=ftp://h/a.wav", NotFound),
         ("sip:annc@tts;play=file:///etc/passwd", NotFound),
-        ("sip:annc@tts;play=prompt:p1", PromptNotFound),
         ("sip:annc@tts;play=http://h/a.wav", Forbidden),
         ("sip:annc@tts;play=HTTPS://h/a.wav", Forbidden),
         ("sip:annc@tts;play=tts:" + "a" * 51, TextTooLong),

@@ -11,10 +11,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Annotated, ClassVar, Final, Literal
 
 from aiohttp import web
-from msgspec import UNSET
+from msgspec import UNSET, Meta, UnsetType
 
 from cc_tts import logs
 from cc_tts.api import schemas
@@ -31,7 +31,7 @@ from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import CapacityExceeded, Draining, EngineFailed, NoAudio
 from cc_tts.media.g711 import ulaw_encode
 from cc_tts.speech.chunks import ChunkStream
-from cc_tts.speech.prompt import Content, text_of
+from cc_tts.speech.prompt import Content, SequenceContent, TextContent, text_of
 from cc_tts.tenants.accounting import UtteranceLine
 
 DEFAULT_RATE_HZ: Final = 24_000
@@ -52,7 +52,41 @@ log = logs.get(__name__)
 
 STREAMS: Final = web.AppKey("speech_streams", asyncio.Semaphore)
 """All that run at the same time hold so much."""
+SampleRate = Literal[8000, 16000, 22050, 24000, 44100, 48000]
+
 ROUTES: Final = RouteTable("Speech")
+
+
+class AudioSpeech(schemas.Body, frozen=True):
+    """Speech without a call, in OpenAI's shape, or with ``ssml`` for ``input``. ``model`` is accepted and ignored."""
+
+    exactly_one: ClassVar[tuple[str, ...]] = ("input", "ssml")
+    input: schemas.Text | UnsetType = UNSET
+    ssml: schemas.Ssml | UnsetType = UNSET
+    model: Annotated[str, Meta(max_length=128)] | None = None
+    voice: schemas.VoiceId | None = None
+    language: schemas.Language | None = None
+    response_format: Annotated[
+        Literal["wav", "pcm", "ulaw"],
+        Meta(description="pcm: 16-bit little-endian mono without header; ulaw: G.711 μ-law at 8 kHz without header."),
+    ] = "wav"
+    sample_rate_hz: SampleRate | None = None
+    speed: schemas.Speed | None = None
+    lexicons: schemas.LexiconNames = ()
+    stream_format: Literal["audio"] = "audio"
+
+    def content(self) -> TextContent | SequenceContent:
+        """The text to say, as a prompt.
+
+        Raises:
+            Unprocessable: text with NUL, or a sample rate that μ-law does not have.
+            SsmlMalformed: an SSML document that cannot be read.
+            MalformedRequest: not exactly one of input and ssml.
+        """
+        is_other_rate = self.sample_rate_hz not in (None, 8000)
+        schemas.refuse("/sample_rate_hz", "ulaw is 8000 Hz", when=self.response_format == "ulaw" and is_other_rate)
+        style = TextContent("", self.voice, self.language, self.speed, lexicons=self.lexicons)
+        return schemas.words(self.input, self.ssml, style, text_field="input")
 
 
 @ROUTES.add(
@@ -68,7 +102,7 @@ ROUTES: Final = RouteTable("Speech")
     },
     streams=True,
 )
-async def create_speech(request: web.Request, body: schemas.AudioSpeech) -> web.StreamResponse:
+async def create_speech(request: web.Request, body: AudioSpeech) -> web.StreamResponse:
     """Speech without a call, streamed during synthesis (Idempotency-Key has no effect)."""
     context = request.app[CONTEXT]
     started_ns = context.clock.now_ns()
@@ -83,9 +117,7 @@ async def create_speech(request: web.Request, body: schemas.AudioSpeech) -> web.
             return await _speak(request, body, content, started_ns)
 
 
-async def _speak(
-    request: web.Request, body: schemas.AudioSpeech, content: Content, started_ns: int
-) -> web.StreamResponse:
+async def _speak(request: web.Request, body: AudioSpeech, content: Content, started_ns: int) -> web.StreamResponse:
     context = request.app[CONTEXT]
     rate_hz = ULAW_RATE_HZ if body.response_format == "ulaw" else body.sample_rate_hz or DEFAULT_RATE_HZ
     located = partial(bodies.located, fields_of_text("/input" if body.ssml is UNSET else "/ssml"))

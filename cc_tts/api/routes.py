@@ -4,10 +4,11 @@ import difflib
 import re
 from typing import Final
 
-from cc_tts.api import audio_speech, calls, health, lexicons, prompts, speech, text_stream
+from cc_tts.api import audio_speech, calls, health, lexicons, speech, text_stream
 from cc_tts.api.events import asyncapi, stream
 from cc_tts.api.http import openapi
 from cc_tts.api.media import stream as media
+from cc_tts.api.prompts import handlers as prompts
 from cc_tts.api.transfers import transfer
 from cc_tts.api.webhooks import routes as webhooks
 from cc_tts.errors import MAX_COMPARED_CHARS

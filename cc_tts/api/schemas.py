@@ -33,12 +33,11 @@ from cc_tts.speech.prompt import (
     ToneContent,
 )
 from cc_tts.speech.ssml import MAX_BYTES, MAX_ELEMENTS, from_ssml
-from cc_tts.speech.staged import StagedText
 from cc_tts.vad.answering.settings import Amd
 
 NOT_YET: Final = "not in this version"
 FOREVER: Final = sys.maxsize
-"""So often is repeated what is played in a loop."""
+"""A loop repeats its prompt so often, which is never reached."""
 MAX_METADATA: Final = 16  # unmeasured
 """Names in the metadata of a call."""
 
@@ -88,10 +87,6 @@ LexiconNames = Annotated[
 DtmfKeys = Annotated[str, Meta(pattern=form(r"^[0-9A-D*#]{1,16}$(?!\n)", "1 to 16 of the keys 0-9, A-D, * and #"))]
 FinishKeys = Annotated[str, Meta(pattern=form(r"^[0-9A-D*#]{0,16}$(?!\n)", "at most 16 of the keys 0-9, A-D, * and #"))]
 GatherMs = Annotated[int, Meta(ge=1, le=MAX_TIMEOUT_MS)]
-SampleRate = Literal[8000, 16000, 22050, 24000, 44100, 48000]
-TimeToLive = Annotated[
-    float, Meta(gt=0, le=31_536_000, description="It is forgotten after so many seconds; left out: never.")
-]
 ToneMs = Annotated[int, Meta(ge=1, le=MAX_TONE_MS)]
 ToneDuration = Annotated[ToneMs, Meta(description="Of a tone; 1000 if left out.")]
 Tone = Annotated[
@@ -342,42 +337,6 @@ class Originate(Body, frozen=True):
         return dataclasses.replace(prompt, client_state=self.client_state) if prompt.client_state is None else prompt
 
 
-class StagePrompt(Body, frozen=True):
-    """A prompt to stage: one of ``text`` and ``ssml``. The audio is made at once, and kept."""
-
-    exactly_one: ClassVar[tuple[str, ...]] = ("text", "ssml")
-    prompt_id: (
-        Annotated[PromptId, Meta(description="Left out: one is made, unless the same words are staged already.")] | None
-    ) = None
-    text: Text | UnsetType = UNSET
-    ssml: Ssml | UnsetType = UNSET
-    voice: VoiceId | None = None
-    language: Language | None = None
-    speed: Speed | None = None
-    lexicons: LexiconNames = ()
-    ttl_s: TimeToLive | None = None
-    pin: Annotated[bool, Meta(description="Its audio never makes room for that of others.")] = False
-
-    def words(self) -> StagedText:
-        """The words; raises as :meth:`Speak.prompt`."""
-        style = TextContent("", self.voice, self.language, self.speed, lexicons=self.lexicons)
-        words(self.text, self.ssml, style, text_field="text")
-        return StagedText(
-            text=self.text or "",
-            ssml=self.ssml or "",
-            voice=self.voice,
-            language=self.language,
-            speed=self.speed,
-            lexicons=self.lexicons,
-        )
-
-
-class StageAudio(StagePrompt, frozen=True):
-    """A recorded announcement: the bytes of its file, and the fields of a form beside it."""
-
-    audio: bytes = b""
-
-
 class CallUpdate(Body, frozen=True):
     """Changes of a call, as a merge patch (RFC 7396): what is left out stays, null takes it back. Prompts that
     are accepted from now on fall back to ``voice``, ``language``, ``speed``, ``lexicons`` and ``barge_in``.
@@ -540,38 +499,6 @@ class Stop(OptionalBody, frozen=True):
     """The prompts to stop."""
 
     scope: Literal["current", "all"] = "current"
-
-
-class AudioSpeech(Body, frozen=True):
-    """Speech without a call, in OpenAI's shape, or with ``ssml`` for ``input``. ``model`` is accepted and ignored."""
-
-    exactly_one: ClassVar[tuple[str, ...]] = ("input", "ssml")
-    input: Text | UnsetType = UNSET
-    ssml: Ssml | UnsetType = UNSET
-    model: Annotated[str, Meta(max_length=128)] | None = None
-    voice: VoiceId | None = None
-    language: Language | None = None
-    response_format: Annotated[
-        Literal["wav", "pcm", "ulaw"],
-        Meta(description="pcm: 16-bit little-endian mono without header; ulaw: G.711 μ-law at 8 kHz without header."),
-    ] = "wav"
-    sample_rate_hz: SampleRate | None = None
-    speed: Speed | None = None
-    lexicons: LexiconNames = ()
-    stream_format: Literal["audio"] = "audio"
-
-    def content(self) -> TextContent | SequenceContent:
-        """The text to say, as a prompt.
-
-        Raises:
-            Unprocessable: text with NUL, or a sample rate that μ-law does not have.
-            SsmlMalformed: an SSML document that cannot be read.
-            MalformedRequest: not exactly one of input and ssml.
-        """
-        is_other_rate = self.sample_rate_hz not in (None, 8000)
-        refuse("/sample_rate_hz", "ulaw is 8000 Hz", when=self.response_format == "ulaw" and is_other_rate)
-        style = TextContent("", self.voice, self.language, self.speed, lexicons=self.lexicons)
-        return words(self.input, self.ssml, style, text_field="input")
 
 
 def words(

@@ -20,7 +20,7 @@ from cc_tts.config.schema import Config
 from cc_tts.engines.gate import LOOK_S, EngineGate
 from cc_tts.processes.channel import Message
 from cc_tts.processes.peer import STOPPED
-from cc_tts.speech.staged import StagedPrompts
+from cc_tts.speech.staged.prompts import StagedPrompts
 from cc_tts.ua import messages
 
 OVERLOAD_EVENT_INTERVAL_S: Final = 1.0

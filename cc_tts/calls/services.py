@@ -15,7 +15,7 @@ from cc_tts.media.start_threshold import StartThreshold
 from cc_tts.metrics import Metrics
 from cc_tts.speech.prompt import Content, Prompt, texts_of
 from cc_tts.speech.source import SpeechSource
-from cc_tts.speech.staged import StagedPrompt, StagedPrompts
+from cc_tts.speech.staged.prompts import StagedPrompt, StagedPrompts
 from cc_tts.tenants.accounting import AccountingLog
 from cc_tts.tenants.quotas import Reservation, TenantQuotas
 from cc_tts.ua.client import UaClient

@@ -136,8 +136,8 @@ class AudioContent:
 
 @dataclass(frozen=True, slots=True)
 class StagedContent:
-    """What was staged under an id (:mod:`cc_tts.speech.staged`), ``gain_db`` louder. It becomes words or audio when a call
-    accepts it.
+    """The prompt that was staged under this id (:mod:`cc_tts.speech.staged.prompts`), ``gain_db`` louder. It becomes words
+    or audio when a call accepts it.
     """
 
     prompt_id: str

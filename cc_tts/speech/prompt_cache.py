@@ -23,9 +23,9 @@ from cc_tts import __version__
 from cc_tts.config.schema import CacheConfig, Config
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.metrics import Metrics
-from cc_tts.speech.audio_file import amplified
 from cc_tts.speech.chunks import ReadyChunks, SpokenPrompt
 from cc_tts.speech.prompt_files import FORMAT_VERSION, CachedChunk, CachedPrompt, PromptFiles
+from cc_tts.speech.staged.audio_file import amplified
 
 _LIBRARIES: Final = ("espeakng-loader", "hibari-tts", "num2words", "onnxruntime", "soxr", "wetext")
 """Audio depends on the versions of these, besides the model."""

@@ -331,7 +331,7 @@ class SpeechSource:
 def _without_engine(
     content: ToneContent | SilenceContent | ReadyContent | StagedContent, audio_format: AudioFormat
 ) -> ChunkStream:
-    """What needs no engine: tones, silence and audio that is there."""
+    """Tones, silence and audio that is there need no engine."""
     match content:
         case ToneContent(name, duration_ms):
             return fixed(tones.tone(name, audio_format.rate_hz, max_ms=duration_ms), audio_format.rate_hz)

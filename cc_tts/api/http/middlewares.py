@@ -36,7 +36,7 @@ MAX_REQUEST_ID_CHARS: Final = 128  # unmeasured
 UNMATCHED: Final = "unmatched"
 """Label ``route`` of requests for unknown paths."""
 UPLOAD_TIMEOUT_S: Final = 300.0
-"""How long the body with a file may take, and what is done with it: 32 MB at 1 Mbit/s."""
+"""How long the body with a file may take, and what is done with it: 32 MB at 1 Mbit/s (unmeasured)."""
 CLIENT_GONE_STATUS: Final = 499
 """Label ``status`` of requests whose client hung up before the response."""
 _TRACEPARENT: Final = re.compile(

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_tts.api import schemas
+from cc_tts.api.audio_speech import AudioSpeech
 from cc_tts.api.http import bodies
 from cc_tts.errors import ClientError, FieldError, MalformedRequest, NothingToSay, UnknownVoice, Unprocessable
 
@@ -67,12 +68,12 @@ def test_the_pointer_names_the_fault(body: bytes, kind: type[ClientError], point
         (b'{"scope": "everything"}', schemas.Stop, "/scope: 'everything' is none of current, all"),
         (
             b'{"input": "hi", "response_format": "mp3"}',
-            schemas.AudioSpeech,
+            AudioSpeech,
             "/response_format: 'mp3' is none of wav, pcm, ulaw",
         ),
         (
             b'{"input": "hi", "sample_rate_hz": 8001}',
-            schemas.AudioSpeech,
+            AudioSpeech,
             "/sample_rate_hz: 8001 is none of 8000, 16000, 22050, 24000, 44100, 48000, did you mean 8000?",
         ),
         (

@@ -9,9 +9,10 @@ from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 
 from cc_tts.api.app import build_app
+from cc_tts.api.audio_speech import AudioSpeech
 from cc_tts.api.http import bodies, openapi
 from cc_tts.api.routes import ROUTES
-from cc_tts.api.schemas import AudioSpeech, Originate, Play, Speak
+from cc_tts.api.schemas import Originate, Play, Speak
 from cc_tts.config.schema import ALL_SCOPES
 from cc_tts.errors import CcTtsError
 from tests.fakes.running_api import make_context

@@ -7,7 +7,7 @@ import pytest
 import soundfile
 
 from cc_tts.errors import AudioUnreadable
-from cc_tts.speech.audio_file import amplified, decode
+from cc_tts.speech.staged.audio_file import amplified, decode
 
 pytestmark = pytest.mark.unit
 

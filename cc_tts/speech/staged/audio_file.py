@@ -74,7 +74,7 @@ def amplified(pcm: bytes, gain_db: float) -> bytes:
 
 
 def decode(data: bytes, *, rate_hz: int, max_s: float) -> bytes:
-    """As :func:`read`, in this process.
+    """Do the work of :func:`read` in this process.
 
     Raises:
         AudioUnreadable: as there.

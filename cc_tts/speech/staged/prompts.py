@@ -41,12 +41,12 @@ from cc_tts.errors import (
     TextTooLong,
     did_you_mean,
 )
-from cc_tts.speech import audio_file
 from cc_tts.speech.chunks import OVERLOAD_POLL_S, ChunkStream, in_pieces
 from cc_tts.speech.prompt import Content, ReadyContent, SequenceContent, StagedContent, TextContent, text_of
 from cc_tts.speech.prompt_cache import as_cached
 from cc_tts.speech.prompt_files import CachedChunk, CachedPrompt
 from cc_tts.speech.ssml import from_ssml
+from cc_tts.speech.staged import audio_file
 from cc_tts.tenants.quotas import Reservation
 
 PROMPT_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -102,7 +102,7 @@ class StagedPrompt:
 
     @property
     def kind(self) -> Literal["text", "ssml", "audio"]:
-        """What it was staged from."""
+        """The kind of what it was staged from."""
         if self.words is None:
             return "audio"
         return "ssml" if self.words.ssml else "text"
@@ -174,7 +174,7 @@ class StagedPrompts:
         return sorted((each for each in self._prompts.values() if each.tenant == tenant), key=lambda each: each.id)
 
     def resolved(self, content: Content, tenant: str) -> Content:
-        """What is said or played for a content: that of the prompt it names, with its audio while that is kept.
+        """Return the content to say or play: that of the prompt it names, with its audio while that is kept.
 
         Raises:
             PromptNotFound: there is none of this id.

@@ -15,6 +15,7 @@ from cc_tts.api.http import bodies
 from cc_tts.api.http.auth import current_tenant
 from cc_tts.api.http.forms import MULTIPART, fields_of
 from cc_tts.api.http.route import Query, RouteTable
+from cc_tts.api.prompts.bodies import StageAudio, StagePrompt
 from cc_tts.errors import (
     AudioUnreadable,
     EngineOverloaded,
@@ -25,7 +26,7 @@ from cc_tts.errors import (
     PromptsFull,
     Unprocessable,
 )
-from cc_tts.speech.staged import StagedPrompt, StagedPrompts
+from cc_tts.speech.staged.prompts import StagedPrompt, StagedPrompts
 
 AUDIO_TYPES: Final = (
     "audio/wav",
@@ -40,7 +41,7 @@ AUDIO_TYPES: Final = (
     "application/ogg",
     "application/octet-stream",
 )
-"""What the bytes are is looked up in them, whatever the client calls them."""
+"""Clients call files so; libsndfile looks at the bytes."""
 WAIT_SHARE: Final = 0.8
 """The part of http.request_timeout_s that a request waits for the audio (unmeasured); it is made all the same."""
 _WAIT: Final = Query("wait", "false: answer before the audio is made.", ("true", "false"))
@@ -50,11 +51,11 @@ _FILE_FIELDS: Final = ("file", "audio")
 ROUTES: Final = RouteTable("Prompts")
 
 
-def _file(body: bytes, _content_type: str) -> schemas.StageAudio:
-    return schemas.StageAudio(audio=body)
+def _file(body: bytes, _content_type: str) -> StageAudio:
+    return StageAudio(audio=body)
 
 
-def _form(body: bytes, content_type: str) -> schemas.StageAudio:
+def _form(body: bytes, content_type: str) -> StageAudio:
     """A form with a file in the field ``file``, and ``prompt_id`` and ``ttl_s`` beside it."""
     fields = fields_of(body, content_type)
     audio = next((fields.pop(name) for name in _FILE_FIELDS if name in fields), None)
@@ -66,7 +67,7 @@ def _form(body: bytes, content_type: str) -> schemas.StageAudio:
             values["ttl_s"] = float(values["ttl_s"])
         except ValueError:
             raise Unprocessable.about(FieldError("/ttl_s", "a number of seconds")) from None
-    return bodies.shaped({**values, "audio": audio}, schemas.StageAudio)
+    return bodies.shaped({**values, "audio": audio}, StageAudio)
 
 
 _OTHER_BODIES: Final[dict[str, Callable[[bytes, str], Any]]] = {MULTIPART: _form} | dict.fromkeys(AUDIO_TYPES, _file)
@@ -90,7 +91,7 @@ _EXAMPLES: Final = {
     examples=_EXAMPLES,
     for_tenants=True,
 )
-async def stage_prompt(request: web.Request, body: schemas.StagePrompt) -> views.StagedPrompt:
+async def stage_prompt(request: web.Request, body: StagePrompt) -> views.StagedPrompt:
     """Stage a text, or an audio file, to be spoken by its id."""
     return await _stage(request, body.prompt_id or f"prompt-{secrets.token_hex(_RANDOM_BYTES)}", body)
 
@@ -106,7 +107,7 @@ async def stage_prompt(request: web.Request, body: schemas.StagePrompt) -> views
     examples=_EXAMPLES,
     for_tenants=True,
 )
-async def put_prompt(request: web.Request, body: schemas.StagePrompt) -> views.StagedPrompt:
+async def put_prompt(request: web.Request, body: StagePrompt) -> views.StagedPrompt:
     """Stage a prompt in place of what has this id."""
     prompt_id = bodies.shaped(request.match_info["prompt_id"], schemas.PromptId)
     if body.prompt_id not in (None, prompt_id):
@@ -114,10 +115,10 @@ async def put_prompt(request: web.Request, body: schemas.StagePrompt) -> views.S
     return await _stage(request, prompt_id, body)
 
 
-async def _stage(request: web.Request, prompt_id: str, body: schemas.StagePrompt) -> views.StagedPrompt:
+async def _stage(request: web.Request, prompt_id: str, body: StagePrompt) -> views.StagedPrompt:
     waits = _WAIT.choice(request, default="true") == "true"
     context, tenant, staged = request.app[CONTEXT], current_tenant(), _staged(request)
-    if isinstance(body, schemas.StageAudio):
+    if isinstance(body, StageAudio):
         return views.StagedPrompt.of(await staged.put_audio(prompt_id, body.audio, tenant=tenant, ttl_s=body.ttl_s))
     words = body.words()
     content = words.content()

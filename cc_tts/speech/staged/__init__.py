@@ -1,0 +1,1 @@
+"""Prompts that are staged under an id, and the files that recorded announcements come in."""

@@ -356,9 +356,9 @@ class MediaConfig:
     """``[media]``: the audio of calls over ``GET /v1/calls/{id}/media``."""
 
     max_per_call: Annotated[int, msgspec.Meta(ge=1, le=100)] = 4
-    max_frame_bytes: Annotated[int, msgspec.Meta(ge=1024, le=4 * 1024 * 1024)] = 262_144
+    max_frame_bytes: Annotated[int, msgspec.Meta(ge=1024, le=4 * 1024 * 1024)] = 2_097_152
     max_queued_ms: Annotated[int, msgspec.Meta(ge=100, le=60_000)] = 1000
-    max_buffered_ms: Annotated[int, msgspec.Meta(ge=1000, le=600_000)] = 60_000
+    max_buffered_ms: Annotated[int, msgspec.Meta(ge=1000, le=600_000)] = 300_000
     start_threshold_ms: Annotated[int, msgspec.Meta(ge=20, le=1000)] = 60
     idle_end_ms: Annotated[int, msgspec.Meta(ge=20, le=60_000)] = 500
     connect_timeout_s: Annotated[float, msgspec.Meta(gt=0, le=60)] = 5.0

@@ -43,11 +43,11 @@ async def told(socket: ClientWebSocketResponse, type_: str) -> Any:
             assert message.type in (WSMsgType.TEXT, WSMsgType.BINARY), message
 
 
-async def close_of(socket: ClientWebSocketResponse) -> int | None:
+async def close_of(socket: ClientWebSocketResponse) -> tuple[int | None, str]:
     async with asyncio.timeout(10):
         while (message := await socket.receive()).type in (WSMsgType.TEXT, WSMsgType.BINARY):
             pass
-    return message.data if message.type is WSMsgType.CLOSE else None
+    return (message.data, message.extra or "") if message.type is WSMsgType.CLOSE else (None, "")
 
 
 async def test_the_caller_is_heard(api: Served) -> None:
@@ -160,15 +160,23 @@ async def test_too_many_faults_close(api: Served) -> None:
     async with api.connect("?direction=talk") as socket:
         for _ in range(connection.MAX_FAULTS):
             await socket.send_bytes(b"x")
-        assert await close_of(socket) == 1008
+        assert await close_of(socket) == (1008, "too many faults")
     await eventually(lambda: not api.call.followers)
 
 
-async def test_a_message_beyond_the_bound_closes(api: Served) -> None:
+@pytest.mark.parametrize("num_bytes", [4098, 3_000_000])
+async def test_a_message_beyond_the_bound_closes_with_the_bound_and_what_came_before_is_played(
+    api: Served, num_bytes: int
+) -> None:
     async with api.connect("?direction=talk") as socket:
-        await socket.send_bytes(bytes(4098))
-        assert await close_of(socket) == 1009
-    await eventually(lambda: not api.call.followers)
+        await socket.send_bytes(sound(200))
+        sending = asyncio.create_task(socket.send_bytes(bytes(num_bytes)))
+        assert await close_of(socket) == (1009, "a message may have 4096 bytes at most")
+        await asyncio.gather(sending, return_exceptions=True)
+    await eventually(lambda: not api.call.player.queue)
+    (utterance,) = api.call.utterances.values()
+    assert utterance.played_ms == 200.0
+    assert not api.call.followers
 
 
 async def test_the_end_of_the_call_closes_after_the_last_message(api: Served) -> None:
@@ -179,7 +187,7 @@ async def test_the_end_of_the_call_closes_after_the_last_message(api: Served) ->
         api.exchange.ua.ended(api.call.id)
         assert (await told(socket, "mark"))["cleared"]
         assert (await told(socket, "stop"))["reason"] == "remote_hangup"
-        assert await close_of(socket) == 1000
+        assert await close_of(socket) == (1000, "the call is over")
 
 
 async def test_pings_are_answered_and_a_silent_client_is_dropped(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,7 +221,7 @@ async def test_a_slow_client_loses_frames_and_is_told(api: Served, monkeypatch: 
         outbox: Any = stream._sink
         for _ in range(60):  # 1.2 s at once
             outbox.audio("in", sound(20))
-        outbox.message(MediaPaused())
+        outbox.message(MediaPaused(buffered_ms=1.0))
         dropped = await told(socket, "dropped")
         assert dropped["frames"] >= 10
         assert api.exchange.sample("cctts_call_audio_dropped_frames_total", where="client") == dropped["frames"]

@@ -101,6 +101,22 @@ async def answered(api: Served) -> Call:
     return call
 
 
+async def test_a_message_beyond_the_bound_closes_with_the_bound() -> None:
+    closed: list[object] = []
+
+    async def behave(socket: web.WebSocketResponse) -> None:
+        await socket.send_bytes(bytes(MediaConfig().max_frame_bytes + 2))
+        while (message := await socket.receive()).type in (WSMsgType.TEXT, WSMsgType.BINARY):
+            pass
+        closed.extend((message.data, message.extra))
+
+    async with scene() as (api, application):
+        application.behaviour = behave
+        await answered(api)
+        await asyncio.wait_for(application.is_over.wait(), 5)
+        assert closed == [1009, "a message may have 2097152 bytes at most"]
+
+
 def sound(ms: int) -> bytes:
     return np.random.default_rng(1).integers(1000, 8000, ms * 8).astype("<i2").tobytes()
 

@@ -53,21 +53,24 @@ class Socket(Protocol):
     async def close(self, *, code: int, message: bytes) -> Any: ...
 
 
-class _Socket(web.WebSocketResponse):
-    """aiohttp closes for a message that is too long without a word of why."""
+def why_closed(code: int, message: bytes, max_frame_bytes: int) -> bytes:
+    """The reason of a close: aiohttp closes for a message that is too long without a word of why."""
+    is_too_long = not message and code == WSCloseCode.MESSAGE_TOO_BIG
+    return b"a message may have %d bytes at most" % max_frame_bytes if is_too_long else message
 
+
+class _ServerSocket(web.WebSocketResponse):
     def __init__(self, *, max_msg_size: int, **options: Any) -> None:
         super().__init__(max_msg_size=max_msg_size, **options)
-        self._too_long = b"a message may have %d bytes at most" % max_msg_size
+        self._max_frame_bytes = max_msg_size
 
     async def close(self, *, code: int = WSCloseCode.OK, message: bytes = b"", drain: bool = True) -> bool:
-        reason = message or (self._too_long if code == WSCloseCode.MESSAGE_TOO_BIG else b"")
-        return await super().close(code=code, message=reason, drain=drain)
+        return await super().close(code=code, message=why_closed(code, message, self._max_frame_bytes), drain=drain)
 
 
 def new_socket(*, max_frame_bytes: int, **options: Any) -> web.WebSocketResponse:
     """A WebSocket whose handshake is not answered yet. ``options`` are those of ``web.WebSocketResponse``."""
-    return _Socket(
+    return _ServerSocket(
         timeout=CLOSE_TIMEOUT_S,
         max_msg_size=max_frame_bytes,
         compress=False,

@@ -14,7 +14,7 @@ import aiohttp
 from yarl import URL
 
 from cc_tts import __version__, logs
-from cc_tts.api.events.websocket import CLOSE_TIMEOUT_S, Socket
+from cc_tts.api.events.websocket import CLOSE_TIMEOUT_S, Socket, why_closed
 from cc_tts.api.media.dialect import Dialect, OwnDialect
 from cc_tts.api.media.media_connection import MediaConnection
 from cc_tts.api.media.twilio import TwilioDialect
@@ -33,6 +33,13 @@ log = logs.get(__name__)
 
 class _Redirected(aiohttp.ClientError):
     """The application answered with a redirect."""
+
+
+class _ClientSocket(aiohttp.ClientWebSocketResponse):
+    max_frame_bytes = 0
+
+    async def close(self, *, code: int = aiohttp.WSCloseCode.OK, message: bytes = b"") -> bool:
+        return await super().close(code=code, message=why_closed(code, message, self.max_frame_bytes))
 
 
 class DialBack:
@@ -82,7 +89,10 @@ class DialBack:
             tracing = aiohttp.TraceConfig()
             tracing.on_request_redirect.append(_refuse_redirect)
             self._http = aiohttp.ClientSession(
-                headers={"User-Agent": f"cc-tts/{__version__}"}, trace_configs=[tracing], timeout=_NO_TIMEOUT
+                headers={"User-Agent": f"cc-tts/{__version__}"},
+                trace_configs=[tracing],
+                timeout=_NO_TIMEOUT,
+                ws_response_class=_ClientSocket,
             )
         try:
             async with asyncio.timeout(self._media.connect_timeout_s):
@@ -99,6 +109,8 @@ class DialBack:
             self._metrics.media_connections.labels(result="failed").inc()
             return None
         self._metrics.media_connections.labels(result="connected").inc()
+        assert isinstance(socket, _ClientSocket)
+        socket.max_frame_bytes = self._media.max_frame_bytes
         return socket
 
     async def _converse(self, call: Call, socket: aiohttp.ClientWebSocketResponse, dialect: Dialect) -> None:

@@ -76,7 +76,11 @@ class MediaSpeechStopped(MediaMessage, frozen=True, kw_only=True, tag="speech.st
 
 
 class MediaPaused(MediaMessage, frozen=True, kw_only=True, tag="paused"):
-    """The client should send no more audio for now, since enough waits to be played; twice as much is dropped."""
+    """The client should send no more audio for now, since enough waits to be played; what goes beyond twice as much is
+    dropped.
+    """
+
+    buffered_ms: Annotated[Milliseconds, Meta(description="Audio of this client that waits to be played.")]
 
 
 class MediaResumed(MediaMessage, frozen=True, kw_only=True, tag="resumed"):

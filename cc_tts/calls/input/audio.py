@@ -37,9 +37,6 @@ PAUSED_SHARE: Final = 2
 class AudioInput(InputStream[IncrementalAudio, MediaMessage]):
     """``barge_in_dtmf`` is of its utterances, for keys and for speech; ``None``: as the call has it."""
 
-    PAUSED = MediaPaused()
-    RESUMED = MediaResumed()
-
     def __init__(
         self, call: CallView, rate_hz: int, *, send: Callable[[MediaMessage], None], barge_in_dtmf: bool | None = None
     ) -> None:
@@ -124,8 +121,12 @@ class AudioInput(InputStream[IncrementalAudio, MediaMessage]):
         if not self._is_full:
             self._is_full = True
             raise QueueFull(
-                f"{self._config.max_buffered_ms} ms of audio wait (media.max_buffered_ms); more is dropped until resumed"
+                f"{self.num_pending:.0f} ms of audio wait to be played and {self._config.max_buffered_ms} may "
+                "(media.max_buffered_ms); more is dropped until resumed"
             )
+
+    def _tell_pause(self, *, is_paused: bool) -> None:
+        self._send(MediaPaused(buffered_ms=round(self.num_pending, 1)) if is_paused else MediaResumed())
 
     def _tell_mark(self, name: str, at_ms: float, utterance: Utterance | None) -> None:  # noqa: ARG002
         self._send(MediaMark(name=name, cleared=False))

@@ -17,7 +17,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from cc_tts.calls.follower import CallView
 from cc_tts.calls.prompts.utterance import CompletionCause, SpokenSpan, Utterance, UtteranceWatcher
@@ -50,10 +50,6 @@ class InputStream(UtteranceWatcher, ABC, Generic[Source, Message]):
     """The client is asked to pause when ``pause_at`` characters or milliseconds wait, of ``max_pending`` that may. ``send``
     gets the messages for the client and must do nothing but queue them.
     """
-
-    PAUSED: ClassVar[Any]
-    RESUMED: ClassVar[Any]
-    """The messages that ask the client to pause and to go on."""
 
     def __init__(
         self,
@@ -139,6 +135,10 @@ class InputStream(UtteranceWatcher, ABC, Generic[Source, Message]):
     # --- what text and audio do each in its way ----------------------------------------------------------------------
 
     @abstractmethod
+    def _tell_pause(self, *, is_paused: bool) -> None:
+        """Ask the client to pause, or to go on."""
+
+    @abstractmethod
     def _tell_mark(self, name: str, at_ms: float, utterance: Utterance | None) -> None:
         """Tell the client that a mark was reached, of no utterance if nothing waited."""
 
@@ -174,7 +174,7 @@ class InputStream(UtteranceWatcher, ABC, Generic[Source, Message]):
         num_pending = self.num_pending
         if not self._is_paused and num_pending >= self._pause_at:
             self._is_paused = True
-            self._send(self.PAUSED)
+            self._tell_pause(is_paused=True)
         elif self._is_paused and num_pending <= self._max_pending / RESUMED_SHARE:
             self._is_paused = self._is_full = False
-            self._send(self.RESUMED)
+            self._tell_pause(is_paused=False)

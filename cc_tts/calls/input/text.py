@@ -40,9 +40,6 @@ class TextStream(InputStream[IncrementalText, StreamMessage], Follower):
         CapacityExceeded: the call has as many streams as the config allows.
     """
 
-    PAUSED = Paused()
-    RESUMED = Resumed()
-
     def __init__(
         self,
         call: CallView,
@@ -155,6 +152,9 @@ class TextStream(InputStream[IncrementalText, StreamMessage], Follower):
         self._send(StreamSpeakRefused(error=utterance.error.code, detail=detail, text=words, **utterance.event_fields))
 
     # ---------------------------------------------------------------------------------------------------------------
+
+    def _tell_pause(self, *, is_paused: bool) -> None:
+        self._send(Paused() if is_paused else Resumed())
 
     def _tell_mark(self, name: str, at_ms: float, utterance: Utterance | None) -> None:
         fields = {"utterance_id": ""} if utterance is None else utterance.event_fields

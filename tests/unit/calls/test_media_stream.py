@@ -255,6 +255,22 @@ async def test_audio_is_played_as_it_was_sent(stage: Stage) -> None:
     assert stage.leg.underruns == 0
 
 
+@pytest.mark.parametrize("num_messages", [1, 450])
+def test_a_file_that_comes_at_once_is_played_whole(num_messages: int) -> None:
+    @staged()
+    async def scene(stage: Stage) -> None:
+        client, pcm = Client(stage), sound(90_000)
+        size = len(pcm) // num_messages
+        for at in range(0, len(pcm), size):
+            client.talk.audio(pcm[at : at + size])
+        client.stream.close()
+        await stage.until_quiet()
+        assert stage.heard == pcm
+        assert client.kinds() == ["speak.started", "speak.complete"]
+
+    scene()
+
+
 @staged()
 async def test_audio_that_comes_as_it_is_spoken_has_no_gaps(stage: Stage) -> None:
     client, pcm = Client(stage), sound(3000)
@@ -420,9 +436,9 @@ async def test_more_than_is_buffered_is_refused_and_counted(stage: Stage) -> Non
     second = sound(1000)
     for _ in range(3):
         client.talk.audio(second)
-    assert client.kinds() == ["paused"]
+    assert client.all("paused") == [{"type": "paused", "buffered_ms": 2000.0}]
     client.talk.audio(second)
-    with pytest.raises(QueueFull):
+    with pytest.raises(QueueFull, match="4000 ms of audio wait"):
         client.talk.audio(second)
     client.talk.audio(second)
     assert stage.exchange.sample("cctts_call_audio_dropped_frames_total", where="talk") == 100

@@ -250,7 +250,7 @@ def test_it_describes_what_a_media_stream_sends_and_takes(document: Any) -> None
         media.MediaDtmf(digit="5", duration_ms=100),
         media.MediaSpeechStarted(speech_id="s", at_ms=1.0),
         media.MediaSpeechStopped(speech_id="s", at_ms=2.0),
-        media.MediaPaused(),
+        media.MediaPaused(buffered_ms=1.0),
         media.MediaResumed(),
         media.MediaSpeakStarted(utterance_id="u", time_to_first_audio_ms=None),
         media.MediaMark(name="m", cleared=True),

@@ -101,7 +101,7 @@ def test_what_was_dropped_shows_in_the_timestamps() -> None:
 
 def test_twilio_has_no_word_for_the_rest() -> None:
     dialect = TwilioDialect()
-    assert told(dialect, MediaPaused()) == []
+    assert told(dialect, MediaPaused(buffered_ms=1.0)) == []
     assert told(dialect, MediaError(code="malformed", detail="why")) == []
 
 

@@ -175,6 +175,10 @@ class GatherNotFound(NotFound, code="gather_not_found", title="No gather runs"):
     """No gather runs on this call."""
 
 
+class RecordingNotFound(NotFound, code="recording_not_found", title="No such recording"):
+    """No recording has this id, or the call is not recorded."""
+
+
 class LexiconNotFound(NotFound, code="lexicon_not_found", title="No such lexicon"):
     """No lexicon has this name."""
 
@@ -223,6 +227,10 @@ class TransferActive(WrongState, code="transfer_active", title="A transfer runs 
     """One transfer runs on a call at a time."""
 
 
+class RecordingActive(WrongState, code="recording_active", title="The call is recorded already"):
+    """A call has one recording at a time."""
+
+
 class EventsGone(ClientError, code="events_gone", title="Events no longer kept", http=410):
     """The event to go on from is too old, or of an earlier run of the server: connect without it and read the calls anew."""
 
@@ -267,6 +275,16 @@ class LexiconMalformed(Unprocessable, code="lexicon_malformed", title="Lexicon t
 
 class LexiconNotStored(ServerError, code="lexicon_not_stored", title="The lexicon cannot be stored", http=500, sip=500):
     """The folder of the lexicons cannot be written: the disk is full, for example."""
+
+
+class RecordingOff(Unprocessable, code="recording_off", title="Nothing is recorded here"):
+    """The configuration has no folder for recordings."""
+
+
+class RecordingStorageFull(
+    ServerError, code="recording_storage_full", title="No room for recordings", http=507, sip=500
+):
+    """The folder of the recordings cannot be written, or less is free than is to be."""
 
 
 class UnknownLexicon(Unprocessable, code="unknown_lexicon", title="Unknown lexicon"):

@@ -106,6 +106,10 @@ class Metrics:
             "more than is buffered (talk).",
             "where",
         )
+        self.recordings_active = gauge("cctts_recordings_active", "Recordings that run, or wait for consent.")
+        self.recordings_total = counter(
+            "cctts_recordings", "Recordings that are over: saved or failed, and why.", "result", "reason"
+        )
         self.start_threshold = gauge("cctts_start_threshold_seconds", "Audio a playout buffer waits for now.", "engine")
         self.barge_in = histogram(
             "cctts_barge_in_seconds",

@@ -26,6 +26,7 @@ from cc_tts.api.context import ApiContext
 from cc_tts.api.health import as_node
 from cc_tts.api.http.connections import Listener
 from cc_tts.api.media.dial_back import DialBack
+from cc_tts.api.recordings.delivery import Delivery
 from cc_tts.api.webhooks.answers import IncomingAnswers
 from cc_tts.calls.events.bus import EventBus
 from cc_tts.calls.registry import CallRegistry
@@ -130,6 +131,7 @@ class Server:
             ),
             self.dial_back.dial,
         )
+        self.registry.recordings.deliver = Delivery(config.record).deliver
         url = pool_url(config)
         self.pool_link = (
             PoolLink(
@@ -216,6 +218,7 @@ class Server:
                 task.cancel()
             if is_serving or not self.ua.has_adopted:  # else its calls are for the next server that tries
                 await self.ua.stop()
+                await self.registry.recordings.stop()
             await self._stop_all()
             if notifying is not None:
                 notifying.cancel()
@@ -233,6 +236,7 @@ class Server:
     async def _start(self) -> None:
         """Start what :meth:`run` has not started, the children among it."""
         await self.ua.adopt()  # before the engine loads, which may take longer than the calls are kept
+        self.registry.recordings.start()
         await self.engine.start()
         await self.text_process.start()
         if self._config.cache.enabled:

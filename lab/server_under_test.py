@@ -63,7 +63,7 @@ class Ports:
         return cls(free_ports(2), http or free_ports(), free_ports(num_rtp), num_rtp, free_ports(UA_PORTS))
 
 
-def server_config(ports: Ports) -> str:
+def server_config(ports: Ports, recordings: Path | str = "") -> str:
     """Configuration of the server for these tests. Routes: greet, long, silent, ring; every other user is unknown."""
     return f"""
 [sip]
@@ -91,6 +91,10 @@ drain_timeout_s = 2
 
 [transfer]
 allowed = ["sip:*@{HOST}:*"]
+
+[record]
+dir = {json.dumps(str(recordings))}
+min_free_bytes = 0
 
 [routes.greet]
 greeting = {json.dumps(GREETING)}
@@ -177,7 +181,7 @@ class Server:
         """
         ports = ports or Ports.free()
         config = folder / "server.toml"
-        config.write_text(server_config(ports))
+        config.write_text(server_config(ports, folder / "recordings"))
         argv = [sys.executable, "-m", "cc_tts.cli", "serve", "--config", str(config)]
         return await cls._launch(folder, argv, ports, in_environment(settings or {}), prefix=prefix)
 
@@ -349,6 +353,10 @@ class Server:
         """Status and text of a GET."""
         async with self.http.get(self.url + path) as answer:
             return answer.status, await answer.text()
+
+    async def get_bytes(self, path: str) -> tuple[int, bytes]:
+        async with self.http.get(f"{self.url}{path}") as response:
+            return response.status, await response.read()
 
     async def post(
         self, path: str, body: Mapping[str, Any], *, headers: Mapping[str, str] | None = None

@@ -9,6 +9,7 @@ from cc_tts.api.events import asyncapi, stream
 from cc_tts.api.http import openapi
 from cc_tts.api.media import stream as media
 from cc_tts.api.prompts import handlers as prompts
+from cc_tts.api.recordings import handlers as recordings
 from cc_tts.api.transfers import transfer
 from cc_tts.api.webhooks import routes as webhooks
 from cc_tts.errors import MAX_COMPARED_CHARS
@@ -19,6 +20,7 @@ ROUTES: Final = (
     *speech.ROUTES,
     *text_stream.ROUTES,
     *media.ROUTES,
+    *recordings.ROUTES,
     *audio_speech.ROUTES,
     *lexicons.ROUTES,
     *webhooks.ROUTES,
@@ -28,11 +30,7 @@ ROUTES: Final = (
     *openapi.ROUTES,
     *asyncapi.ROUTES,
 )
-NOT_IN_THIS_VERSION: Final = (
-    "/v1/calls/{id}/record",
-    "/v1/calls/{id}/recording",
-    "/v1/voices/{id}",
-)
+NOT_IN_THIS_VERSION: Final = ("/v1/voices/{id}",)
 """Reserved paths of version 1 of the API, which get 404."""
 OTHER_NAMES: Final = {
     **dict.fromkeys(("say", "talk", "tts", "announce"), "speak"),
@@ -41,6 +39,7 @@ OTHER_NAMES: Final = {
     **dict.fromkeys(("digits", "keys", "send_dtmf"), "dtmf"),
     **dict.fromkeys(("collect", "input"), "gather"),
     **dict.fromkeys(("listen", "audio"), "media"),
+    **dict.fromkeys(("recording", "recordings"), "record"),
     "tokens": "stream",
     "cancel": "stop",
     "retrieve": "unhold",

@@ -22,6 +22,7 @@ from cc_tts.calls.events.bus import Disclosure
 from cc_tts.calls.follower import Followers
 from cc_tts.calls.prompts.player import PromptPlayer
 from cc_tts.calls.prompts.utterance import CompletionCause, Utterance
+from cc_tts.calls.recording.recorder import CallRecorder
 from cc_tts.calls.services import CallServices
 from cc_tts.calls.transfers.handover import Handover
 from cc_tts.clock import NS_PER_MS, ms_between
@@ -73,6 +74,7 @@ class Call(CallInfo):
         self.detection: MachineDetection | None = None
         self.handover = Handover(self)
         self.keeper = RecordKeeper(self)
+        self.recorder = CallRecorder(self, self.services.recordings)
 
     # --- what the API reads ------------------------------------------------------------------------------------------
 
@@ -154,6 +156,7 @@ class Call(CallInfo):
             prompt = self.services.resolved(request.invalid_prompt, self.tenant)
             self.services.source.check(self.defaults.applied_to(prompt).content)
         gather = self.keys.collect(request)
+        self.recorder.gather_began(gather)
         self.keeper.keep()
         return gather
 
@@ -335,6 +338,7 @@ class Call(CallInfo):
             if record.gather.then == "hangup" and is_answered:
                 self.end("gather_complete", cause="server_restarted")
         self.handover.restore(record.transfer, snapshot.transfer)
+        self.recorder.restore(record.recording)
         self.local_reason = record.local_reason or self.local_reason
         self._run_gather_timers()
         if self.state is CallState.ESTABLISHED:
@@ -460,6 +464,7 @@ class Call(CallInfo):
         self.handover.prompt_complete(utterance)
 
     def _gather_complete(self, gather: Gather) -> None:
+        self.recorder.gather_over()
         if gather.request.then == "hangup":
             failed = gather.result == "timeout" and gather.prompt_error
             cause = CompletionCause.ERROR if failed else gather.result

@@ -11,6 +11,7 @@ from msgspec import UNSET
 from cc_tts import logs
 from cc_tts.calls.ending import Ending, ending_of
 from cc_tts.calls.events import types
+from cc_tts.calls.recording.recording import RecordingStamp
 from cc_tts.config.schema import CallWebhook, MediaDialect
 from cc_tts.errors import CcTtsError
 from cc_tts.media.quality import Quality
@@ -74,6 +75,8 @@ class CallInfo:
     """The application that the call's route has it connect to, and the dialect that it speaks."""
     amd_stage: AmdStage = ""
     """The detection still has to find who answers, or when a machine's greeting is over."""
+    recordings: tuple[RecordingStamp, ...] = ()
+    """Those that were made of it, or asked for."""
     no_answer_at_s: float | None = None
     """When an outgoing call is given up that is not answered, on the wall clock."""
 

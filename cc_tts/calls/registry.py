@@ -39,6 +39,7 @@ class CallRegistry:
         self._ua = services.ua
         self._metrics = services.metrics
         self.events = services.events
+        self.recordings = services.recordings
         self._table = CallTable(services)
         self._incoming = IncomingCalls(services, self._table, connect_media)
         self._outgoing = OutgoingCalls(services, self._table)
@@ -245,6 +246,8 @@ class CallRegistry:
                 registrar = self._services.config.registration.registrar
                 self._metrics.registered.labels(registrar=registrar).set(message.registered)
                 log.info("registration", registered=message.registered, sip_code=message.sip_code)
+            case messages.RecordingStarted() | messages.RecordingOver() | messages.RecorderLost():
+                self._services.recordings.on_report(message)
             case messages.CallReport():
                 self._on_call_report(message)
 

@@ -8,6 +8,7 @@ from msgspec import UNSET
 from cc_tts.calls.events.bus import EventBus
 from cc_tts.calls.events.types import PromptReady
 from cc_tts.calls.prompts.utterance_index import UtteranceIndex
+from cc_tts.calls.recording.recordings import Recordings
 from cc_tts.clock import Clock
 from cc_tts.cluster.nodes import LineNodes
 from cc_tts.config.schema import Config
@@ -39,6 +40,7 @@ class CallServices:
     threshold: StartThreshold = field(init=False)
     utterances: UtteranceIndex = field(init=False)
     staged: StagedPrompts = field(init=False)
+    recordings: Recordings = field(init=False)
 
     def __post_init__(self) -> None:
         playout = self.config.playout
@@ -46,6 +48,9 @@ class CallServices:
             floor_ms=playout.start_threshold_min_ms, ceiling_ms=playout.start_threshold_max_ms
         )
         self.utterances = UtteranceIndex(self.metrics, self.threshold, self.nodes, self.accounting)
+        self.recordings = Recordings(
+            self.config, events=self.events, metrics=self.metrics, clock=self.clock, nodes=self.nodes
+        )
         rate_hz = self.config.rtp.clock_rate_hz
         self.staged = StagedPrompts(
             self.config.prompts,

@@ -7,6 +7,8 @@ event loop.
 import dataclasses
 from typing import Any, Final
 
+import msgspec
+
 from cc_tts import logs
 from cc_tts.calls.call_info import CallInfo
 from cc_tts.calls.ending import Ending, q850_cause
@@ -76,6 +78,7 @@ def accounting_line(call: CallInfo, ending: Ending) -> CallLine:
         q850_cause=q850_cause(ending, was_established=call.answered_at_s is not None, our_cause=call.hangup_cause),
         codec=call.codec,
         quality=dataclasses.asdict(call.quality),
+        recordings=[msgspec.structs.asdict(each) for each in call.recordings],
     )
 
 

@@ -10,12 +10,13 @@ from typing import Annotated, Literal, get_args
 
 import msgspec
 
+from cc_tts.config.record import RecordConfig
 from cc_tts.config.wording import form
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400 * 7)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
-Scope = Literal["read", "call", "listen", "talk", "digits", "admin"]
+Scope = Literal["read", "call", "listen", "talk", "digits", "recordings", "admin"]
 MediaDialect = Literal["cc-tts", "twilio"]
 DigestAlgorithm = Literal["SHA-256", "MD5"]
 ALL_SCOPES: tuple[Scope, ...] = get_args(Scope)
@@ -492,9 +493,7 @@ class RouteConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantConfig:
-    """``[tenants.NAME]``: what the calls and tokens of one tenant may use at the same time, on all nodes of a cluster
-    together; 0: any number.
-    """
+    """``[tenants.NAME]``: what the calls and tokens of a tenant may use at once, on all nodes together; 0: any number."""
 
     max_calls: Count = 0
     max_streams: Count = 0
@@ -526,6 +525,7 @@ class Config:
     vad: VadConfig = field(default_factory=VadConfig)
     stream: StreamConfig = field(default_factory=StreamConfig)
     media: MediaConfig = field(default_factory=MediaConfig)
+    record: RecordConfig = field(default_factory=RecordConfig)
     cache: CacheConfig = field(default_factory=CacheConfig)
     prompts: PromptsConfig = field(default_factory=PromptsConfig)
     accounting: AccountingConfig = field(default_factory=AccountingConfig)

@@ -260,6 +260,20 @@ class ChildChannel:
             if records:
                 return records
 
+    def poll(self) -> list[Record]:
+        """Return the records that are there, without waiting. Raises ``ProcessFailed`` if the other side is gone, or sent
+        something unreadable. Runs on: the working thread, in place of :meth:`read`.
+        """
+        try:
+            data = self._sock.recv(_READ_BYTES, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return []
+        except OSError as error:
+            raise ProcessFailed(f"the other side is gone: {error}") from error
+        if not data:
+            raise ProcessFailed("the other side is gone")
+        return self._decoder.feed(data)
+
     def send(self, message: Message, payload: bytes = b"") -> None:
         """Queue a record and send what the socket takes now: :meth:`put`, then :meth:`flush`."""
         self.put(message, payload)
@@ -274,6 +288,11 @@ class ChildChannel:
         self._outbox_bytes += len(data)
         if self._outbox_bytes > MAX_BACKLOG_BYTES:
             raise ProcessFailed("the server has stopped reading")
+
+    @property
+    def backlog_bytes(self) -> int:
+        """How much is still to be sent."""
+        return self._outbox_bytes
 
     @property
     def has_backlog(self) -> bool:
@@ -301,6 +320,12 @@ class ChildChannel:
                 self._outbox[0] = data[sent:]
             else:
                 self._outbox.popleft()
+
+    def drain(self, timeout_s: float) -> None:
+        """Send all that is queued, and wait for that. Raises ``OSError`` if it takes too long or the other side is gone."""
+        self._sock.settimeout(timeout_s)
+        while self._outbox:
+            self._sock.sendall(self._outbox.popleft())
 
     def close(self) -> None:
         """Close this end; a reader waiting in :meth:`read` returns."""

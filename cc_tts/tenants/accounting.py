@@ -9,7 +9,7 @@ cannot be written lines wait, up to :data:`MAX_WAITING_LINES`; those beyond are 
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -52,7 +52,8 @@ class UtteranceLine(msgspec.Struct, frozen=True, kw_only=True, tag="utterance"):
 
 class CallLine(msgspec.Struct, frozen=True, kw_only=True, tag="call"):
     """A call. ``started``, ``answered`` and ``ended`` are seconds since the Unix epoch; ``duration_ms``: from the answer to
-    the end. ``route`` is the key of ``[routes]`` that took it, empty for a call that was placed.
+    the end. ``route`` is the key of ``[routes]`` that took it, empty for a call that was placed. ``recordings``: the id and
+    the consent of each.
     """
 
     time: float = 0.0
@@ -72,6 +73,7 @@ class CallLine(msgspec.Struct, frozen=True, kw_only=True, tag="call"):
     q850_cause: int | None
     codec: str | None
     quality: Mapping[str, float | None]
+    recordings: Sequence[Mapping[str, str]] = ()
 
 
 Line = UtteranceLine | CallLine

@@ -29,6 +29,7 @@ from cc_tts.ua.pjsip import pj_config
 from cc_tts.ua.pjsip.pjsip_log import PjsipLog
 from cc_tts.ua.pjsip.sip_thread import SipThread, pj_detail
 from cc_tts.ua.pjsua2_build import PYPI_WHEEL, Pjsua2Build
+from cc_tts.ua.recording.recordings import Recordings
 from cc_tts.ua.refer.message import Notification
 from cc_tts.ua.rtp import l16
 from cc_tts.ua.rtp.audio_port import AudioPorts
@@ -71,6 +72,7 @@ class UserAgent:
         self._server_silent = False
         self._unanswered: set[str] = set()  # calls that were reported to the server, which has not reacted yet
         self._heard: set[str] = set()  # calls that somebody listens to
+        self._recordings = Recordings(self._format, settings.log, send)
         self._retry_after_s = settings.sip.retry_after_s
         self._playout_events: deque[tuple[str, PlayoutEvent]] = deque()
         self._watch_slot = 0
@@ -184,6 +186,7 @@ class UserAgent:
             if self._accounts.registration is not None:
                 self._accounts.registration.tick(is_idle=not self._legs and not active_pjsua_calls)
             self._look_after_legs(now_ns)
+            self._recordings.tick(self._watch_slot)
 
     def forward_audio(self, put: Callable[[Message, bytes], None]) -> None:
         """Give ``put`` the frames of the legs that somebody listens to, one message for those that came since the last time.
@@ -225,6 +228,7 @@ class UserAgent:
             self.poll()
         for leg in self._live_legs():
             leg.finish(sip_code=pj.PJSIP_SC_REQUEST_TIMEOUT)
+        self._recordings.close()
         self._legs.clear()
         self._over.clear()
 
@@ -246,6 +250,9 @@ class UserAgent:
             case messages.SetListening(call_id=call_id, directions=directions):
                 self._command_leg(message)
                 (self._heard.add if directions and call_id in self._legs else self._heard.discard)(call_id)
+            case messages.StartRecording() | messages.SetRecordingPaused() | messages.StopRecording():
+                leg = self._legs.get(message.call_id)
+                self._recordings.command(message, None if leg is None or leg.is_over else leg.media)
             case messages.CallCommand() if type(message) in _LEG_COMMANDS:
                 self._command_leg(message)
             case _:
@@ -468,6 +475,7 @@ class UserAgent:
     def _on_over(self, leg: Leg) -> None:
         self._capacity.cool(leg.media.rtp_ports)
         self._drain_playout_events()
+        self._recordings.stop(leg.call_id, "call_ended")
         if leg.call_id in self._legs:
             self._over.append(leg)
 

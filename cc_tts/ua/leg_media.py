@@ -18,6 +18,7 @@ from cc_tts.processes.channel import Message
 from cc_tts.ua import messages
 from cc_tts.ua.guard.c_library import CLibrary
 from cc_tts.ua.pjsip import pj_info
+from cc_tts.ua.recording.tap import RecordingTap
 from cc_tts.ua.rtp.audio_port import AudioPort, AudioPorts
 from cc_tts.ua.rtp.figures import CallFigures
 from cc_tts.ua.rtp.frame_queue import FrameQueue
@@ -68,6 +69,7 @@ class LegMedia:
         self._stream = 0  # address of PJMEDIA's stream, 0 while there is none
         self._port: AudioPort | None = None
         self._listened: dict[messages.AudioDirection, FrameQueue] = {}
+        self._tap: RecordingTap | None = None
         self._pause_reasons: set[PauseReason] = set()
         self._may_be_heard = self._is_open = False
         self._utterance_id, self._underruns = "", 0
@@ -114,6 +116,7 @@ class LegMedia:
             return "SRTP required"  # a re-INVITE of ours may have been answered with an empty key
         if self._port is None:
             self._port = self._services.ports.lend(self.buffer)
+            self._port.record(self._tap)
             self._listen()
         try:
             self._port.startTransmit(self._call.getAudioMedia(-1))
@@ -123,7 +126,7 @@ class LegMedia:
                 raise
             return ""
         self.is_clocked = True
-        if "in" in self._listened:
+        if self._needs_received:
             self._connect_received()
         self._open_buffer()
         self._report_active(srtp=is_encrypted)
@@ -238,12 +241,26 @@ class LegMedia:
 
     def set_listening(self, directions: tuple[messages.AudioDirection, ...]) -> None:
         """Keep the frames of these directions for :meth:`take_audio`. Without ``in`` nothing is decoded."""
-        was_decoded = "in" in self._listened
+        was_decoded = self._needs_received
         self._listened = {each: self._listened.get(each) or FrameQueue() for each in directions}
         if self._port is None:
             return  # _connect() follows
         self._listen()
-        if self.is_clocked and was_decoded != ("in" in self._listened):
+        self._connect_if_changed(was_decoded=was_decoded)
+
+    def record(self, tap: RecordingTap | None) -> None:
+        """Have ``tap`` get all frames from the next one on; ``None``: record no more."""
+        was_decoded, self._tap = self._needs_received, tap
+        if self._port is not None:
+            self._port.record(tap)
+            self._connect_if_changed(was_decoded=was_decoded)
+
+    @property
+    def _needs_received(self) -> bool:
+        return "in" in self._listened or self._tap is not None
+
+    def _connect_if_changed(self, *, was_decoded: bool) -> None:
+        if self.is_clocked and was_decoded != self._needs_received:
             self._connect_received(drop_old=True)
 
     def _listen(self) -> None:
@@ -252,7 +269,7 @@ class LegMedia:
 
     def _connect_received(self, *, drop_old: bool = False) -> None:
         media = self._call.getAudioMedia(-1)
-        if "in" not in self._listened:
+        if not self._needs_received:
             with contextlib.suppress(pj.Error):  # it was not connected
                 media.stopTransmit(self._port)
             return

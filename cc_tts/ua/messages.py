@@ -14,6 +14,7 @@ from cc_tts.config.schema import AuthConfig, LogConfig, RegistrationConfig, RtpC
 from cc_tts.media.playout_events import PlayoutEvent
 from cc_tts.media.quality import Quality
 from cc_tts.processes.channel import Message, kinds_of
+from cc_tts.recorder.info import Ending, RecordingInfo, RecordingPlan
 from cc_tts.ua.sip.reason import RemoteReason
 from cc_tts.ua.sip.uri import with_transport
 
@@ -261,6 +262,28 @@ class SetListening(CallCommand, frozen=True):
     directions: tuple[AudioDirection, ...]
 
 
+class StartRecording(CallCommand, frozen=True):
+    """Record the call from now on, or from its first frame on."""
+
+    plan: RecordingPlan
+
+
+class SetRecordingPaused(CallCommand, frozen=True):
+    """Record nothing, or go on after ``delay_ms``. ``skips``: the pause is left out of the file, else silence is in its
+    place.
+    """
+
+    paused: bool
+    skips: bool = False
+    delay_ms: int = 0
+
+
+class StopRecording(CallCommand, frozen=True):
+    """Complete the recording of the call."""
+
+    reason: Ending
+
+
 # --- UA → server: signalling -----------------------------------------------------------------------------------------
 
 
@@ -485,6 +508,24 @@ class CallAudio(CallReport, frozen=True):
     direction: AudioDirection
     at_ns: int
     num_dropped: int = 0
+
+
+class RecordingStarted(Report, frozen=True):
+    """The file of a recording is there."""
+
+    recording_id: str
+
+
+class RecordingOver(Report, frozen=True):
+    """A recording is complete, or could not be made. Not sent where the process that wrote it died."""
+
+    info: RecordingInfo
+
+
+class RecorderLost(Report, frozen=True):
+    """The recorder process died; what is on the disk of its recordings is to be completed."""
+
+    recording_ids: tuple[str, ...]
 
 
 class SetFreeCalls(Message, frozen=True):

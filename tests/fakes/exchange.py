@@ -9,6 +9,7 @@ from cc_tts.calls.events.bus import Event, EventBus, Subscription
 from cc_tts.calls.incoming import MediaConnector
 from cc_tts.calls.registry import CallRegistry
 from cc_tts.calls.services import CallServices
+from cc_tts.config.record import RecordConfig
 from cc_tts.config.schema import (
     CallsConfig,
     Config,
@@ -53,6 +54,7 @@ class Exchange:
         max_text_chars: int = 100,
         stream: StreamConfig | None = None,
         media: MediaConfig | None = None,
+        record: RecordConfig | None = None,
         allowed: tuple[str, ...] = ("sip:*@pbx.example.com",),
         ua: FakeUa | None = None,
         connect_media: MediaConnector | None = None,
@@ -63,6 +65,7 @@ class Exchange:
             calls=CallsConfig(**calls),
             stream=stream or StreamConfig(),
             media=media or MediaConfig(),
+            record=record or RecordConfig(),
             transfer=TransferConfig(allowed=allowed),
             tts=TtsConfig(max_text_chars=max_text_chars),
         )

@@ -36,6 +36,9 @@ COMMANDS: Final[dict[type[Message], tuple[str, ...]]] = {
     messages.CutUtterance: ("cut", "utterance_id"),
     messages.SetPaused: ("paused", "paused"),
     messages.SetListening: ("listen", "directions"),
+    messages.StartRecording: ("record",),
+    messages.SetRecordingPaused: ("record_paused", "paused", "skips", "delay_ms"),
+    messages.StopRecording: ("record_stop", "reason"),
 }
 """How :meth:`FakeUa.commands` names a command, and what of it is remembered besides the call."""
 

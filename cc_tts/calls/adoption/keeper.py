@@ -6,6 +6,7 @@ from cc_tts.calls.adoption import record as records
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.dtmf.collector import DtmfCollector
 from cc_tts.calls.follower import CallView
+from cc_tts.calls.recording.recorder import CallRecorder
 from cc_tts.ua import messages
 
 
@@ -14,6 +15,7 @@ class KeptCall(CallView, Protocol):
 
     uri_parameters: dict[str, str]
     keys: DtmfCollector
+    recorder: CallRecorder
 
     @property
     def kept_transfer(self) -> records.KeptTransfer | None:
@@ -36,6 +38,7 @@ class RecordKeeper:
             utterances=tuple(map(records.KeptUtterance.of, call.player.queue[: records.MAX_UTTERANCES])),
             gather=call.keys.kept,
             transfer=call.kept_transfer,
+            recording=call.recorder.current,
             **records.without_text(call.headers, call.uri_parameters),
             **{name: getattr(call, name) for name in (*records.FACTS, *records.PROGRESS)},
         )

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, Self
 import msgspec
 
 from cc_tts.calls.prompts.utterance import Utterance
+from cc_tts.calls.recording.recording import Recording, RecordingStamp
 from cc_tts.config.schema import CallWebhook, MediaDialect, SpeechBargeIn
 from cc_tts.errors import UNREADABLE
 from cc_tts.processes.channel import MAX_MESSAGE_BYTES
@@ -36,6 +37,7 @@ FACTS: Final = (
     "defaults",
     "media_route",
     "webhook",
+    "recordings",
 )
 """Fields of a record that a call has under the same names, and begins with when it is restored."""
 PROGRESS: Final = ("created_at_s", "paused", "local_reason", "no_answer_at_s", "amd_stage")
@@ -137,6 +139,8 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     utterances: tuple[KeptUtterance, ...] = ()
     gather: KeptGather | None = None
     transfer: KeptTransfer | None = None
+    recording: Recording | None = None
+    recordings: tuple[RecordingStamp, ...] = ()
 
 
 _encoder: Final = msgspec.msgpack.Encoder()

@@ -15,6 +15,7 @@ from cc_tts.calls.dtmf.gather import GatherResult, TimedOut
 from cc_tts.calls.ending import Ending
 from cc_tts.calls.prompts.utterance import CompletionCause, Interrupter
 from cc_tts.media.quality import Quality
+from cc_tts.recorder.info import Consent
 from cc_tts.vad.answering.settings import AmdCause, AmdResult, EarlySound, GreetingEnd
 
 Milliseconds = Annotated[float, Meta(description="Milliseconds.")]
@@ -215,6 +216,45 @@ class CallTransfer(CallData, frozen=True, kw_only=True):
     ] = UNSET
 
 
+class CallRecording(CallData, frozen=True, kw_only=True):
+    """A recording goes on. `saved` and `failed` are its last word, after which nothing more is recorded; it may come after
+    `call.terminated`. `client_state` is that of the recording, if it has one.
+    """
+
+    type: ClassVar[str] = "call.recording"
+    recording_id: str
+    state: Annotated[
+        Literal["waiting", "started", "paused", "resumed", "saved", "failed"],
+        Meta(description="`waiting`: for consent, nothing is recorded before it is given."),
+    ]
+    reason: Annotated[
+        str | None,
+        Meta(
+            description="Of `paused` and `resumed` what did it, `request` or `gather` (a sensitive one); of the last word "
+            "`stopped`, `key`, `max_duration`, `silence`, `call_ended`, `user_agent_died`, `recovered` (completed after "
+            "a crash), `consent_refused`, `no_consent`, `disk_full`, `storage_error`."
+        ),
+    ]
+    consent: Annotated[Consent, Meta(description="Whether the caller has agreed, as far as the client said.")]
+    duration_ms: Annotated[int | UnsetType, Meta(description="Of the file; with the last word.")] = UNSET
+    bytes: Annotated[int | UnsetType, Meta(description="Of the file; with the last word.")] = UNSET
+    lost_ms: Annotated[
+        int | UnsetType,
+        Meta(description="Silence in place of audio that the disk was too slow for; with the last word."),
+    ] = UNSET
+
+
+class CallRecordingDelivered(CallData, frozen=True, kw_only=True):
+    """A recording was handed on, to `upload_url` or to the command of `record.on_saved`, or could not be."""
+
+    type: ClassVar[str] = "call.recording_delivered"
+    recording_id: str
+    to: Literal["upload", "command"]
+    result: Literal["delivered", "failed"]
+    attempts: int
+    detail: Annotated[str, Meta(description="Why it failed; empty if it did not.")] = ""
+
+
 class CallCommandFailed(CallData, frozen=True, kw_only=True):
     """A command that was accepted could not be carried out. A call that cannot be answered ends; any other stays up."""
 
@@ -371,6 +411,8 @@ EVENTS: Final[Mapping[str, type[EventData]]] = {
         CallMachineGreetingEnded,
         CallGatherComplete,
         CallTransfer,
+        CallRecording,
+        CallRecordingDelivered,
         CallCommandFailed,
         CallAdopted,
         CallTerminated,

@@ -14,6 +14,7 @@ import pjsua2 as pj
 from cc_tts.audio import PTIME_MS, AudioFormat
 from cc_tts.clock import NS_PER_MS, Clock
 from cc_tts.media.playout_buffer import PlayoutBuffer
+from cc_tts.ua.recording.tap import RecordingTap
 from cc_tts.ua.rtp.frame_queue import FrameQueue
 from cc_tts.ua.rtp.lateness import TickLateness
 
@@ -53,6 +54,7 @@ class AudioPort(pj.AudioMediaPort):  # type: ignore[misc]
         self._buffer: PlayoutBuffer | None = None
         self._received: FrameQueue | None = None
         self._sent: FrameQueue | None = None
+        self._tap: RecordingTap | None = None
         self._last_ns = 0
         self.late_frames = 0
         media_format = pj.MediaFormatAudio()
@@ -69,13 +71,20 @@ class AudioPort(pj.AudioMediaPort):  # type: ignore[misc]
         """Play silence from the next frame on."""
         self._buffer = None
         self.listen(received=None, sent=None)
+        self._tap = None
 
     def listen(self, *, received: FrameQueue | None, sent: FrameQueue | None) -> None:
         """Keep what is received and what is sent from the next frame on; ``None``: do not."""
         self._received, self._sent = received, sent
 
+    def record(self, tap: RecordingTap | None) -> None:
+        """Record from the next frame on; ``None``: do not."""
+        self._tap = tap
+
     def keep_time(self, now_ns: int, frame: bytes) -> None:
         """Stand in for the media clock while no stream does: ``frame`` would have been sent, and nothing was received."""
+        if (tap := self._tap) is not None:
+            tap.keep_time(now_ns)
         if (sent := self._sent) is not None:
             sent.add(now_ns, frame)
         if (received := self._received) is not None:
@@ -102,6 +111,8 @@ class AudioPort(pj.AudioMediaPort):  # type: ignore[misc]
                 self.late_frames += 1
         self._last_ns = now_ns
         data = buffer.read_frame(now_ns)
+        if (tap := self._tap) is not None:
+            data = tap.sent(now_ns, data)
         if (sent := self._sent) is not None:
             sent.add(now_ns, data)
         if data == self._silent_bytes:
@@ -116,21 +127,23 @@ class AudioPort(pj.AudioMediaPort):  # type: ignore[misc]
         """REAL-TIME. Called by PJMEDIA with the caller's audio while the call is connected to this port. Lost packets,
         telephone events and a sender that pauses are silence in it.
         """
-        received = self._received
-        if received is None or frame.type != pj.PJMEDIA_FRAME_TYPE_AUDIO:
+        received, tap = self._received, self._tap
+        if (received is None and tap is None) or frame.type != pj.PJMEDIA_FRAME_TYPE_AUDIO:
             return
         if not hasattr(_clock_thread, "known"):
             _know_this_thread()
         vector = frame.buf
         if vector.size() != len(self._silent_bytes):  # copy_to_bytearray() does not check
-            received.add(self._clock.now_ns(), self._silent_bytes)
-            return
-        if self._can_copy_out:
+            data = self._silent_bytes
+        elif self._can_copy_out:
             vector.copy_to_bytearray(self._received_bytes)
             data = bytes(self._received_bytes)
         else:  # before pjproject 2.16: byte by byte
             data = bytes(vector)
-        received.add(self._clock.now_ns(), data)
+        if tap is not None:
+            tap.received(data)
+        if received is not None:
+            received.add(self._clock.now_ns(), data)
 
 
 class AudioPorts:

@@ -59,6 +59,11 @@ SAMPLES: tuple[types.EventData, ...] = (
     types.CallTransfer(
         transfer_id="t1", mode="attended", state="succeeded", sip_code=None, reason="unknown", confirmed=False
     ),
+    types.CallRecording(recording_id="r1", state="waiting", reason="consent", consent="required"),
+    types.CallRecording(
+        recording_id="r1", state="saved", reason="key", consent="given", duration_ms=20, bytes=218, lost_ms=0
+    ),
+    types.CallRecordingDelivered(recording_id="r1", to="upload", result="delivered", attempts=1),
     types.CallCommandFailed(command="hold", detail="no"),
     types.CallAdopted(direction="outbound", state=CallState.EARLY, **PARTIES),
     types.CallTerminated(ending=Ending("failed", "unreachable"), quality=Quality()),

@@ -47,6 +47,7 @@ def test_it_names_the_paths_of_the_contract(document: Any) -> None:
             "/v1/lexicons", "/v1/lexicons/{name}",
             "/v1/prompts", "/v1/prompts/{prompt_id}", "/v1/prompts/{prompt_id}/audio",
         "/v1/admin/webhooks", "/v1/admin/webhooks/{name}/test",
+        "/v1/recordings", "/v1/recordings/{id}", "/v1/recordings/{id}/audio",
         "/healthz", "/readyz", "/metrics", "/v1/cluster", "/v1/admin/drain", "/v1/openapi.json", "/v1/asyncapi.json",
     } | {
         f"/v1/calls/{{id}}/{action}"
@@ -54,7 +55,7 @@ def test_it_names_the_paths_of_the_contract(document: Any) -> None:
             "answer", "ring", "hangup", "hold", "unhold", "dtmf", "speak", "play", "stop", "pause", "resume", "gather",
             "stream",
             "media",
-                "transfer",
+            "transfer", "record", "record/pause", "record/resume", "record/consent",
         )
     }  # fmt: skip
 

@@ -54,9 +54,9 @@ def test_a_password_of_digits_stays_text() -> None:
 @pytest.mark.parametrize(
     ("text", "scopes"),
     [
-        ('http.tokens=["secret-one"]', ("read", "call", "listen", "talk", "digits", "admin")),
+        ('http.tokens=["secret-one"]', ("read", "call", "listen", "talk", "digits", "recordings", "admin")),
         ('http.tokens=[{token="secret-one", scopes=["read"]}]', ("read",)),
-        ("http.tokens=secret-one", ("read", "call", "listen", "talk", "digits", "admin")),
+        ("http.tokens=secret-one", ("read", "call", "listen", "talk", "digits", "recordings", "admin")),
     ],
 )
 def test_tokens(text: str, scopes: tuple[str, ...]) -> None:

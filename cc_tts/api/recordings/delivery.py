@@ -1,0 +1,193 @@
+"""A recording that is complete is sent by PUT to the URL of the client, and given to the command of ``record.on_saved``.
+
+The URL is a client's, so it leads only to hosts that the operator has named, over TLS, without redirects, and to addresses
+of the Internet or of ``record.upload_networks``: each address of the host is checked before it is connected to. The command
+gets its arguments without a shell. Runs on: the event loop.
+"""
+
+import asyncio
+import contextlib
+import ipaddress
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.resolver import ThreadedResolver
+from msgspec import UNSET
+from yarl import URL
+
+from cc_tts import __version__, logs
+from cc_tts.calls.events.types import CallRecordingDelivered
+from cc_tts.config.record import RecordConfig
+from cc_tts.errors import FieldError, Unprocessable
+from cc_tts.recorder.info import RecordingInfo
+
+FIRST_PAUSE_S: Final = 1.0  # unmeasured
+PAUSE_FACTOR: Final = 4
+"""The pauses between tries, 1, 4, 16, 64 s… (unmeasured)."""
+MAX_AT_ONCE: Final = 8
+"""Deliveries at the same time (unmeasured)."""
+PLACEHOLDERS: Final = ("path", "recording_id", "call_id", "tenant")
+"""An argument of the command may name these as ``{…}``."""
+_HTTP_OK: Final = range(200, 300)
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+log = logs.get(__name__)
+
+
+class _Failed(Exception):
+    """A try was in vain, for this reason."""
+
+
+def check_url(text: str, config: RecordConfig) -> None:
+    """Raise ``Unprocessable`` if a recording may not be sent there."""
+    try:
+        url = URL(text)
+    except ValueError:
+        url = URL()
+    host = (url.raw_host or "").lower()
+    if url.scheme != "https" or not host or url.user is not None:
+        fault = "an https URL without user and password"
+    elif not any(_is_named(host, name.lower()) for name in config.upload_hosts):
+        fault = "its host is none of record.upload_hosts"
+    elif (address := _address(host)) is not None and not is_allowed(address, networks_of(config)):
+        fault = "its address is private, and in none of record.upload_networks"
+    else:
+        return
+    raise Unprocessable.about(FieldError("/upload_url", fault))
+
+
+def networks_of(config: RecordConfig) -> list[Network]:
+    """The private networks that uploads may go to."""
+    return [ipaddress.ip_network(text, strict=False) for text in config.upload_networks]
+
+
+def is_allowed(address: str, networks: Sequence[Network]) -> bool:
+    """Whether an address is of the Internet, or of one of these networks."""
+    found = ipaddress.ip_address(address)
+    mapped = getattr(found, "ipv4_mapped", None)
+    found = mapped or found
+    return (found.is_global and not found.is_multicast) or any(found in network for network in networks)
+
+
+def _is_named(host: str, name: str) -> bool:
+    return host == name or (name.startswith("*.") and host.endswith(name[1:]) and host != name[1:])
+
+
+def _address(host: str) -> str | None:
+    with contextlib.suppress(ValueError):
+        return str(ipaddress.ip_address(host.strip("[]")))
+    return None
+
+
+class _Resolver(AbstractResolver):
+    """Resolves a name, and refuses addresses that may not be connected to."""
+
+    def __init__(self, networks: Sequence[Network]) -> None:
+        self._networks = networks
+        self._resolver = ThreadedResolver()
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        found = await self._resolver.resolve(host, port, family)
+        allowed = [each for each in found if is_allowed(each["host"], self._networks)]
+        if not allowed:
+            raise OSError("the host has private addresses alone")
+        return allowed
+
+    async def close(self) -> None:
+        await self._resolver.close()
+
+
+class Delivery:
+    """Hands on recordings that are complete."""
+
+    def __init__(self, config: RecordConfig, *, ssl: Any = True) -> None:
+        self._config = config
+        self._ssl = ssl
+        self._slots = asyncio.Semaphore(MAX_AT_ONCE)
+
+    async def deliver(self, info: RecordingInfo, path: Path) -> CallRecordingDelivered | None:
+        """Hand on a file: to its URL if it has one, and to the command if there is one. ``None``: there is neither."""
+        uploaded = None if info.upload_url is None else await self._try(info, path, is_upload=True)
+        handed = await self._try(info, path, is_upload=False) if self._config.on_saved else None
+        return handed if uploaded is None or (handed is not None and handed.result == "failed") else uploaded
+
+    async def _try(self, info: RecordingInfo, path: Path, *, is_upload: bool) -> CallRecordingDelivered:
+        pause_s, detail = FIRST_PAUSE_S, ""
+        for number in range(1, self._config.deliver_tries + 1):
+            try:
+                async with self._slots, asyncio.timeout(self._config.deliver_timeout_s):
+                    await (self._upload(info, path) if is_upload else self._run(info, path))
+            except TimeoutError:
+                detail = f"not done within {self._config.deliver_timeout_s:g} s"
+            except (_Failed, aiohttp.ClientError, OSError) as error:
+                detail = str(error) if isinstance(error, _Failed) else type(error).__name__  # the URL is a secret
+            else:
+                return _outcome(info, number, is_upload=is_upload)
+            log.warning("recording_not_delivered", recording_id=info.recording_id, attempt=number, detail=detail)
+            if number < self._config.deliver_tries:
+                await asyncio.sleep(pause_s)
+                pause_s *= PAUSE_FACTOR
+        return _outcome(info, self._config.deliver_tries, is_upload=is_upload, detail=detail)
+
+    async def _upload(self, info: RecordingInfo, path: Path) -> None:
+        assert info.upload_url is not None
+        try:
+            check_url(info.upload_url, self._config)  # the configuration may have changed since
+        except Unprocessable as error:
+            raise _Failed(error.detail) from None
+        connector = aiohttp.TCPConnector(resolver=_Resolver(networks_of(self._config)), ssl=self._ssl)
+        headers = {
+            "User-Agent": f"cc-tts/{__version__}",
+            "Content-Type": "audio/wav",
+            "Content-Length": str((await asyncio.to_thread(path.stat)).st_size),
+        }
+        file = await asyncio.to_thread(path.open, "rb")
+        with file:
+            async with (
+                aiohttp.ClientSession(connector=connector, trust_env=False) as http,
+                http.put(
+                    URL(info.upload_url, encoded=True), data=file, headers=headers, allow_redirects=False
+                ) as response,
+            ):
+                if response.status not in _HTTP_OK:
+                    raise _Failed(f"status {response.status}")
+
+    async def _run(self, info: RecordingInfo, path: Path) -> None:
+        values = {"path": str(path), "recording_id": info.recording_id, "call_id": info.call_id, "tenant": info.tenant}
+        argv = [_filled(argument, values) for argument in self._config.on_saved]
+        process = await asyncio.create_subprocess_exec(
+            *argv, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, process_group=0
+        )
+        try:
+            status = await process.wait()
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+            raise
+        if status:
+            raise _Failed(f"the command exited with status {status}")
+
+
+def _filled(argument: str, values: dict[str, str]) -> str:
+    for name, value in values.items():
+        argument = argument.replace(f"{{{name}}}", value)
+    return argument
+
+
+def _outcome(info: RecordingInfo, attempts: int, *, is_upload: bool, detail: str = "") -> CallRecordingDelivered:
+    return CallRecordingDelivered(
+        recording_id=info.recording_id,
+        client_state=UNSET if info.client_state is None else info.client_state,
+        to="upload" if is_upload else "command",
+        result="failed" if detail else "delivered",
+        attempts=attempts,
+        detail=detail,
+    )

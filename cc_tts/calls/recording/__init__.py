@@ -1,0 +1,1 @@
+"""Recordings of calls, as the server has them."""

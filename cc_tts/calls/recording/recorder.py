@@ -1,0 +1,252 @@
+"""The recordings of one call, one at a time. Runs on: the event loop."""
+
+from typing import Literal, Protocol
+
+import msgspec
+from msgspec import UNSET
+
+from cc_tts import logs
+from cc_tts.calls.call_state import CallState
+from cc_tts.calls.dtmf.collector import DtmfCollector
+from cc_tts.calls.dtmf.gather import Gather
+from cc_tts.calls.events import types
+from cc_tts.calls.follower import CallView, Follower
+from cc_tts.calls.recording.recording import PauseReason, Recording, RecordingStamp, RecordRequest
+from cc_tts.calls.recording.recordings import Recordings
+from cc_tts.errors import RecordingActive, RecordingNotFound, WrongState
+from cc_tts.recorder.info import Consent, Ending, RecordingInfo
+from cc_tts.ua import messages
+
+AFTER_GATHER_MS = 200
+"""A recording goes on so long after a sensitive gather: the jitter buffer may still have a key's tone (unmeasured)."""
+
+log = logs.get(__name__)
+
+
+class RecordedCall(CallView, Protocol):
+    """A call as its recorder sees it."""
+
+    keys: DtmfCollector
+    recordings: tuple[RecordingStamp, ...]
+
+
+class CallRecorder(Follower):
+    """Starts, pauses and ends the recordings of a call, and tells of them."""
+
+    def __init__(self, call: RecordedCall, recordings: Recordings) -> None:
+        self._call = call
+        self._recordings = recordings
+        self._is_preparing = False
+        self.current: Recording | None = None
+
+    @property
+    def running(self) -> Recording:
+        """The recording that runs, or waits for consent.
+
+        Raises:
+            RecordingNotFound: there is none.
+        """
+        if self.current is None:
+            raise RecordingNotFound(f"call {self._call.id} is not recorded")
+        return self.current
+
+    async def start(self, request: RecordRequest) -> Recording:
+        """Begin to record, or to wait for consent.
+
+        Raises:
+            WrongState: the call is over.
+            RecordingActive: it is recorded already.
+            RecordingOff, RecordingStorageFull, DuplicateId, UserAgentUnavailable: it cannot be.
+        """
+        self._check_start()
+        self._is_preparing = True
+        try:
+            plan = await self._recordings.plan(self._call.id, self._call.tenant, request)
+        finally:
+            self._is_preparing = False
+        self._check_start()
+        waits = plan.info.consent == "required"
+        recording = Recording(plan=plan, finish_on_key=request.finish_on_key, state="waiting" if waits else "starting")
+        if not waits:
+            self._begin(recording)
+        self._follow(recording)
+        self._stamp(plan.info)
+        if waits:
+            self._tell("waiting", "consent")
+        return recording
+
+    def _check_start(self) -> None:
+        if self._call.state is CallState.TERMINATED:
+            raise WrongState(f"call {self._call.id} is over")
+        if self.current is not None or self._is_preparing:
+            raise RecordingActive(f"call {self._call.id} is recorded already")
+
+    def _begin(self, recording: Recording) -> None:
+        gather = self._call.keys.gather
+        self._call.services.ua.send(messages.StartRecording(self._call.id, recording.plan))
+        recording.state = "starting"
+        if gather is not None and gather.request.sensitive:
+            recording.pauses = ["gather"]
+            self._send_pause(paused=True)
+
+    def consent(self, *, given: bool) -> Recording:
+        """The caller has agreed to be recorded, or has not.
+
+        Raises:
+            RecordingNotFound: no recording of the call is wanted.
+            WrongState: this one does not wait for consent.
+        """
+        recording = self.running
+        if recording.state != "waiting":
+            raise WrongState(f"recording {recording.id} does not wait for consent")
+        consent: Consent = "given" if given else "refused"
+        info = msgspec.structs.replace(recording.plan.info, consent=consent)
+        if given:
+            agreed = msgspec.structs.replace(recording, plan=msgspec.structs.replace(recording.plan, info=info))
+            self._begin(agreed)
+            recording.plan, recording.state, recording.pauses = agreed.plan, agreed.state, agreed.pauses
+        else:
+            recording.plan = msgspec.structs.replace(recording.plan, info=info)
+            self._fail("consent_refused")
+        self._stamp(info)
+        return recording
+
+    def set_paused(self, *, paused: bool, skips: bool = False) -> Recording:
+        """Record silence, or nothing where the pause ``skips``, until it goes on. What a sensitive gather has paused goes on
+        once that is over.
+
+        Raises:
+            RecordingNotFound: the call is not recorded.
+            WrongState: it is paused already or not paused, or a sensitive gather runs.
+        """
+        recording, gather = self.running, self._call.keys.gather
+        if recording.state in ("waiting", "stopping"):
+            raise WrongState(f"recording {recording.id} is {recording.state}")
+        if paused == bool(recording.pauses):
+            raise WrongState("the recording is paused already" if paused else "the recording is not paused")
+        if not paused and gather is not None and gather.request.sensitive:
+            raise WrongState("a sensitive gather runs, which is not recorded")
+        pauses: list[PauseReason] = ["request"] if paused else []
+        self._set_pauses(recording, pauses, reason="request", skips=skips)
+        return recording
+
+    def stop(self, reason: Ending = "stopped") -> Recording:
+        """End the recording; its last event follows.
+
+        Raises:
+            RecordingNotFound: the call is not recorded.
+            UserAgentUnavailable: the user agent is gone; the recording ends with it.
+        """
+        recording = self.running
+        if recording.state == "waiting":
+            self._fail("no_consent")
+        elif recording.state != "stopping":
+            self._call.services.ua.send(messages.StopRecording(self._call.id, reason))
+            recording.state = "stopping"
+        return recording
+
+    # --- what happens on the call ----------------------------------------------------------------------------------------
+
+    def on_key(self, digit: str, duration_ms: int) -> None:  # noqa: ARG002 - of the follower
+        """End the recording if the key is one that does."""
+        recording = self.current
+        if recording is not None and digit in recording.finish_on_key and recording.state in ("recording", "paused"):
+            self.stop("key")
+
+    def gather_began(self, gather: Gather) -> None:
+        """A gather runs. While a sensitive one does, what the caller presses or says is not recorded."""
+        if not gather.request.sensitive or gather.result is not None or (recording := self._audible) is None:
+            return
+        if "gather" not in recording.pauses:
+            self._set_pauses(recording, [*recording.pauses, "gather"], reason="gather")
+
+    def gather_over(self) -> None:
+        """The gather is over: a recording that it paused goes on."""
+        if (recording := self._audible) is not None and "gather" in recording.pauses:
+            pauses: list[PauseReason] = [each for each in recording.pauses if each != "gather"]
+            self._set_pauses(recording, pauses, reason="gather", delay_ms=AFTER_GATHER_MS)
+
+    def on_call_ended(self, reason: str) -> None:  # noqa: ARG002 - of the follower
+        """The call is over; the user agent completes what it has."""
+        recording = self.current
+        if recording is None:
+            return
+        if recording.state == "waiting":
+            self._fail("no_consent")
+        else:
+            recording.state = "stopping"
+            self._recordings.look_for(recording.id)
+
+    def restore(self, recording: Recording | None) -> None:
+        """A recording of a server before this one. What a sensitive gather has paused stays so until a client resumes it,
+        since the caller may still be pressing keys.
+        """
+        if recording is not None:
+            self._follow(recording)
+
+    # --- what the user agent says ----------------------------------------------------------------------------------------
+
+    def started(self) -> None:
+        """The file is there."""
+        if (recording := self.current) is not None and recording.state == "starting":
+            recording.state = "paused" if recording.pauses else "recording"
+            self._tell("started", None)
+            if recording.pauses:
+                self._tell("paused", recording.pauses[-1])
+
+    def over(self, info: RecordingInfo) -> None:
+        """Nothing more is recorded."""
+        if self.current is not None and self.current.id == info.recording_id:
+            self.current = None
+            self._call.followers.leave(self)
+
+    def _follow(self, recording: Recording) -> None:
+        self.current = recording
+        self._call.followers.join(self)
+        self._recordings.add(self, recording)
+
+    @property
+    def _audible(self) -> Recording | None:
+        recording = self.current
+        return recording if recording is not None and recording.state not in ("waiting", "stopping") else None
+
+    def _set_pauses(
+        self,
+        recording: Recording,
+        pauses: list[PauseReason],
+        *,
+        reason: PauseReason,
+        skips: bool = False,
+        delay_ms: int = 0,
+    ) -> None:
+        was_paused, recording.pauses = bool(recording.pauses), pauses
+        if was_paused == bool(pauses):
+            return
+        self._send_pause(paused=bool(pauses), skips=skips, delay_ms=delay_ms)
+        if recording.state != "starting":  # else its start tells
+            recording.state = "paused" if pauses else "recording"
+            self._tell("paused" if pauses else "resumed", reason)
+
+    def _send_pause(self, *, paused: bool, skips: bool = False, delay_ms: int = 0) -> None:
+        self._call.services.ua.tell(messages.SetRecordingPaused(self._call.id, paused, skips, delay_ms))
+
+    def _fail(self, reason: Ending) -> None:
+        assert self.current is not None
+        self._recordings.finish(msgspec.structs.replace(self.current.plan.info, state="failed", reason=reason))
+
+    def _stamp(self, info: RecordingInfo) -> None:
+        others = tuple(each for each in self._call.recordings if each.recording_id != info.recording_id)
+        self._call.recordings = (*others, RecordingStamp(info.recording_id, info.consent))
+
+    def _tell(self, state: Literal["waiting", "started", "paused", "resumed"], reason: str | None) -> None:
+        info = self.running.plan.info
+        log.info("recording", call_id=self._call.id, recording_id=info.recording_id, state=state, reason=reason)
+        self._call.publish(
+            types.CallRecording(
+                recording_id=info.recording_id,
+                state=state,
+                reason=reason,
+                client_state=UNSET if info.client_state is None else info.client_state,
+                consent=info.consent,
+            )
+        )

@@ -1,0 +1,297 @@
+"""All recordings: of the calls that are up, and those on the disk that are not done with. Runs on: the event loop; what
+waits for the disk on threads.
+
+The last word of a recording comes from the user agent. Where that or its recorder died, or another server had the call, it
+is read off the disk.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final, Protocol
+
+import msgspec
+from msgspec import UNSET
+
+from cc_tts import logs
+from cc_tts.calls.events import types
+from cc_tts.calls.events.bus import EventBus
+from cc_tts.calls.recording.recording import Recording, RecordRequest
+from cc_tts.clock import NS_PER_MS, Clock
+from cc_tts.cluster.nodes import LineNodes
+from cc_tts.config.schema import Config
+from cc_tts.errors import DuplicateId, RecordingOff, RecordingStorageFull
+from cc_tts.metrics import Metrics
+from cc_tts.processes.channel import Message
+from cc_tts.recorder.info import Consent, RecordingInfo, RecordingPlan
+from cc_tts.recorder.store import RecordingStore
+from cc_tts.ua import messages
+
+LOOK_S: Final = 0.5
+"""Between two looks at the disk for recordings that nobody will tell of (unmeasured)."""
+TELL_NS: Final = 2000 * NS_PER_MS
+"""The user agent has this long to tell of a recording whose call is over (unmeasured)."""
+GONE_NS: Final = 10_000 * NS_PER_MS
+"""A recording that is not on the disk by then never was (unmeasured)."""
+EXPIRE_S: Final = 3600.0
+"""Between two looks for recordings that are too old (unmeasured)."""
+STOP_TIMEOUT_S: Final = 3.0
+"""How long the last recordings may take when the server stops (unmeasured)."""
+_SECONDS_A_DAY: Final = 86_400
+
+log = logs.get(__name__)
+
+Deliver = Callable[[RecordingInfo, Path], Awaitable[types.CallRecordingDelivered | None]]
+"""Hands on a recording that is complete; returns how that went, ``None`` if nobody wants it."""
+
+
+class Recorder(Protocol):
+    """The recorder of a call."""
+
+    def started(self) -> None:
+        """The file is there."""
+
+    def over(self, info: RecordingInfo) -> None:
+        """Nothing more is recorded."""
+
+
+class Recordings:
+    """The recordings of a server. ``deliver`` is set by the composition root."""
+
+    def __init__(self, config: Config, *, events: EventBus, metrics: Metrics, clock: Clock, nodes: LineNodes) -> None:
+        self._config = config
+        self._record = config.record
+        self._events = events
+        self._metrics = metrics
+        self._clock = clock
+        self._nodes = nodes
+        self._store = RecordingStore(Path(config.record.dir).expanduser()) if config.record.dir else None
+        self._live: dict[str, tuple[Recorder, Recording]] = {}
+        self._looked_for: dict[str, int] = {}
+        """Recordings that are over, as far as is known, and since when."""
+        self._finished: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._wake = asyncio.Event()
+        self._must_look = False
+        self.deliver: Deliver | None = None
+
+    @property
+    def store(self) -> RecordingStore:
+        """The folder of the recordings.
+
+        Raises:
+            RecordingOff: nothing is recorded here.
+        """
+        if self._store is None:
+            raise RecordingOff("record.dir of the configuration names no folder: nothing is recorded here")
+        return self._store
+
+    def live(self, recording_id: str) -> Recording | None:
+        """A recording that is not over."""
+        found = self._live.get(recording_id)
+        return None if found is None else found[1]
+
+    async def plan(self, call_id: str, tenant: str, request: RecordRequest) -> RecordingPlan:
+        """Make the plan for a request, which the user agent carries out.
+
+        Raises:
+            RecordingOff, RecordingStorageFull, DuplicateId: it cannot.
+        """
+        store, record = self.store, self._record
+        recording_id = request.recording_id or self._nodes.new_id("rec")
+        if recording_id in self._live:
+            raise DuplicateId(f"there is a recording {recording_id!r} already")
+        folder = await asyncio.to_thread(self._prepare, store, recording_id, tenant)
+        max_duration_ms = round(record.max_duration_s * 1000)
+        consent: Consent = request.consent or ("required" if record.consent_required else "not_asked")
+        return RecordingPlan(
+            info=RecordingInfo(
+                recording_id=recording_id,
+                call_id=call_id,
+                tenant=tenant,
+                client_state=request.client_state,
+                channels=request.channels,
+                tracks=request.tracks,
+                encoding=request.encoding or record.format,
+                rate_hz=self._config.rtp.clock_rate_hz,
+                consent=consent,
+                created_at_s=self._clock.wall_s(),
+                upload_url=request.upload_url,
+            ),
+            folder=str(folder.absolute()),
+            max_duration_ms=min(request.max_duration_ms or max_duration_ms, max_duration_ms),
+            silence_timeout_ms=request.silence_timeout_ms,
+            trim_silence=request.trim_silence,
+            beep=request.beep,
+            min_free_bytes=record.min_free_bytes,
+        )
+
+    def _prepare(self, store: RecordingStore, recording_id: str, tenant: str) -> Path:
+        if store.has(recording_id):
+            raise DuplicateId(f"there is a recording {recording_id!r} already")
+        try:
+            folder = store.prepare(tenant)
+            free = store.free_bytes()
+        except OSError as error:
+            log.error("recordings_not_stored", detail=str(error))
+            raise RecordingStorageFull("the folder of record.dir cannot be written") from None
+        if free < self._record.min_free_bytes:
+            raise RecordingStorageFull("less than record.min_free_bytes is free in record.dir")
+        return folder
+
+    def add(self, recorder: Recorder, recording: Recording) -> None:
+        """A recording is under way."""
+        self._live[recording.id] = recorder, recording
+        self._metrics.recordings_active.set(len(self._live))
+
+    # --- what the user agent says ----------------------------------------------------------------------------------------
+
+    def on_report(self, message: Message) -> None:
+        """Take in what a user agent says of a recording."""
+        match message:
+            case messages.RecordingStarted(recording_id=recording_id):
+                if (found := self._live.get(recording_id)) is not None:
+                    found[0].started()
+            case messages.RecordingOver(info=info):
+                if info.recording_id in self._live:
+                    self.finish(info)
+                else:
+                    self._look_soon()
+            case messages.RecorderLost(recording_ids=ids):
+                self._metrics.process_restarts.labels(process="recorder").inc()
+                log.error("recorder_lost", recordings=len(ids))
+                for recording_id in ids:
+                    self.look_for(recording_id)
+                self._look_soon()
+
+    def look_for(self, recording_id: str) -> None:
+        """A recording is over. If nobody says how, look at the disk."""
+        if recording_id in self._live:
+            self._looked_for.setdefault(recording_id, self._clock.now_ns())
+            self._wake.set()
+
+    def _look_soon(self) -> None:
+        self._must_look = True
+        self._wake.set()
+
+    def finish(self, info: RecordingInfo) -> None:
+        """A recording is over: tell of it once, and hand it on."""
+        if info.recording_id in self._finished:
+            return
+        self._finished.add(info.recording_id)
+        self._looked_for.pop(info.recording_id, None)
+        if (found := self._live.pop(info.recording_id, None)) is not None:
+            found[0].over(info)
+        self._metrics.recordings_active.set(len(self._live))
+        if not info.is_told:
+            self._tell(info)
+        self._spawn(self._follow_up(info))
+
+    def _tell(self, info: RecordingInfo) -> None:
+        assert info.state != "recording"
+        self._metrics.recordings_total.labels(result=info.state, reason=info.reason or "").inc()
+        log_line = log.info if info.state == "saved" else log.error
+        log_line(
+            "recording", call_id=info.call_id, recording_id=info.recording_id, state=info.state, reason=info.reason
+        )
+        self._publish(
+            info,
+            types.CallRecording(
+                recording_id=info.recording_id,
+                state=info.state,
+                reason=info.reason,
+                client_state=UNSET if info.client_state is None else info.client_state,
+                consent=info.consent,
+                duration_ms=info.duration_ms,
+                bytes=info.num_bytes,
+                lost_ms=info.lost_ms,
+            ),
+        )
+
+    def _publish(self, info: RecordingInfo, data: types.EventData) -> None:
+        self._events.publish(data, call_id=info.call_id, tenant=info.tenant)
+
+    def _spawn(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _follow_up(self, info: RecordingInfo) -> None:
+        """Hand it on, and note that all is done. What fails here is done again after the next start."""
+        if self._store is None:
+            return
+        try:
+            await asyncio.to_thread(self._store.mark_told, info)
+            if self.deliver is not None and info.state == "saved":
+                delivery = await self.deliver(info, self._store.wav(info))
+                if delivery is not None:
+                    self._publish(info, delivery)
+            await asyncio.to_thread(self._store.note, info)
+        except OSError as error:
+            log.error("recording_not_noted", recording_id=info.recording_id, detail=str(error))
+        else:
+            self._finished.discard(info.recording_id)
+
+    # --- the disk --------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Complete what was left on the disk, from now on; calls of another server have been adopted."""
+        if self._store is not None:
+            self._look_soon()
+            self._spawn(self._watch(self._store))
+
+    async def stop(self) -> None:
+        """The user agents have ended: wait for the last words."""
+        if self._store is not None:
+            for recording_id in tuple(self._live):
+                self._looked_for[recording_id] = 0
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(STOP_TIMEOUT_S):
+                    while self._live:
+                        await self._look(self._store)
+                        await asyncio.sleep(LOOK_S / 5)
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _watch(self, store: RecordingStore) -> None:
+        """Look at the disk when there is a reason to, and for what is too old."""
+        expires_ns = self._clock.now_ns()
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), LOOK_S if self._looked_for else EXPIRE_S)
+            self._wake.clear()
+            now_ns = self._clock.now_ns()
+            if self._must_look or any(now_ns - since_ns >= TELL_NS for since_ns in self._looked_for.values()):
+                self._must_look = False
+                await self._look(store)
+            if now_ns >= expires_ns:
+                expires_ns = now_ns + round(EXPIRE_S * 1e9)
+                await self._expire(store)
+
+    async def _look(self, store: RecordingStore) -> None:
+        try:
+            settled = await asyncio.to_thread(store.settle)
+        except OSError as error:
+            log.error("recordings_not_read", detail=str(error))
+            return
+        for info in settled:
+            self.finish(info)
+        now_ns = self._clock.now_ns()
+        for recording_id, since_ns in tuple(self._looked_for.items()):
+            found = self._live.get(recording_id)
+            if found is None:
+                del self._looked_for[recording_id]
+            elif now_ns - since_ns >= GONE_NS and not await asyncio.to_thread(store.has, recording_id):
+                self.finish(_lost(found[1].plan.info))
+
+    async def _expire(self, store: RecordingStore) -> None:
+        if days := self._record.retention_days:
+            num = await asyncio.to_thread(store.expire, self._clock.wall_s() - days * _SECONDS_A_DAY)
+            if num:
+                log.info("recordings_expired", count=num)
+
+
+def _lost(info: RecordingInfo) -> RecordingInfo:
+    return msgspec.structs.replace(info, state="failed", reason="storage_error")

@@ -1,0 +1,1 @@
+"""Recordings of calls: the process that writes them, and what is on the disk."""

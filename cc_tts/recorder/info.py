@@ -1,0 +1,80 @@
+"""The facts of a recording, and the plan by which it is written."""
+
+from typing import Final, Literal
+
+import msgspec
+
+from cc_tts.audio import PTIME_MS
+
+Channels = Literal["mono", "dual"]
+Tracks = Literal["both", "caller", "agent"]
+"""``caller``: what was received; ``agent``: what we sent."""
+Encoding = Literal["ulaw", "pcm16"]
+Consent = Literal["not_asked", "required", "given", "refused"]
+"""``required``: it is asked for, and nothing is recorded until it is given."""
+FileState = Literal["recording", "saved", "failed"]
+Ending = Literal[
+    "stopped",
+    "key",
+    "max_duration",
+    "silence",
+    "call_ended",
+    "user_agent_died",
+    "recovered",
+    "consent_refused",
+    "no_consent",
+    "disk_full",
+    "storage_error",
+]
+"""Why a recording is over; ``recovered``: the process that wrote it had died, and the file was completed afterwards."""
+
+FRAMES_A_SECOND: Final = 1000 // PTIME_MS
+
+
+class RecordingInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A recording as its file of JSON has it. ``duration_ms``, ``num_bytes`` and ``lost_ms`` are those of the WAV file:
+    ``lost_ms`` is silence in place of audio that came while the disk did not keep up. ``is_told``: its last event was sent.
+    """
+
+    recording_id: str
+    call_id: str
+    tenant: str = ""
+    client_state: str | None = None
+    channels: Channels = "mono"
+    tracks: Tracks = "both"
+    encoding: Encoding = "ulaw"
+    rate_hz: int = 8000
+    consent: Consent = "not_asked"
+    created_at_s: float = 0.0
+    upload_url: str | None = None
+    state: FileState = "recording"
+    reason: Ending | None = None
+    duration_ms: int = 0
+    num_bytes: int = 0
+    lost_ms: int = 0
+    is_told: bool = False
+
+
+class RecordingPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A recording, where it is written, and up to when. ``folder`` is there; the name of the file is the id."""
+
+    info: RecordingInfo
+    folder: str
+    max_duration_ms: int
+    silence_timeout_ms: int | None = None
+    trim_silence: bool = False
+    beep: bool = False
+    min_free_bytes: int = 0
+
+
+_decoder: Final = msgspec.json.Decoder(RecordingInfo)
+
+
+def encode(info: RecordingInfo) -> bytes:
+    """The file of JSON beside a recording."""
+    return msgspec.json.encode(info)
+
+
+def decode(data: bytes) -> RecordingInfo:
+    """Read such a file; raises ``msgspec.MsgspecError`` if it is none."""
+    return _decoder.decode(data)

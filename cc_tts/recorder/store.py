@@ -1,0 +1,212 @@
+"""The recordings on the disk, as the server reads them. Everything here waits for the disk: it runs on threads.
+
+::
+
+    ROOT/ID.wav.part  ID.live     being written
+    ROOT/ID.wav       ID.live     complete, and not all that follows is done: its last event, its delivery
+    ROOT/ID.wav       ID.json     complete
+    ROOT/tenant=NAME/…            those of the calls of a tenant
+"""
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from cc_tts import atomic_file, logs
+from cc_tts.audio import PTIME_MS
+from cc_tts.errors import UNREADABLE
+from cc_tts.recorder.info import RecordingInfo, decode, encode
+from cc_tts.recorder.wav import WavFormat
+from cc_tts.recorder.writer import LIVE, NOTED, PART, WHOLE
+
+_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:~-]{0,127}")
+"""An id is as the API has them: it has no separator of a path, and no leading dot."""
+_TENANT: Final = "tenant="
+_FOLDER_MODE: Final = 0o700
+
+log = logs.get(__name__)
+
+
+class RecordingStore:
+    """The recordings in the folder ``record.dir``."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def folder(self, tenant: str) -> Path:
+        """Where recordings of the calls of a tenant are; empty: of no tenant."""
+        return self.root / f"{_TENANT}{tenant}" if tenant else self.root
+
+    def prepare(self, tenant: str) -> Path:
+        """Make the folder of a tenant; raises ``OSError`` if it cannot be."""
+        folder = self.folder(tenant)
+        folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+        return folder
+
+    def free_bytes(self) -> int:
+        """How much is free there; raises ``OSError``."""
+        return shutil.disk_usage(self.root).free
+
+    def has(self, recording_id: str) -> bool:
+        """Whether an id is taken, whosever it is."""
+        return any(
+            (folder / f"{recording_id}{suffix}").exists()
+            for folder in self._folders()
+            for suffix in (LIVE, NOTED, PART, WHOLE)
+        )
+
+    def find(self, recording_id: str, tenant: str) -> tuple[RecordingInfo, Path] | None:
+        """A recording and its WAV file; a tenant finds its own, ``""`` all. The file is there once it is complete."""
+        if not _ID.fullmatch(recording_id):
+            return None
+        for folder in [self.folder(tenant)] if tenant else self._folders():
+            for suffix in (LIVE, NOTED):
+                if (info := _read(folder / f"{recording_id}{suffix}")) is not None:
+                    return info, folder / f"{recording_id}{WHOLE}"
+        return None
+
+    def newest(self, tenant: str, *, limit: int, call_id: str | None = None) -> list[RecordingInfo]:
+        """The last recordings, newest first."""
+        found: list[tuple[float, Path]] = []
+        for folder in [self.folder(tenant)] if tenant else self._folders():
+            for path in _files(folder, LIVE, NOTED):
+                with contextlib.suppress(OSError):
+                    found.append((path.stat().st_mtime, path))
+        infos: dict[str, RecordingInfo] = {}
+        for _, path in sorted(found, reverse=True):
+            if (info := _read(path)) is not None and call_id in (None, info.call_id):
+                infos.setdefault(info.recording_id, info)
+                if len(infos) >= limit:
+                    break
+        return list(infos.values())
+
+    def delete(self, info: RecordingInfo) -> None:
+        """Remove a recording that is complete; raises ``OSError``."""
+        for suffix in (WHOLE, LIVE, NOTED):
+            self._path(info, suffix).unlink(missing_ok=True)
+
+    def expire(self, before_s: float) -> int:
+        """Remove what was complete before this instant on the wall clock; returns how many recordings."""
+        num = 0
+        for folder in self._folders():
+            for path in _files(folder, NOTED):
+                with contextlib.suppress(OSError):
+                    if path.stat().st_mtime < before_s and (info := _read(path)) is not None:
+                        self.delete(info)
+                        num += 1
+        return num
+
+    # --- what follows the end of a recording -----------------------------------------------------------------------------
+
+    def settle(self) -> list[RecordingInfo]:
+        """Complete what a process left behind that died; returns the recordings that are complete, and after which not all
+        was done.
+        """
+        return [
+            info
+            for folder in self._folders()
+            for path in _files(folder, LIVE)
+            if (info := self._settled(path)) is not None and info.state != "recording"
+        ]
+
+    def _settled(self, path: Path) -> RecordingInfo | None:
+        info = _read(path)
+        if info is None or info.state != "recording":
+            return info
+        try:
+            return self._recover(path)
+        except FileNotFoundError:
+            lost = msgspec.structs.replace(info, state="failed", reason="storage_error")
+            return self._write(lost)
+        except OSError as error:
+            log.error("recording_not_recovered", recording_id=info.recording_id, detail=str(error))
+            return None
+
+    def _recover(self, path: Path) -> RecordingInfo | None:
+        stem = path.name.removesuffix(LIVE)
+        try:
+            file = os.open(path.with_name(stem + PART), os.O_RDWR | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            file = os.open(path.with_name(stem + WHOLE), os.O_RDWR | os.O_NOFOLLOW)
+        try:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return None  # it is being written
+            info = _read(path)  # by now that may be done
+            if info is None or info.state != "recording":
+                return info
+            wav = WavFormat.of(info)
+            header_bytes = len(wav.header(0))
+            num_frames = max(0, os.fstat(file).st_size - header_bytes) // wav.frame_bytes
+            os.ftruncate(file, header_bytes + num_frames * wav.frame_bytes)
+            os.pwrite(file, wav.header(num_frames * wav.frame_bytes), 0)
+            os.fsync(file)
+            with contextlib.suppress(FileNotFoundError):
+                path.with_name(stem + PART).rename(path.with_name(stem + WHOLE))
+            log.warning("recording_recovered", recording_id=info.recording_id, call_id=info.call_id)
+            return self._write(
+                msgspec.structs.replace(
+                    info,
+                    state="saved",
+                    reason="recovered",
+                    duration_ms=num_frames * PTIME_MS,
+                    num_bytes=header_bytes + num_frames * wav.frame_bytes,
+                )
+            )
+        finally:
+            os.close(file)
+
+    def mark_told(self, info: RecordingInfo) -> None:
+        """The last event of a recording was sent; raises ``OSError``."""
+        self._write(msgspec.structs.replace(info, is_told=True))
+
+    def note(self, info: RecordingInfo) -> None:
+        """Nothing more is to be done after a recording; the URL that it was sent to is forgotten. Raises ``OSError``."""
+        if self._path(info, LIVE).exists():
+            atomic_file.write(
+                self._path(info, NOTED), encode(msgspec.structs.replace(info, upload_url=None)), sync=False
+            )
+            self._path(info, LIVE).unlink(missing_ok=True)
+
+    def wav(self, info: RecordingInfo) -> Path:
+        """Return the WAV file of a recording."""
+        return self._path(info, WHOLE)
+
+    def _write(self, info: RecordingInfo) -> RecordingInfo:
+        if self._path(info, LIVE).exists():  # else it was deleted
+            atomic_file.write(self._path(info, LIVE), encode(info), sync=False)
+        return info
+
+    def _path(self, info: RecordingInfo, suffix: str) -> Path:
+        return self.folder(info.tenant) / f"{info.recording_id}{suffix}"
+
+    def _folders(self) -> Iterator[Path]:
+        yield self.root
+        with contextlib.suppress(OSError):
+            yield from (each for each in self.root.iterdir() if each.name.startswith(_TENANT) and each.is_dir())
+
+
+def _files(folder: Path, *suffixes: str) -> Iterator[Path]:
+    try:
+        with os.scandir(folder) as entries:
+            names = [
+                entry.name for entry in entries if entry.name.endswith(suffixes) and not entry.name.startswith(".")
+            ]
+    except OSError:
+        return
+    yield from (folder / name for name in names)
+
+
+def _read(path: Path) -> RecordingInfo | None:
+    try:
+        return decode(path.read_bytes())
+    except (OSError, *UNREADABLE):
+        return None

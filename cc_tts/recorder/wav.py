@@ -1,0 +1,72 @@
+"""The WAV file of a recording: its header, and frames of 16-bit PCM as its samples (Microsoft RIFF, 1991 and 1994)."""
+
+import struct
+from dataclasses import dataclass
+from typing import Final, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from cc_tts.audio import BYTES_PER_SAMPLE, PTIME_MS, AudioFormat
+from cc_tts.media import g711
+from cc_tts.recorder.info import Encoding, RecordingInfo, Tracks
+
+Samples = npt.NDArray[np.int16]
+
+_PCM: Final = 1
+_ULAW: Final = 7
+"""These are ``WAVE_FORMAT_PCM`` and ``WAVE_FORMAT_MULAW`` of the RIFF spec."""
+
+
+@dataclass(frozen=True, slots=True)
+class WavFormat:
+    """The samples of a file."""
+
+    encoding: Encoding
+    num_channels: int
+    rate_hz: int
+
+    @classmethod
+    def of(cls, info: RecordingInfo) -> Self:
+        """The format of a recording."""
+        return cls(info.encoding, 2 if info.channels == "dual" else 1, info.rate_hz)
+
+    @property
+    def sample_bytes(self) -> int:
+        """Bytes of one sample of one channel."""
+        return 1 if self.encoding == "ulaw" else BYTES_PER_SAMPLE
+
+    @property
+    def frame_bytes(self) -> int:
+        """Bytes of a frame of 20 ms of all channels."""
+        return AudioFormat(self.rate_hz).samples_for_ms(PTIME_MS) * self.num_channels * self.sample_bytes
+
+    def header(self, num_bytes: int) -> bytes:
+        """The header of a file that holds so many bytes of samples. It is as long for any number."""
+        block = self.num_channels * self.sample_bytes
+        fields = (self.num_channels, self.rate_hz, self.rate_hz * block, block, 8 * self.sample_bytes)
+        if self.encoding == "ulaw":
+            middle = struct.pack("<4sIHHIIHHH", b"fmt ", 18, _ULAW, *fields, 0)
+            middle += struct.pack("<4sII", b"fact", 4, num_bytes // block)
+        else:
+            middle = struct.pack("<4sIHHIIHH", b"fmt ", 16, _PCM, *fields)
+        data = struct.pack("<4sI", b"data", num_bytes)
+        return struct.pack("<4sI4s", b"RIFF", 4 + len(middle) + len(data) + num_bytes, b"WAVE") + middle + data
+
+    def encode(self, samples: Samples) -> bytes:
+        """Samples as they stand in the file."""
+        data = samples.tobytes()
+        return g711.ulaw_encode(data) if self.encoding == "ulaw" else data
+
+
+def mixed(received: bytes, sent: bytes, *, num_channels: int, tracks: Tracks) -> Samples:
+    """The samples of a recording from those of both directions, which are equally long: the caller's left, ours right."""
+    caller, agent = np.frombuffer(received, "<i2"), np.frombuffer(sent, "<i2")
+    if num_channels > 1:
+        samples = np.empty(2 * len(caller), np.int16)
+        samples[0::2], samples[1::2] = caller, agent
+        return samples
+    if tracks != "both":
+        return caller if tracks == "caller" else agent
+    total: Samples = np.clip(caller.astype(np.int32) + agent, -32768, 32767).astype(np.int16)
+    return total

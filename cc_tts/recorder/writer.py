@@ -1,0 +1,176 @@
+"""One recording on the disk while it is written.
+
+``ID.wav.part`` has a header that is right for what was there at most :data:`HEADER_FRAMES` ago, and a lock (flock(2)) that
+says that its process lives. ``ID.live`` beside it says what it is.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from cc_tts import atomic_file
+from cc_tts.audio import PTIME_MS, AudioFormat
+from cc_tts.recorder import wav
+from cc_tts.recorder.info import FRAMES_A_SECOND, Ending, FileState, RecordingInfo, RecordingPlan, encode
+
+HEADER_FRAMES: Final = 5 * FRAMES_A_SECOND
+"""The header is written again after so many frames."""
+WRITE_FRAMES: Final = FRAMES_A_SECOND
+"""Frames that are written at once: a system call a second and recording. A kill loses no more."""
+SILENCE_DBFS: Final = -45.0
+"""A frame below this level is silence; as the gate of the VAD process has it (unmeasured)."""
+KEPT_SILENCE_FRAMES: Final = 10
+"""Silence that is left at either end when it is trimmed (unmeasured)."""
+_LOUD: Final = (32768 * 10 ** (SILENCE_DBFS / 20)) ** 2
+_MODE: Final = 0o600
+
+PART: Final = ".wav.part"
+WHOLE: Final = ".wav"
+LIVE: Final = ".live"
+NOTED: Final = ".json"
+
+
+def failure_of(error: OSError) -> Ending:
+    """The word for what the disk refused."""
+    return "disk_full" if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else "storage_error"
+
+
+class RecordingFile:
+    """A file that is being written. Runs on: one thread after the other."""
+
+    def __init__(self, plan: RecordingPlan) -> None:
+        """Raises ``OSError``: it cannot be made."""
+        self._plan = plan
+        self.info = plan.info
+        self._format = wav.WavFormat.of(plan.info)
+        self._pcm_frame_bytes = AudioFormat(plan.info.rate_hz).frame_bytes
+        self._measures = plan.trim_silence or plan.silence_timeout_ms is not None
+        self._waiting: list[bytes] = []
+        self._num_waiting = 0
+        self._num_frames = 0  # that came
+        self._num_written = 0
+        self._num_lost = 0
+        self._num_skipped = 0  # silence at the beginning
+        self._last_loud = 0  # number of the frame that follows the last one that was no silence
+        self._last_header = 0
+        self._stem = Path(plan.folder) / plan.info.recording_id
+        self._part = self._path(PART)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._file = os.open(self._part, flags, _MODE)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._put(self._format.header(0))
+            atomic_file.write(self._path(LIVE), encode(self.info), sync=False)
+        except BaseException:
+            self._part.unlink(missing_ok=True)
+            os.close(self._file)
+            raise
+
+    def _path(self, suffix: str) -> Path:
+        return self._stem.with_name(self._stem.name + suffix)
+
+    def take(self, pcm: bytes, num_lost: int) -> Ending | None:
+        """Take frames of both directions. Returns why the recording is over; ``None``: it goes on.
+
+        Raises:
+            OSError: the disk refuses them.
+        """
+        if num_lost:
+            self._num_lost += num_lost
+            self._add(bytes(num_lost * self._pcm_frame_bytes), bytes(num_lost * self._pcm_frame_bytes))
+        half = len(pcm) // 2
+        most = self._plan.max_duration_ms // PTIME_MS - self._num_frames
+        num_bytes = min(half, max(0, most) * self._pcm_frame_bytes)
+        self._add(pcm[:num_bytes], pcm[half : half + num_bytes])
+        if self._num_waiting >= WRITE_FRAMES:
+            self._write()
+        return self._over()
+
+    def _over(self) -> Ending | None:
+        if self._num_frames * PTIME_MS >= self._plan.max_duration_ms:
+            return "max_duration"
+        silence_ms = (self._num_frames - self._last_loud) * PTIME_MS
+        timeout_ms = self._plan.silence_timeout_ms
+        return "silence" if timeout_ms is not None and silence_ms >= timeout_ms else None
+
+    def _add(self, received: bytes, sent: bytes) -> None:
+        num_frames = len(received) // self._pcm_frame_bytes
+        if not num_frames:
+            return
+        samples = wav.mixed(received, sent, num_channels=self._format.num_channels, tracks=self.info.tracks)
+        self._num_frames += num_frames
+        if self._measures:
+            levels = np.square(samples.reshape(num_frames, -1).astype(np.float32)).mean(axis=1)
+            loud = np.flatnonzero(levels * self._format.num_channels >= _LOUD)
+            if len(loud):
+                self._last_loud = self._num_frames - num_frames + int(loud[-1]) + 1
+        self._waiting.append(self._format.encode(samples))
+        self._num_waiting += num_frames
+        if self._plan.trim_silence and not self._last_loud:
+            self._drop_beginning()
+
+    def _drop_beginning(self) -> None:
+        """Nothing but silence has come so far: keep the end of it."""
+        kept = b"".join(self._waiting)[-KEPT_SILENCE_FRAMES * self._format.frame_bytes :]
+        num_kept = len(kept) // self._format.frame_bytes
+        self._num_skipped += self._num_waiting - num_kept
+        self._waiting, self._num_waiting = [kept], num_kept
+
+    def _write(self) -> None:
+        data = b"".join(self._waiting)
+        self._waiting.clear()
+        self._put(data)
+        self._num_written += self._num_waiting
+        self._num_waiting = 0
+        if self._num_written - self._last_header >= HEADER_FRAMES:
+            self._last_header = self._num_written
+            self._renew_header()
+            disk = os.fstatvfs(self._file)
+            if disk.f_bavail * disk.f_frsize < self._plan.min_free_bytes:
+                raise OSError(errno.ENOSPC, "less than record.min_free_bytes is free")
+
+    def _put(self, data: bytes) -> None:
+        left = memoryview(data)
+        while left:
+            left = left[os.write(self._file, left) :]
+
+    def _renew_header(self) -> None:
+        os.pwrite(self._file, self._format.header(self._num_written * self._format.frame_bytes), 0)
+
+    def finish(self, reason: Ending, state: FileState = "saved") -> RecordingInfo:
+        """Complete the file, or what there is of it after a failure. The lock is held until ``ID.live`` says so."""
+        try:
+            if state != "failed":
+                self._write()
+            self._num_written = self._trimmed()
+            os.ftruncate(self._file, len(self._format.header(0)) + self._num_written * self._format.frame_bytes)
+            self._renew_header()
+            os.fsync(self._file)
+            self._part.rename(self._path(WHOLE))
+        except OSError as error:
+            state, reason = "failed", failure_of(error)
+        self.info = msgspec.structs.replace(
+            self.info,
+            state=state,
+            reason=reason,
+            duration_ms=self._num_written * PTIME_MS,
+            num_bytes=len(self._format.header(0)) + self._num_written * self._format.frame_bytes,
+            lost_ms=self._num_lost * PTIME_MS,
+        )
+        with contextlib.suppress(OSError):
+            atomic_file.write(self._path(LIVE), encode(self.info), sync=False)
+        os.close(self._file)
+        return self.info
+
+    def _trimmed(self) -> int:
+        """How many of the frames stay: all, or those up to the last sound."""
+        if not self._plan.trim_silence:
+            return self._num_written
+        wanted = self._last_loud + KEPT_SILENCE_FRAMES - self._num_skipped if self._last_loud else 0
+        return min(self._num_written, max(0, wanted))

@@ -1,0 +1,1 @@
+"""Frames of recorded legs, on their way to the recorder process."""

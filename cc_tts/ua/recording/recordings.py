@@ -1,0 +1,179 @@
+"""The recordings of a user agent: frames on their way to the recorder process. Runs on: the SIP thread.
+
+The process is started with the first recording. It is a child of this one so that it sees when this one dies, and so that
+another server may adopt both.
+"""
+
+import contextlib
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from cc_tts import logs
+from cc_tts.audio import AudioFormat
+from cc_tts.config.schema import LogConfig
+from cc_tts.errors import ProcessFailed
+from cc_tts.processes.channel import ChildChannel, Message
+from cc_tts.recorder.info import Ending, RecordingPlan
+from cc_tts.recorder.messages import (
+    FROM_RECORDER,
+    CloseRecording,
+    OpenRecording,
+    RecordedFrames,
+    RecorderSettings,
+    RecordingClosed,
+    RecordingOpened,
+)
+from cc_tts.ua import messages
+from cc_tts.ua.leg_media import LegMedia
+from cc_tts.ua.recording.tap import RecordingTap
+
+PHASES: Final = 10
+"""Each recording has one of so many ticks in which its frames are sent, so that 400 do not delay the media clock."""
+MAX_BACKLOG_BYTES: Final = 8 << 20
+"""Frames that the recorder has not read yet; beyond it they are left out (unmeasured)."""
+LAST_FRAMES_TIMEOUT_S: Final = 1.0
+"""How long the last frames may take when this process ends (unmeasured)."""
+
+log = logs.get(__name__)
+
+
+@dataclass(slots=True)
+class _Recording:
+    recording_id: str
+    media: LegMedia
+    tap: RecordingTap
+    num_lost: int = 0
+
+
+class Recordings:
+    """Every recording, at most one a call."""
+
+    def __init__(self, audio_format: AudioFormat, log_config: LogConfig, send: Callable[[Message], None]) -> None:
+        self._format = audio_format
+        self._log_config = log_config
+        self._send = send
+        self._by_call: dict[str, _Recording] = {}
+        self._open: set[str] = set()  # ids of which the recorder has not said that they are over
+        self._phases: list[dict[str, _Recording]] = [{} for _ in range(PHASES)]
+        self._next_phase = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._channel: ChildChannel | None = None
+
+    def command(self, message: messages.CallCommand, media: LegMedia | None) -> None:
+        """Do what the server asks; ``media`` are those of the leg, ``None`` if it is over."""
+        match message:
+            case messages.StartRecording(plan=plan) if media is None:
+                info = msgspec.structs.replace(plan.info, state="failed", reason="call_ended")
+                self._send(messages.RecordingOver(info))
+            case messages.StartRecording(call_id=call_id, plan=plan) if media is not None:
+                self._start(call_id, media, plan)
+            case messages.SetRecordingPaused(call_id=call_id) if call_id in self._by_call:
+                tap = self._by_call[call_id].tap
+                tap.set_paused(paused=message.paused, skips=message.skips, delay_ms=message.delay_ms)
+            case messages.StopRecording(call_id=call_id, reason=reason):
+                self.stop(call_id, reason)
+
+    def _start(self, call_id: str, media: LegMedia, plan: RecordingPlan) -> None:
+        self.stop(call_id, "stopped")  # one that a server before this one did not live to know of
+        recording_id = plan.info.recording_id
+        self._open.add(recording_id)
+        try:
+            if self._channel is None:
+                self._spawn()
+            self._put(OpenRecording(plan))
+        except (OSError, ProcessFailed) as error:
+            log.error("recorder_does_not_start", detail=str(error))
+            self._lose()
+            return
+        tap = RecordingTap(self._format, beeps=plan.beep)
+        recording = self._by_call[call_id] = _Recording(recording_id, media, tap)
+        min(self._phases, key=len)[call_id] = recording
+        media.record(tap)
+
+    def stop(self, call_id: str, reason: Ending) -> None:
+        """Complete the recording of a call, if there is one."""
+        if (recording := self._by_call.get(call_id)) is None:
+            return
+        with contextlib.suppress(ProcessFailed):  # poll() notices
+            self._forward(recording)
+            self._put(CloseRecording(recording.recording_id, reason))
+        self._forget(call_id)
+
+    def tick(self, number: int) -> None:
+        """Send the frames of those recordings whose turn it is, and take in what the recorder says."""
+        if self._channel is None:
+            return
+        try:
+            for recording in self._phases[number % PHASES].values():
+                self._forward(recording)
+            self._channel.flush()
+            for message, _ in self._channel.poll():
+                self._take(message)
+        except ProcessFailed as error:
+            log.error("recorder_lost", detail=error.detail)
+            self._lose()
+
+    def close(self) -> None:
+        """All calls have ended, and this process is about to: wait until the last frames are with the recorder."""
+        if self._channel is not None:
+            with contextlib.suppress(ProcessFailed, OSError):
+                self._channel.drain(LAST_FRAMES_TIMEOUT_S)
+
+    def _spawn(self) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            argv = (sys.executable, "-m", "cc_tts.recorder", "--channel-fd", str(theirs.fileno()))
+            process = subprocess.Popen(argv, stdin=subprocess.PIPE, pass_fds=(theirs.fileno(),))  # noqa: S603 - our own
+        assert process.stdin is not None
+        with process.stdin:
+            process.stdin.write(msgspec.json.encode(RecorderSettings(log=self._log_config)))
+        self._process, self._channel = process, ChildChannel(ours, FROM_RECORDER)
+
+    def _put(self, message: Message, payload: bytes = b"") -> None:
+        assert self._channel is not None
+        self._channel.put(message, payload)
+
+    def _forward(self, recording: _Recording) -> None:
+        received, sent, num_lost_after = recording.tap.take()
+        assert self._channel is not None
+        if self._channel.backlog_bytes > MAX_BACKLOG_BYTES:
+            recording.num_lost += len(received) // self._format.frame_bytes
+        elif received:
+            self._put(RecordedFrames(recording.recording_id, recording.num_lost), received + sent)
+            recording.num_lost = 0
+        recording.num_lost += num_lost_after
+
+    def _take(self, message: Message) -> None:
+        match message:
+            case RecordingOpened(recording_id=recording_id):
+                self._send(messages.RecordingStarted(recording_id))
+            case RecordingClosed(info=info):
+                self._open.discard(info.recording_id)
+                if (known := self._by_call.get(info.call_id)) is not None and known.recording_id == info.recording_id:
+                    self._forget(info.call_id)
+                self._send(messages.RecordingOver(info))
+
+    def _forget(self, call_id: str) -> None:
+        recording = self._by_call.pop(call_id)
+        recording.media.record(None)
+        for phase in self._phases:
+            phase.pop(call_id, None)
+
+    def _lose(self) -> None:
+        """The recorder is gone: what it had is over. The next recording starts another one."""
+        for call_id in tuple(self._by_call):
+            self._forget(call_id)
+        if self._channel is not None:
+            self._channel.close()
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        self._channel = self._process = None
+        lost, self._open = tuple(self._open), set()
+        self._send(messages.RecorderLost(lost))

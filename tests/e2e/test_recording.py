@@ -1,0 +1,62 @@
+"""Recordings of real calls, read as files."""
+
+import asyncio
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from cc_tts.media.g711 import ulaw_decode
+from lab.raw_rtp import RtpPeer
+from lab.server_under_test import EventLog, Json, Server
+from tests.e2e.test_call_audio import missing_in, noise, say, talking
+
+pytestmark = [pytest.mark.e2e, pytest.mark.both_builds, pytest.mark.timeout(120)]
+
+Samples = npt.NDArray[np.int16]
+
+
+def channels(file: Path, num_channels: int) -> Samples:
+    """The samples of a file as sox reads them, a row for each channel."""
+    argv = ["sox", str(file), "-t", "raw", "-e", "signed", "-b", "16", "-L", "-"]
+    made = subprocess.run(argv, capture_output=True, check=True)
+    assert not made.stderr, made.stderr
+    return np.frombuffer(made.stdout, "<i2").reshape(-1, num_channels).T
+
+
+async def saved(log: EventLog, recording_id: str) -> Json:
+    return (await log.wait("call.recording", state="saved", recording_id=recording_id))["data"]  # type: ignore[no-any-return]
+
+
+async def audio(server: Server, recording_id: str, folder: Path) -> Path:
+    """The file as the API gives it."""
+    status, body = await server.get_bytes(f"/v1/recordings/{recording_id}/audio")
+    assert status == 200
+    file = folder / "recording.wav"
+    file.write_bytes(body)
+    return file
+
+
+async def test_a_dual_recording_has_what_was_heard_and_what_was_said_bit_exact(server: Server, tmp_path: Path) -> None:
+    said = noise(250)
+    async with server.events() as log, RtpPeer() as phone:
+        async with talking(server, phone) as (_, to, call):
+            status, recording = await server.post(f"/v1/calls/{call['id']}/record", {"channels": "dual"})
+            assert status == 201, recording
+            await log.wait("call.recording", state="started")
+            await server.post(f"/v1/calls/{call['id']}/play", {"tone": "350+440", "duration_ms": 3000})
+            await say(phone, to, said)
+            await asyncio.sleep(0.3)
+        done = await saved(log, recording["recording_id"])
+        await phone.num_heard()
+        heard = b"".join(ulaw_decode(packet.payload) for packet in phone.heard)
+    assert done["reason"] == "call_ended"
+    left, right = channels(await audio(server, recording["recording_id"], tmp_path), 2)
+    assert len(left) == done["duration_ms"] * 8 >= 250 * 160
+    assert len(missing_in(left.tobytes(), [ulaw_decode(each) for each in said])) < 25
+    tone = right.tobytes().strip(b"\0")
+    assert len(tone) > 2.9 * 16_000
+    frames = [tone[start : start + 320] for start in range(0, len(tone) - 320, 320)]
+    assert sum(frame not in heard for frame in frames) < 10, "some packets may be lost on a busy machine"

@@ -1,0 +1,108 @@
+"""Where a recording may be sent, and what is told where that fails."""
+
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cc_tts.api.recordings import delivery
+from cc_tts.config.record import RecordConfig
+from cc_tts.errors import Unprocessable
+from cc_tts.recorder.info import RecordingInfo
+
+pytestmark = pytest.mark.unit
+
+CONFIG = RecordConfig(
+    upload_hosts=("a.example.com", "*.s3.example.com", "10.1.2.3", "127.0.0.1"), upload_networks=("10.1.0.0/16",)
+)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://a.example.com/x?signature=1",
+        "https://A.example.com:8443/",
+        "https://b.s3.example.com/r",
+        "https://10.1.2.3/r",
+    ],
+)
+def test_named_hosts_are_sent_recordings(url: str) -> None:
+    delivery.check_url(url, CONFIG)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://a.example.com/x",
+        "https://other.example.com/",
+        "https://s3.example.com/",
+        "https://evils3.example.com/",
+        "https://a.example.com.evil.example/",
+        "https://user:word@a.example.com/",
+        "https://a.example.com@evil.example/",
+        "https://127.0.0.1/",
+        "https://169.254.169.254/",
+        "https://[::1]/",
+        "file:///etc/passwd",
+        "",
+    ],
+)
+def test_others_are_not(url: str) -> None:
+    with pytest.raises(Unprocessable):
+        delivery.check_url(url, CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("address", "allowed"),
+    [
+        ("8.8.8.8", True),
+        ("10.1.255.1", True),
+        ("10.2.0.1", False),
+        ("127.0.0.1", False),
+        ("169.254.169.254", False),
+        ("::ffff:127.0.0.1", False),
+        ("::1", False),
+        ("fd00::1", False),
+        ("224.0.0.1", False),
+        ("0.0.0.0", False),
+    ],
+)
+def test_private_addresses_need_their_network(address: str, allowed: bool) -> None:
+    assert delivery.is_allowed(address, delivery.networks_of(CONFIG)) == allowed
+
+
+def command(folder: Path, text: str) -> str:
+    path = folder / "command"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+async def delivered(*argv: str, **more: Any) -> Any:
+    info = RecordingInfo(recording_id="r1", call_id="c1", client_state="s")
+    config = RecordConfig(on_saved=argv, **more)
+    return await delivery.Delivery(config).deliver(info, Path("/recordings/r1.wav"))
+
+
+async def test_the_command_gets_its_arguments_without_a_shell(tmp_path: Path) -> None:
+    program = command(tmp_path, f'printf "%s\\n" "$@" > {tmp_path}/seen')
+    outcome = await delivered(program, "{path}", "{recording_id} $(id)", "{other}")
+    assert (outcome.to, outcome.result, outcome.attempts, outcome.client_state) == ("command", "delivered", 1, "s")
+    assert (tmp_path / "seen").read_text() == "/recordings/r1.wav\nr1 $(id)\n{other}\n"
+
+
+async def test_a_command_that_fails_is_tried_again_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "FIRST_PAUSE_S", 0.01)
+    outcome = await delivered(command(tmp_path, f"echo >> {tmp_path}/seen; exit 3"), deliver_tries=2)
+    assert (outcome.result, outcome.attempts, outcome.detail) == ("failed", 2, "the command exited with status 3")
+    assert (tmp_path / "seen").read_text() == "\n\n"
+
+
+async def test_a_command_that_hangs_is_ended(tmp_path: Path) -> None:
+    outcome = await delivered(command(tmp_path, "exec sleep 60"), deliver_tries=1, deliver_timeout_s=0.1)
+    assert (outcome.result, outcome.detail) == ("failed", "not done within 0.1 s")
+
+
+async def test_nothing_is_told_where_nobody_wants_it() -> None:
+    assert await delivered() is None

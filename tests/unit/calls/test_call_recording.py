@@ -1,0 +1,191 @@
+"""The recording of a call as its server has it: consent, pauses, ends, and what is told of them."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from cc_tts.calls.call import Call
+from cc_tts.calls.dtmf.gather import GatherRequest
+from cc_tts.calls.recording.recorder import AFTER_GATHER_MS
+from cc_tts.calls.recording.recording import Recording, RecordRequest
+from cc_tts.config.record import RecordConfig
+from cc_tts.errors import (
+    DuplicateId,
+    RecordingActive,
+    RecordingNotFound,
+    RecordingOff,
+    RecordingStorageFull,
+    WrongState,
+)
+from cc_tts.recorder.info import Ending
+from cc_tts.ua import messages
+from tests.fakes.exchange import Exchange
+
+pytestmark = pytest.mark.unit
+
+
+class Recorded:
+    """An established call that can be recorded."""
+
+    def __init__(self, record: RecordConfig) -> None:
+        self.exchange = Exchange(record=record)
+        self.ua = self.exchange.ua
+        self.call: Call = self.exchange.registry.call(self.exchange.talking("silent"))
+
+    async def record(self, **wanted: Any) -> Recording:
+        return await self.call.recorder.start(RecordRequest(**wanted))
+
+    async def started(self, **wanted: Any) -> Recording:
+        recording = await self.record(**wanted)
+        self.ua.report(messages.RecordingStarted(recording.id))
+        return recording
+
+    def over(self, recording: Recording, reason: Ending) -> None:
+        info = msgspec.structs.replace(recording.plan.info, state="saved", reason=reason)
+        self.ua.report(messages.RecordingOver(info))
+
+    def press(self, key: str) -> None:
+        self.ua.report(
+            messages.DtmfReceived(call_id=self.call.id, digit=key, duration_ms=80, method="rfc4733", at_ns=0)
+        )
+
+    def hung_up(self) -> None:
+        self.ua.ended(self.call.id)
+
+    @property
+    def told(self) -> list[tuple[str, str | None]]:
+        data: list[Any] = [event.data for event in self.exchange.seen if event.type == "call.recording"]
+        return [(each.state, each.reason) for each in data]
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Recorded:
+    return Recorded(RecordConfig(dir=str(tmp_path), min_free_bytes=0))
+
+
+async def test_each_recording_has_one_last_event(recorded: Recorded) -> None:
+    recording = await recorded.started()
+    recorded.call.recorder.stop()
+    recorded.over(recording, "stopped")
+    recorded.over(recording, "stopped")
+    assert recorded.ua.commands("record_stop") == [(recorded.call.id, "stopped")]
+    assert recorded.told == [("started", None), ("saved", "stopped")]
+    with pytest.raises(RecordingNotFound):
+        recorded.call.recorder.stop()
+
+
+async def test_a_call_has_one_recording_at_a_time(recorded: Recorded) -> None:
+    first = await recorded.started()
+    with pytest.raises(RecordingActive):
+        await recorded.record()
+    recorded.over(first, "max_duration")
+    assert (await recorded.record()).id != first.id
+
+
+async def test_of_two_requests_at_the_same_time_one_is_refused(recorded: Recorded) -> None:
+    results = await asyncio.gather(recorded.record(), recorded.record(), return_exceptions=True)
+    assert sorted(type(each).__name__ for each in results) == ["Recording", "RecordingActive"]
+    assert len(recorded.ua.commands("record")) == 1
+
+
+async def test_a_call_that_is_over_is_not_recorded(recorded: Recorded) -> None:
+    recorded.hung_up()
+    with pytest.raises(WrongState):
+        await recorded.record()
+
+
+async def test_nothing_is_recorded_where_no_folder_is_named() -> None:
+    with pytest.raises(RecordingOff):
+        await Recorded(RecordConfig()).record()
+
+
+async def test_too_little_free_space_refuses_a_recording(tmp_path: Path) -> None:
+    with pytest.raises(RecordingStorageFull):
+        await Recorded(RecordConfig(dir=str(tmp_path), min_free_bytes=1 << 50)).record()
+
+
+async def test_an_id_that_is_on_the_disk_is_taken(recorded: Recorded, tmp_path: Path) -> None:
+    (tmp_path / "r1.wav").touch()
+    with pytest.raises(DuplicateId):
+        await recorded.record(recording_id="r1")
+    assert not recorded.ua.commands("record")
+
+
+@pytest.mark.parametrize("request_says", [True, False])
+async def test_nothing_is_recorded_before_consent(tmp_path: Path, request_says: bool) -> None:
+    recorded = Recorded(RecordConfig(dir=str(tmp_path), min_free_bytes=0, consent_required=not request_says))
+    recording = await recorded.record(consent="required" if request_says else None)
+    assert not recorded.ua.commands("record")
+    recorded.call.recorder.consent(given=True)
+    assert recorded.ua.commands("record") == [(recorded.call.id,)]
+    recorded.ua.report(messages.RecordingStarted(recording.id))
+    assert recorded.told == [("waiting", "consent"), ("started", None)]
+    assert [each.consent for each in recorded.call.recordings] == ["given"]
+
+
+async def test_a_caller_who_refuses_is_not_recorded(recorded: Recorded) -> None:
+    await recorded.record(consent="required")
+    recorded.call.recorder.consent(given=False)
+    assert not recorded.ua.commands("record")
+    assert recorded.told[-1] == ("failed", "consent_refused")
+    assert [each.consent for each in recorded.call.recordings] == ["refused"]
+
+
+@pytest.mark.parametrize("by", ["stop", "hangup"])
+async def test_without_an_answer_to_the_question_for_consent_nothing_is_recorded(recorded: Recorded, by: str) -> None:
+    await recorded.record(consent="required")
+    recorded.call.recorder.stop() if by == "stop" else recorded.hung_up()
+    assert not recorded.ua.commands("record")
+    assert recorded.told == [("waiting", "consent"), ("failed", "no_consent")]
+
+
+async def test_consent_is_given_once(recorded: Recorded) -> None:
+    await recorded.started()
+    with pytest.raises(WrongState):
+        recorded.call.recorder.consent(given=True)
+
+
+async def test_a_sensitive_gather_is_not_recorded(recorded: Recorded) -> None:
+    await recorded.started()
+    recorded.call.gather(GatherRequest(sensitive=True, max_digits=4))
+    assert recorded.ua.commands("record_paused") == [(recorded.call.id, True, False, 0)]
+    with pytest.raises(WrongState):
+        recorded.call.recorder.set_paused(paused=False)
+    for key in "1234":
+        recorded.press(key)
+    assert recorded.ua.commands("record_paused")[1:] == [(recorded.call.id, False, False, AFTER_GATHER_MS)]
+    assert recorded.told == [("started", None), ("paused", "gather"), ("resumed", "gather")]
+
+
+async def test_a_recording_that_begins_in_a_sensitive_gather_begins_paused(recorded: Recorded) -> None:
+    recorded.call.gather(GatherRequest(sensitive=True, max_digits=4))
+    await recorded.started()
+    assert recorded.ua.commands("record_paused") == [(recorded.call.id, True, False, 0)]
+    assert recorded.told == [("started", None), ("paused", "gather")]
+
+
+async def test_a_pause_of_the_client_outlasts_a_sensitive_gather(recorded: Recorded) -> None:
+    await recorded.started()
+    recorded.call.recorder.set_paused(paused=True)
+    recorded.call.gather(GatherRequest(sensitive=True, max_digits=1))
+    recorded.press("1")
+    assert recorded.ua.commands("record_paused") == [(recorded.call.id, True, False, 0)]
+    recorded.call.recorder.set_paused(paused=False)
+    assert recorded.told[1:] == [("paused", "request"), ("resumed", "request")]
+
+
+async def test_another_gather_is_recorded(recorded: Recorded) -> None:
+    await recorded.started()
+    recorded.call.gather(GatherRequest(max_digits=4))
+    assert not recorded.ua.commands("record_paused")
+
+
+async def test_a_finish_key_ends_it_and_another_key_does_not(recorded: Recorded) -> None:
+    await recorded.started(finish_on_key="#")
+    recorded.press("1")
+    assert not recorded.ua.commands("record_stop")
+    recorded.press("#")
+    assert recorded.ua.commands("record_stop") == [(recorded.call.id, "key")]

@@ -1,0 +1,127 @@
+"""Frames of both directions on their way to a recording, tick by tick."""
+
+import numpy as np
+import pytest
+
+from cc_tts.audio import AudioFormat
+from cc_tts.ua.recording.tap import BEEP_EVERY_FRAMES, BEEP_FRAMES, BEEP_HZ, MAX_FRAMES, RecordingTap
+
+pytestmark = pytest.mark.unit
+
+SILENCE = bytes(320)
+TICK_NS = 20_000_000
+
+
+def frame(value: int) -> bytes:
+    return np.full(160, value, "<i2").tobytes()
+
+
+def values(pcm: bytes) -> list[int]:
+    """The first sample of each frame."""
+    return [int(each) for each in np.frombuffer(pcm, "<i2")[::160]]
+
+
+def tap(*, beeps: bool = False) -> RecordingTap:
+    return RecordingTap(AudioFormat(8000), beeps=beeps)
+
+
+def ticks(recorded: RecordingTap, num: int, *, first: int = 1, received: int = 0) -> list[bytes]:
+    sent = []
+    for number in range(first, first + num):
+        sent.append(recorded.sent(number * TICK_NS, frame(number)))
+        recorded.received(frame(received or 100 + number))
+    return sent
+
+
+def test_each_tick_has_a_frame_of_either_direction() -> None:
+    recorded = tap()
+    assert ticks(recorded, 3) == [frame(1), frame(2), frame(3)]
+    taken = recorded.take()
+    assert (values(taken.received), values(taken.sent), taken.num_lost) == ([101, 102, 103], [1, 2, 3], 0)
+    assert recorded.take() == (b"", b"", 0)
+
+
+def test_a_frame_that_was_not_received_is_silence_and_shifts_nothing() -> None:
+    recorded = tap()
+    ticks(recorded, 1)
+    recorded.sent(2 * TICK_NS, frame(2))
+    ticks(recorded, 1, first=3)
+    taken = recorded.take()
+    assert (values(taken.received), values(taken.sent)) == ([101, 0, 103], [1, 2, 3])
+
+
+def test_a_frame_beside_the_one_of_a_tick_is_left_out() -> None:
+    recorded = tap()
+    ticks(recorded, 1)
+    recorded.received(frame(999))
+    ticks(recorded, 1, first=2)
+    assert values(recorded.take().received) == [101, 102]
+
+
+def test_a_tick_that_is_not_over_is_taken_later() -> None:
+    recorded = tap()
+    recorded.sent(TICK_NS, frame(1))
+    assert recorded.take().sent == b""
+    recorded.received(frame(101))
+    taken = recorded.take()
+    assert (values(taken.received), values(taken.sent)) == ([101], [1])
+
+
+def test_frames_that_nobody_takes_are_left_out_and_counted() -> None:
+    recorded = tap()
+    ticks(recorded, MAX_FRAMES + 7)
+    taken = recorded.take()
+    assert len(taken.received) == len(taken.sent) == MAX_FRAMES * 320
+    assert taken.num_lost == 7
+
+
+def test_a_pause_is_silence() -> None:
+    recorded = tap()
+    recorded.set_paused(paused=True, skips=False)
+    assert ticks(recorded, 2) == [frame(1), frame(2)], "the caller hears everything"
+    taken = recorded.take()
+    assert (values(taken.received), values(taken.sent)) == ([0, 0], [0, 0])
+
+
+def test_a_pause_that_skips_is_left_out() -> None:
+    recorded = tap()
+    ticks(recorded, 1)
+    recorded.set_paused(paused=True, skips=True)
+    ticks(recorded, 5, first=2)
+    recorded.set_paused(paused=False, skips=False)
+    ticks(recorded, 1, first=7)
+    taken = recorded.take()
+    assert (values(taken.received), values(taken.sent)) == ([101, 107], [1, 7])
+
+
+def test_a_recording_goes_on_after_its_delay() -> None:
+    recorded = tap()
+    recorded.set_paused(paused=True, skips=False)
+    ticks(recorded, 1)
+    recorded.set_paused(paused=False, skips=False, delay_ms=40)
+    ticks(recorded, 3, first=2)
+    assert values(recorded.take().sent) == [0, 0, 0, 4]
+
+
+def test_time_goes_on_without_a_stream() -> None:
+    recorded = tap()
+    recorded.keep_time(5 * TICK_NS)
+    ticks(recorded, 1)
+    recorded.keep_time(4 * TICK_NS)
+    ticks(recorded, 1, first=5)
+    taken = recorded.take()
+    assert (values(taken.received), values(taken.sent)) == ([101, 0, 0, 0, 105], [1, 0, 0, 0, 5])
+
+
+def test_the_beep_is_heard_and_recorded_on_both_sides_every_15_s() -> None:
+    recorded = tap(beeps=True)
+    heard = []
+    for number in range(1, BEEP_EVERY_FRAMES + BEEP_FRAMES + 10):
+        heard.append(recorded.sent(number * TICK_NS, SILENCE))
+        recorded.received(SILENCE)
+        taken = recorded.take()
+        assert taken.received == taken.sent
+    loud = [number for number, each in enumerate(heard) if each != SILENCE]
+    assert loud == [*range(BEEP_FRAMES), *range(BEEP_EVERY_FRAMES, BEEP_EVERY_FRAMES + BEEP_FRAMES)]
+    spectrum = np.abs(np.fft.rfft(np.frombuffer(b"".join(heard[:BEEP_FRAMES]), "<i2").astype(float)))
+    assert spectrum.argmax() * 2 == pytest.approx(BEEP_HZ, abs=4)

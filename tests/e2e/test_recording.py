@@ -39,7 +39,7 @@ async def audio(server: Server, recording_id: str, folder: Path) -> Path:
     return file
 
 
-async def test_a_dual_recording_has_what_was_heard_and_what_was_said_bit_exact(server: Server, tmp_path: Path) -> None:
+async def test_a_dual_recording_has_what_was_heard_and_what_was_said(server: Server, tmp_path: Path) -> None:
     said = noise(250)
     async with server.events() as log, RtpPeer() as phone:
         async with talking(server, phone) as (_, to, call):
@@ -56,7 +56,19 @@ async def test_a_dual_recording_has_what_was_heard_and_what_was_said_bit_exact(s
     left, right = channels(await audio(server, recording["recording_id"], tmp_path), 2)
     assert len(left) == done["duration_ms"] * 8 >= 250 * 160
     assert len(missing_in(left.tobytes(), [ulaw_decode(each) for each in said])) < 25
-    tone = right.tobytes().strip(b"\0")
-    assert len(tone) > 2.9 * 16_000
-    frames = [tone[start : start + 320] for start in range(0, len(tone) - 320, 320)]
-    assert sum(frame not in heard for frame in frames) < 10, "some packets may be lost on a busy machine"
+    recorded, sent = frames_of(right), frames_of(np.frombuffer(heard, "<i2"))
+    spoken = recorded[np.abs(recorded).max(axis=1) > 0]
+    assert len(spoken) >= 145
+    steps = np.abs(steps_of(spoken)[:, None, :] - steps_of(sent)[None, :, :]).max(axis=2).min(axis=1)
+    # PJMEDIA rounds to µ-law in its own way; a packet may be lost on a busy machine, and the edges are in part silent
+    assert np.count_nonzero(steps <= 1) >= 0.9 * len(spoken)
+
+
+def frames_of(samples: Samples) -> Samples:
+    """Frames of 20 ms, a row each."""
+    return samples[: len(samples) // 160 * 160].reshape(-1, 160)
+
+
+def steps_of(samples: Samples) -> npt.NDArray[np.int64]:
+    """The place of each sample among the levels of µ-law."""
+    return np.searchsorted(np.unique(np.frombuffer(ulaw_decode(bytes(range(256))), "<i2")), samples)

@@ -268,11 +268,11 @@ class LegMedia:
         self._port.listen(received=self._listened.get("in"), sent=self._listened.get("out"))
 
     def _connect_received(self, *, drop_old: bool = False) -> None:
-        media = self._call.getAudioMedia(-1)
         if not self._needs_received:
-            with contextlib.suppress(pj.Error):  # it was not connected
-                media.stopTransmit(self._port)
+            with contextlib.suppress(pj.Error):  # it was not connected, or the call is over and has no media any more
+                self._call.getAudioMedia(-1).stopTransmit(self._port)
             return
+        media = self._call.getAudioMedia(-1)
         if drop_old and self._stream:
             self._services.library.drop_received(self._stream)
         media.startTransmit(self._port)

@@ -617,7 +617,7 @@ async def test_answers_name_what_is_served(server: Server) -> None:
     async with RawCaller("silent", server.sip_port) as caller:
         told = await options(server.sip_port)
         allow, supported = told.header("Allow"), told.header("Supported")
-        assert allow == "INVITE, ACK, BYE, CANCEL, OPTIONS, INFO, PRACK, UPDATE"
+        assert allow == "INVITE, ACK, BYE, CANCEL, OPTIONS, INFO, PRACK, UPDATE, NOTIFY"
         assert supported == "100rel, timer"
         answers = [told, await established(caller)]
         for method in ("MESSAGE", "TELEPORT"):

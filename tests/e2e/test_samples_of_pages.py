@@ -15,6 +15,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
+from cc_tts import wav_file
 from cc_tts.calls.events.types import EVENTS
 from cc_tts.errors import ConfigError
 from cc_tts.vad.silero import find_model
@@ -60,6 +61,7 @@ NOT_RUN: Final = {
     "jq -s": "reads the accounting file of a server in use; its lines are compared below",
     "python3 -m venv /opt/cc-tts": "installs a service of systemd: tests/architecture/test_systemd_unit.py",
     "   token() {": "wants Kubernetes",
+    "curl -X POST http://127.0.0.1:8090/v1/calls/$CALL/transfer": "wants a far side that takes REFER: test_transfers.py",
     "export CC_TTS_PJSUA2=server": "wants the server build and a server at another address: tests/e2e/test_tls_srtp.py",
 }
 """Samples that a test cannot run, by the beginning of a line, with the reason."""
@@ -136,6 +138,7 @@ class Stage:
             "CC_TTS_RTP__PORT_MIN": str(self.rtp_port),
             "CC_TTS_RTP__PORT_MAX": str(self.rtp_port + RTP_PORTS - 1),
             "CC_TTS_ACCOUNTING__FILE": str(folder / "accounting.jsonl"),
+            "CC_TTS_RECORD__DIR": str(folder),
         }
 
     def prepare(self) -> None:
@@ -148,6 +151,7 @@ class Stage:
         (self.folder / "cc_tts.toml").write_text(
             f"[sip]\nport = {self.sip_port}\n[http]\nport = {self.http_port}\n", encoding="utf-8"
         )
+        wav_file.write(self.folder / "music.mp3", bytes(16_000), rate_hz=8000)  # libsndfile does not look at the name
 
     def here(self, text: str) -> str:
         """A text of a page with the addresses of this server."""

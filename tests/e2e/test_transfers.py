@@ -149,9 +149,9 @@ async def test_notifications_without_sense_have_no_effect(transferee: Transferee
     assert await transferee.notify("SIP/2.0 999999 OK", ACTIVE) == 200
     assert await transferee.notify("SIP/2.0 200 OK", b"Event: presence\r\n") == 489
     assert await transferee.notify("SIP/2.0 200 OK", b"Event: refer;id=1\r\nSubscription-State: active\r\n") == 481
-    assert [state for state, _, _ in transferee.told] == ["requested", "accepted"]
     assert await transferee.notify("", TERMINATED) == 200
     assert (await transferee.failed())["reason"] == "unknown"
+    assert [state for state, _, _ in transferee.told] == ["requested", "accepted", "failed"]
     await transferee.is_kept()
 
 

@@ -1,8 +1,10 @@
 """What a telephone line carries from a caller: speech of espeak-ng, tones and noise at a level, through μ-law."""
 
+import ctypes
 from functools import cache
 from typing import Final
 
+import espeakng_loader
 import numpy as np
 import numpy.typing as npt
 import soxr
@@ -22,7 +24,10 @@ Samples = npt.NDArray[np.float64]
 
 @cache
 def _library() -> EspeakLibrary:
-    return EspeakLibrary()
+    """espeak-ng draws the breath of its voices, by default by the time of day: two runs would not hear the same."""
+    library = EspeakLibrary()
+    ctypes.CDLL(espeakng_loader.get_library_path()).espeak_ng_SetRandSeed(ctypes.c_long(1))
+    return library
 
 
 @cache

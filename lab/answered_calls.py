@@ -346,7 +346,8 @@ class Maker:
     def __init__(self, half: Half, seed: int) -> None:
         self._half = half
         self._speakers = SPEAKERS[half]
-        self._random = np.random.default_rng([seed, len(half)])
+        self._seed = (seed, len(half))
+        self._random = np.random.default_rng(self._seed)
 
     def calls(self, per_kind: int) -> Iterator[Call]:
         """So many calls of each kind."""
@@ -366,8 +367,9 @@ class Maker:
             "fax": self._fax,
             "busy or announcement": self._network,
         }
-        for kind, make in kinds.items():
-            for _ in range(per_kind):
+        for number_of_kind, (kind, make) in enumerate(kinds.items()):
+            for number in range(per_kind):  # each call is drawn by itself, so that all can be made again
+                self._random = np.random.default_rng([*self._seed, number_of_kind, number])
                 yield make(Line(self._half, self._random, may_babble=kind.startswith(ROOMS)))
 
     # --- people ----------------------------------------------------------------------------------------------------
@@ -411,7 +413,8 @@ class Maker:
             pcm = line.pcm(greeting, silence(TAIL_MS))
             return Call("machine, no beep", "machine", pcm, None, f"{spoken_s:.1f} s {line.note}")
         hz, ms = float(self._random.uniform(440, 1850)), float(80 * 25 ** self._random.random())
-        second = float(self._random.uniform(700, 1850)) if self._random.random() < 0.2 else 0.0
+        second = hz * float(self._random.choice([4 / 5, 3 / 4, 4 / 3, 3 / 2])) if self._random.random() < 0.2 else 0.0
+        second = 0.0 if not 440 <= second <= 1850 else second
         tone = beep(hz, ms, line.level_dbfs + float(self._random.uniform(-6, 6)), second)
         gap = silence(float(self._random.uniform(50, 1500)))
         pcm = line.pcm(greeting, gap, tone, silence(TAIL_MS))

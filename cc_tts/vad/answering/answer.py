@@ -179,9 +179,14 @@ class Answer:
             return "machine", long
         if silence_ms >= max(LONG_SILENCE_MS, self.settings.after_greeting_silence_ms):
             return "human", "greeting_ended"
-        if at_ms - begin_ms >= self.settings.total_analysis_ms and silence_ms < LONG_SILENCE_MS / 2:
-            return "machine", long
-        return None
+        return ("machine", long) if self._goes_on(at_ms, at_ms - begin_ms, silence_ms) else None
+
+    def _goes_on(self, at_ms: float, greeting_ms: float, silence_ms: float) -> bool:
+        """Whether a long greeting has gone on for so long that it is a machine's."""
+        total_ms = self.settings.total_analysis_ms
+        is_late = greeting_ms >= 2 * total_ms
+        is_speaking = silence_ms < LONG_SILENCE_MS / 2 and self._words.is_mostly_voice(at_ms)
+        return greeting_ms >= total_ms and (is_speaking or is_late)
 
     def _long_because(self) -> AmdCause | None:
         if self._words.length_ms > self.settings.greeting_ms:

@@ -22,7 +22,7 @@ from cc_tts.vad.silero import WINDOW_MS, Memory, SileroModel
 
 MIN_MODEL_DBFS: Final = -55.0
 """The model is not asked about a softer window: Asterisk's ``silence_threshold`` is −42 dBFS."""
-SILENT: Final = Sound(0.0, 0.0, 0.0)
+SILENT: Final = Sound(0.0, 0.0, 0.0, 0.0)
 
 
 class LegFinding(NamedTuple):

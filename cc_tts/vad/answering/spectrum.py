@@ -22,12 +22,13 @@ PEAK_BINS: Final = 2
 
 
 class Sound(NamedTuple):
-    """``level``: mean amplitude between 250 and 3600 Hz, of 32767. ``hz``: of the loudest component. ``purity``: the share
-    of the two loudest in the power, 1 for a tone of one or two frequencies.
+    """``level``: mean amplitude between 250 and 3600 Hz, of 32767. ``hz``, ``second_hz``: of the two
+    loudest components. ``purity``: their share in the power, 1 for a tone of one or two frequencies.
     """
 
     level: float
     hz: float
+    second_hz: float
     purity: float
 
 
@@ -52,12 +53,13 @@ def sounds(windows: Floats, rate_hz: int) -> list[Sound]:
     rest = power.copy()
     for step in range(-PEAK_BINS, PEAK_BINS + 1):
         rest[rows, np.clip(first + step, 0, power.shape[1] - 1)] = 0
-    loudest += _around(rest, rest.argmax(axis=1))
+    second = rest.argmax(axis=1)
+    loudest += _around(rest, second)
     mean_square = 2 * total / (size * float((window**2).sum()))
     level = 32768 * MEAN_OF_RMS * np.sqrt(mean_square)
     purity = loudest / np.maximum(total, 1e-12)
     peak_hz = _interpolated(power, first, rows) * (hz[1] - hz[0]) + hz[line.start]
-    return [Sound(*map(float, each)) for each in zip(level, peak_hz, purity, strict=True)]
+    return [Sound(*map(float, each)) for each in zip(level, peak_hz, hz[line][second], purity, strict=True)]
 
 
 def _around(power: Floats, peak: npt.NDArray[np.intp]) -> Floats:

@@ -22,6 +22,8 @@ MAX_SPEECH: Final = 0.6
 purity of 0.43 to 0.72; beeps had 0 to 0.5, and 0.83 to 1 (bench/answering_machines.py, the tuned half).
 """
 HALF_MS: Final = WINDOW_MS / 2
+SURE_MEAN_PURITY: Final = 0.96
+"""The model takes the first 60 ms of some beeps for speech; no vowel had more than 0.94 (measured, as MAX_SPEECH)."""
 SAME_PITCH_HZ: Final = 45.0
 """How far the pitch of a tone may seem to wander in windows of 32 ms: 440 + 480 Hz are one peak there, which swings."""
 MAX_HOLE_MS: Final = 64.0
@@ -90,11 +92,17 @@ class _Open:
 
     begin_ms: float
     pitch_hz: float
+    second_hz: float
     end_ms: float = 0.0
     levels: list[float] = field(default_factory=list)
     heard: list[tuple[float, float]] = field(default_factory=list)
     """Purity and probability of speech of each half, also of those in a hole."""
     samples: list[Floats] = field(default_factory=list)
+
+    def is_like(self, sound: Sound) -> bool:
+        """Whether it goes on in a sound: of a tone of two frequencies now one is louder, now the other."""
+        pairs = ((sound.hz, self.pitch_hz), (sound.hz, self.second_hz), (sound.second_hz, self.pitch_hz))
+        return any(abs(hz - known) <= SAME_PITCH_HZ for hz, known in pairs)
 
 
 class ToneTracker:
@@ -123,13 +131,13 @@ class ToneTracker:
         begin_ms, end_ms, sound = half.begin_ms, half.end_ms, half.sound
         is_tonal = is_loud and sound.purity >= MIN_PURITY
         open_, over = self._open, None
-        is_same = open_ is not None and abs(sound.hz - open_.pitch_hz) <= SAME_PITCH_HZ
+        is_same = open_ is not None and open_.is_like(sound)
         if open_ is not None and ((is_tonal and not is_same) or end_ms - open_.end_ms > MAX_HOLE_MS):
             self._open, over = None, self._finished(open_)
             open_ = None
         if is_tonal and open_ is None:
             # the window of the first half lies half before the tone
-            self._open = open_ = _Open(begin_ms, sound.hz)
+            self._open = open_ = _Open(begin_ms, sound.hz, sound.second_hz)
         if open_ is not None:
             if end_ms - open_.begin_ms <= MAX_KEPT_MS:
                 open_.samples.append(half.samples)
@@ -138,7 +146,7 @@ class ToneTracker:
                 open_.end_ms = end_ms
                 open_.levels.append(sound.level)
                 if len(open_.levels) == 3:  # noqa: PLR2004 - by then the window is full
-                    open_.pitch_hz = sound.hz
+                    open_.pitch_hz, open_.second_hz = sound.hz, sound.second_hz
         return over
 
     def _finished(self, open_: _Open) -> Tone | None:
@@ -151,7 +159,7 @@ class ToneTracker:
         tone = Tone(open_.begin_ms, open_.end_ms, hz, float(np.median(inner)), bool(swing_db <= MAX_SWING_DB))
         num_halves = round((open_.end_ms - open_.begin_ms) / HALF_MS)
         purity, probability = np.mean(open_.heard[:num_halves], axis=0)
-        is_voice = purity < MIN_MEAN_PURITY or probability > MAX_SPEECH
+        is_voice = purity < (MIN_MEAN_PURITY if probability <= MAX_SPEECH else SURE_MEAN_PURITY)
         return tone._replace(kind="other" if is_voice else kind_of(tone))
 
 
@@ -228,14 +236,17 @@ def is_information(tones: list[Tone]) -> bool:
 
 
 def is_busy(tones: list[Tone]) -> bool:
-    """Whether the last two tones are two beats of busy or congestion: as long as the pause between them, about."""
-    if len(tones) < 2:  # noqa: PLR2004 - two beats
-        return False
-    before, last = tones[-2:]
+    """Whether the last three tones are beats of busy or congestion: as long as the pauses between them, about."""
+    last = tones[-3:]
+    return len(last) == 3 and all(_are_beats(before, after) for before, after in itertools.pairwise(last))  # noqa: PLR2004
+
+
+def _are_beats(before: Tone, last: Tone) -> bool:
     gap_ms = last.begin_ms - before.end_ms
     return (
         before.is_like(last)
         and not is_ringback(last)
+        and all(CALL_PROGRESS_HZ[0] <= hz <= BUSY_SECOND_HZ + SAME_PITCH_HZ for hz in last.hz)
         and 100 <= before.ms <= 800  # noqa: PLR2004 - E.180: 0.1 to 0.66 s
         and abs(before.ms - last.ms) <= 0.25 * before.ms + 32
         and 0.5 * before.ms <= gap_ms <= 2.5 * before.ms

@@ -7,8 +7,17 @@ from cc_tts.vad.answering.settings import Amd
 SPEECH: Final = 0.5
 STILL_SPEECH: Final = 0.35
 """Probabilities of speech from which a sound is voice: at first, and within a word."""
-BELOW_LOUDEST: Final = 0.1
-"""A sound that is 20 dB softer than the loudest voice so far is silence: babble behind a person, a noisy line."""
+OF_LOUDEST: Final = 0.25
+STILL_OF_LOUDEST: Final = 0.1
+"""Shares of the loudest voice so far that a sound must have to be a voice: at first, and within a word. Softer is babble
+behind a person (measured with babble of −22 dB, bench/answering_machines.py).
+"""
+SMOOTHING: Final = 0.2
+"""The loudest voice is that of about 80 ms, not of one vowel's peak (unmeasured)."""
+MOSTLY: Final = 0.35
+"""A machine that goes on speaks for so much of the time, also with pauses of a second; a person who has said a greeting and
+waits does not, though babble behind the person may pass for words (measured, bench/answering_machines.py).
+"""
 LEAD_MS: Final = 96.0
 """The model takes up to three windows to be sure of speech; the loud sound before belongs to the word (unmeasured)."""
 
@@ -18,11 +27,14 @@ class Words:
 
     def __init__(self, settings: Amd) -> None:
         self._settings = settings
-        self._loudest = 0.0
+        self._loudest = self._smoothed = 0.0
+        self._loudest_over = 0.0
+        """The loudest voice of the words that are over."""
         self._loud_since_ms: float | None = None
         self._word_since_ms: float | None = None
         self._voice_until_ms = 0.0
         self._num_over = 0
+        self._voiced_ms = 0.0
         self.begin_ms: float | None = None
         """When the first word began."""
         self.end_ms = 0.0
@@ -43,9 +55,13 @@ class Words:
         """The length so far of a word that goes on."""
         return self._voice_until_ms - self._word_since_ms if self._word_since_ms is not None else 0.0
 
+    def is_mostly_voice(self, at_ms: float) -> bool:
+        """Whether most of the time from the first word on is voice."""
+        return self.begin_ms is not None and self._voiced_ms >= MOSTLY * (at_ms - self.begin_ms)
+
     def is_loud(self, level: float) -> bool:
         """Whether a level is more than silence."""
-        return level >= max(self._settings.silence_threshold, self._loudest * BELOW_LOUDEST)
+        return level >= max(self._settings.silence_threshold, self._loudest * STILL_OF_LOUDEST)
 
     def is_beginning(self, at_ms: float) -> bool:
         """Whether a loud sound has begun of which the model may not be sure yet."""
@@ -58,8 +74,10 @@ class Words:
         elif self._loud_since_ms is None:
             self._loud_since_ms = begin_ms
         within = self._word_since_ms is not None
-        if self._loud_since_ms is not None and probability >= (STILL_SPEECH if within else SPEECH):
+        is_enough = within or level >= self._loudest * OF_LOUDEST
+        if self._loud_since_ms is not None and is_enough and probability >= (STILL_SPEECH if within else SPEECH):
             self._voice(end_ms, level)
+            self._voiced_ms += end_ms - begin_ms
         elif self._word_since_ms is not None and end_ms - self._voice_until_ms >= self._between_ms:
             self._end_word()
 
@@ -76,12 +94,20 @@ class Words:
         if self._word_since_ms is None:
             self._word_since_ms = max(self._loud_since_ms, end_ms - LEAD_MS, self._voice_until_ms)
         self._voice_until_ms = end_ms
-        self._loudest = max(self._loudest, level)
+        self._smoothed += SMOOTHING * (level - self._smoothed)
+        self._loudest = max(self._loudest, self._smoothed)
+        if self._loudest_over < self._loudest * OF_LOUDEST:
+            self._forget_background()
         if self._is_word:
             if self.begin_ms is None:
                 self.begin_ms = self._word_since_ms
             self.end_ms = end_ms
 
+    def _forget_background(self) -> None:
+        """The words that are over were babble in front of who speaks now."""
+        self._num_over, self.begin_ms, self._voiced_ms = 0, None, 0.0
+
     def _end_word(self) -> None:
         self._num_over += self._is_word
+        self._loudest_over = self._loudest
         self._word_since_ms = None

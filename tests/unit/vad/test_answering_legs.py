@@ -228,3 +228,29 @@ def test_many_legs_are_judged_together_and_forgotten() -> None:
     assert sorted(each.leg for each in found) == ["a", "b", "c"]
     assert max(bench.model.batches) == 3
     assert bench.run(audio) == []
+
+
+def test_babble_in_front_of_a_person_is_not_the_begin_of_the_greeting() -> None:
+    (found,) = heard(talk(2400) * 0.05, word(), quiet(2000), silence_threshold=10)
+    assert found == ("human", "short_greeting")
+    assert heard(talk(2400) * 0.05, talk(3200), quiet(3000), silence_threshold=10) == [("human", "greeting_ended")]
+
+
+def test_babble_behind_a_person_is_silence() -> None:
+    assert heard(word(), talk(4000) * 0.05, silence_threshold=10) == [("human", "short_greeting")]
+
+
+def test_softer_words_go_on_with_a_greeting() -> None:
+    found = heard(talk(800), talk(6400) * 0.3, quiet(3000))
+    assert found == [("machine", "long_greeting"), ("ended", "silence")]
+
+
+@pytest.mark.parametrize(("low", "high"), [(750, 850), (600, 800), (1000, 1500), (1200, 1800)])
+def test_a_beep_of_two_frequencies(low: int, high: int) -> None:
+    two = sine(low, 400) + sine(high, 400)
+    assert heard(talk(7200), quiet(500), two, quiet(1000))[1:] == [("ended", "beep")]
+
+
+def test_a_melody_is_not_busy() -> None:
+    notes = [part for hz in (523, 523, 659, 523, 784, 659) * 3 for part in (sine(hz, 250), quiet(200))]
+    assert heard(*notes, quiet(3000)) == [("ivr", "music")]

@@ -1,5 +1,6 @@
 """WAV files that commands write and read: refused before anything is synthesised or dialled if they cannot be."""
 
+import io
 import os
 import wave
 from pathlib import Path
@@ -40,8 +41,16 @@ def read(path: Path, *, rate_hz: int, max_s: float) -> bytes:
 def write(path: Path, pcm: bytes, *, rate_hz: int, is_private: bool = False) -> None:
     """Write signed 16-bit mono PCM. ``is_private``: a new file is this user's to read only."""
     mode = 0o600 if is_private else 0o666
-    with open(path, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as raw, wave.open(raw, "wb") as file:
+    with open(path, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+        file.write(encoded(pcm, rate_hz=rate_hz))
+
+
+def encoded(pcm: bytes, *, rate_hz: int) -> bytes:
+    """The bytes of a WAV file of signed 16-bit mono PCM."""
+    raw = io.BytesIO()
+    with wave.open(raw, "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
         file.setframerate(rate_hz)
         file.writeframes(pcm)
+    return raw.getvalue()

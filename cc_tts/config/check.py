@@ -171,6 +171,7 @@ def _peers(config: Config) -> Iterator[str]:
         "sip.trusted_peers": sip.trusted_peers,
         "sip.allowed_peers": sip.allowed_peers,
         "auth.exempt_peers": auth.exempt_peers,
+        "record.upload_networks": config.record.upload_networks,
     }
     for key, peer in ((key, peer) for key, peers in named.items() for peer in peers):
         try:

@@ -76,6 +76,15 @@ _EXAMPLES: Final = {
     "text": {"prompt_id": "welcome", "text": "Welcome to Example Bank."},
     "ssml": {"ssml": "<speak>All our lines are busy.<break time='1s'/></speak>", "pin": True},
 }
+_STAGES: Final[dict[str, Any]] = {
+    "query": (_WAIT,),
+    "errors": _ERRORS,
+    "other_bodies": _OTHER_BODIES,
+    "takes_files": True,
+    "examples": _EXAMPLES,
+    "for_tenants": True,
+}
+"""The options that both routes have that stage a prompt."""
 
 
 @ROUTES.add(
@@ -84,12 +93,7 @@ _EXAMPLES: Final = {
     scope="call",
     status=201,
     location="/v1/prompts/",
-    query=(_WAIT,),
-    errors=_ERRORS,
-    other_bodies=_OTHER_BODIES,
-    takes_files=True,
-    examples=_EXAMPLES,
-    for_tenants=True,
+    **_STAGES,
 )
 async def stage_prompt(request: web.Request, body: StagePrompt) -> views.StagedPrompt:
     """Stage a text, or an audio file, to be spoken by its id."""
@@ -100,12 +104,7 @@ async def stage_prompt(request: web.Request, body: StagePrompt) -> views.StagedP
     "PUT",
     "/v1/prompts/{prompt_id}",
     scope="call",
-    query=(_WAIT,),
-    errors=_ERRORS,
-    other_bodies=_OTHER_BODIES,
-    takes_files=True,
-    examples=_EXAMPLES,
-    for_tenants=True,
+    **_STAGES,
 )
 async def put_prompt(request: web.Request, body: StagePrompt) -> views.StagedPrompt:
     """Stage a prompt in place of what has this id."""

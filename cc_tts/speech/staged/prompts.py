@@ -13,9 +13,8 @@ Runs on: the event loop; files are read and written on threads, audio files in p
 """
 
 import asyncio
-import io
+import contextlib
 import re
-import wave
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -24,7 +23,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from cc_tts import atomic_file, logs
+from cc_tts import atomic_file, logs, wav_file
 from cc_tts.audio import AudioFormat
 from cc_tts.clock import Clock
 from cc_tts.config.schema import PromptsConfig
@@ -94,6 +93,8 @@ class StagedPrompt:
     content: Content | None = None
     audio: CachedPrompt | None = None
     pin: bool = False
+    made_room: bool = False
+    """Its audio made room for that of others. Audio that cannot be kept, as that with marks, is not made for nothing."""
     expires_at_s: float | None = None
     state: State = "making"
     error: str | None = None
@@ -188,8 +189,8 @@ class StagedPrompts:
             return ReadyContent(prompt.audio, text, content.gain_db)
         if prompt.content is None:
             raise PromptNotFound(f"the file of prompt {prompt.id!r} could not be read")
-        if prompt.state == "ready":
-            self._make(prompt)  # its audio made room for that of others
+        if prompt.made_room:
+            self._make(prompt)
         return prompt.content
 
     def same_as(self, words: StagedText, tenant: str) -> StagedPrompt | None:
@@ -243,13 +244,8 @@ class StagedPrompts:
 
     def wav(self, prompt: StagedPrompt) -> bytes:
         """The audio of a prompt as a WAV file: 16 bit, mono."""
-        file = io.BytesIO()
-        with wave.open(file, "wb") as writer:
-            writer.setnchannels(1)
-            writer.setsampwidth(2)
-            writer.setframerate(self._format.rate_hz)
-            writer.writeframes(b"" if prompt.audio is None else b"".join(chunk.pcm for chunk in prompt.audio.chunks))
-        return file.getvalue()
+        chunks = () if prompt.audio is None else prompt.audio.chunks
+        return wav_file.encoded(b"".join(chunk.pcm for chunk in chunks), rate_hz=self._format.rate_hz)
 
     # --- files -------------------------------------------------------------------------------------------------------
 
@@ -281,12 +277,20 @@ class StagedPrompts:
             prompt.words = msgspec.json.decode(data, type=StagedText)
             prompt.content = prompt.words.content()
         else:
-            self._fill(prompt, self._whole(await self._read(data)))
+            self._fill(prompt, self._whole(await self._pcm_of(path, data)))
             prompt.made.set()
         self._make_room(prompt)
         self._prompts[tenant, prompt.id] = prompt
         if prompt.words is not None:
             self._make(prompt)
+
+    async def _pcm_of(self, path: Path, data: bytes) -> bytes:
+        """The samples of a file. What was staged here is PCM of the line already, which needs no process to read it."""
+        with contextlib.suppress(ValueError):
+            rate_hz, max_s = self._format.rate_hz, self._config.max_prompt_s
+            if pcm := await asyncio.to_thread(wav_file.read, path, rate_hz=rate_hz, max_s=max_s):
+                return pcm
+        return await self._read(data)
 
     async def _read(self, data: bytes) -> bytes:
         async with self._reading:
@@ -322,7 +326,8 @@ class StagedPrompts:
 
     def _make(self, prompt: StagedPrompt) -> None:
         if prompt not in self._making:
-            prompt.state, prompt.error = "making", None
+            prompt.state, prompt.error, prompt.made_room = "making", None, False
+            prompt.made.clear()
             task = asyncio.create_task(self._made(prompt), name="stage a prompt")
             self._making[prompt] = task
             task.add_done_callback(lambda _: self._making.pop(prompt, None))
@@ -426,7 +431,7 @@ class StagedPrompts:
             if total_ms <= self._config.max_total_s * 1000:
                 break
             if each.words is not None and not each.pin and each is not keep:
-                each.audio = None
+                each.audio, each.made_room = None, True
                 total_ms -= each.duration_ms
 
     def _end_of(self, ttl_s: float | None) -> float | None:

@@ -114,6 +114,7 @@ def test_faults_of_tenants(override: str, said: str) -> None:
         ("sip.host=::1", "over IPv4 only"),
         ("sip.public_address=2001:db8::1", "over IPv4 only"),
         ("sip.trusted_peers=['10.0.0.1/8']", "has host bits set"),
+        ("record.upload_networks=['internal']", "record.upload_networks"),
         ("sip.transports=[]", "sip.transports is empty"),
         ("sip.transports=['sctp']", "sip.transports[0]"),
         ("sip.transports=['tls']", "set tls.certificate_file and tls.private_key_file"),

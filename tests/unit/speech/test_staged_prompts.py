@@ -1,0 +1,67 @@
+"""Staged prompts whose audio is not in memory."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from cc_tts.config.schema import PromptsConfig
+from cc_tts.engines.speech_chunk import SpeechChunk
+from cc_tts.speech.prompt import Content, ReadyContent, StagedContent, TextContent
+from cc_tts.speech.staged.prompts import StagedPrompts, StagedText
+from cc_tts.tenants.quotas import Reservation
+from tests.fakes.fake_engine import FakeChunks, pcm
+from tests.fakes.fake_line import FakeClock
+
+pytestmark = pytest.mark.unit
+
+
+class Stage:
+    """Staged prompts of at most a second of audio; ``opened`` is what was synthesised."""
+
+    def __init__(self) -> None:
+        self.opened: list[Content] = []
+        self.marks: tuple[tuple[float, str], ...] = ()
+        self.staged = StagedPrompts(
+            PromptsConfig(max_total_s=1.0),
+            rate_hz=8000,
+            clock=FakeClock(),
+            open_stream=self.open,
+            hold_stream=lambda *_: Reservation(),
+            on_ready=lambda _: None,
+        )
+
+    def open(self, content: Content) -> FakeChunks:
+        assert isinstance(content, TextContent)
+        self.opened.append(content)
+        return FakeChunks([SpeechChunk(pcm(600), content.text, marks=self.marks)])
+
+    async def stage(self, prompt_id: str) -> None:
+        await (await self.staged.put_text(prompt_id, StagedText(text="One two."))).made.wait()
+
+    def speak(self, prompt_id: str) -> Content:
+        return self.staged.resolved(StagedContent(prompt_id), "")
+
+
+@pytest.fixture
+async def stage() -> AsyncIterator[Stage]:
+    stage = Stage()
+    yield stage
+    await stage.staged.stop()
+
+
+async def test_audio_that_made_room_is_made_again_when_it_is_spoken(stage: Stage) -> None:
+    await stage.stage("first")
+    await stage.stage("second")
+    assert isinstance(stage.speak("second"), ReadyContent)
+    assert isinstance(stage.speak("first"), TextContent)
+    await stage.staged.get("first").made.wait()
+    await stage.staged.stop()
+    assert len(stage.opened) == 3
+
+
+async def test_audio_that_cannot_be_kept_is_not_made_for_nothing(stage: Stage) -> None:
+    stage.marks = ((0.5, "middle"),)
+    await stage.stage("marked")
+    assert [isinstance(stage.speak("marked"), TextContent) for _ in range(3)] == [True] * 3
+    await stage.staged.stop()
+    assert len(stage.opened) == 1

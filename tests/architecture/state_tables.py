@@ -33,7 +33,9 @@ NOT_OVER_HTTP: Final = (errors.ConfigError, errors.PromptNotFound, errors.Proces
 MESSAGE_MODULES: Final = {
     "cc_tts.processes.channel": "server and each child",
     "cc_tts.processes.adoption": "next server and UA",
-    "cc_tts.ua.messages": "server and UA",
+    "cc_tts.ua.messages.commands": "server and UA",
+    "cc_tts.ua.messages.reports": "server and UA",
+    "cc_tts.ua.messages.to_dispatcher": "server and dispatcher",
     "cc_tts.engines.engine_core": "server and worker",
     "cc_tts.engines.worker.messages": "server and worker",
     "cc_tts.text.process.messages": "server and text process",

@@ -1,0 +1,266 @@
+"""The UA process sends these to the server. Instants are CLOCK_MONOTONIC, ns."""
+
+from typing import Literal
+
+import msgspec
+
+from cc_tts.media.playout_events import PlayoutEvent
+from cc_tts.media.quality import Quality
+from cc_tts.processes.channel import Message
+from cc_tts.recorder.info import RecordingInfo
+from cc_tts.ua.messages.commands import AudioDirection
+from cc_tts.ua.sip.reason import RemoteReason
+
+
+class Report(Message, frozen=True):
+    """A message from the UA process to the server."""
+
+
+class CallReport(Report, frozen=True):
+    """A report that is about one call."""
+
+    call_id: str
+
+
+# --- signalling -----------------------------------------------------------------------------------------
+
+
+class IncomingCall(CallReport, frozen=True):
+    """An INVITE outside a dialog. ``source`` is the address it came from, without port; ``identity`` is what it asserts of
+    the caller, to be believed only of trusted peers.
+    """
+
+    sip_call_id: str
+    caller: str
+    callee: str
+    request_uri: str
+    source: str
+    headers: dict[str, str]
+    transport: str = ""
+    identity: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class CallPlaced(CallReport, frozen=True):
+    """The INVITE of an outgoing call is on its way."""
+
+    sip_call_id: str
+
+
+class CallRinging(CallReport, frozen=True):
+    """A provisional response above 100 went out or came in."""
+
+    sip_call_id: str
+    sip_code: int
+
+
+class CallEstablished(CallReport, frozen=True):
+    """ACK received (inbound) or sent (outbound)."""
+
+    sip_call_id: str
+    at_ns: int
+    transport: str = ""
+    tags: tuple[str, str] = ("", "")
+    """Ours and the far side's (RFC 3261 §12)."""
+
+
+DtmfMethod = Literal["rfc4733", "sip_info"]
+
+
+class MediaActive(CallReport, frozen=True):
+    """The leg has a codec and the playout buffer is connected. Sent again when one of these changes.
+
+    ``dtmf``: how keys can be sent, ``None`` if the far side takes neither telephone events nor INFO.
+    """
+
+    codec: str
+    clock_rate_hz: int
+    srtp: bool = False
+    dtmf: DtmfMethod | None = "rfc4733"
+
+
+HeldBy = Literal["local", "remote", "none"]
+
+
+class HoldChanged(CallReport, frozen=True):
+    """The media direction changed: who holds."""
+
+    by: HeldBy
+
+
+class DtmfBegan(CallReport, frozen=True):
+    """A key went down; :class:`DtmfReceived` follows with the same ``at_ns`` when it goes up. Not sent for SIP INFO."""
+
+    at_ns: int
+
+
+class DtmfReceived(CallReport, frozen=True):
+    """One digit (RFC 4733 event or SIP INFO), when its length is known. ``at_ns``: when the key went down.
+
+    ``duration_ms`` 0: the sender gave none.
+    """
+
+    digit: str
+    duration_ms: int
+    method: DtmfMethod
+    at_ns: int
+
+
+class QualityReport(CallReport, frozen=True):
+    """Sent every second for each leg."""
+
+    quality: Quality
+
+
+EndedBy = Literal["local", "remote", "rtp_inactivity", "failure", "not_acceptable", "unreachable"]
+"""``not_acceptable``: there was no media to agree on, by us. ``unreachable``: the INVITE could not be sent."""
+
+
+class CallEnded(CallReport, frozen=True):
+    """The last report of a call. ``contacts`` are those of a redirection that was not followed; ``remote_reasons`` what the
+    far side's BYE, CANCEL or refusal gave for a reason. ``at_ns`` 0: now.
+    """
+
+    sip_code: int
+    ended_by: EndedBy
+    quality: Quality
+    contacts: tuple[str, ...] = ()
+    at_ns: int = 0
+    remote_reasons: tuple[RemoteReason, ...] = ()
+
+
+ToldBy = Literal["answer", "notify"]
+
+
+class TransferProgress(CallReport, frozen=True):
+    """The REFER was answered, or a NOTIFY came of it, whose body names this status; 0: it names none. ``is_last``: nothing
+    follows by this way.
+    """
+
+    by: ToldBy
+    sip_code: int
+    is_last: bool
+
+
+class CommandFailed(CallReport, frozen=True):
+    """PJSIP refused a command on a call; the call goes on."""
+
+    command: str
+    detail: str
+
+
+class CallSnapshot(CallReport, frozen=True):
+    """Server that adopts: a call as it is, or was before the :class:`CallEnded` that follows. Playout reports follow of the
+    utterances that were over meanwhile.
+
+    ``state`` is that of the leg. ``sip_code`` is the last provisional response above 100, 0 if there was none.
+    ``utterances`` are those in the playout buffer or over since the server went, with what was played of each, ms.
+    ``invite`` is there for an incoming call. ``established_ns``: when the ACK was received or sent.
+    """
+
+    record: bytes
+    state: Literal["invited", "answered", "established"]
+    sip_call_id: str
+    sip_code: int
+    established_ns: int
+    transport: str
+    held_by: HeldBy
+    media: MediaActive | None
+    invite: IncomingCall | None
+    utterances: tuple[tuple[str, float], ...]
+    transfer: tuple[TransferProgress, ...] = ()
+    """These were told of the last REFER."""
+    tags: tuple[str, str] = ("", "")
+
+
+class SnapshotComplete(Report, frozen=True):
+    """A :class:`CallSnapshot` was sent for each call."""
+
+
+class ActivePjsuaCalls(Report, frozen=True):
+    """How many calls PJSUA has, whenever it changes. PJSUA keeps one longer than the leg while it still waits for an answer,
+    as after a CANCEL that nobody confirms (RFC 3261 §9.1: up to 64·T1).
+    """
+
+    count: int
+
+
+class MediaLateness(Report, frozen=True):
+    """How late frames have been asked for in the last seconds (99th percentile), and whether new calls get 503 for that.
+    Sent when it changes, once a second at most.
+    """
+
+    p99_ms: float
+    refusing: bool
+
+
+class InviteRefused(Report, frozen=True):
+    """An INVITE got 503 from the request filter, before it became a call."""
+
+
+RefusedCause = Literal["peer", "rate", "credentials", "attempts", "malformed", "too_long", "unsolicited_challenge"]
+"""A request was refused before it could become a call: not an allowed peer, too many, wrong password, too many wrong
+passwords, unreadable credentials, a message that exceeds PJSIP's buffer, a 401 or 407 in a call that we did not place.
+"""
+
+
+class RequestsRefused(Report, frozen=True):
+    """How many requests were refused for each cause since the last of these, once a second at most."""
+
+    counts: dict[RefusedCause, int]
+
+
+class SettingsApplied(Report, frozen=True):
+    """Settings were taken over, but for those in ``refused``: the key, and why."""
+
+    refused: dict[str, str]
+
+
+class AssertionsFailed(Report, frozen=True):
+    """How many assertions of PJSIP failed since the last of these, once a second at most. The first ends the PyPI wheel."""
+
+    count: int
+
+
+class RegistrationChanged(Report, frozen=True):
+    """The registrar has answered, or has not."""
+
+    registered: bool
+    sip_code: int
+
+
+# --- media ------------------------------------------------------------------------------------------------
+
+
+class PlayoutReport(CallReport, frozen=True):
+    """A leg's playout buffer reports something."""
+
+    event: PlayoutEvent
+
+
+class CallAudio(CallReport, frozen=True):
+    """Frames of 20 ms at the leg's clock rate (the payload), in order. ``at_ns``: when the media clock handled the first.
+
+    ``num_dropped``: frames lost before the first one, since the server did not take them in time.
+    """
+
+    direction: AudioDirection
+    at_ns: int
+    num_dropped: int = 0
+
+
+class RecordingStarted(Report, frozen=True):
+    """The file of a recording is there."""
+
+    recording_id: str
+
+
+class RecordingOver(Report, frozen=True):
+    """A recording is complete, or could not be made. Not sent where the process that wrote it died."""
+
+    info: RecordingInfo
+
+
+class RecorderLost(Report, frozen=True):
+    """The recorder process died; what is on the disk of its recordings is to be completed."""
+
+    recording_ids: tuple[str, ...]

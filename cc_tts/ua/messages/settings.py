@@ -1,0 +1,86 @@
+"""The UA process needs these settings at its start: it gets them as JSON on its standard input."""
+
+import dataclasses
+import hashlib
+
+import msgspec
+
+from cc_tts.config.load import RELOADABLE
+from cc_tts.config.schema import AuthConfig, LogConfig, RegistrationConfig, RtpConfig, SipConfig, TlsConfig
+from cc_tts.ua.sip.uri import with_transport
+
+
+class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The UA process needs this at its start: sections of the configuration, with the values that depend on the machine
+    filled in (``sip.nameservers``, ``tls.ca_file``).
+    """
+
+    sip: SipConfig
+    rtp: RtpConfig
+    registration: RegistrationConfig
+    auth: AuthConfig
+    log: LogConfig
+    tls: TlsConfig | None = None
+    """``None``: SIP is not spoken over TLS, and the password of the key is not handed on."""
+    playout_max_buffered_ms: int
+    dispatcher_port: int = 0
+    """``sip.port`` of the configuration where a dispatcher listens on it, 0 without one. ``sip.port`` is our own."""
+    registers: bool = True
+    """Whether this is the process that registers, if any does."""
+    call_id_prefix: str = "call_"
+    """The ids of incoming calls begin with this."""
+    orphan_grace_ms: int = 0
+    """Calls are kept this long when the server is gone."""
+    adoption_socket: str = ""
+    """The process waits here for the next server then."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of what a running process cannot change, as far as it differs from the defaults: those of keys that only
+        one of two versions of cc-tts knows make no difference.
+        """
+        fixed = {
+            f"{name}.{key.name}": getattr(section, key.name)
+            for name, section in (("sip", self.sip), ("rtp", self.rtp), ("registration", self.registration))
+            for key in dataclasses.fields(section)
+            if getattr(section, key.name) != getattr(type(section)(), key.name)
+        }
+        for key in (*RELOADABLE, "sip.nameservers"):  # the machine's name servers may differ from one start to the next
+            fixed.pop(key, None)
+        for key in ("playout_max_buffered_ms", "dispatcher_port", "registers", "call_id_prefix"):
+            fixed[key] = getattr(self, key)
+        return hashlib.sha256(msgspec.json.encode(fixed, order="deterministic")).hexdigest()
+
+    @property
+    def own_host(self) -> str:
+        return self.sip.public_address or self.sip.local_address
+
+    @property
+    def local_uri(self) -> str:
+        """The address of record of calls by address."""
+        return f"sip:cc-tts@{self.own_host}:{self.public_port}"
+
+    @property
+    def public_port(self) -> int:
+        """Where calls to us come in."""
+        return self.sip.tls_port if self.sip.transports == ("tls",) else self.dispatcher_port or self.sip.port
+
+    @property
+    def registrar_uri(self) -> str:
+        """The registrar; empty without one."""
+        registrar = self.registration.registrar
+        if not registrar:
+            return ""
+        uri = registrar if registrar.startswith(("sip:", "sips:")) else f"sip:{registrar}"
+        return with_transport(uri, self.sip.transports)
+
+    @property
+    def account_uri(self) -> str:
+        """The default From of calls that we place: the registered user, or :attr:`local_uri`.
+
+        A ``sips:`` registrar makes a ``sips:`` address of record (RFC 3261 §26.2.2): TLS on every hop of its calls.
+        """
+        if not self.registration.registrar:
+            return self.local_uri
+        scheme, _, rest = self.registrar_uri.partition(":")
+        return f"{scheme}:{self.registration.username}@{rest.split(';', 1)[0]}"

@@ -16,6 +16,7 @@ from cc_tts.calls.dtmf import gather as dtmf
 from cc_tts.calls.dtmf.gather import DEFAULT_TIMEOUT_MS, MAX_DIGITS, MAX_TIMEOUT_MS, MAX_TRIES, GatherRequest
 from cc_tts.calls.originate import OriginateRequest
 from cc_tts.config.schema import CallWebhook, SpeechBargeIn
+from cc_tts.config.sip_uri import MAX_URI_CHARS, uri_fault
 from cc_tts.config.wording import form
 from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
 from cc_tts.errors import FieldError, MalformedRequest, Unprocessable
@@ -71,7 +72,7 @@ Language = Annotated[
     ),
 ]
 Speed = Annotated[float, Meta(ge=MIN_SPEED, le=MAX_SPEED, description="Factor on the voice's natural rate.")]
-Uri = Annotated[str, Meta(min_length=1, max_length=sip_fields.MAX_URI_CHARS, description="A sip: or sips: URI.")]
+Uri = Annotated[str, Meta(min_length=1, max_length=MAX_URI_CHARS, description="A sip: or sips: URI.")]
 Text = Annotated[str, Meta(description="Text to speak; at most tts.max_text_chars characters, no NUL.")]
 Ssml = Annotated[
     str,
@@ -116,7 +117,7 @@ Identity = Annotated[
     str,
     Meta(
         min_length=1,
-        max_length=sip_fields.MAX_URI_CHARS,
+        max_length=MAX_URI_CHARS,
         description="P-Asserted-Identity (RFC 3325): a sip:, sips: or tel: URI. Only for calls to an address in "
         "sip.trusted_peers or to the host of registration.registrar.",
     ),
@@ -312,8 +313,8 @@ class Originate(Body, frozen=True):
             Unprocessable: a URI, a header or the prompt cannot be used.
         """
         checked: tuple[tuple[str, str | None, Callable[[str], str | None]], ...] = (
-            ("/to", self.to, sip_fields.uri_fault),
-            ("/from", self.from_, sip_fields.uri_fault),
+            ("/to", self.to, uri_fault),
+            ("/from", self.from_, uri_fault),
             ("/display_name", self.display_name, sip_fields.display_name_fault),
             ("/asserted_identity", self.asserted_identity, sip_fields.identity_fault),
         )

@@ -1,18 +1,13 @@
-"""A client may put URIs and headers into a SIP request, and these are checked so that nothing can be injected.
-
-Stricter than RFC 3261's grammar on purpose: no ``?headers`` part of a URI (§19.1.1 would let a URI add headers to the
-INVITE), no password, no escaped control characters.
-"""
+"""A client may put URIs and headers into a SIP request, and these are checked so that nothing can be injected."""
 
 import re
 from collections.abc import Mapping
 from typing import Final
 
 from cc_tts.api.http.bodies import pointer_to
-from cc_tts.config.schema import MAX_PORT
+from cc_tts.config.sip_uri import uri_fault
 from cc_tts.errors import FieldError
 
-MAX_URI_CHARS: Final = 512  # unmeasured
 MAX_HEADERS: Final = 20  # unmeasured
 MAX_HEADER_NAME_CHARS: Final = 64  # unmeasured
 MAX_HEADER_VALUE_CHARS: Final = 1024  # unmeasured
@@ -25,30 +20,6 @@ _TEL: Final = re.compile(r"tel:\+?[0-9*#().-]{1,40}", re.IGNORECASE)
 _TOKEN: Final = re.compile(r"[A-Za-z0-9\-.!%*_+`'~]+")
 """A header's name (RFC 3261 §25.1, ``token``)."""
 _PRINTABLE: Final = re.compile(r"[\x20-\x7e]*")
-_ESCAPED_CONTROL: Final = re.compile(r"%(?:[01][0-9A-F]|7F)", re.IGNORECASE)
-_URI: Final = re.compile(
-    r"sips?:"
-    r"(?:(?:[A-Za-z0-9\-_.!~*'()&=+$,;/#]|%[0-9A-Fa-f]{2})+@)?"
-    r"(?:[A-Za-z0-9](?:[A-Za-z0-9.\-]*[A-Za-z0-9])?\.?|\[[0-9A-Fa-f:.]+\])"
-    r"(?::(?P<port>[0-9]{1,5}))?"
-    r"(?:;[A-Za-z0-9\-_.!~*'()\[\]/:&+$%]+(?:=[A-Za-z0-9\-_.!~*'()\[\]/:&+$%]*)?)*",
-    re.IGNORECASE,
-)
-"""``sip:user@host:port;parameters`` (RFC 3261 §19.1.1; ``#`` in the user is what PBXs send for feature codes)."""
-
-
-def uri_fault(uri: str) -> str | None:
-    """The fault of a URI that a call is to go to or come from; ``None`` if it has none."""
-    if len(uri) > MAX_URI_CHARS:
-        return f"at most {MAX_URI_CHARS} characters"
-    match = _URI.fullmatch(uri)
-    if match is None:
-        return "write a SIP URI as in sip:1000@pbx.example.com:5060, without <>, spaces, password and ?headers"
-    if match["port"] is not None and not 0 < int(match["port"]) <= MAX_PORT:
-        return f"a port is 1 to {MAX_PORT}"
-    if _ESCAPED_CONTROL.search(uri):
-        return "no escaped control characters"
-    return None
 
 
 def display_name_fault(name: str) -> str | None:

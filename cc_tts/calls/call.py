@@ -104,11 +104,6 @@ class Call(CallInfo):
         """The gather that runs; raises ``GatherNotFound`` if none does."""
         return self.keys.running
 
-    @property
-    def kept_transfer(self) -> records.KeptTransfer | None:
-        """The part of the running transfer that another server has to know."""
-        return self.handover.kept
-
     # --- speaking ----------------------------------------------------------------------------------------------------
 
     def speak(self, prompt: Prompt) -> Utterance:
@@ -236,9 +231,10 @@ class Call(CallInfo):
         cause: str = "",
         tail_ms: int = 0,
         digits: str = "",
+        transfer_result: str = "",
     ) -> None:
         """End it for a reason of our own, after ``tail_ms`` of silence; nothing happens if it is over. ``cause`` is what our
-        BYE says if not the reason, ``digits`` what a gather has collected for it.
+        BYE says if not the reason, ``digits`` what a gather has collected for it, ``transfer_result`` how a transfer went.
         """
         if self.state is CallState.TERMINATED:
             return
@@ -254,6 +250,7 @@ class Call(CallInfo):
                 cause=cause or local_reason,
                 tail_ms=tail_ms,
                 digits=digits,
+                transfer_result=transfer_result,
             )
         )
         self.keeper.keep()  # after it: a call that has a reason to end is ending
@@ -384,6 +381,7 @@ class Call(CallInfo):
             self.detection.begin(established.at_ns)
         self.timer.cancel()
         self._limit_duration()
+        self.handover.call_established()
 
     def _limit_duration(self) -> None:
         if max_duration_s := self.services.config.calls.max_duration_s:

@@ -16,6 +16,8 @@ from cc_tts.calls.call_state import CallState
 from cc_tts.calls.call_table import CallTable
 from cc_tts.calls.events import types
 from cc_tts.calls.services import CallServices
+from cc_tts.calls.transfers.service import Transfers
+from cc_tts.calls.transfers.transfer import TransferRequest
 from cc_tts.config.schema import Config, MediaDialect
 from cc_tts.errors import CcTtsError, ClientError, Draining
 from cc_tts.speech.prompt import Prompt, PromptDefaults
@@ -35,9 +37,12 @@ class MediaConnector(Protocol):
 class IncomingCalls:
     """Answers, greets or refuses the calls that come in."""
 
-    def __init__(self, services: CallServices, table: CallTable, connect_media: MediaConnector) -> None:
+    def __init__(
+        self, services: CallServices, table: CallTable, transfers: Transfers, connect_media: MediaConnector
+    ) -> None:
         self._services = services
         self._table = table
+        self._transfers = transfers
         self._connect_media = connect_media
         self._adopted: list[tuple[Call, messages.CallSnapshot]] = []
         """Calls that :meth:`present_adopted` is to tell of."""
@@ -135,6 +140,13 @@ class IncomingCalls:
                 self._services.source.engine.resolve_voice(decision.voice, decision.language)
             if decision.gather is not None:
                 call.gather(decision.gather)
+            elif decision.transfer_to:
+                self._transfers.begin(
+                    call,
+                    TransferRequest(
+                        to=decision.transfer_to, prompt=decision.prompt, when_answered=True, on_failure="hangup"
+                    ),
+                )
             elif decision.prompt is not None:
                 call.speak(decision.prompt)
             self._greet(call, decision)

@@ -41,9 +41,9 @@ class CallRegistry:
         self.events = services.events
         self.recordings = services.recordings
         self._table = CallTable(services)
-        self._incoming = IncomingCalls(services, self._table, connect_media)
-        self._outgoing = OutgoingCalls(services, self._table)
         self.transfers = Transfers(services.config)
+        self._incoming = IncomingCalls(services, self._table, self.transfers, connect_media)
+        self._outgoing = OutgoingCalls(services, self._table)
         self.reload(services.config)
         self._overload_ns: int | None = None
         self._gate = EngineGate(services.clock)

@@ -14,6 +14,7 @@ from urllib.parse import unquote_to_bytes
 
 from cc_tts.calls.dtmf.gather import MAX_DIGITS, MAX_TIMEOUT_MS, MAX_TRIES, GatherRequest
 from cc_tts.config.schema import MAX_LEAD_IN_MS, BargeInBySpeech, Config, MediaDialect, RouteConfig
+from cc_tts.config.sip_uri import uri_fault
 from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
 from cc_tts.errors import (
     CcTtsError,
@@ -39,14 +40,16 @@ MAX_DELAY_MS: Final = 120_000
 """The longest silence between two repeats; unmeasured."""
 _NUMBER: Final = re.compile("[0-9]{1,9}")
 _SPEED: Final = re.compile(r"[0-9](\.[0-9]{1,3})?")
-_THEN: Final[Mapping[str, Then | None]] = {"": None, "hangup": "hangup", "stay": "stay"}
+AfterPrompt = Literal["stay", "hangup", "transfer"]
+_THEN: Final[Mapping[str, AfterPrompt | None]] = {"": None, "hangup": "hangup", "stay": "stay", "transfer": "transfer"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteDecision:
     """How to answer, and what to speak first, after ``lead_in_ms`` of silence. ``voice``, ``language`` and
     ``barge_in_speech`` are the call's defaults; ``unanswered`` is spoken if a call is not answered that waits for it.
-    ``media_url`` is the application that is to take its audio. ``gather`` has ``prompt`` in it.
+    ``media_url`` is the application that is to take its audio. ``gather`` has ``prompt`` in it. ``transfer_to`` is whom the
+    caller is handed over to after the prompt; nobody has checked whether that is allowed.
     """
 
     answer: Literal["now", "ring", "manual"]
@@ -60,6 +63,7 @@ class RouteDecision:
     barge_in_speech: BargeInBySpeech | None = None
     media_url: str = ""
     media_dialect: MediaDialect = "cc-tts"
+    transfer_to: str = ""
 
 
 def decide(*, request_uri: str, trusted: bool, headers: Mapping[str, str], config: Config) -> RouteDecision:
@@ -67,7 +71,7 @@ def decide(*, request_uri: str, trusted: bool, headers: Mapping[str, str], confi
 
     Raises:
         NotFound: no route takes the user (404), or the prompt named does not exist.
-        Forbidden: an announcement was asked for by a peer that is not trusted (403).
+        Forbidden: an announcement or a transfer was asked for by a peer that is not trusted (403).
         MalformedRequest: a header or URI parameter cannot be read (400).
         NothingToSay: it is to be hung up after its prompt and has none (400): it would be silent until somebody hangs up.
         TextTooLong: more text than ``tts.max_text_chars`` (413).
@@ -77,15 +81,24 @@ def decide(*, request_uri: str, trusted: bool, headers: Mapping[str, str], confi
     tts_headers = {name.lower(): value for name, value in headers.items()} if trusted else {}
     announces = _announces(user, tts_headers, trusted=trusted)
     route = _announcement_route(parameters) if announces else _route(user, config.routes, trusted=trusted)
+    if not trusted and any(name.lower() == "x-tts-transfer" for name in headers):
+        raise Forbidden("X-TTS-Transfer is taken from the peers in sip.trusted_peers only")
     asked_then = _then(tts_headers)
-    then = asked_then or route.then
+    transfer_to = _transfer_to(tts_headers, route, asked_then)
+    then: Then = "stay" if transfer_to else "hangup" if (asked_then or route.then) == "hangup" else "stay"
+    if transfer_to and (route.answer == "manual" or route.media_url):
+        raise MalformedRequest("the application of this route transfers the call: POST /v1/calls/{id}/transfer")
     style = _style(tts_headers, route)
     prompt = (
         _announcement(parameters, style, then, config)
         if announces
         else _first_prompt(tts_headers, route, style, then, config.tts.max_text_chars)
     )
-    gather = gather_of(tts_headers.get("x-tts-gather", ""), prompt, asked_then or "hangup")
+    gather = gather_of(tts_headers.get("x-tts-gather", ""), prompt, "stay" if asked_then == "stay" else "hangup")
+    if gather is not None and transfer_to:
+        raise MalformedRequest(
+            "X-TTS-Gather and a transfer exclude each other: the digits are in our BYE, transfer then"
+        )
     if prompt is None and gather is None and then == "hangup" and route.answer != "manual":
         raise _nothing_to_say(headers, trusted=trusted)
     return RouteDecision(
@@ -100,7 +113,22 @@ def decide(*, request_uri: str, trusted: bool, headers: Mapping[str, str], confi
         media_dialect=route.media_dialect,
         gather=gather,
         barge_in_speech=None if route.barge_in_speech == "" else route.barge_in_speech,
+        transfer_to=transfer_to,
     )
+
+
+def _transfer_to(tts_headers: Mapping[str, str], route: RouteConfig, asked_then: AfterPrompt | None) -> str:
+    """The target of a header, else the route's; empty if the call is not to be transferred."""
+    asked = tts_headers.get("x-tts-transfer", "").strip()
+    target = asked[1:-1] if asked.startswith("<") and asked.endswith(">") else asked
+    if target and (fault := uri_fault(target)):
+        raise MalformedRequest(f"X-TTS-Transfer: {fault}")
+    if target and asked_then in ("hangup", "stay"):
+        raise MalformedRequest(f"X-TTS-Transfer goes with X-TTS-Then: transfer, not with {asked_then}")
+    if not target and asked_then == "transfer" and not route.transfer_to:
+        raise MalformedRequest("X-TTS-Then: transfer needs X-TTS-Transfer with a SIP URI, or a route with transfer_to")
+    is_wanted = bool(target) or (asked_then or route.then) == "transfer"
+    return (target or route.transfer_to) if is_wanted else ""
 
 
 def route_of(request_uri: str, config: Config) -> tuple[str, str]:
@@ -290,10 +318,10 @@ def percent_decode(text: str, what: str) -> str:
     return decoded
 
 
-def _then(tts_headers: Mapping[str, str]) -> Then | None:
+def _then(tts_headers: Mapping[str, str]) -> AfterPrompt | None:
     value = tts_headers.get("x-tts-then", "").lower()
     if value not in _THEN:
-        raise MalformedRequest("X-TTS-Then is hangup or stay")
+        raise MalformedRequest("X-TTS-Then is hangup, stay or transfer")
     return _THEN[value]
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from cc_tts.config import cluster, remote, webhooks
-from cc_tts.config.schema import MAX_PORT, MAX_TENANTS, Config, RouteConfig, is_ip_address
+from cc_tts.config.schema import MAX_TENANTS, Config, RouteConfig, is_ip_address
+from cc_tts.config.sip_uri import MAX_PORT, AllowedTargets, uri_fault
 from cc_tts.errors import ConfigError, did_you_mean
 
 
@@ -116,6 +117,21 @@ def _routes(config: Config) -> Iterator[str]:
             )
         if route.media_url:
             yield from _media_url(user, route)
+        yield from _transfer(user, route, config)
+
+
+def _transfer(user: str, route: RouteConfig, config: Config) -> Iterator[str]:
+    key, target = f"routes.{user}.transfer_to", route.transfer_to
+    if route.then == "transfer" and not target:
+        yield f'routes.{user}.then is "transfer": name the SIP URI in {key}'
+    elif target and route.then != "transfer":
+        yield f'{key} goes with then = "transfer"'
+    elif target and (fault := uri_fault(target)):
+        yield f"{key}: {fault}"
+    elif target and target not in AllowedTargets(config.transfer.allowed):
+        yield f"{key} is {target}, which no pattern of transfer.allowed takes: calls of this route would be refused"
+    elif target and route.answer == "manual":
+        yield f'routes.{user}.then is "transfer", but with answer = "manual" the application transfers the call'
 
 
 def _media_url(user: str, route: RouteConfig) -> Iterator[str]:
@@ -128,7 +144,7 @@ def _media_url(user: str, route: RouteConfig) -> Iterator[str]:
         yield f"routes.{user}.media_url is not a URL of a WebSocket, as in wss://app.example.com/calls"
     if route.answer != "now":
         yield f'routes.{user}.media_url: the call is answered when the application is connected, so leave answer = "now"'
-    if route.then == "hangup":
+    if route.then != "stay":
         yield f'routes.{user}.media_url: the application ends the call, so leave then = "stay"'
 
 

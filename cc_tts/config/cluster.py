@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from cc_tts.config.remote import shown
-from cc_tts.config.schema import MAX_PORT, Config
+from cc_tts.config.schema import Config
+from cc_tts.config.sip_uri import MAX_PORT
 
 NODE_NAME: Final = r"[A-Za-z0-9._-]{1,64}"
 """The form of ``server.node``: it becomes part of ids, and ids part of paths."""

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
-from cc_tts.config.schema import MAX_PORT, Config, RemoteConfig
+from cc_tts.config.schema import Config, RemoteConfig
+from cc_tts.config.sip_uri import MAX_PORT
 from cc_tts.errors import ConfigError
 
 GENERATION: Final = r"[A-Za-z0-9][A-Za-z0-9._+-]{0,31}"

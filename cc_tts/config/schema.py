@@ -11,6 +11,8 @@ from typing import Annotated, Literal, get_args
 import msgspec
 
 from cc_tts.config.record import RecordConfig
+from cc_tts.config.sip_uri import MAX_URI_CHARS
+from cc_tts.config.transfer import TransferConfig
 from cc_tts.config.wording import form
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
@@ -20,7 +22,6 @@ Scope = Literal["read", "call", "listen", "talk", "digits", "recordings", "admin
 MediaDialect = Literal["cc-tts", "twilio"]
 DigestAlgorithm = Literal["SHA-256", "MD5"]
 ALL_SCOPES: tuple[Scope, ...] = get_args(Scope)
-MAX_PORT = 65_535  # 16 bits, as the kernel and the protocols have it
 MAX_TENANTS = 1000  # unmeasured
 MAX_LEAD_IN_MS = 10_000
 """Silence before a call's first prompt, of ``routes.USER.lead_in_ms`` and of ``X-TTS-Delay`` (unmeasured)."""
@@ -327,15 +328,6 @@ class GatherConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransferConfig:
-    """Section ``[transfer]``: to whom calls may be transferred."""
-
-    allowed: Annotated[
-        tuple[Annotated[str, msgspec.Meta(max_length=512)], ...], msgspec.Meta(max_length=1000)  # unmeasured
-    ] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class VadConfig:
     """``[vad]``: hearing that a caller speaks (voice activity detection)."""
 
@@ -483,7 +475,8 @@ class RouteConfig:
     unanswered_greeting: str = ""
     voice: str = ""
     language: str = ""
-    then: Literal["stay", "hangup"] = "stay"
+    then: Literal["stay", "hangup", "transfer"] = "stay"
+    transfer_to: Annotated[str, msgspec.Meta(max_length=MAX_URI_CHARS)] = ""
     barge_in_speech: BargeInBySpeech | Literal[""] = ""
     media_url: Annotated[str, msgspec.Meta(max_length=2048)] = field(default="", repr=False)
     media_dialect: MediaDialect = "cc-tts"

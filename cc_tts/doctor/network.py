@@ -6,7 +6,7 @@ import socket
 from collections.abc import Iterator
 from typing import Final
 
-from cc_tts.config.schema import MAX_PORT
+from cc_tts.config.sip_uri import MAX_PORT
 from cc_tts.doctor.finding import Finding, Subject, fail, ok, warn
 from cc_tts.port_owner import Kind
 from cc_tts.startup import listeners

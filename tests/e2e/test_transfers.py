@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from lab.ports import HOST
-from lab.raw_sip import SDP, RawCaller
+from lab.raw_sip import SDP, RawCaller, invite_once
 from lab.server_under_test import EventLog, Json, Server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.both_builds]
@@ -182,6 +182,31 @@ async def test_nobody_is_transferred_who_is_not_allowed(transferee: Transferee) 
     for to in (f"{TARGET}?Route=%3Csip:x%3E", "tel:+1900", "sip:a b@127.0.0.1"):
         assert (await transferee.server.post(path, {"to": to}))[0] == 422
     assert (await transferee.caller.bye()).status == 200
+
+
+async def test_a_header_of_the_invite_transfers_after_its_text(server: Server) -> None:
+    async with server.events() as log, RawCaller("silent", server.sip_port) as caller:
+        caller.invite(headers=f"X-TTS-Text: One%20moment.\r\nX-TTS-Transfer: {TARGET}\r\n".encode())
+        assert (await caller.final()).status == 200
+        caller.ack()
+        transferee = Transferee(server, caller, log, await server.until_call(lambda call: True))
+        await transferee.is_held()
+        said = await log.wait("speak.complete")
+        assert said["data"]["spoken_text"] == "One moment."
+        refer = await caller.request("REFER", status="202 Accepted")
+        assert f"\r\nRefer-To: <{TARGET}>\r\n" in refer
+        assert await transferee.notify("SIP/2.0 486 Busy Here\r\n", TERMINATED) == 200
+        bye = await caller.request("BYE")
+        wanted = ("X-TTS-Cause: transfer_failed", "X-TTS-Transfer-Result: busy", "Reason: SIP;cause=486")
+        assert all(f"\r\n{line}\r\n" in bye for line in wanted), bye
+        ended = await log.wait("call.terminated")
+        assert ended["data"]["ending"]["reason"] == "transfer_failed"
+
+
+async def test_a_header_that_names_nobody_who_is_allowed_gets_403(server: Server) -> None:
+    answer = await invite_once("silent", server.sip_port, headers=b"X-TTS-Transfer: sip:1001@192.0.2.1\r\n")
+    assert answer.status == 403
+    assert "transfer.allowed" in (answer.header("Warning") or "")
 
 
 async def test_an_attended_transfer_names_the_dialog_of_the_consulted_call(transferee: Transferee) -> None:

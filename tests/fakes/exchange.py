@@ -17,9 +17,9 @@ from cc_tts.config.schema import (
     MediaDialect,
     RouteConfig,
     StreamConfig,
-    TransferConfig,
     TtsConfig,
 )
+from cc_tts.config.transfer import TransferConfig
 from cc_tts.metrics import Metrics
 from tests.fakes.fake_engine import FakeEngine, FakeSource
 from tests.fakes.fake_line import FakeClock
@@ -30,6 +30,7 @@ ROUTES = {
     "greet": RouteConfig(greeting="Good morning"),
     "bye": RouteConfig(greeting="Good bye", then="hangup"),
     "silent": RouteConfig(),
+    "desk": RouteConfig(greeting="One moment", then="transfer", transfer_to="sip:1001@pbx.example.com"),
     "ring": RouteConfig(answer="ring", ring_ms=10, greeting="Hello"),
     "manual": RouteConfig(answer="manual"),
     "office": RouteConfig(answer="manual", unanswered_greeting="We are away"),

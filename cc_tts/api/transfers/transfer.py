@@ -16,6 +16,7 @@ from cc_tts.api.http.route import RouteTable
 from cc_tts.api.views import View
 from cc_tts.calls.events.types import TransferState
 from cc_tts.calls.transfers.transfer import DEFAULT_TIMEOUT_MS, TransferRequest
+from cc_tts.config.sip_uri import uri_fault
 from cc_tts.errors import (
     DuplicateId,
     FieldError,
@@ -66,7 +67,7 @@ class Transfer(schemas.Body, frozen=True, kw_only=True):
         """
         self._check_mode()
         uris = (("/to", self.to), ("/referred_by", self.referred_by))
-        faults = [FieldError(at, fault) for at, uri in uris if uri is not None and (fault := sip_fields.uri_fault(uri))]
+        faults = [FieldError(at, fault) for at, uri in uris if uri is not None and (fault := uri_fault(uri))]
         if faults := faults + sip_fields.header_faults(self.headers, "/headers"):
             raise Unprocessable.about(*faults)
         schemas.refuse(

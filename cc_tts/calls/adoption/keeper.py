@@ -7,6 +7,7 @@ from cc_tts.calls.call_state import CallState
 from cc_tts.calls.dtmf.collector import DtmfCollector
 from cc_tts.calls.follower import CallView
 from cc_tts.calls.recording.recorder import CallRecorder
+from cc_tts.calls.transfers.handover import Handover
 from cc_tts.ua import messages
 
 
@@ -16,10 +17,7 @@ class KeptCall(CallView, Protocol):
     uri_parameters: dict[str, str]
     keys: DtmfCollector
     recorder: CallRecorder
-
-    @property
-    def kept_transfer(self) -> records.KeptTransfer | None:
-        """The part of the running transfer that another server has to know."""
+    handover: Handover
 
 
 class RecordKeeper:
@@ -37,7 +35,7 @@ class RecordKeeper:
             run=call.services.events.run,
             utterances=tuple(map(records.KeptUtterance.of, call.player.queue[: records.MAX_UTTERANCES])),
             gather=call.keys.kept,
-            transfer=call.kept_transfer,
+            transfer=call.handover.kept,
             recording=call.recorder.current,
             **records.without_text(call.headers, call.uri_parameters),
             **{name: getattr(call, name) for name in (*records.FACTS, *records.PROGRESS)},

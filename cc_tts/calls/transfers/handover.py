@@ -22,12 +22,12 @@ class Handover:
         """Have the far side call somebody else; ``call.transfer`` tells how that goes.
 
         Raises:
-            WrongState: not established.
+            WrongState: not established, unless it may be transferred once it is.
             TransferActive: a transfer runs already.
             CcTtsError: as :meth:`.Call.speak`, of a prompt.
         """
         call = self._call
-        if call.state is not CallState.ESTABLISHED:
+        if call.state is not CallState.ESTABLISHED and not (request.when_answered and call.waits_for_answer):
             raise WrongState(f"call {call.id} is {call.state}: transfer is not possible")
         if self._transfer is not None:
             raise TransferActive(f"transfer {self._transfer.id} runs on call {call.id}")
@@ -43,7 +43,7 @@ class Handover:
 
     def restore(self, kept: KeptTransfer | None, told: Iterable[messages.TransferProgress]) -> None:
         """Take up the transfer of a server before this one, if there was one."""
-        if kept is not None:
+        if kept is not None and not self._call.waits_for_answer:  # which is routed again
             request = TransferRequest(
                 transfer_id=kept.id,
                 timeout_ms=kept.timeout_ms,
@@ -61,6 +61,11 @@ class Handover:
         """Take in what the far side says of the REFER."""
         if self._transfer is not None:
             self._transfer.take(progress)
+
+    def call_established(self) -> None:
+        """The call is answered."""
+        if self._transfer is not None:
+            self._transfer.call_established()
 
     def hold_settled(self) -> None:
         """The call was held or taken back."""

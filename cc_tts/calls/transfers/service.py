@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState
-from cc_tts.calls.transfers.rules import AllowedTargets
 from cc_tts.calls.transfers.transfer import Transfer, TransferRequest
 from cc_tts.config.schema import Config
+from cc_tts.config.sip_uri import AllowedTargets
 from cc_tts.errors import TransferNotAllowed, WrongState
 from cc_tts.ua.refer import message as refer
 

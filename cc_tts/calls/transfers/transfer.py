@@ -14,6 +14,7 @@ from msgspec import UNSET
 from cc_tts import logs
 from cc_tts.calls.adoption.record import KeptTransfer
 from cc_tts.calls.call_info import CallTimer
+from cc_tts.calls.call_state import CallState
 from cc_tts.calls.ending import Ending
 from cc_tts.calls.events import types
 from cc_tts.calls.follower import CallView
@@ -42,7 +43,9 @@ log = logs.get(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferRequest:
-    """A transfer to begin. ``consult``: the call whose far side is the target of an attended one, which needs no ``to``."""
+    """A transfer to begin. ``consult``: the call whose far side is the target of an attended one, which needs no ``to``.
+    ``when_answered``: the call need not be established yet.
+    """
 
     to: str = ""
     headers: dict[str, str] = field(default_factory=dict)
@@ -51,6 +54,7 @@ class TransferRequest:
     timeout_ms: int = DEFAULT_TIMEOUT_MS
     on_failure: Literal["keep", "hangup"] = "keep"
     hold: bool = True
+    when_answered: bool = False
     prompt: Prompt | None = None
     transfer_id: str = ""
     client_state: str | None = None
@@ -71,10 +75,14 @@ class TransferredCall(CallView, Protocol):
     def remote_uri(self) -> str:
         """The address of record of the far side."""
 
+    @property
+    def waits_for_answer(self) -> bool:
+        """Whether it is an incoming call to which no final answer went out."""
+
     def set_hold(self, *, hold: bool) -> None:
         """Hold the call or take it back."""
 
-    def end(self, local_reason: str) -> None:
+    def end(self, local_reason: str, *, sip_code: int | None = None, transfer_result: str = "") -> None:
         """End the call, for this reason."""
 
 
@@ -88,7 +96,7 @@ class Transfer:
         self._call = call
         self._on_over = on_over
         self._timer = CallTimer(call.id)
-        self._step: Literal["speak", "hold", "refer", "over"] = "speak"
+        self._step: Literal["speak", "answer", "hold", "refer", "over"] = "speak"
         self._utterance: Utterance | None = None
         self._mode = request.mode
         self._holds = False
@@ -106,6 +114,11 @@ class Transfer:
         if self.request.prompt is not None:
             self._utterance = self._call.speak(self.request.prompt)
         else:
+            self._hold_once_answered()
+
+    def call_established(self) -> None:
+        """The call is answered, which the transfer may have waited for."""
+        if self._step == "answer":
             self._hold()
 
     def prompt_complete(self, utterance: Utterance) -> None:
@@ -115,6 +128,11 @@ class Transfer:
             and utterance is self._utterance
             and utterance.completion_cause != CompletionCause.CALL_ENDED
         ):
+            self._hold_once_answered()
+
+    def _hold_once_answered(self) -> None:
+        self._step = "answer"
+        if self._call.state is CallState.ESTABLISHED:
             self._hold()
 
     def _hold(self) -> None:
@@ -224,7 +242,7 @@ class Transfer:
     def _fail(self, reason: types.TransferReason, sip_code: int = 0) -> None:
         self._finish("failed", sip_code, reason=reason)
         if self.request.on_failure == "hangup":
-            self._call.end("transfer_failed")
+            self._call.end("transfer_failed", sip_code=sip_code, transfer_result=reason)
         elif self._holds and self._call.held:
             self._call.set_hold(hold=False)
 
@@ -252,7 +270,7 @@ class Transfer:
 
 def _end_all(calls: list[TransferredCall]) -> None:
     for call in calls:
-        call.end("transferred")
+        call.end("transferred", transfer_result="succeeded")
 
 
 def _reason_of(sip_code: int, by: messages.ToldBy) -> types.TransferReason:

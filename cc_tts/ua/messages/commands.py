@@ -64,7 +64,8 @@ class Answer(CallCommand, frozen=True):
 
 class Hangup(CallCommand, frozen=True):
     """End the call: BYE with ``cause``, CANCEL, or a final refusal with ``sip_code`` if it is not answered. ``tail_ms``: let
-    silence be sent this long before. ``digits``: what the caller pressed, for the BYE.
+    silence be sent this long before. ``digits``: what the caller pressed, for the BYE; ``transfer_result``: how its transfer
+    went.
     """
 
     sip_code: int = 0
@@ -73,6 +74,7 @@ class Hangup(CallCommand, frozen=True):
     cause: str = "local_hangup"
     tail_ms: int = 0
     digits: str = ""
+    transfer_result: str = ""
 
 
 class SetHold(CallCommand, frozen=True):

@@ -18,15 +18,17 @@ _TEXTS: Final = {NORMAL_CLEARING: "Normal call clearing", 41: "Temporary failure
 
 
 def bye_headers(hangup: Hangup, *, played_ms: float) -> dict[str, str]:
-    """Return the headers: X-TTS-Cause, X-TTS-Played-Ms of the last prompt, and Reason with the status of whoever ended the
-    call if there is one (RFC 3326 §2), else with a cause of ITU-T Q.850.
+    """Return the headers: X-TTS-Cause, X-TTS-Played-Ms of the last prompt, what was collected and how a transfer went if
+    that is so, and Reason with the status of whoever ended the call if there is one (RFC 3326 §2), else with a cause of
+    ITU-T Q.850.
     """
     number = Q850_CAUSES.get(hangup.cause, NORMAL_CLEARING)
     why = f"SIP;cause={hangup.sip_code}" if hangup.sip_code else f"Q.850;cause={number}"
     if reason := hangup.reason or ("" if hangup.sip_code else _TEXTS[number]):
         why += f";text={quoted(reason)}"
-    collected = {"X-TTS-Digits": hangup.digits} if hangup.digits else {}
-    return {"X-TTS-Cause": hangup.cause, **collected, "X-TTS-Played-Ms": str(round(played_ms)), "Reason": why}
+    results = {"X-TTS-Digits": hangup.digits, "X-TTS-Transfer-Result": hangup.transfer_result}
+    given = {name: value for name, value in results.items() if value}
+    return {"X-TTS-Cause": hangup.cause, **given, "X-TTS-Played-Ms": str(round(played_ms)), "Reason": why}
 
 
 def refusal_headers(hangup: Hangup, *, server: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ import hashlib
 import re
 from typing import Final
 
-from cc_tts.config.schema import MAX_PORT
+from cc_tts.config.sip_uri import MAX_PORT
 
 SOURCE: Final = "cc-tts-source"
 PORT: Final = "cc-tts-port"

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_tts.api.sip_fields import header_faults, uri_fault
+from cc_tts.api.sip_fields import header_faults
+from cc_tts.config.sip_uri import uri_fault
 
 pytestmark = pytest.mark.unit
 

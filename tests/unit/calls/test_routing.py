@@ -38,6 +38,7 @@ CONFIG = Config(
         "desk": RouteConfig(answer="manual"),
         "office": RouteConfig(answer="manual", unanswered_greeting="We are away."),
         "say": RouteConfig(then="hangup"),
+        "desk-1": RouteConfig(greeting="One moment.", then="transfer", transfer_to="sip:1@pbx"),
         "ü": RouteConfig(greeting="Umlaut."),
     },
 )
@@ -446,3 +447,50 @@ def test_what_is_no_language_or_voice_is_refused(uri: str, headers: dict[str, st
     with pytest.raises(MalformedRequest) as caught:
         route(uri, headers)
     assert len(caught.value.detail) < 100
+
+
+# --- transfers -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("user", "headers", "target"),
+    [
+        ("hello", {"X-TTS-Transfer": "sip:2@pbx"}, "sip:2@pbx"),
+        ("hello", {"x-tts-transfer": " <sip:2@pbx;user=phone> ", "X-TTS-Then": "transfer"}, "sip:2@pbx;user=phone"),
+        ("ring", {"X-TTS-Transfer": "sip:2@pbx"}, "sip:2@pbx"),
+        ("annc;play=tts:Hi", {"X-TTS-Transfer": "sip:2@pbx"}, "sip:2@pbx"),
+        ("desk-1", {}, "sip:1@pbx"),
+        ("desk-1", {"X-TTS-Text": "Hi", "X-TTS-Transfer": "sip:2@pbx"}, "sip:2@pbx"),
+        ("desk-1", {"X-TTS-Then": "hangup"}, ""),
+        ("desk-1", {"X-TTS-Then": "stay"}, ""),
+        ("hello", {}, ""),
+    ],
+)
+def test_whom_the_caller_is_handed_over_to(user: str, headers: dict[str, str], target: str) -> None:
+    user, semicolon, parameters = user.partition(";")
+    decision = route(f"sip:{user}@tts{semicolon}{parameters}", headers)
+    assert decision.transfer_to == target
+    if target and decision.prompt is not None:
+        assert decision.prompt.then == "stay", "the transfer decides what becomes of the call"
+
+
+@pytest.mark.parametrize(
+    ("user", "headers", "said"),
+    [
+        ("hello", {"X-TTS-Transfer": "1001"}, "X-TTS-Transfer: write a SIP URI"),
+        ("hello", {"X-TTS-Transfer": "sip:1@pbx?Route=x"}, "X-TTS-Transfer: write a SIP URI"),
+        ("hello", {"X-TTS-Transfer": "sip:1@pbx", "X-TTS-Then": "hangup"}, "not with hangup"),
+        ("hello", {"X-TTS-Then": "transfer"}, "needs X-TTS-Transfer"),
+        ("hello", {"X-TTS-Transfer": "sip:1@pbx", "X-TTS-Gather": "max=1"}, "exclude each other"),
+        ("desk", {"X-TTS-Transfer": "sip:1@pbx"}, "the application of this route transfers the call"),
+    ],
+)
+def test_a_transfer_that_cannot_be_meant_is_400(user: str, headers: dict[str, str], said: str) -> None:
+    with pytest.raises(MalformedRequest, match=said):
+        route(f"sip:{user}@tts", headers)
+
+
+def test_a_stranger_who_asks_for_a_transfer_is_refused_and_not_ignored() -> None:
+    with pytest.raises(Forbidden, match="trusted_peers"):
+        route("sip:hello@tts", {"X-TTS-Transfer": "sip:1@pbx"}, source=STRANGER)
+    assert route("sip:desk-1@tts", {}, source=STRANGER).transfer_to == "sip:1@pbx"

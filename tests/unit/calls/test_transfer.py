@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from msgspec import UNSET
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from cc_tts.calls import call_info
 from cc_tts.calls.call import Call
@@ -14,7 +14,7 @@ from cc_tts.speech.prompt import Prompt, TextContent
 from cc_tts.ua import messages
 from tests.fakes.exchange import Exchange
 from tests.fakes.virtual_loop import VirtualLoop
-from tests.unit.calls.test_adopted_calls import snapshot_of
+from tests.unit.calls.test_adopted_calls import invite_of, snapshot_of
 
 pytestmark = pytest.mark.unit
 
@@ -55,6 +55,10 @@ class Referrer:
     @property
     def states(self) -> list[str]:
         return [event["state"] for event in self.events]
+
+    @property
+    def hangups(self) -> list[messages.Hangup]:
+        return [each for each in self.ua.sent if isinstance(each, messages.Hangup)]
 
     @property
     def result(self) -> tuple[Any, ...]:
@@ -272,6 +276,68 @@ async def test_only_an_established_call(referrer: Referrer) -> None:
         referrer.exchange.registry.transfers.begin(ringing, TransferRequest(to=TARGET))
 
 
+# --- from the dialplan ---------------------------------------------------------------------------------------------------
+
+
+def of_dialplan(referrer: Referrer, user: str = "desk", headers: dict[str, str] | None = None) -> Referrer:
+    """A call that is to be transferred by its route or by a header of its INVITE."""
+    referrer.call = referrer.exchange.registry.call(referrer.ua.incoming(user, headers=headers or {}))
+    return referrer
+
+
+async def test_a_route_transfers_after_its_greeting(referrer: Referrer) -> None:
+    desk = of_dialplan(referrer)
+    desk.ua.established(desk.call.id)
+    await desk.exchange.settle()
+    assert desk.ua.commands("hold") == []
+    desk.ua.finished(desk.call.id, desk.call.player.queue[0].id)
+    desk.held()
+    assert desk.ua.commands("transfer") == [(desk.call.id, TARGET, {}, "")]
+    desk.told("notify", 200)
+    desk.loop.advance(BYE_AFTER_S * 1000)
+    (hangup,) = desk.hangups
+    assert (hangup.cause, hangup.transfer_result, hangup.sip_code) == ("transferred", "succeeded", 0)
+
+
+async def test_a_call_of_the_dialplan_ends_with_the_reason_when_its_transfer_fails(referrer: Referrer) -> None:
+    desk = of_dialplan(referrer, "silent", {"X-TTS-Transfer": TARGET})
+    assert desk.ua.commands("hold") == [], "not before the call is answered"
+    desk.ua.established(desk.call.id)
+    desk.held()
+    desk.told("answer", 202)
+    desk.told("notify", 486)
+    (hangup,) = desk.hangups
+    assert (hangup.cause, hangup.transfer_result, hangup.sip_code) == ("transfer_failed", "busy", 486)
+    assert desk.result == ("failed", 486, "busy", UNSET)
+
+
+async def test_what_is_said_before_the_answer_waits_for_it_to_transfer(referrer: Referrer) -> None:
+    desk = of_dialplan(referrer, "ring", {"X-TTS-Transfer": TARGET})
+    await desk.exchange.settle()
+    desk.ua.finished(desk.call.id, desk.call.player.queue[0].id)
+    assert desk.ua.commands("hold") == []
+    desk.ua.established(desk.call.id)
+    assert desk.ua.commands("hold") == [(desk.call.id, True)]
+
+
+async def test_a_transfer_of_the_dialplan_is_refused_in_the_answer(referrer: Referrer) -> None:
+    desk = of_dialplan(referrer, "greet", {"X-TTS-Transfer": "sip:1@evil.example.com"})
+    (hangup,) = desk.hangups
+    assert (hangup.sip_code, hangup.cause) == (403, "transfer_not_allowed")
+    assert "transfer.allowed" in hangup.reason
+    assert desk.events == []
+
+
+async def test_a_call_of_the_dialplan_that_rings_when_its_server_dies_is_routed_again(referrer: Referrer) -> None:
+    desk = of_dialplan(referrer, "ring", {"X-TTS-Transfer": TARGET})
+    invite = replace(invite_of(desk.call.id), request_uri="sip:ring@h", headers={"X-TTS-Transfer": TARGET})
+    after = adopted(desk, state="invited", held_by="none", invite=invite)
+    assert after.ua.commands("hangup") == []
+    after.ua.finished(after.call.id, after.call.player.queue[0].id)
+    after.ua.established(after.call.id)
+    assert after.ua.commands("hold") == [(after.call.id, True)]
+
+
 # --- attended ------------------------------------------------------------------------------------------------------------
 
 
@@ -303,7 +369,7 @@ async def test_who_is_consulted_has_to_be_on_another_established_call(referrer: 
 # --- another server takes the call over ----------------------------------------------------------------------------------
 
 
-def adopted(referrer: Referrer, *told: tuple[messages.ToldBy, int]) -> Referrer:
+def adopted(referrer: Referrer, *told: tuple[messages.ToldBy, int], **more: Any) -> Referrer:
     """The call with another server, where this was told of the REFER so far."""
     call_id = referrer.call.id
     reports = tuple(
@@ -311,7 +377,8 @@ def adopted(referrer: Referrer, *told: tuple[messages.ToldBy, int]) -> Referrer:
         for by, sip_code in told
     )
     after = Exchange()
-    after.ua.report(snapshot_of(referrer.exchange, call_id, held_by="local", transfer=reports))
+    leg = {"held_by": "local", "transfer": reports} | more
+    after.ua.report(snapshot_of(referrer.exchange, call_id, **leg))
     after.registry.present_adopted()
     found = Referrer.__new__(Referrer)
     found.exchange, found.ua, found.loop = after, after.ua, referrer.loop

@@ -71,6 +71,14 @@ def test_a_route_with_dots_in_its_user() -> None:
     assert loaded.routes["7.1"].greeting == "Hello"
 
 
+def test_a_route_that_transfers_to_an_allowed_target() -> None:
+    route = "routes.a={then='transfer', transfer_to='sip:1001@pbx'}"
+    loaded = config.load(overrides=[route, "transfer.allowed=['sip:10??@pbx']"])
+    assert loaded.routes["a"].transfer_to == "sip:1001@pbx"
+    with pytest.raises(ConfigError, match="the application transfers the call"):
+        config.load(overrides=[route.replace("}", ", answer='manual'}"), "transfer.allowed=['sip:10??@pbx']"])
+
+
 def test_tenants_of_tokens_and_routes() -> None:
     loaded = config.load(
         environ={
@@ -139,6 +147,10 @@ def test_faults_of_tenants(override: str, said: str) -> None:
         ("routes.a={media_url='ws://app', answer='manual'}", 'leave answer = "now"'),
         ("routes.a={media_url='ws://app', then='hangup'}", 'leave then = "stay"'),
         ("routes.a={media_url='ws://app', media_dialect='vonage'}", "media_dialect"),
+        ("routes.a.then=transfer", "name the SIP URI in routes.a.transfer_to"),
+        ("routes.a.transfer_to='sip:1@pbx'", 'goes with then = "transfer"'),
+        ("routes.a={then='transfer', transfer_to='1001'}", "write a SIP URI"),
+        ("routes.a={then='transfer', transfer_to='sip:1@pbx'}", "no pattern of transfer.allowed takes"),
         ("log.json.deep=1", "log.json"),
     ],
 )

@@ -30,5 +30,17 @@ def test_the_status_and_words_of_whoever_hung_up() -> None:
     assert bye_headers(Hangup(call_id="c", reason="lunch"), played_ms=0.0)["Reason"] == 'Q.850;cause=16;text="lunch"'
 
 
+def test_the_results_of_a_gather_and_of_a_transfer_where_there_are_some() -> None:
+    hangup = Hangup(call_id="c", cause="transfer_failed", sip_code=486, digits="12", transfer_result="busy")
+    headers = bye_headers(hangup, played_ms=0.0)
+    assert headers == {
+        "X-TTS-Cause": "transfer_failed",
+        "X-TTS-Digits": "12",
+        "X-TTS-Transfer-Result": "busy",
+        "X-TTS-Played-Ms": "0",
+        "Reason": "SIP;cause=486",
+    }
+
+
 def test_nothing_breaks_out_of_a_quoted_string() -> None:
     assert quoted('a"b\\c\r\nX: y') == '"a\\"b\\\\c  X: y"'

@@ -1,12 +1,22 @@
-"""The targets that a call may be transferred to. There are none unless the configuration names them, since a transfer can
-cost money.
-"""
+"""SIP URIs that calls may go to: what they look like, and which of them the configuration allows."""
 
 import re
 from collections.abc import Iterable
 from typing import Final
 from urllib.parse import unquote
 
+MAX_URI_CHARS: Final = 512  # unmeasured
+MAX_PORT: Final = 65_535  # 16 bits, as the kernel and the protocols have it
+_ESCAPED_CONTROL: Final = re.compile(r"%(?:[01][0-9A-F]|7F)", re.IGNORECASE)
+_URI: Final = re.compile(
+    r"sips?:"
+    r"(?:(?:[A-Za-z0-9\-_.!~*'()&=+$,;/#]|%[0-9A-Fa-f]{2})+@)?"
+    r"(?:[A-Za-z0-9](?:[A-Za-z0-9.\-]*[A-Za-z0-9])?\.?|\[[0-9A-Fa-f:.]+\])"
+    r"(?::(?P<port>[0-9]{1,5}))?"
+    r"(?:;[A-Za-z0-9\-_.!~*'()\[\]/:&+$%]+(?:=[A-Za-z0-9\-_.!~*'()\[\]/:&+$%]*)?)*",
+    re.IGNORECASE,
+)
+"""``sip:user@host:port;parameters`` (RFC 3261 §19.1.1; ``#`` in the user is what PBXs send for feature codes)."""
 _PARTS: Final = re.compile(r"(sips?):(?:([^@]*)@)?(\[[^\]]*\]|[^:;?@]+)(?::([0-9*]+))?((?:;[^?]*)?)", re.IGNORECASE)
 _HARMLESS: Final = frozenset({"transport", "user"})
 """These parameters do not change who is called (RFC 3261 §19.1.1); ``maddr`` would send the request elsewhere."""
@@ -15,9 +25,28 @@ _WILDCARDS: Final = {r"\*": "[^;@]*", r"\?": "[^;@]"}
 """A wildcard stands for no parameter of a user, such as ``;phone-context=`` (RFC 3966 §5.1.5)."""
 
 
+def uri_fault(uri: str) -> str | None:
+    """The fault of a URI that a call is to go to or come from; ``None`` if it has none.
+
+    Stricter than RFC 3261's grammar on purpose, so that nothing can be injected: no ``?headers`` part, by which a URI adds
+    headers to the INVITE (§19.1.1), no password, no escaped control characters.
+    """
+    if len(uri) > MAX_URI_CHARS:
+        return f"at most {MAX_URI_CHARS} characters"
+    match = _URI.fullmatch(uri)
+    if match is None:
+        return "write a SIP URI as in sip:1000@pbx.example.com:5060, without <>, spaces, password and ?headers"
+    if match["port"] is not None and not 0 < int(match["port"]) <= MAX_PORT:
+        return f"a port is 1 to {MAX_PORT}"
+    if _ESCAPED_CONTROL.search(uri):
+        return "no escaped control characters"
+    return None
+
+
 class AllowedTargets:
     """The patterns of ``transfer.allowed``: ``*`` stands for any characters and ``?`` for one. Scheme, user, host and port
-    are compared each by itself; without a port that of the scheme is meant.
+    are compared each by itself; without a port that of the scheme is meant. Without patterns nobody is allowed, since a
+    transfer can cost money.
     """
 
     def __init__(self, patterns: Iterable[str]) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cc_tts.calls.transfers.rules import AllowedTargets
+from cc_tts.config.sip_uri import AllowedTargets
 
 pytestmark = pytest.mark.unit
 

@@ -4,6 +4,8 @@
 hears them, all on this machine; the figures of the server's processes come from /proc. ``CC_TTS_PJSUA2`` chooses the build
 of pjsua2 (``server`` unless it is set). ``--ua-processes 1 2`` runs every level with one UA process, then with two.
 
+``--record TURNS`` compares legs that are recorded with legs that are not.
+
 ``--in-a-row N`` makes N short calls instead, ``--rate`` a second, and looks at memory, threads and descriptors as they go.
 """
 
@@ -12,17 +14,32 @@ import asyncio
 import contextlib
 import json
 import os
+import statistics
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from bench.report import machine, save
 from lab.crowd import Crowd
-from lab.load import GRACE_S, Meter, Sipp, counter, footprint, growth, level, loaded_server, server_pids
+from lab.load import (
+    GRACE_S,
+    PROMPT_SENTENCES,
+    Meter,
+    Sipp,
+    counter,
+    footprint,
+    growth,
+    level,
+    loaded_server,
+    prompt_of,
+    server_pids,
+)
 from lab.server_under_test import Json
 
 BASE_RATE = 50.0
 SHORT_CALL_S = 2.0
+RECORDED = "recorded"
+"""The user whose calls are recorded."""
 LOOKS = 20
 """At the footprint, while calls are made in a row."""
 
@@ -77,6 +94,45 @@ async def run_in_a_row(num_calls: int, *, rate: float) -> Json:
     }
 
 
+async def run_recorded(num_calls: int, *, turns: int, rate: float, window_s: float) -> Json:
+    """Legs that are recorded and legs that are not, in turns, against one server."""
+    users = ("load", RECORDED)
+    with tempfile.TemporaryDirectory() as folder:
+        settings = [f"record.dir={json.dumps(folder)}", "record.min_free_bytes=0", f"routes.{RECORDED}.record=dual"]
+        settings += [f"routes.{RECORDED}.greeting={json.dumps(prompt_of(PROMPT_SENTENCES))}"]
+        levels: list[Json] = []
+        async with loaded_server(num_calls + 50, *settings, users=users) as (server, idle_kib, serving):
+            for turn in range(2 * turns):
+                user = users[turn % 2]
+                levels.append(
+                    await level(server, num_calls, rate=rate, window_s=window_s, idle_kib=idle_kib, user=user)
+                )
+                print(json.dumps(levels[-1]), flush=True)
+            saved = await counter(server, "cctts_recordings_total")
+        lost_ms = _lost_ms(Path(folder))
+    cores = {user: statistics.mean(_cores(each) for each in levels if each["user"] == user) for user in users}
+    return {
+        "what": f"{num_calls} speaking legs, recorded (dual) and not, in turns; SIPp and the sockets on the same machine",
+        "machine": {**machine(), "nice": os.nice(0)},
+        "pjsua2": {key: serving.get(key) for key in ("pjsua2", "pjsip", "max_calls")},
+        "cores": {user: round(some, 3) for user, some in cores.items()},
+        "more_percent": round(100 * (cores[RECORDED] / cores["load"] - 1), 1),
+        "recordings": int(saved),
+        "lost_ms": lost_ms,
+        "levels": levels,
+    }
+
+
+def _lost_ms(folder: Path) -> int:
+    """What the recordings of a folder lack."""
+    return sum(json.loads(path.read_text()).get("lost_ms", 0) for path in folder.glob("*.json"))
+
+
+def _cores(of_level: Json) -> float:
+    """Cores of all processes of the server together."""
+    return sum(float(of_level["cores"].get(name, 0.0)) for name in ("ua", "server", "dispatcher", "recorder"))
+
+
 async def run(calls: Sequence[int], *, ua_processes: Sequence[int], rate: float, window_s: float) -> Json:
     """Every level against one server for each number of UA processes."""
     levels: list[Json] = []
@@ -103,6 +159,12 @@ def main() -> None:
         "--nice", type=int, default=0, help="priority of everything; below 0 where others use the machine"
     )
     parser.add_argument("--in-a-row", type=int, metavar="N", help="make N short calls instead, and look at the memory")
+    parser.add_argument(
+        "--record",
+        type=int,
+        metavar="TURNS",
+        help="so many times the most calls without, then with a recording of each",
+    )
     parser.add_argument("--name", help="of the file in bench/results")
     given = parser.parse_args()
     os.environ.setdefault("CC_TTS_PJSUA2", "server")
@@ -110,6 +172,11 @@ def main() -> None:
     if given.in_a_row:
         result = asyncio.run(run_in_a_row(given.in_a_row, rate=given.rate))
         print(save(given.name or "sip_calls_in_a_row", result))
+    elif given.record:
+        result = asyncio.run(
+            run_recorded(max(given.calls), turns=given.record, rate=given.rate, window_s=given.seconds)
+        )
+        print(save(given.name or "sip_load_recorded", result))
     else:
         levels = run(given.calls, ua_processes=given.ua_processes, rate=given.rate, window_s=given.seconds)
         print(save(given.name or "sip_load", asyncio.run(levels)))

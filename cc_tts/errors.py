@@ -277,7 +277,7 @@ class LexiconNotStored(ServerError, code="lexicon_not_stored", title="The lexico
     """The folder of the lexicons cannot be written: the disk is full, for example."""
 
 
-class RecordingOff(Unprocessable, code="recording_off", title="Nothing is recorded here"):
+class RecordingOff(Unprocessable, code="recording_off", title="Nothing is recorded here", sip=488):
     """The configuration has no folder for recordings."""
 
 

@@ -3,13 +3,14 @@ start, ``cc-tts check-config`` and ``cc-tts doctor``.
 
 ::
 
-    check_machine                build of pjsua2 · TLS files · addresses · cache folder · VAD · ports, before anything starts
+    check_machine                build of pjsua2 · TLS files · addresses · folders · VAD · ports, before anything starts
     SpeechSource.check_voices    default voice · the routes' voices, languages, greetings, once the engine knows its voices
 """
 
 import asyncio
 import contextlib
 import errno
+import os
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
@@ -29,6 +30,7 @@ from cc_tts.engines.remote.workers import RemoteWorkers
 from cc_tts.errors import CcTtsError, ConfigError, ProcessFailed, did_you_mean
 from cc_tts.metrics import Metrics
 from cc_tts.port_owner import Kind
+from cc_tts.recorder.store import RecordingStore
 from cc_tts.speech.prompt_files import PromptFiles
 from cc_tts.speech.source import SpeechSource
 from cc_tts.text.normalizer import Normalizer
@@ -136,6 +138,17 @@ def _check_cache(config: Config) -> list[str]:
     return []
 
 
+def _check_record(config: Config) -> list[str]:
+    if config.record.dir:
+        try:
+            folder = RecordingStore(Path(config.record.dir).expanduser()).prepare("")
+        except OSError as error:
+            raise ConfigError(f"record.dir: {config.record.dir}: {error.strerror}") from None
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise ConfigError(f"record.dir: {config.record.dir} cannot be written")
+    return []
+
+
 def _check_vad(config: Config) -> list[str]:
     if config.vad.model_file or listens(config):
         find_model(config.vad.model_file)
@@ -211,7 +224,7 @@ def _check_webhooks(config: Config) -> list[str]:
 
 
 _STEPS: Final = (
-    _check_build, _check_tls, _check_addresses, _check_cache, _check_vad, _check_webhooks, _check_ports,
+    _check_build, _check_tls, _check_addresses, _check_cache, _check_record, _check_vad, _check_webhooks, _check_ports,
 )  # fmt: skip
 
 

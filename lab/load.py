@@ -13,7 +13,7 @@ from typing import Self
 
 from lab.crowd import Crowd
 from lab.ports import HOST, free_ports
-from lab.server_under_test import Json, Server, entries
+from lab.server_under_test import Json, Server, entries, pids_under
 
 SCENARIO = Path(__file__).parents[1] / "sip" / "scenarios" / "load.xml"
 SENTENCE = "Your call is important to us, and all of our agents are talking to other customers at the moment. "
@@ -137,8 +137,9 @@ class Sipp:
 
 def server_pids(server: Server) -> dict[str, list[int]]:
     pids = {"ua": server.pids_of("cc_tts.ua"), "server": [server.pid]}
-    dispatcher = server.pids_of("cc_tts.ua.dispatcher")
-    return {**pids, "dispatcher": dispatcher} if dispatcher else pids
+    recorders = [pid for ua in pids["ua"] for pid in pids_under(ua, "cc_tts.recorder")]
+    others = {"dispatcher": server.pids_of("cc_tts.ua.dispatcher"), "recorder": recorders}
+    return pids | {name: some for name, some in others.items() if some}
 
 
 def ua_rss_kib(server: Server) -> float:
@@ -146,7 +147,9 @@ def ua_rss_kib(server: Server) -> float:
     return sum(1024 * float(footprint(pid)["rss_mib"]) for pid in server.pids_of("cc_tts.ua"))
 
 
-async def level(server: Server, num_calls: int, *, rate: float, window_s: float, idle_kib: float) -> Json:
+async def level(
+    server: Server, num_calls: int, *, rate: float, window_s: float, idle_kib: float, user: str = "load"
+) -> Json:
     """One level: ramp up, let it settle, measure, let the callers hang up."""
     pids = server_pids(server)
     late, underruns = (
@@ -159,7 +162,7 @@ async def level(server: Server, num_calls: int, *, rate: float, window_s: float,
         ramp_s = num_calls / rate
         stay_s = ramp_s + 2 * SETTLE_S + window_s + 2
         ramp = Meter(**pids)
-        sipp = await Sipp.start(server, crowd.ports, folder, rate=rate, stay_s=stay_s)
+        sipp = await Sipp.start(server, crowd.ports, folder, rate=rate, stay_s=stay_s, user=user)
         try:
             await asyncio.sleep(ramp_s)
             ramp_cores = ramp.cores()
@@ -178,6 +181,7 @@ async def level(server: Server, num_calls: int, *, rate: float, window_s: float,
     await asyncio.sleep(SETTLE_S)
     return {
         "ua_processes": len(pids["ua"]),
+        "user": user,
         "calls": num_calls,
         "calls_active": int(active),
         "setup_rate_per_s": rate,
@@ -193,18 +197,26 @@ async def level(server: Server, num_calls: int, *, rate: float, window_s: float,
     }
 
 
+def prompt_of(num_sentences: int) -> str:
+    """The prompt that all calls speak."""
+    return (SENTENCE * num_sentences).strip()
+
+
 @contextlib.asynccontextmanager
 async def loaded_server(
-    max_calls: int, *more: str, ua_processes: int = 1, num_sentences: int = PROMPT_SENTENCES
+    max_calls: int,
+    *more: str,
+    ua_processes: int = 1,
+    num_sentences: int = PROMPT_SENTENCES,
+    users: Sequence[str] = ("load",),
 ) -> AsyncIterator[tuple[Server, float, Json]]:
     """A server whose prompt is in the cache; with the memory of its idle UA processes, KiB, and its line ``serving``."""
-    prompt = (SENTENCE * num_sentences).strip()
     settings = [
         f"sip.max_calls={max_calls}",
         "sip.max_requests_per_source_s=0",
         f"rtp.port_min={RTP_FIRST_PORT}",
         f"rtp.port_max={RTP_FIRST_PORT + 2 * (max_calls + COOLING_PAIRS)}",
-        f"routes.load.greeting={json.dumps(prompt)}",
+        f"routes.load.greeting={json.dumps(prompt_of(num_sentences))}",
         "cache.min_uses=1",
         "log.level=info",
         *more,
@@ -217,5 +229,6 @@ async def loaded_server(
         ]
     async with await Server.with_settings(*settings) as server:
         idle_kib = ua_rss_kib(server)
-        await level(server, 1, rate=1, window_s=2, idle_kib=idle_kib)  # fills the cache
+        for user in users:
+            await level(server, 1, rate=1, window_s=2, idle_kib=idle_kib, user=user)  # fills the cache
         yield server, idle_kib, entries(server.log, "serving")[0]

@@ -131,6 +131,12 @@ def in_environment(settings: Mapping[str, str]) -> dict[str, str]:
     return {f"CC_TTS_{name.upper()}": value for name, value in settings.items()}
 
 
+def pids_under(parent: int, module: str) -> list[int]:
+    """Process ids of the children of a process that run this module."""
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    return [int(pid) for pid in children if module.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")]
+
+
 def _body(method: str, path: str, status: int, body: Any) -> Any:
     if status >= HTTPStatus.MULTIPLE_CHOICES:
         raise RuntimeError(f"{method} {path}: {status} {body}")
@@ -308,10 +314,7 @@ class Server:
 
     def pids_of(self, module: str) -> list[int]:
         """Process ids of its children that run this module."""
-        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
-        return [
-            int(pid) for pid in children if module.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        ]
+        return pids_under(self.pid, module)
 
     def ua_pid(self) -> int:
         """Process id of the only UA process."""

@@ -200,6 +200,7 @@ class Call(CallInfo):
         """
         if self.waits_for_answer:
             self._answering = True
+            self.recorder.begin_wanted()
             self.services.ua.send(messages.Answer(call_id=self.id, lead_in_ms=self.lead_in_ms))
             self.player.prepare()
 
@@ -210,6 +211,7 @@ class Call(CallInfo):
             WrongState: it is not an incoming call that waits for an answer.
         """
         self._check_unanswered()
+        self.recorder.begin_wanted(has_media=early_media)
         self.services.ua.send(messages.Ring(call_id=self.id, early_media=early_media, lead_in_ms=self.lead_in_ms))
 
     def hangup(self, *, sip_code: int | None = None, reason: str | None = None) -> None:

@@ -7,12 +7,15 @@ have any text spoken.
 
 import itertools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Final, Literal
 from urllib.parse import unquote_to_bytes
 
+from cc_tts.calls.dialplan import parameters as header_parameters
+from cc_tts.calls.dialplan.record import record_of
 from cc_tts.calls.dtmf.gather import MAX_DIGITS, MAX_TIMEOUT_MS, MAX_TRIES, GatherRequest
+from cc_tts.calls.recording.recording import RecordRequest
 from cc_tts.config.schema import MAX_LEAD_IN_MS, BargeInBySpeech, Config, MediaDialect, RouteConfig
 from cc_tts.config.sip_uri import uri_fault
 from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
@@ -49,7 +52,8 @@ class RouteDecision:
     """How to answer, and what to speak first, after ``lead_in_ms`` of silence. ``voice``, ``language`` and
     ``barge_in_speech`` are the call's defaults; ``unanswered`` is spoken if a call is not answered that waits for it.
     ``media_url`` is the application that is to take its audio. ``gather`` has ``prompt`` in it. ``transfer_to`` is whom the
-    caller is handed over to after the prompt; nobody has checked whether that is allowed.
+    caller is handed over to after the prompt; nobody has checked whether that is allowed. ``record``: the
+    call is recorded like this from its first frame on.
     """
 
     answer: Literal["now", "ring", "manual"]
@@ -64,6 +68,7 @@ class RouteDecision:
     media_url: str = ""
     media_dialect: MediaDialect = "cc-tts"
     transfer_to: str = ""
+    record: RecordRequest | None = None
 
 
 def decide(*, request_uri: str, trusted: bool, headers: Mapping[str, str], config: Config) -> RouteDecision:
@@ -76,6 +81,7 @@ def decide(*, request_uri: str, trusted: bool, headers: Mapping[str, str], confi
         NothingToSay: it is to be hung up after its prompt and has none (400): it would be silent until somebody hangs up.
         TextTooLong: more text than ``tts.max_text_chars`` (413).
         SsmlMalformed: an SSML document that cannot be read (400).
+        RecordingOff: it is to be recorded, and ``record.dir`` is empty (488).
     """
     user, parameters = parse_uri(request_uri)
     tts_headers = {name.lower(): value for name, value in headers.items()} if trusted else {}
@@ -114,6 +120,7 @@ def decide(*, request_uri: str, trusted: bool, headers: Mapping[str, str], confi
         gather=gather,
         barge_in_speech=None if route.barge_in_speech == "" else route.barge_in_speech,
         transfer_to=transfer_to,
+        record=record_of(tts_headers.get("x-tts-record", ""), route.record, config.record),
     )
 
 
@@ -168,52 +175,23 @@ def gather_of(header: str, prompt: Prompt | None, then: Then) -> GatherRequest |
     """
     if not header.strip():
         return None
-    wanted: dict[str, Any] = {}
-    for part in filter(str.strip, header.split(";")):
-        name, _, value = (each.strip() for each in part.partition("="))
-        if name.lower() not in _GATHER_PARAMETERS:
-            raise MalformedRequest(f"X-TTS-Gather: no parameter {name[:16]!r}; known: {', '.join(_GATHER_PARAMETERS)}")
-        field, read = _GATHER_PARAMETERS[name.lower()]
-        if field in wanted:
-            raise MalformedRequest(f"X-TTS-Gather: {name}= comes twice")
-        wanted[field] = read(value, f"X-TTS-Gather: {name}=")
+    wanted = header_parameters.read(header.split(";"), "X-TTS-Gather", _GATHER_PARAMETERS)
     request = GatherRequest(prompt=None if prompt is None else replace(prompt, then="stay"), then=then, **wanted)
     if request.min_digits > request.max_digits:
         raise MalformedRequest("X-TTS-Gather: min= is more than max=")
     return request
 
 
-def _whole_number(lowest: int, highest: int) -> Callable[[str, str], int]:
-    def read(value: str, what: str) -> int:
-        if not _NUMBER.fullmatch(value) or not lowest <= int(value) <= highest:
-            raise MalformedRequest(f"{what} is a number from {lowest} to {highest}")
-        return int(value)
-
-    return read
-
-
-def _keys(value: str, what: str) -> str:
-    if not re.fullmatch("[0-9A-D*#]{0,16}", value.upper()):
-        raise MalformedRequest(f"{what} is keys of 0-9, A-D, * and #")
-    return value.upper()
-
-
-def _yes_or_no(value: str, what: str) -> bool:
-    if value not in ("yes", "no"):
-        raise MalformedRequest(f"{what} is yes or no")
-    return value == "yes"
-
-
-_GATHER_PARAMETERS: Final[Mapping[str, tuple[str, Callable[[str, str], object]]]] = {
-    "min": ("min_digits", _whole_number(0, MAX_DIGITS)),
-    "max": ("max_digits", _whole_number(1, MAX_DIGITS)),
-    "finish": ("finish_on_key", _keys),
-    "valid": ("valid_digits", _keys),
-    "initial": ("initial_timeout_ms", _whole_number(1, MAX_TIMEOUT_MS)),
-    "inter": ("inter_digit_timeout_ms", _whole_number(1, MAX_TIMEOUT_MS)),
-    "timeout": ("timeout_ms", _whole_number(1, MAX_TIMEOUT_MS)),
-    "tries": ("max_tries", _whole_number(1, MAX_TRIES)),
-    "sensitive": ("sensitive", _yes_or_no),
+_GATHER_PARAMETERS: Final[header_parameters.Parameters] = {
+    "min": ("min_digits", header_parameters.whole_number(0, MAX_DIGITS)),
+    "max": ("max_digits", header_parameters.whole_number(1, MAX_DIGITS)),
+    "finish": ("finish_on_key", header_parameters.keys),
+    "valid": ("valid_digits", header_parameters.keys),
+    "initial": ("initial_timeout_ms", header_parameters.whole_number(1, MAX_TIMEOUT_MS)),
+    "inter": ("inter_digit_timeout_ms", header_parameters.whole_number(1, MAX_TIMEOUT_MS)),
+    "timeout": ("timeout_ms", header_parameters.whole_number(1, MAX_TIMEOUT_MS)),
+    "tries": ("max_tries", header_parameters.whole_number(1, MAX_TRIES)),
+    "sensitive": ("sensitive", header_parameters.yes_or_no),
 }
 """The parameters of X-TTS-Gather, each with the field of the request and what reads its value."""
 

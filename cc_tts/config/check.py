@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from cc_tts.config import cluster, remote, webhooks
+from cc_tts.config.record import route_faults
 from cc_tts.config.schema import MAX_TENANTS, Config, RouteConfig, is_ip_address
 from cc_tts.config.sip_uri import MAX_PORT, AllowedTargets, uri_fault
 from cc_tts.errors import ConfigError, did_you_mean
@@ -118,6 +119,7 @@ def _routes(config: Config) -> Iterator[str]:
         if route.media_url:
             yield from _media_url(user, route)
         yield from _transfer(user, route, config)
+        yield from route_faults(user, route.record, config.record)
 
 
 def _transfer(user: str, route: RouteConfig, config: Config) -> Iterator[str]:

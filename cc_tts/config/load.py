@@ -197,6 +197,8 @@ def _check_keys(tree: object, kind: Any, where: str) -> None:
             _check_keys(item, kinds[min(number, len(kinds) - 1)], f"{where.removesuffix('.')}[{number}].")
     if not isinstance(tree, Mapping):
         return
+    if not dataclasses.is_dataclass(kind) and get_origin(kind) is not dict:  # a table or a word
+        kind = next(filter(dataclasses.is_dataclass, get_args(kind)), kind)
     if get_origin(kind) is dict:  # tenants and routes
         known = dict.fromkeys(tree, get_args(kind)[1])
     elif dataclasses.is_dataclass(kind):

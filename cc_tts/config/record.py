@@ -1,9 +1,21 @@
 """The settings of recordings."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import msgspec
+
+MIN_RECORDING_MS = 100  # unmeasured
+MAX_RECORDING_MS = 43_200_000
+"""Twelve hours: the sizes in the header of a WAV file have 32 bits (Microsoft RIFF spec)."""
+
+Channels = Literal["mono", "dual"]
+Tracks = Literal["both", "caller", "agent"]
+"""``caller``: what was received; ``agent``: what we sent."""
+Encoding = Literal["ulaw", "pcm16"]
+WantedConsent = Literal["required", "given"]
+_Duration = Annotated[int, msgspec.Meta(ge=MIN_RECORDING_MS, le=MAX_RECORDING_MS)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -11,7 +23,7 @@ class RecordConfig:
     """``[record]``: recordings of calls. ``dir`` empty: nothing is recorded."""
 
     dir: Annotated[str, msgspec.Meta(max_length=4000)] = ""
-    format: Literal["ulaw", "pcm16"] = "ulaw"
+    format: Encoding = "ulaw"
     max_duration_s: Annotated[float, msgspec.Meta(ge=1, le=43_200)] = 14_400.0
     consent_required: bool = False
     min_free_bytes: Annotated[int, msgspec.Meta(ge=0, le=1 << 50)] = 536_870_912
@@ -21,3 +33,30 @@ class RecordConfig:
     on_saved: tuple[Annotated[str, msgspec.Meta(max_length=4000)], ...] = ()
     deliver_timeout_s: Annotated[float, msgspec.Meta(gt=0, le=3600)] = 60.0
     deliver_tries: Annotated[int, msgspec.Meta(ge=1, le=100)] = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteRecordConfig:
+    """``record`` of a route as a table: how its calls are recorded, in the words of ``POST /v1/calls/{id}/record``."""
+
+    channels: Channels = "mono"
+    tracks: Tracks = "both"
+    encoding: Encoding | None = None
+    max_duration_ms: _Duration | None = None
+    silence_timeout_ms: _Duration | None = None
+    finish_on_key: Annotated[str, msgspec.Meta(pattern="^[0-9A-D*#]{0,16}$")] = ""
+    beep: bool = False
+    trim_silence: bool = False
+    consent: WantedConsent | None = None
+
+
+RouteRecord = RouteRecordConfig | Channels | Literal[""]
+"""``mono`` and ``dual`` are short for a table with ``channels``; empty: the calls are not recorded by themselves."""
+
+
+def route_faults(user: str, wanted: RouteRecord, config: RecordConfig) -> Iterator[str]:
+    """Say why calls of a route cannot be recorded as it wants."""
+    if wanted and not config.dir:
+        yield f"routes.{user}.record: nothing can be recorded as long as record.dir is empty; name a folder there"
+    if isinstance(wanted, RouteRecordConfig) and wanted.channels == "dual" and wanted.tracks != "both":
+        yield f'routes.{user}.record.tracks: one direction alone needs channels = "mono"'

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, get_args
 
 import msgspec
 
-from cc_tts.config.record import RecordConfig
+from cc_tts.config.record import RecordConfig, RouteRecord
 from cc_tts.config.sip_uri import MAX_URI_CHARS
 from cc_tts.config.transfer import TransferConfig
 from cc_tts.config.wording import form
@@ -481,6 +481,7 @@ class RouteConfig:
     media_url: Annotated[str, msgspec.Meta(max_length=2048)] = field(default="", repr=False)
     media_dialect: MediaDialect = "cc-tts"
     lead_in_ms: Annotated[int, msgspec.Meta(ge=0, le=MAX_LEAD_IN_MS)] = 0
+    record: RouteRecord = ""
     tenant: str = ""
 
 

@@ -5,11 +5,8 @@ from typing import Final, Literal
 import msgspec
 
 from cc_tts.audio import PTIME_MS
+from cc_tts.config.record import Channels, Encoding, Tracks
 
-Channels = Literal["mono", "dual"]
-Tracks = Literal["both", "caller", "agent"]
-"""``caller``: what was received; ``agent``: what we sent."""
-Encoding = Literal["ulaw", "pcm16"]
 Consent = Literal["not_asked", "required", "given", "refused"]
 """``required``: it is asked for, and nothing is recorded until it is given."""
 FileState = Literal["recording", "saved", "failed"]

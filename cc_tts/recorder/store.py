@@ -24,12 +24,11 @@ from cc_tts.audio import PTIME_MS
 from cc_tts.errors import UNREADABLE
 from cc_tts.recorder.info import RecordingInfo, decode, encode
 from cc_tts.recorder.wav import WavFormat
-from cc_tts.recorder.writer import LIVE, NOTED, PART, WHOLE
+from cc_tts.recorder.writer import FOLDER_MODE, LIVE, NOTED, PART, WHOLE
 
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:~-]{0,127}")
 """An id is as the API has them: it has no separator of a path, and no leading dot."""
 _TENANT: Final = "tenant="
-_FOLDER_MODE: Final = 0o700
 
 log = logs.get(__name__)
 
@@ -47,7 +46,7 @@ class RecordingStore:
     def prepare(self, tenant: str) -> Path:
         """Make the folder of a tenant; raises ``OSError`` if it cannot be."""
         folder = self.folder(tenant)
-        folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+        folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
         return folder
 
     def free_bytes(self) -> int:

@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from cc_tts.audio import BYTES_PER_SAMPLE, PTIME_MS, AudioFormat
+from cc_tts.config.record import Encoding, Tracks
 from cc_tts.media import g711
-from cc_tts.recorder.info import Encoding, RecordingInfo, Tracks
+from cc_tts.recorder.info import RecordingInfo
 
 Samples = npt.NDArray[np.int16]
 

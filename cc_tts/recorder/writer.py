@@ -29,6 +29,7 @@ KEPT_SILENCE_FRAMES: Final = 10
 """Silence that is left at either end when it is trimmed (unmeasured)."""
 _LOUD: Final = (32768 * 10 ** (SILENCE_DBFS / 20)) ** 2
 _MODE: Final = 0o600
+FOLDER_MODE: Final = 0o700
 
 PART: Final = ".wav.part"
 WHOLE: Final = ".wav"
@@ -61,10 +62,12 @@ class RecordingFile:
         self._last_header = 0
         self._stem = Path(plan.folder) / plan.info.recording_id
         self._part = self._path(PART)
+        self._part.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         self._file = os.open(self._part, flags, _MODE)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._check_space()
             self._put(self._format.header(0))
             atomic_file.write(self._path(LIVE), encode(self.info), sync=False)
         except BaseException:
@@ -131,9 +134,12 @@ class RecordingFile:
         if self._num_written - self._last_header >= HEADER_FRAMES:
             self._last_header = self._num_written
             self._renew_header()
-            disk = os.fstatvfs(self._file)
-            if disk.f_bavail * disk.f_frsize < self._plan.min_free_bytes:
-                raise OSError(errno.ENOSPC, "less than record.min_free_bytes is free")
+            self._check_space()
+
+    def _check_space(self) -> None:
+        disk = os.fstatvfs(self._file)
+        if disk.f_bavail * disk.f_frsize < self._plan.min_free_bytes:
+            raise OSError(errno.ENOSPC, "less than record.min_free_bytes is free")
 
     def _put(self, data: bytes) -> None:
         left = memoryview(data)

@@ -9,7 +9,9 @@ import numpy.typing as npt
 import pytest
 
 from cc_tts.media.g711 import ulaw_decode
+from lab.configured import Lend
 from lab.raw_rtp import RtpPeer
+from lab.raw_sip import RawCaller, invite_once
 from lab.server_under_test import EventLog, Json, Server
 from tests.e2e.test_call_audio import missing_in, noise, say, talking
 
@@ -62,6 +64,30 @@ async def test_a_dual_recording_has_what_was_heard_and_what_was_said(server: Ser
     steps = np.abs(steps_of(spoken)[:, None, :] - steps_of(sent)[None, :, :]).max(axis=2).min(axis=1)
     # PJMEDIA rounds to µ-law in its own way; a packet may be lost on a busy machine, and the edges are in part silent
     assert np.count_nonzero(steps <= 1) >= 0.9 * len(spoken)
+
+
+async def test_an_invite_is_recorded_from_its_first_frame_on(server: Server, tmp_path: Path) -> None:
+    async with server.events() as log, RtpPeer() as phone, RawCaller("greet", server.sip_port) as caller:
+        caller.invite(headers=b"X-TTS-Record: dual;encoding=pcm16\r\n", rtp_port=phone.port)
+        assert (await caller.final()).status == 200
+        caller.ack()
+        started = (await log.wait("call.recording", state="started"))["data"]
+        await log.wait("speak.complete")
+        assert (await caller.bye()).status == 200
+        await saved(log, started["recording_id"])
+        await phone.num_heard()
+        heard = b"".join(ulaw_decode(packet.payload) for packet in phone.heard)
+    _, right = channels(await audio(server, started["recording_id"], tmp_path), 2)
+    said = np.frombuffer(heard, "<i2")
+    places = [int(np.flatnonzero(np.abs(each) > 500)[0]) for each in (right, said)]
+    assert abs(places[0] - places[1]) <= 160, "the first word is where the caller heard it, within a frame"
+
+
+async def test_without_a_folder_an_invite_that_is_to_be_recorded_gets_488(lend: Lend) -> None:
+    async with lend(record__dir="") as server:
+        answer = await invite_once("greet", server.sip_port, headers=b"X-TTS-Record: dual\r\n")
+        assert answer.status == 488
+        assert "record.dir" in (answer.header("Warning") or "")
 
 
 def frames_of(samples: Samples) -> Samples:

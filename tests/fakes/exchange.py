@@ -1,7 +1,7 @@
 """A registry between a made-up UA process and a made-up engine."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, cast
 
 from cc_tts.calls.call import Call
@@ -56,13 +56,14 @@ class Exchange:
         stream: StreamConfig | None = None,
         media: MediaConfig | None = None,
         record: RecordConfig | None = None,
+        routes: Mapping[str, RouteConfig] | None = None,
         allowed: tuple[str, ...] = ("sip:*@pbx.example.com",),
         ua: FakeUa | None = None,
         connect_media: MediaConnector | None = None,
         **calls: Any,
     ) -> None:
         self.config = Config(
-            routes=dict(ROUTES),
+            routes={**ROUTES, **(routes or {})},
             calls=CallsConfig(**calls),
             stream=stream or StreamConfig(),
             media=media or MediaConfig(),

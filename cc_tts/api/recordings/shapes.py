@@ -10,12 +10,10 @@ from msgspec import UNSET, Meta, UnsetType, field
 from cc_tts.api import schemas, views
 from cc_tts.calls.recording.recording import Recording as LiveRecording
 from cc_tts.calls.recording.recording import RecordingState, RecordRequest
-from cc_tts.recorder.info import Channels, Consent, Encoding, RecordingInfo, Tracks
+from cc_tts.config.record import MAX_RECORDING_MS, MIN_RECORDING_MS, Channels, Encoding, Tracks, WantedConsent
+from cc_tts.recorder.info import Consent, RecordingInfo
 
-MAX_DURATION_MS = 43_200_000
-"""Twelve hours: the sizes in the header of a WAV file have 32 bits (Microsoft RIFF spec)."""
-
-DurationMs = Annotated[int, Meta(ge=100, le=MAX_DURATION_MS)]
+DurationMs = Annotated[int, Meta(ge=MIN_RECORDING_MS, le=MAX_RECORDING_MS)]
 
 
 class Record(schemas.OptionalBody, frozen=True):
@@ -40,7 +38,7 @@ class Record(schemas.OptionalBody, frozen=True):
     ] = False
     trim_silence: Annotated[bool, Meta(description="Cut silence off its beginning and end.")] = False
     consent: Annotated[
-        Literal["required", "given"] | None,
+        WantedConsent | None,
         Meta(
             description="required: nothing is recorded before …/record/consent. given: the caller has agreed already. "
             "Left out: as record.consent_required of the config says."

@@ -14,7 +14,7 @@ from cc_tts.calls.follower import CallView, Follower
 from cc_tts.calls.recording.recording import PauseReason, Recording, RecordingStamp, RecordRequest
 from cc_tts.calls.recording.recordings import Recordings
 from cc_tts.errors import RecordingActive, RecordingNotFound, WrongState
-from cc_tts.recorder.info import Consent, Ending, RecordingInfo
+from cc_tts.recorder.info import Consent, Ending, RecordingInfo, RecordingPlan
 from cc_tts.ua import messages
 
 AFTER_GATHER_MS = 200
@@ -37,6 +37,8 @@ class CallRecorder(Follower):
         self._call = call
         self._recordings = recordings
         self._is_preparing = False
+        self.wanted: RecordRequest | None = None
+        """The recording that the route or the INVITE asks for, until it has begun."""
         self.current: Recording | None = None
 
     @property
@@ -61,10 +63,23 @@ class CallRecorder(Follower):
         self._check_start()
         self._is_preparing = True
         try:
-            plan = await self._recordings.plan(self._call.id, self._call.tenant, request)
+            recording_id = await self._recordings.free_id(self._call.tenant, request.recording_id)
+            plan = self._recordings.plan(recording_id, self._call.id, self._call.tenant, request)
         finally:
             self._is_preparing = False
         self._check_start()
+        return self._start(plan, request)
+
+    def begin_wanted(self, *, has_media: bool = True) -> None:
+        """The call is about to have media: begin the recording that its route or its INVITE asks for."""
+        if not has_media:
+            return
+        wanted, self.wanted = self.wanted, None
+        if wanted is not None and self.current is None and not self._is_preparing:
+            recording_id = self._recordings.new_id()
+            self._start(self._recordings.plan(recording_id, self._call.id, self._call.tenant, wanted), wanted)
+
+    def _start(self, plan: RecordingPlan, request: RecordRequest) -> Recording:
         waits = plan.info.consent == "required"
         recording = Recording(plan=plan, finish_on_key=request.finish_on_key, state="waiting" if waits else "starting")
         if not waits:

@@ -5,7 +5,8 @@ from typing import Literal
 
 import msgspec
 
-from cc_tts.recorder.info import Channels, Consent, Encoding, RecordingPlan, Tracks
+from cc_tts.config.record import Channels, Encoding, Tracks, WantedConsent
+from cc_tts.recorder.info import Consent, RecordingPlan
 
 RecordingState = Literal["waiting", "starting", "recording", "paused", "stopping", "saved", "failed"]
 """A recording that is ``waiting`` has no consent yet, and records nothing."""
@@ -25,7 +26,7 @@ class RecordRequest:
     finish_on_key: str = ""
     beep: bool = False
     trim_silence: bool = False
-    consent: Literal["required", "given"] | None = None
+    consent: WantedConsent | None = None
     upload_url: str | None = None
     client_state: str | None = None
 

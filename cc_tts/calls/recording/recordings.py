@@ -92,17 +92,30 @@ class Recordings:
         found = self._live.get(recording_id)
         return None if found is None else found[1]
 
-    async def plan(self, call_id: str, tenant: str, request: RecordRequest) -> RecordingPlan:
-        """Make the plan for a request, which the user agent carries out.
+    def new_id(self) -> str:
+        """An id of ours."""
+        return self._nodes.new_id("rec")
+
+    async def free_id(self, tenant: str, wanted: str | None) -> str:
+        """Look whether a recording can be written; returns ``wanted``, or an id of ours.
 
         Raises:
             RecordingOff, RecordingStorageFull, DuplicateId: it cannot.
         """
-        store, record = self.store, self._record
-        recording_id = request.recording_id or self._nodes.new_id("rec")
+        recording_id = wanted or self.new_id()
         if recording_id in self._live:
             raise DuplicateId(f"there is a recording {recording_id!r} already")
-        folder = await asyncio.to_thread(self._prepare, store, recording_id, tenant)
+        await asyncio.to_thread(self._prepare, self.store, recording_id, tenant)
+        return recording_id
+
+    def plan(self, recording_id: str, call_id: str, tenant: str, request: RecordRequest) -> RecordingPlan:
+        """Make the plan for a request, which the user agent carries out. The disk is not looked at: where it refuses the
+        recording, that fails.
+
+        Raises:
+            RecordingOff: nothing is recorded here.
+        """
+        record = self._record
         max_duration_ms = round(record.max_duration_s * 1000)
         consent: Consent = request.consent or ("required" if record.consent_required else "not_asked")
         return RecordingPlan(
@@ -119,7 +132,7 @@ class Recordings:
                 created_at_s=self._clock.wall_s(),
                 upload_url=request.upload_url,
             ),
-            folder=str(folder.absolute()),
+            folder=str(self.store.folder(tenant).absolute()),
             max_duration_ms=min(request.max_duration_ms or max_duration_ms, max_duration_ms),
             silence_timeout_ms=request.silence_timeout_ms,
             trim_silence=request.trim_silence,
@@ -127,18 +140,17 @@ class Recordings:
             min_free_bytes=record.min_free_bytes,
         )
 
-    def _prepare(self, store: RecordingStore, recording_id: str, tenant: str) -> Path:
+    def _prepare(self, store: RecordingStore, recording_id: str, tenant: str) -> None:
         if store.has(recording_id):
             raise DuplicateId(f"there is a recording {recording_id!r} already")
         try:
-            folder = store.prepare(tenant)
+            store.prepare(tenant)
             free = store.free_bytes()
         except OSError as error:
             log.error("recordings_not_stored", detail=str(error))
             raise RecordingStorageFull("the folder of record.dir cannot be written") from None
         if free < self._record.min_free_bytes:
             raise RecordingStorageFull("less than record.min_free_bytes is free in record.dir")
-        return folder
 
     def add(self, recorder: Recorder, recording: Recording) -> None:
         """A recording is under way."""

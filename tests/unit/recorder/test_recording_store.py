@@ -166,8 +166,16 @@ def test_silence_ends_a_recording_and_is_trimmed(tmp_path: Path) -> None:
     assert as_wav(tmp_path / "r1.wav")[2].reshape(-1, 160).any(axis=1).sum() == 5
 
 
-def test_a_disk_that_becomes_full_ends_it(tmp_path: Path) -> None:
-    file = RecordingFile(plan(tmp_path, min_free_bytes=1 << 60))
+def test_a_disk_that_is_full_begins_no_file(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="min_free_bytes"):
+        RecordingFile(plan(tmp_path / "new", min_free_bytes=1 << 60))
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_a_disk_that_becomes_full_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = RecordingFile(plan(tmp_path, min_free_bytes=1))
+    full = os.statvfs_result((4096, 4096, 0, 0, 0, 0, 0, 0, 0, 255))
+    monkeypatch.setattr(os, "fstatvfs", lambda _file: full)
     with pytest.raises(OSError, match="min_free_bytes") as caught:
         frames(file, writer.HEADER_FRAMES)
     assert caught.value.errno == errno.ENOSPC

@@ -18,6 +18,7 @@ from cc_tts.media.quality import Quality
 from cc_tts.processes.channel import Message
 from cc_tts.ua import messages, pjsua2_build
 from cc_tts.ua.capacity import Capacity
+from cc_tts.ua.dialogs import Dialogs
 from cc_tts.ua.guard.c_library import CLibrary
 from cc_tts.ua.guard.limits import PeerList
 from cc_tts.ua.guard.long_messages import LongMessages
@@ -30,7 +31,6 @@ from cc_tts.ua.pjsip.pjsip_log import PjsipLog
 from cc_tts.ua.pjsip.sip_thread import SipThread, pj_detail
 from cc_tts.ua.pjsua2_build import PYPI_WHEEL, Pjsua2Build
 from cc_tts.ua.recording.recordings import Recordings
-from cc_tts.ua.refer.message import Notification
 from cc_tts.ua.rtp import l16
 from cc_tts.ua.rtp.audio_port import AudioPorts
 from cc_tts.ua.rtp.intake import Intake
@@ -39,7 +39,6 @@ from cc_tts.ua.sip import message as sip_message
 from cc_tts.ua.sip import transports
 from cc_tts.ua.sip import uri as sip_uri
 from cc_tts.ua.sip.account import Account
-from cc_tts.ua.sip.reason import RemoteReason
 from cc_tts.ua.sip.registration import Accounts
 
 POLL_MS: Final = 4
@@ -66,6 +65,7 @@ class UserAgent:
         self._send = send
         self._format = AudioFormat(settings.rtp.clock_rate_hz)
         self._legs: dict[str, Leg] = {}
+        self._dialogs = Dialogs(self._legs)
         self._refused_legs: list[Leg] = []  # whose INVITE is to be sent once more
         self._over: list[Leg] = []  # legs that have ended and still are in the table
         self._accepting = True
@@ -150,17 +150,15 @@ class UserAgent:
             policy=self._policy,
             refusal=self._refusal,
             on_refused=lambda: self._send(messages.InviteRefused()),
-            is_ours=lambda sip_call_id: any(
-                leg.dialog[0] == sip_call_id for leg in self._legs.values() if not leg.is_incoming
-            ),
+            is_ours=self._dialogs.is_ours,
         ).install()
         MessageFilter(
             self._library,
             codecs=frozenset(pj_config.SPOKEN[name] for name in self._settings.rtp.codecs),
             srtp=self._settings.rtp.srtp != "off",
-            on_key=self._on_key,
-            on_end=self._on_remote_end,
-            on_notify=self._on_notify,
+            on_key=self._dialogs.on_key,
+            on_end=self._dialogs.on_end,
+            on_notify=self._dialogs.on_notify,
             on_offer=self._l16.before_answer,
             on_malformed=self._policy.note_malformed,
         ).install()
@@ -361,28 +359,6 @@ class UserAgent:
                 leg.finish(sip_code=pj.PJSIP_SC_NOT_ACCEPTABLE_HERE)
             else:
                 leg.place(self._settings, self._may_redirect)
-
-    def _on_key(self, sip_call_id: str, remote_tag: str, cseq: int, key: str, duration_ms: int) -> None:
-        """A key came by INFO, in a dialog of ours."""
-        if (leg := self._leg_of(sip_call_id, remote_tag)) is not None:
-            leg.dtmf.info(cseq, key, duration_ms=duration_ms)
-
-    def _on_remote_end(self, sip_call_id: str, remote_tag: str, reasons: tuple[RemoteReason, ...]) -> None:
-        """A BYE or CANCEL is about to be carried out, or refused, by PJSIP."""
-        if (leg := self._leg_of(sip_call_id, remote_tag)) is not None:
-            leg.take_reasons(reasons)
-
-    def _on_notify(self, sip_call_id: str, remote_tag: str, notification: Notification) -> bool:
-        """A NOTIFY of a REFER came; returns whether there was one."""
-        return (leg := self._leg_of(sip_call_id, remote_tag)) is not None and leg.refer.take(notification)
-
-    def _leg_of(self, sip_call_id: str, remote_tag: str) -> Leg | None:
-        # a call to ourselves has two legs of one Call-ID
-        for dialog in ((sip_call_id, remote_tag), (sip_call_id, "")):
-            for leg in self._legs.values():
-                if leg.dialog == dialog and not leg.is_over:
-                    return leg
-        return None
 
     def _may_redirect(self, message: messages.Originate, target: str) -> bool:
         if "P-Asserted-Identity" in message.headers and not sip_uri.is_trusted_target(

@@ -1,0 +1,42 @@
+"""The filters answer some requests in front of PJSIP; the leg that such a request is for is found here, by the name of its
+dialog. Runs on: the SIP thread.
+"""
+
+from collections.abc import Mapping
+
+from cc_tts.ua.leg import Leg
+from cc_tts.ua.refer.message import Notification
+from cc_tts.ua.sip.reason import RemoteReason
+
+
+class Dialogs:
+    """The dialogs of ``legs``, by Call-ID and the far side's tag."""
+
+    def __init__(self, legs: Mapping[str, Leg]) -> None:
+        self._legs = legs
+
+    def is_ours(self, sip_call_id: str) -> bool:
+        """Whether we placed the call of a Call-ID."""
+        return any(leg.dialog[0] == sip_call_id for leg in self._legs.values() if not leg.is_incoming)
+
+    def on_key(self, sip_call_id: str, remote_tag: str, cseq: int, key: str, duration_ms: int) -> None:
+        """A key came by INFO."""
+        if (leg := self._leg_of(sip_call_id, remote_tag)) is not None:
+            leg.dtmf.info(cseq, key, duration_ms=duration_ms)
+
+    def on_end(self, sip_call_id: str, remote_tag: str, reasons: tuple[RemoteReason, ...]) -> None:
+        """A BYE or CANCEL is about to be carried out, or refused, by PJSIP."""
+        if (leg := self._leg_of(sip_call_id, remote_tag)) is not None:
+            leg.take_reasons(reasons)
+
+    def on_notify(self, sip_call_id: str, remote_tag: str, notification: Notification) -> bool:
+        """A NOTIFY of a REFER came; returns whether there was one."""
+        return (leg := self._leg_of(sip_call_id, remote_tag)) is not None and leg.refer.take(notification)
+
+    def _leg_of(self, sip_call_id: str, remote_tag: str) -> Leg | None:
+        # a call to ourselves has two legs of one Call-ID
+        for dialog in ((sip_call_id, remote_tag), (sip_call_id, "")):
+            for leg in self._legs.values():
+                if leg.dialog == dialog and not leg.is_over:
+                    return leg
+        return None

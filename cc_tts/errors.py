@@ -93,6 +93,10 @@ class NoAudio(EngineFailed, code="no_audio", title="The speech engine gave no au
     """It was given a letter or a digit to say, gave nothing, and there is no other engine that says it."""
 
 
+class DisclosureFailed(ServerError, code="disclosure_failed", title="The disclosure cannot be spoken"):
+    """A call has to tell first that a machine speaks, which failed: its synthetic words are not spoken."""
+
+
 class EngineOverloaded(
     ServerError, code="engine_overloaded", title="The speech engine is at its limit", http=503, sip=503
 ):

@@ -120,6 +120,9 @@ class Metrics:
         self.false_interruptions = counter(
             "cctts_false_interruptions", "Prompts that speech held and that went on since it was over too soon."
         )
+        self.disclosures = counter(
+            "cctts_disclosures", "Disclosures that a machine speaks: heard, or failed with what they precede.", "result"
+        )
         self.machine_detections = counter(
             "cctts_machine_detections", "Calls placed with amd, by who answered them.", "result"
         )

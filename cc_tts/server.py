@@ -242,7 +242,7 @@ class Server:
         if self._config.cache.enabled:
             await self.cached_source.cache.files.start()
             self.cached_source.identity = await asyncio.to_thread(engine_identity, self._config, self.engine.identity)
-        for warning in self.source.check_voices(self._config.routes):
+        for warning in self.source.check_voices(self._config.routes, self._config.calls.disclosure):
             log.warning("configuration", detail=warning)
         await self._load_prompts()
         if listens(self._config):
@@ -324,7 +324,7 @@ class Server:
         found = configuration.reload(self._config, await asyncio.to_thread(self._read_config))
         config, tls = found.config, found.config.tls
         warnings = await asyncio.to_thread(startup.check_machine, config)
-        for warning in warnings + self.source.check_voices(config.routes):
+        for warning in warnings + self.source.check_voices(config.routes, config.calls.disclosure):
             log.warning("configuration", detail=warning)
         fingerprint = await asyncio.to_thread(tls_files.fingerprint, tls)
         renew_tls = fingerprint != self._tls_fingerprint

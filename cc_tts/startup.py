@@ -55,7 +55,9 @@ async def check(config: Config) -> tuple[list[str], list[CcTtsError]]:
     try:
         warnings += await _unreached_workers(config)
         async with engine_without_model(config) as engine:
-            warnings += SpeechSource(engine, Normalizer(), config.tts).check_voices(config.routes)
+            warnings += SpeechSource(engine, Normalizer(), config.tts).check_voices(
+                config.routes, config.calls.disclosure
+            )
     except CcTtsError as error:
         faults.append(error)
     return warnings, faults

@@ -20,6 +20,7 @@ from cc_tts.errors import (
     CallNotFound,
     CapacityExceeded,
     ClientError,
+    DisclosureFailed,
     Draining,
     DtmfUnsupported,
     DuplicateId,
@@ -159,7 +160,16 @@ async def list_calls(request: web.Request) -> views.Calls:
     scope="call",
     status=201,
     location="/v1/calls/",
-    errors=(DuplicateId, UserAgentUnavailable, CapacityExceeded, Draining, WebhookNotAllowed, Unprocessable, *OF_TEXT),
+    errors=(
+        DuplicateId,
+        UserAgentUnavailable,
+        CapacityExceeded,
+        Draining,
+        WebhookNotAllowed,
+        Unprocessable,
+        DisclosureFailed,
+        *OF_TEXT,
+    ),
     for_tenants=True,
     examples={
         "reminder": {
@@ -290,7 +300,7 @@ async def send_dtmf(request: web.Request, body: schemas.Dtmf) -> views.Call:
     "/v1/calls/{id}/gather",
     scope="call",
     status=201,
-    errors=(*ON_A_CALL, GatherActive, DuplicateId, QueueFull, Draining, Unprocessable, *OF_TEXT),
+    errors=(*ON_A_CALL, GatherActive, DuplicateId, QueueFull, Draining, Unprocessable, DisclosureFailed, *OF_TEXT),
     examples={
         "menu": {"max_digits": 1, "prompt": {"text": "For sales press 1, for support press 2."}},
         "card": {"sensitive": True, "digits_to": {"connection": "payments"}, "min_digits": 12, "max_digits": 19},

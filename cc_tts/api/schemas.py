@@ -23,6 +23,7 @@ from cc_tts.errors import FieldError, MalformedRequest, Unprocessable
 from cc_tts.media.tones import MAX_TONE_MS
 from cc_tts.speech.prompt import (
     Content,
+    Disclosure,
     Prompt,
     PromptDefaults,
     Queueing,
@@ -301,6 +302,13 @@ class Originate(Body, frozen=True):
     metadata: Metadata = {}
     client_state: ClientState | None = None
     amd: Amd | None = None
+    disclosure: Annotated[
+        str,
+        Meta(
+            description="Said once before the first synthetic words, and nothing interrupts it: text, or prompt:ID for a "
+            "staged prompt. Left out or empty: calls.disclosure of the config."
+        ),
+    ] = ""
     webhook: Annotated[
         CallWebhook | None,
         Meta(description="Where the events of this call go besides, if webhooks.allow_per_call is on."),
@@ -325,8 +333,9 @@ class Originate(Body, frozen=True):
         ]
         if faults := faults + sip_fields.header_faults(self.headers, "/headers"):
             raise Unprocessable.about(*faults)
-        fields = {name: getattr(self, name) for name in self.__struct_fields__ if name != "speak"}
-        return OriginateRequest(**fields, prompt=self._prompt())
+        fields = {name: getattr(self, name) for name in self.__struct_fields__ if name not in ("speak", "disclosure")}
+        check_text(self.disclosure, "/disclosure")
+        return OriginateRequest(**fields, prompt=self._prompt(), disclosure=Disclosure.of(self.disclosure))
 
     def _prompt(self) -> Prompt | None:
         if self.speak is UNSET:

@@ -15,7 +15,15 @@ from cc_tts.api.context import CONTEXT
 from cc_tts.api.http import bodies
 from cc_tts.api.http.auth import current_tenant
 from cc_tts.api.http.route import Query, RouteTable
-from cc_tts.errors import Draining, DuplicateId, PromptNotFound, QueueFull, Unprocessable, UtteranceNotFound
+from cc_tts.errors import (
+    DisclosureFailed,
+    Draining,
+    DuplicateId,
+    PromptNotFound,
+    QueueFull,
+    Unprocessable,
+    UtteranceNotFound,
+)
 from cc_tts.speech.prompt import ToneContent
 from cc_tts.vad.client import SpeechNotHeard
 
@@ -30,7 +38,7 @@ ROUTES: Final = RouteTable("Speech")
     scope="call",
     status=201,
     location="/v1/utterances/",
-    errors=(*ON_A_CALL, DuplicateId, QueueFull, Draining, PromptNotFound, *OF_TEXT),
+    errors=(*ON_A_CALL, DuplicateId, QueueFull, Draining, PromptNotFound, DisclosureFailed, *OF_TEXT),
     examples={
         "text": {"text": "Your balance is $12.50.", "client_state": "step-3"},
         "ssml": {"ssml": "<speak>Your code is <say-as interpret-as='digits'>4711</say-as>.</speak>", "voice": "en-gb"},
@@ -52,7 +60,16 @@ async def speak_on_call(request: web.Request, body: schemas.Speak) -> views.Acce
     scope="call",
     status=201,
     location="/v1/utterances/",
-    errors=(*ON_A_CALL, DuplicateId, QueueFull, Draining, PromptNotFound, Unprocessable, SpeechNotHeard),
+    errors=(
+        *ON_A_CALL,
+        DuplicateId,
+        QueueFull,
+        Draining,
+        PromptNotFound,
+        Unprocessable,
+        DisclosureFailed,
+        SpeechNotHeard,
+    ),
     examples={
         "music": {"prompt_id": "hold-music", "loop": True, "volume_db": -6},
         "tone": {"tone": "beep", "duration_ms": 500},

@@ -68,6 +68,9 @@ class Call(View, frozen=True, kw_only=True):
     created_at_s: EpochSeconds = field(name="created_at")
     answered_at_s: EpochSeconds | None = field(name="answered_at")
     ended_at_s: EpochSeconds | None = field(name="ended_at")
+    disclosed_at_s: Annotated[
+        float | None, Meta(description="When the caller had heard that a machine speaks, seconds since the Unix epoch.")
+    ] = field(name="disclosed_at")
     ending: Ending | None
     utterance_ids: Sequence[str] = field(name="utterances")
     quality: Quality

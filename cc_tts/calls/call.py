@@ -20,6 +20,7 @@ from cc_tts.calls.ending import PROMPT_FAILED, Ending
 from cc_tts.calls.events import types
 from cc_tts.calls.events.bus import Disclosure
 from cc_tts.calls.follower import Followers
+from cc_tts.calls.prompts.disclosure import Disclosing
 from cc_tts.calls.prompts.player import PromptPlayer
 from cc_tts.calls.prompts.utterance import CompletionCause, Utterance
 from cc_tts.calls.recording.recorder import CallRecorder
@@ -57,6 +58,7 @@ class Call(CallInfo):
             services,
             tenant=self.tenant,
             publish=self.publish,
+            disclosing=Disclosing(self),
             on_started=lambda utterance, at_ns: self.speech.prompt_heard(utterance, at_ns),  # noqa: PLW0108 - it is made below
             on_complete=self._prompt_complete,
         )
@@ -117,6 +119,7 @@ class Call(CallInfo):
             EngineOverloaded: it would start now, and there is no engine, or it is full and the call is not answered.
             QuotaExceeded: the tenant has used up its characters, or it would start now and too many texts are spoken.
             SpeechNotHeard: speech is to interrupt it, and nothing here hears speech.
+            DisclosureFailed: what the call has to tell first cannot be spoken.
         """
         self._check(CallEvent.SPEAK, "speak" if texts_of(prompt.content) else "play")
         if prompt.barge_in_speech:

@@ -15,7 +15,7 @@ from cc_tts.calls.recording.recording import RecordingStamp
 from cc_tts.config.schema import CallWebhook, MediaDialect
 from cc_tts.errors import CcTtsError
 from cc_tts.media.quality import Quality
-from cc_tts.speech.prompt import PromptDefaults
+from cc_tts.speech.prompt import Disclosure, PromptDefaults
 from cc_tts.ua import messages
 from cc_tts.ua.sip import message as sip_message
 
@@ -71,6 +71,10 @@ class CallInfo:
     hangup_cause: str = ""
     """The cause that our BYE gives."""
     lead_in_ms: int = 0
+    disclosure: Disclosure | None = None
+    """What it has to tell before its first synthetic words."""
+    disclosed_at_s: float | None = None
+    """When that was heard, on the wall clock."""
     media_route: tuple[str, MediaDialect] | None = None
     """The application that the call's route has it connect to, and the dialect that it speaks."""
     amd_stage: AmdStage = ""

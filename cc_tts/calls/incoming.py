@@ -135,6 +135,7 @@ class IncomingCalls:
                 voice=decision.voice, language=decision.language, barge_in_speech=decision.barge_in_speech
             )
             call.lead_in_ms, call.recorder.wanted = decision.lead_in_ms, decision.record
+            call.disclosure = decision.disclosure
             self._table.reserve(call.id, call.tenant)
             if decision.voice is not None:
                 self._services.source.engine.resolve_voice(decision.voice, decision.language)

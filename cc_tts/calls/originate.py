@@ -9,8 +9,17 @@ from cc_tts.calls.call_table import CallTable
 from cc_tts.calls.events import types
 from cc_tts.calls.services import CallServices
 from cc_tts.config.schema import CallWebhook, Config
-from cc_tts.errors import CapacityExceeded, Draining, DuplicateId, FieldError, Unprocessable, UserAgentUnavailable
-from cc_tts.speech.prompt import Prompt, PromptDefaults, text_of
+from cc_tts.errors import (
+    CapacityExceeded,
+    ClientError,
+    DisclosureFailed,
+    Draining,
+    DuplicateId,
+    FieldError,
+    Unprocessable,
+    UserAgentUnavailable,
+)
+from cc_tts.speech.prompt import Disclosure, Prompt, PromptDefaults, text_of
 from cc_tts.ua import messages
 from cc_tts.ua.guard.limits import PeerList
 from cc_tts.ua.sip import bye
@@ -35,6 +44,8 @@ class OriginateRequest:
     client_state: str | None = None
     amd: Amd | None = None
     webhook: CallWebhook | None = None
+    disclosure: Disclosure | None = None
+    """In place of that of the configuration."""
     tenant: str = ""
 
 
@@ -93,6 +104,7 @@ class OutgoingCalls:
             metadata=request.metadata,
             client_state=request.client_state,
             webhook=request.webhook,
+            disclosure=self._disclosure_of(request),
             tenant=request.tenant,
             peer=sip_uri.destination(request.to),
         )
@@ -120,12 +132,27 @@ class OutgoingCalls:
     def _check_speech(self, request: OriginateRequest) -> None:
         if request.voice is not None:
             self._services.source.engine.resolve_voice(request.voice, None)
+        self._check_disclosure(request)
         if request.prompt is not None:
             content = self._services.staged.resolved(request.prompt.content, request.tenant)
             self._services.source.check(content)
             self._services.tenants.check_characters(request.tenant, len(text_of(content)))
             self._services.check_capacity(request.tenant, content)
             self._services.utterances.new_id(request.prompt.utterance_id)
+
+    def _check_disclosure(self, request: OriginateRequest) -> None:
+        disclosure = self._disclosure_of(request)
+        if disclosure is None:
+            return
+        try:
+            self._services.source.check(self._services.staged.resolved(disclosure.content, request.tenant))
+        except ClientError as error:
+            if request.disclosure is None:
+                raise DisclosureFailed(f"calls.disclosure: {error.detail}") from error
+            raise Unprocessable.about(FieldError("/disclosure", error.detail)) from None
+
+    def _disclosure_of(self, request: OriginateRequest) -> Disclosure | None:
+        return request.disclosure or Disclosure.of(self._config.calls.disclosure)
 
 
 def _invite(request: OriginateRequest, call_id: str) -> messages.Originate:

@@ -28,7 +28,7 @@ from cc_tts.errors import (
     TextTooLong,
     did_you_mean,
 )
-from cc_tts.speech.prompt import Content, Prompt, StagedContent, TextContent, Then, text_of
+from cc_tts.speech.prompt import Content, Disclosure, Prompt, StagedContent, TextContent, Then, text_of
 from cc_tts.speech.ssml import from_ssml
 
 ANNOUNCEMENT_USER: Final = "annc"
@@ -53,7 +53,7 @@ class RouteDecision:
     ``barge_in_speech`` are the call's defaults; ``unanswered`` is spoken if a call is not answered that waits for it.
     ``media_url`` is the application that is to take its audio. ``gather`` has ``prompt`` in it. ``transfer_to`` is whom the
     caller is handed over to after the prompt; nobody has checked whether that is allowed. ``record``: the
-    call is recorded like this from its first frame on.
+    call is recorded like this from its first frame on. ``disclosure`` is said before synthetic words.
     """
 
     answer: Literal["now", "ring", "manual"]
@@ -65,6 +65,7 @@ class RouteDecision:
     lead_in_ms: int = 0
     gather: GatherRequest | None = None
     barge_in_speech: BargeInBySpeech | None = None
+    disclosure: Disclosure | None = None
     media_url: str = ""
     media_dialect: MediaDialect = "cc-tts"
     transfer_to: str = ""
@@ -115,6 +116,7 @@ def decide(*, request_uri: str, trusted: bool, headers: Mapping[str, str], confi
         language=style.language,
         unanswered=_unanswered(route, style),
         lead_in_ms=_lead_in(tts_headers, route.lead_in_ms),
+        disclosure=Disclosure.of(route.disclosure, config.calls.disclosure),
         media_url=route.media_url,
         media_dialect=route.media_dialect,
         gather=gather,

@@ -78,6 +78,7 @@ def accounting_line(call: CallInfo, ending: Ending) -> CallLine:
         q850_cause=q850_cause(ending, was_established=call.answered_at_s is not None, our_cause=call.hangup_cause),
         codec=call.codec,
         quality=dataclasses.asdict(call.quality),
+        disclosed=None if call.disclosed_at_s is None else round(call.disclosed_at_s, 3),
         recordings=[msgspec.structs.asdict(each) for each in call.recordings],
     )
 

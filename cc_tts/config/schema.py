@@ -98,7 +98,6 @@ class UaConfig:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsConfig:
     """``[tls]``: SIP over TLS (RFC 3261 §26.2, RFC 5922), at ``sip.tls_port`` when ``sip.transports`` has it.
-
     TLS 1.2 or 1.3. Files are in PEM form. ``cc_tts/config/tls.py`` looks at them.
     """
 
@@ -126,7 +125,6 @@ class UserConfig:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthConfig:
     """``[auth]``: digest authentication of inbound INVITEs (RFC 3261 §22.1, RFC 8760). No users: no challenges.
-
     ``algorithms`` are offered in this order, the strongest first.
     """
 
@@ -318,6 +316,7 @@ class CallsConfig:
     max_repeat: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
     max_announcement_s: Seconds = 300.0
     hangup_tail_ms: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 200
+    disclosure: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -473,6 +472,7 @@ class RouteConfig:
     greeting: str = ""
     greeting_prompt: Annotated[str, msgspec.Meta(max_length=128)] = ""
     unanswered_greeting: str = ""
+    disclosure: str = ""
     voice: str = ""
     language: str = ""
     then: Literal["stay", "hangup", "transfer"] = "stay"

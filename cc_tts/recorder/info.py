@@ -31,6 +31,7 @@ FRAMES_A_SECOND: Final = 1000 // PTIME_MS
 class RecordingInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A recording as its file of JSON has it. ``duration_ms``, ``num_bytes`` and ``lost_ms`` are those of the WAV file:
     ``lost_ms`` is silence in place of audio that came while the disk did not keep up. ``is_told``: its last event was sent.
+    ``disclosed_at_s``: when the caller had heard that a machine speaks.
     """
 
     recording_id: str
@@ -50,6 +51,7 @@ class RecordingInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     num_bytes: int = 0
     lost_ms: int = 0
     is_told: bool = False
+    disclosed_at_s: float | None = None
 
 
 class RecordingPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Final, Literal, Self
 
 import msgspec
 
@@ -16,6 +16,10 @@ from cc_tts.text.pronunciation.replacements import Replacement
 
 Then = Literal["stay", "hangup"]
 Queueing = Literal["append", "replace"]
+NO_DISCLOSURE: Final = "off"
+"""A route with this in place of words has none, whatever the other calls have."""
+STAGED_PREFIX: Final = "prompt:"
+"""An id follows, as in ``play=`` of an RFC 4240 URI."""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -224,6 +228,28 @@ class Prompt:
     max_duration_ms: int | None = None
     unattended: bool = False
     client_state: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Disclosure:
+    """Words that tell the caller that a machine speaks, in the call's voice: ``text``, or that of ``prompt_id``."""
+
+    text: str = ""
+    prompt_id: str = ""
+
+    @classmethod
+    def of(cls, *keys: str) -> Self | None:
+        """The disclosure of the first value that is not empty: words, ``prompt:ID``, or ``off``."""
+        value = next(filter(None, keys), NO_DISCLOSURE)
+        if value == NO_DISCLOSURE:
+            return None
+        prompt_id = value.removeprefix(STAGED_PREFIX)
+        return cls(value) if prompt_id == value else cls(prompt_id=prompt_id)
+
+    @property
+    def content(self) -> Content:
+        """What is said or played."""
+        return StagedContent(self.prompt_id) if self.prompt_id else TextContent(self.text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

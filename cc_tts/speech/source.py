@@ -32,6 +32,7 @@ from cc_tts.speech.lexicons import Lexicons, replacements_in
 from cc_tts.speech.prompt import (
     AudioContent,
     Content,
+    Disclosure,
     IncrementalContent,
     MarkContent,
     Part,
@@ -96,30 +97,34 @@ class SpeechSource:
         self._voicing = Voicing(engine, config, self.lexicons)
         self._levels = VoiceLevels(config.target_dbfs)
 
-    def check_voices(self, routes: Mapping[str, RouteConfig]) -> list[str]:
+    def check_voices(self, routes: Mapping[str, RouteConfig], disclosure: str = "") -> list[str]:
         """Find out at start, not by refused calls, what cannot be spoken: ``ConfigError`` for a voice that does not exist, a
-        language or a greeting that cannot be spoken; returns a sentence for each greeting longer than a prompt may be.
+        language, a greeting or a disclosure that cannot be spoken; returns a sentence for each that is longer than a prompt
+        may be.
         """
         self._check_voice("tts", self._config.voice, "")
         self._check_voice("tts", "", self._config.language)
-        warnings: list[str] = []
+        warnings = self._wording_warnings("calls.disclosure", _disclosed(disclosure))
         for user, route in routes.items():
             key = f"routes.{user}" if re.fullmatch(r"[A-Za-z0-9_-]+", user) else f'routes."{user}"'
             self._check_voice(key, route.voice, route.language)
-            for name, text in (("greeting", route.greeting), ("unanswered_greeting", route.unanswered_greeting)):
-                content = TextContent(text, route.voice or None, route.language or None)
-                if text and (warning := self._greeting_warning(f"{key}.{name}", content)):
-                    warnings.append(warning)
+            for name, text in (
+                ("greeting", route.greeting),
+                ("unanswered_greeting", route.unanswered_greeting),
+                ("disclosure", _disclosed(route.disclosure)),
+            ):
+                warnings += self._wording_warnings(f"{key}.{name}", text, route.voice, route.language)
         return warnings
 
-    def _greeting_warning(self, key: str, content: TextContent) -> str:
+    def _wording_warnings(self, key: str, text: str, voice: str = "", language: str = "") -> list[str]:
         try:
-            self.check(content)
+            if text:
+                self.check(TextContent(text, voice or None, language or None))
         except TextTooLong as error:
-            return f"{key}: {error.detail}: calls that are to hear it are refused"
+            return [f"{key}: {error.detail}: calls that are to hear it are refused"]
         except ClientError as error:
             raise ConfigError(f"{key}: {error.detail}") from error
-        return ""
+        return []
 
     def _check_voice(self, section: str, voice: str, language: str) -> None:
         try:
@@ -341,6 +346,12 @@ def _without_engine(
             return ready(audio, text, gain_db)
         case StagedContent(prompt_id):  # a call that accepts it replaces it by what it stands for
             raise PromptNotFound(f"no prompt is called {prompt_id[:64]!r}")
+
+
+def _disclosed(key: str) -> str:
+    """The words of a disclosure in the configuration, if it has words."""
+    disclosure = Disclosure.of(key)
+    return "" if disclosure is None else disclosure.text
 
 
 async def _match(text: TextContent, lexicons: tuple[CompiledLexicon, ...]) -> None:

@@ -53,7 +53,7 @@ class UtteranceLine(msgspec.Struct, frozen=True, kw_only=True, tag="utterance"):
 class CallLine(msgspec.Struct, frozen=True, kw_only=True, tag="call"):
     """A call. ``started``, ``answered`` and ``ended`` are seconds since the Unix epoch; ``duration_ms``: from the answer to
     the end. ``route`` is the key of ``[routes]`` that took it, empty for a call that was placed. ``recordings``: the id and
-    the consent of each.
+    the consent of each. ``disclosed``: when the caller had heard that a machine speaks.
     """
 
     time: float = 0.0
@@ -74,6 +74,7 @@ class CallLine(msgspec.Struct, frozen=True, kw_only=True, tag="call"):
     codec: str | None
     quality: Mapping[str, float | None]
     recordings: Sequence[Mapping[str, str]] = ()
+    disclosed: float | None = None
 
 
 Line = UtteranceLine | CallLine

@@ -45,6 +45,7 @@ async def test_a_call_as_clients_see_it(api: RunningApi) -> None:
         "created_at": call.created_at_s,
         "answered_at": call.answered_at_s,
         "ended_at": None,
+        "disclosed_at": None,
         "ending": None,
         "utterances": [],
         "quality": {

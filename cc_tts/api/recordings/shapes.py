@@ -97,6 +97,9 @@ class Recording(views.View, frozen=True, kw_only=True):
     duration_ms: int
     bytes: int
     lost_ms: Annotated[int, Meta(description="Silence in place of audio that the disk was too slow for.")]
+    disclosed_at_s: Annotated[
+        float | None, Meta(description="When the caller had heard that a machine speaks, seconds since the Unix epoch.")
+    ] = field(name="disclosed_at")
     client_state: str | None
     tenant: Annotated[str | UnsetType, Meta(description="Whose call it is; left out if it is no tenant's.")] = UNSET
 

@@ -18,6 +18,7 @@ from cc_tts.calls.events.types import TransferState
 from cc_tts.calls.transfers.transfer import DEFAULT_TIMEOUT_MS, TransferRequest
 from cc_tts.config.sip_uri import uri_fault
 from cc_tts.errors import (
+    DisclosureFailed,
     DuplicateId,
     FieldError,
     MalformedRequest,
@@ -109,7 +110,7 @@ class TransferBegun(View, frozen=True, kw_only=True):
     "/v1/calls/{id}/transfer",
     scope="call",
     status=202,
-    errors=(*ON_A_CALL, TransferNotAllowed, TransferActive, DuplicateId, QueueFull, *OF_TEXT),
+    errors=(*ON_A_CALL, TransferNotAllowed, TransferActive, DuplicateId, QueueFull, DisclosureFailed, *OF_TEXT),
     examples={
         "to a person": {"to": "sip:1001@pbx.example.com", "speak": {"text": "One moment, please."}},
         "with headers": {

@@ -1,4 +1,5 @@
-"""The record of a call that the UA process keeps for the server that adopts it: facts that last, neither texts nor digits.
+"""The record of a call that the UA process keeps for the server that adopts it: facts that last, neither texts nor digits,
+the words of its disclosure aside.
 
 The UA process does not read it. Fields that later versions add have defaults, so that a record of another version can be
 read; :data:`VERSION` counts changes for which that is not so.
@@ -14,7 +15,7 @@ from cc_tts.calls.recording.recording import Recording, RecordingStamp
 from cc_tts.config.schema import CallWebhook, MediaDialect, SpeechBargeIn
 from cc_tts.errors import UNREADABLE
 from cc_tts.processes.channel import MAX_MESSAGE_BYTES
-from cc_tts.speech.prompt import Prompt, PromptDefaults, TextContent, Then
+from cc_tts.speech.prompt import Disclosure, Prompt, PromptDefaults, TextContent, Then
 
 VERSION: Final = 1
 MAX_RECORD_BYTES: Final = MAX_MESSAGE_BYTES // 4
@@ -38,6 +39,8 @@ FACTS: Final = (
     "media_route",
     "webhook",
     "recordings",
+    "disclosure",
+    "disclosed_at_s",
 )
 """Fields of a record that a call has under the same names, and begins with when it is restored."""
 PROGRESS: Final = ("created_at_s", "paused", "local_reason", "no_answer_at_s", "amd_stage")
@@ -141,6 +144,8 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     transfer: KeptTransfer | None = None
     recording: Recording | None = None
     recordings: tuple[RecordingStamp, ...] = ()
+    disclosure: Disclosure | None = None
+    disclosed_at_s: float | None = None
 
 
 _encoder: Final = msgspec.msgpack.Encoder()

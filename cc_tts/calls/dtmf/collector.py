@@ -133,7 +133,11 @@ class DtmfCollector:
             self.gather.run_timers(running=running)
 
     def prompt_complete(self, utterance: Utterance) -> None:
-        """An utterance of the call is over."""
+        """An utterance of the call is over. Keys that were pressed during a disclosure count from its end."""
+        if utterance.is_disclosure and (began_ns := utterance.first_speech_ns) is not None:
+            now_ns = self._clock.now_ns()
+            typed = [(now_ns if at_ns >= began_ns else at_ns, key) for at_ns, key in self._typed]
+            self._typed = deque(typed, maxlen=MAX_TYPED_AHEAD)
         if self.gather is not None:
             self.gather.prompt_complete(utterance)
 

@@ -195,6 +195,24 @@ TransferState = Literal["requested", "accepted", "trying", "ringing", "succeeded
 TransferReason = Literal["rejected", "busy", "no_answer", "timeout", "not_supported", "call_ended", "unknown"]
 
 
+class CallDisclosed(CallData, frozen=True, kw_only=True):
+    """The caller has heard the disclosure, whole: that a machine speaks. Once, before the first synthetic words."""
+
+    type: ClassVar[str] = "call.disclosed"
+    utterance_id: str
+    played_ms: Milliseconds
+
+
+class CallDisclosureFailed(CallData, frozen=True, kw_only=True):
+    """The disclosure could not be spoken. The synthetic words behind it are not heard: they complete with the error
+    `disclosure_failed`. It is tried again before the next ones.
+    """
+
+    type: ClassVar[str] = "call.disclosure_failed"
+    utterance_id: str
+    error: Annotated[str, Meta(description="The code of what failed.")]
+
+
 class CallTransfer(CallData, frozen=True, kw_only=True):
     """How far a transfer is. Its last state is `succeeded` or `failed`, once. `client_state` is that of the transfer, if it
     has one.
@@ -410,6 +428,8 @@ EVENTS: Final[Mapping[str, type[EventData]]] = {
         CallMachineDetected,
         CallMachineGreetingEnded,
         CallGatherComplete,
+        CallDisclosed,
+        CallDisclosureFailed,
         CallTransfer,
         CallRecording,
         CallRecordingDelivered,

@@ -21,12 +21,14 @@ from typing import Final, Literal
 from cc_tts import logs
 from cc_tts.calls.adoption.record import KeptUtterance
 from cc_tts.calls.call_state import UtteranceEvent
+from cc_tts.calls.prompts.disclosure import Disclosing, is_synthetic
 from cc_tts.calls.prompts.feeder import Feeder
 from cc_tts.calls.prompts.speak_events import Publish, SpeakEvents
 from cc_tts.calls.prompts.utterance import CompletionCause, Interrupter, Utterance, UtteranceError, policy_of
 from cc_tts.calls.services import CallServices
 from cc_tts.errors import (
     CcTtsError,
+    DisclosureFailed,
     EngineFailed,
     EngineOverloaded,
     QueueFull,
@@ -68,6 +70,7 @@ class PromptPlayer:
         *,
         tenant: str = "",
         publish: Publish,
+        disclosing: Disclosing,
         on_started: Callable[[Utterance, int], None],
         on_complete: Callable[[Utterance], None],
     ) -> None:
@@ -76,6 +79,7 @@ class PromptPlayer:
         self._tenant = tenant
         self._on_started = on_started
         self._on_complete = on_complete
+        self._disclosing = disclosing
         self._told = SpeakEvents(call_id, publish)
         self._feeder = Feeder(
             call_id,
@@ -118,15 +122,37 @@ class PromptPlayer:
             services.check_capacity(
                 self._tenant, prompt.content, may_wait=may_wait and not services.config.tts.refuse_when_full
             )
-        with services.tenants.characters(self._tenant, len(text_of(prompt.content))):
-            utterance = self._new_utterance(prompt, voice)
+        disclosure = self._disclosure_before(prompt, defaults)
+        prompts = [(prompt, voice)] if disclosure is None else [disclosure, (prompt, voice)]
+        with services.tenants.characters(self._tenant, sum(len(text_of(each.content)) for each, _ in prompts)):
+            accepted = [self._new_utterance(*each) for each in prompts]
         if prompt.queue == "replace":
             for earlier in reversed(self.queue):
-                self.discard(earlier, CompletionCause.CANCELLED, by="replace")
-        self._keep(utterance)
-        self._told.queued(utterance)
-        self.enqueue(utterance)
-        return utterance
+                if earlier is not self._disclosing.utterance:
+                    self.discard(earlier, CompletionCause.CANCELLED, by="replace")
+        if disclosure is not None:
+            self._disclosing.utterance = accepted[0]
+            accepted[0].is_disclosure = True
+        for utterance in accepted:
+            self._keep(utterance)
+            self._told.queued(utterance)
+            self.enqueue(utterance)
+        return accepted[-1]
+
+    def _disclosure_before(self, prompt: Prompt, defaults: PromptDefaults) -> tuple[Prompt, Voice | None] | None:
+        """What the caller has to hear before it, and who says that.
+
+        Raises:
+            DisclosureFailed: it cannot be spoken.
+        """
+        wanted = self._disclosing.before(prompt.content)
+        if wanted is None:
+            return None
+        try:
+            wanted = defaults.applied_to(self._services.resolved(wanted, self._tenant))
+            return wanted, self._services.source.check(wanted.content)
+        except CcTtsError as error:
+            raise DisclosureFailed(f"the disclosure cannot be spoken: {error.detail}") from error
 
     def prepare(self) -> None:
         """Synthesise what waits. The leg plays it once the far side listens, which :meth:`open_line` tells of."""
@@ -177,7 +203,9 @@ class PromptPlayer:
         """Silence the current prompt, or everything, and wait until the line is silent, at most :data:`CUT_TIMEOUT_S`.
         Returns the ids of what was stopped, and how much produced audio was dropped, ms.
         """
-        victims = self.queue[:1] if scope == "current" else self.queue
+        victims = self.queue
+        if scope == "current":
+            victims = [each for each in victims if each is not self._disclosing.utterance][:1]
         discarded_ms = self._cancel(victims)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CUT_TIMEOUT_S):
@@ -260,6 +288,7 @@ class PromptPlayer:
         utterance.origin_ns = max(utterance.origin_ns, utterance.text_ready_ns, self.heard_from_ns)
         self._told.started(utterance)
         self._on_started(utterance, at_ns)
+        self._next()  # what waited until the disclosure is heard
 
     def _progress(self, report: PlayoutProgress) -> None:
         if (utterance := self._find(report.utterance_id)) is not None:
@@ -277,6 +306,8 @@ class PromptPlayer:
             if report.cause == "cut":
                 cause = CompletionCause.CANCELLED
                 self._stop_feeding(utterance)
+            elif utterance.discard_cause is None:
+                self._disclosing.check_heard(utterance)
             if utterance.error is not None:
                 cause = CompletionCause.ERROR
             self._complete(utterance, utterance.discard_cause or cause)
@@ -327,6 +358,7 @@ class PromptPlayer:
             self._complete(self._waiting.popleft(), CompletionCause.ERROR)
         last = self._on_line[-1] if self._on_line else None
         full = len(self._on_line) >= MAX_ON_LINE or (last is not None and last.prompt.then == "hangup")
+        full = full or self._disclosing.holds_back(self._on_line)
         if self._feeds and self._waiting and self._feeding is None and not full:
             utterance = self._waiting.popleft()
             self._on_line.append(utterance)
@@ -383,4 +415,14 @@ class PromptPlayer:
         if utterance.watcher is not None:
             utterance.watcher.on_complete(utterance)
         utterance.forget_text()
+        is_unlabelled = self._disclosing.complete(utterance)
         self._on_complete(utterance)
+        if is_unlabelled:
+            self._refuse_synthetic()
+
+    def _refuse_synthetic(self) -> None:
+        """Complete the synthetic words that wait, since the caller does not know that a machine speaks."""
+        for utterance in reversed(self.queue):
+            if is_synthetic(utterance.prompt.content):
+                utterance.error = UtteranceError(DisclosureFailed.code, "the disclosure before it was not heard")
+                self.discard(utterance, CompletionCause.ERROR)

@@ -124,6 +124,8 @@ class Utterance:
     completed_ns: int | None = None
     interrupted_ns: int | None = None
     """When the key was pressed, or the speech began, that interrupted it."""
+    is_disclosure: bool = False
+    """It tells that a machine speaks, before the first words of one."""
     interrupted_by: Interrupter | None = None
     speech_id: str | None = None
     """The id of the speech that interrupted it."""

@@ -28,6 +28,7 @@ class RecordedCall(CallView, Protocol):
 
     keys: DtmfCollector
     recordings: tuple[RecordingStamp, ...]
+    disclosed_at_s: float | None
 
 
 class CallRecorder(Follower):
@@ -209,11 +210,12 @@ class CallRecorder(Follower):
             if recording.pauses:
                 self._tell("paused", recording.pauses[-1])
 
-    def over(self, info: RecordingInfo) -> None:
-        """Nothing more is recorded."""
+    def over(self, info: RecordingInfo) -> RecordingInfo:
+        """Nothing more is recorded; returns what is known of it then."""
         if self.current is not None and self.current.id == info.recording_id:
             self.current = None
             self._call.followers.leave(self)
+        return msgspec.structs.replace(info, disclosed_at_s=self._call.disclosed_at_s)
 
     def _follow(self, recording: Recording) -> None:
         self.current = recording

@@ -52,8 +52,8 @@ class Recorder(Protocol):
     def started(self) -> None:
         """The file is there."""
 
-    def over(self, info: RecordingInfo) -> None:
-        """Nothing more is recorded."""
+    def over(self, info: RecordingInfo) -> RecordingInfo:
+        """Nothing more is recorded; returns what is known of it then."""
 
 
 class Recordings:
@@ -194,7 +194,7 @@ class Recordings:
         self._finished.add(info.recording_id)
         self._looked_for.pop(info.recording_id, None)
         if (found := self._live.pop(info.recording_id, None)) is not None:
-            found[0].over(info)
+            info = found[0].over(info)
         self._metrics.recordings_active.set(len(self._live))
         if not info.is_told:
             self._tell(info)

@@ -59,6 +59,8 @@ SAMPLES: tuple[types.EventData, ...] = (
     types.CallTransfer(
         transfer_id="t1", mode="attended", state="succeeded", sip_code=None, reason="unknown", confirmed=False
     ),
+    types.CallDisclosed(utterance_id="u", played_ms=2100.0),
+    types.CallDisclosureFailed(utterance_id="u", error="engine_failed"),
     types.CallRecording(recording_id="r1", state="waiting", reason="consent", consent="required"),
     types.CallRecording(
         recording_id="r1", state="saved", reason="key", consent="given", duration_ms=20, bytes=218, lost_ms=0

@@ -189,3 +189,10 @@ async def test_a_finish_key_ends_it_and_another_key_does_not(recorded: Recorded)
     assert not recorded.ua.commands("record_stop")
     recorded.press("#")
     assert recorded.ua.commands("record_stop") == [(recorded.call.id, "key")]
+
+
+async def test_it_knows_when_the_caller_had_heard_that_a_machine_speaks(recorded: Recorded) -> None:
+    recording = await recorded.started()
+    recorded.call.disclosed_at_s = 12.5
+    info = msgspec.structs.replace(recording.plan.info, state="saved", reason="stopped")
+    assert recorded.call.recorder.over(info).disclosed_at_s == 12.5

@@ -24,6 +24,7 @@ from cc_tts.speech.prompt import Content, Prompt, TextContent, ToneContent
 from tests.fakes.fake_engine import FakeSource, Step, pcm
 from tests.fakes.fake_line import FakeClock, FakeLine
 from tests.fakes.fake_vad import FakeVad
+from tests.fakes.undisclosed import undisclosed
 
 pytestmark = pytest.mark.unit
 
@@ -55,6 +56,7 @@ class Stage:
             "c",
             services,
             publish=self.events.append,
+            disclosing=undisclosed(services),
             on_started=lambda *_: None,
             on_complete=self.completed.append,
         )

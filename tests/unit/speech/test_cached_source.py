@@ -33,6 +33,7 @@ from cc_tts.text.normalizer import Normalizer
 from tests.fakes.fake_engine import FakeChunks, FakeEngine, Step, pcm
 from tests.fakes.fake_line import FakeClock, FakeLine
 from tests.fakes.fake_vad import FakeVad
+from tests.fakes.undisclosed import undisclosed
 from tests.support.virtual_time import VirtualTimeLoop
 
 pytestmark = pytest.mark.unit
@@ -658,6 +659,7 @@ async def test_utterances_say_whether_they_were_cached_and_barge_in_knows_the_wo
         "c",
         services,
         publish=lambda _: None,
+        disclosing=undisclosed(services),
         on_started=lambda *_: None,
         on_complete=completed.append,
     )

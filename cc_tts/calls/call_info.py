@@ -72,7 +72,7 @@ class CallInfo:
     """The cause that our BYE gives."""
     lead_in_ms: int = 0
     disclosure: Disclosure | None = None
-    """What it has to tell before its first synthetic words."""
+    """Words that its first synthetic ones follow."""
     disclosed_at_s: float | None = None
     """When that was heard, on the wall clock."""
     media_route: tuple[str, MediaDialect] | None = None

@@ -248,7 +248,7 @@ class Disclosure:
 
     @property
     def content(self) -> Content:
-        """What is said or played."""
+        """The words, or the staged prompt."""
         return StagedContent(self.prompt_id) if self.prompt_id else TextContent(self.text)
 
 

@@ -140,7 +140,7 @@ class PromptPlayer:
         return accepted[-1]
 
     def _disclosure_before(self, prompt: Prompt, defaults: PromptDefaults) -> tuple[Prompt, Voice | None] | None:
-        """What the caller has to hear before it, and who says that.
+        """The prompt that the caller has to hear before it, and its voice.
 
         Raises:
             DisclosureFailed: it cannot be spoken.

@@ -118,14 +118,12 @@ class Call(CallInfo):
             TextTooLong, NothingToSay, UnknownVoice, LanguageUnsupported, Unprocessable: the content is of no use.
             EngineOverloaded: it would start now, and there is no engine, or it is full and the call is not answered.
             QuotaExceeded: the tenant has used up its characters, or it would start now and too many texts are spoken.
-            SpeechNotHeard: speech is to interrupt it, and nothing here hears speech.
-            DisclosureFailed: what the call has to tell first cannot be spoken.
+            SpeechNotHeard, DisclosureFailed: nothing hears speech that may interrupt it, or its disclosure cannot be said.
         """
         self._check(CallEvent.SPEAK, "speak" if texts_of(prompt.content) else "play")
         if prompt.barge_in_speech:
             self.services.vad.check()
-        is_answered = self._answering or self.answered_at_s is not None
-        utterance = self.player.speak(prompt, self.defaults, may_wait=is_answered)
+        utterance = self.player.speak(prompt, self.defaults, may_wait=self._answering or self.answered_at_s is not None)
         self.keeper.keep()
         self.speech.refresh()
         return utterance

@@ -344,9 +344,11 @@ async def _read(options: argparse.Namespace, config: "Config", text: str) -> "li
 
 def _say(options: argparse.Namespace, config: "Config") -> int:
     import asyncio
+    import secrets
 
     from cc_tts import logs, wav_file
     from cc_tts.errors import ConfigError
+    from cc_tts.media import synthetic_label
 
     text = _given(options.text)
     if options.speed is not None and not 0.5 <= options.speed <= 2.0:  # noqa: PLR2004
@@ -360,7 +362,8 @@ def _say(options: argparse.Namespace, config: "Config") -> int:
     logs.configure(level="critical", json=False, process="say")  # main prints the error once
     pcm = asyncio.run(_speak(options, config, text))
     try:
-        wav_file.write(options.output, pcm, rate_hz=options.rate)
+        label = synthetic_label.wav_chunks(f"say_{secrets.token_hex(8)}", config.tts.producer)
+        wav_file.write(options.output, pcm, rate_hz=options.rate, chunks=label)
     except OSError as error:
         raise ConfigError(f"cannot write {options.output}: {error.strerror}") from None
     print(f"{options.output}: {len(pcm) / 2 / options.rate:.2f} s at {options.rate} Hz")

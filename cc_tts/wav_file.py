@@ -1,9 +1,12 @@
 """WAV files that commands write and read: refused before anything is synthesised or dialled if they cannot be."""
 
-import io
 import os
+import struct
 import wave
 from pathlib import Path
+from typing import Final
+
+_UNKNOWN_SIZE: Final = 0xFFFF_FFFF
 
 
 def check_path(path: Path) -> None:
@@ -38,19 +41,25 @@ def read(path: Path, *, rate_hz: int, max_s: float) -> bytes:
     )
 
 
-def write(path: Path, pcm: bytes, *, rate_hz: int, is_private: bool = False) -> None:
-    """Write signed 16-bit mono PCM. ``is_private``: a new file is this user's to read only."""
+def write(path: Path, pcm: bytes, *, rate_hz: int, is_private: bool = False, chunks: bytes = b"") -> None:
+    """Write signed 16-bit mono PCM, and these RIFF chunks. ``is_private``: a new file is this user's to read only."""
     mode = 0o600 if is_private else 0o666
     with open(path, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
-        file.write(encoded(pcm, rate_hz=rate_hz))
+        file.write(encoded(pcm, rate_hz=rate_hz, chunks=chunks))
 
 
-def encoded(pcm: bytes, *, rate_hz: int) -> bytes:
-    """The bytes of a WAV file of signed 16-bit mono PCM."""
-    raw = io.BytesIO()
-    with wave.open(raw, "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(rate_hz)
-        file.writeframes(pcm)
-    return raw.getvalue()
+def encoded(pcm: bytes, *, rate_hz: int, chunks: bytes = b"") -> bytes:
+    """The bytes of a WAV file of signed 16-bit mono PCM, with these RIFF chunks."""
+    return header(rate_hz=rate_hz, num_bytes=len(pcm), chunks=chunks) + pcm
+
+
+def header(*, rate_hz: int, num_bytes: int | None = None, chunks: bytes = b"") -> bytes:
+    """The header of a WAV file of signed 16-bit mono PCM, up to its samples, with these RIFF chunks.
+
+    ``num_bytes`` ``None``: the length is not known yet. Both sizes are 0xFFFFFFFF then, as those of ffmpeg and SoX.
+    """
+    form = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, rate_hz, rate_hz * 2, 2, 16)
+    begun = b"WAVE" + form + chunks
+    size = _UNKNOWN_SIZE if num_bytes is None else len(begun) + 8 + num_bytes
+    data = struct.pack("<4sI", b"data", _UNKNOWN_SIZE if num_bytes is None else num_bytes)
+    return struct.pack("<4sI", b"RIFF", size) + begun + data

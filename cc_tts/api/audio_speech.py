@@ -6,7 +6,6 @@ a failure breaks the connection off: a response that ends properly is complete. 
 """
 
 import asyncio
-import struct
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from typing import Annotated, ClassVar, Final, Literal
 from aiohttp import web
 from msgspec import UNSET, Meta, UnsetType
 
-from cc_tts import logs
+from cc_tts import logs, wav_file
 from cc_tts.api import schemas
 from cc_tts.api.calls import OF_TEXT, fields_of_text
 from cc_tts.api.context import CONTEXT
@@ -29,6 +28,7 @@ from cc_tts.calls.prompts.utterance import CompletionCause
 from cc_tts.clock import ms_between
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import CapacityExceeded, Draining, EngineFailed, NoAudio
+from cc_tts.media import synthetic_label
 from cc_tts.media.g711 import ulaw_encode
 from cc_tts.speech.chunks import ChunkStream
 from cc_tts.speech.prompt import Content, SequenceContent, TextContent, text_of
@@ -43,7 +43,6 @@ CHUNK_TIMEOUT_S: Final = 15.0  # unmeasured
 CLIENT_POLL_S: Final = 0.1  # unmeasured
 """How often a wait for the engine looks whether the client is still there."""
 
-_UNKNOWN_SIZE: Final = 0xFFFF_FFFF
 _CONTENT_TYPES: Final = {"wav": "audio/wav", "pcm": "audio/pcm;rate={rate_hz}", "ulaw": "audio/basic"}
 """audio/basic is μ-law of one channel at 8000 Hz (RFC 2046 §4.3)."""
 
@@ -101,6 +100,7 @@ class AudioSpeech(schemas.Body, frozen=True):
         "for a PBX": {"input": "One moment please.", "response_format": "ulaw"},
     },
     streams=True,
+    is_synthetic=True,
 )
 async def create_speech(request: web.Request, body: AudioSpeech) -> web.StreamResponse:
     """Speech without a call, streamed during synthesis (Idempotency-Key has no effect)."""
@@ -130,7 +130,7 @@ async def _speak(request: web.Request, body: AudioSpeech, content: Content, star
         stack.enter_context(tenants.characters(tenant, num_chars))
         stack.enter_context(tenants.hold_stream(tenant, lambda: source.utilisation(content)))
         with located(), tenants.asking_engine(tenant):
-            sent = _Sent()
+            sent = _Sent(context.nodes.new_id("utt"))
             pcm = _pcm_of(source.open(content, rate_hz=rate_hz), request, sent)
             await stack.enter_async_context(aclosing(pcm))
             if (first := await anext(pcm, None)) is None:
@@ -145,7 +145,7 @@ async def _speak(request: web.Request, body: AudioSpeech, content: Content, star
                 UtteranceLine(
                     tenant=tenant,
                     call_id=None,
-                    utterance_id=context.nodes.new_id("utt"),
+                    utterance_id=sent.id,
                     characters=num_chars,
                     played_ms=round(AudioFormat(rate_hz).ms_for_bytes(sent.num_bytes)),
                     cached=sent.cached,
@@ -161,23 +161,11 @@ async def _speak(request: web.Request, body: AudioSpeech, content: Content, star
 class _Sent:
     """The PCM of a response that was sent, and how it ended, for the accounting."""
 
+    id: str
     num_bytes: int = 0
     cached: bool = False
     reason: CompletionCause = CompletionCause.CANCELLED
     error: str | None = None
-
-
-def wav_header(rate_hz: int) -> bytes:
-    """RIFF header of 16-bit mono PCM whose length is not known yet.
-
-    Both sizes are 0xFFFFFFFF, as ffmpeg and SoX write and read them for pipes.
-    """
-    return struct.pack(
-        "<4sI4s4sIHHIIHH4sI",
-        b"RIFF", _UNKNOWN_SIZE, b"WAVE",
-        b"fmt ", 16, 1, 1, rate_hz, rate_hz * 2, 2, 16,
-        b"data", _UNKNOWN_SIZE,
-    )  # fmt: skip
 
 
 async def _pcm_of(stream: ChunkStream, request: web.Request, sent: _Sent) -> AsyncGenerator[bytes, None]:
@@ -221,11 +209,13 @@ async def _send(
     request: web.Request, response_format: str, rate_hz: int, first: bytes, rest: AsyncIterator[bytes], sent: _Sent
 ) -> web.StreamResponse:
     encode: Callable[[bytes], bytes] = ulaw_encode if response_format == "ulaw" else bytes
-    response = web.StreamResponse(headers={"Content-Type": _CONTENT_TYPES[response_format].format(rate_hz=rate_hz)})
+    content_type = _CONTENT_TYPES[response_format].format(rate_hz=rate_hz)
+    response = web.StreamResponse(headers={"Content-Type": content_type, **synthetic_label.HEADERS})
     try:
         await response.prepare(request)
         if response_format == "wav":
-            await _write(response, wav_header(rate_hz))
+            label = synthetic_label.wav_chunks(sent.id, request.app[CONTEXT].config.tts.producer)
+            await _write(response, wav_file.header(rate_hz=rate_hz, chunks=label))
         await _write(response, encode(first))
         sent.num_bytes += len(first)
         async for pcm in rest:

@@ -59,6 +59,7 @@ class CallServices:
             open_stream=lambda content: self.source.open(content, rate_hz=rate_hz),
             hold_stream=self.hold_stream,
             on_ready=self._on_staged,
+            producer=self.config.tts.producer,
         )
 
     def _on_staged(self, prompt: StagedPrompt) -> None:

@@ -207,6 +207,7 @@ class TtsConfig:
     voice: str = ""
     language: str = ""
     speed: Annotated[float, msgspec.Meta(ge=0.5, le=2.0)] = 1.0
+    producer: Annotated[str, msgspec.Meta(max_length=128)] = ""
     target_dbfs: Annotated[float, msgspec.Meta(ge=-40, le=-10)] = -20.0
     max_text_chars: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 5000
     first_chunk_max_chars: Annotated[int, msgspec.Meta(ge=10, le=1000)] = 60

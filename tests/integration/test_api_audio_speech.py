@@ -10,6 +10,7 @@ import structlog
 
 from cc_tts.api import audio_speech
 from cc_tts.errors import EngineFailed, NothingToSay, UnknownVoice
+from cc_tts.media.synthetic_label import COMMENT
 from cc_tts.speech.prompt import TextContent
 from tests.fakes.running_api import RunningApi, eventually, make_config, running_api
 
@@ -22,6 +23,12 @@ PATH = "/v1/audio/speech"
 async def api() -> AsyncIterator[RunningApi]:
     async with running_api(make_config(max_speech_streams=2, max_text_chars=1_000_000, max_body_bytes=1_000_000)) as it:
         yield it
+
+
+def riff_header(file: bytes) -> tuple[bytes, bytes]:
+    """What is before the samples, and the samples, of a file whose length was not known."""
+    start = file.index(b"data" + b"\xff" * 4) + 8
+    return file[:start], file[start:]
 
 
 def no_stream_runs(api: RunningApi) -> bool:
@@ -47,13 +54,15 @@ async def test_formats(
     assert answered.headers["Content-Type"] == content_type
     assert answered.headers["Transfer-Encoding"] == "chunked"
     assert answered.headers["X-Request-Id"]
+    assert answered.headers["AI-Disclosure"] == "mode=machine-generated"
     audio = answered.raw
     if content_type == "audio/wav":
-        header, audio = audio[:44], audio[44:]
+        header, audio = riff_header(audio)
         assert header[:4] == b"RIFF"
         assert header[8:16] == b"WAVEfmt "
         assert struct.unpack("<IHHIIHH", header[16:36]) == (16, 1, 1, rate_hz, rate_hz * 2, 2, 16)
-        assert header[36:40] == b"data"
+        assert COMMENT.encode() in header
+        assert b'"Label":"1"' in header
     assert len(audio) == 3 * rate_hz // 10 * bytes_per_sample
     assert set(audio) == ({0xFF} if bytes_per_sample == 1 else {0, 1})
 

@@ -105,6 +105,16 @@ async def test_a_file_is_the_body(api: RunningApi, media_type: str) -> None:
             assert (heard.getframerate(), heard.getnchannels(), heard.getnframes()) == (8000, 1, 4000)
 
 
+async def test_the_audio_of_words_is_labelled_and_a_recording_is_not(api: RunningApi) -> None:
+    await stage(api, prompt_id="made", text="One two.")
+    await send(api, "PUT", f"{PATH}/recorded", data=wav(), headers={**OPS, "Content-Type": "audio/wav"})
+    labels = {}
+    for name in ("made", "recorded"):
+        async with api.session.get(f"{PATH}/{name}/audio", headers=OPS) as response:
+            labels[name] = (response.headers.get("AI-Disclosure"), b"AIGC" in await response.read())
+    assert labels == {"made": ("mode=machine-generated", True), "recorded": (None, False)}
+
+
 async def test_a_file_in_a_form(api: RunningApi) -> None:
     form = aiohttp.FormData({"prompt_id": "tone", "ttl_s": "60"})
     form.add_field("file", wav(), filename="tone.wav", content_type="audio/wav")

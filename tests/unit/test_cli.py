@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cc_tts import __version__, cli
+from cc_tts.media.synthetic_label import COMMENT
 from tests.fakes.fake_engine import FakeEngine
 
 pytestmark = pytest.mark.unit
@@ -31,6 +32,7 @@ def test_say_writes_a_wav(tmp_path: Path, capsys: pytest.CaptureFixture[str], en
         assert (file.getnchannels(), file.getsampwidth(), file.getframerate()) == (1, 2, 16000)
         assert file.getnframes() > 0
     assert str(path) in capsys.readouterr().out
+    assert COMMENT.encode() in path.read_bytes()
     assert engine.requests[0].speed == 1.2
     assert not engine.is_started
 

@@ -56,8 +56,9 @@ class Route:
     if it ``takes_files``, these may have prompts.max_upload_bytes; ``content_types`` is for
     responses that are not JSON; with status 101 they come with 200, to clients that ask for no WebSocket. ``location``
     begins the path of what was made; its id follows. A route that ``streams`` has no time limit of its own and stores no
-    response for an Idempotency-Key. ``errors`` are those of the handler; those of the guards are added. ``for_tenants``: the
-    tokens of tenants may be used; on routes that name a call they always may, and find their own calls only.
+    response for an Idempotency-Key. One that ``is_synthetic`` responds with synthetic speech.
+    ``errors`` are those of the handler; those of the guards are added. ``for_tenants``: the tokens of tenants may be used;
+    on routes that name a call they always may, and find their own calls only.
     """
 
     method: Method
@@ -78,6 +79,7 @@ class Route:
     errors: tuple[type[CcTtsError], ...] = ()
     examples: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     streams: bool = False
+    is_synthetic: bool = False
     for_tenants: bool = False
 
     @property

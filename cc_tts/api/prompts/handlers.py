@@ -26,6 +26,7 @@ from cc_tts.errors import (
     PromptsFull,
     Unprocessable,
 )
+from cc_tts.media import synthetic_label
 from cc_tts.speech.staged.prompts import StagedPrompt, StagedPrompts
 
 AUDIO_TYPES: Final = (
@@ -152,6 +153,7 @@ async def get_prompt(request: web.Request) -> views.StagedPrompt:
     errors=(PromptNotFound,),
     content_types=("audio/wav",),
     for_tenants=True,
+    is_synthetic=True,
 )
 async def get_prompt_audio(request: web.Request) -> web.Response:
     """Get the audio of a staged prompt as a WAV file."""
@@ -159,7 +161,8 @@ async def get_prompt_audio(request: web.Request) -> web.Response:
     if not prompt.cached:
         raise PromptNotFound("the audio of this prompt is not in memory")
     wav = await asyncio.to_thread(_staged(request).wav, prompt)
-    return web.Response(body=wav, content_type="audio/wav")
+    headers = synthetic_label.HEADERS if prompt.words else {}
+    return web.Response(body=wav, content_type="audio/wav", headers=headers)
 
 
 @ROUTES.add(

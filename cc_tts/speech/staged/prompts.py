@@ -40,6 +40,7 @@ from cc_tts.errors import (
     TextTooLong,
     did_you_mean,
 )
+from cc_tts.media import synthetic_label
 from cc_tts.speech.chunks import OVERLOAD_POLL_S, ChunkStream, in_pieces
 from cc_tts.speech.prompt import Content, ReadyContent, SequenceContent, StagedContent, TextContent, text_of
 from cc_tts.speech.prompt_cache import as_cached
@@ -121,7 +122,7 @@ class StagedPrompt:
 
 class StagedPrompts:
     """All prompts by tenant and id. ``open_stream`` speaks words, of which ``hold_stream`` reserves the tenant's part of the
-    engine; ``on_ready`` is told of each prompt that was made or failed.
+    engine; ``on_ready`` is told of each prompt that was made or failed. ``producer`` is named in labels of synthetic speech.
     """
 
     def __init__(
@@ -133,7 +134,9 @@ class StagedPrompts:
         open_stream: Open,
         hold_stream: Hold,
         on_ready: Callable[[StagedPrompt], None],
+        producer: str = "",
     ) -> None:
+        self._producer = producer
         self._config = config
         self._folder = Path(config.dir).expanduser() if config.dir else None
         self._format = AudioFormat(rate_hz)
@@ -243,9 +246,10 @@ class StagedPrompts:
         return prompt
 
     def wav(self, prompt: StagedPrompt) -> bytes:
-        """The audio of a prompt as a WAV file: 16 bit, mono."""
+        """The audio of a prompt as a WAV file: 16 bit, mono; that of words says that it is synthetic."""
         chunks = () if prompt.audio is None else prompt.audio.chunks
-        return wav_file.encoded(b"".join(chunk.pcm for chunk in chunks), rate_hz=self._format.rate_hz)
+        label = synthetic_label.wav_chunks(prompt.id, self._producer) if prompt.words else b""
+        return wav_file.encoded(b"".join(chunk.pcm for chunk in chunks), rate_hz=self._format.rate_hz, chunks=label)
 
     # --- files -------------------------------------------------------------------------------------------------------
 

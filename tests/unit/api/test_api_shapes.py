@@ -5,7 +5,6 @@ import re
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from cc_tts.api.audio_speech import wav_header
 from cc_tts.api.http import auth
 from cc_tts.config.schema import TokenConfig
 from cc_tts.errors import Forbidden, Unauthorized
@@ -45,10 +44,6 @@ def test_without_tokens_anybody_on_this_machine_may_do_anything() -> None:
     for host in ("evil.example", "localhost.evil.example", "a.localhost", "", "127.0.0.1.evil.example", "x:99999"):
         with pytest.raises(Forbidden):
             authenticator.check_origin(make_mocked_request("GET", "/", headers={"Host": host}))
-
-
-def test_wav_header_is_44_bytes() -> None:
-    assert len(wav_header(24_000)) == 44
 
 
 def test_series_are_named_in_base_units() -> None:

@@ -98,7 +98,12 @@ async def run_recorded(num_calls: int, *, turns: int, rate: float, window_s: flo
     """Legs that are recorded and legs that are not, in turns, against one server."""
     users = ("load", RECORDED)
     with tempfile.TemporaryDirectory() as folder:
-        settings = [f"record.dir={json.dumps(folder)}", "record.min_free_bytes=0", f"routes.{RECORDED}.record=dual"]
+        settings = [
+            f"record.dir={json.dumps(folder)}",
+            "record.min_free_bytes=0",
+            "sip.max_media_lateness_ms=0",
+            f"routes.{RECORDED}.record=dual",
+        ]
         settings += [f"routes.{RECORDED}.greeting={json.dumps(prompt_of(PROMPT_SENTENCES))}"]
         levels: list[Json] = []
         async with loaded_server(num_calls + 50, *settings, users=users) as (server, idle_kib, serving):

@@ -465,11 +465,11 @@ class Call(CallInfo):
         self.handover.prompt_complete(utterance)
 
     def _gather_complete(self, gather: Gather) -> None:
-        self.recorder.gather_over()
         if gather.request.then == "hangup":
             failed = gather.result == "timeout" and gather.prompt_error
             cause = CompletionCause.ERROR if failed else gather.result
             self.end("gather_complete", cause=str(cause), digits=gather.digits if gather.valid else "")
+        self.recorder.gather_over()
 
     def _check(self, event: CallEvent, command: str) -> None:
         if not self.machine.can(event):

@@ -25,13 +25,22 @@ Ending = Literal[
 ]
 """Why a recording is over; ``recovered``: the process that wrote it had died, and the file was completed afterwards."""
 
+MAX_GAPS: Final = 100
+"""The most gaps that are listed; all count in ``lost_ms`` (unmeasured)."""
 FRAMES_A_SECOND: Final = 1000 // PTIME_MS
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """Silence in a file in place of audio that could not be kept: where it begins in the file, and how long it is."""
+
+    at_ms: int
+    duration_ms: int
 
 
 class RecordingInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A recording as its file of JSON has it. ``duration_ms``, ``num_bytes`` and ``lost_ms`` are those of the WAV file:
-    ``lost_ms`` is silence in place of audio that came while the disk did not keep up. ``is_told``: its last event was sent.
-    ``disclosed_at_s``: when the caller had heard that a machine speaks.
+    ``lost_ms`` is silence in place of audio that came while the disk did not keep up, ``gaps`` says where. ``is_told``: its
+    last event was sent. ``disclosed_at_s``: when the caller had heard that a machine speaks.
     """
 
     recording_id: str
@@ -50,6 +59,7 @@ class RecordingInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     duration_ms: int = 0
     num_bytes: int = 0
     lost_ms: int = 0
+    gaps: tuple[Gap, ...] = ()
     is_told: bool = False
     disclosed_at_s: float | None = None
 

@@ -8,6 +8,7 @@ import contextlib
 import errno
 import fcntl
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +18,16 @@ import numpy as np
 from cc_tts import atomic_file
 from cc_tts.audio import PTIME_MS, AudioFormat
 from cc_tts.recorder import wav
-from cc_tts.recorder.info import FRAMES_A_SECOND, Ending, FileState, RecordingInfo, RecordingPlan, encode
+from cc_tts.recorder.info import (
+    FRAMES_A_SECOND,
+    MAX_GAPS,
+    Ending,
+    FileState,
+    Gap,
+    RecordingInfo,
+    RecordingPlan,
+    encode,
+)
 
 HEADER_FRAMES: Final = 5 * FRAMES_A_SECOND
 """The header is written again after so many frames."""
@@ -57,6 +67,7 @@ class RecordingFile:
         self._num_frames = 0  # that came
         self._num_written = 0
         self._num_lost = 0
+        self._gaps: list[tuple[int, int]] = []  # number of the first frame, how many
         self._num_skipped = 0  # silence at the beginning
         self._last_loud = 0  # number of the frame that follows the last one that was no silence
         self._last_header = 0
@@ -84,16 +95,27 @@ class RecordingFile:
         Raises:
             OSError: the disk refuses them.
         """
-        if num_lost:
-            self._num_lost += num_lost
+        if num_lost := min(num_lost, self._room):
+            self._note_gap(num_lost)
             self._add(bytes(num_lost * self._pcm_frame_bytes), bytes(num_lost * self._pcm_frame_bytes))
         half = len(pcm) // 2
-        most = self._plan.max_duration_ms // PTIME_MS - self._num_frames
-        num_bytes = min(half, max(0, most) * self._pcm_frame_bytes)
+        num_bytes = min(half, self._room * self._pcm_frame_bytes)
         self._add(pcm[:num_bytes], pcm[half : half + num_bytes])
         if self._num_waiting >= WRITE_FRAMES:
             self._write()
         return self._over()
+
+    @property
+    def _room(self) -> int:
+        """Frames until the recording has its longest."""
+        return max(0, self._plan.max_duration_ms // PTIME_MS - self._num_frames)
+
+    def _note_gap(self, num_frames: int) -> None:
+        self._num_lost += num_frames
+        if self._gaps and sum(self._gaps[-1]) == self._num_frames:
+            self._gaps[-1] = self._gaps[-1][0], self._gaps[-1][1] + num_frames
+        elif len(self._gaps) < MAX_GAPS:
+            self._gaps.append((self._num_frames, num_frames))
 
     def _over(self) -> Ending | None:
         if self._num_frames * PTIME_MS >= self._plan.max_duration_ms:
@@ -168,11 +190,19 @@ class RecordingFile:
             duration_ms=self._num_written * PTIME_MS,
             num_bytes=len(self._format.header(0)) + self._num_written * self._format.frame_bytes,
             lost_ms=self._num_lost * PTIME_MS,
+            gaps=tuple(self._gaps_in_file()),
         )
         with contextlib.suppress(OSError):
             atomic_file.write(self._path(LIVE), encode(self.info), sync=False)
         os.close(self._file)
         return self.info
+
+    def _gaps_in_file(self) -> Iterator[Gap]:
+        """The gaps as far as they were not cut off with silence."""
+        for first, num in self._gaps:
+            begin, end = max(0, first - self._num_skipped), min(first + num - self._num_skipped, self._num_written)
+            if begin < end:
+                yield Gap(begin * PTIME_MS, (end - begin) * PTIME_MS)
 
     def _trimmed(self) -> int:
         """How many of the frames stay: all, or those up to the last sound."""

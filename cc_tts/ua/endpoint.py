@@ -185,6 +185,7 @@ class UserAgent:
                 self._accounts.registration.tick(is_idle=not self._legs and not active_pjsua_calls)
             self._look_after_legs(now_ns)
             self._recordings.tick(self._watch_slot)
+        self._recordings.flush()
 
     def forward_audio(self, put: Callable[[Message, bytes], None]) -> None:
         """Give ``put`` the frames of the legs that somebody listens to, one message for those that came since the last time.

@@ -36,7 +36,7 @@ COMMANDS: Final[dict[type[Message], tuple[str, ...]]] = {
     messages.CutUtterance: ("cut", "utterance_id"),
     messages.SetPaused: ("paused", "paused"),
     messages.SetListening: ("listen", "directions"),
-    messages.StartRecording: ("record",),
+    messages.StartRecording: ("record", "is_paused"),
     messages.SetRecordingPaused: ("record_paused", "paused", "skips", "delay_ms"),
     messages.StopRecording: ("record_stop", "reason"),
 }

@@ -11,7 +11,7 @@ from cc_tts.api import schemas, views
 from cc_tts.calls.recording.recording import Recording as LiveRecording
 from cc_tts.calls.recording.recording import RecordingState, RecordRequest
 from cc_tts.config.record import MAX_RECORDING_MS, MIN_RECORDING_MS, Channels, Encoding, Tracks, WantedConsent
-from cc_tts.recorder.info import Consent, RecordingInfo
+from cc_tts.recorder.info import Consent, Gap, RecordingInfo
 
 DurationMs = Annotated[int, Meta(ge=MIN_RECORDING_MS, le=MAX_RECORDING_MS)]
 
@@ -97,6 +97,7 @@ class Recording(views.View, frozen=True, kw_only=True):
     duration_ms: int
     bytes: int
     lost_ms: Annotated[int, Meta(description="Silence in place of audio that the disk was too slow for.")]
+    gaps: Annotated[tuple[Gap, ...], Meta(description="Where that silence is in the file.")]
     disclosed_at_s: Annotated[
         float | None, Meta(description="When the caller had heard that a machine speaks, seconds since the Unix epoch.")
     ] = field(name="disclosed_at")

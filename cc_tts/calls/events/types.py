@@ -15,7 +15,7 @@ from cc_tts.calls.dtmf.gather import GatherResult, TimedOut
 from cc_tts.calls.ending import Ending
 from cc_tts.calls.prompts.utterance import CompletionCause, Interrupter
 from cc_tts.media.quality import Quality
-from cc_tts.recorder.info import Consent
+from cc_tts.recorder.info import Consent, Gap
 from cc_tts.vad.answering.settings import AmdCause, AmdResult, EarlySound, GreetingEnd
 
 Milliseconds = Annotated[float, Meta(description="Milliseconds.")]
@@ -259,6 +259,9 @@ class CallRecording(CallData, frozen=True, kw_only=True):
     lost_ms: Annotated[
         int | UnsetType,
         Meta(description="Silence in place of audio that the disk was too slow for; with the last word."),
+    ] = UNSET
+    gaps: Annotated[
+        tuple[Gap, ...] | UnsetType, Meta(description="Where that silence is in the file; with the last word.")
     ] = UNSET
 
 

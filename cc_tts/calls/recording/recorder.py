@@ -27,6 +27,7 @@ class RecordedCall(CallView, Protocol):
     """A call as its recorder sees it."""
 
     keys: DtmfCollector
+    local_reason: str | None
     recordings: tuple[RecordingStamp, ...]
     disclosed_at_s: float | None
 
@@ -99,11 +100,10 @@ class CallRecorder(Follower):
 
     def _begin(self, recording: Recording) -> None:
         gather = self._call.keys.gather
-        self._call.services.ua.send(messages.StartRecording(self._call.id, recording.plan))
+        is_paused = gather is not None and gather.request.sensitive
+        self._call.services.ua.send(messages.StartRecording(self._call.id, recording.plan, is_paused))
         recording.state = "starting"
-        if gather is not None and gather.request.sensitive:
-            recording.pauses = ["gather"]
-            self._send_pause(paused=True)
+        recording.pauses = ["gather"] if is_paused else []
 
     def consent(self, *, given: bool) -> Recording:
         """The caller has agreed to be recorded, or has not.
@@ -177,7 +177,9 @@ class CallRecorder(Follower):
             self._set_pauses(recording, [*recording.pauses, "gather"], reason="gather")
 
     def gather_over(self) -> None:
-        """The gather is over: a recording that it paused goes on."""
+        """The gather is over: a recording that it paused goes on, unless the call ends with it."""
+        if self._call.state is CallState.TERMINATED or self._call.local_reason is not None:
+            return
         if (recording := self._audible) is not None and "gather" in recording.pauses:
             pauses: list[PauseReason] = [each for each in recording.pauses if each != "gather"]
             self._set_pauses(recording, pauses, reason="gather", delay_ms=AFTER_GATHER_MS)

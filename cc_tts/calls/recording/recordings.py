@@ -218,6 +218,7 @@ class Recordings:
                 duration_ms=info.duration_ms,
                 bytes=info.num_bytes,
                 lost_ms=info.lost_ms,
+                gaps=info.gaps,
             ),
         )
 

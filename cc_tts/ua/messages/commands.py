@@ -165,9 +165,10 @@ class SetListening(CallCommand, frozen=True):
 
 
 class StartRecording(CallCommand, frozen=True):
-    """Record the call from now on, or from its first frame on."""
+    """Record the call from now on, or from its first frame on; ``is_paused``: silence, until it goes on."""
 
     plan: RecordingPlan
+    is_paused: bool = False
 
 
 class SetRecordingPaused(CallCommand, frozen=True):

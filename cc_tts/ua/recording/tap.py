@@ -38,9 +38,9 @@ class RecordingTap:
         self._silence = bytes(audio_format.frame_bytes)
         self._beep = _frames_of(tone(f"{BEEP_HZ}", audio_format.rate_hz, max_ms=500), self._silence) if beeps else ()
         self._tone_now = b""
-        self._received: deque[bytes] = deque()
-        self._sent: deque[bytes] = deque()
-        self._num_received = self._num_sent = 0
+        self._ticks: deque[tuple[bytes, bytes]] = deque()
+        self._pending: bytes | None = None
+        """The frame that was sent in this tick, as long as none was received in it."""
         self._num_ticks = 0
         self._num_lost = 0
         self._last_ns = 0
@@ -52,46 +52,49 @@ class RecordingTap:
     def sent(self, now_ns: int, frame: bytes) -> bytes:
         """A tick: ``frame`` is about to be sent. Returns what is sent in its place. REAL-TIME."""
         self._last_ns = now_ns
-        if self._num_received < self._num_sent:
-            self._keep_received(self._silence)
-        if self._is_silent():
-            self._tone_now = b""
+        ticks, pending = self._ticks, self._pending
+        if pending is not None:
+            ticks.append((self._silence, pending))
+        if len(ticks) >= MAX_FRAMES:
+            self._pending = None
             if not (self._is_paused and self._skips):
-                self._keep(self._silence)
-                self._keep_received(self._silence)
+                self._num_lost += 1
+            return frame
+        if self._is_paused or self._num_still_silent or self._beep:
+            return self._sent_otherwise(frame)
+        self._pending = frame
+        return frame
+
+    def _sent_otherwise(self, frame: bytes) -> bytes:
+        self._pending, self._tone_now = None, b""
+        if self._is_silent():
+            if not (self._is_paused and self._skips):
+                self._ticks.append((self._silence, self._silence))
             return frame
         if self._beep:
             frame = self._with_beep(frame)
-        self._keep(frame)
+        self._pending = frame
         return frame
 
     def received(self, frame: bytes) -> None:
         """A frame that was received in this tick. REAL-TIME."""
-        if self._num_received < self._num_sent:
-            self._keep_received(_sum(frame, self._tone_now) if self._tone_now else frame)
+        pending = self._pending
+        if pending is not None:
+            self._pending = None
+            self._ticks.append((_sum(frame, self._tone_now) if self._tone_now else frame, pending))
 
     def _is_silent(self) -> bool:
-        if self._num_still_silent and not self._is_paused:
+        if self._is_paused:
+            return True
+        if self._num_still_silent:
             self._num_still_silent -= 1
             return True
-        return self._is_paused
+        return False
 
     def _with_beep(self, frame: bytes) -> bytes:
         number, self._num_ticks = self._num_ticks % BEEP_EVERY_FRAMES, self._num_ticks + 1
         self._tone_now = self._beep[number] if number < len(self._beep) else b""
         return _sum(frame, self._tone_now) if self._tone_now else frame
-
-    def _keep(self, frame: bytes) -> None:
-        if len(self._sent) >= MAX_FRAMES:
-            self._num_lost += 1
-            return
-        self._sent.append(frame)
-        self._num_sent += 1
-
-    def _keep_received(self, frame: bytes) -> None:
-        if self._num_received < self._num_sent:
-            self._received.append(frame)
-            self._num_received += 1
 
     # --- the SIP thread ----------------------------------------------------------------------------------------------
 
@@ -108,9 +111,8 @@ class RecordingTap:
     def take(self) -> Taken:
         """Take the frames that are complete."""
         lost, self._num_lost = self._num_lost, 0
-        num = len(self._received)
-        received = b"".join([self._received.popleft() for _ in range(num)])
-        return Taken(received, b"".join([self._sent.popleft() for _ in range(num)]), lost)
+        ticks = [self._ticks.popleft() for _ in range(len(self._ticks))]
+        return Taken(b"".join([each[0] for each in ticks]), b"".join([each[1] for each in ticks]), lost)
 
 
 def _frames_of(pcm: bytes, silence: bytes) -> tuple[bytes, ...]:

@@ -120,7 +120,7 @@ async def test_nothing_is_recorded_before_consent(tmp_path: Path, request_says: 
     recording = await recorded.record(consent="required" if request_says else None)
     assert not recorded.ua.commands("record")
     recorded.call.recorder.consent(given=True)
-    assert recorded.ua.commands("record") == [(recorded.call.id,)]
+    assert recorded.ua.commands("record") == [(recorded.call.id, False)]
     recorded.ua.report(messages.RecordingStarted(recording.id))
     assert recorded.told == [("waiting", "consent"), ("started", None)]
     assert [each.consent for each in recorded.call.recordings] == ["given"]
@@ -163,6 +163,22 @@ async def test_a_sensitive_gather_is_not_recorded(recorded: Recorded) -> None:
 async def test_a_recording_that_begins_in_a_sensitive_gather_begins_paused(recorded: Recorded) -> None:
     recorded.call.gather(GatherRequest(sensitive=True, max_digits=4))
     await recorded.started()
+    assert recorded.ua.commands("record") == [(recorded.call.id, True)]
+    assert recorded.told == [("started", None), ("paused", "gather")]
+
+
+async def test_a_recording_does_not_go_on_when_the_call_ends_in_a_sensitive_gather(recorded: Recorded) -> None:
+    recording = await recorded.started()
+    recorded.call.gather(GatherRequest(sensitive=True, max_digits=4))
+    recorded.hung_up()
+    recorded.over(recording, "call_ended")
+    assert recorded.told == [("started", None), ("paused", "gather"), ("saved", "call_ended")]
+
+
+async def test_a_recording_does_not_go_on_after_a_sensitive_gather_that_ends_the_call(recorded: Recorded) -> None:
+    await recorded.started()
+    recorded.call.gather(GatherRequest(sensitive=True, max_digits=1, then="hangup"))
+    recorded.press("1")
     assert recorded.ua.commands("record_paused") == [(recorded.call.id, True, False, 0)]
     assert recorded.told == [("started", None), ("paused", "gather")]
 

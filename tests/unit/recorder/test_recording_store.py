@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cc_tts.recorder import writer
-from cc_tts.recorder.info import RecordingInfo, RecordingPlan, encode
+from cc_tts.recorder.info import Gap, RecordingInfo, RecordingPlan, encode
 from cc_tts.recorder.store import RecordingStore
 from cc_tts.recorder.wav import WavFormat
 from cc_tts.recorder.writer import RecordingFile
@@ -72,7 +72,24 @@ def test_lost_frames_are_silence_and_are_counted(tmp_path: Path) -> None:
     info = file.finish("stopped")
     samples = as_wav(tmp_path / "r1.wav")[2].reshape(-1, 160)
     assert [bool(each.any()) for each in samples] == [True, False, False, True]
-    assert (info.lost_ms, info.duration_ms) == (40, 80)
+    assert (info.lost_ms, info.duration_ms, info.gaps) == (40, 80, (Gap(20, 40),))
+
+
+def test_gaps_are_told_where_they_are_in_a_file_whose_silence_was_cut_off(tmp_path: Path) -> None:
+    file = RecordingFile(plan(tmp_path, trim_silence=True))
+    file.take(SILENCE * 100, 5)
+    file.take(FRAME * 10 + SILENCE * 10, 0)
+    file.take(b"", 3)
+    file.take(FRAME * 10 + SILENCE * 10, 4)
+    info = file.finish("stopped")
+    assert info.gaps == (Gap((writer.KEPT_SILENCE_FRAMES + 10) * 20, 140),)
+    assert info.lost_ms == 240
+
+
+def test_a_gap_makes_no_recording_longer_than_its_longest(tmp_path: Path) -> None:
+    file = RecordingFile(plan(tmp_path, max_duration_ms=1000))
+    assert file.take(FRAME + SILENCE, 60) == "max_duration"
+    assert file.finish("max_duration").duration_ms == 1000
 
 
 @pytest.mark.parametrize("encoding", ["ulaw", "pcm16"])

@@ -15,7 +15,7 @@ HAS_TORCH = $(BIN)/python -c 'import importlib.util, sys; sys.exit(importlib.uti
 WITHOUT_TORCH := --allow-subclassing-any --allow-untyped-decorators --no-warn-return-any --no-warn-unused-ignores --no-warn-unreachable
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster-demo run test test-gpu gpu-check unit check bench bench-engine fuzz neural parity pipecat pjsua2 lock clean
+.PHONY: help demo cluster-demo run test test-gpu gpu-check unit check bench bench-engine fuzz neural parity clients pjsua2 lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{ name[NR] = $$1; text[NR] = $$2; if (length($$1) > width) width = length($$1) } END { for (i = 1; i <= NR; i++) printf "  make %-" width "s  %s\n", name[i], text[i] }'
@@ -94,9 +94,9 @@ neural: $(NEURALSTAMP) ## install PyTorch and the other packages of the neural e
 parity: $(NEURALSTAMP) ## the networks of the neural engine against the reference's numbers; GOLDEN=DIR: at full size
 	$(BIN)/python -m tests.parity $(if $(GOLDEN),'$(GOLDEN)' --size full,tests/data/golden --size tiny) --engine
 
-pipecat: $(STAMP) ## install pipecat-ai into build/pipecat, for one test of the media stream: 523 MB
-	[ -x build/pipecat/bin/python ] || $(BIN)/python -m venv build/pipecat
-	build/pipecat/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/pipecat.txt
+clients: $(STAMP) ## install the client packages of other systems into build/clients, for their tests: 807 MB
+	[ -x build/clients/bin/python ] || $(BIN)/python -m venv build/clients
+	build/clients/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/clients.txt
 
 pjsua2: $(STAMP) ## build pjsua2 for 2,000 calls instead of 4, in four minutes; CC_TTS_PJSUA2=server selects it
 	PJPROJECT_WORK='$(CURDIR)/build/pjproject' $(BIN)/cc-tts pjsua2 build

@@ -207,6 +207,15 @@ class FetchFailed(ServerError, code="fetch_failed", title="The audio cannot be f
     """The server of a URL cannot be reached, answers with an error, or sends no audio."""
 
 
+class ModelNotFound(NotFound, code="model_not_found", title="No such model"):
+    """No model has this name; ``code`` is OpenAI's."""
+
+    @classmethod
+    def named(cls, name: str) -> Self:
+        """Make the error for a model of this name."""
+        return cls(f"no model {name[:80]!r}; any other name in the field model is taken")
+
+
 class PromptNotFound(NotFound, code="prompt_not_found", title="No such prompt"):
     """No staged prompt with this id is known."""
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import msgspec
 from aiohttp import WSCloseCode, web
 
-from cc_tts.api import audio_speech
 from cc_tts.api.context import CONTEXT, ApiContext
 from cc_tts.api.events import asyncapi, server_sent, stream, websocket
 from cc_tts.api.http import auth, middlewares, openapi
 from cc_tts.api.http.idempotency import IdempotencyStore
+from cc_tts.api.plugs.speech_context import STREAMS
 from cc_tts.api.routes import ROUTES
 from cc_tts.config.schema import TokenConfig
 
@@ -27,7 +27,7 @@ def build_app(context: ApiContext) -> web.Application:
     app[middlewares.IDEMPOTENCY] = IdempotencyStore(
         context.clock, ttl_s=http.idempotency_ttl_s, max_keys=http.max_idempotency_keys
     )
-    app[audio_speech.STREAMS] = asyncio.Semaphore(http.max_speech_streams)
+    app[STREAMS] = asyncio.Semaphore(http.max_speech_streams)
     app[websocket.OPEN_SOCKETS] = weakref.WeakSet()
     app[server_sent.OPEN_STREAMS] = set()
     app[openapi.DOCUMENT] = msgspec.json.encode(openapi.document(ROUTES))

@@ -4,10 +4,11 @@ import difflib
 import re
 from typing import Final
 
-from cc_tts.api import audio_speech, calls, health, lexicons, speech, text_stream
+from cc_tts.api import calls, health, lexicons, speech, text_stream
 from cc_tts.api.events import asyncapi, stream
 from cc_tts.api.http import openapi
 from cc_tts.api.media import stream as media
+from cc_tts.api.plugs import openai
 from cc_tts.api.prompts import handlers as prompts
 from cc_tts.api.recordings import handlers as recordings
 from cc_tts.api.transfers import transfer
@@ -21,7 +22,7 @@ ROUTES: Final = (
     *text_stream.ROUTES,
     *media.ROUTES,
     *recordings.ROUTES,
-    *audio_speech.ROUTES,
+    *openai.ROUTES,
     *lexicons.ROUTES,
     *webhooks.ROUTES,
     *prompts.ROUTES,

@@ -138,7 +138,7 @@ class IncomingCalls:
             call.disclosure = decision.disclosure
             self._table.reserve(call.id, call.tenant)
             if decision.voice is not None:
-                self._services.source.engine.resolve_voice(decision.voice, decision.language)
+                self._services.source.check_defaults(call.defaults)
             if decision.gather is not None:
                 call.gather(decision.gather)
             elif decision.transfer_to:

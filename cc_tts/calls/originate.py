@@ -131,7 +131,7 @@ class OutgoingCalls:
 
     def _check_speech(self, request: OriginateRequest) -> None:
         if request.voice is not None:
-            self._services.source.engine.resolve_voice(request.voice, None)
+            self._services.source.check_defaults(PromptDefaults(voice=request.voice))
         self._check_disclosure(request)
         if request.prompt is not None:
             content = self._services.staged.resolved(request.prompt.content, request.tenant)

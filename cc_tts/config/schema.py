@@ -18,6 +18,7 @@ from cc_tts.config.wording import form
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400 * 7)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
+VoiceName = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 Scope = Literal["read", "call", "listen", "talk", "digits", "recordings", "admin"]
 MediaDialect = Literal["cc-tts", "twilio"]
 DigestAlgorithm = Literal["SHA-256", "MD5"]
@@ -215,6 +216,7 @@ class TtsConfig:
     chunk_max_chars: Annotated[int, msgspec.Meta(ge=20, le=1000)] = 200
     model_dir: str = ""
     voices_dir: str = ""
+    voice_aliases: dict[VoiceName, VoiceName] = field(default_factory=dict)
     lexicons_dir: str = ""
     lexicons: tuple[str, ...] = ()
     devices: tuple[str, ...] = ("auto",)

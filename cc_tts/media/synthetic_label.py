@@ -19,9 +19,9 @@ _GENERATED: Final = "1"
 """The content is artificial (GB 45438-2025: 2 would be possibly, 3 suspected)."""
 
 
-def wav_chunks(speech_id: str, producer: str = "") -> bytes:
-    """The chunks of a WAV file between ``fmt`` and ``data``: ``AIGC``, and ``LIST INFO`` with a comment that players show.
-    ``producer``: the name or code of who provides the service.
+def tags(speech_id: str, producer: str = "") -> dict[str, str]:
+    """The tags of an audio file by their names: ``AIGC``, and a comment that players show. ``producer``: the name or code of
+    who provides the service.
     """
     fields = {
         "Label": _GENERATED,
@@ -32,8 +32,14 @@ def wav_chunks(speech_id: str, producer: str = "") -> bytes:
         "PropagateID": "",
         "ReservedCode2": "",
     }
-    info = b"INFO" + _chunk(b"ICMT", COMMENT.encode() + b"\0") + _chunk(b"ISFT", b"cc-tts\0")
-    return _chunk(b"AIGC", msgspec.json.encode({"AIGC": fields})) + _chunk(b"LIST", info)
+    return {"AIGC": msgspec.json.encode({"AIGC": fields}).decode(), "comment": COMMENT}
+
+
+def wav_chunks(speech_id: str, producer: str = "") -> bytes:
+    """The tags as chunks of a WAV file between ``fmt`` and ``data``: ``AIGC`` and ``LIST INFO``."""
+    values = tags(speech_id, producer)
+    info = b"INFO" + _chunk(b"ICMT", values["comment"].encode() + b"\0") + _chunk(b"ISFT", b"cc-tts\0")
+    return _chunk(b"AIGC", values["AIGC"].encode()) + _chunk(b"LIST", info)
 
 
 def _chunk(name: bytes, data: bytes) -> bytes:

@@ -104,6 +104,8 @@ class SpeechSource:
         """
         self._check_voice("tts", self._config.voice, "")
         self._check_voice("tts", "", self._config.language)
+        for name, voice in self._config.voice_aliases.items():
+            self._check_voice(f"tts.voice_aliases.{name}", voice, "")
         warnings = self._wording_warnings("calls.disclosure", _disclosed(disclosure))
         for user, route in routes.items():
             key = f"routes.{user}" if re.fullmatch(r"[A-Za-z0-9_-]+", user) else f'routes."{user}"'

@@ -84,6 +84,7 @@ class FakeSource:
     def check_defaults(self, defaults: PromptDefaults) -> None:
         if self.refusal is not None:
             raise self.refusal
+        FakeEngine().resolve_voice(defaults.voice, None)
 
     def check_capacity(self, content: Content, *, may_wait: bool = False) -> None:
         if self.full is not None and not may_wait:

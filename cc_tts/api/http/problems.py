@@ -18,8 +18,8 @@ DEFAULT_RETRY_AFTER_S: Final = 5  # unmeasured
 MAX_DETAIL_CHARS: Final = 1000  # unmeasured
 MAX_INSTANCE_CHARS: Final = 500  # unmeasured
 
-SPEECH_PATH: Final = "/v1/audio/speech"
-"""The path that OpenAI's client packages use."""
+OPENAI_PATHS: Final = ("/v1/audio/", "/v1/models")
+"""The paths that OpenAI's client packages use begin so."""
 RETRYABLE: Final = frozenset({429, 503})
 
 
@@ -62,13 +62,14 @@ class SpeechError(msgspec.Struct):
     message: str
     type: str
     code: str
+    param: str | None = None
 
 
 class Problem(msgspec.Struct, omit_defaults=True):
     """A problem document (RFC 9457 §3).
 
     ``errors`` names the faults of a body by JSON pointers (RFC 6901); ``reason`` is set by ``/readyz`` only,
-    ``api``, the base URL of another node, by 307 only, ``error`` by ``/v1/audio/speech`` only.
+    ``api``, the base URL of another node, by 307 only, ``error`` by the paths of OpenAI only.
     """
 
     type: str
@@ -86,7 +87,6 @@ class Problem(msgspec.Struct, omit_defaults=True):
 def document(error: CcTtsError, *, instance: str) -> bytes:
     """The problem document for ``error``."""
     detail = _clean(error.detail, MAX_DETAIL_CHARS)
-    kind = "server_error" if isinstance(error, ServerError) else "invalid_request_error"
     problem = Problem(
         type=TYPE_PREFIX + error.code,
         title=error.title,
@@ -100,9 +100,15 @@ def document(error: CcTtsError, *, instance: str) -> bytes:
         ),
         reason=detail if isinstance(error, NotReady) else "",
         api=error.api if isinstance(error, OtherNode) else "",
-        error=SpeechError(detail or error.title, kind, error.code) if instance == SPEECH_PATH else None,
+        error=_as_openai(error, detail) if instance.startswith(OPENAI_PATHS) else None,
     )
     return msgspec.json.encode(problem)
+
+
+def _as_openai(error: CcTtsError, detail: str) -> SpeechError:
+    kind = "server_error" if isinstance(error, ServerError) else "invalid_request_error"
+    field = error.field_errors[0].pointer.removeprefix("/") if error.field_errors else None
+    return SpeechError(detail or error.title, kind, error.code, field)
 
 
 def response_for(error: CcTtsError, *, instance: str) -> web.Response:

@@ -38,7 +38,7 @@ class Voicing:
 
     def check(self, voice: str | None, language: str | None) -> None:
         """Raise ``UnknownVoice`` or ``LanguageUnsupported`` for what prompts could not fall back to."""
-        preferred = self._engine.resolve_voice(voice or self._config.voice or None, None)
+        preferred = self._named(voice)
         if language:
             self._speaker_of(language, preferred)
 
@@ -70,9 +70,14 @@ class Voicing:
         preferred, base = self._preferred(content)
         return self._lexicons.for_prompt(content.lexicons, preferred.id, base)
 
+    def _named(self, voice: str | None) -> Voice:
+        """The voice of this name or alias, or the configured one; raises ``UnknownVoice``."""
+        name = voice or self._config.voice
+        return self._engine.resolve_voice(self._config.voice_aliases.get(name, name) or None, None)
+
     def _preferred(self, content: TextContent) -> tuple[Voice, str]:
         """The voice that was asked for, and the language of words that tell none."""
-        voice = self._engine.resolve_voice(content.voice or self._config.voice or None, None)
+        voice = self._named(content.voice)
         return voice, self.asked_language(content) or content.context_language or voice.language
 
     def sequence(self, parts: Iterable[Part]) -> list[Part]:
@@ -124,7 +129,7 @@ class Voicing:
         scripts = scripts_of(language).intersection(map(script_of, letters))
         if speaks(preferred, language) and _reads_all(preferred, scripts):
             return preferred
-        default = self._engine.resolve_voice(self._config.voice, None) if self._config.voice else preferred
+        default = self._named(None) if self._config.voice else preferred
         if speaks(default, language) and _reads_all(default, scripts):
             return default
         try:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_tts.api import schemas
-from cc_tts.api.audio_speech import AudioSpeech
 from cc_tts.api.http import bodies
+from cc_tts.api.plugs.openai import AudioSpeech
 from cc_tts.errors import ClientError, FieldError, MalformedRequest, NothingToSay, UnknownVoice, Unprocessable
 
 pytestmark = pytest.mark.unit
@@ -67,9 +67,9 @@ def test_the_pointer_names_the_fault(body: bytes, kind: type[ClientError], point
         (b'{"queue": "repalce"}', schemas.Speak, "/queue: 'repalce' is none of append, replace, did you mean replace?"),
         (b'{"scope": "everything"}', schemas.Stop, "/scope: 'everything' is none of current, all"),
         (
-            b'{"input": "hi", "response_format": "mp3"}',
+            b'{"input": "hi", "response_format": "mp4"}',
             AudioSpeech,
-            "/response_format: 'mp3' is none of wav, pcm, ulaw",
+            "/response_format: 'mp4' is none of mp3, opus, aac, flac, wav, pcm, ulaw, alaw, did you mean mp3?",
         ),
         (
             b'{"input": "hi", "sample_rate_hz": 8001}',

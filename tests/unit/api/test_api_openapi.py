@@ -9,8 +9,8 @@ from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 
 from cc_tts.api.app import build_app
-from cc_tts.api.audio_speech import AudioSpeech
 from cc_tts.api.http import bodies, openapi
+from cc_tts.api.plugs.openai import AudioSpeech
 from cc_tts.api.routes import ROUTES
 from cc_tts.api.schemas import Originate, Play, Speak
 from cc_tts.config.schema import ALL_SCOPES
@@ -44,6 +44,7 @@ async def test_it_names_the_routes_of_the_router(document: Any) -> None:
 def test_it_names_the_paths_of_the_contract(document: Any) -> None:
     assert set(document["paths"]) == {
         "/v1/calls", "/v1/calls/{id}", "/v1/utterances/{id}", "/v1/voices", "/v1/audio/speech", "/v1/events",
+            "/v1/audio/voices", "/v1/models", "/v1/models/{model}",
             "/v1/lexicons", "/v1/lexicons/{name}",
             "/v1/prompts", "/v1/prompts/{prompt_id}", "/v1/prompts/{prompt_id}/audio",
         "/v1/admin/webhooks", "/v1/admin/webhooks/{name}/test",
@@ -155,7 +156,9 @@ def test_the_document_takes_what_the_server_takes(document: Any, kind: Any, valu
 
 def test_responses_that_are_not_json_are_described(document: Any) -> None:
     speech = document["paths"]["/v1/audio/speech"]["post"]["responses"]["200"]["content"]
-    assert set(speech) == {"audio/wav", "audio/pcm", "audio/basic"}
+    compressed = {"audio/mpeg", "audio/ogg", "audio/aac", "audio/flac"}
+    assert set(speech) == compressed | {"audio/wav", "audio/pcm", "audio/basic", "audio/PCMA", "text/event-stream"}
+    assert speech.pop("text/event-stream") == {"schema": {"type": "string"}}
     assert all(content["schema"] == {"type": "string", "format": "binary"} for content in speech.values())
     events = document["paths"]["/v1/events"]["get"]["responses"]
     assert events["200"]["content"] == {"text/event-stream": {"schema": {"type": "string"}}}

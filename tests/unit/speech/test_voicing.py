@@ -174,6 +174,16 @@ def test_a_voice_that_does_not_exist_is_told_whatever_the_text() -> None:
         voicing().parts(TextContent("您好", "nobody"))
 
 
+def test_a_voice_is_found_by_its_other_name() -> None:
+    config = TtsConfig(voice="anna", voice_aliases={"anna": "de", "alloy": "heart"})
+    named = Voicing(Babel(), config, Lexicons(config))
+    assert named.voice(TextContent("Hallo")).id == "de"
+    assert named.voice(TextContent("Hello", "alloy")).id == "heart"
+    named.check("alloy", "de")
+    with pytest.raises(UnknownVoice):
+        named.check("nova", None)
+
+
 def test_what_is_replaced_counts_by_what_is_said_and_stays_in_one_part() -> None:
     text = "Your name is 王小明, and you are 李, right?"
     replaced = (Replacement(13, 16, "Wang Xiaoming"), Replacement(30, 31, ipa="li"))

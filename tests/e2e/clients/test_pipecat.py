@@ -1,12 +1,10 @@
-"""Pipecat's serializer for Twilio on a real call. Its packages (523 MB) are in an environment of their own: make pipecat."""
+"""Pipecat's serializer for Twilio on a real call."""
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from lab import needs
 from lab.children import Child
 from lab.raw_rtp import RtpPeer
 from lab.server_under_test import Server
@@ -14,24 +12,13 @@ from tests.e2e.test_call_audio import noise, say, talking
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
-PYTHON = Path(__file__).resolve().parents[2] / "build" / "pipecat" / "bin" / "python"
 APPLICATION = Path(__file__).with_name("pipecat_application.py")
 
 
-@pytest.fixture
-def pipecat() -> Path:
-    if (
-        not PYTHON.exists()
-        or subprocess.run([PYTHON, "-c", "import pipecat"], check=False, capture_output=True).returncode
-    ):
-        needs.missing("pipecat", "pipecat-ai is not installed: make pipecat")
-    return PYTHON
-
-
-async def test_pipecat_hears_and_speaks(server: Server, pipecat: Path, tmp_path: Path) -> None:
+async def test_pipecat_hears_and_speaks(server: Server, clients: Path, tmp_path: Path) -> None:
     async with RtpPeer() as phone, talking(server, phone) as (_, to, call):
         url = f"ws{server.url.removeprefix('http')}/v1/calls/{call['id']}/media?direction=talk&dialect=twilio"
-        child = await Child.start([str(pipecat), str(APPLICATION), url], log_path=tmp_path / "pipecat.log")
+        child = await Child.start([str(clients), str(APPLICATION), url], log_path=tmp_path / "pipecat.log")
         async with server.events() as events:
             first = await events.wait("speak.complete", timeout_s=60)
             assert 800 <= first["data"]["played_ms"] <= 1000, "the resampler of Pipecat holds some back"

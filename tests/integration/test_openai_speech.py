@@ -1,14 +1,19 @@
 """Speech without a call, streamed."""
 
 import asyncio
+import base64
+import dataclasses
+import io
+import json
 import struct
 from collections.abc import AsyncIterator
 from contextlib import suppress
 
+import av
 import pytest
 import structlog
 
-from cc_tts.api import audio_speech
+from cc_tts.api.plugs import openai, speech_context
 from cc_tts.errors import EngineFailed, NothingToSay, UnknownVoice
 from cc_tts.media.synthetic_label import COMMENT
 from cc_tts.speech.prompt import TextContent
@@ -38,11 +43,12 @@ def no_stream_runs(api: RunningApi) -> bool:
 @pytest.mark.parametrize(
     ("body", "content_type", "rate_hz", "bytes_per_sample"),
     [
-        ({}, "audio/wav", 24_000, 2),
+        ({"response_format": "wav"}, "audio/wav", 24_000, 2),
         ({"response_format": "wav", "sample_rate_hz": 8000}, "audio/wav", 8000, 2),
         ({"response_format": "pcm"}, "audio/pcm;rate=24000", 24_000, 2),
         ({"response_format": "pcm", "sample_rate_hz": 16_000}, "audio/pcm;rate=16000", 16_000, 2),
         ({"response_format": "ulaw"}, "audio/basic", 8000, 1),
+        ({"response_format": "alaw"}, "audio/PCMA;rate=8000", 8000, 1),
         ({"response_format": "ulaw", "sample_rate_hz": 8000, "stream_format": "audio"}, "audio/basic", 8000, 1),
     ],
 )
@@ -64,23 +70,105 @@ async def test_formats(
         assert COMMENT.encode() in header
         assert b'"Label":"1"' in header
     assert len(audio) == 3 * rate_hz // 10 * bytes_per_sample
-    assert set(audio) == ({0xFF} if bytes_per_sample == 1 else {0, 1})
+    silence = {"ulaw": {0xFF}, "alaw": {0xD5}}.get(str(body["response_format"]), {0, 1})
+    assert set(audio) == silence
 
 
 @pytest.mark.parametrize(
-    ("body", "message", "kind"),
+    ("body", "message", "param"),
     [
-        ({"input": "one", "response_format": "mp3"}, "/response_format: ", "invalid_request_error"),
-        ({}, "input", "invalid_request_error"),
+        ({"input": "one", "response_format": "wma"}, "/response_format: ", "response_format"),
+        ({"input": "one", "response_format": "opus", "sample_rate_hz": 44100}, "48000 Hz", "sample_rate_hz"),
+        ({}, "input", "input"),
     ],
 )
 async def test_a_refusal_has_the_message_that_clients_of_openai_print(
-    api: RunningApi, body: dict[str, object], message: str, kind: str
+    api: RunningApi, body: dict[str, object], message: str, param: str
 ) -> None:
     problem = (await api.ask("POST", PATH, body)).json
     assert message in problem["error"]["message"]
-    assert problem["error"] == {"message": problem["detail"], "type": kind, "code": problem["code"]}
+    said = {"message": problem["detail"], "type": "invalid_request_error", "code": problem["code"], "param": param}
+    assert problem["error"] == said
     assert "error" not in (await api.ask("POST", "/v1/calls", body)).json
+
+
+@pytest.mark.parametrize(
+    ("response_format", "container", "content_type"),
+    [
+        (None, "mp3", "audio/mpeg"),
+        ("mp3", "mp3", "audio/mpeg"),
+        ("opus", "ogg", "audio/ogg"),
+        ("aac", "aac", "audio/aac"),
+        ("flac", "flac", "audio/flac"),
+    ],
+)
+@pytest.mark.parametrize("sample_rate_hz", [None, 8000])
+async def test_compressed_formats_hold_all_of_the_audio(
+    api: RunningApi, response_format: str | None, container: str, content_type: str, sample_rate_hz: int | None
+) -> None:
+    body = {"input": "word " * 20, "response_format": response_format, "sample_rate_hz": sample_rate_hz}
+    answered = await api.ask("POST", PATH, {name: value for name, value in body.items() if value is not None})
+    assert (answered.status, answered.headers["Content-Type"]) == (200, content_type)
+    with av.open(io.BytesIO(answered.raw), "r", format=container) as file:
+        tags = {name.lower(): value for name, value in (file.metadata | file.streams.audio[0].metadata).items()}
+        assert container == "aac" or (tags["comment"], '"Label":"1"' in tags["aigc"]) == (COMMENT, True)
+        rate_hz, num_samples = 0, 0
+        for frame in file.decode(audio=0):
+            rate_hz, num_samples = frame.sample_rate, num_samples + frame.samples
+    assert num_samples / rate_hz == pytest.approx(2.0, abs=0.2)  # MP3 and AAC add their delay
+
+
+async def test_a_compressed_format_is_sent_while_it_is_made(api: RunningApi) -> None:
+    source = api.registry.source
+    async with api.session.post(PATH, json={"input": "word " * 20}) as response:
+        source.gate.clear()
+        assert await response.content.readany()
+        source.gate.set()
+        await response.content.read()
+
+
+async def test_events_carry_the_audio(api: RunningApi) -> None:
+    body = {"input": "one two", "response_format": "pcm", "stream_format": "sse"}
+    answered = await api.ask("POST", PATH, body)
+    assert answered.headers["Content-Type"] == "text/event-stream"
+    *parts, last = answered.raw.decode().split("\n\n")
+    *deltas, done = (json.loads(part.removeprefix("data: ")) for part in parts)
+    assert last == ""
+    assert {each["type"] for each in deltas} == {"speech.audio.delta"}
+    assert sum(len(base64.b64decode(each["audio"])) for each in deltas) == 2 * 4800
+    assert done == {"type": "speech.audio.done", "usage": {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}}
+
+
+async def test_the_request_of_a_client_package_is_taken_whole(api: RunningApi) -> None:
+    body = {"model": "gpt-4o-mini-tts", "voice": "alloy", "input": "one", "instructions": "Be kind.", "user": "u1"}
+    answered = await api.ask("POST", PATH, {**body, "speed": 4.0})
+    assert (answered.status, answered.headers["X-Speed"]) == (200, "2.0")
+    assert answered.headers["X-Voice"] == "en-us"
+    assert api.registry.source.contents == [TextContent("one", None, None, 2.0)]
+
+
+@pytest.mark.parametrize(("voice", "named"), [("de", "de"), ({"id": "de"}, "de"), ("nova", None)])
+async def test_voices(api: RunningApi, voice: object, named: str | None) -> None:
+    await api.ask("POST", PATH, {"input": "one", "voice": voice})
+    assert api.registry.source.contents == [TextContent("one", named)]
+
+
+async def test_other_names_of_voices_are_listed_first() -> None:
+    config = make_config()
+    tts = dataclasses.replace(config.tts, voice_aliases={"nova": "de"})
+    async with running_api(dataclasses.replace(config, tts=tts)) as api:
+        voices = (await api.ask("GET", "/v1/audio/voices")).json["voices"]
+        assert voices[0] == {"id": "nova", "name": "nova (de)"}
+        assert {"id": "de", "name": "de"} in voices
+
+
+async def test_models_are_listed_for_clients_that_look_for_theirs(api: RunningApi) -> None:
+    models = (await api.ask("GET", "/v1/models")).json
+    assert models["object"] == "list"
+    assert {"cc-tts", "tts-1"} <= {each["id"] for each in models["data"]}
+    assert (await api.ask("GET", "/v1/models/tts-1")).json["object"] == "model"
+    unknown = await api.ask("GET", "/v1/models/gpt-9")
+    assert (unknown.status, unknown.json["error"]["code"]) == (404, "model_not_found")
 
 
 async def test_what_is_asked_for_reaches_the_source(api: RunningApi) -> None:
@@ -139,7 +227,7 @@ async def test_a_client_that_hangs_up_cancels_the_stream_though_the_engine_is_si
 
 async def test_a_client_that_hangs_up_in_the_middle_cancels_the_stream(api: RunningApi) -> None:
     source = api.registry.source
-    async with api.session.post(PATH, json={"input": "word " * 10_000}) as response:
+    async with api.session.post(PATH, json={"input": "word " * 10_000, "response_format": "pcm"}) as response:
         await response.content.readexactly(1000)
         assert response.connection is not None
         assert response.connection.transport is not None
@@ -153,7 +241,7 @@ async def test_a_client_that_leaves_early_is_no_failure_of_ours(api: RunningApi,
     source = api.registry.source
     if not has_begun:
         source.gate.clear()
-    body = b'{"input": "' + b"word " * (10_000 if has_begun else 1) + b'"}'
+    body = b'{"input": "' + b"word " * (10_000 if has_begun else 1) + b'", "response_format": "pcm"}'
     with structlog.testing.capture_logs() as lines:
         async with api.connect() as (reader, writer):
             writer.write(
@@ -173,8 +261,8 @@ async def test_a_client_that_leaves_early_is_no_failure_of_ours(api: RunningApi,
 
 
 async def test_a_reader_that_stops_is_cut_off(api: RunningApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audio_speech, "WRITE_TIMEOUT_S", 0.3)
-    body = b'{"input": "' + b"word " * 10_000 + b'"}'  # 48 MB of audio
+    monkeypatch.setattr(openai, "WRITE_TIMEOUT_S", 0.3)
+    body = b'{"input": "' + b"word " * 10_000 + b'", "response_format": "pcm"}'  # 48 MB of audio
     async with api.connect() as (_reader, writer):
         writer.transport.pause_reading()  # type: ignore[attr-defined]
         writer.write(
@@ -230,7 +318,7 @@ async def test_a_failure_in_the_middle_breaks_the_connection_off(api: RunningApi
 
 
 async def test_an_engine_that_hangs_is_given_up(api: RunningApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audio_speech, "CHUNK_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(speech_context, "CHUNK_TIMEOUT_S", 0.2)
     api.registry.source.gate.clear()
     (await api.ask("POST", PATH, {"input": "hi"})).check_problem(500, "engine_failed")
     assert api.registry.source.streams[0].is_cancelled

@@ -1,0 +1,1 @@
+"""Speech for other systems, in the messages that their clients know."""

@@ -1,0 +1,142 @@
+"""PCM as the audio formats that clients ask for, encoded while it is synthesised.
+
+FFmpeg's libraries (through PyAV) encode MP3, Opus, AAC and FLAC. They are loaded with the first response that needs them.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from cc_tts import wav_file
+from cc_tts.audio import BYTES_PER_SAMPLE
+from cc_tts.media import synthetic_label
+from cc_tts.media.g711 import alaw_encode, ulaw_encode
+
+_MUXING: Final = {"flush_packets": "1", "page_duration": "100000", "write_xing": "0"}
+"""Options of FFmpeg's muxers. Each packet goes out at once. Ogg pages last 0.1 s instead of 1 s, since a client hears
+nothing of a page before its end (unmeasured). MP3 has no Xing header, which would need the length.
+"""
+MP3_OPTIONS: Final = {"b": "64000", "compression_level": "7"}
+"""64 kbit/s, and LAME's quality 7: 3.6 ms of a core for a second of audio, 4.8 ms at its default 5."""
+
+
+Label = tuple[str, str]
+"""The id of the speech and its producer, for :func:`cc_tts.media.synthetic_label.tags`; formats without tags leave it out."""
+
+
+class Encoder(Protocol):
+    """Encodes one response. The parts that it returns follow each other without a gap; some are empty."""
+
+    def encode(self, pcm: bytes) -> bytes:
+        """Take signed 16-bit little-endian mono PCM, and return what can be sent."""
+        ...
+
+    def finish(self) -> bytes:
+        """Return what is left at the end."""
+        ...
+
+
+class _Samples:
+    """Each sample is encoded by itself, behind a header."""
+
+    def __init__(self, convert: Callable[[bytes], bytes], header: bytes = b"") -> None:
+        self._convert = convert
+        self._header = header
+
+    def encode(self, pcm: bytes) -> bytes:
+        header, self._header = self._header, b""
+        return header + self._convert(pcm)
+
+    def finish(self) -> bytes:
+        return self._header
+
+
+class _Output:
+    """A file that can only be written to, from which is taken what was written since the last time."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def write(self, data: Any) -> int:
+        self._parts.append(bytes(data))
+        return len(data)
+
+    def take(self) -> bytes:
+        data = b"".join(self._parts)
+        self._parts.clear()
+        return data
+
+
+class _File:
+    """A file of ``container`` with audio of ``codec``, both in the words of FFmpeg."""
+
+    def __init__(self, container: str, codec: str, label: Label, rate_hz: int, options: Mapping[str, str]) -> None:
+        import av  # loads FFmpeg's libraries
+
+        self._frame_of = av.AudioFrame.from_ndarray
+        self._output = _Output()
+        self._file = av.open(self._output, "w", format=container, container_options=_MUXING)
+        self._file.metadata.update(synthetic_label.tags(*label))
+        stream = self._file.add_stream(codec, rate=rate_hz, layout="mono", options=dict(options))
+        assert isinstance(stream, av.AudioStream)
+        self._stream = stream
+        self._rate_hz = rate_hz
+        self._num_samples = 0
+
+    def encode(self, pcm: bytes) -> bytes:
+        if pcm:
+            frame = self._frame_of(np.frombuffer(pcm, "<i2")[np.newaxis], format="s16", layout="mono")
+            frame.sample_rate = self._rate_hz
+            frame.pts = self._num_samples
+            self._num_samples += len(pcm) // BYTES_PER_SAMPLE
+            self._file.mux(self._stream.encode(frame))
+        return self._output.take()
+
+    def finish(self) -> bytes:
+        self._file.mux(self._stream.encode(None))
+        self._file.close()
+        return self._output.take()
+
+
+@dataclass(frozen=True, slots=True)
+class AudioFileFormat:
+    """A format of responses. ``content_type`` may name ``{rate_hz}``. ``rates_hz``: the only rates that it has, the usual
+    one first; empty: any. ``is_slow``: its encoder belongs on a thread.
+    """
+
+    content_type: str
+    make: Callable[[int, Label], Encoder]
+    rates_hz: tuple[int, ...] = ()
+    is_slow: bool = False
+
+
+def _file(
+    content_type: str, container: str, codec: str, *rates_hz: int, options: Mapping[str, str] | None = None
+) -> AudioFileFormat:
+    return AudioFileFormat(
+        content_type,
+        lambda rate_hz, label: _File(container, codec, label, rate_hz, options or {}),
+        rates_hz,
+        is_slow=True,
+    )
+
+
+def _wav(rate_hz: int, label: Label) -> Encoder:
+    return _Samples(bytes, wav_file.header(rate_hz=rate_hz, chunks=synthetic_label.wav_chunks(*label)))
+
+
+FORMATS: Final[Mapping[str, AudioFileFormat]] = {
+    "mp3": _file("audio/mpeg", "mp3", "libmp3lame", options=MP3_OPTIONS),
+    "opus": _file("audio/ogg", "ogg", "libopus", 24_000, 48_000, 16_000, 8000),
+    "aac": _file("audio/aac", "adts", "aac"),
+    "flac": _file("audio/flac", "flac", "flac"),
+    "wav": AudioFileFormat("audio/wav", _wav),
+    "pcm": AudioFileFormat("audio/pcm;rate={rate_hz}", lambda *_: _Samples(bytes)),
+    "ulaw": AudioFileFormat("audio/basic", lambda *_: _Samples(ulaw_encode), (8000,)),
+    "alaw": AudioFileFormat("audio/PCMA;rate=8000", lambda *_: _Samples(alaw_encode), (8000,)),
+}
+"""``opus`` is Ogg Opus (RFC 7845), ``aac`` ADTS, ``flac`` FLAC without a length. audio/basic is μ-law of one channel at
+8000 Hz (RFC 2046 §4.3), audio/PCMA is of RFC 4856.
+"""

@@ -1,0 +1,165 @@
+"""Speech of one text for one client, without a call: what every plug opens, feeds and reads.
+
+::
+
+    begin(words) ─▸ text · flush · end ─▸ engine ─▸ chunks ─▸ the plug's own messages
+                                              └─ cancel: leaving the context frees the engine
+    speech_of(content) ─▸ chunks                             a text that is there as a whole
+
+Limits of the server and of the tenant, metrics and the accounting line are those of ``POST /v1/audio/speech``. Runs on: the
+event loop.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Final
+
+from aiohttp import web
+
+from cc_tts.api.calls import OF_TEXT
+from cc_tts.api.context import CONTEXT
+from cc_tts.api.http import bodies
+from cc_tts.api.http.auth import current_tenant
+from cc_tts.api.http.connections import is_gone
+from cc_tts.audio import AudioFormat
+from cc_tts.calls.prompts.utterance import CompletionCause
+from cc_tts.clock import ms_between
+from cc_tts.engines.speech_chunk import SpeechChunk
+from cc_tts.errors import CapacityExceeded, ClientError, Draining, EngineFailed, NoAudio
+from cc_tts.speech.chunks import ChunkStream
+from cc_tts.speech.prompt import Content, text_of
+from cc_tts.tenants.accounting import UtteranceLine
+from cc_tts.voices.voice import Voice
+
+CHUNK_TIMEOUT_S: Final = 15.0  # unmeasured
+"""How long the engine may take for one chunk."""
+CLIENT_POLL_S: Final = 0.1  # unmeasured
+"""How often a wait for the engine looks whether the client is still there."""
+STREAMS: Final = web.AppKey("speech_streams", asyncio.Semaphore)
+"""``http.max_speech_streams`` run at the same time."""
+ERRORS: Final = (CapacityExceeded, Draining, EngineFailed, NoAudio, *OF_TEXT)
+
+
+class Speech:
+    """The audio of one text. ``voice`` speaks the beginning, ``None`` for SSML without words; ``reason`` and ``error`` are
+    what the accounting says of its end, and the plug sets them.
+    """
+
+    def __init__(self, request: web.Request, stream: ChunkStream, voice: Voice | None) -> None:
+        self.id = request.app[CONTEXT].nodes.new_id("utt")
+        self.voice = voice
+        self.reason = CompletionCause.CANCELLED
+        self.error: str | None = None
+        self._request = request
+        self._stream = stream
+        self._chunks = aiter(stream)
+        self._first: SpeechChunk | None = None
+        self._num_bytes = 0
+        self._is_cached = False
+        self._awaits_text = False
+
+    async def begin(self) -> None:
+        """Wait for the first audio, so that a refusal can still be an error of the request; raises as :meth:`chunks`.
+
+        Raises:
+            NoAudio: the text was synthesised, and not one sample came of it.
+        """
+        self._first = await self._next()
+        if self._first is None:
+            raise NoAudio("the text was synthesised, and not one sample came of it")
+
+    async def chunks(self) -> AsyncIterator[SpeechChunk]:
+        """The audio as it is synthesised.
+
+        Raises:
+            ConnectionError: the client hung up.
+            EngineFailed: no chunk came for :data:`CHUNK_TIMEOUT_S`, or synthesis broke off.
+        """
+        first, self._first = self._first, None
+        chunk = first or await self._next()
+        while chunk is not None:
+            self._num_bytes += len(chunk.data)
+            self._is_cached = self._is_cached or chunk.cached
+            yield chunk
+            chunk = await self._next()
+        self.reason = CompletionCause.NORMAL
+
+    async def cancel(self) -> None:
+        """Free the engine. Safe to call twice."""
+        await self._stream.cancel()
+        if (close := getattr(self._chunks, "aclose", None)) is not None:
+            await close()
+
+    def line(self, content: Content, rate_hz: int) -> UtteranceLine:
+        """The accounting line of what was sent."""
+        return UtteranceLine(
+            tenant=current_tenant(),
+            call_id=None,
+            utterance_id=self.id,
+            characters=len(text_of(content)),
+            played_ms=round(AudioFormat(rate_hz).ms_for_bytes(self._num_bytes)),
+            cached=self._is_cached,
+            voice="" if self.voice is None else self.voice.id,
+            engine="" if self.voice is None else self.voice.engine,
+            reason=self.reason,
+            error=self.error,
+        )
+
+    async def _next(self) -> SpeechChunk | None:
+        """The next chunk; ``None`` at the end."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + CHUNK_TIMEOUT_S
+        pending = asyncio.ensure_future(anext(self._chunks, None))
+        try:
+            while not pending.done():
+                await asyncio.wait({pending}, timeout=CLIENT_POLL_S)
+                if is_gone(self._request):
+                    raise ConnectionResetError
+                if not pending.done() and not self._awaits_text and loop.time() > deadline_s:
+                    raise EngineFailed(f"no audio for {CHUNK_TIMEOUT_S:g} s")
+            chunk = pending.result()
+            self._awaits_text = chunk is not None and chunk.awaits_text
+            return chunk
+        finally:
+            if not pending.done():
+                pending.cancel()
+                await asyncio.wait({pending})
+
+
+@asynccontextmanager
+async def speech_of(
+    request: web.Request, content: Content, *, rate_hz: int, pointers: Mapping[type[ClientError], str]
+) -> AsyncIterator[Speech]:
+    """The speech of a text, of which the first audio is there. ``pointers``: the fields that errors are about.
+
+    Raises:
+        CapacityExceeded, Draining, EngineFailed, NoAudio, and those of text: it cannot be spoken.
+        ConnectionError: the client hung up.
+    """
+    context = request.app[CONTEXT]
+    started_ns = context.clock.now_ns()
+    source, tenants, tenant = context.speech_source, context.tenants, current_tenant()
+    if context.registry.draining:
+        raise Draining(retry_after_s=context.config.sip.retry_after_s)
+    if (streams := request.app[STREAMS]).locked():
+        limit = context.config.http.max_speech_streams
+        raise CapacityExceeded(f"{limit} speech streams are running (http.max_speech_streams)", retry_after_s=1)
+    async with streams, AsyncExitStack() as stack:
+        stack.enter_context(context.metrics.speech_streams.track_inprogress())
+        await source.match_lexicons(content)
+        with bodies.located(pointers):
+            voice = source.check(content)
+            stack.enter_context(tenants.characters(tenant, len(text_of(content))))
+            stack.enter_context(tenants.hold_stream(tenant, lambda: source.utilisation(content)))
+            with tenants.asking_engine(tenant):
+                speech = Speech(request, source.open(content, rate_hz=rate_hz), voice)
+                stack.push_async_callback(speech.cancel)
+                await speech.begin()
+        if voice is not None:
+            elapsed_ms = ms_between(started_ns, context.clock.now_ns())
+            context.metrics.time_to_first_pcm.labels(engine=voice.engine).observe(elapsed_ms / 1000)
+        try:
+            yield speech
+        finally:
+            context.accounting.add(speech.line(content, rate_hz))

@@ -23,7 +23,7 @@ MP3_OPTIONS: Final = {"b": "64000", "compression_level": "7"}
 
 
 Label = tuple[str, str]
-"""The id of the speech and its producer, for :func:`cc_tts.media.synthetic_label.tags`; formats without tags leave it out."""
+"""The id of the speech and its producer, for :func:`cc_tts.media.synthetic_label.tags`; formats without tags ignore it."""
 
 
 class Encoder(Protocol):

@@ -179,6 +179,10 @@ class GatherNotFound(NotFound, code="gather_not_found", title="No gather runs"):
     """No gather runs on this call."""
 
 
+class ReferNotFound(NotFound, code="refer_not_found", title="No such REFER waits"):
+    """No REFER of this id waits for an answer on the call."""
+
+
 class RecordingNotFound(NotFound, code="recording_not_found", title="No such recording"):
     """No recording has this id, or the call is not recorded."""
 

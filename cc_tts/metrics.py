@@ -96,6 +96,11 @@ class Metrics:
             "mode",
             "result",
         )
+        self.refers = counter(
+            "cctts_refers",
+            "REFERs of far sides that were taken: succeeded, failed, refused, or timeout (nobody decided).",
+            "result",
+        )
         self.media_streams = gauge("cctts_media_streams", "Open media streams of calls.")
         self.media_connections = counter(
             "cctts_media_connections", "Connections to the media_url of a route: connected or failed.", "result"

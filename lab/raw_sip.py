@@ -68,6 +68,11 @@ class RawCaller(UdpEndpoint):
     def call_id(self) -> str:
         return self._call_id
 
+    @property
+    def cseq(self) -> int:
+        """The number of the last request."""
+        return self._cseq
+
     def datagram_received(self, data: bytes, addr: object) -> None:
         self._received.put_nowait(data.decode(errors="replace"))
 

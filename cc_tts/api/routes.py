@@ -11,13 +11,14 @@ from cc_tts.api.media import stream as media
 from cc_tts.api.plugs import openai
 from cc_tts.api.prompts import handlers as prompts
 from cc_tts.api.recordings import handlers as recordings
-from cc_tts.api.transfers import transfer
+from cc_tts.api.transfers import refer, transfer
 from cc_tts.api.webhooks import routes as webhooks
 from cc_tts.errors import MAX_COMPARED_CHARS
 
 ROUTES: Final = (
     *calls.ROUTES,
     *transfer.ROUTES,
+    *refer.ROUTES,
     *speech.ROUTES,
     *text_stream.ROUTES,
     *media.ROUTES,

@@ -79,6 +79,8 @@ class CallInfo:
     """The application that the call's route has it connect to, and the dialect that it speaks."""
     amd_stage: AmdStage = ""
     """The detection still has to find who answers, or when a machine's greeting is over."""
+    referral: tuple[str, str] | None = None
+    """The call whose far side asked for this one by REFER, and that REFER."""
     recordings: tuple[RecordingStamp, ...] = ()
     """Those that were made of it, or asked for."""
     no_answer_at_s: float | None = None

@@ -137,6 +137,8 @@ class IncomingCalls:
             call.lead_in_ms, call.recorder.wanted = decision.lead_in_ms, decision.record
             call.disclosure = decision.disclosure
             self._table.reserve(call.id, call.tenant)
+            if decision.refer != "refuse":
+                self._services.ua.send(messages.AllowRefers(call_id=call.id, targets=self._config.transfer.allowed))
             if decision.voice is not None:
                 self._services.source.check_defaults(call.defaults)
             if decision.gather is not None:

@@ -29,7 +29,9 @@ from cc_tts.vad.answering.settings import Amd
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OriginateRequest:
-    """A call to place. ``from_`` empty: the account's address."""
+    """A call to place. ``from_`` empty: the account's address. ``referral``: the call whose far side asked for it by REFER,
+    and that REFER.
+    """
 
     to: str
     from_: str | None = None
@@ -47,6 +49,7 @@ class OriginateRequest:
     disclosure: Disclosure | None = None
     """In place of that of the configuration."""
     tenant: str = ""
+    referral: tuple[str, str] | None = None
 
 
 class OutgoingCalls:
@@ -81,7 +84,7 @@ class OutgoingCalls:
         self._table.add(call)
         timeout_s = request.timeout_s or self._config.calls.originate_timeout_s
         call.no_answer_at_s = self._services.clock.wall_s() + timeout_s
-        call.publish(types.CallOutgoing(**call.parties))
+        call.publish(types.CallOutgoing(**call.parties, referral=types.referral_of(request.referral)))
         call.timer.set(timeout_s, partial(call.end, "no_answer"))
         if request.amd is not None:
             call.detection = MachineDetection(call, request.amd)
@@ -106,6 +109,7 @@ class OutgoingCalls:
             webhook=request.webhook,
             disclosure=self._disclosure_of(request),
             tenant=request.tenant,
+            referral=request.referral,
             peer=sip_uri.destination(request.to),
         )
 

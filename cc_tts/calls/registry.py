@@ -14,6 +14,7 @@ from cc_tts.calls.incoming import IncomingCalls, MediaConnector
 from cc_tts.calls.originate import OriginateRequest, OutgoingCalls
 from cc_tts.calls.prompts.utterance import Utterance
 from cc_tts.calls.services import CallServices
+from cc_tts.calls.transfers.referrals import Referrals
 from cc_tts.calls.transfers.service import Transfers
 from cc_tts.clock import ms_between
 from cc_tts.config.schema import Config
@@ -44,6 +45,7 @@ class CallRegistry:
         self.transfers = Transfers(services.config)
         self._incoming = IncomingCalls(services, self._table, self.transfers, connect_media)
         self._outgoing = OutgoingCalls(services, self._table)
+        self.referrals = Referrals(services, self._table, self.transfers, self._outgoing)
         self.reload(services.config)
         self._overload_ns: int | None = None
         self._gate = EngineGate(services.clock)
@@ -58,6 +60,7 @@ class CallRegistry:
         self._incoming.reload(config)
         self._outgoing.reload(config)
         self.transfers.reload(config)
+        self.referrals.reload(config)
 
     @property
     def draining(self) -> bool:
@@ -210,6 +213,7 @@ class CallRegistry:
         for call_id in call_ids:
             if (call := self._table.live.get(call_id)) is not None:
                 call.terminate(Ending("failed", "ua_process_died"))
+                self.referrals.call_over(call)
                 self._table.retire(call)
         self._note_lateness()
         if reason == STOPPED:
@@ -233,6 +237,7 @@ class CallRegistry:
                 self._incoming.take(message)
             case messages.CallSnapshot():
                 self._incoming.adopt(message)
+                self.referrals.adopt(self._table.live.get(message.call_id))
             case messages.InviteRefused():
                 self._refused()
             case messages.RequestsRefused():
@@ -255,8 +260,11 @@ class CallRegistry:
 
     def _on_call_report(self, message: messages.CallReport) -> None:
         call = self._table.live.get(message.call_id)
-        if call is not None:
+        if call is not None and isinstance(message, messages.ReferRequested):
+            self.referrals.take(call, message)
+        elif call is not None:
             call.on_report(message)
+            self.referrals.on_report(call, message)
             if call.state is CallState.TERMINATED:
                 self._table.retire(call)
         elif isinstance(message, messages.CallEnded):  # of a call that was not adopted

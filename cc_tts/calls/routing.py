@@ -52,8 +52,9 @@ class RouteDecision:
     """How to answer, and what to speak first, after ``lead_in_ms`` of silence. ``voice``, ``language`` and
     ``barge_in_speech`` are the call's defaults; ``unanswered`` is spoken if a call is not answered that waits for it.
     ``media_url`` is the application that is to take its audio. ``gather`` has ``prompt`` in it. ``transfer_to`` is whom the
-    caller is handed over to after the prompt; nobody has checked whether that is allowed. ``record``: the
-    call is recorded like this from its first frame on. ``disclosure`` is said before synthetic words.
+    caller is handed over to after the prompt; nobody has checked whether that is allowed. ``refer``: who decides on a
+    REFER of the caller. ``record``: the call is recorded like this from its first frame on. ``disclosure`` is said before
+    synthetic words.
     """
 
     answer: Literal["now", "ring", "manual"]
@@ -69,6 +70,7 @@ class RouteDecision:
     media_url: str = ""
     media_dialect: MediaDialect = "cc-tts"
     transfer_to: str = ""
+    refer: Literal["refuse", "allow", "ask"] = "refuse"
     record: RecordRequest | None = None
 
 
@@ -122,8 +124,15 @@ def decide(*, request_uri: str, trusted: bool, headers: Mapping[str, str], confi
         gather=gather,
         barge_in_speech=None if route.barge_in_speech == "" else route.barge_in_speech,
         transfer_to=transfer_to,
+        refer=route.refer,
         record=record_of(tts_headers.get("x-tts-record", ""), route.record, config.record),
     )
+
+
+def greeting_of(route: RouteConfig) -> Prompt | None:
+    """Whoever answers a call that is placed in place of one of the route hears this; ``None``: nothing."""
+    then: Then = "hangup" if route.then == "hangup" else "stay"
+    return _first_prompt({}, route, _style({}, route), then, max_text_chars=0)
 
 
 def _transfer_to(tts_headers: Mapping[str, str], route: RouteConfig, asked_then: AfterPrompt | None) -> str:

@@ -119,6 +119,12 @@ def _routes(config: Config) -> Iterator[str]:
         if route.media_url:
             yield from _media_url(user, route)
         yield from _transfer(user, route, config)
+        if route.refer != "refuse" and not config.transfer.allowed:
+            yield f'routes.{user}.refer is "{route.refer}", but transfer.allowed names nobody who may be called'
+        if route.refer == "allow" and route.media_url:
+            yield (
+                f'routes.{user}.refer is "allow", but the application of media_url does not get the new call: use "ask"'
+            )
         yield from route_faults(user, route.record, config.record)
 
 

@@ -480,6 +480,7 @@ class RouteConfig:
     language: str = ""
     then: Literal["stay", "hangup", "transfer"] = "stay"
     transfer_to: Annotated[str, msgspec.Meta(max_length=MAX_URI_CHARS)] = ""
+    refer: Literal["refuse", "allow", "ask"] = "refuse"
     barge_in_speech: BargeInBySpeech | Literal[""] = ""
     media_url: Annotated[str, msgspec.Meta(max_length=2048)] = field(default="", repr=False)
     media_dialect: MediaDialect = "cc-tts"

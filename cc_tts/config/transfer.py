@@ -15,3 +15,4 @@ class TransferConfig:
     allowed: Annotated[
         tuple[Annotated[str, msgspec.Meta(max_length=MAX_URI_CHARS)], ...], msgspec.Meta(max_length=1000)  # unmeasured
     ] = ()
+    refer_timeout_s: Annotated[float, msgspec.Meta(ge=0.1, le=60)] = 10.0

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from cc_tts.ua.leg import Leg
 from cc_tts.ua.refer.message import Notification
+from cc_tts.ua.refer.referral import Answer
 from cc_tts.ua.sip.reason import RemoteReason
 
 
@@ -14,6 +15,7 @@ class Dialogs:
 
     def __init__(self, legs: Mapping[str, Leg]) -> None:
         self._legs = legs
+        self._referred: list[Leg] = []
 
     def is_ours(self, sip_call_id: str) -> bool:
         """Whether we placed the call of a Call-ID."""
@@ -32,6 +34,26 @@ class Dialogs:
     def on_notify(self, sip_call_id: str, remote_tag: str, notification: Notification) -> bool:
         """A NOTIFY of a REFER came; returns whether there was one."""
         return (leg := self._leg_of(sip_call_id, remote_tag)) is not None and leg.refer.take(notification)
+
+    def on_refer(self, sip_call_id: str, remote_tag: str, message: str) -> Answer:
+        """A REFER came; returns the answer to it. :meth:`begin_referrals` follows when that is sent."""
+        leg = self._leg_of(sip_call_id, remote_tag)
+        if leg is None:
+            return 481, ()
+        self._referred.append(leg)
+        return leg.referral.answer(message)
+
+    def on_notify_refused(self, sip_call_id: str, remote_tag: str) -> None:
+        """A NOTIFY of ours was answered with what would end the call."""
+        if (leg := self._leg_of(sip_call_id, remote_tag)) is not None:
+            leg.referral.refused()
+
+    def begin_referrals(self) -> None:
+        """Go on with the REFERs that have been answered."""
+        while self._referred:
+            leg = self._referred.pop()
+            if not leg.is_over:
+                leg.referral.begin()
 
     def _leg_of(self, sip_call_id: str, remote_tag: str) -> Leg | None:
         # a call to ourselves has two legs of one Call-ID

@@ -151,6 +151,7 @@ class UserAgent:
             refusal=self._refusal,
             on_refused=lambda: self._send(messages.InviteRefused()),
             is_ours=self._dialogs.is_ours,
+            on_refer=self._dialogs.on_refer,
         ).install()
         MessageFilter(
             self._library,
@@ -159,6 +160,7 @@ class UserAgent:
             on_key=self._dialogs.on_key,
             on_end=self._dialogs.on_end,
             on_notify=self._dialogs.on_notify,
+            on_notify_refused=self._dialogs.on_notify_refused,
             on_offer=self._l16.before_answer,
             on_malformed=self._policy.note_malformed,
         ).install()
@@ -166,6 +168,7 @@ class UserAgent:
     def poll(self) -> None:
         """Do one turn: let PJSIP work, reap ended legs, pass on what the playout buffers reported, watch RTP."""
         self._endpoint.libHandleEvents(POLL_MS)
+        self._dialogs.begin_referrals()
         self._place_refused()
         self._end_tails()
         self._drain_playout_events()
@@ -291,6 +294,7 @@ class UserAgent:
         for leg in self._live_legs():
             with self._attempt(leg, "detach"):
                 leg.media.detach_server()
+                leg.referral.detach_server()
 
     def attach_server(self) -> list[messages.CallSnapshot]:
         """Another server is there: return a snapshot of each call. Prompts that are not in it are reported as over."""
@@ -403,7 +407,7 @@ class UserAgent:
 
     def _command_leg(self, message: messages.CallCommand) -> None:
         name, method = _LEG_COMMANDS[type(message)]
-        if not isinstance(message, messages.KeepRecord):
+        if not isinstance(message, messages.KeepRecord | messages.AllowRefers):
             self._unanswered.discard(message.call_id)
         leg = self._legs.get(message.call_id)
         if leg is None or leg.is_over:
@@ -505,6 +509,8 @@ _LEG_COMMANDS: Final[Mapping[type[messages.CallCommand], tuple[str, Callable[[Le
     messages.SetHold: ("hold", Leg.set_hold),
     messages.SendDtmf: ("dtmf", Leg.send_dtmf),
     messages.Transfer: ("transfer", lambda leg, transfer: leg.refer.start(transfer)),
+    messages.AllowRefers: ("refer", lambda leg, allowed: leg.referral.allow(allowed)),
+    messages.TellReferrer: ("refer", lambda leg, told: leg.referral.tell(told)),
     messages.SetListening: ("listen", lambda leg, listening: leg.media.set_listening(listening.directions)),
 }
 """The SIP thread carries these out on a leg, with the command's name in :class:`.CommandFailed`."""

@@ -22,6 +22,7 @@ from cc_tts.ua.leg_state import LEG_TABLE, LegEvent, LegState
 from cc_tts.ua.pjsip import pj_info
 from cc_tts.ua.pjsip.sip_thread import callback, pj_detail
 from cc_tts.ua.refer.leg import LegRefer
+from cc_tts.ua.refer.referral import LegReferral
 from cc_tts.ua.rtp.dtmf import LegDtmf
 from cc_tts.ua.sip import bye
 from cc_tts.ua.sip import event_type as events
@@ -72,6 +73,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         self.media = LegMedia(services, self, call_id, buffer)
         self.dtmf = LegDtmf(self, call_id, clock=services.clock, send=services.send)
         self.refer = LegRefer(self, call_id, clock=services.clock, library=services.library, send=services.send)
+        self.referral = LegReferral(self, call_id, clock=services.clock, library=services.library, send=services.send)
         self.dialog = ("", "")
         """Call-ID and the far side's tag, which is empty as long as it is not known."""
         self._tags = ("", "")
@@ -239,6 +241,7 @@ class Leg(pj.Call):  # type: ignore[misc]
             return
         self.dtmf.tick(now_ns)
         self.refer.tick(now_ns)
+        self.referral.tick(now_ns)
         is_unacked = self.is_incoming and self._machine.state is LegState.ANSWERED
         is_late = now_ns - self._answered_ns >= self._rtp.unacked_ms * NS_PER_MS
         if is_unacked and is_late and not self.media.is_muted:
@@ -312,6 +315,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         """The call is over; ``response`` is the message that ended it, empty if none did."""
         self._give_up_reinvite()
         self.refer.end()
+        self.referral.end()
         sip_code = int(info.lastStatusCode)
         is_own_status = not self.is_incoming and not self._is_answered and self._ended_by is None and not response
         if is_own_status and sip_code >= pj.PJSIP_SC_INTERNAL_SERVER_ERROR:  # PJSIP's: the INVITE could not be sent
@@ -368,12 +372,12 @@ class Leg(pj.Call):  # type: ignore[misc]
 
     @callback
     def onCallTsxState(self, prm: Any) -> None:
-        """A transaction changed its state: of interest are our re-INVITEs, the keys that we send, and REFER."""
-        change = pj_info.change_of_own(prm, "INVITE", "INFO", "REFER")
+        """A transaction changed its state: of interest are our re-INVITEs, the keys that we send, REFER and NOTIFY."""
+        change = pj_info.change_of_own(prm, "INVITE", "INFO", "REFER", "NOTIFY")
         if change is None:
             return
-        if change.tsx.method == "REFER":
-            self.refer.changed(change)
+        if change.tsx.method in ("REFER", "NOTIFY"):
+            (self.refer if change.tsx.method == "REFER" else self.referral).changed(change)
             return
         is_pending = change.tsx.state < pj.PJSIP_TSX_STATE_COMPLETED
         if change.tsx.method == "INFO":

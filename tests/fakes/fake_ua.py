@@ -28,6 +28,8 @@ COMMANDS: Final[dict[type[Message], tuple[str, ...]]] = {
     messages.SetHold: ("hold", "hold"),
     messages.SendDtmf: ("dtmf", "digits", "duration_ms"),
     messages.Transfer: ("transfer", "to", "headers", "referred_by"),
+    messages.AllowRefers: ("allow_refers", "targets"),
+    messages.TellReferrer: ("tell_referrer", "refer_id", "sip_code"),
     messages.Originate: ("originate", "to", "from_", "headers"),
     messages.BeginUtterance: ("begin", "utterance_id"),
     messages.Audio: ("audio", "utterance_id"),

@@ -45,6 +45,7 @@ from cc_tts.ua.guard import digest, long_messages, sdp_check, sdp_repair, srtp_s
 from cc_tts.ua.guard.message_filter import MessageFilter
 from cc_tts.ua.guard.policy import InboundPolicy
 from cc_tts.ua.guard.request_filter import RequestFilter
+from cc_tts.ua.refer.request import refer_request
 from cc_tts.ua.sip import bye, event_type, forwarding, reason
 from cc_tts.ua.sip import message as sip_message
 from cc_tts.voices import enrolment
@@ -137,11 +138,20 @@ def message_filter(data: bytes) -> None:
         on_key=ignore,
         on_end=ignore,
         on_notify=lambda *_: True,
+        on_notify_refused=ignore,
         on_offer=ignore,
         on_malformed=ignore,
     )
     for step in (found._on_request_in_call, found._on_new_request, found._on_response):
         step(0)
+
+
+def _answer_to_refer(text: str) -> tuple[int, tuple[tuple[str, str], ...]]:
+    try:
+        refer_request(text, 1)
+    except ValueError:
+        return 400, ()
+    return 202, ()
 
 
 def request_filter(data: bytes) -> None:
@@ -150,7 +160,12 @@ def request_filter(data: bytes) -> None:
     settings = settings_of(config.load(overrides=overrides))[0]
     policy = InboundPolicy(settings, clock=CLOCK, max_message_bytes=4_000)
     found = RequestFilter(
-        cast("Any", library), policy=policy, refusal=lambda: None, on_refused=lambda: None, is_ours=lambda _id: False
+        cast("Any", library),
+        policy=policy,
+        refusal=lambda: None,
+        on_refused=lambda: None,
+        is_ours=lambda _id: False,
+        on_refer=lambda _id, _tag, text: _answer_to_refer(text),
     )
     method = library.method_of(0)
     found._filter_transport(0, method)

@@ -38,6 +38,7 @@ FACTS: Final = (
     "defaults",
     "media_route",
     "webhook",
+    "referral",
     "recordings",
     "disclosure",
     "disclosed_at_s",
@@ -137,6 +138,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     amd_stage: Literal["", "answer", "greeting"] = ""
     media_route: tuple[str, MediaDialect] | None = None
     webhook: CallWebhook | None = None
+    referral: tuple[str, str] | None = None
     route: str = ""
     peer: str = ""
     utterances: tuple[KeptUtterance, ...] = ()

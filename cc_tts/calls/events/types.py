@@ -66,10 +66,24 @@ class CallIncoming(_Parties, frozen=True, kw_only=True):
     source: Annotated[str, Meta(description="The address it came from.")]
 
 
+class Referral(msgspec.Struct, frozen=True, kw_only=True):
+    """The call whose far side asked for another one, and the REFER by which it did."""
+
+    call_id: str
+    refer_id: str
+
+
+def referral_of(names: tuple[str, str] | None) -> Referral | UnsetType:
+    return UNSET if names is None else Referral(call_id=names[0], refer_id=names[1])
+
+
 class CallOutgoing(_Parties, frozen=True, kw_only=True):
     """A call is being placed."""
 
     type: ClassVar[str] = "call.outgoing"
+    referral: Annotated[
+        Referral | UnsetType, Meta(description="The far side of another call of ours asked for it, by REFER.")
+    ] = UNSET
 
 
 class CallEarly(CallData, frozen=True, kw_only=True):
@@ -232,6 +246,38 @@ class CallTransfer(CallData, frozen=True, kw_only=True):
     confirmed: Annotated[
         bool | UnsetType, Meta(description="With `succeeded`: whether the far side has said so itself.")
     ] = UNSET
+
+
+ReferResult = Literal["succeeded", "failed", "refused", "timeout"]
+
+
+class CallReferRequested(CallData, frozen=True, kw_only=True):
+    """The far side asks us to call somebody else (REFER), on a route that does not refuse that. `call.refer_complete`
+    follows once.
+    """
+
+    type: ClassVar[str] = "call.refer_requested"
+    refer_id: str
+    to: Annotated[str, Meta(description="The SIP URI that is to be called; transfer.allowed takes it.")]
+    headers: Annotated[Mapping[str, str], Meta(description="X-*, User-to-User and Replaces for the new call.")]
+    referred_by: Annotated[str | None, Meta(description="The URI of whoever refers; null if it names none.")]
+    replaces: Annotated[bool, Meta(description="Whether the new call takes the place of another one (attended).")]
+    answer_within_ms: Annotated[
+        int | None,
+        Meta(description="How long the application has to accept or refuse it; null: the route has decided."),
+    ]
+
+
+class CallReferComplete(CallData, frozen=True, kw_only=True):
+    """The outcome of a REFER of the far side, which has been told. After `succeeded` this call ends, and the new one goes
+    on.
+    """
+
+    type: ClassVar[str] = "call.refer_complete"
+    refer_id: str
+    result: Annotated[ReferResult, Meta(description="`timeout`: nobody has decided in time.")]
+    sip_code: Annotated[int, Meta(description="The far side was told this.")]
+    new_call_id: Annotated[str | UnsetType, Meta(description="The call that was placed, if one was.")] = UNSET
 
 
 class CallRecording(CallData, frozen=True, kw_only=True):
@@ -434,6 +480,8 @@ EVENTS: Final[Mapping[str, type[EventData]]] = {
         CallDisclosed,
         CallDisclosureFailed,
         CallTransfer,
+        CallReferRequested,
+        CallReferComplete,
         CallRecording,
         CallRecordingDelivered,
         CallCommandFailed,

@@ -47,7 +47,8 @@ log = logs.get(__name__)
 class MessageFilter:
     """``codecs`` are served, such as ``PCMU/8000``. ``on_key`` gets a key of INFO: Call-ID, the far side's tag, CSeq, key,
     duration in ms; ``on_end`` the same names and the reasons of a BYE or CANCEL; ``on_notify`` the same names and what a
-    NOTIFY says, and it returns whether that was asked for; ``on_offer`` which of ``codecs`` a request offers, just before
+    NOTIFY says, and it returns whether that was asked for; ``on_notify_refused`` the same names when a NOTIFY of ours got
+    what PJSIP would end the call for; ``on_offer`` which of ``codecs`` a request offers, just before
     PJSIP answers it; ``on_malformed`` the host that sent what cannot be used.
     """
 
@@ -60,6 +61,7 @@ class MessageFilter:
         on_key: Callable[[str, str, int, str, int], None],
         on_end: Callable[[str, str, tuple[RemoteReason, ...]], None],
         on_notify: Callable[[str, str, refer.Notification], bool],
+        on_notify_refused: Callable[[str, str], None],
         on_offer: Callable[[frozenset[str]], None],
         on_malformed: Callable[[str], None],
     ) -> None:
@@ -69,6 +71,7 @@ class MessageFilter:
         self._on_key = on_key
         self._on_end = on_end
         self._on_notify = on_notify
+        self._on_notify_refused = on_notify_refused
         self._on_offer = on_offer
         self._on_malformed = on_malformed
 
@@ -146,6 +149,10 @@ class MessageFilter:
             log.debug("response_dropped", sip_code=status)
         elif method == "REFER" and status == "408":
             log.debug("response_dropped", reason="PJSIP would end the call", sip_code=status)
+        elif method == "NOTIFY" and status in ("408", "481"):
+            log.debug("response_dropped", reason="PJSIP would end the call", sip_code=status)
+            self._on_notify_refused(*sip_message.dialog_of_response(message)[::2])
+            return True
         else:
             if status < "300" and method in _OFFERING:
                 self._drop_unusable_answer(rdata, host, message, method, status)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from cc_tts import logs
-from cc_tts.ua.guard.c_library import CLibrary
+from cc_tts.ua.guard.c_library import CLibrary, Headers
 from cc_tts.ua.guard.policy import InboundPolicy, Refusal
 from cc_tts.ua.sip import message as sip_message
 
@@ -37,7 +37,8 @@ log = logs.get(__name__)
 
 class RequestFilter:
     """The modules in front of pjsua. ``refusal`` is called for each new INVITE and OPTIONS that may be taken: seconds for
-    Retry-After, or ``None`` to let it pass. ``is_ours``: whether we placed the call of a Call-ID. Runs on: the SIP thread.
+    Retry-After, or ``None`` to let it pass. ``is_ours``: whether we placed the call of a Call-ID. ``on_refer`` gets Call-ID,
+    the far side's tag and the text of a REFER in a dialog, and returns the answer. Runs on: the SIP thread.
     """
 
     def __init__(
@@ -48,12 +49,14 @@ class RequestFilter:
         refusal: Callable[[], int | None],
         on_refused: Callable[[], None],
         is_ours: Callable[[str], bool],
+        on_refer: Callable[[str, str, str], tuple[int, Headers]],
     ) -> None:
         self._c = library
         self._policy = policy
         self._refusal = refusal
         self._on_refused = on_refused
         self._is_ours = is_ours
+        self._on_refer = on_refer
 
     def install(self) -> None:
         """Register with PJSIP, which keeps the modules. Raises ``RuntimeError`` if it refuses one."""
@@ -109,7 +112,8 @@ class RequestFilter:
         elif method == "OPTIONS":
             self._answer_options(rdata, message)  # as outside a dialog (RFC 3261 §11); PJSIP would answer 500
         elif method == "REFER":
-            self._c.respond(rdata, 603)  # whoever calls us could make us call anybody
+            call_id, tag = sip_message.header_value(message, "call-id"), sip_message.from_tag(message)
+            self._c.respond(rdata, *self._on_refer(call_id, tag, message))
         else:
             self._refuse_method(rdata, method)
 

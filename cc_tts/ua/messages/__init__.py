@@ -7,6 +7,7 @@ from typing import Final
 
 from cc_tts.processes.channel import kinds_of
 from cc_tts.ua.messages.commands import (
+    AllowRefers,
     Answer,
     ApplySettings,
     Audio,
@@ -30,6 +31,7 @@ from cc_tts.ua.messages.commands import (
     SetRecordingPaused,
     StartRecording,
     StopRecording,
+    TellReferrer,
     Transfer,
 )
 from cc_tts.ua.messages.reports import (
@@ -58,6 +60,7 @@ from cc_tts.ua.messages.reports import (
     RecorderLost,
     RecordingOver,
     RecordingStarted,
+    ReferRequested,
     RefusedCause,
     RegistrationChanged,
     Report,
@@ -79,6 +82,7 @@ __all__ = [
     "FROM_UA",
     "TO_UA",
     "ActivePjsuaCalls",
+    "AllowRefers",
     "Answer",
     "ApplySettings",
     "AssertionsFailed",
@@ -118,6 +122,7 @@ __all__ = [
     "RecorderLost",
     "RecordingOver",
     "RecordingStarted",
+    "ReferRequested",
     "RefusedCause",
     "RegistrationChanged",
     "Report",
@@ -134,6 +139,7 @@ __all__ = [
     "SnapshotComplete",
     "StartRecording",
     "StopRecording",
+    "TellReferrer",
     "ToldBy",
     "Transfer",
     "TransferProgress",

@@ -98,6 +98,19 @@ class Transfer(CallCommand, frozen=True):
     referred_by: str = ""
 
 
+class AllowRefers(CallCommand, frozen=True):
+    """Take REFERs of the far side to ``targets``, which are patterns; without this each is declined."""
+
+    targets: tuple[str, ...]
+
+
+class TellReferrer(CallCommand, frozen=True):
+    """Tell the far side how its REFER goes, by NOTIFY; 100: its call is being placed. A final status ends it."""
+
+    refer_id: str
+    sip_code: int
+
+
 class Originate(CallCommand, frozen=True):
     """Place a call. Refusals and timeouts come back as :class:`CallEnded`."""
 

@@ -141,6 +141,17 @@ class TransferProgress(CallReport, frozen=True):
     is_last: bool
 
 
+class ReferRequested(CallReport, frozen=True):
+    """A REFER came that names an allowed target, and was accepted; :class:`TellReferrer` follows. ``headers`` are for the
+    new call.
+    """
+
+    refer_id: str
+    to: str
+    headers: dict[str, str]
+    referred_by: str = ""
+
+
 class CommandFailed(CallReport, frozen=True):
     """PJSIP refused a command on a call; the call goes on."""
 

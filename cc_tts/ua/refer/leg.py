@@ -42,7 +42,7 @@ class LegRefer:
         """These were reported of it: at most its answer and the last notification."""
 
     def start(self, transfer: messages.Transfer) -> None:
-        """Send REFER (RFC 3515 §2.4.1)."""
+        """Send REFER (RFC 3515 §2.4.1), with Referred-By (RFC 3892 §2.1)."""
         referred_by = transfer.referred_by or sip_message.uri_of(sip_message.readable(self._call.getInfo().localUri))
         param = pj.CallSendRequestParam()
         param.method = "REFER"

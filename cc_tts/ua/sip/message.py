@@ -16,8 +16,10 @@ _COMPACT: Final = {
     "f": "from",
     "i": "call-id",
     "l": "content-length",
+    "b": "referred-by",
     "m": "contact",
     "o": "event",
+    "r": "refer-to",
     "t": "to",
 }
 """The headers that are looked at here have these compact forms (RFC 3261 §7.3.3)."""

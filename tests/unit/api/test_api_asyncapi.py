@@ -56,6 +56,10 @@ SAMPLES: tuple[types.EventData, ...] = (
         duration_ms=4200.0,
     ),
     types.CallTransfer(transfer_id="t1", mode="blind", state="ringing", sip_code=180),
+    types.CallReferRequested(
+        refer_id="r1", to="sip:1@pbx", headers={}, referred_by=None, replaces=False, answer_within_ms=10_000
+    ),
+    types.CallReferComplete(refer_id="r1", result="succeeded", sip_code=200, new_call_id="call_2"),
     types.CallTransfer(
         transfer_id="t1", mode="attended", state="succeeded", sip_code=None, reason="unknown", confirmed=False
     ),

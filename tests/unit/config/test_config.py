@@ -147,6 +147,7 @@ def test_faults_of_tenants(override: str, said: str) -> None:
         ("routes.a={media_url='ws://app', answer='manual'}", 'leave answer = "now"'),
         ("routes.a={media_url='ws://app', then='hangup'}", 'leave then = "stay"'),
         ("routes.a={media_url='ws://app', media_dialect='vonage'}", "media_dialect"),
+        ("routes.a.refer=ask", "transfer.allowed names nobody"),
         ("routes.a.then=transfer", "name the SIP URI in routes.a.transfer_to"),
         ("routes.a.transfer_to='sip:1@pbx'", 'goes with then = "transfer"'),
         ("routes.a={then='transfer', transfer_to='1001'}", "write a SIP URI"),

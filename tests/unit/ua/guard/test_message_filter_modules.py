@@ -33,6 +33,7 @@ class FakeLibrary:
         self.ends: list[tuple[str, str, tuple[RemoteReason, ...]]] = []
         self.before_transactions: list[Callable[[int], bool]] = []
         self.notified: list[tuple[str, str, Notification]] = []
+        self.lost: list[tuple[str, str]] = []
         self.has_referred = True
         self.off: tuple[int, ...] = ()
         self.fails = False
@@ -116,6 +117,7 @@ def library(keys: list[tuple[str, str, int, str, int]]) -> FakeLibrary:
         srtp=False,
         on_key=lambda *key: keys.append(key),
         on_notify=fake.notify,
+        on_notify_refused=lambda *dialog: fake.lost.append(dialog),
         on_end=lambda *end: fake.ends.append(end),
         on_offer=lambda _codecs: None,
         on_malformed=fake.malformed.append,
@@ -305,3 +307,16 @@ def test_a_notify_says_what_its_body_names(library: FakeLibrary) -> None:
     kind = "Content-Type: message/sipfrag;version=2.0"
     library.receive("NOTIFY sip:a SIP/2.0", "SIP/2.0 180 Ringing\r\n", "Event: refer", kind)
     assert library.notified == [("c", "theirs", Notification(180, is_last=False, cseq=7))]
+
+
+@pytest.mark.parametrize("status", ["408 Timeout", "481 No Subscription"])
+def test_a_notify_that_is_refused_does_not_end_the_call(library: FakeLibrary, status: str) -> None:
+    (dealt_with,) = library.receive(f"SIP/2.0 {status}", method="NOTIFY", from_tag="ours", to_tag="theirs")
+    assert dealt_with, "PJSIP would end the call"
+    assert library.lost == [("c", "theirs")]
+    assert library.malformed == []
+
+
+def test_other_answers_to_a_notify_pass(library: FakeLibrary) -> None:
+    assert library.receive("SIP/2.0 200 OK", method="NOTIFY", from_tag="ours", to_tag="theirs") == [False]
+    assert library.lost == []

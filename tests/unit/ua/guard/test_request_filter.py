@@ -13,6 +13,7 @@ from cc_tts.ua.client import settings_of
 from cc_tts.ua.guard.c_library import CLibrary, Headers
 from cc_tts.ua.guard.policy import InboundPolicy
 from cc_tts.ua.guard.request_filter import ALLOWED, RequestFilter
+from cc_tts.ua.refer.referral import Answer
 from tests.fakes.fake_line import FakeClock
 
 pytestmark = pytest.mark.unit
@@ -108,6 +109,11 @@ class FakeLibrary:
 MAX_BYTES = 4_000
 
 
+def declined(call_id: str, remote_tag: str, message: str) -> Answer:
+    assert (call_id, remote_tag, message.partition(" ")[0]) == ("c", "theirs", "REFER")
+    return 603, ()
+
+
 class Filtered:
     """A request filter of this configuration on a fake library."""
 
@@ -124,6 +130,7 @@ class Filtered:
             refusal=lambda: retry_after_s,
             on_refused=self._count,
             is_ours=lambda call_id: call_id == "ours",
+            on_refer=declined,
         )
         request_filter.install()
         self.receive = self.library.receive
@@ -394,7 +401,9 @@ def test_the_server_does_not_run_without_the_filter() -> None:
     policy = InboundPolicy(settings_of(config.load())[0], clock=FakeClock(), max_message_bytes=MAX_BYTES)
     library = cast("CLibrary", FakeLibrary(refuses_modules=True))
     with pytest.raises(RuntimeError):
-        RequestFilter(library, policy=policy, refusal=lambda: None, on_refused=lambda: None, is_ours=bool).install()
+        RequestFilter(
+            library, policy=policy, refusal=lambda: None, on_refused=lambda: None, is_ours=bool, on_refer=declined
+        ).install()
 
 
 def test_a_request_the_filter_fails_on_passes_only_an_open_policy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -244,6 +244,14 @@ class TransferActive(WrongState, code="transfer_active", title="A transfer runs 
     """One transfer runs on a call at a time."""
 
 
+class BridgeActive(WrongState, code="bridge_active", title="The call is bridged already"):
+    """A call is bridged to one other call at a time."""
+
+
+class BridgeImpossible(WrongState, code="bridge_impossible", title="These calls cannot be bridged"):
+    """The two calls are in different SIP processes, which do not exchange audio."""
+
+
 class RecordingActive(WrongState, code="recording_active", title="The call is recorded already"):
     """A call has one recording at a time."""
 

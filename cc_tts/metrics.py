@@ -101,6 +101,11 @@ class Metrics:
             "REFERs of far sides that were taken: succeeded, failed, refused, or timeout (nobody decided).",
             "result",
         )
+        self.bridges = counter(
+            "cctts_bridges",
+            "Bridges of calls that are over, each counted for both calls: requested, call_ended, or failed.",
+            "reason",
+        )
         self.media_streams = gauge("cctts_media_streams", "Open media streams of calls.")
         self.media_connections = counter(
             "cctts_media_connections", "Connections to the media_url of a route: connected or failed.", "result"

@@ -505,13 +505,14 @@ class EventLog:
 
         return await exactly(count, found, self._changed, what=kind, timeout_s=timeout_s)
 
-    async def wait(self, kind: str, timeout_s: float = 10.0, **data: Any) -> Json:
-        """The first event of this type whose data holds these values."""
+    async def wait(self, kind: str, timeout_s: float = 10.0, *, call_id: str = "", **data: Any) -> Json:
+        """The first event of this type, of a call if one is named, whose data holds these values."""
         try:
             async with asyncio.timeout(timeout_s):
                 while True:
                     for event in self.events:
-                        if event["type"] == kind and data.items() <= event["data"].items():
+                        is_of_it = not call_id or event["call_id"] == call_id
+                        if event["type"] == kind and is_of_it and data.items() <= event["data"].items():
                             return event
                     self._changed.clear()
                     await self._changed.wait()

@@ -3,12 +3,13 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Annotated, Final
 
+import msgspec
 from aiohttp import web
-from msgspec import UNSET
+from msgspec import UNSET, Meta, UnsetType
 
-from cc_tts.api import schemas, views
+from cc_tts.api import schemas, sip_fields, views
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http import bodies
 from cc_tts.api.http.auth import HOLDER, current_tenant
@@ -16,6 +17,10 @@ from cc_tts.api.http.route import Query, RouteTable
 from cc_tts.api.webhooks.routes import check_webhook, readable_by
 from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState
+from cc_tts.calls.originate import OriginateRequest
+from cc_tts.calls.transfers.bridge import BridgeRequest
+from cc_tts.config.schema import CallWebhook
+from cc_tts.config.sip_uri import uri_fault
 from cc_tts.errors import (
     CallNotFound,
     CapacityExceeded,
@@ -42,7 +47,9 @@ from cc_tts.errors import (
     WebhookNotAllowed,
     WrongState,
 )
-from cc_tts.speech.prompt import Prompt, PromptDefaults
+from cc_tts.speech.prompt import Disclosure, Prompt, PromptDefaults, TextContent
+from cc_tts.ua.messages import OnHangup
+from cc_tts.vad.answering.settings import Amd
 from cc_tts.vad.client import SpeechNotHeard
 
 ON_A_CALL: Final = (CallNotFound, WrongState, UserAgentUnavailable)
@@ -64,6 +71,98 @@ _SIP_CALL_ID: Final = re.compile(r"[!-~]{1,1024}")
 """``callid`` of RFC 3261 §25.1, which sets no bound, and what else peers send."""
 
 ROUTES: Final = RouteTable("Calls")
+
+
+class BridgeTo(schemas.Body, frozen=True):
+    """The call that another one is placed for. Both are then in one SIP process, which bridging needs."""
+
+    call_id: schemas.Id
+    on_hangup: OnHangup = "end"
+    bridge_id: schemas.Id | None = None
+    on_answer: Annotated[
+        bool, Meta(description="Bridge them when the new call is answered; false: `bridge` follows, if any.")
+    ] = True
+
+    def request(self, client_state: str | None) -> BridgeRequest:
+        """The request to the layer below."""
+        return BridgeRequest(
+            other_call_id=self.call_id,
+            on_hangup=self.on_hangup,
+            bridge_id=self.bridge_id or "",
+            client_state=client_state,
+        )
+
+
+class Originate(schemas.Body, frozen=True):
+    """A call to place. ``speak`` is spoken as soon as the call is answered: text, or a body as for …/speak. With ``amd``,
+    events tell who answers.
+    """
+
+    to: schemas.Uri
+    from_: schemas.Uri | None = msgspec.field(default=None, name="from")
+    headers: schemas.Headers = msgspec.field(default_factory=dict)
+    timeout_s: schemas.RingTimeout | None = None
+    voice: schemas.VoiceId | None = None
+    speak: schemas.Text | schemas.Speak | UnsetType = UNSET
+    call_id: schemas.Id | None = None
+    display_name: schemas.DisplayName | None = None
+    asserted_identity: schemas.Identity | None = None
+    metadata: schemas.Metadata = msgspec.field(default_factory=dict)
+    client_state: schemas.ClientState | None = None
+    amd: Amd | None = None
+    bridge: BridgeTo | None = None
+    disclosure: Annotated[
+        str,
+        Meta(
+            description="Said once before the first synthetic words, and nothing interrupts it: text, or prompt:ID for a "
+            "staged prompt. Left out or empty: calls.disclosure of the config."
+        ),
+    ] = ""
+    webhook: Annotated[
+        CallWebhook | None,
+        Meta(description="Where the events of this call go besides, if webhooks.allow_per_call is on."),
+    ] = None
+
+    def request(self) -> OriginateRequest:
+        """The request to the layer below.
+
+        Raises:
+            Unprocessable: a URI, a header or the prompt cannot be used.
+        """
+        checked: tuple[tuple[str, str | None, Callable[[str], str | None]], ...] = (
+            ("/to", self.to, uri_fault),
+            ("/from", self.from_, uri_fault),
+            ("/display_name", self.display_name, sip_fields.display_name_fault),
+            ("/asserted_identity", self.asserted_identity, sip_fields.identity_fault),
+        )
+        faults = [
+            FieldError(pointer, fault)
+            for pointer, value, fault_of in checked
+            if value is not None and (fault := fault_of(value)) is not None
+        ]
+        if faults := faults + sip_fields.header_faults(self.headers, "/headers"):
+            raise Unprocessable.about(*faults)
+        made = ("speak", "bridge", "disclosure")
+        fields = {name: getattr(self, name) for name in self.__struct_fields__ if name not in made}
+        schemas.check_text(self.disclosure, "/disclosure")
+        bridge = None if self.bridge is None else self.bridge.request(self.client_state)
+        on_answer = self.bridge is not None and self.bridge.on_answer
+        return OriginateRequest(
+            **fields,
+            prompt=self._prompt(),
+            disclosure=Disclosure.of(self.disclosure),
+            bridge=bridge,
+            bridge_on_answer=on_answer,
+        )
+
+    def _prompt(self) -> Prompt | None:
+        if self.speak is UNSET:
+            return None
+        if isinstance(self.speak, str):
+            schemas.check_text(self.speak, "/speak")
+            return Prompt(content=TextContent(self.speak, self.voice), client_state=self.client_state)
+        prompt = self.speak.prompt(pointer="/speak", voice=self.voice)
+        return replace(prompt, client_state=self.client_state) if prompt.client_state is None else prompt
 
 
 def fields_of_text(text: str, options: str = "") -> dict[type[ClientError], str]:
@@ -168,6 +267,7 @@ async def list_calls(request: web.Request) -> views.Calls:
         WebhookNotAllowed,
         Unprocessable,
         DisclosureFailed,
+        WrongState,
         *OF_TEXT,
     ),
     for_tenants=True,
@@ -185,12 +285,15 @@ async def list_calls(request: web.Request) -> views.Calls:
             "timeout_s": 20,
             "client_state": "ticket-17",
         },
+        "for a call": {"to": "sip:1000@pbx.example.com", "bridge": {"call_id": "call_5d41402abc4b2a76"}},
         "who answers": {"to": "sip:1000@pbx.example.com", "amd": {"initial_silence_ms": 3000}},
     },
 )
-async def originate_call(request: web.Request, body: schemas.Originate) -> views.Call:
+async def originate_call(request: web.Request, body: Originate) -> views.Call:
     """Place a call; its progress comes as events."""
     wanted = replace(body.request(), tenant=current_tenant())
+    if wanted.bridge is not None:
+        another_call(request, wanted.bridge.other_call_id, "/bridge/call_id")
     if wanted.amd is not None:
         with bodies.located({SpeechNotHeard: "/amd"}):
             request.app[CONTEXT].registry.check_amd()
@@ -318,7 +421,7 @@ async def start_gather(request: web.Request, body: schemas.Gather) -> views.Gath
 @ROUTES.add("GET", "/v1/calls/{id}/gather", scope="read", errors=(CallNotFound, GatherNotFound))
 async def get_gather(request: web.Request) -> views.Gather:
     """The gather that runs."""
-    return views.Gather.of(call_of(request).running_gather)
+    return views.Gather.of(call_of(request).keys.running)
 
 
 @ROUTES.add("DELETE", "/v1/calls/{id}/gather", scope="call", errors=(*ON_A_CALL, GatherNotFound))

@@ -11,7 +11,7 @@ from cc_tts.api.media import stream as media
 from cc_tts.api.plugs import openai
 from cc_tts.api.prompts import handlers as prompts
 from cc_tts.api.recordings import handlers as recordings
-from cc_tts.api.transfers import refer, transfer
+from cc_tts.api.transfers import bridge, refer, transfer
 from cc_tts.api.webhooks import routes as webhooks
 from cc_tts.errors import MAX_COMPARED_CHARS
 
@@ -19,6 +19,7 @@ ROUTES: Final = (
     *calls.ROUTES,
     *transfer.ROUTES,
     *refer.ROUTES,
+    *bridge.ROUTES,
     *speech.ROUTES,
     *text_stream.ROUTES,
     *media.ROUTES,
@@ -43,6 +44,7 @@ OTHER_NAMES: Final = {
     **dict.fromkeys(("listen", "audio"), "media"),
     **dict.fromkeys(("recording", "recordings"), "record"),
     "tokens": "stream",
+    **dict.fromkeys(("connect", "join"), "bridge"),
     "cancel": "stop",
     "retrieve": "unhold",
 }

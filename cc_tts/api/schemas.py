@@ -5,7 +5,7 @@ Patterns end in ``$(?!\n)``: in Python a bare ``$`` would let a trailing line fe
 
 import dataclasses
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 import msgspec
@@ -14,16 +14,14 @@ from msgspec import UNSET, Meta, UnsetType
 from cc_tts.api import sip_fields
 from cc_tts.calls.dtmf import gather as dtmf
 from cc_tts.calls.dtmf.gather import DEFAULT_TIMEOUT_MS, MAX_DIGITS, MAX_TIMEOUT_MS, MAX_TRIES, GatherRequest
-from cc_tts.calls.originate import OriginateRequest
-from cc_tts.config.schema import CallWebhook, SpeechBargeIn
-from cc_tts.config.sip_uri import MAX_URI_CHARS, uri_fault
+from cc_tts.config.schema import SpeechBargeIn
+from cc_tts.config.sip_uri import MAX_URI_CHARS
 from cc_tts.config.wording import form
 from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
 from cc_tts.errors import FieldError, MalformedRequest, Unprocessable
 from cc_tts.media.tones import MAX_TONE_MS
 from cc_tts.speech.prompt import (
     Content,
-    Disclosure,
     Prompt,
     PromptDefaults,
     Queueing,
@@ -35,7 +33,6 @@ from cc_tts.speech.prompt import (
     ToneContent,
 )
 from cc_tts.speech.ssml import MAX_BYTES, MAX_ELEMENTS, from_ssml
-from cc_tts.vad.answering.settings import Amd
 
 NOT_YET: Final = "not in this version"
 FOREVER: Final = sys.maxsize
@@ -283,68 +280,6 @@ class Play(PromptFields, frozen=True):
             return SilenceContent(self.silence_ms)
         tone = str(self.tone)
         return ToneContent(tone) if self.duration_ms is None else ToneContent(tone, self.duration_ms)
-
-
-class Originate(Body, frozen=True):
-    """A call to place. ``speak`` is spoken as soon as the call is answered: text, or a body as for …/speak. With ``amd``,
-    events tell who answers.
-    """
-
-    to: Uri
-    from_: Uri | None = msgspec.field(default=None, name="from")
-    headers: Headers = {}
-    timeout_s: RingTimeout | None = None
-    voice: VoiceId | None = None
-    speak: Text | Speak | UnsetType = UNSET
-    call_id: Id | None = None
-    display_name: DisplayName | None = None
-    asserted_identity: Identity | None = None
-    metadata: Metadata = {}
-    client_state: ClientState | None = None
-    amd: Amd | None = None
-    disclosure: Annotated[
-        str,
-        Meta(
-            description="Said once before the first synthetic words, and nothing interrupts it: text, or prompt:ID for a "
-            "staged prompt. Left out or empty: calls.disclosure of the config."
-        ),
-    ] = ""
-    webhook: Annotated[
-        CallWebhook | None,
-        Meta(description="Where the events of this call go besides, if webhooks.allow_per_call is on."),
-    ] = None
-
-    def request(self) -> OriginateRequest:
-        """The request to the layer below.
-
-        Raises:
-            Unprocessable: a URI, a header or the prompt cannot be used.
-        """
-        checked: tuple[tuple[str, str | None, Callable[[str], str | None]], ...] = (
-            ("/to", self.to, uri_fault),
-            ("/from", self.from_, uri_fault),
-            ("/display_name", self.display_name, sip_fields.display_name_fault),
-            ("/asserted_identity", self.asserted_identity, sip_fields.identity_fault),
-        )
-        faults = [
-            FieldError(pointer, fault)
-            for pointer, value, fault_of in checked
-            if value is not None and (fault := fault_of(value)) is not None
-        ]
-        if faults := faults + sip_fields.header_faults(self.headers, "/headers"):
-            raise Unprocessable.about(*faults)
-        fields = {name: getattr(self, name) for name in self.__struct_fields__ if name not in ("speak", "disclosure")}
-        check_text(self.disclosure, "/disclosure")
-        return OriginateRequest(**fields, prompt=self._prompt(), disclosure=Disclosure.of(self.disclosure))
-
-    def _prompt(self) -> Prompt | None:
-        if self.speak is UNSET:
-            return None
-        if isinstance(self.speak, str):
-            check_text(self.speak, "/speak")
-            return Prompt(content=TextContent(self.speak, self.voice), client_state=self.client_state)
-        prompt = self.speak.prompt(pointer="/speak", voice=self.voice)
-        return dataclasses.replace(prompt, client_state=self.client_state) if prompt.client_state is None else prompt
 
 
 class CallUpdate(Body, frozen=True):

@@ -48,6 +48,8 @@ class Call(View, frozen=True, kw_only=True):
         **{name: attrgetter(f"defaults.{name}") for name in ("voice", "language", "speed", "lexicons")},
         "barge_in": lambda call: BargeIn(dtmf=call.defaults.barge_in_dtmf, speech=call.defaults.barge_in_speech),
         "tenant": lambda call: call.tenant or UNSET,
+        "utterance_ids": lambda call: tuple(call.utterances),
+        "bridged_to": lambda call: call.bridge.other or UNSET,
     }
     id: str
     direction: Direction
@@ -81,6 +83,9 @@ class Call(View, frozen=True, kw_only=True):
     barge_in: BargeIn
     metadata: Mapping[str, str]
     client_state: str | None
+    bridged_to: Annotated[
+        str | UnsetType, Meta(description="The call that its far side talks with; left out if there is none.")
+    ] = UNSET
     tenant: Annotated[str | UnsetType, Meta(description="Whose call it is; left out if it is no tenant's.")] = UNSET
 
 

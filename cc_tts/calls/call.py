@@ -25,6 +25,7 @@ from cc_tts.calls.prompts.player import PromptPlayer
 from cc_tts.calls.prompts.utterance import CompletionCause, Utterance
 from cc_tts.calls.recording.recorder import CallRecorder
 from cc_tts.calls.services import CallServices
+from cc_tts.calls.transfers.bridge import CallBridge
 from cc_tts.calls.transfers.handover import Handover
 from cc_tts.clock import NS_PER_MS, ms_between
 from cc_tts.errors import DtmfUnsupported, WrongState
@@ -75,15 +76,11 @@ class Call(CallInfo):
         self.speech = CallerSpeech(self)
         self.detection: MachineDetection | None = None
         self.handover = Handover(self)
+        self.bridge = CallBridge(self)
         self.keeper = RecordKeeper(self)
         self.recorder = CallRecorder(self, self.services.recordings)
 
     # --- what the API reads ------------------------------------------------------------------------------------------
-
-    @property
-    def utterance_ids(self) -> tuple[str, ...]:
-        """The ids of the utterances that are kept, oldest first."""
-        return tuple(self.utterances)
 
     @property
     def utterances(self) -> Mapping[str, Utterance]:
@@ -100,11 +97,6 @@ class Call(CallInfo):
         """Whether it is an incoming call to which no final answer went out."""
         waits = self.direction == "inbound" and self.state in (CallState.INCOMING, CallState.EARLY)
         return waits and not self._answering
-
-    @property
-    def running_gather(self) -> Gather:
-        """The gather that runs; raises ``GatherNotFound`` if none does."""
-        return self.keys.running
 
     # --- speaking ----------------------------------------------------------------------------------------------------
 
@@ -153,6 +145,7 @@ class Call(CallInfo):
             self.services.source.check(self.defaults.applied_to(prompt).content)
         gather = self.keys.collect(request)
         self.recorder.gather_began(gather)
+        self.bridge.withhold_keys(withheld=self.keys.hides_keys)
         self.keeper.keep()
         return gather
 
@@ -164,7 +157,7 @@ class Call(CallInfo):
             GatherNotFound: none runs.
         """
         self._check(CallEvent.SPEAK, "stop gather")
-        gather = self.running_gather
+        gather = self.keys.running
         gather.cancel("cancelled")
         return gather
 
@@ -335,9 +328,11 @@ class Call(CallInfo):
         self.player.restore(record.utterances, dict(snapshot.utterances), is_answered=is_answered)
         if record.gather is not None:
             self.keys.break_off(record.gather)
+            self.bridge.withhold_keys(withheld=self.keys.hides_keys)
             if record.gather.then == "hangup" and is_answered:
                 self.end("gather_complete", cause="server_restarted")
         self.handover.restore(record.transfer, snapshot.transfer)
+        self.bridge.restore(record.bridge, snapshot.bridge_id)
         self.recorder.restore(record.recording)
         self.local_reason = record.local_reason or self.local_reason
         self._run_gather_timers()
@@ -429,6 +424,8 @@ class Call(CallInfo):
         messages.QualityReport: lambda call, report: setattr(call, "quality", report.quality),
         messages.CommandFailed: _on_command_failed,
         messages.TransferProgress: lambda call, progress: call.handover.take(progress),
+        messages.Bridged: lambda call, bridged: call.bridge.made(bridged.bridge_id),
+        messages.Unbridged: lambda call, parted: call.bridge.over(parted.bridge_id, parted.because),
         messages.CallEnded: _on_ended,
         messages.PlayoutReport: lambda call, report: call.player.on_playout(report.event),
     }
@@ -445,6 +442,7 @@ class Call(CallInfo):
         self.held = self.paused = False
         self.keys.call_ended()
         self.handover.call_ended(ending)
+        self.bridge.call_ended()
         self.speech.close()
         if self.detection:
             self.detection.close()
@@ -465,6 +463,7 @@ class Call(CallInfo):
         self.handover.prompt_complete(utterance)
 
     def _gather_complete(self, gather: Gather) -> None:
+        self.bridge.withhold_keys(withheld=self.keys.hides_keys)
         if gather.request.then == "hangup":
             failed = gather.result == "timeout" and gather.prompt_error
             cause = CompletionCause.ERROR if failed else gather.result

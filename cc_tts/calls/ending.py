@@ -83,6 +83,8 @@ def _sorted(ended: CallEnded, *, was_established: bool, local_reason: str | None
 def _established(ended_by: EndedBy, sip_code: int, local_reason: str | None) -> Ending:
     if ended_by == "failure":
         return Ending("failed", "no_response", sip_code)
+    if ended_by == "bridge":
+        return Ending("completed", "bridge_ended", sip_code)
     if ended_by != "local":
         return Ending("completed", "remote_hangup", sip_code)
     return Ending("failed" if local_reason == PROMPT_FAILED else "completed", local_reason or "local_hangup", sip_code)

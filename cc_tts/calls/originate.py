@@ -5,9 +5,11 @@ from functools import partial
 
 from cc_tts.calls.audio.machine_detection import MachineDetection
 from cc_tts.calls.call import Call
+from cc_tts.calls.call_state import CallState
 from cc_tts.calls.call_table import CallTable
 from cc_tts.calls.events import types
 from cc_tts.calls.services import CallServices
+from cc_tts.calls.transfers.bridge import BridgeRequest
 from cc_tts.config.schema import CallWebhook, Config
 from cc_tts.errors import (
     CapacityExceeded,
@@ -18,6 +20,7 @@ from cc_tts.errors import (
     FieldError,
     Unprocessable,
     UserAgentUnavailable,
+    WrongState,
 )
 from cc_tts.speech.prompt import Disclosure, Prompt, PromptDefaults, text_of
 from cc_tts.ua import messages
@@ -45,6 +48,9 @@ class OriginateRequest:
     metadata: dict[str, str] = field(default_factory=dict)
     client_state: str | None = None
     amd: Amd | None = None
+    bridge: BridgeRequest | None = None
+    """The call that it is placed for, in the same UA process."""
+    bridge_on_answer: bool = True
     webhook: CallWebhook | None = None
     disclosure: Disclosure | None = None
     """In place of that of the configuration."""
@@ -73,15 +79,19 @@ class OutgoingCalls:
         if call_id in self._table:
             raise DuplicateId(f"there is a call {call_id[:80]!r} already")
         self._check_target(request)
+        self._check_bridge(request)
         self._check_speech(request)
         call = self._new_call(request, call_id)
         self._table.reserve(call_id, request.tenant)
         try:
-            self._ua.send(_invite(request, call_id))
+            beside = request.bridge.other_call_id if request.bridge else ""
+            self._ua.originate(_invite(request, call_id), beside=beside)
         except BaseException:
             self._table.release(call_id)
             raise
         self._table.add(call)
+        if request.bridge is not None and request.bridge_on_answer:
+            call.bridge.kept = request.bridge.kept(waits=True)
         timeout_s = request.timeout_s or self._config.calls.originate_timeout_s
         call.no_answer_at_s = self._services.clock.wall_s() + timeout_s
         call.publish(types.CallOutgoing(**call.parties, referral=types.referral_of(request.referral)))
@@ -132,6 +142,12 @@ class OutgoingCalls:
                 fault = "is for calls to an address in sip.trusted_peers or to the registrar"
         if fault:
             raise Unprocessable(f"{pointer}: {fault}", field_errors=[FieldError(pointer, fault)])
+
+    def _check_bridge(self, request: OriginateRequest) -> None:
+        if request.bridge is not None:
+            other = self._table.find(request.bridge.other_call_id)
+            if other.state is CallState.TERMINATED:
+                raise WrongState(f"call {other.id} is over")
 
     def _check_speech(self, request: OriginateRequest) -> None:
         if request.voice is not None:

@@ -14,6 +14,7 @@ from cc_tts.calls.incoming import IncomingCalls, MediaConnector
 from cc_tts.calls.originate import OriginateRequest, OutgoingCalls
 from cc_tts.calls.prompts.utterance import Utterance
 from cc_tts.calls.services import CallServices
+from cc_tts.calls.transfers.bridges import Bridges
 from cc_tts.calls.transfers.referrals import Referrals
 from cc_tts.calls.transfers.service import Transfers
 from cc_tts.clock import ms_between
@@ -46,6 +47,7 @@ class CallRegistry:
         self._incoming = IncomingCalls(services, self._table, self.transfers, connect_media)
         self._outgoing = OutgoingCalls(services, self._table)
         self.referrals = Referrals(services, self._table, self.transfers, self._outgoing)
+        self.bridges = Bridges(services.ua, self._table)
         self.reload(services.config)
         self._overload_ns: int | None = None
         self._gate = EngineGate(services.clock)
@@ -265,8 +267,11 @@ class CallRegistry:
         elif call is not None:
             call.on_report(message)
             self.referrals.on_report(call, message)
+            if isinstance(message, messages.CallEstablished):
+                self.bridges.answered(call)
             if call.state is CallState.TERMINATED:
                 self._table.retire(call)
+                self.bridges.ended(call)
         elif isinstance(message, messages.CallEnded):  # of a call that was not adopted
             self._ua.note_end(message.call_id)
 

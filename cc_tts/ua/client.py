@@ -314,21 +314,39 @@ class UaClient:
         Raises:
             UserAgentUnavailable: it is not up.
         """
-        call_id = getattr(message, "call_id", "")
-        process = next((each for each in self._processes if call_id in each.call_ids), None)
-        if process is None:
-            process = max(self._processes, key=lambda each: each.free_calls)
-            if not isinstance(message, messages.Originate):
-                if process.free_calls == DOWN:
-                    raise UserAgentUnavailable("the ua process is not up", retry_after_s=RETRY_AFTER_S)
-                return
+        process = self._process_of(getattr(message, "call_id", ""))
+        if process is not None:
+            self._send_to(process, message, payload)
+        elif self._roomiest.free_calls == DOWN:
+            raise UserAgentUnavailable("the ua process is not up", retry_after_s=RETRY_AFTER_S)
+
+    def originate(self, message: messages.Originate, *, beside: str = "") -> None:
+        """Have a UA process place a call: the one that has the call ``beside``, else the one with the most room.
+
+        Raises:
+            UserAgentUnavailable: it is not up.
+        """
+        process = self._process_of(beside) or self._roomiest
+        self._send_to(process, message)
+        process.call_ids.add(message.call_id)
+        self._publish_free_calls()
+
+    def are_together(self, *call_ids: str) -> bool:
+        """Whether one UA process has these calls."""
+        return len({self._process_of(each) for each in call_ids}) == 1
+
+    def _process_of(self, call_id: str) -> _UaProcess | None:
+        return next((each for each in self._processes if call_id in each.call_ids), None)
+
+    @property
+    def _roomiest(self) -> _UaProcess:
+        return max(self._processes, key=lambda each: each.free_calls)
+
+    def _send_to(self, process: _UaProcess, message: Message, payload: bytes = b"") -> None:
         try:
             process.supervisor.send(message, payload)
         except ProcessFailed as error:
             raise UserAgentUnavailable(str(error), retry_after_s=RETRY_AFTER_S) from error
-        if isinstance(message, messages.Originate):
-            process.call_ids.add(call_id)
-            self._publish_free_calls()
 
     def tell(self, message: Message, payload: bytes = b"") -> None:
         """Send as :meth:`send` does, where the end of the call already says that the UA process died."""

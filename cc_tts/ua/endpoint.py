@@ -17,6 +17,7 @@ from cc_tts.media.playout_events import PlayoutEvent, PlayoutOverflow
 from cc_tts.media.quality import Quality
 from cc_tts.processes.channel import Message
 from cc_tts.ua import messages, pjsua2_build
+from cc_tts.ua.bridge.bridges import Bridges
 from cc_tts.ua.capacity import Capacity
 from cc_tts.ua.dialogs import Dialogs
 from cc_tts.ua.guard.c_library import CLibrary
@@ -26,7 +27,7 @@ from cc_tts.ua.guard.message_filter import MessageFilter
 from cc_tts.ua.guard.policy import InboundPolicy
 from cc_tts.ua.guard.request_filter import RequestFilter
 from cc_tts.ua.leg import Leg, LegServices
-from cc_tts.ua.pjsip import pj_config
+from cc_tts.ua.pjsip import pj_config, pj_info
 from cc_tts.ua.pjsip.pjsip_log import PjsipLog
 from cc_tts.ua.pjsip.sip_thread import SipThread, pj_detail
 from cc_tts.ua.pjsua2_build import PYPI_WHEEL, Pjsua2Build
@@ -72,6 +73,7 @@ class UserAgent:
         self._server_silent = False
         self._unanswered: set[str] = set()  # calls that were reported to the server, which has not reacted yet
         self._heard: set[str] = set()  # calls that somebody listens to
+        self._bridges = Bridges(self._legs, send)
         self._recordings = Recordings(self._format, settings.log, send)
         self._retry_after_s = settings.sip.retry_after_s
         self._playout_events: deque[tuple[str, PlayoutEvent]] = deque()
@@ -133,6 +135,7 @@ class UserAgent:
             on_over=self._on_over,
             place_again=self._refused_legs.append,
             before_offer=self._l16.before_offer,
+            on_key=self._bridges.pass_key,
             intake=intake,
             follows_rtp=self._build.folder is None,
         )
@@ -171,6 +174,7 @@ class UserAgent:
         self._dialogs.begin_referrals()
         self._place_refused()
         self._end_tails()
+        self._bridges.tick()
         self._drain_playout_events()
         active_pjsua_calls = self._reap()
         if active_pjsua_calls != self._active_pjsua_calls:
@@ -249,6 +253,8 @@ class UserAgent:
             case messages.Hangup(tail_ms=tail_ms) if tail_ms:
                 due_ns = self._clock.now_ns() + tail_ms * NS_PER_MS
                 self._tails.append((due_ns, msgspec.structs.replace(message, tail_ms=0)))
+            case messages.Bridge() | messages.Unbridge():
+                self._bridges.command(message)
             case messages.SetListening(call_id=call_id, directions=directions):
                 self._command_leg(message)
                 (self._heard.add if directions and call_id in self._legs else self._heard.discard)(call_id)
@@ -391,7 +397,7 @@ class UserAgent:
     def _announce(self, leg: Leg, rdata: Any) -> None:
         message = sip_message.readable(rdata.wholeMsg)
         source = self._library.source_host(rdata.srcAddress, rdata.wholeMsg)
-        leg.invite = _incoming_call(leg, message, source)
+        leg.invite = pj_info.incoming_call(leg, message, source)
         leg.dialog = (leg.invite.sip_call_id, sip_message.from_tag(message))
         self._send(leg.invite)
 
@@ -457,6 +463,7 @@ class UserAgent:
         self._capacity.cool(leg.media.rtp_ports)
         self._drain_playout_events()
         self._recordings.stop(leg.call_id, "call_ended")
+        self._bridges.over(leg.call_id)
         if leg.call_id in self._legs:
             self._over.append(leg)
 
@@ -486,21 +493,6 @@ class UserAgent:
             self._send(messages.AssertionsFailed(count=failed.total()))
 
 
-def _incoming_call(leg: Leg, message: str, source: str) -> messages.IncomingCall:
-    info = leg.getInfo()
-    return messages.IncomingCall(
-        call_id=leg.call_id,
-        sip_call_id=sip_message.readable(info.callIdString),
-        caller=sip_message.readable(info.remoteUri),
-        callee=sip_message.readable(info.localUri),
-        request_uri=sip_message.request_uri(message),
-        source=source,
-        headers=sip_message.extension_headers(message),
-        transport=sip_message.via_transport(message),
-        identity=sip_message.identity_headers(message),
-    )
-
-
 _LEG_COMMANDS: Final[Mapping[type[messages.CallCommand], tuple[str, Callable[[Leg, Any], None]]]] = {
     messages.KeepRecord: ("keep", Leg.keep_record),
     messages.Ring: ("ring", Leg.ring),
@@ -511,6 +503,7 @@ _LEG_COMMANDS: Final[Mapping[type[messages.CallCommand], tuple[str, Callable[[Le
     messages.Transfer: ("transfer", lambda leg, transfer: leg.refer.start(transfer)),
     messages.AllowRefers: ("refer", lambda leg, allowed: leg.referral.allow(allowed)),
     messages.TellReferrer: ("refer", lambda leg, told: leg.referral.tell(told)),
+    messages.WithholdKeys: ("keys", lambda leg, keys: setattr(leg.dtmf, "withheld", keys.withheld)),
     messages.SetListening: ("listen", lambda leg, listening: leg.media.set_listening(listening.directions)),
 }
 """The SIP thread carries these out on a leg, with the command's name in :class:`.CommandFailed`."""

@@ -24,6 +24,7 @@ from cc_tts.ua.pjsip.sip_thread import callback, pj_detail
 from cc_tts.ua.refer.leg import LegRefer
 from cc_tts.ua.refer.referral import LegReferral
 from cc_tts.ua.rtp.dtmf import LegDtmf
+from cc_tts.ua.rtp.keys import Key
 from cc_tts.ua.sip import bye
 from cc_tts.ua.sip import event_type as events
 from cc_tts.ua.sip import message as sip_message
@@ -49,12 +50,13 @@ _HELD_BY: Final[dict[int, messages.HeldBy]] = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegServices(MediaServices):
     """Every leg of a user agent needs these. ``before_offer`` gets the codec that the call speaks so far; ``place_again``
-    sends another INVITE for a leg whose first one was refused.
+    sends another INVITE for a leg whose first one was refused; ``on_key`` gets a key of a call.
     """
 
     on_over: Callable[["Leg"], None]
     place_again: Callable[["Leg"], None]
     before_offer: Callable[[str], None]
+    on_key: Callable[[str, Key], None]
 
 
 class Leg(pj.Call):  # type: ignore[misc]
@@ -71,7 +73,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._send = services.send
         self.call_id = call_id
         self.media = LegMedia(services, self, call_id, buffer)
-        self.dtmf = LegDtmf(self, call_id, clock=services.clock, send=services.send)
+        self.dtmf = LegDtmf(self, call_id, clock=services.clock, send=services.send, on_key=services.on_key)
         self.refer = LegRefer(self, call_id, clock=services.clock, library=services.library, send=services.send)
         self.referral = LegReferral(self, call_id, clock=services.clock, library=services.library, send=services.send)
         self.dialog = ("", "")
@@ -95,6 +97,8 @@ class Leg(pj.Call):  # type: ignore[misc]
         self.record = b""
         """The server's own record, for the one that adopts the call."""
         self.invite: messages.IncomingCall | None = None
+        self.bridge_id = ""
+        """The bridge that the call is part of has this id."""
 
     @property
     def is_over(self) -> bool:
@@ -199,6 +203,7 @@ class Leg(pj.Call):  # type: ignore[misc]
             utterances=tuple(self.media.buffer.positions()),
             transfer=self.refer.told,
             tags=self._tags,
+            bridge_id=self.bridge_id,
         )
 
     def take_reasons(self, reasons: tuple[sip_reason.RemoteReason, ...]) -> None:
@@ -414,7 +419,7 @@ class Leg(pj.Call):  # type: ignore[misc]
                 quality=quality,
                 contacts=contacts,
                 at_ns=self._clock.now_ns(),
-                remote_reasons=() if ended_by == "local" else self._remote_reasons,
+                remote_reasons=() if ended_by in ("local", "bridge") else self._remote_reasons,
             )
         )
 

@@ -16,6 +16,7 @@ from cc_tts.media.playout_buffer import PlayoutBuffer
 from cc_tts.media.quality import Quality
 from cc_tts.processes.channel import Message
 from cc_tts.ua import messages
+from cc_tts.ua.bridge.passed_frame import Passed
 from cc_tts.ua.guard.c_library import CLibrary
 from cc_tts.ua.pjsip import pj_info
 from cc_tts.ua.recording.tap import RecordingTap
@@ -70,6 +71,7 @@ class LegMedia:
         self._port: AudioPort | None = None
         self._listened: dict[messages.AudioDirection, FrameQueue] = {}
         self._tap: RecordingTap | None = None
+        self._passed: Passed | None = None
         self._pause_reasons: set[PauseReason] = set()
         self._may_be_heard = self._is_open = False
         self._utterance_id, self._underruns = "", 0
@@ -105,6 +107,7 @@ class LegMedia:
         if held_by != self.held_by:
             self.held_by = held_by
             self.set_paused("hold", paused=held_by != "none")
+            self._pass_on()
             self._services.send(messages.HoldChanged(call_id=self._call_id, by=held_by))
         self.note_port()
         return fault
@@ -117,6 +120,7 @@ class LegMedia:
         if self._port is None:
             self._port = self._services.ports.lend(self.buffer)
             self._port.record(self._tap)
+            self._pass_on()
             self._listen()
         try:
             self._port.startTransmit(self._call.getAudioMedia(-1))
@@ -255,9 +259,22 @@ class LegMedia:
             self._port.record(tap)
             self._connect_if_changed(was_decoded=was_decoded)
 
+    def bridge(self, passed: Passed | None) -> None:
+        """Pass audio from and to another leg from the next frame on; ``None``: no more."""
+        was_decoded, self._passed = self._needs_received, passed
+        self._pass_on()
+        if self._port is not None:
+            self._connect_if_changed(was_decoded=was_decoded)
+
+    def _pass_on(self) -> None:
+        """A far side that is on hold gets silence."""
+        if self._port is not None:
+            heard, said = (self._passed.heard, self._passed.said) if self._passed else (None, None)
+            self._port.bridge(heard=heard if self.held_by == "none" else None, said=said)
+
     @property
     def _needs_received(self) -> bool:
-        return "in" in self._listened or self._tap is not None
+        return "in" in self._listened or self._tap is not None or self._passed is not None
 
     def _connect_if_changed(self, *, was_decoded: bool) -> None:
         if self.is_clocked and was_decoded != self._needs_received:

@@ -30,6 +30,9 @@ COMMANDS: Final[dict[type[Message], tuple[str, ...]]] = {
     messages.Transfer: ("transfer", "to", "headers", "referred_by"),
     messages.AllowRefers: ("allow_refers", "targets"),
     messages.TellReferrer: ("tell_referrer", "refer_id", "sip_code"),
+    messages.Bridge: ("bridge", "other_call_id", "bridge_id", "on_hangup"),
+    messages.Unbridge: ("unbridge",),
+    messages.WithholdKeys: ("withhold_keys", "withheld"),
     messages.Originate: ("originate", "to", "from_", "headers"),
     messages.BeginUtterance: ("begin", "utterance_id"),
     messages.Audio: ("audio", "utterance_id"),
@@ -65,6 +68,8 @@ class FakeUa:
         self.noted: list[str] = []
         self.tails_ms: dict[str, int] = {}
         self.lead_in_ms: dict[str, int] = {}
+        self.placed_beside: dict[str, str] = {}
+        self.has_one_process = True
         self._listener: Listener | None = None
         self._calls = 0
 
@@ -109,6 +114,13 @@ class FakeUa:
     def tell(self, message: Any, payload: bytes = b"") -> None:
         with contextlib.suppress(UserAgentUnavailable):
             self.send(message, payload)
+
+    def originate(self, message: messages.Originate, *, beside: str = "") -> None:
+        self.placed_beside[message.call_id] = beside
+        self.send(message)
+
+    def are_together(self, *call_ids: str) -> bool:
+        return self.has_one_process
 
     def note_end(self, call_id: str) -> None:
         self.noted.append(call_id)

@@ -185,6 +185,9 @@ class ObedientUa(FakeUa):
                 self.established(call_id)
             case messages.SetHold(call_id=call_id, hold=hold):
                 self.report(messages.HoldChanged(call_id, "local" if hold else "none"))
+            case messages.Bridge(call_id=call_id, other_call_id=other, bridge_id=bridge_id):
+                self.report(messages.Bridged(call_id, bridge_id))
+                self.report(messages.Bridged(other, bridge_id))
             case messages.CutUtterance(call_id=call_id, utterance_id=str(utterance_id)):
                 self.finished(call_id, utterance_id, cut=True)
             case messages.Hangup(call_id=call_id, sip_code=sip_code):
@@ -242,7 +245,7 @@ class ObservedRegistry(CallRegistry):
     @property
     def prompts(self) -> dict[str, Prompt]:
         """What was asked for, by utterance."""
-        ids = [utterance_id for call in self.calls() for utterance_id in call.utterance_ids]
+        ids = [utterance_id for call in self.calls() for utterance_id in call.utterances]
         return {utterance_id: self.utterance(utterance_id).prompt for utterance_id in ids}
 
     async def originate(self, request: OriginateRequest) -> Call:

@@ -65,6 +65,11 @@ BAD: list[tuple[str, str, Any, int, str, tuple[str, ...]]] = [
     ("POST", "/v1/calls/c1/transfer", {"to": BOB, "headers": {"From": "x"}}, 422, "unprocessable", ("/headers/From",)),
     ("POST", "/v1/calls/c1/transfer", {"to": BOB, "timeout_ms": 0}, 422, "unprocessable", ("/timeout_ms",)),
     ("POST", "/v1/calls/c1/transfer", {"to": BOB}, 403, "transfer_not_allowed", ("/to",)),
+    ("POST", "/v1/calls/c1/bridge", {}, 400, "malformed", ("/call_id",)),
+    ("POST", "/v1/calls/c1/bridge", {"call_id": "nobody"}, 422, "unprocessable", ("/call_id",)),
+    ("POST", "/v1/calls/c1/bridge", {"call_id": "c1"}, 409, "wrong_state", ()),
+    ("POST", "/v1/calls/c1/unbridge", None, 409, "wrong_state", ()),
+    ("POST", CALLS, {"to": BOB, "bridge": {"call_id": "nobody"}}, 422, "unprocessable", ("/bridge/call_id",)),
     # --- nothing there: 404, 405, 426
     ("GET", "/", None, 404, "not_found", ()),
     ("GET", "/v1/calls/", None, 404, "not_found", ()),

@@ -70,6 +70,7 @@ BODIES: Final[dict[str, Any]] = {
     "transferCall": {"to": "sip:agent@127.0.0.1", "hold": False},
     "acceptRefer": {"refer_id": "r1"},
     "refuseRefer": {"refer_id": "r1"},
+    "bridgeCalls": {"call_id": "c-acme"},
     "consentToRecording": {"given": True},
 }
 """Where an empty one is of no use."""
@@ -127,7 +128,7 @@ async def test_a_call_of_another_is_as_unknown_as_one_that_never_was(api: Runnin
         assert json.dumps(problem).replace(id_, "ID") == json.dumps(found[0].json).replace(theirs, "ID")
     call = api.registry.call("c-acme")
     told = {name for name, *of in api.registry.ua.asked if of[0] == call.id}
-    assert not told & {"ring", "answer", "hangup", "hold", "dtmf", "paused", "cut"}
+    assert not told & {"ring", "answer", "hangup", "hold", "dtmf", "paused", "cut", "bridge"}
     assert not call.paused
     assert call.metadata == {}
     assert len(call.utterances) == (1 if route.path.startswith("/v1/utterances") else 0)

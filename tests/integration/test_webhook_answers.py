@@ -52,7 +52,7 @@ async def test_it_speaks_gathers_and_answers() -> None:
     async with answering(commands) as (api, server):
         call = api.registry.add("c1")
         await eventually(lambda: call.state == "established")
-        assert call.running_gather.id == "menu"
+        assert call.keys.running.id == "menu"
         (prompt,) = api.registry.prompts.values()
         assert "one two" in str(prompt.content)
         assert answers(api, "used") == 1

@@ -7,6 +7,7 @@ from cc_tts.calls.call_state import CallState
 from cc_tts.calls.dtmf.collector import DtmfCollector
 from cc_tts.calls.follower import CallView
 from cc_tts.calls.recording.recorder import CallRecorder
+from cc_tts.calls.transfers.bridge import CallBridge
 from cc_tts.calls.transfers.handover import Handover
 from cc_tts.ua import messages
 
@@ -18,6 +19,7 @@ class KeptCall(CallView, Protocol):
     keys: DtmfCollector
     recorder: CallRecorder
     handover: Handover
+    bridge: CallBridge
 
 
 class RecordKeeper:
@@ -36,6 +38,7 @@ class RecordKeeper:
             utterances=tuple(map(records.KeptUtterance.of, call.player.queue[: records.MAX_UTTERANCES])),
             gather=call.keys.kept,
             transfer=call.handover.kept,
+            bridge=call.bridge.kept,
             recording=call.recorder.current,
             **records.without_text(call.headers, call.uri_parameters),
             **{name: getattr(call, name) for name in (*records.FACTS, *records.PROGRESS)},

@@ -16,6 +16,7 @@ from cc_tts.config.schema import CallWebhook, MediaDialect, SpeechBargeIn
 from cc_tts.errors import UNREADABLE
 from cc_tts.processes.channel import MAX_MESSAGE_BYTES
 from cc_tts.speech.prompt import Disclosure, Prompt, PromptDefaults, TextContent, Then
+from cc_tts.ua.messages import OnHangup
 
 VERSION: Final = 1
 MAX_RECORD_BYTES: Final = MAX_MESSAGE_BYTES // 4
@@ -114,6 +115,19 @@ class KeptTransfer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     client_state: str | None = None
 
 
+class KeptBridge(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The bridge to another call: asked for, and ``is_up`` once it was made. ``waits``: it is made when this call is
+    answered.
+    """
+
+    id: str
+    other_call_id: str
+    on_hangup: OnHangup = "end"
+    client_state: str | None = None
+    is_up: bool = False
+    waits: bool = False
+
+
 class CallRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One call. ``run`` is that of the events of the server that has it. ``no_answer_at_s``: when an outgoing call is given
     up, on the wall clock.
@@ -144,6 +158,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     utterances: tuple[KeptUtterance, ...] = ()
     gather: KeptGather | None = None
     transfer: KeptTransfer | None = None
+    bridge: KeptBridge | None = None
     recording: Recording | None = None
     recordings: tuple[RecordingStamp, ...] = ()
     disclosure: Disclosure | None = None

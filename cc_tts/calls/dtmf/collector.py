@@ -132,6 +132,11 @@ class DtmfCollector:
         if self.gather is not None:
             self.gather.run_timers(running=running)
 
+    @property
+    def hides_keys(self) -> bool:
+        """Whether the caller's keys are secret now."""
+        return self._hides_keys if self.gather is None else self.gather.request.sensitive
+
     def prompt_complete(self, utterance: Utterance) -> None:
         """An utterance of the call is over. Keys that were pressed during a disclosure count from its end."""
         if utterance.is_disclosure and (began_ns := utterance.first_speech_ns) is not None:
@@ -211,8 +216,7 @@ class DtmfCollector:
         if self._is_repeated(key):
             return
         gather = self.gather
-        is_hidden = self._hides_keys if gather is None else gather.request.sensitive
-        digit = "x" if is_hidden else key.digit
+        digit = "x" if self.hides_keys else key.digit
         self._publish(
             types.CallDtmf(
                 digit=digit,

@@ -16,6 +16,7 @@ from cc_tts.calls.ending import Ending
 from cc_tts.calls.prompts.utterance import CompletionCause, Interrupter
 from cc_tts.media.quality import Quality
 from cc_tts.recorder.info import Consent, Gap
+from cc_tts.ua.messages import OnHangup, UnbridgedBecause
 from cc_tts.vad.answering.settings import AmdCause, AmdResult, EarlySound, GreetingEnd
 
 Milliseconds = Annotated[float, Meta(description="Milliseconds.")]
@@ -280,6 +281,36 @@ class CallReferComplete(CallData, frozen=True, kw_only=True):
     new_call_id: Annotated[str | UnsetType, Meta(description="The call that was placed, if one was.")] = UNSET
 
 
+BridgeId = Annotated[str, Meta(description="The same for both calls.")]
+
+
+class CallBridged(CallData, frozen=True, kw_only=True):
+    """The far side of this call and that of another one hear each other. Each of the two calls has this event.
+    `client_state` is that of the bridge, if it has one.
+    """
+
+    type: ClassVar[str] = "call.bridged"
+    bridge_id: BridgeId
+    other_call_id: str
+    on_hangup: Annotated[OnHangup, Meta(description="What becomes of this call when the other one ends.")]
+
+
+class CallUnbridged(CallData, frozen=True, kw_only=True):
+    """A bridge is over, or could not be made: the last word on it, once for each of the two calls. The call itself goes on
+    unless its own end follows. `client_state` is that of the bridge, if it has one.
+    """
+
+    type: ClassVar[str] = "call.unbridged"
+    bridge_id: BridgeId
+    other_call_id: str
+    reason: Annotated[
+        UnbridgedBecause,
+        Meta(
+            description="`requested`: by `unbridge`; `call_ended`: one of the two is over; `failed`: it was not made."
+        ),
+    ]
+
+
 class CallRecording(CallData, frozen=True, kw_only=True):
     """A recording goes on. `saved` and `failed` are its last word, after which nothing more is recorded; it may come after
     `call.terminated`. `client_state` is that of the recording, if it has one.
@@ -482,6 +513,8 @@ EVENTS: Final[Mapping[str, type[EventData]]] = {
         CallTransfer,
         CallReferRequested,
         CallReferComplete,
+        CallBridged,
+        CallUnbridged,
         CallRecording,
         CallRecordingDelivered,
         CallCommandFailed,

@@ -13,6 +13,7 @@ from cc_tts.ua.messages.commands import (
     Audio,
     AudioDirection,
     BeginUtterance,
+    Bridge,
     CallCommand,
     Command,
     CutUtterance,
@@ -21,6 +22,7 @@ from cc_tts.ua.messages.commands import (
     FinishUtterance,
     Hangup,
     KeepRecord,
+    OnHangup,
     Originate,
     Ring,
     SendDtmf,
@@ -33,10 +35,13 @@ from cc_tts.ua.messages.commands import (
     StopRecording,
     TellReferrer,
     Transfer,
+    Unbridge,
+    WithholdKeys,
 )
 from cc_tts.ua.messages.reports import (
     ActivePjsuaCalls,
     AssertionsFailed,
+    Bridged,
     CallAudio,
     CallEnded,
     CallEstablished,
@@ -69,6 +74,8 @@ from cc_tts.ua.messages.reports import (
     SnapshotComplete,
     ToldBy,
     TransferProgress,
+    Unbridged,
+    UnbridgedBecause,
 )
 from cc_tts.ua.messages.settings import (
     UaSettings,
@@ -90,6 +97,8 @@ __all__ = [
     "Audio",
     "AudioDirection",
     "BeginUtterance",
+    "Bridge",
+    "Bridged",
     "CallAudio",
     "CallCommand",
     "CallEnded",
@@ -116,6 +125,7 @@ __all__ = [
     "KeepRecord",
     "MediaActive",
     "MediaLateness",
+    "OnHangup",
     "Originate",
     "PlayoutReport",
     "QualityReport",
@@ -144,6 +154,10 @@ __all__ = [
     "Transfer",
     "TransferProgress",
     "UaSettings",
+    "Unbridge",
+    "Unbridged",
+    "UnbridgedBecause",
+    "WithholdKeys",
 ]
 
 TO_UA: Final = kinds_of(Command)

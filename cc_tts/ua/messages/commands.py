@@ -111,6 +111,29 @@ class TellReferrer(CallCommand, frozen=True):
     sip_code: int
 
 
+OnHangup = Literal["end", "keep"]
+
+
+class Bridge(CallCommand, frozen=True):
+    """Have the far sides of two calls hear each other and get each other's keys. ``on_hangup``: what becomes of the other
+    call when one of them ends.
+    """
+
+    other_call_id: str
+    bridge_id: str
+    on_hangup: OnHangup = "end"
+
+
+class Unbridge(CallCommand, frozen=True):
+    """End the bridge that the call is part of."""
+
+
+class WithholdKeys(CallCommand, frozen=True):
+    """Whether the keys of this call are kept from the one that it is bridged to."""
+
+    withheld: bool
+
+
 class Originate(CallCommand, frozen=True):
     """Place a call. Refusals and timeouts come back as :class:`CallEnded`."""
 

@@ -111,8 +111,10 @@ class QualityReport(CallReport, frozen=True):
     quality: Quality
 
 
-EndedBy = Literal["local", "remote", "rtp_inactivity", "failure", "not_acceptable", "unreachable"]
-"""``not_acceptable``: there was no media to agree on, by us. ``unreachable``: the INVITE could not be sent."""
+EndedBy = Literal["local", "bridge", "remote", "rtp_inactivity", "failure", "not_acceptable", "unreachable"]
+"""``bridge``: by us, since the call that it was bridged to is over. ``not_acceptable``: there was no media to agree on, by
+us. ``unreachable``: the INVITE could not be sent.
+"""
 
 
 class CallEnded(CallReport, frozen=True):
@@ -152,6 +154,22 @@ class ReferRequested(CallReport, frozen=True):
     referred_by: str = ""
 
 
+class Bridged(CallReport, frozen=True):
+    """The call and another one hear each other. Each of the two is reported."""
+
+    bridge_id: str
+
+
+UnbridgedBecause = Literal["requested", "call_ended", "failed"]
+
+
+class Unbridged(CallReport, frozen=True):
+    """They do no more, or never did. Each of the two is reported."""
+
+    bridge_id: str
+    because: UnbridgedBecause
+
+
 class CommandFailed(CallReport, frozen=True):
     """PJSIP refused a command on a call; the call goes on."""
 
@@ -181,6 +199,7 @@ class CallSnapshot(CallReport, frozen=True):
     transfer: tuple[TransferProgress, ...] = ()
     """These were told of the last REFER."""
     tags: tuple[str, str] = ("", "")
+    bridge_id: str = ""
 
 
 class SnapshotComplete(Report, frozen=True):

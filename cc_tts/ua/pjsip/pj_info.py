@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import pjsua2 as pj
 
+from cc_tts.ua import messages
 from cc_tts.ua.guard import srtp_sdp
 from cc_tts.ua.sip import message as sip_message
 
@@ -81,3 +82,19 @@ def status_of(error: Any) -> int:
     """Return the SIP status inside a PJSIP error code (PJSIP_ERRNO_FROM_SIP_STATUS adds 170000), else 500."""
     code = int(getattr(error, "status", 0)) - 170_000
     return code if 300 <= code <= 699 else 500  # noqa: PLR2004 - final refusals
+
+
+def incoming_call(leg: Any, message: str, source: str) -> messages.IncomingCall:
+    """Return the report of an INVITE, which is ``message`` and came from ``source``."""
+    info = leg.getInfo()
+    return messages.IncomingCall(
+        call_id=leg.call_id,
+        sip_call_id=sip_message.readable(info.callIdString),
+        caller=sip_message.readable(info.remoteUri),
+        callee=sip_message.readable(info.localUri),
+        request_uri=sip_message.request_uri(message),
+        source=source,
+        headers=sip_message.extension_headers(message),
+        transport=sip_message.via_transport(message),
+        identity=sip_message.identity_headers(message),
+    )

@@ -7,12 +7,10 @@ the next tick, that frame is silence. So the directions cannot drift apart. No l
 from collections import deque
 from typing import Final, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from cc_tts.audio import PTIME_MS, AudioFormat
 from cc_tts.clock import NS_PER_MS
 from cc_tts.media.tones import tone
+from cc_tts.ua.rtp.mixing import mixed
 
 MAX_FRAMES: Final = 250
 """Frames that wait, 5 s; more are left out and counted (unmeasured)."""
@@ -81,7 +79,7 @@ class RecordingTap:
         pending = self._pending
         if pending is not None:
             self._pending = None
-            self._ticks.append((_sum(frame, self._tone_now) if self._tone_now else frame, pending))
+            self._ticks.append((mixed(frame, self._tone_now) if self._tone_now else frame, pending))
 
     def _is_silent(self) -> bool:
         if self._is_paused:
@@ -94,7 +92,7 @@ class RecordingTap:
     def _with_beep(self, frame: bytes) -> bytes:
         number, self._num_ticks = self._num_ticks % BEEP_EVERY_FRAMES, self._num_ticks + 1
         self._tone_now = self._beep[number] if number < len(self._beep) else b""
-        return _sum(frame, self._tone_now) if self._tone_now else frame
+        return mixed(frame, self._tone_now) if self._tone_now else frame
 
     # --- the SIP thread ----------------------------------------------------------------------------------------------
 
@@ -117,9 +115,3 @@ class RecordingTap:
 
 def _frames_of(pcm: bytes, silence: bytes) -> tuple[bytes, ...]:
     return tuple(pcm[start : start + len(silence)] for start in range(0, len(pcm), len(silence)))
-
-
-def _sum(frame: bytes, other: bytes) -> bytes:
-    total = np.frombuffer(frame, "<i2").astype(np.int32) + np.frombuffer(other, "<i2")
-    samples: npt.NDArray[np.int16] = np.clip(total, -32768, 32767).astype("<i2")
-    return samples.tobytes()

@@ -14,9 +14,11 @@ import pjsua2 as pj
 from cc_tts.audio import PTIME_MS, AudioFormat
 from cc_tts.clock import NS_PER_MS, Clock
 from cc_tts.media.playout_buffer import PlayoutBuffer
+from cc_tts.ua.bridge.passed_frame import PassedFrame
 from cc_tts.ua.recording.tap import RecordingTap
 from cc_tts.ua.rtp.frame_queue import FrameQueue
 from cc_tts.ua.rtp.lateness import TickLateness
+from cc_tts.ua.rtp.mixing import mixed
 
 LATE_AFTER_NS: Final = 2 * PTIME_MS * NS_PER_MS
 """A frame that is asked for later than this after the one before counts as late; unmeasured."""
@@ -55,6 +57,8 @@ class AudioPort(pj.AudioMediaPort):  # type: ignore[misc]
         self._received: FrameQueue | None = None
         self._sent: FrameQueue | None = None
         self._tap: RecordingTap | None = None
+        self._heard: PassedFrame | None = None
+        self._said: PassedFrame | None = None
         self._last_ns = 0
         self.late_frames = 0
         media_format = pj.MediaFormatAudio()
@@ -72,6 +76,7 @@ class AudioPort(pj.AudioMediaPort):  # type: ignore[misc]
         self._buffer = None
         self.listen(received=None, sent=None)
         self._tap = None
+        self.bridge(heard=None, said=None)
 
     def listen(self, *, received: FrameQueue | None, sent: FrameQueue | None) -> None:
         """Keep what is received and what is sent from the next frame on; ``None``: do not."""
@@ -80,6 +85,10 @@ class AudioPort(pj.AudioMediaPort):  # type: ignore[misc]
     def record(self, tap: RecordingTap | None) -> None:
         """Record from the next frame on; ``None``: do not."""
         self._tap = tap
+
+    def bridge(self, *, heard: PassedFrame | None, said: PassedFrame | None) -> None:
+        """Send what another leg receives, too, and have it send what is received; ``None``: do not."""
+        self._heard, self._said = heard, said
 
     def keep_time(self, now_ns: int, frame: bytes) -> None:
         """Stand in for the media clock while no stream does: ``frame`` would have been sent, and nothing was received."""
@@ -111,6 +120,8 @@ class AudioPort(pj.AudioMediaPort):  # type: ignore[misc]
                 self.late_frames += 1
         self._last_ns = now_ns
         data = buffer.read_frame(now_ns)
+        if (heard := self._heard) is not None and (passed := heard.take()):
+            data = passed if data == self._silent_bytes else mixed(data, passed)
         if (tap := self._tap) is not None:
             data = tap.sent(now_ns, data)
         if (sent := self._sent) is not None:
@@ -127,8 +138,8 @@ class AudioPort(pj.AudioMediaPort):  # type: ignore[misc]
         """REAL-TIME. Called by PJMEDIA with the caller's audio while the call is connected to this port. Lost packets,
         telephone events and a sender that pauses are silence in it.
         """
-        received, tap = self._received, self._tap
-        if (received is None and tap is None) or frame.type != pj.PJMEDIA_FRAME_TYPE_AUDIO:
+        received, tap, said = self._received, self._tap, self._said
+        if (received is None and tap is None and said is None) or frame.type != pj.PJMEDIA_FRAME_TYPE_AUDIO:
             return
         if not hasattr(_clock_thread, "known"):
             _know_this_thread()
@@ -140,6 +151,8 @@ class AudioPort(pj.AudioMediaPort):  # type: ignore[misc]
             data = bytes(self._received_bytes)
         else:  # before pjproject 2.16: byte by byte
             data = bytes(vector)
+        if said is not None:
+            said.put(data)
         if tap is not None:
             tap.received(data)
         if received is not None:

@@ -23,11 +23,22 @@ _DIGITS: Final = frozenset("0123456789*#ABCDR")
 class LegDtmf:
     """The keys that the far side of one leg presses, and those that are sent to it."""
 
-    def __init__(self, call: Any, call_id: str, *, clock: Clock, send: Callable[[Message], None]) -> None:
+    def __init__(
+        self,
+        call: Any,
+        call_id: str,
+        *,
+        clock: Clock,
+        send: Callable[[Message], None],
+        on_key: Callable[[str, Key], None],
+    ) -> None:
         self._call: Any = weakref.proxy(call)  # see LegMedia
         self._call_id = call_id
         self._clock = clock
         self._send = send
+        self._on_key = on_key
+        self.withheld = False
+        """Whether nobody but the server gets the keys."""
         self._keypad = Keypad()
         self._info_cseq = -1
         self._info_keys = info_keys.InfoKeys(self._send_info, self._failed)
@@ -93,6 +104,8 @@ class LegDtmf:
                     at_ns=key.began_ns,
                 )
             )
+            if not self.withheld:
+                self._on_key(self._call_id, key)
 
     def _send_info(self, body: str) -> None:
         param = pj.CallSendRequestParam()

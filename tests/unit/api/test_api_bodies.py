@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_tts.api import schemas
+from cc_tts.api import calls, schemas
 from cc_tts.api.http import bodies
 from cc_tts.api.plugs.openai import AudioSpeech
 from cc_tts.errors import ClientError, FieldError, MalformedRequest, NothingToSay, UnknownVoice, Unprocessable
@@ -59,7 +59,7 @@ def test_the_pointer_names_the_fault(body: bytes, kind: type[ClientError], point
     ("body", "kind", "detail"),
     [
         (b'{"txt": "hi"}', schemas.Speak, "/txt: unknown field, did you mean text?"),
-        (b'{"to": "sip:x@h", "form": "sip:y@h"}', schemas.Originate, "/form: unknown field, did you mean from?"),
+        (b'{"to": "sip:x@h", "form": "sip:y@h"}', calls.Originate, "/form: unknown field, did you mean from?"),
         (b'{"barge_in": {"dtfm": true}}', schemas.Speak, "/barge_in/dtfm: unknown field, did you mean dtmf?"),
         (b'{"zzz": 1}', schemas.Ring, "/zzz: unknown field; known here: client_state, early_media"),
         (b'{"zzz": 1}', schemas.Empty, "/zzz: unknown field; known here: none"),
@@ -78,7 +78,7 @@ def test_the_pointer_names_the_fault(body: bytes, kind: type[ClientError], point
         ),
         (
             b'{"to": "sip:x@h", "speak": {"text": "hi", "queue": "x"}}',
-            schemas.Originate,
+            calls.Originate,
             "/speak/queue: 'x' is none of append, replace",
         ),
     ],

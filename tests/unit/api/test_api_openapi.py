@@ -9,10 +9,11 @@ from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 
 from cc_tts.api.app import build_app
+from cc_tts.api.calls import Originate
 from cc_tts.api.http import bodies, openapi
 from cc_tts.api.plugs.openai import AudioSpeech
 from cc_tts.api.routes import ROUTES
-from cc_tts.api.schemas import Originate, Play, Speak
+from cc_tts.api.schemas import Play, Speak
 from cc_tts.config.schema import ALL_SCOPES
 from cc_tts.errors import CcTtsError
 from tests.fakes.running_api import make_context
@@ -56,7 +57,8 @@ def test_it_names_the_paths_of_the_contract(document: Any) -> None:
             "answer", "ring", "hangup", "hold", "unhold", "dtmf", "speak", "play", "stop", "pause", "resume", "gather",
             "stream",
             "media",
-            "transfer", "refer/accept", "refer/refuse", "record", "record/pause", "record/resume", "record/consent",
+            "transfer", "bridge", "unbridge", "refer/accept", "refer/refuse", "record", "record/pause", "record/resume",
+            "record/consent",
         )
     }  # fmt: skip
 

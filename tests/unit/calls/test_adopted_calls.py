@@ -178,7 +178,7 @@ async def test_a_prompt_that_was_to_be_the_last(
     utterances = ((utterance.id, 300.0),) if is_played else ()
     after = adopted(before, snapshot_of(before, call_id, utterances=utterances))
     call = after.registry.call(call_id)
-    assert call.utterance_ids == (utterance.id,)
+    assert list(call.utterances) == [utterance.id]
     found = after.registry.utterance(utterance.id)
     assert found.text_chars == utterance.text_chars
     if is_played:

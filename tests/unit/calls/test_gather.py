@@ -91,7 +91,7 @@ async def test_the_finish_key_ends_it_and_is_no_digit(caller: Caller) -> None:
     }
     assert caller.keys_published == [("4", "g1"), ("2", "g1"), ("#", "g1")]
     with pytest.raises(GatherNotFound):
-        _ = caller.call.running_gather
+        _ = caller.call.keys.running
 
 
 async def test_the_last_digit_ends_it(caller: Caller) -> None:

@@ -1,0 +1,129 @@
+"""The bridge of one call to another, and its events. Runs on: the event loop.
+
+The audio passes in the UA process, which also ends the other call if that was asked for: so a bridge outlives the server.
+"""
+
+import secrets
+from dataclasses import dataclass
+
+import msgspec
+from msgspec import UNSET
+
+from cc_tts import logs
+from cc_tts.calls.adoption.record import KeptBridge
+from cc_tts.calls.call_state import CallState
+from cc_tts.calls.events import types
+from cc_tts.calls.follower import CallView
+from cc_tts.errors import BridgeActive, WrongState
+from cc_tts.ua import messages
+
+log = logs.get(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BridgeRequest:
+    """How a call is to be bridged to the call ``other_call_id``."""
+
+    other_call_id: str
+    on_hangup: messages.OnHangup = "end"
+    bridge_id: str = ""
+    client_state: str | None = None
+
+    def kept(self, *, waits: bool = False) -> KeptBridge:
+        """The bridge as the call has it."""
+        return KeptBridge(
+            id=self.bridge_id or f"bridge_{secrets.token_hex(8)}",
+            other_call_id=self.other_call_id,
+            on_hangup=self.on_hangup,
+            client_state=self.client_state,
+            waits=waits,
+        )
+
+
+class CallBridge:
+    """The bridge that one call is part of; its events."""
+
+    def __init__(self, call: CallView) -> None:
+        self._call = call
+        self.kept: KeptBridge | None = None
+        self._are_keys_withheld = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether the call is to be bridged when it is answered."""
+        return self.kept is not None and self.kept.waits
+
+    @property
+    def other(self) -> str:
+        """The call that it is bridged to; empty without one."""
+        return self.kept.other_call_id if self.kept is not None and self.kept.is_up else ""
+
+    def withhold_keys(self, *, withheld: bool) -> None:
+        """Keep secret keys from the call that this one is bridged to, or may be soon."""
+        if self._are_keys_withheld != withheld:
+            self._are_keys_withheld = withheld
+            self._call.services.ua.tell(messages.WithholdKeys(self._call.id, withheld))
+
+    def check(self) -> None:
+        """Raise ``WrongState`` or ``BridgeActive`` if the call cannot be bridged now."""
+        if self._call.state is not CallState.ESTABLISHED:
+            raise WrongState(f"call {self._call.id} is {self._call.state}: bridge is not possible")
+        if self.kept is not None and not self.kept.waits:
+            raise BridgeActive(f"call {self._call.id} is bridged to {self.kept.other_call_id}")
+
+    def ask_end(self) -> KeptBridge:
+        """Have the bridge ended; returns it.
+
+        Raises:
+            WrongState: there is none.
+        """
+        if (kept := self.kept) is None or kept.waits:
+            raise WrongState(f"call {self._call.id} is not bridged")
+        self._call.services.ua.send(messages.Unbridge(self._call.id))
+        return kept
+
+    def made(self, bridge_id: str) -> None:
+        """The UA process has made it."""
+        if (kept := self.kept) is None or kept.id != bridge_id or kept.is_up:
+            return
+        self.kept = msgspec.structs.replace(kept, is_up=True)
+        self._call.publish(
+            types.CallBridged(
+                bridge_id=kept.id,
+                other_call_id=kept.other_call_id,
+                on_hangup=kept.on_hangup,
+                client_state=UNSET if kept.client_state is None else kept.client_state,
+            )
+        )
+
+    def over(self, bridge_id: str, because: messages.UnbridgedBecause) -> None:
+        """It is over, or could not be made."""
+        if (kept := self.kept) is None or kept.id != bridge_id or kept.waits:
+            return
+        self.kept = None
+        self._call.services.metrics.bridges.labels(reason=because).inc()
+        log.info("unbridged", call_id=self._call.id, bridge_id=kept.id, reason=because)
+        self._call.publish(
+            types.CallUnbridged(
+                bridge_id=kept.id,
+                other_call_id=kept.other_call_id,
+                reason=because,
+                client_state=UNSET if kept.client_state is None else kept.client_state,
+            )
+        )
+
+    def call_ended(self) -> None:
+        """The call is over, and with it the bridge."""
+        if self.kept is not None:
+            self.over(self.kept.id, "call_ended")
+            self.kept = None
+
+    def restore(self, kept: KeptBridge | None, bridge_id: str) -> None:
+        """Take up the bridge of a server before this one; ``bridge_id`` is that of the leg, empty without one."""
+        self.kept = kept
+        if kept is None or kept.waits:
+            return
+        if bridge_id == kept.id:
+            self.made(bridge_id)
+        else:
+            self.over(kept.id, "call_ended" if kept.is_up else "failed")

@@ -1,0 +1,78 @@
+"""Which calls are bridged: what every command to bridge two calls passes. Runs on: the event loop."""
+
+from typing import Final
+
+import msgspec
+
+from cc_tts.calls.adoption.record import KeptBridge
+from cc_tts.calls.call import Call
+from cc_tts.calls.call_state import CallState
+from cc_tts.calls.call_table import CallTable
+from cc_tts.calls.events import types
+from cc_tts.calls.transfers.bridge import BridgeRequest
+from cc_tts.errors import BridgeImpossible, CcTtsError, WrongState
+from cc_tts.ua import messages
+from cc_tts.ua.client import UaClient
+
+BRIDGE_FAILED: Final = "bridge_failed"
+"""The reason of a call that was placed for a bridge and cannot be bridged."""
+
+
+class Bridges:
+    """Makes the bridges of calls."""
+
+    def __init__(self, ua: UaClient, table: CallTable) -> None:
+        self._ua = ua
+        self._table = table
+
+    def begin(self, call: Call, request: BridgeRequest) -> KeptBridge:
+        """Bridge a call to another one; ``call.bridged`` of both follows, and ``call.unbridged`` once.
+
+        Raises:
+            CallNotFound: there is no such other call.
+            WrongState: one of them is not established, or they are the same.
+            BridgeActive: one of them is bridged already.
+            BridgeImpossible: they are in different UA processes.
+            UserAgentUnavailable: their UA process is not up.
+        """
+        other = self._table.find(request.other_call_id)
+        if call is other:
+            raise WrongState(f"call {call.id} cannot be bridged to itself")
+        call.bridge.check()
+        other.bridge.check()
+        if not self._ua.are_together(call.id, other.id):
+            raise BridgeImpossible(
+                "the calls are in different SIP processes (ua.processes): place one of them with bridge.call_id"
+            )
+        kept = request.kept()
+        self._ua.send(messages.Bridge(call.id, other.id, kept.id, kept.on_hangup))
+        for each, far in ((call, other), (other, call)):
+            each.bridge.kept = msgspec.structs.replace(kept, other_call_id=far.id)
+            each.keeper.keep()
+        return kept
+
+    def answered(self, call: Call) -> None:
+        """A call is answered: bridge it if it waits for that. It ends if that fails, unless it is to be kept."""
+        if not call.bridge.waits or (kept := call.bridge.kept) is None:
+            return
+        call.bridge.kept = None
+        request = BridgeRequest(
+            other_call_id=kept.other_call_id,
+            on_hangup=kept.on_hangup,
+            bridge_id=kept.id,
+            client_state=kept.client_state,
+        )
+        try:
+            self.begin(call, request)
+        except CcTtsError as error:
+            call.publish(types.CallCommandFailed(command="bridge", detail=error.detail))
+            if kept.on_hangup == "end":
+                call.end(BRIDGE_FAILED)
+
+    def ended(self, call: Call) -> None:
+        """A call is over: those that ring for it ring for nobody."""
+        for each in tuple(self._table.live.values()):
+            kept = each.bridge.kept
+            is_for_it = kept is not None and kept.waits and kept.other_call_id == call.id
+            if is_for_it and kept is not None and kept.on_hangup == "end" and each.state is not CallState.ESTABLISHED:
+                each.end("bridge_ended")

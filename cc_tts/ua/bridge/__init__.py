@@ -1,0 +1,1 @@
+"""Two legs whose far sides hear each other."""

@@ -2,20 +2,19 @@
 
 import base64
 import binascii
-import ipaddress
 import re
 from collections.abc import Iterator
 from typing import Final
 from urllib.parse import urlsplit
 
 from cc_tts.config.schema import Config, WebhookConfig
+from cc_tts.egress.hosts import is_host_entry
 
 SECRET_PREFIX: Final = "whsec_"  # noqa: S105 - what secrets begin with
 MIN_SECRET_BYTES, MAX_SECRET_BYTES = 24, 64
 """The length of a secret (Standard Webhooks, "Signature scheme")."""
 PER_CALL: Final = "call"
 """The name of the endpoint that a call has of its own."""
-_HOST: Final = re.compile(r"(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?")
 
 
 def key_of(secret: str) -> bytes:
@@ -51,7 +50,7 @@ def faults(config: Config) -> Iterator[str]:
         names.add(name)
         yield from (f"{key}.{fault}" for fault in _endpoint_faults(each))
     for host in config.webhooks.allowed_hosts:
-        if not _is_host(host):
+        if not is_host_entry(host):
             yield f"webhooks.allowed_hosts: {host[:80]!r} is no host name, *.name, address or network"
 
 
@@ -65,11 +64,3 @@ def _endpoint_faults(endpoint: WebhookConfig) -> Iterator[str]:
             key_of(secret)
         except ValueError as error:
             yield f"secret: {error}"
-
-
-def _is_host(text: str) -> bool:
-    try:
-        ipaddress.ip_network(text)
-    except ValueError:
-        return _HOST.fullmatch(text) is not None and not re.fullmatch(r"[0-9./]+", text)
-    return True

@@ -12,11 +12,11 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final, Protocol
 
 import aiohttp
-from aiohttp.abc import ResolveResult
 
-from cc_tts import __version__
 from cc_tts.clock import Clock
-from cc_tts.webhooks.target import AllowedHosts, Target
+from cc_tts.egress.hosts import AllowedHosts
+from cc_tts.egress.http import GuardedClient, failure
+from cc_tts.webhooks.target import Target
 
 MAX_ANSWER_BYTES: Final = 65_536
 """The most that is read of a response (unmeasured): as much as a JSON body of the API with a long text."""
@@ -26,13 +26,7 @@ MAX_RETRY_AFTER_S: Final = 3600.0
 """A receiver cannot ask for a longer pause (unmeasured)."""
 READ_TIMEOUT_S: Final = 1.0
 """How long the body of a response may take after its head (unmeasured)."""
-KEEPALIVE_S: Final = 30.0
-"""An idle connection is closed after this time, before most receivers and proxies do it (unmeasured)."""
 _JSON: Final = "application/json"
-
-
-class NotAllowed(OSError):
-    """The host of a URL is not allowed, or has only addresses that are not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,27 +57,29 @@ class Post(Protocol):
 
 
 class HttpPost:
-    """``may_reach`` is asked of addresses that a guarded target has; connections go to the address that was asked about."""
+    """A guarded target is reached at ``allowed`` hosts alone."""
 
     def __init__(self, clock: Clock, allowed: Callable[[], AllowedHosts]) -> None:
         self._clock = clock
-        self._allowed = allowed
-        self._open: dict[bool, aiohttp.ClientSession] = {}
+        self._clients = {
+            is_guarded: GuardedClient("webhooks.allowed_hosts", allowed if is_guarded else None)
+            for is_guarded in (False, True)
+        }
 
     async def close(self) -> None:
         """Close all connections that are open."""
-        for client in self._open.values():
+        for client in self._clients.values():
             await client.close()
-        self._open.clear()
 
     async def __call__(self, target: Target, headers: dict[str, str], body: bytes, *, wants_answer: bool) -> Outcome:
         """Send ``body`` there, within the time that the target has."""
         begun_ns = self._clock.now_ns()
         try:
-            self._check(target)
+            client = self._clients[target.is_guarded]
+            headers = {"Content-Type": _JSON, **headers}
             async with (
                 asyncio.timeout(target.timeout_s),
-                self._client(target).post(target.url, data=body, headers=headers, allow_redirects=False) as response,
+                client.request("POST", target.url, data=body, headers=headers) as response,
             ):
                 answer = await _read(response, wants_answer=wants_answer)
                 result: dict[str, Any] = {
@@ -95,25 +91,8 @@ class HttpPost:
             result = {"error": f"no response within {target.timeout_s:g} s"}
         except (aiohttp.ClientError, OSError, ValueError) as error:
             unreachable = isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ServerDisconnectedError))
-            result = {"error": _kind(error), "is_unreachable": unreachable}
+            result = {"error": failure(error), "is_unreachable": unreachable}
         return Outcome(**result, duration_ms=round((self._clock.now_ns() - begun_ns) / 1e6, 1))
-
-    def _check(self, target: Target) -> None:
-        if target.is_guarded and not self._allowed().has(target.url.raw_host or ""):
-            raise NotAllowed("webhooks.allowed_hosts does not have this host")
-
-    def _client(self, target: Target) -> aiohttp.ClientSession:
-        client = self._open.get(target.is_guarded)
-        if client is None:
-            resolver = GuardedResolver(self._allowed) if target.is_guarded else aiohttp.ThreadedResolver()
-            client = self._open[target.is_guarded] = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(resolver=resolver, limit=0, keepalive_timeout=KEEPALIVE_S),
-                headers={"User-Agent": f"cc-tts/{__version__}", "Content-Type": _JSON},
-                timeout=aiohttp.ClientTimeout(total=None),  # that of the target is around it
-                cookie_jar=aiohttp.DummyCookieJar(),
-                auto_decompress=False,
-            )
-        return client
 
     def _retry_after_s(self, response: aiohttp.ClientResponse) -> float | None:
         """The pause that the receiver asks for (RFC 9110 §10.2.3: seconds, or a date)."""
@@ -125,22 +104,6 @@ class HttpPost:
             with contextlib.suppress(ValueError, TypeError, OverflowError):
                 seconds = parsedate_to_datetime(text[:40]).timestamp() - self._clock.wall_s()
         return None if math.isnan(seconds) else min(max(seconds, 0.0), MAX_RETRY_AFTER_S)
-
-
-class GuardedResolver(aiohttp.ThreadedResolver):
-    """Finds only addresses that may be reached."""
-
-    def __init__(self, allowed: Callable[[], AllowedHosts]) -> None:
-        super().__init__()
-        self._allowed = allowed
-
-    async def resolve(self, host: str, port: int = 0, family: Any = 0) -> list[ResolveResult]:
-        """Look a name up; raises ``NotAllowed`` if none of its addresses may be reached."""
-        allowed = self._allowed()
-        found = [each for each in await super().resolve(host, port, family) if allowed.may_reach(each["host"])]
-        if not found:
-            raise NotAllowed("webhooks.allowed_hosts has none of its addresses, which are not public")
-        return found
 
 
 async def _read(response: aiohttp.ClientResponse, *, wants_answer: bool) -> bytes:
@@ -161,11 +124,3 @@ async def _read(response: aiohttp.ClientResponse, *, wants_answer: bool) -> byte
     if not response.content.at_eof():
         response.close()
     return answer if is_answer and len(answer) <= limit else b""
-
-
-def _kind(error: Exception) -> str:
-    """The kind of a failure, without the URL, which may hold a secret."""
-    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
-    if isinstance(cause, NotAllowed):
-        return str(cause)
-    return cause.strerror or type(error).__name__ if isinstance(cause, OSError) else type(error).__name__

@@ -18,12 +18,13 @@ import msgspec
 
 from cc_tts.clock import Clock
 from cc_tts.config.schema import CallWebhook, WebhooksConfig
+from cc_tts.egress.hosts import AllowedHosts
 from cc_tts.metrics import Metrics
 from cc_tts.webhooks.endpoint import Endpoint
 from cc_tts.webhooks.journal import Journal, Kept
 from cc_tts.webhooks.post import HttpPost, Outcome, Post
 from cc_tts.webhooks.queue import DROP_REASONS, Delivery
-from cc_tts.webhooks.target import AllowedHosts, Target
+from cc_tts.webhooks.target import Target
 
 DURABLE: Final = frozenset({"call.terminated", "call.gather_complete"})
 """Events that are kept until they are taken; of ``call.recording`` those that say ``saved``."""

@@ -7,21 +7,18 @@ gets its arguments without a shell. Runs on: the event loop.
 
 import asyncio
 import contextlib
-import ipaddress
-import socket
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
-from aiohttp.resolver import ThreadedResolver
 from msgspec import UNSET
 from yarl import URL
 
-from cc_tts import __version__, logs
+from cc_tts import logs
 from cc_tts.calls.events.types import CallRecordingDelivered
 from cc_tts.config.record import RecordConfig
+from cc_tts.egress.hosts import AllowedHosts, usable_url
+from cc_tts.egress.http import GuardedClient
 from cc_tts.errors import FieldError, Unprocessable
 from cc_tts.recorder.info import RecordingInfo
 
@@ -34,8 +31,6 @@ PLACEHOLDERS: Final = ("path", "recording_id", "call_id", "tenant")
 """An argument of the command may name these as ``{…}``."""
 _HTTP_OK: Final = range(200, 300)
 
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-
 log = logs.get(__name__)
 
 
@@ -45,63 +40,18 @@ class _Failed(Exception):
 
 def check_url(text: str, config: RecordConfig) -> None:
     """Raise ``Unprocessable`` if a recording may not be sent there."""
-    try:
-        url = URL(text)
-    except ValueError:
-        url = URL()
-    host = (url.raw_host or "").lower()
-    if url.scheme != "https" or not host or url.user is not None:
+    url = usable_url(text, "https")
+    if url is None:
         fault = "an https URL without user and password"
-    elif not any(_is_named(host, name.lower()) for name in config.upload_hosts):
-        fault = "its host is none of record.upload_hosts"
-    elif (address := _address(host)) is not None and not is_allowed(address, networks_of(config)):
-        fault = "its address is private, and in none of record.upload_networks"
+    elif not _allowed(config).has(url.raw_host or ""):
+        fault = "its host is none of record.upload_hosts, or a private address in none of record.upload_networks"
     else:
         return
     raise Unprocessable.about(FieldError("/upload_url", fault))
 
 
-def networks_of(config: RecordConfig) -> list[Network]:
-    """The private networks that uploads may go to."""
-    return [ipaddress.ip_network(text, strict=False) for text in config.upload_networks]
-
-
-def is_allowed(address: str, networks: Sequence[Network]) -> bool:
-    """Whether an address is of the Internet, or of one of these networks."""
-    found = ipaddress.ip_address(address)
-    mapped = getattr(found, "ipv4_mapped", None)
-    found = mapped or found
-    return (found.is_global and not found.is_multicast) or any(found in network for network in networks)
-
-
-def _is_named(host: str, name: str) -> bool:
-    return host == name or (name.startswith("*.") and host.endswith(name[1:]) and host != name[1:])
-
-
-def _address(host: str) -> str | None:
-    with contextlib.suppress(ValueError):
-        return str(ipaddress.ip_address(host.strip("[]")))
-    return None
-
-
-class _Resolver(AbstractResolver):
-    """Resolves a name, and refuses addresses that may not be connected to."""
-
-    def __init__(self, networks: Sequence[Network]) -> None:
-        self._networks = networks
-        self._resolver = ThreadedResolver()
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        found = await self._resolver.resolve(host, port, family)
-        allowed = [each for each in found if is_allowed(each["host"], self._networks)]
-        if not allowed:
-            raise OSError("the host has private addresses alone")
-        return allowed
-
-    async def close(self) -> None:
-        await self._resolver.close()
+def _allowed(config: RecordConfig) -> AllowedHosts:
+    return AllowedHosts(config.upload_hosts, config.upload_networks)
 
 
 class Delivery:
@@ -142,22 +92,20 @@ class Delivery:
             check_url(info.upload_url, self._config)  # the configuration may have changed since
         except Unprocessable as error:
             raise _Failed(error.detail) from None
-        connector = aiohttp.TCPConnector(resolver=_Resolver(networks_of(self._config)), ssl=self._ssl)
         headers = {
-            "User-Agent": f"cc-tts/{__version__}",
             "Content-Type": "audio/wav",
             "Content-Length": str((await asyncio.to_thread(path.stat)).st_size),
         }
+        client = GuardedClient("record.upload_hosts", lambda: _allowed(self._config), ssl=self._ssl)
         file = await asyncio.to_thread(path.open, "rb")
         with file:
-            async with (
-                aiohttp.ClientSession(connector=connector, trust_env=False) as http,
-                http.put(
-                    URL(info.upload_url, encoded=True), data=file, headers=headers, allow_redirects=False
-                ) as response,
-            ):
-                if response.status not in _HTTP_OK:
-                    raise _Failed(f"status {response.status}")
+            try:
+                url = URL(info.upload_url, encoded=True)
+                async with client.request("PUT", url, data=file, headers=headers) as response:
+                    if response.status not in _HTTP_OK:
+                        raise _Failed(f"status {response.status}")
+            finally:
+                await client.close()
 
     async def _run(self, info: RecordingInfo, path: Path) -> None:
         values = {"path": str(path), "recording_id": info.recording_id, "call_id": info.call_id, "tenant": info.tenant}

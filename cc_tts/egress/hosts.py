@@ -1,0 +1,87 @@
+"""The guard against requests into the private network (SSRF): hosts that a URL may name, and the addresses behind them."""
+
+import ipaddress
+import re
+from collections.abc import Iterable
+from ipaddress import IPv4Address, IPv6Address
+from typing import Final
+
+from yarl import URL
+
+_NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
+"""Addresses that hold one of IPv4 in their last 32 bits (RFC 6052 §2.1)."""
+_NAME: Final = re.compile(r"(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?")
+
+IpAddress = IPv4Address | IPv6Address
+
+
+class AllowedHosts:
+    """The hosts that clients may name: ``app.example.com``, ``*.example.com``, and addresses or networks, which alone let
+    private addresses through. With ``networks`` these alone do.
+    """
+
+    def __init__(self, entries: Iterable[str], networks: Iterable[str] | None = None) -> None:
+        self._networks = []
+        self._names = set()
+        for entry in entries:
+            try:
+                self._networks.append(ipaddress.ip_network(entry))
+            except ValueError:
+                self._names.add(entry.lower().rstrip("."))
+        self._reached = (
+            self._networks if networks is None else [ipaddress.ip_network(each, strict=False) for each in networks]
+        )
+
+    def has(self, host: str) -> bool:
+        """Whether a URL may name this host. The addresses of a name are looked at when it is resolved."""
+        if (address := _address(host)) is not None:
+            return any(address in network for network in self._networks) and self._may_reach(address)
+        name = host.lower().rstrip(".")
+        parents = ("*" + name[place:] for place, character in enumerate(name) if character == ".")
+        return name in self._names or any(parent in self._names for parent in parents)
+
+    def may_reach(self, address: str) -> bool:
+        """Whether a connection to this address may be made."""
+        found = _address(address)
+        return found is not None and self._may_reach(found)
+
+    def _may_reach(self, address: IpAddress) -> bool:
+        return _is_public(address) or any(address in network for network in self._reached)
+
+
+def is_host_entry(text: str) -> bool:
+    """Whether :class:`AllowedHosts` can take this: a name, ``*.name``, an address or a network."""
+    try:
+        ipaddress.ip_network(text)
+    except ValueError:
+        return _NAME.fullmatch(text) is not None and not re.fullmatch(r"[0-9./]+", text)
+    return True
+
+
+def usable_url(text: str, *schemes: str) -> URL | None:
+    """The URL of a client as it is requested; ``None`` if it is none of these schemes, or has a user or a fragment."""
+    if not re.fullmatch("[!-~]+", text):
+        return None
+    try:
+        url = URL(text, encoded=True)
+        is_usable = url.scheme in schemes and bool(url.raw_host) and url.port not in (None, 0)
+    except ValueError:
+        return None
+    return url if is_usable and "@" not in url.raw_authority and not url.raw_fragment else None
+
+
+def _address(text: str) -> IpAddress | None:
+    """An address; one of IPv4 that is written as IPv6 is that of IPv4."""
+    try:
+        address = ipaddress.ip_address(text.strip("[]").partition("%")[0])
+    except ValueError:
+        return None
+    if isinstance(address, IPv4Address):
+        return address
+    if address in _NAT64:
+        return IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.ipv4_mapped or address.sixtofour or address
+
+
+def _is_public(address: IpAddress) -> bool:
+    return address.is_global and not address.is_multicast and not address.is_reserved

@@ -1,0 +1,93 @@
+"""An HTTP client that reaches allowed hosts alone: a name is resolved once, and the connection goes to a checked address.
+
+TLS checks the certificate against the name in the URL. The client takes no cookies, decompresses nothing and uses no proxy.
+Its requests follow no redirects. Runs on: the event loop; names are looked up by a thread.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+import aiohttp
+from aiohttp.abc import ResolveResult
+from yarl import URL
+
+from cc_tts import __version__
+from cc_tts.egress.hosts import AllowedHosts
+
+KEEPALIVE_S: Final = 30.0
+"""An idle connection is closed after this time, before most servers and proxies do it (unmeasured)."""
+
+
+class NotAllowed(OSError):
+    """The host of a URL is not allowed, or has only addresses that are not."""
+
+
+class GuardedClient:
+    """``allowed`` are the hosts of the configuration key ``key``, asked at each request; ``None``: any, as the operator
+    chose the URL.
+    """
+
+    def __init__(self, key: str, allowed: Callable[[], AllowedHosts] | None, *, ssl: Any = True) -> None:
+        self._key = key
+        self._allowed = allowed
+        self._ssl = ssl
+        self._open: aiohttp.ClientSession | None = None
+
+    async def close(self) -> None:
+        """Close the connections that are open."""
+        opened, self._open = self._open, None
+        if opened is not None:
+            await opened.close()
+
+    def request(
+        self, method: str, url: URL, *, headers: Mapping[str, str] = MappingProxyType({}), data: Any = None
+    ) -> Any:
+        """Begin a request, as a context manager of its response. The time that it may take is the caller's to bound.
+
+        Raises:
+            NotAllowed: the host is not allowed, or has no address that is.
+            aiohttp.ClientError, OSError: it failed.
+        """
+        if self._allowed is not None and not self._allowed().has(url.raw_host or ""):
+            raise NotAllowed(f"{self._key} does not have this host")  # an address in the URL is not resolved
+        return self._client().request(method, url, data=data, headers=headers, allow_redirects=False)
+
+    def _client(self) -> aiohttp.ClientSession:
+        if self._open is None:
+            resolver = aiohttp.ThreadedResolver() if self._allowed is None else _Resolver(self._key, self._allowed)
+            connector = aiohttp.TCPConnector(resolver=resolver, ssl=self._ssl, limit=0, keepalive_timeout=KEEPALIVE_S)
+            self._open = aiohttp.ClientSession(
+                connector=connector,
+                headers={"User-Agent": f"cc-tts/{__version__}"},
+                timeout=aiohttp.ClientTimeout(total=None),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                trust_env=False,
+            )
+        return self._open
+
+
+class _Resolver(aiohttp.ThreadedResolver):
+    """Finds only addresses that may be reached."""
+
+    def __init__(self, key: str, allowed: Callable[[], AllowedHosts]) -> None:
+        super().__init__()
+        self._key = key
+        self._allowed = allowed
+
+    async def resolve(self, host: str, port: int = 0, family: Any = 0) -> list[ResolveResult]:
+        """Look a name up; raises ``NotAllowed`` if none of its addresses may be reached."""
+        allowed = self._allowed()
+        found = [each for each in await super().resolve(host, port, family) if allowed.may_reach(each["host"])]
+        if not found:
+            raise NotAllowed(f"{self._key} has none of its addresses, which are not public")
+        return found
+
+
+def failure(error: Exception) -> str:
+    """The kind of a failure, without the URL, which may hold a secret."""
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    if isinstance(cause, NotAllowed):
+        return str(cause)
+    return cause.strerror or type(error).__name__ if isinstance(cause, OSError) else type(error).__name__

@@ -20,13 +20,15 @@ def write(path: Path, data: bytes, *, prefix: str = ".", sync: bool = True, mode
                 file.flush()
                 os.fsync(file.fileno())
         begun.replace(path)
+        if sync:
+            _sync_folder(path)
     except BaseException:
         begun.unlink(missing_ok=True)
         raise
 
 
-def append(path: Path, data: bytes, *, mode: int = 0o600) -> None:
-    """Append all of ``data``, or nothing. A pipe that nobody reads is an error and no wait."""
+def append(path: Path, data: bytes, *, mode: int = 0o600, sync: bool = False) -> None:
+    """Append all of ``data``, or nothing. A pipe that nobody reads is an error and no wait. ``sync``: wait for the disk."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
     descriptor = os.open(path, flags, mode)
     try:
@@ -35,9 +37,22 @@ def append(path: Path, data: bytes, *, mode: int = 0o600) -> None:
             left = memoryview(data)
             while left:
                 left = left[os.write(descriptor, left) :]
+            if sync:
+                os.fdatasync(descriptor)
         except OSError:
             with contextlib.suppress(OSError):
                 os.ftruncate(descriptor, size)
             raise
     finally:
         os.close(descriptor)
+    if sync and not size:
+        _sync_folder(path)
+
+
+def _sync_folder(path: Path) -> None:
+    """Have the name of a file survive a power cut."""
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -15,7 +15,7 @@ from cc_tts import atomic_file
 from cc_tts.config.schema import TenantConfig, TokenConfig
 from cc_tts.errors import ConfigError, EngineFailed
 from cc_tts.metrics import Metrics
-from cc_tts.tenants import accounting as module
+from cc_tts.processes import line_writer
 from cc_tts.tenants.accounting import AccountingLog, UtteranceLine
 from tests.fakes.fake_line import FakeClock
 from tests.fakes.running_api import eventually, make_config, running_api
@@ -27,8 +27,8 @@ WITHIN_S = 100.0
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "INTERVAL_S", 0.01)
-    monkeypatch.setattr(module, "RETRY_INTERVAL_S", 0.01)
+    monkeypatch.setattr(line_writer, "INTERVAL_S", 0.01)
+    monkeypatch.setattr(line_writer, "RETRY_INTERVAL_S", 0.01)
 
 
 @pytest.fixture
@@ -168,8 +168,8 @@ async def test_while_the_disk_is_full_lines_wait_and_then_come_once(
 
 
 async def test_lines_beyond_those_that_may_wait_are_counted(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_WAITING_LINES", 5)
-    monkeypatch.setattr(module, "STOP_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(line_writer, "MAX_WAITING_LINES", 5)
+    monkeypatch.setattr(line_writer, "STOP_TIMEOUT_S", 0.1)
     metrics = Metrics()
     log = AccountingLog(file, metrics=metrics)
     await log.start()
@@ -197,7 +197,7 @@ async def test_without_a_file_nothing_is_kept() -> None:
     log = AccountingLog()
     await log.start()
     log.add(line(1))
-    assert not log._waiting
+    assert not list(Path.cwd().glob("accounting*"))
     await log.stop()
 
 

@@ -75,6 +75,13 @@ class RecordingPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     beep: bool = False
     min_free_bytes: int = 0
 
+    @property
+    def comes_encoded(self) -> bool:
+        """Whether the recorder gets µ-law, half as many bytes, since it neither adds nor measures samples."""
+        adds = self.info.channels == "mono" and self.info.tracks == "both"
+        measures = self.trim_silence or self.silence_timeout_ms is not None
+        return self.info.encoding == "ulaw" and not (adds or measures)
+
 
 _decoder: Final = msgspec.json.Decoder(RecordingInfo)
 

@@ -28,8 +28,8 @@ class OpenRecording(Message, frozen=True):
 
 
 class RecordedFrames(Message, frozen=True):
-    """Frames of 20 ms (the payload: all that were received, then as many that were sent), after ``num_lost`` that did not
-    come, which are silence in the file.
+    """Frames of 20 ms, 16-bit PCM or µ-law as the plan says (the payload: all that were received, then as many that were
+    sent), after ``num_lost`` that did not come, which are silence in the file.
     """
 
     recording_id: str

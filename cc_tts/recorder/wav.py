@@ -2,7 +2,7 @@
 
 import struct
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,8 @@ from cc_tts.config.record import Encoding, Tracks
 from cc_tts.media import g711
 from cc_tts.recorder.info import RecordingInfo
 
-Samples = npt.NDArray[np.int16]
+Samples = npt.NDArray[np.int16] | npt.NDArray[np.uint8]
+"""PCM, or µ-law that came like this."""
 
 _PCM: Final = 1
 _ULAW: Final = 7
@@ -57,14 +58,18 @@ class WavFormat:
     def encode(self, samples: Samples) -> bytes:
         """Samples as they stand in the file."""
         data = samples.tobytes()
-        return g711.ulaw_encode(data) if self.encoding == "ulaw" else data
+        return g711.ulaw_encode(data) if self.encoding == "ulaw" and samples.dtype == np.int16 else data
 
 
-def mixed(received: bytes, sent: bytes, *, num_channels: int, tracks: Tracks) -> Samples:
-    """The samples of a recording from those of both directions, which are equally long: the caller's left, ours right."""
-    caller, agent = np.frombuffer(received, "<i2"), np.frombuffer(sent, "<i2")
+def mixed(received: bytes, sent: bytes, *, num_channels: int, tracks: Tracks, is_encoded: bool = False) -> Samples:
+    """The samples of a recording from those of both directions, which are equally long: the caller's left, ours right.
+    ``is_encoded``: they are µ-law, and are not added.
+    """
+    kind: Any = np.uint8 if is_encoded else "<i2"
+    caller: Samples = np.frombuffer(received, kind)
+    agent: Samples = np.frombuffer(sent, kind)
     if num_channels > 1:
-        samples = np.empty(2 * len(caller), np.int16)
+        samples = np.empty(2 * len(caller), kind)
         samples[0::2], samples[1::2] = caller, agent
         return samples
     if tracks != "both":

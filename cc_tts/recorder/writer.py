@@ -16,7 +16,8 @@ import msgspec
 import numpy as np
 
 from cc_tts import atomic_file
-from cc_tts.audio import PTIME_MS, AudioFormat
+from cc_tts.audio import BYTES_PER_SAMPLE, PTIME_MS, AudioFormat
+from cc_tts.media import g711
 from cc_tts.recorder import wav
 from cc_tts.recorder.info import (
     FRAMES_A_SECOND,
@@ -60,7 +61,11 @@ class RecordingFile:
         self._plan = plan
         self.info = plan.info
         self._format = wav.WavFormat.of(plan.info)
-        self._pcm_frame_bytes = AudioFormat(plan.info.rate_hz).frame_bytes
+        self._given_frame_bytes = AudioFormat(plan.info.rate_hz).frame_bytes  # of what comes, which may be µ-law
+        self._silence = b"\0"
+        if plan.comes_encoded:
+            self._given_frame_bytes //= BYTES_PER_SAMPLE
+            self._silence = g711.ulaw_encode(bytes(BYTES_PER_SAMPLE))
         self._measures = plan.trim_silence or plan.silence_timeout_ms is not None
         self._waiting: list[bytes] = []
         self._num_waiting = 0
@@ -89,7 +94,7 @@ class RecordingFile:
     def _path(self, suffix: str) -> Path:
         return self._stem.with_name(self._stem.name + suffix)
 
-    def take(self, pcm: bytes, num_lost: int) -> Ending | None:
+    def take(self, given: bytes, num_lost: int) -> Ending | None:
         """Take frames of both directions. Returns why the recording is over; ``None``: it goes on.
 
         Raises:
@@ -97,10 +102,11 @@ class RecordingFile:
         """
         if num_lost := min(num_lost, self._room):
             self._note_gap(num_lost)
-            self._add(bytes(num_lost * self._pcm_frame_bytes), bytes(num_lost * self._pcm_frame_bytes))
-        half = len(pcm) // 2
-        num_bytes = min(half, self._room * self._pcm_frame_bytes)
-        self._add(pcm[:num_bytes], pcm[half : half + num_bytes])
+            silence = num_lost * self._given_frame_bytes * self._silence
+            self._add(silence, silence)
+        half = len(given) // 2
+        num_bytes = min(half, self._room * self._given_frame_bytes)
+        self._add(given[:num_bytes], given[half : half + num_bytes])
         if self._num_waiting >= WRITE_FRAMES:
             self._write()
         return self._over()
@@ -125,10 +131,16 @@ class RecordingFile:
         return "silence" if timeout_ms is not None and silence_ms >= timeout_ms else None
 
     def _add(self, received: bytes, sent: bytes) -> None:
-        num_frames = len(received) // self._pcm_frame_bytes
+        num_frames = len(received) // self._given_frame_bytes
         if not num_frames:
             return
-        samples = wav.mixed(received, sent, num_channels=self._format.num_channels, tracks=self.info.tracks)
+        samples = wav.mixed(
+            received,
+            sent,
+            num_channels=self._format.num_channels,
+            tracks=self.info.tracks,
+            is_encoded=self._plan.comes_encoded,
+        )
         self._num_frames += num_frames
         if self._measures:
             levels = np.square(samples.reshape(num_frames, -1).astype(np.float32)).mean(axis=1)

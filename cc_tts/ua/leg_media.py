@@ -4,7 +4,7 @@ docstring says otherwise.
 
 import contextlib
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -20,7 +20,7 @@ from cc_tts.ua.bridge.passed_frame import Passed
 from cc_tts.ua.guard.c_library import CLibrary
 from cc_tts.ua.pjsip import pj_info
 from cc_tts.ua.recording.tap import RecordingTap
-from cc_tts.ua.rtp.audio_port import AudioPort, AudioPorts
+from cc_tts.ua.rtp.audio_port import AudioPort, AudioPorts, CapturePort, ReceivingPort
 from cc_tts.ua.rtp.figures import CallFigures
 from cc_tts.ua.rtp.frame_queue import FrameQueue
 from cc_tts.ua.rtp.intake import Intake
@@ -72,6 +72,7 @@ class LegMedia:
         self._listened: dict[messages.AudioDirection, FrameQueue] = {}
         self._tap: RecordingTap | None = None
         self._passed: Passed | None = None
+        self._capture: CapturePort | None = None
         self._pause_reasons: set[PauseReason] = set()
         self._may_be_heard = self._is_open = False
         self._utterance_id, self._underruns = "", 0
@@ -119,7 +120,7 @@ class LegMedia:
             return "SRTP required"  # a re-INVITE of ours may have been answered with an empty key
         if self._port is None:
             self._port = self._services.ports.lend(self.buffer)
-            self._port.record(self._tap)
+            self._port.record(self._tap, hears=self._capture is None)
             self._pass_on()
             self._listen()
         try:
@@ -130,8 +131,8 @@ class LegMedia:
                 raise
             return ""
         self.is_clocked = True
-        if self._needs_received:
-            self._connect_received()
+        for port in self._receivers:
+            self._call.getAudioMedia(-1).startTransmit(port)
         self._open_buffer()
         self._report_active(srtp=is_encrypted)
         return ""
@@ -245,26 +246,28 @@ class LegMedia:
 
     def set_listening(self, directions: tuple[messages.AudioDirection, ...]) -> None:
         """Keep the frames of these directions for :meth:`take_audio`. Without ``in`` nothing is decoded."""
-        was_decoded = self._needs_received
+        before = self._receivers
         self._listened = {each: self._listened.get(each) or FrameQueue() for each in directions}
         if self._port is None:
             return  # _connect() follows
         self._listen()
-        self._connect_if_changed(was_decoded=was_decoded)
+        self._reconnect(before)
 
     def record(self, tap: RecordingTap | None) -> None:
         """Have ``tap`` get all frames from the next one on; ``None``: record no more."""
-        was_decoded, self._tap = self._needs_received, tap
+        before, self._tap = self._receivers, tap
+        capture, self._capture = self._capture, None if tap is None else self._services.ports.lend_capture(tap)
         if self._port is not None:
-            self._port.record(tap)
-            self._connect_if_changed(was_decoded=was_decoded)
+            self._port.record(tap, hears=self._capture is None)
+            self._reconnect(before)
+        if capture is not None:
+            self._services.ports.take_back_capture(capture)
 
     def bridge(self, passed: Passed | None) -> None:
         """Pass audio from and to another leg from the next frame on; ``None``: no more."""
-        was_decoded, self._passed = self._needs_received, passed
+        before, self._passed = self._receivers, passed
         self._pass_on()
-        if self._port is not None:
-            self._connect_if_changed(was_decoded=was_decoded)
+        self._reconnect(before)
 
     def _pass_on(self) -> None:
         """A far side that is on hold gets silence."""
@@ -273,26 +276,29 @@ class LegMedia:
             self._port.bridge(heard=heard if self.held_by == "none" else None, said=said)
 
     @property
-    def _needs_received(self) -> bool:
-        return "in" in self._listened or self._tap is not None or self._passed is not None
+    def _receivers(self) -> tuple[ReceivingPort, ...]:
+        """The ports that get what the caller says. Without any nothing is decoded."""
+        is_heard = "in" in self._listened or self._passed is not None
+        is_heard = is_heard or (self._tap is not None and self._capture is None)
+        ports = (self._port if is_heard else None, self._capture)
+        return tuple(port for port in ports if port is not None)
 
-    def _connect_if_changed(self, *, was_decoded: bool) -> None:
-        if self.is_clocked and was_decoded != self._needs_received:
-            self._connect_received(drop_old=True)
+    def _reconnect(self, before: Sequence[ReceivingPort]) -> None:
+        """Connect the call to other ports than before."""
+        if not self.is_clocked or before == (now := self._receivers):
+            return
+        with contextlib.suppress(pj.Error):  # the call is over and has no media any more
+            media = self._call.getAudioMedia(-1)
+            if not before and self._stream:
+                self._services.library.drop_received(self._stream)
+            for port in set(before) - set(now):
+                media.stopTransmit(port)
+            for port in set(now) - set(before):
+                media.startTransmit(port)
 
     def _listen(self) -> None:
         assert self._port is not None
         self._port.listen(received=self._listened.get("in"), sent=self._listened.get("out"))
-
-    def _connect_received(self, *, drop_old: bool = False) -> None:
-        if not self._needs_received:
-            with contextlib.suppress(pj.Error):  # it was not connected, or the call is over and has no media any more
-                self._call.getAudioMedia(-1).stopTransmit(self._port)
-            return
-        media = self._call.getAudioMedia(-1)
-        if drop_old and self._stream:
-            self._services.library.drop_received(self._stream)
-        media.startTransmit(self._port)
 
     def take_audio(self) -> Iterator[tuple[messages.CallAudio, bytes]]:
         """Take the frames that were kept since the last time."""

@@ -1,21 +1,28 @@
 """Recordings of real calls, read as files."""
 
 import asyncio
+import io
 import subprocess
+import wave
 from pathlib import Path
 
+import aiohttp
 import numpy as np
 import numpy.typing as npt
 import pytest
 
 from cc_tts.media.g711 import ulaw_decode
 from lab.configured import Lend
-from lab.raw_rtp import RtpPeer
+from lab.raw_rtp import Address, RtpPeer
 from lab.raw_sip import RawCaller, invite_once
 from lab.server_under_test import EventLog, Json, Server
 from tests.e2e.test_call_audio import missing_in, noise, say, talking
 
 pytestmark = [pytest.mark.e2e, pytest.mark.both_builds, pytest.mark.timeout(120)]
+
+NOISE_S = 3
+MAX_TRIES = 5
+"""On a busy machine."""
 
 Samples = npt.NDArray[np.int16]
 
@@ -81,6 +88,75 @@ async def test_an_invite_is_recorded_from_its_first_frame_on(server: Server, tmp
     said = np.frombuffer(heard, "<i2")
     places = [int(np.flatnonzero(np.abs(each) > 500)[0]) for each in (right, said)]
     assert abs(places[0] - places[1]) <= 160, "the first word is where the caller heard it, within a frame"
+
+
+class Echo(RtpPeer):
+    """A caller who says what he hears, at once."""
+
+    to: Address | None = None
+
+    def take(self, data: bytes, *, rtcp: bool) -> None:
+        super().take(data, rtcp=rtcp)
+        if self.to is not None and self.heard:
+            packet = self.heard.pop()
+            self.next_packet(self.to, packet.payload, packet.payload_type)
+
+
+async def staged_noise(server: Server) -> str:
+    """A staged prompt of noise."""
+    samples = np.random.default_rng(1).integers(-6000, 6000, NOISE_S * 8000).astype("<i2")
+    data = io.BytesIO()
+    with wave.open(data, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(8000)
+        file.writeframes(samples.tobytes())
+    form = aiohttp.FormData({"prompt_id": "noise"})
+    form.add_field("file", data.getvalue(), filename="noise.wav", content_type="audio/wav")
+    async with server.http.post(f"{server.url}/v1/prompts", data=form) as answer:
+        assert answer.status in (200, 201), await answer.text()
+    return "noise"
+
+
+def lag(left: Samples, right: Samples) -> int:
+    """How many samples the left channel is behind the right one, where they are most alike."""
+    size = 2 * len(left)
+    spectra = [np.fft.rfft(channel.astype(float), size) for channel in (left, right)]
+    return int(np.fft.irfft(spectra[0] * np.conj(spectra[1]), size)[: len(left)].argmax())
+
+
+async def lags(server: Server, folder: Path, lasts_s: float) -> list[int]:
+    """The delay of an echo in a recording, in each of its seconds that have one."""
+    async with server.events() as log, Echo() as phone, talking(server, phone) as (_, to, call):
+        phone.to = to
+        status, recording = await server.post(f"/v1/calls/{call['id']}/record", {"channels": "dual"})
+        assert status == 201, recording
+        play = {"prompt_id": await staged_noise(server), "loop": True}
+        assert (await server.post(f"/v1/calls/{call['id']}/play", play))[0] == 201
+        await asyncio.sleep(lasts_s)
+        await server.delete(f"/v1/calls/{call['id']}/record")
+        done = await saved(log, recording["recording_id"])
+    assert done["duration_ms"] >= lasts_s * 1000 - 500
+    assert done["lost_ms"] == 0
+    left, right = channels(await audio(server, recording["recording_id"], folder), 2)
+    return [lag(left[at : at + 8000], right[at : at + 8000]) for at in range(12_000, len(left) - 8000, 8000)]
+
+
+async def test_the_channels_do_not_drift_apart(server: Server, tmp_path: Path) -> None:
+    for _ in range(MAX_TRIES):
+        found = await lags(server, tmp_path, 6.0)
+        if len(set(found)) == 1:
+            break
+    assert len(set(found)) == 1, "the jitter buffer of a busy machine may change the delay, by whole frames"
+    assert 0 < found[0] < 4000
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(700)
+async def test_the_channels_do_not_drift_apart_in_ten_minutes(server: Server, tmp_path: Path) -> None:
+    found = await lags(server, tmp_path, 600.0)
+    assert found[-1] == found[0], found
+    assert {(each - found[0]) % 160 for each in found} == {0}
 
 
 async def test_without_a_folder_an_invite_that_is_to_be_recorded_gets_488(lend: Lend) -> None:

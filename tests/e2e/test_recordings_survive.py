@@ -178,9 +178,9 @@ async def test_a_call_that_is_hung_up_has_one_last_word_of_its_recording(server:
             if state == "gather":
                 assert (await server.post(f"/v1/calls/{call['id']}/gather", {"sensitive": True}))[0] == 201
             assert (await caller.bye()).status == 200
+            await log.wait("call.terminated")
         wanted_word = ("failed", "no_consent") if state == "waiting" else ("saved", "call_ended")
         done = await log.wait("call.recording", state=wanted_word[0])
-        await log.wait("call.terminated")
         await asyncio.sleep(0.3)
         assert done["data"]["reason"] == wanted_word[1]
         told = [each["data"]["state"] for each in log.events if each["type"] == "call.recording"]

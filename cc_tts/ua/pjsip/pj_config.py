@@ -30,9 +30,9 @@ def library_config(settings: UaSettings, build: Pjsua2Build, log_writer: Any) ->
     for address in settings.sip.nameservers:
         config.uaConfig.nameserver.append(address)
     config.uaConfig.maxCalls = _ANY_NUMBER  # PJSIP lowers it to what the build allows
-    # two ports a call; each has a table of all others
+    # two ports a call, and one more while it is recorded; each has a table of all others
     calls = settings.sip.max_calls or build.max_handles
-    config.medConfig.maxMediaPorts = min(config.medConfig.maxMediaPorts, 2 * calls + SPARE_HANDLES)
+    config.medConfig.maxMediaPorts = min(config.medConfig.maxMediaPorts, 3 * calls + SPARE_HANDLES)
     config.medConfig.clockRate = settings.rtp.clock_rate_hz
     config.medConfig.sndClockRate = settings.rtp.clock_rate_hz
     config.medConfig.noVad = True

@@ -18,6 +18,7 @@ from cc_tts import logs
 from cc_tts.audio import AudioFormat
 from cc_tts.config.schema import LogConfig
 from cc_tts.errors import ProcessFailed
+from cc_tts.media import g711
 from cc_tts.processes.channel import ChildChannel, Message
 from cc_tts.recorder.info import Ending, RecordingPlan
 from cc_tts.recorder.messages import (
@@ -50,6 +51,7 @@ class _Recording:
     recording_id: str
     media: LegMedia
     tap: RecordingTap
+    is_encoded: bool
     num_lost: int = 0
 
 
@@ -95,7 +97,7 @@ class Recordings:
             return
         tap = RecordingTap(self._format, beeps=plan.beep)
         tap.set_paused(paused=is_paused, skips=False)
-        recording = self._by_call[call_id] = _Recording(recording_id, media, tap)
+        recording = self._by_call[call_id] = _Recording(recording_id, media, tap, plan.comes_encoded)
         min(self._phases, key=len)[call_id] = recording
         media.record(tap)
 
@@ -104,7 +106,7 @@ class Recordings:
         if (recording := self._by_call.get(call_id)) is None:
             return
         with contextlib.suppress(ProcessFailed):  # poll() notices
-            self._forward(recording)
+            self._forward(recording, is_last=True)
             if recording.num_lost:
                 self._put(RecordedFrames(recording.recording_id, recording.num_lost))
             self._put(CloseRecording(recording.recording_id, reason))
@@ -152,15 +154,16 @@ class Recordings:
         assert self._channel is not None
         self._channel.put(message, payload)
 
-    def _forward(self, recording: _Recording) -> None:
-        received, sent, num_lost_after = recording.tap.take()
+    def _forward(self, recording: _Recording, *, is_last: bool = False) -> None:
         assert self._channel is not None
-        if self._channel.backlog_bytes > MAX_BACKLOG_BYTES:
-            recording.num_lost += len(received) // self._format.frame_bytes
-        elif received:
-            self._put(RecordedFrames(recording.recording_id, recording.num_lost), received + sent)
-            recording.num_lost = 0
-        recording.num_lost += num_lost_after
+        for received, sent, num_lost_after in recording.tap.take(is_last=is_last):
+            if self._channel.backlog_bytes > MAX_BACKLOG_BYTES:
+                recording.num_lost += len(received) // self._format.frame_bytes
+            elif received:
+                frames = g711.ulaw_encode(received + sent) if recording.is_encoded else received + sent
+                self._put(RecordedFrames(recording.recording_id, recording.num_lost), frames)
+                recording.num_lost = 0
+            recording.num_lost += num_lost_after
 
     def _take(self, message: Message) -> None:
         match message:

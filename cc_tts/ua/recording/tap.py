@@ -1,10 +1,12 @@
 """The frames of a leg that is recorded, on their way from the media clock to the SIP thread.
 
-One tick of the media clock gives one frame of each direction: what is sent comes first, and if nothing was received before
-the next tick, that frame is silence. So the directions cannot drift apart. No lock: the clock appends, the SIP thread takes.
+One tick of the media clock gives a frame of each direction. What is received comes several frames at a time, which end with
+the tick in which they come; ticks that they do not reach back to are silence. So the directions cannot drift apart. No lock:
+the clock appends, the SIP thread takes.
 """
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from cc_tts.audio import PTIME_MS, AudioFormat
@@ -14,11 +16,22 @@ from cc_tts.ua.rtp.mixing import mixed
 
 MAX_FRAMES: Final = 250
 """Frames that wait, 5 s; more are left out and counted (unmeasured)."""
+CAPTURE_FRAMES: Final = 5
+"""Received frames come together, since a call of Python costs more than all the rest (bench/sip_load.py). More of them would
+lose more of what the caller says when the line changes or ends.
+"""
 BEEP_HZ: Final = 1400
 BEEP_FRAMES: Final = 500 // PTIME_MS
 BEEP_EVERY_FRAMES: Final = 15_000 // PTIME_MS
 """The usual tone that warns of a recording is half a second of 1,400 Hz every 15 s."""
 _TICK_NS: Final = PTIME_MS * NS_PER_MS
+_SILENT: Final = True
+_SKIPPED: Final = False
+
+Tick = bytes | tuple[bytes, bytes] | bool | None
+"""A tick as it is kept: what was sent; that, and the tone in it; ``_SILENT`` or ``_SKIPPED`` in a pause; ``None``: too many
+waited.
+"""
 
 
 class Taken(NamedTuple):
@@ -30,17 +43,18 @@ class Taken(NamedTuple):
 
 
 class RecordingTap:
-    """Between the port of a leg and the recorder."""
+    """Between the ports of a leg and the recorder."""
 
     def __init__(self, audio_format: AudioFormat, *, beeps: bool) -> None:
-        self._silence = bytes(audio_format.frame_bytes)
+        self._frame_bytes = audio_format.frame_bytes
+        self._silence = bytes(self._frame_bytes)
         self._beep = _frames_of(tone(f"{BEEP_HZ}", audio_format.rate_hz, max_ms=500), self._silence) if beeps else ()
-        self._tone_now = b""
-        self._ticks: deque[tuple[bytes, bytes]] = deque()
-        self._pending: bytes | None = None
-        """The frame that was sent in this tick, as long as none was received in it."""
+        self._ticks: deque[Tick] = deque()
+        self._received: deque[tuple[int, bytes]] = deque()
+        """Received frames, with the number of the tick that follows them."""
         self._num_ticks = 0
-        self._num_lost = 0
+        self._num_taken = 0
+        self._num_beep_ticks = 0
         self._last_ns = 0
         self._is_paused = self._skips = False
         self._num_still_silent = 0
@@ -50,49 +64,32 @@ class RecordingTap:
     def sent(self, now_ns: int, frame: bytes) -> bytes:
         """A tick: ``frame`` is about to be sent. Returns what is sent in its place. REAL-TIME."""
         self._last_ns = now_ns
-        ticks, pending = self._ticks, self._pending
-        if pending is not None:
-            ticks.append((self._silence, pending))
-        if len(ticks) >= MAX_FRAMES:
-            self._pending = None
-            if not (self._is_paused and self._skips):
-                self._num_lost += 1
-            return frame
+        self._num_ticks += 1
+        ticks = self._ticks
         if self._is_paused or self._num_still_silent or self._beep:
-            return self._sent_otherwise(frame)
-        self._pending = frame
+            frame, tick = self._otherwise(frame)
+            ticks.append(tick if len(ticks) < MAX_FRAMES or tick is _SKIPPED else None)
+        else:
+            ticks.append(frame if len(ticks) < MAX_FRAMES else None)
         return frame
 
-    def _sent_otherwise(self, frame: bytes) -> bytes:
-        self._pending, self._tone_now = None, b""
-        if self._is_silent():
-            if not (self._is_paused and self._skips):
-                self._ticks.append((self._silence, self._silence))
-            return frame
-        if self._beep:
-            frame = self._with_beep(frame)
-        self._pending = frame
-        return frame
+    def received(self, frames: bytes) -> None:
+        """Frames that were received; the last one in this tick. REAL-TIME."""
+        if len(self._received) < MAX_FRAMES:
+            self._received.append((self._num_ticks, frames))
 
-    def received(self, frame: bytes) -> None:
-        """A frame that was received in this tick. REAL-TIME."""
-        pending = self._pending
-        if pending is not None:
-            self._pending = None
-            self._ticks.append((mixed(frame, self._tone_now) if self._tone_now else frame, pending))
-
-    def _is_silent(self) -> bool:
+    def _otherwise(self, frame: bytes) -> tuple[bytes, Tick]:
+        """Return the frame to send, and what is kept in its place."""
         if self._is_paused:
-            return True
+            return frame, _SKIPPED if self._skips else _SILENT
         if self._num_still_silent:
             self._num_still_silent -= 1
-            return True
-        return False
-
-    def _with_beep(self, frame: bytes) -> bytes:
-        number, self._num_ticks = self._num_ticks % BEEP_EVERY_FRAMES, self._num_ticks + 1
-        self._tone_now = self._beep[number] if number < len(self._beep) else b""
-        return mixed(frame, self._tone_now) if self._tone_now else frame
+            return frame, _SILENT
+        number, self._num_beep_ticks = self._num_beep_ticks % BEEP_EVERY_FRAMES, self._num_beep_ticks + 1
+        if number >= len(self._beep):
+            return frame, frame
+        frame = mixed(frame, self._beep[number])
+        return frame, (frame, self._beep[number])
 
     # --- the SIP thread ----------------------------------------------------------------------------------------------
 
@@ -106,11 +103,57 @@ class RecordingTap:
         self._num_still_silent = 0 if paused else delay_ms // PTIME_MS
         self._skips, self._is_paused = skips, paused
 
-    def take(self) -> Taken:
-        """Take the frames that are complete."""
-        lost, self._num_lost = self._num_lost, 0
-        ticks = [self._ticks.popleft() for _ in range(len(self._ticks))]
-        return Taken(b"".join([each[0] for each in ticks]), b"".join([each[1] for each in ticks]), lost)
+    def take(self, *, is_last: bool = False) -> Sequence[Taken]:
+        """Take the frames that are complete: those of which nothing more can be received, or all."""
+        heard = [self._received.popleft() for _ in range(len(self._received))]
+        num = len(self._ticks)  # after that: the clock adds the tick first
+        if not is_last:
+            num = min(num, max(num - CAPTURE_FRAMES, heard[-1][0] - self._num_taken if heard else 0))
+        if num <= 0:
+            return ()
+        received = self._in_place(heard, num)
+        self._num_taken += num
+        ticks = [self._ticks.popleft() for _ in range(num)]
+        sent = [tick for tick in ticks if isinstance(tick, bytes)]
+        if len(sent) == num:
+            return (Taken(received, b"".join(sent), 0),)
+        return self._pieces(ticks, received)
+
+    def _in_place(self, heard: Sequence[tuple[int, bytes]], num: int) -> bytes:
+        """Lay out what was received in so many ticks, with silence where nothing was."""
+        size, parts, at = self._frame_bytes, [], self._num_taken
+        for end, frames in heard:
+            begin = end - len(frames) // size
+            if begin > at:
+                parts.append(bytes((begin - at) * size))
+            parts.append(frames[max(0, at - begin) * size :])
+            at = max(at, end)
+        parts.append(bytes(max(0, self._num_taken + num - at) * size))
+        return b"".join(parts)
+
+    def _pieces(self, ticks: Sequence[Tick], received: bytes) -> Sequence[Taken]:
+        pieces: list[Taken] = []
+        both: list[tuple[bytes, bytes]] = []
+        num_lost = 0
+        for number, tick in enumerate(ticks):
+            if tick is None:
+                num_lost += 1
+            elif tick is not _SKIPPED:
+                if num_lost:
+                    pieces.append(_piece(both, num_lost))
+                    both, num_lost = [], 0
+                both.append(self._both(tick, received[number * self._frame_bytes : (number + 1) * self._frame_bytes]))
+        pieces.append(_piece(both, num_lost))
+        return pieces
+
+    def _both(self, tick: Tick, received: bytes) -> tuple[bytes, bytes]:
+        if isinstance(tick, bytes):
+            return received, tick
+        return (mixed(received, tick[1]), tick[0]) if isinstance(tick, tuple) else (self._silence, self._silence)
+
+
+def _piece(both: Sequence[tuple[bytes, bytes]], num_lost: int) -> Taken:
+    return Taken(b"".join([each[0] for each in both]), b"".join([each[1] for each in both]), num_lost)
 
 
 def _frames_of(pcm: bytes, silence: bytes) -> tuple[bytes, ...]:

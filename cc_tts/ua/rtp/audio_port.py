@@ -15,7 +15,7 @@ from cc_tts.audio import PTIME_MS, AudioFormat
 from cc_tts.clock import NS_PER_MS, Clock
 from cc_tts.media.playout_buffer import PlayoutBuffer
 from cc_tts.ua.bridge.passed_frame import PassedFrame
-from cc_tts.ua.recording.tap import RecordingTap
+from cc_tts.ua.recording.tap import CAPTURE_FRAMES, RecordingTap
 from cc_tts.ua.rtp.frame_queue import FrameQueue
 from cc_tts.ua.rtp.lateness import TickLateness
 from cc_tts.ua.rtp.mixing import mixed
@@ -36,7 +36,41 @@ def _know_this_thread() -> None:
     _clock_thread.known = True
 
 
-class AudioPort(pj.AudioMediaPort):  # type: ignore[misc]
+class ReceivingPort(pj.AudioMediaPort):  # type: ignore[misc]
+    """A port that gets so many frames of 20 ms at a time."""
+
+    def __init__(self, name: str, audio_format: AudioFormat, num_frames: int) -> None:
+        super().__init__()
+        self._silent_bytes = bytes(num_frames * audio_format.frame_bytes)
+        self._can_copy_out = hasattr(pj.ByteVector, "copy_to_bytearray")
+        self._received_bytes = bytearray(self._silent_bytes)
+        media_format = pj.MediaFormatAudio()
+        media_format.init(pj.PJMEDIA_FORMAT_PCM, audio_format.rate_hz, 1, num_frames * PTIME_MS * 1000, 16)
+        self.createPort(name, media_format)
+
+    def _copied(self, vector: Any) -> bytes:
+        if vector.size() != len(self._silent_bytes):  # copy_to_bytearray() does not check
+            return self._silent_bytes
+        if self._can_copy_out:
+            vector.copy_to_bytearray(self._received_bytes)
+            return bytes(self._received_bytes)
+        return bytes(vector)  # before pjproject 2.16: byte by byte
+
+
+class CapturePort(ReceivingPort):
+    """Gives what is received on a leg to the tap of its recording. Runs on: as :class:`AudioPort`."""
+
+    def __init__(self, index: int, audio_format: AudioFormat) -> None:
+        super().__init__(f"record{index}", audio_format, CAPTURE_FRAMES)
+        self.tap: RecordingTap | None = None
+
+    def onFrameReceived(self, frame: Any) -> None:
+        """REAL-TIME. Called by PJMEDIA."""
+        if (tap := self.tap) is not None and frame.type == pj.PJMEDIA_FRAME_TYPE_AUDIO:
+            tap.received(self._copied(frame.buf))
+
+
+class AudioPort(ReceivingPort):
     """Gives PJMEDIA the next frame of the leg it is lent to; silence when it is lent to none. Keeps what was received and
     sent while somebody listens.
 
@@ -44,26 +78,21 @@ class AudioPort(pj.AudioMediaPort):  # type: ignore[misc]
     """
 
     def __init__(self, index: int, audio_format: AudioFormat, clock: Clock, lateness: TickLateness) -> None:
-        super().__init__()
+        super().__init__(f"leg{index}", audio_format, 1)
         self._clock = clock
         self._lateness = lateness
-        self._silent_bytes = bytes(audio_format.frame_bytes)
         self._silence = pj.ByteVector(self._silent_bytes)
         self._vector = pj.ByteVector(self._silent_bytes)
         self._copies = hasattr(pj.ByteVector, "assign_from_bytes")
-        self._can_copy_out = hasattr(pj.ByteVector, "copy_to_bytearray")
-        self._received_bytes = bytearray(audio_format.frame_bytes)
         self._buffer: PlayoutBuffer | None = None
         self._received: FrameQueue | None = None
         self._sent: FrameQueue | None = None
         self._tap: RecordingTap | None = None
+        self._hearing_tap: RecordingTap | None = None
         self._heard: PassedFrame | None = None
         self._said: PassedFrame | None = None
         self._last_ns = 0
         self.late_frames = 0
-        media_format = pj.MediaFormatAudio()
-        media_format.init(pj.PJMEDIA_FORMAT_PCM, audio_format.rate_hz, 1, PTIME_MS * 1000, 16)
-        self.createPort(f"leg{index}", media_format)
 
     def lend(self, buffer: PlayoutBuffer) -> None:
         """Play ``buffer`` from the next frame on."""
@@ -75,16 +104,16 @@ class AudioPort(pj.AudioMediaPort):  # type: ignore[misc]
         """Play silence from the next frame on."""
         self._buffer = None
         self.listen(received=None, sent=None)
-        self._tap = None
+        self.record(None, hears=False)
         self.bridge(heard=None, said=None)
 
     def listen(self, *, received: FrameQueue | None, sent: FrameQueue | None) -> None:
         """Keep what is received and what is sent from the next frame on; ``None``: do not."""
         self._received, self._sent = received, sent
 
-    def record(self, tap: RecordingTap | None) -> None:
-        """Record from the next frame on; ``None``: do not."""
-        self._tap = tap
+    def record(self, tap: RecordingTap | None, *, hears: bool) -> None:
+        """Record from the next frame on; ``None``: do not. ``hears``: also what is received, which no other port gets."""
+        self._tap, self._hearing_tap = tap, tap if hears else None
 
     def bridge(self, *, heard: PassedFrame | None, said: PassedFrame | None) -> None:
         """Send what another leg receives, too, and have it send what is received; ``None``: do not."""
@@ -138,19 +167,12 @@ class AudioPort(pj.AudioMediaPort):  # type: ignore[misc]
         """REAL-TIME. Called by PJMEDIA with the caller's audio while the call is connected to this port. Lost packets,
         telephone events and a sender that pauses are silence in it.
         """
-        received, tap, said = self._received, self._tap, self._said
+        received, tap, said = self._received, self._hearing_tap, self._said
         if (received is None and tap is None and said is None) or frame.type != pj.PJMEDIA_FRAME_TYPE_AUDIO:
             return
         if not hasattr(_clock_thread, "known"):
             _know_this_thread()
-        vector = frame.buf
-        if vector.size() != len(self._silent_bytes):  # copy_to_bytearray() does not check
-            data = self._silent_bytes
-        elif self._can_copy_out:
-            vector.copy_to_bytearray(self._received_bytes)
-            data = bytes(self._received_bytes)
-        else:  # before pjproject 2.16: byte by byte
-            data = bytes(vector)
+        data = self._copied(frame.buf)
         if said is not None:
             said.put(data)
         if tap is not None:
@@ -169,6 +191,8 @@ class AudioPorts:
         self._max_ports = max_ports
         self._all: list[AudioPort] = []
         self._free: deque[AudioPort] = deque()
+        self._captures: list[CapturePort] = []
+        self._free_captures: deque[CapturePort] = deque()
         while len(self._all) < min(max_ports, MIN_FREE_PORTS):
             self._make()
 
@@ -193,3 +217,21 @@ class AudioPorts:
         """Take a port back; it is the last one to be lent again."""
         port.take_back()
         self._free.append(port)
+
+    def lend_capture(self, tap: RecordingTap) -> CapturePort | None:
+        """Lend a port for what is received; ``None``: the bridge has no room for another."""
+        if len(self._free_captures) <= MIN_FREE_PORTS and len(self._captures) < self._max_ports:
+            try:
+                port = CapturePort(len(self._captures), self._format)
+            except pj.Error:
+                return None
+            self._captures.append(port)
+        else:
+            port = self._free_captures.popleft()
+        port.tap = tap
+        return port
+
+    def take_back_capture(self, port: CapturePort) -> None:
+        """Take a port back; it is the last one to be lent again."""
+        port.tap = None
+        self._free_captures.append(port)

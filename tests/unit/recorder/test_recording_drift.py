@@ -36,13 +36,17 @@ class Line:
         self._num_frames = 0
 
     def run(self, num_frames: int, *, lost: float = 0.0) -> None:
-        """Ticks with a frame of either direction, but for a share of those that the caller sent."""
-        for _ in range(num_frames):
+        """Ticks with a frame of either direction, but for a share of those that the caller sent; those come in twos."""
+        heard = b""
+        for number in range(num_frames):
             frame = self._source.integers(-8000, 8000, 160).astype("<i2").tobytes()
             self._tick()
             self._tap.sent(self._now_ns, frame)
-            if self._jitter.random() >= lost:
-                self._tap.received(frame)
+            heard += frame
+            if number % 2:
+                if self._jitter.random() >= lost:
+                    self._tap.received(heard)
+                heard = b""
 
     def hold(self, num_frames: int) -> None:
         """No stream asks for frames."""
@@ -67,10 +71,11 @@ class Line:
         if self._num_frames > 0 and self._jitter.random() < 0.1:
             self.show()
 
-    def show(self) -> None:
-        received, sent, num_lost = self._tap.take()
-        self._file.take(received + sent, 0)
-        self._file.take(b"", num_lost)
+    def show(self, *, is_last: bool = False) -> None:
+        """Have the recorder take what there is."""
+        for received, sent, num_lost in self._tap.take(is_last=is_last):
+            self._file.take(received + sent, 0)
+            self._file.take(b"", num_lost)
 
 
 def lag(left: Samples, right: Samples) -> int:
@@ -95,7 +100,7 @@ def test_nothing_that_is_missing_shifts_a_channel(tmp_path: Path) -> None:
     line.stall(MAX_FRAMES + 123)
     line.hold(1)
     line.run(TEN_MINUTES - 14_174 - MAX_FRAMES)
-    line.show()
+    line.show(is_last=True)
     done = file.finish("stopped")
     with wave.open(str(tmp_path / "r1.wav")) as wav:
         samples = np.frombuffer(wav.readframes(wav.getnframes()), "<i2").astype(float)

@@ -57,6 +57,29 @@ def test_the_caller_is_left_and_we_are_right(tmp_path: Path) -> None:
     assert info.num_bytes == (tmp_path / "r1.wav").stat().st_size
 
 
+@pytest.mark.parametrize(("channels", "tracks"), [("dual", "both"), ("mono", "agent")])
+def test_what_comes_as_ulaw_is_in_the_file_as_it_came(tmp_path: Path, channels: Any, tracks: Any) -> None:
+    wanted = plan(tmp_path, channels=channels, tracks=tracks, encoding="ulaw")
+    assert wanted.comes_encoded
+    file = RecordingFile(wanted)
+    file.take(b"\x11" * 320 + b"\x22" * 320, 0)
+    file.take(b"\x11" * 160 + b"\x22" * 160, 1)
+    info = file.finish("stopped")
+    data = (tmp_path / "r1.wav").read_bytes()[-640 * (2 if channels == "dual" else 1) :]
+    assert info.duration_ms == 80
+    ours = data[1::2] if channels == "dual" else data
+    assert ours == b"\x22" * 320 + b"\xff" * 160 + b"\x22" * 160
+    if channels == "dual":
+        assert data[0::2] == b"\x11" * 320 + b"\xff" * 160 + b"\x11" * 160
+
+
+@pytest.mark.parametrize(
+    "more", [{"channels": "mono"}, {"trim_silence": True}, {"silence_timeout_ms": 100}, {"encoding": "pcm16"}]
+)
+def test_samples_that_are_added_or_measured_come_as_pcm(tmp_path: Path, more: Any) -> None:
+    assert not plan(tmp_path, **{"channels": "dual", "encoding": "ulaw", **more}).comes_encoded
+
+
 def test_mono_is_the_sum_without_wrapping_round(tmp_path: Path) -> None:
     file = RecordingFile(plan(tmp_path))
     loud = np.full(160, 30_000, "<i2").tobytes()

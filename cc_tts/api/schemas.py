@@ -4,7 +4,6 @@ Patterns end in ``$(?!\n)``: in Python a bare ``$`` would let a trailing line fe
 """
 
 import dataclasses
-import sys
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Final, Literal
 
@@ -21,6 +20,7 @@ from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
 from cc_tts.errors import FieldError, MalformedRequest, Unprocessable
 from cc_tts.media.tones import MAX_TONE_MS
 from cc_tts.speech.prompt import (
+    FOREVER,
     Content,
     Prompt,
     PromptDefaults,
@@ -35,8 +35,6 @@ from cc_tts.speech.prompt import (
 from cc_tts.speech.ssml import MAX_BYTES, MAX_ELEMENTS, from_ssml
 
 NOT_YET: Final = "not in this version"
-FOREVER: Final = sys.maxsize
-"""A loop repeats its prompt so often, which is never reached."""
 MAX_METADATA: Final = 16  # unmeasured
 """Names in the metadata of a call."""
 

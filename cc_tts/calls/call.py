@@ -461,6 +461,7 @@ class Call(CallInfo):
         self.speech.prompt_complete(utterance)
         self.keys.prompt_complete(utterance)
         self.handover.prompt_complete(utterance)
+        self.followers.prompt_complete(utterance)
 
     def _gather_complete(self, gather: Gather) -> None:
         self.bridge.withhold_keys(withheld=self.keys.hides_keys)

@@ -20,6 +20,9 @@ class Follower:
     def on_key(self, digit: str, duration_ms: int) -> None:
         """The caller pressed a key; ``x`` while keys are hidden."""
 
+    def on_prompt_complete(self, utterance: Utterance) -> None:
+        """Nothing more will be heard of a prompt."""
+
     def on_speech(self, speech_id: str, at_ns: int, *, begins: bool) -> None:
         """The caller began to speak then, or stopped."""
 
@@ -97,6 +100,11 @@ class Followers:
         """Tell of a key."""
         for each in self:
             each.on_key(digit, duration_ms)
+
+    def prompt_complete(self, utterance: Utterance) -> None:
+        """Tell that a prompt is over."""
+        for each in self:
+            each.on_prompt_complete(utterance)
 
     def speech(self, speech_id: str, at_ns: int, *, begins: bool) -> None:
         """Tell that the caller begins to speak, or has stopped."""

@@ -17,6 +17,7 @@ from cc_tts.calls.services import CallServices
 from cc_tts.calls.transfers.bridges import Bridges
 from cc_tts.calls.transfers.referrals import Referrals
 from cc_tts.calls.transfers.service import Transfers
+from cc_tts.calls.transfers.warm import WarmTransfers
 from cc_tts.clock import ms_between
 from cc_tts.config.schema import Config
 from cc_tts.engines.gate import LOOK_S, EngineGate
@@ -48,6 +49,7 @@ class CallRegistry:
         self._outgoing = OutgoingCalls(services, self._table)
         self.referrals = Referrals(services, self._table, self.transfers, self._outgoing)
         self.bridges = Bridges(services.ua, self._table)
+        self.warm_transfers = WarmTransfers(services.config, self.transfers, self._outgoing, self.bridges)
         self.reload(services.config)
         self._overload_ns: int | None = None
         self._gate = EngineGate(services.clock)
@@ -63,6 +65,7 @@ class CallRegistry:
         self._outgoing.reload(config)
         self.transfers.reload(config)
         self.referrals.reload(config)
+        self.warm_transfers.reload(config)
 
     @property
     def draining(self) -> bool:
@@ -240,6 +243,7 @@ class CallRegistry:
             case messages.CallSnapshot():
                 self._incoming.adopt(message)
                 self.referrals.adopt(self._table.live.get(message.call_id))
+                self.warm_transfers.adopt(self._table.live.get(message.call_id))
             case messages.InviteRefused():
                 self._refused()
             case messages.RequestsRefused():
@@ -267,6 +271,7 @@ class CallRegistry:
         elif call is not None:
             call.on_report(message)
             self.referrals.on_report(call, message)
+            self.warm_transfers.on_report(call, message)
             if isinstance(message, messages.CallEstablished):
                 self.bridges.answered(call)
             if call.state is CallState.TERMINATED:

@@ -62,6 +62,7 @@ RELOADABLE: Final = (
     "tenants",
     "tts.generations",
     "transfer.allowed",
+    "transfer.music",
     "webhooks.endpoints",
     "routes",
 )

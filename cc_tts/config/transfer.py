@@ -15,4 +15,6 @@ class TransferConfig:
     allowed: Annotated[
         tuple[Annotated[str, msgspec.Meta(max_length=MAX_URI_CHARS)], ...], msgspec.Meta(max_length=1000)  # unmeasured
     ] = ()
+    music: Annotated[str, msgspec.Meta(max_length=1000)] = ""  # unmeasured
+    """A caller hears this while an agent is called: ``prompt:ID`` or a tone."""
     refer_timeout_s: Annotated[float, msgspec.Meta(ge=0.1, le=60)] = 10.0

@@ -1,5 +1,6 @@
 """A prompt: something to be spoken or played on a call, as it was asked for."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, Literal, Self
@@ -16,6 +17,8 @@ from cc_tts.text.pronunciation.replacements import Replacement
 
 Then = Literal["stay", "hangup"]
 Queueing = Literal["append", "replace"]
+FOREVER: Final = sys.maxsize
+"""A prompt that is repeated so often is heard until it is stopped."""
 NO_DISCLOSURE: Final = "off"
 """A route with this in place of words has none, whatever the other calls have."""
 STAGED_PREFIX: Final = "prompt:"

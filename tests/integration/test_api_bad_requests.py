@@ -15,6 +15,7 @@ CALLS = "/v1/calls"
 LEXICON = "/v1/lexicons/crm"
 SPEECH = "/v1/audio/speech"
 BOB = "sip:bob@127.0.0.1"
+UNBRIEFED = ("unprocessable", ("/accept_key",))
 
 
 @pytest.fixture
@@ -65,6 +66,10 @@ BAD: list[tuple[str, str, Any, int, str, tuple[str, ...]]] = [
     ("POST", "/v1/calls/c1/transfer", {"to": BOB, "headers": {"From": "x"}}, 422, "unprocessable", ("/headers/From",)),
     ("POST", "/v1/calls/c1/transfer", {"to": BOB, "timeout_ms": 0}, 422, "unprocessable", ("/timeout_ms",)),
     ("POST", "/v1/calls/c1/transfer", {"to": BOB}, 403, "transfer_not_allowed", ("/to",)),
+    ("POST", "/v1/calls/c1/transfer", {"to": BOB, "brief": {"text": "a"}}, 422, "unprocessable", ("/brief",)),
+    ("POST", "/v1/calls/c1/transfer", {"to": BOB, "mode": "warm", "hold": False}, 422, "unprocessable", ("/hold",)),
+    ("POST", "/v1/calls/c1/transfer", {"to": BOB, "mode": "warm", "accept_key": "1"}, 422, *UNBRIEFED),
+    ("POST", "/v1/calls/c1/transfer", {"to": BOB, "mode": "warm"}, 403, "transfer_not_allowed", ("/to",)),
     ("POST", "/v1/calls/c1/bridge", {}, 400, "malformed", ("/call_id",)),
     ("POST", "/v1/calls/c1/bridge", {"call_id": "nobody"}, 422, "unprocessable", ("/call_id",)),
     ("POST", "/v1/calls/c1/bridge", {"call_id": "c1"}, 409, "wrong_state", ()),

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 import msgspec
 from aiohttp import web
-from msgspec import UNSET, Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from cc_tts.api import schemas, sip_fields
 from cc_tts.api.calls import OF_TEXT, ON_A_CALL, another_call, call_of, fields_of_text, match_lexicons
@@ -16,9 +16,15 @@ from cc_tts.api.http.route import RouteTable
 from cc_tts.api.views import View
 from cc_tts.calls.events.types import TransferState
 from cc_tts.calls.transfers.transfer import DEFAULT_TIMEOUT_MS, TransferRequest
+from cc_tts.calls.transfers.warm import DEFAULT_ACCEPT_MS, WarmRequest
 from cc_tts.config.sip_uri import uri_fault
+from cc_tts.config.wording import form
 from cc_tts.errors import (
+    BridgeActive,
+    CapacityExceeded,
+    ClientError,
     DisclosureFailed,
+    Draining,
     DuplicateId,
     FieldError,
     MalformedRequest,
@@ -27,22 +33,29 @@ from cc_tts.errors import (
     TransferNotAllowed,
     Unprocessable,
 )
+from cc_tts.speech.prompt import FOREVER
+from cc_tts.ua.messages import OnHangup
 
 MAX_TIMEOUT_MS: Final = 600_000  # unmeasured
+AcceptKey = Annotated[str, Meta(pattern=form(r"^[0-9*#]$(?!\n)", "one of the keys 0-9, * and #"))]
+_OF_REFER: Final = ("referred_by", "hold")
+_OF_WARM: Final = ("from_", "brief", "accept_key", "accept_timeout_ms", "music", "on_hangup")
 
 ROUTES: Final = RouteTable("Transfers")
 
 
 class Transfer(schemas.Body, frozen=True, kw_only=True):
-    """Whom the far side of the call is to call instead. ``hold``: the call is held first, its prompts end when the far side
-    accepts. ``speak`` is said before that. The call stays up until the outcome is known.
+    """Who is to talk with the far side of the call. Modes blind and attended: the far side calls them itself; ``hold``:
+    the call is held first, its prompts end when the far side accepts. Mode warm: we call an agent, who hears ``brief`` and
+    presses ``accept_key``, while the caller hears ``music``; then both are bridged. ``speak`` is said to the caller before.
+    The call stays up until the outcome is known.
     """
 
     to: Annotated[
         schemas.Uri | None,
         Meta(description="A SIP URI that a pattern of transfer.allowed takes; attended: left out, whom was consulted."),
     ] = None
-    mode: Literal["blind", "attended"] = "blind"
+    mode: Literal["blind", "attended", "warm"] = "blind"
     consult_call_id: Annotated[
         schemas.Id | None,
         Meta(description="attended: another established call of ours, whose far side takes this one over."),
@@ -56,6 +69,28 @@ class Transfer(schemas.Body, frozen=True, kw_only=True):
     ] = DEFAULT_TIMEOUT_MS
     on_failure: Literal["keep", "hangup"] = "keep"
     hold: bool = True
+    from_: Annotated[schemas.Uri | None, Meta(description="warm: as for POST /v1/calls.")] = msgspec.field(
+        default=None, name="from"
+    )
+    brief: Annotated[
+        schemas.Speak | None, Meta(description="warm: said to the agent, who does not hear the caller yet.")
+    ] = None
+    accept_key: Annotated[
+        AcceptKey | None,
+        Meta(description="warm: the agent presses it to take the call; left out: who answers takes it."),
+    ] = None
+    accept_timeout_ms: Annotated[
+        int, Meta(ge=1000, le=MAX_TIMEOUT_MS, description="warm: for the key, once the brief is said.")
+    ] = DEFAULT_ACCEPT_MS
+    music: Annotated[
+        schemas.Play | None,
+        Meta(
+            description="warm: what the caller hears meanwhile, again and again; left out: transfer.music of the config."
+        ),
+    ] = None
+    on_hangup: Annotated[
+        OnHangup, Meta(description="warm: what becomes of one of the two when the other one hangs up later.")
+    ] = "end"
     speak: schemas.Speak | None = None
     transfer_id: schemas.Id | None = None
     client_state: schemas.ClientState | None = None
@@ -86,6 +121,38 @@ class Transfer(schemas.Body, frozen=True, kw_only=True):
             client_state=self.client_state,
         )
 
+    def warm_request(self) -> WarmRequest:
+        """The request of mode warm to the layer below; raises as :meth:`request`."""
+        blind = self.request()
+        for name in _OF_REFER:
+            schemas.refuse(f"/{name}", "goes with modes blind and attended", when=self._differs(name))
+        from_, brief = self.from_, self.brief
+        if from_ is not None and (fault := uri_fault(from_)):
+            raise Unprocessable.about(FieldError("/from", fault))
+        is_ended = brief is not None and brief.then != "stay"
+        schemas.refuse("/brief/then", "the agent's call goes on", when=is_ended)
+        schemas.refuse(
+            "/accept_key",
+            "the agent hears of it in brief, which is missing",
+            when=bool(self.accept_key) and brief is None,
+        )
+        music = None if self.music is None else self.music.prompt(pointer="/music")
+        return WarmRequest(
+            to=blind.to,
+            from_=from_,
+            headers=self.headers,
+            timeout_ms=self.timeout_ms,
+            accept_key=self.accept_key or "",
+            accept_timeout_ms=self.accept_timeout_ms,
+            brief=None if brief is None else brief.prompt(pointer="/brief"),
+            prompt=blind.prompt,
+            music=None if music is None else replace(music, repeat=FOREVER, barge_in_dtmf=False),
+            on_failure=self.on_failure,
+            on_hangup=self.on_hangup,
+            transfer_id=self.transfer_id or "",
+            client_state=self.client_state,
+        )
+
     def _check_mode(self) -> None:
         is_attended = self.mode == "attended"
         if self.to is None and not is_attended:
@@ -95,14 +162,24 @@ class Transfer(schemas.Body, frozen=True, kw_only=True):
             "goes with mode attended, which needs it",
             when=is_attended != bool(self.consult_call_id),
         )
+        for name in () if self.mode == "warm" else _OF_WARM:
+            schemas.refuse(f"/{name.rstrip('_')}", "goes with mode warm", when=self._differs(name))
+
+    def _differs(self, name: str) -> bool:
+        """Whether a field is not what it is when it is left out."""
+        return bool(getattr(self, name) != getattr(Transfer(), name))
 
 
 class TransferBegun(View, frozen=True, kw_only=True):
     """A transfer that has begun. Its events have its id."""
 
-    derived: ClassVar = {"transfer_id": attrgetter("id")}
+    derived: ClassVar = {
+        "transfer_id": attrgetter("id"),
+        "agent_call_id": lambda transfer: getattr(transfer, "agent_call_id", UNSET),
+    }
     transfer_id: str
     state: TransferState
+    agent_call_id: Annotated[str | UnsetType, Meta(description="Mode warm: the call to the agent.")] = UNSET
 
 
 @ROUTES.add(
@@ -110,7 +187,18 @@ class TransferBegun(View, frozen=True, kw_only=True):
     "/v1/calls/{id}/transfer",
     scope="call",
     status=202,
-    errors=(*ON_A_CALL, TransferNotAllowed, TransferActive, DuplicateId, QueueFull, DisclosureFailed, *OF_TEXT),
+    errors=(
+        *ON_A_CALL,
+        TransferNotAllowed,
+        TransferActive,
+        BridgeActive,
+        CapacityExceeded,
+        Draining,
+        DuplicateId,
+        QueueFull,
+        DisclosureFailed,
+        *OF_TEXT,
+    ),
     examples={
         "to a person": {"to": "sip:1001@pbx.example.com", "speak": {"text": "One moment, please."}},
         "with headers": {
@@ -120,15 +208,37 @@ class TransferBegun(View, frozen=True, kw_only=True):
             "on_failure": "hangup",
             "transfer_id": "t17",
         },
+        "warm": {
+            "to": "sip:1001@pbx.example.com",
+            "mode": "warm",
+            "speak": {"text": "One moment, please."},
+            "brief": {"text": "A caller about order seventeen. Press one to take the call."},
+            "accept_key": "1",
+        },
     },
 )
 async def transfer_call(request: web.Request, body: Transfer) -> TransferBegun:
-    """Have the far side of a call go on to somebody else, by REFER; call.transfer tells how that goes."""
+    """Have the far side of a call go on to somebody else, by REFER or by a bridge; call.transfer tells how that goes."""
+    if body.mode == "warm":
+        return await _warm_transfer(request, body)
     wanted = body.request()
     if body.consult_call_id is not None:
         wanted = replace(wanted, consult=another_call(request, body.consult_call_id, "/consult_call_id"))
-    is_ssml = body.speak is not None and body.speak.ssml is not UNSET
-    fields = fields_of_text("/speak/ssml" if is_ssml else "/speak/text", "/speak")
-    with bodies.located(fields | {TransferNotAllowed: "/to"}):
+    with bodies.located(_fields_of(body.speak) | {TransferNotAllowed: "/to"}):
         await match_lexicons(request, wanted.prompt)
         return TransferBegun.of(request.app[CONTEXT].registry.transfers.begin(call_of(request), wanted))
+
+
+async def _warm_transfer(request: web.Request, body: Transfer) -> TransferBegun:
+    wanted = body.warm_request()
+    fields = (
+        _fields_of(body.speak) if body.speak is not None or body.brief is None else _fields_of(body.brief, "/brief")
+    )
+    with bodies.located(fields | {TransferNotAllowed: "/to"}):
+        await match_lexicons(request, wanted.prompt, wanted.brief)
+        return TransferBegun.of(request.app[CONTEXT].registry.warm_transfers.begin(call_of(request), wanted))
+
+
+def _fields_of(speak: schemas.Speak | None, pointer: str = "/speak") -> dict[type[ClientError], str]:
+    is_ssml = speak is not None and speak.ssml is not UNSET
+    return fields_of_text(f"{pointer}/ssml" if is_ssml else f"{pointer}/text", pointer)

@@ -105,9 +105,9 @@ class KeptTransfer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """The transfer that ran. ``is_sent``: the REFER went out. ``holds``: the call was held for it."""
 
     id: str
-    state: Literal["requested", "accepted", "trying", "ringing", "succeeded", "failed"]
+    state: Literal["requested", "accepted", "trying", "ringing", "answered", "succeeded", "failed"]
     is_sent: bool
-    mode: Literal["blind", "attended"]
+    mode: Literal["blind", "attended", "warm"]
     timeout_ms: int
     holds: bool = False
     on_failure: Literal["keep", "hangup"] = "keep"
@@ -117,7 +117,7 @@ class KeptTransfer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 class KeptBridge(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The bridge to another call: asked for, and ``is_up`` once it was made. ``waits``: it is made when this call is
-    answered.
+    answered, or, if its far side ``is_briefed`` before, when that is over.
     """
 
     id: str
@@ -126,6 +126,7 @@ class KeptBridge(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     client_state: str | None = None
     is_up: bool = False
     waits: bool = False
+    is_briefed: bool = False
 
 
 class CallRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -205,8 +205,8 @@ class CallGatherComplete(CallData, frozen=True, kw_only=True):
     duration_ms: Milliseconds
 
 
-TransferMode = Literal["blind", "attended"]
-TransferState = Literal["requested", "accepted", "trying", "ringing", "succeeded", "failed"]
+TransferMode = Literal["blind", "attended", "warm"]
+TransferState = Literal["requested", "accepted", "trying", "ringing", "answered", "succeeded", "failed"]
 TransferReason = Literal["rejected", "busy", "no_answer", "timeout", "not_supported", "call_ended", "unknown"]
 
 
@@ -247,6 +247,7 @@ class CallTransfer(CallData, frozen=True, kw_only=True):
     confirmed: Annotated[
         bool | UnsetType, Meta(description="With `succeeded`: whether the far side has said so itself.")
     ] = UNSET
+    agent_call_id: Annotated[str | UnsetType, Meta(description="Mode warm: the call to the agent.")] = UNSET
 
 
 ReferResult = Literal["succeeded", "failed", "refused", "timeout"]

@@ -53,7 +53,7 @@ class Bridges:
 
     def answered(self, call: Call) -> None:
         """A call is answered: bridge it if it waits for that. It ends if that fails, unless it is to be kept."""
-        if not call.bridge.waits or (kept := call.bridge.kept) is None:
+        if not call.bridge.waits or (kept := call.bridge.kept) is None or kept.is_briefed:
             return
         call.bridge.kept = None
         request = BridgeRequest(

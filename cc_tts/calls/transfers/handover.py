@@ -1,6 +1,7 @@
 """The transfer of one call, and what the call tells it. Runs on: the event loop."""
 
 from collections.abc import Iterable
+from typing import Protocol
 
 from cc_tts.calls.adoption.record import KeptTransfer
 from cc_tts.calls.call_state import CallState
@@ -11,12 +12,24 @@ from cc_tts.errors import TransferActive, WrongState
 from cc_tts.ua import messages
 
 
+class OtherTransfer(Protocol):
+    """A transfer that runs, and is carried out elsewhere."""
+
+    id: str
+
+    @property
+    def kept(self) -> KeptTransfer:
+        """The part of it that another server has to know."""
+
+
 class Handover:
     """Hands one call over; one transfer at a time. :class:`.Transfers` has checked to whom."""
 
     def __init__(self, call: TransferredCall) -> None:
         self._call = call
         self._transfer: Transfer | None = None
+        self.warm: OtherTransfer | None = None
+        """A transfer that takes another way than REFER."""
 
     def transfer(self, request: TransferRequest) -> Transfer:
         """Have the far side call somebody else; ``call.transfer`` tells how that goes.
@@ -29,17 +42,22 @@ class Handover:
         call = self._call
         if call.state is not CallState.ESTABLISHED and not (request.when_answered and call.waits_for_answer):
             raise WrongState(f"call {call.id} is {call.state}: transfer is not possible")
-        if self._transfer is not None:
-            raise TransferActive(f"transfer {self._transfer.id} runs on call {call.id}")
+        self.check_idle()
         transfer = Transfer(call, request, self._over)
         transfer.begin()
         self._transfer = transfer
         return transfer
 
+    def check_idle(self) -> None:
+        """Raise ``TransferActive`` if a transfer runs."""
+        if (running := self._transfer or self.warm) is not None:
+            raise TransferActive(f"transfer {running.id} runs on call {self._call.id}")
+
     @property
     def kept(self) -> KeptTransfer | None:
         """The part of the running transfer that another server has to know."""
-        return None if self._transfer is None else self._transfer.kept
+        running = self._transfer or self.warm
+        return None if running is None else running.kept
 
     def restore(self, kept: KeptTransfer | None, told: Iterable[messages.TransferProgress]) -> None:
         """Take up the transfer of a server before this one, if there was one."""

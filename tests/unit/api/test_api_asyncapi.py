@@ -65,6 +65,7 @@ SAMPLES: tuple[types.EventData, ...] = (
     ),
     types.CallDisclosed(utterance_id="u", played_ms=2100.0),
     types.CallDisclosureFailed(utterance_id="u", error="engine_failed"),
+    types.CallTransfer(transfer_id="t2", mode="warm", state="answered", sip_code=None, agent_call_id="c2"),
     types.CallBridged(bridge_id="b1", other_call_id="c2", on_hangup="keep"),
     types.CallUnbridged(bridge_id="b1", other_call_id="c2", reason="call_ended"),
     types.CallRecording(recording_id="r1", state="waiting", reason="consent", consent="required"),

@@ -1,0 +1,335 @@
+"""A warm transfer: the caller hears music while an agent is called, briefed and asked to accept; then both are bridged.
+
+::
+
+    requested ─▸ ringing ─▸ answered ─ brief ─▸ key ─▸ bridge ─▸ succeeded
+         └──────────┴───────────┴─────────┴───────┴───────┴────▸ failed: the agent is hung up, the caller is back
+
+Everything is done with the commands that a client has, too: prompts on both calls, a call that is placed, a bridge.
+Runs on: the event loop.
+"""
+
+import contextlib
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final, Literal
+
+from msgspec import UNSET
+
+from cc_tts import logs
+from cc_tts.calls.adoption.record import KeptBridge, KeptTransfer
+from cc_tts.calls.call import Call
+from cc_tts.calls.call_info import CallTimer
+from cc_tts.calls.call_state import CallState
+from cc_tts.calls.events import types
+from cc_tts.calls.follower import Follower
+from cc_tts.calls.originate import OriginateRequest, OutgoingCalls
+from cc_tts.calls.prompts.utterance import CompletionCause, Utterance
+from cc_tts.calls.transfers.bridge import BridgeRequest
+from cc_tts.calls.transfers.bridges import Bridges
+from cc_tts.calls.transfers.service import Transfers
+from cc_tts.calls.transfers.transfer import DEFAULT_TIMEOUT_MS
+from cc_tts.config.schema import Config
+from cc_tts.errors import CcTtsError
+from cc_tts.speech.prompt import FOREVER, STAGED_PREFIX, Prompt, StagedContent, ToneContent
+from cc_tts.ua import messages
+
+DEFAULT_ACCEPT_MS: Final = 15_000
+"""An agent has so long to press the key, where the client does not say; unmeasured."""
+COMFORT_TONE: Final = ToneContent("!425/80,!0/4920", 5_000)
+"""A short tone every five seconds tells a caller that the line is not dead; unmeasured."""
+FAILED: Final = "transfer_failed"
+_REASONS: Final[dict[str, types.TransferReason]] = {
+    "busy": "busy",
+    **dict.fromkeys(("no_answer", "unavailable", "cancelled"), "no_answer"),
+    **dict.fromkeys(("unreachable", "ua_process_died", "no_response", "rtp_inactivity"), "unknown"),
+}
+"""How a call that was not answered, or ended before it was bridged, names the failure of the transfer."""
+
+log = logs.get(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmRequest:
+    """A warm transfer to begin. ``prompt`` and then ``music`` are for the caller, ``brief`` is for the agent, who presses
+    ``accept_key`` unless it is empty. ``timeout_ms`` is for the answer, ``accept_timeout_ms`` for the key.
+    """
+
+    to: str
+    from_: str | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    timeout_ms: int = DEFAULT_TIMEOUT_MS
+    accept_key: str = ""
+    accept_timeout_ms: int = DEFAULT_ACCEPT_MS
+    brief: Prompt | None = None
+    prompt: Prompt | None = None
+    music: Prompt | None = None
+    on_failure: Literal["keep", "hangup"] = "keep"
+    on_hangup: messages.OnHangup = "end"
+    transfer_id: str = ""
+    client_state: str | None = None
+
+
+class _Side(Follower):
+    """One of the two calls, which tells its transfer what happens to it."""
+
+    def __init__(
+        self,
+        *,
+        on_end: Callable[[], None],
+        on_key: Callable[[str], None] = lambda _key: None,
+        on_prompt: Callable[[Utterance], None] = lambda _utterance: None,
+    ) -> None:
+        self._on_end, self._on_key, self._on_prompt = on_end, on_key, on_prompt
+
+    def on_key(self, digit: str, duration_ms: int) -> None:  # noqa: ARG002 - all the same
+        self._on_key(digit)
+
+    def on_prompt_complete(self, utterance: Utterance) -> None:
+        self._on_prompt(utterance)
+
+    def on_call_ended(self, reason: str) -> None:  # noqa: ARG002 - the call has it
+        self._on_end()
+
+
+class WarmTransfer:
+    """One warm transfer from the command to its last event."""
+
+    def __init__(self, call: Call, request: WarmRequest, bridges: Bridges, on_over: Callable[[str], None]) -> None:
+        self.id = request.transfer_id
+        self.state: types.TransferState = "requested"
+        self.agent: Call | None = None
+        self._call = call
+        self._request = request
+        self._bridges = bridges
+        self._on_over = on_over
+        self._timer = CallTimer(call.id)
+        self._step: Literal["dial", "brief", "accept", "join", "over"] = "dial"
+        self._brief: Utterance | None = None
+        self._heard: list[Utterance] = []
+        """The prompts of the caller."""
+        self._caller_side = _Side(on_end=partial(self._fail, "call_ended"))
+        self._agent_side = _Side(on_end=self._agent_ended, on_key=self._key, on_prompt=self._prompt_complete)
+
+    @property
+    def agent_call_id(self) -> str:
+        """The call to the agent; empty before it is placed."""
+        return "" if self.agent is None else self.agent.id
+
+    @property
+    def kept(self) -> KeptTransfer:
+        """The part of it that another server has to know, which lets it fail."""
+        request = self._request
+        return KeptTransfer(
+            id=self.id,
+            state=self.state,
+            is_sent=False,
+            mode="warm",
+            timeout_ms=request.timeout_ms,
+            on_failure=request.on_failure,
+            client_state=request.client_state,
+        )
+
+    # --- the steps -----------------------------------------------------------------------------------------------------
+
+    def begin(self, music: Prompt, place: Callable[[OriginateRequest], Call]) -> None:
+        """Have the caller wait, and call the agent; raises what either raises, and then nothing has begun."""
+        try:
+            for prompt in filter(None, (self._request.prompt, music)):
+                self._heard.append(self._call.speak(prompt))
+            agent = place(self._invite())
+        except CcTtsError:
+            self._silence_caller()
+            raise
+        self.agent = agent
+        agent.bridge.kept = KeptBridge(id=self.id, other_call_id=self._call.id, waits=True, is_briefed=True)
+        if self._request.brief is not None:
+            self._brief = agent.player.queue[-1]
+        self._call.followers.join(self._caller_side)
+        agent.followers.join(self._agent_side)
+        agent.keeper.keep()
+        self._tell()
+
+    def _invite(self) -> OriginateRequest:
+        request, call = self._request, self._call
+        return OriginateRequest(
+            to=request.to,
+            from_=request.from_,
+            headers=request.headers,
+            timeout_s=request.timeout_ms / 1000,
+            prompt=request.brief,
+            voice=call.defaults.voice,
+            metadata=dict(call.metadata),
+            client_state=request.client_state,
+            webhook=call.webhook,
+            tenant=call.tenant,
+            bridge=BridgeRequest(other_call_id=call.id),
+            bridge_on_answer=False,
+        )
+
+    def on_report(self, report: messages.CallReport) -> None:
+        """Take in what the user agent says of the agent's call."""
+        match report:
+            case messages.CallRinging(sip_code=sip_code) if self.state == "requested":
+                self.state = "ringing"
+                self._tell(sip_code)
+            case messages.CallEstablished() if self._step == "dial":
+                self._answered()
+            case messages.Bridged() if self._step == "join":
+                self._finish("succeeded", confirmed=True)
+            case messages.Unbridged() if self._step == "join":
+                self._fail("unknown")
+
+    def _answered(self) -> None:
+        self._step, self.state = "brief", "answered"
+        self._tell()
+        if self._brief is None or self._brief.is_complete:
+            self._briefed()
+
+    def _prompt_complete(self, utterance: Utterance) -> None:
+        is_over = utterance.completion_cause is CompletionCause.CALL_ENDED
+        if self._step == "brief" and utterance is self._brief and not is_over:
+            self._briefed()
+
+    def _briefed(self) -> None:
+        if not self._request.accept_key:
+            self._join()
+            return
+        self._step = "accept"
+        self._timer.set(self._request.accept_timeout_ms / 1000, partial(self._fail, "timeout"))
+
+    def _key(self, key: str) -> None:
+        if self._step in ("brief", "accept") and key == self._request.accept_key:
+            self._join()
+
+    def _join(self) -> None:
+        assert self.agent is not None
+        self._step = "join"
+        self._timer.cancel()
+        self._silence_caller()
+        self.agent.player.cancel_all()
+        request = self._request
+        bridge = BridgeRequest(
+            other_call_id=self.agent.id, on_hangup=request.on_hangup, client_state=request.client_state
+        )
+        try:
+            self._bridges.begin(self._call, bridge)
+        except CcTtsError as error:
+            log.warning("transfer_failed", call_id=self._call.id, transfer_id=self.id, code=error.code)
+            self._fail("unknown")
+
+    # --- how it ends ---------------------------------------------------------------------------------------------------
+
+    def _agent_ended(self) -> None:
+        ending = None if self.agent is None else self.agent.ending
+        if ending is None or self._step != "dial":
+            self._fail("rejected")
+        else:
+            self._fail(_REASONS.get(ending.reason, "rejected"), ending.sip_code or 0)
+
+    def _fail(self, reason: types.TransferReason, sip_code: int = 0) -> None:
+        if self._step == "over":
+            return
+        self._finish("failed", sip_code, reason=reason)
+        if self.agent is not None:
+            self.agent.end(FAILED)
+        if self._call.state is CallState.TERMINATED:
+            return
+        self._silence_caller()
+        if self._request.on_failure == "hangup":
+            self._call.end(FAILED, sip_code=sip_code, transfer_result=reason)
+
+    def _silence_caller(self) -> None:
+        for utterance in reversed(self._heard):
+            if not utterance.is_complete:
+                self._call.player.discard(utterance, CompletionCause.CANCELLED, by="stop")
+
+    def _finish(self, state: types.TransferState, sip_code: int = 0, **more: Any) -> None:
+        self._timer.cancel()
+        self._step, self.state = "over", state
+        self._call.followers.leave(self._caller_side)
+        if self.agent is not None:
+            self.agent.followers.leave(self._agent_side)
+        self._on_over(self.agent_call_id)
+        self._call.handover.warm = None
+        self._tell(sip_code, **more)
+        result = more.get("reason") or state
+        self._call.services.metrics.transfers.labels(mode="warm", result=result).inc()
+        log.info("transfer", call_id=self._call.id, transfer_id=self.id, mode="warm", result=result)
+
+    def _tell(self, sip_code: int = 0, **more: Any) -> None:
+        self._call.publish(
+            types.CallTransfer(
+                transfer_id=self.id,
+                mode="warm",
+                state=self.state,
+                sip_code=sip_code or None,
+                agent_call_id=self.agent_call_id,
+                client_state=UNSET if self._request.client_state is None else self._request.client_state,
+                **more,
+            )
+        )
+
+
+class WarmTransfers:
+    """Begins warm transfers, and tells them what becomes of the calls to agents."""
+
+    def __init__(self, config: Config, transfers: Transfers, outgoing: OutgoingCalls, bridges: Bridges) -> None:
+        self._transfers = transfers
+        self._outgoing = outgoing
+        self._bridges = bridges
+        self._by_agent: dict[str, WarmTransfer] = {}
+        self.reload(config)
+
+    def reload(self, config: Config) -> None:
+        """Have callers wait with this music from now on."""
+        self._music = config.transfer.music
+
+    def begin(self, call: Call, request: WarmRequest) -> WarmTransfer:
+        """Transfer a call when an agent has accepted it.
+
+        Raises:
+            TransferNotAllowed: the configuration does not name the target.
+            WrongState, BridgeActive: the call is not established, or is bridged.
+            TransferActive: a transfer runs already.
+            CcTtsError: as :meth:`.Call.speak`, of a prompt, and as :meth:`.OutgoingCalls.place`.
+        """
+        self._transfers.check_target(request.to)
+        call.bridge.check()
+        call.handover.check_idle()
+        request = replace(request, transfer_id=request.transfer_id or f"transfer_{secrets.token_hex(8)}")
+        transfer = WarmTransfer(call, request, self._bridges, self._over)
+        call.handover.warm = transfer
+        try:
+            transfer.begin(request.music or self._default_music(), self._outgoing.place)
+        except CcTtsError:
+            call.handover.warm = None
+            raise
+        self._by_agent[transfer.agent_call_id] = transfer
+        return transfer
+
+    def _default_music(self) -> Prompt:
+        prompt_id = self._music.removeprefix(STAGED_PREFIX)
+        if not self._music:
+            content: StagedContent | ToneContent = COMFORT_TONE
+        elif prompt_id != self._music:
+            content = StagedContent(prompt_id)
+        else:
+            content = ToneContent(self._music, 60_000)
+        return Prompt(content=content, repeat=FOREVER, barge_in_dtmf=False)
+
+    def _over(self, agent_call_id: str) -> None:
+        self._by_agent.pop(agent_call_id, None)
+
+    def on_report(self, call: Call, report: messages.CallReport) -> None:
+        """Take in what the user agent says of a call, if that is one to an agent."""
+        if (transfer := self._by_agent.get(call.id)) is not None:
+            transfer.on_report(report)
+
+    def adopt(self, call: Call | None) -> None:
+        """End a call to an agent that a server before this one has placed: its transfer has failed with that."""
+        if call is not None and call.bridge.kept is not None and call.bridge.kept.is_briefed:
+            with contextlib.suppress(CcTtsError):
+                call.end(FAILED)

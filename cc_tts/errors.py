@@ -204,7 +204,7 @@ class PromptNotStored(ServerError, code="prompt_not_stored", title="The prompt c
 
 
 class UrlNotAllowed(Forbidden, code="url_not_allowed", title="This URL may not be fetched"):
-    """The host of a URL is not in ``play.allowed_hosts``, or has no address that may be reached."""
+    """The host of a URL is not in ``prompts.allowed_hosts``, or has no address that may be reached."""
 
 
 class FetchFailed(ServerError, code="fetch_failed", title="The audio cannot be fetched", http=502, sip=500):

@@ -289,6 +289,11 @@ class Metrics:
         self.prompt_cache_evictions = counter(
             "cctts_prompt_cache_evictions", "Prompts that made room for others.", "where"
         )
+        self.prompt_fetches = counter(
+            "cctts_prompt_fetches",
+            "Audio files at URLs that were asked for: fetched, unchanged since (not_modified), or failed.",
+            "result",
+        )
         self.prompt_cache_damaged = counter(
             "cctts_prompt_cache_damaged", "Files of prompts that were damaged and dropped."
         )

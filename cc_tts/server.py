@@ -26,6 +26,7 @@ from cc_tts.api.context import ApiContext
 from cc_tts.api.health import as_node
 from cc_tts.api.http.connections import Listener
 from cc_tts.api.media.dial_back import DialBack
+from cc_tts.api.prompts.fetch import HttpFetch
 from cc_tts.api.recordings.delivery import Delivery
 from cc_tts.api.webhooks.answers import IncomingAnswers
 from cc_tts.calls.events.bus import EventBus
@@ -132,6 +133,7 @@ class Server:
             self.dial_back.dial,
         )
         self.registry.recordings.deliver = Delivery(config.record).deliver
+        self._fetch = self.registry.staged.urls.fetch = HttpFetch(config.prompts)
         url = pool_url(config)
         self.pool_link = (
             PoolLink(
@@ -268,6 +270,7 @@ class Server:
         if self.pool_link is not None:
             await self.pool_link.stop()
         await self.registry.staged.stop()
+        await self._fetch.close()
         await self.cached_source.stop()
         await self.engine.stop()
         await self.text_process.stop()

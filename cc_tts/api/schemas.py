@@ -14,8 +14,10 @@ from cc_tts.api import sip_fields
 from cc_tts.calls.dtmf import gather as dtmf
 from cc_tts.calls.dtmf.gather import DEFAULT_TIMEOUT_MS, MAX_DIGITS, MAX_TIMEOUT_MS, MAX_TRIES, GatherRequest
 from cc_tts.config.schema import SpeechBargeIn
+from cc_tts.config.sections.prompts import MAX_URL_CHARS
 from cc_tts.config.sip_uri import MAX_URI_CHARS
 from cc_tts.config.wording import form
+from cc_tts.egress.hosts import usable_url
 from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
 from cc_tts.errors import FieldError, MalformedRequest, Unprocessable
 from cc_tts.media.tones import MAX_TONE_MS
@@ -31,10 +33,10 @@ from cc_tts.speech.prompt import (
     TextContent,
     Then,
     ToneContent,
+    UrlContent,
 )
 from cc_tts.speech.ssml import MAX_BYTES, MAX_ELEMENTS, from_ssml
 
-NOT_YET: Final = "not in this version"
 MAX_METADATA: Final = 16  # unmeasured
 """Names in the metadata of a call."""
 
@@ -138,7 +140,10 @@ Metadata = Annotated[
     dict[MetadataName, MetadataValue],
     Meta(max_length=MAX_METADATA, description="The client's own; in the call and in each of its call.* events."),
 ]
-NotYet = Annotated[str, Meta(description=NOT_YET + ": 422")] | UnsetType
+AudioUrl = Annotated[
+    str,
+    Meta(min_length=1, max_length=MAX_URL_CHARS, description="An audio file at a host of prompts.allowed_hosts."),
+]
 
 
 class Body(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -237,36 +242,39 @@ class Speak(PromptFields, frozen=True):
 
 
 class Play(PromptFields, frozen=True):
-    """A staged prompt, a tone or silence: one of ``prompt_id``, ``tone`` and ``silence_ms``."""
+    """A staged prompt, an audio file, a tone or silence: one of ``prompt_id``, ``url``, ``tone`` and ``silence_ms``."""
 
-    exactly_one: ClassVar[tuple[str, ...]] = ("prompt_id", "tone", "silence_ms")
+    exactly_one: ClassVar[tuple[str, ...]] = ("prompt_id", "url", "tone", "silence_ms")
     prompt_id: PromptId | UnsetType = UNSET
+    url: AudioUrl | UnsetType = UNSET
     tone: Tone | UnsetType = UNSET
     silence_ms: ToneMs | UnsetType = UNSET
-    url: NotYet = UNSET
     duration_ms: ToneDuration | None = None
     loop: Annotated[bool, Meta(description="Again and again, until it is stopped or max_duration_ms is over.")] = False
     max_duration_ms: (
         Annotated[int, Meta(ge=1, le=86_400_000, description="It ends after this time at the latest.")] | None
     ) = None
-    volume_db: Annotated[float, Meta(ge=-60, le=20, description="Louder or, below 0, softer; for prompt_id.")] = 0.0
+    volume_db: Annotated[
+        float, Meta(ge=-60, le=20, description="Louder or, below 0, softer; for a prompt_id or url.")
+    ] = 0.0
 
     def prompt(self, *, pointer: str = "") -> Prompt:
         """The prompt. ``pointer`` is where this body lies in the request.
 
         Raises:
-            Unprocessable: an option that is not in this version.
+            Unprocessable: what is no URL, or an option that does not go with what is played.
             MalformedRequest: not exactly one thing to play.
         """
-        refuse(f"{pointer}/url", NOT_YET, when=self.url is not UNSET)
         given = [name for name in self.exactly_one if getattr(self, name) is not UNSET]
         if len(given) != 1:
             raise MalformedRequest.about(FieldError(pointer, f"exactly one of {', '.join(self.exactly_one)} is needed"))
         faults = []
         if self.duration_ms is not None and self.tone is UNSET:
             faults.append(FieldError(f"{pointer}/duration_ms", "goes with tone; silence has silence_ms"))
-        if self.volume_db and self.prompt_id is UNSET:
-            faults.append(FieldError(f"{pointer}/volume_db", "goes with prompt_id"))
+        if self.volume_db and self.prompt_id is UNSET and self.url is UNSET:
+            faults.append(FieldError(f"{pointer}/volume_db", "goes with prompt_id and url"))
+        if self.url is not UNSET and usable_url(self.url, "http", "https") is None:
+            faults.append(FieldError(f"{pointer}/url", "an http or https URL without user, password and fragment"))
         prompt = self.to_prompt(self._content(), *faults)
         repeat = FOREVER if self.loop else 1
         return dataclasses.replace(prompt, repeat=repeat, max_duration_ms=self.max_duration_ms)
@@ -274,6 +282,8 @@ class Play(PromptFields, frozen=True):
     def _content(self) -> Content:
         if self.prompt_id is not UNSET:
             return StagedContent(self.prompt_id, self.volume_db)
+        if self.url is not UNSET:
+            return UrlContent(self.url, self.volume_db)
         if self.silence_ms is not UNSET:
             return SilenceContent(self.silence_ms)
         tone = str(self.tone)
@@ -325,9 +335,10 @@ class CallUpdate(Body, frozen=True):
 
 
 class GatherPrompt(Speak, frozen=True):
-    """The prompt before keys are collected: as for …/speak, or a tone or silence as for …/play."""
+    """The prompt before keys are collected: as for …/speak, or a file, a tone or silence as for …/play."""
 
-    exactly_one: ClassVar[tuple[str, ...]] = ("text", "ssml", "prompt_id", "tone", "silence_ms")
+    exactly_one: ClassVar[tuple[str, ...]] = ("text", "ssml", "prompt_id", "url", "tone", "silence_ms")
+    url: AudioUrl | UnsetType = UNSET
     tone: Tone | UnsetType = UNSET
     silence_ms: ToneMs | UnsetType = UNSET
     duration_ms: ToneDuration | None = None
@@ -339,11 +350,11 @@ class GatherPrompt(Speak, frozen=True):
             Unprocessable, SsmlMalformed, MalformedRequest: as :meth:`Speak.prompt` and :meth:`Play.prompt`.
         """
         refuse(f"{pointer}/then", "a prompt of a gather does not end the call", when=self.then != "stay")
-        if self.tone is UNSET and self.silence_ms is UNSET:
+        if self.url is UNSET and self.tone is UNSET and self.silence_ms is UNSET:
             prompt = self.prompt(pointer=pointer)
         else:
             if self.text is not UNSET or self.ssml is not UNSET:
-                raise MalformedRequest.about(FieldError(pointer, "either words, or a tone or silence"))
+                raise MalformedRequest.about(FieldError(pointer, "either words, or a file, a tone or silence"))
             played = {name: getattr(self, name) for name in Play.__struct_fields__ if name in self.__struct_fields__}
             prompt = Play(**played).prompt(pointer=pointer)
         dtmf = barge_in.dtmf if self.barge_in.dtmf is None else self.barge_in.dtmf

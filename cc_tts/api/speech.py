@@ -22,6 +22,7 @@ from cc_tts.errors import (
     PromptNotFound,
     QueueFull,
     Unprocessable,
+    UrlNotAllowed,
     UtteranceNotFound,
 )
 from cc_tts.speech.prompt import ToneContent
@@ -66,23 +67,25 @@ async def speak_on_call(request: web.Request, body: schemas.Speak) -> views.Acce
         QueueFull,
         Draining,
         PromptNotFound,
+        UrlNotAllowed,
         Unprocessable,
         DisclosureFailed,
         SpeechNotHeard,
     ),
     examples={
         "music": {"prompt_id": "hold-music", "loop": True, "volume_db": -6},
+        "file": {"url": "https://media.example.com/announcements/closed.mp3"},
         "tone": {"tone": "beep", "duration_ms": 500},
         "cadence": {"tone": "440+480/2000,0/4000", "duration_ms": 12_000},
         "silence": {"silence_ms": 750},
     },
 )
 async def play_on_call(request: web.Request, body: schemas.Play) -> views.Utterance:
-    """Play a staged prompt, a tone or silence."""
+    """Play a staged prompt, an audio file at a URL, a tone or silence."""
     prompt = body.prompt()
     content = "/tone" if isinstance(prompt.content, ToneContent) else "/silence_ms"
     fields = {DuplicateId: "/utterance_id", Unprocessable: content, SpeechNotHeard: "/barge_in/speech"}
-    with bodies.located(fields | {PromptNotFound: "/prompt_id"}):
+    with bodies.located(fields | {PromptNotFound: "/prompt_id", UrlNotAllowed: "/url"}):
         return views.Utterance.of(call_of(request).speak(prompt))
 
 

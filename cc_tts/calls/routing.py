@@ -17,6 +17,7 @@ from cc_tts.calls.dialplan.record import record_of
 from cc_tts.calls.dtmf.gather import MAX_DIGITS, MAX_TIMEOUT_MS, MAX_TRIES, GatherRequest
 from cc_tts.calls.recording.recording import RecordRequest
 from cc_tts.config.schema import MAX_LEAD_IN_MS, BargeInBySpeech, Config, MediaDialect, RouteConfig
+from cc_tts.config.sections.prompts import is_url
 from cc_tts.config.sip_uri import uri_fault
 from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
 from cc_tts.errors import (
@@ -28,7 +29,7 @@ from cc_tts.errors import (
     TextTooLong,
     did_you_mean,
 )
-from cc_tts.speech.prompt import Content, Disclosure, Prompt, StagedContent, TextContent, Then, text_of
+from cc_tts.speech.prompt import Content, Disclosure, Prompt, StagedContent, TextContent, Then, UrlContent, text_of
 from cc_tts.speech.ssml import from_ssml
 
 ANNOUNCEMENT_USER: Final = "annc"
@@ -41,6 +42,7 @@ MAX_SHOWN_PARAMETERS: Final = 64
 """URI parameters that the API shows of a call; unmeasured."""
 MAX_DELAY_MS: Final = 120_000
 """The longest silence between two repeats; unmeasured."""
+_SCHEMES: Final = "play=tts:TEXT, play=ssml:DOCUMENT, play=prompt:ID or play=https:…"
 _NUMBER: Final = re.compile("[0-9]{1,9}")
 _SPEED: Final = re.compile(r"[0-9](\.[0-9]{1,3})?")
 AfterPrompt = Literal["stay", "hangup", "transfer"]
@@ -213,7 +215,7 @@ def _first_prompt(
     """Return the prompt of a header, else the route's greeting."""
     content = _header_content(tts_headers, style, max_text_chars)
     if content is None and route.greeting_prompt:
-        content = StagedContent(route.greeting_prompt)
+        content = _announced(route.greeting_prompt)
     elif content is None and route.greeting:
         content = replace(style, text=route.greeting)
     return None if content is None else Prompt(content=content, then=then, unattended=True)
@@ -336,8 +338,8 @@ def _announcement(parameters: Mapping[str, str], style: TextContent, then: Then,
     """Read an announcement's Request-URI (RFC 4240 §3)."""
     scheme, text = _announced_text(parameters)
     style = replace(style, speed=_speed(parameters.get("speed")))
-    content: Content = StagedContent(text)
-    if scheme != "prompt":
+    content: Content = _announced(text)
+    if scheme in ("tts", "ssml"):
         spoken = from_ssml(text, style) if scheme == "ssml" else replace(style, text=text)
         content = _bounded(spoken, config.tts.max_text_chars, "play=")
     limit_ms = round(config.calls.max_announcement_s * 1000)
@@ -357,16 +359,19 @@ def _announced_text(parameters: Mapping[str, str]) -> tuple[str, str]:
         raise MalformedRequest("play= is missing from the announcement's Request-URI")
     scheme, colon, text = percent_decode(play, "play=").partition(":")
     if not colon:
-        raise NotFound("play= names nothing known here; use play=tts:TEXT, play=ssml:DOCUMENT or play=prompt:ID")
+        raise NotFound(f"play= names nothing known here; use {_SCHEMES}")
     match scheme.lower():
         case "tts" | "ssml" | "prompt" as known:
             return known, text
-        case "http" | "https":
-            raise Forbidden("this server fetches no announcements")
+        case "http" | "https" as known:
+            return known, f"{known}:{text}"
         case _:
-            raise NotFound(
-                f"play={scheme[:16]}: is not known here; use play=tts:TEXT, play=ssml:DOCUMENT or play=prompt:ID"
-            )
+            raise NotFound(f"play={scheme[:16]}: is not known here; use {_SCHEMES}")
+
+
+def _announced(prompt: str) -> StagedContent | UrlContent:
+    """The staged prompt of an id, or the file at a URL."""
+    return UrlContent(prompt) if is_url(prompt) else StagedContent(prompt)
 
 
 def _repeat(value: str, limit: int) -> int:

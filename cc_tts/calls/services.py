@@ -60,6 +60,7 @@ class CallServices:
             hold_stream=self.hold_stream,
             on_ready=self._on_staged,
             producer=self.config.tts.producer,
+            on_fetch=lambda outcome: self.metrics.prompt_fetches.labels(result=outcome).inc(),
         )
 
     def _on_staged(self, prompt: StagedPrompt) -> None:
@@ -70,7 +71,9 @@ class CallServices:
         self.events.publish(event, tenant=prompt.tenant)
 
     def resolved(self, prompt: Prompt, tenant: str) -> Prompt:
-        """The prompt with what was staged under the id that it names; raises ``PromptNotFound`` if there is none."""
+        """The prompt with what was staged under the id that it names, or with the download of its URL; raises
+        ``PromptNotFound`` and ``UrlNotAllowed``.
+        """
         content = self.staged.resolved(prompt.content, tenant)
         return prompt if content is prompt.content else replace(prompt, content=content)
 

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from cc_tts.config import cluster, remote, webhooks
 from cc_tts.config.record import route_faults
 from cc_tts.config.schema import MAX_TENANTS, Config, RouteConfig, is_ip_address
+from cc_tts.config.sections import prompts
 from cc_tts.config.sip_uri import MAX_PORT, AllowedTargets, uri_fault
 from cc_tts.errors import ConfigError, did_you_mean
 
@@ -16,7 +17,7 @@ def check_sense(config: Config) -> None:
     """Raise ``ConfigError`` for values that contradict each other; the message names both."""
     for faults_of in (
         _lists, _sip, _ua, _tls, _rtp, _tts, _playout, _media, _http, _routes, _registration, _peers, _auth, remote.faults,
-        cluster.faults, _tenants, webhooks.faults,
+        cluster.faults, _tenants, webhooks.faults, _prompts,
     ):  # fmt: skip
         for fault in faults_of(config):
             raise ConfigError(fault)
@@ -169,6 +170,11 @@ def _tenants(config: Config) -> Iterator[str]:
     for key, name in named:
         if name and name not in known:
             yield f"{key} names the tenant {name[:80]!r}{did_you_mean(name, known)}; add [tenants.{name[:80]}]"
+
+
+def _prompts(config: Config) -> Iterator[str]:
+    greetings = ((f"routes.{user}.greeting_prompt", route.greeting_prompt) for user, route in config.routes.items())
+    yield from prompts.faults(config.prompts, greetings)
 
 
 def _registration(config: Config) -> Iterator[str]:

@@ -11,6 +11,7 @@ from typing import Annotated, Literal, get_args
 import msgspec
 
 from cc_tts.config.record import RecordConfig, RouteRecord
+from cc_tts.config.sections.prompts import MAX_URL_CHARS, PromptsConfig
 from cc_tts.config.sip_uri import MAX_URI_CHARS
 from cc_tts.config.transfer import TransferConfig
 from cc_tts.config.wording import form
@@ -456,24 +457,13 @@ class LogConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PromptsConfig:
-    """``[prompts]``: texts and recorded announcements that are staged under an id."""
-
-    dir: Annotated[str, msgspec.Meta(max_length=4096)] = ""
-    max_prompts: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 1000
-    max_total_s: Annotated[float, msgspec.Meta(gt=0, le=360_000)] = 7200.0
-    max_prompt_s: Annotated[float, msgspec.Meta(gt=0, le=3600)] = 600.0
-    max_upload_bytes: Annotated[int, msgspec.Meta(ge=1024, le=1 << 30)] = 33_554_432
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RouteConfig:
     """``[routes.USER]``: what happens to an INVITE whose Request-URI has this user. ``*`` takes every other user."""
 
     answer: Literal["now", "ring", "manual"] = "now"
     ring_ms: Annotated[int, msgspec.Meta(ge=0, le=300_000)] = 2000
     greeting: str = ""
-    greeting_prompt: Annotated[str, msgspec.Meta(max_length=128)] = ""
+    greeting_prompt: Annotated[str, msgspec.Meta(max_length=MAX_URL_CHARS)] = ""
     unanswered_greeting: str = ""
     disclosure: str = ""
     voice: str = ""

@@ -85,6 +85,11 @@ class _Resolver(aiohttp.ThreadedResolver):
         return found
 
 
+def is_not_allowed(error: Exception) -> bool:
+    """Whether a request failed since its host, or all of its addresses, may not be reached."""
+    return isinstance(error, NotAllowed) or isinstance(getattr(error, "os_error", None), NotAllowed)
+
+
 def failure(error: Exception) -> str:
     """The kind of a failure, without the URL, which may hold a secret."""
     cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error

@@ -1,8 +1,8 @@
 """A prompt: something to be spoken or played on a call, as it was asked for."""
 
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, Self
 
 import msgspec
@@ -151,6 +151,21 @@ class StagedContent:
     gain_db: float = 0.0
 
 
+Download = Callable[[], Awaitable[CachedPrompt]]
+"""Waits for a file; raises a ``CcTtsError`` if it does not come or is of no use."""
+
+
+@dataclass(frozen=True, slots=True)
+class UrlContent:
+    """The audio file at a URL (:mod:`cc_tts.speech.staged.urls`), ``gain_db`` louder. It has its download when a call
+    accepts it.
+    """
+
+    url: str = field(repr=False)
+    gain_db: float = 0.0
+    download: Download | None = field(default=None, repr=False, compare=False)
+
+
 @dataclass(frozen=True, slots=True)
 class ReadyContent:
     """Audio that is there as a whole at the rate of the line, and the words in it as far as they are known."""
@@ -168,6 +183,7 @@ Content = (
     | IncrementalContent
     | AudioContent
     | StagedContent
+    | UrlContent
     | ReadyContent
 )
 
@@ -190,9 +206,11 @@ def text_of(content: Content) -> str:
 
 
 def without_text(content: Content) -> Content:
-    """The content of a prompt that is over: its kind, without words and audio."""
+    """The content of a prompt that is over: its kind, without words, audio and URL."""
     if isinstance(content, ReadyContent):
         return ReadyContent(CachedPrompt(()))
+    if isinstance(content, UrlContent):
+        return UrlContent("")
     content = content.words if isinstance(content, IncrementalContent) else content
     return with_texts(content, lambda text: replace(text, text="", replacements=()))
 

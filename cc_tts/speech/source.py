@@ -17,6 +17,7 @@ from cc_tts.errors import (
     ClientError,
     ConfigError,
     EngineOverloaded,
+    FetchFailed,
     LanguageUnsupported,
     NothingToSay,
     PromptNotFound,
@@ -44,11 +45,13 @@ from cc_tts.speech.prompt import (
     StagedContent,
     TextContent,
     ToneContent,
+    UrlContent,
     texts_of,
 )
 from cc_tts.speech.prompt_cache import ready
 from cc_tts.speech.sequence import SequenceStream
 from cc_tts.speech.shared_synthesis import CachedSource
+from cc_tts.speech.staged.urls import DownloadStream
 from cc_tts.speech.synthesis import Synthesis, TextHere
 from cc_tts.speech.voicing.levels import VoiceLevels
 from cc_tts.speech.voicing.parts import Voicing
@@ -242,7 +245,7 @@ class SpeechSource:
                 if self._cache is None or not content.may_cache:
                     return speak()
                 return self._cache.open(prompt, speak, is_again=is_again)
-            case ToneContent() | SilenceContent() | ReadyContent() | StagedContent():
+            case ToneContent() | SilenceContent() | ReadyContent() | StagedContent() | UrlContent():
                 return _without_engine(content, audio_format)
             case SequenceContent():
                 voiced = self._voicing.sequence(content.parts)
@@ -336,7 +339,7 @@ class SpeechSource:
 
 
 def _without_engine(
-    content: ToneContent | SilenceContent | ReadyContent | StagedContent, audio_format: AudioFormat
+    content: ToneContent | SilenceContent | ReadyContent | StagedContent | UrlContent, audio_format: AudioFormat
 ) -> ChunkStream:
     """Tones, silence and audio that is there need no engine."""
     match content:
@@ -348,6 +351,10 @@ def _without_engine(
             return ready(audio, text, gain_db)
         case StagedContent(prompt_id):  # a call that accepts it replaces it by what it stands for
             raise PromptNotFound(f"no prompt is called {prompt_id[:64]!r}")
+        case UrlContent(_, gain_db, download):
+            if download is None:  # likewise
+                raise FetchFailed
+            return DownloadStream(download, gain_db)
 
 
 def _disclosed(key: str) -> str:

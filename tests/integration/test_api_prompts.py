@@ -12,7 +12,9 @@ import aiohttp
 import numpy as np
 import pytest
 
-from cc_tts.config.schema import Config, PromptsConfig, TenantConfig, TokenConfig
+from cc_tts.config.schema import Config, TenantConfig, TokenConfig
+from cc_tts.config.sections.prompts import PromptsConfig
+from cc_tts.speech.prompt import UrlContent
 from tests.fakes.running_api import RunningApi, eventually, make_config, running_api
 
 pytestmark = pytest.mark.integration
@@ -77,6 +79,7 @@ async def test_a_text_is_staged_shown_and_deleted(api: RunningApi) -> None:
 async def test_the_same_words_without_an_id_are_staged_once(api: RunningApi) -> None:
     first, second = await stage(api, text="One."), await stage(api, text="One.")
     assert first[1]["prompt_id"] == second[1]["prompt_id"]
+    assert (first[0], second[0]) == (201, 200)
     assert (await stage(api, text="One.", voice="de"))[1]["prompt_id"] != first[1]["prompt_id"]
 
 
@@ -214,3 +217,27 @@ async def test_an_id_is_no_path(api: RunningApi, prompt_id: str) -> None:
     status, _ = await send(api, "PUT", f"{PATH}/{prompt_id}", json={"text": "One."})
     assert status in (404, 405, 422)
     assert api.registry.staged.all_of("") == []
+
+
+async def test_a_file_of_a_host_that_is_not_allowed_is_not_played(api: RunningApi) -> None:
+    api.registry.add("c1", answered=True)
+    for url, status, code in (
+        ("https://media.example.com/a.wav", 403, "url_not_allowed"),
+        ("https://127.0.0.1/a.wav", 403, "url_not_allowed"),
+        ("ftp://media.example.com/a.wav", 422, "unprocessable"),
+        ("https://u:p@media.example.com/a.wav", 422, "unprocessable"),
+    ):
+        answered = await api.ask("POST", "/v1/calls/c1/play", {"url": url}, headers=OPS)
+        answered.check_problem(status, code, "/url")
+
+
+async def test_an_allowed_file_is_accepted_for_a_call_and_a_gather() -> None:
+    async with running_api(config(allowed_hosts=("media.example.com",))) as api:
+        api.registry.add("c1", answered=True)
+        played = {"url": "https://media.example.com/a.wav"}
+        assert (await api.ask("POST", "/v1/calls/c1/play", {**played, "volume_db": -6}, headers=OPS)).status == 201
+        assert (await api.ask("POST", "/v1/calls/c1/gather", {"prompt": played}, headers=OPS)).status == 201
+        assert [each.content for each in api.registry.prompts.values()] == [
+            UrlContent(played["url"], -6.0), UrlContent(played["url"])
+        ]  # fmt: skip
+        await api.registry.staged.stop()

@@ -27,7 +27,7 @@ from cc_tts.api.context import CONTEXT
 from cc_tts.api.http import auth, bodies, problems
 from cc_tts.api.http.connections import SERVER, Connection, is_gone
 from cc_tts.api.http.idempotency import IdempotencyStore, Key, StoredResponse, check_key
-from cc_tts.api.http.route import CALL_ID, Route
+from cc_tts.api.http.route import CALL_ID, WAS_THERE, Route
 from cc_tts.api.routes import about_unknown_path
 from cc_tts.clock import ms_between
 from cc_tts.errors import CcTtsError, Forbidden, MalformedRequest, NotFound, Unauthorized, did_you_mean
@@ -236,7 +236,8 @@ async def _call(
     if isinstance(result, web.StreamResponse):
         return result
     headers = {"Location": route.location + quote(result.id, safe="")} if route.location else None
-    return bodies.response(result, status=route.status, headers=headers)
+    status = HTTPStatus.OK if request.get(WAS_THERE) else route.status
+    return bodies.response(result, status=status, headers=headers)
 
 
 async def _once(request: web.Request, key: Key, body: bytes, work: Handler) -> web.Response:

@@ -157,7 +157,8 @@ def _done(route: Route, refs: dict[type[Any], dict[str, Any]]) -> dict[str, Any]
         done["headers"] = {"Location": {"description": "Path of what was made.", "schema": {"type": "string"}}}
     if route.is_synthetic:
         done["headers"] = _SYNTHETIC
-    return {str(route.status): done}
+    there = {"200": {**done, "description": route.may_be_there}} if route.may_be_there else {}
+    return there | {str(route.status): done}
 
 
 def _contents(media_types: Iterable[str]) -> dict[str, Any]:

@@ -19,6 +19,9 @@ Handler = Callable[..., Awaitable[msgspec.Struct | web.StreamResponse]]
 CALL_ID: Final = "call_id"
 """The query parameter that names a call."""
 
+WAS_THERE: Final = web.RequestKey("was_there", bool)
+"""A handler sets this key of its request if what was to be made is there already: the status is 200."""
+
 H = TypeVar("H", bound=Handler)
 
 
@@ -55,7 +58,8 @@ class Route:
     the response is made of; ``other_bodies`` decode bodies of other media types, each with its Content-Type;
     if it ``takes_files``, these may have prompts.max_upload_bytes; ``content_types`` is for
     responses that are not JSON; with status 101 they come with 200, to clients that ask for no WebSocket. ``location``
-    begins the path of what was made; its id follows. A route that ``streams`` has no time limit of its own and stores no
+    begins the path of what was made; its id follows. ``may_be_there`` says when the response is that of what was there
+    already, with status 200 (:data:`WAS_THERE`). A route that ``streams`` has no time limit of its own and stores no
     response for an Idempotency-Key. One that ``is_synthetic`` responds with synthetic speech.
     ``errors`` are those of the handler; those of the guards are added. ``for_tenants``: the tokens of tenants may be used;
     on routes that name a call they always may, and find their own calls only.
@@ -70,6 +74,7 @@ class Route:
     scope: Scope | None
     status: int = 200
     location: str = ""
+    may_be_there: str = ""
     body: type[Any] | None = None
     other_bodies: Mapping[str, Callable[[bytes, str], Any]] = field(default_factory=dict)
     takes_files: bool = False

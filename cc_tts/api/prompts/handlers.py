@@ -14,7 +14,7 @@ from cc_tts.api.context import CONTEXT
 from cc_tts.api.http import bodies
 from cc_tts.api.http.auth import current_tenant
 from cc_tts.api.http.forms import MULTIPART, fields_of
-from cc_tts.api.http.route import Query, RouteTable
+from cc_tts.api.http.route import WAS_THERE, Query, RouteTable
 from cc_tts.api.prompts.bodies import StageAudio, StagePrompt
 from cc_tts.errors import (
     AudioUnreadable,
@@ -94,6 +94,7 @@ _STAGES: Final[dict[str, Any]] = {
     scope="call",
     status=201,
     location="/v1/prompts/",
+    may_be_there="The same words are staged already, and prompt_id was left out.",
     **_STAGES,
 )
 async def stage_prompt(request: web.Request, body: StagePrompt) -> views.StagedPrompt:
@@ -126,7 +127,9 @@ async def _stage(request: web.Request, prompt_id: str, body: StagePrompt) -> vie
         context.speech_source.check(content)
     await context.speech_source.match_lexicons(content)
     prompt = None if body.prompt_id or request.method == "PUT" else staged.same_as(words, tenant)
-    if prompt is None:
+    if prompt is not None:
+        request[WAS_THERE] = True
+    else:
         prompt = await staged.put_text(prompt_id, words, tenant=tenant, pin=body.pin, ttl_s=body.ttl_s)
     if waits:
         with contextlib.suppress(TimeoutError):

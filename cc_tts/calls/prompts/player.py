@@ -31,6 +31,7 @@ from cc_tts.errors import (
     DisclosureFailed,
     EngineFailed,
     EngineOverloaded,
+    FetchFailed,
     QueueFull,
     QuotaExceeded,
     ServerError,
@@ -391,7 +392,7 @@ class PromptPlayer:
 
     def _fail(self, utterance: Utterance, error: Exception) -> None:
         known = error if isinstance(error, CcTtsError) else EngineFailed()
-        is_refusal = isinstance(error, EngineOverloaded | QuotaExceeded)
+        is_refusal = isinstance(error, EngineOverloaded | QuotaExceeded | FetchFailed)
         is_expected = isinstance(error, CcTtsError) and error.__cause__ is None
         (log.warning if is_refusal else log.error)(
             "utterance_failed",

@@ -26,7 +26,7 @@ import msgspec
 from cc_tts import atomic_file, logs, wav_file
 from cc_tts.audio import AudioFormat
 from cc_tts.clock import Clock
-from cc_tts.config.schema import PromptsConfig
+from cc_tts.config.sections.prompts import PromptsConfig
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import (
     UNREADABLE,
@@ -42,11 +42,12 @@ from cc_tts.errors import (
 )
 from cc_tts.media import synthetic_label
 from cc_tts.speech.chunks import OVERLOAD_POLL_S, ChunkStream, in_pieces
-from cc_tts.speech.prompt import Content, ReadyContent, SequenceContent, StagedContent, TextContent, text_of
+from cc_tts.speech.prompt import Content, ReadyContent, SequenceContent, StagedContent, TextContent, UrlContent, text_of
 from cc_tts.speech.prompt_cache import as_cached
 from cc_tts.speech.prompt_files import CachedChunk, CachedPrompt
 from cc_tts.speech.ssml import from_ssml
 from cc_tts.speech.staged import audio_file
+from cc_tts.speech.staged.urls import Outcome, UrlAudio
 from cc_tts.tenants.quotas import Reservation
 
 PROMPT_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -135,6 +136,7 @@ class StagedPrompts:
         hold_stream: Hold,
         on_ready: Callable[[StagedPrompt], None],
         producer: str = "",
+        on_fetch: Callable[[Outcome], None] = lambda _: None,
     ) -> None:
         self._producer = producer
         self._config = config
@@ -149,6 +151,7 @@ class StagedPrompts:
         self._making: dict[StagedPrompt, asyncio.Task[None]] = {}
         self._changing = asyncio.Lock()
         self._reading = asyncio.Semaphore(MAX_FILES_READ)
+        self.urls = UrlAudio(config, audio_format=self._format, clock=clock, read=self._read_whole, on_fetch=on_fetch)
 
     # --- what calls and clients ask for ------------------------------------------------------------------------------
 
@@ -182,7 +185,10 @@ class StagedPrompts:
 
         Raises:
             PromptNotFound: there is none of this id.
+            UrlNotAllowed: a file may not be fetched from this URL.
         """
+        if isinstance(content, UrlContent):
+            return self.urls.resolved(content)
         if not isinstance(content, StagedContent):
             return content
         prompt = self.get(content.prompt_id, tenant)
@@ -300,6 +306,9 @@ class StagedPrompts:
         async with self._reading:
             return await audio_file.read(data, rate_hz=self._format.rate_hz, max_s=self._config.max_prompt_s)
 
+    async def _read_whole(self, data: bytes) -> CachedPrompt:
+        return self._whole(await self._read(data))
+
     async def _change_files(self, prompt: StagedPrompt, data: bytes, suffix: str) -> None:
         """Put the file of a prompt in place of those that it had; without a suffix there is none."""
         if self._folder is None:
@@ -323,7 +332,8 @@ class StagedPrompts:
     # --- audio -------------------------------------------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """End what is being made."""
+        """End what is being made and fetched."""
+        await self.urls.stop()
         for task in tuple(self._making.values()):
             task.cancel()
         await asyncio.gather(*self._making.values(), return_exceptions=True)

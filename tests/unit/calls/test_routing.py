@@ -21,7 +21,7 @@ from cc_tts.errors import (
     NothingToSay,
     TextTooLong,
 )
-from cc_tts.speech.prompt import Prompt, StagedContent, TextContent
+from cc_tts.speech.prompt import Prompt, StagedContent, TextContent, UrlContent
 from cc_tts.ua.guard.limits import PeerList
 
 pytestmark = pytest.mark.unit
@@ -96,6 +96,12 @@ def test_an_announcement_names_a_staged_prompt() -> None:
     decision = route("sip:annc@tts;play=prompt:p1;repeat=2")
     assert decision.prompt is not None
     assert (decision.prompt.content, decision.prompt.repeat) == (StagedContent("p1"), 2)
+
+
+def test_an_announcement_is_at_a_url() -> None:
+    decision = route("sip:annc@tts;play=HTTPS://h/a%2520b.wav%3Fx=1")
+    assert decision.prompt is not None
+    assert decision.prompt.content == UrlContent("https://h/a%20b.wav?x=1")
 
 
 def test_play_on_another_user_is_not_an_announcement() -> None:
@@ -324,8 +330,6 @@ def test_unreadable_parameters_are_400(parameters: str) -> None:
         ("sip:annc@tts;play=welcome.wav", NotFound),
         ("sip:annc@tts;play=ftp://h/a.wav", NotFound),
         ("sip:annc@tts;play=file:///etc/passwd", NotFound),
-        ("sip:annc@tts;play=http://h/a.wav", Forbidden),
-        ("sip:annc@tts;play=HTTPS://h/a.wav", Forbidden),
         ("sip:annc@tts;play=tts:" + "a" * 51, TextTooLong),
     ],
 )

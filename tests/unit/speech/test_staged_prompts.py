@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from cc_tts.config.schema import PromptsConfig
+from cc_tts.config.sections.prompts import PromptsConfig
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.speech.prompt import Content, ReadyContent, StagedContent, TextContent
 from cc_tts.speech.staged.prompts import StagedPrompts, StagedText

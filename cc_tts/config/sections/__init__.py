@@ -1,0 +1,1 @@
+"""The settings of single sections, where these have rules of their own."""

@@ -1,70 +1,172 @@
 """The scripts of the tutorials against a server and the softphone."""
 
 import asyncio
-import csv
+import json
 import sys
 from ast import literal_eval
 from collections import Counter
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import aiohttp
 import pytest
+from standardwebhooks import Webhook
 
 from cc_tts.media.g711 import ulaw_encode
 from cc_tts.ua import pjsua2_build
 from lab import needs
-from lab.caller_audio import pcm_of, said
+from lab.caller_audio import pcm_of, said, silence, sound
 from lab.children import Child
 from lab.configured import of_kind, server_with, until
 from lab.peers import Sipp
-from lab.ports import HOST
+from lab.ports import HOST, free_ports
+from lab.raw_sip import SDP, RawCaller
 from lab.server_under_test import Server
 from lab.softphone import SoftphoneProcess
 from tests.architecture.state_tables import ROOT
+from tests.e2e.test_answering_machines import GREETING, octets
+from tests.support.example_campaign import run_campaign
+from tests.support.webhook_receiver import secret
 
 pytestmark = pytest.mark.e2e
 
 START_TIMEOUT_S = 30.0
+PERSON = f"sip:1001@{HOST}:9"
 
 
-async def started(script: str, server: Server, folder: Path) -> Child:
+async def started(script: str, server: Server, folder: Path, *arguments: str) -> Child:
     """A script of the tutorials, following the events of the server."""
-    child = await Child.start([sys.executable, str(ROOT / script), server.url], log_path=folder / "script.log")
+    argv = [sys.executable, str(ROOT / script), server.url, *arguments]
+    child = await Child.start(argv, log_path=folder / "script.log")
     await until(lambda: "ready" in child.log, START_TIMEOUT_S)
     return child
 
 
-async def test_the_ivr_speaks_the_balance_and_hangs_up(server: Server, phone: SoftphoneProcess, tmp_path: Path) -> None:
-    ivr = await started("examples/ivr.py", server, tmp_path)
+async def test_the_ivr_records_the_call_speaks_the_balance_and_hangs_up(
+    server: Server, phone: SoftphoneProcess, tmp_path: Path
+) -> None:
+    ivr = await started("examples/ivr.py", server, tmp_path, PERSON)
     async with server.events() as log:
         await phone.dial(server.uri("silent"))
         await log.wait("speak.started", timeout_s=30)
+        await phone.dtmf("1")
+        await log.several("speak.started", 2, timeout_s=30)
         await phone.dtmf("4711")
         ended = await log.wait("call.terminated", timeout_s=30)
-        question, balance = of_kind(log.events, "speak.complete")
-    assert question["data"]["completion_cause"] == "barge_in"
+        recorded = await log.wait("call.recording", state="saved")
+        menu, question, balance = of_kind(log.events, "speak.complete")
+    assert menu["data"]["completion_cause"] == question["data"]["completion_cause"] == "barge_in"
     assert balance["data"]["spoken_text"] == "Your balance is $12.50. Thank you, and goodbye."
     assert ended["data"]["ending"]["reason"] == "prompt_finished"
     await until(lambda: "prompt_finished" in ivr.log, 5)
+    await until(lambda: f"recorded as {recorded['data']['recording_id']}" in ivr.log, 5)
+    status, file = await server.get_bytes(f"/v1/recordings/{recorded['data']['recording_id']}/audio")
+    assert (status, file[:4]) == (200, b"RIFF")
 
 
 async def test_the_ivr_asks_again_and_survives_a_hangup(
     server: Server, phone: SoftphoneProcess, tmp_path: Path
 ) -> None:
-    ivr = await started("examples/ivr.py", server, tmp_path)
+    ivr = await started("examples/ivr.py", server, tmp_path, PERSON)
     async with server.events() as log:
         await phone.dial(server.uri("silent"))
         await log.wait("speak.started", timeout_s=30)
-        await phone.dtmf("12#")
+        await phone.dtmf("7")
         await log.several("speak.started", 2, timeout_s=20)
         await phone.hangup()
         assert (await log.wait("call.gather_complete"))["data"]["result"] == "call_ended"
         await phone.dial(server.uri("silent"))
         await log.several("speak.started", 3, timeout_s=20)
-        await phone.dtmf("9999")
+        await phone.dtmf("19999")
         await until(lambda: "prompt_finished" in ivr.log, 30)
     assert of_kind(log.events, "speak.complete")[-1]["data"]["spoken_text"].startswith(
         "Your balance is not known to us."
     )
+
+
+@pytest.mark.parametrize(("answer", "is_free"), [("202 Accepted", True), ("603 Decline", False)])
+async def test_the_ivr_hands_the_caller_over_to_a_person(
+    server: Server,
+    tmp_path: Path,
+    answer: str,
+    is_free: bool,
+) -> None:
+    ivr = await started("examples/ivr.py", server, tmp_path, PERSON)
+    async with server.events() as log, RawCaller("silent", server.sip_port) as caller:
+        caller.invite()
+        assert (await caller.final()).status == 200
+        caller.ack()
+        await log.wait("speak.started", timeout_s=30)
+        caller.send("INFO", body="Signal=2\r\nDuration=160\r\n", content_type="application/dtmf-relay")
+        assert (await caller.final()).status == 200
+        held = await caller.request("INVITE", body=SDP.format(port=9, formats="0 101"))
+        assert "a=sendonly" in held
+        assert f"Refer-To: <{PERSON}>" in await caller.request("REFER", status=answer)
+        if is_free:
+            state = b"Event: refer\r\nSubscription-State: terminated;reason=noresource\r\n"
+            caller.send("NOTIFY", headers=state, body="SIP/2.0 200 OK\r\n", content_type="message/sipfrag;version=2.0")
+            assert (await caller.final()).status == 200
+            assert "X-TTS-Cause: transferred" in await caller.request("BYE")
+        else:
+            assert "a=sendrecv" in await caller.request("INVITE", body=SDP.format(port=9, formats="0 101"))
+            await caller.request("BYE")
+        ended = await log.wait("call.terminated", timeout_s=20)
+        await until(lambda: ended["data"]["ending"]["reason"] in ivr.log, 5)
+    said = [event["data"]["spoken_text"] for event in of_kind(log.events, "speak.complete")]
+    assert said[1:] == ["One moment, please.", *([] if is_free else ["Please call again later. Goodbye."])]
+
+
+async def test_the_receiver_of_webhooks_answers_a_call_and_says_what_was_pressed(
+    phone: SoftphoneProcess, tmp_path: Path
+) -> None:
+    port, key = free_ports(), secret()
+    receiver = await Child.start(
+        [sys.executable, str(ROOT / "examples/webhook_receiver.py"), "http://127.0.0.1:9", str(port)],
+        log_path=tmp_path / "receiver.log",
+        env={"WEBHOOK_SECRET": key},
+    )
+    await until(lambda: "Running on" in receiver.log, START_TIMEOUT_S)
+    await refuses_strangers(f"http://{HOST}:{port}/events", key)
+    await receiver.end()
+    endpoint = f'[{{url = "http://{HOST}:{port}/events", secret = "{key}"}}]'
+    settings = {"webhooks__endpoints": endpoint, "routes__table__answer": "manual"}
+    async with server_with(tmp_path, **settings) as server, server.events() as log:
+        receiver = await Child.start(
+            [sys.executable, str(ROOT / "examples/webhook_receiver.py"), server.url, str(port)],
+            log_path=tmp_path / "receiver2.log",
+            env={"WEBHOOK_SECRET": key},
+        )
+        await until(lambda: "Running on" in receiver.log, START_TIMEOUT_S)
+        await phone.dial(server.uri("table"))
+        await log.several("speak.started", 2, timeout_s=20)
+        await phone.dtmf("4")
+        await log.wait("call.terminated", timeout_s=20)
+        await until(lambda: "prompt_finished" in receiver.log, 5)
+    said = [event["data"]["spoken_text"] for event in of_kind(log.events, "speak.complete")]
+    assert (said[0], said[-1]) == ("Welcome to the restaurant.", "A table for 4. See you soon.")
+
+
+async def refuses_strangers(url: str, key: str) -> None:
+    """What is not signed is refused, and what comes twice is answered twice and done once."""
+    event, now = {"id": "evt_1", "type": "call.incoming", "call_id": "c", "data": {}}, datetime.now(UTC)
+    body = json.dumps(event)
+    signed = {
+        "webhook-id": "evt_1",
+        "webhook-timestamp": str(int(now.timestamp())),
+        "webhook-signature": f"v1,zzz {Webhook(key).sign('evt_1', now, body)}",
+    }
+    old = now - timedelta(minutes=6)
+    stale = signed | {
+        "webhook-timestamp": str(int(old.timestamp())),
+        "webhook-signature": Webhook(key).sign("evt_1", old, body),
+    }
+    async with aiohttp.ClientSession() as http:
+        for headers in ({}, signed | {"webhook-id": "evt_2"}, stale):
+            async with http.post(url, data=body, headers=headers) as response:
+                assert response.status == 401
+        for _ in range(2):
+            async with http.post(url, data=body, headers=signed) as response:
+                assert (response.status, (await response.json())["answer"]) == (200, True)
 
 
 async def test_the_voice_agent_hears_and_remembers_what_was_heard(tmp_path: Path, phone: SoftphoneProcess) -> None:
@@ -94,34 +196,29 @@ async def test_the_voice_agent_hears_and_remembers_what_was_heard(tmp_path: Path
     assert other == ("assistant", "Good morning. How can I help you? I am all ears. ")
 
 
-@pytest.mark.parametrize(
-    ("confirming", "refusing", "at_once"), [pytest.param(9, 3, 3, id="wheel"), pytest.param(80, 20, 10, id="server")]
-)
-async def test_a_campaign_reminds_everybody(
-    request: pytest.FixtureRequest,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    confirming: int,
-    refusing: int,
-    at_once: int,
-) -> None:
-    if confirming > pjsua2_build.WHEEL_MAX_CALLS * 3:
-        request.getfixturevalue("server_build")
-    else:
-        monkeypatch.setenv(pjsua2_build.VARIABLE, "wheel")
+async def test_a_campaign_reminds_everybody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(pjsua2_build.VARIABLE, "wheel")  # as its tutorial does, with fewer lines than people
     needs.voice_model()
-    keys = await Sipp.answer("uas_press_key", folder=tmp_path, calls=confirming, pause_ms=3500, limit_s=120)
-    refuses = await Sipp.answer("uas_refuse", folder=tmp_path, calls=refusing, limit_s=120)
-    people, results = tmp_path / "people.csv", tmp_path / "results.csv"
-    targets = [keys.port] * confirming + [refuses.port] * refusing
-    people.write_text(
-        "to,name,when\n" + "".join(f"sip:p{n}@{HOST}:{port},Ann,May 3\n" for n, port in enumerate(targets))
+    keys = await Sipp.answer("uas_press_key", folder=tmp_path, calls=6, pause_ms=3500, limit_s=120)
+    refuses = await Sipp.answer("uas_refuse", folder=tmp_path, calls=3, limit_s=120)
+    people = "".join(
+        f"sip:p{n}@{HOST}:{port},Ann,May 3\n" for n, port in enumerate([keys.port] * 6 + [refuses.port] * 3)
     )
     async with server_with(tmp_path) as server:
-        argv = [sys.executable, str(ROOT / "examples/campaign.py"), server.url, str(people), str(results)]
-        campaign = await Child.start([*argv, "--at-once", str(at_once)], log_path=tmp_path / "campaign.log")
-        assert await campaign.wait(120) == 0, campaign.log
+        results = await run_campaign(server.url, people, tmp_path)
         await keys.passed()
         await refuses.passed()
-    with results.open(newline="") as file:
-        assert Counter(row["result"] for row in csv.DictReader(file)) == {"confirmed": confirming, "overload": refusing}
+    assert Counter(result for *_, result in results) == {"confirmed": 6, "overload": 3}
+
+
+async def test_a_campaign_leaves_its_message_after_the_beep_of_a_machine(server: Server, tmp_path: Path) -> None:
+    needs.voice_model()
+    greeting = (silence(500), said(GREETING), silence(700), sound("!850/300", 300))
+    peer = await Sipp.answer("uas_play", folder=tmp_path, audio=octets(tmp_path, *greeting))
+    async with server.events() as log:
+        results = await run_campaign(server.url, f"sip:ann@{HOST}:{peer.port},Ann,May 3\n", tmp_path)
+    assert results == [[f"sip:ann@{HOST}:{peer.port}", "Ann", "May 3", "message_left"]]
+    (message,) = of_kind(log.events, "speak.complete")
+    assert message["data"]["spoken_text"] == "Hello Ann. You have an appointment on May 3. Please call us. Goodbye."
+    ended = [event["type"] for event in log.events].index("call.machine_greeting_ended")
+    assert ended < [event["type"] for event in log.events].index("speak.started")

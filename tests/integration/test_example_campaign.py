@@ -1,8 +1,6 @@
 """The campaign of the tutorial against servers that are full for a while or refuse its words, here played by the test."""
 
 import asyncio
-import csv
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +8,12 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from tests.architecture.state_tables import ROOT
+from tests.support.example_campaign import run_campaign
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
 TIMES_FULL = 2
+ANN = "sip:ann@127.0.0.1,Ann,Monday"
 
 
 class FullServer:
@@ -23,7 +22,8 @@ class FullServer:
     def __init__(self, result: str = "human", cause: str = "short_greeting") -> None:
         self.asked: list[str] = []
         self.answered = {"result": result, "cause": cause}
-        self._events: web.WebSocketResponse | None = None
+        self.num_placed = 0
+        self._events: dict[str, web.WebSocketResponse] = {}
         self.app = web.Application()
         self.app.add_routes(
             [
@@ -35,17 +35,17 @@ class FullServer:
         )
 
     async def _follow(self, request: web.Request) -> web.WebSocketResponse:
-        self._events = web.WebSocketResponse()
-        await self._events.prepare(request)
-        await self._events.receive()
-        return self._events
+        socket = self._events[request.query["call_id"]] = web.WebSocketResponse()
+        await socket.prepare(request)
+        await socket.receive()
+        return socket
 
     async def _tell(self, kind: str, call_id: str, **data: Any) -> None:
-        assert self._events is not None
-        await self._events.send_json({"id": "1", "type": kind, "call_id": call_id, "data": data})
+        await self._events[call_id].send_json({"id": "1", "type": kind, "call_id": call_id, "data": data})
 
     async def _place(self, request: web.Request) -> web.Response:
         assert (await request.json())["amd"] == {}
+        self.num_placed += 1
         await self._tell("call.machine_detected", (await request.json())["call_id"], **self.answered)
         return web.json_response({}, status=201)
 
@@ -63,7 +63,7 @@ class FullServer:
         return web.json_response({}, status=201)
 
     async def _gathered(self, call_id: str) -> None:
-        await self._tell("call.gather_complete", call_id, valid=True)
+        await self._tell("call.gather_complete", call_id, valid=True, prompt_error=None)
 
     async def _hang_up(self, request: web.Request) -> web.Response:
         self.asked.append("hangup")
@@ -81,12 +81,20 @@ class MachineServer(FullServer):
 
 
 class BusyServer(FullServer):
-    """The call ends before anybody answers."""
+    """The call ends before anybody answers, ``times``; then somebody does."""
+
+    def __init__(self, reason: str, times: int) -> None:
+        super().__init__()
+        self.reason, self.times = reason, times
 
     async def _place(self, request: web.Request) -> web.Response:
-        response = await super()._place(request)
-        await self._tell("call.terminated", (await request.json())["call_id"], ending={"reason": "busy"})
-        return response
+        if self.num_placed >= self.times:
+            return await super()._place(request)
+        self.num_placed += 1
+        call_id = (await request.json())["call_id"]
+        await self._tell("call.machine_detected", call_id, result="unknown", cause="call_ended")
+        await self._tell("call.terminated", call_id, ending={"reason": self.reason})
+        return web.json_response({}, status=201)
 
 
 class RefusingServer(FullServer):
@@ -103,20 +111,15 @@ class MuteServer(FullServer):
     """Accepts the question, of which nothing is heard, and no key is pressed."""
 
     async def _gathered(self, call_id: str) -> None:
-        await self._tell("speak.complete", call_id, completion_cause="error", error="no_audio")
-        await self._tell("call.gather_complete", call_id, valid=False)
+        await self._tell("call.gather_complete", call_id, valid=False, prompt_error="no_audio")
 
 
 async def results_of(server: FullServer, folder: Path) -> list[str]:
-    """What the campaign writes of a call to one person."""
-    people, results = folder / "people.csv", folder / "results.csv"
-    people.write_text("to,name,when\nsip:ann@127.0.0.1,Ann,Monday\n")
+    """What the campaign prints of a call to one person."""
     async with TestServer(server.app) as running:
-        argv = [str(ROOT / "examples/campaign.py"), str(running.make_url("/")), str(people), str(results)]
-        campaign = await asyncio.create_subprocess_exec(sys.executable, *argv)
-        assert await campaign.wait() == 0
-    with results.open(newline="") as file:
-        return [row["result"] for row in csv.DictReader(file)]
+        rows = await run_campaign(str(running.make_url("/")), f"{ANN}\n", folder)
+    assert [",".join(who) for *who, _ in rows] == [ANN]
+    return [result for *_, result in rows]
 
 
 async def test_a_person_is_not_hung_up_on_by_a_server_that_is_full(tmp_path: Path) -> None:
@@ -132,16 +135,36 @@ async def test_a_machine_is_left_a_message_after_its_beep_and_asked_nothing(tmp_
 
 
 @pytest.mark.parametrize("result", ["fax", "ivr", "unavailable"])
-async def test_what_is_no_person_is_hung_up_on(result: str, tmp_path: Path) -> None:
+async def test_what_is_no_person_is_asked_nothing(result: str, tmp_path: Path) -> None:
     server = FullServer(result, "fax_tone")
     assert await results_of(server, tmp_path) == [result]
-    assert server.asked == ["hangup"]
+    assert set(server.asked) == {"speak"}  # the goodbye, which hangs up
 
 
-async def test_a_call_that_nobody_answers_is_asked_nothing(tmp_path: Path) -> None:
-    server = BusyServer("unknown", "call_ended")
-    assert await results_of(server, tmp_path) == ["busy"]
-    assert server.asked == []
+@pytest.mark.parametrize(
+    ("reason", "times", "result", "num_placed"),
+    [
+        pytest.param("busy", 2, "confirmed", 3, id="busy twice"),
+        pytest.param("no_answer", 9, "no_answer", 3, id="never there"),
+        pytest.param("declined", 9, "declined", 1, id="does not want to be called"),
+    ],
+)
+async def test_who_is_busy_or_away_is_called_again(
+    reason: str, times: int, result: str, num_placed: int, tmp_path: Path
+) -> None:
+    server = BusyServer(reason, times)
+    assert await results_of(server, tmp_path) == [result]
+    assert server.num_placed == num_placed
+    assert bool(server.asked) == (result == "confirmed")
+
+
+async def test_nobody_is_called_outside_the_calling_hours(tmp_path: Path) -> None:
+    server = FullServer()
+    async with TestServer(server.app) as running:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(3):
+                await run_campaign(str(running.make_url("/")), f"{ANN}\n", tmp_path, hours=(24, 24))
+    assert server.num_placed == 0
 
 
 async def test_a_person_whose_question_is_refused_hears_a_goodbye_and_the_result_says_why(tmp_path: Path) -> None:

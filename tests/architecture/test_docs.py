@@ -140,6 +140,7 @@ def test_scripts_of_tutorials_are_printed_in_full() -> None:
         ("examples/ivr.py", "ivr.md"),
         ("examples/campaign.py", "campaign.md"),
         ("examples/agent.py", "voice-agent.md"),
+        ("examples/webhook_receiver.py", "webhooks.md"),
     ):
         program = (ROOT / script).read_text(encoding="utf-8")
         assert f"```python\n{program}```" in (ROOT / "docs/tutorials" / page).read_text(encoding="utf-8"), script

@@ -24,7 +24,7 @@ from tests.e2e.asterisk_lab import (
     numbering_plan,
     reference,
 )
-from tests.e2e.test_tutorials import started
+from tests.e2e.test_tutorials import PERSON, started
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
 
@@ -134,14 +134,14 @@ async def test_a_key_that_asterisk_sends_interrupts(first: Server, pbx: Asterisk
 async def test_an_ivr_behind_asterisk_collects_the_callers_keys(
     first: Server, pbx: Asterisk, phone: SoftphoneProcess, tmp_path: Path
 ) -> None:
-    ivr = await started("examples/ivr.py", first, tmp_path)
+    ivr = await started("examples/ivr.py", first, tmp_path, PERSON)
     async with first.events() as log:
         await phone.dial(pbx.uri("503"))
         await log.wait("speak.started", timeout_s=20)
-        await phone.dtmf("4711")
-        collected = await log.wait("call.gather_complete", timeout_s=20)
+        await phone.dtmf("14711")
+        _, collected = await log.several("call.gather_complete", 2, timeout_s=20)
         await phone.report(timeout_s=30)
-        _, balance = await log.several("speak.complete", 2)
+        *_, balance = await log.several("speak.complete", 3)
     assert (collected["data"]["digits"], collected["data"]["valid"]) == ("4711", True)
     assert balance["data"]["spoken_text"] == "Your balance is $12.50. Thank you, and goodbye."
     await until(lambda: "prompt_finished" in ivr.log, 5)

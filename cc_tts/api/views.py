@@ -15,10 +15,11 @@ from cc_tts.calls.call_info import Direction
 from cc_tts.calls.call_state import CallState, UtteranceState
 from cc_tts.calls.dtmf.gather import GatherResult
 from cc_tts.calls.ending import Ending
-from cc_tts.calls.prompts.utterance import CompletionCause, UtteranceError, Word
+from cc_tts.calls.prompts.utterance import CompletionCause, UtteranceError
 from cc_tts.cluster.messages import Node, Worker
 from cc_tts.media.quality import Quality
 from cc_tts.speech.prompt import SsmlWarning, Then
+from cc_tts.speech.timing.spans import Word
 from cc_tts.voices.voice import VoiceKind
 from cc_tts.webhooks.endpoint import Endpoint
 from cc_tts.webhooks.endpoint import State as WebhookState

@@ -31,7 +31,7 @@ class SpeechChunk(Report, frozen=False, omit_defaults=True):  # type: ignore[mis
     begins_source: str | None = None
     """The caller's words, if a new text chunk begins here."""
     words: tuple[tuple[float, float], ...] = ()
-    """The words that begin here, as in :class:`cc_tts.calls.prompts.utterance.SpokenSpan`."""
+    """The words that begin here, as in :class:`cc_tts.speech.timing.spans.SpokenSpan`."""
     cached: bool = False
     marks: tuple[tuple[float, str], ...] = ()
     """SSML's, in the words that begin here: which share of them lies before, 0 to 1, and the name."""

@@ -61,7 +61,7 @@ log = logs.get(__name__)
 
 class CachedChunk(msgspec.Struct, frozen=True, array_like=True):
     """PCM; a text chunk of ``source_chars`` characters of the caller's begins with it (``None``: none does); the words that
-    begin in it, as in :class:`cc_tts.calls.prompts.utterance.SpokenSpan`.
+    begin in it, as in :class:`cc_tts.speech.timing.spans.SpokenSpan`.
     """
 
     pcm: bytes

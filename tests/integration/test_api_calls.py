@@ -6,10 +6,11 @@ import pytest
 
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.originate import OriginateRequest
-from cc_tts.calls.prompts.utterance import CompletionCause, SpokenSpan, UtteranceError
+from cc_tts.calls.prompts.utterance import CompletionCause, UtteranceError
 from cc_tts.config.schema import SpeechBargeIn
 from cc_tts.errors import EngineOverloaded
 from cc_tts.speech.prompt import Prompt, SilenceContent, TextContent, ToneContent
+from cc_tts.speech.timing.spans import SpokenSpan
 from tests.fakes.running_api import BUSY, UA_DOWN, RunningApi, running_api
 
 pytestmark = pytest.mark.integration

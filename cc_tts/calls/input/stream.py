@@ -20,10 +20,11 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 from cc_tts.calls.follower import CallView
-from cc_tts.calls.prompts.utterance import CompletionCause, SpokenSpan, Utterance, UtteranceWatcher
+from cc_tts.calls.prompts.utterance import CompletionCause, Utterance, UtteranceWatcher
 from cc_tts.errors import WrongState
 from cc_tts.speech.incremental.source import IncrementalSource
 from cc_tts.speech.prompt import Prompt
+from cc_tts.speech.timing.spans import SpokenSpan
 
 INTERRUPTED_QUIET_S: Final = 0.5
 """Tokens of an LLM come at most 200 ms apart, and the next answer takes longer than this. Both are unmeasured."""

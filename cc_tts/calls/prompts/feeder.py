@@ -9,13 +9,14 @@ from collections.abc import Callable
 
 from cc_tts.audio import AudioFormat
 from cc_tts.calls.prompts.speak_events import FIRST_CHUNK, SpeakEvents, TextPlace
-from cc_tts.calls.prompts.utterance import SpokenSpan, Utterance, UtteranceError
+from cc_tts.calls.prompts.utterance import Utterance, UtteranceError
 from cc_tts.calls.services import CallServices
 from cc_tts.clock import ms_between
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import EngineOverloaded, LanguageUnsupported, QuotaExceeded
 from cc_tts.speech.chunks import OVERLOAD_POLL_S, ChunkStream
 from cc_tts.speech.prompt import AudioContent, Content, SilenceContent
+from cc_tts.speech.timing.spans import close_span, extend_spans
 from cc_tts.tenants.quotas import Reservation
 from cc_tts.ua import messages
 
@@ -126,7 +127,7 @@ class Feeder:
             if self._bytes_left(utterance) <= 0:
                 return  # the rest was cut off, so its last span has no end
         if spans:
-            _close_span(utterance)
+            close_span(utterance.spans, utterance.fed_ms)
 
     def _note(self, chunk: SpeechChunk, utterance: Utterance, *, spans: bool) -> None:
         """Take in what a chunk says besides its audio."""
@@ -134,35 +135,14 @@ class Feeder:
             utterance.first_pcm_ns = self._services.clock.now_ns()
             utterance.cached = chunk.cached
         if spans:
-            _extend_spans(utterance, chunk)
+            extend_spans(utterance.spans, chunk, utterance.fed_ms)
         if chunk.marks and utterance.played_ms:  # nothing may be left to play that would report them
             self._told.progress(utterance)
         if chunk.awaits_text:
-            _close_span(utterance)
+            close_span(utterance.spans, utterance.fed_ms)
             self._services.ua.send(messages.ExpectUnderrun(self._call_id, utterance.id))
 
     def _bytes_left(self, utterance: Utterance) -> int:
         """Audio that may still be sent of it."""
         limit_ms = utterance.prompt.max_duration_ms
         return sys.maxsize if limit_ms is None else self._format.bytes_for_ms(limit_ms - utterance.fed_ms)
-
-
-def _extend_spans(utterance: Utterance, chunk: SpeechChunk) -> None:
-    if chunk.begins_source is not None:
-        _close_span(utterance)
-        utterance.spans.append(
-            SpokenSpan(
-                chunk.begins_source,
-                utterance.fed_ms,
-                marks=list(chunk.marks),
-                is_refused=bool(chunk.refused_because),
-                paces=chunk.paces,
-            )
-        )
-    if chunk.words and utterance.spans:
-        utterance.spans[-1].words.extend(chunk.words)
-
-
-def _close_span(utterance: Utterance) -> None:
-    if utterance.spans and utterance.spans[-1].end_ms is None:
-        utterance.spans[-1].end_ms = utterance.fed_ms

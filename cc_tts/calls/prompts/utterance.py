@@ -1,32 +1,21 @@
 """One prompt on one call, from acceptance to completion, with its marks."""
 
 import dataclasses
-import math
-import re
-from bisect import bisect_right
 from collections.abc import Sequence
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from msgspec import UNSET
 
-from cc_tts.audio import Pace
 from cc_tts.calls.call_state import UTTERANCE_TABLE, UtteranceEvent, UtteranceState
 from cc_tts.clock import ms_between
 from cc_tts.config.schema import BargeInBySpeech, SpeechBargeIn
 from cc_tts.speech.prompt import IncrementalContent, Prompt, text_of, without_text
+from cc_tts.speech.timing.spans import ROUNDING_MS, SpokenSpan, Word, heard_part, offsets_ms, words_of
 from cc_tts.state_machine import StateMachine
 from cc_tts.text.characters import has_speech
-from cc_tts.text.language import is_unspaced, spoken_s
-
-_ROUNDING_S: Final = 1e-9  # unmeasured
-_ROUNDING_MS: Final = 1.0  # unmeasured
-_WORD: Final = re.compile(
-    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\s\u3000-\u30ff\u3400-\u9fff]+"
-)
-"""One of a script that parts words by spaces, or one character of another."""
 
 
 class CompletionCause(StrEnum):
@@ -57,39 +46,6 @@ class UtteranceWatcher:
 
     def on_complete(self, utterance: "Utterance") -> None:
         """Nothing more will be heard of it; its text is forgotten after this."""
-
-
-@dataclass(slots=True)
-class SpokenSpan:
-    """The caller's own words of one text chunk and where their audio lies in the utterance, ms from its start.
-
-    ``words``: for each word the engine reported, when it begins (ms from the span's start) and which share of the text
-    lies before it, 0 to 1. ``paces``: how long its parts take, used where there are no such words. ``marks``: for each
-    mark of SSML that was not reached yet, the same share and its name.
-    """
-
-    source: str
-    start_ms: float
-    end_ms: float | None = None
-    words: list[tuple[float, float]] = field(default_factory=list)
-    marks: list[tuple[float, str]] = field(default_factory=list)
-    paces: tuple[Pace, ...] = ()
-    is_refused: bool = False
-    """No voice speaks it, so the caller does not hear it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Word:
-    """A word that was played: where it stands in the text that was sent (for SSML its text content), and when it is heard,
-    from the start of the utterance's audio. ``engine``: the engine reported it; ``estimated`` is off by some 150 ms.
-    """
-
-    text: str
-    char_start: int
-    char_end: int
-    start_ms: int
-    end_ms: int
-    source: Literal["engine", "estimated"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +173,7 @@ class Utterance:
             if self.played_ms <= span.start_ms:
                 break
             is_whole = span.end_ms is not None and self.played_ms >= span.end_ms - 1
-            source = span.source if is_whole else _share(span, self.played_ms)
+            source = span.source if is_whole else heard_part(span, self.played_ms)
             heard, position = heard + source, position + len(source)
             if not is_whole:
                 break
@@ -236,9 +192,9 @@ class Utterance:
         """The marks that were reached since the last time, each with its place in the audio, ms."""
         taken: list[tuple[str, float]] = []
         for span in self.spans:
-            places = _offsets_ms(span, [share for share, _ in span.marks])
+            places = offsets_ms(span, [share for share, _ in span.marks])
             for at_ms in places:
-                if span.start_ms + at_ms > self.played_ms + _ROUNDING_MS:
+                if span.start_ms + at_ms > self.played_ms + ROUNDING_MS:
                     return taken
                 taken.append((span.marks.pop(0)[1], span.start_ms + at_ms))
         return taken
@@ -257,10 +213,10 @@ class WordReader:
         found: list[Word] = []
         played_ms = self._utterance.played_ms
         for span in self._utterance.spans[self._num_spans :]:
-            words = _words_of(span, self._num_chars)[self._num_words :]
+            words = words_of(span, self._num_chars)[self._num_words :]
             begun = [word for word in words if word.start_ms < played_ms]
             found += begun
-            if span.end_ms is None or played_ms < span.end_ms - _ROUNDING_MS:
+            if span.end_ms is None or played_ms < span.end_ms - ROUNDING_MS:
                 self._num_words += len(begun)
                 break
             self._num_spans, self._num_chars, self._num_words = (
@@ -269,92 +225,6 @@ class WordReader:
                 0,
             )
         return found
-
-
-def _share(span: SpokenSpan, played_ms: float) -> str:
-    """The part of a span that was heard, in whole words; a word that was cut off does not count."""
-    source, heard_ms = span.source, played_ms - span.start_ms
-    cut = _heard_by_words(span, heard_ms) if span.words else _heard_by_pace(span, heard_ms)
-    while 0 < cut < len(source) and _are_one_word(source[cut - 1], source[cut]):
-        cut -= 1
-    return source[:cut]
-
-
-def _words_of(span: SpokenSpan, num_chars: int) -> list[Word]:
-    """The words of a span, ``num_chars`` characters into the text; none of those that hold nothing to say."""
-    if span.is_refused:
-        return []
-    source = span.source
-    found = [match.span() for match in _WORD.finditer(source) if has_speech(match.group())]
-    *starts_ms, end_ms = _offsets_ms(span, [*(start / len(source) for start, _ in found), 1.0])
-    return [
-        Word(
-            source[start:end],
-            num_chars + start,
-            num_chars + end,
-            round(span.start_ms + start_ms),
-            round(span.start_ms + (next_ms if start_ms < next_ms < math.inf else start_ms)),
-            "engine" if span.words else "estimated",
-        )
-        for (start, end), start_ms, next_ms in zip(found, starts_ms, [*starts_ms, end_ms][1:], strict=True)
-        if start_ms < math.inf
-    ]
-
-
-def _offsets_ms(span: SpokenSpan, shares: Sequence[float]) -> list[float]:
-    """When the places at ``shares`` of a span's text are spoken, ms from its start; infinite where that is not known yet."""
-    if not shares:
-        return []
-    length_ms = math.inf if span.end_ms is None else span.end_ms - span.start_ms
-    if span.words:
-        return [_reported_ms(span, share, length_ms) for share in shares]
-    ends_s = [0.0, *_paces(span)]
-    stretch = 1000.0 if math.isinf(length_ms) else length_ms / max(ends_s[-1], _ROUNDING_S)
-    return [ends_s[round(share * len(span.source))] * stretch for share in shares]
-
-
-def _reported_ms(span: SpokenSpan, share: float, length_ms: float) -> float:
-    """When the word begins that is nearest to a place."""
-    if share >= 1.0 or (math.isinf(length_ms) and share > span.words[-1][1]):
-        return length_ms
-    return min(span.words, key=lambda word: abs(word[1] - share))[0]
-
-
-def _paces(span: SpokenSpan) -> list[float]:
-    """Seconds up to the end of each character, at the usual pace of the words that are said for it."""
-    paces = span.paces
-    if sum(num_chars for num_chars, _, _ in paces) != len(span.source):
-        paces = tuple((1, spoken_s(each), False) for each in span.source)
-    seconds, ends = 0.0, list[float]()
-    for num_chars, length_s, _ in paces:
-        ends += (seconds + length_s * each / num_chars for each in range(1, num_chars + 1))
-        seconds += length_s
-    return ends
-
-
-def _heard_by_words(span: SpokenSpan, heard_ms: float) -> int:
-    """Characters of a span whose words the engine has timed."""
-    begun = [share for offset_ms, share in span.words if offset_ms <= heard_ms]
-    return round(len(span.source) * min(1.0, begun[-1])) if begun else 0
-
-
-def _heard_by_pace(span: SpokenSpan, heard_ms: float) -> int:
-    """Characters by the usual pace of their script, stretched to the length of the audio where that is known."""
-    ends_s = _paces(span)
-    heard_s = heard_ms / 1000
-    if span.end_ms is not None and ends_s:
-        heard_s = ends_s[-1] * heard_ms / max(span.end_ms - span.start_ms, 1.0)
-    cut = bisect_right(ends_s, heard_s + _ROUNDING_S)
-    start = 0
-    for num_chars, _, is_whole in span.paces:
-        if is_whole and start < cut < start + num_chars:
-            return start
-        start += num_chars
-    return cut
-
-
-def _are_one_word(character: str, following: str) -> bool:
-    return not any(each.isspace() or is_unspaced(each) for each in (character, following))
 
 
 def policy_of(*wishes: BargeInBySpeech | None) -> SpeechBargeIn | None:

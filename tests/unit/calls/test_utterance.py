@@ -5,9 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_tts.calls.call_state import UtteranceEvent
-from cc_tts.calls.prompts.utterance import SpokenSpan, Utterance, Word
+from cc_tts.calls.prompts.utterance import Utterance
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.speech.prompt import Prompt, SilenceContent, TextContent
+from cc_tts.speech.timing.spans import SpokenSpan, Word
 from cc_tts.text.chunker import Chunker, Chunking
 from cc_tts.text.normalizer import Normalizer
 

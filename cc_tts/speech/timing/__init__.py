@@ -1,0 +1,1 @@
+"""When words are heard."""

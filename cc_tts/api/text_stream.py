@@ -14,7 +14,7 @@ from msgspec import UNSET, Meta, UnsetType
 from cc_tts.api.calls import ON_A_CALL, call_of
 from cc_tts.api.http.problems import UpgradeRequired
 from cc_tts.api.http.route import Query, RouteTable
-from cc_tts.api.media.connection import CallConnection, serve
+from cc_tts.api.media.connection import Connection, serve
 from cc_tts.api.schemas import Language, LexiconNames, PromptFields, Speed, VoiceId, check_text
 from cc_tts.calls.events.outbox import Outbox
 from cc_tts.calls.follower import CallView
@@ -111,7 +111,7 @@ async def stream_text(request: web.Request) -> web.StreamResponse:
     )
 
 
-class TextConnection(CallConnection[StreamMessage]):
+class TextConnection(Connection[StreamMessage]):
     """One client of text. ``clears``: what was not heard when it goes is dropped.
 
     Raises:
@@ -119,7 +119,7 @@ class TextConnection(CallConnection[StreamMessage]):
     """
 
     def __init__(self, call: CallView, *, has_words: bool, clears: bool) -> None:
-        super().__init__(call, Outbox(MAX_QUEUED_OUT), kind="text")
+        super().__init__(Outbox(MAX_QUEUED_OUT), kind="text", call_id=call.id)
         self._stream = TextStream(call, send=self.outbox.put, on_call_ended=self.outbox.close, has_words=has_words)
         self._clears = clears
         self._message_id: StreamId | UnsetType = UNSET

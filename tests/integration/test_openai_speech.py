@@ -13,7 +13,8 @@ import av
 import pytest
 import structlog
 
-from cc_tts.api.plugs import openai, speech_context
+from cc_tts.api.plugs import response as speech_response
+from cc_tts.api.plugs import speech_context
 from cc_tts.errors import EngineFailed, NothingToSay, UnknownVoice
 from cc_tts.media.synthetic_label import COMMENT
 from cc_tts.speech.prompt import TextContent
@@ -261,7 +262,7 @@ async def test_a_client_that_leaves_early_is_no_failure_of_ours(api: RunningApi,
 
 
 async def test_a_reader_that_stops_is_cut_off(api: RunningApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(openai, "WRITE_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(speech_response, "WRITE_TIMEOUT_S", 0.3)
     body = b'{"input": "' + b"word " * 10_000 + b'", "response_format": "pcm"}'  # 48 MB of audio
     async with api.connect() as (_reader, writer):
         writer.transport.pause_reading()  # type: ignore[attr-defined]

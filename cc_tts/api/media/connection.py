@@ -1,4 +1,4 @@
-"""One stream of a call over one WebSocket, whoever opened it: a client of text or of audio.
+"""One stream over one WebSocket, whoever opened it: a client of text or of audio, of a call or of a plug.
 
 ::
 
@@ -7,14 +7,14 @@
 
 The client is pinged; one that answers nothing for :data:`PONG_TIMEOUT_S` is broken off, and one that takes nothing for
 :data:`.SEND_TIMEOUT_S` is closed with 1013. A message that cannot be followed is answered by ``error`` and the stream goes
-on; :data:`MAX_FAULTS` of them in a row close with 1008. The end of the call closes with 1000.
+on; :data:`MAX_FAULTS` of them in a row close with 1008. The end of the outbox closes with 1000.
 """
 
 import asyncio
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Any, ClassVar, Final, Generic, TypeVar, cast
 
 from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
 
@@ -24,7 +24,6 @@ from cc_tts.api.events.websocket import Socket
 from cc_tts.api.http.connections import abort
 from cc_tts.api.http.problems import UpgradeRequired
 from cc_tts.calls.events.outbox import Outbox
-from cc_tts.calls.follower import CallView
 from cc_tts.errors import UNREADABLE, CcTtsError, MalformedRequest
 
 PING_INTERVAL_S: Final = 20.0  # unmeasured
@@ -41,14 +40,16 @@ log = logs.get(__name__)
 T = TypeVar("T")
 
 
-class CallConnection(ABC, Generic[T]):
+class Connection(ABC, Generic[T]):
     """``kind`` is the word for it in the log, ``fields`` are what its lines have besides. ``close`` it when it has run."""
 
-    def __init__(self, call: CallView, outbox: Outbox[T], *, kind: str, **fields: str) -> None:
-        self.call = call
+    end: ClassVar = (WSCloseCode.OK, b"the call is over")
+    """How it is closed when nothing more is to be sent."""
+
+    def __init__(self, outbox: Outbox[T], *, kind: str, **fields: str) -> None:
         self.outbox = outbox
         self._kind = kind
-        self._fields = fields
+        self.fields = fields
         self._loop = asyncio.get_running_loop()
         self._heard_s = self._loop.time()
         self._num_faults = 0
@@ -67,19 +68,19 @@ class CallConnection(ABC, Generic[T]):
 
     @abstractmethod
     def close(self) -> None:
-        """Leave the call, as the client wants that."""
+        """Leave what it is connected to, as the client wants that."""
 
     def event(self, what: str) -> str:
         """Return the name of a line of the log."""
         return f"{self._kind}_stream_{what}"
 
     async def run(self, socket: Socket, *, abort: Callable[[], None]) -> None:
-        """Serve until the client closes, is gone, or the call is over. ``abort`` breaks the connection off.
+        """Serve until the client closes, is gone, or nothing more is to be sent. ``abort`` breaks the connection off.
 
         Raises:
             ConnectionError: the client is gone.
         """
-        log.info(self.event("opened"), call_id=self.call.id, **self._fields)
+        log.info(self.event("opened"), **self.fields)
         self._heard_s = self._loop.time()
         try:
             await websocket.serve(
@@ -88,13 +89,13 @@ class CallConnection(ABC, Generic[T]):
                 self._receive_all(socket),
                 self._ping_all(socket),
                 encode=self.encode,
-                end=(WSCloseCode.OK, b"the call is over"),
-                on_too_slow=lambda: log.info(self.event("client_too_slow"), call_id=self.call.id),
+                end=self.end,
+                on_too_slow=lambda: log.info(self.event("client_too_slow"), **self.fields),
                 abort=abort,
             )
         finally:
             self.outbox.close()
-            log.info(self.event("closed"), call_id=self.call.id)
+            log.info(self.event("closed"), **self.fields)
 
     async def _ping_all(self, socket: Socket) -> None:
         """Ping until nothing has been heard of the client for too long."""
@@ -141,7 +142,7 @@ class CallConnection(ABC, Generic[T]):
 
 
 async def serve(
-    request: web.Request, open_connection: Callable[[], CallConnection[Any]], *, max_frame_bytes: int
+    request: web.Request, open_connection: Callable[[], Connection[Any]], *, max_frame_bytes: int
 ) -> web.StreamResponse:
     """Answer a handshake and serve the connection that is then opened."""
     socket = websocket.new_socket(max_frame_bytes=max_frame_bytes, autoping=False)
@@ -153,9 +154,9 @@ async def serve(
         request.app[websocket.OPEN_SOCKETS].add(socket)
         await connection.run(cast("Socket", socket), abort=lambda: abort(request))
     except ConnectionError:
-        log.debug(connection.event("client_gone"), call_id=connection.call.id)
+        log.debug(connection.event("client_gone"), **connection.fields)
     except Exception:  # the handshake is answered: there is no status left to give
-        log.exception(connection.event("failed"), call_id=connection.call.id)
+        log.exception(connection.event("failed"), **connection.fields)
         abort(request)
     finally:
         connection.close()

@@ -13,7 +13,7 @@ from typing import Final
 from aiohttp import WSMessage, WSMsgType
 from prometheus_client import Counter
 
-from cc_tts.api.media.connection import CallConnection
+from cc_tts.api.media.connection import Connection
 from cc_tts.api.media.dialect import ClearAudio, Dialect, EndAudio, Item, MarkAudio
 from cc_tts.audio import PTIME_MS
 from cc_tts.calls.audio.messages import FramesDropped, MediaDirection, MediaError, MediaMessage
@@ -62,7 +62,7 @@ class MediaOutbox(Outbox[Item]):
             self.put(FramesDropped(frames=num_dropped))
 
 
-class MediaConnection(CallConnection[Item]):
+class MediaConnection(Connection[Item]):
     """``clears``, ``hangs_up``: what happens when it ends, as in :meth:`.MediaStream.close`.
 
     Raises:
@@ -82,7 +82,7 @@ class MediaConnection(CallConnection[Item]):
     ) -> None:
         dropped = call.services.metrics.call_audio_dropped.labels(where="client")
         outbox = MediaOutbox(call.services.config.media.max_queued_ms, dropped)
-        super().__init__(call, outbox, kind="media", direction=direction)
+        super().__init__(outbox, kind="media", call_id=call.id, direction=direction)
         self._dialect = dialect
         self._clears = clears
         self._hangs_up = hangs_up

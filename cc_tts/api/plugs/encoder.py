@@ -18,10 +18,10 @@ _MUXING: Final = {"flush_packets": "1", "page_duration": "100000", "write_xing":
 """Options of FFmpeg's muxers. Each packet goes out at once. Ogg pages last 0.1 s instead of 1 s, since a client hears
 nothing of a page before its end (unmeasured). MP3 has no Xing header, which would need the length.
 """
-MP3_OPTIONS: Final = {"b": "64000", "compression_level": "7"}
-"""64 kbit/s, and LAME's quality 7: 3.6 ms of a core for a second of audio, 4.8 ms at its default 5."""
-
-
+MP3: Final = "libmp3lame"
+MP3_BITS_PER_S: Final = 64_000  # unmeasured
+MP3_OPTIONS: Final = {"compression_level": "7"}
+"""LAME's quality 7 takes 3.6 ms of a core for a second of audio, its default 5 takes 4.8 ms."""
 Label = tuple[str, str]
 """The id of the speech and its producer, for :func:`cc_tts.media.synthetic_label.tags`; formats without tags ignore it."""
 
@@ -72,15 +72,17 @@ class _Output:
 class _File:
     """A file of ``container`` with audio of ``codec``, both in the words of FFmpeg."""
 
-    def __init__(self, container: str, codec: str, label: Label, rate_hz: int, options: Mapping[str, str]) -> None:
+    def __init__(self, container: str, codec: str, label: Label, rate_hz: int, bits_per_s: int | None) -> None:
         import av  # loads FFmpeg's libraries
 
         self._frame_of = av.AudioFrame.from_ndarray
         self._output = _Output()
         self._file = av.open(self._output, "w", format=container, container_options=_MUXING)
         self._file.metadata.update(synthetic_label.tags(*label))
-        stream = self._file.add_stream(codec, rate=rate_hz, layout="mono", options=dict(options))
+        stream = self._file.add_stream(codec, rate=rate_hz, layout="mono", options=MP3_OPTIONS if codec == MP3 else {})
         assert isinstance(stream, av.AudioStream)
+        if bits_per_s is not None or codec == MP3:
+            stream.bit_rate = bits_per_s or MP3_BITS_PER_S
         self._stream = stream
         self._rate_hz = rate_hz
         self._num_samples = 0
@@ -103,39 +105,37 @@ class _File:
 @dataclass(frozen=True, slots=True)
 class AudioFileFormat:
     """A format of responses. ``content_type`` may name ``{rate_hz}``. ``rates_hz``: the only rates that it has, the usual
-    one first; empty: any. ``is_slow``: its encoder belongs on a thread.
+    one first; empty: any. ``codec``: FFmpeg's words for the container and the codec. ``convert`` is for formats without one.
     """
 
     content_type: str
-    make: Callable[[int, Label], Encoder]
     rates_hz: tuple[int, ...] = ()
-    is_slow: bool = False
+    codec: tuple[str, str] | None = None
+    convert: Callable[[bytes], bytes] = bytes
+    is_wav: bool = False
 
+    @property
+    def is_slow(self) -> bool:
+        """Whether its encoder belongs on a thread."""
+        return self.codec is not None
 
-def _file(
-    content_type: str, container: str, codec: str, *rates_hz: int, options: Mapping[str, str] | None = None
-) -> AudioFileFormat:
-    return AudioFileFormat(
-        content_type,
-        lambda rate_hz, label: _File(container, codec, label, rate_hz, options or {}),
-        rates_hz,
-        is_slow=True,
-    )
-
-
-def _wav(rate_hz: int, label: Label) -> Encoder:
-    return _Samples(bytes, wav_file.header(rate_hz=rate_hz, chunks=synthetic_label.wav_chunks(*label)))
+    def encoder(self, rate_hz: int, label: Label, *, bits_per_s: int | None = None) -> Encoder:
+        """An encoder at this rate. ``bits_per_s`` ``None``: :data:`MP3_BITS_PER_S`, or FFmpeg's usual one."""
+        if self.codec is not None:
+            return _File(*self.codec, label, rate_hz, bits_per_s)
+        header = wav_file.header(rate_hz=rate_hz, chunks=synthetic_label.wav_chunks(*label)) if self.is_wav else b""
+        return _Samples(self.convert, header)
 
 
 FORMATS: Final[Mapping[str, AudioFileFormat]] = {
-    "mp3": _file("audio/mpeg", "mp3", "libmp3lame", options=MP3_OPTIONS),
-    "opus": _file("audio/ogg", "ogg", "libopus", 24_000, 48_000, 16_000, 8000),
-    "aac": _file("audio/aac", "adts", "aac"),
-    "flac": _file("audio/flac", "flac", "flac"),
-    "wav": AudioFileFormat("audio/wav", _wav),
-    "pcm": AudioFileFormat("audio/pcm;rate={rate_hz}", lambda *_: _Samples(bytes)),
-    "ulaw": AudioFileFormat("audio/basic", lambda *_: _Samples(ulaw_encode), (8000,)),
-    "alaw": AudioFileFormat("audio/PCMA;rate=8000", lambda *_: _Samples(alaw_encode), (8000,)),
+    "mp3": AudioFileFormat("audio/mpeg", codec=("mp3", MP3)),
+    "opus": AudioFileFormat("audio/ogg", (24_000, 48_000, 16_000, 8000), ("ogg", "libopus")),
+    "aac": AudioFileFormat("audio/aac", codec=("adts", "aac")),
+    "flac": AudioFileFormat("audio/flac", codec=("flac", "flac")),
+    "wav": AudioFileFormat("audio/wav", is_wav=True),
+    "pcm": AudioFileFormat("audio/pcm;rate={rate_hz}"),
+    "ulaw": AudioFileFormat("audio/basic", (8000,), convert=ulaw_encode),
+    "alaw": AudioFileFormat("audio/PCMA;rate=8000", (8000,), convert=alaw_encode),
 }
 """``opus`` is Ogg Opus (RFC 7845), ``aac`` ADTS, ``flac`` FLAC without a length. audio/basic is μ-law of one channel at
 8000 Hz (RFC 2046 §4.3), audio/PCMA is of RFC 4856.

@@ -1,38 +1,30 @@
 """OpenAI's speech API: ``/v1/audio/speech`` with what its client packages ask beside it.
 
-Nothing is sent before the first chunk of audio is there, so that every refusal is an answer with ``error.message``. After
-that a failure breaks the connection off: a response that ends properly is complete. A reader that takes nothing for
-:data:`WRITE_TIMEOUT_S` is cut off; a client that hangs up cancels the synthesis.
+Nothing is sent before the first chunk of audio is there, so that every refusal is an answer with ``error.message``.
 """
 
-import asyncio
 import base64
-from collections.abc import Callable, Collection, Mapping
-from functools import partial
-from typing import Annotated, ClassVar, Final, Literal, TypeVar
+from collections.abc import Collection, Mapping
+from typing import Annotated, ClassVar, Final, Literal
 
 import msgspec
 from aiohttp import web
 from msgspec import UNSET, Meta, UnsetType
 
-from cc_tts import logs
 from cc_tts.api import schemas
 from cc_tts.api.calls import fields_of_text
 from cc_tts.api.context import CONTEXT
-from cc_tts.api.http.connections import abort
 from cc_tts.api.http.route import RouteTable
-from cc_tts.api.plugs.encoder import FORMATS, AudioFileFormat, Encoder
-from cc_tts.api.plugs.speech_context import ERRORS, Speech, speech_of
-from cc_tts.calls.prompts.utterance import CompletionCause
+from cc_tts.api.plugs.encoder import FORMATS, AudioFileFormat
+from cc_tts.api.plugs.response import SpeechResponse
+from cc_tts.api.plugs.speech_context import ERRORS, speech_of
 from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
+from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import ModelNotFound
-from cc_tts.media import synthetic_label
 from cc_tts.speech.prompt import SequenceContent, TextContent
 
 DEFAULT_RATE_HZ: Final = 24_000
 """OpenAI's ``pcm`` has this rate."""
-WRITE_TIMEOUT_S: Final = 10.0  # unmeasured
-"""How long one write may wait for the reader."""
 VOICES: Final = frozenset(
     ("alloy", "ash", "ballad", "cedar", "coral", "echo", "fable", "marin", "nova", "onyx", "sage", "shimmer", "verse")
 )
@@ -49,9 +41,6 @@ SampleRate = Literal[8000, 16000, 22050, 24000, 44100, 48000]
 AnySpeed = Annotated[
     float, Meta(ge=0.25, le=4.0, description=f"Beyond {MIN_SPEED} to {MAX_SPEED} the nearer of these is used: X-Speed.")
 ]
-T = TypeVar("T")
-
-log = logs.get(__name__)
 
 ROUTES: Final = RouteTable("Speech")
 
@@ -169,7 +158,9 @@ async def create_speech(request: web.Request, body: AudioSpeech) -> web.StreamRe
     content = body.content(request.app[CONTEXT].config.tts.voice_aliases)
     pointers = fields_of_text("/input" if body.ssml is UNSET else "/ssml")
     async with speech_of(request, content, rate_hz=body.rate_hz, pointers=pointers) as speech:
-        return await _Response(request, body, speech).send()
+        headers = {} if body.speed_used == body.speed else {"X-Speed": str(body.speed_used)}
+        respond = _Events if body.stream_format == "sse" else SpeechResponse
+        return await respond(request, speech, body.format, body.rate_hz, headers).send()
 
 
 @ROUTES.add("GET", "/v1/models", scope="read", for_tenants=True)
@@ -198,65 +189,18 @@ async def list_speech_voices(request: web.Request) -> SpeechVoices:
     )
 
 
-class _Response:
-    """The response of one request, as audio or as events."""
+class _Events(SpeechResponse):
+    """The audio in server-sent events."""
 
-    def __init__(self, request: web.Request, body: AudioSpeech, speech: Speech) -> None:
-        self._request = request
-        self._speech = speech
-        self._rate_hz = body.rate_hz
-        self._format = body.format
-        self._is_events = body.stream_format == "sse"
-        content_type = EVENT_STREAM if self._is_events else self._format.content_type.format(rate_hz=body.rate_hz)
-        headers = {"Content-Type": content_type, **synthetic_label.HEADERS}
-        self._label = speech.id, request.app[CONTEXT].config.tts.producer
-        if speech.voice is not None:
-            headers["X-Voice"] = speech.voice.id
-        if body.speed_used != body.speed:
-            headers["X-Speed"] = str(body.speed_used)
-        self._response = web.StreamResponse(headers=headers)
+    content_type = EVENT_STREAM
 
-    async def send(self) -> web.StreamResponse:
-        try:
-            encoder = await self._encoded(partial(self._format.make, self._rate_hz, self._label))
-            await self._response.prepare(self._request)
-            await self._send_audio(encoder)
-            async with asyncio.timeout(WRITE_TIMEOUT_S):
-                await self._response.write_eof()
-        except ConnectionError:
-            self._speech.reason = CompletionCause.CANCELLED
-            log.debug("speech_stream_client_gone")
-        except TimeoutError:
-            self._speech.reason = CompletionCause.CANCELLED
-            log.info("speech_stream_reader_too_slow", limit_s=WRITE_TIMEOUT_S)
-            abort(self._request)
-        except Exception as error:  # noqa: BLE001 - the head is out: only breaking off tells the client
-            self._speech.reason, self._speech.error = CompletionCause.ERROR, getattr(error, "code", "internal")
-            log.warning("speech_stream_failed", error=type(error).__name__, code=self._speech.error)
-            abort(self._request)
-        return self._response
+    def part(self, audio: bytes, chunk: SpeechChunk | None) -> bytes:  # noqa: ARG002
+        return _event({"type": "speech.audio.delta", "audio": base64.b64encode(audio).decode()}) if audio else b""
 
-    async def _send_audio(self, encoder: Encoder) -> None:
-        async for chunk in self._speech.chunks():
-            await self._write(await self._encoded(partial(encoder.encode, chunk.data)))
-        await self._write(await self._encoded(encoder.finish))
-        if self._is_events:
-            usage = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
-            await self._write_event({"type": "speech.audio.done", "usage": usage})
+    def last(self) -> bytes:
+        usage = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
+        return _event({"type": "speech.audio.done", "usage": usage})
 
-    async def _encoded(self, step: Callable[[], T]) -> T:
-        """Take a step of the encoder where it holds nobody up."""
-        return await asyncio.to_thread(step) if self._format.is_slow else step()
 
-    async def _write(self, audio: bytes) -> None:
-        if audio and self._is_events:
-            await self._write_event({"type": "speech.audio.delta", "audio": base64.b64encode(audio).decode()})
-        elif audio:
-            await self._write_bytes(audio)
-
-    async def _write_event(self, event: Mapping[str, object]) -> None:
-        await self._write_bytes(b"data: " + msgspec.json.encode(event) + b"\n\n")
-
-    async def _write_bytes(self, data: bytes) -> None:
-        async with asyncio.timeout(WRITE_TIMEOUT_S):
-            await self._response.write(data)
+def _event(data: Mapping[str, object]) -> bytes:
+    return b"data: " + msgspec.json.encode(data) + b"\n\n"

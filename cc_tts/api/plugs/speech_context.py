@@ -2,9 +2,9 @@
 
 ::
 
-    begin(words) ─▸ text · flush · end ─▸ engine ─▸ chunks ─▸ the plug's own messages
-                                              └─ cancel: leaving the context frees the engine
-    speech_of(content) ─▸ chunks                             a text that is there as a whole
+    SpeechContext ─▸ append · flush · end ─▸ speech ─▸ chunks ─▸ the plug's own messages
+                                                └─ leaving it frees the engine
+    speech_of(content) ─▸ chunks                    a text that is there as a whole
 
 Limits of the server and of the tenant, metrics and the accounting line are those of ``POST /v1/audio/speech``. Runs on: the
 event loop.
@@ -13,6 +13,7 @@ event loop.
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from typing import Final
 
 from aiohttp import web
@@ -26,10 +27,12 @@ from cc_tts.audio import AudioFormat
 from cc_tts.calls.prompts.utterance import CompletionCause
 from cc_tts.clock import ms_between
 from cc_tts.engines.speech_chunk import SpeechChunk
-from cc_tts.errors import CapacityExceeded, ClientError, Draining, EngineFailed, NoAudio
+from cc_tts.errors import CapacityExceeded, ClientError, Draining, EngineFailed, NoAudio, TextTooLong
 from cc_tts.speech.chunks import ChunkStream
-from cc_tts.speech.prompt import Content, text_of
+from cc_tts.speech.incremental.text import IncrementalText, segmenting_of
+from cc_tts.speech.prompt import Content, IncrementalContent, TextContent, text_of
 from cc_tts.tenants.accounting import UtteranceLine
+from cc_tts.text.characters import has_speech
 from cc_tts.voices.voice import Voice
 
 CHUNK_TIMEOUT_S: Final = 15.0  # unmeasured
@@ -38,6 +41,7 @@ CLIENT_POLL_S: Final = 0.1  # unmeasured
 """How often a wait for the engine looks whether the client is still there."""
 STREAMS: Final = web.AppKey("speech_streams", asyncio.Semaphore)
 """``http.max_speech_streams`` run at the same time."""
+NO_POINTERS: Final[Mapping[type[ClientError], str]] = {}
 ERRORS: Final = (CapacityExceeded, Draining, EngineFailed, NoAudio, *OF_TEXT)
 
 
@@ -129,9 +133,10 @@ class Speech:
 
 @asynccontextmanager
 async def speech_of(
-    request: web.Request, content: Content, *, rate_hz: int, pointers: Mapping[type[ClientError], str]
+    request: web.Request, content: Content, *, rate_hz: int, pointers: Mapping[type[ClientError], str] = NO_POINTERS
 ) -> AsyncIterator[Speech]:
-    """The speech of a text, of which the first audio is there. ``pointers``: the fields that errors are about.
+    """The speech of a text; of one that is there as a whole the first audio, too. ``pointers``: the fields that errors are
+    about. The characters of a text that is growing are charged by whoever appends them.
 
     Raises:
         CapacityExceeded, Draining, EngineFailed, NoAudio, and those of text: it cannot be spoken.
@@ -140,6 +145,7 @@ async def speech_of(
     context = request.app[CONTEXT]
     started_ns = context.clock.now_ns()
     source, tenants, tenant = context.speech_source, context.tenants, current_tenant()
+    is_whole = not isinstance(content, IncrementalContent)
     if context.registry.draining:
         raise Draining(retry_after_s=context.config.sip.retry_after_s)
     if (streams := request.app[STREAMS]).locked():
@@ -150,16 +156,78 @@ async def speech_of(
         await source.match_lexicons(content)
         with bodies.located(pointers):
             voice = source.check(content)
-            stack.enter_context(tenants.characters(tenant, len(text_of(content))))
+            if is_whole:
+                stack.enter_context(tenants.characters(tenant, len(text_of(content))))
             stack.enter_context(tenants.hold_stream(tenant, lambda: source.utilisation(content)))
             with tenants.asking_engine(tenant):
                 speech = Speech(request, source.open(content, rate_hz=rate_hz), voice)
                 stack.push_async_callback(speech.cancel)
-                await speech.begin()
-        if voice is not None:
+                if is_whole:
+                    await speech.begin()
+        if is_whole and voice is not None:
             elapsed_ms = ms_between(started_ns, context.clock.now_ns())
             context.metrics.time_to_first_pcm.labels(engine=voice.engine).observe(elapsed_ms / 1000)
         try:
             yield speech
         finally:
             context.accounting.add(speech.line(content, rate_hz))
+
+
+class SpeechContext:
+    """One text that a client sends piece by piece, and its audio. ``words`` say how it is spoken; their own text is empty.
+
+    Nothing is held for it before its first letter or digit, so that a client may keep contexts open. A text that does not go
+    on for ``idle_timeout_s`` ends by itself.
+    """
+
+    def __init__(self, request: web.Request, words: TextContent, *, rate_hz: int, idle_timeout_s: float) -> None:
+        self._request = request
+        self._context = context = request.app[CONTEXT]
+        self._rate_hz = rate_hz
+        self._text = IncrementalText(
+            context.clock, segmenting=segmenting_of(context.config.tts), idle_timeout_s=idle_timeout_s
+        )
+        self._content = IncrementalContent(replace(words, may_cache=False), self._text)
+        self._has_begun = asyncio.Event()
+        context.speech_source.check(self._content)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether no more text is taken."""
+        return self._text.has_ended
+
+    def append(self, text: str) -> None:
+        """More text has come.
+
+        Raises:
+            TextTooLong: more waits than ``stream.max_buffered_chars``, or the message is longer than ``tts.max_text_chars``.
+            QuotaExceeded: the tenant has used up its characters.
+        """
+        config = self._context.config
+        if len(text) > config.tts.max_text_chars:
+            raise TextTooLong(
+                f"{len(text)} characters in one message; tts.max_text_chars is {config.tts.max_text_chars}"
+            )
+        limit = config.stream.max_buffered_chars + config.tts.max_text_chars
+        if self._text.num_pending + len(text) > limit:
+            raise TextTooLong(f"more than {limit} characters wait (stream.max_buffered_chars and tts.max_text_chars)")
+        with self._context.tenants.characters(current_tenant(), len(text)):
+            self._text.append(text)
+        if not self._has_begun.is_set() and has_speech(self._text.text):
+            self._has_begun.set()
+
+    def flush(self) -> None:
+        """Speak what has come, whatever follows."""
+        self._text.flush()
+
+    def end(self) -> None:
+        """No more text comes."""
+        self._text.end()
+        self._has_begun.set()
+
+    @asynccontextmanager
+    async def speech(self) -> AsyncIterator[Speech]:
+        """The speech, from the first words on; raises as :func:`speech_of`."""
+        await self._has_begun.wait()
+        async with speech_of(self._request, self._content, rate_hz=self._rate_hz) as speech:
+            yield speech

@@ -1,0 +1,104 @@
+"""The response to a request for the speech of one text: sent while it is synthesised.
+
+A failure after the first audio breaks the connection off: a response that ends properly is complete. A reader that takes
+nothing for :data:`WRITE_TIMEOUT_S` is cut off; a client that hangs up cancels the synthesis.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import ClassVar, Final, TypeVar
+
+from aiohttp import web
+
+from cc_tts import logs
+from cc_tts.api.context import CONTEXT
+from cc_tts.api.http.connections import abort
+from cc_tts.api.plugs.encoder import AudioFileFormat
+from cc_tts.api.plugs.speech_context import Speech
+from cc_tts.calls.prompts.utterance import CompletionCause
+from cc_tts.engines.speech_chunk import SpeechChunk
+from cc_tts.media import synthetic_label
+
+WRITE_TIMEOUT_S: Final = 10.0  # unmeasured
+"""How long one write may wait for the reader."""
+
+T = TypeVar("T")
+
+log = logs.get(__name__)
+
+
+class SpeechResponse:
+    """The audio as it is encoded. Other responses are made of the same parts."""
+
+    content_type: ClassVar = ""
+    """That of the response; empty: that of the format."""
+
+    def __init__(
+        self,
+        request: web.Request,
+        speech: Speech,
+        audio_format: AudioFileFormat,
+        rate_hz: int,
+        headers: Mapping[str, str],
+        *,
+        bits_per_s: int | None = None,
+    ) -> None:
+        self._request = request
+        self._speech = speech
+        self._format = audio_format
+        self._rate_hz = rate_hz
+        self._bits_per_s = bits_per_s
+        content_type = self.content_type or audio_format.content_type.format(rate_hz=rate_hz)
+        voice = {} if speech.voice is None else {"X-Voice": speech.voice.id}
+        self._response = web.StreamResponse(
+            headers={"Content-Type": content_type, **synthetic_label.HEADERS, **voice, **headers}
+        )
+
+    def part(self, audio: bytes, chunk: SpeechChunk | None) -> bytes:  # noqa: ARG002
+        """What is sent for a chunk; ``None``: for what the encoder had left at the end. ``audio`` may be empty."""
+        return audio
+
+    def last(self) -> bytes:
+        """What is sent behind the audio."""
+        return b""
+
+    async def send(self) -> web.StreamResponse:
+        """Send all of it. Failures are noted for the accounting, and break the connection off."""
+        try:
+            await self._send()
+        except ConnectionError:
+            self._speech.reason = CompletionCause.CANCELLED
+            log.debug("speech_stream_client_gone")
+        except TimeoutError:
+            self._speech.reason = CompletionCause.CANCELLED
+            log.info("speech_stream_reader_too_slow", limit_s=WRITE_TIMEOUT_S)
+            abort(self._request)
+        except Exception as error:  # noqa: BLE001 - the head is out: only breaking off tells the client
+            self._speech.reason, self._speech.error = CompletionCause.ERROR, getattr(error, "code", "internal")
+            log.warning("speech_stream_failed", error=type(error).__name__, code=self._speech.error)
+            abort(self._request)
+        return self._response
+
+    async def _send(self) -> None:
+        label = self._speech.id, self._request.app[CONTEXT].config.tts.producer
+        make = partial(self._format.encoder, self._rate_hz, label, bits_per_s=self._bits_per_s)
+        encoder = await in_its_place(self._format, make)
+        await self._response.prepare(self._request)
+        async for chunk in self._speech.chunks():
+            audio = await in_its_place(self._format, partial(encoder.encode, chunk.data))
+            await self._write(self.part(audio, chunk))
+        audio = await in_its_place(self._format, encoder.finish)
+        await self._write(self.part(audio, None) + self.last())
+        async with asyncio.timeout(WRITE_TIMEOUT_S):
+            await self._response.write_eof()
+
+    async def _write(self, data: bytes) -> None:
+        if data:
+            async with asyncio.timeout(WRITE_TIMEOUT_S):
+                await self._response.write(data)
+
+
+async def in_its_place(audio_format: AudioFileFormat, step: Callable[[], T]) -> T:
+    """Take a step of an encoder: on a thread, if it would hold up the event loop."""
+    return await asyncio.to_thread(step) if audio_format.is_slow else step()

@@ -8,7 +8,9 @@ from cc_tts.api import calls, health, lexicons, speech, text_stream
 from cc_tts.api.events import asyncapi, stream
 from cc_tts.api.http import openapi
 from cc_tts.api.media import stream as media
-from cc_tts.api.plugs import openai
+from cc_tts.api.plugs import models, openai
+from cc_tts.api.plugs.elevenlabs import http as elevenlabs
+from cc_tts.api.plugs.elevenlabs import socket as elevenlabs_socket
 from cc_tts.api.prompts import handlers as prompts
 from cc_tts.api.recordings import handlers as recordings
 from cc_tts.api.transfers import bridge, refer, transfer
@@ -24,7 +26,10 @@ ROUTES: Final = (
     *text_stream.ROUTES,
     *media.ROUTES,
     *recordings.ROUTES,
+    *models.ROUTES,
     *openai.ROUTES,
+    *elevenlabs.ROUTES,
+    *elevenlabs_socket.ROUTES,
     *lexicons.ROUTES,
     *webhooks.ROUTES,
     *prompts.ROUTES,

@@ -159,8 +159,9 @@ class Stopped(msgspec.Struct, frozen=True):
 
 
 class Voice(View, frozen=True, kw_only=True):
-    """A voice that can speak."""
+    """A voice that can speak. ``voice_id``, ``name`` and ``category`` are for clients of ElevenLabs."""
 
+    derived: ClassVar = {"voice_id": attrgetter("id"), "name": attrgetter("id"), "category": lambda _: "premade"}
     id: str
     engine: str
     language: Annotated[str, Meta(description="A BCP 47 tag.")]
@@ -169,6 +170,9 @@ class Voice(View, frozen=True, kw_only=True):
     description: str
     gender: Annotated[str, Meta(description="``female``, ``male``, or empty where it is not known.")]
     rate_hz: Annotated[int, Meta(description="Sample rate of its speech; calls get it at their own.")]
+    voice_id: str
+    name: str
+    category: str
 
 
 class Voices(msgspec.Struct, frozen=True):

@@ -77,6 +77,19 @@ async def test_the_scheme_is_compared_without_case(locked: RunningApi) -> None:
     assert (await locked.ask("GET", "/v1/calls", headers={"Authorization": f"bEARER {READ}"})).status == 200
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [{"Authorization": f"Token {READ}"}, {"xi-api-key": READ}, {"X-API-Key": READ}],
+    ids=lambda each: next(iter(each)),
+)
+async def test_clients_of_other_services_send_the_token_in_their_own_header(
+    locked: RunningApi, headers: dict[str, str]
+) -> None:
+    assert (await locked.ask("GET", "/v1/voices", headers=headers)).status == 200
+    wrong = {name: value.replace(READ, "wrong") for name, value in headers.items()}
+    assert (await locked.ask("GET", "/v1/voices", headers=wrong)).status == 401
+
+
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/v1/openapi.json"])
 async def test_some_routes_need_no_token(locked: RunningApi, path: str) -> None:
     assert (await locked.ask("GET", path)).status == 200

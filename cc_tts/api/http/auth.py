@@ -23,6 +23,10 @@ from cc_tts.errors import Forbidden, Unauthorized
 REALM: Final = "cc-tts"
 
 _HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(?::([0-9]{1,5}))?")
+_SCHEMES: Final = ("bearer", "token")
+"""``Token`` is that of Deepgram's clients."""
+_KEY_HEADERS: Final = ("xi-api-key", "X-API-Key")
+"""Clients of ElevenLabs and of Cartesia send their key so."""
 _HTTP_PORT: Final = "80"
 """Left out of ``Host`` and ``Origin`` by browsers (RFC 6454 §6.1)."""
 _SAME_ORIGIN_FETCHES: Final = frozenset({"same-origin", "none"})
@@ -53,7 +57,7 @@ ANYBODY: Final = Holder("", frozenset(ALL_SCOPES))
 
 
 class TokenAuthenticator:
-    """Checks ``Authorization`` against the configured tokens, in constant time.
+    """Checks ``Authorization``, or a header that stands for it, against the configured tokens, in constant time.
 
     Digests are compared, so that neither the length nor the first differing character of a token shows in the time, and
     all tokens are compared, so that their order does not show either.
@@ -75,10 +79,10 @@ class TokenAuthenticator:
         """
         if not self._holders:
             return ANYBODY
-        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not token.strip():
+        token = _token_of(request)
+        if not token:
             raise Unauthorized("send Authorization: Bearer TOKEN")
-        digest = _digest(token.strip())
+        digest = _digest(token)
         found = [each for each in self._holders if hmac.compare_digest(each.key, digest)]
         if not found:
             raise Unauthorized("this token is not known")
@@ -116,6 +120,14 @@ def challenge(request: web.Request, status: int) -> str | None:
         case 403 if "Authorization" in request.headers:
             return f'Bearer realm="{REALM}", error="insufficient_scope"'
     return None
+
+
+def _token_of(request: web.Request) -> str:
+    """The token of a request; empty if it has none."""
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() in _SCHEMES and token.strip():
+        return token.strip()
+    return next((request.headers[name].strip() for name in _KEY_HEADERS if name in request.headers), "")
 
 
 def _digest(token: str) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
-from cc_tts.errors import CcTtsError, ClientError, FieldError, MalformedRequest, ServerError
+from cc_tts.errors import CcTtsError, ClientError, FieldError, MalformedRequest, ServerError, UnknownVoice
 
 CONTENT_TYPE: Final = "application/problem+json"
 TYPE_PREFIX: Final = "urn:cc-tts:problem:"
@@ -20,6 +20,8 @@ MAX_INSTANCE_CHARS: Final = 500  # unmeasured
 
 OPENAI_PATHS: Final = ("/v1/audio/", "/v1/models")
 """The paths that OpenAI's client packages use begin so."""
+ELEVENLABS_PATHS: Final = ("/v1/text-to-speech/", "/v2/voices")
+"""The paths that ElevenLabs' client packages use begin so."""
 RETRYABLE: Final = frozenset({429, 503})
 
 
@@ -111,10 +113,21 @@ def _as_openai(error: CcTtsError, detail: str) -> SpeechError:
     return SpeechError(detail or error.title, kind, error.code, field)
 
 
+def _as_elevenlabs(error: CcTtsError) -> bytes:
+    """The body of an error in ElevenLabs' words, whose ``detail`` is an object."""
+    status = "voice_not_found" if isinstance(error, UnknownVoice) else error.code
+    return msgspec.json.encode(
+        {"detail": {"status": status, "message": _clean(error.detail, MAX_DETAIL_CHARS) or error.title}}
+    )
+
+
 def response_for(error: CcTtsError, *, instance: str) -> web.Response:
     """The response for ``error``, with the headers its status calls for."""
     status = error.http_status
-    response = web.Response(body=document(error, instance=instance), status=status, content_type=CONTENT_TYPE)
+    if instance.startswith(ELEVENLABS_PATHS):
+        response = web.Response(body=_as_elevenlabs(error), status=status, content_type="application/json")
+    else:
+        response = web.Response(body=document(error, instance=instance), status=status, content_type=CONTENT_TYPE)
     if error.retry_after_s is not None or status in RETRYABLE:
         response.headers["Retry-After"] = str(error.retry_after_s or DEFAULT_RETRY_AFTER_S)
     if isinstance(error, UpgradeRequired):

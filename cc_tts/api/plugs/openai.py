@@ -15,12 +15,11 @@ from cc_tts.api import schemas
 from cc_tts.api.calls import fields_of_text
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http.route import RouteTable
+from cc_tts.api.plugs.alignment import AlignedAudio
 from cc_tts.api.plugs.encoder import FORMATS, AudioFileFormat
 from cc_tts.api.plugs.response import SpeechResponse
 from cc_tts.api.plugs.speech_context import ERRORS, speech_of
 from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
-from cc_tts.engines.speech_chunk import SpeechChunk
-from cc_tts.errors import ModelNotFound
 from cc_tts.speech.prompt import SequenceContent, TextContent
 
 DEFAULT_RATE_HZ: Final = 24_000
@@ -31,9 +30,6 @@ VOICES: Final = frozenset(
 """The voices of OpenAI's API reference. Those that ``tts.voice_aliases`` does not name stand for the voice of the text's
 language.
 """
-MODELS: Final = ("cc-tts", "tts-1", "tts-1-hd", "gpt-4o-mini-tts")
-"""The names of OpenAI's models are listed for clients that look for theirs; ``model`` has no effect."""
-OWNER: Final = "cc-tts"
 EVENT_STREAM: Final = "text/event-stream"
 
 SampleRate = Literal[8000, 16000, 22050, 24000, 44100, 48000]
@@ -109,22 +105,6 @@ class AudioSpeech(schemas.Body, frozen=True, forbid_unknown_fields=False):
         return None if self.speed is None else min(max(self.speed, MIN_SPEED), MAX_SPEED)
 
 
-class Model(msgspec.Struct, frozen=True):
-    """A model, as OpenAI's API lists it."""
-
-    id: str
-    object: Literal["model"] = "model"
-    created: int = 0
-    owned_by: str = OWNER
-
-
-class Models(msgspec.Struct, frozen=True):
-    """The names that ``model`` may have. Any other is taken as well."""
-
-    data: tuple[Model, ...] = tuple(map(Model, MODELS))
-    object: Literal["list"] = "list"
-
-
 class SpeechVoice(msgspec.Struct, frozen=True):
     """A voice as Open WebUI and the like read it."""
 
@@ -163,20 +143,6 @@ async def create_speech(request: web.Request, body: AudioSpeech) -> web.StreamRe
         return await respond(request, speech, body.format, body.rate_hz, headers).send()
 
 
-@ROUTES.add("GET", "/v1/models", scope="read", for_tenants=True)
-async def list_models(request: web.Request) -> Models:  # noqa: ARG001
-    """List the values of model that clients of OpenAI look for."""
-    return Models()
-
-
-@ROUTES.add("GET", "/v1/models/{model}", scope="read", errors=(ModelNotFound,), for_tenants=True)
-async def get_model(request: web.Request) -> Model:
-    """Show one of the models."""
-    if (name := request.match_info["model"]) not in MODELS:
-        raise ModelNotFound.named(name)
-    return Model(name)
-
-
 @ROUTES.add("GET", "/v1/audio/voices", scope="read", for_tenants=True)
 async def list_speech_voices(request: web.Request) -> SpeechVoices:
     """List the values of voice: aliases, then voices."""
@@ -194,7 +160,7 @@ class _Events(SpeechResponse):
 
     content_type = EVENT_STREAM
 
-    def part(self, audio: bytes, chunk: SpeechChunk | None) -> bytes:  # noqa: ARG002
+    def part(self, audio: bytes, piece: AlignedAudio | None) -> bytes:  # noqa: ARG002
         return _event({"type": "speech.audio.delta", "audio": base64.b64encode(audio).decode()}) if audio else b""
 
     def last(self) -> bytes:

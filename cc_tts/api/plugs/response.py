@@ -14,7 +14,8 @@ from aiohttp import web
 from cc_tts import logs
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http.connections import abort
-from cc_tts.api.plugs.encoder import AudioFileFormat
+from cc_tts.api.plugs.alignment import AlignedAudio
+from cc_tts.api.plugs.encoder import AudioFileFormat, Encoder
 from cc_tts.api.plugs.speech_context import Speech
 from cc_tts.calls.prompts.utterance import CompletionCause
 from cc_tts.engines.speech_chunk import SpeechChunk
@@ -55,8 +56,12 @@ class SpeechResponse:
             headers={"Content-Type": content_type, **synthetic_label.HEADERS, **voice, **headers}
         )
 
-    def part(self, audio: bytes, chunk: SpeechChunk | None) -> bytes:  # noqa: ARG002
-        """What is sent for a chunk; ``None``: for what the encoder had left at the end. ``audio`` may be empty."""
+    def pieces(self, chunk: SpeechChunk | None) -> list[AlignedAudio]:
+        """The pieces that a chunk completes; ``None``: those that are left at the end."""
+        return [] if chunk is None else [AlignedAudio(chunk.data)]
+
+    def part(self, audio: bytes, piece: AlignedAudio | None) -> bytes:  # noqa: ARG002
+        """What is sent for a piece; ``None``: for what the encoder had left at the end. ``audio`` may be empty."""
         return audio
 
     def last(self) -> bytes:
@@ -86,12 +91,17 @@ class SpeechResponse:
         encoder = await in_its_place(self._format, make)
         await self._response.prepare(self._request)
         async for chunk in self._speech.chunks():
-            audio = await in_its_place(self._format, partial(encoder.encode, chunk.data))
-            await self._write(self.part(audio, chunk))
+            await self._write_pieces(encoder, self.pieces(chunk))
+        await self._write_pieces(encoder, self.pieces(None))
         audio = await in_its_place(self._format, encoder.finish)
         await self._write(self.part(audio, None) + self.last())
         async with asyncio.timeout(WRITE_TIMEOUT_S):
             await self._response.write_eof()
+
+    async def _write_pieces(self, encoder: Encoder, pieces: list[AlignedAudio]) -> None:
+        for piece in pieces:
+            audio = await in_its_place(self._format, partial(encoder.encode, piece.pcm))
+            await self._write(self.part(audio, piece))
 
     async def _write(self, data: bytes) -> None:
         if data:

@@ -189,6 +189,9 @@ class SpeechContext:
         )
         self._content = IncrementalContent(replace(words, may_cache=False), self._text)
         self._has_begun = asyncio.Event()
+        self._last = ""
+        """The last character that came."""
+        self._was_flushed = False
         context.speech_source.check(self._content)
 
     @property
@@ -212,13 +215,23 @@ class SpeechContext:
         if self._text.num_pending + len(text) > limit:
             raise TextTooLong(f"more than {limit} characters wait (stream.max_buffered_chars and tts.max_text_chars)")
         with self._context.tenants.characters(current_tenant(), len(text)):
-            self._text.append(text)
+            self._text.append(" " + text if self._is_new_sentence(text) else text)
+        self._last = text[-1:] or self._last
+        self._was_flushed = False
         if not self._has_begun.is_set() and has_speech(self._text.text):
             self._has_begun.set()
+
+    def _is_new_sentence(self, text: str) -> bool:
+        """Whether a blank belongs before it, which clients leave out that send a sentence a message."""
+        begins = text[:1]
+        if not begins.isalnum() or not begins.isascii() or not self._last or self._last.isspace():
+            return False
+        return self._was_flushed or (self._last in ".!?" and begins.isupper())
 
     def flush(self) -> None:
         """Speak what has come, whatever follows."""
         self._text.flush()
+        self._was_flushed = True
 
     def end(self) -> None:
         """No more text comes."""

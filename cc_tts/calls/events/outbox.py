@@ -22,6 +22,7 @@ class Outbox(Generic[T]):
         self._num_earlier = len(self._queue)
         self._num_taken = 0
         self._wake = asyncio.Event()
+        self._was_taken = asyncio.Event()
         self.is_closed = False
         """Whether nothing more is taken."""
         self.overflowed = False
@@ -39,10 +40,17 @@ class Outbox(Generic[T]):
             self.overflowed = True
             self.close()
 
+    async def has_room(self) -> None:
+        """Wait until less than half of the queue is in use, or the end: for producers that can wait for the reader."""
+        while len(self._queue) >= self._max_queued // 2 and not self.is_closed:
+            self._was_taken.clear()
+            await self._was_taken.wait()
+
     def close(self) -> None:
         """Take nothing more; the iteration ends after what is queued. Safe to call twice."""
         self.is_closed = True
         self._wake.set()
+        self._was_taken.set()
 
     @property
     def has_queued(self) -> bool:
@@ -65,6 +73,7 @@ class Outbox(Generic[T]):
         """The oldest item that is queued, if :meth:`wait` says that there is one."""
         self._num_earlier = max(0, self._num_earlier - 1)
         self._num_taken += 1
+        self._was_taken.set()
         return self._queue.popleft()
 
     async def __aiter__(self) -> AsyncIterator[T]:

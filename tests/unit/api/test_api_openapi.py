@@ -45,12 +45,15 @@ async def test_it_names_the_routes_of_the_router(document: Any) -> None:
 def test_it_names_the_paths_of_the_contract(document: Any) -> None:
     assert set(document["paths"]) == {
         "/v1/calls", "/v1/calls/{id}", "/v1/utterances/{id}", "/v1/voices", "/v1/audio/speech", "/v1/events",
-            "/v1/audio/voices", "/v1/models", "/v1/models/{model}",
+            "/v1/audio/voices", "/v1/models", "/v1/models/{model}", "/v1/voices/{voice}", "/v2/voices",
             "/v1/lexicons", "/v1/lexicons/{name}",
             "/v1/prompts", "/v1/prompts/{prompt_id}", "/v1/prompts/{prompt_id}/audio",
         "/v1/admin/webhooks", "/v1/admin/webhooks/{name}/test",
         "/v1/recordings", "/v1/recordings/{id}", "/v1/recordings/{id}/audio",
         "/healthz", "/readyz", "/metrics", "/v1/cluster", "/v1/admin/drain", "/v1/openapi.json", "/v1/asyncapi.json",
+    } | {
+        f"/v1/text-to-speech/{{voice}}{path}"
+        for path in ("", "/stream", "/with-timestamps", "/stream/with-timestamps", "/stream-input", "/multi-stream-input")
     } | {
         f"/v1/calls/{{id}}/{action}"
         for action in (

@@ -1,0 +1,124 @@
+"""The characters of a text and when they are heard, in the pieces in which its audio is sent.
+
+The words of an engine come with the chunk in which they begin. The characters of a word, with what is between it and the
+next one, are told with that chunk, evenly over the time of the word; the times of the pieces add up to the length of the
+audio.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from cc_tts.audio import AudioFormat
+from cc_tts.engines.speech_chunk import SpeechChunk
+from cc_tts.speech.timing.spans import SpokenSpan, close_span, extend_spans, words_of
+
+MAX_HELD_MS: Final = 1000.0  # unmeasured
+"""Audio in which no word begins is sent with what follows, up to this length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Characters:
+    """Characters, when each begins in the audio that they come with, and how long it lasts, ms."""
+
+    characters: tuple[str, ...]
+    starts_ms: tuple[float, ...]
+    durations_ms: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AlignedAudio:
+    """PCM and the characters that begin in it, if anybody asks for them."""
+
+    pcm: bytes
+    characters: Characters | None = None
+
+
+class Aligner:
+    """Joins the chunks of one text to pieces of audio with their characters. Characters behind the last word whose audio was
+    sent come without audio.
+    """
+
+    def __init__(self, rate_hz: int) -> None:
+        self._format = AudioFormat(rate_hz)
+        self._spans: list[SpokenSpan] = []
+        self._num_told = 0
+        """Characters of the last span that were told."""
+        self._held = b""
+        self._end_ms = 0.0
+        """All audio that came."""
+
+    def add(self, chunk: SpeechChunk) -> list[AlignedAudio]:
+        """Take in a chunk, and return what can be sent."""
+        pieces: list[AlignedAudio] = []
+        if chunk.begins_source is not None or chunk.awaits_text:
+            close_span(self._spans, self._end_ms)
+            pieces = self._piece(is_whole_text=True)
+        if chunk.awaits_text and self._held:
+            pieces += self._take([(0.0, " ")])
+        if chunk.begins_source is not None:
+            self._num_told = 0
+        extend_spans(self._spans, chunk, self._end_ms)
+        self._held += chunk.data
+        self._end_ms += self._format.ms_for_bytes(len(chunk.data))
+        return pieces + self._piece(is_whole_text=False)
+
+    def finish(self) -> list[AlignedAudio]:
+        """Return what is left at the end; silence behind the last word comes without characters."""
+        close_span(self._spans, self._end_ms)
+        return self._piece(is_whole_text=True) or ([AlignedAudio(self._held)] if self._held else [])
+
+    @property
+    def _begin_ms(self) -> float:
+        """Where the audio that is held begins."""
+        return self._end_ms - self._format.ms_for_bytes(len(self._held))
+
+    def _piece(self, *, is_whole_text: bool) -> list[AlignedAudio]:
+        """The audio that is held, if a word begins in it, or if it is long. ``is_whole_text``: all of the last span came."""
+        places = self._places(is_whole_text=is_whole_text) if self._held or is_whole_text else []
+        if not places and self._end_ms - self._begin_ms < MAX_HELD_MS:
+            return []
+        return self._take(places or [(0.0, self._blank())])
+
+    def _take(self, places: list[tuple[float, str]]) -> list[AlignedAudio]:
+        characters = _spread(places, self._end_ms - self._begin_ms)
+        pcm, self._held = self._held, b""
+        return [AlignedAudio(pcm, characters)]
+
+    def _places(self, *, is_whole_text: bool) -> list[tuple[float, str]]:
+        """The words that have begun and were not told: when, in the audio that is held, and their characters."""
+        if not self._spans or self._spans[-1].is_refused:
+            return []
+        span = self._spans[-1]
+        words = [word for word in words_of(span, 0) if word.char_start >= self._num_told]
+        if not is_whole_text:
+            words = [word for word in words if word.start_ms < self._end_ms]
+        rest = span.source[self._num_told :]
+        if not words:
+            self._num_told += len(rest) if is_whole_text else 0
+            return [(0.0, rest)] if is_whole_text and rest.strip() else []
+        edges = [self._num_told, *(word.char_start for word in words[1:])]
+        self._num_told = len(span.source) if is_whole_text else words[-1].char_end
+        return [
+            (max(0.0, word.start_ms - self._begin_ms), span.source[start:end])
+            for word, (start, end) in zip(words, pairwise([*edges, self._num_told]), strict=True)
+        ]
+
+    def _blank(self) -> str:
+        """What stands for audio in which no word begins: the blank behind the last word, or another one."""
+        if self._spans and self._spans[-1].source[self._num_told : self._num_told + 1] == " ":
+            self._num_told += 1
+        return " "
+
+
+def _spread(places: list[tuple[float, str]], length_ms: float) -> Characters:
+    characters: list[str] = []
+    starts_ms: list[float] = []
+    durations_ms: list[float] = []
+    begins_ms = [0.0, *(min(at_ms, length_ms) for at_ms, _ in places[1:]), length_ms]
+    for (start_ms, end_ms), (_, text) in zip(pairwise(begins_ms), places, strict=True):
+        each_ms = max(0.0, end_ms - start_ms) / len(text)
+        characters += text
+        starts_ms += (round(start_ms + each_ms * number, 1) for number in range(len(text)))
+        durations_ms += [round(each_ms, 1)] * len(text)
+    return Characters(tuple(characters), tuple(starts_ms), tuple(durations_ms))

@@ -1,0 +1,146 @@
+"""ElevenLabs' routes for a text that is there as a whole, and its lists of voices."""
+
+import base64
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+from msgspec import UNSET
+
+from cc_tts.api import schemas
+from cc_tts.api.calls import fields_of_text
+from cc_tts.api.http.route import RouteTable
+from cc_tts.api.plugs.alignment import AlignedAudio, Aligner
+from cc_tts.api.plugs.elevenlabs.shapes import (
+    IGNORED,
+    LANGUAGE,
+    OUTPUT_FORMAT,
+    Output,
+    TextToSpeech,
+    Voice,
+    VoicePage,
+    in_seconds,
+    voices_of,
+    words_of,
+)
+from cc_tts.api.plugs.encoder import FORMATS
+from cc_tts.api.plugs.response import SpeechResponse
+from cc_tts.api.plugs.speech_context import ERRORS, speech_of
+from cc_tts.audio import AudioFormat
+from cc_tts.engines.speech_chunk import SpeechChunk
+from cc_tts.errors import UnknownVoice
+
+_QUERY: Final = (OUTPUT_FORMAT, LANGUAGE, *IGNORED)
+_AUDIO_TYPES: Final = tuple(sorted({each.content_type.partition(";")[0] for each in FORMATS.values()}))
+_OPTIONS: Final[dict[str, Any]] = {
+    "scope": "call",
+    "query": _QUERY,
+    "errors": ERRORS,
+    "for_tenants": True,
+    "streams": True,
+    "is_synthetic": True,
+}
+
+ROUTES: Final = RouteTable("ElevenLabs")
+
+
+class _Timed(SpeechResponse):
+    """A JSON object in a line for each piece of audio, with its characters; times count from the beginning of all audio."""
+
+    content_type = "application/x-ndjson"
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._aligner = Aligner(self._rate_hz)
+        self._sent_ms = 0.0
+
+    def pieces(self, chunk: SpeechChunk | None) -> list[AlignedAudio]:
+        return self._aligner.finish() if chunk is None else self._aligner.add(chunk)
+
+    def part(self, audio: bytes, piece: AlignedAudio | None) -> bytes:
+        return msgspec.json.encode(self._timed(audio, piece)) + b"\n" if audio or piece else b""
+
+    def _timed(self, audio: bytes, piece: AlignedAudio | None) -> dict[str, Any]:
+        alignment = None
+        if piece is not None and piece.characters is not None:
+            alignment = in_seconds(piece.characters, offset_ms=self._sent_ms)
+            self._sent_ms += AudioFormat(self._rate_hz).ms_for_bytes(len(piece.pcm))
+        return {
+            "audio_base64": base64.b64encode(audio).decode(),
+            "alignment": alignment,
+            "normalized_alignment": alignment,
+        }
+
+
+class _TimedAtOnce(_Timed):
+    """One JSON object with all the audio."""
+
+    content_type = "application/json"
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._audio = b""
+        self._alignment: dict[str, list[Any]] = {}
+
+    def part(self, audio: bytes, piece: AlignedAudio | None) -> bytes:
+        self._audio += audio
+        for name, values in (self._timed(b"", piece)["alignment"] or {}).items():
+            self._alignment.setdefault(name, []).extend(values)
+        return b""
+
+    def last(self) -> bytes:
+        audio = base64.b64encode(self._audio).decode()
+        said = {"audio_base64": audio, "alignment": self._alignment, "normalized_alignment": self._alignment}
+        return msgspec.json.encode(said)
+
+
+@ROUTES.add("POST", "/v1/text-to-speech/{voice}", content_types=_AUDIO_TYPES, **_OPTIONS)
+async def convert_text(request: web.Request, body: TextToSpeech) -> web.StreamResponse:
+    """Speech of a text, sent during synthesis."""
+    return await _respond(request, body, SpeechResponse)
+
+
+@ROUTES.add("POST", "/v1/text-to-speech/{voice}/stream", content_types=_AUDIO_TYPES, **_OPTIONS)
+async def convert_as_stream(request: web.Request, body: TextToSpeech) -> web.StreamResponse:
+    """Speech of a text, sent during synthesis, as the path without stream."""
+    return await _respond(request, body, SpeechResponse)
+
+
+@ROUTES.add("POST", "/v1/text-to-speech/{voice}/with-timestamps", content_types=("application/json",), **_OPTIONS)
+async def convert_with_timestamps(request: web.Request, body: TextToSpeech) -> web.StreamResponse:
+    """Speech of a text with the times of its characters, as one JSON object."""
+    return await _respond(request, body, _TimedAtOnce)
+
+
+@ROUTES.add(
+    "POST", "/v1/text-to-speech/{voice}/stream/with-timestamps", content_types=(_Timed.content_type,), **_OPTIONS
+)
+async def convert_as_stream_with_timestamps(request: web.Request, body: TextToSpeech) -> web.StreamResponse:
+    """Speech of a text with the times of its characters, a JSON object a line, sent during synthesis."""
+    return await _respond(request, body, _Timed)
+
+
+@ROUTES.add("GET", "/v2/voices", scope="read", for_tenants=True)
+async def list_voices_in_pages(request: web.Request) -> VoicePage:
+    """List the voices, all in one page."""
+    voices = voices_of(request)
+    return VoicePage(voices, total_count=len(voices))
+
+
+@ROUTES.add("GET", "/v1/voices/{voice}", scope="read", errors=(UnknownVoice,), for_tenants=True)
+async def get_voice(request: web.Request) -> Voice:
+    """Show one voice."""
+    name = request.match_info["voice"]
+    found = [each for each in voices_of(request) if each.voice_id == name]
+    if not found:
+        raise UnknownVoice(f"no voice is called {name[:80]!r}")
+    return found[0]
+
+
+async def _respond(request: web.Request, body: TextToSpeech, respond: type[SpeechResponse]) -> web.StreamResponse:
+    output = Output.of(request)
+    style = words_of(request, body.voice_settings, language=body.language_code)
+    content = schemas.words(body.text, UNSET, style, text_field="text")
+    async with speech_of(request, content, rate_hz=output.rate_hz, pointers=fields_of_text("/text")) as speech:
+        response = respond(request, speech, output.format, output.rate_hz, {}, bits_per_s=output.bits_per_s)
+        return await response.send()

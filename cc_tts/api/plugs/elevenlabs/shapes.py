@@ -1,0 +1,174 @@
+"""The messages and parameters of ElevenLabs' API that have a meaning here; all others have no effect."""
+
+import re
+from typing import Annotated, Any, Final
+
+import msgspec
+from aiohttp import web
+from msgspec import Meta
+
+from cc_tts.api import schemas
+from cc_tts.api.context import CONTEXT
+from cc_tts.api.http.route import Query
+from cc_tts.api.plugs.alignment import Characters
+from cc_tts.api.plugs.encoder import FORMATS, AudioFileFormat
+from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
+from cc_tts.errors import FieldError, Unprocessable
+from cc_tts.speech.prompt import TextContent
+
+DEFAULT_FORMAT: Final = "mp3_44100_128"
+"""ElevenLabs' own."""
+MAX_INACTIVITY_S: Final = 180
+DEFAULT_INACTIVITY_S: Final = 20
+"""ElevenLabs' own bounds of ``inactivity_timeout``."""
+MAX_KBPS: Final = 320
+"""The highest bit rate of MP3."""
+RATES_HZ: Final = (8000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)
+_OUTPUT_FORMAT: Final = re.compile(r"(?P<name>mp3|opus|pcm|ulaw|alaw|wav)_(?P<rate>\d{4,5})(?:_(?P<kbps>\d{2,3}))?")
+
+OUTPUT_FORMAT: Final = Query(
+    "output_format",
+    f"NAME_RATE or NAME_RATE_KBPS: mp3, opus, pcm, wav at {', '.join(map(str, RATES_HZ))} Hz, ulaw_8000, alaw_8000; "
+    f"{DEFAULT_FORMAT} if left out.",
+)
+LANGUAGE: Final = Query("language_code", "The language of the text; found from the text if left out.")
+INACTIVITY: Final = Query(
+    "inactivity_timeout", f"Seconds after which a text that does not go on ends: {DEFAULT_INACTIVITY_S} if left out."
+)
+IGNORED: Final = tuple(
+    Query(name, "Has no effect.")
+    for name in (
+        "model_id",
+        "auto_mode",
+        "enable_ssml_parsing",
+        "enable_logging",
+        "apply_text_normalization",
+        "sync_alignment",
+        "optimize_streaming_latency",
+        "single_use_token",
+        "seed",
+    )
+)
+
+
+class VoiceSettings(msgspec.Struct, frozen=True):
+    """Of the settings of a voice, the speed has an effect."""
+
+    speed: float | None = None
+
+    @property
+    def speed_used(self) -> float | None:
+        """The speed within what voices can; ``None``: the configuration's."""
+        return None if self.speed is None else min(max(self.speed, MIN_SPEED), MAX_SPEED)
+
+
+class TextToSpeech(msgspec.Struct, frozen=True):
+    """The text to say. Unknown fields have no effect."""
+
+    text: schemas.Text
+    voice_settings: VoiceSettings | None = None
+    language_code: schemas.Language | None = None
+
+
+class Incoming(msgspec.Struct, frozen=True, kw_only=True):
+    """A message of a client of a WebSocket. Unknown fields have no effect."""
+
+    text: str | None = None
+    context_id: Annotated[str, Meta(max_length=256)] | None = None
+    camel_id: Annotated[str, Meta(max_length=256)] | None = msgspec.field(default=None, name="contextId")
+    flush: bool | None = None
+    close_context: bool | None = None
+    close_socket: bool | None = None
+    voice_settings: VoiceSettings | None = None
+
+    @property
+    def id(self) -> str | None:
+        return self.context_id or self.camel_id
+
+
+class Voice(msgspec.Struct, frozen=True):
+    """A voice, as ElevenLabs' API lists it."""
+
+    voice_id: str
+    name: str
+    category: str
+    labels: dict[str, str]
+    description: str = ""
+
+
+class VoicePage(msgspec.Struct, frozen=True):
+    """All the voices."""
+
+    voices: list[Voice]
+    has_more: bool = False
+    total_count: int = 0
+    next_page_token: None = None
+
+
+class Output(msgspec.Struct, frozen=True):
+    """The audio that a client has asked for."""
+
+    format: AudioFileFormat
+    rate_hz: int
+    bits_per_s: int | None
+
+    @classmethod
+    def of(cls, request: web.Request) -> "Output":
+        """The output format of a request.
+
+        Raises:
+            Unprocessable: there is no such format.
+        """
+        value = request.query.get("output_format", DEFAULT_FORMAT)
+        match = _OUTPUT_FORMAT.fullmatch(value)
+        kbps = int(match["kbps"] or 0) if match else 0
+        rate_hz = int(match["rate"]) if match else 0
+        if match is None or rate_hz not in (FORMATS[match["name"]].rates_hz or RATES_HZ) or kbps > MAX_KBPS:
+            detail = (
+                f"{value[:40]!r} is no format here; take one as in mp3_44100_128, pcm_16000, opus_48000_64 or ulaw_8000"
+            )
+            raise Unprocessable(detail, field_errors=[FieldError("/output_format", detail)])
+        return cls(FORMATS[match["name"]], rate_hz, 1000 * kbps or None)
+
+
+def words_of(request: web.Request, settings: VoiceSettings | None, *, language: str | None = None) -> TextContent:
+    """How the words of a request are spoken; their text is empty."""
+    language = language or request.query.get("language_code") or None
+    return TextContent("", request.match_info["voice"], language, settings.speed_used if settings else None)
+
+
+def inactivity_s(request: web.Request) -> float:
+    """Seconds after which a text that does not go on ends; raises ``Unprocessable``."""
+    value = request.query.get(INACTIVITY.name, str(DEFAULT_INACTIVITY_S))
+    if not re.fullmatch(r"\d{1,3}", value) or not 1 <= int(value) <= MAX_INACTIVITY_S:
+        raise Unprocessable(f"inactivity_timeout is 1 to {MAX_INACTIVITY_S} seconds")
+    return float(value)
+
+
+def in_milliseconds(characters: Characters) -> dict[str, Any]:
+    """The alignment of a message of a WebSocket."""
+    return {
+        "chars": characters.characters,
+        "charStartTimesMs": [round(each) for each in characters.starts_ms],
+        "charDurationsMs": [round(each) for each in characters.durations_ms],
+    }
+
+
+def in_seconds(characters: Characters, *, offset_ms: float = 0.0) -> dict[str, Any]:
+    """The alignment of a response."""
+    starts_ms = [offset_ms + each for each in characters.starts_ms]
+    ends_ms = [start + length for start, length in zip(starts_ms, characters.durations_ms, strict=True)]
+    return {
+        "characters": characters.characters,
+        "character_start_times_seconds": [round(each / 1000, 4) for each in starts_ms],
+        "character_end_times_seconds": [round(each / 1000, 4) for each in ends_ms],
+    }
+
+
+def voices_of(request: web.Request) -> list[Voice]:
+    """The voices of this server."""
+    voices = request.app[CONTEXT].speech_source.engine.voices()
+    return [
+        Voice(each.id, each.id, "premade", {"language": each.language, "gender": each.gender}, each.description)
+        for each in voices
+    ]

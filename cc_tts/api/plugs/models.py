@@ -1,0 +1,55 @@
+"""``GET /v1/models``, which clients of OpenAI and of ElevenLabs ask for, each in its own shape."""
+
+from typing import Any, Final, Literal
+
+import msgspec
+from aiohttp import web
+
+from cc_tts.api.http import bodies
+from cc_tts.api.http.route import RouteTable
+from cc_tts.errors import ModelNotFound
+
+MODELS: Final = ("cc-tts", "tts-1", "tts-1-hd", "gpt-4o-mini-tts")
+"""The names of OpenAI's models are listed for clients that look for theirs; ``model`` has no effect."""
+OWNER: Final = "cc-tts"
+ELEVENLABS_MODELS: Final[list[dict[str, Any]]] = [
+    {
+        "model_id": "cc-tts",
+        "name": "cc-tts",
+        "can_do_text_to_speech": True,
+        "can_do_voice_conversion": False,
+        "languages": [],
+    }
+]
+
+ROUTES: Final = RouteTable("Speech")
+
+
+class Model(msgspec.Struct, frozen=True):
+    """A model, as OpenAI's API lists it."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int = 0
+    owned_by: str = OWNER
+
+
+class Models(msgspec.Struct, frozen=True):
+    """The names that ``model`` may have. Any other is taken as well."""
+
+    data: tuple[Model, ...] = tuple(map(Model, MODELS))
+    object: Literal["list"] = "list"
+
+
+@ROUTES.add("GET", "/v1/models", scope="read", response=Models, for_tenants=True)
+async def list_models(request: web.Request) -> web.Response:
+    """List the values of model that clients look for; in ElevenLabs' shape for a request with xi-api-key."""
+    return bodies.response(ELEVENLABS_MODELS if "xi-api-key" in request.headers else Models())
+
+
+@ROUTES.add("GET", "/v1/models/{model}", scope="read", errors=(ModelNotFound,), for_tenants=True)
+async def get_model(request: web.Request) -> Model:
+    """Show one of the models."""
+    if (name := request.match_info["model"]) not in MODELS:
+        raise ModelNotFound.named(name)
+    return Model(name)

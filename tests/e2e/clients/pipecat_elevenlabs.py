@@ -1,0 +1,85 @@
+"""Pipecat's service for ElevenLabs, pointed at the server of the first argument: what its pipeline gets, as JSON objects."""
+
+import asyncio
+import json
+import sys
+from typing import Any
+
+from pipecat.frames.frames import (
+    EndFrame,
+    Frame,
+    InterruptionFrame,
+    TTSAudioRawFrame,
+    TTSSpeakFrame,
+    TTSStoppedFrame,
+    TTSTextFrame,
+)
+from pipecat.pipeline.pipeline import Pipeline
+from pipecat.pipeline.runner import PipelineRunner
+from pipecat.pipeline.task import PipelineParams, PipelineTask
+from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
+from pipecat.services.elevenlabs.tts import ElevenLabsTTSService
+
+RATE_HZ = 8000
+
+
+class Sink(FrameProcessor):  # type: ignore[misc]  # which is checked in an environment without Pipecat
+    def __init__(self) -> None:
+        super().__init__()
+        self.num_bytes = 0
+        self.words: list[str] = []
+        self.has_heard = asyncio.Event()
+        self.has_stopped = asyncio.Event()
+
+    async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
+        await super().process_frame(frame, direction)
+        if isinstance(frame, TTSAudioRawFrame):
+            assert frame.sample_rate == RATE_HZ
+            self.num_bytes += len(frame.audio)
+            self.has_heard.set()
+        elif isinstance(frame, TTSTextFrame):
+            self.words.append(frame.text)
+        elif isinstance(frame, TTSStoppedFrame):
+            self.has_stopped.set()
+        await self.push_frame(frame, direction)
+
+
+def show(step: str, **seen: Any) -> None:
+    sys.stdout.write(json.dumps({"step": step, **seen}) + "\n")
+    sys.stdout.flush()
+
+
+async def main(url: str) -> None:
+    service = ElevenLabsTTSService(
+        api_key="none", url=url, settings=ElevenLabsTTSService.Settings(voice="en-us"), sample_rate=RATE_HZ
+    )
+    sink = Sink()
+    task = PipelineTask(Pipeline([service, sink]), params=PipelineParams(audio_out_sample_rate=RATE_HZ))
+    running = asyncio.create_task(PipelineRunner(handle_sigint=False).run(task))
+    await task.queue_frame(TTSSpeakFrame("Your order has been shipped. It will arrive on Friday."))
+    async with asyncio.timeout(20):
+        await sink.has_stopped.wait()
+    await asyncio.sleep(sink.num_bytes / 2 / RATE_HZ + 0.5)
+    show("whole", bytes=sink.num_bytes, words=" ".join(sink.words))
+    sink.num_bytes = 0
+    sink.has_heard.clear()
+    await task.queue_frame(TTSSpeakFrame("word " * 200))
+    async with asyncio.timeout(20):
+        await sink.has_heard.wait()
+    await task.queue_frame(InterruptionFrame())
+    await asyncio.sleep(0.5)
+    begun = sink.num_bytes
+    await asyncio.sleep(1.0)
+    show("interrupted", bytes=begun, later=sink.num_bytes - begun)
+    sink.num_bytes = 0
+    sink.has_stopped.clear()
+    await task.queue_frame(TTSSpeakFrame("Goodbye."))
+    async with asyncio.timeout(20):
+        await sink.has_stopped.wait()
+    show("afterwards", bytes=sink.num_bytes)
+    await task.queue_frame(EndFrame())
+    async with asyncio.timeout(10):
+        await running
+
+
+asyncio.run(main(sys.argv[1]))

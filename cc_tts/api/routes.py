@@ -38,8 +38,6 @@ ROUTES: Final = (
     *openapi.ROUTES,
     *asyncapi.ROUTES,
 )
-NOT_IN_THIS_VERSION: Final = ("/v1/voices/{id}",)
-"""Reserved paths of version 1 of the API, which get 404."""
 OTHER_NAMES: Final = {
     **dict.fromkeys(("say", "talk", "tts", "announce"), "speak"),
     **dict.fromkeys(("end", "bye", "terminate", "disconnect"), "hangup"),
@@ -61,9 +59,7 @@ MIN_LIKENESS: Final = 0.7  # unmeasured
 
 
 def about_unknown_path(path: str) -> str:
-    """The 404 detail for an unknown path: the nearest route, or that the path is not in this version."""
-    if any(_filled(known, path) == path for known in NOT_IN_THIS_VERSION):
-        return "not in this version"
+    """The 404 detail for an unknown path: the nearest route."""
     near = next(filter(None, map(_nearest_route, (path, f"/v1{path}", re.sub("^/[^/]*", "/v1", path)))), None)
     return "there is nothing at this path" + (
         f", did you mean {near}?" if near else "; GET /v1/openapi.json lists what there is"

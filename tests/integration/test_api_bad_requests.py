@@ -160,9 +160,9 @@ BAD: list[tuple[str, str, Any, int, str, tuple[str, ...]]] = [
     ("DELETE", "/v1/calls/c1", {"sip_code": 99}, 422, "unprocessable", ("/sip_code",)),
     ("POST", SPEECH, {"input": "a\0"}, 422, "unprocessable", ("/input",)),
     ("POST", SPEECH, {"input": "!"}, 422, "nothing_to_say", ("/input",)),
-    ("POST", SPEECH, {"input": "hi", "voice": "alloy"}, 422, "unknown_voice", ("/voice",)),
-    ("POST", SPEECH, {"input": "hi", "response_format": "mp3"}, 422, "unprocessable", ("/response_format",)),
-    ("POST", SPEECH, {"input": "hi", "stream_format": "sse"}, 422, "unprocessable", ("/stream_format",)),
+    ("POST", SPEECH, {"input": "hi", "voice": "ally"}, 422, "unknown_voice", ("/voice",)),
+    ("POST", SPEECH, {"input": "hi", "response_format": "mp4"}, 422, "unprocessable", ("/response_format",)),
+    ("POST", SPEECH, {"input": "hi", "stream_format": "ws"}, 422, "unprocessable", ("/stream_format",)),
     ("POST", SPEECH, {"input": "hi", "sample_rate_hz": 11025}, 422, "unprocessable", ("/sample_rate_hz",)),
     (
         "POST",

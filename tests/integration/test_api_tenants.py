@@ -35,6 +35,15 @@ SHARED: Final = {
     ("GET", "/v1/lexicons"),
     ("GET", "/v1/lexicons/{name}"),
     ("POST", "/v1/audio/speech"),
+    *(
+        ("GET", path)
+        for path in ("/v1/audio/voices", "/v1/models", "/v1/models/{model}", "/v1/voices/{voice}", "/v2/voices")
+    ),
+    *(
+        ("POST", f"/v1/text-to-speech/{{voice}}{path}")
+        for path in ("", "/stream", "/with-timestamps", "/stream/with-timestamps")
+    ),
+    *(("GET", f"/v1/text-to-speech/{{voice}}/{path}") for path in ("stream-input", "multi-stream-input")),
 }
 """Routes without a call, the same for all tenants."""
 FILTERED: Final = {("GET", "/v1/calls"), ("POST", "/v1/calls"), ("GET", "/v1/events")}

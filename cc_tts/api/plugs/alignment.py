@@ -105,7 +105,7 @@ class Aligner:
         ]
 
     def _blank(self) -> str:
-        """What stands for audio in which no word begins: the blank behind the last word, or another one."""
+        """The character that stands for audio in which no word begins: the blank behind the last word, or another one."""
         if self._spans and self._spans[-1].source[self._num_told : self._num_told + 1] == " ":
             self._num_told += 1
         return " "

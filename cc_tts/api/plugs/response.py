@@ -33,7 +33,7 @@ class SpeechResponse:
     """The audio as it is encoded. Other responses are made of the same parts."""
 
     content_type: ClassVar = ""
-    """That of the response; empty: that of the format."""
+    """The type of the response; empty: that of the format."""
 
     def __init__(
         self,
@@ -61,11 +61,11 @@ class SpeechResponse:
         return [] if chunk is None else [AlignedAudio(chunk.data)]
 
     def part(self, audio: bytes, piece: AlignedAudio | None) -> bytes:  # noqa: ARG002
-        """What is sent for a piece; ``None``: for what the encoder had left at the end. ``audio`` may be empty."""
+        """Return what is sent for a piece; ``None``: for what the encoder had left at the end. ``audio`` may be empty."""
         return audio
 
     def last(self) -> bytes:
-        """What is sent behind the audio."""
+        """Return what is sent behind the audio."""
         return b""
 
     async def send(self) -> web.StreamResponse:

@@ -129,7 +129,7 @@ async def list_voices_in_pages(request: web.Request) -> VoicePage:
 
 @ROUTES.add("GET", "/v1/voices/{voice}", scope="read", errors=(UnknownVoice,), for_tenants=True)
 async def get_voice(request: web.Request) -> Voice:
-    """Show one voice."""
+    """Show one of the voices."""
     name = request.match_info["voice"]
     found = [each for each in voices_of(request) if each.voice_id == name]
     if not found:

@@ -17,12 +17,10 @@ from cc_tts.errors import FieldError, Unprocessable
 from cc_tts.speech.prompt import TextContent
 
 DEFAULT_FORMAT: Final = "mp3_44100_128"
-"""ElevenLabs' own."""
-MAX_INACTIVITY_S: Final = 180
-DEFAULT_INACTIVITY_S: Final = 20
-"""ElevenLabs' own bounds of ``inactivity_timeout``."""
-MAX_KBPS: Final = 320
-"""The highest bit rate of MP3."""
+"""ElevenLabs has the same default."""
+MAX_INACTIVITY_S: Final = 180  # unmeasured: as in ElevenLabs' API
+DEFAULT_INACTIVITY_S: Final = 20  # unmeasured: as in ElevenLabs' API
+MAX_KBPS: Final = 320  # the highest bit rate of MP3 (ISO/IEC 11172-3)
 RATES_HZ: Final = (8000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)
 _OUTPUT_FORMAT: Final = re.compile(r"(?P<name>mp3|opus|pcm|ulaw|alaw|wav)_(?P<rate>\d{4,5})(?:_(?P<kbps>\d{2,3}))?")
 
@@ -52,7 +50,7 @@ IGNORED: Final = tuple(
 
 
 class VoiceSettings(msgspec.Struct, frozen=True):
-    """Of the settings of a voice, the speed has an effect."""
+    """The settings of a voice, of which the speed has an effect."""
 
     speed: float | None = None
 
@@ -97,7 +95,7 @@ class Voice(msgspec.Struct, frozen=True):
 
 
 class VoicePage(msgspec.Struct, frozen=True):
-    """All the voices."""
+    """All voices of the server, in one page."""
 
     voices: list[Voice]
     has_more: bool = False

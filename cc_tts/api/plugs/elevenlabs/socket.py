@@ -106,7 +106,7 @@ class ManyContexts(Connection[Mapping[str, Any]]):
         self._open: dict[str, _Open] = {}
         self._is_closing = False
         self._current_id = ONLY
-        """Of the message that is being followed."""
+        """The context of the message that is being followed."""
         words = words_of(request, None)
         request.app[CONTEXT].speech_source.check_defaults(PromptDefaults(voice=words.voice, language=words.language))
 

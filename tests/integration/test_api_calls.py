@@ -296,4 +296,7 @@ async def test_voices(api: RunningApi) -> None:
         "rate_hz": 24_000,
         "ready": True,
         "description": "",
+        "voice_id": "en-us",
+        "name": "en-us",
+        "category": "premade",
     }

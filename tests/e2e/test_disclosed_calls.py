@@ -1,11 +1,14 @@
 """The disclosure of real calls: that come in, and that are placed."""
 
+import signal
 from collections.abc import AsyncIterator
+from pathlib import Path
 
+import aiohttp
 import pytest
 import pytest_asyncio
 
-from lab.configured import Lend, of_kind
+from lab.configured import Lend, of_kind, server_with
 from lab.server_under_test import EventLog, Json, Server
 from lab.softphone import SoftphoneProcess
 from tests.e2e.test_recording import saved
@@ -57,3 +60,30 @@ async def test_a_call_that_is_placed_has_its_own(labelled: Server) -> None:
         await log.wait("call.disclosed", timeout_s=20)
         await log.several("call.terminated", 2, timeout_s=20)
     assert spoken(log, call["id"]) == ["This is a robot.", "Bye."]
+
+
+async def test_tokens_of_a_stream_follow_it(labelled: Server, phone: SoftphoneProcess) -> None:
+    async with labelled.events() as log, aiohttp.ClientSession(labelled.url) as http:
+        await phone.dial(labelled.uri("silent"))
+        call_id = str((await log.wait("call.established"))["call_id"])
+        async with http.ws_connect(f"/v1/calls/{call_id}/stream") as stream:
+            await stream.send_json({"type": "tokens", "text": "How can I help you?"})
+            await stream.send_json({"type": "end"})
+            await log.several("speak.complete", 2, timeout_s=20)
+        await phone.hangup()
+    assert spoken(log, call_id) == [LABEL, "How can I help you?"]
+
+
+async def test_if_the_engine_fails_the_caller_hears_nothing(tmp_path: Path, phone: SoftphoneProcess) -> None:
+    settings = {"calls__disclosure": LABEL, "tts__stall_timeout_ms": "500", "tts__fallback_engine": ""}
+    async with server_with(tmp_path, **settings) as server, server.events() as log:
+        for pid in server.pids_of("cc_tts.engines.worker"):
+            server.signal(signal.SIGSTOP, pid=pid)
+        await phone.dial(server.uri("greet"))
+        failed = await log.wait("call.disclosure_failed", timeout_s=20)
+        greeting = (await log.several("speak.complete", 2, timeout_s=20))[1]
+        report = await phone.hangup()
+    assert failed["data"]["error"] in ("engine_failed", "engine_overloaded")
+    assert (greeting["data"]["error"], greeting["data"]["played_ms"]) == ("disclosure_failed", 0.0)
+    assert report["talkspurts"] == []
+    assert not of_kind(log.events, "call.disclosed")

@@ -1,7 +1,8 @@
 """The disclosure of a call is heard, whole, before its first synthetic words; or they are not heard."""
 
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import asdict
@@ -11,13 +12,24 @@ from cc_tts.calls.call import Call
 from cc_tts.calls.dtmf.gather import GatherRequest
 from cc_tts.calls.events.types import CallDisclosed, CallDisclosureFailed
 from cc_tts.calls.originate import OriginateRequest
+from cc_tts.calls.prompts.disclosure import is_synthetic
 from cc_tts.calls.prompts.utterance import CompletionCause, Utterance
 from cc_tts.calls.traces import accounting_line
 from cc_tts.config.schema import CallsConfig, RouteConfig
 from cc_tts.errors import DisclosureFailed, EngineFailed, Unprocessable
-from cc_tts.speech.prompt import Disclosure, Prompt, ReadyContent, TextContent, ToneContent, text_of
+from cc_tts.speech.prompt import (
+    AudioContent,
+    Disclosure,
+    IncrementalContent,
+    Prompt,
+    ReadyContent,
+    TextContent,
+    ToneContent,
+    text_of,
+)
 from cc_tts.speech.prompt_files import CachedChunk, CachedPrompt
 from tests.fakes.exchange import Exchange
+from tests.unit.calls.test_adopted_calls import adopted, snapshot_of
 
 pytestmark = pytest.mark.unit
 
@@ -277,6 +289,22 @@ async def test_no_call_is_placed_whose_disclosure_cannot_be_spoken() -> None:
         await exchange.registry.originate(request)
     assert [each.pointer for each in refused.value.field_errors] == ["/disclosure"]
     assert not exchange.ua.commands("originate")
+
+
+def test_text_that_is_still_to_come_is_synthetic_and_the_audio_of_an_application_is_not() -> None:
+    text, audio = cast("Any", SimpleNamespace(text="")), cast("Any", None)
+    assert is_synthetic(IncrementalContent(TextContent(""), text))
+    assert not is_synthetic(AudioContent(audio))
+
+
+@pytest.mark.parametrize("is_heard", [True, False])
+async def test_the_next_server_says_it_if_it_was_not_heard(line: Line, is_heard: bool) -> None:
+    line.say()
+    if is_heard:
+        await line.ends()
+    after = Line(adopted(line.exchange, snapshot_of(line.exchange, line.call.id)), line.call.id)
+    after.say("What else?")
+    assert after.waiting == (["What else?"] if is_heard else [LABEL, "What else?"])
 
 
 async def test_the_instant_is_in_the_accounting_line_and_in_the_record_for_the_next_server(line: Line) -> None:

@@ -122,7 +122,7 @@ class DtmfCollector:
         self._log.info("gather", gather_id=gather.id)
         typed_ahead = self._begin(gather)
         self._hides_keys = False
-        gather.run_timers(running=self._runs_timers)
+        gather.run_timers(running=self._may_run_timers)
         gather.start(prompt, typed_ahead)
         return gather
 
@@ -130,7 +130,12 @@ class DtmfCollector:
         """Let timers run, or stand still while the call is held or not established."""
         self._runs_timers = running
         if self.gather is not None:
-            self.gather.run_timers(running=running)
+            self.gather.run_timers(running=self._may_run_timers)
+
+    @property
+    def _may_run_timers(self) -> bool:
+        """Whether timers run: not while a disclosure is said, which the caller may be waiting for."""
+        return self._runs_timers and not self._player.is_disclosing
 
     @property
     def hides_keys(self) -> bool:
@@ -139,10 +144,11 @@ class DtmfCollector:
 
     def prompt_complete(self, utterance: Utterance) -> None:
         """An utterance of the call is over. Keys that were pressed during a disclosure count from its end."""
-        if utterance.is_disclosure and (began_ns := utterance.first_speech_ns) is not None:
-            now_ns = self._clock.now_ns()
+        if utterance.is_disclosure:
+            now_ns, began_ns = self._clock.now_ns(), utterance.first_speech_ns or self._clock.now_ns()
             typed = [(now_ns if at_ns >= began_ns else at_ns, key) for at_ns, key in self._typed]
             self._typed = deque(typed, maxlen=MAX_TYPED_AHEAD)
+            self.run_timers(running=self._runs_timers)
         if self.gather is not None:
             self.gather.prompt_complete(utterance)
 

@@ -101,6 +101,11 @@ class PromptPlayer:
         """The utterances that are kept, by their ids, oldest first."""
 
     @property
+    def is_disclosing(self) -> bool:
+        """Whether the caller hears that a machine speaks, or is about to."""
+        return self._disclosing.utterance is not None
+
+    @property
     def queue(self) -> list[Utterance]:
         """Everything not complete, in order."""
         return [*self._on_line, *self._waiting]

@@ -9,6 +9,7 @@ from msgspec.structs import asdict
 
 from cc_tts.calls.adoption import record as records
 from cc_tts.calls.call import Call
+from cc_tts.calls.dtmf import gather as gather_module
 from cc_tts.calls.dtmf.gather import GatherRequest
 from cc_tts.calls.events.types import CallDisclosed, CallDisclosureFailed
 from cc_tts.calls.originate import OriginateRequest
@@ -29,6 +30,7 @@ from cc_tts.speech.prompt import (
 )
 from cc_tts.speech.prompt_files import CachedChunk, CachedPrompt
 from tests.fakes.exchange import Exchange
+from tests.fakes.virtual_loop import VirtualLoop
 from tests.unit.calls.test_adopted_calls import adopted, snapshot_of
 
 pytestmark = pytest.mark.unit
@@ -163,6 +165,22 @@ async def test_a_prompt_of_a_gather_needs_it_too(line: Line) -> None:
     (complete,) = line.events("call.gather_complete")
     assert complete.digits == "5"
     assert line.waiting[0] == LABEL
+
+
+async def test_the_timers_of_a_gather_stand_still_until_it_is_heard(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = VirtualLoop(line.exchange)
+    monkeypatch.setattr(gather_module, "asyncio", loop.module)
+    line.call.gather(GatherRequest(prompt=Prompt(content=TextContent("Your number, please")), max_digits=4))
+    await line.begins()
+    line.exchange.ua.digit(line.call.id, "5", at_ns=7)
+    loop.advance(60_000)
+    assert not line.events("call.gather_complete")
+    await line.ends()
+    loop.advance(5001)
+    (complete,) = line.events("call.gather_complete")
+    assert (complete.digits, complete.timed_out) == ("5", "inter_digit")
 
 
 async def test_a_prompt_that_replaces_others_leaves_it(line: Line) -> None:

@@ -146,6 +146,12 @@ def test_scripts_of_tutorials_are_printed_in_full() -> None:
         assert f"```python\n{program}```" in (ROOT / "docs/tutorials" / page).read_text(encoding="utf-8"), script
 
 
+@pytest.mark.parametrize("name", ["ivr", "campaign", "webhook_receiver"])
+def test_an_application_takes_sixty_lines(name: str) -> None:
+    """The API lacks something where it takes more."""
+    assert len((ROOT / f"examples/{name}.py").read_text(encoding="utf-8").splitlines()) <= 60
+
+
 def test_no_advice_relies_on_a_package_index() -> None:
     """cc-tts is on none, so that there the name is anybody's."""
     texts = [*DOCUMENTS, *(ROOT / "configs").glob("*.toml"), *(ROOT / "cc_tts").rglob("*.py")]

@@ -463,6 +463,7 @@ def settings_of(config: Config) -> list[messages.UaSettings]:
                 dispatcher_port=sip.port if num > 1 else 0,
                 registers=number == 0,
                 call_id_prefix=id_prefix("call", config),
+                takes_refer=any(route.refer != "refuse" for route in config.routes.values()),
                 orphan_grace_ms=config.ua.orphan_grace_ms,
                 adoption_socket=_adoption_socket(config, number),
             )

@@ -148,14 +148,16 @@ class UserAgent:
         }
 
     def _install_filters(self) -> None:
-        RequestFilter(
+        self._request_filter = RequestFilter(
             self._library,
             policy=self._policy,
             refusal=self._refusal,
             on_refused=lambda: self._send(messages.InviteRefused()),
             is_ours=self._dialogs.is_ours,
             on_refer=self._dialogs.on_refer,
-        ).install()
+            takes_refer=self._settings.takes_refer,
+        )
+        self._request_filter.install()
         MessageFilter(
             self._library,
             codecs=frozenset(pj_config.SPOKEN[name] for name in self._settings.rtp.codecs),
@@ -341,6 +343,8 @@ class UserAgent:
         logs.set_level(settings.log.level)
         self._library.set_log_level(settings.log.pjsip_level)
         self._policy.reload(settings)
+        if settings.takes_refer != before.takes_refer:
+            self._request_filter.reload(takes_refer=settings.takes_refer)
         refused: dict[str, str] = {}
         if settings.tls is not None and (message.renew_tls or settings.tls != before.tls):
             fault = transports.renew_tls(self._endpoint, settings, before=before)

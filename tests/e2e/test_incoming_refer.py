@@ -1,13 +1,15 @@
 """A far side that refers us to somebody else: its NOTIFYs, the call that it asks for, and what the application decides."""
 
 import re
+import signal
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from lab.configured import Lend
+from lab.configured import Lend, server_with
 from lab.raw_sip import RawCaller, RawPeer, headers_of
 from lab.server_under_test import EventLog, Json, Server
 
@@ -66,7 +68,9 @@ async def referrer(request: pytest.FixtureRequest, lend: Lend) -> AsyncIterator[
         RawCaller("silent", server.sip_port) as caller,
     ):
         caller.invite()
-        assert (await caller.final()).status == 200
+        answer = await caller.final()
+        assert answer.status == 200
+        assert (answer.header("Allow") or "").endswith(", REFER")
         caller.ack()
         await log.wait("call.established")
         yield Referrer(server, caller, target, log, await server.only_call())
@@ -209,3 +213,36 @@ async def test_an_attended_transfer_replaces_the_dialog_that_the_referrer_names(
     referrer.target.answer("486 Busy Here")
     await referrer.complete()
     await referrer.is_kept()
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("policy", ["allow", "ask"])
+async def test_a_server_that_dies_and_the_next_one(tmp_path: Path, policy: str) -> None:
+    settings = {"routes__silent__refer": policy, "ua__orphan_grace_ms": "120000"}
+    async with (
+        server_with(tmp_path, **settings) as server,
+        RawPeer() as target,
+        RawCaller("silent", server.sip_port) as caller,
+    ):
+        caller.invite()
+        assert (await caller.final()).status == 200
+        caller.ack()
+        call = await server.until_call(lambda call: call["state"] == "established")
+        async with server.events() as log:
+            referrer = Referrer(server, caller, target, log, call)
+            assert await referrer.refer() == 202
+            assert await referrer.notified() == ("SIP/2.0 100 Trying", "active")
+            await referrer.asked()
+            if policy == "allow":
+                await target.expect("INVITE")
+        await server.replace(signal.SIGKILL)
+        if policy == "ask":
+            assert await referrer.notified() == ("SIP/2.0 503 Service Unavailable", "terminated")
+            assert (await caller.bye()).status == 200
+        else:
+            target.answer("200 OK", formats="0 101")
+            assert await referrer.notified() == ("SIP/2.0 200 OK", "terminated")
+            bye = await caller.request("BYE")
+            assert "X-TTS-Transfer-Result: succeeded" in bye
+            await target.request_inside("BYE", 9)
+        await server.until_all_terminated()

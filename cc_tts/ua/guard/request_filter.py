@@ -26,19 +26,25 @@ _REQUEST_PRIORITY: Final = 62
 """This is before PJSIP_MOD_PRIORITY_APPLICATION (64) and the modules just under it, after the dialogs' usages (48)."""
 METHODS: Final = ("INVITE", "ACK", "BYE", "CANCEL", "OPTIONS", "INFO", "PRACK", "UPDATE", "NOTIFY")
 ALLOWED: Final = ", ".join(METHODS)
+"""This is what Allow says, without the REFER of those routes that take it."""
 _STRAY: Final = ("BYE", "CANCEL", "INFO", "PRACK", "UPDATE", "NOTIFY")
 """These methods belong into a dialog: without one they get 481 (RFC 3261 §12.2.2)."""
 EXTENSIONS: Final = ("100rel", "timer")
-_CAPABILITIES: Final = {"Allow": (4, METHODS), "Accept": (0, ("application/sdp",)), "Supported": (36, EXTENSIONS)}
-"""A 200 to OPTIONS has these headers (RFC 3261 §11.2): PJSIP's number of each (``pjsip_hdr_e``), and its tokens."""
 
 log = logs.get(__name__)
+
+
+def _capabilities(*, takes_refer: bool) -> dict[str, tuple[int, tuple[str, ...]]]:
+    """Return the headers of a 200 to OPTIONS (RFC 3261 §11.2): PJSIP's number of each (``pjsip_hdr_e``), and its tokens."""
+    methods = (*METHODS, "REFER") if takes_refer else METHODS
+    return {"Allow": (4, methods), "Accept": (0, ("application/sdp",)), "Supported": (36, EXTENSIONS)}
 
 
 class RequestFilter:
     """The modules in front of pjsua. ``refusal`` is called for each new INVITE and OPTIONS that may be taken: seconds for
     Retry-After, or ``None`` to let it pass. ``is_ours``: whether we placed the call of a Call-ID. ``on_refer`` gets Call-ID,
-    the far side's tag and the text of a REFER in a dialog, and returns the answer. Runs on: the SIP thread.
+    the far side's tag and the text of a REFER in a dialog, and returns the answer; ``takes_refer``: some are accepted. Runs
+    on: the SIP thread.
     """
 
     def __init__(
@@ -50,6 +56,7 @@ class RequestFilter:
         on_refused: Callable[[], None],
         is_ours: Callable[[str], bool],
         on_refer: Callable[[str, str, str], tuple[int, Headers]],
+        takes_refer: bool = False,
     ) -> None:
         self._c = library
         self._policy = policy
@@ -57,6 +64,7 @@ class RequestFilter:
         self._on_refused = on_refused
         self._is_ours = is_ours
         self._on_refer = on_refer
+        self._capabilities = _capabilities(takes_refer=takes_refer)
 
     def install(self) -> None:
         """Register with PJSIP, which keeps the modules. Raises ``RuntimeError`` if it refuses one."""
@@ -67,9 +75,14 @@ class RequestFilter:
         if self._policy.has_password:
             register(b"mod-cc-tts-response-filter", _RESPONSE_PRIORITY, on_response=self._filter_response)
 
+    def reload(self, *, takes_refer: bool) -> None:
+        """List REFER in Allow from now on, or not."""
+        self._capabilities = _capabilities(takes_refer=takes_refer)
+        self._set_capabilities()
+
     def _set_capabilities(self) -> None:
-        """Have PJSIP's own responses list the same capabilities as ours."""
-        for name, (kind, tokens) in _CAPABILITIES.items():
+        """Have PJSIP's own messages list the same capabilities as ours."""
+        for name, (kind, tokens) in self._capabilities.items():
             try:
                 self._c.set_capability(kind, name, tokens)
             except RuntimeError as error:
@@ -144,7 +157,7 @@ class RequestFilter:
         if method == "SUBSCRIBE":
             self._c.respond(rdata, 489)  # Bad Event (RFC 6665 §4.2.1): no event package is served
         else:
-            self._c.respond(rdata, 405, (("Allow", ALLOWED),))
+            self._c.respond(rdata, 405, (("Allow", ", ".join(self._capabilities["Allow"][1])),))
 
     def _answer_options(self, rdata: int, message: str) -> None:
         """Answer OPTIONS: 200, or 420 if it requires what we do not have (RFC 3261 §8.2.2.3)."""
@@ -153,7 +166,7 @@ class RequestFilter:
             tags = sip_message.option_tags(unknown)
             self._c.respond(rdata, 420, (("Unsupported", tags),) if tags else ())
         else:
-            self._c.respond(rdata, 200, [(name, ", ".join(tokens)) for name, (_, tokens) in _CAPABILITIES.items()])
+            self._c.respond(rdata, 200, [(name, ", ".join(tokens)) for name, (_, tokens) in self._capabilities.items()])
 
     def _filter_response(self, rdata: int) -> bool:
         """Drop challenges that our password must not answer; the request then times out."""

@@ -29,6 +29,8 @@ class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether this is the process that registers, if any does."""
     call_id_prefix: str = "call_"
     """The ids of incoming calls begin with this."""
+    takes_refer: bool = False
+    """Whether a route takes REFERs of its callers, so that Allow names the method."""
     orphan_grace_ms: int = 0
     """Calls are kept this long when the server is gone."""
     adoption_socket: str = ""

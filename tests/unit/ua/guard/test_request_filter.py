@@ -133,6 +133,7 @@ class Filtered:
             on_refer=declined,
         )
         request_filter.install()
+        self.reload = request_filter.reload
         self.receive = self.library.receive
 
     def _count(self) -> None:
@@ -289,6 +290,16 @@ def test_what_is_not_served_inside_a_dialog() -> None:
     }
     assert filtered.receive("MESSAGE", to_tag="ours") == 405
     assert filtered.header("Allow") == ALLOWED
+
+
+def test_allow_names_refer_while_a_route_takes_it() -> None:
+    filtered = Filtered()
+    for takes_refer, allowed in ((True, f"{ALLOWED}, REFER"), (False, ALLOWED)):
+        filtered.reload(takes_refer=takes_refer)
+        for method, status in (("MESSAGE", 405), ("OPTIONS", 200)):
+            assert filtered.receive(method) == status
+            assert filtered.header("Allow") == allowed
+        assert filtered.receive("REFER") == 405, "outside a dialog none is taken"
 
 
 @pytest.mark.parametrize("uri", ["tel:+1", "TEL:+1", "http://h", "sip", ""])

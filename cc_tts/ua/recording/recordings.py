@@ -65,7 +65,6 @@ class Recordings:
         self._by_call: dict[str, _Recording] = {}
         self._open: set[str] = set()  # ids of which the recorder has not said that they are over
         self._phases: list[dict[str, _Recording]] = [{} for _ in range(PHASES)]
-        self._next_phase = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: ChildChannel | None = None
 

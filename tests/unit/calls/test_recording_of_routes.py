@@ -119,6 +119,11 @@ async def test_the_recording_begins_before_the_call_is_answered(tmp_path: Path) 
     assert [each.recording_id for each in recorded.call.recordings] == [recording.id]
 
 
+async def test_a_recording_is_in_the_folder_of_the_tenant_of_the_route(tmp_path: Path) -> None:
+    plan = Recorded(tmp_path, tenant="acme").call.recorder.running.plan
+    assert (plan.info.tenant, Path(plan.folder)) == ("acme", tmp_path / "tenant=acme")
+
+
 async def test_a_call_that_nobody_answers_is_not_recorded(tmp_path: Path) -> None:
     recorded = Recorded(tmp_path, answer="manual")
     recorded.exchange.ua.ended(recorded.call_id)

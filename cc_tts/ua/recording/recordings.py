@@ -34,9 +34,9 @@ from cc_tts.ua import messages
 from cc_tts.ua.leg_media import LegMedia
 from cc_tts.ua.recording.tap import RecordingTap
 
-PHASES: Final = 25
-"""Each recording has one of so many ticks in which its frames are sent, so that 400 do not delay the media clock; half a
-second is sent at once, which costs less than many small messages.
+PHASES: Final = 50
+"""Each recording has one of so many ticks in which its frames are sent, so that 400 do not delay the media clock. A second
+is sent at once, which costs less than many small messages.
 """
 MAX_BACKLOG_BYTES: Final = 24 << 20
 """Frames that the recorder has not read yet, two seconds of 400 calls; beyond it they are left out (unmeasured)."""
@@ -95,7 +95,8 @@ class Recordings:
             self._lose()
             return
         tap = RecordingTap(self._format, beeps=plan.beep)
-        tap.set_paused(paused=is_paused, skips=False)
+        if is_paused:
+            tap.set_paused(paused=True, skips=False)
         recording = self._by_call[call_id] = _Recording(recording_id, media, tap, plan.comes_encoded)
         min(self._phases, key=len)[call_id] = recording
         media.record(tap)

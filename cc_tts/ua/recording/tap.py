@@ -7,7 +7,7 @@ the clock appends, the SIP thread takes.
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from cc_tts.audio import PTIME_MS, AudioFormat
 from cc_tts.clock import NS_PER_MS
@@ -58,6 +58,8 @@ class RecordingTap:
         self._last_ns = 0
         self._is_paused = self._skips = False
         self._num_still_silent = 0
+        self._is_otherwise = beeps
+        """Whether something else than the frame may be sent or kept. The SIP thread alone sets it."""
 
     # --- the media clock ---------------------------------------------------------------------------------------------
 
@@ -66,7 +68,7 @@ class RecordingTap:
         self._last_ns = now_ns
         self._num_ticks += 1
         ticks = self._ticks
-        if self._is_paused or self._num_still_silent or self._beep:
+        if self._is_otherwise:
             frame, tick = self._otherwise(frame)
             ticks.append(tick if len(ticks) < MAX_FRAMES or tick is _SKIPPED else None)
         else:
@@ -86,7 +88,7 @@ class RecordingTap:
             self._num_still_silent -= 1
             return frame, _SILENT
         number, self._num_beep_ticks = self._num_beep_ticks % BEEP_EVERY_FRAMES, self._num_beep_ticks + 1
-        if number >= len(self._beep):
+        if number >= len(self._beep):  # also without any
             return frame, frame
         frame = mixed(frame, self._beep[number])
         return frame, (frame, self._beep[number])
@@ -102,6 +104,7 @@ class RecordingTap:
         """Keep silence, or nothing, from the next frame on; or go on after ``delay_ms``."""
         self._num_still_silent = 0 if paused else delay_ms // PTIME_MS
         self._skips, self._is_paused = skips, paused
+        self._is_otherwise = True
 
     def take(self, *, is_last: bool = False) -> Sequence[Taken]:
         """Take the frames that are complete: those of which nothing more can be received, or all."""
@@ -114,10 +117,10 @@ class RecordingTap:
         received = self._in_place(heard, num)
         self._num_taken += num
         ticks = [self._ticks.popleft() for _ in range(num)]
-        sent = [tick for tick in ticks if isinstance(tick, bytes)]
-        if len(sent) == num:
-            return (Taken(received, b"".join(sent), 0),)
-        return self._pieces(ticks, received)
+        try:
+            return (Taken(received, b"".join(cast("list[bytes]", ticks)), 0),)
+        except TypeError:  # not all are frames
+            return self._pieces(ticks, received)
 
     def _in_place(self, heard: Sequence[tuple[int, bytes]], num: int) -> bytes:
         """Lay out what was received in so many ticks, with silence where nothing was."""

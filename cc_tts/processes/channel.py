@@ -134,7 +134,7 @@ class Decoder:
                 message = self._decoder.decode(memoryview(self._buffer)[start : start + message_bytes])
             except UNREADABLE as error:
                 raise ProcessFailed(f"unreadable message: {error}") from error
-            records.append((message, bytes(self._buffer[start + message_bytes : end])))
+            records.append((message, bytes(memoryview(self._buffer)[start + message_bytes : end])))
             offset = end
         if offset:
             del self._buffer[:offset]

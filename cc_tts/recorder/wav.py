@@ -68,8 +68,11 @@ def mixed(received: bytes, sent: bytes, *, num_channels: int, tracks: Tracks, is
     kind: Any = np.uint8 if is_encoded else "<i2"
     caller: Samples = np.frombuffer(received, kind)
     agent: Samples = np.frombuffer(sent, kind)
+    if num_channels > 1 and is_encoded:
+        pairs: Samples = (caller.astype("<u2") | agent.astype("<u2") << 8).view(np.uint8)
+        return pairs
     if num_channels > 1:
-        samples = np.empty(2 * len(caller), kind)
+        samples = np.empty(2 * len(caller), np.int16)
         samples[0::2], samples[1::2] = caller, agent
         return samples
     if tracks != "both":

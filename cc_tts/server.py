@@ -243,7 +243,7 @@ class Server:
         await self.text_process.start()
         if self._config.cache.enabled:
             await self.cached_source.cache.files.start()
-            self.cached_source.identity = await asyncio.to_thread(engine_identity, self._config, self.engine.identity)
+        await self._note_identity()
         for warning in self.source.check_voices(self._config.routes, self._config.calls.disclosure):
             log.warning("configuration", detail=warning)
         await self._load_prompts()
@@ -251,6 +251,11 @@ class Server:
             await self.vad.start()
         await self.ua.start()
         self.registry.present_adopted()
+
+    async def _note_identity(self) -> None:
+        """Cached prompts are those of the voices that there are now."""
+        if self._config.cache.enabled:
+            self.cached_source.identity = await asyncio.to_thread(engine_identity, self._config, self.engine.identity)
 
     async def _load_prompts(self) -> None:
         for fault in await self.registry.staged.load():
@@ -342,6 +347,8 @@ class Server:
         self.registry.reload(config)
         self.webhooks.reload(config.webhooks)
         await self._load_prompts()
+        await self.engine.refresh_voices()
+        await self._note_identity()
         for workers in self._elsewhere:
             workers.generations = config.tts.generations
         refused = await self.ua.reload(config, renew_tls=renew_tls)

@@ -52,6 +52,9 @@ class Engine(Protocol):
     async def stop(self) -> None:
         """Cancel every stream and free the engine."""
 
+    async def refresh_voices(self) -> None:
+        """Look for voices that came or went since the start, on this machine. Streams go on."""
+
     def not_ready_because(self, voice: str | None = None) -> str | None:
         """Why a stream, of this voice if one is named, could not be opened now; ``None`` when it could."""
 

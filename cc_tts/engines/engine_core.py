@@ -81,6 +81,11 @@ class EngineLoader(Protocol):
     def variants(self) -> Sequence[str]:
         """Names that every voice takes after a plus sign."""
 
+    def refresh(self, on_done: Callable[[], None]) -> None:
+        """Look for voices that came or went since. ``on_done`` is called once :attr:`voices` has them, from any thread;
+        streams go on meanwhile, and to their end with a voice that is gone.
+        """
+
     def load(self, on_progress: Callable[[str], None]) -> "EngineCore | None":
         """Load the weights, warm up; ``None`` where only the voices are wanted. ``on_progress`` is called with a few words
         on what comes next. Raises ``CcTtsError`` when it cannot; the message says what to do.

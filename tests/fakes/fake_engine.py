@@ -198,6 +198,9 @@ class FakeEngine:
     async def stop(self) -> None:
         self.is_started = False
 
+    async def refresh_voices(self) -> None:
+        """It has them all."""
+
     def voices(self) -> tuple[Voice, ...]:
         return (VOICE, Voice(id="de", engine="fake", language="de", rate_hz=16_000))
 

@@ -88,6 +88,11 @@ class FakeEngine:
 
     degraded_because: str | None = None
 
+    num_refreshed = 0
+
+    async def refresh_voices(self) -> None:
+        self.num_refreshed += 1
+
     def voices(self) -> tuple[Voice, ...]:
         return VOICES
 

@@ -142,3 +142,22 @@ async def test_files_that_are_no_voice_cost_nothing_but_themselves(tmp_path: Pat
         assert [voice.id for voice in engine.voices()] == [HIBARI, "good"]
     finally:
         await engine.stop()
+
+
+async def test_a_voice_that_is_put_into_the_folder_speaks_without_a_new_start(tmp_path: Path) -> None:
+    tts = TtsConfig(engine="onnx", voices_dir=str(tmp_path), first_audio_target_ms=60_000.0)
+    engine = make_engine(Config(tts=tts), clock=MonotonicClock())
+    await engine.start()
+    try:
+        before = [voice.id for voice in engine.voices()]
+        model = make_piper_voice(tmp_path, "zoe", tone_hz=440.0)
+        speaking = asyncio.create_task(pcm_of(engine, HIBARI, "This goes on meanwhile."))
+        await engine.refresh_voices()
+        assert {voice.id for voice in engine.voices()} - set(before) == {"zoe"}
+        assert np.abs(await pcm_of(engine, "zoe", "hello")).max() > SILENCE_PEAK
+        assert len(await speaking)
+        model.unlink()
+        await engine.refresh_voices()
+        assert [voice.id for voice in engine.voices()] == before
+    finally:
+        await engine.stop()

@@ -26,6 +26,7 @@ from cc_tts.engines.cosyvoice2.model.loader import (
     load_networks,
     refuse_other_directory,
 )
+from cc_tts.engines.cosyvoice2.model.sizes import FlowConfig, LmConfig
 from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer
 from cc_tts.engines.cosyvoice2.runners.graphs import can_record
 from cc_tts.engines.cosyvoice2.runners.memory_plan import (
@@ -42,7 +43,7 @@ from cc_tts.engines.cosyvoice2.runners.runner import COARSENESS, ModelRunner, Ou
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
 from cc_tts.engines.cosyvoice2.voice.text_front import TextFront
 from cc_tts.engines.engine_core import StreamDone, StreamRequest
-from cc_tts.errors import ConfigError, EngineFailed
+from cc_tts.errors import CcTtsError, ConfigError, EngineFailed
 from cc_tts.voices.voice import Voice
 
 NUM_POSITIONS: Final = 1024  # of a slot of the language model: 8 s of reference with its words, a text, 24 s of speech
@@ -85,13 +86,19 @@ class BatchedLoader:
         self._source = speakers
         self._config = config
         self._clock = clock or MonotonicClock()
-        self._speakers: Mapping[str, Speaker] = {}
+        self._speakers: dict[str, Speaker] = {}
+        """Those that device and front know. One that was made anew has another name here, so that streams go on with the
+        former one.
+        """
+        self._names: dict[str, str] = {}
+        self._listed: Sequence[Speaker] = ()
+        self._sizes: tuple[LmConfig, FlowConfig] | None = None
         self.costs = StageCosts()
 
     @property
     def voices(self) -> Sequence[Voice]:
         """Every voice, once loaded."""
-        return tuple(speaker.voice for speaker in self._speakers.values())
+        return tuple(speaker.voice for speaker in self._listed)
 
     @property
     def languages(self) -> Sequence[str]:
@@ -103,13 +110,41 @@ class BatchedLoader:
         """Its voices have none."""
         return ()
 
+    def refresh(self, on_done: Callable[[], None]) -> None:
+        """Read the voices again, which takes some milliseconds each; see the contract. Their references are computed at
+        their first use.
+        """
+        try:
+            self._listed = [each for each in self._source().values() if self._takes(each)] or self._listed
+        except CcTtsError as error:
+            log.warning("voices_not_read", detail=error.detail)
+        on_done()
+
+    def _takes(self, speaker: Speaker) -> bool:
+        """Make a voice known that is new or was made anew; returns whether it can be used."""
+        name = self._names.get(speaker.id, speaker.id)
+        known = self._speakers.get(name)
+        if known is not None and known.sounds_like(speaker):
+            return True
+        try:
+            if self._sizes is not None:
+                speaker.check_fits(*self._sizes)
+        except CcTtsError as error:
+            log.warning("voice_unusable", detail=error.detail)
+            return False
+        if known is not None:
+            name = self._names[speaker.id] = f"{speaker.id} {len(self._speakers)}"
+        self._speakers[name] = speaker
+        return True
+
     def load(self, on_progress: Callable[[str], None]) -> Engine | None:
         """Load the voices and the networks, allocate, warm up, measure. Raises ``CcTtsError`` for what cannot be used."""
         config = self._config
         if config.num_threads:
             torch.set_num_threads(config.num_threads)
         refuse_other_directory(self._model_dir)
-        self._speakers = dict(self._source())  # before the weights: a fault of theirs shows in a second
+        self._speakers.update(self._source())  # before the weights: a fault of theirs shows in a second
+        self._listed = tuple(self._speakers.values())
         if config.checks_only:
             check_weights(self._model_dir)
             TextTokenizer.from_directory(self._model_dir / TOKENIZER_FOLDER)
@@ -117,8 +152,9 @@ class BatchedLoader:
         model, tokenizer = load_networks(
             self._model_dir, device=config.device, dtype=config.dtype, on_share=_in_tenths(on_progress)
         )
-        for speaker in self._speakers.values():
-            speaker.check_fits(model.lm.config, model.flow.config)
+        self._sizes = model.lm.config, model.flow.config
+        for speaker in self._listed:
+            speaker.check_fits(*self._sizes)
         runner, plan = self._warm_runner(model, tokenizer, on_progress)
         engine_config = replace(config.engine, max_streams=plan.num_streams)
         front = TextFront(
@@ -131,7 +167,7 @@ class BatchedLoader:
 
     def _engine(self, runner: ModelRunner, front: TextFront, costs: StageCosts, config: EngineConfig) -> Engine:
         voice_id = next(iter(self._speakers))
-        return Engine(runner, front, costs, config, typical_voice=voice_id, clock=self._clock)
+        return Engine(runner, front, costs, config, typical_voice=voice_id, clock=self._clock, names=self._names)
 
     def _warm_runner(
         self, model: SpeechModel, tokenizer: TextTokenizer, on_progress: Callable[[str], None]

@@ -107,6 +107,9 @@ class CpuEngine:
         self._streams: dict[int, _Stream] = {}
         self._outs: deque[StepOut] = deque()
         self._synthesisers: dict[str, Synthesiser] = {}
+        self._known: dict[str, Voice] = {}
+        """Those that were loaded, with their levels; their files may be gone."""
+        self._refreshing = threading.Lock()
         self._threads: list[threading.Thread] = []
         self._is_closed = False
         self._costs: dict[str, VoiceCosts] = {}
@@ -146,11 +149,32 @@ class CpuEngine:
             thread.start()
         return self
 
+    def refresh(self, on_done: Callable[[], None]) -> None:
+        """Look for models that came or went, on a thread; see the contract. A model that was loaded once is kept."""
+        threading.Thread(target=self._refresh, args=(on_done,), name="find voices", daemon=True).start()
+
+    def _refresh(self, on_done: Callable[[], None]) -> None:
+        with self._refreshing:
+            listed: list[Voice] = []
+            for each in self._find_models(Path(self._tts.voices_dir) if self._tts.voices_dir else None):
+                name = each.voices[0].id
+                try:
+                    if name not in self._known:
+                        self._loaded(each)
+                    listed += [self._known[voice.id] for voice in each.voices]
+                except Exception as error:  # noqa: BLE001 - whatever a damaged model raises, the other voices speak
+                    log.error("voice_left_out", voice=name, detail=str(error))
+            if listed:
+                self.voices = tuple(listed)
+                self._index = VoiceIndex(self.voices, self.variants)
+            on_done()
+
     def _loaded(self, found: FoundModel) -> Sequence[Voice]:
         """Load a model, and measure each voice whose costs count; they know their levels then."""
         synthesiser = found.load()
         voices = [self._measured(voice, synthesiser) if self._is_measured else voice for voice in found.voices]
         self._synthesisers.update((voice.id, synthesiser) for voice in voices)
+        self._known.update((voice.id, voice) for voice in voices)
         return voices
 
     def _measured(self, voice: Voice, synthesiser: Synthesiser) -> Voice:

@@ -11,7 +11,7 @@ from typing import Final
 from cc_tts import logs
 from cc_tts.clock import MonotonicClock, ms_between
 from cc_tts.engines.engine_core import DeviceLost, EngineLoad, EngineLoader
-from cc_tts.engines.worker.loop import WorkerLoop
+from cc_tts.engines.worker.loop import WorkerLoop, description_of
 from cc_tts.engines.worker.messages import TO_WORKER, EngineDescription, WorkerSettings
 from cc_tts.errors import CcTtsError
 from cc_tts.processes import child
@@ -47,12 +47,11 @@ def _start(settings: WorkerSettings, link: child.Link) -> Callable[[], None]:
 
     loader = _loader(settings, wake=link.wake)
     engine = loader.load(report)
-    description = EngineDescription(tuple(loader.voices), tuple(loader.languages), tuple(loader.variants))
     if engine is None:
-        return lambda: _describe(link, description)
+        return lambda: _describe(link, description_of(loader))
     log.info("loaded", num_voices=len(loader.voices), ms=ms_between(started_ns, clock.now_ns()))
     signal.signal(signal.SIGTERM, lambda *_: link.stop())  # before, it ends the process at once
-    return WorkerLoop(engine, link, description, clock=clock).work
+    return WorkerLoop(engine, link, loader, clock=clock).work
 
 
 def _describe(link: child.Link, description: EngineDescription) -> None:

@@ -74,6 +74,7 @@ class WorkerEngine:
         self._elsewhere = elsewhere
         self._fallback = fallback
         self._beside = beside
+        self._refreshing = asyncio.Lock()
         self._others = tuple(dict.fromkeys(filter(None, (fallback, beside))))
 
     @property
@@ -167,6 +168,12 @@ class WorkerEngine:
             await self.stop()
             raise
         self._state = "started"
+
+    async def refresh_voices(self) -> None:
+        """Have the workers of this machine look for voices again; see the contract."""
+        async with self._refreshing:
+            own = (worker.refresh_voices() for worker in self._children)
+            await asyncio.gather(*own, *(other.refresh_voices() for other in self._others))
 
     async def stop(self) -> None:
         """Cancel every stream and end the workers."""

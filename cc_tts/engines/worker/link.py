@@ -31,6 +31,7 @@ from cc_tts.engines.worker.messages import (
     EngineDescription,
     PlaybackProgress,
     PushText,
+    RefreshVoices,
     StreamEnded,
     StreamFailed,
     WorkerSettings,
@@ -50,6 +51,8 @@ RETRY_AFTER_S: Final = 2
 """``Retry-After`` while a worker restarts, s (unmeasured)."""
 DESCRIPTION_TIMEOUT_S: Final = 10.0
 """The time from ``Ready`` to the description and the first report (unmeasured)."""
+REFRESH_TIMEOUT_S: Final = 60.0
+"""The time in which a worker loads the voices that are new (unmeasured)."""
 HEARTBEAT_TIMEOUT_S: Final = 60.0
 """One step of the engine may be long on a machine without a GPU (unmeasured)."""
 STALL_LOOK_S: Final = 0.2
@@ -274,6 +277,8 @@ class WorkerLink:
         """They show how busy it is and what became of its streams; a worker that only helps out has its own."""
         self.streams: dict[int, OpenStream] = {}
         self._usable = asyncio.Event()
+        self._described = asyncio.Event()
+        """It has said which voices it has, since it was asked the last time."""
         self._num_opened_since_report = 0
         self.description: EngineDescription | None = None
         self._voices = VoiceIndex()
@@ -347,6 +352,18 @@ class WorkerLink:
         for state in ("used", "free"):
             metrics.engine_slots.remove(self.name, state)
             metrics.engine_pages.remove(self.name, state)
+
+    async def refresh_voices(self) -> None:
+        """Have it look for voices again, and wait a while for what it says. One that is down looks when it starts."""
+        if not self.is_ready:
+            return
+        self._described.clear()
+        self.send(RefreshVoices())
+        try:
+            async with asyncio.timeout(REFRESH_TIMEOUT_S):
+                await self._described.wait()
+        except TimeoutError:
+            log.warning("voices_not_refreshed", worker=self.name, timeout_s=REFRESH_TIMEOUT_S)
 
     def open(
         self, stream_id: int, voice: Voice, speed: float, *, is_elsewhere: Callable[[], bool] = lambda: False
@@ -438,6 +455,7 @@ class WorkerLink:
                 voices = tuple(replace(each, also_speaks=message.languages) for each in message.voices)
                 self.description = msgspec.structs.replace(message, voices=voices)
                 self._voices = VoiceIndex(voices, message.variants)
+                self._described.set()
             case EngineLoad():  # the first one comes after the description
                 self._show(message)
                 self.load, self._num_opened_since_report, self.down_reason = message, 0, None

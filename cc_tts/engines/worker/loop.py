@@ -12,7 +12,15 @@ from typing import Final
 
 from cc_tts import logs
 from cc_tts.clock import Clock, ms_between
-from cc_tts.engines.engine_core import Command, DeviceLost, EngineCore, EngineLoad, StreamDone, StreamRequest
+from cc_tts.engines.engine_core import (
+    Command,
+    DeviceLost,
+    EngineCore,
+    EngineLoad,
+    EngineLoader,
+    StreamDone,
+    StreamRequest,
+)
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.engines.worker.messages import (
     CancelStream,
@@ -20,6 +28,7 @@ from cc_tts.engines.worker.messages import (
     EngineDescription,
     PlaybackProgress,
     PushText,
+    RefreshVoices,
     StreamEnded,
     StreamFailed,
 )
@@ -41,11 +50,12 @@ log = logs.get(__name__)
 class WorkerLoop:
     """Moves the engine on and carries news in and out."""
 
-    def __init__(self, engine: EngineCore, link: child.Link, description: EngineDescription, *, clock: Clock) -> None:
+    def __init__(self, engine: EngineCore, link: child.Link, loader: EngineLoader, *, clock: Clock) -> None:
         self._engine = engine
+        self._loader = loader
         self._link = link
         self._channel = link.channel
-        self._description = description
+        self._has_described = False
         self._clock = clock
         self._reported: EngineLoad | None = None
         self._reported_ns = 0
@@ -56,10 +66,13 @@ class WorkerLoop:
         """Handle what came, do one step, send what came of it. Raises ``DeviceLost`` if the engine has nothing left to work
         with.
         """
-        if self._reported is None:
-            self._channel.send(self._description)
+        if not self._has_described:
+            self._has_described = True
+            self._channel.send(description_of(self._loader))
         for message, _ in self._link.news(self._wait_s):
-            if isinstance(message, Command):
+            if isinstance(message, RefreshVoices):
+                self._loader.refresh(self._describe)
+            elif isinstance(message, Command):
                 self._obey(message)
         if self._link.is_over:
             self._engine.close()
@@ -100,6 +113,11 @@ class WorkerLoop:
             engine.cancel(stream_id)
             self._fail(stream_id, error)
 
+    def _describe(self) -> None:
+        """Tell in the next round which voices there are."""
+        self._has_described = False
+        self._link.wake()
+
     def _step(self) -> None:
         for out in self._engine.step():
             match out:
@@ -130,6 +148,11 @@ class WorkerLoop:
         if is_news or is_due:
             self._channel.send(load)
             self._reported, self._reported_ns, self._was_asked = load, now_ns, False
+
+
+def description_of(loader: EngineLoader) -> EngineDescription:
+    """Return what the worker can do now."""
+    return EngineDescription(tuple(loader.voices), tuple(loader.languages), tuple(loader.variants))
 
 
 def _admission(load: EngineLoad) -> tuple[int, int, str]:

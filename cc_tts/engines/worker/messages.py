@@ -2,7 +2,7 @@
 
 ::
 
-    server ──▸ StreamRequest · PushText · EndText · CancelStream · PlaybackProgress ──▸ worker
+    server ──▸ StreamRequest · PushText · EndText · CancelStream · PlaybackProgress · RefreshVoices ──▸ worker
     server ◂── EngineDescription · SpeechChunk · StreamEnded · StreamFailed · EngineLoad ◂── worker
 
 The same messages go to workers on other machines. So none of them has an instant in it, only durations. A change that an
@@ -60,8 +60,14 @@ class PlaybackProgress(Command, frozen=True):
     ahead_ms: float | None = None
 
 
+class RefreshVoices(Command, frozen=True):
+    """Look for voices that came or went since; a description follows. It concerns no stream."""
+
+    stream_id: int = 0
+
+
 class EngineDescription(Report, frozen=True):
-    """After ``Ready``, once: what the worker can do."""
+    """After ``Ready``, and after ``RefreshVoices``: what the worker can do."""
 
     voices: tuple[Voice, ...]
     languages: tuple[str, ...] = ()

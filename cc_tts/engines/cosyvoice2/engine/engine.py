@@ -11,7 +11,9 @@ cancelled, or failed with an error of its own that no other stream notices.
 """
 
 import math
+from collections.abc import Mapping
 from collections.abc import Sequence as Row
+from types import MappingProxyType
 from typing import Final
 
 from cc_tts import logs
@@ -41,13 +43,14 @@ log = logs.get(__name__)
 
 class Engine:
     """Moves all streams on; see :class:`cc_tts.engines.engine_core.EngineCore` for most methods. Reports of the load are for
-    ``typical_voice``.
+    ``typical_voice``. ``names``: under which other name device and front know a voice that was made anew meanwhile.
     """
 
     def __init__(
         self, device: Device, front: TextFront, costs: StageCosts, config: EngineConfig, *, typical_voice: str,
-        clock: Clock,
+        clock: Clock, names: Mapping[str, str] = MappingProxyType({}),
     ) -> None:  # fmt: skip
+        self._names = names
         self._device = device
         self._front = front
         self._config = config
@@ -104,8 +107,9 @@ class Engine:
         when admission refuses it.
         """
         check_speed(request.speed)
-        self._front.num_flow_prompt(request.voice)
-        snapshot = self._snapshot(request.voice)
+        voice_id = self._names.get(request.voice, request.voice)
+        self._front.num_flow_prompt(voice_id)
+        snapshot = self._snapshot(voice_id)
         refusal = self._capacity.admit(snapshot)
         if refusal is not None and (refusal.code is RefusalCode.SLOTS or not self._config.admits_all):
             log.info("stream_refused", code=refusal.code, reason=refusal.reason)
@@ -113,7 +117,7 @@ class Engine:
         config, target_ms = self._config, _AIM * self._config.first_audio_target_ms
         self._table.streams[request.stream_id] = Stream(
             stream_id=request.stream_id,
-            voice_id=request.voice,
+            voice_id=voice_id,
             speed=request.speed,
             is_interleaved=config.interleaved and request.speed == 1.0,
             clock=ListenerClock(first_audio_target_ms=target_ms, guard_ms=config.guard_ms),

@@ -88,6 +88,14 @@ class Speaker:
         kind: Literal["builtin", "zero_shot"] = "builtin" if self.mode == "builtin" else "zero_shot"
         return Voice(self.id, engine=ENGINE, language=self.language, kind=kind, description=self.description)
 
+    def sounds_like(self, other: "Speaker") -> bool:
+        """Whether both are the same voice in all that is heard and listed of it."""
+        names = ("id", "language", "mode", "prompt_text", "prompt_text_ids", "description")
+        arrays = ("llm_tokens", "flow_tokens", "flow_mel", "embedding")
+        return all(getattr(self, name) == getattr(other, name) for name in names) and all(
+            np.array_equal(getattr(self, name), getattr(other, name)) for name in arrays
+        )
+
     def lm_request(self, tokenizer: "TextTokenizer", ids: Sequence[int]) -> LmRequest:
         """Return what the language model gets to speak the text tokens ``ids``, see the table above.
 

@@ -37,7 +37,7 @@ from lab.cosyvoice2.token2wav import stream_wav  # noqa: E402
 from lab.cosyvoice2.whole_vocoder import vocode  # noqa: E402
 from tests.parity.generation import speak  # noqa: E402
 from tests.parity.samplers import SeededRas  # noqa: E402
-from tests.support.small_engine import runner_of  # noqa: E402
+from tests.support.small_engine import open_streams, runner_of  # noqa: E402
 from tests.support.stepped_streams import endings, pcm_of, run  # noqa: E402
 from tests.support.tiny_speakers import tiny_speaker  # noqa: E402
 from tests.support.torch_threads import one_thread  # noqa: E402
@@ -354,3 +354,30 @@ def test_a_voice_of_another_model_is_refused(directory: Path) -> None:
     loader = make_loader(directory, lambda: {"alien": alien})
     with pytest.raises(ModelError, match="speech tokens that this model does not know"):
         loader.load(lambda _: None)
+
+
+def test_voices_that_came_or_were_made_anew_speak_and_streams_go_on_with_the_former_one(directory: Path) -> None:
+    there = {"builtin": tiny_speaker("builtin"), "zero_shot": tiny_speaker("zero_shot")}
+    loader = make_loader(directory, lambda: dict(there))
+    engine = loader.load(lambda _: None)
+    assert engine is not None
+    open_streams(engine, {1: "zero_shot"}, "welcome")
+    outs = list(engine.step())
+    there["zero_shot"] = tiny_speaker("zero_shot", num_prompt=30)
+    there["instruct"] = tiny_speaker("instruct")
+    del there["builtin"]
+    told: list[str] = []
+    loader.refresh(lambda: told.extend(voice.id for voice in loader.voices))
+    assert told == ["zero_shot", "instruct"]
+    open_streams(engine, {2: "zero_shot", 3: "instruct"}, "welcome")
+    outs += run(engine)
+    assert endings(outs) == {stream_id: StreamDone(stream_id) for stream_id in (1, 2, 3)}
+
+
+def test_a_voice_that_does_not_fit_is_left_out_and_the_others_stay(directory: Path) -> None:
+    there = {"builtin": tiny_speaker("builtin")}
+    loader = make_loader(directory, lambda: dict(there))
+    loader.load(lambda _: None)
+    there["alien"] = tiny_speaker("zero_shot", id="alien", llm_tokens=np.array([10**6], np.int32))
+    loader.refresh(lambda: None)
+    assert [voice.id for voice in loader.voices] == ["builtin"]

@@ -346,3 +346,29 @@ def test_a_voice_that_cannot_be_loaded_costs_itself_alone() -> None:
     assert "bad.onnx" in line["detail"]
     with pytest.raises(ConfigError, match=r"bad\.onnx"):
         loaded(FoundModel((voices["bad"],), no_voice))
+
+
+def test_models_that_came_or_went_are_found_without_a_new_start() -> None:
+    clock, folder = FakeClock(), {}
+    for name in ("anna", "bert"):
+        folder[name] = FoundModel((Voice(name, "onnx", "en", rate_hz=RATE_HZ),), lambda: HeldVoice(clock, 0.01))
+    there = ["anna"]
+    engine = CpuEngine(
+        settings(), clock=clock, wake=lambda: None, find_models=lambda _folder: [folder[name] for name in there]
+    )
+    engine.load(lambda _what: None)
+    for now in (["anna", "bert"], ["bert"], ["anna", "bert"], []):
+        there[:] = now
+        done = threading.Event()
+        engine.refresh(done.set)
+        assert done.wait(WAIT_S)
+        assert [voice.id for voice in engine.voices] == (now or ["anna", "bert"])
+    engine.open(StreamRequest(1, "bert"))
+    there[:] = ["anna"]
+    done = threading.Event()
+    engine.refresh(done.set)
+    assert done.wait(WAIT_S)
+    with pytest.raises(UnknownVoice):
+        engine.open(StreamRequest(2, "bert"))
+    assert engine.load_report().num_streams == 1
+    engine.close()

@@ -20,6 +20,7 @@ from cc_tts.engines.worker.messages import (
     EngineDescription,
     PlaybackProgress,
     PushText,
+    RefreshVoices,
     StreamEnded,
     StreamFailed,
 )
@@ -811,3 +812,14 @@ def test_names_of_generations_cannot_fill_the_metrics() -> None:
     assert labels == [*(f"g{number}" for number in range(8)), *["other"] * 4]
     assert metrics.generation_label("g3") == "g3"
     assert Metrics().generation_label("") == "unknown"
+
+
+async def test_voices_that_came_meanwhile_can_be_asked_for_at_once() -> None:
+    lab = await Lab().start()
+    refreshing = asyncio.create_task(lab.engine.refresh_voices())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert lab.processes[0].sent == [RefreshVoices()]
+    lab.says(EngineDescription((*VOICES, Voice("zoe", "onnx", "en"))))
+    await refreshing
+    assert lab.engine.resolve_voice("zoe", None).id == "zoe"

@@ -1,6 +1,6 @@
 """The worker's loop with an engine that does what the test says."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 
 import pytest
@@ -14,12 +14,14 @@ from cc_tts.engines.worker.messages import (
     EngineDescription,
     PlaybackProgress,
     PushText,
+    RefreshVoices,
     StreamEnded,
     StreamFailed,
 )
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, Unprocessable
 from cc_tts.processes.channel import ChildChannel, Message, Record
 from cc_tts.processes.child import Link
+from cc_tts.voices.voice import Voice
 
 pytestmark = pytest.mark.unit
 
@@ -106,14 +108,28 @@ class FakeClock:
         return 0.0
 
 
-DESCRIPTION = EngineDescription(())
+class FakeLoader:
+    """Finds its voices when it is told to look for them."""
+
+    languages: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
+
+    def __init__(self) -> None:
+        self.voices: tuple[Voice, ...] = ()
+
+    def load(self, on_progress: Callable[[str], None]) -> None:
+        """Nothing is loaded."""
+
+    def refresh(self, on_done: Callable[[], None]) -> None:
+        self.voices = (Voice("anna", "onnx", "en"),)
+        on_done()
 
 
 class Bench:
     def __init__(self) -> None:
         self.engine, self.channel, self.clock = FakeStepped(), FakeChannel(), FakeClock()
         self.link = FakeLink(self.channel)
-        self.loop = WorkerLoop(self.engine, self.link, DESCRIPTION, clock=self.clock)
+        self.loop = WorkerLoop(self.engine, self.link, FakeLoader(), clock=self.clock)
 
     def tick(self, *messages: Message) -> None:
         self.link.came = [(message, b"") for message in messages]
@@ -123,6 +139,14 @@ class Bench:
 @pytest.fixture
 def bench() -> Bench:
     return Bench()
+
+
+def test_voices_that_came_meanwhile_are_told(bench: Bench) -> None:
+    bench.tick()
+    bench.tick(RefreshVoices())
+    bench.tick()
+    told = [message for message, _ in bench.channel.sent if isinstance(message, EngineDescription)]
+    assert [[voice.id for voice in each.voices] for each in told] == [[], ["anna"]]
 
 
 def test_messages_become_calls_in_their_order(bench: Bench) -> None:
@@ -207,7 +231,11 @@ def test_a_lost_device_ends_the_loop(bench: Bench) -> None:
 def test_the_description_comes_first_and_once(bench: Bench) -> None:
     bench.tick()
     bench.tick(StreamRequest(7, "anna"))
-    assert [message for message, _ in bench.channel.sent] == [DESCRIPTION, bench.engine.load_now, bench.engine.load_now]
+    assert [message for message, _ in bench.channel.sent] == [
+        EngineDescription(()),
+        bench.engine.load_now,
+        bench.engine.load_now,
+    ]
 
 
 def test_the_end_frees_the_engine(bench: Bench) -> None:

@@ -111,7 +111,7 @@ async def test_it_ends_when_the_server_is_gone(ua: tuple[UaClient, Listener]) ->
 async def test_the_server_hears_of_a_call_that_cannot_be_placed(ua: tuple[UaClient, Listener]) -> None:
     client, listener = ua
     await client.start()
-    client.send(Originate(call_id="mine", to="sip:x@[", from_="", headers={}))
+    client.originate(Originate(call_id="mine", to="sip:x@[", from_="", headers={}))
     await eventually(lambda: any(getattr(each, "call_id", "") == "mine" for each in listener.told), timeout_s=10)
     (ended,) = [each for each in listener.told if getattr(each, "call_id", "") == "mine"]
     assert (type(ended).__name__, ended.ended_by) == ("CallEnded", "failure")

@@ -62,6 +62,7 @@ NOT_RUN: Final = {
     "python3 -m venv /opt/cc-tts": "installs a service of systemd: tests/architecture/test_systemd_unit.py",
     "   token() {": "wants Kubernetes",
     "curl -X POST http://127.0.0.1:8090/v1/calls/$CALL/transfer": "wants a far side that takes REFER: test_transfers.py",
+    "curl -X POST http://127.0.0.1:8090/v1/calls/$CALL/bridge": "wants a second call: test_bridges.py",
     "export CC_TTS_PJSUA2=server": "wants the server build and a server at another address: tests/e2e/test_tls_srtp.py",
 }
 """Samples that a test cannot run, by the beginning of a line, with the reason."""

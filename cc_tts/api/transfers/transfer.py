@@ -33,7 +33,6 @@ from cc_tts.errors import (
     TransferNotAllowed,
     Unprocessable,
 )
-from cc_tts.speech.prompt import FOREVER
 from cc_tts.ua.messages import OnHangup
 
 MAX_TIMEOUT_MS: Final = 600_000  # unmeasured
@@ -146,7 +145,7 @@ class Transfer(schemas.Body, frozen=True, kw_only=True):
             accept_timeout_ms=self.accept_timeout_ms,
             brief=None if brief is None else brief.prompt(pointer="/brief"),
             prompt=blind.prompt,
-            music=None if music is None else replace(music, repeat=FOREVER, barge_in_dtmf=False),
+            music=music,
             on_failure=self.on_failure,
             on_hangup=self.on_hangup,
             transfer_id=self.transfer_id or "",

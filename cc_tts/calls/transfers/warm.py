@@ -303,7 +303,7 @@ class WarmTransfers:
         transfer = WarmTransfer(call, request, self._bridges, self._over)
         call.handover.warm = transfer
         try:
-            transfer.begin(request.music or self._default_music(), self._outgoing.place)
+            transfer.begin(_unceasing(request.music or self._default_music()), self._outgoing.place)
         except CcTtsError:
             call.handover.warm = None
             raise
@@ -318,7 +318,7 @@ class WarmTransfers:
             content = StagedContent(prompt_id)
         else:
             content = ToneContent(self._music, 60_000)
-        return Prompt(content=content, repeat=FOREVER, barge_in_dtmf=False)
+        return Prompt(content=content)
 
     def _over(self, agent_call_id: str) -> None:
         self._by_agent.pop(agent_call_id, None)
@@ -333,3 +333,8 @@ class WarmTransfers:
         if call is not None and call.bridge.kept is not None and call.bridge.kept.is_briefed:
             with contextlib.suppress(CcTtsError):
                 call.end(FAILED)
+
+
+def _unceasing(music: Prompt) -> Prompt:
+    """The music until it is stopped: neither keys nor the caller's words end it."""
+    return replace(music, repeat=FOREVER, queue="append", then="stay", barge_in_dtmf=False, barge_in_speech=False)

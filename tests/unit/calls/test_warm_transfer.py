@@ -100,6 +100,18 @@ async def test_the_caller_hears_music_until_the_agent_has_pressed_the_key(desk: 
     assert desk.exchange.sample("cctts_transfers_total", mode="warm", result="succeeded") == 1
 
 
+async def test_neither_keys_nor_words_of_the_caller_end_the_music(desk: Desk) -> None:
+    music = Prompt(content=TextContent("La la"), barge_in_dtmf=True, barge_in_speech=True, then="hangup")
+    await desk.begin(music=music)
+    (heard,) = desk.caller.player.queue
+    desk.caller.player.interrupt(1, "dtmf")
+    desk.caller.player.interrupt(1, "speech")
+    assert heard.discard_cause is None
+    desk.ua.ended(desk.agent.id, sip_code=486)
+    assert heard.discard_cause is not None
+    assert desk.ua.commands("hangup") == []
+
+
 async def test_a_key_during_the_brief_is_enough(desk: Desk) -> None:
     await desk.begin(brief=BRIEF, accept_key="1")
     await desk.answered()

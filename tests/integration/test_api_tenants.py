@@ -43,6 +43,9 @@ SHARED: Final = {
         ("POST", f"/v1/text-to-speech/{{voice}}{path}")
         for path in ("", "/stream", "/with-timestamps", "/stream/with-timestamps")
     ),
+    *((method, "/v1/speak") for method in ("GET", "POST")),
+    ("POST", "/v1/jambonz/speech"),
+    ("GET", "/v1/jambonz/stream"),
     *(("GET", f"/v1/text-to-speech/{{voice}}/{path}") for path in ("stream-input", "multi-stream-input")),
 }
 """Routes without a call, the same for all tenants."""

@@ -214,7 +214,7 @@ def _check_node(request: web.Request) -> None:
 
 def _check_query(request: web.Request, route: Route) -> None:
     """Refuse unknown and repeated parameters of a route that has some."""
-    known = [query.name for query in route.query]
+    known = [] if route.ignores_unknown_query else [query.name for query in route.query]
     for name in request.query if known else ():
         if name not in known:
             hint = did_you_mean(name, known)

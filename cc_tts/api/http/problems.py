@@ -20,6 +20,8 @@ MAX_INSTANCE_CHARS: Final = 500  # unmeasured
 
 OPENAI_PATHS: Final = ("/v1/audio/", "/v1/models")
 """The paths that OpenAI's client packages use begin so."""
+DEEPGRAM_PATHS: Final = ("/v1/speak",)
+"""The paths of Deepgram's client packages."""
 ELEVENLABS_PATHS: Final = ("/v1/text-to-speech/", "/v2/voices")
 """The paths that ElevenLabs' client packages use begin so."""
 RETRYABLE: Final = frozenset({429, 503})
@@ -121,11 +123,19 @@ def _as_elevenlabs(error: CcTtsError) -> bytes:
     )
 
 
+def _as_deepgram(error: CcTtsError) -> bytes:
+    """The body of an error in Deepgram's words."""
+    message = _clean(error.detail, MAX_DETAIL_CHARS) or error.title
+    return msgspec.json.encode({"err_code": error.code, "err_msg": message, "request_id": ""})
+
+
 def response_for(error: CcTtsError, *, instance: str) -> web.Response:
     """The response for ``error``, with the headers its status calls for."""
     status = error.http_status
     if instance.startswith(ELEVENLABS_PATHS):
         response = web.Response(body=_as_elevenlabs(error), status=status, content_type="application/json")
+    elif instance in DEEPGRAM_PATHS:
+        response = web.Response(body=_as_deepgram(error), status=status, content_type="application/json")
     else:
         response = web.Response(body=document(error, instance=instance), status=status, content_type=CONTENT_TYPE)
     if error.retry_after_s is not None or status in RETRYABLE:

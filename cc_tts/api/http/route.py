@@ -62,7 +62,8 @@ class Route:
     already, with status 200 (:data:`WAS_THERE`). A route that ``streams`` has no time limit of its own and stores no
     response for an Idempotency-Key. One that ``is_synthetic`` responds with synthetic speech.
     ``errors`` are those of the handler; those of the guards are added. ``for_tenants``: the tokens of tenants may be used;
-    on routes that name a call they always may, and find their own calls only.
+    on routes that name a call they always may, and find their own calls only. A route that ``ignores_unknown_query`` is for
+    clients of other services, which send more than has a meaning here.
     """
 
     method: Method
@@ -86,6 +87,7 @@ class Route:
     streams: bool = False
     is_synthetic: bool = False
     for_tenants: bool = False
+    ignores_unknown_query: bool = False
 
     @property
     def names_call(self) -> bool:

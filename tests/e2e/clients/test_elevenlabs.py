@@ -37,26 +37,3 @@ async def test_elevenlabs_for_python(server: Server, clients: Path, tmp_path: Pa
     assert seen["models"]["ids"] == ["cc-tts"]
     assert seen["error"]["status"] == 422
     assert "voice_not_found" in seen["error"]["shown"]
-
-
-async def test_pipecat(server: Server, clients: Path, tmp_path: Path) -> None:
-    program = str(Path(__file__).with_name("pipecat_elevenlabs.py"))
-    url = server.url.replace("http", "ws", 1)
-    child = await Child.start([str(clients), program, url], log_path=tmp_path / "pipecat.log")
-    assert await child.wait(60) == 0, child.log
-    seen = {each["step"]: each for each in map(json.loads, (x for x in child.log.splitlines() if x.startswith("{")))}
-    assert seen["whole"]["bytes"] > 2 * 16_000
-    assert seen["whole"]["words"] == TEXT
-    assert seen["interrupted"]["bytes"] > 0
-    assert seen["interrupted"]["later"] == 0
-    assert seen["afterwards"]["bytes"] > 0.3 * 16_000
-
-
-async def test_livekit(server: Server, clients: Path, tmp_path: Path) -> None:
-    program = str(Path(__file__).with_name("livekit_elevenlabs.py"))
-    child = await Child.start([str(clients), program, server.url], log_path=tmp_path / "livekit.log")
-    assert await child.wait(60) == 0, child.log
-    seen = {each["step"]: each for each in map(json.loads, (x for x in child.log.splitlines() if x.startswith("{")))}
-    assert seen["streamed"]["length_s"] > 2
-    assert seen["whole"]["length_s"] > 0.3
-    assert "nobody" in seen["error"]["shown"] or "422" in seen["error"]["shown"]

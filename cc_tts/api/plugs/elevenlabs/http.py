@@ -12,14 +12,13 @@ from cc_tts.api.calls import fields_of_text
 from cc_tts.api.http.route import RouteTable
 from cc_tts.api.plugs.alignment import AlignedAudio, Aligner
 from cc_tts.api.plugs.elevenlabs.shapes import (
-    IGNORED,
     LANGUAGE,
     OUTPUT_FORMAT,
-    Output,
     TextToSpeech,
     Voice,
     VoicePage,
     in_seconds,
+    output_of,
     voices_of,
     words_of,
 )
@@ -30,13 +29,14 @@ from cc_tts.audio import AudioFormat
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import UnknownVoice
 
-_QUERY: Final = (OUTPUT_FORMAT, LANGUAGE, *IGNORED)
+_QUERY: Final = (OUTPUT_FORMAT, LANGUAGE)
 _AUDIO_TYPES: Final = tuple(sorted({each.content_type.partition(";")[0] for each in FORMATS.values()}))
 _OPTIONS: Final[dict[str, Any]] = {
     "scope": "call",
     "query": _QUERY,
     "errors": ERRORS,
     "for_tenants": True,
+    "ignores_unknown_query": True,
     "streams": True,
     "is_synthetic": True,
 }
@@ -138,7 +138,7 @@ async def get_voice(request: web.Request) -> Voice:
 
 
 async def _respond(request: web.Request, body: TextToSpeech, respond: type[SpeechResponse]) -> web.StreamResponse:
-    output = Output.of(request)
+    output = output_of(request)
     style = words_of(request, body.voice_settings, language=body.language_code)
     content = schemas.words(body.text, UNSET, style, text_field="text")
     async with speech_of(request, content, rate_hz=output.rate_hz, pointers=fields_of_text("/text")) as speech:

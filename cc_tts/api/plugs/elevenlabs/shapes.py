@@ -11,7 +11,8 @@ from cc_tts.api import schemas
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http.route import Query
 from cc_tts.api.plugs.alignment import Characters
-from cc_tts.api.plugs.encoder import FORMATS, AudioFileFormat
+from cc_tts.api.plugs.connection import Output
+from cc_tts.api.plugs.encoder import FORMATS
 from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
 from cc_tts.errors import FieldError, Unprocessable
 from cc_tts.speech.prompt import TextContent
@@ -32,20 +33,6 @@ OUTPUT_FORMAT: Final = Query(
 LANGUAGE: Final = Query("language_code", "The language of the text; found from the text if left out.")
 INACTIVITY: Final = Query(
     "inactivity_timeout", f"Seconds after which a text that does not go on ends: {DEFAULT_INACTIVITY_S} if left out."
-)
-IGNORED: Final = tuple(
-    Query(name, "Has no effect.")
-    for name in (
-        "model_id",
-        "auto_mode",
-        "enable_ssml_parsing",
-        "enable_logging",
-        "apply_text_normalization",
-        "sync_alignment",
-        "optimize_streaming_latency",
-        "single_use_token",
-        "seed",
-    )
 )
 
 
@@ -103,30 +90,22 @@ class VoicePage(msgspec.Struct, frozen=True):
     next_page_token: None = None
 
 
-class Output(msgspec.Struct, frozen=True):
-    """The audio that a client has asked for."""
+def output_of(request: web.Request) -> Output:
+    """The output format of a request.
 
-    format: AudioFileFormat
-    rate_hz: int
-    bits_per_s: int | None
-
-    @classmethod
-    def of(cls, request: web.Request) -> "Output":
-        """The output format of a request.
-
-        Raises:
-            Unprocessable: there is no such format.
-        """
-        value = request.query.get("output_format", DEFAULT_FORMAT)
-        match = _OUTPUT_FORMAT.fullmatch(value)
-        kbps = int(match["kbps"] or 0) if match else 0
-        rate_hz = int(match["rate"]) if match else 0
-        if match is None or rate_hz not in (FORMATS[match["name"]].rates_hz or RATES_HZ) or kbps > MAX_KBPS:
-            detail = (
-                f"{value[:40]!r} is no format here; take one as in mp3_44100_128, pcm_16000, opus_48000_64 or ulaw_8000"
-            )
-            raise Unprocessable(detail, field_errors=[FieldError("/output_format", detail)])
-        return cls(FORMATS[match["name"]], rate_hz, 1000 * kbps or None)
+    Raises:
+        Unprocessable: there is no such format.
+    """
+    value = request.query.get("output_format", DEFAULT_FORMAT)
+    match = _OUTPUT_FORMAT.fullmatch(value)
+    kbps = int(match["kbps"] or 0) if match else 0
+    rate_hz = int(match["rate"]) if match else 0
+    if match is None or rate_hz not in (FORMATS[match["name"]].rates_hz or RATES_HZ) or kbps > MAX_KBPS:
+        detail = (
+            f"{value[:40]!r} is no format here; take one as in mp3_44100_128, pcm_16000, opus_48000_64 or ulaw_8000"
+        )
+        raise Unprocessable(detail, field_errors=[FieldError("/output_format", detail)])
+    return Output(FORMATS[match["name"]], rate_hz, 1000 * kbps or None)
 
 
 def words_of(request: web.Request, settings: VoiceSettings | None, *, language: str | None = None) -> TextContent:

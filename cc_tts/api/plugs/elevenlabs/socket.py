@@ -1,59 +1,34 @@
 """ElevenLabs' WebSockets: several texts over one connection, or one.
 
-::
-
-    text ─▸ context ─▸ SpeechContext ─▸ Aligner ─▸ encoder ─▸ outbox ─▸ {"audio", "alignment", "contextId"}
-    flush · close_context · close_socket                                {"isFinal", "contextId"}
-
 A context that is closed behind a flush without text is spoken to its end; one that is closed otherwise, or closed again, is
 interrupted: Pipecat and LiveKit end a turn so, and interrupt it so. Every context ends with ``isFinal`` or ``error``.
 """
 
-import asyncio
 import base64
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 import msgspec
-from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
+from aiohttp import WSCloseCode, web
 
-from cc_tts import logs
-from cc_tts.api.context import CONTEXT
 from cc_tts.api.http.problems import UpgradeRequired
 from cc_tts.api.http.route import RouteTable
-from cc_tts.api.media.connection import Connection, serve
-from cc_tts.api.plugs.alignment import AlignedAudio, Aligner
+from cc_tts.api.media.connection import serve
+from cc_tts.api.plugs.alignment import AlignedAudio
+from cc_tts.api.plugs.connection import MAX_FRAME_IN_BYTES, ONLY, Messages, SpeechConnection
 from cc_tts.api.plugs.elevenlabs.shapes import (
-    IGNORED,
     INACTIVITY,
     LANGUAGE,
     OUTPUT_FORMAT,
     Incoming,
-    Output,
     in_milliseconds,
     inactivity_s,
+    output_of,
     words_of,
 )
-from cc_tts.api.plugs.encoder import Encoder
-from cc_tts.api.plugs.response import in_its_place
-from cc_tts.api.plugs.speech_context import ERRORS, Speech, SpeechContext
-from cc_tts.api.schemas import check_text
-from cc_tts.calls.events.outbox import Outbox
-from cc_tts.calls.prompts.utterance import CompletionCause
-from cc_tts.errors import CapacityExceeded, CcTtsError, MalformedRequest
-from cc_tts.speech.prompt import PromptDefaults
+from cc_tts.api.plugs.speech_context import ERRORS
+from cc_tts.errors import CcTtsError
 
-MAX_FRAME_IN_BYTES: Final = 65_536  # unmeasured
-MAX_CONTEXTS: Final = 20
-"""Contexts that may be open on a connection (unmeasured); ElevenLabs has 5, which quick interruptions exceed."""
-MAX_QUEUED_OUT: Final = 200  # unmeasured
-"""Messages that wait for a client that does not read; synthesis waits at half of it."""
-ONLY: Final = ""
-"""The id of the only context, and of one that the client gives no id."""
-
-_QUERY: Final = (OUTPUT_FORMAT, LANGUAGE, INACTIVITY, *IGNORED)
+_QUERY: Final = (OUTPUT_FORMAT, LANGUAGE, INACTIVITY)
 _OPTIONS: Final[dict[str, Any]] = {
     "scope": "call",
     "status": 101,
@@ -61,13 +36,12 @@ _OPTIONS: Final[dict[str, Any]] = {
     "query": _QUERY,
     "errors": (UpgradeRequired, *ERRORS),
     "for_tenants": True,
+    "ignores_unknown_query": True,
     "streams": True,
 }
 _DECODER: Final = msgspec.json.Decoder(Incoming)
 
 ROUTES: Final = RouteTable("ElevenLabs")
-
-log = logs.get(__name__)
 
 
 @ROUTES.add("GET", "/v1/text-to-speech/{voice}/multi-stream-input", **_OPTIONS)
@@ -82,40 +56,21 @@ async def speak_text(request: web.Request) -> web.StreamResponse:
     return await serve(request, lambda: OneContext(request), max_frame_bytes=MAX_FRAME_IN_BYTES)
 
 
-@dataclass(slots=True)
-class _Open:
-    """A context that was not told to be final yet."""
-
-    speech: SpeechContext
-    task: asyncio.Task[None]
-    was_flushed: bool = False
-    """The last message was a flush without text."""
-    is_closing: bool = False
-
-
-class ManyContexts(Connection[Mapping[str, Any]]):
+class ManyContexts(SpeechConnection):
     """A client of several texts, each in a context."""
 
-    end = (WSCloseCode.OK, b"")
-
     def __init__(self, request: web.Request) -> None:
-        super().__init__(Outbox(MAX_QUEUED_OUT), kind="speech")
-        self._request = request
-        self._output = Output.of(request)
-        self._idle_timeout_s = inactivity_s(request)
-        self._open: dict[str, _Open] = {}
-        self._is_closing = False
+        super().__init__(request, words_of(request, None), output_of(request), idle_timeout_s=inactivity_s(request))
+        self._flushed: set[str] = set()
+        """Contexts whose last message was a flush without text."""
+        self._closing: set[str] = set()
+        """Contexts that are spoken to their end."""
         self._current_id = ONLY
         """The context of the message that is being followed."""
-        words = words_of(request, None)
-        request.app[CONTEXT].speech_source.check_defaults(PromptDefaults(voice=words.voice, language=words.language))
 
-    def follow(self, message: WSMessage) -> None:
-        if message.type is WSMsgType.BINARY:
-            raise MalformedRequest("messages are JSON in text frames")
-        incoming = _DECODER.decode(message.data)
+    def take(self, data: str) -> None:
+        incoming = _DECODER.decode(data)
         self._current_id = incoming.id or ONLY
-        check_text(incoming.text or "", "/text")
         self.obey(incoming, self._current_id)
 
     def obey(self, incoming: Incoming, context_id: str) -> None:
@@ -124,120 +79,56 @@ class ManyContexts(Connection[Mapping[str, Any]]):
             self.end_all()
         elif incoming.close_context:
             self._close_context(context_id)
-        elif not self._is_closing and (incoming.text or incoming.flush or incoming.voice_settings):
-            self.say(incoming, context_id)
+        elif incoming.text or incoming.flush or incoming.voice_settings:
+            self.speak(incoming, context_id)
 
-    def say(self, incoming: Incoming, context_id: str) -> None:
-        """Take the text of a message into its context, which is opened if there is none."""
-        context = self._open.get(context_id)
-        if context is None or context.speech.has_ended:
-            context = self._opened(incoming, context_id)
+    def speak(self, incoming: Incoming, context_id: str) -> None:
+        """Take the text of a message into its context."""
         text = incoming.text or ""
-        context.speech.append(text)
-        context.was_flushed = bool(incoming.flush) and not text.strip()
+        self.say(context_id, text, words_of(self._request, incoming.voice_settings))
+        self._flushed.discard(context_id)
         if incoming.flush:
-            context.speech.flush()
-
-    def end_all(self) -> None:
-        """Close when everything that came is spoken."""
-        self._is_closing = True
-        for context in self._open.values():
-            context.speech.end()
-        if not self._open:
-            self.outbox.close()
+            self.flush(context_id)
+            if not text.strip():
+                self._flushed.add(context_id)
 
     def refuse(self, error: CcTtsError) -> None:
-        self._tell_error(error, self._current_id)
+        self.tell(self._error(self._current_id, error))
 
-    def close(self) -> None:
-        for context in self._open.values():
-            context.task.cancel()
+    def audio(self, context_id: str, audio: bytes, piece: AlignedAudio | None) -> Messages:
+        characters = None if piece is None else piece.characters
+        if not audio and characters is None:
+            return ()
+        alignment = None if characters is None else in_milliseconds(characters)
+        told = {"audio": base64.b64encode(audio).decode(), "alignment": alignment, "normalizedAlignment": alignment}
+        return self._message(context_id, told)
 
-    def fields_of(self, context_id: str) -> dict[str, Any]:
+    def final(self, context_id: str) -> Messages:
+        self._closing.discard(context_id)
+        return self._message(context_id, {"audio": "", "isFinal": True})
+
+    def failed(self, context_id: str, error: CcTtsError) -> Messages:
+        self._closing.discard(context_id)
+        return self._error(context_id, error)
+
+    def fields_of(self, context_id: str) -> dict[str, str]:
         """The fields of a message that say which context it is about: Pipecat reads the one, LiveKit the other."""
         return {"contextId": context_id, "context_id": context_id}
 
-    # -----------------------------------------------------------------------------------------------------------------
+    def _error(self, context_id: str, error: CcTtsError) -> Messages:
+        told = {"error": error.code, "message": error.detail, "code": int(WSCloseCode.POLICY_VIOLATION)}
+        return self._message(context_id, told)
 
-    def _opened(self, incoming: Incoming, context_id: str) -> _Open:
-        if len(self._open) >= MAX_CONTEXTS:
-            raise CapacityExceeded(f"{MAX_CONTEXTS} contexts are open on this connection", retry_after_s=1)
-        words = words_of(self._request, incoming.voice_settings)
-        speech = SpeechContext(self._request, words, rate_hz=self._output.rate_hz, idle_timeout_s=self._idle_timeout_s)
-        context = _Open(speech, asyncio.create_task(self._run(speech, context_id)))
-        self._open[context_id] = context
-        return context
+    def _message(self, context_id: str, told: dict[str, Any]) -> Messages:
+        return [msgspec.json.encode(told | self.fields_of(context_id)).decode()]
 
     def _close_context(self, context_id: str) -> None:
-        context = self._open.get(context_id)
-        if context is None:
-            return
-        if context.was_flushed and not context.is_closing:
-            context.is_closing = True
-            context.speech.end()
-            return
-        context.task.cancel()
-        self._finish(context_id, context.speech)
-
-    def _finish(self, context_id: str, speech: SpeechContext, error: CcTtsError | None = None) -> None:
-        """Tell how a context ended, once."""
-        context = self._open.get(context_id)
-        if context is None or context.speech is not speech:
-            return
-        del self._open[context_id]
-        if error is None:
-            self.outbox.put({"audio": "", "isFinal": True, **self.fields_of(context_id)})
+        if context_id in self._flushed and context_id not in self._closing:
+            self._flushed.discard(context_id)
+            self._closing.add(context_id)
+            self.finish(context_id)
         else:
-            self._tell_error(error, context_id)
-        if self._is_closing and not self._open:
-            self.outbox.close()
-
-    def _tell_error(self, error: CcTtsError, context_id: str) -> None:
-        told = {"error": error.code, "message": error.detail, "code": int(WSCloseCode.POLICY_VIOLATION)}
-        self.outbox.put(told | self.fields_of(context_id))
-
-    async def _run(self, context: SpeechContext, context_id: str) -> None:
-        """Speak the text of a context to its end."""
-        try:
-            async with context.speech() as speech:
-                try:
-                    await self._speak(speech, context_id)
-                except CcTtsError as error:
-                    speech.reason, speech.error = CompletionCause.ERROR, error.code
-                    raise
-        except CcTtsError as error:
-            self._finish(context_id, context, error)
-        except ConnectionError:
-            log.debug("speech_stream_client_gone")
-        except Exception:  # of a task that nobody waits for
-            log.exception("speech_stream_failed")
-            self._finish(context_id, context, CcTtsError("something unexpected happened; the log has the details"))
-        else:
-            self._finish(context_id, context)
-
-    async def _speak(self, speech: Speech, context_id: str) -> None:
-        output, aligner = self._output, Aligner(self._output.rate_hz)
-        label = speech.id, self._request.app[CONTEXT].config.tts.producer
-        make = partial(output.format.encoder, output.rate_hz, label, bits_per_s=output.bits_per_s)
-        encoder = await in_its_place(output.format, make)
-        async for chunk in speech.chunks():
-            await self._send(aligner.add(chunk), encoder, context_id)
-        await self._send(aligner.finish(), encoder, context_id)
-        self._put(await in_its_place(output.format, encoder.finish), None, context_id)
-
-    async def _send(self, pieces: list[AlignedAudio], encoder: Encoder, context_id: str) -> None:
-        for piece in pieces:
-            audio = await in_its_place(self._output.format, partial(encoder.encode, piece.pcm))
-            await self.outbox.has_room()
-            self._put(audio, piece, context_id)
-
-    def _put(self, audio: bytes, piece: AlignedAudio | None, context_id: str) -> None:
-        characters = None if piece is None else piece.characters
-        if not audio and characters is None:
-            return
-        alignment = None if characters is None else in_milliseconds(characters)
-        told = {"audio": base64.b64encode(audio).decode(), "alignment": alignment, "normalizedAlignment": alignment}
-        self.outbox.put(told | self.fields_of(context_id))
+            self.interrupt(context_id)
 
 
 class OneContext(ManyContexts):
@@ -246,8 +137,8 @@ class OneContext(ManyContexts):
     def obey(self, incoming: Incoming, context_id: str) -> None:  # noqa: ARG002
         if incoming.text == "" and not incoming.flush:
             self.end_all()
-        elif not self._is_closing:
-            self.say(incoming, ONLY)
+        else:
+            self.speak(incoming, ONLY)
 
-    def fields_of(self, context_id: str) -> dict[str, Any]:  # noqa: ARG002
+    def fields_of(self, context_id: str) -> dict[str, str]:  # noqa: ARG002
         return {}

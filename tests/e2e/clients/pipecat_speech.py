@@ -1,4 +1,6 @@
-"""Pipecat's service for ElevenLabs, pointed at the server of the first argument: what its pipeline gets, as JSON objects."""
+"""A service of Pipecat, named by the second argument and pointed at the server of the first: what its pipeline gets, as JSON
+objects.
+"""
 
 import asyncio
 import json
@@ -18,6 +20,7 @@ from pipecat.pipeline.pipeline import Pipeline
 from pipecat.pipeline.runner import PipelineRunner
 from pipecat.pipeline.task import PipelineParams, PipelineTask
 from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
+from pipecat.services.deepgram.tts import DeepgramTTSService
 from pipecat.services.elevenlabs.tts import ElevenLabsTTSService
 
 RATE_HZ = 8000
@@ -49,10 +52,16 @@ def show(step: str, **seen: Any) -> None:
     sys.stdout.flush()
 
 
-async def main(url: str) -> None:
-    service = ElevenLabsTTSService(
-        api_key="none", url=url, settings=ElevenLabsTTSService.Settings(voice="en-us"), sample_rate=RATE_HZ
-    )
+def service_of(name: str, url: str) -> Any:
+    if name == "elevenlabs":
+        settings = ElevenLabsTTSService.Settings(voice="en-us")
+        return ElevenLabsTTSService(api_key="none", url=url, settings=settings, sample_rate=RATE_HZ)
+    settings = DeepgramTTSService.Settings(voice="en-us")
+    return DeepgramTTSService(api_key="none", base_url=url, settings=settings, sample_rate=RATE_HZ)
+
+
+async def main(url: str, name: str) -> None:
+    service = service_of(name, url)
     sink = Sink()
     task = PipelineTask(Pipeline([service, sink]), params=PipelineParams(audio_out_sample_rate=RATE_HZ))
     running = asyncio.create_task(PipelineRunner(handle_sigint=False).run(task))
@@ -82,4 +91,4 @@ async def main(url: str) -> None:
         await running
 
 
-asyncio.run(main(sys.argv[1]))
+asyncio.run(main(*sys.argv[1:]))

@@ -1,0 +1,156 @@
+"""jambonz' custom speech vendor: one text over HTTP, and the texts of a call over a WebSocket.
+
+FreeSWITCH's module of jambonz asks for MP3 by ``Accept`` and by nothing else, and decodes nothing else; the feature server
+takes linear PCM, too.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+from aiohttp import web
+from msgspec import UNSET
+
+from cc_tts.api import schemas
+from cc_tts.api.calls import fields_of_text
+from cc_tts.api.http.problems import UpgradeRequired
+from cc_tts.api.http.route import Query, RouteTable
+from cc_tts.api.media.connection import serve
+from cc_tts.api.plugs.alignment import AlignedAudio
+from cc_tts.api.plugs.connection import MAX_FRAME_IN_BYTES, Messages, Output, SpeechConnection
+from cc_tts.api.plugs.encoder import FORMATS
+from cc_tts.api.plugs.response import SpeechResponse
+from cc_tts.api.plugs.speech_context import ERRORS, speech_of
+from cc_tts.errors import CcTtsError
+from cc_tts.speech.prompt import TextContent
+
+LINE_RATE_HZ: Final = 8000
+RATES_HZ: Final = (8000, 16_000, 24_000, 32_000, 48_000)
+"""The rates of ``audio/l16`` that jambonz takes."""
+IDLE_TIMEOUT_S: Final = 60.0  # unmeasured
+ABSENT: Final = frozenset(("", "undefined", "null"))
+"""The words of JavaScript's templates for a value that is not there."""
+MP3: Final = "audio/mpeg"
+
+_VOICE: Final = Query("voice", "An id of GET /v1/voices.")
+_LANGUAGE: Final = Query("language", "A BCP 47 tag; found from the text if left out.")
+_RATE: Final = Query("sampleRate", f"{', '.join(map(str, RATES_HZ))}; {LINE_RATE_HZ} if left out.")
+
+ROUTES: Final = RouteTable("jambonz")
+
+
+class JambonzText(msgspec.Struct, frozen=True):
+    """The text to say. Unknown fields have no effect."""
+
+    text: schemas.Text
+    type: Literal["text", "ssml"] = "text"
+    voice: str | None = None
+    language: str | None = None
+
+
+class Incoming(msgspec.Struct, frozen=True):
+    """A message of jambonz. Unknown fields have no effect."""
+
+    type: Literal["stream", "flush", "clear", "stop"]
+    text: str = ""
+
+
+_DECODER: Final = msgspec.json.Decoder(Incoming)
+
+
+class _Linear(SpeechResponse):
+    """Linear PCM, with the media type that jambonz compares with its own spelling of it."""
+
+    content_type = f"audio/l16;rate={LINE_RATE_HZ}"
+
+
+@ROUTES.add(
+    "POST",
+    "/v1/jambonz/speech",
+    scope="call",
+    content_types=(MP3, "audio/l16"),
+    errors=ERRORS,
+    for_tenants=True,
+    ignores_unknown_query=True,
+    streams=True,
+    is_synthetic=True,
+    examples={"text": {"language": "en-US", "voice": "en-us", "type": "text", "text": "One moment please."}},
+)
+async def speak_for_jambonz(request: web.Request, body: JambonzText) -> web.StreamResponse:
+    """Speech of a text as jambonz' custom vendor asks for it: MP3 if Accept names only that, else audio/l16 at 8 kHz."""
+    style = TextContent("", _present(body.voice), _present(body.language))
+    is_ssml = body.type == "ssml"
+    text, ssml = (UNSET, body.text) if is_ssml else (body.text, UNSET)
+    content = schemas.words(text, ssml, style, text_field="text")
+    is_mp3 = request.headers.get("Accept", "").strip() == MP3
+    respond = SpeechResponse if is_mp3 else _Linear
+    audio_format = FORMATS["mp3" if is_mp3 else "pcm"]
+    async with speech_of(request, content, rate_hz=LINE_RATE_HZ, pointers=fields_of_text("/text")) as speech:
+        return await respond(request, speech, audio_format, LINE_RATE_HZ, {}).send()
+
+
+@ROUTES.add(
+    "GET",
+    "/v1/jambonz/stream",
+    scope="call",
+    status=101,
+    content_types=(),
+    query=(_VOICE, _LANGUAGE, _RATE),
+    errors=(UpgradeRequired, *ERRORS),
+    for_tenants=True,
+    ignores_unknown_query=True,
+    streams=True,
+)
+async def stream_for_jambonz(request: web.Request) -> web.StreamResponse:
+    """The texts of a call of jambonz as they arrive, over a WebSocket."""
+    return await serve(request, lambda: JambonzConnection(request), max_frame_bytes=MAX_FRAME_IN_BYTES)
+
+
+class JambonzConnection(SpeechConnection):
+    """A call of jambonz. Each flush ends a text; the next one follows it."""
+
+    takes_turns = True
+
+    def __init__(self, request: web.Request) -> None:
+        value = request.query.get(_RATE.name, "")
+        rate_hz = int(value) if value.isdecimal() and int(value) in RATES_HZ else LINE_RATE_HZ
+        self._words = TextContent(
+            "", _present(request.query.get(_VOICE.name)), _present(request.query.get(_LANGUAGE.name))
+        )
+        self._number = 0
+        super().__init__(request, self._words, Output(FORMATS["pcm"], rate_hz), idle_timeout_s=IDLE_TIMEOUT_S)
+        self.tell([_json({"type": "connect", "data": {"sample_rate": rate_hz, "base64_encoding": False}})])
+
+    def take(self, data: str) -> None:
+        incoming = _DECODER.decode(data)
+        match incoming.type:
+            case "stream":
+                self.say(str(self._number), incoming.text, self._words)
+            case "flush":
+                self.finish(str(self._number))
+                self._number += 1
+            case "clear":
+                self.interrupt_all()
+            case "stop":
+                self.interrupt_all()
+                self.end_all()
+
+    def audio(self, context_id: str, audio: bytes, piece: AlignedAudio | None) -> Messages:  # noqa: ARG002
+        return [audio] if audio else ()
+
+    def final(self, context_id: str) -> Messages:  # noqa: ARG002
+        return ()
+
+    def failed(self, context_id: str, error: CcTtsError) -> Messages:  # noqa: ARG002
+        return [_json({"error": f"{error.code}: {error.detail or error.title}"})]
+
+    def refuse(self, error: CcTtsError) -> None:
+        self.tell(self.failed("", error))
+
+
+def _present(value: str | None) -> str | None:
+    return None if value is None or value in ABSENT else value
+
+
+def _json(told: Mapping[str, Any]) -> str:
+    return msgspec.json.encode(told).decode()

@@ -1,0 +1,41 @@
+"""Pipecat's services and LiveKit's plugins for other speech services."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.children import Child
+from lab.server_under_test import Server
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+
+TEXT = "Your order has been shipped. It will arrive on Friday."
+
+
+async def seen_by(clients: Path, program: str, *arguments: str, log_path: Path) -> dict[str, Any]:
+    """What a program has seen, by the names of its steps."""
+    child = await Child.start([str(clients), str(Path(__file__).with_name(program)), *arguments], log_path=log_path)
+    assert await child.wait(60) == 0, child.log
+    lines = [line for line in child.log.splitlines() if line.startswith('{"step"')]
+    return {each["step"]: each for each in map(json.loads, lines)}
+
+
+@pytest.mark.parametrize("service", ["elevenlabs", "deepgram"])
+async def test_pipecat(server: Server, clients: Path, tmp_path: Path, service: str) -> None:
+    url = server.url.replace("http", "ws", 1)
+    seen = await seen_by(clients, "pipecat_speech.py", url, service, log_path=tmp_path / "pipecat.log")
+    assert seen["whole"]["bytes"] > 2 * 16_000
+    assert seen["whole"]["words"] == TEXT
+    assert seen["interrupted"]["bytes"] > 0
+    assert seen["interrupted"]["later"] == 0
+    assert seen["afterwards"]["bytes"] > 0.3 * 16_000
+
+
+@pytest.mark.parametrize("plugin", ["elevenlabs", "deepgram", "openai"])
+async def test_livekit(server: Server, clients: Path, tmp_path: Path, plugin: str) -> None:
+    seen = await seen_by(clients, "livekit_speech.py", server.url, plugin, log_path=tmp_path / "livekit.log")
+    assert plugin == "openai" or seen["streamed"]["length_s"] > 2
+    assert seen["whole"]["length_s"] > 0.3
+    assert "422" in seen["error"]["shown"] or "nobody" in seen["error"]["shown"]

@@ -3,19 +3,20 @@
 Each half of the calls has texts and voices of its own, so that what is tuned on one half is tried on the other.
 """
 
+import io
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, Literal, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
+import soundfile
 import soxr
 
 from cc_tts.engines.cpu.contract import SentenceAudio
 from cc_tts.media.levels import FULL_SCALE
+from lab.answered_texts import SPEAKERS, VARIANTS, Half
 from lab.caller_audio import RATE_HZ, Samples, line_pcm, mixed, noise, said, silence, sound
 
-Half = Literal["tuned", "held_out"]
 Random = np.random.Generator
 
 TAIL_MS: Final = 4000.0
@@ -30,176 +31,6 @@ class Call(NamedTuple):
     pcm: bytes
     beep_ms: float | None = None
     note: str = ""
-
-
-@dataclass(frozen=True)
-class Speakers:
-    """The voices and texts of one half: a voice and what it says."""
-
-    short: tuple[tuple[str, str], ...]
-    named: tuple[tuple[str, str], ...]
-    company: tuple[tuple[str, str], ...]
-    machine: tuple[tuple[str, tuple[str, ...]], ...]
-    menu: tuple[tuple[str, tuple[str, ...]], ...]
-
-
-SPEAKERS: Final[dict[Half, Speakers]] = {
-    "tuned": Speakers(
-        short=(
-            ("en-us", "Hello?"),
-            ("en-gb", "Yes?"),
-            ("cmn", "喂？"),
-            ("de", "Hallo?"),
-            ("es", "¿Diga?"),
-            ("en-us", "Miller."),
-            ("de", "Schmidt."),
-            ("en-us", "Hello, hello?"),
-        ),
-        named=(
-            ("en-us", "Hello, this is Anna speaking."),
-            ("de", "Guten Tag, Schmidt am Apparat."),
-            ("cmn", "喂，你好，请问哪位？"),
-            ("es", "Buenos días, le habla Carmen."),
-            ("en-gb", "Good morning, Peter here."),
-        ),
-        company=(
-            ("en-us", "Good morning, Miller and Sons, Anna speaking."),
-            ("en-gb", "Acme support, this is Peter, how can I help you?"),
-            ("de", "Guten Tag, Firma Schmidt und Söhne, mein Name ist Weber."),
-            ("cmn", "您好，明天公司，请讲。"),
-            ("es", "Buenos días, clínica San José, ¿en qué le puedo ayudar?"),
-        ),
-        machine=(
-            (
-                "en-us",
-                (
-                    "Hello, you have reached the voicemail of Anna Miller.",
-                    "I cannot take your call right now.",
-                    "Please leave your name, your number and a short message after the tone.",
-                    "I will call you back as soon as I can.",
-                    "Thank you for your call, and have a nice day.",
-                ),
-            ),
-            ("en-gb", ("The person you are calling is not available.", "Please leave a message after the tone.")),
-            (
-                "de",
-                (
-                    "Guten Tag, hier ist der Anrufbeantworter von Familie Schmidt.",
-                    "Wir sind im Moment leider nicht zu Hause.",
-                    "Bitte hinterlassen Sie eine Nachricht nach dem Signalton.",
-                    "Wir rufen Sie so bald wie möglich zurück.",
-                ),
-            ),
-            ("cmn", ("您好，您拨打的用户暂时无法接听。", "请在提示音后留言。", "谢谢您的来电。")),
-            (
-                "es",
-                (
-                    "Hola, ha llamado al buzón de voz de Carmen López.",
-                    "En este momento no puedo atenderle.",
-                    "Por favor, deje su mensaje después de la señal.",
-                ),
-            ),
-        ),
-        menu=(
-            (
-                "en-us",
-                (
-                    "Thank you for calling Acme Bank.",
-                    "For accounts, press one.",
-                    "For loans, press two.",
-                    "To speak to a person, press zero.",
-                ),
-            ),
-            (
-                "de",
-                (
-                    "Willkommen bei der Sparkasse.",
-                    "Für Ihr Konto drücken Sie die Eins.",
-                    "Für Kredite drücken Sie die Zwei.",
-                ),
-            ),
-        ),
-    ),
-    "held_out": Speakers(
-        short=(
-            ("hibari", "Hello?"),
-            ("hibari", "Yeah?"),
-            ("hibari", "Hi."),
-            ("en-gb-scotland", "Who is this?"),
-            ("cmn-latn-pinyin", "wei2?"),
-            ("es-419", "¿Bueno?"),
-            ("en-us-nyc", "Speaking."),
-            ("fr", "Allô?"),
-        ),
-        named=(
-            ("hibari", "Hi, this is Jane."),
-            ("hibari", "Hello, Jane Cooper speaking."),
-            ("en-gb-x-rp", "Hello, you are through to Oliver."),
-            ("es-419", "Aló, habla Roberto, dígame."),
-            ("fr", "Bonjour, c'est Marie à l'appareil."),
-        ),
-        company=(
-            ("hibari", "Thanks for calling Riverside Dental, this is Jane."),
-            ("hibari", "Good afternoon, front desk, how may I help?"),
-            ("en-gb-scotland", "Highland Motors, good afternoon, Fiona speaking."),
-            ("es-419", "Ferretería Central, muy buenas tardes, habla Roberto."),
-            ("fr", "Bonjour, cabinet du docteur Martin, je vous écoute."),
-        ),
-        machine=(
-            (
-                "hibari",
-                (
-                    "Hi, you've reached Jane Cooper at Riverside Dental.",
-                    "I'm either on the other line or away from my desk.",
-                    "If this is urgent, please call the front desk.",
-                    "Otherwise leave me a message and I'll get back to you shortly.",
-                    "Thanks, and talk to you soon.",
-                ),
-            ),
-            (
-                "hibari",
-                (
-                    "Your call has been forwarded to an automatic voice message system.",
-                    "At the tone, please record your message.",
-                ),
-            ),
-            (
-                "en-gb-x-rp",
-                (
-                    "Sorry, nobody can come to the telephone at the moment.",
-                    "Do leave a message, and we shall ring you back.",
-                ),
-            ),
-            (
-                "es-419",
-                ("El número que usted marcó no está disponible.", "Grabe su mensaje después del tono.", "Gracias."),
-            ),
-            (
-                "fr",
-                (
-                    "Bonjour, vous êtes bien sur la messagerie de Marie Dupont.",
-                    "Je ne suis pas disponible pour le moment.",
-                    "Merci de laisser un message après le bip sonore.",
-                ),
-            ),
-        ),
-        menu=(
-            (
-                "hibari",
-                (
-                    "Welcome to Riverside Dental.",
-                    "If this is an emergency, hang up and dial nine one one.",
-                    "To book a visit, press one.",
-                    "For billing, press two.",
-                ),
-            ),
-            (
-                "fr",
-                ("Bienvenue chez Télécom Plus.", "Pour la facturation, tapez un.", "Pour un technicien, tapez deux."),
-            ),
-        ),
-    ),
-}
 
 
 @cache
@@ -225,10 +56,6 @@ def _hibari() -> Any:
     from cc_tts.engines.cpu.hibari import HibariVoice
 
     return HibariVoice("heart", None)
-
-
-VARIANTS: Final[dict[Half, tuple[str, ...]]] = {"tuned": ("", "+m3", "+f2"), "held_out": ("", "+m7", "+f4", "+m1")}
-"""Voices of espeak-ng are spoken with the timbre of other people."""
 
 
 def spoken(voice: str, text: str, level_dbfs: float) -> Samples:
@@ -287,6 +114,32 @@ def hum(ms: float, level_dbfs: float, hz: float = 50.0) -> Samples:
     return scaled
 
 
+def car(ms: float, rms_dbfs: float, seed: int) -> Samples:
+    """Wheels and wind: noise that falls with the frequency and swells."""
+    white = noise(ms, 0.0, seed=seed)
+    spectrum, hz = np.fft.rfft(white), np.fft.rfftfreq(len(white), 1 / RATE_HZ)
+    rumble = np.fft.irfft(spectrum / np.maximum(hz, 100.0), len(white))
+    rumble *= 1 + 0.5 * np.sin(2 * np.pi * 0.4 * np.arange(len(rumble)) / RATE_HZ)
+    scaled: Samples = rumble * 10 ** (rms_dbfs / 20) / float(np.sqrt(np.mean(rumble**2)))
+    return scaled
+
+
+def through_gsm(samples: Samples) -> Samples:
+    """GSM 06.10 and back."""
+    file = io.BytesIO()
+    soundfile.write(file, samples, RATE_HZ, format="WAV", subtype="GSM610")
+    file.seek(0)
+    heard: Samples = soundfile.read(file)[0]
+    return heard[: len(samples)]
+
+
+@cache
+def _television() -> Samples:
+    """One who reads the news, and the music under it, 8 s."""
+    news = spoken("hibari", "The weather tomorrow will be mild, with some rain in the north. Now to sports.", -24.0)
+    return mixed(np.resize(news, 64_000), music(8000, np.random.default_rng(7), -34.0))
+
+
 @cache
 def _babble(half: Half) -> Samples:
     """Six speakers at once, 8 s."""
@@ -298,39 +151,66 @@ def _babble(half: Half) -> Samples:
 
 ROOMS: Final = ("person", "machine", "silence")
 """Calls with a microphone at the other end, which may stand where others talk."""
+CONDITIONS: Final[dict[Half, tuple[str, ...]]] = {
+    "tuned": ("none", "none", "white", "hum", "babble", "car"),
+    "held_out": ("none", "none", "white", "car", "agc", "television"),
+}
+LEVELS_DBFS: Final[dict[Half, tuple[float, float]]] = {"tuned": (-32, -16), "held_out": (-35, -13)}
+OF_PEOPLE: Final = ("babble", "television")
 
 
 class Line:
-    """The conditions of one call, drawn: level, noise, loss."""
+    """The conditions of one call, drawn: level, noise, codec, loss."""
 
     def __init__(self, half: Half, random: Random, *, may_babble: bool) -> None:
         self.random, self.half = random, half
-        self.level_dbfs = float(random.uniform(-32, -16))
-        self.noise = str(random.choice(["none", "none", "white", "hum", "babble" if may_babble else "white"]))
+        self.level_dbfs = float(random.uniform(*LEVELS_DBFS[half]))
+        self.noise = str(random.choice(CONDITIONS[half]))
+        if self.noise in OF_PEOPLE and not may_babble:
+            self.noise = "white"
         self.loss = float(random.choice([0, 0, 0.02, 0.05]))
+        self.is_gsm = half == "held_out" and may_babble and random.random() < 0.3
+        self.is_clipped = half == "held_out" and random.random() < 0.2
 
     def pcm(self, *parts: Samples) -> bytes:
         """What comes out of it."""
         clean = np.concatenate(parts)
-        ms = len(clean) / 8
-        match self.noise:
-            case "white":
-                clean = clean + noise(ms, self.level_dbfs - 25, seed=int(self.random.integers(1 << 30)))[: len(clean)]
-            case "babble":
-                clean = clean + np.resize(_babble(self.half), len(clean)) * 10 ** ((self.level_dbfs - 22 + 18) / 20)
-            case "hum":
-                clean = clean + hum(ms, -38)[: len(clean)]
+        if self.is_clipped and clean.any():  # the path stands a moment after the answer
+            clean[np.flatnonzero(clean)[0] :][: RATE_HZ // 8] = 0
+        clean = clean + self._around(clean)
         if self.loss:
-            clean = clean.copy()
             for at in range(0, len(clean), PACKET):
                 if self.random.random() < self.loss:
                     clean[at : at + PACKET] = 0
-        return line_pcm(clean)
+        return line_pcm(through_gsm(clean) if self.is_gsm else clean)
+
+    def _around(self, clean: Samples) -> Samples:
+        """What else the microphone hears."""
+        ms, seed = len(clean) / 8, int(self.random.integers(1 << 30))
+        around = silence(ms)
+        match self.noise:
+            case "white":
+                around = noise(ms, self.level_dbfs - 25, seed=seed)
+            case "babble":
+                around = np.resize(_babble(self.half), len(clean)) * 10 ** ((self.level_dbfs - 22 + 18) / 20)
+            case "hum":
+                around = hum(ms, -38)
+            case "car":
+                around = car(ms, self.level_dbfs - (16 if self.half == "held_out" else 20), seed)
+            case "agc":  # the gain rises in each pause
+                loud = np.convolve(np.abs(clean), np.ones(1600) / 1600, "same") > 10 ** (self.level_dbfs / 20) / 20
+                gain = np.convolve(np.where(loud, 0.0, 1.0), np.ones(4000) / 4000, "full")[: len(clean)]
+                around = noise(ms, self.level_dbfs - 20, seed=seed)[: len(clean)] * (0.2 + 0.8 * gain)
+            case "television":
+                around = np.roll(_television(), seed % 64_000)
+                around = np.resize(around, len(clean)) * 10 ** ((self.level_dbfs - 20 + 24) / 20)
+        return np.resize(around, len(clean))
 
     @property
     def note(self) -> str:
         """The conditions in words."""
-        return f"{self.level_dbfs:.0f} dBFS, {self.noise}, loss {self.loss:.0%}"
+        others = " gsm" * self.is_gsm + " clipped" * self.is_clipped
+        return f"{self.level_dbfs:.0f} dBFS, {self.noise}, loss {self.loss:.0%}{others}"
 
 
 Chosen = TypeVar("Chosen")
@@ -388,9 +268,14 @@ class Maker:
 
     def _impatient(self, line: Line) -> Call:
         voice, text = _pick(self._random, self._speakers.short)
-        word = self._say(line, voice, text)
-        pause = silence(float(self._random.uniform(400, 1500)))
-        pcm = line.pcm(self._before(), word, pause, word, silence(TAIL_MS))
+        word = first = self._say(line, voice, text)
+        least_ms = 400
+        if self._random.random() < 0.5:
+            voice, text = _pick(self._random, self._speakers.named + self._speakers.company)
+            first = self._say(line, voice, text)
+            least_ms = 800
+        pause = silence(float(self._random.uniform(least_ms, 1500)))
+        pcm = line.pcm(self._before(), first, pause, word, silence(TAIL_MS))
         return Call("person, says hello again", "human", pcm, None, f"{voice}: {text} {line.note}")
 
     # --- machines --------------------------------------------------------------------------------------------------
@@ -409,6 +294,8 @@ class Maker:
     def _machine(self, line: Line, *, with_beep: bool) -> Call:
         greeting = np.concatenate((self._before(1500), self._greeting(line)))
         spoken_s = len(greeting) / RATE_HZ
+        if self._half == "held_out" and self._random.random() < 0.15:
+            greeting = mixed(greeting, music(len(greeting) / 8, self._random, line.level_dbfs - 15)[: len(greeting)])
         if not with_beep:
             pcm = line.pcm(greeting, silence(TAIL_MS))
             return Call("machine, no beep", "machine", pcm, None, f"{spoken_s:.1f} s {line.note}")

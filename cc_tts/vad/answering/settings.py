@@ -42,7 +42,13 @@ class Amd(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         int, Meta(ge=100, le=20_000, description="A greeting that is longer is a long one: see long_greeting.")
     ] = 1500
     after_greeting_silence_ms: Annotated[
-        int, Meta(ge=100, le=10_000, description="Silence of this length after a short greeting gives human.")
+        int,
+        Meta(
+            ge=100,
+            le=10_000,
+            description="Silence of this length after a short greeting gives human. With listen it is longer after a "
+            "greeting of more than 600 ms.",
+        ),
     ] = 800
     total_analysis_ms: Annotated[
         int,

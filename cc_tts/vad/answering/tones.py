@@ -22,8 +22,11 @@ MAX_SPEECH: Final = 0.6
 purity of 0.43 to 0.72; beeps had 0 to 0.5, and 0.83 to 1 (bench/answering_machines.py, the tuned half).
 """
 HALF_MS: Final = WINDOW_MS / 2
-SURE_MEAN_PURITY: Final = 0.96
-"""The model takes the first 60 ms of some beeps for speech; no vowel had more than 0.94 (measured, as MAX_SPEECH)."""
+SURE_MEAN_PURITY: Final = 0.985
+"""The model takes the first 60 ms of some beeps for speech; vowels of recorded women seldom have more (measured)."""
+OCTAVE: Final = 0.05
+OCTAVE_MS: Final = 200.0
+"""A short sound of two frequencies that are an octave apart is a voice with its first harmonic (measured on recordings)."""
 SAME_PITCH_HZ: Final = 45.0
 """How far the pitch of a tone may seem to wander in windows of 32 ms: 440 + 480 Hz are one peak there, which swings."""
 MAX_HOLE_MS: Final = 64.0
@@ -38,7 +41,7 @@ MAX_SWING_DB: Final = 6.0
 
 Kind = Literal["beep", "call_progress", "dtmf", "fax_calling", "fax_answering", "information", "other"]
 
-BEEP_HZ: Final = (432.0, 1900.0)
+BEEP_HZ: Final = (436.0, 1900.0)
 CALL_PROGRESS_HZ: Final = (335.0, 500.0)
 """Dial, ringback and busy tones of nearly all countries (ITU-T E.180 supplement 2)."""
 BUSY_SECOND_HZ: Final = 620.0
@@ -211,7 +214,8 @@ def _kind_of_two(tone: Tone, low: float, high: float) -> Kind:
         high <= CALL_PROGRESS_HZ[1] or abs(high - BUSY_SECOND_HZ) <= 15  # noqa: PLR2004 - measured to a few Hz
     ):
         return "call_progress"
-    return "beep" if _may_be_beep(tone) else "other"
+    is_voice = tone.ms < OCTAVE_MS and abs(high - 2 * low) <= OCTAVE * high
+    return "beep" if _may_be_beep(tone) and not is_voice else "other"
 
 
 def _may_be_beep(tone: Tone) -> bool:

@@ -18,6 +18,14 @@ MOSTLY: Final = 0.35
 """A machine that goes on speaks for so much of the time, also with pauses of a second; a person who has said a greeting and
 waits does not, though babble behind the person may pass for words (measured, bench/answering_machines.py).
 """
+ABOVE_FLOOR: Final = 2.5
+"""So much more than the softest of late, 8 dB, is a sound and no noise (unmeasured)."""
+FLOOR_RISE: Final = 1.006
+"""The noise is taken to rise by 3 dB/s at most (unmeasured)."""
+PAUSE_MS: Final = 700.0
+"""A person who is not answered says hello again behind such a pause (unmeasured)."""
+AGAIN_MS: Final = 1500.0
+"""What is said behind a pause and is shorter may be such a hello (unmeasured)."""
 LEAD_MS: Final = 96.0
 """The model takes up to three windows to be sure of speech; the loud sound before belongs to the word (unmeasured)."""
 
@@ -34,11 +42,14 @@ class Words:
         self._word_since_ms: float | None = None
         self._voice_until_ms = 0.0
         self._num_over = 0
-        self._voiced_ms = 0.0
+        self._voiced_ms = self._quiet_ms = self._heard_until_ms = 0.0
+        self._floor = 32768.0
         self.begin_ms: float | None = None
         """When the first word began."""
         self.end_ms = 0.0
         """When the last one ended, or was last heard."""
+        self._pause_ms = self._after_pause_ms = 0.0
+        """Where the last pause began and ended."""
 
     @property
     def count(self) -> int:
@@ -51,9 +62,19 @@ class Words:
         return 0.0 if self.begin_ms is None else self.end_ms - self.begin_ms
 
     @property
+    def without_hello_ms(self) -> float:
+        """The same without a last few words behind a pause."""
+        is_hello = self.end_ms - self._after_pause_ms < AGAIN_MS and self._pause_ms > 0
+        return self.length_ms if self.begin_ms is None or not is_hello else max(0.0, self._pause_ms - self.begin_ms)
+
+    @property
     def word_ms(self) -> float:
         """The length so far of a word that goes on."""
         return self._voice_until_ms - self._word_since_ms if self._word_since_ms is not None else 0.0
+
+    def silence_ms(self, at_ms: float) -> float:
+        """The silence since the last word. Sounds that the model does not take for speech count half: they may be speech."""
+        return max(self._quiet_ms, (at_ms - self.end_ms) / 2)
 
     def is_mostly_voice(self, at_ms: float) -> bool:
         """Whether most of the time from the first word on is voice."""
@@ -69,6 +90,9 @@ class Words:
 
     def push(self, begin_ms: float, end_ms: float, level: float, probability: float) -> None:
         """The next half of a window."""
+        self._floor = min(level, max(1.0, self._floor) * FLOOR_RISE)
+        if not self.is_loud(level) or level < self._floor * ABOVE_FLOOR:
+            self._quiet_ms += end_ms - begin_ms
         if not self.is_loud(level):
             self._loud_since_ms = None
         elif self._loud_since_ms is None:
@@ -94,13 +118,16 @@ class Words:
         if self._word_since_ms is None:
             self._word_since_ms = max(self._loud_since_ms, end_ms - LEAD_MS, self._voice_until_ms)
         self._voice_until_ms = end_ms
+        self._quiet_ms = 0.0
         self._smoothed += SMOOTHING * (level - self._smoothed)
         self._loudest = max(self._loudest, self._smoothed)
         if self._loudest_over < self._loudest * OF_LOUDEST:
             self._forget_background()
         if self._is_word:
             if self.begin_ms is None:
-                self.begin_ms = self._word_since_ms
+                self.begin_ms = self._after_pause_ms = self._word_since_ms
+            elif self._word_since_ms - self.end_ms >= PAUSE_MS:
+                self._pause_ms, self._after_pause_ms = self.end_ms, self._word_since_ms
             self.end_ms = end_ms
 
     def _forget_background(self) -> None:

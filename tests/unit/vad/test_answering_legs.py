@@ -109,7 +109,49 @@ def test_a_short_greeting_and_silence_are_a_person() -> None:
     assert isinstance(found, Answered)
     assert (found.result, found.words) == ("human", 2)
     assert found.greeting_ms == pytest.approx(700, abs=40)
-    assert found.at_ms == pytest.approx(1100 + 800, abs=50)
+    assert found.at_ms == pytest.approx(1100 + 900, abs=60)
+
+
+def answered_ms(*parts: Samples, **settings: Any) -> float:
+    bench = Bench()
+    bench.legs.classify("a", Amd(**settings), T0_NS, is_answered=True)
+    (found,) = bench.run(*parts)
+    assert isinstance(found, Answered)
+    assert found.result == "human"
+    return found.at_ms
+
+
+def test_the_longer_a_short_greeting_is_the_longer_a_machine_may_pause_in_it() -> None:
+    assert answered_ms(word(400), quiet(2000)) == pytest.approx(400 + 800, abs=60)
+    assert answered_ms(word(1050), quiet(3000)) == pytest.approx(1050 + 1250, abs=60)
+    assert answered_ms(word(1050), quiet(3000), long_greeting="machine") == pytest.approx(1050 + 800, abs=60)
+    assert heard(word(1000), quiet(1000), talk(7200), quiet(3000))[0] == ("machine", "long_greeting")
+
+
+def test_a_person_who_says_hello_again_behind_a_long_greeting_is_no_machine() -> None:
+    assert heard(quiet(300), talk(4400), quiet(3000)) == [("human", "greeting_ended")]
+    assert heard(quiet(300), talk(4000), quiet(1200), word(500), quiet(3000)) == [("human", "greeting_ended")]
+    assert heard(quiet(300), talk(4000), quiet(1200), talk(2400), quiet(3000))[0] == ("machine", "long_greeting")
+
+
+def mumble(ms: float) -> Samples:
+    """Loud, and no speech to the model."""
+    return np.asarray(np.random.default_rng(1).uniform(-0.2, 0.2, round(ms * 8)), np.float32)
+
+
+def test_a_sound_that_may_be_speech_holds_the_result_back() -> None:
+    assert answered_ms(quiet(200), word(400), mumble(520), quiet(3000)) == pytest.approx(1120 + 800, abs=60)
+    assert answered_ms(quiet(200), word(400), mumble(4000)) == pytest.approx(600 + 2 * 800, abs=60)
+
+
+def test_a_vowel_before_a_beep_does_not_make_it_a_melody() -> None:
+    vowel = sine(356, 120)
+    assert heard(talk(7200), vowel, quiet(300), sine(1300, 400), quiet(1000))[1:] == [("ended", "beep")]
+
+
+def test_a_short_harmonic_sound_is_a_voice_and_no_beep() -> None:
+    voice = sine(450, 100) + sine(900, 100)
+    assert heard(word(), quiet(100), voice, quiet(2000)) == [("human", "short_greeting")]
 
 
 def test_silence() -> None:

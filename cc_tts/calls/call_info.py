@@ -128,7 +128,7 @@ class CallInfo:
 
 
 class CallTimer:
-    """The one timer of a call, which ends when the call is established or over. What its action raises is logged."""
+    """One action of a call that is to run later. What it raises is logged."""
 
     def __init__(self, call_id: str) -> None:
         self._call_id = call_id
@@ -139,7 +139,7 @@ class CallTimer:
         """Whether an action is still to run."""
         return self._handle is not None
 
-    def set(self, delay_s: float, action: Callable[[], None]) -> None:
+    def set(self, delay_s: float, action: Callable[[], object]) -> None:
         """Run ``action`` after this time, in place of what was to run."""
         self.cancel()
         self._handle = asyncio.get_running_loop().call_later(delay_s, self._run, action)
@@ -150,7 +150,7 @@ class CallTimer:
             self._handle.cancel()
             self._handle = None
 
-    def _run(self, action: Callable[[], None]) -> None:
+    def _run(self, action: Callable[[], object]) -> None:
         self._handle = None
         try:
             action()

@@ -14,7 +14,6 @@ complete. A prompt that is heard while the caller is speaking is interrupted if 
 Runs on: the event loop.
 """
 
-import asyncio
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from functools import partial
 from typing import Final
 
 from cc_tts.calls.audio.hub import DIRECTIONS, AudioBlock
+from cc_tts.calls.call_info import CallTimer
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.events import types
 from cc_tts.calls.follower import CallView
@@ -68,7 +68,7 @@ class CallerSpeech:
         self._speech: _Speech | None = None
         self._hold: _Hold | None = None
         self._unsubscribe: Callable[[], None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = CallTimer(call.id)
 
     def begin(self, established_ns: int) -> None:
         """The call is established."""
@@ -101,7 +101,7 @@ class CallerSpeech:
         if (speech := self._speech) is not None:
             # that speech has stopped is known after vad.silence_ms
             delay_ms = policy.guard_ms + max(policy.min_speech_ms, self._services.config.vad.silence_ms + ANSWER_MS)
-            self._after(delay_ms, partial(self._goes_on, speech, utterance))
+            self._timer.set(delay_ms / 1000, partial(self._goes_on, speech, utterance))
 
     def prompt_complete(self, utterance: Utterance) -> None:
         """An utterance is over."""
@@ -125,7 +125,7 @@ class CallerSpeech:
     def close(self) -> None:
         """The call is over."""
         self._stopped(self._services.clock.now_ns())
-        self._cancel_timer()
+        self._timer.cancel()
         self._hold = None
         self._ignore()
 
@@ -156,7 +156,7 @@ class CallerSpeech:
         )
         self._call.followers.speech(speech.id, onset_ns, begins=True)
         if self._hold is not None:
-            self._cancel_timer()
+            self._timer.cancel()
         else:
             self._act(speech, onset_ns)
 
@@ -192,11 +192,11 @@ class CallerSpeech:
         self._call.followers.speech(speech.id, end_ns, begins=False)
         hold = self._hold
         if hold is None:
-            self._cancel_timer()
+            self._timer.cancel()
         elif hold.policy.resume_after_ms is not None:
             hold.heard_ms += duration_ms
             since_ms = ms_between(end_ns, self._services.clock.now_ns())
-            self._after(max(0.0, hold.policy.resume_after_ms - since_ms), self.resume)
+            self._timer.set(max(0.0, hold.policy.resume_after_ms - since_ms) / 1000, self.resume)
 
     def _goes_on(self, speech: _Speech, utterance: Utterance) -> None:
         """Interrupt an utterance that began while the caller was speaking, if the caller still speaks."""
@@ -209,7 +209,7 @@ class CallerSpeech:
         self._call.player.interrupt(onset_ns, "speech", speech_id=speech_id)
 
     def _let_go(self, utterance_id: str = "", from_ms: float = 0.0) -> None:
-        self._cancel_timer()
+        self._timer.cancel()
         self._hold = None
         self._set_paused(paused=False, utterance_id=utterance_id, from_ms=from_ms)
 
@@ -251,15 +251,6 @@ class CallerSpeech:
             silence_ms=self._services.config.vad.silence_ms,
             deaf_until_ns=self._deaf_until_ns,
         )
-
-    def _after(self, delay_ms: float, action: Callable[[], object]) -> None:
-        self._cancel_timer()
-        self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, action)
-
-    def _cancel_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
 
 def _word_begin_ms(utterance: Utterance) -> float:

@@ -9,12 +9,11 @@
 Nothing of it exists for a call that was placed without ``amd``. Runs on: the event loop.
 """
 
-import asyncio
 from collections.abc import Callable
 from typing import Final
 
 from cc_tts.calls.audio.hub import DIRECTIONS, AudioBlock
-from cc_tts.calls.call_info import AmdStage
+from cc_tts.calls.call_info import AmdStage, CallTimer
 from cc_tts.calls.events import types
 from cc_tts.calls.follower import CallView
 from cc_tts.clock import ms_between
@@ -45,7 +44,7 @@ class MachineDetection:
         self._early: EarlySound | None = None
         self._established_ns: int | None = None
         self._unsubscribe: Callable[[], None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = CallTimer(call.id)
 
     def placed(self) -> None:
         """The INVITE goes out."""
@@ -60,7 +59,7 @@ class MachineDetection:
         """The call is answered."""
         self._established_ns = established_ns
         self._classify(established_ns, is_answered=True)
-        self._after(self._settings.longest_ms + MARGIN_MS, self._lost)
+        self._timer.set((self._settings.longest_ms + MARGIN_MS) / 1000, self._lost)
 
     def close(self) -> None:
         """The call is over."""
@@ -102,7 +101,7 @@ class MachineDetection:
         self._call.amd_stage = "greeting" if answered.result == "machine" else ""
         report(self._call, answered)
         if self._call.amd_stage:
-            self._after(self._settings.greeting_timeout_ms + MARGIN_MS, self._lost)
+            self._timer.set((self._settings.greeting_timeout_ms + MARGIN_MS) / 1000, self._lost)
         else:
             self._stop()
 
@@ -126,20 +125,11 @@ class MachineDetection:
         return 0.0 if self._established_ns is None else ms_between(self._established_ns, self._services.clock.now_ns())
 
     def _stop(self) -> None:
-        self._cancel_timer()
+        self._timer.cancel()
         if self._unsubscribe is not None:
             self._unsubscribe()
             self._unsubscribe = None
             self._services.vad.declassify(self._leg)
-
-    def _after(self, delay_ms: float, action: Callable[[], object]) -> None:
-        self._cancel_timer()
-        self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, action)
-
-    def _cancel_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
 
 def report(call: CallView, answered: Answered) -> None:

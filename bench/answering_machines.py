@@ -17,7 +17,8 @@ from cc_tts.vad.answering.legs import AnsweringLegs
 from cc_tts.vad.answering.settings import Amd, Answered, Finding, GreetingEnded
 from cc_tts.vad.detector import LegAudio
 from cc_tts.vad.silero import SileroModel, find_model
-from lab.answered_calls import Call, Half, Maker
+from lab.answered_calls import Call, Maker
+from lab.answered_texts import Half
 from lab.caller_audio import RATE_HZ, frames
 
 Json = dict[str, Any]

@@ -24,7 +24,7 @@ FLOOR_RISE: Final = 1.006
 """The noise is taken to rise by 3 dB/s at most (unmeasured)."""
 PAUSE_MS: Final = 700.0
 """A person who is not answered says hello again behind such a pause (unmeasured)."""
-AGAIN_MS: Final = 1500.0
+AGAIN_MS: Final = 2000.0
 """What is said behind a pause and is shorter may be such a hello (unmeasured)."""
 LEAD_MS: Final = 96.0
 """The model takes up to three windows to be sure of speech; the loud sound before belongs to the word (unmeasured)."""

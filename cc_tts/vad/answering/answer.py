@@ -203,7 +203,7 @@ class Answer:
     def _goes_on(self, at_ms: float, greeting_ms: float) -> bool:
         """Whether a long greeting has gone on for so long that it is a machine's."""
         total_ms = self.settings.total_analysis_ms
-        is_long = self._words.without_hello_ms >= LONGEST_OF_TOTAL * total_ms
+        is_long = self._words.without_hello_ms >= LONGEST_OF_TOTAL * total_ms or self._words.length_ms >= 1.5 * total_ms
         return (is_long and self._words.is_mostly_voice(at_ms)) or greeting_ms >= 2 * total_ms
 
     def _long_because(self) -> AmdCause | None:

@@ -19,13 +19,13 @@ MOSTLY: Final = 0.35
 waits does not, though babble behind the person may pass for words (measured, bench/answering_machines.py).
 """
 ABOVE_FLOOR: Final = 2.5
-"""So much more than the softest of late, 8 dB, is a sound and no noise (unmeasured)."""
+"""A sound is 8 dB louder than the softest of late; less is noise (unmeasured)."""
 FLOOR_RISE: Final = 1.006
 """The noise is taken to rise by 3 dB/s at most (unmeasured)."""
 PAUSE_MS: Final = 700.0
 """A person who is not answered says hello again behind such a pause (unmeasured)."""
 AGAIN_MS: Final = 2000.0
-"""What is said behind a pause and is shorter may be such a hello (unmeasured)."""
+"""Such a hello is shorter (unmeasured)."""
 LEAD_MS: Final = 96.0
 """The model takes up to three windows to be sure of speech; the loud sound before belongs to the word (unmeasured)."""
 

@@ -202,7 +202,7 @@ def _kind_of_one(tone: Tone, hz: float) -> Kind:
         return "fax_answering"
     if CALL_PROGRESS_HZ[0] <= hz < BEEP_HZ[0]:
         return "call_progress"
-    if abs(hz - FAX_CALLING_HZ) <= 40 and 250 <= tone.ms <= 600:  # noqa: PLR2004 - T.30: ± 38 Hz, 0.5 s ± 15 %, the first may be cut
+    if abs(hz - FAX_CALLING_HZ) <= 40 and 350 <= tone.ms <= 600:  # noqa: PLR2004 - T.30: ± 38 Hz, 0.5 s ± 15 %, the first may be cut
         return "fax_calling"
     return "beep" if _may_be_beep(tone) and tone.is_even else "other"
 

@@ -161,6 +161,14 @@ class Metrics:
             "1 while the registrar has us, once it has answered or been silent for too long.",
             "registrar",
         )
+        self.trunk_registered = gauge("cctts_trunk_registered", "1 while the registrar of a trunk has us.", "trunk")
+        self.trunk_calls = gauge("cctts_trunk_calls", "Calls that are up by a trunk, those that came in too.", "trunk")
+        self.trunk_failures = counter(
+            "cctts_trunk_failures",
+            "Attempts to place a call by a trunk that ended without an answer, by SIP status; 0: none came.",
+            "trunk",
+            "code",
+        )
         self.certificate_expiry = gauge(
             "cctts_tls_certificate_expiry_timestamp_seconds",
             "When the certificate that a key of the configuration names expires, since the Unix epoch.",

@@ -19,8 +19,8 @@ from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.originate import OriginateRequest
 from cc_tts.calls.transfers.bridge import BridgeRequest
+from cc_tts.calls.trunks import target_fault
 from cc_tts.config.schema import CallWebhook
-from cc_tts.config.sip_uri import uri_fault
 from cc_tts.errors import (
     CallNotFound,
     CapacityExceeded,
@@ -98,8 +98,9 @@ class Originate(schemas.Body, frozen=True):
     events tell who answers.
     """
 
-    to: schemas.Uri
-    from_: schemas.Uri | None = msgspec.field(default=None, name="from")
+    to: schemas.Target
+    from_: schemas.Target | None = msgspec.field(default=None, name="from")
+    trunk: schemas.TrunkName | None = None
     headers: schemas.Headers = msgspec.field(default_factory=dict)
     timeout_s: schemas.RingTimeout | None = None
     voice: schemas.VoiceId | None = None
@@ -130,8 +131,8 @@ class Originate(schemas.Body, frozen=True):
             Unprocessable: a URI, a header or the prompt cannot be used.
         """
         checked: tuple[tuple[str, str | None, Callable[[str], str | None]], ...] = (
-            ("/to", self.to, uri_fault),
-            ("/from", self.from_, uri_fault),
+            ("/to", self.to, target_fault),
+            ("/from", self.from_, target_fault),
             ("/display_name", self.display_name, sip_fields.display_name_fault),
             ("/asserted_identity", self.asserted_identity, sip_fields.identity_fault),
         )

@@ -71,6 +71,17 @@ Language = Annotated[
 ]
 Speed = Annotated[float, Meta(ge=MIN_SPEED, le=MAX_SPEED, description="Factor on the voice's natural rate.")]
 Uri = Annotated[str, Meta(min_length=1, max_length=MAX_URI_CHARS, description="A sip: or sips: URI.")]
+Target = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=MAX_URI_CHARS,
+        description="A sip: or sips: URI, or a number that a trunk has a prefix of.",
+    ),
+]
+TrunkName = Annotated[
+    str, Meta(min_length=1, max_length=64, description="A trunk of [trunks]. Left out: a number's prefix chooses it.")
+]
 Text = Annotated[str, Meta(description="Text to speak; at most tts.max_text_chars characters, no NUL.")]
 Ssml = Annotated[
     str,

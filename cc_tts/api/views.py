@@ -49,6 +49,7 @@ class Call(View, frozen=True, kw_only=True):
         **{name: attrgetter(f"defaults.{name}") for name in ("voice", "language", "speed", "lexicons")},
         "barge_in": lambda call: BargeIn(dtmf=call.defaults.barge_in_dtmf, speech=call.defaults.barge_in_speech),
         "tenant": lambda call: call.tenant or UNSET,
+        "trunk": lambda call: call.trunk or UNSET,
         "utterance_ids": lambda call: tuple(call.utterances),
         "bridged_to": lambda call: call.bridge.other or UNSET,
     }
@@ -88,6 +89,7 @@ class Call(View, frozen=True, kw_only=True):
         str | UnsetType, Meta(description="The call that its far side talks with; left out if there is none.")
     ] = UNSET
     tenant: Annotated[str | UnsetType, Meta(description="Whose call it is; left out if it is no tenant's.")] = UNSET
+    trunk: Annotated[str | UnsetType, Meta(description="It is placed by this trunk or came by it.")] = UNSET
 
 
 class Calls(msgspec.Struct, frozen=True):

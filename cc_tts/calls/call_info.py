@@ -40,6 +40,8 @@ class CallInfo:
     uri_parameters: dict[str, str] = field(default_factory=dict)
     tenant: str = ""
     """The tenant whose call it is; empty: the operator's."""
+    trunk: str = ""
+    """The trunk that it is placed by, or that it came by."""
     route: str = ""
     """The key of ``[routes]`` that takes an incoming call."""
     peer: str = ""
@@ -83,6 +85,8 @@ class CallInfo:
     """The call whose far side asked for this one by REFER, and that REFER."""
     recordings: tuple[RecordingStamp, ...] = ()
     """Those that were made of it, or asked for."""
+    invite: messages.Originate | None = None
+    """What the UA process was asked to place, for the next trunk if the first does not take it."""
     no_answer_at_s: float | None = None
     """When an outgoing call is given up that is not answered, on the wall clock."""
 
@@ -124,7 +128,7 @@ class CallInfo:
     def parties(self) -> dict[str, Any]:
         """The fields that events of a new call have."""
         names = ("direction", "caller", "callee", "sip_call_id", "headers", "uri_parameters")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in names} | {"trunk": self.trunk or UNSET}
 
 
 class CallTimer:

@@ -72,6 +72,7 @@ class CallTable:
 
     def release(self, call_id: str) -> None:
         """Count it no more."""
+        self._services.trunks.release(call_id)
         if (reservation := self._reservations.pop(call_id, None)) is not None:
             reservation.release()
 

@@ -57,6 +57,7 @@ class IncomingCalls:
         """Take in an INVITE."""
         call = self._new_call(message)
         self._table.add(call)
+        self._services.trunks.note_up(call.id, call.trunk)
         self._present(call, message)
 
     def adopt(self, snapshot: messages.CallSnapshot) -> None:
@@ -81,6 +82,7 @@ class IncomingCalls:
             )
         if is_up:
             self._table.reserve(call.id, call.tenant, is_up=True)
+        self._services.trunks.note_up(call.id, call.trunk)
         self._services.events.follow(record.run)
         call.metadata, call.client_state = record.metadata, record.client_state
         self._table.restore(call)
@@ -117,6 +119,7 @@ class IncomingCalls:
             uri_parameters=routing.uri_parameters(message.request_uri) if trusted else {},
             tenant=tenant,
             route=route,
+            trunk=message.trunk,
             peer=message.source,
         )
 

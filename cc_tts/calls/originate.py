@@ -1,8 +1,11 @@
 """Calls that the application places. Runs on: the event loop."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
+import msgspec
+
+from cc_tts import logs
 from cc_tts.calls.audio.machine_detection import MachineDetection
 from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState
@@ -29,15 +32,18 @@ from cc_tts.ua.sip import bye
 from cc_tts.ua.sip import uri as sip_uri
 from cc_tts.vad.answering.settings import Amd
 
+log = logs.get(__name__)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OriginateRequest:
-    """A call to place. ``from_`` empty: the account's address. ``referral``: the call whose far side asked for it by REFER,
-    and that REFER.
+    """A call to place, to a SIP URI or a number. ``from_`` empty: the account's address. ``trunk``: the one that places it.
+    ``referral``: the call whose far side asked for it by REFER, and that REFER.
     """
 
     to: str
     from_: str | None = None
+    trunk: str | None = None
     headers: dict[str, str] = field(default_factory=dict)
     timeout_s: float | None = None
     voice: str | None = None
@@ -78,14 +84,19 @@ class OutgoingCalls:
         call_id = request.call_id or self._services.nodes.new_id("call")
         if call_id in self._table:
             raise DuplicateId(f"there is a call {call_id[:80]!r} already")
-        self._check_target(request)
         self._check_bridge(request)
         self._check_speech(request)
-        call = self._new_call(request, call_id)
-        self._table.reserve(call_id, request.tenant)
+        attempt = self._services.trunks.plan(
+            call_id, request.to, trunk=request.trunk, from_=request.from_, tenant=request.tenant
+        )
         try:
+            request = replace(request, to=attempt.to, from_=attempt.from_, trunk=attempt.trunk)
+            self._check_target(request)
+            call = self._new_call(request, call_id)
+            self._table.reserve(call_id, request.tenant)
             beside = request.bridge.other_call_id if request.bridge else ""
-            self._ua.originate(_invite(request, call_id), beside=beside)
+            call.invite = _invite(request, call_id)
+            self._ua.originate(call.invite, beside=beside)
         except BaseException:
             self._table.release(call_id)
             raise
@@ -103,6 +114,31 @@ class OutgoingCalls:
             call.speak(request.prompt)
         return call
 
+    def fail_over(self, call: Call, ended: messages.CallEnded) -> bool:
+        """Place a call by its next trunk if the one before it did not take it; returns whether that is so."""
+        if (
+            call.direction == "inbound"
+            or not call.trunk
+            or call.answered_at_s is not None
+            or call.local_reason is not None
+        ):
+            return False
+        attempt = self._services.trunks.next_for(
+            call.id, sip_code=ended.sip_code, is_unreachable=ended.ended_by == "unreachable"
+        )
+        if attempt is None or call.invite is None or self._table.draining:
+            return False
+        self._ua.note_end(call.id)  # of the attempt: the call goes on
+        invite = msgspec.structs.replace(call.invite, to=attempt.to, from_=attempt.from_, trunk=attempt.trunk)
+        try:
+            self._ua.originate(invite, beside=call.bridge.kept.other_call_id if call.bridge.kept else "")
+        except UserAgentUnavailable:
+            return False
+        call.publish(types.CallTrunkFailed(trunk=call.trunk, sip_code=ended.sip_code, next=attempt.trunk))
+        log.info("trunk_failed", call_id=call.id, trunk=call.trunk, sip_code=ended.sip_code, next=attempt.trunk)
+        call.placed_by(attempt.trunk, attempt.to)
+        return True
+
     def _new_call(self, request: OriginateRequest, call_id: str) -> Call:
         caller = request.from_ or self._ua.default_caller
         return Call(
@@ -119,6 +155,7 @@ class OutgoingCalls:
             webhook=request.webhook,
             disclosure=self._disclosure_of(request),
             tenant=request.tenant,
+            trunk=request.trunk or "",
             referral=request.referral,
             peer=sip_uri.destination(request.to),
         )
@@ -135,7 +172,7 @@ class OutgoingCalls:
     def _check_target(self, request: OriginateRequest) -> None:
         sip = self._config.sip
         pointer, fault = "/to", sip_uri.fault_of_target(request.to, sip.transports)
-        if not fault and request.asserted_identity:
+        if not fault and request.asserted_identity and not request.trunk:  # the operator trusts a trunk
             registrar = self._config.registration.registrar
             if not sip_uri.is_trusted_target(request.to, peers=self._trusted_peers, registrar=registrar):
                 pointer = "/asserted_identity"
@@ -183,4 +220,5 @@ def _invite(request: OriginateRequest, call_id: str) -> messages.Originate:
         from_=request.from_ or "",
         headers=request.headers | asserted,
         display_name=request.display_name or "",
+        trunk=request.trunk or "",
     )

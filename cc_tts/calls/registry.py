@@ -88,7 +88,7 @@ class CallRegistry:
             return f"all {self._ua.max_calls} lines are busy"
         if self._config.registration.registrar and self._ua.registered is False:
             return "not registered with the PBX"
-        return None
+        return self._services.trunks.not_ready_because
 
     @property
     def degraded_because(self) -> str | None:
@@ -253,10 +253,7 @@ class CallRegistry:
             case messages.MediaLateness():
                 self._note_lateness()
             case messages.RegistrationChanged():
-                self._ua.registered = message.registered
-                registrar = self._services.config.registration.registrar
-                self._metrics.registered.labels(registrar=registrar).set(message.registered)
-                log.info("registration", registered=message.registered, sip_code=message.sip_code)
+                self._note_registration(message)
             case messages.RecordingStarted() | messages.RecordingOver() | messages.RecorderLost():
                 self._services.recordings.on_report(message)
             case messages.CallReport():
@@ -268,6 +265,8 @@ class CallRegistry:
         call = self._table.live.get(message.call_id)
         if call is not None and isinstance(message, messages.ReferRequested):
             self.referrals.take(call, message)
+        elif call is not None and isinstance(message, messages.CallEnded) and self._outgoing.fail_over(call, message):
+            pass
         elif call is not None:
             call.on_report(message)
             self.referrals.on_report(call, message)
@@ -279,6 +278,15 @@ class CallRegistry:
                 self.bridges.ended(call)
         elif isinstance(message, messages.CallEnded):  # of a call that was not adopted
             self._ua.note_end(message.call_id)
+
+    def _note_registration(self, message: messages.RegistrationChanged) -> None:
+        log.info("registration", trunk=message.trunk, registered=message.registered, sip_code=message.sip_code)
+        if message.trunk:
+            self._services.trunks.note_registration(message.trunk, registered=message.registered)
+            return
+        self._ua.registered = message.registered
+        registrar = self._services.config.registration.registrar
+        self._metrics.registered.labels(registrar=registrar).set(message.registered)
 
     def _note_lateness(self) -> None:
         self._metrics.ua_media_lateness.set(self._ua.lateness.p99_ms / 1000)

@@ -9,6 +9,7 @@ from cc_tts.calls.events.bus import EventBus
 from cc_tts.calls.events.types import PromptReady
 from cc_tts.calls.prompts.utterance_index import UtteranceIndex
 from cc_tts.calls.recording.recordings import Recordings
+from cc_tts.calls.trunks import Trunks
 from cc_tts.clock import Clock
 from cc_tts.cluster.nodes import LineNodes
 from cc_tts.config.schema import Config
@@ -41,6 +42,7 @@ class CallServices:
     utterances: UtteranceIndex = field(init=False)
     staged: StagedPrompts = field(init=False)
     recordings: Recordings = field(init=False)
+    trunks: Trunks = field(init=False)
 
     def __post_init__(self) -> None:
         playout = self.config.playout
@@ -51,6 +53,7 @@ class CallServices:
         self.recordings = Recordings(
             self.config, events=self.events, metrics=self.metrics, clock=self.clock, nodes=self.nodes
         )
+        self.trunks = Trunks(self.config.trunks, clock=self.clock, metrics=self.metrics)
         rate_hz = self.config.rtp.clock_rate_hz
         self.staged = StagedPrompts(
             self.config.prompts,

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from cc_tts.config import cluster, remote, webhooks
+from cc_tts.config import cluster, remote, trunks, webhooks
 from cc_tts.config.record import route_faults
 from cc_tts.config.schema import MAX_TENANTS, Config, RouteConfig, is_ip_address
 from cc_tts.config.sections import prompts
@@ -17,7 +17,7 @@ def check_sense(config: Config) -> None:
     """Raise ``ConfigError`` for values that contradict each other; the message names both."""
     for faults_of in (
         _lists, _sip, _ua, _tls, _rtp, _tts, _playout, _media, _http, _routes, _registration, _peers, _auth, remote.faults,
-        cluster.faults, _tenants, webhooks.faults, _prompts,
+        cluster.faults, _tenants, webhooks.faults, _prompts, _trunks,
     ):  # fmt: skip
         for fault in faults_of(config):
             raise ConfigError(fault)
@@ -175,6 +175,10 @@ def _tenants(config: Config) -> Iterator[str]:
 def _prompts(config: Config) -> Iterator[str]:
     greetings = ((f"routes.{user}.greeting_prompt", route.greeting_prompt) for user, route in config.routes.items())
     yield from prompts.faults(config.prompts, greetings)
+
+
+def _trunks(config: Config) -> Iterator[str]:
+    yield from trunks.faults(config.trunks, tenants=config.tenants, transports=config.sip.transports)
 
 
 def _registration(config: Config) -> Iterator[str]:

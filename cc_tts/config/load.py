@@ -14,6 +14,7 @@ import msgspec
 
 from cc_tts.config.check import check_sense
 from cc_tts.config.schema import Config, RouteConfig, TenantConfig
+from cc_tts.config.trunks import TrunkConfig
 from cc_tts.config.wording import in_words
 from cc_tts.errors import ConfigError, nearest
 
@@ -75,7 +76,7 @@ MAX_SHOWN_CHARS: Final = 80
 (unmeasured).
 """
 
-_BY_NAME: Final[Mapping[str, type]] = {"tenants": TenantConfig, "routes": RouteConfig}
+_BY_NAME: Final[Mapping[str, type]] = {"tenants": TenantConfig, "routes": RouteConfig, "trunks": TrunkConfig}
 """Sections with a section for each name."""
 
 
@@ -106,8 +107,12 @@ def reload(running: Config, wanted: Config) -> Reload:
             needs_restart.append(name)
     for section in _BY_NAME:
         old, new = getattr(running, section), getattr(wanted, section)
-        changed += (f"{section}.{name}" for name in sorted(old | new) if old.get(name) != new.get(name))
-        sections[section] = new
+        differing = [f"{section}.{name}" for name in sorted(old | new) if old.get(name) != new.get(name)]
+        if section in RELOADABLE:
+            changed += differing
+            sections[section] = new
+        else:
+            needs_restart += differing
     config = dataclasses.replace(running, **sections)
     try:
         check_sense(config)
@@ -117,7 +122,7 @@ def reload(running: Config, wanted: Config) -> Reload:
 
 
 def _differing_keys(running: Config, wanted: Config) -> Iterator[tuple[str, str]]:
-    """Section and key of what differs outside tenants and routes."""
+    """Section and key of what differs outside the sections with names."""
     for section in dataclasses.fields(Config):
         if section.name not in _BY_NAME:
             old, new = getattr(running, section.name), getattr(wanted, section.name)
@@ -200,7 +205,7 @@ def _check_keys(tree: object, kind: Any, where: str) -> None:
         return
     if not dataclasses.is_dataclass(kind) and get_origin(kind) is not dict:  # a table or a word
         kind = next(filter(dataclasses.is_dataclass, get_args(kind)), kind)
-    if get_origin(kind) is dict:  # tenants and routes
+    if get_origin(kind) is dict:  # tenants, routes and trunks
         known = dict.fromkeys(tree, get_args(kind)[1])
     elif dataclasses.is_dataclass(kind):
         known = get_type_hints(kind)

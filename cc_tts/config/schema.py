@@ -14,6 +14,7 @@ from cc_tts.config.record import RecordConfig, RouteRecord
 from cc_tts.config.sections.prompts import MAX_URL_CHARS, PromptsConfig
 from cc_tts.config.sip_uri import MAX_URI_CHARS
 from cc_tts.config.transfer import TransferConfig
+from cc_tts.config.trunks import TrunkConfig
 from cc_tts.config.wording import form
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
@@ -501,6 +502,7 @@ class Config:
     tls: TlsConfig = field(default_factory=TlsConfig)
     auth: AuthConfig = field(default_factory=AuthConfig)
     registration: RegistrationConfig = field(default_factory=RegistrationConfig)
+    trunks: dict[str, TrunkConfig] = field(default_factory=dict)
     rtp: RtpConfig = field(default_factory=RtpConfig)
     http: HttpConfig = field(default_factory=HttpConfig)
     tts: TtsConfig = field(default_factory=TtsConfig)

@@ -97,6 +97,7 @@ def check_files(subject: Subject) -> Iterator[Finding]:
     secrets = (
         config.http.tokens,
         config.registration.password,
+        [trunk.password for trunk in config.trunks.values() if trunk.password],
         config.auth.users,
         config.tls.private_key_password,
         config.remote.token,

@@ -456,6 +456,7 @@ def settings_of(config: Config) -> list[messages.UaSettings]:
                 ),
                 rtp=rtp if num == 1 else replace(rtp, port_min=first_rtp, port_max=first_rtp + num_ports - 1),
                 registration=config.registration,
+                trunks=config.trunks,
                 auth=config.auth,
                 log=config.log,
                 tls=tls,

@@ -190,8 +190,7 @@ class UserAgent:
             self._long_messages.tick(now_ns)
             if not self._watch_slot:
                 self._report_counts()
-            if self._accounts.registration is not None:
-                self._accounts.registration.tick(is_idle=not self._legs and not active_pjsua_calls)
+            self._accounts.tick(is_idle=not self._legs and not active_pjsua_calls)
             self._look_after_legs(now_ns)
             self._recordings.tick(self._watch_slot)
         self._recordings.flush()
@@ -220,7 +219,7 @@ class UserAgent:
     def stop(self) -> None:
         SipThread.check()
         self._accepting = False
-        nothing_is_owed = not self._legs and self._accounts.registration is None
+        nothing_is_owed = not (self._legs or self._accounts.registers)
         self._end_all()
         self._accounts.shutdown()
         # pjsua waits a second for answers to the last requests; without calls and a registration there are none
@@ -311,8 +310,7 @@ class UserAgent:
         self._drain_playout_events()
         self._active_pjsua_calls = -1  # so that it is reported, as is the lateness
         self._reported_lateness = messages.MediaLateness(p99_ms=0.0, refusing=False)
-        if self._accounts.registration is not None:
-            self._accounts.registration.tell_again()
+        self._accounts.tell_again()
         return snapshots
 
     def snapshot(self, call_id: str) -> messages.CallSnapshot | None:
@@ -358,7 +356,7 @@ class UserAgent:
             self._send(messages.CallEnded(call_id=message.call_id, sip_code=503, ended_by="failure", quality=Quality()))
             return
         self._reap()
-        leg = self._new_leg(self._accounts.outbound, pj.PJSUA_INVALID_ID, message.call_id)
+        leg = self._new_leg(self._accounts.placing(message.trunk), pj.PJSUA_INVALID_ID, message.call_id)
         leg.originate = message
         self._legs[message.call_id] = leg
         leg.place(self._settings, self._may_redirect)
@@ -401,7 +399,7 @@ class UserAgent:
     def _announce(self, leg: Leg, rdata: Any) -> None:
         message = sip_message.readable(rdata.wholeMsg)
         source = self._library.source_host(rdata.srcAddress, rdata.wholeMsg)
-        leg.invite = pj_info.incoming_call(leg, message, source)
+        leg.invite = pj_info.incoming_call(leg, message, source, trunk=leg.trunk)
         leg.dialog = (leg.invite.sip_call_id, sip_message.from_tag(message))
         self._send(leg.invite)
 

@@ -32,6 +32,7 @@ FACTS: Final = (
     "callee",
     "tenant",
     "route",
+    "trunk",
     "peer",
     "transport",
     "metadata",
@@ -155,6 +156,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     webhook: CallWebhook | None = None
     referral: tuple[str, str] | None = None
     route: str = ""
+    trunk: str = ""
     peer: str = ""
     utterances: tuple[KeptUtterance, ...] = ()
     gather: KeptGather | None = None

@@ -76,6 +76,12 @@ class AudioHub:
                 log.exception("listener_failed", call_id=self._call_id)
                 self._listeners.pop(key, None)
 
+    def ask_again(self) -> None:
+        """The leg is another one: ask it for what the one before it was asked for."""
+        if self._asked:
+            self._asked = ()
+            self._ask(self._ua.tell)
+
     def _ask(self, send: Callable[[messages.SetListening], None]) -> None:
         wanted = tuple(each for each in DIRECTIONS if any(each in those for those, _ in self._listeners.values()))
         if wanted != self._asked:

@@ -58,6 +58,7 @@ class _Parties(CallData, frozen=True, kw_only=True):
         Mapping[str, str], Meta(description="X-* and User-to-User of the INVITE, and identities of trusted peers.")
     ]
     uri_parameters: Annotated[Mapping[str, str], Meta(description="Of the Request-URI, from trusted peers only.")]
+    trunk: Annotated[str | UnsetType, Meta(description="It is placed by this one or came by it.")] = UNSET
 
 
 class CallIncoming(_Parties, frozen=True, kw_only=True):
@@ -85,6 +86,15 @@ class CallOutgoing(_Parties, frozen=True, kw_only=True):
     referral: Annotated[
         Referral | UnsetType, Meta(description="The far side of another call of ours asked for it, by REFER.")
     ] = UNSET
+
+
+class CallTrunkFailed(CallData, frozen=True, kw_only=True):
+    """A trunk did not take the call that we place, and another one is tried: the id of the call stays the same."""
+
+    type: ClassVar[str] = "call.trunk_failed"
+    trunk: str
+    sip_code: int
+    next: Annotated[str, Meta(description="The trunk that is tried now.")]
 
 
 class CallEarly(CallData, frozen=True, kw_only=True):
@@ -498,6 +508,7 @@ EVENTS: Final[Mapping[str, type[EventData]]] = {
     for each in (
         CallIncoming,
         CallOutgoing,
+        CallTrunkFailed,
         CallEarly,
         CallEstablished,
         CallHeld,

@@ -64,6 +64,11 @@ class CallBridge:
             self._are_keys_withheld = withheld
             self._call.services.ua.tell(messages.WithholdKeys(self._call.id, withheld))
 
+    def leg_renewed(self) -> None:
+        """The leg is another one, which does not know yet that keys are secret."""
+        if self._are_keys_withheld:
+            self._call.services.ua.tell(messages.WithholdKeys(self._call.id, withheld=True))
+
     def check(self) -> None:
         """Raise ``WrongState`` or ``BridgeActive`` if the call cannot be bridged now."""
         if self._call.state is not CallState.ESTABLISHED:

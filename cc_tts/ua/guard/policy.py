@@ -68,7 +68,7 @@ class InboundPolicy:
             per_s=MAX_WRONG_ANSWERS_OF_A_SOURCE / window_s, burst_s=window_s, clock=clock
         )
         self._digest = DigestGuard(auth, clock) if auth.users else None
-        self.has_password = bool(settings.registration.registrar)
+        self.has_password = bool(settings.registration.registrar or settings.trunks)
         self._refused: dict[RefusedCause, Refused] = {}
 
     def reload(self, settings: UaSettings) -> None:

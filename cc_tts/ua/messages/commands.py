@@ -141,6 +141,8 @@ class Originate(CallCommand, frozen=True):
     from_: str
     headers: dict[str, str]
     display_name: str = ""
+    trunk: str = ""
+    """The account of this trunk places it; empty: that of ``[registration]``."""
 
 
 # --- media ---------------------------------------------------------------------------------------------

@@ -38,6 +38,8 @@ class IncomingCall(CallReport, frozen=True):
     headers: dict[str, str]
     transport: str = ""
     identity: dict[str, str] = msgspec.field(default_factory=dict)
+    trunk: str = ""
+    """The account that it is for is this trunk's."""
 
 
 class CallPlaced(CallReport, frozen=True):
@@ -256,6 +258,8 @@ class RegistrationChanged(Report, frozen=True):
 
     registered: bool
     sip_code: int
+    trunk: str = ""
+    """Which trunk's registrar; empty: that of ``[registration]``."""
 
 
 # --- media ------------------------------------------------------------------------------------------------

@@ -2,12 +2,19 @@
 
 import dataclasses
 import hashlib
+from typing import Final
 
 import msgspec
 
 from cc_tts.config.load import RELOADABLE
 from cc_tts.config.schema import AuthConfig, LogConfig, RegistrationConfig, RtpConfig, SipConfig, TlsConfig
+from cc_tts.config.trunks import TrunkConfig
 from cc_tts.ua.sip.uri import with_transport
+
+ACCOUNT_KEYS: Final = (
+    "registrar", "domain", "proxy", "transport", "username", "password", "realm", "expires_s", "retry_s", "stop_on",
+)  # fmt: skip
+"""The keys of a trunk that a running UA process cannot change; the others are the server's."""
 
 
 class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,6 +25,7 @@ class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
     sip: SipConfig
     rtp: RtpConfig
     registration: RegistrationConfig
+    trunks: dict[str, TrunkConfig] = {}
     auth: AuthConfig
     log: LogConfig
     tls: TlsConfig | None = None
@@ -51,7 +59,25 @@ class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
             fixed.pop(key, None)
         for key in ("playout_max_buffered_ms", "dispatcher_port", "registers", "call_id_prefix"):
             fixed[key] = getattr(self, key)
+        if self.trunks:
+            accounts = {name: {key: getattr(trunk, key) for key in ACCOUNT_KEYS} for name, trunk in self.trunks.items()}
+            fixed["trunks"] = accounts
         return hashlib.sha256(msgspec.json.encode(fixed, order="deterministic")).hexdigest()
+
+    def of_trunk(self, name: str) -> "UaSettings":
+        """Return these settings with a trunk in the place of the registration."""
+        trunk = self.trunks[name]
+        transport = f";transport={trunk.transport}" if trunk.transport else ""
+        registration = RegistrationConfig(
+            registrar=(trunk.registrar or trunk.host) + ("" if ";transport=" in trunk.registrar else transport),
+            username=trunk.username or "cc-tts",
+            password=trunk.password,
+            realm=trunk.realm,
+            expires_s=trunk.expires_s,
+            retry_s=trunk.retry_s,
+            stop_on=trunk.stop_on,
+        )
+        return msgspec.structs.replace(self, registration=registration)
 
     @property
     def own_host(self) -> str:

@@ -84,7 +84,7 @@ def status_of(error: Any) -> int:
     return code if 300 <= code <= 699 else 500  # noqa: PLR2004 - final refusals
 
 
-def incoming_call(leg: Any, message: str, source: str) -> messages.IncomingCall:
+def incoming_call(leg: Any, message: str, source: str, *, trunk: str) -> messages.IncomingCall:
     """Return the report of an INVITE, which is ``message`` and came from ``source``."""
     info = leg.getInfo()
     return messages.IncomingCall(
@@ -97,4 +97,5 @@ def incoming_call(leg: Any, message: str, source: str) -> messages.IncomingCall:
         headers=sip_message.extension_headers(message),
         transport=sip_message.via_transport(message),
         identity=sip_message.identity_headers(message),
+        trunk=trunk,
     )

@@ -25,8 +25,10 @@ class Account(pj.Account):  # type: ignore[misc]
         *,
         on_incoming: Callable[["Account", int, Any], None],
         on_registration: Callable[[RegistrationChanged], None],
+        trunk: str = "",
     ) -> None:
         super().__init__()
+        self.trunk = trunk
         self._on_incoming = on_incoming
         self._on_registration = on_registration
         self.create(config)
@@ -42,6 +44,7 @@ class Account(pj.Account):  # type: ignore[misc]
             RegistrationChanged(
                 registered=bool(info.regIsActive and prm.code // 100 == 2),  # noqa: PLR2004 - a 2xx answer
                 sip_code=int(prm.code),
+                trunk=self.trunk,
             )
         )
 
@@ -58,7 +61,7 @@ def local_config(settings: UaSettings) -> Any:
     return config
 
 
-def digest_config(settings: UaSettings) -> Any:
+def digest_config(settings: UaSettings, proxy: str = "") -> Any:
     """Return the account of the registered user for calls that we place: it answers digest challenges (RFC 3261 §22)."""
     config = _common(settings)
     config.idUri = settings.account_uri
@@ -66,12 +69,15 @@ def digest_config(settings: UaSettings) -> Any:
     registration = settings.registration
     credentials = pj.AuthCredInfo("digest", registration.realm, registration.username, 0, registration.password)
     config.sipConfig.authCreds.append(credentials)
+    if proxy:
+        loose = proxy if ";lr" in proxy else f"{proxy};lr"  # RFC 3261 §16.12: a loose router
+        config.sipConfig.proxies.append(f"<{loose}>")
     return config
 
 
-def registered_config(settings: UaSettings) -> Any:
+def registered_config(settings: UaSettings, proxy: str = "") -> Any:
     """Return the same account, registering (RFC 3261 §10.2): calls to it come where all calls come in."""
-    config = digest_config(settings)
+    config = digest_config(settings, proxy)
     registration = settings.registration
     if settings.dispatcher_port:
         config.sipConfig.contactForced = f"<sip:{registration.username}@{settings.own_host}:{settings.public_port}>"

@@ -1,4 +1,4 @@
-"""The accounts of the user agent, one of which may register with a PBX. Runs on: the SIP thread.
+"""The accounts of the user agent, some of which register with a PBX or a carrier. Runs on: the SIP thread.
 
 PJSIP tries again after some responses only, and never after 302, 403 or 404. So its timer is cancelled after every failure,
 and ours counts. PJSIP's timer remains for a connection that is lost.
@@ -34,15 +34,17 @@ class Registration:
         on_incoming: Callable[[Account, int, Any], None],
         clock: Clock,
         send: Callable[[Message], None],
+        trunk: str = "",
     ) -> None:
-        self._config = registered_config(settings)
+        self._trunk = trunk
+        self._config = registered_config(settings, settings.trunks[trunk].proxy if trunk else "")
         retry_s = settings.registration.retry_s
         self._pace = RetryPace(first_s=min(FIRST_RETRY_S, retry_s), base_s=retry_s, clock=clock)
         self._stop_on = frozenset(settings.registration.stop_on)
         self._send = send
         self._answer: RegistrationChanged | None = None
         self._is_untold = False
-        self.account = Account(self._config, on_incoming=on_incoming, on_registration=self._on_answer)
+        self.account = Account(self._config, on_incoming=on_incoming, on_registration=self._on_answer, trunk=trunk)
 
     def tick(self, *, is_idle: bool) -> None:
         """Register again if it is time. ``is_idle``: no call has to do with the account."""
@@ -59,7 +61,7 @@ class Registration:
             else:
                 self.account.setRegistration(True)
         except pj.Error as error:
-            log.warning("registration_failed", detail=pj_detail(error))
+            log.warning("registration_failed", trunk=self._trunk, detail=pj_detail(error))
             self._pace.failed()
 
     def tell_again(self) -> None:
@@ -80,13 +82,16 @@ class Registration:
             self.account.setRegistration(False)
         if answer.sip_code in self._stop_on:
             self._pace.stop()
-            log.error("registration_stopped", sip_code=answer.sip_code, setting="registration.stop_on")
+            setting = f"trunks.{self._trunk}.stop_on" if self._trunk else "registration.stop_on"
+            log.error("registration_stopped", sip_code=answer.sip_code, setting=setting)
         else:
             self._pace.failed()
 
 
 class Accounts:
-    """The accounts of a user agent: for calls by address, for the calls that we place, and the one that registers."""
+    """The accounts of a user agent: for calls by address, for the calls that we place, and those that register: that of
+    ``[registration]`` and one for each trunk.
+    """
 
     def __init__(
         self,
@@ -96,23 +101,48 @@ class Accounts:
         clock: Clock,
         send: Callable[[Message], None],
     ) -> None:
-        account = functools.partial(Account, on_incoming=on_incoming, on_registration=send)
-        self._all = [account(local_config(settings))]
-        self.registration: Registration | None = None
-        self.outbound = self._all[0]
-        """Calls that we place are of this account."""
-        if not settings.registration.registrar:
-            return
-        if settings.registers:
-            self.registration = Registration(settings, on_incoming=on_incoming, clock=clock, send=send)
-            self.outbound = self.registration.account
-        if settings.dispatcher_port:
+        self._account = functools.partial(Account, on_incoming=on_incoming, on_registration=send)
+        self._registration = functools.partial(Registration, on_incoming=on_incoming, clock=clock, send=send)
+        self._all = [self._account(local_config(settings))]
+        self._registrations: list[Registration] = []
+        self._placing = {"": self._all[0]}
+        """Calls that we place are of these accounts, by trunk."""
+        if settings.registration.registrar:
+            self._add(settings)
+        for name, trunk in settings.trunks.items():
+            self._add(settings.of_trunk(name), name, registers=bool(trunk.registrar), proxy=trunk.proxy)
+
+    def _add(self, settings: UaSettings, trunk: str = "", *, registers: bool = True, proxy: str = "") -> None:
+        if settings.registers and registers:
+            registration = self._registration(settings, trunk=trunk)
+            self._registrations.append(registration)
+            self._placing[trunk] = registration.account
+        if settings.dispatcher_port or not registers:
             # the binding's Contact is the dispatcher's address, and that of a call is our own
-            self.outbound = account(digest_config(settings))
-            self._all.append(self.outbound)
+            account = self._placing[trunk] = self._account(digest_config(settings, proxy), trunk=trunk)
+            self._all.append(account)
+
+    @property
+    def registers(self) -> bool:
+        """Whether a registrar has, or may have, a binding of ours."""
+        return bool(self._registrations)
+
+    def placing(self, trunk: str) -> Account:
+        """Return the account of a call that we place by this trunk."""
+        return self._placing[trunk]
+
+    def tick(self, *, is_idle: bool) -> None:
+        """Register again with those whose time it is. ``is_idle``: there is no call."""
+        for registration in self._registrations:
+            registration.tick(is_idle=is_idle)
+
+    def tell_again(self) -> None:
+        """Another server does not know yet what the registrars answered last."""
+        for registration in self._registrations:
+            registration.tell_again()
 
     def shutdown(self) -> None:
-        if self.registration is not None:
-            self.registration.shutdown()
+        for registration in self._registrations:
+            registration.shutdown()
         for account in reversed(self._all):
             account.shutdown()

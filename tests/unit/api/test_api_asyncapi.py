@@ -34,6 +34,7 @@ PARTIES: dict[str, Any] = {
 }
 SAMPLES: tuple[types.EventData, ...] = (
     types.CallIncoming(direction="inbound", source="192.0.2.1", **PARTIES),
+    types.CallTrunkFailed(trunk="alpha", sip_code=503, next="beta"),
     types.CallOutgoing(direction="outbound", client_state="s", metadata={"a": "b"}, **PARTIES),
     types.CallEarly(sip_code=183),
     types.CallEstablished(codec=None, clock_rate_hz=None),

@@ -9,6 +9,7 @@ import pytest
 
 from cc_tts.config import load as config
 from cc_tts.config.schema import Config, TenantConfig
+from cc_tts.config.trunks import TrunkConfig
 from cc_tts.errors import ConfigError
 
 pytestmark = pytest.mark.unit
@@ -22,8 +23,12 @@ def test_the_shipped_file_states_every_key_with_its_default() -> None:
     assert config.load(SHIPPED) == defaults
     example = dict(re.findall(r"^#   (\w+) = (\S+) +#", SHIPPED.read_text(encoding="utf-8"), re.MULTILINE))
     assert example == {key.name: str(key.default) for key in dataclasses.fields(TenantConfig)}
+    sample = SHIPPED.read_text(encoding="utf-8").split("# [trunks.alpha]\n")[1].split("\n\n")[0]
+    trunk = tomllib.loads(re.sub(r"^# ", "", sample, flags=re.MULTILINE))
+    assert trunk.keys() == {key.name for key in dataclasses.fields(TrunkConfig)}
+    assert config.from_tree({"trunks": {"a": trunk | {"domain": "a"}}}).trunks == {"a": TrunkConfig(domain="a")}
     for section in dataclasses.fields(defaults):
-        if section.name == "tenants":
+        if section.name in ("tenants", "trunks"):
             continue
         value = getattr(defaults, section.name)
         keys = tree["routes"]["*"] if section.name == "routes" else tree[section.name]

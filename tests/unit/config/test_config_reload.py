@@ -45,6 +45,14 @@ def test_tenants_are_taken_over() -> None:
     assert found.config.tenants == wanted.tenants
 
 
+def test_trunks_wait_for_a_restart_and_stay_registered() -> None:
+    running = from_tree({"trunks": {"alpha": {"domain": "a.example"}}})
+    wanted = from_tree({"trunks": {"alpha": {"domain": "b.example"}, "beta": {"domain": "c.example"}}})
+    found = configuration.reload(running, wanted)
+    assert (found.changed, found.needs_restart) == ((), ("trunks.alpha", "trunks.beta"))
+    assert found.config.trunks == running.trunks
+
+
 def test_nothing_new_changes_nothing() -> None:
     running = from_tree({"http": {"tokens": ["a-new-token"]}})
     assert configuration.reload(running, running) == configuration.Reload(config=running, changed=(), needs_restart=())

@@ -1,0 +1,178 @@
+"""Which trunk places a call, and which is next when one does not take it. Runs on: the event loop."""
+
+import re
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from cc_tts.clock import NS_PER_MS, Clock
+from cc_tts.config.sip_uri import parts_of, uri_fault
+from cc_tts.config.trunks import TrunkConfig
+from cc_tts.errors import CapacityExceeded, FieldError, Unprocessable
+from cc_tts.metrics import Metrics
+
+NUMBER: Final = re.compile(r"\+?[0-9*#]{1,32}")  # E.164 has 15 digits; the others are for dial prefixes (unmeasured)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """An INVITE by one trunk; without a name, by the account of ``[registration]``."""
+
+    trunk: str
+    to: str
+    from_: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """The trunk that has a call, and those that may follow. ``number`` and ``from_`` are as the client gave them."""
+
+    trunk: str
+    number: str
+    from_: str
+    left: tuple[str, ...] = ()
+
+
+def target_fault(to: str) -> str | None:
+    """The fault of a number or SIP URI that a call is to go to; ``None`` if it has none."""
+    return None if NUMBER.fullmatch(to) else uri_fault(to)
+
+
+class Trunks:
+    """The trunks with what is in use of them and whether they are registered."""
+
+    def __init__(self, trunks: Mapping[str, TrunkConfig], *, clock: Clock, metrics: Metrics) -> None:
+        self._trunks = trunks
+        self._clock = clock
+        self._metrics = metrics
+        self._plans: dict[str, _Plan] = {}
+        self._in_use: Counter[str] = Counter()
+        self._begun: dict[str, deque[int]] = {name: deque() for name in trunks}
+        self._registered: dict[str, bool] = {}
+
+    @property
+    def not_ready_because(self) -> str | None:
+        """Return which trunk is required and not registered."""
+        for name, trunk in self._trunks.items():
+            if trunk.required and not self._registered.get(name):
+                return f"trunk {name} is not registered"
+        return None
+
+    def note_registration(self, trunk: str, *, registered: bool) -> None:
+        """Take note of what a trunk's registrar has answered."""
+        self._registered[trunk] = registered
+        self._metrics.trunk_registered.labels(trunk=trunk).set(registered)
+
+    def plan(self, call_id: str, to: str, *, trunk: str | None, from_: str | None, tenant: str) -> Attempt:
+        """Choose the trunk of a call: the one that is named, or for a number the one with the longest prefix of it.
+
+        Raises:
+            Unprocessable: there is none for this tenant, or the target is not at that trunk.
+            CapacityExceeded: it has as many calls as it may, and so have those that stand in for it.
+        """
+        is_number = NUMBER.fullmatch(to) is not None
+        if trunk is None and not is_number:
+            if from_ and NUMBER.fullmatch(from_):
+                raise _fault("/from", "a number is for calls by a trunk; write a SIP URI")
+            return Attempt(trunk="", to=to, from_=from_ or "")
+        first = self._by_prefix(to, tenant) if trunk is None else self._named(trunk, tenant)
+        stand_ins = self._trunks[first].failover_to
+        order = [first, *(each for each in stand_ins if self._trunks[each].may_be_used_by(tenant))]
+        if not is_number:
+            _check_host(to, self._trunks[first])
+            order = [first]  # its host is this trunk's
+        for number, name in enumerate(order):
+            is_usable = self._registered.get(name) is not False or not order[number + 1 :]
+            if is_usable and self._has_room(name):
+                left = tuple(order[number + 1 :])
+                return self._begin(call_id, _Plan(trunk=name, number=to, from_=from_ or "", left=left))
+        busy = next((each for each in order if self._has_room(each)), None)
+        if busy is not None:
+            return self._begin(call_id, _Plan(trunk=busy, number=to, from_=from_ or ""))
+        raise CapacityExceeded("the trunk of this call has as many calls as it may", retry_after_s=1)
+
+    def next_for(self, call_id: str, *, sip_code: int, is_unreachable: bool) -> Attempt | None:
+        """Return the next attempt of a call that its trunk did not take; ``None`` if the answer is to stand."""
+        plan = self._plans.get(call_id)
+        if plan is None:
+            return None
+        self._metrics.trunk_failures.labels(trunk=plan.trunk, code=str(sip_code)).inc()
+        if not is_unreachable and sip_code not in self._trunks[plan.trunk].failover_codes:
+            return None
+        for number, name in enumerate(plan.left):
+            if self._registered.get(name) is not False and self._has_room(name):
+                self.release(call_id)
+                left = plan.left[number + 1 :]
+                return self._begin(call_id, _Plan(trunk=name, number=plan.number, from_=plan.from_, left=left))
+        return None
+
+    def note_up(self, call_id: str, trunk: str) -> None:
+        """Count a call that is there already: one that has come in, or another server's."""
+        if trunk in self._trunks and call_id not in self._plans:
+            self._plans[call_id] = _Plan(trunk=trunk, number="", from_="")
+            self._count(trunk, 1)
+
+    def release(self, call_id: str) -> None:
+        """The call counts no more."""
+        if (plan := self._plans.pop(call_id, None)) is not None:
+            self._count(plan.trunk, -1)
+
+    def _begin(self, call_id: str, plan: _Plan) -> Attempt:
+        self._plans[call_id] = plan
+        self._count(plan.trunk, 1)
+        self._begun[plan.trunk].append(self._clock.now_ns())
+        trunk = self._trunks[plan.trunk]
+        to = _uri(plan.number, trunk) if NUMBER.fullmatch(plan.number) else plan.number
+        caller = plan.from_ or trunk.caller_id
+        at_trunk = f"sip:{caller.replace('#', '%23')}@{trunk.host.partition(':')[0]}"
+        return Attempt(trunk=plan.trunk, to=to, from_=caller if not caller or uri_fault(caller) is None else at_trunk)
+
+    def _count(self, trunk: str, change: int) -> None:
+        self._in_use[trunk] += change
+        self._metrics.trunk_calls.labels(trunk=trunk).set(self._in_use[trunk])
+
+    def _has_room(self, name: str) -> bool:
+        trunk, begun = self._trunks[name], self._begun[name]
+        if trunk.max_calls and self._in_use[name] >= trunk.max_calls:
+            return False
+        rate = trunk.max_calls_per_s
+        horizon_ns = self._clock.now_ns() - round(1000 * NS_PER_MS * max(1.0, 1 / rate if rate else 0.0))
+        while begun and begun[0] <= horizon_ns:
+            begun.popleft()
+        return not rate or len(begun) < max(1, int(rate))
+
+    def _named(self, name: str, tenant: str) -> str:
+        trunk = self._trunks.get(name)
+        if trunk is None or not trunk.may_be_used_by(tenant):  # who may not use it does not learn whether it is there
+            raise _fault("/trunk", "there is no such trunk")
+        return name
+
+    def _by_prefix(self, number: str, tenant: str) -> str:
+        matches = max(self._matches(number, tenant), key=lambda match: match[0], default=None)
+        if matches is None:
+            raise _fault("/to", "no trunk has a prefix of this number; write a SIP URI, or name a trunk")
+        return matches[1]
+
+    def _matches(self, number: str, tenant: str) -> Iterator[tuple[int, str]]:
+        for name, trunk in self._trunks.items():
+            if trunk.may_be_used_by(tenant):
+                yield from ((len(each), name) for each in trunk.prefixes if number.startswith(each))
+
+
+def _uri(number: str, trunk: TrunkConfig) -> str:
+    scheme = "sips" if trunk.registrar.lower().startswith("sips:") else "sip"
+    is_phone = ";user=phone" if number.startswith("+") else ""  # RFC 3261 §19.1.1
+    transport = f";transport={trunk.transport}" if trunk.transport else ""
+    return f"{scheme}:{number.replace('#', '%23')}@{trunk.host}{transport}{is_phone}"
+
+
+def _check_host(uri: str, trunk: TrunkConfig) -> None:
+    """Refuse a URI elsewhere, since whoever is there could ask for the trunk's password."""
+    target, own = parts_of(uri), parts_of(f"{uri.partition(':')[0]}:{trunk.host}")
+    if target is None or own is None or target[2:] != own[2:]:
+        raise _fault("/to", "is not at the host of the trunk")
+
+
+def _fault(pointer: str, detail: str) -> Unprocessable:
+    return Unprocessable(f"{pointer}: {detail}", field_errors=[FieldError(pointer, detail)])

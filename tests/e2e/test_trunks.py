@@ -1,0 +1,131 @@
+"""Several trunks: each registers with its own password, a number chooses one, another takes the calls that it refuses."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from lab.configured import server_with, until_readyz
+from lab.ports import HOST
+from lab.raw_sip import RawCaller, RawPeer, digest_response
+from lab.server_under_test import Server
+
+pytestmark = pytest.mark.e2e
+
+PASSWORDS = {"alpha": "alpha's own word", "beta": "beta's own word"}
+CHALLENGE = 'Digest realm="carrier", nonce="abcdef", algorithm=MD5'
+
+
+def trunk(name: str, peer: RawPeer, **more: str) -> dict[str, str]:
+    """Settings of a trunk that registers."""
+    keys = {
+        "registrar": f"sip:{HOST}:{peer.port}",
+        "username": f"user-{name}",
+        "password": PASSWORDS[name],
+        "retry_s": "1",
+        **more,
+    }
+    return {f"trunks__{name}__{key}": value for key, value in keys.items()}
+
+
+def is_proven(request: str, method: str, password: str, header: str = "Authorization") -> bool:
+    """Whether a request answers the challenge with this password."""
+    given = re.search(rf"^{header}: (.*?)\r$", request, re.MULTILINE)
+    assert given is not None
+    response = re.search(r'response="(\w+)"', given[1])
+    assert response is not None
+    return response[1] == digest_response(given[1], method=method, password=password)
+
+
+async def register(peer: RawPeer, name: str, server: Server, *, user: str = "") -> None:
+    """Let a trunk register, with a challenge."""
+    await peer.expect("REGISTER")
+    peer.answer("401 Unauthorized", headers=f"WWW-Authenticate: {CHALLENGE}\r\n")
+    request = await peer.expect("REGISTER")
+    assert is_proven(request, "REGISTER", PASSWORDS[name])
+    peer.answer("200 OK", headers=f"Contact: <sip:{user or f'user-{name}'}@{HOST}:{server.sip_port}>;expires=60\r\n")
+
+
+async def test_a_trunk_that_refuses_is_followed_by_the_next_within_the_same_call(tmp_path: Path) -> None:
+    async with RawPeer() as alpha, RawPeer() as beta:
+        settings = trunk("alpha", alpha, prefixes='["+49"]', failover_to='["beta"]') | trunk(
+            "beta", beta, prefixes='["+1"]', caller_id="+4930555"
+        )
+        async with server_with(tmp_path, **settings) as server, server.events() as log:
+            await register(alpha, "alpha", server)
+            await register(beta, "beta", server)
+            await until_readyz(server, 200)
+
+            status, call = await server.post("/v1/calls", {"to": "+4930123456", "client_state": "mine"})
+            assert (status, call["trunk"]) == (201, "alpha")
+            invite = await alpha.expect("INVITE")
+            assert invite.startswith(f"INVITE sip:+4930123456@{HOST}:{alpha.port};user=phone SIP/2.0")
+            assert re.search(r"^From: .*sip:user-alpha@", invite, re.MULTILINE)
+            alpha.answer("503 Service Unavailable")
+            await alpha.expect("ACK")
+            failed = await log.wait("call.trunk_failed")
+            assert failed["data"] == {
+                "trunk": "alpha", "sip_code": 503, "next": "beta", "client_state": "mine",
+            }  # fmt: skip
+
+            await beta.expect("INVITE")
+            beta.answer("407 Who are you", headers=f"Proxy-Authenticate: {CHALLENGE}\r\n")
+            await beta.expect("ACK")
+            invite = await beta.expect("INVITE")
+            assert is_proven(invite, "INVITE", PASSWORDS["beta"], "Proxy-Authorization")
+            assert re.search(r"^From: .*sip:\+4930555@", invite, re.MULTILINE)
+            beta.answer("200 OK", formats="0 101")
+            await beta.expect("ACK")
+            assert (await log.wait("call.established"))["call_id"] == failed["call_id"] == call["id"]
+            shown = (await server.get(f"/v1/calls/{call['id']}"))[1]
+            assert (shown["trunk"], shown["state"]) == ("beta", "established")
+            assert (await server.post(f"/v1/calls/{call['id']}/speak", {"text": "Hi.", "then": "hangup"}))[0] == 201
+            await beta.expect("BYE")
+            beta.answer("200 OK")
+            ending = (await log.wait("call.terminated"))["data"]["ending"]
+            assert ending["result"] == "completed"
+
+            async with server.events() as later:  # who is busy is not called again
+                assert (await server.post("/v1/calls", {"to": "+4930123456"}))[0] == 201
+                await alpha.expect("INVITE")
+                alpha.answer("486 Busy Here")
+                await alpha.expect("ACK")
+                assert (await later.wait("call.terminated"))["data"]["ending"]["reason"] == "busy"
+            metrics = (await server.get_text("/metrics"))[1]
+        assert not any(word in server.log for word in PASSWORDS.values())
+    assert 'cctts_trunk_failures_total{code="503",trunk="alpha"} 1.0' in metrics
+    assert 'cctts_trunk_failures_total{code="486",trunk="alpha"} 1.0' in metrics
+    assert 'cctts_trunk_registered{trunk="beta"} 1.0' in metrics
+
+
+async def test_a_call_that_comes_in_says_by_which_trunk(tmp_path: Path) -> None:
+    async with RawPeer() as alpha, RawPeer() as beta:
+        settings = trunk("alpha", alpha) | trunk("beta", beta)
+        async with server_with(tmp_path, **settings) as server, server.events() as log:
+            await register(alpha, "alpha", server)
+            await register(beta, "beta", server)
+            async with RawCaller("user-beta", server.sip_port) as caller:
+                caller.invite()
+                assert (await log.wait("call.incoming"))["data"]["trunk"] == "beta"
+                assert (await caller.final()).status == 200
+                caller.ack()
+                assert (await caller.bye()).status == 200
+
+
+async def test_a_wrong_password_and_an_interval_that_is_too_brief(tmp_path: Path) -> None:
+    async with RawPeer() as alpha, RawPeer() as beta:
+        settings = trunk("alpha", alpha, expires_s="60") | trunk("beta", beta)
+        async with server_with(tmp_path, **settings) as server:
+            await alpha.expect("REGISTER")
+            alpha.answer("423 Interval Too Brief", headers="Min-Expires: 600\r\n")
+            assert re.search(r"^Expires: 600\r$", await alpha.expect("REGISTER", timeout_s=20), re.MULTILINE)
+            alpha.answer("200 OK", headers=f"Contact: <sip:user-alpha@{HOST}:{server.sip_port}>;expires=600\r\n")
+            await beta.expect("REGISTER")
+            beta.answer("401 Unauthorized", headers=f"WWW-Authenticate: {CHALLENGE}\r\n")
+            await beta.expect("REGISTER")
+            beta.answer("403 Forbidden")
+            await beta.expect("REGISTER", timeout_s=20)  # it goes on trying
+            metrics = (await server.get_text("/metrics"))[1]
+            assert 'cctts_trunk_registered{trunk="alpha"} 1.0' in metrics
+            assert 'cctts_trunk_registered{trunk="beta"} 0.0' in metrics
+            assert (await server.get("/readyz"))[0] == 200, "neither is required"

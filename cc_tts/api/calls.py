@@ -17,9 +17,9 @@ from cc_tts.api.http.route import Query, RouteTable
 from cc_tts.api.webhooks.routes import check_webhook, readable_by
 from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState
+from cc_tts.calls.dialplan.trunks import target_fault
 from cc_tts.calls.originate import OriginateRequest
 from cc_tts.calls.transfers.bridge import BridgeRequest
-from cc_tts.calls.trunks import target_fault
 from cc_tts.config.schema import CallWebhook
 from cc_tts.errors import (
     CallNotFound,

@@ -32,7 +32,6 @@ from cc_tts.errors import DtmfUnsupported, WrongState
 from cc_tts.speech.prompt import Prompt, PromptDefaults, texts_of
 from cc_tts.state_machine import StateMachine
 from cc_tts.ua import messages
-from cc_tts.ua.sip import uri as sip_uri
 
 DEFAULT_KEY_MS: Final = 160
 """How long a key is sent where the client does not say; unmeasured."""
@@ -350,15 +349,6 @@ class Call(CallInfo):
     def _on_placed(self, placed: messages.CallPlaced) -> None:
         self.sip_call_id = placed.sip_call_id
         traces.note_begin(self)
-
-    def placed_by(self, trunk: str, to: str) -> None:
-        """Another trunk places the call: its leg is a new one, which learns what the one before it knew."""
-        self.trunk, self.callee, self.peer = trunk, to, sip_uri.destination(to)
-        self.audio.ask_again()
-        self.bridge.leg_renewed()
-        if self.paused:
-            self.services.ua.tell(messages.SetPaused(self.id, paused=True))
-        self.keeper.keep()
 
     def _on_ringing(self, ringing: messages.CallRinging) -> None:
         self.sip_call_id = ringing.sip_call_id or self.sip_call_id

@@ -86,7 +86,7 @@ class CallInfo:
     recordings: tuple[RecordingStamp, ...] = ()
     """Those that were made of it, or asked for."""
     invite: messages.Originate | None = None
-    """What the UA process was asked to place, for the next trunk if the first does not take it."""
+    """The UA process was asked to place this; the next trunk gets it, too, if the first does not take it."""
     no_answer_at_s: float | None = None
     """When an outgoing call is given up that is not answered, on the wall clock."""
 

@@ -10,6 +10,7 @@ from cc_tts.calls.audio.machine_detection import MachineDetection
 from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.call_table import CallTable
+from cc_tts.calls.dialplan.trunks import Attempt
 from cc_tts.calls.events import types
 from cc_tts.calls.services import CallServices
 from cc_tts.calls.transfers.bridge import BridgeRequest
@@ -136,7 +137,7 @@ class OutgoingCalls:
             return False
         call.publish(types.CallTrunkFailed(trunk=call.trunk, sip_code=ended.sip_code, next=attempt.trunk))
         log.info("trunk_failed", call_id=call.id, trunk=call.trunk, sip_code=ended.sip_code, next=attempt.trunk)
-        call.placed_by(attempt.trunk, attempt.to)
+        _renew_leg(call, attempt)
         return True
 
     def _new_call(self, request: OriginateRequest, call_id: str) -> Call:
@@ -210,6 +211,16 @@ class OutgoingCalls:
 
     def _disclosure_of(self, request: OriginateRequest) -> Disclosure | None:
         return request.disclosure or Disclosure.of(self._config.calls.disclosure)
+
+
+def _renew_leg(call: Call, attempt: Attempt) -> None:
+    """Another trunk places the call: its leg is a new one, which learns what the one before it knew."""
+    call.trunk, call.callee, call.peer = attempt.trunk, attempt.to, sip_uri.destination(attempt.to)
+    call.audio.ask_again()
+    call.bridge.leg_renewed()
+    if call.paused:
+        call.services.ua.tell(messages.SetPaused(call.id, paused=True))
+    call.keeper.keep()
 
 
 def _invite(request: OriginateRequest, call_id: str) -> messages.Originate:

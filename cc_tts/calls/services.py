@@ -5,11 +5,11 @@ from typing import Literal
 
 from msgspec import UNSET
 
+from cc_tts.calls.dialplan.trunks import Trunks
 from cc_tts.calls.events.bus import EventBus
 from cc_tts.calls.events.types import PromptReady
 from cc_tts.calls.prompts.utterance_index import UtteranceIndex
 from cc_tts.calls.recording.recordings import Recordings
-from cc_tts.calls.trunks import Trunks
 from cc_tts.clock import Clock
 from cc_tts.cluster.nodes import LineNodes
 from cc_tts.config.schema import Config

@@ -5,10 +5,10 @@ import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from cc_tts.config import cluster, remote, trunks, webhooks
+from cc_tts.config import cluster, remote, webhooks
 from cc_tts.config.record import route_faults
 from cc_tts.config.schema import MAX_TENANTS, Config, RouteConfig, is_ip_address
-from cc_tts.config.sections import prompts
+from cc_tts.config.sections import prompts, trunks
 from cc_tts.config.sip_uri import MAX_PORT, AllowedTargets, uri_fault
 from cc_tts.errors import ConfigError, did_you_mean
 

@@ -14,7 +14,7 @@ import msgspec
 
 from cc_tts.config.check import check_sense
 from cc_tts.config.schema import Config, RouteConfig, TenantConfig
-from cc_tts.config.trunks import TrunkConfig
+from cc_tts.config.sections.trunks import TrunkConfig
 from cc_tts.config.wording import in_words
 from cc_tts.errors import ConfigError, nearest
 

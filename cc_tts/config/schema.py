@@ -12,9 +12,9 @@ import msgspec
 
 from cc_tts.config.record import RecordConfig, RouteRecord
 from cc_tts.config.sections.prompts import MAX_URL_CHARS, PromptsConfig
+from cc_tts.config.sections.trunks import TrunkConfig
 from cc_tts.config.sip_uri import MAX_URI_CHARS
 from cc_tts.config.transfer import TransferConfig
-from cc_tts.config.trunks import TrunkConfig
 from cc_tts.config.wording import form
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]

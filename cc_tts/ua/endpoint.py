@@ -389,17 +389,17 @@ class UserAgent:
         self._legs[leg.call_id] = leg
         self._unanswered.add(leg.call_id)
         try:
-            self._announce(leg, rdata)
+            self._announce(leg, rdata, account.trunk)
         except Exception:
             # nothing else would answer it, and PJSUA would keep it forever
             self._forget(leg)
             leg.end(messages.Hangup(call_id=leg.call_id, sip_code=500))
             raise
 
-    def _announce(self, leg: Leg, rdata: Any) -> None:
+    def _announce(self, leg: Leg, rdata: Any, trunk: str) -> None:
         message = sip_message.readable(rdata.wholeMsg)
         source = self._library.source_host(rdata.srcAddress, rdata.wholeMsg)
-        leg.invite = pj_info.incoming_call(leg, message, source, trunk=leg.trunk)
+        leg.invite = pj_info.incoming_call(leg, message, source, trunk=trunk)
         leg.dialog = (leg.invite.sip_call_id, sip_message.from_tag(message))
         self._send(leg.invite)
 

@@ -66,7 +66,6 @@ class Leg(pj.Call):  # type: ignore[misc]
         self, services: LegServices, account: Any, pj_call_id: int, *, call_id: str, buffer: PlayoutBuffer
     ) -> None:
         super().__init__(account, pj_call_id)
-        self.trunk = str(account.trunk)
         self._services = services
         self._rtp = services.settings.rtp
         self._server = services.settings.sip.user_agent  # the header of that name

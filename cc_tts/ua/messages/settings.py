@@ -8,7 +8,7 @@ import msgspec
 
 from cc_tts.config.load import RELOADABLE
 from cc_tts.config.schema import AuthConfig, LogConfig, RegistrationConfig, RtpConfig, SipConfig, TlsConfig
-from cc_tts.config.trunks import TrunkConfig
+from cc_tts.config.sections.trunks import TrunkConfig
 from cc_tts.ua.sip.uri import with_transport
 
 ACCOUNT_KEYS: Final = (

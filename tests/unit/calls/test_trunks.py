@@ -2,7 +2,7 @@
 
 import pytest
 
-from cc_tts.calls.trunks import Attempt, Trunks
+from cc_tts.calls.dialplan.trunks import Attempt, Trunks
 from cc_tts.config.load import from_tree
 from cc_tts.errors import CapacityExceeded, ConfigError, Unprocessable
 from cc_tts.metrics import Metrics

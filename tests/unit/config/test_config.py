@@ -9,7 +9,7 @@ import pytest
 
 from cc_tts.config import load as config
 from cc_tts.config.schema import Config, TenantConfig
-from cc_tts.config.trunks import TrunkConfig
+from cc_tts.config.sections.trunks import TrunkConfig
 from cc_tts.errors import ConfigError
 
 pytestmark = pytest.mark.unit

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from cc_tts.clock import NS_PER_MS, Clock
+from cc_tts.config.sections.trunks import TrunkConfig
 from cc_tts.config.sip_uri import parts_of, uri_fault
-from cc_tts.config.trunks import TrunkConfig
 from cc_tts.errors import CapacityExceeded, FieldError, Unprocessable
 from cc_tts.metrics import Metrics
 

@@ -13,8 +13,8 @@ from cc_tts.errors import did_you_mean
 
 MAX_TRUNKS: Final = 32  # unmeasured; PJSUA's builds have room for more accounts than that
 _Code = Annotated[int, msgspec.Meta(ge=300, le=699)]
-_NEVER_FAILS_OVER: Final = frozenset({401, 404, 407, 484, 486, 487, 600, 603, 604, 607})
-"""With these the called party or the number has spoken, or the call was given up (RFC 3261 §21.4, §21.6; RFC 8197):
+_NEVER_FAILS_OVER: Final = frozenset({401, 404, 407, 484, 486, 487, 600, 603, 604})
+"""The called party or the number has spoken by these, or the call was given up (RFC 3261 §21.4, §21.6):
 another trunk would ring the same telephone again.
 """
 

@@ -33,13 +33,15 @@ _PERHAPS_MORE = re.compile(r"[A-Z][A-Za-z]{0,8}-?")
 _LOOK_BACK_CHARACTERS = 24
 _HALF_OF_DAY = frozenset({"a.m", "p.m"})
 _ZONE = re.compile(r"(?:[ECMP]\.?[SD]?\.?T|AK[SD]?T|HST|GMT|UTC|BST|CES?T|IST|JST|AE[SD]T)(?![A-Za-z])")
+_STREETS = frozenset({"ave", "blvd", "rd", "ct", "pl", "ln"})
+_QUADRANT = re.compile(r"(?:[NS][EW]?|[EW])(?![\w'])")
 _LAST_OR_NOT = (
     frozenset(
         re.findall(
             r"\w+",
             "etc ave blvd rd ct pl ln ft lb lbs oz hr hrs mins secs yr yrs wk wks mo mos in misc bal pymt pmt req svc "
             "cust wt ht supv recd mkt temp qtr pkg mfr mgmt esq ea pts mtg bus excl conf info "
-            "ded rep aves",
+            "ded rep aves sts",
         )
     )
     | _HALF_OF_DAY
@@ -50,7 +52,8 @@ _NEVER_LAST = frozenset(
         "dr mr mrs ms prof st ste apt mt rev hon capt lt col gen sgt jr sr inc ltd corp co bros vs approx dept est appt "
         "acct ext tel incl max min sen gov rep pres rs qty amt ref rm fl bldg exp sq asst assn mgr hwy rte inv conf "
         "atty messrs mme mx maj cpl cmdr adm supt intl assn univ natl p pp pg par art ver v fr "
-        "avail auth eff sched prev orig avg addl",
+        "avail auth eff sched prev orig avg addl std adj alt cert cont dia div enc freq grp lic loc mfg prem sig stn tkt "
+        "veh trans tot res reg ca btwn",
     )
 )
 _LAST_UNLESS_NUMBER = frozenset(
@@ -184,6 +187,6 @@ def _ends_after_letters(written: str, following: str) -> bool:
 
 def _ends_after(word: str, following: str) -> bool:
     """Whether an abbreviation that may end a sentence ends one, by what follows."""
-    if word in _HALF_OF_DAY and _ZONE.match(following):
+    if (word in _HALF_OF_DAY and _ZONE.match(following)) or (word in _STREETS and _QUADRANT.match(following)):
         return False
     return following[0].isupper() and (word in _LAST_OR_NOT or _NAME_GOES_ON.match(following) is None)

@@ -18,7 +18,7 @@ _WORDS = {
     "inc": "Incorporated", "corp": "Corporation", "ltd": "Limited", "co": "Company", "etc": "et cetera",
     "mgr": "manager", "pkg": "package", "mfr": "manufacturer", "esq": "Esquire",
     "yr": "year", "wk": "week", "hr": "hour", "ea": "each",
-    "rte": "Route", "aves": "Avenues", "rep": "representative", "mgmt": "management", "pts": "points",
+    "rte": "Route", "aves": "Avenues", "sts": "Streets", "rep": "representative", "mgmt": "management", "pts": "points",
 }  # fmt: skip
 _NEVER_LAST = {
     "apt": "apartment", "ste": "Suite", "dept": "department", "est": "established", "approx": "approximately",
@@ -33,9 +33,13 @@ _NEVER_LAST = {
     "ht": "height", "supv": "supervisor", "natl": "National", "prev": "previous", "orig": "original", "eff": "effective",
     "recd": "received", "sched": "scheduled", "mkt": "market", "hosp": "Hospital", "elem": "Elementary",
     "avail": "available", "ded": "deductible", "auth": "authorization",
+    "std": "standard", "adj": "adjusted", "alt": "alternate", "cert": "certificate", "cont": "continued",
+    "dia": "diameter", "div": "division", "enc": "enclosed", "freq": "frequency", "grp": "group", "lic": "license",
+    "loc": "location", "mfg": "manufacturing", "prem": "premium", "sig": "signature", "stn": "station",
+    "tkt": "ticket", "veh": "vehicle", "trans": "transaction", "tot": "total", "res": "reservation", "btwn": "between",
 }  # fmt: skip
 """Their full stop ends no sentence."""
-_ONLY_CAPITALISED = frozenset({"co", "ste", "est"})
+_ONLY_CAPITALISED = frozenset({"ste", "est"})
 _NUMBERED_PARTS = {
     "vol": "volume", "p": "page", "pp": "pages", "pg": "page", "ch": "chapter", "fig": "figure", "par": "paragraph",
     "opt": "option", "art": "article", "ver": "version", "v": "version",
@@ -165,6 +169,10 @@ say_abbreviations = in_order(
     (r"\bch\.\s(?=\d{3})", "channel "),
     (r"\b[Cc]t\.?\s?[Rr]m\b\.?", "courtroom"),
     (r"§§?\s?(?=\d)", "section "),
+    (r"\b([Rr])eg\.(?=\s(?:number|plate|fee|card|form)\b)", r"\1egistration"),
+    (r"\b([Rr])eg\.(?=\s(?:price|rate|fare|hours|size)\b)", r"\1egular"),
+    (r"\bca\.(?=\s)", "circa"),
+    (r"(?:(?<=dollars)|(?<=pounds)|(?<=euros)|(?<=cents))\spp\b", " per person"),
     (r"\bbus\.(?=\sdays?\b)", "business"),
     (r"\b[Ww]k\.?(?=\sof\b)", "week"),
     (r"\b([Cc])onf\.?(?=\s(?:call|room|line|bridge)\b)", r"\1onference"),

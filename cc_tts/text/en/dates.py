@@ -113,8 +113,8 @@ _LETTER_DAYS_RANGE = (
     r"(?:(?<=M[-–]F)|(?<=[a-z])|(?=:?,?\s(?:from\s)?\d))"
 )
 _IN_MONTH = rf"\s(?:{'|'.join(_MONTHS)}|(?:{'|'.join(name[:3] for name in _MONTHS)})t?\b\.?\s\d)"
+_IN_DAY_MONTH = rf"\s\d{{1,2}}(?:st|nd|rd|th)?\s(?:of\s)?(?:{'|'.join(name[:3] for name in _MONTHS)})"
 _HOUR = r"\s\d{1,2}(?::\d\d)?(?:\s?[AaPp]\.?[Mm]\b|\s?[-–]\s?(?:\d|noon\b|midnight\b))"
-_AFTER_DAY = "at|from|to|through|and|or|is|was|by|until|morning|afternoon|evening|night"
 _DAY = re.compile(r"(?P<first>\d{1,2})/(?P<second>\d{1,2})(?:/(?P<year>\d{4}|\d{2}))?")
 _BEFORE_WEEKDAY = re.compile(
     r"\b(?:on|by|until|till|since|next|last|this|every|before|after|from|through|for|open|closed)\s$", re.IGNORECASE
@@ -173,7 +173,7 @@ def _date_rules(*, day_first: bool) -> Callable[[str], str]:
             lambda match: f"{_weekday(match[1])} to {_weekday(match[2])}{kept_stop(match)}",
         ),
         (
-            rf"\b{_WEEKDAY}(?:\.,?(?=\s(?:[A-Z][a-z]{{2,8}}\.?\s)?\d|{_IN_MONTH})|,(?=\s)|(?={_IN_MONTH}|{_HOUR}|\s(?:@|at|from|by|until|till?|til|after|before|thru|through)\s?\d))",
+            rf"\b{_WEEKDAY}(?:\.,?(?=\s(?:[A-Z][a-z]{{2,8}}\.?\s)?\d|{_IN_MONTH})|,(?=\s)|(?={_IN_MONTH}|{_IN_DAY_MONTH}|{_HOUR}|\s(?:@|at|from|by|until|till?|til|after|before|thru|through)\s?\d))",
             lambda match: f"{_weekday(match[1])},",
         ),
         (
@@ -181,10 +181,14 @@ def _date_rules(*, day_first: bool) -> Callable[[str], str]:
             lambda match: _weekday(match[1]) if _is_behind(_BEFORE_WEEKDAY, match) else None,
         ),
         (
-            rf"\b{_WEEKDAY}\.(?!\w)(?=\s(?:{_AFTER_DAY})\b|[,;)]|$)",
+            rf"\b{_WEEKDAY}\.(?!\w)(?=\s[a-z]|[,;)]|$)",
             lambda match: _weekday(match[1]) + kept_stop(match),
         ),
         (rf"(?<=\d)\s?[-–—]\s?(?=(?:{'|'.join(name[:3] for name in _MONTHS)})[a-z]{{0,6}}\.?\s\d)", " to "),
+        (
+            rf"(?:\bthe\s)?(?<![\w.,:/-])(\d{{1,2}})(?:st|nd|rd|th)?(?:\s?[-–—]\s?|\sto\s)(?={_IN_DAY_MONTH[2:]})",
+            lambda match: f"the {ordinal(int(match[1]))} to ",
+        ),
         (_MONTH_DAY, _month_day),
         (_DAY_MONTH, _day_month),
         (rf"(?i)\b{_MONTH}\.?,?\s{_YEAR}{_ENDS}", _month_year),

@@ -31,6 +31,10 @@ _ROOM = (
     r"(?i)\b((?:room|rm\.?|suite|ste\.|apartment|apt\.?|gate|unit|exit)\s)(\d{1,2})(\d\d)([A-Z]?)"
     r"(?![\w-]|[.,:/]\d|\s?[%°])"
 )
+_ROOMS_LISTED = (
+    r"(?i)\b((?:rooms|rms\.?|suites|apartments|apts\.?|gates|units|exits)\s)(\d{3,4}(?:(?:,?\s(?:and|or|&|to)\s|,\s)\d{3,4}){1,9})"
+    + _NOT_COUNTED
+)
 _ROOMS = {
     "Acct": "account",
     "Conf": "confirmation",
@@ -81,7 +85,7 @@ _CONNECTORS = (
 )
 _VALUE = (
     r"(?P<value>(?!(?:19|20)\d\d/\d\d?/\d)\d{3,12}(?:/\d{1,12}){1,3}|\d+(?:-\d+){1,5}"
-    r"|\d{2,6}(?:[ ]\d{2,6}){1,6}|\d+)(?![\w-])(?![.,:/]\d)(?![ ]?%)"
+    r"|\d{2,6}(?:[ ]\d{2,6}){1,6}|\d+)(?![\w–-])(?![.,:/]\d)(?![ ]?%)"
     r"(?P<listed>(?:(?:,[ ](?:(?:and|or|&)[ ])?|[ ](?:and|or|&)[ ])#?\d{4,12}(?![\w-]|[.,:/]\d|[ ]?%)){0,9})"
 )
 """A value, and what is listed behind it: ZIPs 77002, 77003 & 77010."""
@@ -115,6 +119,10 @@ _SCORE_BEFORE = re.compile(
 _PRESSED_BEFORE = re.compile(
     r"(?:\b(?:press|hit|dial|enter|the|then|by|with|or|and|push|use)|[^a-z\s])\s$|[^\s]$|^$", re.IGNORECASE
 )
+_SIGN_BEFORE_NUMBER = (
+    r"\s?#(?:(?<=[A-Za-z.]#)|(?<=[A-Za-z.] #))(?<!\b[CF]#)\s?(:?)\s?(?!\d{1,12}#)"
+    r"(?=\(?\d|\+\d|[A-Z]{1,5}-?\d|[A-Z]\b|\d[A-Z])"
+)
 _NUMBER_SIGN = r"#(?=\s(?:to|is|on|for|in|at|from|below|above|here|when)\b)"
 _ERROR = r"(?i)\b((?:error|http)\s(?:code\s)?)(\d{3,5})(?![\w-]|[.,:/]\d|\s?%)" + NOTHING_COUNTED
 _BEHIND_ACRONYM = (
@@ -122,8 +130,19 @@ _BEHIND_ACRONYM = (
     + NOTHING_COUNTED
 )
 _NAMED_MIXED = (
-    rf"\b(?P<name>{_NAMED_STRONG})\b\.?{_CONNECTORS}(?P<value>(?=[a-z]*\d)(?=\d*[a-z])[a-z\d]{{4,20}})(?![\w-]|[.@]\w)"
+    rf"\b(?P<name>{_NAMED_STRONG})\b\.?{_CONNECTORS}"
+    r"(?P<value>(?!x\d{1,6}\b)(?=[a-z]*\d)(?=\d*[a-z])[a-z\d]{4,20})(?![\w-]|[.@]\w)"
 )
+_GROUPS = (
+    r"(?<![\w.,$£€¥₹+-])(?<!\d )(?!\d\d \d\d (?:19|20)\d\d)(?=\d\d\d|[\d ]{3,30}\d{4})"
+    r"\d{2,6}(?: \d{2,6}){2,7}(?![\w-]|[.,:/]\d| ?[%°$£€¥₹]| \d| (?:USD|EUR|GBP|kr|zł)\b)" + NOTHING_COUNTED
+)
+"""Three groups of digits or more, which count nothing: 8944 1100 6012 789."""
+_MODEL = (
+    rf"(?<![\w-])(?!(?:{CURRENCY_CODES}|ISO|PO)\b)([A-Z]{{2,5}}\s)([1-9]\d(?!00)\d\d)(?![\w-]|[.,:/]\d|\s?[%°]|\s[A-Z]{{2}})"
+    + NOTHING_COUNTED
+)
+"""RTX 4070, HP 8025."""
 _COURSE = (
     r"(?=[1-9]\d\d)(?:(?<=\bCS )|(?<=\bMATH )|(?<=\bMath )|(?<=\bENGL )|(?<=\bBIO )|(?<=\bCHEM )"
     r"|(?<=\bECON )|(?<=\bHIST )|(?<=\bPSYCH ))([1-9]\d\d)(?![\w%]|[.,:/-]\d)"
@@ -260,7 +279,7 @@ def _spelled(run: str) -> str:
 
 say_identifiers = in_order(
     (
-        r"\s?#(?:(?<=[A-Za-z.]#)|(?<=[A-Za-z.] #))(?<!\b[CF]#)\s?(:?)\s?(?!\d{1,12}#)(?=\d|[A-Z]{1,5}-?\d|[A-Z]\b|\d[A-Z])",
+        _SIGN_BEFORE_NUMBER,
         r" number\1 ",
     ),
     (
@@ -277,6 +296,7 @@ say_identifiers = in_order(
         _after(_NAMED_BEFORE, lambda match: f"{spelled(match[1])}, {digit_groups(match[2])}"),
     ),
     (r"\b[Nn]o\.\s?(?=#?[A-Z\d])", _after(_NAME_BEFORE, lambda _: "number ")),
+    (rf"(?<=[a-z.] )[Nn]o\.\s?(?=\d{{4,12}}{_NOT_COUNTED}{NOTHING_COUNTED})", "number "),  # res. no. 5561
     (
         r"(?:(?<=, )|(?<=e\.g\. )|(?<=e\.g\., )|(?<=like )|(?<=such as ))\d{4,8}(?=[,.;?!]|$)",
         _after(_STRONG_BEFORE, each_digit),
@@ -305,6 +325,7 @@ say_identifiers = in_order(
     (r"(?<![\w-])\d(?:-\d){2,19}(?![\w-])", each_digit),
     *TRAVEL_RULES,
     (r"\b(Q[1-4])\s?'(\d\d)\b", r"\1 20\2"),
+    (_GROUPS, each_group),
     (r"([FC]Y)(?<!\w[FC]Y)\s?'?(20\d\d|\d\d)(?:[-/](\d\d))?(?!\w)", _fiscal_year),
     (
         r"(?<![\w-])(?:\d{4}(?:[ -]\d{4}){4}[ -]\d{2}|\d{4}(?:[ -]\d{4}){2,4}|\d{4}[ -]\d{6}[ -]\d{5})(?![\w-])",
@@ -319,6 +340,7 @@ say_identifiers = in_order(
         _BEHIND_ACRONYM,
         digits_behind,
     ),
+    (_MODEL, lambda match: match[1] + house_number(match[2])),
     (  # a merchant on a statement: SHELL OIL 5744
         r"\b([A-Z][A-Z'&]{1,20}\s[A-Z][A-Z'&]{1,20}\s)(\d{3,5})(?![\w-]|[.,:/]\d|\s?%|\s[A-Z]{2})",
         digits_behind,
@@ -349,6 +371,7 @@ say_identifiers = in_order(
         lambda match: house_number(match[1]),
     ),
     (_LONG_RUN, lambda match: grouped_digits(match.group())),
+    (_ROOMS_LISTED, lambda match: match[1] + re.sub(r"\d+", lambda each: house_number(each.group()), match[2])),
     (_ROOM, _room),
     (r"(?i)(?<=room, )\d{3,4}(?=,)", lambda match: house_number(match.group())),
     (r"#(?=[A-Z]{1,4}-?\d)|(?<=\w )#\s(?=[A-Z]*\d|[A-Z]\b)", "number "),

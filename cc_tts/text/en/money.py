@@ -126,7 +126,7 @@ _say_sums = in_order(
     (r"(?<=\d)-(per|a)-(?=[a-z])", r" \1 "),
     (rf"\(([$£€¥₹]{AMOUNT})\)", _in_brackets),
     (rf"(?<=\d[KkMmBb])\s?[-–—]\s?(?=[$£€¥₹]{AMOUNT}[KkMmBb])", " to "),
-    (r"/(?:(?<=\d/)|(?<=\d[KkMm]/)|(?<=[a-z]{3}/))\s?(?=[$£€]\d)", ", "),  # limits, as $250K/$500K
+    (r"/(?:(?<=\d/)|(?<=\d[KkMm]/)|(?<=[A-Za-z]{3}/))\s?(?=[$£€]\d)", ", "),  # limits, as $250K/$500K
     (r"([$£€])\s?(?:-|minus )(?=\d)", lambda match: f"minus {match[1]}"),
     (_RANGE, _range),
     (_BEFORE, _sum),

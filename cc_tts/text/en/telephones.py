@@ -78,6 +78,10 @@ def _dialled(match: re.Match[str]) -> str:
 KEY_RULES = (
     (r"(?<![\w*#])(?:[*#]{1,2}\d{1,12}){1,4}#(?![\w*#])", _dialled),
     (
+        r"(?<![\w*#])([*#])([A-Z]{2,8})#(?![\w*#])|(?i:(?<=dial )|(?<=press ))([*#])([A-Z]{2,8})(?!\w)",
+        lambda match: f"{_KEYS[match[1]]} {match[2]} pound" if match[1] else f"{_KEYS[match[3]]} {match[4]}",
+    ),
+    (
         r"(?i)(?:(?<=press )|(?<=enter )|(?<=dial ))([*#]{2})(?![\w*#])",
         lambda match: " ".join(_KEYS[key] for key in match[1]),
     ),
@@ -100,6 +104,7 @@ TELEPHONE_RULES = (
 )
 """Numbers of a subscriber."""
 SHORT_NUMBER_RULES = (
+    (r"(?i)\b(extension(?: is|:)?\s)x(\d{1,6})(?!\w)", digits_behind),
     (rf"(?i)\b((?:call|dial|text|ring|dialing|calling|texting)\s)(\d{{3,6}}){_SHORT}{NOTHING_COUNTED}", digits_behind),
     (r"(?<=\bor )[2-8]11(?=[.,;!?]|\s(?:for|to)\b|$)", each_digit),
     (

@@ -26,7 +26,8 @@ _LENGTH = (
 )
 _MILITARY = (
     r"(?=[012]\d[0-5]\d)(?:(?<![\w:.,$-])(?P<hour>[01]\d|2[0-3])(?P<minute>\d\d)\s?(?:hours|hrs)\b"
-    r"|(?:(?<=\bat )|(?<=\bby )|(?<=\bto )|(?<=\bfrom ))(?P<h>0\d)(?P<m>\d\d)(?![\w:,-]|\.\d))"
+    r"|(?:(?<=\bat )|(?<=\bby )|(?<=\bto )|(?<=\bfrom )|(?<=[a-z] )(?=\d{4}\sto\s(?:[01]\d|2[0-3])[0-5]\d\b))"
+    r"(?P<h>0\d)(?P<m>\d\d)(?![\w:,-]|\.\d))"
 )
 _LETTER_HALF = (
     r"(?i)(?=\d{1,2}[ap])(?:(?<=\bat )|(?<=@ )|(?<=\bby )|(?<=\bfrom )|(?<=\buntil )|(?<=\btill )|(?<=\bbefore )"

@@ -53,5 +53,6 @@ TRAVEL_RULES = (
     (r"(\b[A-Za-z]{3,12}s\s)([A-Z])\s?[-–]\s?(?=[A-Z](?![\w-]))", r"\1\2 to "),
     (_ROW, r"\1 \2 to "),
     (_ROUTE, r"\1 to "),
+    (r"(?<![\w–-])([A-Z]{3})\s?–\s?(?=[A-Z]{3}(?![\w–-]))", r"\1 to "),
     (r"\b(?:([Dd])ep|[Aa]rr)\.?\s(?=\d{1,2}:\d\d|[A-Z]{3}\s)", lambda match: "departs " if match[1] else "arrives "),
 )

@@ -32,7 +32,10 @@ _REGULAR = {
     "cu ft, cu. ft": "cubic foot(s)", "cu yd, cu. yd": "cubic yard(s)", "cu in": "cubic inch(es)", "cf": "cubic foot(s)",
     "mmHg": "millimeter(s) of mercury", "psi": "pounds per square inch", "rpm, RPM": "revolution(s) per minute",
     "bpm, BPM": "beat(s) per minute", "nt, nts": "night(s)", "bps": "basis point(s)", "ct": "count",
-    "MWh": "megawatt hour(s)", "BR, bd": "bedroom(s)", "BA, ba": "bath(s)",
+    "ppm": "parts per million", "ppb": "parts per billion", "kt, kts, kn": "knot(s)", "hp": "horsepower",
+    "mA": "milliamp(s)", "Ah": "amp hour(s)", "kVA": "kilovolt amp(s)", "BTU": "B T U", "BTUs": "B T Us",
+    "kJ": "kilojoule(s)", "kPa": "kilopascal(s)", "hPa": "hectopascal(s)", "lm": "lumen(s)", "Nm": "newton meter(s)",
+    "fl oz, fl. oz": "fluid ounce(s)", "MWh": "megawatt hour(s)", "BR, bd": "bedroom(s)", "BA, ba": "bath(s)",
 }  # fmt: skip
 _UNITS = {
     symbol: (re.sub(r"\(e?s\)", "", name), name.replace("foot(s)", "feet").replace("(s)", "s").replace("(es)", "es"))
@@ -63,6 +66,8 @@ _FRACTION_OF = (
     rf"(?<![\w/.,⁄])(?:(?P<whole>\d{{1,3}})[ -])?(?P<top>\d{{1,2}})[/⁄](?P<bottom>\d{{1,2}})(?:(?P<inch>\"|″)"
     rf"|[ -]?(?P<unit>{_LONGEST_FIRST}|%))(?![\w°/⁄])\.?"
 )
+_MEASURED_PARTS = frozenset({2, 3, 4, 5, 6, 8, 10, 12, 16, 32, 64})
+"""A measure is divided into so many parts; other slashes part two measures, as in 28/36 mpg."""
 _LENGTHS = {"ft": _FOOT, "feet": _FOOT, "foot": _FOOT, "in": _INCH, "inch": _INCH, "inches": _INCH} | {
     symbol: _UNITS[symbol] for symbol in ("cm", "mm", "m", "km", "yd", "px")
 }
@@ -77,6 +82,9 @@ _VOWEL_BEGINS = re.compile("[aeio]|hour")
 _IN_QUOTATION = re.compile(r"(?:^|[\s(])\"(?=[^\s\"])[^\"]*$")
 _TEMPERATURE = re.compile(
     r"\b(?:temp|thermostat|degree|heat|cool|weather|outside|oven|highs?\b|lows?\b|warm|cold)", re.IGNORECASE
+)
+_ELECTRIC = re.compile(
+    r"\b(?:fuse|breaker|circuit|volt|charg(?:er|ing)|outlet|socket|mains|current)s?\b", re.IGNORECASE
 )
 _MIN_NAMED_DIGITS = 3  # unmeasured
 _SECONDS_BEFORE = re.compile(
@@ -93,6 +101,8 @@ def _fraction_of(match: re.Match[str]) -> str | None:
     if not 0 < top < bottom or _closes_quotation(match, "inch"):
         return None
     one, many = _INCH if match["inch"] else _UNITS.get(match["unit"], ("percent", "percent"))
+    if not whole and top > 1 and bottom not in _MEASURED_PARTS:
+        return f"{cardinal(top)}, {cardinal(bottom)} {many}{kept_stop(match)}"
     if whole:
         return f"{mixed_number(int(whole), top, bottom)} {many}{kept_stop(match)}"
     part = "half" if (top, bottom) == (1, 2) else f"{fraction(top, bottom)} of"
@@ -113,6 +123,11 @@ def _dimension(match: re.Match[str]) -> str:
 def _fahrenheit(match: re.Match[str]) -> str | None:
     """``72F`` where a temperature is spoken of; it may be a seat."""
     return f"{amount(match[1])} degrees Fahrenheit" if _TEMPERATURE.search(match.string) else None
+
+
+def _amps(match: re.Match[str]) -> str | None:
+    """``13 A`` where electricity is spoken of; it may be a seat or a room."""
+    return counted(match[1], "amp", "amps") if _ELECTRIC.search(match.string) else None
 
 
 def _inches(match: re.Match[str]) -> str | None:
@@ -184,7 +199,9 @@ say_measures = in_order(
     ),
     (rf"{AMOUNT_BEGINS}({AMOUNT})(\"|″|'')(?!\w)", _inches),
     (rf"{AMOUNT_BEGINS}({AMOUNT})\s?%", lambda match: f"{amount(match[1])} percent"),
+    (r"(?<![\w.,-])(\d{1,3}(?:\.\d{1,2})?)\s?A(?![\w-])", _amps),
     (_RATE, _rate),
+    (rf"(?:(?<=per minute)|(?<=per hour)|(?<=per day))/(?={AMOUNT} ?(?:{_LONGEST_FIRST})(?!\w))", " per "),
     (r"(?i)(?<=\d)( ?(?:BR|bds?))\s?/\s?(?=\d)", r"\1, "),
     (
         rf"\s?/\s?(?={AMOUNT} ?(?:{_LONGEST_FIRST})(?!\w))",

@@ -73,6 +73,7 @@ say_signs = rewriter(
         rf"(?<=\d)\s?({_DOSE})\s?/\s?({_UNIT})(?![A-Za-z\d²³])",
         lambda match: f"{_PER_UNIT[match[1]]}每{_PER_UNIT[match[2]]}",
     ),
+    (rf"(?<=\d)\s?({_DOSE})/(?=[一-鿿])", lambda match: f"{_PER_UNIT[match[1]]}每"),
     (rf"(?<=[元角分块万千百方次])\s?/\s?({_UNIT})(?![A-Za-z\d²³])", lambda match: f"每{_PER_UNIT[match[1]]}"),
     (r"(?<=\d)([A-Za-z]{1,4})/(?=[年月日天周次人])", r"\1每"),
     (r"约?≈\s?(?=[¥￥$€£]?\d)|(?<![\w\s%％℃°)）])[~～]\s?(?=[¥￥$€£]?\d)", "约"),

@@ -147,7 +147,7 @@ class Originate(schemas.Body, frozen=True):
         fields = {name: getattr(self, name) for name in self.__struct_fields__ if name not in made}
         schemas.check_text(self.disclosure, "/disclosure")
         bridge = None if self.bridge is None else self.bridge.request(self.client_state)
-        on_answer = self.bridge is not None and self.bridge.on_answer
+        on_answer = self.bridge is None or self.bridge.on_answer
         return OriginateRequest(
             **fields,
             prompt=self._prompt(),

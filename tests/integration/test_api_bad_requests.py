@@ -139,7 +139,7 @@ BAD: list[tuple[str, str, Any, int, str, tuple[str, ...]]] = [
     ("PUT", "/v1/lexicons/a%20b", {"entries": []}, 422, "lexicon_malformed", ()),
     ("GET", "/v1/lexicons/none", None, 404, "lexicon_not_found", ()),
     ("DELETE", "/v1/lexicons/none", None, 404, "lexicon_not_found", ()),
-    ("POST", PLAY, {"url": "http://x/y.wav"}, 422, "unprocessable", ("/url",)),
+    ("POST", PLAY, {"url": "http://x/y.wav"}, 403, "url_not_allowed", ("/url",)),
     ("POST", PLAY, {"tone": "bee"}, 422, "unprocessable", ("/tone",)),
     ("POST", PLAY, {"tone": ""}, 422, "unprocessable", ("/tone",)),
     ("POST", PLAY, {"silence_ms": 0}, 422, "unprocessable", ("/silence_ms",)),

@@ -100,11 +100,11 @@ async def test_a_trunk_that_refuses_is_followed_by_the_next_within_the_same_call
 
 async def test_a_call_that_comes_in_says_by_which_trunk(tmp_path: Path) -> None:
     async with RawPeer() as alpha, RawPeer() as beta:
-        settings = trunk("alpha", alpha) | trunk("beta", beta)
+        settings = trunk("alpha", alpha) | trunk("beta", beta, username="greet")
         async with server_with(tmp_path, **settings) as server, server.events() as log:
             await register(alpha, "alpha", server)
-            await register(beta, "beta", server)
-            async with RawCaller("user-beta", server.sip_port) as caller:
+            await register(beta, "beta", server, user="greet")
+            async with RawCaller("greet", server.sip_port) as caller:
                 caller.invite()
                 assert (await log.wait("call.incoming"))["data"]["trunk"] == "beta"
                 assert (await caller.final()).status == 200

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -37,10 +37,13 @@ MESSAGE_MODULES: Final = {
     "cc_tts.ua.messages.reports": "server and UA",
     "cc_tts.ua.messages.to_dispatcher": "server and dispatcher",
     "cc_tts.engines.engine_core": "server and worker",
+    "cc_tts.engines.speech_chunk": "server and worker",
     "cc_tts.engines.worker.messages": "server and worker",
     "cc_tts.text.process.messages": "server and text process",
     "cc_tts.vad.messages": "server and VAD process",
+    "cc_tts.recorder.messages": "UA and recorder",
 }
+T = TypeVar("T")
 _MARKERS: Final = re.compile(r"(<!-- table:([a-z-]+) -->\n).*?(<!-- /table -->)", re.DOTALL)
 
 
@@ -73,16 +76,23 @@ def metrics_table() -> str:
 @cache
 def error_names() -> Mapping[str, str]:
     """The module of every class of the exception tree, as its source has it; nothing is imported for this."""
+    return {
+        name: module for name, module in _descendants(errors.CcTtsError.__name__) if name != errors.CcTtsError.__name__
+    }
+
+
+def _descendants(root: str) -> list[tuple[str, str]]:
+    """Each class of the sources whose bases lead to one of the name ``root``, with its module."""
     defined = [
         (node.name, ".".join(path.relative_to(ROOT).with_suffix("").parts), {_last_name(base) for base in node.bases})
         for path in sorted((ROOT / "cc_tts").rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.ClassDef)
     ]
-    known = {errors.CcTtsError.__name__}
+    known = {root}
     while found := {name for name, _, bases in defined if bases & known} - known:
         known |= found
-    return {name: module for name, module, _ in defined if name in known and name != errors.CcTtsError.__name__}
+    return [(name, module) for name, module, _ in defined if name in known]
 
 
 def _last_name(base: ast.expr) -> str:
@@ -101,7 +111,7 @@ def error_classes() -> list[type[errors.CcTtsError]]:
     return [cls for cls in _below(errors.CcTtsError) if cls.__module__ in modules]
 
 
-def _below(root: type[errors.CcTtsError]) -> Iterator[type[errors.CcTtsError]]:
+def _below(root: type[T]) -> Iterator[type[T]]:
     for child in root.__subclasses__():
         yield child
         yield from _below(child)
@@ -171,6 +181,13 @@ def messages_table() -> str:
                 fields = ", ".join(f"`{each}`" for each in kind.__struct_fields__) or "–"
                 rows.append([between, f"`{name}`", fields])
     return markdown(["between", "message", "fields"], rows)
+
+
+def message_classes() -> list[type[Message]]:
+    """Every message of the product that is sent or kept, wherever it is defined."""
+    for module in {module for _, module in _descendants(Message.__name__)}:
+        importlib.import_module(module)
+    return [kind for kind in _below(Message) if kind.__module__.startswith("cc_tts.") and is_sent(kind)]
 
 
 def is_sent(kind: type[Message]) -> bool:

@@ -85,6 +85,16 @@ def import_layers() -> list[str]:
     return list(layers)
 
 
+def test_every_message_between_processes_is_in_the_table() -> None:
+    kept_in_a_file = {"Written"}
+    missing = [
+        f"{kind.__module__}.{kind.__name__}"
+        for kind in state_tables.message_classes()
+        if kind.__module__ not in state_tables.MESSAGE_MODULES and kind.__name__ not in kept_in_a_file
+    ]
+    assert missing == []
+
+
 def test_every_package_and_module_has_a_layer() -> None:
     layered = {name for layer in import_layers() for name in layer.split(" | ")}
     there = {path.parent.name for path in (ROOT / "cc_tts").glob("*/__init__.py")}

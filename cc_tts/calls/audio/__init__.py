@@ -1,1 +1,1 @@
-"""The audio of a call, as its clients hear it and send it."""
+"""The audio of a call for those who listen; what the caller's speech does to prompts (barge-in); who answered a call."""

@@ -1,1 +1,1 @@
-"""Headers of an INVITE by which a dialplan asks for more than a prompt."""
+"""Parameters of headers of an INVITE, the recording that one asks for, and which trunk places a call."""

@@ -88,7 +88,7 @@ class RecordingStore:
 
     def delete(self, info: RecordingInfo) -> None:
         """Remove a recording that is complete; raises ``OSError``."""
-        for suffix in (WHOLE, LIVE, NOTED):
+        for suffix in (WHOLE, PART, LIVE, NOTED):
             self._path(info, suffix).unlink(missing_ok=True)
 
     def expire(self, before_s: float) -> int:

@@ -185,9 +185,12 @@ class RecordingFile:
 
     def finish(self, reason: Ending, state: FileState = "saved") -> RecordingInfo:
         """Complete the file, or what there is of it after a failure. The lock is held until ``ID.live`` says so."""
-        try:
-            if state != "failed":
+        if state != "failed":
+            try:
                 self._write()
+            except OSError as error:  # what the disk took before stays
+                state, reason = "failed", failure_of(error)
+        try:
             self._num_written = self._trimmed()
             os.ftruncate(self._file, len(self._format.header(0)) + self._num_written * self._format.frame_bytes)
             self._renew_header()

@@ -83,6 +83,7 @@ class Endpoint:
         )
         self.num_in_flight = 0
         self._shown = (0, 0)
+        self._is_closed = False
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -262,13 +263,15 @@ class Endpoint:
             log.warning("webhook_event_lost", webhook=self.target.name, event_id=delivery.id, reason=reason)
 
     def close(self) -> None:
-        """End it; nothing waits for it."""
+        """End it; nothing waits for it, and it is shown no more."""
         if self._running is not None:
             self._running.cancel()
+        self._is_closed = True
+        self._note_queue()
 
     def _note_queue(self) -> None:
         """Show how much waits; those of calls share a name, so that their numbers are added up."""
-        shown, now = self._shown, (len(self.queue), int(self.state != "ok"))
+        shown, now = self._shown, (0, 0) if self._is_closed else (len(self.queue), int(self.state != "ok"))
         self._shown = now
         self._metrics.webhook_queued.labels(webhook=self.target.name).inc(now[0] - shown[0])
         self._metrics.webhook_failing.labels(webhook=self.target.name).inc(now[1] - shown[1])

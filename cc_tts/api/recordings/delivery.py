@@ -7,6 +7,8 @@ gets its arguments without a shell. Runs on: the event loop.
 
 import asyncio
 import contextlib
+import os
+import signal
 from pathlib import Path
 from typing import Any, Final
 
@@ -76,7 +78,7 @@ class Delivery:
                     await (self._upload(info, path) if is_upload else self._run(info, path))
             except TimeoutError:
                 detail = f"not done within {self._config.deliver_timeout_s:g} s"
-            except (_Failed, aiohttp.ClientError, OSError) as error:
+            except (_Failed, aiohttp.ClientError, OSError, ValueError) as error:  # ValueError: no name of a host
                 detail = str(error) if isinstance(error, _Failed) else type(error).__name__  # the URL is a secret
             else:
                 return _outcome(info, number, is_upload=is_upload)
@@ -117,7 +119,7 @@ class Delivery:
             status = await process.wait()
         except BaseException:
             with contextlib.suppress(ProcessLookupError):
-                process.kill()
+                os.killpg(process.pid, signal.SIGKILL)  # also what it has started
             await process.wait()
             raise
         if status:

@@ -103,10 +103,14 @@ class Recordings:
             RecordingOff, RecordingStorageFull, DuplicateId: it cannot.
         """
         recording_id = wanted or self.new_id()
+        self._check_free(recording_id)
+        await asyncio.to_thread(self._prepare, self.store, recording_id, tenant)
+        self._check_free(recording_id)  # another call may have taken it meanwhile
+        return recording_id
+
+    def _check_free(self, recording_id: str) -> None:
         if recording_id in self._live:
             raise DuplicateId(f"there is a recording {recording_id!r} already")
-        await asyncio.to_thread(self._prepare, self.store, recording_id, tenant)
-        return recording_id
 
     def plan(self, recording_id: str, call_id: str, tenant: str, request: RecordRequest) -> RecordingPlan:
         """Make the plan for a request, which the user agent carries out. The disk is not looked at: where it refuses the

@@ -363,7 +363,8 @@ class StagedPrompts:
             if self._prompts.get((prompt.tenant, prompt.id)) is prompt:
                 self._fill(prompt, audio)
                 self._drop_audio(keep=prompt)
-        prompt.made.set()
+        finally:
+            prompt.made.set()  # also if it is replaced or deleted meanwhile
         self._on_ready(prompt)
 
     async def _synthesised(self, content: Content, tenant: str) -> CachedPrompt:

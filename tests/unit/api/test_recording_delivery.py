@@ -1,5 +1,6 @@
 """Where a recording may be sent, and what is told where that fails."""
 
+import asyncio
 import stat
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,13 @@ async def delivered(*argv: str, **more: Any) -> Any:
     return await delivery.Delivery(config).deliver(info, Path("/recordings/r1.wav"))
 
 
+def runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 async def test_the_command_gets_its_arguments_without_a_shell(tmp_path: Path) -> None:
     program = command(tmp_path, f'printf "%s\\n" "$@" > {tmp_path}/seen')
     outcome = await delivered(program, "{path}", "{recording_id} $(id)", "{other}")
@@ -83,6 +91,25 @@ async def test_a_command_that_fails_is_tried_again_and_told(tmp_path: Path, monk
 async def test_a_command_that_hangs_is_ended(tmp_path: Path) -> None:
     outcome = await delivered(command(tmp_path, "exec sleep 60"), deliver_tries=1, deliver_timeout_s=0.1)
     assert (outcome.result, outcome.detail) == ("failed", "not done within 0.1 s")
+
+
+async def test_what_a_command_that_hangs_has_started_is_ended_too(tmp_path: Path) -> None:
+    program = command(tmp_path, f"sleep 60 & echo $! > {tmp_path}/child; wait")
+    outcome = await delivered(program, deliver_tries=1, deliver_timeout_s=1.0)
+    assert outcome.result == "failed"
+    async with asyncio.timeout(5):
+        while runs(int((tmp_path / "child").read_text())):
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("host", ["a..s3.example.com", f"{'a' * 64}.s3.example.com"])
+async def test_a_host_whose_name_cannot_be_looked_up_is_told(host: str, tmp_path: Path) -> None:
+    path = tmp_path / "r1.wav"
+    path.touch()
+    info = RecordingInfo(recording_id="r1", call_id="c1", upload_url=f"https://{host}/r")
+    config = RecordConfig(upload_hosts=("*.s3.example.com",), deliver_tries=1)
+    outcome: Any = await delivery.Delivery(config).deliver(info, path)
+    assert (outcome.to, outcome.result) == ("upload", "failed")
 
 
 async def test_nothing_is_told_where_nobody_wants_it() -> None:

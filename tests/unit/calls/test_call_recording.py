@@ -91,6 +91,17 @@ async def test_of_two_requests_at_the_same_time_one_is_refused(recorded: Recorde
     assert len(recorded.ua.commands("record")) == 1
 
 
+async def test_of_two_calls_that_want_one_id_at_the_same_time_one_is_refused(recorded: Recorded) -> None:
+    other = recorded.exchange.registry.call(recorded.exchange.talking("silent"))
+    results = await asyncio.gather(
+        recorded.record(recording_id="r1"),
+        other.recorder.start(RecordRequest(recording_id="r1")),
+        return_exceptions=True,
+    )
+    assert sorted(type(each).__name__ for each in results) == ["DuplicateId", "Recording"]
+    assert len(recorded.ua.commands("record")) == 1
+
+
 async def test_a_call_that_is_over_is_not_recorded(recorded: Recorded) -> None:
     recorded.hung_up()
     with pytest.raises(WrongState):

@@ -223,6 +223,41 @@ def test_a_disk_that_becomes_full_ends_it(tmp_path: Path, monkeypatch: pytest.Mo
     assert (info.state, info.reason, info.duration_ms) == ("failed", "disk_full", 5000)
 
 
+def test_a_disk_that_takes_no_last_frames_leaves_those_before_and_nothing_after_a_removal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = RecordingFile(plan(tmp_path))
+    frames(file, writer.WRITE_FRAMES)
+    frames(file, 5)
+
+    def full(_file: int, _data: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "write", full)
+        info = file.finish("stopped")
+    assert (info.state, info.reason, info.duration_ms) == ("failed", "disk_full", 1000)
+    assert len(as_wav(tmp_path / "r1.wav")[2]) == 8000
+    RecordingStore(tmp_path).delete(info)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_audio_that_could_not_be_completed_is_removed_with_its_recording(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = RecordingFile(plan(tmp_path))
+    frames(file, 60)
+
+    def broken(_file: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", broken)
+    info = file.finish("stopped")
+    assert (info.state, info.reason) == ("failed", "storage_error")
+    RecordingStore(tmp_path).delete(info)
+    assert list(tmp_path.iterdir()) == []
+
+
 def kept(store: RecordingStore, recording_id: str, tenant: str = "") -> RecordingInfo:
     folder = store.prepare(tenant)
     file = RecordingFile(plan(folder, recording_id=recording_id, tenant=tenant))

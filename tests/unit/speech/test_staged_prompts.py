@@ -1,11 +1,13 @@
 """Staged prompts whose audio is not in memory."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
 from cc_tts.config.sections.prompts import PromptsConfig
 from cc_tts.engines.speech_chunk import SpeechChunk
+from cc_tts.errors import EngineOverloaded
 from cc_tts.speech.prompt import Content, ReadyContent, StagedContent, TextContent
 from cc_tts.speech.staged.prompts import StagedPrompts, StagedText
 from cc_tts.tenants.quotas import Reservation
@@ -20,15 +22,21 @@ class Stage:
 
     def __init__(self) -> None:
         self.opened: list[Content] = []
+        self.is_full = False
         self.marks: tuple[tuple[float, str], ...] = ()
         self.staged = StagedPrompts(
             PromptsConfig(max_total_s=1.0),
             rate_hz=8000,
             clock=FakeClock(),
             open_stream=self.open,
-            hold_stream=lambda *_: Reservation(),
+            hold_stream=self.hold,
             on_ready=lambda _: None,
         )
+
+    def hold(self, _tenant: str, _content: Content) -> Reservation:
+        if self.is_full:
+            raise EngineOverloaded
+        return Reservation()
 
     def open(self, content: Content) -> FakeChunks:
         assert isinstance(content, TextContent)
@@ -65,3 +73,12 @@ async def test_audio_that_cannot_be_kept_is_not_made_for_nothing(stage: Stage) -
     assert [isinstance(stage.speak("marked"), TextContent) for _ in range(3)] == [True] * 3
     await stage.staged.stop()
     assert len(stage.opened) == 1
+
+
+async def test_whoever_waits_for_a_prompt_goes_on_when_it_is_deleted(stage: Stage) -> None:
+    stage.is_full = True
+    prompt = await stage.staged.put_text("slow", StagedText(text="One two."))
+    await asyncio.sleep(0)
+    await stage.staged.delete("slow", "")
+    async with asyncio.timeout(1):
+        await prompt.made.wait()

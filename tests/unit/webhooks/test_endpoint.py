@@ -241,6 +241,19 @@ async def test_410_disables_it_and_a_test_that_succeeds_enables_it(it: Stage) ->
 
 
 @in_virtual_time(stage())
+async def test_one_that_is_removed_while_it_fails_shows_neither_events_nor_a_failure(it: Stage) -> None:
+    it.respond = lambda _: FAILED
+    for number in range(40):
+        it.put(str(number), call_id=str(number))
+    await asyncio.sleep(5)
+    shown = [("cctts_webhook_queued", {"webhook": "crm"}), ("cctts_webhook_failing", {"webhook": "crm"})]
+    assert all(it.metrics.registry.get_sample_value(*each) for each in shown)
+    it.endpoint.queue.clear("disabled")
+    it.endpoint.close()
+    assert [it.metrics.registry.get_sample_value(*each) for each in shown] == [0, 0]
+
+
+@in_virtual_time(stage())
 async def test_retry_after_is_honoured_and_fewer_are_sent_at_once(it: Stage) -> None:
     it.respond = lambda _: Outcome(status=429, retry_after_s=5.0) if len(it.sent) <= 4 else TAKEN
     it.lasts_s = 0.1

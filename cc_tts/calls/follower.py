@@ -57,6 +57,9 @@ class CallView(Protocol):
     def speak(self, prompt: Prompt) -> Utterance:
         """Accept a prompt for this call."""
 
+    def end(self, local_reason: str, *, sip_code: int | None = None, transfer_result: str = "") -> None:
+        """End the call, for this reason."""
+
     def end_after_media(self) -> None:
         """Hang up once what was just sent is heard."""
 

@@ -242,6 +242,7 @@ class CallRegistry:
                 self._incoming.take(message)
             case messages.CallSnapshot():
                 self._incoming.adopt(message)
+                self.bridges.adopt(self._table.live.get(message.call_id))
                 self.referrals.adopt(self._table.live.get(message.call_id))
                 self.warm_transfers.adopt(self._table.live.get(message.call_id))
             case messages.InviteRefused():

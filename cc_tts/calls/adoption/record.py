@@ -118,7 +118,7 @@ class KeptTransfer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 class KeptBridge(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The bridge to another call: asked for, and ``is_up`` once it was made. ``waits``: it is made when this call is
-    answered, or, if its far side ``is_briefed`` before, when that is over.
+    answered, or, if its far side ``is_briefed`` before, when that is over. ``is_placed``: the call was placed for it.
     """
 
     id: str
@@ -128,6 +128,7 @@ class KeptBridge(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_up: bool = False
     waits: bool = False
     is_briefed: bool = False
+    is_placed: bool = False
 
 
 class CallRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

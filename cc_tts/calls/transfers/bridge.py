@@ -5,6 +5,7 @@ The audio passes in the UA process, which also ends the other call if that was a
 
 import secrets
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 from msgspec import UNSET
@@ -16,6 +17,9 @@ from cc_tts.calls.events import types
 from cc_tts.calls.follower import CallView
 from cc_tts.errors import BridgeActive, WrongState
 from cc_tts.ua import messages
+
+BRIDGE_FAILED: Final = "bridge_failed"
+"""The reason of a call that was placed for a bridge and cannot be bridged."""
 
 log = logs.get(__name__)
 
@@ -102,7 +106,7 @@ class CallBridge:
         )
 
     def over(self, bridge_id: str, because: messages.UnbridgedBecause) -> None:
-        """It is over, or could not be made."""
+        """It is over, or could not be made: a call that was placed for it then ends, unless it is to be kept."""
         if (kept := self.kept) is None or kept.id != bridge_id or kept.waits:
             return
         self.kept = None
@@ -116,6 +120,8 @@ class CallBridge:
                 client_state=UNSET if kept.client_state is None else kept.client_state,
             )
         )
+        if kept.is_placed and not kept.is_up and kept.on_hangup == "end":
+            self._call.end(BRIDGE_FAILED)
 
     def call_ended(self) -> None:
         """The call is over, and with it the bridge."""

@@ -1,7 +1,5 @@
 """Which calls are bridged: what every command to bridge two calls passes. Runs on: the event loop."""
 
-from typing import Final
-
 import msgspec
 
 from cc_tts.calls.adoption.record import KeptBridge
@@ -9,13 +7,10 @@ from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.call_table import CallTable
 from cc_tts.calls.events import types
-from cc_tts.calls.transfers.bridge import BridgeRequest
+from cc_tts.calls.transfers.bridge import BRIDGE_FAILED, BridgeRequest
 from cc_tts.errors import BridgeImpossible, CcTtsError, WrongState
 from cc_tts.ua import messages
 from cc_tts.ua.client import UaClient
-
-BRIDGE_FAILED: Final = "bridge_failed"
-"""The reason of a call that was placed for a bridge and cannot be bridged."""
 
 
 class Bridges:
@@ -25,8 +20,9 @@ class Bridges:
         self._ua = ua
         self._table = table
 
-    def begin(self, call: Call, request: BridgeRequest) -> KeptBridge:
-        """Bridge a call to another one; ``call.bridged`` of both follows, and ``call.unbridged`` once.
+    def begin(self, call: Call, request: BridgeRequest, *, is_placed: bool = False) -> KeptBridge:
+        """Bridge a call to another one; ``call.bridged`` of both follows, and ``call.unbridged`` once. ``is_placed``: the
+        call was placed for that.
 
         Raises:
             CallNotFound: there is no such other call.
@@ -47,7 +43,8 @@ class Bridges:
         kept = request.kept()
         self._ua.send(messages.Bridge(call.id, other.id, kept.id, kept.on_hangup))
         for each, far in ((call, other), (other, call)):
-            each.bridge.kept = msgspec.structs.replace(kept, other_call_id=far.id)
+            is_for_far = is_placed and each is call
+            each.bridge.kept = msgspec.structs.replace(kept, other_call_id=far.id, is_placed=is_for_far)
             each.keeper.keep()
         return kept
 
@@ -63,11 +60,16 @@ class Bridges:
             client_state=kept.client_state,
         )
         try:
-            self.begin(call, request)
+            self.begin(call, request, is_placed=True)
         except CcTtsError as error:
             call.publish(types.CallCommandFailed(command="bridge", detail=error.detail))
             if kept.on_hangup == "end":
                 call.end(BRIDGE_FAILED)
+
+    def adopt(self, call: Call | None) -> None:
+        """Bridge a call that was answered while there was no server, if it waits for that."""
+        if call is not None and call.state is CallState.ESTABLISHED and call.local_reason is None:
+            self.answered(call)
 
     def ended(self, call: Call) -> None:
         """A call is over: those that ring for it ring for nobody."""

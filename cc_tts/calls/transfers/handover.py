@@ -27,7 +27,7 @@ class Handover:
 
     def __init__(self, call: TransferredCall) -> None:
         self._call = call
-        self._transfer: Transfer | None = None
+        self._transfer: Transfer | None = None  # the last one: its hold may be answered after its end
         self.warm: OtherTransfer | None = None
         """A transfer that takes another way than REFER."""
 
@@ -43,21 +43,24 @@ class Handover:
         if call.state is not CallState.ESTABLISHED and not (request.when_answered and call.waits_for_answer):
             raise WrongState(f"call {call.id} is {call.state}: transfer is not possible")
         self.check_idle()
-        transfer = Transfer(call, request, self._over)
+        transfer = Transfer(call, request)
         transfer.begin()
         self._transfer = transfer
         return transfer
 
     def check_idle(self) -> None:
         """Raise ``TransferActive`` if a transfer runs."""
-        if (running := self._transfer or self.warm) is not None:
+        if (running := self._running) is not None:
             raise TransferActive(f"transfer {running.id} runs on call {self._call.id}")
 
     @property
     def kept(self) -> KeptTransfer | None:
         """The part of the running transfer that another server has to know."""
-        running = self._transfer or self.warm
-        return None if running is None else running.kept
+        return None if (running := self._running) is None else running.kept
+
+    @property
+    def _running(self) -> OtherTransfer | None:
+        return self.warm if self._transfer is None or self._transfer.is_over else self._transfer
 
     def restore(self, kept: KeptTransfer | None, told: Iterable[messages.TransferProgress]) -> None:
         """Take up the transfer of a server before this one, if there was one."""
@@ -69,11 +72,8 @@ class Handover:
                 hold=kept.hold,
                 client_state=kept.client_state,
             )
-            self._transfer = Transfer(self._call, request, self._over)
+            self._transfer = Transfer(self._call, request)
             self._transfer.restore(kept, told)
-
-    def _over(self) -> None:
-        self._transfer = None
 
     def take(self, progress: messages.TransferProgress) -> None:
         """Take in what the far side says of the REFER."""

@@ -4,7 +4,7 @@ The call is kept until the outcome is known: the far side calls its target and t
 peers a hang-up after the 202 would end the transfer, too.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Literal, Protocol
@@ -82,19 +82,15 @@ class TransferredCall(CallView, Protocol):
     def set_hold(self, *, hold: bool) -> None:
         """Hold the call or take it back."""
 
-    def end(self, local_reason: str, *, sip_code: int | None = None, transfer_result: str = "") -> None:
-        """End the call, for this reason."""
-
 
 class Transfer:
-    """A transfer from the command to its last event, before which ``on_over`` is called."""
+    """A transfer from the command to its last event."""
 
-    def __init__(self, call: TransferredCall, request: TransferRequest, on_over: Callable[[], None]) -> None:
+    def __init__(self, call: TransferredCall, request: TransferRequest) -> None:
         self.id = request.transfer_id
         self.request = request
         self.state: types.TransferState = "requested"
         self._call = call
-        self._on_over = on_over
         self._timer = CallTimer(call.id)
         self._step: Literal["speak", "answer", "hold", "refer", "over"] = "speak"
         self._utterance: Utterance | None = None
@@ -104,7 +100,7 @@ class Transfer:
 
     @property
     def is_over(self) -> bool:
-        """Whether its last event was published."""
+        """Whether its last event is published, or about to be."""
         return self._step == "over"
 
     # --- the steps -----------------------------------------------------------------------------------------------------
@@ -145,9 +141,11 @@ class Transfer:
         self._call.set_hold(hold=True)
 
     def hold_settled(self) -> None:
-        """The far side has answered our re-INVITE, or the call is held or not for another reason."""
+        """The far side has answered our re-INVITE, perhaps late, or the call is held or not for another reason."""
         if self._step == "hold":
             self._refer()
+        elif self.state == "failed":
+            self._take_back()  # the re-INVITE was answered after the transfer had failed
 
     def _refer(self) -> None:
         self._step = "refer"
@@ -184,6 +182,7 @@ class Transfer:
     def command_failed(self, command: str) -> None:
         """The user agent could not hold the call, or not send the REFER."""
         if command == "hold":
+            self._holds = False
             self.hold_settled()
         elif command == "transfer" and self._step == "refer":
             self._fail("unknown")
@@ -243,13 +242,17 @@ class Transfer:
         self._finish("failed", sip_code, reason=reason)
         if self.request.on_failure == "hangup":
             self._call.end("transfer_failed", sip_code=sip_code, transfer_result=reason)
-        elif self._holds and self._call.held:
+        else:
+            self._take_back()
+
+    def _take_back(self) -> None:
+        if self._holds and self._call.held:
+            self._holds = False
             self._call.set_hold(hold=False)
 
     def _finish(self, state: types.TransferState, sip_code: int = 0, **more: Any) -> None:
         self._timer.cancel()
         self._step, self.state = "over", state
-        self._on_over()
         self._tell(sip_code, **more)
         result = more.get("reason") or state
         self._call.services.metrics.transfers.labels(mode=self._mode, result=result).inc()

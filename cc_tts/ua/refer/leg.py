@@ -43,6 +43,7 @@ class LegRefer:
 
     def start(self, transfer: messages.Transfer) -> None:
         """Send REFER (RFC 3515 §2.4.1), with Referred-By (RFC 3892 §2.1)."""
+        self.end()  # a REFER before it that nobody has answered: its late answer is none to this one
         referred_by = transfer.referred_by or sip_message.uri_of(sip_message.readable(self._call.getInfo().localUri))
         param = pj.CallSendRequestParam()
         param.method = "REFER"

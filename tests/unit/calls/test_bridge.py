@@ -162,6 +162,32 @@ async def test_a_call_whose_other_one_is_gone_when_it_is_answered_is_not_left_al
     assert bool(pair.ua.commands("hangup")) is ends
 
 
+@pytest.mark.parametrize(("on_hangup", "ends"), [("end", True), ("keep", False)])
+async def test_a_call_whose_other_one_hangs_up_while_they_are_bridged_is_not_left_alone(
+    pair: Pair, on_hangup: Any, *, ends: bool
+) -> None:
+    call = await placed_for(pair, on_hangup=on_hangup, bridge_id="b1")
+    pair.ua.established(call.id)
+    pair.ua.ended(pair.first.id)
+    pair.ua.report(messages.Unbridged(call.id, "b1", "call_ended"))
+    assert pair.events(call) == [("call.unbridged", "call_ended")]
+    assert pair.ua.causes == (["bridge_failed"] if ends else [])
+
+
+async def test_a_call_that_was_bridged_by_a_command_stays_when_that_fails(pair: Pair) -> None:
+    pair.parted(pair.bridge(), "failed")
+    assert pair.ua.causes == []
+
+
+async def test_a_call_that_is_answered_without_a_server_is_bridged_by_the_next_one(pair: Pair) -> None:
+    call = await placed_for(pair, bridge_id="b1")
+    snapshots = [snapshot_of(pair.exchange, each.id, invite=None) for each in (pair.first, call)]
+    after = adopted(pair.exchange, *snapshots)
+    assert after.ua.commands("bridge") == [(call.id, pair.first.id, "b1", "end")]
+    alone = adopted(pair.exchange, snapshots[1])
+    assert alone.ua.causes == ["bridge_failed"]
+
+
 async def test_the_next_server_knows_of_it(pair: Pair) -> None:
     bridge_id = pair.up(client_state="s")
     snapshots = [snapshot_of(pair.exchange, each.id, bridge_id=bridge_id) for each in (pair.first, pair.second)]

@@ -251,6 +251,25 @@ async def test_a_hold_that_fails_does_not_keep_it_back(referrer: Referrer, how: 
     assert referrer.ua.commands("hold") == [(referrer.call.id, True)], "nothing to take back"
 
 
+async def test_a_hold_that_is_answered_after_the_transfer_has_failed_is_taken_back_once(referrer: Referrer) -> None:
+    referrer.transfer()
+    referrer.loop.advance(HOLD_TIMEOUT_S * 1000)
+    referrer.told("answer", 603)
+    referrer.held()
+    assert referrer.ua.commands("hold") == [(referrer.call.id, True), (referrer.call.id, False)]
+    referrer.held("none")
+    referrer.held()
+    assert len(referrer.ua.commands("hold")) == 2, "the client held it"
+
+
+async def test_a_hold_of_the_client_stays_after_a_transfer_whose_own_was_refused(referrer: Referrer) -> None:
+    referrer.transfer()
+    referrer.ua.report(messages.CommandFailed(call_id=referrer.call.id, command="hold", detail="491"))
+    referrer.told("answer", 603)
+    referrer.held()
+    assert referrer.ua.commands("hold") == [(referrer.call.id, True)]
+
+
 async def test_a_refer_that_cannot_be_sent_fails(referrer: Referrer) -> None:
     referrer.referred()
     referrer.ua.report(messages.CommandFailed(call_id=referrer.call.id, command="transfer", detail="?"))

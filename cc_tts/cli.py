@@ -492,7 +492,7 @@ def _check_config(_options: argparse.Namespace, config: "Config") -> int:
     for warning in warnings:
         print(f"cc-tts: {warning}", file=sys.stderr)
     sections = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
-    for kind in ("tenants", "routes"):
+    for kind in ("tenants", "routes", "trunks"):
         sections |= {f'{kind}."{name}"': each for name, each in sections.pop(kind).items()}
     for name, section in sections.items():
         print(f"[{name}]")

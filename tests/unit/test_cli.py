@@ -112,6 +112,7 @@ def test_check_config_prints_no_secret(tmp_path: Path, capsys: pytest.CaptureFix
     path.write_text(
         '[registration]\nregistrar = "pbx"\nusername = "u"\npassword = "hunter22"\n'
         '[http]\ntokens = ["a-secret-token"]\n[routes."7.1"]\ngreeting = "Hi"\n'
+        '[trunks.carrier]\nregistrar = "sip.example.com"\nusername = "u"\npassword = "hunter23"\n'
     )
     assert cli.main(["check-config", "--config", str(path), "--set", "sip.port=5099"]) == 0
     out = capsys.readouterr().out
@@ -119,7 +120,8 @@ def test_check_config_prints_no_secret(tmp_path: Path, capsys: pytest.CaptureFix
     assert "password = (set)" in out
     assert "tokens = 1 configured" in out
     assert '[routes."7.1"]' in out
-    assert "hunter22" not in out
+    assert '[trunks."carrier"]' in out
+    assert "hunter2" not in out
     assert "a-secret-token" not in out
 
 

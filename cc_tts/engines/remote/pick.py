@@ -35,7 +35,7 @@ Worker = TypeVar("Worker", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class WorkerCapacity:
-    """A worker offers this to a stream that is opened now. ``room``: streams that it would still take."""
+    """The capacity that a worker has for a stream that is opened now. ``room``: streams that it would still take."""
 
     generation: str
     first_audio_ms: float
@@ -43,7 +43,7 @@ class WorkerCapacity:
     room: int
 
 
-def offer_of(load: EngineLoad, *, num_opened: int, generation: str) -> WorkerCapacity:
+def capacity_of(load: EngineLoad, *, num_opened: int, generation: str) -> WorkerCapacity:
     """The capacity by the worker's last report, less ``num_opened`` streams that were opened here since. Each of these makes
     the first audio later by its share, and takes its part of what is left of the device.
     """
@@ -57,15 +57,15 @@ def offer_of(load: EngineLoad, *, num_opened: int, generation: str) -> WorkerCap
 
 
 def pick(
-    offers: Mapping[Worker, WorkerCapacity], *, key: str, weights: Mapping[str, float], rng: random.Random
+    capacities: Mapping[Worker, WorkerCapacity], *, key: str, weights: Mapping[str, float], rng: random.Random
 ) -> Worker | None:
     """The worker for a stream, ``None`` if none has free capacity. ``key``: the id of its call; streams with the same key
     prefer the same generation. ``weights``: see :func:`tiers`.
     """
-    for tier in tiers({offer.generation for offer in offers.values()}, weights, key):
-        free = [worker for worker, offer in offers.items() if offer.room > 0 and offer.generation in tier]
+    for tier in tiers({capacity.generation for capacity in capacities.values()}, weights, key):
+        free = [worker for worker, capacity in capacities.items() if capacity.room > 0 and capacity.generation in tier]
         if free:
-            return _better(rng.sample(free, min(NUM_COMPARED, len(free))), offers)
+            return _better(rng.sample(free, min(NUM_COMPARED, len(free))), capacities)
     return None
 
 
@@ -111,9 +111,9 @@ def _chosen(weights: Mapping[str, float], key: str) -> str | None:
     return None
 
 
-def _better(compared: Sequence[Worker], offers: Mapping[Worker, WorkerCapacity]) -> Worker:
+def _better(compared: Sequence[Worker], capacities: Mapping[Worker, WorkerCapacity]) -> Worker:
     """The better of one or two workers in random order."""
-    first, second = offers[compared[0]], offers[compared[-1]]
+    first, second = capacities[compared[0]], capacities[compared[-1]]
     is_later = first.first_audio_ms - second.first_audio_ms
     is_worse = is_later > 0 if abs(is_later) >= EQUAL_WITHIN_MS else first.utilisation > second.utilisation
     return compared[-1] if is_worse else compared[0]

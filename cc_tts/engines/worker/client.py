@@ -272,9 +272,9 @@ class WorkerEngine:
         if not ready:
             reason = self.not_ready_because() or f"no worker that is ready has the voice {voice.id}"
             raise EngineFailed(reason, retry_after_s=RETRY_AFTER_S)
-        offers = {worker: offer for worker in ready if worker not in tried and (offer := worker.offer) is not None}
+        capacities = {each: found for each in ready if each not in tried and (found := each.capacity) is not None}
         weights = self._elsewhere.generations if self._elsewhere is not None else {}
-        worker = pick(offers, key=key, weights=weights, rng=self._random)
+        worker = pick(capacities, key=key, weights=weights, rng=self._random)
         if worker is None:
             self._metrics.engine_refusals.labels(where="server").inc()
             retry_after_s = next(

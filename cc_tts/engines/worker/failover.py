@@ -15,7 +15,7 @@ from cc_tts.errors import CcTtsError, EngineOverloaded
 MAX_REFUSALS: Final = 2
 """Workers that may refuse an utterance before it fails (unmeasured)."""
 SAID_AGAIN_BELOW_MS: Final = 1500.0
-"""A text chunk of which more was heard is not said again (unmeasured)."""
+"""A text chunk of which more was given out is not said again (unmeasured)."""
 
 OpenElsewhere = Callable[[CcTtsError | None], tuple[SpeechStream, bool]]
 """A stream in a worker that this utterance was not in yet, or, as the second value says, of the fallback; given why the one
@@ -42,8 +42,8 @@ class FailoverStream:
         self._has_given = False
         """Whether the stream that it is in now has given audio."""
         self._rate_hz = 0
-        self._heard_index = -1
-        self._heard_ms = 0.0
+        self._given_index = -1
+        self._given_ms = 0.0
         """Audio of the text chunk under way that was given out."""
         self._has_listener = False
         self._was_lost = False
@@ -83,17 +83,17 @@ class FailoverStream:
                 goes_on = self._after_refusal(refusal)
             except WorkerLost as loss:
                 goes_on = self._after_loss(loss)
-        if self._is_altered and not self._has_given and self._heard_index >= 0:
+        if self._is_altered and not self._has_given and self._given_index >= 0:
             # the end was lost with its worker: say so, as no audio does
-            yield SpeechChunk(is_resumed=True, text_chunk_index=self._heard_index, rate_hz=self._rate_hz)
+            yield SpeechChunk(is_resumed=True, text_chunk_index=self._given_index, rate_hz=self._rate_hz)
 
     def _note(self, chunk: SpeechChunk) -> None:
         self._has_given, self._rate_hz = True, chunk.rate_hz
-        if chunk.text_chunk_index != self._heard_index:
-            self._heard_index, self._heard_ms = chunk.text_chunk_index, 0.0
-            while self._texts and self._texts[0][1] < self._heard_index:
+        if chunk.text_chunk_index != self._given_index:
+            self._given_index, self._given_ms = chunk.text_chunk_index, 0.0
+            while self._texts and self._texts[0][1] < self._given_index:
                 self._texts.popleft()
-        self._heard_ms += chunk.duration_ms
+        self._given_ms += chunk.duration_ms
 
     def _after_refusal(self, refusal: EngineOverloaded) -> bool:
         """Ask another worker, if none has given anything; raises ``refusal`` if there is none."""
@@ -106,21 +106,21 @@ class FailoverStream:
         return True
 
     def _after_loss(self, loss: WorkerLost) -> bool:
-        """Say what was not heard in another worker; ``False`` if nothing is left. Raises ``loss`` if there is none."""
+        """Have another worker say what was not given out; ``False`` if nothing is left. Raises ``loss`` if there is none."""
         if self._is_cancelled:
             return False
         if not self._may_resume:
             raise loss
-        if self._heard_ms >= SAID_AGAIN_BELOW_MS and self._texts:
+        if self._given_ms >= SAID_AGAIN_BELOW_MS and self._texts:
             self._texts.popleft()
-        self._is_altered |= self._heard_index >= 0
+        self._is_altered |= self._given_index >= 0
         self._has_given, self._num_refusals = False, 0
         if self._is_text_whole and not self._texts:
             return False
         self._move(loss)
         self._may_resume = False
         self._was_lost = True
-        log.warning("speech_resumed", reason="worker_lost", heard_ms=round(self._heard_ms), num_chunks=len(self._texts))
+        log.warning("speech_resumed", reason="worker_lost", given_ms=round(self._given_ms), num_chunks=len(self._texts))
         self._on_resumed()
         return True
 

@@ -22,7 +22,7 @@ import msgspec
 from cc_tts import __version__, logs
 from cc_tts.clock import NS_PER_MS, Clock, ms_between
 from cc_tts.engines.engine_core import EngineLoad, StreamRequest
-from cc_tts.engines.remote.pick import WorkerCapacity, offer_of
+from cc_tts.engines.remote.pick import WorkerCapacity, capacity_of
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.engines.worker.messages import (
     FROM_WORKER,
@@ -303,16 +303,16 @@ class WorkerLink:
         return self.process.state is ProcessState.READY and self._usable.is_set() and not self.is_leaving
 
     @property
-    def offer(self) -> WorkerCapacity | None:
+    def capacity(self) -> WorkerCapacity | None:
         """The capacity that a stream opened now would meet; ``None`` if none can be opened."""
         if not self.is_ready or self.load is None:
             return None
-        return offer_of(self.load, num_opened=self._num_opened_since_report, generation=self.generation)
+        return capacity_of(self.load, num_opened=self._num_opened_since_report, generation=self.generation)
 
     @property
     def room(self) -> int:
         """How many streams it would still take."""
-        return self.offer.room if self.offer is not None else 0
+        return self.capacity.room if self.capacity is not None else 0
 
     def find_voice(self, voice_id: str) -> Voice | None:
         """The voice that it speaks with for this id; it keeps its voices while it starts again."""

@@ -7,24 +7,24 @@ from typing import Any
 import pytest
 
 from cc_tts.engines.engine_core import EngineLoad
-from cc_tts.engines.remote.pick import WorkerCapacity, offer_of, pick, tiers
+from cc_tts.engines.remote.pick import WorkerCapacity, capacity_of, pick, tiers
 
 pytestmark = pytest.mark.unit
 
 CALLS = [f"call_{number:016x}" for number in range(4000)]
 
 
-def offer(generation: str = "1.0.0", **changes: Any) -> WorkerCapacity:
+def capacity(generation: str = "1.0.0", **changes: Any) -> WorkerCapacity:
     values: dict[str, Any] = {"first_audio_ms": 100.0, "utilisation": 0.5, "room": 10}
     return WorkerCapacity(generation=generation, **(values | changes))
 
 
 def picked(
-    offers: dict[str, WorkerCapacity], weights: dict[str, float] | None = None, keys: list[str] = CALLS
+    capacities: dict[str, WorkerCapacity], weights: dict[str, float] | None = None, keys: list[str] = CALLS
 ) -> Counter[str]:
     """How many of the keys each worker gets."""
     rng = random.Random(7)
-    return Counter(str(pick(offers, key=key, weights=weights or {}, rng=rng)) for key in keys)
+    return Counter(str(pick(capacities, key=key, weights=weights or {}, rng=rng)) for key in keys)
 
 
 def load(**changes: Any) -> EngineLoad:
@@ -36,24 +36,24 @@ def load(**changes: Any) -> EngineLoad:
 
 
 def test_streams_opened_since_the_report_count() -> None:
-    assert offer_of(load(), num_opened=0, generation="1") == WorkerCapacity("1", 80.0, 0.2, 16)
-    then = offer_of(load(), num_opened=2, generation="1")
+    assert capacity_of(load(), num_opened=0, generation="1") == WorkerCapacity("1", 80.0, 0.2, 16)
+    then = capacity_of(load(), num_opened=2, generation="1")
     assert (then.first_audio_ms, then.room) == (120.0, 14)
     assert then.utilisation == pytest.approx(0.3)
-    assert offer_of(load(), num_opened=17, generation="1").room == 0
-    assert offer_of(load(utilisation=1.2, room=0), num_opened=1, generation="1").utilisation == 1.2
+    assert capacity_of(load(), num_opened=17, generation="1").room == 0
+    assert capacity_of(load(utilisation=1.2, room=0), num_opened=1, generation="1").utilisation == 1.2
 
 
 def test_the_worker_that_speaks_a_tick_sooner_is_better_whatever_its_utilisation() -> None:
-    assert picked({"a": offer(first_audio_ms=80.0, utilisation=0.8), "b": offer()}) == {"a": len(CALLS)}
+    assert picked({"a": capacity(first_audio_ms=80.0, utilisation=0.8), "b": capacity()}) == {"a": len(CALLS)}
 
 
 def test_predictions_within_a_tick_are_equal_and_utilisation_decides() -> None:
-    assert picked({"a": offer(first_audio_ms=80.1, utilisation=0.6), "b": offer()}) == {"b": len(CALLS)}
+    assert picked({"a": capacity(first_audio_ms=80.1, utilisation=0.6), "b": capacity()}) == {"b": len(CALLS)}
 
 
 def test_equal_workers_get_equal_shares() -> None:
-    assert picked({"a": offer(), "b": offer()})["a"] == pytest.approx(len(CALLS) / 2, rel=0.1)
+    assert picked({"a": capacity(), "b": capacity()})["a"] == pytest.approx(len(CALLS) / 2, rel=0.1)
 
 
 def test_idle_workers_share_a_burst_before_their_next_report() -> None:
@@ -61,28 +61,28 @@ def test_idle_workers_share_a_burst_before_their_next_report() -> None:
     num_opened = dict.fromkeys(loads, 0)
     rng = random.Random(7)
     for call in CALLS[:20]:
-        offers = {name: offer_of(loads[name], num_opened=num_opened[name], generation="1") for name in loads}
-        num_opened[str(pick(offers, key=call, weights={}, rng=rng))] += 1
+        capacities = {name: capacity_of(loads[name], num_opened=num_opened[name], generation="1") for name in loads}
+        num_opened[str(pick(capacities, key=call, weights={}, rng=rng))] += 1
     assert num_opened == {"a": 10, "b": 10}
 
 
 def test_of_many_workers_two_are_compared() -> None:
-    offers = {name: offer(first_audio_ms=100.0 * place) for place, name in enumerate("abcde")}
-    assert picked(offers).keys() == set("abcd")  # the worst of all is never the better of two
+    capacities = {name: capacity(first_audio_ms=100.0 * place) for place, name in enumerate("abcde")}
+    assert picked(capacities).keys() == set("abcd")  # the worst of all is never the better of two
 
 
 def test_a_worker_without_free_capacity_is_left_out() -> None:
-    assert picked({"a": offer(room=0), "b": offer(first_audio_ms=900.0)}) == {"b": len(CALLS)}
-    assert picked({"a": offer(room=0)}) == picked({}) == {"None": len(CALLS)}
+    assert picked({"a": capacity(room=0), "b": capacity(first_audio_ms=900.0)}) == {"b": len(CALLS)}
+    assert picked({"a": capacity(room=0)}) == picked({}) == {"None": len(CALLS)}
 
 
 # --- the generation ---
 
 
 def test_the_newest_version_gets_all_and_older_ones_what_it_cannot_take() -> None:
-    old, new = offer("1.9.0"), offer("1.10.0", first_audio_ms=900.0)
+    old, new = capacity("1.9.0"), capacity("1.10.0", first_audio_ms=900.0)
     assert picked({"old": old, "new": new}) == {"new": len(CALLS)}
-    assert picked({"old": old, "new": offer("1.10.0", room=0)}) == {"old": len(CALLS)}
+    assert picked({"old": old, "new": capacity("1.10.0", room=0)}) == {"old": len(CALLS)}
     assert picked({"old": old}) == {"old": len(CALLS)}
 
 
@@ -111,8 +111,8 @@ def test_what_has_no_order_is_used_alike(alike: set[str]) -> None:
 
 
 def test_a_canary_gets_its_share_of_the_calls_and_the_same_ones_every_time() -> None:
-    offers = {"old": offer("1.0.0"), "new": offer("1.1.0")}
-    assert picked(offers, {"1.1.0": 0.05})["new"] == pytest.approx(0.05 * len(CALLS), rel=0.2)
+    capacities = {"old": capacity("1.0.0"), "new": capacity("1.1.0")}
+    assert picked(capacities, {"1.1.0": 0.05})["new"] == pytest.approx(0.05 * len(CALLS), rel=0.2)
     first = {call for call in CALLS if tiers({"1.0.0", "1.1.0"}, {"1.1.0": 0.05}, call)[0] == {"1.1.0"}}
     more = {call for call in CALLS if tiers({"1.0.0", "1.1.0"}, {"1.1.0": 0.2}, call)[0] == {"1.1.0"}}
     assert first < more
@@ -121,17 +121,17 @@ def test_a_canary_gets_its_share_of_the_calls_and_the_same_ones_every_time() -> 
 
 def test_a_generation_that_cannot_take_its_share_leaves_it_to_the_other() -> None:
     weights = {"1.1.0": 0.05}
-    for gone in ({"new": offer("1.1.0", room=0), "old": offer("1.0.0")}, {"old": offer("1.0.0")}):
+    for gone in ({"new": capacity("1.1.0", room=0), "old": capacity("1.0.0")}, {"old": capacity("1.0.0")}):
         assert picked(gone, weights) == {"old": len(CALLS)}
-    for gone in ({"new": offer("1.1.0"), "old": offer("1.0.0", room=0)}, {"new": offer("1.1.0")}):
+    for gone in ({"new": capacity("1.1.0"), "old": capacity("1.0.0", room=0)}, {"new": capacity("1.1.0")}):
         assert picked(gone, weights) == {"new": len(CALLS)}
 
 
 def test_labels_get_what_the_setting_says() -> None:
-    offers = {"blue": offer("blue"), "green": offer("green")}
-    assert picked(offers, {"green": 1.0}) == {"green": len(CALLS)}
-    assert picked(offers, {"green": 0.0}) == {"blue": len(CALLS)}
-    assert picked(offers, {"green": 0.3, "blue": 0.7})["green"] == pytest.approx(0.3 * len(CALLS), rel=0.1)
+    capacities = {"blue": capacity("blue"), "green": capacity("green")}
+    assert picked(capacities, {"green": 1.0}) == {"green": len(CALLS)}
+    assert picked(capacities, {"green": 0.0}) == {"blue": len(CALLS)}
+    assert picked(capacities, {"green": 0.3, "blue": 0.7})["green"] == pytest.approx(0.3 * len(CALLS), rel=0.1)
 
 
 def test_a_share_of_nothing_is_asked_last() -> None:

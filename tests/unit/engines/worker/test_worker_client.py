@@ -424,20 +424,20 @@ async def test_what_one_worker_refuses_goes_to_the_next_and_then_is_refused() ->
 
 
 @pytest.mark.parametrize(
-    ("heard_ms", "again"),
+    ("given_ms", "again"),
     [(0, ["One.", "Two.", "Three."]), (600, ["Two.", "Three."]), (1600, ["Three."])],
     ids=["nothing", "a little", "most"],
 )
-async def test_another_worker_goes_on_from_the_text_chunk_under_way(heard_ms: int, again: list[str]) -> None:
+async def test_another_worker_goes_on_from_the_text_chunk_under_way(given_ms: int, again: list[str]) -> None:
     lab = await Lab(2).start(10, 9)
     stream = lab.engine.open("anna")
     for index, text in enumerate(("One.", "Two.")):
         stream.push(text, text_chunk_index=index)
     losses: list[bool] = []
     reading = asyncio.create_task(texts_of(stream, losses))
-    if heard_ms:
+    if given_ms:
         lab.says(SpeechChunk(MS * 500, stream_id=1, text_chunk_index=0))
-        lab.says(SpeechChunk(MS * heard_ms, stream_id=1, text_chunk_index=1))
+        lab.says(SpeechChunk(MS * given_ms, stream_id=1, text_chunk_index=1))
     await asyncio.sleep(0)
     stream.push("Three.", text_chunk_index=2)
     lose(lab, 0)
@@ -447,8 +447,8 @@ async def test_another_worker_goes_on_from_the_text_chunk_under_way(heard_ms: in
     assert pushed(lab.processes[1]) == again
     lab.says(SpeechChunk(MS * 700, stream_id=2, text_chunk_index=2), worker=1)
     lab.says(StreamEnded(2), worker=1)
-    before = [(0, 500, False), (1, heard_ms, False)] if heard_ms else []
-    assert await reading == [*before, (2, 700, bool(heard_ms))]
+    before = [(0, 500, False), (1, given_ms, False)] if given_ms else []
+    assert await reading == [*before, (2, 700, bool(given_ms))]
     assert losses == [False] * len(before) + [True]
     assert lab.sample("engine_resumed_total") == 1
 

@@ -18,7 +18,7 @@ from cc_tts.calls.dtmf.collector import DtmfCollector
 from cc_tts.calls.dtmf.gather import Gather, GatherRequest
 from cc_tts.calls.ending import PROMPT_FAILED, Ending
 from cc_tts.calls.events import types
-from cc_tts.calls.events.bus import Disclosure
+from cc_tts.calls.events.bus import InClear
 from cc_tts.calls.follower import Followers
 from cc_tts.calls.prompts.disclosure import Disclosing
 from cc_tts.calls.prompts.player import PromptPlayer
@@ -479,16 +479,14 @@ class Call(CallInfo):
         if not self.waits_for_answer:
             raise WrongState(f"call {self.id} ({self.direction}, {self.state}) does not wait for an answer")
 
-    def publish(self, data: types.EventData, disclosure: Disclosure | None = None) -> None:
+    def publish(self, data: types.EventData, in_clear: InClear | None = None) -> None:
         """Send an event of this call; what happens to the call itself carries its metadata and client state."""
         self.keeper.keep()
         if isinstance(data, types.CallData):
             data = self.stamped(data)
-        if disclosure is not None:
-            disclosure = replace(disclosure, data=self.stamped(disclosure.data))
-        self.services.events.publish(
-            data, call_id=self.id, tenant=self.tenant, webhook=self.webhook, disclosure=disclosure
-        )
+        if in_clear is not None:
+            in_clear = replace(in_clear, data=self.stamped(in_clear.data))
+        self.services.events.publish(data, call_id=self.id, tenant=self.tenant, webhook=self.webhook, in_clear=in_clear)
 
 
 def _ends_call(utterance: Utterance, *, is_last: bool) -> bool:

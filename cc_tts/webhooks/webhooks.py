@@ -124,11 +124,11 @@ class Webhooks:
         *,
         tenant: str = "",
         of_call: CallWebhook | None = None,
-        disclosed: Envelope | None = None,
-        disclosed_to: str = "",
+        clear_event: Envelope | None = None,
+        clear_for: str = "",
     ) -> None:
-        """Send an event where it is wanted. ``of_call``: the endpoint of its call. ``disclosed`` goes in its place to the
-        endpoint of the name ``disclosed_to``; that form is never written to disk.
+        """Send an event where it is wanted. ``of_call``: the endpoint of its call. ``clear_event`` goes in its place
+        to the endpoint of the name ``clear_for``; that form is never written to disk.
         """
         wanted = [each for each in self.endpoints.values() if each.target.wants(event.type, tenant)]
         if of_call is not None and (own := self._of_call(of_call)) is not None:
@@ -139,8 +139,8 @@ class Webhooks:
         is_durable = event.type in DURABLE or getattr(event.data, "state", None) == "saved"
         for endpoint in wanted:
             its_body = body
-            if disclosed is not None and endpoint.target.name == disclosed_to:
-                its_body = msgspec.json.encode(disclosed)
+            if clear_event is not None and endpoint.target.name == clear_for:
+                its_body = msgspec.json.encode(clear_event)
             delivery = self._delivery(event, its_body, at_s=event.time, is_durable=is_durable)
             if is_durable and not endpoint.health.is_disabled:
                 self._keep(endpoint.target, event, body)

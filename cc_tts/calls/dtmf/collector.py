@@ -16,7 +16,7 @@ from cc_tts import logs
 from cc_tts.calls.adoption.record import KeptGather
 from cc_tts.calls.dtmf.gather import MAX_DIGITS, Gather, GatherRequest
 from cc_tts.calls.events import types
-from cc_tts.calls.events.bus import Disclosure
+from cc_tts.calls.events.bus import InClear
 from cc_tts.calls.prompts.player import PromptPlayer
 from cc_tts.calls.prompts.utterance import Utterance
 from cc_tts.clock import NS_PER_MS, Clock
@@ -35,8 +35,8 @@ log = logs.get(__name__)
 class Publisher(Protocol):
     """Whoever sends the events of a call."""
 
-    def __call__(self, data: types.EventData, disclosure: Disclosure | None = None) -> None:
-        """Send an event; what is in the ``disclosure`` to some readers only."""
+    def __call__(self, data: types.EventData, in_clear: InClear | None = None) -> None:
+        """Send an event; what is ``in_clear`` to some readers only."""
 
 
 class DtmfCollector:
@@ -202,7 +202,7 @@ class DtmfCollector:
         if request.sensitive:
             to = request.digits_to
             hidden = msgspec.structs.replace(complete, digits="x" * len(gather.digits), digits_withheld=True)
-            self._publish(hidden, Disclosure(data=complete, connection=to.connection, webhook=to.webhook))
+            self._publish(hidden, InClear(data=complete, connection=to.connection, webhook=to.webhook))
         else:
             self._publish(complete)
         self._log.info("gather_complete", gather_id=gather.id, result=gather.result, tries=gather.tries)

@@ -39,7 +39,7 @@ class Event(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Disclosure:
+class InClear:
     """The data of an event in clear, for readers that may see digits, and for the connection or the webhook of this name."""
 
     data: CallData
@@ -56,10 +56,10 @@ class EventSink(Protocol):
         *,
         tenant: str = "",
         of_call: CallWebhook | None = None,
-        disclosed: Event | None = None,
-        disclosed_to: str = "",
+        clear_event: Event | None = None,
+        clear_for: str = "",
     ) -> None:
-        """Send an event where it is wanted; ``disclosed`` in its place to the webhook ``disclosed_to``."""
+        """Send an event where it is wanted; ``clear_event`` in its place to the webhook ``clear_for``."""
 
 
 class Subscription(Outbox[Event]):
@@ -91,9 +91,9 @@ class Subscription(Outbox[Event]):
             return False
         return self._call_id in (None, event.call_id) and (self._types is None or event.type in self._types)
 
-    def may_see(self, disclosure: Disclosure) -> bool:
+    def may_see(self, in_clear: InClear) -> bool:
         """Whether it gets an event in clear."""
-        return self._sees_digits or (bool(self._connection) and self._connection == disclosure.connection)
+        return self._sees_digits or (bool(self._connection) and self._connection == in_clear.connection)
 
     def close(self) -> None:
         """Receive no more events."""
@@ -200,27 +200,27 @@ class EventBus:
         call_id: str | None = None,
         tenant: str = "",
         webhook: CallWebhook | None = None,
-        disclosure: Disclosure | None = None,
+        in_clear: InClear | None = None,
     ) -> Event:
         """Send an event to every subscriber whose filters let it through, and to the webhooks, ``webhook`` among them. What
-        is in the ``disclosure`` is not kept. Never blocks.
+        is ``in_clear`` is not kept. Never blocks.
         """
         self._seq[call_id] += 1
         self._last_number += 1
         event = self.stamp(data, id_=self.last_id, call_id=call_id, seq=self._seq[call_id], tenant=tenant)
         self._keep(event, tenant)
-        disclosed = None if disclosure is None else msgspec.structs.replace(event, data=disclosure.data)
+        clear_event = None if in_clear is None else msgspec.structs.replace(event, data=in_clear.data)
         for subscription in tuple(self._subscribers):
             if subscription.wants(event):
-                is_in_clear = disclosure is not None and subscription.may_see(disclosure)
-                subscription.put(disclosed if disclosed is not None and is_in_clear else event)
+                sees_it = in_clear is not None and subscription.may_see(in_clear)
+                subscription.put(clear_event if clear_event is not None and sees_it else event)
         if self._sink is not None:
             self._sink.take(
                 event,
                 tenant=tenant,
                 of_call=webhook,
-                disclosed=disclosed,
-                disclosed_to="" if disclosure is None else disclosure.webhook,
+                clear_event=clear_event,
+                clear_for="" if in_clear is None else in_clear.webhook,
             )
         return event
 

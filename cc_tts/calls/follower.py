@@ -1,4 +1,7 @@
-"""The clients that follow a call while it is up, and what the parts of a call see of it. Runs on: the event loop."""
+"""Whoever is told what happens to a call: clients, its recording, a warm transfer. Also what its parts see of the call.
+
+Runs on: the event loop.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Protocol
@@ -15,7 +18,7 @@ from cc_tts.speech.prompt import Prompt, PromptDefaults
 
 
 class Follower:
-    """A client's connection to a call, which is told what happens to it; by itself it does nothing about that."""
+    """Whoever is told what happens to a call; by itself it does nothing about that."""
 
     def on_key(self, digit: str, duration_ms: int) -> None:
         """The caller pressed a key; ``x`` while keys are hidden."""
@@ -71,7 +74,7 @@ class Followers:
         self._followers: dict[Follower, None] = {}
 
     def check(self, kind: type[Follower], call: CallView, *, limit: int, what: str, key: str) -> None:
-        """Refuse another client of a kind.
+        """Refuse another follower of a kind.
 
         Raises:
             WrongState: the call is over.
@@ -83,7 +86,7 @@ class Followers:
             raise CapacityExceeded(f"{limit} {what} are open on this call: {key}", retry_after_s=1)
 
     def join(self, follower: Follower) -> None:
-        """Have a client follow the call."""
+        """Have somebody follow the call."""
         self._followers[follower] = None
 
     def __iter__(self) -> Iterator[Follower]:

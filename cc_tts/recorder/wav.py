@@ -1,4 +1,4 @@
-"""The WAV file of a recording: its header, and frames of 16-bit PCM as its samples (Microsoft RIFF, 1991 and 1994)."""
+"""The WAV file of a recording: its header, and its samples, 16-bit PCM or µ-law (Microsoft RIFF, 1991 and 1994)."""
 
 import struct
 from dataclasses import dataclass

@@ -35,7 +35,7 @@ HEADER_FRAMES: Final = 5 * FRAMES_A_SECOND
 WRITE_FRAMES: Final = FRAMES_A_SECOND
 """Frames that are written at once: a system call a second and recording. A kill loses no more."""
 SILENCE_DBFS: Final = -45.0
-"""A frame below this level is silence; as the gate of the VAD process has it (unmeasured)."""
+"""A frame below this level is silence: the same level as ``MIN_LEVEL_DBFS`` in :mod:`cc_tts.vad.energy` (unmeasured)."""
 KEPT_SILENCE_FRAMES: Final = 10
 """Silence that is left at either end when it is trimmed (unmeasured)."""
 _LOUD: Final = (32768 * 10 ** (SILENCE_DBFS / 20)) ** 2

@@ -46,8 +46,8 @@ Deliver = Callable[[RecordingInfo, Path], Awaitable[types.CallRecordingDelivered
 """Hands on a recording that is complete; returns how that went, ``None`` if nobody wants it."""
 
 
-class Recorder(Protocol):
-    """The recorder of a call."""
+class RecordingOwner(Protocol):
+    """The part of a call that records it, as it is told of a recording."""
 
     def started(self) -> None:
         """The file is there."""
@@ -67,7 +67,7 @@ class Recordings:
         self._clock = clock
         self._nodes = nodes
         self._store = RecordingStore(Path(config.record.dir).expanduser()) if config.record.dir else None
-        self._live: dict[str, tuple[Recorder, Recording]] = {}
+        self._live: dict[str, tuple[RecordingOwner, Recording]] = {}
         self._looked_for: dict[str, int] = {}
         """Recordings that are over, as far as is known, and since when."""
         self._finished: set[str] = set()
@@ -156,9 +156,9 @@ class Recordings:
         if free < self._record.min_free_bytes:
             raise RecordingStorageFull("less than record.min_free_bytes is free in record.dir")
 
-    def add(self, recorder: Recorder, recording: Recording) -> None:
+    def add(self, owner: RecordingOwner, recording: Recording) -> None:
         """A recording is under way."""
-        self._live[recording.id] = recorder, recording
+        self._live[recording.id] = owner, recording
         self._metrics.recordings_active.set(len(self._live))
 
     # --- what the user agent says ----------------------------------------------------------------------------------------

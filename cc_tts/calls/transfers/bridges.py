@@ -72,7 +72,7 @@ class Bridges:
             self.answered(call)
 
     def ended(self, call: Call) -> None:
-        """A call is over: those that ring for it ring for nobody."""
+        """A call is over: calls that ring to be bridged to it end, unless they are to be kept."""
         for each in tuple(self._table.live.values()):
             kept = each.bridge.kept
             is_for_it = kept is not None and kept.waits and kept.other_call_id == call.id

@@ -58,8 +58,8 @@ class RecordingTap:
         self._last_ns = 0
         self._is_paused = self._skips = False
         self._num_still_silent = 0
-        self._is_otherwise = beeps
-        """Whether something else than the frame may be sent or kept. The SIP thread alone sets it."""
+        self._may_differ = beeps
+        """Whether what is sent or kept may differ from the frame. The SIP thread alone sets it."""
 
     # --- the media clock ---------------------------------------------------------------------------------------------
 
@@ -68,8 +68,8 @@ class RecordingTap:
         self._last_ns = now_ns
         self._num_ticks += 1
         ticks = self._ticks
-        if self._is_otherwise:
-            frame, tick = self._otherwise(frame)
+        if self._may_differ:
+            frame, tick = self._changed(frame)
             ticks.append(tick if len(ticks) < MAX_FRAMES or tick is _SKIPPED else None)
         else:
             ticks.append(frame if len(ticks) < MAX_FRAMES else None)
@@ -80,7 +80,7 @@ class RecordingTap:
         if len(self._received) < MAX_FRAMES:
             self._received.append((self._num_ticks, frames))
 
-    def _otherwise(self, frame: bytes) -> tuple[bytes, Tick]:
+    def _changed(self, frame: bytes) -> tuple[bytes, Tick]:
         """Return the frame to send, and what is kept in its place."""
         if self._is_paused:
             return frame, _SKIPPED if self._skips else _SILENT
@@ -104,7 +104,7 @@ class RecordingTap:
         """Keep silence, or nothing, from the next frame on; or go on after ``delay_ms``."""
         self._num_still_silent = 0 if paused else delay_ms // PTIME_MS
         self._skips, self._is_paused = skips, paused
-        self._is_otherwise = True
+        self._may_differ = True
 
     def take(self, *, is_last: bool = False) -> Sequence[Taken]:
         """Take the frames that are complete: those of which nothing more can be received, or all."""

@@ -106,7 +106,7 @@ class IncomingCalls:
 
     def _new_call(self, message: messages.IncomingCall) -> Call:
         trusted = message.source in self._trusted_peers
-        route, tenant = routing.route_of(message.request_uri, self._config)
+        route, tenant = routing.route_of(message.request_uri, self._config, message.trunk)
         return Call(
             services=self._services,
             id=message.call_id,
@@ -132,7 +132,11 @@ class IncomingCalls:
             if self._table.draining:  # it came in before the UA process knew of the drain
                 raise Draining(retry_after_s=self._config.sip.retry_after_s)
             decision = routing.decide(
-                request_uri=message.request_uri, trusted=trusted, headers=message.headers, config=self._config
+                request_uri=message.request_uri,
+                trusted=trusted,
+                headers=message.headers,
+                config=self._config,
+                trunk=message.trunk,
             )
             call.defaults = PromptDefaults(
                 voice=decision.voice, language=decision.language, barge_in_speech=decision.barge_in_speech

@@ -1,8 +1,8 @@
 """The route of an INVITE: which prompt it carries and how it is answered. This module is pure: it has no state.
 
 Precedence: ``X-TTS-Prompt-Id``, ``X-TTS-Text`` or ``X-TTS-SSML``, ``play=`` of an RFC 4240 Request-URI, the greeting of the
-route for the Request-URI's user. Prompts are taken from trusted peers only; otherwise anybody who can send an INVITE could
-have any text spoken.
+route for the Request-URI's user, or for the trunk. Prompts are taken from trusted peers only; otherwise anybody who can send
+an INVITE could have any text spoken.
 """
 
 import itertools
@@ -18,6 +18,7 @@ from cc_tts.calls.dtmf.gather import MAX_DIGITS, MAX_TIMEOUT_MS, MAX_TRIES, Gath
 from cc_tts.calls.recording.recording import RecordRequest
 from cc_tts.config.schema import MAX_LEAD_IN_MS, BargeInBySpeech, Config, MediaDialect, RouteConfig
 from cc_tts.config.sections.prompts import is_url
+from cc_tts.config.sections.trunks import OF_TRUNK
 from cc_tts.config.sip_uri import uri_fault
 from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
 from cc_tts.errors import (
@@ -76,8 +77,10 @@ class RouteDecision:
     record: RecordRequest | None = None
 
 
-def decide(*, request_uri: str, trusted: bool, headers: Mapping[str, str], config: Config) -> RouteDecision:
-    """Route one INVITE; ``trusted``: it came from a peer in ``sip.trusted_peers``.
+def decide(
+    *, request_uri: str, trusted: bool, headers: Mapping[str, str], config: Config, trunk: str = ""
+) -> RouteDecision:
+    """Route one INVITE; ``trusted``: it came from a peer in ``sip.trusted_peers``. ``trunk``: the one that it came by.
 
     Raises:
         NotFound: no route takes the user (404), or the prompt named does not exist.
@@ -91,7 +94,7 @@ def decide(*, request_uri: str, trusted: bool, headers: Mapping[str, str], confi
     user, parameters = parse_uri(request_uri)
     tts_headers = {name.lower(): value for name, value in headers.items()} if trusted else {}
     announces = _announces(user, tts_headers, trusted=trusted)
-    route = _announcement_route(parameters) if announces else _route(user, config.routes, trusted=trusted)
+    route = _announcement_route(parameters) if announces else _route(user, config.routes, trusted=trusted, trunk=trunk)
     if not trusted and any(name.lower() == "x-tts-transfer" for name in headers):
         raise Forbidden("X-TTS-Transfer is taken from the peers in sip.trusted_peers only")
     asked_then = _then(tts_headers)
@@ -151,16 +154,16 @@ def _transfer_to(tts_headers: Mapping[str, str], route: RouteConfig, asked_then:
     return (target or route.transfer_to) if is_wanted else ""
 
 
-def route_of(request_uri: str, config: Config) -> tuple[str, str]:
-    """The key of ``[routes]`` that takes an INVITE (``annc`` for announcements), and whose call it is: both empty if none
-    does; the second also for the operator's.
+def route_of(request_uri: str, config: Config, trunk: str = "") -> tuple[str, str]:
+    """The key of ``[routes]`` that takes an INVITE that came by ``trunk`` (``annc`` for announcements), and whose call it
+    is: both empty if none does; the second also for the operator's.
     """
     try:
         user, _ = parse_uri(request_uri)
-        tenant = _route(user, config.routes, trusted=False).tenant
+        tenant = _route(user, config.routes, trusted=False, trunk=trunk).tenant
     except (MalformedRequest, NotFound):
         return "", ""
-    return user if user == ANNOUNCEMENT_USER or user in config.routes else "*", tenant
+    return user if user == ANNOUNCEMENT_USER else _key(user, config.routes, trunk), tenant
 
 
 def _style(tts_headers: Mapping[str, str], route: RouteConfig) -> TextContent:
@@ -238,11 +241,18 @@ def _unanswered(route: RouteConfig, style: TextContent) -> Prompt | None:
     return Prompt(content=content, queue="replace", then="hangup", unattended=True)
 
 
-def _route(user: str, routes: Mapping[str, RouteConfig], *, trusted: bool) -> RouteConfig:
+def _key(user: str, routes: Mapping[str, RouteConfig], trunk: str) -> str:
+    """The key of the route of a user; for one that has none that of the trunk that the call came by, and else ``*``."""
+    if user in routes and not user.startswith(OF_TRUNK):  # a caller can write anything there
+        return user
+    return key if trunk and (key := OF_TRUNK + trunk) in routes else "*"
+
+
+def _route(user: str, routes: Mapping[str, RouteConfig], *, trusted: bool, trunk: str) -> RouteConfig:
     """The route of a user. Only a trusted peer learns which other names there are."""
     if user == ANNOUNCEMENT_USER:
         return RouteConfig(then="hangup")
-    found = routes.get(user) or routes.get("*")
+    found = routes.get(_key(user, routes, trunk))
     if found is None:
         raise NotFound(f"no route for user {user[:64]!r}" + (did_you_mean(user, routes) if trusted else ""))
     return found

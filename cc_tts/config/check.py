@@ -178,7 +178,9 @@ def _prompts(config: Config) -> Iterator[str]:
 
 
 def _trunks(config: Config) -> Iterator[str]:
-    yield from trunks.faults(config.trunks, tenants=config.tenants, transports=config.sip.transports)
+    yield from trunks.faults(
+        config.trunks, tenants=config.tenants, transports=config.sip.transports, routes=config.routes
+    )
 
 
 def _registration(config: Config) -> Iterator[str]:

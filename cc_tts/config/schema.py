@@ -459,7 +459,9 @@ class LogConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteConfig:
-    """``[routes.USER]``: what happens to an INVITE whose Request-URI has this user. ``*`` takes every other user."""
+    """``[routes.USER]``: what happens to an INVITE whose Request-URI has this user. ``trunk:NAME`` takes other users that
+    come by a trunk, ``*`` every other one.
+    """
 
     answer: Literal["now", "ring", "manual"] = "now"
     ring_ms: Annotated[int, msgspec.Meta(ge=0, le=300_000)] = 2000

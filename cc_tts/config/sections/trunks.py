@@ -1,5 +1,6 @@
 """The settings of trunks, the carriers and PBXs that calls are placed by, and how they must fit together."""
 
+import itertools
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,6 +13,8 @@ from cc_tts.config.wording import form
 from cc_tts.errors import did_you_mean
 
 MAX_TRUNKS: Final = 32  # unmeasured; PJSUA's builds have room for more accounts than that
+OF_TRUNK: Final = "trunk:"
+"""The key of ``[routes]`` for calls that came by a trunk is this and its name."""
 _Code = Annotated[int, msgspec.Meta(ge=300, le=699)]
 _NEVER_FAILS_OVER: Final = frozenset({401, 404, 407, 484, 486, 487, 600, 603, 604})
 """The called party or the number has spoken by these, or the call was given up (RFC 3261 §21.4, §21.6):
@@ -64,7 +67,7 @@ class TrunkConfig:
 
 
 def faults(
-    trunks: Mapping[str, TrunkConfig], *, tenants: Collection[str], transports: Collection[str]
+    trunks: Mapping[str, TrunkConfig], *, tenants: Collection[str], transports: Collection[str], routes: Collection[str]
 ) -> Iterator[str]:
     """Yield what does not fit together."""
     if len(trunks) > MAX_TRUNKS:
@@ -81,6 +84,25 @@ def faults(
             if tenant != "*" and tenant not in tenants:
                 yield f"{key}.tenants names the tenant {tenant[:64]!r}{did_you_mean(tenant, tenants)}; add it to [tenants]"
 
+    for user in routes:
+        if user.startswith(OF_TRUNK) and (name := user.removeprefix(OF_TRUNK)) not in trunks:
+            yield f"routes.{user[:80]} is for the trunk {name[:64]!r}, which is not there{did_you_mean(name, trunks)}"
+    yield from _prefixes_given_twice(trunks)
+
+
+def _prefixes_given_twice(trunks: Mapping[str, TrunkConfig]) -> Iterator[str]:
+    """Yield the prefixes that do not say which trunk is meant: calls of the same tenant may be placed by both."""
+    for (name, trunk), (other, second) in itertools.combinations(trunks.items(), 2):
+        for prefix in sorted(set(trunk.prefixes).intersection(second.prefixes)):
+            if _share_tenants(trunk.tenants, second.tenants):
+                yield f'trunks.{name}.prefixes and trunks.{other}.prefixes both have "{prefix}"; let failover_to name one'
+
+
+def _share_tenants(one: Collection[str], other: Collection[str]) -> bool:
+    if not (one and other):
+        return not (one or other)  # the operator's calls go by the first; those of tenants by the one that is theirs
+    return "*" in (*one, *other) or not set(one).isdisjoint(other)
+
 
 def _own_faults(key: str, trunk: TrunkConfig, transports: Collection[str]) -> Iterator[str]:
     if not trunk.host:
@@ -95,5 +117,7 @@ def _own_faults(key: str, trunk: TrunkConfig, transports: Collection[str]) -> It
         yield f"{key}.proxy: {fault}"
     if trunk.transport and trunk.transport not in transports:
         yield f'{key}.transport is "{trunk.transport}", which sip.transports does not have'
+    if trunk.registrar.lower().startswith("sips:") and "tls" not in transports:
+        yield f'{key}.registrar is a sips: URI, but sip.transports has no "tls"'
     for code in _NEVER_FAILS_OVER.intersection(trunk.failover_codes):
         yield f"{key}.failover_codes has {code}, with which the called party has answered, or the request was at fault"

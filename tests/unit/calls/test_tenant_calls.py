@@ -25,7 +25,7 @@ from cc_tts.errors import (
     UtteranceNotFound,
 )
 from cc_tts.speech.chunks import CHUNK_MS
-from cc_tts.speech.prompt import Prompt, SilenceContent, TextContent
+from cc_tts.speech.prompt import Prompt, SilenceContent, TextContent, text_of
 from cc_tts.speech.source import SpeechSource
 from cc_tts.tenants.accounting import CallLine, UtteranceLine
 from cc_tts.text.normalizer import Normalizer
@@ -81,6 +81,27 @@ def endless(exchange: Exchange) -> asyncio.Event:
 def test_the_route_says_whose_call_it_is(uri: str, route: str, tenant: str) -> None:
     routes = {"sales": RouteConfig(tenant="acme"), "*": RouteConfig(tenant="rest")}
     assert routing.route_of(uri, Config(routes=routes)) == (route, tenant)
+
+
+@pytest.mark.parametrize(
+    ("user", "trunk", "route"),
+    [
+        ("sales", "alpha", "sales"),
+        ("4711", "alpha", "trunk:alpha"),
+        ("4711", "beta", "*"),
+        ("4711", "", "*"),
+        ("trunk%3Aalpha", "", "*"),
+        ("trunk%3Aalpha", "beta", "*"),
+    ],
+)
+def test_a_route_of_a_trunk_takes_what_came_by_it_and_nothing_else(user: str, trunk: str, route: str) -> None:
+    named = {"sales": "sale", "trunk:alpha": "alpha", "*": "rest"}
+    config = Config(routes={key: RouteConfig(greeting=said, tenant=said) for key, said in named.items()})
+    uri = f"sip:{user}@127.0.0.1"
+    assert routing.route_of(uri, config, trunk) == (route, named[route])
+    decision = routing.decide(request_uri=uri, trusted=False, headers={}, config=config, trunk=trunk)
+    assert decision.prompt is not None
+    assert text_of(decision.prompt.content) == named[route]
 
 
 def test_no_route_no_tenant() -> None:

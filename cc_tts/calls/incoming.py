@@ -16,8 +16,8 @@ from cc_tts.calls.call_state import CallState
 from cc_tts.calls.call_table import CallTable
 from cc_tts.calls.events import types
 from cc_tts.calls.services import CallServices
-from cc_tts.calls.transfers.service import Transfers
 from cc_tts.calls.transfers.transfer import TransferRequest
+from cc_tts.calls.transfers.transfers import Transfers
 from cc_tts.config.schema import Config, MediaDialect
 from cc_tts.errors import CcTtsError, ClientError, Draining
 from cc_tts.speech.prompt import Prompt, PromptDefaults

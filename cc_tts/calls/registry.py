@@ -16,7 +16,7 @@ from cc_tts.calls.prompts.utterance import Utterance
 from cc_tts.calls.services import CallServices
 from cc_tts.calls.transfers.bridges import Bridges
 from cc_tts.calls.transfers.referrals import Referrals
-from cc_tts.calls.transfers.service import Transfers
+from cc_tts.calls.transfers.transfers import Transfers
 from cc_tts.calls.transfers.warm import WarmTransfers
 from cc_tts.clock import ms_between
 from cc_tts.config.schema import Config

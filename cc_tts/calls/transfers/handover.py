@@ -12,8 +12,8 @@ from cc_tts.errors import TransferActive, WrongState
 from cc_tts.ua import messages
 
 
-class RunningWarmTransfer(Protocol):
-    """The warm transfer of a call, which the module ``warm`` carries out."""
+class RunningTransfer(Protocol):
+    """A transfer that is under way: by REFER, or warm."""
 
     id: str
 
@@ -28,7 +28,7 @@ class Handover:
     def __init__(self, call: TransferredCall) -> None:
         self._call = call
         self._transfer: Transfer | None = None  # the last one: its hold may be answered after its end
-        self.warm: RunningWarmTransfer | None = None
+        self.warm: RunningTransfer | None = None
 
     def transfer(self, request: TransferRequest) -> Transfer:
         """Have the far side call somebody else; ``call.transfer`` tells how that goes.
@@ -58,7 +58,7 @@ class Handover:
         return None if (running := self._running) is None else running.kept
 
     @property
-    def _running(self) -> RunningWarmTransfer | None:
+    def _running(self) -> RunningTransfer | None:
         return self.warm if self._transfer is None or self._transfer.is_over else self._transfer
 
     def restore(self, kept: KeptTransfer | None, told: Iterable[messages.TransferProgress]) -> None:

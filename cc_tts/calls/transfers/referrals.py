@@ -22,7 +22,7 @@ from cc_tts.calls.call_table import CallTable
 from cc_tts.calls.events import types
 from cc_tts.calls.originate import OriginateRequest, OutgoingCalls
 from cc_tts.calls.services import CallServices
-from cc_tts.calls.transfers.service import Transfers
+from cc_tts.calls.transfers.transfers import Transfers
 from cc_tts.config.schema import Config
 from cc_tts.errors import CcTtsError, ReferNotFound
 from cc_tts.ua import messages

@@ -29,8 +29,8 @@ from cc_tts.calls.originate import OriginateRequest, OutgoingCalls
 from cc_tts.calls.prompts.utterance import CompletionCause, Utterance
 from cc_tts.calls.transfers.bridge import BridgeRequest
 from cc_tts.calls.transfers.bridges import Bridges
-from cc_tts.calls.transfers.service import Transfers
 from cc_tts.calls.transfers.transfer import DEFAULT_TIMEOUT_MS
+from cc_tts.calls.transfers.transfers import Transfers
 from cc_tts.config.schema import Config
 from cc_tts.errors import CcTtsError
 from cc_tts.speech.prompt import FOREVER, STAGED_PREFIX, Prompt, StagedContent, ToneContent

@@ -10,6 +10,7 @@ from cc_tts.config.record import route_faults
 from cc_tts.config.schema import MAX_TENANTS, Config, RouteConfig, is_ip_address
 from cc_tts.config.sections import prompts, trunks
 from cc_tts.config.sip_uri import MAX_PORT, AllowedTargets, uri_fault
+from cc_tts.egress.hosts import host_faults
 from cc_tts.errors import ConfigError, did_you_mean
 
 
@@ -214,6 +215,7 @@ def _peers(config: Config) -> Iterator[str]:
             ipaddress.ip_network(peer)
         except ValueError as error:
             yield f"{key}: {error}; write an address or a network such as 10.0.0.0/8"
+    yield from host_faults("record.upload_hosts", config.record.upload_hosts)
 
 
 def _auth(config: Config) -> Iterator[str]:

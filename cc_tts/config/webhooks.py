@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from cc_tts.config.schema import Config, WebhookConfig
-from cc_tts.egress.hosts import is_host_entry
+from cc_tts.egress.hosts import host_faults
 
 SECRET_PREFIX: Final = "whsec_"  # noqa: S105 - what secrets begin with
 MIN_SECRET_BYTES, MAX_SECRET_BYTES = 24, 64
@@ -49,9 +49,7 @@ def faults(config: Config) -> Iterator[str]:
             yield f"{key}.name: {name!r} is " + ("of the endpoints of calls" if name == PER_CALL else "there twice")
         names.add(name)
         yield from (f"{key}.{fault}" for fault in _endpoint_faults(each))
-    for host in config.webhooks.allowed_hosts:
-        if not is_host_entry(host):
-            yield f"webhooks.allowed_hosts: {host[:80]!r} is no host name, *.name, address or network"
+    yield from host_faults("webhooks.allowed_hosts", config.webhooks.allowed_hosts)
 
 
 def _endpoint_faults(endpoint: WebhookConfig) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 import ipaddress
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Address, IPv6Address
 from typing import Final
 
@@ -49,8 +49,15 @@ class AllowedHosts:
         return _is_public(address) or any(address in network for network in self._reached)
 
 
+def host_faults(key: str, entries: Iterable[str]) -> Iterator[str]:
+    """Say which hosts of a configuration key :class:`AllowedHosts` cannot take."""
+    for entry in entries:
+        if not is_host_entry(entry):
+            yield f"{key}: {entry[:80]!r} is no host name, *.name, address or network"
+
+
 def is_host_entry(text: str) -> bool:
-    """Whether :class:`AllowedHosts` can take this: a name, ``*.name``, an address or a network."""
+    """Whether this is a name, ``*.name``, an address or a network."""
     try:
         ipaddress.ip_network(text)
     except ValueError:

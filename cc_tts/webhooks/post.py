@@ -72,15 +72,16 @@ class HttpPost:
             await client.close()
 
     async def __call__(self, target: Target, headers: dict[str, str], body: bytes, *, wants_answer: bool) -> Outcome:
-        """Send ``body`` there, within the time that the target has."""
+        """Send ``body`` there, and wait for a response as long as the target has for it."""
         begun_ns = self._clock.now_ns()
         try:
             client = self._clients[target.is_guarded]
             headers = {"Content-Type": _JSON, **headers}
             async with (
-                asyncio.timeout(target.timeout_s),
+                asyncio.timeout(target.timeout_s) as limit,
                 client.request("POST", target.url, data=body, headers=headers) as response,
             ):
+                limit.reschedule(None)  # it has the event; its body has a bound of its own
                 answer = await _read(response, wants_answer=wants_answer)
                 result: dict[str, Any] = {
                     "status": response.status,

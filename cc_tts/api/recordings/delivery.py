@@ -29,8 +29,6 @@ PAUSE_FACTOR: Final = 4
 """The pauses between tries, 1, 4, 16, 64 s… (unmeasured)."""
 MAX_AT_ONCE: Final = 8
 """Deliveries at the same time (unmeasured)."""
-PLACEHOLDERS: Final = ("path", "recording_id", "call_id", "tenant")
-"""An argument of the command may name these as ``{…}``."""
 _HTTP_OK: Final = range(200, 300)
 
 log = logs.get(__name__)

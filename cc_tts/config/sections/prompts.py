@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from cc_tts.egress.hosts import AllowedHosts, is_host_entry, usable_url
+from cc_tts.egress.hosts import AllowedHosts, host_faults, usable_url
 
 MAX_URL_CHARS = 2048  # unmeasured
 
@@ -43,9 +43,7 @@ def fault_of_url(url: str, allowed: AllowedHosts) -> str:
 
 def faults(config: PromptsConfig, greetings: Iterator[tuple[str, str]]) -> Iterator[str]:
     """Say what is wrong with the hosts, and with ``greetings`` of routes, each with its key, that are URLs."""
-    for host in config.allowed_hosts:
-        if not is_host_entry(host):
-            yield f"prompts.allowed_hosts: {host[:80]!r} is no host name, *.name, address or network"
+    yield from host_faults("prompts.allowed_hosts", config.allowed_hosts)
     allowed = AllowedHosts(config.allowed_hosts)
     for key, prompt in greetings:
         if is_url(prompt) and (fault := fault_of_url(prompt, allowed)):

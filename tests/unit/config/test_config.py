@@ -128,6 +128,7 @@ def test_faults_of_tenants(override: str, said: str) -> None:
         ("sip.public_address=2001:db8::1", "over IPv4 only"),
         ("sip.trusted_peers=['10.0.0.1/8']", "has host bits set"),
         ("record.upload_networks=['internal']", "record.upload_networks"),
+        ("record.upload_hosts=['https://a.example.com']", "record.upload_hosts: 'https://a.example.com' is no host"),
         ("sip.transports=[]", "sip.transports is empty"),
         ("sip.transports=['sctp']", "sip.transports[0]"),
         ("sip.transports=['tls']", "set tls.certificate_file and tls.private_key_file"),

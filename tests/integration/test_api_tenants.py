@@ -46,6 +46,8 @@ SHARED: Final = {
     *((method, "/v1/speak") for method in ("GET", "POST")),
     ("POST", "/v1/jambonz/speech"),
     ("GET", "/v1/jambonz/stream"),
+    ("POST", "/tts/bytes"),
+    ("GET", "/tts/websocket"),
     *(("GET", f"/v1/text-to-speech/{{voice}}/{path}") for path in ("stream-input", "multi-stream-input")),
 }
 """Routes without a call, the same for all tenants."""

@@ -73,7 +73,7 @@ class SpeechConnection(Connection[str | bytes]):
         self._idle_timeout_s = idle_timeout_s
         self._contexts: dict[str, _Open] = {}
         self._is_closing = False
-        request.app[CONTEXT].speech_source.check_defaults(PromptDefaults(voice=words.voice, language=words.language))
+        self.check(words)
 
     # --- the plug's messages -----------------------------------------------------------------------------------------
 
@@ -94,6 +94,11 @@ class SpeechConnection(Connection[str | bytes]):
         """Return the messages of a context that is over since it could not be spoken."""
 
     # --- what a client asks for --------------------------------------------------------------------------------------
+
+    def check(self, words: TextContent) -> None:
+        """Refuse a voice or a language that nobody speaks; raises ``UnknownVoice`` and ``LanguageUnsupported``."""
+        defaults = PromptDefaults(voice=words.voice, language=words.language)
+        self._request.app[CONTEXT].speech_source.check_defaults(defaults)
 
     def is_open(self, context_id: str) -> bool:
         """Return whether a context takes text."""

@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 import aiohttp
-from livekit.plugins import deepgram, elevenlabs, openai
+from livekit.plugins import cartesia, deepgram, elevenlabs, openai
 
 TEXT = "Your order has been shipped. It will arrive on Friday."
 
@@ -21,6 +21,8 @@ def plugin_of(name: str, url: str, voice: str, session: aiohttp.ClientSession) -
         return elevenlabs.TTS(
             voice_id=voice, encoding="pcm_24000", api_key="none", base_url=f"{url}/v1", http_session=session
         )
+    if name == "cartesia":
+        return cartesia.TTS(base_url=url, voice=voice, api_key="none", http_session=session)
     if name == "deepgram":
         base_url = f"{url}/v1/speak"
         return deepgram.TTS(model=voice, base_url=base_url, sample_rate=8000, api_key="none", http_session=session)

@@ -20,6 +20,7 @@ from pipecat.pipeline.pipeline import Pipeline
 from pipecat.pipeline.runner import PipelineRunner
 from pipecat.pipeline.task import PipelineParams, PipelineTask
 from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
+from pipecat.services.cartesia.tts import CartesiaTTSService
 from pipecat.services.deepgram.tts import DeepgramTTSService
 from pipecat.services.elevenlabs.tts import ElevenLabsTTSService
 
@@ -56,6 +57,10 @@ def service_of(name: str, url: str) -> Any:
     if name == "elevenlabs":
         settings = ElevenLabsTTSService.Settings(voice="en-us")
         return ElevenLabsTTSService(api_key="none", url=url, settings=settings, sample_rate=RATE_HZ)
+    if name == "cartesia":
+        settings = CartesiaTTSService.Settings(voice="en-us")
+        url = f"{url}/tts/websocket"
+        return CartesiaTTSService(api_key="none", url=url, settings=settings, sample_rate=RATE_HZ)
     settings = DeepgramTTSService.Settings(voice="en-us")
     return DeepgramTTSService(api_key="none", base_url=url, settings=settings, sample_rate=RATE_HZ)
 

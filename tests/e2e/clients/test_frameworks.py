@@ -22,7 +22,7 @@ async def seen_by(clients: Path, program: str, *arguments: str, log_path: Path) 
     return {each["step"]: each for each in map(json.loads, lines)}
 
 
-@pytest.mark.parametrize("service", ["elevenlabs", "deepgram"])
+@pytest.mark.parametrize("service", ["elevenlabs", "deepgram", "cartesia"])
 async def test_pipecat(server: Server, clients: Path, tmp_path: Path, service: str) -> None:
     url = server.url.replace("http", "ws", 1)
     seen = await seen_by(clients, "pipecat_speech.py", url, service, log_path=tmp_path / "pipecat.log")
@@ -33,7 +33,7 @@ async def test_pipecat(server: Server, clients: Path, tmp_path: Path, service: s
     assert seen["afterwards"]["bytes"] > 0.3 * 16_000
 
 
-@pytest.mark.parametrize("plugin", ["elevenlabs", "deepgram", "openai"])
+@pytest.mark.parametrize("plugin", ["elevenlabs", "deepgram", "cartesia", "openai"])
 async def test_livekit(server: Server, clients: Path, tmp_path: Path, plugin: str) -> None:
     seen = await seen_by(clients, "livekit_speech.py", server.url, plugin, log_path=tmp_path / "livekit.log")
     assert plugin == "openai" or seen["streamed"]["length_s"] > 2

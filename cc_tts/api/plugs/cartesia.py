@@ -1,0 +1,244 @@
+"""Cartesia's text to speech: one text over HTTP, and texts in contexts over a WebSocket."""
+
+import base64
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+import numpy as np
+from aiohttp import web
+from msgspec import UNSET, Meta
+
+from cc_tts.api import schemas
+from cc_tts.api.calls import fields_of_text
+from cc_tts.api.http.problems import UpgradeRequired
+from cc_tts.api.http.route import RouteTable
+from cc_tts.api.media.connection import serve
+from cc_tts.api.plugs.alignment import AlignedAudio, Characters
+from cc_tts.api.plugs.connection import MAX_FRAME_IN_BYTES, Messages, Output, SpeechConnection
+from cc_tts.api.plugs.encoder import FORMATS, AudioFileFormat
+from cc_tts.api.plugs.response import SpeechResponse
+from cc_tts.api.plugs.speech_context import ERRORS, speech_of
+from cc_tts.audio import AudioFormat
+from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
+from cc_tts.errors import CcTtsError, FieldError, MalformedRequest, Unprocessable
+from cc_tts.speech.prompt import TextContent
+
+IDLE_TIMEOUT_S: Final = 300.0
+"""Cartesia closes idle connections after five minutes (unmeasured)."""
+DEFAULT_RATE_HZ: Final = 24_000
+PCM_SCALE: Final = 32_768.0
+"""Full scale of 16-bit samples."""
+
+
+def _as_floats(pcm: bytes) -> bytes:
+    return (np.frombuffer(pcm, "<i2").astype("<f4") / PCM_SCALE).tobytes()
+
+
+ENCODINGS: Final = {
+    "pcm_s16le": FORMATS["pcm"],
+    "pcm_mulaw": FORMATS["ulaw"],
+    "pcm_alaw": FORMATS["alaw"],
+    "pcm_f32le": AudioFileFormat("audio/pcm;encoding=float32;rate={rate_hz}", convert=_as_floats),
+}
+"""Raw audio by Cartesia's words for it."""
+SampleRate = Literal[8000, 16000, 22050, 24000, 32000, 44100, 48000]
+
+ROUTES: Final = RouteTable("Cartesia")
+
+
+class CartesiaVoice(msgspec.Struct, frozen=True):
+    """The voice of a text, by its id."""
+
+    id: schemas.VoiceId
+
+
+class CartesiaFormat(msgspec.Struct, frozen=True):
+    """The audio that is asked for."""
+
+    container: Literal["raw", "wav", "mp3"] = "raw"
+    encoding: Literal["pcm_s16le", "pcm_mulaw", "pcm_alaw", "pcm_f32le"] = "pcm_s16le"
+    sample_rate: SampleRate = DEFAULT_RATE_HZ
+
+    @property
+    def output(self) -> Output:
+        """The output; raises ``Unprocessable`` for what there is not."""
+        audio_format = ENCODINGS[self.encoding] if self.container == "raw" else FORMATS[self.container]
+        is_other = self.container == "wav" and self.encoding != "pcm_s16le"
+        if is_other or (audio_format.rates_hz and self.sample_rate not in audio_format.rates_hz):
+            detail = f"there is no {self.container} of {self.encoding} at {self.sample_rate} Hz here"
+            raise Unprocessable(detail, field_errors=[FieldError("/output_format", detail)])
+        return Output(audio_format, self.sample_rate)
+
+
+class GenerationConfig(msgspec.Struct, frozen=True):
+    """The speed has an effect."""
+
+    speed: float | None = None
+
+
+class CartesiaText(msgspec.Struct, frozen=True, kw_only=True):
+    """The text to say. Unknown fields have no effect."""
+
+    transcript: schemas.Text
+    voice: CartesiaVoice
+    output_format: CartesiaFormat = CartesiaFormat()
+    language: schemas.Language | None = None
+    generation_config: GenerationConfig | None = None
+
+    @property
+    def words(self) -> TextContent:
+        """How it is spoken; the text is empty."""
+        speed = self.generation_config.speed if self.generation_config else None
+        used = None if speed is None else min(max(speed, MIN_SPEED), MAX_SPEED)
+        return TextContent("", self.voice.id, self.language, used)
+
+
+class Incoming(CartesiaText, frozen=True, kw_only=True):
+    """A message of a client. Those of a context but the first need its id and the transcript only."""
+
+    transcript: str = ""
+    voice: CartesiaVoice = CartesiaVoice("")
+    context_id: Annotated[str, Meta(max_length=256)] = ""
+    is_continued: bool = msgspec.field(default=False, name="continue")
+    cancel: bool = False
+    flush: bool = False
+    add_timestamps: bool = False
+
+
+_DECODER: Final = msgspec.json.Decoder(Incoming)
+
+
+@ROUTES.add(
+    "POST",
+    "/tts/bytes",
+    scope="call",
+    content_types=("audio/mpeg", "audio/wav", "audio/pcm", "audio/basic", "audio/PCMA"),
+    errors=ERRORS,
+    for_tenants=True,
+    ignores_unknown_query=True,
+    streams=True,
+    is_synthetic=True,
+    examples={"text": {"transcript": "One moment please.", "voice": {"mode": "id", "id": "en-us"}}},
+)
+async def speak_for_cartesia(request: web.Request, body: CartesiaText) -> web.StreamResponse:
+    """Speech of a text as Cartesia's clients ask for it."""
+    output = body.output_format.output
+    content = schemas.words(body.transcript, UNSET, body.words, text_field="transcript")
+    async with speech_of(request, content, rate_hz=output.rate_hz, pointers=fields_of_text("/transcript")) as speech:
+        return await SpeechResponse(request, speech, output.format, output.rate_hz, {}).send()
+
+
+@ROUTES.add(
+    "GET",
+    "/tts/websocket",
+    scope="call",
+    status=101,
+    content_types=(),
+    errors=(UpgradeRequired, *ERRORS),
+    for_tenants=True,
+    ignores_unknown_query=True,
+    streams=True,
+)
+async def stream_for_cartesia(request: web.Request) -> web.StreamResponse:
+    """Texts of a client of Cartesia as they arrive, over a WebSocket."""
+    return await serve(request, lambda: CartesiaConnection(request), max_frame_bytes=MAX_FRAME_IN_BYTES)
+
+
+class CartesiaConnection(SpeechConnection):
+    """A client of Cartesia. The first message of a connection says which audio all of its contexts have."""
+
+    def __init__(self, request: web.Request) -> None:
+        output = CartesiaFormat().output
+        super().__init__(request, TextContent(""), output, idle_timeout_s=IDLE_TIMEOUT_S)
+        self._first_format: CartesiaFormat | None = None
+        self._offsets_ms: dict[str, float] = {}
+        """The audio of each context that was sent."""
+        self._timed: set[str] = set()
+        """Contexts whose words are told."""
+        self._current_id = ""
+        """The context of the message that is being followed."""
+
+    def take(self, data: str) -> None:
+        incoming = _DECODER.decode(data)
+        self._current_id = context_id = incoming.context_id
+        if incoming.cancel:
+            self.interrupt(context_id)
+            return
+        if not self.is_open(context_id):
+            self._begin(incoming)
+        self.say(context_id, incoming.transcript, incoming.words)
+        if incoming.flush:
+            self.flush(context_id)
+        if not incoming.is_continued:
+            self.finish(context_id)
+
+    def audio(self, context_id: str, audio: bytes, piece: AlignedAudio | None) -> Messages:
+        messages = []
+        if audio:
+            data = base64.b64encode(audio).decode()
+            messages.append(self._message(context_id, "chunk", data=data, done=False, status_code=206, step_time=0))
+        if piece is not None:
+            begin_ms = self._offsets_ms.get(context_id, 0.0)
+            self._offsets_ms[context_id] = begin_ms + AudioFormat(self._output.rate_hz).ms_for_bytes(len(piece.pcm))
+            if piece.characters is not None and context_id in self._timed:
+                words = _words_of(piece.characters, begin_ms)
+                messages.append(
+                    self._message(context_id, "timestamps", done=False, status_code=206, word_timestamps=words)
+                )
+        return messages
+
+    def final(self, context_id: str) -> Messages:
+        self._forget(context_id)
+        return [self._message(context_id, "done", done=True, status_code=200)]
+
+    def failed(self, context_id: str, error: CcTtsError) -> Messages:
+        self._forget(context_id)
+        return self._error(context_id, error)
+
+    def refuse(self, error: CcTtsError) -> None:
+        self.tell(self._error(self._current_id, error))
+
+    def _begin(self, incoming: Incoming) -> None:
+        """Take the options of a context from its first message."""
+        if not incoming.voice.id:
+            raise MalformedRequest.about(FieldError("/voice", "the first message of a context names its voice"))
+        if self._first_format is None:
+            self._output = incoming.output_format.output
+            self._first_format = incoming.output_format
+        if incoming.output_format != self._first_format:
+            raise Unprocessable("the contexts of one connection have one output_format")
+        self.check(incoming.words)
+        self._offsets_ms[incoming.context_id] = 0.0
+        if incoming.add_timestamps:
+            self._timed.add(incoming.context_id)
+
+    def _forget(self, context_id: str) -> None:
+        self._offsets_ms.pop(context_id, None)
+        self._timed.discard(context_id)
+
+    def _error(self, context_id: str, error: CcTtsError) -> Messages:
+        message, status = error.detail or error.title, error.http_status
+        return [self._message(context_id, "error", message=message, error=error.code, done=True, status_code=status)]
+
+    def _message(self, context_id: str, kind: str, **told: Any) -> str:
+        return msgspec.json.encode({"type": kind, "context_id": context_id, **told}).decode()
+
+
+def _words_of(characters: Characters, begin_ms: float) -> dict[str, list[Any]]:
+    """The words of a piece, and when they are heard, seconds from the start of their context."""
+    told: dict[str, list[Any]] = {"words": [], "start": [], "end": []}
+    is_inside = False
+    for character, start_ms, length_ms in zip(
+        characters.characters, characters.starts_ms, characters.durations_ms, strict=True
+    ):
+        if character.isspace():
+            is_inside = False
+            continue
+        if not is_inside:
+            told["words"].append("")
+            told["start"].append(round((begin_ms + start_ms) / 1000, 3))
+            told["end"].append(0.0)
+        is_inside = True
+        told["words"][-1] += character
+        told["end"][-1] = round((begin_ms + start_ms + length_ms) / 1000, 3)
+    return told

@@ -177,8 +177,8 @@ class Recordings:
             case messages.RecorderLost(recording_ids=ids):
                 self._metrics.process_restarts.labels(process="recorder").inc()
                 log.error("recorder_lost", recordings=len(ids))
-                for recording_id in ids:
-                    self.look_for(recording_id)
+                for recording_id in self._live.keys() & ids:  # nobody writes them any more: the disk has the last word
+                    self._looked_for[recording_id] = self._clock.now_ns() - GONE_NS
                 self._look_soon()
 
     def look_for(self, recording_id: str) -> None:

@@ -23,6 +23,7 @@ from cc_tts.errors import (
 from cc_tts.recorder.info import Ending
 from cc_tts.ua import messages
 from tests.fakes.exchange import Exchange
+from tests.fakes.running_api import eventually
 
 pytestmark = pytest.mark.unit
 
@@ -75,6 +76,17 @@ async def test_each_recording_has_one_last_event(recorded: Recorded) -> None:
     assert recorded.told == [("started", None), ("saved", "stopped")]
     with pytest.raises(RecordingNotFound):
         recorded.call.recorder.stop()
+
+
+async def test_a_recording_whose_recorder_died_before_its_file_was_there_has_failed_at_once(recorded: Recorded) -> None:
+    recordings = recorded.exchange.registry.recordings
+    recordings.start()
+    recording = await recorded.record()
+    recorded.ua.report(messages.RecorderLost((recording.id,)))
+    await eventually(lambda: bool(recorded.told))
+    await recordings.stop()
+    assert recorded.told == [("failed", "storage_error")]
+    assert recorded.call.recorder.current is None
 
 
 async def test_a_call_has_one_recording_at_a_time(recorded: Recorded) -> None:

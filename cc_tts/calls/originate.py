@@ -124,9 +124,8 @@ class OutgoingCalls:
             or call.local_reason is not None
         ):
             return False
-        attempt = self._services.trunks.next_for(
-            call.id, sip_code=ended.sip_code, is_unreachable=ended.ended_by == "unreachable"
-        )
+        is_unreachable = ended.ended_by == "unreachable"
+        attempt = self._services.trunks.next_for(call.id, sip_code=ended.sip_code, is_unreachable=is_unreachable)
         if attempt is None or call.invite is None or self._table.draining:
             return False
         self._ua.note_end(call.id)  # of the attempt: the call goes on
@@ -135,18 +134,19 @@ class OutgoingCalls:
             self._ua.originate(invite, beside=call.bridge.kept.other_call_id if call.bridge.kept else "")
         except UserAgentUnavailable:
             return False
-        call.publish(types.CallTrunkFailed(trunk=call.trunk, sip_code=ended.sip_code, next=attempt.trunk))
-        log.info("trunk_failed", call_id=call.id, trunk=call.trunk, sip_code=ended.sip_code, next=attempt.trunk)
+        sip_code = 0 if is_unreachable else ended.sip_code
+        call.publish(types.CallTrunkFailed(trunk=call.trunk, sip_code=sip_code, next=attempt.trunk))
+        log.info("trunk_failed", call_id=call.id, trunk=call.trunk, sip_code=sip_code, next=attempt.trunk)
+        call.caller = _named(invite.display_name, attempt.from_)
         _renew_leg(call, attempt)
         return True
 
     def _new_call(self, request: OriginateRequest, call_id: str) -> Call:
-        caller = request.from_ or self._ua.default_caller
         return Call(
             services=self._services,
             id=call_id,
             direction="outbound",
-            caller=f"{bye.quoted(request.display_name)} <{caller}>" if request.display_name else caller,
+            caller=_named(request.display_name, request.from_ or self._ua.default_caller),
             callee=request.to,
             sip_call_id="",
             headers=request.headers,
@@ -211,6 +211,10 @@ class OutgoingCalls:
 
     def _disclosure_of(self, request: OriginateRequest) -> Disclosure | None:
         return request.disclosure or Disclosure.of(self._config.calls.disclosure)
+
+
+def _named(display_name: str | None, caller: str) -> str:
+    return f"{bye.quoted(display_name)} <{caller}>" if display_name else caller
 
 
 def _renew_leg(call: Call, attempt: Attempt) -> None:

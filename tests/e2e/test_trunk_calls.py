@@ -1,18 +1,20 @@
 """Several trunks: each registers with its own password, a number chooses one, another takes the calls that it refuses."""
 
 import re
+import time
 from pathlib import Path
 
 import pytest
 
 from lab.configured import server_with, until_readyz
-from lab.ports import HOST
+from lab.ports import HOST, free_ports
 from lab.raw_sip import RawCaller, RawPeer, digest_response
 from lab.server_under_test import Server
 
 pytestmark = pytest.mark.e2e
 
 PASSWORDS = {"alpha": "alpha's own word", "beta": "beta's own word"}
+TWO = {"ua__processes": "2", "sip__transports": '["udp"]'}
 CHALLENGE = 'Digest realm="carrier", nonce="abcdef", algorithm=MD5'
 
 
@@ -129,3 +131,71 @@ async def test_a_wrong_password_and_an_interval_that_is_too_brief(tmp_path: Path
             assert 'cctts_trunk_registered{trunk="alpha"} 1.0' in metrics
             assert 'cctts_trunk_registered{trunk="beta"} 0.0' in metrics
             assert (await server.get("/readyz"))[0] == 200, "neither is required"
+
+
+async def test_a_refused_connection_goes_to_the_next_trunk_at_once_and_a_hang_up_there_ends_the_call(
+    tmp_path: Path,
+) -> None:
+    async with RawPeer() as beta:
+        settings = {
+            "trunks__alpha__domain": f"{HOST}:{free_ports()}",
+            "trunks__alpha__transport": "tcp",
+            "trunks__alpha__prefixes": '["+49"]',
+            "trunks__alpha__failover_to": '["beta", "gamma"]',
+            "trunks__alpha__failover_codes": "[480]",
+            "trunks__beta__domain": f"{HOST}:{beta.port}",
+            "trunks__beta__username": "ours",
+            "trunks__beta__failover_codes": "[503]",
+            "trunks__gamma__domain": f"{HOST}:{beta.port}",
+        }
+        async with server_with(tmp_path, **settings) as server, server.events() as log:
+            await until_readyz(server, 200)
+            began_s = time.monotonic()
+            status, call = await server.post("/v1/calls", {"to": "+4930123456", "display_name": "Shop"})
+            assert (status, call["trunk"]) == (201, "alpha")
+            invite = await beta.expect("INVITE")
+            assert time.monotonic() - began_s < 2.0, "not after the 32 s of timer B"
+            assert re.search(rf'^From: "Shop" <sip:ours@{HOST}>', invite, re.MULTILINE)
+            assert (await log.wait("call.trunk_failed"))["data"] == {"trunk": "alpha", "sip_code": 0, "next": "beta"}
+            beta.answer("180 Ringing")
+            await log.wait("call.early")
+            assert (await server.delete(f"/v1/calls/{call['id']}"))[0] == 200
+            await beta.expect("CANCEL")
+            beta.answer("200 OK")
+            beta.request = invite
+            beta.answer("503 Service Unavailable")  # in place of 487
+            await beta.expect("ACK")
+            assert (await log.wait("call.terminated"))["data"]["ending"]["result"] == "unanswered"
+            with pytest.raises(TimeoutError):
+                await beta.expect("INVITE", timeout_s=0.5)
+            metrics = (await server.get_text("/metrics"))[1]
+    assert 'cctts_trunk_failures_total{code="0",trunk="alpha"} 1.0' in metrics
+
+
+async def test_every_user_agent_process_places_calls_of_a_trunk_and_one_registers(tmp_path: Path) -> None:
+    async with RawPeer() as alpha:
+        settings = trunk("alpha", alpha, prefixes='["+49"]')
+        async with server_with(tmp_path, **TWO, **settings) as server, server.events() as log:
+            await register(alpha, "alpha", server)
+            await until_readyz(server, 200)
+            ports, up = set(), []
+            for number in range(2):
+                status, call = await server.post("/v1/calls", {"to": f"+49301{number}"})
+                assert status == 201
+                await alpha.expect("INVITE")
+                alpha.answer("407 Who are you", headers=f"Proxy-Authenticate: {CHALLENGE}\r\n", tag=f"a{number}")
+                await alpha.expect("ACK")
+                invite = await alpha.expect("INVITE")
+                assert is_proven(invite, "INVITE", PASSWORDS["alpha"], "Proxy-Authorization")
+                ports.update(re.findall(r"^Contact: <sip:[^>]*:(\d+)", invite, re.MULTILINE))
+                alpha.answer("200 OK", formats="0 101", tag=f"b{number}")
+                await alpha.expect("ACK")
+                await log.wait("call.established", call_id=call["id"])
+                up.append(call["id"])
+            for call_id in up:
+                assert (await server.delete(f"/v1/calls/{call_id}"))[0] == 200
+                await alpha.expect("BYE")
+                alpha.answer("200 OK")
+            with pytest.raises(TimeoutError):
+                await alpha.expect("REGISTER", timeout_s=0.2)
+    assert len(ports) == 2

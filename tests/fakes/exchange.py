@@ -19,6 +19,7 @@ from cc_tts.config.schema import (
     StreamConfig,
     TtsConfig,
 )
+from cc_tts.config.sections.trunks import TrunkConfig
 from cc_tts.config.transfer import TransferConfig
 from cc_tts.metrics import Metrics
 from tests.fakes.fake_engine import FakeEngine, FakeSource
@@ -57,6 +58,7 @@ class Exchange:
         media: MediaConfig | None = None,
         record: RecordConfig | None = None,
         routes: Mapping[str, RouteConfig] | None = None,
+        trunks: dict[str, TrunkConfig] | None = None,
         allowed: tuple[str, ...] = ("sip:*@pbx.example.com",),
         ua: FakeUa | None = None,
         connect_media: MediaConnector | None = None,
@@ -64,6 +66,7 @@ class Exchange:
     ) -> None:
         self.config = Config(
             routes={**ROUTES, **(routes or {})},
+            trunks=trunks or {},
             calls=CallsConfig(**calls),
             stream=stream or StreamConfig(),
             media=media or MediaConfig(),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cc_tts.clock import NS_PER_MS, Clock
-from cc_tts.config.sections.trunks import TrunkConfig
+from cc_tts.config.sections.trunks import DEFAULT_USERNAME, TrunkConfig
 from cc_tts.config.sip_uri import parts_of, uri_fault
 from cc_tts.errors import CapacityExceeded, FieldError, Unprocessable
 from cc_tts.metrics import Metrics
@@ -97,7 +97,8 @@ class Trunks:
         plan = self._plans.get(call_id)
         if plan is None:
             return None
-        self._metrics.trunk_failures.labels(trunk=plan.trunk, code=str(sip_code)).inc()
+        code = "0" if is_unreachable else str(sip_code)
+        self._metrics.trunk_failures.labels(trunk=plan.trunk, code=code).inc()
         if not is_unreachable and sip_code not in self._trunks[plan.trunk].failover_codes:
             return None
         for number, name in enumerate(plan.left):
@@ -124,9 +125,10 @@ class Trunks:
         self._begun[plan.trunk].append(self._clock.now_ns())
         trunk = self._trunks[plan.trunk]
         to = _uri(plan.number, trunk) if NUMBER.fullmatch(plan.number) else plan.number
-        caller = plan.from_ or trunk.caller_id
-        at_trunk = f"sip:{caller.replace('#', '%23')}@{trunk.host.partition(':')[0]}"
-        return Attempt(trunk=plan.trunk, to=to, from_=caller if not caller or uri_fault(caller) is None else at_trunk)
+        caller = plan.from_ or trunk.caller_id or trunk.username or DEFAULT_USERNAME
+        host = re.sub(r":[0-9]+$", "", trunk.host)  # From has no port (RFC 3261 §19.1.1)
+        at_trunk = f"{_scheme(trunk)}:{caller.replace('#', '%23')}@{host}"
+        return Attempt(trunk=plan.trunk, to=to, from_=caller if uri_fault(caller) is None else at_trunk)
 
     def _count(self, trunk: str, change: int) -> None:
         self._in_use[trunk] += change
@@ -161,10 +163,13 @@ class Trunks:
 
 
 def _uri(number: str, trunk: TrunkConfig) -> str:
-    scheme = "sips" if trunk.registrar.lower().startswith("sips:") else "sip"
     is_phone = ";user=phone" if number.startswith("+") else ""  # RFC 3261 §19.1.1
     transport = f";transport={trunk.transport}" if trunk.transport else ""
-    return f"{scheme}:{number.replace('#', '%23')}@{trunk.host}{transport}{is_phone}"
+    return f"{_scheme(trunk)}:{number.replace('#', '%23')}@{trunk.host}{transport}{is_phone}"
+
+
+def _scheme(trunk: TrunkConfig) -> str:
+    return "sips" if trunk.registrar.lower().startswith("sips:") else "sip"
 
 
 def _check_host(uri: str, trunk: TrunkConfig) -> None:

@@ -93,7 +93,7 @@ class CallTrunkFailed(CallData, frozen=True, kw_only=True):
 
     type: ClassVar[str] = "call.trunk_failed"
     trunk: str
-    sip_code: int
+    sip_code: Annotated[int, Meta(description="0: the trunk could not be reached.")]
     next: Annotated[str, Meta(description="The trunk that is tried now.")]
 
 

@@ -13,6 +13,8 @@ from cc_tts.config.wording import form
 from cc_tts.errors import did_you_mean
 
 MAX_TRUNKS: Final = 32  # unmeasured; PJSUA's builds have room for more accounts than that
+DEFAULT_USERNAME: Final = "cc-tts"
+"""The user of a trunk that has none."""
 OF_TRUNK: Final = "trunk:"
 """The key of ``[routes]`` for calls that came by a trunk is this and its name."""
 _Code = Annotated[int, msgspec.Meta(ge=300, le=699)]

@@ -8,7 +8,7 @@ import msgspec
 
 from cc_tts.config.load import RELOADABLE
 from cc_tts.config.schema import AuthConfig, LogConfig, RegistrationConfig, RtpConfig, SipConfig, TlsConfig
-from cc_tts.config.sections.trunks import TrunkConfig
+from cc_tts.config.sections.trunks import DEFAULT_USERNAME, TrunkConfig
 from cc_tts.ua.sip.uri import with_transport
 
 ACCOUNT_KEYS: Final = (
@@ -70,7 +70,7 @@ class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
         transport = f";transport={trunk.transport}" if trunk.transport else ""
         registration = RegistrationConfig(
             registrar=(trunk.registrar or trunk.host) + ("" if ";transport=" in trunk.registrar else transport),
-            username=trunk.username or "cc-tts",
+            username=trunk.username or DEFAULT_USERNAME,
             password=trunk.password,
             realm=trunk.realm,
             expires_s=trunk.expires_s,

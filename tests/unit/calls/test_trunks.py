@@ -87,7 +87,7 @@ def test_the_caller_is_that_of_the_trunk_unless_one_is_given() -> None:
     assert desk.place("+4989123").from_ == "sip:+4930555@de.example"
     assert desk.place("+4989123", from_="+4989777").from_ == "sip:+4989777@de.example"
     assert desk.place("+4989123", from_="sip:me@x.example").from_ == "sip:me@x.example"
-    assert desk.place("+1555").from_ == ""
+    assert desk.place("+1555").from_ == "sip:cc-tts@all.example"
     with pytest.raises(Unprocessable, match="/from"):
         desk.place("sip:bob@x.example", from_="+4989777")
 
@@ -104,6 +104,7 @@ def test_each_stand_in_is_tried_once() -> None:
     desk.place("+4989123")
     assert [desk.fail(503), desk.fail(488, is_unreachable=True), desk.fail(408)] == ["all", "spare", ""]
     assert desk.metrics.registry.get_sample_value("cctts_trunk_calls", {"trunk": "germany"}) == 0
+    assert desk.metrics.registry.get_sample_value("cctts_trunk_failures_total", {"trunk": "all", "code": "0"}) == 1
     assert desk.metrics.registry.get_sample_value("cctts_trunk_calls", {"trunk": "spare"}) == 1
 
 

@@ -307,6 +307,8 @@ class UserAgent:
         """Another server is there: return a snapshot of each call. Prompts that are not in it are reported as over."""
         SipThread.check()
         snapshots = [leg.snapshot() for leg in self._live_legs()]
+        for leg in self._live_legs():
+            leg.referral.attach_server()
         self._drain_playout_events()
         self._active_pjsua_calls = -1  # so that it is reported, as is the lateness
         self._reported_lateness = messages.MediaLateness(p99_ms=0.0, refusing=False)

@@ -216,8 +216,8 @@ async def test_an_attended_transfer_replaces_the_dialog_that_the_referrer_names(
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("policy", ["allow", "ask"])
-async def test_a_server_that_dies_and_the_next_one(tmp_path: Path, policy: str) -> None:
+@pytest.mark.parametrize(("policy", "outcome"), [("allow", "200 OK"), ("allow", "486 Busy Here"), ("ask", "")])
+async def test_a_server_that_dies_and_the_next_one(tmp_path: Path, policy: str, outcome: str) -> None:
     settings = {"routes__silent__refer": policy, "ua__orphan_grace_ms": "120000"}
     async with (
         server_with(tmp_path, **settings) as server,
@@ -235,12 +235,25 @@ async def test_a_server_that_dies_and_the_next_one(tmp_path: Path, policy: str) 
             await referrer.asked()
             if policy == "allow":
                 await target.expect("INVITE")
-        await server.replace(signal.SIGKILL)
+                target.answer("180 Ringing")
+                assert await referrer.notified() == ("SIP/2.0 180 Ringing", "active")
+        server.signal(signal.SIGKILL)
         if policy == "ask":
             assert await referrer.notified() == ("SIP/2.0 503 Service Unavailable", "terminated")
+            assert await referrer.refer() == 503, "nobody decides"
+        elif outcome != "200 OK":
+            target.answer(outcome)
+            await target.expect("ACK")
+        await server.replace(None)
+        if policy == "ask":
+            assert await referrer.refer() == 202
+            assert await referrer.notified() == ("SIP/2.0 100 Trying", "active")
+            assert (await caller.bye()).status == 200
+        elif outcome != "200 OK":
+            assert await referrer.notified() == (f"SIP/2.0 {outcome}", "terminated")
             assert (await caller.bye()).status == 200
         else:
-            target.answer("200 OK", formats="0 101")
+            target.answer(outcome, formats="0 101")
             assert await referrer.notified() == ("SIP/2.0 200 OK", "terminated")
             bye = await caller.request("BYE")
             assert "X-TTS-Transfer-Result: succeeded" in bye

@@ -6,7 +6,7 @@ The call that is asked for is one of ours beside the old one. When it is answere
 one; if it does not, we do. When it is not answered the old one stays.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -60,6 +60,8 @@ class Referrals:
         self._waiting: dict[str, Referral] = {}
         self._placed: dict[str, Referral] = {}
         """Referrals by the calls that they asked for, until these are answered or over."""
+        self._untold: dict[str, Callable[[], None]] = {}
+        """Outcomes by the call that each REFER came on, which is to be adopted yet, or ended long ago."""
         self.reload(services.config)
 
     def reload(self, config: Config) -> None:
@@ -145,13 +147,17 @@ class Referrals:
         return placed
 
     def adopt(self, call: Call | None) -> None:
-        """Follow a call that a server before this one has placed for a REFER."""
-        if call is None or call.referral is None:
+        """Follow a call that a server before this one has placed for a REFER, or tell the outcome of one on this call."""
+        if call is None:
+            return
+        if (tell := self._untold.pop(call.id, None)) is not None:
+            tell()
+        if call.referral is None:
             return
         old_call_id, refer_id = call.referral
         referral = Referral(refer_id, old_call_id, CallTimer(old_call_id), new_call_id=call.id)
         if call.state is CallState.ESTABLISHED:
-            self._succeed(referral)
+            self._finish(referral, "succeeded", _OK)
         else:
             self._placed[call.id] = referral
 
@@ -165,7 +171,7 @@ class Referrals:
         if isinstance(report, messages.CallRinging):
             self._tell(referral, report.sip_code)
         elif isinstance(report, messages.CallEstablished):
-            self._succeed(referral)
+            self._finish(referral, "succeeded", _OK)
         elif call.ending is not None:
             self.call_over(call)
 
@@ -176,11 +182,6 @@ class Referrals:
             sip_code = call.ending.sip_code if call.ending is not None and call.ending.sip_code else 0
             self._finish(referral, "failed", sip_code if sip_code >= _REFUSED else _TERMINATED)
 
-    def _succeed(self, referral: Referral) -> None:
-        self._finish(referral, "succeeded", _OK)
-        if (old := self._table.live.get(referral.call_id)) is not None:
-            referral.timer.set(BYE_AFTER_S, partial(old.end, "transferred", transfer_result="succeeded"))
-
     def _refuse_for(self, referral: Referral, error: CcTtsError) -> None:
         log.warning("refer_failed", call_id=referral.call_id, refer_id=referral.id, code=error.code)
         self._finish(referral, "failed", error.sip_status)
@@ -190,19 +191,26 @@ class Referrals:
         referral.timer.cancel()
         self._waiting.pop(referral.id, None)
         self._placed.pop(referral.new_call_id, None)
+        everyone: Mapping[str, Call] = self._table.live if referral.call_id in self._table.live else self._table.ended
+        call = everyone.get(referral.call_id)
+        if call is None and referral.asked is None:
+            self._untold[referral.call_id] = partial(self._finish, referral, result, sip_code)
+            return
         self._tell(referral, sip_code)
         self._services.metrics.refers.labels(result=result).inc()
         log.info("refer", call_id=referral.call_id, refer_id=referral.id, result=result, sip_code=sip_code)
-        everyone: Mapping[str, Call] = self._table.live if referral.call_id in self._table.live else self._table.ended
-        if (call := everyone.get(referral.call_id)) is not None:
-            call.publish(
-                types.CallReferComplete(
-                    refer_id=referral.id,
-                    result=result,
-                    sip_code=sip_code,
-                    new_call_id=referral.new_call_id or UNSET,
-                )
+        if call is None:
+            return
+        call.publish(
+            types.CallReferComplete(
+                refer_id=referral.id,
+                result=result,
+                sip_code=sip_code,
+                new_call_id=referral.new_call_id or UNSET,
             )
+        )
+        if result == "succeeded":
+            referral.timer.set(BYE_AFTER_S, partial(call.end, "transferred", transfer_result="succeeded"))
 
     def _tell(self, referral: Referral, sip_code: int) -> None:
         told = messages.TellReferrer(call_id=referral.call_id, refer_id=referral.id, sip_code=sip_code)

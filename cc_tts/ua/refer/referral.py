@@ -57,6 +57,7 @@ class LegReferral:
         self._library = library
         self._send = send
         self._targets: AllowedTargets | None = None
+        self._has_server = True
         self._cseq = -1
         self._answer: Answer = (pj.PJSIP_SC_DECLINE, ())
         self._request: ReferRequest | None = None  # that has no outcome yet
@@ -94,6 +95,8 @@ class LegReferral:
             return pj.PJSIP_SC_REQUEST_PENDING, ()
         if request.to not in self._targets:
             return pj.PJSIP_SC_FORBIDDEN, _warning("transfer.allowed names no pattern that takes this target")
+        if not self._has_server:
+            return pj.PJSIP_SC_SERVICE_UNAVAILABLE, ()
         self._request, self._is_begun, self._is_decided, self._last_told = request, False, False, 0
         return pj.PJSIP_SC_ACCEPTED, ()
 
@@ -125,9 +128,16 @@ class LegReferral:
             self._notify(told.sip_code)
 
     def detach_server(self) -> None:
-        """The server is gone: nobody will decide. A call that is placed already is adopted, and its outcome told then."""
+        """The server is gone: nobody decides until another one is there. A call that is placed already is adopted, and its
+        outcome told then.
+        """
+        self._has_server = False
         if self._request is not None and not self._is_decided:
             self._notify(pj.PJSIP_SC_SERVICE_UNAVAILABLE)
+
+    def attach_server(self) -> None:
+        """Another server is there, which decides from now on."""
+        self._has_server = True
 
     def changed(self, change: Any) -> None:
         """The transaction of a NOTIFY changed its state."""

@@ -201,3 +201,21 @@ async def test_another_server_tells_the_outcome(referrer: Referrer, state: str) 
         assert after.ua.commands("tell_referrer") == []
         after.ua.established(referrer.placed)
     assert after.ua.commands("tell_referrer") == [(referrer.call.id, REFER, 200)]
+
+
+async def test_a_call_that_ended_without_a_server_is_told_of_once_the_old_one_is_adopted(referrer: Referrer) -> None:
+    referrer.on_route("allow").refers()
+    after = Exchange()
+    after.ua.report(snapshot_of(referrer.exchange, referrer.placed, state="invited", invite=None))
+    after.ua.ended(referrer.placed, by="remote", sip_code=486)
+    assert after.ua.commands("tell_referrer") == []
+    after.ua.report(snapshot_of(referrer.exchange, referrer.call.id, invite=None))
+    assert after.ua.commands("tell_referrer") == [(referrer.call.id, REFER, 486)]
+    assert after.kinds(referrer.call.id).count("call.refer_complete") == 1
+
+
+async def test_a_call_whose_refer_was_over_long_ago_is_adopted_without_a_word(referrer: Referrer) -> None:
+    referrer.on_route("allow").refers()
+    after = Exchange()
+    after.ua.report(snapshot_of(referrer.exchange, referrer.placed, invite=None))
+    assert after.sample("cctts_refers_total", result="succeeded") == 0

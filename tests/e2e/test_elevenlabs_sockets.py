@@ -133,6 +133,55 @@ async def test_what_cannot_be_taken_is_told_and_the_connection_goes_on(server: S
         assert (await until_final(socket, "b"))[-1]["isFinal"]
 
 
+async def test_an_id_is_used_again_while_its_text_is_spoken(server: Server) -> None:
+    async with connected(server, MANY) as socket:
+        for text in ("This is the first text. ", "This is the second one. "):
+            await socket.send_json({"text": text, "context_id": "a", "flush": True})
+            await socket.send_json({"text": "", "context_id": "a", "flush": True})
+            await socket.send_json({"context_id": "a", "close_context": True})
+        for text in ("This is the first text.", "This is the second one."):
+            assert text_of(await until_final(socket, "a")).strip() == text
+
+
+async def test_a_fault_is_told_of_no_other_context(server: Server) -> None:
+    async with connected(server, MANY) as socket:
+        await socket.send_json({"text": "Hello. ", "context_id": "a"})
+        await socket.send_str("{")
+        assert (await until_final(socket, ""))[-1]["error"] == "malformed"
+        await socket.send_json({"close_socket": True})
+        assert (await until_final(socket, "a"))[-1]["isFinal"]
+
+
+async def test_a_text_for_which_there_is_no_stream_fails_once_up_to_its_flush(server: Server) -> None:
+    async with connected(server, MANY) as busy, connected(server, MANY) as socket:
+        for number in range(16):
+            await busy.send_json({"text": "Hello. ", "context_id": str(number)})
+        for _ in range(16):
+            while not json.loads(await busy.receive_str())["audio"]:
+                pass
+        for text in ("One ", "two ", "three. "):
+            await socket.send_json({"text": text, "context_id": "a"})
+            await asyncio.sleep(0.1)
+        await socket.send_json({"text": "", "context_id": "a", "flush": True})
+        await socket.send_json({"text": " ", "context_id": "b", "flush": True})  # blanks need no stream
+        await socket.send_json({"close_socket": True})
+        seen = [json.loads(each.data) async for each in socket]
+        assert [(each["contextId"], each.get("error")) for each in seen] == [("a", "capacity_exceeded"), ("b", None)]
+
+
+async def test_a_context_without_words_ends_unless_it_is_kept(server: Server) -> None:
+    async with connected(server, MANY, "output_format=pcm_8000&inactivity_timeout=1") as socket:
+        for name in ("kept", "idle"):
+            await socket.send_json({"text": " ", "context_id": name})
+        for _ in range(5):
+            await asyncio.sleep(0.4)
+            await socket.send_json({"text": "", "context_id": "kept"})
+        await socket.send_json({"text": "Hello.", "context_id": "kept", "flush": True})
+        await socket.send_json({"close_socket": True})
+        seen = [json.loads(each.data) async for each in socket]
+        assert [each["contextId"] for each in seen if each.get("isFinal")] == ["idle", "kept"]
+
+
 async def test_more_contexts_than_a_connection_may_have(server: Server) -> None:
     async with connected(server, MANY) as socket:
         for number in range(21):
@@ -142,7 +191,12 @@ async def test_more_contexts_than_a_connection_may_have(server: Server) -> None:
 
 @pytest.mark.parametrize(
     ("voice", "query", "status"),
-    [("nobody", "", 422), ("en-us", "output_format=mp3_1", 422), ("en-us", "output_format=ulaw_16000", 422)],
+    [
+        ("nobody", "", 422),
+        ("en-us", "output_format=mp3_1", 422),
+        ("en-us", "output_format=ulaw_16000", 422),
+        ("en-us", "output_format=opus_48000_320", 422),
+    ],
 )
 async def test_what_cannot_be_spoken_is_refused_before_the_handshake(
     server: Server, voice: str, query: str, status: int

@@ -71,8 +71,16 @@ async def test_a_message_that_cannot_be_followed_is_a_warning(server: Server) ->
         assert (await until(socket, "Warning"))[1]["warn_code"] == "malformed"
 
 
+async def test_a_text_that_is_not_taken_is_an_error_and_its_flush_is_answered(server: Server) -> None:
+    async with connected(server, "/v1/speak?model=en-us") as socket:
+        await socket.send_json({"type": "Speak", "text": "x" * 5001})
+        await socket.send_json({"type": "Flush"})
+        assert (await until(socket, "Error"))[1]["err_code"] == "text_too_long"
+        assert (await until(socket, "Flushed"))[1]["sequence_id"] == 0
+
+
 @pytest.mark.parametrize(
-    "query", ["model=nobody", "model=en-us&encoding=wma", "model=en-us&sample_rate=1", "speed=fast"]
+    "query", ["model=nobody", "model=en-us&encoding=wma", "model=en-us&sample_rate=1", "speed=fast", "speed=nan"]
 )
 async def test_deepgram_s_clients_are_refused_before_the_handshake(server: Server, query: str) -> None:
     with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
@@ -97,6 +105,11 @@ async def test_a_call_of_jambonz(server: Server) -> None:
             while (message := await socket.receive()).type is aiohttp.WSMsgType.BINARY:
                 pass
         assert message.type is aiohttp.WSMsgType.CLOSE
+
+
+async def test_a_rate_that_jambonz_cannot_have_is_that_of_the_line(server: Server) -> None:
+    async with connected(server, f"/v1/jambonz/stream?voice=en-us&sampleRate={'9' * 5000}") as socket:
+        assert json.loads(await socket.receive_str())["data"]["sample_rate"] == 8000
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from contextlib import suppress
 import av
 import pytest
 import structlog
+from aiohttp import WSServerHandshakeError
 
 from cc_tts.api.plugs import response as speech_response
 from cc_tts.api.plugs import speech_context
@@ -330,3 +331,11 @@ async def test_time_to_first_pcm_is_measured(api: RunningApi) -> None:
     text = api.context.metrics.render().decode()
     assert 'cctts_time_to_first_pcm_seconds_count{engine="fake"} 1.0' in text
     assert "cctts_speech_streams 0.0" in text
+
+
+@pytest.mark.parametrize("path", ["/v1/speak", "/v1/jambonz/stream", "/v1/text-to-speech/anna/stream-input"])
+async def test_a_draining_server_takes_no_connection_of_a_plug(api: RunningApi, path: str) -> None:
+    api.registry.start_drain()
+    with pytest.raises(WSServerHandshakeError) as refused:
+        await api.session.ws_connect(path)
+    assert refused.value.status == 503

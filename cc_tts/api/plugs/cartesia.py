@@ -159,6 +159,7 @@ class CartesiaConnection(SpeechConnection):
         """The context of the message that is being followed."""
 
     def take(self, data: str) -> None:
+        self._current_id = ""
         incoming = _DECODER.decode(data)
         self._current_id = context_id = incoming.context_id
         if incoming.cancel:

@@ -5,7 +5,9 @@
     message ─▸ say ─▸ SpeechContext ─▸ Aligner ─▸ encoder ─▸ outbox ─▸ the plug's message
                flush · finish · interrupt · end_all                      └─ the last of a context says how it ended
 
-Every context ends with one message, ``final`` or ``failed``, unless all are interrupted together. Runs on: the event loop.
+Every context ends with one message, ``final`` or ``failed``, unless all are interrupted together. What still comes of a text
+that has failed is dropped, up to its next flush. An id may be used again at once: its texts are spoken one after the other.
+Runs on: the event loop.
 """
 
 import asyncio
@@ -23,7 +25,7 @@ from cc_tts.api.media.connection import Connection
 from cc_tts.api.plugs.alignment import AlignedAudio, Aligner
 from cc_tts.api.plugs.encoder import AudioFileFormat, Encoder
 from cc_tts.api.plugs.response import in_its_place
-from cc_tts.api.plugs.speech_context import Speech, SpeechContext
+from cc_tts.api.plugs.speech_context import Speech, SpeechContext, refuse_if_draining
 from cc_tts.api.schemas import check_text
 from cc_tts.calls.events.outbox import Outbox
 from cc_tts.calls.prompts.utterance import CompletionCause
@@ -52,12 +54,18 @@ class Output:
     bits_per_s: int | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Open:
-    """A context whose last message was not sent yet."""
+    """A context whose last message was not sent yet, or one that ``has_failed`` while its text goes on."""
 
+    id: str
     speech: SpeechContext
-    task: asyncio.Task[None]
+    task: asyncio.Task[None] | None = None
+    has_failed: bool = False
+
+    def cancel(self) -> None:
+        if self.task is not None:
+            self.task.cancel()
 
 
 class SpeechConnection(Connection[str | bytes]):
@@ -71,8 +79,9 @@ class SpeechConnection(Connection[str | bytes]):
         self._request = request
         self._output = output
         self._idle_timeout_s = idle_timeout_s
-        self._contexts: dict[str, _Open] = {}
+        self._contexts: list[_Open] = []
         self._is_closing = False
+        refuse_if_draining(request)
         self.check(words)
 
     # --- the plug's messages -----------------------------------------------------------------------------------------
@@ -93,6 +102,10 @@ class SpeechConnection(Connection[str | bytes]):
     def failed(self, context_id: str, error: CcTtsError) -> Messages:
         """Return the messages of a context that is over since it could not be spoken."""
 
+    def dropped(self, context_id: str) -> Messages:  # noqa: ARG002
+        """Return the messages at the end of a text that has failed."""
+        return ()
+
     # --- what a client asks for --------------------------------------------------------------------------------------
 
     def check(self, words: TextContent) -> None:
@@ -102,8 +115,7 @@ class SpeechConnection(Connection[str | bytes]):
 
     def is_open(self, context_id: str) -> bool:
         """Return whether a context takes text."""
-        context = self._contexts.get(context_id)
-        return context is not None and not context.speech.has_ended
+        return self._growing(context_id) is not None
 
     def say(self, context_id: str, text: str, words: TextContent) -> None:
         """Take more text of a context, which is opened with ``words`` if it is not there.
@@ -115,38 +127,47 @@ class SpeechConnection(Connection[str | bytes]):
         check_text(text, "/text")
         if self._is_closing:
             return
-        if not self.is_open(context_id):
-            self._open(context_id, words)
-        self._contexts[context_id].speech.append(text)
+        context = self._growing(context_id) or self._open(context_id, words)
+        if not context.has_failed:
+            context.speech.append(text)
+
+    def keep(self, context_id: str) -> None:
+        """Have a context go on waiting for text."""
+        if (context := self._growing(context_id)) is not None:
+            context.speech.keep()
 
     def flush(self, context_id: str) -> None:
         """Have the text of a context spoken that has come."""
-        if self.is_open(context_id):
-            self._contexts[context_id].speech.flush()
+        if (context := self._growing(context_id)) is None:
+            return
+        context.speech.flush()
+        if context.has_failed:
+            self._over(context, self.dropped(context_id))
 
     def finish(self, context_id: str) -> None:
         """Speak a context to its end: no more text comes."""
-        if self.is_open(context_id):
-            self._contexts[context_id].speech.end()
+        if (context := self._growing(context_id)) is not None:
+            context.speech.end()
+            if context.has_failed:
+                self._over(context, self.dropped(context_id))
 
     def interrupt(self, context_id: str) -> None:
         """Drop what was not sent of a context."""
-        context = self._contexts.get(context_id)
-        if context is not None:
-            context.task.cancel()
-            self._over(context_id, context.speech, self.final(context_id))
+        for context in [each for each in self._contexts if each.id == context_id]:
+            context.cancel()
+            self._over(context, self.dropped(context_id) if context.has_failed else self.final(context_id))
 
     def interrupt_all(self) -> None:
         """Drop what was not sent of all contexts. None of them has a last message."""
-        contexts, self._contexts = self._contexts, {}
-        for context in contexts.values():
-            context.task.cancel()
+        contexts, self._contexts = self._contexts, []
+        for context in contexts:
+            context.cancel()
 
     def end_all(self) -> None:
         """Close when everything that came is spoken."""
         self._is_closing = True
-        for context_id in tuple(self._contexts):
-            self.finish(context_id)
+        for context in tuple(self._contexts):
+            self.finish(context.id)
         if not self._contexts:
             self.outbox.close()
 
@@ -166,50 +187,73 @@ class SpeechConnection(Connection[str | bytes]):
         return [item]
 
     def close(self) -> None:
-        for context in self._contexts.values():
-            context.task.cancel()
+        self.interrupt_all()
 
     # -----------------------------------------------------------------------------------------------------------------
 
-    def _open(self, context_id: str, words: TextContent) -> None:
-        if len(self._contexts) >= MAX_CONTEXTS:
-            raise CapacityExceeded(f"{MAX_CONTEXTS} contexts are open on this connection", retry_after_s=1)
-        speech = SpeechContext(self._request, words, rate_hz=self._output.rate_hz, idle_timeout_s=self._idle_timeout_s)
-        before = [context.task for context in self._contexts.values()] if self.takes_turns else []
-        task = asyncio.create_task(self._run(speech, context_id, before))
-        self._contexts[context_id] = _Open(speech, task)
+    def _growing(self, context_id: str) -> _Open | None:
+        """The context of this id that takes text."""
+        return next((each for each in self._contexts if each.id == context_id and not each.speech.has_ended), None)
 
-    def _over(self, context_id: str, speech: SpeechContext, messages: Messages) -> None:
+    def _open(self, context_id: str, words: TextContent) -> _Open:
+        if len(self._contexts) >= MAX_CONTEXTS:
+            self._forget_failed()
+        speech = SpeechContext(self._request, words, rate_hz=self._output.rate_hz, idle_timeout_s=self._idle_timeout_s)
+        before = [each.task for each in self._contexts if each.task and (self.takes_turns or each.id == context_id)]
+        context = _Open(context_id, speech)
+        context.task = asyncio.create_task(self._run(context, before))
+        self._contexts.append(context)
+        return context
+
+    def _forget_failed(self) -> None:
+        """Make room for a context in place of the oldest one that has failed."""
+        failed = next((each for each in self._contexts if each.has_failed), None)
+        if failed is None:
+            raise CapacityExceeded(f"{MAX_CONTEXTS} contexts are open on this connection", retry_after_s=1)
+        self._contexts.remove(failed)
+
+    def _over(self, context: _Open, messages: Messages) -> None:
         """Tell how a context ended, once."""
-        context = self._contexts.get(context_id)
-        if context is None or context.speech is not speech:
+        if context not in self._contexts:
             return
-        del self._contexts[context_id]
+        self._contexts.remove(context)
         self.tell(messages)
         if self._is_closing and not self._contexts:
             self.outbox.close()
 
-    async def _run(self, context: SpeechContext, context_id: str, before: Sequence[asyncio.Task[None]]) -> None:
+    def _fail(self, context: _Open, error: CcTtsError) -> None:
+        """Tell that a context cannot be spoken, and drop what still comes of its text."""
+        if context not in self._contexts:
+            return
+        context.has_failed = True
+        self.tell(self.failed(context.id, error))
+        if context.speech.has_ended:
+            self._over(context, self.dropped(context.id))
+
+    async def _run(self, context: _Open, before: Sequence[asyncio.Task[None]]) -> None:
         """Speak the text of a context to its end."""
         if before:
             await asyncio.wait(before)
         try:
-            async with context.speech() as speech:
-                try:
-                    await self._speak(speech, context_id)
-                except CcTtsError as error:
-                    speech.reason, speech.error = CompletionCause.ERROR, error.code
-                    raise
+            if await context.speech.begins():
+                await self._speak_to_the_end(context)
         except CcTtsError as error:
-            self._over(context_id, context, self.failed(context_id, error))
+            self._fail(context, error)
         except ConnectionError:
             log.debug("speech_stream_client_gone")
         except Exception:  # of a task that nobody waits for
             log.exception("speech_stream_failed")
-            failure = CcTtsError("something unexpected happened; the log has the details")
-            self._over(context_id, context, self.failed(context_id, failure))
+            self._fail(context, CcTtsError("something unexpected happened; the log has the details"))
         else:
-            self._over(context_id, context, self.final(context_id))
+            self._over(context, self.final(context.id))
+
+    async def _speak_to_the_end(self, context: _Open) -> None:
+        async with context.speech.speech() as speech:
+            try:
+                await self._speak(speech, context.id)
+            except CcTtsError as error:
+                speech.reason, speech.error = CompletionCause.ERROR, error.code
+                raise
 
     async def _speak(self, speech: Speech, context_id: str) -> None:
         output, aligner = self._output, Aligner(self._output.rate_hz)

@@ -4,6 +4,7 @@ A client knows no ids: ``Flushed`` follows the last byte of what it flushed, and
 sent before.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
@@ -23,7 +24,7 @@ from cc_tts.api.plugs.encoder import FORMATS
 from cc_tts.api.plugs.response import SpeechResponse
 from cc_tts.api.plugs.speech_context import ERRORS, speech_of
 from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
-from cc_tts.errors import CcTtsError, FieldError, Unprocessable
+from cc_tts.errors import CcTtsError, FieldError, MalformedRequest, Unprocessable
 from cc_tts.speech.prompt import TextContent
 
 DEFAULT_RATE_HZ: Final = 24_000
@@ -133,8 +134,14 @@ class DeepgramConnection(SpeechConnection):
     def failed(self, context_id: str, error: CcTtsError) -> Messages:  # noqa: ARG002
         return [_json({"type": "Error", "err_code": error.code, "err_msg": error.detail or error.title})]
 
+    def dropped(self, context_id: str) -> Messages:
+        return self.final(context_id)  # each flush is answered
+
     def refuse(self, error: CcTtsError) -> None:
-        self.tell([_json({"type": "Warning", "warn_code": error.code, "warn_msg": error.detail or error.title})])
+        if isinstance(error, MalformedRequest):
+            self.tell([_json({"type": "Warning", "warn_code": error.code, "warn_msg": error.detail or error.title})])
+        else:
+            self.tell(self.failed("", error))
 
     def _clear(self) -> None:
         self.interrupt_all()
@@ -150,9 +157,12 @@ def _words_of(request: web.Request) -> TextContent:
     """How the words of a request are spoken; raises ``Unprocessable``."""
     value = request.query.get(_SPEED.name)
     try:
-        speed = None if value is None else min(max(float(value), MIN_SPEED), MAX_SPEED)
+        speed = None if value is None else float(value)
     except ValueError:
-        raise Unprocessable(f"speed is {MIN_SPEED} to {MAX_SPEED}") from None
+        speed = math.nan
+    if speed is not None and math.isnan(speed):
+        raise Unprocessable(f"speed is {MIN_SPEED} to {MAX_SPEED}")
+    speed = None if speed is None else min(max(speed, MIN_SPEED), MAX_SPEED)
     return TextContent("", request.query.get(_MODEL.name) or None, None, speed)
 
 

@@ -112,8 +112,8 @@ class JambonzConnection(SpeechConnection):
     takes_turns = True
 
     def __init__(self, request: web.Request) -> None:
-        value = request.query.get(_RATE.name, "")
-        rate_hz = int(value) if value.isdecimal() and int(value) in RATES_HZ else LINE_RATE_HZ
+        rates_hz = {str(each): each for each in RATES_HZ}
+        rate_hz = rates_hz.get(request.query.get(_RATE.name, ""), LINE_RATE_HZ)
         self._words = TextContent(
             "", _present(request.query.get(_VOICE.name)), _present(request.query.get(_LANGUAGE.name))
         )
@@ -141,7 +141,9 @@ class JambonzConnection(SpeechConnection):
     def final(self, context_id: str) -> Messages:  # noqa: ARG002
         return ()
 
-    def failed(self, context_id: str, error: CcTtsError) -> Messages:  # noqa: ARG002
+    def failed(self, context_id: str, error: CcTtsError) -> Messages:
+        if context_id == str(self._number):
+            self._number += 1  # what comes next is a sentence of its own
         return [_json({"error": f"{error.code}: {error.detail or error.title}"})]
 
     def refuse(self, error: CcTtsError) -> None:

@@ -23,6 +23,8 @@ from cc_tts.media import synthetic_label
 
 WRITE_TIMEOUT_S: Final = 10.0  # unmeasured
 """How long one write may wait for the reader."""
+WRITE_BYTES: Final = 65_536  # unmeasured
+"""The most that one write sends, so that a slow reader of a long response is not taken for one that reads nothing."""
 
 T = TypeVar("T")
 
@@ -104,9 +106,9 @@ class SpeechResponse:
             await self._write(self.part(audio, piece))
 
     async def _write(self, data: bytes) -> None:
-        if data:
+        for start in range(0, len(data), WRITE_BYTES):
             async with asyncio.timeout(WRITE_TIMEOUT_S):
-                await self._response.write(data)
+                await self._response.write(data[start : start + WRITE_BYTES])
 
 
 async def in_its_place(audio_format: AudioFileFormat, step: Callable[[], T]) -> T:

@@ -12,7 +12,7 @@ event loop.
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Final
 
@@ -131,6 +131,13 @@ class Speech:
                 await asyncio.wait({pending})
 
 
+def refuse_if_draining(request: web.Request) -> None:
+    """Raise ``Draining`` if this server takes nothing new."""
+    context = request.app[CONTEXT]
+    if context.registry.draining:
+        raise Draining(retry_after_s=context.config.sip.retry_after_s)
+
+
 @asynccontextmanager
 async def speech_of(
     request: web.Request, content: Content, *, rate_hz: int, pointers: Mapping[type[ClientError], str] = NO_POINTERS
@@ -146,8 +153,7 @@ async def speech_of(
     started_ns = context.clock.now_ns()
     source, tenants, tenant = context.speech_source, context.tenants, current_tenant()
     is_whole = not isinstance(content, IncrementalContent)
-    if context.registry.draining:
-        raise Draining(retry_after_s=context.config.sip.retry_after_s)
+    refuse_if_draining(request)
     if (streams := request.app[STREAMS]).locked():
         limit = context.config.http.max_speech_streams
         raise CapacityExceeded(f"{limit} speech streams are running (http.max_speech_streams)", retry_after_s=1)
@@ -176,8 +182,8 @@ async def speech_of(
 class SpeechContext:
     """One text that a client sends piece by piece, and its audio. ``words`` say how it is spoken; their own text is empty.
 
-    Nothing is held for it before its first letter or digit, so that a client may keep contexts open. A text that does not go
-    on for ``idle_timeout_s`` ends by itself.
+    Nothing is held for it before its first letter or digit, so that a client may keep contexts open; from then on it is one
+    of the streams that run. A text that does not go on for ``idle_timeout_s`` ends by itself.
     """
 
     def __init__(self, request: web.Request, words: TextContent, *, rate_hz: int, idle_timeout_s: float) -> None:
@@ -188,6 +194,9 @@ class SpeechContext:
             context.clock, segmenting=segmenting_of(context.config.tts), idle_timeout_s=idle_timeout_s
         )
         self._content = IncrementalContent(replace(words, may_cache=False), self._text)
+        self._idle_timeout_s = idle_timeout_s
+        self._loop = asyncio.get_running_loop()
+        self._heard_s = self._loop.time()
         self._has_begun = asyncio.Event()
         self._last = ""
         """The last character that came."""
@@ -216,6 +225,7 @@ class SpeechContext:
             raise TextTooLong(f"more than {limit} characters wait (stream.max_buffered_chars and tts.max_text_chars)")
         with self._context.tenants.characters(current_tenant(), len(text)):
             self._text.append(" " + text if self._is_new_sentence(text) else text)
+        self._heard_s = self._loop.time()
         self._last = text[-1:] or self._last
         self._was_flushed = False
         if not self._has_begun.is_set() and has_speech(self._text.text):
@@ -228,6 +238,11 @@ class SpeechContext:
             return False
         return self._was_flushed or (self._last in ".!?" and begins.isupper())
 
+    def keep(self) -> None:
+        """The client says that the text will go on."""
+        self._heard_s = self._loop.time()
+        self._text.append("")
+
     def flush(self) -> None:
         """Speak what has come, whatever follows."""
         self._text.flush()
@@ -238,9 +253,19 @@ class SpeechContext:
         self._text.end()
         self._has_begun.set()
 
+    async def begins(self) -> bool:
+        """Wait for the first words; returns whether there are any before the end."""
+        while not self._has_begun.is_set():
+            if (left_s := self._idle_timeout_s - (self._loop.time() - self._heard_s)) <= 0:
+                self.end()
+                break
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left_s):
+                    await self._has_begun.wait()
+        return has_speech(self._text.text)
+
     @asynccontextmanager
     async def speech(self) -> AsyncIterator[Speech]:
-        """The speech, from the first words on; raises as :func:`speech_of`."""
-        await self._has_begun.wait()
+        """The speech; raises as :func:`speech_of`."""
         async with speech_of(self._request, self._content, rate_hz=self._rate_hz) as speech:
             yield speech

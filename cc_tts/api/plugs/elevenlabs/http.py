@@ -79,7 +79,7 @@ class _TimedAtOnce(_Timed):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._audio = b""
+        self._audio = bytearray()
         self._alignment: dict[str, list[Any]] = {}
 
     def part(self, audio: bytes, piece: AlignedAudio | None) -> bytes:

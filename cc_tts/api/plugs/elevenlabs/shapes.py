@@ -22,6 +22,7 @@ DEFAULT_FORMAT: Final = "mp3_44100_128"
 MAX_INACTIVITY_S: Final = 180  # unmeasured: as in ElevenLabs' API
 DEFAULT_INACTIVITY_S: Final = 20  # unmeasured: as in ElevenLabs' API
 MAX_KBPS: Final = 320  # the highest bit rate of MP3 (ISO/IEC 11172-3)
+MAX_OPUS_KBPS: Final = 256  # measured: more than that FFmpeg's libopus refuses for one channel
 RATES_HZ: Final = (8000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)
 _OUTPUT_FORMAT: Final = re.compile(r"(?P<name>mp3|opus|pcm|ulaw|alaw|wav)_(?P<rate>\d{4,5})(?:_(?P<kbps>\d{2,3}))?")
 
@@ -100,12 +101,16 @@ def output_of(request: web.Request) -> Output:
     match = _OUTPUT_FORMAT.fullmatch(value)
     kbps = int(match["kbps"] or 0) if match else 0
     rate_hz = int(match["rate"]) if match else 0
-    if match is None or rate_hz not in (FORMATS[match["name"]].rates_hz or RATES_HZ) or kbps > MAX_KBPS:
+    if match is None or not _is_taken(match["name"], rate_hz, kbps):
         detail = (
             f"{value[:40]!r} is no format here; take one as in mp3_44100_128, pcm_16000, opus_48000_64 or ulaw_8000"
         )
         raise Unprocessable(detail, field_errors=[FieldError("/output_format", detail)])
     return Output(FORMATS[match["name"]], rate_hz, 1000 * kbps or None)
+
+
+def _is_taken(name: str, rate_hz: int, kbps: int) -> bool:
+    return rate_hz in (FORMATS[name].rates_hz or RATES_HZ) and kbps <= (MAX_OPUS_KBPS if name == "opus" else MAX_KBPS)
 
 
 def words_of(request: web.Request, settings: VoiceSettings | None, *, language: str | None = None) -> TextContent:

@@ -63,12 +63,11 @@ class ManyContexts(SpeechConnection):
         super().__init__(request, words_of(request, None), output_of(request), idle_timeout_s=inactivity_s(request))
         self._flushed: set[str] = set()
         """Contexts whose last message was a flush without text."""
-        self._closing: set[str] = set()
-        """Contexts that are spoken to their end."""
         self._current_id = ONLY
         """The context of the message that is being followed."""
 
     def take(self, data: str) -> None:
+        self._current_id = ONLY
         incoming = _DECODER.decode(data)
         self._current_id = incoming.id or ONLY
         self.obey(incoming, self._current_id)
@@ -81,6 +80,8 @@ class ManyContexts(SpeechConnection):
             self._close_context(context_id)
         elif incoming.text or incoming.flush or incoming.voice_settings:
             self.speak(incoming, context_id)
+        else:
+            self.keep(context_id)
 
     def speak(self, incoming: Incoming, context_id: str) -> None:
         """Take the text of a message into its context."""
@@ -104,11 +105,11 @@ class ManyContexts(SpeechConnection):
         return self._message(context_id, told)
 
     def final(self, context_id: str) -> Messages:
-        self._closing.discard(context_id)
+        if not self.is_open(context_id):
+            self._flushed.discard(context_id)
         return self._message(context_id, {"audio": "", "isFinal": True})
 
     def failed(self, context_id: str, error: CcTtsError) -> Messages:
-        self._closing.discard(context_id)
         return self._error(context_id, error)
 
     def fields_of(self, context_id: str) -> dict[str, str]:
@@ -123,9 +124,9 @@ class ManyContexts(SpeechConnection):
         return [msgspec.json.encode(told | self.fields_of(context_id)).decode()]
 
     def _close_context(self, context_id: str) -> None:
-        if context_id in self._flushed and context_id not in self._closing:
-            self._flushed.discard(context_id)
-            self._closing.add(context_id)
+        was_flushed = context_id in self._flushed
+        self._flushed.discard(context_id)
+        if was_flushed and self.is_open(context_id):
             self.finish(context_id)
         else:
             self.interrupt(context_id)

@@ -99,6 +99,7 @@ class OutgoingCalls:
             call.invite = _invite(request, call_id)
             self._ua.originate(call.invite, beside=beside)
         except BaseException:
+            self._services.trunks.withdraw(call_id)
             self._table.release(call_id)
             raise
         self._table.add(call)
@@ -122,6 +123,7 @@ class OutgoingCalls:
             or not call.trunk
             or call.answered_at_s is not None
             or call.local_reason is not None
+            or ended.ended_by == "full"  # no fault of the trunk's, and the next one would fare the same
         ):
             return False
         is_unreachable = ended.ended_by == "unreachable"

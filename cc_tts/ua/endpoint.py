@@ -355,7 +355,7 @@ class UserAgent:
 
     def _originate(self, message: messages.Originate) -> None:
         if self._capacity.is_full(self.num_calls) or self._lateness.refusing:
-            self._send(messages.CallEnded(call_id=message.call_id, sip_code=503, ended_by="failure", quality=Quality()))
+            self._send(messages.CallEnded(call_id=message.call_id, sip_code=503, ended_by="full", quality=Quality()))
             return
         self._reap()
         leg = self._new_leg(self._accounts.placing(message.trunk), pj.PJSUA_INVALID_ID, message.call_id)

@@ -114,6 +114,12 @@ class Trunks:
             self._plans[call_id] = _Plan(trunk=trunk, number="", from_="")
             self._count(trunk, 1)
 
+    def withdraw(self, call_id: str) -> None:
+        """A call was not placed, so that it does not count as begun: it would take the rate from other tenants' calls."""
+        if (plan := self._plans.get(call_id)) is not None:
+            self._begun[plan.trunk].pop()
+            self.release(call_id)
+
     def release(self, call_id: str) -> None:
         """The call counts no more."""
         if (plan := self._plans.pop(call_id, None)) is not None:

@@ -113,9 +113,9 @@ class QualityReport(CallReport, frozen=True):
     quality: Quality
 
 
-EndedBy = Literal["local", "bridge", "remote", "rtp_inactivity", "failure", "not_acceptable", "unreachable"]
+EndedBy = Literal["local", "bridge", "remote", "rtp_inactivity", "failure", "not_acceptable", "unreachable", "full"]
 """``bridge``: by us, since the call that it was bridged to is over. ``not_acceptable``: there was no media to agree on, by
-us. ``unreachable``: the INVITE could not be sent.
+us. ``unreachable``: the INVITE could not be sent. ``full``: it was not, as this process takes no more calls.
 """
 
 

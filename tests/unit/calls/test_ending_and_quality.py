@@ -50,6 +50,7 @@ CEILING = 4.41
         (False, "remote", 403, None, "outbound", "rejected", "forbidden"),
         (False, "remote", 404, None, "outbound", "rejected", "not_found"),
         (False, "remote", 407, None, "outbound", "rejected", "auth_failed"),
+        (False, "full", 503, None, "outbound", "failed", "overload"),
         (False, "remote", 415, None, "outbound", "rejected", "not_acceptable"),
         (False, "remote", 480, None, "outbound", "rejected", "unavailable"),
         (False, "remote", 486, None, "outbound", "rejected", "busy"),

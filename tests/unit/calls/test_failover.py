@@ -6,6 +6,7 @@ from cc_tts.calls.call import Call
 from cc_tts.calls.events.types import CallTrunkFailed
 from cc_tts.calls.originate import OriginateRequest
 from cc_tts.config.sections.trunks import TrunkConfig
+from cc_tts.errors import CapacityExceeded, Unprocessable
 from tests.fakes.exchange import Exchange
 
 pytestmark = pytest.mark.unit
@@ -75,3 +76,22 @@ async def test_a_server_that_drains_places_no_call_again(exchange: Exchange) -> 
     exchange.ua.ended(call.id, by="failure", sip_code=503)
     assert len(invites(exchange)) == 1
     assert exchange.kinds(call.id)[-1] == "call.terminated"
+
+
+async def test_a_user_agent_that_is_full_is_no_fault_of_a_trunk(exchange: Exchange) -> None:
+    call = await placed(exchange)
+    exchange.ua.ended(call.id, by="full", sip_code=503)
+    assert len(invites(exchange)) == 1
+    assert call.ending is not None
+    assert (call.ending.result, call.ending.reason) == ("failed", "overload")
+    assert exchange.sample("cctts_trunk_failures_total", trunk="alpha", code="503") == 0
+
+
+async def test_a_call_that_is_refused_takes_no_part_of_the_rate() -> None:
+    exchange = Exchange(trunks={"slow": TrunkConfig(domain="s.example", max_calls_per_s=1.0, prefixes=("",))})
+    for _ in range(3):
+        with pytest.raises(Unprocessable, match="/to"):  # there is no TLS
+            await exchange.registry.originate(OriginateRequest(to="sip:1@s.example;transport=tls", trunk="slow"))
+    assert (await exchange.registry.originate(OriginateRequest(to="+49301"))).trunk == "slow"
+    with pytest.raises(CapacityExceeded):
+        await exchange.registry.originate(OriginateRequest(to="+49301"))

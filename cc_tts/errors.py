@@ -195,6 +195,26 @@ class AudioUnreadable(ClientError, code="audio_unreadable", title="Audio that ca
     """A file is no audio file that is known here, is damaged or empty, or is too long."""
 
 
+class VoiceNotFound(NotFound, code="voice_not_found", title="No such voice"):
+    """No voice has this id."""
+
+
+class EnrolmentUnavailable(ServerError, code="enrolment_unavailable", title="No voice can be enrolled here", http=501):
+    """The engine, a folder or a package that enrolment needs is not there; the detail names it."""
+
+
+class EnrolmentBusy(ServerError, code="enrolment_busy", title="Another voice is being enrolled", http=503):
+    """One voice is enrolled at a time."""
+
+
+class EnrolmentFailed(ServerError, code="enrolment_failed", title="The voice could not be enrolled", http=500):
+    """The process that encodes the recording broke off or took too long, or the engine did not take the voice."""
+
+
+class VoiceNotStored(ServerError, code="voice_not_stored", title="The voice cannot be stored", http=500):
+    """``tts.voices_dir`` cannot be written."""
+
+
 class PromptsFull(ClientError, code="prompts_full", title="No more prompts can be staged", http=507):
     """``prompts.max_prompts`` or ``prompts.max_total_s`` is reached."""
 
@@ -226,6 +246,10 @@ class PromptNotFound(NotFound, code="prompt_not_found", title="No such prompt"):
 
 class WrongState(ClientError, code="wrong_state", title="Not in this state", http=409):
     """The call or utterance is not in a state that allows this."""
+
+
+class VoiceNeeded(WrongState, code="voice_needed", title="This voice cannot be removed"):
+    """The voice was not enrolled but belongs to the engine, the configuration names it, or there is no other one."""
 
 
 class DtmfUnsupported(WrongState, code="dtmf_unsupported", title="The far side takes no keys"):

@@ -40,6 +40,7 @@ from cc_tts.config import load as configuration
 from cc_tts.config import tls as tls_files
 from cc_tts.config.remote import pool_url
 from cc_tts.config.schema import Config, listens
+from cc_tts.engines.enrolment.own_voices import OwnVoices
 from cc_tts.engines.factory import make_engine
 from cc_tts.engines.remote.workers import RemoteWorkers
 from cc_tts.errors import CcTtsError, ConfigError, ProcessFailed
@@ -153,6 +154,9 @@ class Server:
             config=config,
             registry=self.registry,
             speech_source=self.source,
+            own_voices=OwnVoices(
+                config.tts, self.engine, refresh=self._refresh_voices, normalize=Normalizer().normalize
+            ),
             clock=clock,
             metrics=self.metrics,
             webhooks=self.webhooks,
@@ -257,6 +261,10 @@ class Server:
         if self._config.cache.enabled:
             self.cached_source.identity = await asyncio.to_thread(engine_identity, self._config, self.engine.identity)
 
+    async def _refresh_voices(self) -> None:
+        await self.engine.refresh_voices()
+        await self._note_identity()
+
     async def _load_prompts(self) -> None:
         for fault in await self.registry.staged.load():
             log.warning("prompt_not_loaded", detail=fault)
@@ -347,8 +355,7 @@ class Server:
         self.registry.reload(config)
         self.webhooks.reload(config.webhooks)
         await self._load_prompts()
-        await self.engine.refresh_voices()
-        await self._note_identity()
+        await self._refresh_voices()
         for workers in self._elsewhere:
             workers.generations = config.tts.generations
         refused = await self.ua.reload(config, renew_tls=renew_tls)

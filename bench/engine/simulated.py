@@ -145,6 +145,9 @@ class SimulatedDevice:
         gone = self._slots.pop(slot, None)
         self.num_free_pages += gone.num_pages if gone else 0
 
+    def forget(self, voice_id: str) -> None:
+        """Nothing is kept of voices."""
+
     def pages_needed(self, voice_id: str, num_tokens: int) -> int:
         """Besides those of its voice."""
         return _own_pages(self.num_prompts[voice_id], num_tokens)

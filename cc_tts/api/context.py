@@ -12,6 +12,7 @@ from cc_tts.cluster.link import PoolLink
 from cc_tts.cluster.messages import Worker
 from cc_tts.cluster.nodes import LineNodes
 from cc_tts.config.schema import Config
+from cc_tts.engines.enrolment.own_voices import OwnVoices
 from cc_tts.metrics import Metrics
 from cc_tts.speech.source import SpeechSource
 from cc_tts.tenants.accounting import AccountingLog
@@ -31,6 +32,7 @@ class ApiContext:
     config: Config
     registry: CallRegistry
     speech_source: SpeechSource
+    own_voices: OwnVoices
     clock: Clock
     metrics: Metrics
     webhooks: Webhooks

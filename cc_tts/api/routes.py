@@ -4,7 +4,7 @@ import difflib
 import re
 from typing import Final
 
-from cc_tts.api import calls, health, lexicons, speech, text_stream
+from cc_tts.api import calls, health, lexicons, speech, text_stream, voices
 from cc_tts.api.events import asyncapi, stream
 from cc_tts.api.http import openapi
 from cc_tts.api.media import stream as media
@@ -33,6 +33,7 @@ ROUTES: Final = (
     *jambonz.ROUTES,
     *elevenlabs.ROUTES,
     *elevenlabs_socket.ROUTES,
+    *voices.ROUTES,
     *lexicons.ROUTES,
     *webhooks.ROUTES,
     *prompts.ROUTES,

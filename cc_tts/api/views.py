@@ -177,6 +177,12 @@ class Voice(View, frozen=True, kw_only=True):
     category: str
 
 
+class EnrolledVoice(Voice, frozen=True, kw_only=True):
+    """A voice that was enrolled now. ``warnings`` say what is poor about its recording."""
+
+    warnings: Sequence[str]
+
+
 class Voices(msgspec.Struct, frozen=True):
     """Every voice of every engine."""
 

@@ -20,8 +20,7 @@ from cc_tts.errors import ConfigError
 from cc_tts.voices.download import fill_add, voices_folder
 from cc_tts.voices.embedding_cache import VoiceMetadata
 from cc_tts.voices.enrolment import (
-    MAX_CHARACTERS_PER_S,
-    MAX_DURATION_S,
+    MAX_TRANSCRIPT_CHARS,
     PromptUnusable,
     ReferenceEncoder,
     check_recording,
@@ -34,7 +33,6 @@ from cc_tts.voices.library import MODES, VoiceLibrary, VoiceRecord, check_id, ch
 MAX_WAV_BYTES: Final = (
     100_000_000  # thirty seconds in stereo at the highest rate and width that are read are 92 MB; unmeasured
 )
-MAX_TRANSCRIPT_CHARS: Final = int(MAX_CHARACTERS_PER_S * MAX_DURATION_S)  # no longer one fits the longest recording
 
 _ENGINE: Final = "cosyvoice2"  # which speaks with these voices
 _NO_KEY: Final = "0" * 64

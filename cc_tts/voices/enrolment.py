@@ -6,7 +6,7 @@ import hashlib
 import io
 import struct
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,7 @@ QUIET_DBFS: Final = -30.0  # unmeasured
 SPEECH_BELOW_LOUDEST_DB: Final = 35.0  # unmeasured
 MIN_SPEECH_S: Final = 0.5  # unmeasured
 MAX_CHARACTERS_PER_S: Final = 30.0
+MAX_TRANSCRIPT_CHARS: Final = int(MAX_CHARACTERS_PER_S * MAX_DURATION_S)  # no longer one fits the longest recording
 TOKENS_PER_S: Final = 25
 TOKENS_PER_CHUNK: Final = 25  # of the flow, counted from the start of the prompt (spec §2, §4.4)
 FLOW_RESIDUE_TOKENS: Final = 13
@@ -114,18 +115,44 @@ def enrol(
     entered with the recording's name and length in seconds while ``encoder`` works. Raises ``PromptUnusable``.
     """
     data = read_file(wav)
-    words = "" if transcript is None else unicodedata.normalize("NFC", transcript).strip()
-    words = normalize(words) or words
-    key = voice_key(data, words, encoder.fingerprint, trim_to_chunk=trim_to_chunk)
+    words = None if transcript is None else spoken_words(transcript, normalize)
+    key = voice_key(data, words or "", encoder.fingerprint, trim_to_chunk=trim_to_chunk)
     known = cache.load(key)
     if known is not None:
         return known
     recording = read_wav(data, name=wav.name)
-    warnings = check_recording(recording, name=wav.name)
-    if transcript is not None:
-        warnings += check_transcript(words, recording.duration_s)
+    warnings = check_reference(recording, words, name=wav.name)
     with announced(wav.name, recording.duration_s):
         features = encoder.encode(recording.audio, recording.rate_hz)
+    voice = voice_of(features, recording, words or "", key, encoder.fingerprint, warnings, trim_to_chunk=trim_to_chunk)
+    cache.store(voice)
+    return voice
+
+
+def spoken_words(transcript: str, normalize: Callable[[str], str]) -> str:
+    """The transcript as the words that are heard."""
+    words = unicodedata.normalize("NFC", transcript).strip()
+    return normalize(words) or words
+
+
+def check_reference(recording: Recording, words: str | None, *, name: str) -> list[str]:
+    """Check a recording and the words of its transcript, if it has one; see the checks of each."""
+    warnings = check_recording(recording, name=name)
+    return warnings if words is None else warnings + check_transcript(words, recording.duration_s)
+
+
+def voice_of(
+    features: ReferenceFeatures,
+    recording: Recording,
+    words: str,
+    key: str,
+    fingerprint: str,
+    warnings: Iterable[str],
+    *,
+    trim_to_chunk: bool = True,
+) -> EnrolledVoice:
+    """Make a voice of the features of a recording; see :func:`enrol`. Raises ``PromptUnusable``."""
+    warnings = list(warnings)
     num_tokens = min(len(features.mel) // 2, len(features.tokens))
     if num_tokens == 0:
         raise PromptUnusable("the recording gives no speech tokens; it is too short")
@@ -133,10 +160,10 @@ def enrol(
     if is_too_long:
         warnings.append(_TOO_LONG_FOR_LM.format(num_tokens / TOKENS_PER_S))
     surplus = num_tokens - num_flow_tokens(num_tokens) if trim_to_chunk else 0
-    voice = EnrolledVoice(
+    return EnrolledVoice(
         key=key,
         transcript=words,
-        fingerprint=encoder.fingerprint,
+        fingerprint=fingerprint,
         duration_s=recording.duration_s,
         warnings=tuple(warnings),
         llm_tokens=np.ascontiguousarray(features.tokens[: 0 if is_too_long else num_tokens], dtype=np.int32),
@@ -144,8 +171,6 @@ def enrol(
         flow_mel=np.ascontiguousarray(features.mel[2 * surplus : 2 * num_tokens], dtype=np.float32),
         embedding=np.ascontiguousarray(features.embedding, dtype=np.float32),
     )
-    cache.store(voice)
-    return voice
 
 
 def read_file(wav: Path) -> bytes:

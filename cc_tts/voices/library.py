@@ -136,6 +136,16 @@ class VoiceLibrary:
             raise ConfigError(f"cannot keep the voice in {self.folder}: {error.strerror}") from None
         self._forget_unused(old_key)
 
+    def add(self, record: VoiceRecord, voice: EnrolledVoice) -> None:
+        """Write a voice with its features; raises as :meth:`store`, and nothing new is there then."""
+        try:
+            self.features.store(voice)
+            self.store(record)
+        except ConfigError:
+            with contextlib.suppress(ConfigError):
+                self._forget_unused(voice.key)
+            raise
+
     def remove(self, voice_id: str) -> None:
         """Delete a voice, also one whose file cannot be read; its features stay while another voice uses them. Raises
         ``UnknownVoice``, or ``ConfigError`` if the folder cannot be written.

@@ -145,6 +145,9 @@ class FakeDevice:
 
     # --- pages
 
+    def forget(self, voice_id: str) -> None:
+        """Nothing is kept of voices."""
+
     def pages_needed(self, voice_id: str, num_tokens: int) -> int:
         own = _pages(VOICES[voice_id] + num_tokens) - _final(VOICES[voice_id])
         return own if voice_id in self.voices else own + _final(VOICES[voice_id])

@@ -24,6 +24,7 @@ from cc_tts.clock import Clock, MonotonicClock
 from cc_tts.cluster.messages import Worker
 from cc_tts.cluster.nodes import LineNodes
 from cc_tts.config.schema import CallsConfig, Config, HttpConfig, RouteConfig, TtsConfig
+from cc_tts.engines.enrolment.own_voices import OwnVoices
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import (
     CapacityExceeded,
@@ -275,6 +276,11 @@ def make_config(*, max_text_chars: int = 100, max_queued_prompts: int = 3, **htt
     )
 
 
+def make_own_voices(config: Config, engine: Any) -> OwnVoices:
+    """Own voices of an engine, whose transcripts are words already."""
+    return OwnVoices(config.tts, engine, refresh=engine.refresh_voices, normalize=lambda text, _language: text)
+
+
 def make_context(
     config: Config | None = None,
     *,
@@ -292,6 +298,7 @@ def make_context(
         config=config,
         registry=registry,
         speech_source=cast("Any", registry.source),
+        own_voices=make_own_voices(config, registry.source.engine),
         clock=clock,
         metrics=metrics,
         webhooks=registry.webhooks,
@@ -378,11 +385,12 @@ async def running_api(
     workers: Callable[[], Sequence[Worker]] = tuple,
     shutdown_timeout_s: float = 1.0,
     accounting: AccountingLog | None = None,
+    own_voices: OwnVoices | None = None,
     **options: Any,
 ) -> AsyncIterator[RunningApi]:
     """Serve the API on a free loopback port, as the server does."""
     context, registry = make_context(config, on_drain=on_drain, accounting=accounting)
-    context = dataclasses.replace(context, workers=workers)
+    context = dataclasses.replace(context, workers=workers, own_voices=own_voices or context.own_voices)
     registry.webhooks.on_answer = IncomingAnswers(context).take
     app = build_app(context)
     http = dataclasses.replace(context.config.http, host="127.0.0.1", port=0)

@@ -21,6 +21,7 @@ from cc_tts.webhooks.webhooks import Webhooks
 from tests.fakes.exchange import Exchange
 from tests.fakes.fake_engine import tone
 from tests.fakes.playing_ua import PlayingLeg, PlayingUa
+from tests.fakes.running_api import make_own_voices
 
 
 class Served:
@@ -64,6 +65,7 @@ async def served(
         config=dataclasses.replace(config, http=http),
         registry=exchange.registry,
         speech_source=services.source,
+        own_voices=make_own_voices(config, exchange.engine),
         clock=clock,
         metrics=exchange.metrics,
         webhooks=Webhooks(WebhooksConfig(), clock=clock, metrics=exchange.metrics),

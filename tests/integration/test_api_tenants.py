@@ -65,6 +65,8 @@ OPERATORS: Final = {
     ("GET", "/metrics"),
     ("GET", "/v1/cluster"),
     ("POST", "/v1/admin/drain"),
+    ("POST", "/v1/voices"),
+    ("DELETE", "/v1/voices/{voice}"),
     ("PUT", "/v1/lexicons/{name}"),
     ("DELETE", "/v1/lexicons/{name}"),
     ("GET", "/v1/admin/webhooks"),
@@ -112,7 +114,7 @@ async def api() -> AsyncIterator[RunningApi]:
 
 
 async def ask(api: RunningApi, route: Route, token: str, id_: str) -> Answered:
-    path = route.path.replace("{id}", id_).replace("{name}", "names")
+    path = route.path.replace("{id}", id_).replace("{name}", "names").replace("{voice}", "en-us")
     body = None if route.body is None else BODIES.get(route.operation_id, {})
     return await api.ask(route.method, path, body, headers=bearer(token))
 

@@ -91,6 +91,8 @@ class BatchedLoader:
         former one.
         """
         self._names: dict[str, str] = {}
+        self._num_made_anew = 0
+        self._made: Engine | None = None
         self._listed: Sequence[Speaker] = ()
         self._sizes: tuple[LmConfig, FlowConfig] | None = None
         self.costs = StageCosts()
@@ -112,13 +114,21 @@ class BatchedLoader:
 
     def refresh(self, on_done: Callable[[], None]) -> None:
         """Read the voices again, which takes some milliseconds each; see the contract. Their references are computed at
-        their first use.
+        their first use. Voices that are gone, and that nobody speaks with, are forgotten.
         """
         try:
             self._listed = [each for each in self._source().values() if self._takes(each)] or self._listed
         except CcTtsError as error:
             log.warning("voices_not_read", detail=error.detail)
+        self._forget_those_gone()
         on_done()
+
+    def _forget_those_gone(self) -> None:
+        listed = {self._names.get(speaker.id, speaker.id) for speaker in self._listed}
+        gone = self._speakers.keys() - listed
+        if self._made is not None:
+            for name in self._made.forget(gone):
+                del self._speakers[name]
 
     def _takes(self, speaker: Speaker) -> bool:
         """Make a voice known that is new or was made anew; returns whether it can be used."""
@@ -133,7 +143,8 @@ class BatchedLoader:
             log.warning("voice_unusable", detail=error.detail)
             return False
         if known is not None:
-            name = self._names[speaker.id] = f"{speaker.id} {len(self._speakers)}"
+            self._num_made_anew += 1
+            name = self._names[speaker.id] = f"{speaker.id} {self._num_made_anew}"
         self._speakers[name] = speaker
         return True
 
@@ -163,7 +174,8 @@ class BatchedLoader:
         self._calibrate(runner, front, engine_config, on_progress)
         if config.device.type == "cuda" and config.calibration_rows:
             engine_config = paced(engine_config, self.costs)
-        return self._engine(runner, front, self.costs, engine_config)
+        self._made = self._engine(runner, front, self.costs, engine_config)
+        return self._made
 
     def _engine(self, runner: ModelRunner, front: TextFront, costs: StageCosts, config: EngineConfig) -> Engine:
         voice_id = next(iter(self._speakers))

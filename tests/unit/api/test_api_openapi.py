@@ -78,6 +78,13 @@ def test_operations_are_told_apart_and_say_who_may(document: Any) -> None:
         assert ("requestBody" in operation) == (route.body is not None)
 
 
+def test_forms_with_files_are_described(document: Any) -> None:
+    for path in ("/v1/prompts", "/v1/voices"):
+        assert "multipart/form-data" in document["paths"][path]["post"]["requestBody"]["content"]
+    fields = document["components"]["schemas"]["EnrolVoice"]
+    assert set(fields["required"]) == {"file", "voice_id", "transcript", "language"}
+
+
 def test_every_problem_is_a_problem_document(document: Any) -> None:
     for methods in document["paths"].values():
         for operation in methods.values():

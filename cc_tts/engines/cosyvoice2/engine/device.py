@@ -85,6 +85,9 @@ class Device(Protocol):
     def release(self, slot: int, *, wipe: bool = False) -> None:
         """Free all that a slot holds."""
 
+    def forget(self, voice_id: str) -> None:
+        """Free what is kept of a voice that no slot speaks with."""
+
     def pages_needed(self, voice_id: str, num_tokens: int) -> int:
         """Pages that a sequence takes besides those of its voice; with them, while the voice is not there."""
 

@@ -11,7 +11,7 @@ cancelled, or failed with an error of its own that no other stream notices.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Row
 from types import MappingProxyType
 from typing import Final
@@ -155,6 +155,14 @@ class Engine:
         stream.taken_ms = max(stream.taken_ms, taken_ms)
         if ahead_ms is not None:
             stream.clock.taken(self._now_ms(), taken_ms, ahead_ms)
+
+    def forget(self, voice_ids: Iterable[str]) -> Row[str]:
+        """Free what the device keeps of those of these voices that no stream speaks with; returns them."""
+        used = {stream.voice_id for stream in self._table.streams.values()} | {self._typical_voice}
+        idle = [voice_id for voice_id in voice_ids if voice_id not in used]
+        for voice_id in idle:
+            self._device.forget(voice_id)
+        return idle
 
     def close(self) -> None:
         """Free the state of every stream."""

@@ -184,6 +184,12 @@ class ModelRunner:
             self._vocoder.release(slot)
             self._close(slot, wipe=wipe)
 
+    def forget(self, voice_id: str) -> None:
+        """Free what is kept of a voice that no slot speaks with; one that is not kept stays so."""
+        state = self._voices.get(voice_id)
+        if state is not None and not state.num_users:
+            self._flow.drop_voice(self._voices.pop(voice_id).flow)
+
     def keep_voices(self) -> tuple[str, ...]:
         """Compute the prompts of as many voices as half of the pages hold; those that are left wait for their first use."""
         left = []

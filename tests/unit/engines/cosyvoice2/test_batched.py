@@ -374,6 +374,26 @@ def test_voices_that_came_or_were_made_anew_speak_and_streams_go_on_with_the_for
     assert endings(outs) == {stream_id: StreamDone(stream_id) for stream_id in (1, 2, 3)}
 
 
+def test_a_voice_that_is_gone_is_forgotten_when_nobody_speaks_with_it(directory: Path) -> None:
+    there = {"builtin": tiny_speaker("builtin"), "zero_shot": tiny_speaker("zero_shot")}
+    loader = make_loader(directory, lambda: dict(there))
+    engine = loader.load(lambda _: None)
+    assert engine is not None
+    open_streams(engine, {1: "zero_shot"}, "welcome")
+    outs = list(engine.step())
+    del there["zero_shot"]
+    loader.refresh(lambda: None)
+    outs += run(engine)
+    assert endings(outs) == {1: StreamDone(1)}
+    loader.refresh(lambda: None)
+    with pytest.raises(UnknownVoice):
+        open_streams(engine, {2: "zero_shot"}, "welcome")
+    there["zero_shot"] = tiny_speaker("zero_shot", num_prompt=30)
+    loader.refresh(lambda: None)
+    open_streams(engine, {3: "zero_shot"}, "welcome")
+    assert endings(run(engine)) == {3: StreamDone(3)}
+
+
 def test_a_voice_that_does_not_fit_is_left_out_and_the_others_stay(directory: Path) -> None:
     there = {"builtin": tiny_speaker("builtin")}
     loader = make_loader(directory, lambda: dict(there))

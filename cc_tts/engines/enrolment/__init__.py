@@ -1,0 +1,1 @@
+"""A voice of a recording, made in a process of its own."""

@@ -1,0 +1,240 @@
+"""Voices that clients enrol and remove while the server runs.
+
+::
+
+    recording ─▸ process of its own ─▸ EnrolledVoice ─▸ tts.voices_dir ─▸ the workers look for voices again
+"""
+
+import asyncio
+import contextlib
+import importlib.util
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from cc_tts import logs
+from cc_tts.config.schema import TtsConfig
+from cc_tts.engines.engine import Engine
+from cc_tts.engines.enrolment.messages import Answer, NotMade, Recorded
+from cc_tts.engines.factory import COSYVOICE2, engine_names
+from cc_tts.errors import (
+    UNREADABLE,
+    CcTtsError,
+    ConfigError,
+    DuplicateId,
+    EnrolmentBusy,
+    EnrolmentFailed,
+    EnrolmentUnavailable,
+    FieldError,
+    Unprocessable,
+    VoiceNeeded,
+    VoiceNotFound,
+    VoiceNotStored,
+)
+from cc_tts.voices.embedding_cache import EnrolledVoice
+from cc_tts.voices.enrolment import MAX_TRANSCRIPT_CHARS, spoken_words
+from cc_tts.voices.library import MAX_DESCRIPTION_CHARS, VoiceLibrary, VoiceRecord, check_plain
+from cc_tts.voices.voice import Voice
+
+ENROLMENT_TIMEOUT_S: Final = 120.0
+"""The longest time that the process may take (unmeasured): it reads 500 MB of networks and listens to 30 s at most."""
+BUSY_RETRY_AFTER_S: Final = 10
+"""``Retry-After`` while another voice is enrolled, s (unmeasured)."""
+PROCESS: Final = "cc_tts.engines.enrolment"
+_PACKAGES: Final = {"torch": "PyTorch", "onnxruntime": "onnxruntime", "safetensors": "safetensors"}
+_REMEDY: Final = "pip install -r requirements/gpu.lock or 'WHEEL[gpu]', or `make neural` for a CPU"
+
+log = logs.get(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewVoice:
+    """A recording that is to become a voice."""
+
+    voice_id: str
+    language: str
+    description: str
+    transcript: str = field(repr=False)
+    audio: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Enrolled:
+    """A voice that was enrolled, and what is poor about its recording."""
+
+    voice: Voice
+    warnings: tuple[str, ...]
+
+
+class OwnVoices:
+    """The enrolled voices of this server. ``refresh`` has the engine look for voices again; ``normalize`` turns a transcript
+    into the words that are heard, in a language.
+    """
+
+    def __init__(
+        self,
+        tts: TtsConfig,
+        engine: Engine,
+        *,
+        refresh: Callable[[], Awaitable[None]],
+        normalize: Callable[[str, str], str],
+    ) -> None:
+        self._tts = tts
+        self._model_dir = str(Path(tts.model_dir).expanduser())
+        self._engine = engine
+        self._refresh = refresh
+        self._normalize = normalize
+        self._is_enrolling = False
+        self._changing = asyncio.Lock()
+
+    async def enrol(self, new: NewVoice) -> Enrolled:
+        """Make a voice of a recording; it can be spoken with afterwards.
+
+        Raises:
+            EnrolmentUnavailable: no voice can be enrolled here.
+            EnrolmentBusy: another one is being enrolled.
+            EnrolmentFailed: the process broke off or took too long, or the engine did not take the voice.
+            DuplicateId: there is a voice of this id.
+            Unprocessable: no voice can come of the recording or its transcript.
+            VoiceNotStored: the folder cannot be written.
+        """
+        if missing := missing_for_enrolment(self._tts):
+            raise EnrolmentUnavailable(missing)
+        transcript = _plain(new.transcript, "transcript", max_chars=MAX_TRANSCRIPT_CHARS)
+        description = _plain(new.description, "description", max_chars=MAX_DESCRIPTION_CHARS)
+        await self._must_be_free(new.voice_id)
+        if self._is_enrolling:
+            raise EnrolmentBusy("another voice is being enrolled", retry_after_s=BUSY_RETRY_AFTER_S)
+        self._is_enrolling = True
+        try:
+            words = await asyncio.to_thread(spoken_words, transcript, lambda text: self._normalize(text, new.language))
+            voice = await encoded(Recorded(new.audio, words, self._model_dir))
+            record = VoiceRecord(
+                id=new.voice_id, language=new.language, mode="zero_shot", key=voice.key, description=description
+            )
+            # a request that ends now leaves a voice that is whole
+            return await asyncio.shield(asyncio.ensure_future(self._keep(record, voice)))
+        finally:
+            self._is_enrolling = False
+
+    async def remove(self, voice_id: str) -> Voice:
+        """Delete an enrolled voice; what it is saying it says to its end.
+
+        Raises:
+            VoiceNotFound: there is no such voice.
+            VoiceNeeded: it was not enrolled, the configuration names it, or it is the only one.
+            VoiceNotStored: the folder cannot be written.
+        """
+        async with self._changing:
+            voice = self._listed(voice_id)
+            if not await asyncio.to_thread(self._library.has, voice_id):
+                if voice is None:
+                    raise VoiceNotFound(f"no voice {voice_id[:80]!r}")
+                raise VoiceNeeded("the voice was not enrolled: it belongs to the engine or is a file of a model")
+            self._must_be_spare(voice_id)
+            record = await asyncio.to_thread(self._record, voice_id)
+            await self._on_disk(self._library.remove, voice_id)
+            await self._refresh()
+        log.info("voice_removed", voice=voice_id)
+        return voice or Voice(voice_id, COSYVOICE2, record.language if record else "", "zero_shot")
+
+    async def _keep(self, record: VoiceRecord, voice: EnrolledVoice) -> Enrolled:
+        async with self._changing:
+            await self._must_be_free(record.id)
+            await self._on_disk(self._library.add, record, voice)
+            await self._refresh()
+            listed = self._listed(record.id)
+            if listed is None:
+                await self._on_disk(self._library.remove, record.id)
+                raise EnrolmentFailed("the engine did not take the voice; the log of its workers says why")
+        log.info("voice_enrolled", voice=record.id, language=record.language, duration_s=round(voice.duration_s, 1))
+        return Enrolled(listed, voice.warnings)
+
+    async def _must_be_free(self, voice_id: str) -> None:
+        is_taken = voice_id in self._tts.voice_aliases or self._listed(voice_id) is not None
+        if is_taken or await asyncio.to_thread(self._library.has, voice_id):
+            raise DuplicateId(f"there is a voice {voice_id!r}; delete it first, or choose another id")
+
+    def _must_be_spare(self, voice_id: str) -> None:
+        """Without such a voice the engine would not start again."""
+        if voice_id == self._tts.voice or voice_id in self._tts.voice_aliases.values():
+            raise VoiceNeeded("tts.voice or tts.voice_aliases names this voice")
+        if all(each.id == voice_id for each in self._engine.voices() if each.engine == COSYVOICE2):
+            raise VoiceNeeded("there is no other voice")
+
+    def _listed(self, voice_id: str) -> Voice | None:
+        return next((each for each in self._engine.voices() if each.id == voice_id), None)
+
+    def _record(self, voice_id: str) -> VoiceRecord | None:
+        return next((each for each in self._library.records() if each.id == voice_id), None)
+
+    @property
+    def _library(self) -> VoiceLibrary:
+        return VoiceLibrary(Path(self._tts.voices_dir).expanduser())
+
+    async def _on_disk(self, change: Callable[..., None], *arguments: object) -> None:
+        try:
+            await asyncio.to_thread(change, *arguments)
+        except (ConfigError, OSError) as error:
+            log.error("voice_not_stored", detail=str(error))
+            raise VoiceNotStored("tts.voices_dir cannot be written") from None
+
+
+def missing_for_enrolment(tts: TtsConfig) -> str:
+    """Say what is missing for a voice to be enrolled; empty where nothing is."""
+    if engine_names(tts)[0] != COSYVOICE2:
+        return f'the engine is {tts.engine}; tts.engine = "cosyvoice2" speaks with enrolled voices'
+    for key in ("model_dir", "voices_dir"):
+        if not getattr(tts, key):
+            return f"tts.{key} is empty"
+    if not tts.devices:
+        return "tts.devices is empty: voices are enrolled where the workers are"
+    packages = [name for module, name in _PACKAGES.items() if importlib.util.find_spec(module) is None]
+    return (
+        f"{' and '.join(packages)} {'is' if len(packages) == 1 else 'are'} not installed: {_REMEDY}" if packages else ""
+    )
+
+
+async def encoded(recorded: Recorded) -> EnrolledVoice:
+    """Have a process of its own make the voice, which ends with this call.
+
+    Raises:
+        EnrolmentFailed: it broke off, or took longer than :data:`ENROLMENT_TIMEOUT_S`.
+        CcTtsError: what the process says, such as ``Unprocessable`` for a recording that is too short.
+    """
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        PROCESS,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,  # a library might write words there
+    )
+    try:
+        async with asyncio.timeout(ENROLMENT_TIMEOUT_S):
+            data, _ = await process.communicate(msgspec.msgpack.encode(recorded))
+    except TimeoutError:
+        raise EnrolmentFailed(f"the recording was not encoded within {ENROLMENT_TIMEOUT_S:g} s") from None
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+    try:
+        answer: Answer = msgspec.msgpack.decode(data, type=Answer)
+    except UNREADABLE:
+        raise EnrolmentFailed(f"the process that encodes the recording ended with {process.returncode}") from None
+    if isinstance(answer, NotMade):
+        raise CcTtsError.by_code.get(answer.code, EnrolmentFailed)(answer.detail)
+    return answer.voice
+
+
+def _plain(text: str, name: str, *, max_chars: int) -> str:
+    """A text of one line; raises ``Unprocessable`` with its field."""
+    try:
+        return check_plain(" ".join(text.split()), f"the {name}", max_chars=max_chars)
+    except ConfigError as error:
+        raise Unprocessable.about(FieldError(f"/{name}", error.detail)) from None

@@ -51,14 +51,16 @@ _ARTICLE = re.compile(r"\b[Aa]n?\s(?:[$£€¥₹]?[\d.,]{1,12}\sto\s)?$")
 _NO_NOUN = (
     r"(?!(?:per|a|an|or|and|is|was|off|more|less|in|on|to|each|for|at|of|with|from|by|every|when|if|as|the|your|plus|total"
     r"|now|today|extra|back|only|ago|later|before|after|until|till|but|so|that|which|will|has|because|while|than"
-    r"|wide|tall|long|deep|thick|high|across|away|apart|or|too|by|x)\b)"
+    r"|wide|tall|long|deep|thick|high|across|away|apart|or|too|by|x|are|were|had|have|does|did|may|might|must|should|would"
+    r"|could|can(?=\s(?!of|is|was|and|or|for|with|at|costs?|from)[a-z]))\b)"
 )
 _ATTRIBUTED = re.compile(
     rf"\s(?!my\b){_NO_NOUN}(?:(?:[a-z]{{3,13}}|co-?pay|[A-Z]{{2,5}})\s)?"
     r"(?:fee|charge|payment|deposit|credit|co-?pay|deductible|plan|gift|card|minimum|refund|penalty|limit|bonus|discount"
     r"|voucher|coupon|rebate|surcharge|subscription|membership|package|wait|window|hold|session|trial|warranty|contract|term"
-    r"|appointment|line|loan|policy|fund|amount|total|threshold|cable|cord|hose|bag|box|bottle|can|balance"
-    r"|pack|battery|outlet|drive|notice|delay|break|increase|commitment|grace|guarantee)\b"
+    r"|appointment|line|loan|policy|fund|amount|total|threshold|cable|cord|hose|bag|box|can|balance"
+    r"|pack|battery|outlet|drive|notice|delay|break|increase|commitment|grace|guarantee|installment|bill|transfer|pill|tablet"
+    r"|capsule|bottle|tube|pallet|roll|sheet|ticket|coin|note|block|interval|increment|slot|shift|visit|call|chunk|book)s?\b"
 )
 _NOUN = re.compile(rf"\s{_NO_NOUN}[A-Za-z]")
 

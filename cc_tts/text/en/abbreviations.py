@@ -2,7 +2,7 @@
 
 import re
 
-from cc_tts.text.en.numbers import cardinal, ordinal
+from cc_tts.text.en.numbers import cardinal, ordinal, plural
 from cc_tts.text.en.units import SINGULARS
 from cc_tts.text.substitution import in_order, kept_stop
 
@@ -37,6 +37,7 @@ _NEVER_LAST = {
     "dia": "diameter", "div": "division", "enc": "enclosed", "freq": "frequency", "grp": "group", "lic": "license",
     "loc": "location", "mfg": "manufacturing", "prem": "premium", "sig": "signature", "stn": "station",
     "tkt": "ticket", "veh": "vehicle", "trans": "transaction", "tot": "total", "res": "reservation", "btwn": "between",
+    "pref": "preferred",
 }  # fmt: skip
 """Their full stop ends no sentence."""
 _ONLY_CAPITALISED = frozenset({"ste", "est"})
@@ -53,8 +54,12 @@ CHAT_WORDS = {
     "pmt": "payment", "pymt": "payment", "recd": "received", "rec'd": "received", "req'd": "required", "thru": "through",
     "rm": "room", "int'l": "international", "nat'l": "national", "gov't": "government",
     "blk": "block", "blks": "blocks", "hrs": "hours", "mins": "minutes", "secs": "seconds", "wks": "weeks", "mos": "months",
-    "yrs": "years", "lbs": "pounds", "dims": "dimensions", "ctrl": "control",
+    "yrs": "years", "lbs": "pounds", "dims": "dimensions", "ctrl": "control", "tkt": "ticket",
 }  # fmt: skip
+CHAT_WORDS |= {
+    f"{short}s": plural(CHAT_WORDS[short])
+    for short in ("acct", "appt", "dept", "mgr", "pkg", "amt", "msg", "txn", "pmt", "pymt", "rm", "tkt")
+}
 """Short forms that are spoken in full without a stop."""
 _SPELLED = "ACH|ADA|BOS|COB|COPD|DOB|DOT|EFT|LAX|LOA|MMS|OB|PO|POA|POS|PSI|TOS|UPS"
 """Acronyms that are said letter by letter and that hibari's lexicon and rules read as words, alone or in a sentence (of 240
@@ -71,6 +76,12 @@ _NUMBERED = re.compile(
     r"\b(?:World War|Phase|Type|Title|Chapter|Part|Section|Class|Stage|Level|Tier|Schedule|Grade|Super Bowl|Act|Volume)$",
     re.IGNORECASE,
 )
+_NUMBERED_PLACE = re.compile(
+    r"\b(?:Theat(?:er|re)|Hall|Building|Terminal|Room|Annex|Unit|Zone|Ward|Pavilion|Tower|Wing|Block|Plan|Option|Group|Category"
+    r"|Region|Division|Appendix|Exhibit|Article|Figure|Table|Module|Book|Episode|Season|Version|Mark|Generation|Series|Studio"
+    r"|Court|Lab|Plaza|Park|Calculus|Algebra|Biology|Chemistry|Physics|English|Spanish|French|Fund|Trust|Factor|Round|Lot)$"
+)
+"""What is numbered; the letters V and X alone may be its letter."""
 _PER_WORDS = {symbol: one for symbol, one in SINGULARS.items() if len(symbol) > 1 and symbol[0] != "°"} | {
     "ppl": "person", "pp": "person", "pax": "passenger", "sem": "semester", "qtr": "quarter",
 }  # fmt: skip
@@ -97,7 +108,10 @@ def _roman(written: str) -> int:
 
 def _numbered(match: re.Match[str]) -> str | None:
     """``Title IX`` as "Title nine"."""
-    is_numbered = _NUMBERED.search(match.string, max(0, match.start() - 12), match.start())
+    start = max(0, match.start() - 12)
+    is_numbered = _NUMBERED.search(match.string, start, match.start()) or (
+        len(match[1]) > 1 and _NUMBERED_PLACE.search(match.string, start, match.start())
+    )
     return f" {cardinal(_roman(match[1]))}" if is_numbered else None
 
 
@@ -172,10 +186,16 @@ say_abbreviations = in_order(
     (r"\b([Rr])eg\.(?=\s(?:number|plate|fee|card|form)\b)", r"\1egistration"),
     (r"\b([Rr])eg\.(?=\s(?:price|rate|fare|hours|size)\b)", r"\1egular"),
     (r"\bca\.(?=\s)", "circa"),
+    (r"\bnr\.?(?=\s(?:the\b|our\b|[A-Z][a-z]))", "near"),
     (r"(?:(?<=dollars)|(?<=pounds)|(?<=euros)|(?<=cents))\spp\b", " per person"),
     (r"\bbus\.(?=\sdays?\b)", "business"),
     (r"\b[Ww]k\.?(?=\sof\b)", "week"),
     (r"\b([Cc])onf\.?(?=\s(?:call|room|line|bridge)\b)", r"\1onference"),
+    (r"(?<=\d(?:st|nd|rd|th)) Flr?\b(?!\.)|\bFlr?(?=\s\d)", " floor "),
+    (
+        r"(?i)(?<!\w)((?:an?|one|this|next|last|past|every|each|half an?)\s)(yr|wk|hr|mo)\b\.?(?![-/])",
+        lambda match: f"{match[1]}{_PER_WORDS[match[2].lower()]}{kept_stop(match)}",
+    ),
     (rf"\b({'|'.join(_NUMBERED_PARTS)})\.\s?(?=\d)", lambda match: f"{_NUMBERED_PARTS[match[1]]} "),
     (r"\b[Ee]st\.(?=\s[a-z])", "estimated"),
     (r"\best\.(?=\s\d)", "established"),

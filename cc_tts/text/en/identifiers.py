@@ -149,6 +149,7 @@ _COURSE = (
 )
 _RUNS = re.compile(r"[A-Za-z]+|\d+")
 _NUMBER_WITH_SUFFIX = re.compile(r"\d+(?:st|nd|rd|th|s|am|pm|k|m|bn|x)|\d{1,3}b", re.IGNORECASE)
+_NUMBER_AND_LETTER = re.compile("[0-9]+[A-JLN-Z]")
 _PRONOUNCEABLE = re.compile(r"(?i)(?![a-z]*[^aeiouy]{5})(?:[^aeiouy]{0,2}|s[cpt][hlr]|[cpst]hr|sch)[aeiouy]")
 _MIN_ID_DIGITS = 3  # unmeasured
 _MIN_ID_RUNS = 3  # unmeasured
@@ -249,9 +250,14 @@ def _is_id(token: str) -> bool:
 
 
 def _are_of_code(parts: list[str]) -> bool:
-    if all(map(_is_quantity, parts)) or any(map(str.islower, parts)):
+    if (all(map(_is_quantity, parts)) and not _is_numbered_letter(parts)) or any(map(str.islower, parts)):
         return False
     return any(map(_has_code_letters, parts))
+
+
+def _is_numbered_letter(parts: list[str]) -> bool:
+    """``24V-064``, which is no range of volts."""
+    return _NUMBER_AND_LETTER.fullmatch(parts[0]) is not None and parts[-1].isdigit() and len(parts[-1]) > 1
 
 
 def _is_quantity(part: str) -> bool:

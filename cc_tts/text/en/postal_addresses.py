@@ -49,6 +49,10 @@ _POINT_BEFORE_NAME = (
     r"(?<![\w.])([NSEW])\.?\s(?=Broadway\b|(?:[A-Z][a-z]+|\d{1,3}(?:st|nd|rd|th))\s(?:Street|Avenue|Road|Drive|Boulevard|St"
     r"|Ave|Rd|Dr|Blvd)\b)"
 )
+_POINT_AT_CORNER = (
+    r"((?:\d(?:st|nd|rd|th)|\b[Ss]treet|\b[Aa]venue|\b[Aa]ve\.?|\bSt\.?)\s(?:and|&|at)\s"
+    r"|\bcorner of\s)([NSEW])\.?\s(?=[A-Z][a-z])"
+)
 _DIRECTION = (
     r"\b(?P<before>(?:winds?|blocks?|miles?|mi\.?|km|feet|ft\.?|yards?|yds?\.?|(?i:head|go|going|turn|drive|walk|travel|continue"
     rf"|heading|bound|keep|bear))\s)(?P<point>{_POINT})\b\.?(?=\s(?:on|of|to|from|towards?|along|for|at|past|until|and|then"
@@ -157,6 +161,7 @@ say_postal_addresses = in_order(
     (r"\b(NSW|VIC|QLD|WA|SA|TAS|NT|ACT)\s(\d{4})(?![\w-]|[.,]\d)", lambda match: f"{match[1]} {digits(match[2])}"),
     (_DIRECTION, _direction),
     (_SIDE, _direction),
+    (_POINT_AT_CORNER, lambda match: f"{match[1]}{_COMPASS[match[2]]} "),
     (_POINT_BEFORE_NAME, lambda match: f"{_COMPASS[match[1]]} "),
     (_STREET_ALONE, _street_alone),
     (r"\bFt\.?(?=\s[A-Z][a-z])", "Fort"),

@@ -152,11 +152,12 @@ _say_fractions_and_ordinals = in_order(
     ),
     (r"(?<![\w/.,])(\d{1,4}\.\d{1,3})/(?=\d{1,4}(?![\w/⁄]|[.,]\d))", lambda match: f"{amount(match[1])} out of "),
     (
-        r"(?i)\b((?:steps?|pages?|questions?|parts?|slides?|chapters?|lessons?|attempts?|rounds?|modules?)\s)(\d{1,3})/(?=\d{1,3}(?![\w/⁄]|[.,]\d))",
+        r"(?i)\b((?:steps?|pages?|questions?|parts?|slides?|chapters?|lessons?|attempts?|rounds?|modules?|levels?|volume|speed|settings?|severity|priority|stages?|phases?|doses?|laps?|installments?|box|packages?|parcels?)\s)(\d{1,3})/(?=\d{1,3}(?![\w/⁄]|[.,]\d))",
         lambda match: f"{match[1]}{cardinal(int(match[2]))} of ",
     ),
     (r"(?<![\w/.,])(\d{1,2})/(\d)(?=\sARMs?\b)", r"\1 \2"),  # a mortgage
     (_LIMITS, lambda match: match[1] + ", ".join(map(integer, match[2].split("/")))),
+    (r"(?<![\w/.,⁄])(?<!\d )1[/⁄]2(?=[ -](?:price|off|fare|rate|day|board|term|size|portion)\b)", "half"),
     (_RATING, lambda match: f"{match[1] or ''}{cardinal(int(match[2] or match[4]))} out of "),
     (_FRACTION, _fraction),
 )

@@ -28,7 +28,8 @@ _REGULAR = {
     "tsp": "teaspoon(s)", "tbsp": "tablespoon(s)", "dL, dl": "deciliter(s)", "ug, μg": "microgram(s)",
     "ng": "nanogram(s)", "mmol": "millimole(s)", "mEq": "milliequivalent(s)", "IU": "international unit(s)",
     "mIU": "milli international unit(s)", "kcal": "kilocalorie(s)", "MW": "megawatt(s)", "t": "ton(s)", "ac.": "acre(s)",
-    "sq mi": "square mile(s)", "sq yd": "square yard(s)", "sq km": "square kilometer(s)", "sq in": "square inch(es)",
+    "sq mi, mi squared": "square mile(s)", "sq yd, yd squared": "square yard(s)", "sq km": "square kilometer(s)",
+    "sq in, in squared": "square inch(es)", "ft3, ft cubed": "cubic foot(s)",
     "cu ft, cu. ft": "cubic foot(s)", "cu yd, cu. yd": "cubic yard(s)", "cu in": "cubic inch(es)", "cf": "cubic foot(s)",
     "mmHg": "millimeter(s) of mercury", "psi": "pounds per square inch", "rpm, RPM": "revolution(s) per minute",
     "bpm, BPM": "beat(s) per minute", "nt, nts": "night(s)", "bps": "basis point(s)", "ct": "count",
@@ -43,7 +44,9 @@ _UNITS = {
     for symbol in symbols.split(", ")
 }
 """Units by their sign: singular and plural."""
-_UNITS |= {"ft": _FOOT, "in.": _INCH} | dict.fromkeys(("sq ft", "sq. ft", "sqft"), ("square foot", "square feet"))
+_UNITS |= {"ft": _FOOT, "in.": _INCH} | dict.fromkeys(
+    ("sq ft", "sq. ft", "sqft", "ft2", "ft squared"), ("square foot", "square feet")
+)
 SINGULARS = {symbol: one for symbol, (one, _) in _UNITS.items()}
 UNIT_SYMBOLS = frozenset(_UNITS)
 """Every unit that is known behind a number."""
@@ -53,6 +56,8 @@ _MEASURE = (
     rf"{AMOUNT_BEGINS}(?P<amount>{AMOUNT})(?P<scale>\s(?:thousand|million|billion|trillion))?(?P<joint> ?|-)"
     rf"(?!t-)(?P<unit>{_LONGEST_FIRST})(?![\w°])\.?"
 )
+_MEASURES_BETWEEN = rf"{AMOUNT_BEGINS}({AMOUNT} ?(?P<unit>{_LONGEST_FIRST}))\s?[-–—]\s?(?={AMOUNT} ?(?P=unit)(?![\w°]))"
+"""10GB-20GB."""
 _MEASURE_BEFORE = re.compile(rf"\d[ -]?(?:{_LONGEST_FIRST})\.?$")
 _DOSES = "mg|mcg|ug|μg|ng|g|mEq|mmol|IU|mL|ml|units?"
 _RATE = (
@@ -92,6 +97,11 @@ _SECONDS_BEFORE = re.compile(
     r"timeout|interval) (?:is|was|of)):?\s$",
     re.IGNORECASE,
 )
+_AGES = (
+    r"\b([Uu]nder|[Oo]ver) (\d{1,2})s"
+    r"(?=\s(?!on|in|for|when|with|and|at|of|after|per|each|to|from|before|until|or|if|by)[a-z])"
+)
+"""Under 3s go free; but answered in under 3s on average."""
 _SCALES = {"k": "thousand", "K": "thousand", "M": "million", "bn": "billion"}
 
 
@@ -170,10 +180,10 @@ def _measure(match: re.Match[str]) -> str | None:
 
 
 say_measures = in_order(
+    (r"(?<=\d['\"′″])\s?[x×]\s?(?=\d{1,4}(?:\.\d{1,2}|(?:[ -]\d{1,2})?[/⁄]\d{1,2})?['\"′″])", " by "),
     (_FEET_AND_INCHES, lambda match: f"{counted(match[1], *_FOOT)} {counted(match[2], *_INCH)}"),
     (r"\b(degrees?)\sF\b", r"\1 Fahrenheit"),
     (r"\b(degrees?)\sC\b", r"\1 Celsius"),
-    (r"(?<!\w)(\d{1,4}['\"′″])\s?[x×]\s?(?=\d{1,4}['\"′″])", r"\1 by "),
     (_SIDE, lambda match: f"{counted(match[1], *_LENGTHS.get(match[2], _INCH))} {_SIDES[match[3]]}"),
     (r"(?:(?<=wide)|(?<=deep)|(?<=high)|(?<=long))\s?[x×]\s?(?=[a-z])", " by "),
     (_DIMENSION, _dimension),
@@ -200,6 +210,7 @@ say_measures = in_order(
     (rf"{AMOUNT_BEGINS}({AMOUNT})(\"|″|'')(?!\w)", _inches),
     (rf"{AMOUNT_BEGINS}({AMOUNT})\s?%", lambda match: f"{amount(match[1])} percent"),
     (r"(?<![\w.,-])(\d{1,3}(?:\.\d{1,2})?)\s?A(?![\w-])", _amps),
+    (_MEASURES_BETWEEN, r"\1 to "),
     (_RATE, _rate),
     (rf"(?:(?<=per minute)|(?<=per hour)|(?<=per day))/(?={AMOUNT} ?(?:{_LONGEST_FIRST})(?!\w))", " per "),
     (r"(?i)(?<=\d)( ?(?:BR|bds?))\s?/\s?(?=\d)", r"\1, "),
@@ -212,6 +223,7 @@ say_measures = in_order(
     (_MEASURE, _measure),
     (rf"{AMOUNT_BEGINS}(?![48]K)({AMOUNT})(k|K|M|bn)(?!\w)", lambda match: f"{amount(match[1])} {_SCALES[match[2]]}"),
     (r"(?<=[A-Za-z])-(\d{1,2})s\b", lambda match: f" {plural(cardinal(int(match[1])))}"),  # W-2s, under-12s
+    (_AGES, lambda match: f"{match[1]} {plural(cardinal(int(match[2])))}"),
     (
         rf"{AMOUNT_BEGINS}(?<!the )(?<!')(?!(?:1[1-9]\d|20\d)0s)({AMOUNT}) ?s(?![\w'’])",
         _many_of_number,

@@ -81,7 +81,7 @@ _NUMBERED_PLACE = re.compile(
     r"|Region|Division|Appendix|Exhibit|Article|Figure|Table|Module|Book|Episode|Season|Version|Mark|Generation|Series|Studio"
     r"|Court|Lab|Plaza|Park|Calculus|Algebra|Biology|Chemistry|Physics|English|Spanish|French|Fund|Trust|Factor|Round|Lot)$"
 )
-"""What is numbered; the letters V and X alone may be its letter."""
+"""These places and works are numbered; V and X alone may be the letter of one."""
 _PER_WORDS = {symbol: one for symbol, one in SINGULARS.items() if len(symbol) > 1 and symbol[0] != "°"} | {
     "ppl": "person", "pp": "person", "pax": "passenger", "sem": "semester", "qtr": "quarter",
 }  # fmt: skip

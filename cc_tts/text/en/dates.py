@@ -117,7 +117,8 @@ _IN_DAY_MONTH = rf"\s\d{{1,2}}(?:st|nd|rd|th)?\s(?:of\s)?(?:{'|'.join(name[:3] f
 _HOUR = r"\s\d{1,2}(?::\d\d)?(?:\s?[AaPp]\.?[Mm]\b|\s?[-–]\s?(?:\d|noon\b|midnight\b))"
 _DAY = re.compile(r"(?P<first>\d{1,2})/(?P<second>\d{1,2})(?:/(?P<year>\d{4}|\d{2}))?")
 _BEFORE_WEEKDAY = re.compile(
-    r"\b(?:on|by|until|till|since|next|last|this|every|before|after|from|through|for|open|closed)\s$", re.IGNORECASE
+    r"\b(?:on|by|until|till|since|next|last|this|every|before|after|from|through|for|open|closed|\d{1,2}\s?[ap]\.?m?\.?,?)\s$",
+    re.IGNORECASE,
 )
 _AGE = (
     r"(?i)\b(?P<before>(?:in|into|past) (?:his|her|their|my|your|our|its|the) (?:(?:early|mid|late|middle)[ -])?|\b"

@@ -53,6 +53,11 @@ _LAST_DIGITS = (
     r"(?i)\b(last (?:4|four|5|five|6|six)(?: digits)?(?: (?:of|on|for) [\w' ]{1,30}?)?(?: (?:are|is))?:? )(\d{4,6})"
     + _NOT_COUNTED
 )
+_ENDING = (
+    r"(?i)(?<!year )\b(end(?:ing|s)(?: (?:in|with))? )"
+    r"((?:(?<!ends in )|(?!20\d\d))\d{4,10}(?!\s(?-i:[A-Z]))|\d{2,10}(?!\s[a-z]))"
+    rf"{_NOT_COUNTED}(?!\s?%){NOTHING_COUNTED}"
+)
 _LONG_RUN = (
     rf"(?<![\w.,$£€¥₹-])\d{{{DIGIT_BY_DIGIT_FROM},}}+(?![\w%°$£€¥]|[.,]\d|\s(?:million|billion|dollars|euros|pounds)\b)"
 )
@@ -370,7 +375,10 @@ say_identifiers = in_order(
     ),
     (_CODE_AFTER_WORDS, digits_behind),
     (_LAST_DIGITS, digits_behind),
-    (rf"(?i)\b(end(?:ing|s)(?: (?:in|with))? )(\d{{2,10}}){_NOT_COUNTED}(?!\s?%|\s[A-Z])", digits_behind),
+    (
+        _ENDING,
+        digits_behind,
+    ),
     *SHORT_NUMBER_RULES,
     (
         rf"(?<![\w.,$#-])(10(?:40|65|9[589]))(?![\w-]|[.,:/]\d|\s?%){NOTHING_COUNTED}",

@@ -43,7 +43,7 @@ _STREET = (
 )
 _STREET_ALONE = (
     rf"(?P<name>\b(?:[A-Z][a-z][\w'-]*|[A-Z]{{2,4}}|\d{{1,3}}(?:st|nd|rd|th)))(?P<junior> [JS]r\.?)?"
-    rf"\s(?P<short>{_SHORT_STREET})\b(?P<dot>\.?)"
+    rf"\s(?P<short>{_SHORT_STREET})\b(?P<dot>\.?)(?:\s(?P<quadrant>{_POINT})\b(?!['’&/-]|\s\d))?"
 )
 _POINT_BEFORE_NAME = (
     r"(?<![\w.])([NSEW])\.?\s(?=Broadway\b|(?:[A-Z][a-z]+|\d{1,3}(?:st|nd|rd|th))\s(?:Street|Avenue|Road|Drive|Boulevard|St"
@@ -54,7 +54,7 @@ _POINT_AT_CORNER = (
     r"|\bcorner of\s)([NSEW])\.?\s(?=[A-Z][a-z])"
 )
 _DIRECTION = (
-    r"\b(?P<before>(?:winds?|blocks?|miles?|mi\.?|km|feet|ft\.?|yards?|yds?\.?|(?i:head|go|going|turn|drive|walk|travel|continue"
+    r"\b(?P<before>(?:winds?|blocks?|blks?\.?|miles?|mi\.?|km|feet|ft\.?|yards?|yds?\.?|(?i:head|go|going|turn|drive|walk|travel|continue"
     rf"|heading|bound|keep|bear))\s)(?P<point>{_POINT})\b\.?(?=\s(?:on|of|to|from|towards?|along|for|at|past|until|and|then"
     r"|about|into|through|via|down|up|\d|[IUS]-?\d)|[,;.]|$)"
 )
@@ -114,7 +114,8 @@ def _street_alone(match: re.Match[str]) -> str | None:
     if short not in _ONLY_STREETS and not (match["name"][0].isdigit() or (short not in {"St", "Dr"} and match["dot"])):
         return None
     junior = {"J": " Junior", "S": " Senior"}.get((match["junior"] or "")[1:2], "")
-    return f"{match['name']}{junior} {_STREETS[short]}{kept_stop(match)}"
+    quadrant = f" {_compass(match['quadrant'])}" if match["quadrant"] else ""
+    return f"{match['name']}{junior} {_STREETS[short]}{quadrant}{kept_stop(match)}"
 
 
 def _direction(match: re.Match[str]) -> str:

@@ -57,7 +57,7 @@ _MEASURE = (
     rf"(?!t-)(?P<unit>{_LONGEST_FIRST})(?![\w°])\.?"
 )
 _MEASURES_BETWEEN = rf"{AMOUNT_BEGINS}({AMOUNT} ?(?P<unit>{_LONGEST_FIRST}))\s?[-–—]\s?(?={AMOUNT} ?(?P=unit)(?![\w°]))"
-"""10GB-20GB."""
+"""A dash stands between two measures of one unit: 10GB-20GB."""
 _MEASURE_BEFORE = re.compile(rf"\d[ -]?(?:{_LONGEST_FIRST})\.?$")
 _DOSES = "mg|mcg|ug|μg|ng|g|mEq|mmol|IU|mL|ml|units?"
 _RATE = (
@@ -69,7 +69,7 @@ _FEET_AND_INCHES = (
 )
 _FRACTION_OF = (
     rf"(?<![\w/.,⁄])(?:(?P<whole>\d{{1,3}})[ -])?(?P<top>\d{{1,2}})[/⁄](?P<bottom>\d{{1,2}})(?:(?P<inch>\"|″)"
-    rf"|[ -]?(?P<unit>{_LONGEST_FIRST}|%))(?![\w°/⁄])\.?"
+    rf"|(?P<joint>[ -]?)(?P<unit>{_LONGEST_FIRST}|%))(?![\w°/⁄])\.?"
 )
 _MEASURED_PARTS = frozenset({2, 3, 4, 5, 6, 8, 10, 12, 16, 32, 64})
 """A measure is divided into so many parts; other slashes part two measures, as in 28/36 mpg."""
@@ -98,10 +98,10 @@ _SECONDS_BEFORE = re.compile(
     re.IGNORECASE,
 )
 _AGES = (
-    r"\b([Uu]nder|[Oo]ver) (\d{1,2})s"
+    r"\b([Uu]nder|[Oo]ver|to(?=\s\d{1,2}s\s(?:pay|go|are|get|travel|ride|fly|eat|can|need)\b)) (\d{1,2})s"
     r"(?=\s(?!on|in|for|when|with|and|at|of|after|per|each|to|from|before|until|or|if|by)[a-z])"
 )
-"""Under 3s go free; but answered in under 3s on average."""
+"""Under 3s go free, but calls are answered in under 3s on average."""
 _SCALES = {"k": "thousand", "K": "thousand", "M": "million", "bn": "billion"}
 
 
@@ -115,6 +115,8 @@ def _fraction_of(match: re.Match[str]) -> str | None:
         return f"{cardinal(top)}, {cardinal(bottom)} {many}{kept_stop(match)}"
     if whole:
         return f"{mixed_number(int(whole), top, bottom)} {many}{kept_stop(match)}"
+    if match["joint"] == "-":
+        return f"{fraction(top, bottom)} {one}{kept_stop(match)}"
     part = "half" if (top, bottom) == (1, 2) else f"{fraction(top, bottom)} of"
     return f"{part} {'an' if _VOWEL_BEGINS.match(one) else 'a'} {one}{kept_stop(match)}"
 

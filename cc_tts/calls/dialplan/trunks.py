@@ -11,6 +11,7 @@ from cc_tts.config.sections.trunks import DEFAULT_USERNAME, TrunkConfig
 from cc_tts.config.sip_uri import parts_of, uri_fault
 from cc_tts.errors import CapacityExceeded, FieldError, Unprocessable
 from cc_tts.metrics import Metrics
+from cc_tts.ua.sip.uri import destination
 
 NUMBER: Final = re.compile(r"\+?[0-9*#]{1,32}")  # E.164 has 15 digits; the others are for dial prefixes (unmeasured)
 
@@ -75,6 +76,7 @@ class Trunks:
         if trunk is None and not is_number:
             if from_ and NUMBER.fullmatch(from_):
                 raise _fault("/from", "a number is for calls by a trunk; write a SIP URI")
+            self._check_not_around(to, tenant)
             return Attempt(trunk="", to=to, from_=from_ or "")
         first = self._by_prefix(to, tenant) if trunk is None else self._named(trunk, tenant)
         stand_ins = self._trunks[first].failover_to
@@ -155,6 +157,12 @@ class Trunks:
         if trunk is None or not trunk.may_be_used_by(tenant):  # who may not use it does not learn whether it is there
             raise _fault("/trunk", "there is no such trunk")
         return name
+
+    def _check_not_around(self, uri: str, tenant: str) -> None:
+        """Refuse a URI at a trunk that the tenant may not use: a carrier that knows our address would take the call."""
+        host = destination(uri).rstrip(".")
+        if any(host in trunk.hosts and not trunk.may_be_used_by(tenant) for trunk in self._trunks.values()):
+            raise _fault("/to", "is at a host that may not be called")
 
     def _by_prefix(self, number: str, tenant: str) -> str:
         matches = max(self._matches(number, tenant), key=lambda match: match[0], default=None)

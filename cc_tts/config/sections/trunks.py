@@ -17,6 +17,7 @@ DEFAULT_USERNAME: Final = "cc-tts"
 """The user of a trunk that has none."""
 OF_TRUNK: Final = "trunk:"
 """The key of ``[routes]`` for calls that came by a trunk is this and its name."""
+_AROUND_HOST: Final = re.compile(r"^sips?:(?:[^@]*@)?|;.*$", re.IGNORECASE)
 _Code = Annotated[int, msgspec.Meta(ge=300, le=699)]
 _NEVER_FAILS_OVER: Final = frozenset({401, 404, 407, 484, 486, 487, 600, 603, 604})
 """The called party or the number has spoken by these, or the call was given up (RFC 3261 §21.4, §21.6):
@@ -61,7 +62,13 @@ class TrunkConfig:
     @property
     def host(self) -> str:
         """Return the host, with its port, that the numbers of this trunk are at."""
-        return self.domain or re.sub(r"^sips?:(?:[^@]*@)?|;.*$", "", self.registrar, flags=re.IGNORECASE)
+        return self.domain or _AROUND_HOST.sub("", self.registrar)
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """The hosts that take calls of this trunk, in lower case and without ports."""
+        authorities = [_AROUND_HOST.sub("", each) for each in (self.host, self.proxy) if each]
+        return frozenset(re.sub(r":[0-9]+$", "", each).lower().rstrip(".") for each in authorities)
 
     def may_be_used_by(self, tenant: str) -> bool:
         """Whether calls of this tenant may cost money here; the operator's (an empty name) may."""

@@ -82,6 +82,16 @@ def test_a_tenant_uses_only_what_it_may() -> None:
             desk.place("+4930123", trunk=name, tenant="acme")
 
 
+@pytest.mark.parametrize("uri", ["sip:1@DE.example", "sips:1@de.example:5061", "sip:1@x.example;maddr=de.example"])
+def test_a_tenant_does_not_call_around_a_trunk_that_it_may_not_use(uri: str) -> None:
+    desk = Desk()
+    with pytest.raises(Unprocessable, match="may not be called"):
+        desk.place(uri, tenant="acme")
+    assert desk.place(uri).to == uri, "the operator may"
+    assert desk.place("sip:1@b.example", tenant="acme").to == "sip:1@b.example"
+    assert desk.place("sip:1@elsewhere.example", tenant="acme").trunk == ""
+
+
 def test_the_caller_is_that_of_the_trunk_unless_one_is_given() -> None:
     desk = Desk()
     assert desk.place("+4989123").from_ == "sip:+4930555@de.example"

@@ -231,6 +231,10 @@ class FetchFailed(ServerError, code="fetch_failed", title="The audio cannot be f
     """The server of a URL cannot be reached, answers with an error, or sends no audio."""
 
 
+class LinkNotFound(NotFound, code="link_not_found", title="No such address of speech"):
+    """No speech is at this address, or no longer."""
+
+
 class ModelNotFound(NotFound, code="model_not_found", title="No such model"):
     """No model has this name; ``code`` is OpenAI's."""
 

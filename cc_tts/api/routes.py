@@ -8,7 +8,7 @@ from cc_tts.api import calls, health, lexicons, speech, text_stream, voices
 from cc_tts.api.events import asyncapi, stream
 from cc_tts.api.http import openapi
 from cc_tts.api.media import stream as media
-from cc_tts.api.plugs import cartesia, deepgram, jambonz, models, openai
+from cc_tts.api.plugs import cartesia, deepgram, jambonz, links, models, openai
 from cc_tts.api.plugs.elevenlabs import http as elevenlabs
 from cc_tts.api.plugs.elevenlabs import socket as elevenlabs_socket
 from cc_tts.api.prompts import handlers as prompts
@@ -28,6 +28,7 @@ ROUTES: Final = (
     *recordings.ROUTES,
     *models.ROUTES,
     *openai.ROUTES,
+    *links.ROUTES,
     *cartesia.ROUTES,
     *deepgram.ROUTES,
     *jambonz.ROUTES,

@@ -32,7 +32,7 @@ class Media:
             case "/tone.wav":
                 return web.Response(body=tone(1.0), headers={"Cache-Control": "max-age=60"})
             case "/slow.wav":
-                await asyncio.sleep(60)
+                await asyncio.sleep(5)
             case "/away.wav":
                 raise web.HTTPFound("/tone.wav")
             case "/page.wav":

@@ -49,6 +49,7 @@ PAGES: Final = (
     "docs/operators/scale.md",
     "docs/operators/secure.md",
     "docs/operators/speech.md",
+    "docs/plugs.md",
 )
 NOT_RUN: Final = {
     ".venv/bin/pip install -e '.[gpu]'": "downloads 3.1 GB",
@@ -61,6 +62,7 @@ NOT_RUN: Final = {
     "jq -s": "reads the accounting file of a server in use; its lines are compared below",
     "python3 -m venv /opt/cc-tts": "installs a service of systemd: tests/architecture/test_systemd_unit.py",
     "   token() {": "wants Kubernetes",
+    "curl -s http://127.0.0.1:8090/v1/voices -F": "wants the engine cosyvoice2: tests/integration/test_api_voices.py",
     "curl -X POST http://127.0.0.1:8090/v1/calls/$CALL/transfer": "wants a far side that takes REFER: test_transfers.py",
     "curl -X POST http://127.0.0.1:8090/v1/calls/$CALL/bridge": "wants a second call: test_bridges.py",
     "export CC_TTS_PJSUA2=server": "wants the server build and a server at another address: tests/e2e/test_tls_srtp.py",

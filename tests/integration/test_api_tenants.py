@@ -47,6 +47,7 @@ SHARED: Final = {
     ("POST", "/v1/jambonz/speech"),
     ("GET", "/v1/jambonz/stream"),
     ("POST", "/tts/bytes"),
+    ("POST", "/v1/speech"),
     ("GET", "/tts/websocket"),
     *(("GET", f"/v1/text-to-speech/{{voice}}/{path}") for path in ("stream-input", "multi-stream-input")),
 }
@@ -77,6 +78,7 @@ OPEN: Final = {
     ("GET", "/readyz"),
     ("GET", "/v1/openapi.json"),
     ("GET", "/v1/asyncapi.json"),
+    ("GET", "/v1/speech/{link}"),
 }
 BODIES: Final[dict[str, Any]] = {
     "speakOnCall": {"text": "hello"},

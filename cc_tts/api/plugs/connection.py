@@ -158,10 +158,11 @@ class SpeechConnection(Connection[str | bytes]):
             self._over(context, self.dropped(context_id) if context.has_failed else self.final(context_id))
 
     def interrupt_all(self) -> None:
-        """Drop what was not sent of all contexts. None of them has a last message."""
+        """Drop what was not sent of all contexts, audio in binary messages too. None of them has a last message."""
         contexts, self._contexts = self._contexts, []
         for context in contexts:
             context.cancel()
+        self.outbox.drop(lambda message: isinstance(message, bytes))
 
     def end_all(self) -> None:
         """Close when everything that came is spoken."""

@@ -30,8 +30,8 @@ from cc_tts.speech.prompt import TextContent
 DEFAULT_RATE_HZ: Final = 24_000
 """Deepgram's default rate of ``linear16``."""
 RATES_HZ: Final = (8000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)
-IDLE_TIMEOUT_S: Final = 3600.0
-"""Deepgram's connections last an hour; a text waits as long for its flush (unmeasured)."""
+IDLE_TIMEOUT_S: Final = 60.0
+"""A text that does not go on ends after this: it holds one of http.max_speech_streams (unmeasured)."""
 ENCODINGS: Final = {
     "linear16": "pcm",
     "mulaw": "ulaw",

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Final, Generic, TypeVar
 
 ITEMS_A_TURN: Final = 50
@@ -45,6 +45,12 @@ class Outbox(Generic[T]):
         while len(self._queue) >= self._max_queued // 2 and not self.is_closed:
             self._was_taken.clear()
             await self._was_taken.wait()
+
+    def drop(self, is_dropped: Callable[[T], bool]) -> None:
+        """Take back what is queued and not wanted any more."""
+        self._queue = deque(item for item in self._queue if not is_dropped(item))
+        self._num_earlier = min(self._num_earlier, len(self._queue))
+        self._was_taken.set()
 
     def close(self) -> None:
         """Take nothing more; the iteration ends after what is queued. Safe to call twice."""

@@ -47,6 +47,7 @@ def test_it_names_the_paths_of_the_contract(document: Any) -> None:
         "/v1/calls", "/v1/calls/{id}", "/v1/utterances/{id}", "/v1/voices", "/v1/audio/speech", "/v1/events",
             "/v1/audio/voices", "/v1/models", "/v1/models/{model}", "/v1/voices/{voice}", "/v2/voices",
             "/v1/speak", "/v1/jambonz/speech", "/v1/jambonz/stream", "/tts/bytes", "/tts/websocket",
+            "/v1/speech", "/v1/speech/{link}",
             "/v1/lexicons", "/v1/lexicons/{name}",
             "/v1/prompts", "/v1/prompts/{prompt_id}", "/v1/prompts/{prompt_id}/audio",
         "/v1/admin/webhooks", "/v1/admin/webhooks/{name}/test",

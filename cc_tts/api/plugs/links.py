@@ -1,0 +1,196 @@
+"""Addresses of speech: ``POST /v1/speech`` makes one, and whoever has it gets a file until it expires, without a token.
+
+::
+
+    POST /v1/speech {"text": …} ─▸ link ─▸ GET /v1/speech/{link}.mp3 ─▸ made once, kept, sent whole with its length
+
+What plays the URL of a file becomes a client of the voices so: ``Playback`` of Asterisk, ``<Play>`` of carriers, a browser.
+A link is 128 random bits, so that nobody guesses it and no text stands in a log of addresses. Links live in memory: a
+restart forgets them.
+"""
+
+import asyncio
+import hashlib
+import secrets
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Annotated, ClassVar, Final, Literal
+
+from aiohttp import web
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from cc_tts import wav_file
+from cc_tts.api import schemas
+from cc_tts.api.calls import OF_TEXT, fields_of_text
+from cc_tts.api.context import CONTEXT
+from cc_tts.api.http import bodies
+from cc_tts.api.http.auth import HOLDER, Holder
+from cc_tts.api.http.route import RouteTable
+from cc_tts.api.plugs.encoder import FORMATS
+from cc_tts.api.plugs.response import in_its_place
+from cc_tts.api.plugs.speech_context import ERRORS, speech_of
+from cc_tts.errors import CapacityExceeded, LinkNotFound
+from cc_tts.media import synthetic_label
+from cc_tts.speech.prompt import Content, TextContent
+
+MAX_LINKS: Final = 10_000  # unmeasured
+MAX_KEPT_BYTES: Final = 64 * 1024 * 1024
+"""Audio that is kept for all links; the one that was asked for longest ago is made again (unmeasured)."""
+DEFAULT_TTL_S: Final = 3600  # unmeasured
+MAX_TTL_S: Final = 86_400  # unmeasured
+LINK_BYTES: Final = 16
+TELEPHONE_RATE_HZ: Final = 8000
+TAG_CHARS: Final = 32
+"""The characters of the digest that tell the audio from another: 128 bits."""
+
+ROUTES: Final = RouteTable("Speech")
+
+
+class SpeechLink(schemas.Body, frozen=True):
+    """The text that is said at the address, and its file."""
+
+    exactly_one: ClassVar[tuple[str, ...]] = ("text", "ssml")
+    text: schemas.Text | UnsetType = UNSET
+    ssml: schemas.Ssml | UnsetType = UNSET
+    voice: schemas.VoiceId | None = None
+    language: schemas.Language | None = None
+    speed: schemas.Speed | None = None
+    lexicons: schemas.LexiconNames = ()
+    format: Annotated[Literal["wav", "mp3"], Meta(description="wav: 16-bit mono.")] = "wav"
+    sample_rate_hz: Literal[8000, 16000, 24000] = TELEPHONE_RATE_HZ
+    ttl_s: Annotated[int, Meta(ge=1, le=MAX_TTL_S, description="How long the address is good for.")] = DEFAULT_TTL_S
+
+
+class SpeechAddress(Struct, frozen=True):
+    """An address that is good until ``expires_at``, seconds since 1970."""
+
+    id: str
+    url: str
+    expires_at: float
+
+
+@dataclass(slots=True)
+class _Link:
+    content: Content
+    format: str
+    rate_hz: int
+    holder: Holder
+    expires_at_s: float
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    audio: bytes = b""
+
+
+class SpeechLinks:
+    """The links of a server, oldest first. Runs on: the event loop."""
+
+    def __init__(self) -> None:
+        self._links: OrderedDict[str, _Link] = OrderedDict()
+        self._kept: OrderedDict[str, int] = OrderedDict()
+        """The bytes of each link whose audio is kept, the one that was asked for last at the end."""
+
+    def add(self, link: _Link, *, now_s: float) -> str:
+        """Keep a link, and return its name. Raises ``CapacityExceeded``."""
+        if len(self._links) >= MAX_LINKS:
+            for name in [name for name, each in self._links.items() if each.expires_at_s <= now_s]:
+                self._forget(name)
+        if len(self._links) >= MAX_LINKS:
+            raise CapacityExceeded(f"{MAX_LINKS} addresses of speech are in use", retry_after_s=DEFAULT_TTL_S)
+        name = f"{secrets.token_urlsafe(LINK_BYTES)}.{link.format}"
+        self._links[name] = link
+        return name
+
+    def find(self, name: str, *, now_s: float) -> _Link:
+        """The link of this name. Raises ``LinkNotFound``."""
+        link = self._links.get(name)
+        if link is not None and link.expires_at_s <= now_s:
+            self._forget(name)
+            link = None
+        if link is None:
+            raise LinkNotFound("there is no speech at this address, or no longer")
+        return link
+
+    def keep(self, name: str, audio: bytes) -> None:
+        """Keep the audio of a link, in place of what was asked for longest ago."""
+        if (link := self._links.get(name)) is None:
+            return
+        link.audio = audio
+        self._kept[name] = len(audio)
+        self._kept.move_to_end(name)
+        while sum(self._kept.values()) > MAX_KEPT_BYTES and len(self._kept) > 1:
+            oldest, _ = self._kept.popitem(last=False)
+            self._links[oldest].audio = b""
+
+    def _forget(self, name: str) -> None:
+        self._links.pop(name, None)
+        self._kept.pop(name, None)
+
+
+LINKS: Final = web.AppKey("speech_links", SpeechLinks)
+
+
+@ROUTES.add(
+    "POST",
+    "/v1/speech",
+    scope="call",
+    status=201,
+    location="/v1/speech/",
+    errors=(CapacityExceeded, *OF_TEXT),
+    for_tenants=True,
+    examples={
+        "for a PBX": {"text": "All of our agents are busy.", "ttl_s": 600},
+        "mp3": {"text": "Hello.", "format": "mp3"},
+    },
+)
+async def make_speech_address(request: web.Request, body: SpeechLink) -> SpeechAddress:
+    """Make an address at which a text is spoken, for players of files; it needs no token."""
+    context = request.app[CONTEXT]
+    style = TextContent("", body.voice, body.language, body.speed, lexicons=body.lexicons)
+    content = schemas.words(body.text, body.ssml, style, text_field="text")
+    with bodies.located(fields_of_text("/text" if body.ssml is UNSET else "/ssml")):
+        await context.speech_source.match_lexicons(content)
+        context.speech_source.check(content)
+    now_s = context.clock.wall_s()
+    link = _Link(content, body.format, body.sample_rate_hz, HOLDER.get(), now_s + body.ttl_s)
+    name = request.app[LINKS].add(link, now_s=now_s)
+    return SpeechAddress(name, f"{request.scheme}://{request.host}/v1/speech/{name}", link.expires_at_s)
+
+
+@ROUTES.add(
+    "GET",
+    "/v1/speech/{link}",
+    scope=None,
+    content_types=("audio/mpeg", "audio/wav"),
+    errors=(LinkNotFound, *ERRORS),
+    streams=True,
+    is_synthetic=True,
+)
+async def get_speech(request: web.Request) -> web.StreamResponse:
+    """The speech at an address, as a file."""
+    context, links, name = request.app[CONTEXT], request.app[LINKS], request.match_info["link"]
+    now_s = context.clock.wall_s()
+    link = links.find(name, now_s=now_s)
+    HOLDER.set(link.holder)  # the limits are those of whoever made it
+    async with link.lock:
+        audio = link.audio or await _made(request, link)
+        links.keep(name, audio)
+    response = web.Response(body=audio, content_type=FORMATS[link.format].content_type, headers=synthetic_label.HEADERS)
+    response.headers["Cache-Control"] = f"private, max-age={max(0, int(link.expires_at_s - now_s))}"
+    tag = hashlib.sha256(audio).hexdigest()[:TAG_CHARS]
+    response.etag = tag
+    if tag in [each.value for each in request.if_none_match or ()]:
+        return web.Response(status=304, headers={"ETag": response.headers["ETag"]})
+    return response
+
+
+async def _made(request: web.Request, link: _Link) -> bytes:
+    """The file of a link."""
+    audio_format, producer = FORMATS[link.format], request.app[CONTEXT].config.tts.producer
+    async with speech_of(request, link.content, rate_hz=link.rate_hz) as speech:
+        pcm = b"".join([chunk.data async for chunk in speech.chunks()])
+    label = speech.id, producer
+    if audio_format.is_wav:
+        return wav_file.encoded(pcm, rate_hz=link.rate_hz, chunks=synthetic_label.wav_chunks(*label))
+    encoder = audio_format.encoder(link.rate_hz, label)
+    audio = await in_its_place(audio_format, partial(encoder.encode, pcm))
+    return audio + await in_its_place(audio_format, encoder.finish)

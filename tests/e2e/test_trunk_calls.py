@@ -10,11 +10,11 @@ from lab.configured import server_with, until_readyz
 from lab.ports import HOST, free_ports
 from lab.raw_sip import RawCaller, RawPeer, digest_response
 from lab.server_under_test import Server
+from tests.e2e.test_ua_processes import two_with
 
 pytestmark = pytest.mark.e2e
 
 PASSWORDS = {"alpha": "alpha's own word", "beta": "beta's own word"}
-TWO = {"ua__processes": "2", "sip__transports": '["udp"]'}
 CHALLENGE = 'Digest realm="carrier", nonce="abcdef", algorithm=MD5'
 
 
@@ -175,7 +175,7 @@ async def test_a_refused_connection_goes_to_the_next_trunk_at_once_and_a_hang_up
 async def test_every_user_agent_process_places_calls_of_a_trunk_and_one_registers(tmp_path: Path) -> None:
     async with RawPeer() as alpha:
         settings = trunk("alpha", alpha, prefixes='["+49"]')
-        async with server_with(tmp_path, **TWO, **settings) as server, server.events() as log:
+        async with two_with(tmp_path, **settings) as server, server.events() as log:
             await register(alpha, "alpha", server)
             await until_readyz(server, 200)
             ports, up = set(), []

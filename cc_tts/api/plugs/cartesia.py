@@ -10,16 +10,13 @@ from msgspec import UNSET, Meta
 
 from cc_tts.api import schemas
 from cc_tts.api.calls import fields_of_text
-from cc_tts.api.http.problems import UpgradeRequired
 from cc_tts.api.http.route import RouteTable
-from cc_tts.api.media.connection import serve
 from cc_tts.api.plugs.alignment import AlignedAudio, Characters
-from cc_tts.api.plugs.connection import MAX_FRAME_IN_BYTES, Messages, Output, SpeechConnection
+from cc_tts.api.plugs.connection import SOCKET_ROUTE, Messages, Output, SpeechConnection, as_message, serve
 from cc_tts.api.plugs.encoder import FORMATS, AudioFileFormat
-from cc_tts.api.plugs.response import SpeechResponse
-from cc_tts.api.plugs.speech_context import ERRORS, speech_of
+from cc_tts.api.plugs.response import RESPONSE_ROUTE, SpeechResponse
+from cc_tts.api.plugs.speech_context import speech_of
 from cc_tts.audio import AudioFormat
-from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
 from cc_tts.errors import CcTtsError, FieldError, MalformedRequest, Unprocessable
 from cc_tts.speech.prompt import TextContent
 
@@ -89,8 +86,7 @@ class CartesiaText(msgspec.Struct, frozen=True, kw_only=True):
     def words(self) -> TextContent:
         """How it is spoken; the text is empty."""
         speed = self.generation_config.speed if self.generation_config else None
-        used = None if speed is None else min(max(speed, MIN_SPEED), MAX_SPEED)
-        return TextContent("", self.voice.id, self.language, used)
+        return TextContent("", self.voice.id, self.language, speed)
 
 
 class Incoming(CartesiaText, frozen=True, kw_only=True):
@@ -111,14 +107,9 @@ _DECODER: Final = msgspec.json.Decoder(Incoming)
 @ROUTES.add(
     "POST",
     "/tts/bytes",
-    scope="call",
     content_types=("audio/mpeg", "audio/wav", "audio/pcm", "audio/basic", "audio/PCMA"),
-    errors=ERRORS,
-    for_tenants=True,
-    ignores_unknown_query=True,
-    streams=True,
-    is_synthetic=True,
     examples={"text": {"transcript": "One moment please.", "voice": {"mode": "id", "id": "en-us"}}},
+    **RESPONSE_ROUTE,
 )
 async def speak_for_cartesia(request: web.Request, body: CartesiaText) -> web.StreamResponse:
     """Speech of a text as Cartesia's clients ask for it."""
@@ -128,20 +119,10 @@ async def speak_for_cartesia(request: web.Request, body: CartesiaText) -> web.St
         return await SpeechResponse(request, speech, output.format, output.rate_hz, {}).send()
 
 
-@ROUTES.add(
-    "GET",
-    "/tts/websocket",
-    scope="call",
-    status=101,
-    content_types=(),
-    errors=(UpgradeRequired, *ERRORS),
-    for_tenants=True,
-    ignores_unknown_query=True,
-    streams=True,
-)
+@ROUTES.add("GET", "/tts/websocket", **SOCKET_ROUTE)
 async def stream_for_cartesia(request: web.Request) -> web.StreamResponse:
     """Texts of a client of Cartesia as they arrive, over a WebSocket."""
-    return await serve(request, lambda: CartesiaConnection(request), max_frame_bytes=MAX_FRAME_IN_BYTES)
+    return await serve(request, CartesiaConnection)
 
 
 class CartesiaConnection(SpeechConnection):
@@ -222,7 +203,7 @@ class CartesiaConnection(SpeechConnection):
         return [self._message(context_id, "error", message=message, error=error.code, done=True, status_code=status)]
 
     def _message(self, context_id: str, kind: str, **told: Any) -> str:
-        return msgspec.json.encode({"type": kind, "context_id": context_id, **told}).decode()
+        return as_message({"type": kind, "context_id": context_id, **told})
 
 
 def _words_of(characters: Characters, begin_ms: float) -> dict[str, list[Any]]:

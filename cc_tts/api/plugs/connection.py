@@ -12,20 +12,23 @@ Runs on: the event loop.
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
+import msgspec
 from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
 
 from cc_tts import logs
 from cc_tts.api.context import CONTEXT
+from cc_tts.api.http.problems import UpgradeRequired
+from cc_tts.api.media import connection
 from cc_tts.api.media.connection import Connection
 from cc_tts.api.plugs.alignment import AlignedAudio, Aligner
 from cc_tts.api.plugs.encoder import AudioFileFormat, Encoder
 from cc_tts.api.plugs.response import in_its_place
-from cc_tts.api.plugs.speech_context import Speech, SpeechContext, refuse_if_draining
+from cc_tts.api.plugs.speech_context import ERRORS, ROUTE, Speech, SpeechContext, refuse_if_draining
 from cc_tts.api.schemas import check_text
 from cc_tts.calls.events.outbox import Outbox
 from cc_tts.calls.prompts.utterance import CompletionCause
@@ -39,6 +42,9 @@ MAX_QUEUED_OUT: Final = 200  # unmeasured
 """Messages that wait for a client that does not read; synthesis waits at half of it."""
 ONLY: Final = ""
 """The id of the only context, and of one that the client gives no id."""
+
+SOCKET_ROUTE: Final = ROUTE | {"status": 101, "content_types": (), "errors": (UpgradeRequired, *ERRORS)}
+"""Options of a route with a WebSocket."""
 
 log = logs.get(__name__)
 
@@ -271,3 +277,47 @@ class SpeechConnection(Connection[str | bytes]):
             audio = await in_its_place(self._output.format, partial(encoder.encode, piece.pcm))
             await self.outbox.has_room()
             self.tell(self.audio(context_id, audio, piece))
+
+
+class TextsInTurn(SpeechConnection):
+    """A client that gives its texts no ids: each ends with a flush, and its audio comes, in binary messages, before that of
+    the next one.
+    """
+
+    takes_turns = True
+
+    def __init__(self, request: web.Request, words: TextContent, output: Output, *, idle_timeout_s: float) -> None:
+        super().__init__(request, words, output, idle_timeout_s=idle_timeout_s)
+        self._words = words
+        self._number = 0
+
+    @property
+    def text_id(self) -> str:
+        """The context of the text that comes now."""
+        return str(self._number)
+
+    def add(self, text: str) -> None:
+        """Take more of the text; raises as :meth:`say`."""
+        self.say(self.text_id, text, self._words)
+
+    def end_text(self) -> None:
+        """Speak the text to its end; what comes next is another one."""
+        self.finish(self.text_id)
+        self.begin_text()
+
+    def begin_text(self) -> None:
+        """Take what comes next for another text."""
+        self._number += 1
+
+    def audio(self, context_id: str, audio: bytes, piece: AlignedAudio | None) -> Messages:  # noqa: ARG002
+        return [audio] if audio else ()
+
+
+def as_message(told: Mapping[str, Any]) -> str:
+    """A message of JSON."""
+    return msgspec.json.encode(told).decode()
+
+
+async def serve(request: web.Request, open_connection: Callable[[web.Request], SpeechConnection]) -> web.StreamResponse:
+    """Answer a handshake, and serve the connection that is opened for it."""
+    return await connection.serve(request, lambda: open_connection(request), max_frame_bytes=MAX_FRAME_IN_BYTES)

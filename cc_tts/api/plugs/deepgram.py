@@ -5,8 +5,7 @@ sent before.
 """
 
 import math
-from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 from aiohttp import web
@@ -15,14 +14,11 @@ from msgspec import UNSET
 from cc_tts.api import schemas
 from cc_tts.api.calls import fields_of_text
 from cc_tts.api.context import CONTEXT
-from cc_tts.api.http.problems import UpgradeRequired
 from cc_tts.api.http.route import Query, RouteTable
-from cc_tts.api.media.connection import serve
-from cc_tts.api.plugs.alignment import AlignedAudio
-from cc_tts.api.plugs.connection import MAX_FRAME_IN_BYTES, Messages, Output, SpeechConnection
-from cc_tts.api.plugs.encoder import FORMATS
-from cc_tts.api.plugs.response import SpeechResponse
-from cc_tts.api.plugs.speech_context import ERRORS, speech_of
+from cc_tts.api.plugs.connection import SOCKET_ROUTE, Messages, Output, TextsInTurn, as_message, serve
+from cc_tts.api.plugs.encoder import FORMATS, MEDIA_TYPES
+from cc_tts.api.plugs.response import RESPONSE_ROUTE, SpeechResponse
+from cc_tts.api.plugs.speech_context import speech_of
 from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
 from cc_tts.errors import CcTtsError, FieldError, MalformedRequest, Unprocessable
 from cc_tts.speech.prompt import TextContent
@@ -48,13 +44,7 @@ _ENCODING: Final = Query("encoding", "mp3 over HTTP and linear16 over a WebSocke
 _RATE: Final = Query("sample_rate", f"Hz: {', '.join(map(str, RATES_HZ))}.")
 _CONTAINER: Final = Query("container", "wav: a WAV file of linear16; else without.")
 _SPEED: Final = Query("speed", f"{MIN_SPEED} to {MAX_SPEED}.")
-_OPTIONS: Final[dict[str, Any]] = {
-    "scope": "call",
-    "query": (_MODEL, _ENCODING, _RATE, _CONTAINER, _SPEED),
-    "for_tenants": True,
-    "ignores_unknown_query": True,
-    "streams": True,
-}
+_QUERY: Final = (_MODEL, _ENCODING, _RATE, _CONTAINER, _SPEED)
 
 ROUTES: Final = RouteTable("Deepgram")
 
@@ -78,11 +68,10 @@ _DECODER: Final = msgspec.json.Decoder(Incoming)
 @ROUTES.add(
     "POST",
     "/v1/speak",
-    content_types=tuple(sorted({each.content_type.partition(";")[0] for each in FORMATS.values()})),
-    errors=ERRORS,
-    is_synthetic=True,
+    query=_QUERY,
+    content_types=MEDIA_TYPES,
     examples={"text": {"text": "One moment please."}},
-    **_OPTIONS,
+    **RESPONSE_ROUTE,
 )
 async def speak_for_deepgram(request: web.Request, body: DeepgramText) -> web.StreamResponse:
     """Speech of a text as Deepgram's clients ask for it."""
@@ -93,64 +82,57 @@ async def speak_for_deepgram(request: web.Request, body: DeepgramText) -> web.St
         return await SpeechResponse(request, speech, output.format, output.rate_hz, headers).send()
 
 
-@ROUTES.add("GET", "/v1/speak", status=101, content_types=(), errors=(UpgradeRequired, *ERRORS), **_OPTIONS)
+@ROUTES.add("GET", "/v1/speak", query=_QUERY, **SOCKET_ROUTE)
 async def stream_for_deepgram(request: web.Request) -> web.StreamResponse:
     """Texts of a client of Deepgram as they arrive, over a WebSocket."""
-    return await serve(request, lambda: DeepgramConnection(request), max_frame_bytes=MAX_FRAME_IN_BYTES)
+    return await serve(request, DeepgramConnection)
 
 
-class DeepgramConnection(SpeechConnection):
-    """A client of Deepgram. Each flush ends a text; the next one follows it."""
-
-    takes_turns = True
+class DeepgramConnection(TextsInTurn):
+    """A client of Deepgram."""
 
     def __init__(self, request: web.Request) -> None:
-        self._words = _words_of(request)
-        self._number = self._sequence_id = 0
-        super().__init__(request, self._words, _output_of(request, "linear16"), idle_timeout_s=IDLE_TIMEOUT_S)
+        words = _words_of(request)
+        super().__init__(request, words, _output_of(request, "linear16"), idle_timeout_s=IDLE_TIMEOUT_S)
+        self._sequence_id = 0
         request_id = request.app[CONTEXT].nodes.new_id("req")
-        self.tell([_json({"type": "Metadata", "request_id": request_id, "model_name": self._words.voice or ""})])
+        self.tell([as_message({"type": "Metadata", "request_id": request_id, "model_name": words.voice or ""})])
 
     def take(self, data: str) -> None:
         incoming = _DECODER.decode(data)
         match incoming.type:
             case "Speak":
-                self.say(str(self._number), incoming.text, self._words)
+                self.add(incoming.text)
             case "Flush":
-                self.say(str(self._number), "", self._words)  # it is answered, too, where nothing was to be spoken
-                self.finish(str(self._number))
-                self._number += 1
+                self.add("")  # it is answered, too, where nothing was to be spoken
+                self.end_text()
             case "Clear":
-                self._clear()
+                self.interrupt_all()
+                self.begin_text()
+                self.tell([self._numbered("Cleared")])
             case "Close":
                 self.end_all()
-
-    def audio(self, context_id: str, audio: bytes, piece: AlignedAudio | None) -> Messages:  # noqa: ARG002
-        return [audio] if audio else ()
 
     def final(self, context_id: str) -> Messages:  # noqa: ARG002
         return [self._numbered("Flushed")]
 
     def failed(self, context_id: str, error: CcTtsError) -> Messages:  # noqa: ARG002
-        return [_json({"type": "Error", "err_code": error.code, "err_msg": error.detail or error.title})]
+        return [as_message({"type": "Error", "err_code": error.code, "err_msg": error.detail or error.title})]
 
     def dropped(self, context_id: str) -> Messages:
         return self.final(context_id)  # each flush is answered
 
     def refuse(self, error: CcTtsError) -> None:
         if isinstance(error, MalformedRequest):
-            self.tell([_json({"type": "Warning", "warn_code": error.code, "warn_msg": error.detail or error.title})])
+            self.tell(
+                [as_message({"type": "Warning", "warn_code": error.code, "warn_msg": error.detail or error.title})]
+            )
         else:
             self.tell(self.failed("", error))
 
-    def _clear(self) -> None:
-        self.interrupt_all()
-        self._number += 1
-        self.tell([self._numbered("Cleared")])
-
     def _numbered(self, kind: str) -> str:
         number, self._sequence_id = self._sequence_id, self._sequence_id + 1
-        return _json({"type": kind, "sequence_id": number})
+        return as_message({"type": kind, "sequence_id": number})
 
 
 def _words_of(request: web.Request) -> TextContent:
@@ -162,7 +144,6 @@ def _words_of(request: web.Request) -> TextContent:
         speed = math.nan
     if speed is not None and math.isnan(speed):
         raise Unprocessable(f"speed is {MIN_SPEED} to {MAX_SPEED}")
-    speed = None if speed is None else min(max(speed, MIN_SPEED), MAX_SPEED)
     return TextContent("", request.query.get(_MODEL.name) or None, None, speed)
 
 
@@ -182,7 +163,3 @@ def _output_of(request: web.Request, default: str) -> Output:
         detail = f"{rate[:40]!r} is none of {', '.join(map(str, rates_hz))}"
         raise Unprocessable(detail, field_errors=[FieldError("/sample_rate", detail)])
     return Output(audio_format, rate_hz)
-
-
-def _json(told: Mapping[str, Any]) -> str:
-    return msgspec.json.encode(told).decode()

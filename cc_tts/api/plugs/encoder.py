@@ -140,3 +140,5 @@ FORMATS: Final[Mapping[str, AudioFileFormat]] = {
 """``opus`` is Ogg Opus (RFC 7845), ``aac`` ADTS, ``flac`` FLAC without a length. audio/basic is μ-law of one channel at
 8000 Hz (RFC 2046 §4.3), audio/PCMA is of RFC 4856.
 """
+MEDIA_TYPES: Final = tuple(sorted({each.content_type.partition(";")[0] for each in FORMATS.values()}))
+"""The media types of all formats, without parameters."""

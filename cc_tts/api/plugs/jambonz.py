@@ -4,8 +4,7 @@ FreeSWITCH's module of jambonz asks for MP3 by ``Accept`` and by nothing else, a
 takes linear PCM, too.
 """
 
-from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 from aiohttp import web
@@ -13,14 +12,11 @@ from msgspec import UNSET
 
 from cc_tts.api import schemas
 from cc_tts.api.calls import fields_of_text
-from cc_tts.api.http.problems import UpgradeRequired
 from cc_tts.api.http.route import Query, RouteTable
-from cc_tts.api.media.connection import serve
-from cc_tts.api.plugs.alignment import AlignedAudio
-from cc_tts.api.plugs.connection import MAX_FRAME_IN_BYTES, Messages, Output, SpeechConnection
+from cc_tts.api.plugs.connection import SOCKET_ROUTE, Messages, Output, TextsInTurn, as_message, serve
 from cc_tts.api.plugs.encoder import FORMATS
-from cc_tts.api.plugs.response import SpeechResponse
-from cc_tts.api.plugs.speech_context import ERRORS, speech_of
+from cc_tts.api.plugs.response import RESPONSE_ROUTE, SpeechResponse
+from cc_tts.api.plugs.speech_context import speech_of
 from cc_tts.errors import CcTtsError
 from cc_tts.speech.prompt import TextContent
 
@@ -67,14 +63,9 @@ class _Linear(SpeechResponse):
 @ROUTES.add(
     "POST",
     "/v1/jambonz/speech",
-    scope="call",
     content_types=(MP3, "audio/l16"),
-    errors=ERRORS,
-    for_tenants=True,
-    ignores_unknown_query=True,
-    streams=True,
-    is_synthetic=True,
     examples={"text": {"language": "en-US", "voice": "en-us", "type": "text", "text": "One moment please."}},
+    **RESPONSE_ROUTE,
 )
 async def speak_for_jambonz(request: web.Request, body: JambonzText) -> web.StreamResponse:
     """Speech of a text as jambonz' custom vendor asks for it: MP3 if Accept names only that, else audio/l16 at 8 kHz."""
@@ -89,62 +80,42 @@ async def speak_for_jambonz(request: web.Request, body: JambonzText) -> web.Stre
         return await respond(request, speech, audio_format, LINE_RATE_HZ, {}).send()
 
 
-@ROUTES.add(
-    "GET",
-    "/v1/jambonz/stream",
-    scope="call",
-    status=101,
-    content_types=(),
-    query=(_VOICE, _LANGUAGE, _RATE),
-    errors=(UpgradeRequired, *ERRORS),
-    for_tenants=True,
-    ignores_unknown_query=True,
-    streams=True,
-)
+@ROUTES.add("GET", "/v1/jambonz/stream", query=(_VOICE, _LANGUAGE, _RATE), **SOCKET_ROUTE)
 async def stream_for_jambonz(request: web.Request) -> web.StreamResponse:
     """The texts of a call of jambonz as they arrive, over a WebSocket."""
-    return await serve(request, lambda: JambonzConnection(request), max_frame_bytes=MAX_FRAME_IN_BYTES)
+    return await serve(request, JambonzConnection)
 
 
-class JambonzConnection(SpeechConnection):
-    """A call of jambonz. Each flush ends a text; the next one follows it."""
-
-    takes_turns = True
+class JambonzConnection(TextsInTurn):
+    """A call of jambonz."""
 
     def __init__(self, request: web.Request) -> None:
         rates_hz = {str(each): each for each in RATES_HZ}
         rate_hz = rates_hz.get(request.query.get(_RATE.name, ""), LINE_RATE_HZ)
-        self._words = TextContent(
-            "", _present(request.query.get(_VOICE.name)), _present(request.query.get(_LANGUAGE.name))
-        )
-        self._number = 0
-        super().__init__(request, self._words, Output(FORMATS["pcm"], rate_hz), idle_timeout_s=IDLE_TIMEOUT_S)
-        self.tell([_json({"type": "connect", "data": {"sample_rate": rate_hz, "base64_encoding": False}})])
+        words = TextContent("", _present(request.query.get(_VOICE.name)), _present(request.query.get(_LANGUAGE.name)))
+        super().__init__(request, words, Output(FORMATS["pcm"], rate_hz), idle_timeout_s=IDLE_TIMEOUT_S)
+        self.tell([as_message({"type": "connect", "data": {"sample_rate": rate_hz, "base64_encoding": False}})])
 
     def take(self, data: str) -> None:
         incoming = _DECODER.decode(data)
         match incoming.type:
             case "stream":
-                self.say(str(self._number), incoming.text, self._words)
+                self.add(incoming.text)
             case "flush":
-                self.finish(str(self._number))
-                self._number += 1
+                self.end_text()
             case "clear":
                 self.interrupt_all()
             case "stop":
                 self.interrupt_all()
                 self.end_all()
 
-    def audio(self, context_id: str, audio: bytes, piece: AlignedAudio | None) -> Messages:  # noqa: ARG002
-        return [audio] if audio else ()
-
     def final(self, context_id: str) -> Messages:  # noqa: ARG002
         return ()
 
     def failed(self, context_id: str, error: CcTtsError) -> Messages:
-        if context_id == str(self._number):
-            self._number += 1  # what comes next is a sentence of its own
-        return [_json({"error": f"{error.code}: {error.detail or error.title}"})]
+        if context_id == self.text_id:
+            self.begin_text()  # what comes next is a sentence of its own
+        return [as_message({"error": f"{error.code}: {error.detail or error.title}"})]
 
     def refuse(self, error: CcTtsError) -> None:
         self.tell(self.failed("", error))
@@ -152,7 +123,3 @@ class JambonzConnection(SpeechConnection):
 
 def _present(value: str | None) -> str | None:
     return None if value is None or value in ABSENT else value
-
-
-def _json(told: Mapping[str, Any]) -> str:
-    return msgspec.json.encode(told).decode()

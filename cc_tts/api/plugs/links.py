@@ -15,10 +15,10 @@ import secrets
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, Final, Literal
 
 from aiohttp import web
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct
 
 from cc_tts import wav_file
 from cc_tts.api import schemas
@@ -32,7 +32,7 @@ from cc_tts.api.plugs.response import in_its_place
 from cc_tts.api.plugs.speech_context import ERRORS, speech_of
 from cc_tts.errors import CapacityExceeded, LinkNotFound
 from cc_tts.media import synthetic_label
-from cc_tts.speech.prompt import Content, TextContent
+from cc_tts.speech.prompt import Content
 
 MAX_LINKS: Final = 10_000  # unmeasured
 MAX_KEPT_BYTES: Final = 64 * 1024 * 1024
@@ -47,16 +47,9 @@ TAG_CHARS: Final = 32
 ROUTES: Final = RouteTable("Speech")
 
 
-class SpeechLink(schemas.Body, frozen=True):
+class SpeechLink(schemas.Words, frozen=True):
     """The text that is said at the address, and its file."""
 
-    exactly_one: ClassVar[tuple[str, ...]] = ("text", "ssml")
-    text: schemas.Text | UnsetType = UNSET
-    ssml: schemas.Ssml | UnsetType = UNSET
-    voice: schemas.VoiceId | None = None
-    language: schemas.Language | None = None
-    speed: schemas.Speed | None = None
-    lexicons: schemas.LexiconNames = ()
     format: Annotated[Literal["wav", "mp3"], Meta(description="wav: 16-bit mono.")] = "wav"
     sample_rate_hz: Literal[8000, 16000, 24000] = TELEPHONE_RATE_HZ
     ttl_s: Annotated[int, Meta(ge=1, le=MAX_TTL_S, description="How long the address is good for.")] = DEFAULT_TTL_S
@@ -145,8 +138,7 @@ LINKS: Final = web.AppKey("speech_links", SpeechLinks)
 async def make_speech_address(request: web.Request, body: SpeechLink) -> SpeechAddress:
     """Make an address at which a text is spoken, for players of files; it needs no token."""
     context = request.app[CONTEXT]
-    style = TextContent("", body.voice, body.language, body.speed, lexicons=body.lexicons)
-    content = schemas.words(body.text, body.ssml, style, text_field="text")
+    content = body.content()
     with bodies.located(fields_of_text("/text" if body.ssml is UNSET else "/ssml")):
         await context.speech_source.match_lexicons(content)
         context.speech_source.check(content)

@@ -16,9 +16,9 @@ from cc_tts.api.calls import fields_of_text
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http.route import RouteTable
 from cc_tts.api.plugs.alignment import AlignedAudio
-from cc_tts.api.plugs.encoder import FORMATS, AudioFileFormat
-from cc_tts.api.plugs.response import SpeechResponse
-from cc_tts.api.plugs.speech_context import ERRORS, speech_of
+from cc_tts.api.plugs.encoder import FORMATS, MEDIA_TYPES, AudioFileFormat
+from cc_tts.api.plugs.response import RESPONSE_ROUTE, SpeechResponse
+from cc_tts.api.plugs.speech_context import speech_of
 from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
 from cc_tts.speech.prompt import SequenceContent, TextContent
 
@@ -121,17 +121,13 @@ class SpeechVoices(msgspec.Struct, frozen=True):
 @ROUTES.add(
     "POST",
     "/v1/audio/speech",
-    scope="call",
-    content_types=tuple(sorted({each.content_type.partition(";")[0] for each in FORMATS.values()} | {EVENT_STREAM})),
-    errors=ERRORS,
-    for_tenants=True,
+    content_types=(*MEDIA_TYPES, EVENT_STREAM),
     examples={
         "OpenAI's shape": {"model": "tts-1", "voice": "alloy", "input": "One moment please."},
         "wav": {"input": "One moment please.", "voice": "en-gb", "response_format": "wav"},
         "for a PBX": {"input": "One moment please.", "response_format": "ulaw"},
     },
-    streams=True,
-    is_synthetic=True,
+    **RESPONSE_ROUTE,
 )
 async def create_speech(request: web.Request, body: AudioSpeech) -> web.StreamResponse:
     """Speech without a call, streamed during synthesis (Idempotency-Key has no effect)."""

@@ -16,7 +16,7 @@ from cc_tts.api.context import CONTEXT
 from cc_tts.api.http.connections import abort
 from cc_tts.api.plugs.alignment import AlignedAudio
 from cc_tts.api.plugs.encoder import AudioFileFormat, Encoder
-from cc_tts.api.plugs.speech_context import Speech
+from cc_tts.api.plugs.speech_context import ERRORS, ROUTE, Speech
 from cc_tts.calls.prompts.utterance import CompletionCause
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.media import synthetic_label
@@ -25,6 +25,9 @@ WRITE_TIMEOUT_S: Final = 10.0  # unmeasured
 """How long one write may wait for the reader."""
 WRITE_BYTES: Final = 65_536  # unmeasured
 """The most that one write sends, so that a slow reader of a long response is not taken for one that reads nothing."""
+
+RESPONSE_ROUTE: Final = ROUTE | {"errors": ERRORS, "is_synthetic": True}
+"""Options of a route that answers with the speech of a text."""
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -27,7 +27,15 @@ from cc_tts.audio import AudioFormat
 from cc_tts.calls.prompts.utterance import CompletionCause
 from cc_tts.clock import ms_between
 from cc_tts.engines.speech_chunk import SpeechChunk
-from cc_tts.errors import CapacityExceeded, ClientError, Draining, EngineFailed, NoAudio, TextTooLong
+from cc_tts.errors import (
+    CapacityExceeded,
+    ClientError,
+    Draining,
+    EngineFailed,
+    LanguageUnsupported,
+    NoAudio,
+    TextTooLong,
+)
 from cc_tts.speech.chunks import ChunkStream
 from cc_tts.speech.incremental.text import IncrementalText, segmenting_of
 from cc_tts.speech.prompt import Content, IncrementalContent, TextContent, text_of
@@ -43,6 +51,8 @@ STREAMS: Final = web.AppKey("speech_streams", asyncio.Semaphore)
 """``http.max_speech_streams`` run at the same time."""
 NO_POINTERS: Final[Mapping[type[ClientError], str]] = {}
 ERRORS: Final = (CapacityExceeded, Draining, EngineFailed, NoAudio, *OF_TEXT)
+ROUTE: Final[dict[str, Any]] = {"scope": "call", "for_tenants": True, "ignores_unknown_query": True, "streams": True}
+"""Options of the routes of all plugs."""
 
 
 class Speech:
@@ -79,10 +89,13 @@ class Speech:
         Raises:
             ConnectionError: the client hung up.
             EngineFailed: no chunk came for :data:`CHUNK_TIMEOUT_S`, or synthesis broke off.
+            LanguageUnsupported: no voice speaks what comes next of a text that is growing.
         """
         first, self._first = self._first, None
         chunk = first or await self._next()
         while chunk is not None:
+            if chunk.refused_because:
+                raise LanguageUnsupported(chunk.refused_because)
             self._num_bytes += len(chunk.data)
             self._is_cached = self._is_cached or chunk.cached
             yield chunk

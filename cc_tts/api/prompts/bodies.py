@@ -1,11 +1,10 @@
 """Bodies of requests that stage a prompt."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import Meta
 
 from cc_tts.api import schemas
-from cc_tts.speech.prompt import TextContent
 from cc_tts.speech.staged.prompts import StagedText
 
 TimeToLive = Annotated[
@@ -13,10 +12,9 @@ TimeToLive = Annotated[
 ]
 
 
-class StagePrompt(schemas.Body, frozen=True):
-    """A prompt to stage: one of ``text`` and ``ssml``. The audio is made at once, and kept."""
+class StagePrompt(schemas.Words, frozen=True):
+    """A prompt to stage. The audio is made at once, and kept."""
 
-    exactly_one: ClassVar[tuple[str, ...]] = ("text", "ssml")
     prompt_id: (
         Annotated[
             schemas.PromptId,
@@ -24,19 +22,12 @@ class StagePrompt(schemas.Body, frozen=True):
         ]
         | None
     ) = None
-    text: schemas.Text | UnsetType = UNSET
-    ssml: schemas.Ssml | UnsetType = UNSET
-    voice: schemas.VoiceId | None = None
-    language: schemas.Language | None = None
-    speed: schemas.Speed | None = None
-    lexicons: schemas.LexiconNames = ()
     ttl_s: TimeToLive | None = None
     pin: Annotated[bool, Meta(description="Its audio never makes room for that of others.")] = False
 
     def words(self) -> StagedText:
         """The words; raises as :meth:`Speak.prompt`."""
-        style = TextContent("", self.voice, self.language, self.speed, lexicons=self.lexicons)
-        schemas.words(self.text, self.ssml, style, text_field="text")
+        self.content()
         return StagedText(
             text=self.text or "",
             ssml=self.ssml or "",

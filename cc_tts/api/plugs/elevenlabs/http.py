@@ -22,24 +22,14 @@ from cc_tts.api.plugs.elevenlabs.shapes import (
     voices_of,
     words_of,
 )
-from cc_tts.api.plugs.encoder import FORMATS
-from cc_tts.api.plugs.response import SpeechResponse
-from cc_tts.api.plugs.speech_context import ERRORS, speech_of
+from cc_tts.api.plugs.encoder import MEDIA_TYPES
+from cc_tts.api.plugs.response import RESPONSE_ROUTE, SpeechResponse
+from cc_tts.api.plugs.speech_context import speech_of
 from cc_tts.audio import AudioFormat
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import UnknownVoice
 
-_QUERY: Final = (OUTPUT_FORMAT, LANGUAGE)
-_AUDIO_TYPES: Final = tuple(sorted({each.content_type.partition(";")[0] for each in FORMATS.values()}))
-_OPTIONS: Final[dict[str, Any]] = {
-    "scope": "call",
-    "query": _QUERY,
-    "errors": ERRORS,
-    "for_tenants": True,
-    "ignores_unknown_query": True,
-    "streams": True,
-    "is_synthetic": True,
-}
+_OPTIONS: Final = RESPONSE_ROUTE | {"query": (OUTPUT_FORMAT, LANGUAGE)}
 
 ROUTES: Final = RouteTable("ElevenLabs")
 
@@ -94,13 +84,13 @@ class _TimedAtOnce(_Timed):
         return msgspec.json.encode(said)
 
 
-@ROUTES.add("POST", "/v1/text-to-speech/{voice}", content_types=_AUDIO_TYPES, **_OPTIONS)
+@ROUTES.add("POST", "/v1/text-to-speech/{voice}", content_types=MEDIA_TYPES, **_OPTIONS)
 async def convert_text(request: web.Request, body: TextToSpeech) -> web.StreamResponse:
     """Speech of a text, sent during synthesis."""
     return await _respond(request, body, SpeechResponse)
 
 
-@ROUTES.add("POST", "/v1/text-to-speech/{voice}/stream", content_types=_AUDIO_TYPES, **_OPTIONS)
+@ROUTES.add("POST", "/v1/text-to-speech/{voice}/stream", content_types=MEDIA_TYPES, **_OPTIONS)
 async def convert_as_stream(request: web.Request, body: TextToSpeech) -> web.StreamResponse:
     """Speech of a text, sent during synthesis, as the path without stream."""
     return await _respond(request, body, SpeechResponse)

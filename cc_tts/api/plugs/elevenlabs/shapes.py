@@ -13,7 +13,6 @@ from cc_tts.api.http.route import Query
 from cc_tts.api.plugs.alignment import Characters
 from cc_tts.api.plugs.connection import Output
 from cc_tts.api.plugs.encoder import FORMATS
-from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
 from cc_tts.errors import FieldError, Unprocessable
 from cc_tts.speech.prompt import TextContent
 
@@ -41,11 +40,6 @@ class VoiceSettings(msgspec.Struct, frozen=True):
     """The settings of a voice, of which the speed has an effect."""
 
     speed: float | None = None
-
-    @property
-    def speed_used(self) -> float | None:
-        """The speed within what voices can; ``None``: the configuration's."""
-        return None if self.speed is None else min(max(self.speed, MIN_SPEED), MAX_SPEED)
 
 
 class TextToSpeech(msgspec.Struct, frozen=True):
@@ -116,7 +110,7 @@ def _is_taken(name: str, rate_hz: int, kbps: int) -> bool:
 def words_of(request: web.Request, settings: VoiceSettings | None, *, language: str | None = None) -> TextContent:
     """How the words of a request are spoken; their text is empty."""
     language = language or request.query.get("language_code") or None
-    return TextContent("", request.match_info["voice"], language, settings.speed_used if settings else None)
+    return TextContent("", request.match_info["voice"], language, settings.speed if settings else None)
 
 
 def inactivity_s(request: web.Request) -> float:

@@ -10,11 +10,9 @@ from typing import Any, Final
 import msgspec
 from aiohttp import WSCloseCode, web
 
-from cc_tts.api.http.problems import UpgradeRequired
 from cc_tts.api.http.route import RouteTable
-from cc_tts.api.media.connection import serve
 from cc_tts.api.plugs.alignment import AlignedAudio
-from cc_tts.api.plugs.connection import MAX_FRAME_IN_BYTES, ONLY, Messages, SpeechConnection
+from cc_tts.api.plugs.connection import ONLY, SOCKET_ROUTE, Messages, SpeechConnection, as_message, serve
 from cc_tts.api.plugs.elevenlabs.shapes import (
     INACTIVITY,
     LANGUAGE,
@@ -25,20 +23,9 @@ from cc_tts.api.plugs.elevenlabs.shapes import (
     output_of,
     words_of,
 )
-from cc_tts.api.plugs.speech_context import ERRORS
 from cc_tts.errors import CcTtsError
 
-_QUERY: Final = (OUTPUT_FORMAT, LANGUAGE, INACTIVITY)
-_OPTIONS: Final[dict[str, Any]] = {
-    "scope": "call",
-    "status": 101,
-    "content_types": (),
-    "query": _QUERY,
-    "errors": (UpgradeRequired, *ERRORS),
-    "for_tenants": True,
-    "ignores_unknown_query": True,
-    "streams": True,
-}
+_OPTIONS: Final = SOCKET_ROUTE | {"query": (OUTPUT_FORMAT, LANGUAGE, INACTIVITY)}
 _DECODER: Final = msgspec.json.Decoder(Incoming)
 
 ROUTES: Final = RouteTable("ElevenLabs")
@@ -47,13 +34,13 @@ ROUTES: Final = RouteTable("ElevenLabs")
 @ROUTES.add("GET", "/v1/text-to-speech/{voice}/multi-stream-input", **_OPTIONS)
 async def speak_texts(request: web.Request) -> web.StreamResponse:
     """Several texts that are spoken as they arrive, over a WebSocket."""
-    return await serve(request, lambda: ManyContexts(request), max_frame_bytes=MAX_FRAME_IN_BYTES)
+    return await serve(request, ManyContexts)
 
 
 @ROUTES.add("GET", "/v1/text-to-speech/{voice}/stream-input", **_OPTIONS)
 async def speak_text(request: web.Request) -> web.StreamResponse:
     """One text that is spoken as it arrives, over a WebSocket."""
-    return await serve(request, lambda: OneContext(request), max_frame_bytes=MAX_FRAME_IN_BYTES)
+    return await serve(request, OneContext)
 
 
 class ManyContexts(SpeechConnection):
@@ -121,7 +108,7 @@ class ManyContexts(SpeechConnection):
         return self._message(context_id, told)
 
     def _message(self, context_id: str, told: dict[str, Any]) -> Messages:
-        return [msgspec.json.encode(told | self.fields_of(context_id)).decode()]
+        return [as_message(told | self.fields_of(context_id))]
 
     def _close_context(self, context_id: str) -> None:
         was_flushed = context_id in self._flushed

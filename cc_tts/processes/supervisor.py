@@ -3,8 +3,8 @@
 The child is ``argv`` with ``--channel-fd N``; N is its end of a socket pair. It must send ``Hello`` then ``Ready`` within
 :data:`START_TIMEOUT_S` and answer every ``Ping`` within :data:`HEARTBEAT_TIMEOUT_S`, or within what its :class:`ChildSpec`
 says instead; else it is killed and started again. Only time in which the server itself ran counts. The first may be one that
-another server has started (:mod:`cc_tts.processes.adoption`).
-Runs on: the event loop.
+another server has started (:mod:`cc_tts.processes.adoption`). One for a single piece of work has no channel
+(:func:`run_once`). Runs on: the event loop.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import socket
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -258,3 +258,36 @@ def exit_reason(code: int) -> str:
         except ValueError:
             return f"killed by signal {-code}"
     return f"exited with status {code}"
+
+
+class Outcome(NamedTuple):
+    """The output of a process, its standard error, and its exit status."""
+
+    output: bytes
+    errors: bytes
+    status: int
+
+
+async def run_once(module: str, *arguments: str, data: bytes, timeout_s: float) -> Outcome:
+    """Run a module with ``data`` on its standard input. It is killed when this call ends, however that is.
+
+    Raises:
+        TimeoutError: it took longer than ``timeout_s``.
+    """
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        module,
+        *arguments,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(timeout_s):
+            output, errors = await process.communicate(data)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        status = await process.wait()
+    return Outcome(output, errors, status)

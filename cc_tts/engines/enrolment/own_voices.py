@@ -6,9 +6,7 @@
 """
 
 import asyncio
-import contextlib
 import importlib.util
-import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +33,7 @@ from cc_tts.errors import (
     VoiceNotFound,
     VoiceNotStored,
 )
+from cc_tts.processes.supervisor import run_once
 from cc_tts.voices.embedding_cache import EnrolledVoice
 from cc_tts.voices.enrolment import MAX_TRANSCRIPT_CHARS, spoken_words
 from cc_tts.voices.library import MAX_DESCRIPTION_CHARS, VoiceLibrary, VoiceRecord, check_plain
@@ -206,27 +205,15 @@ async def encoded(recorded: Recorded) -> EnrolledVoice:
         EnrolmentFailed: it broke off, or took longer than :data:`ENROLMENT_TIMEOUT_S`.
         CcTtsError: what the process says, such as ``Unprocessable`` for a recording that is too short.
     """
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        PROCESS,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,  # a library might write words there
-    )
-    try:
-        async with asyncio.timeout(ENROLMENT_TIMEOUT_S):
-            data, _ = await process.communicate(msgspec.msgpack.encode(recorded))
+    data = msgspec.msgpack.encode(recorded)
+    try:  # the errors of the process go nowhere: a library might write words there
+        written, _, status = await run_once(PROCESS, data=data, timeout_s=ENROLMENT_TIMEOUT_S)
     except TimeoutError:
         raise EnrolmentFailed(f"the recording was not encoded within {ENROLMENT_TIMEOUT_S:g} s") from None
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
     try:
-        answer: Answer = msgspec.msgpack.decode(data, type=Answer)
+        answer: Answer = msgspec.msgpack.decode(written, type=Answer)
     except UNREADABLE:
-        raise EnrolmentFailed(f"the process that encodes the recording ended with {process.returncode}") from None
+        raise EnrolmentFailed(f"the process that encodes the recording ended with {status}") from None
     if isinstance(answer, NotMade):
         raise CcTtsError.by_code.get(answer.code, EnrolmentFailed)(answer.detail)
     return answer.voice

@@ -4,8 +4,6 @@ Each file is read in a process of its own with a bound on time and memory, since
 is written in C: a file that crashes it costs that file.
 """
 
-import asyncio
-import contextlib
 import io
 import resource
 import sys
@@ -38,28 +36,15 @@ async def read(data: bytes, *, rate_hz: int, max_s: float) -> bytes:
     Raises:
         AudioUnreadable: it is no audio file that libsndfile knows, is damaged, empty, or longer than ``max_s``.
     """
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        __name__,
-        str(rate_hz),
-        str(max_s),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+    from cc_tts.processes.supervisor import run_once  # the process of a file would load it for nothing, in 0.1 s
+
     try:
-        async with asyncio.timeout(TIMEOUT_S):
-            pcm, why = await process.communicate(data)
+        pcm, why, status = await run_once(__name__, str(rate_hz), str(max_s), data=data, timeout_s=TIMEOUT_S)
     except TimeoutError:
         raise AudioUnreadable(f"it takes longer than {TIMEOUT_S:g} s to read it") from None
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
-    if process.returncode == _UNREADABLE:
+    if status == _UNREADABLE:
         raise AudioUnreadable(why.decode(errors="replace").strip()[:200] or NOT_AUDIO)
-    if process.returncode or not pcm:
+    if status or not pcm:
         raise AudioUnreadable(NOT_AUDIO)
     return pcm
 

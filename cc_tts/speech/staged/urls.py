@@ -35,6 +35,8 @@ from cc_tts.speech.prompt_files import CachedPrompt
 
 MAX_AT_ONCE: Final = 16
 """Downloads at the same time (unmeasured). Each holds a file of at most ``prompts.max_upload_bytes``."""
+MAX_COPIES: Final = 10_000
+"""Files that are kept, however short they are (unmeasured)."""
 MAX_AT_A_HOST: Final = 4
 """Downloads from one host at the same time (unmeasured), so that a slow one leaves room for others."""
 
@@ -183,7 +185,7 @@ class UrlAudio:
         )
         limit = self._format.bytes_for_ms(self._config.max_fetched_s * 1000)
         kept = sum(each.audio.pcm_bytes for each in self._copies.values())
-        while kept > limit:
+        while kept > limit or len(self._copies) > MAX_COPIES:
             kept -= self._copies.popitem(last=False)[1].audio.pcm_bytes
 
 

@@ -2,10 +2,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from cc_tts.calls import call_info
 from tests.fakes.exchange import Exchange
+from tests.fakes.virtual_loop import VirtualLoop
 from tests.support.captured_logs import quiet
 
-__all__ = ["exchanges_are_closed", "quiet"]
+__all__ = ["exchanges_are_closed", "quiet", "timed"]
 
 
 @pytest.fixture(autouse=True)
@@ -16,3 +18,12 @@ async def exchanges_are_closed() -> AsyncIterator[None]:
         exchange = Exchange.opened.pop()
         exchange.ua.die()
         await exchange.settle()
+
+
+@pytest.fixture
+def timed(monkeypatch: pytest.MonkeyPatch) -> tuple[Exchange, VirtualLoop]:
+    """An exchange, and the loop on which the timers of its calls run."""
+    exchange = Exchange()
+    loop = VirtualLoop(exchange)
+    monkeypatch.setattr(call_info, "asyncio", loop.module)
+    return exchange, loop

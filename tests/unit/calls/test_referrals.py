@@ -7,7 +7,6 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import asdict
 
-from cc_tts.calls import call_info
 from cc_tts.calls.call import Call
 from cc_tts.calls.originate import OriginateRequest
 from cc_tts.calls.transfers.referrals import BYE_AFTER_S
@@ -72,11 +71,8 @@ class Referrer:
 
 
 @pytest.fixture
-def referrer(monkeypatch: pytest.MonkeyPatch) -> Referrer:
-    exchange = Exchange()
-    loop = VirtualLoop(exchange)
-    monkeypatch.setattr(call_info, "asyncio", loop.module)
-    return Referrer(exchange, loop)
+def referrer(timed: tuple[Exchange, VirtualLoop]) -> Referrer:
+    return Referrer(*timed)
 
 
 async def test_a_route_that_refuses_lets_none_in(referrer: Referrer) -> None:

@@ -6,7 +6,6 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
-from cc_tts.calls import call_info
 from cc_tts.calls.call import Call
 from cc_tts.calls.transfers.transfer import BYE_AFTER_S, HOLD_TIMEOUT_S, LAST_WORD_S, Transfer, TransferRequest
 from cc_tts.errors import TransferActive, TransferNotAllowed, WrongState
@@ -69,11 +68,8 @@ class Referrer:
 
 
 @pytest.fixture
-def referrer(monkeypatch: pytest.MonkeyPatch) -> Referrer:
-    exchange = Exchange()
-    loop = VirtualLoop(exchange)
-    monkeypatch.setattr(call_info, "asyncio", loop.module)
-    return Referrer(exchange, loop)
+def referrer(timed: tuple[Exchange, VirtualLoop]) -> Referrer:
+    return Referrer(*timed)
 
 
 async def test_the_call_is_held_then_referred_and_kept_until_it_has_succeeded(referrer: Referrer) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from msgspec.structs import asdict
 
-from cc_tts.calls import call_info
 from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.transfers.bridge import BridgeRequest
@@ -74,11 +73,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
-    exchange = Exchange()
-    loop = VirtualLoop(exchange)
-    monkeypatch.setattr(call_info, "asyncio", loop.module)
-    return Desk(exchange, loop)
+def desk(timed: tuple[Exchange, VirtualLoop]) -> Desk:
+    return Desk(*timed)
 
 
 async def test_the_caller_hears_music_until_the_agent_has_pressed_the_key(desk: Desk) -> None:

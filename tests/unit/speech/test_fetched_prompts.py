@@ -11,6 +11,7 @@ from cc_tts.config.sections.prompts import PromptsConfig
 from cc_tts.errors import AudioUnreadable, FetchFailed, UrlNotAllowed
 from cc_tts.speech.prompt import UrlContent
 from cc_tts.speech.prompt_files import CachedChunk, CachedPrompt
+from cc_tts.speech.staged import urls
 from cc_tts.speech.staged.urls import MAX_AT_A_HOST, DownloadStream, Fetched, UrlAudio
 from tests.fakes.fake_line import FakeClock
 
@@ -134,6 +135,14 @@ async def test_copies_make_room_for_later_ones(web: Web) -> None:
     for url in (URL_A, "https://b.example.com/", URL_A):
         await small.play(url)
     assert len(small.requests) == 3
+
+
+async def test_so_many_files_are_kept_however_short_they_are(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(urls, "MAX_COPIES", 1)
+    web.responses = [Fetched(data=b"abcd", fresh_s=50.0)] * 3
+    for url in (URL_A, "https://a.example.com/b.wav", URL_A):
+        await web.play(url)
+    assert len(web.requests) == 3
 
 
 @pytest.mark.parametrize("error", [FetchFailed("status 404"), UrlNotAllowed("private")])

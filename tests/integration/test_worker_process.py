@@ -207,26 +207,35 @@ async def test_a_hung_worker_fails_its_streams_and_is_started_again(engine: Work
     assert await within(pcm_of(open_stream(engine, "please hold")))
 
 
-async def test_a_stream_that_nobody_reads_or_that_waits_for_text_is_no_stall(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_stream_that_nobody_reads_is_no_stall(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(link_module, "SLOW_ENGINE_FACTOR", 0.0)
     engine = make_engine(directory, stall_timeout_ms=300.0)
     await within(engine.start())
     try:
         pid = pid_of(engine)
         unread = open_stream(engine, *["hello and welcome to the service line"] * 3)
-        waiting = open_stream(engine, "please hold", end=False)
-        reading = asyncio.create_task(pcm_of(waiting))
-        link = engine._workers[0]
         await eventually(lambda: bool(unread._queue))
         await asyncio.sleep(2.0)
         assert pid_of(engine) == pid
-        link._stall_timeout_ms = 100_000.0  # from here on it owes audio, and the machine may be slow
+        await unread.cancel()
+    finally:
+        await within(engine.stop())
+
+
+async def test_a_stream_that_waits_for_text_is_no_stall(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link_module, "SLOW_ENGINE_FACTOR", 0.0)
+    engine = make_engine(directory, stall_timeout_ms=300.0)
+    await within(engine.start())
+    try:
+        pid = pid_of(engine)
+        waiting = open_stream(engine, "please hold", end=False)
+        reading = asyncio.create_task(pcm_of(waiting))
+        await asyncio.sleep(2.0)
+        assert pid_of(engine) == pid
+        engine._workers[0]._stall_timeout_ms = 100_000.0  # from here on it owes audio, and the machine may be slow
         waiting.push("the line", text_chunk_index=1)
         waiting.end()
         assert await within(reading)
-        await unread.cancel()
     finally:
         await within(engine.stop())
 

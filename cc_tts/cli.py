@@ -124,7 +124,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         add_voice_commands(voices, make_encoder=_reference_encoder, normalize=_normalized, parents=[common])
 
     def fill_model(model: argparse.ArgumentParser) -> None:
-        from cc_tts.engines.cosyvoice2.model.directory import add_model_commands
+        from cc_tts.engines.cosyvoice.model.directory import add_model_commands
 
         add_model_commands(model, parents=[common])
 
@@ -456,7 +456,7 @@ def _normalized(text: str, language: str) -> str:
 
 
 def _reference_encoder(model: Path) -> "ReferenceEncoder":
-    from cc_tts.engines.cosyvoice2.voice.encoder import CosyVoiceReferenceEncoder
+    from cc_tts.engines.cosyvoice.voice.encoder import CosyVoiceReferenceEncoder
 
     return CosyVoiceReferenceEncoder(model)
 

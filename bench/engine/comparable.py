@@ -21,9 +21,9 @@ from bench.engine.phone_load import PCM_BYTES_PER_MS
 from bench.engine.variants import DoublingHops, FixedHops
 from bench.report import percentiles
 from cc_tts.clock import ms_between
-from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
-from cc_tts.engines.cosyvoice2.engine.engine import Engine
-from cc_tts.engines.cosyvoice2.engine.schedule import FIRST_HOP_TOKENS
+from cc_tts.engines.cosyvoice.engine.config import EngineConfig
+from cc_tts.engines.cosyvoice.engine.engine import Engine
+from cc_tts.engines.cosyvoice.engine.schedule import FIRST_HOP_TOKENS
 from cc_tts.engines.engine_core import StreamRequest
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import EngineFailed

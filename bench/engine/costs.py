@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from cc_tts.engines.cosyvoice2.engine.capacity import StageCosts
+from cc_tts.engines.cosyvoice.engine.capacity import StageCosts
 
 KEYS_LIKE_ONE_FRAME: Final = 1160.0
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from bench.engine.figures import TOKENS_PER_S
-from cc_tts.engines.cosyvoice2.engine.prefill import Prefill, SamplingRules
-from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LengthLimits
-from cc_tts.engines.cosyvoice2.voice.text_front import TextFront
+from cc_tts.engines.cosyvoice.engine.prefill import Prefill, SamplingRules
+from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LengthLimits
+from cc_tts.engines.cosyvoice.voice.text_front import TextFront
 from cc_tts.errors import Unprocessable
 
 _WORDS: Final = ("hello", "and", "welcome", "to", "the", "service", "line", "your", "call", "is", "important", "please")

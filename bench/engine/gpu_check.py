@@ -28,9 +28,9 @@ from typing import Final
 from bench.engine.model import Size, model_at
 from bench.report import RESULTS, machine
 from cc_tts import logs
-from cc_tts.engines.cosyvoice2.gpu_driver import installed_driver
-from cc_tts.engines.cosyvoice2.model.loader import dtype_for
-from cc_tts.engines.cosyvoice2.worker_engine import check_build, choose_device
+from cc_tts.engines.cosyvoice.gpu_driver import installed_driver
+from cc_tts.engines.cosyvoice.model.loader import dtype_for
+from cc_tts.engines.cosyvoice.worker_engine import check_build, choose_device
 from cc_tts.errors import ConfigError
 from lab.server_under_test import Json
 

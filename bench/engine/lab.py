@@ -19,15 +19,15 @@ from bench.engine.front import SizedFront
 from bench.engine.model import NUM_CODES, Size, model_at, voices
 from bench.report import RESULTS, machine, save
 from cc_tts import logs
-from cc_tts.engines.cosyvoice2.batched import NUM_POSITIONS, BatchedConfig, BatchedLoader, paced
-from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
-from cc_tts.engines.cosyvoice2.engine.engine import Engine
-from cc_tts.engines.cosyvoice2.model.loader import TOKENIZER_FOLDER, SpeechModel, load_model
-from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import SpeechIds
-from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer
-from cc_tts.engines.cosyvoice2.runners.runner import ModelRunner
-from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
-from cc_tts.engines.cosyvoice2.worker_engine import (
+from cc_tts.engines.cosyvoice.batched import NUM_POSITIONS, BatchedConfig, BatchedLoader, paced
+from cc_tts.engines.cosyvoice.engine.config import EngineConfig
+from cc_tts.engines.cosyvoice.engine.engine import Engine
+from cc_tts.engines.cosyvoice.model.loader import TOKENIZER_FOLDER, SpeechModel, load_model
+from cc_tts.engines.cosyvoice.model.networks.lm.inputs import SpeechIds
+from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer
+from cc_tts.engines.cosyvoice.runners.runner import ModelRunner
+from cc_tts.engines.cosyvoice.voice.speakers import Speaker
+from cc_tts.engines.cosyvoice.worker_engine import (
     CPU_CALIBRATION_ROWS,
     CUDA_CALIBRATION_ROWS,
     DTYPES,

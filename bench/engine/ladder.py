@@ -27,9 +27,9 @@ from bench.engine.lab import Lab, Rig, keep, lab_of, parser_of
 from bench.engine.phone_load import Caller, PhoneLoad, figures
 from bench.engine.variants import FirstComeFirstServed
 from bench.engine.work import ChunkWork, DrawWork, SpeechWork
-from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
-from cc_tts.engines.cosyvoice2.engine.engine import Engine
-from lab.cosyvoice2.whole_vocoder import vocode
+from cc_tts.engines.cosyvoice.engine.config import EngineConfig
+from cc_tts.engines.cosyvoice.engine.engine import Engine
+from lab.cosyvoice.whole_vocoder import vocode
 from lab.server_under_test import Json
 
 NUM_SEQUENCES: Final = 8

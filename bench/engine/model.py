@@ -13,13 +13,13 @@ import numpy as np
 import torch
 
 from bench.engine.figures import TOKENS_PER_S
-from cc_tts.engines.cosyvoice2.model.sizes import TEXT_EMBEDDING, TIED_HEAD, FlowConfig, LmConfig, VocoderConfig
-from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
+from cc_tts.engines.cosyvoice.model.sizes import TEXT_EMBEDDING, TIED_HEAD, FlowConfig, LmConfig, VocoderConfig
+from cc_tts.engines.cosyvoice.voice.speakers import Speaker
 from cc_tts.voices.embedding_cache import EnrolledVoice
 from cc_tts.voices.library import VoiceLibrary, VoiceRecord
-from lab.cosyvoice2 import tiny_model
-from lab.cosyvoice2.golden_fill import fill_by_kind
-from lab.cosyvoice2.networks import shapes_for
+from lab.cosyvoice import tiny_model
+from lab.cosyvoice.golden_fill import fill_by_kind
+from lab.cosyvoice.networks import shapes_for
 
 Size = Literal["tiny", "full"]
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from bench.engine.lab import Lab, Rig, keep, lab_of, parser_of
 from bench.engine.phone_load import Caller, PhoneLoad, figures
-from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
+from cc_tts.engines.cosyvoice.engine.config import EngineConfig
 from lab.server_under_test import Json
 
 CALLS: Final = {"cpu": (1, 2, 4, 8), "cuda": (1, 4, 8, 16, 32, 64, 128, 256, 512)}

@@ -11,7 +11,7 @@ from bench.engine.front import sized_text
 from bench.engine.model import VOICE
 from bench.report import percentiles
 from cc_tts.clock import ms_between
-from cc_tts.engines.cosyvoice2.engine.engine import Engine
+from cc_tts.engines.cosyvoice.engine.engine import Engine
 from cc_tts.engines.engine_core import StreamRequest
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import EngineOverloaded

@@ -21,14 +21,14 @@ from bench.engine.lab import Lab, Rig, keep, lab_of, parser_of
 from bench.engine.model import VOICE, voice
 from bench.engine.phone_load import Caller, PhoneLoad, figures
 from bench.engine.work import Runners, SpeechWork, prompt_of
-from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
-from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS
-from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference
-from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowVoice
-from cc_tts.engines.cosyvoice2.runners.vocoder import CROSSFADE_SAMPLES, VocoderRow
-from lab.cosyvoice2.schedule import HopSchedule, calls_for
-from lab.cosyvoice2.whole_flow import whole_mel
-from lab.cosyvoice2.whole_vocoder import vocode
+from cc_tts.engines.cosyvoice.engine.config import EngineConfig
+from cc_tts.engines.cosyvoice.engine.schedule import CHUNK_TOKENS
+from cc_tts.engines.cosyvoice.model.networks.flow.flow import FlowReference
+from cc_tts.engines.cosyvoice.runners.flow import FlowRow, FlowVoice
+from cc_tts.engines.cosyvoice.runners.vocoder import CROSSFADE_SAMPLES, VocoderRow
+from lab.cosyvoice.schedule import HopSchedule, calls_for
+from lab.cosyvoice.whole_flow import whole_mel
+from lab.cosyvoice.whole_vocoder import vocode
 from lab.server_under_test import Json
 
 NUM_SEQUENCES: Final = 4

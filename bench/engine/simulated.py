@@ -31,17 +31,17 @@ from bench.engine.phone_load import Caller, PhoneLoad, figures
 from bench.engine.variants import FirstComeFirstServed
 from bench.report import RESULTS, machine, percentiles, save
 from cc_tts import logs
-from cc_tts.engines.cosyvoice2.batched import NUM_POSITIONS
-from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
-from cc_tts.engines.cosyvoice2.engine.device import PagesExhausted, Sampled, SlotPrefill, SpeakJob, Spoken, SpokenBatch
-from cc_tts.engines.cosyvoice2.engine.engine import Engine
-from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, FRAMES_PER_TOKEN, LOOKAHEAD_TOKENS
-from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import SpeechIds
-from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer
-from cc_tts.engines.cosyvoice2.runners.graphs import bucket_of
-from cc_tts.engines.cosyvoice2.runners.lm import ROW_BUCKETS
-from cc_tts.engines.cosyvoice2.runners.vocoder import CROSSFADE_FRAMES
-from lab.cosyvoice2 import tiny_model
+from cc_tts.engines.cosyvoice.batched import NUM_POSITIONS
+from cc_tts.engines.cosyvoice.engine.config import EngineConfig
+from cc_tts.engines.cosyvoice.engine.device import PagesExhausted, Sampled, SlotPrefill, SpeakJob, Spoken, SpokenBatch
+from cc_tts.engines.cosyvoice.engine.engine import Engine
+from cc_tts.engines.cosyvoice.engine.schedule import CHUNK_TOKENS, FRAMES_PER_TOKEN, LOOKAHEAD_TOKENS
+from cc_tts.engines.cosyvoice.model.networks.lm.inputs import SpeechIds
+from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer
+from cc_tts.engines.cosyvoice.runners.graphs import bucket_of
+from cc_tts.engines.cosyvoice.runners.lm import ROW_BUCKETS
+from cc_tts.engines.cosyvoice.runners.vocoder import CROSSFADE_FRAMES
+from lab.cosyvoice import tiny_model
 from lab.server_under_test import Json
 
 BYTES_PER_FRAME: Final = 960
@@ -84,7 +84,7 @@ class _Slot:
 
 @dataclass(slots=True)
 class SimulatedDevice:
-    """See :class:`cc_tts.engines.cosyvoice2.engine.device.Device`; every voice is kept."""
+    """See :class:`cc_tts.engines.cosyvoice.engine.device.Device`; every voice is kept."""
 
     clock: WorkClock
     num_prompts: Mapping[str, int]

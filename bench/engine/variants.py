@@ -3,12 +3,12 @@
 from collections.abc import Sequence as Row
 from typing import ClassVar
 
-from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
-from cc_tts.engines.cosyvoice2.engine.engine import Engine
-from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS
-from cc_tts.engines.cosyvoice2.engine.scheduler import FlowCandidate, LmCandidate, LmPlan, Scheduler
-from cc_tts.engines.cosyvoice2.engine.sequence import Sequence
-from lab.cosyvoice2.schedule import MAX_HOP_TOKENS
+from cc_tts.engines.cosyvoice.engine.config import EngineConfig
+from cc_tts.engines.cosyvoice.engine.engine import Engine
+from cc_tts.engines.cosyvoice.engine.schedule import CHUNK_TOKENS
+from cc_tts.engines.cosyvoice.engine.scheduler import FlowCandidate, LmCandidate, LmPlan, Scheduler
+from cc_tts.engines.cosyvoice.engine.sequence import Sequence
+from lab.cosyvoice.schedule import MAX_HOP_TOKENS
 
 
 class DoublingHops(Engine):

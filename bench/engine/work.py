@@ -10,20 +10,20 @@ import torch
 
 from bench.engine.lab import Lab
 from bench.engine.model import NUM_CODES, PROMPT_TEXT, VOICE, voice
-from cc_tts.engines.cosyvoice2.engine.prefill import SamplingRules
-from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS
-from cc_tts.engines.cosyvoice2.model.loader import TOKENIZER_FOLDER, SpeechModel
-from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference, fixed_noise
-from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LengthLimits
-from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer
-from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner, FlowVoice
-from cc_tts.engines.cosyvoice2.runners.lm import LmPrefill, LmRunner, LmVoice
-from cc_tts.engines.cosyvoice2.runners.vocoder import VocoderRow, VocoderRunner
-from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
-from lab.cosyvoice2.schedule import FlowCall, HopSchedule, calls_for, calls_with_hops
-from lab.cosyvoice2.token2wav import stream_wav
-from lab.cosyvoice2.whole_flow import whole_mel
-from lab.cosyvoice2.whole_vocoder import NoiselessVocoderRunner, vocode
+from cc_tts.engines.cosyvoice.engine.prefill import SamplingRules
+from cc_tts.engines.cosyvoice.engine.schedule import CHUNK_TOKENS
+from cc_tts.engines.cosyvoice.model.loader import TOKENIZER_FOLDER, SpeechModel
+from cc_tts.engines.cosyvoice.model.networks.flow.flow import FlowReference, fixed_noise
+from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LengthLimits
+from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer
+from cc_tts.engines.cosyvoice.runners.flow import FlowRow, FlowRunner, FlowVoice
+from cc_tts.engines.cosyvoice.runners.lm import LmPrefill, LmRunner, LmVoice
+from cc_tts.engines.cosyvoice.runners.vocoder import VocoderRow, VocoderRunner
+from cc_tts.engines.cosyvoice.voice.speakers import Speaker
+from lab.cosyvoice.schedule import FlowCall, HopSchedule, calls_for, calls_with_hops
+from lab.cosyvoice.token2wav import stream_wav
+from lab.cosyvoice.whole_flow import whole_mel
+from lab.cosyvoice.whole_vocoder import NoiselessVocoderRunner, vocode
 
 MAX_TOKENS: Final = 600
 STEPS_PER_ROUND: Final = 8

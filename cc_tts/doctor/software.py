@@ -15,8 +15,8 @@ import msgspec
 from cc_tts.config.schema import Config, listens
 from cc_tts.doctor.finding import CHILD_S, DEEP_S, TORCH_S, Finding, Subject, fail, ok, warn
 from cc_tts.doctor.probes import Ran
-from cc_tts.engines.cosyvoice2.gpu_driver import KERNEL_MODULE, NVIDIA_SMI, TIMEOUT_S, driver_version, why_no_gpu
-from cc_tts.engines.cosyvoice2.model.directory import PUBLISHED, PublishedFile
+from cc_tts.engines.cosyvoice.gpu_driver import KERNEL_MODULE, NVIDIA_SMI, TIMEOUT_S, driver_version, why_no_gpu
+from cc_tts.engines.cosyvoice.model.directory import PUBLISHED, PublishedFile
 from cc_tts.engines.factory import COSYVOICE2, engine_names
 from cc_tts.errors import CcTtsError, ConfigError
 from cc_tts.ua.pjsua2_build import BUILD, NO_TLS, WHEEL_MAX_CALLS, check_address, how_to_lift_limits

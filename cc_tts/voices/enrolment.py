@@ -74,7 +74,7 @@ class ReferenceFeatures:
 
 
 class ReferenceEncoder(Protocol):
-    """Computes the features of a recording; ``engines/cosyvoice2/voice/encoder`` has the one that does."""
+    """Computes the features of a recording; ``engines/cosyvoice/voice/encoder`` has the one that does."""
 
     @property
     def fingerprint(self) -> str:

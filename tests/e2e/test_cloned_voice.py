@@ -21,7 +21,7 @@ pytest.importorskip("torch")
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnx")
 
-from lab.cosyvoice2.tiny_model import make_tiny_model
+from lab.cosyvoice.tiny_model import make_tiny_model
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from cc_tts.engines.cosyvoice2.engine.device import (
+from cc_tts.engines.cosyvoice.engine.device import (
     PagesExhausted,
     Sampled,
     SlotPrefill,
@@ -23,9 +23,9 @@ from cc_tts.engines.cosyvoice2.engine.device import (
     Spoken,
     SpokenBatch,
 )
-from cc_tts.engines.cosyvoice2.engine.prefill import Bistream, Prefill, SamplingRules
-from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, LOOKAHEAD_TOKENS
-from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LengthLimits, SpeechIds, Table, unistream_inputs
+from cc_tts.engines.cosyvoice.engine.prefill import Bistream, Prefill, SamplingRules
+from cc_tts.engines.cosyvoice.engine.schedule import CHUNK_TOKENS, LOOKAHEAD_TOKENS
+from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LengthLimits, SpeechIds, Table, unistream_inputs
 from cc_tts.errors import UnknownVoice, Unprocessable
 
 IDS: Final = SpeechIds(num_codes=200)
@@ -119,7 +119,7 @@ class FakeFront:
 
 
 class FakeDevice:
-    """See :class:`cc_tts.engines.cosyvoice2.engine.device.Device`."""
+    """See :class:`cc_tts.engines.cosyvoice.engine.device.Device`."""
 
     def __init__(
         self, clock: VirtualClock, *, num_slots: int = 8, num_pages: int = 1000, costs: FakeCosts | None = None

@@ -20,12 +20,12 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from cc_tts.engines.cosyvoice2 import batched
-from cc_tts.engines.cosyvoice2.runners import flow as flow_runner
-from cc_tts.engines.cosyvoice2.runners import graphs
-from cc_tts.engines.cosyvoice2.runners import runner as model_runner
-from cc_tts.engines.cosyvoice2.runners import vocoder as vocoder_runner
-from cc_tts.engines.cosyvoice2.runners.graphs import GraphedCall
+from cc_tts.engines.cosyvoice import batched
+from cc_tts.engines.cosyvoice.runners import flow as flow_runner
+from cc_tts.engines.cosyvoice.runners import graphs
+from cc_tts.engines.cosyvoice.runners import runner as model_runner
+from cc_tts.engines.cosyvoice.runners import vocoder as vocoder_runner
+from cc_tts.engines.cosyvoice.runners.graphs import GraphedCall
 
 _PLAIN_CALL: Final = GraphedCall.call
 ASKS_FOR_A_VALUE: Final = (

@@ -1,6 +1,6 @@
 """The engine on a CUDA device: graphs are recorded and replayed there, nothing grows, and a full card ends no later stream.
 
-What can be known without a card is in ``tests/unit/engines/cosyvoice2/runners/test_replayed_graphs.py``.
+What can be known without a card is in ``tests/unit/engines/cosyvoice/runners/test_replayed_graphs.py``.
 """
 
 import gc
@@ -12,12 +12,12 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnx")
 
-from cc_tts.engines.cosyvoice2.engine.engine import Engine  # noqa: E402
-from cc_tts.engines.cosyvoice2.model.loader import dtype_for  # noqa: E402
+from cc_tts.engines.cosyvoice.engine.engine import Engine  # noqa: E402
+from cc_tts.engines.cosyvoice.model.loader import dtype_for  # noqa: E402
 from cc_tts.engines.engine_core import StreamDone  # noqa: E402
 from cc_tts.errors import EngineFailed  # noqa: E402
-from lab.cosyvoice2.schedule import double_hop  # noqa: E402
-from lab.cosyvoice2.tiny_model import make_tiny_model  # noqa: E402
+from lab.cosyvoice.schedule import double_hop  # noqa: E402
+from lab.cosyvoice.tiny_model import make_tiny_model  # noqa: E402
 from tests.parity import command as parity  # noqa: E402
 from tests.support.golden import GOLDEN  # noqa: E402
 from tests.support.small_engine import VOICES, load_engine, most_apart, num_graphs, open_streams, runner_of, say  # noqa: E402

@@ -185,7 +185,7 @@ async def test_the_process_refuses_what_no_voice_can_come_of(kind: str) -> None:
 def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import torch
 
-    from lab.cosyvoice2.tiny_model import make_tiny_model
+    from lab.cosyvoice.tiny_model import make_tiny_model
 
     directory = make_tiny_model(tmp_path_factory.mktemp("tiny"))
     torch.save({"builtin": {"embedding": torch.ones(1, 192)}}, directory / "spk2info.pt")

@@ -24,7 +24,7 @@ from cc_tts.engines.worker.messages import Purpose, WorkerSettings  # noqa: E402
 from cc_tts.errors import EngineFailed, EngineOverloaded, ProcessFailed, Unprocessable  # noqa: E402
 from cc_tts.metrics import Metrics  # noqa: E402
 from cc_tts.processes.supervisor import Supervisor  # noqa: E402
-from lab.cosyvoice2.tiny_model import make_tiny_model  # noqa: E402
+from lab.cosyvoice.tiny_model import make_tiny_model  # noqa: E402
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
 

@@ -16,8 +16,8 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from cc_tts.engines.cosyvoice2.engine.prefill import SPEECH_GROUP, TEXT_GROUP, BistreamState
-from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (
+from cc_tts.engines.cosyvoice.engine.prefill import SPEECH_GROUP, TEXT_GROUP, BistreamState
+from cc_tts.engines.cosyvoice.model.networks.lm.inputs import (
     SOS,
     TASK,
     ForbiddenIds,

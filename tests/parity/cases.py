@@ -13,15 +13,15 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from cc_tts.engines.cosyvoice2.model.loader import SpeechModel
-from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import FRAMES_PER_TOKEN
-from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference, fixed_noise
-from cc_tts.engines.cosyvoice2.model.networks.layers import Span
-from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LmRequest
-from lab.cosyvoice2.schedule import calls_with_hops
-from lab.cosyvoice2.token2wav import stream_mel, stream_wav
-from lab.cosyvoice2.whole_flow import encode, whole_mel
-from lab.cosyvoice2.whole_vocoder import vocode
+from cc_tts.engines.cosyvoice.model.loader import SpeechModel
+from cc_tts.engines.cosyvoice.model.networks.flow.encoder import FRAMES_PER_TOKEN
+from cc_tts.engines.cosyvoice.model.networks.flow.flow import FlowReference, fixed_noise
+from cc_tts.engines.cosyvoice.model.networks.layers import Span
+from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LmRequest
+from lab.cosyvoice.schedule import calls_with_hops
+from lab.cosyvoice.token2wav import stream_mel, stream_wav
+from lab.cosyvoice.whole_flow import encode, whole_mel
+from lab.cosyvoice.whole_vocoder import vocode
 from tests.parity.generation import ForcedTokens, speak, speak_streamed
 from tests.parity.result import EXACT, Array, Comparison, Comparisons
 

@@ -26,13 +26,13 @@ import numpy as np
 import torch
 
 from cc_tts.clock import Clock, MonotonicClock
-from cc_tts.engines.cosyvoice2.model.checkpoint import DESCRIPTION
-from cc_tts.engines.cosyvoice2.model.loader import LLM_CONFIG, SpeechModel, load_model
-from cc_tts.engines.cosyvoice2.model.sizes import PARTS, TEXT_EMBEDDING, TIED_HEAD, LmConfig, Part, Shape
-from cc_tts.engines.cosyvoice2.runners.graphs import claim
+from cc_tts.engines.cosyvoice.model.checkpoint import DESCRIPTION
+from cc_tts.engines.cosyvoice.model.loader import LLM_CONFIG, SpeechModel, load_model
+from cc_tts.engines.cosyvoice.model.sizes import PARTS, TEXT_EMBEDDING, TIED_HEAD, LmConfig, Part, Shape
+from cc_tts.engines.cosyvoice.runners.graphs import claim
 from cc_tts.errors import CcTtsError
-from lab.cosyvoice2.golden_fill import fill_by_kind
-from lab.cosyvoice2.whole_vocoder import cast, with_coarse_phase
+from lab.cosyvoice.golden_fill import fill_by_kind
+from lab.cosyvoice.whole_vocoder import cast, with_coarse_phase
 from tests.parity import cases as parity_cases
 from tests.parity import engine as parity_engine
 from tests.parity import spec as parity_spec

@@ -20,15 +20,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cc_tts.engines.cosyvoice2.engine.schedule import LOOKAHEAD_TOKENS
-from cc_tts.engines.cosyvoice2.model.loader import SpeechModel
-from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import FRAMES_PER_TOKEN
-from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference, fixed_noise
-from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner, FlowVoice
-from cc_tts.engines.cosyvoice2.runners.kv_cache import FlowArena
-from cc_tts.engines.cosyvoice2.runners.vocoder import VocoderRow
-from lab.cosyvoice2.schedule import FlowCall, calls_with_hops
-from lab.cosyvoice2.whole_vocoder import NoiselessVocoderRunner
+from cc_tts.engines.cosyvoice.engine.schedule import LOOKAHEAD_TOKENS
+from cc_tts.engines.cosyvoice.model.loader import SpeechModel
+from cc_tts.engines.cosyvoice.model.networks.flow.encoder import FRAMES_PER_TOKEN
+from cc_tts.engines.cosyvoice.model.networks.flow.flow import FlowReference, fixed_noise
+from cc_tts.engines.cosyvoice.runners.flow import FlowRow, FlowRunner, FlowVoice
+from cc_tts.engines.cosyvoice.runners.kv_cache import FlowArena
+from cc_tts.engines.cosyvoice.runners.vocoder import VocoderRow
+from lab.cosyvoice.schedule import FlowCall, calls_with_hops
+from lab.cosyvoice.whole_vocoder import NoiselessVocoderRunner
 from tests.parity.cases import WAV_TOLERANCE, Recorded, prompt_of
 from tests.parity.engine_lm import NUM_SLOTS, BatchPlan, happens, ids_in_batch, lm_in_batch
 from tests.parity.result import EXACT, Comparison, Comparisons

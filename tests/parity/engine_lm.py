@@ -16,17 +16,17 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from cc_tts.engines.cosyvoice2.engine.prefill import SamplingRules
-from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (
+from cc_tts.engines.cosyvoice.engine.prefill import SamplingRules
+from cc_tts.engines.cosyvoice.model.networks.lm.inputs import (
     NUM_SPECIAL_SPEECH_IDS,
     ForbiddenIds,
     LengthLimits,
     LmRequest,
 )
-from cc_tts.engines.cosyvoice2.model.networks.lm.lm import SpeechLm
-from cc_tts.engines.cosyvoice2.runners import sampler
-from cc_tts.engines.cosyvoice2.runners.lm import LmPrefill, LmRunner, LmVoice
-from cc_tts.engines.cosyvoice2.runners.sampler import forbid
+from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm
+from cc_tts.engines.cosyvoice.runners import sampler
+from cc_tts.engines.cosyvoice.runners.lm import LmPrefill, LmRunner, LmVoice
+from cc_tts.engines.cosyvoice.runners.sampler import forbid
 from cc_tts.errors import EngineFailed
 from tests.parity.cases import Recorded
 from tests.parity.generation import speak

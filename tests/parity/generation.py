@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (
+from cc_tts.engines.cosyvoice.model.networks.lm.inputs import (
     ForbiddenIds,
     LengthLimits,
     LmInput,
@@ -18,8 +18,8 @@ from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (
     Table,
     speech_inputs,
 )
-from cc_tts.engines.cosyvoice2.model.networks.lm.lm import SpeechLm
-from cc_tts.engines.cosyvoice2.runners.sampler import forbid
+from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm
+from cc_tts.engines.cosyvoice.runners.sampler import forbid
 from cc_tts.errors import EngineFailed
 from tests.parity.bistream import SteppedBistream
 from tests.parity.samplers import Sampler, forbidden_row

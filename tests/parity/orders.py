@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cc_tts.engines.cosyvoice2.engine.prefill import BistreamState
-from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import SOS, TASK, LmInput, SpeechIds, Table
-from lab.cosyvoice2.chunked_vocoder import ChunkedVocoder, Crossfade
-from lab.cosyvoice2.golden_fill import hashed_normal
-from lab.cosyvoice2.schedule import HopSchedule, calls_for
+from cc_tts.engines.cosyvoice.engine.prefill import BistreamState
+from cc_tts.engines.cosyvoice.model.networks.lm.inputs import SOS, TASK, LmInput, SpeechIds, Table
+from lab.cosyvoice.chunked_vocoder import ChunkedVocoder, Crossfade
+from lab.cosyvoice.golden_fill import hashed_normal
+from lab.cosyvoice.schedule import HopSchedule, calls_for
 from tests.parity.bistream import SteppedBistream
 from tests.parity.result import EXACT, Comparison, Comparisons
 from tests.parity.samplers import OfficialRas

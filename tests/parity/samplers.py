@@ -6,8 +6,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import ForbiddenIds
-from cc_tts.engines.cosyvoice2.runners.sampler import NO_TOKEN, NUM_REPEATS, TOP_K, TOP_P, WINDOW, sample_ras
+from cc_tts.engines.cosyvoice.model.networks.lm.inputs import ForbiddenIds
+from cc_tts.engines.cosyvoice.runners.sampler import NO_TOKEN, NUM_REPEATS, TOP_K, TOP_P, WINDOW, sample_ras
 
 
 class Sampler(Protocol):

@@ -15,19 +15,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cc_tts.engines.cosyvoice2.model.loader import fold_weight_norm
-from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference, fixed_noise
-from cc_tts.engines.cosyvoice2.model.networks.flow.ode import euler_grid
-from cc_tts.engines.cosyvoice2.model.networks.layers import Span
-from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LmRequest
-from cc_tts.engines.cosyvoice2.model.sizes import TEXT_EMBEDDING, TIED_HEAD, FlowConfig, LmConfig, Part, VocoderConfig
-from cc_tts.engines.cosyvoice2.runners.sampler import NO_TOKEN, WINDOW, sample_ras
-from cc_tts.engines.cosyvoice2.runners.vocoder import crossfade, crossfade_window
-from cc_tts.engines.cosyvoice2.voice import features
-from lab.cosyvoice2.golden_fill import fill_by_hash
-from lab.cosyvoice2.networks import flow_of, lm_of, shapes_for, vocoder_of
-from lab.cosyvoice2.whole_flow import encode, whole_mel
-from lab.cosyvoice2.whole_vocoder import ALWAYS_FLOAT32, vocode, with_coarse_phase
+from cc_tts.engines.cosyvoice.model.loader import fold_weight_norm
+from cc_tts.engines.cosyvoice.model.networks.flow.flow import FlowReference, fixed_noise
+from cc_tts.engines.cosyvoice.model.networks.flow.ode import euler_grid
+from cc_tts.engines.cosyvoice.model.networks.layers import Span
+from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LmRequest
+from cc_tts.engines.cosyvoice.model.sizes import TEXT_EMBEDDING, TIED_HEAD, FlowConfig, LmConfig, Part, VocoderConfig
+from cc_tts.engines.cosyvoice.runners.sampler import NO_TOKEN, WINDOW, sample_ras
+from cc_tts.engines.cosyvoice.runners.vocoder import crossfade, crossfade_window
+from cc_tts.engines.cosyvoice.voice import features
+from lab.cosyvoice.golden_fill import fill_by_hash
+from lab.cosyvoice.networks import flow_of, lm_of, shapes_for, vocoder_of
+from lab.cosyvoice.whole_flow import encode, whole_mel
+from lab.cosyvoice.whole_vocoder import ALWAYS_FLOAT32, vocode, with_coarse_phase
 from tests.parity.cases import FEATURE_TOLERANCE, WAV_TOLERANCE
 from tests.parity.generation import ForcedTokens, speak
 from tests.parity.orders import bistream, official_sampler, schedule

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from cc_tts.engines.cosyvoice2.engine.capacity import StageCost, StageCosts
-from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
-from cc_tts.engines.cosyvoice2.engine.engine import Engine
+from cc_tts.engines.cosyvoice.engine.capacity import StageCost, StageCosts
+from cc_tts.engines.cosyvoice.engine.config import EngineConfig
+from cc_tts.engines.cosyvoice.engine.engine import Engine
 from cc_tts.engines.engine_core import StepOut, StreamDone, StreamRequest
 from cc_tts.engines.speech_chunk import SpeechChunk
 from tests.fakes.fake_device import FakeCosts, FakeDevice, FakeFront, VirtualClock

@@ -8,12 +8,12 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, FlowReference, fixed_noise
-from cc_tts.engines.cosyvoice2.model.sizes import EncoderConfig, EstimatorConfig, FlowConfig
-from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner
-from cc_tts.engines.cosyvoice2.runners.kv_cache import PagePool
-from lab.cosyvoice2.tiny_model import FLOW, tiny_states
-from lab.cosyvoice2.whole_flow import whole_mel
+from cc_tts.engines.cosyvoice.model.networks.flow.flow import Flow, FlowReference, fixed_noise
+from cc_tts.engines.cosyvoice.model.sizes import EncoderConfig, EstimatorConfig, FlowConfig
+from cc_tts.engines.cosyvoice.runners.flow import FlowRow, FlowRunner
+from cc_tts.engines.cosyvoice.runners.kv_cache import PagePool
+from lab.cosyvoice.tiny_model import FLOW, tiny_states
+from lab.cosyvoice.whole_flow import whole_mel
 
 CLOSE: Final = {"rtol": 0.0, "atol": 1e-5}
 MAX_TOKENS: Final = 200

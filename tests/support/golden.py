@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from cc_tts.engines.cosyvoice2.model.sizes import Part
+from cc_tts.engines.cosyvoice.model.sizes import Part
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -7,11 +7,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from cc_tts.engines.cosyvoice2.batched import BatchedConfig, BatchedLoader
-from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
-from cc_tts.engines.cosyvoice2.engine.engine import Engine
-from cc_tts.engines.cosyvoice2.runners.runner import ModelRunner
-from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
+from cc_tts.engines.cosyvoice.batched import BatchedConfig, BatchedLoader
+from cc_tts.engines.cosyvoice.engine.config import EngineConfig
+from cc_tts.engines.cosyvoice.engine.engine import Engine
+from cc_tts.engines.cosyvoice.runners.runner import ModelRunner
+from cc_tts.engines.cosyvoice.voice.speakers import Speaker
 from cc_tts.engines.engine_core import StepOut, StreamDone, StreamRequest
 from tests.support.stepped_streams import endings, pcm_of, run
 from tests.support.tiny_speakers import tiny_speaker

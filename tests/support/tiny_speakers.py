@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from cc_tts.engines.cosyvoice2.voice.speakers import Mode, Speaker
-from lab.cosyvoice2.tiny_model import NUM_CODES, random_values
+from cc_tts.engines.cosyvoice.voice.speakers import Mode, Speaker
+from lab.cosyvoice.tiny_model import NUM_CODES, random_values
 
 
 def tiny_speaker(mode: Mode, *, num_prompt: int = 45, **changes: Any) -> Speaker:

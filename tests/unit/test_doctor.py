@@ -19,7 +19,7 @@ from cc_tts.doctor import machine, network, software
 from cc_tts.doctor.command import CHECKS, bounded, examine, run
 from cc_tts.doctor.finding import Check, Finding, Subject
 from cc_tts.doctor.probes import Probes, Ran
-from cc_tts.engines.cosyvoice2.model.directory import PUBLISHED
+from cc_tts.engines.cosyvoice.model.directory import PUBLISHED
 from cc_tts.errors import UnknownVoice
 from cc_tts.port_owner import Kind
 

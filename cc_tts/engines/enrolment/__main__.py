@@ -64,7 +64,7 @@ def make_voice(recorded: Recorded) -> EnrolledVoice:
     """
     recording = _within(MAX_READING_BYTES, recorded.audio)
     warnings = check_reference(recording, recorded.words, name=NAME)
-    from cc_tts.engines.cosyvoice2.voice.encoder import CosyVoiceReferenceEncoder
+    from cc_tts.engines.cosyvoice.voice.encoder import CosyVoiceReferenceEncoder
 
     encoder = CosyVoiceReferenceEncoder(Path(recorded.model_dir))
     try:

@@ -71,7 +71,7 @@ def _loader(settings: WorkerSettings, *, wake: Callable[[], None]) -> EngineLoad
         find = find_espeak if settings.tts.engine == "espeak" else find_models
         return CpuEngine(settings, clock=MonotonicClock(), wake=wake, find_models=find)
     try:
-        from cc_tts.engines.cosyvoice2.worker_engine import make_loader
+        from cc_tts.engines.cosyvoice.worker_engine import make_loader
     except ImportError as error:
         raise CcTtsError(
             f"the engine cosyvoice2 needs packages that are not installed here ({error.name}): "

@@ -428,7 +428,7 @@ def test_the_real_graphs_enrol_a_voice(
     pytest.importorskip("torch")
     pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")
-    from lab.cosyvoice2.tiny_model import NUM_CODES, make_tiny_model
+    from lab.cosyvoice.tiny_model import NUM_CODES, make_tiny_model
 
     model = make_tiny_model(tmp_path / "model")
     wav = str(write_wav(tmp_path / "anna.wav", 3.0))

@@ -1,0 +1,201 @@
+"""The executor says what the scheduler may choose from, and does on the device what it chose.
+
+::
+
+    lm_candidates   ─▸ Scheduler.plan_lm   ─▸ sample: prefill, decode         ─▸ tokens of the sequences
+    flow_candidates ─▸ Scheduler.plan_flow ─▸ speak: one call, flow · vocoder ─▸ audio of the streams
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Sequence as Row
+from typing import Final
+
+from cc_tts.engines.cosyvoice.engine.capacity import StageCosts
+from cc_tts.engines.cosyvoice.engine.config import EngineConfig
+from cc_tts.engines.cosyvoice.engine.device import Device, Sampled, SlotPrefill, Spoken
+from cc_tts.engines.cosyvoice.engine.schedule import CHUNK_TOKENS
+from cc_tts.engines.cosyvoice.engine.scheduler import FlowCandidate, LmCandidate, LmPlan
+from cc_tts.engines.cosyvoice.engine.sequence import Sequence
+from cc_tts.engines.cosyvoice.engine.stream_table import StreamTable
+from cc_tts.engines.speech_chunk import SpeechChunk
+from cc_tts.errors import CcTtsError, EngineFailed
+
+BYTES_PER_MS: Final = 48.0  # 16-bit mono at 24 kHz
+_MAX_RESERVED_SHARE: Final = 4  # a quarter of few pages; unmeasured
+
+
+class Executor:
+    """Runs the device and learns its costs; ``choose_hop`` sets the next hop of a sequence whose audio goes on."""
+
+    def __init__(
+        self,
+        table: StreamTable,
+        device: Device,
+        costs: StageCosts,
+        config: EngineConfig,
+        *,
+        choose_hop: Callable[[Sequence, float], None],
+        now_ms: Callable[[], float],
+    ) -> None:
+        self._table = table
+        self._device = device
+        self._costs = costs
+        self._run_ahead_tokens = config.run_ahead_tokens
+        self._choose_hop = choose_hop
+        self._now_ms = now_ms
+        longest = -(-device.max_tokens // CHUNK_TOKENS)
+        self.num_reserved_pages = min(longest, device.num_pages // _MAX_RESERVED_SHARE)
+        """The number of pages that are left free for a sequence under way: no longer speech than they hold ever lacks
+        pages.
+        """
+
+    def may_sample(self, sequence: Sequence) -> bool:
+        """Return whether it has tokens to sample and is not too far ahead of its listener."""
+        is_short = len(sequence.tokens) < sequence.num_needed + self._run_ahead_tokens
+        return sequence.is_sampling and is_short and not sequence.is_well_ahead
+
+    def lm_candidates(self) -> list[LmCandidate]:
+        """Sequences that a round could be for."""
+        return [
+            LmCandidate(
+                key=sequence.key,
+                deadline_ms=sequence.deadline_ms,
+                num_sampled=len(sequence.tokens),
+                num_needed=sequence.num_needed,
+                is_first=sequence.stream.clock.is_first and sequence is sequence.stream.head,
+                num_prefill=0 if sequence.prefill is None else len(sequence.prefill.inputs),
+            )
+            for sequence in self._table.sequences.values()
+            if self.may_sample(sequence)
+        ]
+
+    def sample(self, plan: LmPlan) -> None:
+        """Sample one round of tokens."""
+        if not plan.decode:
+            return
+        sequences, begin_ms = self._table.sequences, self._now_ms()
+        num_positions = self._prefill([sequences[key] for key in plan.prefill])
+        running = [(sequences[key], until) for key, until in plan.decode.items() if key in sequences]
+        sampled: Mapping[int, Sampled] = {}
+        with self._table.failing("language model", [sequence.stream for sequence, _ in running]):
+            until_by_slot = {sequence.slot: until + sequence.num_unspoken for sequence, until in running}
+            sampled = self._device.decode(until_by_slot, plan.num_steps)
+            cost_ms, num_rows = self._now_ms() - begin_ms, self._device.num_rows
+            if num_positions:  # the prefill is not waited for apart: what the steps should have cost is taken off
+                steps_ms = min(cost_ms / 2, (plan.num_steps - 1) * self._costs.lm_step.ms(num_rows))
+                self._costs.prefill.observe(num_positions, cost_ms - steps_ms)
+            else:
+                self._costs.lm_step.observe(num_rows, cost_ms / plan.num_steps)
+        for sequence in list(sequences.values()):
+            if sequence.slot in sampled and sequence.key in sequences:  # it may have failed with another of its stream
+                self._take(sequence, sampled[sequence.slot])
+
+    def _prefill(self, sequences: Row[Sequence]) -> int:
+        """Prefill; returns how many positions that were. Where one does not fit, each is prefilled by itself."""
+        table = self._table
+        pairs = [(each, each.prefill) for each in sequences if each.prefill is not None and each.key in table.sequences]
+        num_positions = 0
+        if not pairs:
+            return 0
+        prefills = [SlotPrefill(each.slot, each.stream.voice_id, prefill, each.seed) for each, prefill in pairs]
+        with table.failing("prefill", [sequence.stream for sequence, _ in pairs]):
+            try:
+                self._device.start(prefills)
+            except CcTtsError:  # nothing has changed
+                if len(pairs) == 1:
+                    raise
+                return sum(self._prefill([sequence]) for sequence, _ in pairs)
+            for sequence, prefill in pairs:
+                sequence.prefill = None
+                num_positions += len(prefill.inputs)
+        return num_positions
+
+    def _take(self, sequence: Sequence, sampled: Sampled) -> None:
+        try:
+            if sampled.failed:
+                reason = "its numbers were not finite, or the speech would not end"
+                raise EngineFailed(f"the language model broke off: {reason}")
+            sequence.take_sampled(sampled.ids, stopped=sampled.stopped)
+            if sequence.num_prompt + len(sequence.tokens) > self._device.max_tokens:
+                raise EngineFailed("the speech would not end")
+        except CcTtsError as error:
+            self._table.fail(sequence.stream, error, wipe=sampled.failed)
+
+    def flow_candidates(self) -> list[FlowCandidate]:
+        """Sequences that a call could be for.
+
+        A call that would take reserved pages waits. As long as one does, no other sequence begins, and the oldest under way
+        may take them and is spoken to its end, which frees its pages: so every sequence gets its turn.
+        """
+        heads = [stream.sequences[0] for stream in self._table.streams.values() if stream.sequences]
+        ready = [head for head in heads if head.is_ready and not head.is_well_ahead]
+        num_free = self._device.num_free_pages
+        fitting = [head for head in ready if self._fits(head, num_free)]
+        if len(fitting) < len(ready):
+            turn = _turn(heads, num_free)
+            turn.may_use_reserve = True
+            fitting = [head for head in fitting if head.num_given and head is not turn] + [turn] * turn.is_ready
+        return [
+            FlowCandidate(
+                key=head.key,
+                deadline_ms=head.deadline_ms,
+                num_frames=head.num_frames,
+                num_keys=head.num_keys,
+                is_first=head.stream.clock.is_first,
+            )
+            for head in fitting
+        ]
+
+    def _fits(self, sequence: Sequence, num_free: int) -> bool:
+        num_reserved = 0 if sequence.may_use_reserve else self.num_reserved_pages
+        return sequence.num_new_pages + num_reserved <= num_free
+
+    def speak(self, keys: Iterable[int]) -> None:
+        """One call for these candidates, the most urgent first."""
+        sequences = self._within_memory([self._table.sequences[key] for key in keys])
+        if not sequences:
+            return
+        num_frames = len(sequences) * max(each.num_frames for each in sequences)
+        num_keys = max(each.num_keys for each in sequences)
+        indices = [sequence.text_chunk_index for sequence in sequences]
+        jobs = [sequence.next_job() for sequence in sequences]
+        with self._table.failing("flow or vocoder", [sequence.stream for sequence in sequences]):
+            batch = self._device.speak(jobs)
+            self._costs.observe_call(num_frames, num_keys, batch.flow_ms, batch.vocoder_ms)
+            for sequence, index, job, piece in zip(sequences, indices, jobs, batch.pieces, strict=True):
+                self._emit(sequence, index, piece, is_last=job.is_last)
+
+    def _within_memory(self, sequences: Row[Sequence]) -> Row[Sequence]:
+        """Return as many of them, in their order, as there are pages for; the first alone, if for none."""
+        num_free = self._device.num_free_pages
+        fitting = []
+        for sequence in sequences:
+            if self._fits(sequence, num_free):
+                fitting.append(sequence)
+                num_free -= sequence.num_new_pages
+        return fitting or sequences[:1]
+
+    def _emit(self, sequence: Sequence, index: int, piece: Spoken, *, is_last: bool) -> None:
+        table, stream, clock = self._table, sequence.stream, sequence.stream.clock
+        if piece.failed:
+            table.fail(stream, EngineFailed("flow or vocoder broke off: numbers that are not finite"), wipe=True)
+            return
+        now_ms = self._now_ms()
+        if piece.pcm:
+            table.outs.append(SpeechChunk(piece.pcm, stream_id=stream.stream_id, text_chunk_index=index))
+            if not clock.is_first:
+                table.slacks.add(now_ms, clock.left_ms(now_ms))
+        if clock.sent(now_ms, len(piece.pcm) / BYTES_PER_MS) > 0.0:
+            table.num_underruns += 1
+        if is_last:
+            table.finish(sequence)
+        else:
+            self._choose_hop(sequence, now_ms)
+
+
+def _turn(heads: Row[Sequence], num_free: int) -> Sequence:
+    """The oldest sequence under way for which there are pages, or else the oldest of all: it fails if there are none."""
+    moving = [head for head in heads if head.is_ready or head.is_sampling]
+    under_way = [head for head in moving if head.num_given]
+    fitting = [head for head in under_way if head.num_new_pages <= num_free]
+    return min(fitting or under_way or moving, key=lambda head: head.key)

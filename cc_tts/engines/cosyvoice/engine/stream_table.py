@@ -1,0 +1,176 @@
+"""The streams, their sequences, and the slots these have on the device.
+
+::
+
+    streams ─▸ text chunks ─▸ begin_texts ─▸ sequences … finish ─▸ settle ─▸ StreamDone
+                                                 └─ remove (cancelled) · fail (with an error) ─▸ all is free at once
+"""
+
+import heapq
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from cc_tts import logs
+from cc_tts.engines.cosyvoice.engine.config import EngineConfig
+from cc_tts.engines.cosyvoice.engine.device import Device, TextFront
+from cc_tts.engines.cosyvoice.engine.schedule import ALL_AT_ONCE, exact_hop
+from cc_tts.engines.cosyvoice.engine.sequence import MAX_AHEAD_MS, Sequence, Stream
+from cc_tts.engines.engine_core import DeviceLost, StepOut, StreamDone
+from cc_tts.errors import CcTtsError, EngineFailed
+from cc_tts.media.listener_clock import SlackWindow
+
+log = logs.get(__name__)
+
+
+class StreamTable:
+    """The streams of an engine, by id, and their sequences, by key.
+
+    A slot is kept for each of ``max_streams``, those included that have not come yet. What the device has beyond that goes
+    to second sequences, so that the next text chunk is sampled while the one before is still spoken.
+    """
+
+    def __init__(self, device: Device, front: TextFront, config: EngineConfig) -> None:
+        self.streams: dict[int, Stream] = {}
+        self.sequences: dict[int, Sequence] = {}
+        self.outs: list[StepOut] = []  # what came of the step, in its order
+        self.num_underruns = 0
+        self.slacks = SlackWindow()
+        self.free_slots = list(range(device.num_slots))
+        self._device = device
+        self._front = front
+        self._config = config
+        self._next_key = 0
+
+    def begin_texts(self) -> None:
+        """Turn text chunks into sequences, or extend one that is interleaved (§3.5), the most urgent stream first."""
+        for stream in sorted(self.streams.values(), key=lambda each: each.clock.deadline_ms):
+            with self.failing("text", [stream]):
+                while self._can_begin(stream):
+                    if stream.is_interleaved:
+                        self._interleave(stream)
+                    else:
+                        self._begin_sequence(stream)
+                if _lacks_end(stream):
+                    stream.sequences[-1].end_text()
+
+    def has_text_work(self, stream: Stream) -> bool:
+        """Return whether :meth:`begin_texts` would do something for the stream."""
+        return self._can_begin(stream) or _lacks_end(stream)
+
+    def _can_begin(self, stream: Stream) -> bool:
+        if not stream.texts:
+            return False
+        if stream.sampling is not None:
+            return stream.sampling.takes_text
+        if stream.ahead_ms >= MAX_AHEAD_MS:
+            return False
+        num_owed = self._config.max_streams - sum(1 for each in self.streams.values() if each.sequences)
+        return not stream.sequences or len(self.free_slots) > num_owed
+
+    def _begin_sequence(self, stream: Stream) -> None:
+        index, whole = stream.texts.popleft()
+        text, rest = self._front.cut(whole)
+        if rest.strip():
+            stream.texts.appendleft((index, rest))
+        prefill = self._front.prepare(stream.voice_id, text, more_follows=bool(stream.texts) or not stream.has_ended)
+        if prefill is not None:
+            self._new_sequence(stream, index, text).prefill = prefill
+
+    def _interleave(self, stream: Stream) -> None:
+        """The next text chunk, in the sequence that takes text; one that is as long as it may be gives way to a new one."""
+        sequence = stream.sampling
+        index, text = stream.texts.popleft()
+        before = stream.held_text if sequence is None else sequence.last_text
+        piece = stream.held_text + _joint(before, text) + text
+        if sequence is None and not any(character.isalnum() for character in piece):
+            stream.held_text = piece  # nothing to say until a word comes
+            return
+        ids = self._front.text_ids(stream.voice_id, piece)
+        if sequence is not None and sequence.num_text + len(ids) > self._front.max_interleaved(stream.voice_id):
+            stream.texts.appendleft((index, text))
+            sequence.end_text()
+            return
+        stream.held_text = ""
+        if sequence is None:
+            sequence = self._new_sequence(stream, index, "")
+            sequence.bistream = self._front.begin_interleaved(stream.voice_id)
+        sequence.add_text(ids, text_chunk_index=index)
+        sequence.last_text = text or before
+
+    def _new_sequence(self, stream: Stream, text_chunk_index: int, text: str) -> Sequence:
+        """A sequence in the lowest free slot."""
+        num_prompt = self._front.num_flow_prompt(stream.voice_id)
+        sequence = Sequence(
+            key=self._next_key,
+            stream=stream,
+            seed=self._front.seed(stream.voice_id, text),
+            slot=heapq.heappop(self.free_slots),
+            num_prompt=num_prompt,
+            hop=exact_hop(num_prompt, self._config.first_hop_tokens) if stream.speed == 1.0 else ALL_AT_ONCE,
+            silent_tokens=self._device.silent_tokens,
+            marks=[(0, text_chunk_index)],
+        )
+        self._next_key += 1
+        self.sequences[sequence.key] = sequence
+        stream.sequences.append(sequence)
+        return sequence
+
+    def finish(self, sequence: Sequence) -> None:
+        """All of it was given out."""
+        sequence.stream.sequences.remove(sequence)
+        self._free(sequence, wipe=False)
+
+    def remove(self, stream_id: int, *, wipe: bool = False) -> bool:
+        """Free all that a stream holds, and say whether it was open."""
+        stream = self.streams.pop(stream_id, None)
+        if stream is None:
+            return False
+        for sequence in stream.sequences:
+            self._free(sequence, wipe=wipe)
+        return True
+
+    def fail(self, stream: Stream, error: CcTtsError, *, wipe: bool = False) -> None:
+        """End the stream with an error; ``wipe``: its numbers were not finite, or may not be."""
+        if self.remove(stream.stream_id, wipe=wipe):
+            self.outs.append(StreamDone(stream.stream_id, error))
+
+    @contextmanager
+    def failing(self, stage: str, streams: Iterable[Stream]) -> Iterator[None]:
+        """Whatever is raised inside ends these streams and no other, but for ``DeviceLost``."""
+        try:
+            yield
+        except DeviceLost:
+            raise
+        except Exception as error:
+            known = error if isinstance(error, CcTtsError) else EngineFailed(f"{stage}: {type(error).__name__}")
+            log.error("step_failed", stage=stage, code=known.code, exc_info=error)
+            known = known.with_traceback(None)  # whose frames would hold on to tensors
+            for stream in streams:
+                self.fail(stream, known, wipe=True)
+
+    def settle(self) -> None:
+        """Drop sequences without a sound, stop clocks of streams that owe nothing, and end streams that have said all."""
+        for stream in list(self.streams.values()):
+            while (head := stream.head) is not None and head.is_empty:
+                self.finish(head)
+            if stream.owes_nothing:
+                stream.clock.text_spoken()
+            if stream.is_over:
+                del self.streams[stream.stream_id]
+                self.outs.append(StreamDone(stream.stream_id))
+
+    def _free(self, sequence: Sequence, *, wipe: bool) -> None:
+        del self.sequences[sequence.key]
+        heapq.heappush(self.free_slots, sequence.slot)
+        self._device.release(sequence.slot, wipe=wipe)
+
+
+def _lacks_end(stream: Stream) -> bool:
+    """Return whether an interleaved sequence is to be told that no more text will come."""
+    return stream.has_ended and not stream.texts and stream.sampling is not None and stream.sampling.takes_text
+
+
+def _joint(before: str, after: str) -> str:
+    """Return what stands between two text chunks: a space between words that are written with them."""
+    is_joined = not before or not after or before[-1].isspace() or after[0].isspace()
+    return "" if is_joined or not (before[-1].isascii() and after[0].isascii()) else " "

@@ -1,0 +1,280 @@
+"""The flow's estimator: the velocity of every mel frame at a moment of the way from noise to speech (§4.7).
+
+A U-Net with a single level: nothing is ever downsampled. All convolutions look backwards and attention sees to the end of
+its chunk, so under the chunk mask the frames of whole chunks never change and their keys and values may be kept.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from cc_tts.engines.cosyvoice.model.networks.layers import (
+    CausalConv,
+    JoinedLinears,
+    Span,
+    join_heads,
+    last_inputs,
+    remember,
+    split_attention,
+    untouched_zeros,
+)
+from cc_tts.engines.cosyvoice.model.sizes import EstimatorConfig
+
+_KERNEL: Final = 3
+NUM_PAST: Final = _KERNEL - 1  # inputs before the new ones that each convolution sees
+_TIME_SCALE: Final = 1000.0
+_TIME_BASE: Final = 10_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class EstimatorCache:
+    """The state that the estimator keeps of the past of many sequences at one Euler step, or at all of them with one
+    more dimension.
+
+    Each sequence has two pages a chunk, and two slots, side by side: with and without condition.
+    """
+
+    attention: Tensor  # [blocks, pages, page_len, 2, heads, D]
+    contexts: Tensor  # the last inputs of all causal convolutions side by side, [slots, kernel - 1, all C]
+
+    def at(self, step: int) -> "EstimatorCache":
+        """The cache of one Euler step."""
+        return EstimatorCache(self.attention[step], self.contexts[step])
+
+
+class _Past:
+    """The part of a cache that the layers of one call see. What the convolutions leave in it is written once, by
+    :meth:`keep`.
+    """
+
+    def __init__(self, cache: EstimatorCache, span: Span, widths: Sequence[int]) -> None:
+        self.attention = cache.attention
+        self._contexts = cache.contexts
+        assert span.slots is not None
+        self._slots = span.slots
+        self._last = last_inputs(span.num_kept, NUM_PAST) if span.last is None else span.last
+        self._seen = torch.split(self._contexts.index_select(0, span.slots), list(widths), dim=2)
+        self._left = list(self._seen)
+
+    def before(self, x: Tensor, index: int) -> Tensor:
+        """New inputs [B, T, C] of a convolution with those it sees before them: [B, kernel - 1 + T, C]."""
+        joined = torch.cat((self._seen[index], x), dim=1)
+        self._left[index] = joined.gather(1, self._last[..., None].expand(-1, -1, x.shape[2]))
+        return joined
+
+    def keep(self) -> None:
+        """Every convolution has been run."""
+        self._contexts[self._slots] = torch.cat(self._left, dim=2)
+
+
+def time_sinusoids(t: Tensor, width: int) -> Tensor:
+    """Sines, then cosines, of the moments ``t`` [B]: [B, width], float32 (§4.7)."""
+    half = width // 2
+    steps = torch.arange(half, dtype=torch.float32, device=t.device)
+    frequencies = torch.exp(steps * (-math.log(_TIME_BASE) / (half - 1)))
+    angles = _TIME_SCALE * t.to(torch.float32)[:, None] * frequencies
+    return torch.cat((angles.sin(), angles.cos()), dim=-1)
+
+
+class TimeMlp(nn.Module):
+    """The time embedding (§4.7)."""
+
+    def __init__(self, config: EstimatorConfig) -> None:
+        super().__init__()
+        self.linear_1 = nn.Linear(config.in_channels, config.num_time)
+        self.linear_2 = nn.Linear(config.num_time, config.num_time)
+
+    def forward(self, t: Tensor) -> Tensor:
+        """Map moments [B] to [B, time]."""
+        waves = time_sinusoids(t, self.linear_1.in_features).to(self.linear_1.weight.dtype)
+        return cast("Tensor", self.linear_2(functional.silu(self.linear_1(waves))))
+
+
+class ConvBlock(nn.Module):
+    """Causal convolution, norm over the channels, Mish."""
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__()
+        self.block = nn.ModuleDict(
+            {"0": CausalConv(in_channels, out_channels, _KERNEL), "2": nn.LayerNorm(out_channels)}
+        )
+
+    def forward(self, x: Tensor, past: _Past | None) -> Tensor:
+        """Map [B, T, in] to [B, T, out]."""
+        return functional.mish(self.block["2"](_convolve(self.block["0"], x, past)))
+
+
+class ResBlock(nn.Module):
+    """Two convolution blocks with the time between them, around them a shortcut; ``index`` is its place among its kind."""
+
+    index: int = 0
+
+    def __init__(self, in_channels: int, config: EstimatorConfig) -> None:
+        super().__init__()
+        self.mlp = nn.Sequential(nn.Mish(), nn.Linear(config.num_time, config.channels))
+        self.block1 = ConvBlock(in_channels, config.channels)
+        self.block2 = ConvBlock(config.channels, config.channels)
+        self.res_conv = nn.Conv1d(in_channels, config.channels, 1)
+
+    def shift(self, time: Tensor) -> Tensor:
+        """Return what the time [B, time] adds to every frame, [B, 1, channels]."""
+        return cast("Tensor", self.mlp(time)[:, None])
+
+    def forward(self, x: Tensor, shifts: Sequence[Tensor], past: _Past | None) -> Tensor:
+        """Map [B, T, in] to [B, T, channels]."""
+        hidden = self.block1(x, past) + shifts[self.index]
+        hidden = self.block2(hidden, past)
+        return cast("Tensor", hidden + _pointwise(self.res_conv, x))
+
+
+class Attention(nn.Module):
+    """Plain attention; ``index`` is its place in the cache."""
+
+    index: int = 0
+
+    def __init__(self, config: EstimatorConfig) -> None:
+        super().__init__()
+        self.head_dim = config.head_dim
+        self.to_q = nn.Linear(config.channels, config.num_attention, bias=False)
+        self.to_k = nn.Linear(config.channels, config.num_attention, bias=False)
+        self.to_v = nn.Linear(config.channels, config.num_attention, bias=False)
+        self.to_out = nn.ModuleList([nn.Linear(config.num_attention, config.channels)])
+        self._project = JoinedLinears(self.to_q, self.to_k, self.to_v)
+
+    def forward(self, x: Tensor, span: Span, past: _Past | None) -> Tensor:
+        """Return the output, [B, T, channels]."""
+        queries, new = split_attention(self._project(x), self.head_dim)
+        keys, values = remember(new, None if past is None else past.attention[self.index], span)
+        mask = span.visible if span.bias is None else span.bias
+        mixed = functional.scaled_dot_product_attention(queries, keys, values, mask)
+        return cast("Tensor", self.to_out[0](join_heads(mixed)))
+
+
+class FeedForward(nn.Module):
+    """Two linear maps with GELU between them."""
+
+    def __init__(self, config: EstimatorConfig) -> None:
+        super().__init__()
+        first, second = nn.Linear(config.channels, config.num_hidden), nn.Linear(config.num_hidden, config.channels)
+        self.net = nn.ModuleDict({"0": nn.ModuleDict({"proj": first}), "2": second})
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the output, [B, T, channels]."""
+        hidden = functional.gelu(self.net.get_submodule("0.proj")(x))
+        return cast("Tensor", self.net["2"](hidden))
+
+
+class TransformerBlock(nn.Module):
+    """Attention and feed-forward, each on the normed input and added to it; no positions, no time."""
+
+    def __init__(self, config: EstimatorConfig) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(config.channels)
+        self.attn1 = Attention(config)
+        self.norm3 = nn.LayerNorm(config.channels)
+        self.ff = FeedForward(config)
+
+    def forward(self, x: Tensor, span: Span, past: _Past | None) -> Tensor:
+        """Return the output, [B, T, channels]."""
+        x = x + self.attn1(self.norm1(x), span, past)
+        return cast("Tensor", x + self.ff(self.norm3(x)))
+
+
+class Stage(nn.ModuleList):
+    """A residual block, its transformer blocks and, in the first and last stage, a convolution after them."""
+
+    def __init__(self, in_channels: int, config: EstimatorConfig, *, with_conv: bool) -> None:
+        blocks = nn.ModuleList(TransformerBlock(config) for _ in range(config.num_blocks))
+        parts: list[nn.Module] = [ResBlock(in_channels, config), blocks]
+        if with_conv:
+            parts.append(CausalConv(config.channels, config.channels, _KERNEL))
+        super().__init__(parts)
+
+    def blocks(self, x: Tensor, shifts: Sequence[Tensor], span: Span, past: _Past | None) -> Tensor:
+        """All but the last convolution, from [B, T, in] to [B, T, channels]."""
+        x = self[0](x, shifts, past)
+        for block in cast("nn.ModuleList", self[1]):
+            x = block(x, span, past)
+        return x
+
+    def conv(self, x: Tensor, past: _Past | None) -> Tensor:
+        """The convolution that ends the first and the last stage, [B, T, channels]."""
+        return _convolve(self[2], x, past)
+
+
+class Estimator(nn.Module):
+    """Velocity of the mel frames (§4.7)."""
+
+    def __init__(self, config: EstimatorConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.time_mlp = TimeMlp(config)
+        self.down_blocks = nn.ModuleList([Stage(config.in_channels, config, with_conv=True)])
+        mid = (Stage(config.channels, config, with_conv=False) for _ in range(config.num_mid_blocks))
+        self.mid_blocks = nn.ModuleList(mid)
+        self.up_blocks = nn.ModuleList([Stage(2 * config.channels, config, with_conv=True)])
+        self.final_block = ConvBlock(config.channels, config.channels)
+        self.final_proj = nn.Conv1d(config.channels, config.num_mels, 1)
+        convs = [module for module in self.modules() if isinstance(module, CausalConv)]
+        attentions = [module for module in self.modules() if isinstance(module, Attention)]
+        self._res_blocks = [module for module in self.modules() if isinstance(module, ResBlock)]
+        for kind in (convs, attentions, self._res_blocks):
+            for index, module in enumerate(cast("Sequence[CausalConv | Attention | ResBlock]", kind)):
+                module.index = index
+        self._num_attentions = len(attentions)
+        self._conv_widths = [conv.in_channels for conv in convs]
+
+    def new_pages(self, num_steps: int, num_slots: int, num_pages: int, page_frames: int) -> EstimatorCache:
+        """An arena of pages of ``page_frames`` and of slots at each Euler step, nothing in it: :class:`EstimatorCache`."""
+        config, weight = self.config, self.final_proj.weight
+        heads = config.num_attention // config.head_dim
+        place = (2 * num_pages, page_frames, 2, heads, config.head_dim)
+        return EstimatorCache(
+            attention=untouched_zeros((num_steps, self._num_attentions, *place), weight),
+            contexts=untouched_zeros((num_steps, 2 * num_slots, NUM_PAST, sum(self._conv_widths)), weight),
+        )
+
+    def shifts(self, t: Tensor) -> tuple[Tensor, ...]:
+        """Return what the moments ``t`` [B] add in each residual block, [B, 1, channels]; nothing else depends on them."""
+        time = self.time_mlp(t)
+        return tuple(block.shift(time) for block in self._res_blocks)
+
+    def forward(
+        self,
+        x: Tensor,  # the state, [B, T, mels]
+        mu: Tensor,  # the encoder's frames, [B, T, mels]
+        shifts: Sequence[Tensor],  # :meth:`shifts` of the moment of each row, or of one for all
+        speaker: Tensor,  # the projected speaker vector, [B, speaker]
+        cond: Tensor,  # the prompt's mel where there is a prompt, zeros elsewhere, [B, T, mels]
+        span: Span,  # where the frames lie
+        cache: EstimatorCache | None = None,  # the past at this Euler step
+    ) -> Tensor:
+        """Velocity at ``x``, [B, T, mels]."""
+        past = None if cache is None else _Past(cache, span, self._conv_widths)
+        h = torch.cat((x, mu, speaker[:, None].expand(-1, x.shape[1], -1), cond), dim=-1)  # [B, T, in]
+        down, up = cast("Stage", self.down_blocks[0]), cast("Stage", self.up_blocks[0])
+        skip = down.blocks(h, shifts, span, past)
+        h = down.conv(skip, past)
+        for stage in self.mid_blocks:
+            h = cast("Stage", stage).blocks(h, shifts, span, past)
+        h = up.blocks(torch.cat((h, skip), dim=-1), shifts, span, past)
+        h = up.conv(h, past)
+        velocity = _pointwise(self.final_proj, self.final_block(h, past))
+        if past is not None:
+            past.keep()
+        return velocity
+
+
+def _convolve(conv: nn.Module, x: Tensor, past: _Past | None) -> Tensor:
+    conv = cast("CausalConv", conv)
+    return conv(x) if past is None else conv.over(past.before(x, conv.index))
+
+
+def _pointwise(conv: nn.Conv1d, x: Tensor) -> Tensor:
+    """A convolution of one position as the linear map it is, on [B, T, C]."""
+    return functional.linear(x, conv.weight[..., 0], conv.bias)

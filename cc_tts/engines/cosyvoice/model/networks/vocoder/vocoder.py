@@ -1,0 +1,153 @@
+"""The vocoder: a mel spectrogram becomes 24 kHz audio (§5).
+
+A pitch is read off the mel, harmonics of it make the source, and a stack of upsampling convolutions turns mel and source
+into a spectrum, which is turned into samples. The convolutions see both ways; rows of different lengths are therefore
+blanked behind their end after each of them.
+
+Weights are plain: weight norm is multiplied out when they are loaded. Pitch and source are float32 always, the rest has
+the type of the parameters.
+
+Runs on: the thread that owns the device.
+"""
+
+import functools
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from cc_tts.engines.cosyvoice.model.networks.layers import within
+from cc_tts.engines.cosyvoice.model.networks.vocoder.source import F0Predictor, Source, blank
+from cc_tts.engines.cosyvoice.model.networks.vocoder.spectrum import istft, stft
+from cc_tts.engines.cosyvoice.model.sizes import VocoderConfig
+
+_UP_SLOPE: Final = 0.1
+_POST_SLOPE: Final = 0.01
+_SNAKE_EPS: Final = 1e-9
+_MAX_MAGNITUDE: Final = 100.0  # unmeasured
+_AUDIO_LIMIT: Final = 0.99
+
+
+class Snake(nn.Module):
+    """``x + sin²(αx) / α``, one α a channel (§5.3)."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.alpha = nn.Parameter(torch.ones(channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the output, [B, C, T]."""
+        alpha = self.alpha[:, None]
+        return torch.addcdiv(x, (x * alpha).sin_().square_(), alpha + _SNAKE_EPS)
+
+
+class ResBlock(nn.Module):
+    """Pairs of convolutions, the first of each pair dilated, added to their input (§5.3)."""
+
+    def __init__(self, channels: int, kernel_size: int, dilations: tuple[int, ...]) -> None:
+        super().__init__()
+        self.convs1 = nn.ModuleList(_same_conv(channels, kernel_size, dilation) for dilation in dilations)
+        self.convs2 = nn.ModuleList(_same_conv(channels, kernel_size, 1) for _ in dilations)
+        self.activations1 = nn.ModuleList(Snake(channels) for _ in dilations)
+        self.activations2 = nn.ModuleList(Snake(channels) for _ in dilations)
+
+    def forward(self, x: Tensor, outside: Tensor | None) -> Tensor:
+        """[B, C, T]; ``outside`` as of :func:`blank`."""
+        pairs = zip(self.activations1, self.convs1, self.activations2, self.convs2, strict=True)
+        for first_snake, first, second_snake, second in pairs:
+            hidden = blank(first(first_snake(x)), outside)
+            x = x + blank(second(second_snake(hidden)), outside)
+        return x
+
+
+class Vocoder(nn.Module):
+    """Mel frames in, audio out (§5)."""
+
+    def __init__(self, config: VocoderConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.f0_predictor = F0Predictor(config)
+        self.m_source = Source(config)
+        edge = config.edge_kernel
+        self.conv_pre = nn.Conv1d(config.num_mels, config.channels, edge, padding=edge // 2)
+        self.ups = nn.ModuleList()
+        self.source_downs = nn.ModuleList()
+        self.source_resblocks = nn.ModuleList()
+        self.resblocks = nn.ModuleList()
+        for stage, (kernel, rate) in enumerate(zip(config.up_kernels, config.up_rates, strict=True)):
+            width = config.channels >> stage + 1
+            self.ups.append(nn.ConvTranspose1d(2 * width, width, kernel, rate, padding=(kernel - rate) // 2))
+            long, stride = config.source_kernels[stage], config.source_strides[stage]
+            self.source_downs.append(nn.Conv1d(config.n_fft + 2, width, long, stride, padding=stride // 2))
+            self.source_resblocks.append(ResBlock(width, config.source_res_kernels[stage], config.dilations))
+            for size in config.res_kernels:
+                self.resblocks.append(ResBlock(width, size, config.dilations))
+        self.conv_post = nn.Conv1d(width, config.n_fft + 2, edge, padding=edge // 2)
+
+    def f0(self, mel: Tensor, mel_len: Tensor | None = None) -> Tensor:
+        """Pitch in Hz, [B, T], of ``mel`` [B, mels, T]; zero behind the end of a row."""
+        outside = None if mel_len is None else ~within(mel_len, mel.shape[2])[:, None]
+        with _whole_float32():
+            f0 = self.f0_predictor(blank(mel.to(torch.float32), outside), outside)
+        return cast("Tensor", f0 if outside is None else f0.masked_fill(outside[:, 0], 0.0))
+
+    def source(self, f0: Tensor, *, noise: Tensor | None = None) -> Tensor:
+        """Excitation [B, 1, hop T] of the pitch ``f0`` [B, T]; ``noise`` [B, hop T, harmonics] is standard normal."""
+        return cast("Tensor", self.m_source(f0.to(torch.float32), noise))
+
+    def synthesize(self, mel: Tensor, source: Tensor, mel_len: Tensor | None = None) -> Tensor:
+        """Audio [B, hop T] of ``mel`` [B, mels, T] and ``source`` [B, 1, hop T], within ±0.99 (§5.3)."""
+        config = self.config
+        lengths = mel_len
+        num_frames = mel.shape[2]
+        num_samples = num_frames * config.hop_samples
+        ends = mel.new_full((mel.shape[0],), num_frames, dtype=torch.int64) if lengths is None else lengths
+        spectrum = stft(source[:, 0], ends * config.hop_samples, config.n_fft)  # [B, n_fft + 2, F]
+        spectrum = spectrum.to(self.conv_pre.weight.dtype)
+
+        def beyond(scale: int, extra: int, width: int) -> Tensor | None:
+            return None if lengths is None else ~within(lengths * scale + extra, width)[:, None]
+
+        spectrum = blank(spectrum, beyond(math.prod(config.up_rates), 1, spectrum.shape[2]))
+        outside = beyond(1, 0, num_frames)
+        x = blank(self.conv_pre(blank(mel.to(self.conv_pre.weight.dtype), outside)), outside)
+        scale = 1
+        num_kernels = len(config.res_kernels)
+        stages = zip(self.ups, self.source_downs, self.source_resblocks, config.up_rates, strict=True)
+        for stage, (up, down, source_resblock, rate) in enumerate(stages):
+            scale *= rate
+            x = blank(up(functional.leaky_relu(x, _UP_SLOPE)), beyond(scale, 0, num_frames * scale))
+            extra = int(stage == len(self.ups) - 1)
+            if extra:
+                x = torch.cat((x[:, :, 1:2], x), dim=2)  # one sample mirrored, to match the spectra of the source
+            outside = beyond(scale, extra, x.shape[2])
+            shaped = source_resblock(blank(down(spectrum), outside), outside)
+            x = x + shaped
+            blocks = [block(x, outside) for block in self.resblocks[stage * num_kernels : (stage + 1) * num_kernels]]
+            x = functools.reduce(torch.add, blocks) / num_kernels
+        x = self.conv_post(functional.leaky_relu(x, _POST_SLOPE)).to(torch.float32)  # [B, n_fft + 2, F]
+        logs, phases = x.split(config.n_fft // 2 + 1, dim=1)
+        magnitudes, phases = logs.exp().clamp(max=_MAX_MAGNITUDE), phases.sin()
+        spectrum = torch.cat((magnitudes * phases.cos(), magnitudes * phases.sin()), dim=1)
+        audio = istft(spectrum, ends * config.hop_samples, num_samples, config.n_fft)
+        return audio.clamp(-_AUDIO_LIMIT, _AUDIO_LIMIT)
+
+
+@contextmanager
+def _whole_float32() -> Iterator[None]:
+    """No TF32 in convolutions, which cuDNN takes otherwise: its 10 bits are an audible part of a pitch (§5.1)."""
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = before
+
+
+def _same_conv(channels: int, kernel_size: int, dilation: int) -> nn.Conv1d:
+    padding = dilation * (kernel_size - 1) // 2
+    return nn.Conv1d(channels, channels, kernel_size, padding=padding, dilation=dilation)

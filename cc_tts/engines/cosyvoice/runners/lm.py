@@ -1,0 +1,292 @@
+"""Many sequences of speech tokens, sampled together (§3; engine-performance §5.1).
+
+::
+
+    start ─▸ prefill (ragged, samples the first id) ─────┐
+                                                         ├─▸ slots on the device ─▸ decode: n steps, then ONE copy ─▸ ids
+    until (how far each slot may run ahead) ─────────────┘
+
+A slot is a place in the cache and a row of numbers (:mod:`lm_slots`). A sequence gets the same ids in whatever batch it is.
+Nothing waits for the device but the end of :meth:`LmRunner.decode`.
+
+Runs on: the thread that owns the device.
+"""
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from cc_tts.engines.cosyvoice.engine.device import Sampled
+from cc_tts.engines.cosyvoice.engine.prefill import SamplingRules
+from cc_tts.engines.cosyvoice.model.networks.lm.inputs import SOS, LmInput, Table, text_inputs
+from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm
+from cc_tts.engines.cosyvoice.runners.graphs import GraphedCall, batches, bucket_of, buckets_up_to, thinned, upload
+from cc_tts.engines.cosyvoice.runners.lm_slots import EXTENDED, NUM_REPORTED, Column, Flag, SlotRows, numbers_of
+from cc_tts.errors import EngineFailed
+
+ROW_BUCKETS: Final = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256)
+PREFILL_ROW_BUCKETS: Final = (1, 2, 4, 8, 16)
+WIDTH_BUCKETS: Final = (8, 16, 32, 64, 128, 256, 512)
+KEY_BUCKETS: Final = (128, 256, 512, 1024, 2048, 4096)
+
+MAX_STEPS: Final = 64  # of one decode; unmeasured
+_HEAD: Final = 4  # of a packed prefill: slot, fresh, start, num_new; then the numbers of the slot, tables and rows
+
+
+@dataclass(frozen=True, slots=True)
+class LmVoice:
+    """Keys and values of what every text of a voice begins with, kept on the device."""
+
+    inputs: tuple[LmInput, ...]  # SOS and the prompt's text
+    cached: Tensor  # [layers, 2, kv_heads, positions, head_dim]
+
+
+@dataclass(frozen=True, slots=True)
+class LmPrefill:
+    """Inputs for a slot, and how ids are sampled after them."""
+
+    slot: int
+    inputs: Sequence[LmInput]
+    rules: SamplingRules
+    seed: int = 0  # signed, 64 bits; decides, with the inputs, which ids are sampled; unused with ``extends``
+    voice: LmVoice | None = None  # spares the inputs it has in common with these; unused with ``extends``
+    extends: bool = False  # extend the sequence of the slot, which must have stopped; otherwise the slot must be free
+
+
+@dataclass(slots=True)
+class _Used:
+    """The host's view of a slot in use: the state after the last decode, and the prefills since."""
+
+    length: int = 0
+    num_sampled: int = 0
+    flags: Flag = Flag.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class _Prefill:
+    """A :class:`LmPrefill` that was checked."""
+
+    given: LmPrefill
+    start: int  # positions that need not be run
+    new: Sequence[LmInput]  # inputs that are run
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.new)
+
+
+class LmRunner:
+    """The language model with a fixed number of slots; whoever uses it chooses them, the lowest free one at best. A sequence
+    can have ``num_positions``, inputs and speech tokens together.
+    """
+
+    def __init__(self, lm: SpeechLm, *, num_slots: int, num_positions: int, graphs: bool = False) -> None:
+        self.num_slots = num_slots
+        self.num_positions = num_positions
+        self.num_not_finite = 0  # sequences that stopped because their numbers were not
+        self._lm = lm
+        self._ids = lm.config.speech_ids
+        # One slot more than there are: rows that only fill a batch up read and write there.
+        self._cache = lm.new_cache(num_slots + 1, num_positions)
+        self._rows = SlotRows.new(num_slots + 1, max_out=MAX_STEPS + 1, device=lm.device)
+        self._extended = torch.tensor([column in EXTENDED for column in Column], device=lm.device)
+        self._table_sizes = np.array([2, lm.config.text_vocab_size, lm.config.num_speech_codes])
+        self._used: dict[int, _Used] = {}
+        self._step = GraphedCall(self._run_step, enabled=graphs)
+        self._prefill = GraphedCall(self._run_prefill, enabled=graphs)
+
+    @torch.inference_mode()
+    def warm_up(self, *, max_width: int = 128, step: int = 1) -> None:
+        """Run each shape of decodes, and of prefills of up to ``max_width`` inputs, once; only these have graphs then.
+
+        ``step``: every so many-th number of rows is enough. No slot may be in use.
+        """
+        for key in self.step_keys(step=step):
+            self.record_step(key)
+        for num_rows, width, num_keys in self.prefill_keys(max_width, step=step):
+            self._run_batch([], num_rows, width, num_keys)
+        self._step.freeze()
+        self._prefill.freeze()
+
+    @property
+    def num_rows(self) -> int:
+        """Rows that a decode step computes: all up to the highest slot in use, and more to fill a size up."""
+        return min(bucket_of(max(self._used, default=0) + 1, ROW_BUCKETS), self.num_slots)
+
+    @torch.inference_mode()
+    def record_step(self, key: tuple[int, int]) -> None:
+        """Run and record one shape of decodes, of slots that sample nothing."""
+        self._rows.column(Column.UNTIL).zero_()
+        self._step.call(key)
+
+    def step_keys(self, num_slots: int = 0, *, step: int = 1) -> list[tuple[int, int]]:
+        """Rows and keys of the decode steps that there can be with so many slots, or with its own; the largest first."""
+        num_slots = num_slots or self.num_slots
+        rows = {min(bucket, num_slots) for bucket in buckets_up_to(num_slots, ROW_BUCKETS)}
+        return list(itertools.product(thinned(sorted(rows), step), self._key_buckets()))
+
+    def prefill_keys(self, max_width: int, *, step: int = 1) -> list[tuple[int, int, int]]:
+        """Rows, width and keys of prefills of up to ``max_width`` inputs, the widest first."""
+        widths = buckets_up_to(min(max_width, self.num_positions), WIDTH_BUCKETS)
+        rows, keys = thinned(PREFILL_ROW_BUCKETS, step), self._key_buckets()
+        return [
+            (num_rows, width, num_keys)
+            for width, num_rows, num_keys in itertools.product(widths, rows, keys)
+            if num_keys >= width or num_keys == self.num_positions
+        ]
+
+    def _key_buckets(self) -> list[int]:
+        return sorted({self._num_keys(bucket) for bucket in KEY_BUCKETS}, reverse=True)
+
+    @torch.inference_mode()
+    def add_voice(self, prompt_text_ids: Iterable[int] | None = None) -> LmVoice:
+        """Run what each text of a voice begins with, once. ``ValueError``: no such tokens, or more than a slot holds."""
+        inputs = (SOS, *text_inputs(prompt_text_ids or ()))
+        if len(inputs) > self.num_positions:
+            raise ValueError(f"a prompt of {len(inputs)} positions does not fit into {self.num_positions}")
+        self._check_inputs(inputs)
+        tables, rows, num_new = self._lm.pack([inputs])
+        _, cache = self._lm.prefill(self._lm.embed(tables, rows), num_new, self._lm.new_cache(1, len(inputs)))
+        return LmVoice(inputs, cache[:, :, 0, :, : len(inputs)].clone())
+
+    @torch.inference_mode()
+    def start(self, prefills: Sequence[LmPrefill]) -> None:
+        """Prefill or extend slots and sample one id for each, which the next :meth:`decode` reports; all of them, or none.
+        Raises ``EngineFailed`` if the inputs do not fit into their slot, ``ValueError`` if one of them is out of range.
+        """
+        checked = [self._checked(each) for each in prefills]
+        for width, batch in batches(checked, lambda each: len(each.new), WIDTH_BUCKETS, PREFILL_ROW_BUCKETS[-1]):
+            num_keys = self._num_keys(max(prefill.end for prefill in batch))
+            key = self._prefill.fit((bucket_of(len(batch), PREFILL_ROW_BUCKETS), width, num_keys))
+            self._run_batch(batch, *key)
+
+    @torch.inference_mode()
+    def decode(self, until: Mapping[int, int], num_steps: int) -> dict[int, Sampled]:
+        """Sample up to ``num_steps`` ids for each slot that has not stopped; what each in use has sampled since then.
+
+        Args:
+            until: how many ids each slot may have sampled since it began, FILL among them; a slot that is not there pauses.
+                The id that :meth:`start` samples comes in any case.
+            num_steps: at most :data:`MAX_STEPS`; with 0 only what :meth:`start` sampled is reported.
+        """
+        wanted = {
+            slot: min(num_steps, until[slot] - used.num_sampled)
+            for slot, used in self._used.items()
+            if slot in until and not used.flags and until[slot] > used.num_sampled
+        }
+        num_steps = max(wanted.values(), default=0)
+        if num_steps:
+            num_keys = self._num_keys(max(self._used[slot].length + steps for slot, steps in wanted.items()))
+            num_rows, num_keys = self._step.fit((self.num_rows, num_keys))
+            limits = upload(torch.tensor([until.get(slot, 0) for slot in range(num_rows)]), self._lm.device)
+            self._rows.column(Column.UNTIL)[:num_rows].copy_(limits)
+            for _ in range(num_steps):
+                self._step.call((num_rows, num_keys))
+        return self._collect(num_steps)
+
+    @torch.inference_mode()
+    def release(self, slot: int) -> None:
+        """Free a slot, whatever it is doing. A free slot stays free."""
+        if self._used.pop(slot, None) is not None:
+            self._cache[:, :, slot].zero_()  # numbers that are not finite would reach the next sequence past any mask
+
+    def _check_inputs(self, inputs: Sequence[LmInput]) -> None:
+        """An index past a table would take the whole device down."""
+        tables, rows = _as_rows(inputs)
+        unknown = (tables < 0) | (tables >= len(Table))
+        if unknown.any() or ((rows < 0) | (rows >= self._table_sizes[tables])).any():
+            raise ValueError("an input past the end of its table")
+
+    def _checked(self, given: LmPrefill) -> _Prefill:
+        self._check_inputs(given.inputs)
+        if given.extends:
+            prefill = _Prefill(given, self._used[given.slot].length, given.inputs)
+        else:
+            start = 0 if given.voice is None else _num_common(given.voice.inputs, given.inputs[:-1])
+            prefill = _Prefill(given, start, given.inputs[start:])
+        if prefill.end > self.num_positions:
+            raise EngineFailed(f"a sequence of {prefill.end} positions does not fit into {self.num_positions}")
+        return prefill
+
+    def _num_keys(self, length: int) -> int:
+        return min(bucket_of(length, KEY_BUCKETS), self.num_positions)
+
+    def _run_batch(self, batch: Sequence[_Prefill], num_rows: int, width: int, num_keys: int) -> None:
+        packed = np.zeros((num_rows, _HEAD + len(Column) + 2 * width), np.int64)
+        packed[:, 0] = self.num_slots
+        for row, prefill in zip(packed, batch, strict=False):
+            _pack(prefill, row)
+        for prefill in batch:
+            slot, voice = prefill.given.slot, prefill.given.voice
+            used = self._used.setdefault(slot, _Used())
+            if voice is not None and not prefill.given.extends:
+                self._cache[:, :, slot, :, : prefill.start] = voice.cached[..., : prefill.start, :]
+            used.length = prefill.end
+            used.num_sampled += 1
+            used.flags = Flag.NONE
+        self._prefill.call((num_rows, width, num_keys), packed=upload(torch.from_numpy(packed), self._lm.device))
+
+    def _run_prefill(self, _num_rows: int, width: int, num_keys: int, *, packed: Tensor) -> tuple[()]:
+        head, numbers, tables, rows = torch.split(packed, [_HEAD, len(Column), width, width], dim=1)
+        slots, fresh, starts, num_new = head.unbind(dim=1)  # [B] each
+        x = self._lm.embed(tables, rows)  # [B, T, hidden]
+        log_probs, _ = self._lm.prefill(x, num_new, self._cache, starts=starts, slots=slots, num_keys=num_keys)
+        prefilled = self._rows.prefilled(slots, numbers, fresh.bool(), self._extended)
+        prefilled.sample(log_probs, num_new > 0, self._ids)
+        self._rows.put(slots, prefilled)
+        return ()
+
+    def _run_step(self, num_rows: int, num_keys: int) -> tuple[()]:
+        rows = self._rows.first(num_rows)
+        lengths = rows.column(Column.LENGTH)
+        waiting = (rows.column(Column.FLAGS) == 0) & (rows.column(Column.NUM_IDS) < rows.column(Column.UNTIL))
+        active = waiting & (lengths < self.num_positions)
+        rows.raise_flags(Flag.STOPPED | Flag.FULL, waiting & ~active)
+        last = rows.column(Column.LAST)
+        log_probs, _ = self._lm.decode(last, lengths, self._cache, active=active, num_keys=num_keys)
+        rows.sample(log_probs, active, self._ids)
+        lengths.add_(active)
+        return ()
+
+    def _collect(self, num_steps: int) -> dict[int, Sampled]:
+        """Copy what all slots report to the host, at once; here it waits for the device."""
+        if not self._used:
+            return {}
+        rows = self._rows.first(max(self._used) + 1)
+        report = torch.cat((rows.numbers[:, :NUM_REPORTED], rows.out[:, : num_steps + 1]), dim=1)
+        rows.column(Column.NUM_OUT).zero_()
+        numbers: list[list[int]] = report.tolist()
+        result = {}
+        for slot, used in self._used.items():
+            used.length, used.num_sampled, flags, num_out, *ids = numbers[slot]
+            self.num_not_finite += Flag.NOT_FINITE in Flag(flags) & ~used.flags
+            used.flags = Flag(flags)
+            result[slot] = Sampled(tuple(ids[:num_out]), bool(used.flags), bool(used.flags & ~Flag.STOPPED))
+        return result
+
+
+def _num_common(some: Sequence[LmInput], others: Sequence[LmInput]) -> int:
+    """Return how many inputs are the same from the first on."""
+    pairs = zip(some, others, strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def _as_rows(inputs: Sequence[LmInput]) -> npt.NDArray[np.int64]:
+    """Tables and rows, [2, inputs]."""
+    numbers = np.fromiter(itertools.chain.from_iterable(inputs), np.int64, 2 * len(inputs))
+    return numbers.reshape(-1, 2).T
+
+
+def _pack(prefill: _Prefill, row: npt.NDArray[np.int64]) -> None:
+    """Write a prefill to a row of zeros."""
+    given, num_new = prefill.given, len(prefill.new)
+    row[:_HEAD] = given.slot, not given.extends, prefill.start, num_new
+    inputs = row[_HEAD + len(Column) :].reshape(2, -1)
+    row[_HEAD : _HEAD + len(Column)] = numbers_of(given.rules, seed=given.seed, length=prefill.end)
+    inputs[:, :num_new] = _as_rows(prefill.new)

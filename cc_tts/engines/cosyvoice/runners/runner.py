@@ -1,0 +1,343 @@
+"""The three networks with their slots and pages: what alone touches tensors (``device.Device``).
+
+::
+
+    start · decode ─▸ LmRunner        slots of keys and values
+    speak ─▸ FlowRunner ─▸ VocoderRunner     pages of keys and values, crossfades
+
+A sequence has the same slot in all three. Everything is allocated when the runner is made; nothing grows afterwards.
+
+Runs on: the thread that owns the device.
+"""
+
+import itertools
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Sequence as Row
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, TypeVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from cc_tts.clock import Clock, ms_between
+from cc_tts.engines.cosyvoice.engine.device import PagesExhausted, Sampled, SlotPrefill, SpeakJob, Spoken, SpokenBatch
+from cc_tts.engines.cosyvoice.model.loader import SpeechModel
+from cc_tts.engines.cosyvoice.model.networks.flow.flow import FlowReference, fixed_noise
+from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer
+from cc_tts.engines.cosyvoice.runners.edges import soften
+from cc_tts.engines.cosyvoice.runners.flow import ROW_BUCKETS, FlowRow, FlowRunner, FlowShape, FlowVoice
+from cc_tts.engines.cosyvoice.runners.graphs import buckets_up_to, can_record, thinned
+from cc_tts.engines.cosyvoice.runners.lm import LmPrefill, LmRunner, LmVoice
+from cc_tts.engines.cosyvoice.runners.vocoder import VocoderRow, VocoderRunner
+from cc_tts.engines.cosyvoice.voice.speakers import Speaker
+from cc_tts.engines.cosyvoice.voice.text_front import MAX_SPEECH_TOKENS, MAX_TEXT_TOKENS
+from cc_tts.engines.engine_core import DeviceLost
+from cc_tts.errors import CcTtsError
+
+WARM_CHUNKS: Final = (1, 2, 4, 5)
+"""Chunks that a flow call runs: hops of 25 to 100 tokens, and up to two tokens more in the last call."""
+WARM_PAGES: Final = (8, 16, 24, 32)  # pages that it looks at: 8 s of reference and 24 s of speech are 32
+NUM_INPUT_MARKS: Final = 2  # in a prefill of the language model, besides text and speech
+COARSENESS: Final = ((1, 1), (1, 2), (2, 2), (2, 4), (4, 4))
+"""How sparse the graphs may become where memory is short: every so many-th size of rows, and of pages. What lies between
+two sizes is filled up to the larger one, which costs time and no exactness.
+"""
+PUBLISHED_CODES: Final = 6561
+SILENT_TOKENS: Final = frozenset((1, 2, 28, 29, 55, 248, 494, 2241, 2242, 2322, 2323))
+"""The silent tokens of the published codebook. The reference knows the list since its version 3, and leaves it empty
+for version 2.
+"""
+
+
+class OutOfDeviceMemory(Exception):
+    """The memory that a stage needed while it ran did not fit; what it had taken has been given back."""
+
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(slots=True)
+class _VoiceState:
+    """The state that the device keeps of a voice."""
+
+    flow: FlowVoice
+    lm: LmVoice | None
+    num_users: int = 0
+
+
+class ModelRunner:
+    """The runner of the networks; see :class:`cc_tts.engines.cosyvoice.engine.device.Device`.
+
+    ``num_positions`` are those of a sequence: inputs and speech tokens of the language model, reference and speech of the
+    flow.
+    """
+
+    def __init__(
+        self,
+        model: SpeechModel,
+        tokenizer: TextTokenizer,
+        speakers: Mapping[str, Speaker],
+        *,
+        num_slots: int,
+        num_positions: int,
+        num_pages: int,
+        graphs: bool = False,
+        clock: Clock,
+    ) -> None:
+        self.num_slots = num_slots
+        self.num_pages = num_pages
+        self.max_tokens = num_positions
+        is_published = model.lm.config.num_speech_codes == PUBLISHED_CODES
+        self.silent_tokens = SILENT_TOKENS if is_published else frozenset()
+        self._model = model
+        self._tokenizer = tokenizer
+        self._speakers = speakers
+        self._clock = clock
+        self._device = model.lm.device
+        graphs = graphs and can_record(self._device)
+        self._lm = LmRunner(model.lm, num_slots=num_slots, num_positions=num_positions, graphs=graphs)
+        self._flow = FlowRunner(
+            model.flow,
+            num_slots=num_slots,
+            num_pages=num_pages,
+            noise=fixed_noise(),
+            max_tokens=num_positions,
+            graphs=graphs,
+        )
+        self._vocoder = VocoderRunner(model.vocoder, num_slots=num_slots, graphs=graphs)
+        self._voices: OrderedDict[str, _VoiceState] = OrderedDict()
+        self._voice_of: dict[int, str] = {}
+
+    @property
+    def num_free_pages(self) -> int:
+        """Pages that can be taken, those of voices that nobody speaks with among them."""
+        idle = sum(len(voice.flow.pages) for voice in self._voices.values() if not voice.num_users)
+        return self._flow.pool.num_free + idle
+
+    @property
+    def num_rows(self) -> int:
+        """Rows that a decode step of the language model computes now."""
+        return self._lm.num_rows
+
+    @property
+    def num_not_finite(self) -> int:
+        """Sequences and pieces of audio whose numbers were not finite."""
+        return self._lm.num_not_finite + self._vocoder.num_not_finite
+
+    def pages_needed(self, voice_id: str, num_tokens: int) -> int:
+        """Pages that a sequence takes besides those of its voice; with them, while the voice is not there."""
+        num_prompt = len(self._speakers[voice_id].flow_tokens)
+        own = self._flow.pages_needed(num_prompt, num_tokens)
+        if voice_id in self._voices:
+            return own
+        return own + self._flow.pages_needed(0, num_prompt) - self._flow.pages_needed(num_prompt, 0)
+
+    def start(self, prefills: Row[SlotPrefill]) -> None:
+        """Prefill slots of the language model; a slot that is not extended is opened, for the flow as well. ``CcTtsError``
+        if one of them does not fit, or its voice has no place (``PagesExhausted``); nothing has changed then.
+        """
+        opened: list[int] = []
+        with self._guarded():
+            try:
+                rows = [self._row(each, opened) for each in prefills]
+                self._lm.start(rows)
+            except CcTtsError:
+                for slot in opened:
+                    self._close(slot, wipe=False)
+                raise
+
+    def decode(self, until: Mapping[int, int], num_steps: int) -> Mapping[int, Sampled]:
+        """Decode steps; see :meth:`LmRunner.decode`."""
+        with self._guarded():
+            return self._lm.decode(until, num_steps)
+
+    @torch.inference_mode()
+    def speak(self, jobs: Row[SpeakJob]) -> SpokenBatch:
+        """Flow and vocoder of all jobs together. Raises ``PagesExhausted`` before anything has changed."""
+        with self._guarded():
+            begin_ns = self._clock.now_ns()
+            rows = [FlowRow(job.slot, job.tokens, job.is_last) for job in jobs]
+            mels = self._with_pages(lambda: self._flow.step(rows))
+            if self._device.type == "cuda":
+                torch.cuda.current_stream().synchronize()
+            flow_ns = self._clock.now_ns()
+            chunks = [
+                VocoderRow(job.slot, _at_speed(mel, job.speed), job.is_first, job.is_last, job.seed)
+                for job, mel in zip(jobs, mels, strict=True)
+            ]
+            audio = self._vocoder.synthesise(chunks)
+            pieces = [
+                Spoken(soften(piece.pcm, is_first=job.is_first, is_last=job.is_last), piece.failed)
+                for job, piece in zip(jobs, audio, strict=True)
+            ]
+            end_ns = self._clock.now_ns()
+            return SpokenBatch(pieces, ms_between(begin_ns, flow_ns), ms_between(flow_ns, end_ns))
+
+    def release(self, slot: int, *, wipe: bool = False) -> None:
+        """Free all that a slot holds; a slot that holds nothing stays so."""
+        with self._guarded():
+            self._lm.release(slot)
+            self._vocoder.release(slot)
+            self._close(slot, wipe=wipe)
+
+    def forget(self, voice_id: str) -> None:
+        """Free what is kept of a voice that no slot speaks with; one that is not kept stays so."""
+        state = self._voices.get(voice_id)
+        if state is not None and not state.num_users:
+            self._flow.drop_voice(self._voices.pop(voice_id).flow)
+
+    def keep_voices(self) -> tuple[str, ...]:
+        """Compute the prompts of as many voices as half of the pages hold; those that are left wait for their first use."""
+        left = []
+        for voice_id in self._speakers:
+            num_pages = self.pages_needed(voice_id, 0)
+            if num_pages <= self._flow.pool.num_free - self.num_pages // 2:
+                self._voice(voice_id)
+            else:
+                left.append(voice_id)
+        return tuple(left)
+
+    def warm_up(self, on_progress: Callable[[str], None], *, max_rows: int, coarseness: int = 0) -> None:
+        """Run every shape once that there can be at speed 1 with ``max_rows`` in a call of flow and vocoder, and record its
+        graph; ``coarseness`` is an index of :data:`COARSENESS`. Raises ``OutOfDeviceMemory`` if the graphs do not fit.
+        """
+        row_step, _ = COARSENESS[coarseness]
+        with self._guarded():
+            on_progress("graphs of the language model")
+            self._lm.warm_up(max_width=self.max_width, step=row_step)
+            shapes = self.flow_shapes(max_rows, coarseness)
+            on_progress(f"graphs of the flow: {len(shapes)}")
+            self._flow.warm_up(shapes)
+            on_progress("graphs of the vocoder")
+            self._vocoder.warm_up(max_rows=max_rows, step=row_step)
+
+    @property
+    def max_width(self) -> int:
+        """Inputs of the longest prefill of the language model: a text, and the speech of the longest reference."""
+        longest = max((len(speaker.llm_tokens) for speaker in self._speakers.values()), default=0)
+        return longest + MAX_TEXT_TOKENS + NUM_INPUT_MARKS
+
+    def flow_shapes(self, max_rows: int, coarseness: int = 0) -> list[FlowShape]:
+        """The shapes of the flow whose graphs are recorded: up to the pages of the longest reference and sequence."""
+        row_step, page_step = COARSENESS[coarseness]
+        chunk = self._model.flow.config.chunk_tokens
+        longest = max((len(speaker.flow_tokens) for speaker in self._speakers.values()), default=0)
+        most = -(-min(longest + MAX_SPEECH_TOKENS, self.max_tokens) // chunk)
+        rows = thinned(buckets_up_to(max_rows, ROW_BUCKETS), row_step)
+        pages = thinned(buckets_up_to(most, WARM_PAGES), page_step)
+        return [
+            FlowShape(num_rows, chunks * chunk, num_pages)
+            for num_rows, chunks, num_pages in itertools.product(rows, WARM_CHUNKS, pages)
+        ]
+
+    def num_graphs(self, max_rows: int, num_slots: int, coarseness: int) -> dict[str, int]:
+        """Return how many graphs of each stage :meth:`warm_up` records in a runner with so many slots."""
+        row_step, _ = COARSENESS[coarseness]
+        prefill = self._lm.prefill_keys(self.max_width, step=row_step)
+        return {
+            "lm": len(self._lm.step_keys(num_slots, step=row_step)) + len(prefill),
+            "flow": len(self.flow_shapes(max_rows, coarseness)),
+            "vocoder": len(self._vocoder.keys(max_rows, step=row_step)),
+        }
+
+    def graph_bytes(self, free_bytes: Callable[[], int]) -> tuple[dict[str, int], int]:
+        """Return what a graph of each stage takes, and what all of them share: two of each are recorded and looked at.
+        Raises ``OutOfDeviceMemory`` if not even these fit.
+        """
+        each: dict[str, int] = {}
+        shared = 0
+        flow = self.flow_shapes(1, len(COARSENESS) - 1)
+        works: dict[str, list[Callable[[], object]]] = {
+            "lm": [partial(self._lm.record_step, key) for key in self._lm.step_keys()[:2]],
+            "flow": [partial(self._flow.record, shape) for shape in flow[:2]],
+            "vocoder": [partial(self._vocoder.record, key) for key in self._vocoder.keys(1)[:2]],
+        }
+        with self._guarded():
+            for stage, records in works.items():
+                taken = []
+                for record in records:
+                    before = free_bytes()
+                    record()
+                    taken.append(before - free_bytes())
+                each[stage] = max(0, taken[-1])
+                shared += max(0, taken[0] - taken[-1])
+        return each, shared
+
+    def _row(self, each: SlotPrefill, opened: list[int]) -> LmPrefill:
+        """The prefill of the language model, with the slot of the flow opened if it begins."""
+        prefill = each.prefill
+        if prefill.extends:
+            return LmPrefill(each.slot, prefill.inputs, prefill.rules, extends=True)
+        state = self._voice(each.voice_id)
+        self._flow.open(each.slot, state.flow)
+        opened.append(each.slot)
+        state.num_users += 1
+        self._voice_of[each.slot] = each.voice_id
+        return LmPrefill(each.slot, prefill.inputs, prefill.rules, each.seed, state.lm)
+
+    def _close(self, slot: int, *, wipe: bool) -> None:
+        self._flow.close(slot, wipe=wipe)
+        voice_id = self._voice_of.pop(slot, None)
+        if voice_id is not None:
+            self._voices[voice_id].num_users -= 1
+
+    def _voice(self, voice_id: str) -> _VoiceState:
+        """The state of a voice, made when it is first spoken with; the one used last is the last to go."""
+        state = self._voices.get(voice_id)
+        if state is None:
+            speaker = self._speakers[voice_id]
+            dtype = self._model.flow.encoder_proj.weight.dtype
+            reference = FlowReference(
+                torch.from_numpy(speaker.flow_tokens).long()[None],
+                torch.from_numpy(speaker.flow_mel)[None].to(dtype),
+                torch.from_numpy(speaker.embedding)[None].to(dtype),
+            )
+            flow = self._with_pages(lambda: self._flow.add_voice(reference))
+            text = speaker.lm_request(self._tokenizer, ()).prompt_text
+            state = self._voices[voice_id] = _VoiceState(flow, self._lm.add_voice(text) if text else None)
+        self._voices.move_to_end(voice_id)
+        return state
+
+    def _with_pages(self, work: Callable[[], _Result]) -> _Result:
+        """Do ``work``; if pages lack, once more with those of the voices that nobody speaks with."""
+        try:
+            return work()
+        except PagesExhausted:
+            if not self._drop_idle_voices():
+                raise
+            return work()
+
+    def _drop_idle_voices(self) -> bool:
+        idle = [voice_id for voice_id, voice in self._voices.items() if not voice.num_users]
+        for voice_id in idle:
+            self._flow.drop_voice(self._voices.pop(voice_id).flow)
+        return bool(idle)
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """Distinguish a device that is full, ``OutOfDeviceMemory``, from one that is gone, ``DeviceLost``."""
+        try:
+            yield
+        except torch.OutOfMemoryError:
+            pass  # the frames of the error hold on to tensors until here
+        except RuntimeError as error:
+            if "CUDA error" not in str(error):
+                raise
+            if "out of memory" not in str(error):  # so the driver says, where a graph does not fit
+                raise DeviceLost(str(error).partition("\n")[0][:200]) from None
+        else:
+            return
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()
+        raise OutOfDeviceMemory
+
+
+def _at_speed(mel: Tensor, speed: float) -> Tensor:
+    """Stretch ``mel`` [mels, n] in time, as the reference does with speech that is there as a whole (§6)."""
+    if speed == 1.0 or not mel.shape[1]:
+        return mel
+    return functional.interpolate(mel[None], size=max(1, int(mel.shape[1] / speed)), mode="linear")[0]

@@ -1,0 +1,224 @@
+"""Chunks of mel of many streams become chunks of PCM together (§5; engine-performance §5.1).
+
+::
+
+    rows ─▸ by length, padded ─▸ mel ─▸ pitch ─▸ source ─▸ audio ─▸ crossfade ─▸ int16 ─▸ ONE copy ─▸ PCM
+                                  ▲                                 │
+                                  └── held back for each slot ◂─────┘
+
+A row does not depend on its batch; its noise depends on its seed and its place in the speech.
+
+Runs on: the thread that owns the device.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from cc_tts.engines.cosyvoice.engine.device import Spoken
+from cc_tts.engines.cosyvoice.model.networks.layers import within
+from cc_tts.engines.cosyvoice.model.networks.vocoder.vocoder import Vocoder
+from cc_tts.engines.cosyvoice.runners.counted_random import counted_normals
+from cc_tts.engines.cosyvoice.runners.graphs import (
+    GraphedCall,
+    batches,
+    bucket_of,
+    buckets_up_to,
+    can_record,
+    thinned,
+    upload,
+)
+
+CROSSFADE_FRAMES: Final = 8
+"""Each chunk begins with so many of the last mel frames of the one before. Their audio is made twice, held back the first
+time, and the two versions are crossfaded (§5.5).
+"""
+CROSSFADE_SAMPLES: Final = CROSSFADE_FRAMES * 480
+ROW_BUCKETS: Final = (1, 2, 4, 8, 16, 32, 64)
+FRAME_BUCKETS: Final = (
+    *(CROSSFADE_FRAMES + new for new in (8, 16, 30)),
+    50,
+    *(CROSSFADE_FRAMES + new for new in (50, 100, 200, 204)),
+)
+"""24 is a first hop of 12 tokens, which has no crossfade before it; 204 new ones are the last call of a hop of 100 tokens,
+which takes up to two more that had not enough behind them for a call of their own.
+"""
+
+_FULL_SCALE: Final = 32767.0
+
+
+@dataclass(frozen=True, slots=True)
+class VocoderRow:
+    """The next chunk of a stream."""
+
+    slot: int
+    mel: Tensor  # [mels, frames], on the device; there may be no frames in the last chunk
+    is_first: bool
+    is_last: bool
+    seed: int = 0  # of the noise; a signed number of 64 bits, the same for all chunks of a stream
+
+    @property
+    def num_crossfade(self) -> int:
+        """Frames of the chunk before that are run again."""
+        return 0 if self.is_first else CROSSFADE_FRAMES
+
+    @property
+    def num_frames(self) -> int:
+        """All that are run."""
+        return self.num_crossfade + self.mel.shape[1]
+
+
+def crossfade_window(num_samples: int = CROSSFADE_SAMPLES) -> Tensor:
+    """Rise and fall of a fade over ``num_samples``: a symmetric Hamming window twice as long, float64.
+
+    Its halves add up to 1.08, so a crossfade is 0.67 dB louder than what it joins. So it is in the reference.
+    """
+    return torch.hamming_window(2 * num_samples, periodic=False, dtype=torch.float64, device="cpu")
+
+
+def crossfade(new: Tensor, old: Tensor, window: Tensor) -> Tensor:
+    """Fade the end of ``old`` [B, n] out under the beginning of ``new`` [B, m], which comes back whole; ``window``: rise and
+    fall, float64, half of which is faded over.
+    """
+    half = window.shape[0] // 2
+    rise, fall = window.to(new.device).chunk(2)
+    faded = new[..., :half] * rise + old[..., -half:] * fall
+    return torch.cat((faded.to(new.dtype), new[..., half:]), dim=-1)
+
+
+class VocoderRunner:
+    """The vocoder with the crossfades of a fixed number of slots; whoever uses it chooses them. With ``graphs`` shapes are
+    filled up to buckets, and on a CUDA device a graph of each is recorded.
+    """
+
+    def __init__(self, vocoder: Vocoder, *, num_slots: int, graphs: bool = False) -> None:
+        self.num_not_finite = 0  # chunks whose numbers were not
+        self._num_slots = num_slots
+        self._vocoder = vocoder
+        self._config = vocoder.config
+        self._hop = vocoder.config.hop_samples
+        self._device = vocoder.conv_pre.weight.device
+        self._window = crossfade_window(CROSSFADE_FRAMES * self._hop).to(self._device)
+        # One slot more than there are: rows that only fill a batch up read and write there.
+        num_samples = CROSSFADE_FRAMES * self._hop
+        self._crossfade_mel = torch.zeros((num_slots + 1, self._config.num_mels, CROSSFADE_FRAMES), device=self._device)
+        self._crossfade_source = torch.zeros((num_slots + 1, 1, num_samples), device=self._device)
+        self._crossfade_audio = torch.zeros((num_slots + 1, num_samples), device=self._device)
+        self._num_done: dict[int, int] = {}  # frames so far of the streams that go on
+        self._has_buckets = graphs
+        self._run = GraphedCall(self._run_batch, enabled=graphs and can_record(self._device))
+
+    @torch.inference_mode()
+    def warm_up(self, *, max_rows: int = ROW_BUCKETS[-1], step: int = 1) -> None:
+        """Run each shape of up to ``max_rows`` rows once; only these have graphs then. Running streams are not touched.
+
+        ``step``: every so many-th number of rows is enough.
+        """
+        for key in self.keys(max_rows, step=step):
+            self.record(key)
+        self._run.freeze()
+
+    @torch.inference_mode()
+    def record(self, key: tuple[int, int, int]) -> None:
+        """Run and record one shape, on scratch."""
+        num_rows, num_frames, is_even = key
+        self._call([], num_rows, num_frames, is_even=bool(is_even))
+
+    def keys(self, max_rows: int, *, step: int = 1) -> list[tuple[int, int, int]]:
+        """Rows, frames and evenness of what there can be at speed 1, the largest first."""
+        row_buckets = thinned(buckets_up_to(min(max_rows, ROW_BUCKETS[-1]), ROW_BUCKETS), step)
+        return list(itertools.product(row_buckets, FRAME_BUCKETS[::-1], (0, 1)))
+
+    @torch.inference_mode()
+    def synthesise(self, rows: Sequence[VocoderRow]) -> list[Spoken]:
+        """The audio of each row, in their order; all but a last chunk hold the audio of their last eight frames back and
+        have at least so many.
+
+        A row whose numbers are not finite fails, and its slot is free again.
+        """
+        started = []
+        for bucket, batch in batches(rows, lambda row: row.num_frames, FRAME_BUCKETS, ROW_BUCKETS[-1]):
+            num_rows, num_frames, _ = self._run.fit((bucket_of(len(batch), ROW_BUCKETS), bucket, 0))
+            if not self._has_buckets:
+                num_rows, num_frames = len(batch), max(CROSSFADE_FRAMES, *(row.num_frames for row in batch))
+            is_even = all(row.num_frames == num_frames for row in batch)
+            started.append((batch, self._call(batch, num_rows, num_frames, is_even=is_even)))
+        done: dict[int, Spoken] = {}
+        for batch, samples in started:  # all are under way before the first is waited for
+            done.update(zip((row.slot for row in batch), self._to_pcm(batch, samples), strict=True))
+        return [done[row.slot] for row in rows]
+
+    def release(self, slot: int) -> None:
+        """Forget the stream of a slot, whatever it is doing. A free slot stays free."""
+        self._num_done.pop(slot, None)
+
+    def _call(self, batch: Sequence[VocoderRow], num_rows: int, num_frames: int, *, is_even: bool) -> Tensor:
+        """Samples of a batch, and behind those of each row whether they are finite: [rows, samples + 1], int16.
+
+        ``is_even``: no row is shorter than ``num_frames``, so nothing needs to be blanked behind its end.
+        """
+        mel = torch.zeros((num_rows, self._config.num_mels, num_frames), device=self._device)
+        numbers = [[self._num_slots, 0, 0, 0, 0]] * num_rows
+        for place, row in enumerate(batch):
+            before = self._num_done.pop(row.slot, 0)
+            num_done = 0 if row.is_first else before
+            mel[place, :, row.num_crossfade : row.num_frames] = row.mel
+            numbers[place] = [row.slot, row.num_frames, not row.is_first, num_done - row.num_crossfade, row.seed]
+            if not row.is_last:
+                self._num_done[row.slot] = num_done + row.mel.shape[1]
+        packed = upload(torch.tensor(numbers), self._device)
+        return self._run.call((num_rows, num_frames, int(is_even)), mel=mel, numbers=packed)[0][: len(batch)]
+
+    def _run_batch(
+        self, num_rows: int, num_frames: int, is_even: int, *, mel: Tensor, numbers: Tensor
+    ) -> tuple[Tensor]:
+        slots, lengths, has_crossfade, starts, seeds = numbers.unbind(dim=1)  # [B] each
+        ends = None if is_even else lengths
+        joins = has_crossfade.bool()[:, None]  # [B, 1]
+        num_held = CROSSFADE_FRAMES * self._hop
+        old_mel, new_mel = self._crossfade_mel[slots], mel[:, :, :CROSSFADE_FRAMES]
+        mel = torch.cat((torch.where(joins[..., None], old_mel, new_mel), mel[:, :, CROSSFADE_FRAMES:]), dim=2)
+
+        noise = self._noise(seeds, starts, num_frames)
+        source = self._vocoder.source(self._vocoder.f0(mel, ends), noise=noise)  # [B, 1, samples]
+        begun = torch.where(joins[..., None], self._crossfade_source[slots], source[:, :, :num_held])
+        source = torch.cat((begun, source[:, :, num_held:]), dim=2)
+        audio = self._vocoder.synthesize(mel, source, ends)  # [B, samples]
+        audio = torch.where(joins, crossfade(audio, self._crossfade_audio[slots], self._window), audio)
+
+        held = torch.arange(CROSSFADE_FRAMES, device=mel.device)
+        frames = (lengths[:, None] - CROSSFADE_FRAMES).clamp(min=0) + held  # [B, 8]
+        samples = (lengths[:, None] * self._hop - num_held).clamp(min=0) + torch.arange(num_held, device=mel.device)
+        self._crossfade_mel[slots] = mel.gather(2, frames[:, None].expand(-1, mel.shape[1], -1))
+        self._crossfade_source[slots] = source.gather(2, samples[:, None])
+        self._crossfade_audio[slots] = audio.gather(1, samples)
+
+        known = within(lengths, num_frames)  # [B, T]
+        finite = audio.isfinite().all(dim=1) & (mel.isfinite() | ~known[:, None]).all(dim=2).all(dim=1)
+        pcm = (audio.nan_to_num(0.0).clamp(-1.0, 1.0) * _FULL_SCALE).round()
+        assert pcm.shape == (num_rows, num_frames * self._hop)
+        return (torch.cat((pcm, finite[:, None].to(pcm.dtype)), dim=1).to(torch.int16),)
+
+    def _noise(self, seeds: Tensor, starts: Tensor, num_frames: int) -> Tensor:
+        """Standard normal numbers [B, samples, harmonics], a function of seed and place in the speech."""
+        frames = starts[:, None] + torch.arange(num_frames, device=starts.device)  # [B, T]
+        of_each = (seeds[:, None].expand_as(frames).flatten(), frames.flatten())
+        normals = counted_normals(*of_each, self._hop * self._config.num_harmonics)
+        return normals.view(len(seeds), -1, self._config.num_harmonics)
+
+    def _to_pcm(self, batch: Sequence[VocoderRow], samples: Tensor) -> list[Spoken]:
+        """Bring a batch to the host, in one copy; here it waits for the device."""
+        on_host = samples.cpu().numpy().astype("<i2", copy=False)
+        result = []
+        for row, pcm in zip(batch, on_host, strict=True):
+            failed = not pcm[-1]
+            if failed:
+                self.num_not_finite += 1
+                self.release(row.slot)
+            num_given = row.num_frames - (0 if row.is_last else CROSSFADE_FRAMES)
+            result.append(Spoken(b"" if failed else pcm[: num_given * self._hop].tobytes(), failed=failed))
+        return result

@@ -1,0 +1,115 @@
+"""The text front makes inputs of the language model from text chunks, by voice (§3.2, §7.2, §7.5).
+
+Runs on: the thread that owns the device.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from cc_tts.engines.cosyvoice.engine.prefill import Bistream, Prefill, SamplingRules
+from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LengthLimits, SpeechIds
+from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer
+from cc_tts.engines.cosyvoice.voice.speakers import Speaker
+from cc_tts.engines.cosyvoice.voice.spoken_text import as_sentence
+from cc_tts.errors import Unprocessable
+from cc_tts.voices.catalog import unknown_voice
+
+LIKELY_SPEECH_PER_TEXT: Final = 8  # speech tokens of a text token, at most as a rule; the hard limit is 20 (§3.3)
+MAX_SPEECH_TOKENS: Final = (
+    600  # of a sequence, 24 s: twice what its text takes as a rule; sampling ends there; unmeasured
+)
+MAX_TEXT_TOKENS: Final = MAX_SPEECH_TOKENS // LIKELY_SPEECH_PER_TEXT  # a longer text chunk becomes several sequences
+MAX_SEED: Final = 2**63 - 1  # unmeasured
+_CLAUSE_END: Final = re.compile(r"[.?!,;:](?=\s)|[。？！，、；：]")
+_SPACE: Final = re.compile(r"\s")
+
+
+class TextFront:
+    """See :class:`cc_tts.engines.cosyvoice.engine.device.TextFront`. ``num_positions``: how long a sequence may become,
+    inputs and speech together.
+    """
+
+    def __init__(
+        self, tokenizer: TextTokenizer, speakers: Mapping[str, Speaker], *, speech_ids: SpeechIds, num_positions: int
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._speakers = speakers
+        self._speech_ids = speech_ids
+        self._num_positions = num_positions
+
+    def cut(self, text: str) -> tuple[str, str]:
+        """Return as much of ``text`` as a sequence may have, up to the end of a clause if it can be, and the rest."""
+        num_ids = len(self._tokenizer.encode(text))
+        end = len(text)
+        while num_ids > MAX_TEXT_TOKENS and end > 1:
+            end = max(1, min(end - 1, end * MAX_TEXT_TOKENS // num_ids))
+            for boundary in (_CLAUSE_END, _SPACE):
+                ends = [found.end() for found in boundary.finditer(text, 0, end + 1) if found.end() <= end]
+                if ends and ends[-1] > end // 2:
+                    end = ends[-1]
+                    break
+            num_ids = len(self._tokenizer.encode(text[:end]))
+        return text[:end], text[end:]
+
+    def prepare(self, voice_id: str, text: str, *, more_follows: bool = False) -> Prefill | None:
+        """A text chunk as a sequence of its own, None if it says nothing; ``more_follows``: the text goes on after it.
+
+        Raises ``Unprocessable`` if it holds what looks like a special token and is none, or is too long for the model.
+        """
+        ids = tuple(self._tokenizer.encode(as_sentence(text, more_follows=more_follows)))
+        if not ids:
+            return None
+        speaker = self._speaker(voice_id)
+        request = speaker.lm_request(self._tokenizer, ids)
+        inputs, limits = request.inputs, request.limits
+        free = self._num_positions - max(len(inputs), len(speaker.flow_tokens))
+        if free < LIKELY_SPEECH_PER_TEXT * len(ids):
+            raise Unprocessable(
+                f"a text chunk of {len(ids)} tokens after a prompt of {len(inputs) - len(ids)} is too long for the model's "
+                f"{self._num_positions} positions; lower tts.chunk_max_chars"
+            )
+        limits = LengthLimits(limits.min_len, min(limits.max_len, free, MAX_SPEECH_TOKENS))
+        return Prefill(inputs, SamplingRules.of_request(limits))
+
+    def begin_interleaved(self, voice_id: str) -> Bistream:
+        """A sequence whose text comes in chunks (§3.5).
+
+        A long prompt would keep it silent until five text tokens are there for each fifteen of its speech tokens. So only
+        the text of an instruction goes before, and the voice comes from the flow.
+        """
+        return Bistream(self._instruction(voice_id), speech_ids=self._speech_ids)
+
+    def text_ids(self, voice_id: str, text: str) -> tuple[int, ...]:
+        """The tokens of a chunk of an interleaved text; raises ``Unprocessable`` as :meth:`prepare` does."""
+        ids = tuple(self._tokenizer.encode(text))
+        if len(ids) > self.max_interleaved(voice_id):
+            raise Unprocessable(
+                f"a text chunk of {len(ids)} tokens is too long for the model; lower tts.chunk_max_chars"
+            )
+        return ids
+
+    def max_interleaved(self, voice_id: str) -> int:
+        """Text tokens of an interleaved sequence, at which their speech still fits."""
+        num_prompt = max(len(self._instruction(voice_id)), self.num_flow_prompt(voice_id))
+        return min(MAX_TEXT_TOKENS, max(1, (self._num_positions - num_prompt) // (1 + LIKELY_SPEECH_PER_TEXT)))
+
+    def _instruction(self, voice_id: str) -> Sequence[int]:
+        speaker = self._speaker(voice_id)
+        return speaker.lm_request(self._tokenizer, ()).prompt_text if speaker.mode == "instruct" else ()
+
+    def seed(self, voice_id: str, text: str) -> int:
+        """Return a seed from 0 to :data:`MAX_SEED`: the same voice says the same text in the same way."""
+        key = f"0\0{voice_id}\0{text}".encode(errors="surrogatepass")
+        return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big") & MAX_SEED
+
+    def num_flow_prompt(self, voice_id: str) -> int:
+        """Speech tokens of the flow's prompt; raises ``UnknownVoice``."""
+        return len(self._speaker(voice_id).flow_tokens)
+
+    def _speaker(self, voice_id: str) -> Speaker:
+        speaker = self._speakers.get(voice_id)
+        if speaker is None:
+            raise unknown_voice(voice_id, [each.voice for each in self._speakers.values()])
+        return speaker

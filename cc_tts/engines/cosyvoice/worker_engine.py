@@ -1,0 +1,139 @@
+"""The engine that a worker drives, made from its settings.
+
+Runs on: the thread that owns the device.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import torch
+
+from cc_tts import logs
+from cc_tts.engines.cosyvoice.batched import BatchedConfig, BatchedLoader
+from cc_tts.engines.cosyvoice.engine.config import EngineConfig
+from cc_tts.engines.cosyvoice.gpu_driver import installed_driver, why_no_gpu
+from cc_tts.engines.cosyvoice.voice.speakers import Speaker, built_in_speakers, enrolled_speakers
+from cc_tts.engines.engine_core import EngineLoader
+from cc_tts.engines.worker.messages import WorkerSettings
+from cc_tts.errors import ConfigError
+from cc_tts.voices.library import VoiceLibrary
+
+DTYPES: Final[Mapping[str, torch.dtype | None]] = {
+    "auto": None,
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}
+
+CUDA_GUARD_MS: Final = 60.0  # at least: a card whose calls take long has more; unmeasured
+CPU_GUARD_MS: Final = 250.0
+"""How long before its listener runs dry a piece is due. What a processor does besides makes single calls take up to 2.5
+times as long as they did before and do after (docs/engine-notes.md).
+"""
+CUDA_CALIBRATION_ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 128)
+CPU_CALIBRATION_ROWS: Final = (1,)
+"""How many streams are spoken at a time at start-up, to measure what the stages cost."""
+
+log = logs.get(__name__)
+
+
+def make_loader(settings: WorkerSettings) -> EngineLoader:
+    """Return what loads the engine. Raises ``ConfigError`` when the device cannot be used."""
+    tts = settings.tts
+    device = choose_device(settings.device)
+    check_build(device)
+    model_dir = Path(tts.model_dir)
+    voices_dir = Path(tts.voices_dir) if tts.voices_dir else None
+    is_cuda = device.type == "cuda"
+    calibration_rows = CUDA_CALIBRATION_ROWS if is_cuda else CPU_CALIBRATION_ROWS
+    config = BatchedConfig(
+        engine=EngineConfig(
+            first_audio_target_ms=tts.first_audio_target_ms,
+            guard_ms=CUDA_GUARD_MS if is_cuda else CPU_GUARD_MS,
+            max_streams=tts.max_streams,
+            max_utilisation=tts.max_utilisation,
+            first_hop_tokens=tts.first_hop_tokens,
+            interleaved=tts.interleaved_text,
+            admits_all=settings.purpose == "say",
+        ),
+        device=device,
+        dtype=DTYPES[tts.dtype],
+        num_threads=1 if is_cuda else tts.num_threads,
+        memory_bytes=tts.state_memory_bytes,
+        graphs=tts.graphs,
+        checks_only=settings.purpose == "check",
+        calibration_rows=() if settings.purpose == "say" else calibration_rows,  # nobody is refused there
+    )
+    return BatchedLoader(model_dir, lambda: load_speakers(model_dir, voices_dir), config)
+
+
+def choose_device(wanted: str) -> torch.device:
+    """The device of a setting; ``auto`` is a CUDA device if there is one, and a CPU with a warning if not. Raises
+    ``ConfigError`` when a named one is not there.
+    """
+    if wanted == "auto" and not torch.cuda.is_available():
+        found, remedy = _why_no_gpu()
+        detail = f"no GPU was found, so the neural engine runs on the CPU, which is far too slow for calls: {found}"
+        log.warning("no_gpu", detail=detail, remedy=f'{remedy}; tts.devices = ["cpu"] says that a CPU is meant')
+    if wanted == "auto":
+        wanted = "cuda" if torch.cuda.is_available() else "cpu"
+    device = torch.device(wanted)
+    if device.type == "cuda":
+        num_devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if (device.index or 0) >= num_devices:
+            why = "" if num_devices else "; {}; {}".format(*_why_no_gpu())
+            raise ConfigError(f"tts.devices: there is no {wanted} here: torch sees {num_devices} CUDA devices{why}")
+    return device
+
+
+def _why_no_gpu() -> tuple[str, str]:
+    return why_no_gpu(torch.__version__, torch.version.cuda or "", installed_driver())
+
+
+def check_build(device: torch.device) -> None:
+    """Raise ``ConfigError`` if this build of PyTorch has no kernels for ``device``, with the build that has."""
+    if device.type != "cuda":
+        return
+    major, minor = torch.cuda.get_device_capability(device)
+    built = torch.cuda.get_arch_list()
+    if any(_runs_on(arch, major, minor) for arch in built):
+        return
+    name, has = torch.cuda.get_device_name(device), ", ".join(built) or "no GPU"
+    raise ConfigError(
+        f"tts.devices: {name} is sm_{major}{minor}, and this PyTorch ({torch.__version__}) is built for {has}; a V100 "
+        '(sm_70) needs one of CUDA 12.6, older than 2.15: pip install "torch<2.15" --index-url '
+        "https://download.pytorch.org/whl/cu126"
+    )
+
+
+def _runs_on(arch: str, major: int, minor: int) -> bool:
+    """Return whether what was built for ``arch``, such as ``sm_90`` or ``compute_120``, runs on a device of this
+    capability.
+    """
+    kind, _, digits = arch.partition("_")
+    number = re.match(r"\d+", digits)
+    if number is None:
+        return False
+    built = divmod(int(number[0]), 10)
+    if kind == "compute":  # compiled by the driver for what is newer
+        return built <= (major, minor)
+    return built[0] == major and built[1] <= minor and (digits[-1].isdigit() or built[1] == minor)
+
+
+def load_speakers(model_dir: Path, voices_dir: Path | None) -> Mapping[str, Speaker]:
+    """Every voice: those of the model, and those that were enrolled, which win. Raises ``ConfigError`` without any."""
+    speakers = dict(built_in_speakers(model_dir))
+    if voices_dir is not None:
+        library = VoiceLibrary(voices_dir)
+        for fault in library.faults():
+            log.warning("voice_unreadable", detail=fault)
+        speakers |= enrolled_speakers(library, on_fault=lambda fault: log.warning("voice_unusable", detail=fault))
+    if not speakers:
+        where = f"tts.voices_dir ({voices_dir})" if voices_dir is not None else "tts.voices_dir, which is empty"
+        raise ConfigError(
+            f"there is no voice to speak with in {where}; enrol one: "
+            "cc-tts voices enrol ID --wav FILE --transcript TEXT --language TAG"
+        )
+    return speakers

@@ -1,0 +1,89 @@
+"""The flow on whole sequences."""
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from cc_tts.engines.cosyvoice.model.networks.flow.encoder import FRAMES_PER_TOKEN
+from cc_tts.engines.cosyvoice.model.networks.flow.flow import Flow, FlowReference
+from cc_tts.engines.cosyvoice.model.networks.layers import Span, within
+
+
+def encode(flow: Flow, token: Tensor, token_len: Tensor, *, streaming: bool, finalize: bool) -> Tensor:
+    """``token`` [B, N] to [B, 2 S, width] (§4.2 to §4.5).
+
+    S is N when ``finalize``, else N less the tokens of lookahead, which are only looked at.
+    """
+    lookahead = flow.config.encoder.lookahead
+    window = functional.pad(token, (0, lookahead)) if finalize else token
+    num_new = token_len if finalize else token_len - lookahead
+    tokens, frames = _spans(flow, num_new, window.shape[1] - lookahead, streaming=streaming)
+    return flow._encode(window, within(token_len, window.shape[1]), tokens, frames, None)
+
+
+def whole_mel(
+    flow: Flow,
+    token: Tensor,
+    prompt: FlowReference,
+    *,
+    streaming: bool,
+    finalize: bool,
+    noise: Tensor,
+    token_len: Tensor | None = None,
+    prompt_token_len: Tensor | None = None,
+) -> Tensor:
+    """Mel frames of whole sequences, as the reference computes them for every chunk.
+
+    Args:
+        token: speech tokens, [B, N].
+        prompt: of each row: ``token`` [B, P], where P may be 0, ``feat`` [B, 2 P, mels], ``embedding`` [B, embedding].
+        streaming: attention ends with the chunk (§4.4); otherwise every frame sees every frame.
+        finalize: no tokens will follow; otherwise the last three are only looked at (§4.2).
+        noise: what the frames start from, [1 or B, mels, at least 2 (P + N)], see :func:`fixed_noise`.
+        token_len: how many tokens of each row are real, [B]; all, when left out.
+        prompt_token_len: the same of the prompt.
+
+    Returns:
+        [B, mels, 2 N], or six frames less when not ``finalize``; float32, zeros behind the end of a row
+
+    """
+    num_rows, num_tokens = token.shape
+    num_prompt = prompt.token.shape[1]
+    if prompt.feat.shape[1] != num_prompt * FRAMES_PER_TOKEN:  # everything after it would be shifted (§4)
+        raise ValueError(f"a prompt of {num_prompt} tokens cannot have {prompt.feat.shape[1]} mel frames")
+    lookahead = flow.config.encoder.lookahead
+    lengths = token.new_full((num_rows,), num_tokens) if token_len is None else token_len
+    prompts = token.new_full((num_rows,), num_prompt) if prompt_token_len is None else prompt_token_len
+
+    places = torch.arange(num_prompt + num_tokens, device=token.device).expand(num_rows, -1)  # [B, P + N]
+    source = torch.where(places < prompts[:, None], places, places + (num_prompt - prompts)[:, None])
+    joined = torch.cat((prompt.token, token), dim=1).gather(1, source.clamp(max=num_prompt + num_tokens - 1))
+    window = functional.pad(joined, (0, lookahead)) if finalize else joined
+    known = within(prompts + lengths, window.shape[1])
+    num_new = prompts + lengths if finalize else prompts + lengths - lookahead
+    tokens, frames = _spans(flow, num_new, window.shape[1] - lookahead, streaming=streaming)
+
+    num_frames = frames.visible.shape[2]
+    cond = functional.pad(prompt.feat, (0, 0, 0, num_frames - prompt.feat.shape[1]))
+    cond = cond.masked_fill(~within(prompts * FRAMES_PER_TOKEN, num_frames)[..., None], 0.0)
+    start = noise[:, :, :num_frames].transpose(1, 2).expand(num_rows, -1, -1)
+    mu = flow.encoder_proj(flow._encode(window, known, tokens, frames, None))
+    mel = flow._solve(mu, flow.speaker(prompt.embedding), cond, start, frames, None)  # [B, 2 (P + N), mels]
+
+    num_given = max(0, num_frames - num_prompt * FRAMES_PER_TOKEN)
+    return _cut(mel, prompts * FRAMES_PER_TOKEN, (num_new - prompts) * FRAMES_PER_TOKEN, num_given)
+
+
+def _spans(flow: Flow, num_new: Tensor, width: int, *, streaming: bool) -> tuple[Span, Span]:
+    """The span of the tokens and that of their frames."""
+    chunk = flow.config.chunk_tokens if streaming else None
+    tokens = Span.of(num_new, width, chunk=chunk)
+    scale = FRAMES_PER_TOKEN
+    return tokens, Span.of(num_new * scale, width * scale, chunk=None if chunk is None else chunk * scale)
+
+
+def _cut(mel: Tensor, starts: Tensor, counts: Tensor, width: int) -> Tensor:
+    """Of each row of ``mel`` [B, T, mels] ``counts`` frames from ``starts`` on: [B, mels, width], zeros behind them."""
+    places = (starts[:, None] + torch.arange(width, device=mel.device)).clamp(max=mel.shape[1] - 1)
+    cut = mel.gather(1, places[..., None].expand(-1, -1, mel.shape[2]))
+    return cut.masked_fill(~within(counts, width)[..., None], 0.0).transpose(1, 2)

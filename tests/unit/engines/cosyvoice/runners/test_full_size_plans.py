@@ -1,0 +1,100 @@
+"""Every card of 8 GB and more starts with the published sizes, and so does a CPU; the networks are on the meta device."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from cc_tts.engines.cosyvoice.engine.engine import TYPICAL_TOKENS  # noqa: E402
+from cc_tts.engines.cosyvoice.model.loader import SpeechModel  # noqa: E402
+from cc_tts.engines.cosyvoice.model.networks.flow.flow import Flow  # noqa: E402
+from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm  # noqa: E402
+from cc_tts.engines.cosyvoice.model.networks.vocoder.vocoder import Vocoder  # noqa: E402
+from cc_tts.engines.cosyvoice.model.sizes import FlowConfig, LmConfig, VocoderConfig  # noqa: E402
+from cc_tts.engines.cosyvoice.runners import memory_plan  # noqa: E402
+from cc_tts.engines.cosyvoice.runners.kv_cache import FlowArena  # noqa: E402
+from cc_tts.engines.cosyvoice.runners.memory_plan import GRAPH_SHARE, MemoryPlan, pages_for, plan_memory  # noqa: E402
+
+pytestmark = pytest.mark.unit
+
+GB = 10**9
+CONTEXT_BYTES = 6 * 2**30 // 10
+"""A CUDA context with PyTorch's kernels: assumed, not measured."""
+PROMPT_TOKENS = 200  # 8 s, the longest usual reference
+
+
+def published(type_name: str) -> SpeechModel:
+    dtype = getattr(torch, type_name)
+    with torch.device("meta"):
+        lm, flow = SpeechLm(LmConfig()).to(dtype), Flow(FlowConfig()).to(dtype)
+        return SpeechModel(lm=lm, flow=flow, vocoder=Vocoder(VocoderConfig()))
+
+
+@pytest.fixture(scope="module")
+def half() -> SpeechModel:
+    return published("bfloat16")
+
+
+def weight_bytes(model: SpeechModel) -> int:
+    networks = (model.lm, model.flow, model.vocoder)
+    return sum(each.nbytes for network in networks for each in network.parameters())
+
+
+def page_bytes(model: SpeechModel) -> int:
+    return FlowArena(model.flow, num_slots=1, num_pages=1).bytes_per_page
+
+
+def on_card(
+    model: SpeechModel, monkeypatch: pytest.MonkeyPatch, size_gb: int, max_streams: int = 0, graphs: float = GRAPH_SHARE
+) -> MemoryPlan:
+    """The plan on a card of this size, where graphs take that share of what the weights leave."""
+    free_bytes = size_gb * GB - weight_bytes(model) - CONTEXT_BYTES
+    monkeypatch.setattr(memory_plan, "_free_bytes", lambda _device: int(free_bytes * memory_plan.CUDA_SHARE))
+    return plan_memory(
+        model,
+        max_streams=max_streams,
+        num_positions=1024,
+        memory_bytes=0,
+        prompt_tokens=PROMPT_TOKENS,
+        graph_bytes=int(graphs * free_bytes),
+    )
+
+
+def test_the_sizes_are_the_published_ones(half: SpeechModel) -> None:
+    assert page_bytes(half) == 115_404_800
+
+
+@pytest.mark.parametrize("max_streams", [0, 256])
+@pytest.mark.parametrize("size_gb", [8, 10, 12, 16, 24, 48, 80])
+def test_a_card_starts_and_holds_what_one_stream_needs(
+    half: SpeechModel, monkeypatch: pytest.MonkeyPatch, size_gb: int, max_streams: int
+) -> None:
+    plan = on_card(half, monkeypatch, size_gb, max_streams)
+    assert plan.num_streams >= 1
+    assert plan.num_pages >= pages_for(PROMPT_TOKENS, TYPICAL_TOKENS)
+
+
+@pytest.mark.parametrize("size_gb", [8, 10, 12, 16, 24, 48, 80])
+def test_by_itself_a_card_gives_nearly_all_to_pages(
+    half: SpeechModel, monkeypatch: pytest.MonkeyPatch, size_gb: int
+) -> None:
+    plan = on_card(half, monkeypatch, size_gb)
+    slot_bytes = plan.num_slots * plan.slot_bytes
+    assert slot_bytes < 0.07 * (slot_bytes + plan.page_bytes)
+    assert plan.page_bytes - plan.num_pages * page_bytes(half) < page_bytes(half)
+
+
+def test_a_larger_card_takes_more_streams(half: SpeechModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    streams = [on_card(half, monkeypatch, size_gb, graphs=0.2).num_streams for size_gb in (8, 12, 16, 24, 48, 80)]
+    assert streams == sorted(set(streams))
+    assert on_card(half, monkeypatch, 280).num_streams == memory_plan.MAX_STREAMS
+
+
+@pytest.mark.parametrize(("type_name", "available_gb"), [("float32", 8), ("float32", 64), ("bfloat16", 4)])
+def test_a_cpu_starts(monkeypatch: pytest.MonkeyPatch, type_name: str, available_gb: int) -> None:
+    model = published(type_name)
+    monkeypatch.setattr(memory_plan, "_available_bytes", lambda: available_gb * GB)
+    monkeypatch.setattr(SpeechLm, "device", torch.device("cpu"))
+    plan = plan_memory(model, max_streams=0, num_positions=1024, memory_bytes=0, prompt_tokens=100)
+    assert plan.num_pages >= pages_for(100, TYPICAL_TOKENS)
+    assert plan.num_pages <= pages_for(100, 1200), "a CPU speaks two sequences at a time, not more"
+    assert plan.num_pages * page_bytes(model) <= 0.6 * available_gb * GB

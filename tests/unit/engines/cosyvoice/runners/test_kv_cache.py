@@ -1,0 +1,134 @@
+import random
+from collections import Counter
+from typing import Final
+
+import pytest
+
+from cc_tts.engines.cosyvoice.engine.device import PagesExhausted
+from cc_tts.engines.cosyvoice.runners.kv_cache import PagePool
+from cc_tts.errors import EngineOverloaded
+
+torch = pytest.importorskip("torch")
+
+from cc_tts.engines.cosyvoice.runners.kv_cache import FlowArena  # noqa: E402
+from lab.cosyvoice.networks import flow_of  # noqa: E402
+from lab.cosyvoice.tiny_model import tiny_states  # noqa: E402
+from tests.support.flow_cases import num_used  # noqa: E402
+
+pytestmark = pytest.mark.unit
+
+NUM_PAGES: Final = 7
+
+
+class TestPagePool:
+    """Who holds which page."""
+
+    def test_the_lowest_come_first_and_scratch_never(self) -> None:
+        pool = PagePool(NUM_PAGES)
+        assert (pool.num_free, num_used(pool)) == (6, 0)
+        assert pool.take(3) == [1, 2, 3]
+        pool.release([2])
+        assert pool.take(0) == []
+        assert pool.take(2) == [2, 4]
+        assert (pool.num_free, num_used(pool)) == (2, 4)
+
+    def test_more_than_there_are(self) -> None:
+        pool = PagePool(NUM_PAGES)
+        pool.take(4)
+        with pytest.raises(PagesExhausted, match="3 pages are needed and 2 are free"):
+            pool.take(3)
+        assert (pool.num_free, num_used(pool)) == (2, 4)
+        assert pool.take(2) == [5, 6]
+        assert issubclass(PagesExhausted, EngineOverloaded)
+
+    def test_a_shared_page_is_free_when_the_last_lets_go(self) -> None:
+        pool = PagePool(NUM_PAGES)
+        pages = pool.take(2)
+        pool.share(pages)
+        pool.share(pages[:1])
+        pool.release(pages)
+        assert (pool.num_free, num_used(pool)) == (4, 2)
+        pool.release(pages)
+        assert (pool.num_free, num_used(pool)) == (5, 1)
+        pool.release(pages[:1])
+        assert pool.take(6) == [1, 2, 3, 4, 5, 6]
+
+    @pytest.mark.parametrize("pages", [[1, 1], [1, 2], [0], [NUM_PAGES], [-1]])
+    def test_what_is_not_held_cannot_be_let_go(self, pages: list[int]) -> None:
+        pool = PagePool(NUM_PAGES)
+        pool.take(1)
+        with pytest.raises(ValueError, match="held"):
+            pool.release(pages)
+        assert (pool.num_free, num_used(pool)) == (5, 1)
+        pool.release([1])
+        assert num_used(pool) == 0
+
+    @pytest.mark.parametrize("pages", [[2], [0], [1, 2]])
+    def test_what_is_not_held_cannot_be_shared(self, pages: list[int]) -> None:
+        pool = PagePool(NUM_PAGES)
+        pool.take(1)
+        with pytest.raises(ValueError, match="held 0 times"):
+            pool.share(pages)
+        pool.release([1])
+        assert (pool.num_free, num_used(pool)) == (6, 0)
+
+    def test_scratch_alone(self) -> None:
+        with pytest.raises(PagesExhausted):
+            PagePool(1).take(1)
+
+    def test_the_counts_are_those_of_a_model(self) -> None:
+        draw = random.Random(4)
+        pool, held = PagePool(20), Counter[int]()
+        for _ in range(400):
+            busy = sorted(held.elements())
+            match draw.choice(("take", "share", "release")):
+                case "take" if pool.num_free:
+                    taken = pool.take(draw.randint(1, pool.num_free))
+                    assert not set(taken) & set(held)
+                    held.update(taken)
+                case "share" if busy:
+                    shared = set(draw.choices(busy, k=3))
+                    pool.share(shared)
+                    held.update(shared)
+                case "release" if busy:
+                    released = draw.sample(busy, k=draw.randint(1, len(busy)))
+                    pool.release(released)
+                    held -= Counter(released)
+            assert num_used(pool) == len(held)
+            assert pool.num_free == 19 - len(held)
+
+
+class TestFlowArena:
+    """The tensors behind the pages."""
+
+    def test_sizes(self) -> None:
+        flow = flow_of(tiny_states()["flow"])
+        arena = FlowArena(flow, num_slots=3, num_pages=5)
+        config, encoder = flow.config, flow.config.encoder
+        num_attentions = arena.estimator.attention.shape[1]
+        assert arena.estimator.attention.shape == (10, num_attentions, 10, 50, 2, 2, 16)
+        assert arena.encoder.tokens.shape[1:3] == (5, 25)
+        assert arena.encoder.frames.shape[1:3] == (5, 50)
+        per_token = 2 * encoder.width * (encoder.num_layers + 2 * encoder.num_up_layers)
+        per_frame = 10 * num_attentions * 2 * 2 * config.estimator.num_attention
+        assert arena.bytes_per_page == 4 * (25 * per_token + 50 * per_frame)
+        contexts = (arena.encoder.lookahead_context, arena.encoder.up_context, arena.estimator.contexts)
+        assert arena.bytes_per_slot == sum(context.nbytes for context in contexts) // 3
+
+    def test_contexts_of_a_slot_are_views(self) -> None:
+        flow = flow_of(tiny_states()["flow"])
+        arena = FlowArena(flow, num_slots=3, num_pages=2)
+        for context in arena.contexts(1):
+            context.fill_(1.0)
+        assert arena.estimator.contexts.mean(dim=(0, 2, 3)).tolist() == [0, 0, 1, 1, 0, 0]
+        assert arena.encoder.up_context.mean(dim=(1, 2)).tolist() == [0, 1, 0]
+
+    def test_wiping_leaves_the_others(self) -> None:
+        flow = flow_of(tiny_states()["flow"])
+        arena = FlowArena(flow, num_slots=2, num_pages=3)
+        encoder, attention = arena.encoder, arena.estimator.attention
+        for tensor in (encoder.tokens, encoder.frames, attention):
+            tensor.fill_(float("nan"))
+        arena.wipe([1], 1)
+        assert torch.isnan(encoder.tokens).flatten(2).any(2).tolist() == [[True, False, True]] * len(encoder.tokens)
+        assert torch.isnan(attention[0, 0]).flatten(1).any(1).tolist() == [True, True, False, False, True, True]

@@ -1,0 +1,95 @@
+"""Memory is shared out between slots and pages."""
+
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("onnx")
+
+from cc_tts.engines.cosyvoice.model.loader import SpeechModel, load_model  # noqa: E402
+from cc_tts.engines.cosyvoice.runners import memory_plan  # noqa: E402
+from cc_tts.engines.cosyvoice.runners.kv_cache import FlowArena  # noqa: E402
+from cc_tts.engines.cosyvoice.runners.lm import LmRunner  # noqa: E402
+from cc_tts.engines.cosyvoice.runners.memory_plan import MemoryPlan, plan_memory  # noqa: E402
+from cc_tts.errors import ConfigError  # noqa: E402
+from lab.cosyvoice.tiny_model import make_tiny_model  # noqa: E402
+
+pytestmark = pytest.mark.unit
+
+NUM_POSITIONS = 256
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> SpeechModel:
+    directory: Path = make_tiny_model(tmp_path_factory.mktemp("tiny"))
+    return load_model(directory, device="cpu")
+
+
+@pytest.fixture
+def free(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Bytes that are free, to be set."""
+    there = [0]
+    monkeypatch.setattr(memory_plan, "_free_bytes", lambda _device: there[0])
+    return there
+
+
+def plan(model: SpeechModel, max_streams: int = 16, memory_bytes: int = 0) -> MemoryPlan:
+    return plan_memory(model, max_streams=max_streams, num_positions=NUM_POSITIONS, memory_bytes=memory_bytes)
+
+
+def test_a_slot_costs_what_it_takes(model: SpeechModel, free: list[int]) -> None:
+    free[0] = 1 << 30
+    slot_bytes = plan(model).slot_bytes
+    runner = LmRunner(model.lm, num_slots=3, num_positions=NUM_POSITIONS)
+    arena = FlowArena(model.flow, num_slots=4, num_pages=1)
+    assert slot_bytes * 4 == pytest.approx(runner._cache.nbytes + 4 * arena.bytes_per_slot, rel=0.02)
+
+
+def test_with_enough_there_is_a_slot_for_each_stream_and_some_more(model: SpeechModel, free: list[int]) -> None:
+    free[0] = 1 << 30
+    full = plan(model)
+    assert (full.num_streams, full.num_slots) == (16, 18)
+    assert plan(model, memory_bytes=1 << 50).num_pages == 40 * 18, "no more than can be of use"
+    page_bytes = FlowArena(model.flow, num_slots=1, num_pages=1).bytes_per_page
+    assert plan(model, memory_bytes=50 * page_bytes + 1).num_pages == 50
+    assert "16 streams, 18 slots" in str(full)
+
+
+@pytest.mark.parametrize(("num_fitting", "num_streams"), [(17, 15), (8, 7), (2, 1), (1, 1)])
+def test_with_less_there_are_fewer_streams(
+    model: SpeechModel, free: list[int], num_fitting: int, num_streams: int
+) -> None:
+    free[0] = 1 << 30
+    slot_bytes = plan(model).slot_bytes
+    free[0] = 2 * num_fitting * slot_bytes + 2
+    small = plan(model, memory_bytes=1 << 30)
+    assert (small.num_slots, small.num_streams) == (num_fitting, num_streams)
+
+
+def test_too_little_for_one_stream_is_told_with_keys_that_help(model: SpeechModel, free: list[int]) -> None:
+    free[0] = 1000
+    with pytest.raises(
+        ConfigError, match=r"1,000 bytes are free .* one stream needs .*tts\.devices.*tts\.dtype"
+    ) as told:
+        plan(model)
+    assert "state_memory_bytes" not in told.value.detail, "nobody has set it"
+
+
+def test_too_little_memory_for_pages_is_refused(model: SpeechModel, free: list[int]) -> None:
+    free[0] = 1 << 30
+    with pytest.raises(ConfigError, match=r"tts\.state_memory_bytes: .* hold 8 pages of .* at least 9 are needed"):
+        plan(model, memory_bytes=9 * FlowArena(model.flow, num_slots=1, num_pages=1).bytes_per_page - 1)
+
+
+def test_more_streams_than_the_memory_suits_leave_the_pages_of_one(model: SpeechModel, free: list[int]) -> None:
+    page_bytes = FlowArena(model.flow, num_slots=1, num_pages=1).bytes_per_page
+    free[0] = 1 << 30
+    slot_bytes = plan(model).slot_bytes
+    free[0] = 9 * page_bytes + 2 * slot_bytes
+    small = plan(model, max_streams=256)
+    assert (small.num_slots, small.num_pages) == (2, 9)
+
+
+def test_what_is_free_here_is_some_of_the_machine() -> None:
+    assert 0 < memory_plan._free_bytes(torch.device("cpu")) < 2**50

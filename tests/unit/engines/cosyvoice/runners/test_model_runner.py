@@ -1,0 +1,153 @@
+"""Slots, pages and voices of the three networks together."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("onnx")
+
+from cc_tts.clock import MonotonicClock  # noqa: E402
+from cc_tts.engines.cosyvoice.engine.device import (  # noqa: E402
+    PagesExhausted,
+    SlotPrefill,
+    SpeakJob,
+)
+from cc_tts.engines.cosyvoice.engine.prefill import Prefill, SamplingRules  # noqa: E402
+from cc_tts.engines.cosyvoice.model.loader import SpeechModel, load_model  # noqa: E402
+from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LengthLimits, unistream_inputs  # noqa: E402
+from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer  # noqa: E402
+from cc_tts.engines.cosyvoice.runners.runner import ModelRunner  # noqa: E402
+from cc_tts.errors import EngineFailed  # noqa: E402
+from lab.cosyvoice.tiny_model import make_tiny_model  # noqa: E402
+from tests.support.tiny_speakers import tiny_speaker  # noqa: E402
+from tests.support.torch_threads import one_thread  # noqa: E402
+
+pytestmark = pytest.mark.unit
+
+SPEAKERS = {  # of long and other one fits into the least memory
+    "short": tiny_speaker("cross_lingual", num_prompt=30, id="short"),
+    "long": tiny_speaker("cross_lingual", num_prompt=400, id="long"),
+    "other": tiny_speaker("cross_lingual", num_prompt=475, id="other"),
+    "builtin": tiny_speaker("builtin"),
+}
+NUM_SLOTS = 4
+
+_one_thread = pytest.fixture(autouse=True, scope="module")(one_thread)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> tuple[SpeechModel, TextTokenizer]:
+    directory: Path = make_tiny_model(tmp_path_factory.mktemp("tiny"))
+    tokenizer = TextTokenizer.from_directory(directory / "CosyVoice-BlankEN")
+    return load_model(directory, device="cpu"), tokenizer
+
+
+def make_runner(model: tuple[SpeechModel, TextTokenizer], *, num_pages: int = 60) -> ModelRunner:
+    return ModelRunner(
+        *model, SPEAKERS, num_slots=NUM_SLOTS, num_positions=512, num_pages=num_pages, clock=MonotonicClock()
+    )
+
+
+def prefill(slot: int, voice_id: str, num_inputs: int = 3, num_sampled: int = 40, **fields: Any) -> SlotPrefill:
+    inputs = unistream_inputs((), range(num_inputs), ())
+    rules = SamplingRules.of_request(LengthLimits(num_sampled, num_sampled))
+    return SlotPrefill(slot, voice_id, Prefill(inputs, rules, **fields), seed=slot)
+
+
+def job(slot: int, num_tokens: int = 40, **fields: Any) -> SpeakJob:
+    tokens = [token % 200 for token in range(num_tokens)]
+    return SpeakJob(**{"slot": slot, "tokens": tokens, "is_first": True, "is_last": True, **fields})
+
+
+def held(runner: ModelRunner) -> tuple[int, int, int, int]:
+    used = (len(runner._lm._used), len(runner._flow._sequences), len(runner._vocoder._num_done))
+    return (*used, len(runner._voice_of))
+
+
+def test_a_sequence_takes_its_slot_everywhere_and_gives_it_back(model: Any) -> None:
+    runner = make_runner(model)
+    runner.start([prefill(0, "short"), prefill(2, "builtin")])
+    assert held(runner) == (2, 2, 0, 2)
+    drawn = runner.decode({0: 40, 2: 40}, 39)
+    assert {slot: len(answer.ids) for slot, answer in drawn.items()} == {0: 40, 2: 40}
+    batch = runner.speak([job(0, is_last=False), job(2)])
+    assert [piece.failed for piece in batch.pieces] == [False, False]
+    assert len(batch.pieces[1].pcm) == 40 * 1920
+    assert held(runner)[2] == 1
+    assert runner.num_free_pages < runner.num_pages
+    for slot in (0, 2, 0, 3):
+        runner.release(slot)
+    assert held(runner) == (0, 0, 0, 0)
+    assert runner.num_free_pages == runner.num_pages
+
+
+def test_pages_needed_are_the_pages_taken(model: Any) -> None:
+    runner = make_runner(model)
+    for voice_id in ("short", "builtin"):
+        needed = runner.pages_needed(voice_id, 40)
+        free = runner.num_free_pages
+        runner.start([prefill(0, voice_id)])
+        runner.speak([job(0)])
+        shared = len(runner._voices[voice_id].flow.pages)
+        assert free - runner.num_free_pages == needed
+        runner.release(0)
+        assert runner.pages_needed(voice_id, 40) == needed - shared
+
+
+def test_voices_are_computed_once_and_make_room_when_nobody_speaks_with_them(model: Any) -> None:
+    runner = make_runner(model, num_pages=32)
+    runner.start([prefill(0, "long")])
+    with pytest.raises(PagesExhausted):
+        runner.start([prefill(1, "builtin"), prefill(2, "other")])
+    assert held(runner) == (1, 1, 0, 1)
+    runner.start([prefill(1, "long")])
+    assert list(runner._voices) == ["builtin", "long"]
+    runner.release(0)
+    with pytest.raises(PagesExhausted):
+        runner.start([prefill(2, "other")])
+    runner.release(1)
+    runner.start([prefill(2, "other")])
+    assert list(runner._voices) == ["other"]
+    runner.release(2)
+    assert runner.num_free_pages == runner.num_pages
+
+
+def test_idle_voices_give_way_to_speech(model: Any) -> None:
+    runner = make_runner(model, num_pages=32)
+    runner._voice("long")
+    runner.start([prefill(0, "builtin", num_sampled=450)])
+    runner.speak([job(0, 450)])
+    assert "long" not in runner._voices
+
+
+def test_a_feeding_that_does_not_fit_changes_nothing(model: Any) -> None:
+    runner = make_runner(model)
+    with pytest.raises(EngineFailed, match="does not fit into 512"):
+        runner.start([prefill(0, "short"), prefill(1, "short", num_inputs=511)])
+    assert held(runner) == (0, 0, 0, 0)
+    assert runner.num_free_pages == runner.num_pages
+    runner.start([prefill(0, "short"), prefill(1, "short")])
+
+
+def test_as_many_prompts_are_kept_as_half_of_the_pages_hold(model: Any) -> None:
+    assert make_runner(model, num_pages=100).keep_voices() == ()
+    runner = make_runner(model, num_pages=32)
+    assert runner.keep_voices() == ("long", "other")
+    assert list(runner._voices) == ["short", "builtin"]
+
+
+def test_warming_up_leaves_nothing(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = make_runner(model)
+    monkeypatch.setattr(runner._lm, "warm_up", lambda **_: None)
+    monkeypatch.setattr(runner._vocoder, "warm_up", lambda **_: None)
+    told: list[str] = []
+    runner.warm_up(told.append, max_rows=1)
+    assert [line.split(":")[0] for line in told] == [
+        "graphs of the language model",
+        "graphs of the flow",
+        "graphs of the vocoder",
+    ]
+    assert held(runner) == (0, 0, 0, 0)
+    assert runner.num_free_pages == runner.num_pages

@@ -1,0 +1,123 @@
+"""What the engine records for a card, recorded and replayed without one; and how strict its stand-in is."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("onnx")
+
+from cc_tts.engines.cosyvoice.engine.engine import Engine  # noqa: E402
+from cc_tts.engines.cosyvoice.runners import lm as lm_runner  # noqa: E402
+from cc_tts.engines.cosyvoice.runners import runner as model_runner  # noqa: E402
+from cc_tts.engines.cosyvoice.runners import vocoder as vocoder_runner  # noqa: E402
+from cc_tts.engines.cosyvoice.runners.graphs import GraphedCall  # noqa: E402
+from lab.cosyvoice.schedule import double_hop  # noqa: E402
+from lab.cosyvoice.tiny_model import make_tiny_model  # noqa: E402
+from tests.fakes.replayed_graphs import CannotBeRecorded, ReplayedGraphs  # noqa: E402
+from tests.support.small_engine import load_engine, most_apart, num_graphs, runner_of, say  # noqa: E402
+from tests.support.torch_threads import one_thread  # noqa: E402
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+pytestmark = pytest.mark.unit
+
+FEW_BUCKETS: Final = {
+    lm_runner: {"KEY_BUCKETS": (256, 512), "PREFILL_ROW_BUCKETS": (1, 4), "WIDTH_BUCKETS": (32, 128, 512)},
+    model_runner: {"WARM_CHUNKS": (1, 2), "WARM_PAGES": (24,), "ROW_BUCKETS": (1, 4)},
+    vocoder_runner: {"ROW_BUCKETS": (1, 4), "FRAME_BUCKETS": (24, 50, 108)},
+}
+"""Recording all that a card is given would take minutes here."""
+
+_one_thread = pytest.fixture(autouse=True, scope="module")(one_thread)
+
+
+@pytest.fixture
+def replayed(monkeypatch: pytest.MonkeyPatch) -> ReplayedGraphs:
+    return ReplayedGraphs(monkeypatch)
+
+
+def test_a_replay_reads_what_it_is_given_and_adds_to_what_it_keeps(replayed: ReplayedGraphs) -> None:
+    total = torch.zeros(2, 3)
+
+    def work(row: int, *, x: "Tensor") -> "tuple[Tensor, Tensor]":
+        doubled = x.reshape(-1) * 2
+        total[row].add_(doubled)
+        return doubled, total.sum(dim=1)
+
+    graphed = GraphedCall(work, enabled=True)
+    answers: list[Any] = [
+        (row, *graphed.call((row,), x=torch.full((3, 1), value)))
+        for row, value in ((0, 1.0), (1, 10.0), (0, 2.0), (1, 20.0), (0, 3.0))
+    ]
+    assert [(row, doubled.tolist()) for row, doubled, _ in answers] == [
+        (0, [2.0] * 3),
+        (1, [20.0] * 3),
+        (0, [4.0] * 3),
+        (1, [40.0] * 3),
+        (0, [6.0] * 3),
+    ]
+    assert total.tolist() == [[12.0] * 3, [60.0] * 3]
+    assert [sums.tolist() for *_, sums in answers][-2:] == [[18.0, 180.0], [36.0, 180.0]]
+    assert (len(replayed.graphs), replayed.num_replays) == (2, 3)
+
+
+def test_a_number_that_python_computes_is_the_one_of_the_recording(replayed: ReplayedGraphs) -> None:
+    factors = iter((2, 3, 4))
+
+    def work(*, x: "Tensor") -> "tuple[Tensor]":
+        return (x * next(factors),)
+
+    graphed = GraphedCall(work, enabled=True)
+    assert [int(graphed.call((), x=torch.tensor([1]))[0]) for _ in range(3)] == [2, 3, 3]
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda x: x * float(x.sum()),
+        lambda x: x if x.sum() > 0 else -x,
+        lambda x: x[x > 0],
+        lambda x: x.nonzero(),
+        lambda x: x + torch.tensor([1.0, 2.0]),
+        lambda x: x.index_put((x > 0,), torch.zeros(())),
+        lambda x: x.repeat_interleave(torch.ones(2, dtype=torch.int64)),
+    ],
+)
+def test_what_cuda_would_not_record_is_refused(replayed: ReplayedGraphs, work: "Callable[[Tensor], Tensor]") -> None:
+    graphed = GraphedCall(lambda *, x: (work(x),), enabled=True)
+    with pytest.raises(CannotBeRecorded):
+        graphed.call((), x=torch.tensor([1.0, 2.0]))
+
+
+def test_inputs_are_not_made_to_fit(replayed: ReplayedGraphs) -> None:
+    graphed = GraphedCall(lambda *, x: (x * 2,), enabled=True)
+    graphed.call((), x=torch.zeros(2, 3))
+    for other in (torch.zeros(1, 3), torch.zeros(2, 3, dtype=torch.float64)):
+        with pytest.raises(AssertionError, match="not the inputs"):
+            graphed.call((), x=other)
+
+
+@pytest.mark.timeout(300)
+def test_streams_sound_the_same_from_graphs(
+    tmp_path: Path, replayed: ReplayedGraphs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Engine, "_choose_hop", double_hop)  # crossfades lie where hops end
+    for module, buckets in FEW_BUCKETS.items():
+        for name, values in buckets.items():
+            monkeypatch.setattr(module, name, values)
+    directory = make_tiny_model(tmp_path)
+    plain = say(load_engine(directory, graphs=False))
+    assert (len(replayed.graphs), replayed.num_replays) == (0, 0)
+    engine = load_engine(directory, graphs=True)
+    recorded = num_graphs(engine)
+    said = say(engine)
+    runner = runner_of(engine)
+    for stage in (runner._lm._prefill, runner._lm._step, runner._flow._graphs, runner._vocoder._run):
+        assert any(each.graph.num_replays for each in stage._recorded.values())  # type: ignore[attr-defined]
+    assert num_graphs(engine) == recorded, "recorded in service"
+    assert sum(recorded.values()) == len(replayed.graphs)
+    assert most_apart(said, plain) <= 2

@@ -1,0 +1,126 @@
+"""The prefill of the language model for a text, by voice."""
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("onnx")
+
+from cc_tts.engines.cosyvoice.engine.prefill import BistreamState
+from cc_tts.engines.cosyvoice.model.networks.lm.inputs import SpeechIds, Table
+from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer
+from cc_tts.engines.cosyvoice.voice.text_front import (
+    LIKELY_SPEECH_PER_TEXT,
+    MAX_SEED,
+    MAX_SPEECH_TOKENS,
+    MAX_TEXT_TOKENS,
+    TextFront,
+)
+from cc_tts.errors import UnknownVoice, Unprocessable
+from lab.cosyvoice.tiny_model import NUM_CODES, write_tokenizer
+from tests.support.tiny_speakers import tiny_speaker
+
+pytestmark = pytest.mark.unit
+
+TEXT = "please hold the line"
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> TextTokenizer:
+    directory = tmp_path_factory.mktemp("tokenizer")
+    write_tokenizer(directory)
+    return TextTokenizer.from_directory(directory)
+
+
+def make_front(tokenizer: TextTokenizer, **options: Any) -> TextFront:
+    speakers = {mode: tiny_speaker(mode) for mode in ("zero_shot", "cross_lingual", "instruct", "builtin")}
+    ids = SpeechIds(num_codes=NUM_CODES)
+    return TextFront(tokenizer, speakers, speech_ids=ids, **{"num_positions": 512, **options})
+
+
+def test_what_is_fed_depends_on_the_voice(tokenizer: TextTokenizer) -> None:
+    front = make_front(tokenizer)
+    counts = {}
+    for voice_id in ("zero_shot", "cross_lingual", "instruct", "builtin"):
+        prepared = front.prepare(voice_id, TEXT)
+        assert prepared is not None
+        assert not prepared.extends
+        inputs = prepared.inputs
+        counts[voice_id] = [sum(1 for each in inputs if each.table is table) for table in Table]
+    num_text = len(tokenizer.encode(TEXT + "."))
+    assert counts["builtin"] == counts["cross_lingual"] == [2, num_text, 0]
+    assert counts["zero_shot"] == [2, num_text + len(tokenizer.encode("please hold the line.")), 45]
+    assert counts["instruct"] == [2, num_text + len(tokenizer.encode("thank you")) + 1, 0]
+
+
+@pytest.mark.parametrize("text", ["", " ", "...", "?!"])
+def test_nothing_to_say(tokenizer: TextTokenizer, text: str) -> None:
+    assert make_front(tokenizer).prepare("builtin", text) is None
+
+
+def test_speech_never_outgrows_its_place(tokenizer: TextTokenizer) -> None:
+    """Neither that of the language model nor that of the flow, whose prompt the other need not have."""
+    num_text = len(tokenizer.encode(TEXT + "."))
+    enough = 45 + LIKELY_SPEECH_PER_TEXT * num_text
+    prepared = make_front(tokenizer, num_positions=enough).prepare("cross_lingual", TEXT)
+    assert prepared is not None
+    assert prepared.rules.max_sampled <= enough - 45
+    with pytest.raises(Unprocessable, match=r"too long for the model.*tts\.chunk_max_chars"):
+        make_front(tokenizer, num_positions=enough - 1).prepare("cross_lingual", TEXT)
+
+
+def test_unknown_voices_and_tokens_are_refused(tokenizer: TextTokenizer) -> None:
+    front = make_front(tokenizer)
+    with pytest.raises(UnknownVoice, match="nobody"):
+        front.num_flow_prompt("nobody")
+    with pytest.raises(UnknownVoice):
+        front.prepare("nobody", TEXT)
+    with pytest.raises(Unprocessable):
+        front.prepare("builtin", "hello <|nonsense|>")
+    with pytest.raises(Unprocessable):
+        front.text_ids("builtin", "hello <|nonsense|>")
+    assert front.num_flow_prompt("zero_shot") == 45
+    assert front.num_flow_prompt("builtin") == 0
+
+
+def test_the_same_voice_says_the_same_text_in_the_same_way(tokenizer: TextTokenizer) -> None:
+    front = make_front(tokenizer)
+    seeds = {front.seed(voice, text) for voice in ("a", "b") for text in (TEXT, "", "\ud800")}
+    assert len(seeds) == 6
+    assert all(0 <= seed <= MAX_SEED for seed in seeds)
+    assert front.seed("builtin", TEXT) != front.seed("builtin", TEXT + "!")
+
+
+def test_interleaved_speech_begins_after_five_tokens_whatever_the_prompt(tokenizer: TextTokenizer) -> None:
+    front = make_front(tokenizer)
+    for voice_id in ("zero_shot", "cross_lingual", "instruct", "builtin"):
+        bistream = front.begin_interleaved(voice_id)
+        bistream.add_text(front.text_ids(voice_id, "hello and welcome to the service line")[:5])
+        assert bistream.next_prefill() is not None
+        assert bistream.state is BistreamState.INTERLEAVED
+
+
+def test_a_piece_longer_than_an_interleaved_sequence_is_refused(tokenizer: TextTokenizer) -> None:
+    front = make_front(tokenizer, num_positions=100)
+    assert front.max_interleaved("builtin") == 100 // 9
+    assert front.max_interleaved("zero_shot") == 55 // 9
+    with pytest.raises(Unprocessable, match="too long"):
+        front.text_ids("zero_shot", "hello and welcome to the service line. your call is important to us")
+
+
+@pytest.mark.parametrize("text", ["one two, three. " * 40, "word " * 200, "x" * 900, "short"])
+def test_a_long_text_chunk_becomes_several_sequences(tokenizer: TextTokenizer, text: str) -> None:
+    front = make_front(tokenizer, num_positions=2048)
+    pieces, rest = [], text
+    while rest:
+        piece, rest = front.cut(rest)
+        assert 0 < len(tokenizer.encode(piece)) <= MAX_TEXT_TOKENS
+        pieces.append(piece)
+        prepared = front.prepare("zero_shot", piece)
+        assert prepared is None or prepared.rules.max_sampled <= MAX_SPEECH_TOKENS
+    assert "".join(pieces) == text
+    if "," in text:
+        assert all(piece.rstrip()[-1] in ",." for piece in pieces)
+    elif " " in text:
+        assert all(piece.endswith(" ") for piece in pieces)

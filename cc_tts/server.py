@@ -11,6 +11,7 @@
 """
 
 import asyncio
+import contextlib
 import errno
 import os
 import signal
@@ -26,6 +27,7 @@ from cc_tts.api.context import ApiContext
 from cc_tts.api.health import as_node
 from cc_tts.api.http.connections import Listener
 from cc_tts.api.media.dial_back import DialBack
+from cc_tts.api.plugs.speech_context import streams_over
 from cc_tts.api.prompts.fetch import HttpFetch
 from cc_tts.api.recordings.delivery import Delivery
 from cc_tts.api.webhooks.answers import IncomingAnswers
@@ -172,7 +174,9 @@ class Server:
         self._listener = Listener(self.app, config.http, clock=clock, shutdown_timeout=HTTP_SHUTDOWN_TIMEOUT_S)
 
     def drain(self) -> None:
-        """Take no new calls; exit when the last one has ended or ``calls.drain_timeout_s`` is over."""
+        """Take no new calls; exit when the last one and all speech over HTTP have ended, at most after
+        ``calls.drain_timeout_s``.
+        """
         self.registry.start_drain()
         self._notifier.stopping()
         self._stop.set()
@@ -270,8 +274,17 @@ class Server:
             log.warning("prompt_not_loaded", detail=fault)
 
     async def _drained(self) -> None:
-        """Wait until the last call has ended, at most ``calls.drain_timeout_s`` and not beyond a second signal."""
-        await first_of(self.registry.drained(timeout_s=self._config.calls.drain_timeout_s), self._force.wait())
+        """Wait until nothing is spoken any more, at most ``calls.drain_timeout_s`` and not beyond a second signal."""
+        await first_of(self._all_over(self._config.calls.drain_timeout_s), self._force.wait())
+
+    async def _all_over(self, timeout_s: float) -> None:
+        """Wait for the last call, and beside it for speech that clients get over HTTP."""
+        await asyncio.gather(self.registry.drained(timeout_s=timeout_s), self._speech_over(timeout_s))
+
+    async def _speech_over(self, timeout_s: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await streams_over(self.app)
 
     async def _stop_all(self) -> None:
         """Stop everything but the UA processes."""

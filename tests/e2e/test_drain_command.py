@@ -4,6 +4,7 @@ import asyncio
 import sys
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from lab.children import Child
@@ -41,6 +42,27 @@ async def test_it_waits_for_the_last_call(tmp_path: Path) -> None:
         await caller.final()
         assert await child.wait(TIMEOUT_S) == 0
         assert child.log.splitlines() == ["draining: no new calls", "drained"]
+        assert await server.ended(TIMEOUT_S) == 0
+
+
+async def test_speech_that_a_client_gets_over_http_is_spoken_to_its_end(tmp_path: Path) -> None:
+    async with (
+        server_with(tmp_path, calls__drain_timeout_s="600") as server,
+        aiohttp.ClientSession() as session,
+        session.ws_connect(f"{server.url}/v1/speak?model=en-us&encoding=mulaw&sample_rate=8000") as socket,
+    ):
+        await socket.send_json({"type": "Speak", "text": "One moment please. "})
+        assert (await socket.receive()).type is aiohttp.WSMsgType.TEXT
+        child = await drain(tmp_path, "--config", str(server.config))
+        await until(lambda: "draining: no new calls" in child.log, TIMEOUT_S)
+        await asyncio.sleep(2.5)  # longer than an HTTP server waits that is told to stop
+        await socket.send_json({"type": "Speak", "text": "Here is the rest of it."})
+        await socket.send_json({"type": "Flush"})
+        async with asyncio.timeout(TIMEOUT_S):
+            while (message := await socket.receive()).type is aiohttp.WSMsgType.BINARY:
+                pass
+        assert "Flushed" in message.data
+        assert await child.wait(TIMEOUT_S) == 0
         assert await server.ended(TIMEOUT_S) == 0
 
 

@@ -151,6 +151,13 @@ def refuse_if_draining(request: web.Request) -> None:
         raise Draining(retry_after_s=context.config.sip.retry_after_s)
 
 
+async def streams_over(app: web.Application) -> None:
+    """Wait until no speech is sent any more. The server drains, so none begins meanwhile."""
+    streams = app[STREAMS]
+    for _ in range(app[CONTEXT].config.http.max_speech_streams):
+        await streams.acquire()
+
+
 @asynccontextmanager
 async def speech_of(
     request: web.Request, content: Content, *, rate_hz: int, pointers: Mapping[type[ClientError], str] = NO_POINTERS

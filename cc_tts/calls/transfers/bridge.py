@@ -77,8 +77,9 @@ class CallBridge:
         """Raise ``WrongState`` or ``BridgeActive`` if the call cannot be bridged now."""
         if self._call.state is not CallState.ESTABLISHED:
             raise WrongState(f"call {self._call.id} is {self._call.state}: bridge is not possible")
-        if self.kept is not None and not self.kept.waits:
-            raise BridgeActive(f"call {self._call.id} is bridged to {self.kept.other_call_id}")
+        if (kept := self.kept) is not None and (kept.is_briefed or not kept.waits):
+            how = "is the agent of a warm transfer of" if kept.is_briefed else "is bridged to"
+            raise BridgeActive(f"call {self._call.id} {how} {kept.other_call_id}")
 
     def ask_end(self) -> KeptBridge:
         """Have the bridge ended; returns it.

@@ -210,6 +210,7 @@ class WarmTransfer:
         self._timer.cancel()
         self._silence_caller()
         self.agent.player.cancel_all()
+        self.agent.bridge.kept = None
         request = self._request
         bridge = BridgeRequest(
             other_call_id=self.agent.id, on_hangup=request.on_hangup, client_state=request.client_state

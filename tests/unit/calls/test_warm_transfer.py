@@ -226,6 +226,17 @@ async def test_one_transfer_at_a_time_and_not_of_a_bridged_call(desk: Desk) -> N
         await other.begin()
 
 
+async def test_an_agent_who_is_briefed_is_bridged_to_nobody_else(desk: Desk) -> None:
+    other = desk.exchange.talking()
+    await desk.begin(brief=BRIEF, accept_key="1")
+    await desk.answered()
+    with pytest.raises(BridgeActive):
+        desk.exchange.registry.bridges.begin(desk.agent, BridgeRequest(other_call_id=other))
+    desk.ua.digit(desk.agent.id, "1", at_ns=1)
+    desk.bridged()
+    assert desk.states[-1] == "succeeded"
+
+
 async def test_what_is_refused_leaves_the_caller_as_before(desk: Desk) -> None:
     with pytest.raises(TransferNotAllowed):
         await desk.begin("sip:+1900@elsewhere.example.com")

@@ -94,6 +94,8 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._remote_reasons: tuple[sip_reason.RemoteReason, ...] = ()
         self._sip_code = 0  # of the last provisional response
         self._answered_ns = self._established_ns = 0
+        self._unanswered_after_ns = 0
+        """When an INVITE that has no response is given up; 0: by timer B."""
         self.record = b""
         """The server's own record, for the one that adopts the call."""
         self.invite: messages.IncomingCall | None = None
@@ -129,6 +131,8 @@ class Leg(pj.Call):  # type: ignore[misc]
             self._redirects = Redirects(asked.to, functools.partial(may_redirect, asked))
         pj_info.add_headers(param, asked.headers)
         param.txOption.localUri = _local_uri(asked, settings.account_uri)
+        if (trunk := settings.trunks.get(asked.trunk)) is not None and trunk.response_timeout_ms:
+            self._unanswered_after_ns = self._clock.now_ns() + trunk.response_timeout_ms * NS_PER_MS
         try:
             to = sip_uri.with_transport(asked.to, settings.sip.transports)
             self.makeCall(f"<{to}>", param)  # without brackets ;parameters would be the header's (RFC 3261 §20)
@@ -253,6 +257,14 @@ class Leg(pj.Call):  # type: ignore[misc]
             self.media.set_muted(muted=True)
         if self._hold is not None and self._hold.take_due(now_ns):
             self._send_hold_again(self._hold, now_ns)
+        if self._unanswered_after_ns and now_ns >= self._unanswered_after_ns:
+            self._give_up_invite()
+
+    def _give_up_invite(self) -> None:
+        """The trunk's host is silent: have another one tried. PJSIP cancels the INVITE if a response comes yet."""
+        log.warning("unreachable", call_id=self.call_id, detail="no response to the INVITE")
+        self.end(messages.Hangup(call_id=self.call_id), "unreachable")
+        self.finish(sip_code=pj.PJSIP_SC_REQUEST_TIMEOUT)
 
     def _send_hold_again(self, request: HoldRequest, now_ns: int) -> None:
         try:
@@ -385,6 +397,8 @@ class Leg(pj.Call):  # type: ignore[misc]
             (self.refer if change.tsx.method == "REFER" else self.referral).changed(change)
             return
         is_pending = change.tsx.state < pj.PJSIP_TSX_STATE_COMPLETED
+        if change.tsx.state >= pj.PJSIP_TSX_STATE_PROCEEDING:
+            self._unanswered_after_ns = 0
         if change.tsx.method == "INFO":
             if not (is_pending or self.is_over) and change.prevState < pj.PJSIP_TSX_STATE_COMPLETED:
                 self.dtmf.answered(int(change.tsx.statusCode))

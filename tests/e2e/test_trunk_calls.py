@@ -172,6 +172,37 @@ async def test_a_refused_connection_goes_to_the_next_trunk_at_once_and_a_hang_up
     assert 'cctts_trunk_failures_total{code="0",trunk="alpha"} 1.0' in metrics
 
 
+async def test_a_silent_host_is_given_up_and_gets_a_cancel_when_it_answers_yet(tmp_path: Path) -> None:
+    async with RawPeer() as alpha, RawPeer() as beta:
+        settings = {
+            "trunks__alpha__domain": f"{HOST}:{alpha.port}",
+            "trunks__alpha__prefixes": '["+49"]',
+            "trunks__alpha__failover_to": '["beta"]',
+            "trunks__alpha__response_timeout_ms": "700",
+            "trunks__beta__domain": f"{HOST}:{beta.port}",
+            "trunks__beta__response_timeout_ms": "700",
+        }
+        async with server_with(tmp_path, **settings) as server, server.events() as log:
+            await until_readyz(server, 200)
+            assert (await server.post("/v1/calls", {"to": "+4930123456"}))[0] == 201
+            await alpha.expect("INVITE")
+            await beta.expect("INVITE")
+            assert (await log.wait("call.trunk_failed"))["data"] == {"trunk": "alpha", "sip_code": 0, "next": "beta"}
+            alpha.answer("180 Ringing")
+            await alpha.expect("CANCEL")
+            alpha.answer("200 OK")
+            beta.answer("100 Trying")  # a slow one is waited for
+            with pytest.raises(TimeoutError):
+                await log.wait("call.terminated", timeout_s=1.5)
+            beta.answer("200 OK", formats="0 101")
+            await beta.expect("ACK")
+            await log.wait("call.established")
+            assert (await server.delete(f"/v1/calls/{(await server.only_call())['id']}"))[0] == 200
+            await beta.expect("BYE")
+            beta.answer("200 OK")
+            await log.wait("call.terminated")
+
+
 async def test_every_user_agent_process_places_calls_of_a_trunk_and_one_registers(tmp_path: Path) -> None:
     async with RawPeer() as alpha:
         settings = trunk("alpha", alpha, prefixes='["+49"]')

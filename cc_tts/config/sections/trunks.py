@@ -56,6 +56,7 @@ class TrunkConfig:
     tenants: tuple[str, ...] = ()
     max_calls: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 0
     max_calls_per_s: Annotated[float, msgspec.Meta(ge=0, le=100_000)] = 0.0
+    response_timeout_ms: Annotated[int, msgspec.Meta(ge=0, le=32_000)] = 5_000
     failover_to: tuple[str, ...] = ()
     failover_codes: tuple[_Code, ...] = (408, 500, 502, 503, 504)
 

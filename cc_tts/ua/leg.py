@@ -95,7 +95,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._sip_code = 0  # of the last provisional response
         self._answered_ns = self._established_ns = 0
         self._unanswered_after_ns = 0
-        """When an INVITE that has no response is given up; 0: by timer B."""
+        """An INVITE that has no response is given up at this time; 0: by timer B."""
         self.record = b""
         """The server's own record, for the one that adopts the call."""
         self.invite: messages.IncomingCall | None = None
@@ -145,7 +145,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         """Send 180, or 183 with SDP (RFC 3261 §13.3.1.1, RFC 3960)."""
         code = pj.PJSIP_SC_PROGRESS if ring.early_media else pj.PJSIP_SC_RINGING
         self.media.lead_in_ms = ring.lead_in_ms
-        self._respond(code)
+        self.answer(pj_info.response_options(code, self._server))
         if ring.early_media:
             self.media.set_may_be_heard(may_be_heard=True)
         self._sip_code = code
@@ -156,7 +156,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         self.media.lead_in_ms = answer.lead_in_ms
         if not self._rtp.unacked_ms:
             self.media.set_muted(muted=True)
-        self._respond(pj.PJSIP_SC_OK)
+        self.answer(pj_info.response_options(pj.PJSIP_SC_OK, self._server))
 
     def hang_up(self, hangup: messages.Hangup) -> None:
         """End the call, once it may end: the called side sends no BYE before the ACK (RFC 3261 §15). PJSIP would report it
@@ -258,13 +258,9 @@ class Leg(pj.Call):  # type: ignore[misc]
         if self._hold is not None and self._hold.take_due(now_ns):
             self._send_hold_again(self._hold, now_ns)
         if self._unanswered_after_ns and now_ns >= self._unanswered_after_ns:
-            self._give_up_invite()
-
-    def _give_up_invite(self) -> None:
-        """The trunk's host is silent: have another one tried. PJSIP cancels the INVITE if a response comes yet."""
-        log.warning("unreachable", call_id=self.call_id, detail="no response to the INVITE")
-        self.end(messages.Hangup(call_id=self.call_id), "unreachable")
-        self.finish(sip_code=pj.PJSIP_SC_REQUEST_TIMEOUT)
+            log.warning("unreachable", call_id=self.call_id, detail="no response to the INVITE")
+            self.end(messages.Hangup(call_id=self.call_id), "unreachable")  # PJSIP sends CANCEL if a response comes yet
+            self.finish(sip_code=pj.PJSIP_SC_REQUEST_TIMEOUT)
 
     def _send_hold_again(self, request: HoldRequest, now_ns: int) -> None:
         try:
@@ -418,7 +414,7 @@ class Leg(pj.Call):  # type: ignore[misc]
             return
         quality = self.media.quality()
         self.dtmf.release()
-        ended_by = self._ended_by or self._whose_end(sip_code)
+        ended_by = self._ended_by or _whose_end(sip_code, is_answered=self._is_answered)
         self._machine.fire(LegEvent.END)
         self._services.on_over(self)
         if ended_by == "not_acceptable":  # PJSIP has 406 or 415 for some of its reasons, of which none was sent
@@ -484,13 +480,6 @@ class Leg(pj.Call):  # type: ignore[misc]
         while self._reinvites:
             self._services.library.end_transaction(self._reinvites.pop(), pj.PJSIP_SC_REQUEST_TERMINATED)
 
-    def _whose_end(self, sip_code: int) -> messages.EndedBy:
-        """Return who ended a call that the server did not end, by the status that PJSIP gives."""
-        if sip_code == pj.PJSIP_SC_REQUEST_TIMEOUT or sip_code >= pj.PJSIP_SC_INTERNAL_SERVER_ERROR:
-            return "failure"
-        # in an answered call it is pjsua's own, when nothing can be made of the far side's SDP
-        return "not_acceptable" if self._is_answered and sip_code in _NO_MEDIA else "remote"
-
     def _follows(self, target: str, response: str) -> bool:
         if self._redirects is None or self._ended_by is not None:
             return False
@@ -501,12 +490,6 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._sent_over = ""
         log.info("redirected", call_id=self.call_id)
         return True
-
-    def _respond(self, code: int) -> None:
-        param = pj_info.call_options()
-        param.statusCode = code
-        pj_info.add_headers(param, {"Server": self._server} if self._server else {})
-        self.answer(param)
 
     def _refuse_media(self, fault: str) -> None:
         """End the call, as there would be no audio, or it would not be encrypted."""
@@ -531,3 +514,11 @@ def _local_uri(asked: messages.Originate, account_uri: str) -> str:
         return ""
     name = f"{bye.quoted(asked.display_name)} " if asked.display_name else ""
     return f"{name}<{asked.from_ or account_uri}>"
+
+
+def _whose_end(sip_code: int, *, is_answered: bool) -> messages.EndedBy:
+    """Return who ended a call that the server did not end, by the status that PJSIP gives."""
+    if sip_code == pj.PJSIP_SC_REQUEST_TIMEOUT or sip_code >= pj.PJSIP_SC_INTERNAL_SERVER_ERROR:
+        return "failure"
+    # in an answered call it is pjsua's own, when nothing can be made of the far side's SDP
+    return "not_acceptable" if is_answered and sip_code in _NO_MEDIA else "remote"

@@ -60,6 +60,14 @@ def fault_of_answer(state: Any) -> str:
     return srtp_sdp.fault_of(sip_message.body_of(received(state)))
 
 
+def response_options(code: int, server: str) -> Any:
+    """Return what a response with this status is sent with; ``server`` is the header of that name."""
+    param = call_options()
+    param.statusCode = code
+    add_headers(param, {"Server": server} if server else {})
+    return param
+
+
 def change_of_own(state: Any, *methods: str) -> Any | None:
     """Return the ``TsxStateEvent`` of a request of ours that this event is about; ``None`` if it is about anything else."""
     if state.e.type != pj.PJSIP_EVENT_TSX_STATE:

@@ -47,7 +47,7 @@ def ends_sentence(match: re.Match[str]) -> bool:
     return not rest or "\n" in between or (between != "" and rest[0].isupper())
 
 
-_ARTICLE = re.compile(r"\b[Aa]n?\s(?:[$£€¥₹]?[\d.,]{1,12}\sto\s)?$")
+_ARTICLE = re.compile(r"\b(?:[Aa]n?|[Aa]ny|[Aa]nother)\s(?:[$£€¥₹]?[\d.,]{1,12}\sto\s)?$")
 _NO_NOUN = (
     r"(?!(?:per|a|an|or|and|is|was|off|more|less|in|on|to|each|for|at|of|with|from|by|every|when|if|as|the|your|plus|total"
     r"|now|today|extra|back|only|ago|later|before|after|until|till|but|so|that|which|will|has|because|while|than"
@@ -60,7 +60,7 @@ _ATTRIBUTED = re.compile(
     r"|voucher|coupon|rebate|surcharge|subscription|membership|package|wait|window|hold|session|trial|warranty|contract|term"
     r"|appointment|line|loan|policy|fund|amount|total|threshold|cable|cord|hose|bag|box|can|balance"
     r"|pack|battery|outlet|drive|notice|delay|break|increase|commitment|grace|guarantee|installment|bill|transfer|pill|tablet"
-    r"|capsule|bottle|tube|pallet|roll|sheet|ticket|coin|note|block|interval|increment|slot|shift|visit|call|chunk|book)s?\b"
+    r"|capsule|bottle|tube|pallet|roll|sheet|ticket|coin|note|block|interval|increment|slot|shift|visit|call|chunk|book|top-up|add-on|upgrade|order|purchase|tip|toll|fare|ceiling|cap|donation|prize|cover|excess)s?\b"
 )
 _NOUN = re.compile(rf"\s{_NO_NOUN}[A-Za-z]")
 

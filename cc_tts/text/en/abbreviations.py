@@ -43,9 +43,11 @@ _NEVER_LAST = {
 _ONLY_CAPITALISED = frozenset({"ste", "est"})
 _NUMBERED_PARTS = {
     "vol": "volume", "p": "page", "pp": "pages", "pg": "page", "ch": "chapter", "fig": "figure", "par": "paragraph",
+    "para": "paragraph",
     "opt": "option", "art": "article", "ver": "version", "v": "version",
     "sec": "section",
 }  # fmt: skip
+_CAPITALISED_PARTS = "|".join(short.capitalize() for short in _NUMBERED_PARTS if len(short) > 1)
 CHAT_WORDS = {
     "pls": "please", "plz": "please", "thx": "thanks", "attn": "attention", "pts": "points", "qty": "quantity",
     "qtr": "quarter", "acct": "account", "appt": "appointment", "dept": "department", "approx": "approximately",
@@ -61,7 +63,7 @@ CHAT_WORDS |= {
     for short in ("acct", "appt", "dept", "mgr", "pkg", "amt", "msg", "txn", "pmt", "pymt", "rm", "tkt")
 }
 """Short forms that are spoken in full without a stop."""
-_SPELLED = "ACH|ADA|BOS|COB|COPD|DOB|DOT|EFT|LAX|LOA|MMS|OB|PO|POA|POS|PSI|TOS|UPS"
+_SPELLED = "ACH|Rx|ADA|BOS|COB|COPD|DOB|DOT|EFT|LAX|LOA|MMS|OB|PO|POA|POS|PSI|TOS|UPS"
 """Acronyms that are said letter by letter and that hibari's lexicon and rules read as words, alone or in a sentence (of 240
 that were tried); the others it spells itself, or they are words (PIN, HIPAA, HVAC).
 """
@@ -196,7 +198,10 @@ say_abbreviations = in_order(
         r"(?i)(?<!\w)((?:an?|one|this|next|last|past|every|each|half an?)\s)(yr|wk|hr|mo)\b\.?(?![-/])",
         lambda match: f"{match[1]}{_PER_WORDS[match[2].lower()]}{kept_stop(match)}",
     ),
-    (rf"\b({'|'.join(_NUMBERED_PARTS)})\.\s?(?=\d)", lambda match: f"{_NUMBERED_PARTS[match[1]]} "),
+    (
+        rf"\b({'|'.join(_NUMBERED_PARTS)}|{_CAPITALISED_PARTS})\.\s?(?=\d)",
+        lambda match: f"{_NUMBERED_PARTS[match[1].lower()]} ",
+    ),
     (r"\b[Ee]st\.(?=\s[a-z])", "estimated"),
     (r"\best\.(?=\s\d)", "established"),
     (r"\b([Ii]n|[Ee]x)cl\.?(?=\s?[,;)!?]|\.?$)", r"\1cluded"),
@@ -213,6 +218,6 @@ say_abbreviations = in_order(
     (r"(?<!\w)w/o(?!\w)", "without "),
     (r"(?<!\w)w/(?=\s?\w|\s|$)", "with "),
     (r"(?<![\w.])(?:[A-Za-z]\.){2,8}(?!\w)", _dotted_letters),
-    (rf"(?<![\w&.-])(?:{_SPELLED})(?![\w&])", lambda match: " ".join(match.group())),
+    (rf"(?<![\w&.-])(?:{_SPELLED})(?![\w&])", lambda match: " ".join(match.group().upper())),
 )
 """Abbreviations in words. The full stop of one that also ends a sentence is kept."""

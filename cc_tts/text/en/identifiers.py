@@ -15,6 +15,7 @@ from cc_tts.text.en.numbers import (
 )
 from cc_tts.text.en.postal_addresses import house_number, spelled
 from cc_tts.text.en.telephones import (
+    DIALLED_CODE,
     KEY_RULES,
     SHORT_NUMBER_RULES,
     TELEPHONE_RULES,
@@ -64,9 +65,10 @@ _LONG_RUN = (
 _MASK = "[*xX•·#…]"
 _MASKED = (
     rf"(?i)(?<!\w)(?:(?:\#|\bno\.?)\s?(?={_MASK}{{2}}|\*|\.{{3}}))?(?P<before>end(?:ing|s)(?:\s(?:in|with))?:?\s)?"
-    rf"(?:{_MASK}{{2,80}}+(?:[ -]?{_MASK}{{2,19}}+){{0,4}}+[ -]?(?P<digits>\d{{2,6}})"
+    rf"(?:(?:\({_MASK}{{2,5}}\)[ -]?)?{_MASK}{{2,80}}+(?:[ -]?{_MASK}{{2,19}}+){{0,4}}+[ -]?(?P<digits>\d{{2,6}})"
     r"|(?:\*|\.{3}\s?|(?<=ending )x|(?<=ending in )[x-])(?P<tail>\d{4,6}))(?!\w)"
 )
+_PREPOSITION_BEFORE = re.compile(r"\b(?:to|at|from|with|for|on|call)\s$")
 _AFTER_CARD = (
     r"(?i)\b(visa|master ?card|amex|american express|discover|(?:credit |debit )?card|account|acct\.?|checking|savings|loan)"
     r"\s(?:x-?|-|\((?=\d{4}\)))(\d{4})\)?(?!\w)"
@@ -206,12 +208,21 @@ def _checked(match: re.Match[str]) -> str | None:
 
 
 def _masked(match: re.Match[str]) -> str:
-    return (match["before"] or "ending in ") + digits(match["digits"] or match["tail"])
+    said = digits(match["digits"] or match["tail"])
+    if match["before"]:
+        return match["before"] + said
+    is_object = _PREPOSITION_BEFORE.search(match.string, max(0, match.start() - 6), match.start())
+    return f"{'the number ' if is_object else ''}ending in {said}"
 
 
 def _number_sign(match: re.Match[str]) -> str | None:
     """``your spot # to us`` has a number, "press # to end" a key."""
     return None if _PRESSED_BEFORE.search(match.string, max(0, match.start() - 10), match.start()) else "number"
+
+
+def _paragraph(match: re.Match[str]) -> str:
+    """``10(b)(5)`` as "10 B 5"."""
+    return " ".join([match[1], *re.findall(r"\w+", match[2].upper())])
 
 
 def _tire(match: re.Match[str]) -> str:
@@ -289,6 +300,7 @@ def _spelled(run: str) -> str:
 
 
 say_identifiers = in_order(
+    DIALLED_CODE,
     (
         _SIGN_BEFORE_NUMBER,
         r" number\1 ",
@@ -301,12 +313,15 @@ say_identifiers = in_order(
     (_ERROR, digits_behind),
     (r"(?<![\w-])1Z(?: ?[A-Z0-9]{2,4}){4,6}(?![\w-])", lambda match: spelled(match.group())),
     (r"\b([QH][1-4])\s?[-–]\s?(?=[QH][1-4]\b)", r"\1 to "),
-    (r"\b[Nn]o\.\s(?=#?\d+-?[A-Z])|\bno\.\s(?=#?[A-Z]{1,5}-?\d)", "number "),
+    (r"\b[Nn]o\.\s(?=#?\d+-?[A-Z]|#?\d\d[\d-]*[-/]\d{3})|\bno\.\s(?=#?[A-Z]{1,5}-?\d)", "number "),
     (  # Member ID: XJH 882 910
         r"(?<= )([A-Z]{1,5}(?= \d+ \d)|[A-Z]{1,3}\d{1,7}) (\d{2,6}(?: \d{2,6}){0,5})(?![\w-])",
         _after(_NAMED_BEFORE, lambda match: f"{spelled(match[1])}, {digit_groups(match[2])}"),
     ),
-    (r"\b[Nn]o\.\s?(?=#?[A-Z\d])", _after(_NAME_BEFORE, lambda _: "number ")),
+    (
+        r"\b[Nn]o\.\s?(?=#?[A-Z\d]|(?:and|or|on|in|at|of|from|when|if|for|to|with|has|below|above|followed|please|ready)\b)",
+        _after(_NAME_BEFORE, lambda _: "number "),
+    ),
     (rf"(?<=[a-z.] )[Nn]o\.\s?(?=\d{{4,12}}{_NOT_COUNTED}{NOTHING_COUNTED})", "number "),  # res. no. 5561
     (
         r"(?:(?<=, )|(?<=e\.g\. )|(?<=e\.g\., )|(?<=like )|(?<=such as ))\d{4,8}(?=[,.;?!]|$)",
@@ -363,6 +378,11 @@ say_identifiers = in_order(
         lambda match: f"{year(int(match[1] or match[2]))} ",
     ),
     (r"(?<!\w)(\d{3})\(([a-z])\)", lambda match: f"{house_number(match[1])} {match[2].upper()}"),  # 401(k)
+    (
+        r"(?<![\w$€£.,])(401|403|457)([kKbB])(s?)(?![\w-]|\s(?:copies|people|users|views|dollars|followers|miles)\b)",
+        lambda match: f"{house_number(match[1])} {match[2].upper()}{match[3]}",
+    ),
+    (r"(?<![\w.])(\d{1,2}(?:\.\d{1,2})?)((?:\((?:[a-z]|\d{1,2})\)){1,3})(?!\w)", _paragraph),  # 8(b), 10(b)(5)
     (
         _COURSE,
         lambda match: house_number(match[1]),

@@ -32,7 +32,7 @@ AMOUNT = (
 AMOUNT_BEGINS = r"(?=[\d.])(?<![\w.])(?<!\d,)"
 AMOUNT_ENDS = r"(?!\d)(?![.,]\d)"
 NOTHING_COUNTED = (
-    r"(?!\s(?:(?:new|more|other|different|additional|extra|active|existing|current|of (?:my|our|the|your))\s)?"
+    r"(?!\+\s|\s(?:(?:new|more|other|different|additional|extra|active|existing|current|of (?:my|our|the|your))\s)?"
     r"(?!(?:is|was|as|has|this|unless|always|days|departs|leaves|arrives|lands|runs|stops|boards|goes|terminates|operates"
     r"|connects|services|remains|ships|expires|shows|needs|requires|includes|covers|comes|works|matches|belongs|begins|starts"
     r"|ends|opens|closes|applies|appears|does|says|looks|means|gives|lets|allows|takes|gets|uses|exists|fails|contains"

@@ -61,7 +61,7 @@ _DIRECTION = (
 _SIDE = rf"(?<=\b[Tt]he )(?P<before>)(?P<point>{_POINT})(?=\s(?:side|corner|end|entrance|exit)\b)"
 _ROAD_NUMBER = (
     r"\b(?P<road>I|US|SR|CR|Route|Rte\.?|Hwy\.?|Highway|Interstate)(?P<joint>[- ])(?P<number>\d{1,4})"
-    r"(?P<letter>[A-Z]?)(?:\s(?P<point>[NSEW])\b)?(?![\w-])"
+    r"(?P<letter>[A-Z]?)(?:\s(?P<point>[NSEW])\b(?:\.(?=,|\s[a-z]))?)?(?![\w-])"
 )
 _POINTS = {"N": "North", "S": "South"}
 """East and west behind the number belong to the name: I-35W, Route 9W."""

@@ -75,6 +75,11 @@ def _dialled(match: re.Match[str]) -> str:
     return " ".join(_KEYS.get(key) or digits(key) for key in re.findall(r"[*#]|\d+", match.group()))
 
 
+DIALLED_CODE = (
+    r"(?i)\b(dial(?:ing)?(?:\s\*\d{1,3}\s(?:\w+\s){0,4}?or)?\s)#(\d{1,3})(?![\w#])",
+    lambda match: f"{match[1]}pound {digits(match[2])}",
+)
+"""A code is dialled; "press #1" is the first choice of a menu."""
 KEY_RULES = (
     (r"(?<![\w*#])(?:[*#]{1,2}\d{1,12}){1,4}#(?![\w*#])", _dialled),
     (
@@ -104,7 +109,7 @@ TELEPHONE_RULES = (
 )
 """Numbers of a subscriber."""
 SHORT_NUMBER_RULES = (
-    (r"(?i)\b(extension(?: is|:)?\s)x(\d{1,6})(?!\w)", digits_behind),
+    (r"(?i)\b(extension(?:'s| is|:)?\s)x(\d{1,6})(?!\w)", digits_behind),
     (rf"(?i)\b((?:call|dial|text|ring|dialing|calling|texting)\s)(\d{{3,6}}){_SHORT}{NOTHING_COUNTED}", digits_behind),
     (r"(?<=\bor )[2-8]11(?=[.,;!?]|\s(?:for|to)\b|$)", each_digit),
     (
@@ -115,7 +120,10 @@ SHORT_NUMBER_RULES = (
             else None
         ),
     ),
-    (r"(?<=, )[2-8]11(?=[.,;!?]|$)", lambda match: each_digit(match) if _NEAR_911.search(match.string) else None),
+    (
+        r"(?:(?<=, )|(?<=otherwise )|(?<=else ))[2-8]11(?=[.,;!?]|$)",
+        lambda match: each_digit(match) if _NEAR_911.search(match.string) else None,
+    ),
     (
         rf"(?i)\b((?:text|send|reply|message|sms|forward)(?:ing|s)?\s(?:\S{{1,30}}\s){{1,5}}?to:?\s)(\d{{4,6}}|[2-8]11|\d{{3}}-\d{{3}}){_SHORT}"
         + NOTHING_COUNTED,

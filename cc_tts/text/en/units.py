@@ -103,6 +103,12 @@ _AGES = (
 )
 """Under 3s go free, but calls are answered in under 3s on average."""
 _SCALES = {"k": "thousand", "K": "thousand", "M": "million", "bn": "billion"}
+_PIECES = (
+    r"(?i)(?:(?<=: )|(?<=, )|(?<=and )|(?<=shipped )|(?<=ordered )|(?<=receive )|(?<=received )|(?<=sent )|(?<=returned )|^)"
+    r"(\d{1,3})x(?= [a-z])(?! (?:an?|the|on|in|at|of|over|per|each|every|\w+ly|as|more|less|points?|miles|rewards|cash|speed"
+    r"|zoom|(?:fast|slow|larg|bigg|high|low|long|short|cheap|great|small|strong|quick|wid|thick|heavi|light|old|rich)er|better|worse)\b)"
+)
+"""A quantity in an order: "3x printer ink" is three of it, "2x daily" is two times."""
 
 
 def _fraction_of(match: re.Match[str]) -> str | None:
@@ -230,6 +236,7 @@ say_measures = in_order(
         rf"{AMOUNT_BEGINS}(?<!the )(?<!')(?!(?:1[1-9]\d|20\d)0s)({AMOUNT}) ?s(?![\w'’])",
         _many_of_number,
     ),
+    (_PIECES, r"\1"),
     (rf"{AMOUNT_BEGINS}({AMOUNT})x(?![\w-])(?!\s?\d)", lambda match: counted(match[1], "time", "times")),
 )
 """Percentages, measures and scaled numbers in words."""

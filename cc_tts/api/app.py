@@ -11,6 +11,7 @@ from cc_tts.api.context import CONTEXT, ApiContext
 from cc_tts.api.events import asyncapi, server_sent, stream, websocket
 from cc_tts.api.http import auth, middlewares, openapi
 from cc_tts.api.http.idempotency import IdempotencyStore
+from cc_tts.api.plugs.cosyvoice import PROMPT_VOICES, PromptVoices
 from cc_tts.api.plugs.links import LINKS, SpeechLinks
 from cc_tts.api.plugs.speech_context import STREAMS
 from cc_tts.api.routes import ROUTES
@@ -29,6 +30,7 @@ def build_app(context: ApiContext) -> web.Application:
         context.clock, ttl_s=http.idempotency_ttl_s, max_keys=http.max_idempotency_keys
     )
     app[LINKS] = SpeechLinks()
+    app[PROMPT_VOICES] = PromptVoices()
     app[STREAMS] = asyncio.Semaphore(http.max_speech_streams)
     app[websocket.OPEN_SOCKETS] = weakref.WeakSet()
     app[server_sent.OPEN_STREAMS] = set()

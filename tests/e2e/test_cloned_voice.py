@@ -7,6 +7,7 @@ import sys
 import wave
 from pathlib import Path
 
+import aiohttp
 import pytest
 import pytest_asyncio
 
@@ -160,3 +161,26 @@ async def test_a_barge_in_frees_the_worker(tmp_path: Path, settings: dict[str, s
             while idle not in (await server.get_text("/metrics"))[1]:  # noqa: ASYNC110 - no event tells of it
                 await asyncio.sleep(0.1)
         await phone.hangup()
+
+
+@pytest.mark.parametrize(
+    ("mode", "fields"),
+    [
+        ("zero_shot", {"prompt_text": "hello and welcome"}),
+        ("cross_lingual", {}),
+        ("instruct2", {"instruct_text": "Speak calmly.<|endofprompt|>"}),
+    ],
+)
+async def test_a_recording_that_comes_with_a_request_is_the_voice_of_its_text(
+    tmp_path: Path, settings: dict[str, str], mode: str, fields: dict[str, str]
+) -> None:
+    recording = write_prompt(tmp_path / "prompt.wav").read_bytes()
+    async with server_with(tmp_path, **settings) as server, aiohttp.ClientSession() as client:
+        for _ in range(2):  # the second request finds the voice of the first
+            form = aiohttp.FormData({"tts_text": TEXT, **fields})
+            form.add_field("prompt_wav", recording, filename="prompt_wav", content_type="application/octet-stream")
+            async with client.get(f"{server.url}/inference_{mode}", data=form) as response:
+                assert response.status == 200, await response.text()
+                assert response.headers["X-Voice"].startswith("prompt-")
+                assert len(await response.read()) > 24_000
+        assert len(logged(server, "voice_enrolled")) == 1

@@ -47,6 +47,7 @@ SHARED: Final = {
     ("POST", "/v1/jambonz/speech"),
     ("GET", "/v1/jambonz/stream"),
     ("POST", "/tts/bytes"),
+    *((method, "/inference_sft") for method in ("GET", "POST")),
     ("POST", "/v1/speech"),
     ("GET", "/tts/websocket"),
     *(("GET", f"/v1/text-to-speech/{{voice}}/{path}") for path in ("stream-input", "multi-stream-input")),
@@ -68,6 +69,11 @@ OPERATORS: Final = {
     ("POST", "/v1/admin/drain"),
     ("POST", "/v1/voices"),
     ("DELETE", "/v1/voices/{voice}"),
+    *(
+        (method, f"/inference_{mode}")
+        for method in ("GET", "POST")
+        for mode in ("zero_shot", "cross_lingual", "instruct2")
+    ),
     ("PUT", "/v1/lexicons/{name}"),
     ("DELETE", "/v1/lexicons/{name}"),
     ("GET", "/v1/admin/webhooks"),

@@ -1,12 +1,14 @@
-"""Forms with a file, as browsers and ``curl -F`` send them: multipart/form-data (RFC 7578)."""
+"""Forms as browsers and ``curl`` send them: with files as multipart/form-data (RFC 7578), without as URLs are encoded."""
 
 from email.message import Message
 from email.parser import BytesHeaderParser
 from typing import Final
+from urllib.parse import parse_qsl
 
 from cc_tts.errors import MalformedRequest
 
 MULTIPART: Final = "multipart/form-data"
+URLENCODED: Final = "application/x-www-form-urlencoded"
 _MAX_PARTS: Final = 16  # unmeasured
 
 
@@ -34,4 +36,16 @@ def fields_of(body: bytes, content_type: str) -> dict[str, bytes]:
         if not isinstance(name, str) or name in found:
             raise MalformedRequest("each field of a form has a name of its own")
         found[name] = value
+    return found
+
+
+def urlencoded_fields_of(body: bytes) -> dict[str, bytes]:
+    """The values of a form without files; raises as :func:`fields_of`."""
+    try:
+        pairs = parse_qsl(body.decode("latin-1"), keep_blank_values=True, encoding="latin-1", max_num_fields=_MAX_PARTS)
+    except ValueError:
+        raise MalformedRequest(f"a form of more than {_MAX_PARTS} fields") from None
+    found = {name: value.encode("latin-1") for name, value in pairs}
+    if len(found) < len(pairs):
+        raise MalformedRequest("each field of a form has a name of its own")
     return found

@@ -121,7 +121,7 @@ class RouteTable(list[Route]):
             known: dict[str, Any] = {
                 "summary": (inspect.getdoc(handler) or "").removesuffix("."),
                 "tag": self.tag,
-                "operation_id": _camel_case(handler.__name__),
+                "operation_id": camel_case(handler.__name__),
                 "body": body[0] if body else None,
                 "response": response if issubclass(response, msgspec.Struct) else None,
             }
@@ -131,5 +131,6 @@ class RouteTable(list[Route]):
         return declare
 
 
-def _camel_case(name: str) -> str:
+def camel_case(name: str) -> str:
+    """``name`` as generated clients write it."""
     return re.sub("_([a-z])", lambda match: match[1].upper(), name)

@@ -73,8 +73,9 @@ def make_voice(recorded: Recorded) -> EnrolledVoice:
     except (ConfigError, OSError) as error:
         detail = error.detail if isinstance(error, ConfigError) else f"{error.filename}: {error.strerror}"
         raise EnrolmentUnavailable(detail) from None
-    key = voice_key(recorded.audio, recorded.words, fingerprint, trim_to_chunk=True)
-    return voice_of(features, recording, recorded.words, key, fingerprint, warnings)
+    words = recorded.words or ""
+    key = voice_key(recorded.audio, words, fingerprint, trim_to_chunk=True)
+    return voice_of(features, recording, words, key, fingerprint, warnings)
 
 
 def _within(max_bytes: int, data: bytes) -> Recording:

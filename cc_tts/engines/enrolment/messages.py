@@ -17,10 +17,10 @@ _ARRAYS: Final[dict[str, tuple[Any, tuple[int, ...]]]] = {
 
 
 class Recorded(msgspec.Struct, frozen=True, tag=True):
-    """A recording as the bytes of its file, and the words that are heard in it."""
+    """A recording as the bytes of its file, and the words that are heard in it; ``None``: they are not known."""
 
     audio: bytes
-    words: str
+    words: str | None
     model_dir: str
 
 

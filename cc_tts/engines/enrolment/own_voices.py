@@ -36,7 +36,14 @@ from cc_tts.errors import (
 from cc_tts.processes.supervisor import run_once
 from cc_tts.voices.embedding_cache import EnrolledVoice
 from cc_tts.voices.enrolment import MAX_TRANSCRIPT_CHARS, spoken_words
-from cc_tts.voices.library import MAX_DESCRIPTION_CHARS, VoiceLibrary, VoiceRecord, check_plain
+from cc_tts.voices.library import (
+    MAX_DESCRIPTION_CHARS,
+    MAX_INSTRUCTION_CHARS,
+    VoiceLibrary,
+    VoiceMode,
+    VoiceRecord,
+    check_plain,
+)
 from cc_tts.voices.voice import Voice
 
 ENROLMENT_TIMEOUT_S: Final = 120.0
@@ -52,13 +59,15 @@ log = logs.get(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewVoice:
-    """A recording that is to become a voice."""
+    """A recording that is to become a voice. ``transcript`` is for ``zero_shot`` only, ``instruction`` for ``instruct``."""
 
     voice_id: str
     language: str
     description: str
     transcript: str = field(repr=False)
     audio: bytes = field(repr=False)
+    mode: VoiceMode = "zero_shot"
+    instruction: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +99,11 @@ class OwnVoices:
         self._is_enrolling = False
         self._changing = asyncio.Lock()
 
+    @property
+    def ids(self) -> list[str]:
+        """The ids of all voices of the engine."""
+        return [each.id for each in self._engine.voices()]
+
     async def enrol(self, new: NewVoice) -> Enrolled:
         """Make a voice of a recording; it can be spoken with afterwards.
 
@@ -105,15 +119,25 @@ class OwnVoices:
             raise EnrolmentUnavailable(missing)
         transcript = _plain(new.transcript, "transcript", max_chars=MAX_TRANSCRIPT_CHARS)
         description = _plain(new.description, "description", max_chars=MAX_DESCRIPTION_CHARS)
+        instruction = _plain(new.instruction, "instruction", max_chars=MAX_INSTRUCTION_CHARS)
         await self._must_be_free(new.voice_id)
         if self._is_enrolling:
             raise EnrolmentBusy("another voice is being enrolled", retry_after_s=BUSY_RETRY_AFTER_S)
         self._is_enrolling = True
         try:
-            words = await asyncio.to_thread(spoken_words, transcript, lambda text: self._normalize(text, new.language))
+            words = None
+            if new.mode == "zero_shot":
+                words = await asyncio.to_thread(
+                    spoken_words, transcript, lambda text: self._normalize(text, new.language)
+                )
             voice = await encoded(Recorded(new.audio, words, self._model_dir))
             record = VoiceRecord(
-                id=new.voice_id, language=new.language, mode="zero_shot", key=voice.key, description=description
+                id=new.voice_id,
+                language=new.language,
+                mode=new.mode,
+                key=voice.key,
+                description=description,
+                instruction=instruction,
             )
             # a request that ends now leaves a voice that is whole
             return await asyncio.shield(asyncio.ensure_future(self._keep(record, voice)))

@@ -1,0 +1,230 @@
+"""CosyVoice's own HTTP server, as the client in its ``runtime/python/fastapi`` asks it.
+
+A request is a form, by GET or POST, and the response is 16-bit PCM at 24 kHz without a header. A recording that comes with a
+request becomes an enrolled voice, which is kept for the next request with the same recording.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Annotated, Any, Final, TypeVar
+
+from aiohttp import web
+from msgspec import UNSET, Meta, Struct
+
+from cc_tts.api import schemas
+from cc_tts.api.calls import fields_of_text
+from cc_tts.api.context import CONTEXT
+from cc_tts.api.http import bodies
+from cc_tts.api.http.forms import MULTIPART, URLENCODED, fields_of, urlencoded_fields_of
+from cc_tts.api.http.route import Handler, RouteTable, camel_case
+from cc_tts.api.plugs.encoder import FORMATS
+from cc_tts.api.plugs.response import RESPONSE_ROUTE, SpeechResponse
+from cc_tts.api.plugs.speech_context import ERRORS, speech_of
+from cc_tts.engines.enrolment.own_voices import NewVoice
+from cc_tts.errors import (
+    AudioUnreadable,
+    CcTtsError,
+    EnrolmentBusy,
+    EnrolmentFailed,
+    EnrolmentUnavailable,
+    UnknownVoice,
+    Unprocessable,
+    VoiceNotStored,
+)
+from cc_tts.speech.prompt import TextContent
+from cc_tts.text.language import detect_language
+from cc_tts.voices.enrolment import MAX_TRANSCRIPT_CHARS, PromptUnusable
+from cc_tts.voices.library import MAX_INSTRUCTION_CHARS, VoiceMode
+
+RATE_HZ: Final = 24_000
+"""The rate of CosyVoice2 and CosyVoice3."""
+SPEAKERS: Final = {
+    "中文女": "zh",
+    "中文男": "zh",
+    "日语男": "ja",
+    "粤语女": "yue",
+    "英文女": "en",
+    "英文男": "en",
+    "韩语女": "ko",
+}
+"""The speakers of CosyVoice-300M-SFT. Those that ``tts.voice_aliases`` does not name stand for a voice of their language."""
+MAX_PROMPT_VOICES: Final = 16
+"""Voices of recordings that came with requests; the one that was asked for longest ago is deleted (unmeasured)."""
+PREFIX: Final = "prompt-"
+DIGEST_CHARS: Final = 16
+END_OF_PROMPT: Final = "<|endofprompt|>"
+"""It parts an instruction from words in the texts of CosyVoice2 and CosyVoice3."""
+
+_FORM: Final = RESPONSE_ROUTE | {"content_types": ("audio/pcm",)}
+_WITH_RECORDING: Final = _FORM | {
+    "scope": "admin",
+    "for_tenants": False,
+    "takes_files": True,
+    "errors": (
+        EnrolmentUnavailable,
+        EnrolmentBusy,
+        EnrolmentFailed,
+        VoiceNotStored,
+        AudioUnreadable,
+        PromptUnusable,
+        Unprocessable,
+        *ERRORS,
+    ),
+}
+"""A recording becomes a voice, which is for the operator alone."""
+
+T = TypeVar("T")
+H = TypeVar("H", bound=Handler)
+Recording = Annotated[bytes, Meta(min_length=1, description="A WAV, FLAC or MP3 file of 1 to 30 s.")]
+Transcript = Annotated[
+    str, Meta(min_length=1, max_length=MAX_TRANSCRIPT_CHARS, description="What is said in the recording.")
+]
+Instruction = Annotated[str, Meta(min_length=1, max_length=MAX_INSTRUCTION_CHARS, description="How to speak.")]
+
+ROUTES: Final = RouteTable("CosyVoice")
+
+
+class SpeakerText(Struct, frozen=True):
+    """The text to say, and who says it. Unknown fields have no effect."""
+
+    tts_text: schemas.Text
+    spk_id: str = ""
+
+
+class ZeroShotText(Struct, frozen=True):
+    """The text to say in the voice of a recording. Unknown fields have no effect."""
+
+    tts_text: schemas.Text
+    prompt_text: Transcript
+    prompt_wav: Recording
+
+
+class CrossLingualText(Struct, frozen=True):
+    """The text to say in the voice of a recording whose words are not known. Unknown fields have no effect."""
+
+    tts_text: schemas.Text
+    prompt_wav: Recording
+
+
+class InstructedText(Struct, frozen=True):
+    """The text to say in the voice of a recording, and how. Unknown fields have no effect."""
+
+    tts_text: schemas.Text
+    instruct_text: Instruction
+    prompt_wav: Recording
+
+
+class PromptVoices:
+    """The voices of recordings that came with requests. Runs on: the event loop."""
+
+    def __init__(self) -> None:
+        self._latest: dict[str, None] = {}
+        """Their ids, the one that was asked for last at the end."""
+        self._enrolling = asyncio.Lock()
+
+    async def voice_of(self, request: web.Request, audio: bytes, mode: VoiceMode, *, language: str, words: str) -> str:
+        """The id of the voice of a recording. ``words`` are its transcript, or an instruction.
+
+        Raises:
+            EnrolmentUnavailable, EnrolmentBusy, EnrolmentFailed, VoiceNotStored, Unprocessable: no voice comes of it.
+        """
+        context = request.app[CONTEXT]
+        digest = hashlib.sha256(f"{mode}\n{language}\n{words}\n".encode() + audio).hexdigest()[:DIGEST_CHARS]
+        voice_id = PREFIX + digest
+        new = NewVoice(
+            voice_id=voice_id,
+            language=language,
+            description="the recording of a request",
+            transcript=words if mode == "zero_shot" else "",
+            audio=audio,
+            mode=mode,
+            instruction=words if mode == "instruct" else "",
+        )
+        async with self._enrolling:
+            if voice_id not in self._known(request):
+                await context.own_voices.enrol(new)
+            self._latest.pop(voice_id, None)
+            self._latest[voice_id] = None
+            for oldest in self._known(request)[:-MAX_PROMPT_VOICES]:
+                self._latest.pop(oldest, None)
+                with suppress(CcTtsError):  # it is in the way of nobody
+                    await context.own_voices.remove(oldest)
+        return voice_id
+
+    def _known(self, request: web.Request) -> list[str]:
+        """Those that can be spoken with, first those that no request has asked for since this server began."""
+        known = [each for each in request.app[CONTEXT].own_voices.ids if each.startswith(PREFIX)]
+        return [each for each in known if each not in self._latest] + [each for each in self._latest if each in known]
+
+
+PROMPT_VOICES: Final = web.AppKey("prompt_voices", PromptVoices)
+
+
+def _by_get_and_post(path: str, body: type[Any], **options: Any) -> Callable[[H], H]:
+    """Decorate a handler of a form that comes by GET or POST."""
+    forms = {
+        MULTIPART: lambda data, content_type: bodies.shaped(_texts(fields_of(data, content_type)), body),
+        URLENCODED: lambda data, _content_type: bodies.shaped(_texts(urlencoded_fields_of(data)), body),
+    }
+
+    def declare(handler: H) -> H:
+        ROUTES.add("GET", path, other_bodies=forms, operation_id=camel_case(handler.__name__) + "ByGet", **options)(
+            handler
+        )
+        return ROUTES.add("POST", path, other_bodies=forms, **options)(handler)
+
+    return declare
+
+
+def _texts(fields: dict[str, bytes]) -> dict[str, Any]:
+    """The fields of a form, all texts but the recording."""
+    return {name: value if name == "prompt_wav" else value.decode("utf-8", "replace") for name, value in fields.items()}
+
+
+@_by_get_and_post("/inference_sft", SpeakerText, **_FORM)
+async def infer_with_speaker(request: web.Request, body: SpeakerText) -> web.StreamResponse:
+    """Speech of a text by a speaker: a voice, or a name of tts.voice_aliases."""
+    aliases = request.app[CONTEXT].config.tts.voice_aliases
+    language = None if body.spk_id in aliases else SPEAKERS.get(body.spk_id)
+    return await _respond(request, body.tts_text, None if language else body.spk_id or None, language)
+
+
+@_by_get_and_post("/inference_zero_shot", ZeroShotText, **_WITH_RECORDING)
+async def infer_zero_shot(request: web.Request, body: ZeroShotText) -> web.StreamResponse:
+    """Speech of a text in the voice of a recording, whose words are in prompt_text."""
+    words = body.prompt_text.rpartition(END_OF_PROMPT)[2].strip()
+    return await _respond_as(request, body.tts_text, body.prompt_wav, "zero_shot", words)
+
+
+@_by_get_and_post("/inference_cross_lingual", CrossLingualText, **_WITH_RECORDING)
+async def infer_cross_lingual(request: web.Request, body: CrossLingualText) -> web.StreamResponse:
+    """Speech of a text in the voice of a recording in whatever language."""
+    return await _respond_as(request, body.tts_text, body.prompt_wav, "cross_lingual", "")
+
+
+@_by_get_and_post("/inference_instruct2", InstructedText, **_WITH_RECORDING)
+async def infer_instructed(request: web.Request, body: InstructedText) -> web.StreamResponse:
+    """Speech of a text in the voice of a recording, as instruct_text says."""
+    instruction = body.instruct_text.partition(END_OF_PROMPT)[0].strip()
+    return await _respond_as(request, body.tts_text, body.prompt_wav, "instruct", instruction)
+
+
+async def _respond_as(
+    request: web.Request, text: str, recording: bytes, mode: VoiceMode, words: str
+) -> web.StreamResponse:
+    """Speech in the voice of a recording."""
+    text = text.rpartition(END_OF_PROMPT)[2]
+    language = detect_language(words if mode == "zero_shot" else text)
+    voices = request.app[PROMPT_VOICES]
+    return await _respond(
+        request, text, await voices.voice_of(request, recording, mode, language=language, words=words), None
+    )
+
+
+async def _respond(request: web.Request, text: str, voice: str | None, language: str | None) -> web.StreamResponse:
+    content = schemas.words(text, UNSET, TextContent("", voice, language), text_field="tts_text")
+    pointers = {**fields_of_text("/tts_text"), UnknownVoice: "/spk_id"}
+    async with speech_of(request, content, rate_hz=RATE_HZ, pointers=pointers) as speech:
+        return await SpeechResponse(request, speech, FORMATS["pcm"], RATE_HZ, {}).send()

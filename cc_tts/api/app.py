@@ -38,10 +38,10 @@ def build_app(context: ApiContext) -> web.Application:
     app[asyncapi.DOCUMENT] = msgspec.json.encode(asyncapi.document())
     for route in ROUTES:
         handler = middlewares.guarded(route)
-        resource = app.router.add_resource(route.path)
-        resource.add_route(route.method, handler, expect_handler=middlewares.defer_continue)
-        if route.method == "GET" and not route.streams:
-            resource.add_route("HEAD", handler, expect_handler=middlewares.defer_continue)
+        for resource in map(app.router.add_resource, route.paths):
+            resource.add_route(route.method, handler, expect_handler=middlewares.defer_continue)
+            if route.method == "GET" and not route.streams:
+                resource.add_route("HEAD", handler, expect_handler=middlewares.defer_continue)
     app.on_response_prepare.append(middlewares.add_headers)
     app.on_shutdown.append(stream.close_all)
     app.on_cleanup.append(_close_store)

@@ -12,7 +12,7 @@ from cc_tts.api.plugs import cartesia, cosyvoice, links, models, openai
 from cc_tts.api.plugs.deepgram import aura as deepgram
 from cc_tts.api.plugs.elevenlabs import http as elevenlabs
 from cc_tts.api.plugs.elevenlabs import socket as elevenlabs_socket
-from cc_tts.api.plugs.platforms import jambonz
+from cc_tts.api.plugs.platforms import jambonz, vapi
 from cc_tts.api.prompts import handlers as prompts
 from cc_tts.api.recordings import handlers as recordings
 from cc_tts.api.transfers import bridge, refer, transfer
@@ -34,6 +34,7 @@ ROUTES: Final = (
     *cartesia.ROUTES,
     *deepgram.ROUTES,
     *jambonz.ROUTES,
+    *vapi.ROUTES,
     *cosyvoice.ROUTES,
     *elevenlabs.ROUTES,
     *elevenlabs_socket.ROUTES,

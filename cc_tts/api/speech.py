@@ -14,7 +14,7 @@ from cc_tts.api.calls import OF_TEXT, ON_A_CALL, call_of, command, fields_of_tex
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http import bodies
 from cc_tts.api.http.auth import current_tenant
-from cc_tts.api.http.route import Query, RouteTable
+from cc_tts.api.http.route import ELEVENLABS, Query, RouteTable
 from cc_tts.errors import (
     DisclosureFailed,
     Draining,
@@ -130,7 +130,7 @@ async def get_utterance(request: web.Request) -> views.Utterance:
     return views.Utterance.of(utterance, words=words)
 
 
-@ROUTES.add("GET", "/v1/voices", scope="read", for_tenants=True)
+@ROUTES.add("GET", "/v1/voices", scope="read", for_tenants=True, mounts=(ELEVENLABS,))
 async def list_voices(request: web.Request) -> views.Voices:
     """List the voices of the configured engine."""
     return views.Voices([views.Voice.of(voice) for voice in request.app[CONTEXT].speech_source.engine.voices()])

@@ -46,6 +46,7 @@ SHARED: Final = {
     *((method, "/v1/speak") for method in ("GET", "POST")),
     ("POST", "/v1/jambonz/speech"),
     ("GET", "/v1/jambonz/stream"),
+    ("POST", "/vapi/{voice}"),
     ("POST", "/tts/bytes"),
     *((method, "/inference_sft") for method in ("GET", "POST")),
     ("POST", "/v1/speech"),

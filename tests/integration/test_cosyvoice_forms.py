@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from cc_tts.config.schema import TokenConfig
+from cc_tts.speech.prompt import TextContent
 from tests.fakes.running_api import RunningApi, make_config, running_api
 
 pytestmark = pytest.mark.integration
@@ -44,6 +45,12 @@ async def ask(
         return response.status, response.headers["Content-Type"], await response.read()
 
 
+def said(api: RunningApi) -> TextContent:
+    content = api.registry.source.contents[-1]
+    assert isinstance(content, TextContent)
+    return content
+
+
 def problem(body: bytes) -> Any:
     return msgspec.json.decode(body)
 
@@ -54,18 +61,17 @@ async def test_a_speaker_says_a_text_as_pcm_without_a_header(api: RunningApi, me
     assert (status, content_type) == (200, "audio/pcm;rate=24000")
     assert len(audio) > 1000
     assert len(audio) % 2 == 0
-    assert api.registry.source.contents[-1].voice == "en-us"
+    assert said(api).voice == "en-us"
 
 
 async def test_the_text_of_a_form_is_utf_8(api: RunningApi) -> None:
     await ask(api, "GET", "sft", {"tts_text": "Grüße, 你好 & +", "spk_id": "en-us"})
-    assert api.registry.source.contents[-1].text == "Grüße, 你好 & +"
+    assert said(api).text == "Grüße, 你好 & +"
 
 
 async def test_a_speaker_of_the_first_model_is_a_voice_of_the_language(api: RunningApi) -> None:
     assert (await ask(api, "GET", "sft", {"tts_text": TEXT, "spk_id": "英文女"}))[0] == 200
-    content = api.registry.source.contents[-1]
-    assert (content.voice, content.language) == (None, "en")
+    assert (said(api).voice, said(api).language) == (None, "en")
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ async def stream_events(request: web.Request) -> web.StreamResponse:
                     cast("websocket.Socket", socket),
                     subscription,
                     websocket.receive_nothing(socket),
-                    end=(WSCloseCode.GOING_AWAY, b"the server stops"),
+                    end=lambda: (WSCloseCode.GOING_AWAY, b"the server stops"),
                     on_too_slow=on_too_slow,
                     abort=lambda: abort(request),
                 )

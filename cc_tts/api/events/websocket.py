@@ -90,11 +90,11 @@ async def serve(
     receiving: Coroutine[Any, Any, None],
     *watching: Coroutine[Any, Any, None],
     encode: Callable[[T], Iterable[str | bytes]] = as_json,
-    end: tuple[WSCloseCode, bytes],
+    end: Callable[[], tuple[WSCloseCode, bytes]],
     on_too_slow: Callable[[], None],
     abort: Callable[[], None],
 ) -> None:
-    """Send what is in ``outbox`` until it ends, and then close with ``end``; or until ``receiving`` ends, since the client
+    """Send what is in ``outbox`` until it ends, and close as ``end`` says; or until ``receiving`` ends, since the client
     has closed. A client that does not read, or for which ``watching`` ends, is closed with 1013 and broken off by ``abort``.
 
     Raises:
@@ -104,7 +104,7 @@ async def serve(
     if first == _RECEIVING:
         return
     if first == _SENDING and not outbox.overflowed:
-        await _close(socket, *(_DISPLACED if outbox.displaced else end))
+        await _close(socket, *(_DISPLACED if outbox.displaced else end()))
         return
     on_too_slow()
     await _close(socket, WSCloseCode.TRY_AGAIN_LATER, b"too slow")

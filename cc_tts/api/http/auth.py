@@ -25,8 +25,8 @@ REALM: Final = "cc-tts"
 _HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(?::([0-9]{1,5}))?")
 _SCHEMES: Final = ("bearer", "token")
 """``Token`` is that of Deepgram's clients."""
-_KEY_HEADERS: Final = ("xi-api-key", "X-API-Key")
-"""Clients of ElevenLabs and of Cartesia send their key so."""
+_KEY_HEADERS: Final = ("xi-api-key", "X-API-Key", "x-vapi-secret")
+"""Clients of ElevenLabs and of Cartesia, and Vapi send their key so."""
 _HTTP_PORT: Final = "80"
 """Left out of ``Host`` and ``Origin`` by browsers (RFC 6454 §6.1)."""
 _SAME_ORIGIN_FETCHES: Final = frozenset({"same-origin", "none"})
@@ -54,6 +54,8 @@ class Holder:
 
 
 ANYBODY: Final = Holder("", frozenset(ALL_SCOPES))
+NOBODY: Final = Holder("", frozenset())
+"""Whose token is still to come."""
 
 
 class TokenAuthenticator:
@@ -77,9 +79,16 @@ class TokenAuthenticator:
             Unauthorized: no token or an unknown one.
             Forbidden: the token lacks ``scope``.
         """
+        return self.holder_of(_token_of(request), scope)
+
+    def may_follow(self, request: web.Request) -> bool:
+        """Whether a token is needed, and the request has none."""
+        return bool(self._holders) and not _token_of(request)
+
+    def holder_of(self, token: str, scope: Scope) -> Holder:
+        """The holder of a token; as :meth:`authenticate`."""
         if not self._holders:
             return ANYBODY
-        token = _token_of(request)
         if not token:
             raise Unauthorized("send Authorization: Bearer TOKEN")
         digest = _digest(token)

@@ -163,9 +163,7 @@ def guarded(route: Route) -> Handler:
 
     async def handle(request: web.Request) -> web.StreamResponse:
         http = request.app[CONTEXT].config.http
-        holder = (
-            auth.ANYBODY if route.scope is None else request.app[auth.AUTHENTICATOR].authenticate(request, route.scope)
-        )
+        holder = _holder(request, route)
         if holder.tenant and not (route.names_call or route.for_tenants):
             raise Forbidden("this path is for tokens of the operator, and this one is of a tenant")
         auth.HOLDER.set(holder)
@@ -201,6 +199,16 @@ def guarded(route: Route) -> Handler:
         return await _once(request, key, body, work)
 
     return handle
+
+
+def _holder(request: web.Request, route: Route) -> auth.Holder:
+    """Whoever sends a request; raises ``Unauthorized`` and ``Forbidden``."""
+    if route.scope is None:
+        return auth.ANYBODY
+    authenticator = request.app[auth.AUTHENTICATOR]
+    if route.may_follow and authenticator.may_follow(request):
+        return auth.NOBODY
+    return authenticator.authenticate(request, route.scope)
 
 
 def _check_node(request: web.Request) -> None:

@@ -22,6 +22,10 @@ CALL_ID: Final = "call_id"
 WAS_THERE: Final = web.RequestKey("was_there", bool)
 """A handler sets this key of its request if what was to be made is there already: the status is 200."""
 
+ELEVENLABS: Final = "/elevenlabs"
+OPENAI: Final = "/openai"
+"""The mounts of routes that stand in several modules."""
+
 H = TypeVar("H", bound=Handler)
 
 
@@ -63,7 +67,8 @@ class Route:
     response for an Idempotency-Key. One that ``is_synthetic`` responds with synthetic speech.
     ``errors`` are those of the handler; those of the guards are added. ``for_tenants``: the tokens of tenants may be used;
     on routes that name a call they always may, and find their own calls only. A route that ``ignores_unknown_query`` is for
-    clients of other services, which send more than has a meaning here.
+    clients of other services, which send more than has a meaning here; such clients may have a base URL with a path, which
+    is one of ``mounts``. To one that ``may_follow`` the token may come in a message, if a request has none.
     """
 
     method: Method
@@ -88,6 +93,13 @@ class Route:
     is_synthetic: bool = False
     for_tenants: bool = False
     ignores_unknown_query: bool = False
+    mounts: tuple[str, ...] = ()
+    may_follow: bool = False
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """All paths that it has."""
+        return (self.path, *(mount + self.path for mount in self.mounts))
 
     @property
     def names_call(self) -> bool:
@@ -103,9 +115,10 @@ class Route:
 class RouteTable(list[Route]):
     """The routes of one module, which the OpenAPI document shows under one tag."""
 
-    def __init__(self, tag: str) -> None:
+    def __init__(self, tag: str, *mounts: str) -> None:
         super().__init__()
         self.tag = tag
+        self._mounts = mounts
 
     def add(self, method: Method, path: str, *, scope: Scope | None, **options: Any) -> Callable[[H], H]:
         """Decorate a handler: its docstring is the summary, its name in camel case the operation id, and its annotations
@@ -121,6 +134,7 @@ class RouteTable(list[Route]):
             known: dict[str, Any] = {
                 "summary": (inspect.getdoc(handler) or "").removesuffix("."),
                 "tag": self.tag,
+                "mounts": self._mounts,
                 "operation_id": camel_case(handler.__name__),
                 "body": body[0] if body else None,
                 "response": response if issubclass(response, msgspec.Struct) else None,

@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, Final, Generic, TypeVar, cast
+from typing import Any, Final, Generic, TypeVar, cast
 
 from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
 
@@ -43,7 +43,7 @@ T = TypeVar("T")
 class Connection(ABC, Generic[T]):
     """``kind`` is the word for it in the log, ``fields`` are what its lines have besides. ``close`` it when it has run."""
 
-    end: ClassVar = (WSCloseCode.OK, b"the call is over")
+    end: tuple[WSCloseCode, bytes] = (WSCloseCode.OK, b"the call is over")
     """How it is closed when nothing more is to be sent."""
 
     def __init__(self, outbox: Outbox[T], *, kind: str, **fields: str) -> None:
@@ -89,7 +89,7 @@ class Connection(ABC, Generic[T]):
                 self._receive_all(socket),
                 self._ping_all(socket),
                 encode=self.encode,
-                end=self.end,
+                end=lambda: self.end,
                 on_too_slow=lambda: log.info(self.event("client_too_slow"), **self.fields),
                 abort=abort,
             )

@@ -40,7 +40,7 @@ ENCODINGS: Final = {
 """Raw audio by Cartesia's words for it."""
 SampleRate = Literal[8000, 16000, 22050, 24000, 32000, 44100, 48000]
 
-ROUTES: Final = RouteTable("Cartesia")
+ROUTES: Final = RouteTable("Cartesia", "/cartesia")
 
 
 class CartesiaVoice(msgspec.Struct, frozen=True):

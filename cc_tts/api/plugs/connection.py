@@ -77,7 +77,7 @@ class _Open:
 class SpeechConnection(Connection[str | bytes]):
     """``takes_turns``: a context is spoken when the one before is over, since the client cannot tell their audio apart."""
 
-    end: ClassVar = (WSCloseCode.OK, b"")
+    end = (WSCloseCode.OK, b"")
     takes_turns: ClassVar = False
 
     def __init__(self, request: web.Request, words: TextContent, output: Output, *, idle_timeout_s: float) -> None:

@@ -6,7 +6,7 @@ import msgspec
 from aiohttp import web
 
 from cc_tts.api.http import bodies
-from cc_tts.api.http.route import RouteTable
+from cc_tts.api.http.route import ELEVENLABS, OPENAI, RouteTable
 from cc_tts.errors import ModelNotFound
 
 MODELS: Final = ("cc-tts", "tts-1", "tts-1-hd", "gpt-4o-mini-tts")
@@ -22,7 +22,7 @@ ELEVENLABS_MODELS: Final[list[dict[str, Any]]] = [
     }
 ]
 
-ROUTES: Final = RouteTable("Speech")
+ROUTES: Final = RouteTable("Speech", OPENAI, ELEVENLABS)
 
 
 class Model(msgspec.Struct, frozen=True):
@@ -43,8 +43,9 @@ class Models(msgspec.Struct, frozen=True):
 
 @ROUTES.add("GET", "/v1/models", scope="read", response=Models, for_tenants=True)
 async def list_models(request: web.Request) -> web.Response:
-    """List the values of model that clients look for; in ElevenLabs' shape for a request with xi-api-key."""
-    return bodies.response(ELEVENLABS_MODELS if "xi-api-key" in request.headers else Models())
+    """List the values of model that clients look for; in ElevenLabs' shape below its mount and with xi-api-key."""
+    is_elevenlabs = "xi-api-key" in request.headers or request.path.startswith(ELEVENLABS)
+    return bodies.response(ELEVENLABS_MODELS if is_elevenlabs else Models())
 
 
 @ROUTES.add("GET", "/v1/models/{model}", scope="read", errors=(ModelNotFound,), for_tenants=True)

@@ -14,7 +14,7 @@ from msgspec import UNSET, Meta, UnsetType
 from cc_tts.api import schemas
 from cc_tts.api.calls import fields_of_text
 from cc_tts.api.context import CONTEXT
-from cc_tts.api.http.route import RouteTable
+from cc_tts.api.http.route import OPENAI, RouteTable
 from cc_tts.api.plugs.alignment import AlignedAudio
 from cc_tts.api.plugs.encoder import FORMATS, MEDIA_TYPES, AudioFileFormat
 from cc_tts.api.plugs.response import RESPONSE_ROUTE, SpeechResponse
@@ -38,7 +38,7 @@ AnySpeed = Annotated[
     float, Meta(ge=0.25, le=4.0, description=f"Beyond {MIN_SPEED} to {MAX_SPEED} the nearer of these is used: X-Speed.")
 ]
 
-ROUTES: Final = RouteTable("Speech")
+ROUTES: Final = RouteTable("Speech", OPENAI)
 
 
 class VoiceRef(msgspec.Struct, frozen=True):

@@ -46,7 +46,7 @@ _CONTAINER: Final = Query("container", "wav: a WAV file of linear16; else withou
 _SPEED: Final = Query("speed", f"{MIN_SPEED} to {MAX_SPEED}.")
 _QUERY: Final = (_MODEL, _ENCODING, _RATE, _CONTAINER, _SPEED)
 
-ROUTES: Final = RouteTable("Deepgram")
+ROUTES: Final = RouteTable("Deepgram", "/deepgram")
 
 
 class DeepgramText(msgspec.Struct, frozen=True):

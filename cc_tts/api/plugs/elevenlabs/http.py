@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 from cc_tts.api import schemas
 from cc_tts.api.calls import fields_of_text
-from cc_tts.api.http.route import RouteTable
+from cc_tts.api.http.route import ELEVENLABS, RouteTable
 from cc_tts.api.plugs.alignment import AlignedAudio, Aligner
 from cc_tts.api.plugs.elevenlabs.shapes import (
     LANGUAGE,
@@ -31,7 +31,7 @@ from cc_tts.errors import UnknownVoice
 
 _OPTIONS: Final = RESPONSE_ROUTE | {"query": (OUTPUT_FORMAT, LANGUAGE)}
 
-ROUTES: Final = RouteTable("ElevenLabs")
+ROUTES: Final = RouteTable("ElevenLabs", ELEVENLABS)
 
 
 class _Timed(SpeechResponse):

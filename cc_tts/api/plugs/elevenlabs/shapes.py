@@ -60,6 +60,14 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
     close_context: bool | None = None
     close_socket: bool | None = None
     voice_settings: VoiceSettings | None = None
+    xi_api_key: str | None = None
+    hyphened_key: str | None = msgspec.field(default=None, name="xi-api-key")
+    authorization: str | None = None
+
+    @property
+    def key(self) -> str:
+        """The key of a client that cannot set headers, as a browser cannot; empty if it has none."""
+        return self.xi_api_key or self.hyphened_key or (self.authorization or "").rpartition(" ")[2]
 
     @property
     def id(self) -> str | None:

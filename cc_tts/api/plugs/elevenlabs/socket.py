@@ -1,16 +1,18 @@
-"""ElevenLabs' WebSockets: several texts over one connection, or one.
+"""ElevenLabs' WebSockets: several texts over one connection, or one. The key may be in the first message.
 
 A context that is closed behind a flush without text is spoken to its end; one that is closed otherwise, or closed again, is
 interrupted: Pipecat and LiveKit end a turn so, and interrupt it so. Every context ends with ``isFinal`` or ``error``.
 """
 
+import asyncio
 import base64
 from typing import Any, Final
 
 import msgspec
 from aiohttp import WSCloseCode, web
 
-from cc_tts.api.http.route import RouteTable
+from cc_tts.api.http.auth import AUTHENTICATOR, HOLDER, NOBODY
+from cc_tts.api.http.route import ELEVENLABS, RouteTable
 from cc_tts.api.plugs.alignment import AlignedAudio
 from cc_tts.api.plugs.connection import ONLY, SOCKET_ROUTE, Messages, SpeechConnection, as_message, serve
 from cc_tts.api.plugs.elevenlabs.shapes import (
@@ -23,12 +25,17 @@ from cc_tts.api.plugs.elevenlabs.shapes import (
     output_of,
     words_of,
 )
-from cc_tts.errors import CcTtsError
+from cc_tts.config.schema import Scope
+from cc_tts.errors import CcTtsError, Unauthorized
+from cc_tts.speech.prompt import TextContent
 
-_OPTIONS: Final = SOCKET_ROUTE | {"query": (OUTPUT_FORMAT, LANGUAGE, INACTIVITY)}
+KEY_TIMEOUT_S: Final = 10.0
+"""How long the first message may take of a client whose key is in it (unmeasured)."""
+_OPTIONS: Final = SOCKET_ROUTE | {"query": (OUTPUT_FORMAT, LANGUAGE, INACTIVITY), "may_follow": True}
+_SCOPE: Final[Scope] = "call"
 _DECODER: Final = msgspec.json.Decoder(Incoming)
 
-ROUTES: Final = RouteTable("ElevenLabs")
+ROUTES: Final = RouteTable("ElevenLabs", ELEVENLABS)
 
 
 @ROUTES.add("GET", "/v1/text-to-speech/{voice}/multi-stream-input", **_OPTIONS)
@@ -47,7 +54,10 @@ class ManyContexts(SpeechConnection):
     """A client of several texts, each in a context."""
 
     def __init__(self, request: web.Request) -> None:
+        self._is_stranger = HOLDER.get() is NOBODY
         super().__init__(request, words_of(request, None), output_of(request), idle_timeout_s=inactivity_s(request))
+        if self._is_stranger:
+            asyncio.get_running_loop().call_later(KEY_TIMEOUT_S, self._refuse_stranger)
         self._flushed: set[str] = set()
         """Contexts whose last message was a flush without text."""
         self._current_id = ONLY
@@ -57,7 +67,31 @@ class ManyContexts(SpeechConnection):
         self._current_id = ONLY
         incoming = _DECODER.decode(data)
         self._current_id = incoming.id or ONLY
-        self.obey(incoming, self._current_id)
+        if self._is_stranger and not self.outbox.is_closed:
+            self._admit(incoming.key)
+        if not self._is_stranger:
+            self.obey(incoming, self._current_id)
+
+    def check(self, words: TextContent) -> None:
+        if not self._is_stranger:  # who is not told which voices there are
+            super().check(words)
+
+    def _admit(self, key: str) -> None:
+        """Take the holder of a key for the client, or refuse it."""
+        try:
+            holder = self._request.app[AUTHENTICATOR].holder_of(key, _SCOPE)
+        except CcTtsError as error:
+            self._refuse_stranger(error)
+            return
+        self._is_stranger = False
+        HOLDER.set(holder)  # of this task, and of those that speak the texts
+
+    def _refuse_stranger(self, error: CcTtsError | None = None) -> None:
+        """Close the connection of a client that is not known yet."""
+        if self._is_stranger:
+            self.end = (WSCloseCode.POLICY_VIOLATION, b"unauthorized")
+            self.refuse(error or Unauthorized("no key came"))
+            self.outbox.close()
 
     def obey(self, incoming: Incoming, context_id: str) -> None:
         """Do what a message says."""

@@ -1,0 +1,157 @@
+"""How clients of other services find their routes, and where their keys are."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+
+from cc_tts.api.plugs.elevenlabs import socket as elevenlabs
+from cc_tts.config.schema import TokenConfig
+from cc_tts.tenants.accounting import AccountingLog, UtteranceLine
+from tests.fakes.running_api import RunningApi, make_config, running_api
+
+pytestmark = pytest.mark.integration
+
+KEY, READER = "k" * 32, "r" * 32
+TEXT = "one two three"
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[RunningApi]:
+    async with running_api() as it:
+        yield it
+
+
+@pytest.fixture
+async def locked() -> AsyncIterator[RunningApi]:
+    tokens = (TokenConfig(KEY, ("call", "read"), tenant="acme"), TokenConfig(READER, ("read",)))
+    async with running_api(make_config(tokens=tokens)) as it:
+        yield it
+
+
+# --- a base URL with a path
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/openai/v1/audio/speech", {"input": TEXT}),
+        ("/elevenlabs/v1/text-to-speech/en-us/stream?output_format=pcm_8000", {"text": TEXT}),
+        ("/deepgram/v1/speak?model=en-us", {"text": TEXT}),
+        (
+            "/cartesia/tts/bytes",
+            {
+                "transcript": TEXT,
+                "voice": {"mode": "id", "id": "en-us"},
+                "output_format": {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 8000},
+            },
+        ),
+    ],
+)
+async def test_a_base_url_with_the_name_of_the_service(api: RunningApi, path: str, body: dict[str, Any]) -> None:
+    async with api.session.post(path, json=body) as response:
+        assert response.status == 200, await response.text()
+        assert len(await response.read()) > 1000
+
+
+async def test_what_both_services_list_has_the_shape_of_the_one_that_is_asked(api: RunningApi) -> None:
+    assert (await api.ask("GET", "/openai/v1/models")).json["object"] == "list"
+    assert (await api.ask("GET", "/elevenlabs/v1/models")).json[0]["model_id"] == "cc-tts"
+    assert (await api.ask("GET", "/elevenlabs/v1/voices")).json["voices"][0]["voice_id"] == "en-us"
+    assert (await api.ask("GET", "/elevenlabs/v1/calls")).status == 404
+
+
+# --- the key in the first message of a WebSocket
+
+
+def connected(api: RunningApi, path: str = "stream-input", **options: Any) -> Any:
+    return api.session.ws_connect(f"/v1/text-to-speech/en-us/{path}?output_format=pcm_8000", **options)
+
+
+async def until_closed(socket: aiohttp.ClientWebSocketResponse) -> list[Any]:
+    async with asyncio.timeout(10):
+        return [json.loads(message.data) async for message in socket]
+
+
+@pytest.mark.parametrize("field", ["xi_api_key", "xi-api-key", "authorization"])
+@pytest.mark.parametrize("path", ["stream-input", "multi-stream-input"])
+async def test_the_key_is_in_the_first_message(
+    locked: RunningApi, field: str, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines: list[UtteranceLine] = []
+    monkeypatch.setattr(AccountingLog, "add", lambda _log, line: lines.append(line))
+    async with connected(locked, path) as socket:
+        await socket.send_json({"text": " ", field: f"Bearer {KEY}" if field == "authorization" else KEY})
+        await socket.send_json({"text": "Hello there. ", "flush": True})
+        await socket.send_json({"close_socket": True} if path.startswith("multi") else {"text": ""})
+        seen = await until_closed(socket)
+    assert seen[0]["audio"]
+    assert seen[-1]["isFinal"]
+    assert socket.close_code == 1000
+    assert [line.tenant for line in lines] == ["acme"]
+
+
+@pytest.mark.parametrize("told", [{"xi_api_key": "wrong"}, {"xi_api_key": READER}, {}])
+async def test_a_client_without_a_key_that_may_speak_is_closed(locked: RunningApi, told: dict[str, str]) -> None:
+    async with connected(locked) as socket:
+        await socket.send_json({"text": "Hello there. ", **told})
+        await socket.send_json({"text": "And there. ", "flush": True, "xi_api_key": KEY})
+        (error,) = await until_closed(socket)
+    assert error["error"] in ("unauthorized", "forbidden")
+    assert socket.close_code == 1008
+    assert not locked.registry.source.streams
+
+
+async def test_a_client_whose_key_does_not_come_is_closed(locked: RunningApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(elevenlabs, "KEY_TIMEOUT_S", 0.05)
+    async with connected(locked) as socket:
+        (error,) = await until_closed(socket)
+    assert (error["error"], socket.close_code) == ("unauthorized", 1008)
+
+
+async def test_a_key_in_a_header_is_looked_at_before_the_handshake(locked: RunningApi) -> None:
+    with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+        await connected(locked, headers={"xi-api-key": "wrong"})
+    assert refused.value.status == 401
+    with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+        await locked.session.ws_connect("/v1/speak?model=en-us")  # no other service has its key in a message
+    assert refused.value.status == 401
+
+
+# --- Vapi
+
+
+def vapi(text: str = TEXT, rate_hz: int = 16_000) -> dict[str, Any]:
+    said = {"type": "voice-request", "text": text, "sampleRate": rate_hz, "timestamp": 1, "call": {"id": "c"}}
+    return {"message": said, "assistant": {}}
+
+
+async def test_vapi_gets_pcm_without_a_header_at_its_rate(locked: RunningApi) -> None:
+    lengths = []
+    for rate_hz in (8000, 16_000, 22_050, 24_000):
+        headers = {"x-vapi-secret": KEY}
+        async with locked.session.post("/vapi/en-us", json=vapi(rate_hz=rate_hz), headers=headers) as response:
+            assert (response.status, response.headers["Content-Type"]) == (200, "application/octet-stream")
+            audio = await response.read()
+        assert not audio.startswith(b"RIFF")
+        lengths.append(len(audio) / rate_hz)
+    assert lengths == pytest.approx([lengths[0]] * 4, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "code"),
+    [
+        ("/vapi/nobody", vapi(), 422, "unknown_voice"),
+        ("/vapi/en-us", vapi(rate_hz=11_025), 422, "unprocessable"),
+        ("/vapi/en-us", vapi("..."), 422, "nothing_to_say"),
+        ("/vapi/en-us", {"message": {"type": "status-update"}}, 422, "unprocessable"),
+    ],
+)
+async def test_vapi_is_told_by_the_status_so_that_its_fallback_acts(
+    api: RunningApi, path: str, body: dict[str, Any], status: int, code: str
+) -> None:
+    answered = await api.ask("POST", path, body)
+    assert (answered.status, answered.json["code"]) == (status, code)

@@ -55,7 +55,7 @@ class Holder:
 
 ANYBODY: Final = Holder("", frozenset(ALL_SCOPES))
 NOBODY: Final = Holder("", frozenset())
-"""Whose token is still to come."""
+"""A client is nobody while its token is still to come."""
 
 
 class TokenAuthenticator:

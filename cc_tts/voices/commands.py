@@ -1,4 +1,4 @@
-"""``cc-tts voices enrol | remove | enrolled``: the voices of your own recordings. ``add`` is in ``download.py``.
+"""``cc-tts voices enrol | remove | enrolled``: the voices of your own recordings. ``add`` is in ``public``.
 
 None of them starts an engine. What encodes a recording is handed in, as this package knows no networks.
 """
@@ -17,7 +17,6 @@ import msgspec
 
 from cc_tts.config.schema import Config
 from cc_tts.errors import ConfigError
-from cc_tts.voices.download import fill_add, voices_folder
 from cc_tts.voices.embedding_cache import VoiceMetadata
 from cc_tts.voices.enrolment import (
     MAX_TRANSCRIPT_CHARS,
@@ -29,6 +28,7 @@ from cc_tts.voices.enrolment import (
     read_wav,
 )
 from cc_tts.voices.library import MODES, VoiceLibrary, VoiceRecord, check_id, check_plain, check_record
+from cc_tts.voices.public.command import fill_add, voices_folder
 
 MAX_WAV_BYTES: Final = (
     100_000_000  # thirty seconds in stereo at the highest rate and width that are read are 92 MB; unmeasured

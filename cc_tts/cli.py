@@ -1,5 +1,5 @@
 """The command line: ``cc-tts serve | worker | pool | drain | health | call | say | text | voices | model | pjsua2 |
-config | check-config | doctor``.
+config | check-config | doctor | completion``, and the commands for running servers of :mod:`cc_tts.operate`.
 
 Only :mod:`argparse` is imported here: each command imports what it needs once it runs, so that ``--version`` and ``--help``
 are quick.
@@ -93,8 +93,10 @@ def _warn(sentence: str) -> None:
     print(f"cc-tts: warning: {sentence}", file=sys.stderr)
 
 
-def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    """Every command, but the arguments of the one that is asked for only, since some import much."""
+def _parser(arguments: Sequence[str], *, is_whole: bool = False) -> argparse.ArgumentParser:
+    """Every command, but the arguments of the one that is asked for only, since some import much; ``is_whole``: of all."""
+    from cc_tts.operate import arguments as operate
+
     parser = argparse.ArgumentParser(
         prog="cc-tts", description="A SIP user agent that speaks what REST or the dialplan says."
     )
@@ -111,7 +113,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 
     def add(name: str, text: str, fill: Callable[[argparse.ArgumentParser], None]) -> None:
         command = commands.add_parser(name, parents=[common], help=text)
-        if name in arguments[:1]:
+        if is_whole or name in arguments[:1]:
             fill(command)
 
     def fill_voices(voices: argparse.ArgumentParser) -> None:
@@ -143,7 +145,10 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     add("health", "whether the server, worker or pool of this container answers", _fill_health)
     add("worker", "speak for servers on other machines", _fill_worker)
     add("pool", "place workers on a Ray cluster, and tell servers of them", _fill_pool)
-    commands.add_parser("call", add_help=False, help="a softphone: dial, record what is heard, measure it")
+    phone = [_phone_parser()] if is_whole else []
+    commands.add_parser(
+        "call", parents=phone, add_help=False, help="a softphone: dial, record what is heard, measure it"
+    )
     add("say", "speak text into a WAV file", _fill_say)
     add("text", "what is said of a text, and by which voice, without speaking it", _fill_text)
     add("voices", "list the voices of the configured engine; make your own", fill_voices)
@@ -153,6 +158,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     check_help = "check all that a start would, and print what is in force"
     add("check-config", check_help, lambda check: check.set_defaults(run=_check_config))
     add("doctor", "is this machine fit to serve, and if not, what to do", fill_doctor)
+    operate.add_commands(add, run_completion=_completion)
     return parser
 
 
@@ -245,13 +251,26 @@ def _fill_drain(drain: argparse.ArgumentParser) -> None:
 def _drain(_options: argparse.Namespace, config: "Config") -> int:
     import asyncio
 
-    from cc_tts.doctor.drain import drained
+    from cc_tts.operate.drain import drained
 
     fault = asyncio.run(drained(config))
     if fault:
         print(f"cc-tts: {fault}", file=sys.stderr)
         return 1
     print("drained")
+    return 0
+
+
+def _phone_parser() -> argparse.ArgumentParser:
+    from cc_tts.softphone.arguments import build_parser
+
+    return build_parser({})
+
+
+def _completion(options: argparse.Namespace, _config: "Config") -> int:
+    from cc_tts.operate import completion
+
+    print(completion.script(_parser([], is_whole=True), options.shell))
     return 0
 
 

@@ -17,15 +17,18 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
 from cc_tts import __version__, logs, port_owner, startup
+from cc_tts.api.admin.operations import Operations, Process, Reloaded, SpeechWorker
 from cc_tts.api.app import build_app, set_tokens
 from cc_tts.api.context import ApiContext
 from cc_tts.api.health import as_node
 from cc_tts.api.http.connections import Listener
+from cc_tts.api.http.problems import NotReady
 from cc_tts.api.media.dial_back import DialBack
 from cc_tts.api.plugs.speech_context import streams_over
 from cc_tts.api.prompts.fetch import HttpFetch
@@ -41,10 +44,11 @@ from cc_tts.cluster.nodes import LineNodes
 from cc_tts.config import load as configuration
 from cc_tts.config import tls as tls_files
 from cc_tts.config.remote import pool_url
-from cc_tts.config.schema import Config, listens
+from cc_tts.config.schema import Config, LogConfig, listens
 from cc_tts.engines.enrolment.own_voices import OwnVoices
 from cc_tts.engines.factory import make_engine
 from cc_tts.engines.remote.workers import RemoteWorkers
+from cc_tts.engines.worker.link import WorkerLink
 from cc_tts.errors import CcTtsError, ConfigError, ProcessFailed
 from cc_tts.metrics import Metrics
 from cc_tts.processes import systemd, threads
@@ -81,6 +85,8 @@ class Server:
         self._read_config = read_config
         self._tls_fingerprint = tls_files.fingerprint(config.tls)
         self._hangup = asyncio.Event()
+        self._serves = False
+        self._awaiting_reload: list[asyncio.Future[Reloaded]] = []
         self._stop = asyncio.Event()
         self._force = asyncio.Event()
         self._hands_over = False
@@ -89,7 +95,14 @@ class Server:
         self.metrics = Metrics(node=config.server.node_name)
         self._note_expiry(tls_files.expiry_s(config.tls))
         self._elsewhere: list[RemoteWorkers] = []
-        self.engine = make_engine(config, clock=clock, metrics=self.metrics, on_elsewhere=self._elsewhere.append)
+        self._children: list[WorkerLink] = []
+        self.engine = make_engine(
+            config,
+            clock=clock,
+            metrics=self.metrics,
+            on_elsewhere=self._elsewhere.append,
+            on_child=self._children.append,
+        )
         restarts = self.metrics.process_restarts
         self.text_process = TextProcess(clock=clock, log=config.log, on_down=restarts.labels(process="text").inc)
         self.cached_source = CachedSource(config.cache, self.metrics)
@@ -168,10 +181,27 @@ class Server:
             tenants=self.tenants,
             accounting=self.accounting,
             workers=lambda: [worker for workers in self._elsewhere for worker in workers.workers],
+            operations=self._operations(clock.wall_s()),
         )
         self.webhooks.on_answer = IncomingAnswers(context).take
         self.app = build_app(context)
         self._listener = Listener(self.app, config.http, clock=clock, shutdown_timeout=HTTP_SHUTDOWN_TIMEOUT_S)
+
+    def _operations(self, started_at_s: float) -> Operations:
+        """Return what operators ask of this process over the API."""
+        return Operations(
+            reload=self._reload_for_client,
+            log=lambda: self._config.log,
+            set_log=self._set_log,
+            processes=lambda: [
+                Process.of(each) for each in (*self.ua.supervisors, self.text_process.supervisor, self.vad.supervisor)
+            ],
+            workers=lambda: [
+                SpeechWorker.of(link)
+                for link in (*self._children, *(link for workers in self._elsewhere for link in workers.links))
+            ],
+            started_at_s=started_at_s,
+        )
 
     def drain(self) -> None:
         """Take no new calls; exit when the last one and all speech over HTTP have ended, at most after
@@ -215,7 +245,7 @@ class Server:
                 self.pool_link.start()
             if not await self._start_unless_stopped():
                 return
-            is_serving = True
+            is_serving = self._serves = True
             self._say_ready()
             background.append(asyncio.create_task(self._reload_on_hangup(), name="reload"))
             background.append(asyncio.create_task(self.registry.follow_engine(), name="follow the engine"))
@@ -333,14 +363,45 @@ class Server:
         while True:
             await self._hangup.wait()
             self._hangup.clear()
+            clients, self._awaiting_reload = self._awaiting_reload, []
             self._notifier.reloading()
+            failure: CcTtsError = CcTtsError()
+            reloaded = None
             try:
-                await self._reload()
+                reloaded = await self._reload()
             except CcTtsError as error:
+                failure = error
                 log.error("reload_failed", detail=error.detail or error.title, consequence="nothing has changed")
             except Exception:
                 log.exception("reload_failed")
             self._notifier.reloaded()
+            for client in clients:
+                if client.done():
+                    continue
+                if reloaded is None:
+                    client.set_exception(failure)
+                else:
+                    client.set_result(reloaded)
+
+    async def _reload_for_client(self) -> Reloaded:
+        """Reload, and wait for the outcome; a client that leaves earlier stops nothing."""
+        self._check_serving()
+        outcome = asyncio.get_running_loop().create_future()
+        self._awaiting_reload.append(outcome)
+        self._hangup.set()
+        reloaded: Reloaded = await outcome
+        return reloaded
+
+    async def _set_log(self, wanted: LogConfig) -> None:
+        """Log as this says until the next reload."""
+        self._check_serving()
+        self._config = replace(self._config, log=wanted)
+        logs.set_level(wanted.level)
+        await self.ua.reload(self._config, renew_tls=False)
+
+    def _check_serving(self) -> None:
+        if not self._serves:
+            raise NotReady("the server is starting")
 
     async def _notify(self) -> None:
         while True:
@@ -348,7 +409,7 @@ class Server:
             self._notifier.update(not_ready_because=registry.not_ready_because, num_calls=registry.num_calls)
             await asyncio.sleep(self._notifier.interval_s)
 
-    async def _reload(self) -> None:
+    async def _reload(self) -> Reloaded:
         """Read the configuration again and take over what can be; after a ``CcTtsError`` nothing has changed."""
         found = configuration.reload(self._config, await asyncio.to_thread(self._read_config))
         config, tls = found.config, found.config.tls
@@ -376,7 +437,9 @@ class Server:
             await set_tokens(self.app, config.http.tokens)
         if config.log.level != before.log.level:
             needs_restart.append("log.level of the engine's workers")
-        log.info("reloaded", changed=changed, needs_restart=needs_restart + list(refused), refused=refused or None)
+        needs_restart += refused
+        log.info("reloaded", changed=changed, needs_restart=needs_restart, refused=refused or None)
+        return Reloaded(changed=changed, needs_restart=needs_restart, refused=refused)
 
     def _say_ready(self) -> None:
         build, config = self.ua.build, self._config

@@ -6,6 +6,7 @@ from typing import Final
 
 from aiohttp import web
 
+from cc_tts.api.admin.operations import Operations
 from cc_tts.calls.registry import CallRegistry
 from cc_tts.clock import Clock
 from cc_tts.cluster.link import PoolLink
@@ -27,6 +28,7 @@ class ApiContext:
     ``on_drain`` is called once, when the first drain is asked for; it must return at once (the composition root waits
     for the calls to end elsewhere). ``nodes``: where requests about calls of other nodes are sent. ``pool``: the connection
     to `cc-tts pool`, if there is one. ``workers``: those of other machines that this server has reached.
+    ``operations``: what operators ask of the server process.
     """
 
     config: Config
@@ -42,6 +44,7 @@ class ApiContext:
     tenants: TenantQuotas = field(default_factory=TenantQuotas)
     accounting: AccountingLog = field(default_factory=AccountingLog)
     workers: Callable[[], Sequence[Worker]] = tuple
+    operations: Operations = field(default_factory=Operations)
 
 
 CONTEXT: Final = web.AppKey("context", ApiContext)

@@ -5,6 +5,7 @@ import re
 from typing import Final
 
 from cc_tts.api import calls, health, lexicons, speech, text_stream, voices
+from cc_tts.api.admin import routes as admin
 from cc_tts.api.events import asyncapi, stream
 from cc_tts.api.http import openapi
 from cc_tts.api.media import stream as media
@@ -44,6 +45,7 @@ ROUTES: Final = (
     *prompts.ROUTES,
     *stream.ROUTES,
     *health.ROUTES,
+    *admin.ROUTES,
     *openapi.ROUTES,
     *asyncapi.ROUTES,
 )

@@ -110,6 +110,16 @@ class CallRegistry:
         """How many there may be."""
         return self._ua.max_calls
 
+    @property
+    def registered(self) -> bool | None:
+        """Whether we are registered with the registrar of the configuration; ``None`` without one, or before its answer."""
+        return self._ua.registered
+
+    @property
+    def media_lateness_ms(self) -> float:
+        """The 99th percentile of how late frames are sent, ms, of the process that is latest."""
+        return self._ua.lateness.p99_ms
+
     def calls(self, state: CallState | None = None, sip_call_id: str | None = None) -> list[Call]:
         """Live calls and ended ones still kept, oldest first: all, or those in a state and of a SIP Call-ID. A call to
         ourselves is two of one Call-ID.

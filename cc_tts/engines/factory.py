@@ -40,20 +40,23 @@ def make_engine(
     purpose: Purpose = "serve",
     on_starting: Callable[[str], None] = lambda _detail: None,
     on_elsewhere: Callable[[RemoteWorkers], object] = lambda _workers: None,
+    on_child: Callable[[WorkerLink], object] = lambda _worker: None,
 ) -> Engine:
     """Build the engine that ``tts.engine`` names, not yet started, for a ``purpose`` of :class:`WorkerSettings`.
 
     ``metrics`` gets what its workers report. ``on_starting`` is called with a few words on what it does while it starts, if
-    that takes long. ``on_elsewhere`` gets the workers of other machines, if there are to be some: those of a pool have to be
-    named to them. Raises ``ConfigError`` if no engine has this name (the message names the nearest one), or a key that it
-    needs is empty.
+    that takes long. ``on_child`` gets each worker of this machine, ``on_elsewhere`` the workers of other machines, if there
+    are to be some: those of a pool have to be named to them.
+
+    Raises:
+        ConfigError: no engine has this name (the message names the nearest one), or a key that it needs is empty.
     """
     tts, clock, metrics = config.tts, clock or MonotonicClock(), metrics or Metrics()
     if tts.engine not in ENGINES:
         near = difflib.get_close_matches(tts.engine, ENGINES, n=1, cutoff=0.0)
         known = ", ".join(ENGINES)
         raise ConfigError(f"tts.engine: no engine is called {tts.engine!r}; did you mean {near[0]!r}? Known: {known}")
-    parts = _Parts(clock, metrics, metrics, purpose, on_starting, on_elsewhere)
+    parts = _Parts(clock, metrics, metrics, purpose, on_starting, on_elsewhere, on_child)
     names = engine_names(tts)
     if tts.engine != AUTO:
         has_fallback = tts.fallback_engine == ESPEAK and purpose == "serve" and tts.engine != ESPEAK
@@ -75,6 +78,7 @@ class _Parts:
     purpose: Purpose
     on_starting: Callable[[str], None]
     on_elsewhere: Callable[[RemoteWorkers], object]
+    on_child: Callable[[WorkerLink], object]
 
 
 def _espeak(config: Config, parts: _Parts) -> WorkerEngine:
@@ -107,6 +111,8 @@ def _worker_engine(
         )
         for name, each in zip(names, settings, strict=True)
     ]
+    for child in children:
+        parts.on_child(child)
     is_elsewhere = tts.workers and (purpose == "serve" or not children)
     elsewhere = remote_workers(config, purpose, clock=clock, metrics=metrics) if is_elsewhere else None
     if elsewhere is not None:

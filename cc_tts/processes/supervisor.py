@@ -111,6 +111,11 @@ class Supervisor(Peer):
         self.num_restarts = 0
 
     @property
+    def name(self) -> str:
+        """The name that its log lines have."""
+        return self._spec.name
+
+    @property
     def pid(self) -> int | None:
         """Process id of the living child."""
         return self._process.pid if self._process is not None and self._process.returncode is None else None

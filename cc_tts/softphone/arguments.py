@@ -40,7 +40,8 @@ def _seconds(text: str) -> float:
     return value
 
 
-def _build_parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
+def build_parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
+    """Return the parser of ``cc-tts call``."""
     parser = argparse.ArgumentParser(
         prog="cc-tts call",
         description="Dial a SIP URI, record, and report packets and timing.",
@@ -77,7 +78,7 @@ def _build_parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
 
 def parse(argv: Sequence[str], environ: Mapping[str, str]) -> CallArguments:
     """Read the command line; a fault ends the process with status 2, as argparse does."""
-    parser = _build_parser(environ)
+    parser = build_parser(environ)
     given = parser.parse_args(argv)
     try:
         if given.from_uri:

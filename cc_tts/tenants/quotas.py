@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Final, Literal, Self
 
+from msgspec.structs import replace
+
 from cc_tts.clock import Clock, MonotonicClock
 from cc_tts.cluster.leases import KEYS, Kind
 from cc_tts.cluster.messages import Leases, TenantShare, TenantUse
@@ -76,6 +78,8 @@ class TenantQuotas:
         self._node, self._num_nodes = node, num_nodes
         self._used: dict[Kind, Counter[str]] = {kind: Counter() for kind in KEYS}
         self._refused: Counter[str] = Counter()
+        self._refused_told: Counter[str] = Counter()
+        """Of them the pool knows."""
         self._shares: Mapping[str, TenantShare] = {}
         self._fairness = Fairness(self._clock)
         self._labels: dict[str, str] = {}
@@ -164,12 +168,16 @@ class TenantQuotas:
 
     def use(self) -> dict[str, TenantUse]:
         """Return what each tenant uses here, for the pool. Refusals are counted from one call of this to the next."""
+        told, self._refused_told = self._refused_told, Counter(self._refused)
+        return {name: replace(use, refused=use.refused - told[name]) for name, use in self.used().items()}
+
+    def used(self) -> dict[str, TenantUse]:
+        """Return what each tenant uses here. Refusals are counted from the start on."""
         self._turn_day()
-        refused, self._refused = self._refused, Counter()
         return {
             name: TenantUse(
                 **{kind: used[name] for kind, used in self._used.items()},
-                refused=refused[name],
+                refused=self._refused[name],
                 held=TenantShare(**{kind: self.limit(name, kind) for kind in KEYS}),
             )
             for name in self._tenants

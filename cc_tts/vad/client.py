@@ -70,7 +70,7 @@ class VadProcess:
         self._classified: dict[str, _Classified] = {}
         self._starting: asyncio.Task[None] | None = None
         self._heard = asyncio.Event()
-        self._supervisor = Supervisor(
+        self.supervisor = Supervisor(
             python_child(
                 "vad",
                 "cc_tts.vad",
@@ -93,12 +93,12 @@ class VadProcess:
     @property
     def pid(self) -> int | None:
         """Process id while it lives."""
-        return self._supervisor.pid
+        return self.supervisor.pid
 
     @property
     def is_ready(self) -> bool:
         """Return whether legs are listened to now."""
-        return self._supervisor.state is ProcessState.READY
+        return self.supervisor.state is ProcessState.READY
 
     async def start(self) -> None:
         """Start it before it is needed, unless an adopted call needs it already.
@@ -106,8 +106,8 @@ class VadProcess:
         Raises:
             ProcessFailed: it does not start.
         """
-        if self._supervisor.state is ProcessState.STOPPED and self._starting is None:
-            await self._supervisor.start()
+        if self.supervisor.state is ProcessState.STOPPED and self._starting is None:
+            await self.supervisor.start()
 
     async def ready(self) -> None:
         """Start it if it does not run, and wait until it hears.
@@ -129,7 +129,7 @@ class VadProcess:
         if self._starting is not None:
             self._starting.cancel()
             await asyncio.gather(self._starting, return_exceptions=True)
-        await self._supervisor.stop()
+        await self.supervisor.stop()
 
     def listen(self, leg: str, listening: Listening, on_edge: Callable[[Edge], None]) -> None:
         """Listen to a leg from now on, or go on differently. The edges of its speech go to ``on_edge``."""
@@ -163,7 +163,7 @@ class VadProcess:
             self._send(Ignore(leg))
 
     def _start_if_stopped(self) -> None:
-        if self._supervisor.state is ProcessState.STOPPED and self._starting is None:
+        if self.supervisor.state is ProcessState.STOPPED and self._starting is None:
             self._starting = asyncio.create_task(self._start(), name="start vad")
 
     def push(self, leg: str, at_ns: int, pcm: bytes, *, is_sent: bool) -> None:
@@ -177,7 +177,7 @@ class VadProcess:
 
     async def _start(self) -> None:
         try:
-            await self._supervisor.start()
+            await self.supervisor.start()
         except ProcessFailed as error:
             log.error("speech_not_heard", detail=error.detail)
             await asyncio.sleep(RETRY_S)
@@ -187,7 +187,7 @@ class VadProcess:
     def _send(self, message: Message, payload: bytes = b"") -> None:
         if self.is_ready:
             with contextlib.suppress(ProcessFailed):
-                self._supervisor.send(message, payload)
+                self.supervisor.send(message, payload)
 
     def _listen_again(self) -> None:
         self._heard.set()

@@ -11,6 +11,7 @@ from typing import Any, cast
 import msgspec
 from aiohttp import ClientSession, ClientTimeout, web
 
+from cc_tts.api.admin.operations import Operations
 from cc_tts.api.app import build_app
 from cc_tts.api.context import ApiContext
 from cc_tts.api.http.connections import Listener
@@ -386,11 +387,17 @@ async def running_api(
     shutdown_timeout_s: float = 1.0,
     accounting: AccountingLog | None = None,
     own_voices: OwnVoices | None = None,
+    operations: Operations | None = None,
     **options: Any,
 ) -> AsyncIterator[RunningApi]:
     """Serve the API on a free loopback port, as the server does."""
     context, registry = make_context(config, on_drain=on_drain, accounting=accounting)
-    context = dataclasses.replace(context, workers=workers, own_voices=own_voices or context.own_voices)
+    context = dataclasses.replace(
+        context,
+        workers=workers,
+        own_voices=own_voices or context.own_voices,
+        operations=operations or context.operations,
+    )
     registry.webhooks.on_answer = IncomingAnswers(context).take
     app = build_app(context)
     http = dataclasses.replace(context.config.http, host="127.0.0.1", port=0)

@@ -67,6 +67,10 @@ RECORDED: Final = {("GET", "/v1/recordings"), ("GET", "/v1/recordings/{id}/audio
 OPERATORS: Final = {
     ("GET", "/metrics"),
     ("GET", "/v1/cluster"),
+    ("GET", "/v1/admin/status"),
+    ("GET", "/v1/admin/tenants"),
+    ("PATCH", "/v1/admin/log"),
+    ("POST", "/v1/admin/reload"),
     ("POST", "/v1/admin/drain"),
     ("POST", "/v1/voices"),
     ("DELETE", "/v1/voices/{voice}"),

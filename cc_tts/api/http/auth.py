@@ -44,6 +44,11 @@ class Holder:
     tenant: str = ""
 
     @property
+    def shown(self) -> str:
+        """What the log has of it: the beginning of the SHA-256 of its token, with which an operator finds the token."""
+        return self.key[:12] or "anybody"
+
+    @property
     def owner(self) -> str:
         """The owner of the share that is used: the tenant, or the token."""
         return self.tenant or self.key

@@ -167,6 +167,8 @@ def guarded(route: Route) -> Handler:
         if holder.tenant and not (route.names_call or route.for_tenants):
             raise Forbidden("this path is for tokens of the operator, and this one is of a tenant")
         auth.HOLDER.set(holder)
+        if route.scope == "admin" and route.method != "GET":
+            log.info("administered", method=route.method, route=route.path, source=request.remote, by=holder.shown)
         if route.names_call:
             _check_node(request)
         _check_query(request, route)

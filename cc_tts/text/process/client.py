@@ -122,7 +122,7 @@ class TextProcess:
         self._watchdog = Watchdog(clock, max_step_s=2 * _POLL_S)
         self._watcher: asyncio.Task[None] | None = None
         self._next_id = 1
-        self._supervisor = Supervisor(
+        self.supervisor = Supervisor(
             python_child("text", "cc_tts.text.process", messages=FROM_TEXT, settings=TextSettings(log=log)),
             clock=clock,
             on_message=self._on_message,
@@ -133,12 +133,12 @@ class TextProcess:
     @property
     def pid(self) -> int | None:
         """Process id while it lives."""
-        return self._supervisor.pid
+        return self.supervisor.pid
 
     @property
     def is_responsive(self) -> bool:
         """Whether the process prepares texts; else the server does."""
-        return self._supervisor.is_responsive
+        return self.supervisor.is_responsive
 
     @property
     def num_texts(self) -> int:
@@ -151,11 +151,11 @@ class TextProcess:
         Raises:
             ProcessFailed: it does not start.
         """
-        await self._supervisor.start()
+        await self.supervisor.start()
 
     async def stop(self) -> None:
         """End the text process."""
-        await self._supervisor.stop()
+        await self.supervisor.stop()
         tasks = list(self._here.values())
         for task in tasks:
             task.cancel()
@@ -187,7 +187,7 @@ class TextProcess:
         request_id, self._next_id = self._next_id, self._next_id + 1
         request = PrepareText(request_id, preparation.chunking, preparation.replacements)
         try:
-            self._supervisor.send(request, preparation.text.encode("utf-8", "surrogatepass"))
+            self.supervisor.send(request, preparation.text.encode("utf-8", "surrogatepass"))
         except ProcessFailed:
             return False
         if not self._texts:
@@ -199,7 +199,7 @@ class TextProcess:
 
     def _withdraw(self, request_id: int) -> TextPreparation:
         with contextlib.suppress(ProcessFailed):
-            self._supervisor.send(CancelText(request_id))
+            self.supervisor.send(CancelText(request_id))
         return self._texts.pop(request_id)
 
     async def _watch(self) -> None:

@@ -52,6 +52,7 @@ def test_it_names_the_paths_of_the_contract(document: Any) -> None:
             "/v1/speech", "/v1/speech/{link}",
             "/v1/lexicons", "/v1/lexicons/{name}",
             "/v1/prompts", "/v1/prompts/{prompt_id}", "/v1/prompts/{prompt_id}/audio",
+        "/v1/admin/status", "/v1/admin/tenants", "/v1/admin/reload", "/v1/admin/log",
         "/v1/admin/webhooks", "/v1/admin/webhooks/{name}/test",
         "/v1/recordings", "/v1/recordings/{id}", "/v1/recordings/{id}/audio",
         "/healthz", "/readyz", "/metrics", "/v1/cluster", "/v1/admin/drain", "/v1/openapi.json", "/v1/asyncapi.json",

@@ -8,6 +8,7 @@ from yarl import URL
 
 from cc_tts.config.schema import Config
 from cc_tts.errors import ConfigError
+from cc_tts.operate.servers import addresses
 
 POLL_INTERVAL_S = 1.0
 """Interval at which the server is asked whether it is still there, s (unmeasured)."""
@@ -27,8 +28,7 @@ async def drained(config: Config) -> str:
     if tokens and token is None:
         raise ConfigError("http.tokens: none has the scope admin, which a drain needs")
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.http.host, config.http.host)
-    server = URL.build(scheme="http", host=host, port=config.http.port)
+    server = URL(addresses(config, [])[0])
     limit_s = config.calls.drain_timeout_s + MARGIN_S
     timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S)
     async with aiohttp.ClientSession(timeout=timeout, headers=headers) as client:

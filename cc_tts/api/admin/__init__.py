@@ -1,0 +1,1 @@
+"""What operators ask of the server process: how it is, its tenants, a reload, what it logs."""

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
+from cc_tts.clock import MonotonicClock
 from cc_tts.config.schema import Config
 from cc_tts.errors import CcTtsError, ConfigError
 from cc_tts.operate import tables
@@ -17,6 +18,7 @@ from cc_tts.operate.top import top
 HANGUP_TIMEOUT_S: Final = 5.0
 """The far side may take this long to end a call (unmeasured)."""
 POLL_INTERVAL_S: Final = 0.2  # unmeasured
+CLOCK: Final = MonotonicClock()
 MAX_UTTERANCES: Final = 10
 """Prompts that ``show`` tells of, the last ones."""
 
@@ -91,7 +93,10 @@ async def _calls(options: argparse.Namespace, servers: Servers) -> int:
         where = len(servers) > 1
         head = (*tables.CALL_COLUMNS, *(["SERVER"] if where else []))
         _print(
-            tables.table(head, [(*tables.call_row(call), *([server.url] if where else [])) for server, call in shown])
+            tables.table(
+                head,
+                [(*tables.call_row(call, CLOCK.wall_s()), *([server.url] if where else [])) for server, call in shown],
+            )
         )
     return status
 
@@ -113,7 +118,7 @@ async def _show(options: argparse.Namespace, servers: Servers) -> int:
         "caller": call["caller"],
         "callee": call["callee"],
         "state": tables.ending(call),
-        "time": tables.call_row(call)[4],
+        "time": tables.call_row(call, CLOCK.wall_s())[4],
         "held": "yes" if call["held"] else "no",
         "media": f"{call['codec'] or '-'} over {call['transport'] or '-'}{', SRTP' if call['srtp'] else ''}",
         "quality": f"MOS {tables.mos(call)}, loss {tables.loss(call)}, jitter {quality['jitter_ms'] or '-'} ms, "
@@ -302,7 +307,7 @@ async def _top(options: argparse.Namespace, servers: Servers) -> int:
         except (NoServer, NotDone) as error:
             return error.detail, []
 
-    await top(servers, ask, interval_s=options.interval)
+    await top(servers, ask, interval_s=options.interval, clock=CLOCK)
     return 0
 
 

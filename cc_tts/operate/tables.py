@@ -1,7 +1,6 @@
 """Tables and JSON on a terminal. What callers and peers have sent cannot move the cursor."""
 
 import re
-import time
 import unicodedata
 from collections.abc import Sequence
 from typing import Any, Final
@@ -84,9 +83,8 @@ def ending(call: Call) -> str:
 CALL_COLUMNS: Final = ("CALL", "WAY", "STATE", "FAR SIDE", "TIME", "CODEC", "MOS", "LOSS", "SIP CALL-ID")
 
 
-def call_row(call: Call, now_s: float | None = None) -> tuple[object, ...]:
+def call_row(call: Call, now_s: float) -> tuple[object, ...]:
     """Return the cells of one call, under :data:`CALL_COLUMNS`."""
-    now_s = time.time() if now_s is None else now_s
     until_s = now_s if is_live(call) or call["ended_at"] is None else call["ended_at"]
     began_s = call["answered_at"] or call["created_at"]
     way = "in" if call["direction"] == "inbound" else "out"

@@ -7,11 +7,12 @@ import shutil
 import signal
 import sys
 import termios
-import time
 import tty
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 
+from cc_tts.clock import Clock
 from cc_tts.operate import tables
 from cc_tts.operate.find import is_live
 from cc_tts.operate.servers import Server
@@ -27,7 +28,9 @@ Answer = tuple[Any, list[dict[str, Any]]]
 """The status of a server and its calls, or a sentence that says why there are none."""
 
 
-async def top(servers: Sequence[Server], ask: Callable[[Server], Awaitable[Answer]], *, interval_s: float) -> None:
+async def top(
+    servers: Sequence[Server], ask: Callable[[Server], Awaitable[Answer]], *, interval_s: float, clock: Clock
+) -> None:
     """Draw until a key ends it."""
     over = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -36,7 +39,7 @@ async def top(servers: Sequence[Server], ask: Callable[[Server], Awaitable[Answe
         while not over.is_set():
             answers = await asyncio.gather(*(ask(each) for each in servers))
             size = shutil.get_terminal_size()
-            lines = frame(list(zip([each.url for each in servers], answers, strict=True)), size, time.time())
+            lines = frame(list(zip([each.url for each in servers], answers, strict=True)), size, clock.wall_s())
             sys.stdout.write(_HOME + f"{_REST_OF_LINE}\r\n".join(lines) + _REST_OF_LINE + _REST_OF_SCREEN)
             sys.stdout.flush()
             with contextlib.suppress(TimeoutError):
@@ -47,8 +50,8 @@ async def top(servers: Sequence[Server], ask: Callable[[Server], Awaitable[Answe
 def frame(answers: Sequence[tuple[str, Answer]], size: tuple[int, int], now_s: float) -> list[str]:
     """Return the lines of one picture, as many and as long as have place."""
     columns, rows = size
-    clock = time.strftime("%H:%M:%S", time.localtime(now_s))
-    lines = [f"cc-tts top  {clock}  q ends", *(_server_line(url, status) for url, (status, _) in answers), ""]
+    o_clock = f"{datetime.fromtimestamp(now_s, UTC).astimezone():%H:%M:%S}"
+    lines = [f"cc-tts top  {o_clock}  q ends", *(_server_line(url, status) for url, (status, _) in answers), ""]
     calls = sorted((call for _, (_, found) in answers for call in found if is_live(call)), key=_by_quality)
     if calls:
         lines += tables.table(tables.CALL_COLUMNS, [tables.call_row(call, now_s) for call in calls])

@@ -1,4 +1,4 @@
-"""What the commands for running servers do: ask, and print."""
+"""The commands for running servers: they ask, and print."""
 
 import argparse
 import asyncio

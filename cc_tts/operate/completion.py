@@ -6,7 +6,7 @@ from typing import Final
 
 SHELLS: Final = ("bash", "zsh", "fish")
 _IDS: Final = "cc-tts calls --ids 2>/dev/null"
-"""What completes a CALL: the configuration of the environment finds the server."""
+"""A CALL is completed by this: the configuration of the environment finds the server."""
 _FILES: Final = frozenset({"FILE", "WAV", "PATH"})
 _FOLDERS: Final = frozenset({"DIR", "FOLDER"})
 

@@ -79,7 +79,7 @@ class TenantQuotas:
         self._used: dict[Kind, Counter[str]] = {kind: Counter() for kind in KEYS}
         self._refused: Counter[str] = Counter()
         self._refused_told: Counter[str] = Counter()
-        """Of them the pool knows."""
+        """The pool knows of these refusals."""
         self._shares: Mapping[str, TenantShare] = {}
         self._fairness = Fairness(self._clock)
         self._labels: dict[str, str] = {}

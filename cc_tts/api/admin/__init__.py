@@ -1,1 +1,1 @@
-"""What operators ask of the server process: how it is, its tenants, a reload, what it logs."""
+"""Operators ask this of the server process: how it is, its tenants, a reload, what it logs."""

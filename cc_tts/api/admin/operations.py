@@ -64,7 +64,7 @@ class SpeechWorker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reloaded(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reload did, by keys: ``changed`` is in force, ``needs_restart`` is not before the next start, and
+    """The outcome of a reload, by keys: ``changed`` is in force, ``needs_restart`` is not before the next start, and
     ``refused`` says why the user agent did not take a key over.
     """
 

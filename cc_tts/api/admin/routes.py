@@ -58,14 +58,14 @@ class Tenants(msgspec.Struct, frozen=True):
 
 
 class LogLevels(schemas.Body, frozen=True):
-    """What is to be logged until the next reload or restart. A field that is left out stays as it is."""
+    """The levels to log at until the next reload or restart. A field that is left out stays as it is."""
 
     level: Literal["debug", "info", "warning", "error"] | None = None
     pjsip_level: Annotated[int, Meta(ge=0, le=6)] | None = None
 
 
 class Log(msgspec.Struct, frozen=True):
-    """What is logged now, by the server and its user agent."""
+    """The levels in force now, of the server and its user agent."""
 
     level: str
     pjsip_level: int
@@ -99,7 +99,7 @@ async def get_status(request: web.Request) -> Status:
 
 @ROUTES.add("GET", "/v1/admin/tenants", scope="read")
 async def list_tenants(request: web.Request) -> Tenants:
-    """What each tenant uses at this node, and may use."""
+    """Show what each tenant uses at this node, and may use."""
     used = request.app[CONTEXT].tenants.used()
     return Tenants([Tenant(name=name, **msgspec.structs.asdict(use)) for name, use in sorted(used.items())])
 

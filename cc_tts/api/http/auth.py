@@ -45,7 +45,7 @@ class Holder:
 
     @property
     def shown(self) -> str:
-        """What the log has of it: the beginning of the SHA-256 of its token, with which an operator finds the token."""
+        """The log shows this of it: the beginning of the SHA-256 of its token, with which an operator finds the token."""
         return self.key[:12] or "anybody"
 
     @property

@@ -20,7 +20,7 @@ HANGUP_TIMEOUT_S: Final = 5.0
 POLL_INTERVAL_S: Final = 0.2  # unmeasured
 CLOCK: Final = MonotonicClock()
 MAX_UTTERANCES: Final = 10
-"""Prompts that ``show`` tells of, the last ones."""
+"""Prompts that ``show`` tells of, the last ones (unmeasured)."""
 
 Servers = Sequence[Server]
 

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 from cc_tts.operate.servers import NotDone, Server
 
 MAX_SHOWN: Final = 5
-"""Calls that an error names."""
+"""Calls that an error names (unmeasured)."""
 _USER: Final = re.compile(r"(?:sips?|tel):([^@;>]+)", re.IGNORECASE)
 _NUMBER: Final = re.compile(r"\+?[0-9 ().-]{3,40}")
 

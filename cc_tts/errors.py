@@ -175,6 +175,14 @@ class UtteranceNotFound(NotFound, code="utterance_not_found", title="No such utt
         return cls(f"no utterance {utterance_id[:80]!r}")
 
 
+class RelayNotAllowed(Forbidden, code="relay_not_allowed", title="This relay is not allowed"):
+    """Calls may not be relayed to this host."""
+
+
+class RelayNotFound(NotFound, code="relay_not_found", title="No relay runs"):
+    """No relay runs on this call."""
+
+
 class GatherNotFound(NotFound, code="gather_not_found", title="No gather runs"):
     """No gather runs on this call."""
 
@@ -266,6 +274,10 @@ class DuplicateId(WrongState, code="duplicate_id", title="The id is taken"):
 
 class GatherActive(WrongState, code="gather_active", title="A gather runs already"):
     """One gather runs on a call at a time."""
+
+
+class RelayActive(WrongState, code="relay_active", title="A relay runs already"):
+    """One relay runs on a call at a time."""
 
 
 class TransferActive(WrongState, code="transfer_active", title="A transfer runs already"):

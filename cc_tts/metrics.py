@@ -110,6 +110,12 @@ class Metrics:
         self.media_connections = counter(
             "cctts_media_connections", "Connections to the media_url of a route: connected or failed.", "result"
         )
+        self.relays_ended = counter(
+            "cctts_relays_ended",
+            "Relays that are over: completed, closed, stopped, call_ended, or why one failed: unreachable, lost, silent, "
+            "server_restarted.",
+            "cause",
+        )
         self.call_audio_dropped = counter(
             "cctts_call_audio_dropped_frames",
             "Frames of 20 ms that were dropped: the server (ua) or a client (client) took them too slowly, or a client sent "

@@ -33,6 +33,7 @@ from cc_tts.api.media.dial_back import DialBack
 from cc_tts.api.plugs.speech_context import streams_over
 from cc_tts.api.prompts.fetch import HttpFetch
 from cc_tts.api.recordings.delivery import Delivery
+from cc_tts.api.relay.connector import RelayConnector
 from cc_tts.api.webhooks.answers import IncomingAnswers
 from cc_tts.calls.events.bus import EventBus
 from cc_tts.calls.registry import CallRegistry
@@ -148,6 +149,8 @@ class Server:
             ),
             self.dial_back.dial,
         )
+        self.relay_connector = RelayConnector(config, clock)
+        self.registry.relays.connect = self.relay_connector.connect
         self.registry.recordings.deliver = Delivery(config.record).deliver
         self._fetch = self.registry.staged.urls.fetch = HttpFetch(config.prompts)
         url = pool_url(config)
@@ -320,6 +323,7 @@ class Server:
         """Stop everything but the UA processes."""
         await self.vad.stop()
         await self.dial_back.stop()
+        await self.relay_connector.stop()
         self.events.close()
         await self.webhooks.stop()
         await self._listener.stop()

@@ -16,6 +16,7 @@ from cc_tts.api.plugs.elevenlabs import socket as elevenlabs_socket
 from cc_tts.api.plugs.platforms import jambonz, vapi
 from cc_tts.api.prompts import handlers as prompts
 from cc_tts.api.recordings import handlers as recordings
+from cc_tts.api.relay import handlers as relay
 from cc_tts.api.transfers import bridge, refer, transfer
 from cc_tts.api.webhooks import routes as webhooks
 from cc_tts.errors import MAX_COMPARED_CHARS
@@ -28,6 +29,7 @@ ROUTES: Final = (
     *speech.ROUTES,
     *text_stream.ROUTES,
     *media.ROUTES,
+    *relay.ROUTES,
     *recordings.ROUTES,
     *models.ROUTES,
     *openai.ROUTES,

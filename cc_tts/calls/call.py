@@ -24,6 +24,7 @@ from cc_tts.calls.prompts.disclosure import Disclosing
 from cc_tts.calls.prompts.player import PromptPlayer
 from cc_tts.calls.prompts.utterance import CompletionCause, Utterance
 from cc_tts.calls.recording.recorder import CallRecorder
+from cc_tts.calls.relay.request import FAILURES, RelayCause
 from cc_tts.calls.services import CallServices
 from cc_tts.calls.transfers.bridge import CallBridge
 from cc_tts.calls.transfers.handover import Handover
@@ -294,6 +295,10 @@ class Call(CallInfo):
     def end_after_media(self) -> None:
         """Hang up, since the application has closed the media stream that it was asked for."""
         self._end_heard_out("media_closed")
+
+    def end_after_relay(self, cause: RelayCause) -> None:
+        """Hang up, since the relay is over, and nobody else takes the call on."""
+        self._end_heard_out("relay_failed" if cause in FAILURES else "relay_ended")
 
     def _end_heard_out(self, local_reason: str, *, cause: str = "", is_cut: bool = False) -> None:
         """End it after the silence in which the jitter buffer of the far side plays what was sent, unless that was cut."""

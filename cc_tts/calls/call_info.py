@@ -12,6 +12,7 @@ from cc_tts import logs
 from cc_tts.calls.ending import Ending, ending_of
 from cc_tts.calls.events import types
 from cc_tts.calls.recording.recording import RecordingStamp
+from cc_tts.calls.relay.request import RelayRequest
 from cc_tts.config.schema import CallWebhook, MediaDialect
 from cc_tts.errors import CcTtsError
 from cc_tts.media.quality import Quality
@@ -79,6 +80,8 @@ class CallInfo:
     """When that was heard, on the wall clock."""
     media_route: tuple[str, MediaDialect] | None = None
     """The application that the call's route has it connect to, and the dialect that it speaks."""
+    relay_request: RelayRequest | None = None
+    """The relay that it has."""
     amd_stage: AmdStage = ""
     """The detection still has to find who answers, or when a machine's greeting is over."""
     referral: tuple[str, str] | None = None

@@ -15,6 +15,7 @@ from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.call_table import CallTable
 from cc_tts.calls.events import types
+from cc_tts.calls.relay.relays import Relays
 from cc_tts.calls.services import CallServices
 from cc_tts.calls.transfers.transfer import TransferRequest
 from cc_tts.calls.transfers.transfers import Transfers
@@ -38,11 +39,18 @@ class IncomingCalls:
     """Answers, greets or refuses the calls that come in."""
 
     def __init__(
-        self, services: CallServices, table: CallTable, transfers: Transfers, connect_media: MediaConnector
+        self,
+        services: CallServices,
+        table: CallTable,
+        *,
+        transfers: Transfers,
+        relays: Relays,
+        connect_media: MediaConnector,
     ) -> None:
         self._services = services
         self._table = table
         self._transfers = transfers
+        self._relays = relays
         self._connect_media = connect_media
         self._adopted: list[tuple[Call, messages.CallSnapshot]] = []
         """Calls that :meth:`present_adopted` is to tell of."""
@@ -85,6 +93,7 @@ class IncomingCalls:
         self._services.trunks.note_up(call.id, call.trunk)
         self._services.events.follow(record.run)
         call.metadata, call.client_state = record.metadata, record.client_state
+        call.relay_request = record.relay_request
         self._table.restore(call)
         self._adopted.append((call, snapshot))
         call.restore(snapshot, record)
@@ -98,6 +107,7 @@ class IncomingCalls:
             if call.state is CallState.TERMINATED:
                 continue
             call.publish(types.CallAdopted(state=call.state, **call.parties))
+            self._relays.resume(call)
             if snapshot.invite is not None and call.waits_for_answer and call.local_reason is None:
                 self._present(call, snapshot.invite)
             elif call.media_route is not None:
@@ -171,10 +181,13 @@ class IncomingCalls:
             _refuse(call, error)
 
     def _greet(self, call: Call, decision: routing.RouteDecision) -> None:
-        if decision.answer == "now" and not decision.media_url:
+        if decision.answer == "now" and not decision.media_url and decision.relay is None:
             call.accept()
             return
         call.ring()
+        if decision.relay is not None:
+            self._relays.begin(call, decision.relay)
+            return
         if decision.media_url:
             call.media_route = decision.media_url, decision.media_dialect
             unreachable = partial(_nobody_answered, call, decision.unanswered, "media_unreachable")

@@ -13,6 +13,7 @@ from cc_tts.calls.events import types
 from cc_tts.calls.incoming import IncomingCalls, MediaConnector
 from cc_tts.calls.originate import OriginateRequest, OutgoingCalls
 from cc_tts.calls.prompts.utterance import Utterance
+from cc_tts.calls.relay.relays import Relays
 from cc_tts.calls.services import CallServices
 from cc_tts.calls.transfers.bridges import Bridges
 from cc_tts.calls.transfers.referrals import Referrals
@@ -45,7 +46,10 @@ class CallRegistry:
         self.recordings = services.recordings
         self._table = CallTable(services)
         self.transfers = Transfers(services.config)
-        self._incoming = IncomingCalls(services, self._table, self.transfers, connect_media)
+        self.relays = Relays(services)
+        self._incoming = IncomingCalls(
+            services, self._table, transfers=self.transfers, relays=self.relays, connect_media=connect_media
+        )
         self._outgoing = OutgoingCalls(services, self._table)
         self.referrals = Referrals(services, self._table, self.transfers, self._outgoing)
         self.bridges = Bridges(services.ua, self._table)

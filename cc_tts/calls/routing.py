@@ -18,6 +18,7 @@ from cc_tts.calls.dtmf.gather import MAX_DIGITS, MAX_TIMEOUT_MS, MAX_TRIES, Gath
 from cc_tts.calls.recording.recording import RecordRequest
 from cc_tts.config.schema import MAX_LEAD_IN_MS, BargeInBySpeech, Config, MediaDialect, RouteConfig
 from cc_tts.config.sections.prompts import is_url
+from cc_tts.config.sections.relay import RelaySettings
 from cc_tts.config.sections.trunks import OF_TRUNK
 from cc_tts.config.sip_uri import uri_fault
 from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
@@ -54,10 +55,10 @@ _THEN: Final[Mapping[str, AfterPrompt | None]] = {"": None, "hangup": "hangup", 
 class RouteDecision:
     """How to answer, and what to speak first, after ``lead_in_ms`` of silence. ``voice``, ``language`` and
     ``barge_in_speech`` are the call's defaults; ``unanswered`` is spoken if a call is not answered that waits for it.
-    ``media_url`` is the application that is to take its audio. ``gather`` has ``prompt`` in it. ``transfer_to`` is whom the
-    caller is handed over to after the prompt; nobody has checked whether that is allowed. ``refer``: who decides on a
-    REFER of the caller. ``record``: the call is recorded like this from its first frame on. ``disclosure`` is said before
-    synthetic words.
+    ``media_url`` is the application that is to take its audio, ``relay`` the one that is to talk. ``gather`` has ``prompt``
+    in it. ``transfer_to`` is whom the caller is handed over to after the prompt; nobody has checked whether that is allowed.
+    ``refer``: who decides on a REFER of the caller. ``record``: the call is recorded like this from its first frame on.
+    ``disclosure`` is said before synthetic words.
     """
 
     answer: Literal["now", "ring", "manual"]
@@ -72,6 +73,7 @@ class RouteDecision:
     disclosure: Disclosure | None = None
     media_url: str = ""
     media_dialect: MediaDialect = "cc-tts"
+    relay: RelaySettings | None = None
     transfer_to: str = ""
     refer: Literal["refuse", "allow", "ask"] = "refuse"
     record: RecordRequest | None = None
@@ -100,7 +102,7 @@ def decide(
     asked_then = _then(tts_headers)
     transfer_to = _transfer_to(tts_headers, route, asked_then)
     then: Then = "stay" if transfer_to else "hangup" if (asked_then or route.then) == "hangup" else "stay"
-    if transfer_to and (route.answer == "manual" or route.media_url):
+    if transfer_to and (route.answer == "manual" or route.media_url or route.relay):
         raise MalformedRequest("the application of this route transfers the call: POST /v1/calls/{id}/transfer")
     style = _style(tts_headers, route)
     prompt = (
@@ -126,6 +128,7 @@ def decide(
         disclosure=Disclosure.of(route.disclosure, config.calls.disclosure),
         media_url=route.media_url,
         media_dialect=route.media_dialect,
+        relay=route.relay or None,
         gather=gather,
         barge_in_speech=None if route.barge_in_speech == "" else route.barge_in_speech,
         transfer_to=transfer_to,

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from cc_tts.config import cluster, remote, webhooks
 from cc_tts.config.record import route_faults
 from cc_tts.config.schema import MAX_TENANTS, Config, RouteConfig, is_ip_address
-from cc_tts.config.sections import prompts, trunks
+from cc_tts.config.sections import prompts, relay, trunks
 from cc_tts.config.sip_uri import MAX_PORT, AllowedTargets, uri_fault
 from cc_tts.egress.hosts import host_faults
 from cc_tts.errors import ConfigError, did_you_mean
@@ -18,7 +18,7 @@ def check_sense(config: Config) -> None:
     """Raise ``ConfigError`` for values that contradict each other; the message names both."""
     for faults_of in (
         _lists, _sip, _ua, _tls, _rtp, _tts, _playout, _media, _http, _routes, _registration, _peers, _auth, remote.faults,
-        cluster.faults, _tenants, webhooks.faults, _prompts, _trunks,
+        cluster.faults, _tenants, webhooks.faults, _prompts, _trunks, _relay,
     ):  # fmt: skip
         for fault in faults_of(config):
             raise ConfigError(fault)
@@ -113,7 +113,7 @@ def _http(config: Config) -> Iterator[str]:
 
 def _routes(config: Config) -> Iterator[str]:
     for user, route in config.routes.items():
-        if route.unanswered_greeting and route.answer != "manual" and not route.media_url:
+        if route.unanswered_greeting and route.answer != "manual" and not (route.media_url or route.relay):
             yield (
                 f'routes.{user}.unanswered_greeting is for answer = "manual" and for media_url; with "{route.answer}" every '
                 "call is answered"
@@ -182,6 +182,28 @@ def _trunks(config: Config) -> Iterator[str]:
     yield from trunks.faults(
         config.trunks, tenants=config.tenants, transports=config.sip.transports, routes=config.routes
     )
+
+
+def _relay(config: Config) -> Iterator[str]:
+    yield from relay.faults(config.relay)
+    for user, route in config.routes.items():
+        if not route.relay:
+            continue
+        key = f"routes.{user}.relay"
+        yield from relay.route_faults(user, route.relay)
+        if route.relay.secret:
+            try:
+                webhooks.key_of(route.relay.secret)
+            except ValueError as error:
+                yield f"{key}.secret: {error}"
+        if route.media_url:
+            yield f"{key} and media_url: one application takes the call, so leave one of them out"
+        if route.answer != "now":
+            yield f'{key}: the call is answered when the application is connected, so leave answer = "now"'
+        if route.then != "stay":
+            yield f'{key}: what follows the relay is in {key}.then, so leave then = "stay"'
+        if route.unanswered_greeting:
+            yield f"routes.{user}.unanswered_greeting: with a relay it is {key}.fallback"
 
 
 def _registration(config: Config) -> Iterator[str]:

@@ -12,6 +12,7 @@ import msgspec
 
 from cc_tts.config.record import RecordConfig, RouteRecord
 from cc_tts.config.sections.prompts import MAX_URL_CHARS, PromptsConfig
+from cc_tts.config.sections.relay import RelayConfig, RouteRelay
 from cc_tts.config.sections.trunks import TrunkConfig
 from cc_tts.config.sip_uri import MAX_URI_CHARS
 from cc_tts.config.transfer import TransferConfig
@@ -478,6 +479,7 @@ class RouteConfig:
     media_url: Annotated[str, msgspec.Meta(max_length=2048)] = field(default="", repr=False)
     media_dialect: MediaDialect = "cc-tts"
     lead_in_ms: Annotated[int, msgspec.Meta(ge=0, le=MAX_LEAD_IN_MS)] = 0
+    relay: RouteRelay = ""
     record: RouteRecord = ""
     tenant: str = ""
 
@@ -517,6 +519,7 @@ class Config:
     vad: VadConfig = field(default_factory=VadConfig)
     stream: StreamConfig = field(default_factory=StreamConfig)
     media: MediaConfig = field(default_factory=MediaConfig)
+    relay: RelayConfig = field(default_factory=RelayConfig)
     record: RecordConfig = field(default_factory=RecordConfig)
     cache: CacheConfig = field(default_factory=CacheConfig)
     prompts: PromptsConfig = field(default_factory=PromptsConfig)
@@ -529,7 +532,9 @@ class Config:
 
 def listens(config: Config) -> bool:
     """Return whether speech may interrupt the prompts of some call without a client that says so."""
-    return any((config.calls.barge_in_speech, *(route.barge_in_speech for route in config.routes.values())))
+    routes = config.routes.values()
+    by_relay = (route.relay and "speech" in route.relay.interrupting for route in routes)
+    return any((config.calls.barge_in_speech, *(route.barge_in_speech for route in routes), *by_relay))
 
 
 def is_ip_address(text: str) -> bool:

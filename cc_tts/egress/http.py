@@ -28,7 +28,15 @@ class GuardedClient:
     chose the URL.
     """
 
-    def __init__(self, key: str, allowed: Callable[[], AllowedHosts] | None, *, ssl: Any = True) -> None:
+    def __init__(
+        self,
+        key: str,
+        allowed: Callable[[], AllowedHosts] | None,
+        *,
+        ssl: Any = True,
+        socket_class: type[aiohttp.ClientWebSocketResponse] = aiohttp.ClientWebSocketResponse,
+    ) -> None:
+        self._socket_class = socket_class
         self._key = key
         self._allowed = allowed
         self._ssl = ssl
@@ -49,16 +57,29 @@ class GuardedClient:
             NotAllowed: the host is not allowed, or has no address that is.
             aiohttp.ClientError, OSError: it failed.
         """
+        self._check(url)
+        return self._client().request(method, url, data=data, headers=headers, allow_redirects=False)
+
+    async def connect(self, url: URL, *, headers: Mapping[str, str], **options: Any) -> aiohttp.ClientWebSocketResponse:
+        """Open a WebSocket; ``options`` are those of aiohttp's ``ws_connect``. Raises as :meth:`request`."""
+        self._check(url)
+        socket: aiohttp.ClientWebSocketResponse = await self._client().ws_connect(url, headers=headers, **options)
+        return socket
+
+    def _check(self, url: URL) -> None:
         if self._allowed is not None and not self._allowed().has(url.raw_host or ""):
             raise NotAllowed(f"{self._key} does not have this host")  # an address in the URL is not resolved
-        return self._client().request(method, url, data=data, headers=headers, allow_redirects=False)
 
     def _client(self) -> aiohttp.ClientSession:
         if self._open is None:
             resolver = aiohttp.ThreadedResolver() if self._allowed is None else _Resolver(self._key, self._allowed)
+            tracing = aiohttp.TraceConfig()
+            tracing.on_request_redirect.append(_refuse_redirect)  # a WebSocket would follow it
             connector = aiohttp.TCPConnector(resolver=resolver, ssl=self._ssl, limit=0, keepalive_timeout=KEEPALIVE_S)
             self._open = aiohttp.ClientSession(
                 connector=connector,
+                trace_configs=[tracing],
+                ws_response_class=self._socket_class,
                 headers={"User-Agent": f"cc-tts/{__version__}"},
                 timeout=aiohttp.ClientTimeout(total=None),
                 cookie_jar=aiohttp.DummyCookieJar(),
@@ -66,6 +87,14 @@ class GuardedClient:
                 trust_env=False,
             )
         return self._open
+
+
+class _Redirected(aiohttp.ClientError):
+    """A WebSocket was answered with a redirect."""
+
+
+async def _refuse_redirect(*_: Any) -> None:
+    raise _Redirected
 
 
 class _Resolver(aiohttp.ThreadedResolver):
@@ -95,4 +124,6 @@ def failure(error: Exception) -> str:
     cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
     if isinstance(cause, NotAllowed):
         return str(cause)
+    if isinstance(cause, aiohttp.WSServerHandshakeError):
+        return f"status {cause.status}"
     return cause.strerror or type(error).__name__ if isinstance(cause, OSError) else type(error).__name__

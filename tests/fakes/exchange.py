@@ -19,6 +19,7 @@ from cc_tts.config.schema import (
     StreamConfig,
     TtsConfig,
 )
+from cc_tts.config.sections.relay import RelayConfig
 from cc_tts.config.sections.trunks import TrunkConfig
 from cc_tts.config.transfer import TransferConfig
 from cc_tts.metrics import Metrics
@@ -56,6 +57,7 @@ class Exchange:
         max_text_chars: int = 100,
         stream: StreamConfig | None = None,
         media: MediaConfig | None = None,
+        relay: RelayConfig | None = None,
         record: RecordConfig | None = None,
         routes: Mapping[str, RouteConfig] | None = None,
         trunks: dict[str, TrunkConfig] | None = None,
@@ -70,6 +72,7 @@ class Exchange:
             calls=CallsConfig(**calls),
             stream=stream or StreamConfig(),
             media=media or MediaConfig(),
+            relay=relay or RelayConfig(),
             record=record or RecordConfig(),
             transfer=TransferConfig(allowed=allowed),
             tts=TtsConfig(max_text_chars=max_text_chars),

@@ -15,6 +15,7 @@ from cc_tts.calls.call import Call
 from cc_tts.calls.incoming import MediaConnector
 from cc_tts.clock import MonotonicClock
 from cc_tts.config.schema import HttpConfig, MediaConfig, StreamConfig, TokenConfig, WebhooksConfig
+from cc_tts.config.sections.relay import RelayConfig
 from cc_tts.speech.source import SpeechSource
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.webhooks.webhooks import Webhooks
@@ -50,11 +51,14 @@ async def served(
     *,
     stream: StreamConfig | None = None,
     media: MediaConfig | None = None,
+    relay: RelayConfig | None = None,
     connect_media: MediaConnector | None = None,
 ) -> AsyncIterator[Served]:
     clock = MonotonicClock()
     ua = PlayingUa(clock)
-    exchange = Exchange(ua=ua, max_text_chars=1000, stream=stream, media=media, connect_media=connect_media)
+    exchange = Exchange(
+        ua=ua, max_text_chars=1000, stream=stream, media=media, relay=relay, connect_media=connect_media
+    )
     exchange.engine.make_pcm = tone
     services = exchange.registry._services
     services.clock = clock

@@ -8,13 +8,14 @@ redirect is followed.
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import aiohttp
 from yarl import URL
 
-from cc_tts import __version__, logs
-from cc_tts.api.events.websocket import CLOSE_TIMEOUT_S, Socket, why_closed
+from cc_tts import logs
+from cc_tts.api.events.websocket import Socket
+from cc_tts.api.media import client_socket
 from cc_tts.api.media.dialect import Dialect, OwnDialect
 from cc_tts.api.media.media_connection import MediaConnection
 from cc_tts.api.media.twilio import TwilioDialect
@@ -26,20 +27,7 @@ from cc_tts.metrics import Metrics
 STOP_TIMEOUT_S: Final = 2.0  # unmeasured
 """How long the last messages may take when the server stops."""
 
-_NO_TIMEOUT: Final = aiohttp.ClientTimeout(total=None)  # media.connect_timeout_s is around it
-
 log = logs.get(__name__)
-
-
-class _Redirected(aiohttp.ClientError):
-    """The application answered with a redirect."""
-
-
-class _ClientSocket(aiohttp.ClientWebSocketResponse):
-    max_frame_bytes = 0
-
-    async def close(self, *, code: int = aiohttp.WSCloseCode.OK, message: bytes = b"") -> bool:
-        return await super().close(code=code, message=why_closed(code, message, self.max_frame_bytes))
 
 
 class DialBack:
@@ -49,7 +37,7 @@ class DialBack:
         self._media = config.media
         self._line_rate_hz = config.rtp.clock_rate_hz
         self._metrics = metrics
-        self._http: aiohttp.ClientSession | None = None
+        self._http = client_socket.new_client("routes.media_url")
         self._tasks: set[asyncio.Task[None]] = set()
 
     def dial(self, call: Call, url: str, dialect: MediaDialect, *, on_failed: Callable[[], None]) -> None:
@@ -66,8 +54,7 @@ class DialBack:
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
-        if self._http is not None:
-            await self._http.close()
+        await self._http.close()
 
     async def _serve(self, call: Call, url: URL, dialect: Dialect, on_failed: Callable[[], None]) -> None:
         is_reached = True
@@ -85,33 +72,15 @@ class DialBack:
             on_failed()
 
     async def _connect(self, call: Call, url: URL) -> aiohttp.ClientWebSocketResponse | None:
-        if self._http is None:
-            tracing = aiohttp.TraceConfig()
-            tracing.on_request_redirect.append(_refuse_redirect)
-            self._http = aiohttp.ClientSession(
-                headers={"User-Agent": f"cc-tts/{__version__}"},
-                trace_configs=[tracing],
-                timeout=_NO_TIMEOUT,
-                ws_response_class=_ClientSocket,
-            )
-        try:
-            async with asyncio.timeout(self._media.connect_timeout_s):
-                socket = await self._http.ws_connect(
-                    url,
-                    autoping=False,
-                    max_msg_size=self._media.max_frame_bytes,
-                    timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_TIMEOUT_S),
-                )
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            why = f"no answer within {self._media.connect_timeout_s:g} s" if isinstance(error, TimeoutError) else ""
-            why = why or (f"status {error.status}" if isinstance(error, aiohttp.WSServerHandshakeError) else "")
-            log.warning("media_unreachable", call_id=call.id, host=url.host, port=url.port, detail=why or _kind(error))
-            self._metrics.media_connections.labels(result="failed").inc()
+        dialled = await client_socket.dial(
+            self._http, url, timeout_s=self._media.connect_timeout_s, max_frame_bytes=self._media.max_frame_bytes
+        )
+        result = "failed" if isinstance(dialled, str) else "connected"
+        self._metrics.media_connections.labels(result=result).inc()
+        if isinstance(dialled, str):
+            log.warning("media_unreachable", call_id=call.id, host=url.host, port=url.port, detail=dialled)
             return None
-        self._metrics.media_connections.labels(result="connected").inc()
-        assert isinstance(socket, _ClientSocket)
-        socket.max_frame_bytes = self._media.max_frame_bytes
-        return socket
+        return dialled
 
     async def _converse(self, call: Call, socket: aiohttp.ClientWebSocketResponse, dialect: Dialect) -> None:
         connection = MediaConnection(call, dialect, hangs_up=True)
@@ -121,13 +90,3 @@ class DialBack:
                 await connection.run(cast("Socket", socket), abort=lambda: None)
         finally:
             connection.close()
-
-
-async def _refuse_redirect(*_: Any) -> None:
-    """A hook of aiohttp, which would follow it."""
-    raise _Redirected
-
-
-def _kind(error: Exception) -> str:
-    """The kind of a failure, without the URL, which may hold a secret."""
-    return error.strerror or type(error).__name__ if isinstance(error, OSError) else type(error).__name__

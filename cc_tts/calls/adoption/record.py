@@ -1,5 +1,5 @@
 """The record of a call that the UA process keeps for the server that adopts it: facts that last, neither texts nor digits,
-the words of its disclosure aside.
+the words of its disclosure and of its relay aside.
 
 The UA process does not read it. Fields that later versions add have defaults, so that a record of another version can be
 read; :data:`VERSION` counts changes for which that is not so.
@@ -12,6 +12,7 @@ import msgspec
 
 from cc_tts.calls.prompts.utterance import Utterance
 from cc_tts.calls.recording.recording import Recording, RecordingStamp
+from cc_tts.calls.relay.request import RelayRequest
 from cc_tts.config.schema import CallWebhook, MediaDialect, SpeechBargeIn
 from cc_tts.errors import UNREADABLE
 from cc_tts.processes.channel import MAX_MESSAGE_BYTES
@@ -39,6 +40,7 @@ FACTS: Final = (
     "client_state",
     "defaults",
     "media_route",
+    "relay_request",
     "webhook",
     "referral",
     "recordings",
@@ -154,6 +156,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     no_answer_at_s: float | None = None
     amd_stage: Literal["", "answer", "greeting"] = ""
     media_route: tuple[str, MediaDialect] | None = None
+    relay_request: RelayRequest | None = None
     webhook: CallWebhook | None = None
     referral: tuple[str, str] | None = None
     route: str = ""

@@ -1,7 +1,6 @@
 """The fields of each type of event, one struct a type. The API's documents are made of these structs.
 
-To add a type, write its struct and name it in :data:`EVENTS`; ``type`` is the word that clients see, the docstring is
-what they read about it.
+To add a type, write its struct; ``type`` is the word that clients see, the docstring is what they read about it.
 """
 
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from cc_tts.calls.call_state import CallState
 from cc_tts.calls.dtmf.gather import GatherResult, TimedOut
 from cc_tts.calls.ending import Ending
 from cc_tts.calls.prompts.utterance import CompletionCause, Interrupter
+from cc_tts.calls.relay.request import RelayCause
 from cc_tts.media.quality import Quality
 from cc_tts.recorder.info import Consent, Gap
 from cc_tts.ua.messages import OnHangup, UnbridgedBecause
@@ -322,6 +322,33 @@ class CallUnbridged(CallData, frozen=True, kw_only=True):
     ]
 
 
+class CallRelayStarted(CallData, frozen=True, kw_only=True):
+    """The application of a relay has taken the call. `client_state` is that of the relay, if it has one."""
+
+    type: ClassVar[str] = "call.relay_started"
+    relay_id: str
+
+
+class CallRelayEnded(CallData, frozen=True, kw_only=True):
+    """A relay is over: the last word on it, once. What it was to be followed by follows: the end of the call, or nothing.
+    `client_state` is that of the relay, if it has one.
+    """
+
+    type: ClassVar[str] = "call.relay_ended"
+    relay_id: str
+    cause: Annotated[
+        RelayCause,
+        Meta(
+            description="`completed`: the application sent `end`; `closed`: it closed the connection; `unreachable`: it "
+            "took none; `lost`: the connection broke; `silent`: it said nothing; `stopped`: by DELETE; `call_ended`; "
+            "`server_restarted`: before the call was answered."
+        ),
+    ]
+    handoff_data: Annotated[
+        str | UnsetType, Meta(description="What the application sent with `end`; left out if nothing.")
+    ] = UNSET
+
+
 class CallRecording(CallData, frozen=True, kw_only=True):
     """A recording goes on. `saved` and `failed` are its last word, after which nothing more is recorded; it may come after
     `call.terminated`. `client_state` is that of the recording, if it has one.
@@ -505,45 +532,7 @@ class WebhookTest(EventData, frozen=True, kw_only=True):
 
 EVENTS: Final[Mapping[str, type[EventData]]] = {
     each.type: each
-    for each in (
-        CallIncoming,
-        CallOutgoing,
-        CallTrunkFailed,
-        CallEarly,
-        CallEstablished,
-        CallHeld,
-        CallUnheld,
-        CallDtmf,
-        CallSpeechStarted,
-        CallSpeechStopped,
-        CallEarlyMedia,
-        CallMachineDetected,
-        CallMachineGreetingEnded,
-        CallGatherComplete,
-        CallDisclosed,
-        CallDisclosureFailed,
-        CallTransfer,
-        CallReferRequested,
-        CallReferComplete,
-        CallBridged,
-        CallUnbridged,
-        CallRecording,
-        CallRecordingDelivered,
-        CallCommandFailed,
-        CallAdopted,
-        CallTerminated,
-        SpeakQueued,
-        SpeakStarted,
-        SpeakMark,
-        SpeakPaused,
-        SpeakResumed,
-        SpeakRecovered,
-        SpeakRefused,
-        SpeakComplete,
-        PromptReady,
-        ServerDraining,
-        ServerOverloaded,
-        WebhookTest,
-    )
+    for each in tuple(vars().values())
+    if isinstance(each, type) and issubclass(each, EventData) and hasattr(each, "type")
 }
-"""Every type of event, in the order in which documents list them."""
+"""Every type of event of this module, in the order in which documents list them."""

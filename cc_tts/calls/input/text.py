@@ -5,6 +5,7 @@ An utterance is open from ``start`` or its first tokens to ``end``. Runs on: the
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Final
 
 from msgspec import UNSET
 
@@ -30,6 +31,9 @@ from cc_tts.clock import ms_between
 from cc_tts.errors import TextTooLong
 from cc_tts.speech.incremental.text import IncrementalText, segmenting_of
 from cc_tts.speech.prompt import IncrementalContent, Prompt, TextContent
+
+DEFAULTS: Final = Prompt(content=TextContent(""))
+"""A prompt that says nothing of how it is spoken."""
 
 
 class TextStream(InputStream[IncrementalText, StreamMessage], Follower):
@@ -69,6 +73,11 @@ class TextStream(InputStream[IncrementalText, StreamMessage], Follower):
         """Characters that are not being spoken yet."""
         return len(self._blank) + int(super().num_pending)
 
+    @property
+    def open_id(self) -> str | None:
+        """The id of the utterance that goes on; ``None``: the next text opens one."""
+        return None if (live := self._open_now) is None else live.utterance.id
+
     def start(self, prompt: Prompt) -> None:
         """Open an utterance, which ends the one before. The prompt's text is empty.
 
@@ -82,8 +91,8 @@ class TextStream(InputStream[IncrementalText, StreamMessage], Follower):
         words = replace(prompt.content, may_cache=False)
         self._begin(replace(prompt, content=IncrementalContent(words, source)), source)
 
-    def tokens(self, text: str, message_id: StreamId | None = None) -> None:
-        """Append text to the open utterance, or open one with defaults.
+    def tokens(self, text: str, message_id: StreamId | None = None, *, opens_with: Prompt = DEFAULTS) -> None:
+        """Append text to the open utterance, or open one with a prompt whose text is empty.
 
         Raises:
             TextTooLong: more than ``tts.max_text_chars`` in one message.
@@ -99,7 +108,7 @@ class TextStream(InputStream[IncrementalText, StreamMessage], Follower):
             self._answer("full", message_id)
         else:
             self._is_full = self._is_paused
-            self._append(text)
+            self._append(text, opens_with)
             self._answer("ok", message_id)
             self._update_pause()
 
@@ -173,14 +182,14 @@ class TextStream(InputStream[IncrementalText, StreamMessage], Follower):
             on_taken=self._update_pause,
         )
 
-    def _append(self, text: str) -> None:
+    def _append(self, text: str, opens_with: Prompt) -> None:
         with self._services.tenants.characters(self._call.tenant, len(text)):
             if self._open_now is None:
                 if not text.strip():
                     self._blank += text
                     return
                 blank = self._blank
-                self.start(Prompt(content=TextContent("")))
+                self.start(opens_with)
                 text = blank + text
         live = self._open
         assert live is not None

@@ -1,0 +1,51 @@
+"""WebSockets that the server opens to applications. No redirect is followed."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import aiohttp
+from yarl import URL
+
+from cc_tts.api.events.websocket import CLOSE_TIMEOUT_S, why_closed
+from cc_tts.egress.hosts import AllowedHosts
+from cc_tts.egress.http import GuardedClient, failure
+
+
+class _ClientSocket(aiohttp.ClientWebSocketResponse):
+    max_frame_bytes = 0
+
+    async def close(self, *, code: int = aiohttp.WSCloseCode.OK, message: bytes = b"") -> bool:
+        return await super().close(code=code, message=why_closed(code, message, self.max_frame_bytes))
+
+
+def new_client(key: str, allowed: Callable[[], AllowedHosts] | None = None) -> GuardedClient:
+    """A client that opens such WebSockets; the arguments are those of :class:`.GuardedClient`."""
+    return GuardedClient(key, allowed, socket_class=_ClientSocket)
+
+
+async def dial(
+    client: GuardedClient,
+    url: URL,
+    *,
+    timeout_s: float,
+    max_frame_bytes: int,
+    headers: Mapping[str, str] = MappingProxyType({}),
+) -> aiohttp.ClientWebSocketResponse | str:
+    """The connection that an application has taken, or why it has taken none."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            socket = await client.connect(
+                url,
+                headers=headers,
+                autoping=False,
+                max_msg_size=max_frame_bytes,
+                timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_TIMEOUT_S),
+            )
+    except TimeoutError:
+        return f"no answer within {timeout_s:g} s"
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        return failure(error)
+    assert isinstance(socket, _ClientSocket)
+    socket.max_frame_bytes = max_frame_bytes
+    return socket

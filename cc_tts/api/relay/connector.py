@@ -1,0 +1,158 @@
+"""The connections of relays: each is made to its application, and made again if it is lost and the relay wants that.
+
+The handshake has the headers of Standard Webhooks, with the id of the relay; what is signed has an empty body. A URL that a
+client chose is reached at the hosts of ``relay.allowed_hosts`` alone. An application that closes with 1000, or without a
+status, has finished; anything else is a loss.
+"""
+
+import asyncio
+import contextlib
+from typing import ClassVar, Final, cast
+
+import aiohttp
+from aiohttp import WSCloseCode, WSMessage, WSMsgType
+
+from cc_tts import logs
+from cc_tts.api.events.websocket import Socket
+from cc_tts.api.media import client_socket
+from cc_tts.api.media.connection import Connection
+from cc_tts.calls.events.outbox import Outbox
+from cc_tts.calls.relay import messages
+from cc_tts.calls.relay.relay import MAX_KEPT, Relay
+from cc_tts.clock import Clock
+from cc_tts.config.schema import Config
+from cc_tts.config.sections.relay import relay_url
+from cc_tts.config.webhooks import key_of
+from cc_tts.egress.hosts import AllowedHosts
+from cc_tts.errors import CcTtsError, MalformedRequest
+from cc_tts.processes.backoff import Backoff
+from cc_tts.webhooks import signing
+
+MAX_FRAME_BYTES: Final = 65_536  # unmeasured
+STOP_TIMEOUT_S: Final = 2.0  # unmeasured
+"""How long the last messages may take when the server stops."""
+FIRST_RETRY_S: Final = 0.5  # unmeasured
+MAX_RETRY_S: Final = 5.0  # unmeasured
+_FINISHED: Final = (WSCloseCode.OK, 0)
+"""Statuses with which applications close that have finished; 0: none was given."""
+
+log = logs.get(__name__)
+
+
+class RelayConnection(Connection[messages.ToApplication]):
+    """One connection of a relay."""
+
+    end: ClassVar = (WSCloseCode.OK, b"the relay is over")
+
+    def __init__(self, relay: Relay) -> None:
+        super().__init__(Outbox(2 * MAX_KEPT), kind="relay", call_id=relay.call.id, relay_id=relay.request.id)
+        self._relay = relay
+        relay.connected(self.outbox)
+
+    def follow(self, message: WSMessage) -> None:
+        if message.type is WSMsgType.BINARY:
+            raise MalformedRequest("messages are JSON in text frames")
+        self._relay.take(messages.decode(message.data))
+
+    def refuse(self, error: CcTtsError) -> None:
+        self._relay.refuse(error)
+
+    def close(self) -> None:
+        self._relay.disconnected()
+
+
+class RelayConnector:
+    """Connects all relays. Runs on: the event loop."""
+
+    def __init__(self, config: Config, clock: Clock) -> None:
+        self._config = config.relay
+        self._clock = clock
+        allowed = AllowedHosts(config.relay.allowed_hosts)
+        self._clients = {
+            False: client_socket.new_client("routes.relay"),
+            True: client_socket.new_client("relay.allowed_hosts", lambda: allowed),
+        }
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def connect(self, relay: Relay) -> None:
+        """Connect a relay, and keep it connected."""
+        task = asyncio.create_task(self._serve(relay), name=f"relay {relay.call.id}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def stop(self) -> None:
+        """End the connections. The calls are over."""
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=STOP_TIMEOUT_S)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        for client in self._clients.values():
+            await client.close()
+
+    async def _serve(self, relay: Relay) -> None:
+        backoff = Backoff(self._clock, min_s=FIRST_RETRY_S, max_s=MAX_RETRY_S)
+        try:
+            while relay.wants_connection:
+                is_first = not relay.was_connected
+                socket = await (self._dial(relay) if is_first else self._dial_again(relay, backoff))
+                if socket is None:
+                    relay.conclude("unreachable" if is_first else "lost")
+                    return
+                await self._converse(relay, socket)
+        except Exception:
+            log.exception("relay_failed", call_id=relay.call.id)
+            relay.conclude("lost")
+
+    async def _converse(self, relay: Relay, socket: aiohttp.ClientWebSocketResponse) -> None:
+        async with socket:
+            if not relay.wants_connection:
+                return
+            connection = RelayConnection(relay)
+            try:
+                with contextlib.suppress(ConnectionError):
+                    await connection.run(cast("Socket", socket), abort=lambda: None)
+            finally:
+                connection.close()
+        if socket.close_code in _FINISHED:
+            relay.conclude("closed")
+        elif relay.wants_connection:
+            log.warning("relay_lost", call_id=relay.call.id, relay_id=relay.request.id, code=socket.close_code)
+            if not relay.request.application_reconnect:
+                relay.conclude("lost")
+
+    async def _dial_again(self, relay: Relay, backoff: Backoff) -> aiohttp.ClientWebSocketResponse | None:
+        """The next connection, or ``None``: nobody takes it, as long as it is tried."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + self._config.reconnect_timeout_s
+        while relay.wants_connection and loop.time() < deadline_s:
+            await asyncio.sleep(backoff.delay_s())
+            backoff.begin()
+            if (socket := await self._dial(relay)) is not None:
+                return socket
+        return None
+
+    async def _dial(self, relay: Relay) -> aiohttp.ClientWebSocketResponse | None:
+        request, url = relay.request, relay_url(relay.request.url)
+        if url is None:
+            return None
+        keys = (key_of(request.secret),) if request.secret else ()
+        signed = signing.headers(keys, event_id=request.id, at_s=int(self._clock.wall_s()), body=b"")
+        dialled = await client_socket.dial(
+            self._clients[request.is_guarded],
+            url,
+            timeout_s=self._config.connect_timeout_s,
+            max_frame_bytes=MAX_FRAME_BYTES,
+            headers=signed,
+        )
+        if isinstance(dialled, str):
+            log.warning(
+                "relay_unreachable",
+                call_id=relay.call.id,
+                relay_id=request.id,
+                host=url.host,
+                port=url.port,
+                detail=dialled,
+            )
+            return None
+        return dialled

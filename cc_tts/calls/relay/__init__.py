@@ -1,0 +1,1 @@
+"""Relays: conversations of calls with applications that are written for ConversationRelay."""

@@ -1,0 +1,145 @@
+"""The messages of ConversationRelay, one struct a type: Twilio's and Telnyx' names, as applications are written for them.
+
+What an application says besides is not looked at: it may be written for another version of theirs.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal, get_args
+
+import msgspec
+from msgspec import Meta
+
+from cc_tts.config.sections.prompts import MAX_URL_CHARS
+from cc_tts.config.sections.relay import Interruptible
+
+MAX_HANDOFF_CHARS: Final = 16_384  # unmeasured
+Tag = Annotated[str, Meta(max_length=35)]
+_HALF_ESCAPED: Final = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+class ToApplication(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", rename="camel"):
+    """Base of what an application is told."""
+
+
+class Setup(ToApplication, frozen=True, kw_only=True, tag="setup"):
+    """Who talks; the first message of each connection. ``transcription_provider`` is ours: nothing here recognises speech,
+    so that no ``prompt`` follows.
+    """
+
+    session_id: str
+    account_sid: str
+    parent_call_sid: str = ""
+    call_sid: str
+    from_: str = msgspec.field(name="from")
+    to: str
+    forwarded_from: str = ""
+    call_type: Literal["SIP"] = "SIP"
+    caller_name: str = ""
+    direction: Literal["inbound", "outbound"]
+    call_status: Literal["RINGING", "IN-PROGRESS"]
+    custom_parameters: Mapping[str, str]
+    transcription_provider: Literal["none"] = "none"
+
+
+class Dtmf(ToApplication, frozen=True, kw_only=True, tag="dtmf"):
+    """The caller has pressed a key."""
+
+    digit: str
+
+
+class Interrupt(ToApplication, frozen=True, kw_only=True, tag="interrupt"):
+    """The caller has interrupted what was said, and has heard this of it."""
+
+    utterance_until_interrupt: str
+    duration_until_interrupt_ms: int
+
+
+class Error(ToApplication, frozen=True, kw_only=True, tag="error"):
+    """A message could not be followed, or what it asked for could not be said."""
+
+    description: str
+
+
+class FromApplication(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", rename="camel"):
+    """Base of what an application says."""
+
+
+class Heard(FromApplication, frozen=True, kw_only=True):
+    """Base of what the caller hears, and may interrupt; ``preemptible``: what the application says next cuts it off."""
+
+    interruptible: bool | Interruptible | None = None
+    preemptible: bool = False
+
+    @property
+    def interrupted_by(self) -> Interruptible | None:
+        """Keys or speech; ``None``: as the relay has it."""
+        if isinstance(self.interruptible, bool):
+            return "any" if self.interruptible else "none"
+        return self.interruptible
+
+
+class Text(Heard, frozen=True, kw_only=True, tag="text"):
+    """Words to append to the answer that is being said; ``last`` ends it. What its first token says of language and
+    interruption is so for all of it.
+    """
+
+    token: str
+    last: bool = False
+    lang: Tag | None = None
+
+
+class Play(Heard, frozen=True, kw_only=True, tag="play"):
+    """An audio file to play; ``loop`` 0: again and again."""
+
+    source: Annotated[str, Meta(min_length=1, max_length=MAX_URL_CHARS)]
+    loop: Annotated[int, Meta(ge=0, le=1000)] = 1
+
+
+class SendDigits(FromApplication, frozen=True, kw_only=True, tag="sendDigits"):
+    """Keys to send to the far side; ``w`` is a pause of half a second."""
+
+    digits: Annotated[str, Meta(pattern=r"^[0-9A-D*#wW]{1,64}$(?!\n)")]
+
+
+class Language(FromApplication, frozen=True, kw_only=True, tag="language"):
+    """The language of the answers from now on."""
+
+    tts_language: Tag | None = None
+    transcription_language: Tag | None = None
+
+
+class End(FromApplication, frozen=True, kw_only=True, tag="end"):
+    """The application has finished with the call."""
+
+    handoff_data: Annotated[str, Meta(max_length=MAX_HANDOFF_CHARS)] = ""
+
+
+Message = Text | Play | SendDigits | Language | End
+"""An application sends these."""
+MESSAGES: Final = (Setup, Dtmf, Interrupt, Error, *get_args(Message))
+"""All of them, in the order in which documents list them."""
+
+_decoder: Final = msgspec.json.Decoder(Message)
+
+
+def decode(data: str) -> Message:
+    """A message. JavaScript cuts strings inside of characters; such halves are left out, and no fault.
+
+    Raises:
+        msgspec.DecodeError: not JSON, or not of the right shape.
+    """
+    try:
+        message: Message = _decoder.decode(data)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        if _HALF_ESCAPED.search(data) is None:
+            raise
+        try:
+            whole = json.dumps(json.loads(data), ensure_ascii=False).encode(errors="ignore")
+        except json.JSONDecodeError as error:
+            raise msgspec.DecodeError(str(error)) from None
+        message = _decoder.decode(whole)
+    return message

@@ -1,0 +1,440 @@
+"""One relay: an application that is written for ConversationRelay talks with the far side of a call.
+
+::
+
+    application ─▸ take ─▸ TextStream, Call.speak, Call.send_dtmf
+    keys, interruptions ─▸ outbox of the connection, or kept while there is none ─▸ application
+
+Who makes the connections is no matter of this: they tell of them by :meth:`Relay.connected` and what follows it. What was
+sent before the end of the conversation is heard to its end, and then follows what the relay says.
+
+Runs on: the event loop.
+"""
+
+import asyncio
+import re
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final, Literal, Protocol, assert_never
+
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
+
+from cc_tts import logs
+from cc_tts.calls.call_state import CallState
+from cc_tts.calls.events.outbox import Outbox
+from cc_tts.calls.events.types import CallRelayEnded, CallRelayStarted
+from cc_tts.calls.follower import CallView, Follower
+from cc_tts.calls.input.text import TextStream
+from cc_tts.calls.input.text_messages import StreamMessage, StreamSpeakRefused, TokensResult
+from cc_tts.calls.prompts.utterance import CompletionCause, Utterance
+from cc_tts.calls.relay import messages
+from cc_tts.calls.relay.request import FAILURES, RelayCause, RelayRequest
+from cc_tts.config.sections.relay import Interruptible
+from cc_tts.egress.hosts import usable_url
+from cc_tts.errors import CcTtsError, FieldError, Unprocessable
+from cc_tts.speech.prompt import FOREVER, Content, Prompt, TextContent, UrlContent
+from cc_tts.ua.sip.message import uri_of
+from cc_tts.vad.client import SpeechNotHeard
+
+MAX_KEPT: Final = 500
+"""Messages that wait while there is no connection: as many as Twilio keeps (changelog of 28 October 2026)."""
+ACCOUNT_SID: Final = "AC00000000000000000000000000000000"
+"""There are no accounts here; applications want the field."""
+PAUSE_S: Final = 0.5
+"""A ``w`` among digits, as Twilio has it."""
+DIGIT_S: Final = 0.26
+"""How long a digit and the pause behind it take, about; unmeasured."""
+_NUMBER: Final = re.compile(r"sips?:(\+?[0-9]{2,20})@")
+_WITH_TEXT: Final = "x-tts-"
+"""Headers that begin so hold what is to be said, which is not for applications."""
+
+log = logs.get(__name__)
+
+
+class RelayedCall(CallView, Protocol):
+    """A call as its relay sees it."""
+
+    direction: Literal["inbound", "outbound"]
+    relay_request: RelayRequest | None
+
+    @property
+    def waits_for_answer(self) -> bool:
+        """Whether it is an incoming call to which no final answer went out."""
+
+    def accept(self) -> None:
+        """Answer the call if it still waits for that."""
+
+    def send_dtmf(self, digits: str) -> None:
+        """Send keys to the far side."""
+
+    def end_after_relay(self, cause: RelayCause) -> None:
+        """Hang up once what was just sent is heard."""
+
+
+class Relay(Follower):
+    """``resumed``: another server began it, so that the caller has heard the greeting.
+
+    Raises:
+        WrongState, CapacityExceeded: as :class:`cc_tts.calls.input.text.TextStream`.
+        SpeechNotHeard: speech alone is to interrupt, and nothing here hears it.
+    """
+
+    def __init__(
+        self, call: RelayedCall, request: RelayRequest, *, resumed: bool = False, on_over: Callable[[], object]
+    ) -> None:
+        self.request = request
+        self.call = call
+        self._on_over = on_over
+        self._hears = self._check_hearing()
+        self._text = TextStream(call, send=self._note, on_call_ended=lambda: None, has_words=False)
+        call.followers.join(self)
+        call.relay_request = replace(request, welcome_greeting="")
+        self._loop = asyncio.get_running_loop()
+        self._outbox: Outbox[messages.ToApplication] | None = None
+        self._kept: deque[messages.ToApplication] = deque()
+        self._language = request.language
+        self._own: dict[str, bool] = {}
+        """Ids of utterances of the application that are not complete, and whether the next answer cuts them off."""
+        self._held_keys: list[str] = []
+        """Keys that the application gets once it knows what they have interrupted."""
+        self._silence: asyncio.TimerHandle | None = None
+        self._later_digits: list[asyncio.TimerHandle] = []
+        self._was_connected = resumed
+        self._was_interrupted = False
+        self._ending: tuple[RelayCause, str] | None = None
+        """Why it is over as soon as what was sent is heard, and the application's words for whoever takes the call on."""
+        self.is_over = False
+
+    # --- connections -------------------------------------------------------------------------------------------------
+
+    @property
+    def wants_connection(self) -> bool:
+        """Whether the application still has something to say."""
+        return not self.is_over and self._ending is None
+
+    @property
+    def was_connected(self) -> bool:
+        """Whether an application has taken the call."""
+        return self._was_connected
+
+    def connected(self, outbox: Outbox[messages.ToApplication]) -> None:
+        """The application has taken a connection, which sends what is in ``outbox``."""
+        self._outbox = outbox
+        outbox.put(self._setup())
+        while self._kept:
+            outbox.put(self._kept.popleft())
+        if not self._was_connected:
+            self._was_connected = True
+            self.call.publish(CallRelayStarted(relay_id=self.request.id, client_state=_state_of(self.request)))
+            self._begin()
+
+    def disconnected(self) -> None:
+        """The connection is gone; what it did not send is kept for the next one."""
+        outbox, self._outbox = self._outbox, None
+        while outbox is not None and outbox.has_queued:
+            self._keep(outbox.take())
+        self._text.end()
+
+    def take(self, message: messages.Message) -> None:
+        """Do what the application says; raises what the command on the call raises."""
+        if not self.wants_connection:
+            return
+        self._end_silence()
+        match message:
+            case messages.Text():
+                self._say(message)
+            case messages.Play():
+                self._play(message)
+            case messages.SendDigits(digits=digits):
+                self._send_digits(digits.lower())
+            case messages.Language(tts_language=language):
+                self._language = self._language if language is None else language
+            case messages.End(handoff_data=handoff_data):
+                self.conclude("completed", handoff_data)
+            case _:
+                assert_never(message)
+
+    def refuse(self, error: CcTtsError) -> None:
+        """Tell the application that its message could not be followed."""
+        self._send(messages.Error(description=f"{error.title}: {error.detail}" if error.detail else error.title))
+
+    # --- its end -----------------------------------------------------------------------------------------------------
+
+    def conclude(self, cause: RelayCause, handoff_data: str = "") -> None:
+        """Nothing more comes from the application: the relay is over when the caller has heard what did."""
+        if not self.wants_connection:
+            return
+        self._ending = cause, handoff_data
+        self._text.end()
+        if self._outbox is not None:
+            self._outbox.close()
+        for utterance in self._live():
+            if utterance.prompt.repeat > 1:  # music, for example
+                self.call.player.discard(utterance, CompletionCause.CANCELLED, by="stop")
+        self._finish_if_heard()
+
+    def stop(self) -> None:
+        """A client ends it and takes the call on: what was not heard is dropped."""
+        for utterance in self._live():
+            self.call.player.discard(utterance, CompletionCause.CANCELLED, by="stop")
+        self._finish("stopped")
+
+    def _finish_if_heard(self) -> None:
+        if self._ending is not None and not self._own:
+            self._finish(*self._ending)
+
+    def _finish(self, cause: RelayCause, handoff_data: str = "") -> None:
+        """The relay is over: its last event, and what follows it."""
+        if self.is_over:
+            return
+        self.is_over, call = True, self.call
+        self._end_silence()
+        for each in self._later_digits:
+            each.cancel()
+        self._text.close()
+        call.followers.leave(self)
+        call.relay_request = None
+        if self._outbox is not None:
+            self._outbox.close()
+        self._on_over()
+        call.services.metrics.relays_ended.labels(cause=cause).inc()
+        log.info("relay_ended", call_id=call.id, relay_id=self.request.id, cause=cause)
+        publish_end(call, self.request, cause, handoff_data)
+        if cause not in ("stopped", "call_ended"):
+            self._go_on(cause)
+
+    def _go_on(self, cause: RelayCause) -> None:
+        """Do what is to follow, so that the caller is not left in silence that nobody knows of."""
+        request, call = self.request, self.call
+        if cause in FAILURES and request.fallback:
+            content = TextContent(request.fallback, request.voice or None, request.language or None)
+            try:
+                call.speak(Prompt(content=content, queue="replace", then=request.then, unattended=True))
+            except CcTtsError as error:
+                log.warning("relay_fallback_failed", call_id=call.id, code=error.code)
+            else:
+                call.accept()
+                return
+        if request.then == "hangup" or call.waits_for_answer:
+            call.end_after_relay(cause)
+
+    # --- what happens on the call ------------------------------------------------------------------------------------
+
+    def on_key(self, digit: str, duration_ms: int) -> None:  # noqa: ARG002 - applications do not ask for it
+        """Tell of a key, unless keys are hidden."""
+        if not self.request.dtmf_detection or digit == "x" or not self.wants_connection:
+            return
+        self._held_keys.append(digit)
+        self._loop.call_soon(self._tell_keys)  # a key without a report of its beginning interrupts after this
+
+    def on_prompt_complete(self, utterance: Utterance) -> None:
+        """Tell what was heard of words that the caller has interrupted, and of those that could not be said."""
+        if self._own.pop(utterance.id, None) is None:
+            return
+        if utterance.completion_cause is CompletionCause.BARGE_IN and utterance.interrupted_ns is not None:
+            self._was_interrupted = True
+            self._send(
+                messages.Interrupt(
+                    utterance_until_interrupt=utterance.spoken_text,
+                    duration_until_interrupt_ms=round(utterance.played_ms),
+                )
+            )
+        elif utterance.error is not None:
+            self._send(messages.Error(description=f"{utterance.error.code}: {utterance.error.detail}"))
+        self._tell_keys()
+        self._finish_if_heard()
+
+    def on_call_ended(self, reason: str) -> None:  # noqa: ARG002 - call.terminated tells it
+        """The call is over."""
+        self._finish(*(self._ending or ("call_ended", "")))
+
+    # -----------------------------------------------------------------------------------------------------------------
+
+    def _tell_keys(self) -> None:
+        """Tell of the keys, unless the line is still being silenced because of them."""
+        if any(each.interrupted_ns is not None for each in self._live()):
+            return
+        keys, self._held_keys = self._held_keys, []
+        if keys and self._was_interrupted:
+            self._was_interrupted = False
+            self._text.end()  # what follows answers the key, and is no rest of what was interrupted
+        for digit in keys:
+            self._send(messages.Dtmf(digit=digit))
+
+    def _begin(self) -> None:
+        """Answer the call, and greet; or wait for the application's first word."""
+        request = self.request
+        if request.welcome_greeting:
+            content = self._words(None)
+            greeting = TextContent(request.welcome_greeting, content.voice, content.language)
+            try:
+                self._speak(greeting, request.welcome_greeting_interruptible)
+            except CcTtsError as error:
+                self.refuse(error)
+        elif timeout_s := self.call.services.config.relay.silence_timeout_s:
+            self._silence = self._loop.call_later(timeout_s, self._nobody_speaks)
+        self.call.accept()
+
+    def _nobody_speaks(self) -> None:
+        if not self.call.player.queue:
+            self.conclude("silent")
+
+    def _say(self, text: messages.Text) -> None:
+        begins = self._text.open_id is None
+        if begins and text.token.strip():
+            self._preempt()
+        if text.token:
+            prompt = self._prompt(self._words(text.lang), text.interrupted_by)
+            self._text.tokens(text.token, opens_with=prompt)
+        if begins and (utterance_id := self._text.open_id) is not None:
+            self._was_interrupted = False
+            self._own[utterance_id] = text.preemptible
+        if text.last:
+            self._text.end()
+
+    def _play(self, play: messages.Play) -> None:
+        if usable_url(play.source, "http", "https") is None:
+            raise Unprocessable.about(FieldError("/source", "an http or https URL without user, password and fragment"))
+        self._text.end()
+        self._preempt()
+        self._speak(
+            UrlContent(play.source), play.interrupted_by, repeat=play.loop or FOREVER, preemptible=play.preemptible
+        )
+
+    def _speak(
+        self,
+        content: Content,
+        interruptible: Interruptible | None,
+        *,
+        repeat: int = 1,
+        preemptible: bool = False,
+    ) -> None:
+        utterance = self.call.speak(self._prompt(content, interruptible, repeat=repeat))
+        self._own[utterance.id] = preemptible
+
+    def _preempt(self) -> None:
+        """Cut off what the application has said before and lets the next answer cut off; it need not be told of that."""
+        for utterance in self._live():
+            if self._own[utterance.id]:
+                del self._own[utterance.id]
+                self.call.player.discard(utterance, CompletionCause.CANCELLED, by="replace")
+
+    def _live(self) -> list[Utterance]:
+        """The application's utterances that are not complete, the last one first."""
+        return [each for each in reversed(self.call.player.queue) if each.id in self._own]
+
+    def _words(self, language: str | None) -> TextContent:
+        """How words of this language are said, or of that which the application has chosen."""
+        request, tag = self.request, language or self._language
+        voice = request.languages.get(tag) or (request.voice if tag == request.language else "")
+        return TextContent("", voice or None, tag or None)
+
+    def _prompt(self, content: Content, interruptible: Interruptible | None, *, repeat: int = 1) -> Prompt:
+        by = interruptible or self.request.interruptible
+        return Prompt(
+            content=content,
+            barge_in_dtmf=by in ("dtmf", "any"),
+            barge_in_speech=self._hears and by in ("speech", "any"),
+            repeat=repeat,
+        )
+
+    def _check_hearing(self) -> bool:
+        try:
+            self.call.services.vad.check()
+        except SpeechNotHeard:
+            if "speech" in self.request.interrupting:
+                raise
+            log.info("relay_without_speech", call_id=self.call.id, consequence="only keys interrupt")
+            return False
+        return True
+
+    def _send_digits(self, digits: str) -> None:
+        """Send keys, with their pauses."""
+        at_s = 0.0
+        for keys in filter(None, re.split("(w+)", digits)):
+            if keys[0] == "w":
+                at_s += PAUSE_S * len(keys)
+                continue
+            if at_s:
+                self._later_digits.append(self._loop.call_later(at_s, partial(self._send_later, keys)))
+            else:
+                self.call.send_dtmf(keys)
+            at_s += DIGIT_S * len(keys)
+
+    def _send_later(self, keys: str) -> None:
+        try:
+            self.call.send_dtmf(keys)
+        except CcTtsError as error:
+            self.refuse(error)
+
+    def _end_silence(self) -> None:
+        if self._silence is not None:
+            self._silence.cancel()
+
+    def _note(self, message: StreamMessage) -> None:
+        """Tell of words that are not heard."""
+        if isinstance(message, TokensResult) and message.status == "full":
+            self._send(
+                messages.Error(
+                    description=f"{message.buffered_chars} characters wait to be said (stream.max_buffered_chars), so this "
+                    "text was not taken"
+                )
+            )
+        elif isinstance(message, StreamSpeakRefused):
+            self._send(messages.Error(description=f"{message.error}: {message.detail}"))
+
+    def _send(self, message: messages.ToApplication) -> None:
+        if self._outbox is not None:
+            self._outbox.put(message)
+        elif self.wants_connection:
+            self._keep(message)
+
+    def _keep(self, message: messages.ToApplication) -> None:
+        if isinstance(message, messages.Setup):
+            return
+        if len(self._kept) < MAX_KEPT:
+            self._kept.append(message)
+        else:
+            log.warning("relay_message_dropped", call_id=self.call.id, kept=MAX_KEPT)
+
+    def _setup(self) -> messages.Setup:
+        call = self.call
+        return messages.Setup(
+            session_id=self.request.session_id,
+            account_sid=ACCOUNT_SID,
+            call_sid=call.id,
+            from_=_number(call.caller),
+            to=_number(call.callee),
+            direction=call.direction,
+            call_status="IN-PROGRESS" if call.state is CallState.ESTABLISHED else "RINGING",
+            custom_parameters={**_told(call.headers), **call.metadata, **self.request.parameters},
+        )
+
+
+def publish_end(call: CallView, request: RelayRequest, cause: RelayCause, handoff_data: str = "") -> None:
+    """Send the last event of a relay."""
+    call.publish(
+        CallRelayEnded(
+            relay_id=request.id,
+            cause=cause,
+            handoff_data=handoff_data or UNSET,
+            client_state=_state_of(request),
+        )
+    )
+
+
+def _state_of(request: RelayRequest) -> str | UnsetType:
+    return UNSET if request.client_state is None else request.client_state
+
+
+def _number(party: str) -> str:
+    """The telephone number in a SIP URI, as applications expect it; the URI if there is none."""
+    uri = uri_of(party)
+    found = _NUMBER.match(uri)
+    return uri if found is None else found[1]
+
+
+def _told(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if not name.lower().startswith(_WITH_TEXT)}

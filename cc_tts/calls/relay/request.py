@@ -1,0 +1,22 @@
+"""A relay that was asked for, as it is kept for a server that adopts the call."""
+
+from typing import Literal, get_args
+
+from cc_tts.config.sections.relay import RelaySettings
+
+RelayCause = Literal[
+    "completed", "closed", "unreachable", "lost", "silent", "stopped", "call_ended", "server_restarted"
+]
+"""Why a relay is over."""
+CAUSES: tuple[RelayCause, ...] = get_args(RelayCause)
+FAILURES: tuple[RelayCause, ...] = ("unreachable", "lost", "silent")
+"""The application did not do its part, so that the caller hears the fallback."""
+
+
+class RelayRequest(RelaySettings, frozen=True, kw_only=True):
+    """``is_guarded``: a client chose the URL, which must be at a host of ``relay.allowed_hosts``."""
+
+    id: str
+    session_id: str
+    is_guarded: bool = False
+    client_state: str | None = None

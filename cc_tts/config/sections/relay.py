@@ -1,0 +1,110 @@
+"""The settings of relays: conversations of calls with applications that are written for ConversationRelay."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta
+from yarl import URL
+
+from cc_tts.config.wording import form
+from cc_tts.egress.hosts import host_faults, usable_url
+
+MAX_URL_CHARS: Final = 2048  # unmeasured
+MAX_PARAMETERS: Final = 32
+"""Parameters of one relay; unmeasured."""
+
+Interruptible = Literal["none", "dtmf", "speech", "any"]
+"""Whether keys or speech of the caller interrupt a prompt."""
+_Words = Annotated[str, Meta(max_length=5000)]
+_Tag = Annotated[
+    str,
+    Meta(
+        max_length=35,
+        pattern=form(r"^([A-Za-z]{1,8}([-_][A-Za-z0-9]{1,8})*)?$(?!\n)", "a BCP 47 tag, such as en-GB or zh,"),
+    ),
+]
+_Voice = Annotated[str, Meta(max_length=128)]
+_Name = Annotated[str, Meta(min_length=1, max_length=64)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayConfig:
+    """``[relay]``: connections to applications of ConversationRelay. ``allowed_hosts`` are for those that clients name;
+    the operator's own, in ``routes``, may be anywhere.
+    """
+
+    allowed_hosts: tuple[Annotated[str, Meta(min_length=1, max_length=255)], ...] = ()
+    connect_timeout_s: Annotated[float, Meta(gt=0, le=60)] = 5.0
+    silence_timeout_s: Annotated[float, Meta(ge=0, le=3600)] = 20.0
+    reconnect_timeout_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
+
+
+class RelaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """One relay, in the words of TwiML's ConversationRelay: what a route says, and what a client asks for."""
+
+    url: Annotated[
+        str, Meta(min_length=1, max_length=MAX_URL_CHARS, description="ws:// or wss://, without user and password.")
+    ]
+    secret: Annotated[
+        str, Meta(max_length=128, description="whsec_ and 24 to 64 bytes in base64: the handshake is signed with it.")
+    ] = ""
+    welcome_greeting: Annotated[_Words, Meta(description="Said once the application is connected.")] = ""
+    welcome_greeting_interruptible: Interruptible = "any"
+    interruptible: Annotated[
+        Interruptible,
+        Meta(description="What interrupts the application's words. `any`: keys, and speech where that can be heard."),
+    ] = "any"
+    voice: Annotated[_Voice, Meta(description="Empty: the call's.")] = ""
+    language: Annotated[_Tag, Meta(description="Empty: the call's.")] = ""
+    languages: Annotated[
+        Mapping[_Tag, _Voice], Meta(max_length=MAX_PARAMETERS, description="Voices of other languages, by their tags.")
+    ] = {}
+    dtmf_detection: Annotated[bool, Meta(description="Whether the application gets the caller's keys.")] = True
+    parameters: Annotated[
+        Mapping[_Name, Annotated[str, Meta(max_length=512)]],
+        Meta(max_length=MAX_PARAMETERS, description="For the application, in `customParameters` of `setup`."),
+    ] = {}
+    application_reconnect: Annotated[
+        bool,
+        Meta(description="A connection that is lost is made again, and what happened meanwhile is sent then."),
+    ] = False
+    fallback: Annotated[
+        _Words, Meta(description="Said when the application cannot be reached, is lost, or says nothing.")
+    ] = ""
+    then: Annotated[
+        Literal["hangup", "stay"], Meta(description="What follows the end of the relay, and the fallback.")
+    ] = "hangup"
+
+    @property
+    def interrupting(self) -> tuple[Interruptible, Interruptible]:
+        """Return what interrupts the greeting, and the application's words."""
+        return self.welcome_greeting_interruptible, self.interruptible
+
+    def __repr__(self) -> str:
+        """Show nothing: URL, secret and parameters may be secrets."""
+        return "RelaySettings(...)"
+
+
+RouteRelay = RelaySettings | Literal[""]
+"""Empty: the calls of a route have no relay."""
+
+
+def relay_url(text: str) -> URL | None:
+    """The URL of an application; ``None`` if it cannot be connected to."""
+    return usable_url(text, "ws", "wss")
+
+
+def faults(config: RelayConfig) -> Iterator[str]:
+    """Say what is wrong with the hosts."""
+    yield from host_faults("relay.allowed_hosts", config.allowed_hosts)
+
+
+def route_faults(user: str, relay: RelaySettings) -> Iterator[str]:
+    """Say why the relay of a route cannot be connected to."""
+    if relay_url(relay.url) is None:
+        yield (
+            f"routes.{user}.relay.url is not a URL of a WebSocket without user and fragment, as in "
+            "wss://app.example.com/relay"
+        )

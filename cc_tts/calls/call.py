@@ -24,7 +24,6 @@ from cc_tts.calls.prompts.disclosure import Disclosing
 from cc_tts.calls.prompts.player import PromptPlayer
 from cc_tts.calls.prompts.utterance import CompletionCause, Utterance
 from cc_tts.calls.recording.recorder import CallRecorder
-from cc_tts.calls.relay.request import FAILURES, RelayCause
 from cc_tts.calls.services import CallServices
 from cc_tts.calls.transfers.bridge import CallBridge
 from cc_tts.calls.transfers.handover import Handover
@@ -292,15 +291,7 @@ class Call(CallInfo):
         self.keeper.keep()
         self.speech.refresh()
 
-    def end_after_media(self) -> None:
-        """Hang up, since the application has closed the media stream that it was asked for."""
-        self._end_heard_out("media_closed")
-
-    def end_after_relay(self, cause: RelayCause) -> None:
-        """Hang up, since the relay is over, and nobody else takes the call on."""
-        self._end_heard_out("relay_failed" if cause in FAILURES else "relay_ended")
-
-    def _end_heard_out(self, local_reason: str, *, cause: str = "", is_cut: bool = False) -> None:
+    def end_heard_out(self, local_reason: str, *, cause: str = "", is_cut: bool = False) -> None:
         """End it after the silence in which the jitter buffer of the far side plays what was sent, unless that was cut."""
         has_tail = self.state is CallState.ESTABLISHED and not is_cut
         tail_ms = self.services.config.calls.hangup_tail_ms if has_tail else 0
@@ -462,7 +453,7 @@ class Call(CallInfo):
         if _ends_call(utterance, is_last=not self.player.queue):
             is_cut = cause is CompletionCause.BARGE_IN
             reason = PROMPT_FAILED if cause is CompletionCause.ERROR else "prompt_finished"
-            self._end_heard_out(reason, cause=cause.value, is_cut=is_cut)
+            self.end_heard_out(reason, cause=cause.value, is_cut=is_cut)
         self.speech.prompt_complete(utterance)
         self.keys.prompt_complete(utterance)
         self.handover.prompt_complete(utterance)

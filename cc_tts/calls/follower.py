@@ -63,8 +63,8 @@ class CallView(Protocol):
     def end(self, local_reason: str, *, sip_code: int | None = None, transfer_result: str = "") -> None:
         """End the call, for this reason."""
 
-    def end_after_media(self) -> None:
-        """Hang up once what was just sent is heard."""
+    def end_heard_out(self, local_reason: str) -> None:
+        """End the call for this reason, once what was just sent is heard."""
 
 
 class Followers:

@@ -19,6 +19,7 @@ STARTED = {"cc_tts.cli", "cc_tts.engines.cosyvoice.worker_engine"}
 MAX_FILES = 12
 VAGUE = {"utils", "util", "helpers", "helper", "common", "base", "manager", "managers", "misc", "core", "tools"}
 OTHER_PEOPLES_WORDS = {
+    "cc_tts/calls/relay/messages.py": {"session_id"},  # the field sessionId of ConversationRelay
     "cc_tts/softphone/sdp.py": {"session"},  # the session part of a description (RFC 4566 §5)
 }
 

@@ -100,6 +100,7 @@ BODIES: Final[dict[str, Any]] = {
     "acceptRefer": {"refer_id": "r1"},
     "refuseRefer": {"refer_id": "r1"},
     "bridgeCalls": {"call_id": "c-acme"},
+    "startRelay": {"url": "wss://app.example.com/relay"},
     "consentToRecording": {"given": True},
 }
 """Where an empty one is of no use."""
@@ -164,8 +165,8 @@ async def test_a_call_of_another_is_as_unknown_as_one_that_never_was(api: Runnin
     for token in (ACME, ACME_TOO, OPERATOR):
         answered = await ask(api, route, token, theirs)
         assert answered.status != 401, answered.json
-        assert answered.status != 403 or answered.json["code"] == "transfer_not_allowed"
-        own = ("gather_not_found", "recording_not_found", "refer_not_found")
+        assert answered.status != 403 or answered.json["code"] in ("transfer_not_allowed", "relay_not_allowed")
+        own = ("gather_not_found", "recording_not_found", "refer_not_found", "relay_not_found")
         assert answered.status != 404 or answered.json["code"] in own
 
 

@@ -35,6 +35,7 @@ class Application:
         self.delay_s = 0.0
         self.url = ""
         self.headers: list[dict[str, str]] = []
+        self.requests: list[web.Request] = []
         self.sockets: list[web.WebSocketResponse] = []
         self.told: list[list[Any]] = []
 
@@ -48,12 +49,12 @@ class Application:
         socket = web.WebSocketResponse()
         await socket.prepare(request)
         self.sockets.append(socket)
+        self.requests.append(request)
         self.told.append(told := [])
         if self.behaviour is not None:
             await self.behaviour(socket)
-        async for message in socket:
-            if message.type is WSMsgType.TEXT:
-                told.append(json.loads(message.data))
+        while (message := await socket.receive()).type is WSMsgType.TEXT:
+            told.append(json.loads(message.data))
         return socket
 
     @property
@@ -68,13 +69,11 @@ class Application:
     async def say(self, **message: Any) -> None:
         await self.sockets[-1].send_json(message)
 
-    async def break_off(self) -> None:
+    def break_off(self) -> None:
         """The connection is gone, without a close."""
-        socket = self.sockets[-1]
-        assert socket._req is not None
-        assert socket._req.transport is not None
-        socket._req.transport.abort()
-        await asyncio.sleep(0)
+        transport = self.requests[-1].transport
+        assert transport is not None
+        transport.abort()
 
 
 @asynccontextmanager
@@ -138,7 +137,7 @@ async def test_the_application_is_told_who_talks_and_its_tokens_are_spoken() -> 
         )
         assert answer["relay_id"] == "r1"
         (setup,) = application.last
-        assert (setup["sessionId"], setup["callSid"]) == (answer["session_id"], api.call.id)
+        assert (setup["sessionId"], setup["callSid"]) == (answer["sid"], api.call.id)
         assert (setup["direction"], setup["callStatus"]) == ("inbound", "IN-PROGRESS")
         assert setup["customParameters"] == {"customer": "4711"}
         assert setup["transcriptionProvider"] == "none"
@@ -337,7 +336,7 @@ async def test_a_lost_connection_without_reconnect() -> None:
         await talking(api, application, fallback="Please call again")
         await application.say(type="text", token="said before", last=True)
         await heard(api, "said")
-        await application.break_off()
+        application.break_off()
         await heard(api, "Please call again")
         assert [each.cause for each in ended(api)] == ["lost"]
         assert [each.spoken_text for each in api.call.utterances.values()] == ["said before", "Please call again"]
@@ -349,7 +348,7 @@ async def test_a_lost_connection_is_made_again_and_what_happened_is_sent(monkeyp
         await talking(api, application, application_reconnect=True, welcome_greeting="Hello")
         await heard(api, "Hello")
         application.status = 503
-        await application.break_off()
+        application.break_off()
         await eventually(lambda: len(application.headers) > 1)
         for digit in "123":
             api.exchange.ua.digit(api.call.id, digit)
@@ -369,7 +368,7 @@ async def test_a_connection_that_does_not_come_back(monkeypatch: pytest.MonkeyPa
     async with scene(reconnect_timeout_s=0.2) as (api, application):
         await talking(api, application, application_reconnect=True)
         application.status = 503
-        await application.break_off()
+        application.break_off()
         await eventually(lambda: api.exchange.ua.commands("hangup"))
         assert [each.cause for each in ended(api)] == ["lost"]
 

@@ -1,9 +1,10 @@
 """Handlers that have an application written for ConversationRelay talk on a call, and their bodies."""
 
 from operator import attrgetter
-from typing import ClassVar, Final
+from typing import Annotated, ClassVar, Final
 
 from aiohttp import web
+from msgspec import Meta
 
 from cc_tts.api import schemas
 from cc_tts.api.calls import ON_A_CALL, call_of
@@ -41,7 +42,7 @@ class RelayBegun(View, frozen=True, kw_only=True):
 
     derived: ClassVar = {"relay_id": attrgetter("id")}
     relay_id: str
-    session_id: str
+    sid: Annotated[str, Meta(description="The `sessionId` of `setup`.")]
 
 
 @ROUTES.add(

@@ -156,4 +156,4 @@ class AudioInput(InputStream[IncrementalAudio, MediaMessage]):
     def _end_call(self) -> None:
         if self._hangs_up and not self._live:
             self._hangs_up = False
-            self._call.end_after_media()
+            self._call.end_heard_out("media_closed")

@@ -69,9 +69,6 @@ class RelayedCall(CallView, Protocol):
     def send_dtmf(self, digits: str) -> None:
         """Send keys to the far side."""
 
-    def end_after_relay(self, cause: RelayCause) -> None:
-        """Hang up once what was just sent is heard."""
-
 
 class Relay(Follower):
     """``resumed``: another server began it, so that the caller has heard the greeting.
@@ -218,7 +215,7 @@ class Relay(Follower):
                 call.accept()
                 return
         if request.then == "hangup" or call.waits_for_answer:
-            call.end_after_relay(cause)
+            call.end_heard_out("relay_failed" if cause in FAILURES else "relay_ended")
 
     # --- what happens on the call ------------------------------------------------------------------------------------
 
@@ -402,7 +399,7 @@ class Relay(Follower):
     def _setup(self) -> messages.Setup:
         call = self.call
         return messages.Setup(
-            session_id=self.request.session_id,
+            session_id=self.request.sid,
             account_sid=ACCOUNT_SID,
             call_sid=call.id,
             from_=_number(call.caller),

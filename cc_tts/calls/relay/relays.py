@@ -64,7 +64,7 @@ class Relays:
         request = RelayRequest(
             **fields,
             id=relay_id or f"relay_{secrets.token_hex(8)}",
-            session_id=f"VX{secrets.token_hex(16)}",
+            sid=f"VX{secrets.token_hex(16)}",
             is_guarded=is_guarded,
             client_state=client_state,
         )

@@ -14,9 +14,11 @@ FAILURES: tuple[RelayCause, ...] = ("unreachable", "lost", "silent")
 
 
 class RelayRequest(RelaySettings, frozen=True, kw_only=True):
-    """``is_guarded``: a client chose the URL, which must be at a host of ``relay.allowed_hosts``."""
+    """``sid``: the application knows the relay by it. ``is_guarded``: a client chose the URL, which must be at a host of
+    ``relay.allowed_hosts``.
+    """
 
     id: str
-    session_id: str
+    sid: str
     is_guarded: bool = False
     client_state: str | None = None

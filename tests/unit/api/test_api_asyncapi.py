@@ -69,6 +69,8 @@ SAMPLES: tuple[types.EventData, ...] = (
     types.CallTransfer(transfer_id="t2", mode="warm", state="answered", sip_code=None, agent_call_id="c2"),
     types.CallBridged(bridge_id="b1", other_call_id="c2", on_hangup="keep"),
     types.CallUnbridged(bridge_id="b1", other_call_id="c2", reason="call_ended"),
+    types.CallRelayStarted(relay_id="r1", client_state="s"),
+    types.CallRelayEnded(relay_id="r1", cause="completed", handoff_data="{}"),
     types.CallRecording(recording_id="r1", state="waiting", reason="consent", consent="required"),
     types.CallRecording(
         recording_id="r1", state="saved", reason="key", consent="given", duration_ms=20, bytes=218, lost_ms=0

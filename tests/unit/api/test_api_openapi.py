@@ -65,8 +65,8 @@ def test_it_names_the_paths_of_the_contract(document: Any) -> None:
             "answer", "ring", "hangup", "hold", "unhold", "dtmf", "speak", "play", "stop", "pause", "resume", "gather",
             "stream",
             "media",
-            "transfer", "bridge", "unbridge", "refer/accept", "refer/refuse", "record", "record/pause", "record/resume",
-            "record/consent",
+            "transfer", "bridge", "unbridge", "relay", "refer/accept", "refer/refuse", "record", "record/pause",
+            "record/resume", "record/consent",
         )
     }  # fmt: skip
 

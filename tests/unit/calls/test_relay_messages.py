@@ -1,0 +1,102 @@
+"""The messages of ConversationRelay, as applications are written for them."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from cc_tts.calls.relay import messages
+from cc_tts.calls.relay.messages import decode
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(
+    ("sent", "read"),
+    [
+        ({"type": "text", "token": "Hello "}, messages.Text(token="Hello ")),
+        (
+            {"type": "text", "token": "a", "last": True, "lang": "de-DE", "interruptible": "dtmf", "preemptible": True},
+            messages.Text(token="a", last=True, lang="de-DE", interruptible="dtmf", preemptible=True),
+        ),
+        (
+            {"type": "play", "source": "https://a.example/b.mp3", "loop": 0, "interruptible": False},
+            messages.Play(source="https://a.example/b.mp3", loop=0, interruptible=False),
+        ),
+        ({"type": "sendDigits", "digits": "9w12#"}, messages.SendDigits(digits="9w12#")),
+        (
+            {"type": "language", "ttsLanguage": "sv-SE", "transcriptionLanguage": "en-US"},
+            messages.Language(tts_language="sv-SE", transcription_language="en-US"),
+        ),
+        ({"type": "end", "handoffData": '{"a": 1}'}, messages.End(handoff_data='{"a": 1}')),
+        ({"type": "end", "of": "a later version"}, messages.End()),
+    ],
+)
+def test_what_applications_say(sent: dict[str, Any], read: messages.Message) -> None:
+    assert decode(json.dumps(sent)) == read
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        '{"type":"prompt","voicePrompt":"that is ours to say"}',
+        '{"token":"a"}',
+        '{"type":"text","token":1}',
+        '{"type":"text","token":"a","interruptible":"sometimes"}',
+        '{"type":"play","source":""}',
+        '{"type":"play","source":"https://a.example/b.mp3","loop":1001}',
+        '{"type":"sendDigits","digits":"12;3"}',
+        '{"type":"sendDigits","digits":""}',
+        '{"type":"end","handoffData":"' + "a" * (messages.MAX_HANDOFF_CHARS + 1) + '"}',
+        '{"type":"text","token":"\\ud83d',
+        "[]",
+    ],
+)
+def test_what_is_no_message(sent: str) -> None:
+    with pytest.raises(msgspec.DecodeError):
+        decode(sent)
+
+
+def test_a_character_that_was_cut_in_two_is_left_out() -> None:
+    assert decode('{"type":"text","token":"Hi \\ud83d"}') == messages.Text(token="Hi ")
+
+
+@pytest.mark.parametrize(
+    ("told", "sent"),
+    [
+        (messages.Dtmf(digit="1"), {"type": "dtmf", "digit": "1"}),
+        (
+            messages.Interrupt(utterance_until_interrupt="Welcome to", duration_until_interrupt_ms=1820),
+            {"type": "interrupt", "utteranceUntilInterrupt": "Welcome to", "durationUntilInterruptMs": 1820},
+        ),
+        (messages.Error(description="no"), {"type": "error", "description": "no"}),
+    ],
+)
+def test_what_applications_are_told(told: messages.ToApplication, sent: dict[str, Any]) -> None:
+    assert msgspec.json.decode(msgspec.json.encode(told)) == sent
+
+
+def test_setup_has_the_fields_that_applications_look_for() -> None:
+    setup = messages.Setup(
+        session_id="VX1",
+        account_sid="AC0",
+        call_sid="c1",
+        from_="+4930",
+        to="100",
+        direction="inbound",
+        call_status="RINGING",
+        custom_parameters={"a": "b"},
+    )
+    assert msgspec.to_builtins(setup) == {
+        "type": "setup", "sessionId": "VX1", "accountSid": "AC0", "parentCallSid": "", "callSid": "c1", "from": "+4930", "to": "100",
+        "forwardedFrom": "", "callType": "SIP", "callerName": "", "direction": "inbound", "callStatus": "RINGING",
+        "customParameters": {"a": "b"}, "transcriptionProvider": "none",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("said", "by"), [(None, None), (True, "any"), (False, "none"), ("speech", "speech"), ("none", "none")]
+)
+def test_what_interrupts(said: Any, by: str | None) -> None:
+    assert messages.Text(token="a", interruptible=said).interrupted_by == by

@@ -99,9 +99,14 @@ async def scene(**relay: Any) -> AsyncIterator[tuple[Served, Application]]:
             await runner.cleanup()
 
 
+def told_of(api: Served, kind: str) -> list[Any]:
+    """The data of the events of a type."""
+    return [each.data for each in api.exchange.seen if each.type == kind]
+
+
 def ended(api: Served) -> list[Any]:
     """The last events of relays."""
-    return [each.data for each in api.exchange.seen if each.type == "call.relay_ended"]
+    return told_of(api, "call.relay_ended")
 
 
 async def begin(api: Served, application: Application, *, status: int = 202, **body: Any) -> Any:
@@ -147,7 +152,7 @@ async def test_the_application_is_told_who_talks_and_its_tokens_are_spoken() -> 
         await application.say(type="text", token="Good ", last=False)
         await application.say(type="text", token="morning.", last=True)
         await heard(api, "Good morning.")
-        (started,) = [each.data for each in api.exchange.seen if each.type == "call.relay_started"]
+        (started,) = told_of(api, "call.relay_started")
         assert (started.relay_id, started.client_state) == ("r1", "s")
         await application.say(type="end", handoffData='{"to":"sales"}')
         await eventually(lambda: ended(api))

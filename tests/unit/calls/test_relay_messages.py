@@ -90,8 +90,8 @@ def test_setup_has_the_fields_that_applications_look_for() -> None:
     )
     assert msgspec.to_builtins(setup) == {
         "type": "setup", "sessionId": "VX1", "accountSid": "AC0", "parentCallSid": "", "callSid": "c1", "from": "+4930",
-        "to": "100", "forwardedFrom": "", "callType": "SIP", "callerName": "", "direction": "inbound", "callStatus": "RINGING",
-        "customParameters": {"a": "b"}, "transcriptionProvider": "none",
+        "to": "100", "forwardedFrom": "", "callType": "SIP", "callerName": "", "direction": "inbound",
+        "callStatus": "RINGING", "customParameters": {"a": "b"}, "transcriptionProvider": "none",
     }  # fmt: skip
 
 

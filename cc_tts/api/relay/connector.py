@@ -7,7 +7,7 @@ status, has finished; anything else is a loss.
 
 import asyncio
 import contextlib
-from typing import ClassVar, Final, cast
+from typing import Final, cast
 
 import aiohttp
 from aiohttp import WSCloseCode, WSMessage, WSMsgType
@@ -42,7 +42,7 @@ log = logs.get(__name__)
 class RelayConnection(Connection[messages.ToApplication]):
     """One connection of a relay."""
 
-    end: ClassVar = (WSCloseCode.OK, b"the relay is over")
+    end = (WSCloseCode.OK, b"the relay is over")
 
     def __init__(self, relay: Relay) -> None:
         super().__init__(Outbox(2 * MAX_KEPT), kind="relay", call_id=relay.call.id, relay_id=relay.request.id)

@@ -8,6 +8,7 @@ SEED   := 0
 STAMP  := $(VENV)/.installed
 DEVSTAMP := $(VENV)/.installed-dev
 UASTAMP := $(VENV)/.installed-pjsua2
+DOCSTAMP := build/docs-tools/.installed
 NEURALSTAMP := $(VENV)/.installed-neural
 
 HAS_TORCH = $(BIN)/python -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("torch") is None)'
@@ -15,7 +16,7 @@ HAS_TORCH = $(BIN)/python -c 'import importlib.util, sys; sys.exit(importlib.uti
 WITHOUT_TORCH := --allow-subclassing-any --allow-untyped-decorators --no-warn-return-any --no-warn-unused-ignores --no-warn-unreachable
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster-demo run test test-gpu gpu-check unit check bench bench-engine fuzz neural parity clients pjsua2 lock clean
+.PHONY: help demo cluster-demo run test test-gpu gpu-check unit check bench bench-engine fuzz neural parity clients docs pjsua2 lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{ name[NR] = $$1; text[NR] = $$2; if (length($$1) > width) width = length($$1) } END { for (i = 1; i <= NR; i++) printf "  make %-" width "s  %s\n", name[i], text[i] }'
@@ -94,6 +95,15 @@ neural: $(NEURALSTAMP) ## install PyTorch and the other packages of the neural e
 parity: $(NEURALSTAMP) ## the networks of the neural engine against the reference's numbers; GOLDEN=DIR: at full size
 	$(BIN)/python -m tests.parity $(if $(GOLDEN),'$(GOLDEN)' --size full,tests/data/golden --size tiny) --engine
 
+docs: $(DOCSTAMP) ## the documents as a site in build/docs, with a search in English and Chinese; a dead link is an error
+	NO_MKDOCS_2_WARNING=1 build/docs-tools/bin/mkdocs build
+	@echo "open build/docs/index.html"
+
+$(DOCSTAMP): requirements/docs.txt
+	$(PYTHON) -m venv build/docs-tools
+	build/docs-tools/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
+	@touch $@
+
 clients: $(STAMP) ## install the client packages of other systems into build/clients, for their tests: 807 MB
 	[ -x build/clients/bin/python ] || $(BIN)/python -m venv build/clients
 	build/clients/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/clients.txt
@@ -106,4 +116,4 @@ lock: $(DEVSTAMP) ## renew requirements/*.lock from pyproject.toml
 	requirements/renew.sh $(BIN)/uv
 
 clean: ## remove what the targets created
-	rm -rf $(VENV) build/pjproject demo.wav demo.json
+	rm -rf $(VENV) build/docs build/docs-tools build/pjproject demo.wav demo.json

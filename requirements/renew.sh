@@ -17,7 +17,7 @@ for extra in remote ray; do
 done
 # What is installed for one purpose only: NAME.in says what, and in its first lines what for. Those of the first two go where
 # the development tools are.
-for purpose in charts intelligibility release clients fuzz; do
+for purpose in charts intelligibility release clients fuzz docs; do
     case $purpose in charts | intelligibility) beside="-c requirements/dev.lock" ;; *) beside="" ;; esac
     $uv pip compile $common $beside "requirements/$purpose.in" -o "requirements/$purpose.new"
     { grep '^#' "requirements/$purpose.in"; grep -v '^--' "requirements/$purpose.new"; } > "requirements/$purpose.txt"

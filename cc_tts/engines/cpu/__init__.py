@@ -1,1 +1,1 @@
-"""Voices on the CPU: hibari and Piper by onnxruntime, and espeak-ng."""
+"""Voices on the CPU: hibari, Kokoro and Piper by onnxruntime, and espeak-ng."""

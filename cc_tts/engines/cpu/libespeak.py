@@ -34,6 +34,7 @@ _EE_OK: Final = 0
 _CHARS_UTF8: Final = 1  # never espeakSSML (0x10): text is text
 _PHONEMES_IN_BRACKETS: Final = 0x100
 _PHONEMES_IPA: Final = 2
+_PHONEMES_TIED: Final = 0x80  # by the character in bits 8 to 23
 _POS_CHARACTER: Final = 1
 _EVENT_LIST_TERMINATED: Final = 0
 _EVENT_WORD: Final = 1
@@ -230,20 +231,23 @@ class EspeakLibrary:
                 return voice.identifier
         raise UnknownVoice(f"espeak-ng has no voice {name[:40]!r}")
 
-    def phonemes(self, text: str, *, voice: str) -> str:
-        """The International Phonetic Alphabet for ``text``, without punctuation; ``voice`` is an identifier of the list."""
+    def phonemes(self, text: str, *, voice: str, tie: str = "") -> str:
+        """The International Phonetic Alphabet for ``text``, without punctuation; ``voice`` is an identifier of the list, and
+        ``tie`` stands between the signs of one phoneme.
+        """
         if voice.startswith(mandarin.VOICES):
             parts = mandarin.parts_and_ipa(text)
-            return " ".join(ipa or self._phonemes(part, voice) for part, ipa in parts).strip()
-        return self._phonemes(text, voice)
+            return " ".join(ipa or self._phonemes(part, voice, tie) for part, ipa in parts).strip()
+        return self._phonemes(text, voice, tie)
 
-    def _phonemes(self, text: str, voice: str) -> str:
+    def _phonemes(self, text: str, voice: str, tie: str) -> str:
+        mode = _PHONEMES_IPA | (_PHONEMES_TIED | ord(tie) << 8 if tie else 0)
         with _process_lock:
             self._set_voice(voice)
             rest = c_char_p(text.encode("utf-8", "replace").replace(b"\0", b" "))
             clauses: list[str] = []
             while rest.value is not None:
-                spoken = self._lib.espeak_TextToPhonemes(ctypes.byref(rest), _CHARS_UTF8, _PHONEMES_IPA)
+                spoken = self._lib.espeak_TextToPhonemes(ctypes.byref(rest), _CHARS_UTF8, mode)
                 clauses.append((spoken or b"").decode("utf-8", "replace").strip())
         return " ".join(clause for clause in clauses if clause)
 

@@ -1,7 +1,8 @@
 """Which voices there are: the one that the hibari package brings and what lies in ``tts.voices_dir``, or espeak-ng's.
 
-``NAME.onnx`` with ``NAME.onnx.json`` is a Piper voice; a model of hibari's further voices is told by its file name. The
-packages of the models are imported where they are needed: a worker of espeak-ng alone has no onnxruntime.
+``NAME.onnx`` with ``NAME.onnx.json`` is a Piper voice; a model of hibari's further voices is told by its file name, and
+``kokoro`` is the folder of Kokoro's. The packages of the models are imported where they are needed: a worker of
+espeak-ng alone has no onnxruntime.
 """
 
 from pathlib import Path
@@ -14,9 +15,11 @@ def find_models(voices_dir: Path | None) -> list[FoundModel]:
     log.
     """
     from cc_tts.engines.cpu.hibari import hibari_models
+    from cc_tts.engines.cpu.kokoro.voices import kokoro_models
     from cc_tts.engines.cpu.piper import piper_models
 
-    return [*hibari_models(voices_dir), *(piper_models(voices_dir) if voices_dir is not None else [])]
+    found = hibari_models(voices_dir)
+    return found if voices_dir is None else [*found, *kokoro_models(voices_dir), *piper_models(voices_dir)]
 
 
 def find_espeak(_voices_dir: Path | None) -> list[FoundModel]:

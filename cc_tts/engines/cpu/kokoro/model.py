@@ -1,0 +1,60 @@
+"""The model: tokens, a row of the voice's styles and a speed in, samples out."""
+
+import json
+import unicodedata
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import hibari
+import numpy as np
+import onnxruntime
+
+from cc_tts.engines.cpu.samples import Samples
+from cc_tts.errors import ConfigError
+
+RATE_HZ: Final = 24_000
+MAX_TOKENS: Final = 510
+"""Tokens of a sentence without the two at its ends: the model has 512 positions (its ONNX graph)."""
+
+
+@cache
+def symbols() -> dict[str, int]:
+    """Kokoro's tokens by their signs. hibari has the same: it is distilled from Kokoro."""
+    path = Path(hibari.__file__).parent / "assets" / "vocab.json"
+    known: dict[str, int] = json.loads(path.read_text("utf-8"))
+    return known
+
+
+def tokens_of(phonemes: str) -> list[int]:
+    """The tokens of a phoneme string; a sign that Kokoro lacks is decomposed, and what is still unknown left out."""
+    known = symbols()
+    signs = (sign if sign in known else unicodedata.normalize("NFD", sign) for sign in phonemes)
+    return [known[each] for sign in signs for each in sign if each in known]
+
+
+class KokoroModel:
+    """One session for all voices; any thread may call it. Raises ``ConfigError`` if the file is no model of Kokoro's."""
+
+    def __init__(self, path: Path) -> None:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        try:
+            self._model: Any = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        except Exception as error:
+            raise ConfigError(f"{path}: not a model that onnxruntime can load: {error}") from error
+        names = {each.name for each in self._model.get_inputs()}
+        self._tokens = "tokens" if "tokens" in names else "input_ids"
+        if names != {self._tokens, "style", "speed"}:
+            raise ConfigError(f"{path}: not the model of Kokoro: its inputs are {', '.join(sorted(names))}")
+
+    def speak(self, tokens: list[int], style: Samples, speed: float) -> Iterator[Samples]:
+        """The samples of a sentence, in parts as they are made."""
+        inputs = {
+            self._tokens: np.asarray([[0, *tokens, 0]], np.int64),
+            "style": style.reshape(1, -1),
+            "speed": np.asarray([speed], np.float32),
+        }
+        yield np.asarray(self._model.run(None, inputs)[0], np.float32).reshape(-1)

@@ -1,0 +1,105 @@
+"""Words in Kokoro's alphabet: misaki's signs of English, IPA of other languages, and pinyin in IPA with arrows for tones.
+
+Runs on: the synthesis threads.
+"""
+
+import re
+import threading
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final
+
+from cc_tts.engines.cpu.libespeak import EspeakLibrary
+from cc_tts.engines.cpu.marks import clauses
+from cc_tts.engines.letters import with_letters
+from cc_tts.engines.phonemes import to_misaki
+from cc_tts.voices.inline_ipa import pronounced_parts
+
+Phonemes = Callable[[str], str]
+"""Gives the sounds of words without punctuation."""
+
+_TIE: Final = "^"
+_TIED: Final = {
+    "a^ɪ": "I", "a^ʊ": "W", "e^ɪ": "A", "o^ʊ": "O", "ə^ʊ": "Q", "ɔ^ɪ": "Y",
+    "t^ʃ": "ʧ", "d^ʒ": "ʤ", "t^s": "ʦ", "d^z": "ʣ", "s^s": "S", "_": "", "-": "", _TIE: "",
+}  # fmt: skip
+"""A sound that espeak-ng writes with several signs is one sign to Kokoro."""
+_LANGUAGE_SWITCH: Final = re.compile(r"\([a-z-]{2,12}\)")
+_STRETCH: Final = re.compile(r"([\u3400-\u4dbf\u4e00-\u9fff\u3007]+)|([A-Za-zÀ-ɏ]+(?:['’ -]+[A-Za-zÀ-ɏ]+)*)")
+_LETTER_A: Final = "[A](/ˈA/)"
+"""The letter in hibari's notation for a pronunciation; alone, it is read as the article."""
+
+
+def spoken_phonemes(sentence: str, phonemes: Phonemes) -> str:
+    """The sounds of a sentence with its punctuation marks; empty if nothing of it is spoken."""
+    said = ((_clause(words, phonemes), mark) for words, mark in clauses(sentence))
+    return " ".join(f"{spoken}{mark}" for spoken, mark in said if spoken)
+
+
+def _clause(words: str, phonemes: Phonemes) -> str:
+    parts = (to_misaki(ipa) if ipa else phonemes(part.strip()) for part, ipa in pronounced_parts(words))
+    return " ".join(filter(None, (part.strip() for part in parts)))
+
+
+class English:
+    """hibari's spelling-to-sound rules, whose alphabet is Kokoro's."""
+
+    def __init__(self, *, is_british: bool = False) -> None:
+        from hibari.g2p import G2P
+
+        self._g2p: Any = G2P(british=is_british)
+        self._lock = threading.Lock()
+
+    def __call__(self, words: str) -> str:
+        """The sounds of English words."""
+        with self._lock:  # plain Python, a third of a millisecond; its caches are not made for threads
+            return str(self._g2p(with_letters(words, _LETTER_A)) or "")
+
+
+class Espeak:
+    """espeak-ng's phonemes of a language; raises ``UnknownVoice`` if it has no such voice."""
+
+    def __init__(self, voice: str) -> None:
+        self._library = EspeakLibrary()
+        self._voice = self._library.identifier_of(voice)
+
+    def __call__(self, words: str) -> str:
+        """The sounds of words of the language."""
+        spoken = _LANGUAGE_SWITCH.sub("", self._library.phonemes(words, voice=self._voice, tie=_TIE))
+        for tied, sign in _TIED.items():
+            spoken = spoken.replace(tied, sign)
+        return spoken
+
+
+class Chinese:
+    """Mandarin, and the English words in it; raises ``ImportError`` without pypinyin."""
+
+    def __init__(self) -> None:
+        from cc_tts.engines.cpu.kokoro.mandarin import mandarin_phonemes
+
+        self._mandarin = mandarin_phonemes
+        self._english = english(is_british=False)
+
+    def __call__(self, words: str) -> str:
+        """The sounds of Han characters and of Latin letters; others are left out."""
+        found = _STRETCH.finditer(words)
+        return " ".join(self._mandarin(each[1]) if each[1] else self._english(_spelt(each[2])) for each in found)
+
+
+def _spelt(words: str) -> str:
+    """A single letter is said by its name."""
+    return words.upper() if len(words) == 1 else words
+
+
+@cache
+def english(*, is_british: bool) -> English:
+    """One for all voices."""
+    return English(is_british=is_british)
+
+
+@cache
+def phonemes_of(language: str) -> Phonemes:
+    """The sounds of a language of Kokoro's, by its tag; raises what the classes above do."""
+    if language.startswith("en"):
+        return english(is_british=language == "en-GB")
+    return Chinese() if language == "cmn" else Espeak(language.lower())

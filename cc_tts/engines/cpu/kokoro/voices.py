@@ -1,0 +1,120 @@
+"""Kokoro's voices in ``tts.voices_dir``: ``kokoro/model.onnx`` speaks with each of ``kokoro/styles/NAME.bin``.
+
+A style file has a row of 256 float32 for each length of a sentence in tokens. The first letter of its name is the language,
+the second one the sex: ``zf_xiaobei``. Japanese (``j``) is left out: nothing here says how Japanese is read.
+"""
+
+import re
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from cc_tts import logs
+from cc_tts.engines.cpu.contract import FoundModel, OnAudio, SentenceAudio
+from cc_tts.engines.cpu.kokoro.model import MAX_TOKENS, RATE_HZ, KokoroModel, tokens_of
+from cc_tts.engines.cpu.kokoro.phonemes import Phonemes, phonemes_of, spoken_phonemes
+from cc_tts.engines.cpu.marks import last_mark, sentences
+from cc_tts.engines.cpu.samples import Samples, pcm_of
+from cc_tts.errors import CcTtsError, ConfigError
+from cc_tts.voices.voice import Voice
+
+log = logs.get(__name__)
+
+FOLDER: Final = "kokoro"
+_LANGUAGES: Final = {
+    "a": "en-US", "b": "en-GB", "e": "es", "f": "fr-FR", "h": "hi", "i": "it", "p": "pt-BR", "z": "cmn",
+}  # fmt: skip
+_NAME: Final = re.compile(r"(?P<language>[a-z])(?P<gender>[fm])_[a-z0-9_]{1,40}")
+_STYLE: Final = 256
+_STYLE_BYTES: Final = MAX_TOKENS * _STYLE * 4
+
+
+def kokoro_models(voices_dir: Path) -> list[FoundModel]:
+    """The voices of a folder, which share one session. What is no voice is left out with an error in the log."""
+    folder = voices_dir / FOLDER
+    found: list[FoundModel] = []
+    for path in sorted((folder / "styles").glob("*.bin")):
+        try:
+            if (voice := _voice(path)) is not None:
+                found.append(FoundModel((voice,), partial(_loaded, folder / "model.onnx", path, voice.language)))
+        except ConfigError as error:
+            log.error("voice_left_out", detail=error.detail)
+    return found
+
+
+def _voice(path: Path) -> Voice | None:
+    """The voice of a style file; ``None`` if its language is not offered. Raises ``ConfigError`` if it is no voice."""
+    match = _NAME.fullmatch(path.stem)
+    if match is None:
+        raise ConfigError(f"{path}: the names of Kokoro's voices look like zf_xiaobei")
+    if match["language"] == "j":
+        return None
+    if (language := _LANGUAGES.get(match["language"])) is None:
+        raise ConfigError(f"{path}: no language of Kokoro's voices begins with {match['language']}")
+    if path.stat().st_size != _STYLE_BYTES:
+        raise ConfigError(f"{path}: {path.stat().st_size} bytes, where the styles of a voice have {_STYLE_BYTES}")
+    return Voice(
+        f"kokoro-{path.stem}",
+        "onnx",
+        language,
+        description=f"Kokoro {path.stem}",
+        gender="female" if match["gender"] == "f" else "male",
+        rate_hz=RATE_HZ,
+        also_speaks=("en",) if language == "cmn" else (),
+    )
+
+
+@lru_cache(maxsize=2)
+def _model(path: Path, _state: tuple[int, int]) -> KokoroModel:
+    """One session for all voices, until the file is another one."""
+    return KokoroModel(path)
+
+
+def _loaded(model: Path, style: Path, language: str) -> "KokoroVoice":
+    try:
+        stat = model.stat()
+        return KokoroVoice(_model(model, (stat.st_mtime_ns, stat.st_size)), style, phonemes_of(language))
+    except FileNotFoundError:
+        raise ConfigError(f"{model}: the model of Kokoro's voices is missing") from None
+    except ImportError as error:
+        raise ConfigError(
+            f"{style}: Chinese voices of Kokoro need the extra kokoro, pip install -r requirements/kokoro.txt: {error}"
+        ) from error
+    except CcTtsError as error:
+        raise ConfigError(f"{style}: {error.detail}") from error
+
+
+class KokoroVoice:
+    """One voice of the model; see :class:`cc_tts.engines.cpu.contract.Synthesiser`."""
+
+    rate_hz = RATE_HZ
+
+    def __init__(self, model: KokoroModel, style: Path, phonemes: Phonemes) -> None:
+        self._model = model
+        self._phonemes = phonemes
+        self._styles: Samples = np.fromfile(style, np.dtype("<f4")).reshape(MAX_TOKENS, _STYLE)
+        if not np.isfinite(self._styles).all():
+            raise ConfigError(f"{style}: not the styles of a voice")
+
+    def speak(self, text: str, *, voice_id: str, speed: float, on_audio: OnAudio) -> None:  # noqa: ARG002 - one voice
+        """See the contract; a sentence is given out in parts."""
+        for sentence in sentences(text):
+            tokens = tokens_of(spoken_phonemes(sentence, self._phonemes))
+            for part in _parts(tokens):
+                if not self._say(part, speed, on_audio):
+                    return
+            if tokens and not on_audio(SentenceAudio(b"", last_mark(sentence))):
+                return
+
+    def _say(self, tokens: list[int], speed: float, on_audio: OnAudio) -> bool:
+        style = self._styles[len(tokens) - 1]
+        return all(
+            on_audio(SentenceAudio(pcm_of(samples), None)) for samples in self._model.speak(tokens, style, speed)
+        )
+
+
+def _parts(tokens: list[int]) -> list[list[int]]:
+    """The tokens of a sentence in parts that the model can take."""
+    return [tokens[start : start + MAX_TOKENS] for start in range(0, len(tokens), MAX_TOKENS)]

@@ -1,0 +1,88 @@
+"""Words in Kokoro's alphabet."""
+
+import pytest
+
+from cc_tts.engines.cpu.kokoro.model import symbols, tokens_of
+from cc_tts.engines.cpu.kokoro.phonemes import phonemes_of, spoken_phonemes
+from cc_tts.engines.cpu.kokoro.syllables import syllable_ipa
+from cc_tts.voices.inline_ipa import pronounced
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(
+    ("pinyin", "ipa"),
+    [
+        ("zhong1", "ꭧʊ→ŋ"), ("shi4", "ʂɨ↘"), ("si3", "sɨ↓"), ("xi3", "ɕi↓"), ("lv4", "ly↘"), ("nüe4", "nɥe↘"),
+        ("ju1", "ʨy→"), ("quan2", "ʨʰɥɛ↗n"), ("xun2", "ɕy↗n"), ("yuan2", "ɥɛ↗n"), ("you3", "jou↓"), ("yong4", "jʊ↘ŋ"),
+        ("wen4", "wə↘n"), ("wo3", "wo↓"), ("weng1", "wə→ŋ"), ("hui4", "xwei↘"), ("liu4", "ljou↘"), ("dun4", "twə↘n"),
+        ("er2", "ɚ↗"), ("de5", "tɤ"), ("o1", "ɔ→"), ("bo1", "pwo→"), ("nonsense1", ""), ("ma", ""), ("", ""),
+    ],
+)  # fmt: skip
+def test_a_syllable_of_pinyin_has_its_tone_behind_the_vowel(pinyin: str, ipa: str) -> None:
+    assert syllable_ipa(pinyin) == ipa
+    assert set(ipa) <= set(symbols())
+
+
+@pytest.mark.parametrize(
+    ("text", "pinyin"),
+    [
+        ("银行行长", "yin2 hang2 hang2 zhang3"),
+        ("重新转接人工", "chong2 xin1 zhuan3 jie1 ren2 gong1"),
+        ("还款还有", "huan2 kuan3 hai2 you3"),
+        ("你好", "ni2 hao3"),
+        ("我很好", "wo3 hen2 hao3"),
+        ("我走", "wo2 zou3"),
+        ("不是不行", "bu2 shi4 bu4 xing2"),
+        ("一个一天一年一起", "yi2 ge4 yi4 tian1 yi4 nian2 yi4 qi3"),
+        ("第一一月二十一", "di4 yi1 yi1 yue4 er4 shi2 yi1"),
+        ("谢谢朋友", "xie4 xie5 peng2 you5"),
+        ("慢慢地走跑得快", "man4 man4 de5 zou2 pao3 de5 kuai4"),
+        ("女儿", "nv3 er2"),
+        ("绿色", "lv4 se4"),
+    ],
+)
+def test_characters_are_read_in_context(text: str, pinyin: str) -> None:
+    mandarin = pytest.importorskip("pypinyin") and phonemes_of("cmn")
+    assert mandarin(text).replace(" ", "") == "".join(map(syllable_ipa, pinyin.split()))
+
+
+@pytest.mark.parametrize(("text", "ipa"), [("一点儿", "i↘tjɛ↓ɚ"), ("花儿", "xwa→ɚ"), ("这儿", "ꭧɤ↘ɚ")])
+def test_a_suffix_er_colours_the_syllable_before(text: str, ipa: str) -> None:
+    mandarin = pytest.importorskip("pypinyin") and phonemes_of("cmn")
+    assert mandarin(text).replace(" ", "") == ipa
+
+
+def test_english_words_and_letters_in_chinese_are_said_in_english() -> None:
+    chinese, english = pytest.importorskip("pypinyin") and phonemes_of("cmn"), phonemes_of("en-US")
+    said = spoken_phonemes("请打开 Windows 设置，按 A 八 b。", chinese)
+    assert english("Windows") in said
+    assert "ˈA" in said
+    assert "bˈi" in said
+    assert said.count(",") == said.count(".") == 1
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "ipa"),
+    [
+        ("es", "muchas gracias", "mˈuʧas ɣɾˈaθjas"),
+        ("it", "grazie, buongiorno", "ɡrˈaʦje, bʊonʤˈɔrno"),
+        ("fr-FR", "bonjour.", "bɔ̃ʒˈuʁ."),
+        ("pt-BR", "obrigado!", "ˌobriɡˈadʊ!"),
+        ("en-GB", "Press A.", "pɹˈɛs ˈA."),
+    ],
+)
+def test_other_languages_have_the_sounds_of_espeak_in_kokoros_signs(language: str, text: str, ipa: str) -> None:
+    assert spoken_phonemes(text, phonemes_of(language)) == ipa
+
+
+def test_hindi_is_said() -> None:
+    assert tokens_of(spoken_phonemes("नमस्ते।", phonemes_of("hi")))
+
+
+def test_a_pronunciation_in_the_text_is_taken_as_it_is() -> None:
+    assert spoken_phonemes(f"di {pronounced('Nguyen', 'wɪn')}", phonemes_of("it")) == "dˈi wɪn"
+
+
+def test_signs_that_kokoro_lacks_are_taken_apart_or_left_out() -> None:
+    assert tokens_of("ũ☃") == [symbols()["u"], symbols()["\u0303"]]

@@ -1,0 +1,121 @@
+"""Kokoro's voices: which there are in a folder, what a damaged file costs, and what is given to the model."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import structlog
+
+from cc_tts.engines.cpu.contract import FoundModel, SentenceAudio
+from cc_tts.engines.cpu.kokoro.phonemes import phonemes_of
+from cc_tts.engines.cpu.kokoro.voices import kokoro_models
+from cc_tts.errors import ConfigError
+from lab.kokoro_voice import make_kokoro_voices
+
+pytestmark = pytest.mark.unit
+
+SAMPLES_EACH = 1200
+
+
+def spoken(found: FoundModel, text: str, *, speed: float = 1.0) -> list[SentenceAudio]:
+    parts: list[SentenceAudio] = []
+
+    def keep(audio: SentenceAudio) -> bool:
+        parts.append(audio)
+        return True
+
+    found.load().speak(text, voice_id=found.voices[0].id, speed=speed, on_audio=keep)
+    return parts
+
+
+def num_tokens(parts: list[SentenceAudio]) -> float:
+    """Those of the words, without the two at the ends of a sentence."""
+    num_sentences = sum(part.ends_with is not None for part in parts)
+    return sum(len(part.pcm) for part in parts) / 2 / SAMPLES_EACH - 2 * num_sentences
+
+
+def test_each_style_is_a_voice_of_the_language_and_sex_in_its_name(tmp_path: Path) -> None:
+    make_kokoro_voices(tmp_path, "zf_a", "bm_b", "ef_c", "jf_d")
+    voices = [each.voices[0] for each in kokoro_models(tmp_path)]
+    assert [(voice.id, voice.language, voice.gender) for voice in voices] == [
+        ("kokoro-bm_b", "en-GB", "male"),
+        ("kokoro-ef_c", "es", "female"),
+        ("kokoro-zf_a", "cmn", "female"),
+    ]
+
+
+def test_a_style_that_is_none_costs_itself(tmp_path: Path) -> None:
+    styles = make_kokoro_voices(tmp_path, "ef_good") / "styles"
+    (styles / "ef_short.bin").write_bytes(b"short")
+    (styles / "nobody.bin").write_bytes(b"")
+    (styles / "xf_other.bin").write_bytes(b"")
+    np.full((510, 256), np.nan, np.float32).tofile(styles / "em_nan.bin")
+    with structlog.testing.capture_logs() as lines:
+        found = kokoro_models(tmp_path)
+    assert [each.voices[0].id for each in found] == ["kokoro-ef_good", "kokoro-em_nan"]
+    assert [line["event"] for line in lines] == ["voice_left_out"] * 3
+    assert len(spoken(found[0], "Hola."))
+    with pytest.raises(ConfigError, match="em_nan"):
+        found[1].load()
+
+
+def test_a_model_that_is_none_is_named(tmp_path: Path) -> None:
+    folder = make_kokoro_voices(tmp_path, "ef_a")
+    (folder / "model.onnx").write_bytes(b"no model")
+    with pytest.raises(ConfigError, match=r"model\.onnx: not a model"):
+        kokoro_models(tmp_path)[0].load()
+    (folder / "model.onnx").unlink()
+    with pytest.raises(ConfigError, match=r"model\.onnx: the model of Kokoro's voices is missing"):
+        kokoro_models(tmp_path)[0].load()
+
+
+def test_sentences_end_with_their_marks_and_speed_makes_them_shorter(tmp_path: Path) -> None:
+    make_kokoro_voices(tmp_path, "ef_a")
+    voice = kokoro_models(tmp_path)[0]
+    parts = spoken(voice, "Buenos días. ¿Quién habla?")
+    assert [part.ends_with for part in parts if part.ends_with is not None] == [".", "?"]
+    assert sum(len(part.pcm) for part in spoken(voice, "Buenos días.", speed=2.0)) == pytest.approx(
+        sum(len(part.pcm) for part in spoken(voice, "Buenos días.")) / 2, rel=0.01
+    )
+
+
+def test_a_sentence_beyond_the_models_positions_is_said_in_parts(tmp_path: Path) -> None:
+    make_kokoro_voices(tmp_path, "ef_a")
+    parts = spoken(kokoro_models(tmp_path)[0], "palabra " * 100)
+    assert max(len(part.pcm) for part in parts) <= 512 * 2 * SAMPLES_EACH
+    assert sum(bool(part.pcm) for part in parts) > 1
+
+
+def test_nothing_is_given_out_for_a_text_without_words(tmp_path: Path) -> None:
+    make_kokoro_voices(tmp_path, "ef_a")
+    assert spoken(kokoro_models(tmp_path)[0], "… !") == []
+
+
+def test_nobody_who_listens_any_more_is_spoken_to(tmp_path: Path) -> None:
+    make_kokoro_voices(tmp_path, "ef_a")
+    voice, heard = kokoro_models(tmp_path)[0], []
+
+    def leave(audio: SentenceAudio) -> bool:
+        heard.append(audio)
+        return False
+
+    voice.load().speak("Uno. Dos. Tres.", voice_id="kokoro-ef_a", speed=1.0, on_audio=leave)
+    assert len(heard) == 1
+
+
+def test_without_pypinyin_chinese_voices_name_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_kokoro_voices(tmp_path, "zf_a")
+    monkeypatch.setitem(sys.modules, "cc_tts.engines.cpu.kokoro.mandarin", None)
+    phonemes_of.cache_clear()
+    with pytest.raises(ConfigError, match="the extra kokoro"):
+        kokoro_models(tmp_path)[0].load()
+
+
+def test_chinese_and_english_are_said_by_one_voice(tmp_path: Path) -> None:
+    pytest.importorskip("pypinyin")
+    make_kokoro_voices(tmp_path, "zf_a")
+    voice = kokoro_models(tmp_path)[0]
+    alone = num_tokens(spoken(voice, "请打开"))
+    assert num_tokens(spoken(voice, "请打开 Windows")) > alone + 5
+    assert voice.voices[0].also_speaks == ("en",)

@@ -120,6 +120,8 @@ def _parser(arguments: Sequence[str], *, is_whole: bool = False) -> argparse.Arg
         from cc_tts.voices.commands import add_voice_commands
 
         voices.add_argument("--language", help="only voices of this language")
+        quick_help = "do not measure what the voices of the CPU cost here"
+        voices.add_argument("--quick", action="store_true", help=quick_help)
         say_help = "speak a sentence with this voice into ID.wav, as a caller hears it"
         voices.add_argument("--say", metavar="ID", help=say_help)
         voices.set_defaults(run=_voices)
@@ -440,18 +442,25 @@ def _voices(options: argparse.Namespace, config: "Config") -> int:
 
     logs.configure(level="critical", json=False, process="voices")
 
-    async def listing() -> "tuple[Voice, ...]":
-        async with startup.engine_without_model(config) as engine:
-            return engine.voices()
+    async def listing() -> "tuple[tuple[Voice, ...], tuple[str, ...]]":
+        is_quick = options.quick or options.say is not None
+        async with startup.engine_without_model(config, purpose="check" if is_quick else "measure") as engine:
+            return engine.voices(), engine.voice_faults
 
     wanted = None if options.language is None else normalised_language(options.language)
-    voices = asyncio.run(listing())
+    voices, faults = asyncio.run(listing())
     if options.say is not None:
         return _say_with(options.say, voices, config)
+    who = f"{'voice':24} {'language':12} {'engine':10} {'kind':10} {'gender':7} {'Hz':>6}"
+    print(f"{who} {'s/s':>6} {'streams':>7} use     description", file=sys.stderr)
     for voice in voices:
         if wanted is None or normalised_language(voice.language).startswith(wanted):
-            who = f"{voice.id:24} {voice.language:12} {voice.engine:10} {voice.kind:10}"
-            print(f"{who} {voice.gender:7} {voice.rate_hz:6} {voice.description}")
+            cost = "-" if voice.cost is None else f"{voice.cost:.3f}"
+            streams = "-" if voice.streams is None else str(voice.streams)
+            who = f"{voice.id:24} {voice.language:12} {voice.engine:10} {voice.kind:10} {voice.gender:7} {voice.rate_hz:6}"
+            print(f"{who} {cost:>6} {streams:>7} {'live' if voice.is_live else 'prompts':7} {voice.description}")
+    for fault in faults:
+        print(f"cc-tts: a voice cannot be used: {fault}", file=sys.stderr)
     return 0
 
 

@@ -27,6 +27,7 @@ from cc_tts.config.schema import Config, listens
 from cc_tts.engines.engine import Engine
 from cc_tts.engines.factory import engine_names, make_engine, remote_workers
 from cc_tts.engines.remote.workers import RemoteWorkers
+from cc_tts.engines.worker.messages import Purpose
 from cc_tts.errors import CcTtsError, ConfigError, ProcessFailed, did_you_mean
 from cc_tts.metrics import Metrics
 from cc_tts.port_owner import Kind
@@ -54,7 +55,8 @@ async def check(config: Config) -> tuple[list[str], list[CcTtsError]]:
             faults.append(error)
     try:
         warnings += await _unreached_workers(config)
-        async with engine_without_model(config) as engine:
+        async with engine_without_model(config, purpose="load") as engine:
+            warnings += [f"a voice cannot be used: {fault}" for fault in engine.voice_faults]
             warnings += SpeechSource(engine, Normalizer(), config.tts).check_voices(
                 config.routes, config.calls.disclosure
             )
@@ -64,10 +66,12 @@ async def check(config: Config) -> tuple[list[str], list[CcTtsError]]:
 
 
 @contextlib.asynccontextmanager
-async def engine_without_model(config: Config) -> AsyncIterator[Engine]:
-    """The configured engine, which knows its voices but cannot speak; ended with the context."""
+async def engine_without_model(config: Config, *, purpose: Purpose = "check") -> AsyncIterator[Engine]:
+    """The configured engine, which knows its voices but cannot speak; ended with the context. Voices of the CPU may be
+    loaded or measured.
+    """
     elsewhere: list[RemoteWorkers] = []
-    engine = make_engine(config, purpose="check", on_elsewhere=elsewhere.append)
+    engine = make_engine(config, purpose=purpose, on_elsewhere=elsewhere.append)
     await name_pool_workers(config, elsewhere)
     await engine.start()
     try:

@@ -71,6 +71,10 @@ class Engine(Protocol):
     def voices(self) -> tuple[Voice, ...]:
         """Every voice this engine can speak with."""
 
+    @property
+    def voice_faults(self) -> tuple[str, ...]:
+        """Files that should be voices and cannot be used, and why."""
+
     def resolve_voice(self, voice: str | None, language: str | None) -> Voice:
         """The voice to use for a request. Raises ``UnknownVoice`` if no voice has this id, ``LanguageUnsupported`` if none
         was asked for and none speaks the language, ``EngineFailed`` if the engine was never started.

@@ -81,6 +81,10 @@ class EngineLoader(Protocol):
     def variants(self) -> Sequence[str]:
         """Names that every voice takes after a plus sign."""
 
+    @property
+    def faults(self) -> Sequence[str]:
+        """Files that should be voices and cannot be used, and why."""
+
     def refresh(self, on_done: Callable[[], None]) -> None:
         """Look for voices that came or went since. ``on_done`` is called once :attr:`voices` has them, from any thread;
         streams go on meanwhile, and to their end with a voice that is gone.

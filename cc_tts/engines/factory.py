@@ -148,6 +148,8 @@ def worker_settings(config: Config, purpose: Purpose = "serve") -> list[WorkerSe
     worker is on another machine (``tts.devices`` is empty).
     """
     tts, num_cores = config.tts, len(os.sched_getaffinity(0))
+    if purpose in ("load", "measure") and tts.engine != ONNX:
+        purpose = "check"
     if not tts.devices:
         return []
     devices = tts.devices[:1] if purpose == "say" else tts.devices

@@ -27,5 +27,14 @@ class Voice:
     """Languages besides its own."""
     also_reads: tuple[str, ...] = ()
     """Scripts besides those of its languages whose words it says (:mod:`cc_tts.voices.scripts`)."""
+    cost: float | None = None
+    """Its seconds of a core for a second of speech, where the engine has measured it on this machine."""
+    streams: int | None = None
+    """So many listeners of it at a time this machine carries; 0: it is for prompts that are made before they are heard."""
     names_letters_of: frozenset[str] = frozenset()
     """Scripts of its languages of which it says what the letters are called ("Chinese letter") instead of the words."""
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it speaks as fast as somebody listens, or nobody has measured it."""
+        return self.streams != 0

@@ -201,6 +201,8 @@ class FakeEngine:
     async def refresh_voices(self) -> None:
         """It has them all."""
 
+    voice_faults: tuple[str, ...] = ()
+
     def voices(self) -> tuple[Voice, ...]:
         return (VOICE, Voice(id="de", engine="fake", language="de", rate_hz=16_000))
 

@@ -1,22 +1,23 @@
 """Voices of the CPU: the packaged one, a Piper voice made for the test, and the worker process that speaks with them."""
 
 import asyncio
+import importlib.util
 import json
 import os
 import re
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import pytest_asyncio
-import structlog
 
+from cc_tts import startup
 from cc_tts.clock import MonotonicClock
 from cc_tts.config.schema import Config, TtsConfig
-from cc_tts.engines.cpu.contract import SentenceAudio
+from cc_tts.engines.cpu.contract import FoundModel, SentenceAudio, Unusable
 from cc_tts.engines.cpu.piper import piper_models
 from cc_tts.engines.cpu.voices import find_models
 from cc_tts.engines.engine import Engine
@@ -111,9 +112,13 @@ async def test_a_piper_voice_speaks_with_the_phonemes_of_its_language(tmp_path: 
         await engine.stop()
 
 
+def models_in(folder: Path) -> list[FoundModel]:
+    return [each for each in piper_models(folder) if isinstance(each, FoundModel)]
+
+
 async def test_each_speaker_is_a_voice(tmp_path: Path) -> None:
     make_piper_voice(tmp_path, "many", num_speakers=3)
-    found = {each.voices[0].id: each for each in piper_models(tmp_path)}
+    found = {each.voices[0].id: each for each in models_in(tmp_path)}
     assert list(found) == ["many:speaker 0", "many:speaker 1", "many:speaker 2"]
     peaks: list[float] = []
 
@@ -130,18 +135,63 @@ async def test_files_that_are_no_voice_cost_nothing_but_themselves(tmp_path: Pat
     made = make_piper_voice(tmp_path, "good").with_suffix(".onnx.json").read_text()
     (tmp_path / "garbled.onnx.json").write_text("{}")
     (tmp_path / "lonely.onnx.json").write_text(made)
-    (tmp_path / "pinyin.onnx.json").write_text(json.dumps({**json.loads(made), "phoneme_type": "pinyin"}))
+    (tmp_path / "hebrew.onnx.json").write_text(json.dumps({**json.loads(made), "phoneme_type": "hebrew"}))
     (tmp_path / "broken.onnx.json").write_text(made)
     (tmp_path / "broken.onnx").write_bytes(b"no model")
-    with structlog.testing.capture_logs() as lines:
-        assert [each.voices[0].id for each in find_models(tmp_path)] == [HIBARI, "broken", "good"]
-    assert [re.search(r"(\w+)\.onnx", line["detail"])[1] for line in lines] == ["garbled", "lonely", "pinyin"]  # type: ignore[index]
+    found = find_models(tmp_path)
+    assert [each.voices[0].id for each in found if isinstance(each, FoundModel)] == [HIBARI, "broken", "good"]
+    assert names_in([each.detail for each in found if isinstance(each, Unusable)]) == ["garbled", "hebrew", "lonely"]
     engine = make_engine(Config(tts=TtsConfig(engine="onnx", voices_dir=str(tmp_path))))
     await engine.start()
     try:
         assert [voice.id for voice in engine.voices()] == [HIBARI, "good"]
+        assert names_in(engine.voice_faults) == ["garbled", "hebrew", "lonely", "broken"]
     finally:
         await engine.stop()
+    warnings, _ = await startup.check(Config(tts=TtsConfig(engine="onnx", voices_dir=str(tmp_path))))
+    told = [each for each in warnings if each.startswith("a voice cannot be used: ")]
+    assert names_in(told) == ["garbled", "hebrew", "lonely", "broken"]
+
+
+def names_in(details: Sequence[str]) -> list[str]:
+    """The names of the files that the details tell of."""
+    return [match[1] for each in details if (match := re.search(r"(\w+)\.onnx", each)) is not None]
+
+
+async def test_a_chinese_voice_reads_pinyin(tmp_path: Path) -> None:
+    pytest.importorskip("pypinyin")
+    model = make_piper_voice(tmp_path, "zh_CN-test")
+    description = model.with_suffix(".onnx.json")
+    groups = ["Ø", "n", "h", "l", "zh", "in", "ao", "v", "er", "ong", "e", "1", "2", "3", "4", "5", "。", "，", "？"]
+    ids = {mark: [number] for number, mark in enumerate(["_", "^", "$", *groups])}
+    made = json.loads(description.read_text())
+    description.write_text(
+        json.dumps({**made, "phoneme_type": "pinyin", "phoneme_id_map": ids, "espeak": {"voice": "zh"}})
+    )
+    (found,) = models_in(tmp_path)
+    lengths: list[int] = []
+    for text in ("您好，绿耳。", "您好？", "中的", "Hello."):
+        parts: list[SentenceAudio] = []
+
+        def on_audio(audio: SentenceAudio, to: list[SentenceAudio] = parts) -> bool:
+            to.append(audio)
+            return True
+
+        found.load().speak(text, voice_id="zh_CN-test", speed=1.0, on_audio=on_audio)
+        lengths.append(sum(len(part.pcm) for part in parts) // (2 * 16_000 // 20))
+    # each id is 50 ms: begin, end, a syllable of an initial, a final, a tone and a pause, a mark and a pause; there is no d
+    assert lengths == [2 + 4 * 4 + 2 * 2, 2 + 2 * 4 + 2, 2 + 4 + 3, 0]
+
+
+async def test_without_pypinyin_a_voice_of_pinyin_says_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    description = make_piper_voice(tmp_path, "zh_CN-test").with_suffix(".onnx.json")
+    description.write_text(json.dumps({**json.loads(description.read_text()), "phoneme_type": "pinyin"}))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    (fault,) = piper_models(tmp_path)
+    assert isinstance(fault, Unusable)
+    assert "pypinyin is missing: pip install" in fault.detail
 
 
 async def test_a_voice_that_is_put_into_the_folder_speaks_without_a_new_start(tmp_path: Path) -> None:

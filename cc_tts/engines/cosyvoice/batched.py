@@ -112,6 +112,11 @@ class BatchedLoader:
         """Its voices have none."""
         return ()
 
+    @property
+    def faults(self) -> Sequence[str]:
+        """`cc-tts voices enrolled` tells them."""
+        return ()
+
     def refresh(self, on_done: Callable[[], None]) -> None:
         """Read the voices again, which takes some milliseconds each; see the contract. Their references are computed at
         their first use. Voices that are gone, and that nobody speaks with, are forgotten.

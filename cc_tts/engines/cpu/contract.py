@@ -46,3 +46,12 @@ class FoundModel:
     voices: tuple[Voice, ...]
     load: Callable[[], Synthesiser]
     variants: tuple[str, ...] = ()
+    family: str = ""
+    """Models of the same family are one network with several voices: what one costs the others cost as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """A file that should be a voice and is none; ``detail`` names it and says why."""
+
+    detail: str

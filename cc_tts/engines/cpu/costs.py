@@ -1,5 +1,6 @@
 """The cost of a voice is the time that a thread takes for its audio and for a character."""
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,14 +26,26 @@ class Cost:
     of_audio: float
     """Time for a second of audio, s."""
     of_character_ms: float
+    of_first_ms: float = math.inf
+    """Time until its first audio, for a voice that does not make the whole sentence first."""
+
+    def first_ms(self, num_characters: float) -> float:
+        """The time until the first audio of a text chunk."""
+        return min(self.of_character_ms * num_characters, self.of_first_ms)
 
     def moved_to(self, other: "Cost", *, fall: float, rise: float) -> "Cost":
         """Nearer to ``other`` by the share ``fall`` where that is less, by ``rise`` where it is more."""
 
         def moved(old: float, new: float) -> float:
+            if math.isinf(old):
+                return old
             return max(LEAST_COST, old + (rise if new > old else fall) * (min(new, _MAX_RISE * old) - old))
 
-        return Cost(moved(self.of_audio, other.of_audio), moved(self.of_character_ms, other.of_character_ms))
+        return Cost(
+            moved(self.of_audio, other.of_audio),
+            moved(self.of_character_ms, other.of_character_ms),
+            moved(self.of_first_ms, other.of_first_ms),
+        )
 
 
 class VoiceCosts:
@@ -41,7 +54,11 @@ class VoiceCosts:
     refused there are none.
     """
 
-    def __init__(self, first: Cost, clock: Clock) -> None:
+    def __init__(self, first: Cost, clock: Clock, *, typical_characters: float) -> None:
+        self.alone_ms = first.first_ms(typical_characters)
+        """Its first audio comes after so long on a quiet machine."""
+        self.typical_characters = typical_characters
+        """The length that is assumed of a first text chunk until it comes."""
         self._clock = clock
         self._quiet = self._mean = first
         self._observed_ns = clock.now_ns()

@@ -10,6 +10,7 @@ listener took.
 Runs on: the worker's main thread, except ``_work``, which runs on the synthesis threads. ``_changed`` guards all state.
 """
 
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ from typing import Final
 from cc_tts import logs
 from cc_tts.audio import AudioFormat
 from cc_tts.clock import NS_PER_MS, Clock, ms_between
-from cc_tts.engines.cpu.contract import FoundModel, SentenceAudio, Synthesiser
+from cc_tts.engines.cpu.contract import FoundModel, SentenceAudio, Synthesiser, Unusable
 from cc_tts.engines.cpu.costs import LEAST_COST, Cost, VoiceCosts
 from cc_tts.engines.cpu.sample_texts import sample_of
 from cc_tts.engines.cpu.speech import ChunkSpeech
@@ -43,6 +44,9 @@ _LEAST_FREE: Final = 0.1
 _TYPICAL_FIRST_CHARACTERS: Final = 60
 """The length that is assumed of a stream's first text chunk until it comes: ``tts.first_chunk_max_chars`` (unmeasured)."""
 _MAX_FREE_CAPACITY: Final = 64  # unmeasured
+_PATIENCE: Final = 2.0
+"""A voice that alone needs longer than the target for its first audio may take so many times as long beside others, or it
+would never speak to two at a time (unmeasured)."""
 
 log = logs.get(__name__)
 
@@ -69,13 +73,22 @@ class _Stream:
 class _Said:
     """A voice says this to be measured."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._begun_ns = clock.now_ns()
         self.parts: list[bytes] = []
+        self.first_ms = math.inf
 
     def keep(self, audio: SentenceAudio) -> bool:
         """Take the audio; there is more room."""
+        if audio.pcm and not self.parts and audio.ends_with is None:
+            self.first_ms = self.elapsed_ms
         self.parts.append(audio.pcm)
         return True
+
+    @property
+    def elapsed_ms(self) -> float:
+        return ms_between(self._begun_ns, self._clock.now_ns())
 
 
 class CpuEngine:
@@ -94,7 +107,7 @@ class CpuEngine:
         *,
         clock: Clock,
         wake: Callable[[], None],
-        find_models: Callable[[Path | None], Sequence[FoundModel]],
+        find_models: Callable[[Path | None], Sequence[FoundModel | Unusable]],
     ) -> None:
         self._tts = settings.tts
         self._max_streams = settings.tts.max_streams or _MAX_STREAMS
@@ -113,36 +126,36 @@ class CpuEngine:
         self._threads: list[threading.Thread] = []
         self._is_closed = False
         self._costs: dict[str, VoiceCosts] = {}
+        self._families: dict[tuple[str, str], Cost] = {}
+        """What is known of a network that has several voices, in each of its languages."""
         self._num_underruns = 0
         self.voices: tuple[Voice, ...] = ()
         self.variants: tuple[str, ...] = ()
+        self.faults: tuple[str, ...] = ()
         self._index = VoiceIndex()
 
     def load(self, on_progress: Callable[[str], None]) -> "CpuEngine | None":
         """Find the voices, load and warm each. One that cannot be loaded or does not speak is left out with an error in the
         log; raises ``ConfigError`` if none is left.
         """
-        found = self._find_models(Path(self._tts.voices_dir) if self._tts.voices_dir else None)
-        if not found:
-            raise ConfigError("there is no voice: put Piper voices (*.onnx with *.onnx.json) into tts.voices_dir")
-        self.voices = tuple(voice for each in found for voice in each.voices)
-        self.variants = tuple(variant for each in found for variant in each.variants)
+        found = self._found()
         if self._purpose == "check":
+            self.voices = tuple(voice for each in found for voice in each.voices)
+            self.variants = tuple(variant for each in found for variant in each.variants)
             return None
-        levelled: list[Voice] = []
-        faults: list[str] = []
+        usable: list[Voice] = []
         for number, each in enumerate(found, 1):
             name = each.voices[0].id if len(each.voices) == 1 else each.voices[0].engine
             on_progress(f"loading {name}, {number}/{len(found)}")
-            try:
-                levelled += self._loaded(each)
-            except Exception as error:  # noqa: BLE001 - whatever a damaged model raises, the other voices speak
-                faults.append(error.detail if isinstance(error, CcTtsError) else f"{name}: {error}")
-                log.error("voice_left_out", voice=name, detail=faults[-1])
-        if not levelled:
-            raise ConfigError("; ".join(faults))
-        self.voices = tuple(levelled)
+            usable += self._loaded(each)
+        if not usable:
+            reason = "; ".join(self.faults)
+            raise ConfigError(reason or "there is no voice: `cc-tts voices add` puts voices into tts.voices_dir")
+        self.voices = tuple(usable)
+        self.variants = tuple(variant for each in found for variant in each.variants)
         self._index = VoiceIndex(self.voices, self.variants)
+        if self._purpose in ("load", "measure"):
+            return None
         for number in range(self._tts.num_threads):
             thread = threading.Thread(target=self._work, name=f"synthesis {number}", daemon=True)
             self._threads.append(thread)
@@ -156,42 +169,76 @@ class CpuEngine:
     def _refresh(self, on_done: Callable[[], None]) -> None:
         with self._refreshing:
             listed: list[Voice] = []
-            for each in self._find_models(Path(self._tts.voices_dir) if self._tts.voices_dir else None):
-                name = each.voices[0].id
-                try:
-                    if name not in self._known:
-                        self._loaded(each)
-                    listed += [self._known[voice.id] for voice in each.voices]
-                except Exception as error:  # noqa: BLE001 - whatever a damaged model raises, the other voices speak
-                    log.error("voice_left_out", voice=name, detail=str(error))
+            for each in self._found():
+                is_known = each.voices[0].id in self._known
+                listed += [self._known[voice.id] for voice in each.voices] if is_known else self._loaded(each)
             if listed:
                 self.voices = tuple(listed)
                 self._index = VoiceIndex(self.voices, self.variants)
             on_done()
 
+    def _found(self) -> list[FoundModel]:
+        """The models that are there now; files that are none are faults."""
+        self.faults = ()
+        models: list[FoundModel] = []
+        for each in self._find_models(Path(self._tts.voices_dir) if self._tts.voices_dir else None):
+            if isinstance(each, Unusable):
+                self._leave_out("", each.detail)
+            else:
+                models.append(each)
+        return models
+
+    def _leave_out(self, name: str, detail: str) -> None:
+        self.faults += (detail,)
+        log.error("voice_left_out", detail=detail, **({"voice": name} if name else {}))
+
     def _loaded(self, found: FoundModel) -> Sequence[Voice]:
-        """Load a model, and measure each voice whose costs count; they know their levels then."""
-        synthesiser = found.load()
-        voices = [self._measured(voice, synthesiser) if self._is_measured else voice for voice in found.voices]
+        """Load a model, and measure each voice whose costs count; they know their levels then. None of them if it cannot be
+        loaded or does not speak.
+        """
+        is_measured = self._is_measured and self._purpose != "load"
+        name = found.voices[0].id
+        try:
+            synthesiser = found.load()
+            voices = [self._measured(each, synthesiser, found.family) if is_measured else each for each in found.voices]
+        except Exception as error:  # noqa: BLE001 - whatever a damaged model raises, the other voices speak
+            self._leave_out(name, error.detail if isinstance(error, CcTtsError) else f"{name}: {error}")
+            return ()
         self._synthesisers.update((voice.id, synthesiser) for voice in voices)
         self._known.update((voice.id, voice) for voice in voices)
         return voices
 
-    def _measured(self, voice: Voice, synthesiser: Synthesiser) -> Voice:
+    def _measured(self, voice: Voice, synthesiser: Synthesiser, family: str) -> Voice:
         """Warm a voice up, and learn what it costs and its level. The first synthesis of a session takes ten times as long
-        as the next; the second one is measured.
+        as the next; the second one is measured. A further voice of a family says the short text for its level.
         """
-        for text in sample_of(voice.language):
-            said = _Said()
-            started_ns = self._clock.now_ns()
+        greeting, sentence = sample_of(voice.language)
+        known = self._families.get((family, voice.language)) if family else None
+        for text in (greeting,) if known else (greeting, sentence):
+            said = _Said(self._clock)
             synthesiser.speak(text, voice_id=voice.id, speed=1.0, on_audio=said.keep)
-            elapsed_ms = ms_between(started_ns, self._clock.now_ns())
+            elapsed_ms = said.elapsed_ms
         pcm = b"".join(said.parts)
         audio_ms = max(AudioFormat(synthesiser.rate_hz).ms_for_bytes(len(pcm)), LEAST_MEASURED_MS)
-        cost = Cost(max(elapsed_ms / audio_ms, LEAST_COST), max(elapsed_ms / len(text), LEAST_COST))
-        self._costs[voice.id] = VoiceCosts(cost, self._clock)
+        cost = known or Cost(
+            max(elapsed_ms / audio_ms, LEAST_COST), max(elapsed_ms / len(sentence), LEAST_COST), said.first_ms
+        )
+        if family:
+            self._families[family, voice.language] = cost
+        typical = _TYPICAL_FIRST_CHARACTERS * len(sentence) / len(sample_of("en")[1])
+        self._costs[voice.id] = VoiceCosts(cost, self._clock, typical_characters=typical)
+        streams = self._streams_of(cost)
+        if not streams:
+            log.warning("voice_too_slow", voice=voice.id, cost=round(cost.of_audio, 3), use="prompts made ahead")
         level_dbfs = active_level_dbfs(pcm, synthesiser.rate_hz)
-        return replace(voice, level_dbfs=None if level_dbfs is None else round(level_dbfs, 1))
+        level_dbfs = None if level_dbfs is None else round(level_dbfs, 1)
+        return replace(voice, level_dbfs=level_dbfs, cost=round(cost.of_audio, 4), streams=streams)
+
+    def _streams_of(self, cost: Cost) -> int:
+        """So many listeners are kept supplied; a stream is on one thread at a time, so that one has to suffice."""
+        if cost.of_audio > self._tts.max_utilisation:
+            return 0
+        return min(int(self._tts.num_threads * self._tts.max_utilisation / cost.of_audio), self._max_streams)
 
     def open(self, request: StreamRequest) -> None:
         """Begin a stream; see the contract."""
@@ -199,7 +246,7 @@ class CpuEngine:
             raise UnknownVoice(f"no voice is called {request.voice[:80]!r}")
         synthesiser = self._synthesisers.get(voice.id) or self._synthesisers[voice.id.partition("+")[0]]
         with self._changed:
-            if refusal := self._refusal([self._cost_of(voice.id)]):
+            if refusal := self._refusal([voice.id]):
                 raise EngineOverloaded(refusal, retry_after_s=1)
             clock = ListenerClock(first_audio_target_ms=self._tts.first_audio_target_ms, guard_ms=0.0)
             stream = _Stream(request.stream_id, voice.id, synthesiser, request.speed, clock)
@@ -257,10 +304,10 @@ class CpuEngine:
         with self._changed:
             return EngineLoad(
                 num_streams=len(self._streams),
-                first_audio_ms=self._first_audio_ms([self._typical_cost]),
+                first_audio_ms=self._first_audio_ms([self._typical_voice]),
                 utilisation=self._utilisation([]),
                 room=self._free_capacity(),
-                refusal=self._refusal([self._typical_cost]),
+                refusal=self._refusal([self._typical_voice]),
                 slots_used=len(self._streams),
                 slots_total=self._max_streams,
                 num_underruns=self._num_underruns,
@@ -281,19 +328,24 @@ class CpuEngine:
         costs = self._costs.get(voice_id)
         return costs.now if costs is not None else Cost(LEAST_COST, LEAST_COST)
 
-    @property
-    def _typical_cost(self) -> Cost:
-        """A new request whose voice is not known costs what the newest stream's voice does, or the first voice."""
-        newest = next(reversed(self._streams.values()), None)
-        return self._cost_of(newest.voice if newest else next(iter(self._costs), ""))
+    def _is_live(self, voice_id: str) -> bool:
+        voice = self._known.get(voice_id)
+        return voice is None or voice.is_live
 
-    def _utilisation(self, new: Sequence[Cost]) -> float:
+    @property
+    def _typical_voice(self) -> str:
+        """A new request whose voice is not known is for the voice of the newest stream, or for the first voice."""
+        newest = next(reversed(self._streams.values()), None)
+        return newest.voice if newest else next(iter(self._costs), "")
+
+    def _utilisation(self, new: Sequence[str]) -> float:
+        """The share of the threads with new streams of these voices. None takes more than a thread."""
         if not self._is_measured:
             return (len(self._streams) + len(new)) / self._max_streams
-        costs = [self._cost_of(stream.voice) for stream in self._streams.values()]
-        return sum(cost.of_audio for cost in (*costs, *new)) / self._tts.num_threads
+        voices = (*(stream.voice for stream in self._streams.values()), *new)
+        return sum(min(self._cost_of(voice).of_audio, 1.0) for voice in voices) / self._tts.num_threads
 
-    def _first_audio_ms(self, new: Sequence[Cost]) -> float:
+    def _first_audio_ms(self, new: Sequence[str]) -> float:
         """When the last of the new streams would speak: after the first chunks of all that have not spoken yet, while
         those that speak take their share of the threads.
         """
@@ -306,31 +358,54 @@ class CpuEngine:
                 speaking += cost.of_audio
             else:
                 done_ms = ms_between(stream.started_ns, now_ns) if stream.is_running else 0.0
-                waiting_ms += max(0.0, cost.of_character_ms * stream.first_characters - done_ms)
-        new_ms = [cost.of_character_ms * _TYPICAL_FIRST_CHARACTERS for cost in new]
+                waiting_ms += max(0.0, cost.first_ms(stream.first_characters) - done_ms)
+        new_ms = [self._cost_of(voice).first_ms(self._typical_characters(voice)) for voice in new]
         free = max(1.0 - speaking / self._tts.num_threads, _LEAST_FREE)
         return max((waiting_ms + sum(new_ms)) / self._tts.num_threads, *new_ms) / free
 
-    def _refusal(self, new: Sequence[Cost]) -> str:
-        """Why the last of the new streams, given by their costs, would be refused; empty if it would be taken."""
+    def _typical_characters(self, voice_id: str) -> float:
+        costs = self._costs.get(voice_id)
+        return costs.typical_characters if costs is not None else _TYPICAL_FIRST_CHARACTERS
+
+    def _target_ms(self, voice_id: str) -> float:
+        """The first audio of a new stream has to come within this time."""
+        target_ms = self._tts.first_audio_target_ms
+        alone_ms = self._costs[voice_id].alone_ms if voice_id in self._costs else 0.0
+        return target_ms if alone_ms <= target_ms else _PATIENCE * alone_ms
+
+    def _refusal(self, new: Sequence[str]) -> str:
+        """Why the last of the new streams, given by their voices, would be refused; empty if it would be taken."""
         num_streams = len(self._streams) + len(new)
         if num_streams > self._max_streams:
             return f"{num_streams - 1} streams are open: tts.max_streams"
         if not self._is_measured or self._purpose == "say" or num_streams == 1:
             return ""
+        if not self._is_live(new[-1]):
+            return self._refusal_of_slow(new)
         if (share := self._utilisation(new)) > self._tts.max_utilisation:
             limit = f"at most {100 * self._tts.max_utilisation:.0f} % may be"
             return f"{100 * share:.0f} % of the threads would be needed where {limit}"
-        target_ms = self._tts.first_audio_target_ms
+        target_ms = self._target_ms(new[-1])
         if (first_ms := self._first_audio_ms(new)) > target_ms:
             return f"first audio would come after {first_ms:.0f} ms instead of at most {target_ms:.0f} ms"
         return ""
 
+    def _refusal_of_slow(self, new: Sequence[str]) -> str:
+        """A voice that is slower than speech makes one prompt at a time, and leaves a thread to the others."""
+        voices = [*(stream.voice for stream in self._streams.values()), *new[:-1]]
+        if not all(map(self._is_live, voices)):
+            return f"{new[-1]} is slower than speech here, and makes one prompt at a time"
+        return (
+            f"{new[-1]} is slower than speech here, and others speak on the only thread"
+            if self._tts.num_threads == 1
+            else ""
+        )
+
     def _free_capacity(self) -> int:
         if not self._is_measured:
             return max(0, self._max_streams - len(self._streams))
-        cost = self._typical_cost
-        refused = (number for number in range(1, _MAX_FREE_CAPACITY + 1) if self._refusal([cost] * number))
+        voice = self._typical_voice
+        refused = (number for number in range(1, _MAX_FREE_CAPACITY + 1) if self._refusal([voice] * number))
         return next(refused, _MAX_FREE_CAPACITY + 1) - 1
 
     # --- synthesis threads ---
@@ -364,14 +439,16 @@ class CpuEngine:
 
     def _speak(self, stream: _Stream, text: str, index: int) -> None:
         speech = ChunkSpeech(AudioFormat(stream.synthesiser.rate_hz), stream.speed, stream.carried_pause_ms)
-        spent_ms, spoken_ms = 0.0, 0.0
+        spent_ms, spoken_ms, first_ms = 0.0, 0.0, math.inf
         started_ns = self._clock.now_ns()
 
         def on_audio(audio: SentenceAudio) -> bool:
-            nonlocal spent_ms, spoken_ms, started_ns
+            nonlocal spent_ms, spoken_ms, first_ms, started_ns
             pcm, words = speech.take(audio)
             audio_ms = speech.audio_format.ms_for_bytes(len(pcm))
             spent_ms, spoken_ms = spent_ms + ms_between(started_ns, self._clock.now_ns()), spoken_ms + audio_ms
+            if pcm and math.isinf(first_ms):
+                first_ms = spent_ms
             chunk = SpeechChunk(pcm, stream_id=stream.stream_id, text_chunk_index=index, spoken_words=words)
             is_open = self._give(stream, chunk, audio_ms)
             started_ns = self._clock.now_ns()
@@ -380,7 +457,7 @@ class CpuEngine:
         stream.synthesiser.speak(text, voice_id=stream.voice, speed=stream.speed, on_audio=on_audio)
         with self._changed:
             if spoken_ms and (costs := self._costs.get(stream.voice)) is not None:
-                costs.observe(Cost(spent_ms / spoken_ms, spent_ms / len(text)))
+                costs.observe(Cost(spent_ms / spoken_ms, spent_ms / len(text), first_ms))
             stream.carried_pause_ms = speech.carried_pause_ms
             stream.is_running = False
             if not stream.chunks:

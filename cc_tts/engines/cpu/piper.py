@@ -1,11 +1,14 @@
-"""Piper voices: VITS models of about forty languages, with phonemes by espeak-ng (the format of piper 1.x).
+"""Piper voices: VITS models of about forty languages, with phonemes by espeak-ng or, of Chinese, pinyin (piper 1.x).
 
 ``NAME.onnx`` has inputs ``input`` int64 [1, L], ``input_lengths`` [1], ``scales`` float32 [3] and, with several speakers,
-``sid`` [1]; ``NAME.onnx.json`` maps phonemes to ids: ``^`` first, ``_`` after each phoneme, ``$`` last.
+``sid`` [1]; ``NAME.onnx.json`` maps phonemes to ids: ``^`` first, ``_`` after each phoneme, ``$`` last. With the phoneme
+type ``pinyin`` a syllable is its initial, its final and the digit of its tone, and ``_`` comes after the syllable.
 """
 
+import importlib.util
 import re
 import unicodedata
+from collections.abc import Sequence
 from functools import partial
 from itertools import starmap
 from pathlib import Path
@@ -15,8 +18,7 @@ import msgspec
 import numpy as np
 import onnxruntime
 
-from cc_tts import logs
-from cc_tts.engines.cpu.contract import FoundModel, OnAudio, SentenceAudio
+from cc_tts.engines.cpu.contract import FoundModel, OnAudio, SentenceAudio, Unusable
 from cc_tts.engines.cpu.libespeak import EspeakLibrary
 from cc_tts.engines.cpu.marks import clauses, last_mark, sentences
 from cc_tts.engines.cpu.samples import Samples, pcm_of
@@ -24,12 +26,13 @@ from cc_tts.errors import UNREADABLE, CcTtsError, ConfigError
 from cc_tts.voices.inline_ipa import pronounced_parts
 from cc_tts.voices.voice import Voice
 
-log = logs.get(__name__)
-
 _BEGIN: Final = "^"
 _PAD: Final = "_"
 _END: Final = "$"
+_FULL_WIDTH: Final = {".": "。", ",": "，", "?": "？", "!": "！", ":": "：", ";": "；"}
 _LANGUAGE_SWITCH: Final = re.compile(r"\([a-z-]{2,12}\)")
+PYPINYIN: Final = "pip install 'WHEEL[kokoro]', or `make voices`"
+"""Advice on how to get it."""
 _MAX_DESCRIPTION_BYTES: Final = 4 << 20  # unmeasured
 
 
@@ -62,16 +65,16 @@ class _Description(msgspec.Struct):
     phoneme_type: str = "espeak"
 
 
-def piper_models(voices_dir: Path) -> list[FoundModel]:
+def piper_models(voices_dir: Path) -> list[FoundModel | Unusable]:
     """The Piper voices of a folder, one for each speaker. A voice whose description cannot be read, or has no model beside
-    it, is left out with an error in the log: the others speak.
+    it, is unusable: the others speak.
     """
-    found: list[FoundModel] = []
+    found: list[FoundModel | Unusable] = []
     for path in sorted(voices_dir.glob("*.onnx.json")):
         try:
             found += _speakers(path)
         except ConfigError as error:
-            log.error("voice_left_out", detail=error.detail)
+            found.append(Unusable(error.detail))
     return found
 
 
@@ -98,8 +101,11 @@ def _described(path: Path) -> _Description:
         description = msgspec.json.decode(path.read_bytes(), type=_Description)
     except (OSError, *UNREADABLE) as error:
         raise ConfigError(f"{path}: not the description of a Piper voice: {error}") from error
-    if description.phoneme_type != "espeak":
-        raise ConfigError(f"{path}: phonemes of the type {description.phoneme_type!r} are not supported, only espeak")
+    if description.phoneme_type not in ("espeak", "pinyin"):
+        kind = description.phoneme_type
+        raise ConfigError(f"{path}: phonemes of the type {kind[:40]!r} are not supported, only espeak and pinyin")
+    if description.phoneme_type == "pinyin" and importlib.util.find_spec("pypinyin") is None:
+        raise ConfigError(f"{path}: it reads pinyin, for which the package pypinyin is missing: {PYPINYIN}")
     if missing := [mark for mark in (_BEGIN, _PAD, _END) if not description.phoneme_id_map.get(mark)]:
         raise ConfigError(f"{path}: phoneme_id_map lacks {' '.join(missing)}")
     return description
@@ -124,8 +130,10 @@ class PiperVoice:
         self._speaker_id = speaker_id
         self._ids = {unicodedata.normalize("NFD", phoneme): ids for phoneme, ids in description.phoneme_id_map.items()}
         try:
+            is_pinyin = description.phoneme_type == "pinyin"
+            self._phoneme_ids = self._ids_of_pinyin if is_pinyin else self._ids_of_phonemes
             self._espeak = EspeakLibrary()
-            self._espeak_voice = self._espeak.identifier_of(description.espeak.voice)
+            self._espeak_voice = "" if is_pinyin else self._espeak.identifier_of(description.espeak.voice)
         except CcTtsError as error:
             raise ConfigError(f"{model}.json: espeak.voice: {error.detail}") from error
         self.rate_hz = description.audio.sample_rate
@@ -142,12 +150,29 @@ class PiperVoice:
         spoken = " ".join(ipa or self._espeak.phonemes(words, voice=self._espeak_voice) for words, ipa in parts)
         return f"{spoken}{mark}" if spoken.strip() else ""
 
-    def _phoneme_ids(self, sentence: str) -> list[int]:
+    def _ids_of_phonemes(self, sentence: str) -> list[int]:
         """The ids of a sentence, its punctuation marks included; empty if nothing of it is spoken."""
         phonemes = " ".join(filter(None, starmap(self._phonemes, clauses(sentence))))
         phonemes = unicodedata.normalize("NFD", _LANGUAGE_SWITCH.sub("", phonemes))
         ids = [each for phoneme in phonemes if phoneme in self._ids for each in self._ids[phoneme] + self._ids[_PAD]]
         return [*self._ids[_BEGIN], *ids, *self._ids[_END]] if ids else []
+
+    def _ids_of_pinyin(self, sentence: str) -> list[int]:
+        """The same for a voice that was trained on pinyin."""
+        from cc_tts.engines.cpu.pinyin import syllables
+
+        ids: list[int] = []
+        for clause, mark in clauses(sentence):
+            words = "".join(words for words, _ in pronounced_parts(clause))
+            ids += [each for syllable in syllables(words) for each in self._ids_of_group(syllable)]
+            if mark and ids:
+                ids += self._ids_of_group((mark if mark in self._ids else _FULL_WIDTH.get(mark, ""),))
+        return [*self._ids[_BEGIN], *ids, *self._ids[_END]] if ids else []
+
+    def _ids_of_group(self, group: Sequence[str]) -> list[int]:
+        """The ids of a syllable or a mark, with the pause of the model behind them."""
+        ids = [each for name in group if name in self._ids for each in self._ids[name]]
+        return [*ids, *self._ids[_PAD]] if ids else []
 
     def _synthesise(self, ids: list[int], speed: float) -> Samples:
         inference = self._description.inference

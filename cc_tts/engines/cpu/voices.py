@@ -7,13 +7,11 @@ espeak-ng alone has no onnxruntime.
 
 from pathlib import Path
 
-from cc_tts.engines.cpu.contract import FoundModel
+from cc_tts.engines.cpu.contract import FoundModel, Unusable
 
 
-def find_models(voices_dir: Path | None) -> list[FoundModel]:
-    """All neural voices, the packaged one first; a file in ``voices_dir`` that is no voice is left out with an error in the
-    log.
-    """
+def find_models(voices_dir: Path | None) -> list[FoundModel | Unusable]:
+    """All neural voices, the packaged one first, and the files in ``voices_dir`` that should be voices and are none."""
     from cc_tts.engines.cpu.hibari import hibari_models
     from cc_tts.engines.cpu.kokoro.voices import kokoro_models
     from cc_tts.engines.cpu.piper import piper_models
@@ -22,7 +20,7 @@ def find_models(voices_dir: Path | None) -> list[FoundModel]:
     return found if voices_dir is None else [*found, *kokoro_models(voices_dir), *piper_models(voices_dir)]
 
 
-def find_espeak(_voices_dir: Path | None) -> list[FoundModel]:
+def find_espeak(_voices_dir: Path | None) -> list[FoundModel | Unusable]:
     """The voices of espeak-ng; raises ``EngineFailed`` if the library or its data cannot be loaded."""
     from cc_tts.engines.cpu.espeak import espeak_model
 

@@ -191,6 +191,11 @@ class WorkerEngine:
         return (*self._own_voices, *(self._beside.voices() if self._beside is not None else ()))
 
     @property
+    def voice_faults(self) -> tuple[str, ...]:
+        """Files that should be voices and cannot be used, and why; each once."""
+        return tuple(dict.fromkeys(fault for each in self._descriptions for fault in each.faults))
+
+    @property
     def _own_voices(self) -> tuple[Voice, ...]:
         described = self._descriptions
         if len(described) == 1:
@@ -221,7 +226,9 @@ class WorkerEngine:
         raise unknown_voice(wanted, self.voices())
 
     def _speaker_of(self, language: str, voices: Sequence[Voice], default: Voice) -> Voice:
-        if (found := best_for_language(language, voices, default=default)) is not None:
+        """The best voice that this machine keeps up with: its choice is the same for every prompt, however busy it is."""
+        live = [voice for voice in voices if voice.is_live]
+        if (found := best_for_language(language, live, default=default if default.is_live else None)) is not None:
             return found
         common = [each for description in self._descriptions for each in description.languages]
         if normalised_language(language).partition("-")[0] in map(normalised_language, common):
@@ -229,6 +236,8 @@ class WorkerEngine:
         if self._beside is not None:
             with contextlib.suppress(LanguageUnsupported):
                 return self._beside.resolve_voice(None, language)
+        if (found := best_for_language(language, voices, default=default)) is not None:
+            return found
         raise unknown_language(language, self.voices())
 
     def open_stand_in(self, voice: str, speed: float = 1.0) -> SpeechStream | None:

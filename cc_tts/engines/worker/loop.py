@@ -152,7 +152,9 @@ class WorkerLoop:
 
 def description_of(loader: EngineLoader) -> EngineDescription:
     """Return what the worker can do now."""
-    return EngineDescription(tuple(loader.voices), tuple(loader.languages), tuple(loader.variants))
+    return EngineDescription(
+        tuple(loader.voices), tuple(loader.languages), tuple(loader.variants), tuple(loader.faults)
+    )
 
 
 def _admission(load: EngineLoad) -> tuple[int, int, str]:

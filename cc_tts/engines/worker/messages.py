@@ -19,7 +19,7 @@ from cc_tts.engines.speech_chunk import Report
 from cc_tts.processes.channel import kinds_of
 from cc_tts.voices.voice import Voice
 
-Purpose = Literal["serve", "say", "check"]
+Purpose = Literal["serve", "say", "check", "load", "measure"]
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +27,8 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     what depends on the machine and the purpose filled in (absolute folders, ``tts.num_threads``).
 
     ``purpose``: ``serve`` calls; ``say`` one text, for which nothing is measured; or ``check`` what there is, the device and
-    the voices, without loading the networks and without speaking.
+    the voices, without loading the networks and without speaking. Voices of the CPU also ``load`` for a check, or speak to
+    ``measure`` what each costs.
     """
 
     device: str
@@ -74,6 +75,8 @@ class EngineDescription(Report, frozen=True):
     """Every voice speaks these besides its own."""
     variants: tuple[str, ...] = ()
     """Names that every voice takes after a plus sign."""
+    faults: tuple[str, ...] = ()
+    """Files that should be voices and cannot be used, and why: a sentence each."""
 
 
 class StreamEnded(Report, frozen=True):

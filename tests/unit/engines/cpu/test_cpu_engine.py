@@ -3,6 +3,7 @@
 import queue
 import threading
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import structlog
 
 from cc_tts.config.schema import LogConfig, TtsConfig
-from cc_tts.engines.cpu.contract import FoundModel, OnAudio, SentenceAudio
+from cc_tts.engines.cpu.contract import FoundModel, OnAudio, SentenceAudio, Unusable
 from cc_tts.engines.cpu.engine import MAX_AHEAD_MS, CpuEngine
 from cc_tts.engines.cpu.sample_texts import SAMPLES, sample_of
 from cc_tts.engines.cpu.samples import pcm_of
@@ -320,7 +321,7 @@ def no_voice() -> Recorder:
     raise ConfigError("bad.onnx: not a model that onnxruntime can load")
 
 
-def loaded(*found: FoundModel) -> CpuEngine:
+def loaded(*found: FoundModel | Unusable) -> CpuEngine:
     engine = CpuEngine(settings(), clock=FakeClock(), wake=lambda: None, find_models=lambda _folder: found)
     engine.load(lambda _what: None)
     engine.close()
@@ -372,3 +373,89 @@ def test_models_that_came_or_went_are_found_without_a_new_start() -> None:
         engine.open(StreamRequest(2, "bert"))
     assert engine.load_report().num_streams == 1
     engine.close()
+
+
+class Paced:
+    """Speaks four parts of a quarter of a second, each after a quarter of ``cost_s``."""
+
+    rate_hz = RATE_HZ
+
+    def __init__(self, clock: FakeClock, cost_s: float) -> None:
+        self._clock = clock
+        self._cost_s = cost_s
+        self.num_spoken = 0
+
+    def speak(self, text: str, *, voice_id: str, speed: float, on_audio: OnAudio) -> None:
+        self.num_spoken += 1
+        for end in (None, None, None, "."):
+            self._clock.advance(250 * self._cost_s)
+            on_audio(SentenceAudio(pcm_of(np.full(RATE_HZ // 4, 0.5, np.float32)), end))
+
+
+def _itself(voice: Paced) -> Paced:
+    return voice
+
+
+def paced(*costs_s: float, num_threads: int = 1, family: str = "", **limits: Any) -> tuple[CpuEngine, list[Paced]]:
+    """An engine of voices of these costs, called 0, 1 and so on, which is not asked to speak."""
+    clock = FakeClock()
+    made = [Paced(clock, cost_s) for cost_s in costs_s]
+    voices = [Voice(str(number), "onnx", "zh-CN", rate_hz=RATE_HZ) for number in range(len(made))]
+    found = [
+        FoundModel((voice,), partial(_itself, each), family=family) for voice, each in zip(voices, made, strict=True)
+    ]
+    tts = TtsConfig(num_threads=num_threads, **limits)
+    worker = WorkerSettings(device="cpu", purpose="measure", tts=tts, log=LogConfig())
+    engine = CpuEngine(worker, clock=clock, wake=lambda: None, find_models=lambda _folder: found)
+    engine.load(lambda _what: None)
+    return engine, made
+
+
+@pytest.mark.parametrize(
+    ("cost_s", "num_threads", "streams"),
+    [(0.09, 1, 7), (0.09, 4, 31), (0.5, 1, 1), (0.5, 3, 4), (0.71, 8, 0), (2.0, 8, 0)],
+)
+def test_a_voice_tells_how_many_listeners_this_machine_carries(cost_s: float, num_threads: int, streams: int) -> None:
+    engine, _ = paced(cost_s, num_threads=num_threads, max_utilisation=0.7)
+    (voice,) = engine.voices
+    assert voice.cost == pytest.approx(cost_s)
+    assert (voice.streams, voice.is_live) == (streams, streams > 0)
+
+
+def test_a_voice_that_is_slower_than_speech_makes_one_prompt_beside_others_where_a_thread_is_left() -> None:
+    with structlog.testing.capture_logs() as lines:
+        engine, _ = paced(0.1, 1.5, num_threads=2)
+    assert [line["voice"] for line in lines if line["event"] == "voice_too_slow"] == ["1"]
+    engine.open(StreamRequest(1, "0"))
+    engine.open(StreamRequest(2, "1"))
+    with pytest.raises(EngineOverloaded, match="one prompt at a time"):
+        engine.open(StreamRequest(3, "1"))
+    engine.open(StreamRequest(4, "0"))
+    engine, _ = paced(0.1, 1.5, num_threads=1)
+    engine.open(StreamRequest(1, "1"))
+    engine.cancel(1)
+    engine.open(StreamRequest(2, "0"))
+    with pytest.raises(EngineOverloaded, match="the only thread"):
+        engine.open(StreamRequest(3, "1"))
+
+
+def test_a_voice_whose_first_audio_takes_longer_than_the_target_speaks_to_several_at_a_time() -> None:
+    engine, _ = paced(0.4, num_threads=4, first_audio_target_ms=60.0, max_utilisation=0.7)
+    for number in range(2):
+        engine.open(StreamRequest(number, "0"))
+    assert engine.load_report().room == 5, "as many as are kept supplied"
+
+
+def test_further_voices_of_a_network_are_not_measured_again() -> None:
+    engine, made = paced(0.2, 0.9, family="kokoro")
+    assert [voice.cost for voice in engine.voices] == [pytest.approx(0.2)] * 2
+    assert [each.num_spoken for each in made] == [2, 1]
+    assert all(voice.level_dbfs is not None for voice in engine.voices)
+
+
+def test_files_that_are_no_voices_are_told() -> None:
+    engine = loaded(
+        FoundModel((Voice("a", "onnx", "en", rate_hz=RATE_HZ),), Recorder), Unusable("b.onnx.json: no voice")
+    )
+    assert [voice.id for voice in engine.voices] == ["a"]
+    assert engine.faults == ("b.onnx.json: no voice",)

@@ -262,6 +262,28 @@ async def test_the_voice_of_a_request(default: str, voice: str | None, language:
     assert lab.engine.resolve_voice(voice, language).id == expected
 
 
+@pytest.mark.parametrize(
+    ("voices", "has_others", "expected"),
+    [
+        ([("slow", 0), ("quick", 3)], True, "quick"),
+        ([("quick", 3), ("quicker", 30)], True, "quick"),
+        ([("slow", 0)], True, "de"),
+        ([("slow", 0), ("slower", 0)], False, "slow"),
+    ],
+)
+async def test_a_language_is_spoken_by_the_first_voice_that_keeps_up(
+    voices: list[tuple[str, int]], *, has_others: bool, expected: str
+) -> None:
+    """Else by the plainer engine. It is the same for every prompt: a full worker changes nothing."""
+    lab = await Lab(beside=FakeEngine() if has_others else None).start()
+    made = (Voice(name, "onnx", "de-DE", streams=streams) for name, streams in voices)
+    lab.says(EngineDescription((VOICES[0], *made)))
+    assert lab.engine.resolve_voice(None, "de").id == expected
+    lab.says(EngineLoad(num_streams=9, first_audio_ms=1.0, utilisation=1.0, room=0, refusal="full"))
+    assert lab.engine.resolve_voice(None, "de").id == expected
+    assert lab.engine.resolve_voice(voices[0][0], None).id == voices[0][0], "it speaks what asks for it by name"
+
+
 async def test_voices_that_do_not_exist() -> None:
     lab = Lab(default_voice="bert")
     with pytest.raises(EngineFailed, match="not ready"):

@@ -113,6 +113,7 @@ class FakeLoader:
 
     languages: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
 
     def __init__(self) -> None:
         self.voices: tuple[Voice, ...] = ()

@@ -30,7 +30,7 @@ class Voice:
     cost: float | None = None
     """Its seconds of a core for a second of speech, where the engine has measured it on this machine."""
     streams: int | None = None
-    """So many listeners of it at a time this machine carries; 0: it is for prompts that are made before they are heard."""
+    """This machine carries so many listeners of it at a time; 0: it is for prompts that are made before they are heard."""
     names_letters_of: frozenset[str] = frozenset()
     """Scripts of its languages of which it says what the letters are called ("Chinese letter") instead of the words."""
 

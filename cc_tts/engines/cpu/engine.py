@@ -127,7 +127,7 @@ class CpuEngine:
         self._is_closed = False
         self._costs: dict[str, VoiceCosts] = {}
         self._families: dict[tuple[str, str], Cost] = {}
-        """What is known of a network that has several voices, in each of its languages."""
+        """A network with several voices costs this in each of its languages."""
         self._num_underruns = 0
         self.voices: tuple[Voice, ...] = ()
         self.variants: tuple[str, ...] = ()
@@ -235,7 +235,7 @@ class CpuEngine:
         return replace(voice, level_dbfs=level_dbfs, cost=round(cost.of_audio, 4), streams=streams)
 
     def _streams_of(self, cost: Cost) -> int:
-        """So many listeners are kept supplied; a stream is on one thread at a time, so that one has to suffice."""
+        """Return how many listeners are kept supplied; a stream is on one thread at a time, so that one has to suffice."""
         if cost.of_audio > self._tts.max_utilisation:
             return 0
         return min(int(self._tts.num_threads * self._tts.max_utilisation / cost.of_audio), self._max_streams)

@@ -31,7 +31,7 @@ _PAD: Final = "_"
 _END: Final = "$"
 _FULL_WIDTH: Final = {".": "。", ",": "，", "?": "？", "!": "！", ":": "：", ";": "；"}
 _LANGUAGE_SWITCH: Final = re.compile(r"\([a-z-]{2,12}\)")
-PYPINYIN: Final = "pip install 'WHEEL[kokoro]', or `make voices`"
+PYPINYIN: Final = "pip install -r requirements/kokoro.txt or 'WHEEL[kokoro]', or `make voices`"
 """Advice on how to get it."""
 _MAX_DESCRIPTION_BYTES: Final = 4 << 20  # unmeasured
 

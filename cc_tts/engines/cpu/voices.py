@@ -16,7 +16,7 @@ def find_models(voices_dir: Path | None) -> list[FoundModel | Unusable]:
     from cc_tts.engines.cpu.kokoro.voices import kokoro_models
     from cc_tts.engines.cpu.piper import piper_models
 
-    found = hibari_models(voices_dir)
+    found: list[FoundModel | Unusable] = [*hibari_models(voices_dir)]
     return found if voices_dir is None else [*found, *kokoro_models(voices_dir), *piper_models(voices_dir)]
 
 

@@ -169,7 +169,9 @@ def _licence(voice: PublicVoice) -> str:
 def _tell_next(voice: PublicVoice, folder: Path, options: argparse.Namespace) -> None:
     _tell(f"{voice.name}: {', '.join(each.path for each in voice.files)} in {folder}")
     if normalised_language(voice.language).startswith("cmn") and importlib.util.find_spec("pypinyin") is None:
-        _tell("it needs the package pypinyin, which is not installed: pip install 'WHEEL[kokoro]', or `make voices`")
+        _tell(
+            "it needs the extra kokoro, which is not installed: pip install -r requirements/kokoro.txt or 'WHEEL[kokoro]'"
+        )
     settings = ["--set", f"tts.voices_dir={folder}"] if options.voices else []
     if options.config is not None:
         settings = ["--config", str(options.config), *settings]

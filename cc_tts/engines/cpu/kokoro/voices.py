@@ -11,16 +11,13 @@ from typing import Final
 
 import numpy as np
 
-from cc_tts import logs
-from cc_tts.engines.cpu.contract import FoundModel, OnAudio, SentenceAudio
+from cc_tts.engines.cpu.contract import FoundModel, OnAudio, SentenceAudio, Unusable
 from cc_tts.engines.cpu.kokoro.model import MAX_TOKENS, RATE_HZ, KokoroModel, tokens_of
 from cc_tts.engines.cpu.kokoro.phonemes import Phonemes, phonemes_of, spoken_phonemes
 from cc_tts.engines.cpu.marks import last_mark, sentences
 from cc_tts.engines.cpu.samples import Samples, pcm_of
 from cc_tts.errors import CcTtsError, ConfigError
 from cc_tts.voices.voice import Voice
-
-log = logs.get(__name__)
 
 FOLDER: Final = "kokoro"
 _LANGUAGES: Final = {
@@ -31,16 +28,17 @@ _STYLE: Final = 256
 _STYLE_BYTES: Final = MAX_TOKENS * _STYLE * 4
 
 
-def kokoro_models(voices_dir: Path) -> list[FoundModel]:
-    """The voices of a folder, which share one session. What is no voice is left out with an error in the log."""
+def kokoro_models(voices_dir: Path) -> list[FoundModel | Unusable]:
+    """The voices of a folder, which share one session, and the files that are no voices."""
     folder = voices_dir / FOLDER
-    found: list[FoundModel] = []
+    found: list[FoundModel | Unusable] = []
     for path in sorted((folder / "styles").glob("*.bin")):
         try:
             if (voice := _voice(path)) is not None:
-                found.append(FoundModel((voice,), partial(_loaded, folder / "model.onnx", path, voice.language)))
+                load = partial(_loaded, folder / "model.onnx", path, voice.language)
+                found.append(FoundModel((voice,), load, family=FOLDER))
         except ConfigError as error:
-            log.error("voice_left_out", detail=error.detail)
+            found.append(Unusable(error.detail))
     return found
 
 

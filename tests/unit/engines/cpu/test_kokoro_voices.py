@@ -5,9 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import structlog
 
-from cc_tts.engines.cpu.contract import FoundModel, SentenceAudio
+from cc_tts.engines.cpu.contract import FoundModel, SentenceAudio, Unusable
 from cc_tts.engines.cpu.kokoro.phonemes import phonemes_of
 from cc_tts.engines.cpu.kokoro.voices import kokoro_models
 from cc_tts.errors import ConfigError
@@ -29,6 +28,10 @@ def spoken(found: FoundModel, text: str, *, speed: float = 1.0) -> list[Sentence
     return parts
 
 
+def models_in(folder: Path) -> list[FoundModel]:
+    return [each for each in kokoro_models(folder) if isinstance(each, FoundModel)]
+
+
 def num_tokens(parts: list[SentenceAudio]) -> float:
     """Those of the words, without the two at the ends of a sentence."""
     num_sentences = sum(part.ends_with is not None for part in parts)
@@ -37,7 +40,7 @@ def num_tokens(parts: list[SentenceAudio]) -> float:
 
 def test_each_style_is_a_voice_of_the_language_and_sex_in_its_name(tmp_path: Path) -> None:
     make_kokoro_voices(tmp_path, "zf_a", "bm_b", "ef_c", "jf_d")
-    voices = [each.voices[0] for each in kokoro_models(tmp_path)]
+    voices = [each.voices[0] for each in models_in(tmp_path)]
     assert [(voice.id, voice.language, voice.gender) for voice in voices] == [
         ("kokoro-bm_b", "en-GB", "male"),
         ("kokoro-ef_c", "es", "female"),
@@ -51,10 +54,10 @@ def test_a_style_that_is_none_costs_itself(tmp_path: Path) -> None:
     (styles / "nobody.bin").write_bytes(b"")
     (styles / "xf_other.bin").write_bytes(b"")
     np.full((510, 256), np.nan, np.float32).tofile(styles / "em_nan.bin")
-    with structlog.testing.capture_logs() as lines:
-        found = kokoro_models(tmp_path)
+    found = models_in(tmp_path)
     assert [each.voices[0].id for each in found] == ["kokoro-ef_good", "kokoro-em_nan"]
-    assert [line["event"] for line in lines] == ["voice_left_out"] * 3
+    faults = [each.detail for each in kokoro_models(tmp_path) if isinstance(each, Unusable)]
+    assert [Path(each.partition(":")[0]).name for each in faults] == ["ef_short.bin", "nobody.bin", "xf_other.bin"]
     assert len(spoken(found[0], "Hola."))
     with pytest.raises(ConfigError, match="em_nan"):
         found[1].load()
@@ -64,15 +67,15 @@ def test_a_model_that_is_none_is_named(tmp_path: Path) -> None:
     folder = make_kokoro_voices(tmp_path, "ef_a")
     (folder / "model.onnx").write_bytes(b"no model")
     with pytest.raises(ConfigError, match=r"model\.onnx: not a model"):
-        kokoro_models(tmp_path)[0].load()
+        models_in(tmp_path)[0].load()
     (folder / "model.onnx").unlink()
     with pytest.raises(ConfigError, match=r"model\.onnx: the model of Kokoro's voices is missing"):
-        kokoro_models(tmp_path)[0].load()
+        models_in(tmp_path)[0].load()
 
 
 def test_sentences_end_with_their_marks_and_speed_makes_them_shorter(tmp_path: Path) -> None:
     make_kokoro_voices(tmp_path, "ef_a")
-    voice = kokoro_models(tmp_path)[0]
+    voice = models_in(tmp_path)[0]
     parts = spoken(voice, "Buenos días. ¿Quién habla?")
     assert [part.ends_with for part in parts if part.ends_with is not None] == [".", "?"]
     assert sum(len(part.pcm) for part in spoken(voice, "Buenos días.", speed=2.0)) == pytest.approx(
@@ -82,19 +85,19 @@ def test_sentences_end_with_their_marks_and_speed_makes_them_shorter(tmp_path: P
 
 def test_a_sentence_beyond_the_models_positions_is_said_in_parts(tmp_path: Path) -> None:
     make_kokoro_voices(tmp_path, "ef_a")
-    parts = spoken(kokoro_models(tmp_path)[0], "palabra " * 100)
+    parts = spoken(models_in(tmp_path)[0], "palabra " * 100)
     assert max(len(part.pcm) for part in parts) <= 512 * 2 * SAMPLES_EACH
     assert sum(bool(part.pcm) for part in parts) > 1
 
 
 def test_nothing_is_given_out_for_a_text_without_words(tmp_path: Path) -> None:
     make_kokoro_voices(tmp_path, "ef_a")
-    assert spoken(kokoro_models(tmp_path)[0], "… !") == []
+    assert spoken(models_in(tmp_path)[0], "… !") == []
 
 
 def test_nobody_who_listens_any_more_is_spoken_to(tmp_path: Path) -> None:
     make_kokoro_voices(tmp_path, "ef_a")
-    voice, heard = kokoro_models(tmp_path)[0], []
+    voice, heard = models_in(tmp_path)[0], []
 
     def leave(audio: SentenceAudio) -> bool:
         heard.append(audio)
@@ -109,13 +112,13 @@ def test_without_pypinyin_chinese_voices_name_the_extra(tmp_path: Path, monkeypa
     monkeypatch.setitem(sys.modules, "cc_tts.engines.cpu.kokoro.mandarin", None)
     phonemes_of.cache_clear()
     with pytest.raises(ConfigError, match="the extra kokoro"):
-        kokoro_models(tmp_path)[0].load()
+        models_in(tmp_path)[0].load()
 
 
 def test_chinese_and_english_are_said_by_one_voice(tmp_path: Path) -> None:
     pytest.importorskip("pypinyin")
     make_kokoro_voices(tmp_path, "zf_a")
-    voice = kokoro_models(tmp_path)[0]
+    voice = models_in(tmp_path)[0]
     alone = num_tokens(spoken(voice, "请打开"))
     assert num_tokens(spoken(voice, "请打开 Windows")) > alone + 5
     assert voice.voices[0].also_speaks == ("en",)

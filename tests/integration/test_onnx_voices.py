@@ -18,7 +18,7 @@ from cc_tts import startup
 from cc_tts.clock import MonotonicClock
 from cc_tts.config.schema import Config, TtsConfig
 from cc_tts.engines.cpu.contract import FoundModel, SentenceAudio, Unusable
-from cc_tts.engines.cpu.piper import piper_models
+from cc_tts.engines.cpu.piper.voices import piper_models
 from cc_tts.engines.cpu.voices import find_models
 from cc_tts.engines.engine import Engine
 from cc_tts.engines.factory import make_engine

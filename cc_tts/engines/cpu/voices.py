@@ -14,7 +14,7 @@ def find_models(voices_dir: Path | None) -> list[FoundModel | Unusable]:
     """All neural voices, the packaged one first, and the files in ``voices_dir`` that should be voices and are none."""
     from cc_tts.engines.cpu.hibari import hibari_models
     from cc_tts.engines.cpu.kokoro.voices import kokoro_models
-    from cc_tts.engines.cpu.piper import piper_models
+    from cc_tts.engines.cpu.piper.voices import piper_models
 
     found: list[FoundModel | Unusable] = [*hibari_models(voices_dir)]
     return found if voices_dir is None else [*found, *kokoro_models(voices_dir), *piper_models(voices_dir)]

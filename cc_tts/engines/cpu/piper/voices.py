@@ -159,7 +159,7 @@ class PiperVoice:
 
     def _ids_of_pinyin(self, sentence: str) -> list[int]:
         """The same for a voice that was trained on pinyin."""
-        from cc_tts.engines.cpu.pinyin import syllables
+        from cc_tts.engines.cpu.piper.pinyin import syllables
 
         ids: list[int] = []
         for clause, mark in clauses(sentence):

@@ -1,0 +1,1 @@
+"""Piper voices: their models, and the pinyin that Chinese ones read."""

@@ -213,6 +213,12 @@ class Metrics:
             buckets=HTTP_BUCKETS_S,
         )
         self.speech_streams = gauge("cctts_speech_streams", "Responses of /v1/audio/speech being streamed.")
+        self.mrcp_sessions = gauge("cctts_mrcp_sessions", "Sessions of MRCP clients.")
+        self.mrcp_speaks = counter(
+            "cctts_mrcp_speaks",
+            "SPEAK requests that are over: normal, cancelled, hangup, process_ended, or error.",
+            "reason",
+        )
         self.text_streams = gauge("cctts_text_streams", "Open sockets of /v1/calls/{id}/stream.")
         self.event_subscribers = gauge("cctts_event_subscribers", "Open event subscriptions.")
         self.event_subscribers_dropped = counter(

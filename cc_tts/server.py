@@ -52,6 +52,7 @@ from cc_tts.engines.remote.workers import RemoteWorkers
 from cc_tts.engines.worker.link import WorkerLink
 from cc_tts.errors import CcTtsError, ConfigError, ProcessFailed
 from cc_tts.metrics import Metrics
+from cc_tts.mrcp.server.client import MrcpProcess
 from cc_tts.processes import systemd, threads
 from cc_tts.processes.adoption import Knock
 from cc_tts.processes.first import first_of
@@ -124,6 +125,16 @@ class Server:
         self.tenants = TenantQuotas.of(config, clock=clock, metrics=self.metrics)
         path = Path(config.accounting.file).expanduser() if config.accounting.file else None
         self.accounting = AccountingLog(path, node=config.server.node_name, clock=clock, metrics=self.metrics)
+        self.mrcp = MrcpProcess(
+            config,
+            self.source,
+            tenants=self.tenants,
+            accounting=self.accounting,
+            metrics=self.metrics,
+            clock=clock,
+            new_id=lambda: self.nodes.new_id("utt"),
+            on_down=restarts.labels(process="mrcp").inc,
+        )
         self.webhooks = Webhooks(config.webhooks, clock=clock, metrics=self.metrics)
         self.events = EventBus(
             clock,
@@ -211,6 +222,7 @@ class Server:
         ``calls.drain_timeout_s``.
         """
         self.registry.start_drain()
+        self.mrcp.set_accepting(accepting=False)
         self._notifier.stopping()
         self._stop.set()
 
@@ -290,6 +302,7 @@ class Server:
         await self._load_prompts()
         if listens(self._config):
             await self.vad.start()
+        await self.mrcp.start()
         await self.ua.start()
         self.registry.present_adopted()
 
@@ -311,8 +324,12 @@ class Server:
         await first_of(self._all_over(self._config.calls.drain_timeout_s), self._force.wait())
 
     async def _all_over(self, timeout_s: float) -> None:
-        """Wait for the last call, and beside it for speech that clients get over HTTP."""
-        await asyncio.gather(self.registry.drained(timeout_s=timeout_s), self._speech_over(timeout_s))
+        """Wait for the last call, and beside it for speech that clients get over HTTP, and for sessions of MRCP."""
+        await asyncio.gather(
+            self.registry.drained(timeout_s=timeout_s),
+            self._speech_over(timeout_s),
+            self.mrcp.drained(timeout_s=timeout_s),
+        )
 
     async def _speech_over(self, timeout_s: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -321,6 +338,7 @@ class Server:
 
     async def _stop_all(self) -> None:
         """Stop everything but the UA processes."""
+        await self.mrcp.stop()
         await self.vad.stop()
         await self.dial_back.stop()
         await self.relay_connector.stop()

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from cc_tts.config import cluster, remote, webhooks
 from cc_tts.config.record import route_faults
 from cc_tts.config.schema import MAX_TENANTS, Config, RouteConfig, is_ip_address
-from cc_tts.config.sections import prompts, relay, trunks
+from cc_tts.config.sections import mrcp, prompts, relay, trunks
 from cc_tts.config.sip_uri import MAX_PORT, AllowedTargets, uri_fault
 from cc_tts.egress.hosts import host_faults
 from cc_tts.errors import ConfigError, did_you_mean
@@ -18,7 +18,7 @@ def check_sense(config: Config) -> None:
     """Raise ``ConfigError`` for values that contradict each other; the message names both."""
     for faults_of in (
         _lists, _sip, _ua, _tls, _rtp, _tts, _playout, _media, _http, _routes, _registration, _peers, _auth, remote.faults,
-        cluster.faults, _tenants, webhooks.faults, _prompts, _trunks, _relay,
+        cluster.faults, _tenants, webhooks.faults, _prompts, _trunks, _relay, _mrcp,
     ):  # fmt: skip
         for fault in faults_of(config):
             raise ConfigError(fault)
@@ -204,6 +204,12 @@ def _relay(config: Config) -> Iterator[str]:
             yield f'{key}: what follows the relay is in {key}.then, so leave then = "stay"'
         if route.unanswered_greeting:
             yield f"routes.{user}.unanswered_greeting: with a relay it is {key}.fallback"
+
+
+def _mrcp(config: Config) -> Iterator[str]:
+    calls = range(config.rtp.port_min, config.rtp.port_max + 1)
+    has_certificate = bool(config.tls.certificate_file and config.tls.private_key_file)
+    yield from mrcp.faults(config.mrcp, rtp_ports=calls, tenants=config.tenants, has_certificate=has_certificate)
 
 
 def _registration(config: Config) -> Iterator[str]:

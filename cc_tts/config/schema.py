@@ -11,6 +11,7 @@ from typing import Annotated, Literal, get_args
 import msgspec
 
 from cc_tts.config.record import RecordConfig, RouteRecord
+from cc_tts.config.sections.mrcp import MrcpConfig
 from cc_tts.config.sections.prompts import MAX_URL_CHARS, PromptsConfig
 from cc_tts.config.sections.relay import RelayConfig, RouteRelay
 from cc_tts.config.sections.trunks import TrunkConfig
@@ -525,6 +526,7 @@ class Config:
     prompts: PromptsConfig = field(default_factory=PromptsConfig)
     accounting: AccountingConfig = field(default_factory=AccountingConfig)
     webhooks: WebhooksConfig = field(default_factory=WebhooksConfig)
+    mrcp: MrcpConfig = field(default_factory=MrcpConfig)
     log: LogConfig = field(default_factory=LogConfig)
     tenants: dict[str, TenantConfig] = field(default_factory=dict)
     routes: dict[str, RouteConfig] = field(default_factory=lambda: {"*": RouteConfig()})

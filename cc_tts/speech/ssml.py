@@ -10,7 +10,6 @@ What is well-formed is always spoken: of an element or attribute that is not kno
 Runs on: any thread; at most :data:`MAX_BYTES` take a few milliseconds.
 """
 
-import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -32,6 +31,7 @@ from cc_tts.speech.prompt import (
 from cc_tts.text.alignment import replaced
 from cc_tts.text.characters import clean, has_speech
 from cc_tts.text.chunker import LOOK_BACK_CHARS, looks_back
+from cc_tts.text.markup.prosody import RATES, VOLUMES_DB, gain_db_of, rate_of
 from cc_tts.text.pronunciation.phonemes import ipa_of
 from cc_tts.text.pronunciation.replacements import MAX_REPLACEMENTS, READ, Replacement
 from cc_tts.text.pronunciation.say_as import KINDS
@@ -49,18 +49,10 @@ MAX_SILENCE_MS: Final = 300_000  # unmeasured
 MAX_ALIAS_CHARS: Final = 500  # unmeasured
 _STRENGTHS_MS: Final = {"none": 0, "x-weak": 100, "weak": 200, "medium": 400, "strong": 700, "x-strong": 1200}
 _PAUSES_MS: Final = {"p": 400, "s": 200}
-_RATES: Final = {"x-slow": 0.5, "slow": 0.75, "medium": 1.0, "default": 1.0, "fast": 1.35, "x-fast": 1.75}
-_VOLUMES_DB: Final = {
-    "silent": -math.inf, "x-soft": -12.0, "soft": -6.0, "medium": 0.0, "default": 0.0, "loud": 6.0, "x-loud": 12.0,
-}  # fmt: skip
 _MAX_GAIN_DB: Final = 20.0  # unmeasured
 _NO_STYLE: Final = TextContent("")
 _BLEEP: Final = ToneContent("1000", 400)
 _TIME: Final = re.compile(r"\+?(\d{1,6}(?:\.\d{0,6})?|\.\d{1,6})(ms|s)")
-_PERCENT: Final = re.compile(r"([+-]?)(\d{1,4}(?:\.\d{1,4})?)%")
-_FACTOR: Final = re.compile(r"\d{1,2}(?:\.\d{1,4})?|\.\d{1,4}")
-_VOLUME: Final = re.compile(r"\d{1,3}(?:\.\d{1,4})?")
-_DECIBELS: Final = re.compile(r"[+-]?(?:\d{1,3}(?:\.\d{1,4})?|\.\d{1,4})dB", re.IGNORECASE)
 _LANGUAGE: Final = re.compile(r"[A-Za-z]{1,8}(?:[-_][A-Za-z0-9]{1,8}){0,4}")
 _FORMAT: Final = re.compile(r"[A-Za-z0-9]{0,16}")
 
@@ -248,13 +240,13 @@ class _Reader:
 
     def _prosody(self, element: _Element, attributes: Mapping[str, str]) -> None:
         if "rate" in attributes:
-            self._change_rate(element, _rate(attributes["rate"].strip()))
+            self._change_rate(element, rate_of(attributes["rate"].strip()))
         if "volume" in attributes:
-            self._change_gain(element, _gain_db(attributes["volume"].strip()))
+            self._change_gain(element, gain_db_of(attributes["volume"].strip()))
 
     def _change_rate(self, element: _Element, factor: float | None) -> None:
         if factor is None:
-            self._warn(f"prosody: rate is a percentage, a factor or one of {', '.join(_RATES)}; it has no effect")
+            self._warn(f"prosody: rate is a percentage, a factor or one of {', '.join(RATES)}; it has no effect")
             return
         wanted = element.style.rate * factor
         rate = min(max(wanted, MIN_SPEED), MAX_SPEED)
@@ -264,7 +256,7 @@ class _Reader:
 
     def _change_gain(self, element: _Element, gain_db: float | None) -> None:
         if gain_db is None:
-            self._warn(f"prosody: volume is a gain in dB or one of {', '.join(_VOLUMES_DB)}; it has no effect")
+            self._warn(f"prosody: volume is a gain in dB or one of {', '.join(VOLUMES_DB)}; it has no effect")
         else:
             element.style = replace(element.style, gain_db=min(element.style.gain_db + gain_db, _MAX_GAIN_DB))
 
@@ -403,29 +395,3 @@ class _Reader:
 
     def _fault(self, detail: str) -> SsmlMalformed:
         return SsmlMalformed.about(FieldError(self.pointer, detail))
-
-
-def _changed_by(percentage: str) -> float | None:
-    """The factor that ``120%``, ``+20%`` or ``-20%`` stands for; ``None`` for what is no percentage."""
-    if (match := _PERCENT.fullmatch(percentage)) is None:
-        return None
-    share = float(match[2]) / 100
-    return max({"": share, "+": 1 + share, "-": 1 - share}[match[1]], 0.0)
-
-
-def _rate(written: str) -> float | None:
-    if written in _RATES:
-        return _RATES[written]
-    return float(written) if _FACTOR.fullmatch(written) else _changed_by(written)
-
-
-def _gain_db(written: str) -> float | None:
-    """Gain of ``volume``: dB as in SSML 1.1, 0 to 100 as in SSML 1.0, or a percentage of change."""
-    if written in _VOLUMES_DB:
-        return _VOLUMES_DB[written]
-    if _DECIBELS.fullmatch(written):
-        return float(written[:-2])
-    factor = min(float(written) / 100, 1.0) if _VOLUME.fullmatch(written) else _changed_by(written)
-    if factor is None:
-        return None
-    return 20 * math.log10(factor) if factor else -math.inf

@@ -23,6 +23,7 @@ from cc_tts.calls.call_state import CALL_TABLE, UTTERANCE_TABLE, CallEvent, Call
 from cc_tts.calls.events.types import EVENTS, CallData
 from cc_tts.media.playout_events import PlayoutOverflow
 from cc_tts.metrics import Metrics
+from cc_tts.mrcp.control.states import SYNTH_TABLE, SynthEvent, SynthState
 from cc_tts.processes.channel import Message
 from cc_tts.processes.peer import PROCESS_TABLE, ProcessEvent, ProcessState
 from cc_tts.ua.leg_state import LEG_TABLE, LegEvent, LegState
@@ -42,6 +43,7 @@ MESSAGE_MODULES: Final = {
     "cc_tts.text.process.messages": "server and text process",
     "cc_tts.vad.messages": "server and VAD process",
     "cc_tts.recorder.messages": "UA and recorder",
+    "cc_tts.mrcp.messages": "server and MRCP process",
 }
 T = TypeVar("T")
 _MARKERS: Final = re.compile(r"(<!-- table:([a-z-]+) -->\n).*?(<!-- /table -->)", re.DOTALL)

@@ -1,0 +1,215 @@
+"""The MRCP process: ``python -m cc_tts.mrcp --channel-fd N``, its settings as JSON on standard input.
+
+It is a process because its media clock would suffer from the server's event loop, and the server from what strangers send.
+Everything runs on one event loop, the channel to the server too.
+"""
+
+import asyncio
+import os
+import ssl
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from cc_tts import logs
+from cc_tts.clock import MonotonicClock
+from cc_tts.errors import CcTtsError, ProcessFailed
+from cc_tts.mrcp.control.connections import Control
+from cc_tts.mrcp.messages import TO_MRCP, Accept, MrcpSettings
+from cc_tts.mrcp.mrcp_calls import CHECK_S, ControlPorts, MrcpCalls
+from cc_tts.mrcp.sip.flows import Flow, SipListener
+from cc_tts.mrcp.sip.server import SipServer
+from cc_tts.processes import child
+from cc_tts.processes.channel import (
+    PROTOCOL_VERSION,
+    ChildChannel,
+    Hello,
+    Message,
+    Ping,
+    Pong,
+    Ready,
+    Shutdown,
+    StartFailed,
+)
+from cc_tts.ua.guard.limits import PeerList
+
+BYE_TIMEOUT_S: Final = 1.0
+"""How long the answers to our BYEs are waited for at the end (unmeasured)."""
+
+log = logs.get("cc_tts.mrcp")
+
+Take = Callable[[Message, bytes], None]
+
+
+class ServerLink:
+    """The channel to the server, on the event loop."""
+
+    def __init__(self, channel: ChildChannel) -> None:
+        self._channel = channel
+        self._is_writing = False
+        self.over: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        """The exit status, once the server is gone or has asked for the end."""
+
+    def start(self, on_message: Take) -> None:
+        """Take in what the server sends."""
+        asyncio.get_running_loop().add_reader(self._channel.fileno(), self._read, on_message)
+
+    def _read(self, on_message: Take) -> None:
+        try:
+            for message, payload in self._channel.poll():
+                match message:
+                    case Ping(serial=serial):
+                        self.send(Pong(serial=serial))
+                    case Shutdown():
+                        self._end(0)
+                    case _:
+                        on_message(message, payload)
+        except ProcessFailed as error:
+            log.error("server_gone", detail=error.detail)
+            self._end(child.EXIT_SERVER_GONE)
+
+    def send(self, message: Message, payload: bytes = b"") -> None:
+        """Send a message, as soon as the server takes it."""
+        if self.over.done() and self.over.result():
+            return
+        try:
+            self._channel.put(message, payload)
+            self._flush()
+        except ProcessFailed:
+            self._end(child.EXIT_SERVER_GONE)
+
+    def _flush(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            self._channel.flush()
+        except ProcessFailed:
+            self._end(child.EXIT_SERVER_GONE)
+            return
+        if self._channel.has_backlog != self._is_writing:
+            self._is_writing = self._channel.has_backlog
+            if self._is_writing:
+                loop.add_writer(self._channel.fileno(), self._flush)
+            else:
+                loop.remove_writer(self._channel.fileno())
+
+    def _end(self, status: int) -> None:
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._channel.fileno())
+        if not self.over.done():
+            self.over.set_result(status)
+
+
+class MrcpServer:
+    """All parts of the process."""
+
+    def __init__(self, settings: MrcpSettings, link: ServerLink) -> None:
+        self._settings = settings
+        self._peers = PeerList(settings.mrcp.allowed_peers)
+        self._ports: dict[str, int] = {}
+        self.control = Control(self._may_connect)
+        self.calls = MrcpCalls(settings, self.control, MonotonicClock(), link.send)
+        self.sip = SipServer(settings.sip, self.calls, contact=self._contact)
+        self._listener = SipListener(self.sip.receive, self._may_connect)
+
+    def _may_connect(self, host: str) -> bool:
+        return host in self._peers
+
+    def _contact(self, flow: Flow) -> str:
+        host = self._settings.sip.public_address or flow.local_host
+        kind = flow.transport.lower()
+        return f"<sip:{host}:{self._ports.get(kind, 0)}{'' if kind == 'udp' else f';transport={kind}'}>"
+
+    async def start(self) -> dict[str, str]:
+        """Listen; returns the ports. Raises ``ProcessFailed`` or ``ConfigError`` if that is not possible."""
+        config, host = self._settings.mrcp, self._settings.sip.host
+        plain = tls_port = 0
+        if "udp" in config.transports:
+            self._ports["udp"] = await self._listener.listen_udp(host, config.sip_port)
+        if "tcp" in config.transports:
+            port = config.sip_port or self._ports.get("udp", 0)
+            self._ports["tcp"] = await self._listener.listen(host, port)
+        if {"udp", "tcp"} & set(config.transports):
+            plain = await self.control.listen(host, config.control_port)
+        if "tls" in config.transports:
+            context = tls_context(self._settings)
+            self._ports["tls"] = await self._listener.listen(host, config.sip_tls_port, tls=context)
+            tls_port = await self.control.listen(host, config.control_tls_port, tls=context)
+        self.calls.control_ports = ControlPorts(plain, tls_port)
+        named = {f"sip_{kind}": port for kind, port in self._ports.items()} | {
+            "control": plain,
+            "control_tls": tls_port,
+        }
+        return {name: str(port) for name, port in named.items() if port}
+
+    def take(self, message: Message, payload: bytes) -> None:
+        """A message of the server has come."""
+        if isinstance(message, Accept):
+            self.calls.is_accepting = message.accepting
+        else:
+            self.calls.take(message, payload)
+
+    async def watch(self) -> None:
+        """Look for what nobody needs, until cancelled."""
+        while True:
+            await asyncio.sleep(CHECK_S)
+            now_s = asyncio.get_running_loop().time()
+            self.calls.look(now_s)
+            self.control.close_unused(now_s)
+            self._listener.close_idle(now_s)
+
+    async def stop(self) -> None:
+        """End the sessions by BYE, and listen no more."""
+        await self.sip.close(BYE_TIMEOUT_S)
+        self.control.close()
+        self._listener.close()
+
+
+def tls_context(settings: MrcpSettings) -> ssl.SSLContext:
+    """TLS as ``[tls]`` has it; it was checked before the server started."""
+    tls = settings.tls
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(tls.certificate_file, tls.private_key_file, password=lambda: tls.private_key_password)
+    if tls.verify_client:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(cafile=tls.ca_file or None)
+        if not tls.ca_file:
+            context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
+    return context
+
+
+def main() -> int:
+    """Run until a shutdown is asked for or the server is gone; returns the exit status."""
+    channel, settings = child.begin(MrcpSettings, TO_MRCP)
+    logs.configure(level=settings.log.level, json=settings.log.json, process="mrcp")
+    try:
+        return asyncio.run(_serve(channel, settings))
+    finally:
+        channel.close()
+
+
+async def _serve(channel: ChildChannel, settings: MrcpSettings) -> int:
+    link = ServerLink(channel)
+    server = MrcpServer(settings, link)
+    try:
+        ports = await server.start()
+    except (CcTtsError, OSError) as error:
+        detail = error.detail if isinstance(error, CcTtsError) else str(error)
+        log.error("cannot_start", detail=detail)
+        link.send(StartFailed(detail[: child.MAX_REASON_CHARS]))
+        return child.EXIT_NO_START
+    link.send(Hello(protocol=PROTOCOL_VERSION, process="mrcp", pid=os.getpid(), build=ports))
+    link.send(Ready())
+    link.start(server.take)
+    watching = asyncio.create_task(server.watch(), name="watch")
+    try:
+        return await link.over
+    finally:
+        watching.cancel()
+        with suppress(asyncio.CancelledError):
+            await server.stop()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The MRCP connections: messages, channels, and the state of a synthesiser."""

@@ -1,0 +1,198 @@
+"""The MRCP connections of clients: one carries the messages of any number of channels (RFC 6787 §4.2).
+
+A channel answers on the connection on which its last request came. When a connection is lost, its channels stay: the client
+connects again, and its next request brings the events to the new connection. Runs on: the event loop.
+"""
+
+import asyncio
+import re
+import secrets
+import socket
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, Protocol, cast
+
+from cc_tts import logs
+from cc_tts.mrcp.control.message import Malformed, MessageReader, Refused, Request, RequestState, Status, response
+from cc_tts.mrcp.control.synthesizer import RESOURCE
+from cc_tts.mrcp.sip.flows import listen_tcp
+
+MAX_CONNECTIONS: Final = 1000  # unmeasured
+MAX_UNREAD_BYTES: Final = 1 << 20
+"""A client that leaves so much unread has stopped (unmeasured)."""
+UNUSED_S: Final = 60.0
+"""A connection that is of no channel is closed after so long without a message (unmeasured)."""
+KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
+"""A client that has gone without a word is noticed after a minute (unmeasured)."""
+_CHANNEL: Final = re.compile(r"([0-9A-Za-z]{1,64})@([a-z]{1,32})", re.ASCII)
+
+log = logs.get(__name__)
+
+
+class Channel(Protocol):
+    """A resource of a session."""
+
+    def handle(self, request: Request) -> None:
+        """Carry out a request."""
+
+
+class Connection(asyncio.Protocol):
+    """A connection of a client."""
+
+    def __init__(self, control: "Control") -> None:
+        self._control = control
+        self._transport: asyncio.Transport | None = None
+        self._reader = MessageReader()
+        self._heard_s = asyncio.get_running_loop().time()
+        self.channels: set[str] = set()
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=MAX_UNREAD_BYTES)
+        sock = transport.get_extra_info("socket")
+        with suppress(OSError):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option, value in KEEPALIVE:
+                sock.setsockopt(socket.IPPROTO_TCP, option, value)
+        peer = transport.get_extra_info("peername") or ("",)
+        if not self._control.take(self, str(peer[0])):
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        self._transport = None
+        self._control.forget(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._heard_s = asyncio.get_running_loop().time()
+        try:
+            for found in self._reader.feed(data):
+                self._control.receive(found, self)
+        except Malformed as error:
+            log.info("mrcp_malformed", detail=str(error), consequence="the connection is closed")
+            self.close()
+
+    def send(self, data: bytes) -> None:
+        """Send a message, unless the client has stopped reading: then the connection is closed."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
+            self._transport.abort()
+        else:
+            self._transport.write(data)
+
+    def close(self) -> None:
+        """Close it, when what was sent has left."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def is_unused(self, now_s: float) -> bool:
+        """Whether it is of no channel."""
+        return not self.channels and now_s - self._heard_s > UNUSED_S
+
+
+class Control:
+    """All connections and channels. ``may_connect`` says from which addresses."""
+
+    def __init__(self, may_connect: Callable[[str], bool]) -> None:
+        self._may_connect = may_connect
+        self._channels: dict[str, Channel] = {}
+        self._connection_of: dict[str, Connection] = {}
+        self._connections: set[Connection] = set()
+        self._servers: list[asyncio.Server] = []
+
+    async def listen(self, host: str, port: int, *, tls: ssl.SSLContext | None = None) -> int:
+        """Listen; returns the port. Raises ``ProcessFailed``."""
+        server = await listen_tcp(lambda: Connection(self), host, port, tls=tls)
+        self._servers.append(server)
+        return int(server.sockets[0].getsockname()[1])
+
+    def new_channel_id(self) -> str:
+        """An id that nobody guesses, as whoever has it controls the channel."""
+        return f"{secrets.token_hex(16)}@{RESOURCE}"
+
+    def add(self, channel_id: str, channel: Channel) -> None:
+        """Requests for this channel go there from now on."""
+        self._channels[channel_id] = channel
+
+    def remove(self, channel_id: str) -> None:
+        """The channel is gone."""
+        self._channels.pop(channel_id, None)
+        if (connection := self._connection_of.pop(channel_id, None)) is not None:
+            connection.channels.discard(channel_id)
+
+    def is_connected(self, channel_id: str) -> bool:
+        """Whether the client of a channel is there."""
+        connection = self._connection_of.get(channel_id)
+        return connection is not None and connection.is_open
+
+    def send(self, channel_id: str, data: bytes) -> None:
+        """Send a message of a channel; what nobody can get is dropped."""
+        if (connection := self._connection_of.get(channel_id)) is not None:
+            connection.send(data)
+
+    def take(self, connection: Connection, host: str) -> bool:
+        """Whether a connection may stay."""
+        if not self._may_connect(host) or len(self._connections) >= MAX_CONNECTIONS:
+            return False
+        self._connections.add(connection)
+        return True
+
+    def forget(self, connection: Connection) -> None:
+        """A connection is closed."""
+        self._connections.discard(connection)
+        for channel_id in connection.channels:
+            if self._connection_of.get(channel_id) is connection:
+                del self._connection_of[channel_id]
+        connection.channels.clear()
+
+    def receive(self, found: Request | Refused, connection: Connection) -> None:
+        """Hand on a request, or refuse it."""
+        if isinstance(found, Refused):
+            self._refuse(found.request_id, found.status, found.channel_id, connection)
+            return
+        channel_id = found.channel_id.strip()
+        if not channel_id:
+            self._refuse(found.request_id, Status.MISSING_HEADER, "", connection)
+            return
+        channel = self._channels.get(channel_id)
+        if channel is None:
+            self._refuse(found.request_id, Status.NO_CHANNEL, channel_id, connection)
+            return
+        self._bind(channel_id, connection)
+        try:
+            channel.handle(found)
+        except Exception:
+            log.exception("mrcp_request_failed", method=found.method)
+            self._refuse(found.request_id, Status.INTERNAL, channel_id, connection)
+
+    def _bind(self, channel_id: str, connection: Connection) -> None:
+        before = self._connection_of.get(channel_id)
+        if before is not connection:
+            if before is not None:
+                before.channels.discard(channel_id)
+            self._connection_of[channel_id] = connection
+            connection.channels.add(channel_id)
+
+    def _refuse(self, request_id: int | None, status: Status, channel_id: str, connection: Connection) -> None:
+        if request_id is None:
+            return
+        headers = [("Channel-Identifier", channel_id)] if _CHANNEL.fullmatch(channel_id) else []
+        connection.send(response(request_id, status, RequestState.COMPLETE, headers))
+
+    def close_unused(self, now_s: float) -> None:
+        """Close the connections that nobody needs."""
+        for connection in [each for each in self._connections if each.is_unused(now_s)]:
+            connection.close()
+
+    def close(self) -> None:
+        """Listen no more, and close what is open."""
+        for server in self._servers:
+            server.close()
+        for connection in tuple(self._connections):
+            connection.close()

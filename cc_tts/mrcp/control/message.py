@@ -1,0 +1,237 @@
+"""Messages of MRCPv2 (RFC 6787 §5): cut out of a stream of bytes, read and written.
+
+::
+
+    MRCP/2.0 <length> SPEAK <request-id>              request
+    MRCP/2.0 <length> <request-id> <status> <state>   response
+    MRCP/2.0 <length> <event> <request-id> <state>    event
+
+The length is that of the whole message, the digits of the length among it.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from typing import Final
+
+MAX_MESSAGE_BYTES: Final = 131_072  # unmeasured
+"""Twice the largest SSML document that is read, so that one has room in it however it is encoded."""
+MAX_START_LINE_BYTES: Final = 256  # unmeasured
+MAX_HEADERS: Final = 100  # unmeasured
+MAX_VALUE_CHARS: Final = 4096  # unmeasured
+MAJOR_VERSION: Final = 2
+VERSION: Final = f"MRCP/{MAJOR_VERSION}.0"
+_PREFIX: Final = re.compile(rb"MRCP/(\d{1,3})\.(\d{1,3}) {1,8}(\d{1,19}) ")
+_REQUEST: Final = re.compile(r"([A-Za-z0-9_.!*'%+-]{1,64}) +(\d{1,10})")
+"""A method and a request-id (RFC 6787 §5.1, §5.2)."""
+_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
+
+
+class Status(IntEnum):
+    """Status codes (RFC 6787 §5.4)."""
+
+    SUCCESS = 200
+    NOT_ALLOWED = 401
+    WRONG_STATE = 402
+    UNSUPPORTED_HEADER = 403
+    ILLEGAL_VALUE = 404
+    NO_CHANNEL = 405
+    MISSING_HEADER = 406
+    FAILED = 407
+    UNSUPPORTED_ENTITY = 408
+    UNSUPPORTED_VALUE = 409
+    INTERNAL = 501
+    UNSUPPORTED_VERSION = 502
+    TOO_LARGE = 504
+
+
+class RequestState(StrEnum):
+    """How far a request is (RFC 6787 §5.3)."""
+
+    COMPLETE = "COMPLETE"
+    IN_PROGRESS = "IN-PROGRESS"
+    PENDING = "PENDING"
+
+
+Header = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request of a client. Of a header that comes twice the first counts."""
+
+    method: str
+    request_id: int
+    headers: tuple[Header, ...] = ()
+    body: bytes = b""
+
+    def header(self, name: str) -> str | None:
+        """The value of a header; ``None`` if there is none."""
+        return next((value for each, value in self.headers if each.lower() == name.lower()), None)
+
+    @property
+    def channel_id(self) -> str:
+        """The channel that it is for, as written."""
+        return self.header("Channel-Identifier") or ""
+
+
+class Malformed(Exception):
+    """The bytes are no message, so that it cannot be told where the next one begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A message that is no request that could be carried out, though its bounds are known. ``request_id`` is ``None`` where
+    that is not known, and nothing can be answered.
+    """
+
+    status: Status
+    request_id: int | None = None
+    channel_id: str = ""
+
+
+class MessageReader:
+    """Cuts a stream into messages. Only one message is held at a time, which is bounded."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._to_skip = 0
+
+    def feed(self, data: bytes) -> Iterable[Request | Refused]:
+        """Add bytes; yields what they complete. Raises ``Malformed`` at what is no message; what came before it is good."""
+        self._buffer += data
+        while self._skip() and self._buffer:
+            found = self._next()
+            if found is None:
+                return
+            yield found
+
+    def _skip(self) -> bool:
+        """Pass over the rest of a message that is too large; returns whether that is done."""
+        num = min(self._to_skip, len(self._buffer))
+        del self._buffer[:num]
+        self._to_skip -= num
+        return not self._to_skip
+
+    def _next(self) -> Request | Refused | None:
+        match = _PREFIX.match(self._buffer)
+        if match is None:
+            if len(self._buffer) >= MAX_START_LINE_BYTES or b"\n" in self._buffer or not _may_begin(self._buffer):
+                raise Malformed("no start line of MRCPv2")
+            return None
+        is_version_2, length = (
+            int(match[1]) == MAJOR_VERSION,
+            int(match[3]),
+        )  # before the buffer changes, which the match is of
+        if length <= match.end():
+            raise Malformed("the length is less than that of the start line")
+        end_of_line = self._buffer.find(b"\r\n", 0, MAX_START_LINE_BYTES)
+        if end_of_line < 0:
+            if len(self._buffer) >= MAX_START_LINE_BYTES:
+                raise Malformed("the start line does not end")
+            return None
+        if end_of_line + 2 > length:
+            raise Malformed("the length ends within the start line")
+        if length > MAX_MESSAGE_BYTES:
+            self._to_skip = length
+            rest = self._buffer[match.end() : end_of_line].decode("ascii", "replace")
+            return Refused(Status.TOO_LARGE, _request_id(rest))
+        if len(self._buffer) < length:
+            return None
+        message = bytes(self._buffer[:length])
+        del self._buffer[:length]
+        start = message[match.end() : end_of_line].decode("ascii", "replace")
+        return _read(start, message[end_of_line + 2 :], is_version_2=is_version_2)
+
+
+def _may_begin(data: bytearray) -> bool:
+    """Whether more bytes could make a start line of this."""
+    return re.fullmatch(rb"M|MR|MRC|MRCP|MRCP/[\d.]{0,7}(?: {1,8}\d{0,19})?", data) is not None
+
+
+def _request_id(rest: str) -> int | None:
+    match = _REQUEST.fullmatch(rest.strip())
+    return int(match[2]) if match is not None else None
+
+
+def _read(start: str, rest: bytes, *, is_version_2: bool) -> Request | Refused:
+    match = _REQUEST.fullmatch(start.strip())
+    if match is None:
+        return Refused(Status.NOT_ALLOWED)
+    request_id = int(match[2])
+    if not is_version_2:
+        return Refused(Status.UNSUPPORTED_VERSION, request_id)
+    head, separator, body = rest.partition(b"\r\n\r\n")
+    if not separator and rest.startswith(b"\r\n"):
+        head, body = b"", rest[2:]
+    headers = _headers(head)
+    if headers is None:
+        return Refused(Status.ILLEGAL_VALUE, request_id, _first(_lenient(head), "channel-identifier"))
+    length = _first(headers, "content-length")
+    if length and not (length.isascii() and length.isdigit() and int(length[:10]) == len(body)):
+        return Refused(Status.ILLEGAL_VALUE, request_id, _first(headers, "channel-identifier"))
+    return Request(match[1].upper(), request_id, headers, body)
+
+
+def _first(headers: Sequence[Header], name: str) -> str:
+    return next((value for each, value in headers if each.lower() == name), "")
+
+
+def _lines(head: bytes) -> list[str]:
+    """The lines of a header, folded ones joined (RFC 6787 §5.1 refers to RFC 5322)."""
+    lines: list[str] = []
+    for line in head.decode("utf-8", "replace").split("\r\n"):
+        if line[:1] in (" ", "\t") and lines:
+            lines[-1] += " " + line.strip()
+        elif line:
+            lines.append(line)
+    return lines
+
+
+def _headers(head: bytes) -> tuple[Header, ...] | None:
+    """The headers; ``None`` if a line is none, or there are too many or too long ones."""
+    lines = _lines(head)
+    found = _lenient(head)
+    is_bounded = len(lines) <= MAX_HEADERS and all(len(value) <= MAX_VALUE_CHARS for _, value in found)
+    return found if len(found) == len(lines) and is_bounded else None
+
+
+def _lenient(head: bytes) -> tuple[Header, ...]:
+    fields = (line.partition(":") for line in _lines(head)[: MAX_HEADERS + 1])
+    return tuple(
+        (name.strip(), value.strip()) for name, colon, value in fields if colon and _NAME.fullmatch(name.strip())
+    )
+
+
+def response(
+    request_id: int, status: Status, state: RequestState, headers: Iterable[Header], body: bytes = b""
+) -> bytes:
+    """A response as bytes."""
+    return _written(f"{request_id} {status.value:03d} {state}", headers, body)
+
+
+def event(name: str, request_id: int, state: RequestState, headers: Iterable[Header], body: bytes = b"") -> bytes:
+    """An event as bytes."""
+    return _written(f"{name} {request_id} {state}", headers, body)
+
+
+def request(method: str, request_id: int, headers: Iterable[Header], body: bytes = b"") -> bytes:
+    """A request as bytes, as a client sends it."""
+    return _written(f"{method} {request_id}", headers, body)
+
+
+def _written(start: str, headers: Iterable[Header], body: bytes) -> bytes:
+    lines = [f"{name}: {_one_line(value)}" for name, value in headers]
+    if body:
+        lines.append(f"Content-Length: {len(body)}")
+    rest = "".join(f"{line}\r\n" for line in (f" {start}", *lines, "")).encode() + body
+    without_length = len(VERSION) + 1 + len(rest)
+    length = without_length + len(str(without_length))
+    if without_length + len(str(length)) > length:
+        length += 1  # its own digits made it one digit longer
+    return f"{VERSION} {length}".encode() + rest
+
+
+def _one_line(value: str) -> str:
+    return " ".join(value.split())

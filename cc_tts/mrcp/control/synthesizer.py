@@ -1,0 +1,453 @@
+"""The resource ``speechsynth`` of one session: its requests, its queue and its events (RFC 6787 §8).
+
+::
+
+    request ─▸ handle ─▸ response, or events later
+    SPEAK ─▸ queue ─▸ StartSpeech ─▸ Line ─▸ played ─▸ SPEAK-COMPLETE ─▸ the next of the queue
+
+What a client may write is checked here, except for the text and the voice, which the server knows. Runs on: the event loop.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from cc_tts.clock import Clock
+from cc_tts.mrcp.control import params
+from cc_tts.mrcp.control.message import Header, Request, RequestState, Status, event, response
+from cc_tts.mrcp.control.states import SYNTH_TABLE, SynthEvent, SynthState
+from cc_tts.mrcp.messages import (
+    CloseSpeech,
+    DefineLexicon,
+    JumpSpeech,
+    LexiconTaken,
+    Markup,
+    OpenSpeech,
+    SpeechJumped,
+    SpeechOver,
+    SpeechTaken,
+    StartSpeech,
+)
+from cc_tts.processes.channel import Message
+from cc_tts.state_machine import StateMachine
+
+RESOURCE: Final = "speechsynth"
+MAX_LEXICONS: Final = 16  # unmeasured
+_NTP_EPOCH_S: Final = 2_208_988_800
+"""NTP begins in 1900, and Unix time in 1970 (RFC 5905 §6)."""
+_TYPES: Final[dict[str, Markup]] = {
+    "text/plain": "text",
+    "application/ssml+xml": "ssml",
+    "application/ssml": "ssml",
+    "application/synthesis+ssml": "ssml",
+}
+"""The last is that of MRCPv1, which old platforms still send."""
+_LEXICON_TYPE: Final = "application/pls+xml"
+_ID_LIST: Final = re.compile(r"\d{1,10}(?: *, *\d{1,10})*")
+_STATUS_OF: Final = {
+    "unknown_voice": Status.UNSUPPORTED_VALUE,
+    "text_too_long": Status.TOO_LARGE,
+}
+_CAUSES: Final = {
+    "ssml_malformed": "002 parse-failure",
+    "nothing_to_say": "002 parse-failure",
+    "malformed": "002 parse-failure",
+    "language_unsupported": "005 language-unsupported",
+    "unknown_lexicon": "006 lexicon-load-failure",
+    "lexicon_malformed": "006 lexicon-load-failure",
+}
+NORMAL: Final = "000 normal"
+_URI_FAILURE: Final = "003 uri-failure"
+_ERROR: Final = "004 error"
+_LEXICON_FAILURE: Final = "006 lexicon-load-failure"
+
+
+class Line(Protocol):
+    """The RTP of a session, as its synthesiser uses it."""
+
+    @property
+    def rate_hz(self) -> int | None:
+        """The sample rate; ``None`` if there is no audio."""
+
+    @property
+    def played_ms(self) -> float:
+        """How far the speech is that is played."""
+
+    def begin(self, speech_id: int, at_ms: float = 0.0) -> None:
+        """Play this speech from now on, whose audio begins ``at_ms`` in it."""
+
+    def cut(self) -> None:
+        """Be silent, and forget what was not played."""
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+
+@dataclass(slots=True, eq=False)
+class _Speak:
+    """A SPEAK request that is not over."""
+
+    request_id: int
+    speech_id: int
+    parameters: dict[str, str]
+    is_answered: bool = False
+    is_taken: bool = False
+    has_begun: bool = False
+    control: Request | None = None
+    """A CONTROL that waits for its answer: what comes of the audio until then is void."""
+    last_mark: str = ""
+
+
+class Synthesizer:
+    """``tell`` sends a message to the server, ``send`` bytes to the client; ``new_id`` counts speeches and lexicons."""
+
+    def __init__(
+        self,
+        channel_id: str,
+        *,
+        mrcp_call_id: str,
+        line: Line,
+        tell: Callable[[Message, bytes], None],
+        send: Callable[[bytes], None],
+        new_id: Callable[["Synthesizer"], int],
+        clock: Clock,
+        max_queued: int,
+    ) -> None:
+        self.channel_id = channel_id
+        self._mrcp_call_id = mrcp_call_id
+        self._line = line
+        self._tell = tell
+        self._send = send
+        self._new_id = new_id
+        self._clock = clock
+        self._max_queued = max_queued
+        self._machine = StateMachine(SYNTH_TABLE, SynthState.IDLE)
+        self._queue: list[_Speak] = []
+        """The first one is that which is spoken."""
+        self._parameters: dict[str, str] = {}
+        self._lexicons: list[str] = []
+        """Those that are loaded, in the order in which they came."""
+        self._defining: dict[int, tuple[Request, str]] = {}
+
+    @property
+    def state(self) -> SynthState:
+        """The state by RFC 6787 §8.1."""
+        return self._machine.state
+
+    @property
+    def num_speaks(self) -> int:
+        """How many SPEAK requests are spoken, or wait."""
+        return len(self._queue)
+
+    @property
+    def numbers(self) -> set[int]:
+        """The speeches and lexicons that the server may still tell of."""
+        return {each.speech_id for each in self._queue} | self._defining.keys()
+
+    # --- requests --------------------------------------------------------------------------------------------------------
+
+    def handle(self, request: Request) -> None:
+        """Carry out a request that is for this channel."""
+        handlers: dict[SynthEvent, Callable[[Request], None]] = {
+            SynthEvent.SPEAK: self._speak,
+            SynthEvent.STOP: self._stop,
+            SynthEvent.PAUSE: self._pause,
+            SynthEvent.RESUME: self._resume,
+            SynthEvent.BARGE_IN: self._barge_in,
+            SynthEvent.CONTROL: self._control,
+            SynthEvent.DEFINE_LEXICON: self._define_lexicon,
+            SynthEvent.SET_PARAMS: self._set_params,
+            SynthEvent.GET_PARAMS: self._get_params,
+        }
+        method = next((each for each in handlers if each == request.method), None)
+        if method is None:
+            self._answer(request, Status.NOT_ALLOWED)
+        elif wrong := params.illegal(request.headers) if method is not SynthEvent.GET_PARAMS else []:
+            self._answer(request, Status.ILLEGAL_VALUE, wrong)
+        elif not self._machine.can(method):
+            self._answer(request, Status.WRONG_STATE)
+        else:
+            handlers[method](request)
+
+    def _speak(self, request: Request) -> None:
+        content_type = (request.header("Content-Type") or "").partition(";")[0].strip().lower()
+        length = params.length_of(request.header("Speak-Length") or "") if request.header("Speak-Length") else None
+        if not request.body:
+            self._answer(
+                request, Status.MISSING_HEADER if not content_type else Status.FAILED, _cause("002 parse-failure")
+            )
+        elif content_type == "text/uri-list":
+            self._answer(request, Status.FAILED, _cause(_URI_FAILURE, "texts are not fetched from URIs"))
+        elif content_type not in _TYPES:
+            status = Status.UNSUPPORTED_ENTITY if content_type else Status.MISSING_HEADER
+            self._answer(request, status, [("Content-Type", content_type)])
+        elif length is not None and (length[1] != "second" or length[0] <= 0):
+            self._answer(request, Status.UNSUPPORTED_VALUE, [("Speak-Length", request.header("Speak-Length") or "")])
+        elif self._line.rate_hz is None:
+            self._answer(request, Status.FAILED, _cause(_ERROR, "the session has no audio"))
+        elif len(self._queue) >= self._max_queued:
+            self._answer(request, Status.FAILED, _cause(_ERROR, f"{self._max_queued} requests wait"))
+        elif any(each.request_id == request.request_id for each in self._queue):
+            self._answer(request, Status.FAILED, _cause(_ERROR, "the request-id is in use"))
+        else:
+            self._take(request, _TYPES[content_type], self._line.rate_hz, None if length is None else length[0] * 1000)
+
+    def _take(self, request: Request, markup: Markup, rate_hz: int, max_ms: int | None) -> None:
+        parameters = params.merged(self._parameters, request)
+        speak = _Speak(request.request_id, self._new_id(self), parameters)
+        order = params.lexicon_order(parameters)
+        opened = OpenSpeech(
+            speak.speech_id,
+            self._mrcp_call_id,
+            markup,
+            params.style_of(parameters),
+            rate_hz,
+            max_ms,
+            tuple(self._lexicons if order is None else order),
+        )
+        self._queue.append(speak)
+        self._machine.fire(SynthEvent.SPEAK)
+        self._tell(opened, request.body)
+        if len(self._queue) == 1:
+            self._start()
+
+    def _stop(self, request: Request) -> None:
+        wanted = self._wanted(request)
+        if wanted is None:
+            self._answer(request, Status.ILLEGAL_VALUE, [("Active-Request-Id-List", "")])
+            return
+        self._answer_stopped(request, [each for each in self._queue if not wanted or each.request_id in wanted])
+
+    def _wanted(self, request: Request) -> set[int] | None:
+        """The requests that STOP names; none: all. ``None`` if the list is no list."""
+        written = request.header("Active-Request-Id-List")
+        if written is None:
+            return set()
+        return {int(each) for each in written.split(",")} if _ID_LIST.fullmatch(written) else None
+
+    def _barge_in(self, request: Request) -> None:
+        """All of the queue goes with a request that is spoken and lets itself be interrupted (RFC 6787 §8.8)."""
+        kills = bool(self._queue) and params.kills_on_barge_in(self._queue[0].parameters)
+        self._answer_stopped(request, list(self._queue) if kills else [])
+
+    def _answer_stopped(self, request: Request, stopped: list[_Speak]) -> None:
+        """End these, answer, and go on with what is left."""
+        is_current = bool(stopped) and stopped[0] is self._queue[0]
+        marker = self._marker() if is_current else []
+        for each in stopped:
+            self._answer_speak(each)
+            self._forget(each, "cancelled")
+        if is_current:
+            self._machine.fire(SynthEvent.STOP)
+        ids = [("Active-Request-Id-List", ",".join(str(each.request_id) for each in stopped))] if stopped else []
+        self._answer(request, Status.SUCCESS, [*ids, *marker])
+        if is_current:
+            self._line.cut()
+            self._line.resume()
+            self._next()
+
+    def _pause(self, request: Request) -> None:
+        self._machine.fire(SynthEvent.PAUSE)
+        self._line.pause()
+        self._answer_active(request)
+
+    def _resume(self, request: Request) -> None:
+        self._machine.fire(SynthEvent.RESUME)
+        self._line.resume()
+        self._answer_active(request)
+
+    def _answer_active(self, request: Request, extra: tuple[Header, ...] = ()) -> None:
+        active = ("Active-Request-Id-List", str(self._queue[0].request_id))
+        self._answer(request, Status.SUCCESS, [active, *extra, *self._marker()])
+
+    def _control(self, request: Request) -> None:
+        speak = self._queue[0]
+        changes = params.settable(request.headers)
+        jump = params.length_of(request.header("Jump-Size") or "")
+        if not changes and jump is None:
+            self._answer(request, Status.MISSING_HEADER)
+        elif not speak.has_begun or speak.control is not None:
+            self._answer(request, Status.FAILED, _cause(_ERROR, "the request cannot be controlled yet"))
+        else:
+            speak.control = request
+            speak.parameters.update(changes)
+            count, unit = jump or (0, "second")
+            style = params.style_of(speak.parameters)
+            self._tell(JumpSpeech(speak.speech_id, self._line.played_ms, count, unit, style), b"")
+            self._line.cut()
+
+    def _define_lexicon(self, request: Request) -> None:
+        content_type = (request.header("Content-Type") or "").partition(";")[0].strip().lower()
+        name = (request.header("Content-ID") or "").strip("<> ")
+        if not request.body or not name:
+            self._answer(request, Status.MISSING_HEADER)
+        elif content_type == "text/uri-list":
+            self._answer(request, Status.FAILED, _cause(_URI_FAILURE, "lexicons are not fetched from URIs"))
+        elif content_type != _LEXICON_TYPE:
+            self._answer(request, Status.UNSUPPORTED_ENTITY, [("Content-Type", content_type)])
+        elif len(self._lexicons) + len(self._defining) >= MAX_LEXICONS:
+            self._answer(request, Status.FAILED, _cause(_LEXICON_FAILURE, f"{MAX_LEXICONS} lexicons are defined"))
+        else:
+            number = self._new_id(self)
+            self._defining[number] = request, f"session:{name}"
+            self._tell(DefineLexicon(number, self._mrcp_call_id, f"session:{name}"), request.body)
+
+    def _set_params(self, request: Request) -> None:
+        if unknown := params.unsettable(request.headers):
+            self._answer(request, Status.UNSUPPORTED_HEADER, unknown)
+            return
+        self._parameters.update(params.settable(request.headers))
+        self._answer(request, Status.SUCCESS)
+
+    def _get_params(self, request: Request) -> None:
+        if unknown := params.unsettable(request.headers):
+            self._answer(request, Status.UNSUPPORTED_HEADER, unknown)
+            return
+        names = list(params.settable(request.headers)) or list(params.SETTABLE)
+        values = {params.KILL_ON_BARGE_IN: "true", **self._parameters}
+        self._answer(request, Status.SUCCESS, [(name, values[name]) for name in names if name in values])
+
+    # --- what the server and the line tell ---------------------------------------------------------------------------------
+
+    def on_taken(self, taken: SpeechTaken) -> None:
+        """The server has looked at the text of a request."""
+        if (speak := self._named(taken.speech_id)) is None:
+            return
+        if not taken.code:
+            speak.is_taken = True
+            self._answer_speak(speak)
+            return
+        status = _STATUS_OF.get(taken.code, Status.FAILED)
+        voice = [("Voice-Name", speak.parameters.get("Voice-Name", ""))] if taken.code == "unknown_voice" else []
+        headers = [*voice, *_cause(_CAUSES.get(taken.code, _ERROR), taken.detail)]
+        if not speak.is_answered:
+            self._send_response(speak.request_id, status, RequestState.COMPLETE, headers)
+        self._end(speak, taken.code)
+
+    def on_jumped(self, jumped: SpeechJumped) -> None:
+        """The audio goes on from another place."""
+        speak = self._named(jumped.speech_id)
+        if speak is None or (request := speak.control) is None:
+            return
+        speak.control = None
+        self._line.begin(speak.speech_id, jumped.at_ms)
+        self._answer_active(request, (("Speak-Restart", "true"),) if jumped.restarts else ())
+
+    def takes_audio(self, speech_id: int) -> bool:
+        """Whether audio of this speech is what the line plays now."""
+        speak = self._queue[0] if self._queue else None
+        return speak is not None and speak.speech_id == speech_id and speak.control is None
+
+    def on_mark(self, speech_id: int, name: str) -> None:
+        """A mark of the text was heard."""
+        if self.takes_audio(speech_id):
+            speak = self._queue[0]
+            speak.last_mark = name
+            self._send_event("SPEECH-MARKER", speak, RequestState.IN_PROGRESS, self._marker())
+
+    def on_failed(self, over: SpeechOver) -> None:
+        """The audio of a request broke off. What there was of it was cut."""
+        if (speak := self._named(over.speech_id)) is not None and speak is self._queue[0]:
+            cause = _cause(_CAUSES.get(over.code, _ERROR), over.detail)
+            self._line.cut()
+            self._complete(speak, cause, over.code)
+
+    def on_played(self) -> None:
+        """All of the request that is spoken was heard, and the silence behind it."""
+        if self._queue:
+            self._complete(self._queue[0], _cause(NORMAL), "")
+
+    def on_lexicon(self, taken: LexiconTaken) -> None:
+        """The server has looked at a lexicon."""
+        request, name = self._defining.pop(taken.request_id)
+        if taken.code:
+            self._answer(request, Status.FAILED, _cause(_LEXICON_FAILURE, taken.detail))
+            return
+        if (request.header("Load-Lexicon") or "true").lower() == "true" and name not in self._lexicons:
+            self._lexicons.append(name)
+        self._answer(request, Status.SUCCESS, _cause(NORMAL))
+
+    def close(self, reason: str) -> None:
+        """The channel is gone."""
+        self._line.cut()
+        for each in list(self._queue):
+            self._forget(each, reason)
+        self._machine = StateMachine(SYNTH_TABLE, SynthState.IDLE)
+
+    # ---------------------------------------------------------------------------------------------------------------------
+
+    def _named(self, speech_id: int) -> _Speak | None:
+        return next((each for each in self._queue if each.speech_id == speech_id), None)
+
+    def _start(self) -> None:
+        """The first of the queue is spoken from now on."""
+        speak = self._queue[0]
+        speak.has_begun = True
+        self._line.begin(speak.speech_id)
+        self._tell(StartSpeech(speak.speech_id), b"")
+
+    def _next(self) -> None:
+        if self._queue:
+            self._machine.fire(SynthEvent.SPEAK)
+            self._start()
+
+    def _complete(self, speak: _Speak, cause: list[Header], code: str) -> None:
+        self._answer_speak(speak)
+        self._send_event("SPEAK-COMPLETE", speak, RequestState.COMPLETE, [*cause, *self._marker()])
+        self._end(speak, code)
+
+    def _end(self, speak: _Speak, code: str) -> None:
+        """A request is over; the next one begins, if it was that which is spoken."""
+        is_current = speak is self._queue[0]
+        self._forget(speak, code or "normal")
+        if is_current:
+            self._machine.fire(SynthEvent.COMPLETE)
+            self._line.cut()
+            self._line.resume()
+            self._next()
+
+    def _forget(self, speak: _Speak, reason: str) -> None:
+        if speak.control is not None:
+            self._answer(speak.control, Status.SUCCESS)
+            speak.control = None
+        played_ms = self._line.played_ms if speak.has_begun else 0.0
+        self._queue.remove(speak)
+        self._tell(CloseSpeech(speak.speech_id, played_ms, reason), b"")
+
+    def _answer_speak(self, speak: _Speak) -> None:
+        """Say that a request was taken, once."""
+        if speak.is_answered:
+            return
+        speak.is_answered = True
+        state = RequestState.IN_PROGRESS if speak.has_begun else RequestState.PENDING
+        self._send_response(speak.request_id, Status.SUCCESS, state, _timestamp(self._ntp))
+
+    @property
+    def _ntp(self) -> int:
+        """The time as an NTP timestamp of 64 bits (RFC 6787 §8.4.8)."""
+        return int((self._clock.wall_s() + _NTP_EPOCH_S) * 2**32)
+
+    def _marker(self) -> list[Header]:
+        """Where the request is that is spoken: the time, and the last mark of its text."""
+        mark = self._queue[0].last_mark if self._queue else ""
+        return _timestamp(self._ntp, mark)
+
+    def _answer(self, request: Request, status: Status, headers: list[Header] | None = None) -> None:
+        self._send_response(request.request_id, status, RequestState.COMPLETE, headers or [])
+
+    def _send_response(self, request_id: int, status: Status, state: RequestState, headers: list[Header]) -> None:
+        self._send(response(request_id, status, state, [("Channel-Identifier", self.channel_id), *headers]))
+
+    def _send_event(self, name: str, speak: _Speak, state: RequestState, headers: list[Header]) -> None:
+        self._send(event(name, speak.request_id, state, [("Channel-Identifier", self.channel_id), *headers]))
+
+
+def _cause(cause: str, reason: str = "") -> list[Header]:
+    found = [("Completion-Cause", cause)]
+    return [*found, ("Completion-Reason", f'"{reason[:200]}"'.replace("\\", "/"))] if reason else found
+
+
+def _timestamp(ntp: int, mark: str = "") -> list[Header]:
+    return [("Speech-Marker", f"timestamp={ntp};{mark}" if mark else f"timestamp={ntp}")]

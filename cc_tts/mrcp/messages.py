@@ -1,0 +1,166 @@
+"""Messages between the server process and the MRCP process.
+
+::
+
+    OpenSpeech · StartSpeech · JumpSpeech · SpeechProgress · CloseSpeech ──▸ server ──▸ SpeechTaken · SpeechJumped ·
+    DefineLexicon · MrcpCallOver · Sessions                               ──▸        ──▸ SpeechAudio · SpeechMark ·
+                                                                                        SpeechOver · LexiconTaken · Accept
+
+A speech begins with ``OpenSpeech``, whose payload is the text, and ends with ``CloseSpeech``, whatever came before.
+"""
+
+from typing import Final, Literal
+
+import msgspec
+
+from cc_tts.config.schema import LogConfig, SipConfig, TlsConfig
+from cc_tts.config.sections.mrcp import MrcpConfig
+from cc_tts.processes.channel import Message
+
+Unit = Literal["second", "word", "sentence", "paragraph"]
+Markup = Literal["text", "ssml"]
+
+
+class MrcpSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Written to the child's standard input as JSON."""
+
+    log: LogConfig
+    sip: SipConfig
+    tls: TlsConfig
+    mrcp: MrcpConfig
+    start_threshold_ms: int = 40
+    """Audio that a speech waits for before it begins (``playout.start_threshold_min_ms``)."""
+
+
+class Style(msgspec.Struct, frozen=True, kw_only=True):
+    """How a client wants a text to be spoken; empty or ``None`` where it does not say."""
+
+    voices: tuple[str, ...] = ()
+    """Names, the preferred one first."""
+    gender: Literal["", "female", "male"] = ""
+    language: str = ""
+    rate: float | None = None
+    gain_db: float | None = None
+
+
+class OpenSpeech(Message, frozen=True):
+    """A SPEAK request has come. ``max_ms`` of its audio are wanted at most; ``lexicons`` are those of the session."""
+
+    speech_id: int
+    mrcp_call_id: str
+    markup: Markup
+    style: Style
+    rate_hz: int
+    max_ms: int | None = None
+    lexicons: tuple[str, ...] = ()
+
+
+class StartSpeech(Message, frozen=True):
+    """Its turn has come."""
+
+    speech_id: int
+
+
+class JumpSpeech(Message, frozen=True):
+    """Go on from another place, or in another way: ``count`` units from what was played. The audio sent so far is void."""
+
+    speech_id: int
+    played_ms: float
+    count: int
+    unit: Unit
+    style: Style
+
+
+class SpeechProgress(Message, frozen=True):
+    """How much was played of its audio, and how much of it waits."""
+
+    speech_id: int
+    played_ms: float
+    buffered_ms: float
+
+
+class CloseSpeech(Message, frozen=True):
+    """It is over: nothing more is wanted of it."""
+
+    speech_id: int
+    played_ms: float
+    reason: str
+
+
+class DefineLexicon(Message, frozen=True):
+    """A client brings a lexicon, the payload, for its session."""
+
+    request_id: int
+    mrcp_call_id: str
+    name: str
+
+
+class MrcpCallOver(Message, frozen=True):
+    """A session is over, and its lexicons with it."""
+
+    mrcp_call_id: str
+
+
+class Sessions(Message, frozen=True):
+    """The number of sessions that there are now."""
+
+    num: int
+
+
+class SpeechTaken(Message, frozen=True):
+    """Whether the text can be spoken: ``code`` is that of an error, and empty if it can."""
+
+    speech_id: int
+    code: str = ""
+    detail: str = ""
+
+
+class SpeechJumped(Message, frozen=True):
+    """The audio from here on begins at another place. ``restarts``: at the beginning, though an earlier one was wanted."""
+
+    speech_id: int
+    at_ms: float
+    restarts: bool
+
+
+class SpeechAudio(Message, frozen=True):
+    """The next audio of a speech (the payload)."""
+
+    speech_id: int
+
+
+class SpeechMark(Message, frozen=True):
+    """A mark in the text was reached."""
+
+    speech_id: int
+    name: str
+
+
+class SpeechOver(Message, frozen=True):
+    """No more audio comes; ``code`` is that of an error, and empty if all was sent."""
+
+    speech_id: int
+    code: str = ""
+    detail: str = ""
+
+
+class LexiconTaken(Message, frozen=True):
+    """Whether a lexicon can be used."""
+
+    request_id: int
+    code: str = ""
+    detail: str = ""
+
+
+class Accept(Message, frozen=True):
+    """Whether new sessions are taken."""
+
+    accepting: bool
+
+
+FROM_MRCP: Final[tuple[type[Message], ...]] = (
+    OpenSpeech, StartSpeech, JumpSpeech, SpeechProgress, CloseSpeech, DefineLexicon, MrcpCallOver, Sessions,
+)  # fmt: skip
+TO_MRCP: Final[tuple[type[Message], ...]] = (
+    SpeechTaken, SpeechJumped, SpeechAudio, SpeechMark, SpeechOver, LexiconTaken, Accept,
+)  # fmt: skip

@@ -1,0 +1,318 @@
+"""Sessions: a SIP dialog, its channel, and its RTP.
+
+::
+
+    INVITE ─▸ begin ─▸ MrcpCall ─▸ answer           MRCP request ─▸ Synthesizer ─▸ messages to the server
+                       └─ RtpLine, Synthesizer      messages of the server ─▸ Synthesizer, RtpLine
+
+Runs on: the event loop.
+"""
+
+import asyncio
+import itertools
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from cc_tts import logs
+from cc_tts.clock import Clock
+from cc_tts.errors import CapacityExceeded
+from cc_tts.media.playout_events import PlayoutOverflow
+from cc_tts.mrcp.control.connections import Control
+from cc_tts.mrcp.control.synthesizer import Synthesizer
+from cc_tts.mrcp.messages import (
+    LexiconTaken,
+    MrcpCallOver,
+    MrcpSettings,
+    Sessions,
+    SpeechAudio,
+    SpeechJumped,
+    SpeechMark,
+    SpeechOver,
+    SpeechProgress,
+    SpeechTaken,
+)
+from cc_tts.mrcp.rtp.line import RtpLine, Target
+from cc_tts.mrcp.rtp.pacer import Pacer
+from cc_tts.mrcp.rtp.ports import RtpPorts
+from cc_tts.mrcp.sip import sdp
+from cc_tts.mrcp.sip.sdp import Accepted, Media, Offer
+from cc_tts.mrcp.sip.server import Dialog, Refusal
+from cc_tts.processes.channel import Message
+
+CHECK_S: Final = 1.0
+"""How often it is looked for sessions and connections that nobody needs (unmeasured)."""
+_UNSPECIFIED: Final = "0.0.0.0"
+"""A client that holds its audio writes so (RFC 3264 §8.4, for old ones)."""
+_HEARS: Final = ("recvonly", "sendrecv", "")
+
+log = logs.get(__name__)
+
+Tell = Callable[[Message, bytes], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ControlPorts:
+    """Where clients connect to; 0: not at all."""
+
+    plain: int = 0
+    tls: int = 0
+
+    def of(self, media: Media) -> int:
+        return self.tls if media.is_tls else self.plain
+
+
+class MrcpCall:
+    """One call. It has at most one synthesiser, as its audio line carries one voice."""
+
+    def __init__(self, calls: "MrcpCalls", dialog: Dialog) -> None:
+        self.id = f"mrcp_{secrets.token_hex(8)}"
+        self._calls = calls
+        self._dialog = dialog
+        self._sdp_id = secrets.randbits(31)
+        self._version = 0
+        self._line = calls.open_line(self)
+        self.synthesizer: Synthesizer | None = None
+        self.unconnected_since_s = asyncio.get_running_loop().time()
+
+    @property
+    def line(self) -> RtpLine:
+        return self._line
+
+    def modify(self, offer: str) -> str:
+        """Take an offer; returns the answer. Raises ``Refusal``, with nothing changed."""
+        try:
+            read = sdp.read(offer)
+        except sdp.BadSdp as error:
+            raise Refusal(400, str(error)) from None
+        if not read.has_control:
+            raise Refusal(488, "The offer has no m=application line of MRCPv2")
+        audio = next((each for each in read.media if each.is_audio and each.port), None)
+        codec = audio.codec() if audio is not None else None
+        if audio is not None and codec is None:
+            raise Refusal(488, "No codec of PCMU, PCMA, L16/8000 and L16/16000 is offered")
+        accepted = self._accepted(read, audio)
+        self._version += 1
+        return sdp.answer(read, accepted, address=self._address, sdp_id=self._sdp_id, version=self._version)
+
+    @property
+    def _address(self) -> str:
+        return self._calls.public_address or self._dialog.flow.local_host
+
+    def _accepted(self, offer: Offer, audio: Media | None) -> tuple[Accepted, ...]:
+        ports = self._calls.control_ports
+        wanted = next((each for each in offer.media if each.is_our_resource and ports.of(each)), None)
+        self._set_audio(audio)
+        if wanted is None:
+            self._close_channel("released")
+        elif self.synthesizer is None:
+            self.synthesizer = self._calls.open_channel(self)
+        found = []
+        for media in offer.media:
+            if media is wanted and self.synthesizer is not None:
+                found.append(Accepted(ports.of(media), channel=self.synthesizer.channel_id))
+            elif media is audio:
+                direction = "sendonly" if _is_heard(media) else "inactive"
+                found.append(Accepted(self._line.port, codec=media.codec(), direction=direction))
+            else:
+                found.append(Accepted())
+        return tuple(found)
+
+    def _set_audio(self, audio: Media | None) -> None:
+        codec = audio.codec() if audio is not None else None
+        if audio is not None and codec is not None:
+            address = audio.address or self._dialog.flow.peer[0]
+            self._line.set_target(Target(address, audio.port, codec, is_active=_is_heard(audio)))
+        else:
+            self._line.drop_target()
+
+    def end(self, reason: str) -> None:
+        """The dialog is over."""
+        self._close_channel(reason)
+        self._line.close()
+        self._calls.over(self, reason)
+
+    def hang_up(self, reason: str) -> None:
+        """End it by a BYE."""
+        self._dialog.hang_up(reason)
+
+    def _close_channel(self, reason: str) -> None:
+        if self.synthesizer is not None:
+            self.synthesizer.close(reason)
+            self._calls.close_channel(self.synthesizer)
+            self.synthesizer = None
+
+
+def _is_heard(audio: Media) -> bool:
+    return audio.direction in _HEARS and audio.address != _UNSPECIFIED
+
+
+class MrcpCalls:
+    """All sessions. ``tell`` sends a message to the server; ``is_accepting`` is what that said last."""
+
+    def __init__(self, settings: MrcpSettings, control: Control, clock: Clock, tell: Tell) -> None:
+        self._settings = settings
+        self._config = settings.mrcp
+        self._control = control
+        self._clock = clock
+        self._tell = tell
+        self._ports = RtpPorts(settings.sip.host, settings.mrcp.rtp_ports)
+        self._sessions: dict[str, MrcpCall] = {}
+        self._lines: dict[RtpLine, None] = {}
+        self._pacer = Pacer(self._lines, clock)
+        self._numbers = itertools.count(1)
+        self._of_number: dict[int, Synthesizer] = {}
+        self._call_of: dict[Synthesizer, MrcpCall] = {}
+        self.control_ports = ControlPorts()
+        self.is_accepting = True
+
+    @property
+    def public_address(self) -> str:
+        return self._settings.sip.public_address
+
+    @property
+    def num_sessions(self) -> int:
+        return len(self._sessions)
+
+    # --- sessions ----------------------------------------------------------------------------------------------------------
+
+    def begin(self, offer: str, dialog: Dialog) -> tuple[MrcpCall, str]:
+        """Take an offer; returns the call and the answer. Raises ``Refusal``."""
+        later = [("Retry-After", str(self._settings.sip.retry_after_s))]
+        if not self.is_accepting:
+            raise Refusal(503, "Draining", headers=later)
+        if len(self._sessions) >= self._config.max_sessions:
+            raise Refusal(503, "mrcp.max_sessions is reached", headers=later)
+        try:
+            call = MrcpCall(self, dialog)
+        except CapacityExceeded as error:
+            raise Refusal(503, error.detail, headers=later) from None
+        try:
+            answer = call.modify(offer)
+        except Refusal:
+            self._drop(call)
+            raise
+        self._sessions[call.id] = call
+        log.info("mrcp_session", mrcp_call_id=call.id, sip_call_id=dialog.call_id, source=dialog.flow.peer[0])
+        self._tell(Sessions(len(self._sessions)), b"")
+        return call, answer
+
+    def capabilities(self, host: str) -> str:
+        """Return what can be offered to us, as a description."""
+        ports = self.control_ports
+        address = self.public_address or host
+        return sdp.capabilities(address=address, has_tls=bool(ports.tls), has_plain=bool(ports.plain))
+
+    def over(self, call: MrcpCall, reason: str) -> None:
+        """A call has ended."""
+        self._lines.pop(call.line, None)
+        self._sessions.pop(call.id, None)
+        log.info("mrcp_session_over", mrcp_call_id=call.id, reason=reason, rtp_packets=call.line.num_packets)
+        self._tell(MrcpCallOver(call.id), b"")
+        self._tell(Sessions(len(self._sessions)), b"")
+
+    def _drop(self, call: MrcpCall) -> None:
+        self._lines.pop(call.line, None)
+        call.line.close()
+
+    def open_line(self, call: MrcpCall) -> RtpLine:
+        """The RTP of a call. Raises ``CapacityExceeded``."""
+        line = RtpLine(
+            self._ports.open(),
+            self._clock,
+            complete_delay_ms=self._config.complete_delay_ms,
+            start_threshold_ms=self._settings.start_threshold_ms,
+            tell_progress=lambda *progress: self._tell(SpeechProgress(*progress), b""),
+            on_played=lambda: self._played(call),
+            on_begun=self._pacer.wake,
+        )
+        self._lines[line] = None
+        return line
+
+    def _played(self, call: MrcpCall) -> None:
+        if call.synthesizer is not None:
+            call.synthesizer.on_played()
+
+    def open_channel(self, call: MrcpCall) -> Synthesizer:
+        """The synthesiser of a call."""
+        channel_id = self._control.new_channel_id()
+        synthesizer = Synthesizer(
+            channel_id,
+            mrcp_call_id=call.id,
+            line=call.line,
+            tell=self._tell,
+            send=lambda data: self._control.send(channel_id, data),
+            new_id=self._new_number,
+            clock=self._clock,
+            max_queued=self._config.max_queued,
+        )
+        self._control.add(channel_id, synthesizer)
+        self._call_of[synthesizer] = call
+        return synthesizer
+
+    def close_channel(self, synthesizer: Synthesizer) -> None:
+        """A channel is gone, and what was asked of the server for it."""
+        self._control.remove(synthesizer.channel_id)
+        self._call_of.pop(synthesizer, None)
+        self._of_number = {number: each for number, each in self._of_number.items() if each is not synthesizer}
+
+    def _new_number(self, synthesizer: Synthesizer) -> int:
+        number = next(self._numbers)
+        self._of_number[number] = synthesizer
+        return number
+
+    # --- what the server tells ---------------------------------------------------------------------------------------------
+
+    def take(self, message: Message, payload: bytes) -> None:
+        """A message of the server has come; one about what is over already is dropped."""
+        match message:
+            case LexiconTaken(request_id=number):
+                if (found := self._of_number.pop(number, None)) is not None:
+                    found.on_lexicon(message)
+            case (
+                SpeechTaken(speech_id=number)
+                | SpeechJumped(speech_id=number)
+                | SpeechAudio(speech_id=number)
+                | SpeechMark(speech_id=number)
+                | SpeechOver(speech_id=number)
+            ):
+                if (found := self._of_number.get(number)) is not None:
+                    self._take_speech(found, message, payload)
+
+    def _take_speech(self, synthesizer: Synthesizer, message: Message, payload: bytes) -> None:
+        match message:
+            case SpeechTaken():
+                synthesizer.on_taken(message)
+            case SpeechJumped():
+                synthesizer.on_jumped(message)
+            case SpeechMark(speech_id=number, name=name):
+                synthesizer.on_mark(number, name)
+            case SpeechAudio(speech_id=number) if synthesizer.takes_audio(number):
+                self._write(synthesizer, payload)
+            case SpeechOver(speech_id=number) if synthesizer.takes_audio(number):
+                if message.code:
+                    synthesizer.on_failed(message)
+                else:
+                    self._call_of[synthesizer].line.finish()
+
+    def _write(self, synthesizer: Synthesizer, pcm: bytes) -> None:
+        try:
+            self._call_of[synthesizer].line.write(pcm)
+        except (PlayoutOverflow, ValueError) as error:
+            log.error("playout_failed", detail=str(error))
+
+    # ---------------------------------------------------------------------------------------------------------------------
+
+    def look(self, now_s: float) -> None:
+        """End the sessions whose client has gone without a word."""
+        for call in list(self._sessions.values()):
+            if call.synthesizer is not None and self._control.is_connected(call.synthesizer.channel_id):
+                call.unconnected_since_s = now_s
+            elif now_s - call.unconnected_since_s > self._config.idle_timeout_s:
+                call.hang_up("not_connected")
+        self._prune()
+
+    def _prune(self) -> None:
+        """Forget the numbers of speeches that are over."""
+        self._of_number = {number: each for number, each in self._of_number.items() if number in each.numbers}

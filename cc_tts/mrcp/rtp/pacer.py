@@ -1,0 +1,55 @@
+"""The media clock of the MRCP process: every 20 ms a frame of every line that plays. Runs on: the event loop."""
+
+import asyncio
+from collections.abc import Collection
+from typing import Final
+
+from cc_tts import logs
+from cc_tts.audio import PTIME_MS
+from cc_tts.clock import NS_PER_MS, Clock
+from cc_tts.mrcp.rtp.line import RtpLine
+
+TICK_NS: Final = PTIME_MS * NS_PER_MS
+MAX_BEHIND_NS: Final = 5 * TICK_NS
+"""Ticks that were missed are made up for up to so much; after more the clock starts anew. Unmeasured."""
+
+log = logs.get(__name__)
+
+
+class Pacer:
+    """Ticks as long as a line is busy. ``lines`` changes while it runs."""
+
+    def __init__(self, lines: Collection[RtpLine], clock: Clock) -> None:
+        self._lines = lines
+        self._clock = clock
+        self._task: asyncio.Task[None] | None = None
+
+    def wake(self) -> None:
+        """A line may have something to play."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name="media clock")
+            self._task.add_done_callback(self._over)
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._task = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("media_clock_failed", exc_info=error)
+
+    async def _run(self) -> None:
+        due_ns = self._clock.now_ns()
+        while busy := [line for line in tuple(self._lines) if line.is_busy]:
+            for line in busy:
+                self._tick(line, due_ns)
+            due_ns += TICK_NS
+            now_ns = self._clock.now_ns()
+            if now_ns - due_ns > MAX_BEHIND_NS:
+                due_ns = now_ns
+            await asyncio.sleep(max(0.0, (due_ns - now_ns) / 1e9))
+
+    def _tick(self, line: RtpLine, now_ns: int) -> None:
+        """A fault in one session is not one of the others."""
+        try:
+            line.tick(now_ns)
+        except Exception:
+            log.exception("frame_failed")
+            line.cut()

@@ -1,0 +1,1 @@
+"""The server's side of the MRCP process: it has the texts spoken."""

@@ -1,0 +1,189 @@
+"""The MRCP process as the server has it: its speeches, lexicons and sessions. Runs on: the event loop."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Final
+
+from cc_tts import logs
+from cc_tts.clock import Clock
+from cc_tts.config.schema import Config
+from cc_tts.errors import CcTtsError, LexiconMalformed, ProcessFailed
+from cc_tts.metrics import Metrics
+from cc_tts.mrcp.messages import (
+    FROM_MRCP,
+    Accept,
+    CloseSpeech,
+    DefineLexicon,
+    JumpSpeech,
+    LexiconTaken,
+    MrcpCallOver,
+    MrcpSettings,
+    OpenSpeech,
+    Sessions,
+    SpeechProgress,
+    StartSpeech,
+)
+from cc_tts.mrcp.server.speech import MrcpSpeech, SpeechServices
+from cc_tts.processes.channel import Message
+from cc_tts.processes.peer import STOPPED, ProcessState
+from cc_tts.processes.supervisor import Supervisor, python_child
+from cc_tts.speech.source import SpeechSource
+from cc_tts.tenants.accounting import AccountingLog
+from cc_tts.tenants.quotas import TenantQuotas
+from cc_tts.text.pronunciation.lexicon import CompiledLexicon, read_pls
+
+LOOK_S: Final = 0.1  # unmeasured
+MAX_LEXICONS: Final = 16  # unmeasured
+"""A session has so many; the MRCP process has the same limit, and refuses more."""
+
+log = logs.get(__name__)
+
+
+class MrcpProcess:
+    """One process for all sessions. Without ``mrcp.enabled`` it is never started."""
+
+    def __init__(
+        self,
+        config: Config,
+        source: SpeechSource,
+        *,
+        tenants: TenantQuotas,
+        accounting: AccountingLog,
+        metrics: Metrics,
+        clock: Clock,
+        new_id: Callable[[], str],
+        on_down: Callable[[], None],
+    ) -> None:
+        self._config = config
+        self._metrics = metrics
+        self._on_down = on_down
+        self._accepting = True
+        self._speeches: dict[int, MrcpSpeech] = {}
+        self._lexicons: dict[str, dict[str, CompiledLexicon]] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._defining: set[asyncio.Task[None]] = set()
+        self.num_sessions = 0
+        self._services = SpeechServices(
+            config=config,
+            source=source,
+            tenants=tenants,
+            accounting=accounting,
+            metrics=metrics,
+            clock=clock,
+            new_id=new_id,
+            send=self._send,
+        )
+        settings = MrcpSettings(
+            log=config.log,
+            sip=config.sip,
+            tls=config.tls,
+            mrcp=config.mrcp,
+            start_threshold_ms=config.playout.start_threshold_min_ms,
+        )
+        self._supervisor = Supervisor(
+            python_child("mrcp", "cc_tts.mrcp", messages=FROM_MRCP, settings=settings),
+            clock=clock,
+            on_message=self._on_message,
+            on_ready=lambda _hello: self._send(Accept(self._accepting)),
+            on_down=self._down,
+        )
+
+    @property
+    def pid(self) -> int | None:
+        """Process id while it lives."""
+        return self._supervisor.pid
+
+    async def start(self) -> None:
+        """Start it, if there is to be one. Raises ``ProcessFailed`` if it does not start."""
+        if self._config.mrcp.enabled:
+            await self._supervisor.start()
+
+    async def stop(self) -> None:
+        """End the sessions, and the process."""
+        await self._supervisor.stop()
+        self._drop_all()
+        await asyncio.gather(*self._closing, *self._defining, return_exceptions=True)
+
+    def set_accepting(self, *, accepting: bool) -> None:
+        """Take new sessions, or answer them with 503."""
+        if accepting != self._accepting:
+            self._accepting = accepting
+            self._send(Accept(accepting))
+
+    async def drained(self, *, timeout_s: float) -> None:
+        """Wait until the last session is over, so long at most."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while self.num_sessions:  # noqa: ASYNC110 - the sessions end one by one
+                    await asyncio.sleep(LOOK_S)
+
+    def _send(self, message: Message, payload: bytes = b"") -> None:
+        if self._supervisor.state is ProcessState.READY:
+            with contextlib.suppress(ProcessFailed):
+                self._supervisor.send(message, payload)
+
+    def _on_message(self, message: Message, payload: bytes) -> None:
+        match message:
+            case OpenSpeech():
+                self._open(message, payload)
+            case StartSpeech(speech_id=number) | JumpSpeech(speech_id=number) | SpeechProgress(speech_id=number):
+                if (speech := self._speeches.get(number)) is not None:
+                    speech.take(message)
+            case CloseSpeech(speech_id=number):
+                self._close(number, message.played_ms, message.reason)
+            case DefineLexicon():
+                task = asyncio.create_task(self._define(message, payload), name="lexicon")
+                self._defining.add(task)
+                task.add_done_callback(self._defining.discard)
+            case MrcpCallOver(mrcp_call_id=mrcp_call_id):
+                self._lexicons.pop(mrcp_call_id, None)
+            case Sessions(num=num):
+                self.num_sessions = num
+                self._metrics.mrcp_sessions.set(num)
+
+    def _open(self, opened: OpenSpeech, payload: bytes) -> None:
+        known = self._lexicons.get(opened.mrcp_call_id, {})
+        lexicons = tuple(known[name] for name in opened.lexicons if name in known)
+        speech = self._speeches[opened.speech_id] = MrcpSpeech(opened, payload, lexicons, self._services)
+        speech.begin()
+
+    def _close(self, number: int, played_ms: float, reason: str) -> None:
+        if (speech := self._speeches.pop(number, None)) is not None:
+            self._metrics.mrcp_speaks.labels(reason=_reason(reason)).inc()
+            task = asyncio.create_task(speech.close(played_ms, reason), name="close speech")
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+    async def _define(self, wanted: DefineLexicon, document: bytes) -> None:
+        known = self._lexicons.setdefault(wanted.mrcp_call_id, {})
+        try:
+            if len(known) >= MAX_LEXICONS and wanted.name not in known:
+                raise LexiconMalformed(f"a session has at most {MAX_LEXICONS} lexicons")
+            known[wanted.name] = await asyncio.to_thread(_compiled, document)
+        except CcTtsError as error:
+            self._send(LexiconTaken(wanted.request_id, error.code, error.detail[:200]))
+        else:
+            self._send(LexiconTaken(wanted.request_id))
+
+    def _drop_all(self) -> None:
+        for number in list(self._speeches):
+            self._close(number, 0.0, "process_ended")
+        self._lexicons.clear()
+        self.num_sessions = 0
+        self._metrics.mrcp_sessions.set(0)
+
+    def _down(self, reason: str) -> None:
+        self._drop_all()
+        if reason != STOPPED:
+            self._on_down()
+
+
+def _compiled(document: bytes) -> CompiledLexicon:
+    """Runs on: a thread."""
+    return CompiledLexicon(read_pls(document))
+
+
+def _reason(reason: str) -> str:
+    """The value of a label, of which there are few."""
+    return reason if reason in ("normal", "cancelled", "hangup", "process_ended") else "error"

@@ -1,0 +1,333 @@
+"""One SPEAK request as the server carries it out: its text is checked, spoken, and sent no faster than it is played.
+
+::
+
+    OpenSpeech ─▸ check ─▸ SpeechTaken
+    StartSpeech ─▸ SpeechSource ─▸ SpeechAudio … ─▸ SpeechOver
+    JumpSpeech ─▸ SpeechJumped ─▸ the same text again, without what lies before the place
+
+Runs on: the event loop.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+from cc_tts import logs
+from cc_tts.audio import AudioFormat
+from cc_tts.clock import Clock, ms_between
+from cc_tts.config.schema import Config
+from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
+from cc_tts.engines.speech_chunk import SpeechChunk
+from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, LanguageUnsupported, MalformedRequest, NoAudio
+from cc_tts.metrics import Metrics
+from cc_tts.mrcp.messages import (
+    JumpSpeech,
+    OpenSpeech,
+    SpeechAudio,
+    SpeechJumped,
+    SpeechMark,
+    SpeechOver,
+    SpeechProgress,
+    SpeechTaken,
+    StartSpeech,
+    Style,
+)
+from cc_tts.mrcp.server.places import place_of
+from cc_tts.mrcp.server.voices import voice_of
+from cc_tts.processes.channel import Message
+from cc_tts.speech.chunks import OVERLOAD_POLL_S, ChunkStream
+from cc_tts.speech.prompt import Content, TextContent, text_of, with_texts
+from cc_tts.speech.source import SpeechSource
+from cc_tts.speech.ssml import from_ssml
+from cc_tts.speech.timing.spans import ROUNDING_MS, SpokenSpan, close_span, extend_spans, offsets_ms
+from cc_tts.tenants.accounting import AccountingLog, UtteranceLine
+from cc_tts.tenants.quotas import Reservation, TenantQuotas
+from cc_tts.text.characters import clean
+from cc_tts.text.pronunciation.lexicon import CompiledLexicon, replacements_by
+from cc_tts.voices.voice import Voice
+
+CHUNK_TIMEOUT_S: Final = 15.0
+"""How long the engine may take for one chunk (unmeasured)."""
+
+log = logs.get(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeechServices:
+    """Every speech uses these objects."""
+
+    config: Config
+    source: SpeechSource
+    tenants: TenantQuotas
+    accounting: AccountingLog
+    metrics: Metrics
+    clock: Clock
+    new_id: Callable[[], str]
+    send: Callable[..., None]
+
+    @property
+    def tenant(self) -> str:
+        """The tenant that all of it counts for."""
+        return self.config.mrcp.tenant
+
+
+class MrcpSpeech:
+    """A text, and how far it is."""
+
+    def __init__(
+        self, opened: OpenSpeech, payload: bytes, lexicons: tuple[CompiledLexicon, ...], services: SpeechServices
+    ) -> None:
+        self._opened = opened
+        self._payload = payload
+        self._lexicons = lexicons
+        self._services = services
+        self._send = services.send
+        self._format = AudioFormat(opened.rate_hz)
+        self._style = opened.style
+        self._content: Content | None = None
+        self._voice: Voice | None = None
+        self._started = asyncio.Event()
+        self._moved = asyncio.Event()
+        self._is_charged = False
+        self._task: asyncio.Task[None] | None = None
+        self._from_ms = self._played_ms = 0.0
+        self._sent_ms = 0.0
+        self._spans: list[SpokenSpan] = []
+        self._num_marks = 0
+        self._is_cached = False
+        self._error: str | None = None
+
+    def begin(self) -> None:
+        """Look at the text, and speak it when its turn has come."""
+        self._task = asyncio.create_task(self._first(), name="mrcp speech")
+
+    def take(self, message: Message) -> None:
+        """The MRCP process tells something of it."""
+        match message:
+            case StartSpeech():
+                self._started.set()
+            case SpeechProgress(played_ms=played_ms):
+                self._played_ms = played_ms
+                self._tell_marks()
+                self._moved.set()
+            case JumpSpeech():
+                before = self._task
+                self._task = asyncio.create_task(self._jump(message, before), name="mrcp speech")
+
+    async def close(self, played_ms: float, reason: str) -> None:
+        """Nothing more is wanted of it."""
+        await _end(self._task)
+        if self._is_charged and self._content is not None:
+            self._services.accounting.add(self._line(self._content, played_ms, reason))
+
+    # ---------------------------------------------------------------------------------------------------------------------
+
+    async def _first(self) -> None:
+        try:
+            self._content = await self._read(self._style)
+            self._voice = self._services.source.check(self._content)
+            self._charge(self._content)
+        except CcTtsError as error:
+            self._fail(error, SpeechTaken)
+            return
+        except Exception as error:
+            log.exception("mrcp_text_failed")
+            self._fail(EngineFailed(type(error).__name__), SpeechTaken)
+            return
+        self._send(SpeechTaken(self._opened.speech_id))
+        await self._started.wait()
+        await self._speak(0.0)
+
+    def _fail(self, error: CcTtsError, kind: type[SpeechTaken] | type[SpeechOver]) -> None:
+        self._error = error.code
+        self._send(kind(self._opened.speech_id, error.code, error.detail[:200]))
+
+    def _charge(self, content: Content) -> None:
+        with self._services.tenants.characters(self._services.tenant, len(text_of(content))):
+            self._is_charged = True
+
+    async def _read(self, style: Style) -> Content:
+        """The text as it is to be spoken."""
+        try:
+            text = self._payload.decode("utf-8")
+        except UnicodeDecodeError:
+            raise MalformedRequest("the text is not UTF-8") from None
+        words = self._words(style)
+        content: Content
+        if self._opened.markup == "ssml":
+            content = from_ssml(text, words, pointer="")
+        else:
+            content = replace(words, text=clean(text), strips_markup=False)
+        if self._lexicons:
+            content = await asyncio.to_thread(with_texts, content, self._pronounced)
+        await self._services.source.match_lexicons(content)
+        return content
+
+    def _words(self, style: Style) -> TextContent:
+        rate = 1.0 if style.rate is None else min(max(style.rate, MIN_SPEED), MAX_SPEED)
+        return TextContent(
+            "",
+            voice=voice_of(style, self._services.source.engine.voices(), self._services.config.tts),
+            language=style.language or None,
+            rate=rate,
+            gain_db=style.gain_db or 0.0,
+        )
+
+    def _pronounced(self, text: TextContent) -> TextContent:
+        """A text with what the lexicons of the session replace in it. Runs on: a thread."""
+        language = text.language or self._services.config.tts.language
+        lexicons = [each for each in self._lexicons if not language or each.speaks(language)]
+        return replace(text, replacements=replacements_by(lexicons, text.text, text.replacements))
+
+    async def _jump(self, wanted: JumpSpeech, before: asyncio.Task[None] | None) -> None:
+        await _end(before)
+        restarts = False
+        at_ms = wanted.played_ms
+        try:
+            if wanted.count:
+                at_ms, restarts = place_of(self._spans, wanted.played_ms, wanted.count, wanted.unit)
+            if wanted.style != self._style:
+                at_ms *= _rate(self._style) / _rate(wanted.style)
+                self._style = wanted.style
+                self._content = await self._read(wanted.style)
+                self._services.source.check(self._content)
+        except CcTtsError as error:
+            self._send(SpeechJumped(self._opened.speech_id, at_ms, restarts))
+            self._fail(error, SpeechOver)
+            return
+        self._send(SpeechJumped(self._opened.speech_id, at_ms, restarts))
+        await self._speak(at_ms)
+
+    async def _speak(self, from_ms: float) -> None:
+        """Send the audio from this place on, and how it ended."""
+        try:
+            await self._produce(from_ms)
+        except CcTtsError as error:
+            self._fail(error, SpeechOver)
+        except Exception as error:
+            log.exception("mrcp_speech_failed")
+            self._fail(EngineFailed(type(error).__name__), SpeechOver)
+        else:
+            self._send(SpeechOver(self._opened.speech_id))
+
+    async def _produce(self, from_ms: float) -> None:
+        """Have it synthesised; while the engine is full, wait as long as a call would."""
+        services, content = self._services, self._content
+        assert content is not None
+        begun_ns = services.clock.now_ns()
+        was_open = False
+        while True:
+            must_speak = ms_between(begun_ns, services.clock.now_ns()) >= services.config.tts.overload_wait_ms
+            held = Reservation()
+            stream: ChunkStream | None = None
+            try:
+                held = services.tenants.hold_stream(services.tenant, partial(services.source.utilisation, content))
+                with services.tenants.asking_engine(services.tenant):
+                    stream = services.source.open(
+                        content, rate_hz=self._format.rate_hz, is_again=was_open, must_speak=must_speak
+                    )
+                    was_open = True
+                    self._spans, self._num_marks, self._sent_ms = [], 0, 0.0
+                    self._from_ms = self._played_ms = from_ms
+                    await self._send_stream(stream, from_ms, begun_ns)
+            except EngineOverloaded:
+                if self._sent_ms or must_speak:
+                    raise
+            else:
+                return
+            finally:
+                held.release()
+                if stream is not None:
+                    await stream.cancel()
+            await asyncio.sleep(OVERLOAD_POLL_S)
+
+    async def _send_stream(self, stream: ChunkStream, from_ms: float, begun_ns: int) -> None:
+        chunks = aiter(stream)
+        num_bytes = 0
+        to_skip = self._format.bytes_for_ms(from_ms)
+        limit_ms = self._opened.max_ms
+        while (chunk := await _next(chunks)) is not None:
+            if chunk.refused_because:
+                raise LanguageUnsupported(chunk.refused_because)
+            if not num_bytes and chunk.data and self._voice is not None and not from_ms:
+                self._note_first(chunk, begun_ns)
+            extend_spans(self._spans, chunk, self._format.ms_for_bytes(num_bytes))
+            num_bytes += len(chunk.data)
+            self._sent_ms = self._format.ms_for_bytes(num_bytes)
+            await self._send_chunk(chunk.data[to_skip:])
+            to_skip = max(0, to_skip - len(chunk.data))
+            stream.set_buffered_ms(max(0.0, self._sent_ms - self._played_ms))
+            if limit_ms is not None and self._sent_ms >= limit_ms:
+                break
+        close_span(self._spans, self._sent_ms)
+        if not num_bytes and text_of(self._content or TextContent("")):
+            raise NoAudio("the text was synthesised, and not one sample came of it")
+
+    async def _send_chunk(self, data: bytes) -> None:
+        if data:
+            self._send(SpeechAudio(self._opened.speech_id), self._within_limit(data))
+        while self._sent_ms - self._played_ms > self._services.config.playout.window_ms:
+            self._moved.clear()
+            await self._moved.wait()
+
+    def _within_limit(self, data: bytes) -> bytes:
+        """The audio without what is beyond Speak-Length."""
+        if self._opened.max_ms is None:
+            return data
+        beyond = self._format.bytes_for_ms(max(0.0, self._sent_ms - self._opened.max_ms))
+        return data[: max(0, len(data) - beyond)]
+
+    def _note_first(self, chunk: SpeechChunk, begun_ns: int) -> None:
+        assert self._voice is not None
+        self._is_cached = chunk.cached
+        elapsed_s = ms_between(begun_ns, self._services.clock.now_ns()) / 1000
+        self._services.metrics.time_to_first_pcm.labels(engine=self._voice.engine).observe(elapsed_s)
+
+    def _tell_marks(self) -> None:
+        """Report the marks that were passed since the last time."""
+        marks = [
+            (span.start_ms + at_ms, name)
+            for span in self._spans
+            for at_ms, (_, name) in zip(offsets_ms(span, [share for share, _ in span.marks]), span.marks, strict=True)
+        ]
+        passed = [name for at_ms, name in marks if self._from_ms <= at_ms <= self._played_ms + ROUNDING_MS]
+        for name in passed[self._num_marks :]:
+            self._send(SpeechMark(self._opened.speech_id, name))
+        self._num_marks = max(self._num_marks, len(passed))
+
+    def _line(self, content: Content, played_ms: float, reason: str) -> UtteranceLine:
+        return UtteranceLine(
+            tenant=self._services.tenant,
+            call_id=None,
+            utterance_id=self._services.new_id(),
+            characters=len(text_of(content)),
+            played_ms=round(played_ms),
+            cached=self._is_cached,
+            voice="" if self._voice is None else self._voice.id,
+            engine="" if self._voice is None else self._voice.engine,
+            reason="error" if self._error else reason,
+            error=self._error,
+        )
+
+
+async def _next(chunks: AsyncIterator[SpeechChunk]) -> SpeechChunk | None:
+    try:
+        async with asyncio.timeout(CHUNK_TIMEOUT_S):
+            return await anext(chunks, None)
+    except TimeoutError:
+        raise EngineFailed(f"no audio for {CHUNK_TIMEOUT_S:g} s") from None
+
+
+async def _end(task: asyncio.Task[None] | None) -> None:
+    if task is not None:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await asyncio.gather(task, return_exceptions=True)
+
+
+def _rate(style: Style) -> float:
+    return min(max(style.rate or 1.0, MIN_SPEED), MAX_SPEED)

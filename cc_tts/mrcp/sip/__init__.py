@@ -1,0 +1,1 @@
+"""The SIP server of the MRCP process: transports, transactions, dialogs, session descriptions."""

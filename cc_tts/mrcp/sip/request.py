@@ -1,0 +1,162 @@
+"""A SIP request as the server of the MRCP process reads it, and the responses to it (RFC 3261 §8.2)."""
+
+import re
+import secrets
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from cc_tts.mrcp.sip.flows import Address, Flow
+from cc_tts.ua.sip import message
+
+REASONS: Final = {
+    200: "OK", 400: "Bad Request", 403: "Forbidden", 405: "Method Not Allowed", 415: "Unsupported Media Type",
+    420: "Bad Extension", 481: "Call/Transaction Does Not Exist", 487: "Request Terminated", 488: "Not Acceptable Here",
+    491: "Request Pending", 500: "Server Internal Error", 503: "Service Unavailable",
+}  # fmt: skip
+ALLOW: Final = "INVITE, ACK, BYE, CANCEL, OPTIONS"
+_START: Final = re.compile(r"([A-Z]{1,32}) (\S{1,1024}) SIP/2\.0", re.ASCII)
+_CSEQ: Final = re.compile(r"(\d{1,10}) +([A-Z]{1,32})", re.ASCII)
+_VIA: Final = re.compile(
+    r"SIP *\/ *2\.0 *\/ *([A-Za-z]{1,8}) +([^;,\s]{1,255})((?:[^,\"]|\"[^\"]*\")*)(,.*)?", re.ASCII | re.DOTALL
+)
+_BRANCH: Final = re.compile(r"; *branch *= *([^;,\s]{1,256})", re.IGNORECASE)
+_RPORT: Final = re.compile(r"; *rport(?= *(?:;|$))", re.IGNORECASE)
+_RECEIVED: Final = re.compile(r"; *received *= *[^;,\s]*", re.IGNORECASE)
+_SENT_BY: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:]+)(?::(\d{1,5}))?", re.ASCII)
+_MAX_CSEQ: Final = 2**31
+"""A CSeq is below this (RFC 3261 §8.1.1.5)."""
+_DEFAULT_PORT: Final = 5060
+_MAX_PORT: Final = 65_535  # RFC 768
+
+
+class NotSip(Exception):
+    """The bytes cannot even be answered."""
+
+
+Headers = Iterable[tuple[str, str]]
+
+
+@dataclass(slots=True, eq=False)
+class SipRequest:
+    """A request, and the flow on which it came."""
+
+    text: str
+    flow: Flow
+    method: str
+    cseq: int
+    call_id: str
+    via: str
+    """The first Via of the request, with what it lacks of our side (RFC 3261 §18.2.1, RFC 3581)."""
+    branch: str
+    reply_to: Address
+    fault: str = ""
+    """Why it is answered with 400; empty if it is well-formed."""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The transaction that it is of (RFC 3261 §17.2.3); ACK is of that of its INVITE."""
+        method = "INVITE" if self.method == "ACK" else self.method
+        return (method, self.branch, self.via.split(";")[0], self.call_id, str(self.cseq))
+
+    @property
+    def dialog_key(self) -> tuple[str, str] | None:
+        """Call-ID and our tag; ``None`` outside a dialog."""
+        found = message.dialog_of(self.text)
+        return None if found is None else (found[0], found[1])
+
+    @property
+    def body(self) -> str:
+        return message.body_of(self.text)
+
+    def header(self, name: str) -> str:
+        """The first value of a header."""
+        return message.header_value(self.text, name)
+
+    def response(self, status: int, *, reason: str = "", tag: str = "", headers: Headers = (), body: str = "") -> bytes:
+        """A response to it; ``tag`` is ours, if To has none."""
+        others = message.header_values(self.text, "via", "v")[1:]
+        to = self.header("to")
+        if tag and message.dialog_of(self.text) is None:
+            to = f"{to};tag={tag}"
+        lines = [
+            f"SIP/2.0 {status} {reason or REASONS.get(status, 'Refused')}",
+            f"Via: {self.via}",
+            *(f"Via: {each}" for each in others),
+            f"From: {self.header('from')}",
+            f"To: {to}",
+            f"Call-ID: {self.call_id}",
+            f"CSeq: {self.cseq} {self.method}",
+            *(f"{name}: {value}" for name, value in headers),
+        ]
+        return written(lines, body)
+
+    def reply(self, data: bytes) -> None:
+        """Send a response on its way (RFC 3261 §18.2.2)."""
+        self.flow.send(data, self.reply_to)
+
+
+def written(lines: Sequence[str], body: str = "") -> bytes:
+    """A message of these lines and a session description, if there is one."""
+    content = body.encode("utf-8", "surrogateescape")
+    kind = ["Content-Type: application/sdp"] if body else []
+    head = "".join(f"{line}\r\n" for line in (*lines, *kind, f"Content-Length: {len(content)}", ""))
+    return head.encode("utf-8", "surrogateescape") + content
+
+
+def new_tag() -> str:
+    return secrets.token_hex(8)
+
+
+def read(text: str, flow: Flow) -> SipRequest:
+    """Read a request. Raises ``NotSip`` if not even a response can be made."""
+    start = _START.fullmatch(text.split("\r\n", 1)[0])
+    vias = message.header_values(text, "via", "v")
+    cseq = _CSEQ.fullmatch(message.header_value(text, "cseq"))
+    call_id = message.header_value(text, "call-id")
+    via = _VIA.fullmatch(vias[0]) if vias else None
+    if start is None or via is None or cseq is None or not call_id:
+        raise NotSip
+    if not message.header_value(text, "from") or not message.header_value(text, "to"):
+        raise NotSip
+    branch = _BRANCH.search(via[3])
+    request = SipRequest(
+        text,
+        flow,
+        start[1],
+        int(cseq[1]),
+        call_id,
+        _noted_via(via, flow),
+        branch[1] if branch is not None else "",
+        _reply_to(via, flow),
+    )
+    request.fault = _fault(text, request)
+    return request
+
+
+def _fault(text: str, request: SipRequest) -> str:
+    if message.is_ambiguous(text):
+        return "a header that comes once is there twice, or a line ends otherwise than with CR LF"
+    if request.cseq >= _MAX_CSEQ:
+        return "CSeq is too large"
+    return message.contradiction(text)
+
+
+def _noted_via(via: re.Match[str], flow: Flow) -> str:
+    parameters = _RECEIVED.sub("", via[3])
+    host = flow.peer[0]
+    parameters, asked = _RPORT.subn(f";rport={flow.peer[1]}", parameters)
+    sent_by = _SENT_BY.fullmatch(via[2])
+    if asked or sent_by is None or sent_by[1] != host:
+        parameters += f";received={host}"
+    return f"SIP/2.0/{via[1]} {via[2]}{parameters}{via[4] or ''}"
+
+
+def _reply_to(via: re.Match[str], flow: Flow) -> Address:
+    """Where a response goes over UDP: to the address of the sender, at the port that Via names."""
+    host, port = flow.peer
+    if _RPORT.search(via[3]):
+        return host, port
+    sent_by = _SENT_BY.fullmatch(via[2])
+    written_port = int(sent_by[2]) if sent_by is not None and sent_by[2] else _DEFAULT_PORT
+    return host, written_port if 0 < written_port <= _MAX_PORT else port

@@ -1,0 +1,201 @@
+"""Session descriptions: the offer of an MRCP client (RFC 6787 §4.2), and our answer to it (RFC 3264).
+
+::
+
+    m=application 9 TCP/MRCPv2 1                        m=application 1544 TCP/MRCPv2 1
+    a=setup:active  a=connection:new                    a=setup:passive  a=connection:new
+    a=resource:speechsynth  a=cmid:1             ──▸    a=channel:4f1a…@speechsynth  a=cmid:1
+    m=audio 4000 RTP/AVP 0 8 96                         m=audio 17000 RTP/AVP 0
+    a=recvonly  a=mid:1                                 a=sendonly  a=mid:1
+"""
+
+import ipaddress
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from cc_tts.mrcp.control.synthesizer import RESOURCE
+from cc_tts.mrcp.rtp.codecs import STATIC, Codec
+
+MAX_SDP_BYTES: Final = 16_384  # unmeasured
+MAX_MEDIA: Final = 16  # unmeasured
+MAX_FORMATS: Final = 64  # unmeasured
+TLS_PROTOCOL: Final = "TCP/TLS/MRCPv2"
+PLAIN_PROTOCOL: Final = "TCP/MRCPv2"
+_MEDIA: Final = re.compile(r"m=([\w-]{1,32}) (\d{1,5})(?:/\d{1,5})? ([\w/.-]{1,32})((?: [\w.+*-]{1,64})*)\s*", re.ASCII)
+_RTPMAP: Final = re.compile(r"a=rtpmap:(\d{1,3}) +([\w.-]{1,32})/(\d{1,6})(?:/(\d{1,2}))?\s*", re.ASCII)
+_ATTRIBUTE: Final = re.compile(r"a=([\w-]{1,32})(?::(.*))?")
+_TOKEN: Final = re.compile(r"[\w.!#$%&'*+^`{|}~-]{1,64}", re.ASCII)
+_DIRECTIONS: Final = ("sendrecv", "sendonly", "recvonly", "inactive")
+_MAX_PORT: Final = 65_535  # RFC 768
+
+
+class BadSdp(Exception):
+    """The text is no session description."""
+
+
+@dataclass(slots=True)
+class Media:
+    """An ``m=`` section of an offer."""
+
+    kind: str
+    port: int
+    protocol: str
+    formats: tuple[str, ...]
+    address: str
+    attributes: dict[str, str] = field(default_factory=dict)
+    codecs: dict[int, Codec] = field(default_factory=dict)
+    direction: str = ""
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it is for a resource of MRCPv2."""
+        return self.kind == "application" and self.protocol.upper() in (PLAIN_PROTOCOL.upper(), TLS_PROTOCOL.upper())
+
+    @property
+    def is_tls(self) -> bool:
+        return "/TLS/" in self.protocol.upper()
+
+    @property
+    def is_audio(self) -> bool:
+        return self.kind == "audio" and self.protocol.upper() == "RTP/AVP"
+
+    @property
+    def is_our_resource(self) -> bool:
+        """Whether a synthesiser is asked for, which the client connects to (RFC 6787 §4.2)."""
+        return (
+            self.is_control
+            and self.port > 0
+            and self.attributes.get("resource", "").lower() == RESOURCE
+            and self.attributes.get("setup", "active").lower() in ("active", "actpass")
+        )
+
+    def codec(self) -> Codec | None:
+        """The first codec of the offer that we speak."""
+        for each in self.formats[:MAX_FORMATS]:
+            number = int(each) if each.isascii() and each.isdigit() else -1
+            codec = self.codecs.get(number) or STATIC.get(number)
+            if codec is not None and codec.is_known:
+                return codec
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A session description as a client sends it."""
+
+    media: tuple[Media, ...]
+
+    @property
+    def has_control(self) -> bool:
+        """Whether it is one of MRCPv2 at all."""
+        return any(each.is_control for each in self.media)
+
+
+def read(sdp: str) -> Offer:
+    """Read an offer. Raises ``BadSdp``."""
+    if not sdp.startswith("v=0"):
+        raise BadSdp("a description begins with v=0")
+    head, *parts = re.split(r"^(?=m=)", sdp, flags=re.MULTILINE)
+    if not parts:
+        raise BadSdp("there is no m= line")
+    if len(parts) > MAX_MEDIA:
+        raise BadSdp(f"there are more than {MAX_MEDIA} m= lines")
+    address = _address(_lines(head), "")
+    direction = next((line[2:] for line in _lines(head) if line[2:] in _DIRECTIONS), "")
+    return Offer(tuple(_media(_lines(part), address, direction) for part in parts))
+
+
+def _lines(text: str) -> list[str]:
+    return [line.rstrip("\r") for line in text.split("\n") if line.strip()]
+
+
+def _media(lines: list[str], address: str, direction: str) -> Media:
+    match = _MEDIA.fullmatch(lines[0])
+    if match is None or int(match[2]) > _MAX_PORT:
+        raise BadSdp("an m= line is malformed")
+    media = Media(match[1].lower(), int(match[2]), match[3], tuple(match[4].split()), _address(lines, address))
+    media.direction = direction
+    for line in lines[1:]:
+        _attribute(media, line)
+    return media
+
+
+def _attribute(media: Media, line: str) -> None:
+    if (mapped := _RTPMAP.fullmatch(line)) is not None:
+        number, channels = int(mapped[1]), int(mapped[4] or 1)
+        if channels == 1:
+            media.codecs[number] = Codec(mapped[2].upper(), int(mapped[3]), number)
+    elif (match := _ATTRIBUTE.fullmatch(line)) is not None:
+        if match[1] in _DIRECTIONS:
+            media.direction = match[1]
+        else:
+            media.attributes.setdefault(match[1].lower(), (match[2] or "").strip())
+
+
+def _address(lines: list[str], otherwise: str) -> str:
+    """The IPv4 address of the first ``c=`` line. Names are not looked up."""
+    found = next((line for line in lines if line.startswith("c=IN IP4 ")), None)
+    if found is None:
+        return otherwise
+    try:
+        return str(ipaddress.IPv4Address(found.removeprefix("c=IN IP4 ").split("/")[0].strip()))
+    except ValueError:
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """Our answer has this for one ``m=`` line of the offer. A port of 0 refuses it."""
+
+    port: int = 0
+    channel: str = ""
+    codec: Codec | None = None
+    direction: str = ""
+
+
+def answer(offer: Offer, accepted: tuple[Accepted, ...], *, address: str, sdp_id: int, version: int) -> str:
+    """Our answer, an ``m=`` section for each of the offer in its order (RFC 3264 §6)."""
+    head = ["v=0", f"o=cc-tts {sdp_id} {version} IN IP4 {address}", "s=-", f"c=IN IP4 {address}", "t=0 0"]
+    sections = (line for media, each in zip(offer.media, accepted, strict=True) for line in _section(media, each))
+    return "".join(f"{line}\r\n" for line in (*head, *sections))
+
+
+def _section(media: Media, accepted: Accepted) -> Iterator[str]:
+    if media.is_control:
+        yield f"m=application {accepted.port} {media.protocol} 1"
+        if accepted.port:
+            connection = "existing" if media.attributes.get("connection", "").lower() == "existing" else "new"
+            yield from ("a=setup:passive", f"a=connection:{connection}", f"a=channel:{accepted.channel}")
+        elif _TOKEN.fullmatch(resource := media.attributes.get("resource", "")):
+            yield f"a=resource:{resource}"
+        yield from _echoed(media, "cmid")
+    elif accepted.codec is not None:
+        codec = accepted.codec
+        yield f"m=audio {accepted.port} RTP/AVP {codec.payload_type}"
+        yield f"a=rtpmap:{codec.payload_type} {codec.name}/{codec.rate_hz}"
+        yield from (f"a={accepted.direction}", "a=ptime:20")
+        yield from _echoed(media, "mid")
+    else:
+        yield f"m={media.kind} 0 {media.protocol} {' '.join(media.formats) or '0'}"
+
+
+def _echoed(media: Media, name: str) -> Iterator[str]:
+    if _TOKEN.fullmatch(value := media.attributes.get(name, "")):
+        yield f"a={name}:{value}"
+
+
+def capabilities(*, address: str, has_tls: bool, has_plain: bool) -> str:
+    """Return what OPTIONS is answered with (RFC 6787 §7)."""
+    protocols = [*([PLAIN_PROTOCOL] if has_plain else []), *([TLS_PROTOCOL] if has_tls else [])]
+    head = ["v=0", f"o=cc-tts 0 0 IN IP4 {address}", "s=-", f"c=IN IP4 {address}", "t=0 0"]
+    control = [line for each in protocols for line in (f"m=application 0 {each} 1", f"a=resource:{RESOURCE}")]
+    audio = [
+        "m=audio 0 RTP/AVP 0 8 96",
+        "a=rtpmap:0 PCMU/8000",
+        "a=rtpmap:8 PCMA/8000",
+        "a=rtpmap:96 L16/8000",
+        "a=sendonly",
+    ]
+    return "".join(f"{line}\r\n" for line in (*head, *control, *audio))

@@ -1,0 +1,347 @@
+"""The SIP server: requests in, dialogs, and the BYE of ours (RFC 3261 §12, §13.3, §15).
+
+::
+
+    flow ─▸ receive ─▸ transaction known? ─▸ INVITE · ACK · BYE · CANCEL · OPTIONS ─▸ Dialog ─▸ Sessions
+
+Runs on: the event loop.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from cc_tts import logs
+from cc_tts.config.schema import SipConfig
+from cc_tts.mrcp.sip import request as requests
+from cc_tts.mrcp.sip.flows import Address, Flow, StreamFlow
+from cc_tts.mrcp.sip.request import ALLOW, NotSip, SipRequest, new_tag, written
+from cc_tts.mrcp.sip.transactions import Repeater, Transactions
+from cc_tts.ua.sip import message
+
+MAX_BYES: Final = 2000
+"""BYEs of ours that wait for an answer (unmeasured)."""
+_IP_AND_PORT: Final = re.compile(
+    r"sips?:(?:[^@<>\s]{0,128}@)?(\d{1,3}(?:\.\d{1,3}){3})(?::(\d{1,5}))?(?=[;?>]|$)", re.ASCII
+)
+_DEFAULT_PORT: Final = 5060
+_MAX_PORT: Final = 65_535  # RFC 768
+
+log = logs.get(__name__)
+
+
+class Refusal(Exception):
+    """A request is answered with this status."""
+
+    def __init__(self, status: int, reason: str = "", *, headers: Sequence[tuple[str, str]] = ()) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+        self.headers = headers
+
+
+class Usage(Protocol):
+    """A dialog is for this, in words of RFC 5057."""
+
+    def modify(self, offer: str) -> str:
+        """Take another offer; returns the answer. Raises ``Refusal``."""
+
+    def end(self, reason: str) -> None:
+        """The dialog is over."""
+
+
+class Usages(Protocol):
+    """The maker of the usages of dialogs."""
+
+    def begin(self, offer: str, dialog: "Dialog") -> tuple[Usage, str]:
+        """Take an offer; returns the usage and the answer. Raises ``Refusal``."""
+
+    def capabilities(self, host: str) -> str:
+        """Return what can be offered to us, as a description."""
+
+
+@dataclass(slots=True, eq=False)
+class Dialog:
+    """A dialog that a client has begun."""
+
+    call_id: str
+    tag: str
+    remote: str
+    """The From of its INVITE, which is To in our requests."""
+    local: str
+    flow: Flow
+    target: str
+    routes: tuple[str, ...]
+    cseq: int
+    bye: Callable[["Dialog", str], None]
+    usage: Usage | None = None
+    own_cseq: int = 0
+    repeater: Repeater | None = None
+    """Sends our 200 again until the ACK has come (RFC 3261 §13.3.1.4)."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.call_id, self.tag
+
+    def hang_up(self, reason: str) -> None:
+        """End it with a BYE."""
+        self.bye(self, reason)
+
+
+class SipServer:
+    """Serves dialogs; ``usages`` decides what is in them."""
+
+    def __init__(self, config: SipConfig, usages: Usages, *, contact: Callable[[Flow], str]) -> None:
+        self._config = config
+        self._usages = usages
+        self._contact = contact
+        self._transactions = Transactions()
+        self._dialogs: dict[tuple[str, str], Dialog] = {}
+        self._byes: dict[str, Repeater] = {}
+
+    @property
+    def num_dialogs(self) -> int:
+        return len(self._dialogs)
+
+    def receive(self, text: str, flow: Flow) -> None:
+        """Take in a message."""
+        if text.startswith("SIP/2.0 "):
+            self._take_response(text)
+            return
+        try:
+            request = requests.read(text, flow)
+        except NotSip:
+            return
+        if request.method == "ACK":
+            self._ack(request)
+        elif not self._transactions.repeats(request) and self._may_come(request):
+            self._serve(request)
+
+    def _may_come(self, request: SipRequest) -> bool:
+        """Whether there is room for a transaction; a dialog is never kept from its end."""
+        return request.method == "BYE" or not self._transactions.is_full
+
+    def _serve(self, request: SipRequest) -> None:
+        try:
+            self._handler(request)(request)
+        except Refusal as refusal:
+            self._refuse(request, refusal)
+        except Exception:
+            log.exception("sip_request_failed", method=request.method)
+            self._refuse(request, Refusal(500))
+
+    def _handler(self, request: SipRequest) -> Callable[[SipRequest], None]:
+        """Return what serves a request. Raises ``Refusal`` if it is malformed, or wants what is not here."""
+        handlers = {"INVITE": self._invite, "BYE": self._bye, "CANCEL": self._cancel, "OPTIONS": self._options}
+        if request.fault:
+            raise Refusal(400, request.fault)
+        if request.method not in handlers:
+            raise Refusal(405, headers=[("Allow", ALLOW)])
+        if request.method != "CANCEL" and (unknown := message.required_extensions(request.text)):
+            raise Refusal(420, headers=[("Unsupported", message.option_tags(unknown))])
+        return handlers[request.method]
+
+    def _refuse(self, request: SipRequest, refusal: Refusal) -> None:
+        reason = "".join(each for each in refusal.reason if each.isprintable())
+        self._answer(request, refusal.status, reason=reason, headers=refusal.headers)
+
+    def _answer(
+        self,
+        request: SipRequest,
+        status: int,
+        *,
+        reason: str = "",
+        headers: Sequence[tuple[str, str]] = (),
+        body: str = "",
+    ) -> None:
+        server = [("Server", self._config.user_agent)] if self._config.user_agent else []
+        response = request.response(status, reason=reason, tag=new_tag(), headers=[*headers, *server], body=body)
+        self._transactions.answer(request, response)
+
+    # --- INVITE ------------------------------------------------------------------------------------------------------------
+
+    def _invite(self, request: SipRequest) -> None:
+        kind = request.header("content-type").partition(";")[0].strip().lower()
+        if request.body and kind != "application/sdp":
+            raise Refusal(415, headers=[("Accept", "application/sdp")])
+        if not request.body:
+            raise Refusal(488, "An offer is needed")
+        if request.dialog_key is not None:
+            self._modify(request)
+            return
+        if not message.from_tag(request.text):
+            raise Refusal(400, "From has no tag")
+        dialog = self._new_dialog(request)
+        usage, answer = self._usages.begin(request.body, dialog)
+        dialog.usage = usage
+        self._dialogs[dialog.key] = dialog
+        if isinstance(request.flow, StreamFlow):
+            request.flow.num_sessions += 1
+        self._accept(request, dialog, answer)
+
+    def _new_dialog(self, request: SipRequest) -> Dialog:
+        target = next(iter(message.contacts(request.text)), "")
+        if not target:
+            raise Refusal(400, "Contact is missing")
+        tag = new_tag()
+        return Dialog(
+            call_id=request.call_id,
+            tag=tag,
+            remote=request.header("from"),
+            local=f"{request.header('to')};tag={tag}",
+            flow=request.flow,
+            target=target,
+            routes=tuple(message.header_values(request.text, "record-route"))[: message.MAX_HEADERS],
+            cseq=request.cseq,
+            bye=self._hang_up,
+        )
+
+    def _modify(self, request: SipRequest) -> None:
+        dialog = self._dialog_of(request)
+        assert dialog.usage is not None
+        if dialog.repeater is not None:
+            raise Refusal(491)
+        answer = dialog.usage.modify(request.body)
+        dialog.target = next(iter(message.contacts(request.text)), dialog.target)
+        self._accept(request, dialog, answer)
+
+    def _accept(self, request: SipRequest, dialog: Dialog, answer: str) -> None:
+        headers = [
+            *(("Record-Route", each) for each in message.header_values(request.text, "record-route")),
+            ("Contact", self._contact(request.flow)),
+            ("Allow", ALLOW),
+            ("Server", self._config.user_agent or "cc-tts"),
+        ]
+        response = request.response(200, tag=dialog.tag, headers=headers, body=answer)
+        self._transactions.answer(request, response)
+        dialog.repeater = Repeater(lambda: request.reply(response), lambda: self._unacknowledged(dialog))
+
+    def _unacknowledged(self, dialog: Dialog) -> None:
+        dialog.repeater = None
+        dialog.hang_up("no_ack")
+
+    def _ack(self, request: SipRequest) -> None:
+        self._transactions.acknowledge(request)
+        dialog = self._dialogs.get(request.dialog_key or ("", ""))
+        if dialog is not None and dialog.repeater is not None and request.cseq == dialog.cseq:
+            dialog.repeater.stop()
+            dialog.repeater = None
+
+    def _cancel(self, request: SipRequest) -> None:
+        """The INVITE is answered already, so that this has no effect (RFC 3261 §9.2)."""
+        if not self._transactions.has_invite(request):
+            raise Refusal(481)
+        self._answer(request, 200)
+
+    def _options(self, request: SipRequest) -> None:
+        if request.dialog_key is not None:
+            self._dialog_of(request)
+        headers = [("Allow", ALLOW), ("Accept", "application/sdp"), ("Contact", self._contact(request.flow))]
+        self._answer(request, 200, headers=headers, body=self._usages.capabilities(request.flow.local_host))
+
+    def _bye(self, request: SipRequest) -> None:
+        dialog = self._dialog_of(request)
+        self._answer(request, 200)
+        self._end(dialog, "hangup")
+
+    def _dialog_of(self, request: SipRequest) -> Dialog:
+        """The dialog of a request that is newer than the last one in it (RFC 3261 §12.2.2)."""
+        dialog = self._dialogs.get(request.dialog_key or ("", ""))
+        if dialog is None or message.from_tag(request.text) != message.from_tag(f"\r\nFrom: {dialog.remote}\r\n\r\n"):
+            raise Refusal(481)
+        if request.cseq <= dialog.cseq:
+            raise Refusal(500, "CSeq is lower than that of the last request")
+        dialog.cseq = request.cseq
+        dialog.flow = request.flow if not request.flow.is_reliable else self._move(dialog, request.flow)
+        return dialog
+
+    def _move(self, dialog: Dialog, flow: Flow) -> Flow:
+        """The client uses another connection from now on."""
+        if flow is not dialog.flow:
+            _hold(dialog.flow, -1)
+            _hold(flow, 1)
+        return flow
+
+    def _end(self, dialog: Dialog, reason: str) -> None:
+        if self._dialogs.pop(dialog.key, None) is None:
+            return
+        if dialog.repeater is not None:
+            dialog.repeater.stop()
+            dialog.repeater = None
+        _hold(dialog.flow, -1)
+        if dialog.usage is not None:
+            dialog.usage.end(reason)
+
+    # --- our BYE -----------------------------------------------------------------------------------------------------------
+
+    def _hang_up(self, dialog: Dialog, reason: str) -> None:
+        if dialog.key not in self._dialogs:
+            return
+        self._send_bye(dialog)
+        self._end(dialog, reason)
+
+    def _send_bye(self, dialog: Dialog) -> None:
+        if len(self._byes) >= MAX_BYES:
+            return
+        branch = f"z9hG4bK{new_tag()}"
+        dialog.own_cseq += 1
+        host, port = dialog.flow.local_host, self._contact(dialog.flow).rpartition(":")[2].partition(";")[0].strip(">")
+        data = written(
+            [
+                f"BYE {dialog.target} SIP/2.0",
+                f"Via: SIP/2.0/{dialog.flow.transport} {host}:{port};branch={branch};rport",
+                "Max-Forwards: 70",
+                *(f"Route: {each}" for each in dialog.routes),
+                f"From: {dialog.local}",
+                f"To: {dialog.remote}",
+                f"Call-ID: {dialog.call_id}",
+                f"CSeq: {dialog.own_cseq} BYE",
+            ]
+        )
+        to = _next_hop(dialog)
+
+        def send() -> None:
+            dialog.flow.send(data, to)
+
+        send()
+        self._byes[branch] = Repeater(send, lambda: self._bye_over(branch), repeats=not dialog.flow.is_reliable)
+
+    def _take_response(self, text: str) -> None:
+        via = next(iter(message.header_values(text, "via", "v")), "")
+        branch = re.search(r";\s*branch=([^;,\s]+)", via)
+        if branch is not None and not text.startswith("SIP/2.0 1"):
+            self._bye_over(branch[1])
+
+    def _bye_over(self, branch: str) -> None:
+        if (repeater := self._byes.pop(branch, None)) is not None:
+            repeater.stop()
+
+    async def close(self, timeout_s: float) -> None:
+        """End every dialog, and wait a while for the answers."""
+        for dialog in list(self._dialogs.values()):
+            dialog.hang_up("shutdown")
+        deadline_s = asyncio.get_running_loop().time() + timeout_s
+        while self._byes and asyncio.get_running_loop().time() < deadline_s:  # noqa: ASYNC110 - they come one by one
+            await asyncio.sleep(0.02)
+        for branch in list(self._byes):
+            self._bye_over(branch)
+        self._transactions.close()
+
+
+def _hold(flow: Flow, by: int) -> None:
+    if isinstance(flow, StreamFlow):
+        flow.num_sessions += by
+
+
+def _next_hop(dialog: Dialog) -> Address:
+    """Where a request of ours goes over UDP: to the first proxy of the route, else to Contact; a name is not looked up, and
+    the client's own address stands in for it.
+    """
+    wanted = dialog.routes[0] if dialog.routes else dialog.target
+    match = _IP_AND_PORT.search(wanted)
+    if match is None:
+        return dialog.flow.peer
+    port = int(match[2] or _DEFAULT_PORT)
+    return (match[1], port) if 0 < port <= _MAX_PORT else dialog.flow.peer

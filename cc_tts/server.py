@@ -208,7 +208,13 @@ class Server:
             log=lambda: self._config.log,
             set_log=self._set_log,
             processes=lambda: [
-                Process.of(each) for each in (*self.ua.supervisors, self.text_process.supervisor, self.vad.supervisor)
+                Process.of(each)
+                for each in (
+                    *self.ua.supervisors,
+                    self.text_process.supervisor,
+                    self.vad.supervisor,
+                    *self.mrcp.supervisors,
+                )
             ],
             workers=lambda: [
                 SpeechWorker.of(link)

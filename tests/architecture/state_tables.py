@@ -201,6 +201,7 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "call": lambda: state_table(CALL_TABLE, CallState, CallEvent),
     "leg": lambda: state_table(LEG_TABLE, LegState, LegEvent),
     "utterance": lambda: state_table(UTTERANCE_TABLE, UtteranceState, UtteranceEvent),
+    "synthesizer": lambda: state_table(SYNTH_TABLE, SynthState, SynthEvent),
     "process": lambda: state_table(PROCESS_TABLE, ProcessState, ProcessEvent),
     "metrics": metrics_table,
     "problems": problems_table,

@@ -204,6 +204,10 @@ class SipAgent:
         async with asyncio.timeout(TIMEOUT_S):
             return await queue.get()
 
+    def num_waiting(self, call_id: str, cseq: int, method: str) -> int:
+        """How many responses to this request were not asked for."""
+        return self._replies[call_id, f"{cseq} {method}"].qsize()
+
     def close(self) -> None:
         for task in self._tasks:
             task.cancel()

@@ -90,9 +90,9 @@ class MrcpProcess:
         )
 
     @property
-    def pid(self) -> int | None:
-        """Process id while it lives."""
-        return self._supervisor.pid
+    def supervisors(self) -> tuple[Supervisor, ...]:
+        """The process, if there is to be one."""
+        return (self._supervisor,) if self._config.mrcp.enabled else ()
 
     async def start(self) -> None:
         """Start it, if there is to be one. Raises ``ProcessFailed`` if it does not start."""

@@ -18,7 +18,7 @@ from cc_tts.errors import ProcessFailed
 from cc_tts.ua.sip.message import header_value
 
 MAX_MESSAGE_BYTES: Final = 65_535
-"""A datagram has no more (RFC 768)."""
+"""The datagrams of the kernel have no more."""
 MAX_CONNECTIONS: Final = 1000  # unmeasured
 IDLE_S: Final = 300.0
 """A connection without a message for so long is closed, unless a session has it (unmeasured)."""

@@ -27,7 +27,7 @@ _SENT_BY: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:]+)(?::(\d{1,5}))?", re.AS
 _MAX_CSEQ: Final = 2**31
 """A CSeq is below this (RFC 3261 §8.1.1.5)."""
 _DEFAULT_PORT: Final = 5060
-_MAX_PORT: Final = 65_535  # RFC 768
+_MAX_PORT: Final = 65_535  # POSIX
 
 
 class NotSip(Exception):

@@ -28,7 +28,7 @@ _RTPMAP: Final = re.compile(r"a=rtpmap:(\d{1,3}) +([\w.-]{1,32})/(\d{1,6})(?:/(\
 _ATTRIBUTE: Final = re.compile(r"a=([\w-]{1,32})(?::(.*))?")
 _TOKEN: Final = re.compile(r"[\w.!#$%&'*+^`{|}~-]{1,64}", re.ASCII)
 _DIRECTIONS: Final = ("sendrecv", "sendonly", "recvonly", "inactive")
-_MAX_PORT: Final = 65_535  # RFC 768
+_MAX_PORT: Final = 65_535  # POSIX
 
 
 class BadSdp(Exception):

@@ -27,7 +27,7 @@ _IP_AND_PORT: Final = re.compile(
     r"sips?:(?:[^@<>\s]{0,128}@)?(\d{1,3}(?:\.\d{1,3}){3})(?::(\d{1,5}))?(?=[;?>]|$)", re.ASCII
 )
 _DEFAULT_PORT: Final = 5060
-_MAX_PORT: Final = 65_535  # RFC 768
+_MAX_PORT: Final = 65_535  # POSIX
 
 log = logs.get(__name__)
 
@@ -78,6 +78,8 @@ class Dialog:
     bye: Callable[["Dialog", str], None]
     usage: Usage | None = None
     own_cseq: int = 0
+    accepted_cseq: int = 0
+    """The CSeq of the INVITE that was answered last, and of its ACK."""
     repeater: Repeater | None = None
     """Sends our 200 again until the ACK has come (RFC 3261 §13.3.1.4)."""
 
@@ -216,6 +218,7 @@ class SipServer:
         ]
         response = request.response(200, tag=dialog.tag, headers=headers, body=answer)
         self._transactions.answer(request, response)
+        dialog.accepted_cseq = request.cseq
         dialog.repeater = Repeater(lambda: request.reply(response), lambda: self._unacknowledged(dialog))
 
     def _unacknowledged(self, dialog: Dialog) -> None:
@@ -225,7 +228,7 @@ class SipServer:
     def _ack(self, request: SipRequest) -> None:
         self._transactions.acknowledge(request)
         dialog = self._dialogs.get(request.dialog_key or ("", ""))
-        if dialog is not None and dialog.repeater is not None and request.cseq == dialog.cseq:
+        if dialog is not None and dialog.repeater is not None and request.cseq == dialog.accepted_cseq:
             dialog.repeater.stop()
             dialog.repeater = None
 

@@ -1,0 +1,112 @@
+"""MRCP connections: who may connect, which channel answers where, and what is closed."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from cc_tts.mrcp.control.connections import UNUSED_S, Control
+from cc_tts.mrcp.control.message import Request, RequestState, Status, request, response
+
+pytestmark = pytest.mark.unit
+
+Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class EchoingChannel:
+    """A channel that answers everything, or fails."""
+
+    def __init__(self, control: Control, channel_id: str) -> None:
+        self._control = control
+        self._channel_id = channel_id
+
+    def handle(self, found: Request) -> None:
+        if found.method == "FAIL":
+            raise RuntimeError
+        self._control.send(self._channel_id, response(found.request_id, Status.SUCCESS, RequestState.COMPLETE, ()))
+
+
+@contextlib.asynccontextmanager
+async def listening(control: Control, num: int = 1) -> AsyncIterator[list[Client]]:
+    port = await control.listen("127.0.0.1", 0)
+    clients = [await asyncio.open_connection("127.0.0.1", port) for _ in range(num)]
+    try:
+        yield clients
+    finally:
+        for _, writer in clients:
+            writer.close()
+        control.close()
+
+
+async def line(client: Client) -> str:
+    """The start line of the next message, which has no header but a channel."""
+    async with asyncio.timeout(2):
+        found = (await client[0].readuntil(b"\r\n")).decode().strip()
+        await client[0].readexactly(int(found.split()[1]) - len(found) - 2)
+    return found.split(" ", 2)[2]
+
+
+def asked(method: str, number: int, channel_id: str) -> bytes:
+    return request(method, number, [("Channel-Identifier", channel_id)])
+
+
+async def test_a_channel_answers_where_its_last_request_came_from() -> None:
+    control = Control(lambda _host: True)
+    control.add("a@speechsynth", EchoingChannel(control, "a@speechsynth"))
+    async with listening(control, 2) as (one, other):
+        one[1].write(asked("STOP", 1, "a@speechsynth"))
+        assert await line(one) == "1 200 COMPLETE"
+        other[1].write(asked("STOP", 2, "a@speechsynth"))
+        assert await line(other) == "2 200 COMPLETE"
+        one[1].close()
+        await asyncio.sleep(0.05)
+        assert control.is_connected("a@speechsynth")  # the connection that is gone was another's
+
+
+async def test_a_fault_in_one_request_answers_that_one() -> None:
+    control = Control(lambda _host: True)
+    control.add("a@speechsynth", EchoingChannel(control, "a@speechsynth"))
+    async with listening(control) as (client,):
+        client[1].write(asked("FAIL", 1, "a@speechsynth") + asked("STOP", 2, "a@speechsynth"))
+        assert [await line(client) for _ in range(2)] == ["1 501 COMPLETE", "2 200 COMPLETE"]
+
+
+async def test_strangers_are_sent_away() -> None:
+    control = Control(lambda _host: False)
+    async with listening(control) as (client,):
+        async with asyncio.timeout(2):
+            with contextlib.suppress(ConnectionError):
+                assert await client[0].read() == b""
+
+
+async def test_a_connection_of_no_channel_is_closed_after_a_while() -> None:
+    control = Control(lambda _host: True)
+    control.add("a@speechsynth", EchoingChannel(control, "a@speechsynth"))
+    async with listening(control, 2) as (used, unused):
+        used[1].write(asked("STOP", 1, "a@speechsynth"))
+        await line(used)
+        control.close_unused(asyncio.get_running_loop().time() + UNUSED_S + 1)
+        async with asyncio.timeout(2):
+            assert await unused[0].read() == b""
+        used[1].write(asked("STOP", 2, "a@speechsynth"))
+        assert await line(used) == "2 200 COMPLETE"
+
+
+async def test_a_client_that_does_not_read_is_cut_off() -> None:
+    control = Control(lambda _host: True)
+    control.add("a@speechsynth", EchoingChannel(control, "a@speechsynth"))
+    async with listening(control) as (client,):
+        client[1].write(asked("STOP", 1, "a@speechsynth"))
+        await line(client)
+        for _ in range(200):
+            control.send("a@speechsynth", b"x" * 100_000)
+        async with asyncio.timeout(2):
+            while control.is_connected("a@speechsynth"):  # noqa: ASYNC110 - no event tells of it
+                await asyncio.sleep(0.01)
+
+
+def test_ids_of_channels_cannot_be_guessed() -> None:
+    ids = {Control(lambda _host: True).new_channel_id() for _ in range(100)}
+    assert len(ids) == 100
+    assert all(len(each.partition("@")[0]) == 32 for each in ids)

@@ -1,0 +1,409 @@
+"""The states of a synthesiser: each method in each state, by the table of RFC 6787 §8.1, and the queue."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from cc_tts.clock import MonotonicClock
+from cc_tts.mrcp.control.message import Request
+from cc_tts.mrcp.control.states import SYNTH_TABLE, SynthEvent, SynthState
+from cc_tts.mrcp.control.synthesizer import MAX_LEXICONS, Synthesizer
+from cc_tts.mrcp.messages import (
+    CloseSpeech,
+    DefineLexicon,
+    JumpSpeech,
+    LexiconTaken,
+    OpenSpeech,
+    SpeechJumped,
+    SpeechOver,
+    SpeechTaken,
+    StartSpeech,
+    Style,
+)
+from cc_tts.processes.channel import Message
+
+pytestmark = pytest.mark.unit
+
+CHANNEL = "abc@speechsynth"
+PLS = b"<lexicon/>"
+
+
+class FakeLine:
+    """The line as its synthesiser uses it; what it is told is written down."""
+
+    def __init__(self) -> None:
+        self.rate_hz: int | None = 8000
+        self.played_ms = 0.0
+        self.did: list[str] = []
+
+    def begin(self, speech_id: int, at_ms: float = 0.0) -> None:
+        self.did.append(f"begin {speech_id}" + (f" at {at_ms:g}" if at_ms else ""))
+
+    def cut(self) -> None:
+        self.did.append("cut")
+
+    def pause(self) -> None:
+        self.did.append("pause")
+
+    def resume(self) -> None:
+        self.did.append("resume")
+
+
+class Answer:
+    """A response or an event, taken apart."""
+
+    def __init__(self, data: bytes) -> None:
+        head, _, self.body = data.partition(b"\r\n\r\n")
+        self.start, *lines = head.decode().split("\r\n")
+        self.headers = dict(line.split(": ", 1) for line in lines)
+        assert int(self.start.split()[1]) == len(data)
+
+    @property
+    def what(self) -> str:
+        """The start line without version and length."""
+        return self.start.split(" ", 2)[2]
+
+
+class Bench:
+    """A synthesiser between a fake client and a fake server."""
+
+    def __init__(self, *, max_queued: int = 4) -> None:
+        self.line = FakeLine()
+        self.told: list[Message] = []
+        self.answers: list[Answer] = []
+        self._last_number = 0
+        self._last_request = 0
+        self.synthesizer = Synthesizer(
+            CHANNEL,
+            mrcp_call_id="mrcp_1",
+            line=self.line,
+            tell=lambda message, _payload: self.told.append(message),
+            send=lambda data: self.answers.append(Answer(data)),
+            new_id=self._number,
+            clock=MonotonicClock(),
+            max_queued=max_queued,
+        )
+
+    def _number(self, _synthesizer: Synthesizer) -> int:
+        self._last_number += 1
+        return self._last_number
+
+    def ask(self, method: str, body: bytes = b"", **headers: str) -> Answer | None:
+        """Send a request; returns what came of it at once."""
+        self._last_request += 1
+        num = len(self.answers)
+        named = [(name.replace("_", "-"), value) for name, value in headers.items()]
+        self.synthesizer.handle(Request(method, self._last_request, (("Channel-Identifier", CHANNEL), *named), body))
+        return self.answers[-1] if len(self.answers) > num else None
+
+    def speak(self, text: str = "Hello.", **headers: str) -> int:
+        """Have a text taken; returns the id of the request."""
+        self.ask("SPEAK", text.encode(), **{"Content_Type": "text/plain", **headers})
+        opened = [each for each in self.told if isinstance(each, OpenSpeech)][-1]
+        self.synthesizer.on_taken(SpeechTaken(opened.speech_id))
+        return self._last_request
+
+    def of_kind(self, kind: type[Message]) -> list[Message]:
+        return [each for each in self.told if isinstance(each, kind)]
+
+    def since(self, num: int) -> list[str]:
+        return [each.what for each in self.answers[num:]]
+
+
+def in_state(state: SynthState) -> Bench:
+    bench = Bench()
+    if state is not SynthState.IDLE:
+        bench.speak()
+    if state is SynthState.PAUSED:
+        bench.ask("PAUSE")
+    assert bench.synthesizer.state is state
+    return bench
+
+
+def do(bench: Bench, event: SynthEvent) -> None:
+    """What leads to the event."""
+    actions: dict[SynthEvent, Callable[[], object]] = {
+        SynthEvent.SPEAK: bench.speak,
+        SynthEvent.COMPLETE: bench.synthesizer.on_played,
+        SynthEvent.CONTROL: lambda: bench.ask("CONTROL", Jump_Size="+1 Second"),
+        SynthEvent.DEFINE_LEXICON: lambda: bench.ask(
+            "DEFINE-LEXICON", PLS, Content_Type="application/pls+xml", Content_ID="<a>"
+        ),
+    }
+    actions.get(event, lambda: bench.ask(event))()
+
+
+@pytest.mark.parametrize("event", SynthEvent)
+@pytest.mark.parametrize("state", SynthState)
+def test_each_method_in_each_state(state: SynthState, event: SynthEvent) -> None:
+    bench = in_state(state)
+    num = len(bench.answers)
+    do(bench, event)
+    wanted = SYNTH_TABLE.get((state, event))
+    refused = [each for each in bench.since(num) if " 402 " in each]
+    if wanted is None:
+        assert bench.synthesizer.state is state
+        assert refused or event is SynthEvent.COMPLETE
+    else:
+        assert not refused
+        assert bench.synthesizer.state is wanted
+
+
+def test_a_request_is_answered_when_its_text_was_taken_and_completes_when_it_was_heard() -> None:
+    bench = Bench()
+    assert bench.ask("SPEAK", b"Hello.", Content_Type="text/plain") is None
+    assert [type(each) for each in bench.told] == [OpenSpeech, StartSpeech]
+    bench.synthesizer.on_taken(SpeechTaken(1))
+    assert re.fullmatch(r"timestamp=\d{19,20}", bench.answers[-1].headers["Speech-Marker"])
+    bench.synthesizer.on_played()
+    assert bench.since(0) == ["1 200 IN-PROGRESS", "SPEAK-COMPLETE 1 COMPLETE"]
+    assert bench.answers[-1].headers["Completion-Cause"] == "000 normal"
+    assert bench.told[-1] == CloseSpeech(1, 0.0, "normal")
+
+
+def test_further_requests_wait_and_begin_by_themselves() -> None:
+    bench = Bench()
+    first, second = bench.speak(), bench.speak()
+    assert bench.since(1) == [f"{second} 200 PENDING"]
+    bench.synthesizer.on_played()
+    assert bench.since(2) == [f"SPEAK-COMPLETE {first} COMPLETE"]
+    assert bench.told[-1] == StartSpeech(2)
+    assert bench.synthesizer.state is SynthState.SPEAKING
+    bench.synthesizer.on_played()
+    assert bench.since(3) == [f"SPEAK-COMPLETE {second} COMPLETE"]
+
+
+def test_the_queue_is_bounded() -> None:
+    bench = Bench(max_queued=2)
+    bench.speak(), bench.speak()
+    answer = bench.ask("SPEAK", b"Hello.", Content_Type="text/plain")
+    assert answer is not None
+    assert answer.what == "3 407 COMPLETE"
+
+
+def test_stop_names_what_it_stopped_and_no_event_follows() -> None:
+    bench = Bench()
+    first, second = bench.speak(), bench.speak()
+    answer = bench.ask("STOP")
+    assert answer is not None
+    assert answer.headers["Active-Request-Id-List"] == f"{first},{second}"
+    assert "cut" in bench.line.did
+    assert not [each for each in bench.answers if each.what.startswith("SPEAK-COMPLETE")]
+
+
+def test_stop_of_one_that_waits_leaves_the_one_that_is_spoken() -> None:
+    bench = Bench()
+    _, second, third = bench.speak(), bench.speak(), bench.speak()
+    answer = bench.ask("STOP", Active_Request_Id_List=f"{second},99")
+    assert answer is not None
+    assert answer.headers["Active-Request-Id-List"] == str(second)
+    assert bench.synthesizer.state is SynthState.SPEAKING
+    bench.synthesizer.on_played()
+    assert bench.told[-1] == StartSpeech(third)
+
+
+def test_stop_of_the_one_that_is_spoken_lets_the_next_begin() -> None:
+    bench = Bench()
+    first = bench.speak()
+    bench.speak()
+    bench.ask("PAUSE")
+    bench.ask("STOP", Active_Request_Id_List=str(first))
+    assert bench.told[-1] == StartSpeech(2)
+    assert bench.synthesizer.state is SynthState.SPEAKING
+    assert bench.line.did[-2:] == ["resume", "begin 2"]
+
+
+def test_stop_when_idle_has_no_list() -> None:
+    answer = Bench().ask("STOP")
+    assert answer is not None
+    assert answer.what == "1 200 COMPLETE"
+    assert "Active-Request-Id-List" not in answer.headers
+
+
+def test_stop_before_the_text_was_taken_answers_both() -> None:
+    bench = Bench()
+    bench.ask("SPEAK", b"Hello.", Content_Type="text/plain")
+    bench.ask("STOP")
+    assert bench.since(0) == ["1 200 IN-PROGRESS", "2 200 COMPLETE"]
+    bench.synthesizer.on_taken(SpeechTaken(1))
+    assert len(bench.answers) == 2
+
+
+@pytest.mark.parametrize(("kill", "state"), [("true", SynthState.IDLE), ("false", SynthState.SPEAKING)])
+def test_barge_in_ends_what_lets_itself_be_interrupted(kill: str, state: SynthState) -> None:
+    bench = Bench()
+    request_id = bench.speak(Kill_On_Barge_In=kill)
+    answer = bench.ask("BARGE-IN-OCCURRED")
+    assert answer is not None
+    assert answer.what == "2 200 COMPLETE"
+    assert answer.headers.get("Active-Request-Id-List") == (str(request_id) if kill == "true" else None)
+    assert bench.synthesizer.state is state
+
+
+def test_barge_in_takes_the_queue_with_it_whatever_that_says() -> None:
+    bench = Bench()
+    bench.speak()
+    bench.speak(Kill_On_Barge_In="false")
+    answer = bench.ask("BARGE-IN-OCCURRED")
+    assert answer is not None
+    assert answer.headers["Active-Request-Id-List"] == "1,2"
+
+
+def test_set_params_hold_for_the_requests_that_follow() -> None:
+    bench = Bench()
+    bench.ask("SET-PARAMS", Voice_Name="anna", Prosody_Rate="fast", Kill_On_Barge_In="false")
+    bench.speak(Speech_Language="de-AT", Prosody_Volume="+3dB")
+    (opened,) = bench.of_kind(OpenSpeech)
+    assert isinstance(opened, OpenSpeech)
+    assert opened.style == Style(voices=("anna",), language="de-AT", rate=1.35, gain_db=3.0)
+    answer = bench.ask("GET-PARAMS", Voice_Name="", Kill_On_Barge_In="")
+    assert answer is not None
+    assert (answer.headers["Voice-Name"], answer.headers["Kill-On-Barge-In"]) == ("anna", "false")
+
+
+def test_get_params_without_names_tells_all_that_is_set() -> None:
+    bench = Bench()
+    bench.ask("SET-PARAMS", Voice_Gender="female")
+    answer = bench.ask("GET-PARAMS")
+    assert answer is not None
+    assert answer.headers == {"Channel-Identifier": CHANNEL, "Kill-On-Barge-In": "true", "Voice-Gender": "female"}
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "status", "named"),
+    [
+        ("SET-PARAMS", {"Prosody_Rate": "quick"}, 404, "Prosody-Rate"),
+        ("SET-PARAMS", {"Kill_On_Barge_In": "perhaps"}, 404, "Kill-On-Barge-In"),
+        ("SET-PARAMS", {"Voice_Size": "9"}, 403, "Voice-Size"),
+        ("GET-PARAMS", {"Jump_Size": ""}, 403, "Jump-Size"),
+        ("SPEAK", {"Content_Type": "text/plain", "Voice_Gender": "robot"}, 404, "Voice-Gender"),
+        ("SPEAK", {"Content_Type": "text/plain", "Speak_Length": "+3 Word"}, 409, "Speak-Length"),
+        ("SPEAK", {"Content_Type": "image/png"}, 408, "Content-Type"),
+        ("SPEAK", {}, 406, "Content-Type"),
+        ("SPEAK", {"Content_Type": "text/uri-list"}, 407, "Completion-Cause"),
+        ("RECOGNIZE", {}, 401, "Channel-Identifier"),
+        ("STOP", {"Active_Request_Id_List": "all"}, 404, "Active-Request-Id-List"),
+    ],
+)
+def test_what_cannot_be_done_has_a_status(method: str, headers: dict[str, str], status: int, named: str) -> None:
+    bench = Bench()
+    answer = bench.ask(method, b"x" if method == "SPEAK" else b"", **headers)
+    assert answer is not None
+    assert answer.what == f"1 {status} COMPLETE"
+    assert named in answer.headers
+    assert bench.synthesizer.state is SynthState.IDLE
+    assert not bench.told
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "cause"),
+    [
+        ("ssml_malformed", 407, "002 parse-failure"),
+        ("language_unsupported", 407, "005 language-unsupported"),
+        ("engine_overloaded", 407, "004 error"),
+        ("unknown_voice", 409, "004 error"),
+        ("text_too_long", 504, "004 error"),
+    ],
+)
+def test_a_text_that_is_not_taken_is_refused_and_the_next_begins(code: str, status: int, cause: str) -> None:
+    bench = Bench()
+    bench.ask("SPEAK", b"<speak>", Content_Type="application/ssml+xml")
+    bench.ask("SPEAK", b"Hello.", Content_Type="text/plain")
+    bench.synthesizer.on_taken(SpeechTaken(1, code, "line 1"))
+    assert bench.since(0) == [f"1 {status} COMPLETE"]
+    assert bench.answers[0].headers["Completion-Cause"] == cause
+    assert bench.told[-1] == StartSpeech(2)
+
+
+def test_speech_that_breaks_off_completes_with_an_error() -> None:
+    bench = Bench()
+    bench.speak()
+    bench.synthesizer.on_failed(SpeechOver(1, "engine_failed", "no audio for 15 s"))
+    assert bench.since(1) == ["SPEAK-COMPLETE 1 COMPLETE"]
+    assert bench.answers[-1].headers["Completion-Cause"] == "004 error"
+    assert bench.answers[-1].headers["Completion-Reason"] == '"no audio for 15 s"'
+    assert bench.synthesizer.state is SynthState.IDLE
+
+
+def test_marks_are_events_with_their_name() -> None:
+    bench = Bench()
+    bench.speak()
+    bench.synthesizer.on_mark(1, "here")
+    assert bench.since(1) == ["SPEECH-MARKER 1 IN-PROGRESS"]
+    assert bench.answers[-1].headers["Speech-Marker"].endswith(";here")
+    bench.synthesizer.on_played()
+    assert bench.answers[-1].headers["Speech-Marker"].endswith(";here")
+
+
+def test_control_goes_on_from_another_place_and_is_answered_then() -> None:
+    bench = Bench()
+    bench.speak()
+    bench.line.played_ms = 2000.0
+    assert bench.ask("CONTROL", Jump_Size="-5 Second") is None
+    assert bench.of_kind(JumpSpeech) == [JumpSpeech(1, 2000.0, -5, "second", Style())]
+    assert not bench.synthesizer.takes_audio(1)
+    bench.synthesizer.on_jumped(SpeechJumped(1, 0.0, restarts=True))
+    assert bench.answers[-1].what == "2 200 COMPLETE"
+    assert bench.answers[-1].headers["Speak-Restart"] == "true"
+    assert bench.answers[-1].headers["Active-Request-Id-List"] == "1"
+    assert bench.synthesizer.takes_audio(1)
+
+
+def test_control_changes_how_the_rest_is_spoken() -> None:
+    bench = Bench()
+    bench.speak()
+    bench.ask("CONTROL", Prosody_Rate="slow")
+    (jump,) = bench.of_kind(JumpSpeech)
+    assert isinstance(jump, JumpSpeech)
+    assert (jump.count, jump.style.rate) == (0, 0.75)
+
+
+def test_stop_answers_a_control_that_waits() -> None:
+    bench = Bench()
+    bench.speak()
+    bench.ask("CONTROL", Jump_Size="+5 Second")
+    bench.ask("STOP")
+    assert bench.since(1) == ["2 200 COMPLETE", "3 200 COMPLETE"]
+    bench.synthesizer.on_jumped(SpeechJumped(1, 0.0, restarts=False))
+    assert len(bench.answers) == 3
+
+
+def test_a_lexicon_is_used_once_it_is_taken() -> None:
+    bench = Bench()
+    define = {"Content_Type": "application/pls+xml", "Content_ID": "<names@client>"}
+    assert bench.ask("DEFINE-LEXICON", PLS, **define) is None
+    (defined,) = bench.of_kind(DefineLexicon)
+    assert isinstance(defined, DefineLexicon)
+    bench.synthesizer.on_lexicon(LexiconTaken(defined.request_id))
+    assert bench.answers[-1].what == "1 200 COMPLETE"
+    bench.speak()
+    opened = bench.of_kind(OpenSpeech)[-1]
+    assert isinstance(opened, OpenSpeech)
+    assert opened.lexicons == ("session:names@client",)
+
+
+def test_a_lexicon_that_cannot_be_used_is_refused() -> None:
+    bench = Bench()
+    bench.ask("DEFINE-LEXICON", PLS, Content_Type="application/pls+xml", Content_ID="<a>")
+    bench.synthesizer.on_lexicon(LexiconTaken(1, "lexicon_malformed", "no lexeme"))
+    assert bench.answers[-1].what == "1 407 COMPLETE"
+    assert bench.answers[-1].headers["Completion-Cause"] == "006 lexicon-load-failure"
+
+
+def test_lexicons_are_bounded() -> None:
+    bench = Bench()
+    for number in range(MAX_LEXICONS):
+        bench.ask("DEFINE-LEXICON", PLS, Content_Type="application/pls+xml", Content_ID=f"<{number}>")
+        bench.synthesizer.on_lexicon(LexiconTaken(number + 1))
+    answer = bench.ask("DEFINE-LEXICON", PLS, Content_Type="application/pls+xml", Content_ID="<more>")
+    assert answer is not None
+    assert answer.what.split()[1] == "407"
+
+
+def test_a_session_without_audio_speaks_nothing() -> None:
+    bench = Bench()
+    bench.line.rate_hz = None
+    answer = bench.ask("SPEAK", b"Hello.", Content_Type="text/plain")
+    assert answer is not None
+    assert answer.what == "1 407 COMPLETE"

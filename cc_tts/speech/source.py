@@ -10,6 +10,7 @@ from typing import Final
 from cc_tts import logs
 from cc_tts.audio import AudioFormat
 from cc_tts.config.schema import RouteConfig, TtsConfig
+from cc_tts.config.sections.relay import RelaySettings
 from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED, Engine
 from cc_tts.engines.factory import COSYVOICE2
 from cc_tts.errors import (
@@ -119,7 +120,17 @@ class SpeechSource:
                 ("disclosure", _disclosed(route.disclosure)),
             ):
                 warnings += self._wording_warnings(f"{key}.{name}", text, route.voice, route.language)
+            if route.relay:
+                warnings += self._relay_warnings(f"{key}.relay", route.relay, route)
         return warnings
+
+    def _relay_warnings(self, key: str, relay: RelaySettings, route: RouteConfig) -> list[str]:
+        voice, language = relay.voice or route.voice, relay.language or route.language
+        self._check_voice(key, voice, language)
+        for tag, name in relay.languages.items():
+            self._check_voice(f"{key}.languages.{tag}", name, tag)
+        texts = (("welcome_greeting", relay.welcome_greeting), ("fallback", relay.fallback))
+        return [each for name, text in texts for each in self._wording_warnings(f"{key}.{name}", text, voice, language)]
 
     def _wording_warnings(self, key: str, text: str, voice: str = "", language: str = "") -> list[str]:
         try:

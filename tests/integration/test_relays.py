@@ -1,15 +1,12 @@
 """Relays to a real application: a WebSocket server that is written for ConversationRelay."""
 
-import asyncio
-import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import structlog
-from aiohttp import WSMsgType, web
 
 from cc_tts.api.relay import connector
 from cc_tts.api.relay.connector import RelayConnector
@@ -18,77 +15,19 @@ from cc_tts.config.schema import RouteConfig
 from cc_tts.config.sections.relay import RelayConfig, RelaySettings
 from tests.fakes.running_api import eventually
 from tests.fakes.served_call import Served, served
+from tests.support.relay_application import Application, running_application
 
 pytestmark = pytest.mark.integration
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
-Behaviour = Callable[[web.WebSocketResponse], Awaitable[None]]
-
-
-class Application:
-    """The other side: ``behaviour`` is what it does with a connection besides reading; ``told`` what each one has got."""
-
-    def __init__(self) -> None:
-        self.behaviour: Behaviour | None = None
-        self.status = 101
-        self.delay_s = 0.0
-        self.url = ""
-        self.headers: list[dict[str, str]] = []
-        self.requests: list[web.Request] = []
-        self.sockets: list[web.WebSocketResponse] = []
-        self.told: list[list[Any]] = []
-
-    async def handle(self, request: web.Request) -> web.StreamResponse:
-        self.headers.append(dict(request.headers))
-        await asyncio.sleep(self.delay_s)
-        if self.status == 302:
-            raise web.HTTPFound("/elsewhere")
-        if self.status != 101:
-            return web.Response(status=self.status)
-        socket = web.WebSocketResponse()
-        await socket.prepare(request)
-        self.sockets.append(socket)
-        self.requests.append(request)
-        self.told.append(told := [])
-        if self.behaviour is not None:
-            await self.behaviour(socket)
-        while (message := await socket.receive()).type is WSMsgType.TEXT:
-            told.append(json.loads(message.data))
-        return socket
-
-    @property
-    def last(self) -> list[Any]:
-        """What the last connection was told."""
-        return self.told[-1] if self.told else []
-
-    def of(self, type_: str) -> list[Any]:
-        """The messages of a type that the last connection has got."""
-        return [each for each in self.last if each["type"] == type_]
-
-    async def say(self, **message: Any) -> None:
-        await self.sockets[-1].send_json(message)
-
-    def break_off(self) -> None:
-        """The connection is gone, without a close."""
-        transport = self.requests[-1].transport
-        assert transport is not None
-        transport.abort()
-
 
 @asynccontextmanager
 async def scene(**relay: Any) -> AsyncIterator[tuple[Served, Application]]:
-    application = Application()
-    app = web.Application()
-    app.router.add_get("/relay", application.handle)
-    runner = web.AppRunner(app, shutdown_timeout=0.2)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    application.url = f"ws://127.0.0.1:{runner.addresses[0][1]}/relay?secret=4711"
     config = RelayConfig(
         **{"allowed_hosts": ("127.0.0.0/8",), "connect_timeout_s": 0.5, "silence_timeout_s": 30.0, **relay}
     )
-    async with served("relay", relay=config) as api:
+    async with running_application() as application, served("relay", relay=config) as api:
         relays = RelayConnector(api.exchange.config, api.exchange.clock)
         api.exchange.registry.relays.connect = relays.connect
         try:
@@ -96,7 +35,6 @@ async def scene(**relay: Any) -> AsyncIterator[tuple[Served, Application]]:
         finally:
             api.exchange.ua.die()
             await relays.stop()
-            await runner.cleanup()
 
 
 def told_of(api: Served, kind: str) -> list[Any]:

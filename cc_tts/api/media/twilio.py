@@ -33,16 +33,20 @@ class _Mark(msgspec.Struct):
     name: MarkName
 
 
-class _MediaFrame(msgspec.Struct, tag_field="event", tag="media"):
+class _Frame(msgspec.Struct, tag_field="event", kw_only=True):
+    stream_sid: Annotated[str, Meta(max_length=128)] | None = msgspec.field(name="streamSid", default=None)
+
+
+class _MediaFrame(_Frame, tag="media"):
     media: _Media
 
 
-class _MarkFrame(msgspec.Struct, tag_field="event", tag="mark"):
+class _MarkFrame(_Frame, tag="mark"):
     mark: _Mark
 
 
-class _ClearFrame(msgspec.Struct, tag_field="event", tag="clear"):
-    streamSid: Annotated[str, Meta(max_length=128)] = ""  # noqa: N815 - Twilio's name
+class _ClearFrame(_Frame, tag="clear"):
+    """What was sent is not to be played."""
 
 
 _DECODER: Final = msgspec.json.Decoder(_MediaFrame | _MarkFrame | _ClearFrame)
@@ -74,7 +78,10 @@ class TwilioDialect:
         return self._message(item)
 
     def read_text(self, text: str) -> Command | None:
-        match _DECODER.decode(text):
+        frame = _DECODER.decode(text)
+        if frame.stream_sid not in (None, "", self._stream_sid):  # of another stream, which Twilio takes no notice of
+            return None
+        match frame:
             case _MediaFrame(media=media):
                 try:
                     return ulaw_decode(base64.b64decode(media.payload, validate=True))

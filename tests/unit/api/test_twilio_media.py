@@ -108,11 +108,24 @@ def test_twilio_has_no_word_for_the_rest() -> None:
 def test_what_clients_send() -> None:
     dialect = TwilioDialect()
     payload = base64.b64encode(bytes(range(160))).decode()
-    media = {"event": "media", "streamSid": "MZ", "media": {"payload": payload, "track": "outbound"}}
-    assert dialect.read_text(json.dumps(media)) == ulaw_decode(bytes(range(160)))
-    mark = {"event": "mark", "streamSid": "MZ", "mark": {"name": "m"}}
-    assert dialect.read_text(json.dumps(mark)) == MarkAudio(name="m")
-    assert dialect.read_text('{"event": "clear", "streamSid": "MZ"}') == ClearAudio()
+    sid = told(dialect, start("talk"))[1]["streamSid"]
+    for of_stream in ({"streamSid": sid}, {"streamSid": None}, {}):
+        media = {"event": "media", "media": {"payload": payload, "track": "outbound"}, **of_stream}
+        assert dialect.read_text(json.dumps(media)) == ulaw_decode(bytes(range(160)))
+        assert dialect.read_text(json.dumps({"event": "mark", "mark": {"name": "m"}, **of_stream})) == MarkAudio(
+            name="m"
+        )
+        assert dialect.read_text(json.dumps({"event": "clear", **of_stream})) == ClearAudio()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [{"event": "media", "media": {"payload": "/w=="}}, {"event": "mark", "mark": {"name": "m"}}, {"event": "clear"}],
+)
+def test_messages_for_another_stream_have_no_effect(message: dict[str, Any]) -> None:
+    dialect = TwilioDialect()
+    told(dialect, start("talk"))
+    assert dialect.read_text(json.dumps({**message, "streamSid": f"MZ{'0' * 32}"})) is None
 
 
 @pytest.mark.parametrize(

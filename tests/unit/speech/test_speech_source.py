@@ -7,7 +7,8 @@ import pytest
 import structlog
 
 from cc_tts.audio import AudioFormat
-from cc_tts.config.schema import TtsConfig
+from cc_tts.config.schema import RouteConfig, TtsConfig
+from cc_tts.config.sections.relay import RelaySettings
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import (
     ConfigError,
@@ -166,6 +167,21 @@ def test_a_default_voice_that_does_not_exist_is_found_at_the_start() -> None:
     make().check_voices({})
     with pytest.raises(ConfigError, match=r"tts\.voice"):
         make(voice="nobody").check_voices({})
+
+
+@pytest.mark.parametrize(
+    ("relay", "key"),
+    [
+        ({"voice": "nobody"}, r"routes\.a\.relay\.voice"),
+        ({"language": "fr"}, r"routes\.a\.relay\.language"),
+        ({"languages": {"de-DE": "nobody"}}, r"routes\.a\.relay\.languages\.de-DE\.voice"),
+        ({"welcome_greeting": "…"}, r"routes\.a\.relay\.welcome_greeting"),
+        ({"fallback": "…"}, r"routes\.a\.relay\.fallback"),
+    ],
+)
+def test_what_a_relay_could_not_say_is_found_at_the_start(relay: dict[str, Any], key: str) -> None:
+    with pytest.raises(ConfigError, match=key):
+        make().check_voices({"a": RouteConfig(relay=RelaySettings(url="ws://app", **relay))})
 
 
 async def test_speed_of_the_prompt_goes_before_that_of_the_config() -> None:

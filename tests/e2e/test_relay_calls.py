@@ -1,0 +1,110 @@
+"""Relays on real calls: keys, speech over words, a server that is killed."""
+
+import asyncio
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cc_tts.media.g711 import ulaw_encode
+from lab import needs
+from lab.caller_audio import pcm_of, said
+from lab.configured import of_kind, server_with, until
+from lab.server_under_test import EventLog
+from lab.softphone import SoftphoneProcess
+from tests.support.relay_application import Application, running_application
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+
+LONG = "One moment please, while I look for everything that we know about your last order and its delivery. " * 3
+TIMEOUT_S = 60.0
+
+
+def toml(value: Any) -> str:
+    """A value as TOML has it in a line."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {toml(each)}" for key, each in value.items()) + "}"
+    return json.dumps(value)
+
+
+def route(application: Application, **relay: Any) -> dict[str, str]:
+    """The setting of a route with this relay."""
+    return {"routes__agent__relay": toml({"url": application.url, **relay})}
+
+
+async def begun(log: EventLog, number: int) -> None:
+    """So many utterances are heard, or were."""
+    await until(lambda: len(of_kind(log.events, "speak.started")) >= number, TIMEOUT_S)
+
+
+async def test_keys_and_speech_interrupt_an_application(tmp_path: Path, phone: SoftphoneProcess) -> None:
+    needs.voice_model()
+    words = tmp_path / "said.ulaw"
+    words.write_bytes(ulaw_encode(pcm_of(said())))
+    async with running_application() as application:
+        settings = route(application, welcome_greeting="Hello.", parameters={"customer": "4711"})
+        async with server_with(tmp_path, **settings) as server, server.events() as log:
+            await phone.dial(server.uri("agent"))
+            call = await server.only_call()
+            await log.wait("speak.complete", timeout_s=TIMEOUT_S, completion_cause="normal")
+            (setup,) = application.last
+            assert (setup["callSid"], setup["customParameters"]["customer"]) == (call["id"], "4711")
+
+            for token in LONG.split(" "):
+                await application.say(type="text", token=f"{token} ", last=False)
+            await application.say(type="text", token="", last=True)
+            await begun(log, 2)
+            await asyncio.sleep(1.0)
+            await phone.dtmf("7")
+            await until(lambda: application.of("dtmf"), TIMEOUT_S)
+            interrupt, dtmf = application.last[1:]
+            assert LONG.startswith(interrupt["utteranceUntilInterrupt"])
+            assert interrupt["utteranceUntilInterrupt"]
+            assert 500 <= interrupt["durationUntilInterruptMs"] <= 5000
+            assert dtmf == {"type": "dtmf", "digit": "7"}
+
+            await application.say(type="text", token=LONG, last=True)
+            await begun(log, 3)
+            await asyncio.sleep(1.0)
+            await phone.say(words)
+            await until(lambda: len(application.of("interrupt")) == 2, TIMEOUT_S)
+            assert 500 <= application.last[-1]["durationUntilInterruptMs"] <= 8000
+            assert LONG.startswith(application.last[-1]["utteranceUntilInterrupt"])
+
+            await application.say(type="text", token="Good bye.", last=True)
+            await application.say(type="end", handoffData="to sales")
+            ended = await server.until_terminated()
+            over = (await log.wait("call.relay_ended", timeout_s=TIMEOUT_S))["data"]
+            heard = [each["data"]["spoken_text"] for each in log.events if each["type"] == "speak.complete"]
+        assert (over["cause"], over["handoff_data"]) == ("completed", "to sales")
+        assert (ended["ending"]["result"], ended["ending"]["reason"]) == ("completed", "relay_ended")
+        assert heard[-1] == "Good bye."
+        assert not server.has_logged("4711")
+        assert not server.has_logged("Good bye.")
+
+
+async def test_a_relay_outlives_the_server(tmp_path: Path, phone: SoftphoneProcess) -> None:
+    async with running_application() as application:
+        settings = route(application, welcome_greeting="Hello.") | {"ua__orphan_grace_ms": "120000"}
+        async with server_with(tmp_path, **settings) as server:
+            async with server.events() as earlier:
+                await phone.dial(server.uri("agent"))
+                await earlier.wait("speak.complete", timeout_s=TIMEOUT_S)
+            await server.replace(signal.SIGKILL)
+            async with server.events(after=earlier) as log:
+                await log.wait("call.adopted", timeout_s=TIMEOUT_S)
+                await until(lambda: len(application.told) == 2 and application.last, TIMEOUT_S)
+                first, second = (told[0] for told in application.told)
+                assert (second["type"], second["sessionId"]) == ("setup", first["sessionId"])
+                await phone.dtmf("5")
+                await until(lambda: application.of("dtmf"), TIMEOUT_S)
+                await application.say(type="text", token="I am back.", last=True)
+                spoken = await log.wait("speak.complete", timeout_s=TIMEOUT_S, completion_cause="normal")
+                assert spoken["data"]["spoken_text"] == "I am back."
+                await phone.hangup()
+                over = (await log.wait("call.relay_ended", timeout_s=TIMEOUT_S))["data"]
+                await log.wait("call.terminated", timeout_s=TIMEOUT_S)
+            assert over["cause"] == "call_ended"
+            assert len(of_kind(log.events, "call.relay_ended")) == 1

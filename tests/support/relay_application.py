@@ -1,0 +1,77 @@
+"""An application that is written for ConversationRelay, as the other side of relays."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import WSMsgType, web
+
+Behaviour = Callable[[web.WebSocketResponse], Awaitable[None]]
+
+
+class Application:
+    """The other side: ``behaviour`` is what it does with a connection besides reading; ``told`` what each one has got."""
+
+    def __init__(self) -> None:
+        self.behaviour: Behaviour | None = None
+        self.status = 101
+        self.delay_s = 0.0
+        self.url = ""
+        self.headers: list[dict[str, str]] = []
+        self.requests: list[web.Request] = []
+        self.sockets: list[web.WebSocketResponse] = []
+        self.told: list[list[Any]] = []
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        self.headers.append(dict(request.headers))
+        await asyncio.sleep(self.delay_s)
+        if self.status == 302:
+            raise web.HTTPFound("/elsewhere")
+        if self.status != 101:
+            return web.Response(status=self.status)
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        self.sockets.append(socket)
+        self.requests.append(request)
+        self.told.append(told := [])
+        if self.behaviour is not None:
+            await self.behaviour(socket)
+        while (message := await socket.receive()).type is WSMsgType.TEXT:
+            told.append(json.loads(message.data))
+        return socket
+
+    @property
+    def last(self) -> list[Any]:
+        """What the last connection was told."""
+        return self.told[-1] if self.told else []
+
+    def of(self, type_: str) -> list[Any]:
+        """The messages of a type that the last connection has got."""
+        return [each for each in self.last if each["type"] == type_]
+
+    async def say(self, **message: Any) -> None:
+        await self.sockets[-1].send_json(message)
+
+    def break_off(self) -> None:
+        """The connection is gone, without a close."""
+        transport = self.requests[-1].transport
+        assert transport is not None
+        transport.abort()
+
+
+@asynccontextmanager
+async def running_application() -> AsyncIterator[Application]:
+    """The application on a free loopback port."""
+    application = Application()
+    app = web.Application()
+    app.router.add_get("/relay", application.handle)
+    runner = web.AppRunner(app, shutdown_timeout=0.2)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    application.url = f"ws://127.0.0.1:{runner.addresses[0][1]}/relay?secret=4711"
+    try:
+        yield application
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,159 @@
+"""Relays without connections: what a server before this one had, hearing, messages that wait."""
+
+from typing import Any
+
+import pytest
+
+from cc_tts.calls.adoption import record as records
+from cc_tts.calls.dtmf.gather import GatherRequest
+from cc_tts.calls.events.outbox import Outbox
+from cc_tts.calls.relay import messages
+from cc_tts.calls.relay.relay import MAX_KEPT, Relay
+from cc_tts.config.schema import RouteConfig
+from cc_tts.config.sections.relay import RelaySettings
+from cc_tts.vad.client import SpeechNotHeard
+from tests.fakes.exchange import Exchange
+from tests.unit.calls.test_adopted_calls import snapshot_of
+
+pytestmark = pytest.mark.unit
+
+SETTINGS = RelaySettings(url="ws://127.0.0.1:9/relay", welcome_greeting="A secret greeting")
+
+
+def relaying(exchange: Exchange) -> list[Relay]:
+    """The relays that this exchange is to connect, as it comes to them."""
+    wanted: list[Relay] = []
+    exchange.registry.relays.connect = wanted.append
+    return wanted
+
+
+def ended(exchange: Exchange) -> list[Any]:
+    return [each.data for each in exchange.seen if each.type == "call.relay_ended"]
+
+
+async def begun(exchange: Exchange, **settings: Any) -> tuple[Relay, Outbox[Any]]:
+    """A relay of an established call that is connected."""
+    wanted = relaying(exchange)
+    call = exchange.registry.call(exchange.talking())
+    exchange.registry.relays.begin(call, RelaySettings(url=SETTINGS.url, **settings))
+    (relay,) = wanted
+    outbox: Outbox[Any] = Outbox(2 * MAX_KEPT)
+    relay.connected(outbox)
+    return relay, outbox
+
+
+def taken(outbox: Outbox[Any]) -> list[Any]:
+    found = []
+    while outbox.has_queued:
+        found.append(outbox.take())
+    return found
+
+
+async def test_another_server_connects_it_again_and_greets_nobody() -> None:
+    before = Exchange()
+    relaying(before)
+    call = before.registry.call(before.talking())
+    request = before.registry.relays.begin(call, SETTINGS, client_state="s")
+    kept = before.ua.records[call.id]
+    record = records.decode(kept)
+    assert record is not None
+    assert record.relay_request is not None
+    assert b"greeting" not in kept.replace(b"welcome_greeting", b""), "no text that was said is kept"
+
+    after = Exchange()
+    wanted = relaying(after)
+    after.ua.report(snapshot_of(before, call.id))
+    after.registry.present_adopted()
+    (relay,) = wanted
+    assert (relay.request.id, relay.request.sid) == (request.id, request.sid)
+    outbox: Outbox[Any] = Outbox(10)
+    relay.connected(outbox)
+    assert [type(each) for each in taken(outbox)] == [messages.Setup]
+    assert not after.registry.call(call.id).utterances
+    assert "call.relay_started" not in after.kinds(call.id)
+    after.ua.ended(call.id)
+    (over,) = ended(after)
+    assert (over.relay_id, over.cause, over.client_state) == (request.id, "call_ended", "s")
+
+
+async def test_a_relay_of_a_call_without_an_answer_ends_and_begins_with_its_route() -> None:
+    routes = {"greet": RouteConfig(relay=SETTINGS)}
+    before = Exchange(routes=routes)
+    begun = relaying(before)
+    before.ua.incoming("greet")
+    (first,) = begun
+    after = Exchange(routes=routes)
+    wanted = relaying(after)
+    after.ua.report(snapshot_of(before, first.call.id, "invited", established_ns=0))
+    after.registry.present_adopted()
+    assert [(each.relay_id, each.cause) for each in ended(after)] == [(first.request.id, "server_restarted")]
+    assert [each.request.id != first.request.id for each in wanted] == [True]
+
+
+async def test_a_call_that_is_over_has_no_relay_afterwards() -> None:
+    exchange = Exchange()
+    relay, outbox = await begun(exchange)
+    exchange.ua.ended(relay.call.id)
+    relay.conclude("lost")
+    relay.disconnected()
+    assert [each.cause for each in ended(exchange)] == ["call_ended"]
+    assert outbox.is_closed
+    assert not exchange.registry.call(relay.call.id).followers
+    assert exchange.sample("cctts_text_streams") == 0
+
+
+async def test_speech_that_nobody_hears() -> None:
+    exchange = Exchange()
+    exchange.vad.is_installed = False
+    relay, _ = await begun(exchange)
+    relay.take(messages.Text(token="Hello", last=True))
+    (utterance,) = exchange.registry.call(relay.call.id).utterances.values()
+    assert (utterance.barge_in_dtmf, utterance.barge_in_speech) == (True, None)
+    other = exchange.registry.call(exchange.talking())
+    with pytest.raises(SpeechNotHeard):
+        exchange.registry.relays.begin(other, RelaySettings(url=SETTINGS.url, interruptible="speech"))
+    assert not other.followers
+
+
+async def test_what_speech_may_interrupt() -> None:
+    exchange = Exchange()
+    relay, _ = await begun(exchange, interruptible="dtmf")
+    for interruptible in (None, "speech", True, False):
+        relay.take(messages.Text(token="Hello", last=True, interruptible=interruptible))
+    utterances = exchange.registry.call(relay.call.id).utterances.values()
+    assert [(each.barge_in_dtmf, each.barge_in_speech is not None) for each in utterances] == [
+        (True, False),
+        (False, True),
+        (True, True),
+        (False, False),
+    ]
+
+
+async def test_so_many_messages_wait_for_a_connection() -> None:
+    exchange = Exchange()
+    relay, outbox = await begun(exchange, application_reconnect=True)
+    assert len(taken(outbox)) == 1
+    relay.disconnected()
+    for _ in range(MAX_KEPT + 5):
+        exchange.ua.digit(relay.call.id)
+        exchange.clock.advance(1000)
+        await exchange.settle()
+    relay.connected(outbox)
+    assert len(taken(outbox)) == 1 + MAX_KEPT
+
+
+async def test_hidden_keys_are_not_told() -> None:
+    exchange = Exchange()
+    relay, outbox = await begun(exchange)
+    exchange.registry.call(relay.call.id).gather(GatherRequest(prompt=None, sensitive=True))
+    exchange.ua.digit(relay.call.id, "4")
+    await exchange.settle()
+    assert [type(each) for each in taken(outbox)] == [messages.Setup]
+
+
+async def test_detection_of_keys_can_be_off() -> None:
+    exchange = Exchange()
+    relay, outbox = await begun(exchange, dtmf_detection=False)
+    exchange.ua.digit(relay.call.id, "4")
+    await exchange.settle()
+    assert [type(each) for each in taken(outbox)] == [messages.Setup]

@@ -46,7 +46,7 @@ class _MarkFrame(_Frame, tag="mark"):
 
 
 class _ClearFrame(_Frame, tag="clear"):
-    """What was sent is not to be played."""
+    """The application takes back what was not played."""
 
 
 _DECODER: Final = msgspec.json.Decoder(_MediaFrame | _MarkFrame | _ClearFrame)

@@ -31,7 +31,7 @@ STEPS_PER_ROUND: Final = 8
 
 def prompt_of(speaker: Speaker, model: SpeechModel) -> FlowReference:
     """The flow's prompt, on the model's device and in its type."""
-    weight = model.flow.encoder_proj.weight
+    weight = model.flow.spk_embed_affine_layer.weight
     return FlowReference(
         torch.from_numpy(speaker.flow_tokens).long()[None].to(weight.device),
         torch.from_numpy(speaker.flow_mel)[None].to(weight.device, weight.dtype),

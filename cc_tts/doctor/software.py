@@ -16,6 +16,7 @@ from cc_tts.config.schema import Config, listens
 from cc_tts.doctor.finding import CHILD_S, DEEP_S, TORCH_S, Finding, Subject, fail, ok, warn
 from cc_tts.doctor.probes import Ran
 from cc_tts.engines.cosyvoice.gpu_driver import KERNEL_MODULE, NVIDIA_SMI, TIMEOUT_S, driver_version, why_no_gpu
+from cc_tts.engines.cosyvoice.model.checkpoint import described
 from cc_tts.engines.cosyvoice.model.directory import PUBLISHED, PublishedFile
 from cc_tts.engines.factory import COSYVOICE2, engine_names
 from cc_tts.errors import CcTtsError, ConfigError
@@ -193,9 +194,10 @@ def check_model(subject: Subject) -> Iterator[Finding]:
     folder = Path(tts.model_dir).expanduser()
     if COSYVOICE2 not in engine_names(tts) or not tts.model_dir or not folder.is_dir():
         return  # check_configuration says if there is no such folder
-    sizes = {file: path.stat().st_size for file in PUBLISHED if (path := folder / file.name).is_file()}
+    published = PUBLISHED[described(folder) or 2]
+    sizes = {file: path.stat().st_size for file in published if (path := folder / file.name).is_file()}
     for need, make in (("engine", fail), ("enrolment", warn)):
-        if missing := [file.name for file in PUBLISHED if file.need == need and not sizes.get(file)]:
+        if missing := [file.name for file in published if file.need == need and not sizes.get(file)]:
             detail = f"{folder}: {', '.join(missing)} missing or empty, needed for the {need}"
             yield make("model", detail, "`cc-tts model download` fetches the model")
     yield _content(subject, folder, sizes)

@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+ANGLES: Final = "decoder.estimator.rotary_embed.inv_freq"
+"""A tensor of the third generation that is not filled by a rule: it is the same in every model."""
 _DIMS_OF_CONV: Final = 3
 _SCALE_ENDINGS: Final = ("weight", "original0", "alpha")
 _HASH_MASK: Final = 2**63 - 1
@@ -23,7 +25,11 @@ Shapes: TypeAlias = Mapping[str, Sequence[int]]
 
 def fill_by_kind(shapes: Shapes, prefix: str, salt: str = "") -> dict[str, Tensor]:
     """Fill by the rule of ``tiny`` and ``full``; ``prefix`` is ``llm.``, ``flow.`` or ``hift.``."""
-    return {key: _by_kind(prefix + key, tuple(shape), salt) for key, shape in shapes.items()}
+    filled = {key: _by_kind(prefix + key, tuple(shape), salt) for key, shape in shapes.items()}
+    if ANGLES in filled:
+        pairs = torch.arange(0, 2 * len(filled[ANGLES]), 2, dtype=torch.float32)
+        filled[ANGLES] = 1.0 / 10_000.0 ** (pairs / (2 * len(pairs)))
+    return filled
 
 
 def _by_kind(name: str, shape: tuple[int, ...], salt: str) -> Tensor:

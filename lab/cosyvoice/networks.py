@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from cc_tts.engines.cosyvoice.model.checkpoint import shapes_of
-from cc_tts.engines.cosyvoice.model.loader import fill, fold_weight_norm, new_network, stored_shapes
+from cc_tts.engines.cosyvoice.model.loader import fill, fold_weight_norm, new_network, new_vocoder, stored_shapes
 from cc_tts.engines.cosyvoice.model.networks.flow.flow import Flow
 from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm
 from cc_tts.engines.cosyvoice.model.networks.vocoder.vocoder import Vocoder
@@ -18,7 +18,7 @@ def shapes_for(config: LmConfig | FlowConfig | VocoderConfig) -> dict[str, Shape
     with torch.device("meta"):
         if isinstance(config, LmConfig):
             return stored_shapes(SpeechLm(config))
-        return stored_shapes(Flow(config) if isinstance(config, FlowConfig) else Vocoder(config))
+        return stored_shapes(Flow(config) if isinstance(config, FlowConfig) else new_vocoder(config))
 
 
 def lm_of(state: Mapping[str, Tensor], head_dim: int = 16) -> SpeechLm:

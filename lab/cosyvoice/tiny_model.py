@@ -5,6 +5,7 @@ dimensions are those of its ``tiny``. The tokenizer is a real byte-level BPE of 
 give what the real ones do, and depend on their input.
 """
 
+import dataclasses
 import itertools
 import json
 from collections import Counter
@@ -17,13 +18,18 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from cc_tts.engines.cosyvoice.model.checkpoint import DESCRIPTIONS
 from cc_tts.engines.cosyvoice.model.sizes import (
+    CAUSAL,
     TEXT_EMBEDDING,
     TIED_HEAD,
+    DitConfig,
     EncoderConfig,
     EstimatorConfig,
     FlowConfig,
+    Generation,
     LmConfig,
+    LookaheadConfig,
     Part,
     Shape,
     VocoderConfig,
@@ -51,6 +57,17 @@ FLOW: Final = FlowConfig(
     ),
 )
 HIFT: Final = VocoderConfig(channels=32, num_hidden_f0=32)
+_LLM3: Final = dataclasses.replace(LLM, generation=3, text_vocab_size=768)  # there are more special tokens
+_FLOW3: Final = FlowConfig(
+    vocab_size=NUM_CODES,
+    encoder=LookaheadConfig(lookahead_hidden=96),
+    estimator=DitConfig(width=64, num_blocks=2, head_dim=HEAD_DIM, num_hidden=128),
+)
+SIZES: Final[Mapping[Generation, tuple[LmConfig, FlowConfig, VocoderConfig]]] = {
+    2: (LLM, FLOW, HIFT),
+    3: (_LLM3, _FLOW3, VocoderConfig(channels=32, num_hidden_f0=32, **CAUSAL)),
+}
+"""By generation."""
 SPECIAL_TOKENS: Final = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 
 _SAMPLE_TEXT: Final = """
@@ -61,29 +78,32 @@ thank you for calling. goodbye.
 _NUM_MERGES: Final = 120
 
 
-def make_tiny_model(directory: Path, *, hift_prefix: str = "", old_weight_norm: bool = False) -> Path:
+def make_tiny_model(
+    directory: Path, generation: Generation = 2, *, hift_prefix: str = "", old_weight_norm: bool = False
+) -> Path:
     """Write the directory; returns it.
 
     ``hift_prefix`` and ``old_weight_norm`` choose between the spellings of the vocoder's keys (spec §1).
     """
     directory.mkdir(parents=True, exist_ok=True)
     description = f"# a small model for tests\nsample_rate: 24000\nattention_head_dim: {HEAD_DIM}\n"
-    (directory / "cosyvoice2.yaml").write_text(description)
-    for part, state in tiny_states().items():
+    (directory / DESCRIPTIONS[generation]).write_text(description)
+    for part, state in tiny_states(generation).items():
         if part == "hift":
             state = {hift_prefix + _spelled(key, old=old_weight_norm): value for key, value in state.items()}  # noqa: PLW2901
         torch.save(state, directory / f"{part}.pt")
     write_tokenizer(directory / "CosyVoice-BlankEN")
     write_campplus(directory / "campplus.onnx")
-    write_speech_tokenizer(directory / "speech_tokenizer_v2.onnx")
+    write_speech_tokenizer(directory / f"speech_tokenizer_v{generation}.onnx")
     return directory
 
 
-def tiny_states() -> dict[Part, dict[str, Tensor]]:
+def tiny_states(generation: Generation = 2) -> dict[Part, dict[str, Tensor]]:
     """The state dicts of ``llm.pt``, ``flow.pt`` and ``hift.pt``, as they are stored."""
-    llm = fill_by_kind(shapes_for(LLM), "llm.")
+    lm_sizes, flow_sizes, hift_sizes = SIZES[generation]
+    llm = fill_by_kind(shapes_for(lm_sizes), "llm.")
     llm[TIED_HEAD] = llm[TEXT_EMBEDDING]
-    flow, hift = fill_by_kind(shapes_for(FLOW), "flow."), fill_by_kind(shapes_for(HIFT), "hift.")
+    flow, hift = fill_by_kind(shapes_for(flow_sizes), "flow."), fill_by_kind(shapes_for(hift_sizes), "hift.")
     return {"llm": llm, "flow": flow, "hift": hift}
 
 

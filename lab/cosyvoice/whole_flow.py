@@ -9,8 +9,18 @@ from cc_tts.engines.cosyvoice.model.networks.flow.flow import Flow, FlowReferenc
 from cc_tts.engines.cosyvoice.model.networks.layers import Span, within
 
 
+def looked_ahead(flow: Flow, token: Tensor, *, finalize: bool) -> Tensor:
+    """The lookahead layer of the third generation on whole sequences: ``token`` [B, N] to [B, S, width]."""
+    window = functional.pad(token, (0, flow.config.encoder.lookahead)) if finalize else token
+    known = torch.arange(window.shape[1], device=token.device) < token.shape[1]
+    embedded = flow.input_embedding(window.clamp(min=0)).masked_fill(~known[:, None], 0.0)
+    num_kept = torch.zeros(token.shape[0], dtype=torch.int64, device=token.device)
+    mixed: Tensor = flow.pre_lookahead_layer(embedded, num_kept, None)
+    return mixed
+
+
 def encode(flow: Flow, token: Tensor, token_len: Tensor, *, streaming: bool, finalize: bool) -> Tensor:
-    """``token`` [B, N] to [B, 2 S, width] (§4.2 to §4.5).
+    """The encoder of the second generation: ``token`` [B, N] to [B, 2 S, width] (§4.2 to §4.5).
 
     S is N when ``finalize``, else N less the tokens of lookahead, which are only looked at.
     """
@@ -18,7 +28,9 @@ def encode(flow: Flow, token: Tensor, token_len: Tensor, *, streaming: bool, fin
     window = functional.pad(token, (0, lookahead)) if finalize else token
     num_new = token_len if finalize else token_len - lookahead
     tokens, frames = _spans(flow, num_new, window.shape[1] - lookahead, streaming=streaming)
-    return flow._encode(window, within(token_len, window.shape[1]), tokens, frames, None)
+    embedded = flow.input_embedding(window.clamp(min=0))
+    hidden: Tensor = flow.encoder(embedded, within(token_len, window.shape[1]), tokens, frames, None)
+    return hidden
 
 
 def whole_mel(
@@ -67,7 +79,7 @@ def whole_mel(
     cond = functional.pad(prompt.feat, (0, 0, 0, num_frames - prompt.feat.shape[1]))
     cond = cond.masked_fill(~within(prompts * FRAMES_PER_TOKEN, num_frames)[..., None], 0.0)
     start = noise[:, :, :num_frames].transpose(1, 2).expand(num_rows, -1, -1)
-    mu = flow.encoder_proj(flow._encode(window, known, tokens, frames, None))
+    mu = flow._mu(window, known, tokens, frames, None)
     mel = flow._solve(mu, flow.speaker(prompt.embedding), cond, start, frames, None)  # [B, 2 (P + N), mels]
 
     num_given = max(0, num_frames - num_prompt * FRAMES_PER_TOKEN)

@@ -18,15 +18,12 @@ from dataclasses import dataclass
 
 from cc_tts.engines.cosyvoice.engine.prefill import SPEECH_GROUP, TEXT_GROUP, BistreamState
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import (
-    SOS,
-    TASK,
     ForbiddenIds,
     LengthLimits,
     LmInput,
     SpeechIds,
     speech_inputs,
     text_inputs,
-    unistream_inputs,
 )
 from cc_tts.errors import EngineFailed
 
@@ -50,6 +47,9 @@ class SteppedBistream:
     speech token fed twice when the text ends after a FILL, prompt speech dropped when there is too little text. Without,
     it takes groups as long as there is text, feeds nothing twice, and speaks a text that ends before anything was spoken
     as one piece (§3.2) with that mode's limits; the speech after the last text is limited too (§12).
+
+    The first ``num_instruction`` tokens of the prompt's text come before the groups. Officially decoding then begins before
+    there is text, where there is no prompt speech (v3 §3.5).
     """
 
     def __init__(
@@ -58,18 +58,21 @@ class SteppedBistream:
         prompt_speech: Iterable[int] = (),
         *,
         speech_ids: SpeechIds | None = None,
+        num_instruction: int = 0,
         compat: bool = False,
     ) -> None:
-        self._ids = SpeechIds() if speech_ids is None else speech_ids
-        self._compat = compat
+        self.ids = SpeechIds() if speech_ids is None else speech_ids
+        self.compat = compat
         self._prompt_text = tuple(prompt_text)
         self._prompt_speech = tuple(prompt_speech)
         self._arrived: deque[tuple[int, ...]] = deque()
         self._text_ended = False
         self._text: list[int] = []  # the streamed text so far
-        self._queue = deque(text_inputs(self._prompt_text))  # text that is not placed yet
+        prompt = text_inputs(self._prompt_text)
+        self._begin = [self.ids.sos, *prompt[:num_instruction]]
+        self._queue = deque(prompt[num_instruction:])  # text that is not placed yet
         self._unplaced = deque(speech_inputs(self._prompt_speech))  # prompt speech that is not placed yet
-        self._feed: list[LmInput] = [SOS]
+        self._feed: list[LmInput] = [*self._begin]
         self._state = BistreamState.WAITING
         num_prompt = len(self._prompt_speech)
         self._next_fill = (num_prompt // SPEECH_GROUP + 1) * SPEECH_GROUP - num_prompt
@@ -117,28 +120,28 @@ class SteppedBistream:
 
         """
         self.history.append(drawn)
-        if self._state is BistreamState.INTERLEAVED and drawn == self._ids.fill:
+        if self._state is BistreamState.INTERLEAVED and drawn == self.ids.fill:
             self._next_fill = len(self.history) + SPEECH_GROUP
             self._state = BistreamState.WAITING
-            if not self._compat:
+            if not self.compat:
                 self._feed = []
                 self._place()
             return None
-        if self._state is BistreamState.LAST and drawn == self._ids.end:
+        if self._state is BistreamState.LAST and drawn == self.ids.end:
             self._state = BistreamState.DONE
             return None
-        if drawn >= self._ids.num_codes:
+        if drawn >= self.ids.num_codes:
             raise EngineFailed(f"the language model drew the special id {drawn} out of its place")
         self._feed = speech_inputs([drawn])
         if self._state is BistreamState.LAST:
             self._num_last += 1
-            if not self._compat and self._num_last >= self._limits.max_len:
+            if not self.compat and self._num_last >= self._limits.max_len:
                 self._state = BistreamState.DONE
         return drawn
 
     def _receive(self) -> None:
         """Text moves into the queue: officially arrival by arrival, else all that is there."""
-        for _ in range(1 if self._compat else len(self._arrived)):
+        for _ in range(1 if self.compat else len(self._arrived)):
             received = self._arrived.popleft()
             self._queue.extend(text_inputs(received))
             self._text += received
@@ -151,10 +154,10 @@ class SteppedBistream:
         if self._unplaced:
             return
         after_fill = bool(self.history)  # while text is waited for, the last drawn id is FILL
-        if after_fill or self._feed == [SOS]:
+        if after_fill or self._feed == ([self.ids.sos] if self.compat else self._begin):
             if len(self._queue) < TEXT_GROUP:
                 return
-            self._feed = ([] if after_fill else [SOS]) + self._next_group()
+            self._feed = ([] if after_fill else self._begin) + self._next_group()
         self._state = BistreamState.INTERLEAVED
 
     def _next_group(self) -> list[LmInput]:
@@ -164,21 +167,21 @@ class SteppedBistream:
         """The text has ended: what is left of it, then TASK; all of it in one piece when nothing was spoken yet."""
         limits = LengthLimits.of_text(len(self._text))
         self._state = BistreamState.LAST
-        if self._compat or self.history:
-            self._feed = [*self._feed, *self._queue, TASK]
+        if self.compat or self.history:
+            self._feed = [*self._feed, *self._queue, self.ids.task]
             self._limits = LengthLimits(0, limits.max_len)
         elif self._text:
-            self._feed = unistream_inputs(self._prompt_text, self._text, self._prompt_speech)
+            self._feed = self.ids.unistream_inputs(self._prompt_text, self._text, self._prompt_speech)
             self._limits = limits
         else:
             self._state = BistreamState.DONE
 
     def _forced(self) -> int | None:
         is_fill = self._state is BistreamState.INTERLEAVED and len(self.history) == self._next_fill
-        return self._ids.fill if is_fill else None
+        return self.ids.fill if is_fill else None
 
     def _forbidden(self) -> ForbiddenIds:
-        guarded = not self._compat
+        guarded = not self.compat
         if self._state is BistreamState.INTERLEAVED:
             return ForbiddenIds(end=True, unused=guarded, fill=False)
         return ForbiddenIds(end=guarded and self._num_last < self._limits.min_len, unused=guarded, fill=guarded)

@@ -21,7 +21,7 @@ from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LmRequest
 from lab.cosyvoice.schedule import calls_with_hops
 from lab.cosyvoice.token2wav import stream_mel, stream_wav
 from lab.cosyvoice.whole_flow import encode, whole_mel
-from lab.cosyvoice.whole_vocoder import vocode
+from lab.cosyvoice.whole_vocoder import two_sided, vocode
 from tests.parity.generation import ForcedTokens, speak, speak_streamed
 from tests.parity.result import EXACT, Array, Comparison, Comparisons
 
@@ -82,9 +82,10 @@ def lm_zero_shot(model: SpeechModel, recorded: Recorded) -> Comparisons:
         recorded.numbers("llm_text"),
         prompt_text=recorded.numbers("llm_prompt_text"),
         prompt_speech=recorded.numbers("llm_prompt_speech"),
+        speech_ids=model.lm.config.speech_ids,
     )
     steps, sampler = recorded.numbers("llm_logp_steps"), ForcedTokens(recorded.numbers("llm_forced"))
-    _run(speak(model.lm, request, sampler, compat=True), max(steps) + 1)
+    first_tokens(speak(model.lm, request, sampler, compat=True), max(steps) + 1)
     yield recorded.compare("llm_logp", torch.stack([sampler.log_probs[step] for step in steps]))
 
 
@@ -92,11 +93,12 @@ def lm_without_prompt(model: SpeechModel, recorded: Recorded) -> Comparisons:
     """The same of the first steps without a prompt."""
     sampler = ForcedTokens(recorded.numbers("llm_forced"))
     num_steps = len(recorded.array("llm_noprompt_logp"))
-    _run(speak(model.lm, LmRequest(recorded.numbers("llm_text")), sampler, compat=True), num_steps)
+    first_tokens(speak(model.lm, LmRequest(recorded.numbers("llm_text")), sampler, compat=True), num_steps)
     yield recorded.compare("llm_noprompt_logp", torch.stack(sampler.log_probs[:num_steps]))
 
 
-def _run(tokens: Iterator[int], num_steps: int) -> None:
+def first_tokens(tokens: Iterator[int], num_steps: int) -> None:
+    """Draw so many tokens."""
     for _ in itertools.islice(tokens, num_steps):
         pass
 
@@ -109,7 +111,7 @@ def lm_streamed_text(model: SpeechModel, recorded: Recorded) -> Comparisons:
     num_positions = 2 + 2 * len(forced) + len(text) + len(prompt_text) + len(prompt_speech)
     spoken = speak_streamed(
         model.lm,
-        _pieces(text, recorded.numbers("bi_sizes")),
+        pieces_of(text, recorded.numbers("bi_sizes")),
         sampler,
         prompt_text=prompt_text,
         prompt_speech=prompt_speech,
@@ -122,7 +124,8 @@ def lm_streamed_text(model: SpeechModel, recorded: Recorded) -> Comparisons:
     yield recorded.compare("bi_logp", log_probs)
 
 
-def _pieces(text: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
+def pieces_of(text: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
+    """The text in pieces of these sizes."""
     rest = iter(text)
     return [list(itertools.islice(rest, size)) for size in sizes]
 
@@ -138,7 +141,7 @@ def noise(recorded: Recorded) -> Comparisons:
 
 def estimator(model: SpeechModel, recorded: Recorded) -> Comparisons:
     """One call of the estimator, with and without the chunk mask."""
-    dtype = model.flow.encoder_proj.weight.dtype
+    dtype = model.flow.dtype
     x, mu, cond = (recorded.tensor(key).mT.to(dtype) for key in ("est_x", "est_mu", "est_cond"))
     num_rows, num_frames, _ = x.shape
     for streaming in (True, False):
@@ -201,7 +204,7 @@ def mel_in_chunks(model: SpeechModel, recorded: Recorded) -> Comparisons:
 def vocoder(model: SpeechModel, recorded: Recorded, name: str) -> Comparisons:
     """A mel by itself: pitch, source and samples, each made from ours."""
     frames = recorded.tensor(f"{name}_mel")[None]
-    yield recorded.compare(f"{name}_f0", model.vocoder.f0(frames)[0])
+    yield recorded.compare(f"{name}_f0", two_sided(model.vocoder).f0(frames)[0])
     audio, excitation = vocode(model.vocoder, frames)
     yield recorded.compare_wav(f"{name}_source", excitation[0])
     yield recorded.compare_wav(f"{name}_wav", audio[0])
@@ -209,9 +212,10 @@ def vocoder(model: SpeechModel, recorded: Recorded, name: str) -> Comparisons:
 
 def source(model: SpeechModel, recorded: Recorded) -> Comparisons:
     """A given pitch that comes and goes, and the samples of the first mel with it."""
-    excitation = model.vocoder.source(recorded.tensor("source_f0"))
+    network = two_sided(model.vocoder)
+    excitation = network.source(recorded.tensor("source_f0"))
     yield recorded.compare_wav("source_out", excitation[0])
-    yield recorded.compare_wav("source_wav", model.vocoder.synthesize(recorded.tensor("hift_a_mel")[None], excitation))
+    yield recorded.compare_wav("source_wav", network.synthesize(recorded.tensor("hift_a_mel")[None], excitation))
 
 
 def wav_in_chunks(model: SpeechModel, recorded: Recorded) -> Comparisons:

@@ -5,6 +5,9 @@
 by the rule with the salt of the file, written to disk as they are published, and read by the real loader. The exit status
 is 1 when something differs by more than its tolerance, 2 when the directory cannot be used.
 
+Which generation the outputs are of shows in the tensors; those of the third are compared by :mod:`tests.parity.third`, with
+``special_tokens.json`` and ``schedule.json`` where they are there.
+
 With ``--engine`` the recorded streams go through the engine's runners, too, batched with random others.
 
 In float32 on a CUDA device TensorFloat-32 is off. In other types signal-to-noise ratios are printed, and only numbers
@@ -26,9 +29,19 @@ import numpy as np
 import torch
 
 from cc_tts.clock import Clock, MonotonicClock
-from cc_tts.engines.cosyvoice.model.checkpoint import DESCRIPTION
+from cc_tts.engines.cosyvoice.model.checkpoint import DESCRIPTIONS
 from cc_tts.engines.cosyvoice.model.loader import LLM_CONFIG, SpeechModel, load_model
-from cc_tts.engines.cosyvoice.model.sizes import PARTS, TEXT_EMBEDDING, TIED_HEAD, LmConfig, Part, Shape
+from cc_tts.engines.cosyvoice.model.networks.vocoder.causal import CausalVocoder
+from cc_tts.engines.cosyvoice.model.networks.vocoder.vocoder import Vocoder
+from cc_tts.engines.cosyvoice.model.sizes import (
+    PARTS,
+    TEXT_EMBEDDING,
+    TIED_HEAD,
+    LmConfig,
+    Part,
+    Shape,
+    generation_of,
+)
 from cc_tts.engines.cosyvoice.runners.graphs import claim
 from cc_tts.errors import CcTtsError
 from lab.cosyvoice.golden_fill import fill_by_kind
@@ -36,23 +49,38 @@ from lab.cosyvoice.whole_vocoder import cast, with_coarse_phase
 from tests.parity import cases as parity_cases
 from tests.parity import engine as parity_engine
 from tests.parity import spec as parity_spec
+from tests.parity import third as parity_third
 from tests.parity.engine_lm import BatchPlan
 from tests.parity.result import EXACT, Array, Comparison, Comparisons, Verdict, verdict_on
 
 HEAD_DIM: Final = {"tiny": 16, "full": 64}
 """Of language model and estimator; shapes do not tell it."""
+_PITCH: Final = "f0_predictor.classifier."
 _DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _NS_PER_S: Final = 1e9
 _KIB: Final = 1024
 _BYTES_PER_MIB: Final = 1 << 20
 
 
-def write_model(target: Path, shapes: Mapping[Part, Mapping[str, Shape]], *, salt: str, head_dim: int) -> None:
-    """Fill the weights by the rule and write them as they are published (spec §1); one file is in memory at a time."""
+def write_model(
+    target: Path,
+    shapes: Mapping[Part, Mapping[str, Shape]],
+    *,
+    salt: str,
+    head_dim: int,
+    pitch: tuple[float, float] = (1.0, 0.0),
+) -> None:
+    """Fill the weights by the rule and write them as they are published (spec §1); one file is in memory at a time.
+
+    ``pitch``: a factor and an offset for the last layer of the pitch, for speech that is voiced in parts.
+    """
     for part in PARTS:
         state = fill_by_kind({key: of for key, of in shapes[part].items() if key != TIED_HEAD}, f"{part}.", salt)
         if part == "llm":
             state[TIED_HEAD] = state[TEXT_EMBEDDING]
+        if part == "hift":
+            state[_PITCH + "weight"] *= pitch[0]
+            state[_PITCH + "bias"] += pitch[1]
         prefix = "generator." if part == "hift" else ""
         torch.save({prefix + key: value for key, value in state.items()}, target / f"{part}.pt")
     sizes = LmConfig.of(shapes["llm"], head_dim)
@@ -63,7 +91,7 @@ def write_model(target: Path, shapes: Mapping[Part, Mapping[str, Shape]], *, sal
         "num_attention_heads": sizes.query_size // head_dim,
         "num_key_value_heads": sizes.num_kv_heads,
     }
-    (target / DESCRIPTION).write_text(f"attention_head_dim: {head_dim}\n")
+    (target / DESCRIPTIONS[generation_of("llm", shapes["llm"])]).write_text(f"attention_head_dim: {head_dim}\n")
     (target / LLM_CONFIG).parent.mkdir()
     (target / LLM_CONFIG).write_text(json.dumps(description))
 
@@ -83,9 +111,11 @@ def made_model(
     """The networks with the weights of the file; on the CPU in float32 they stay pages of files that have no name."""
     shapes = read_shapes(options.directory / f"{options.size}_state_dict.json")
     with tempfile.TemporaryDirectory(prefix="parity-") as name:
-        write_model(Path(name), shapes, salt=str(arrays["salt"]), head_dim=options.head_dim)
+        pitch = float(arrays.get("f0_gain", 1.0)), float(arrays.get("f0_offset", 0.0))
+        write_model(Path(name), shapes, salt=str(arrays["salt"]), head_dim=options.head_dim, pitch=pitch)
         model = load_model(Path(name), device=device, dtype=dtype)
-    cast(with_coarse_phase(model.vocoder), _DTYPES[options.vocoder_dtype])
+    if isinstance(model.vocoder, Vocoder):
+        cast(with_coarse_phase(model.vocoder), _DTYPES[options.vocoder_dtype])
     return model
 
 
@@ -130,10 +160,15 @@ def compare(options: argparse.Namespace, clock: Clock) -> Iterator[Verdict]:
     with np.load(options.directory / f"{options.size}.npz") as file:
         arrays = {key: file[key] for key in file.files}
     model = made_model(options, arrays, device, dtype)
+    batch = BatchPlan(options.seed, graphs=options.graphs)
+    if isinstance(model.vocoder, CausalVocoder):
+        files = parity_third.ThirdFiles(options.directory)
+        third = parity_third.groups(model, arrays, device, files, batch if options.engine else None)
+        yield from run_groups(third, is_float32=is_float32, device=device, clock=clock)
+        return
     recorded = parity_cases.Recorded(arrays, device, parity_cases.FEATURE_TOLERANCE[options.size])
     yield from run_groups(parity_cases.groups(model, recorded), is_float32=is_float32, device=device, clock=clock)
     if options.engine:
-        batch = BatchPlan(options.seed, graphs=options.graphs)
         engine = parity_engine.groups(model, recorded, batch)
         yield from run_groups(engine, is_float32=is_float32, device=device, clock=clock)
         del engine
@@ -142,6 +177,14 @@ def compare(options: argparse.Namespace, clock: Clock) -> Iterator[Verdict]:
     yield from run_groups(parity_spec.groups(spec), is_float32=is_float32, device=device, clock=clock)
     text = iter([("text splitting", text_splitting(options.directory))])
     yield from run_groups(text, is_float32=is_float32, device=device, clock=clock)
+
+
+def absent_files(options: argparse.Namespace) -> Sequence[str]:
+    """The files that a directory of its generation may have and this one has not."""
+    shapes = read_shapes(options.directory / f"{options.size}_state_dict.json")
+    if generation_of("llm", shapes["llm"]) > 2:
+        return [name for name in parity_third.FILES if not (options.directory / name).is_file()]
+    return parity_spec.absent(parity_spec.SpecData(options.directory, torch.device("cpu"), torch.float32))
 
 
 def row(verdict: Verdict) -> str:
@@ -262,7 +305,7 @@ def main(arguments: Sequence[str] | None = None, *, clock: Clock | None = None) 
     except (CcTtsError, ValueError, KeyError) as error:
         sys.stderr.write(f"{options.directory}: {type(error).__name__}: {error}\n")
         return 2
-    absent = parity_spec.absent(parity_spec.SpecData(options.directory, torch.device("cpu"), torch.float32))
+    absent = absent_files(options)
     if absent:
         say(f"not there, so not compared: {', '.join(absent)}\n")
     if not all(verdict.is_judged for verdict in verdicts):

@@ -11,6 +11,7 @@ the first time records them, and what is compared was replayed.
 Runs on: the thread that owns the device.
 """
 
+import itertools
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,9 +25,11 @@ from cc_tts.engines.cosyvoice.engine.schedule import LOOKAHEAD_TOKENS
 from cc_tts.engines.cosyvoice.model.loader import SpeechModel
 from cc_tts.engines.cosyvoice.model.networks.flow.encoder import FRAMES_PER_TOKEN
 from cc_tts.engines.cosyvoice.model.networks.flow.flow import FlowReference, fixed_noise
+from cc_tts.engines.cosyvoice.model.networks.vocoder.vocoder import Vocoder
+from cc_tts.engines.cosyvoice.runners.causal_vocoder import CausalVocoderRunner
 from cc_tts.engines.cosyvoice.runners.flow import FlowRow, FlowRunner, FlowVoice
 from cc_tts.engines.cosyvoice.runners.kv_cache import FlowArena
-from cc_tts.engines.cosyvoice.runners.vocoder import VocoderRow
+from cc_tts.engines.cosyvoice.runners.vocoder import VocoderRow, VocoderRunner
 from lab.cosyvoice.schedule import FlowCall, calls_with_hops
 from lab.cosyvoice.whole_vocoder import NoiselessVocoderRunner
 from tests.parity.cases import WAV_TOLERANCE, Recorded, prompt_of
@@ -56,6 +59,7 @@ class _Stream:
     voice: FlowVoice
     tokens: Sequence[int]
     calls: Sequence[FlowCall]
+    heard: Sequence[Tensor] = ()  # mel for the vocoder in place of the flow's
     num_pages: int = 0
     has_own_voice: bool = False
     num_done: int = 0
@@ -72,9 +76,15 @@ class _Stream:
         return FlowRow(slot, self.tokens[num_known : call.num_tokens], call.finalize, bool(end % chunk))
 
 
-def stream_in_batch(model: SpeechModel, recorded: Recorded, batch: BatchPlan) -> Comparisons:
-    """Mel and audio of each chunk; audio is compared as the 16-bit numbers that leave the engine, at full scale 1."""
-    stage = _Stage(model, recorded, batch)
+def stream_in_batch(
+    model: SpeechModel, recorded: Recorded, batch: BatchPlan, *, uniform: Tensor | None = None
+) -> Comparisons:
+    """Mel and audio of each chunk; audio is compared as the 16-bit numbers that leave the engine, at full scale 1.
+
+    ``uniform``: the noise of the vocoder of the third generation, which gets the recorded mel; it holds back less than the
+    reference does, so its audio is compared where the reference cuts.
+    """
+    stage = _Stage(model, recorded, batch, uniform)
     mels: list[Tensor] = []
     pieces: list[bytes] = []
     for _ in range(batch.num_runs):
@@ -83,8 +93,9 @@ def stream_in_batch(model: SpeechModel, recorded: Recorded, batch: BatchPlan) ->
         yield recorded.compare(f"mel_chunk{index}", mel, case=f"engine mel_chunk{index}")
     end = recorded.array("mel_stream_final")[:, -mels[-1].shape[1] :]
     yield Comparison("engine mel_stream_final end", mels[-1], end, recorded.tolerance)
-    for index, pcm in enumerate(pieces):
-        ours = np.frombuffer(pcm, "<i2") / _FULL_SCALE
+    cuts = list(itertools.accumulate(len(recorded.array(f"wav_chunk{index}")) for index in range(len(pieces))))
+    whole = np.frombuffer(b"".join(pieces), "<i2") / _FULL_SCALE
+    for index, ours in enumerate(np.split(whole, cuts[:-1])):
         golden = recorded.array(f"wav_chunk{index}").clip(-1.0, 1.0)
         yield Comparison(f"engine wav_chunk{index}", ours, golden, WAV_TOLERANCE)
     yield Comparison("engine pages left over", [stage.num_pages_held], [0], EXACT)
@@ -93,7 +104,7 @@ def stream_in_batch(model: SpeechModel, recorded: Recorded, batch: BatchPlan) ->
 class _Stage:
     """Flow and vocoder with the golden stream in one slot and others in the rest."""
 
-    def __init__(self, model: SpeechModel, recorded: Recorded, batch: BatchPlan) -> None:
+    def __init__(self, model: SpeechModel, recorded: Recorded, batch: BatchPlan, uniform: Tensor | None = None) -> None:
         config = model.flow.config
         self._config = config
         self._chunk = config.chunk_tokens
@@ -114,7 +125,18 @@ class _Stage:
             max_tokens=max(num_golden, self._prompt.token.shape[1] + _MAX_CHUNKS * self._chunk),
             graphs=batch.graphs,
         )
-        self._vocoder = NoiselessVocoderRunner(model.vocoder, num_slots=NUM_SLOTS, graphs=batch.graphs)
+        self._heard: list[Tensor] = []
+        self._vocoder: VocoderRunner | CausalVocoderRunner
+        if isinstance(model.vocoder, Vocoder):
+            self._vocoder = NoiselessVocoderRunner(model.vocoder, num_slots=NUM_SLOTS, graphs=batch.graphs)
+        else:
+            assert uniform is not None
+            runner = CausalVocoderRunner(model.vocoder, num_slots=NUM_SLOTS, noise=uniform, graphs=batch.graphs)
+            self._vocoder = runner
+            num_chunks = len(self._calls) - 1
+            self._heard = [recorded.tensor(f"mel_chunk{index}") for index in range(num_chunks)]
+            begin = sum(each.shape[1] for each in self._heard)
+            self._heard.append(recorded.tensor("mel_stream_final")[:, begin:])
         self._num_others_pages = num_others
         self._streams: dict[int, _Stream] = {}
 
@@ -126,7 +148,7 @@ class _Stage:
     def run(self, draw: random.Random) -> tuple[list[Tensor], list[bytes]]:
         """Mel [mels, n] and PCM of each call of the golden stream."""
         voice = self._flow.add_voice(self._prompt)
-        golden = _Stream(voice, self._tokens, self._calls)
+        golden = _Stream(voice, self._tokens, self._calls, heard=self._heard)
         ours = draw.randrange(NUM_SLOTS)
         mels: list[Tensor] = []
         pieces: list[bytes] = []
@@ -161,7 +183,12 @@ class _Stage:
         rows = [stream.next_row(slot, self._chunk) for slot, stream in zip(slots, streams, strict=True)]
         mels = self._flow.step(rows)
         chunks = [
-            VocoderRow(row.slot, mel, is_first=stream.num_done == 0, is_last=row.is_last)
+            VocoderRow(
+                row.slot,
+                stream.heard[stream.num_done] if stream.heard else mel,
+                is_first=stream.num_done == 0,
+                is_last=row.is_last,
+            )
             for row, mel, stream in zip(rows, mels, streams, strict=True)
         ]
         audio = self._vocoder.synthesise(chunks)
@@ -205,7 +232,7 @@ class _Stage:
             hop = draw.randint(_MIN_HOP, min(_MAX_HOP, left))
             beyond = (len(voice.tokens) + sum(hops) + hop) % self._chunk
             hops.append(hop - beyond if happens(draw, 0.5) and hop - beyond >= _MIN_HOP else hop)
-        return _Stream(voice, tokens, list(calls_with_hops(hops, num_tokens)), num_pages, has_own_voice=is_own)
+        return _Stream(voice, tokens, list(calls_with_hops(hops, num_tokens)), (), num_pages, has_own_voice=is_own)
 
     def _random_prompt(self, draw: random.Random, num_tokens: int) -> FlowReference:
         generator = torch.Generator().manual_seed(draw.getrandbits(40))

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from cc_tts.engines.cosyvoice.engine.prefill import SamplingRules
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import (
-    NUM_SPECIAL_SPEECH_IDS,
     ForbiddenIds,
     LengthLimits,
     LmRequest,
@@ -32,7 +31,7 @@ from tests.parity.cases import Recorded
 from tests.parity.generation import speak
 from tests.parity.orders import count_differences
 from tests.parity.result import EXACT, Comparison, Comparisons
-from tests.parity.samplers import SeededRas
+from tests.parity.samplers import SeededRas, forbidden_row
 
 NUM_SLOTS: Final = 8
 NUM_SPOKEN: Final = 10
@@ -83,7 +82,7 @@ class TaughtLm(SpeechLm):
             super().__init__(lm.config)
         for name, network in lm.named_children():
             setattr(self, name, network)
-        self._ids = torch.arange(lm.config.num_speech_codes + NUM_SPECIAL_SPEECH_IDS, device=lm.device)
+        self._ids = torch.arange(lm.config.speech_ids.num_rows, device=lm.device)
         shape = (num_slots + 1, num_positions + 1)  # the runner has a slot for rows that only fill a batch up
         self._given = torch.full(shape, -1, dtype=torch.int64, device=lm.device)
         self._thought = torch.zeros((*shape, len(self._ids)), device=lm.device)
@@ -155,16 +154,20 @@ class _Text:
 
 
 def lm_in_batch(lm: SpeechLm, recorded: Recorded, batch: BatchPlan) -> Comparisons:
-    """Log-probabilities with the drawn ids given, of the request with a prompt and of the one without."""
+    """Log-probabilities with the drawn ids given, of the request with a prompt and of one without prompt speech."""
     draw = batch.draw("taught")
     slots = draw.sample(range(NUM_SLOTS), NUM_SLOTS)
     text, prompt_text, prompt_speech, forced = (
         recorded.numbers(f"llm_{key}") for key in ("text", "prompt_text", "prompt_speech", "forced")
     )
-    prompted = LmRequest(text, prompt_text=prompt_text, prompt_speech=prompt_speech)
+    ids = lm.config.speech_ids
+    prompted = LmRequest(text, prompt_text, prompt_speech, ids)
+    short, short_prompt = "llm_noprompt_logp", list[int]()
+    if ids.generation > 2:
+        short, short_prompt = "llm_instruct_logp", recorded.numbers("llm_instruct_text")
     lessons = (
         ("llm_logp", prompted, recorded.numbers("llm_logp_steps")),
-        ("llm_noprompt_logp", LmRequest(text), range(len(recorded.array("llm_noprompt_logp")))),
+        (short, LmRequest(text, short_prompt, (), ids), range(len(recorded.array(short)))),
     )
     texts = []
     for slot, (_, request, steps) in zip(slots, lessons, strict=False):
@@ -186,8 +189,9 @@ def lm_in_batch(lm: SpeechLm, recorded: Recorded, batch: BatchPlan) -> Compariso
             _speak_together(runner, texts, voice, batch.draw("taught rounds"))
     for each, (key, request, steps) in zip(texts, lessons, strict=False):
         thoughts = taught.thoughts(each.slot, [len(request.inputs) + step for step in steps])
-        early = [[step < each.rules.min_sampled, False, False] for step in steps]
-        log_probs = forbid(thoughts, torch.tensor(early, device=lm.device))
+        early = [ForbiddenIds(end=step < each.rules.min_sampled, unused=False, fill=False) for step in steps]
+        rows = [forbidden_row(forbidden, ids, lm.device, compat=True) for forbidden in early]
+        log_probs = forbid(thoughts, torch.stack(rows))
         yield recorded.compare(key, log_probs, case=f"engine {key}")
 
 
@@ -227,8 +231,8 @@ def _random_text(lm: SpeechLm, draw: random.Random, slot: int, prompt_text: Sequ
     text = [draw.randrange(lm.config.text_vocab_size) for _ in range(draw.randint(1, 12))]
     prompt_speech = [draw.randrange(lm.config.num_speech_codes) for _ in range(draw.randint(0, 60))]
     is_prompted = happens(draw, 0.7)
-    request = LmRequest(text, prompt_text=prompt_text, prompt_speech=prompt_speech)
-    request = request if is_prompted else LmRequest(text)
+    ids = lm.config.speech_ids
+    request = LmRequest(text, prompt_text, prompt_speech, ids) if is_prompted else LmRequest(text, speech_ids=ids)
     rules = SamplingRules.of_request(LengthLimits(draw.randint(0, 6), draw.randint(8, 24)))
     return _Text(slot, request, rules, draw.getrandbits(40), has_voice=is_prompted and happens(draw, 0.5))
 

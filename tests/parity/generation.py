@@ -93,7 +93,8 @@ def speak(
     inputs = request.inputs
     for step in range(limits.max_len):
         forbidden = ForbiddenIds(end=step < limits.min_len, unused=not compat, fill=not compat)
-        drawn = _draw(sequence.feed(inputs), forbidden, sampler, history)
+        row = forbidden_row(forbidden, lm.config.speech_ids, lm.device, compat=compat)
+        drawn = sampler(forbid(sequence.feed(inputs), row), history)
         if drawn >= lm.config.num_speech_codes:
             return
         history.append(drawn)
@@ -108,10 +109,13 @@ def speak_streamed(
     *,
     prompt_text: Iterable[int] = (),
     prompt_speech: Iterable[int] = (),
+    num_instruction: int = 0,
     num_positions: int = 4096,
     compat: bool = False,
 ) -> Iterator[int]:
     """The speech tokens of a text that comes in pieces, as soon as they can be drawn (§3.5).
+
+    ``num_instruction`` tokens of the prompt's text come before the groups.
 
     The official front end hands over one text token at a time, which matters with ``compat`` only.
 
@@ -119,7 +123,9 @@ def speak_streamed(
         EngineFailed: the speech outgrew ``num_positions``, or with ``compat`` an id was drawn that has no meaning there.
 
     """
-    bistream = SteppedBistream(prompt_text, prompt_speech, speech_ids=lm.config.speech_ids, compat=compat)
+    bistream = SteppedBistream(
+        prompt_text, prompt_speech, speech_ids=lm.config.speech_ids, num_instruction=num_instruction, compat=compat
+    )
     sequence = CachedSequence(lm, num_positions=num_positions)
     for piece in pieces:
         bistream.add_text(piece)
@@ -134,11 +140,8 @@ def _steps(bistream: SteppedBistream, sequence: CachedSequence, sampler: Sampler
         log_probs = sequence.feed(step.inputs)
         drawn = step.forced
         if drawn is None:
-            drawn = _draw(log_probs, step.forbidden, sampler, bistream.history)
+            row = forbidden_row(step.forbidden, bistream.ids, log_probs.device, compat=bistream.compat)
+            drawn = sampler(forbid(log_probs, row), bistream.history)
         emitted = bistream.take(drawn)
         if emitted is not None:
             yield emitted
-
-
-def _draw(log_probs: Tensor, forbidden: ForbiddenIds, sampler: Sampler, history: Sequence[int]) -> int:
-    return sampler(forbid(log_probs, forbidden_row(forbidden, log_probs.device)), history)

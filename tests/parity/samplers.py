@@ -6,7 +6,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from cc_tts.engines.cosyvoice.model.networks.lm.inputs import ForbiddenIds
+from cc_tts.engines.cosyvoice.model.networks.lm.inputs import ForbiddenIds, SpeechIds
 from cc_tts.engines.cosyvoice.runners.sampler import NO_TOKEN, NUM_REPEATS, TOP_K, TOP_P, WINDOW, sample_ras
 
 
@@ -18,9 +18,18 @@ class Sampler(Protocol):
         ...
 
 
-def forbidden_row(forbidden: ForbiddenIds, device: torch.device) -> Tensor:
-    """The rule for one sequence as a row for :func:`forbid`."""
-    return torch.tensor(forbidden, dtype=torch.bool, device=device)  # [3]
+def forbidden_row(
+    forbidden: ForbiddenIds, ids: SpeechIds, device: torch.device | str = "cpu", *, compat: bool = False
+) -> Tensor:
+    """The rule for one sequence as a row for :func:`forbid`, [special].
+
+    With ``compat`` the first special id is forbidden where the end is meant, as the reference does: in the third generation
+    that is another id (v3 §3.3).
+    """
+    row = [forbidden[kind] for kind in ids.kinds]
+    if compat and ids.generation > 2:
+        row = [forbidden.end, *(False for _ in row[1:])]
+    return torch.tensor(row, dtype=torch.bool, device=device)
 
 
 class SeededRas:

@@ -464,7 +464,7 @@ def test_model(fit: Machine, tmp_path: Path) -> None:
     looked_at = subject(fit, "tts.engine=cosyvoice2", f"tts.model_dir={tmp_path}")
     assert statuses(software.check_model(looked_at)) == {"model": "fail"}
     for need, status in (("engine", "warn"), ("enrolment", "ok")):  # without the second it enrols no voice
-        for file in PUBLISHED:
+        for file in PUBLISHED[2]:
             if file.need == need:
                 write_hole(tmp_path / file.name, file.num_bytes)
         assert statuses(software.check_model(looked_at)) == {"model": status}

@@ -23,6 +23,7 @@ from cc_tts.engines.cosyvoice.model.loader import (
     TOKENIZER_FOLDER,
     SpeechModel,
     check_weights,
+    generation_of_directory,
     load_networks,
     refuse_other_directory,
 )
@@ -163,7 +164,8 @@ class BatchedLoader:
         self._listed = tuple(self._speakers.values())
         if config.checks_only:
             check_weights(self._model_dir)
-            TextTokenizer.from_directory(self._model_dir / TOKENIZER_FOLDER)
+            generation = generation_of_directory(self._model_dir)
+            TextTokenizer.from_directory(self._model_dir / TOKENIZER_FOLDER, generation)
             return None
         model, tokenizer = load_networks(
             self._model_dir, device=config.device, dtype=config.dtype, on_share=_in_tenths(on_progress)

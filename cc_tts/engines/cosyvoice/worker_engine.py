@@ -14,6 +14,7 @@ from cc_tts import logs
 from cc_tts.engines.cosyvoice.batched import BatchedConfig, BatchedLoader
 from cc_tts.engines.cosyvoice.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice.gpu_driver import installed_driver, why_no_gpu
+from cc_tts.engines.cosyvoice.model.loader import generation_of_directory
 from cc_tts.engines.cosyvoice.voice.speakers import Speaker, built_in_speakers, enrolled_speakers
 from cc_tts.engines.engine_core import EngineLoader
 from cc_tts.engines.worker.messages import WorkerSettings
@@ -125,11 +126,14 @@ def _runs_on(arch: str, major: int, minor: int) -> bool:
 def load_speakers(model_dir: Path, voices_dir: Path | None) -> Mapping[str, Speaker]:
     """Every voice: those of the model, and those that were enrolled, which win. Raises ``ConfigError`` without any."""
     speakers = dict(built_in_speakers(model_dir))
+    generation = generation_of_directory(model_dir)
     if voices_dir is not None:
         library = VoiceLibrary(voices_dir)
         for fault in library.faults():
             log.warning("voice_unreadable", detail=fault)
-        speakers |= enrolled_speakers(library, on_fault=lambda fault: log.warning("voice_unusable", detail=fault))
+        speakers |= enrolled_speakers(
+            library, generation, on_fault=lambda fault: log.warning("voice_unusable", detail=fault)
+        )
     if not speakers:
         where = f"tts.voices_dir ({voices_dir})" if voices_dir is not None else "tts.voices_dir, which is empty"
         raise ConfigError(

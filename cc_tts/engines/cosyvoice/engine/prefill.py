@@ -17,14 +17,11 @@ from enum import Enum, auto
 from typing import Final
 
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import (
-    SOS,
-    TASK,
     ForbiddenIds,
     LengthLimits,
     LmInput,
     SpeechIds,
     text_inputs,
-    unistream_inputs,
 )
 from cc_tts.errors import EngineFailed
 
@@ -72,7 +69,10 @@ class BistreamState(Enum):
 
 
 class Bistream:
-    """The interleaving of one sequence; ``prompt_text`` comes before the text and is not spoken."""
+    """The interleaving of one sequence; ``prompt_text`` comes before the text and is not spoken.
+
+    In the second generation it is text like the other; in the third it is an instruction, which comes before the groups.
+    """
 
     def __init__(self, prompt_text: Iterable[int] = (), *, speech_ids: SpeechIds) -> None:
         self.state = BistreamState.WAITING
@@ -80,7 +80,10 @@ class Bistream:
         self._ids = speech_ids
         self._prompt_text = tuple(prompt_text)
         self._text: list[int] = []
-        self._queue = deque(text_inputs(self._prompt_text))  # text that was not prefilled yet
+        prompt = text_inputs(self._prompt_text)
+        is_apart = speech_ids.instructs_apart
+        self._begin = [speech_ids.sos, *prompt] if is_apart else [speech_ids.sos]
+        self._queue = deque([] if is_apart else prompt)  # text that was not prefilled yet
         self._num_sampled = 0  # FILL is counted
         self._max_sampled = 0
 
@@ -106,7 +109,7 @@ class Bistream:
             group = [self._queue.popleft() for _ in range(TEXT_GROUP)]
             forbidden, fill_at = ForbiddenIds(end=True, unused=True, fill=False), self._num_sampled + SPEECH_GROUP
             rules = SamplingRules(forbidden=forbidden, forced_fill_at=fill_at, reports_special=True)
-            return Prefill(group if extends else [SOS, *group], rules, extends)
+            return Prefill(group if extends else [*self._begin, *group], rules, extends)
         if not self.has_all_text:
             return None
         if not extends and not self._text:
@@ -117,7 +120,9 @@ class Bistream:
         self._max_sampled = self._num_sampled + limits.max_len
         limits = LengthLimits(self._num_sampled if extends else limits.min_len, self._max_sampled)
         rules = replace(SamplingRules.of_request(limits), reports_special=True)
-        inputs = [*self._queue, TASK] if extends else unistream_inputs(self._prompt_text, self._text, ())
+        inputs = [*self._queue, self._ids.task]
+        if not extends:
+            inputs = self._ids.unistream_inputs(self._prompt_text, self._text, ())
         return Prefill(inputs, rules, extends)
 
     def take(self, sampled: int) -> int | None:

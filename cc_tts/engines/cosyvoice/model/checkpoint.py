@@ -11,14 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cc_tts.engines.cosyvoice.model.sizes import Part, Shape, Shapes
+from cc_tts.engines.cosyvoice.model.sizes import Generation, Part, Shape, Shapes
 from cc_tts.errors import ConfigError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-DESCRIPTION: Final = "cosyvoice2.yaml"  # the file that describes the modules (spec §1)
-_OTHER_DESCRIPTIONS: Final = {"cosyvoice.yaml": 1, "cosyvoice3.yaml": 3}  # its names in other versions (§8)
+DESCRIPTIONS: Final[Mapping[Generation, str]] = {2: "cosyvoice2.yaml", 3: "cosyvoice3.yaml"}
+"""The file that describes the modules (spec §1), by generation."""
+DESCRIPTION: Final = DESCRIPTIONS[2]
+_OTHER_DESCRIPTION: Final = "cosyvoice.yaml"  # its name in the first version (§8)
 _LFS_POINTER: Final = b"version https://git-lfs.github.com/spec/"
 _ZIP: Final = b"PK\x03\x04"
 _NAMES_SHOWN: Final = 5
@@ -42,8 +44,8 @@ class UnsafeCheckpoint(ModelError, code="unsafe_checkpoint", title="A model file
     """The file would run code on being read. It was not run."""
 
 
-class WrongModelVersion(ModelError, code="wrong_model_version", title="Not a CosyVoice 2 model"):
-    """The directory holds CosyVoice 1 or 3."""
+class WrongModelVersion(ModelError, code="wrong_model_version", title="Not a CosyVoice 2 or 3 model"):
+    """The directory holds CosyVoice 1, or files of two versions."""
 
 
 class TensorMismatch(ModelError, code="tensor_mismatch", title="A model file has the wrong tensors"):
@@ -167,42 +169,36 @@ def _by(shape: Sequence[int]) -> str:
     return "×".join(map(str, shape)) or "a scalar"
 
 
+def described(directory: Path) -> Generation | None:
+    """Return which generation the description in the directory is of, or None where there is none, or there are two."""
+    found = [generation for generation, name in DESCRIPTIONS.items() if (directory / name).exists()]
+    return found[0] if len(found) == 1 else None
+
+
 def other_description(directory: Path) -> str:
-    """Return what says that the directory is of CosyVoice 1 or 3, in words; empty if nothing does."""
-    if not (directory / DESCRIPTION).exists():
-        for name, version in _OTHER_DESCRIPTIONS.items():
-            if (directory / name).exists():
-                return f"{name}, so it is CosyVoice {version}; this engine speaks with CosyVoice 2"
+    """Return what says that the directory is of CosyVoice 1, in words; empty if nothing does."""
+    names = (*DESCRIPTIONS.values(), _OTHER_DESCRIPTION)
+    if [name for name in names if (directory / name).exists()] == [_OTHER_DESCRIPTION]:
+        return f"{_OTHER_DESCRIPTION}, so it is CosyVoice 1; this engine speaks with CosyVoice 2 and 3"
     return ""
 
 
 def refuse_other_version(file: str, part: Part, found: Shapes) -> None:
-    """Raise ``WrongModelVersion`` if the tensors are recognisably those of CosyVoice 1 or 3 (spec §8)."""
-    for (of, version), shows in _OTHER_VERSIONS.items():
-        if of == part and shows(found):
-            raise WrongModelVersion(
-                f"{file} is of CosyVoice {version}; this engine speaks with CosyVoice 2 (iic/CosyVoice2-0.5B)"
-            )
+    """Raise ``WrongModelVersion`` if the tensors are recognisably those of CosyVoice 1 (spec §8)."""
+    if _FIRST_VERSION[part](found):
+        raise WrongModelVersion(
+            f"{file} is of CosyVoice 1; this engine speaks with CosyVoice 2 (iic/CosyVoice2-0.5B) and 3 "
+            "(FunAudioLLM/Fun-CosyVoice3-0.5B-2512)"
+        )
 
 
 def _has(found: Shapes, *prefixes: str) -> bool:
     return any(key.startswith(prefixes) for key in found)
 
 
-def _has_plain_up_convolution(found: Shapes) -> bool:
-    """A plain convolution is [out, in, kernel], a transposed one [in, out, kernel]."""
-    first_up = found.get("ups.0.parametrizations.weight.original1")
-    return first_up is not None and first_up[0] < first_up[1]
-
-
-_OTHER_VERSIONS: Final[Mapping[tuple[Part, int], Callable[[Shapes], bool]]] = {
-    ("llm", 1): lambda found: _has(found, "text_encoder.", "llm.encoders."),
-    ("llm", 3): lambda found: (
-        "speech_embedding.weight" in found and not {"llm_embedding.weight", "llm_decoder.bias"} & set(found)
-    ),
-    ("flow", 1): lambda found: _has(found, "length_regulator."),
-    ("flow", 3): lambda found: _has(found, "decoder.estimator.transformer_blocks."),
+_FIRST_VERSION: Final[Mapping[Part, Callable[[Shapes], bool]]] = {
+    "llm": lambda found: _has(found, "text_encoder.", "llm.encoders."),
+    "flow": lambda found: _has(found, "length_regulator."),
     # two stages of upsampling, for 22.05 kHz
-    ("hift", 1): lambda found: "conv_pre.bias" in found and "ups.2.bias" not in found,
-    ("hift", 3): _has_plain_up_convolution,
+    "hift": lambda found: "conv_pre.bias" in found and "ups.2.bias" not in found,
 }

@@ -11,7 +11,7 @@ import hashlib
 import importlib.util
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,17 +19,17 @@ from typing import Final, Literal
 
 from cc_tts.engines.cosyvoice.model import checkpoint, download, sizes
 from cc_tts.engines.cosyvoice.model.checkpoint import ModelError
-from cc_tts.engines.cosyvoice.model.sizes import PARTS, Part
+from cc_tts.engines.cosyvoice.model.sizes import PARTS, Generation, Part
 
 Need = Literal["engine", "enrolment", "check", "none"]
-State = Literal["published", "differs", "missing", "unused", "wrong"]
+State = Literal["published", "unknown", "differs", "missing", "unused", "wrong"]
 
 STOCK_MERGES_BYTES: Final = 1_600_000  # the stock Qwen2 merges are 1.67 MB; CosyVoice's file has fewer (spec §1)
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedFile:
-    """One file of the release (spec §1): the hash is the first 16 digits of its sha256."""
+    """One file of the release (spec §1): the hash is the first 16 digits of its sha256. ``0`` and empty: not known."""
 
     name: str
     num_bytes: int
@@ -37,23 +37,43 @@ class PublishedFile:
     need: Need
 
 
-PUBLISHED: Final = (
-    PublishedFile("cosyvoice2.yaml", 7_330, "0af2c0d010c47718", "check"),
-    PublishedFile("llm.pt", 2_023_316_821, "b144ef55b51ce8cf", "engine"),
-    PublishedFile("flow.pt", 450_575_567, "ff4c2f867674411e", "engine"),
-    PublishedFile("hift.pt", 83_390_254, "3386cc880324d4e9", "engine"),
+_SHARED: Final = (
     PublishedFile("CosyVoice-BlankEN/config.json", 659, "168aa1bd401abc3b", "engine"),
     PublishedFile("CosyVoice-BlankEN/tokenizer_config.json", 1_287, "482bd97988142337", "engine"),
     PublishedFile("CosyVoice-BlankEN/vocab.json", 2_776_833, "ca10d7e9fb3ed185", "engine"),
     PublishedFile("CosyVoice-BlankEN/merges.txt", 1_402_109, "ac8ff86a72bee708", "engine"),
     PublishedFile("campplus.onnx", 28_303_423, "a6ac6a63997761ae", "enrolment"),
-    PublishedFile("speech_tokenizer_v2.onnx", 496_082_973, "d43342aa12163a80", "enrolment"),
     PublishedFile("CosyVoice-BlankEN/model.safetensors", 988_097_824, "130282af0dfa9fe5", "none"),
-    PublishedFile("speech_tokenizer_v2.batch.onnx", 496_095_794, "5b45a98572ed21e3", "none"),
-    PublishedFile("flow.decoder.estimator.fp32.onnx", 286_317_026, "cd54e4281701e663", "none"),
     PublishedFile("CosyVoice-BlankEN/generation_config.json", 242, "e558847a8b440261", "none"),
 )
-NEEDED_FILES: Final = tuple(file.name for file in PUBLISHED if file.need != "none")
+PUBLISHED: Final[Mapping[Generation, tuple[PublishedFile, ...]]] = {
+    2: (
+        PublishedFile("cosyvoice2.yaml", 7_330, "0af2c0d010c47718", "check"),
+        PublishedFile("llm.pt", 2_023_316_821, "b144ef55b51ce8cf", "engine"),
+        PublishedFile("flow.pt", 450_575_567, "ff4c2f867674411e", "engine"),
+        PublishedFile("hift.pt", 83_390_254, "3386cc880324d4e9", "engine"),
+        *_SHARED,
+        PublishedFile("speech_tokenizer_v2.onnx", 496_082_973, "d43342aa12163a80", "enrolment"),
+        PublishedFile("speech_tokenizer_v2.batch.onnx", 496_095_794, "5b45a98572ed21e3", "none"),
+        PublishedFile("flow.decoder.estimator.fp32.onnx", 286_317_026, "cd54e4281701e663", "none"),
+    ),
+    3: (
+        PublishedFile("cosyvoice3.yaml", 6_934, "", "check"),
+        PublishedFile("llm.pt", 2_024_669_519, "", "engine"),
+        PublishedFile("flow.pt", 1_329_116_148, "", "engine"),
+        PublishedFile("hift.pt", 83_202_622, "", "engine"),
+        *_SHARED,
+        PublishedFile("speech_tokenizer_v3.onnx", 0, "", "enrolment"),
+        PublishedFile("llm.rl.pt", 2_024_682_701, "", "none"),
+        PublishedFile("flow.decoder.estimator.fp32.onnx", 0, "", "none"),
+    ),
+}
+"""By generation. Of the third the sums are not known, and of two files neither are the sizes (v3 §1)."""
+
+
+def needed_files(generation: Generation) -> tuple[str, ...]:
+    """Return the files of a model that are fetched."""
+    return tuple(file.name for file in PUBLISHED[generation] if file.need != "none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +117,8 @@ def check_model_dir(directory: Path) -> ModelDirReport:
     if not directory.is_dir():
         return ModelDirReport(directory, (), (f"{directory}: no such directory",), ())
     remarks: list[str] = []
-    files = [_check_file(directory / published.name, published, remarks) for published in PUBLISHED]
+    generation = _generation(directory)
+    files = [_check_file(directory / each.name, each, generation, remarks) for each in PUBLISHED[generation]]
     other = checkpoint.other_description(directory)
     faults = [f"{directory} holds {other}"] if other else []
     faults += [f"{file.name}: {file.detail}" for file in files if file.state in {"missing", "wrong"}]
@@ -113,6 +134,17 @@ def check_model_dir(directory: Path) -> ModelDirReport:
     return ModelDirReport(directory, tuple(files), tuple(faults), tuple(remarks))
 
 
+def _generation(directory: Path) -> Generation:
+    """Return which model the directory is meant to hold; the second generation, where nothing tells."""
+    found = checkpoint.described(directory)
+    if found is None and _installed("torch"):
+        from cc_tts.engines.cosyvoice.model import loader
+
+        with contextlib.suppress(ModelError):
+            found = loader.generation_of_directory(directory)
+    return found or 2
+
+
 def _installed(package: str) -> bool:
     return importlib.util.find_spec(package) is not None
 
@@ -124,7 +156,7 @@ _WHY: Final[dict[Need, str]] = {
 }
 
 
-def _check_file(path: Path, published: PublishedFile, remarks: list[str]) -> FileReport:
+def _check_file(path: Path, published: PublishedFile, generation: Generation, remarks: list[str]) -> FileReport:
     size = path.stat().st_size if path.is_file() else None
     report = partial(FileReport, published.name, size)
     if published.need == "none":
@@ -134,25 +166,28 @@ def _check_file(path: Path, published: PublishedFile, remarks: list[str]) -> Fil
     try:
         with path.open("rb") as file:
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-        if size == published.num_bytes and sha256.startswith(published.sha256):
+        if published.sha256 and size == published.num_bytes and sha256.startswith(published.sha256):
             return report("published", sha256=sha256)
-        remarks += _check_content(path)
+        remarks += _check_content(path, generation)
     except OSError as error:
         return report("wrong", f"cannot be read: {error.strerror}")
     except ModelError as error:
         return report("wrong", error.detail.removeprefix(f"{path}: "), sha256)
+    if not published.sha256 and size == (published.num_bytes or size):
+        known = "the published size" if published.num_bytes else "no published size"
+        return report("unknown", f"{known} is known, and no sum", sha256)
     differs = (
         "other content than published" if size == published.num_bytes else f"published: {published.num_bytes:,} bytes"
     )
     return report("differs", differs, sha256)
 
 
-def _check_content(path: Path) -> list[str]:
+def _check_content(path: Path, generation: Generation) -> list[str]:
     """Look into a file that is not the published one; returns remarks, raises ``ModelError`` if it cannot be used."""
     checkpoint.refuse_stand_in(path)
     part: Part | None = next((part for part in PARTS if path.name == f"{part}.pt"), None)
     if part is not None:
-        return _check_weights(path, part)
+        return _check_weights(path, part, generation)
     if path.suffix == ".json":
         with contextlib.suppress(ValueError):
             if isinstance(json.loads(path.read_bytes()), dict):
@@ -160,19 +195,21 @@ def _check_content(path: Path) -> list[str]:
         raise ModelError(f"{path}: not a JSON object")
     if path.name == "merges.txt" and path.stat().st_size > STOCK_MERGES_BYTES:
         raise ModelError(
-            f"{path}: this is the stock Qwen2 file; CosyVoice 2 has fewer merges, and others split Chinese text"
+            f"{path}: this is the stock Qwen2 file; CosyVoice has fewer merges, and others split Chinese text"
         )
     if path.suffix == ".onnx":
         return _check_graph(path)
     return []
 
 
-def _check_weights(path: Path, part: Part) -> list[str]:
+def _check_weights(path: Path, part: Part, generation: Generation) -> list[str]:
     if not _installed("torch"):
         return []
     from cc_tts.engines.cosyvoice.model import loader
 
     shapes = checkpoint.shapes_of(checkpoint.read_checkpoint(path, part))
+    if (found := sizes.generation_of(part, shapes)) != generation:
+        raise checkpoint.WrongModelVersion(f"{path.name} is of CosyVoice {found}, and the directory of {generation}")
     differences = sizes.differences(loader.check_part(path.name, part, shapes).config)
     return [f"{path.name} is of another size of model: {', '.join(differences)}"] if differences else []
 
@@ -192,13 +229,21 @@ def _check_graph(path: Path) -> list[str]:
 def add_model_commands(model: argparse.ArgumentParser, *, parents: Sequence[argparse.ArgumentParser]) -> None:
     """Add ``check`` and ``download`` to ``cc-tts model``; ``parents`` have the options of every command (``--config``)."""
     commands = model.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    check = commands.add_parser("check", parents=parents, help="is a model directory whole, and is it CosyVoice 2")
+    check = commands.add_parser("check", parents=parents, help="is a model directory whole, and which model is it")
     check.add_argument("directory", type=Path, metavar="DIR")
     check.set_defaults(run=lambda options, _config: _print_check(options.directory))
-    fetch = commands.add_parser("download", parents=parents, help="fetch CosyVoice2-0.5B from ModelScope (3.1 GB)")
-    default = download.default_directory()
-    fetch.add_argument("--to", type=Path, metavar="DIR", default=default, help=f"where to ({default})")
-    fetch.set_defaults(run=lambda options, _: _print_check(download.download_model(options.to, files=NEEDED_FILES)))
+    fetch = commands.add_parser("download", parents=parents, help="fetch a model from ModelScope (3.1 or 4.4 GB)")
+    fetch.add_argument(
+        "--model", choices=list(download.MODELS), default=download.DEFAULT_MODEL, help="which (%(default)s)"
+    )
+    default = download.default_directory(download.DEFAULT_MODEL)
+    fetch.add_argument("--to", type=Path, metavar="DIR", help=f"where to ({default})")
+    fetch.set_defaults(run=lambda options, _: _print_check(_download(options.model, options.to)))
+
+
+def _download(model: str, to: Path | None) -> Path:
+    files = needed_files(download.MODELS[model].generation)
+    return download.download_model(model, to or download.default_directory(model), files=files)
 
 
 def _print_check(directory: Path) -> int:

@@ -33,23 +33,27 @@ from cc_tts.engines.cosyvoice.model.checkpoint import (
 from cc_tts.engines.cosyvoice.model.networks.flow.flow import Flow
 from cc_tts.engines.cosyvoice.model.networks.layers import join_linears
 from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm
+from cc_tts.engines.cosyvoice.model.networks.vocoder.causal import CausalVocoder
 from cc_tts.engines.cosyvoice.model.networks.vocoder.vocoder import Vocoder
 from cc_tts.engines.cosyvoice.model.sizes import (
     PARTS,
     TEXT_EMBEDDING,
     TIED_HEAD,
+    EstimatorConfig,
     FlowConfig,
+    Generation,
     LmConfig,
     Part,
     Shape,
     Shapes,
     VocoderConfig,
+    generation_of,
 )
 from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer
 from cc_tts.engines.cosyvoice.runners.graphs import claim
 
 OnShare = Callable[[float], None]  # called with the share of the weights that is on the device, 0 to 1, as it grows
-Network = SpeechLm | Flow | Vocoder
+Network = SpeechLm | Flow | Vocoder | CausalVocoder
 
 RATE_HZ: Final = 24_000
 TOKENIZER_FOLDER: Final = "CosyVoice-BlankEN"
@@ -64,6 +68,7 @@ _AMPERE: Final = 8
 _DIRECTION: Final = ".parametrizations.weight.original1"
 _MAGNITUDE: Final = ".parametrizations.weight.original0"
 _CONV_DIMS: Final = 3
+_PITCH: Final = "f0_predictor."
 _HEAD_DIM: Final = re.compile(r"^\s*attention_head_dim:\s*(\d{1,4})\s*(?:#.*)?$", re.MULTILINE)
 
 
@@ -86,7 +91,12 @@ class SpeechModel:
 
     lm: SpeechLm
     flow: Flow
-    vocoder: Vocoder
+    vocoder: Vocoder | CausalVocoder
+
+    @property
+    def generation(self) -> Generation:
+        """Return which of the published models it is like."""
+        return self.lm.config.generation
 
 
 def load_networks(
@@ -94,7 +104,7 @@ def load_networks(
 ) -> tuple[SpeechModel, TextTokenizer]:
     """The networks of a directory and the tokenizer that belongs to them; see :func:`load_model`."""
     model = load_model(model_dir, device=device, dtype=dtype, on_share=on_share)
-    tokenizer = TextTokenizer.from_directory(model_dir / TOKENIZER_FOLDER)
+    tokenizer = TextTokenizer.from_directory(model_dir / TOKENIZER_FOLDER, model.generation)
     num_rows = model.lm.config.text_vocab_size
     if tokenizer.num_tokens > num_rows:
         raise ModelError(f"the tokenizer has {tokenizer.num_tokens} tokens, the model {num_rows}")
@@ -108,7 +118,7 @@ def load_model(
     dtype: torch.dtype | None = None,  # of language model and flow; ``dtype_for(device)`` if not given
     on_share: OnShare = lambda _share: None,
 ) -> SpeechModel:
-    """The networks of a CosyVoice 2 directory, ready to run on the device."""
+    """The networks of a directory of CosyVoice 2 or 3, ready to run on the device."""
     device = torch.device(device)
     claim(device)
     dtype = dtype or dtype_for(device)
@@ -117,7 +127,7 @@ def load_model(
     for part, network in networks.items():
         weights = {}
         for key, value in states.pop(part).items():
-            weights[key] = value.to(device=device, dtype=torch.float32 if part == "hift" else dtype)
+            weights[key] = value.to(device=device, dtype=value.dtype if part == "hift" else dtype)
             done_bytes += value.nbytes
             on_share(done_bytes / num_bytes)
         fill(network, weights).to(device)  # beside its weights, a network has constants
@@ -126,7 +136,7 @@ def load_model(
     return SpeechModel(
         lm=cast("SpeechLm", networks["llm"]),
         flow=cast("Flow", networks["flow"]),
-        vocoder=cast("Vocoder", networks["hift"]),
+        vocoder=cast("Vocoder | CausalVocoder", networks["hift"]),
     )
 
 
@@ -142,11 +152,11 @@ def check_weights(directory: Path) -> tuple[dict[Part, Network], dict[Part, dict
     llm_sizes = _llm_sizes(directory / LLM_CONFIG)
     head_dims = {"llm": llm_sizes["head_dim"], "flow": estimator_head_dim(directory)}
     networks: dict[Part, Network] = {}
-    states: dict[Part, dict[str, Tensor]] = {}
-    for part, path in files.items():
-        state = checkpoint.read_checkpoint(path, part)
-        networks[part] = check_part(str(path), part, checkpoint.shapes_of(state), head_dims.get(part, HEAD_DIM))
-        states[part] = state
+    states = {part: checkpoint.read_checkpoint(path, part) for part, path in files.items()}
+    _refuse_mixture(directory, {part: checkpoint.shapes_of(state) for part, state in states.items()})
+    for part, state in states.items():
+        found = checkpoint.shapes_of(state)
+        networks[part] = check_part(str(files[part]), part, found, head_dims.get(part, HEAD_DIM))
     config = networks["llm"].config
     wrong = [
         f"{name} is {getattr(config, name)}, config.json says {size}"
@@ -156,22 +166,43 @@ def check_weights(directory: Path) -> tuple[dict[Part, Network], dict[Part, dict
     if wrong:
         raise TensorMismatch(str(files["llm"]), wrong=wrong)
     estimator = cast("FlowConfig", networks["flow"].config).estimator
-    if estimator.num_attention % estimator.head_dim:
+    if isinstance(estimator, EstimatorConfig) and estimator.num_attention % estimator.head_dim:
         raise ModelFileDamaged(
             f"{directory / DESCRIPTION}: attention_head_dim is {estimator.head_dim}; "
             f"queries of {estimator.num_attention} are not whole heads of that"
         )
     _drop_tied_head(str(files["llm"]), states["llm"])
-    hift = states["hift"] = fold_weight_norm(states["hift"])
+    hift = states["hift"] = fold_weight_norm(states["hift"])  # in the types that they are used in
     bad = [f"{key} has rows that are zero or not numbers" for key, value in hift.items() if not value.isfinite().all()]
     if bad:
         raise TensorMismatch(str(files["hift"]), wrong=bad)
     return networks, states
 
 
+def generation_of_directory(directory: Path) -> Generation:
+    """Return which model a directory holds, by its description or else by its language model; ``ModelError`` for a fault."""
+    refuse_other_directory(directory)
+    named = checkpoint.described(directory)
+    if named is not None:
+        return named
+    return generation_of("llm", checkpoint.shapes_of(checkpoint.read_checkpoint(directory / "llm.pt", "llm")))
+
+
+def _refuse_mixture(directory: Path, parts: Mapping[Part, Shapes]) -> None:
+    """Raise ``WrongModelVersion`` if the files are not all of the same generation."""
+    for part, shapes in parts.items():
+        checkpoint.refuse_other_version(f"{part}.pt", part, shapes)
+    found = {f"{part}.pt": generation_of(part, shapes) for part, shapes in parts.items()}
+    if (by_name := checkpoint.described(directory)) is not None:
+        found[checkpoint.DESCRIPTIONS[by_name]] = by_name
+    if len(set(found.values())) > 1:
+        said = ", ".join(f"{name} is of CosyVoice {generation}" for name, generation in found.items())
+        raise WrongModelVersion(f"{directory} holds files of two models: {said}")
+
+
 def check_part(file: str, part: Part, found: Shapes, head_dim: int = HEAD_DIM) -> Network:
     """The network for the tensors of one weight file, on the meta device. Raises ``WrongModelVersion`` for those of
-    CosyVoice 1 or 3, and ``TensorMismatch`` if they are not those of the specification.
+    CosyVoice 1, and ``TensorMismatch`` if they are not those of the specification.
     """
     checkpoint.refuse_other_version(file, part, found)
     network = new_network(part, found, head_dim)
@@ -184,7 +215,12 @@ def new_network(part: Part, found: Shapes, head_dim: int = HEAD_DIM) -> Network:
     with torch.device("meta"):  # the weights come from the file; nothing is to be sampled at random
         if part == "llm":
             return SpeechLm(LmConfig.of(found, head_dim))
-        return Flow(FlowConfig.of(found, head_dim)) if part == "flow" else Vocoder(VocoderConfig.of(found))
+        return Flow(FlowConfig.of(found, head_dim)) if part == "flow" else new_vocoder(VocoderConfig.of(found))
+
+
+def new_vocoder(config: VocoderConfig) -> Vocoder | CausalVocoder:
+    """A vocoder of the generation that the sizes are of."""
+    return Vocoder(config) if config.generation == 2 else CausalVocoder(config)  # noqa: PLR2004 - the second generation
 
 
 def stored_shapes(network: Network) -> dict[str, Shape]:
@@ -192,7 +228,7 @@ def stored_shapes(network: Network) -> dict[str, Shape]:
     shapes = {key: tuple(value.shape) for key, value in network.state_dict().items()}
     if isinstance(network, SpeechLm):
         shapes[TIED_HEAD] = shapes[TEXT_EMBEDDING]
-    if isinstance(network, Vocoder):
+    if isinstance(network, Vocoder | CausalVocoder):
         for key, shape in list(shapes.items()):
             if key.endswith(".weight") and len(shape) == _CONV_DIMS and not key.startswith("source_downs."):
                 name = key.removesuffix(".weight")
@@ -210,7 +246,7 @@ def fill(network: _Module, state: Mapping[str, Tensor]) -> _Module:
 
 
 def refuse_other_directory(directory: Path) -> None:
-    """Raise ``ModelError`` if ``directory`` is none, or of CosyVoice 1 or 3 by the name of its description."""
+    """Raise ``ModelError`` if ``directory`` is none, or of CosyVoice 1 by the name of its description."""
     if not directory.is_dir():
         raise ModelError(f"{directory}: no such directory; `cc-tts model download` fetches the model")
     if other := checkpoint.other_description(directory):
@@ -274,13 +310,18 @@ def _drop_tied_head(file: str, state: dict[str, Tensor]) -> None:
 
 
 def fold_weight_norm(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Multiply out weight norm (spec §5.3): ``g · v / |v|``, the norm over all dimensions but the first."""
+    """Multiply out weight norm (spec §5.3): ``g · v / |v|``, the norm over all dimensions but the first.
+
+    In float32, and in the third generation the pitch in float64 (v3 §5.1), for its phase is a running sum.
+    """
+    is_wide = generation_of("hift", checkpoint.shapes_of(state)) == 3  # noqa: PLR2004 - the third generation
     folded: dict[str, Tensor] = {}
-    for key, value in state.items():
+    for key, stored in state.items():
+        value = stored.to(torch.float64 if is_wide and key.startswith(_PITCH) else torch.float32)
         if key.endswith(_DIRECTION):
             name = key.removesuffix(_DIRECTION)
             norm = torch.linalg.vector_norm(value, dim=tuple(range(1, value.dim())), keepdim=True)
-            folded[name + ".weight"] = value * (state[name + _MAGNITUDE] / norm)
+            folded[name + ".weight"] = value * (state[name + _MAGNITUDE].to(value.dtype) / norm)
         elif not key.endswith(_MAGNITUDE):
             folded[key] = value
     return folded

@@ -1,28 +1,24 @@
-"""Text tokens: the byte-level BPE of the model directory, with CosyVoice2's own special tokens (§7.4).
+"""Text tokens: the byte-level BPE of the model directory, with CosyVoice's own special tokens (§7.4).
 
-The merges of CosyVoice2 are not those of Qwen2, so the vocabulary and the merges always come from the model directory.
+The merges of CosyVoice are not those of Qwen2, so the vocabulary and the merges always come from the model directory.
 """
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers
 from tokenizers.models import BPE
 
+from cc_tts.engines.cosyvoice.model.special_tokens import END_OF_PROMPT, SPECIAL_TOKENS
 from cc_tts.errors import ConfigError, Unprocessable
 
 FILES: Final = ("vocab.json", "merges.txt", "tokenizer_config.json")
-END_OF_PROMPT: Final = "<|endofprompt|>"
-
-# In the order of their ids, which follow on the vocabulary. The first three are Qwen2's own.
-SPECIAL_TOKENS: Final = (
-    "<|endoftext|>", "<|im_start|>", "<|im_end|>", END_OF_PROMPT, "[breath]", "<strong>", "</strong>", "[noise]",
-    "[laughter]", "[cough]", "[clucking]", "[accent]", "[quick_breath]", "<laughter>", "</laughter>", "[hissing]",
-    "[sigh]", "[vocalized-noise]", "[lipsmack]", "[mn]",
-)  # fmt: skip
+_WITHOUT_DEFAULT: Final = 2  # the generation whose texts have an instruction only where there is one
+DEFAULT_INSTRUCTION: Final = "You are a helpful assistant."
+"""The instruction that every text of the third generation begins with, as its weights were trained (v3 §3.2)."""
 
 # How Qwen2 cuts text before the merges: contractions, a word with one leading character, single digits, runs of
 # punctuation, line ends, blanks. Later models of the family keep combining marks with their letters; this one does not.
@@ -41,15 +37,19 @@ _LOOKS_SPECIAL: Final = re.compile(r"<\|[^<>|]*\|>")
 class TextTokenizer:
     """Text to text tokens. No token is added at the beginning or the end; an empty text has none."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, generation: int = 2) -> None:
+        self.generation = generation
         self._tokenizer = tokenizer
+        self._special = frozenset(SPECIAL_TOKENS[generation])
         end_of_prompt = tokenizer.token_to_id(END_OF_PROMPT)
         if end_of_prompt is None:
             raise ConfigError(f"the tokenizer has no {END_OF_PROMPT}")
         self.end_of_prompt: int = end_of_prompt
+        has_default = generation > _WITHOUT_DEFAULT
+        self._default = (*self.encode(DEFAULT_INSTRUCTION), end_of_prompt) if has_default else ()
 
     @classmethod
-    def from_directory(cls, directory: Path) -> Self:
+    def from_directory(cls, directory: Path, generation: int = 2) -> Self:
         """The tokenizer whose files lie in ``directory`` (``CosyVoice-BlankEN`` of the model). ``ConfigError`` if one is
         missing, cannot be read, or belongs to another tokenizer.
         """
@@ -57,7 +57,8 @@ class TextTokenizer:
         if missing:
             raise ConfigError(f"the tokenizer's directory {directory} lacks {', '.join(missing)}")
         vocab, config = (_read_object(directory / name) for name in ("vocab.json", "tokenizer_config.json"))
-        _check_config(config, num_words=len(vocab))
+        special = SPECIAL_TOKENS[generation]
+        _check_config(config, special, num_words=len(vocab))
         try:
             bpe = BPE.from_file(str(directory / "vocab.json"), str(directory / "merges.txt"))
         except Exception as error:  # the package raises nothing narrower
@@ -68,11 +69,22 @@ class TextTokenizer:
         to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence([cut, to_bytes])
         tokenizer.decoder = decoders.ByteLevel()
-        tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL_TOKENS])
-        for offset, token in enumerate(SPECIAL_TOKENS):
+        tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
+        for offset, token in enumerate(special):
             if tokenizer.token_to_id(token) != len(vocab) + offset:
                 raise ConfigError(f"the special token {token} is in the vocabulary of {directory} already")
-        return cls(tokenizer)
+        return cls(tokenizer, generation)
+
+    @property
+    def default_instruction(self) -> tuple[int, ...]:
+        """What comes before a text without an instruction of its own, its end mark included; nothing before the third
+        generation.
+        """
+        return self._default
+
+    def instruction(self, text: str) -> str:
+        """An instruction as the generation was trained with them; the end mark is not in it."""
+        return f"{DEFAULT_INSTRUCTION} {text}" if self._default else text
 
     @property
     def num_tokens(self) -> int:
@@ -84,8 +96,8 @@ class TextTokenizer:
         else of the form ``<|...|>``.
         """
         for spelling in _LOOKS_SPECIAL.findall(text):
-            if spelling not in SPECIAL_TOKENS:
-                known = ", ".join(token for token in SPECIAL_TOKENS if _LOOKS_SPECIAL.fullmatch(token))
+            if spelling not in self._special:
+                known = ", ".join(token for token in SPECIAL_TOKENS[self.generation] if _LOOKS_SPECIAL.fullmatch(token))
                 raise Unprocessable(f"{spelling} is not a special token of the speech model; known are {known}")
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
@@ -100,7 +112,7 @@ def _read_object(path: Path) -> Mapping[str, Any]:
     return value
 
 
-def _check_config(config: Mapping[str, Any], *, num_words: int) -> None:
+def _check_config(config: Mapping[str, Any], special: Sequence[str], *, num_words: int) -> None:
     """The directory's own description must be of this kind of tokenizer, and its special tokens where ours will be."""
     kind = config.get("tokenizer_class")
     if kind != "Qwen2Tokenizer":
@@ -108,5 +120,5 @@ def _check_config(config: Mapping[str, Any], *, num_words: int) -> None:
     added = config.get("added_tokens_decoder", {})
     for text_id, token in added.items():
         offset = int(text_id) - num_words
-        if not 0 <= offset < len(SPECIAL_TOKENS) or token.get("content") != SPECIAL_TOKENS[offset]:
+        if not 0 <= offset < len(special) or token.get("content") != special[offset]:
             raise ConfigError(f"tokenizer_config.json puts {token.get('content')!r} at {text_id}, out of its place")

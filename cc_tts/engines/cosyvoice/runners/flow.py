@@ -110,7 +110,7 @@ class FlowRunner:
         max_tokens: int,  # of a sequence, the reference included; whoever uses the runner counts them
         graphs: bool = False,  # fill shapes up to buckets, and on a CUDA device record a graph of each
     ) -> None:
-        config, weight = flow.config, flow.encoder_proj.weight
+        config, weight = flow.config, flow.spk_embed_affine_layer.weight
         self.flow = flow
         flow.keep_constants(min(-(-max_tokens // config.chunk_tokens), PAGE_BUCKETS[-1]))
         self.pool = PagePool(num_pages + 1)

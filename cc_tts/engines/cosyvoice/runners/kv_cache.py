@@ -71,7 +71,7 @@ class FlowArena:
 
     def __init__(self, flow: "Flow", *, num_slots: int, num_pages: int) -> None:
         config = flow.config
-        self.encoder = flow.encoder.new_pages(num_slots, num_pages, config.chunk_tokens)
+        self.encoder = flow.new_token_pages(num_slots, num_pages)
         self.estimator = flow.estimator.new_pages(config.num_steps, num_slots, num_pages, config.chunk_frames)
         self.num_pages = num_pages
         self.num_slots = num_slots
@@ -79,21 +79,19 @@ class FlowArena:
     @property
     def bytes_per_page(self) -> int:
         """Memory of one page, both halves of it in the estimator."""
-        paged = (self.encoder.tokens, self.encoder.frames, self.estimator.attention)
+        paged = (*self.encoder.paged, self.estimator.attention)
         return sum(tensor.nbytes for tensor in paged) // self.num_pages
 
     @property
     def bytes_per_slot(self) -> int:
         """Memory of one slot."""
-        encoder = self.encoder
-        contexts = (encoder.lookahead_context, encoder.up_context, self.estimator.contexts)
+        contexts = (*self.encoder.contexts, self.estimator.contexts)
         return sum(tensor.nbytes for tensor in contexts) // self.num_slots
 
     def contexts(self, slot: int) -> "tuple[Tensor, ...]":
         """The contexts of a slot, as views; the slots of the estimator are two rows each."""
-        encoder = self.encoder
         ours = self.estimator.contexts[:, 2 * slot : 2 * slot + 2]
-        return encoder.lookahead_context[slot], encoder.up_context[slot], ours
+        return *(context[slot] for context in self.encoder.contexts), ours
 
     def wipe(self, pages: Iterable[int], slot: int) -> None:
         """Write zeros to ``pages`` and to the contexts of ``slot``.
@@ -101,8 +99,8 @@ class FlowArena:
         What is masked in attention is multiplied by zero, which does not help against what is not finite.
         """
         for page in pages:
-            self.encoder.tokens[:, page].zero_()
-            self.encoder.frames[:, page].zero_()
+            for paged in self.encoder.paged:
+                paged[:, page].zero_()
             self.estimator.attention[:, :, 2 * page : 2 * page + 2].zero_()
         for context in self.contexts(slot):
             context.zero_()

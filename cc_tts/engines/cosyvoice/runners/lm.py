@@ -24,7 +24,7 @@ from torch import Tensor
 
 from cc_tts.engines.cosyvoice.engine.device import Sampled
 from cc_tts.engines.cosyvoice.engine.prefill import SamplingRules
-from cc_tts.engines.cosyvoice.model.networks.lm.inputs import SOS, LmInput, Table, text_inputs
+from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LmInput, Table, text_inputs
 from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm
 from cc_tts.engines.cosyvoice.runners.graphs import GraphedCall, batches, bucket_of, buckets_up_to, thinned, upload
 from cc_tts.engines.cosyvoice.runners.lm_slots import EXTENDED, NUM_REPORTED, Column, Flag, SlotRows, numbers_of
@@ -96,7 +96,9 @@ class LmRunner:
         self._cache = lm.new_cache(num_slots + 1, num_positions)
         self._rows = SlotRows.new(num_slots + 1, max_out=MAX_STEPS + 1, device=lm.device)
         self._extended = torch.tensor([column in EXTENDED for column in Column], device=lm.device)
-        self._table_sizes = np.array([2, lm.config.text_vocab_size, lm.config.num_speech_codes])
+        self._kinds = torch.tensor(self._ids.kinds, device=lm.device)
+        num_special, num_speech = self._ids.table_sizes
+        self._table_sizes = np.array([num_special, lm.config.text_vocab_size, num_speech])
         self._used: dict[int, _Used] = {}
         self._step = GraphedCall(self._run_step, enabled=graphs)
         self._prefill = GraphedCall(self._run_prefill, enabled=graphs)
@@ -147,7 +149,7 @@ class LmRunner:
     @torch.inference_mode()
     def add_voice(self, prompt_text_ids: Iterable[int] | None = None) -> LmVoice:
         """Run what each text of a voice begins with, once. ``ValueError``: no such tokens, or more than a slot holds."""
-        inputs = (SOS, *text_inputs(prompt_text_ids or ()))
+        inputs = (self._ids.sos, *text_inputs(prompt_text_ids or ()))
         if len(inputs) > self.num_positions:
             raise ValueError(f"a prompt of {len(inputs)} positions does not fit into {self.num_positions}")
         self._check_inputs(inputs)
@@ -238,7 +240,7 @@ class LmRunner:
         x = self._lm.embed(tables, rows)  # [B, T, hidden]
         log_probs, _ = self._lm.prefill(x, num_new, self._cache, starts=starts, slots=slots, num_keys=num_keys)
         prefilled = self._rows.prefilled(slots, numbers, fresh.bool(), self._extended)
-        prefilled.sample(log_probs, num_new > 0, self._ids)
+        prefilled.sample(log_probs, num_new > 0, self._ids, self._kinds)
         self._rows.put(slots, prefilled)
         return ()
 
@@ -250,7 +252,7 @@ class LmRunner:
         rows.raise_flags(Flag.STOPPED | Flag.FULL, waiting & ~active)
         last = rows.column(Column.LAST)
         log_probs, _ = self._lm.decode(last, lengths, self._cache, active=active, num_keys=num_keys)
-        rows.sample(log_probs, active, self._ids)
+        rows.sample(log_probs, active, self._ids, self._kinds)
         lengths.add_(active)
         return ()
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from cc_tts.engines.cosyvoice.engine.prefill import SamplingRules
-from cc_tts.engines.cosyvoice.model.networks.lm.inputs import NUM_SPECIAL_SPEECH_IDS, SpeechIds
+from cc_tts.engines.cosyvoice.model.networks.lm.inputs import SpecialKind, SpeechIds
 from cc_tts.engines.cosyvoice.runners.sampler import NO_TOKEN, empty_history, forbid, push_history, sample_ras
 
 
@@ -31,7 +31,7 @@ class Column(IntEnum):
     MIN_IDS = 8
     MAX_IDS = 9
     FILL_AT = 10  # -1: never
-    FORBIDDEN = 11  # a bit for each special id, the first one lowest
+    FORBIDDEN = 11  # a bit for each kind of special id
     REPORTS_SPECIAL = 12
 
 
@@ -93,8 +93,9 @@ class SlotRows:
         """One number of each slot, [B], a view."""
         return self.numbers[:, column]
 
-    def sample(self, log_probs: Tensor, sampling: Tensor, ids: SpeechIds) -> None:
-        """Sample the next id of the rows that are ``sampling`` [B] from ``log_probs`` [B, codes + 3], by their rules.
+    def sample(self, log_probs: Tensor, sampling: Tensor, ids: SpeechIds, kinds: Tensor) -> None:
+        """Sample the next id of the rows that are ``sampling`` [B] from ``log_probs`` [B, rows of the head], by their rules;
+        ``kinds`` [special] are those of ``ids``, on the device.
 
         A row whose numbers are not all finite is flagged and stopped.
         """
@@ -102,7 +103,7 @@ class SlotRows:
         sampling = sampling & (num_ids < self.column(Column.MAX_IDS))
         finite = log_probs.isfinite().all(dim=-1)
         log_probs = log_probs.masked_fill(~finite[:, None], 0.0)
-        masked = forbid(log_probs, self._forbidden())
+        masked = forbid(log_probs, self._forbidden(kinds))
         steps = self.column(Column.SAMPLER_STEP)
         sampled = sample_ras(masked, self.history, self.column(Column.SEED), steps)
         forced = num_ids == self.column(Column.FILL_AT)
@@ -126,9 +127,8 @@ class SlotRows:
         """Set a flag on the rows ``where`` [B] says so."""
         self.column(Column.FLAGS).bitwise_or_(where * int(flag))
 
-    def _forbidden(self) -> Tensor:
-        """The special ids that must not come now, [B, 3]."""
-        bits = torch.arange(NUM_SPECIAL_SPEECH_IDS, device=self.numbers.device)
-        always = (self.column(Column.FORBIDDEN)[:, None] >> bits) & 1  # [B, 3]
+    def _forbidden(self, kinds: Tensor) -> Tensor:
+        """The special ids that must not come now, [B, special]."""
+        always = (self.column(Column.FORBIDDEN)[:, None] >> kinds) & 1  # [B, special]
         early = self.column(Column.NUM_IDS) < self.column(Column.MIN_IDS)  # [B]
-        return always.bool() | (early[:, None] & (bits == 0))
+        return always.bool() | (early[:, None] & (kinds == SpecialKind.END))

@@ -26,8 +26,11 @@ from torch.nn import functional
 from cc_tts.clock import Clock, ms_between
 from cc_tts.engines.cosyvoice.engine.device import PagesExhausted, Sampled, SlotPrefill, SpeakJob, Spoken, SpokenBatch
 from cc_tts.engines.cosyvoice.model.loader import SpeechModel
+from cc_tts.engines.cosyvoice.model.networks.flow.encoder import FRAMES_PER_TOKEN
 from cc_tts.engines.cosyvoice.model.networks.flow.flow import FlowReference, fixed_noise
+from cc_tts.engines.cosyvoice.model.networks.vocoder.vocoder import Vocoder
 from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer
+from cc_tts.engines.cosyvoice.runners.causal_vocoder import CausalVocoderRunner, fixed_uniform
 from cc_tts.engines.cosyvoice.runners.edges import soften
 from cc_tts.engines.cosyvoice.runners.flow import ROW_BUCKETS, FlowRow, FlowRunner, FlowShape, FlowVoice
 from cc_tts.engines.cosyvoice.runners.graphs import buckets_up_to, can_record, thinned
@@ -108,7 +111,7 @@ class ModelRunner:
             max_tokens=num_positions,
             graphs=graphs,
         )
-        self._vocoder = VocoderRunner(model.vocoder, num_slots=num_slots, graphs=graphs)
+        self._vocoder = _vocoder_runner(model, num_slots, num_positions, graphs=graphs)
         self._voices: OrderedDict[str, _VoiceState] = OrderedDict()
         self._voice_of: dict[int, str] = {}
 
@@ -254,7 +257,7 @@ class ModelRunner:
         works: dict[str, list[Callable[[], object]]] = {
             "lm": [partial(self._lm.record_step, key) for key in self._lm.step_keys()[:2]],
             "flow": [partial(self._flow.record, shape) for shape in flow[:2]],
-            "vocoder": [partial(self._vocoder.record, key) for key in self._vocoder.keys(1)[:2]],
+            "vocoder": [partial(self._vocoder.record, tuple(key)) for key in self._vocoder.keys(1)[:2]],
         }
         with self._guarded():
             for stage, records in works.items():
@@ -290,7 +293,7 @@ class ModelRunner:
         state = self._voices.get(voice_id)
         if state is None:
             speaker = self._speakers[voice_id]
-            dtype = self._model.flow.encoder_proj.weight.dtype
+            dtype = self._model.flow.dtype
             reference = FlowReference(
                 torch.from_numpy(speaker.flow_tokens).long()[None],
                 torch.from_numpy(speaker.flow_mel)[None].to(dtype),
@@ -334,6 +337,16 @@ class ModelRunner:
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
         raise OutOfDeviceMemory
+
+
+def _vocoder_runner(
+    model: SpeechModel, num_slots: int, num_tokens: int, *, graphs: bool
+) -> VocoderRunner | CausalVocoderRunner:
+    vocoder = model.vocoder
+    if isinstance(vocoder, Vocoder):
+        return VocoderRunner(vocoder, num_slots=num_slots, graphs=graphs)
+    noise = fixed_uniform(num_tokens * FRAMES_PER_TOKEN * vocoder.config.hop_samples)
+    return CausalVocoderRunner(vocoder, num_slots=num_slots, noise=noise, graphs=graphs)
 
 
 def _at_speed(mel: Tensor, speed: float) -> Tensor:

@@ -10,7 +10,6 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from cc_tts.engines.cosyvoice.model.networks.lm.inputs import NUM_SPECIAL_SPEECH_IDS
 from cc_tts.engines.cosyvoice.runners.counted_random import counted_exponentials
 
 NO_TOKEN: Final = -1  # fills the window of a sequence that is shorter than it
@@ -23,8 +22,8 @@ NUM_REPEATS: Final = 1  # a token that occurs so often in the window is replaced
 
 
 def forbid(log_probs: Tensor, forbidden: Tensor) -> Tensor:
-    """Put the last three ids of ``log_probs`` [B, V] to -inf where ``forbidden`` [B, 3] says so (``ForbiddenIds``)."""
-    num_codes = log_probs.shape[-1] - NUM_SPECIAL_SPEECH_IDS
+    """Put the special ids, which are the last of ``log_probs`` [B, V], to -inf where ``forbidden`` [B, special] says so."""
+    num_codes = log_probs.shape[-1] - forbidden.shape[-1]
     special = log_probs[..., num_codes:].masked_fill(forbidden, -torch.inf)
     return torch.cat((log_probs[..., :num_codes], special), dim=-1)
 

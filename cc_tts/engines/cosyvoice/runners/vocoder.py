@@ -123,7 +123,7 @@ class VocoderRunner:
         self._run.freeze()
 
     @torch.inference_mode()
-    def record(self, key: tuple[int, int, int]) -> None:
+    def record(self, key: tuple[int, ...]) -> None:
         """Run and record one shape, on scratch."""
         num_rows, num_frames, is_even = key
         self._call([], num_rows, num_frames, is_even=bool(is_even))

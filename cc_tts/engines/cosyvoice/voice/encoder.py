@@ -1,4 +1,6 @@
-"""The two ONNX graphs that encode a reference: CAM++ (who speaks) and the speech tokenizer v2 (what is said) (spec §7.3).
+"""The two ONNX graphs that encode a reference: CAM++ (who speaks) and the speech tokenizer (what is said) (spec §7.3).
+
+The tokenizer is v2 for CosyVoice 2 and v3 for 3; their inputs and outputs are alike, their codes are not.
 
 Both run on the CPU with one thread, at enrolment only. The tokens depend a little on the version of onnxruntime
 (spec §13), which is why a voice is enrolled once and its tokens are kept; the version is part of the fingerprint.
@@ -7,7 +9,7 @@ Inputs are taken by position: their names are not known for sure (spec §13).
 
 import hashlib
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from cc_tts.engines.cosyvoice.model.checkpoint import ModelError, ModelFileDamaged, refuse_stand_in
+from cc_tts.engines.cosyvoice.model.checkpoint import ModelError, ModelFileDamaged, described, refuse_stand_in
 from cc_tts.engines.cosyvoice.voice import features
 from cc_tts.engines.cosyvoice.voice.features import MEL_RATE_HZ, TOKENIZER_RATE_HZ
 from cc_tts.engines.cosyvoice.voice.numpy_features import Audio
@@ -24,7 +26,9 @@ from cc_tts.voices.embedding_cache import EMBEDDING_SIZE
 from cc_tts.voices.enrolment import ReferenceFeatures
 
 SPEAKER_FILE: Final = "campplus.onnx"
-TOKENIZER_FILE: Final = "speech_tokenizer_v2.onnx"
+TOKENIZER_FILES: Final[Mapping[int, str]] = {2: "speech_tokenizer_v2.onnx", 3: "speech_tokenizer_v3.onnx"}
+"""By generation of the model."""
+TOKENIZER_FILE: Final = TOKENIZER_FILES[2]
 
 NUM_CODES: Final = 6561  # 3⁸, the codebook of the tokenizer (spec §1)
 
@@ -126,17 +130,28 @@ class CosyVoiceReferenceEncoder:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._generation = described(directory) or self._generation_by_tokenizer()
+
+    def _generation_by_tokenizer(self) -> int:
+        """Return the generation whose tokenizer alone is there; the second, where that does not tell."""
+        found = [generation for generation, name in TOKENIZER_FILES.items() if (self._directory / name).exists()]
+        return found[0] if len(found) == 1 else 2
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of the two graphs, of onnxruntime's version and of the features' version."""
+        """Hash of the two graphs, of onnxruntime's version and of the features' version; before it the generation of the
+        model, where it is not the second.
+        """
         parts = [f"features {_FEATURES_VERSION}", f"onnxruntime {_onnxruntime().__version__}"]
-        parts += [quick_fingerprint(self._directory / name) for name in (SPEAKER_FILE, TOKENIZER_FILE)]
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+        names = (SPEAKER_FILE, TOKENIZER_FILES[self._generation])
+        parts += [quick_fingerprint(self._directory / name) for name in names]
+        mark = "" if self._generation == 2 else f"{self._generation}:"  # noqa: PLR2004 - the second generation
+        return mark + hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     @cached_property
     def _graphs(self) -> tuple[SpeakerEncoder, SpeechTokenizer]:
-        return SpeakerEncoder(self._directory / SPEAKER_FILE), SpeechTokenizer(self._directory / TOKENIZER_FILE)
+        tokenizer = self._directory / TOKENIZER_FILES[self._generation]
+        return SpeakerEncoder(self._directory / SPEAKER_FILE), SpeechTokenizer(tokenizer)
 
     def encode(self, audio: Audio, rate_hz: int) -> ReferenceFeatures:
         """Resample from the recording itself for each reader (spec §7.3), and run all three."""
@@ -144,7 +159,7 @@ class CosyVoiceReferenceEncoder:
         at_16k = features.resample(audio, rate_hz, TOKENIZER_RATE_HZ)
         return ReferenceFeatures(
             tokens=tokenizer.tokens(at_16k),
-            mel=features.reference_mel(features.resample(audio, rate_hz, MEL_RATE_HZ)),
+            mel=features.reference_mel(features.resample(audio, rate_hz, MEL_RATE_HZ), self._generation),
             embedding=speaker.embed(at_16k),
         )
 

@@ -6,7 +6,7 @@ function                rate     recipe                                      who
 ======================  =======  ==========================================  ==========================
 ``whisper_log_mel``     16 kHz   Whisper's 128 bins, 25/10 ms                speech tokenizer
 ``kaldi_fbank``         16 kHz   Kaldi's 80 bins, 25/10 ms, no dither        speaker encoder
-``reference_mel``       24 kHz   80 bins to 8 kHz, 80/20 ms                  flow, as the start of its mel
+``reference_mel``       24 kHz   80 bins, 80/20 ms                           flow, as the start of its mel
 ======================  =======  ==========================================  ==========================
 
 Audio is mono float32 in −1 … 1, a second of it or more; features are float32. torchaudio computes the parts where it
@@ -14,6 +14,7 @@ imports, as on the GPU install, and numpy elsewhere (``docs/decisions/0007-featu
 """
 
 import warnings
+from collections.abc import Mapping
 from functools import cache
 from typing import Final, Protocol
 
@@ -27,7 +28,8 @@ MEL_RATE_HZ: Final = 24_000
 WHISPER_BINS: Final = 128
 FBANK_BINS: Final = 80
 MEL_BINS: Final = 80
-MEL_TOP_HZ: Final = 8000.0
+MEL_TOP_HZ: Final[Mapping[int, float]] = {2: 8000.0, 3: 12_000.0}
+"""The top of the reference's mel, by generation: 8 kHz, and the Nyquist frequency (spec §2, v3 §7)."""
 
 
 class FeatureLibrary(Protocol):
@@ -79,13 +81,13 @@ def whisper_log_mel(audio: Audio) -> Features:
     return np.ascontiguousarray(((log + 4.0) / 4.0).T, dtype=np.float32)
 
 
-def reference_mel(audio: Audio) -> Features:
+def reference_mel(audio: Audio, generation: int = 2) -> Features:
     """Log-mel of 24 kHz audio for the flow: ``[samples // 480, 80]``, natural log (spec §7.3, "mel 24 kHz").
 
-    The top of the bank is 8 kHz for CosyVoice 2, not the Nyquist frequency as for 3 (spec §2, §8).
+    The top of the bank is another for each generation; the mel of one is wrong for the other.
     """
     magnitude = np.sqrt(library().spectrum(_reflect(audio, 720), length=1920, hop=480) + 1e-9)
-    mel = magnitude @ library().mel_filters(MEL_RATE_HZ, 1920, MEL_BINS, MEL_TOP_HZ)
+    mel = magnitude @ library().mel_filters(MEL_RATE_HZ, 1920, MEL_BINS, MEL_TOP_HZ[generation])
     return np.log(np.maximum(mel, 1e-5)).astype(np.float32)
 
 

@@ -8,6 +8,8 @@
     instruct        instruction, end mark     -                            flow_tokens, flow_mel
     builtin         -                         -                            -
 
+In the third generation an instruction and its end mark come first in every mode (v3 §3.2).
+
 torch is imported by the functions that need it; the rest works without it.
 """
 
@@ -101,18 +103,22 @@ class Speaker:
 
         Raises ``Unprocessable`` if the prompt's text holds what looks like a special token and is none.
         """
+        default = tokenizer.default_instruction
         if self.mode in {"builtin", "cross_lingual"}:
-            return LmRequest(ids)
-        if self.prompt_text_ids is None:
-            prompt_text = tuple(tokenizer.encode(self.prompt_text))
-        elif max(self.prompt_text_ids, default=0) < tokenizer.num_tokens:
-            prompt_text = self.prompt_text_ids
-        else:
+            return LmRequest(ids, default)
+        if self.prompt_text_ids is not None and max(self.prompt_text_ids, default=0) >= tokenizer.num_tokens:
             raise ModelError(f"the speaker {self.id!r} has text tokens that are not of this model")
-        if self.mode == "zero_shot":
-            return LmRequest(ids, prompt_text, tuple(self.llm_tokens.tolist()))
         end = tokenizer.end_of_prompt
+        if self.mode == "zero_shot":
+            prompt_text = self._prompt_text_ids(tokenizer, self.prompt_text)
+            prompt_text = prompt_text if end in prompt_text else (*default, *prompt_text)
+            return LmRequest(ids, prompt_text, tuple(self.llm_tokens.tolist()))
+        prompt_text = self._prompt_text_ids(tokenizer, tokenizer.instruction(self.prompt_text))
         return LmRequest(ids, prompt_text if prompt_text[-1:] == (end,) else (*prompt_text, end))
+
+    def _prompt_text_ids(self, tokenizer: "TextTokenizer", text: str) -> tuple[int, ...]:
+        """The tokens of a prompt's ``text``, or those that are known alone."""
+        return tuple(tokenizer.encode(text)) if self.prompt_text_ids is None else self.prompt_text_ids
 
     def check_fits(self, lm: LmConfig, flow: FlowConfig) -> None:
         """Raise ``ModelError`` if the speaker was made for another model."""
@@ -123,12 +129,23 @@ class Speaker:
             raise ModelError(f"the speaker {self.id!r} was made for another model")
 
 
-def enrolled_speakers(library: VoiceLibrary, *, on_fault: Callable[[str], None]) -> dict[str, Speaker]:
-    """The voices of the library, by id. One that cannot be loaded is reported to ``on_fault`` and left out."""
+def enrolled_speakers(
+    library: VoiceLibrary, generation: int = 2, *, on_fault: Callable[[str], None]
+) -> dict[str, Speaker]:
+    """The voices of the library, by id. One that cannot be loaded, or was enrolled for another generation of the model, is
+    reported to ``on_fault`` and left out.
+    """
     speakers = {}
     for record in library.records():
         try:
-            speakers[record.id] = _enrolled_speaker(*library.load(record.id))
+            record, voice = library.load(record.id)  # noqa: PLW2901 - as it is now
+            if (made_for := generation_of_fingerprint(voice.fingerprint)) != generation:
+                on_fault(
+                    f"the voice {record.id!r} is left out: it was enrolled for CosyVoice {made_for}, and this model is "
+                    f"CosyVoice {generation}, whose speech tokens are others; enrol it again"
+                )
+                continue
+            speakers[record.id] = _enrolled_speaker(record, voice)
         except CcTtsError as error:
             on_fault(f"the voice {record.id!r} is left out: {error.detail}")
     return speakers
@@ -149,6 +166,12 @@ def _enrolled_speaker(record: VoiceRecord, voice: EnrolledVoice) -> Speaker:
             description=record.description,
         )
     )
+
+
+def generation_of_fingerprint(fingerprint: str) -> int:
+    """Return for which generation of the model a voice was enrolled."""
+    mark, found, _ = fingerprint.partition(":")
+    return int(mark) if found and mark.isdecimal() else 2
 
 
 def _with_short_reference(speaker: Speaker) -> Speaker:

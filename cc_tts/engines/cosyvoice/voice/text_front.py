@@ -63,7 +63,8 @@ class TextFront:
             return None
         speaker = self._speaker(voice_id)
         request = speaker.lm_request(self._tokenizer, ids)
-        inputs, limits = request.inputs, request.limits
+        inputs = self._speech_ids.unistream_inputs(request.prompt_text, request.text, request.prompt_speech)
+        limits = request.limits
         free = self._num_positions - max(len(inputs), len(speaker.flow_tokens))
         if free < LIKELY_SPEECH_PER_TEXT * len(ids):
             raise Unprocessable(
@@ -96,8 +97,11 @@ class TextFront:
         return min(MAX_TEXT_TOKENS, max(1, (self._num_positions - num_prompt) // (1 + LIKELY_SPEECH_PER_TEXT)))
 
     def _instruction(self, voice_id: str) -> Sequence[int]:
+        """The tokens of the voice's instruction, or of the one that a text has in any case."""
         speaker = self._speaker(voice_id)
-        return speaker.lm_request(self._tokenizer, ()).prompt_text if speaker.mode == "instruct" else ()
+        if speaker.mode != "instruct":
+            return self._tokenizer.default_instruction
+        return speaker.lm_request(self._tokenizer, ()).prompt_text
 
     def seed(self, voice_id: str, text: str) -> int:
         """Return a seed from 0 to :data:`MAX_SEED`: the same voice says the same text in the same way."""

@@ -47,6 +47,7 @@ class Span:
     page_len: int = 0  # positions of a page
     bias: Tensor | None = None  # ``visible`` as what is added to scores, where many layers need it
     last: Tensor | None = None  # [B, kernel - 1]: see :func:`last_inputs`, where many convolutions need it
+    turns: tuple[Tensor, Tensor] | None = None  # cosines and sines of the positions, where many layers need them
 
     @classmethod
     def of(
@@ -112,6 +113,10 @@ class Span:
             bias=torch.zeros_like(visible, dtype=dtype).masked_fill_(~visible, -math.inf),
             last=last_inputs(num_kept, num_past),
         )
+
+    def with_turns(self, cos: Tensor, sin: Tensor) -> Self:
+        """The span with the angles of its positions, [B, T, D / 2] each."""
+        return replace(self, turns=(cos, sin))
 
 
 class JoinedLinears:
@@ -195,6 +200,30 @@ def remember(new: Tensor, cache: Tensor | None, span: Span) -> tuple[Tensor, Ten
     return keys, values
 
 
+class PastInputs:
+    """The contexts that the causal convolutions of one call see, side by side. What they leave is written once, by
+    :meth:`keep`.
+    """
+
+    def __init__(self, contexts: Tensor, span: Span, widths: Sequence[int]) -> None:
+        self._contexts = contexts  # [slots, kernel - 1, all C]
+        assert span.slots is not None
+        self._slots = span.slots
+        self._last = last_inputs(span.num_kept, contexts.shape[1]) if span.last is None else span.last
+        self._seen = torch.split(contexts.index_select(0, span.slots), list(widths), dim=2)
+        self._left = list(self._seen)
+
+    def before(self, x: Tensor, index: int) -> Tensor:
+        """New inputs [B, T, C] of a convolution with those it sees before them: [B, kernel - 1 + T, C]."""
+        joined = torch.cat((self._seen[index], x), dim=1)
+        self._left[index] = joined.gather(1, self._last[..., None].expand(-1, -1, x.shape[2]))
+        return joined
+
+    def keep(self) -> None:
+        """Every convolution has been run."""
+        self._contexts[self._slots] = torch.cat(self._left, dim=2)
+
+
 def last_inputs(num_kept: Tensor, num_past: int) -> Tensor:
     """Return where, behind ``num_past`` inputs and the new ones, the last ``num_past`` lie before the next call, [B,
     num_past].
@@ -207,8 +236,8 @@ class CausalConv(nn.Conv1d):
 
     index: int = 0
 
-    def __init__(self, in_channels: int, out_channels: int, kernel_size: int) -> None:
-        super().__init__(in_channels, out_channels, kernel_size)
+    def __init__(self, in_channels: int, out_channels: int, kernel_size: int, groups: int = 1) -> None:
+        super().__init__(in_channels, out_channels, kernel_size, groups=groups)
         self.num_past = kernel_size - 1
         self._flat: Tensor | None = None
 
@@ -217,7 +246,8 @@ class CausalConv(nn.Conv1d):
 
         For one type and one place: not to be called before the weight is where it will be used.
         """
-        self._flat = self.weight.transpose(1, 2).flatten(1)  # [out, kernel * in]
+        if self.groups == 1:
+            self._flat = self.weight.transpose(1, 2).flatten(1)  # [out, kernel * in]
 
     def forward(
         self,

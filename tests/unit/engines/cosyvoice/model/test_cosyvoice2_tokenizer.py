@@ -1,7 +1,7 @@
 import json
 import unicodedata
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,11 @@ pytest.importorskip("tokenizers")
 
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers  # noqa: E402
 
-from cc_tts.engines.cosyvoice.model.tokenizer import END_OF_PROMPT, SPECIAL_TOKENS, TextTokenizer  # noqa: E402
+from cc_tts.engines.cosyvoice.model import special_tokens  # noqa: E402
+from cc_tts.engines.cosyvoice.model.special_tokens import END_OF_PROMPT  # noqa: E402
+from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer  # noqa: E402
+
+SPECIAL_TOKENS: Final = special_tokens.SPECIAL_TOKENS[2]
 
 pytestmark = pytest.mark.unit
 

@@ -279,7 +279,7 @@ class TestShapes:
 
     def test_memory_stays(self, flow: Flow) -> None:
         runner = new_runner(flow, num_pages=300)
-        tensors = (runner.arena.encoder.tokens, runner.arena.encoder.frames, runner.arena.estimator.attention)
+        tensors = (*runner.arena.encoder.paged, runner.arena.estimator.attention)
         places = [tensor.data_ptr() for tensor in tensors]
         runner.open(0, runner.add_voice(prompt_of(20)))
         with torch.profiler.profile(profile_memory=True, record_shapes=False) as profile:
@@ -312,8 +312,7 @@ class TestShapes:
         attention, encoder = runner.arena.estimator.attention, runner.arena.encoder
         assert attention[:, :, :2].any()
         assert not attention[:, :, 2:].any()
-        assert not encoder.tokens[:, 1:].any()
-        assert not encoder.frames[:, 1:].any()
+        assert not any(paged[:, 1:].any() for paged in encoder.paged)
         assert not any(context.any() for slot in range(1, 5) for context in runner.arena.contexts(slot))
 
     def test_no_tensor_is_asked_for_its_value(self) -> None:

@@ -23,7 +23,7 @@ from cc_tts.engines.cosyvoice.model.networks.layers import (
     split_heads,
     untouched_zeros,
 )
-from cc_tts.engines.cosyvoice.model.sizes import EncoderConfig
+from cc_tts.engines.cosyvoice.model.sizes import EncoderConfig, LookaheadConfig
 
 LOOKAHEAD_SLOPE: Final = 0.01
 _NORM_EPS: Final = 1e-5
@@ -40,6 +40,33 @@ class EncoderCache:
     frames: Tensor  # [up layers, pages, page_len, 2, heads, D]
     lookahead_context: Tensor  # [slots, kernel - 1, width]: inputs of the second lookahead convolution
     up_context: Tensor  # [slots, kernel - 1, width]: inputs of the convolution after the doubling
+
+    @property
+    def paged(self) -> tuple[Tensor, ...]:
+        """The tensors of pages, [layers, pages, ...]."""
+        return self.tokens, self.frames
+
+    @property
+    def contexts(self) -> tuple[Tensor, ...]:
+        """The tensors of slots, [slots, ...]."""
+        return self.lookahead_context, self.up_context
+
+
+@dataclass(frozen=True, slots=True)
+class LookaheadCache:
+    """The state that a lookahead layer by itself keeps of the past of many sequences; it has no pages."""
+
+    lookahead_context: Tensor  # [slots, kernel - 1, hidden]
+
+    @property
+    def paged(self) -> tuple[Tensor, ...]:
+        """The tensors of pages."""
+        return ()
+
+    @property
+    def contexts(self) -> tuple[Tensor, ...]:
+        """The tensors of slots, [slots, ...]."""
+        return (self.lookahead_context,)
 
 
 def relative_positions(lowest: int, highest: int, width: int, device: torch.device) -> Tensor:
@@ -138,10 +165,15 @@ class ScaledEmbed(nn.Module):
 class LookaheadLayer(nn.Module):
     """Mixes each token with the few after it (§4.2)."""
 
-    def __init__(self, config: EncoderConfig) -> None:
+    def __init__(self, config: EncoderConfig | LookaheadConfig) -> None:
         super().__init__()
-        self.conv1 = nn.Conv1d(config.width, config.width, config.lookahead + 1)
-        self.conv2 = CausalConv(config.width, config.width, config.lookahead_kernel)
+        self.conv1 = nn.Conv1d(config.width, config.lookahead_hidden, config.lookahead + 1)
+        self.conv2 = CausalConv(config.lookahead_hidden, config.width, config.lookahead_kernel)
+
+    def new_slots(self, num_slots: int) -> LookaheadCache:
+        """Contexts of so many slots, nothing in them; slot 0 is scratch."""
+        weight = self.conv2.weight
+        return LookaheadCache(weight.new_zeros((num_slots, self.conv2.num_past, weight.shape[1])))
 
     def forward(self, x: Tensor, num_kept: Tensor, context: Tensor | None, slots: Tensor | None = None) -> Tensor:
         """Map ``x`` [B, T + lookahead, width] to [B, T, width]."""

@@ -16,9 +16,9 @@ from torch.nn import functional
 from cc_tts.engines.cosyvoice.model.networks.layers import (
     CausalConv,
     JoinedLinears,
+    PastInputs,
     Span,
     join_heads,
-    last_inputs,
     remember,
     split_attention,
     untouched_zeros,
@@ -47,29 +47,12 @@ class EstimatorCache:
         return EstimatorCache(self.attention[step], self.contexts[step])
 
 
-class _Past:
-    """The part of a cache that the layers of one call see. What the convolutions leave in it is written once, by
-    :meth:`keep`.
-    """
+class _Past(PastInputs):
+    """The part of a cache that the layers of one call see."""
 
     def __init__(self, cache: EstimatorCache, span: Span, widths: Sequence[int]) -> None:
+        super().__init__(cache.contexts, span, widths)
         self.attention = cache.attention
-        self._contexts = cache.contexts
-        assert span.slots is not None
-        self._slots = span.slots
-        self._last = last_inputs(span.num_kept, NUM_PAST) if span.last is None else span.last
-        self._seen = torch.split(self._contexts.index_select(0, span.slots), list(widths), dim=2)
-        self._left = list(self._seen)
-
-    def before(self, x: Tensor, index: int) -> Tensor:
-        """New inputs [B, T, C] of a convolution with those it sees before them: [B, kernel - 1 + T, C]."""
-        joined = torch.cat((self._seen[index], x), dim=1)
-        self._left[index] = joined.gather(1, self._last[..., None].expand(-1, -1, x.shape[2]))
-        return joined
-
-    def keep(self) -> None:
-        """Every convolution has been run."""
-        self._contexts[self._slots] = torch.cat(self._left, dim=2)
 
 
 def time_sinusoids(t: Tensor, width: int) -> Tensor:
@@ -238,6 +221,10 @@ class Estimator(nn.Module):
             attention=untouched_zeros((num_steps, self._num_attentions, *place), weight),
             contexts=untouched_zeros((num_steps, 2 * num_slots, NUM_PAST, sum(self._conv_widths)), weight),
         )
+
+    def placed(self, frames: Span, dtype: torch.dtype) -> Span:
+        """The span of frames with and without condition, with what all layers need of it."""
+        return frames.twice(dtype, num_past=NUM_PAST)
 
     def shifts(self, t: Tensor) -> tuple[Tensor, ...]:
         """Return what the moments ``t`` [B] add in each residual block, [B, 1, channels]; nothing else depends on them."""

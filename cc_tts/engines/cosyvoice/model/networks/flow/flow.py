@@ -16,11 +16,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from cc_tts.engines.cosyvoice.model.networks.flow.encoder import FRAMES_PER_TOKEN, EncoderCache, FlowEncoder
-from cc_tts.engines.cosyvoice.model.networks.flow.estimator import NUM_PAST, Estimator, EstimatorCache
+from cc_tts.engines.cosyvoice.model.networks.flow.dit import DitEstimator
+from cc_tts.engines.cosyvoice.model.networks.flow.encoder import (
+    FRAMES_PER_TOKEN,
+    EncoderCache,
+    FlowEncoder,
+    LookaheadCache,
+    LookaheadLayer,
+)
+from cc_tts.engines.cosyvoice.model.networks.flow.estimator import Estimator, EstimatorCache
 from cc_tts.engines.cosyvoice.model.networks.flow.ode import euler_grid, fixed_noise
 from cc_tts.engines.cosyvoice.model.networks.layers import CausalConv, Span, within
-from cc_tts.engines.cosyvoice.model.sizes import FlowConfig
+from cc_tts.engines.cosyvoice.model.sizes import DitConfig, EncoderConfig, EstimatorConfig, FlowConfig
 
 __all__ = ["Flow", "FlowReference", "fixed_noise"]
 
@@ -34,24 +41,44 @@ class FlowReference:
     embedding: Tensor  # [1, embedding]
 
 
+TokenCache = EncoderCache | LookaheadCache
+
+
 class Flow(nn.Module):
-    """Speech tokens, a prompt and a speaker in, mel frames out (§4)."""
+    """Speech tokens, a prompt and a speaker in, mel frames out (§4).
+
+    The second generation has an encoder and a U-Net, the third a lookahead layer and a diffusion transformer (v3 §4).
+    """
 
     def __init__(self, config: FlowConfig) -> None:
         super().__init__()
         self.config = config
         self.input_embedding = nn.Embedding(config.vocab_size, config.encoder.width)
         self.spk_embed_affine_layer = nn.Linear(config.num_embedding, config.estimator.num_mels)
-        self.encoder = FlowEncoder(config.encoder)
-        self.encoder_proj = nn.Linear(config.encoder.width, config.estimator.num_mels)
-        self.decoder = nn.ModuleDict({"estimator": Estimator(config.estimator)})
+        if isinstance(config.encoder, EncoderConfig):
+            self.encoder = FlowEncoder(config.encoder)
+            self.encoder_proj = nn.Linear(config.encoder.width, config.estimator.num_mels)
+        else:
+            self.pre_lookahead_layer = LookaheadLayer(config.encoder)
+        self.decoder = nn.ModuleDict({"estimator": _estimator(config.estimator)})
         self._grid = euler_grid(config.num_steps)
         self._shifts: list[tuple[Tensor, ...]] = []
 
     @property
-    def estimator(self) -> Estimator:
+    def estimator(self) -> Estimator | DitEstimator:
         """The velocity of the frames."""
-        return cast("Estimator", self.decoder["estimator"])
+        return cast("Estimator | DitEstimator", self.decoder["estimator"])
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of the weights."""
+        return self.spk_embed_affine_layer.weight.dtype
+
+    def new_token_pages(self, num_slots: int, num_pages: int) -> TokenCache:
+        """An arena for what comes before the estimator, nothing in it; page 0 and slot 0 are scratch."""
+        if isinstance(self.config.encoder, EncoderConfig):
+            return self.encoder.new_pages(num_slots, num_pages, self.config.chunk_tokens)
+        return self.pre_lookahead_layer.new_slots(num_slots)
 
     @torch.no_grad()
     def keep_constants(self, num_chunks: int) -> None:
@@ -59,14 +86,15 @@ class Flow(nn.Module):
 
         For one type and one place: not to be called before the weights are where they will be used.
         """
-        self.encoder.keep_distances(num_chunks, self.config.chunk_tokens)
+        if isinstance(self.config.encoder, EncoderConfig):
+            self.encoder.keep_distances(num_chunks, self.config.chunk_tokens)
         self._shifts = [self._shifts_at(moment) for moment, _ in self._grid]
         for module in self.modules():
             if isinstance(module, CausalConv):
                 module.keep_flat()
 
     def _shifts_at(self, moment: float) -> tuple[Tensor, ...]:
-        device = self.encoder_proj.weight.device
+        device = self.spk_embed_affine_layer.weight.device
         return self.estimator.shifts(torch.full((1,), moment, dtype=torch.float32, device=device))
 
     def speaker(self, embedding: Tensor) -> Tensor:
@@ -76,7 +104,7 @@ class Flow(nn.Module):
 
     def run_pages(
         self,
-        encoder: EncoderCache,
+        encoder: TokenCache,
         estimator: EstimatorCache,
         window: Tensor,  # the T tokens that are run and those of the lookahead, [B, T + lookahead]
         counts: Tensor,  # [4, B]: tokens kept so far; tokens of the window that are known, are run, will be kept
@@ -105,19 +133,25 @@ class Flow(nn.Module):
             )
             for scale in (1, FRAMES_PER_TOKEN)
         )
-        hidden = self._encode(window, within(known, window.shape[1]), tokens, frames, encoder)
-        return self._solve(self.encoder_proj(hidden), speaker, cond, noise, frames, estimator)
+        mu = self._mu(window, within(known, window.shape[1]), tokens, frames, encoder)
+        return self._solve(mu, speaker, cond, noise, frames, estimator)
 
-    def _encode(self, window: Tensor, known: Tensor, tokens: Span, frames: Span, cache: EncoderCache | None) -> Tensor:
+    def _mu(self, window: Tensor, known: Tensor, tokens: Span, frames: Span, cache: TokenCache | None) -> Tensor:
+        """Return the frames that the estimator follows, [B, 2 T, mels]."""
         embedded = self.input_embedding(window.clamp(min=0))
-        return cast("Tensor", self.encoder(embedded, known, tokens, frames, cache))
+        if isinstance(self.config.encoder, EncoderConfig):
+            return cast("Tensor", self.encoder_proj(self.encoder(embedded, known, tokens, frames, cache)))
+        embedded = embedded.masked_fill(~known[..., None], 0.0)
+        context = None if cache is None else cache.lookahead_context
+        mixed = self.pre_lookahead_layer(embedded, tokens.num_kept, context, tokens.slots)
+        return cast("Tensor", mixed.repeat_interleave(FRAMES_PER_TOKEN, dim=1))
 
     def _solve(
         self, mu: Tensor, speaker: Tensor, cond: Tensor, x: Tensor, frames: Span, cache: EstimatorCache | None
     ) -> Tensor:
         """Integrate from noise ``x`` [B, T, mels] to mel, with and without condition at once (§4.6)."""
         dtype = mu.dtype
-        both = frames.twice(dtype, num_past=NUM_PAST)
+        both = self.estimator.placed(frames, dtype)
         mu, speaker, cond = (torch.cat((part, torch.zeros_like(part))) for part in (mu, speaker, cond.to(dtype)))
         guidance = self.config.guidance
         x = x.to(torch.float32)
@@ -128,3 +162,7 @@ class Flow(nn.Module):
             with_, without = self.estimator(rows, mu, shifts, speaker, cond, both, past).to(torch.float32).chunk(2)
             x = torch.add(x, torch.lerp(with_, without, -guidance), alpha=length)
         return x
+
+
+def _estimator(config: EstimatorConfig | DitConfig) -> Estimator | DitEstimator:
+    return Estimator(config) if isinstance(config, EstimatorConfig) else DitEstimator(config)

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from cc_tts.engines.cosyvoice.model.networks.layers import JoinedLinears, untouched_zeros
-from cc_tts.engines.cosyvoice.model.networks.lm.inputs import NUM_SPECIAL_SPEECH_IDS, LmInput
+from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LmInput, Table
 from cc_tts.engines.cosyvoice.model.sizes import LmConfig
 
 
@@ -180,10 +180,12 @@ class SpeechLm(nn.Module):
     def __init__(self, config: LmConfig) -> None:
         super().__init__()
         self.config = config
-        num_speech_rows = config.num_speech_codes + NUM_SPECIAL_SPEECH_IDS
-        self.llm_embedding = nn.Embedding(2, config.hidden_size)
-        self.speech_embedding = nn.Embedding(num_speech_rows, config.hidden_size)
-        self.llm_decoder = nn.Linear(config.hidden_size, num_speech_rows)
+        ids = config.speech_ids
+        num_special_rows, _ = ids.table_sizes
+        if num_special_rows:
+            self.llm_embedding = nn.Embedding(num_special_rows, config.hidden_size)
+        self.speech_embedding = nn.Embedding(ids.num_rows, config.hidden_size)
+        self.llm_decoder = nn.Linear(config.hidden_size, ids.num_rows, bias=bool(num_special_rows))
         self.llm = nn.ModuleDict({"model": nn.ModuleDict({"model": Backbone(config)})})  # the keys of the file
 
     @property
@@ -216,10 +218,13 @@ class SpeechLm(nn.Module):
         return both[..., 0], both[..., 1], lengths
 
     def embed(self, tables: Tensor, rows: Tensor) -> Tensor:
-        """Embeddings [B, T, hidden] of inputs that come from any of the three tables (§3.1)."""
+        """Embeddings [B, T, hidden] of inputs that come from any of the tables (§3.1); there may be no special one."""
         x = torch.zeros((*rows.shape, self.config.hidden_size), dtype=self.dtype, device=rows.device)
-        for table, embedding in enumerate((self.llm_embedding, self.backbone.embed_tokens, self.speech_embedding)):
-            chosen = tables == table  # [B, T]
+        embeddings = {Table.TEXT: self.backbone.embed_tokens, Table.SPEECH: self.speech_embedding}
+        if hasattr(self, "llm_embedding"):
+            embeddings[Table.SPECIAL] = self.llm_embedding
+        for table, embedding in embeddings.items():
+            chosen = tables == int(table)  # [B, T]
             x = torch.where(chosen[..., None], embedding(torch.where(chosen, rows, 0)), x)
         return x
 
@@ -233,7 +238,7 @@ class SpeechLm(nn.Module):
         slots: Tensor | None = None,  # of each row, [B], all different; row i has slot i, when left out
         num_keys: int | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Log-probabilities [B, codes + 3] in float32 after each row's last real position, and the cache.
+        """Log-probabilities [B, rows of the head] in float32 after each row's last real position, and the cache.
 
         A row without real positions leaves its slot as it was; its result means nothing. ``num_keys``: look at the first so
         many positions of the slots only, at least ``max(starts + num_new)``; at all, when left out. It is a number of the
@@ -265,9 +270,11 @@ class SpeechLm(nn.Module):
         """Return log probabilities, computed in float32 from the sum of products on: rounded to a half type first, near
         ties would be sampled otherwise.
         """
-        weight, bias = self.llm_decoder.weight, self.llm_decoder.bias.to(torch.float32)
+        weight, bias = self.llm_decoder.weight, self.llm_decoder.bias
         if hidden.dtype != torch.float32 and hidden.is_cuda:
-            logits = torch.mm(hidden, weight.t(), out_dtype=torch.float32) + bias  # half operands, float32 out
+            logits = torch.mm(hidden, weight.t(), out_dtype=torch.float32)  # half operands, float32 out
         else:
-            logits = functional.linear(hidden.to(torch.float32), weight.to(torch.float32), bias)
+            logits = functional.linear(hidden.to(torch.float32), weight.to(torch.float32))
+        if cast("Tensor | None", bias) is not None:
+            logits = logits + bias.to(torch.float32)
         return functional.log_softmax(logits, dim=-1)

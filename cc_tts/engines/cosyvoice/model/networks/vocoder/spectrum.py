@@ -22,7 +22,12 @@ def stft(samples: Tensor, lengths: Tensor, n_fft: int) -> Tensor:
     places = torch.arange(-half, samples.shape[1] + half, device=samples.device).abs()  # [S + n_fft]
     last = lengths[:, None] - 1
     places = torch.where(places > last, 2 * last - places, places).clamp(min=0)  # [B, S + n_fft]
-    windows = samples.gather(1, places).unfold(1, n_fft, n_fft // _HOPS)  # [B, F, n_fft]
+    return spectra(samples.gather(1, places), n_fft)
+
+
+def spectra(samples: Tensor, n_fft: int) -> Tensor:
+    """Spectra of every hop of float32 ``samples`` [B, S], as far as there are whole windows: [B, n_fft + 2, F]."""
+    windows = samples.unfold(1, n_fft, n_fft // _HOPS)  # [B, F, n_fft]
     return (windows @ _analysis(n_fft, samples.device)).transpose(1, 2)
 
 
@@ -35,13 +40,20 @@ def istft(spectrum: Tensor, lengths: Tensor, num_samples: int, n_fft: int) -> Te
     hop, half = n_fft // _HOPS, n_fft // 2
     places = torch.arange(spectrum.shape[2], device=spectrum.device)
     real = places <= (lengths // hop)[:, None]  # [B, F]: a row of n hops has n + 1 windows
+    sums, weights = (part[:, half : half + num_samples] for part in overlapped(spectrum, real, n_fft))
+    inside = torch.arange(num_samples, device=spectrum.device) < lengths[:, None]
+    return torch.where(inside, sums / torch.where(inside, weights, 1.0), 0.0)
+
+
+def overlapped(spectrum: Tensor, real: Tensor, n_fft: int) -> tuple[Tensor, Tensor]:
+    """Add up the windows of ``spectrum`` [B, n_fft + 2, F] that are ``real`` [B, F], and the squares of their weights.
+
+    Both are [B, (F + 3) hop], from the first sample of the first window on.
+    """
     windows = spectrum.transpose(1, 2) @ _synthesis(n_fft, spectrum.device)  # [B, F, n_fft]
     windows = windows.masked_fill(~real[..., None], 0.0)
     squares = real[..., None] * _hann(n_fft, spectrum.device).square()
-    sums = _overlap(windows)[:, half : half + num_samples]
-    weights = _overlap(squares)[:, half : half + num_samples]
-    inside = torch.arange(num_samples, device=spectrum.device) < lengths[:, None]
-    return torch.where(inside, sums / torch.where(inside, weights, 1.0), 0.0)
+    return _overlap(windows), _overlap(squares)
 
 
 def _overlap(windows: Tensor) -> Tensor:

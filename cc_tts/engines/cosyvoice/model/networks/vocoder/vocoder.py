@@ -25,11 +25,11 @@ from cc_tts.engines.cosyvoice.model.networks.vocoder.source import F0Predictor, 
 from cc_tts.engines.cosyvoice.model.networks.vocoder.spectrum import istft, stft
 from cc_tts.engines.cosyvoice.model.sizes import VocoderConfig
 
-_UP_SLOPE: Final = 0.1
-_POST_SLOPE: Final = 0.01
+UP_SLOPE: Final = 0.1
+POST_SLOPE: Final = 0.01
 _SNAKE_EPS: Final = 1e-9
-_MAX_MAGNITUDE: Final = 100.0  # unmeasured
-_AUDIO_LIMIT: Final = 0.99
+MAX_MAGNITUDE: Final = 100.0  # unmeasured
+AUDIO_LIMIT: Final = 0.99
 
 
 class Snake(nn.Module):
@@ -72,8 +72,8 @@ class Vocoder(nn.Module):
         self.config = config
         self.f0_predictor = F0Predictor(config)
         self.m_source = Source(config)
-        edge = config.edge_kernel
-        self.conv_pre = nn.Conv1d(config.num_mels, config.channels, edge, padding=edge // 2)
+        first, edge = config.first_kernel, config.edge_kernel
+        self.conv_pre = nn.Conv1d(config.num_mels, config.channels, first, padding=first // 2)
         self.ups = nn.ModuleList()
         self.source_downs = nn.ModuleList()
         self.source_resblocks = nn.ModuleList()
@@ -120,7 +120,7 @@ class Vocoder(nn.Module):
         stages = zip(self.ups, self.source_downs, self.source_resblocks, config.up_rates, strict=True)
         for stage, (up, down, source_resblock, rate) in enumerate(stages):
             scale *= rate
-            x = blank(up(functional.leaky_relu(x, _UP_SLOPE)), beyond(scale, 0, num_frames * scale))
+            x = blank(up(functional.leaky_relu(x, UP_SLOPE)), beyond(scale, 0, num_frames * scale))
             extra = int(stage == len(self.ups) - 1)
             if extra:
                 x = torch.cat((x[:, :, 1:2], x), dim=2)  # one sample mirrored, to match the spectra of the source
@@ -129,12 +129,12 @@ class Vocoder(nn.Module):
             x = x + shaped
             blocks = [block(x, outside) for block in self.resblocks[stage * num_kernels : (stage + 1) * num_kernels]]
             x = functools.reduce(torch.add, blocks) / num_kernels
-        x = self.conv_post(functional.leaky_relu(x, _POST_SLOPE)).to(torch.float32)  # [B, n_fft + 2, F]
+        x = self.conv_post(functional.leaky_relu(x, POST_SLOPE)).to(torch.float32)  # [B, n_fft + 2, F]
         logs, phases = x.split(config.n_fft // 2 + 1, dim=1)
-        magnitudes, phases = logs.exp().clamp(max=_MAX_MAGNITUDE), phases.sin()
+        magnitudes, phases = logs.exp().clamp(max=MAX_MAGNITUDE), phases.sin()
         spectrum = torch.cat((magnitudes * phases.cos(), magnitudes * phases.sin()), dim=1)
         audio = istft(spectrum, ends * config.hop_samples, num_samples, config.n_fft)
-        return audio.clamp(-_AUDIO_LIMIT, _AUDIO_LIMIT)
+        return audio.clamp(-AUDIO_LIMIT, AUDIO_LIMIT)
 
 
 @contextmanager

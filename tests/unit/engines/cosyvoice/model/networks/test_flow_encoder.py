@@ -1,5 +1,5 @@
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
 
@@ -13,10 +13,12 @@ from tests.support.flow_cases import SMALL  # noqa: E402
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from cc_tts.engines.cosyvoice.model.sizes import EncoderConfig
+
 pytestmark = pytest.mark.unit
 
 CHUNK: Final = SMALL.chunk_tokens
-CONFIG: Final = SMALL.encoder
+CONFIG: Final = cast("EncoderConfig", SMALL.encoder)
 
 
 @pytest.fixture

@@ -1,0 +1,227 @@
+"""The flow's estimator in the third generation: a diffusion transformer over mel frames (v3 §4.3).
+
+Attention sees to the end of its chunk, two convolutions look backwards, and everything else is of each frame alone. So
+under the chunk mask the frames of whole chunks never change and their keys and values may be kept, as those of the U-Net.
+
+Positions are told by the two convolutions, and by turning the first head alone: so the published weights were trained.
+"""
+
+from collections.abc import Sequence
+from typing import Final, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from cc_tts.engines.cosyvoice.model.networks.flow.estimator import EstimatorCache, time_sinusoids
+from cc_tts.engines.cosyvoice.model.networks.layers import (
+    CausalConv,
+    JoinedLinears,
+    PastInputs,
+    Span,
+    join_heads,
+    remember,
+    split_attention,
+    untouched_zeros,
+)
+from cc_tts.engines.cosyvoice.model.sizes import DitConfig
+
+_NORM_EPS: Final = 1e-6
+_ROTARY_BASE: Final = 10_000.0
+_PARTS: Final = 6  # that the moment gives to a block: shift, scale and gate, of attention and of the feed-forward
+
+
+class Moment(nn.Module):
+    """A moment of the way, as all blocks need it."""
+
+    def __init__(self, config: DitConfig) -> None:
+        super().__init__()
+        self.time_mlp = nn.Sequential(
+            nn.Linear(config.num_sinusoids, config.width), nn.SiLU(), nn.Linear(config.width, config.width)
+        )
+        self._num_sinusoids = config.num_sinusoids
+
+    def forward(self, t: Tensor) -> Tensor:
+        """Map moments [B] to [B, width]."""
+        waves = time_sinusoids(t, self._num_sinusoids)
+        return cast("Tensor", self.time_mlp(waves.to(next(self.parameters()).dtype)))
+
+
+class InputEmbedding(nn.Module):
+    """What is known of a frame as one vector, and two convolutions that tell its position."""
+
+    def __init__(self, config: DitConfig) -> None:
+        super().__init__()
+        self.proj = nn.Linear(config.in_channels, config.width)
+        first, second = (
+            nn.Sequential(CausalConv(config.width, config.width, config.kernel, config.num_groups), nn.Mish())
+            for _ in range(2)
+        )
+        self.conv_pos_embed = nn.ModuleDict({"conv1": first, "conv2": second})
+
+    def forward(self, x: Tensor, past: PastInputs | None) -> Tensor:
+        """Map [B, T, in] to [B, T, width]."""
+        hidden = told = self.proj(x)
+        for index, (conv, mish) in enumerate(
+            cast("Sequence[tuple[CausalConv, nn.Module]]", list(self.conv_pos_embed.values()))
+        ):
+            told = mish(conv(told) if past is None else conv.over(past.before(told, index)))
+        return cast("Tensor", hidden + told)
+
+
+class Attention(nn.Module):
+    """Attention whose first head is turned to its position."""
+
+    def __init__(self, config: DitConfig) -> None:
+        super().__init__()
+        self.head_dim = config.head_dim
+        self.to_q = nn.Linear(config.width, config.width)
+        self.to_k = nn.Linear(config.width, config.width)
+        self.to_v = nn.Linear(config.width, config.width)
+        self.to_out = nn.ModuleList([nn.Linear(config.width, config.width)])
+        self._project = JoinedLinears(self.to_q, self.to_k, self.to_v)
+
+    def forward(self, x: Tensor, span: Span, cache: Tensor | None) -> Tensor:
+        """Return the output, [B, T, width]."""
+        projected = self._project(x)
+        assert span.turns is not None
+        first = projected.view(*x.shape[:2], 3, -1, self.head_dim)[:, :, :2, 0]  # [B, T, 2, D]: of queries and keys
+        first.copy_(_turned(first, *span.turns))
+        queries, new = split_attention(projected, self.head_dim)
+        keys, values = remember(new, cache, span)
+        mask = span.visible if span.bias is None else span.bias
+        mixed = functional.scaled_dot_product_attention(queries, keys, values, mask)
+        return cast("Tensor", self.to_out[0](join_heads(mixed)))
+
+
+def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Turn neighbouring channels of ``x`` [B, T, 2, D] by the angles of [B, T, D / 2]; float32 inside."""
+    even, odd = x.to(torch.float32).reshape(*x.shape[:-1], -1, 2).unbind(-1)  # [B, T, 2, D / 2] each
+    cos, sin = cos[:, :, None], sin[:, :, None]
+    return torch.stack((even * cos - odd * sin, odd * cos + even * sin), dim=-1).flatten(-2).to(x.dtype)
+
+
+class FeedForward(nn.Module):
+    """Two linear maps with GELU, of its approximation by tanh, between them."""
+
+    def __init__(self, config: DitConfig) -> None:
+        super().__init__()
+        first, second = nn.Linear(config.width, config.num_hidden), nn.Linear(config.num_hidden, config.width)
+        self.ff = nn.ModuleDict({"0": nn.ModuleList([first]), "2": second})
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the output, [B, T, width]."""
+        hidden = self.ff.get_submodule("0.0")(x)
+        return cast("Tensor", self.ff["2"](functional.gelu(hidden, approximate="tanh")))
+
+
+class Modulation(nn.Module):
+    """Parts that a moment gives to what it modulates."""
+
+    def __init__(self, width: int, num_parts: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, num_parts * width)
+
+    def forward(self, moment: Tensor) -> Tensor:
+        """Return all parts side by side, [B, 1, parts * width]."""
+        return cast("Tensor", self.linear(functional.silu(moment))[:, None])
+
+
+class Block(nn.Module):
+    """Attention and feed-forward, each on the modulated input, gated and added to it; ``index`` is its place."""
+
+    def __init__(self, config: DitConfig, index: int) -> None:
+        super().__init__()
+        self.index = index
+        self.attn_norm = Modulation(config.width, _PARTS)
+        self.attn = Attention(config)
+        self.ff = FeedForward(config)
+
+    def forward(self, x: Tensor, parts: Tensor, span: Span, cache: EstimatorCache | None) -> Tensor:
+        """Return the output, [B, T, width]; ``parts`` are those of :class:`Modulation`."""
+        shift1, scale1, gate1, shift2, scale2, gate2 = parts.chunk(_PARTS, dim=-1)
+        mixed = self.attn(_modulated(x, scale1, shift1), span, None if cache is None else cache.attention[self.index])
+        x = torch.addcmul(x, gate1, mixed)
+        return torch.addcmul(x, gate2, self.ff(_modulated(x, scale2, shift2)))
+
+
+def _modulated(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+    """Norm the frames of ``x`` [B, T, width], then scale by one more than ``scale`` and shift."""
+    width = (x.shape[-1],)
+    if scale.shape[0] == 1:  # one moment for all rows
+        return functional.layer_norm(x, width, scale[0, 0] + 1, shift[0, 0], _NORM_EPS)
+    return torch.addcmul(shift, functional.layer_norm(x, width, eps=_NORM_EPS), scale + 1)
+
+
+class DitEstimator(nn.Module):
+    """Velocity of the mel frames; the interface is that of the U-Net (:class:`.estimator.Estimator`)."""
+
+    def __init__(self, config: DitConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.time_embed = Moment(config)
+        self.input_embed = InputEmbedding(config)
+        self.rotary_embed = _Frequencies(config.head_dim // 2)
+        self.transformer_blocks = nn.ModuleList(Block(config, index) for index in range(config.num_blocks))
+        self.norm_out = Modulation(config.width, 2)
+        self.proj_out = nn.Linear(config.width, config.num_mels)
+
+    @property
+    def _num_past(self) -> int:
+        return self.config.kernel - 1
+
+    def new_pages(self, num_steps: int, num_slots: int, num_pages: int, page_frames: int) -> EstimatorCache:
+        """An arena of pages of ``page_frames`` and of slots at each Euler step, nothing in it: :class:`EstimatorCache`."""
+        config, weight = self.config, self.proj_out.weight
+        place = (2 * num_pages, page_frames, 2, config.width // config.head_dim, config.head_dim)
+        return EstimatorCache(
+            attention=untouched_zeros((num_steps, config.num_blocks, *place), weight),
+            contexts=untouched_zeros((num_steps, 2 * num_slots, self._num_past, 2 * config.width), weight),
+        )
+
+    def placed(self, frames: Span, dtype: torch.dtype) -> Span:
+        """The span of frames with and without condition, with what all layers need of it."""
+        return self.turned(frames.twice(dtype, num_past=self._num_past))
+
+    def turned(self, span: Span) -> Span:
+        """The span with the angles of its positions."""
+        positions = span.distance[:, :, 0].to(torch.float32)  # from the start of the sequence, where the first key is
+        pairs = torch.arange(self.config.head_dim // 2, dtype=torch.float32, device=positions.device)
+        frequencies = 1.0 / _ROTARY_BASE ** (2 * pairs / self.config.head_dim)
+        angles = positions[..., None] * frequencies  # [B, T, D / 2]
+        return span.with_turns(angles.cos(), angles.sin())
+
+    def shifts(self, t: Tensor) -> tuple[Tensor, ...]:
+        """Return what the moments ``t`` [B] give to each block and to the end; nothing else depends on them."""
+        moment = self.time_embed(t)
+        blocks = (cast("Block", block).attn_norm(moment) for block in self.transformer_blocks)
+        return (*blocks, self.norm_out(moment))
+
+    def forward(
+        self,
+        x: Tensor,  # the state, [B, T, mels]
+        mu: Tensor,  # the frames of the tokens, [B, T, mels]
+        shifts: Sequence[Tensor],  # :meth:`shifts` of the moment of each row, or of one for all
+        speaker: Tensor,  # the projected speaker vector, [B, speaker]
+        cond: Tensor,  # the prompt's mel where there is a prompt, zeros elsewhere, [B, T, mels]
+        span: Span,  # where the frames lie; :meth:`placed`, or :meth:`turned`
+        cache: EstimatorCache | None = None,  # the past at this Euler step
+    ) -> Tensor:
+        """Velocity at ``x``, [B, T, mels]."""
+        width = self.config.width
+        past = None if cache is None else PastInputs(cache.contexts, span, (width, width))
+        h = self.input_embed(torch.cat((x, cond, mu, speaker[:, None].expand(-1, x.shape[1], -1)), dim=-1), past)
+        if past is not None:
+            past.keep()
+        for block, parts in zip(self.transformer_blocks, shifts[:-1], strict=True):
+            h = block(h, parts, span, cache)
+        scale, shift = shifts[-1].chunk(2, dim=-1)  # in another order than in the blocks
+        return cast("Tensor", self.proj_out(_modulated(h, scale, shift)))
+
+
+class _Frequencies(nn.Module):
+    """What the file has of the angles. They are made anew in float32, whatever the type of the weights."""
+
+    def __init__(self, num_pairs: int) -> None:
+        super().__init__()
+        self.register_buffer("inv_freq", torch.zeros(num_pairs))

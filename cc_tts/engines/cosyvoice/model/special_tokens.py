@@ -1,0 +1,44 @@
+"""The special tokens of the text tokenizers, in the order of their ids, which follow on the vocabulary (§7.4, v3 §7)."""
+
+from collections.abc import Mapping
+from typing import Final
+
+END_OF_PROMPT: Final = "<|endofprompt|>"
+
+_OF_BOTH: Final = (
+    "<|endoftext|>", "<|im_start|>", "<|im_end|>", END_OF_PROMPT, "[breath]", "<strong>", "</strong>", "[noise]",
+    "[laughter]", "[cough]", "[clucking]", "[accent]", "[quick_breath]", "<laughter>", "</laughter>", "[hissing]",
+    "[sigh]", "[vocalized-noise]", "[lipsmack]", "[mn]",
+)  # fmt: skip
+"""The first three are Qwen2's own."""
+
+_STRESSED: Final = frozenset(["AA", "AE", "AH", "AO", "AW", "AY", "EH", "ER", "EY", "IH", "IY", "OW", "OY", "UH", "UW"])
+_PHONES: Final = """
+    AA AE AH AO AW AY B CH D DH EH ER EY F G HH IH IY JH K L M N NG OW OY P R S SH T TH UH UW V W Y Z ZH
+"""
+"""The phones of the CMU dictionary; a vowel is there without and with each of three stresses."""
+
+_PINYIN: Final = """
+    a ai an ang ao b c ch d e ei en eng f g h i ian in ing iu ià iàn iàng iào iá ián iáng iáo iè ié iòng ióng iù iú iā
+    iān iāng iāo iē iě iōng iū iǎ iǎn iǎng iǎo iǒng iǔ j k l m n o ong ou p q r s sh t u uang ue un uo uà uài uàn uàng
+    uá uái uán uáng uè ué uì uí uò uó uā uāi uān uāng uē uě uī uō uǎ uǎi uǎn uǎng uǐ uǒ vè w x y z zh à ài àn àng ào á
+    ái án áng áo è èi èn èng èr é éi én éng ér ì ìn ìng í ín íng ò òng òu ó óng óu ù ùn ú ún ā āi ān āng āo ē ēi ēn
+    ēng ě ěi ěn ěng ěr ī īn īng ō ōng ōu ū ūn ǎ ǎi ǎn ǎng ǎo ǐ ǐn ǐng ǒ ǒng ǒu ǔ ǔn ǘ ǚ ǜ
+"""
+"""Initials and finals, the finals with the marks of their tones."""
+
+
+def _phones() -> list[str]:
+    """Return the phones in brackets."""
+    return [
+        f"[{phone}{stress}]"
+        for phone in _PHONES.split()
+        for stress in (("", "0", "1", "2") if phone in _STRESSED else ("",))
+    ]
+
+
+SPECIAL_TOKENS: Final[Mapping[int, tuple[str, ...]]] = {
+    2: _OF_BOTH,
+    3: (*_OF_BOTH, "<|endofsystem|>", *_phones(), *(f"[{piece}]" for piece in _PINYIN.split())),
+}
+"""By generation."""

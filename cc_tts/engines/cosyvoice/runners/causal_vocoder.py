@@ -1,0 +1,176 @@
+"""Chunks of mel of many streams become chunks of PCM together, with the causal vocoder (v3 §5; engine-performance §5.1).
+
+::
+
+    rows ─▸ by length, padded ─▸ mel ─▸ vocoder ─▸ int16 ─▸ ONE copy ─▸ PCM
+                                  ▲        │
+                                  └── state of each slot: four frames, past inputs, phase ◂─┘
+
+A row does not depend on its batch. Nothing is made twice and nothing is faded: four frames wait for those behind them.
+
+Runs on: the thread that owns the device.
+"""
+
+import itertools
+from collections.abc import Sequence
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from cc_tts.engines.cosyvoice.engine.device import Spoken
+from cc_tts.engines.cosyvoice.model.networks.layers import within
+from cc_tts.engines.cosyvoice.model.networks.vocoder.causal import (
+    LOOKAHEAD_FRAMES,
+    OPEN_SAMPLES,
+    CausalVocoder,
+    Piece,
+    final_samples,
+)
+from cc_tts.engines.cosyvoice.runners.graphs import (
+    GraphedCall,
+    batches,
+    bucket_of,
+    buckets_up_to,
+    can_record,
+    thinned,
+    upload,
+)
+from cc_tts.engines.cosyvoice.runners.vocoder import ROW_BUCKETS, VocoderRow
+
+FRAME_BUCKETS: Final = (20, 30, 46, 50, 100, 200, 208)
+"""Frames that become audio: first hops of 12 and of 25 tokens without their last four frames, hops of 25 to 100 tokens,
+and a last call of up to two more tokens, with the four frames that waited.
+"""
+_FULL_SCALE: Final = 32767.0
+
+
+def fixed_uniform(num_samples: int) -> Tensor:
+    """The noise of every source, [samples, harmonics]: not in the checkpoint, but the same for everybody (v3 §5.3).
+
+    It is what one generator gives after the numbers with which the reference fills other tensors first.
+    """
+    generator = torch.Generator(device="cpu").manual_seed(0)
+    for shape in ((1, 80, 15_000), (6561, 80)):
+        torch.randn(shape, generator=generator)
+    torch.rand(3_328_090, generator=generator)
+    return torch.rand((num_samples, 9), generator=generator)
+
+
+class CausalVocoderRunner:
+    """The causal vocoder with the states of a fixed number of slots; whoever uses it chooses them. With ``graphs`` shapes
+    are filled up to buckets, and on a CUDA device a graph of each is recorded.
+
+    ``noise``: [samples, harmonics], at best of the longest stream; a longer one begins with it anew.
+    """
+
+    def __init__(self, vocoder: CausalVocoder, *, num_slots: int, noise: Tensor, graphs: bool = False) -> None:
+        self.num_not_finite = 0  # chunks whose numbers were not
+        vocoder.keep_constants()
+        self._num_slots = num_slots
+        self._vocoder = vocoder
+        self._num_mels = vocoder.config.num_mels
+        self._hop = vocoder.config.hop_samples
+        self._device = vocoder.conv_pre.weight.device
+        self._noise = noise.to(self._device)
+        self._state = vocoder.new_state(num_slots + 1)  # the last one is read and written by rows that fill a batch up
+        self._num_done: dict[int, int] = {}  # frames of the streams that go on
+        self._has_buckets = graphs
+        self._run = GraphedCall(self._run_batch, enabled=graphs and can_record(self._device))
+
+    @torch.inference_mode()
+    def warm_up(self, *, max_rows: int = ROW_BUCKETS[-1], step: int = 1) -> None:
+        """Run each shape of up to ``max_rows`` rows once; only these have graphs then. Running streams are not touched.
+
+        ``step``: every so many-th number of rows is enough.
+        """
+        for key in self.keys(max_rows, step=step):
+            self.record(key)
+        self._run.freeze()
+
+    @torch.inference_mode()
+    def record(self, key: tuple[int, ...]) -> None:
+        """Run and record one shape, on scratch."""
+        num_rows, num_frames = key
+        self._call([], num_rows, num_frames)
+
+    def keys(self, max_rows: int, *, step: int = 1) -> list[tuple[int, int]]:
+        """Rows and frames of what there can be at speed 1, the largest first."""
+        row_buckets = thinned(buckets_up_to(min(max_rows, ROW_BUCKETS[-1]), ROW_BUCKETS), step)
+        return list(itertools.product(row_buckets, FRAME_BUCKETS[::-1]))
+
+    @torch.inference_mode()
+    def synthesise(self, rows: Sequence[VocoderRow]) -> list[Spoken]:
+        """The audio of each row, in their order; all but a last chunk leave four frames for the next one.
+
+        A row whose numbers are not finite fails, and its slot is free again.
+        """
+        started = []
+        for bucket, batch in batches(rows, self._num_frames, FRAME_BUCKETS, ROW_BUCKETS[-1]):
+            num_rows, num_frames = self._run.fit((bucket_of(len(batch), ROW_BUCKETS), bucket))
+            if not self._has_buckets:
+                num_rows, num_frames = len(batch), max(1, *(self._num_frames(row) for row in batch))
+            counts = [self._num_frames(row) for row in batch]
+            started.append((batch, counts, self._call(batch, num_rows, num_frames)))
+        done: dict[int, Spoken] = {}
+        for batch, counts, samples in started:  # all are under way before the first is waited for
+            done.update(zip((row.slot for row in batch), self._to_pcm(batch, counts, samples), strict=True))
+        return [done[row.slot] for row in rows]
+
+    def release(self, slot: int) -> None:
+        """Forget the stream of a slot, whatever it is doing. A free slot stays free."""
+        self._num_done.pop(slot, None)
+
+    @staticmethod
+    def _num_frames(row: VocoderRow) -> int:
+        """Frames that become audio: those that waited come first, and as many wait again unless it is the last chunk."""
+        waited = 0 if row.is_first else LOOKAHEAD_FRAMES
+        return max(0, row.mel.shape[1] + waited - (0 if row.is_last else LOOKAHEAD_FRAMES))
+
+    def _call(self, batch: Sequence[VocoderRow], num_rows: int, num_frames: int) -> Tensor:
+        """Samples of a batch, and behind those of each row whether they are finite: [rows, samples + 1], int16."""
+        mel = torch.zeros((num_rows, self._num_mels, num_frames + LOOKAHEAD_FRAMES), device=self._device)
+        numbers = [[self._num_slots, 0, 1, 0, 0]] * num_rows
+        for place, row in enumerate(batch):
+            num_done = 0 if row.is_first else self._num_done[row.slot]
+            waited = 0 if row.is_first else LOOKAHEAD_FRAMES
+            mel[place, :, waited : waited + row.mel.shape[1]] = row.mel
+            count = self._num_frames(row)
+            numbers[place] = [row.slot, count, row.is_first, row.is_last, num_done]
+            self._num_done[row.slot] = num_done + count
+            if row.is_last:
+                del self._num_done[row.slot]
+        packed = upload(torch.tensor(numbers), self._device)
+        return self._run.call((num_rows, num_frames), mel=mel, numbers=packed)[0][: len(batch)]
+
+    def _run_batch(self, num_rows: int, num_frames: int, *, mel: Tensor, numbers: Tensor) -> tuple[Tensor]:
+        slots, counts, is_first, is_last, starts = numbers.unbind(dim=1)  # [B] each
+        piece = Piece(counts, is_first.bool(), is_last.bool())
+        state = self._state.at(slots, piece.is_first)
+        waited = torch.where(piece.is_first[:, None, None], mel[:, :, :LOOKAHEAD_FRAMES], state.mel)
+        mel = torch.cat((waited, mel[:, :, LOOKAHEAD_FRAMES:]), dim=2)
+        steps = torch.arange((num_frames + 1) * self._hop, device=mel.device)
+        noise = self._noise[(starts[:, None] * self._hop + steps) % self._noise.shape[0]]  # [B, samples, harmonics]
+        made = self._vocoder(mel, noise, piece, state)
+        self._state.put(slots, made.state)
+
+        known = within(counts, num_frames)  # [B, T]
+        heard = within(counts * self._hop, made.audio.shape[1])
+        finite = (made.audio.isfinite() | ~heard).all(dim=1)
+        finite &= (mel[:, :, :num_frames].isfinite() | ~known[:, None]).all(dim=2).all(dim=1)
+        pcm = (made.audio.nan_to_num(0.0).clamp(-1.0, 1.0) * _FULL_SCALE).round()
+        assert pcm.shape == (num_rows, OPEN_SAMPLES + num_frames * self._hop)
+        return (torch.cat((pcm, finite[:, None].to(pcm.dtype)), dim=1).to(torch.int16),)
+
+    def _to_pcm(self, batch: Sequence[VocoderRow], counts: Sequence[int], samples: Tensor) -> list[Spoken]:
+        """Bring a batch to the host, in one copy; here it waits for the device."""
+        on_host = samples.cpu().numpy().astype("<i2", copy=False)
+        result = []
+        for row, count, pcm in zip(batch, counts, on_host, strict=True):
+            failed = not pcm[-1]
+            if failed:
+                self.num_not_finite += 1
+                self.release(row.slot)
+            new = final_samples(count, self._hop, is_first=row.is_first, is_last=row.is_last)
+            result.append(Spoken(b"" if failed else pcm[new].tobytes(), failed=failed))
+        return result

@@ -101,7 +101,8 @@ class CausalVocoderRunner:
 
     @torch.inference_mode()
     def synthesise(self, rows: Sequence[VocoderRow]) -> list[Spoken]:
-        """The audio of each row, in their order; all but a last chunk leave four frames for the next one.
+        """The audio of each row, in their order; all but a last chunk leave four frames for the next one, so the first has
+        as many.
 
         A row whose numbers are not finite fails, and its slot is free again.
         """
@@ -110,11 +111,11 @@ class CausalVocoderRunner:
             num_rows, num_frames = self._run.fit((bucket_of(len(batch), ROW_BUCKETS), bucket))
             if not self._has_buckets:
                 num_rows, num_frames = len(batch), max(1, *(self._num_frames(row) for row in batch))
-            counts = [self._num_frames(row) for row in batch]
-            started.append((batch, counts, self._call(batch, num_rows, num_frames)))
+            new = [self._new_samples(row) for row in batch]
+            started.append((batch, new, self._call(batch, num_rows, num_frames)))
         done: dict[int, Spoken] = {}
-        for batch, counts, samples in started:  # all are under way before the first is waited for
-            done.update(zip((row.slot for row in batch), self._to_pcm(batch, counts, samples), strict=True))
+        for batch, new, samples in started:  # all are under way before the first is waited for
+            done.update(zip((row.slot for row in batch), self._to_pcm(batch, new, samples), strict=True))
         return [done[row.slot] for row in rows]
 
     def release(self, slot: int) -> None:
@@ -127,16 +128,20 @@ class CausalVocoderRunner:
         waited = 0 if row.is_first else LOOKAHEAD_FRAMES
         return max(0, row.mel.shape[1] + waited - (0 if row.is_last else LOOKAHEAD_FRAMES))
 
+    def _new_samples(self, row: VocoderRow) -> slice:
+        is_first = row.is_first or not self._num_done[row.slot]
+        return final_samples(self._num_frames(row), self._hop, is_first=is_first, is_last=row.is_last)
+
     def _call(self, batch: Sequence[VocoderRow], num_rows: int, num_frames: int) -> Tensor:
         """Samples of a batch, and behind those of each row whether they are finite: [rows, samples + 1], int16."""
         mel = torch.zeros((num_rows, self._num_mels, num_frames + LOOKAHEAD_FRAMES), device=self._device)
-        numbers = [[self._num_slots, 0, 1, 0, 0]] * num_rows
+        numbers = [[self._num_slots, 0, 1, 1, 0, 0]] * num_rows
         for place, row in enumerate(batch):
             num_done = 0 if row.is_first else self._num_done[row.slot]
             waited = 0 if row.is_first else LOOKAHEAD_FRAMES
             mel[place, :, waited : waited + row.mel.shape[1]] = row.mel
             count = self._num_frames(row)
-            numbers[place] = [row.slot, count, row.is_first, row.is_last, num_done]
+            numbers[place] = [row.slot, count, row.is_first, num_done == 0, row.is_last, num_done]
             self._num_done[row.slot] = num_done + count
             if row.is_last:
                 del self._num_done[row.slot]
@@ -144,10 +149,10 @@ class CausalVocoderRunner:
         return self._run.call((num_rows, num_frames), mel=mel, numbers=packed)[0][: len(batch)]
 
     def _run_batch(self, num_rows: int, num_frames: int, *, mel: Tensor, numbers: Tensor) -> tuple[Tensor]:
-        slots, counts, is_first, is_last, starts = numbers.unbind(dim=1)  # [B] each
-        piece = Piece(counts, is_first.bool(), is_last.bool())
-        state = self._state.at(slots, piece.is_first)
-        waited = torch.where(piece.is_first[:, None, None], mel[:, :, :LOOKAHEAD_FRAMES], state.mel)
+        slots, counts, begins, is_first, is_last, starts = numbers.unbind(dim=1)  # [B] each
+        piece, begins = Piece(counts, is_first.bool(), is_last.bool()), begins.bool()
+        state = self._state.at(slots, begins)
+        waited = torch.where(begins[:, None, None], mel[:, :, :LOOKAHEAD_FRAMES], state.mel)
         mel = torch.cat((waited, mel[:, :, LOOKAHEAD_FRAMES:]), dim=2)
         steps = torch.arange((num_frames + 1) * self._hop, device=mel.device)
         noise = self._noise[(starts[:, None] * self._hop + steps) % self._noise.shape[0]]  # [B, samples, harmonics]
@@ -162,15 +167,14 @@ class CausalVocoderRunner:
         assert pcm.shape == (num_rows, OPEN_SAMPLES + num_frames * self._hop)
         return (torch.cat((pcm, finite[:, None].to(pcm.dtype)), dim=1).to(torch.int16),)
 
-    def _to_pcm(self, batch: Sequence[VocoderRow], counts: Sequence[int], samples: Tensor) -> list[Spoken]:
+    def _to_pcm(self, batch: Sequence[VocoderRow], new: Sequence[slice], samples: Tensor) -> list[Spoken]:
         """Bring a batch to the host, in one copy; here it waits for the device."""
         on_host = samples.cpu().numpy().astype("<i2", copy=False)
         result = []
-        for row, count, pcm in zip(batch, counts, on_host, strict=True):
+        for row, ours, pcm in zip(batch, new, on_host, strict=True):
             failed = not pcm[-1]
             if failed:
                 self.num_not_finite += 1
                 self.release(row.slot)
-            new = final_samples(count, self._hop, is_first=row.is_first, is_last=row.is_last)
-            result.append(Spoken(b"" if failed else pcm[new].tobytes(), failed=failed))
+            result.append(Spoken(b"" if failed else pcm[ours].tobytes(), failed=failed))
         return result

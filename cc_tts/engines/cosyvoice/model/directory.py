@@ -209,7 +209,9 @@ def _check_weights(path: Path, part: Part, generation: Generation) -> list[str]:
 
     shapes = checkpoint.shapes_of(checkpoint.read_checkpoint(path, part))
     if (found := sizes.generation_of(part, shapes)) != generation:
-        raise checkpoint.WrongModelVersion(f"{path.name} is of CosyVoice {found}, and the directory of {generation}")
+        raise checkpoint.WrongModelVersion(
+            f"{path.name} is of CosyVoice {found}, the directory of CosyVoice {generation}"
+        )
     differences = sizes.differences(loader.check_part(path.name, part, shapes).config)
     return [f"{path.name} is of another size of model: {', '.join(differences)}"] if differences else []
 

@@ -22,7 +22,7 @@ from cc_tts.engines.cosyvoice.model.tokenizer import DEFAULT_INSTRUCTION, TextTo
 from cc_tts.engines.cosyvoice.runners import runner as model_runner  # noqa: E402
 from cc_tts.engines.cosyvoice.runners.causal_vocoder import CausalVocoderRunner, fixed_uniform  # noqa: E402
 from cc_tts.engines.cosyvoice.runners.vocoder import VocoderRow  # noqa: E402
-from cc_tts.engines.cosyvoice.voice.speakers import Speaker  # noqa: E402
+from cc_tts.engines.cosyvoice.voice.speakers import Mode, Speaker  # noqa: E402
 from cc_tts.engines.cosyvoice.voice.spoken_text import as_sentence  # noqa: E402
 from cc_tts.engines.cosyvoice.voice.text_front import MAX_SEED  # noqa: E402
 from cc_tts.engines.engine_core import StreamRequest  # noqa: E402
@@ -98,7 +98,7 @@ def test_two_at_a_time_say_what_the_networks_say(
 ) -> None:
     """Hop by hop and in a batch, it is what one run over the whole gives: nothing is faded."""
     monkeypatch.setattr(model_runner, "soften", lambda pcm, **_: pcm)
-    texts = {"zero_shot": "hello", "instruct": "hold"}
+    texts: dict[Mode, str] = {"zero_shot": "hello", "instruct": "hold"}
     for number, (mode, text) in enumerate(texts.items()):
         engine.open(StreamRequest(stream_id=number, voice=mode, speed=1.0))
         engine.push(number, text, 0)

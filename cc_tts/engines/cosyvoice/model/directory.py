@@ -68,7 +68,7 @@ PUBLISHED: Final[Mapping[Generation, tuple[PublishedFile, ...]]] = {
         PublishedFile("flow.decoder.estimator.fp32.onnx", 0, "", "none"),
     ),
 }
-"""By generation. Of the third the sums are not known, and of two files neither are the sizes (v3 §1)."""
+"""The files of each generation. Of the third the sums are not known, and of two files neither are the sizes (v3 §1)."""
 
 
 def needed_files(generation: Generation) -> tuple[str, ...]:

@@ -41,4 +41,4 @@ SPECIAL_TOKENS: Final[Mapping[int, tuple[str, ...]]] = {
     2: _OF_BOTH,
     3: (*_OF_BOTH, "<|endofsystem|>", *_phones(), *(f"[{piece}]" for piece in _PINYIN.split())),
 }
-"""By generation."""
+"""The tokens of each generation."""

@@ -77,9 +77,7 @@ class TextTokenizer:
 
     @property
     def default_instruction(self) -> tuple[int, ...]:
-        """What comes before a text without an instruction of its own, its end mark included; nothing before the third
-        generation.
-        """
+        """Return the instruction of a text that has none of its own, with its end mark; none in the second generation."""
         return self._default
 
     def instruction(self, text: str) -> str:

@@ -48,7 +48,7 @@ class Moment(nn.Module):
 
 
 class InputEmbedding(nn.Module):
-    """What is known of a frame as one vector, and two convolutions that tell its position."""
+    """Makes one vector of what is known of a frame; two convolutions tell its position."""
 
     def __init__(self, config: DitConfig) -> None:
         super().__init__()
@@ -220,7 +220,7 @@ class DitEstimator(nn.Module):
 
 
 class _Frequencies(nn.Module):
-    """What the file has of the angles. They are made anew in float32, whatever the type of the weights."""
+    """The frequencies of the angles, as the file has them. They are made anew, always in float32."""
 
     def __init__(self, num_pairs: int) -> None:
         super().__init__()

@@ -60,7 +60,7 @@ class _Layout(NamedTuple):
 
 
 _LAYOUTS: Final = {2: _Layout(3, end=0, fill=2, sos=None, task=None), 3: _Layout(200, end=1, fill=3, sos=0, task=2)}
-"""By generation: §3.1, and v3 §3.1."""
+"""The layout of each generation (§3.1, v3 §3.1)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class SpeechIds:
 
     @property
     def kinds(self) -> tuple[int, ...]:
-        """Of each special id its place in :class:`ForbiddenIds`."""
+        """Return for each special id its place in :class:`ForbiddenIds`."""
         layout = _LAYOUTS[self.generation]
         known = {layout.end: SpecialKind.END, layout.fill: SpecialKind.FILL}
         return tuple(known.get(place, SpecialKind.UNUSED) for place in range(layout.num_special))

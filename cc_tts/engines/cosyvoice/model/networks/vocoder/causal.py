@@ -71,7 +71,7 @@ class CausalState:
 
     @property
     def parts(self) -> tuple[Tensor, ...]:
-        """All tensors."""
+        """Return all its tensors."""
         return tuple(getattr(self, field.name) for field in fields(self))
 
 
@@ -86,7 +86,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Voiced:
-    """What a piece becomes."""
+    """The result of a piece."""
 
     f0: Tensor  # [B, T + 1], Hz, float64
     source: Tensor  # [B, hop (T + 1)]
@@ -102,7 +102,7 @@ def final_samples(num_frames: int, hop: int, *, is_first: bool, is_last: bool) -
 
 
 class _Keeper(Protocol):
-    """What keeps past inputs: a convolution, or a delay."""
+    """A part that keeps past inputs: a convolution, or a delay."""
 
     index: int  # its place among those of a network
     in_channels: int
@@ -219,7 +219,7 @@ class LeftResBlock(nn.Module):
         self.activations2 = nn.ModuleList(Snake(channels) for _ in dilations)
 
     def forward(self, x: Tensor, past: _Past) -> Tensor:
-        """[B, C, T]."""
+        """Return the output, [B, C, T]."""
         pairs = zip(self.activations1, self.convs1, self.activations2, self.convs2, strict=True)
         for first_snake, first, second_snake, second in pairs:
             hidden = cast("LeftConv", first).after(first_snake(x), past)

@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 CONFIG ?= configs/first_call.toml
+LANGUAGE := zh
 SECONDS := 60
 SEED   := 0
 STAMP  := $(VENV)/.installed
@@ -10,13 +11,16 @@ DEVSTAMP := $(VENV)/.installed-dev
 UASTAMP := $(VENV)/.installed-pjsua2
 DOCSTAMP := build/docs-tools/.installed
 NEURALSTAMP := $(VENV)/.installed-neural
+KOKOROSTAMP := $(VENV)/.installed-kokoro
+# make voices puts voices there; a configuration of your own names its folder itself
+VOICES := $(if $(and $(wildcard voices),$(filter configs/first_call.toml,$(CONFIG))),--set tts.voices_dir=voices)
 
 HAS_TORCH = $(BIN)/python -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("torch") is None)'
 # where PyTorch is not installed all of it is Any: what strict mode says of Any then is not about our code
 WITHOUT_TORCH := --allow-subclassing-any --allow-untyped-decorators --no-warn-return-any --no-warn-unused-ignores --no-warn-unreachable
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster-demo run test test-gpu gpu-check unit check bench bench-engine fuzz neural parity clients docs pjsua2 lock clean
+.PHONY: help demo voices cluster-demo run test test-gpu gpu-check unit check bench bench-engine fuzz neural parity clients docs pjsua2 lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{ name[NR] = $$1; text[NR] = $$2; if (length($$1) > width) width = length($$1) } END { for (i = 1; i <= NR; i++) printf "  make %-" width "s  %s\n", name[i], text[i] }'
@@ -41,6 +45,11 @@ $(DEVSTAMP): requirements/dev.lock requirements/remote.txt $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock -r requirements/remote.txt
 	@touch $@
 
+$(KOKOROSTAMP): requirements/kokoro.txt $(STAMP)
+	@echo "installing what Chinese voices need into $(VENV)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/kokoro.txt
+	@touch $@
+
 $(NEURALSTAMP): requirements/neural.txt $(DEVSTAMP)
 	@echo "installing PyTorch and what else the neural engine needs into $(VENV)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/neural.txt
@@ -49,11 +58,14 @@ $(NEURALSTAMP): requirements/neural.txt $(DEVSTAMP)
 demo: $(UASTAMP) ## a real SIP call on loopback: leaves demo.wav and prints a table
 	$(BIN)/python -m bench.demo
 
+voices: $(KOKOROSTAMP) ## a natural voice of a language into ./voices, where make demo and make run find it: LANGUAGE=zh; FROM=DIR without a network
+	$(BIN)/cc-tts voices add '$(LANGUAGE)' --to voices $(if $(FROM),--from '$(FROM)')
+
 cluster-demo: $(DEVSTAMP) $(UASTAMP) ## two nodes, two workers, Kamailio, 40 calls; kills one of each and prints what callers heard
 	$(BIN)/python -m bench.cluster_demo
 
 run: $(UASTAMP) ## serve until Ctrl-C, then drain: dial sip:hello@127.0.0.1:5060; CONFIG=FILE: your configuration
-	$(BIN)/cc-tts serve --config '$(CONFIG)'
+	$(BIN)/cc-tts serve --config '$(CONFIG)' $(VOICES)
 
 check: $(DEVSTAMP) ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff format --check cc_tts lab tests bench examples

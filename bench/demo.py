@@ -1,4 +1,4 @@
-"""``make demo``: a real call on loopback. Two sentences by REST, a long one interrupted by a key, then a hang-up.
+"""``make demo``: a real call on loopback. Sentences by REST, one of them staged, a long one interrupted by a key, a hang-up.
 
 The server and the caller are processes of their own; SIP and RTP between them are real. Leaves ``demo.wav`` (what the
 caller heard) and prints when everything happened on the wire.
@@ -20,12 +20,14 @@ LONG = (
     "If you do not, it will go on telling you that it is long, and that there is time to interrupt it."
 )
 KEY_AFTER_S = 2.0
+VOICES = Path("voices")
+"""``make voices`` puts voices there."""
 
 
 async def main() -> int:
     print("starting the server …", flush=True)
     async with (
-        await Server.with_settings("log.level=error", "tts.engine=auto") as server,
+        await Server.with_settings("log.level=error", "tts.engine=auto", *voice_settings()) as server,
         await SoftphoneProcess.start() as phone,
     ):
         print(f"dialing {server.uri('demo')} …", flush=True)
@@ -33,10 +35,14 @@ async def main() -> int:
         answered = await phone.wait_event("answered", timeout_s=10)
         call_id = await server.call_id(answered["sip_call_id"])
         spoken: list[tuple[str, int, Json, Json]] = []
+        voice = chinese_voice((await server.read("/v1/voices"))["voices"])
+        print(f"staging the Chinese prompt: {voice['id']} …", flush=True)
+        await server.ask("/v1/prompts", {"prompt_id": "welcome", "text": CHINESE, "voice": voice["id"]})
         async with server.events() as log:
             for name, body in (
                 ("English", {"text": ENGLISH}),
-                ("Chinese", {"text": CHINESE}),
+                ("Chinese, live", {"text": CHINESE}),
+                ("Chinese, staged", {"prompt_id": "welcome"}),
                 ("long, interrupted", {"text": LONG, "barge_in": {"dtmf": True}}),
             ):
                 print(f"speaking: {name} …", flush=True)
@@ -53,17 +59,38 @@ async def main() -> int:
             report = await phone.report(timeout_s=10)
             ended = await log.wait("call.terminated")
     show(report, spoken, key, ended["data"]["ending"])
+    show_voice(voice)
     return 0 if report["talkspurts"] and not report["rtp"]["lost"] else 1
+
+
+def voice_settings() -> list[str]:
+    return [f"tts.voices_dir={VOICES.resolve()}"] if VOICES.is_dir() else []
+
+
+def chinese_voice(voices: list[Json]) -> Json:
+    """The first one, which is the most natural: a prompt that is staged may be made as slowly as it takes."""
+    return next(voice for voice in voices if voice["language"].lower().startswith(("cmn", "zh")))
+
+
+def show_voice(voice: Json) -> None:
+    if voice["engine"] == "espeak":
+        print("  Chinese is spoken by espeak-ng; `make voices LANGUAGE=zh` fetches a natural voice (93 MB)")
+    else:
+        streams = (
+            f"{voice['streams']} listeners at a time" if voice["live"] else "too slow to be live, for staged prompts"
+        )
+        print(f"  {voice['id']}: {voice['cost']:.2f} s of a core for a second of speech on this machine, {streams}")
 
 
 def show(report: Json, spoken: list[tuple[str, int, Json, Json]], key: Json, ending: Json) -> None:
     answered_ns = report["answered_at_ns"]
     spurts = report["talkspurts"]
-    print("\n                      voice                   asked at   first speech   first audio   played   ended")
+    print("\n                      voice                       asked at   first speech   first audio   played   ended")
     for name, posted_ns, done, utterance in spoken:
+        who = f"{utterance['voice']} ({utterance['engine']})" if utterance["voice"] else "made before"
         first_ns = next(spurt["start_at_ns"] for spurt in spurts if spurt["start_at_ns"] > posted_ns)
         print(
-            f"  {name:18}  {utterance['voice'] + ' (' + utterance['engine'] + ')':20}"
+            f"  {name:18}  {who:25}"
             f" {(posted_ns - answered_ns) / 1e9:9.3f} s {(first_ns - answered_ns) / 1e9:11.3f} s"
             f" {(first_ns - posted_ns) / 1e6:10.1f} ms {done['played_ms'] / 1000:6.2f} s   {done['completion_cause']}"
         )

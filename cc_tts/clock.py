@@ -9,6 +9,11 @@ from typing import Protocol
 NS_PER_MS = 1_000_000
 
 
+def thread_cpu_ns() -> int:
+    """The time of a core that the calling thread has taken."""
+    return time.thread_time_ns()
+
+
 class Clock(Protocol):
     """The clock that the program asks for the time."""
 

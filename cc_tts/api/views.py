@@ -163,7 +163,12 @@ class Stopped(msgspec.Struct, frozen=True):
 class Voice(View, frozen=True, kw_only=True):
     """A voice that can speak. ``voice_id``, ``name`` and ``category`` are for clients of ElevenLabs."""
 
-    derived: ClassVar = {"voice_id": attrgetter("id"), "name": attrgetter("id"), "category": lambda _: "premade"}
+    derived: ClassVar = {
+        "voice_id": attrgetter("id"),
+        "name": attrgetter("id"),
+        "category": lambda _: "premade",
+        "live": attrgetter("is_live"),
+    }
     id: str
     engine: str
     language: Annotated[str, Meta(description="A BCP 47 tag.")]
@@ -172,6 +177,13 @@ class Voice(View, frozen=True, kw_only=True):
     description: str
     gender: Annotated[str, Meta(description="``female``, ``male``, or empty where it is not known.")]
     rate_hz: Annotated[int, Meta(description="Sample rate of its speech; calls get it at their own.")]
+    cost: Annotated[
+        float | None, Meta(description="Seconds of a core for a second of speech on this machine; null: not measured.")
+    ]
+    streams: Annotated[
+        int | None, Meta(description="Listeners at a time that this machine carries; null: not measured.")
+    ]
+    live: Annotated[bool, Meta(description="False: it is slower than speech here, and for prompts that are staged.")]
     voice_id: str
     name: str
     category: str

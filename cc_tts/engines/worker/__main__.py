@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from cc_tts import logs
-from cc_tts.clock import MonotonicClock, ms_between
+from cc_tts.clock import MonotonicClock, ms_between, thread_cpu_ns
 from cc_tts.engines.engine_core import DeviceLost, EngineLoad, EngineLoader
 from cc_tts.engines.worker.loop import WorkerLoop, description_of
 from cc_tts.engines.worker.messages import TO_WORKER, EngineDescription, WorkerSettings
@@ -69,7 +69,7 @@ def _loader(settings: WorkerSettings, *, wake: Callable[[], None]) -> EngineLoad
         from cc_tts.engines.cpu.voices import find_espeak, find_models
 
         find = find_espeak if settings.tts.engine == "espeak" else find_models
-        return CpuEngine(settings, clock=MonotonicClock(), wake=wake, find_models=find)
+        return CpuEngine(settings, clock=MonotonicClock(), wake=wake, find_models=find, spent_ns=thread_cpu_ns)
     try:
         from cc_tts.engines.cosyvoice.worker_engine import make_loader
     except ImportError as error:

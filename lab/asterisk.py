@@ -61,10 +61,12 @@ class Asterisk:
         tls_keys: Path | None = None,
         tls_port: int = 0,
         direct_media: bool = False,
+        lines: tuple[str, str] | None = None,
     ) -> Self:
         """Start it and wait until it says that it is up. Without a ``second`` node nobody is at its address.
 
-        With a folder of ``tls_keys``, it speaks TLS and SRTP to ``tls_port`` of the first.
+        With a folder of ``tls_keys``, it speaks TLS and SRTP to ``tls_port`` of the first. ``lines``: where that takes calls
+        by WebSocket and by AudioSocket.
         """
         tree = require_asterisk()
         sip_port, ami_port, rtp_port = free_ports(), free_ports(), free_ports(RTP_PORTS)
@@ -78,6 +80,8 @@ class Asterisk:
             "RTP_LAST": str(rtp_port + RTP_PORTS - 1),
             "DIRECT_MEDIA": "yes" if direct_media else "no",
         }
+        if lines is not None:
+            env |= {"TTS_WS": lines[0], "TTS_AUDIOSOCKET": lines[1]}
         own_tls_port = free_ports() if tls_keys is not None else 0
         if tls_keys is not None:
             env |= {"TLS_KEYS": str(tls_keys), "TLS_PORT": str(own_tls_port)}

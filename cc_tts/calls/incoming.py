@@ -114,8 +114,11 @@ class IncomingCalls:
                 unreachable = partial(call.end, "media_unreachable")
                 self._connect_media(call, *call.media_route, on_failed=unreachable)
 
+    def _trusts(self, message: messages.IncomingCall) -> bool:
+        return message.is_trusted or message.source in self._trusted_peers
+
     def _new_call(self, message: messages.IncomingCall) -> Call:
-        trusted = message.source in self._trusted_peers
+        trusted = self._trusts(message)
         route, tenant = routing.route_of(message.request_uri, self._config, message.trunk)
         return Call(
             services=self._services,
@@ -135,7 +138,7 @@ class IncomingCalls:
 
     def _present(self, call: Call, message: messages.IncomingCall) -> None:
         """Tell of a call that has come in, and do what its route says."""
-        trusted = message.source in self._trusted_peers
+        trusted = self._trusts(message)
         traces.note_begin(call)
         call.publish(types.CallIncoming(source=message.source, **call.parties))
         try:

@@ -1,7 +1,8 @@
 """The line nodes of a cluster: whose a call or an utterance is, by its id.
 
 Ids that a node makes up are ``call_NODE_RANDOM``, ``utt_NODE_RANDOM`` and ``rec_NODE_RANDOM``. RANDOM is 16 hexadecimal
-digits, so that what is before its underscore is the node, whatever characters that has. Runs on: the event loop.
+digits, or 32 where Asterisk names the call by a UUID, so that what is before its underscore is the node, whatever characters
+that has. Runs on: the event loop.
 """
 
 import re
@@ -17,7 +18,7 @@ from cc_tts.config.schema import ClusterConfig, Config, ServerConfig
 
 MAX_ID_CHARS: Final = 100  # unmeasured
 _RANDOM_BYTES: Final = 8
-_ID: Final = re.compile(rf"(?:call|utt|rec)_(?P<node>{NODE_NAME})_[0-9a-f]{{{2 * _RANDOM_BYTES}}}")
+_ID: Final = re.compile(rf"(?:call|utt|rec)_(?P<node>{NODE_NAME})_(?:[0-9a-f]{{{2 * _RANDOM_BYTES}}}){{1,2}}")
 
 log = logs.get(__name__)
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from cc_tts.config import cluster, remote, webhooks
 from cc_tts.config.record import route_faults
 from cc_tts.config.schema import MAX_TENANTS, Config, RouteConfig, is_ip_address
-from cc_tts.config.sections import mrcp, prompts, relay, trunks
+from cc_tts.config.sections import asterisk, mrcp, prompts, relay, trunks
 from cc_tts.config.sip_uri import MAX_PORT, AllowedTargets, uri_fault
 from cc_tts.egress.hosts import host_faults
 from cc_tts.errors import ConfigError, did_you_mean
@@ -18,7 +18,7 @@ def check_sense(config: Config) -> None:
     """Raise ``ConfigError`` for values that contradict each other; the message names both."""
     for faults_of in (
         _lists, _sip, _ua, _tls, _rtp, _tts, _playout, _media, _http, _routes, _registration, _peers, _auth, remote.faults,
-        cluster.faults, _tenants, webhooks.faults, _prompts, _trunks, _relay, _mrcp,
+        cluster.faults, _tenants, webhooks.faults, _prompts, _trunks, _relay, _mrcp, _asterisk,
     ):  # fmt: skip
         for fault in faults_of(config):
             raise ConfigError(fault)
@@ -235,6 +235,7 @@ def _peers(config: Config) -> Iterator[str]:
     named = {
         "sip.trusted_peers": sip.trusted_peers,
         "sip.allowed_peers": sip.allowed_peers,
+        "asterisk.allowed_peers": config.asterisk.allowed_peers,
         "auth.exempt_peers": auth.exempt_peers,
         "record.upload_networks": config.record.upload_networks,
     }
@@ -244,6 +245,10 @@ def _peers(config: Config) -> Iterator[str]:
         except ValueError as error:
             yield f"{key}: {error}; write an address or a network such as 10.0.0.0/8"
     yield from host_faults("record.upload_hosts", config.record.upload_hosts)
+
+
+def _asterisk(config: Config) -> Iterator[str]:
+    yield from asterisk.faults(config.asterisk)
 
 
 def _auth(config: Config) -> Iterator[str]:

@@ -11,6 +11,7 @@ from typing import Annotated, Literal, get_args
 import msgspec
 
 from cc_tts.config.record import RecordConfig, RouteRecord
+from cc_tts.config.sections.asterisk import AsteriskConfig
 from cc_tts.config.sections.mrcp import MrcpConfig
 from cc_tts.config.sections.prompts import MAX_URL_CHARS, PromptsConfig
 from cc_tts.config.sections.relay import RelayConfig, RouteRelay
@@ -508,6 +509,7 @@ class Config:
     auth: AuthConfig = field(default_factory=AuthConfig)
     registration: RegistrationConfig = field(default_factory=RegistrationConfig)
     trunks: dict[str, TrunkConfig] = field(default_factory=dict)
+    asterisk: AsteriskConfig = field(default_factory=AsteriskConfig)
     rtp: RtpConfig = field(default_factory=RtpConfig)
     http: HttpConfig = field(default_factory=HttpConfig)
     tts: TtsConfig = field(default_factory=TtsConfig)

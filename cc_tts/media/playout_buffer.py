@@ -258,6 +258,39 @@ class PlayoutBuffer:
         self._last_frame = frame
         return frame
 
+    @property
+    def head(self) -> tuple[str, float] | None:
+        """The utterance that is played or is next, and how much of it was read, ms. Runs on: the clock's thread."""
+        if not self._queue:
+            return None
+        return self._queue[0].utterance_id, self._format.ms_for_bytes(self._queue[0].num_read)
+
+    def has_frame(self) -> bool:
+        """Whether a frame can be read before it is due, without an underrun: its audio is here, or no more will come.
+        Runs on: the clock's thread.
+        """
+        if not self._queue or self._paused:
+            return self._attention
+        head = self._queue[0]
+        if head.finished or head.awaits_more:
+            return True
+        wanted = {
+            _State.PLAYING: self._frame_bytes,
+            _State.STARVED: head.resume_bytes,
+            _State.WAITING: head.start_bytes,
+        }
+        return head.available >= wanted[head.state]
+
+    def is_idle(self, frame: bytes) -> bool:
+        """Whether a frame that was read is silence because there is nothing to play."""
+        return frame is self._silence
+
+    def end_cut(self, now_ns: int) -> None:
+        """End the utterances that were cut, without a frame. Runs on: the clock's thread."""
+        for queued in tuple(self._queue):
+            if queued.cut:
+                self._drop(queued, now_ns)
+
     def _compose(self, now_ns: int) -> bytes:
         """One frame out of whatever is there: the slow path of :meth:`read_frame`."""
         frame = self._obey(now_ns) if self._attention else b""
@@ -390,7 +423,7 @@ class PlayoutBuffer:
         taken = parts[0] if len(parts) == 1 else b"".join(parts)
         if head.fade_in and taken:
             head.fade_in = False
-            taken = _ramped(taken, self._fade_bytes, falls=False)
+            taken = ramped(taken, self._fade_bytes, falls=False)
         return taken
 
     def _keep(self, chunk: bytes) -> None:
@@ -408,7 +441,7 @@ class PlayoutBuffer:
         part = self._take(head, min(num_bytes, head.available))
         last = part[-BYTES_PER_SAMPLE:] or self._last_frame[-BYTES_PER_SAMPLE:]
         num_held = (min(self._fade_bytes, num_bytes) - len(part)) // BYTES_PER_SAMPLE
-        return _ramped(part + last * max(0, num_held), self._fade_bytes, falls=True)
+        return ramped(part + last * max(0, num_held), self._fade_bytes, falls=True)
 
     def _report(self, head: _Queued, part: bytes, now_ns: int) -> None:
         """Events after ``part`` was read."""
@@ -422,7 +455,7 @@ class PlayoutBuffer:
             head.next_progress = head.num_read - head.num_read % self._progress_bytes + self._progress_bytes
 
 
-def _ramped(pcm: bytes, num_bytes: int, *, falls: bool) -> bytes:
+def ramped(pcm: bytes, num_bytes: int, *, falls: bool) -> bytes:
     """``pcm`` with its first ``num_bytes`` rising from silence, or its last falling to it."""
     samples = array("h", pcm)
     num = min(num_bytes // BYTES_PER_SAMPLE, len(samples))

@@ -14,7 +14,7 @@ from cc_tts import __version__, logs
 from cc_tts.clock import Clock
 from cc_tts.cluster.nodes import id_prefix
 from cc_tts.config import tls as tls_files
-from cc_tts.config.schema import Config, is_ip_address
+from cc_tts.config.schema import AuthConfig, Config, RegistrationConfig, SipConfig, is_ip_address
 from cc_tts.errors import CcTtsError, ProcessFailed, UserAgentUnavailable
 from cc_tts.processes import adoption
 from cc_tts.processes.channel import PROTOCOL_VERSION, Message
@@ -56,7 +56,9 @@ class UaListener(Protocol):
 class _UaProcess:
     """One UA process, as the server knows it."""
 
-    def __init__(self, client: "UaClient", settings: messages.UaSettings, *, name: str, clock: Clock) -> None:
+    def __init__(
+        self, client: "UaClient", settings: messages.UaSettings, *, name: str, clock: Clock, module: str = "cc_tts.ua"
+    ) -> None:
         self._client = client
         self._settings = settings
         self._clock = clock
@@ -69,7 +71,7 @@ class _UaProcess:
         self.reloaded: messages.ApplySettings | None = None
         self._applied: asyncio.Future[dict[str, str]] | None = None
         self.supervisor = Supervisor(
-            python_child(name, "cc_tts.ua", messages=messages.FROM_UA, settings=settings),
+            python_child(name, module, messages=messages.FROM_UA, settings=settings),
             clock=clock,
             on_message=self._on_message,
             on_ready=lambda _hello: client.on_process_ready(self),
@@ -200,6 +202,10 @@ class UaClient:
         self._processes = [
             _UaProcess(self, settings, name=name, clock=clock) for name, settings in zip(names, everyone, strict=True)
         ]
+        self._lines: list[_UaProcess] = []
+        """The process of the lines without SIP, if there are any."""
+        if (of_lines := settings_of_lines(config)) is not None:
+            self._lines = [_UaProcess(self, of_lines, name="lines", clock=clock, module="cc_tts.ua.lines")]
         self._dispatcher: Supervisor | None = None
         if len(everyone) > 1:
             settings = DispatcherSettings(sip=config.sip, ua=config.ua, log=config.log)
@@ -222,12 +228,17 @@ class UaClient:
         Raises:
             ProcessFailed: one belongs to another server, or does not answer.
         """
-        await asyncio.gather(*(each.adopt(self._knocks.get(each.adoption_socket)) for each in self._processes))
+        await asyncio.gather(*(each.adopt(self._knocks.get(each.adoption_socket)) for each in self._everyone))
 
     @property
     def has_adopted(self) -> bool:
         """Whether :meth:`adopt` has found a process."""
-        return any(each.is_adopted for each in self._processes)
+        return any(each.is_adopted for each in self._everyone)
+
+    @property
+    def _everyone(self) -> list[_UaProcess]:
+        """The processes that have calls."""
+        return self._processes + self._lines
 
     async def start(self) -> None:
         """Start the processes that were not adopted, and let calls in.
@@ -236,12 +247,12 @@ class UaClient:
             ProcessFailed: one cannot start; its log says why.
         """
         self._is_started = True
-        for process in self._processes:
+        for process in self._everyone:
             if process.is_adopted:
                 process.send_if_up(self._acceptance)
         missing = [each for each in self.supervisors if each.state is ProcessState.STOPPED]
         started = await asyncio.gather(*(each.start() for each in missing), return_exceptions=True)
-        for process in self._processes:
+        for process in self._everyone:
             self.renew(process)
         if failed := [result for result in started if result is not None]:
             await asyncio.gather(*(each.stop() for each in missing))
@@ -254,12 +265,13 @@ class UaClient:
     def supervisors(self) -> list[Supervisor]:
         """The supervisors of the UA processes, and of the dispatcher if there is one."""
         of_dispatcher = [] if self._dispatcher is None else [self._dispatcher]
-        return of_dispatcher + [each.supervisor for each in self._processes]
+        return of_dispatcher + [each.supervisor for each in self._everyone]
 
     @property
     def is_ready(self) -> bool:
         """Whether a call could be taken or placed now, as far as the processes go: what it needs answers pings."""
         is_reached = self._is_started and (self._dispatcher is None or self._dispatcher.is_responsive)
+        is_reached = is_reached and all(each.build or each.supervisor.num_restarts for each in self._lines)
         return is_reached and any(each.supervisor.is_responsive for each in self._processes)
 
     @property
@@ -280,12 +292,12 @@ class UaClient:
     @property
     def lateness(self) -> messages.MediaLateness:
         """The lateness of the process whose media is latest."""
-        return max((each.lateness for each in self._processes), key=lambda each: (each.refusing, each.p99_ms))
+        return max((each.lateness for each in self._everyone), key=lambda each: (each.refusing, each.p99_ms))
 
     def set_accepting(self, *, accepting: bool) -> None:
         """Let new calls in, or have them refused with 503, also by a process that is started again."""
         self._accepting = accepting
-        for process in self._processes:
+        for process in self._everyone:
             process.send_if_up(self._acceptance)
 
     @property
@@ -299,10 +311,12 @@ class UaClient:
             What could not be taken over before a restart: the key, and why.
         """
         self._config = config
+        of_lines = settings_of_lines(config)
+        everyone = settings_of(config) + ([] if of_lines is None else [of_lines])
         refused = await asyncio.gather(
             *(
                 process.reload(settings, renew_tls=renew_tls)
-                for process, settings in zip(self._processes, settings_of(config), strict=True)
+                for process, settings in zip(self._everyone, everyone, strict=True)
             )
         )
         return {key: why for each in refused for key, why in each.items()}
@@ -336,7 +350,7 @@ class UaClient:
         return len({self._process_of(each) for each in call_ids}) == 1
 
     def _process_of(self, call_id: str) -> _UaProcess | None:
-        return next((each for each in self._processes if call_id in each.call_ids), None)
+        return next((each for each in self._everyone if call_id in each.call_ids), None)
 
     @property
     def _roomiest(self) -> _UaProcess:
@@ -355,7 +369,7 @@ class UaClient:
 
     def note_end(self, call_id: str) -> None:
         """The end of a call is accounted for, whichever process had it."""
-        for process in self._processes:
+        for process in self._everyone:
             process.send_if_up(messages.EndNoted(call_id))
 
     def on_report(self, message: Message, payload: bytes = b"") -> None:
@@ -406,7 +420,8 @@ def knock(config: Config) -> dict[str, adoption.Knock]:
     """
     asked = {}
     with contextlib.suppress(CcTtsError):
-        for settings in settings_of(config):
+        of_lines = settings_of_lines(config)
+        for settings in settings_of(config) + ([] if of_lines is None else [of_lines]):
             path = Path(settings.adoption_socket)
             is_possible = settings.adoption_socket and path.parent.exists()
             if is_possible and (found := adoption.knock(path, _request(settings))):
@@ -420,6 +435,8 @@ def _request(settings: messages.UaSettings) -> adoption.Adopt:
 
 def _taken(settings: messages.UaSettings, error: adoption.HasServer) -> str:
     """Return what the operator can do about a server that has the process already."""
+    if settings.asterisk is not None:
+        return f"asterisk: the lines without SIP are those of a running cc-tts, pid {error.server_pid}: end it"
     who = f"pid {error.server_pid}" if error.server_pid else f"whose SIP process has pid {error.pid}"
     return (
         f"sip.port: port {settings.public_port} of {settings.sip.host} is served by a running cc-tts, {who}, which keeps "
@@ -472,10 +489,29 @@ def settings_of(config: Config) -> list[messages.UaSettings]:
     return everyone
 
 
-def _adoption_socket(config: Config, number: int) -> str:
+def settings_of_lines(config: Config) -> messages.UaSettings | None:
+    """Return what the process of the lines without SIP needs; ``None``: there are none."""
+    if not config.asterisk.is_on:
+        return None
+    return messages.UaSettings(
+        sip=SipConfig(retry_after_s=config.sip.retry_after_s),
+        rtp=config.rtp,
+        registration=RegistrationConfig(),
+        auth=AuthConfig(),
+        log=config.log,
+        playout_max_buffered_ms=config.playout.window_ms + BUFFER_SLACK_MS,
+        playout_window_ms=config.playout.window_ms,
+        call_id_prefix=id_prefix("call", config),
+        orphan_grace_ms=config.ua.orphan_grace_ms,
+        adoption_socket=_adoption_socket(config, 0, "lines"),
+        asterisk=config.asterisk,
+    )
+
+
+def _adoption_socket(config: Config, number: int, kind: str = "ua") -> str:
     """Return where the process that has this port waits; a network namespace lets one process at a time have the port."""
     if not config.ua.orphan_grace_ms:
         return ""
     sip = config.sip
-    name = f"ua-{sip.host}-{sip.port}-{sip.tls_port}-{number + 1}-{adoption.network_namespace()}"
+    name = f"{kind}-{sip.host}-{sip.port}-{sip.tls_port}-{number + 1}-{adoption.network_namespace()}"
     return str(adoption.socket_path(os.environ, name))

@@ -51,13 +51,14 @@ async def asterisk_for(
     tls_port: int = 0,
     first_is: str = "Avail",
     direct_media: bool = False,
+    lines: tuple[str, str] | None = None,
 ) -> AsyncIterator[Asterisk]:
     """Asterisk that has asked each node by OPTIONS, the first by TLS if there are keys.
 
     It must end with status 0, and log no error but what a node that is away makes.
     """
     running = await Asterisk.start(
-        folder, first, second, tls_keys=tls_keys, tls_port=tls_port, direct_media=direct_media
+        folder, first, second, tls_keys=tls_keys, tls_port=tls_port, direct_media=direct_media, lines=lines
     )
     try:
         await running.until_contact(1, first_is)

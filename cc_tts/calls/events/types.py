@@ -131,7 +131,7 @@ class CallDtmf(CallData, frozen=True, kw_only=True):
     type: ClassVar[str] = "call.dtmf"
     digit: Annotated[str, Meta(description="`x` while a sensitive gather runs.")]
     duration_ms: Annotated[int, Meta(description="Milliseconds; 0 if the sender gave none.")]
-    method: Literal["rfc4733", "sip_info"]
+    method: Literal["rfc4733", "sip_info", "line"]
     gather_id: Annotated[str | UnsetType, Meta(description="Of the gather that runs; left out if none does.")] = UNSET
 
 

@@ -40,6 +40,8 @@ class IncomingCall(CallReport, frozen=True):
     identity: dict[str, str] = msgspec.field(default_factory=dict)
     trunk: str = ""
     """The account that it is for is this trunk's."""
+    is_trusted: bool = False
+    """It came by a line without SIP, whose far side has shown who it is."""
 
 
 class CallPlaced(CallReport, frozen=True):
@@ -66,6 +68,8 @@ class CallEstablished(CallReport, frozen=True):
 
 
 DtmfMethod = Literal["rfc4733", "sip_info"]
+KeyMethod = DtmfMethod | Literal["line"]
+"""``line``: the line itself says which key it was."""
 
 
 class MediaActive(CallReport, frozen=True):
@@ -96,14 +100,15 @@ class DtmfBegan(CallReport, frozen=True):
 
 
 class DtmfReceived(CallReport, frozen=True):
-    """One digit (RFC 4733 event or SIP INFO), when its length is known. ``at_ns``: when the key went down.
+    """One digit (RFC 4733 event, SIP INFO or a line without SIP), when its length is known. ``at_ns``: when the key
+    went down.
 
     ``duration_ms`` 0: the sender gave none.
     """
 
     digit: str
     duration_ms: int
-    method: DtmfMethod
+    method: KeyMethod
     at_ns: int
 
 

@@ -8,6 +8,7 @@ import msgspec
 
 from cc_tts.config.load import RELOADABLE
 from cc_tts.config.schema import AuthConfig, LogConfig, RegistrationConfig, RtpConfig, SipConfig, TlsConfig
+from cc_tts.config.sections.asterisk import AsteriskConfig
 from cc_tts.config.sections.trunks import DEFAULT_USERNAME, TrunkConfig
 from cc_tts.ua.sip.uri import with_transport
 
@@ -43,6 +44,9 @@ class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Calls are kept this long when the server is gone."""
     adoption_socket: str = ""
     """The process waits here for the next server then."""
+    asterisk: AsteriskConfig | None = None
+    """For the process of the lines without SIP, which has none of SIP's passwords."""
+    playout_window_ms: int = 1000
 
     @property
     def fingerprint(self) -> str:
@@ -62,6 +66,8 @@ class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
         if self.trunks:
             accounts = {name: {key: getattr(trunk, key) for key in ACCOUNT_KEYS} for name, trunk in self.trunks.items()}
             fixed["trunks"] = accounts
+        if self.asterisk is not None:
+            fixed["asterisk"] = self.asterisk, self.playout_window_ms
         return hashlib.sha256(msgspec.json.encode(fixed, order="deterministic")).hexdigest()
 
     def of_trunk(self, name: str) -> "UaSettings":

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -31,7 +31,6 @@ from cc_tts.recorder.messages import (
     RecordingOpened,
 )
 from cc_tts.ua import messages
-from cc_tts.ua.leg_media import LegMedia
 from cc_tts.ua.recording.tap import RecordingTap
 
 PHASES: Final = 50
@@ -46,10 +45,17 @@ LAST_FRAMES_TIMEOUT_S: Final = 1.0
 log = logs.get(__name__)
 
 
+class RecordedMedia(Protocol):
+    """The media of a leg, or of a line without SIP."""
+
+    def record(self, tap: RecordingTap | None) -> None:
+        """Have ``tap`` get all frames from the next one on; ``None``: record no more."""
+
+
 @dataclass(slots=True)
 class _Recording:
     recording_id: str
-    media: LegMedia
+    media: RecordedMedia
     tap: RecordingTap
     is_encoded: bool
     num_lost: int = 0
@@ -68,7 +74,7 @@ class Recordings:
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: ChildChannel | None = None
 
-    def command(self, message: messages.CallCommand, media: LegMedia | None) -> None:
+    def command(self, message: messages.CallCommand, media: RecordedMedia | None) -> None:
         """Do what the server asks; ``media`` are those of the leg, ``None`` if it is over."""
         match message:
             case messages.StartRecording(plan=plan) if media is None:
@@ -82,7 +88,7 @@ class Recordings:
             case messages.StopRecording(call_id=call_id, reason=reason):
                 self.stop(call_id, reason)
 
-    def _start(self, call_id: str, media: LegMedia, plan: RecordingPlan, *, is_paused: bool) -> None:
+    def _start(self, call_id: str, media: RecordedMedia, plan: RecordingPlan, *, is_paused: bool) -> None:
         self.stop(call_id, "stopped")  # one that a server before this one did not live to know of
         recording_id = plan.info.recording_id
         self._open.add(recording_id)

@@ -61,6 +61,11 @@ class RecordingTap:
         self._may_differ = beeps
         """Whether what is sent or kept may differ from the frame. The SIP thread alone sets it."""
 
+    @property
+    def changes_sound(self) -> bool:
+        """Whether the far side hears a tone of it."""
+        return bool(self._beep)
+
     # --- the media clock ---------------------------------------------------------------------------------------------
 
     def sent(self, now_ns: int, frame: bytes) -> bytes:

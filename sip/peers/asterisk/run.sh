@@ -7,12 +7,13 @@
 # TLS_KEYS       folder with asterisk.pem, asterisk.key, ca.pem: the nodes are spoken to with TLS and SRTP, TTS_1 and TTS_2 are their TLS ports
 # TLS_PORT       that of Asterisk, default 5061
 # DIRECT_MEDIA   yes: phone and node send RTP to each other, as Asterisk has it by default; calls to 603 only
+# TTS_WS, TTS_AUDIOSOCKET  where the first node takes calls without SIP, default 127.0.0.11:9091 and 127.0.0.11:9092
 # AMI_PORT RTP_FIRST RTP_LAST   default 5038, 20000, 20998
 # Options after FOLDER go to Asterisk. Another run.sh of the same FOLDER with -rx 'COMMAND' asks the one that runs.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-[ $# -ge 1 ] || { sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 1 ] || { sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 folder=$(readlink -m "$1")
 shift
 tree=$(readlink -m "${ASTERISK_TREE:-${XDG_CACHE_HOME:-$HOME/.cache}/cc-tts/asterisk}")
@@ -30,10 +31,11 @@ mkdir -p "$folder"/{etc/cc-tts,lib/keys,lib/moh,spool/recordings,spool/monitor,r
 cp "$here"/*.conf "$folder/etc/"
 cp "$here"/../../../dialplans/asterisk/*.conf "$folder/etc/cc-tts/"
 # files that modules insist on
-for name in acl ccss cel confbridge features geolocation pjproject queuerules res_parking stasis udptl websocket_client; do
+for name in acl ccss chan_websocket cel confbridge features geolocation pjproject queuerules res_parking stasis udptl; do
     : > "$folder/etc/$name.conf"
 done
 printf '[general]\nenable=no\n' > "$folder/etc/cdr.conf"
+printf '#include cc-tts/websocket_client.conf\n' > "$folder/etc/websocket_client.conf"
 if [ -n "${TLS_KEYS:-}" ]; then
     mkdir -p "$folder/etc/keys"
     cp "$TLS_KEYS"/{asterisk.pem,asterisk.key,ca.pem} "$folder/etc/keys/"
@@ -45,6 +47,7 @@ if [ "${DIRECT_MEDIA:-no}" = yes ]; then
 fi
 head -c 160000 /dev/zero > "$folder/lib/moh/silence.sln"  # music on hold: ten seconds of nothing
 sed -i \
+    -e "s|10\.0\.0\.5:9091|${TTS_WS:-127.0.0.11:9091}|g" -e "s|10\.0\.0\.5:9092|${TTS_AUDIOSOCKET:-127.0.0.11:9092}|g" \
     -e "s|10\.0\.0\.5:50[67][01]|$first|g" -e "s|10\.0\.0\.5\b|${first%:*}|g" \
     -e "s|10\.0\.0\.6:50[67][01]|$second|g" -e "s|10\.0\.0\.6\b|${second%:*}|g" \
     -e "s|10\.0\.0\.2:5060|$pbx|g" -e "s|10\.0\.0\.2:5061|${pbx%:*}:${TLS_PORT:-5061}|g" -e "s|10\.0\.0\.2\b|${pbx%:*}|g" \

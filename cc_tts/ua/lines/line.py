@@ -1,0 +1,233 @@
+"""One call that Asterisk brings without SIP: what a :class:`cc_tts.ua.leg.Leg` is for SIP.
+
+Runs on: the thread of the loop.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from cc_tts import logs
+from cc_tts.audio import AudioFormat
+from cc_tts.clock import Clock
+from cc_tts.media.playout_events import PlayoutEvent
+from cc_tts.processes.channel import Message
+from cc_tts.state_machine import StateMachine
+from cc_tts.ua import messages
+from cc_tts.ua.leg_state import LEG_TABLE, LegEvent, LegState
+from cc_tts.ua.lines.media import LineMedia
+from cc_tts.ua.lines.playout import QueueSink
+
+CANCELLED: Final = 487
+OK: Final = 200
+DECLINED: Final = 603
+"""These stand for what happens on a line that knows no statuses (RFC 3261 §21)."""
+
+log = logs.get(__name__)
+
+
+class Link(Protocol):
+    """The connection that carries a line."""
+
+    transport: str
+    encoding: str
+    queue: QueueSink | None
+    """The same, if Asterisk has a queue for what it gets."""
+
+    def answer(self) -> None:
+        """Tell Asterisk that the call is answered."""
+
+    def hang_up(self) -> None:
+        """Have Asterisk hang up, and close the connection."""
+
+    def send(self, pcm: bytes) -> None:
+        """Send whole frames at the rate of the line."""
+
+
+class Line:
+    """A call, and what is reported of it."""
+
+    def __init__(
+        self,
+        link: Link,
+        invite: messages.IncomingCall,
+        settings: messages.UaSettings,
+        *,
+        clock: Clock,
+        send: Callable[[Message], None],
+        on_over: Callable[["Line"], None],
+    ) -> None:
+        self.call_id = invite.call_id
+        self.invite = invite
+        self.record = b""
+        self._link = link
+        self._clock = clock
+        self._send = send
+        self._on_over = on_over
+        self._rate_hz = settings.rtp.clock_rate_hz
+        self._timeout_ns = round(settings.rtp.inactivity_timeout_s * 1e9)
+        self._machine = StateMachine(LEG_TABLE, LegState.INVITED)
+        self._established_ns = 0
+        self._sip_code = 0
+        self._active: messages.MediaActive | None = None
+        self.heard_ns = clock.now_ns()
+        """When the far side last sent anything."""
+        self.media = LineMedia(
+            self.call_id,
+            AudioFormat(self._rate_hz),
+            max_buffered_ms=settings.playout_max_buffered_ms,
+            window_ms=settings.playout_window_ms,
+            sink=link,
+            queue=link.queue,
+            report=self._report,
+        )
+
+    @property
+    def is_over(self) -> bool:
+        """Whether :class:`.CallEnded` has been sent."""
+        return self._machine.state is LegState.OVER
+
+    def _report(self, event: PlayoutEvent) -> None:
+        self._send(messages.PlayoutReport(call_id=self.call_id, event=event))
+
+    # --- what the server asks for ----------------------------------------------------------------------------------------
+
+    def command(self, message: messages.CallCommand) -> None:
+        """Do what the server asks; what a line cannot do is reported."""
+        match message:
+            case messages.KeepRecord(record=record):
+                self.record = record
+            case messages.Ring():
+                self._ring(message)
+            case messages.Answer():
+                self._accept(message)
+            case messages.Hangup():
+                self.hang_up(message)
+            case messages.SetListening(directions=directions):
+                self.media.set_listening(directions)
+            case messages.AllowRefers() | messages.WithholdKeys():
+                pass  # no REFER comes by a line, and no bridge passes its keys
+            case _:
+                self._refuse(message)
+
+    def _refuse(self, message: messages.CallCommand) -> None:
+        names: dict[type[messages.CallCommand], str] = {messages.SetHold: "hold", messages.SendDtmf: "dtmf"}
+        name = names.get(type(message), type(message).__name__.lower())
+        detail = f"a line by {self._link.transport} has no such thing"
+        self._send(messages.CommandFailed(call_id=self.call_id, command=name, detail=detail))
+
+    def _ring(self, ring: messages.Ring) -> None:
+        self.media.lead_in_ms = ring.lead_in_ms
+        self._sip_code = 183 if ring.early_media else 180
+        self._send(messages.CallRinging(call_id=self.call_id, sip_call_id="", sip_code=self._sip_code))
+        if ring.early_media:
+            self._open()
+
+    def _accept(self, answer: messages.Answer) -> None:
+        if self._machine.state is not LegState.INVITED:
+            return
+        self.media.lead_in_ms = answer.lead_in_ms
+        self._machine.fire(LegEvent.ANSWER)
+        self._machine.fire(LegEvent.ACK)
+        self._link.answer()
+        self._open()
+        self._established_ns = self._clock.now_ns()
+        self._send(
+            messages.CallEstablished(
+                call_id=self.call_id,
+                sip_call_id="",
+                at_ns=self._established_ns,
+                transport=self._link.transport,
+            )
+        )
+
+    def _open(self) -> None:
+        if self._active is None:
+            self._active = messages.MediaActive(
+                call_id=self.call_id,
+                codec=self._link.encoding,
+                clock_rate_hz=self._rate_hz,
+                srtp=False,
+                dtmf=None,
+            )
+            self._send(self._active)
+            self.media.open(self._clock.now_ns())
+
+    def hang_up(self, hangup: messages.Hangup, ended_by: messages.EndedBy = "local") -> None:
+        """End the call."""
+        if self.is_over:
+            return
+        is_up = self._machine.state is LegState.ESTABLISHED
+        if not is_up:
+            log.info("line_refused", call_id=self.call_id, sip_code=hangup.sip_code, reason=hangup.cause)
+        self._link.hang_up()
+        self._finish(OK if is_up else hangup.sip_code or DECLINED, ended_by)
+
+    # --- what the line reports -------------------------------------------------------------------------------------------
+
+    def key(self, digit: str, duration_ms: int = 0) -> None:
+        """The caller has pressed a key."""
+        at_ns = self._clock.now_ns()
+        self._send(
+            messages.DtmfReceived(
+                call_id=self.call_id, digit=digit, duration_ms=duration_ms, method="line", at_ns=at_ns
+            )
+        )
+
+    def lost(self, ended_by: messages.EndedBy = "remote") -> None:
+        """The far side has hung up, or is gone; nothing happens if the call is over."""
+        if not self.is_over:
+            is_up = self._machine.state is LegState.ESTABLISHED
+            self._finish(OK if is_up else CANCELLED, ended_by)
+
+    def _finish(self, sip_code: int, ended_by: messages.EndedBy) -> None:
+        self._machine.fire(LegEvent.END)
+        self.media.cut(None)
+        self.media.tick(self._clock.now_ns())
+        self._on_over(self)
+        self._send(
+            messages.CallEnded(
+                call_id=self.call_id,
+                sip_code=sip_code,
+                ended_by=ended_by,
+                quality=self.media.quality,
+                at_ns=self._clock.now_ns(),
+            )
+        )
+
+    # --- every second ----------------------------------------------------------------------------------------------------
+
+    def watch(self, now_ns: int) -> None:
+        """Report quality; end the call when nothing has come for too long."""
+        self._send(messages.QualityReport(call_id=self.call_id, quality=self.media.quality))
+        is_up = self._machine.state is LegState.ESTABLISHED
+        if is_up and self._timeout_ns and now_ns - self.heard_ns > self._timeout_ns:
+            self.hang_up(messages.Hangup(call_id=self.call_id), "rtp_inactivity")
+
+    def snapshot(self) -> messages.CallSnapshot:
+        """Return the call as it is, for the server that adopts it."""
+        return messages.CallSnapshot(
+            call_id=self.call_id,
+            record=self.record,
+            state="established" if self._established_ns else "invited",
+            sip_call_id=self.invite.sip_call_id,
+            sip_code=self._sip_code,
+            established_ns=self._established_ns,
+            transport=self._link.transport,
+            held_by="none",
+            media=self._active,
+            invite=self.invite,
+            utterances=self.media.positions,
+        )
+
+
+MEDIA_COMMANDS: Final[dict[type[messages.CallCommand], Callable[[LineMedia, Any, bytes], None]]] = {
+    messages.BeginUtterance: lambda media, begin, _: media.buffer.begin(begin.utterance_id, begin.start_threshold_ms),
+    messages.Audio: lambda media, audio, pcm: media.buffer.write(audio.utterance_id, pcm),
+    messages.ExpectUnderrun: lambda media, more, _: media.buffer.await_more(more.utterance_id),
+    messages.FinishUtterance: lambda media, finish, _: media.buffer.finish(finish.utterance_id),
+    messages.CutUtterance: lambda media, cut, _: media.cut(cut.utterance_id),
+    messages.SetPaused: lambda media, pause, _: media.set_paused(
+        pause.by, paused=pause.paused, restart=(pause.utterance_id, pause.from_ms) if pause.utterance_id else None
+    ),
+}
+"""The reader thread carries these out on a line."""

@@ -1,0 +1,336 @@
+"""How the audio of a line gets to Asterisk. Both kinds are asked once in 20 ms, and return the frame that is heard then.
+
+:class:`PacedPlayout` sends a frame each time, for AudioSocket, which plays what comes. :class:`CreditPlayout` is for the
+WebSocket channel, which has a queue and plays it by its own clock::
+
+    playout buffer ─read─▸ │ not sent │ in Asterisk's queue │ ─▸ heard: events are reported, as of now
+                           └──────────┴─────────────────────┘
+                             at most playout.window_ms         MEDIA_MARK_PROCESSED says how far that is
+
+So frames are read before they are heard, and what the buffer reports with a frame is kept until then. Between two marks our
+own clock counts the frames; it does not run ahead of a mark that is not confirmed by more than :data:`SLACK_FRAMES`.
+A cut, a pause or a step back takes what is not heard yet out of Asterisk's queue (FLUSH_MEDIA), and what remains is sent
+again.
+Runs on: the thread of the loop, except where a docstring says otherwise; the line holds a lock.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+import msgspec
+
+from cc_tts.audio import PTIME_MS, AudioFormat
+from cc_tts.media.playout_buffer import FADE_MS, MAX_STEP_BACK_MS, PlayoutBuffer, ramped
+from cc_tts.media.playout_events import PlayoutEvent, PlayoutFinished, PlayoutProgress, PlayoutStarted
+
+MARK_FRAMES: Final = 5
+"""A mark follows so many frames; unmeasured."""
+SLACK_FRAMES: Final = 3
+"""So many frames count as heard after a mark that is not confirmed: the way back of the confirmation; unmeasured."""
+LOW_FRAMES: Final = 2
+"""So many frames are always in the queue, silence if there is nothing else, so that it does not run dry between two of our
+ticks; unmeasured.
+"""
+
+Shape = Callable[[int, bytes], bytes]
+"""Changes a frame as it is sent: mixes the far side of a bridge in, or the tone of a recording."""
+Emit = Callable[[PlayoutEvent], object]
+
+
+class FrameSink(Protocol):
+    """Takes frames at the rate of the line."""
+
+    def send(self, pcm: bytes) -> None:
+        """Send whole frames."""
+
+
+class QueueSink(FrameSink, Protocol):
+    """Takes frames into a queue that it plays."""
+
+    def mark(self, number: int) -> None:
+        """Have it say when all frames before this are played."""
+
+    def flush(self) -> None:
+        """Empty the queue, marks and all."""
+
+
+class Playout(Protocol):
+    """What a line has of its prompts, whichever way they go."""
+
+    def tick(self, now_ns: int) -> bytes:
+        """Send what is due, and return the frame that is heard now."""
+
+    def cut(self, utterance_id: str | None) -> None:
+        """Cut an utterance, or all. Runs on: the reader thread."""
+
+    def set_paused(self, *, paused: bool, restart: tuple[str, float] | None) -> None:
+        """Stop or go on. Runs on: either thread."""
+
+    def set_shape(self, shape: Shape | None) -> None:
+        """Change each frame from now on, with no more of a lead than needed."""
+
+    def positions(self) -> list[tuple[str, float]]:
+        """The utterances that are not over, and how much of each was heard, ms."""
+
+
+class PacedPlayout:
+    """Sends a frame each time it is asked."""
+
+    def __init__(self, buffer: PlayoutBuffer, sink: FrameSink) -> None:
+        self._buffer = buffer
+        self._sink = sink
+        self._shape: Shape | None = None
+
+    def tick(self, now_ns: int) -> bytes:
+        frame = self._buffer.read_frame(now_ns)
+        if self._shape is not None:
+            frame = self._shape(now_ns, frame)
+        self._sink.send(frame)
+        return frame
+
+    def cut(self, utterance_id: str | None) -> None:
+        self._buffer.cut(utterance_id)
+
+    def set_paused(self, *, paused: bool, restart: tuple[str, float] | None) -> None:
+        if paused:
+            self._buffer.pause()
+        else:
+            self._buffer.resume(restart=restart)
+
+    def set_shape(self, shape: Shape | None) -> None:
+        self._shape = shape
+
+    def positions(self) -> list[tuple[str, float]]:
+        return self._buffer.positions()
+
+
+@dataclass(slots=True)
+class _Frame:
+    """A frame that was read and is not heard. ``played_ms``: so much of the utterance is heard with it."""
+
+    pcm: bytes
+    utterance_id: str = ""
+    played_ms: float = 0.0
+    events: list[PlayoutEvent] = field(default_factory=list)
+
+
+class CreditPlayout:
+    """Keeps the queue of the far side filled. ``fresh`` is where the buffer's events come in."""
+
+    def __init__(
+        self,
+        buffer: PlayoutBuffer,
+        sink: QueueSink,
+        *,
+        audio_format: AudioFormat,
+        window_ms: int,
+        fresh: deque[PlayoutEvent],
+        emit: Emit,
+    ) -> None:
+        self._buffer = buffer
+        self._sink = sink
+        self._silence = bytes(audio_format.frame_bytes)
+        self._fade_bytes = audio_format.bytes_for_ms(FADE_MS)
+        self._window = max(LOW_FRAMES, window_ms // PTIME_MS)
+        self._fresh = fresh
+        self._emit = emit
+        self._ahead: deque[_Frame] = deque()
+        self._num_queued = 0
+        """So many of them are in the far side's queue."""
+        self._num_heard = 0
+        self._marks: deque[tuple[int, int]] = deque()
+        """Those that are not confirmed: the number of each, and how many frames are heard with it."""
+        self._last_mark = self._since_mark = 0
+        self._past: deque[_Frame] = deque(maxlen=MAX_STEP_BACK_MS // PTIME_MS)
+        self._at = ("", 0.0)
+        """The utterance that is heard, and how much of it was."""
+        self._cuts: set[str] = set()
+        self._wants_pause = self._is_paused = False
+        self._restart: tuple[str, float] | None = None
+        self._shape: Shape | None = None
+        self.is_full = False
+        """The far side has said that it takes no more (MEDIA_XOFF)."""
+
+    def tick(self, now_ns: int) -> bytes:
+        """Obey, count a frame as heard, and fill the queue up."""
+        self._obey(now_ns)
+        frame = self._silence
+        if self._num_queued and not self._is_unconfirmed:
+            frame = self._hear(now_ns)
+        if not self._is_paused:
+            self._fill(now_ns)
+        return frame
+
+    def confirm(self, number: int, now_ns: int) -> None:
+        """The far side has played all that was sent before this mark."""
+        while self._marks and self._marks[0][0] <= number:
+            _, num_heard = self._marks.popleft()
+            while self._num_heard < num_heard and self._num_queued:
+                self._hear(now_ns)
+
+    def cut(self, utterance_id: str | None) -> None:
+        known = {each.utterance_id for each in self._ahead} | {each for each, _ in self._buffer.positions()}
+        known |= {event.utterance_id for each in self._ahead for event in each.events}
+        self._cuts |= known - {""} if utterance_id is None else {utterance_id}
+        self._buffer.cut(utterance_id)
+
+    def set_paused(self, *, paused: bool, restart: tuple[str, float] | None) -> None:
+        self._wants_pause = paused
+        self._restart = restart
+
+    def set_shape(self, shape: Shape | None) -> None:
+        """A frame that is to be changed by what comes now is sent only just before it is due."""
+        self._shape = shape
+        if shape is not None:
+            self._take_back()
+
+    def positions(self) -> list[tuple[str, float]]:
+        ids = [each.utterance_id for each in self._ahead] + [each for each, _ in self._buffer.positions()]
+        return [(each, self._heard_ms(each)) for each in dict.fromkeys(ids) if each]
+
+    @property
+    def _is_unconfirmed(self) -> bool:
+        return bool(self._marks) and self._num_heard - self._marks[0][1] >= SLACK_FRAMES
+
+    def _heard_ms(self, utterance_id: str) -> float:
+        return self._at[1] if self._at[0] == utterance_id else 0.0
+
+    # --- what is heard -------------------------------------------------------------------------------------------------
+
+    def _hear(self, now_ns: int) -> bytes:
+        """Take the next frame for heard."""
+        frame = self._ahead.popleft()
+        self._num_queued -= 1
+        self._num_heard += 1
+        self._past.append(frame)
+        if frame.utterance_id:
+            self._at = frame.utterance_id, frame.played_ms
+        self._report(frame.events, now_ns)
+        frame.events = []
+        return frame.pcm
+
+    def _report(self, events: list[PlayoutEvent], now_ns: int) -> None:
+        for event in events:
+            self._emit(msgspec.structs.replace(event, at_ns=now_ns))
+
+    # --- what is sent --------------------------------------------------------------------------------------------------
+
+    def _fill(self, now_ns: int) -> None:
+        piece = bytearray()
+        limit = self._window if self._shape is None else LOW_FRAMES
+        while self._num_queued < limit and not self.is_full:
+            if self._num_queued == len(self._ahead) and not self._read(now_ns):
+                break
+            frame = self._ahead[self._num_queued]
+            if self._shape is not None:
+                frame.pcm = self._shape(now_ns, frame.pcm)
+            piece += frame.pcm
+            self._num_queued += 1
+            self._since_mark += 1
+            if self._since_mark == MARK_FRAMES:
+                self._send(piece)
+                piece.clear()
+                self._mark()
+        self._send(piece)
+
+    def _send(self, piece: bytearray) -> None:
+        if piece:
+            self._sink.send(bytes(piece))
+
+    def _mark(self) -> None:
+        self._since_mark = 0
+        self._last_mark += 1
+        self._marks.append((self._last_mark, self._num_heard + self._num_queued))
+        self._sink.mark(self._last_mark)
+
+    def _read(self, now_ns: int) -> bool:
+        """Read a frame of the buffer; ``False``: there is none that can be read already, and it is not needed yet."""
+        is_low = self._num_queued < LOW_FRAMES
+        if not (is_low or self._buffer.has_frame()):
+            return False
+        before = self._buffer.head
+        pcm = self._buffer.read_frame(now_ns)
+        events = list(self._fresh)
+        self._fresh.clear()
+        is_idle = self._buffer.is_idle(pcm)
+        if is_idle and not (is_low or events):
+            return False
+        frame = _Frame(pcm, events=events)
+        if not is_idle and before is not None:
+            frame.utterance_id, frame.played_ms = self._place(before[0], events)
+        self._ahead.append(frame)
+        return True
+
+    def _place(self, before: str, events: list[PlayoutEvent]) -> tuple[str, float]:
+        """Say which utterance a frame is of: the one that goes on after it, else the one that ended in it."""
+        after = self._buffer.head
+        begun = {event.utterance_id for event in events if isinstance(event, PlayoutStarted)}
+        if after is not None and (after[0] == before or after[0] in begun):
+            return after
+        ended = [event for event in events if isinstance(event, PlayoutFinished)]
+        return (ended[-1].utterance_id, ended[-1].played_ms) if ended else (before, 0.0)
+
+    # --- cuts and pauses -----------------------------------------------------------------------------------------------
+
+    def _obey(self, now_ns: int) -> None:
+        if self._cuts:
+            cuts, self._cuts = self._cuts, set()
+            self._drop(cuts, now_ns)
+        if self._wants_pause != self._is_paused:
+            self._is_paused = self._wants_pause
+            if self._is_paused:
+                self._take_back()
+            else:
+                self._step_back(now_ns)
+
+    def _take_back(self) -> None:
+        """Empty the queue of the far side; what is not heard is to be sent again."""
+        if self._num_queued:
+            self._sink.flush()
+        self._num_queued = self._since_mark = 0
+        self._marks.clear()
+
+    def _drop(self, cuts: set[str], now_ns: int) -> None:
+        """Leave out what is not heard of these utterances, with a ramp where that breaks off."""
+        first = self._ahead[0] if self._ahead and self._num_queued else None
+        if any(each.utterance_id in cuts for each in list(self._ahead)[: self._num_queued]):
+            self._take_back()
+        kept: deque[_Frame] = deque()
+        for frame in self._ahead:
+            is_cut = frame.utterance_id in cuts
+            for event in frame.events:
+                if isinstance(event, PlayoutFinished) and event.utterance_id in cuts:
+                    self._finish_cut(event, now_ns)
+                elif is_cut and event.utterance_id not in cuts:
+                    self._emit(msgspec.structs.replace(event, at_ns=now_ns))
+            frame.events = [event for event in frame.events if event.utterance_id not in cuts]
+            if not is_cut:
+                kept.append(frame)
+        if first is not None and first.utterance_id in cuts:
+            fade = ramped(first.pcm[: self._fade_bytes], self._fade_bytes, falls=True)
+            kept.appendleft(_Frame(fade.ljust(len(first.pcm), b"\0")))
+        self._ahead = kept
+        self._buffer.end_cut(now_ns)
+        fresh = list(self._fresh)
+        self._fresh.clear()
+        for event in fresh:
+            if isinstance(event, PlayoutFinished):
+                self._finish_cut(event, now_ns)
+
+    def _finish_cut(self, event: PlayoutFinished, now_ns: int) -> None:
+        played_ms = min(event.played_ms, self._heard_ms(event.utterance_id))
+        self._emit(msgspec.structs.replace(event, at_ns=now_ns, cause="cut", played_ms=played_ms))
+
+    def _step_back(self, now_ns: int) -> None:
+        """Go on after a pause, from the place that was asked for if it was heard a moment ago."""
+        restart, self._restart = self._restart, None
+        if restart is None or restart[0] != self._at[0]:
+            return
+        while self._past and self._past[-1].utterance_id == restart[0] and self._past[-1].played_ms > restart[1]:
+            self._ahead.appendleft(self._past.pop())
+        if self._ahead and self._ahead[0].utterance_id == restart[0]:
+            played_ms = max(0.0, self._ahead[0].played_ms - PTIME_MS)
+            self._at = restart[0], played_ms
+            self._emit(PlayoutProgress(restart[0], now_ns, played_ms))

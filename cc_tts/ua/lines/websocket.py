@@ -1,0 +1,310 @@
+"""Calls that Asterisk brings by its channel ``WebSocket`` (chan_websocket, control messages as JSON). Asterisk is the
+client.
+
+::
+
+    ◂ upgrade, MEDIA_START   ▸ frames, MARK_MEDIA, FLUSH_MEDIA, ANSWER, HANGUP
+    ◂ frames, DTMF_END, MEDIA_MARK_PROCESSED, MEDIA_XOFF, MEDIA_XON
+
+Runs on: the thread of the loop.
+"""
+
+import asyncio
+import base64
+import binascii
+import contextlib
+import hmac
+import logging
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+from aiohttp import WSCloseCode, WSMsgType, web
+
+from cc_tts import logs
+from cc_tts.ua.lines.codec import FORMATS, LineCodec
+from cc_tts.ua.lines.invite import incoming_call, variables_of
+from cc_tts.ua.lines.line import Line
+from cc_tts.ua.lines.playout import QueueSink
+from cc_tts.ua.lines.switchboard import SETUP_TIMEOUT_S, Switchboard
+
+TRANSPORT: Final = "asterisk_ws"
+MAX_MESSAGE_BYTES: Final = 1 << 18
+"""A MEDIA_START with the longest text is shorter; unmeasured."""
+MAX_PIECE_BYTES: Final = 65_500
+"""Asterisk closes a connection that sends it a longer message."""
+MAX_EARLY_BYTES: Final = 32_000
+"""Audio that comes before MEDIA_START is kept, a second of the widest format."""
+LAST_MESSAGES_TIMEOUT_S: Final = 1.0
+"""What is still to be sent at the end may take this long; unmeasured."""
+_KEYS: Final = frozenset("0123456789*#ABCD")
+_SILENT: Final = logging.getLogger("cc_tts.ua.lines.protocol")
+"""This logger takes what aiohttp logs of unreadable requests: it quotes header lines, and one is a password."""
+_SILENT.addHandler(logging.NullHandler())
+_SILENT.propagate = False
+
+log = logs.get(__name__)
+
+
+class _Event(msgspec.Struct):
+    """A message of Asterisk, with the fields that are read of any."""
+
+    event: str
+    connection_id: str = ""
+    channel_id: str = ""
+    format: str = ""
+    ptime: int = 20
+    channel_variables: dict[str, Any] = {}
+    digit: str = ""
+    duration_ms: int = 0
+    correlation_id: str = ""
+
+
+_DECODER: Final = msgspec.json.Decoder(_Event)
+
+
+class _Malformed(Exception):
+    """Asterisk, or somebody in its place, sent what cannot be."""
+
+
+class WebSocketLink:
+    """One connection, and the line that it carries."""
+
+    transport = TRANSPORT
+
+    def __init__(
+        self, board: Switchboard, socket: web.WebSocketResponse, source: str, query: Mapping[str, str]
+    ) -> None:
+        self._board = board
+        self._socket = socket
+        self._source = source
+        self._query = query
+        self._outbox: asyncio.Queue[str | bytes | None] = asyncio.Queue()
+        self._codec: LineCodec | None = None
+        self._line: Line | None = None
+        self._early = bytearray()
+        self._is_closed = False
+        self.encoding = ""
+        self.queue: QueueSink | None = self
+
+    async def run(self) -> None:
+        """Carry the line until either side ends it."""
+        sending = asyncio.create_task(self._send_all())
+        ended_by: Literal["remote", "not_acceptable"] = "remote"
+        try:
+            async with asyncio.timeout(SETUP_TIMEOUT_S) as deadline:
+                async for message in self._socket:
+                    self._take(message)
+                    if self._line is not None:
+                        deadline.reschedule(None)
+        except TimeoutError:
+            log.warning("line_without_start", source=self._source, waited_s=SETUP_TIMEOUT_S)
+        except _Malformed as error:
+            log.warning("line_malformed", source=self._source, detail=str(error))
+            ended_by = "not_acceptable"
+            await self._socket.close(code=WSCloseCode.UNSUPPORTED_DATA, message=str(error).encode()[:120])
+        finally:
+            self._is_closed = True
+            if self._line is not None:
+                self._line.lost(ended_by)
+            self._outbox.put_nowait(None)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(sending, LAST_MESSAGES_TIMEOUT_S)
+
+    async def _send_all(self) -> None:
+        """Send what is put into the outbox; ``None`` ends that, and the connection."""
+        with contextlib.suppress(ConnectionError, RuntimeError):  # it is gone, which run() sees
+            while (item := await self._outbox.get()) is not None:
+                await (self._socket.send_str(item) if isinstance(item, str) else self._socket.send_bytes(item))
+        await self._socket.close()
+
+    # --- what Asterisk sends -----------------------------------------------------------------------------------------------
+
+    def _take(self, message: Any) -> None:
+        if self._line is not None:
+            self._line.heard_ns = self._board.clock.now_ns()
+        if message.type is WSMsgType.BINARY:
+            self._take_audio(message.data)
+        elif message.type is WSMsgType.TEXT:
+            self._take_event(message.data)
+
+    def _take_audio(self, data: bytes) -> None:
+        if self._codec is None or self._line is None:
+            self._early += data
+            del self._early[:-MAX_EARLY_BYTES]
+        else:
+            self._line.media.receive(self._codec.decode(data))
+
+    def _take_event(self, text: str) -> None:
+        try:
+            event = _DECODER.decode(text)
+        except msgspec.MsgspecError as error:
+            raise _Malformed(f"a message is not one of chan_websocket with f(json): {error}") from None
+        if event.event == "MEDIA_START":
+            self._start(event)
+            return
+        line = self._line
+        if line is None:
+            return
+        match event.event:
+            case "DTMF_END" if event.digit.upper() in _KEYS and len(event.digit) == 1:
+                line.key(event.digit.upper(), event.duration_ms)
+            case "MEDIA_MARK_PROCESSED" if event.correlation_id.isdecimal():
+                line.media.confirm(int(event.correlation_id[:18]), self._board.clock.now_ns())
+            case "MEDIA_XOFF" | "MEDIA_XON" if line.media.credit is not None:
+                line.media.credit.is_full = event.event == "MEDIA_XOFF"
+            case "ERROR":
+                log.warning("asterisk_error", call_id=line.call_id)
+
+    def _start(self, event: _Event) -> None:
+        if self._line is not None:
+            raise _Malformed("MEDIA_START comes twice")
+        if event.format not in FORMATS:
+            raise _Malformed(f"format {event.format[:16]!r} is not one of {', '.join(FORMATS)}")
+        if not event.channel_id:
+            raise _Malformed("MEDIA_START has no channel_id")
+        codec = LineCodec(event.format, self._board.settings.rtp.clock_rate_hz)
+        self._codec, self.encoding = codec, codec.encoding
+        variables = variables_of(self._query) | variables_of(event.channel_variables)
+        invite = incoming_call(
+            self._board.new_call_id(),
+            channel_id=event.channel_id[:256],
+            source=self._source,
+            transport=TRANSPORT,
+            default_route=self._board.config.route,
+            variables=variables,
+            parameters={name: each for name, each in self._query.items() if not variables_of({name: each})},
+        )
+        self._line = self._board.take(self, invite)
+        if self._line is not None:
+            self._line.media.receive(codec.decode(bytes(self._early)))
+        self._early.clear()
+
+    # --- what the line sends -----------------------------------------------------------------------------------------------
+
+    def send(self, pcm: bytes) -> None:
+        if not self._is_closed and self._codec is not None:
+            data = self._codec.encode(pcm)
+            for start in range(0, len(data), MAX_PIECE_BYTES):
+                self._outbox.put_nowait(data[start : start + MAX_PIECE_BYTES])
+
+    def mark(self, number: int) -> None:
+        self._command("MARK_MEDIA", correlation_id=str(number))
+
+    def flush(self) -> None:
+        self._command("FLUSH_MEDIA")
+
+    def answer(self) -> None:
+        self._command("ANSWER")
+
+    def hang_up(self) -> None:
+        self._command("HANGUP")
+        self._is_closed = True
+        self._outbox.put_nowait(None)
+
+    def _command(self, command: str, **more: str) -> None:
+        if not self._is_closed:
+            self._outbox.put_nowait(msgspec.json.encode({"command": command, **more}).decode())
+
+
+class WebSocketListener:
+    """Where Asterisk connects to."""
+
+    def __init__(self, board: Switchboard) -> None:
+        self._board = board
+        self._config = board.config
+        self._web: web.Server | None = None
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Begin to listen; raises ``OSError`` if the port is taken."""
+        self._web = served = web.Server(self._handle, access_log=None, logger=_SILENT)
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: _Connection(self._board, served), self._config.host, self._config.websocket_port)
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        if self._web is not None:
+            await self._web.shutdown(LAST_MESSAGES_TIMEOUT_S)
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        connection = request.protocol
+        assert isinstance(connection, _Connection)
+        connection.request_came()
+        if (refusal := self._refusal(request)) is not None:
+            return refusal
+        offered = [
+            each.strip() for each in request.headers.get("Sec-WebSocket-Protocol", "").split(",") if each.strip()
+        ]
+        socket = web.WebSocketResponse(protocols=offered[:1], max_msg_size=MAX_MESSAGE_BYTES, compress=False)
+        await socket.prepare(request)
+        await WebSocketLink(self._board, socket, connection.source, dict(request.query)).run()
+        return socket
+
+    def _refusal(self, request: web.BaseRequest) -> web.Response | None:
+        if not self._is_known(request):
+            log.warning("line_refused", source=request.remote, reason="credentials")
+            return web.Response(status=401, headers={"WWW-Authenticate": 'Basic realm="cc-tts"'})
+        if request.headers.get("Upgrade", "").lower() != "websocket":
+            return web.Response(status=426, headers={"Upgrade": "websocket", "Connection": "Upgrade"})
+        if (retry_after_s := self._board.refusal()) is not None:
+            return web.Response(status=503, headers={"Retry-After": str(retry_after_s)})
+        return None
+
+    def _is_known(self, request: web.BaseRequest) -> bool:
+        """Whether the request has the password: as a user, as a bearer, or in the query as ``token``."""
+        wanted = self._config.password
+        if not wanted:
+            return True
+        scheme, _, credentials = request.headers.get("Authorization", "").partition(" ")
+        user, password = self._config.username, request.query.get("token", "")
+        if scheme.lower() == "bearer":
+            password = credentials.strip()
+        elif scheme.lower() == "basic":
+            user, password = _basic(credentials)
+        is_user = not self._config.username or hmac.compare_digest(user.encode(), self._config.username.encode())
+        return hmac.compare_digest(password.encode(), wanted.encode()) and is_user
+
+
+def _basic(credentials: str) -> tuple[str, str]:
+    """User and password of RFC 7617; empty if they cannot be read."""
+    try:
+        user, _, password = base64.b64decode(credentials.strip(), validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        return "", ""
+    return user, password
+
+
+class _Connection(web.RequestHandler):
+    """A connection of a known address, which must ask for something soon."""
+
+    __slots__ = ("_board", "_timer", "source")
+
+    def __init__(self, board: Switchboard, server: web.Server) -> None:
+        options: dict[str, Any] = {"access_log": None, "logger": _SILENT}
+        super().__init__(server, loop=asyncio.get_running_loop(), **options)
+        self._board = board
+        self._timer: asyncio.TimerHandle | None = None
+        self.source = ""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.source = self._board.connected(transport)
+        if not self.source:
+            self._drop()
+            return
+        self._timer = asyncio.get_running_loop().call_later(SETUP_TIMEOUT_S, self._drop)
+
+    def request_came(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self.request_came()
+        self._board.disconnected(self.source)
+        super().connection_lost(exc)
+
+    def _drop(self) -> None:
+        if isinstance(self.transport, asyncio.WriteTransport):
+            self.transport.abort()

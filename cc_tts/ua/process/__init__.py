@@ -1,0 +1,1 @@
+"""The processes of the user agent, without what they carry."""

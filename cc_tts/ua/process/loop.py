@@ -1,0 +1,240 @@
+"""What a process of the user agent does besides its calls: it obeys the server, and outlives it. Both kinds are run by this,
+that for SIP and that for lines without.
+
+Threads: the thread of the loop lets the agent work and carries out commands; the reader thread takes records off the channel
+and puts audio into playout buffers.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn, Protocol
+
+from cc_tts import __version__, logs
+from cc_tts.clock import NS_PER_MS, Clock, MonotonicClock
+from cc_tts.errors import ProcessFailed
+from cc_tts.processes import child
+from cc_tts.processes.adoption import AdoptionRefused
+from cc_tts.processes.channel import PROTOCOL_VERSION, Hello, Message, Ping, Pong, Ready, Shutdown, StartFailed
+from cc_tts.processes.watchdog import Watchdog
+from cc_tts.ua import ended_calls, messages
+from cc_tts.ua.detached import Detached, ServerGone, ServerLink, Successor, UnnotedEnds
+from cc_tts.ua.messages import TO_UA, CallEnded, EndNoted, UaSettings
+
+SERVER_TIMEOUT_S = 2.0
+"""Without a ping for this long, of which there are two a second, the server could not answer a call; unmeasured."""
+MAX_TURN_S = 0.1
+"""One turn of the loop counts at most this much towards :data:`SERVER_TIMEOUT_S`: more was a pause of this process
+(unmeasured).
+"""
+NICE = -10
+"""The process has this priority if it is permitted (CAP_SYS_NICE), since callers hear its delays; unmeasured."""
+
+log = logs.get("cc_tts.ua")
+
+
+class Agent(Protocol):
+    """The calls of the process."""
+
+    @property
+    def num_calls(self) -> int:
+        """Calls that have not ended."""
+
+    def start(self) -> dict[str, str]:
+        """Open what calls come in by; returns what it runs on, for people, and how many calls it takes."""
+
+    def poll(self) -> None:
+        """Do one turn."""
+
+    def command(self, message: Message) -> None:
+        """Do what the server asks."""
+
+    def media(self, message: Message, payload: bytes) -> bool:
+        """Feed a playout buffer; returns whether ``message`` is about media. Runs on: the reader thread."""
+
+    def forward_audio(self, put: Callable[[Message, bytes], None]) -> None:
+        """Give ``put`` the frames of the calls that somebody listens to."""
+
+    def set_server_silent(self, *, silent: bool) -> None:
+        """Refuse new calls while the server is silent."""
+
+    def snapshot(self, call_id: str) -> messages.CallSnapshot | None:
+        """Return a call as it is or was."""
+
+    def detach_server(self) -> None:
+        """The server is gone."""
+
+    def attach_server(self) -> list[messages.CallSnapshot]:
+        """Another server is there."""
+
+    def stop(self) -> None:
+        """End all calls."""
+
+
+def run(process: str, make: Callable[[UaSettings, Clock, Callable[[Message], None]], Agent]) -> NoReturn:
+    """Run until a shutdown is asked for, or the server is gone and no other adopts this process. ``make`` gets what sends
+    a report.
+    """
+    stopping = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, min(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
+    channel, settings = child.begin(UaSettings, TO_UA)
+    logs.configure(level=settings.log.level, json=settings.log.json, process=process)
+    clock = MonotonicClock()
+    loop: ProcessLoop | None = None
+
+    def report(message: Message) -> None:
+        if loop is not None:
+            loop.report(message)
+
+    try:
+        agent = make(settings, clock, report)
+        link = ServerLink(channel, agent.media)
+        loop = ProcessLoop(process, link, agent, settings, clock)
+        described = agent.start() | {"cc_tts": __version__}
+    except Exception as error:  # noqa: BLE001 - whatever PJSIP throws, the reason must reach the log
+        log.error("ua_cannot_start", detail=str(error))
+        with contextlib.suppress(ProcessFailed):
+            channel.send(StartFailed(detail=str(error)[:500]))
+        _leave(child.EXIT_NO_START)
+
+    link.listen(settings.adoption_socket)
+    threading.Thread(target=link.read, name="reader", daemon=True).start()
+    loop.greet(described)
+    is_alone = loop.run(stopping)
+    agent.stop()
+    if link.detached is not None and link.outlives_server:
+        ended_calls.leave(Path(settings.adoption_socket), link.detached.reports(()), clock)
+    with contextlib.suppress(ProcessFailed):
+        link.channel.flush()
+    link.close()
+    _leave(child.EXIT_SERVER_GONE if is_alone else 0)
+
+
+class ProcessLoop:
+    """The loop of the process, and what it knows of the server. Runs on: the thread of the loop."""
+
+    def __init__(self, process: str, link: ServerLink, agent: Agent, settings: UaSettings, clock: Clock) -> None:
+        self._process = process
+        self._link = link
+        self._agent = agent
+        self._settings = settings
+        self._clock = clock
+        self._silence = Watchdog(clock, max_step_s=MAX_TURN_S)
+        self._is_pinged = False
+        """Whether the server that this process has now has begun to ask for signs of life. One that adopts begins late."""
+        self._is_over = False
+        self._has_server = True
+        self._deadline_ns = 0
+        self._build: dict[str, str] = {}
+        self._ends = UnnotedEnds(agent.snapshot)
+
+    def report(self, message: Message) -> None:
+        """Send, or keep what is worth it. A server that does not read is given up, which the loop does."""
+        if isinstance(message, CallEnded) and self._link.outlives_server:
+            self._ends.keep(message)
+        if self._link.detached is not None:
+            self._link.detached.keep(message)
+            return
+        try:
+            self._link.channel.put(message)
+        except ProcessFailed as error:
+            log.error("server_gone", detail=str(error))
+            self._has_server, self._is_over = False, True
+
+    def greet(self, build: dict[str, str]) -> None:
+        self._build = build
+        self.report(Hello(protocol=PROTOCOL_VERSION, process=self._process, pid=os.getpid(), build=build))
+        self.report(Ready())
+
+    def run(self, stopping: threading.Event) -> bool:
+        """Let the agent work and carry out commands until it is over; returns whether that is for want of a server."""
+        while not (self._is_over or stopping.is_set()):
+            self._agent.poll()
+            while self._link.commands and not self._is_over:
+                self._obey(self._link.commands.popleft())
+            if not self._has_server:
+                self._is_over = self._is_over or self._clock.now_ns() > self._deadline_ns
+            elif self._link.detached is None:
+                self._silence.count(owed=self._is_pinged)
+                self._agent.set_server_silent(silent=self._silence.seconds > SERVER_TIMEOUT_S)
+                self._flush()
+        return not self._has_server
+
+    def _flush(self) -> None:
+        channel = self._link.channel
+        try:
+            channel.flush()
+            if not channel.has_backlog:  # the server reads
+                self._agent.forward_audio(channel.put)
+                channel.flush()
+        except ProcessFailed:
+            self._link.detached = Detached(self._ends)  # ServerGone follows
+
+    def _obey(self, message: Message | ServerGone | Successor) -> None:
+        match message:
+            case Shutdown():
+                self._is_over = True
+            case Ping(serial=serial):
+                self._is_pinged = True
+                self._silence.heard()
+                self.report(Pong(serial=serial))
+            case EndNoted(call_id=call_id):
+                self._ends.forget(call_id)
+            case ServerGone():
+                self._detach()
+            case Successor():
+                self._attach(message)
+            case _:
+                self._agent.command(message)
+
+    def _detach(self) -> None:
+        num_calls = self._agent.num_calls
+        self._has_server = False
+        if self._link.detached is None:
+            self._link.detached = Detached(self._ends)
+        self._is_over = not (num_calls and self._link.outlives_server)
+        if self._is_over:
+            log.error("server_gone", calls=num_calls, consequence="ending them")
+            return
+        grace_ms = self._settings.orphan_grace_ms
+        log.error("server_gone", calls=num_calls, consequence=f"keeping them for {grace_ms} ms")
+        self._deadline_ns = self._clock.now_ns() + grace_ms * NS_PER_MS
+        self._agent.detach_server()
+
+    def _attach(self, successor: Successor) -> None:
+        """Be adopted, or say why not and end."""
+        request, detached = successor.request, self._link.detached
+        refusal = ""
+        if request.protocol != PROTOCOL_VERSION:
+            refusal = f"it speaks protocol {request.protocol}, this process {PROTOCOL_VERSION}"
+        elif request.settings != self._settings.fingerprint:
+            sections = "[sip], [rtp], [registration], [playout] or [asterisk]"
+            refusal = f"its {sections} are others than this process was started with"
+        if refusal or detached is None:
+            log.error("adoption_refused", detail=refusal, calls=self._agent.num_calls, consequence="ending them")
+            with contextlib.suppress(ProcessFailed):
+                successor.channel.send(AdoptionRefused(detail=refusal))
+            self._is_over = True
+            return
+        live_calls = self._agent.attach_server()
+        log.info("adopted", calls=len(live_calls), by=request.version)
+        self._link.channel.close()
+        self._link.channel, self._link.detached, self._has_server = successor.channel, None, True
+        self._is_pinged = False
+        self.greet(self._build)
+        for each in detached.reports(live_calls):
+            self.report(each)
+        successor.decided.set()
+
+
+def _leave(code: int) -> NoReturn:
+    """Exit while PJSIP's objects still exist: Python would destroy them after the library, where PJMEDIA aborts."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

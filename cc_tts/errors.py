@@ -268,6 +268,10 @@ class DtmfUnsupported(WrongState, code="dtmf_unsupported", title="The far side t
     """The far side of the call takes neither telephone events (RFC 4733) nor keys by SIP INFO."""
 
 
+class LineUnsupported(WrongState, code="line_unsupported", title="The line of this call cannot do that"):
+    """The call came by a line without SIP, which has no hold, no REFER and no bridge: Asterisk can do that itself."""
+
+
 class DuplicateId(WrongState, code="duplicate_id", title="The id is taken"):
     """The id supplied by the client is taken."""
 

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import itertools
 import os
+import signal
 from pathlib import Path
 from typing import Self
 
@@ -200,6 +201,11 @@ class Asterisk:
     @property
     def log(self) -> str:
         return self._child.log
+
+    async def kill(self) -> None:
+        """SIGKILL, as when its machine dies with it."""
+        os.kill(self._child.pid, signal.SIGKILL)
+        await self.end()
 
     async def end(self) -> int:
         """SIGTERM; returns the exit status."""

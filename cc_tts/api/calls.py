@@ -34,6 +34,7 @@ from cc_tts.errors import (
     GatherActive,
     GatherNotFound,
     LanguageUnsupported,
+    LineUnsupported,
     MalformedRequest,
     NothingToSay,
     QueueFull,
@@ -269,6 +270,7 @@ async def list_calls(request: web.Request) -> views.Calls:
         Unprocessable,
         DisclosureFailed,
         WrongState,
+        LineUnsupported,
         *OF_TEXT,
     ),
     for_tenants=True,
@@ -375,13 +377,13 @@ async def end_call(request: web.Request, body: schemas.Hangup) -> views.Call:
     return await hangup_call(request, body)
 
 
-@ROUTES.add("POST", "/v1/calls/{id}/hold", scope="call", errors=ON_A_CALL)
+@ROUTES.add("POST", "/v1/calls/{id}/hold", scope="call", errors=(*ON_A_CALL, LineUnsupported))
 async def hold_call(request: web.Request, body: schemas.Command) -> views.Call:
     """Put the call on hold."""
     return command(request, body.client_state, lambda call: call.set_hold(hold=True))
 
 
-@ROUTES.add("POST", "/v1/calls/{id}/unhold", scope="call", errors=ON_A_CALL)
+@ROUTES.add("POST", "/v1/calls/{id}/unhold", scope="call", errors=(*ON_A_CALL, LineUnsupported))
 async def unhold_call(request: web.Request, body: schemas.Command) -> views.Call:
     """Take the call off hold."""
     return command(request, body.client_state, lambda call: call.set_hold(hold=False))
@@ -391,7 +393,7 @@ async def unhold_call(request: web.Request, body: schemas.Command) -> views.Call
     "POST",
     "/v1/calls/{id}/dtmf",
     scope="call",
-    errors=(*ON_A_CALL, DtmfUnsupported),
+    errors=(*ON_A_CALL, DtmfUnsupported, LineUnsupported),
     examples={"digits": {"digits": "12#", "duration_ms": 160}},
 )
 async def send_dtmf(request: web.Request, body: schemas.Dtmf) -> views.Call:

@@ -65,7 +65,10 @@ class Call(View, frozen=True, kw_only=True):
     ]
     codec: str | None
     clock_rate_hz: int | None
-    transport: Annotated[str | None, Meta(description="What its SIP came over: udp, tcp or tls.")]
+    transport: Annotated[
+        str | None,
+        Meta(description="What SIP came over: udp, tcp or tls; else asterisk_ws, audiosocket."),
+    ]
     srtp: Annotated[bool | None, Meta(description="Whether its audio is encrypted; null while there is none.")]
     held: bool
     paused: bool

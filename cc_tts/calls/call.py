@@ -255,9 +255,10 @@ class Call(CallInfo):
         """Re-INVITE sendonly to hold, or sendrecv to take back.
 
         Raises:
-            WrongState: not established, or held already or not held.
+            WrongState, LineUnsupported: not established, or held already or not held; a line without SIP.
         """
         self._check(CallEvent.MODIFY, "hold" if hold else "unhold")
+        self.check_sip("hold")
         if self.held == hold:
             raise WrongState("the call is held already" if hold else "the call is not held")
         self.services.ua.send(messages.SetHold(self.id, hold))
@@ -267,9 +268,10 @@ class Call(CallInfo):
 
         Raises:
             WrongState: not established.
-            DtmfUnsupported: the far side takes neither.
+            DtmfUnsupported, LineUnsupported: the far side takes neither.
         """
         self._check(CallEvent.MODIFY, "dtmf")
+        self.check_sip("way to send keys")
         if self.dtmf_method is None:
             raise DtmfUnsupported("the far side has no telephone-event (RFC 4733) in its SDP and no INFO in its Allow")
         self.services.ua.send(messages.SendDtmf(call_id=self.id, digits=digits, duration_ms=duration_ms))

@@ -14,7 +14,7 @@ from cc_tts.calls.events import types
 from cc_tts.calls.recording.recording import RecordingStamp
 from cc_tts.calls.relay.request import RelayRequest
 from cc_tts.config.schema import CallWebhook, MediaDialect
-from cc_tts.errors import CcTtsError
+from cc_tts.errors import CcTtsError, LineUnsupported
 from cc_tts.media.quality import Quality
 from cc_tts.speech.prompt import Disclosure, PromptDefaults
 from cc_tts.ua import messages
@@ -92,6 +92,13 @@ class CallInfo:
     """The UA process was asked to place this; the next trunk gets it, too, if the first does not take it."""
     no_answer_at_s: float | None = None
     """When an outgoing call is given up that is not answered, on the wall clock."""
+
+    def check_sip(self, command: str) -> None:
+        """Raise ``LineUnsupported`` if the call came by a line without SIP."""
+        if self.transport in messages.LINES_WITHOUT_SIP:
+            raise LineUnsupported(
+                f"call {self.id} came by {self.transport}, which has no {command}: Asterisk can do that in its dialplan"
+            )
 
     def note_media(self, media: messages.MediaActive) -> None:
         """Take in what the leg's media are."""

@@ -188,6 +188,7 @@ class OutgoingCalls:
             other = self._table.find(request.bridge.other_call_id)
             if other.state is CallState.TERMINATED:
                 raise WrongState(f"call {other.id} is over")
+            other.check_sip("bridge")
 
     def _check_speech(self, request: OriginateRequest) -> None:
         if request.voice is not None:

@@ -9,7 +9,7 @@ import pytest
 
 from cc_tts.config import schema
 from cc_tts.processes import adoption, systemd
-from cc_tts.ua.__main__ import NICE
+from cc_tts.ua.process.loop import NICE
 
 pytestmark = pytest.mark.architecture
 

@@ -29,11 +29,14 @@ class Bridges:
             WrongState: one of them is not established, or they are the same.
             BridgeActive: one of them is bridged already.
             BridgeImpossible: they are in different UA processes.
+            LineUnsupported: one of them came by a line without SIP.
             UserAgentUnavailable: their UA process is not up.
         """
         other = self._table.find(request.other_call_id)
         if call is other:
             raise WrongState(f"call {call.id} cannot be bridged to itself")
+        for each in (call, other):
+            each.check_sip("bridge")
         call.bridge.check()
         other.bridge.check()
         if not self._ua.are_together(call.id, other.id):

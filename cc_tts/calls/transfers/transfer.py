@@ -82,6 +82,9 @@ class TransferredCall(CallView, Protocol):
     def set_hold(self, *, hold: bool) -> None:
         """Hold the call or take it back."""
 
+    def check_sip(self, command: str) -> None:
+        """Raise ``LineUnsupported`` if the call came by a line without SIP."""
+
 
 class Transfer:
     """A transfer from the command to its last event."""

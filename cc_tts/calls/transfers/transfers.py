@@ -38,8 +38,11 @@ class Transfers:
 
         Raises:
             WrongState: the far side of the consulted call is nobody who could take the place of ours.
+            LineUnsupported: one of the calls came by a line without SIP.
         """
+        call.check_sip("REFER")
         if (consult := request.consult) is not None:
+            consult.check_sip("REFER")
             if consult is call or consult.state is not CallState.ESTABLISHED:
                 raise WrongState(f"call {consult.id} is {consult.state}: consult another call that is established")
             local_tag, remote_tag = consult.tags

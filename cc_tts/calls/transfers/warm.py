@@ -295,8 +295,10 @@ class WarmTransfers:
             TransferNotAllowed: the configuration does not name the target.
             WrongState, BridgeActive: the call is not established, or is bridged.
             TransferActive: a transfer runs already.
+            LineUnsupported: it came by a line without SIP.
             CcTtsError: as :meth:`.Call.speak`, of a prompt, and as :meth:`.OutgoingCalls.place`.
         """
+        call.check_sip("bridge")
         self._transfers.check_target(request.to)
         call.bridge.check()
         call.handover.check_idle()

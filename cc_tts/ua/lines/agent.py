@@ -24,7 +24,7 @@ POLL_MS: Final = 4
 WATCH_SLOTS: Final = 50
 """Each line is watched once in this many ticks, one second."""
 MAX_CATCH_UP: Final = 5
-"""So many ticks are made up for after a delay; more are left out, and counted as late; unmeasured."""
+"""The clock makes up for so many ticks after a delay; more are left out, and counted as late; unmeasured."""
 STOP_TIMEOUT_S: Final = 2.0
 """The last messages may take this long; unmeasured."""
 _TICK_NS: Final = PTIME_MS * NS_PER_MS
@@ -63,7 +63,7 @@ class LineAgent:
     # --- life ----------------------------------------------------------------------------------------------------------
 
     def start(self) -> dict[str, str]:
-        """Open the listeners.
+        """Open the listeners that are configured.
 
         Raises:
             RuntimeError: a port is taken.
@@ -111,7 +111,7 @@ class LineAgent:
             self._recordings.tick(slot)
 
     def stop(self) -> None:
-        """End all calls."""
+        """End all calls, and close the listeners."""
         self._accepting = False
         for line in self._live_lines():
             line.hang_up(messages.Hangup(call_id=line.call_id, sip_code=503))

@@ -26,7 +26,7 @@ UUID: Final = 0x01
 DTMF: Final = 0x03
 AUDIO: Final = 0x10
 ERROR: Final = 0xFF
-"""Kinds of messages."""
+"""The kinds of messages."""
 UUID_BYTES: Final = 16
 MAX_BACKLOG_BYTES: Final = 16_000
 """A second that Asterisk has not taken; what is more is left out, so that it does not come late for ever after."""

@@ -1,4 +1,4 @@
-"""What a call without SIP says of itself, in the words of an INVITE, so that it is routed as one. This module has no state.
+"""A call without SIP says of itself what an INVITE does, so that it is routed as one. This module has no state.
 
 Channel variables ``TTS_TEXT``, ``TTS_VOICE`` … stand for the headers ``X-TTS-Text``, ``X-TTS-Voice`` …, those that begin
 with ``X_`` for the application's own headers.
@@ -14,8 +14,9 @@ from cc_tts.ua import messages
 MAX_VARIABLES: Final = 64
 """A call has no more headers than this; unmeasured."""
 MAX_PARAMETERS: Final = 16
+"""The application sees so many parameters of the address; unmeasured."""
 MAX_PARAMETER_CHARS: Final = 128
-"""Parameters of the address that the application sees; unmeasured."""
+"""Each has so many characters at most; unmeasured."""
 _NAME: Final = re.compile(r"(?:TTS|X)_[A-Z0-9_]{1,60}")
 _PARAMETER: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _ENCODED: Final = frozenset({"X-TTS-Text", "X-TTS-SSML"})

@@ -153,7 +153,7 @@ class Line:
             self.media.open(self._clock.now_ns())
 
     def hang_up(self, hangup: messages.Hangup, ended_by: messages.EndedBy = "local") -> None:
-        """End the call."""
+        """End the call, or refuse it."""
         if self.is_over:
             return
         is_up = self._machine.state is LegState.ESTABLISHED

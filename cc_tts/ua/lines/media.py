@@ -19,14 +19,14 @@ from cc_tts.ua.rtp.frame_queue import FrameQueue
 
 PauseReason = Literal["request", "speech"]
 MAX_WAITING_FRAMES: Final = 50
-"""A second of what the caller says is kept until it is used; of more the oldest is left out."""
+"""A second of what the caller says is kept until it is used; of more the oldest is left out (unmeasured)."""
 MAX_LAG_FRAMES: Final = 10
-"""So many frames may wait where each tick takes one; unmeasured. TCP brings several at once after a loss."""
+"""No more frames may wait where each tick takes one; unmeasured. TCP brings several at once after a loss."""
 _LEFT_AFTER_LAG: Final = 2
 
 
 class LineMedia:
-    """What a line sends and receives."""
+    """The audio that a line sends and receives."""
 
     def __init__(
         self,

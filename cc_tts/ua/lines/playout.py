@@ -28,9 +28,9 @@ from cc_tts.media.playout_events import PlayoutEvent, PlayoutFinished, PlayoutPr
 MARK_FRAMES: Final = 5
 """A mark follows so many frames; unmeasured."""
 SLACK_FRAMES: Final = 3
-"""So many frames count as heard after a mark that is not confirmed: the way back of the confirmation; unmeasured."""
+"""This many frames count as heard after a mark that is not confirmed: the way back of the confirmation; unmeasured."""
 LOW_FRAMES: Final = 2
-"""So many frames are always in the queue, silence if there is nothing else, so that it does not run dry between two of our
+"""This many frames are always in the queue, silence if there is nothing else, so that it does not run dry between two of our
 ticks; unmeasured.
 """
 
@@ -43,7 +43,7 @@ class FrameSink(Protocol):
     """Takes frames at the rate of the line."""
 
     def send(self, pcm: bytes) -> None:
-        """Send whole frames."""
+        """Send whole frames to it."""
 
 
 class QueueSink(FrameSink, Protocol):
@@ -57,7 +57,7 @@ class QueueSink(FrameSink, Protocol):
 
 
 class Playout(Protocol):
-    """What a line has of its prompts, whichever way they go."""
+    """The way of the prompts to a line, whichever it is."""
 
     def tick(self, now_ns: int) -> bytes:
         """Send what is due, and return the frame that is heard now."""
@@ -138,8 +138,8 @@ class CreditPlayout:
         self._emit = emit
         self._ahead: deque[_Frame] = deque()
         self._num_queued = 0
-        """So many of them are in the far side's queue."""
-        self._num_heard = 0
+        """This many of them are in the far side's queue."""
+        self._num_heard = self._num_confirmed = 0
         self._marks: deque[tuple[int, int]] = deque()
         """Those that are not confirmed: the number of each, and how many frames are heard with it."""
         self._last_mark = self._since_mark = 0
@@ -166,8 +166,8 @@ class CreditPlayout:
     def confirm(self, number: int, now_ns: int) -> None:
         """The far side has played all that was sent before this mark."""
         while self._marks and self._marks[0][0] <= number:
-            _, num_heard = self._marks.popleft()
-            while self._num_heard < num_heard and self._num_queued:
+            _, self._num_confirmed = self._marks.popleft()
+            while self._num_heard < self._num_confirmed and self._num_queued:
                 self._hear(now_ns)
 
     def cut(self, utterance_id: str | None) -> None:
@@ -193,6 +193,11 @@ class CreditPlayout:
     @property
     def _is_unconfirmed(self) -> bool:
         return bool(self._marks) and self._num_heard - self._marks[0][1] >= SLACK_FRAMES
+
+    @property
+    def _has_credit(self) -> bool:
+        """Whether what is not confirmed is less than the window: so much may be in the queue at most."""
+        return not self.is_full and self._num_heard + self._num_queued - self._num_confirmed < self._window
 
     def _heard_ms(self, utterance_id: str) -> float:
         return self._at[1] if self._at[0] == utterance_id else 0.0
@@ -220,7 +225,7 @@ class CreditPlayout:
     def _fill(self, now_ns: int) -> None:
         piece = bytearray()
         limit = self._window if self._shape is None else LOW_FRAMES
-        while self._num_queued < limit and not self.is_full:
+        while self._num_queued < limit and self._has_credit:
             if self._num_queued == len(self._ahead) and not self._read(now_ns):
                 break
             frame = self._ahead[self._num_queued]
@@ -290,6 +295,7 @@ class CreditPlayout:
         if self._num_queued:
             self._sink.flush()
         self._num_queued = self._since_mark = 0
+        self._num_confirmed = self._num_heard
         self._marks.clear()
 
     def _drop(self, cuts: set[str], now_ns: int) -> None:

@@ -1,4 +1,4 @@
-"""What the listeners of lines without SIP have in common: who may connect, and how many. Runs on: the thread of the loop."""
+"""The listeners of lines without SIP have this in common: who may connect, and how many. Runs on: the thread of the loop."""
 
 import asyncio
 import secrets
@@ -15,7 +15,7 @@ from cc_tts.ua.lines.line import Line, Link
 SETUP_TIMEOUT_S: Final = 5.0
 """A connection must say within this time which call it is; unmeasured."""
 SPARE_CONNECTIONS: Final = 16
-"""So many connections may be without a call; unmeasured."""
+"""This many connections may be without a call; unmeasured."""
 
 log = logs.get(__name__)
 

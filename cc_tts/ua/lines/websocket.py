@@ -16,7 +16,7 @@ import contextlib
 import hmac
 import logging
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 from aiohttp import WSCloseCode, WSMsgType, web
@@ -27,6 +27,7 @@ from cc_tts.ua.lines.invite import incoming_call, variables_of
 from cc_tts.ua.lines.line import Line
 from cc_tts.ua.lines.playout import QueueSink
 from cc_tts.ua.lines.switchboard import SETUP_TIMEOUT_S, Switchboard
+from cc_tts.ua.messages import EndedBy
 
 TRANSPORT: Final = "asterisk_ws"
 MAX_MESSAGE_BYTES: Final = 1 << 18
@@ -34,9 +35,11 @@ MAX_MESSAGE_BYTES: Final = 1 << 18
 MAX_PIECE_BYTES: Final = 65_500
 """Asterisk closes a connection that sends it a longer message."""
 MAX_EARLY_BYTES: Final = 32_000
-"""Audio that comes before MEDIA_START is kept, a second of the widest format."""
+"""Audio that comes before MEDIA_START is kept, a second of the widest format; unmeasured."""
 LAST_MESSAGES_TIMEOUT_S: Final = 1.0
-"""What is still to be sent at the end may take this long; unmeasured."""
+"""The last messages may take this long; unmeasured."""
+_CREDENTIALS: Final = frozenset({"user", "token"})
+"""These parameters of the address are for us, and nobody is to see them."""
 _KEYS: Final = frozenset("0123456789*#ABCD")
 _SILENT: Final = logging.getLogger("cc_tts.ua.lines.protocol")
 """This logger takes what aiohttp logs of unreadable requests: it quotes header lines, and one is a password."""
@@ -90,7 +93,7 @@ class WebSocketLink:
     async def run(self) -> None:
         """Carry the line until either side ends it."""
         sending = asyncio.create_task(self._send_all())
-        ended_by: Literal["remote", "not_acceptable"] = "remote"
+        ended_by: EndedBy = "remote"
         try:
             async with asyncio.timeout(SETUP_TIMEOUT_S) as deadline:
                 async for message in self._socket:
@@ -102,14 +105,18 @@ class WebSocketLink:
         except _Malformed as error:
             log.warning("line_malformed", source=self._source, detail=str(error))
             ended_by = "not_acceptable"
+            self._lose(ended_by)
             await self._socket.close(code=WSCloseCode.UNSUPPORTED_DATA, message=str(error).encode()[:120])
         finally:
-            self._is_closed = True
-            if self._line is not None:
-                self._line.lost(ended_by)
+            self._lose(ended_by)
             self._outbox.put_nowait(None)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(sending, LAST_MESSAGES_TIMEOUT_S)
+
+    def _lose(self, ended_by: EndedBy) -> None:
+        self._is_closed = True
+        if self._line is not None:
+            self._line.lost(ended_by)
 
     async def _send_all(self) -> None:
         """Send what is put into the outbox; ``None`` ends that, and the connection."""
@@ -173,7 +180,7 @@ class WebSocketLink:
             transport=TRANSPORT,
             default_route=self._board.config.route,
             variables=variables,
-            parameters={name: each for name, each in self._query.items() if not variables_of({name: each})},
+            parameters={name: each for name, each in self._query.items() if not _is_ours(name)},
         )
         self._line = self._board.take(self, invite)
         if self._line is not None:
@@ -220,7 +227,9 @@ class WebSocketListener:
         """Begin to listen; raises ``OSError`` if the port is taken."""
         self._web = served = web.Server(self._handle, access_log=None, logger=_SILENT)
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _Connection(self._board, served), self._config.host, self._config.websocket_port)
+        self._server = await loop.create_server(
+            lambda: _Connection(self._board, served), self._config.host, self._config.websocket_port
+        )
 
     async def stop(self) -> None:
         if self._server is not None:
@@ -265,6 +274,11 @@ class WebSocketListener:
             user, password = _basic(credentials)
         is_user = not self._config.username or hmac.compare_digest(user.encode(), self._config.username.encode())
         return hmac.compare_digest(password.encode(), wanted.encode()) and is_user
+
+
+def _is_ours(name: str) -> bool:
+    """Whether a parameter of the address is not for the application: a variable, or what nobody is to see."""
+    return name in _CREDENTIALS or bool(variables_of({name: "a value"}))
 
 
 def _basic(credentials: str) -> tuple[str, str]:

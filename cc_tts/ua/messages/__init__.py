@@ -39,6 +39,7 @@ from cc_tts.ua.messages.commands import (
     WithholdKeys,
 )
 from cc_tts.ua.messages.reports import (
+    LINES_WITHOUT_SIP,
     ActivePjsuaCalls,
     AssertionsFailed,
     Bridged,
@@ -88,6 +89,7 @@ from cc_tts.ua.messages.to_dispatcher import (
 
 __all__ = [
     "FROM_UA",
+    "LINES_WITHOUT_SIP",
     "TO_UA",
     "ActivePjsuaCalls",
     "AllowRefers",

@@ -1,6 +1,6 @@
 """The UA process sends these to the server. Instants are CLOCK_MONOTONIC, ns."""
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -25,9 +25,13 @@ class CallReport(Report, frozen=True):
 # --- signalling -----------------------------------------------------------------------------------------
 
 
+LINES_WITHOUT_SIP: Final = ("asterisk_ws", "audiosocket")
+"""The transports of calls that Asterisk brings without SIP."""
+
+
 class IncomingCall(CallReport, frozen=True):
-    """An INVITE outside a dialog. ``source`` is the address it came from, without port; ``identity`` is what it asserts of
-    the caller, to be believed only of trusted peers.
+    """An INVITE outside a dialog, or a call by a line without SIP. ``source`` is the address it came from, without port;
+    ``identity`` is what it asserts of the caller, to be believed only of trusted peers.
     """
 
     sip_call_id: str

@@ -45,7 +45,7 @@ class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
     adoption_socket: str = ""
     """The process waits here for the next server then."""
     asterisk: AsteriskConfig | None = None
-    """For the process of the lines without SIP, which has none of SIP's passwords."""
+    """The process of the lines without SIP needs this, and has none of SIP's passwords."""
     playout_window_ms: int = 1000
 
     @property

@@ -1,4 +1,4 @@
-"""What a process of the user agent does besides its calls: it obeys the server, and outlives it. Both kinds are run by this,
+"""A process of the user agent does this besides its calls: it obeys the server, and outlives it. Both kinds are run by this,
 that for SIP and that for lines without.
 
 Threads: the thread of the loop lets the agent work and carries out commands; the reader thread takes records off the channel
@@ -48,7 +48,7 @@ class Agent(Protocol):
         """Open what calls come in by; returns what it runs on, for people, and how many calls it takes."""
 
     def poll(self) -> None:
-        """Do one turn."""
+        """Do one turn of work."""
 
     def command(self, message: Message) -> None:
         """Do what the server asks."""
@@ -72,7 +72,7 @@ class Agent(Protocol):
         """Another server is there."""
 
     def stop(self) -> None:
-        """End all calls."""
+        """End all calls, and close what is open."""
 
 
 def run(process: str, make: Callable[[UaSettings, Clock, Callable[[Message], None]], Agent]) -> NoReturn:

@@ -1,0 +1,214 @@
+"""Asterisk 22 brings calls without a SIP trunk: by its WebSocket channel and by AudioSocket, with the files of
+``dialplans/asterisk/``. The phone is our softphone, so each call is phone - Asterisk - line.
+"""
+
+import asyncio
+import functools
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from lab import audio_match
+from lab.asterisk import NODES, Asterisk, require_asterisk
+from lab.configured import Lend, of_kind, until
+from lab.ports import free_ports
+from lab.server_under_test import LONG_GREETING, EventLog, Json, Server, entries
+from lab.softphone import SoftphoneProcess
+from tests.e2e.asterisk_lab import MOST, RECORDING_SLIP_MS, asterisk_for, numbering_plan, reference
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(90)]
+
+BALANCE = "Your balance is 12 dollars."
+BOTH = (("521", "asterisk_ws"), ("522", "audiosocket"))
+"""A number of the dialplan whose call stays up, and how that comes."""
+SETTLED_MS = 400.0
+"""After a key that interrupts the phone hears nothing new: the way of the key, our ticks, and the phone's buffer."""
+
+
+@functools.cache
+def places() -> tuple[str, str]:
+    """Where Asterisk connects to by WebSocket and by AudioSocket."""
+    return f"{NODES[0]}:{free_ports()}", f"{NODES[0]}:{free_ports()}"
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def server(lend: Lend) -> AsyncIterator[Server]:
+    """A server that takes calls without SIP."""
+    require_asterisk()
+    by_websocket, by_audiosocket = (place.rpartition(":")[2] for place in places())
+    settings = {
+        "asterisk__host": NODES[0],
+        "asterisk__websocket_port": by_websocket,
+        "asterisk__audiosocket_port": by_audiosocket,
+        "asterisk__username": "asterisk",
+        "asterisk__password": "change-me-please",
+        "asterisk__route": "agent",
+    }
+    async with lend(**numbering_plan(), sip__host=NODES[0], **settings) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def pbx(tmp_path: Path, server: Server, nothing_is_left_running: None) -> AsyncIterator[Asterisk]:
+    async with asterisk_for(tmp_path, server, lines=places()) as running:
+        yield running
+
+
+async def up(server: Server, pbx: Asterisk, phone: SoftphoneProcess, number: str, record: Path | str = "") -> Json:
+    """A call to a number of the dialplan that is answered."""
+    await phone.dial(pbx.uri(number), record=record)
+    return await server.until_call(lambda call: call["state"] == "established")
+
+
+async def spoken_to(server: Server, call: Json, log: EventLog) -> None:
+    """Something long is being said on the call."""
+    await server.ask(f"/v1/calls/{call['id']}/speak", {"text": LONG_GREETING})
+    await log.wait("speak.started", timeout_s=15)
+
+
+async def test_the_dialplan_has_a_text_spoken_and_goes_on(
+    server: Server, pbx: Asterisk, phone: SoftphoneProcess, tmp_path: Path
+) -> None:
+    async with server.events() as log:
+        await phone.dial(pbx.uri("520"), record=tmp_path / "phone.wav")
+        report = await phone.report(timeout_s=20)
+        complete = await log.wait("speak.complete")
+    assert (complete["data"]["completion_cause"], complete["data"]["spoken_text"]) == ("normal", BALANCE)
+    line = await pbx.event("UserEvent", UserEvent="TtsLine")
+    assert line["Status"] == "ANSWER"
+    assert (report["ending"]["result"], report["ending"]["by"]) == ("completed", "them")
+    call = await server.only_call()
+    assert (call["transport"], call["codec"], call["srtp"]) == ("asterisk_ws", "PCMU", False)
+    assert call["ending"] == {"result": "completed", "reason": "prompt_finished", "sip_code": 200}
+    assert call["headers"]["X-Call-Ref"]
+    heard, _ = audio_match.read_wav(tmp_path / "phone.wav")
+    wanted = await reference(BALANCE, tmp_path)
+    assert audio_match.share_heard(wanted, heard, slip_ms=RECORDING_SLIP_MS) >= MOST
+
+
+@pytest.mark.parametrize(("number", "transport"), BOTH)
+async def test_a_key_interrupts_and_a_gather_collects(
+    server: Server, pbx: Asterisk, phone: SoftphoneProcess, tmp_path: Path, number: str, transport: str
+) -> None:
+    async with server.events() as log:
+        call = await up(server, pbx, phone, number, record=tmp_path / "phone.wav")
+        assert call["transport"] == transport
+        await server.ask(f"/v1/calls/{call['id']}/record", {})
+        await spoken_to(server, call, log)
+        await asyncio.sleep(1.0)  # some words
+        pressed_ns = (await phone.dtmf("5"))["at_ns"]
+        key = await log.wait("call.dtmf", digit="5")
+        complete = await log.wait("speak.complete")
+        await server.ask(f"/v1/calls/{call['id']}/gather", {"prompt": {"text": "Your number."}, "max_digits": 4})
+        await phone.dtmf("123")
+        gathered = await log.wait("call.gather_complete", timeout_s=15)
+        await asyncio.sleep(0.5)
+        report = await phone.hangup()
+        ended = await log.wait("call.terminated")
+        recorded = await log.wait("call.recording", state="saved")
+    assert key["data"]["method"] == "line"
+    assert complete["data"]["completion_cause"] == "barge_in"
+    assert 0 < len(complete["data"]["spoken_text"]) < len(LONG_GREETING)
+    assert (gathered["data"]["digits"], gathered["data"]["valid"]) == ("5123", True), (
+        "the key that interrupted was typed ahead"
+    )
+    assert ended["data"]["ending"]["reason"] == "remote_hangup"
+    # what the caller heard of the first prompt is what the events say
+    heard, _ = audio_match.read_wav(tmp_path / "phone.wav")
+    wanted = (await reference(LONG_GREETING, tmp_path))[: round(complete["data"]["played_ms"] * 8) - 1600]
+    assert audio_match.share_heard(wanted, heard, slip_ms=RECORDING_SLIP_MS) >= MOST
+    said_ms = (pressed_ns - report["first_speech_at_ns"]) / 1e6
+    assert complete["data"]["played_ms"] <= said_ms + SETTLED_MS
+    path = f"/v1/recordings/{recorded['data']['recording_id']}"
+    seconds = (await server.read(path))["duration_ms"] / 1000
+    assert seconds == pytest.approx((report["ended_at_ns"] - report["answered_at_ns"]) / 1e9, abs=1.0)
+    assert not log_faults(server)
+
+
+def log_faults(server: Server) -> list[Json]:
+    """Lines that a good call never has."""
+    return [
+        line for event in ("media_refused", "report_failed", "line_malformed") for line in entries(server.log, event)
+    ]
+
+
+@pytest.mark.parametrize(("number", "transport"), BOTH)
+async def test_what_a_line_cannot_do_is_refused_and_the_call_goes_on(
+    server: Server, pbx: Asterisk, phone: SoftphoneProcess, number: str, transport: str
+) -> None:
+    call = await up(server, pbx, phone, number)
+    path = f"/v1/calls/{call['id']}"
+    for command, body in (
+        ("hold", {}),
+        ("transfer", {"to": "sip:1600@127.0.0.1:5060"}),
+        ("dtmf", {"digits": "1"}),
+    ):
+        status, answer = await server.post(f"{path}/{command}", body)
+        assert status == 409, answer
+        assert answer["code"] in ("line_unsupported", "dtmf_unsupported"), answer
+        assert transport in answer["detail"]
+    assert (await server.only_call())["state"] == "established"
+    await server.ask(f"{path}/hangup", {})
+    report = await phone.report(timeout_s=10)
+    assert report["ending"]["by"] == "them"
+
+
+async def test_an_application_knows_an_audiosocket_call_by_its_uuid(
+    server: Server, pbx: Asterisk, phone: SoftphoneProcess
+) -> None:
+    call = await up(server, pbx, phone, "522")
+    assert call["id"] == "call_" + call["sip_call_id"].replace("-", "")
+    await phone.hangup()
+
+
+async def test_twenty_calls_at_once(server: Server, pbx: Asterisk) -> None:
+    async with server.events() as log:
+        for _ in range(10):
+            for number in ("520", "522"):
+                local = {
+                    "Channel": f"Local/{number}@from-phone/n",
+                    "Application": "Wait",
+                    "Data": "20",
+                    "Async": "true",
+                }
+                await pbx.action("Originate", **local)
+        await until(lambda: len(of_kind(log.events, "call.established")) == 20, 20)
+        by_socket = [call for call in await server.calls() if call["transport"] == "audiosocket"]
+        for call in by_socket:
+            await server.ask(f"/v1/calls/{call['id']}/speak", {"text": BALANCE, "then": "hangup"})
+        complete = await log.several("speak.complete", 20, timeout_s=30)
+        await log.several("call.terminated", 20, timeout_s=30)
+    assert {each["data"]["completion_cause"] for each in complete} == {"normal"}
+    assert sum(each["data"]["underruns"] for each in complete) == 0
+    assert not log_faults(server)
+
+
+async def test_calls_end_with_the_process_of_their_lines_which_is_started_again(
+    server: Server, pbx: Asterisk, phone: SoftphoneProcess
+) -> None:
+    async with server.events() as log:
+        await up(server, pbx, phone, "521")
+        (pid,) = server.pids_of("cc_tts.ua.lines")
+        server.signal(signal.SIGKILL, pid=pid)
+        ended = await log.wait("call.terminated")
+        assert ended["data"]["ending"] == {"result": "failed", "reason": "ua_process_died", "sip_code": None}
+        assert (await phone.report(timeout_s=10))["ending"]["by"] == "them", "Asterisk sees that nobody is there"
+        await until(lambda: server.pids_of("cc_tts.ua.lines") not in ([], [pid]), 10)
+        await asyncio.sleep(1.0)
+        await phone.dial(pbx.uri("520"), call="2")
+        assert (await phone.report(call="2", timeout_s=20))["ending"]["result"] == "completed"
+
+
+async def test_calls_end_when_asterisk_dies(server: Server, tmp_path: Path) -> None:
+    async with server.events() as log:
+        running = await Asterisk.start(tmp_path, server, lines=places())
+        for number, _ in BOTH:
+            local = {"Channel": f"Local/{number}@from-phone/n", "Application": "Wait", "Data": "60", "Async": "true"}
+            await running.action("Originate", **local)
+        await log.several("call.established", 2)
+        await running.kill()
+        ended = await log.several("call.terminated", 2)
+    assert {each["data"]["ending"]["reason"] for each in ended} == {"remote_hangup"}

@@ -11,11 +11,16 @@ _UNKNOWN_SIZE: Final = 0xFFFF_FFFF
 
 def check_path(path: Path) -> None:
     """Raise ``ValueError``, whose message says what to do, if no WAV file can be written there. Nothing is created."""
-    folder = path.absolute().parent
     if path.suffix.lower() not in ("", ".wav"):
         raise ValueError(f"{path}: only WAV is written, not {path.suffix}; name it {path.with_suffix('.wav')}")
     if str(path) == "-":
         raise ValueError("a WAV file is not written to standard output; name a file, such as said.wav")
+    check_writable(path)
+
+
+def check_writable(path: Path) -> None:
+    """Raise ``ValueError``, whose message says what to do, if no file can be written there. Nothing is created."""
+    folder = path.absolute().parent
     if path.is_dir():
         raise ValueError(f"cannot write {path}: it is a folder; name a file in it, such as {path / 'said.wav'}")
     if not folder.is_dir():

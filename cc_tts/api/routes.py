@@ -17,6 +17,7 @@ from cc_tts.api.plugs.platforms import jambonz, vapi
 from cc_tts.api.prompts import handlers as prompts
 from cc_tts.api.recordings import handlers as recordings
 from cc_tts.api.relay import handlers as relay
+from cc_tts.api.reports import handlers as reports
 from cc_tts.api.transfers import bridge, refer, transfer
 from cc_tts.api.webhooks import routes as webhooks
 from cc_tts.errors import MAX_COMPARED_CHARS
@@ -31,6 +32,7 @@ ROUTES: Final = (
     *media.ROUTES,
     *relay.ROUTES,
     *recordings.ROUTES,
+    *reports.ROUTES,
     *models.ROUTES,
     *openai.ROUTES,
     *links.ROUTES,

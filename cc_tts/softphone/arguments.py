@@ -5,10 +5,12 @@ import functools
 import urllib.parse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from cc_tts import wav_file
 from cc_tts.softphone.plan import DialPlan, PhoneSettings, parse_header, parse_uri, seconds_of
 from cc_tts.softphone.speak import SpeakRequest
 
@@ -25,6 +27,7 @@ class CallArguments:
     speak: SpeakRequest | None
     is_json: bool
     is_quiet: bool
+    report: str = ""
 
 
 def _port(text: str) -> int:
@@ -54,6 +57,7 @@ def build_parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     add("--codec", choices=("pcmu", "pcma"), default="pcmu", help="G.711 flavour offered")
     add("--dtmf", default="", metavar="PLAN", help="keys after the answer, as in 12@2.5s,#@4s (RFC 4733)")
     add("--play", default="", metavar="FILE", help="say a WAV file of 8 kHz after the answer, as in question.wav@4s")
+    add("--report", default="", metavar="FILE", help="write a page of HTML with a picture of the call")
     add_time("--duration", dest="max_talk_s", default=60.0, help="hang up S after the answer (60)")
     add("--record", default="", metavar="FILE", help="write what was heard as WAV, 8 kHz")
     add("--transport", choices=("udp", "tcp"), default="udp", help="SIP transport")
@@ -85,13 +89,15 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> CallArguments:
             given.from_uri = parse_uri(given.from_uri)[0]
         given.headers = dict(parse_header(text) for text in given.headers)
         plan = msgspec.convert(given, DialPlan, from_attributes=True)
+        if given.report:
+            wav_file.check_writable(Path(given.report))
         speak = _speak_order(given.speak, given.api, given.token, given.voice)
     except ValueError as error:
         parser.error(str(error))
     if given.transport == "tcp" and ";transport=" not in plan.uri:
         plan.uri += ";transport=tcp"
     phone = msgspec.convert(given, PhoneSettings, from_attributes=True)
-    return CallArguments(plan, phone, speak, given.json, given.quiet)
+    return CallArguments(plan, phone, speak, given.json, given.quiet, given.report)
 
 
 def _speak_order(text: str, api: str, token: str, voice: str) -> SpeakRequest | None:

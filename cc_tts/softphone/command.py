@@ -10,21 +10,26 @@ Runs on: the SIP thread (this process's main thread).
 """
 
 import bisect
+import contextlib
 import dataclasses
 import os
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import IO, Any, Final
 
 import msgspec
 
 from cc_tts import logs
+from cc_tts.callreport.page import render
 from cc_tts.clock import NS_PER_MS, Clock, MonotonicClock, ms_between
 from cc_tts.errors import CcTtsError
 from cc_tts.softphone.arguments import CallArguments, parse
 from cc_tts.softphone.phone import Phone, local_address_towards
+from cc_tts.softphone.picture import picture_of
 from cc_tts.softphone.plan import parse_uri
 from cc_tts.softphone.report import CallReport, table
 from cc_tts.softphone.rtp.receiver import PAUSE_MS
@@ -106,9 +111,26 @@ def begin() -> tuple[IO[bytes], Callable[[], bool]]:
     return out, interrupted.is_set
 
 
+def _write_page(report: CallReport, arguments: CallArguments) -> None:
+    """Write the page of ``--report``; raises ``OSError``."""
+    plan = arguments.plan
+    heard = Path(report.recording.file) if report.recording is not None else None
+    page = render(picture_of(report, heard=heard, said=plan.play_file, said_at_s=plan.play_at_s))
+    with open(arguments.report, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(page)
+
+
 def main() -> int:
     """Run ``cc-tts call``; the return value is the exit status."""
     arguments = parse(sys.argv[1:], os.environ)
+    with contextlib.ExitStack() as stack:
+        is_kept = bool(arguments.plan.record)
+        if arguments.report and not is_kept:
+            arguments.plan.record = f"{stack.enter_context(tempfile.TemporaryDirectory())}/heard.wav"
+        return _call(arguments, is_kept=is_kept)
+
+
+def _call(arguments: CallArguments, *, is_kept: bool) -> int:
     settings = arguments.phone
     out, is_interrupted = begin()
     clock = MonotonicClock()
@@ -121,4 +143,11 @@ def main() -> int:
     except CcTtsError as error:
         sys.stderr.write(f"cc-tts call: {error}\n")
         return EXIT_WRONG
+    if arguments.report:
+        try:
+            _write_page(report, arguments)
+        except OSError as error:
+            sys.stderr.write(f"cc-tts call: {arguments.report}: {error.strerror}\n")
+    if not is_kept:
+        report.recording = None
     return _write_report(report, out, is_json=arguments.is_json)

@@ -45,6 +45,16 @@ class DialPlan(msgspec.Struct, kw_only=True):
         if self.record:
             wav_file.check_path(Path(self.record))
 
+    @property
+    def play_file(self) -> Path | None:
+        """The file that is played; ``None`` without one."""
+        return Path(_file_and_time(self.play)[0]) if self.play else None
+
+    @property
+    def play_at_s(self) -> float:
+        """When it begins, seconds after the answer."""
+        return _file_and_time(self.play)[1] or 0.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhoneSettings:
@@ -122,9 +132,14 @@ def read_play(text: str) -> tuple[bytes, float]:
     """
     if not text:
         return b"", 0.0
-    name, at, when = text.rpartition("@")
-    at_s = seconds_of(when) if at else 0.0
+    name, at_s = _file_and_time(text)
     if at_s is None or at_s > MAX_PLAY_S:
         raise ValueError(f"{text!r}: right is FILE or FILE@TIME, as in question.wav@4s, up to {MAX_PLAY_S:g} s")
-    pcm = wav_file.read(Path(name if at else text), rate_hz=RATE_HZ, max_s=MAX_PLAY_S)
+    pcm = wav_file.read(Path(name), rate_hz=RATE_HZ, max_s=MAX_PLAY_S)
     return ulaw_encode(pcm), at_s * 1000
+
+
+def _file_and_time(text: str) -> tuple[str, float | None]:
+    """The file of ``FILE@TIME``, and the time in seconds; ``None`` for one that cannot be read."""
+    name, at, when = text.rpartition("@")
+    return (name, seconds_of(when)) if at else (text, 0.0)

@@ -166,8 +166,8 @@ def _ms(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f} ms"
 
 
-def table(report: CallReport) -> str:
-    """Report for a person."""
+def figures(report: CallReport) -> list[tuple[str, str]]:
+    """The report for a person: names and values."""
     rows = _signalling_rows(report)
     if report.answered_at_ns is not None:
         rows += _media_rows(report)
@@ -176,6 +176,12 @@ def table(report: CallReport) -> str:
         rows.append(("speak", speak.error or f"accepted after {accepted}, first speech {speech} later"))
     if report.recording is not None:
         rows.append(("recording", f"{report.recording.file}  {report.recording.duration_ms / 1000:.2f} s"))
+    return rows
+
+
+def table(report: CallReport) -> str:
+    """The report for a person, a line each."""
+    rows = figures(report)
     width = max(len(name) for name, _ in rows)
     return "".join(f"{name:<{width}}  {text}\n" for name, text in rows)
 

@@ -1,7 +1,11 @@
 """What the softphone of ``cc-tts call`` tells a newcomer."""
 
+import sys
+from pathlib import Path
+
 import pytest
 
+from lab.children import Child
 from lab.server_under_test import Server
 from lab.softphone import SoftphoneProcess
 
@@ -21,3 +25,16 @@ async def test_the_server_knows_the_round_trip_to_the_softphone_and_the_mos(
     ended = await server.until_terminated()
     assert ended["quality"]["mos"] is not None
     assert ended["quality"]["packets_lost"] == 0
+
+
+async def test_a_page_shows_what_was_heard(server: Server, tmp_path: Path) -> None:
+    page = tmp_path / "call.html"
+    argv = [sys.executable, "-m", "cc_tts.softphone", server.uri("greet"), "--duration", "3", "--quiet"]
+    child = await Child.start([*argv, "--report", str(page)], log_path=tmp_path / "call.log")
+    assert await child.wait(30) == 0, child.log
+    assert "recording" not in child.log  # it was made for the page alone
+    shown = page.read_text("utf-8")
+    assert shown.count("<polygon") == 1
+    assert ">BYE</text>" in shown
+    assert 'class="speech"' in shown
+    assert page.stat().st_mode & 0o077 == 0

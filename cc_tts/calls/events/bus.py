@@ -245,6 +245,10 @@ class EventBus:
             self._gone[self._kept.discard(oldest)] = oldest
             del self._history[oldest]
 
+    def of_call(self, call_id: str) -> list[Event]:
+        """The events of a call that are kept, oldest first."""
+        return [event for event in self._history.values() if event.call_id == call_id]
+
     def forget_call(self, call_id: str) -> None:
         """Drop the sequence count of a call that is no longer kept."""
         self._seq.pop(call_id, None)

@@ -126,6 +126,7 @@ def test_tcp_is_asked_for_in_the_uri() -> None:
         (["sip:a@b", "--speak", "hi", "--api", "ftp://x"], "right is http://HOST:PORT"),
         (["sip:a@b", "--voice", "x"], "--speak"),
         (["sip:a@b", "--record", "/no/such/folder/a.wav"], "does not exist"),
+        (["sip:a@b", "--report", "/no/such/folder/a.html"], "does not exist"),
         (["sip:a@b", "--header", "foo"], "X-Name: value"),
     ],
 )

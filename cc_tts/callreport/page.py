@@ -1,0 +1,159 @@
+"""The report as a page: HTML 5 with one inline SVG 1.1. It has no script, and fetches nothing."""
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from importlib import resources
+from typing import Final
+
+from cc_tts.callreport.picture import Bar, CallPicture, Lane, Mark, Table, Waveform
+
+WIDTH: Final = 1000
+LEFT: Final = 120
+"""Room for the names of the lanes, in units of the picture, as all below."""
+LANE: Final = 26
+WAVE: Final = 64
+AXIS: Final = 22
+CHARACTER: Final = 6.2
+"""The width of a character of a label (unmeasured)."""
+MIN_BAR: Final = 2.0  # unmeasured
+TICKS_S: Final = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14_400)
+MAX_TICKS: Final = 12  # unmeasured
+
+STYLE: Final = resources.files(__package__).joinpath("page.css").read_text("utf-8")
+
+
+def render(picture: CallPicture) -> str:
+    """The page. All text in it is escaped."""
+    body = [
+        f"<h1>{escape(picture.title)}</h1>",
+        _facts(picture.facts),
+        f'<div class="scroll">{_svg(picture)}</div>',
+        *map(_table, picture.tables),
+    ]
+    if picture.ladder:
+        body.append(f"<h2>SIP</h2><pre>{escape(picture.ladder)}</pre>")
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(picture.title)}</title><style>{STYLE}</style></head><body>\n"
+        + "\n".join(body)
+        + "\n</body></html>\n"
+    )
+
+
+def _facts(facts: Sequence[tuple[str, str]]) -> str:
+    pairs = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts)
+    return f"<dl>{pairs}</dl>"
+
+
+def _table(table: Table) -> str:
+    if not table.rows:
+        return ""
+    head = "".join(f"<th>{escape(name)}</th>" for name in table.head)
+    rows = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in table.rows)
+    return f'<h2>{escape(table.title)}</h2><div class="scroll"><table><tr>{head}</tr>{rows}</table></div>'
+
+
+def _svg(picture: CallPicture) -> str:
+    scale = _Scale(picture.duration_s)
+    lanes = [lane for lane in picture.lanes if lane.bars or lane.marks]
+    height = AXIS + WAVE * len(picture.waveforms) + LANE * len(lanes) + 6
+    parts = [*_axis(scale, height)]
+    top = AXIS
+    for wave in picture.waveforms:
+        parts += _wave(wave, scale, top)
+        top += WAVE
+    for lane in lanes:
+        parts += _lane(lane, scale, top)
+        top += LANE
+    what = f"{escape(picture.title)}: what was heard and done, over {picture.duration_s:.1f} seconds"
+    return f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{what}">{"".join(parts)}</svg>'
+
+
+class _Scale:
+    """The place of an instant in the picture."""
+
+    def __init__(self, duration_s: float) -> None:
+        self.duration_s = max(duration_s, 0.1)
+
+    def x(self, at_s: float) -> float:
+        share = min(max(at_s / self.duration_s, 0.0), 1.0)
+        return round(LEFT + share * (WIDTH - LEFT - 10), 1)
+
+
+def _axis(scale: _Scale, height: float) -> Iterator[str]:
+    step_s = next((each for each in TICKS_S if scale.duration_s / each <= MAX_TICKS), TICKS_S[-1])
+    for number in range(int(scale.duration_s / step_s) + 1):
+        x, at_s = scale.x(number * step_s), number * step_s
+        yield f'<line class="grid" x1="{x}" x2="{x}" y1="{AXIS - 4}" y2="{height}"/>'
+        yield f'<text class="soft" x="{x}" y="12" text-anchor="middle">{_clock(at_s, step_s)}</text>'
+
+
+def _clock(at_s: float, step_s: float) -> str:
+    if step_s < 1:
+        return f"{at_s:.1f} s"
+    return f"{int(at_s)} s" if at_s < 60 else f"{int(at_s) // 60}:{int(at_s) % 60:02}"  # noqa: PLR2004 - a minute
+
+
+def _name(name: str, y: float) -> str:
+    return f'<text class="soft" x="4" y="{y}">{escape(name)}</text>'
+
+
+def _wave(wave: Waveform, scale: _Scale, top: float) -> Iterator[str]:
+    middle, half = top + WAVE / 2, WAVE / 2 - 3
+    yield _name(wave.name, middle + 4)
+    xs = [scale.x(wave.begin_s + number * wave.step_s) for number in range(len(wave.peaks))]
+    upper = [f"{x},{middle - max(0.4, peak * half):.1f}" for x, peak in zip(xs, wave.peaks, strict=True)]
+    lower = [f"{x},{middle + max(0.4, peak * half):.1f}" for x, peak in zip(xs, wave.peaks, strict=True)]
+    side = " caller" if wave.name == "caller" else ""
+    yield f'<polygon class="wave{side}" points="{" ".join([*upper, *reversed(lower)])}"/>'
+
+
+def _lane(lane: Lane, scale: _Scale, top: float) -> Iterator[str]:
+    yield _name(lane.name, top + 16)
+    for bar in lane.bars:
+        yield _bar(bar, scale, top)
+    for group in _groups(lane.marks, scale):
+        yield _labelled(group, scale, top)
+
+
+def _groups(marks: Sequence[Mark], scale: _Scale) -> Iterator[list[Mark]]:
+    """Marks whose labels would lie over each other share one."""
+    group: list[Mark] = []
+    end_x = 0.0
+    for mark in sorted(marks, key=lambda each: each.at_s):
+        x = scale.x(mark.at_s)
+        if group and x > end_x:
+            yield group
+            group, end_x = [], 0.0
+        group.append(mark)
+        end_x = max(end_x, x + 6) + (len(mark.label) + 2) * CHARACTER
+    if group:
+        yield group
+
+
+def _bar(bar: Bar, scale: _Scale, top: float) -> str:
+    begin = scale.x(bar.begin_s)
+    width = max(MIN_BAR, scale.x(bar.end_s) - begin)
+    room = int((width - 8) / CHARACTER)
+    label = bar.label if len(bar.label) <= room else f"{bar.label[: room - 1]}…" if room > 3 else ""  # noqa: PLR2004
+    text = f'<text class="in" x="{begin + 4}" y="{top + 16}">{escape(label)}</text>' if label else ""
+    title = f"<title>{escape(bar.detail or bar.label)}</title>"
+    place = f'x="{begin}" y="{top + 3}" width="{width:.1f}" height="{LANE - 6}"'
+    return f'<g>{title}<rect class="{bar.kind}" {place} rx="3"/>{text}</g>'
+
+
+def _labelled(group: Sequence[Mark], scale: _Scale, top: float) -> str:
+    """A dot for each mark, and one label."""
+    xs = [scale.x(mark.at_s) for mark in group]
+    label = ", ".join(mark.label for mark in group)
+    is_last = xs[-1] + 10 + len(label) * CHARACTER > WIDTH
+    place = f'x="{xs[0] - 6}" text-anchor="end"' if is_last else f'x="{xs[-1] + 6}"'
+    dots = "".join(_dot(mark, x, top) for mark, x in zip(group, xs, strict=True))
+    return f'{dots}<text {place} y="{top + 16}">{escape(label)}</text>'
+
+
+def _dot(mark: Mark, x: float, top: float) -> str:
+    title = f"<title>{escape(mark.detail or mark.label)}</title>"
+    return f'<circle class="{mark.kind}" cx="{x}" cy="{top + 12}" r="4">{title}</circle>'

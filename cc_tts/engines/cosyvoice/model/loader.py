@@ -121,13 +121,13 @@ def load_model(
     """The networks of a directory of CosyVoice 2 or 3, ready to run on the device."""
     device = torch.device(device)
     claim(device)
-    dtype = dtype or dtype_for(device)
     networks, states = check_weights(directory)
+    dtypes = _dtypes(device, dtype, cast("SpeechLm", networks["llm"]).config.generation)
     num_bytes, done_bytes = sum(value.nbytes for state in states.values() for value in state.values()), 0
     for part, network in networks.items():
         weights = {}
         for key, value in states.pop(part).items():
-            weights[key] = value.to(device=device, dtype=value.dtype if part == "hift" else dtype)
+            weights[key] = value.to(device=device, dtype=dtypes.get(part, value.dtype))
             done_bytes += value.nbytes
             on_share(done_bytes / num_bytes)
         fill(network, weights).to(device)  # beside its weights, a network has constants
@@ -138,6 +138,15 @@ def load_model(
         flow=cast("Flow", networks["flow"]),
         vocoder=cast("Vocoder | CausalVocoder", networks["hift"]),
     )
+
+
+def _dtypes(device: torch.device, wanted: torch.dtype | None, generation: Generation) -> dict[Part, torch.dtype]:
+    """Return the types of language model and flow. The third generation's flow is not trusted with float16 unless that is
+    asked for: others report noise (v3 §4.5).
+    """
+    dtype = wanted or dtype_for(device)
+    is_doubtful = wanted is None and dtype is torch.float16 and generation > 2  # noqa: PLR2004 - the second generation
+    return {"llm": dtype, "flow": torch.float32 if is_doubtful else dtype}
 
 
 def check_weights(directory: Path) -> tuple[dict[Part, Network], dict[Part, dict[str, Tensor]]]:

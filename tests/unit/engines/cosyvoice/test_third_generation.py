@@ -25,14 +25,14 @@ from cc_tts.engines.cosyvoice.runners.vocoder import VocoderRow  # noqa: E402
 from cc_tts.engines.cosyvoice.voice.speakers import Mode, Speaker  # noqa: E402
 from cc_tts.engines.cosyvoice.voice.spoken_text import as_sentence  # noqa: E402
 from cc_tts.engines.cosyvoice.voice.text_front import MAX_SEED  # noqa: E402
-from cc_tts.engines.engine_core import StreamRequest  # noqa: E402
+from cc_tts.engines.engine_core import StepOut, StreamDone, StreamRequest  # noqa: E402
 from lab.cosyvoice.tiny_model import NUM_CODES, make_tiny_model  # noqa: E402
 from lab.cosyvoice.whole_flow import whole_mel  # noqa: E402
 from lab.cosyvoice.whole_vocoder import causal_whole  # noqa: E402
 from tests.parity.generation import speak  # noqa: E402
 from tests.parity.samplers import SeededRas  # noqa: E402
-from tests.support.small_engine import runner_of  # noqa: E402
-from tests.support.stepped_streams import pcm_of, run  # noqa: E402
+from tests.support.small_engine import load_engine, runner_of  # noqa: E402
+from tests.support.stepped_streams import endings, pcm_of, run  # noqa: E402
 from tests.support.tiny_speakers import tiny_speaker  # noqa: E402
 from tests.support.torch_threads import one_thread  # noqa: E402
 
@@ -109,6 +109,22 @@ def test_two_at_a_time_say_what_the_networks_say(
         alone = np.frombuffer(whole_pcm(networks, tiny_speaker(mode), text), "<i2").astype(int)
         assert ours.shape == alone.shape
         assert np.abs(ours - alone).max() <= 40  # a last place of the phase's sum is 7e-4 rad (v3 §5.6)
+
+
+def test_text_in_parts_is_spoken_as_it_comes(directory: Path) -> None:
+    """Audio is there before the text has ended, and no special id is ever a token."""
+    engine = load_engine(directory, graphs=False, engine=EngineConfig(max_streams=2, admits_all=True, interleaved=True))
+    engine.open(StreamRequest(stream_id=1, voice="instruct"))
+    outs: list[StepOut] = []
+    for index, part in enumerate(("welcome to the service line please hold", " and we will be with you", " shortly")):
+        engine.push(1, part, index)
+        while engine.has_work and len(outs) <= index:
+            outs += engine.step()
+    assert outs
+    engine.end(1)
+    outs += run(engine)
+    assert endings(outs) == {1: StreamDone(1)}
+    assert len(pcm_of(outs, 1)) % (2 * 960) == 0
 
 
 def test_a_text_has_an_instruction_before_it_in_each_mode(networks: tuple[SpeechModel, TextTokenizer]) -> None:

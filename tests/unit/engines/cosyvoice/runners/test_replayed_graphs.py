@@ -10,6 +10,8 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("onnx")
 
 from cc_tts.engines.cosyvoice.engine.engine import Engine  # noqa: E402
+from cc_tts.engines.cosyvoice.model.sizes import Generation  # noqa: E402
+from cc_tts.engines.cosyvoice.runners import causal_vocoder  # noqa: E402
 from cc_tts.engines.cosyvoice.runners import lm as lm_runner  # noqa: E402
 from cc_tts.engines.cosyvoice.runners import runner as model_runner  # noqa: E402
 from cc_tts.engines.cosyvoice.runners import vocoder as vocoder_runner  # noqa: E402
@@ -25,10 +27,11 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.unit
 
-FEW_BUCKETS: Final = {
+FEW_BUCKETS: Final[dict[Any, dict[str, tuple[int, ...]]]] = {
     lm_runner: {"KEY_BUCKETS": (256, 512), "PREFILL_ROW_BUCKETS": (1, 4), "WIDTH_BUCKETS": (32, 128, 512)},
     model_runner: {"WARM_CHUNKS": (1, 2), "WARM_PAGES": (24,), "ROW_BUCKETS": (1, 4)},
     vocoder_runner: {"ROW_BUCKETS": (1, 4), "FRAME_BUCKETS": (24, 50, 108)},
+    causal_vocoder: {"ROW_BUCKETS": (1, 4), "FRAME_BUCKETS": (46, 108)},
 }
 """Recording all that a card is given would take minutes here."""
 
@@ -102,14 +105,18 @@ def test_inputs_are_not_made_to_fit(replayed: ReplayedGraphs) -> None:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("generation", "most"),
+    [(2, 2), pytest.param(3, 40, marks=pytest.mark.slow)],  # a last place of a phase is more (v3 §5.6)
+)
 def test_streams_sound_the_same_from_graphs(
-    tmp_path: Path, replayed: ReplayedGraphs, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, replayed: ReplayedGraphs, monkeypatch: pytest.MonkeyPatch, generation: Generation, most: int
 ) -> None:
     monkeypatch.setattr(Engine, "_choose_hop", double_hop)  # crossfades lie where hops end
     for module, buckets in FEW_BUCKETS.items():
         for name, values in buckets.items():
             monkeypatch.setattr(module, name, values)
-    directory = make_tiny_model(tmp_path)
+    directory = make_tiny_model(tmp_path, generation)
     plain = say(load_engine(directory, graphs=False))
     assert (len(replayed.graphs), replayed.num_replays) == (0, 0)
     engine = load_engine(directory, graphs=True)
@@ -120,4 +127,4 @@ def test_streams_sound_the_same_from_graphs(
         assert any(each.graph.num_replays for each in stage._recorded.values())  # type: ignore[attr-defined]
     assert num_graphs(engine) == recorded, "recorded in service"
     assert sum(recorded.values()) == len(replayed.graphs)
-    assert most_apart(said, plain) <= 2
+    assert most_apart(said, plain) <= most

@@ -55,7 +55,7 @@ $(NEURALSTAMP): requirements/neural.txt $(DEVSTAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/neural.txt
 	@touch $@
 
-demo: $(UASTAMP) ## a real SIP call on loopback: leaves demo.wav and prints a table
+demo: $(UASTAMP) ## a real SIP call on loopback: leaves demo.wav and demo.html, and prints a table
 	$(BIN)/python -m bench.demo
 
 voices: $(KOKOROSTAMP) ## a natural voice of a language into ./voices, where make demo and make run find it: LANGUAGE=zh; FROM=DIR without a network
@@ -128,4 +128,4 @@ lock: $(DEVSTAMP) ## renew requirements/*.lock from pyproject.toml
 	requirements/renew.sh $(BIN)/uv
 
 clean: ## remove what the targets created
-	rm -rf $(VENV) build/docs build/docs-tools build/pjproject demo.wav demo.json
+	rm -rf $(VENV) build/docs build/docs-tools build/pjproject demo.wav demo.html demo.json

@@ -1,11 +1,12 @@
 """``make demo``: a real call on loopback. Sentences by REST, one of them staged, a long one interrupted by a key, a hang-up.
 
 The server and the caller are processes of their own; SIP and RTP between them are real. Leaves ``demo.wav`` (what the
-caller heard) and prints when everything happened on the wire.
+caller heard) and ``demo.html`` (a picture of the call), and prints when everything happened on the wire.
 """
 
 import asyncio
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from lab.server_under_test import Json, Server
 from lab.softphone import SoftphoneProcess
 
 RECORDING = Path("demo.wav")
+PICTURE = Path("demo.html")
 ENGLISH = "Welcome. Your balance is $1,234.56, and your next payment is due on 3 December."
 CHINESE = "您好，欢迎致电客服中心。您的余额是1234.5元。"
 LONG = (
@@ -26,8 +28,15 @@ VOICES = Path("voices")
 
 async def main() -> int:
     print("starting the server …", flush=True)
+    with tempfile.TemporaryDirectory() as recordings:
+        return await call(f"record.dir={recordings}", *voice_settings())
+
+
+async def call(*settings: str) -> int:
     async with (
-        await Server.with_settings("log.level=error", "tts.engine=auto", *voice_settings()) as server,
+        await Server.with_settings(
+            "log.level=error", "tts.engine=auto", "record.min_free_bytes=0", *settings
+        ) as server,
         await SoftphoneProcess.start() as phone,
     ):
         print(f"dialing {server.uri('demo')} …", flush=True)
@@ -39,6 +48,7 @@ async def main() -> int:
         print(f"staging the Chinese prompt: {voice['id']} …", flush=True)
         await server.ask("/v1/prompts", {"prompt_id": "welcome", "text": CHINESE, "voice": voice["id"]})
         async with server.events() as log:
+            await server.ask(f"/v1/calls/{call_id}/record", {"channels": "dual"})
             for name, body in (
                 ("English", {"text": ENGLISH}),
                 ("Chinese, live", {"text": CHINESE}),
@@ -58,6 +68,9 @@ async def main() -> int:
             await server.ask(f"/v1/calls/{call_id}/hangup")
             report = await phone.report(timeout_s=10)
             ended = await log.wait("call.terminated")
+            await log.wait("call.recording", state="saved")
+            _, page = await server.get_text(f"/v1/calls/{call_id}/report")
+    await asyncio.to_thread(PICTURE.write_text, page, encoding="utf-8")
     show(report, spoken, key, ended["data"]["ending"])
     show_voice(voice)
     return 0 if report["talkspurts"] and not report["rtp"]["lost"] else 1
@@ -103,7 +116,7 @@ def show(report: Json, spoken: list[tuple[str, int, Json, Json]], key: Json, end
         f" {rtp['packets']} packets, {rtp['lost']} lost, jitter {rtp['jitter_ms']:.1f} ms"
     )
     print(f"  call ended: {ending['result']}, {ending['reason']}")
-    print(f"  what the caller heard: {RECORDING}")
+    print(f"  what the caller heard: {RECORDING}; the call as a picture: {PICTURE}")
 
 
 if __name__ == "__main__":

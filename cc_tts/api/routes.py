@@ -10,7 +10,7 @@ from cc_tts.api.events import asyncapi, stream
 from cc_tts.api.http import openapi
 from cc_tts.api.media import stream as media
 from cc_tts.api.plugs import cartesia, cosyvoice, links, models, openai
-from cc_tts.api.plugs.deepgram import aura as deepgram
+from cc_tts.api.plugs.deepgram import aura, flux
 from cc_tts.api.plugs.elevenlabs import http as elevenlabs
 from cc_tts.api.plugs.elevenlabs import socket as elevenlabs_socket
 from cc_tts.api.plugs.platforms import jambonz, vapi
@@ -37,7 +37,8 @@ ROUTES: Final = (
     *openai.ROUTES,
     *links.ROUTES,
     *cartesia.ROUTES,
-    *deepgram.ROUTES,
+    *aura.ROUTES,
+    *flux.ROUTES,
     *jambonz.ROUTES,
     *vapi.ROUTES,
     *cosyvoice.ROUTES,

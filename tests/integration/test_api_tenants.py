@@ -43,7 +43,7 @@ SHARED: Final = {
         ("POST", f"/v1/text-to-speech/{{voice}}{path}")
         for path in ("", "/stream", "/with-timestamps", "/stream/with-timestamps")
     ),
-    *((method, "/v1/speak") for method in ("GET", "POST")),
+    *((method, f"/v{number}/speak") for method in ("GET", "POST") for number in (1, 2)),
     ("POST", "/v1/jambonz/speech"),
     ("GET", "/v1/jambonz/stream"),
     ("POST", "/vapi/{voice}"),
@@ -51,6 +51,7 @@ SHARED: Final = {
     *((method, "/inference_sft") for method in ("GET", "POST")),
     ("POST", "/v1/speech"),
     ("GET", "/tts/websocket"),
+    ("GET", "/voices"),
     *(("GET", f"/v1/text-to-speech/{{voice}}/{path}") for path in ("stream-input", "multi-stream-input")),
 }
 """Routes without a call, the same for all tenants."""

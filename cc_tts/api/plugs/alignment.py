@@ -41,7 +41,7 @@ class Aligner:
 
     def __init__(self, rate_hz: int) -> None:
         self._format = AudioFormat(rate_hz)
-        self._spans: list[SpokenSpan] = []
+        self.spans: list[SpokenSpan] = []
         self._num_told = 0
         """Characters of the last span that were told."""
         self._held = b""
@@ -52,20 +52,20 @@ class Aligner:
         """Take in a chunk, and return what can be sent."""
         pieces: list[AlignedAudio] = []
         if chunk.begins_source is not None or chunk.awaits_text:
-            close_span(self._spans, self._end_ms)
+            close_span(self.spans, self._end_ms)
             pieces = self._piece(is_whole_text=True)
         if chunk.awaits_text and self._held:
             pieces += self._take([(0.0, " ")])
         if chunk.begins_source is not None:
             self._num_told = 0
-        extend_spans(self._spans, chunk, self._end_ms)
+        extend_spans(self.spans, chunk, self._end_ms)
         self._held += chunk.data
         self._end_ms += self._format.ms_for_bytes(len(chunk.data))
         return pieces + self._piece(is_whole_text=False)
 
     def finish(self) -> list[AlignedAudio]:
         """Return what is left at the end; silence behind the last word comes without characters."""
-        close_span(self._spans, self._end_ms)
+        close_span(self.spans, self._end_ms)
         return self._piece(is_whole_text=True) or ([AlignedAudio(self._held)] if self._held else [])
 
     @property
@@ -87,9 +87,9 @@ class Aligner:
 
     def _places(self, *, is_whole_text: bool) -> list[tuple[float, str]]:
         """The words that have begun and were not told: when, in the audio that is held, and their characters."""
-        if not self._spans or self._spans[-1].is_refused:
+        if not self.spans or self.spans[-1].is_refused:
             return []
-        span = self._spans[-1]
+        span = self.spans[-1]
         words = [word for word in words_of(span, 0) if word.char_start >= self._num_told]
         if not is_whole_text:
             words = [word for word in words if word.start_ms < self._end_ms]
@@ -106,7 +106,7 @@ class Aligner:
 
     def _blank(self) -> str:
         """The character that stands for audio in which no word begins: the blank behind the last word, or another one."""
-        if self._spans and self._spans[-1].source[self._num_told : self._num_told + 1] == " ":
+        if self.spans and self.spans[-1].source[self._num_told : self._num_told + 1] == " ":
             self._num_told += 1
         return " "
 

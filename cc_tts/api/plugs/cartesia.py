@@ -10,7 +10,8 @@ from msgspec import UNSET, Meta
 
 from cc_tts.api import schemas
 from cc_tts.api.calls import fields_of_text
-from cc_tts.api.http.route import RouteTable
+from cc_tts.api.context import CONTEXT
+from cc_tts.api.http.route import Query, RouteTable
 from cc_tts.api.plugs.alignment import AlignedAudio, Characters
 from cc_tts.api.plugs.connection import SOCKET_ROUTE, Messages, Output, SpeechConnection, as_message, serve
 from cc_tts.api.plugs.encoder import FORMATS, AudioFileFormat
@@ -101,6 +102,30 @@ class Incoming(CartesiaText, frozen=True, kw_only=True):
     add_timestamps: bool = False
 
 
+class ListedVoice(msgspec.Struct, frozen=True):
+    """A voice, as Cartesia's API lists it."""
+
+    id: str
+    name: str
+    description: str
+    language: str
+    tagline: str = ""
+    locales: tuple[str, ...] = ()
+    is_owner: bool = False
+    access: Literal["public"] = "public"
+    visibility: Literal["all"] = "all"
+    created_at: str = "1970-01-01T00:00:00Z"
+    """It is not known."""
+
+
+class ListedVoices(msgspec.Struct, frozen=True):
+    """All voices of the server."""
+
+    data: list[ListedVoice]
+    has_more: bool = False
+
+
+_STARTING_AFTER: Final = Query("starting_after", "The last voice of a page; nothing comes behind it.")
 _DECODER: Final = msgspec.json.Decoder(Incoming)
 
 
@@ -123,6 +148,15 @@ async def speak_for_cartesia(request: web.Request, body: CartesiaText) -> web.St
 async def stream_for_cartesia(request: web.Request) -> web.StreamResponse:
     """Texts of a client of Cartesia as they arrive, over a WebSocket."""
     return await serve(request, CartesiaConnection)
+
+
+@ROUTES.add("GET", "/voices", query=(_STARTING_AFTER,), scope="read", for_tenants=True, ignores_unknown_query=True)
+async def list_voices_for_cartesia(request: web.Request) -> ListedVoices:
+    """List the voices as Cartesia's clients read them, all in one page."""
+    voices = () if _STARTING_AFTER.name in request.query else request.app[CONTEXT].speech_source.engine.voices()
+    return ListedVoices(
+        [ListedVoice(each.id, each.id, each.description, language=each.language.partition("-")[0]) for each in voices]
+    )
 
 
 class CartesiaConnection(SpeechConnection):

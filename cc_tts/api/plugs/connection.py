@@ -13,7 +13,7 @@ Runs on: the event loop.
 import asyncio
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Final
 
@@ -108,6 +108,14 @@ class SpeechConnection(Connection[str | bytes]):
     def failed(self, context_id: str, error: CcTtsError) -> Messages:
         """Return the messages of a context that is over since it could not be spoken."""
 
+    def began(self, context_id: str, speech: SpeechContext, aligner: Aligner) -> Messages:  # noqa: ARG002
+        """Return the messages before the audio of a context."""
+        return ()
+
+    def last(self) -> Messages:
+        """Return the messages before the connection is closed, since everything is spoken."""
+        return ()
+
     def dropped(self, context_id: str) -> Messages:  # noqa: ARG002
         """Return the messages at the end of a text that has failed."""
         return ()
@@ -118,6 +126,11 @@ class SpeechConnection(Connection[str | bytes]):
         """Refuse a voice or a language that nobody speaks; raises ``UnknownVoice`` and ``LanguageUnsupported``."""
         defaults = PromptDefaults(voice=words.voice, language=words.language)
         self._request.app[CONTEXT].speech_source.check_defaults(defaults)
+
+    @property
+    def has_open(self) -> bool:
+        """Return whether a context is not over."""
+        return bool(self._contexts)
 
     def is_open(self, context_id: str) -> bool:
         """Return whether a context takes text."""
@@ -163,20 +176,21 @@ class SpeechConnection(Connection[str | bytes]):
             context.cancel()
             self._over(context, self.dropped(context_id) if context.has_failed else self.final(context_id))
 
-    def interrupt_all(self) -> None:
-        """Drop what was not sent of all contexts, audio in binary messages too. None of them has a last message."""
+    def interrupt_all(self) -> int:
+        """Drop what was not sent of all contexts, audio in binary messages too; returns the bytes of those. None of the
+        contexts has a last message.
+        """
         contexts, self._contexts = self._contexts, []
         for context in contexts:
             context.cancel()
-        self.outbox.drop(lambda message: isinstance(message, bytes))
+        return sum(map(len, self.outbox.drop(lambda message: isinstance(message, bytes))))
 
     def end_all(self) -> None:
         """Close when everything that came is spoken."""
         self._is_closing = True
         for context in tuple(self._contexts):
             self.finish(context.id)
-        if not self._contexts:
-            self.outbox.close()
+        self._close_when_over()
 
     def tell(self, messages: Messages) -> None:
         """Send messages to the client."""
@@ -225,7 +239,11 @@ class SpeechConnection(Connection[str | bytes]):
             return
         self._contexts.remove(context)
         self.tell(messages)
-        if self._is_closing and not self._contexts:
+        self._close_when_over()
+
+    def _close_when_over(self) -> None:
+        if self._is_closing and not self._contexts and not self.outbox.is_closed:
+            self.tell(self.last())
             self.outbox.close()
 
     def _fail(self, context: _Open, error: CcTtsError) -> None:
@@ -257,20 +275,21 @@ class SpeechConnection(Connection[str | bytes]):
     async def _speak_to_the_end(self, context: _Open) -> None:
         async with context.speech.speech() as speech:
             try:
-                await self._speak(speech, context.id)
+                await self._speak(speech, context)
             except CcTtsError as error:
                 speech.reason, speech.error = CompletionCause.ERROR, error.code
                 raise
 
-    async def _speak(self, speech: Speech, context_id: str) -> None:
+    async def _speak(self, speech: Speech, context: _Open) -> None:
         output, aligner = self._output, Aligner(self._output.rate_hz)
         label = speech.id, self._request.app[CONTEXT].config.tts.producer
         make = partial(output.format.encoder, output.rate_hz, label, bits_per_s=output.bits_per_s)
         encoder = await in_its_place(output.format, make)
+        self.tell(self.began(context.id, context.speech, aligner))
         async for chunk in speech.chunks():
-            await self._send(aligner.add(chunk), encoder, context_id)
-        await self._send(aligner.finish(), encoder, context_id)
-        self.tell(self.audio(context_id, await in_its_place(output.format, encoder.finish), None))
+            await self._send(aligner.add(chunk), encoder, context.id)
+        await self._send(aligner.finish(), encoder, context.id)
+        self.tell(self.audio(context.id, await in_its_place(output.format, encoder.finish), None))
 
     async def _send(self, pieces: list[AlignedAudio], encoder: Encoder, context_id: str) -> None:
         for piece in pieces:
@@ -299,6 +318,10 @@ class TextsInTurn(SpeechConnection):
     def add(self, text: str) -> None:
         """Take more of the text; raises as :meth:`say`."""
         self.say(self.text_id, text, self._words)
+
+    def change_speed(self, speed: float) -> None:
+        """Speak the texts that begin from now on at another speed."""
+        self._words = replace(self._words, speed=speed)
 
     def end_text(self) -> None:
         """Speak the text to its end; what comes next is another one."""

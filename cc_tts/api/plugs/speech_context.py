@@ -224,6 +224,11 @@ class SpeechContext:
         context.speech_source.check(self._content)
 
     @property
+    def text(self) -> str:
+        """All the text that has come."""
+        return self._text.text
+
+    @property
     def has_ended(self) -> bool:
         """Whether no more text is taken."""
         return self._text.has_ended

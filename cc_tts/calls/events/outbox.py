@@ -46,11 +46,13 @@ class Outbox(Generic[T]):
             self._was_taken.clear()
             await self._was_taken.wait()
 
-    def drop(self, is_dropped: Callable[[T], bool]) -> None:
+    def drop(self, is_dropped: Callable[[T], bool]) -> list[T]:
         """Take back what is queued and not wanted any more."""
+        dropped = [item for item in self._queue if is_dropped(item)]
         self._queue = deque(item for item in self._queue if not is_dropped(item))
         self._num_earlier = min(self._num_earlier, len(self._queue))
         self._was_taken.set()
+        return dropped
 
     def close(self) -> None:
         """Take nothing more; the iteration ends after what is queued. Safe to call twice."""

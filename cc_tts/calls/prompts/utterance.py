@@ -13,9 +13,8 @@ from cc_tts.calls.call_state import UTTERANCE_TABLE, UtteranceEvent, UtteranceSt
 from cc_tts.clock import ms_between
 from cc_tts.config.schema import BargeInBySpeech, SpeechBargeIn
 from cc_tts.speech.prompt import IncrementalContent, Prompt, text_of, without_text
-from cc_tts.speech.timing.spans import ROUNDING_MS, SpokenSpan, Word, heard_part, offsets_ms, words_of
+from cc_tts.speech.timing.spans import ROUNDING_MS, SpokenSpan, Word, heard_and_pending, offsets_ms, words_of
 from cc_tts.state_machine import StateMachine
-from cc_tts.text.characters import has_speech
 
 
 class CompletionCause(StrEnum):
@@ -165,23 +164,7 @@ class Utterance:
 
     @property
     def _heard(self) -> tuple[str, str]:
-        text, heard, refused, position = text_of(self.prompt.content), "", "", 0
-        for span in self.spans:
-            if span.is_refused:
-                refused, position = refused + span.source, position + len(span.source)
-                continue
-            if self.played_ms <= span.start_ms:
-                break
-            is_whole = span.end_ms is not None and self.played_ms >= span.end_ms - 1
-            source = span.source if is_whole else heard_part(span, self.played_ms)
-            heard, position = heard + source, position + len(source)
-            if not is_whole:
-                break
-        else:
-            if heard and text.startswith(heard) and not has_speech(text[len(heard) :]):
-                return text, ""
-        spoken = heard.rstrip()
-        return spoken, refused + text[position:] if refused else text.removeprefix(spoken)
+        return heard_and_pending(self.spans, text_of(self.prompt.content), self.played_ms)
 
     @property
     def words(self) -> list[Word]:

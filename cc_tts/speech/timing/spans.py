@@ -85,6 +85,29 @@ def heard_part(span: SpokenSpan, played_ms: float) -> str:
     return source[:cut]
 
 
+def heard_and_pending(spans: Sequence[SpokenSpan], text: str, played_ms: float) -> tuple[str, str]:
+    """The part of a text that was heard, and the part that was not: what was not played, and what no voice speaks. Whole
+    spans are heard, and of the last one the share of its words that was played; the text's last blanks once all of it was.
+    """
+    heard, refused, position = "", "", 0
+    for span in spans:
+        if span.is_refused:
+            refused, position = refused + span.source, position + len(span.source)
+            continue
+        if played_ms <= span.start_ms:
+            break
+        is_whole = span.end_ms is not None and played_ms >= span.end_ms - ROUNDING_MS
+        source = span.source if is_whole else heard_part(span, played_ms)
+        heard, position = heard + source, position + len(source)
+        if not is_whole:
+            break
+    else:
+        if heard and text.startswith(heard) and not has_speech(text[len(heard) :]):
+            return text, ""
+    spoken = heard.rstrip()
+    return spoken, refused + text[position:] if refused else text.removeprefix(spoken)
+
+
 def words_of(span: SpokenSpan, num_chars: int) -> list[Word]:
     """The words of a span, ``num_chars`` characters into the text; none of those that hold nothing to say."""
     if span.is_refused:

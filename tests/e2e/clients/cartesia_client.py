@@ -8,6 +8,7 @@ from typing import Any
 from cartesia import APIStatusError, Cartesia
 
 TEXT = "Your order has been shipped."
+LONG = "This sentence is said again and again. " * 100
 FORMAT: Any = {"container": "raw", "encoding": "pcm_f32le", "sample_rate": 16000}
 VOICE: Any = {"mode": "id", "id": "en-us"}
 
@@ -36,7 +37,17 @@ def main(url: str) -> None:
                 num_bytes += len(message.audio or b"")
             elif message.type == "timestamps":
                 heard += message.word_timestamps.words
-    show("socket", bytes=num_bytes, words=" ".join(heard))
+        show("socket", bytes=num_bytes, words=" ".join(heard))
+        context = connection.context(model_id="sonic-3", voice=VOICE, output_format=FORMAT)
+        context.push(LONG)
+        context.no_more_inputs()
+        kinds = list[str]()
+        for message in context.receive():
+            kinds.append(message.type)
+            if len(kinds) == 1:
+                context.cancel()
+        show("interrupted", chunks=kinds.count("chunk"), last=kinds[-1])
+    show("voices", ids=[voice.id for voice in client.voices.list()])
     try:
         client.tts.generate(**(words | {"voice": {"mode": "id", "id": "nobody"}}), output_format=FORMAT)
     except APIStatusError as error:

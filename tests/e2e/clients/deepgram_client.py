@@ -7,11 +7,29 @@ from typing import Any
 from deepgram import DeepgramClient
 from deepgram.core.api_error import ApiError
 from deepgram.environment import DeepgramClientEnvironment
-from deepgram.speak.v1.types import SpeakV1Close, SpeakV1Flush, SpeakV1Text
+from deepgram.speak.v1.types import SpeakV1Clear, SpeakV1Close, SpeakV1Flush, SpeakV1Text
+from deepgram.speak.v2.types import SpeakV2Flush, SpeakV2Interrupt, SpeakV2InterruptPlaybackOffset, SpeakV2Speak
 
 
 def show(step: str, **seen: Any) -> None:
     sys.stdout.write(json.dumps({"step": step, **seen}) + "\n")
+
+
+def show_turn(client: DeepgramClient, text: str) -> None:
+    with client.speak.v2.connect(model="en-us", encoding="mulaw", sample_rate=8000) as turns:
+        turns.send_speak(SpeakV2Speak(text=text))
+        turns.send_flush(SpeakV2Flush())
+        num_bytes, kinds = 0, []
+        for message in turns:
+            if isinstance(message, bytes):
+                num_bytes += len(message)
+                continue
+            kinds.append(message.type)
+            if message.type == "Flushed":
+                turns.send_interrupt(SpeakV2Interrupt(playback_offset=SpeakV2InterruptPlaybackOffset(value=700)))
+            elif message.type == "SpeechInterrupted":
+                show("turn", bytes=num_bytes, kinds=kinds, spoken=message.text_spoken, rest=message.text_remaining)
+                break
 
 
 def main(url: str) -> None:
@@ -35,8 +53,20 @@ def main(url: str) -> None:
             kinds.append(message.type)
             if message.type == "Flushed":
                 break
+        show("socket", bytes=num_bytes, kinds=kinds)
+        socket.send_text(SpeakV1Text(type="Speak", text="This sentence is said again and again. " * 100))
+        socket.send_flush(SpeakV1Flush(type="Flush"))
+        seen = list[str]()
+        for message in socket:
+            seen.append("audio" if isinstance(message, bytes) else message.type)
+            if len(seen) == 1:
+                socket.send_clear(SpeakV1Clear(type="Clear"))
+            elif seen[-1] in ("Cleared", "Flushed"):
+                break
         socket.send_close(SpeakV1Close(type="Close"))
-    show("socket", bytes=num_bytes, kinds=kinds)
+        seen += ["audio" for message in socket if isinstance(message, bytes)]
+    show("interrupted", last=seen[-1], chunks=len(seen))
+    show_turn(client, text)
     try:
         b"".join(client.speak.v1.audio.generate(text=text, model="nobody"))
     except ApiError as error:

@@ -11,6 +11,7 @@ from elevenlabs.client import ElevenLabs
 from elevenlabs.core.api_error import ApiError
 
 TEXT = "Your order has been shipped. It will arrive on Friday."
+LONG = "This sentence is said again and again. " * 100
 VOICE = "en-us"
 
 
@@ -49,6 +50,8 @@ def main(url: str) -> None:
     show("search", ids=[voice.voice_id for voice in client.voices.search().voices])
     show("voice", name=client.voices.get(VOICE).name)
     show("models", ids=[model.model_id for model in client.models.list()])
+    first = next(iter(speech.stream(VOICE, text=LONG, output_format="pcm_16000")))
+    show("interrupted", bytes=len(first))
     try:
         b"".join(speech.convert("nobody", text=TEXT))
     except ApiError as error:

@@ -23,6 +23,9 @@ def plugin_of(name: str, url: str, voice: str, session: aiohttp.ClientSession) -
         )
     if name == "cartesia":
         return cartesia.TTS(base_url=url, voice=voice, api_key="none", http_session=session)
+    if name == "flux":
+        flux_url = f"{url}/v2/speak"
+        return deepgram.TTSv2(model=voice, base_url=flux_url, sample_rate=8000, api_key="none", http_session=session)
     if name == "deepgram":
         base_url = f"{url}/v1/speak"
         return deepgram.TTS(model=voice, base_url=base_url, sample_rate=8000, api_key="none", http_session=session)
@@ -34,12 +37,27 @@ async def streamed(tts: Any) -> dict[str, Any]:
     for word in TEXT.split():
         stream.push_text(word + " ")
     stream.end_input()
-    length_s = 0.0
+    length_s, words = 0.0, list[str]()
     async with asyncio.timeout(20):
         async for event in stream:
             length_s += event.frame.duration
+            words += event.frame.userdata.get("lk.timed_transcripts", ())
     await stream.aclose()
-    return {"length_s": length_s}
+    return {
+        "length_s": length_s,
+        "words": "".join(words).split(),
+        "has_times": all(hasattr(each, "end_time") for each in words),
+    }
+
+
+async def interrupted(tts: Any) -> dict[str, Any]:
+    """A long text whose stream is closed with the first audio, as an agent does that is interrupted; and the next one."""
+    stream = tts.stream()
+    stream.push_text("This sentence is said again and again. " * 50)
+    async with asyncio.timeout(20):
+        await anext(aiter(stream))
+    await stream.aclose()
+    return await streamed(tts)
 
 
 async def main(url: str, name: str) -> None:
@@ -47,6 +65,7 @@ async def main(url: str, name: str) -> None:
         tts = plugin_of(name, url, "en-us", session)
         if tts.capabilities.streaming:
             show("streamed", **await streamed(tts))
+            show("after an interruption", **await interrupted(tts))
         whole = tts.synthesize("Goodbye.")
         length_s = 0.0
         async with asyncio.timeout(20):

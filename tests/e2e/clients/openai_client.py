@@ -30,6 +30,10 @@ def main(base_url: str) -> None:
     deltas = [base64.b64decode(each["audio"]) for each in events[:-1]]
     show("sse", bytes=sum(map(len, deltas)), deltas=len(deltas), last=events[-1]["type"])
     show("models", ids=[model.id for model in client.models.list()])
+    long = "This sentence is said again and again. " * 100
+    with speech.with_streaming_response.create(**(words | {"input": long}), response_format="pcm") as response:
+        first = next(response.iter_bytes())
+    show("interrupted", bytes=len(first))
     for wrong in ({"voice": "nobody"}, {"input": "..."}, {"response_format": "wma"}):
         try:
             speech.create(**(words | wrong))

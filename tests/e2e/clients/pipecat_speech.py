@@ -21,6 +21,7 @@ from pipecat.pipeline.runner import PipelineRunner
 from pipecat.pipeline.task import PipelineParams, PipelineTask
 from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
 from pipecat.services.cartesia.tts import CartesiaTTSService
+from pipecat.services.deepgram.flux.tts import DeepgramFluxTTSService
 from pipecat.services.deepgram.tts import DeepgramTTSService
 from pipecat.services.elevenlabs.tts import ElevenLabsTTSService
 
@@ -53,20 +54,24 @@ def show(step: str, **seen: Any) -> None:
     sys.stdout.flush()
 
 
-def service_of(name: str, url: str) -> Any:
+def service_of(name: str, url: str, voice: str) -> Any:
     if name == "elevenlabs":
-        settings = ElevenLabsTTSService.Settings(voice="en-us")
+        settings = ElevenLabsTTSService.Settings(voice=voice)
         return ElevenLabsTTSService(api_key="none", url=url, settings=settings, sample_rate=RATE_HZ)
     if name == "cartesia":
-        settings = CartesiaTTSService.Settings(voice="en-us")
+        settings = CartesiaTTSService.Settings(voice=voice)
         url = f"{url}/tts/websocket"
         return CartesiaTTSService(api_key="none", url=url, settings=settings, sample_rate=RATE_HZ)
-    settings = DeepgramTTSService.Settings(voice="en-us")
+    if name == "flux":
+        url = f"{url}/v2/speak"
+        flux_settings = DeepgramFluxTTSService.Settings(voice=voice)
+        return DeepgramFluxTTSService(api_key="none", url=url, settings=flux_settings, sample_rate=RATE_HZ)
+    settings = DeepgramTTSService.Settings(voice=voice)
     return DeepgramTTSService(api_key="none", base_url=url, settings=settings, sample_rate=RATE_HZ)
 
 
 async def main(url: str, name: str) -> None:
-    service = service_of(name, url)
+    service = service_of(name, url, "en-us")
     sink = Sink()
     task = PipelineTask(Pipeline([service, sink]), params=PipelineParams(audio_out_sample_rate=RATE_HZ))
     running = asyncio.create_task(PipelineRunner(handle_sigint=False).run(task))
@@ -94,6 +99,28 @@ async def main(url: str, name: str) -> None:
     await task.queue_frame(EndFrame())
     async with asyncio.timeout(10):
         await running
+    show("error", shown=await error_of(service_of(name, url, "nobody")))
+
+
+async def error_of(service: Any) -> str:
+    """What an application is told of a service that cannot speak."""
+    told: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    task = PipelineTask(Pipeline([service]), params=PipelineParams(audio_out_sample_rate=RATE_HZ))
+
+    @task.event_handler("on_pipeline_error")  # type: ignore[untyped-decorator]
+    async def _on_error(_task: Any, frame: Any) -> None:
+        if not told.done():
+            told.set_result(str(frame.error))
+
+    running = asyncio.create_task(PipelineRunner(handle_sigint=False).run(task))
+    await task.queue_frame(TTSSpeakFrame("Goodbye."))
+    try:
+        async with asyncio.timeout(15):
+            return await told
+    finally:
+        await task.cancel()
+        async with asyncio.timeout(10):
+            await running
 
 
 asyncio.run(main(*sys.argv[1:]))

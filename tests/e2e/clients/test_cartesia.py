@@ -17,5 +17,8 @@ async def test_cartesia_for_python(server: Server, clients: Path, tmp_path: Path
     assert base64.b64decode(seen["wav"]["head"]) == b"RIFF"
     assert seen["socket"]["bytes"] == pytest.approx(seen["floats"]["bytes"], rel=0.1)
     assert seen["socket"]["words"] == "Your order has been shipped."
+    assert seen["interrupted"]["last"] == "done"
+    assert seen["interrupted"]["chunks"] < 300
+    assert "en-us" in seen["voices"]["ids"]
     assert seen["error"]["status"] == 422
     assert "no voice is called 'nobody'" in seen["error"]["shown"]

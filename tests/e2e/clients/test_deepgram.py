@@ -16,5 +16,10 @@ async def test_deepgram_for_python(server: Server, clients: Path, tmp_path: Path
     assert seen["mulaw"]["bytes"] > 8000
     assert seen["socket"]["bytes"] == pytest.approx(seen["mulaw"]["bytes"], rel=0.1)
     assert seen["socket"]["kinds"] == ["Metadata", "Flushed"]
+    assert seen["interrupted"]["last"] == "Cleared"
+    assert seen["turn"]["bytes"] == pytest.approx(seen["mulaw"]["bytes"], rel=0.1)
+    assert seen["turn"]["kinds"] == ["Connected", "SpeechStarted", "SpeechMetadata", "Flushed", "SpeechInterrupted"]
+    assert seen["turn"]["spoken"]
+    assert seen["turn"]["spoken"] + seen["turn"]["rest"] == "Your order has been shipped."
     assert seen["error"]["status"] == 422
     assert "no voice is called 'nobody'" in seen["error"]["shown"]

@@ -1,5 +1,6 @@
 """The package openai for Python."""
 
+import asyncio
 import base64
 import json
 from pathlib import Path
@@ -42,11 +43,20 @@ async def test_openai_for_python(server: Server, clients: Path, tmp_path: Path) 
     assert steps["sse"]["deltas"] > 1
     assert steps["sse"]["last"] == "speech.audio.done"
     assert "tts-1" in steps["models"]["ids"]
+    assert steps["interrupted"]["bytes"] > 0
+    await until_no_stream_runs(server)
     voice, words, kind = (each for each in seen if each["step"] == "error")
     assert (voice["status"], voice["param"]) == (422, "voice")
     assert "no voice is called 'nobody'" in voice["shown"]
     assert "letter" in words["shown"]
     assert "'wma' is none of mp3" in kind["shown"]
+
+
+async def until_no_stream_runs(server: Server) -> None:
+    """Wait until no text is spoken any more."""
+    async with asyncio.timeout(5):
+        while "cctts_speech_streams 0.0\n" not in (await server.get_text("/metrics"))[1]:  # noqa: ASYNC110 - no event tells
+            await asyncio.sleep(0.05)
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/plugs.md"])

@@ -1,0 +1,95 @@
+"""What the requests of both of Deepgram's APIs have in common."""
+
+import math
+from typing import Final
+
+import msgspec
+from aiohttp import web
+from msgspec import UNSET
+
+from cc_tts.api import schemas
+from cc_tts.api.calls import fields_of_text
+from cc_tts.api.http.route import Query
+from cc_tts.api.plugs.connection import Output
+from cc_tts.api.plugs.encoder import FORMATS, MEDIA_TYPES
+from cc_tts.api.plugs.response import RESPONSE_ROUTE, SpeechResponse
+from cc_tts.api.plugs.speech_context import speech_of
+from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
+from cc_tts.errors import FieldError, Unprocessable
+from cc_tts.speech.prompt import TextContent
+
+MOUNT: Final = "/deepgram"
+DEFAULT_RATE_HZ: Final = 24_000
+"""Deepgram's default rate of ``linear16``."""
+RATES_HZ: Final = (8000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)
+IDLE_TIMEOUT_S: Final = 60.0
+"""A text that does not go on ends after this: it holds one of http.max_speech_streams (unmeasured)."""
+ENCODINGS: Final = {
+    "linear16": "pcm",
+    "mulaw": "ulaw",
+    "alaw": "alaw",
+    "mp3": "mp3",
+    "opus": "opus",
+    "flac": "flac",
+    "aac": "aac",
+}
+"""Our formats by Deepgram's words for them."""
+
+_MODEL: Final = Query("model", "A voice: an id of GET /v1/voices, or a name of tts.voice_aliases.")
+_ENCODING: Final = Query("encoding", "mp3 over HTTP and linear16 over a WebSocket if left out.", tuple(ENCODINGS))
+_RATE: Final = Query("sample_rate", f"Hz: {', '.join(map(str, RATES_HZ))}.")
+_CONTAINER: Final = Query("container", "wav: a WAV file of linear16; else without.")
+_SPEED: Final = Query("speed", f"{MIN_SPEED} to {MAX_SPEED}.")
+QUERY: Final = (_MODEL, _ENCODING, _RATE, _CONTAINER, _SPEED)
+
+HTTP_ROUTE: Final = RESPONSE_ROUTE | {
+    "query": QUERY,
+    "content_types": MEDIA_TYPES,
+    "examples": {"text": {"text": "One moment please."}},
+}
+"""Options of a route for a text that is there as a whole."""
+
+
+class DeepgramText(msgspec.Struct, frozen=True):
+    """The text to say. Unknown fields have no effect."""
+
+    text: schemas.Text
+
+
+async def respond(request: web.Request, body: DeepgramText) -> web.StreamResponse:
+    """Speech of a text that is there as a whole."""
+    output = output_of(request, "mp3")
+    content = schemas.words(body.text, UNSET, words_of(request), text_field="text")
+    async with speech_of(request, content, rate_hz=output.rate_hz, pointers=fields_of_text("/text")) as speech:
+        headers = {"dg-request-id": speech.id, "dg-char-count": str(len(body.text))}
+        return await SpeechResponse(request, speech, output.format, output.rate_hz, headers).send()
+
+
+def words_of(request: web.Request) -> TextContent:
+    """How the words of a request are spoken; raises ``Unprocessable``."""
+    value = request.query.get(_SPEED.name)
+    try:
+        speed = None if value is None else float(value)
+    except ValueError:
+        speed = math.nan
+    if speed is not None and math.isnan(speed):
+        raise Unprocessable(f"speed is {MIN_SPEED} to {MAX_SPEED}")
+    return TextContent("", request.query.get(_MODEL.name) or None, None, speed)
+
+
+def output_of(request: web.Request, default: str) -> Output:
+    """The audio that a request asks for; raises ``Unprocessable``."""
+    encoding, rate = request.query.get(_ENCODING.name, default), request.query.get(_RATE.name, "")
+    if encoding not in ENCODINGS:
+        detail = f"{encoding[:40]!r} is none of {', '.join(ENCODINGS)}"
+        raise Unprocessable(detail, field_errors=[FieldError("/encoding", detail)])
+    is_wav = encoding == "linear16" and request.query.get(_CONTAINER.name) == "wav"
+    audio_format = FORMATS["wav" if is_wav else ENCODINGS[encoding]]
+    rates_hz = audio_format.rates_hz or RATES_HZ
+    rate_hz = next(iter(audio_format.rates_hz), DEFAULT_RATE_HZ)
+    if rate:
+        rate_hz = int(rate) if rate.isdecimal() and len(rate) < len("1000000") else 0
+    if rate_hz not in rates_hz:
+        detail = f"{rate[:40]!r} is none of {', '.join(map(str, rates_hz))}"
+        raise Unprocessable(detail, field_errors=[FieldError("/sample_rate", detail)])
+    return Output(audio_format, rate_hz)

@@ -116,9 +116,11 @@ $(DOCSTAMP): requirements/docs.txt
 	build/docs-tools/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
 	@touch $@
 
-clients: $(STAMP) ## install the client packages of other systems into build/clients, for their tests: 807 MB
+clients: $(STAMP) ## install the client packages of other systems into build/, for their tests: 807 MB, with Node.js 180 MB more; JAMBONZ=1: 80 MB more
 	[ -x build/clients/bin/python ] || $(BIN)/python -m venv build/clients
 	build/clients/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/clients.txt
+	@command -v npm >/dev/null || echo "npm is not installed: the tests of client packages for Node.js are skipped"
+	@! command -v npm >/dev/null || { mkdir -p build/clients-npm && cp requirements/npm/*.json build/clients-npm && cd build/clients-npm && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error$(if $(JAMBONZ),, --omit=dev); }
 
 pjsua2: $(STAMP) ## build pjsua2 for 2,000 calls instead of 4, in four minutes; CC_TTS_PJSUA2=server selects it
 	PJPROJECT_WORK='$(CURDIR)/build/pjproject' $(BIN)/cc-tts pjsua2 build

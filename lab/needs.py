@@ -1,7 +1,8 @@
 """What a test needs and a machine may lack. Without it the test is skipped, or fails where ``CC_TTS_REQUIRE`` names it.
 
 ``CC_TTS_REQUIRE`` is a comma-separated list of ``peers`` (sipp, baresip, tshark, openssl, curl), ``asterisk``, ``kamailio``,
-``clients``, ``server-build``, ``charts`` (requirements/charts.txt), ``vad`` and ``ray`` (requirements/ray.txt).
+``clients``, ``clients-npm``, ``jambonz`` (make clients JAMBONZ=1), ``server-build``, ``charts`` (requirements/charts.txt),
+``vad`` and ``ray`` (requirements/ray.txt).
 """
 
 import os
@@ -14,7 +15,9 @@ import pytest
 from cc_tts.errors import ConfigError
 from cc_tts.vad.silero import find_model
 
-Need = Literal["peers", "asterisk", "kamailio", "clients", "server-build", "charts", "vad", "ray"]
+Need = Literal[
+    "peers", "asterisk", "kamailio", "clients", "clients-npm", "jambonz", "server-build", "charts", "vad", "ray"
+]
 
 _NO_MODULE: Final = "could not import"
 _NEURAL: Final = "the packages of the neural engine are not installed: make neural"

@@ -64,6 +64,24 @@ async def test_what_both_services_list_has_the_shape_of_the_one_that_is_asked(ap
     assert (await api.ask("GET", "/elevenlabs/v1/calls")).status == 404
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "shape"),
+    [
+        ("/openai/v1/audio/speech", {"input": "..."}, "error"),
+        ("/elevenlabs/v1/text-to-speech/nobody", {"text": TEXT}, "detail"),
+        ("/deepgram/v2/speak?model=nobody", {"text": TEXT}, "err_code"),
+        ("/v2/speak?model=nobody", {"text": TEXT}, "err_code"),
+    ],
+)
+async def test_errors_below_the_name_of_a_service_have_its_shape(
+    api: RunningApi, path: str, body: dict[str, Any], shape: str
+) -> None:
+    answered = await api.ask("POST", path, body)
+    assert answered.status == 422
+    assert answered.json.get(shape)
+    assert shape != "detail" or answered.json["detail"]["status"] == "voice_not_found"
+
+
 # --- the key in the first message of a WebSocket
 
 

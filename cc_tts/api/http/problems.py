@@ -18,11 +18,11 @@ DEFAULT_RETRY_AFTER_S: Final = 5  # unmeasured
 MAX_DETAIL_CHARS: Final = 1000  # unmeasured
 MAX_INSTANCE_CHARS: Final = 500  # unmeasured
 
-OPENAI_PATHS: Final = ("/v1/audio/", "/v1/models")
+OPENAI_PATHS: Final = ("/v1/audio/", "/v1/models", "/openai/")
 """The paths that OpenAI's client packages use begin so."""
-DEEPGRAM_PATHS: Final = ("/v1/speak",)
-"""The paths of Deepgram's client packages."""
-ELEVENLABS_PATHS: Final = ("/v1/text-to-speech/", "/v2/voices")
+DEEPGRAM_PATHS: Final = ("/v1/speak", "/v2/speak", "/deepgram/")
+"""The paths that Deepgram's client packages use begin so."""
+ELEVENLABS_PATHS: Final = ("/v1/text-to-speech/", "/v2/voices", "/elevenlabs/")
 """The paths that ElevenLabs' client packages use begin so."""
 RETRYABLE: Final = frozenset({429, 503})
 
@@ -134,7 +134,7 @@ def response_for(error: CcTtsError, *, instance: str) -> web.Response:
     status = error.http_status
     if instance.startswith(ELEVENLABS_PATHS):
         response = web.Response(body=_as_elevenlabs(error), status=status, content_type="application/json")
-    elif instance in DEEPGRAM_PATHS:
+    elif instance.startswith(DEEPGRAM_PATHS):
         response = web.Response(body=_as_deepgram(error), status=status, content_type="application/json")
     else:
         response = web.Response(body=document(error, instance=instance), status=status, content_type=CONTENT_TYPE)

@@ -1,10 +1,13 @@
+import shutil
 from pathlib import Path
 
 import pytest
 
 from lab import needs
 
-PYTHON = Path(__file__).resolve().parents[3] / "build" / "clients" / "bin" / "python"
+BUILD = Path(__file__).resolve().parents[3] / "build"
+PYTHON = BUILD / "clients" / "bin" / "python"
+PACKAGES = BUILD / "clients-npm" / "node_modules"
 
 
 @pytest.fixture(scope="session")
@@ -13,3 +16,19 @@ def clients() -> Path:
     if not PYTHON.exists():
         needs.missing("clients", "the client packages are not installed: make clients")
     return PYTHON
+
+
+@pytest.fixture(scope="session")
+def node() -> tuple[str, str]:
+    """Node.js, and the folder of its client packages with a slash at its end."""
+    program = shutil.which("node")
+    if program is None or not PACKAGES.exists():
+        needs.missing("clients-npm", "the client packages for Node.js are not installed: make clients")
+    return program, f"{PACKAGES.parent}/"
+
+
+@pytest.fixture(scope="session")
+def jambonz() -> None:
+    """The package of jambonz is among those of Node.js."""
+    if not (PACKAGES / "@jambonz").exists():
+        needs.missing("jambonz", "the package @jambonz/speech-utils is not installed: make clients JAMBONZ=1")

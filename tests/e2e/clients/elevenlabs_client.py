@@ -66,6 +66,7 @@ def realtime(secure_url: str) -> None:
             yield word + " "
 
     client = ElevenLabs(api_key="none", base_url=secure_url)
+    show("secure voices", ids=[voice.voice_id for voice in client.voices.get_all().voices])
     made = b"".join(client.text_to_speech.convert_realtime(VOICE, text=words(), output_format="pcm_16000"))
     show("realtime", bytes=len(made))
 

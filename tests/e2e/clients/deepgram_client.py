@@ -9,6 +9,7 @@ from deepgram.core.api_error import ApiError
 from deepgram.environment import DeepgramClientEnvironment
 from deepgram.speak.v1.types import SpeakV1Clear, SpeakV1Close, SpeakV1Flush, SpeakV1Text
 from deepgram.speak.v2.types import SpeakV2Flush, SpeakV2Interrupt, SpeakV2InterruptPlaybackOffset, SpeakV2Speak
+from websockets.exceptions import InvalidStatus
 
 
 def show(step: str, **seen: Any) -> None:
@@ -30,6 +31,11 @@ def show_turn(client: DeepgramClient, text: str) -> None:
             elif message.type == "SpeechInterrupted":
                 show("turn", bytes=num_bytes, kinds=kinds, spoken=message.text_spoken, rest=message.text_remaining)
                 break
+    try:
+        with client.speak.v2.connect(model="nobody", encoding="mulaw", sample_rate=8000):
+            pass
+    except InvalidStatus as error:
+        show("turn error", status=error.response.status_code)
 
 
 def main(url: str) -> None:

@@ -66,6 +66,10 @@ async def main(url: str, name: str) -> None:
         if tts.capabilities.streaming:
             show("streamed", **await streamed(tts))
             show("after an interruption", **await interrupted(tts))
+        long = tts.synthesize("This sentence is said again and again. " * 50)
+        async with asyncio.timeout(20):
+            await anext(aiter(long))
+        await long.aclose()
         whole = tts.synthesize("Goodbye.")
         length_s = 0.0
         async with asyncio.timeout(20):

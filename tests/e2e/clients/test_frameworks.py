@@ -8,6 +8,7 @@ import pytest
 
 from lab.children import Child
 from lab.server_under_test import Server
+from tests.e2e.clients.server_state import until_no_stream_runs
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
@@ -45,4 +46,5 @@ async def test_livekit(server: Server, clients: Path, tmp_path: Path, plugin: st
         assert seen["streamed"]["words"] == TEXT.split()
         assert seen["streamed"]["has_times"]
     assert seen["whole"]["length_s"] > 0.3
+    await until_no_stream_runs(server)
     assert "422" in seen["error"]["shown"] or "nobody" in seen["error"]["shown"]

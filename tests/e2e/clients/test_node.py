@@ -9,7 +9,8 @@ import pytest
 
 from lab.children import Child
 from lab.server_under_test import Server
-from tests.e2e.clients.test_openai import is_mp3, until_no_stream_runs
+from tests.e2e.clients.server_state import until_no_stream_runs
+from tests.e2e.clients.test_openai import is_mp3
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 

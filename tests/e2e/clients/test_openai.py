@@ -1,6 +1,5 @@
 """The package openai for Python."""
 
-import asyncio
 import base64
 import json
 from pathlib import Path
@@ -9,6 +8,7 @@ import pytest
 
 from lab.children import Child
 from lab.server_under_test import Server
+from tests.e2e.clients.server_state import until_no_stream_runs
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
@@ -50,13 +50,6 @@ async def test_openai_for_python(server: Server, clients: Path, tmp_path: Path) 
     assert "no voice is called 'nobody'" in voice["shown"]
     assert "letter" in words["shown"]
     assert "'wma' is none of mp3" in kind["shown"]
-
-
-async def until_no_stream_runs(server: Server) -> None:
-    """Wait until no text is spoken any more."""
-    async with asyncio.timeout(5):
-        while "cctts_speech_streams 0.0\n" not in (await server.get_text("/metrics"))[1]:  # noqa: ASYNC110 - no event tells
-            await asyncio.sleep(0.05)
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/plugs.md"])

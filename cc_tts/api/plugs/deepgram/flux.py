@@ -82,7 +82,7 @@ class _Turn:
         return self.said if self.speech is None else self.speech.text
 
     def heard_and_pending(self, at_ms: float) -> tuple[str, str]:
-        """What was heard of the text, and what was not, of a client that was at ``at_ms`` in the audio of all turns."""
+        """The part of the text that was heard by a client at ``at_ms`` in the audio of all turns, and the part that was not."""
         spans = () if self.aligner is None else self.aligner.spans
         return heard_and_pending(spans, self.text, at_ms - self.begins_ms)
 

@@ -1,4 +1,4 @@
-"""What the requests of both of Deepgram's APIs have in common."""
+"""The query and the bodies that both of Deepgram's APIs have."""
 
 import math
 from typing import Final

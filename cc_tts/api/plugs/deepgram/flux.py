@@ -82,12 +82,12 @@ class _Turn:
         return self.said if self.speech is None else self.speech.text
 
     def heard_and_pending(self, at_ms: float) -> tuple[str, str]:
-        """The part of the text that was heard by a client at ``at_ms`` in the audio of all turns, and the part that was not."""
+        """Return what a client has heard of the text that is at ``at_ms`` in the audio of all turns, and what it has not."""
         spans = () if self.aligner is None else self.aligner.spans
         return heard_and_pending(spans, self.text, at_ms - self.begins_ms)
 
     def metadata(self) -> dict[str, Any]:
-        """What the service would count."""
+        """Return the lengths of its text and of its audio."""
         num_chars = len(self.said)
         return {
             "speech_id": self.id,
@@ -119,7 +119,7 @@ class FluxConnection(TextsInTurn):
         self._audio_format = AudioFormat(output.rate_hz)
         self._bytes_per_sample = 2 if output.format is FORMATS["pcm"] else 1
         self._turns: dict[str, _Turn] = {}
-        """By the ids of their contexts, oldest first."""
+        """The turns by the ids of their contexts, oldest first."""
         self._total_ms = 0.0
         """All audio that was sent and, of turns that were interrupted, played."""
         self._interrupted_ms = 0.0

@@ -19,6 +19,7 @@ from cc_tts.cluster import pool_client
 from cc_tts.cluster.messages import MAX_MESSAGE_BYTES
 from cc_tts.config.schema import RemoteConfig
 from cc_tts.errors import UNREADABLE, CcTtsError, ProcessFailed
+from cc_tts.voices.folder import FEATURES, KOKORO, STYLES, files_in
 
 MAX_FILES: Final = 4096  # unmeasured
 MAX_FILE_BYTES: Final = 512 << 20  # unmeasured
@@ -27,8 +28,8 @@ LIST_TIMEOUT_S: Final = 5.0  # unmeasured
 FETCH_TIMEOUT_S: Final = 120.0
 """Time limit to fetch one file, s (unmeasured)."""
 READ_BYTES: Final = 1 << 16
-NAME: Final = r"^(features/)?[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
-"""A file of the folder, or of the one below it that enrolled voices have."""
+NAME: Final = rf"^({FEATURES}/|{KOKORO}/|{STYLES}/)?[A-Za-z0-9][A-Za-z0-9._-]{{0,127}}$"
+"""A file of the folder, or of those below it."""
 
 _NAME: Final = re.compile(NAME)
 
@@ -68,16 +69,11 @@ class VoiceFolder:
         """Return what is there. Links, files of other names and files that are too large are left out; nothing is raised."""
         known, self._hashes = self._hashes, {}
         found: list[VoiceFile] = []
-        for path in sorted([*self._below(self.folder), *self._below(self.folder / "features")]):
+        for path in files_in(self.folder, with_features=True):
             name = path.relative_to(self.folder).as_posix()
             try:
                 about = path.lstat()
-                if (
-                    not _NAME.fullmatch(name)
-                    or not path.is_file()
-                    or path.is_symlink()
-                    or about.st_size > MAX_FILE_BYTES
-                ):
+                if not _NAME.fullmatch(name) or about.st_size > MAX_FILE_BYTES:
                     continue
                 key = (name, about.st_size, about.st_mtime_ns)
                 digest = known.get(key) or _sha256(path)
@@ -90,13 +86,6 @@ class VoiceFolder:
     def find(self, sha256: str) -> Path | None:
         """The file of this content, as far as :meth:`files` has seen it."""
         return next((self.folder / name for (name, *_), digest in self._hashes.items() if digest == sha256), None)
-
-    @staticmethod
-    def _below(folder: Path) -> list[Path]:
-        try:
-            return list(folder.iterdir())
-        except OSError:
-            return []
 
 
 async def fetch(url: str, remote: RemoteConfig, folder: VoiceFolder) -> bool:
@@ -111,7 +100,8 @@ async def fetch(url: str, remote: RemoteConfig, folder: VoiceFolder) -> bool:
             if sum(file.bytes for file in wanted.files) > MAX_TOTAL_BYTES:
                 raise ProcessFailed(f"the voices of the pool are more than {MAX_TOTAL_BYTES >> 30} GiB")
             have = await asyncio.to_thread(folder.files)
-            (folder.folder / "features").mkdir(parents=True, exist_ok=True)
+            for below in {Path(file.name).parent for file in wanted.files} | {Path(FEATURES)}:
+                (folder.folder / below).mkdir(parents=True, exist_ok=True)
             for file in wanted.files:
                 if file not in have.files:
                     async with asyncio.timeout(FETCH_TIMEOUT_S):

@@ -26,6 +26,7 @@ from cc_tts.metrics import Metrics
 from cc_tts.speech.chunks import ReadyChunks, SpokenPrompt
 from cc_tts.speech.prompt_files import FORMAT_VERSION, CachedChunk, CachedPrompt, PromptFiles
 from cc_tts.speech.staged.audio_file import amplified
+from cc_tts.voices.folder import files_in
 
 _LIBRARIES: Final = ("espeakng-loader", "hibari-tts", "num2words", "onnxruntime", "soxr", "wetext")
 """Audio depends on the versions of these, besides the model."""
@@ -107,8 +108,10 @@ def engine_identity(config: Config, of_workers: str = "") -> str:
     tts = config.tts
     parts = [f"{name} {_version(name)}" for name in _LIBRARIES]
     parts += [tts.dtype, str(tts.first_hop_tokens), str(tts.interleaved_text)]
-    for folder in filter(None, (tts.model_dir, tts.voices_dir)):
-        parts += _files(Path(folder).expanduser())
+    with contextlib.suppress(OSError):  # the engine says what is wrong with a folder when it starts
+        files = sorted(Path(tts.model_dir).expanduser().iterdir()) if tts.model_dir else []
+        files += files_in(Path(tts.voices_dir).expanduser()) if tts.voices_dir else []
+        parts += [_state_of(path) for path in files if path.is_file()]
     if of_workers:
         parts.append(of_workers)
     return _digest(*parts)
@@ -130,14 +133,9 @@ def _version(name: str) -> str:
         return ""
 
 
-def _files(folder: Path) -> list[str]:
-    found = []
-    with contextlib.suppress(OSError):  # the engine says what is wrong with the folder when it starts
-        for path in sorted(folder.iterdir()):
-            if path.is_file():
-                status = path.stat()
-                found.append(f"{path.name} {status.st_size} {status.st_mtime_ns}")
-    return found
+def _state_of(path: Path) -> str:
+    status = path.stat()
+    return f"{path.name} {status.st_size} {status.st_mtime_ns}"
 
 
 def as_cached(chunks: Sequence[SpeechChunk], text: str) -> CachedPrompt | None:

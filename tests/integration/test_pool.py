@@ -434,6 +434,11 @@ async def test_voices_are_fetched_once_and_those_that_are_gone_are_removed(tmp_p
     theirs.folder.mkdir()
     (ours / "anna.voice.json").write_text("{}")
     (ours / "features" / "a.safetensors").write_bytes(bytes(200_000))
+    (ours / "kokoro" / "styles").mkdir(parents=True)
+    (ours / "kokoro" / "model.onnx").write_bytes(bytes(1000))
+    (ours / "kokoro" / "styles" / "zf_a.bin").write_bytes(bytes(100))
+    (ours / ".partial").mkdir()
+    (ours / ".partial" / "model.onnx").write_bytes(bytes(10))
     (ours / ".hidden").write_text("no voice")
     (ours / "link").symlink_to("/etc/hostname")
     (theirs.folder / "old.voice.json").write_text("{}")
@@ -441,14 +446,21 @@ async def test_voices_are_fetched_once_and_those_that_are_gone_are_removed(tmp_p
         remote = RemoteConfig(token=TOKEN)
         assert await voices.fetch(pool.url, remote, theirs)
         found = {path.relative_to(theirs.folder).as_posix() for path in theirs.folder.rglob("*") if path.is_file()}
-        assert found == {"anna.voice.json", "features/a.safetensors"}
+        of_kokoro = {"kokoro/model.onnx", "kokoro/styles/zf_a.bin"}
+        assert found == {"anna.voice.json", "features/a.safetensors", *of_kokoro}
         assert theirs.files() == VoiceFolder(ours).files()
         assert not await voices.fetch(pool.url, remote, theirs)
         assert (await pool.ask("GET", f"/v1/voices/{'0' * 64}"))[0] == 404
 
 
 @pytest.mark.parametrize(
-    ("name", "content"), [("../outside", b"x"), ("features/../../outside", b"x"), ("a", b"not what was announced")]
+    ("name", "content"),
+    [
+        ("../outside", b"x"),
+        ("features/../../outside", b"x"),
+        ("kokoro/styles/../../../outside", b"x"),
+        ("a", b"not what was announced"),
+    ],
 )
 async def test_a_pool_that_lies_writes_nothing(tmp_path: Path, name: str, content: bytes) -> None:
     listed = VoiceFiles((VoiceFile(name, hashlib.sha256(b"x").hexdigest(), 1),))

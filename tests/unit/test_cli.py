@@ -1,6 +1,7 @@
 """The command line, with a made-up engine where it speaks."""
 
 import io
+import re
 import sys
 import wave
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from cc_tts import __version__, cli
 from cc_tts.media.synthetic_label import COMMENT
+from cc_tts.voices.voice import Voice
 from tests.fakes.fake_engine import FakeEngine
 
 pytestmark = pytest.mark.unit
@@ -97,6 +99,25 @@ def test_voices(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["en-us", "de"]
     assert cli.main(["voices", "--language", "DE"]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["de"]
+
+
+def test_voices_tell_what_they_cost_here_and_which_cannot_be_used(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, engine: FakeEngine
+) -> None:
+    voices = (
+        Voice("quick", "onnx", "en-US", gender="female", cost=0.0123, streams=73),
+        Voice("slow", "onnx", "cmn", cost=1.2, streams=0),
+        Voice("unmeasured", "espeak", "de"),
+    )
+    monkeypatch.setattr(engine, "voices", lambda: voices)
+    monkeypatch.setattr(engine, "voice_faults", ("bad.onnx.json: not the description of a voice",))
+    assert cli.main(["voices"]) == 0
+    said = capsys.readouterr()
+    columns = {line.split()[0]: line for line in said.out.splitlines()}
+    assert re.search(r" 0\.012 +73 live", columns["quick"])
+    assert re.search(r" 1\.200 +0 prompts", columns["slow"])
+    assert re.search(r" - +- live", columns["unmeasured"])
+    assert "a voice cannot be used: bad.onnx.json: not the description of a voice" in said.err
 
 
 def test_a_sentence_of_one_voice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: FakeEngine) -> None:

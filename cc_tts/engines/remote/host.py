@@ -33,6 +33,7 @@ from cc_tts.metrics import Metrics
 from cc_tts.processes import threads
 from cc_tts.processes.channel import PROTOCOL_VERSION, Hello, Message, Ready
 from cc_tts.processes.first import first_of
+from cc_tts.voices.folder import files_in
 
 DRAIN_TIMEOUT_S: Final = 60.0
 """The time that a worker which is to end has for what is being spoken (unmeasured)."""
@@ -172,8 +173,9 @@ class WorkerHost:
         """A hash of what stands behind the voices here: the engine, and names and sizes of the files. Runs on: a thread."""
         tts = self._settings.tts
         parts = [tts.engine, tts.dtype, str(tts.first_hop_tokens), str(tts.interleaved_text)]
-        for folder in filter(None, (tts.model_dir, tts.voices_dir)):
-            parts += [f"{path.name} {path.stat().st_size}" for path in sorted(Path(folder).iterdir()) if path.is_file()]
+        files = [path for path in sorted(Path(tts.model_dir).iterdir()) if path.is_file()] if tts.model_dir else []
+        files += files_in(Path(tts.voices_dir)) if tts.voices_dir else []
+        parts += [f"{path.name} {path.stat().st_size}" for path in files]
         if self._link.description is not None:
             parts += [f"{voice.id} {voice.language} {voice.rate_hz}" for voice in self._link.description.voices]
         return hashlib.sha256(ascii(parts).encode("ascii")).hexdigest()[:16]

@@ -603,6 +603,19 @@ def test_everything_that_changes_the_audio_changes_the_key() -> None:
     assert len(prompt_key(prompt("\ud800 text that UTF-8 does not have"), identity)) == 64
 
 
+def test_another_style_of_a_public_voice_is_another_identity(tmp_path: Path) -> None:
+    config = Config(tts=TtsConfig(voices_dir=str(tmp_path)))
+    found = {engine_identity(config)}
+    for name in ("kokoro/model.onnx", "kokoro/styles/zf_a.bin"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"1")
+        found.add(engine_identity(config))
+    assert len(found) == 3
+    (tmp_path / "kokoro" / "cache").mkdir()
+    (tmp_path / "kokoro" / "cache" / "made.onnx").write_bytes(b"1")
+    assert engine_identity(config) in found, "what the engine makes of them is no other voice"
+
+
 @pytest.mark.parametrize("folder", ["model_dir", "voices_dir"])
 def test_another_model_or_voice_is_another_identity(tmp_path: Path, folder: str) -> None:
     here = str(tmp_path)

@@ -26,7 +26,7 @@ from cc_tts.calls.call_state import CallState
 from cc_tts.calls.events.outbox import Outbox
 from cc_tts.calls.events.types import CallRelayEnded, CallRelayStarted
 from cc_tts.calls.follower import CallView, Follower
-from cc_tts.calls.input.text import TextStream
+from cc_tts.calls.input.text import DEFAULTS, TextStream
 from cc_tts.calls.input.text_messages import StreamMessage, StreamSpeakRefused, TokensResult
 from cc_tts.calls.prompts.utterance import CompletionCause, Utterance
 from cc_tts.calls.relay import messages
@@ -283,8 +283,8 @@ class Relay(Follower):
         if begins and text.token.strip():
             self._preempt()
         if text.token:
-            prompt = self._prompt(self._words(text.lang), text.interrupted_by)
-            self._text.tokens(text.token, opens_with=prompt)
+            opens_with = self._prompt(self._words(text.lang), text.interrupted_by) if begins else DEFAULTS
+            self._text.tokens(text.token, opens_with=opens_with)
         if begins and (utterance_id := self._text.open_id) is not None:
             self._was_interrupted = False
             self._own[utterance_id] = text.preemptible

@@ -65,6 +65,7 @@ NOT_RUN: Final = {
     "curl -s http://127.0.0.1:8090/v1/voices -F": "wants the engine cosyvoice2: tests/integration/test_api_voices.py",
     "curl -X POST http://127.0.0.1:8090/v1/calls/$CALL/transfer": "wants a far side that takes REFER: test_transfers.py",
     "curl -X POST http://127.0.0.1:8090/v1/calls/$CALL/bridge": "wants a second call: test_bridges.py",
+    "curl -X POST http://127.0.0.1:8090/v1/calls/$CALL/relay": "wants an application: test_relay_calls.py",
     "export CC_TTS_PJSUA2=server": "wants the server build and a server at another address: tests/e2e/test_tls_srtp.py",
 }
 """Samples that a test cannot run, by the beginning of a line, with the reason."""

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 import structlog
+from aiohttp import web
 
 from cc_tts.api.relay import connector
 from cc_tts.api.relay.connector import RelayConnector
 from cc_tts.calls.call import Call
 from cc_tts.config.schema import RouteConfig
 from cc_tts.config.sections.relay import RelayConfig, RelaySettings
+from tests.fakes.exchange import Exchange
 from tests.fakes.running_api import eventually
 from tests.fakes.served_call import Served, served
 from tests.support.relay_application import Application, running_application
@@ -274,12 +276,13 @@ async def test_an_application_that_closes_has_finished() -> None:
         assert not api.call.utterances
 
 
-async def test_a_lost_connection_without_reconnect() -> None:
+@pytest.mark.parametrize("how", ["reset", "end of the stream"])
+async def test_a_lost_connection_without_reconnect(how: str) -> None:
     async with scene() as (api, application):
         await talking(api, application, fallback="Please call again")
         await application.say(type="text", token="said before", last=True)
         await heard(api, "said")
-        application.break_off()
+        application.break_off(resets=how == "reset")
         await heard(api, "Please call again")
         assert [each.cause for each in ended(api)] == ["lost"]
         assert [each.spoken_text for each in api.call.utterances.values()] == ["said before", "Please call again"]
@@ -314,6 +317,40 @@ async def test_a_connection_that_does_not_come_back(monkeypatch: pytest.MonkeyPa
         application.break_off()
         await eventually(lambda: api.exchange.ua.commands("hangup"))
         assert [each.cause for each in ended(api)] == ["lost"]
+
+
+async def test_a_hundred_at_once() -> None:
+    exchange = Exchange(max_calls=100)
+    async with running_application() as application:
+        relays = RelayConnector(exchange.config, exchange.clock)
+        exchange.registry.relays.connect = relays.connect
+
+        async def finish(socket: web.WebSocketResponse) -> None:
+            call_id = (await socket.receive_json())["callSid"]
+            await socket.send_json({"type": "end", "handoffData": call_id})
+
+        application.behaviour = finish
+        calls = [exchange.registry.call(exchange.talking()) for _ in range(100)]
+        for call in calls:
+            exchange.registry.relays.begin(call, RelaySettings(url=application.url))
+        await eventually(lambda: len(exchange.ua.commands("hangup")) == 100, timeout_s=20)
+        over: list[tuple[str | None, Any]] = [
+            (each.call_id, each.data) for each in exchange.seen if each.type == "call.relay_ended"
+        ]
+        assert len(over) == 100
+        assert {call_id: data.handoff_data for call_id, data in over} == {call.id: call.id for call in calls}
+        await relays.stop()
+
+
+async def test_messages_that_are_too_long_or_too_many_end_the_connection() -> None:
+    for message, num, code in (("a" * (connector.MAX_FRAME_BYTES + 1), 1, 1009), ("{}", 20, 1008)):
+        async with scene() as (api, application):
+            await talking(api, application, application_reconnect=True)
+            for _ in range(num):
+                await application.sockets[-1].send_str(message)
+            await eventually(lambda: ended(api))
+            assert [each.cause for each in ended(api)] == ["lost"]
+            assert application.sockets[-1].close_code == code
 
 
 async def test_a_client_ends_it() -> None:

@@ -54,11 +54,14 @@ class Application:
     async def say(self, **message: Any) -> None:
         await self.sockets[-1].send_json(message)
 
-    def break_off(self) -> None:
-        """The connection is gone, without a close."""
+    def break_off(self, *, resets: bool = True) -> None:
+        """The connection is gone, without a close of its WebSocket."""
         transport = self.requests[-1].transport
         assert transport is not None
-        transport.abort()
+        if resets:
+            transport.abort()
+        else:
+            transport.close()
 
 
 @asynccontextmanager

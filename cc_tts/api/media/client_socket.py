@@ -12,16 +12,30 @@ from cc_tts.egress.hosts import AllowedHosts
 from cc_tts.egress.http import GuardedClient, failure
 
 
-class _ClientSocket(aiohttp.ClientWebSocketResponse):
+class ClientSocket(aiohttp.ClientWebSocketResponse):
+    """A WebSocket that knows who has closed it: for aiohttp a peer that goes without a word has closed with 1000."""
+
     max_frame_bytes = 0
+    their_code: int | None = None
+    """The status with which the peer has closed, 0 if it gave none; ``None``: it has not."""
+    our_code: int | None = None
+    """The status with which we have closed before."""
+
+    async def receive(self, timeout: float | None = None) -> aiohttp.WSMessage:  # noqa: ASYNC109 - that of aiohttp
+        message = await super().receive(timeout)
+        if message.type is aiohttp.WSMsgType.CLOSE and self.our_code is None:
+            self.their_code = int(message.data or 0)
+        return message
 
     async def close(self, *, code: int = aiohttp.WSCloseCode.OK, message: bytes = b"") -> bool:
+        if self.our_code is None and (self.close_code is None or code != aiohttp.WSCloseCode.OK):
+            self.our_code = code  # no answer to a close of theirs, which aiohttp gives by itself
         return await super().close(code=code, message=why_closed(code, message, self.max_frame_bytes))
 
 
 def new_client(key: str, allowed: Callable[[], AllowedHosts] | None = None) -> GuardedClient:
     """A client that opens such WebSockets; the arguments are those of :class:`.GuardedClient`."""
-    return GuardedClient(key, allowed, socket_class=_ClientSocket)
+    return GuardedClient(key, allowed, socket_class=ClientSocket)
 
 
 async def dial(
@@ -31,7 +45,7 @@ async def dial(
     timeout_s: float,
     max_frame_bytes: int,
     headers: Mapping[str, str] = MappingProxyType({}),
-) -> aiohttp.ClientWebSocketResponse | str:
+) -> ClientSocket | str:
     """The connection that an application has taken, or why it has taken none."""
     try:
         async with asyncio.timeout(timeout_s):
@@ -46,6 +60,6 @@ async def dial(
         return f"no answer within {timeout_s:g} s"
     except (aiohttp.ClientError, OSError, ValueError) as error:
         return failure(error)
-    assert isinstance(socket, _ClientSocket)
+    assert isinstance(socket, ClientSocket)
     socket.max_frame_bytes = max_frame_bytes
     return socket

@@ -9,12 +9,12 @@ import asyncio
 import contextlib
 from typing import Final, cast
 
-import aiohttp
 from aiohttp import WSCloseCode, WSMessage, WSMsgType
 
 from cc_tts import logs
 from cc_tts.api.events.websocket import Socket
 from cc_tts.api.media import client_socket
+from cc_tts.api.media.client_socket import ClientSocket
 from cc_tts.api.media.connection import Connection
 from cc_tts.calls.events.outbox import Outbox
 from cc_tts.calls.relay import messages
@@ -35,6 +35,8 @@ FIRST_RETRY_S: Final = 0.5  # unmeasured
 MAX_RETRY_S: Final = 5.0  # unmeasured
 _FINISHED: Final = (WSCloseCode.OK, 0)
 """Statuses with which applications close that have finished; 0: none was given."""
+_OUR_REFUSALS: Final = (WSCloseCode.POLICY_VIOLATION, WSCloseCode.MESSAGE_TOO_BIG)
+"""We close so for messages that are wrong, as those of another connection would be."""
 
 log = logs.get(__name__)
 
@@ -104,7 +106,7 @@ class RelayConnector:
             log.exception("relay_failed", call_id=relay.call.id)
             relay.conclude("lost")
 
-    async def _converse(self, relay: Relay, socket: aiohttp.ClientWebSocketResponse) -> None:
+    async def _converse(self, relay: Relay, socket: ClientSocket) -> None:
         async with socket:
             if not relay.wants_connection:
                 return
@@ -114,14 +116,14 @@ class RelayConnector:
                     await connection.run(cast("Socket", socket), abort=lambda: None)
             finally:
                 connection.close()
-        if socket.close_code in _FINISHED:
+        if socket.their_code in _FINISHED:
             relay.conclude("closed")
         elif relay.wants_connection:
-            log.warning("relay_lost", call_id=relay.call.id, relay_id=relay.request.id, code=socket.close_code)
-            if not relay.request.application_reconnect:
+            log.warning("relay_lost", call_id=relay.call.id, relay_id=relay.request.id, code=socket.their_code)
+            if not relay.request.application_reconnect or socket.our_code in _OUR_REFUSALS:
                 relay.conclude("lost")
 
-    async def _dial_again(self, relay: Relay, backoff: Backoff) -> aiohttp.ClientWebSocketResponse | None:
+    async def _dial_again(self, relay: Relay, backoff: Backoff) -> ClientSocket | None:
         """The next connection, or ``None``: nobody takes it, as long as it is tried."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self._config.reconnect_timeout_s
@@ -132,7 +134,7 @@ class RelayConnector:
                 return socket
         return None
 
-    async def _dial(self, relay: Relay) -> aiohttp.ClientWebSocketResponse | None:
+    async def _dial(self, relay: Relay) -> ClientSocket | None:
         request, url = relay.request, relay_url(relay.request.url)
         if url is None:
             return None

@@ -31,6 +31,8 @@ from cc_tts.calls.input.text_messages import StreamMessage, StreamSpeakRefused, 
 from cc_tts.calls.prompts.utterance import CompletionCause, Utterance
 from cc_tts.calls.relay import messages
 from cc_tts.calls.relay.request import FAILURES, RelayCause, RelayRequest
+from cc_tts.calls.transfers.bridge import CallBridge
+from cc_tts.calls.transfers.handover import Handover
 from cc_tts.config.sections.relay import Interruptible
 from cc_tts.egress.hosts import usable_url
 from cc_tts.errors import CcTtsError, FieldError, Unprocessable
@@ -58,6 +60,8 @@ class RelayedCall(CallView, Protocol):
 
     direction: Literal["inbound", "outbound"]
     relay_request: RelayRequest | None
+    handover: Handover
+    bridge: CallBridge
 
     @property
     def waits_for_answer(self) -> bool:
@@ -205,6 +209,8 @@ class Relay(Follower):
     def _go_on(self, cause: RelayCause) -> None:
         """Do what is to follow, so that the caller is not left in silence that nobody knows of."""
         request, call = self.request, self.call
+        if call.handover.kept is not None or call.bridge.kept is not None:
+            return  # somebody else has the caller already
         if cause in FAILURES and request.fallback:
             content = TextContent(request.fallback, request.voice or None, request.language or None)
             try:

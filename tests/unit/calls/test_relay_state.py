@@ -9,6 +9,7 @@ from cc_tts.calls.dtmf.gather import GatherRequest
 from cc_tts.calls.events.outbox import Outbox
 from cc_tts.calls.relay import messages
 from cc_tts.calls.relay.relay import MAX_KEPT, Relay
+from cc_tts.calls.transfers.transfer import TransferRequest
 from cc_tts.config.schema import RouteConfig
 from cc_tts.config.sections.relay import RelaySettings
 from cc_tts.vad.client import SpeechNotHeard
@@ -157,3 +158,13 @@ async def test_detection_of_keys_can_be_off() -> None:
     exchange.ua.digit(relay.call.id, "4")
     await exchange.settle()
     assert [type(each) for each in taken(outbox)] == [messages.Setup]
+
+
+async def test_a_caller_who_was_handed_over_stays() -> None:
+    exchange = Exchange()
+    relay, _ = await begun(exchange)
+    call = exchange.registry.call(relay.call.id)
+    exchange.registry.transfers.begin(call, TransferRequest(to="sip:1001@pbx.example.com"))
+    relay.take(messages.End(handoff_data="sales"))
+    assert [each.cause for each in ended(exchange)] == ["completed"]
+    assert not exchange.ua.commands("hangup")

@@ -97,7 +97,7 @@ async def test_a_key_interrupts_and_a_gather_collects(
     async with server.events() as log:
         call = await up(server, pbx, phone, number, record=tmp_path / "phone.wav")
         assert call["transport"] == transport
-        await server.ask(f"/v1/calls/{call['id']}/record", {"tracks": "out", "encoding": "pcm16"})
+        await server.ask(f"/v1/calls/{call['id']}/record", {"tracks": "agent", "encoding": "pcm16"})
         await spoken_to(server, call, log)
         await asyncio.sleep(1.0)  # some words
         pressed_ns = (await phone.dtmf("5"))["at_ns"]
@@ -187,9 +187,22 @@ async def test_twenty_calls_at_once(server: Server, pbx: Asterisk) -> None:
     assert not log_faults(server)
 
 
+async def test_calls_end_when_asterisk_dies(server: Server, tmp_path: Path) -> None:
+    async with server.events() as log:
+        running = await Asterisk.start(tmp_path, server, lines=places())
+        for number, _ in BOTH:
+            local = {"Channel": f"Local/{number}@from-phone/n", "Application": "Wait", "Data": "60", "Async": "true"}
+            await running.action("Originate", **local)
+        await log.several("call.established", 2)
+        await running.kill()
+        ended = await log.several("call.terminated", 2)
+    assert {each["data"]["ending"]["reason"] for each in ended} == {"remote_hangup"}
+
+
 async def test_calls_end_with_the_process_of_their_lines_which_is_started_again(
-    server: Server, pbx: Asterisk, phone: SoftphoneProcess
+    server: Server, phone: SoftphoneProcess, tmp_path: Path
 ) -> None:
+    pbx = await Asterisk.start(tmp_path, server, lines=places())  # it logs an error when its connection breaks
     async with server.events() as log:
         await up(server, pbx, phone, "521")
         (pid,) = server.pids_of("cc_tts.ua.lines")
@@ -201,15 +214,19 @@ async def test_calls_end_with_the_process_of_their_lines_which_is_started_again(
         await asyncio.sleep(1.0)
         await phone.dial(pbx.uri("520"), call="2")
         assert (await phone.report(call="2", timeout_s=20))["ending"]["result"] == "completed"
+    assert await pbx.end() == 0
 
 
-async def test_calls_end_when_asterisk_dies(server: Server, tmp_path: Path) -> None:
+async def test_a_call_outlives_the_server(server: Server, pbx: Asterisk, phone: SoftphoneProcess) -> None:
     async with server.events() as log:
-        running = await Asterisk.start(tmp_path, server, lines=places())
-        for number, _ in BOTH:
-            local = {"Channel": f"Local/{number}@from-phone/n", "Application": "Wait", "Data": "60", "Async": "true"}
-            await running.action("Originate", **local)
-        await log.several("call.established", 2)
-        await running.kill()
-        ended = await log.several("call.terminated", 2)
-    assert {each["data"]["ending"]["reason"] for each in ended} == {"remote_hangup"}
+        call = await up(server, pbx, phone, "521")
+        await spoken_to(server, call, log)
+    await server.replace(signal.SIGKILL)
+    adopted = await server.read(f"/v1/calls/{call['id']}")
+    assert (adopted["state"], adopted["transport"]) == ("established", "asterisk_ws")
+    assert adopted["headers"] == call["headers"]
+    async with server.events() as log:
+        await server.ask(f"/v1/calls/{call['id']}/speak", {"text": BALANCE, "queue": "replace", "then": "hangup"})
+        complete = await log.wait("speak.complete", timeout_s=15, completion_cause="normal")
+        assert complete["data"]["spoken_text"] == BALANCE
+        assert (await phone.report(timeout_s=10))["ending"]["by"] == "them"

@@ -219,6 +219,42 @@ async def test_a_hangup_of_ours_tells_asterisk(lines: Lines, http: aiohttp.Clien
         assert (await lines.first(messages.CallEnded)).ended_by == "local"
 
 
+async def test_a_call_that_is_refused_is_hung_up_without_an_answer(lines: Lines, http: aiohttp.ClientSession) -> None:
+    async with await lines.dial(http) as socket:
+        await socket.send_json(START)
+        call = await lines.first(messages.IncomingCall)
+        lines.supervisor.send(messages.Ring(call_id=call.call_id))
+        assert (await lines.first(messages.CallRinging)).sip_code == 180
+        lines.supervisor.send(messages.Hangup(call_id=call.call_id, sip_code=486))
+        command = json.loads((await socket.receive()).data)
+        assert command == {"command": "HANGUP"}
+        ended = await lines.first(messages.CallEnded)
+        assert (ended.ended_by, ended.sip_code) == ("local", 486)
+
+
+async def test_a_caller_who_hangs_up_before_the_answer_has_cancelled(lines: Lines, http: aiohttp.ClientSession) -> None:
+    async with await lines.dial(http) as socket:
+        await socket.send_json(START)
+        await lines.first(messages.IncomingCall)
+    ended = await lines.first(messages.CallEnded)
+    assert (ended.ended_by, ended.sip_code) == ("remote", 487)
+
+
+async def test_what_a_line_cannot_do_is_reported(lines: Lines, http: aiohttp.ClientSession) -> None:
+    """The server refuses it before, unless it is an older one."""
+    async with await lines.dial(http) as socket:
+        await socket.send_json(START)
+        call_id = await lines.answered()
+        lines.supervisor.send(messages.SetHold(call_id=call_id, hold=True))
+        lines.supervisor.send(messages.SendDtmf(call_id=call_id, digits="1", duration_ms=100))
+        lines.supervisor.send(messages.Transfer(call_id=call_id, to="sip:1@127.0.0.1", headers={}))
+        lines.supervisor.send(messages.Bridge(call_id=call_id, other_call_id="call_2", bridge_id="bridge_1"))
+        await eventually(lambda: len(lines.of(messages.CommandFailed)) == 3)
+        assert [each.command for each in lines.of(messages.CommandFailed)] == ["hold", "dtmf", "transfer"]
+        parted = await lines.first(messages.Unbridged)
+        assert (parted.bridge_id, parted.because) == ("bridge_1", "failed")
+
+
 @pytest.mark.parametrize(
     "said",
     [

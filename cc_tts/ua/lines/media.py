@@ -58,6 +58,7 @@ class LineMedia:
             )
         self._playout: Playout = self.credit or PacedPlayout(self.buffer, sink)
         self.lead_in_ms = 0
+        self._is_open = False
         self._pause_reasons: set[PauseReason] = set()
         self._listened: dict[messages.AudioDirection, FrameQueue] = {}
         self._tap: RecordingTap | None = None
@@ -83,6 +84,7 @@ class LineMedia:
 
     def open(self, now_ns: int) -> None:
         """The call is answered: prompts are heard from now on."""
+        self._is_open = True
         self.buffer.open(now_ns + self.lead_in_ms * NS_PER_MS)
 
     def confirm(self, mark: int, now_ns: int) -> None:
@@ -102,10 +104,14 @@ class LineMedia:
         del self._arrived[:-MAX_WAITING_FRAMES]
 
     def tick(self, now_ns: int) -> None:
-        """A frame each way."""
+        """A frame each way; none is sent before the answer, so that Asterisk's caller hears it ring."""
+        frame = self._silence
         with self._lock:
-            frame = self._playout.tick(now_ns)
-        self._num_sent += 1
+            if self._is_open:
+                frame = self._playout.tick(now_ns)
+                self._num_sent += 1
+            else:
+                self._playout.wait(now_ns)
         arrived, self._arrived = self._arrived, []
         self._num_received += len(arrived)
         if (tap := self._tap) is not None:

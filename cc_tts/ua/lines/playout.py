@@ -62,6 +62,9 @@ class Playout(Protocol):
     def tick(self, now_ns: int) -> bytes:
         """Send what is due, and return the frame that is heard now."""
 
+    def wait(self, now_ns: int) -> None:
+        """Carry out cuts in place of :meth:`tick`, while nobody can hear anything."""
+
     def cut(self, utterance_id: str | None) -> None:
         """Cut an utterance, or all. Runs on: the reader thread."""
 
@@ -89,6 +92,9 @@ class PacedPlayout:
             frame = self._shape(now_ns, frame)
         self._sink.send(frame)
         return frame
+
+    def wait(self, now_ns: int) -> None:
+        self._buffer.read_frame(now_ns)
 
     def cut(self, utterance_id: str | None) -> None:
         self._buffer.cut(utterance_id)
@@ -162,6 +168,9 @@ class CreditPlayout:
         if not self._is_paused:
             self._fill(now_ns)
         return frame
+
+    def wait(self, now_ns: int) -> None:
+        self._obey(now_ns)
 
     def confirm(self, number: int, now_ns: int) -> None:
         """The far side has played all that was sent before this mark."""

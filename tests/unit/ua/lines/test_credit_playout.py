@@ -219,6 +219,19 @@ def test_a_window_ahead_is_no_underrun_and_running_dry_is_one() -> None:
     assert line.finished("a").played_ms == 600
 
 
+def test_what_is_mixed_in_is_heard_soon() -> None:
+    """A tone of a recording, say: then only so much is ahead as is needed."""
+    line = Line()
+    line.say("a", 30)
+    line.run(5)
+    line.playout.set_shape(lambda _now_ns, pcm: pcm[::-1])
+    line.run(3)
+    assert line.asterisk.played[-1] == (LOUD * (FRAME // 2))[::-1]
+    line.run(30)
+    assert line.asterisk.num_frames <= 3
+    assert line.finished("a").played_ms == 600
+
+
 def test_a_full_queue_gets_no_more() -> None:
     line = Line()
     line.playout.is_full = True

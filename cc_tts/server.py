@@ -460,6 +460,7 @@ class Server:
         await self._refresh_voices()
         for workers in self._elsewhere:
             workers.generations = config.tts.generations
+        self.mrcp.reload(config)
         refused = await self.ua.reload(config, renew_tls=renew_tls)
         if config.http.tokens != before.http.tokens:
             await set_tokens(self.app, config.http.tokens)

@@ -194,7 +194,22 @@ def listeners(config: Config) -> Iterator[tuple[str, Kind, str, int]]:
     if config.ua.processes > 1:
         for port in config.ua.own_ports:
             yield "ua.first_port", "udp", sip.host, port
+    yield from _mrcp_listeners(config)
     yield "http.port", "tcp", http.host, http.port
+
+
+def _mrcp_listeners(config: Config) -> Iterator[tuple[str, Kind, str, int]]:
+    mrcp, host = config.mrcp, config.sip.host
+    if not mrcp.enabled:
+        return
+    for name in mrcp.transports:
+        if name == "tls":
+            yield "mrcp.sip_tls_port", "tcp", host, mrcp.sip_tls_port
+            yield "mrcp.control_tls_port", "tcp", host, mrcp.control_tls_port
+        else:
+            yield "mrcp.sip_port", name, host, mrcp.sip_port
+    if set(mrcp.transports) - {"tls"}:
+        yield "mrcp.control_port", "tcp", host, mrcp.control_port
 
 
 def _check_ports(config: Config) -> list[str]:

@@ -76,7 +76,7 @@ def mutated(data: bytes, generator: random.Random) -> bytes:
                 changed = changed[: max(1, at)] if generator.random() < 0.1 else changed
     if data.startswith(b"MRCP/") and generator.random() < 0.8:
         changed = bytearray(re.sub(rb"^MRCP/2\.0 \d+", b"MRCP/2.0 %d" % len(changed), bytes(changed), count=1))
-    return bytes(changed)
+    return bytes(changed) or b"\n"
 
 
 class Mutations:

@@ -56,6 +56,7 @@ RELOADABLE: Final = (
     "log.pjsip_level",
     "http.tokens",
     "sip.allowed_peers",
+    "mrcp.allowed_peers",
     "sip.trusted_peers",
     "sip.max_requests_per_source_s",
     "auth",

@@ -16,7 +16,7 @@ WANTED_BUFFER_BYTES: Final = 8 * 1024 * 1024
 MANY_CALLS: Final = 50
 """The number of calls from which a burst of signalling overruns the kernel's usual 208 KiB."""
 _ANY: Final = "0.0.0.0"
-_OWN_PROCESSES: Final = ("cc_tts.ua", "cc-tts serve", "cc_tts.cli", "cc_tts.engines.worker")
+_OWN_PROCESSES: Final = ("cc_tts.ua", "cc_tts.mrcp", "cc-tts serve", "cc_tts.cli", "cc_tts.engines.worker")
 """The words that stand in the command line of each of our processes."""
 
 

@@ -14,9 +14,11 @@ from typing import Final
 
 from cc_tts import logs
 from cc_tts.clock import MonotonicClock
+from cc_tts.config.schema import TlsConfig
+from cc_tts.config.tls import ca_file
 from cc_tts.errors import CcTtsError, ProcessFailed
 from cc_tts.mrcp.control.connections import Control
-from cc_tts.mrcp.messages import TO_MRCP, Accept, MrcpSettings
+from cc_tts.mrcp.messages import TO_MRCP, Accept, MrcpSettings, Renew
 from cc_tts.mrcp.mrcp_calls import CHECK_S, ControlPorts, MrcpCalls
 from cc_tts.mrcp.sip.flows import Flow, SipListener
 from cc_tts.mrcp.sip.server import SipServer
@@ -107,6 +109,7 @@ class MrcpServer:
         self._settings = settings
         self._peers = PeerList(settings.mrcp.allowed_peers)
         self._ports: dict[str, int] = {}
+        self._tls: ssl.SSLContext | None = None
         self.control = Control(self._may_connect)
         self.calls = MrcpCalls(settings, self.control, MonotonicClock(), link.send)
         self.sip = SipServer(settings.sip, self.calls, contact=self._contact)
@@ -132,7 +135,7 @@ class MrcpServer:
         if {"udp", "tcp"} & set(config.transports):
             plain = await self.control.listen(host, config.control_port)
         if "tls" in config.transports:
-            context = tls_context(self._settings)
+            context = self._tls = tls_context(self._settings.tls)
             self._ports["tls"] = await self._listener.listen(host, config.sip_tls_port, tls=context)
             tls_port = await self.control.listen(host, config.control_tls_port, tls=context)
         self.calls.control_ports = ControlPorts(plain, tls_port)
@@ -146,8 +149,20 @@ class MrcpServer:
         """A message of the server has come."""
         if isinstance(message, Accept):
             self.calls.is_accepting = message.accepting
+        elif isinstance(message, Renew):
+            self._renew(message)
         else:
             self.calls.take(message, payload)
+
+    def _renew(self, renewed: Renew) -> None:
+        """Take over what was read again; connections that are up go on. A certificate was checked before."""
+        self._peers = PeerList(renewed.allowed_peers)
+        if self._tls is None:
+            return
+        try:
+            load_tls(self._tls, renewed.tls)
+        except (OSError, ValueError) as error:
+            log.error("tls_not_renewed", detail=str(error), consequence="the certificate of before is used")
 
     async def watch(self) -> None:
         """Look for what nobody needs, until cancelled."""
@@ -165,18 +180,20 @@ class MrcpServer:
         self._listener.close()
 
 
-def tls_context(settings: MrcpSettings) -> ssl.SSLContext:
+def tls_context(tls: TlsConfig) -> ssl.SSLContext:
     """TLS as ``[tls]`` has it; it was checked before the server started."""
-    tls = settings.tls
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(tls.certificate_file, tls.private_key_file, password=lambda: tls.private_key_password)
-    if tls.verify_client:
-        context.verify_mode = ssl.CERT_REQUIRED
-        context.load_verify_locations(cafile=tls.ca_file or None)
-        if not tls.ca_file:
-            context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
+    load_tls(context, tls)
     return context
+
+
+def load_tls(context: ssl.SSLContext, tls: TlsConfig) -> None:
+    """Read the files of ``[tls]``, for the connections that come from now on."""
+    context.load_cert_chain(tls.certificate_file, tls.private_key_file, password=lambda: tls.private_key_password)
+    context.verify_mode = ssl.CERT_REQUIRED if tls.verify_client else ssl.CERT_NONE
+    if tls.verify_client:
+        context.load_verify_locations(cafile=ca_file(tls))
 
 
 def main() -> int:

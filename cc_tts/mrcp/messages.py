@@ -4,7 +4,8 @@
 
     OpenSpeech · StartSpeech · JumpSpeech · SpeechProgress · CloseSpeech ──▸ server ──▸ SpeechTaken · SpeechJumped ·
     DefineLexicon · MrcpCallOver · Sessions                               ──▸        ──▸ SpeechAudio · SpeechMark ·
-                                                                                        SpeechOver · LexiconTaken · Accept
+                                                                                        SpeechOver · LexiconTaken ·
+                                                                                        Renew · Accept
 
 A speech begins with ``OpenSpeech``, whose payload is the text, and ends with ``CloseSpeech``, whatever came before.
 """
@@ -53,6 +54,7 @@ class OpenSpeech(Message, frozen=True):
     rate_hz: int
     max_ms: int | None = None
     lexicons: tuple[str, ...] = ()
+    charset: str = "utf-8-sig"
 
 
 class StartSpeech(Message, frozen=True):
@@ -152,6 +154,13 @@ class LexiconTaken(Message, frozen=True):
     detail: str = ""
 
 
+class Renew(Message, frozen=True):
+    """The configuration was read again: who may connect, and TLS for new connections."""
+
+    allowed_peers: tuple[str, ...]
+    tls: TlsConfig
+
+
 class Accept(Message, frozen=True):
     """Whether new sessions are taken."""
 
@@ -162,5 +171,5 @@ FROM_MRCP: Final[tuple[type[Message], ...]] = (
     OpenSpeech, StartSpeech, JumpSpeech, SpeechProgress, CloseSpeech, DefineLexicon, MrcpCallOver, Sessions,
 )  # fmt: skip
 TO_MRCP: Final[tuple[type[Message], ...]] = (
-    SpeechTaken, SpeechJumped, SpeechAudio, SpeechMark, SpeechOver, LexiconTaken, Accept,
+    SpeechTaken, SpeechJumped, SpeechAudio, SpeechMark, SpeechOver, LexiconTaken, Renew, Accept,
 )  # fmt: skip

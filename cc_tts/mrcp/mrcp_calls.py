@@ -92,6 +92,10 @@ class MrcpCall:
         codec = audio.codec() if audio is not None else None
         if audio is not None and codec is None:
             raise Refusal(488, "No codec of PCMU, PCMA, L16/8000 and L16/16000 is offered")
+        if any(each.kind == "audio" and each.port for each in read.media) and audio is None:
+            raise Refusal(488, "Audio is spoken over RTP/AVP only")
+        if codec is not None and self._line.is_busy and codec.rate_hz != self._line.rate_hz:
+            raise Refusal(488, "The sample rate stays while a request is spoken")
         accepted = self._accepted(read, audio)
         self._version += 1
         return sdp.answer(read, accepted, address=self._address, sdp_id=self._sdp_id, version=self._version)

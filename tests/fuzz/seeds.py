@@ -47,3 +47,13 @@ WAV: Final = (
 FORM_OF_RTP: Final = (
     struct.pack(">BBHII", 0xB2, 101, 1, 160, 7) + bytes(8) + b"\xbe\xde\x00\x01abcd\x05\x8a\x00\xa0\x00\x00\x00\x04"
 )
+MRCP: Final = (
+    b"MRCP/2.0 167 SPEAK 543257\r\nChannel-Identifier: 32aecb234338@speechsynth\r\nVoice-Gender: female\r\n"
+    b"Prosody-Rate: +20%\r\nContent-Type: text/plain;charset=gbk\r\nContent-Length: 12\r\n\r\nHello there."
+    b"MRCP/2.0 88 CONTROL 543258\r\nChannel-Identifier: 32aecb234338@speechsynth\r\nJump-Size: -3 Word\r\n"
+)
+MRCP_OFFER: Final = (
+    b"v=0\r\no=- 1 1 IN IP4 192.0.2.1\r\ns=-\r\nc=IN IP4 192.0.2.1\r\nt=0 0\r\nm=application 9 TCP/MRCPv2 1\r\n"
+    b"a=setup:active\r\na=connection:new\r\na=resource:speechsynth\r\na=cmid:1\r\nm=audio 4000 RTP/AVP 0 8 96\r\n"
+    b"a=rtpmap:96 L16/8000/1\r\na=recvonly\r\na=mid:1\r\n"
+)

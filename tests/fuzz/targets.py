@@ -27,6 +27,10 @@ from cc_tts.config import load as config
 from cc_tts.config.schema import AuthConfig, Config, RouteConfig, UserConfig
 from cc_tts.engines.worker.messages import FROM_WORKER, TO_WORKER
 from cc_tts.errors import UNREADABLE, CcTtsError
+from cc_tts.mrcp.control import message as mrcp_message
+from cc_tts.mrcp.control import params as mrcp_params
+from cc_tts.mrcp.sip import request as mrcp_sip
+from cc_tts.mrcp.sip import sdp as mrcp_sdp
 from cc_tts.processes.channel import COMMON_MESSAGES, Decoder
 from cc_tts.softphone import sdp as softphone_sdp
 from cc_tts.softphone.rtp import packets, rtcp
@@ -49,7 +53,7 @@ from cc_tts.ua.refer.request import refer_request
 from cc_tts.ua.sip import bye, event_type, forwarding, reason
 from cc_tts.ua.sip import message as sip_message
 from cc_tts.voices import enrolment
-from tests.fuzz.seeds import DIGEST, FORM_OF_RTP, INVITE, LEXICON, PLS, RESPONSE, SDP, SSML, WAV
+from tests.fuzz.seeds import DIGEST, FORM_OF_RTP, INVITE, LEXICON, MRCP, MRCP_OFFER, PLS, RESPONSE, SDP, SSML, WAV
 
 CLOCK: Final = MonotonicClock()
 CODECS: Final = frozenset({"PCMU/8000", "PCMA/8000", "G722/8000"})
@@ -359,6 +363,34 @@ _STREAM: Final = tuple(
         {"to": "sip:a@192.0.2.1", "headers": {"X-A": "b"}, "speak": {"ssml": "<speak/>"}},
     )
 )
+
+
+def mrcp(data: bytes) -> None:
+    reader = mrcp_message.MessageReader()
+    for part in (data[: len(data) // 2], data[len(data) // 2 :]):
+        for found in reader.feed(part):
+            if isinstance(found, mrcp_message.Request):
+                assert len(found.body) <= mrcp_message.MAX_MESSAGE_BYTES
+                mrcp_params.illegal(found.headers)
+                if not mrcp_params.illegal(found.headers):
+                    mrcp_params.style_of(mrcp_params.merged({}, found))
+                    mrcp_params.length_of(found.header("Jump-Size") or "")
+
+
+def mrcp_offer(data: bytes) -> None:
+    offer = mrcp_sdp.read(data.decode("utf-8", "surrogateescape"))
+    accepted = tuple(mrcp_sdp.Accepted() for _ in offer.media)
+    answer = mrcp_sdp.answer(offer, accepted, address="192.0.2.7", sdp_id=1, version=1)
+    assert answer.count("\r\nm=") == len(offer.media)
+
+
+def mrcp_request(data: bytes) -> None:
+    flow = SimpleNamespace(peer=ADDRESS, transport="UDP", send=lambda _data, _to: None)
+    request = mrcp_sip.read(data.decode("utf-8", "surrogateescape"), cast("Any", flow))
+    response = request.response(200, tag="t", headers=[("Allow", mrcp_sip.ALLOW)], body="v=0\r\n")
+    assert response.endswith(b"\r\n\r\nv=0\r\n")
+
+
 TARGETS: Final[Mapping[str, Target]] = {
     "sip_text": Target(sip_text, (INVITE, RESPONSE)),
     "message_filter": Target(message_filter, (INVITE, RESPONSE, INVITE.replace(b"INVITE", b"INFO"))),
@@ -381,6 +413,9 @@ TARGETS: Final[Mapping[str, Target]] = {
     "websockets": Target(websockets, _STREAM),
     "channel": Target(channel, (b"\x0c\x00\x00\x00\x00\x00\x00\x00\x82\xa4type\xa4Ping",)),
     "files": Target(files, (WAV,)),
+    "mrcp": Target(mrcp, (MRCP,), (mrcp_message.Malformed,)),
+    "mrcp_offer": Target(mrcp_offer, (MRCP_OFFER,), (mrcp_sdp.BadSdp,)),
+    "mrcp_request": Target(mrcp_request, (INVITE, RESPONSE), (mrcp_sip.NotSip,)),
     "rtp": Target(rtp, (FORM_OF_RTP,), (packets.RtpError,)),
     "http_heads": Target(http_heads, (b"text/event-stream, */*", b"http://localhost:8080", b"evt_0123abcd_1")),
     "configuration": Target(configuration, (b'[{token="secret-one", scopes=["read"]}]',), (CcTtsError,)),

@@ -57,6 +57,16 @@ _CAUSES: Final = {
     "unknown_lexicon": "006 lexicon-load-failure",
     "lexicon_malformed": "006 lexicon-load-failure",
 }
+_CHARSETS: Final = {
+    "utf-8": "utf-8-sig", "utf8": "utf-8-sig", "us-ascii": "ascii", "iso-8859-1": "iso-8859-1",
+    "windows-1252": "windows-1252", "gb2312": "gb18030", "gbk": "gb18030", "gb18030": "gb18030", "big5": "big5",
+    "utf-16": "utf-16",
+}  # fmt: skip
+"""GB 18030 has GBK and GB 2312 in it."""
+_CHARSET: Final = re.compile(r"; *charset *= *\"?([\w.:-]{1,40})", re.IGNORECASE | re.ASCII)
+_XML_ENCODING: Final = re.compile(r"\s*<\?xml[^>]{0,100}\sencoding\s*=\s*[\"']([\w.:-]{1,40})", re.ASCII)
+_MAX_DECLARATION_BYTES: Final = 200  # unmeasured
+_UNQUOTED: Final = str.maketrans({'"': "'", "\\": "/"})
 NORMAL: Final = "000 normal"
 _URI_FAILURE: Final = "003 uri-failure"
 _ERROR: Final = "004 error"
@@ -173,6 +183,7 @@ class Synthesizer:
 
     def _speak(self, request: Request) -> None:
         content_type = (request.header("Content-Type") or "").partition(";")[0].strip().lower()
+        charset = _charset_of(request)
         length = params.length_of(request.header("Speak-Length") or "") if request.header("Speak-Length") else None
         if not request.body:
             self._answer(
@@ -183,6 +194,8 @@ class Synthesizer:
         elif content_type not in _TYPES:
             status = Status.UNSUPPORTED_ENTITY if content_type else Status.MISSING_HEADER
             self._answer(request, status, [("Content-Type", content_type)])
+        elif charset is None:
+            self._answer(request, Status.UNSUPPORTED_ENTITY, [("Content-Type", request.header("Content-Type") or "")])
         elif length is not None and (length[1] != "second" or length[0] <= 0):
             self._answer(request, Status.UNSUPPORTED_VALUE, [("Speak-Length", request.header("Speak-Length") or "")])
         elif self._line.rate_hz is None:
@@ -192,9 +205,10 @@ class Synthesizer:
         elif any(each.request_id == request.request_id for each in self._queue):
             self._answer(request, Status.FAILED, _cause(_ERROR, "the request-id is in use"))
         else:
-            self._take(request, _TYPES[content_type], self._line.rate_hz, None if length is None else length[0] * 1000)
+            max_ms = None if length is None else length[0] * 1000
+            self._take(request, _TYPES[content_type], charset, self._line.rate_hz, max_ms)
 
-    def _take(self, request: Request, markup: Markup, rate_hz: int, max_ms: int | None) -> None:
+    def _take(self, request: Request, markup: Markup, charset: str, rate_hz: int, max_ms: int | None) -> None:
         parameters = params.merged(self._parameters, request)
         speak = _Speak(request.request_id, self._new_id(self), parameters)
         order = params.lexicon_order(parameters)
@@ -206,6 +220,7 @@ class Synthesizer:
             rate_hz,
             max_ms,
             tuple(self._lexicons if order is None else order),
+            charset,
         )
         self._queue.append(speak)
         self._machine.fire(SynthEvent.SPEAK)
@@ -444,9 +459,18 @@ class Synthesizer:
         self._send(event(name, speak.request_id, state, [("Channel-Identifier", self.channel_id), *headers]))
 
 
+def _charset_of(request: Request) -> str | None:
+    """The encoding of the text: that of Content-Type, else that of the XML declaration, else UTF-8. ``None`` if it is not
+    one of those that are read.
+    """
+    header, beginning = request.header("Content-Type") or "", request.body[:_MAX_DECLARATION_BYTES]
+    named = _CHARSET.search(header) or _XML_ENCODING.match(beginning.decode("ascii", "replace"))
+    return _CHARSETS.get(named[1].lower()) if named is not None else "utf-8-sig"
+
+
 def _cause(cause: str, reason: str = "") -> list[Header]:
     found = [("Completion-Cause", cause)]
-    return [*found, ("Completion-Reason", f'"{reason[:200]}"'.replace("\\", "/"))] if reason else found
+    return [*found, ("Completion-Reason", f'"{reason[:200].translate(_UNQUOTED)}"')] if reason else found
 
 
 def _timestamp(ntp: int, mark: str = "") -> list[Header]:

@@ -20,6 +20,7 @@ from cc_tts.mrcp.messages import (
     MrcpCallOver,
     MrcpSettings,
     OpenSpeech,
+    Renew,
     Sessions,
     SpeechProgress,
     StartSpeech,
@@ -74,15 +75,8 @@ class MrcpProcess:
             new_id=new_id,
             send=self._send,
         )
-        settings = MrcpSettings(
-            log=config.log,
-            sip=config.sip,
-            tls=config.tls,
-            mrcp=config.mrcp,
-            start_threshold_ms=config.playout.start_threshold_min_ms,
-        )
         self._supervisor = Supervisor(
-            python_child("mrcp", "cc_tts.mrcp", messages=FROM_MRCP, settings=settings),
+            python_child("mrcp", "cc_tts.mrcp", messages=FROM_MRCP, settings=_settings_of(config)),
             clock=clock,
             on_message=self._on_message,
             on_ready=lambda _hello: self._send(Accept(self._accepting)),
@@ -110,6 +104,11 @@ class MrcpProcess:
         if accepting != self._accepting:
             self._accepting = accepting
             self._send(Accept(accepting))
+
+    def reload(self, config: Config) -> None:
+        """Take over who may connect, and the files of TLS."""
+        self._supervisor.set_settings(_settings_of(config))
+        self._send(Renew(config.mrcp.allowed_peers, config.tls))
 
     async def drained(self, *, timeout_s: float) -> None:
         """Wait until the last session is over, so long at most."""
@@ -177,6 +176,16 @@ class MrcpProcess:
         self._drop_all()
         if reason != STOPPED:
             self._on_down()
+
+
+def _settings_of(config: Config) -> MrcpSettings:
+    return MrcpSettings(
+        log=config.log,
+        sip=config.sip,
+        tls=config.tls,
+        mrcp=config.mrcp,
+        start_threshold_ms=config.playout.start_threshold_min_ms,
+    )
 
 
 def _compiled(document: bytes) -> CompiledLexicon:

@@ -22,7 +22,15 @@ from cc_tts.clock import Clock, ms_between
 from cc_tts.config.schema import Config
 from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
 from cc_tts.engines.speech_chunk import SpeechChunk
-from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, LanguageUnsupported, MalformedRequest, NoAudio
+from cc_tts.errors import (
+    CcTtsError,
+    EngineFailed,
+    EngineOverloaded,
+    LanguageUnsupported,
+    MalformedRequest,
+    NoAudio,
+    QuotaExceeded,
+)
 from cc_tts.metrics import Metrics
 from cc_tts.mrcp.messages import (
     JumpSpeech,
@@ -153,9 +161,9 @@ class MrcpSpeech:
     async def _read(self, style: Style) -> Content:
         """The text as it is to be spoken."""
         try:
-            text = self._payload.decode("utf-8")
+            text = self._payload.decode(self._opened.charset)
         except UnicodeDecodeError:
-            raise MalformedRequest("the text is not UTF-8") from None
+            raise MalformedRequest(f"the text is not {self._opened.charset}") from None
         words = self._words(style)
         content: Content
         if self._opened.markup == "ssml":
@@ -234,7 +242,7 @@ class MrcpSpeech:
                     self._spans, self._num_marks, self._sent_ms = [], 0, 0.0
                     self._from_ms = self._played_ms = from_ms
                     await self._send_stream(stream, from_ms, begun_ns)
-            except EngineOverloaded:
+            except (EngineOverloaded, QuotaExceeded):
                 if self._sent_ms or must_speak:
                     raise
             else:

@@ -67,7 +67,11 @@ class SipRequest:
 
     @property
     def body(self) -> str:
-        return message.body_of(self.text)
+        """What Content-Length counts; a datagram may have more (RFC 3261 §18.3)."""
+        length = self.header("content-length")
+        body = message.body_of(self.text).encode("utf-8", "surrogateescape")
+        counted = body[: int(length[: message.MAX_LENGTH_DIGITS])] if length.isascii() and length.isdigit() else body
+        return counted.decode("utf-8", "surrogateescape")
 
     def header(self, name: str) -> str:
         """The first value of a header."""

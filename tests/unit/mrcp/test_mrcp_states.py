@@ -407,3 +407,26 @@ def test_a_session_without_audio_speaks_nothing() -> None:
     answer = bench.ask("SPEAK", b"Hello.", Content_Type="text/plain")
     assert answer is not None
     assert answer.what == "1 407 COMPLETE"
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "charset"),
+    [
+        ("text/plain", b"Hello.", "utf-8-sig"),
+        ('text/plain; charset="GB2312"', b"Hello.", "gb18030"),
+        ("application/ssml+xml", b'<?xml version="1.0" encoding="GBK"?><speak/>', "gb18030"),
+        ("application/ssml+xml;charset=utf-8", b'<?xml version="1.0" encoding="GBK"?><speak/>', "utf-8-sig"),
+    ],
+)
+def test_a_text_is_in_the_encoding_that_it_says(content_type: str, body: bytes, charset: str) -> None:
+    bench = Bench()
+    bench.ask("SPEAK", body, Content_Type=content_type)
+    (opened,) = bench.of_kind(OpenSpeech)
+    assert isinstance(opened, OpenSpeech)
+    assert opened.charset == charset
+
+
+def test_an_encoding_that_is_not_read_is_refused() -> None:
+    answer = Bench().ask("SPEAK", b"Hello.", Content_Type="text/plain; charset=utf-7")
+    assert answer is not None
+    assert answer.what == "1 408 COMPLETE"

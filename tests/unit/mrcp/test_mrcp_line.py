@@ -1,0 +1,154 @@
+"""The RTP of a session, tick by tick: what is sent when, and when all was heard."""
+
+import socket
+import struct
+from typing import Any, cast
+
+import pytest
+
+from cc_tts.audio import PTIME_MS
+from cc_tts.clock import NS_PER_MS, MonotonicClock
+from cc_tts.mrcp.rtp.codecs import STATIC, Codec
+from cc_tts.mrcp.rtp.line import RtpLine, Target
+
+pytestmark = pytest.mark.unit
+
+TICK_NS = PTIME_MS * NS_PER_MS
+LOUD = struct.pack("<h", 8000)
+
+
+class FakeSocket:
+    """A socket that keeps what is sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[bytes, tuple[str, int]]] = []
+
+    def settimeout(self, _timeout_s: float) -> None: ...
+
+    def setsockopt(self, *_option: int) -> None: ...
+
+    def sendto(self, data: bytes, to: tuple[str, int]) -> None:
+        self.sent.append((data, to))
+
+    def close(self) -> None: ...
+
+
+class Bench:
+    def __init__(self, codec: Codec = STATIC[0], *, delay_ms: int = 100) -> None:
+        self.socket = FakeSocket()
+        self.played: list[int] = []
+        self.progress: list[tuple[int, float, float]] = []
+        self.now_ns = 10**12
+        self.line = RtpLine(
+            cast("socket.socket", self.socket),
+            MonotonicClock(),
+            complete_delay_ms=delay_ms,
+            start_threshold_ms=40,
+            tell_progress=lambda *told: self.progress.append(cast("Any", told)),
+            on_played=lambda: self.played.append(len(self.socket.sent)),
+            on_begun=lambda: None,
+        )
+        self.line.set_target(Target("192.0.2.1", 4000, codec))
+
+    def tick(self, num: int) -> None:
+        for _ in range(num):
+            if self.line.is_busy:
+                self.line.tick(self.now_ns)
+            self.now_ns += TICK_NS
+
+    def heads(self) -> list[tuple[int, int, int]]:
+        """The second octet, the sequence number, and the timestamp of each packet."""
+        return [struct.unpack(">xBHI", data[:8]) for data, _ in self.socket.sent]
+
+
+def pcm(milliseconds: int, rate_hz: int = 8000) -> bytes:
+    return LOUD * (rate_hz * milliseconds // 1000)
+
+
+@pytest.mark.parametrize(("delay_ms", "num_silent"), [(100, 5), (90, 5), (0, 1)])
+def test_all_was_heard_when_the_silence_behind_it_was_sent(delay_ms: int, num_silent: int) -> None:
+    bench = Bench(delay_ms=delay_ms)
+    bench.line.begin(1)
+    bench.line.write(pcm(200))
+    bench.line.finish()
+    bench.tick(50)
+    assert bench.played == [10 + num_silent]
+    assert len(bench.socket.sent) == bench.played[0]
+    assert not bench.line.is_busy
+    assert bench.line.played_ms == 200
+
+
+def test_the_clock_of_rtp_goes_on_between_requests_and_the_first_packet_has_the_marker() -> None:
+    bench = Bench()
+    for speech_id in (1, 2):
+        bench.line.begin(speech_id)
+        bench.line.write(pcm(100))
+        bench.line.finish()
+        bench.tick(50)
+    markers = [at for at, (second, _, _) in enumerate(bench.heads()) if second & 0x80]
+    assert len(markers) == 2
+    first, second = (bench.heads()[at] for at in markers)
+    assert (second[1] - first[1]) & 0xFFFF == markers[1]
+    assert (second[2] - first[2]) & 0xFFFFFFFF == 50 * 160
+
+
+def test_silence_is_sent_until_there_is_audio_and_while_it_is_paused() -> None:
+    bench = Bench()
+    bench.line.begin(1)
+    bench.tick(5)
+    assert [data[12:] for data, _ in bench.socket.sent] == [b"\xff" * 160] * 5
+    bench.line.write(pcm(500))
+    bench.tick(2)
+    bench.line.pause()
+    bench.tick(2)
+    assert bench.socket.sent[-1][0][12:] == b"\xff" * 160
+    bench.line.resume()
+    bench.tick(2)
+    assert bench.socket.sent[-1][0][12:] != b"\xff" * 160
+
+
+def test_a_cut_is_silent_at_once_and_a_jump_counts_from_its_place() -> None:
+    bench = Bench()
+    bench.line.begin(1)
+    bench.line.write(pcm(1000))
+    bench.tick(10)
+    bench.line.cut()
+    assert not bench.line.is_busy
+    bench.line.begin(1, 3000.0)
+    bench.line.write(pcm(200))
+    bench.line.finish()
+    bench.tick(30)
+    assert bench.line.played_ms == 3200
+    assert bench.progress[-1][:2] == (1, 3200.0)
+    assert len(bench.played) == 1
+
+
+@pytest.mark.parametrize(
+    ("codec", "payload"),
+    [
+        (Codec("PCMA", 8000, 8), 160),
+        (Codec("L16", 8000, 96), 320),
+        (Codec("L16", 16000, 97), 640),
+    ],
+)
+def test_frames_are_those_of_the_codec(codec: Codec, payload: int) -> None:
+    bench = Bench(codec)
+    bench.line.begin(1)
+    bench.line.write(pcm(100, codec.rate_hz))
+    bench.line.finish()
+    bench.tick(3)
+    data, to = bench.socket.sent[1]
+    assert (len(data) - 12, data[1] & 0x7F, to) == (payload, codec.payload_type, ("192.0.2.1", 4000))
+    if codec.name == "L16":
+        assert data[12:].endswith(struct.pack(">h", 8000))
+
+
+def test_a_client_that_holds_its_audio_gets_no_packets_and_the_text_goes_on() -> None:
+    bench = Bench()
+    bench.line.set_target(Target("192.0.2.1", 4000, STATIC[0], is_active=False))
+    bench.line.begin(1)
+    bench.line.write(pcm(100))
+    bench.line.finish()
+    bench.tick(20)
+    assert not bench.socket.sent
+    assert bench.played == [0]

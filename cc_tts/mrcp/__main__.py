@@ -68,7 +68,7 @@ class ServerLink:
                     case _:
                         on_message(message, payload)
         except ProcessFailed as error:
-            log.error("server_gone", detail=error.detail)
+            log.info("server_gone", detail=error.detail, consequence="sessions end")
             self._end(child.EXIT_SERVER_GONE)
 
     def send(self, message: Message, payload: bytes = b"") -> None:

@@ -210,11 +210,11 @@ async def test_a_rate_holds_for_the_session_and_changes_while_it_speaks(lend: Le
         for rate in ("x-fast", "x-slow"):
             assert (await found.ask("SET-PARAMS", Prosody_Rate=rate)).status == 200
             before = len(audible(found.packets))
-            await found.speak("Your balance is twelve euros.")
+            await found.speak("Twelve euros, please.")
             await found.event("SPEAK-COMPLETE")
             lengths.append(len(audible(found.packets)) - before)
         assert lengths[1] > 2 * lengths[0]
-        await found.speak("Your balance is twelve euros.")
+        await found.speak("Twelve euros, please.")
         await heard(found)
         before = len(audible(found.packets))
         assert (await found.ask("CONTROL", Prosody_Rate="x-fast")).status == 200
@@ -225,7 +225,7 @@ async def test_a_rate_holds_for_the_session_and_changes_while_it_speaks(lend: Le
 async def test_a_lexicon_of_the_session_says_how_a_name_is_spoken(lend: Lend) -> None:
     lexicon = (
         '<lexicon version="1.0" alphabet="ipa" xml:lang="en" xmlns="http://www.w3.org/2005/01/pronunciation-lexicon"><lexeme>'
-        "<grapheme>Xq</grapheme><alias>one two three four five six seven eight nine ten</alias></lexeme></lexicon>"
+        "<grapheme>Xq</grapheme><alias>one two three four five</alias></lexeme></lexicon>"
     )
     async with session(lend) as found:
         lengths = []
@@ -401,7 +401,7 @@ async def test_mutated_messages_end_no_process_and_leave_the_server_serving(lend
     async with lend(group="mrcp", **settings()) as server:
         (pid,) = server.pids_of("cc_tts.mrcp")
         mutations = Mutations(int(settings()["mrcp__sip_port"]), int(settings()["mrcp__control_port"]))
-        await mutations.run(600, per_s=100)
+        await mutations.run(400, per_s=100)
         async with session_with(int(settings()["mrcp__sip_port"])) as found:
             await found.speak("Hello.")
             await found.event("SPEAK-COMPLETE")

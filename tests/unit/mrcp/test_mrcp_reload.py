@@ -1,0 +1,67 @@
+"""What a running MRCP process takes over of a configuration that was read again."""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from cc_tts.config.schema import LogConfig, SipConfig, TlsConfig
+from cc_tts.config.sections.mrcp import MrcpConfig
+from cc_tts.mrcp.__main__ import MrcpServer
+from cc_tts.mrcp.messages import MrcpSettings, Renew
+from lab.certificates import Authority
+
+pytestmark = pytest.mark.unit
+
+
+@contextlib.asynccontextmanager
+async def running(tls: TlsConfig, *transports: Any) -> AsyncIterator[tuple[MrcpServer, dict[str, str]]]:
+    config = MrcpConfig(
+        enabled=True, transports=transports, sip_port=0, sip_tls_port=0, control_port=0, control_tls_port=0
+    )
+    settings = MrcpSettings(log=LogConfig(), sip=SipConfig(), tls=tls, mrcp=config)
+    link = type("Link", (), {"send": lambda *_message: None})()
+    server = MrcpServer(settings, cast("Any", link))
+    try:
+        yield server, await server.start()
+    finally:
+        await server.stop()
+
+
+def files_of(authority: Authority, name: str) -> TlsConfig:
+    pair = authority.issue(name)
+    return TlsConfig(certificate_file=str(pair.certificate), private_key_file=str(pair.key))
+
+
+async def subject_at(port: str, context: ssl.SSLContext) -> str:
+    _, writer = await asyncio.open_connection("127.0.0.1", int(port), ssl=context)
+    certificate = writer.get_extra_info("peercert")
+    writer.close()
+    return str(certificate["subject"][0][0][1])
+
+
+async def test_new_connections_get_the_new_certificate(tmp_path: Path) -> None:
+    authority = Authority.create(tmp_path)
+    context = ssl.create_default_context(cafile=str(authority.certificate))
+    async with running(files_of(authority, "first"), "tls") as (server, ports):
+        names = ("sip_tls", "control_tls")
+        assert [await subject_at(ports[name], context) for name in names] == ["first", "first"]
+        server.take(Renew(("127.0.0.0/8",), files_of(authority, "second")), b"")
+        assert [await subject_at(ports[name], context) for name in names] == ["second", "second"]
+        server.take(Renew(("127.0.0.0/8",), TlsConfig(certificate_file="/nowhere", private_key_file="/nowhere")), b"")
+        assert await subject_at(ports["sip_tls"], context) == "second"
+
+
+async def test_who_may_connect_changes_at_once() -> None:
+    async with running(TlsConfig(), "udp", "tcp") as (server, ports):
+        assert ports["sip_udp"] == ports["sip_tcp"]
+        server.take(Renew(("192.0.2.0/24",), TlsConfig()), b"")
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(ports["control"]))
+        async with asyncio.timeout(2):
+            with contextlib.suppress(ConnectionError):
+                assert await reader.read() == b""
+        writer.close()

@@ -67,7 +67,7 @@ class SipRequest:
 
     @property
     def body(self) -> str:
-        """What Content-Length counts; a datagram may have more (RFC 3261 §18.3)."""
+        """Return what Content-Length counts; a datagram may have more (RFC 3261 §18.3)."""
         length = self.header("content-length")
         body = message.body_of(self.text).encode("utf-8", "surrogateescape")
         counted = body[: int(length[: message.MAX_LENGTH_DIGITS])] if length.isascii() and length.isdigit() else body

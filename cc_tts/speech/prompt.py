@@ -34,7 +34,8 @@ class TextContent:
     level, minus infinity for silence. What ``voice`` does not speak of it is spoken by another voice, unless it
     ``is_of_one_voice``; ``context_language`` is that of the words before it, for words that tell none. ``marks`` are places
     in the text, as offsets, with their names. ``lexicons`` are asked before those of its voice and of the config. Numbers
-    are read by what is said ``before`` it; ``markup`` is in what it goes on.
+    are read by what is said ``before`` it; ``markup`` is in what it goes on. ``is_made_ahead``: its audio is made before it
+    is heard, so that a voice may be slower than speech.
     """
 
     text: str
@@ -52,6 +53,7 @@ class TextContent:
     lexicons: tuple[str, ...] = ()
     before: str = ""
     markup: MarkupState = AT_BEGINNING
+    is_made_ahead: bool = False
 
     @property
     def markup_at_start(self) -> MarkupState:

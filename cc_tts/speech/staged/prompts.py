@@ -17,7 +17,7 @@ import contextlib
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -79,10 +79,8 @@ class StagedText(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
     def content(self) -> TextContent | SequenceContent:
         """Raises ``SsmlMalformed`` for a document that cannot be read."""
-        style = TextContent("", self.voice, self.language, self.speed, lexicons=self.lexicons)
-        if self.ssml:
-            return from_ssml(self.ssml, style)
-        return TextContent(self.text, self.voice, self.language, self.speed, lexicons=self.lexicons)
+        style = TextContent("", self.voice, self.language, self.speed, lexicons=self.lexicons, is_made_ahead=True)
+        return from_ssml(self.ssml, style) if self.ssml else replace(style, text=self.text)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -6,6 +6,7 @@ from weakref import WeakKeyDictionary
 
 from cc_tts.config.schema import TtsConfig
 from cc_tts.engines.engine import Engine
+from cc_tts.engines.factory import ESPEAK
 from cc_tts.errors import LanguageUnsupported
 from cc_tts.speech.lexicons import Lexicons, replacements_in
 from cc_tts.speech.prompt import Part, RefusedContent, TextContent
@@ -13,7 +14,7 @@ from cc_tts.text.language import detect_language, has_letters, latin_language
 from cc_tts.text.markup.unspoken import scan
 from cc_tts.text.pronunciation.lexicon import CompiledLexicon
 from cc_tts.text.stretches import Languages, Stretch, letters_of
-from cc_tts.voices.catalog import reads, speaks
+from cc_tts.voices.catalog import best_for_language, reads, speaks
 from cc_tts.voices.scripts import LATIN, language_name, script_of, scripts_of
 from cc_tts.voices.voice import Voice
 
@@ -124,16 +125,20 @@ class Voicing:
         except LanguageUnsupported:
             return False
 
-    def _speaker_of(self, language: str, preferred: Voice, letters: str = "") -> Voice:
-        """The voice for a language in these letters: the preferred one, the configured one, else the engine's choice."""
+    def _speaker_of(self, language: str, preferred: Voice, letters: str = "", *, is_made_ahead: bool = False) -> Voice:
+        """The voice for a language in these letters: the preferred one, the configured one, else the engine's choice, or its
+        best one for what is made ahead.
+        """
         scripts = scripts_of(language).intersection(map(script_of, letters))
         if speaks(preferred, language) and _reads_all(preferred, scripts):
             return preferred
         default = self._named(None) if self._config.voice else preferred
         if speaks(default, language) and _reads_all(default, scripts):
             return default
+        natural = [each for each in self._engine.voices() if each.engine != ESPEAK] if is_made_ahead else []
+        found = best_for_language(language, natural)
         try:
-            found = self._engine.resolve_voice(None, language)
+            found = found or self._engine.resolve_voice(None, language)
         except LanguageUnsupported as error:
             detail = f"{preferred.id} does not speak {language_name(language)}: {error.detail}"
             raise LanguageUnsupported(detail) from None
@@ -149,7 +154,8 @@ class Voicing:
         start, end, language = stretch
         part = content if is_whole else content.between(start, end)
         try:
-            voice = self._speaker_of(language, preferred, letters[start:end])
+            is_made_ahead = content.is_made_ahead
+            voice = self._speaker_of(language, preferred, letters[start:end], is_made_ahead=is_made_ahead)
         except LanguageUnsupported as error:
             return RefusedContent(part.text, error.detail, part.marks)
         asked = self.asked_language(content)

@@ -207,3 +207,22 @@ def test_marks_and_replacements_keep_their_places() -> None:
     assert isinstance(last, TextContent)
     assert (first.marks, name.marks, last.marks) == (((0, "a"),), ((0, "b"),), ((0, "c"), (18, "d")))
     assert [last.text[each.start : each.end] for each in last.replacements] == ["goodbye"]
+
+
+class SlowVoice(Babel):
+    """It has a natural German voice that is slower than speech, before the plain one."""
+
+    def voices(self) -> tuple[Voice, ...]:
+        heart, *others = super().voices()
+        return (heart, Voice("slow", "onnx", "de-DE", streams=0), *others)
+
+    def resolve_voice(self, voice: str | None, language: str | None) -> Voice:
+        return super().resolve_voice("de" if voice is None and language == "de" else voice, language)
+
+
+@pytest.mark.parametrize(("is_made_ahead", "expected"), [(False, "de"), (True, "slow")])
+def test_a_voice_that_is_slower_than_speech_speaks_what_is_made_ahead(*, is_made_ahead: bool, expected: str) -> None:
+    content = TextContent("Guten Tag, Ihre Bestellung ist auf dem Weg zu Ihnen.", is_made_ahead=is_made_ahead)
+    (part,) = voicing(SlowVoice()).parts(content)
+    assert isinstance(part, TextContent)
+    assert part.voice == expected

@@ -1,4 +1,4 @@
-"""IPA in the alphabets of the engines: misaki's, which hibari reads, and espeak-ng's mnemonics.
+"""IPA in the alphabets of the engines: misaki's, which hibari reads, espeak-ng's mnemonics, and the CMU dictionary's phones.
 
 Runs on: any thread; nothing here has state.
 """
@@ -52,3 +52,45 @@ def to_espeak(ipa: str, *, is_english: bool) -> str:
 
     words = [_SIGN_OF_ESPEAK.sub(written, unicodedata.normalize("NFC", word)) for word in ipa.split()]
     return " ".join(f"[[{each}]]" for each in words if any(map(str.isalpha, each)))
+
+
+_CMU: Final = {
+    "aʊ": "AW", "aɪ": "AY", "eɪ": "EY", "oʊ": "OW", "əʊ": "OW", "ɔɪ": "OY", "ɜɹ": "ER", "ɜr": "ER", "əɹ": "ER", "ər": "ER",
+    "ɑ": "AA", "ɒ": "AA", "æ": "AE", "a": "AA", "ʌ": "AH", "ə": "AH", "ᵊ": "AH", "ɐ": "AH", "ɔ": "AO", "ɛ": "EH", "e": "EH",
+    "ɝ": "ER", "ɚ": "ER", "ɜ": "ER", "ɪ": "IH", "ᵻ": "IH", "ɨ": "IH", "i": "IY", "o": "OW", "ʊ": "UH", "u": "UW",
+    "t͡ʃ": "CH", "tʃ": "CH", "d͡ʒ": "JH", "dʒ": "JH", "b": "B", "d": "D", "ð": "DH", "f": "F", "ɡ": "G", "h": "HH", "k": "K",
+    "l": "L", "ɫ": "L", "m": "M", "n": "N", "ŋ": "NG", "p": "P", "ɹ": "R", "r": "R", "s": "S", "ʃ": "SH", "t": "T", "ɾ": "T",
+    "ʔ": "T", "θ": "TH", "v": "V", "w": "W", "j": "Y", "z": "Z", "ʒ": "ZH",
+}  # fmt: skip
+_CMU_VOWELS: Final = frozenset(
+    ["AA", "AE", "AH", "AO", "AW", "AY", "EH", "ER", "EY", "IH", "IY", "OW", "OY", "UH", "UW"]
+)
+_CMU_STRESS: Final = {"ˈ": "1", "ˌ": "2"}
+_CMU_WEAK: Final = frozenset(("ə", "ᵊ", "ᵻ", "ɚ", "əɹ", "ər"))
+_CMU_SILENT: Final = frozenset("ːˑ‿ʰ͡")
+_SIGN_OF_CMU: Final = re.compile("|".join(map(re.escape, sorted(_CMU, key=len, reverse=True))) + "|.")
+
+
+def to_cmu(ipa: str) -> str:
+    """IPA of English as phones of the CMU dictionary, ``[HH][AH0][L][OW1]``: vowels with their stress, words apart.
+
+    It is empty if there is a sound that English has not.
+    """
+    return " ".join(words) if all(words := [_cmu_word(word) for word in ipa.split()]) else ""
+
+
+def _cmu_word(word: str) -> str:
+    phones: list[str] = []
+    is_marked = any(mark in word for mark in _CMU_STRESS)
+    stress = "0" if is_marked else "1"  # of a word without marks the first full vowel's
+    for sign in _SIGN_OF_CMU.findall(_SYLLABIC.sub(r"ə\1", unicodedata.normalize("NFC", word))):
+        if sign in _CMU_STRESS:
+            stress = _CMU_STRESS[sign]
+        elif phone := _CMU.get(sign):
+            is_vowel = phone in _CMU_VOWELS
+            is_weak = sign in _CMU_WEAK and not is_marked
+            phones.append(f"[{phone}{'0' if is_weak else stress}]" if is_vowel else f"[{phone}]")
+            stress = "0" if is_vowel and not is_weak else stress
+        elif sign not in _CMU_SILENT:
+            return ""
+    return "".join(phones)

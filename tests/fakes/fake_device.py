@@ -27,6 +27,7 @@ from cc_tts.engines.cosyvoice.engine.prefill import Bistream, Prefill, SamplingR
 from cc_tts.engines.cosyvoice.engine.schedule import CHUNK_TOKENS, LOOKAHEAD_TOKENS
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LengthLimits, SpeechIds, Table, unistream_inputs
 from cc_tts.errors import UnknownVoice, Unprocessable
+from cc_tts.voices.inline_ipa import without_pronunciations
 
 IDS: Final = SpeechIds(num_codes=200)
 VOICES: Final = {"anna": 45, "ben": 0, "cleo": 30, "dora": 38}
@@ -93,6 +94,9 @@ class FakeFront:
         limits = LengthLimits(0 if MUTE in text else 2, 20 * len(ids))
         inputs = unistream_inputs((), ids, ())
         return Prefill(inputs, SamplingRules.of_request(limits))
+
+    def spelled(self, text: str) -> str:
+        return without_pronunciations(text)
 
     def cut(self, text: str) -> tuple[str, str]:
         return text, ""

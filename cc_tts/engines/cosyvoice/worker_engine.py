@@ -125,19 +125,19 @@ def _runs_on(arch: str, major: int, minor: int) -> bool:
 
 def load_speakers(model_dir: Path, voices_dir: Path | None) -> Mapping[str, Speaker]:
     """Every voice: those of the model, and those that were enrolled, which win. Raises ``ConfigError`` without any."""
-    speakers = dict(built_in_speakers(model_dir))
+    speakers, left_out = dict(built_in_speakers(model_dir)), list[str]()
     generation = generation_of_directory(model_dir)
     if voices_dir is not None:
         library = VoiceLibrary(voices_dir)
         for fault in library.faults():
             log.warning("voice_unreadable", detail=fault)
-        speakers |= enrolled_speakers(
-            library, generation, on_fault=lambda fault: log.warning("voice_unusable", detail=fault)
-        )
+        speakers |= enrolled_speakers(library, generation, on_fault=left_out.append)
+        for fault in left_out:
+            log.warning("voice_unusable", detail=fault)
     if not speakers:
         where = f"tts.voices_dir ({voices_dir})" if voices_dir is not None else "tts.voices_dir, which is empty"
         raise ConfigError(
-            f"there is no voice to speak with in {where}; enrol one: "
+            f"there is no voice to speak with in {where}{''.join(f'; {fault}' for fault in left_out[:1])}; enrol one: "
             "cc-tts voices enrol ID --wav FILE --transcript TEXT --language TAG"
         )
     return speakers

@@ -114,6 +114,9 @@ class TextFront(Protocol):
     def prepare(self, voice_id: str, text: str, *, more_follows: bool = False) -> Prefill | None:
         """A text chunk as a sequence of its own; None if it says nothing. Raises ``Unprocessable``."""
 
+    def spelled(self, text: str) -> str:
+        """A text chunk with its pronunciations as the model takes them, or with the words where it takes none."""
+
     def cut(self, text: str) -> tuple[str, str]:
         """Return as much of a text chunk as a sequence may have, and the rest. Raises ``Unprocessable``."""
 

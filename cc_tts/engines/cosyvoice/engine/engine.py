@@ -29,7 +29,6 @@ from cc_tts.engines.cosyvoice.engine.stream_table import StreamTable
 from cc_tts.engines.engine_core import EngineLoad, StepOut, StreamRequest, check_speed
 from cc_tts.errors import EngineOverloaded, TextTooLong
 from cc_tts.media.listener_clock import ListenerClock
-from cc_tts.voices.inline_ipa import without_pronunciations
 
 TYPICAL_TOKENS: Final = 200  # of speech, for the memory that a new request is taken to need: 8 s; unmeasured
 MAX_WAITING_TEXTS: Final = (
@@ -124,7 +123,7 @@ class Engine:
         )
 
     def push(self, stream_id: int, text: str, text_chunk_index: int) -> None:
-        """Append a text chunk, of whose pronunciations the words are spoken; ignored when the stream is not there or has
+        """Append a text chunk; ignored when the stream is not there or has
         ended. Raises ``TextTooLong`` when too many wait to be spoken; the stream goes on without this one.
         """
         stream = self._table.streams.get(stream_id)
@@ -132,7 +131,7 @@ class Engine:
             return
         if len(stream.texts) >= MAX_WAITING_TEXTS:
             raise TextTooLong(f"{MAX_WAITING_TEXTS} text chunks wait to be spoken already")
-        stream.texts.append((text_chunk_index, without_pronunciations(text)))
+        stream.texts.append((text_chunk_index, self._front.spelled(text)))
         stream.clock.text_came(self._now_ms())
 
     def end(self, stream_id: int) -> None:

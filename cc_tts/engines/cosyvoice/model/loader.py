@@ -189,11 +189,13 @@ def check_weights(directory: Path) -> tuple[dict[Part, Network], dict[Part, dict
 
 
 def generation_of_directory(directory: Path) -> Generation:
-    """Return which model a directory holds, by its description or else by its language model; ``ModelError`` for a fault."""
+    """Return which model a directory holds, by its description or else by its language model; the second generation, where
+    neither is there. ``ModelError`` for a fault.
+    """
     refuse_other_directory(directory)
     named = checkpoint.described(directory)
-    if named is not None:
-        return named
+    if named is not None or not (directory / "llm.pt").exists():
+        return named or 2
     return generation_of("llm", checkpoint.shapes_of(checkpoint.read_checkpoint(directory / "llm.pt", "llm")))
 
 

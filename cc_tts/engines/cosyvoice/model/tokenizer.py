@@ -85,6 +85,11 @@ class TextTokenizer:
         return f"{DEFAULT_INSTRUCTION} {text}" if self._default else text
 
     @property
+    def has_phones(self) -> bool:
+        """Return whether there are tokens of the phones of English."""
+        return "[AA]" in self._special
+
+    @property
     def num_tokens(self) -> int:
         """Words and special tokens; the model's text embedding must have at least so many rows."""
         return self._tokenizer.get_vocab_size()

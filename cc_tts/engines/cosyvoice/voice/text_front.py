@@ -13,8 +13,10 @@ from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LengthLimits, Spee
 from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer
 from cc_tts.engines.cosyvoice.voice.speakers import Speaker
 from cc_tts.engines.cosyvoice.voice.spoken_text import as_sentence
+from cc_tts.engines.phonemes import to_cmu
 from cc_tts.errors import Unprocessable
 from cc_tts.voices.catalog import unknown_voice
+from cc_tts.voices.inline_ipa import replace_pronounced, without_pronunciations
 
 LIKELY_SPEECH_PER_TEXT: Final = 8  # speech tokens of a text token, at most as a rule; the hard limit is 20 (§3.3)
 MAX_SPEECH_TOKENS: Final = (
@@ -38,6 +40,12 @@ class TextFront:
         self._speakers = speakers
         self._speech_ids = speech_ids
         self._num_positions = num_positions
+
+    def spelled(self, text: str) -> str:
+        """The third generation has tokens of English phones (v3 §7); the words where a pronunciation has other sounds."""
+        if not self._tokenizer.has_phones:
+            return without_pronunciations(text)
+        return replace_pronounced(text, lambda ipa, words: to_cmu(ipa) or words)
 
     def cut(self, text: str) -> tuple[str, str]:
         """Return as much of ``text`` as a sequence may have, up to the end of a clause if it can be, and the rest."""

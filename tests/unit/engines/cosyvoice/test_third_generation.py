@@ -26,6 +26,7 @@ from cc_tts.engines.cosyvoice.voice.speakers import Mode, Speaker  # noqa: E402
 from cc_tts.engines.cosyvoice.voice.spoken_text import as_sentence  # noqa: E402
 from cc_tts.engines.cosyvoice.voice.text_front import MAX_SEED  # noqa: E402
 from cc_tts.engines.engine_core import StepOut, StreamDone, StreamRequest  # noqa: E402
+from cc_tts.voices.inline_ipa import pronounced  # noqa: E402
 from lab.cosyvoice.tiny_model import NUM_CODES, make_tiny_model  # noqa: E402
 from lab.cosyvoice.whole_flow import whole_mel  # noqa: E402
 from lab.cosyvoice.whole_vocoder import causal_whole  # noqa: E402
@@ -209,3 +210,15 @@ def test_the_codes_of_a_model_are_those_of_its_tensors(networks: tuple[SpeechMod
     model, tokenizer = networks
     assert model.generation == tokenizer.generation == 3
     assert model.lm.config.num_speech_codes == NUM_CODES
+
+
+def test_a_pronunciation_reaches_the_tokens_of_phones(engine: Engine) -> None:
+    """The second generation, and sounds that English has not, have the words."""
+    front = engine._front
+    said = f"say {pronounced('Niger', 'ˈnaɪɡəɹ')} and {pronounced('Bach', 'bax')}"
+    spelled = front.spelled(said)
+    assert spelled == "say [N][AY1][G][ER0] and Bach"
+    tokenizer = runner_of(engine)._tokenizer
+    assert [tokenizer.encode(phone)[0] for phone in ("[N]", "[AY1]", "[G]", "[ER0]")] == tokenizer.encode(spelled)[
+        -len(tokenizer.encode(" and Bach")) - 4 : -len(tokenizer.encode(" and Bach"))
+    ]

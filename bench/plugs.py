@@ -11,9 +11,9 @@ import base64
 import json
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import aiohttp
 
@@ -22,12 +22,15 @@ from lab.server_under_test import Json, Server
 
 TEXT = "Your order has been shipped, and it will arrive on Friday."
 VOICE = "en-us"
-BYTES_PER_S = 8000  # mu-law
 Audio = AsyncIterator[bytes]
 
 
 class Way:
     """A way to ask for speech. ``audio`` asks, and gives the parts of the answer."""
+
+    bytes_per_s = 8000  # mu-law
+    path = "/v1/audio/speech"
+    request: ClassVar[Mapping[str, Any]] = {"json": {"input": TEXT, "voice": VOICE, "response_format": "ulaw"}}
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -37,8 +40,7 @@ class Way:
         yield self.audio
 
     async def audio(self) -> Audio:
-        body = {"input": TEXT, "voice": VOICE, "response_format": "ulaw"}
-        async with self.server.http.post(f"{self.server.url}/v1/audio/speech", json=body) as response:
+        async with self.server.http.post(self.server.url + self.path, **self.request) as response:
             assert response.status == 200, await response.text()
             async for part in response.content.iter_any():
                 yield part
@@ -47,7 +49,6 @@ class Way:
 class OverSocket(Way):
     """A plug with a WebSocket: its path, the messages that ask, and how an answer is read."""
 
-    path = ""
     messages: tuple[Json, ...] = ()
     num_greetings = 0
 
@@ -100,6 +101,32 @@ class Deepgram(OverSocket):
         return None
 
 
+class Flux(Deepgram):
+    path = f"/v2/speak?model={VOICE}&encoding=mulaw&sample_rate=8000"
+
+    def read(self, message: Json) -> bytes | None:
+        assert message["type"] in ("SpeechStarted", "SpeechMetadata", "Flushed"), message
+        return None if message["type"] == "Flushed" else b""
+
+
+class Jambonz(Way):
+    bytes_per_s = 16_000
+    path = "/v1/jambonz/speech"
+    request: ClassVar = {"json": {"language": "en-US", "voice": VOICE, "type": "text", "text": TEXT}}
+
+
+class Vapi(Way):
+    bytes_per_s = 16_000
+    path = f"/vapi/{VOICE}"
+    request: ClassVar = {"json": {"message": {"type": "voice-request", "text": TEXT, "sampleRate": 8000}}}
+
+
+class CosyVoice(Way):
+    bytes_per_s = 48_000
+    path = "/inference_sft"
+    request: ClassVar = {"data": {"tts_text": TEXT, "spk_id": VOICE}}
+
+
 class Cartesia(OverSocket):
     path = "/tts/websocket"
     messages = (
@@ -120,17 +147,21 @@ WAYS: dict[str, type[Way]] = {
     "/v1/audio/speech": Way,
     "ElevenLabs": ElevenLabs,
     "Deepgram": Deepgram,
+    "Deepgram Flux": Flux,
     "Cartesia": Cartesia,
+    "jambonz": Jambonz,
+    "Vapi": Vapi,
+    "CosyVoice": CosyVoice,
 }
 
 
-async def one(ask: Callable[[], Audio]) -> tuple[float, float, int]:
+async def one(ask: Callable[[], Audio], bytes_per_s: int) -> tuple[float, float, int]:
     """Milliseconds to the first audio, the longest gap for a player, ms, and the bytes."""
     began_s, first_s, num_bytes, gap_s = time.perf_counter(), 0.0, 0, 0.0
     async for part in ask():
         now_s = time.perf_counter()
         first_s = first_s or now_s
-        gap_s = max(gap_s, now_s - first_s - num_bytes / BYTES_PER_S)
+        gap_s = max(gap_s, now_s - first_s - num_bytes / bytes_per_s)
         num_bytes += len(part)
     return 1000 * (first_s - began_s), 1000 * gap_s, num_bytes
 
@@ -140,8 +171,8 @@ async def alone(server: Server, rounds: int) -> Json:
     for number in range(rounds + 1):
         for name, way in WAYS.items():
             async with way(server).connected() as ask:
-                first, _, num_bytes = await one(ask)
-            assert num_bytes > BYTES_PER_S
+                first, _, num_bytes = await one(ask, way.bytes_per_s)
+            assert num_bytes > way.bytes_per_s
             if number:  # the first round warms up
                 first_ms[name].append(first)
     return {name: percentiles(values) for name, values in first_ms.items()}
@@ -154,14 +185,14 @@ async def together(server: Server, streams: int) -> Json:
 
         async def ask_once(way: type[Way] = way) -> tuple[float, float, int]:
             async with way(server).connected() as ask:
-                return await one(ask)
+                return await one(ask, way.bytes_per_s)
 
         answers = await asyncio.gather(*(ask_once() for _ in range(streams)))
         firsts_ms, gaps_ms, sizes = zip(*answers, strict=True)
         result[name] = {
             "first_ms": percentiles(firsts_ms),
             "longest_gap_ms": round(max(gaps_ms), 1),
-            "whole": sum(size > BYTES_PER_S for size in sizes),
+            "whole": sum(size > way.bytes_per_s for size in sizes),
         }
     return result
 

@@ -83,6 +83,23 @@ async def test_a_context_is_interrupted(server: Server, is_normal_end: bool) -> 
         assert socket.close_code == 1000
 
 
+async def test_characters_of_chinese_are_those_that_were_sent(server: Server) -> None:
+    text = "您的余额是12.50元。"
+    async with connected(server, MANY, voice="cmn") as socket:
+        await socket.send_json({"text": text, "context_id": "a", "flush": True})
+        await socket.send_json({"close_socket": True})
+        assert text_of(await until_final(socket, "a")).strip() == text
+
+
+async def test_many_quick_interruptions_use_up_no_contexts(server: Server) -> None:
+    async with connected(server, MANY) as socket:
+        for number in range(50):
+            await socket.send_json({"text": LONG, "context_id": str(number)})
+            await socket.send_json({"context_id": str(number), "close_context": True})
+        for number in range(50):
+            assert (await until_final(socket, str(number)))[-1]["isFinal"]
+
+
 async def test_two_contexts_at_once(server: Server) -> None:
     async with connected(server, MANY) as socket:
         for name in ("a", "b"):

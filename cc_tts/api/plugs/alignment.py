@@ -12,6 +12,7 @@ from typing import Final
 from cc_tts.audio import AudioFormat
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.speech.timing.spans import SpokenSpan, close_span, extend_spans, words_of
+from cc_tts.text.language import is_unspaced
 
 MAX_HELD_MS: Final = 1000.0  # unmeasured
 """Audio in which no word begins is sent with what follows, up to this length."""
@@ -55,7 +56,7 @@ class Aligner:
             close_span(self.spans, self._end_ms)
             pieces = self._piece(is_whole_text=True)
         if chunk.awaits_text and self._held:
-            pieces += self._take([(0.0, " ")])
+            pieces += self._take([(0.0, self._blank())])
         if chunk.begins_source is not None:
             self._num_told = 0
         extend_spans(self.spans, chunk, self._end_ms)
@@ -105,10 +106,15 @@ class Aligner:
         ]
 
     def _blank(self) -> str:
-        """The character that stands for audio in which no word begins: the blank behind the last word, or another one."""
-        if self.spans and self.spans[-1].source[self._num_told : self._num_told + 1] == " ":
+        """The character that stands for audio in which no word begins: the blank behind the last word, or another one; an
+        empty one where the text has no blanks.
+        """
+        source = self.spans[-1].source if self.spans else ""
+        following = source[self._num_told : self._num_told + 1]
+        if following == " ":
             self._num_told += 1
-        return " "
+        beside = following or source[-1:]
+        return "" if beside and is_unspaced(beside) else " "
 
 
 def _spread(places: list[tuple[float, str]], length_ms: float) -> Characters:
@@ -117,8 +123,8 @@ def _spread(places: list[tuple[float, str]], length_ms: float) -> Characters:
     durations_ms: list[float] = []
     begins_ms = [0.0, *(min(at_ms, length_ms) for at_ms, _ in places[1:]), length_ms]
     for (start_ms, end_ms), (_, text) in zip(pairwise(begins_ms), places, strict=True):
-        each_ms = max(0.0, end_ms - start_ms) / len(text)
-        characters += text
-        starts_ms += (round(start_ms + each_ms * number, 1) for number in range(len(text)))
-        durations_ms += [round(each_ms, 1)] * len(text)
+        each_ms = max(0.0, end_ms - start_ms) / max(1, len(text))
+        characters += text or [""]
+        starts_ms += (round(start_ms + each_ms * number, 1) for number in range(max(1, len(text))))
+        durations_ms += [round(each_ms, 1)] * max(1, len(text))
     return Characters(tuple(characters), tuple(starts_ms), tuple(durations_ms))

@@ -92,3 +92,13 @@ def test_chinese_is_told_character_by_character() -> None:
 def test_words_that_no_voice_speaks_have_no_time() -> None:
     pieces = aligned(SpeechChunk(b"", "ᏣᎳᎩ", refused_because="no voice"), SpeechChunk(audio(200), "One."))
     assert told(pieces) == [("One.", 200.0)]
+
+
+def test_a_text_without_blanks_gets_none_where_a_word_is_long() -> None:
+    pieces = aligned(
+        SpeechChunk(audio(200), "12345678元。", words=((0.0, 0.0),)),
+        *(SpeechChunk(audio(600)) for _ in range(2)),
+        SpeechChunk(audio(200), words=((1300.0, 8 / 10),)),
+        SpeechChunk(audio(1200)),
+    )
+    assert told(pieces) == [("12345678", 200.0), ("", 1200.0), ("元", 200.0), ("", 1200.0), ("。", 0.0)]

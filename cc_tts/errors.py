@@ -203,6 +203,10 @@ class AudioUnreadable(ClientError, code="audio_unreadable", title="Audio that ca
     """A file is no audio file that is known here, is damaged or empty, or is too long."""
 
 
+class TraceNotFound(NotFound, code="trace_not_found", title="No trace of this call"):
+    """The SIP messages of a call are not kept, or no longer."""
+
+
 class VoiceNotFound(NotFound, code="voice_not_found", title="No such voice"):
     """No voice has this id."""
 

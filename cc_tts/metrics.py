@@ -157,6 +157,12 @@ class Metrics:
             "Assertions of PJSIP that failed in the server build, each a fault of ours or PJSIP's.",
         )
 
+        self.hep_packets = counter(
+            "cctts_hep_packets",
+            "Copies of SIP messages and reports to the server of sip.hep; dropped: the socket did not take one at once.",
+            "result",
+        )
+
         # --- requests that never were calls
         self.sip_refused = counter(
             "cctts_sip_refused", "SIP messages kept out before they could become calls, and why.", "cause"

@@ -6,6 +6,7 @@ from typing import Final
 
 from cc_tts.api import calls, health, lexicons, speech, text_stream, voices
 from cc_tts.api.admin import routes as admin
+from cc_tts.api.admin import trace
 from cc_tts.api.events import asyncapi, stream
 from cc_tts.api.http import openapi
 from cc_tts.api.media import stream as media
@@ -24,6 +25,7 @@ from cc_tts.errors import MAX_COMPARED_CHARS
 
 ROUTES: Final = (
     *calls.ROUTES,
+    *trace.ROUTES,
     *transfer.ROUTES,
     *refer.ROUTES,
     *bridge.ROUTES,

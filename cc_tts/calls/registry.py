@@ -140,6 +140,10 @@ class CallRegistry:
         """
         return self._table.find(call_id)
 
+    async def trace(self, call: Call) -> messages.CallTrace:
+        """Return the SIP messages of a call; raises ``UserAgentUnavailable``."""
+        return await self._ua.trace(call.id, call.sip_call_id)
+
     def has(self, id_: str) -> bool:
         """Whether a call or an utterance of this id is here."""
         return id_ in self._table or id_ in self._services.utterances
@@ -261,10 +265,8 @@ class CallRegistry:
                 self.warm_transfers.adopt(self._table.live.get(message.call_id))
             case messages.InviteRefused():
                 self._refused()
-            case messages.RequestsRefused():
-                self._count_refused(message)
-            case messages.AssertionsFailed():
-                self._metrics.ua_failed_assertions.inc(message.count)
+            case messages.RequestsRefused() | messages.AssertionsFailed() | messages.HepCounts():
+                self._count(message)
             case messages.MediaLateness():
                 self._note_lateness()
             case messages.RegistrationChanged():
@@ -307,9 +309,16 @@ class CallRegistry:
         self._metrics.ua_media_lateness.set(self._ua.lateness.p99_ms / 1000)
         self._metrics.ua_refusing_lateness.set(self._ua.lateness.refusing)
 
-    def _count_refused(self, message: messages.RequestsRefused) -> None:
-        for cause, count in message.counts.items():
-            self._metrics.sip_refused.labels(cause=cause).inc(count)
+    def _count(self, message: messages.RequestsRefused | messages.AssertionsFailed | messages.HepCounts) -> None:
+        match message:
+            case messages.RequestsRefused(counts=counts):
+                for cause, count in counts.items():
+                    self._metrics.sip_refused.labels(cause=cause).inc(count)
+            case messages.AssertionsFailed(count=count):
+                self._metrics.ua_failed_assertions.inc(count)
+            case messages.HepCounts(sent=sent, dropped=dropped):
+                self._metrics.hep_packets.labels(result="sent").inc(sent)
+                self._metrics.hep_packets.labels(result="dropped").inc(dropped)
 
     def _refused(self) -> None:
         self._metrics.calls_ended.labels(direction="inbound", result="rejected", reason="overload").inc()

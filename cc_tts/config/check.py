@@ -9,6 +9,7 @@ from cc_tts.config import cluster, remote, webhooks
 from cc_tts.config.record import route_faults
 from cc_tts.config.schema import MAX_TENANTS, Config, RouteConfig, is_ip_address
 from cc_tts.config.sections import asterisk, mrcp, prompts, relay, trunks
+from cc_tts.config.sections.hep import hep_address
 from cc_tts.config.sip_uri import MAX_PORT, AllowedTargets, uri_fault
 from cc_tts.egress.hosts import host_faults
 from cc_tts.errors import ConfigError, did_you_mean
@@ -42,6 +43,7 @@ def _sip(config: Config) -> Iterator[str]:
     for address in sip.nameservers:
         if not is_ip_address(address):
             yield f"sip.nameservers: {address!r} is not an IP address"
+    hep_address(sip.hep)
 
 
 def _ua(config: Config) -> Iterator[str]:

@@ -80,6 +80,9 @@ class SipConfig:
     user_agent: str = "cc-tts"
     allow_pypi_wheel: bool = False
     nameservers: tuple[str, ...] = ()
+    trace_messages: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 50
+    hep: Annotated[str, msgspec.Meta(max_length=270)] = ""
+    hep_capture_id: Annotated[int, msgspec.Meta(ge=0, le=0xFFFF_FFFF)] = 2001
 
     @property
     def local_address(self) -> str:

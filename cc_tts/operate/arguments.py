@@ -16,6 +16,7 @@ COMMANDS: Final = {
     "show": "one call: parties, times, quality, what was said",
     "hangup": "end a call",
     "say-to": "speak a text into a call",
+    "trace": "the SIP messages of a call",
     "workers": "the speech workers and how busy they are",
     "tenants": "what tenants use, and their limits",
     "reload": "have servers read their configuration again",
@@ -48,7 +49,7 @@ def fill(name: str, command: argparse.ArgumentParser) -> None:
     command.add_argument("--server", action="append", default=[], metavar="ADDRESS", help=server_help)
     if name != "top":
         command.add_argument("--json", action="store_true", help="print JSON")
-    if name in ("show", "hangup", "say-to"):
+    if name in ("show", "hangup", "say-to", "trace"):
         command.add_argument("call", metavar="CALL", help=_CALL_HELP)
     match name:
         case "calls":
@@ -64,6 +65,11 @@ def fill(name: str, command: argparse.ArgumentParser) -> None:
             command.add_argument("--language", help="BCP 47 tag, such as en-GB or zh")
             command.add_argument("--now", action="store_true", help="in place of what is being said")
             command.add_argument("--wait", action="store_true", help="until it has been said")
+        case "trace":
+            command.add_argument("--full", action="store_true", help="also the messages themselves")
+            command.add_argument(
+                "--pcap", metavar="FILE", help="write a capture file for Wireshark instead; -: print it"
+            )
         case "loglevel":
             command.add_argument("level", nargs="?", choices=LEVELS, help="of the server and the user agent")
             pjsip_help = "0 to 6: how much PJSIP logs"

@@ -4,8 +4,11 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
+
+import msgspec
 
 from cc_tts.clock import MonotonicClock
 from cc_tts.config.schema import Config
@@ -185,6 +188,25 @@ async def _say_to(options: argparse.Namespace, servers: Servers) -> int:
     return int(options.wait and said["completion_cause"] != "normal")
 
 
+async def _trace(options: argparse.Namespace, servers: Servers) -> int:
+    server, call = await _find(options, servers)
+    kind = "pcap" if options.pcap else "json" if options.json else "text" if options.full else "ladder"
+    found = await server.read("GET", _path(call, "/trace"), scope="read", format=kind)
+    if kind == "json":
+        print(tables.as_json({"server": server.url, **msgspec.json.decode(found)}))
+    elif kind != "pcap":
+        print(found.decode(), end="")
+    elif options.pcap == "-":
+        sys.stdout.buffer.write(found)
+    else:
+        try:
+            await asyncio.to_thread(Path(options.pcap).write_bytes, found)
+        except OSError as error:
+            raise ConfigError(f"--pcap: cannot write {options.pcap}: {error.strerror}") from None
+        print(f"{options.pcap}: {len(found)} bytes")
+    return 0
+
+
 async def _status_of(server: Server) -> Any:
     return await server.ask("GET", "/v1/admin/status", scope="read")
 
@@ -317,6 +339,7 @@ _COMMANDS: Final[Mapping[str, Callable[[argparse.Namespace, Servers], Awaitable[
     "show": _show,
     "hangup": _hang_up,
     "say-to": _say_to,
+    "trace": _trace,
     "workers": _workers,
     "tenants": _tenants,
     "reload": _reload,

@@ -30,6 +30,7 @@ _WHAT_NEXT: Final[Mapping[str, str]] = {
     "unauthorized": f"name the configuration that has its http.tokens with --config, or put one into {TOKEN_VARIABLE}",
     "forbidden": f"use another token of its http.tokens: put it into {TOKEN_VARIABLE}",
     "call_not_found": "`cc-tts calls --all` lists those that are kept",
+    "trace_not_found": "sip.hep sends copies to a server that keeps them",
     "wrong_state": "`cc-tts show CALL` says how it is",
     "not_ready": "`cc-tts status` says why",
     "engine_overloaded": "`cc-tts workers` says how busy they are",

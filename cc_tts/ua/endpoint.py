@@ -41,6 +41,7 @@ from cc_tts.ua.sip import transports
 from cc_tts.ua.sip import uri as sip_uri
 from cc_tts.ua.sip.account import Account
 from cc_tts.ua.sip.registration import Accounts
+from cc_tts.ua.trace.tracer import Tracer
 
 POLL_MS: Final = 4
 """One poll of the library waits this long at most, which is the delay that a command or an event may meet; unmeasured."""
@@ -77,7 +78,7 @@ class UserAgent:
         self._recordings = Recordings(self._format, settings.log, send)
         self._retry_after_s = settings.sip.retry_after_s
         self._playout_events: deque[tuple[str, PlayoutEvent]] = deque()
-        self._watch_slot = 0
+        self._watch_slot = self._watch_round = 0
         self._last_tick_ns = 0
         self._lateness = TickLateness(settings.sip.max_media_lateness_ms)
         self._reported_lateness = messages.MediaLateness(p99_ms=0.0, refusing=False)
@@ -111,6 +112,7 @@ class UserAgent:
         if settings.sip.user_agent:
             library.server_header = (("Server", settings.sip.user_agent),)
         self._install_filters()
+        self._tracer = Tracer(settings, library, self._clock, self._legs, self._send)
         self._long_messages = LongMessages(
             library, self._clock, server=settings.sip.user_agent, may_answer=self._policy.on_too_long
         )
@@ -126,12 +128,13 @@ class UserAgent:
             self._l16.install(library)
         intake = Intake(library, decodes_others=self._build.folder is None)
         intake.install()
+        self._tracer.listen(intake)
         self._leg_services = LegServices(
             settings=settings,
             clock=self._clock,
             library=library,
             ports=AudioPorts(self._capacity.max_calls, self._format, self._clock, self._lateness),
-            send=self._send,
+            send=self._tracer.pass_on,
             on_over=self._on_over,
             place_again=self._refused_legs.append,
             before_offer=self._l16.before_offer,
@@ -177,6 +180,7 @@ class UserAgent:
         self._place_refused()
         self._end_tails()
         self._bridges.tick()
+        self._tracer.tick()
         self._drain_playout_events()
         active_pjsua_calls = self._reap()
         if active_pjsua_calls != self._active_pjsua_calls:
@@ -189,6 +193,7 @@ class UserAgent:
             self._report_lateness(now_ns)
             self._long_messages.tick(now_ns)
             if not self._watch_slot:
+                self._watch_round += 1
                 self._report_counts()
             self._accounts.tick(is_idle=not self._legs and not active_pjsua_calls)
             self._look_after_legs(now_ns)
@@ -215,12 +220,14 @@ class UserAgent:
         for leg in legs[self._watch_slot :: WATCH_SLOTS]:
             with self._attempt(leg, "watch"):
                 leg.watch_rtp()
+            self._tracer.tell_quality(leg, self._watch_round)
 
     def stop(self) -> None:
         SipThread.check()
         self._accepting = False
         nothing_is_owed = not (self._legs or self._accounts.registers)
         self._end_all()
+        self._tracer.close()
         self._accounts.shutdown()
         # pjsua waits a second for answers to the last requests; without calls and a registration there are none
         self._endpoint.libDestroy(pj.PJSUA_DESTROY_NO_RX_MSG if nothing_is_owed else 0)
@@ -262,6 +269,8 @@ class UserAgent:
             case messages.StartRecording() | messages.SetRecordingPaused() | messages.StopRecording():
                 leg = self._legs.get(message.call_id)
                 self._recordings.command(message, None if leg is None or leg.is_over else leg.media)
+            case messages.SendTrace():
+                self._tracer.answer(message)
             case messages.CallCommand() if type(message) in _LEG_COMMANDS:
                 self._command_leg(message)
             case _:
@@ -343,6 +352,7 @@ class UserAgent:
         logs.set_level(settings.log.level)
         self._library.set_log_level(settings.log.pjsip_level)
         self._policy.reload(settings)
+        self._tracer.reload(settings)
         if settings.takes_refer != before.takes_refer:
             self._request_filter.reload(takes_refer=settings.takes_refer)
         refused: dict[str, str] = {}
@@ -362,6 +372,7 @@ class UserAgent:
         leg.originate = message
         self._legs[message.call_id] = leg
         leg.place(self._settings, self._may_redirect)
+        self._tracer.know(leg.dialog[0])
 
     def _place_refused(self) -> None:
         """Send a second INVITE for the legs that want it. Their first call is gone, unless it still waits for something."""
@@ -403,6 +414,7 @@ class UserAgent:
         source = self._library.source_host(rdata.srcAddress, rdata.wholeMsg)
         leg.invite = pj_info.incoming_call(leg, message, source, trunk=trunk)
         leg.dialog = (leg.invite.sip_call_id, sip_message.from_tag(message))
+        self._tracer.know(leg.invite.sip_call_id)
         self._send(leg.invite)
 
     def _new_leg(self, account: Account, pj_call_id: int, call_id: str) -> Leg:
@@ -491,6 +503,7 @@ class UserAgent:
             for cause, some in refused.items():
                 log.warning("requests_refused", cause=cause, count=some.count, some_sources=sorted(some.sources))
             self._send(messages.RequestsRefused(counts={cause: some.count for cause, some in refused.items()}))
+        self._tracer.report_counts()
         if failed := self._log_writer.take_assertions():
             for detail, count in failed.items():
                 log.warning("assertion_failed", detail=detail, count=count)

@@ -83,6 +83,19 @@ class LegMedia:
         self._received = (-1, 0)  # packets of RTP and of RTCP
         self._last_packet_ns = 0
 
+    @property
+    def stream(self) -> int:
+        """The address of PJMEDIA's stream; 0 while there is none."""
+        return self._stream
+
+    @property
+    def rtcp_addresses(self) -> tuple[str, str] | None:
+        """Where RTCP comes to, and where it comes from: host and port; ``None`` while nobody knows."""
+        with contextlib.suppress(pj.Error):
+            info = self._call.getMedTransportInfo(self._stream_index)
+            return info.localRtcpName, info.srcRtcpName or info.srcRtpName
+        return None
+
     # --- the stream ------------------------------------------------------------------------------------------------
 
     def open_stream(self, index: int, stream: int) -> None:

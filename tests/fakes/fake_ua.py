@@ -58,6 +58,8 @@ class FakeUa:
         self.lateness = messages.MediaLateness(p99_ms=0.0, refusing=False)
         self.build: dict[str, str] = {}
         self.registered: bool | None = None
+        self.traced: tuple[messages.TracedMessage, ...] | None = ()
+        """What is kept of every call; ``None``: nothing is."""
         self.accepting = True
         self.default_caller = "sip:cc-tts@127.0.0.1:5060"
         self.asked: list[tuple[Any, ...]] = []
@@ -89,6 +91,10 @@ class FakeUa:
 
     def set_accepting(self, *, accepting: bool) -> None:
         self.accepting = accepting
+
+    async def trace(self, call_id: str, sip_call_id: str) -> messages.CallTrace:
+        is_on = self.traced is not None
+        return messages.CallTrace(call_id=call_id, serial=1, messages=self.traced or (), is_on=is_on)
 
     def send(self, message: Any, payload: bytes = b"") -> None:
         if not self.is_ready:

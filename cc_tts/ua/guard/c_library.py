@@ -8,11 +8,14 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from cc_tts import logs
 from cc_tts.ua.guard.limits import host_of
 from cc_tts.ua.sip import forwarding
 
 _FROM_PJ: Final = "_ZN2pj9SipRxData6fromPjER13pjsip_rx_data"
 """``pj::SipRxData::fromPj(pjsip_rx_data &)`` as the Itanium C++ ABI spells it."""
+_SENT_FROM_PJ: Final = "_ZN2pj9SipTxData6fromPjER13pjsip_tx_data"
+"""``pj::SipTxData::fromPj(pjsip_tx_data &)``, likewise."""
 _MAX_RX_DATA_BYTES: Final = 60_000
 """A ``pjsip_rx_data`` is smaller; most of it is the packet."""
 _BODY_AT: Final = 104
@@ -36,6 +39,8 @@ _DECODING: Final = 2
 
 _REPAIRED_KEPT: Final = 16
 """This many bodies are kept, though one message is dealt with at a time; unmeasured."""
+
+log = logs.get(__name__)
 
 OnMessage = Callable[[int], bool]
 """Takes a ``pjsip_rx_data *``; returns whether the message has been dealt with."""
@@ -127,7 +132,9 @@ class _Module(ctypes.Structure):
         ("load_start_stop_unload", ctypes.c_void_p * 4),
         ("on_rx_request", _OnRx),
         ("on_rx_response", _OnRx),
-        ("on_tx_and_tsx", ctypes.c_void_p * 3),
+        ("on_tx_request", _OnRx),
+        ("on_tx_response", _OnRx),
+        ("on_tsx_state", ctypes.c_void_p),
     )
 
 
@@ -177,6 +184,7 @@ class CLibrary:
         self.max_calls = self.bind("pjsua_call_get_max_count", ctypes.c_uint)
         self._received: Any = pjsua2.SipRxData()
         self._received_at = int(self._received.this)
+        self._sent: Any = None
         self._modules: list[tuple[_Module, Any]] = []
         self.server_header: Headers = ()  # which every response of respond() has besides its own
         self.dispatcher = ""  # its address and port; empty without one
@@ -208,6 +216,39 @@ class CLibrary:
         self._modules.append((module, on_rx))  # kept alive as long as PJSIP may call them
         if status := self._register_module(self._endpoint(), ctypes.addressof(module)):
             raise RuntimeError(f"pjsip_endpt_register_module: status {status}")
+
+    def register_tap(
+        self, name: bytes, priority: int, on_received: Callable[[int], None], on_sent: Callable[[int], None]
+    ) -> None:
+        """Have PJSIP show each message that gets as far as ``priority``, by a ``pjsip_rx_data *`` or ``pjsip_tx_data *``."""
+        received, sent = _OnRx(_shown(on_received)), _OnRx(_shown(on_sent))
+        module = _Module(
+            name=String(name, len(name)),
+            id=-1,
+            priority=priority,
+            on_rx_request=received,
+            on_rx_response=received,
+            on_tx_request=sent,
+            on_tx_response=sent,
+        )
+        self._modules.append((module, [received, sent]))
+        if status := self._register_module(self._endpoint(), ctypes.addressof(module)):
+            raise RuntimeError(f"pjsip_endpt_register_module: status {status}")
+
+    def received(self, rdata: int) -> tuple[str, str]:
+        """Return the address that a message came from and its text, as :meth:`message`."""
+        self._from_pj(self._received_at, rdata)
+        return self._received.srcAddress, self._received.wholeMsg
+
+    def sent(self, tdata: int) -> tuple[str, str]:
+        """Return the address that a message goes to and its text, of a ``pjsip_tx_data *`` that has been written."""
+        if self._sent is None:
+            import pjsua2
+
+            self._sent = pjsua2.SipTxData()
+            self._sent_from_pj = self.bind(_SENT_FROM_PJ, None, ctypes.c_void_p, ctypes.c_void_p)
+        self._sent_from_pj(int(self._sent.this), tdata)
+        return self._sent.dstAddress, self._sent.wholeMsg
 
     def takes_events(self, stream: int) -> bool:
         """Whether the far side of a ``pjmedia_stream *`` takes telephone events (RFC 4733)."""
@@ -377,3 +418,16 @@ class CLibrary:
             self._respond_stateless(self._endpoint(), rdata, code, reason or None, at[-1], None)
         finally:
             self._pool_release(pool)
+
+
+def _shown(show: Callable[[int], None]) -> OnMessage:
+    """Return ``show`` for PJSIP: a message goes on, whatever comes of its copy."""
+
+    def on_message(data: int) -> bool:
+        try:
+            show(data)
+        except Exception:
+            log.exception("message_not_copied")
+        return False
+
+    return on_message

@@ -37,6 +37,13 @@ class ApplySettings(Command, frozen=True):
     renew_tls: bool
 
 
+class SendTrace(CallCommand, frozen=True):
+    """Send the messages of a call, which may be over, as :class:`CallTrace` with this serial."""
+
+    sip_call_id: str
+    serial: int
+
+
 class KeepRecord(CallCommand, frozen=True):
     """Keep this for the server that adopts the call: what the UA process does not know of it, and need not read."""
 

@@ -271,6 +271,32 @@ class RegistrationChanged(Report, frozen=True):
     """Which trunk's registrar; empty: that of ``[registration]``."""
 
 
+class TracedMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """A SIP message as it came or went, and when, ns since the Unix epoch. Addresses are host and port."""
+
+    at_ns: int
+    is_sent: bool
+    transport: str
+    local: tuple[str, int]
+    remote: tuple[str, int]
+    text: bytes
+
+
+class CallTrace(CallReport, frozen=True):
+    """What is kept of the SIP messages of a call, without their secrets; ``is_on``: whether any are kept at all."""
+
+    serial: int
+    messages: tuple[TracedMessage, ...]
+    is_on: bool
+
+
+class HepCounts(Report, frozen=True):
+    """How many packets went to the capture server and were dropped since the last of these."""
+
+    sent: int
+    dropped: int
+
+
 # --- media ------------------------------------------------------------------------------------------------
 
 

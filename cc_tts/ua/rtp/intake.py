@@ -9,6 +9,7 @@ thread where a docstring says so.
 
 import contextlib
 import ctypes
+from collections.abc import Callable
 from typing import Any, Final
 
 from cc_tts import logs
@@ -65,6 +66,8 @@ class Intake:
     def __init__(self, library: CLibrary, *, decodes_others: bool) -> None:
         self._library = library
         self._decodes_others = decodes_others
+        self.on_rtcp: Callable[[int, bytes], None] | None = None
+        """Gets the stream of each RTCP packet, and a copy of it. Runs on: PJMEDIA's I/O thread."""
         self._num_rtcp: dict[int, int] = {}
         self._others: dict[int, OtherPayloads] = {}
         self._attach: Any = None
@@ -144,6 +147,8 @@ class Intake:
             if first & 0xC0 == _VERSION and kind in _RTCP_TYPES:
                 with contextlib.suppress(KeyError):  # the call has let go of it
                     self._num_rtcp[stream] += 1
+                    if (copy := self.on_rtcp) is not None:
+                        copy(stream, ctypes.string_at(packet, size))
         self._stream_on_rtcp(stream, packet, size)
 
     def _on_rtp(self, received_at: int) -> None:

@@ -66,7 +66,7 @@ def test_it_names_the_paths_of_the_contract(document: Any) -> None:
             "stream",
             "media",
             "transfer", "bridge", "unbridge", "relay", "refer/accept", "refer/refuse", "record", "record/pause",
-            "record/resume", "record/consent", "report",
+            "record/resume", "record/consent", "trace", "report",
         )
     }  # fmt: skip
 

@@ -1,0 +1,268 @@
+"""Copies every SIP message that comes and goes: into the ring of its call, and to a capture server by HEP, with what RTCP
+reports. Where both are off no module is registered with PJSIP. Runs on: the SIP thread, except :meth:`Tracer.on_rtcp`.
+"""
+
+import contextlib
+import functools
+import re
+import socket
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from cc_tts import logs
+from cc_tts.clock import Clock
+from cc_tts.config.sections.hep import hep_address
+from cc_tts.media.quality import Quality
+from cc_tts.processes.channel import Message
+from cc_tts.ua import messages
+from cc_tts.ua.guard.c_library import CLibrary
+from cc_tts.ua.rtp.intake import Intake
+from cc_tts.ua.sip import forwarding
+from cc_tts.ua.trace import hep, rtcp
+from cc_tts.ua.trace.masking import masked
+from cc_tts.ua.trace.ring import TraceRing
+from cc_tts.ua.trace.sender import HepSender
+
+_PRIORITY: Final = 7
+"""This is before PJSIP_MOD_PRIORITY_TRANSPORT_LAYER (8), which writes what is sent and has read what has come."""
+MAX_RTCP: Final = 1000
+"""RTCP packets between two turns of the SIP thread (unmeasured)."""
+QUALITY_INTERVAL: Final = 5
+"""A quality report goes out with each so many of the UA's own, which come once a second."""
+_VIA: Final = re.compile(rb"^(?:via|v)[ \t]*:\s*SIP\s*/\s*2\.0\s*/\s*(UDP|TCP|TLS)", re.IGNORECASE | re.MULTILINE)
+_CSEQ_METHOD: Final = re.compile(rb"^cseq[ \t]*:\s*\d+[ \t]+([A-Za-z]+)", re.IGNORECASE | re.MULTILINE)
+_NOT_OF_CALLS: Final = frozenset({b"REGISTER", b"OPTIONS", b"PUBLISH", b"SUBSCRIBE"})
+_ANY: Final = frozenset({"0.0.0.0", "::"})
+
+log = logs.get(__name__)
+
+
+class Tracer:
+    """``legs`` are those of the user agent, by call."""
+
+    def __init__(
+        self,
+        settings: messages.UaSettings,
+        library: CLibrary,
+        clock: Clock,
+        legs: Mapping[str, Any],
+        send: Callable[[Message], None],
+    ) -> None:
+        self._library = library
+        self._clock = clock
+        self._legs = legs
+        self._report = send
+        self._intake: Intake | None = None
+        self._rtcp: deque[tuple[int, int, bytes]] = deque(maxlen=MAX_RTCP)
+        self._reported = (0, 0)
+        self._is_installed = False
+        self._ring: TraceRing | None = None
+        self._sender: HepSender | None = None
+        self._settings = settings
+        self._begin(settings)
+
+    def reload(self, settings: messages.UaSettings) -> None:
+        """Copy as this says from now on."""
+        before, now = self._settings.sip, settings.sip
+        self._settings = settings
+        if (before.hep, before.trace_messages) == (now.hep, now.trace_messages):
+            return
+        if before.trace_messages != now.trace_messages:
+            self._ring = None
+        if self._sender is not None and before.hep != now.hep:
+            self._sender.close()
+            self._sender, self._reported = None, (0, 0)
+        self._begin(settings)
+
+    def close(self) -> None:
+        if self._sender is not None:
+            self._sender.close()
+
+    def listen(self, intake: Intake) -> None:
+        """Have RTCP of all streams copied here as long as there is a capture server."""
+        self._intake = intake
+        intake.on_rtcp = self.on_rtcp if self._sender is not None else None
+
+    def _begin(self, settings: messages.UaSettings) -> None:
+        if self._ring is None and settings.sip.trace_messages:
+            self._ring = TraceRing(settings.sip.trace_messages)
+        target = hep_address(settings.sip.hep)
+        if self._sender is None and target is not None:
+            self._sender = HepSender(target)
+        if not self._is_installed and (self._ring is not None or self._sender is not None):
+            self._is_installed = True
+            self._library.register_tap(b"mod-cc-tts-trace", _PRIORITY, self._on_received, self._on_sent)
+        if self._intake is not None:
+            self.listen(self._intake)
+
+    # --- what PJSIP calls --------------------------------------------------------------------------------------------
+
+    def _on_received(self, rdata: int) -> None:
+        if self._ring is not None or self._sender is not None:
+            address, text = self._library.received(rdata)
+            self._copy(address, text.encode("utf-8", "surrogateescape"), is_sent=False)
+
+    def _on_sent(self, tdata: int) -> None:
+        if self._ring is not None or self._sender is not None:
+            address, text = self._library.sent(tdata)
+            self._copy(address, text.encode("utf-8", "surrogateescape"), is_sent=True)
+
+    def _copy(self, address: str, text: bytes, *, is_sent: bool) -> None:
+        sip_call_id = forwarding.call_id_of(text).decode("utf-8", "replace")
+        via = _VIA.search(text)
+        transport = via[1].decode().lower() if via else "udp"
+        remote = self._remote(address, text)
+        message = messages.TracedMessage(
+            at_ns=round(self._clock.wall_s() * 1e9),
+            is_sent=is_sent,
+            transport=transport,
+            local=self._local(transport, remote[0]),
+            remote=remote,
+            text=text,
+        )
+        method = _CSEQ_METHOD.search(text)
+        if self._ring is not None and sip_call_id and not (method and method[1].upper() in _NOT_OF_CALLS):
+            self._ring.add(sip_call_id, message)
+        if self._sender is not None:
+            self._send_copy(message, sip_call_id)
+
+    def _send_copy(self, message: messages.TracedMessage, sip_call_id: str) -> None:
+        source, target = (message.local, message.remote) if message.is_sent else (message.remote, message.local)
+        self._send(masked(message.text), hep.SIP, message.transport, source, target, sip_call_id, at_ns=message.at_ns)
+
+    def _send(
+        self,
+        payload: bytes,
+        kind: int,
+        transport: str,
+        source: hep.Address,
+        target: hep.Address,
+        sip_call_id: str,
+        **more: Any,
+    ) -> None:
+        assert self._sender is not None
+        more.setdefault("at_ns", round(self._clock.wall_s() * 1e9))
+        try:
+            packet = hep.packet(
+                payload,
+                kind=kind,
+                transport=transport,
+                source=source,
+                target=target,
+                capture_id=self._settings.sip.hep_capture_id,
+                correlation_id=sip_call_id,
+                **more,
+            )
+        except ValueError:
+            packet = None
+        self._sender.send(packet)
+
+    def _remote(self, address: str, text: bytes) -> hep.Address:
+        """Return the far side's address; behind the dispatcher the one that its Via has."""
+        if address == self._library.dispatcher and (back := forwarding.returned(text)) is not None:
+            return back[1]
+        return address_of(address)
+
+    def _local(self, transport: str, remote: str) -> hep.Address:
+        sip = self._settings.sip
+        port = sip.tls_port if transport == "tls" else self._settings.dispatcher_port or sip.port
+        return (_own_address(remote) if sip.host in _ANY else sip.host), port
+
+    # --- what the user agent asks for --------------------------------------------------------------------------------
+
+    def know(self, sip_call_id: str) -> None:
+        """Keep the messages of this Call-ID as those of a call."""
+        if self._ring is not None:
+            self._ring.know(sip_call_id)
+
+    def answer(self, asked: messages.SendTrace) -> None:
+        """Report what is kept of a call, without its secrets."""
+        kept = [] if self._ring is None else self._ring.messages(asked.sip_call_id)
+        bare = tuple(msgspec.structs.replace(each, text=masked(each.text)) for each in kept)
+        is_on = self._ring is not None
+        self._report(messages.CallTrace(call_id=asked.call_id, serial=asked.serial, messages=bare, is_on=is_on))
+
+    def pass_on(self, message: Message) -> None:
+        """Report what a leg reports, and send the record of a call that is over to the capture server."""
+        if self._sender is not None and isinstance(message, messages.CallEnded):
+            leg = self._legs.get(message.call_id)
+            self._send_record(message, "" if leg is None else leg.dialog[0])
+        self._report(message)
+
+    def on_rtcp(self, stream: int, packet: bytes) -> None:
+        """Take in an RTCP packet that has come. Runs on: PJMEDIA's I/O thread."""
+        self._rtcp.append((stream, round(self._clock.wall_s() * 1e9), packet))
+
+    def tick(self) -> None:
+        """Send what RTCP has reported since the last turn."""
+        while self._rtcp:
+            stream, at_ns, packet = self._rtcp.popleft()
+            media, report = self._find_media(stream), rtcp.as_json(packet)
+            if self._sender is not None and media is not None and report is not None:
+                sip_call_id, local, remote = media
+                self._send(report, hep.RTCP, "udp", remote, local, sip_call_id, at_ns=at_ns)
+
+    def tell_quality(self, leg: Any, watch_round: int) -> None:
+        """Send how a call sounds, in some rounds."""
+        if self._sender is None or watch_round % QUALITY_INTERVAL or not leg.media.stream:
+            return
+        if (media := self._find_media(leg.media.stream)) is not None:
+            sip_call_id, local, remote = media
+            self._send_figures(
+                {"type": "quality"}, hep.QUALITY, leg.call_id, sip_call_id, leg.media.quality(), local, remote
+            )
+
+    def _send_record(self, ended: messages.CallEnded, sip_call_id: str) -> None:
+        local = self._local("udp", "127.0.0.1")
+        record = {"type": "call", "ended_by": ended.ended_by, "sip_code": ended.sip_code}
+        self._send_figures(record, hep.LOG, ended.call_id, sip_call_id, ended.quality, local, local)
+
+    def _send_figures(
+        self,
+        record: dict[str, Any],
+        kind: int,
+        call_id: str,
+        sip_call_id: str,
+        quality: Quality,
+        source: hep.Address,
+        target: hep.Address,
+    ) -> None:
+        record |= {"call_id": call_id, "sip_call_id": sip_call_id, "quality": msgspec.to_builtins(quality)}
+        figures = {"mos": quality.mos, "jitter_ms": quality.jitter_ms}
+        self._send(msgspec.json.encode(record), kind, "udp", source, target, sip_call_id, **figures)
+
+    def _find_media(self, stream: int) -> tuple[str, hep.Address, hep.Address] | None:
+        """Return the Call-ID of the leg with this stream, and between which addresses its RTCP goes."""
+        leg = next((each for each in self._legs.values() if each.media.stream == stream), None)
+        addresses = None if leg is None else leg.media.rtcp_addresses
+        if leg is None or addresses is None:
+            return None
+        return leg.dialog[0], address_of(addresses[0]), address_of(addresses[1])
+
+    def report_counts(self) -> None:
+        """Report how many packets were sent and dropped since the last time, if any were."""
+        if self._sender is None:
+            return
+        now = (self._sender.num_sent, self._sender.num_dropped)
+        before, self._reported = self._reported, now
+        if now != before:
+            self._report(messages.HepCounts(sent=now[0] - before[0], dropped=now[1] - before[1]))
+
+
+def address_of(text: str) -> hep.Address:
+    """Return host and port of ``192.0.2.1:5060``."""
+    host, _, port = text.rpartition(":")
+    return host.strip("[]").partition("%")[0], int(port) if port.isdigit() else 0
+
+
+@functools.lru_cache(256)
+def _own_address(remote: str) -> str:
+    """Return the address from which a host is reached. Nothing is sent for that."""
+    family = socket.AF_INET6 if ":" in remote else socket.AF_INET
+    with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect((remote, 9))
+        return str(probe.getsockname()[0])
+    return remote

@@ -78,7 +78,7 @@ class UserAgent:
         self._recordings = Recordings(self._format, settings.log, send)
         self._retry_after_s = settings.sip.retry_after_s
         self._playout_events: deque[tuple[str, PlayoutEvent]] = deque()
-        self._watch_slot = self._watch_round = 0
+        self._watch_slot = 0
         self._last_tick_ns = 0
         self._lateness = TickLateness(settings.sip.max_media_lateness_ms)
         self._reported_lateness = messages.MediaLateness(p99_ms=0.0, refusing=False)
@@ -193,7 +193,6 @@ class UserAgent:
             self._report_lateness(now_ns)
             self._long_messages.tick(now_ns)
             if not self._watch_slot:
-                self._watch_round += 1
                 self._report_counts()
             self._accounts.tick(is_idle=not self._legs and not active_pjsua_calls)
             self._look_after_legs(now_ns)
@@ -220,14 +219,13 @@ class UserAgent:
         for leg in legs[self._watch_slot :: WATCH_SLOTS]:
             with self._attempt(leg, "watch"):
                 leg.watch_rtp()
-            self._tracer.tell_quality(leg, self._watch_round)
+            self._tracer.tell_quality(leg)
 
     def stop(self) -> None:
         SipThread.check()
         self._accepting = False
         nothing_is_owed = not (self._legs or self._accounts.registers)
         self._end_all()
-        self._tracer.close()
         self._accounts.shutdown()
         # pjsua waits a second for answers to the last requests; without calls and a registration there are none
         self._endpoint.libDestroy(pj.PJSUA_DESTROY_NO_RX_MSG if nothing_is_owed else 0)
@@ -372,7 +370,6 @@ class UserAgent:
         leg.originate = message
         self._legs[message.call_id] = leg
         leg.place(self._settings, self._may_redirect)
-        self._tracer.know(leg.dialog[0])
 
     def _place_refused(self) -> None:
         """Send a second INVITE for the legs that want it. Their first call is gone, unless it still waits for something."""
@@ -414,8 +411,7 @@ class UserAgent:
         source = self._library.source_host(rdata.srcAddress, rdata.wholeMsg)
         leg.invite = pj_info.incoming_call(leg, message, source, trunk=trunk)
         leg.dialog = (leg.invite.sip_call_id, sip_message.from_tag(message))
-        self._tracer.know(leg.invite.sip_call_id)
-        self._send(leg.invite)
+        self._tracer.pass_on(leg.invite)
 
     def _new_leg(self, account: Account, pj_call_id: int, call_id: str) -> Leg:
         events = self._playout_events

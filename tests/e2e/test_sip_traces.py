@@ -10,7 +10,8 @@ import pytest
 from lab.certificates import Authority
 from lab.children import Child
 from lab.configured import server_with, until
-from lab.raw_sip import HOST, RawCaller
+from lab.ports import HOST
+from lab.raw_sip import RawCaller
 from lab.softphone import SoftphoneProcess
 from lab.tls_peer import CRYPTO, KEY, ask, client_context, offer, tls_server
 from lab.udp import UdpEndpoint

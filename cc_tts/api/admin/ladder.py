@@ -13,11 +13,11 @@ WIDTH: Final = 64
 """Columns between the two lines of a ladder; unmeasured."""
 LINK_RAW: Final = 101
 """``LINKTYPE_RAW``: a packet begins with its IP header (tcpdump.org)."""
-MAX_PAYLOAD: Final = 65_507
+DATAGRAM_BYTES: Final = 65_507
 """A UDP datagram takes no more."""
 _UDP: Final = 17
 _TTL: Final = 64
-"""RFC 1700's default."""
+"""Nobody looks at it."""
 _NOT_PRINTABLE: Final = re.compile(
     "[^\\x20-\\x7e\u00a1-\u200d\u2010-\u2027\u2030-\u205e\u2070-\ud7ff\ue000-\U0010ffff]"
 )
@@ -71,14 +71,14 @@ def pcap(messages: Sequence[TracedMessage]) -> bytes:
     packets = [struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 1 << 18, LINK_RAW)]
     for each in messages:
         source, target = (each.local, each.remote) if each.is_sent else (each.remote, each.local)
-        packet = _datagram(source, target, each.text[: MAX_PAYLOAD - 28])
+        packet = _datagram(source, target, each.text[:DATAGRAM_BYTES])
         seconds, rest_ns = divmod(each.at_ns, 1_000_000_000)
         packets.append(struct.pack("<IIII", seconds & 0xFFFFFFFF, rest_ns // 1000, len(packet), len(packet)) + packet)
     return b"".join(packets)
 
 
 def _datagram(source: tuple[str, int], target: tuple[str, int], payload: bytes) -> bytes:
-    """Return an IPv4 packet (RFC 791 §3.1) with a UDP datagram (RFC 768), whose checksum is left out as that allows."""
+    """Return an IPv4 packet with a UDP datagram, which may leave out its checksum."""
     udp = struct.pack("!HHHH", source[1], target[1], 8 + len(payload), 0) + payload
     hosts = _packed(source[0]) + _packed(target[0])
     head = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(udp), 0, 0, _TTL, _UDP, 0) + hosts

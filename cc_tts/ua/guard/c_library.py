@@ -15,7 +15,7 @@ from cc_tts.ua.sip import forwarding
 _FROM_PJ: Final = "_ZN2pj9SipRxData6fromPjER13pjsip_rx_data"
 """``pj::SipRxData::fromPj(pjsip_rx_data &)`` as the Itanium C++ ABI spells it."""
 _SENT_FROM_PJ: Final = "_ZN2pj9SipTxData6fromPjER13pjsip_tx_data"
-"""``pj::SipTxData::fromPj(pjsip_tx_data &)``, likewise."""
+"""``pj::SipTxData::fromPj(pjsip_tx_data &)`` is spelt likewise."""
 _MAX_RX_DATA_BYTES: Final = 60_000
 """A ``pjsip_rx_data`` is smaller; most of it is the packet."""
 _BODY_AT: Final = 104

@@ -283,7 +283,7 @@ class TracedMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallTrace(CallReport, frozen=True):
-    """What is kept of the SIP messages of a call, without their secrets; ``is_on``: whether any are kept at all."""
+    """The SIP messages that are kept of a call, without their secrets; ``is_on``: whether any are kept at all."""
 
     serial: int
     messages: tuple[TracedMessage, ...]

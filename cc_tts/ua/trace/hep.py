@@ -11,7 +11,7 @@ QUALITY: Final = 35
 """A short report of quality; its figures are chunks of their own too."""
 LOG: Final = 100
 """A line of JSON, here the record of a call."""
-MAX_BYTES: Final = 65_000
+DATAGRAM_BYTES: Final = 65_000
 """A UDP datagram takes 65,507."""
 _AF_INET: Final = 2
 _AF_INET6: Final = 10
@@ -69,14 +69,18 @@ def packet(
         chunks.append(_chunk(_JITTER, struct.pack("!I", round(jitter_ms))))
     chunks.append(_chunk(15, payload))
     length = 6 + sum(map(len, chunks))
-    if length > MAX_BYTES:
+    if length > DATAGRAM_BYTES:
         return None
     return b"HEP3" + struct.pack("!H", length) + b"".join(chunks)
 
 
 def _chunk(kind: int, value: bytes) -> bytes:
     """Return a chunk of vendor 0, which is for types that everybody knows."""
-    return struct.pack("!HHH", 0, kind, 6 + len(value)) + value if len(value) < MAX_BYTES else b"\0" * (MAX_BYTES + 1)
+    return (
+        struct.pack("!HHH", 0, kind, 6 + len(value)) + value
+        if len(value) < DATAGRAM_BYTES
+        else b"\0" * (DATAGRAM_BYTES + 1)
+    )
 
 
 def _mapped(host: ipaddress.IPv4Address | ipaddress.IPv6Address) -> ipaddress.IPv6Address:

@@ -31,7 +31,7 @@ _PRIORITY: Final = 7
 MAX_RTCP: Final = 1000
 """RTCP packets between two turns of the SIP thread (unmeasured)."""
 QUALITY_INTERVAL: Final = 5
-"""A quality report goes out with each so many of the UA's own, which come once a second."""
+"""A quality report goes out with each so many of the UA's own, which come once a second (unmeasured)."""
 _VIA: Final = re.compile(rb"^(?:via|v)[ \t]*:\s*SIP\s*/\s*2\.0\s*/\s*(UDP|TCP|TLS)", re.IGNORECASE | re.MULTILINE)
 _CSEQ_METHOD: Final = re.compile(rb"^cseq[ \t]*:\s*\d+[ \t]+([A-Za-z]+)", re.IGNORECASE | re.MULTILINE)
 _NOT_OF_CALLS: Final = frozenset({b"REGISTER", b"OPTIONS", b"PUBLISH", b"SUBSCRIBE"})
@@ -58,6 +58,7 @@ class Tracer:
         self._intake: Intake | None = None
         self._rtcp: deque[tuple[int, int, bytes]] = deque(maxlen=MAX_RTCP)
         self._reported = (0, 0)
+        self._round = 0
         self._is_installed = False
         self._ring: TraceRing | None = None
         self._sender: HepSender | None = None
@@ -76,10 +77,6 @@ class Tracer:
             self._sender.close()
             self._sender, self._reported = None, (0, 0)
         self._begin(settings)
-
-    def close(self) -> None:
-        if self._sender is not None:
-            self._sender.close()
 
     def listen(self, intake: Intake) -> None:
         """Have RTCP of all streams copied here as long as there is a capture server."""
@@ -173,11 +170,6 @@ class Tracer:
 
     # --- what the user agent asks for --------------------------------------------------------------------------------
 
-    def know(self, sip_call_id: str) -> None:
-        """Keep the messages of this Call-ID as those of a call."""
-        if self._ring is not None:
-            self._ring.know(sip_call_id)
-
     def answer(self, asked: messages.SendTrace) -> None:
         """Report what is kept of a call, without its secrets."""
         kept = [] if self._ring is None else self._ring.messages(asked.sip_call_id)
@@ -186,10 +178,16 @@ class Tracer:
         self._report(messages.CallTrace(call_id=asked.call_id, serial=asked.serial, messages=bare, is_on=is_on))
 
     def pass_on(self, message: Message) -> None:
-        """Report what a leg reports, and send the record of a call that is over to the capture server."""
-        if self._sender is not None and isinstance(message, messages.CallEnded):
-            leg = self._legs.get(message.call_id)
-            self._send_record(message, "" if leg is None else leg.dialog[0])
+        """Report what a leg reports. The messages of its Call-ID are those of a call, whose record goes to the capture server
+        when it is over.
+        """
+        match message:
+            case messages.IncomingCall(sip_call_id=sip_call_id) | messages.CallPlaced(sip_call_id=sip_call_id):
+                if self._ring is not None:
+                    self._ring.know(sip_call_id)
+            case messages.CallEnded() if self._sender is not None:
+                leg = self._legs.get(message.call_id)
+                self._send_record(message, "" if leg is None else leg.dialog[0])
         self._report(message)
 
     def on_rtcp(self, stream: int, packet: bytes) -> None:
@@ -205,9 +203,9 @@ class Tracer:
                 sip_call_id, local, remote = media
                 self._send(report, hep.RTCP, "udp", remote, local, sip_call_id, at_ns=at_ns)
 
-    def tell_quality(self, leg: Any, watch_round: int) -> None:
-        """Send how a call sounds, in some rounds."""
-        if self._sender is None or watch_round % QUALITY_INTERVAL or not leg.media.stream:
+    def tell_quality(self, leg: Any) -> None:
+        """Send how a call sounds, in some of the rounds in which all are watched."""
+        if self._sender is None or self._round % QUALITY_INTERVAL or not leg.media.stream:
             return
         if (media := self._find_media(leg.media.stream)) is not None:
             sip_call_id, local, remote = media
@@ -243,7 +241,8 @@ class Tracer:
         return leg.dialog[0], address_of(addresses[0]), address_of(addresses[1])
 
     def report_counts(self) -> None:
-        """Report how many packets were sent and dropped since the last time, if any were."""
+        """Report how many packets were sent and dropped since the last time, if any were: once in each round."""
+        self._round += 1
         if self._sender is None:
             return
         now = (self._sender.num_sent, self._sender.num_dropped)

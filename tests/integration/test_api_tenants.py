@@ -167,7 +167,7 @@ async def test_a_call_of_another_is_as_unknown_as_one_that_never_was(api: Runnin
         answered = await ask(api, route, token, theirs)
         assert answered.status != 401, answered.json
         assert answered.status != 403 or answered.json["code"] in ("transfer_not_allowed", "relay_not_allowed")
-        own = ("gather_not_found", "recording_not_found", "refer_not_found", "relay_not_found")
+        own = ("gather_not_found", "recording_not_found", "refer_not_found", "relay_not_found", "trace_not_found")
         assert answered.status != 404 or answered.json["code"] in own
 
 

@@ -178,8 +178,8 @@ class Tracer:
         self._report(messages.CallTrace(call_id=asked.call_id, serial=asked.serial, messages=bare, is_on=is_on))
 
     def pass_on(self, message: Message) -> None:
-        """Report what a leg reports. The messages of its Call-ID are those of a call, whose record goes to the capture server
-        when it is over.
+        """Report what a leg reports. The messages of its Call-ID are those of a call, whose record goes to the capture
+        server when it is over.
         """
         match message:
             case messages.IncomingCall(sip_call_id=sip_call_id) | messages.CallPlaced(sip_call_id=sip_call_id):

@@ -32,11 +32,11 @@ _MASK: Final = b"*"
 
 def masked(message: bytes) -> bytes:
     """Return a message with asterisks in place of its secrets."""
+    for pattern in (_SECRET_HEADERS, _PLAY, _URI_HEADERS, _PASSWORD):
+        message = pattern.sub(_hidden, message)  # a body may be a part of a message, too
     end = _END_OF_HEADERS.search(message)
     at = end.end() if end else len(message)
     head, body = message[:at], message[at:]
-    for pattern in (_SECRET_HEADERS, _PLAY, _URI_HEADERS, _PASSWORD):
-        head = pattern.sub(_hidden, head)
     if _KEYS_BODY.search(head):
         return head + _LETTERS.sub(_MASK, body)
     return head + _SDP_KEYS.sub(_hidden, body)

@@ -61,10 +61,12 @@ class HepSender:
     def _connect_to(self, target: Address, *, flags: int = 0) -> bool:
         try:
             family, kind, protocol, _, address = socket.getaddrinfo(*target, type=socket.SOCK_DGRAM, flags=flags)[0]
-            connected = socket.socket(family, kind, protocol)
-            connected.setblocking(False)  # noqa: FBT003 - its name in socket
-            connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
-            connected.connect(address)
+            connected = self._socket
+            if connected is None or connected.family != family:
+                connected = socket.socket(family, kind, protocol)
+                connected.setblocking(False)  # noqa: FBT003 - its name in socket
+                connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+            connected.connect(address)  # also of a name that has another address than before
         except OSError:
             return False
         self._socket = connected

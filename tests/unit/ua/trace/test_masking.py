@@ -49,6 +49,7 @@ def test_secrets_of_headers_are_hidden(line: str) -> None:
         ("application/sdp", "v=0\r\nk=clear:{}\r\n", "v=0\r\nk=****"),
         ("application/dtmf-relay", "Signal={}\r\nDuration=160\r\n", "****"),
         ("application/dtmf", "{}", "****"),
+        ("message/sipfrag", "INVITE sip:a@b;play={} SIP/2.0\r\nX-TTS-Text: {}\r\n", "INVITE sip:a@b;play=****"),
     ],
 )
 def test_secrets_of_bodies_are_hidden(kind: str, body: str, left: str) -> None:

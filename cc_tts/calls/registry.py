@@ -141,7 +141,8 @@ class CallRegistry:
         return self._table.find(call_id)
 
     async def trace(self, call: Call) -> messages.CallTrace:
-        """Return the SIP messages of a call; raises ``UserAgentUnavailable``."""
+        """Return the SIP messages of a call; raises ``UserAgentUnavailable``, ``LineUnsupported`` if it has no SIP."""
+        call.check_sip("SIP messages")
         return await self._ua.trace(call.id, call.sip_call_id)
 
     def has(self, id_: str) -> bool:

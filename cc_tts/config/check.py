@@ -7,10 +7,10 @@ from urllib.parse import urlsplit
 
 from cc_tts.config import cluster, remote, webhooks
 from cc_tts.config.record import route_faults
-from cc_tts.config.schema import MAX_TENANTS, Config, RouteConfig, is_ip_address
+from cc_tts.config.schema import MAX_TENANTS, Config, RouteConfig
 from cc_tts.config.sections import asterisk, mrcp, prompts, relay, trunks
 from cc_tts.config.sections.hep import hep_address
-from cc_tts.config.sip_uri import MAX_PORT, AllowedTargets, uri_fault
+from cc_tts.config.sip_uri import MAX_PORT, AllowedTargets, is_ip_address, uri_fault
 from cc_tts.egress.hosts import host_faults
 from cc_tts.errors import ConfigError, did_you_mean
 

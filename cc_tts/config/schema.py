@@ -3,7 +3,6 @@
 ``configs/cc_tts.toml`` lists every key; a test keeps the two in step.
 """
 
-import ipaddress
 import socket
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, get_args
@@ -542,12 +541,3 @@ def listens(config: Config) -> bool:
     routes = config.routes.values()
     by_relay = (route.relay and "speech" in route.relay.interrupting for route in routes)
     return any((config.calls.barge_in_speech, *(route.barge_in_speech for route in routes), *by_relay))
-
-
-def is_ip_address(text: str) -> bool:
-    """Return whether ``text`` is an IPv4 or IPv6 address."""
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True

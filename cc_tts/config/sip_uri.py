@@ -1,5 +1,6 @@
 """SIP URIs that calls may go to: what they look like, and which of them the configuration allows."""
 
+import ipaddress
 import re
 from collections.abc import Iterable
 from typing import Final
@@ -81,3 +82,12 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     for sign, meaning in _WILDCARDS.items():
         expression = expression.replace(sign, meaning)
     return re.compile(expression, re.DOTALL)
+
+
+def is_ip_address(text: str) -> bool:
+    """Return whether ``text`` is an IPv4 or IPv6 address."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -15,7 +15,8 @@ from cc_tts import __version__, logs
 from cc_tts.clock import Clock
 from cc_tts.cluster.nodes import id_prefix
 from cc_tts.config import tls as tls_files
-from cc_tts.config.schema import AuthConfig, Config, RegistrationConfig, SipConfig, is_ip_address
+from cc_tts.config.schema import AuthConfig, Config, RegistrationConfig, SipConfig
+from cc_tts.config.sip_uri import is_ip_address
 from cc_tts.errors import CcTtsError, ProcessFailed, UserAgentUnavailable
 from cc_tts.processes import adoption
 from cc_tts.processes.channel import PROTOCOL_VERSION, Message

@@ -14,7 +14,7 @@ from cc_tts.api.http import bodies
 from cc_tts.api.http.route import Query, RouteTable
 from cc_tts.api.views import EpochSeconds
 from cc_tts.calls.call import Call
-from cc_tts.errors import CallNotFound, TraceNotFound, UserAgentUnavailable
+from cc_tts.errors import CallNotFound, LineUnsupported, TraceNotFound, UserAgentUnavailable
 from cc_tts.ua.messages import TracedMessage
 
 ROUTES: Final = RouteTable("Calls")
@@ -67,7 +67,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     scope="read",
     query=(_FORMAT,),
     content_types=(_PLAIN, _PCAP, _JSON),
-    errors=(CallNotFound, TraceNotFound, UserAgentUnavailable),
+    errors=(CallNotFound, TraceNotFound, LineUnsupported, UserAgentUnavailable),
 )
 async def trace_call(request: web.Request) -> web.Response:
     """The SIP messages of a call, also of one that has ended lately, without texts, credentials, keys and digits."""

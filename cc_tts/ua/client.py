@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import itertools
 import os
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -24,6 +23,7 @@ from cc_tts.processes.peer import STOPPED, ProcessState
 from cc_tts.processes.supervisor import Supervisor, python_child
 from cc_tts.ua import ended_calls, messages
 from cc_tts.ua.dispatcher import DOWN, DispatcherSettings
+from cc_tts.ua.trace.requests import TraceRequests
 
 RETRY_AFTER_S = 2
 """Retry-After of a client's request while the UA process restarts; unmeasured."""
@@ -31,8 +31,6 @@ APPLY_TIMEOUT_S = 5.0
 """The UA process may take this long to take over new settings; unmeasured."""
 RESOLV_CONF = Path("/etc/resolv.conf")
 MAX_NAMESERVERS = 4  # unmeasured
-TRACE_TIMEOUT_S = 3.0
-"""The UA processes may take this long to send what they keep of a call; unmeasured."""
 SNAPSHOT_TIMEOUT_S = 5.0
 """A UA process that was adopted may take this long to tell of its calls; unmeasured."""
 BUFFER_SLACK_MS = 1000
@@ -159,7 +157,7 @@ class _UaProcess:
                     self._applied.set_result(refused)
                 return
             case messages.CallTrace():
-                self._client.take_trace(message)
+                self._client.traces.take(message)
                 return
             case messages.ActivePjsuaCalls(count=count):
                 self.active_pjsua_calls = count
@@ -203,8 +201,7 @@ class UaClient:
         self.default_caller = re.sub(r":[0-9]+$", "", everyone[0].account_uri)  # From has no port (RFC 3261 §19.1.1)
         self._listener: UaListener | None = None
         self._accepting = True
-        self._traces: dict[int, asyncio.Queue[messages.CallTrace]] = {}
-        self._serials = itertools.count(1)
+        self.traces = TraceRequests()
         self._is_started = False
         self.registered: bool | None = None
         names = ["ua"] if len(everyone) == 1 else [f"ua-{number}" for number in range(1, len(everyone) + 1)]
@@ -372,27 +369,9 @@ class UaClient:
             raise UserAgentUnavailable(str(error), retry_after_s=RETRY_AFTER_S) from error
 
     async def trace(self, call_id: str, sip_call_id: str) -> messages.CallTrace:
-        """Return the SIP messages of a call that is up or over. That of the process that has most, as nobody remembers which
-        had the call.
-
-        Raises:
-            UserAgentUnavailable: none is up, or answers.
-        """
-        asked = [each for each in self._processes if each.supervisor.state is ProcessState.READY]
-        if not asked:
-            raise UserAgentUnavailable("the ua process is not up", retry_after_s=RETRY_AFTER_S)
-        serial = next(self._serials)
-        answers = self._traces[serial] = asyncio.Queue()
-        try:
-            for process in asked:
-                process.send_if_up(messages.SendTrace(call_id=call_id, sip_call_id=sip_call_id, serial=serial))
-            async with asyncio.timeout(TRACE_TIMEOUT_S):
-                found = [await answers.get() for _ in asked]
-        except TimeoutError:
-            raise UserAgentUnavailable("the ua process does not answer", retry_after_s=RETRY_AFTER_S) from None
-        finally:
-            del self._traces[serial]
-        return max(found, key=lambda each: len(each.messages))
+        """Return the SIP messages of a call that is up or over; raises ``UserAgentUnavailable``."""
+        up = [each.send_if_up for each in self._processes if each.supervisor.state is ProcessState.READY]
+        return await self.traces.ask(up, call_id, sip_call_id)
 
     def tell(self, message: Message, payload: bytes = b"") -> None:
         """Send as :meth:`send` does, where the end of the call already says that the UA process died."""
@@ -403,11 +382,6 @@ class UaClient:
         """The end of a call is accounted for, whichever process had it."""
         for process in self._everyone:
             process.send_if_up(messages.EndNoted(call_id))
-
-    def take_trace(self, trace: messages.CallTrace) -> None:
-        """Give a trace to who waits for it."""
-        if (answers := self._traces.get(trace.serial)) is not None:
-            answers.put_nowait(trace)
 
     def on_report(self, message: Message, payload: bytes = b"") -> None:
         assert self._listener is not None

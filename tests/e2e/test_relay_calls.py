@@ -6,8 +6,10 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from cc_tts import wav_file
 from cc_tts.media.g711 import ulaw_encode
 from lab import needs
 from lab.caller_audio import pcm_of, said
@@ -34,6 +36,10 @@ def route(application: Application, **relay: Any) -> dict[str, str]:
     return {"routes__agent__relay": toml({"url": application.url, **relay})}
 
 
+def noise_pcm(ms: int) -> bytes:
+    return np.random.default_rng(1).integers(-8000, 8000, ms * 8).astype("<i2").tobytes()
+
+
 async def begun(log: EventLog, number: int) -> None:
     """So many utterances are heard, or were."""
     await until(lambda: len(of_kind(log.events, "speak.started")) >= number, TIMEOUT_S)
@@ -44,7 +50,10 @@ async def test_keys_and_speech_interrupt_an_application(tmp_path: Path, phone: S
     words = tmp_path / "said.ulaw"
     words.write_bytes(ulaw_encode(pcm_of(said())))
     async with running_application() as application:
+        wav_file.write(audio := tmp_path / "audio.wav", noise_pcm(300), rate_hz=8000)
+        application.file = audio
         settings = route(application, welcome_greeting="Hello.", parameters={"customer": "4711"})
+        settings["prompts__allowed_hosts"] = '["127.0.0.0/8"]'
         async with server_with(tmp_path, **settings) as server, server.events() as log:
             await phone.dial(server.uri("agent"))
             call = await server.only_call()
@@ -73,14 +82,21 @@ async def test_keys_and_speech_interrupt_an_application(tmp_path: Path, phone: S
             assert 500 <= application.last[-1]["durationUntilInterruptMs"] <= 8000
             assert LONG.startswith(application.last[-1]["utteranceUntilInterrupt"])
 
+            music_of = {"source": application.audio_url, "loop": 0, "interruptible": False, "preemptible": True}
+            await application.say(type="play", **music_of)  # the caller is still speaking
+            await begun(log, 4)
+            await asyncio.sleep(1.0)
             await application.say(type="text", token="Good bye.", last=True)
             await application.say(type="end", handoffData="to sales")
             ended = await server.until_terminated()
             over = (await log.wait("call.relay_ended", timeout_s=TIMEOUT_S))["data"]
-            heard = [each["data"]["spoken_text"] for each in log.events if each["type"] == "speak.complete"]
+            *_, music, bye = [each["data"] for each in of_kind(log.events, "speak.complete")]
         assert (over["cause"], over["handoff_data"]) == ("completed", "to sales")
         assert (ended["ending"]["result"], ended["ending"]["reason"]) == ("completed", "relay_ended")
-        assert heard[-1] == "Good bye."
+        assert (bye["spoken_text"], bye["completion_cause"]) == ("Good bye.", "normal")
+        assert (music["completion_cause"], music["interrupted_by"]) == ("cancelled", "replace")
+        assert music["played_ms"] > 900, "the file lasts 300 ms and was played again and again"
+        assert not application.of("error")
         assert not server.has_logged("4711")
         assert not server.has_logged("Good bye.")
 

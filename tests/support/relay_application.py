@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from aiohttp import WSMsgType, web
@@ -19,6 +20,8 @@ class Application:
         self.status = 101
         self.delay_s = 0.0
         self.url = ""
+        self.file: Path | None = None
+        """What is at the path /audio of its server."""
         self.headers: list[dict[str, str]] = []
         self.requests: list[web.Request] = []
         self.sockets: list[web.WebSocketResponse] = []
@@ -41,6 +44,14 @@ class Application:
         while (message := await socket.receive()).type is WSMsgType.TEXT:
             told.append(json.loads(message.data))
         return socket
+
+    async def serve_file(self, _request: web.Request) -> web.StreamResponse:
+        return web.Response(status=404) if self.file is None else web.FileResponse(self.file)
+
+    @property
+    def audio_url(self) -> str:
+        """The URL of its file."""
+        return f"http{self.url.removeprefix('ws').split('/relay', maxsplit=1)[0]}/audio"
 
     @property
     def last(self) -> list[Any]:
@@ -70,6 +81,7 @@ async def running_application() -> AsyncIterator[Application]:
     application = Application()
     app = web.Application()
     app.router.add_get("/relay", application.handle)
+    app.router.add_get("/audio", application.serve_file)
     runner = web.AppRunner(app, shutdown_timeout=0.2)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

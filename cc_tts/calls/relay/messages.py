@@ -6,7 +6,7 @@ What an application says besides is not looked at: it may be written for another
 import json
 import re
 from collections.abc import Mapping
-from typing import Annotated, Final, Literal, get_args
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -118,8 +118,6 @@ class End(FromApplication, frozen=True, kw_only=True, tag="end"):
 
 Message = Text | Play | SendDigits | Language | End
 """An application sends these."""
-MESSAGES: Final = (Setup, Dtmf, Interrupt, Error, *get_args(Message))
-"""All of them, in the order in which documents list them."""
 
 _decoder: Final = msgspec.json.Decoder(Message)
 

@@ -52,7 +52,8 @@ async def test_keys_and_speech_interrupt_an_application(tmp_path: Path, phone: S
     async with running_application() as application:
         wav_file.write(audio := tmp_path / "audio.wav", noise_pcm(300), rate_hz=8000)
         application.file = audio
-        settings = route(application, welcome_greeting="Hello.", parameters={"customer": "4711"})
+        parameters = {"customer": "4711"}
+        settings = route(application, welcome_greeting="Hello.", interruptible="any", parameters=parameters)
         settings["prompts__allowed_hosts"] = '["127.0.0.0/8"]'
         async with server_with(tmp_path, **settings) as server, server.events() as log:
             await phone.dial(server.uri("agent"))

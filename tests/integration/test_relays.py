@@ -1,5 +1,6 @@
 """Relays to a real application: a WebSocket server that is written for ConversationRelay."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -265,6 +266,22 @@ async def test_an_application_that_says_nothing() -> None:
         await heard(api, "Please call again")
         assert [each.cause for each in ended(api)] == ["silent"]
         assert not api.exchange.ua.commands("hangup")
+
+
+async def test_an_application_that_does_not_answer_a_key() -> None:
+    async with scene(silence_timeout_s=0.4) as (api, application):
+        await talking(api, application, welcome_greeting="Hello", fallback="Please call again", then="stay")
+        await heard(api, "Hello")
+        await asyncio.sleep(0.6)
+        assert not ended(api), "it is the caller's turn"
+        api.exchange.ua.digit(api.call.id, "1")
+        await eventually(lambda: application.of("dtmf"))
+        await application.say(type="text", token="one two three four five six seven eight nine ten", last=True)
+        await asyncio.sleep(0.6)
+        assert not ended(api), "it has answered"
+        api.exchange.ua.digit(api.call.id, "2", at_ns=5)
+        await heard(api, "Please call again")
+        assert [each.cause for each in ended(api)] == ["silent"]
 
 
 async def test_an_application_that_closes_has_finished() -> None:

@@ -72,12 +72,13 @@ class Heard(FromApplication, frozen=True, kw_only=True):
     interruptible: bool | Interruptible | None = None
     preemptible: bool = False
 
-    @property
-    def interrupted_by(self) -> Interruptible | None:
-        """Keys or speech; ``None``: as the relay has it."""
-        if isinstance(self.interruptible, bool):
-            return "any" if self.interruptible else "none"
-        return self.interruptible
+    def interrupted_by(self, of_relay: Interruptible) -> Interruptible:
+        """Keys or speech; what says nothing, or that it may be interrupted, is so as the relay has it."""
+        if isinstance(self.interruptible, str):
+            return self.interruptible
+        if self.interruptible is None:
+            return of_relay
+        return "none" if not self.interruptible else "any" if of_relay == "none" else of_relay
 
 
 class Text(Heard, frozen=True, kw_only=True, tag="text"):

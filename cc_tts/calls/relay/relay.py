@@ -268,20 +268,27 @@ class Relay(Follower):
 
     def _begin(self) -> None:
         """Answer the call, and greet; or wait for the application's first word."""
-        request = self.request
-        if request.welcome_greeting:
-            content = self._words(None)
-            greeting = TextContent(request.welcome_greeting, content.voice, content.language)
-            try:
+        request, content = self.request, self._words(None)
+        try:
+            if request.welcome_greeting:
+                greeting = TextContent(request.welcome_greeting, content.voice, content.language)
                 self._speak(greeting, request.welcome_greeting_interruptible)
-            except CcTtsError as error:
-                self.refuse(error)
-        elif timeout_s := self.call.services.config.relay.silence_timeout_s:
-            self._silence = self._loop.call_later(timeout_s, self._nobody_speaks)
+        except CcTtsError as error:
+            self.refuse(error)
+        if not self._own:
+            self._await_answer()
         self.call.accept()
 
+    def _await_answer(self) -> None:
+        """It is the application's turn."""
+        self._end_silence()
+        if timeout_s := self.call.services.config.relay.silence_timeout_s:
+            self._silence = self._loop.call_later(timeout_s, self._nobody_speaks)
+
     def _nobody_speaks(self) -> None:
-        if not self.call.player.queue:
+        if self.call.player.queue or self._outbox is None:
+            self._await_answer()
+        else:
             self.conclude("silent")
 
     def _say(self, text: messages.Text) -> None:
@@ -289,7 +296,11 @@ class Relay(Follower):
         if begins and text.token.strip():
             self._preempt()
         if text.token:
-            opens_with = self._prompt(self._words(text.lang), text.interrupted_by) if begins else DEFAULTS
+            opens_with = (
+                self._prompt(self._words(text.lang), text.interrupted_by(self.request.interruptible))
+                if begins
+                else DEFAULTS
+            )
             self._text.tokens(text.token, opens_with=opens_with)
         if begins and (utterance_id := self._text.open_id) is not None:
             self._was_interrupted = False
@@ -303,13 +314,16 @@ class Relay(Follower):
         self._text.end()
         self._preempt()
         self._speak(
-            UrlContent(play.source), play.interrupted_by, repeat=play.loop or FOREVER, preemptible=play.preemptible
+            UrlContent(play.source),
+            play.interrupted_by(self.request.interruptible),
+            repeat=play.loop or FOREVER,
+            preemptible=play.preemptible,
         )
 
     def _speak(
         self,
         content: Content,
-        interruptible: Interruptible | None,
+        interruptible: Interruptible,
         *,
         repeat: int = 1,
         preemptible: bool = False,
@@ -334,12 +348,11 @@ class Relay(Follower):
         voice = request.languages.get(tag) or (request.voice if tag == request.language else "")
         return TextContent("", voice or None, tag or None)
 
-    def _prompt(self, content: Content, interruptible: Interruptible | None, *, repeat: int = 1) -> Prompt:
-        by = interruptible or self.request.interruptible
+    def _prompt(self, content: Content, interruptible: Interruptible, *, repeat: int = 1) -> Prompt:
         return Prompt(
             content=content,
-            barge_in_dtmf=by in ("dtmf", "any"),
-            barge_in_speech=self._hears and by in ("speech", "any"),
+            barge_in_dtmf=interruptible in ("dtmf", "any"),
+            barge_in_speech=self._hears and interruptible in ("speech", "any"),
             repeat=repeat,
         )
 
@@ -349,7 +362,8 @@ class Relay(Follower):
         except SpeechNotHeard:
             if "speech" in self.request.interrupting:
                 raise
-            log.info("relay_without_speech", call_id=self.call.id, consequence="only keys interrupt")
+            if "any" in self.request.interrupting:
+                log.info("relay_without_speech", call_id=self.call.id, consequence="only keys interrupt")
             return False
         return True
 
@@ -389,6 +403,8 @@ class Relay(Follower):
             self._send(messages.Error(description=f"{message.error}: {message.detail}"))
 
     def _send(self, message: messages.ToApplication) -> None:
+        if isinstance(message, messages.Dtmf | messages.Interrupt) and self.wants_connection:
+            self._await_answer()
         if self._outbox is not None:
             self._outbox.put(message)
         elif self.wants_connection:

@@ -51,11 +51,11 @@ class RelaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         str, Meta(max_length=128, description="whsec_ and 24 to 64 bytes in base64: the handshake is signed with it.")
     ] = ""
     welcome_greeting: Annotated[_Words, Meta(description="Said once the application is connected.")] = ""
-    welcome_greeting_interruptible: Interruptible = "any"
+    welcome_greeting_interruptible: Interruptible = "dtmf"
     interruptible: Annotated[
         Interruptible,
         Meta(description="What interrupts the application's words. `any`: keys, and speech where that can be heard."),
-    ] = "any"
+    ] = "dtmf"
     voice: Annotated[_Voice, Meta(description="Empty: the call's.")] = ""
     language: Annotated[_Tag, Meta(description="Empty: the call's.")] = ""
     languages: Annotated[

@@ -96,7 +96,15 @@ def test_setup_has_the_fields_that_applications_look_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "by"), [(None, None), (True, "any"), (False, "none"), ("speech", "speech"), ("none", "none")]
+    ("said", "of_relay", "by"),
+    [
+        (None, "dtmf", "dtmf"),
+        (True, "dtmf", "dtmf"),
+        (True, "none", "any"),
+        (False, "any", "none"),
+        ("speech", "dtmf", "speech"),
+        ("none", "any", "none"),
+    ],
 )
-def test_what_interrupts(said: Any, by: str | None) -> None:
-    assert messages.Text(token="a", interruptible=said).interrupted_by == by
+def test_what_interrupts(said: Any, of_relay: Any, by: str) -> None:
+    assert messages.Text(token="a", interruptible=said).interrupted_by(of_relay) == by

@@ -106,7 +106,7 @@ async def test_a_call_that_is_over_has_no_relay_afterwards() -> None:
 async def test_speech_that_nobody_hears() -> None:
     exchange = Exchange()
     exchange.vad.is_installed = False
-    relay, _ = await begun(exchange)
+    relay, _ = await begun(exchange, interruptible="any")
     relay.take(messages.Text(token="Hello", last=True))
     (utterance,) = exchange.registry.call(relay.call.id).utterances.values()
     assert (utterance.barge_in_dtmf, utterance.barge_in_speech) == (True, None)
@@ -119,13 +119,14 @@ async def test_speech_that_nobody_hears() -> None:
 async def test_what_speech_may_interrupt() -> None:
     exchange = Exchange()
     relay, _ = await begun(exchange, interruptible="dtmf")
-    for interruptible in (None, "speech", True, False):
+    for interruptible in (None, "speech", "any", True, False):
         relay.take(messages.Text(token="Hello", last=True, interruptible=interruptible))
     utterances = exchange.registry.call(relay.call.id).utterances.values()
     assert [(each.barge_in_dtmf, each.barge_in_speech is not None) for each in utterances] == [
         (True, False),
         (False, True),
         (True, True),
+        (True, False),
         (False, False),
     ]
 

@@ -296,17 +296,15 @@ class Relay(Follower):
         if begins and text.token.strip():
             self._preempt()
         if text.token:
-            opens_with = (
-                self._prompt(self._words(text.lang), text.interrupted_by(self.request.interruptible))
-                if begins
-                else DEFAULTS
-            )
-            self._text.tokens(text.token, opens_with=opens_with)
+            self._text.tokens(text.token, opens_with=self._opening(text) if begins else DEFAULTS)
         if begins and (utterance_id := self._text.open_id) is not None:
             self._was_interrupted = False
             self._own[utterance_id] = text.preemptible
         if text.last:
             self._text.end()
+
+    def _opening(self, text: messages.Text) -> Prompt:
+        return self._prompt(self._words(text.lang), text.interrupted_by(self.request.interruptible))
 
     def _play(self, play: messages.Play) -> None:
         if usable_url(play.source, "http", "https") is None:

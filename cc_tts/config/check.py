@@ -211,7 +211,14 @@ def _relay(config: Config) -> Iterator[str]:
 def _mrcp(config: Config) -> Iterator[str]:
     calls = range(config.rtp.port_min, config.rtp.port_max + 1)
     has_certificate = bool(config.tls.certificate_file and config.tls.private_key_file)
-    yield from mrcp.faults(config.mrcp, rtp_ports=calls, tenants=config.tenants, has_certificate=has_certificate)
+    others = {"sip.port": config.sip.port, "sip.tls_port": config.sip.tls_port, "http.port": config.http.port}
+    yield from mrcp.faults(
+        config.mrcp,
+        rtp_ports=calls,
+        other_ports=others,
+        tenants=config.tenants,
+        has_certificate=has_certificate,
+    )
 
 
 def _registration(config: Config) -> Iterator[str]:

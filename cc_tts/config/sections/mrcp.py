@@ -1,7 +1,7 @@
 """The settings of the MRCPv2 server, and how they must fit to others."""
 
 import ipaddress
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -37,8 +37,15 @@ class MrcpConfig:
         return range(self.rtp_port_min + self.rtp_port_min % 2, self.rtp_port_max + 1, 2)
 
 
-def faults(config: MrcpConfig, *, rtp_ports: range, tenants: Collection[str], has_certificate: bool) -> Iterator[str]:
-    """Say what does not fit together. ``rtp_ports``: those of calls."""
+def faults(
+    config: MrcpConfig,
+    *,
+    rtp_ports: range,
+    other_ports: Mapping[str, int],
+    tenants: Collection[str],
+    has_certificate: bool,
+) -> Iterator[str]:
+    """Say what does not fit together. ``rtp_ports``: those of calls; ``other_ports``: the keys and ports of the server."""
     for peer in config.allowed_peers:
         try:
             ipaddress.ip_network(peer)
@@ -54,5 +61,15 @@ def faults(config: MrcpConfig, *, rtp_ports: range, tenants: Collection[str], ha
         yield "mrcp.rtp_port_max must be above mrcp.rtp_port_min; a session needs an even port"
     elif config.rtp_port_min < rtp_ports.stop and rtp_ports.start <= config.rtp_port_max:
         yield "mrcp.rtp_port_min to mrcp.rtp_port_max must be other ports than rtp.port_min to rtp.port_max"
+    yield from _ports_given_twice(config, other_ports)
     if "tls" in config.transports and not has_certificate:
         yield 'mrcp.transports has "tls": set tls.certificate_file and tls.private_key_file'
+
+
+def _ports_given_twice(config: MrcpConfig, other_ports: Mapping[str, int]) -> Iterator[str]:
+    taken = dict(other_ports)
+    for name in ("sip_port", "sip_tls_port", "control_port", "control_tls_port"):
+        key, port = f"mrcp.{name}", getattr(config, name)
+        if port and (other := next((each for each, value in taken.items() if value == port), "")):
+            yield f"{key} and {other} are both {port}; set {key} to a port of its own"
+        taken[key] = port

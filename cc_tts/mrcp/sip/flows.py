@@ -20,6 +20,8 @@ from cc_tts.ua.sip.message import header_value
 MAX_MESSAGE_BYTES: Final = 65_535
 """The datagrams of the kernel have no more."""
 MAX_CONNECTIONS: Final = 1000  # unmeasured
+RECEIVE_BUFFER_BYTES: Final = 1 << 20
+"""A burst of INVITEs waits here; the kernel may give less."""
 IDLE_S: Final = 300.0
 """A connection without a message for so long is closed, unless a session has it (unmeasured)."""
 FIRST_MESSAGE_S: Final = 30.0
@@ -214,6 +216,7 @@ class SipListener:
             return (await loop.create_datagram_endpoint(make, (host, port)))[0]
 
         self._udp = await _bound(bind, host, port, "udp")
+        self._udp.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
         return int(self._udp.get_extra_info("sockname")[1])
 
     async def listen(self, host: str, port: int, *, tls: ssl.SSLContext | None = None) -> int:

@@ -60,6 +60,7 @@ async def test_a_base_url_with_the_name_of_the_service(api: RunningApi, path: st
 async def test_what_both_services_list_has_the_shape_of_the_one_that_is_asked(api: RunningApi) -> None:
     assert (await api.ask("GET", "/openai/v1/models")).json["object"] == "list"
     assert (await api.ask("GET", "/elevenlabs/v1/models")).json[0]["model_id"] == "cc-tts"
+    assert (await api.ask("GET", "/deepgram/v1/models")).json["tts"][0]["canonical_name"] == "en-us"
     assert (await api.ask("GET", "/elevenlabs/v1/voices")).json["voices"][0]["voice_id"] == "en-us"
     assert (await api.ask("GET", "/elevenlabs/v1/calls")).status == 404
 

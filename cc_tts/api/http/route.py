@@ -22,6 +22,7 @@ CALL_ID: Final = "call_id"
 WAS_THERE: Final = web.RequestKey("was_there", bool)
 """A handler sets this key of its request if what was to be made is there already: the status is 200."""
 
+DEEPGRAM: Final = "/deepgram"
 ELEVENLABS: Final = "/elevenlabs"
 OPENAI: Final = "/openai"
 """The mounts of routes that stand in several modules."""

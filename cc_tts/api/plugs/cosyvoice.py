@@ -22,7 +22,7 @@ from cc_tts.api.http.route import Handler, RouteTable, camel_case
 from cc_tts.api.plugs.encoder import FORMATS
 from cc_tts.api.plugs.response import RESPONSE_ROUTE, SpeechResponse
 from cc_tts.api.plugs.speech_context import ERRORS, speech_of
-from cc_tts.engines.enrolment.own_voices import NewVoice
+from cc_tts.engines.enrolment.own_voices import NewVoice, OwnVoices
 from cc_tts.errors import (
     AudioUnreadable,
     CcTtsError,
@@ -124,13 +124,12 @@ class PromptVoices:
         """Their ids, the one that was asked for last at the end."""
         self._enrolling = asyncio.Lock()
 
-    async def voice_of(self, request: web.Request, audio: bytes, mode: VoiceMode, *, language: str, words: str) -> str:
+    async def voice_of(self, own: OwnVoices, audio: bytes, mode: VoiceMode, *, language: str, words: str) -> str:
         """The id of the voice of a recording. ``words`` are its transcript, or an instruction.
 
         Raises:
             EnrolmentUnavailable, EnrolmentBusy, EnrolmentFailed, VoiceNotStored, Unprocessable: no voice comes of it.
         """
-        context = request.app[CONTEXT]
         digest = hashlib.sha256(f"{mode}\n{language}\n{words}\n".encode() + audio).hexdigest()[:DIGEST_CHARS]
         voice_id = PREFIX + digest
         new = NewVoice(
@@ -142,20 +141,21 @@ class PromptVoices:
             mode=mode,
             instruction=words if mode == "instruct" else "",
         )
-        async with self._enrolling:
-            if voice_id not in self._known(request):
-                await context.own_voices.enrol(new)
-            self._latest.pop(voice_id, None)
-            self._latest[voice_id] = None
-            for oldest in self._known(request)[:-MAX_PROMPT_VOICES]:
-                self._latest.pop(oldest, None)
-                with suppress(CcTtsError):  # it is in the way of nobody
-                    await context.own_voices.remove(oldest)
+        if voice_id not in self._known(own):
+            async with self._enrolling:
+                if voice_id not in self._known(own):  # another request may have brought it meanwhile
+                    await own.enrol(new)
+        self._latest.pop(voice_id, None)
+        self._latest[voice_id] = None
+        for oldest in self._known(own)[:-MAX_PROMPT_VOICES]:
+            self._latest.pop(oldest, None)
+            with suppress(CcTtsError):  # it is in the way of nobody
+                await own.remove(oldest)
         return voice_id
 
-    def _known(self, request: web.Request) -> list[str]:
+    def _known(self, own: OwnVoices) -> list[str]:
         """Those that can be spoken with, first those that no request has asked for since this server began."""
-        known = [each for each in request.app[CONTEXT].own_voices.ids if each.startswith(PREFIX)]
+        known = [each for each in own.ids if each.startswith(PREFIX)]
         return [each for each in known if each not in self._latest] + [each for each in self._latest if each in known]
 
 
@@ -217,10 +217,9 @@ async def _respond_as(
     """Speech in the voice of a recording."""
     text = text.rpartition(END_OF_PROMPT)[2]
     language = detect_language(words if mode == "zero_shot" else text)
-    voices = request.app[PROMPT_VOICES]
-    return await _respond(
-        request, text, await voices.voice_of(request, recording, mode, language=language, words=words), None
-    )
+    voices, own = request.app[PROMPT_VOICES], request.app[CONTEXT].own_voices
+    voice = await voices.voice_of(own, recording, mode, language=language, words=words)
+    return await _respond(request, text, voice, None)
 
 
 async def _respond(request: web.Request, text: str, voice: str | None, language: str | None) -> web.StreamResponse:

@@ -1,12 +1,13 @@
-"""``GET /v1/models``, which clients of OpenAI and of ElevenLabs ask for, each in its own shape."""
+"""``GET /v1/models``, which clients of OpenAI, ElevenLabs and Deepgram ask for, each in its own shape."""
 
 from typing import Any, Final, Literal
 
 import msgspec
 from aiohttp import web
 
+from cc_tts.api.context import CONTEXT
 from cc_tts.api.http import bodies
-from cc_tts.api.http.route import ELEVENLABS, OPENAI, RouteTable
+from cc_tts.api.http.route import DEEPGRAM, ELEVENLABS, OPENAI, RouteTable
 from cc_tts.errors import ModelNotFound
 
 MODELS: Final = ("cc-tts", "tts-1", "tts-1-hd", "gpt-4o-mini-tts")
@@ -22,7 +23,7 @@ ELEVENLABS_MODELS: Final[list[dict[str, Any]]] = [
     }
 ]
 
-ROUTES: Final = RouteTable("Speech", OPENAI, ELEVENLABS)
+ROUTES: Final = RouteTable("Speech", OPENAI, ELEVENLABS, DEEPGRAM)
 
 
 class Model(msgspec.Struct, frozen=True):
@@ -43,7 +44,9 @@ class Models(msgspec.Struct, frozen=True):
 
 @ROUTES.add("GET", "/v1/models", scope="read", response=Models, for_tenants=True)
 async def list_models(request: web.Request) -> web.Response:
-    """List the values of model that clients look for; in ElevenLabs' shape below its mount and with xi-api-key."""
+    """List the values of model that clients look for; in the shape of the service below its name."""
+    if request.path.startswith(DEEPGRAM):
+        return bodies.response(_as_deepgram(request))
     is_elevenlabs = "xi-api-key" in request.headers or request.path.startswith(ELEVENLABS)
     return bodies.response(ELEVENLABS_MODELS if is_elevenlabs else Models())
 
@@ -54,3 +57,12 @@ async def get_model(request: web.Request) -> Model:
     if (name := request.match_info["model"]) not in MODELS:
         raise ModelNotFound.named(name)
     return Model(name)
+
+
+def _as_deepgram(request: web.Request) -> dict[str, Any]:
+    """The voices, which are models to Deepgram's clients."""
+    voices = request.app[CONTEXT].speech_source.engine.voices()
+    return {
+        "stt": [],
+        "tts": [{"name": each.id, "canonical_name": each.id, "languages": [each.language]} for each in voices],
+    }

@@ -42,6 +42,13 @@ def main(url: str) -> None:
     sockets = url.replace("http", "ws", 1)
     environment = DeepgramClientEnvironment(base=url, production=sockets, agent=sockets, agent_rest=url)
     client = DeepgramClient(api_key="none", environment=environment)
+    below = DeepgramClient(
+        api_key="none",
+        environment=DeepgramClientEnvironment(
+            base=f"{url}/deepgram", production=f"{sockets}/deepgram", agent=sockets, agent_rest=url
+        ),
+    )
+    show("models", names=[model.canonical_name for model in below.manage.v1.models.list().tts or ()])
     text = "Your order has been shipped."
     show("default", bytes=len(b"".join(client.speak.v1.audio.generate(text=text, model="en-us"))))
     made = client.speak.v1.audio.generate(

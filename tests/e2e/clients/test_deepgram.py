@@ -21,6 +21,7 @@ async def test_deepgram_for_python(server: Server, clients: Path, tmp_path: Path
     assert seen["turn"]["kinds"] == ["Connected", "SpeechStarted", "SpeechMetadata", "Flushed", "SpeechInterrupted"]
     assert seen["turn"]["spoken"]
     assert seen["turn"]["spoken"] + seen["turn"]["rest"] == "Your order has been shipped."
+    assert "en-us" in seen["models"]["names"]
     assert seen["turn error"]["status"] == 422
     assert seen["error"]["status"] == 422
     assert "no voice is called 'nobody'" in seen["error"]["shown"]

@@ -10,12 +10,11 @@ import msgspec
 from aiohttp import web
 
 from cc_tts.api.context import CONTEXT
-from cc_tts.api.http.route import RouteTable
+from cc_tts.api.http.route import DEEPGRAM, RouteTable
 from cc_tts.api.plugs.connection import SOCKET_ROUTE, Messages, TextsInTurn, as_message, serve
 from cc_tts.api.plugs.deepgram.shapes import (
     HTTP_ROUTE,
     IDLE_TIMEOUT_S,
-    MOUNT,
     QUERY,
     DeepgramText,
     output_of,
@@ -24,7 +23,7 @@ from cc_tts.api.plugs.deepgram.shapes import (
 )
 from cc_tts.errors import CcTtsError, MalformedRequest
 
-ROUTES: Final = RouteTable("Deepgram", MOUNT)
+ROUTES: Final = RouteTable("Deepgram", DEEPGRAM)
 
 
 class Incoming(msgspec.Struct, frozen=True):

@@ -17,13 +17,12 @@ from aiohttp import web
 from msgspec import Meta
 
 from cc_tts.api.context import CONTEXT
-from cc_tts.api.http.route import RouteTable
+from cc_tts.api.http.route import DEEPGRAM, RouteTable
 from cc_tts.api.plugs.alignment import AlignedAudio, Aligner
 from cc_tts.api.plugs.connection import SOCKET_ROUTE, Messages, Output, TextsInTurn, as_message, serve
 from cc_tts.api.plugs.deepgram.shapes import (
     HTTP_ROUTE,
     IDLE_TIMEOUT_S,
-    MOUNT,
     QUERY,
     DeepgramText,
     output_of,
@@ -42,7 +41,7 @@ MAX_TURNS: Final = 20
 STREAMED: Final = ("linear16", "mulaw", "alaw")
 NO_CONTROLS: Final = {"pronunciations_applied": 0, "breaks_applied": 0, "pronunciation_warnings": 0}
 
-ROUTES: Final = RouteTable("Deepgram", MOUNT)
+ROUTES: Final = RouteTable("Deepgram", DEEPGRAM)
 
 
 class Offset(msgspec.Struct, frozen=True):

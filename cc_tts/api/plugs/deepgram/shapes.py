@@ -18,7 +18,6 @@ from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
 from cc_tts.errors import FieldError, Unprocessable
 from cc_tts.speech.prompt import TextContent
 
-MOUNT: Final = "/deepgram"
 DEFAULT_RATE_HZ: Final = 24_000
 """Deepgram's default rate of ``linear16``."""
 RATES_HZ: Final = (8000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)

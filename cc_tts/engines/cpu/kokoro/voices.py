@@ -5,19 +5,32 @@ the second one the sex: ``zf_xiaobei``. Japanese (``j``) is left out: nothing he
 """
 
 import re
+import zlib
+from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from cc_tts import logs
 from cc_tts.engines.cpu.contract import FoundModel, OnAudio, SentenceAudio, Unusable
+from cc_tts.engines.cpu.kokoro import statistics
 from cc_tts.engines.cpu.kokoro.model import MAX_TOKENS, RATE_HZ, KokoroModel, tokens_of
 from cc_tts.engines.cpu.kokoro.phonemes import Phonemes, phonemes_of, spoken_phonemes
 from cc_tts.engines.cpu.marks import last_mark, sentences
+from cc_tts.engines.cpu.sample_texts import sample_of
 from cc_tts.engines.cpu.samples import Samples, pcm_of
 from cc_tts.errors import CcTtsError, ConfigError
 from cc_tts.voices.voice import Voice
+
+if TYPE_CHECKING:
+    from cc_tts.engines.cpu.kokoro.split import SplitModel
+
+log = logs.get(__name__)
+
+Speak = Callable[[list[int], Samples, float], Iterator[Samples]]
+"""It takes the tokens of a sentence, a row of styles and a speed, and gives the samples as they are made."""
 
 FOLDER: Final = "kokoro"
 _LANGUAGES: Final = {
@@ -65,15 +78,23 @@ def _voice(path: Path) -> Voice | None:
 
 
 @lru_cache(maxsize=2)
-def _model(path: Path, _state: tuple[int, int]) -> KokoroModel:
+def _model(path: Path, _state: tuple[int, int]) -> "SplitModel | KokoroModel":
     """One session for all voices, until the file is another one."""
+    try:
+        from cc_tts.engines.cpu.kokoro.split import SplitModel
+
+        return SplitModel(path)
+    except ImportError as error:
+        log.warning("kokoro_runs_whole", detail=f"{error}: the extra kokoro makes it cheaper and sooner")
+    except Exception as error:  # noqa: BLE001 - another export of the model; if it is damaged, that is told next
+        log.warning("kokoro_runs_whole", detail=f"{path} is not built like the published model: {error!r}")
     return KokoroModel(path)
 
 
 def _loaded(model: Path, style: Path, language: str) -> "KokoroVoice":
     try:
         stat = model.stat()
-        return KokoroVoice(_model(model, (stat.st_mtime_ns, stat.st_size)), style, phonemes_of(language))
+        found, phonemes, styles = _model(model, (stat.st_mtime_ns, stat.st_size)), phonemes_of(language), _styles(style)
     except FileNotFoundError:
         raise ConfigError(f"{model}: the model of Kokoro's voices is missing") from None
     except ImportError as error:
@@ -82,6 +103,26 @@ def _loaded(model: Path, style: Path, language: str) -> "KokoroVoice":
         ) from error
     except CcTtsError as error:
         raise ConfigError(f"{style}: {error.detail}") from error
+    if isinstance(found, KokoroModel):
+        return KokoroVoice(found.speak, styles, phonemes)
+    samples = [tokens_of(spoken_phonemes(text, phonemes)) for text in sample_of(language)]
+    kept = model.parent / "cache" / f"{style.stem}-{zlib.crc32(styles.tobytes()):08x}-{stat.st_size}.npz"
+    return KokoroVoice(_prepared(found, kept, [(each, styles[len(each) - 1]) for each in samples]), styles, phonemes)
+
+
+def _prepared(model: "SplitModel", kept: Path, samples: list[tuple[list[int], Samples]]) -> Speak:
+    """What speaks with a voice whose statistics are known, which takes some seconds once."""
+    if (known := statistics.load(kept)) is None:
+        statistics.keep(kept, known := model.measure(samples))
+    model.admit(known, *samples[-1])
+    return partial(model.speak, statistics=known)
+
+
+def _styles(path: Path) -> Samples:
+    styles: Samples = np.fromfile(path, np.dtype("<f4")).reshape(MAX_TOKENS, _STYLE)
+    if not np.isfinite(styles).all():
+        raise ConfigError("not the styles of a voice")
+    return styles
 
 
 class KokoroVoice:
@@ -89,12 +130,10 @@ class KokoroVoice:
 
     rate_hz = RATE_HZ
 
-    def __init__(self, model: KokoroModel, style: Path, phonemes: Phonemes) -> None:
-        self._model = model
+    def __init__(self, speak: Speak, styles: Samples, phonemes: Phonemes) -> None:
+        self._speak = speak
+        self._styles = styles
         self._phonemes = phonemes
-        self._styles: Samples = np.fromfile(style, np.dtype("<f4")).reshape(MAX_TOKENS, _STYLE)
-        if not np.isfinite(self._styles).all():
-            raise ConfigError(f"{style}: not the styles of a voice")
 
     def speak(self, text: str, *, voice_id: str, speed: float, on_audio: OnAudio) -> None:  # noqa: ARG002 - one voice
         """See the contract; a sentence is given out in parts."""
@@ -108,9 +147,7 @@ class KokoroVoice:
 
     def _say(self, tokens: list[int], speed: float, on_audio: OnAudio) -> bool:
         style = self._styles[len(tokens) - 1]
-        return all(
-            on_audio(SentenceAudio(pcm_of(samples), None)) for samples in self._model.speak(tokens, style, speed)
-        )
+        return all(on_audio(SentenceAudio(pcm_of(samples), None)) for samples in self._speak(tokens, style, speed))
 
 
 def _parts(tokens: list[int]) -> list[list[int]]:

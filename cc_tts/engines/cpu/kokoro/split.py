@@ -3,6 +3,7 @@
 Silence at both ends is not synthesised, and the first audio leaves after the first window. Runs on: the synthesis threads.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -35,18 +36,20 @@ _SOURCE_OF_MODEL: Final = "/decoder/decoder/generator/Concat_3_output_0"
 _WINDOWS: Final = (32, 64, 128)
 """Frames of 12.5 ms in the first windows and in all others: first audio after 0.4 s of speech (unmeasured)."""
 _CONTEXT: Final = 6
-"""Frames around a window: what it gives differs from the whole by -44 to -62 dB (measured, decision 0041)."""
-_LEAD_MARGIN: Final = 6
+"""Frames around a window: what it gives differs from the whole by -44 to -62 dB (measured, decision 0025)."""
+_LEAD_MARGIN: Final = 6  # unmeasured
 _TRAIL_MARGIN: Final = 12
 """Frames nearer to speech than the silence that was measured, at least: 75 and 150 ms; unmeasured."""
+_TINY: Final = 1e-9
 _QUIET: Final = 33 / 32768
 _LEAST_SNR_DB: Final = 6.0
 """Integers whose samples are further from those of floats are wrong; 14.8 dB was measured."""
 _STYLE_OF_VOCODER: Final = 128
 
 
-def _session(model: Any) -> Any:
+def _runner(model: Any, *, keeps_memory: bool = True) -> Any:
     options = onnxruntime.SessionOptions()
+    options.enable_cpu_mem_arena = keeps_memory
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
     return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
@@ -58,23 +61,24 @@ class SplitModel:
     def __init__(self, path: Path) -> None:
         model = onnx.load(path)
         self._weights = Weights.of(model)
-        self._front = _session(part_of(model, {}, {_FRAMES_OF_MODEL: FRAMES, _SOURCE_OF_MODEL: SOURCE}))
+        self._front = _runner(part_of(model, {}, {_FRAMES_OF_MODEL: FRAMES, _SOURCE_OF_MODEL: SOURCE}))
         self._graph = Graph(self._weights, is_measuring=False).whole()
         self._ranges: Mapping[str, Array] = {}
         self._vocoder: Any = None
+        self._is_integer: bool | None = None
 
     def measure(self, spoken: list[tuple[list[int], Samples]]) -> Statistics:
         """The statistics of a voice from whole sentences, each with its row of the voice's styles."""
         graph = Graph(self._weights, is_measuring=True).whole()
-        session = _session(graph.model())
-        return Statistics.of([self._measured(graph, session, *each) for each in spoken])
+        runner = _runner(graph.model(), keeps_memory=False)
+        return Statistics.of([self._measured(graph, runner, *each) for each in spoken])
 
-    def _measured(self, graph: Graph, session: Any, tokens: list[int], style: Samples) -> Sentence:
+    def _measured(self, graph: Graph, runner: Any, tokens: list[int], style: Samples) -> Sentence:
         frames, source = self._frames(tokens, style, 1.0)
         gains: dict[str, Array] = {}
         for norm in graph.norms:
             gains |= norm.inputs(style[:_STYLE_OF_VOCODER], np.float32(0.0), np.float32(1.0))
-        found = dict(zip(graph.outputs, session.run(None, {FRAMES: frames, SOURCE: source, **gains}), strict=True))
+        found = dict(zip(graph.outputs, runner.run(None, {FRAMES: frames, SOURCE: source, **gains}), strict=True))
         lead, trail = silent_frames(found[AUDIO], SAMPLES_A_FRAME)
         return Sentence(
             frames.shape[2],
@@ -90,32 +94,41 @@ class SplitModel:
         known = self._ranges
         if self._vocoder is None or any(np.any(v > HEADROOM * known[k]) for k, v in statistics.ranges.items()):
             self._ranges = largest([known, statistics.ranges])
-            self._vocoder = self._faster(statistics, tokens, style)
+            self._vocoder = self._made(statistics, tokens, style)
 
-    def _faster(self, statistics: Statistics, tokens: list[int], style: Samples) -> Any:
+    def _made(self, statistics: Statistics, tokens: list[int], style: Samples) -> Any:
         """The vocoder in 8-bit integers, or in floats where that is faster or integers saturate (x86 without VNNI)."""
-        frames, source = self._frames(tokens, style, 1.0)
-        inputs = {FRAMES: frames, SOURCE: source, **self._gains(statistics, style, frames.shape[2])}
+        if self._is_integer is False:
+            return self._vocoder
         ranges = {
             name: each for name, each in self._ranges.items() if not name.startswith(("conv_post", "noise_convs"))
         }
-        sessions = [
-            _session(self._graph.model()),
-            _session(Graph(self._weights, is_measuring=False, ranges=ranges).whole().model()),
-        ]
-        clock, elapsed, audio = MonotonicClock(), [], []
-        for session in sessions:
-            session.run(None, inputs)
-            started_ns = clock.now_ns()
-            audio.append(session.run(None, inputs)[0])
-            elapsed.append(clock.now_ns() - started_ns)
-        error = audio[0] - audio[1]
-        snr_db = 10.0 * np.log10(np.square(audio[0]).sum() / max(float(np.square(error).sum()), 1e-9))
-        is_integer = bool(elapsed[1] < elapsed[0] and snr_db > _LEAST_SNR_DB)
+        integers = _runner(Graph(self._weights, is_measuring=False, ranges=ranges).whole().model())
+        if self._is_integer is None:
+            floats = _runner(self._graph.model(), keeps_memory=False)
+            self._is_integer = self._are_better(integers, floats, statistics, tokens, style)
+            if not self._is_integer:
+                return floats
+        return integers
+
+    def _are_better(
+        self, integers: Any, floats: Any, statistics: Statistics, tokens: list[int], style: Samples
+    ) -> bool:
+        frames, source = self._frames(tokens, style, 1.0)
+        gains = self._gains(statistics, style, frames.shape[2])
+        clock, elapsed_ms, audio = MonotonicClock(), [], []
+        for runner in (floats, integers):
+            for _turn in range(2):  # the first run takes longer
+                started_ns = clock.now_ns()
+                samples = _window(runner, frames, source, gains, 0, _WINDOWS[-1])
+            elapsed_ms.append((clock.now_ns() - started_ns) / NS_PER_MS)
+            audio.append(samples)
+        noise = float(np.square(audio[0] - audio[1]).sum())
+        snr_db = 10.0 * math.log10(max(float(np.square(audio[0]).sum()), _TINY) / max(noise, _TINY))
         log.info(
-            "kokoro_vocoder", integers=is_integer, float_ms=elapsed[0] // NS_PER_MS, integer_ms=elapsed[1] // NS_PER_MS
+            "kokoro_vocoder", floats_ms=round(elapsed_ms[0]), integers_ms=round(elapsed_ms[1]), snr_db=round(snr_db, 1)
         )
-        return sessions[is_integer]
+        return elapsed_ms[1] < elapsed_ms[0] and snr_db > _LEAST_SNR_DB
 
     def speak(self, tokens: list[int], style: Samples, speed: float, statistics: Statistics) -> Iterator[Samples]:
         """The samples of a sentence in windows, without most of the silence at its ends."""
@@ -130,21 +143,11 @@ class SplitModel:
             size = next(sizes, size)
             stop = position + size if position < end - size - size // 2 else end
             stop = min(max(stop, position + _WINDOWS[0]), num_frames)
-            samples = self._window(frames, source, gains, position, stop)
+            samples = _window(self._vocoder, frames, source, gains, position, stop)
             yield samples
             position = stop
             if position >= end and float(np.abs(samples[-SAMPLES_A_FRAME:]).max()) <= _QUIET:
                 return
-
-    def _window(self, frames: Array, source: Array, gains: dict[str, Array], start: int, stop: int) -> Samples:
-        first, last = max(0, start - _CONTEXT), min(frames.shape[2], stop + _CONTEXT)
-        inputs = {
-            FRAMES: frames[:, :, first:last],
-            SOURCE: source[:, :, SOURCE_A_FRAME * first : SOURCE_A_FRAME * last + 1],
-            **gains,
-        }
-        audio: Samples = self._vocoder.run(None, inputs)[0]
-        return audio[SAMPLES_A_FRAME * (start - first) : SAMPLES_A_FRAME * (stop - first)]
 
     def _gains(self, statistics: Statistics, style: Samples, num_frames: float) -> dict[str, Array]:
         gains: dict[str, Array] = {}
@@ -160,3 +163,14 @@ class SplitModel:
         }
         frames, source = self._front.run(None, inputs)
         return frames, source
+
+
+def _window(vocoder: Any, frames: Array, source: Array, gains: dict[str, Array], start: int, stop: int) -> Samples:
+    first, last = max(0, start - _CONTEXT), min(frames.shape[2], stop + _CONTEXT)
+    inputs = {
+        FRAMES: frames[:, :, first:last],
+        SOURCE: source[:, :, SOURCE_A_FRAME * first : SOURCE_A_FRAME * last + 1],
+        **gains,
+    }
+    audio: Samples = vocoder.run(None, inputs)[0]
+    return audio[SAMPLES_A_FRAME * (start - first) : SAMPLES_A_FRAME * (stop - first)]

@@ -27,7 +27,7 @@ _RANGE: Final = "range:"
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """What was measured of a whole sentence: means and variances at each norm, the largest values at each convolution."""
+    """A whole sentence as it was measured: means and variances at each norm, the largest values at each convolution."""
 
     num_frames: int
     means: Mapping[str, Array]
@@ -43,7 +43,7 @@ class Statistics:
     """Those of a voice, at natural speed."""
 
     lines: Mapping[str, Array]
-    """Of each norm, for each channel: intercept and slope of the mean, of the mean of squares, and the least variance."""
+    """Each norm has for each channel intercept and slope of the mean and of the mean of squares, and the least variance."""
     ranges: Mapping[str, Array]
     lead: int
     trail: int
@@ -90,11 +90,11 @@ def silent_frames(audio: Array, samples_a_frame: int) -> tuple[int, int]:
 def load(path: Path) -> Statistics | None:
     """Those that were kept in a file; ``None`` if there is none or it is damaged."""
     try:
-        with np.load(path, allow_pickle=False) as kept:
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as kept:
             lines = {name: kept[name] for name in kept.files if not name.startswith(_RANGE) and name != "ends"}
             ranges = {name.removeprefix(_RANGE): kept[name] for name in kept.files if name.startswith(_RANGE)}
             lead, trail = map(int, kept["ends"])
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
         return None
     return Statistics(lines, ranges, lead, trail)
 

@@ -38,14 +38,14 @@ class Norm:
     fc_bias: Array
 
     def inputs(self, style: Array, mean: Array | np.float32, variance: Array | np.float32) -> dict[str, Array]:
-        """What the norm does to each channel, as inputs of the graph, given the statistics of the sentence."""
+        """The gain and the bias of each channel, as inputs of the graph, given the statistics of the sentence."""
         gain, bias = np.split(style @ self.fc_weight + self.fc_bias, 2)
         scale = ((1.0 + gain) / np.sqrt(variance + _EPSILON)).astype(np.float32)
         return {f"{self.name}.gain": scale, f"{self.name}.bias": (bias - mean * scale).astype(np.float32)}
 
 
 def _key(node: str) -> str:
-    """What the weights of a node begin with: ``resblocks.0.convs1.0.``."""
+    """The names of a node's weights begin with this: ``resblocks.0.convs1.0.``."""
     return node.removeprefix(_NODE).replace("/", ".").removesuffix("Conv_quant").removesuffix("fc.Gemm_MatMul_quant")
 
 
@@ -78,7 +78,7 @@ class Weights:
 
 @dataclass(slots=True)
 class Graph:
-    """What is built: nodes, constants, inputs and outputs by name."""
+    """A graph that is being built: nodes, constants, inputs and outputs by name."""
 
     weights: Weights
     is_measuring: bool
@@ -204,7 +204,7 @@ class Graph:
         )
 
     def whole(self) -> "Graph":
-        """All of it."""
+        """Build all of the vocoder."""
         self.inputs |= {FRAMES: [1, 512, "length"], SOURCE: [1, 22, "source_length"]}
         x = self.upsampled(FRAMES, 0, stride=10)
         x = self.stage(x, self.conv(SOURCE, "noise_convs.0", stride=6, padding=3), 0)

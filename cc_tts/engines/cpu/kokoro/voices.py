@@ -111,7 +111,7 @@ def _loaded(model: Path, style: Path, language: str) -> "KokoroVoice":
 
 
 def _prepared(model: "SplitModel", kept: Path, samples: list[tuple[list[int], Samples]]) -> Speak:
-    """What speaks with a voice whose statistics are known, which takes some seconds once."""
+    """Speak with a voice whose statistics are known; to measure them takes some seconds once."""
     if (known := statistics.load(kept)) is None:
         statistics.keep(kept, known := model.measure(samples))
     model.admit(known, *samples[-1])

@@ -1,0 +1,1 @@
+"""How well voices are understood on a telephone line."""

@@ -402,7 +402,8 @@ class UaClient:
         if process.reloaded is not None:  # it may have been started with what was in force before
             process.send_if_up(process.reloaded)
         self._publish_free_calls()
-        self._listener.on_ua_ready(process.build)
+        if process in self._processes:
+            self._listener.on_ua_ready(process.build)
 
     def on_process_down(self, reason: str, call_ids: Collection[str]) -> None:
         assert self._listener is not None

@@ -210,6 +210,17 @@ async def next_command_or_audio(socket: aiohttp.ClientWebSocketResponse) -> None
             assert message.type is not aiohttp.WSMsgType.BINARY
 
 
+async def test_a_prompt_ends_with_its_call_and_not_by_a_cut(lines: Lines, http: aiohttp.ClientSession) -> None:
+    async with await lines.dial(http) as socket:
+        await socket.send_json(START)
+        lines.say(await lines.answered(), "utt_1", 100)
+        await socket.receive()
+    await lines.first(messages.CallEnded)
+    await asyncio.sleep(0.1)
+    events = [report.event for report in lines.of(messages.PlayoutReport)]
+    assert not any(isinstance(event, PlayoutFinished) for event in events)
+
+
 async def test_a_hangup_of_ours_tells_asterisk(lines: Lines, http: aiohttp.ClientSession) -> None:
     async with await lines.dial(http) as socket:
         await socket.send_json(START)

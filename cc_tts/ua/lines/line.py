@@ -184,8 +184,6 @@ class Line:
 
     def _finish(self, sip_code: int, ended_by: messages.EndedBy) -> None:
         self._machine.fire(LegEvent.END)
-        self.media.cut(None)
-        self.media.tick(self._clock.now_ns())
         self._on_over(self)
         self._send(
             messages.CallEnded(
@@ -196,6 +194,7 @@ class Line:
                 at_ns=self._clock.now_ns(),
             )
         )
+        self.media.buffer.cut(None)  # reported to nobody: that the call is over says it
 
     # --- every second ----------------------------------------------------------------------------------------------------
 

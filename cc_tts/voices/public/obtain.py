@@ -37,13 +37,15 @@ def workspace_of(folder: Path) -> Iterator[Path]:
         raise disk_error(error, workspace) from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield workspace
-        (workspace / "lock").unlink()
-        with contextlib.suppress(OSError):  # of another voice there is something left
-            workspace.rmdir()
     except BlockingIOError:
+        os.close(descriptor)
         raise ConfigError(f"{folder}: another `cc-tts voices add` is at work there") from None
+    try:
+        yield workspace
     finally:
+        (workspace / "lock").unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # there is something left to go on with
+            workspace.rmdir()
         os.close(descriptor)
 
 

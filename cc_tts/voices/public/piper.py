@@ -111,7 +111,9 @@ def in_folder(name: str, folder: Path) -> PublicVoice:
     """A Piper voice whose two files are in a folder, of which no list tells the digests."""
     files = [f"{name}{suffix}" for suffix in _SUFFIXES]
     if missing := [each for each in files if not (folder / each).is_file()]:
-        raise ConfigError(f"{folder}: {' and '.join(missing)} not there")
+        raise ConfigError(
+            f"{folder}: no voice there is called {name!r} or speaks it; {' and '.join(missing)} not found"
+        )
     sized = (PublicFile(each, (Offer((folder / each).stat().st_size),)) for each in files)
     return piper_voice(name, name.partition("-")[0].replace("_", "-"), tuple(sized))
 

@@ -163,7 +163,7 @@ def compare(options: argparse.Namespace, clock: Clock) -> Iterator[Verdict]:
     batch = BatchPlan(options.seed, graphs=options.graphs)
     if isinstance(model.vocoder, CausalVocoder):
         files = parity_third.ThirdFiles(options.directory)
-        third = parity_third.groups(model, arrays, device, files, batch if options.engine else None)
+        third = parity_third.groups(model, arrays, device, files, batch if options.engine else None, options.size)
         yield from run_groups(third, is_float32=is_float32, device=device, clock=clock)
         return
     recorded = parity_cases.Recorded(arrays, device, parity_cases.FEATURE_TOLERANCE[options.size])

@@ -43,11 +43,16 @@ TOLERANCE: Final = 1e-5
 WAV_TOLERANCE: Final = 2e-5
 """Of samples from a recorded mel. A convolution of one frame rounds in another order than one of many."""
 PITCH_TOLERANCE: Final = 1e-6  # Hz; it is float64
+_STREAM_PITCH_TOLERANCE: Final = (
+    1e-3  # Hz; the end of the recorded mel is of another run than that of the recorded pitch
+)
 _STREAM_TOLERANCE: Final = 1e-3
 """Of samples of the whole stream: the phase is 3016 rad for each turn of a sum in float32, whose last place turns with
 1e-6 in mel, or with another order of work (v3 §5.6).
 """
 FILES: Final = ("special_tokens.json", "schedule.json")
+_OWN_MEL_TOLERANCE: Final = {"tiny": 2e-3, "full": 2e-2}
+"""The same of mel that is ours, as the reference outputs have it."""
 _STEPS: Final = (1, 7, 25)  # frames of a piece
 _EVERY: Final = 7  # frame of the estimator's stages is recorded
 _OFFICIAL_LOOKAHEAD: Final = 8
@@ -72,6 +77,7 @@ def groups(
     device: torch.device,
     files: ThirdFiles,
     batch: BatchPlan | None,
+    size: str,
 ) -> Iterator[tuple[str, Comparisons]]:
     """Everything there is to compare, by name; with ``batch`` in the engine's runners, too."""
     recorded = Recorded(arrays, device, TOLERANCE)
@@ -89,7 +95,7 @@ def groups(
     for name in ("hift_a", "hift_b"):
         yield name, whole_vocoder(vocoder, recorded, name)
     yield "source", source(vocoder, recorded)
-    yield "wav in chunks", wav_in_chunks(model, recorded)
+    yield "wav in chunks", wav_in_chunks(model, recorded, _OWN_MEL_TOLERANCE[size])
     yield "special tokens", special_tokens(files)
     yield "schedule", schedule(files)
     if batch is not None:
@@ -230,7 +236,7 @@ def source(vocoder: CausalVocoder, recorded: Recorded) -> Comparisons:
     yield _wav(recorded, "source_wav", made.audio)
 
 
-def wav_in_chunks(model: SpeechModel, recorded: Recorded) -> Comparisons:
+def wav_in_chunks(model: SpeechModel, recorded: Recorded, own_tolerance: float) -> Comparisons:
     """The stream: recorded mel to samples and our own, piece by piece; the official last chunk; the pitch."""
     vocoder, uniform = cast("CausalVocoder", model.vocoder), noise_of(recorded)
     hops, token = recorded.numbers("chunk_hops"), recorded.tensor("flow_token")
@@ -239,8 +245,9 @@ def wav_in_chunks(model: SpeechModel, recorded: Recorded) -> Comparisons:
     chunks = [recorded.tensor(f"mel_chunk{index}") for index in range(len(hops))]
     golden = [recorded.array(f"wav_chunk{index}") for index in range(len(hops) + 1)]
     whole = causal_whole(vocoder, torch.cat((*chunks, stitched[:, begin:]), dim=1), uniform, finalize=True)
-    yield Comparison("stream_f0", whole.f0, recorded.array("stream_f0"), PITCH_TOLERANCE)
-    yield from _chunks("", _streamed(vocoder, uniform, [*chunks, stitched[:, begin:]]), golden)
+    yield Comparison("stream_f0", whole.f0, recorded.array("stream_f0"), _STREAM_PITCH_TOLERANCE)
+    heard = _streamed(vocoder, uniform, [*chunks, stitched[:, begin:]])
+    yield from _chunks("", heard, golden, _STREAM_TOLERANCE)
     full = [*chunks, recorded.tensor("mel_offline")[:, begin:]]
     *_, last = _cut_as(_streamed(vocoder, uniform, full), golden)
     official = recorded.array("wav_last_official")
@@ -248,7 +255,7 @@ def wav_in_chunks(model: SpeechModel, recorded: Recorded) -> Comparisons:
     calls = calls_with_hops(hops, token.shape[1])
     start = fixed_noise().to(recorded.device)
     own = [frames[0] for frames, _ in stream_mel(model.flow, prompt_of(recorded), token, calls, noise=start)]
-    yield from _chunks(" of own mel", _streamed(vocoder, uniform, own), golden)
+    yield from _chunks(" of own mel", _streamed(vocoder, uniform, own), golden, own_tolerance)
 
 
 def _streamed(vocoder: CausalVocoder, uniform: Tensor, mels: Sequence[Tensor]) -> Tensor:
@@ -256,9 +263,9 @@ def _streamed(vocoder: CausalVocoder, uniform: Tensor, mels: Sequence[Tensor]) -
     return torch.cat([stream.push(part, is_last=part is mels[-1]) for part in mels])
 
 
-def _chunks(case: str, audio: Tensor, golden: Sequence[Array]) -> Comparisons:
+def _chunks(case: str, audio: Tensor, golden: Sequence[Array], tolerance: float) -> Comparisons:
     for index, (ours, theirs) in enumerate(zip(_cut_as(audio, golden), golden, strict=True)):
-        yield Comparison(f"wav_chunk{index}{case}", ours, theirs, _STREAM_TOLERANCE)
+        yield Comparison(f"wav_chunk{index}{case}", ours, theirs, tolerance)
 
 
 def _cut_as(audio: Tensor, golden: Sequence[Array]) -> Sequence[Tensor]:

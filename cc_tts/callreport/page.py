@@ -1,5 +1,6 @@
 """The report as a page: HTML 5 with one inline SVG 1.1. It has no script, and fetches nothing."""
 
+import unicodedata
 from collections.abc import Iterator, Sequence
 from html import escape
 from importlib import resources
@@ -128,7 +129,7 @@ def _groups(marks: Sequence[Mark], scale: _Scale) -> Iterator[list[Mark]]:
             yield group
             group, end_x = [], 0.0
         group.append(mark)
-        end_x = max(end_x, x + 6) + (len(mark.label) + 2) * CHARACTER
+        end_x = max(end_x, x + 6) + (_columns(mark.label) + 2) * CHARACTER
     if group:
         yield group
 
@@ -136,19 +137,32 @@ def _groups(marks: Sequence[Mark], scale: _Scale) -> Iterator[list[Mark]]:
 def _bar(bar: Bar, scale: _Scale, top: float) -> str:
     begin = scale.x(bar.begin_s)
     width = max(MIN_BAR, scale.x(bar.end_s) - begin)
-    room = int((width - 8) / CHARACTER)
-    label = bar.label if len(bar.label) <= room else f"{bar.label[: room - 1]}…" if room > 3 else ""  # noqa: PLR2004
+    label = _cut(bar.label, int((width - 8) / CHARACTER))
     text = f'<text class="in" x="{begin + 4}" y="{top + 16}">{escape(label)}</text>' if label else ""
     title = f"<title>{escape(bar.detail or bar.label)}</title>"
     place = f'x="{begin}" y="{top + 3}" width="{width:.1f}" height="{LANE - 6}"'
     return f'<g>{title}<rect class="{bar.kind}" {place} rx="3"/>{text}</g>'
 
 
+def _cut(text: str, room: int) -> str:
+    """As much of a text as so many characters have room for; empty if that is next to nothing."""
+    if _columns(text) <= room:
+        return text
+    while text and _columns(text) >= room:
+        text = text[: max(0, len(text) - max(1, (_columns(text) - room) // 2))]
+    return f"{text}…" if len(text) > 1 else ""
+
+
+def _columns(text: str) -> int:
+    """The width of a text; characters of East Asian scripts are twice as wide (Unicode Standard Annex 11)."""
+    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
+
+
 def _labelled(group: Sequence[Mark], scale: _Scale, top: float) -> str:
     """A dot for each mark, and one label."""
     xs = [scale.x(mark.at_s) for mark in group]
     label = ", ".join(mark.label for mark in group)
-    is_last = xs[-1] + 10 + len(label) * CHARACTER > WIDTH
+    is_last = xs[-1] + 10 + _columns(label) * CHARACTER > WIDTH
     place = f'x="{xs[0] - 6}" text-anchor="end"' if is_last else f'x="{xs[-1] + 6}"'
     dots = "".join(_dot(mark, x, top) for mark, x in zip(group, xs, strict=True))
     return f'{dots}<text {place} y="{top + 16}">{escape(label)}</text>'

@@ -173,7 +173,9 @@ def _row(utterance: Utterance) -> tuple[str, ...]:
     cause = utterance.completion_cause or utterance.state
     error = f" ({utterance.error.code})" if utterance.error is not None else ""
     return (
-        f"{utterance.voice} ({utterance.engine}{', cached' if utterance.cached else ''})",
+        f"{utterance.voice} ({utterance.engine}{', cached' if utterance.cached else ''})"
+        if utterance.voice
+        else "made before",
         _ms(utterance.time_to_first_pcm_ms),
         _ms(utterance.time_to_first_audio_ms),
         f"{utterance.played_ms / 1000:.2f} s",

@@ -60,6 +60,16 @@ def test_a_label_that_has_no_room_is_cut() -> None:
     assert next(text.text or "" for text in svg.iter("text") if text.attrib.get("class") == "in").endswith("…")
 
 
+def test_chinese_takes_twice_the_room() -> None:
+    said = "您好，欢迎致电客服中心。"
+    svg = svg_of(
+        page_of(lanes=[Lane("a", [Bar(begin_s=0, end_s=1.3, label=said), Bar(begin_s=2, end_s=9, label=said)])])
+    )
+    first, second = (text.text or "" for text in svg.iter("text") if text.attrib.get("class") == "in")
+    assert len(first) < 10
+    assert second == said
+
+
 def test_marks_that_lie_over_each_other_share_a_label() -> None:
     marks = [Mark(at_s=1.0, label="INVITE"), Mark(at_s=1.01, label="100"), Mark(at_s=9.0, label="BYE")]
     svg = svg_of(page_of(lanes=[Lane("SIP", marks=marks)]))

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = "docs"
 ELSEWHERE = "files"
 """Files that are no part of docs/ are below this folder of the site."""
-FRONT_PAGES = ("README.md", "CHANGELOG.md")
+FRONT_PAGES = ("README.md", "README.zh-CN.md", "CHANGELOG.md")
 DECISIONS = "decisions"
 LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?(?=\))")
 

@@ -41,6 +41,18 @@ def test_links_lead_somewhere(path: Path) -> None:
             assert (path.parent / target).exists(), target
 
 
+def test_the_chinese_front_page_has_what_the_english_one_has() -> None:
+    """It has the same sections, rows, links and samples; comments in samples may be translated."""
+    pages = [(ROOT / name).read_text("utf-8") for name in ("README.md", "README.zh-CN.md")]
+    for parts in (r"^##? ", r"^[*|] ", r"(?<=\]\()(?!README)[^)]+", r"^```\w*$"):
+        english, chinese = (re.findall(parts, page, re.MULTILINE) for page in pages)
+        assert english == chinese, parts
+    commands = [
+        re.findall(r"^(?:make|curl|\.venv|client|from|exten| same)[^#\n]*", page, re.MULTILINE) for page in pages
+    ]
+    assert [each.rstrip() for each in commands[0]] == [each.rstrip() for each in commands[1]]
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
 def test_files_that_are_named_exist(path: Path) -> None:
     for name in re.findall(r"`((?:cc_tts|tests|configs|docs|dialplans|sip|bench)/[\w./-]+)`", path.read_text("utf-8")):

@@ -53,6 +53,7 @@ PAGES: Final = (
 )
 NOT_RUN: Final = {
     ".venv/bin/pip install -e '.[gpu]'": "downloads 3.1 GB",
+    "cc-tts voices add zh --to voices ": "fetches 93 MB: tests/integration/test_voices_add.py",
     "cc-tts voices enrol anna": "wants PyTorch: tests/e2e/test_cloned_voice.py runs it",
     "cc-tts voices enrolled": "wants an enrolled voice: tests/e2e/test_cloned_voice.py has one",
     "sipp -sf sip/scenarios/answer_bye.xml": "wants SIPp: tests/e2e/test_server_with_sipp.py runs the scenario",

@@ -13,6 +13,8 @@ Result = Literal["completed", "unanswered", "rejected", "failed"]
 
 PROMPT_FAILED: Final = "prompt_failed"
 """The reason of a call that we hang up since its prompt broke off, which must not count as a success."""
+RELAY_FAILED: Final = "relay_failed"
+"""The same, since the application of its relay did not do its part."""
 REDIRECTION: Final = 3
 SERVER_FAILURE: Final = 5
 """Classes of 300 to 399 and of 500 to 599 (RFC 3261 §7.2)."""
@@ -87,7 +89,11 @@ def _established(ended_by: EndedBy, sip_code: int, local_reason: str | None) -> 
         return Ending("completed", "bridge_ended", sip_code)
     if ended_by != "local":
         return Ending("completed", "remote_hangup", sip_code)
-    return Ending("failed" if local_reason == PROMPT_FAILED else "completed", local_reason or "local_hangup", sip_code)
+    return Ending(
+        "failed" if local_reason in (PROMPT_FAILED, RELAY_FAILED) else "completed",
+        local_reason or "local_hangup",
+        sip_code,
+    )
 
 
 def _inbound(ended_by: EndedBy, sip_code: int, local_reason: str | None) -> Ending:

@@ -334,6 +334,9 @@ async def test_a_connection_that_does_not_come_back(monkeypatch: pytest.MonkeyPa
         application.break_off()
         await eventually(lambda: api.exchange.ua.commands("hangup"))
         assert [each.cause for each in ended(api)] == ["lost"]
+        api.exchange.ua.ended(api.call.id, by="local")
+        assert api.call.ending is not None
+        assert (api.call.ending.result, api.call.ending.reason) == ("failed", "relay_failed")
 
 
 async def test_a_hundred_at_once() -> None:

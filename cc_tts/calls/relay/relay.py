@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from cc_tts import logs
 from cc_tts.calls.call_state import CallState
+from cc_tts.calls.ending import RELAY_FAILED
 from cc_tts.calls.events.outbox import Outbox
 from cc_tts.calls.events.types import CallRelayEnded, CallRelayStarted
 from cc_tts.calls.follower import CallView, Follower
@@ -221,7 +222,7 @@ class Relay(Follower):
                 call.accept()
                 return
         if request.then == "hangup" or call.waits_for_answer:
-            call.end_heard_out("relay_failed" if cause in FAILURES else "relay_ended")
+            call.end_heard_out(RELAY_FAILED if cause in FAILURES else "relay_ended")
 
     # --- what happens on the call ------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ NORMAL_CLEARING: Final = 16
 Q850_CAUSES: Final = {
     "error": 41,
     "prompt_failed": 41,
+    "relay_failed": 41,
     "sip_error": 41,
     "draining": 41,
     "rtp_inactivity": 102,

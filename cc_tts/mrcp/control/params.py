@@ -51,8 +51,8 @@ _LEGAL: Final[Mapping[str, Callable[[str], bool]]] = {
 }
 """SET-PARAMS sets these. Those of ``Style``, the barge-in and the order of lexicons have an effect; the others are kept."""
 _OF_ONE_REQUEST: Final[Mapping[str, Callable[[str], bool]]] = {
-    "Jump-Size": lambda value: length_of(value) is not None,
-    "Speak-Length": lambda value: length_of(value) is not None,
+    "Jump-Size": lambda value: length_of(value) is not None or names_tag(value),
+    "Speak-Length": lambda value: length_of(value) is not None or names_tag(value),
     "Load-Lexicon": _is_boolean,
 }
 _OF_MESSAGES: Final = frozenset(
@@ -74,6 +74,11 @@ def length_of(value: str) -> tuple[int, Unit] | None:
     if match is None or match[3].lower() not in _UNITS:
         return None
     return int(match[1] + match[2]), _UNITS[match[3].lower()]
+
+
+def names_tag(value: str) -> bool:
+    """Whether a length goes to a mark of the text, which is legal, and not done here."""
+    return re.fullmatch(r"\S.{0,127} +tag", value.strip(), re.IGNORECASE) is not None
 
 
 def illegal(headers: Iterable[Header]) -> list[Header]:

@@ -184,7 +184,8 @@ class Synthesizer:
     def _speak(self, request: Request) -> None:
         content_type = (request.header("Content-Type") or "").partition(";")[0].strip().lower()
         charset = _charset_of(request)
-        length = params.length_of(request.header("Speak-Length") or "") if request.header("Speak-Length") else None
+        written = request.header("Speak-Length") or ""
+        length = params.length_of(written)
         if not request.body:
             self._answer(
                 request, Status.MISSING_HEADER if not content_type else Status.FAILED, _cause("002 parse-failure")
@@ -196,8 +197,8 @@ class Synthesizer:
             self._answer(request, status, [("Content-Type", content_type)])
         elif charset is None:
             self._answer(request, Status.UNSUPPORTED_ENTITY, [("Content-Type", request.header("Content-Type") or "")])
-        elif length is not None and (length[1] != "second" or length[0] <= 0):
-            self._answer(request, Status.UNSUPPORTED_VALUE, [("Speak-Length", request.header("Speak-Length") or "")])
+        elif written and (length is None or length[1] != "second" or length[0] <= 0):
+            self._answer(request, Status.UNSUPPORTED_VALUE, [("Speak-Length", written)])
         elif self._line.rate_hz is None:
             self._answer(request, Status.FAILED, _cause(_ERROR, "the session has no audio"))
         elif len(self._queue) >= self._max_queued:
@@ -280,8 +281,11 @@ class Synthesizer:
     def _control(self, request: Request) -> None:
         speak = self._queue[0]
         changes = params.settable(request.headers)
-        jump = params.length_of(request.header("Jump-Size") or "")
-        if not changes and jump is None:
+        written = request.header("Jump-Size") or ""
+        jump = params.length_of(written)
+        if written and jump is None:
+            self._answer(request, Status.UNSUPPORTED_VALUE, [("Jump-Size", written)])
+        elif not changes and jump is None:
             self._answer(request, Status.MISSING_HEADER)
         elif not speak.has_begun or speak.control is not None:
             self._answer(request, Status.FAILED, _cause(_ERROR, "the request cannot be controlled yet"))

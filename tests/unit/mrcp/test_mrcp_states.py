@@ -279,6 +279,8 @@ def test_get_params_without_names_tells_all_that_is_set() -> None:
         ("GET-PARAMS", {"Jump_Size": ""}, 403, "Jump-Size"),
         ("SPEAK", {"Content_Type": "text/plain", "Voice_Gender": "robot"}, 404, "Voice-Gender"),
         ("SPEAK", {"Content_Type": "text/plain", "Speak_Length": "+3 Word"}, 409, "Speak-Length"),
+        ("SPEAK", {"Content_Type": "text/plain", "Speak_Length": "here Tag"}, 409, "Speak-Length"),
+        ("SPEAK", {"Content_Type": "text/plain", "Speak_Length": "three"}, 404, "Speak-Length"),
         ("SPEAK", {"Content_Type": "image/png"}, 408, "Content-Type"),
         ("SPEAK", {}, 406, "Content-Type"),
         ("SPEAK", {"Content_Type": "text/uri-list"}, 407, "Completion-Cause"),
@@ -430,3 +432,12 @@ def test_an_encoding_that_is_not_read_is_refused() -> None:
     answer = Bench().ask("SPEAK", b"Hello.", Content_Type="text/plain; charset=utf-7")
     assert answer is not None
     assert answer.what == "1 408 COMPLETE"
+
+
+def test_control_does_not_jump_to_a_mark() -> None:
+    bench = Bench()
+    bench.speak()
+    answer = bench.ask("CONTROL", Jump_Size="here Tag")
+    assert answer is not None
+    assert (answer.what, answer.headers["Jump-Size"]) == ("2 409 COMPLETE", "here Tag")
+    assert not bench.of_kind(JumpSpeech)

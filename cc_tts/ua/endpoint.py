@@ -219,7 +219,6 @@ class UserAgent:
         for leg in legs[self._watch_slot :: WATCH_SLOTS]:
             with self._attempt(leg, "watch"):
                 leg.watch_rtp()
-            self._tracer.tell_quality(leg)
 
     def stop(self) -> None:
         SipThread.check()

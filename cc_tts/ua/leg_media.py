@@ -67,6 +67,7 @@ class LegMedia:
         """This much silence comes before the first prompt."""
         self.rtp_ports: set[int] = set()
         self._stream_index = 0
+        self._rtcp_addresses: tuple[str, str] | None = None
         self._stream = 0  # address of PJMEDIA's stream, 0 while there is none
         self._port: AudioPort | None = None
         self._listened: dict[messages.AudioDirection, FrameQueue] = {}
@@ -91,15 +92,17 @@ class LegMedia:
     @property
     def rtcp_addresses(self) -> tuple[str, str] | None:
         """Where RTCP comes to, and where it comes from: host and port; ``None`` while nobody knows."""
-        with contextlib.suppress(pj.Error):
-            info = self._call.getMedTransportInfo(self._stream_index)
-            return info.localRtcpName, info.srcRtcpName or info.srcRtpName
-        return None
+        if self._rtcp_addresses is None:
+            with contextlib.suppress(pj.Error):
+                info = self._call.getMedTransportInfo(self._stream_index)
+                if remote := info.srcRtcpName or info.srcRtpName:
+                    self._rtcp_addresses = info.localRtcpName, remote
+        return self._rtcp_addresses
 
     # --- the stream ------------------------------------------------------------------------------------------------
 
     def open_stream(self, index: int, stream: int) -> None:
-        self._stream_index, self._stream = index, stream
+        self._stream_index, self._stream, self._rtcp_addresses = index, stream, None
         self._services.intake.open(stream)
         if self.is_muted:
             self._services.library.pause_stream(stream, paused=True)

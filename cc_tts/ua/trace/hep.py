@@ -1,5 +1,6 @@
 """HEP version 3 (sipcapture.org, HEP3 Network Protocol Specification): chunks of type, length and value. No I/O."""
 
+import functools
 import ipaddress
 import struct
 from typing import Final
@@ -42,24 +43,12 @@ def packet(
     Raises:
         ValueError: a host is no IP address.
     """
-    hosts = ipaddress.ip_address(source[0]), ipaddress.ip_address(target[0])
-    if hosts[0].version != hosts[1].version:
-        hosts = _mapped(hosts[0]), _mapped(hosts[1])
-    is_ipv4 = hosts[0].version == 4  # noqa: PLR2004
     seconds, rest_ns = divmod(at_ns, 1_000_000_000)
-    first_host = 3 if is_ipv4 else 5
+    correlation = correlation_id.encode("utf-8", "replace")[:1024]
     chunks = [
-        _chunk(1, struct.pack("!B", _AF_INET if is_ipv4 else _AF_INET6)),
-        _chunk(2, struct.pack("!B", PROTOCOLS[transport])),
-        _chunk(first_host, hosts[0].packed),
-        _chunk(first_host + 1, hosts[1].packed),
-        _chunk(7, struct.pack("!H", source[1])),
-        _chunk(8, struct.pack("!H", target[1])),
-        _chunk(9, struct.pack("!I", seconds & 0xFFFFFFFF)),
-        _chunk(10, struct.pack("!I", rest_ns // 1000)),
-        _chunk(11, struct.pack("!B", kind)),
-        _chunk(12, struct.pack("!I", capture_id)),
-        _chunk(17, correlation_id.encode("utf-8", "replace")[:1024]),
+        _beginning(kind, transport, source, target, capture_id),
+        struct.pack("!HHHIHHHI", 0, 9, 10, seconds & 0xFFFFFFFF, 0, 10, 10, rest_ns // 1000),
+        _chunk(17, correlation),
     ]
     if node:
         chunks.append(_chunk(19, node.encode("utf-8", "replace")))
@@ -72,6 +61,28 @@ def packet(
     if length > DATAGRAM_BYTES:
         return None
     return b"HEP3" + struct.pack("!H", length) + b"".join(chunks)
+
+
+@functools.lru_cache(1024)
+def _beginning(kind: int, transport: str, source: Address, target: Address, capture_id: int) -> bytes:
+    """Return the chunks that are the same for all messages between two addresses. Raises ``ValueError``."""
+    hosts = ipaddress.ip_address(source[0]), ipaddress.ip_address(target[0])
+    if hosts[0].version != hosts[1].version:
+        hosts = _mapped(hosts[0]), _mapped(hosts[1])
+    is_ipv4 = hosts[0].version == 4  # noqa: PLR2004
+    first_host = 3 if is_ipv4 else 5
+    return b"".join(
+        (
+            _chunk(1, struct.pack("!B", _AF_INET if is_ipv4 else _AF_INET6)),
+            _chunk(2, struct.pack("!B", PROTOCOLS[transport])),
+            _chunk(first_host, hosts[0].packed),
+            _chunk(first_host + 1, hosts[1].packed),
+            _chunk(7, struct.pack("!H", source[1])),
+            _chunk(8, struct.pack("!H", target[1])),
+            _chunk(11, struct.pack("!B", kind)),
+            _chunk(12, struct.pack("!I", capture_id)),
+        )
+    )
 
 
 def _chunk(kind: int, value: bytes) -> bytes:

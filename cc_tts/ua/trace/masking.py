@@ -1,6 +1,7 @@
 """Masks in SIP messages what nobody but the two ends shall read: texts to be spoken, credentials, keys of media, digits.
 
-What is masked keeps its length, so that Content-Length and offsets stay right.
+What is masked keeps its length, so that Content-Length and offsets stay right. Patterns are looked for in lower case, and
+only where a word of theirs is there: most messages have none.
 """
 
 import re
@@ -9,38 +10,45 @@ from typing import Final
 _VALUE: Final = rb"((?:[^\r\n]|\r?\n[ \t])*)"
 """The value of a header, also a folded one (RFC 3261 §7.3.1)."""
 _SECRET_HEADERS: Final = re.compile(
-    rb"^((?:x-tts-(?:text|ssml|digits)|(?:proxy-)?authorization|authentication-info)[ \t]*:)" + _VALUE,
-    re.IGNORECASE | re.MULTILINE,
+    rb"\n(?:x-tts-(?:text|ssml|digits)|(?:proxy-)?authorization|authentication-info)[ \t]*:" + _VALUE
 )
-_PLAY: Final = re.compile(
-    rb"((?:;|%3b)[ \t]*(?:p|%70)(?:l|%6c)(?:a|%61)(?:y|%79)[ \t]*(?:=|%3d))([^;>?\s\"]*)", re.IGNORECASE
-)
+_FIRST_LINE: Final = re.compile(rb"\A(?:x-tts-(?:text|ssml|digits)|(?:proxy-)?authorization)[ \t]*:" + _VALUE)
+_PLAY: Final = re.compile(rb"(?:;|%3b)[ \t]*(?:p|%70)(?:l|%6c)(?:a|%61)(?:y|%79)[ \t]*(?:=|%3d)([^;>?\s\"]*)")
 """The parameter that names what is played (RFC 4240 §3), which may be a text; its letters may be escaped."""
-_URI_HEADERS: Final = re.compile(
-    rb"([?&](?:x-tts-(?:text|ssml|digits)|(?:proxy-)?authorization)=)([^&>\s;\"]*)", re.IGNORECASE
-)
+_URI_HEADERS: Final = re.compile(rb"[?&](?:x-tts-(?:text|ssml|digits)|(?:proxy-)?authorization)=([^&>\s;\"]*)")
 """Headers that a URI asks for (RFC 3261 §19.1.1)."""
-_PASSWORD: Final = re.compile(rb"(sips?:[^@:;>\s\"]+:)([^@>\s\"]+)(?=@)", re.IGNORECASE)
-_SDP_KEYS: Final = re.compile(
-    rb"^(a=crypto:[^\r\n]*?inline:|a=key-mgmt:|a=ice-pwd:|k=)([^\r\n]*)", re.IGNORECASE | re.MULTILINE
-)
-_KEYS_BODY: Final = re.compile(rb"^(?:content-type|c)[ \t]*:[ \t]*application/dtmf", re.IGNORECASE | re.MULTILINE)
+_PASSWORD: Final = re.compile(rb"sips?:[^@:;>\s\"]+:([^@>\s\"]+)@")
+_SDP_KEYS: Final = re.compile(rb"\n(?:a=crypto:[^\r\n]*?inline:|a=key-mgmt:|a=ice-pwd:|k=)([^\r\n]*)")
+_KEYS_BODY: Final = re.compile(rb"\n(?:content-type|c)[ \t]*:[ \t]*application/dtmf")
 _END_OF_HEADERS: Final = re.compile(rb"\r?\n\r?\n")
-_LETTERS: Final = re.compile(rb"[^\r\n \t]")
-_MASK: Final = b"*"
+_WORDS: Final[tuple[tuple[tuple[bytes, ...], re.Pattern[bytes]], ...]] = (
+    ((b"x-tts-", b"auth"), _SECRET_HEADERS),
+    ((b"x-tts-", b"auth"), _FIRST_LINE),
+    ((b"play", b"%"), _PLAY),
+    ((b"?", b"&"), _URI_HEADERS),
+    ((b"@",), _PASSWORD),
+    ((b"\na=", b"\nk="), _SDP_KEYS),
+)
+"""Each pattern with words of which one is in whatever it matches."""
+_MASK: Final = bytes(each if each in b"\r\n \t" else ord("*") for each in range(256))
 
 
 def masked(message: bytes) -> bytes:
     """Return a message with asterisks in place of its secrets."""
-    for pattern in (_SECRET_HEADERS, _PLAY, _URI_HEADERS, _PASSWORD):
-        message = pattern.sub(_hidden, message)  # a body may be a part of a message, too
-    end = _END_OF_HEADERS.search(message)
-    at = end.end() if end else len(message)
-    head, body = message[:at], message[at:]
-    if _KEYS_BODY.search(head):
-        return head + _LETTERS.sub(_MASK, body)
-    return head + _SDP_KEYS.sub(_hidden, body)
-
-
-def _hidden(match: re.Match[bytes]) -> bytes:
-    return match[1] + _LETTERS.sub(_MASK, match[2])
+    lower = message.lower()
+    spans = [
+        match.span(1)
+        for words, pattern in _WORDS
+        if any(word in lower for word in words)
+        for match in pattern.finditer(lower)
+    ]
+    if b"application/dtmf" in lower:
+        end = _END_OF_HEADERS.search(lower)
+        if end is not None and _KEYS_BODY.search(lower, 0, end.end()):
+            spans.append((end.end(), len(message)))
+    if not spans:
+        return message
+    bare = bytearray(message)
+    for start, stop in spans:
+        bare[start:stop] = bare[start:stop].translate(_MASK)
+    return bytes(bare)

@@ -59,6 +59,8 @@ class Tracer:
         self._rtcp: deque[tuple[int, int, bytes]] = deque(maxlen=MAX_RTCP)
         self._reported = (0, 0)
         self._round = 0
+        self._streams: dict[int, str] = {}
+        """The call of each stream, as they were when one was not found."""
         self._is_installed = False
         self._ring: TraceRing | None = None
         self._sender: HepSender | None = None
@@ -185,6 +187,9 @@ class Tracer:
             case messages.IncomingCall(sip_call_id=sip_call_id) | messages.CallPlaced(sip_call_id=sip_call_id):
                 if self._ring is not None:
                     self._ring.know(sip_call_id)
+            case messages.QualityReport(call_id=call_id) if self._sender is not None:
+                if not self._round % QUALITY_INTERVAL and (leg := self._legs.get(call_id)) is not None:
+                    self._tell_quality(leg, message.quality)
             case messages.CallEnded() if self._sender is not None:
                 leg = self._legs.get(message.call_id)
                 self._send_record(message, "" if leg is None else leg.dialog[0])
@@ -203,15 +208,10 @@ class Tracer:
                 sip_call_id, local, remote = media
                 self._send(report, hep.RTCP, "udp", remote, local, sip_call_id, at_ns=at_ns)
 
-    def tell_quality(self, leg: Any) -> None:
-        """Send how a call sounds, in some of the rounds in which all are watched."""
-        if self._sender is None or self._round % QUALITY_INTERVAL or not leg.media.stream:
-            return
-        if (media := self._find_media(leg.media.stream)) is not None:
+    def _tell_quality(self, leg: Any, quality: Quality) -> None:
+        if (media := _media_of(leg)) is not None:
             sip_call_id, local, remote = media
-            self._send_figures(
-                {"type": "quality"}, hep.QUALITY, leg.call_id, sip_call_id, leg.media.quality(), local, remote
-            )
+            self._send_figures({"type": "quality"}, hep.QUALITY, leg.call_id, sip_call_id, quality, local, remote)
 
     def _send_record(self, ended: messages.CallEnded, sip_call_id: str) -> None:
         local = self._local("udp", "127.0.0.1")
@@ -234,11 +234,11 @@ class Tracer:
 
     def _find_media(self, stream: int) -> tuple[str, hep.Address, hep.Address] | None:
         """Return the Call-ID of the leg with this stream, and between which addresses its RTCP goes."""
-        leg = next((each for each in self._legs.values() if each.media.stream == stream), None)
-        addresses = None if leg is None else leg.media.rtcp_addresses
-        if leg is None or addresses is None:
-            return None
-        return leg.dialog[0], address_of(addresses[0]), address_of(addresses[1])
+        leg = self._legs.get(self._streams.get(stream, ""))
+        if leg is None or leg.media.stream != stream:
+            self._streams = {each.media.stream: call_id for call_id, each in self._legs.items() if each.media.stream}
+            leg = self._legs.get(self._streams.get(stream, ""))
+        return None if leg is None else _media_of(leg)
 
     def report_counts(self) -> None:
         """Report how many packets were sent and dropped since the last time, if any were: once in each round."""
@@ -251,6 +251,13 @@ class Tracer:
             self._report(messages.HepCounts(sent=now[0] - before[0], dropped=now[1] - before[1]))
 
 
+def _media_of(leg: Any) -> tuple[str, hep.Address, hep.Address] | None:
+    """Return the Call-ID of a leg, our address of RTCP and the far side's; ``None`` while nobody knows it."""
+    addresses = leg.media.rtcp_addresses if leg.media.stream else None
+    return None if addresses is None else (leg.dialog[0], address_of(addresses[0]), address_of(addresses[1]))
+
+
+@functools.lru_cache(1024)
 def address_of(text: str) -> hep.Address:
     """Return host and port of ``192.0.2.1:5060``."""
     host, _, port = text.rpartition(":")

@@ -61,6 +61,7 @@ def units(text: str, language: str) -> tuple[list[str], list[str]]:
     if language == "zh":
         from pypinyin import lazy_pinyin
 
+        text = text.replace("乾", "干")  # a traditional character that pypinyin reads in another way
         syllables = lazy_pinyin(re.sub(r"[^\w]", "", re.sub(r"\d{1,2}", _in_characters, text)))
         return syllables, syllables
     plain = unicodedata.normalize("NFC", re.sub(r"[^\w\s]", " ", text.lower())).split()

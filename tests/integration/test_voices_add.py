@@ -186,7 +186,7 @@ def made_voice(*offers: Offer) -> PublicVoice:
         "kokoro/styles/zf_test.bin", (Offer(len(VOICE), sha256(VOICE), npm="styles==1.0", member="s.bin"),)
     )
     return PublicVoice(
-        "kokoro-zf_test", "zh-CN", "female", "Apache-2.0", "slow", (model, style), "Kokoro", ("zf_test",)
+        "kokoro-zf_test", "zh-CN", "female", "Apache-2.0", "medium", (model, style), "Kokoro", ("zf_test",)
     )
 
 
@@ -373,7 +373,7 @@ def test_a_disk_that_fills_up_meanwhile_is_told_as_that(big: PublicFile, tmp_pat
 def test_the_catalogue_is_listed_without_a_network(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["voices", "add"]) == 0
     listed = capsys.readouterr().out
-    assert re.search(r"kokoro-zf_xiaobei +zh-CN +female +slow +92\.9 MB +Apache-2\.0", listed)
+    assert re.search(r"kokoro-zf_xiaobei +zh-CN +female +medium +92\.9 MB +Apache-2\.0", listed)
     for voice in known_voices():
         assert voice.name in listed
 

@@ -11,9 +11,9 @@ import msgspec
 
 from cc_tts.voices.catalog import normalised_language
 
-Speed = Literal["fast", "medium", "slow"]
-SPEEDS: Final = {"fast": "about 0.01", "medium": "about 0.15", "slow": "0.4 to 0.7"}
-"""Classes of what a second of speech costs, in seconds of one core (decision 0016 has hibari and Piper)."""
+Speed = Literal["fast", "medium"]
+SPEEDS: Final = {"fast": "about 0.01", "medium": "about 0.15"}
+"""Classes of what a second of speech costs, in seconds of one core: hibari; Piper (decision 0016) and Kokoro (measured)."""
 HIBARI: Final = "hibari-"
 
 

@@ -11,7 +11,7 @@ import pytest
 from cc_tts.api.plugs.elevenlabs import socket as elevenlabs
 from cc_tts.config.schema import TokenConfig
 from cc_tts.tenants.accounting import AccountingLog, UtteranceLine
-from tests.fakes.running_api import RunningApi, make_config, running_api
+from tests.fakes.running_api import RunningApi, eventually, make_config, running_api
 
 pytestmark = pytest.mark.integration
 
@@ -174,3 +174,26 @@ async def test_vapi_is_told_by_the_status_so_that_its_fallback_acts(
 ) -> None:
     answered = await api.ask("POST", path, body)
     assert (answered.status, answered.json["code"]) == (status, code)
+
+
+# --- the end of a connection
+
+
+@pytest.mark.parametrize(
+    ("path", "stop", "told"),
+    [
+        ("/v1/speak", "Clear", ["Metadata", "Cleared"]),
+        ("/v2/speak", "Interrupt", ["Connected", "SpeechStarted", "SpeechInterrupted", "SessionMetadata"]),
+    ],
+)
+async def test_a_client_that_interrupts_what_is_spoken_before_the_end_is_closed(
+    api: RunningApi, path: str, stop: str, told: list[str]
+) -> None:
+    api.registry.source.gate.clear()
+    async with api.session.ws_connect(f"{path}?model=en-us&encoding=mulaw&sample_rate=8000") as socket:
+        for message in ({"type": "Speak", "text": TEXT}, {"type": "Flush"}, {"type": "Close"}):
+            await socket.send_json(message)
+        await eventually(lambda: api.registry.source.streams)
+        await socket.send_json({"type": stop})
+        assert [each["type"] for each in await until_closed(socket)] == told
+        assert socket.close_code == 1000

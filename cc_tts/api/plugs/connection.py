@@ -190,7 +190,6 @@ class SpeechConnection(Connection[str | bytes]):
         self._is_closing = True
         for context in tuple(self._contexts):
             self.finish(context.id)
-        self._close_when_over()
 
     def tell(self, messages: Messages) -> None:
         """Send messages to the client."""
@@ -203,6 +202,7 @@ class SpeechConnection(Connection[str | bytes]):
         if message.type is WSMsgType.BINARY:
             raise MalformedRequest("messages are JSON in text frames")
         self.take(message.data)
+        self._close_when_over()  # the message may have ended or interrupted the last context
 
     def encode(self, item: str | bytes) -> list[str | bytes]:
         return [item]

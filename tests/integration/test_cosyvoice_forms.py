@@ -114,6 +114,15 @@ async def test_a_recording_needs_the_scope_admin_and_is_there(
     assert (status, [each["pointer"] for each in problem(body)["errors"]]) == (400, ["/prompt_wav"])
 
 
+@pytest.mark.parametrize(("mode", "field"), [("zero_shot", "prompt_text"), ("instruct2", "instruct_text")])
+@pytest.mark.parametrize("blank", [" ", "<|endofprompt|>"])
+async def test_words_that_are_blank_are_refused_before_anything_is_enrolled(
+    api: RunningApi, mode: str, field: str, blank: str
+) -> None:
+    status, _, body = await ask(api, "POST", mode, {"tts_text": TEXT, field: blank}, recording=RECORDING)
+    assert (status, [each["pointer"] for each in problem(body).get("errors", ())]) == (422, [f"/{field}"])
+
+
 @pytest.mark.parametrize("form", [b"&".join([b"a=1"] * 20), b"tts_text=a&tts_text=b"])
 async def test_a_form_that_cannot_be_read(api: RunningApi, form: bytes) -> None:
     headers = {"Authorization": f"Bearer {OPERATOR}", "Content-Type": "application/x-www-form-urlencoded"}

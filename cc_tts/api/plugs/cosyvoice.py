@@ -6,6 +6,7 @@ request becomes an enrolled voice, which is kept for the next request with the s
 
 import asyncio
 import hashlib
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Annotated, Any, Final, TypeVar
@@ -26,6 +27,7 @@ from cc_tts.engines.enrolment.own_voices import NewVoice, OwnVoices
 from cc_tts.errors import (
     AudioUnreadable,
     CcTtsError,
+    DuplicateId,
     EnrolmentBusy,
     EnrolmentFailed,
     EnrolmentUnavailable,
@@ -54,6 +56,8 @@ MAX_PROMPT_VOICES: Final = 16
 """Voices of recordings that came with requests; the one that was asked for longest ago is deleted (unmeasured)."""
 PREFIX: Final = "prompt-"
 DIGEST_CHARS: Final = 16
+_PROMPT_VOICE: Final = re.compile(f"{PREFIX}[0-9a-f]{{{DIGEST_CHARS}}}")
+"""An operator may have enrolled voices whose ids begin alike."""
 END_OF_PROMPT: Final = "<|endofprompt|>"
 """It parts an instruction from words in the texts of CosyVoice2 and CosyVoice3."""
 
@@ -130,8 +134,7 @@ class PromptVoices:
         Raises:
             EnrolmentUnavailable, EnrolmentBusy, EnrolmentFailed, VoiceNotStored, Unprocessable: no voice comes of it.
         """
-        digest = hashlib.sha256(f"{mode}\n{language}\n{words}\n".encode() + audio).hexdigest()[:DIGEST_CHARS]
-        voice_id = PREFIX + digest
+        voice_id = PREFIX + await asyncio.to_thread(_digest, f"{mode}\n{language}\n{words}\n".encode(), audio)
         new = NewVoice(
             voice_id=voice_id,
             language=language,
@@ -144,7 +147,7 @@ class PromptVoices:
         if voice_id not in self._known(own):
             async with self._enrolling:
                 if voice_id not in self._known(own):  # another request may have brought it meanwhile
-                    await own.enrol(new)
+                    await _enrol(own, new)
         self._latest.pop(voice_id, None)
         self._latest[voice_id] = None
         for oldest in self._known(own)[:-MAX_PROMPT_VOICES]:
@@ -155,11 +158,26 @@ class PromptVoices:
 
     def _known(self, own: OwnVoices) -> list[str]:
         """Those that can be spoken with, first those that no request has asked for since this server began."""
-        known = [each for each in own.ids if each.startswith(PREFIX)]
+        known = [each for each in own.ids if _PROMPT_VOICE.fullmatch(each)]
         return [each for each in known if each not in self._latest] + [each for each in self._latest if each in known]
 
 
 PROMPT_VOICES: Final = web.AppKey("prompt_voices", PromptVoices)
+
+
+def _digest(words: bytes, audio: bytes) -> str:
+    """What tells a recording and the use of it from others; runs on a thread, as the recording may be long."""
+    digest = hashlib.sha256(words)
+    digest.update(audio)
+    return digest.hexdigest()[:DIGEST_CHARS]
+
+
+async def _enrol(own: OwnVoices, new: NewVoice) -> None:
+    """Enrol a voice, unless it is in the folder already, where another server may have put it."""
+    try:
+        await own.enrol(new)
+    except DuplicateId:
+        await own.look_again()
 
 
 def _by_get_and_post(path: str, body: type[Any], **options: Any) -> Callable[[H], H]:
@@ -195,6 +213,7 @@ async def infer_with_speaker(request: web.Request, body: SpeakerText) -> web.Str
 async def infer_zero_shot(request: web.Request, body: ZeroShotText) -> web.StreamResponse:
     """Speech of a text in the voice of a recording, whose words are in prompt_text."""
     words = body.prompt_text.rpartition(END_OF_PROMPT)[2].strip()
+    schemas.refuse("/prompt_text", "the words of the recording are needed", when=not words)
     return await _respond_as(request, body.tts_text, body.prompt_wav, "zero_shot", words)
 
 
@@ -208,6 +227,7 @@ async def infer_cross_lingual(request: web.Request, body: CrossLingualText) -> w
 async def infer_instructed(request: web.Request, body: InstructedText) -> web.StreamResponse:
     """Speech of a text in the voice of a recording, as instruct_text says."""
     instruction = body.instruct_text.partition(END_OF_PROMPT)[0].strip()
+    schemas.refuse("/instruct_text", "an instruction is needed, as in 'Speak calmly.'", when=not instruction)
     return await _respond_as(request, body.tts_text, body.prompt_wav, "instruct", instruction)
 
 

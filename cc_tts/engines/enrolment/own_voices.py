@@ -165,6 +165,11 @@ class OwnVoices:
         log.info("voice_removed", voice=voice_id)
         return voice or Voice(voice_id, COSYVOICE2, record.language if record else "", "zero_shot")
 
+    async def look_again(self) -> None:
+        """Have the engine take the voices that others have put into the folder."""
+        async with self._changing:
+            await self._refresh()
+
     async def _keep(self, record: VoiceRecord, voice: EnrolledVoice) -> Enrolled:
         async with self._changing:
             await self._must_be_free(record.id)

@@ -5,11 +5,13 @@ from typing import Any, cast
 
 import pytest
 
-from cc_tts.api.plugs.cosyvoice import MAX_PROMPT_VOICES, PREFIX, PromptVoices
+from cc_tts.api.plugs.cosyvoice import DIGEST_CHARS, MAX_PROMPT_VOICES, PREFIX, PromptVoices
 from cc_tts.engines.enrolment.own_voices import NewVoice
-from cc_tts.errors import VoiceNeeded
+from cc_tts.errors import DuplicateId, VoiceNeeded
 
 pytestmark = pytest.mark.unit
+
+EARLIER = PREFIX + "0" * DIGEST_CHARS
 
 
 class OwnVoicesOfTest:
@@ -17,6 +19,8 @@ class OwnVoicesOfTest:
 
     def __init__(self, *ids: str) -> None:
         self.ids = list(ids)
+        self.unseen: list[str] = []
+        """Voices in the folder that the engine has not taken yet."""
         self.enrolled: list[NewVoice] = []
         self.is_needed = False
         self.gate = asyncio.Event()
@@ -24,8 +28,13 @@ class OwnVoicesOfTest:
 
     async def enrol(self, new: NewVoice) -> None:
         await self.gate.wait()
+        if new.voice_id in self.unseen:
+            raise DuplicateId("there is such a voice")
         self.enrolled.append(new)
         self.ids.append(new.voice_id)
+
+    async def look_again(self) -> None:
+        self.ids += self.unseen
 
     async def remove(self, voice_id: str) -> None:
         if self.is_needed:
@@ -49,15 +58,32 @@ async def test_a_recording_is_enrolled_once_for_each_way_to_use_it() -> None:
 
 
 async def test_the_one_that_was_asked_for_longest_ago_is_deleted() -> None:
-    voices, own = PromptVoices(), OwnVoicesOfTest("builtin", f"{PREFIX}earlier")
+    voices, own = PromptVoices(), OwnVoicesOfTest("builtin", EARLIER)
     first = await voice_of(voices, own, b"0")
     for number in range(1, MAX_PROMPT_VOICES):
         await voice_of(voices, own, bytes([number]))
-    assert f"{PREFIX}earlier" not in own.ids  # that no request has asked for since the server began
+    assert EARLIER not in own.ids  # that no request has asked for since the server began
     await voice_of(voices, own, b"0")
     await voice_of(voices, own, b"another")
     assert first in own.ids
     assert len(own.ids) == 1 + MAX_PROMPT_VOICES
+
+
+async def test_a_voice_that_was_enrolled_by_hand_is_nobodys_to_delete() -> None:
+    voices, own = PromptVoices(), OwnVoicesOfTest(f"{PREFIX}lisa")
+    for number in range(MAX_PROMPT_VOICES + 2):
+        await voice_of(voices, own, bytes([number]))
+    assert own.ids[0] == f"{PREFIX}lisa"
+    assert len(own.ids) == 1 + MAX_PROMPT_VOICES
+
+
+async def test_a_voice_that_another_server_has_put_into_the_folder_is_taken_from_there() -> None:
+    first, second = OwnVoicesOfTest(), OwnVoicesOfTest()
+    voice = await voice_of(PromptVoices(), first, b"anna")
+    second.unseen = [voice]
+    assert await voice_of(PromptVoices(), second, b"anna") == voice
+    assert voice in second.ids
+    assert not second.enrolled
 
 
 async def test_a_voice_that_cannot_be_deleted_is_in_nobodys_way() -> None:

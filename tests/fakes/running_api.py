@@ -138,10 +138,7 @@ class FakeSpeechSource:
             return self._check_sequence(content)
         match content:
             case TextContent():
-                if len(content.text) > self._config.max_text_chars:
-                    raise TextTooLong(f"{len(content.text)} characters")
-                if not any(character.isalnum() for character in content.text):
-                    raise NothingToSay
+                self.check_text(content)
                 if content.language and content.language[:2] not in ("en", "de"):
                     raise LanguageUnsupported(f"no voice speaks {content.language!r}")
                 for voice in VOICES:
@@ -151,6 +148,12 @@ class FakeSpeechSource:
             case ToneContent() if content.tone not in ("beep", "busy"):
                 raise Unprocessable(f"no tone is called {content.tone!r}")
         return None
+
+    def check_text(self, content: TextContent) -> None:
+        if len(content.text) > self._config.max_text_chars:
+            raise TextTooLong(f"{len(content.text)} characters")
+        if not any(character.isalnum() for character in content.text):
+            raise NothingToSay
 
     def utilisation(self, content: Content) -> float:
         return 0.0

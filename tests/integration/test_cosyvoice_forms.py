@@ -7,6 +7,7 @@ from typing import Any
 import aiohttp
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from cc_tts.config.schema import TokenConfig
 from cc_tts.speech.prompt import TextContent
@@ -121,6 +122,25 @@ async def test_words_that_are_blank_are_refused_before_anything_is_enrolled(
 ) -> None:
     status, _, body = await ask(api, "POST", mode, {"tts_text": TEXT, field: blank}, recording=RECORDING)
     assert (status, [each["pointer"] for each in problem(body).get("errors", ())]) == (422, [f"/{field}"])
+
+
+@pytest.mark.parametrize(("mode", "fields"), WITH_RECORDING)
+async def test_nothing_is_enrolled_for_a_text_that_cannot_be_spoken_or_by_a_server_that_drains(
+    api: RunningApi, mode: str, fields: dict[str, str]
+) -> None:
+    status, _, body = await ask(api, "POST", mode, fields | {"tts_text": "..."}, recording=RECORDING)
+    assert (status, [each["pointer"] for each in problem(body).get("errors", ())]) == (422, ["/tts_text"])
+    api.registry.start_drain()
+    status, _, body = await ask(api, "POST", mode, fields, recording=RECORDING)
+    assert (status, problem(body)["code"]) == (503, "draining")
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_who_has_a_recording_enrolled_is_in_the_log(api: RunningApi, method: str) -> None:
+    with capture_logs() as lines:
+        await ask(api, method, "cross_lingual", {"tts_text": TEXT}, recording=RECORDING)
+        await ask(api, method, "sft", {"tts_text": TEXT})
+    assert [line["route"] for line in lines if line["event"] == "administered"] == ["/inference_cross_lingual"]
 
 
 @pytest.mark.parametrize("form", [b"&".join([b"a=1"] * 20), b"tts_text=a&tts_text=b"])

@@ -167,7 +167,7 @@ def guarded(route: Route) -> Handler:
         if holder.tenant and not (route.names_call or route.for_tenants):
             raise Forbidden("this path is for tokens of the operator, and this one is of a tenant")
         auth.HOLDER.set(holder)
-        if route.scope == "admin" and route.method != "GET":
+        if route.scope == "admin" and (route.method != "GET" or route.body is not None):
             log.info("administered", method=route.method, route=route.path, source=request.remote, by=holder.shown)
         if route.names_call:
             _check_node(request)

@@ -22,7 +22,7 @@ from cc_tts.api.http.forms import MULTIPART, URLENCODED, fields_of, urlencoded_f
 from cc_tts.api.http.route import Handler, RouteTable, camel_case
 from cc_tts.api.plugs.encoder import FORMATS
 from cc_tts.api.plugs.response import RESPONSE_ROUTE, SpeechResponse
-from cc_tts.api.plugs.speech_context import ERRORS, speech_of
+from cc_tts.api.plugs.speech_context import ERRORS, refuse_if_draining, speech_of
 from cc_tts.engines.enrolment.own_voices import NewVoice, OwnVoices
 from cc_tts.errors import (
     AudioUnreadable,
@@ -234,8 +234,11 @@ async def infer_instructed(request: web.Request, body: InstructedText) -> web.St
 async def _respond_as(
     request: web.Request, text: str, recording: bytes, mode: VoiceMode, words: str
 ) -> web.StreamResponse:
-    """Speech in the voice of a recording."""
+    """Speech in the voice of a recording, which is enrolled for a text that can be spoken only."""
     text = text.rpartition(END_OF_PROMPT)[2]
+    refuse_if_draining(request)
+    with bodies.located(fields_of_text("/tts_text")):
+        request.app[CONTEXT].speech_source.check_text(TextContent(text))
     language = detect_language(words if mode == "zero_shot" else text)
     voices, own = request.app[PROMPT_VOICES], request.app[CONTEXT].own_voices
     voice = await voices.voice_of(own, recording, mode, language=language, words=words)

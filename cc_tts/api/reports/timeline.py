@@ -25,7 +25,7 @@ def picture_of(
     return CallPicture(
         title=f"Call {call.id}",
         duration_s=end_s - origin_s,
-        facts=_facts(call, is_whole=bool(events) and events[0].seq == 1),
+        facts=[*_facts(call), *_gaps(events)],
         lanes=_lanes(call, events, end_s),
         waveforms=waveforms,
         tables=(_utterances(call), _steps(events, origin_s)),
@@ -33,9 +33,9 @@ def picture_of(
     )
 
 
-def _facts(call: Call, *, is_whole: bool) -> list[tuple[str, str]]:
+def _facts(call: Call) -> list[tuple[str, str]]:
     quality, ending = call.quality, call.ending
-    facts = [
+    return [
         ("caller", call.caller),
         ("callee", call.callee),
         ("direction", call.direction),
@@ -49,9 +49,14 @@ def _facts(call: Call, *, is_whole: bool) -> list[tuple[str, str]]:
         ("jitter / round trip", f"{_ms(quality.jitter_ms)} / {_ms(quality.round_trip_ms)}"),
         ("gaps in our speech", str(quality.underruns)),
     ]
-    if not is_whole:
-        facts.append(("note", "not all events of this call are kept (http.event_history_size)"))
-    return facts
+
+
+def _gaps(events: Sequence[Event]) -> Iterator[tuple[str, str]]:
+    """Say which events are missing."""
+    if not events or events[0].seq != 1:
+        yield "note", "not all events of this call are kept (http.event_history_size)"
+    elif any(_of(events, types.CallAdopted)):
+        yield "note", "the events before the restart of the server are not kept"
 
 
 def _lanes(call: Call, events: Sequence[Event], end_s: float) -> list[Lane]:

@@ -8,7 +8,7 @@ from msgspec import Meta
 from cc_tts.api import schemas, views
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http import bodies
-from cc_tts.api.http.forms import MULTIPART, fields_of
+from cc_tts.api.http.forms import MULTIPART, fields_of, text_of
 from cc_tts.api.http.route import RouteTable
 from cc_tts.config.wording import form
 from cc_tts.engines.enrolment.own_voices import NewVoice
@@ -60,7 +60,7 @@ class EnrolVoice(schemas.Body, frozen=True):
 
 def _form(body: bytes, content_type: str) -> EnrolVoice:
     fields: dict[str, Any] = dict(fields_of(body, content_type))
-    texts = {name: value.decode("utf-8", "replace") for name, value in fields.items() if name != "file"}
+    texts = {name: text_of(name, value) for name, value in fields.items() if name != "file"}
     return bodies.shaped(fields | texts, EnrolVoice)
 
 

@@ -70,6 +70,24 @@ async def test_the_text_of_a_form_is_utf_8(api: RunningApi) -> None:
     assert said(api).text == "Grüße, 你好 & +"
 
 
+@pytest.mark.parametrize(
+    ("content_type", "form"),
+    [
+        ("application/x-www-form-urlencoded", b"tts_text=%C4%FA%BA%C3+and+welcome"),
+        (
+            "multipart/form-data; boundary=b",
+            b'--b\r\nContent-Disposition: form-data; name="tts_text"\r\n\r\n\xc4\xfa\xba\xc3 and welcome\r\n--b--\r\n',
+        ),
+    ],
+)
+async def test_a_text_in_gbk_is_refused_since_words_of_it_would_not_be_spoken(
+    api: RunningApi, content_type: str, form: bytes
+) -> None:
+    headers = {"Authorization": f"Bearer {OPERATOR}", "Content-Type": content_type}
+    async with api.session.post("/inference_sft", data=form, headers=headers) as response:
+        assert (response.status, problem(await response.read()).get("errors", [{}])[0]["pointer"]) == (400, "/tts_text")
+
+
 async def test_a_speaker_of_the_first_model_is_a_voice_of_the_language(api: RunningApi) -> None:
     assert (await ask(api, "GET", "sft", {"tts_text": TEXT, "spk_id": "英文女"}))[0] == 200
     assert (said(api).voice, said(api).language) == (None, "en")
@@ -128,8 +146,9 @@ async def test_words_that_are_blank_are_refused_before_anything_is_enrolled(
 async def test_nothing_is_enrolled_for_a_text_that_cannot_be_spoken_or_by_a_server_that_drains(
     api: RunningApi, mode: str, fields: dict[str, str]
 ) -> None:
-    status, _, body = await ask(api, "POST", mode, fields | {"tts_text": "..."}, recording=RECORDING)
-    assert (status, [each["pointer"] for each in problem(body).get("errors", ())]) == (422, ["/tts_text"])
+    for text in ("...", "one\0two"):
+        status, _, body = await ask(api, "POST", mode, fields | {"tts_text": text}, recording=RECORDING)
+        assert (status, [each["pointer"] for each in problem(body).get("errors", ())]) == (422, ["/tts_text"])
     api.registry.start_drain()
     status, _, body = await ask(api, "POST", mode, fields, recording=RECORDING)
     assert (status, problem(body)["code"]) == (503, "draining")

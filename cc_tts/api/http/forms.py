@@ -5,7 +5,8 @@ from email.parser import BytesHeaderParser
 from typing import Final
 from urllib.parse import parse_qsl
 
-from cc_tts.errors import MalformedRequest
+from cc_tts.api.http.bodies import pointer_to
+from cc_tts.errors import FieldError, MalformedRequest
 
 MULTIPART: Final = "multipart/form-data"
 URLENCODED: Final = "application/x-www-form-urlencoded"
@@ -49,3 +50,11 @@ def urlencoded_fields_of(body: bytes) -> dict[str, bytes]:
     if len(found) < len(pairs):
         raise MalformedRequest("each field of a form has a name of its own")
     return found
+
+
+def text_of(name: str, value: bytes) -> str:
+    """The value of a field that is a text; raises ``MalformedRequest`` if it is not in UTF-8: words would be lost."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise MalformedRequest.about(FieldError(pointer_to(name), "this is not in UTF-8")) from None

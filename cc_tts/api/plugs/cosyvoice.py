@@ -18,7 +18,7 @@ from cc_tts.api import schemas
 from cc_tts.api.calls import fields_of_text
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http import bodies
-from cc_tts.api.http.forms import MULTIPART, URLENCODED, fields_of, urlencoded_fields_of
+from cc_tts.api.http.forms import MULTIPART, URLENCODED, fields_of, text_of, urlencoded_fields_of
 from cc_tts.api.http.route import Handler, RouteTable, camel_case
 from cc_tts.api.plugs.encoder import FORMATS
 from cc_tts.api.plugs.response import RESPONSE_ROUTE, SpeechResponse
@@ -166,7 +166,7 @@ PROMPT_VOICES: Final = web.AppKey("prompt_voices", PromptVoices)
 
 
 def _digest(words: bytes, audio: bytes) -> str:
-    """What tells a recording and the use of it from others; runs on a thread, as the recording may be long."""
+    """Return what tells a recording and its use from others. Runs on: a thread, as the recording may be long."""
     digest = hashlib.sha256(words)
     digest.update(audio)
     return digest.hexdigest()[:DIGEST_CHARS]
@@ -183,8 +183,8 @@ async def _enrol(own: OwnVoices, new: NewVoice) -> None:
 def _by_get_and_post(path: str, body: type[Any], **options: Any) -> Callable[[H], H]:
     """Decorate a handler of a form that comes by GET or POST."""
     forms = {
-        MULTIPART: lambda data, content_type: bodies.shaped(_texts(fields_of(data, content_type)), body),
-        URLENCODED: lambda data, _content_type: bodies.shaped(_texts(urlencoded_fields_of(data)), body),
+        MULTIPART: lambda data, content_type: bodies.shaped(_values(fields_of(data, content_type), body), body),
+        URLENCODED: lambda data, _content_type: bodies.shaped(_values(urlencoded_fields_of(data), body), body),
     }
 
     def declare(handler: H) -> H:
@@ -196,9 +196,10 @@ def _by_get_and_post(path: str, body: type[Any], **options: Any) -> Callable[[H]
     return declare
 
 
-def _texts(fields: dict[str, bytes]) -> dict[str, Any]:
-    """The fields of a form, all texts but the recording."""
-    return {name: value if name == "prompt_wav" else value.decode("utf-8", "replace") for name, value in fields.items()}
+def _values(fields: dict[str, bytes], body: type[Any]) -> dict[str, Any]:
+    """Return the values of the fields that have a meaning, all texts but the recording."""
+    known = {name: value for name, value in fields.items() if name in body.__struct_fields__}
+    return {name: value if name == "prompt_wav" else text_of(name, value) for name, value in known.items()}
 
 
 @_by_get_and_post("/inference_sft", SpeakerText, **_FORM)
@@ -238,7 +239,8 @@ async def _respond_as(
     text = text.rpartition(END_OF_PROMPT)[2]
     refuse_if_draining(request)
     with bodies.located(fields_of_text("/tts_text")):
-        request.app[CONTEXT].speech_source.check_text(TextContent(text))
+        content = schemas.words(text, UNSET, TextContent(""), text_field="tts_text")
+        request.app[CONTEXT].speech_source.check_text(content)
     language = detect_language(words if mode == "zero_shot" else text)
     voices, own = request.app[PROMPT_VOICES], request.app[CONTEXT].own_voices
     voice = await voices.voice_of(own, recording, mode, language=language, words=words)

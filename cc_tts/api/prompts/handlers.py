@@ -13,7 +13,7 @@ from cc_tts.api.calls import OF_TEXT, fields_of_text
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http import bodies
 from cc_tts.api.http.auth import current_tenant
-from cc_tts.api.http.forms import MULTIPART, fields_of
+from cc_tts.api.http.forms import MULTIPART, fields_of, text_of
 from cc_tts.api.http.route import WAS_THERE, Query, RouteTable
 from cc_tts.api.prompts.bodies import StageAudio, StagePrompt
 from cc_tts.errors import (
@@ -62,7 +62,7 @@ def _form(body: bytes, content_type: str) -> StageAudio:
     audio = next((fields.pop(name) for name in _FILE_FIELDS if name in fields), None)
     if audio is None:
         raise MalformedRequest("the form has no field called file")
-    values: dict[str, Any] = {name: value.decode("utf-8", "replace") for name, value in fields.items()}
+    values: dict[str, Any] = {name: text_of(name, value) for name, value in fields.items()}
     if "ttl_s" in values:
         try:
             values["ttl_s"] = float(values["ttl_s"])

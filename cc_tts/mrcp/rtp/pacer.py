@@ -26,12 +26,11 @@ class Pacer:
 
     def wake(self) -> None:
         """A line may have something to play."""
-        if self._task is None:
+        if self._task is None or self._task.done():  # done, though its callback may come after what wakes it now
             self._task = asyncio.create_task(self._run(), name="media clock")
             self._task.add_done_callback(self._over)
 
     def _over(self, task: asyncio.Task[None]) -> None:
-        self._task = None
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("media_clock_failed", exc_info=error)
 

@@ -1,0 +1,42 @@
+"""The media clock of the MRCP process: it runs as long as a line plays, and whenever one begins to."""
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from cc_tts.clock import MonotonicClock
+from cc_tts.mrcp.rtp.pacer import Pacer
+
+pytestmark = pytest.mark.unit
+
+
+class FakeLine:
+    """A line that plays so many frames."""
+
+    def __init__(self) -> None:
+        self.left = 0
+        self.num_ticks = 0
+
+    @property
+    def is_busy(self) -> bool:
+        return self.left > 0
+
+    def tick(self, _now_ns: int) -> None:
+        self.left -= 1
+        self.num_ticks += 1
+
+
+async def test_a_line_that_begins_in_the_moment_in_which_the_clock_stops_is_ticked() -> None:
+    line = FakeLine()
+    pacer = Pacer(cast("Any", [line]), MonotonicClock())
+    pacer.wake()  # nothing plays: the clock stops at its first look
+    asyncio.get_running_loop().call_soon(begin, line, pacer)  # behind that look, and before what follows it
+    async with asyncio.timeout(2):
+        while not line.num_ticks:  # noqa: ASYNC110 - no event tells of it
+            await asyncio.sleep(0.01)
+
+
+def begin(line: FakeLine, pacer: Pacer) -> None:
+    line.left = 1
+    pacer.wake()

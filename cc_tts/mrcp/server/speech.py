@@ -11,7 +11,6 @@ Runs on: the event loop.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -203,7 +202,10 @@ class MrcpSpeech:
                 self._style = wanted.style
                 self._content = await self._read(wanted.style)
                 self._services.source.check(self._content)
-        except CcTtsError as error:
+        except Exception as error:
+            if not isinstance(error, CcTtsError):
+                log.exception("mrcp_jump_failed")
+                error = EngineFailed(type(error).__name__)
             self._send(SpeechJumped(self._opened.speech_id, at_ms, restarts))
             self._fail(error, SpeechOver)
             return
@@ -331,10 +333,10 @@ async def _next(chunks: AsyncIterator[SpeechChunk]) -> SpeechChunk | None:
 
 
 async def _end(task: asyncio.Task[None] | None) -> None:
+    """Cancel it and wait for its end. Whoever is cancelled meanwhile is: what was closed must not go on."""
     if task is not None:
         task.cancel()
-        with suppress(asyncio.CancelledError):
-            await asyncio.gather(task, return_exceptions=True)
+        await asyncio.wait({task})
 
 
 def _rate(style: Style) -> float:

@@ -1,0 +1,90 @@
+"""One SPEAK request as the server carries it out, and the lexicons of sessions, with a made-up engine."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from cc_tts.clock import MonotonicClock
+from cc_tts.config.schema import Config, TtsConfig
+from cc_tts.errors import EngineFailed
+from cc_tts.metrics import Metrics
+from cc_tts.mrcp.messages import (
+    JumpSpeech,
+    OpenSpeech,
+    SpeechJumped,
+    SpeechOver,
+    SpeechTaken,
+    StartSpeech,
+    Style,
+)
+from cc_tts.mrcp.server.speech import MrcpSpeech, SpeechServices
+from cc_tts.processes.channel import Message
+from cc_tts.speech.source import SpeechSource
+from cc_tts.tenants.accounting import AccountingLog
+from cc_tts.tenants.quotas import TenantQuotas
+from cc_tts.text.normalizer import Normalizer
+from tests.fakes.fake_engine import FakeEngine
+
+pytestmark = pytest.mark.unit
+
+LONG = "Good morning. " * 100
+
+
+class Bench:
+    """A speech that begins at once."""
+
+    def __init__(self, text: str = LONG) -> None:
+        self.engine = FakeEngine()
+        self.told: list[Message] = []
+        services = SpeechServices(
+            config=Config(),
+            source=SpeechSource(cast("Any", self.engine), Normalizer(), TtsConfig()),
+            tenants=TenantQuotas(),
+            accounting=AccountingLog(),
+            metrics=Metrics(),
+            clock=MonotonicClock(),
+            new_id=lambda: "u",
+            send=lambda message, _payload=b"": self.told.append(message),
+        )
+        self.speech = MrcpSpeech(OpenSpeech(1, "mrcp_1", "text", Style(), 8000), text.encode(), (), services)
+        self.speech.begin()
+        self.speech.take(StartSpeech(1))
+
+    async def until(self, kind: type[Message], *, num: int = 1) -> Message:
+        """The message of this kind that is ``num`` th."""
+        found: Callable[[], list[Message]] = lambda: [each for each in self.told if isinstance(each, kind)]  # noqa: E731
+        async with asyncio.timeout(2):
+            while len(found()) < num:  # noqa: ASYNC110 - no event tells of it
+                await asyncio.sleep(0.01)
+        return found()[num - 1]
+
+
+def jump(style: Style = Style(), played_ms: float = 100.0) -> JumpSpeech:  # noqa: B008 - frozen
+    return JumpSpeech(1, played_ms, 0, "second", style)
+
+
+async def test_a_speech_that_is_closed_while_it_jumps_ends() -> None:
+    bench = Bench()
+    await bench.until(SpeechTaken)
+    bench.speech.take(jump())
+    await asyncio.sleep(0)  # the jump waits for the end of what was spoken before
+    async with asyncio.timeout(2):
+        await bench.speech.close(100.0, "cancelled")
+    assert all(stream.is_cancelled for stream in bench.engine.streams)
+    assert not [each for each in bench.told if isinstance(each, SpeechJumped)]
+
+
+async def test_a_jump_that_breaks_down_is_answered_and_the_speech_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    await bench.until(SpeechTaken)
+
+    def broken(*_place: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("cc_tts.mrcp.server.speech.place_of", broken)
+    bench.speech.take(JumpSpeech(1, 100.0, 1, "word", Style()))
+    await bench.until(SpeechJumped)
+    assert cast("SpeechOver", await bench.until(SpeechOver)).code == EngineFailed("").code
+    await bench.speech.close(100.0, "error")

@@ -287,7 +287,7 @@ class Synthesizer:
             self._answer(request, Status.UNSUPPORTED_VALUE, [("Jump-Size", written)])
         elif not changes and jump is None:
             self._answer(request, Status.MISSING_HEADER)
-        elif not speak.has_begun or speak.control is not None:
+        elif not speak.is_taken or speak.control is not None:
             self._answer(request, Status.FAILED, _cause(_ERROR, "the request cannot be controlled yet"))
         else:
             speak.control = request

@@ -352,6 +352,17 @@ def test_control_goes_on_from_another_place_and_is_answered_then() -> None:
     assert bench.synthesizer.takes_audio(1)
 
 
+def test_control_waits_until_the_text_was_looked_at_and_counted() -> None:
+    bench = Bench()
+    bench.ask("SPEAK", b"Hello.", Content_Type="text/plain")
+    answer = bench.ask("CONTROL", Prosody_Rate="slow")
+    assert answer is not None
+    assert answer.what == "2 407 COMPLETE"
+    assert not bench.of_kind(JumpSpeech)
+    bench.synthesizer.on_taken(SpeechTaken(1))
+    assert bench.ask("CONTROL", Prosody_Rate="slow") is None
+
+
 def test_control_changes_how_the_rest_is_spoken() -> None:
     bench = Bench()
     bench.speak()

@@ -43,9 +43,6 @@ from cc_tts.processes.channel import Message
 
 CHECK_S: Final = 1.0
 """How often it is looked for sessions and connections that nobody needs (unmeasured)."""
-_UNSPECIFIED: Final = "0.0.0.0"
-"""A client that holds its audio writes so (RFC 3264 §8.4, for old ones)."""
-_HEARS: Final = ("recvonly", "sendrecv", "")
 
 log = logs.get(__name__)
 
@@ -88,7 +85,9 @@ class MrcpCall:
             raise Refusal(400, str(error)) from None
         if not read.has_control:
             raise Refusal(488, "The offer has no m=application line of MRCPv2")
-        audio = next((each for each in read.media if each.is_audio and each.port), None)
+        ports = self._calls.control_ports
+        control = next((each for each in read.media if each.is_our_resource and ports.of(each)), None)
+        audio = read.audio_of(control)
         codec = audio.codec() if audio is not None else None
         if audio is not None and codec is None:
             raise Refusal(488, "No codec of PCMU, PCMA, L16/8000 and L16/16000 is offered")
@@ -96,7 +95,7 @@ class MrcpCall:
             raise Refusal(488, "Audio is spoken over RTP/AVP only")
         if codec is not None and self._line.is_busy and codec.rate_hz != self._line.rate_hz:
             raise Refusal(488, "The sample rate stays while a request is spoken")
-        accepted = self._accepted(read, audio)
+        accepted = self._accepted(read, control, audio)
         self._version += 1
         return sdp.answer(read, accepted, address=self._address, sdp_id=self._sdp_id, version=self._version)
 
@@ -104,9 +103,7 @@ class MrcpCall:
     def _address(self) -> str:
         return self._calls.public_address or self._dialog.flow.local_host
 
-    def _accepted(self, offer: Offer, audio: Media | None) -> tuple[Accepted, ...]:
-        ports = self._calls.control_ports
-        wanted = next((each for each in offer.media if each.is_our_resource and ports.of(each)), None)
+    def _accepted(self, offer: Offer, wanted: Media | None, audio: Media | None) -> tuple[Accepted, ...]:
         self._set_audio(audio)
         if wanted is None:
             self._close_channel("released")
@@ -115,9 +112,9 @@ class MrcpCall:
         found = []
         for media in offer.media:
             if media is wanted and self.synthesizer is not None:
-                found.append(Accepted(ports.of(media), channel=self.synthesizer.channel_id))
+                found.append(Accepted(self._calls.control_ports.of(media), channel=self.synthesizer.channel_id))
             elif media is audio:
-                direction = "sendonly" if _is_heard(media) else "inactive"
+                direction = "sendonly" if media.is_heard else "inactive"
                 found.append(Accepted(self._line.port, codec=media.codec(), direction=direction))
             else:
                 found.append(Accepted())
@@ -127,7 +124,7 @@ class MrcpCall:
         codec = audio.codec() if audio is not None else None
         if audio is not None and codec is not None:
             address = audio.address or self._dialog.flow.peer[0]
-            self._line.set_target(Target(address, audio.port, codec, is_active=_is_heard(audio)))
+            self._line.set_target(Target(address, audio.port, codec, is_active=audio.is_heard))
         else:
             self._line.drop_target()
 
@@ -146,10 +143,6 @@ class MrcpCall:
             self.synthesizer.close(reason)
             self._calls.close_channel(self.synthesizer)
             self.synthesizer = None
-
-
-def _is_heard(audio: Media) -> bool:
-    return audio.direction in _HEARS and audio.address != _UNSPECIFIED
 
 
 class MrcpCalls:

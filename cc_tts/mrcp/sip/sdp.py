@@ -18,7 +18,6 @@ from typing import Final
 from cc_tts.mrcp.control.synthesizer import RESOURCE
 from cc_tts.mrcp.rtp.codecs import STATIC, Codec
 
-MAX_SDP_BYTES: Final = 16_384  # unmeasured
 MAX_MEDIA: Final = 16  # unmeasured
 MAX_FORMATS: Final = 64  # unmeasured
 TLS_PROTOCOL: Final = "TCP/TLS/MRCPv2"
@@ -27,6 +26,9 @@ _MEDIA: Final = re.compile(r"m=([\w-]{1,32}) (\d{1,5})(?:/\d{1,5})? ([\w/.-]{1,3
 _RTPMAP: Final = re.compile(r"a=rtpmap:(\d{1,3}) +([\w.-]{1,32})/(\d{1,6})(?:/(\d{1,2}))?\s*", re.ASCII)
 _ATTRIBUTE: Final = re.compile(r"a=([\w-]{1,32})(?::(.*))?")
 _TOKEN: Final = re.compile(r"[\w.!#$%&'*+^`{|}~-]{1,64}", re.ASCII)
+_HEARS: Final = ("recvonly", "sendrecv", "")
+_UNSPECIFIED: Final = "0.0.0.0"
+"""A client that holds its audio writes so (RFC 3264 §8.4, for old ones)."""
 _DIRECTIONS: Final = ("sendrecv", "sendonly", "recvonly", "inactive")
 _MAX_PORT: Final = 65_535  # POSIX
 
@@ -47,6 +49,8 @@ class Media:
     attributes: dict[str, str] = field(default_factory=dict)
     codecs: dict[int, Codec] = field(default_factory=dict)
     direction: str = ""
+    cmids: list[str] = field(default_factory=list)
+    """The ``mid`` of each media line that a control line is for (RFC 6787 §4.4)."""
 
     @property
     def is_control(self) -> bool:
@@ -60,6 +64,11 @@ class Media:
     @property
     def is_audio(self) -> bool:
         return self.kind == "audio" and self.protocol.upper() == "RTP/AVP"
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether the client hears what is sent on it."""
+        return self.direction in _HEARS and self.address != _UNSPECIFIED
 
     @property
     def is_our_resource(self) -> bool:
@@ -91,6 +100,14 @@ class Offer:
     def has_control(self) -> bool:
         """Whether it is one of MRCPv2 at all."""
         return any(each.is_control for each in self.media)
+
+    def audio_of(self, control: Media | None) -> Media | None:
+        """The audio line of a synthesiser: of those that its control line names, or of all if it names none, the first that
+        the client hears, else the first. Beside it there may be one that the client only sends on, for a recogniser.
+        """
+        lines = [each for each in self.media if each.is_audio and each.port]
+        named = [each for each in lines if control is not None and each.attributes.get("mid") in control.cmids] or lines
+        return next((each for each in named if each.is_heard), next(iter(named), None))
 
 
 def read(sdp: str) -> Offer:
@@ -130,6 +147,8 @@ def _attribute(media: Media, line: str) -> None:
     elif (match := _ATTRIBUTE.fullmatch(line)) is not None:
         if match[1] in _DIRECTIONS:
             media.direction = match[1]
+        elif match[1].lower() == "cmid":
+            media.cmids.append((match[2] or "").strip())
         else:
             media.attributes.setdefault(match[1].lower(), (match[2] or "").strip())
 
@@ -170,20 +189,16 @@ def _section(media: Media, accepted: Accepted) -> Iterator[str]:
             yield from ("a=setup:passive", f"a=connection:{connection}", f"a=channel:{accepted.channel}")
         elif _TOKEN.fullmatch(resource := media.attributes.get("resource", "")):
             yield f"a=resource:{resource}"
-        yield from _echoed(media, "cmid")
+        yield from (f"a=cmid:{each}" for each in media.cmids if _TOKEN.fullmatch(each))
     elif accepted.codec is not None:
         codec = accepted.codec
         yield f"m=audio {accepted.port} RTP/AVP {codec.payload_type}"
         yield f"a=rtpmap:{codec.payload_type} {codec.name}/{codec.rate_hz}"
         yield from (f"a={accepted.direction}", "a=ptime:20")
-        yield from _echoed(media, "mid")
+        if _TOKEN.fullmatch(mid := media.attributes.get("mid", "")):
+            yield f"a=mid:{mid}"
     else:
         yield f"m={media.kind} 0 {media.protocol} {' '.join(media.formats) or '0'}"
-
-
-def _echoed(media: Media, name: str) -> Iterator[str]:
-    if _TOKEN.fullmatch(value := media.attributes.get(name, "")):
-        yield f"a={name}:{value}"
 
 
 def capabilities(*, address: str, has_tls: bool, has_plain: bool) -> str:

@@ -97,3 +97,26 @@ def test_what_the_client_names_cannot_add_a_line_to_the_answer() -> None:
     offer = sdp.read(HEAD + CONTROL.replace("cmid:1", "cmid:1 a=channel:x"))
     answer = sdp.answer(offer, (Accepted(1544, channel="abc@speechsynth"),), address="192.0.2.7", sdp_id=1, version=1)
     assert "cmid" not in answer
+
+
+LINES: list[tuple[str, tuple[str, ...], str]] = [
+    ("cmid:1", ("sendonly mid:2", "recvonly mid:1"), "mid:1"),
+    ("cmid:1", ("recvonly mid:2", "inactive mid:1"), "mid:1"),
+    ("cmid:2\r\na=cmid:1", ("recvonly mid:3", "sendonly mid:2", "recvonly mid:1"), "mid:1"),
+    ("cmid:9", ("sendonly mid:1", "sendrecv mid:2"), "mid:2"),
+    ("cmid:9", ("sendonly mid:1",), "mid:1"),
+]
+
+
+@pytest.mark.parametrize(("control", "lines", "mid"), LINES)
+def test_the_audio_of_a_synthesiser_is_what_its_control_line_names_and_the_client_hears(
+    control: str, lines: tuple[str, ...], mid: str
+) -> None:
+    sections = [
+        f"m=audio 4000 RTP/AVP 0\r\na={direction}\r\na={named}\r\n"
+        for direction, named in (each.split() for each in lines)
+    ]
+    offer = sdp.read(HEAD + CONTROL.replace("cmid:1", control) + "".join(sections))
+    found = offer.audio_of(offer.media[0])
+    assert found is not None
+    assert f"mid:{found.attributes['mid']}" == mid

@@ -31,6 +31,8 @@ _UNSPECIFIED: Final = "0.0.0.0"
 """A client that holds its audio writes so (RFC 3264 §8.4, for old ones)."""
 _DIRECTIONS: Final = ("sendrecv", "sendonly", "recvonly", "inactive")
 _MAX_PORT: Final = 65_535  # POSIX
+_MAX_PAYLOAD_TYPE: Final = 127
+"""RTP has seven bits for it (RFC 3550 §5.1)."""
 
 
 class BadSdp(Exception):
@@ -142,7 +144,7 @@ def _media(lines: list[str], address: str, direction: str) -> Media:
 def _attribute(media: Media, line: str) -> None:
     if (mapped := _RTPMAP.fullmatch(line)) is not None:
         number, channels = int(mapped[1]), int(mapped[4] or 1)
-        if channels == 1:
+        if channels == 1 and number <= _MAX_PAYLOAD_TYPE:
             media.codecs[number] = Codec(mapped[2].upper(), int(mapped[3]), number)
     elif (match := _ATTRIBUTE.fullmatch(line)) is not None:
         if match[1] in _DIRECTIONS:

@@ -26,6 +26,7 @@ def audio(formats: str, *lines: str) -> sdp.Media:
         ("96", ("a=rtpmap:96 L16/8000/2",), None),
         ("96", ("a=rtpmap:96 opus/48000/2",), None),
         ("0", ("a=rtpmap:0 G722/8000",), None),
+        ("300", ("a=rtpmap:300 L16/8000",), None),
         ("", (), None),
     ],
 )

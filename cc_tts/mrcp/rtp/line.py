@@ -79,6 +79,8 @@ class RtpLine:
         self._at_ms = 0.0
         self._played_ms = 0.0
         self._written_ms = 0.0
+        self._is_fading = False
+        """What was cut is still to fade out, in the next frame."""
         self._silence_left: int | None = None
         """Frames of silence until the request is complete; ``None`` before all of it was heard."""
         self._ssrc = secrets.randbits(32)
@@ -101,7 +103,7 @@ class RtpLine:
     @property
     def is_busy(self) -> bool:
         """Whether packets are sent."""
-        return bool(self._utterance)
+        return bool(self._utterance) or self._is_fading
 
     @property
     def played_ms(self) -> float:
@@ -142,10 +144,15 @@ class RtpLine:
             self._buffer.finish(self._utterance)
 
     def cut(self) -> None:
-        """Be silent, and forget what was not played."""
+        """Fade out, and forget what was not played."""
         if self._buffer is not None and self._utterance:
             self._buffer.cut(self._utterance)
-        self._utterance = ""
+            head = self._buffer.head
+            self._is_fading = head is not None and head[0] == self._utterance and head[1] > 0
+            if not self._is_fading:  # it was not heard, and there may be no tick that takes it out of the buffer
+                self._buffer.end_cut(self._clock.now_ns())
+                self._events.clear()
+        self._utterance, self._silence_left = "", None
 
     def pause(self) -> None:
         """Be silent, and keep what was not played."""
@@ -159,13 +166,14 @@ class RtpLine:
 
     def close(self) -> None:
         """Free the port, and send nothing more."""
-        self._utterance = ""
+        self._utterance, self._is_fading = "", False
         self._sock.close()
 
     # --- the clock ---------------------------------------------------------------------------------------------------------
 
     def tick(self, now_ns: int) -> None:
         """Send the frame of this tick."""
+        self._is_fading = False
         if self._buffer is None:
             return
         frame = self._buffer.read_frame(now_ns)

@@ -15,6 +15,8 @@ pytestmark = pytest.mark.unit
 
 TICK_NS = PTIME_MS * NS_PER_MS
 LOUD = struct.pack("<h", 8000)
+SILENCE = b"\xff" * 160
+"""A frame of PCMU."""
 
 
 class FakeSocket:
@@ -96,24 +98,53 @@ def test_silence_is_sent_until_there_is_audio_and_while_it_is_paused() -> None:
     bench = Bench()
     bench.line.begin(1)
     bench.tick(5)
-    assert [data[12:] for data, _ in bench.socket.sent] == [b"\xff" * 160] * 5
+    assert [data[12:] for data, _ in bench.socket.sent] == [SILENCE] * 5
     bench.line.write(pcm(500))
     bench.tick(2)
     bench.line.pause()
     bench.tick(2)
-    assert bench.socket.sent[-1][0][12:] == b"\xff" * 160
+    assert bench.socket.sent[-1][0][12:] == SILENCE
     bench.line.resume()
     bench.tick(2)
-    assert bench.socket.sent[-1][0][12:] != b"\xff" * 160
+    assert bench.socket.sent[-1][0][12:] != SILENCE
 
 
-def test_a_cut_is_silent_at_once_and_a_jump_counts_from_its_place() -> None:
+def test_what_is_cut_fades_out_at_once_and_is_not_heard_when_the_next_request_begins() -> None:
     bench = Bench()
     bench.line.begin(1)
     bench.line.write(pcm(1000))
     bench.tick(10)
     bench.line.cut()
+    bench.tick(10)
+    assert len(bench.socket.sent) == 11
+    last = bench.socket.sent[-1][0][12:]
+    assert last != SILENCE
+    assert last.endswith(SILENCE[:120])
+    bench.line.begin(2)
+    bench.tick(1)
+    assert bench.socket.sent[-1][0][12:] == SILENCE
+
+
+def test_requests_that_are_stopped_before_a_frame_leave_nothing_behind() -> None:
+    bench = Bench()
+    for speech_id in range(200):
+        bench.line.begin(speech_id)
+        bench.line.write(pcm(100))
+        bench.line.cut()
     assert not bench.line.is_busy
+    bench.line.begin(200)
+    bench.line.write(pcm(200))
+    bench.line.finish()
+    bench.tick(50)
+    assert bench.played == [15]
+
+
+def test_a_jump_counts_from_its_place() -> None:
+    bench = Bench()
+    bench.line.begin(1)
+    bench.line.write(pcm(1000))
+    bench.tick(10)
+    bench.line.cut()
     bench.line.begin(1, 3000.0)
     bench.line.write(pcm(200))
     bench.line.finish()

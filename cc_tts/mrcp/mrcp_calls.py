@@ -221,15 +221,17 @@ class MrcpCalls:
             complete_delay_ms=self._config.complete_delay_ms,
             start_threshold_ms=self._settings.start_threshold_ms,
             tell_progress=lambda *progress: self._tell(SpeechProgress(*progress), b""),
-            on_played=lambda: self._played(call),
+            on_played=lambda unsent: self._played(call, unsent),
             on_begun=self._pacer.wake,
         )
         self._lines[line] = None
         return line
 
-    def _played(self, call: MrcpCall) -> None:
+    def _played(self, call: MrcpCall, unsent: str) -> None:
+        if unsent:
+            log.warning("mrcp_rtp_not_sent", mrcp_call_id=call.id, detail=unsent)
         if call.synthesizer is not None:
-            call.synthesizer.on_played()
+            call.synthesizer.on_played(unsent)
 
     def open_channel(self, call: MrcpCall) -> Synthesizer:
         """The synthesiser of a call."""

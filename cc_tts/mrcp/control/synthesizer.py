@@ -373,10 +373,11 @@ class Synthesizer:
             self._line.cut()
             self._complete(speak, cause, over.code)
 
-    def on_played(self) -> None:
-        """All of the request that is spoken was heard, and the silence behind it."""
+    def on_played(self, unsent: str = "") -> None:
+        """All of the request that is spoken was played, and the silence behind it; ``unsent`` says why nothing of it left."""
         if self._queue:
-            self._complete(self._queue[0], _cause(NORMAL), "")
+            cause = _cause(_ERROR, f"no RTP could be sent: {unsent}") if unsent else _cause(NORMAL)
+            self._complete(self._queue[0], cause, "error" if unsent else "")
 
     def on_lexicon(self, taken: LexiconTaken) -> None:
         """The server has looked at a lexicon."""

@@ -44,8 +44,8 @@ class Target:
 
 
 class RtpLine:
-    """``tell_progress`` is told how much was played and how much waits, ms; ``on_played`` that all was heard, and
-    ``on_begun`` that there is something to play.
+    """``tell_progress`` is told how much was played and how much waits, ms; ``on_played`` that all was played, and why no
+    packet of it could be sent, if none could; ``on_begun`` that there is something to play.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class RtpLine:
         complete_delay_ms: int,
         start_threshold_ms: int,
         tell_progress: Callable[[int, float, float], None],
-        on_played: Callable[[], None],
+        on_played: Callable[[str], None],
         on_begun: Callable[[], None],
     ) -> None:
         sock.settimeout(0)
@@ -87,7 +87,11 @@ class RtpLine:
         self._sequence = secrets.randbits(16)
         self._timestamp = secrets.randbits(32)
         self._last_ns: int | None = None
+        self._num_before = 0
+        self._unsent = ""
+        """Why the last packet that could not be sent was not."""
         self.num_packets = 0
+        """Those that were sent."""
 
     @property
     def port(self) -> int:
@@ -129,6 +133,7 @@ class RtpLine:
         self._num_begun += 1
         self._speech_id, self._utterance = speech_id, f"{speech_id}/{self._num_begun}"
         self._at_ms, self._played_ms, self._written_ms, self._silence_left = at_ms, 0.0, 0.0, None
+        self._num_before, self._unsent = self.num_packets, ""
         self._buffer.begin(self._utterance, self._start_threshold_ms)
         self._on_begun()
 
@@ -188,7 +193,7 @@ class RtpLine:
             self._silence_left -= 1
         else:
             self._silence_left, self._utterance = None, ""
-            self._on_played()
+            self._on_played("" if self.num_packets > self._num_before else self._unsent)
 
     def _note(self, event: PlayoutEvent) -> None:
         if event.utterance_id != self._utterance or not isinstance(event, PlayoutProgress | PlayoutFinished):
@@ -212,6 +217,9 @@ class RtpLine:
         self._sequence = (self._sequence + 1) & 0xFFFF
         marker = _MARKER if is_first else 0
         head = _HEADER.pack(_VERSION, target.codec.payload_type | marker, self._sequence, self._timestamp, self._ssrc)
-        with suppress(OSError):  # as a packet that is lost on its way
+        try:
             self._sock.sendto(head + target.codec.encode(frame), (target.address, target.port))
+        except OSError as error:  # as a packet that is lost on its way, unless it happens to all of them
+            self._unsent = error.strerror or type(error).__name__
+        else:
             self.num_packets += 1

@@ -1,5 +1,6 @@
 """The RTP of a session, tick by tick: what is sent when, and when all was heard."""
 
+import errno
 import socket
 import struct
 from typing import Any, cast
@@ -24,12 +25,15 @@ class FakeSocket:
 
     def __init__(self) -> None:
         self.sent: list[tuple[bytes, tuple[str, int]]] = []
+        self.error: OSError | None = None
 
     def settimeout(self, _timeout_s: float) -> None: ...
 
     def setsockopt(self, *_option: int) -> None: ...
 
     def sendto(self, data: bytes, to: tuple[str, int]) -> None:
+        if self.error is not None:
+            raise self.error
         self.sent.append((data, to))
 
     def close(self) -> None: ...
@@ -39,6 +43,7 @@ class Bench:
     def __init__(self, codec: Codec = STATIC[0], *, delay_ms: int = 100) -> None:
         self.socket = FakeSocket()
         self.played: list[int] = []
+        self.unsent: list[str] = []
         self.progress: list[tuple[int, float, float]] = []
         self.now_ns = 10**12
         self.line = RtpLine(
@@ -47,10 +52,14 @@ class Bench:
             complete_delay_ms=delay_ms,
             start_threshold_ms=40,
             tell_progress=lambda *told: self.progress.append(cast("Any", told)),
-            on_played=lambda: self.played.append(len(self.socket.sent)),
+            on_played=self._note_played,
             on_begun=lambda: None,
         )
         self.line.set_target(Target("192.0.2.1", 4000, codec))
+
+    def _note_played(self, unsent: str) -> None:
+        self.played.append(len(self.socket.sent))
+        self.unsent.append(unsent)
 
     def tick(self, num: int) -> None:
         for _ in range(num):
@@ -182,4 +191,17 @@ def test_a_client_that_holds_its_audio_gets_no_packets_and_the_text_goes_on() ->
     bench.line.finish()
     bench.tick(20)
     assert not bench.socket.sent
-    assert bench.played == [0]
+    assert (bench.played, bench.unsent) == ([0], [""])
+
+
+@pytest.mark.parametrize(("num_lost", "unsent"), [(5, ""), (50, "Network is unreachable")])
+def test_it_is_told_that_no_packet_of_a_request_could_be_sent(num_lost: int, unsent: str) -> None:
+    bench = Bench()
+    bench.line.begin(1)
+    bench.line.write(pcm(200))
+    bench.line.finish()
+    bench.socket.error = OSError(errno.ENETUNREACH, "Network is unreachable")
+    bench.tick(num_lost)
+    bench.socket.error = None
+    bench.tick(50)
+    assert bench.unsent == [unsent]

@@ -328,6 +328,14 @@ def test_speech_that_breaks_off_completes_with_an_error() -> None:
     assert bench.synthesizer.state is SynthState.IDLE
 
 
+def test_speech_of_which_nothing_could_be_sent_completes_with_an_error() -> None:
+    bench = Bench()
+    bench.speak()
+    bench.synthesizer.on_played("Network is unreachable")
+    assert bench.answers[-1].headers["Completion-Cause"] == "004 error"
+    assert bench.told[-1] == CloseSpeech(1, 0.0, "error")
+
+
 def test_marks_are_events_with_their_name() -> None:
     bench = Bench()
     bench.speak()

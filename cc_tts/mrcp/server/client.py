@@ -78,7 +78,7 @@ class MrcpProcess:
         self._supervisor = Supervisor(
             python_child("mrcp", "cc_tts.mrcp", messages=FROM_MRCP, settings=_settings_of(config)),
             clock=clock,
-            on_message=self._on_message,
+            on_message=self.take,
             on_ready=lambda _hello: self._send(Accept(self._accepting)),
             on_down=self._down,
         )
@@ -117,12 +117,8 @@ class MrcpProcess:
                 while self.num_sessions:  # noqa: ASYNC110 - the sessions end one by one
                     await asyncio.sleep(LOOK_S)
 
-    def _send(self, message: Message, payload: bytes = b"") -> None:
-        if self._supervisor.state is ProcessState.READY:
-            with contextlib.suppress(ProcessFailed):
-                self._supervisor.send(message, payload)
-
-    def _on_message(self, message: Message, payload: bytes) -> None:
+    def take(self, message: Message, payload: bytes) -> None:
+        """A message of the process has come."""
         match message:
             case OpenSpeech():
                 self._open(message, payload)
@@ -132,7 +128,8 @@ class MrcpProcess:
             case CloseSpeech(speech_id=number):
                 self._close(number, message.played_ms, message.reason)
             case DefineLexicon():
-                task = asyncio.create_task(self._define(message, payload), name="lexicon")
+                known = self._lexicons.setdefault(message.mrcp_call_id, {})  # before the end of the session is read
+                task = asyncio.create_task(self._define(message, payload, known), name="lexicon")
                 self._defining.add(task)
                 task.add_done_callback(self._defining.discard)
             case MrcpCallOver(mrcp_call_id=mrcp_call_id):
@@ -140,6 +137,11 @@ class MrcpProcess:
             case Sessions(num=num):
                 self.num_sessions = num
                 self._metrics.mrcp_sessions.set(num)
+
+    def _send(self, message: Message, payload: bytes = b"") -> None:
+        if self._supervisor.state is ProcessState.READY:
+            with contextlib.suppress(ProcessFailed):
+                self._supervisor.send(message, payload)
 
     def _open(self, opened: OpenSpeech, payload: bytes) -> None:
         known = self._lexicons.get(opened.mrcp_call_id, {})
@@ -154,8 +156,7 @@ class MrcpProcess:
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
-    async def _define(self, wanted: DefineLexicon, document: bytes) -> None:
-        known = self._lexicons.setdefault(wanted.mrcp_call_id, {})
+    async def _define(self, wanted: DefineLexicon, document: bytes, known: dict[str, CompiledLexicon]) -> None:
         try:
             if len(known) >= MAX_LEXICONS and wanted.name not in known:
                 raise LexiconMalformed(f"a session has at most {MAX_LEXICONS} lexicons")

@@ -1,6 +1,8 @@
 """One SPEAK request as the server carries it out, and the lexicons of sessions, with a made-up engine."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -11,7 +13,9 @@ from cc_tts.config.schema import Config, TtsConfig
 from cc_tts.errors import EngineFailed
 from cc_tts.metrics import Metrics
 from cc_tts.mrcp.messages import (
+    DefineLexicon,
     JumpSpeech,
+    MrcpCallOver,
     OpenSpeech,
     SpeechJumped,
     SpeechOver,
@@ -19,12 +23,14 @@ from cc_tts.mrcp.messages import (
     StartSpeech,
     Style,
 )
+from cc_tts.mrcp.server.client import MrcpProcess
 from cc_tts.mrcp.server.speech import MrcpSpeech, SpeechServices
 from cc_tts.processes.channel import Message
 from cc_tts.speech.source import SpeechSource
 from cc_tts.tenants.accounting import AccountingLog
 from cc_tts.tenants.quotas import TenantQuotas
 from cc_tts.text.normalizer import Normalizer
+from cc_tts.text.pronunciation.lexicon import CompiledLexicon, Lexicon
 from tests.fakes.fake_engine import FakeEngine
 
 pytestmark = pytest.mark.unit
@@ -88,3 +94,44 @@ async def test_a_jump_that_breaks_down_is_answered_and_the_speech_fails(monkeypa
     await bench.until(SpeechJumped)
     assert cast("SpeechOver", await bench.until(SpeechOver)).code == EngineFailed("").code
     await bench.speech.close(100.0, "error")
+
+
+PLS = (
+    '<lexicon version="1.0" alphabet="ipa" xml:lang="en" xmlns="http://www.w3.org/2005/01/pronunciation-lexicon">'
+    "<lexeme><grapheme>Xq</grapheme><alias>ten</alias></lexeme></lexicon>"
+).encode()
+
+
+async def test_a_lexicon_goes_with_its_session_though_that_ends_before_it_was_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compiled: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    class Noted(CompiledLexicon):
+        """A lexicon that is counted as long as somebody has it."""
+
+        def __init__(self, lexicon: Lexicon) -> None:
+            super().__init__(lexicon)
+            compiled.add(self)
+            num_compiled.append(1)
+
+    num_compiled: list[int] = []
+    monkeypatch.setattr("cc_tts.mrcp.server.client.CompiledLexicon", Noted)
+    process = MrcpProcess(
+        Config(),
+        cast("Any", None),
+        tenants=TenantQuotas(),
+        accounting=AccountingLog(),
+        metrics=Metrics(),
+        clock=MonotonicClock(),
+        new_id=lambda: "u",
+        on_down=lambda: None,
+    )
+    process.take(DefineLexicon(1, "mrcp_1", "session:a"), PLS)
+    process.take(MrcpCallOver("mrcp_1"), b"")
+    async with asyncio.timeout(2):
+        while not num_compiled:  # noqa: ASYNC110 - no event tells of it
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(0.05)
+    gc.collect()
+    assert not compiled

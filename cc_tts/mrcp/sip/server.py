@@ -257,11 +257,11 @@ class SipServer:
         if request.cseq <= dialog.cseq:
             raise Refusal(500, "CSeq is lower than that of the last request")
         dialog.cseq = request.cseq
-        dialog.flow = request.flow if not request.flow.is_reliable else self._move(dialog, request.flow)
+        dialog.flow = self._move(dialog, request.flow)
         return dialog
 
     def _move(self, dialog: Dialog, flow: Flow) -> Flow:
-        """The client uses another connection from now on."""
+        """The client may use another connection, or transport, from now on."""
         if flow is not dialog.flow:
             _hold(dialog.flow, -1)
             _hold(flow, 1)

@@ -10,7 +10,7 @@ import pytest
 
 from cc_tts.config.schema import SipConfig
 from cc_tts.mrcp.sip import request as requests
-from cc_tts.mrcp.sip.flows import Address, Flow, SipListener
+from cc_tts.mrcp.sip.flows import Address, Flow, SipListener, StreamFlow
 from cc_tts.mrcp.sip.server import Dialog, Refusal, SipServer
 from tests.support.virtual_time import VirtualTimeLoop
 
@@ -205,6 +205,34 @@ async def test_another_offer_within_a_dialog() -> None:
         message("INVITE", cseq=4, branch="z9hG4bK6", tag=tag, body="refuse", From="<sip:a@192.0.2.1>;tag=other")
     )
     assert [each.split()[1] for each in bench.flow.starts()] == ["200", "491", "200", "500", "481"]
+
+
+class RecordedStream(StreamFlow):
+    """A connection that keeps what is sent on it."""
+
+    def __init__(self) -> None:
+        super().__init__(SipListener(lambda _text, _flow: None, lambda _host: True), "TCP")
+        self.peer = PEER
+        self.sent: list[str] = []
+
+    def send(self, data: bytes, to: Address | None = None) -> None:
+        del to
+        self.sent.append(data.decode())
+
+
+@virtual
+async def test_a_connection_is_held_by_the_sessions_that_use_it_now() -> None:
+    bench, first, second = Bench(), RecordedStream(), RecordedStream()
+    bench.server.receive(message("INVITE"), first)
+    tag = first.sent[-1].partition("\r\nTo: ")[2].partition("\r\n")[0].partition(";tag=")[2]
+    bench.server.receive(message("ACK", tag=tag), first)
+    held = [(first.num_sessions, second.num_sessions)]
+    flows: list[Flow] = [second, bench.flow, first]
+    for number, flow in enumerate(flows):
+        bench.server.receive(message("OPTIONS", cseq=number + 2, branch=f"z9hG4bKo{number}", tag=tag), flow)
+        held.append((first.num_sessions, second.num_sessions))
+    bench.server.receive(message("BYE", cseq=9, branch="z9hG4bK9", tag=tag), first)
+    assert [*held, (first.num_sessions, second.num_sessions)] == [(1, 0), (0, 1), (0, 0), (1, 0), (0, 0)]
 
 
 @virtual

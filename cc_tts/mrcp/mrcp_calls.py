@@ -93,7 +93,8 @@ class MrcpCall:
             raise Refusal(488, "No codec of PCMU, PCMA, L16/8000 and L16/16000 is offered")
         if any(each.kind == "audio" and each.port for each in read.media) and audio is None:
             raise Refusal(488, "Audio is spoken over RTP/AVP only")
-        if codec is not None and self._line.is_busy and codec.rate_hz != self._line.rate_hz:
+        is_speaking = self.synthesizer is not None and self.synthesizer.num_speaks > 0
+        if codec is not None and is_speaking and codec.rate_hz != self._line.spoken_rate_hz:
             raise Refusal(488, "The sample rate stays while a request is spoken")
         accepted = self._accepted(read, control, audio)
         self._version += 1

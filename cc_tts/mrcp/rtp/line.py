@@ -105,6 +105,11 @@ class RtpLine:
         return None if self._target is None else self._target.codec.rate_hz
 
     @property
+    def spoken_rate_hz(self) -> int:
+        """The sample rate of what is spoken, also while nothing is agreed."""
+        return self._format.rate_hz
+
+    @property
     def is_busy(self) -> bool:
         """Whether packets are sent."""
         return bool(self._utterance) or self._is_fading

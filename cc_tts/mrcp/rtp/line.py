@@ -80,7 +80,7 @@ class RtpLine:
         self._played_ms = 0.0
         self._written_ms = 0.0
         self._is_fading = False
-        """What was cut is still to fade out, in the next frame."""
+        """The next frame fades out what was cut."""
         self._silence_left: int | None = None
         """Frames of silence until the request is complete; ``None`` before all of it was heard."""
         self._ssrc = secrets.randbits(32)

@@ -22,7 +22,9 @@ MAX_CONNECTIONS: Final = 1000  # unmeasured
 MAX_UNREAD_BYTES: Final = 1 << 20
 """A client that leaves so much unread has stopped (unmeasured)."""
 UNUSED_S: Final = 60.0
-"""A connection that is of no channel is closed after so long without a message (unmeasured)."""
+"""A connection that is of no channel is closed after so long without a message, or after what a session may be without one
+if that is longer: until its first request it is not known which connection is that of a session (unmeasured).
+"""
 KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
 """A client that has gone without a word is noticed after a minute (unmeasured)."""
 _CHANNEL: Final = re.compile(r"([0-9A-Za-z]{1,64})@([a-z]{1,32})", re.ASCII)
@@ -91,16 +93,19 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
-    def is_unused(self, now_s: float) -> bool:
-        """Whether it is of no channel."""
-        return not self.channels and now_s - self._heard_s > UNUSED_S
+    def is_unused(self, since_s: float) -> bool:
+        """Whether it is of no channel, and has been silent since then."""
+        return not self.channels and self._heard_s < since_s
 
 
 class Control:
-    """All connections and channels. ``may_connect`` says from which addresses."""
+    """All connections and channels. ``may_connect`` says from which addresses; a session may be without a connection for
+    ``idle_timeout_s``.
+    """
 
-    def __init__(self, may_connect: Callable[[str], bool]) -> None:
+    def __init__(self, may_connect: Callable[[str], bool], *, idle_timeout_s: float = 0.0) -> None:
         self._may_connect = may_connect
+        self._unused_s = max(UNUSED_S, idle_timeout_s)
         self._channels: dict[str, Channel] = {}
         self._connection_of: dict[str, Connection] = {}
         self._connections: set[Connection] = set()
@@ -187,7 +192,7 @@ class Control:
 
     def close_unused(self, now_s: float) -> None:
         """Close the connections that nobody needs."""
-        for connection in [each for each in self._connections if each.is_unused(now_s)]:
+        for connection in [each for each in self._connections if each.is_unused(now_s - self._unused_s)]:
             connection.close()
 
     def close(self) -> None:

@@ -93,6 +93,16 @@ async def test_a_connection_of_no_channel_is_closed_after_a_while() -> None:
         assert await line(used) == "2 200 COMPLETE"
 
 
+async def test_a_connection_may_be_without_a_channel_as_long_as_a_session_without_a_connection() -> None:
+    control = Control(lambda _host: True, idle_timeout_s=2 * UNUSED_S)
+    control.add("a@speechsynth", EchoingChannel(control, "a@speechsynth"))
+    async with listening(control) as (client,):
+        await asyncio.sleep(0.05)
+        control.close_unused(asyncio.get_running_loop().time() + UNUSED_S + 1)
+        client[1].write(asked("STOP", 1, "a@speechsynth"))
+        assert await line(client) == "1 200 COMPLETE"
+
+
 async def test_a_client_that_does_not_read_is_cut_off() -> None:
     control = Control(lambda _host: True)
     control.add("a@speechsynth", EchoingChannel(control, "a@speechsynth"))

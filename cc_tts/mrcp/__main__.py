@@ -174,7 +174,8 @@ class MrcpServer:
             self._listener.close_idle(now_s)
 
     async def stop(self) -> None:
-        """End the sessions by BYE, and listen no more."""
+        """End the sessions by BYE, and listen no more. Nobody would end those that began meanwhile."""
+        self.calls.is_accepting = False
         await self.sip.close(BYE_TIMEOUT_S)
         self.control.close()
         self._listener.close()

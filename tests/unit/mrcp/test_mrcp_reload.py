@@ -1,4 +1,4 @@
-"""What a running MRCP process takes over of a configuration that was read again."""
+"""What a running MRCP process takes over of a configuration that was read again, and how it ends."""
 
 import asyncio
 import contextlib
@@ -13,6 +13,7 @@ from cc_tts.config.schema import LogConfig, SipConfig, TlsConfig
 from cc_tts.config.sections.mrcp import MrcpConfig
 from cc_tts.mrcp.__main__ import MrcpServer
 from cc_tts.mrcp.messages import MrcpSettings, Renew
+from cc_tts.mrcp.sip.server import Refusal
 from lab.certificates import Authority
 
 pytestmark = pytest.mark.unit
@@ -65,3 +66,10 @@ async def test_who_may_connect_changes_at_once() -> None:
             with contextlib.suppress(ConnectionError):
                 assert await reader.read() == b""
         writer.close()
+
+
+async def test_no_session_begins_while_the_process_ends() -> None:
+    async with running(TlsConfig(), "udp") as (server, _):
+        await server.stop()
+        with pytest.raises(Refusal, match="Draining"):
+            server.calls.begin("v=0", cast("Any", None))

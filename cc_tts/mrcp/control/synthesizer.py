@@ -374,7 +374,7 @@ class Synthesizer:
             self._complete(speak, cause, over.code)
 
     def on_played(self, unsent: str = "") -> None:
-        """All of the request that is spoken was played, and the silence behind it; ``unsent`` says why nothing of it left."""
+        """All of the request was played, and the silence behind it; ``unsent`` says why nothing of it left."""
         if self._queue:
             cause = _cause(_ERROR, f"no RTP could be sent: {unsent}") if unsent else _cause(NORMAL)
             self._complete(self._queue[0], cause, "error" if unsent else "")

@@ -97,9 +97,9 @@ async def test_a_jump_that_breaks_down_is_answered_and_the_speech_fails(monkeypa
 
 
 PLS = (
-    '<lexicon version="1.0" alphabet="ipa" xml:lang="en" xmlns="http://www.w3.org/2005/01/pronunciation-lexicon">'
-    "<lexeme><grapheme>Xq</grapheme><alias>ten</alias></lexeme></lexicon>"
-).encode()
+    b'<lexicon version="1.0" alphabet="ipa" xml:lang="en" xmlns="http://www.w3.org/2005/01/pronunciation-lexicon">'
+    b"<lexeme><grapheme>Xq</grapheme><alias>ten</alias></lexeme></lexicon>"
+)
 
 
 async def test_a_lexicon_goes_with_its_session_though_that_ends_before_it_was_read(

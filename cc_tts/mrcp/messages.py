@@ -118,11 +118,15 @@ class SpeechTaken(Message, frozen=True):
 
 
 class SpeechJumped(Message, frozen=True):
-    """The audio from here on begins at another place. ``restarts``: at the beginning, though an earlier one was wanted."""
+    """The audio from here on begins at another place. ``restarts``: at the beginning, though an earlier one was wanted.
+    ``code`` is that of an error, with which the text goes on as it was, and empty if there is none.
+    """
 
     speech_id: int
     at_ms: float
     restarts: bool
+    code: str = ""
+    detail: str = ""
 
 
 class SpeechAudio(Message, frozen=True):

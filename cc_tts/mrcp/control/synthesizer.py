@@ -291,9 +291,8 @@ class Synthesizer:
             self._answer(request, Status.FAILED, _cause(_ERROR, "the request cannot be controlled yet"))
         else:
             speak.control = request
-            speak.parameters.update(changes)
             count, unit = jump or (0, "second")
-            style = params.style_of(speak.parameters)
+            style = params.style_of({**speak.parameters, **changes})
             self._tell(JumpSpeech(speak.speech_id, self._line.played_ms, count, unit, style), b"")
             self._line.cut()
 
@@ -338,20 +337,23 @@ class Synthesizer:
             speak.is_taken = True
             self._answer_speak(speak)
             return
-        status = _STATUS_OF.get(taken.code, Status.FAILED)
-        voice = [("Voice-Name", speak.parameters.get("Voice-Name", ""))] if taken.code == "unknown_voice" else []
-        headers = [*voice, *_cause(_CAUSES.get(taken.code, _ERROR), taken.detail)]
+        status, headers = _refusal(taken.code, taken.detail, speak.parameters.get("Voice-Name", ""))
         if not speak.is_answered:
             self._send_response(speak.request_id, status, RequestState.COMPLETE, headers)
         self._end(speak, taken.code)
 
     def on_jumped(self, jumped: SpeechJumped) -> None:
-        """The audio goes on from another place."""
+        """The audio goes on from another place, or from where it was if that was not possible."""
         speak = self._named(jumped.speech_id)
         if speak is None or (request := speak.control) is None:
             return
         speak.control = None
         self._line.begin(speak.speech_id, jumped.at_ms)
+        if jumped.code:
+            wanted = params.settable(request.headers)
+            self._answer(request, *_refusal(jumped.code, jumped.detail, wanted.get("Voice-Name", "")))
+            return
+        speak.parameters.update(params.settable(request.headers))
         self._answer_active(request, (("Speak-Restart", "true"),) if jumped.restarts else ())
 
     def takes_audio(self, speech_id: int) -> bool:
@@ -476,6 +478,12 @@ def _charset_of(request: Request) -> str | None:
 def _cause(cause: str, reason: str = "") -> list[Header]:
     found = [("Completion-Cause", cause)]
     return [*found, ("Completion-Reason", f'"{reason[:200].translate(_UNQUOTED)}"')] if reason else found
+
+
+def _refusal(code: str, detail: str, voice: str) -> tuple[Status, list[Header]]:
+    """The status and the headers of an error of the server."""
+    named = [("Voice-Name", voice)] if code == "unknown_voice" else []
+    return _STATUS_OF.get(code, Status.FAILED), [*named, *_cause(_CAUSES.get(code, _ERROR), detail)]
 
 
 def _timestamp(ntp: int, mark: str = "") -> list[Header]:

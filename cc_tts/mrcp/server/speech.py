@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from msgspec.structs import replace as replaced
+
 from cc_tts import logs
 from cc_tts.audio import AudioFormat
 from cc_tts.clock import Clock, ms_between
@@ -192,25 +194,28 @@ class MrcpSpeech:
 
     async def _jump(self, wanted: JumpSpeech, before: asyncio.Task[None] | None) -> None:
         await _end(before)
-        restarts = False
-        at_ms = wanted.played_ms
+        jumped = SpeechJumped(self._opened.speech_id, wanted.played_ms, restarts=False)
         try:
-            if wanted.count:
-                at_ms, restarts = place_of(self._spans, wanted.played_ms, wanted.count, wanted.unit)
-            if wanted.style != self._style:
-                at_ms *= _rate(self._style) / _rate(wanted.style)
-                self._style = wanted.style
-                self._content = await self._read(wanted.style)
-                self._services.source.check(self._content)
+            jumped = await self._place(wanted)
+        except CcTtsError as error:
+            jumped = replaced(jumped, code=error.code, detail=error.detail[:200])
         except Exception as error:
-            if not isinstance(error, CcTtsError):
-                log.exception("mrcp_jump_failed")
-                error = EngineFailed(type(error).__name__)
-            self._send(SpeechJumped(self._opened.speech_id, at_ms, restarts))
-            self._fail(error, SpeechOver)
-            return
-        self._send(SpeechJumped(self._opened.speech_id, at_ms, restarts))
-        await self._speak(at_ms)
+            log.exception("mrcp_jump_failed")
+            jumped = replaced(jumped, code=EngineFailed.code, detail=type(error).__name__)
+        self._send(jumped)
+        await self._speak(jumped.at_ms)
+
+    async def _place(self, wanted: JumpSpeech) -> SpeechJumped:
+        """Where the text goes on, from here on in the style that is wanted."""
+        at_ms, restarts = wanted.played_ms, False
+        if wanted.count:
+            at_ms, restarts = place_of(self._spans, wanted.played_ms, wanted.count, wanted.unit)
+        if wanted.style != self._style:
+            content = await self._read(wanted.style)
+            self._services.source.check(content)
+            at_ms *= _rate(self._style) / _rate(wanted.style)
+            self._style, self._content = wanted.style, content
+        return SpeechJumped(self._opened.speech_id, at_ms, restarts)
 
     async def _speak(self, from_ms: float) -> None:
         """Send the audio from this place on, and how it ended."""

@@ -82,8 +82,18 @@ async def test_a_speech_that_is_closed_while_it_jumps_ends() -> None:
     assert not [each for each in bench.told if isinstance(each, SpeechJumped)]
 
 
-async def test_a_jump_that_breaks_down_is_answered_and_the_speech_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = Bench()
+async def test_a_jump_to_a_voice_that_there_is_not_says_so_and_the_text_goes_on() -> None:
+    bench = Bench("Good morning.")
+    await bench.until(SpeechTaken)
+    bench.speech.take(jump(Style(voices=("nobody",))))
+    found = cast("SpeechJumped", await bench.until(SpeechJumped))
+    assert (found.at_ms, found.code) == (100.0, "unknown_voice")
+    assert not cast("SpeechOver", await bench.until(SpeechOver)).code
+    await bench.speech.close(100.0, "normal")
+
+
+async def test_a_jump_that_breaks_down_says_so_and_the_text_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench("Good morning.")
     await bench.until(SpeechTaken)
 
     def broken(*_place: object) -> None:
@@ -91,9 +101,9 @@ async def test_a_jump_that_breaks_down_is_answered_and_the_speech_fails(monkeypa
 
     monkeypatch.setattr("cc_tts.mrcp.server.speech.place_of", broken)
     bench.speech.take(JumpSpeech(1, 100.0, 1, "word", Style()))
-    await bench.until(SpeechJumped)
-    assert cast("SpeechOver", await bench.until(SpeechOver)).code == EngineFailed("").code
-    await bench.speech.close(100.0, "error")
+    assert cast("SpeechJumped", await bench.until(SpeechJumped)).code == EngineFailed.code
+    assert not cast("SpeechOver", await bench.until(SpeechOver)).code
+    await bench.speech.close(100.0, "normal")
 
 
 PLS = (

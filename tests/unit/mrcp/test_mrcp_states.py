@@ -380,6 +380,22 @@ def test_control_changes_how_the_rest_is_spoken() -> None:
     assert (jump.count, jump.style.rate) == (0, 0.75)
 
 
+@pytest.mark.parametrize(("code", "status"), [("unknown_voice", 409), ("engine_failed", 407)])
+def test_a_control_that_is_not_possible_is_refused_and_the_text_goes_on_as_it_was(code: str, status: int) -> None:
+    bench = Bench()
+    bench.speak()
+    bench.line.played_ms = 2000.0
+    bench.ask("CONTROL", Voice_Name="nobody")
+    bench.synthesizer.on_jumped(SpeechJumped(1, 2000.0, restarts=False, code=code))
+    assert bench.answers[-1].what == f"2 {status} COMPLETE"
+    assert bench.line.did[-1] == "begin 1 at 2000"
+    assert bench.synthesizer.takes_audio(1)
+    bench.ask("CONTROL", Prosody_Rate="slow")
+    jump = bench.of_kind(JumpSpeech)[-1]
+    assert isinstance(jump, JumpSpeech)
+    assert jump.style == Style(rate=0.75)
+
+
 def test_stop_answers_a_control_that_waits() -> None:
     bench = Bench()
     bench.speak()

@@ -222,7 +222,7 @@ class Metrics:
         self.mrcp_sessions = gauge("cctts_mrcp_sessions", "Sessions of MRCP clients.")
         self.mrcp_speaks = counter(
             "cctts_mrcp_speaks",
-            "SPEAK requests that are over: normal, cancelled, hangup, process_ended, or error.",
+            "SPEAK requests that are over: normal, cancelled, hangup (the session has ended), process_ended, or error.",
             "reason",
         )
         self.text_streams = gauge("cctts_text_streams", "Open sockets of /v1/calls/{id}/stream.")

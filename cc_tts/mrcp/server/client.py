@@ -37,6 +37,7 @@ from cc_tts.text.pronunciation.lexicon import CompiledLexicon, read_pls
 LOOK_S: Final = 0.1  # unmeasured
 MAX_LEXICONS: Final = 16  # unmeasured
 """A session has so many; the MRCP process has the same limit, and refuses more."""
+_ENDS_OF_SESSIONS: Final = ("hangup", "shutdown", "released", "not_connected", "no_ack")
 
 log = logs.get(__name__)
 
@@ -195,5 +196,7 @@ def _compiled(document: bytes) -> CompiledLexicon:
 
 
 def _reason(reason: str) -> str:
-    """The value of a label, of which there are few."""
-    return reason if reason in ("normal", "cancelled", "hangup", "process_ended") else "error"
+    """The value of a label, of which there are few. A session that ends in good order is no error, whoever ends it."""
+    if reason in _ENDS_OF_SESSIONS:
+        return "hangup"
+    return reason if reason in ("normal", "cancelled", "process_ended") else "error"

@@ -13,6 +13,7 @@ from cc_tts.config.schema import Config, TtsConfig
 from cc_tts.errors import EngineFailed
 from cc_tts.metrics import Metrics
 from cc_tts.mrcp.messages import (
+    CloseSpeech,
     DefineLexicon,
     JumpSpeech,
     MrcpCallOver,
@@ -112,6 +113,33 @@ PLS = (
 )
 
 
+def process_with(metrics: Metrics) -> MrcpProcess:
+    """The process as the server has it, though none runs."""
+    return MrcpProcess(
+        Config(),
+        SpeechSource(cast("Any", FakeEngine()), Normalizer(), TtsConfig()),
+        tenants=TenantQuotas(),
+        accounting=AccountingLog(),
+        metrics=metrics,
+        clock=MonotonicClock(),
+        new_id=lambda: "u",
+        on_down=lambda: None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("reason", "label"),
+    [("normal", "normal"), ("cancelled", "cancelled"), ("shutdown", "hangup"), ("engine_failed", "error")],
+)
+async def test_a_session_that_ends_in_good_order_counts_as_no_error(reason: str, label: str) -> None:
+    metrics = Metrics()
+    process = process_with(metrics)
+    process.take(OpenSpeech(1, "mrcp_1", "text", Style(), 8000), b"Hello.")
+    process.take(CloseSpeech(1, 0.0, reason), b"")
+    assert f'cctts_mrcp_speaks_total{{reason="{label}"}} 1.0' in metrics.render().decode()
+    await process.stop()
+
+
 async def test_a_lexicon_goes_with_its_session_though_that_ends_before_it_was_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -127,16 +155,7 @@ async def test_a_lexicon_goes_with_its_session_though_that_ends_before_it_was_re
 
     num_compiled: list[int] = []
     monkeypatch.setattr("cc_tts.mrcp.server.client.CompiledLexicon", Noted)
-    process = MrcpProcess(
-        Config(),
-        cast("Any", None),
-        tenants=TenantQuotas(),
-        accounting=AccountingLog(),
-        metrics=Metrics(),
-        clock=MonotonicClock(),
-        new_id=lambda: "u",
-        on_down=lambda: None,
-    )
+    process = process_with(Metrics())
     process.take(DefineLexicon(1, "mrcp_1", "session:a"), PLS)
     process.take(MrcpCallOver("mrcp_1"), b"")
     async with asyncio.timeout(2):

@@ -143,7 +143,6 @@ class Relay(Follower):
         """Do what the application says; raises what the command on the call raises."""
         if not self.wants_connection:
             return
-        self._end_silence()
         match message:
             case messages.Text():
                 self._say(message)
@@ -281,7 +280,7 @@ class Relay(Follower):
         self.call.accept()
 
     def _await_answer(self) -> None:
-        """It is the application's turn."""
+        """It is the application's turn, until it has something said or keys sent: no other message ends the silence."""
         self._end_silence()
         if timeout_s := self.call.services.config.relay.silence_timeout_s:
             self._silence = self._loop.call_later(timeout_s, self._nobody_speaks)
@@ -298,9 +297,11 @@ class Relay(Follower):
             self._preempt()
         if text.token:
             self._text.tokens(text.token, opens_with=self._opening(text) if begins else DEFAULTS)
-        if begins and (utterance_id := self._text.open_id) is not None:
-            self._was_interrupted = False
-            self._own[utterance_id] = text.preemptible
+        if text.token.strip() and (utterance_id := self._text.open_id) is not None:
+            self._end_silence()
+            if begins:
+                self._was_interrupted = False
+                self._own[utterance_id] = text.preemptible
         if text.last:
             self._text.end()
 
@@ -329,6 +330,7 @@ class Relay(Follower):
     ) -> None:
         utterance = self.call.speak(self._prompt(content, interruptible, repeat=repeat))
         self._own[utterance.id] = preemptible
+        self._end_silence()
 
     def _preempt(self) -> None:
         """Cut off what the application has said before and lets the next answer cut off; it need not be told of that."""
@@ -378,6 +380,7 @@ class Relay(Follower):
             else:
                 self.call.send_dtmf(keys)
             at_s += DIGIT_S * len(keys)
+        self._end_silence()
 
     def _send_later(self, keys: str) -> None:
         try:

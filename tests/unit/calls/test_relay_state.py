@@ -1,5 +1,6 @@
 """Relays without connections: what a server before this one had, hearing, messages that wait."""
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -11,9 +12,11 @@ from cc_tts.calls.relay import messages
 from cc_tts.calls.relay.relay import MAX_KEPT, Relay
 from cc_tts.calls.transfers.transfer import TransferRequest
 from cc_tts.config.schema import RouteConfig
-from cc_tts.config.sections.relay import RelaySettings
+from cc_tts.config.sections.relay import RelayConfig, RelaySettings
+from cc_tts.errors import CcTtsError
 from cc_tts.vad.client import SpeechNotHeard
 from tests.fakes.exchange import Exchange
+from tests.fakes.running_api import eventually
 from tests.unit.calls.test_adopted_calls import snapshot_of
 
 pytestmark = pytest.mark.unit
@@ -169,3 +172,34 @@ async def test_a_caller_who_was_handed_over_stays() -> None:
     relay.take(messages.End(handoff_data="sales"))
     assert [each.cause for each in ended(exchange)] == ["completed"]
     assert not exchange.ua.commands("hangup")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        pytest.param(messages.Language(tts_language="de-DE"), id="a language"),
+        pytest.param(messages.Text(token="", last=True), id="an answer without a word"),
+        pytest.param(messages.Text(token=" "), id="a blank"),
+        pytest.param(messages.Text(token="a" * 101), id="what is refused"),
+    ],
+)
+async def test_a_message_of_which_nothing_is_heard_does_not_end_the_silence(message: messages.Message) -> None:
+    exchange = Exchange(relay=RelayConfig(silence_timeout_s=0.01))
+    relay, _ = await begun(exchange)
+    with suppress(CcTtsError):
+        relay.take(message)
+    await eventually(lambda: ended(exchange))
+    assert [each.cause for each in ended(exchange)] == ["silent"]
+
+
+async def test_the_rest_of_an_answer_that_was_interrupted_does_not_end_the_silence() -> None:
+    exchange = Exchange(relay=RelayConfig(silence_timeout_s=0.01))
+    relay, outbox = await begun(exchange, interruptible="dtmf", dtmf_detection=False)
+    relay.take(messages.Text(token="one two three. "))
+    (utterance_id,) = exchange.registry.call(relay.call.id).utterances
+    exchange.ua.digit(relay.call.id, "5", at_ns=1)
+    exchange.ua.finished(relay.call.id, utterance_id, cut=True)
+    assert isinstance(taken(outbox)[-1], messages.Interrupt)
+    relay.take(messages.Text(token="four five six. "))
+    await eventually(lambda: ended(exchange))
+    assert [each.cause for each in ended(exchange)] == ["silent"]

@@ -70,7 +70,7 @@ class Line:
         self._sip_code = 0
         self._active: messages.MediaActive | None = None
         self.heard_ns = clock.now_ns()
-        """When the far side last sent anything."""
+        """When the far side last sent anything. It need not before the answer."""
         self.media = LineMedia(
             self.call_id,
             AudioFormat(self._rate_hz),
@@ -133,7 +133,7 @@ class Line:
         self._machine.fire(LegEvent.ACK)
         self._link.answer()
         self._open()
-        self._established_ns = self._clock.now_ns()
+        self._established_ns = self.heard_ns = self._clock.now_ns()
         self._send(
             messages.CallEstablished(
                 call_id=self.call_id,

@@ -331,6 +331,7 @@ async def test_there_are_no_more_calls_than_configured(lines: Lines, http: aioht
     with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
         await lines.dial(http)
     assert refused.value.status == 503
+    await lines.first(messages.InviteRefused)
     for socket in sockets:
         await socket.close()
     await eventually(lambda: len(lines.of(messages.CallEnded)) == 3)
@@ -347,6 +348,7 @@ async def test_nothing_is_taken_while_the_server_takes_nothing(lines: Lines, htt
     with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
         await reader.readexactly(1)
     writer.close()
+    await eventually(lambda: len(lines.of(messages.InviteRefused)) == 2)
 
 
 def message(kind: int, content: bytes = b"") -> bytes:

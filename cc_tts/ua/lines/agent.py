@@ -215,20 +215,21 @@ class LineAgent:
     def _live_lines(self) -> list[Line]:
         return [line for line in self._lines.values() if not line.is_over]
 
-    def _refusal(self) -> int | None:
-        """Return Retry-After, s, if a new call would be refused now."""
+    def _refusal(self, source: str) -> int | None:
+        """Return Retry-After, s, if no call is taken now, and report that one was refused."""
         is_full = self.num_calls >= self._config.max_calls
-        return self._retry_after_s if self._server_silent or not self._accepting or is_full else None
+        if self._accepting and not self._server_silent and not is_full:
+            return None
+        log.warning("line_refused", source=source, reason="overload")
+        self._send(messages.InviteRefused())
+        return self._retry_after_s
 
     def _take(self, link: Link, invite: messages.IncomingCall) -> Line | None:
         """Make a line of a connection; ``None``: it is hung up again."""
         is_known = invite.call_id in self._lines
-        if is_known or self._refusal() is not None:
-            log.warning(
-                "line_refused", source=invite.source, reason="the call is up already" if is_known else "overload"
-            )
-            if not is_known:
-                self._send(messages.InviteRefused())
+        if is_known:
+            log.warning("line_refused", source=invite.source, reason="the call is up already")
+        if is_known or self._refusal(invite.source) is not None:
             link.hang_up()
             return None
         line = Line(link, invite, self._settings, clock=self._clock, send=self._send, on_over=self._on_over)

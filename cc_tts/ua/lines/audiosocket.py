@@ -146,7 +146,6 @@ class AudioSocketListener:
     def __init__(self, board: Switchboard) -> None:
         self._board = board
         self._server: asyncio.Server | None = None
-        self._links: set[asyncio.Task[None] | None] = set()
 
     async def start(self) -> None:
         """Begin to listen; raises ``OSError`` if the port is taken."""
@@ -159,7 +158,7 @@ class AudioSocketListener:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         source = self._board.connected(writer.transport)
-        if not source or self._board.refusal() is not None:
+        if not source or self._board.refusal(source) is not None:
             self._board.disconnected(source)
             writer.transport.abort()
             return

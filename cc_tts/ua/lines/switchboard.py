@@ -21,8 +21,8 @@ log = logs.get(__name__)
 
 
 class Switchboard:
-    """Takes connections in, and makes lines of them. ``refusal`` says for how long no call is taken; ``take`` is that of
-    the agent.
+    """Takes connections in, and makes lines of them. ``refusal`` is asked for each call of an address: for how long none is
+    taken, ``None`` if it is; ``take`` is that of the agent.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class Switchboard:
         config: AsteriskConfig,
         *,
         clock: Clock,
-        refusal: Callable[[], int | None],
+        refusal: Callable[[str], int | None],
         take: Callable[[Link, messages.IncomingCall], Line | None],
     ) -> None:
         self.settings = settings

@@ -257,7 +257,7 @@ class WebSocketListener:
             return web.Response(status=401, headers={"WWW-Authenticate": 'Basic realm="cc-tts"'})
         if request.headers.get("Upgrade", "").lower() != "websocket":
             return web.Response(status=426, headers={"Upgrade": "websocket", "Connection": "Upgrade"})
-        if (retry_after_s := self._board.refusal()) is not None:
+        if (retry_after_s := self._board.refusal(request.remote or "")) is not None:
             return web.Response(status=503, headers={"Retry-After": str(retry_after_s)})
         return None
 

@@ -1,7 +1,6 @@
 """The formats in which Asterisk sends and takes audio on a line, to and from the rate of our lines."""
 
 import sys
-from array import array
 from collections.abc import Callable
 from typing import Final
 
@@ -43,13 +42,6 @@ class LineCodec:
 
     def encode(self, pcm: bytes) -> bytes:
         return self._encode(self._outward.process(pcm))
-
-
-def swapped(data: bytes) -> bytes:
-    """16-bit samples in the other byte order."""
-    samples = array("h", data)
-    samples.byteswap()
-    return samples.tobytes()
 
 
 assert sys.byteorder == "little", "PCM in this program is little-endian"

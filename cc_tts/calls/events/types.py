@@ -341,7 +341,7 @@ class CallRelayEnded(CallData, frozen=True, kw_only=True):
         Meta(
             description="`completed`: the application sent `end`; `closed`: it closed the connection; `unreachable`: it "
             "took none; `lost`: the connection broke; `silent`: it said nothing; `stopped`: by DELETE; `call_ended`; "
-            "`server_restarted`: before the call was answered."
+            "`server_restarted`: before the call was answered, or it could not go on."
         ),
     ]
     handoff_data: Annotated[

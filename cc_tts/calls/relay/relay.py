@@ -200,28 +200,9 @@ class Relay(Follower):
         if self._outbox is not None:
             self._outbox.close()
         self._on_over()
-        call.services.metrics.relays_ended.labels(cause=cause).inc()
-        log.info("relay_ended", call_id=call.id, relay_id=self.request.id, cause=cause)
-        publish_end(call, self.request, cause, handoff_data)
+        tell_end(call, self.request, cause, handoff_data)
         if cause not in ("stopped", "call_ended"):
-            self._go_on(cause)
-
-    def _go_on(self, cause: RelayCause) -> None:
-        """Do what is to follow, so that the caller is not left in silence that nobody knows of."""
-        request, call = self.request, self.call
-        if call.handover.kept is not None or call.bridge.kept is not None:
-            return  # somebody else has the caller already
-        if cause in FAILURES and request.fallback:
-            content = TextContent(request.fallback, request.voice or None, request.language or None)
-            try:
-                call.speak(Prompt(content=content, queue="replace", then=request.then, unattended=True))
-            except CcTtsError as error:
-                log.warning("relay_fallback_failed", call_id=call.id, code=error.code)
-            else:
-                call.accept()
-                return
-        if request.then == "hangup" or call.waits_for_answer:
-            call.end_heard_out(RELAY_FAILED if cause in FAILURES else "relay_ended")
+            go_on(call, self.request, cause)
 
     # --- what happens on the call ------------------------------------------------------------------------------------
 
@@ -434,8 +415,10 @@ class Relay(Follower):
         )
 
 
-def publish_end(call: CallView, request: RelayRequest, cause: RelayCause, handoff_data: str = "") -> None:
-    """Send the last event of a relay."""
+def tell_end(call: CallView, request: RelayRequest, cause: RelayCause, handoff_data: str = "") -> None:
+    """Send the last event of a relay, and count it."""
+    call.services.metrics.relays_ended.labels(cause=cause).inc()
+    log.info("relay_ended", call_id=call.id, relay_id=request.id, cause=cause)
     call.publish(
         CallRelayEnded(
             relay_id=request.id,
@@ -444,6 +427,23 @@ def publish_end(call: CallView, request: RelayRequest, cause: RelayCause, handof
             client_state=_state_of(request),
         )
     )
+
+
+def go_on(call: RelayedCall, request: RelayRequest, cause: RelayCause) -> None:
+    """Do what is to follow a relay, so that the caller is not left in silence that nobody knows of."""
+    if call.handover.kept is not None or call.bridge.kept is not None:
+        return  # somebody else has the caller already
+    if cause in FAILURES and request.fallback:
+        content = TextContent(request.fallback, request.voice or None, request.language or None)
+        try:
+            call.speak(Prompt(content=content, queue="replace", then=request.then, unattended=True))
+        except CcTtsError as error:
+            log.warning("relay_fallback_failed", call_id=call.id, code=error.code)
+        else:
+            call.accept()
+            return
+    if request.then == "hangup" or call.waits_for_answer:
+        call.end_heard_out(RELAY_FAILED if cause in FAILURES else "relay_ended")
 
 
 def _state_of(request: RelayRequest) -> str | UnsetType:

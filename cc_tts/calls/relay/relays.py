@@ -11,7 +11,7 @@ from typing import Any
 from cc_tts import logs
 from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState
-from cc_tts.calls.relay.relay import Relay, publish_end
+from cc_tts.calls.relay.relay import Relay, go_on, tell_end
 from cc_tts.calls.relay.request import RelayRequest
 from cc_tts.calls.services import CallServices
 from cc_tts.config.sections.relay import RelaySettings, relay_url
@@ -84,18 +84,22 @@ class Relays:
 
     def resume(self, call: Call) -> None:
         """Connect the relay of a call of another server again, if it has one. It begins anew with a call that is to be
-        answered.
+        answered; one that cannot go on has failed.
         """
         if (request := call.relay_request) is None:
             return
         call.relay_request = None
+        is_inbound = call.direction == "inbound"
+        is_answered = call.state is CallState.ESTABLISHED or (is_inbound and not call.waits_for_answer)
         try:
-            if call.state is CallState.ESTABLISHED:
+            if is_answered:
                 self._run(call, request, resumed=True)
                 return
         except CcTtsError as error:
             log.warning("relay_not_resumed", call_id=call.id, code=error.code)
-        publish_end(call, request, "server_restarted")
+        tell_end(call, request, "server_restarted")
+        if is_answered:
+            go_on(call, request, "server_restarted")
 
     def _run(self, call: Call, request: RelayRequest, *, resumed: bool = False) -> None:
         relay = Relay(call, request, resumed=resumed, on_over=partial(self._running.pop, call.id, None))

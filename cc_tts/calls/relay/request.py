@@ -9,8 +9,8 @@ RelayCause = Literal[
 ]
 """Why a relay is over."""
 CAUSES: tuple[RelayCause, ...] = get_args(RelayCause)
-FAILURES: tuple[RelayCause, ...] = ("unreachable", "lost", "silent")
-"""The application did not do its part, so that the caller hears the fallback."""
+FAILURES: tuple[RelayCause, ...] = ("unreachable", "lost", "silent", "server_restarted")
+"""The application did not do its part, or we ours, so that the caller hears the fallback."""
 
 
 class RelayRequest(RelaySettings, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from cc_tts.calls.transfers.transfer import TransferRequest
 from cc_tts.config.schema import RouteConfig
 from cc_tts.config.sections.relay import RelayConfig, RelaySettings
 from cc_tts.errors import CcTtsError
+from cc_tts.speech.prompt import text_of
 from cc_tts.vad.client import SpeechNotHeard
 from tests.fakes.exchange import Exchange
 from tests.fakes.running_api import eventually
@@ -92,6 +93,42 @@ async def test_a_relay_of_a_call_without_an_answer_ends_and_begins_with_its_rout
     after.registry.present_adopted()
     assert [(each.relay_id, each.cause) for each in ended(after)] == [(first.request.id, "server_restarted")]
     assert [each.request.id != first.request.id for each in wanted] == [True]
+    assert after.sample("cctts_relays_ended_total", cause="server_restarted") == 1
+    assert not after.ua.commands("hangup")
+
+
+async def test_a_relay_goes_on_whose_answer_the_caller_has_not_acknowledged() -> None:
+    routes = {"greet": RouteConfig(relay=SETTINGS)}
+    before = Exchange(routes=routes)
+    begun = relaying(before)
+    before.ua.incoming("greet")
+    (first,) = begun
+    after = Exchange(routes=routes)
+    wanted = relaying(after)
+    after.ua.report(snapshot_of(before, first.call.id, "answered", established_ns=0))
+    after.registry.present_adopted()
+    assert [each.request.id for each in wanted] == [first.request.id]
+    assert not ended(after)
+
+
+@pytest.mark.parametrize("fallback", ["", "Please call again"])
+async def test_a_caller_whose_relay_cannot_go_on_after_a_restart_is_not_left_in_silence(fallback: str) -> None:
+    before = Exchange()
+    relaying(before)
+    call = before.registry.call(before.talking())
+    settings = RelaySettings(url=SETTINGS.url, interruptible="speech", fallback=fallback)
+    before.registry.relays.begin(call, settings)
+
+    after = Exchange()
+    after.vad.is_installed = False
+    wanted = relaying(after)
+    after.ua.report(snapshot_of(before, call.id))
+    after.registry.present_adopted()
+    assert not wanted
+    assert [each.cause for each in ended(after)] == ["server_restarted"]
+    adopted = after.registry.call(call.id)
+    assert [text_of(each.prompt.content) for each in adopted.utterances.values()] == [fallback] * bool(fallback)
+    assert after.ua.causes == ["relay_failed"] * (not fallback)
 
 
 async def test_a_call_that_is_over_has_no_relay_afterwards() -> None:

@@ -165,7 +165,7 @@ class CreditPlayout:
         frame = self._silence
         if self._num_queued and not self._is_unconfirmed:
             frame = self._hear(now_ns)
-        if not self._is_paused:
+        if not self._is_paused or self._shape is not None:
             self._fill(now_ns)
         return frame
 
@@ -218,7 +218,8 @@ class CreditPlayout:
         frame = self._ahead.popleft()
         self._num_queued -= 1
         self._num_heard += 1
-        self._past.append(frame)
+        if not self._is_paused:
+            self._past.append(frame)
         if frame.utterance_id:
             self._at = frame.utterance_id, frame.played_ms
         self._report(frame.events, now_ns)
@@ -235,7 +236,9 @@ class CreditPlayout:
         piece = bytearray()
         limit = self._window if self._shape is None else LOW_FRAMES
         while self._num_queued < limit and self._has_credit:
-            if self._num_queued == len(self._ahead) and not self._read(now_ns):
+            if self._is_paused:  # what changes each frame goes on, such as a recording and its tone
+                self._ahead.insert(self._num_queued, _Frame(self._silence))
+            elif self._num_queued == len(self._ahead) and not self._read(now_ns):
                 break
             frame = self._ahead[self._num_queued]
             if self._shape is not None:
@@ -293,16 +296,17 @@ class CreditPlayout:
             cuts, self._cuts = self._cuts, set()
             self._drop(cuts, now_ns)
         if self._wants_pause != self._is_paused:
+            self._take_back()
             self._is_paused = self._wants_pause
-            if self._is_paused:
-                self._take_back()
-            else:
+            if not self._is_paused:
                 self._step_back(now_ns)
 
     def _take_back(self) -> None:
-        """Empty the queue of the far side; what is not heard is to be sent again."""
+        """Empty the queue of the far side; what is not heard is to be sent again, but for the silence of a pause."""
         if self._num_queued:
             self._sink.flush()
+        for _ in range(self._num_queued if self._is_paused else 0):
+            self._ahead.popleft()
         self._num_queued = self._since_mark = 0
         self._num_confirmed = self._num_heard
         self._marks.clear()

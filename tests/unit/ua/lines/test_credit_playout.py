@@ -232,6 +232,31 @@ def test_what_is_mixed_in_is_heard_soon() -> None:
     assert line.finished("a").played_ms == 600
 
 
+def test_what_is_mixed_in_goes_on_in_a_pause() -> None:
+    """A recording with its tone, say: it has what the caller says meanwhile."""
+    line = Line()
+    shaped: list[bytes] = []
+
+    def shape(_now_ns: int, pcm: bytes) -> bytes:
+        shaped.append(pcm)
+        return pcm
+
+    line.say("a", 40)
+    line.run(20)
+    line.playout.set_shape(shape)
+    line.run(5)
+    line.playout.set_paused(paused=True, restart=None)
+    line.run(1)
+    num_heard, num_shaped = sum(map(is_loud, line.asterisk.played)), len(shaped)
+    line.run(50)
+    assert len(shaped) - num_shaped == 50
+    assert sum(map(is_loud, line.asterisk.played)) == num_heard, "the prompt does not"
+    line.playout.set_paused(paused=False, restart=("a", 400.0))
+    line.run(60)
+    assert line.finished("a").played_ms == 800
+    assert sum(map(is_loud, line.asterisk.played)) == pytest.approx(num_heard + 20, abs=1)
+
+
 def test_a_full_queue_gets_no_more() -> None:
     line = Line()
     line.playout.is_full = True

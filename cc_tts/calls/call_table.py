@@ -57,7 +57,11 @@ class CallTable:
         self._services.metrics.calls_total.labels(direction=call.direction).inc()
 
     def restore(self, call: Call) -> None:
-        """Take in a call that another server has counted."""
+        """Take in a call that another server has counted. An ended one of the same id is forgotten: dialplans use a UUID of
+        AudioSocket again.
+        """
+        if call.id in self.ended:
+            self._forget(call.id)
         self.live[call.id] = call
         self._services.metrics.calls_active.set(len(self.live))
 

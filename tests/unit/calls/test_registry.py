@@ -418,6 +418,29 @@ async def test_ended_calls_are_kept_for_a_while() -> None:
     assert len(exchange.registry.calls(CallState.TERMINATED)) == 2
 
 
+async def test_an_id_that_comes_again_leaves_nothing_of_the_call_before() -> None:
+    """AudioSocket names calls by a UUID of the dialplan, which may be the same each time."""
+    exchange = Exchange(ended_retention_s=60.0)
+    exchange.ua.ended(exchange.talking("greet", call_id="call_1"))
+    (utterance_id,) = exchange.registry.call("call_1").utterances
+    other = exchange.talking()
+    exchange.ua.ended(other)
+    exchange.clock.advance(50_000)
+    exchange.talking("greet", call_id="call_1")
+    assert len(exchange.registry.calls()) == 2
+    with pytest.raises(UtteranceNotFound):
+        exchange.registry.utterance(utterance_id)
+    assert [event.seq for event in exchange.seen if event.call_id == "call_1" and event.type == "call.incoming"] == [
+        1,
+        1,
+    ]
+    exchange.ua.ended("call_1")
+    exchange.clock.advance(20_000)
+    exchange.ua.ended(exchange.talking())
+    with pytest.raises(CallNotFound):
+        exchange.registry.call(other)
+
+
 async def test_nothing_grows_over_thousands_of_calls() -> None:
     exchange = Exchange(max_ended_calls=10)
     for number in range(5000):

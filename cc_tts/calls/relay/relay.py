@@ -49,6 +49,8 @@ PAUSE_S: Final = 0.5
 """A ``w`` among digits, as Twilio has it."""
 DIGIT_S: Final = 0.26
 """How long a digit and the pause behind it take, about; unmeasured."""
+MAX_LATER_DIGITS: Final = 100
+"""Groups of keys between pauses that may wait; unmeasured."""
 _NUMBER: Final = re.compile(r"sips?:(\+?[0-9]{2,20})@")
 _WITH_TEXT: Final = "x-tts-"
 """Headers that begin so hold what is to be said, which is not for applications."""
@@ -103,6 +105,8 @@ class Relay(Follower):
         """Keys that the application gets once it knows what they have interrupted."""
         self._silence: asyncio.TimerHandle | None = None
         self._later_digits: list[asyncio.TimerHandle] = []
+        self._digits_until_s = 0.0
+        """Keys with pauses take until then, by the loop's clock."""
         self._was_connected = resumed
         self._was_interrupted = False
         self._ending: tuple[RelayCause, str] | None = None
@@ -350,17 +354,25 @@ class Relay(Follower):
         return True
 
     def _send_digits(self, digits: str) -> None:
-        """Send keys, with their pauses."""
-        at_s = 0.0
+        """Send keys, with their pauses, after those that wait."""
+        now_s = self._loop.time()
+        self._later_digits = [each for each in self._later_digits if each.when() > now_s]
+        if len(self._later_digits) > MAX_LATER_DIGITS:
+            raise Unprocessable.about(
+                FieldError("/digits", f"{len(self._later_digits)} groups of keys wait to be sent")
+            )
+        at_s = max(now_s, self._digits_until_s)
         for keys in filter(None, re.split("(w+)", digits)):
             if keys[0] == "w":
                 at_s += PAUSE_S * len(keys)
                 continue
-            if at_s:
-                self._later_digits.append(self._loop.call_later(at_s, partial(self._send_later, keys)))
+            if at_s > now_s:
+                self._later_digits.append(self._loop.call_at(at_s, partial(self._send_later, keys)))
             else:
                 self.call.send_dtmf(keys)
             at_s += DIGIT_S * len(keys)
+        if "w" in digits or self._later_digits:
+            self._digits_until_s = at_s
         self._end_silence()
 
     def _send_later(self, keys: str) -> None:

@@ -9,11 +9,12 @@ from cc_tts.calls.adoption import record as records
 from cc_tts.calls.dtmf.gather import GatherRequest
 from cc_tts.calls.events.outbox import Outbox
 from cc_tts.calls.relay import messages
+from cc_tts.calls.relay import relay as relays
 from cc_tts.calls.relay.relay import MAX_KEPT, Relay
 from cc_tts.calls.transfers.transfer import TransferRequest
 from cc_tts.config.schema import RouteConfig
 from cc_tts.config.sections.relay import RelayConfig, RelaySettings
-from cc_tts.errors import CcTtsError
+from cc_tts.errors import CcTtsError, Unprocessable
 from cc_tts.speech.prompt import text_of
 from cc_tts.vad.client import SpeechNotHeard
 from tests.fakes.exchange import Exchange
@@ -240,3 +241,23 @@ async def test_the_rest_of_an_answer_that_was_interrupted_does_not_end_the_silen
     relay.take(messages.Text(token="four five six. "))
     await eventually(lambda: ended(exchange))
     assert [each.cause for each in ended(exchange)] == ["silent"]
+
+
+async def test_keys_are_sent_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relays, "PAUSE_S", 0.02)
+    exchange = Exchange()
+    relay, _ = await begun(exchange)
+    relay.take(messages.SendDigits(digits="1W2"))
+    relay.take(messages.SendDigits(digits="3"))
+    assert [keys for _, keys, *_ in exchange.ua.commands("dtmf")] == ["1"]
+    await eventually(lambda: len(exchange.ua.commands("dtmf")) == 3)
+    assert [keys for _, keys, *_ in exchange.ua.commands("dtmf")] == ["1", "2", "3"]
+
+
+async def test_so_many_keys_wait_to_be_sent() -> None:
+    exchange = Exchange()
+    relay, _ = await begun(exchange)
+    with pytest.raises(Unprocessable):
+        for _ in range(10):
+            relay.take(messages.SendDigits(digits="1w" * 32))
+    exchange.ua.ended(relay.call.id)

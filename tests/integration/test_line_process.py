@@ -275,6 +275,7 @@ async def test_what_a_line_cannot_do_is_reported(lines: Lines, http: aiohttp.Cli
         pytest.param(json.dumps({**START, "format": "opus"}), id="a format that is not taken"),
         pytest.param(json.dumps({**START, "channel_id": ""}), id="no channel"),
         pytest.param(json.dumps({**START, "channel_variables": ["x"]}), id="variables of a wrong type"),
+        pytest.param('{"event":"MEDIA_START","channel_variables":' + '{"a":' * 20_000, id="nested too deep"),
     ],
 )
 async def test_a_message_that_cannot_be_closes_the_connection(

@@ -167,14 +167,10 @@ class Line:
 
     # --- what the line reports -------------------------------------------------------------------------------------------
 
-    def key(self, digit: str, duration_ms: int = 0) -> None:
-        """The caller has pressed a key."""
+    def key(self, digit: str) -> None:
+        """The caller has pressed a key, for how long Asterisk does not say."""
         at_ns = self._clock.now_ns()
-        self._send(
-            messages.DtmfReceived(
-                call_id=self.call_id, digit=digit, duration_ms=duration_ms, method="line", at_ns=at_ns
-            )
-        )
+        self._send(messages.DtmfReceived(call_id=self.call_id, digit=digit, duration_ms=0, method="line", at_ns=at_ns))
 
     def lost(self, ended_by: messages.EndedBy = "remote") -> None:
         """The far side has hung up, or is gone; nothing happens if the call is over."""

@@ -22,6 +22,7 @@ import msgspec
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from cc_tts import logs
+from cc_tts.errors import UNREADABLE
 from cc_tts.ua.lines.codec import FORMATS, LineCodec
 from cc_tts.ua.lines.invite import incoming_call, variables_of
 from cc_tts.ua.lines.line import Line
@@ -53,13 +54,10 @@ class _Event(msgspec.Struct):
     """A message of Asterisk, with the fields that are read of any."""
 
     event: str
-    connection_id: str = ""
     channel_id: str = ""
     format: str = ""
-    ptime: int = 20
     channel_variables: dict[str, Any] = {}
     digit: str = ""
-    duration_ms: int = 0
     correlation_id: str = ""
 
 
@@ -145,7 +143,7 @@ class WebSocketLink:
     def _take_event(self, text: str) -> None:
         try:
             event = _DECODER.decode(text)
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             raise _Malformed(f"a message is not one of chan_websocket with f(json): {error}") from None
         if event.event == "MEDIA_START":
             self._start(event)
@@ -155,7 +153,7 @@ class WebSocketLink:
             return
         match event.event:
             case "DTMF_END" if event.digit.upper() in _KEYS and len(event.digit) == 1:
-                line.key(event.digit.upper(), event.duration_ms)
+                line.key(event.digit.upper())
             case "MEDIA_MARK_PROCESSED" if event.correlation_id.isdecimal():
                 line.media.confirm(int(event.correlation_id[:18]), self._board.clock.now_ns())
             case "MEDIA_XOFF" | "MEDIA_XON" if line.media.credit is not None:

@@ -50,6 +50,7 @@ def test_what_applications_say(sent: dict[str, Any], read: messages.Message) -> 
         '{"type":"sendDigits","digits":""}',
         '{"type":"end","handoffData":"' + "a" * (messages.MAX_HANDOFF_CHARS + 1) + '"}',
         '{"type":"text","token":"\\ud83d',
+        '{"type":"text","token":"\\ud83d","a":' + "1" * 5000 + "}",
         "[]",
     ],
 )

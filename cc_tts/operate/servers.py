@@ -57,14 +57,18 @@ class Server:
 
     async def ask(self, method: str, path: str, *, scope: Scope, body: Any = None, **query: str) -> Any:
         """Return the JSON of the answer; raises as :meth:`read`."""
-        return msgspec.json.decode(await self.read(method, path, scope=scope, body=body, **query))
+        found = await self.read(method, path, scope=scope, body=body, **query)
+        try:
+            return msgspec.json.decode(found)
+        except (msgspec.DecodeError, UnicodeError):
+            raise NotDone(f"{self.url} does not answer in JSON; it is no control API of cc-tts") from None
 
     async def read(self, method: str, path: str, *, scope: Scope, body: Any = None, **query: str) -> bytes:
         """Return the body of the answer.
 
         Raises:
             NoServer: nobody answers.
-            NotDone: it is refused; the detail says what to do next.
+            NotDone: it is refused; the detail says what to do next. Or the answer is too long.
             ConfigError: no token has the scope.
         """
         headers = {**self._authorization(scope), "Content-Type": "application/json"}
@@ -73,7 +77,7 @@ class Server:
             async with self.client.request(
                 method, self.url + path, data=data, params=query, headers=headers, allow_redirects=False
             ) as answer:
-                found = await answer.content.read(MAX_ANSWER_BYTES)
+                found = await self._body(answer)
                 if answer.status < HTTPStatus.MULTIPLE_CHOICES:
                     return found
                 raise NotDone(self._refusal(answer, found))
@@ -85,6 +89,14 @@ class Server:
                 f"nobody answers at {self.url} ({why}); `cc-tts serve` starts a server there, "
                 "--config or --server name another one"
             ) from None
+
+    async def _body(self, answer: aiohttp.ClientResponse) -> bytes:
+        found = bytearray()
+        async for part in answer.content.iter_any():
+            found += part
+            if len(found) > MAX_ANSWER_BYTES:
+                raise NotDone(f"{self.url} answers with more than {MAX_ANSWER_BYTES >> 20} MiB")
+        return bytes(found)
 
     def _authorization(self, scope: Scope) -> dict[str, str]:
         if not self.tokens:

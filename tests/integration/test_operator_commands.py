@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
@@ -131,6 +133,14 @@ async def test_calls_are_those_of_the_token(run: Run) -> None:
     assert printed.splitlines()[1].split()[:4] == ["call_17", "in", "established", "alice"]
 
 
+async def test_calls_by_the_hundred(run: Run, api: RunningApi) -> None:
+    for number in range(400):
+        api.registry.add(f"call_many_{number:03}", answered=True)
+    status, printed, _ = await run("calls", "--json")
+    assert status == 0
+    assert len(json.loads(printed)["calls"]) == 402
+
+
 async def test_a_call_is_shown_with_what_was_said(run: Run, api: RunningApi) -> None:
     status, printed, _ = await run("say-to", "17", "Your table is ready.")
     assert status == 0
@@ -211,6 +221,19 @@ async def test_a_server_that_is_not_there(run: Run, api: RunningApi) -> None:
     status, printed, complaint = await run("calls", "--ids", "--server", f"127.0.0.1:{api.port}", server="127.0.0.1:1")
     assert (status, printed) == (1, "call_17\ncall_23\n")
     assert "nobody answers" in complaint
+
+
+async def test_a_server_of_something_else(run: Run) -> None:
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(text="<html>It works</html>", content_type="text/html")
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    async with TestServer(app) as other:
+        status, printed, complaint = await run("status", server=f"127.0.0.1:{other.port}")
+    assert (status, printed) == (1, "")
+    assert "it is no control API of cc-tts" in complaint
+    assert len(complaint.splitlines()) == 1
 
 
 @pytest.mark.parametrize(

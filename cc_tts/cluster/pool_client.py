@@ -18,6 +18,7 @@ from cc_tts import __version__
 from cc_tts.cluster.messages import MAX_MESSAGE_BYTES, Worker, Workers
 from cc_tts.config.remote import must_be_private
 from cc_tts.config.schema import RemoteConfig
+from cc_tts.egress.http import read_at_most
 from cc_tts.errors import UNREADABLE, CcTtsError, ConfigError, ProcessFailed
 
 ASK_TIMEOUT_S: Final = 3.0  # unmeasured
@@ -79,7 +80,7 @@ async def _asked(url: str, remote: RemoteConfig, path: str) -> AsyncIterator[tup
             opened(url, remote) as (client, pool),
             client.get(pool / path, allow_redirects=False) as response,
         ):
-            yield response.status, await response.content.read(MAX_MESSAGE_BYTES)
+            yield response.status, await read_at_most(response.content, MAX_MESSAGE_BYTES)
     except (aiohttp.ClientError, OSError, TimeoutError, ConfigError, *UNREADABLE) as error:
         raise ProcessFailed(f"the pool at {url} cannot be asked: {why(error)}") from None
 

@@ -119,6 +119,14 @@ def is_not_allowed(error: Exception) -> bool:
     return isinstance(error, NotAllowed) or isinstance(getattr(error, "os_error", None), NotAllowed)
 
 
+async def read_at_most(content: aiohttp.StreamReader, limit: int) -> bytes:
+    """Return the rest of a body, of a longer one this many bytes. One ``read`` returns what has come so far, no more."""
+    found = bytearray()
+    while len(found) < limit and (part := await content.read(limit - len(found))):
+        found += part
+    return bytes(found)
+
+
 def failure(error: Exception) -> str:
     """The kind of a failure, without the URL, which may hold a secret."""
     cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error

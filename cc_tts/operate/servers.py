@@ -13,6 +13,7 @@ import msgspec
 from cc_tts.config.cluster import base_url
 from cc_tts.config.remote import host_port
 from cc_tts.config.schema import Config, Scope, TokenConfig
+from cc_tts.egress.http import read_at_most
 from cc_tts.errors import ClientError, ConfigError, ServerError
 
 if TYPE_CHECKING:
@@ -91,12 +92,10 @@ class Server:
             ) from None
 
     async def _body(self, answer: aiohttp.ClientResponse) -> bytes:
-        found = bytearray()
-        async for part in answer.content.iter_any():
-            found += part
-            if len(found) > MAX_ANSWER_BYTES:
-                raise NotDone(f"{self.url} answers with more than {MAX_ANSWER_BYTES >> 20} MiB")
-        return bytes(found)
+        found = await read_at_most(answer.content, MAX_ANSWER_BYTES + 1)
+        if len(found) > MAX_ANSWER_BYTES:
+            raise NotDone(f"{self.url} answers with more than {MAX_ANSWER_BYTES >> 20} MiB")
+        return found
 
     def _authorization(self, scope: Scope) -> dict[str, str]:
         if not self.tokens:

@@ -18,6 +18,7 @@ from cc_tts import logs
 from cc_tts.cluster import pool_client
 from cc_tts.cluster.messages import MAX_MESSAGE_BYTES
 from cc_tts.config.schema import RemoteConfig
+from cc_tts.egress.http import read_at_most
 from cc_tts.errors import UNREADABLE, CcTtsError, ProcessFailed
 from cc_tts.voices.folder import FEATURES, KOKORO, STYLES, files_in
 
@@ -96,7 +97,7 @@ async def fetch(url: str, remote: RemoteConfig, folder: VoiceFolder) -> bool:
         async with pool_client.opened(url, remote) as (client, pool):
             async with asyncio.timeout(LIST_TIMEOUT_S), client.get(pool / "v1/voices", allow_redirects=False) as answer:
                 answer.raise_for_status()
-                wanted = _FILES.decode(await answer.content.read(MAX_MESSAGE_BYTES))
+                wanted = _FILES.decode(await read_at_most(answer.content, MAX_MESSAGE_BYTES))
             if sum(file.bytes for file in wanted.files) > MAX_TOTAL_BYTES:
                 raise ProcessFailed(f"the voices of the pool are more than {MAX_TOTAL_BYTES >> 30} GiB")
             have = await asyncio.to_thread(folder.files)

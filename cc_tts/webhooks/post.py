@@ -15,7 +15,7 @@ import aiohttp
 
 from cc_tts.clock import Clock
 from cc_tts.egress.hosts import AllowedHosts
-from cc_tts.egress.http import GuardedClient, failure
+from cc_tts.egress.http import GuardedClient, failure, read_at_most
 from cc_tts.webhooks.target import Target
 
 MAX_ANSWER_BYTES: Final = 65_536
@@ -117,9 +117,7 @@ async def _read(response: aiohttp.ClientResponse, *, wants_answer: bool) -> byte
         return b""
     try:
         async with asyncio.timeout(READ_TIMEOUT_S):
-            answer = await response.content.read(limit + 1)
-            while len(answer) <= limit and not response.content.at_eof():
-                answer += await response.content.read(limit + 1 - len(answer))
+            answer = await read_at_most(response.content, limit + 1)
     except (TimeoutError, aiohttp.ClientError, OSError):
         answer = b""
     if not response.content.at_eof():

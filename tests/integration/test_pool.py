@@ -453,6 +453,16 @@ async def test_voices_are_fetched_once_and_those_that_are_gone_are_removed(tmp_p
         assert (await pool.ask("GET", f"/v1/voices/{'0' * 64}"))[0] == 404
 
 
+async def test_a_long_list_of_voices_is_read_whole(tmp_path: Path) -> None:
+    ours, theirs = tmp_path / "pool", VoiceFolder(tmp_path / "host")
+    for folder in (ours, theirs.folder):
+        folder.mkdir()
+        for number in range(2000):
+            (folder / f"{number:04}-{'long' * 20}.voice.json").write_text("{}")
+    async with a_pool(folder=VoiceFolder(ours)) as pool:
+        assert not await voices.fetch(pool.url, RemoteConfig(token=TOKEN), theirs)
+
+
 @pytest.mark.parametrize(
     ("name", "content"),
     [

@@ -17,9 +17,10 @@ _PLAY: Final = re.compile(rb"(?:;|%3b)[ \t]*(?:p|%70)(?:l|%6c)(?:a|%61)(?:y|%79)
 """The parameter that names what is played (RFC 4240 §3), which may be a text; its letters may be escaped."""
 _URI_HEADERS: Final = re.compile(rb"[?&](?:x-tts-(?:text|ssml|digits)|(?:proxy-)?authorization)=([^&>\s;\"]*)")
 """Headers that a URI asks for (RFC 3261 §19.1.1)."""
-_PASSWORD: Final = re.compile(rb"sips?:[^@:;>\s\"]+:([^@>\s\"]+)@")
+_PASSWORD: Final = re.compile(rb"sips?:[^@:>\s\"]*+(?::(?:([^@>\s\"]++)@|[^@>\s\"]*+))?")
+"""The password of a URI. What has none is passed as a whole: a search from each "sip:" in it takes quadratic time."""
 _SDP_KEYS: Final = re.compile(rb"\n(?:a=crypto:[^\r\n]*?inline:|a=key-mgmt:|a=ice-pwd:|k=)([^\r\n]*)")
-_KEYS_BODY: Final = re.compile(rb"\n(?:content-type|c)[ \t]*:[ \t]*application/dtmf")
+_KEYS_BODY: Final = re.compile(rb"\n(?:content-type|c)[ \t]*:\s*application/dtmf")
 _END_OF_HEADERS: Final = re.compile(rb"\r?\n\r?\n")
 _WORDS: Final[tuple[tuple[tuple[bytes, ...], re.Pattern[bytes]], ...]] = (
     ((b"x-tts-", b"auth"), _SECRET_HEADERS),
@@ -41,6 +42,7 @@ def masked(message: bytes) -> bytes:
         for words, pattern in _WORDS
         if any(word in lower for word in words)
         for match in pattern.finditer(lower)
+        if match[1] is not None
     ]
     if b"application/dtmf" in lower:
         end = _END_OF_HEADERS.search(lower)

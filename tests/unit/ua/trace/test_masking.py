@@ -1,5 +1,7 @@
 """What of a SIP message is copied: everything but what only its two ends shall read."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,6 +29,8 @@ SECRET = "Your-PIN-is-4711"
         "Refer-To: <sip:100@b?X-TTS-Text={}&Replaces=1>",
         "Refer-To: <sip:100@b%3Bplay%3D{}>",
         "Contact: <sip:alice:{}@192.0.2.1:5060>",
+        "Contact: <sip:+1;phone-context=x:{}@192.0.2.1:5060>",
+        "Contact: <sip:192.0.2.7:5060>, <sip:alice:{}@192.0.2.1:5060>",
     ],
 )
 def test_secrets_of_headers_are_hidden(line: str) -> None:
@@ -67,6 +71,18 @@ def test_the_rest_is_as_it_came() -> None:
         b'WWW-Authenticate: Digest realm="x"\r\nContent-Type: application/sdp\r\n\r\nv=0\r\nc=IN IP4 192.0.2.9\r\n'
     )
     assert masked(message) == message
+
+
+def test_digits_of_a_folded_type_are_hidden() -> None:
+    message = b"INFO sip:a@b SIP/2.0\r\nContent-Type:\r\n application/dtmf-relay\r\n\r\nSignal=7\r\n"
+    assert b"7" not in masked(message)
+
+
+def test_the_time_is_linear_in_the_length() -> None:
+    message = b"INVITE sip:a@b SIP/2.0\r\nX: " + b"sip:a:" * 50_000
+    began_s = time.perf_counter()
+    assert masked(message) == message
+    assert time.perf_counter() - began_s < 2  # the square of it takes more than a minute
 
 
 @given(st.binary(max_size=300))

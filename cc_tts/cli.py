@@ -307,11 +307,6 @@ def _pool(options: argparse.Namespace, config: "Config") -> int:
     return command.run(config, options.listen, generation=options.generation)
 
 
-def _given(text: str) -> str:
-    """The text of a command line, or standard input for ``-``."""
-    return sys.stdin.read() if text == "-" else text
-
-
 def _content(text: str, words: "TextContent", *, is_ssml: bool) -> "TextContent | SequenceContent":
     """The text or the SSML document as a prompt; what of a document has no effect is printed."""
     from dataclasses import replace
@@ -333,11 +328,12 @@ def _text(options: argparse.Namespace, config: "Config") -> int:
 
     from cc_tts import logs
     from cc_tts.errors import ConfigError
+    from cc_tts.operate.given import given_text
 
     if options.stream is not None and (options.ssml or options.stream < 1):
         raise ConfigError("--stream is the length of a token, at least 1, and not for --ssml")
     logs.configure(level="critical", json=False, process="text")  # main prints the error once
-    for chunk in asyncio.run(_read(options, config, _given(options.text))):
+    for chunk in asyncio.run(_read(options, config, given_text(options.text))):
         if options.json:
             print(msgspec.json.encode(chunk).decode())
         else:
@@ -370,8 +366,9 @@ def _say(options: argparse.Namespace, config: "Config") -> int:
     from cc_tts import logs, wav_file
     from cc_tts.errors import ConfigError
     from cc_tts.media import synthetic_label
+    from cc_tts.operate.given import given_text
 
-    text = _given(options.text)
+    text = given_text(options.text)
     if options.speed is not None and not 0.5 <= options.speed <= 2.0:  # noqa: PLR2004
         raise ConfigError("--speed is a factor from 0.5 to 2.0")
     if not 8000 <= options.rate <= 48000:  # noqa: PLR2004

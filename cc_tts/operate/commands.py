@@ -15,6 +15,7 @@ from cc_tts.config.schema import Config
 from cc_tts.errors import CcTtsError, ConfigError
 from cc_tts.operate import tables
 from cc_tts.operate.find import Found, is_live, the_call
+from cc_tts.operate.given import given_text
 from cc_tts.operate.servers import RELOAD_TIMEOUT_S, REQUEST_TIMEOUT_S, NoServer, NotDone, Server, opened
 from cc_tts.operate.top import top
 
@@ -168,7 +169,7 @@ async def _until(
 
 async def _say_to(options: argparse.Namespace, servers: Servers) -> int:
     server, call = await _find(options, servers)
-    text = await asyncio.to_thread(sys.stdin.read) if options.text == "-" else options.text
+    text = await asyncio.to_thread(given_text, options.text)
     body = {"ssml" if options.ssml else "text": text}
     body |= {name: getattr(options, name) for name in ("voice", "language") if getattr(options, name)}
     if options.now:

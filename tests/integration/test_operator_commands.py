@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import io
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
@@ -151,6 +152,15 @@ async def test_a_call_is_shown_with_what_was_said(run: Run, api: RunningApi) -> 
     assert any(line.startswith(said) for line in printed.splitlines())
     found = json.loads((await run("show", "call_17", "--json"))[1])
     assert [each["id"] for each in found["utterances"]] == [said]
+
+
+@pytest.mark.parametrize(("text", "typed"), [("\udcc4\udce3", b""), ("-", "您好".encode("gbk"))])
+async def test_a_text_in_another_encoding(run: Run, monkeypatch: pytest.MonkeyPatch, text: str, typed: bytes) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(typed), encoding="utf-8"))
+    status, printed, complaint = await run("say-to", "17", text)
+    assert (status, printed) == (2, "")
+    assert "the text is not in utf-8" in complaint
+    assert len(complaint.splitlines()) == 1
 
 
 async def test_a_call_is_hung_up(run: Run) -> None:

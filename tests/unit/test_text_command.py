@@ -133,3 +133,12 @@ def test_numbers_of_ssml_are_read_by_the_words_that_are_said_before(
 def test_digits_in_a_voice_of_their_own_are_in_its_language(capsys: pytest.CaptureFixture[str]) -> None:
     chunks = read(capsys, '<speak>您的验证码是<voice name="en-us">12</voice></speak>', "--ssml")
     assert [each["spoken"] for each in chunks] == ["您的验证码是", "twelve"]
+
+
+@pytest.mark.parametrize(("text", "typed"), [("Caf\udce9", b""), ("-", "您好".encode("gbk"))])
+def test_a_text_in_another_encoding(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: str, typed: bytes
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(typed), encoding="utf-8"))
+    assert cli.main(["text", "--set", "tts.engine=espeak", text]) == 2
+    assert "`iconv -f GBK -t utf-8`" in capsys.readouterr().err

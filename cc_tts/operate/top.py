@@ -31,20 +31,24 @@ Answer = tuple[Any, list[dict[str, Any]]]
 async def top(
     servers: Sequence[Server], ask: Callable[[Server], Awaitable[Answer]], *, interval_s: float, clock: Clock
 ) -> None:
-    """Draw until a key ends it."""
-    over = asyncio.Event()
+    """Draw until a key or a signal ends it, be a server silent."""
+    drawing = asyncio.ensure_future(_draw(servers, ask, interval_s, clock))
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, over.set)
-    with _screen(), _keys(over):
-        while not over.is_set():
-            answers = await asyncio.gather(*(ask(each) for each in servers))
-            size = shutil.get_terminal_size()
-            lines = frame(list(zip([each.url for each in servers], answers, strict=True)), size, clock.wall_s())
-            sys.stdout.write(_HOME + f"{_REST_OF_LINE}\r\n".join(lines) + _REST_OF_LINE + _REST_OF_SCREEN)
-            sys.stdout.flush()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(interval_s):
-                    await over.wait()
+        asyncio.get_running_loop().add_signal_handler(number, drawing.cancel)
+    with _screen(), _keys(drawing.cancel), contextlib.suppress(asyncio.CancelledError):
+        await drawing
+
+
+async def _draw(
+    servers: Sequence[Server], ask: Callable[[Server], Awaitable[Answer]], interval_s: float, clock: Clock
+) -> None:
+    while True:
+        answers = await asyncio.gather(*(ask(each) for each in servers))
+        size = shutil.get_terminal_size()
+        lines = frame(list(zip([each.url for each in servers], answers, strict=True)), size, clock.wall_s())
+        sys.stdout.write(_HOME + f"{_REST_OF_LINE}\r\n".join(lines) + _REST_OF_LINE + _REST_OF_SCREEN)
+        sys.stdout.flush()
+        await asyncio.sleep(interval_s)
 
 
 def frame(answers: Sequence[tuple[str, Answer]], size: tuple[int, int], now_s: float) -> list[str]:
@@ -94,7 +98,7 @@ def _screen() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _keys(over: asyncio.Event) -> Iterator[None]:
+def _keys(end: Callable[[], object]) -> Iterator[None]:
     """Read single keys, if somebody can press some."""
     if not sys.stdin.isatty():
         yield
@@ -105,7 +109,7 @@ def _keys(over: asyncio.Event) -> Iterator[None]:
 
     def pressed() -> None:
         if os.read(descriptor, 1) in (b"q", b"Q", b""):
-            over.set()
+            end()
 
     tty.setcbreak(descriptor)
     loop.add_reader(descriptor, pressed)

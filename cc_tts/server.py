@@ -461,7 +461,7 @@ class Server:
         for workers in self._elsewhere:
             workers.generations = config.tts.generations
         self.mrcp.reload(config)
-        refused = await self.ua.reload(config, renew_tls=renew_tls)
+        refused = await self.ua.reload(self._config, renew_tls=renew_tls)  # with levels of the log that came meanwhile
         if config.http.tokens != before.http.tokens:
             await set_tokens(self.app, config.http.tokens)
         if config.log.level != before.log.level:

@@ -72,6 +72,7 @@ class _UaProcess:
         self.lateness = messages.MediaLateness(p99_ms=0.0, refusing=False)
         self.reloaded: messages.ApplySettings | None = None
         self._applied: asyncio.Future[dict[str, str]] | None = None
+        self._applying = asyncio.Lock()  # an answer does not say to which settings
         self.supervisor = Supervisor(
             python_child(name, module, messages=messages.FROM_UA, settings=settings),
             clock=clock,
@@ -136,6 +137,10 @@ class _UaProcess:
 
     async def reload(self, settings: messages.UaSettings, *, renew_tls: bool) -> dict[str, str]:
         """Have the process take over settings, as :meth:`UaClient.reload` does for all."""
+        async with self._applying:
+            return await self._reload(settings, renew_tls=renew_tls)
+
+    async def _reload(self, settings: messages.UaSettings, *, renew_tls: bool) -> dict[str, str]:
         self.supervisor.set_settings(settings)
         self.reloaded = messages.ApplySettings(settings=settings, renew_tls=renew_tls)
         if not self.supervisor.is_responsive:

@@ -79,6 +79,14 @@ async def test_it_starts_and_stops(ua: tuple[UaClient, Listener]) -> None:
     assert client.supervisors[0].num_restarts == 0
 
 
+async def test_reloads_at_the_same_time_are_all_answered(ua: tuple[UaClient, Listener]) -> None:
+    client, _ = ua
+    await client.start()
+    config = config_for(free_ports(2))
+    refused = await asyncio.gather(*(client.reload(config, renew_tls=False) for _ in range(3)))
+    assert refused == [{}, {}, {}]
+
+
 async def test_the_port_is_taken() -> None:
     port = free_ports(2)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:

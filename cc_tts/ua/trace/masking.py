@@ -13,8 +13,10 @@ _SECRET_HEADERS: Final = re.compile(
     rb"\n(?:x-tts-(?:text|ssml|digits)|(?:proxy-)?authorization|authentication-info)[ \t]*:" + _VALUE
 )
 _FIRST_LINE: Final = re.compile(rb"\A(?:x-tts-(?:text|ssml|digits)|(?:proxy-)?authorization)[ \t]*:" + _VALUE)
-_PLAY: Final = re.compile(rb"(?:;|%3b)[ \t]*(?:p|%70)(?:l|%6c)(?:a|%61)(?:y|%79)[ \t]*(?:=|%3d)([^;>?\s\"]*)")
-"""The parameter that names what is played (RFC 4240 §3), which may be a text; its letters may be escaped."""
+_PLAY: Final = re.compile(
+    rb"(?:;|%3b)[ \t]*(?:p|%70)(?:l|%6c)(?:a|%61)(?:y|%79)[ \t]*(?:=|%3d)(\"[^\"\r\n]*|[^;>?\s]*)"
+)
+"""The parameter that names what is played (RFC 4240 §3), which may be a text, in quotes too; its letters may be escaped."""
 _URI_HEADERS: Final = re.compile(rb"[?&](?:x-tts-(?:text|ssml|digits)|(?:proxy-)?authorization)=([^&>\s;\"]*)")
 """Headers that a URI asks for (RFC 3261 §19.1.1)."""
 _PASSWORD: Final = re.compile(rb"sips?:[^@:>\s\"]*+(?::(?:([^@>\s\"]++)@|[^@>\s\"]*+))?")

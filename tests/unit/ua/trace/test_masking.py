@@ -26,6 +26,7 @@ SECRET = "Your-PIN-is-4711"
         "To: <sip:100@b;play={}>;tag=1",
         "To: <sip:100@b;PLAY={};early=no>",
         "To: <sip:100@b;%70l%61y={}>",
+        'To: <sip:100@b;play="tts:Hello; {}";early=no>',
         "Refer-To: <sip:100@b?X-TTS-Text={}&Replaces=1>",
         "Refer-To: <sip:100@b%3Bplay%3D{}>",
         "Contact: <sip:alice:{}@192.0.2.1:5060>",

@@ -34,7 +34,6 @@ def packet(
     at_ns: int,
     capture_id: int,
     correlation_id: str,
-    node: str = "",
     mos: float | None = None,
     jitter_ms: float | None = None,
 ) -> bytes | None:
@@ -50,8 +49,6 @@ def packet(
         struct.pack("!HHHIHHHI", 0, 9, 10, seconds & 0xFFFFFFFF, 0, 10, 10, rest_ns // 1000),
         _chunk(17, correlation),
     ]
-    if node:
-        chunks.append(_chunk(19, node.encode("utf-8", "replace")))
     if mos is not None:
         chunks.append(_chunk(_MOS, struct.pack("!H", round(mos * 100))))
     if jitter_ms is not None:

@@ -84,7 +84,7 @@ class Server:
                 raise NotDone(self._refusal(answer, found))
         except TimeoutError:
             raise NoServer(f"{self.url} does not answer in time; `cc-tts health` on its machine says more") from None
-        except aiohttp.ClientError as error:
+        except (aiohttp.ClientError, UnicodeError) as error:  # a host may be no name
             why = error.strerror if isinstance(error, aiohttp.ClientConnectorError) else error
             raise NoServer(
                 f"nobody answers at {self.url} ({why}); `cc-tts serve` starts a server there, "

@@ -228,6 +228,7 @@ async def test_a_server_that_is_not_there(run: Run, api: RunningApi) -> None:
     assert status == 1
     assert complaint.startswith("cc-tts: No answer: nobody answers at http://127.0.0.1:1 (")
     assert "`cc-tts serve` starts a server there" in complaint
+    assert (await run("status", server="a..b:80"))[0] == 1
     status, printed, complaint = await run("calls", "--ids", "--server", f"127.0.0.1:{api.port}", server="127.0.0.1:1")
     assert (status, printed) == (1, "call_17\ncall_23\n")
     assert "nobody answers" in complaint

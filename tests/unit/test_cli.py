@@ -19,7 +19,7 @@ pytestmark = pytest.mark.unit
 @pytest.fixture(autouse=True)
 def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
     fake = FakeEngine()
-    for module in ("cc_tts.engines.factory", "cc_tts.startup"):
+    for module in ("cc_tts.startup", "cc_tts.engines.factory"):  # the first imports from the other
         monkeypatch.setattr(f"{module}.make_engine", lambda *_arguments, **_more: fake)
     monkeypatch.setattr("cc_tts.logs.configure", lambda **_more: None)
     for name in ("CC_TTS_SIP__PORT", "CC_TTS_TTS__VOICE"):

@@ -115,6 +115,19 @@ def test_a_voice_is_fetched_and_checked(
     assert add(name, site[0], voices) == 0, "what is there already is left alone"
 
 
+@pytest.mark.parametrize("name", ["en_US-lessac-medium", "en-us-lessac-medium"])
+def test_a_name_that_begins_with_a_language_is_no_language(
+    site: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """There are voices of English in the catalogue, and this is another one."""
+    entry = json.loads((site[1] / "voices.json").read_text())[NAME]
+    aliases = ["en-us-lessac-medium"]
+    (site[1] / "voices.json").write_text(json.dumps({"en_US-lessac-medium": {**entry, "aliases": aliases}}))
+    monkeypatch.setattr(command, "piper_sites", lambda: (site[0],))
+    assert cli.main(["voices", "add", name, "--voices", str(tmp_path / "voices")]) == 0
+    assert {path.name for path in (tmp_path / "voices").iterdir()} == {f"{NAME}.onnx", f"{NAME}.onnx.json"}
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [

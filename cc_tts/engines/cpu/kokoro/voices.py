@@ -52,6 +52,8 @@ def kokoro_models(voices_dir: Path) -> list[FoundModel | Unusable]:
                 found.append(FoundModel((voice,), load, family=FOLDER))
         except ConfigError as error:
             found.append(Unusable(error.detail))
+        except OSError as error:
+            found.append(Unusable(f"{path}: cannot be read: {error.strerror}"))
     return found
 
 

@@ -349,6 +349,28 @@ def test_a_voice_that_cannot_be_loaded_costs_itself_alone() -> None:
         loaded(FoundModel((voices["bad"],), no_voice))
 
 
+class Mute:
+    """Gives so many samples of silence for every text."""
+
+    rate_hz = RATE_HZ
+
+    def __init__(self, num_samples: int) -> None:
+        self._samples = np.zeros(num_samples, np.float32)
+
+    def speak(self, text: str, *, voice_id: str, speed: float, on_audio: OnAudio) -> None:
+        on_audio(SentenceAudio(pcm_of(self._samples), ""))
+
+
+@pytest.mark.parametrize("num_samples", [0, RATE_HZ])
+def test_a_voice_of_which_nothing_is_heard_is_left_out(num_samples: int) -> None:
+    voices = {name: Voice(name, "onnx", "en", rate_hz=RATE_HZ) for name in ("mute", "good")}
+    engine = loaded(FoundModel((voices["mute"],), lambda: Mute(num_samples)), FoundModel((voices["good"],), Recorder))
+    assert [voice.id for voice in engine.voices] == ["good"]
+    assert engine.faults == (
+        "mute: nothing is heard when it is to say 'Thank you for calling, how may I help you today?'",
+    )
+
+
 def test_models_that_came_or_went_are_found_without_a_new_start() -> None:
     clock, folder = FakeClock(), {}
     for name in ("anna", "bert"):

@@ -51,13 +51,19 @@ def test_each_style_is_a_voice_of_the_language_and_sex_in_its_name(tmp_path: Pat
 def test_a_style_that_is_none_costs_itself(tmp_path: Path) -> None:
     styles = make_kokoro_voices(tmp_path, "ef_good") / "styles"
     (styles / "ef_short.bin").write_bytes(b"short")
+    (styles / "ef_gone.bin").symlink_to(tmp_path / "nothing")
     (styles / "nobody.bin").write_bytes(b"")
     (styles / "xf_other.bin").write_bytes(b"")
     np.full((510, 256), np.nan, np.float32).tofile(styles / "em_nan.bin")
     found = models_in(tmp_path)
     assert [each.voices[0].id for each in found] == ["kokoro-ef_good", "kokoro-em_nan"]
     faults = [each.detail for each in kokoro_models(tmp_path) if isinstance(each, Unusable)]
-    assert [Path(each.partition(":")[0]).name for each in faults] == ["ef_short.bin", "nobody.bin", "xf_other.bin"]
+    assert [Path(each.partition(":")[0]).name for each in faults] == [
+        "ef_gone.bin",
+        "ef_short.bin",
+        "nobody.bin",
+        "xf_other.bin",
+    ]
     assert len(spoken(found[0], "Hola."))
     with pytest.raises(ConfigError, match="em_nan"):
         found[1].load()

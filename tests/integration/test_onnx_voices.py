@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 import pytest_asyncio
 
@@ -129,6 +130,33 @@ async def test_each_speaker_is_a_voice(tmp_path: Path) -> None:
     for voice_id, each in found.items():
         each.load().speak("Guten Tag.", voice_id=voice_id, speed=1.0, on_audio=on_audio)
     assert peaks == pytest.approx([0.25, 0.5, 0.75], abs=1e-3)
+
+
+async def test_the_speakers_of_a_model_share_its_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_piper_voice(tmp_path, "many", num_speakers=3)
+    read: list[str] = []
+    session = onnxruntime.InferenceSession
+
+    def counted(path: str, *arguments: Any, **named: Any) -> Any:
+        read.append(path)
+        return session(path, *arguments, **named)
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", counted)
+    found = models_in(tmp_path)
+    for each in found:
+        each.load()
+    assert read == [str(tmp_path / "many.onnx")]
+    assert {each.family for each in found} == set(read), "what one costs the others cost as well"
+
+
+async def test_a_model_whose_speakers_have_no_names_is_a_voice(tmp_path: Path) -> None:
+    description = make_piper_voice(tmp_path, "many", num_speakers=3).with_suffix(".onnx.json")
+    description.write_text(json.dumps({**json.loads(description.read_text()), "speaker_id_map": {}}))
+    (found,) = models_in(tmp_path)
+    heard: list[SentenceAudio] = []
+    found.load().speak("Guten Tag.", voice_id="many", speed=1.0, on_audio=lambda audio: heard.append(audio) is None)
+    assert found.voices[0].id == "many"
+    assert np.frombuffer(heard[0].pcm, "<i2").max() / 32767 == pytest.approx(0.25, abs=1e-3)
 
 
 async def test_files_that_are_no_voice_cost_nothing_but_themselves(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ type ``pinyin`` a syllable is its initial, its final and the digit of its tone, 
 import importlib.util
 import re
 import unicodedata
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from itertools import starmap
 from pathlib import Path
 from typing import Any, Final
@@ -83,15 +83,28 @@ def _speakers(path: Path) -> list[FoundModel]:
     description, model = _described(path), path.with_suffix("")
     if not model.is_file():
         raise ConfigError(f"{model}: the model of the voice is missing; {path.name} describes it")
-    speakers = description.speaker_id_map if description.num_speakers > 1 else {"": 0}
+    has_speakers = description.num_speakers > 1 and description.speaker_id_map
+    speakers = description.speaker_id_map if has_speakers else {"": 0}
+    session = cache(partial(_session, model))  # some models have nine hundred speakers
+    family = str(model) if has_speakers else ""
     found = []
     for speaker, speaker_id in sorted(speakers.items(), key=lambda each: each[1]):
         voice_id = f"{model.stem}:{speaker}" if speaker else model.stem
         language = (description.language.code or description.espeak.voice).replace("_", "-")
         rate_hz = description.audio.sample_rate
         voice = Voice(voice_id, "onnx", language, description=f"Piper {model.stem} {speaker}".rstrip(), rate_hz=rate_hz)
-        found.append(FoundModel((voice,), partial(PiperVoice, model, description, speaker_id)))
+        found.append(FoundModel((voice,), partial(PiperVoice, model, session, description, speaker_id), family=family))
     return found
+
+
+def _session(model: Path) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    try:
+        return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise ConfigError(f"{model}: not a model that onnxruntime can load: {error}") from error
 
 
 def _described(path: Path) -> _Description:
@@ -112,16 +125,12 @@ def _described(path: Path) -> _Description:
 
 
 class PiperVoice:
-    """See :class:`cc_tts.engines.cpu.contract.Synthesiser`; raises ``ConfigError`` if the model is not one of Piper's."""
+    """See :class:`cc_tts.engines.cpu.contract.Synthesiser`; raises ``ConfigError`` if the model is not one of Piper's.
+    ``session`` gives the network, which the speakers of a model share.
+    """
 
-    def __init__(self, model: Path, description: _Description, speaker_id: int) -> None:
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        options.log_severity_level = 3
-        try:
-            self._model: Any = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-        except Exception as error:
-            raise ConfigError(f"{model}: not a model that onnxruntime can load: {error}") from error
+    def __init__(self, model: Path, session: Callable[[], Any], description: _Description, speaker_id: int) -> None:
+        self._model = session()
         names = {each.name for each in self._model.get_inputs()}
         if not {"input", "input_lengths", "scales"} <= names:
             raise ConfigError(f"{model}: not the model of a Piper voice: its inputs are {', '.join(sorted(names))}")

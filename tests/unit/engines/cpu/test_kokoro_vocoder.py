@@ -117,6 +117,27 @@ def test_integers_are_near_floats(vocoder: Vocoder) -> None:
     assert 10 * np.log10(noise) < -15
 
 
+def test_a_sentence_is_measured_without_keeping_all_of_it() -> None:
+    onnx_graphs, num_frames = graphs(), 4000
+    split = importlib.import_module("cc_tts.engines.cpu.kokoro.split")
+    graph = onnx_graphs.Graph(onnx_graphs.Weights(random_weights()), is_measuring=True).whole()
+    session = split.session_of(graph.model(), keeps_memory=False)
+    inputs = {name: np.ones(shape, np.float32) for name, shape in graph.inputs.items() if len(shape) == 1}
+    inputs["frames"] = np.zeros((1, 512, num_frames), np.float32)
+    inputs["source"] = np.zeros((1, 22, SOURCE_A_FRAME * num_frames + 1), np.float32)
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here
+    before = peak_bytes()
+    session.run(None, inputs)
+    layer = SOURCE_A_FRAME * num_frames * CHANNELS[2] * 4
+    assert peak_bytes() - before < 175 * layer, "141 were measured, and 211 in the usual order"
+
+
+def peak_bytes() -> int:
+    """The most memory that this process has had."""
+    line = next(each for each in Path("/proc/self/status").read_text().splitlines() if each.startswith("VmHWM"))
+    return int(line.split()[1]) * 1024
+
+
 def sentence(num_frames: int) -> statistics.Sentence:
     """One whose means are 2 in silence and 5 in speech, with a silence of 40 frames."""
     share = np.float32(40 / num_frames)

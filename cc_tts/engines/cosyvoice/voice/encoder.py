@@ -9,6 +9,7 @@ Inputs are taken by position: their names are not known for sure (spec §13).
 
 import hashlib
 import importlib
+import importlib.util
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -130,10 +131,16 @@ class CosyVoiceReferenceEncoder:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._generation = described(directory) or self._generation_by_tokenizer()
+        self._generation = described(directory) or self._generation_by_files()
 
-    def _generation_by_tokenizer(self) -> int:
-        """Return the generation whose tokenizer alone is there; the second, where that does not tell."""
+    def _generation_by_files(self) -> int:
+        """Return the generation that the engine finds, by the language model; else the one whose tokenizer alone is there,
+        or the second, where that does not tell.
+        """
+        if (self._directory / "llm.pt").exists() and importlib.util.find_spec("torch") is not None:
+            from cc_tts.engines.cosyvoice.model.loader import generation_of_directory
+
+            return generation_of_directory(self._directory)
         found = [generation for generation, name in TOKENIZER_FILES.items() if (self._directory / name).exists()]
         return found[0] if len(found) == 1 else 2
 

@@ -34,7 +34,7 @@ from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer  # noqa: E402
 from cc_tts.engines.cosyvoice.runners.kv_cache import FlowArena  # noqa: E402
 from cc_tts.engines.cosyvoice.voice import features  # noqa: E402
 from cc_tts.engines.cosyvoice.voice.encoder import CosyVoiceReferenceEncoder  # noqa: E402
-from cc_tts.engines.cosyvoice.voice.speakers import enrolled_speakers  # noqa: E402
+from cc_tts.engines.cosyvoice.voice.speakers import enrolled_speakers, generation_of_fingerprint  # noqa: E402
 from cc_tts.voices.enrolment import enrol  # noqa: E402
 from cc_tts.voices.library import VoiceLibrary, VoiceRecord  # noqa: E402
 from lab.cosyvoice.tiny_model import make_tiny_model  # noqa: E402
@@ -125,6 +125,17 @@ def test_a_voice_is_of_the_model_that_it_was_enrolled_with(third: Path, second: 
     noise = np.random.default_rng(1).normal(0, 0.1, rate_hz).astype(np.float32)
     tops = [features.reference_mel(noise, generation)[:, -1].mean() for generation in (2, 3)]
     assert tops[0] != tops[1]
+
+
+def test_where_both_descriptions_are_a_voice_is_enrolled_for_the_model_that_speaks(
+    third: Path, second: Path, tmp_path: Path
+) -> None:
+    """The third model was fetched into the folder of the second one."""
+    both = tmp_path / "both"
+    shutil.copytree(second, both)
+    shutil.copytree(third, both, dirs_exist_ok=True)
+    assert generation_of_directory(both) == 3
+    assert generation_of_fingerprint(CosyVoiceReferenceEncoder(both).fingerprint) == 3
 
 
 def test_the_flow_is_float32_where_a_device_would_take_float16(third: Path, monkeypatch: pytest.MonkeyPatch) -> None:

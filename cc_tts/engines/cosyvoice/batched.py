@@ -82,7 +82,10 @@ class BatchedLoader:
         config: BatchedConfig,
         *,
         clock: Clock | None = None,
+        faults: Sequence[str] = (),
     ) -> None:
+        self.faults = faults
+        """The voices that ``speakers`` left out, and why."""
         self._model_dir = model_dir
         self._source = speakers
         self._config = config
@@ -111,11 +114,6 @@ class BatchedLoader:
     @property
     def variants(self) -> Sequence[str]:
         """Its voices have none."""
-        return ()
-
-    @property
-    def faults(self) -> Sequence[str]:
-        """`cc-tts voices enrolled` tells them."""
         return ()
 
     def refresh(self, on_done: Callable[[], None]) -> None:

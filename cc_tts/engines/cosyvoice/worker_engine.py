@@ -67,7 +67,8 @@ def make_loader(settings: WorkerSettings) -> EngineLoader:
         checks_only=settings.purpose == "check",
         calibration_rows=() if settings.purpose == "say" else calibration_rows,  # nobody is refused there
     )
-    return BatchedLoader(model_dir, lambda: load_speakers(model_dir, voices_dir), config)
+    faults: list[str] = []
+    return BatchedLoader(model_dir, lambda: load_speakers(model_dir, voices_dir, faults), config, faults=faults)
 
 
 def choose_device(wanted: str) -> torch.device:
@@ -123,17 +124,21 @@ def _runs_on(arch: str, major: int, minor: int) -> bool:
     return built[0] == major and built[1] <= minor and (digits[-1].isdigit() or built[1] == minor)
 
 
-def load_speakers(model_dir: Path, voices_dir: Path | None) -> Mapping[str, Speaker]:
-    """Every voice: those of the model, and those that were enrolled, which win. Raises ``ConfigError`` without any."""
+def load_speakers(model_dir: Path, voices_dir: Path | None, faults: list[str]) -> Mapping[str, Speaker]:
+    """Every voice: those of the model, and those that were enrolled, which win. ``faults`` tells the enrolled ones that
+    cannot be used, and why. Raises ``ConfigError`` without any voice.
+    """
     speakers, left_out = dict(built_in_speakers(model_dir)), list[str]()
     generation = generation_of_directory(model_dir)
     if voices_dir is not None:
         library = VoiceLibrary(voices_dir)
-        for fault in library.faults():
+        unreadable = library.faults()
+        for fault in unreadable:
             log.warning("voice_unreadable", detail=fault)
         speakers |= enrolled_speakers(library, generation, on_fault=left_out.append)
         for fault in left_out:
             log.warning("voice_unusable", detail=fault)
+        faults[:] = [*unreadable, *left_out]
     if not speakers:
         where = f"tts.voices_dir ({voices_dir})" if voices_dir is not None else "tts.voices_dir, which is empty"
         raise ConfigError(

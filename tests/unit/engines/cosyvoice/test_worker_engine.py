@@ -117,7 +117,7 @@ def test_a_build_without_kernels_for_the_device_is_told_at_start(
 
 
 def told(model_dir: Path, voices_dir: Path | None) -> dict[str, str]:
-    return {voice_id: str(speaker) for voice_id, speaker in load_speakers(model_dir, voices_dir).items()}
+    return {voice_id: str(speaker) for voice_id, speaker in load_speakers(model_dir, voices_dir, []).items()}
 
 
 def test_enrolled_voices_win_over_those_of_the_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -132,6 +132,6 @@ def test_enrolled_voices_win_over_those_of_the_model(monkeypatch: pytest.MonkeyP
 
 def test_without_a_voice_it_says_where_it_looked(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no voice to speak with in tts\.voices_dir, which is empty"):
-        load_speakers(tmp_path, None)
+        load_speakers(tmp_path, None, [])
     with pytest.raises(ConfigError, match=str(tmp_path)):
-        load_speakers(tmp_path, tmp_path)
+        load_speakers(tmp_path, tmp_path, [])

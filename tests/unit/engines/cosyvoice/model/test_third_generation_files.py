@@ -16,6 +16,7 @@ pytest.importorskip("onnxruntime")
 pytest.importorskip("tokenizers")
 
 from cc_tts import wav_file  # noqa: E402
+from cc_tts.config.schema import LogConfig, TtsConfig  # noqa: E402
 from cc_tts.engines.cosyvoice.engine.prefill import Bistream  # noqa: E402
 from cc_tts.engines.cosyvoice.model import loader, sizes  # noqa: E402
 from cc_tts.engines.cosyvoice.model.checkpoint import WrongModelVersion  # noqa: E402
@@ -35,6 +36,9 @@ from cc_tts.engines.cosyvoice.runners.kv_cache import FlowArena  # noqa: E402
 from cc_tts.engines.cosyvoice.voice import features  # noqa: E402
 from cc_tts.engines.cosyvoice.voice.encoder import CosyVoiceReferenceEncoder  # noqa: E402
 from cc_tts.engines.cosyvoice.voice.speakers import enrolled_speakers, generation_of_fingerprint  # noqa: E402
+from cc_tts.engines.cosyvoice.worker_engine import make_loader  # noqa: E402
+from cc_tts.engines.worker.loop import description_of  # noqa: E402
+from cc_tts.engines.worker.messages import WorkerSettings  # noqa: E402
 from cc_tts.voices.enrolment import enrol  # noqa: E402
 from cc_tts.voices.library import VoiceLibrary, VoiceRecord  # noqa: E402
 from lab.cosyvoice.tiny_model import make_tiny_model  # noqa: E402
@@ -125,6 +129,27 @@ def test_a_voice_is_of_the_model_that_it_was_enrolled_with(third: Path, second: 
     noise = np.random.default_rng(1).normal(0, 0.1, rate_hz).astype(np.float32)
     tops = [features.reference_mel(noise, generation)[:, -1].mean() for generation in (2, 3)]
     assert tops[0] != tops[1]
+
+
+def test_a_voice_that_is_left_out_is_told_by_the_engine(third: Path, second: Path, tmp_path: Path) -> None:
+    """`cc-tts check` and `cc-tts voices` print what the engine tells."""
+    samples = (np.random.default_rng(1).normal(0, 0.1, 48_000) * 32767).astype("<i2")
+    wav_file.write(tmp_path / "noise.wav", samples.tobytes(), rate_hz=24_000)
+    library = VoiceLibrary(tmp_path / "voices")
+    for directory, voice_id in ((second, "two"), (third, "three")):
+        voice = enrol(tmp_path / "noise.wav", "hello", CosyVoiceReferenceEncoder(directory), library.features)
+        library.add(VoiceRecord(id=voice_id, language="en", mode="zero_shot", key=voice.key), voice)
+    (library.folder / "odd.voice.json").write_text("{")
+    tts = TtsConfig(engine="cosyvoice2", model_dir=str(third), voices_dir=str(library.folder))
+    made = make_loader(WorkerSettings(device="cpu", purpose="check", tts=tts, log=LogConfig()))
+    assert made.load(lambda _: None) is None
+    told = description_of(made)
+    assert [each.id for each in told.voices] == ["three"]
+    assert ["odd.voice.json" in told.faults[0], "'two' is left out" in told.faults[1]] == [True, True]
+    library.remove("two")
+    (library.folder / "odd.voice.json").unlink()
+    made.refresh(lambda: None)
+    assert description_of(made).faults == ()
 
 
 def test_where_both_descriptions_are_a_voice_is_enrolled_for_the_model_that_speaks(

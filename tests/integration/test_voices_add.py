@@ -288,6 +288,28 @@ def test_a_folder_with_the_packages_or_the_files_serves_where_there_is_no_networ
     assert "kokoro/styles/zf_test.bin" not in files_in(others)
 
 
+def test_a_voice_of_a_folder_takes_the_place_of_an_older_one(tmp_path: Path) -> None:
+    """No list tells what the files of one's own voice should be."""
+    mine, voices = tmp_path / "mine", tmp_path / "voices"
+    mine.mkdir()
+    for model in (b"first", b"the second one"):
+        (mine / "de_DE-mine-low.onnx").write_bytes(model)
+        (mine / "de_DE-mine-low.onnx.json").write_bytes(DESCRIPTION)
+        assert cli.main(["voices", "add", "de_DE-mine-low", "--from", str(mine), "--to", str(voices)]) == 0
+        assert files_in(voices) == files_in(mine)
+
+
+def test_the_end_of_the_input_is_no_choice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdin", terminal)
+    assert cli.main(["voices", "add", "es", "--to", str(tmp_path / "voices")]) != 0
+    assert "nothing was fetched" in capsys.readouterr().err
+    assert not (tmp_path / "voices").exists()
+
+
 @pytest.mark.usefixtures("shelf")
 def test_damaged_packages_are_told_and_nothing_of_them_is_kept(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]

@@ -143,7 +143,10 @@ def _chosen(name: str, found: Sequence[PublicVoice], *, is_sure: bool) -> Public
     _list(found)
     if is_sure or not sys.stdin.isatty():
         return found[0]
-    answer = input(f"which one, 1 to {len(found)}? [1] ").strip() or "1"
+    try:
+        answer = input(f"which one, 1 to {len(found)}? [1] ").strip() or "1"
+    except EOFError:
+        raise ConfigError("no answer; nothing was fetched") from None
     if answer.isdecimal() and 1 <= int(answer) <= len(found):
         return found[int(answer) - 1]
     by_name = [each for each in found if answer in (each.name, *each.also_called)]

@@ -83,7 +83,7 @@ def obtain(file: PublicFile, folder: Path, workspace: Path, *, given: Path | Non
 def _is_there(file: PublicFile, path: Path) -> bool:
     if not path.is_file():
         return False
-    if any(not offer.digest or _is_whole(offer, path) for offer in file.offers):
+    if any(_is_whole(offer, path) for offer in file.offers):
         return True
     if path.name == "model.onnx":  # any export of the network will do
         sys.stderr.write(
@@ -115,7 +115,7 @@ def _copy(given: Path, file: PublicFile, offer: Offer, part: Path) -> None:
         return extract(offer, folder, part)
     names = [file.path, Path(file.path).name, *([offer.url.rpartition("/")[2]] if offer.url else [])]
     for path in [given] if given.is_file() else [folder / name for name in dict.fromkeys(names)]:
-        if path.is_file() and (not offer.digest or _is_whole(offer, path)):
+        if path.is_file() and _is_whole(offer, path):
             try:
                 shutil.copyfile(path, part)
             except OSError as error:
@@ -125,11 +125,12 @@ def _copy(given: Path, file: PublicFile, offer: Offer, part: Path) -> None:
 
 
 def _is_whole(offer: Offer, path: Path) -> bool:
-    return path.stat().st_size == offer.num_bytes and digest_of(path, offer.algorithm) == offer.digest
+    """Whether it is the file by its digest, or by its length where no list tells the digest."""
+    return path.stat().st_size == offer.num_bytes and offer.digest in ("", digest_of(path, offer.algorithm))
 
 
 def _check(offer: Offer, part: Path) -> None:
-    if offer.digest and not _is_whole(offer, part):
+    if not _is_whole(offer, part):
         part.unlink()
         raise SourceFailed(f"{offer.place}: not the file of the catalogue by its {offer.algorithm}; nothing was kept")
 

@@ -154,7 +154,12 @@ async def test_a_model_whose_speakers_have_no_names_is_a_voice(tmp_path: Path) -
     description.write_text(json.dumps({**json.loads(description.read_text()), "speaker_id_map": {}}))
     (found,) = models_in(tmp_path)
     heard: list[SentenceAudio] = []
-    found.load().speak("Guten Tag.", voice_id="many", speed=1.0, on_audio=lambda audio: heard.append(audio) is None)
+
+    def on_audio(audio: SentenceAudio) -> bool:
+        heard.append(audio)
+        return True
+
+    found.load().speak("Guten Tag.", voice_id="many", speed=1.0, on_audio=on_audio)
     assert found.voices[0].id == "many"
     assert np.frombuffer(heard[0].pcm, "<i2").max() / 32767 == pytest.approx(0.25, abs=1e-3)
 

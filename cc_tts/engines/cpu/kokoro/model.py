@@ -34,6 +34,15 @@ def tokens_of(phonemes: str) -> list[int]:
     return [known[each] for sign in signs for each in sign if each in known]
 
 
+def tokens_input(session: Any, path: Path) -> str:
+    """The name that an export of Kokoro gives the tokens; raises ``ConfigError`` if the inputs are not those of Kokoro."""
+    names = {each.name for each in session.get_inputs()}
+    tokens = "tokens" if "tokens" in names else "input_ids"
+    if names != {tokens, "style", "speed"}:
+        raise ConfigError(f"{path}: not the model of Kokoro: its inputs are {', '.join(sorted(names))}")
+    return tokens
+
+
 class KokoroModel:
     """One session for all voices; any thread may call it. Raises ``ConfigError`` if the file is no model of Kokoro's."""
 
@@ -45,10 +54,7 @@ class KokoroModel:
             self._model: Any = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         except Exception as error:
             raise ConfigError(f"{path}: not a model that onnxruntime can load: {error}") from error
-        names = {each.name for each in self._model.get_inputs()}
-        self._tokens = "tokens" if "tokens" in names else "input_ids"
-        if names != {self._tokens, "style", "speed"}:
-            raise ConfigError(f"{path}: not the model of Kokoro: its inputs are {', '.join(sorted(names))}")
+        self._tokens = tokens_input(self._model, path)
 
     def speak(self, tokens: list[int], style: Samples, speed: float) -> Iterator[Samples]:
         """The samples of a sentence, in parts as they are made."""

@@ -14,6 +14,7 @@ import onnxruntime
 
 from cc_tts import logs
 from cc_tts.clock import NS_PER_MS, MonotonicClock
+from cc_tts.engines.cpu.kokoro.model import tokens_input
 from cc_tts.engines.cpu.kokoro.statistics import Sentence, Statistics, largest, silent_frames
 from cc_tts.engines.cpu.kokoro.vocoder_graph import (
     AUDIO,
@@ -60,12 +61,13 @@ def session_of(model: Any, *, keeps_memory: bool = True) -> Any:
 
 
 class SplitModel:
-    """Raises ``KeyError`` if the model is built in another way than the published 8-bit export."""
+    """Raises ``KeyError`` or ``ConfigError`` if the model is built in another way than the published 8-bit export."""
 
     def __init__(self, path: Path) -> None:
         model = onnx.load(path)
         self._weights = Weights.of(model)
         self._front = session_of(part_of(model, {}, {_FRAMES_OF_MODEL: FRAMES, _SOURCE_OF_MODEL: SOURCE}))
+        self._tokens = tokens_input(self._front, path)
         self._graph = Graph(self._weights, is_measuring=False).whole()
         self._ranges: Mapping[str, Array] = {}
         self._vocoder: Any = None
@@ -161,7 +163,7 @@ class SplitModel:
 
     def _frames(self, tokens: list[int], style: Samples, speed: float) -> tuple[Array, Array]:
         inputs = {
-            "tokens": np.asarray([[0, *tokens, 0]], np.int64),
+            self._tokens: np.asarray([[0, *tokens, 0]], np.int64),
             "style": style.reshape(1, -1),
             "speed": np.asarray([speed], np.float32),
         }

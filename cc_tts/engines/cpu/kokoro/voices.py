@@ -80,8 +80,8 @@ def _voice(path: Path) -> Voice | None:
 
 
 @lru_cache(maxsize=2)
-def _model(path: Path, _state: tuple[int, int]) -> "SplitModel | KokoroModel":
-    """One session for all voices, until the file is another one."""
+def _split(path: Path, _state: tuple[int, int]) -> "SplitModel | None":
+    """One model in two parts for all voices, until the file is another one; ``None`` where it has to run whole."""
     try:
         from cc_tts.engines.cpu.kokoro.split import SplitModel
 
@@ -90,13 +90,22 @@ def _model(path: Path, _state: tuple[int, int]) -> "SplitModel | KokoroModel":
         log.warning("kokoro_runs_whole", detail=f"{error}: the extra kokoro makes it cheaper and sooner")
     except Exception as error:  # noqa: BLE001 - another export of the model; if it is damaged, that is told next
         log.warning("kokoro_runs_whole", detail=f"{path} is not built like the published model: {error!r}")
+    return None
+
+
+@lru_cache(maxsize=2)
+def _whole(path: Path, _state: tuple[int, int]) -> KokoroModel:
+    """One session for all voices that run whole."""
     return KokoroModel(path)
 
 
 def _loaded(model: Path, style: Path, language: str) -> "KokoroVoice":
     try:
         stat = model.stat()
-        found, phonemes, styles = _model(model, (stat.st_mtime_ns, stat.st_size)), phonemes_of(language), _styles(style)
+        state = stat.st_mtime_ns, stat.st_size
+        split, phonemes, styles = _split(model, state), phonemes_of(language), _styles(style)
+        if split is None:
+            return KokoroVoice(_whole(model, state).speak, styles, phonemes)
     except FileNotFoundError:
         raise ConfigError(f"{model}: the model of Kokoro's voices is missing") from None
     except ImportError as error:
@@ -105,11 +114,14 @@ def _loaded(model: Path, style: Path, language: str) -> "KokoroVoice":
         ) from error
     except CcTtsError as error:
         raise ConfigError(f"{style}: {error.detail}") from error
-    if isinstance(found, KokoroModel):
-        return KokoroVoice(found.speak, styles, phonemes)
     samples = [tokens_of(spoken_phonemes(text, phonemes)) for text in sample_of(language)]
     kept = model.parent / "cache" / f"{style.stem}-{zlib.crc32(styles.tobytes()):08x}-{stat.st_size}.npz"
-    return KokoroVoice(_prepared(found, kept, [(each, styles[len(each) - 1]) for each in samples]), styles, phonemes)
+    try:
+        speak = _prepared(split, kept, [(each, styles[len(each) - 1]) for each in samples])
+    except Exception as error:  # noqa: BLE001 - the model may be built in another way beyond what was looked at
+        log.warning("kokoro_runs_whole", detail=f"{style.stem}: {error!r}")
+        speak = _whole(model, state).speak
+    return KokoroVoice(speak, styles, phonemes)
 
 
 def _prepared(model: "SplitModel", kept: Path, samples: list[tuple[list[int], Samples]]) -> Speak:

@@ -1,12 +1,15 @@
 """Kokoro's voices: which there are in a folder, what a damaged file costs, and what is given to the model."""
 
+import importlib
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from cc_tts.engines.cpu.contract import FoundModel, SentenceAudio, Unusable
+from cc_tts.engines.cpu.kokoro.model import tokens_input
 from cc_tts.engines.cpu.kokoro.phonemes import phonemes_of
 from cc_tts.engines.cpu.kokoro.voices import kokoro_models
 from cc_tts.errors import ConfigError
@@ -77,6 +80,26 @@ def test_a_model_that_is_none_is_named(tmp_path: Path) -> None:
     (folder / "model.onnx").unlink()
     with pytest.raises(ConfigError, match=r"model\.onnx: the model of Kokoro's voices is missing"):
         models_in(tmp_path)[0].load()
+
+
+def test_a_model_that_cannot_be_measured_runs_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class OtherExport:
+        def __init__(self, _path: Path) -> None:
+            """It looks like the published one."""
+
+        def measure(self, _spoken: object) -> None:
+            raise RuntimeError("Required inputs (['input_ids']) are missing")
+
+    make_kokoro_voices(tmp_path, "ef_a", "ef_b")
+    split = importlib.import_module("cc_tts.engines.cpu.kokoro.split")
+    monkeypatch.setattr(split, "SplitModel", OtherExport)
+    assert [bool(spoken(each, "Hola.")) for each in models_in(tmp_path)] == [True, True]
+
+
+@pytest.mark.parametrize("name", ["tokens", "input_ids"])
+def test_exports_give_the_tokens_different_names(name: str) -> None:
+    session = SimpleNamespace(get_inputs=lambda: [SimpleNamespace(name=each) for each in (name, "style", "speed")])
+    assert tokens_input(session, Path("model.onnx")) == name
 
 
 def test_sentences_end_with_their_marks_and_speed_makes_them_shorter(tmp_path: Path) -> None:

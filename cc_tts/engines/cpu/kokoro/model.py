@@ -34,9 +34,9 @@ def tokens_of(phonemes: str) -> list[int]:
     return [known[each] for sign in signs for each in sign if each in known]
 
 
-def tokens_input(session: Any, path: Path) -> str:
+def tokens_input(runner: Any, path: Path) -> str:
     """The name that an export of Kokoro gives the tokens; raises ``ConfigError`` if the inputs are not those of Kokoro."""
-    names = {each.name for each in session.get_inputs()}
+    names = {each.name for each in runner.get_inputs()}
     tokens = "tokens" if "tokens" in names else "input_ids"
     if names != {tokens, "style", "speed"}:
         raise ConfigError(f"{path}: not the model of Kokoro: its inputs are {', '.join(sorted(names))}")

@@ -48,7 +48,7 @@ _LEAST_SNR_DB: Final = 6.0
 _STYLE_OF_VOCODER: Final = 128
 
 
-def session_of(model: Any, *, keeps_memory: bool = True) -> Any:
+def runner_of(model: Any, *, keeps_memory: bool = True) -> Any:
     """A session that keeps the memory of a run for the next one, or one that takes little of it."""
     options = onnxruntime.SessionOptions()
     options.enable_cpu_mem_arena = keeps_memory
@@ -66,7 +66,7 @@ class SplitModel:
     def __init__(self, path: Path) -> None:
         model = onnx.load(path)
         self._weights = Weights.of(model)
-        self._front = session_of(part_of(model, {}, {_FRAMES_OF_MODEL: FRAMES, _SOURCE_OF_MODEL: SOURCE}))
+        self._front = runner_of(part_of(model, {}, {_FRAMES_OF_MODEL: FRAMES, _SOURCE_OF_MODEL: SOURCE}))
         self._tokens = tokens_input(self._front, path)
         self._graph = Graph(self._weights, is_measuring=False).whole()
         self._ranges: Mapping[str, Array] = {}
@@ -76,7 +76,7 @@ class SplitModel:
     def measure(self, spoken: list[tuple[list[int], Samples]]) -> Statistics:
         """The statistics of a voice from whole sentences, each with its row of the voice's styles."""
         graph = Graph(self._weights, is_measuring=True).whole()
-        runner = session_of(graph.model(), keeps_memory=False)
+        runner = runner_of(graph.model(), keeps_memory=False)
         return Statistics.of([self._measured(graph, runner, *each) for each in spoken])
 
     def _measured(self, graph: Graph, runner: Any, tokens: list[int], style: Samples) -> Sentence:
@@ -109,9 +109,9 @@ class SplitModel:
         ranges = {
             name: each for name, each in self._ranges.items() if not name.startswith(("conv_post", "noise_convs"))
         }
-        integers = session_of(Graph(self._weights, is_measuring=False, ranges=ranges).whole().model())
+        integers = runner_of(Graph(self._weights, is_measuring=False, ranges=ranges).whole().model())
         if self._is_integer is None:
-            floats = session_of(self._graph.model(), keeps_memory=False)
+            floats = runner_of(self._graph.model(), keeps_memory=False)
             self._is_integer = self._are_better(integers, floats, statistics, tokens, style)
             if not self._is_integer:
                 return floats

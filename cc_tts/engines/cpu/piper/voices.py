@@ -85,7 +85,7 @@ def _speakers(path: Path) -> list[FoundModel]:
         raise ConfigError(f"{model}: the model of the voice is missing; {path.name} describes it")
     has_speakers = description.num_speakers > 1 and description.speaker_id_map
     speakers = description.speaker_id_map if has_speakers else {"": 0}
-    session = cache(partial(_session, model))  # some models have nine hundred speakers
+    network = cache(partial(_network, model))  # some models have nine hundred speakers
     family = str(model) if has_speakers else ""
     found = []
     for speaker, speaker_id in sorted(speakers.items(), key=lambda each: each[1]):
@@ -93,11 +93,11 @@ def _speakers(path: Path) -> list[FoundModel]:
         language = (description.language.code or description.espeak.voice).replace("_", "-")
         rate_hz = description.audio.sample_rate
         voice = Voice(voice_id, "onnx", language, description=f"Piper {model.stem} {speaker}".rstrip(), rate_hz=rate_hz)
-        found.append(FoundModel((voice,), partial(PiperVoice, model, session, description, speaker_id), family=family))
+        found.append(FoundModel((voice,), partial(PiperVoice, model, network, description, speaker_id), family=family))
     return found
 
 
-def _session(model: Path) -> Any:
+def _network(model: Path) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
@@ -126,11 +126,11 @@ def _described(path: Path) -> _Description:
 
 class PiperVoice:
     """See :class:`cc_tts.engines.cpu.contract.Synthesiser`; raises ``ConfigError`` if the model is not one of Piper's.
-    ``session`` gives the network, which the speakers of a model share.
+    ``network`` gives what onnxruntime runs, which the speakers of a model share.
     """
 
-    def __init__(self, model: Path, session: Callable[[], Any], description: _Description, speaker_id: int) -> None:
-        self._model = session()
+    def __init__(self, model: Path, network: Callable[[], Any], description: _Description, speaker_id: int) -> None:
+        self._model = network()
         names = {each.name for each in self._model.get_inputs()}
         if not {"input", "input_lengths", "scales"} <= names:
             raise ConfigError(f"{model}: not the model of a Piper voice: its inputs are {', '.join(sorted(names))}")

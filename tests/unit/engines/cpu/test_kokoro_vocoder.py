@@ -121,13 +121,13 @@ def test_a_sentence_is_measured_without_keeping_all_of_it() -> None:
     onnx_graphs, num_frames = graphs(), 4000
     split = importlib.import_module("cc_tts.engines.cpu.kokoro.split")
     graph = onnx_graphs.Graph(onnx_graphs.Weights(random_weights()), is_measuring=True).whole()
-    session = split.session_of(graph.model(), keeps_memory=False)
+    runner = split.runner_of(graph.model(), keeps_memory=False)
     inputs = {name: np.ones(shape, np.float32) for name, shape in graph.inputs.items() if len(shape) == 1}
     inputs["frames"] = np.zeros((1, 512, num_frames), np.float32)
     inputs["source"] = np.zeros((1, 22, SOURCE_A_FRAME * num_frames + 1), np.float32)
     Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here
     before = peak_bytes()
-    session.run(None, inputs)
+    runner.run(None, inputs)
     layer = SOURCE_A_FRAME * num_frames * CHANNELS[2] * 4
     assert peak_bytes() - before < 175 * layer, "141 were measured, and 211 in the usual order"
 

@@ -10,6 +10,7 @@ import pytest
 from cc_tts.config.schema import TokenConfig
 from cc_tts.recorder.info import RecordingInfo, encode
 from cc_tts.recorder.wav import WavFormat
+from cc_tts.ua.messages import TracedMessage
 from tests.fakes.running_api import RunningApi, make_config, running_api
 
 pytestmark = pytest.mark.integration
@@ -79,3 +80,14 @@ async def test_a_call_that_rings_has_a_report(api: RunningApi) -> None:
     answered = await api.ask("GET", "/v1/calls/c2/report", headers={"Authorization": f"Bearer {READER}"})
     assert answered.status == 200
     assert "rings" in answered.raw.decode()
+
+
+async def test_it_has_the_ladder_of_the_sip_messages(api: RunningApi) -> None:
+    text = b"INVITE sip:bob@127.0.0.1 SIP/2.0\r\nCSeq: 1 INVITE\r\n\r\n"
+    here, there = ("192.0.2.1", 5060), ("192.0.2.9", 5062)
+    api.registry.ua.traced = (
+        TracedMessage(at_ns=1, is_sent=False, transport="udp", local=here, remote=there, text=text),
+    )
+    assert "INVITE sip:bob@127.0.0.1" in await report(api)
+    api.registry.ua.traced = ()
+    assert "<h2>SIP</h2>" not in await report(api)

@@ -6,6 +6,7 @@ from typing import Final
 from aiohttp import web
 
 from cc_tts import logs
+from cc_tts.api.admin.ladder import ladder
 from cc_tts.api.calls import ON_A_CALL, call_of
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http.auth import HOLDER
@@ -14,6 +15,9 @@ from cc_tts.api.reports.timeline import picture_of
 from cc_tts.callreport.page import render
 from cc_tts.callreport.picture import Waveform
 from cc_tts.callreport.waveform import outline
+from cc_tts.calls.call import Call
+from cc_tts.calls.registry import CallRegistry
+from cc_tts.errors import LineUnsupported, UserAgentUnavailable
 from cc_tts.recorder.info import RecordingInfo
 from cc_tts.recorder.store import RecordingStore
 
@@ -34,10 +38,20 @@ async def get_call_report(request: web.Request) -> web.StreamResponse:
     if store is not None and "recordings" in HOLDER.get().scopes:
         begun_s = call.answered_at_s or call.created_at_s
         waveforms = await asyncio.to_thread(_waveforms, store, call.id, call.tenant, (call.created_at_s, begun_s))
-    picture = picture_of(call, events, now_s=context.clock.wall_s(), waveforms=waveforms)
+    sip = await _sip(context.registry, call)
+    picture = picture_of(call, events, now_s=context.clock.wall_s(), waveforms=waveforms, ladder=sip)
     page = await asyncio.to_thread(render, picture)
     headers = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
     return web.Response(text=page, content_type="text/html", headers=headers)
+
+
+async def _sip(registry: CallRegistry, call: Call) -> str:
+    """The SIP messages of the call as text, empty where none are kept."""
+    try:
+        found = await registry.trace(call)
+    except (LineUnsupported, UserAgentUnavailable):
+        return ""
+    return ladder(call.id, call.sip_call_id, found.messages, is_full=False) if found.messages else ""
 
 
 def _waveforms(store: RecordingStore, call_id: str, tenant: str, times_s: tuple[float, float]) -> list[Waveform]:

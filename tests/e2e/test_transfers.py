@@ -215,7 +215,8 @@ async def test_an_attended_transfer_names_the_dialog_of_the_consulted_call(trans
         agent.invite()
         answer = await agent.final()
         agent.ack()
-        (consult,) = [call for call in await server.calls("established") if call["sip_call_id"] == agent.call_id]
+        is_ours = {"sip_call_id": agent.call_id, "state": "established"}
+        consult = await server.until_call(lambda call: is_ours.items() <= call.items())
         refer = await transferee.referred("202 Accepted", mode="attended", to=None, consult_call_id=consult["id"])
         ours, theirs = ((answer.header(name) or "").partition(";tag=")[2] for name in ("To", "From"))
         replaces = quote(f"{agent.call_id};to-tag={theirs};from-tag={ours}", safe="")

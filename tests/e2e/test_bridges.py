@@ -21,7 +21,7 @@ from lab.ports import HOST
 from lab.raw_rtp import PACKET_MS, Address, RtpPeer
 from lab.raw_sip import SDP, RawCaller, RawPeer
 from lab.server_under_test import EventLog, Json, Server
-from tests.e2e.test_call_audio import missing_in, noise, say
+from tests.e2e.test_call_audio import MAX_TRIES, missing_in, noise, say
 from tests.e2e.test_keys_by_info import ALLOWS_INFO, PLAIN
 from tests.e2e.test_recording import channels, saved
 from tests.e2e.test_rtp_security import media_address
@@ -231,21 +231,38 @@ async def test_they_part_on_request_and_can_be_bridged_again(pair: Pair) -> None
 async def test_a_prompt_is_heard_by_its_own_far_side_and_recorded_with_the_other(pair: Pair, tmp_path: Path) -> None:
     first, second = pair.first, pair.second
     await pair.bridge()
-    recording = await pair.server.ask(f"/v1/calls/{first.call_id}/record", {"channels": "dual"})
-    await pair.log.wait("call.recording", state="started")
+    await record(pair)
     await pair.server.ask(f"/v1/calls/{first.call_id}/play", {"tone": "440", "duration_ms": 1000})
     await pair.log.wait("speak.complete")
     assert audio_match.samples(first.phone.pcm).any()
     assert not audio_match.samples(second.phone.pcm).any()
-    said = await asyncio.gather(first.say(1), second.say(2))
-    await pair.server.delete(f"/v1/calls/{first.call_id}/record")
+    missing: list[int] = []
+    for number in range(MAX_TRIES):
+        if number:
+            await record(pair)
+        said = await asyncio.gather(first.say(10 + number), second.say(20 + number))
+        sides = channels(await recorded(pair, tmp_path), 2)
+        missing = [len(missing_in(side.tobytes(), frames)) for side, frames in zip(sides, said, strict=True)]
+        if max(missing) < 12:
+            return
+    pytest.fail(f"frames are missing in each of {MAX_TRIES} recordings: {missing}")
+
+
+async def record(pair: Pair) -> None:
+    await pair.server.ask(f"/v1/calls/{pair.first.call_id}/record", {"channels": "dual"})
+    await pair.log.wait("call.recording", state="started")
+
+
+async def recorded(pair: Pair, folder: Path) -> Path:
+    """End the recording; returns its file."""
+    recording = await pair.server.read(f"/v1/calls/{pair.first.call_id}/record")
+    await pair.server.delete(f"/v1/calls/{pair.first.call_id}/record")
     await saved(pair.log, recording["recording_id"])
     status, body = await pair.server.get_bytes(f"/v1/recordings/{recording['recording_id']}/audio")
     assert status == 200
-    file = tmp_path / "bridged.wav"
+    file = folder / "bridged.wav"
     file.write_bytes(body)
-    for channel, frames in zip(channels(file, 2), said, strict=True):
-        assert len(missing_in(channel.tobytes(), frames)) < SECONDS // 4
+    return file
 
 
 async def test_who_is_on_hold_gets_silence_and_the_other_way_round_nothing_changes(pair: Pair) -> None:

@@ -79,8 +79,8 @@ unit: $(DEVSTAMP) $(UASTAMP) ## the quick tests only, on every core
 
 test: $(DEVSTAMP) $(UASTAMP) check ## everything but what waits for real timers; COMPLETE=1: that too, as CI does
 	$(BIN)/pytest -q -n auto -m "unit or architecture"
-	$(BIN)/pytest -q -n 4 --dist worksteal -m "not unit and not architecture$(if $(COMPLETE),, and not slow)" --ignore-glob='*/test_asterisk*.py' --durations=25
-	$(BIN)/pytest -q tests/e2e/test_asterisk*.py # one at a time: what Asterisk records is compared frame by frame
+	PYTEST=$(BIN)/pytest tests/run.sh -q -n 4 --dist worksteal -m "not unit and not architecture$(if $(COMPLETE),, and not slow)" --ignore-glob='*/test_asterisk*.py' --durations=25
+	PYTEST=$(BIN)/pytest tests/run.sh -q tests/e2e/test_asterisk*.py # one at a time: what Asterisk records is compared frame by frame
 
 fuzz: $(DEVSTAMP) ## coverage-guided fuzzing of what reads hostile bytes, with atheris; SECONDS=N, over all targets; SEED=N: the same inputs again
 	[ -e build/fuzz/atheris ] || $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --target build/fuzz -r requirements/fuzz.txt

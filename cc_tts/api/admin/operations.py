@@ -1,7 +1,7 @@
 """The parts of the server process that operators ask for or change, as the API sees them."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
 import msgspec
@@ -92,4 +92,4 @@ class Operations:
     set_log: Callable[[LogConfig], Awaitable[None]] = _never_set
     processes: Callable[[], Sequence[Process]] = tuple
     workers: Callable[[], Sequence[SpeechWorker]] = tuple
-    started_at_s: float = field(default=0.0)
+    started_at_s: float = 0.0

@@ -79,7 +79,6 @@ _WITH_RECORDING: Final = _FORM | {
 }
 """A recording becomes a voice, which is for the operator alone."""
 
-T = TypeVar("T")
 H = TypeVar("H", bound=Handler)
 Recording = Annotated[bytes, Meta(min_length=1, description="A WAV, FLAC or MP3 file of 1 to 30 s.")]
 Transcript = Annotated[

@@ -51,7 +51,7 @@ async def _sip(registry: CallRegistry, call: Call) -> str:
         found = await registry.trace(call)
     except (LineUnsupported, UserAgentUnavailable):
         return ""
-    return ladder(call.id, call.sip_call_id, found.messages, is_full=False) if found.messages else ""
+    return ladder(call.id, call.sip_call_id, found.messages) if found.messages else ""
 
 
 def _waveforms(store: RecordingStore, call_id: str, tenant: str, times_s: tuple[float, float]) -> list[Waveform]:

@@ -105,19 +105,15 @@ def _holds(call: Call, events: Sequence[Event], end_s: float) -> Iterator[Bar]:
 
 
 def _speech(call: Call, events: Sequence[Event], end_s: float) -> Iterator[Bar]:
-    queued: dict[str, float] = {}
     started: dict[str, float] = {}
-    for event in _of(events, types.SpeakQueued, types.SpeakStarted, types.SpeakComplete):
+    for event in _of(events, types.SpeakStarted, types.SpeakComplete):
         utterance_id = event.data.utterance_id
-        if isinstance(event.data, types.SpeakQueued):
-            queued[utterance_id] = event.time
-        elif isinstance(event.data, types.SpeakStarted):
+        if isinstance(event.data, types.SpeakStarted):
             started[utterance_id] = event.time
             wait_s = (event.data.time_to_first_audio_ms or 0.0) / 1000
             yield _bar(call, event.time - wait_s, event.time, "", "waiting", f"first audio after {_ms(wait_s * 1000)}")
         else:
             begun_s = started.pop(utterance_id, event.time)
-            queued.pop(utterance_id, None)
             kind = _KIND_OF_CAUSE.get(event.data.completion_cause, "cut")
             detail = f"{event.data.completion_cause}: {event.data.spoken_text}"
             yield _bar(call, begun_s, event.time, event.data.spoken_text, kind, detail)

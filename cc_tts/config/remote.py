@@ -77,6 +77,11 @@ def shown(url: str) -> str:
     return "what it holds" if "@" in url or "?" in url else repr(url[:_MAX_SHOWN_CHARS])
 
 
+def local_address(host: str) -> str:
+    """Return where processes of this machine reach what listens at ``host``."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+
+
 def host_port(host: str, port: int) -> str:
     """The two as one word; an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cc_tts.config.remote import host_port, listen_address
+from cc_tts.config.remote import host_port, listen_address, local_address
 from cc_tts.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ ANSWER_TIMEOUT_S: Final = 4.0
 """The health check of the Dockerfile waits 5 s for the whole command (unmeasured)."""
 FIRST_PROCESS: Final = Path("/proc/1/cmdline")
 _PROGRAMS: Final = {"cc-tts", "cc_tts", "cc_tts.cli"}
-_THIS_MACHINE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 _STATUS_LINE_BYTES: Final = 64
 
 
@@ -45,7 +44,7 @@ def check(options: argparse.Namespace, config: "Config") -> str:
     """Return what is wrong with the service of these options: a sentence, empty if it answers. Raises ``ConfigError``."""
     listen = getattr(options, "listen", None)
     host, port = (config.http.host, config.http.port) if listen is None else listen_address(listen)
-    address = (_THIS_MACHINE.get(host, host), port)
+    address = (local_address(host), port)
     is_worker = options.service == "worker"
     # A pool with certificates asks for one of its clients: that it takes connections has to do.
     if is_worker or (listen is not None and config.remote.certificate_file):

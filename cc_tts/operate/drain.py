@@ -8,12 +8,10 @@ from yarl import URL
 
 from cc_tts.config.schema import Config
 from cc_tts.errors import ConfigError
-from cc_tts.operate.servers import addresses
+from cc_tts.operate.servers import REQUEST_TIMEOUT_S, addresses
 
 POLL_INTERVAL_S = 1.0
 """Interval at which the server is asked whether it is still there, s (unmeasured)."""
-REQUEST_TIMEOUT_S = 10.0
-"""Time limit of one request, s (unmeasured)."""
 MARGIN_S = 30.0
 """The time that a drain may take beyond ``calls.drain_timeout_s``: hanging up, and ending the processes (unmeasured)."""
 

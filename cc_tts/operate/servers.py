@@ -11,7 +11,7 @@ import aiohttp
 import msgspec
 
 from cc_tts.config.cluster import base_url
-from cc_tts.config.remote import host_port
+from cc_tts.config.remote import host_port, local_address
 from cc_tts.config.schema import Config, Scope, TokenConfig
 from cc_tts.egress.http import read_at_most
 from cc_tts.errors import ClientError, ConfigError, ServerError
@@ -26,7 +26,6 @@ RELOAD_TIMEOUT_S: Final = 30.0
 """Time limit of a reload, which looks for voices anew, s (unmeasured)."""
 MAX_ANSWER_BYTES: Final = 64 << 20
 """The bound of an answer: some thousand calls are 5 MB (unmeasured)."""
-_THIS_MACHINE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 _WHAT_NEXT: Final[Mapping[str, str]] = {
     "unauthorized": f"name the configuration that has its http.tokens with --config, or put one into {TOKEN_VARIABLE}",
     "forbidden": f"use another token of its http.tokens: put it into {TOKEN_VARIABLE}",
@@ -124,10 +123,9 @@ def addresses(config: Config, given: list[str]) -> tuple[str, ...]:
         ConfigError: one is no address of an API.
     """
     if not given:
-        host = _THIS_MACHINE.get(config.http.host, config.http.host)
         if not config.http.port:
             raise ConfigError("http.port 0 is any free one: name the server with --server")
-        return (f"http://{host_port(host, config.http.port)}",)
+        return (f"http://{host_port(local_address(config.http.host), config.http.port)}",)
     found = {text: base_url(text if "://" in text else f"http://{text}") for text in given}
     if unusable := [text for text, url in found.items() if url is None]:
         raise ConfigError(f"--server {unusable[0][:80]}: write HOST:PORT, http://HOST:PORT or https://HOST")

@@ -63,6 +63,11 @@ def _print(lines: Sequence[str]) -> None:
     print("\n".join(lines))
 
 
+def _with_servers(said: Sequence[tuple[Server, Any]]) -> list[dict[str, Any]]:
+    """Return the answers for JSON, each with the server that gave it."""
+    return [{"server": server.url, **each} for server, each in said]
+
+
 async def _calls_of(servers: Servers) -> tuple[list[Found], int]:
     async def ask(server: Server) -> Any:
         return (await server.ask("GET", "/v1/calls", scope="read"))["calls"]
@@ -88,9 +93,10 @@ async def _calls(options: argparse.Namespace, servers: Servers) -> int:
     found, status = await _calls_of(servers)
     shown = [(server, call) for server, call in found if options.all or is_live(call)]
     if options.ids:
-        _print([tables.plain(call["id"]) for _, call in shown]) if shown else None
+        for _, call in shown:
+            print(tables.plain(call["id"]))
     elif options.json:
-        print(tables.as_json({"calls": [{"server": server.url, **call} for server, call in shown]}))
+        print(tables.as_json({"calls": _with_servers(shown)}))
     elif not shown:
         print("no calls are up" if not options.all else "no calls")
     else:
@@ -122,7 +128,7 @@ async def _show(options: argparse.Namespace, servers: Servers) -> int:
         "caller": call["caller"],
         "callee": call["callee"],
         "state": tables.ending(call),
-        "time": tables.call_row(call, CLOCK.wall_s())[4],
+        "time": tables.lasted(call, CLOCK.wall_s()),
         "held": "yes" if call["held"] else "no",
         "media": f"{call['codec'] or '-'} over {call['transport'] or '-'}{', SRTP' if call['srtp'] else ''}",
         "quality": f"MOS {tables.mos(call)}, loss {tables.loss(call)}, jitter {quality['jitter_ms'] or '-'} ms, "
@@ -215,7 +221,7 @@ async def _status_of(server: Server) -> Any:
 async def _status(options: argparse.Namespace, servers: Servers) -> int:
     said, status = await _asked(servers, _status_of)
     if options.json:
-        print(tables.as_json({"servers": [{"server": server.url, **each} for server, each in said]}))
+        print(tables.as_json({"servers": _with_servers(said)}))
     else:
         for number, (server, each) in enumerate(said):
             _print([*([""] if number else []), *_status_lines(server, each)])
@@ -223,12 +229,10 @@ async def _status(options: argparse.Namespace, servers: Servers) -> int:
 
 
 def _status_lines(server: Server, status: Mapping[str, Any]) -> list[str]:
-    reason = status["not_ready_because"]
-    ready = "draining" if status["draining"] else "ready" if reason is None else f"NOT READY: {reason}"
     facts = {
         "server": server.url,
         "node": f"{status['node'] or '-'}, cc-tts {status['version']}, process {status['pid']}",
-        "state": ready,
+        "state": tables.readiness(status),
         **({"degraded": status["degraded_because"]} if status["degraded_because"] else {}),
         "calls": f"{status['calls']} of {status['max_calls']}",
         "engine": status["engine"],
@@ -285,12 +289,13 @@ def _of(used: int, limit: int | None) -> str:
 async def _reload(options: argparse.Namespace, servers: Servers) -> int:
     said, status = await _asked(servers, lambda each: each.ask("POST", "/v1/admin/reload", scope="admin", body={}))
     if options.json:
-        print(tables.as_json({"servers": [{"server": server.url, **each} for server, each in said]}))
+        print(tables.as_json({"servers": _with_servers(said)}))
     else:
         for server, each in said:
             print(f"{server.url}: {_words('changed', each['changed']) or 'nothing has changed'}")
             for line in (_words("needs a restart", each["needs_restart"]), _words("refused", each["refused"].values())):
-                print(f"  {line}") if line else None
+                if line:
+                    print(f"  {line}")
     return status or int(any(each["refused"] for _, each in said))
 
 
@@ -310,7 +315,7 @@ async def _log_level(options: argparse.Namespace, servers: Servers) -> int:
 
     said, status = await _asked(servers, ask)
     if options.json:
-        print(tables.as_json({"servers": [{"server": server.url, **each} for server, each in said]}))
+        print(tables.as_json({"servers": _with_servers(said)}))
     else:
         for server, each in said:
             print(f"{server.url}: {each['level']}, PJSIP {each['pjsip_level']}")

@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -61,6 +61,18 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
+def lasted(call: Call, now_s: float) -> str:
+    """Return how long a call has lasted: since the answer, or since it began if there is none."""
+    until_s = now_s if is_live(call) or call["ended_at"] is None else call["ended_at"]
+    return duration(until_s - (call["answered_at"] or call["created_at"]))
+
+
+def readiness(status: Mapping[str, Any]) -> str:
+    """Return whether a server takes calls, by its status, and if not, why."""
+    reason = status["not_ready_because"]
+    return "draining" if status["draining"] else "ready" if reason is None else f"NOT READY: {reason}"
+
+
 def loss(call: Call) -> str:
     """Return the share of packets that were lost, in percent."""
     quality = call["quality"]
@@ -85,8 +97,6 @@ CALL_COLUMNS: Final = ("CALL", "WAY", "STATE", "FAR SIDE", "TIME", "CODEC", "MOS
 
 def call_row(call: Call, now_s: float) -> tuple[object, ...]:
     """Return the cells of one call, under :data:`CALL_COLUMNS`."""
-    until_s = now_s if is_live(call) or call["ended_at"] is None else call["ended_at"]
-    began_s = call["answered_at"] or call["created_at"]
     way = "in" if call["direction"] == "inbound" else "out"
     held = " held" if call["held"] and is_live(call) else ""
     return (
@@ -94,7 +104,7 @@ def call_row(call: Call, now_s: float) -> tuple[object, ...]:
         way,
         ending(call) + held,
         far_user(call),
-        duration(until_s - began_s),
+        lasted(call, now_s),
         call["codec"] or "-",
         mos(call),
         loss(call),

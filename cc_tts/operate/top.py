@@ -75,14 +75,12 @@ def _by_quality(call: dict[str, Any]) -> tuple[float, float]:
 def _server_line(url: str, status: Any) -> str:
     if isinstance(status, str):
         return tables.plain(f"{url}  {status}")
-    reason = status["not_ready_because"]
-    state = "draining" if status["draining"] else "ready" if reason is None else f"NOT READY: {reason}"
     workers = status["workers"]
     speaking = sum(each["streams"] or 0 for each in workers)
     up = sum(each["state"] == "ready" for each in workers)
     late = f"media late {status['media_lateness_ms']:g} ms"
     return tables.plain(
-        f"{url}  {state}  calls {status['calls']}/{status['max_calls']}  workers {up}/{len(workers)}  "
+        f"{url}  {tables.readiness(status)}  calls {status['calls']}/{status['max_calls']}  workers {up}/{len(workers)}  "
         f"speaking {speaking}  {late}"
     )
 

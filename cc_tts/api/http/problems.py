@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
+from cc_tts.api.http.route import DEEPGRAM, ELEVENLABS, OPENAI
 from cc_tts.errors import CcTtsError, ClientError, FieldError, MalformedRequest, ServerError, UnknownVoice
 
 CONTENT_TYPE: Final = "application/problem+json"
@@ -18,11 +19,11 @@ DEFAULT_RETRY_AFTER_S: Final = 5  # unmeasured
 MAX_DETAIL_CHARS: Final = 1000  # unmeasured
 MAX_INSTANCE_CHARS: Final = 500  # unmeasured
 
-OPENAI_PATHS: Final = ("/v1/audio/", "/v1/models", "/openai/")
+OPENAI_PATHS: Final = ("/v1/audio/", "/v1/models", f"{OPENAI}/")
 """The paths that OpenAI's client packages use begin so."""
-DEEPGRAM_PATHS: Final = ("/v1/speak", "/v2/speak", "/deepgram/")
+DEEPGRAM_PATHS: Final = ("/v1/speak", "/v2/speak", f"{DEEPGRAM}/")
 """The paths that Deepgram's client packages use begin so."""
-ELEVENLABS_PATHS: Final = ("/v1/text-to-speech/", "/v2/voices", "/elevenlabs/")
+ELEVENLABS_PATHS: Final = ("/v1/text-to-speech/", "/v2/voices", f"{ELEVENLABS}/")
 """The paths that ElevenLabs' client packages use begin so."""
 RETRYABLE: Final = frozenset({429, 503})
 

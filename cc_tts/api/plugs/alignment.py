@@ -123,8 +123,9 @@ def _spread(places: list[tuple[float, str]], length_ms: float) -> Characters:
     durations_ms: list[float] = []
     begins_ms = [0.0, *(min(at_ms, length_ms) for at_ms, _ in places[1:]), length_ms]
     for (start_ms, end_ms), (_, text) in zip(pairwise(begins_ms), places, strict=True):
-        each_ms = max(0.0, end_ms - start_ms) / max(1, len(text))
-        characters += text or [""]
-        starts_ms += (round(start_ms + each_ms * number, 1) for number in range(max(1, len(text))))
-        durations_ms += [round(each_ms, 1)] * max(1, len(text))
+        those = list(text) or [""]
+        each_ms = max(0.0, end_ms - start_ms) / len(those)
+        characters += those
+        starts_ms += (round(start_ms + each_ms * number, 1) for number in range(len(those)))
+        durations_ms += [round(each_ms, 1)] * len(those)
     return Characters(tuple(characters), tuple(starts_ms), tuple(durations_ms))

@@ -86,7 +86,7 @@ class TokenAuthenticator:
         """
         return self.holder_of(_token_of(request), scope)
 
-    def may_follow(self, request: web.Request) -> bool:
+    def lacks_token(self, request: web.Request) -> bool:
         """Whether a token is needed, and the request has none."""
         return bool(self._holders) and not _token_of(request)
 

@@ -208,7 +208,7 @@ def _holder(request: web.Request, route: Route) -> auth.Holder:
     if route.scope is None:
         return auth.ANYBODY
     authenticator = request.app[auth.AUTHENTICATOR]
-    if route.may_follow and authenticator.may_follow(request):
+    if route.token_may_follow and authenticator.lacks_token(request):
         return auth.NOBODY
     return authenticator.authenticate(request, route.scope)
 

@@ -69,7 +69,7 @@ class Route:
     ``errors`` are those of the handler; those of the guards are added. ``for_tenants``: the tokens of tenants may be used;
     on routes that name a call they always may, and find their own calls only. A route that ``ignores_unknown_query`` is for
     clients of other services, which send more than has a meaning here; such clients may have a base URL with a path, which
-    is one of ``mounts``. To one that ``may_follow`` the token may come in a message, if a request has none.
+    is one of ``mounts``. ``token_may_follow``: in a message, if a request has none.
     """
 
     method: Method
@@ -95,7 +95,7 @@ class Route:
     for_tenants: bool = False
     ignores_unknown_query: bool = False
     mounts: tuple[str, ...] = ()
-    may_follow: bool = False
+    token_may_follow: bool = False
 
     @property
     def paths(self) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ from cc_tts.speech.prompt import TextContent
 
 KEY_TIMEOUT_S: Final = 10.0
 """How long the first message may take of a client whose key is in it (unmeasured)."""
-_OPTIONS: Final = SOCKET_ROUTE | {"query": (OUTPUT_FORMAT, LANGUAGE, INACTIVITY), "may_follow": True}
+_OPTIONS: Final = SOCKET_ROUTE | {"query": (OUTPUT_FORMAT, LANGUAGE, INACTIVITY), "token_may_follow": True}
 _SCOPE: Final[Scope] = "call"
 _DECODER: Final = msgspec.json.Decoder(Incoming)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from cc_tts.config.sip_uri import MAX_PORT
 from cc_tts.mrcp.sip.flows import Address, Flow
 from cc_tts.ua.sip import message
 
@@ -26,8 +27,7 @@ _RECEIVED: Final = re.compile(r"; *received *= *[^;,\s]*", re.IGNORECASE)
 _SENT_BY: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:]+)(?::(\d{1,5}))?", re.ASCII)
 _MAX_CSEQ: Final = 2**31
 """A CSeq is below this (RFC 3261 §8.1.1.5)."""
-_DEFAULT_PORT: Final = 5060
-_MAX_PORT: Final = 65_535  # POSIX
+DEFAULT_PORT: Final = 5060
 
 
 class NotSip(Exception):
@@ -162,5 +162,5 @@ def _reply_to(via: re.Match[str], flow: Flow) -> Address:
     if _RPORT.search(via[3]):
         return host, port
     sent_by = _SENT_BY.fullmatch(via[2])
-    written_port = int(sent_by[2]) if sent_by is not None and sent_by[2] else _DEFAULT_PORT
-    return host, written_port if 0 < written_port <= _MAX_PORT else port
+    written_port = int(sent_by[2]) if sent_by is not None and sent_by[2] else DEFAULT_PORT
+    return host, written_port if 0 < written_port <= MAX_PORT else port

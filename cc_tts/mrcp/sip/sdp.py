@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from cc_tts.config.sip_uri import MAX_PORT
 from cc_tts.mrcp.control.synthesizer import RESOURCE
 from cc_tts.mrcp.rtp.codecs import STATIC, Codec
 
@@ -30,7 +31,6 @@ _HEARS: Final = ("recvonly", "sendrecv", "")
 _UNSPECIFIED: Final = "0.0.0.0"
 """A client that holds its audio writes so (RFC 3264 §8.4, for old ones)."""
 _DIRECTIONS: Final = ("sendrecv", "sendonly", "recvonly", "inactive")
-_MAX_PORT: Final = 65_535  # POSIX
 _MAX_PAYLOAD_TYPE: Final = 127
 """RTP has seven bits for it (RFC 3550 §5.1)."""
 
@@ -132,7 +132,7 @@ def _lines(text: str) -> list[str]:
 
 def _media(lines: list[str], address: str, direction: str) -> Media:
     match = _MEDIA.fullmatch(lines[0])
-    if match is None or int(match[2]) > _MAX_PORT:
+    if match is None or int(match[2]) > MAX_PORT:
         raise BadSdp("an m= line is malformed")
     media = Media(match[1].lower(), int(match[2]), match[3], tuple(match[4].split()), _address(lines, address))
     media.direction = direction

@@ -15,9 +15,10 @@ from typing import Final, Protocol
 
 from cc_tts import logs
 from cc_tts.config.schema import SipConfig
+from cc_tts.config.sip_uri import MAX_PORT
 from cc_tts.mrcp.sip import request as requests
 from cc_tts.mrcp.sip.flows import Address, Flow, StreamFlow
-from cc_tts.mrcp.sip.request import ALLOW, NotSip, SipRequest, new_tag, written
+from cc_tts.mrcp.sip.request import ALLOW, DEFAULT_PORT, NotSip, SipRequest, new_tag, written
 from cc_tts.mrcp.sip.transactions import Repeater, Transactions
 from cc_tts.ua.sip import message
 
@@ -26,8 +27,6 @@ MAX_BYES: Final = 2000
 _IP_AND_PORT: Final = re.compile(
     r"sips?:(?:[^@<>\s]{0,128}@)?(\d{1,3}(?:\.\d{1,3}){3})(?::(\d{1,5}))?(?=[;?>]|$)", re.ASCII
 )
-_DEFAULT_PORT: Final = 5060
-_MAX_PORT: Final = 65_535  # POSIX
 
 log = logs.get(__name__)
 
@@ -346,5 +345,5 @@ def _next_hop(dialog: Dialog) -> Address:
     match = _IP_AND_PORT.search(wanted)
     if match is None:
         return dialog.flow.peer
-    port = int(match[2] or _DEFAULT_PORT)
-    return (match[1], port) if 0 < port <= _MAX_PORT else dialog.flow.peer
+    port = int(match[2] or DEFAULT_PORT)
+    return (match[1], port) if 0 < port <= MAX_PORT else dialog.flow.peer

@@ -178,8 +178,7 @@ class SipServer:
         usage, answer = self._usages.begin(request.body, dialog)
         dialog.usage = usage
         self._dialogs[dialog.key] = dialog
-        if isinstance(request.flow, StreamFlow):
-            request.flow.num_sessions += 1
+        _hold(request.flow, 1)
         self._accept(request, dialog, answer)
 
     def _new_dialog(self, request: SipRequest) -> Dialog:

@@ -20,6 +20,8 @@ from cc_tts.processes.channel import Message
 
 Unit = Literal["second", "word", "sentence", "paragraph"]
 Markup = Literal["text", "ssml"]
+MAX_LEXICONS: Final = 16  # unmeasured
+"""A session defines so many: the MRCP process refuses more, and so does the server."""
 
 
 class MrcpSettings(msgspec.Struct, frozen=True, kw_only=True):

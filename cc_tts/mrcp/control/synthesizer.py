@@ -18,6 +18,7 @@ from cc_tts.mrcp.control import params
 from cc_tts.mrcp.control.message import Header, Request, RequestState, Status, event, response
 from cc_tts.mrcp.control.states import SYNTH_TABLE, SynthEvent, SynthState
 from cc_tts.mrcp.messages import (
+    MAX_LEXICONS,
     CloseSpeech,
     DefineLexicon,
     JumpSpeech,
@@ -33,7 +34,6 @@ from cc_tts.processes.channel import Message
 from cc_tts.state_machine import StateMachine
 
 RESOURCE: Final = "speechsynth"
-MAX_LEXICONS: Final = 16  # unmeasured
 _NTP_EPOCH_S: Final = 2_208_988_800
 """NTP begins in 1900, and Unix time in 1970 (RFC 5905 §6)."""
 _TYPES: Final[dict[str, Markup]] = {

@@ -12,6 +12,7 @@ from cc_tts.errors import CcTtsError, LexiconMalformed, ProcessFailed
 from cc_tts.metrics import Metrics
 from cc_tts.mrcp.messages import (
     FROM_MRCP,
+    MAX_LEXICONS,
     Accept,
     CloseSpeech,
     DefineLexicon,
@@ -35,8 +36,6 @@ from cc_tts.tenants.quotas import TenantQuotas
 from cc_tts.text.pronunciation.lexicon import CompiledLexicon, read_pls
 
 LOOK_S: Final = 0.1  # unmeasured
-MAX_LEXICONS: Final = 16  # unmeasured
-"""A session has so many; the MRCP process has the same limit, and refuses more."""
 _ENDS_OF_SESSIONS: Final = ("hangup", "shutdown", "released", "not_connected", "no_ack")
 
 log = logs.get(__name__)

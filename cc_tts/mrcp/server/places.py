@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from cc_tts.mrcp.messages import Unit
-from cc_tts.speech.timing.spans import SpokenSpan, words_of
+from cc_tts.speech.timing.spans import ROUNDING_MS, SpokenSpan, words_of
 
 _SENTENCE_ENDS: Final = re.compile(r"[.!?。！？…][\"'”’)\]]*\s*$")
-_ROUNDING_MS: Final = 1.0  # unmeasured
 
 
 def place_of(spans: Sequence[SpokenSpan], played_ms: float, count: int, unit: Unit) -> tuple[float, bool]:
@@ -19,7 +18,7 @@ def place_of(spans: Sequence[SpokenSpan], played_ms: float, count: int, unit: Un
         wanted_ms = played_ms + count * 1000
         return max(0.0, wanted_ms), wanted_ms < 0
     begins = _begins_ms(spans, unit)
-    current = max((place for place, at_ms in enumerate(begins) if at_ms <= played_ms + _ROUNDING_MS), default=0)
+    current = max((place for place, at_ms in enumerate(begins) if at_ms <= played_ms + ROUNDING_MS), default=0)
     wanted = current + count
     if wanted < 0:
         return 0.0, True

@@ -8,8 +8,9 @@ import pytest
 from cc_tts.clock import MonotonicClock
 from cc_tts.mrcp.control.message import Request
 from cc_tts.mrcp.control.states import SYNTH_TABLE, SynthEvent, SynthState
-from cc_tts.mrcp.control.synthesizer import MAX_LEXICONS, Synthesizer
+from cc_tts.mrcp.control.synthesizer import Synthesizer
 from cc_tts.mrcp.messages import (
+    MAX_LEXICONS,
     CloseSpeech,
     DefineLexicon,
     JumpSpeech,

@@ -120,10 +120,8 @@ class MessageReader:
             if len(self._buffer) >= MAX_START_LINE_BYTES or b"\n" in self._buffer or not _may_begin(self._buffer):
                 raise Malformed("no start line of MRCPv2")
             return None
-        is_version_2, length = (
-            int(match[1]) == MAJOR_VERSION,
-            int(match[3]),
-        )  # before the buffer changes, which the match is of
+        is_version_2 = int(match[1]) == MAJOR_VERSION  # read before the buffer changes, which the match is of
+        length = int(match[3])
         if length <= match.end():
             raise Malformed("the length is less than that of the start line")
         end_of_line = self._buffer.find(b"\r\n", 0, MAX_START_LINE_BYTES)
@@ -133,16 +131,15 @@ class MessageReader:
             return None
         if end_of_line + 2 > length:
             raise Malformed("the length ends within the start line")
+        start = self._buffer[match.end() : end_of_line].decode("ascii", "replace")
         if length > MAX_MESSAGE_BYTES:
             self._to_skip = length
-            rest = self._buffer[match.end() : end_of_line].decode("ascii", "replace")
-            return Refused(Status.TOO_LARGE, _request_id(rest))
+            return Refused(Status.TOO_LARGE, _request_id(start))
         if len(self._buffer) < length:
             return None
-        message = bytes(self._buffer[:length])
+        rest = bytes(self._buffer[end_of_line + 2 : length])
         del self._buffer[:length]
-        start = message[match.end() : end_of_line].decode("ascii", "replace")
-        return _read(start, message[end_of_line + 2 :], is_version_2=is_version_2)
+        return _read(start, rest, is_version_2=is_version_2)
 
 
 def _may_begin(data: bytearray) -> bool:
@@ -165,9 +162,10 @@ def _read(start: str, rest: bytes, *, is_version_2: bool) -> Request | Refused:
     head, separator, body = rest.partition(b"\r\n\r\n")
     if not separator and rest.startswith(b"\r\n"):
         head, body = b"", rest[2:]
-    headers = _headers(head)
-    if headers is None:
-        return Refused(Status.ILLEGAL_VALUE, request_id, _first(_lenient(head), "channel-identifier"))
+    lines = _lines(head)
+    headers = _fields(lines[: MAX_HEADERS + 1])
+    if not _are_sound(lines, headers):
+        return Refused(Status.ILLEGAL_VALUE, request_id, _first(headers, "channel-identifier"))
     length = _first(headers, "content-length")
     if length and not (length.isascii() and length.isdigit() and int(length[:10]) == len(body)):
         return Refused(Status.ILLEGAL_VALUE, request_id, _first(headers, "channel-identifier"))
@@ -189,16 +187,15 @@ def _lines(head: bytes) -> list[str]:
     return lines
 
 
-def _headers(head: bytes) -> tuple[Header, ...] | None:
-    """The headers; ``None`` if a line is none, or there are too many or too long ones."""
-    lines = _lines(head)
-    found = _lenient(head)
-    is_bounded = len(lines) <= MAX_HEADERS and all(len(value) <= MAX_VALUE_CHARS for _, value in found)
-    return found if len(found) == len(lines) and is_bounded else None
+def _are_sound(lines: Sequence[str], headers: Sequence[Header]) -> bool:
+    """Whether every line is a header, and there are neither too many nor too long ones."""
+    is_bounded = len(lines) <= MAX_HEADERS and all(len(value) <= MAX_VALUE_CHARS for _, value in headers)
+    return len(headers) == len(lines) and is_bounded
 
 
-def _lenient(head: bytes) -> tuple[Header, ...]:
-    fields = (line.partition(":") for line in _lines(head)[: MAX_HEADERS + 1])
+def _fields(lines: Iterable[str]) -> tuple[Header, ...]:
+    """The headers among these lines."""
+    fields = (line.partition(":") for line in lines)
     return tuple(
         (name.strip(), value.strip()) for name, colon, value in fields if colon and _NAME.fullmatch(name.strip())
     )

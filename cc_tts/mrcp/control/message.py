@@ -71,6 +71,11 @@ class Request:
         return next((value for each, value in self.headers if each.lower() == name.lower()), None)
 
     @property
+    def media_type(self) -> str:
+        """The type of the body, without parameters; empty if the client does not say."""
+        return (self.header("Content-Type") or "").partition(";")[0].strip().lower()
+
+    @property
     def channel_id(self) -> str:
         """The channel that it is for, as written."""
         return self.header("Channel-Identifier") or ""

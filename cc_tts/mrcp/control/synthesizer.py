@@ -182,7 +182,7 @@ class Synthesizer:
             handlers[method](request)
 
     def _speak(self, request: Request) -> None:
-        content_type = (request.header("Content-Type") or "").partition(";")[0].strip().lower()
+        content_type = request.media_type
         charset = _charset_of(request)
         written = request.header("Speak-Length") or ""
         length = params.length_of(written)
@@ -297,7 +297,7 @@ class Synthesizer:
             self._line.cut()
 
     def _define_lexicon(self, request: Request) -> None:
-        content_type = (request.header("Content-Type") or "").partition(";")[0].strip().lower()
+        content_type = request.media_type
         name = (request.header("Content-ID") or "").strip("<> ")
         if not request.body or not name:
             self._answer(request, Status.MISSING_HEADER)

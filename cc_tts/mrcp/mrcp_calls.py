@@ -22,6 +22,7 @@ from cc_tts.media.playout_events import PlayoutOverflow
 from cc_tts.mrcp.control.connections import Control
 from cc_tts.mrcp.control.synthesizer import Synthesizer
 from cc_tts.mrcp.messages import (
+    CloseSpeech,
     LexiconTaken,
     MrcpCallOver,
     MrcpSettings,
@@ -142,8 +143,35 @@ class MrcpCall:
     def _close_channel(self, reason: str) -> None:
         if self.synthesizer is not None:
             self.synthesizer.close(reason)
-            self._calls.close_channel(self.synthesizer)
+            self._calls.close_channel(self, self.synthesizer.channel_id)
             self.synthesizer = None
+
+    def take(self, message: Message, payload: bytes) -> None:
+        """The server tells something of a speech or a lexicon of this call."""
+        if (synthesizer := self.synthesizer) is None:
+            return
+        match message:
+            case LexiconTaken():
+                synthesizer.on_lexicon(message)
+            case SpeechTaken():
+                synthesizer.on_taken(message)
+            case SpeechJumped():
+                synthesizer.on_jumped(message)
+            case SpeechMark(speech_id=number, name=name):
+                synthesizer.on_mark(number, name)
+            case SpeechAudio(speech_id=number) if synthesizer.takes_audio(number):
+                self._write(payload)
+            case SpeechOver(speech_id=number) if synthesizer.takes_audio(number):
+                if message.code:
+                    synthesizer.on_failed(message)
+                else:
+                    self._line.finish()
+
+    def _write(self, pcm: bytes) -> None:
+        try:
+            self._line.write(pcm)
+        except (PlayoutOverflow, ValueError) as error:
+            log.error("playout_failed", detail=str(error))
 
 
 class MrcpCalls:
@@ -160,8 +188,8 @@ class MrcpCalls:
         self._lines: dict[RtpLine, None] = {}
         self._pacer = Pacer(self._lines, clock)
         self._numbers = itertools.count(1)
-        self._of_number: dict[int, Synthesizer] = {}
-        self._call_of: dict[Synthesizer, MrcpCall] = {}
+        self._of_number: dict[int, MrcpCall] = {}
+        """The speeches and lexicons that the server may still tell of."""
         self.control_ports = ControlPorts()
         self.is_accepting = True
 
@@ -241,26 +269,29 @@ class MrcpCalls:
             channel_id,
             mrcp_call_id=call.id,
             line=call.line,
-            tell=self._tell,
+            tell=self._tell_of_speech,
             send=lambda data: self._control.send(channel_id, data),
-            new_id=self._new_number,
+            new_id=lambda: self._new_number(call),
             clock=self._clock,
             max_queued=self._config.max_queued,
         )
         self._control.add(channel_id, synthesizer)
-        self._call_of[synthesizer] = call
         return synthesizer
 
-    def close_channel(self, synthesizer: Synthesizer) -> None:
-        """A channel is gone, and what was asked of the server for it."""
-        self._control.remove(synthesizer.channel_id)
-        self._call_of.pop(synthesizer, None)
-        self._of_number = {number: each for number, each in self._of_number.items() if each is not synthesizer}
+    def close_channel(self, call: MrcpCall, channel_id: str) -> None:
+        """The channel of a call is gone, and what was asked of the server for it."""
+        self._control.remove(channel_id)
+        self._of_number = {number: each for number, each in self._of_number.items() if each is not call}
 
-    def _new_number(self, synthesizer: Synthesizer) -> int:
+    def _new_number(self, call: MrcpCall) -> int:
         number = next(self._numbers)
-        self._of_number[number] = synthesizer
+        self._of_number[number] = call
         return number
+
+    def _tell_of_speech(self, message: Message, payload: bytes) -> None:
+        if isinstance(message, CloseSpeech):
+            self._of_number.pop(message.speech_id, None)
+        self._tell(message, payload)
 
     # --- what the server tells ---------------------------------------------------------------------------------------------
 
@@ -268,8 +299,7 @@ class MrcpCalls:
         """A message of the server has come; one about what is over already is dropped."""
         match message:
             case LexiconTaken(request_id=number):
-                if (found := self._of_number.pop(number, None)) is not None:
-                    found.on_lexicon(message)
+                call = self._of_number.pop(number, None)
             case (
                 SpeechTaken(speech_id=number)
                 | SpeechJumped(speech_id=number)
@@ -277,30 +307,11 @@ class MrcpCalls:
                 | SpeechMark(speech_id=number)
                 | SpeechOver(speech_id=number)
             ):
-                if (found := self._of_number.get(number)) is not None:
-                    self._take_speech(found, message, payload)
-
-    def _take_speech(self, synthesizer: Synthesizer, message: Message, payload: bytes) -> None:
-        match message:
-            case SpeechTaken():
-                synthesizer.on_taken(message)
-            case SpeechJumped():
-                synthesizer.on_jumped(message)
-            case SpeechMark(speech_id=number, name=name):
-                synthesizer.on_mark(number, name)
-            case SpeechAudio(speech_id=number) if synthesizer.takes_audio(number):
-                self._write(synthesizer, payload)
-            case SpeechOver(speech_id=number) if synthesizer.takes_audio(number):
-                if message.code:
-                    synthesizer.on_failed(message)
-                else:
-                    self._call_of[synthesizer].line.finish()
-
-    def _write(self, synthesizer: Synthesizer, pcm: bytes) -> None:
-        try:
-            self._call_of[synthesizer].line.write(pcm)
-        except (PlayoutOverflow, ValueError) as error:
-            log.error("playout_failed", detail=str(error))
+                call = self._of_number.get(number)
+            case _:
+                return
+        if call is not None:
+            call.take(message, payload)
 
     # ---------------------------------------------------------------------------------------------------------------------
 
@@ -311,8 +322,3 @@ class MrcpCalls:
                 call.unconnected_since_s = now_s
             elif now_s - call.unconnected_since_s > self._config.idle_timeout_s:
                 call.hang_up("not_connected")
-        self._prune()
-
-    def _prune(self) -> None:
-        """Forget the numbers of speeches that are over."""
-        self._of_number = {number: each for number, each in self._of_number.items() if number in each.numbers}

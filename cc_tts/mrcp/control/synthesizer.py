@@ -121,7 +121,7 @@ class Synthesizer:
         line: Line,
         tell: Callable[[Message, bytes], None],
         send: Callable[[bytes], None],
-        new_id: Callable[["Synthesizer"], int],
+        new_id: Callable[[], int],
         clock: Clock,
         max_queued: int,
     ) -> None:
@@ -150,11 +150,6 @@ class Synthesizer:
     def num_speaks(self) -> int:
         """How many SPEAK requests are spoken, or wait."""
         return len(self._queue)
-
-    @property
-    def numbers(self) -> set[int]:
-        """The speeches and lexicons that the server may still tell of."""
-        return {each.speech_id for each in self._queue} | self._defining.keys()
 
     # --- requests --------------------------------------------------------------------------------------------------------
 
@@ -211,7 +206,7 @@ class Synthesizer:
 
     def _take(self, request: Request, markup: Markup, charset: str, rate_hz: int, max_ms: int | None) -> None:
         parameters = params.merged(self._parameters, request)
-        speak = _Speak(request.request_id, self._new_id(self), parameters)
+        speak = _Speak(request.request_id, self._new_id(), parameters)
         order = params.lexicon_order(parameters)
         opened = OpenSpeech(
             speak.speech_id,
@@ -308,7 +303,7 @@ class Synthesizer:
         elif len(self._lexicons) + len(self._defining) >= MAX_LEXICONS:
             self._answer(request, Status.FAILED, _cause(_LEXICON_FAILURE, f"{MAX_LEXICONS} lexicons are defined"))
         else:
-            number = self._new_id(self)
+            number = self._new_id()
             self._defining[number] = request, f"session:{name}"
             self._tell(DefineLexicon(number, self._mrcp_call_id, f"session:{name}"), request.body)
 

@@ -86,7 +86,7 @@ class Bench:
             max_queued=max_queued,
         )
 
-    def _number(self, _synthesizer: Synthesizer) -> int:
+    def _number(self) -> int:
         self._last_number += 1
         return self._last_number
 

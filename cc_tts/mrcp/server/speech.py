@@ -177,12 +177,11 @@ class MrcpSpeech:
         return content
 
     def _words(self, style: Style) -> TextContent:
-        rate = 1.0 if style.rate is None else min(max(style.rate, MIN_SPEED), MAX_SPEED)
         return TextContent(
             "",
             voice=voice_of(style, self._services.source.engine.voices(), self._services.config.tts),
             language=style.language or None,
-            rate=rate,
+            rate=_rate(style),
             gain_db=style.gain_db or 0.0,
         )
 
@@ -345,4 +344,4 @@ async def _end(task: asyncio.Task[None] | None) -> None:
 
 
 def _rate(style: Style) -> float:
-    return min(max(style.rate or 1.0, MIN_SPEED), MAX_SPEED)
+    return 1.0 if style.rate is None else min(max(style.rate, MIN_SPEED), MAX_SPEED)

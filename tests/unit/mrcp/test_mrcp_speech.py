@@ -93,6 +93,15 @@ async def test_a_jump_to_a_voice_that_there_is_not_says_so_and_the_text_goes_on(
     await bench.speech.close(100.0, "normal")
 
 
+@pytest.mark.parametrize(("rate", "at_ms"), [(0.0, 200.0), (0.5, 200.0), (2.0, 50.0), (9.0, 50.0)])
+async def test_the_place_of_what_is_spoken_now_is_that_of_the_new_rate(rate: float, at_ms: float) -> None:
+    bench = Bench("Good morning.")
+    await bench.until(SpeechTaken)
+    bench.speech.take(jump(Style(rate=rate)))
+    assert cast("SpeechJumped", await bench.until(SpeechJumped)).at_ms == at_ms
+    await bench.speech.close(100.0, "normal")
+
+
 async def test_a_jump_that_breaks_down_says_so_and_the_text_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench("Good morning.")
     await bench.until(SpeechTaken)

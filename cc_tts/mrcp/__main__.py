@@ -171,7 +171,7 @@ class MrcpServer:
             now_s = asyncio.get_running_loop().time()
             self.calls.look(now_s)
             self.control.close_unused(now_s)
-            self._listener.close_idle(now_s)
+            self._listener.close_unused(now_s)
 
     async def stop(self) -> None:
         """End the sessions by BYE, and listen no more. Nobody would end those that began meanwhile."""

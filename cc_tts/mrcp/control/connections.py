@@ -9,16 +9,14 @@ import re
 import secrets
 import socket
 import ssl
-from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, Protocol, cast
+from typing import Final, Protocol
 
 from cc_tts import logs
 from cc_tts.mrcp.control.message import Malformed, MessageReader, Refused, Request, RequestState, Status, response
 from cc_tts.mrcp.control.synthesizer import RESOURCE
-from cc_tts.mrcp.sip.flows import listen_tcp
+from cc_tts.mrcp.tcp import MayConnect, TcpConnection, TcpListener
 
-MAX_CONNECTIONS: Final = 1000  # unmeasured
 MAX_UNREAD_BYTES: Final = 1 << 20
 """A client that leaves so much unread has stopped (unmeasured)."""
 UNUSED_S: Final = 60.0
@@ -39,36 +37,26 @@ class Channel(Protocol):
         """Carry out a request."""
 
 
-class Connection(asyncio.Protocol):
+class Connection(TcpConnection):
     """A connection of a client."""
 
     def __init__(self, control: "Control") -> None:
+        super().__init__(control, max_unread_bytes=MAX_UNREAD_BYTES)
         self._control = control
-        self._transport: asyncio.Transport | None = None
         self._reader = MessageReader()
-        self._heard_s = asyncio.get_running_loop().time()
         self.channels: set[str] = set()
 
-    @property
-    def is_open(self) -> bool:
-        return self._transport is not None and not self._transport.is_closing()
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(high=MAX_UNREAD_BYTES)
+        super().connection_made(transport)
         sock = transport.get_extra_info("socket")
         with suppress(OSError):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for option, value in KEEPALIVE:
                 sock.setsockopt(socket.IPPROTO_TCP, option, value)
-        peer = transport.get_extra_info("peername") or ("",)
-        if not self._control.take(self, str(peer[0])):
-            self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        del exc
-        self._transport = None
-        self._control.forget(self)
+        super().connection_lost(exc)
+        self._control.unbind(self)
 
     def data_received(self, data: bytes) -> None:
         self._heard_s = asyncio.get_running_loop().time()
@@ -79,43 +67,25 @@ class Connection(asyncio.Protocol):
             log.info("mrcp_malformed", detail=str(error), consequence="the connection is closed")
             self.close()
 
-    def send(self, data: bytes) -> None:
-        """Send a message, unless the client has stopped reading: then the connection is closed."""
-        if self._transport is None or self._transport.is_closing():
-            return
-        if self._transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
-            self._transport.abort()
-        else:
-            self._transport.write(data)
-
-    def close(self) -> None:
-        """Close it, when what was sent has left."""
-        if self._transport is not None:
-            self._transport.close()
-
-    def is_unused(self, since_s: float) -> bool:
-        """Whether it is of no channel, and has been silent since then."""
-        return not self.channels and self._heard_s < since_s
+    def is_unused(self, now_s: float) -> bool:
+        """Whether it is of no channel, and has been silent for long."""
+        return not self.channels and self._heard_s < now_s - self._control.unused_s
 
 
-class Control:
+class Control(TcpListener):
     """All connections and channels. ``may_connect`` says from which addresses; a session may be without a connection for
     ``idle_timeout_s``.
     """
 
-    def __init__(self, may_connect: Callable[[str], bool], *, idle_timeout_s: float = 0.0) -> None:
-        self._may_connect = may_connect
-        self._unused_s = max(UNUSED_S, idle_timeout_s)
+    def __init__(self, may_connect: MayConnect, *, idle_timeout_s: float = 0.0) -> None:
+        super().__init__(may_connect)
+        self.unused_s = max(UNUSED_S, idle_timeout_s)
         self._channels: dict[str, Channel] = {}
         self._connection_of: dict[str, Connection] = {}
-        self._connections: set[Connection] = set()
-        self._servers: list[asyncio.Server] = []
 
     async def listen(self, host: str, port: int, *, tls: ssl.SSLContext | None = None) -> int:
         """Listen; returns the port. Raises ``ProcessFailed``."""
-        server = await listen_tcp(lambda: Connection(self), host, port, tls=tls)
-        self._servers.append(server)
-        return int(server.sockets[0].getsockname()[1])
+        return await self._listen(lambda: Connection(self), host, port, tls=tls)
 
     def new_channel_id(self) -> str:
         """An id that nobody guesses, as whoever has it controls the channel."""
@@ -141,16 +111,8 @@ class Control:
         if (connection := self._connection_of.get(channel_id)) is not None:
             connection.send(data)
 
-    def take(self, connection: Connection, host: str) -> bool:
-        """Whether a connection may stay."""
-        if not self._may_connect(host) or len(self._connections) >= MAX_CONNECTIONS:
-            return False
-        self._connections.add(connection)
-        return True
-
-    def forget(self, connection: Connection) -> None:
-        """A connection is closed."""
-        self._connections.discard(connection)
+    def unbind(self, connection: Connection) -> None:
+        """A connection is closed, and its channels are without one."""
         for channel_id in connection.channels:
             if self._connection_of.get(channel_id) is connection:
                 del self._connection_of[channel_id]
@@ -189,15 +151,3 @@ class Control:
             return
         headers = [("Channel-Identifier", channel_id)] if _CHANNEL.fullmatch(channel_id) else []
         connection.send(response(request_id, status, RequestState.COMPLETE, headers))
-
-    def close_unused(self, now_s: float) -> None:
-        """Close the connections that nobody needs."""
-        for connection in [each for each in self._connections if each.is_unused(now_s - self._unused_s)]:
-            connection.close()
-
-    def close(self) -> None:
-        """Listen no more, and close what is open."""
-        for server in self._servers:
-            server.close()
-        for connection in tuple(self._connections):
-            connection.close()

@@ -4,38 +4,27 @@ Runs on: the event loop.
 """
 
 import asyncio
-import errno
 import re
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, Literal, Protocol, TypeVar, cast
+from typing import Any, Final, Protocol, cast
 
-from cc_tts import logs, port_owner
-from cc_tts.errors import ProcessFailed
+from cc_tts.mrcp.tcp import Address, MayConnect, TcpConnection, TcpListener, bound
 from cc_tts.ua.sip.message import header_value
 
 MAX_MESSAGE_BYTES: Final = 65_535
 """The datagrams of the kernel have no more."""
-MAX_CONNECTIONS: Final = 1000  # unmeasured
 RECEIVE_BUFFER_BYTES: Final = 1 << 20
 """A burst of INVITEs waits here; the kernel may give less."""
 IDLE_S: Final = 300.0
 """A connection without a message for so long is closed, unless a session has it (unmeasured)."""
 FIRST_MESSAGE_S: Final = 30.0
 """A connection that has brought no message so long after it was opened is closed (unmeasured)."""
-BIND_TIMEOUT_S: Final = 3.0
-"""A process whose server has handed over still ends its sessions, and has the port for a second (unmeasured)."""
-BIND_POLL_S: Final = 0.1  # unmeasured
 _HEAD_ENDS: Final = b"\r\n\r\n"
 _LENGTH: Final = re.compile(r"\d{1,6}", re.ASCII)
-
-log = logs.get(__name__)
-
-Address = tuple[str, int]
-T = TypeVar("T")
 
 
 class Flow(Protocol):
@@ -58,7 +47,6 @@ class Flow(Protocol):
 
 
 Receive = Callable[[str, Flow], None]
-MayConnect = Callable[[str], bool]
 
 
 def local_host_towards(host: str) -> str:
@@ -108,19 +96,17 @@ class _Datagrams(asyncio.DatagramProtocol):
             self._receive(data.decode("utf-8", "surrogateescape"), UdpFlow(self._transport, peer, self._host))
 
 
-class StreamFlow(asyncio.Protocol):
+class StreamFlow(TcpConnection):
     """A connection that a peer has opened."""
 
     is_reliable = True
 
     def __init__(self, listener: "SipListener", transport: str) -> None:
-        self._listener = listener
-        self._transport: asyncio.Transport | None = None
+        super().__init__(listener, max_unread_bytes=MAX_MESSAGE_BYTES)
+        self._receive = listener.receive
         self._buffer = bytearray()
-        self._heard_s = asyncio.get_running_loop().time()
         self.has_brought = False
         self.transport = transport
-        self.peer: Address = ("", 0)
         self.num_sessions = 0
         """Sessions that it belongs to keep it open."""
 
@@ -130,26 +116,13 @@ class StreamFlow(asyncio.Protocol):
         found = self._transport.get_extra_info("sockname") if self._transport is not None else None
         return str(found[0]) if found else "127.0.0.1"
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-        found = transport.get_extra_info("peername") or ("", 0)
-        self.peer = str(found[0]), int(found[1])
-        self._transport.set_write_buffer_limits(high=MAX_MESSAGE_BYTES)
-        if not self._listener.take(self):
-            self._transport.abort()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        del exc
-        self._transport = None
-        self._listener.forget(self)
-
     def data_received(self, data: bytes) -> None:
         self._buffer += data
         try:
             while (message := self._next()) is not None:
                 self._heard_s = asyncio.get_running_loop().time()
                 self.has_brought = True
-                self._listener.receive(message, self)
+                self._receive(message, self)
         except ValueError:
             self.close()
 
@@ -178,33 +151,21 @@ class StreamFlow(asyncio.Protocol):
         return message
 
     def send(self, data: bytes, to: Address | None = None) -> None:
-        """Send it, unless the peer has stopped reading: then the connection is closed."""
+        """Send it to the peer, as the connection has no other."""
         del to
-        if self._transport is None or self._transport.is_closing():
-            return
-        if self._transport.get_write_buffer_size() > MAX_MESSAGE_BYTES:
-            self._transport.abort()
-        else:
-            self._transport.write(data)
+        super().send(data)
 
-    def close(self) -> None:
-        """Close the connection, if it is open."""
-        if self._transport is not None:
-            self._transport.close()
-
-    def is_idle(self, now_s: float) -> bool:
+    def is_unused(self, now_s: float) -> bool:
         """Whether nobody needs it."""
         return not self.num_sessions and now_s - self._heard_s > (IDLE_S if self.has_brought else FIRST_MESSAGE_S)
 
 
-class SipListener:
+class SipListener(TcpListener):
     """Listens, and hands on what comes; ``may_connect`` says from which addresses."""
 
     def __init__(self, receive: Receive, may_connect: MayConnect) -> None:
+        super().__init__(may_connect)
         self.receive = receive
-        self._may_connect = may_connect
-        self._flows: set[StreamFlow] = set()
-        self._servers: list[asyncio.Server] = []
         self._udp: asyncio.DatagramTransport | None = None
 
     async def listen_udp(self, host: str, port: int) -> int:
@@ -215,59 +176,17 @@ class SipListener:
             make = partial(_Datagrams, self.receive, self._may_connect, host)
             return (await loop.create_datagram_endpoint(make, (host, port)))[0]
 
-        self._udp = await _bound(bind, host, port, "udp")
+        self._udp = await bound(bind, host, port, "udp")
         self._udp.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
         return int(self._udp.get_extra_info("sockname")[1])
 
     async def listen(self, host: str, port: int, *, tls: ssl.SSLContext | None = None) -> int:
         """Listen for connections; returns the port. Raises ``ProcessFailed``."""
         name = "TLS" if tls is not None else "TCP"
-        server = await listen_tcp(lambda: StreamFlow(self, name), host, port, tls=tls)
-        self._servers.append(server)
-        return int(server.sockets[0].getsockname()[1])
-
-    def take(self, flow: StreamFlow) -> bool:
-        """Whether a connection may stay."""
-        if not self._may_connect(flow.peer[0]) or len(self._flows) >= MAX_CONNECTIONS:
-            return False
-        self._flows.add(flow)
-        return True
-
-    def forget(self, flow: StreamFlow) -> None:
-        """A connection is closed."""
-        self._flows.discard(flow)
-
-    def close_idle(self, now_s: float) -> None:
-        """Close the connections that nobody needs."""
-        for flow in [each for each in self._flows if each.is_idle(now_s)]:
-            flow.close()
+        return await self._listen(lambda: StreamFlow(self, name), host, port, tls=tls)
 
     def close(self) -> None:
         """Listen no more, and close what is open."""
-        for server in self._servers:
-            server.close()
+        super().close()
         if self._udp is not None:
             self._udp.close()
-        for flow in tuple(self._flows):
-            flow.close()
-
-
-async def listen_tcp(
-    make: Callable[[], asyncio.Protocol], host: str, port: int, *, tls: ssl.SSLContext | None
-) -> asyncio.Server:
-    """Listen for connections. Raises ``ProcessFailed`` if the port is taken."""
-    return await _bound(lambda: asyncio.get_running_loop().create_server(make, host, port, ssl=tls), host, port, "tcp")
-
-
-async def _bound(bind: Callable[[], Awaitable[T]], host: str, port: int, kind: Literal["udp", "tcp"]) -> T:
-    """Return what ``bind`` does, once the process before this one has left the port."""
-    loop = asyncio.get_running_loop()
-    until_s = loop.time() + BIND_TIMEOUT_S
-    while True:
-        try:
-            return await bind()
-        except OSError as error:
-            if error.errno != errno.EADDRINUSE or loop.time() > until_s:
-                why = port_owner.reason(kind, port, str(error))
-                raise ProcessFailed(f"cannot listen on {host}:{port}/{kind}: {why}") from error
-        await asyncio.sleep(BIND_POLL_S)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from cc_tts.config.sip_uri import MAX_PORT
-from cc_tts.mrcp.sip.flows import Address, Flow
+from cc_tts.mrcp.sip.flows import Flow
+from cc_tts.mrcp.tcp import Address
 from cc_tts.ua.sip import message
 
 REASONS: Final = {

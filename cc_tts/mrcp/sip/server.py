@@ -17,9 +17,10 @@ from cc_tts import logs
 from cc_tts.config.schema import SipConfig
 from cc_tts.config.sip_uri import MAX_PORT
 from cc_tts.mrcp.sip import request as requests
-from cc_tts.mrcp.sip.flows import Address, Flow, StreamFlow
+from cc_tts.mrcp.sip.flows import Flow, StreamFlow
 from cc_tts.mrcp.sip.request import ALLOW, DEFAULT_PORT, NotSip, SipRequest, new_tag, written
 from cc_tts.mrcp.sip.transactions import Repeater, Transactions
+from cc_tts.mrcp.tcp import Address
 from cc_tts.ua.sip import message
 
 MAX_BYES: Final = 2000

@@ -10,8 +10,9 @@ import pytest
 
 from cc_tts.config.schema import SipConfig
 from cc_tts.mrcp.sip import request as requests
-from cc_tts.mrcp.sip.flows import Address, Flow, SipListener, StreamFlow
+from cc_tts.mrcp.sip.flows import Flow, SipListener, StreamFlow
 from cc_tts.mrcp.sip.server import Dialog, Refusal, SipServer
+from cc_tts.mrcp.tcp import Address
 from tests.support.virtual_time import VirtualTimeLoop
 
 pytestmark = pytest.mark.unit

@@ -1,0 +1,128 @@
+"""TCP connections of clients, with TLS or without, for SIP as for MRCP: who may connect, how many, and when they are closed.
+
+Runs on: the event loop.
+"""
+
+import asyncio
+import errno
+import ssl
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from typing import Final, Literal, TypeVar, cast
+
+from cc_tts import port_owner
+from cc_tts.errors import ProcessFailed
+
+MAX_CONNECTIONS: Final = 1000
+"""A listener has no more (unmeasured)."""
+BIND_TIMEOUT_S: Final = 3.0
+"""A process whose server has handed over still ends its sessions, and has the port for a second (unmeasured)."""
+BIND_POLL_S: Final = 0.1  # unmeasured
+
+Address = tuple[str, int]
+MayConnect = Callable[[str], bool]
+T = TypeVar("T")
+
+
+class TcpConnection(asyncio.Protocol, ABC):
+    """A connection of a client. One that leaves more than ``max_unread_bytes`` unread has stopped."""
+
+    def __init__(self, listener: "TcpListener", *, max_unread_bytes: int) -> None:
+        self._listener = listener
+        self._max_unread_bytes = max_unread_bytes
+        self._transport: asyncio.Transport | None = None
+        self._heard_s = asyncio.get_running_loop().time()
+        self.peer: Address = ("", 0)
+
+    @abstractmethod
+    def is_unused(self, now_s: float) -> bool:
+        """Whether nobody needs it."""
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        found = transport.get_extra_info("peername") or ("", 0)
+        self.peer = str(found[0]), int(found[1])
+        self._transport.set_write_buffer_limits(high=self._max_unread_bytes)
+        if not self._listener.take(self):
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        self._transport = None
+        self._listener.forget(self)
+
+    def send(self, data: bytes) -> None:
+        """Send it, unless the client has stopped reading: then the connection is closed."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._transport.get_write_buffer_size() > self._max_unread_bytes:
+            self._transport.abort()
+        else:
+            self._transport.write(data)
+
+    def close(self) -> None:
+        """Close it, when what was sent has left."""
+        if self._transport is not None:
+            self._transport.close()
+
+
+class TcpListener:
+    """Listens, and keeps what has connected; ``may_connect`` says from which addresses."""
+
+    def __init__(self, may_connect: MayConnect) -> None:
+        self._may_connect = may_connect
+        self._connections: set[TcpConnection] = set()
+        self._servers: list[asyncio.Server] = []
+
+    async def _listen(
+        self, make: Callable[[], TcpConnection], host: str, port: int, *, tls: ssl.SSLContext | None = None
+    ) -> int:
+        """Listen; returns the port. Raises ``ProcessFailed`` if it is taken."""
+
+        async def bind() -> asyncio.Server:
+            return await asyncio.get_running_loop().create_server(make, host, port, ssl=tls)
+
+        server = await bound(bind, host, port, "tcp")
+        self._servers.append(server)
+        return int(server.sockets[0].getsockname()[1])
+
+    def take(self, connection: TcpConnection) -> bool:
+        """Whether a connection may stay."""
+        if not self._may_connect(connection.peer[0]) or len(self._connections) >= MAX_CONNECTIONS:
+            return False
+        self._connections.add(connection)
+        return True
+
+    def forget(self, connection: TcpConnection) -> None:
+        """A connection is closed."""
+        self._connections.discard(connection)
+
+    def close_unused(self, now_s: float) -> None:
+        """Close the connections that nobody needs."""
+        for connection in [each for each in self._connections if each.is_unused(now_s)]:
+            connection.close()
+
+    def close(self) -> None:
+        """Listen no more, and close what is open."""
+        for server in self._servers:
+            server.close()
+        for connection in tuple(self._connections):
+            connection.close()
+
+
+async def bound(bind: Callable[[], Awaitable[T]], host: str, port: int, kind: Literal["udp", "tcp"]) -> T:
+    """Return what ``bind`` does, once the process before this one has left the port. Raises ``ProcessFailed``."""
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + BIND_TIMEOUT_S
+    while True:
+        try:
+            return await bind()
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or loop.time() > until_s:
+                why = port_owner.reason(kind, port, str(error))
+                raise ProcessFailed(f"cannot listen on {host}:{port}/{kind}: {why}") from error
+        await asyncio.sleep(BIND_POLL_S)

@@ -34,6 +34,7 @@ from cc_tts.mrcp.messages import (
     SpeechProgress,
     SpeechTaken,
 )
+from cc_tts.mrcp.rtp.codecs import Codec
 from cc_tts.mrcp.rtp.line import RtpLine, Target
 from cc_tts.mrcp.rtp.pacer import Pacer
 from cc_tts.mrcp.rtp.ports import RtpPorts
@@ -97,7 +98,7 @@ class MrcpCall:
         is_speaking = self.synthesizer is not None and self.synthesizer.num_speaks > 0
         if codec is not None and is_speaking and codec.rate_hz != self._line.spoken_rate_hz:
             raise Refusal(488, "The sample rate stays while a request is spoken")
-        accepted = self._accepted(read, control, audio)
+        accepted = self._accepted(read, control, audio, codec)
         self._version += 1
         return sdp.answer(read, accepted, address=self._address, sdp_id=self._sdp_id, version=self._version)
 
@@ -105,8 +106,10 @@ class MrcpCall:
     def _address(self) -> str:
         return self._calls.public_address or self._dialog.flow.local_host
 
-    def _accepted(self, offer: Offer, wanted: Media | None, audio: Media | None) -> tuple[Accepted, ...]:
-        self._set_audio(audio)
+    def _accepted(
+        self, offer: Offer, wanted: Media | None, audio: Media | None, codec: Codec | None
+    ) -> tuple[Accepted, ...]:
+        self._set_audio(audio, codec)
         if wanted is None:
             self._close_channel("released")
         elif self.synthesizer is None:
@@ -117,13 +120,12 @@ class MrcpCall:
                 found.append(Accepted(self._calls.control_ports.of(media), channel=self.synthesizer.channel_id))
             elif media is audio:
                 direction = "sendonly" if media.is_heard else "inactive"
-                found.append(Accepted(self._line.port, codec=media.codec(), direction=direction))
+                found.append(Accepted(self._line.port, codec=codec, direction=direction))
             else:
                 found.append(Accepted())
         return tuple(found)
 
-    def _set_audio(self, audio: Media | None) -> None:
-        codec = audio.codec() if audio is not None else None
+    def _set_audio(self, audio: Media | None, codec: Codec | None) -> None:
         if audio is not None and codec is not None:
             address = audio.address or self._dialog.flow.peer[0]
             self._line.set_target(Target(address, audio.port, codec, is_active=audio.is_heard))

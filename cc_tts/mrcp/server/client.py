@@ -2,8 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 from cc_tts import logs
 from cc_tts.clock import Clock
@@ -62,8 +62,7 @@ class MrcpProcess:
         self._accepting = True
         self._speeches: dict[int, MrcpSpeech] = {}
         self._lexicons: dict[str, dict[str, CompiledLexicon]] = {}
-        self._closing: set[asyncio.Task[None]] = set()
-        self._defining: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self.num_sessions = 0
         self._services = SpeechServices(
             config=config,
@@ -97,7 +96,7 @@ class MrcpProcess:
         """End the sessions, and the process."""
         await self._supervisor.stop()
         self._drop_all()
-        await asyncio.gather(*self._closing, *self._defining, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def set_accepting(self, *, accepting: bool) -> None:
         """Take new sessions, or answer them with 503."""
@@ -129,9 +128,7 @@ class MrcpProcess:
                 self._close(number, message.played_ms, message.reason)
             case DefineLexicon():
                 known = self._lexicons.setdefault(message.mrcp_call_id, {})  # before the end of the session is read
-                task = asyncio.create_task(self._define(message, payload, known), name="lexicon")
-                self._defining.add(task)
-                task.add_done_callback(self._defining.discard)
+                self._begin(self._define(message, payload, known), "lexicon")
             case MrcpCallOver(mrcp_call_id=mrcp_call_id):
                 self._lexicons.pop(mrcp_call_id, None)
             case Sessions(num=num):
@@ -152,9 +149,12 @@ class MrcpProcess:
     def _close(self, number: int, played_ms: float, reason: str) -> None:
         if (speech := self._speeches.pop(number, None)) is not None:
             self._metrics.mrcp_speaks.labels(reason=_reason(reason)).inc()
-            task = asyncio.create_task(speech.close(played_ms, reason), name="close speech")
-            self._closing.add(task)
-            task.add_done_callback(self._closing.discard)
+            self._begin(speech.close(played_ms, reason), "close speech")
+
+    def _begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _define(self, wanted: DefineLexicon, document: bytes, known: dict[str, CompiledLexicon]) -> None:
         try:

@@ -2,9 +2,7 @@
 
 import asyncio
 import contextlib
-import functools
-from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
@@ -13,7 +11,7 @@ from cc_tts.mrcp.sip import request as requests
 from cc_tts.mrcp.sip.flows import Flow, SipListener, StreamFlow
 from cc_tts.mrcp.sip.server import Dialog, Refusal, SipServer
 from cc_tts.mrcp.tcp import Address
-from tests.support.virtual_time import VirtualTimeLoop
+from tests.support.virtual_time import VirtualTimeLoop, in_virtual_time
 
 pytestmark = pytest.mark.unit
 
@@ -110,19 +108,16 @@ def message(
     )
 
 
-def virtual(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    @functools.wraps(test)
-    def run() -> None:
-        with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-            runner.run(test())
+@contextlib.asynccontextmanager
+async def serving() -> AsyncIterator[Bench]:
+    yield Bench()
 
-    del run.__wrapped__
-    return run
+
+virtual = in_virtual_time(serving)
 
 
 @virtual
-async def test_a_200_is_sent_again_until_its_ack_comes() -> None:
-    bench = Bench()
+async def test_a_200_is_sent_again_until_its_ack_comes(bench: Bench) -> None:
     bench.receive(message("INVITE"))
     await asyncio.sleep(3.6)  # 0.5, 1.5 and 3.5 s after it
     assert bench.flow.starts() == ["SIP/2.0 200 OK"] * 4
@@ -133,8 +128,7 @@ async def test_a_200_is_sent_again_until_its_ack_comes() -> None:
 
 
 @virtual
-async def test_an_invite_without_ack_ends_with_a_bye_that_is_sent_again() -> None:
-    bench = Bench()
+async def test_an_invite_without_ack_ends_with_a_bye_that_is_sent_again(bench: Bench) -> None:
     bench.receive(message("INVITE"))
     await asyncio.sleep(32.1)
     assert bench.flow.starts()[-1].startswith("BYE sip:a@192.0.2.1:5072")
@@ -166,8 +160,7 @@ def test_a_refusal_is_sent_again_over_udp_until_its_ack(transport: str, num_more
 
 
 @virtual
-async def test_a_request_that_comes_again_gets_the_same_response() -> None:
-    bench = Bench()
+async def test_a_request_that_comes_again_gets_the_same_response(bench: Bench) -> None:
     bench.receive(message("OPTIONS"))
     bench.receive(message("OPTIONS"))
     assert bench.flow.sent[0] == bench.flow.sent[1]
@@ -177,8 +170,7 @@ async def test_a_request_that_comes_again_gets_the_same_response() -> None:
 
 
 @virtual
-async def test_bye_ends_the_dialog_and_comes_again_in_vain() -> None:
-    bench = Bench()
+async def test_bye_ends_the_dialog_and_comes_again_in_vain(bench: Bench) -> None:
     bench.receive(message("INVITE"))
     tag = bench.tag()
     bench.receive(message("ACK", branch="z9hG4bK2", tag=tag))
@@ -194,8 +186,7 @@ async def test_bye_ends_the_dialog_and_comes_again_in_vain() -> None:
 
 
 @virtual
-async def test_another_offer_within_a_dialog() -> None:
-    bench = Bench()
+async def test_another_offer_within_a_dialog(bench: Bench) -> None:
     bench.receive(message("INVITE"))
     tag = bench.tag()
     bench.receive(message("INVITE", cseq=2, branch="z9hG4bK2", tag=tag))
@@ -222,8 +213,8 @@ class RecordedStream(StreamFlow):
 
 
 @virtual
-async def test_a_connection_is_held_by_the_sessions_that_use_it_now() -> None:
-    bench, first, second = Bench(), RecordedStream(), RecordedStream()
+async def test_a_connection_is_held_by_the_sessions_that_use_it_now(bench: Bench) -> None:
+    first, second = RecordedStream(), RecordedStream()
     bench.server.receive(message("INVITE"), first)
     tag = first.sent[-1].partition("\r\nTo: ")[2].partition("\r\n")[0].partition(";tag=")[2]
     bench.server.receive(message("ACK", tag=tag), first)
@@ -237,8 +228,7 @@ async def test_a_connection_is_held_by_the_sessions_that_use_it_now() -> None:
 
 
 @virtual
-async def test_cancel_of_an_answered_invite_has_no_effect() -> None:
-    bench = Bench()
+async def test_cancel_of_an_answered_invite_has_no_effect(bench: Bench) -> None:
     bench.receive(message("INVITE"))
     bench.receive(message("CANCEL"))
     bench.receive(message("CANCEL", branch="z9hG4bK9"))

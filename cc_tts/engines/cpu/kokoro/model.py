@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import hibari
 import numpy as np
-import onnxruntime
 
+from cc_tts.engines.cpu.networks import network_of
 from cc_tts.engines.cpu.samples import Samples
 from cc_tts.errors import ConfigError
 
@@ -43,24 +43,23 @@ def tokens_input(runner: Any, path: Path) -> str:
     return tokens
 
 
+def inputs_of(tokens: list[int], style: Samples, speed: float, *, tokens_name: str) -> dict[str, Any]:
+    """The inputs for a sentence; :func:`tokens_input` tells ``tokens_name``."""
+    return {
+        tokens_name: np.asarray([[0, *tokens, 0]], np.int64),
+        "style": style.reshape(1, -1),
+        "speed": np.asarray([speed], np.float32),
+    }
+
+
 class KokoroModel:
     """One session for all voices; any thread may call it. Raises ``ConfigError`` if the file is no model of Kokoro's."""
 
     def __init__(self, path: Path) -> None:
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        options.log_severity_level = 3
-        try:
-            self._model: Any = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        except Exception as error:
-            raise ConfigError(f"{path}: not a model that onnxruntime can load: {error}") from error
+        self._model = network_of(path)
         self._tokens = tokens_input(self._model, path)
 
     def speak(self, tokens: list[int], style: Samples, speed: float) -> Iterator[Samples]:
         """The samples of a sentence, in parts as they are made."""
-        inputs = {
-            self._tokens: np.asarray([[0, *tokens, 0]], np.int64),
-            "style": style.reshape(1, -1),
-            "speed": np.asarray([speed], np.float32),
-        }
+        inputs = inputs_of(tokens, style, speed, tokens_name=self._tokens)
         yield np.asarray(self._model.run(None, inputs)[0], np.float32).reshape(-1)

@@ -14,7 +14,7 @@ import onnxruntime
 
 from cc_tts import logs
 from cc_tts.clock import NS_PER_MS, MonotonicClock
-from cc_tts.engines.cpu.kokoro.model import tokens_input
+from cc_tts.engines.cpu.kokoro.model import inputs_of, tokens_input
 from cc_tts.engines.cpu.kokoro.statistics import Sentence, Statistics, largest, silent_frames
 from cc_tts.engines.cpu.kokoro.vocoder_graph import (
     AUDIO,
@@ -28,6 +28,7 @@ from cc_tts.engines.cpu.kokoro.vocoder_graph import (
     Weights,
     part_of,
 )
+from cc_tts.engines.cpu.networks import PROVIDERS, one_thread
 from cc_tts.engines.cpu.samples import Samples
 
 log = logs.get(__name__)
@@ -50,14 +51,12 @@ _STYLE_OF_VOCODER: Final = 128
 
 def runner_of(model: Any, *, keeps_memory: bool = True) -> Any:
     """A session that keeps the memory of a run for the next one, or one that takes little of it."""
-    options = onnxruntime.SessionOptions()
+    options = one_thread()
     options.enable_cpu_mem_arena = keeps_memory
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3
     if not keeps_memory:
         # in the usual order what is measured comes last, and all of a sentence of 4 s is kept: 2.4 GB instead of 0.6
         options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED
-    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=PROVIDERS)
 
 
 class SplitModel:
@@ -162,11 +161,7 @@ class SplitModel:
         return gains
 
     def _frames(self, tokens: list[int], style: Samples, speed: float) -> tuple[Array, Array]:
-        inputs = {
-            self._tokens: np.asarray([[0, *tokens, 0]], np.int64),
-            "style": style.reshape(1, -1),
-            "speed": np.asarray([speed], np.float32),
-        }
+        inputs = inputs_of(tokens, style, speed, tokens_name=self._tokens)
         frames, source = self._front.run(None, inputs)
         return frames, source
 

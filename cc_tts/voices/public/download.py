@@ -29,6 +29,13 @@ class SourceFailed(Exception):
     """A file is not to be had there; the message says why."""
 
 
+def reason_of(error: Exception) -> str:
+    """Why nothing came, in words: the status of an answer, or what kept it from coming."""
+    if isinstance(error, urllib.error.HTTPError):
+        return f"HTTP {error.code}"
+    return str(getattr(error, "reason", "") or error) or type(error).__name__
+
+
 class Progress:
     """Standard error tells what has come of a file: a bar on a terminal, else a line at the end."""
 
@@ -83,12 +90,9 @@ def download(url: str, part: Path, num_bytes: int, *, name: str) -> None:
             progress.begin(before)
             try:
                 _fetch_rest(url, part, num_bytes, progress)
-            except urllib.error.HTTPError as error:
-                raise SourceFailed(f"{url} cannot be fetched: HTTP {error.code}") from None
             except (OSError, http.client.HTTPException) as error:
-                if _size(part) <= before:
-                    reason = str(getattr(error, "reason", "") or error) or type(error).__name__
-                    raise SourceFailed(f"{url} cannot be fetched: {reason}") from None
+                if isinstance(error, urllib.error.HTTPError) or _size(part) <= before:
+                    raise SourceFailed(f"{url} cannot be fetched: {reason_of(error)}") from None
             else:
                 if _size(part) <= before:
                     raise SourceFailed(f"{url}: it ends after {_size(part)} of {num_bytes} bytes")

@@ -2,7 +2,6 @@
 
 import http.client
 import re
-import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ import msgspec
 from cc_tts.errors import UNREADABLE, ConfigError, did_you_mean
 from cc_tts.voices.catalog import normalised_language
 from cc_tts.voices.public.catalogue import Offer, PublicFile, PublicVoice, piper_voice
-from cc_tts.voices.public.download import READ_TIMEOUT_S
+from cc_tts.voices.public.download import READ_TIMEOUT_S, reason_of
 
 INDEX: Final = "voices.json"
 MAX_INDEX_BYTES: Final = 8 << 20  # unmeasured
@@ -52,9 +51,7 @@ class PiperList:
             except UNREADABLE as error:  # a page of the network that stands in for the site
                 faults.append(f"{site}/{INDEX}: not the list of Piper voices: {error}")
             except (OSError, http.client.HTTPException) as error:
-                code = f"HTTP {error.code}" if isinstance(error, urllib.error.HTTPError) else ""
-                reason = code or str(getattr(error, "reason", "") or error) or type(error).__name__
-                faults.append(f"{site}/{INDEX} cannot be fetched: {reason}")
+                faults.append(f"{site}/{INDEX} cannot be fetched: {reason_of(error)}")
             else:
                 self._sites = sites[number:]
                 return

@@ -20,6 +20,7 @@ from cc_tts import atomic_file
 from cc_tts.errors import UNREADABLE, ConfigError
 from cc_tts.voices.catalog import unknown_voice
 from cc_tts.voices.embedding_cache import KEY, EmbeddingCache, EnrolledVoice
+from cc_tts.voices.folder import FEATURES
 from cc_tts.voices.voice import Voice
 
 VoiceMode = Literal["zero_shot", "cross_lingual", "instruct"]
@@ -96,7 +97,7 @@ class VoiceLibrary:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.features = EmbeddingCache(folder / "features")
+        self.features = EmbeddingCache(folder / FEATURES)
 
     def records(self) -> tuple[VoiceRecord, ...]:
         """Every voice, by id. Files that cannot be read are left out; ``faults`` names them."""

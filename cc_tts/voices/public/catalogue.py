@@ -2,7 +2,7 @@
 
 import importlib.util
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Any, Final, Literal
@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from cc_tts.voices.catalog import normalised_language
+from cc_tts.voices.folder import KOKORO, STYLES
 
 Speed = Literal["fast", "medium"]
 SPEEDS: Final = {"fast": "about 0.01", "medium": "about 0.15"}
@@ -64,7 +65,7 @@ class PublicVoice:
     speed: Speed
     files: tuple[PublicFile, ...] = ()
     by: str = ""
-    also_called: tuple[str, ...] = field(default=())
+    also_called: tuple[str, ...] = ()
 
     @property
     def num_bytes(self) -> int:
@@ -149,7 +150,7 @@ def _kokoro_voice(name: str, digest: str, kokoro: _Kokoro) -> PublicVoice:
         {"f": "female", "m": "male"}[name[1]],
         kokoro.licence,
         kokoro.speed,
-        (PublicFile("kokoro/model.onnx", model), PublicFile(f"kokoro/styles/{name}.bin", tuple(style))),
+        (PublicFile(f"{KOKORO}/model.onnx", model), PublicFile(f"{STYLES}/{name}.bin", tuple(style))),
         kokoro.by,
         (name,),
     )

@@ -22,6 +22,7 @@ from cc_tts.engines.cpu.marks import last_mark, sentences
 from cc_tts.engines.cpu.sample_texts import sample_of
 from cc_tts.engines.cpu.samples import Samples, pcm_of
 from cc_tts.errors import CcTtsError, ConfigError
+from cc_tts.voices.folder import KOKORO, STYLES
 from cc_tts.voices.voice import Voice
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ log = logs.get(__name__)
 Speak = Callable[[list[int], Samples, float], Iterator[Samples]]
 """It takes the tokens of a sentence, a row of styles and a speed, and gives the samples as they are made."""
 
-FOLDER: Final = "kokoro"
 _LANGUAGES: Final = {
     "a": "en-US", "b": "en-GB", "e": "es", "f": "fr-FR", "h": "hi", "i": "it", "p": "pt-BR", "z": "cmn",
 }  # fmt: skip
@@ -43,13 +43,12 @@ _STYLE_BYTES: Final = MAX_TOKENS * _STYLE * 4
 
 def kokoro_models(voices_dir: Path) -> list[FoundModel | Unusable]:
     """The voices of a folder, which share one session, and the files that are no voices."""
-    folder = voices_dir / FOLDER
     found: list[FoundModel | Unusable] = []
-    for path in sorted((folder / "styles").glob("*.bin")):
+    for path in sorted((voices_dir / STYLES).glob("*.bin")):
         try:
             if (voice := _voice(path)) is not None:
-                load = partial(_loaded, folder / "model.onnx", path, voice.language)
-                found.append(FoundModel((voice,), load, family=FOLDER))
+                load = partial(_loaded, voices_dir / KOKORO / "model.onnx", path, voice.language)
+                found.append(FoundModel((voice,), load, family=KOKORO))
         except ConfigError as error:
             found.append(Unusable(error.detail))
         except OSError as error:

@@ -142,9 +142,9 @@ class CpuEngine:
         log; raises ``ConfigError`` if none is left.
         """
         found = self._found()
+        self.variants = tuple(variant for each in found for variant in each.variants)
         if self._purpose == "check":
             self.voices = tuple(voice for each in found for voice in each.voices)
-            self.variants = tuple(variant for each in found for variant in each.variants)
             return None
         usable: list[Voice] = []
         for number, each in enumerate(found, 1):
@@ -155,7 +155,6 @@ class CpuEngine:
             reason = "; ".join(self.faults)
             raise ConfigError(reason or "there is no voice: `cc-tts voices add` puts voices into tts.voices_dir")
         self.voices = tuple(usable)
-        self.variants = tuple(variant for each in found for variant in each.variants)
         self._index = VoiceIndex(self.voices, self.variants)
         if self._purpose in ("load", "measure"):
             return None

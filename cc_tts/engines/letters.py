@@ -3,6 +3,8 @@
 import re
 from typing import Final
 
+LETTER_A_OF_HIBARI: Final = "[A](/ˈA/)"
+"""The letter in hibari's notation for a pronunciation; alone, it is read as the article."""
 _DIGIT: Final = "zero|oh|one|two|three|four|five|six|seven|eight|nine"
 _LETTER_A: Final = re.compile(
     rf"(?<![\w'])A(?=(?: |, )[A-Z](?![\w'])|(?: |, )(?:{_DIGIT})(?:[ ,]+(?:[A-Z]\b|{_DIGIT})|[.,;:!?]|$)|[.,;:!?]|$)|"

@@ -7,7 +7,7 @@ is fetched here.
 import threading
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from hibari import Hibari
@@ -15,14 +15,11 @@ from hibari.voices import DEFAULT, VOICES
 
 from cc_tts.engines.cpu.contract import FoundModel, OnAudio, SentenceAudio
 from cc_tts.engines.cpu.samples import pcm_of
-from cc_tts.engines.letters import with_letters
+from cc_tts.engines.letters import LETTER_A_OF_HIBARI, with_letters
 from cc_tts.engines.phonemes import to_misaki
 from cc_tts.errors import ConfigError
 from cc_tts.voices.inline_ipa import replace_pronounced
 from cc_tts.voices.voice import Voice
-
-_LETTER_A: Final = "[A](/ˈA/)"
-"""The letter in hibari's notation for a pronunciation; alone, it is read as the article."""
 
 
 def hibari_models(voices_dir: Path | None) -> list[FoundModel]:
@@ -63,7 +60,7 @@ class HibariVoice:
     def speak(self, text: str, *, voice_id: str, speed: float, on_audio: OnAudio) -> None:  # noqa: ARG002 - one voice
         """See the contract. The noise of the model is the same each time."""
         with self._phonemes:  # plain Python, a third of a millisecond; its caches are not made for threads
-            sentences = self._model.phonemize(replace_pronounced(with_letters(text, _LETTER_A), _written))
+            sentences = self._model.phonemize(replace_pronounced(with_letters(text, LETTER_A_OF_HIBARI), _written))
         rng = np.random.default_rng(0)
         for phonemes in sentences:
             audio = self._model.from_ids(self._model.ids(phonemes), speed, rng)

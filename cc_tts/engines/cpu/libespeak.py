@@ -10,6 +10,7 @@ The library, its phoneme data and its dictionaries come with the ``espeakng_load
 
 import ctypes
 import itertools
+import re
 import threading
 from collections.abc import Callable, Iterator
 from ctypes import POINTER, c_char_p, c_int, c_size_t, c_ubyte, c_uint, c_void_p
@@ -41,6 +42,8 @@ _EVENT_WORD: Final = 1
 _PARAMETER_RATE: Final = 1
 _LONG_PATH: Final = 150  # espeak-ng keeps its data path in a fixed array of 160 bytes
 
+LANGUAGE_SWITCH: Final = re.compile(r"\([a-z-]{2,12}\)")
+"""The mark among phonemes where a word is read in another language."""
 MIN_RATE_WPM: Final = 80  # unmeasured
 MAX_RATE_WPM: Final = 450  # unmeasured
 

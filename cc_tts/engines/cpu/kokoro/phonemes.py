@@ -9,9 +9,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
-from cc_tts.engines.cpu.libespeak import EspeakLibrary
+from cc_tts.engines.cpu.libespeak import LANGUAGE_SWITCH, EspeakLibrary
 from cc_tts.engines.cpu.marks import clauses
-from cc_tts.engines.letters import with_letters
+from cc_tts.engines.letters import LETTER_A_OF_HIBARI, with_letters
 from cc_tts.engines.phonemes import to_misaki
 from cc_tts.voices.inline_ipa import pronounced_parts
 
@@ -24,10 +24,7 @@ _TIED: Final = {
     "t^ʃ": "ʧ", "d^ʒ": "ʤ", "t^s": "ʦ", "d^z": "ʣ", "s^s": "S", "_": "", "-": "", _TIE: "",
 }  # fmt: skip
 """A sound that espeak-ng writes with several signs is one sign to Kokoro."""
-_LANGUAGE_SWITCH: Final = re.compile(r"\([a-z-]{2,12}\)")
 _STRETCH: Final = re.compile(r"([\u3400-\u4dbf\u4e00-\u9fff\u3007]+)|([A-Za-zÀ-ɏ]+(?:['’ -]+[A-Za-zÀ-ɏ]+)*)")
-_LETTER_A: Final = "[A](/ˈA/)"
-"""The letter in hibari's notation for a pronunciation; alone, it is read as the article."""
 
 
 def spoken_phonemes(sentence: str, phonemes: Phonemes) -> str:
@@ -53,7 +50,7 @@ class English:
     def __call__(self, words: str) -> str:
         """The sounds of English words."""
         with self._lock:  # plain Python, a third of a millisecond; its caches are not made for threads
-            return str(self._g2p(with_letters(words, _LETTER_A)) or "")
+            return str(self._g2p(with_letters(words, LETTER_A_OF_HIBARI)) or "")
 
 
 class Espeak:
@@ -65,7 +62,7 @@ class Espeak:
 
     def __call__(self, words: str) -> str:
         """The sounds of words of the language."""
-        spoken = _LANGUAGE_SWITCH.sub("", self._library.phonemes(words, voice=self._voice, tie=_TIE))
+        spoken = LANGUAGE_SWITCH.sub("", self._library.phonemes(words, voice=self._voice, tie=_TIE))
         for tied, sign in _TIED.items():
             spoken = spoken.replace(tied, sign)
         return spoken

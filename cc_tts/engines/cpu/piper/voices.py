@@ -6,7 +6,6 @@ type ``pinyin`` a syllable is its initial, its final and the digit of its tone, 
 """
 
 import importlib.util
-import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from functools import cache, partial
@@ -18,7 +17,7 @@ import msgspec
 import numpy as np
 
 from cc_tts.engines.cpu.contract import FoundModel, OnAudio, SentenceAudio, Unusable
-from cc_tts.engines.cpu.libespeak import EspeakLibrary
+from cc_tts.engines.cpu.libespeak import LANGUAGE_SWITCH, EspeakLibrary
 from cc_tts.engines.cpu.marks import clauses, last_mark, sentences
 from cc_tts.engines.cpu.networks import network_of
 from cc_tts.engines.cpu.samples import Samples, pcm_of
@@ -30,7 +29,6 @@ _BEGIN: Final = "^"
 _PAD: Final = "_"
 _END: Final = "$"
 _FULL_WIDTH: Final = {".": "。", ",": "，", "?": "？", "!": "！", ":": "：", ";": "；"}
-_LANGUAGE_SWITCH: Final = re.compile(r"\([a-z-]{2,12}\)")
 PYPINYIN: Final = "pip install -r requirements/kokoro.txt or 'WHEEL[kokoro]', or `make voices`"
 """Advice on how to get it."""
 _MAX_DESCRIPTION_BYTES: Final = 4 << 20  # unmeasured
@@ -152,7 +150,7 @@ class PiperVoice:
     def _ids_of_phonemes(self, sentence: str) -> list[int]:
         """The ids of a sentence, its punctuation marks included; empty if nothing of it is spoken."""
         phonemes = " ".join(filter(None, starmap(self._phonemes, clauses(sentence))))
-        phonemes = unicodedata.normalize("NFD", _LANGUAGE_SWITCH.sub("", phonemes))
+        phonemes = unicodedata.normalize("NFD", LANGUAGE_SWITCH.sub("", phonemes))
         ids = [each for phoneme in phonemes if phoneme in self._ids for each in self._ids[phoneme] + self._ids[_PAD]]
         return [*self._ids[_BEGIN], *ids, *self._ids[_END]] if ids else []
 

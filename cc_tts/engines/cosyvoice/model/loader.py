@@ -160,12 +160,12 @@ def check_weights(directory: Path) -> tuple[dict[Part, Network], dict[Part, dict
         raise ModelFileMissing(f"{directory} lacks {', '.join(absent)}; `cc-tts model check` lists what belongs there")
     llm_sizes = _llm_sizes(directory / LLM_CONFIG)
     head_dims = {"llm": llm_sizes["head_dim"], "flow": estimator_head_dim(directory)}
-    networks: dict[Part, Network] = {}
     states = {part: checkpoint.read_checkpoint(path, part) for part, path in files.items()}
-    _refuse_mixture(directory, {part: checkpoint.shapes_of(state) for part, state in states.items()})
-    for part, state in states.items():
-        found = checkpoint.shapes_of(state)
-        networks[part] = check_part(str(files[part]), part, found, head_dims.get(part, HEAD_DIM))
+    shapes = {part: checkpoint.shapes_of(state) for part, state in states.items()}
+    _refuse_mixture(directory, shapes)
+    networks = {
+        part: check_part(str(files[part]), part, found, head_dims.get(part, HEAD_DIM)) for part, found in shapes.items()
+    }
     config = networks["llm"].config
     wrong = [
         f"{name} is {getattr(config, name)}, config.json says {size}"

@@ -349,13 +349,9 @@ class CausalVocoder(nn.Module):
             turns=_cut(turns.mT, piece.num_frames, 1)[..., 0],
             source=_cut(samples[:, None], piece.num_frames * self.config.hop_samples, _SOURCE_TAIL)[:, 0],
             convs=past.left(),
-            spectra=_cut(whole, piece.num_frames * self._conv_post_scale, _PAST_WINDOWS),
+            spectra=_cut(whole, piece.num_frames * self.conv_post.scale, _PAST_WINDOWS),
         )
         return Voiced(f0, source, self._samples(whole, piece), left)
-
-    @property
-    def _conv_post_scale(self) -> int:
-        return self.conv_post.scale
 
     def _spectra(self, samples: Tensor, piece: Piece, num_frames: int) -> Tensor:
         """Spectra of the source from 14 before the piece to the one behind it, [B, n_fft + 2, 14 + scale T + 1].
@@ -393,7 +389,7 @@ class CausalVocoder(nn.Module):
     def _samples(self, whole: Tensor, piece: Piece) -> Tensor:
         """Samples of spectra that begin two before the piece: [B, 4 + hop T] from four samples before it."""
         places = torch.arange(whole.shape[2], device=whole.device)
-        end = piece.num_frames[:, None] * self._conv_post_scale + _PAST_WINDOWS
+        end = piece.num_frames[:, None] * self.conv_post.scale + _PAST_WINDOWS
         real = ~(piece.is_first[:, None] & (places < _PAST_WINDOWS)) & ~(piece.is_last[:, None] & (places > end))
         sums, weights = overlapped(whole, real, self.config.n_fft)
         begin = _PAST_WINDOWS * self.config.n_fft // 4 + self.config.n_fft // 2 - OPEN_SAMPLES

@@ -21,8 +21,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cc_tts.engines.cosyvoice import batched
-from cc_tts.engines.cosyvoice.runners import causal_vocoder, graphs
 from cc_tts.engines.cosyvoice.runners import flow as flow_runner
+from cc_tts.engines.cosyvoice.runners import graphs
 from cc_tts.engines.cosyvoice.runners import runner as model_runner
 from cc_tts.engines.cosyvoice.runners import vocoder as vocoder_runner
 from cc_tts.engines.cosyvoice.runners.graphs import GraphedCall
@@ -164,7 +164,7 @@ class ReplayedGraphs:
             monkeypatch.setattr(torch.cuda, name, value)
         monkeypatch.setattr(Tensor, "record_stream", lambda *_: None)
         monkeypatch.setattr(GraphedCall, "call", _strict_call)
-        for module in (graphs, flow_runner, vocoder_runner, causal_vocoder, model_runner, batched):
+        for module in (graphs, flow_runner, vocoder_runner, model_runner, batched):
             monkeypatch.setattr(module, "can_record", lambda _: True)
 
     @property

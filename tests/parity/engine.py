@@ -29,7 +29,7 @@ from cc_tts.engines.cosyvoice.model.networks.vocoder.vocoder import Vocoder
 from cc_tts.engines.cosyvoice.runners.causal_vocoder import CausalVocoderRunner
 from cc_tts.engines.cosyvoice.runners.flow import FlowRow, FlowRunner, FlowVoice
 from cc_tts.engines.cosyvoice.runners.kv_cache import FlowArena
-from cc_tts.engines.cosyvoice.runners.vocoder import VocoderRow, VocoderRunner
+from cc_tts.engines.cosyvoice.runners.vocoder import SlotVocoder, VocoderRow
 from lab.cosyvoice.schedule import FlowCall, calls_with_hops
 from lab.cosyvoice.whole_vocoder import NoiselessVocoderRunner
 from tests.parity.cases import WAV_TOLERANCE, Recorded, prompt_of
@@ -126,7 +126,7 @@ class _Stage:
             graphs=batch.graphs,
         )
         self._heard: list[Tensor] = []
-        self._vocoder: VocoderRunner | CausalVocoderRunner
+        self._vocoder: SlotVocoder
         if isinstance(model.vocoder, Vocoder):
             self._vocoder = NoiselessVocoderRunner(model.vocoder, num_slots=NUM_SLOTS, graphs=batch.graphs)
         else:

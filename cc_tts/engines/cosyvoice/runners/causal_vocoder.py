@@ -27,22 +27,13 @@ from cc_tts.engines.cosyvoice.model.networks.vocoder.causal import (
     Piece,
     final_samples,
 )
-from cc_tts.engines.cosyvoice.runners.graphs import (
-    GraphedCall,
-    batches,
-    bucket_of,
-    buckets_up_to,
-    can_record,
-    thinned,
-    upload,
-)
-from cc_tts.engines.cosyvoice.runners.vocoder import ROW_BUCKETS, VocoderRow
+from cc_tts.engines.cosyvoice.runners.graphs import batches, bucket_of, buckets_up_to, thinned, upload
+from cc_tts.engines.cosyvoice.runners.vocoder import ROW_BUCKETS, SlotVocoder, VocoderRow, pcm_and_finite
 
 FRAME_BUCKETS: Final = (20, 30, 46, 50, 100, 200, 208)
 """Frames that become audio: first hops of 12 and of 25 tokens without their last four frames, hops of 25 to 100 tokens,
 and a last call of up to two more tokens, with the four frames that waited.
 """
-_FULL_SCALE: Final = 32767.0
 
 
 def fixed_uniform(num_samples: int) -> Tensor:
@@ -57,36 +48,20 @@ def fixed_uniform(num_samples: int) -> Tensor:
     return torch.rand((num_samples, 9), generator=generator)
 
 
-class CausalVocoderRunner:
-    """The causal vocoder with the states of a fixed number of slots; whoever uses it chooses them. With ``graphs`` shapes
-    are filled up to buckets, and on a CUDA device a graph of each is recorded.
+class CausalVocoderRunner(SlotVocoder):
+    """The vocoder of the third generation, with the states of its slots.
 
     ``noise``: [samples, harmonics], at best of the longest stream; a longer one begins with it anew.
     """
 
     def __init__(self, vocoder: CausalVocoder, *, num_slots: int, noise: Tensor, graphs: bool = False) -> None:
-        self.num_not_finite = 0  # chunks whose numbers were not
+        config, device = vocoder.config, vocoder.conv_pre.weight.device
+        super().__init__(self._run_batch, num_slots=num_slots, hop=config.hop_samples, device=device, graphs=graphs)
         vocoder.keep_constants()
-        self._num_slots = num_slots
         self._vocoder = vocoder
-        self._num_mels = vocoder.config.num_mels
-        self._hop = vocoder.config.hop_samples
-        self._device = vocoder.conv_pre.weight.device
+        self._num_mels = config.num_mels
         self._noise = noise.to(self._device)
         self._state = vocoder.new_state(num_slots + 1)  # the last one is read and written by rows that fill a batch up
-        self._num_done: dict[int, int] = {}  # frames of the streams that go on
-        self._has_buckets = graphs
-        self._run = GraphedCall(self._run_batch, enabled=graphs and can_record(self._device))
-
-    @torch.inference_mode()
-    def warm_up(self, *, max_rows: int = ROW_BUCKETS[-1], step: int = 1) -> None:
-        """Run each shape of up to ``max_rows`` rows once; only these have graphs then. Running streams are not touched.
-
-        ``step``: every so many-th number of rows is enough.
-        """
-        for key in self.keys(max_rows, step=step):
-            self.record(key)
-        self._run.freeze()
 
     @torch.inference_mode()
     def record(self, key: tuple[int, ...]) -> None:
@@ -113,14 +88,7 @@ class CausalVocoderRunner:
                 num_rows, num_frames = len(batch), max(1, *(self._num_frames(row) for row in batch))
             new = [self._new_samples(row) for row in batch]
             started.append((batch, new, self._call(batch, num_rows, num_frames)))
-        done: dict[int, Spoken] = {}
-        for batch, new, samples in started:  # all are under way before the first is waited for
-            done.update(zip((row.slot for row in batch), self._to_pcm(batch, new, samples), strict=True))
-        return [done[row.slot] for row in rows]
-
-    def release(self, slot: int) -> None:
-        """Forget the stream of a slot, whatever it is doing. A free slot stays free."""
-        self._num_done.pop(slot, None)
+        return self._spoken(rows, started)
 
     @staticmethod
     def _num_frames(row: VocoderRow) -> int:
@@ -163,18 +131,5 @@ class CausalVocoderRunner:
         heard = within(counts * self._hop, made.audio.shape[1])
         finite = (made.audio.isfinite() | ~heard).all(dim=1)
         finite &= (mel[:, :, :num_frames].isfinite() | ~known[:, None]).all(dim=2).all(dim=1)
-        pcm = (made.audio.nan_to_num(0.0).clamp(-1.0, 1.0) * _FULL_SCALE).round()
-        assert pcm.shape == (num_rows, OPEN_SAMPLES + num_frames * self._hop)
-        return (torch.cat((pcm, finite[:, None].to(pcm.dtype)), dim=1).to(torch.int16),)
-
-    def _to_pcm(self, batch: Sequence[VocoderRow], new: Sequence[slice], samples: Tensor) -> list[Spoken]:
-        """Bring a batch to the host, in one copy; here it waits for the device."""
-        on_host = samples.cpu().numpy().astype("<i2", copy=False)
-        result = []
-        for row, ours, pcm in zip(batch, new, on_host, strict=True):
-            failed = not pcm[-1]
-            if failed:
-                self.num_not_finite += 1
-                self.release(row.slot)
-            result.append(Spoken(b"" if failed else pcm[ours].tobytes(), failed=failed))
-        return result
+        assert made.audio.shape == (num_rows, OPEN_SAMPLES + num_frames * self._hop)
+        return (pcm_and_finite(made.audio, finite),)

@@ -35,7 +35,7 @@ from cc_tts.engines.cosyvoice.runners.edges import soften
 from cc_tts.engines.cosyvoice.runners.flow import ROW_BUCKETS, FlowRow, FlowRunner, FlowShape, FlowVoice
 from cc_tts.engines.cosyvoice.runners.graphs import buckets_up_to, can_record, thinned
 from cc_tts.engines.cosyvoice.runners.lm import LmPrefill, LmRunner, LmVoice
-from cc_tts.engines.cosyvoice.runners.vocoder import VocoderRow, VocoderRunner
+from cc_tts.engines.cosyvoice.runners.vocoder import SlotVocoder, VocoderRow, VocoderRunner
 from cc_tts.engines.cosyvoice.voice.speakers import Speaker
 from cc_tts.engines.cosyvoice.voice.text_front import MAX_SPEECH_TOKENS, MAX_TEXT_TOKENS
 from cc_tts.engines.engine_core import DeviceLost
@@ -257,7 +257,7 @@ class ModelRunner:
         works: dict[str, list[Callable[[], object]]] = {
             "lm": [partial(self._lm.record_step, key) for key in self._lm.step_keys()[:2]],
             "flow": [partial(self._flow.record, shape) for shape in flow[:2]],
-            "vocoder": [partial(self._vocoder.record, tuple(key)) for key in self._vocoder.keys(1)[:2]],
+            "vocoder": [partial(self._vocoder.record, key) for key in self._vocoder.keys(1)[:2]],
         }
         with self._guarded():
             for stage, records in works.items():
@@ -339,9 +339,7 @@ class ModelRunner:
         raise OutOfDeviceMemory
 
 
-def _vocoder_runner(
-    model: SpeechModel, num_slots: int, num_tokens: int, *, graphs: bool
-) -> VocoderRunner | CausalVocoderRunner:
+def _vocoder_runner(model: SpeechModel, num_slots: int, num_tokens: int, *, graphs: bool) -> SlotVocoder:
     vocoder = model.vocoder
     if isinstance(vocoder, Vocoder):
         return VocoderRunner(vocoder, num_slots=num_slots, graphs=graphs)

@@ -12,7 +12,8 @@ Runs on: the thread that owns the device.
 """
 
 import itertools
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,6 +26,7 @@ from cc_tts.engines.cosyvoice.model.networks.vocoder.vocoder import Vocoder
 from cc_tts.engines.cosyvoice.runners.counted_random import counted_normals
 from cc_tts.engines.cosyvoice.runners.graphs import (
     GraphedCall,
+    Work,
     batches,
     bucket_of,
     buckets_up_to,
@@ -72,6 +74,10 @@ class VocoderRow:
         return self.num_crossfade + self.mel.shape[1]
 
 
+_Started = tuple[Sequence[VocoderRow], Sequence[slice], Tensor]
+"""A batch that is under way: its rows, which samples of each are given out, and the samples of all."""
+
+
 def crossfade_window(num_samples: int = CROSSFADE_SAMPLES) -> Tensor:
     """Rise and fall of a fade over ``num_samples``: a symmetric Hamming window twice as long, float64.
 
@@ -90,27 +96,37 @@ def crossfade(new: Tensor, old: Tensor, window: Tensor) -> Tensor:
     return torch.cat((faded.to(new.dtype), new[..., half:]), dim=-1)
 
 
-class VocoderRunner:
-    """The vocoder with the crossfades of a fixed number of slots; whoever uses it chooses them. With ``graphs`` shapes are
-    filled up to buckets, and on a CUDA device a graph of each is recorded.
+def pcm_and_finite(audio: Tensor, finite: Tensor) -> Tensor:
+    """Samples from -1 to 1 as int16, and behind those of each row whether they are ``finite`` [B]: [B, samples + 1]."""
+    pcm = (audio.nan_to_num(0.0).clamp(-1.0, 1.0) * _FULL_SCALE).round()
+    return torch.cat((pcm, finite[:, None].to(pcm.dtype)), dim=1).to(torch.int16)
+
+
+class SlotVocoder(ABC):
+    """The runner of a vocoder whose streams have slots, of which there is a fixed number; whoever uses it chooses them. With
+    ``graphs`` shapes are filled up to buckets, and on a CUDA device a graph of each is recorded.
     """
 
-    def __init__(self, vocoder: Vocoder, *, num_slots: int, graphs: bool = False) -> None:
+    def __init__(self, run: Work, *, num_slots: int, hop: int, device: torch.device, graphs: bool) -> None:
         self.num_not_finite = 0  # chunks whose numbers were not
         self._num_slots = num_slots
-        self._vocoder = vocoder
-        self._config = vocoder.config
-        self._hop = vocoder.config.hop_samples
-        self._device = vocoder.conv_pre.weight.device
-        self._window = crossfade_window(CROSSFADE_FRAMES * self._hop).to(self._device)
-        # One slot more than there are: rows that only fill a batch up read and write there.
-        num_samples = CROSSFADE_FRAMES * self._hop
-        self._crossfade_mel = torch.zeros((num_slots + 1, self._config.num_mels, CROSSFADE_FRAMES), device=self._device)
-        self._crossfade_source = torch.zeros((num_slots + 1, 1, num_samples), device=self._device)
-        self._crossfade_audio = torch.zeros((num_slots + 1, num_samples), device=self._device)
+        self._hop = hop
+        self._device = device
         self._num_done: dict[int, int] = {}  # frames so far of the streams that go on
         self._has_buckets = graphs
-        self._run = GraphedCall(self._run_batch, enabled=graphs and can_record(self._device))
+        self._run = GraphedCall(run, enabled=graphs and can_record(device))
+
+    @abstractmethod
+    def keys(self, max_rows: int, *, step: int = 1) -> Sequence[tuple[int, ...]]:
+        """The shapes that there can be at speed 1, the largest first; ``step`` as of :meth:`warm_up`."""
+
+    @abstractmethod
+    def record(self, key: tuple[int, ...]) -> None:
+        """Run and record one shape, on scratch."""
+
+    @abstractmethod
+    def synthesise(self, rows: Sequence[VocoderRow]) -> list[Spoken]:
+        """The audio of each row, in their order. A row whose numbers are not finite fails, and its slot is free again."""
 
     @torch.inference_mode()
     def warm_up(self, *, max_rows: int = ROW_BUCKETS[-1], step: int = 1) -> None:
@@ -121,6 +137,45 @@ class VocoderRunner:
         for key in self.keys(max_rows, step=step):
             self.record(key)
         self._run.freeze()
+
+    def release(self, slot: int) -> None:
+        """Forget the stream of a slot, whatever it is doing. A free slot stays free."""
+        self._num_done.pop(slot, None)
+
+    def _spoken(self, rows: Sequence[VocoderRow], started: Iterable[_Started]) -> list[Spoken]:
+        """The audio of batches that are all under way before the first is waited for, in the order of ``rows``."""
+        done: dict[int, Spoken] = {}
+        for batch, given, samples in started:
+            done.update(zip((row.slot for row in batch), self._to_pcm(batch, given, samples), strict=True))
+        return [done[row.slot] for row in rows]
+
+    def _to_pcm(self, batch: Sequence[VocoderRow], given: Sequence[slice], samples: Tensor) -> list[Spoken]:
+        """Bring a batch to the host, in one copy; here it waits for the device."""
+        on_host = samples.cpu().numpy().astype("<i2", copy=False)
+        result = []
+        for row, ours, pcm in zip(batch, given, on_host, strict=True):
+            failed = not pcm[-1]
+            if failed:
+                self.num_not_finite += 1
+                self.release(row.slot)
+            result.append(Spoken(b"" if failed else pcm[ours].tobytes(), failed=failed))
+        return result
+
+
+class VocoderRunner(SlotVocoder):
+    """The vocoder of the second generation, with the crossfades of its slots."""
+
+    def __init__(self, vocoder: Vocoder, *, num_slots: int, graphs: bool = False) -> None:
+        config, device = vocoder.config, vocoder.conv_pre.weight.device
+        super().__init__(self._run_batch, num_slots=num_slots, hop=config.hop_samples, device=device, graphs=graphs)
+        self._vocoder = vocoder
+        self._config = config
+        self._window = crossfade_window(CROSSFADE_FRAMES * self._hop).to(self._device)
+        # One slot more than there are: rows that only fill a batch up read and write there.
+        num_samples = CROSSFADE_FRAMES * self._hop
+        self._crossfade_mel = torch.zeros((num_slots + 1, self._config.num_mels, CROSSFADE_FRAMES), device=self._device)
+        self._crossfade_source = torch.zeros((num_slots + 1, 1, num_samples), device=self._device)
+        self._crossfade_audio = torch.zeros((num_slots + 1, num_samples), device=self._device)
 
     @torch.inference_mode()
     def record(self, key: tuple[int, ...]) -> None:
@@ -146,15 +201,12 @@ class VocoderRunner:
             if not self._has_buckets:
                 num_rows, num_frames = len(batch), max(CROSSFADE_FRAMES, *(row.num_frames for row in batch))
             is_even = all(row.num_frames == num_frames for row in batch)
-            started.append((batch, self._call(batch, num_rows, num_frames, is_even=is_even)))
-        done: dict[int, Spoken] = {}
-        for batch, samples in started:  # all are under way before the first is waited for
-            done.update(zip((row.slot for row in batch), self._to_pcm(batch, samples), strict=True))
-        return [done[row.slot] for row in rows]
+            given = [self._given(row) for row in batch]
+            started.append((batch, given, self._call(batch, num_rows, num_frames, is_even=is_even)))
+        return self._spoken(rows, started)
 
-    def release(self, slot: int) -> None:
-        """Forget the stream of a slot, whatever it is doing. A free slot stays free."""
-        self._num_done.pop(slot, None)
+    def _given(self, row: VocoderRow) -> slice:
+        return slice(0, self._hop * (row.num_frames - (0 if row.is_last else CROSSFADE_FRAMES)))
 
     def _call(self, batch: Sequence[VocoderRow], num_rows: int, num_frames: int, *, is_even: bool) -> Tensor:
         """Samples of a batch, and behind those of each row whether they are finite: [rows, samples + 1], int16.
@@ -199,9 +251,8 @@ class VocoderRunner:
 
         known = within(lengths, num_frames)  # [B, T]
         finite = audio.isfinite().all(dim=1) & (mel.isfinite() | ~known[:, None]).all(dim=2).all(dim=1)
-        pcm = (audio.nan_to_num(0.0).clamp(-1.0, 1.0) * _FULL_SCALE).round()
-        assert pcm.shape == (num_rows, num_frames * self._hop)
-        return (torch.cat((pcm, finite[:, None].to(pcm.dtype)), dim=1).to(torch.int16),)
+        assert audio.shape == (num_rows, num_frames * self._hop)
+        return (pcm_and_finite(audio, finite),)
 
     def _noise(self, seeds: Tensor, starts: Tensor, num_frames: int) -> Tensor:
         """Standard normal numbers [B, samples, harmonics], a function of seed and place in the speech."""
@@ -209,16 +260,3 @@ class VocoderRunner:
         of_each = (seeds[:, None].expand_as(frames).flatten(), frames.flatten())
         normals = counted_normals(*of_each, self._hop * self._config.num_harmonics)
         return normals.view(len(seeds), -1, self._config.num_harmonics)
-
-    def _to_pcm(self, batch: Sequence[VocoderRow], samples: Tensor) -> list[Spoken]:
-        """Bring a batch to the host, in one copy; here it waits for the device."""
-        on_host = samples.cpu().numpy().astype("<i2", copy=False)
-        result = []
-        for row, pcm in zip(batch, on_host, strict=True):
-            failed = not pcm[-1]
-            if failed:
-                self.num_not_finite += 1
-                self.release(row.slot)
-            num_given = row.num_frames - (0 if row.is_last else CROSSFADE_FRAMES)
-            result.append(Spoken(b"" if failed else pcm[: num_given * self._hop].tobytes(), failed=failed))
-        return result

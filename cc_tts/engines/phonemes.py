@@ -62,9 +62,10 @@ _CMU: Final = {
     "l": "L", "ɫ": "L", "m": "M", "n": "N", "ŋ": "NG", "p": "P", "ɹ": "R", "r": "R", "s": "S", "ʃ": "SH", "t": "T", "ɾ": "T",
     "ʔ": "T", "θ": "TH", "v": "V", "w": "W", "j": "Y", "z": "Z", "ʒ": "ZH",
 }  # fmt: skip
-_CMU_VOWELS: Final = frozenset(
+CMU_VOWELS: Final = frozenset(
     ["AA", "AE", "AH", "AO", "AW", "AY", "EH", "ER", "EY", "IH", "IY", "OW", "OY", "UH", "UW"]
 )
+"""The phones of the CMU dictionary that have a stress."""
 _CMU_STRESS: Final = {"ˈ": "1", "ˌ": "2"}
 _CMU_WEAK: Final = frozenset(("ə", "ᵊ", "ᵻ", "ɚ", "əɹ", "ər"))
 _CMU_SILENT: Final = frozenset("ːˑ‿ʰ͡")
@@ -87,7 +88,7 @@ def _cmu_word(word: str) -> str:
         if sign in _CMU_STRESS:
             stress = _CMU_STRESS[sign]
         elif phone := _CMU.get(sign):
-            is_vowel = phone in _CMU_VOWELS
+            is_vowel = phone in CMU_VOWELS
             is_weak = sign in _CMU_WEAK and not is_marked
             phones.append(f"[{phone}{'0' if is_weak else stress}]" if is_vowel else f"[{phone}]")
             stress = "0" if is_vowel and not is_weak else stress

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
+from cc_tts.engines.phonemes import CMU_VOWELS
+
 END_OF_PROMPT: Final = "<|endofprompt|>"
 
 _OF_BOTH: Final = (
@@ -12,7 +14,6 @@ _OF_BOTH: Final = (
 )  # fmt: skip
 """The first three are Qwen2's own."""
 
-_STRESSED: Final = frozenset(["AA", "AE", "AH", "AO", "AW", "AY", "EH", "ER", "EY", "IH", "IY", "OW", "OY", "UH", "UW"])
 _PHONES: Final = """
     AA AE AH AO AW AY B CH D DH EH ER EY F G HH IH IY JH K L M N NG OW OY P R S SH T TH UH UW V W Y Z ZH
 """
@@ -33,7 +34,7 @@ def _phones() -> list[str]:
     return [
         f"[{phone}{stress}]"
         for phone in _PHONES.split()
-        for stress in (("", "0", "1", "2") if phone in _STRESSED else ("",))
+        for stress in (("", "0", "1", "2") if phone in CMU_VOWELS else ("",))
     ]
 
 

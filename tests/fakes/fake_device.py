@@ -25,7 +25,7 @@ from cc_tts.engines.cosyvoice.engine.device import (
 )
 from cc_tts.engines.cosyvoice.engine.prefill import Bistream, Prefill, SamplingRules
 from cc_tts.engines.cosyvoice.engine.schedule import CHUNK_TOKENS, LOOKAHEAD_TOKENS
-from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LengthLimits, SpeechIds, Table, unistream_inputs
+from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LengthLimits, SpeechIds, Table
 from cc_tts.errors import UnknownVoice, Unprocessable
 from cc_tts.voices.inline_ipa import without_pronunciations
 
@@ -92,7 +92,7 @@ class FakeFront:
         if not any(character.isalnum() for character in text):
             return None
         limits = LengthLimits(0 if MUTE in text else 2, 20 * len(ids))
-        inputs = unistream_inputs((), ids, ())
+        inputs = IDS.unistream_inputs((), ids, ())
         return Prefill(inputs, SamplingRules.of_request(limits))
 
     def spelled(self, text: str) -> str:

@@ -28,7 +28,6 @@ MODELS: Final[Mapping[str, Model]] = {
     DEFAULT_MODEL: Model("iic/CosyVoice2-0.5B", 2),
     "cosyvoice3": Model("FunAudioLLM/Fun-CosyVoice3-0.5B-2512", 3),
 }
-MODEL_ID: Final = MODELS[DEFAULT_MODEL].id
 
 
 class DownloaderMissing(ConfigError, code="downloader_missing", title="modelscope is not installed"):

@@ -29,7 +29,6 @@ from cc_tts.voices.enrolment import ReferenceFeatures
 SPEAKER_FILE: Final = "campplus.onnx"
 TOKENIZER_FILES: Final[Mapping[int, str]] = {2: "speech_tokenizer_v2.onnx", 3: "speech_tokenizer_v3.onnx"}
 """The speech tokenizer of each generation of the model."""
-TOKENIZER_FILE: Final = TOKENIZER_FILES[2]
 
 NUM_CODES: Final = 6561  # 3⁸, the codebook of the tokenizer (spec §1)
 

@@ -11,10 +11,10 @@ from cc_tts.engines.cosyvoice.model.networks.lm.inputs import (
     TASK,
     ForbiddenIds,
     LmInput,
+    SpecialKind,
     SpeechIds,
     Table,
     text_inputs,
-    unistream_inputs,
 )
 from cc_tts.errors import EngineFailed
 
@@ -89,7 +89,7 @@ def by_the_rule(prompt_text: int, num_text: int) -> list[list[LmInput]]:
     if num_text == 0 and len(text) < 5:
         return []
     if len(text) < 5:
-        return [unistream_inputs(range(prompt_text), range(100, 100 + num_text), ())]
+        return [IDS.unistream_inputs(range(prompt_text), range(100, 100 + num_text), ())]
     prefills = [text[start : start + 5] for start in range(0, len(text) // 5 * 5, 5)]
     return [[SOS, *prefills[0]], *prefills[1:], [*text[len(text) // 5 * 5 :], TASK]]
 
@@ -111,7 +111,7 @@ def test_any_cutting_of_a_text_prefills_the_same(
 
 def test_a_text_that_ends_early_is_spoken_in_one_piece() -> None:
     ((prefill, tokens),) = whole_run(new(1, 2), [[3], [4]], Sampler(end_after=1))
-    assert prefill.inputs == unistream_inputs([1, 2], [3, 4], ())
+    assert prefill.inputs == IDS.unistream_inputs([1, 2], [3, 4], ())
     assert len(tokens) == 4  # two tokens of speech for each of text at least
     assert prefill.rules.max_sampled == 40
 
@@ -148,7 +148,7 @@ def test_fill_is_forced_and_then_text_is_waited_for() -> None:
     assert bistream.next_prefill() is None  # it is sampling
 
 
-@pytest.mark.parametrize("sampled", [IDS.end, IDS.unused])
+@pytest.mark.parametrize("sampled", [IDS.end, IDS.num_codes + IDS.kinds.index(SpecialKind.UNUSED)])
 def test_an_id_out_of_its_place_fails(sampled: int) -> None:
     bistream = new()
     bistream.add_text(range(5))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cc_tts.engines.cosyvoice.engine.prefill import Bistream, Prefill, SamplingRules
 from cc_tts.engines.cosyvoice.engine.schedule import ALL_AT_ONCE, exact_hop
 from cc_tts.engines.cosyvoice.engine.sequence import MAX_AHEAD_MS, Sequence, Stream
-from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LengthLimits, SpeechIds, unistream_inputs
+from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LengthLimits, SpeechIds
 from cc_tts.media.listener_clock import ListenerClock
 from lab.cosyvoice.schedule import HopSchedule
 
@@ -43,7 +43,7 @@ def make_sequence(stream: Stream, *, num_prompt: int = 45, **fields: Any) -> Seq
 
 
 def plain_prefill() -> Prefill:
-    return Prefill(unistream_inputs((), (1, 2), ()), SamplingRules.of_request(LengthLimits(2, 40)))
+    return Prefill(SpeechIds().unistream_inputs((), (1, 2), ()), SamplingRules.of_request(LengthLimits(2, 40)))
 
 
 def test_a_plain_sequence_goes_from_prefill_to_tokens() -> None:

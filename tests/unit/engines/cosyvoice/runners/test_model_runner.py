@@ -16,7 +16,7 @@ from cc_tts.engines.cosyvoice.engine.device import (  # noqa: E402
 )
 from cc_tts.engines.cosyvoice.engine.prefill import Prefill, SamplingRules  # noqa: E402
 from cc_tts.engines.cosyvoice.model.loader import SpeechModel, load_model  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LengthLimits, unistream_inputs  # noqa: E402
+from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LengthLimits, SpeechIds  # noqa: E402
 from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer  # noqa: E402
 from cc_tts.engines.cosyvoice.runners.runner import ModelRunner  # noqa: E402
 from cc_tts.errors import EngineFailed  # noqa: E402
@@ -51,7 +51,7 @@ def make_runner(model: tuple[SpeechModel, TextTokenizer], *, num_pages: int = 60
 
 
 def prefill(slot: int, voice_id: str, num_inputs: int = 3, num_sampled: int = 40, **fields: Any) -> SlotPrefill:
-    inputs = unistream_inputs((), range(num_inputs), ())
+    inputs = SpeechIds().unistream_inputs((), range(num_inputs), ())
     rules = SamplingRules.of_request(LengthLimits(num_sampled, num_sampled))
     return SlotPrefill(slot, voice_id, Prefill(inputs, rules, **fields), seed=slot)
 

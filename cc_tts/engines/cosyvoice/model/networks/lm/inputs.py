@@ -91,11 +91,6 @@ class SpeechIds:
         return self.num_codes + _LAYOUTS[self.generation].fill
 
     @property
-    def unused(self) -> int:
-        """An id that is never asked for."""
-        return next(self.num_codes + place for place, kind in enumerate(self.kinds) if kind == SpecialKind.UNUSED)
-
-    @property
     def sos(self) -> LmInput:
         """The first input of a sequence."""
         row = _LAYOUTS[self.generation].sos
@@ -130,11 +125,6 @@ class SpeechIds:
     ) -> list[LmInput]:
         """The layout of a text that is there as a whole (§3.2); nothing parts the prompt's text from that to be spoken."""
         return [self.sos, *text_inputs(prompt_text), *text_inputs(text), self.task, *speech_inputs(prompt_speech)]
-
-
-def unistream_inputs(prompt_text: Iterable[int], text: Iterable[int], prompt_speech: Iterable[int]) -> list[LmInput]:
-    """:meth:`SpeechIds.unistream_inputs` of the second generation."""
-    return SpeechIds().unistream_inputs(prompt_text, text, prompt_speech)
 
 
 class ForbiddenIds(NamedTuple):

@@ -1,7 +1,6 @@
 """What ``docs/bad-input.md`` promises about models and special tokens: the loader and ``cc-tts model check`` agree."""
 
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -27,22 +26,10 @@ from cc_tts.engines.cosyvoice.model.special_tokens import SPECIAL_TOKENS  # noqa
 from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer  # noqa: E402
 from cc_tts.errors import Unprocessable  # noqa: E402
 from cc_tts.text.normalizer import Normalizer  # noqa: E402
-from lab.cosyvoice import tiny_model  # noqa: E402
 
 pytestmark = pytest.mark.unit
 
 LFS_POINTER: Final = b"version https://git-lfs.github.com/spec/v1\noid sha256:b144\nsize 2023316821\n"
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_model.make_tiny_model(tmp_path_factory.mktemp("tiny"))
-
-
-@pytest.fixture
-def model(whole: Path, tmp_path: Path) -> Path:
-    """A directory of one's own to spoil: links, so replace files rather than write into them."""
-    return Path(shutil.copytree(whole, tmp_path / "model", copy_function=os.link))
 
 
 class Code:

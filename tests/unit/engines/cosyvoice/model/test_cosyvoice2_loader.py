@@ -3,7 +3,6 @@
 import json
 import os
 import pickle
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -41,17 +40,6 @@ pytestmark = pytest.mark.unit
 KEYS = Path(__file__).parents[4] / "data" / "golden" / "keys"
 
 
-@pytest.fixture(scope="module")
-def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_model.make_tiny_model(tmp_path_factory.mktemp("tiny"))
-
-
-@pytest.fixture
-def model(published: Path, tmp_path: Path) -> Path:
-    """A directory of one's own to spoil: links, so replace files rather than write into them."""
-    return Path(shutil.copytree(published, tmp_path / "model", copy_function=os.link))
-
-
 def listed(name: str) -> dict[str, tuple[int, ...]]:
     path = KEYS / name
     if not path.exists():
@@ -72,9 +60,9 @@ def change(model: Path, part: Part, edit: Callable[[dict[str, Any]], object]) ->
     torch.save(state, path)
 
 
-def test_a_whole_directory_loads(published: Path) -> None:
-    check_weights(published)
-    model = load_model(published)
+def test_a_whole_directory_loads(whole: Path) -> None:
+    check_weights(whole)
+    model = load_model(whole)
     assert (model.lm.config, model.flow.config, model.vocoder.config) == (
         tiny_model.LLM,
         tiny_model.FLOW,
@@ -103,9 +91,9 @@ def test_other_things_under_the_names_of_training_are_refused(model: Path, name:
 @pytest.mark.parametrize("prefix", ["", "generator."])
 @pytest.mark.parametrize("old", [False, True])
 def test_every_spelling_of_the_vocoder_gives_the_same_weights(
-    published: Path, tmp_path: Path, prefix: str, *, old: bool
+    whole: Path, tmp_path: Path, prefix: str, *, old: bool
 ) -> None:
-    expected = load_model(published).vocoder.state_dict()
+    expected = load_model(whole).vocoder.state_dict()
     directory = tiny_model.make_tiny_model(tmp_path, hift_prefix=prefix, old_weight_norm=old)
     other = load_model(directory).vocoder.state_dict()
     assert other.keys() == expected.keys()
@@ -113,9 +101,9 @@ def test_every_spelling_of_the_vocoder_gives_the_same_weights(
         torch.testing.assert_close(other[key], value, rtol=0, atol=0)
 
 
-def test_weight_norm_is_folded_as_torch_computes_it(published: Path) -> None:
-    stored = torch.load(published / "hift.pt", weights_only=True)
-    loaded = load_model(published).vocoder.state_dict()
+def test_weight_norm_is_folded_as_torch_computes_it(whole: Path) -> None:
+    stored = torch.load(whole / "hift.pt", weights_only=True)
+    loaded = load_model(whole).vocoder.state_dict()
     assert not [key for key in loaded if "original" in key]
     for name, conv in (("conv_pre", torch.nn.Conv1d(80, 32, 7)), ("ups.0", torch.nn.ConvTranspose1d(32, 16, 16))):
         normed = torch.nn.utils.parametrizations.weight_norm(conv)
@@ -124,8 +112,8 @@ def test_weight_norm_is_folded_as_torch_computes_it(published: Path) -> None:
         torch.testing.assert_close(loaded[f"{name}.weight"], normed.weight.detach(), rtol=1e-5, atol=1e-7)
 
 
-def test_the_networks_take_the_weights_and_run(published: Path) -> None:
-    model = load_model(published)
+def test_the_networks_take_the_weights_and_run(whole: Path) -> None:
+    model = load_model(whole)
     for network in (model.lm, model.flow, model.vocoder):
         assert not network.training
         assert not [name for name, value in network.named_parameters() if value.requires_grad or value.is_meta]
@@ -373,8 +361,8 @@ def test_types_follow_the_device(monkeypatch: pytest.MonkeyPatch, capability: tu
     assert dtype_for(torch.device("cpu")) == torch.float32
 
 
-def test_the_vocoder_stays_float32(published: Path) -> None:
-    model = load_model(published, dtype=torch.bfloat16)
+def test_the_vocoder_stays_float32(whole: Path) -> None:
+    model = load_model(whole, dtype=torch.bfloat16)
     assert {value.dtype for value in model.lm.state_dict().values()} == {torch.bfloat16}
     assert {value.dtype for value in model.flow.state_dict().values()} == {torch.bfloat16}
     assert {value.dtype for value in model.vocoder.state_dict().values()} == {torch.float32}

@@ -2,7 +2,6 @@
 
 import argparse
 import hashlib
-import os
 import shutil
 import sys
 from pathlib import Path
@@ -19,20 +18,8 @@ from cc_tts.engines.cosyvoice.model import directory as model_dir  # noqa: E402
 from cc_tts.engines.cosyvoice.model import download  # noqa: E402
 from cc_tts.engines.cosyvoice.model.directory import add_model_commands, check_model_dir, needed_files  # noqa: E402
 from cc_tts.engines.cosyvoice.model.download import DownloaderMissing, DownloadFailed, download_model  # noqa: E402
-from lab.cosyvoice import tiny_model  # noqa: E402
 
 pytestmark = pytest.mark.unit
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_model.make_tiny_model(tmp_path_factory.mktemp("tiny"))
-
-
-@pytest.fixture
-def model(whole: Path, tmp_path: Path) -> Path:
-    """A directory of one's own to spoil: links, so replace files rather than write into them."""
-    return Path(shutil.copytree(whole, tmp_path / "model", copy_function=os.link))
 
 
 def replace(path: Path, data: bytes) -> None:

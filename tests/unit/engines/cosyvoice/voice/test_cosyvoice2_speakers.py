@@ -29,18 +29,10 @@ from cc_tts.engines.cosyvoice.voice.spoken_text import as_sentence  # noqa: E402
 from cc_tts.voices.embedding_cache import EnrolledVoice  # noqa: E402
 from cc_tts.voices.library import VoiceLibrary, VoiceMode, VoiceRecord  # noqa: E402
 from cc_tts.voices.voice import Voice  # noqa: E402
-from lab.cosyvoice.tiny_model import write_tokenizer  # noqa: E402
 
 pytestmark = pytest.mark.unit
 
 TEXT = "hello and welcome"
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> TextTokenizer:
-    directory = tmp_path_factory.mktemp("tokenizer")
-    write_tokenizer(directory)
-    return TextTokenizer.from_directory(directory)
 
 
 def text_ids(tokenizer: TextTokenizer, text: str) -> tuple[int, ...]:

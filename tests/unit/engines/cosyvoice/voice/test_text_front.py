@@ -18,19 +18,12 @@ from cc_tts.engines.cosyvoice.voice.text_front import (
     TextFront,
 )
 from cc_tts.errors import UnknownVoice, Unprocessable
-from lab.cosyvoice.tiny_model import NUM_CODES, write_tokenizer
+from lab.cosyvoice.tiny_model import NUM_CODES
 from tests.support.tiny_speakers import tiny_speaker
 
 pytestmark = pytest.mark.unit
 
 TEXT = "please hold the line"
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> TextTokenizer:
-    directory = tmp_path_factory.mktemp("tokenizer")
-    write_tokenizer(directory)
-    return TextTokenizer.from_directory(directory)
 
 
 def make_front(tokenizer: TextTokenizer, **options: Any) -> TextFront:

@@ -20,8 +20,7 @@ import soxr
 
 from bench.intelligibility.lines import lines_of
 from bench.report import machine, save
-from bench.voices import num_errors
-from cc_tts.audio import AudioFormat
+from bench.voices import LINE, QUIET_S, RECOGNISER_HZ, num_errors
 from cc_tts.config import load as configuration
 from cc_tts.engines.factory import make_engine
 from cc_tts.media.g711 import ulaw_decode, ulaw_encode
@@ -30,9 +29,9 @@ from cc_tts.speech.source import SpeechSource
 from cc_tts.text.normalizer import Normalizer
 from lab.server_under_test import Json
 
-LINE_HZ, STUDIO_HZ, RECOGNISER_HZ = 8000, 24_000, 16_000
+STUDIO_HZ = 24_000
 DIGITS = "零一二三四五六七八九"
-PACKET = AudioFormat(LINE_HZ).bytes_for_ms(20) // 2
+PACKET = LINE.bytes_for_ms(20) // 2
 
 
 def heard_line(pcm: bytes, loss: float, rng: np.random.Generator) -> bytes:
@@ -46,12 +45,12 @@ def heard_line(pcm: bytes, loss: float, rng: np.random.Generator) -> bytes:
 
 async def spoken(source: SpeechSource, text: str, voice: str, options: argparse.Namespace) -> Any:
     """The samples for the recogniser, from -1 to 1."""
-    rate_hz = STUDIO_HZ if options.studio else LINE_HZ
+    rate_hz = STUDIO_HZ if options.studio else LINE.rate_hz
     content = TextContent(text, voice, None)
     pcm = b"".join([chunk.data async for chunk in source.open(content, rate_hz=rate_hz)])
     if not options.studio:
         pcm = heard_line(pcm, options.loss / 100, np.random.default_rng(len(text)))
-    quiet = np.zeros(round(0.3 * rate_hz), np.float32)
+    quiet = np.zeros(round(QUIET_S * rate_hz), np.float32)
     samples = np.frombuffer(pcm, np.int16).astype(np.float32) / 32768
     return soxr.resample(np.concatenate((quiet, samples, quiet)), rate_hz, RECOGNISER_HZ).astype(np.float32)
 

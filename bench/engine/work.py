@@ -142,7 +142,7 @@ class DrawWork:
         tokenizer = TextTokenizer.from_directory(lab.model_dir / TOKENIZER_FOLDER)
         speaker = voice(VOICE, lab.size)
         request = speaker.lm_request(tokenizer, tokenizer.encode(PROMPT_TEXT))
-        self._inputs = request.inputs
+        self._inputs = request.inputs_for(model.lm.config.speech_ids)
         self._prompt_text = request.prompt_text
         self._rules = SamplingRules.of_request(LengthLimits(num_tokens, num_tokens))
         self._num_sequences, self._num_tokens = num_sequences, num_tokens

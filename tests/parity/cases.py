@@ -82,7 +82,6 @@ def lm_zero_shot(model: SpeechModel, recorded: Recorded) -> Comparisons:
         recorded.numbers("llm_text"),
         prompt_text=recorded.numbers("llm_prompt_text"),
         prompt_speech=recorded.numbers("llm_prompt_speech"),
-        speech_ids=model.lm.config.speech_ids,
     )
     steps, sampler = recorded.numbers("llm_logp_steps"), ForcedTokens(recorded.numbers("llm_forced"))
     first_tokens(speak(model.lm, request, sampler, compat=True), max(steps) + 1)

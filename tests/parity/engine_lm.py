@@ -20,6 +20,7 @@ from cc_tts.engines.cosyvoice.engine.prefill import SamplingRules
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import (
     ForbiddenIds,
     LengthLimits,
+    LmInput,
     LmRequest,
 )
 from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm
@@ -144,13 +145,14 @@ class _Text:
 
     slot: int
     request: LmRequest
+    inputs: Sequence[LmInput]
     rules: SamplingRules
     seed: int = 0
     has_voice: bool = False
 
     @property
     def num_positions(self) -> int:
-        return len(self.request.inputs) + self.rules.max_sampled
+        return len(self.inputs) + self.rules.max_sampled
 
 
 def lm_in_batch(lm: SpeechLm, recorded: Recorded, batch: BatchPlan) -> Comparisons:
@@ -161,34 +163,34 @@ def lm_in_batch(lm: SpeechLm, recorded: Recorded, batch: BatchPlan) -> Compariso
         recorded.numbers(f"llm_{key}") for key in ("text", "prompt_text", "prompt_speech", "forced")
     )
     ids = lm.config.speech_ids
-    prompted = LmRequest(text, prompt_text, prompt_speech, ids)
+    prompted = LmRequest(text, prompt_text, prompt_speech)
     short, short_prompt = "llm_noprompt_logp", list[int]()
     if ids.generation > 2:
         short, short_prompt = "llm_instruct_logp", recorded.numbers("llm_instruct_text")
     lessons = (
         ("llm_logp", prompted, recorded.numbers("llm_logp_steps")),
-        (short, LmRequest(text, short_prompt, (), ids), range(len(recorded.array(short)))),
+        (short, LmRequest(text, short_prompt), range(len(recorded.array(short)))),
     )
     texts = []
     for slot, (_, request, steps) in zip(slots, lessons, strict=False):
         anything = ForbiddenIds(end=False, unused=False, fill=False)
         rules = SamplingRules(forbidden=anything, min_sampled=request.limits.min_len, max_sampled=max(steps) + 1)
-        texts.append(_Text(slot, request, rules, has_voice=bool(request.prompt_text)))
+        texts.append(_Text(slot, request, request.inputs_for(ids), rules, has_voice=bool(request.prompt_text)))
     free = slots[len(lessons) :]
     texts += [_random_text(lm, draw, free[number % len(free)], prompt_text) for number in range(_NUM_BYSTANDERS)]
     num_positions = max(each.num_positions for each in texts)
 
     taught = TaughtLm(lm, num_slots=NUM_SLOTS, num_positions=num_positions)
-    for each, (_, request, steps) in zip(texts, lessons, strict=False):
-        taught.teach(each.slot, len(request.inputs), forced[: max(steps) + 1])
+    for each, (_, _, steps) in zip(texts, lessons, strict=False):
+        taught.teach(each.slot, len(each.inputs), forced[: max(steps) + 1])
     runner = LmRunner(taught, num_slots=NUM_SLOTS, num_positions=num_positions, graphs=batch.graphs)
     voice = runner.add_voice(prompt_text)
     with _any_repeats():
         for _ in range(batch.num_runs):
             taught.forget()
             _speak_together(runner, texts, voice, batch.draw("taught rounds"))
-    for each, (key, request, steps) in zip(texts, lessons, strict=False):
-        thoughts = taught.thoughts(each.slot, [len(request.inputs) + step for step in steps])
+    for each, (key, _, steps) in zip(texts, lessons, strict=False):
+        thoughts = taught.thoughts(each.slot, [len(each.inputs) + step for step in steps])
         early = [ForbiddenIds(end=step < each.rules.min_sampled, unused=False, fill=False) for step in steps]
         rows = [forbidden_row(forbidden, ids, lm.device, compat=True) for forbidden in early]
         log_probs = forbid(thoughts, torch.stack(rows))
@@ -231,10 +233,10 @@ def _random_text(lm: SpeechLm, draw: random.Random, slot: int, prompt_text: Sequ
     text = [draw.randrange(lm.config.text_vocab_size) for _ in range(draw.randint(1, 12))]
     prompt_speech = [draw.randrange(lm.config.num_speech_codes) for _ in range(draw.randint(0, 60))]
     is_prompted = happens(draw, 0.7)
-    ids = lm.config.speech_ids
-    request = LmRequest(text, prompt_text, prompt_speech, ids) if is_prompted else LmRequest(text, speech_ids=ids)
+    request = LmRequest(text, prompt_text, prompt_speech) if is_prompted else LmRequest(text)
     rules = SamplingRules.of_request(LengthLimits(draw.randint(0, 6), draw.randint(8, 24)))
-    return _Text(slot, request, rules, draw.getrandbits(40), has_voice=is_prompted and happens(draw, 0.5))
+    inputs = request.inputs_for(lm.config.speech_ids)
+    return _Text(slot, request, inputs, rules, draw.getrandbits(40), has_voice=is_prompted and happens(draw, 0.5))
 
 
 def _speak_together(runner: LmRunner, texts: Sequence[_Text], voice: LmVoice, draw: random.Random) -> list[list[int]]:
@@ -253,7 +255,7 @@ def _speak_together(runner: LmRunner, texts: Sequence[_Text], voice: LmVoice, dr
         fed = [(slot, texts[number]) for slot, number in begun.items()]
         runner.start(
             [
-                LmPrefill(slot, each.request.inputs, each.rules, each.seed, voice if each.has_voice else None)
+                LmPrefill(slot, each.inputs, each.rules, each.seed, voice if each.has_voice else None)
                 for slot, each in fed
             ]
         )

@@ -88,9 +88,9 @@ def speak(
     speech, as they officially do; otherwise they are forbidden (§12).
     """
     limits = request.limits if limits is None else limits
-    sequence = CachedSequence(lm, num_positions=len(request.inputs) + limits.max_len)
+    inputs = request.inputs_for(lm.config.speech_ids)
+    sequence = CachedSequence(lm, num_positions=len(inputs) + limits.max_len)
     history: list[int] = []
-    inputs = request.inputs
     for step in range(limits.max_len):
         forbidden = ForbiddenIds(end=step < limits.min_len, unused=not compat, fill=not compat)
         row = forbidden_row(forbidden, lm.config.speech_ids, lm.device, compat=compat)

@@ -123,7 +123,7 @@ def vocoder_noise(recorded: Recorded) -> Comparisons:
 def lm_instructed(model: SpeechModel, recorded: Recorded) -> Comparisons:
     """The first steps with an instruction and no prompt speech, and where the end of speech leaves off."""
     ids, text = model.lm.config.speech_ids, recorded.numbers("llm_text")
-    request = LmRequest(text, prompt_text=recorded.numbers("llm_instruct_text"), speech_ids=ids)
+    request = LmRequest(text, prompt_text=recorded.numbers("llm_instruct_text"))
     sampler = ForcedTokens(recorded.numbers("llm_forced"))
     num_steps = len(recorded.array("llm_instruct_logp"))
     first_tokens(speak(model.lm, request, sampler, compat=True), num_steps)

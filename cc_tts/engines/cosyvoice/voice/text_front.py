@@ -71,8 +71,7 @@ class TextFront:
             return None
         speaker = self._speaker(voice_id)
         request = speaker.lm_request(self._tokenizer, ids)
-        inputs = self._speech_ids.unistream_inputs(request.prompt_text, request.text, request.prompt_speech)
-        limits = request.limits
+        inputs, limits = request.inputs_for(self._speech_ids), request.limits
         free = self._num_positions - max(len(inputs), len(speaker.flow_tokens))
         if free < LIKELY_SPEECH_PER_TEXT * len(ids):
             raise Unprocessable(

@@ -1,7 +1,6 @@
 """The engine with a small model of the third generation: what it says is what the networks say by themselves."""
 
 import hashlib
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -80,7 +79,6 @@ def whole_pcm(networks: tuple[SpeechModel, TextTokenizer], speaker: Speaker, tex
     model, tokenizer = networks
     seed = int.from_bytes(hashlib.blake2b(f"0\0{speaker.id}\0{text}".encode(), digest_size=8).digest(), "big")
     request = speaker.lm_request(tokenizer, tokenizer.encode(as_sentence(text)))
-    request = replace(request, speech_ids=model.lm.config.speech_ids)
     prompt = FlowReference(
         torch.tensor(speaker.flow_tokens, dtype=torch.int64)[None],
         torch.tensor(speaker.flow_mel)[None],

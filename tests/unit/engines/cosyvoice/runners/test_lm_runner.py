@@ -15,6 +15,7 @@ from cc_tts.engines.cosyvoice.model.networks.lm.inputs import (  # noqa: E402
     ForbiddenIds,
     LengthLimits,
     LmRequest,
+    SpeechIds,
     text_inputs,
 )
 from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm  # noqa: E402
@@ -62,7 +63,7 @@ def alone(lm: SpeechLm, request: LmRequest, seed: int, limits: LengthLimits | No
 
 def prefill_of(slot: int, request: LmRequest, seed: int, limits: LengthLimits | None = None) -> LmPrefill:
     rules = SamplingRules.of_request(request.limits if limits is None else limits)
-    return LmPrefill(slot, request.inputs, rules, seed)
+    return LmPrefill(slot, request.inputs_for(SpeechIds()), rules, seed)
 
 
 def finish(runner: LmRunner, slots: Sequence[int], *, num_steps: int = 7) -> dict[int, list[int]]:
@@ -290,7 +291,7 @@ def test_officially_every_special_id_ends_the_speech(special: tuple[float, float
     runner = small_runner(lm)
     anything = ForbiddenIds(end=False, unused=False, fill=False)
     rules = dataclasses.replace(SamplingRules.of_request(request.limits), forbidden=anything)
-    runner.start([LmPrefill(0, request.inputs, rules, 8)])
+    runner.start([LmPrefill(0, request.inputs_for(SpeechIds()), rules, 8)])
     assert finish(runner, [0])[0] == expected
     assert len(expected) < request.limits.max_len
 

@@ -10,6 +10,7 @@ from cc_tts.engines.cosyvoice.model.networks.lm.inputs import (  # noqa: E402
     LengthLimits,
     LmInput,
     LmRequest,
+    SpeechIds,
     Table,
     speech_inputs,
     text_inputs,
@@ -48,9 +49,9 @@ RULES: Final = SamplingRules.of_request(LengthLimits(0, 9))
 def test_a_prefill_that_cannot_be_is_refused_and_nothing_is_run(lm: SpeechLm, prefill: LmPrefill, message: str) -> None:
     runner = LmRunner(lm, num_slots=3, num_positions=200)
     request, limits = LmRequest([1]), LengthLimits(9, 9)
-    runner.start([LmPrefill(1, request.inputs, SamplingRules.of_request(limits), 1)])
+    runner.start([LmPrefill(1, request.inputs_for(SpeechIds()), SamplingRules.of_request(limits), 1)])
     with pytest.raises(ValueError, match=message):
-        runner.start([LmPrefill(2, request.inputs, RULES, 1), prefill])
+        runner.start([LmPrefill(2, request.inputs_for(SpeechIds()), RULES, 1), prefill])
     drawn = runner.decode({1: 9}, 9)
     assert {slot: list(news.ids) for slot, news in drawn.items()} == {
         1: list(speak(lm, request, SeededRas(1), limits=limits))

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("onnx")
 
 from cc_tts.engines.cosyvoice.model.checkpoint import ModelError, ModelFileDamaged, UnsafeCheckpoint  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.lm.inputs import SOS, TASK, LengthLimits, text_inputs  # noqa: E402
+from cc_tts.engines.cosyvoice.model.networks.lm.inputs import SOS, TASK, LengthLimits, SpeechIds, text_inputs  # noqa: E402
 from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer  # noqa: E402
 from cc_tts.engines.cosyvoice.voice import speakers  # noqa: E402
 from cc_tts.engines.cosyvoice.voice.speakers import (  # noqa: E402
@@ -91,7 +91,7 @@ def test_other_modes_get_the_text_alone(tokenizer: TextTokenizer, mode: Mode) ->
 def test_an_instruction_ends_with_its_mark_once(tokenizer: TextTokenizer, closing: str) -> None:
     request = speaker("instruct", prompt_text="thank you" + closing).lm_request(tokenizer, text_ids(tokenizer, TEXT))
     assert request.prompt_text == (*tokenizer.encode("thank you"), tokenizer.end_of_prompt)
-    assert request.inputs == [SOS, *text_inputs(request.prompt_text), *text_inputs(request.text), TASK]
+    assert request.inputs_for(SpeechIds()) == [SOS, *text_inputs(request.prompt_text), *text_inputs(request.text), TASK]
     assert request.limits == LengthLimits.of_text(len(request.text))
     assert request.prompt_speech == ()
 

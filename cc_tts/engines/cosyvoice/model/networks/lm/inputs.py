@@ -159,12 +159,10 @@ class LmRequest:
     text: Sequence[int]
     prompt_text: Sequence[int] = ()
     prompt_speech: Sequence[int] = ()
-    speech_ids: SpeechIds = SpeechIds()
 
-    @property
-    def inputs(self) -> list[LmInput]:
-        """The layout that is prefilled (§3.2)."""
-        return self.speech_ids.unistream_inputs(self.prompt_text, self.text, self.prompt_speech)
+    def inputs_for(self, speech_ids: SpeechIds) -> list[LmInput]:
+        """The layout that is prefilled in a model with these ids (§3.2)."""
+        return speech_ids.unistream_inputs(self.prompt_text, self.text, self.prompt_speech)
 
     @property
     def limits(self) -> LengthLimits:

@@ -4,7 +4,7 @@ Nothing here is global, so that two servers in one test do not share counts. Lab
 routes, causes): an id is never a label.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
@@ -13,7 +13,10 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from cc_tts import __version__
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
-"""Content-Type of :meth:`Metrics.render` (the Prometheus text format, version 0.0.4)."""
+"""The Prometheus text format, version 0.0.4, which :data:`encode_text` writes."""
+Encode = Callable[[CollectorRegistry], bytes]
+"""It writes all series of a registry in some format."""
+encode_text: Final[Encode] = generate_latest
 
 AUDIO_BUCKETS_S: Final = (0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0)
 """Buckets of the times to first PCM and first audio, s."""
@@ -339,6 +342,6 @@ class Metrics:
         self._generations.add(generation)
         return generation or "unknown"
 
-    def render(self) -> bytes:
-        """Everything in the Prometheus text format."""
-        return generate_latest(self.registry)
+    def render(self, encode: Encode = encode_text) -> bytes:
+        """Everything, in the Prometheus text format if no other is named."""
+        return encode(self.registry)

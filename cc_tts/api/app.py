@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 from aiohttp import WSCloseCode, web
 
+from cc_tts import logs
 from cc_tts.api.context import CONTEXT, ApiContext
 from cc_tts.api.events import asyncapi, server_sent, stream, websocket
 from cc_tts.api.http import auth, middlewares, openapi
@@ -29,6 +30,7 @@ def build_app(context: ApiContext) -> web.Application:
     app[middlewares.IDEMPOTENCY] = IdempotencyStore(
         context.clock, ttl_s=http.idempotency_ttl_s, max_keys=http.max_idempotency_keys
     )
+    app[middlewares.STRANGERS] = logs.RepeatLimit(context.clock)
     app[LINKS] = SpeechLinks()
     app[PROMPT_VOICES] = PromptVoices()
     app[STREAMS] = asyncio.Semaphore(http.max_speech_streams)

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from cc_tts import __version__, metrics
 from cc_tts.api import schemas, views
 from cc_tts.api.context import CONTEXT
+from cc_tts.api.http import exposition
 from cc_tts.api.http.problems import NotReady
 from cc_tts.api.http.route import RouteTable
 from cc_tts.calls.registry import CallRegistry
@@ -32,7 +33,7 @@ async def get_readiness(request: web.Request) -> views.Health:
     return views.Health("ready")
 
 
-@ROUTES.add("GET", "/metrics", scope="read", content_types=(metrics.CONTENT_TYPE,))
+@ROUTES.add("GET", "/metrics", scope="read", content_types=(metrics.CONTENT_TYPE, exposition.OPEN_METRICS))
 async def get_metrics(request: web.Request) -> web.Response:
     """Show the metrics for Prometheus."""
     context = request.app[CONTEXT]
@@ -41,7 +42,7 @@ async def get_metrics(request: web.Request) -> web.Response:
     series.degraded.set(registry.degraded_because is not None)
     series.draining.set(registry.draining)
     series.event_subscribers.set(registry.events.num_subscribers)
-    return web.Response(body=series.render(), headers={"Content-Type": metrics.CONTENT_TYPE})
+    return exposition.response(request, series.render)
 
 
 @ROUTES.add("GET", "/v1/cluster", scope="read")

@@ -8,9 +8,10 @@ from typing import Any, Final
 import msgspec
 from aiohttp import WSMsgType, web
 
-from cc_tts import logs, metrics
-from cc_tts.api.http import middlewares, problems
+from cc_tts import logs
+from cc_tts.api.http import exposition, middlewares, problems
 from cc_tts.api.http.auth import AUTHENTICATOR, TokenAuthenticator
+from cc_tts.clock import MonotonicClock
 from cc_tts.cluster.messages import MAX_MESSAGE_BYTES, NodeReport
 from cc_tts.config.schema import TokenConfig
 from cc_tts.errors import UNREADABLE, Forbidden, NotFound
@@ -48,6 +49,7 @@ def build_app(state: PoolState, *, token: str) -> web.Application:
     app[STATE] = state
     app[AUTHENTICATOR] = TokenAuthenticator([TokenConfig(token)] if token else [])
     app[WATCHERS] = Watchers()
+    app[middlewares.STRANGERS] = logs.RepeatLimit(MonotonicClock())
     app.add_routes(
         [
             web.get("/v1/watch", watch),
@@ -211,7 +213,7 @@ async def get_voice(request: web.Request) -> web.StreamResponse:
 
 async def get_metrics(request: web.Request) -> web.Response:
     """Answer with the Prometheus series."""
-    return web.Response(body=request.app[STATE].render(), headers={"Content-Type": metrics.CONTENT_TYPE})
+    return exposition.response(request, request.app[STATE].render)
 
 
 async def get_health(_request: web.Request) -> web.Response:

@@ -6,13 +6,13 @@ from typing import Final
 
 import msgspec
 from prometheus_client import CollectorRegistry, Gauge
-from prometheus_client.exposition import generate_latest
 
 from cc_tts import logs
 from cc_tts.clock import Clock
 from cc_tts.cluster.leases import TenantLeases
 from cc_tts.cluster.messages import Leases, Node, NodeReport, Nodes, Worker, Workers
 from cc_tts.errors import CcTtsError, ProcessFailed
+from cc_tts.metrics import Encode, encode_text
 from cc_tts.pool.hints import ScaleHints
 from cc_tts.pool.hosts import Hosts, HostStatus
 from cc_tts.pool.voices import VoiceFiles, VoiceFolder
@@ -125,15 +125,15 @@ class PoolState:
             wanted_nodes=self._hints.wanted_nodes,
         )
 
-    def render(self) -> bytes:
-        """The series, in the Prometheus text format."""
+    def render(self, encode: Encode = encode_text) -> bytes:
+        """The series, in the Prometheus text format if no other is named."""
         self._num_workers.clear()
         for status in self._statuses:
             self._num_workers.labels(state=status.state).inc()
         self._num_nodes.set(len(self.nodes.nodes))
         self._wanted_workers.set(self._hints.wanted_workers)
         self._wanted_nodes.set(self._hints.wanted_nodes)
-        return generate_latest(self.registry)
+        return encode(self.registry)
 
     async def voice_files(self) -> VoiceFiles:
         """The voices that hosts are to have."""

@@ -10,6 +10,7 @@ import structlog
 from aiohttp import ClientSession, WSServerHandshakeError
 
 from cc_tts.config.schema import TokenConfig
+from cc_tts.logs import MAX_REPEATS
 from tests.fakes.running_api import Answered, RunningApi, make_config, running_api
 
 pytestmark = pytest.mark.integration
@@ -565,11 +566,20 @@ async def test_probes_of_a_server_that_is_not_ready_leave_no_lines(api: RunningA
     assert not [line for line in lines if line["event"] == "request_refused"]
 
 
-async def test_strangers_leave_no_lines(locked: RunningApi) -> None:
+async def test_strangers_leave_a_few_lines_without_what_they_made_up(locked: RunningApi) -> None:
     """They may send any number of requests."""
     with structlog.testing.capture_logs() as lines:
-        await locked.ask("GET", "/v1/calls", headers=bearer("unknown-token"))
-        await locked.ask("GET", "/nowhere")
+        for _ in range(30):
+            await locked.ask("GET", "/v1/calls/made-up", headers=bearer("unknown-token"))
         await locked.ask("POST", "/v1/calls", {}, headers=bearer(READ))
-    (line,) = [line for line in lines if line["event"] == "request_refused"]
-    assert (line["method"], line["status"]) == ("POST", 403)
+    refused = [line for line in lines if line["event"] == "request_refused"]
+    assert [line["status"] for line in refused] == [401] * MAX_REPEATS + [403]
+    assert (refused[0]["route"], refused[0]["code"]) == ("/v1/calls/{id}", "unauthorized")
+    assert "made-up" not in str(refused)
+
+
+async def test_a_refusal_that_is_given_again_has_a_line_again(api: RunningApi) -> None:
+    with structlog.testing.capture_logs() as lines:
+        for _ in range(2):
+            await api.ask("POST", "/v1/calls/call_1/stop", {}, headers={"Idempotency-Key": "k"})
+    assert [line["status"] for line in lines if line["event"] == "request_refused"] == [404, 404]

@@ -50,6 +50,8 @@ _GIVEN_AGAIN: Final = ("Content-Type", "Location", "Retry-After", "WWW-Authentic
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 IDEMPOTENCY: Final = web.AppKey("idempotency", IdempotencyStore)
+STRANGERS: Final = web.AppKey("strangers", logs.RepeatLimit)
+"""It bounds the lines of requests without a known token."""
 
 _request_id: ContextVar[str] = ContextVar("request_id", default="")
 """The id of the request that this task serves; aiohttp serves each in a task of its own."""
@@ -119,20 +121,25 @@ async def respond(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 def _log_refusal(request: web.Request, status: int, code: str) -> None:
-    """A request that is not obeyed, for whoever asks later why a caller heard nothing. Those of strangers, who may send any
-    number, have none; nor have probes of a server that is not ready, and what is sent to another node.
+    """A request that is not obeyed, for whoever asks later why a caller heard nothing. Strangers may send any number, so
+    only some of theirs have a line, without what they made up. Probes of a server that is not ready have none, nor has what
+    is sent to another node.
     """
-    resource = request.match_info.route.resource
     is_probe = request.method == "GET" and status >= HTTPStatus.INTERNAL_SERVER_ERROR
-    if status >= HTTPStatus.BAD_REQUEST and not is_probe and not _is_stranger(request):
-        log.info(
-            "request_refused",
-            method=request.method if request.method in _METHODS else "other",
-            route=UNMATCHED if resource is None else resource.canonical,
-            id=request.match_info.get("id", "")[:MAX_REQUEST_ID_CHARS],
-            code=code or None,
-            status=status,
-        )
+    if status < HTTPStatus.BAD_REQUEST or is_probe:
+        return
+    resource = request.match_info.route.resource
+    line: dict[str, Any] = {
+        "method": request.method if request.method in _METHODS else "other",
+        "route": UNMATCHED if resource is None else resource.canonical,
+        "code": code or None,
+        "status": status,
+    }
+    if not _is_stranger(request):
+        line["id"] = request.match_info.get("id", "")[:MAX_REQUEST_ID_CHARS]
+    elif not request.app[STRANGERS].admit("warning", {"event": "request_refused"})[0]:
+        return
+    log.info("request_refused", **line)
 
 
 def _is_stranger(request: web.Request) -> bool:
@@ -263,6 +270,7 @@ async def _once(request: web.Request, key: Key, body: bytes, work: Handler) -> w
     stored, is_replayed = await store.run_once(key, hashlib.sha256(body).digest(), make)
     response = web.Response(body=stored.body, status=stored.status, headers=stored.headers)
     if is_replayed:
+        _log_refusal(request, stored.status, "")
         response.headers["Idempotency-Replayed"] = "true"
     return response
 

@@ -24,10 +24,10 @@ RUN apt-get update \
     && apt-get install -y --no-install-recommends ca-certificates python3 python3-venv \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
-COPY requirements/default.lock requirements/vad.txt requirements/remote.txt requirements/kokoro.txt requirements/
+COPY requirements/default.lock requirements/vad.txt requirements/remote.txt requirements/kokoro.txt requirements/otel.txt requirements/
 # The wheel of pjsua2 goes again: the server build takes its place.
 RUN python3 -m venv /opt/cc-tts \
-    && /opt/cc-tts/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes -r requirements/default.lock -r requirements/vad.txt -r requirements/remote.txt -r requirements/kokoro.txt \
+    && /opt/cc-tts/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes -r requirements/default.lock -r requirements/vad.txt -r requirements/remote.txt -r requirements/kokoro.txt -r requirements/otel.txt \
     && /opt/cc-tts/bin/pip uninstall --yes --quiet pjsua2-python
 COPY pyproject.toml README.md LICENSE ./
 COPY cc_tts cc_tts

@@ -328,6 +328,11 @@ class Metrics:
         )
 
         # --- the server itself
+        self.trace_spans = counter(
+            "cctts_trace_spans",
+            "Spans of traces: exported, failed (the collector did not take them), or dropped since too many waited.",
+            "result",
+        )
         self.process_restarts = counter("cctts_process_restarts", "Child processes started again.", "process")
         self.draining = gauge("cctts_draining", "1 while no new calls are taken.")
         self.degraded = gauge("cctts_degraded", "1 while the fallback engine speaks in place of the workers.")

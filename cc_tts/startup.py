@@ -35,6 +35,7 @@ from cc_tts.recorder.store import RecordingStore
 from cc_tts.speech.prompt_files import PromptFiles
 from cc_tts.speech.source import SpeechSource
 from cc_tts.text.normalizer import Normalizer
+from cc_tts.tracing import otlp
 from cc_tts.ua import pjsua2_build
 from cc_tts.vad.silero import find_model
 
@@ -244,8 +245,13 @@ def _check_webhooks(config: Config) -> list[str]:
     return []
 
 
+def _check_tracing(config: Config) -> list[str]:
+    return otlp.check(config.tracing, os.environ)
+
+
 _STEPS: Final = (
-    _check_build, _check_tls, _check_addresses, _check_cache, _check_record, _check_vad, _check_webhooks, _check_ports,
+    _check_build, _check_tls, _check_addresses, _check_cache, _check_record, _check_vad, _check_webhooks, _check_tracing,
+    _check_ports,
 )  # fmt: skip
 
 

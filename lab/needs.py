@@ -2,7 +2,7 @@
 
 ``CC_TTS_REQUIRE`` is a comma-separated list of ``peers`` (sipp, baresip, tshark, openssl, curl), ``asterisk``, ``kamailio``,
 ``clients``, ``clients-npm``, ``jambonz`` (make clients JAMBONZ=1), ``server-build``, ``charts`` (requirements/charts.txt),
-``vad`` and ``ray`` (requirements/ray.txt).
+``vad``, ``otel`` (requirements/otel.txt) and ``ray`` (requirements/ray.txt).
 """
 
 import os
@@ -13,10 +13,11 @@ from typing import Final, Literal, NoReturn
 import pytest
 
 from cc_tts.errors import ConfigError
+from cc_tts.tracing import otlp
 from cc_tts.vad.silero import find_model
 
 Need = Literal[
-    "peers", "asterisk", "kamailio", "clients", "clients-npm", "jambonz", "server-build", "charts", "vad", "ray"
+    "peers", "asterisk", "kamailio", "clients", "clients-npm", "jambonz", "server-build", "charts", "vad", "otel", "ray"
 ]
 
 _NO_MODULE: Final = "could not import"
@@ -36,6 +37,12 @@ def summary(reasons: Iterable[str]) -> list[str]:
         _NEURAL if _NO_MODULE in reason else reason.removeprefix("Skipped: ").splitlines()[0] for reason in reasons
     )
     return [f"{count:5}  {reason}" for reason, count in counts.most_common()]
+
+
+def traces() -> None:
+    """End a test that exports traces where the extra is not installed."""
+    if not otlp.is_installed():
+        missing("otel", "what exports traces is not installed: pip install -r requirements/otel.txt")
 
 
 def voice_model() -> None:

@@ -8,7 +8,7 @@ printf 'editables\nhatchling\n' > requirements/build.in
 $uv pip compile $common pyproject.toml requirements/build.in -o requirements/default.lock
 $uv pip compile $common pyproject.toml requirements/build.in --group dev -c requirements/default.lock -o requirements/dev.lock
 # Extras with a file of their own, whose first line says what they are for.
-for extra in kokoro remote ray; do
+for extra in kokoro otel remote ray; do
     says=$(head -n 1 "requirements/$extra.txt")
     python3 -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['$extra'], sep='\\n')" |
         $uv pip compile $common -c requirements/dev.lock -o "requirements/$extra.new" -

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from cc_tts.config import cluster, remote, webhooks
 from cc_tts.config.record import route_faults
 from cc_tts.config.schema import MAX_TENANTS, Config, RouteConfig
-from cc_tts.config.sections import asterisk, mrcp, prompts, relay, trunks
+from cc_tts.config.sections import asterisk, mrcp, prompts, relay, tracing, trunks
 from cc_tts.config.sections.hep import hep_address
 from cc_tts.config.sip_uri import MAX_PORT, AllowedTargets, is_ip_address, uri_fault
 from cc_tts.egress.hosts import host_faults
@@ -20,6 +20,7 @@ def check_sense(config: Config) -> None:
     for faults_of in (
         _lists, _sip, _ua, _tls, _rtp, _tts, _playout, _media, _http, _routes, _registration, _peers, _auth, remote.faults,
         cluster.faults, _tenants, webhooks.faults, _prompts, _trunks, _relay, _mrcp, _asterisk,
+        _tracing,
     ):  # fmt: skip
         for fault in faults_of(config):
             raise ConfigError(fault)
@@ -258,6 +259,10 @@ def _peers(config: Config) -> Iterator[str]:
 
 def _asterisk(config: Config) -> Iterator[str]:
     yield from asterisk.faults(config.asterisk)
+
+
+def _tracing(config: Config) -> Iterator[str]:
+    yield from tracing.faults(config.tracing)
 
 
 def _auth(config: Config) -> Iterator[str]:

@@ -14,6 +14,7 @@ from cc_tts.config.sections.asterisk import AsteriskConfig
 from cc_tts.config.sections.mrcp import MrcpConfig
 from cc_tts.config.sections.prompts import MAX_URL_CHARS, PromptsConfig
 from cc_tts.config.sections.relay import RelayConfig, RouteRelay
+from cc_tts.config.sections.tracing import TracingConfig
 from cc_tts.config.sections.trunks import TrunkConfig
 from cc_tts.config.sip_uri import MAX_URI_CHARS
 from cc_tts.config.transfer import TransferConfig
@@ -532,6 +533,7 @@ class Config:
     webhooks: WebhooksConfig = field(default_factory=WebhooksConfig)
     mrcp: MrcpConfig = field(default_factory=MrcpConfig)
     log: LogConfig = field(default_factory=LogConfig)
+    tracing: TracingConfig = field(default_factory=TracingConfig)
     tenants: dict[str, TenantConfig] = field(default_factory=dict)
     routes: dict[str, RouteConfig] = field(default_factory=lambda: {"*": RouteConfig()})
 

@@ -1,0 +1,206 @@
+"""Spans on their way to an OTLP collector over HTTP, by OpenTelemetry's SDK: a thread of its own sends them in batches.
+
+Runs on: the event loop, but for :class:`_Counted`, which runs on that thread.
+"""
+
+import asyncio
+import importlib.util
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from cc_tts import __version__, logs
+from cc_tts.clock import Clock
+from cc_tts.config.sections.tracing import TracingConfig
+from cc_tts.errors import ConfigError
+from cc_tts.metrics import Metrics
+from cc_tts.tracing.context import TraceContext
+from cc_tts.tracing.span import Span
+from cc_tts.tracing.tracer import Tracer
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
+    from opentelemetry.sdk.trace.export import SpanExporter
+    from opentelemetry.trace import SpanContext
+
+ADVICE: Final = "pip install -r requirements/otel.txt or 'WHEEL[otel]' adds what exports traces"
+MAX_QUEUED: Final = 4096
+"""Spans that wait to be sent; more are dropped (unmeasured: some 400 calls that end together)."""
+STOP_TIMEOUT_S: Final = 2.0
+"""How long the last spans may take when the server stops (unmeasured)."""
+MAX_DETAIL_CHARS: Final = 200  # unmeasured
+_PATH: Final = "/v1/traces"
+"""Where a collector takes traces (OTLP, "OTLP/HTTP Request")."""
+_ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+_PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+
+Count = Callable[[Literal["exported", "failed", "dropped"], int], None]
+
+log = logs.get(__name__)
+
+
+def is_wanted(config: TracingConfig, environ: Mapping[str, str]) -> bool:
+    """Whether traces are to be exported: by the configuration, or by the variables that OpenTelemetry defines."""
+    if environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or environ.get("OTEL_TRACES_EXPORTER") == "none":
+        return False
+    return bool(config.endpoint or any(environ.get(name) for name in _ENDPOINTS))
+
+
+def check(config: TracingConfig, environ: Mapping[str, str]) -> list[str]:
+    """Each sentence says why traces are not exported as is wished. Raises ``ConfigError`` if what exports is not installed
+    and the configuration asks for it; a variable may be there for the sake of others.
+    """
+    if not is_wanted(config, environ):
+        return []
+    if not is_installed():
+        if config.endpoint:
+            raise ConfigError(f"tracing.endpoint: {ADVICE}")
+        return [f"no traces are exported, though OTEL_EXPORTER_OTLP_ENDPOINT is set: {ADVICE}"]
+    protocol = next(filter(None, map(environ.get, _PROTOCOLS)), "")
+    if protocol == "grpc":
+        return [
+            "traces are exported over HTTP, not as OTEL_EXPORTER_OTLP_PROTOCOL says: name the collector's HTTP port, 4318"
+        ]
+    return []
+
+
+def is_installed() -> bool:
+    """Whether the packages of the extra are there."""
+    try:
+        return importlib.util.find_spec("opentelemetry.exporter.otlp.proto.http") is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def make_tracer(
+    config: TracingConfig, environ: Mapping[str, str], *, node: str, clock: Clock, metrics: Metrics
+) -> Tracer:
+    """The tracer of a server; one that begins nothing if no traces are wanted, or can be exported."""
+    for warning in check(config, environ):
+        log.warning("configuration", detail=warning)
+    if not is_wanted(config, environ) or not is_installed():
+        return Tracer(clock)
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+    base = config.endpoint.rstrip("/").removesuffix(_PATH)
+    exporter = OtlpExport(
+        OTLPSpanExporter(endpoint=base + _PATH if base else None),
+        node=node,
+        count=lambda result, num: metrics.trace_spans.labels(result=result).inc(num),
+    )
+    return Tracer(clock, export=exporter, sample_ratio=config.sample_ratio, salt=config.salt, stop=exporter.stop)
+
+
+class OtlpExport:
+    """Takes spans that are over; ``exporter`` sends them, and ``count`` is told what became of them, on any thread."""
+
+    def __init__(self, exporter: "SpanExporter", *, node: str, count: Count) -> None:
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+
+        resource = Resource.create({"service.version": __version__, "service.instance.id": node})
+        if str(resource.attributes["service.name"]).startswith("unknown_service"):  # no variable gives it a name
+            resource = resource.merge(Resource({"service.name": "cc-tts"}))
+        self._resource = resource
+        self._scope = InstrumentationScope("cc_tts", __version__)
+        self._count = count
+        self._counted = _Counted(exporter, count)
+        self._processor = BatchSpanProcessor(self._counted, max_queue_size=2 * MAX_QUEUED)  # never full: see __call__
+        self._num_taken = 0
+
+    def __call__(self, span: Span) -> None:
+        """Send a span some time; it is dropped if too many wait. Never blocks."""
+        if self._num_taken - self._counted.num_done >= MAX_QUEUED:
+            self._count("dropped", 1)
+            return
+        self._num_taken += 1
+        self._processor.on_end(self._readable(span))
+
+    async def stop(self) -> None:
+        """Send what waits, as far as that is done within :data:`STOP_TIMEOUT_S`."""
+        thread = threading.Thread(target=self._processor.shutdown, name="stop traces", daemon=True)
+        thread.start()
+        await asyncio.to_thread(thread.join, STOP_TIMEOUT_S)
+
+    def _readable(self, span: Span) -> "ReadableSpan":
+        from opentelemetry.sdk.trace import Event, ReadableSpan
+        from opentelemetry.trace import Link, SpanKind, Status, StatusCode
+
+        offset_ns = span.trace.offset_ns
+        status = Status(StatusCode.ERROR, span.error) if span.error else Status(StatusCode.UNSET)
+        return ReadableSpan(
+            name=span.name,
+            context=_context(span.context),
+            parent=None if span.parent is None else _context(span.parent),
+            resource=self._resource,
+            attributes=dict(span.attributes),
+            events=[Event(name, attributes, at_ns + offset_ns) for name, at_ns, attributes in span.events],
+            links=[Link(_context(each)) for each in span.links],
+            kind=SpanKind[span.kind.upper()],
+            status=status,
+            start_time=span.start_ns + offset_ns,
+            end_time=(span.end_ns or span.start_ns) + offset_ns,
+            instrumentation_scope=self._scope,
+        )
+
+
+def _context(context: TraceContext) -> "SpanContext":
+    from opentelemetry.trace import SpanContext, TraceFlags
+
+    ids = int(context.trace_id, 16), int(context.span_id, 16)
+    return SpanContext(*ids, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
+
+
+class _Counted:
+    """An exporter that counts what it sends, and says once that it cannot, with what the library said of it."""
+
+    def __init__(self, exporter: "SpanExporter", count: Count) -> None:
+        self._exporter = exporter
+        self._count = count
+        self._is_failing = False
+        self._said = _FirstLine()
+        self.num_done = 0
+        """Spans that were sent or given up; only this thread changes it."""
+
+    def export(self, spans: "Sequence[ReadableSpan]") -> Any:
+        """Send a batch and wait for the answer."""
+        from opentelemetry.sdk.trace.export import SpanExportResult
+
+        result, self._said.text = SpanExportResult.FAILURE, ""
+        try:
+            result = self._exporter.export(spans)
+        finally:
+            self.num_done += len(spans)
+            is_failing = result is not SpanExportResult.SUCCESS
+            self._count("failed" if is_failing else "exported", len(spans))
+            if is_failing and not self._is_failing:
+                log.warning(
+                    "traces_not_exported", detail=self._said.text, consequence="dropped and counted until it works"
+                )
+            elif self._is_failing and not is_failing:
+                log.info("traces_exported")
+            self._is_failing = is_failing
+        return result
+
+    def shutdown(self) -> None:
+        """Break off what is under way."""
+        self._exporter.shutdown()
+
+    def force_flush(self, timeout_millis: int = 0) -> bool:
+        """Nothing waits here to be sent."""
+        return timeout_millis >= 0
+
+
+class _FirstLine(logging.Handler):
+    """Keeps the first line of the library about a batch, which says why it is not taken, instead of writing all."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.text = ""
+        library = logging.getLogger("opentelemetry")
+        library.handlers[:], library.propagate = [self], False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.text = self.text or record.getMessage()[:MAX_DETAIL_CHARS]

@@ -24,11 +24,12 @@ class Command(Message, frozen=True):
     stream_id: int
 
 
-class StreamRequest(Command, frozen=True):
-    """One utterance to be spoken."""
+class StreamRequest(Command, frozen=True, omit_defaults=True):
+    """One utterance to be spoken. ``traceparent``: the span of a trace that it belongs to; chunks then say ``made_ms``."""
 
     voice: str
     speed: float = 1.0  # 0.5 to 2
+    traceparent: str = ""
 
 
 @dataclass(frozen=True, slots=True)

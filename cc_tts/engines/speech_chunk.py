@@ -3,6 +3,7 @@
 ::
 
     engine      data · stream_id · text_chunk_index · spoken_words
+    worker      made_ms
     link        rate_hz
     failover    is_resumed · after_loss
     source      data at the line's rate · begins_source · words · paces
@@ -49,6 +50,8 @@ class SpeechChunk(Report, frozen=False, omit_defaults=True):  # type: ignore[mis
     text_chunk_index: Annotated[int, msgspec.Meta(ge=0)] = 0
     spoken_words: tuple[WordMark, ...] = ()
     """The words that begin here in the text chunk as it is spoken, where the engine knows them."""
+    made_ms: float = 0.0
+    """The time from the first text in the worker to this chunk, ms; 0 for a stream that is not traced."""
     rate_hz: int = 0
     """The rate of the voice, as long as the audio has that rate."""
 

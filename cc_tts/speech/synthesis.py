@@ -24,6 +24,8 @@ from cc_tts.speech.chunks import SpokenPrompt, in_pieces
 from cc_tts.speech.resampler import StreamResampler
 from cc_tts.text.chunker import Chunker, TextChunk
 from cc_tts.text.process.client import TextPreparation
+from cc_tts.tracing import span as tracing
+from cc_tts.tracing.span import CURRENT, SumSpan
 
 log = logs.get(__name__)
 
@@ -90,6 +92,7 @@ class Synthesis:
         self._feeder: asyncio.Task[None] | None = None
         self._failure: Exception | None = None
         self._is_cancelled = False
+        self._resampling = SumSpan(CURRENT.get(), "resample")
 
     def set_buffered_ms(self, buffered_ms: float) -> None:
         self._stream.set_buffered_ms(buffered_ms)
@@ -102,6 +105,7 @@ class Synthesis:
 
     async def _cancel_streams(self) -> None:
         self._is_cancelled = True
+        self._resampling.close()
         if self._stand_in is not None:
             await self._stand_in.cancel()
         await self._stream.cancel()
@@ -127,6 +131,7 @@ class Synthesis:
             yield piece
         if self._held.is_resumed or self._held.after_loss:  # where no audio carries them
             yield SpeechChunk(is_resumed=self._held.is_resumed, after_loss=self._held.after_loss)
+        self._resampling.close()
         if not self._text_chunks:
             raise NothingToSay("nothing of the text can be spoken")
 
@@ -182,7 +187,9 @@ class Synthesis:
 
     def _at_line_rate(self, chunk: SpeechChunk, *, last: bool = False) -> list[SpeechChunk]:
         """Return the chunk with the audio that is ready, in pieces."""
+        self._resampling.begin()
         at_line_rate = self._resampler.process(chunk.data, last)
+        self._resampling.end()
         if self._meter is not None and not chunk.is_resumed:  # another voice may have another level
             self._meter(at_line_rate)
         levelled = self._loudness.process(at_line_rate, last=last)
@@ -194,9 +201,12 @@ class Synthesis:
         return pieces
 
     async def _feed(self) -> None:
+        span = tracing.begin("text.normalize+chunk")
         try:
             await self._text.feed(self._push)
             self._stream.end()
+            if span is not None:
+                span.attributes["cctts.text_chunks"] = len(self._text_chunks)
             if self._text.has_placeholder:
                 log.warning("unfilled_placeholder", utterance_id=self._utterance_id)
         except Exception as error:  # noqa: BLE001 - raised where the audio is read, so that the reader is not left waiting
@@ -204,6 +214,9 @@ class Synthesis:
             if self._failure is not error:
                 self._failure.__cause__ = error
             await self._cancel_streams()
+        finally:
+            if span is not None:
+                span.end()
 
     def _push(self, chunk: TextChunk) -> None:
         self._text_chunks.append(chunk)

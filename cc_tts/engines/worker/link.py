@@ -36,6 +36,7 @@ from cc_tts.engines.worker.messages import (
     StreamFailed,
     WorkerSettings,
 )
+from cc_tts.engines.worker.spans import StreamSpans
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, ProcessFailed
 from cc_tts.media.listener_clock import ListenerClock
 from cc_tts.metrics import Metrics
@@ -161,6 +162,7 @@ class WorkerStream(OpenStream):
     def __init__(self, stream_id: int, link: "WorkerLink", rate_hz: int, is_elsewhere: Callable[[], bool]) -> None:
         super().__init__(stream_id, link, rate_hz)
         self._is_elsewhere = is_elsewhere
+        self.spans = StreamSpans.begin(link.name)
         self._queue: deque[SpeechChunk] = deque()
         self._news = asyncio.Event()
         self._failure: CcTtsError | None = None
@@ -228,6 +230,8 @@ class WorkerStream(OpenStream):
         if self._asked_ns is not None and not self._has_audio:
             self._has_audio = True
             self._link.count_first_audio(ms_between(self._asked_ns, self._link.clock.now_ns()))
+        if self.spans is not None:
+            self.spans.audio(chunk, self._asked_ns)
         chunk.rate_hz = self._rate_hz
         self._queue.append(chunk)
         self._news.set()
@@ -236,7 +240,10 @@ class WorkerStream(OpenStream):
         """Nothing more will come: what is queued is still given out, then ``failure`` is raised if there is one."""
         if not self._is_over:
             self._is_over, self._failure = True, failure
-            self._link.count_end("cancelled" if self._is_cancelled else _result(failure))
+            result = "cancelled" if self._is_cancelled else _result(failure)
+            self._link.count_end(result)
+            if self.spans is not None:
+                self.spans.over(result)
         self._news.set()
 
     def _send(self, message: Message) -> None:
@@ -370,7 +377,8 @@ class WorkerLink:
     ) -> WorkerStream:
         """Begin a stream here. ``is_elsewhere``: whether something else would speak it."""
         stream = WorkerStream(stream_id, self, voice.rate_hz, is_elsewhere)
-        self.begin(stream, StreamRequest(stream_id, voice.id, speed))
+        traceparent = "" if stream.spans is None else stream.spans.traceparent
+        self.begin(stream, StreamRequest(stream_id, voice.id, speed, traceparent))
         return stream
 
     def begin(self, stream: OpenStream, request: StreamRequest) -> None:

@@ -34,6 +34,7 @@ from cc_tts.engines.worker.messages import (
 )
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded
 from cc_tts.processes import child
+from cc_tts.tracing.context import TraceContext
 
 IDLE_WAIT_S: Final = 0.5
 """How long the loop sleeps when there is nothing to do; news wakes it (unmeasured)."""
@@ -61,6 +62,8 @@ class WorkerLoop:
         self._reported_ns = 0
         self._was_asked = False
         """A stream was asked for since the last report."""
+        self._traced: dict[int, tuple[str, int]] = {}
+        """The id of the trace of each stream that has one, and when its first text came, ns."""
 
     def work(self) -> None:
         """Handle what came, do one step, send what came of it. Raises ``DeviceLost`` if the engine has nothing left to work
@@ -90,6 +93,7 @@ class WorkerLoop:
     def _obey(self, command: Command) -> None:
         """Carry a command out; an error ends this stream and no other."""
         engine, stream_id = self._engine, command.stream_id
+        self._note_traced(command)
         try:
             match command:
                 case StreamRequest():
@@ -113,6 +117,18 @@ class WorkerLoop:
             engine.cancel(stream_id)
             self._fail(stream_id, error)
 
+    def _note_traced(self, command: Command) -> None:
+        """Note when the first text of a traced stream came."""
+        match command:
+            case StreamRequest(traceparent=traceparent) if traceparent:
+                if (trace := TraceContext.parse(traceparent)) is not None:
+                    self._traced[command.stream_id] = trace.trace_id, 0
+            case PushText() if command.stream_id in self._traced:
+                trace_id, asked_ns = self._traced[command.stream_id]
+                self._traced[command.stream_id] = trace_id, asked_ns or self._clock.now_ns()
+            case CancelStream():
+                self._traced.pop(command.stream_id, None)
+
     def _describe(self) -> None:
         """Tell in the next round which voices there are."""
         self._has_described = False
@@ -122,20 +138,25 @@ class WorkerLoop:
         for out in self._engine.step():
             match out:
                 case SpeechChunk(data=rest):
+                    if (traced := self._traced.get(out.stream_id)) is not None:
+                        out.made_ms = ms_between(traced[1], self._clock.now_ns())
                     while rest:
                         out.data, rest = rest[:MAX_RECORD_BYTES], rest[MAX_RECORD_BYTES:]
                         self._channel.send(out)
                         out.spoken_words = ()
                 case StreamDone(stream_id, None):
+                    self._traced.pop(stream_id, None)
                     self._channel.send(StreamEnded(stream_id))
                 case StreamDone(stream_id, CcTtsError() as error):
                     self._fail(stream_id, error)
 
     def _fail(self, stream_id: int, error: CcTtsError) -> None:
+        traced = self._traced.pop(stream_id, None)
+        trace_id = None if traced is None else traced[0]
         if isinstance(error, EngineOverloaded):  # the server counts it, and says what becomes of the prompt
-            log.debug("stream_refused", stream_id=stream_id, detail=error.detail)
+            log.debug("stream_refused", stream_id=stream_id, trace_id=trace_id, detail=error.detail)
         else:
-            log.warning("stream_failed", stream_id=stream_id, code=error.code, detail=error.detail)
+            log.warning("stream_failed", stream_id=stream_id, trace_id=trace_id, code=error.code, detail=error.detail)
         self._channel.send(StreamFailed(stream_id, error.code, error.detail, error.retry_after_s))
 
     def _report(self) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 
 import pytest
+import structlog
 
 from cc_tts.engines.engine_core import DeviceLost, EngineLoad, StepOut, StreamDone, StreamRequest
 from cc_tts.engines.speech_chunk import SpeechChunk
@@ -277,3 +278,25 @@ def test_a_stream_that_was_over_at_once_is_reported_too(bench: Bench) -> None:
     bench.tick(StreamRequest(8, "anna", 9.0))
     reports = [message for message, _ in bench.channel.sent if isinstance(message, EngineLoad)]
     assert reports == [bench.engine.load_now] * 3
+
+
+def test_a_stream_that_is_traced_says_how_long_its_audio_took(bench: Bench) -> None:
+    traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    bench.tick(StreamRequest(1, "anna", 1.0, traceparent), StreamRequest(2, "anna"))
+    bench.tick(PushText(1, "Hi.", 0), PushText(2, "Hi.", 0))
+    bench.clock.ns += 25_000_000
+    bench.engine.outs = [[SpeechChunk(b"\1\0", stream_id=1), SpeechChunk(b"\1\0", stream_id=2), StreamDone(1)]]
+    bench.tick()
+    bench.engine.outs = [[SpeechChunk(b"\1\0", stream_id=1)]]
+    bench.tick()
+    chunks = [message for message, _ in bench.channel.sent if isinstance(message, SpeechChunk)]
+    assert [(chunk.stream_id, chunk.made_ms) for chunk in chunks] == [(1, 25.0), (2, 0.0), (1, 0.0)]
+
+
+def test_a_stream_that_fails_names_its_trace(bench: Bench) -> None:
+    trace_id = "4bf92f3577b34da6a3ce929d0e0e4736"
+    bench.tick(StreamRequest(1, "anna", 1.0, f"00-{trace_id}-00f067aa0ba902b7-01"))
+    bench.engine.outs = [[StreamDone(1, EngineFailed("it broke"))]]
+    with structlog.testing.capture_logs() as lines:
+        bench.tick()
+    assert [line["trace_id"] for line in lines if line["event"] == "stream_failed"] == [trace_id]

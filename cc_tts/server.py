@@ -63,6 +63,7 @@ from cc_tts.tenants.accounting import AccountingLog
 from cc_tts.tenants.quotas import TenantQuotas
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.process.client import TextProcess
+from cc_tts.tracing import otlp
 from cc_tts.ua.client import UaClient
 from cc_tts.ua.pjsua2_build import WHEEL_MAX_CALLS, advice
 from cc_tts.vad.client import VadProcess
@@ -96,6 +97,9 @@ class Server:
         self._notifier = systemd.notifier(os.environ, clock=clock)
         self.metrics = Metrics(node=config.server.node_name)
         self._note_expiry(tls_files.expiry_s(config.tls))
+        self._tracer = otlp.make_tracer(
+            config.tracing, os.environ, node=config.server.node_name, clock=clock, metrics=self.metrics
+        )
         self._elsewhere: list[RemoteWorkers] = []
         self._children: list[WorkerLink] = []
         self.engine = make_engine(
@@ -135,7 +139,7 @@ class Server:
             new_id=lambda: self.nodes.new_id("utt"),
             on_down=restarts.labels(process="mrcp").inc,
         )
-        self.webhooks = Webhooks(config.webhooks, clock=clock, metrics=self.metrics)
+        self.webhooks = Webhooks(config.webhooks, clock=clock, metrics=self.metrics, tracer=self._tracer)
         self.events = EventBus(
             clock,
             sink=self.webhooks,
@@ -157,6 +161,7 @@ class Server:
                 nodes=self.nodes,
                 tenants=self.tenants,
                 accounting=self.accounting,
+                tracer=self._tracer,
             ),
             self.dial_back.dial,
         )
@@ -196,6 +201,7 @@ class Server:
             accounting=self.accounting,
             workers=lambda: [worker for workers in self._elsewhere for worker in workers.workers],
             operations=self._operations(clock.wall_s()),
+            tracer=self._tracer,
         )
         self.webhooks.on_answer = IncomingAnswers(context).take
         self.app = build_app(context)
@@ -360,6 +366,7 @@ class Server:
         await self.text_process.stop()
         await self.accounting.stop()
         await self.cached_source.cache.files.stop()
+        await self._tracer.stop()
 
     def _on_signal(self) -> None:
         if self._stop.is_set():
@@ -383,6 +390,9 @@ class Server:
         await self._listener.stop()
         await self.accounting.stop()
         await self.webhooks.stop(timeout_s=0)  # the next server has the calls the sooner
+        for call in self.registry.calls():
+            call.spans.leave()
+        await self._tracer.stop()
         log.info("handed_over", calls=self.registry.num_calls)
         sys.stderr.flush()
         os._exit(0)  # as otherwise asyncio ends the processes that it has started; the others end without their server

@@ -18,6 +18,7 @@ from cc_tts.metrics import Metrics
 from cc_tts.speech.source import SpeechSource
 from cc_tts.tenants.accounting import AccountingLog
 from cc_tts.tenants.quotas import TenantQuotas
+from cc_tts.tracing.tracer import Tracer
 from cc_tts.webhooks.webhooks import Webhooks
 
 
@@ -45,6 +46,7 @@ class ApiContext:
     accounting: AccountingLog = field(default_factory=AccountingLog)
     workers: Callable[[], Sequence[Worker]] = tuple
     operations: Operations = field(default_factory=Operations)
+    tracer: Tracer = field(default_factory=Tracer)
 
 
 CONTEXT: Final = web.AppKey("context", ApiContext)

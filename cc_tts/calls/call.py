@@ -25,6 +25,7 @@ from cc_tts.calls.prompts.player import PromptPlayer
 from cc_tts.calls.prompts.utterance import CompletionCause, Utterance
 from cc_tts.calls.recording.recorder import CallRecorder
 from cc_tts.calls.services import CallServices
+from cc_tts.calls.tracing.spans import spans_of
 from cc_tts.calls.transfers.bridge import CallBridge
 from cc_tts.calls.transfers.handover import Handover
 from cc_tts.clock import NS_PER_MS, ms_between
@@ -50,6 +51,7 @@ class Call(CallInfo):
         inbound = self.direction == "inbound"
         self.machine = StateMachine(CALL_TABLE, CallState.INCOMING if inbound else CallState.OUTGOING)
         self.created_at_s = services.clock.wall_s()
+        self.spans = spans_of(self)
         self._answering = False
         self.timer = CallTimer(self.id)
         self.followers = Followers()
@@ -144,6 +146,7 @@ class Call(CallInfo):
             prompt = self.services.resolved(request.invalid_prompt, self.tenant)
             self.services.source.check(self.defaults.applied_to(prompt).content)
         gather = self.keys.collect(request)
+        self.spans.gather_began(gather)
         self.recorder.gather_began(gather)
         self.bridge.withhold_keys(withheld=self.keys.hides_keys)
         self.keeper.keep()
@@ -484,7 +487,8 @@ class Call(CallInfo):
             data = self.stamped(data)
         if in_clear is not None:
             in_clear = replace(in_clear, data=self.stamped(in_clear.data))
-        self.services.events.publish(data, call_id=self.id, tenant=self.tenant, webhook=self.webhook, in_clear=in_clear)
+        self.spans.take(data)
+        self.services.events.publish(data, in_clear=in_clear, **self.of_events)
 
 
 def _ends_call(utterance: Utterance, *, is_last: bool) -> bool:

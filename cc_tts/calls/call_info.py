@@ -17,6 +17,7 @@ from cc_tts.config.schema import CallWebhook, MediaDialect
 from cc_tts.errors import CcTtsError, LineUnsupported
 from cc_tts.media.quality import Quality
 from cc_tts.speech.prompt import Disclosure, PromptDefaults
+from cc_tts.tracing.context import TraceContext
 from cc_tts.ua import messages
 from cc_tts.ua.sip import message as sip_message
 
@@ -90,6 +91,8 @@ class CallInfo:
     """Those that were made of it, or asked for."""
     invite: messages.Originate | None = None
     """The UA process was asked to place this; the next trunk gets it, too, if the first does not take it."""
+    traceparent: str = ""
+    """The trace that it belongs to, as the INVITE or the request that placed it says; the call itself once it is traced."""
     no_answer_at_s: float | None = None
     """When an outgoing call is given up that is not answered, on the wall clock."""
 
@@ -133,6 +136,16 @@ class CallInfo:
     def remote_uri(self) -> str:
         """The address of record of the far side."""
         return sip_message.uri_of(self.caller if self.direction == "inbound" else self.callee)
+
+    @property
+    def trace(self) -> TraceContext | None:
+        """The trace that it belongs to; ``None`` if there is none."""
+        return TraceContext.parse(self.traceparent) if self.traceparent else None
+
+    @property
+    def of_events(self) -> dict[str, Any]:
+        """The facts by which its events are handed out."""
+        return {"call_id": self.id, "tenant": self.tenant, "webhook": self.webhook, "trace": self.trace}
 
     @property
     def parties(self) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 Runs on: the event loop.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Protocol
 
@@ -134,6 +134,7 @@ class IncomingCalls:
             route=route,
             trunk=message.trunk,
             peer=message.source,
+            traceparent=_traceparent(message.headers) if trusted else "",
         )
 
     def _present(self, call: Call, message: messages.IncomingCall) -> None:
@@ -201,6 +202,11 @@ class IncomingCalls:
         else:
             timeout_s = self._config.calls.manual_answer_timeout_s
             call.timer.set(timeout_s, partial(_nobody_answered, call, decision.unanswered))
+
+
+def _traceparent(headers: Mapping[str, str]) -> str:
+    """The trace that an INVITE belongs to, by ``X-Traceparent``."""
+    return next((value for name, value in headers.items() if name.lower() == "x-traceparent"), "")
 
 
 def _nobody_answered(call: Call, greeting: Prompt | None, reason: str = "not_answered") -> None:

@@ -27,6 +27,7 @@ from cc_tts.errors import (
     WrongState,
 )
 from cc_tts.speech.prompt import Disclosure, Prompt, PromptDefaults, text_of
+from cc_tts.tracing import span as tracing
 from cc_tts.ua import messages
 from cc_tts.ua.guard.limits import PeerList
 from cc_tts.ua.sip import bye
@@ -161,6 +162,7 @@ class OutgoingCalls:
             trunk=request.trunk or "",
             referral=request.referral,
             peer=sip_uri.destination(request.to),
+            traceparent=tracing.current_traceparent(),
         )
 
     def _check_capacity(self) -> None:

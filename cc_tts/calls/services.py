@@ -20,6 +20,7 @@ from cc_tts.speech.source import SpeechSource
 from cc_tts.speech.staged.prompts import StagedPrompt, StagedPrompts
 from cc_tts.tenants.accounting import AccountingLog
 from cc_tts.tenants.quotas import Reservation, TenantQuotas
+from cc_tts.tracing.tracer import Tracer
 from cc_tts.ua.client import UaClient
 from cc_tts.vad.client import VadProcess
 
@@ -38,6 +39,7 @@ class CallServices:
     nodes: LineNodes = field(default_factory=LineNodes)
     tenants: TenantQuotas = field(default_factory=TenantQuotas)
     accounting: AccountingLog = field(default_factory=AccountingLog)
+    tracer: Tracer = field(default_factory=Tracer)
     threshold: StartThreshold = field(init=False)
     utterances: UtteranceIndex = field(init=False)
     staged: StagedPrompts = field(init=False)

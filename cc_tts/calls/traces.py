@@ -50,6 +50,8 @@ def note_end(call: CallInfo, ending: Ending) -> None:
 
 
 def _log(call: CallInfo, event: str, **more: Any) -> None:
+    if (trace := call.trace) is not None:
+        more["trace_id"] = trace.trace_id
     log.info(event, call_id=call.id, sip_call_id=call.sip_call_id, **more)
 
 

@@ -11,6 +11,8 @@ from cc_tts import logs
 from cc_tts.clock import Clock
 from cc_tts.config.schema import WebhooksConfig
 from cc_tts.metrics import Metrics
+from cc_tts.tracing.span import Span
+from cc_tts.tracing.tracer import Tracer
 from cc_tts.webhooks import signing
 from cc_tts.webhooks.post import Outcome, Post
 from cc_tts.webhooks.queue import Delivery, DeliveryQueue, DropReason
@@ -68,6 +70,7 @@ class Endpoint:
         metrics: Metrics,
         post: Post,
         keeper: Keeper,
+        tracer: Tracer,
         on_answer: Callable[[Target, Delivery, bytes], None],
     ) -> None:
         self.target = target
@@ -76,6 +79,7 @@ class Endpoint:
         self._metrics = metrics
         self._post = post
         self._keeper = keeper
+        self._tracer = tracer
         self._on_answer = on_answer
         self.health = Health(max_in_flight=target.max_in_flight)
         self.queue = DeliveryQueue(
@@ -174,6 +178,10 @@ class Endpoint:
         more = {"cctts-seq": str(delivery.seq)}
         if delivery.call_id is not None:
             more["cctts-call-id"] = delivery.call_id
+        span = self._span(delivery)
+        if span is not None:
+            more["traceparent"] = span.context.traceparent
+        outcome = Outcome(error="broken off")
         try:
             wants_answer = delivery.type == "call.incoming"
             outcome = await self._send(delivery.id, delivery.body, more, wants_answer=wants_answer)
@@ -182,9 +190,28 @@ class Endpoint:
             log.exception("webhook_failed", webhook=self.target.name)
             self._conclude(delivery, Outcome(error="internal error"))
         finally:
+            if span is not None:
+                span.attributes["http.response.status_code"] = outcome.status or 0
+                span.end(error="" if outcome.is_taken else "not_delivered")
             self.num_in_flight -= 1
             self._note_queue()
             self._wake.set()
+
+    def _span(self, delivery: Delivery) -> Span | None:
+        """Begin the span of an attempt: linked to the call, which it may outlive."""
+        if delivery.trace is None:
+            return None
+        return self._tracer.begin(
+            "webhook.deliver",
+            kind="client",
+            links=(delivery.trace,),
+            is_kept=delivery.trace.is_sampled,
+            attributes={
+                "cctts.webhook": self.target.name,
+                "cctts.event_type": delivery.type,
+                "cctts.attempt": delivery.num_attempts,
+            },
+        )
 
     async def _send(self, event_id: str, body: bytes, more: dict[str, str], *, wants_answer: bool) -> Outcome:
         at_s = int(self._clock.wall_s())

@@ -17,6 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from cc_tts.tracing.context import TraceContext
+
 DropReason = Literal["overflow", "expired", "disabled", "not_kept"]
 """Why an event is given up: too many wait, it is too old, the endpoint is gone (410), or it could not be written to disk."""
 DROP_REASONS: Final[tuple[DropReason, ...]] = ("overflow", "expired", "disabled", "not_kept")
@@ -42,6 +44,8 @@ class Delivery:
     """Whether it no longer holds the events of its call."""
     is_in_flight: bool = False
     is_over: bool = False
+    trace: TraceContext | None = None
+    """The call that it is about, if that is traced."""
 
 
 class DeliveryQueue:

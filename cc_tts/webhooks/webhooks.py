@@ -20,6 +20,8 @@ from cc_tts.clock import Clock
 from cc_tts.config.schema import CallWebhook, WebhooksConfig
 from cc_tts.egress.hosts import AllowedHosts
 from cc_tts.metrics import Metrics
+from cc_tts.tracing.context import TraceContext
+from cc_tts.tracing.tracer import Tracer
 from cc_tts.webhooks.endpoint import Endpoint
 from cc_tts.webhooks.journal import Journal, Kept
 from cc_tts.webhooks.post import HttpPost, Outcome, Post
@@ -56,8 +58,17 @@ class Webhooks:
     endpoint, the id of the call and the JSON, if that came in time.
     """
 
-    def __init__(self, config: WebhooksConfig, *, clock: Clock, metrics: Metrics, post: Post | None = None) -> None:
+    def __init__(
+        self,
+        config: WebhooksConfig,
+        *,
+        clock: Clock,
+        metrics: Metrics,
+        post: Post | None = None,
+        tracer: Tracer | None = None,
+    ) -> None:
         self._config = config
+        self._tracer = tracer or Tracer(clock)
         self._clock = clock
         self._metrics = metrics
         self._allowed = AllowedHosts(config.allowed_hosts)
@@ -99,6 +110,7 @@ class Webhooks:
             metrics=self._metrics,
             post=self._post,
             keeper=self,
+            tracer=self._tracer,
             on_answer=self._answered,
         )
 
@@ -126,9 +138,10 @@ class Webhooks:
         of_call: CallWebhook | None = None,
         clear_event: Envelope | None = None,
         clear_for: str = "",
+        trace: TraceContext | None = None,
     ) -> None:
         """Send an event where it is wanted. ``of_call``: the endpoint of its call. ``clear_event`` goes in its place
-        to the endpoint of the name ``clear_for``; that form is never written to disk.
+        to the endpoint of the name ``clear_for``; that form is never written to disk. ``trace``: of its call.
         """
         wanted = [each for each in self.endpoints.values() if each.target.wants(event.type, tenant)]
         if of_call is not None and (own := self._of_call(of_call)) is not None:
@@ -142,6 +155,7 @@ class Webhooks:
             if clear_event is not None and endpoint.target.name == clear_for:
                 its_body = msgspec.json.encode(clear_event)
             delivery = self._delivery(event, its_body, at_s=event.time, is_durable=is_durable)
+            delivery.trace = trace
             if is_durable and not endpoint.health.is_disabled:
                 self._keep(endpoint.target, event, body)
             endpoint.put(delivery)

@@ -23,6 +23,7 @@ from cc_tts.config.sections.relay import RelayConfig
 from cc_tts.config.sections.trunks import TrunkConfig
 from cc_tts.config.transfer import TransferConfig
 from cc_tts.metrics import Metrics
+from cc_tts.tracing.tracer import Tracer
 from tests.fakes.fake_engine import FakeEngine, FakeSource
 from tests.fakes.fake_line import FakeClock
 from tests.fakes.fake_ua import FakeUa
@@ -64,6 +65,7 @@ class Exchange:
         allowed: tuple[str, ...] = ("sip:*@pbx.example.com",),
         ua: FakeUa | None = None,
         connect_media: MediaConnector | None = None,
+        tracer: Tracer | None = None,
         **calls: Any,
     ) -> None:
         self.config = Config(
@@ -95,6 +97,7 @@ class Exchange:
                 events=self.events,
                 metrics=self.metrics,
                 clock=self.clock,
+                tracer=tracer or Tracer(self.clock),
             ),
             connect_media or self._connect_media,
         )

@@ -50,6 +50,7 @@ from cc_tts.speech.prompt import (
 )
 from cc_tts.tenants.accounting import AccountingLog
 from cc_tts.tenants.quotas import TenantQuotas
+from cc_tts.tracing.tracer import Tracer
 from cc_tts.ua import messages
 from cc_tts.voices.voice import Voice
 from cc_tts.webhooks.webhooks import Webhooks
@@ -391,6 +392,7 @@ async def running_api(
     accounting: AccountingLog | None = None,
     own_voices: OwnVoices | None = None,
     operations: Operations | None = None,
+    tracer: Tracer | None = None,
     **options: Any,
 ) -> AsyncIterator[RunningApi]:
     """Serve the API on a free loopback port, as the server does."""
@@ -400,6 +402,7 @@ async def running_api(
         workers=workers,
         own_voices=own_voices or context.own_voices,
         operations=operations or context.operations,
+        tracer=tracer or context.tracer,
     )
     registry.webhooks.on_answer = IncomingAnswers(context).take
     app = build_app(context)

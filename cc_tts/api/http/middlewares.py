@@ -11,7 +11,6 @@ No thread, no executor, no waiting between the last byte of a body and the handl
 
 import asyncio
 import hashlib
-import re
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
@@ -31,6 +30,8 @@ from cc_tts.api.http.route import CALL_ID, WAS_THERE, Route
 from cc_tts.api.routes import about_unknown_path
 from cc_tts.clock import ms_between
 from cc_tts.errors import CcTtsError, Forbidden, MalformedRequest, NotFound, Unauthorized, did_you_mean
+from cc_tts.tracing.context import TraceContext
+from cc_tts.tracing.span import CURRENT, Span
 
 MAX_REQUEST_ID_CHARS: Final = 128  # unmeasured
 UNMATCHED: Final = "unmatched"
@@ -39,10 +40,6 @@ UPLOAD_TIMEOUT_S: Final = 300.0
 """How long the body with a file may take, and what is done with it: 32 MB at 1 Mbit/s (unmeasured)."""
 CLIENT_GONE_STATUS: Final = 499
 """Label ``status`` of requests whose client hung up before the response."""
-_TRACEPARENT: Final = re.compile(
-    r"(?!ff)(?P<version>[0-9a-f]{2})-(?!0{32})(?P<trace>[0-9a-f]{32})-(?!0{16})(?P<span>[0-9a-f]{16})-[0-9a-f]{2}(?P<more>-.*)?"
-)
-"""W3C Trace Context §3.2; later versions may carry more."""
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _GIVEN_AGAIN: Final = ("Content-Type", "Location", "Retry-After", "WWW-Authenticate")
 """Headers stored with a response for its Idempotency-Key."""
@@ -68,9 +65,11 @@ async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
     if connection is not None:
         connection.request_began()
     _request_id.set(_id_of(request))
-    structlog.contextvars.bind_contextvars(request_id=_request_id.get(), **_trace_of(request))
     resource = request.match_info.route.resource
     route = UNMATCHED if resource is None else resource.canonical
+    method = request.method if request.method in _METHODS else "other"
+    span = _begin_span(request, method, route)
+    structlog.contextvars.bind_contextvars(request_id=_request_id.get(), **_trace_ids(request, span))
     status = str(CLIENT_GONE_STATUS)
     streamed = False
     try:
@@ -79,7 +78,10 @@ async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
     finally:
         if connection is not None:
             connection.request_ended()
-        method = request.method if request.method in _METHODS else "other"
+        if span is not None and not _is_stranger(request):
+            span.attributes["http.response.status_code"] = int(status)
+            span.end(error=status if int(status) >= HTTPStatus.INTERNAL_SERVER_ERROR else "")
+            span.trace.close()
         elapsed_ms = ms_between(started_ns, context.clock.now_ns())
         context.metrics.http_requests.labels(method=method, route=route, status=status).inc()
         if not streamed:
@@ -283,10 +285,30 @@ def _id_of(request: web.Request) -> str:
     return f"req_{secrets.token_hex(8)}"
 
 
-def _trace_of(request: web.Request) -> dict[str, str]:
-    """Ids of the client's trace for the lines of this request; none if it sends no trace context that can be read."""
+def _trace_of(request: web.Request) -> TraceContext | None:
+    """The client's trace; ``None`` if it sends no trace context that can be read."""
     found = request.headers.getall("traceparent", ())
-    match = _TRACEPARENT.fullmatch(found[0]) if len(found) == 1 else None
-    if match is None or (match["version"] == "00" and match["more"]):
-        return {}
-    return {"trace_id": match["trace"], "span_id": match["span"]}
+    return TraceContext.parse(found[0]) if len(found) == 1 else None
+
+
+def _begin_span(request: web.Request, method: str, route: str) -> Span | None:
+    """Begin the span of a request that may change something, or whose client traces it. That of a stranger is never ended,
+    and so not exported.
+    """
+    parent = _trace_of(request)
+    if parent is None and method in ("GET", "HEAD"):
+        return None
+    span = request.app[CONTEXT].tracer.begin(
+        f"{method} {route}",
+        kind="server",
+        parent=parent,
+        attributes={"http.request.method": method, "http.route": route},
+    )
+    CURRENT.set(span)
+    return span
+
+
+def _trace_ids(request: web.Request, span: Span | None) -> dict[str, str]:
+    """Ids of the trace for the lines of this request."""
+    trace = _trace_of(request) if span is None else span.context
+    return {} if trace is None else {"trace_id": trace.trace_id, "span_id": trace.span_id}

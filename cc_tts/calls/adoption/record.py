@@ -46,6 +46,7 @@ FACTS: Final = (
     "recordings",
     "disclosure",
     "disclosed_at_s",
+    "traceparent",
 )
 """Fields of a record that a call has under the same names, and begins with when it is restored."""
 PROGRESS: Final = ("created_at_s", "paused", "local_reason", "no_answer_at_s", "amd_stage")
@@ -170,6 +171,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     recordings: tuple[RecordingStamp, ...] = ()
     disclosure: Disclosure | None = None
     disclosed_at_s: float | None = None
+    traceparent: str = ""
 
 
 _encoder: Final = msgspec.msgpack.Encoder()

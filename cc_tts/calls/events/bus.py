@@ -15,6 +15,7 @@ from cc_tts.clock import Clock
 from cc_tts.config.schema import CallWebhook
 from cc_tts.errors import CapacityExceeded, EventsGone, MalformedRequest
 from cc_tts.tenants.shares import SharedRoom
+from cc_tts.tracing.context import TraceContext
 
 MAX_EVENT_ID_CHARS: Final = 40  # unmeasured
 _EVENT_ID: Final = re.compile(r"evt_([0-9a-f]{8})_(0|[1-9][0-9]{0,18})")
@@ -58,8 +59,11 @@ class EventSink(Protocol):
         of_call: CallWebhook | None = None,
         clear_event: Event | None = None,
         clear_for: str = "",
+        trace: TraceContext | None = None,
     ) -> None:
-        """Send an event where it is wanted; ``clear_event`` in its place to the webhook ``clear_for``."""
+        """Send an event where it is wanted; ``clear_event`` in its place to the webhook ``clear_for``. ``trace``: of its
+        call.
+        """
 
 
 class Subscription(Outbox[Event]):
@@ -201,6 +205,7 @@ class EventBus:
         tenant: str = "",
         webhook: CallWebhook | None = None,
         in_clear: InClear | None = None,
+        trace: TraceContext | None = None,
     ) -> Event:
         """Send an event to every subscriber whose filters let it through, and to the webhooks, ``webhook`` among them. What
         is ``in_clear`` is not kept. Never blocks.
@@ -221,6 +226,7 @@ class EventBus:
                 of_call=webhook,
                 clear_event=clear_event,
                 clear_for="" if in_clear is None else in_clear.webhook,
+                trace=trace,
             )
         return event
 

@@ -15,6 +15,7 @@ from cc_tts.config.schema import BargeInBySpeech, SpeechBargeIn
 from cc_tts.speech.prompt import IncrementalContent, Prompt, text_of, without_text
 from cc_tts.speech.timing.spans import ROUNDING_MS, SpokenSpan, Word, heard_and_pending, offsets_ms, words_of
 from cc_tts.state_machine import StateMachine
+from cc_tts.tracing.span import Span
 
 
 class CompletionCause(StrEnum):
@@ -104,6 +105,7 @@ class Utterance:
     """Characters of the text, as far as it has come; 0 for tones and silence."""
     context: Context = field(default_factory=copy_context, repr=False)
     """The context of the request that asked for it, so that log lines about this utterance have the ids of that request."""
+    span: Span | None = field(default=None, repr=False)
     _spoken_text: str | None = None
 
     def __post_init__(self) -> None:

@@ -108,10 +108,11 @@ class UtteranceIndex:
 
     def _observe_engine(self, utterance: Utterance) -> None:
         metrics, engine = self._metrics, utterance.engine
+        exemplar = None if utterance.span is None else utterance.span.exemplar
         for series, ms in (
             (metrics.time_to_first_audio, utterance.time_to_first_audio_ms),
             (metrics.time_to_first_pcm, utterance.time_to_first_pcm_ms),
         ):
             if ms is not None:
-                series.labels(engine=engine).observe(ms / 1000)
+                series.labels(engine=engine).observe(ms / 1000, exemplar)
         metrics.start_threshold.labels(engine=engine).set(self._threshold.current_ms / 1000)

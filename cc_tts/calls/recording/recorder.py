@@ -13,6 +13,7 @@ from cc_tts.calls.events import types
 from cc_tts.calls.follower import CallView, Follower
 from cc_tts.calls.recording.recording import PauseReason, Recording, RecordingStamp, RecordRequest
 from cc_tts.calls.recording.recordings import Recordings
+from cc_tts.calls.tracing.spans import CallSpans
 from cc_tts.errors import RecordingActive, RecordingNotFound, WrongState
 from cc_tts.recorder.info import Consent, Ending, RecordingInfo, RecordingPlan
 from cc_tts.ua import messages
@@ -30,6 +31,7 @@ class RecordedCall(CallView, Protocol):
     local_reason: str | None
     recordings: tuple[RecordingStamp, ...]
     disclosed_at_s: float | None
+    spans: CallSpans
 
 
 class CallRecorder(Follower):
@@ -214,6 +216,7 @@ class CallRecorder(Follower):
 
     def over(self, info: RecordingInfo) -> RecordingInfo:
         """Nothing more is recorded; returns what is known of it then."""
+        self._call.spans.step("record", info.recording_id, info.state, reason=info.reason)
         if self.current is not None and self.current.id == info.recording_id:
             self.current = None
             self._call.followers.leave(self)

@@ -11,6 +11,9 @@ from yarl import URL
 
 from cc_tts.config.schema import WebhooksConfig
 from cc_tts.metrics import Metrics
+from cc_tts.tracing.context import TraceContext
+from cc_tts.tracing.span import Span
+from cc_tts.tracing.tracer import Tracer
 from cc_tts.webhooks.endpoint import Endpoint
 from cc_tts.webhooks.post import Outcome
 from cc_tts.webhooks.queue import Delivery
@@ -34,6 +37,8 @@ class Stage:
     sent: list[tuple[str, float]] = field(default_factory=list)
     settled: list[str] = field(default_factory=list)
     answers: list[bytes] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+    traceparents: list[str | None] = field(default_factory=list)
     respond: Callable[[str], Outcome] = lambda _event_id: TAKEN
     lasts_s: float = 0.0
     most_at_once: int = 0
@@ -52,12 +57,14 @@ class Stage:
             expires_ns=now_ns + (86_400 if is_durable else 60) * S,
             is_durable=is_durable,
             due_ns=now_ns,
+            trace=more.get("trace"),
         )
         self.endpoint.put(delivery)
         return delivery
 
     async def __call__(self, target: Target, headers: dict[str, str], body: bytes, *, wants_answer: bool) -> Outcome:
         self.sent.append((headers["webhook-id"], round(self.clock.wall_s() - self.begun_s, 1)))
+        self.traceparents.append(headers.get("traceparent"))
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
         await asyncio.sleep(self.lasts_s)
@@ -87,6 +94,7 @@ def stage(**settings: Any) -> Any:
             metrics=metrics,
             post=it,
             keeper=it,
+            tracer=Tracer(it.clock, export=it.spans.append),
             on_answer=lambda _target, _delivery, answer: it.answers.append(answer),
         )
         it.begun_s = it.clock.wall_s()
@@ -273,3 +281,20 @@ async def test_what_is_answered_to_an_incoming_call_is_passed_on(it: Stage) -> N
     it.put("e", type="call.incoming")
     await it.endpoint.drained()
     assert it.answers == [b'{"answer": true}']
+
+
+@in_virtual_time(stage())
+async def test_each_attempt_is_a_span_that_is_linked_to_its_call(it: Stage) -> None:
+    call = TraceContext("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7", is_sampled=True)
+    it.respond = lambda event_id: FAILED if event_id == "e" and it.order.count("e") == 1 else TAKEN
+    it.put("e", trace=call)
+    it.put("of a call that is not traced", call_id="other")
+    await it.endpoint.drained()
+    failed, taken = it.spans
+    assert [(span.name, span.kind, span.parent, list(span.links)) for span in it.spans] == [
+        ("webhook.deliver", "client", None, [call])
+    ] * 2
+    assert failed.error == "not_delivered"
+    assert failed.attributes["http.response.status_code"] == 500
+    assert (taken.error, taken.attributes["cctts.attempt"]) == ("", 2)
+    assert it.traceparents == [failed.context.traceparent, None, taken.context.traceparent]

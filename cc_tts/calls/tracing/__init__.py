@@ -1,0 +1,1 @@
+"""Calls, as tracing systems show them."""

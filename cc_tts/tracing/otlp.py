@@ -188,10 +188,6 @@ class _Counted:
         """Break off what is under way."""
         self._exporter.shutdown()
 
-    def force_flush(self, timeout_millis: int = 0) -> bool:
-        """Nothing waits here to be sent."""
-        return timeout_millis >= 0
-
 
 class _FirstLine(logging.Handler):
     """Keeps the first line of the library about a batch, which says why it is not taken, instead of writing all."""

@@ -167,10 +167,9 @@ class ExportedSpans(CallSpans):
     def _queued(self, utterance: Utterance) -> None:
         """A prompt was accepted. What is done for it is a part of its span; a request that asked for it is linked."""
         asked_by = CURRENT.get()
-        is_of_call = asked_by is None or asked_by.context.trace_id == self._root.context.trace_id
         span = utterance.span = self._root.child(
             "utterance",
-            links=() if is_of_call or asked_by is None else (asked_by.context,),
+            links=() if asked_by is None or asked_by.trace is self._root.trace else (asked_by.context,),
             attributes=_named(
                 **{
                     "cctts.utterance_id": utterance.id,
@@ -186,10 +185,8 @@ class ExportedSpans(CallSpans):
         utterance.context.run(CURRENT.set, span)
 
     def _complete(self, data: types.SpeakComplete) -> None:
-        utterance, span = (
-            self._call.utterances.get(data.utterance_id),
-            self._open.pop(("utterance", data.utterance_id), None),
-        )
+        utterance = self._call.utterances.get(data.utterance_id)
+        span = self._open.pop(("utterance", data.utterance_id), None)
         if utterance is None or span is None:  # of a server before this one
             return
         span.attributes |= {

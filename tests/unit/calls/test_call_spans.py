@@ -106,8 +106,9 @@ async def test_a_call_that_a_request_places_is_a_part_of_it(traced: Traced, requ
 
 
 async def test_an_utterance_is_linked_to_the_request_that_asked_for_it(traced: Traced, request_span: Span) -> None:
-    call_id = traced.exchange.talking("silent")
-    await traced.spoken(call_id)
+    call = await traced.exchange.registry.originate(OriginateRequest(to="sip:1000@127.0.0.1"))
+    traced.ua.established(call.id)
+    await traced.spoken(call.id)
     assert traced.named("utterance").links == (request_span.context,)
 
 

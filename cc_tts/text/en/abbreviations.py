@@ -87,6 +87,7 @@ _NUMBERED_PLACE = re.compile(
 _PER_WORDS = {symbol: one for symbol, one in SINGULARS.items() if len(symbol) > 1 and symbol[0] != "°"} | {
     "ppl": "person", "pp": "person", "pax": "passenger", "sem": "semester", "qtr": "quarter",
 }  # fmt: skip
+_PER_LETTERS = {"p": "person", "a": "annum", "w": "week", "c": "calendar month"}
 _SHORT_PER = "|".join(map(re.escape, sorted(_PER_WORDS, key=len, reverse=True)))
 _PER = (
     rf"(?:(?<=[\w.])\s?/\s?|\bper\s)(?:(?P<short>{_SHORT_PER})(?!\w)\.?"
@@ -173,7 +174,7 @@ say_abbreviations = in_order(
     (rf"(?i)\b({'|'.join(CHAT_WORDS)})\b(?!\.)", lambda match: CHAT_WORDS[match[1].lower()]),
     (r"(?<=[a-z])\s(II|III|IV|VI|VII|VIII|IX|XI{1,3}|XIV|XVI{0,3})(?=[\s.,;:!?)']|$)", _after_name),
     (r"\b[Nn]os\.(?:\s?(?=#?\d)|\s(?=(?:is|was)\b))", "numbers "),
-    (r"\b[Nn]o\.(?:\s?(?=#?\d)|\s(?=(?:is|was)\b))", "number "),
+    (r"\b[Nn]o\.\s(?=(?:is|was)\b)", "number "),
     (r"\b[Nn]o\.(?=:)", "number"),
     (r"\b[Bb]al(?=:)", "balance"),
     (r"(?i)\b(?:e\.\s?g|eg)\.(?!\w),?", "for example,"),
@@ -189,7 +190,10 @@ say_abbreviations = in_order(
     (r"\b([Rr])eg\.(?=\s(?:price|rate|fare|hours|size)\b)", r"\1egular"),
     (r"\bca\.(?=\s)", "circa"),
     (r"\bnr\.?(?=\s(?:the\b|our\b|[A-Z][a-z]))", "near"),
-    (r"(?:(?<=dollars)|(?<=pounds)|(?<=euros)|(?<=cents))\spp\b", " per person"),
+    (
+        r"(?:(?<=dollars)|(?<=pounds)|(?<=euros)|(?<=cents)|(?<=percent))\sp\.?(p|a|w|c\.?m)(?!\w)(\.?)",
+        lambda match: f" per {_PER_LETTERS[match[1][0]]}{match[2] and kept_stop(match)}",
+    ),
     (r"\bbus\.(?=\sdays?\b)", "business"),
     (r"\b[Ww]k\.?(?=\sof\b)", "week"),
     (r"\b([Cc])onf\.?(?=\s(?:call|room|line|bridge)\b)", r"\1onference"),
@@ -202,6 +206,8 @@ say_abbreviations = in_order(
         rf"\b({'|'.join(_NUMBERED_PARTS)}|{_CAPITALISED_PARTS})\.\s?(?=\d)",
         lambda match: f"{_NUMBERED_PARTS[match[1].lower()]} ",
     ),
+    (r"\brev\.?\s?(?=[A-Z]\b|\d)", "revision "),
+    (r"\b([Ee])rr\b\.?(?=\s(?:codes?|msgs?|no|number|zero)\b|\s?#|\s\d)", r"\1rror"),
     (r"\b[Ee]st\.(?=\s[a-z])", "estimated"),
     (r"\best\.(?=\s\d)", "established"),
     (r"\b([Ii]n|[Ee]x)cl\.?(?=\s?[,;)!?]|\.?$)", r"\1cluded"),

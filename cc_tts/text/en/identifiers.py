@@ -6,6 +6,7 @@ from cc_tts.text.en.money import CURRENCY_CODES
 from cc_tts.text.en.numbers import (
     DIGIT_BY_DIGIT_FROM,
     NOTHING_COUNTED,
+    cardinal,
     digit_groups,
     digits,
     grouped_digits,
@@ -155,6 +156,11 @@ _COURSE = (
     r"|(?<=\bECON )|(?<=\bHIST )|(?<=\bPSYCH ))([1-9]\d\d)(?![\w%]|[.,:/-]\d)"
 )
 _RUNS = re.compile(r"[A-Za-z]+|\d+")
+_HYPHENED_GROUPS = (
+    r"(?<![\w.$£€-])(?!(?:(?:19|20)\d\d|\d\d?)-\d\d?-(?:\d\d){1,2}(?![\w-]))(?=\d[\d-]{0,30}\d{3}|[\d-]{0,30}\b0\d)"
+    r"\d{1,6}(?:-\d{1,6}){2,5}(?![\w-])"
+)
+"""No date; short groups without a zero before them, as in 5-10-15, may be quantities."""
 _NUMBER_WITH_SUFFIX = re.compile(r"\d+(?:st|nd|rd|th|s|am|pm|k|m|bn|x)|\d{1,3}b", re.IGNORECASE)
 _NUMBER_AND_LETTER = re.compile("[0-9]+[A-JLN-Z]")
 _PRONOUNCEABLE = re.compile(r"(?i)(?![a-z]*[^aeiouy]{5})(?:[^aeiouy]{0,2}|s[cpt][hlr]|[cpst]hr|sch)[aeiouy]")
@@ -163,6 +169,7 @@ _MIN_ID_RUNS = 3  # unmeasured
 _MIN_ID_CHARACTERS = 5  # unmeasured
 _MIN_IBAN_DIGITS = 10  # ISO 13616
 _MIN_WORD_LETTERS = 4  # unmeasured
+_NUM_DIGITS_OF_PLAN = 3
 
 
 def _after(before: re.Pattern[str], say: Say) -> Say:
@@ -221,8 +228,17 @@ def _number_sign(match: re.Match[str]) -> str | None:
 
 
 def _paragraph(match: re.Match[str]) -> str:
-    """``10(b)(5)`` as "10 B 5"."""
-    return " ".join([match[1], *re.findall(r"\w+", match[2].upper())])
+    """``10(b)(5)`` as "10 B 5", ``401(k)`` as "four oh one K"."""
+    is_named = match[1].isdigit() and len(match[1]) == _NUM_DIGITS_OF_PLAN
+    return (
+        " ".join([house_number(match[1]) if is_named else match[1], *re.findall(r"\w+", match[2].upper())]) + match[3]
+    )
+
+
+def _docket(written: str) -> str:
+    """``2:26-cv-0147`` of a court as "two, twenty-six, C V, zero one four seven"."""
+    *office, year_of_case, kind, number = re.split("[:-]", written)
+    return ", ".join([*map(digits, office), integer(year_of_case), " ".join(kind.upper()), digits(number)])
 
 
 def _tire(match: re.Match[str]) -> str:
@@ -313,7 +329,7 @@ say_identifiers = in_order(
     (_ERROR, digits_behind),
     (r"(?<![\w-])1Z(?: ?[A-Z0-9]{2,4}){4,6}(?![\w-])", lambda match: spelled(match.group())),
     (r"\b([QH][1-4])\s?[-–]\s?(?=[QH][1-4]\b)", r"\1 to "),
-    (r"\b[Nn]o\.\s(?=#?\d+-?[A-Z]|#?\d\d[\d-]*[-/]\d{3})|\bno\.\s(?=#?[A-Z]{1,5}-?\d)", "number "),
+    (r"\b[Nn]o\.\s?(?=#?\d)|\bno\.\s(?=#?[A-Z]{1,5}-?\d)", "number "),
     (  # Member ID: XJH 882 910
         r"(?<= )([A-Z]{1,5}(?= \d+ \d)|[A-Z]{1,3}\d{1,7}) (\d{2,6}(?: \d{2,6}){0,5})(?![\w-])",
         _after(_NAMED_BEFORE, lambda match: f"{spelled(match[1])}, {digit_groups(match[2])}"),
@@ -322,7 +338,6 @@ say_identifiers = in_order(
         r"\b[Nn]o\.\s?(?=#?[A-Z\d]|(?:and|or|on|in|at|of|from|when|if|for|to|with|has|below|above|followed|please|ready)\b)",
         _after(_NAME_BEFORE, lambda _: "number "),
     ),
-    (rf"(?<=[a-z.] )[Nn]o\.\s?(?=\d{{4,12}}{_NOT_COUNTED}{NOTHING_COUNTED})", "number "),  # res. no. 5561
     (
         r"(?:(?<=, )|(?<=e\.g\. )|(?<=e\.g\., )|(?<=like )|(?<=such as ))\d{4,8}(?=[,.;?!]|$)",
         _after(_STRONG_BEFORE, each_digit),
@@ -345,7 +360,7 @@ say_identifiers = in_order(
     ),
     (r"(?<![\w-])[A-Z]{2}\d{2}(?:\s?[A-Z0-9]{4}){3,7}(?:\s?[A-Z0-9]{1,3})?(?![\w-])", _iban),
     (r"\b(ISBN(?:-1[03])?:?\s)([\dX-]{10,17})(?!\w)", lambda match: match[1] + spelled(match[2])),
-    (r"(?<!\w)#\s?(?=\d{4,}(?!\w|#))", "number "),
+    (r"(?<!\w)#\s?(?=\d{2,}-\d|\d{4,}(?!\w|#))", "number "),
     *TELEPHONE_RULES,
     (r"(?<![\w.,$£€¥-])(?:\d{1,6}-\d{7,20}|\d{1,4}-\d{6}|\d{7,20}(?:-\d{1,8}){1,4})(?![\w-]|[.,]\d)", each_group),
     (r"(?<![\w-])\d(?:-\d){2,19}(?![\w-])", each_digit),
@@ -358,10 +373,20 @@ say_identifiers = in_order(
         each_group,
     ),  # a card
     (r"(?<![\w-])(?:\d{3}-\d{2}-\d{4}|\d{5}-\d{4})(?![\w-])", each_group),  # of social security, or ZIP+4
-    (r"(?<![\w.-])(?!(?:19|20)\d\d-\d{1,2}-\d{1,2}(?![\w-]))\d{3,4}(?:-\d{1,6}){2,5}(?![\w-])", each_group),
+    (_HYPHENED_GROUPS, each_group),
     (rf"(?i)\b(?P<name>{_NAMED_STRONG}|{_NAMED_WEAK})\b\.?{_CONNECTORS}{_VALUE}", _named),
     (_NAMED_MIXED, _named_mixed),
-    (r"\b([A-Z])-([1-9][1-9]0)(?![\w-])", lambda match: f"{match[1]} {house_number(match[2])}"),  # F-150
+    (r"\b([A-Z])-([1-9]\d0)(?![\w-])", lambda match: f"{match[1]} {house_number(match[2])}"),  # F-150
+    (
+        r"(?<![\w-])(?![AP]M)([A-Z])([A-Z])-(?=\d{1,2}(?![\w-]|\.\d))",
+        r"\1 \2 ",
+    ),  # HO-3, which would be a word with a number
+    (r"\b([A-Z]{2,5})v(?=\d(?:\.\d)?(?![\w.]))", lambda match: f"{' '.join(match[1])} v "),  # IPv6
+    (
+        r"(?<![\w.])802\.(11(?=\D|$)|\d{1,2}(?=[A-Za-z]))([A-Za-z]{0,2})(?!\w|\.\d)",
+        lambda match: f"eight oh two dot {cardinal(int(match[1]))} {' '.join(match[2].upper())}".rstrip(),
+    ),
+    (r"(?<![\w:-])(?:\d:)?\d\d-[a-z]{2}-\d{3,6}(?![\w-])", lambda match: _docket(match.group())),
     (  # CPT 99213
         _BEHIND_ACRONYM,
         digits_behind,
@@ -373,16 +398,18 @@ say_identifiers = in_order(
     ),
     (_PART_OF_PART, _after(_PART_BEFORE, _part_of_part)),
     (_CHECKED, _checked),
-    (  # 1040-EZ, Form 8889
-        r"(?<![\w.,$-])(10(?:40|98|99))(?:-(?=[A-Z]{1,4}\b)|(?=s?\s[Ff]orm))|(?<=\b[Ff]orm )(\d{4})(?![\w.,])",
+    (  # 1040-EZ, 1099-INTs, Form 8889
+        r"(?<![\w.,$-])(10(?:40|98|99))(?:-(?=[A-Z]{1,4}s?\b)|(?=s?\s[Ff]orm))|(?<=\b[Ff]orm )(\d{4})(?![\w.,])",
         lambda match: f"{year(int(match[1] or match[2]))} ",
     ),
-    (r"(?<!\w)(\d{3})\(([a-z])\)", lambda match: f"{house_number(match[1])} {match[2].upper()}"),  # 401(k)
     (
         r"(?<![\w$€£.,])(401|403|457)([kKbB])(s?)(?![\w-]|\s(?:copies|people|users|views|dollars|followers|miles)\b)",
         lambda match: f"{house_number(match[1])} {match[2].upper()}{match[3]}",
     ),
-    (r"(?<![\w.])(\d{1,2}(?:\.\d{1,2})?)((?:\((?:[a-z]|\d{1,2})\)){1,3})(?!\w)", _paragraph),  # 8(b), 10(b)(5)
+    (
+        r"(?<![\w.])(\d{1,4}(?:\.\d{1,4})?)((?:\((?:[a-rt-z]|\d{1,2})\)){1,3})(s?)(?!\w)",
+        _paragraph,
+    ),  # 401(k)s, 10(b)(5)
     (
         _COURSE,
         lambda match: house_number(match[1]),

@@ -25,6 +25,7 @@ ADDRESS_SIGNS = {
 _BEFORE_NFKC = str.maketrans({
     "²": " squared", "³": " cubed", "№": "No. ", "´": "'", "‘": "'", "’": "'", "′": "'", "″": '"',
 })  # fmt: skip
+_POWER_OF_TEN = re.compile("(?<=10)(⁻?)([⁰¹²³⁴-⁹]{1,2})")
 _VULGAR_FRACTION = re.compile("(?<=\\d)(?=[¼½¾⅐-⅞])")
 _RANGE = (
     r"(?=[ –—-])(?:(?<=\d)|(?<=\d%)|(?<=\d[apAP][mM])|(?<=:\d\d[ap])|(?<=[ap]\.m\.)|(?<= [apAP][mM])|(?<=\bnoon)"
@@ -74,7 +75,7 @@ def _number(match: re.Match[str]) -> str:
 
 _MIXED_WITH_SIGNS = (
     r"(?i)(\bpass(?:word|code|phrase)(?:\sis)?:?\s[\"“]?)(?=\S{0,40}[#$!%&*^+=@~][A-Za-z\d]|\S{0,40}(?:\d\S{0,40}[_-]|[_-]\S{0,40}\d))"
-    r"([^\s\"”,;]{4,40}[A-Za-z\d])(?![^\s.,;:!?\"”)])"
+    r"((?<=[\"“])[^\s\"”]{4,40}(?<![.,])(?=[.,]?[\"”])|[^\s\"”,;]{4,40}[A-Za-z\d])(?![^\s.,;:!?\"”)])"
 )
 _MIXED_SIGNS = ADDRESS_SIGNS | {"#": "pound", "$": "dollar sign", "!": "exclamation point", "^": "caret"}
 
@@ -83,6 +84,11 @@ def _password(match: re.Match[str]) -> str:
     """A password with signs, each of which is named."""
     pieces = re.findall(r"[A-Za-z]+|\d+|.", match[2])
     return match[1] + " ".join(letters(each) if each.isalnum() else _MIXED_SIGNS.get(each, "") for each in pieces)
+
+
+def _words_of_tag(match: re.Match[str]) -> str:
+    """``#ACMECares`` as "#ACME Cares"."""
+    return match[1] + re.sub(r"(?<=[a-z\d])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", match[2])
 
 
 _say_all_day_and_user_names = in_order(
@@ -100,6 +106,12 @@ _say_all_day_and_user_names = in_order(
         lambda match: match.group().replace("_", " underscore "),
     ),
     (r"btw\.?(?=\s\$?\d)", "between"),
+    (  # 4.5 x 10^9, 10^-3
+        r"(?:(?<=\d)\s?([x×*])\s?|(?<!\w))10\^(-?)(\d{1,2})(?!\w)",
+        lambda match: f"{' times ' if match[1] else ''}ten to the power of{match[2] and ' minus'} {match[3]}",
+    ),
+    (r"(?<=\d)-(alpha|beta|rc|preview|snapshot|build|dev)(?:[.-]?(?=\d)|(?![\w-]))", r" \1 "),
+    (r"(?<!\w)([#@])(?=\w{0,40}[a-z][A-Z]|\w{0,40}[A-Z]{2}[a-z])([A-Za-z]\w{2,40})(?!\w)", _words_of_tag),
     (r"(?i)(?<=\bhashtag )#(?=\w)", ""),
     (r"(?<=\d)\s?[x×]\s?(?=[$£€]\d)", " times "),
     (
@@ -219,9 +231,14 @@ def speakable(text: str, *, day_first: bool = False) -> str:
 def _folded(text: str) -> str:
     """One line, with the variants of a letter or digit (full width, circled, superscript) made one."""
     if not text.isascii():
+        text = _POWER_OF_TEN.sub(_caret, text)
         text = _VULGAR_FRACTION.sub(" ", text.translate(_BEFORE_NFKC))
         text = digits_to_ascii(unicodedata.normalize("NFKC", digits_to_ascii(text)))
     return joined_lines(text, pause=".")
+
+
+def _caret(match: re.Match[str]) -> str:
+    return f"^{'-' if match[1] else ''}{unicodedata.normalize('NFKC', match[2])}"
 
 
 def _tidy(text: str) -> str:

@@ -23,6 +23,10 @@ _LOCAL_DIGITS = range(7, 11)
 _SHORT = r"(?![\w-]|[.,:/]\d|\s?%)"
 _NEAR_911 = re.compile(r"\b(?:emergenc|call|dial|911|nine one one)", re.IGNORECASE)
 _DIALLED_BEFORE = re.compile(r"\b(?:dial|press|extension|ext)\b", re.IGNORECASE)
+_EXTENSION_ALONE = (
+    r"(?i)(?:\bext(?:\.|\b)\s?#?\s?|(?<![\w.,] )(?<!\S)x(?=\d{4})"
+    r"|(?:(?<=\bor )|(?<=\bat )|(?<=\bto )|(?<=\bdial )|(?<=\bcall )|(?<=[a-z], ))x(?=\d{3}))(\d{1,6})(?!\w)"
+)
 _KEYS = {"*": "star", "#": "pound"}
 _MIN_TELEPHONE_DIGITS, _MAX_TELEPHONE_DIGITS = 6, 13
 
@@ -134,7 +138,7 @@ SHORT_NUMBER_RULES = (
         digits_behind,
     ),
     (
-        r"(?i)(?:\bext(?:\.|\b)\s?#?\s?|(?<![\w.,] )(?<!\S)x(?=\d{4}))(\d{1,6})(?!\w)",
+        _EXTENSION_ALONE,
         lambda match: f"extension {digits(match[1])}",
     ),
     (r"(?<![\w$£€.,/#-])(911|988)(?![\w%/-]|[.,]\d)", each_digit),

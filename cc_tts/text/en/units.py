@@ -26,7 +26,8 @@ _REGULAR = {
     "Gb/s": "gigabit(s) per second", "Mb/s": "megabit(s) per second", "GB/s": "gigabyte(s) per second",
     "pc, pcs": "piece(s)", "doz": "dozen",
     "tsp": "teaspoon(s)", "tbsp": "tablespoon(s)", "dL, dl": "deciliter(s)", "ug, μg": "microgram(s)",
-    "ng": "nanogram(s)", "mmol": "millimole(s)", "mEq": "milliequivalent(s)", "IU": "international unit(s)",
+    "ng": "nanogram(s)", "uL, μL": "microliter(s)",
+    "mmol": "millimole(s)", "mEq": "milliequivalent(s)", "IU": "international unit(s)",
     "mIU": "milli international unit(s)", "kcal": "kilocalorie(s)", "MW": "megawatt(s)", "t": "ton(s)", "ac.": "acre(s)",
     "sq mi, mi squared": "square mile(s)", "sq yd, yd squared": "square yard(s)", "sq km": "square kilometer(s)",
     "sq in, in squared": "square inch(es)", "ft3, ft cubed": "cubic foot(s)",
@@ -52,6 +53,8 @@ UNIT_SYMBOLS = frozenset(_UNITS)
 """Every unit that is known behind a number."""
 
 _LONGEST_FIRST = "|".join(re.escape(symbol) for symbol in sorted(UNIT_SYMBOLS, key=len, reverse=True))
+_NAMED_ALONE = "|".join(each for each in UNIT_SYMBOLS if len(each) > 2 and each.isalpha() and not each[1:].islower())  # noqa: PLR2004 - two letters may be initials
+"""Signs such as kWh, which are no words, also without a number: "usage in kWh"."""
 _MEASURE = (
     rf"{AMOUNT_BEGINS}(?P<amount>{AMOUNT})(?P<scale>\s(?:thousand|million|billion|trillion))?(?P<joint> ?|-)"
     rf"(?!t-)(?P<unit>{_LONGEST_FIRST})(?![\w°])\.?"
@@ -229,6 +232,10 @@ say_measures = in_order(
         ),
     ),  # 3 yr/36,000 mi
     (_MEASURE, _measure),
+    (
+        rf"(\b(?:per|an?|each|every|one)\s)?(?<![\w/&-])({_NAMED_ALONE})(?![\w/&-])",
+        lambda match: f"{match[1] or ''}{_UNITS[match[2]][0 if match[1] else 1]}",
+    ),
     (rf"{AMOUNT_BEGINS}(?![48]K)({AMOUNT})(k|K|M|bn)(?!\w)", lambda match: f"{amount(match[1])} {_SCALES[match[2]]}"),
     (r"(?<=[A-Za-z])-(\d{1,2})s\b", lambda match: f" {plural(cardinal(int(match[1])))}"),  # W-2s, under-12s
     (_AGES, lambda match: f"{match[1]} {plural(cardinal(int(match[2])))}"),

@@ -23,7 +23,7 @@ _PATH = r"[A-Za-z0-9/?=&#%~_.:+@,;!$-]*+"
 _URL = re.compile(rf"(?<![A-Za-z0-9@])(?:[Hh][Tt][Tt][Pp][Ss]?://|www\.)(?=[A-Za-z0-9]){_PATH}")
 _BARE = re.compile(
     r"(?<![A-Za-z0-9_@.-])(?:[A-Za-z0-9][A-Za-z0-9-]*+\.)+"
-    rf"(?:(?:{_TOP_LEVEL})(?![A-Za-z0-9_-])(?!\.[A-Za-z0-9])(?:/{_PATH})?|(?:COM|NET|ORG)(?![A-Za-z0-9_-])(?:/{_PATH})?|[a-z]{{2,12}}/(?=[A-Za-z0-9]){_PATH})"
+    rf"(?:(?:{_TOP_LEVEL})(?![A-Za-z0-9_-])(?!\.[A-Za-z0-9])(?::\d{{2,5}}(?!\w))?(?:/{_PATH})?|(?:COM|NET|ORG)(?![A-Za-z0-9_-])(?:/{_PATH})?|[a-z]{{2,12}}/(?=[A-Za-z0-9]){_PATH})"
 )
 _FILE = re.compile(
     r"(?<![\w./\\-])[A-Za-z0-9][\w-]{0,60}\.(?:pdf|docx?|xlsx?|pptx?|csv|zip|jpe?g|png|txt|exe|dmg|mp[34])(?!\w)"
@@ -45,7 +45,7 @@ _STAND_IN = re.compile("[\ue000-\uf8ff]")
 _SCHEME = re.compile(r"^[Hh][Tt][Tt][Pp][Ss]?://")
 _TRAILING = ".,;:!?"
 _PIECE = re.compile(r"[A-Za-z]+|\d+|[^A-Za-z0-9]")
-_TLD_AT_END = re.compile(r"(?<=\.)[A-Za-z]{2}(?=/|$)")
+_TLD_AT_END = re.compile(r"(?<=\.)[A-Za-z]{2}(?=[/:]|$)")
 
 
 def with_stand_ins(

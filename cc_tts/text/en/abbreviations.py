@@ -56,7 +56,7 @@ CHAT_WORDS = {
     "pmt": "payment", "pymt": "payment", "recd": "received", "rec'd": "received", "req'd": "required", "thru": "through",
     "rm": "room", "int'l": "international", "nat'l": "national", "gov't": "government",
     "blk": "block", "blks": "blocks", "hrs": "hours", "mins": "minutes", "secs": "seconds", "wks": "weeks", "mos": "months",
-    "yrs": "years", "lbs": "pounds", "dims": "dimensions", "ctrl": "control", "tkt": "ticket",
+    "hols": "holidays", "yrs": "years", "lbs": "pounds", "dims": "dimensions", "ctrl": "control", "tkt": "ticket",
 }  # fmt: skip
 CHAT_WORDS |= {
     f"{short}s": plural(CHAT_WORDS[short])
@@ -67,6 +67,7 @@ _SPELLED = "ACH|Rx|ADA|BOS|COB|COPD|DOB|DOT|EFT|LAX|LOA|MMS|OB|PO|POA|POS|PSI|TO
 """Acronyms that are said letter by letter and that hibari's lexicon and rules read as words, alone or in a sentence (of 240
 that were tried); the others it spells itself, or they are words (PIN, HIPAA, HVAC).
 """
+_DOSE = re.compile(r"\b(?:(?:milli|micro)?grams?|milliliters?|tablets?|capsules?|units?|drops?|P\s?O)\b")
 _ROMAN = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
 _AFTER_HOUSE_NUMBER = re.compile(r"\b[\w-]+\s(?:[A-Z]\w*\s){1,3}$")
 _STREET_NAME = re.compile(r"(?:\d\w*|[A-Z]\w*)\s$")
@@ -185,7 +186,6 @@ say_abbreviations = in_order(
     (r"\b([Ii])ns\.?(?=\s(?:card|co|policy|info|plan|carrier|provider|company)\b)", r"\1nsurance"),
     (r"\bch\.\s(?=\d{3})", "channel "),
     (r"\b[Cc]t\.?\s?[Rr]m\b\.?", "courtroom"),
-    (r"§§?\s?(?=\d)", "section "),
     (r"\b([Rr])eg\.(?=\s(?:number|plate|fee|card|form)\b)", r"\1egistration"),
     (r"\b([Rr])eg\.(?=\s(?:price|rate|fare|hours|size)\b)", r"\1egular"),
     (r"\bca\.(?=\s)", "circa"),
@@ -224,6 +224,12 @@ say_abbreviations = in_order(
     (r"(?<!\w)w/o(?!\w)", "without "),
     (r"(?<!\w)w/(?=\s?\w|\s|$)", "with "),
     (r"(?<![\w.])(?:[A-Za-z]\.){2,8}(?!\w)", _dotted_letters),
+    (
+        r"\b[BTQ]ID\b",
+        lambda match: (
+            " ".join(match.group()) if _DOSE.search(match.string, max(0, match.start() - 40), match.start()) else None
+        ),
+    ),
     (rf"(?<![\w&.-])(?:{_SPELLED})(?![\w&])", lambda match: " ".join(match.group().upper())),
 )
 """Abbreviations in words. The full stop of one that also ends a sentence is kept."""

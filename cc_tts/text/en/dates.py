@@ -103,7 +103,7 @@ _DAY_MONTH = (
     rf"(?i)(?P<the>\bthe\s)?(?<![\w.,:/-])(?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?:\s(?:of\s)?|-){_MONTH}(?P<dot>\.?)"
     rf"(?:(?:,?\s|-){_YEAR}{_ENDS})?"
 )
-_WEEKDAY = r"(Mon|Tues?|Wed|Thur?s?|Fri|Sat|Sun)"
+_WEEKDAY = r"(Mon|Tues?|Weds?|Thur?s?|Fri|Sat|Sun)"
 _WEEKDAYS_LISTED = rf"\b{_WEEKDAY}\b\.?(?:(?:,?\s(?:&|and|or|to|through|thru)\s|,\s|/){_WEEKDAY}\b\.?)+(?!\s?[-–—])"
 _LETTER_DAYS = {"M": "Mon", "Tu": "Tue", "T": "Tue", "W": "Wed", "Th": "Thu", "F": "Fri", "Sa": "Sat", "Su": "Sun"}
 _LETTER_DAY = "M|Tu|Th|T|W|F|Sat?|Sun?"
@@ -122,7 +122,7 @@ _BEFORE_WEEKDAY = re.compile(
 )
 _AGE = (
     r"(?i)\b(?P<before>(?:in|into|past) (?:his|her|their|my|your|our|its|the) (?:(?:early|mid|late|middle)[ -])?|\b"
-    r"(?:early|mid|late)[ -])(?P<ten>[1-9]0)'?s\b"
+    r"(?:early|mid|late|low|lower|high|upper)[ -])(?P<ten>[1-9]0)'?s\b"
 )
 _COUNTED = r"(?!\s(?:dollars|euros|pounds|points|people|units|items|minutes|hours|days|miles|times|copies|million)\b)"
 _MIN_FULL_YEAR_DIGITS = 4  # unmeasured

@@ -106,6 +106,7 @@ _NAME_BEFORE = re.compile(rf"\b(?:{_NAMED_STRONG}|{_NAMED_WEAK}|model)\.?\s$", r
 _NAMED_BEFORE = re.compile(rf"\b(?:{_NAMED_STRONG}|{_NAMED_WEAK})\b{_CONNECTORS}$", re.IGNORECASE)
 _NUMBERED_BEFORE = re.compile(rf"\b(?:confirmation|reference|ref|tracking|routing|{_NAMED_WEAK})\.?\s$", re.IGNORECASE)
 _STRONG_BEFORE = re.compile(rf"\b(?:{_NAMED_STRONG}|number|id)(?:,\s|,?\s(?:e\.g\.,?|like|such as)\s)$", re.IGNORECASE)
+_PLATE_BEFORE = re.compile(r"\b(?:plate|reg\.?|registration|vehicle|car|van)\b.{0,20}$", re.IGNORECASE)
 _NUMBER_IS = (
     rf"(?i)(\bnumber(?:\s(?:is|was))?\s?:?\s{_OPENING})(\d{{2,12}}(?:-\d{{1,12}}){{1,4}}|\d{{4,12}}"
     r"|(?:(?<=: )|(?<=s )|(?<=[\"'“‘(\[]))\d{3})"
@@ -329,7 +330,12 @@ say_identifiers = in_order(
     (_ERROR, digits_behind),
     (r"(?<![\w-])1Z(?: ?[A-Z0-9]{2,4}){4,6}(?![\w-])", lambda match: spelled(match.group())),
     (r"\b([QH][1-4])\s?[-–]\s?(?=[QH][1-4]\b)", r"\1 to "),
-    (r"\b[Nn]o\.\s?(?=#?\d)|\bno\.\s(?=#?[A-Z]{1,5}-?\d)", "number "),
+    (r"\b[Nn]o\.\s?(?=#?\d)|(?:\bno|(?<=\b[RLIC]eg\. )No|(?<=\b[A-Z]ef\. )No)\.\s(?=#?[A-Z]{1,5}-?\d)", "number "),
+    (
+        r"(?<![\w-])[A-Z]{2}\s?\d\d\s?\d\d\s?\d\d\s?[A-D](?![\w-])",
+        lambda match: spelled(match.group()),
+    ),  # of the British insurance
+    (r"(?<![\w-])[A-Z]{2}\d\d\s?[A-Z]{3}(?![\w-])", _after(_PLATE_BEFORE, lambda match: spelled(match.group()))),
     (  # Member ID: XJH 882 910
         r"(?<= )([A-Z]{1,5}(?= \d+ \d)|[A-Z]{1,3}\d{1,7}) (\d{2,6}(?: \d{2,6}){0,5})(?![\w-])",
         _after(_NAMED_BEFORE, lambda match: f"{spelled(match[1])}, {digit_groups(match[2])}"),

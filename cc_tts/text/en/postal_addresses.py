@@ -5,7 +5,7 @@ import re
 from cc_tts.text.en.numbers import cardinal, digit_groups, digits, two_digits
 from cc_tts.text.substitution import in_order, kept_stop
 
-_COMPASS = {
+COMPASS = {
     "N": "North", "S": "South", "E": "East", "W": "West", "NE": "Northeast", "NW": "Northwest", "SE": "Southeast",
     "SW": "Southwest",
 }  # fmt: skip
@@ -32,6 +32,7 @@ _STATES = {
     "QC": "Quebec", "BC": "British Columbia", "AB": "Alberta", "MB": "Manitoba", "SK": "Saskatchewan",
     "NS": "Nova Scotia", "NB": "New Brunswick",
 }  # fmt: skip
+_STATE = "|".join(_STATES)
 _SHORT_STREET = "|".join(sorted(_STREETS, key=len, reverse=True))
 _POINT = "NE|NW|SE|SW|[NSEW]"
 _NAME = r"(?:[A-Z][\w'-]*|\d{1,3}(?:st|nd|rd|th))\.?"
@@ -60,7 +61,7 @@ _DIRECTION = (
 )
 _SIDE = rf"(?<=\b[Tt]he )(?P<before>)(?P<point>{_POINT})(?=\s(?:side|corner|end|entrance|exit)\b)"
 _ROAD_NUMBER = (
-    r"\b(?P<road>I|US|SR|CR|Route|Rte\.?|Hwy\.?|Highway|Interstate)(?P<joint>[- ])(?P<number>\d{1,4})"
+    rf"\b(?P<road>I|US|SR|CR|Route|Rte\.?|Hwy\.?|Highway|Interstate|(?:{_STATE})(?=-\d{{1,3}}\b))[- ](?P<number>\d{{1,4}})"
     r"(?P<letter>[A-Z]?)(?:\s(?P<point>[NSEW])\b(?:\.(?=,|\s[a-z]))?)?(?![\w-])"
 )
 _POINTS = {"N": "North", "S": "South"}
@@ -69,7 +70,6 @@ _ROADS = {
     "US": "U S", "SR": "State Route", "CR": "County Road", "Rte": "Route", "Rte.": "Route", "Hwy": "Highway",
     "Hwy.": "Highway",
 }  # fmt: skip
-_STATE = "|".join(_STATES)
 _NEXT_IS_NAME = re.compile(r"\s[A-Z]\w+")
 _LONGEST_PAIRED = 4
 
@@ -105,7 +105,7 @@ def _street(match: re.Match[str]) -> str:
 
 
 def _compass(written: str | None) -> str:
-    return _COMPASS[written] if written else ""
+    return COMPASS[written] if written else ""
 
 
 def _street_alone(match: re.Match[str]) -> str | None:
@@ -119,7 +119,7 @@ def _street_alone(match: re.Match[str]) -> str | None:
 
 
 def _direction(match: re.Match[str]) -> str:
-    return f"{match['before']}{_COMPASS[match['point']].lower()}{kept_stop(match)}"
+    return f"{match['before']}{COMPASS[match['point']].lower()}{kept_stop(match)}"
 
 
 def _road(match: re.Match[str]) -> str:
@@ -128,7 +128,12 @@ def _road(match: re.Match[str]) -> str:
     return " ".join(
         filter(
             None,
-            (_ROADS.get(road, road), said, _POINTS.get(match["letter"], match["letter"]), _compass(match["point"])),
+            (
+                _ROADS.get(road) or (" ".join(road) if road in _STATES else road),
+                said,
+                _POINTS.get(match["letter"], match["letter"]),
+                _compass(match["point"]),
+            ),
         )
     )
 
@@ -162,8 +167,8 @@ say_postal_addresses = in_order(
     (r"\b(NSW|VIC|QLD|WA|SA|TAS|NT|ACT)\s(\d{4})(?![\w-]|[.,]\d)", lambda match: f"{match[1]} {digits(match[2])}"),
     (_DIRECTION, _direction),
     (_SIDE, _direction),
-    (_POINT_AT_CORNER, lambda match: f"{match[1]}{_COMPASS[match[2]]} "),
-    (_POINT_BEFORE_NAME, lambda match: f"{_COMPASS[match[1]]} "),
+    (_POINT_AT_CORNER, lambda match: f"{match[1]}{COMPASS[match[2]]} "),
+    (_POINT_BEFORE_NAME, lambda match: f"{COMPASS[match[1]]} "),
     (_STREET_ALONE, _street_alone),
     (r"\bFt\.?(?=\s[A-Z][a-z])", "Fort"),
     (r"\bSt-(?=[A-Z])", "Saint-"),

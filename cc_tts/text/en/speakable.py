@@ -23,7 +23,7 @@ ADDRESS_SIGNS = {
     "=": "equals", "&": "and", "#": "hash", "%": "percent", "~": "tilde", ":": "colon", "*": "star",
 }  # fmt: skip
 _BEFORE_NFKC = str.maketrans({
-    "²": " squared", "³": " cubed", "№": "No. ", "´": "'", "‘": "'", "’": "'", "′": "'", "″": '"',
+    "²": " squared", "³": " cubed", "№": "No. ", "´": "'", "‘": "'", "’": "'", "′": "'", "″": '"', "₤": "£",
 })  # fmt: skip
 _POWER_OF_TEN = re.compile("(?<=10)(⁻?)([⁰¹²³⁴-⁹]{1,2})")
 _VULGAR_FRACTION = re.compile("(?<=\\d)(?=[¼½¾⅐-⅞])")
@@ -33,6 +33,8 @@ _RANGE = (
 )
 _NUMBER_BEFORE = re.compile(r"(?<![\w.,:/$£€¥-])\d{1,2}$")
 _NUMBER_AFTER = re.compile(r"\d{1,2}(?![\w:/%°-]|[.,]\d)")
+_DAY_BEFORE = re.compile(r"(?:day|daily|open|hours:?),?\s$", re.IGNORECASE)
+"""Hours follow: Saturday 8-8."""
 _WHOLE = 100
 """Percent, which 60-40 divides."""
 _ALWAYS = (24, 7)
@@ -82,7 +84,12 @@ _MIXED_SIGNS = ADDRESS_SIGNS | {"#": "pound", "$": "dollar sign", "!": "exclamat
 
 def _password(match: re.Match[str]) -> str:
     """A password with signs, each of which is named."""
-    pieces = re.findall(r"[A-Za-z]+|\d+|.", match[2])
+    short = re.sub(
+        r"(?<=\d)[A-Za-z]{1,3}(?![A-Za-z])|(?<![A-Za-z])[A-Za-z]{1,3}(?=\d)",
+        lambda run: " ".join(run.group()),
+        match[2],
+    )
+    pieces = re.findall(r"[A-Za-z]+|\d+|[^\s]", short)
     return match[1] + " ".join(letters(each) if each.isalnum() else _MIXED_SIGNS.get(each, "") for each in pieces)
 
 
@@ -113,6 +120,8 @@ _say_all_day_and_user_names = in_order(
     (r"(?<=\d)-(alpha|beta|rc|preview|snapshot|build|dev)(?:[.-]?(?=\d)|(?![\w-]))", r" \1 "),
     (r"(?<!\w)([#@])(?=\w{0,40}[a-z][A-Z]|\w{0,40}[A-Z]{2}[a-z])([A-Za-z]\w{2,40})(?!\w)", _words_of_tag),
     (r"(?i)(?<=\bhashtag )#(?=\w)", ""),
+    (r"§(§?)\s?(?=[A-Z\d])", lambda match: f"section{'s' if match[1] else ''} "),
+    (r"(?<![\w.])c\.\s?(?=[$£€]?\d)", "circa "),
     (r"(?<=\d)\s?[x×]\s?(?=[$£€]\d)", " times "),
     (
         r"(?<!\w)q\.?\s?(\d{1,2}(?:\s?[-–]\s?\d{1,2})?)\s?(?:h(?:rs?)?|(mins?))\b",
@@ -136,6 +145,8 @@ def _joint(match: re.Match[str]) -> str:
         _NUMBER_AFTER.match(match.string, match.end()),
     )
     if not before or not after:
+        return " to "
+    if _DAY_BEFORE.search(match.string, 0, before.start()):
         return " to "
     first, second = int(before.group()), int(after.group())
     is_pair = first == second or (first > second and first + second == _WHOLE) or (first, second) == _ALWAYS
@@ -203,7 +214,9 @@ _say_slashes = in_order(
     (r"[*_`^|\\<>~{}\[\]/•·⁄℠§¶†‡#]", " "),
 )
 _tidy_dashes = in_order((r" (?:[-–—]+ )+| ?[–—]+ ?", ", "), (r"(?<!\w)-+(?!\w)", " "))
-_tidy_commas = in_order((r" (?=[,.;:!?)])", ""), (r",(?: ?,)+", ","), (r",(?=\w)", ", "), (r",(?=[.;:!?])", ""))
+_tidy_commas = in_order(
+    (r" (?=[,.;:!?)])|(?<=\() ", ""), (r",(?: ?,)+", ","), (r",(?=\w)", ", "), (r",(?=[.;:!?])", "")
+)
 
 
 def speakable(text: str, *, day_first: bool = False) -> str:

@@ -103,7 +103,7 @@ TELEPHONE_RULES = (
     (_VANITY, _vanity),
     (rf"{_BEGINS}{_ABROAD}{_EXTENSION}(?!-\d)", _telephone),
     (rf"{_BEGINS}{_NORTH_AMERICAN}{_EXTENSION}(?!-\d)", _telephone),
-    (r"(?<![\w.-])[6-9]\d{4} \d{5}(?![\w-])", each_group),  # of India
+    (r"(?<![\w.,$£€¥-])(?<!\d )\d{5} \d{5,6}(?![\w-]| \d|[.,]\d)", each_group),  # of India, or of a taxpayer
     (r"(?<![\w.,-])(?<!\d )(?:13 \d\d \d\d|1[38]00[ -]\d{2,3}[ -]\d{3,4})(?![\w-]| \d)", each_group),  # of Australia
     (rf"{_BEGINS}{_TRUNK_ZERO}{_EXTENSION}(?!-\d)", _as_long_as_one),
     (rf"{_BEGINS}(?P<number>0\d{{2,4}}-\d{{3,4}}[ -]?\d{{3,4}}){_EXTENSION}(?!-\d)", _telephone),
@@ -117,7 +117,7 @@ SHORT_NUMBER_RULES = (
     (rf"(?i)\b((?:call|dial|text|ring|dialing|calling|texting)\s)(\d{{3,6}}){_SHORT}{NOTHING_COUNTED}", digits_behind),
     (r"(?<=\bor )[2-8]11(?=[.,;!?]|\s(?:for|to)\b|$)", each_digit),
     (
-        r"(?:(?<=\bor )|(?<=, ))[1-9]\d{2,4}(?=\s(?:for|to)\b)",
+        r"(?:(?<=\bor )|(?<=, ))[1-9]\d{2,4}(?=\s(?:for|to|in)\b)",
         lambda match: (
             each_digit(match)
             if _DIALLED_BEFORE.search(match.string, max(0, match.start() - 80), match.start())

@@ -10,11 +10,10 @@ _CLOCK = (
     r"(?<![\w:.])(?P<hour>[01]?\d|2[0-4]):(?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d)(?:\.\d{1,6})?)?"
     rf"(?:Z(?!\w)|\s?{_HALF})?(?![\d:])"
 )
-_HOURS_AND_MINUTES = (
-    r"(?<![\w:.,])(?P<hours>\d{1,3})\s?(?:h|hrs?)\s?(?P<minutes>\d{1,2})\s?(?:m|mins?)"
-    r"(?:\s?(?P<seconds>\d{1,2})\s?(?:s|secs?))?(?!\w)"
+_PARTS = (
+    r"(?<![\w:.,])(?=\d+\s?(?:d|h|hrs?|m|mins?)\s?\d)(?:(?P<days>\d{1,3})\s?d(?:ays?)?)?\s?(?:(?P<hours>\d{1,3})\s?(?:h|hrs?))?"
+    r"\s?(?:(?P<minutes>\d{1,3})\s?(?:m|mins?))?\s?(?:(?P<seconds>\d{1,2})\s?(?:s|secs?))?(?<=[a-z])(?!\w)"
 )
-_MINUTES_AND_SECONDS = r"(?<![\w:.,])(?P<minutes>\d{1,3})\s?(?:m|mins?)\s?(?P<seconds>\d{1,2})\s?(?:s|secs?)(?!\w)"
 _ZONE = (
     r"(?=[A-Z]{2,4}\b)(?:(?<=\d)|(?<=\d\s)|(?<=[AaPp][Mm]\s)|(?<=[AaPp]\s[Mm]\s)|(?<=[AaPp]\.[Mm]\.\s)|(?<=\bnoon\s)|(?<=\bmidnight\s))"
     r"(?P<zone>[ECMP][SD]?T|AK[SD]?T|HST|GMT|UTC|BST|CES?T|IST|JST|AE[SD]T|NZ[SD]T|SGT|HKT)\b\.?"
@@ -44,9 +43,10 @@ def _count(number: int, unit: str) -> str:
     return f"{cardinal(number)} {unit}{'' if number == 1 else 's'}"
 
 
-def _duration(match: re.Match[str]) -> str:
-    """``1h 25m`` as "one hour twenty-five minutes", ``45m 10s`` likewise."""
-    return " ".join(_count(int(number), unit[:-1]) for unit, number in match.groupdict().items() if number)
+def _duration(match: re.Match[str]) -> str | None:
+    """``1h 25m`` as "one hour twenty-five minutes", ``9d 4h`` and ``45m 10s`` likewise; one part alone may be a length."""
+    said = [_count(int(number), unit[:-1]) for unit, number in match.groupdict().items() if number]
+    return " ".join(said) if len(said) > 1 else None
 
 
 def _is_seat(match: re.Match[str]) -> bool:
@@ -106,8 +106,7 @@ say_times = in_order(
     (_LENGTH, lambda match: f"{match[1]}{_spelled_out(0, int(match[2]), int(match[3]))}"),
     (_MILITARY, _military),
     (_LETTER_HALF, lambda match: None if _is_seat(match) else f"{match[1]} {match['half']}m"),
-    (_HOURS_AND_MINUTES, _duration),
-    (_MINUTES_AND_SECONDS, _duration),
+    (_PARTS, _duration),
     (
         r"\b([ECMP])\.\s?([SD]\.\s?)?T\b\.?",
         lambda match: re.sub("[^A-Z]", "", match.group()) + kept_stop(match),

@@ -3,7 +3,7 @@
 import re
 
 from cc_tts.text.en.numbers import AMOUNT, AMOUNT_BEGINS, amount, cardinal, counted, fraction, mixed_number, plural
-from cc_tts.text.en.postal_addresses import house_number
+from cc_tts.text.en.postal_addresses import COMPASS, house_number
 from cc_tts.text.substitution import in_order, kept_stop, precedes_noun, qualifies_noun
 
 _FOOT = ("foot", "feet")
@@ -27,7 +27,8 @@ _REGULAR = {
     "pc, pcs": "piece(s)", "doz": "dozen",
     "tsp": "teaspoon(s)", "tbsp": "tablespoon(s)", "dL, dl": "deciliter(s)", "ug, μg": "microgram(s)",
     "ng": "nanogram(s)", "uL, μL": "microliter(s)",
-    "mmol": "millimole(s)", "mEq": "milliequivalent(s)", "IU": "international unit(s)",
+    "mmol": "millimole(s)", "mol": "mole(s)", "umol, μmol": "micromole(s)", "nmol": "nanomole(s)",
+    "mEq": "milliequivalent(s)", "IU": "international unit(s)",
     "mIU": "milli international unit(s)", "kcal": "kilocalorie(s)", "MW": "megawatt(s)", "t": "ton(s)", "ac.": "acre(s)",
     "sq mi, mi squared": "square mile(s)", "sq yd, yd squared": "square yard(s)", "sq km": "square kilometer(s)",
     "sq in, in squared": "square inch(es)", "ft3, ft cubed": "cubic foot(s)",
@@ -76,6 +77,10 @@ _FRACTION_OF = (
 )
 _MEASURED_PARTS = frozenset({2, 3, 4, 5, 6, 8, 10, 12, 16, 32, 64})
 """A measure is divided into so many parts; other slashes part two measures, as in 28/36 mpg."""
+_COORDINATE = (
+    r"(?<![\w.,])(\d{1,3}(?:\.\d{1,6})?)\s?°\s?(?:(\d{1,2}(?:\.\d{1,6})?)['′]\s?"
+    r"(?:(\d{1,2}(?:\.\d{1,6})?)(?:\"|″|'')\s?)?)?([NSEW])(?![\w'])"
+)
 _LENGTHS = {"ft": _FOOT, "feet": _FOOT, "foot": _FOOT, "in": _INCH, "inch": _INCH, "inches": _INCH} | {
     symbol: _UNITS[symbol] for symbol in ("cm", "mm", "m", "km", "yd", "px")
 }
@@ -99,6 +104,10 @@ _SECONDS_BEFORE = re.compile(
     r"\b(?:in|for|after|within|every|last(?:s|ed)?|takes?|took|wait(?:ed)?|about|than|under|over|timeout|(?:time|limit|delay|"
     r"timeout|interval) (?:is|was|of)):?\s$",
     re.IGNORECASE,
+)
+_MINUTES = (
+    r"(?i)\b((?:wait\w*|every|took|takes?|last(?:s|ed)?|timeout|et[ar]|rpo|rto|sla|delay(?:ed)?|duration|session|hold)"
+    r"(?: time)?(?: is| was| of| for| by|:| =)?\s)(\d{1,2})m(?!\w)"
 )
 _AGES = (
     r"\b([Uu]nder|[Oo]ver|to(?=\s\d{1,2}s\s(?:pay|go|are|get|travel|ride|fly|eat|can|need)\b)) (\d{1,2})s"
@@ -139,6 +148,12 @@ def _dimension(match: re.Match[str]) -> str:
     """``8 ft x`` as "eight feet by", ``8.5 x`` as "eight point five by"."""
     written, unit = match["amount"], match["length"]
     return f"{counted(written, *_LENGTHS[unit]) if unit else amount(written)} by "
+
+
+def _coordinate(match: re.Match[str]) -> str:
+    """``33°44'56"N`` as "thirty-three degrees forty-four minutes fifty-six seconds North"."""
+    parts = zip(match.groups()[:3], ("degree", "minute", "second"), strict=True)
+    return " ".join([*(counted(part, unit, f"{unit}s") for part, unit in parts if part), COMPASS[match[4]]])
 
 
 def _fahrenheit(match: re.Match[str]) -> str | None:
@@ -193,6 +208,8 @@ def _measure(match: re.Match[str]) -> str | None:
 say_measures = in_order(
     (r"(?<=\d['\"′″])\s?[x×]\s?(?=\d{1,4}(?:\.\d{1,2}|(?:[ -]\d{1,2})?[/⁄]\d{1,2})?['\"′″])", " by "),
     (_FEET_AND_INCHES, lambda match: f"{counted(match[1], *_FOOT)} {counted(match[2], *_INCH)}"),
+    (_COORDINATE, _coordinate),
+    (r"(?<=[a-z])\s?°\s?(?=[FC]\b)", " degrees "),  # the low seventies °F
     (r"\b(degrees?)\sF\b", r"\1 Fahrenheit"),
     (r"\b(degrees?)\sC\b", r"\1 Celsius"),
     (_SIDE, lambda match: f"{counted(match[1], *_LENGTHS.get(match[2], _INCH))} {_SIDES[match[3]]}"),
@@ -220,7 +237,9 @@ say_measures = in_order(
     ),
     (rf"{AMOUNT_BEGINS}({AMOUNT})(\"|″|'')(?!\w)", _inches),
     (rf"{AMOUNT_BEGINS}({AMOUNT})\s?%", lambda match: f"{amount(match[1])} percent"),
+    (r"(?<=\dV)\s?[/,@]\s?([\d.]{1,5})\s?A\b", lambda match: f", {counted(match[1], 'amp', 'amps')}"),
     (r"(?<![\w.,-])(\d{1,3}(?:\.\d{1,2})?)\s?A(?![\w-])", _amps),
+    (_MINUTES, r"\1\2 min"),
     (_MEASURES_BETWEEN, r"\1 to "),
     (_RATE, _rate),
     (rf"(?:(?<=per minute)|(?<=per hour)|(?<=per day))/(?={AMOUNT} ?(?:{_LONGEST_FIRST})(?!\w))", " per "),

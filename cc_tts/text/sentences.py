@@ -68,6 +68,8 @@ _LAST_UNLESS_NUMBER = frozenset(
 _LONGEST_UNIT = 4
 """Letters of a unit behind a number, whose full stop may end the sentence (``50 gal. tank``)."""
 _AMOUNT_BEFORE = re.compile(r"(?:\d|/)\s{0,2}$")
+_MEASURE_OF_WORD = re.compile(r"\d-$")
+"""A unit behind a hyphen belongs to the word that follows: an 18-mo. CD."""
 _LAST_PERHAPS = _LAST_OR_NOT | _LAST_UNLESS_NUMBER
 
 
@@ -167,6 +169,9 @@ def _full_stop_ends(before: str, following: str, *, is_complete: bool) -> bool |
     is_unit = written.islower() and len(word) <= _LONGEST_UNIT and _AMOUNT_BEFORE.search(before) is not None
     if is_unit and following and not following[0].isupper():
         return False
+    if following and _MEASURE_OF_WORD.search(before):
+        is_open = not is_complete and _PERHAPS_MORE.fullmatch(following)
+        return None if is_open else _BEGINS_SENTENCE.match(following) is not None
     if word in _LAST_PERHAPS or (is_unit and not following):
         if not is_complete and (not following or _PERHAPS_MORE.fullmatch(following)):
             return None

@@ -47,7 +47,7 @@ def ends_sentence(match: re.Match[str]) -> bool:
     return not rest or "\n" in between or (between != "" and rest[0].isupper())
 
 
-_ARTICLE = re.compile(r"\b(?:[Aa]n?|[Aa]ny|[Aa]nother)\s(?:[$£€¥₹]?[\d.,]{1,12}\sto\s)?$")
+_ARTICLE = re.compile(r"\b(?:[Aa]n?|[Aa]ny|[Aa]nother)\s(?:\S{1,12}\s(?:to|by)\s)?$")
 _NO_NOUN = (
     r"(?!(?:per|a|an|or|and|is|was|off|more|less|in|on|to|each|for|at|of|with|from|by|every|when|if|as|the|your|plus|total"
     r"|now|today|extra|back|only|ago|later|before|after|until|till|but|so|that|which|will|has|because|while|than"

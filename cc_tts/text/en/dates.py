@@ -174,6 +174,10 @@ def _date_rules(*, day_first: bool) -> Callable[[str], str]:
             lambda match: f"{_weekday(match[1])} to {_weekday(match[2])}{kept_stop(match)}",
         ),
         (
+            rf"\b{_WEEKDAY}\b\.?,?\s(\d{{1,2}})(?:st|nd|rd|th)?\s?[-–—]\s?(?={_WEEKDAY}\b\.?,?\s\d)",
+            lambda match: f"{_weekday(match[1])} the {ordinal(int(match[2]))} to ",
+        ),
+        (
             rf"\b{_WEEKDAY}(?:\.,?(?=\s(?:[A-Z][a-z]{{2,8}}\.?\s)?\d|{_IN_MONTH})|,(?=\s)|(?={_IN_MONTH}|{_IN_DAY_MONTH}|{_HOUR}|\s(?:@|at|from|by|until|till?|til|after|before|thru|through)\s?\d))",
             lambda match: f"{_weekday(match[1])},",
         ),
@@ -193,6 +197,7 @@ def _date_rules(*, day_first: bool) -> Callable[[str], str]:
         (_MONTH_DAY, _month_day),
         (_DAY_MONTH, _day_month),
         (rf"(?i)\b{_MONTH}\.?,?\s{_YEAR}{_ENDS}", _month_year),
+        (rf"\b{_MONTH}\.?\s'(?P<year>\d\d){_ENDS}", _month_year),
         (r"(?<![\w/.])9/11(?![\w/])", "nine eleven"),
         (_SLASHED, lambda match: numeric(match) if _is_day(match) else None),
         (_AGE, lambda match: match["before"] + plural(cardinal(int(match["ten"])))),
@@ -329,7 +334,7 @@ def _day_month(match: re.Match[str]) -> str | None:
 
 
 def _month_year(match: re.Match[str]) -> str | None:
-    return None if _is_verb(match) else f"{_month_name(match['month'])} {year(int(match['year']))}"
+    return None if _is_verb(match) else f"{_month_name(match['month'])} {year(full_year(match['year']))}"
 
 
 def _decades(match: re.Match[str]) -> str:

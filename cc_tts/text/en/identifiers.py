@@ -354,7 +354,7 @@ say_identifiers = in_order(
     (r"(?<=\()x-?(\d{4})(?=\))", lambda match: f"ending in {digits(match[1])}"),
     (r"(?<![\w/])(\d{3})/(\d\d)\s?R(\d\d)(?![\w-])", _tire),
     (_AFTER_CARD, lambda match: f"{match[1]} ending in {digits(match[2])}"),
-    (r"(?<!\w)[Aa]/[Cc](?=\s(?:no\b|number|#|\d))", "account"),
+    (r"(?<!\w)[Aa]/[Cc](?=\s(?:no\b|number|#|\d|ending in\b))", "account"),
     (r"(?<!\w)0x([0-9A-Fa-f]{2,16})(?!\w)", lambda match: f"zero x {spelled(match[1])}"),
     (
         r"\b((?:SWIFT|BIC)(?: code)?(?: is)?:? )([A-Z]{6}[A-Z0-9]{2}(?:[A-Z0-9]{3})?)\b",

@@ -7,7 +7,8 @@ from cc_tts.text.substitution import in_order, kept_stop
 
 COMPASS = {
     "N": "North", "S": "South", "E": "East", "W": "West", "NE": "Northeast", "NW": "Northwest", "SE": "Southeast",
-    "SW": "Southwest",
+    "SW": "Southwest", "NNE": "North-northeast", "ENE": "East-northeast", "ESE": "East-southeast", "SSE": "South-southeast",
+    "SSW": "South-southwest", "WSW": "West-southwest", "WNW": "West-northwest", "NNW": "North-northwest",
 }  # fmt: skip
 _STREETS = {
     "Aly": "Alley", "Ave": "Avenue", "Av": "Avenue", "Blvd": "Boulevard", "Cir": "Circle", "Ct": "Court",
@@ -34,7 +35,7 @@ _STATES = {
 }  # fmt: skip
 _STATE = "|".join(_STATES)
 _SHORT_STREET = "|".join(sorted(_STREETS, key=len, reverse=True))
-_POINT = "NE|NW|SE|SW|[NSEW]"
+_POINT = "NN[EW]|E[NS]E|SS[EW]|W[NS]W|[NS][EW]|[NSEW]"
 _NAME = r"(?:[A-Z][\w'-]*|\d{1,3}(?:st|nd|rd|th))\.?"
 _STREET = (
     rf"(?<![\w.,$#/-])(?P<house>\d{{1,5}})(?P<letter>[A-Z]?)\s(?:(?P<point>{_POINT})\b\.?\s)?"

@@ -10,7 +10,7 @@ from cc_tts.text.characters import digits_to_ascii, has_speech, joined_lines
 from cc_tts.text.en.abbreviations import say_abbreviations
 from cc_tts.text.en.dates import say_dates, say_years
 from cc_tts.text.en.identifiers import say_identifiers
-from cc_tts.text.en.money import say_money
+from cc_tts.text.en.money import CURRENCY_CODES, say_money
 from cc_tts.text.en.numbers import amount, cardinal, digits, fraction, integer, letters, mixed_number, ordinal
 from cc_tts.text.en.postal_addresses import say_postal_addresses
 from cc_tts.text.en.times import say_times
@@ -23,7 +23,8 @@ ADDRESS_SIGNS = {
     "=": "equals", "&": "and", "#": "hash", "%": "percent", "~": "tilde", ":": "colon", "*": "star",
 }  # fmt: skip
 _BEFORE_NFKC = str.maketrans({
-    "²": " squared", "³": " cubed", "№": "No. ", "´": "'", "‘": "'", "’": "'", "′": "'", "″": '"', "₤": "£",
+    "²": " squared", "³": " cubed", "№": "No. ", "´": "'", "‘": "'", "’": "'", "′": "'", "″": '"',
+    "₤": "£", "↑": " up ", "↓": " down ",
 })  # fmt: skip
 _POWER_OF_TEN = re.compile("(?<=10)(⁻?)([⁰¹²³⁴-⁹]{1,2})")
 _VULGAR_FRACTION = re.compile("(?<=\\d)(?=[¼½¾⅐-⅞])")
@@ -121,6 +122,10 @@ _say_all_day_and_user_names = in_order(
     (r"(?<!\w)([#@])(?=\w{0,40}[a-z][A-Z]|\w{0,40}[A-Z]{2}[a-z])([A-Za-z]\w{2,40})(?!\w)", _words_of_tag),
     (r"(?i)(?<=\bhashtag )#(?=\w)", ""),
     (r"§(§?)\s?(?=[A-Z\d])", lambda match: f"section{'s' if match[1] else ''} "),
+    (
+        rf"(?<![\w/])({CURRENCY_CODES})\s?/\s?({CURRENCY_CODES})(?![\w/])",
+        lambda match: " ".join(match[1] + match[2]),
+    ),  # EUR/USD
     (r"(?<![\w.])c\.\s?(?=[$£€]?\d)", "circa "),
     (r"(?<=\d)\s?[x×]\s?(?=[$£€]\d)", " times "),
     (

@@ -23,6 +23,7 @@ _REGULAR = {
     "km2, km squared": "square kilometer(s)", "km cubed": "cubic kilometer(s)", "cm cubed": "cubic centimeter(s)",
     "cm squared": "square centimeter(s)", "m3, m cubed": "cubic meter(s)", "px": "pixel(s)",
     "mpg, MPG": "mile(s) per gallon", "MPH": "mile(s) per hour", "Kbps": "kilobit(s) per second", "pk": "pack",
+    "pct": "percent",
     "Gb/s": "gigabit(s) per second", "Mb/s": "megabit(s) per second", "GB/s": "gigabyte(s) per second",
     "pc, pcs": "piece(s)", "doz": "dozen",
     "tsp": "teaspoon(s)", "tbsp": "tablespoon(s)", "dL, dl": "deciliter(s)", "ug, μg": "microgram(s)",
@@ -197,7 +198,11 @@ def _measure(match: re.Match[str]) -> str | None:
     dot = kept_stop(match)
     one, many = _UNITS[unit]
     if match["joint"] == "-":
-        return None if unit.startswith("°") else f"{amount(match['amount'])}-{one}{dot}"
+        return (
+            None
+            if unit.startswith("°")
+            else f"{amount(match['amount'])}-{one}{dot if match.end() == len(match.string) else ''}"
+        )
     if qualifies_noun(match) and " per " not in one:
         return f"{amount(match['amount'])} {one}{dot}"
     if match["scale"]:

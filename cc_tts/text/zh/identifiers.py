@@ -124,6 +124,10 @@ say_identifiers = rewriter(
     ),  # a card
     (r"(?a)(?<![\w*#])(?:[*#]{1,2}\d{1,12}){1,4}#(?![\w*#])", _with_signs),  # *#06#
     *((rf"(?<![\dA-Za-z.+-])(?:{number}){_EXTENSION}", _telephone) for number in _PHONE_NUMBERS),
+    (  # of an identity card
+        r"(?<![\dA-Za-z.])(\d{17})([\dXx])(?![\dA-Za-z])",
+        lambda match: say_digits(match[1]) + match[2].translate(AS_NAME),
+    ),
     (r"(?:编号|編號)?(?<![A-Za-z])N[oO]\.\s?(?=\d)", "编号"),
     (_NAMED, _named),
     (r"(?<=[A-Za-z])\s?#\s?(\d{3,20})(?![\d#])", lambda match: f"号{say_digits(match[1])}"),

@@ -18,6 +18,8 @@ _DOTTED_DAY = r"(1[0-2]|0?[1-9])\.([12]\d|3[01]|0?[1-9])(?:日|号)?"
 _EXPIRY = (
     r"(?P<name>(?:有效期|到期|过期)[限至到日为為是：: ]{0,3})(?P<month>0[1-9]|1[0-2])/(?P<year>\d\d|20\d\d)(?![\d/])"
 )
+_CARD = re.compile("[卡咭]")
+_MAX_DAY, _MAX_HOUR, _MAX_MINUTE = 31, 24, 59
 _TWO_DIGITS = r"(?P<month>0[1-9]|1[0-2])(?P<mark>[-/])(?P<day>0[1-9]|[12]\d|3[01])"
 _PADDED_DATE = rf"(?<![\d.:：/-]){_TWO_DIGITS}(?:(?P=mark)(?P<year>(?:19|20)\d\d))?(?![\d.:：/-])"
 _MONTH_DAY_RANGE = rf"(?<![\d/])(\d{{1,2}})/(\d{{1,2}})\s?(?:{_DASH}|到|至)\s?(\d{{1,2}})/(\d{{1,2}})(?![\d/])"
@@ -261,6 +263,22 @@ def _short_year(match: re.Match[str]) -> str:
     return f"{match['year'].translate(AS_QUANTITY)}年{said}" if said else match.group()
 
 
+def _expiry(match: re.Match[str]) -> str:
+    """``12/31`` is the month and the year of a card, as is ``09/27`` with its zero, and a day of anything else."""
+    year = match["year"]
+    is_day = int(year) <= _MAX_DAY and match["month"][0] != "0" and not _CARD.search(match.string)
+    return match.group() if is_day else f"{match['name']}20{year[-2:]}年{int(match['month'])}月"
+
+
+def _scores(match: re.Match[str]) -> str:
+    """``25:22、23:25`` are scores, as one of them is no time of day."""
+    pairs = [each.split(":") for each in match.group().split("、")]
+    is_clock = all(
+        int(first) <= _MAX_HOUR and len(last) == len("00") and int(last) <= _MAX_MINUTE for first, last in pairs
+    )
+    return match.group() if is_clock else "、".join(map("比".join, pairs))
+
+
 def _thousands(match: re.Match[str]) -> str:
     """``10k`` becomes 10000, ``1.5k`` 1500, ``10-15k`` both."""
     low, high = match["low"], match["high"]
@@ -279,6 +297,8 @@ prepare_quantities = rewriter(
     (r"\d{3,4}(?:[、和与及]\d{3,4}){1,5}(?=[两二三四五几这]间|号房)", _digits),
     (_YEARS_AND_MONTHS, _years_and_months),
     (_SHORT_YEAR, _short_year),
+    (r"(?<![\d:：.])\d{1,3}:\d{1,3}(?:、\d{1,3}:\d{1,3}){1,9}(?![\d:：.])", _scores),
+    (r"(?<!\d)20(?=[Xx]{2}年)", "二零"),
     (
         rf"(?<![\d./])((?:19|20)?\d\d)/(\d\d)(?={_OF_YEAR})",
         lambda match: f"{match[1]}到{match[2]}".translate(AS_QUANTITY),
@@ -293,7 +313,7 @@ prepare_quantities = rewriter(
     ),
     (rf"(?<=\d)\s?{_DASH}\s?(?=(?:19|20)\d\d[./-]\d{{1,2}}[./-]\d)", "到"),
     (_DATE, _full_date),
-    (_EXPIRY, lambda match: f"{match['name']}20{match['year'][-2:]}年{int(match['month'])}月"),
+    (_EXPIRY, _expiry),
     (_PADDED_DATE, _padded_date),
     (
         r"(?<![\d.:：/-])(0[1-9]|1[0-2])[-/]((?:19|20)\d\d)(?![\d.:：/-])",

@@ -26,6 +26,7 @@ _NEVER_LAST = {
     "max": "maximum", "min": "minimum", "incl": "including", "excl": "excluding", "ext": "extension", "vs": "versus",
     "qty": "quantity", "amt": "amount", "ref": "reference", "bldg": "building", "rm": "room", "fl": "floor",
     "temp": "temperature", "exp": "expires", "sq": "square", "attn": "attention",
+    "vit": "vitamin", "ind": "individual", "fam": "family", "agg": "aggregate", "ret": "retired", "coll": "collision",
     "inv": "invoice", "conf": "confirmation", "sta": "Station",
     "mtg": "meeting", "qtr": "quarter", "bros": "Brothers", "misc": "miscellaneous", "asst": "assistant",
     "assn": "association", "univ": "University", "intl": "International", "addl": "additional", "bal": "balance",
@@ -55,6 +56,7 @@ CHAT_WORDS = {
     "addr": "address", "msg": "message", "tmrw": "tomorrow", "govt": "government", "txn": "transaction",
     "pmt": "payment", "pymt": "payment", "recd": "received", "rec'd": "received", "req'd": "required", "thru": "through",
     "rm": "room", "int'l": "international", "nat'l": "national", "gov't": "government",
+    "add'l": "additional", "addl": "additional",
     "blk": "block", "blks": "blocks", "hrs": "hours", "mins": "minutes", "secs": "seconds", "wks": "weeks", "mos": "months",
     "hols": "holidays", "yrs": "years", "lbs": "pounds", "dims": "dimensions", "ctrl": "control", "tkt": "ticket",
 }  # fmt: skip
@@ -88,6 +90,7 @@ _NUMBERED_PLACE = re.compile(
 _PER_WORDS = {symbol: one for symbol, one in SINGULARS.items() if len(symbol) > 1 and symbol[0] != "°"} | {
     "ppl": "person", "pp": "person", "pax": "passenger", "sem": "semester", "qtr": "quarter",
 }  # fmt: skip
+_PERIODS = {"w": "week", "m": "month", "q": "quarter", "y": "year"}
 _PER_LETTERS = {"p": "person", "a": "annum", "w": "week", "c": "calendar month"}
 _SHORT_PER = "|".join(map(re.escape, sorted(_PER_WORDS, key=len, reverse=True)))
 _PER = (
@@ -167,6 +170,10 @@ say_abbreviations = in_order(
     (r"\b(Mr|Mrs|Ms)\b(?:\.(?=\s(?:and|&)\s[A-Z])|(?=\s[A-Z]))", lambda match: _TITLES[match[1]]),
     (r"\bDr\b\.?", lambda match: _by_place(match, "Doctor", "Drive")),
     (r"\bSt\b\.?", lambda match: _by_place(match, "Saint", "Street")),
+    (
+        rf"\b({'|'.join(_NUMBERED_PARTS)}|{_CAPITALISED_PARTS})\.\s?(?=\d|[IVX]{{1,6}}\b)",
+        lambda match: f"{_NUMBERED_PARTS[match[1].lower()]} ",
+    ),
     (r"\s([IVX]{1,6}|(?<=Bowl\s)[IVXLC]{1,8})\b", _numbered),
     (
         r"\b((?:King|Queen|Pope|Emperor|Tsar|Czar)\s[A-Z][a-z]+(?:\s[A-Z][a-z]+)?)\s([IVX]{1,5})\b",
@@ -184,6 +191,9 @@ say_abbreviations = in_order(
     (_COUNTED_PER, r"\1 per "),
     (r"/(?:(?<=dollars/)|(?<=cents/)|(?<=pounds/)|(?<=euros/)|(?<=percent/))(?=[a-z]{3})", " per "),
     (r"\b([Ii])ns\.?(?=\s(?:card|co|policy|info|plan|carrier|provider|company)\b)", r"\1nsurance"),
+    (r"(?<![\w/])([wmqy])/\1(?![\w/])", lambda match: f"{_PERIODS[match[1]]} over {_PERIODS[match[1]]}"),
+    (r"\bUtd\b\.?", "United"),
+    (r"\b(?:OB(?=/GYN)|TCP(?=/IP)|AC(?=/DC))/", lambda match: f"{' '.join(match.group()[:-1])} "),
     (r"\bch\.\s(?=\d{3})", "channel "),
     (r"\b[Cc]t\.?\s?[Rr]m\b\.?", "courtroom"),
     (r"\b([Rr])eg\.(?=\s(?:number|plate|fee|card|form)\b)", r"\1egistration"),
@@ -201,10 +211,6 @@ say_abbreviations = in_order(
     (
         r"(?i)(?<!\w)((?:an?|one|this|next|last|past|every|each|half an?)\s)(yr|wk|hr|mo)\b\.?(?![-/])",
         lambda match: f"{match[1]}{_PER_WORDS[match[2].lower()]}{kept_stop(match)}",
-    ),
-    (
-        rf"\b({'|'.join(_NUMBERED_PARTS)}|{_CAPITALISED_PARTS})\.\s?(?=\d)",
-        lambda match: f"{_NUMBERED_PARTS[match[1].lower()]} ",
     ),
     (r"\brev\.?\s?(?=[A-Z]\b|\d)", "revision "),
     (r"\b([Ee])rr\b\.?(?=\s(?:codes?|msgs?|no|number|zero)\b|\s?#|\s\d)", r"\1rror"),

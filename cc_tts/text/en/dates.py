@@ -154,9 +154,9 @@ def _date_rules(*, day_first: bool) -> Callable[[str], str]:
         return said and f"{said} to {ordinal(int(match['last']))}"
 
     return in_order(
+        (rf"\b{_MONTH}\.?\s?'(\d\d){_ENDS}", lambda match: f"{match['month']} {full_year(match[2])}"),
         (_EXPIRY, _expiry),
         (r"(?<!\w)((?:1[1-9]|20)\d0)'?s\s?[-–—]\s?'?((?:1[1-9]|20)?\d0)'?s\b", _decades),
-        (r"(?<=[/-]\d{4})\s?[-–—]\s?(?=\d{1,2}/\d{1,2}/\d{2,4})", " to "),
         (_MONTH_OF_YEAR, lambda match: f"{_MONTHS[int(match[1]) - 1]} {year(int(match[2]))}"),
         (r"(?<![\w/])(20\d\d)/(\d\d)(?![\w/-]|[.,]\d)", _season),
         (_EXPIRES_AFTER, lambda match: f"{_MONTHS[int(match[1]) - 1]} {year(full_year(match[2]))}"),
@@ -197,7 +197,6 @@ def _date_rules(*, day_first: bool) -> Callable[[str], str]:
         (_MONTH_DAY, _month_day),
         (_DAY_MONTH, _day_month),
         (rf"(?i)\b{_MONTH}\.?,?\s{_YEAR}{_ENDS}", _month_year),
-        (rf"\b{_MONTH}\.?\s'(?P<year>\d\d){_ENDS}", _month_year),
         (r"(?<![\w/.])9/11(?![\w/])", "nine eleven"),
         (_SLASHED, lambda match: numeric(match) if _is_day(match) else None),
         (_AGE, lambda match: match["before"] + plural(cardinal(int(match["ten"])))),
@@ -334,7 +333,7 @@ def _day_month(match: re.Match[str]) -> str | None:
 
 
 def _month_year(match: re.Match[str]) -> str | None:
-    return None if _is_verb(match) else f"{_month_name(match['month'])} {year(full_year(match['year']))}"
+    return None if _is_verb(match) else f"{_month_name(match['month'])} {year(int(match['year']))}"
 
 
 def _decades(match: re.Match[str]) -> str:

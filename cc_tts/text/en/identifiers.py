@@ -51,6 +51,10 @@ _CODE_AFTER_WORDS = (
     r"(?i)\b((?:codes?|pin|otp|passcode|password|cvv|cvc|number)(?:\s[a-z']{1,12}){1,6}\s(?:is|was)\s)(\d{3,8})"
     rf"{_NOT_COUNTED}(?!\s?[%°])(?=[.,;:!?)]|$|\s(?:and|or|but|if|for|until|which|it|please|not)\b)"
 )
+_LIKE_CODES = (
+    r"(?<![\w.,$£€#-])(?=[\w, ]*\b0\d)(\d{3,8})(?:(?:, (?:or |and )?| or | and )\d{3,8}){1,6}(?![\w-]|[.,:/]\d)"
+)
+"""Numbers in a list of which one begins with a zero: a PIN other than 1234 or 0000."""
 _LAST_DIGITS = (
     r"(?i)\b(last (?:4|four|5|five|6|six)(?: digits)?(?: (?:of|on|for) [\w' ]{1,30}?)?(?: (?:are|is))?:? )(\d{4,6})"
     + _NOT_COUNTED
@@ -187,6 +191,11 @@ def _named(match: re.Match[str]) -> str | None:
     before = match.string[match.start() : match.start("value")]
     said = " slash ".join(map(digit_groups, value.split("/")))
     return f"{before.replace('#', ' number ').replace('no.', 'number')}{said}{_listed(match['listed'], len(value))}"
+
+
+def _like_codes(match: re.Match[str]) -> str | None:
+    is_code = _STRONG.search(match.string, max(0, match.start() - 60), match.start())
+    return re.sub(r"\d+", lambda each: digits(each.group()), match.group()) if is_code else None
 
 
 def _listed(written: str, num_digits: int) -> str:
@@ -426,6 +435,7 @@ say_identifiers = in_order(
         rf"(?i)(\bnumber )(?!\d11)(\d{{3}}){_NOT_COUNTED}{NOTHING_COUNTED}",
         lambda match: match[1] + house_number(match[2]),
     ),
+    (_LIKE_CODES, _like_codes),
     (_CODE_AFTER_WORDS, digits_behind),
     (_LAST_DIGITS, digits_behind),
     (

@@ -62,14 +62,14 @@ _DIRECTION = (
 )
 _SIDE = rf"(?<=\b[Tt]he )(?P<before>)(?P<point>{_POINT})(?=\s(?:side|corner|end|entrance|exit)\b)"
 _ROAD_NUMBER = (
-    rf"\b(?P<road>I|US|SR|CR|Route|Rte\.?|Hwy\.?|Highway|Interstate|(?:{_STATE})(?=-\d{{1,3}}\b))[- ](?P<number>\d{{1,4}})"
+    rf"\b(?P<road>I|US|SR|CR|Route|Rte?\.?|Hwy\.?|Highway|Interstate|(?:{_STATE})(?=-\d{{1,3}}\b))[- ](?P<number>\d{{1,4}})"
     r"(?P<letter>[A-Z]?)(?:\s(?P<point>[NSEW])\b(?:\.(?=,|\s[a-z]))?)?(?![\w-])"
 )
 _POINTS = {"N": "North", "S": "South"}
 """East and west behind the number belong to the name: I-35W, Route 9W."""
 _ROADS = {
-    "US": "U S", "SR": "State Route", "CR": "County Road", "Rte": "Route", "Rte.": "Route", "Hwy": "Highway",
-    "Hwy.": "Highway",
+    "US": "U S", "SR": "State Route", "CR": "County Road", "Rte": "Route", "Rte.": "Route", "Rt": "Route", "Rt.": "Route",
+    "Hwy": "Highway", "Hwy.": "Highway",
 }  # fmt: skip
 _NEXT_IS_NAME = re.compile(r"\s[A-Z]\w+")
 _LONGEST_PAIRED = 4

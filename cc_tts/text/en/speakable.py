@@ -36,6 +36,9 @@ _NUMBER_BEFORE = re.compile(r"(?<![\w.,:/$£€¥-])\d{1,2}$")
 _NUMBER_AFTER = re.compile(r"\d{1,2}(?![\w:/%°-]|[.,]\d)")
 _DAY_BEFORE = re.compile(r"(?:day|daily|open|hours:?),?\s$", re.IGNORECASE)
 """Hours follow: Saturday 8-8."""
+_PART_SIGNS = {"§": "section", "¶": "paragraph"}
+_LISTED = r"(?<!\S)(i{1,3}|iv|vi{0,3}|ix)\)(?=\s)"
+_LIST_NUMBERS = ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix")
 _WHOLE = 100
 """Percent, which 60-40 divides."""
 _ALWAYS = (24, 7)
@@ -121,7 +124,8 @@ _say_all_day_and_user_names = in_order(
     (r"(?<=\d)-(alpha|beta|rc|preview|snapshot|build|dev)(?:[.-]?(?=\d)|(?![\w-]))", r" \1 "),
     (r"(?<!\w)([#@])(?=\w{0,40}[a-z][A-Z]|\w{0,40}[A-Z]{2}[a-z])([A-Za-z]\w{2,40})(?!\w)", _words_of_tag),
     (r"(?i)(?<=\bhashtag )#(?=\w)", ""),
-    (r"§(§?)\s?(?=[A-Z\d])", lambda match: f"section{'s' if match[1] else ''} "),
+    (r"([§¶])(\1?)\s?(?=[A-Z\d])", lambda match: f"{_PART_SIGNS[match[1]]}{'s' if match[2] else ''} "),
+    (_LISTED, lambda match: f"{_LIST_NUMBERS.index(match[1]) + 1},"),
     (
         rf"(?<![\w/])({CURRENCY_CODES})\s?/\s?({CURRENCY_CODES})(?![\w/])",
         lambda match: " ".join(match[1] + match[2]),
@@ -215,7 +219,7 @@ _say_slashes = in_order(
     (r"(?<!\w)[:;]['-]?[()DP](?!\w)", " "),  # an emoticon
     (r"(?i)\band/or\b", "and or"),
     (r"(?<![\w/])([A-Z])/(?=[A-Z](?![\w/]))", r"\1 "),
-    (r"(?<=\w)\s?/\s?(?=\w)", " slash "),
+    (r"(?<=\w)\s?/\s?(?=\w)|(?<!\S)/(?=\w)", " slash "),
     (r"[*_`^|\\<>~{}\[\]/•·⁄℠§¶†‡#]", " "),
 )
 _tidy_dashes = in_order((r" (?:[-–—]+ )+| ?[–—]+ ?", ", "), (r"(?<!\w)-+(?!\w)", " "))

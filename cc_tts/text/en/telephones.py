@@ -91,8 +91,8 @@ KEY_RULES = (
         lambda match: f"{_KEYS[match[1]]} {match[2]} pound" if match[1] else f"{_KEYS[match[3]]} {match[4]}",
     ),
     (
-        r"(?i)(?:(?<=press )|(?<=enter )|(?<=dial ))([*#]{2})(?![\w*#])",
-        lambda match: " ".join(_KEYS[key] for key in match[1]),
+        r"(?i)(?:(?<=press )|(?<=enter )|(?<=dial ))[*#]{2}\d{0,4}(?![\w*#])",
+        _dialled,
     ),
     (r"(?i) ?\((?:(?<=pound \()|(?<=hash \()|(?<=star \()|(?<=asterisk \()|(?<=sign \())[*#]\)", ""),
     (r"(?<![\w#*])(\d{1,12})#(?!\w)", lambda match: f"{digit_groups(match[1])} pound"),
@@ -143,6 +143,5 @@ SHORT_NUMBER_RULES = (
     ),
     (r"(?<![\w$£€.,/#-])(911|988)(?![\w%/-]|[.,]\d)", each_digit),
     (r"(?<![\w*])\*(\d{1,3})(#?)(?![\w*])", lambda match: f"star {digits(match[1])}{' pound' if match[2] else ''}"),
-    (r"(?<![\w#])#(\d{1,3})#(?!\w)", lambda match: f"pound {digits(match[1])} pound"),
 )
 """Service numbers, short codes, extensions and codes of keys."""

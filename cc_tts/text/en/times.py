@@ -2,7 +2,7 @@
 
 import re
 
-from cc_tts.text.en.numbers import cardinal, digits, two_digits
+from cc_tts.text.en.numbers import amount, cardinal, digits, two_digits
 from cc_tts.text.substitution import in_order, kept_stop
 
 _HALF = r"(?P<half>[AaPp]\.\s?[Mm]\b\.?|[AaPp][Mm]\b|(?<=:\d\d)[AaPp]\b)"
@@ -10,6 +10,9 @@ _CLOCK = (
     r"(?<![\w:.])(?P<hour>[01]?\d|2[0-4]):(?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d)(?:\.\d{1,6})?)?"
     rf"(?:Z(?!\w)|\s?{_HALF})?(?![\d:])"
 )
+_WITH_H = r"(?<![\w:.,])(?P<hours>[01]?\d|2[0-3])h(?P<minutes>[0-5]\d)(?!\w)"
+_RATIO = r"(?<![\w:.,])(\d{1,3}):(?=\d{1,3}(?![\w:]|\.\d))(?!\d{1,3}\s?[ap]\.?m\b)"
+_OF_RATIO = re.compile(r"\b(?:ratios?|\w+ parts?|dilut\w+|mix\w*|scale|odds|aspect)\b", re.IGNORECASE)
 _PARTS = (
     r"(?<![\w:.,])(?=\d+\s?(?:d|h|hrs?|m|mins?)\s?\d)(?:(?P<days>\d{1,3})\s?d(?:ays?)?)?\s?(?:(?P<hours>\d{1,3})\s?(?:h|hrs?))?"
     r"\s?(?:(?P<minutes>\d{1,3})\s?(?:m|mins?))?\s?(?:(?P<seconds>\d{1,2})\s?(?:s|secs?))?(?<=[a-z])(?!\w)"
@@ -19,7 +22,7 @@ _ZONE = (
     r"(?P<zone>[ECMP][SD]?T|AK[SD]?T|HST|GMT|UTC|BST|CES?T|IST|JST|AE[SD]T|NZ[SD]T|SGT|HKT)\b\.?"
 )
 _LENGTH = (
-    r"(?i)\b((?:call length|duration|lasted|took|elapsed|remaining|(?:hold|talk|wait|run|handle) ?time"
+    r"(?i)\b((?:call length|ewt|duration|lasted|took|elapsed|remaining|(?:hold|talk|wait|run|handle) ?time"
     r"|(?:on hold|holding|waiting|waited|talked|spoke) for)(?: is| was)?:? )"
     r"(\d{1,3}):([0-5]\d)(?![\d:])(?!\s?[ap]\.?m\b)"
 )
@@ -32,7 +35,10 @@ _LETTER_HALF = (
     r"(?i)(?=\d{1,2}[ap])(?:(?<=\bat )|(?<=@ )|(?<=\bby )|(?<=\bfrom )|(?<=\buntil )|(?<=\btill )|(?<=\bbefore )"
     r"|(?<=\bafter )|(?<=\bto ))(1[0-2]|[1-9])(?P<half>[ap])(?![\w-])"
 )
-_AT = re.compile(r"\b(?:at|by|until|till|since|from|before|after|to|between|and)\s$|[\dT],?\s?$", re.IGNORECASE)
+_AT = re.compile(
+    r"\b(?:at|by|until|till|since|from|before|after|to|between|and)\s$|[\dT],?\s?$|\b(?:twenty|nineteen) [a-z-]+\s$",
+    re.IGNORECASE,
+)
 """The words that stand before a time of day with seconds, and not before a duration."""
 _ZONE_AFTER = re.compile(r"\s(?:[ECMP] (?:[SD] )?T|U T C|G M T)\b")
 _SEAT_BEFORE = re.compile(r"\b\d{1,2}[B-K]\b|\b[Ss]eats?\b|\b[Rr]ow\b")
@@ -47,6 +53,11 @@ def _duration(match: re.Match[str]) -> str | None:
     """``1h 25m`` as "one hour twenty-five minutes", ``9d 4h`` and ``45m 10s`` likewise; one part alone may be a length."""
     said = [_count(int(number), unit[:-1]) for unit, number in match.groupdict().items() if number]
     return " ".join(said) if len(said) > 1 else None
+
+
+def _ratio(match: re.Match[str]) -> str | None:
+    before = match.string[: match.start()]
+    return f"{match[1]} to " if _OF_RATIO.search(before) and not _AT.search(before) else None
 
 
 def _is_seat(match: re.Match[str]) -> bool:
@@ -108,6 +119,11 @@ say_times = in_order(
     (_LETTER_HALF, lambda match: None if _is_seat(match) else f"{match[1]} {match['half']}m"),
     (_PARTS, _duration),
     (
+        _WITH_H,
+        lambda match: f"{match[1]}:{match[2]}" if _AT.search(match.string[: match.start()]) else _duration(match),
+    ),
+    (_RATIO, _ratio),
+    (
         r"\b([ECMP])\.\s?([SD]\.\s?)?T\b\.?",
         lambda match: re.sub("[^A-Z]", "", match.group()) + kept_stop(match),
     ),  # E.S.T.
@@ -116,6 +132,6 @@ say_times = in_order(
     (_CLOCK, _clock),
     (rf"(?<![\w:.,])(?P<hour>\d{{1,2}})\s?{_HALF}", lambda match: f"{cardinal(int(match['hour']))} {_half(match)}"),
     (r"(?i)\b(?P<half>[ap]\.\s?m\b\.?)", _half),
-    (r"(?<![\w:.])(\d{1,4}):(?=\d{1,4}(?![\w:]))", lambda match: f"{cardinal(int(match[1]))} to "),
+    (r"(?<![\w:.])(\d{1,4}(?:\.\d{1,2})?):(?=\d{1,4}(?![\w:]))", lambda match: f"{amount(match[1])} to "),
 )
 """Times of day in words; 3:2 as a ratio. Ranges of times are joined by "to" before this."""

@@ -48,7 +48,7 @@ _UNITS = {
 }
 """Units by their sign: singular and plural."""
 _UNITS |= {"ft": _FOOT, "in.": _INCH} | dict.fromkeys(
-    ("sq ft", "sq. ft", "sqft", "ft2", "ft squared"), ("square foot", "square feet")
+    ("sq ft", "sq. ft", "sqft", "sf", "ft2", "ft squared"), ("square foot", "square feet")
 )
 SINGULARS = {symbol: one for symbol, (one, _) in _UNITS.items()}
 UNIT_SYMBOLS = frozenset(_UNITS)

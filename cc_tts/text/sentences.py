@@ -167,7 +167,7 @@ def _full_stop_ends(before: str, following: str, *, is_complete: bool) -> bool |
     if word in _NEVER_LAST or (word == "ft" and not before.rstrip(" .sq")[-1:].isdigit()):
         return False
     is_unit = written.islower() and len(word) <= _LONGEST_UNIT and _AMOUNT_BEFORE.search(before) is not None
-    if is_unit and following and not following[0].isupper():
+    if is_unit and following and (not following[0].isupper() or _QUADRANT.match(following)):
         return False
     if following and _MEASURE_OF_WORD.search(before):
         is_open = not is_complete and _PERHAPS_MORE.fullmatch(following)

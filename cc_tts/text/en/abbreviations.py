@@ -3,7 +3,7 @@
 import re
 
 from cc_tts.text.en.numbers import cardinal, ordinal, plural
-from cc_tts.text.en.units import SINGULARS
+from cc_tts.text.en.units import PLURALS, SINGULARS
 from cc_tts.text.substitution import in_order, kept_stop
 
 _TITLES = {
@@ -74,7 +74,7 @@ _ROMAN = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
 _AFTER_HOUSE_NUMBER = re.compile(r"\b[\w-]+\s(?:[A-Z]\w*\s){1,3}$")
 _STREET_NAME = re.compile(r"(?:\d\w*|[A-Z]\w*)\s$")
 _STREET_INSIDE_SENTENCE = re.compile(
-    r"[\w,]\s(?!(?:Mount|Port|Fort|Lake|Downtown|North|South|East|West|Mister)\s)[A-Z]\w*\s$|\d\w*\s$"
+    r"[\w,]\s(?!(?:Mount|Port|Fort|Lake|Downtown|North|South|East|West|Mister|Miz|Missus|Doctor|Judge)\s)[A-Z]\w*\s$|\d\w*\s$"
 )
 _NEXT_IS_NAME = re.compile(r"\s[A-Z]\w+")
 _NUMBERED = re.compile(
@@ -96,6 +96,9 @@ _SHORT_PER = "|".join(map(re.escape, sorted(_PER_WORDS, key=len, reverse=True)))
 _PER = (
     rf"(?:(?<=[\w.])\s?/\s?|\bper\s)(?:(?P<short>{_SHORT_PER})(?!\w)\.?"
     r"|(?P<full>square foot|gallon|pound|mile|second|minute|hour|day|week|month|year|person|night|unit|item)\b)"
+)
+_COUNTED_UNITS = "|".join(
+    sorted({"dollars", "cents", "euros", "percent"} | {many.split()[-1] for many in PLURALS}, key=len, reverse=True)
 )
 _COUNTED_PER = (
     r"(\b\d[\d,.]{0,9}\s[a-z]{2,20}s)\s?/\s?"
@@ -189,7 +192,7 @@ say_abbreviations = in_order(
     (r"(?i)\b(?:i\.\s?e|ie)\.(?!\w),?", "that is,"),
     (_PER, _per),
     (_COUNTED_PER, r"\1 per "),
-    (r"/(?:(?<=dollars/)|(?<=cents/)|(?<=pounds/)|(?<=euros/)|(?<=percent/))(?=[a-z]{3})", " per "),
+    (rf"\b({_COUNTED_UNITS})\s?/\s?(?=[a-z]{{3}})", r"\1 per "),
     (r"\b([Ii])ns\.?(?=\s(?:card|co|policy|info|plan|carrier|provider|company)\b)", r"\1nsurance"),
     (r"(?<![\w/])([wmqy])/\1(?![\w/])", lambda match: f"{_PERIODS[match[1]]} over {_PERIODS[match[1]]}"),
     (r"\bUtd\b\.?", "United"),

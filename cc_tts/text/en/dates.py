@@ -54,6 +54,7 @@ _EXPIRY = (
 _EXPIRES_AFTER = r"(?i)(?<![\w/.-])(0[1-9]|1[0-2])/(2[4-9]|3\d)(?=\s(?:is\s|as\s)?(?:the|your|its)\s(?:card's\s)?expir)"
 _EXP = re.compile(r"exp[.:]{0,2}\s", re.IGNORECASE)
 _CARD = re.compile(r"\b(?:cards?|visa|mastercard|amex)\b", re.IGNORECASE)
+_OFFER = re.compile(r"\b(?:points|miles|coupons?|offers?|sale|vouchers?|promo|rewards)\b", re.IGNORECASE)
 _EXPIRY_DATE = re.compile(r"\bexpir(?:y|ation)|\bexp\b", re.IGNORECASE)
 _FIRST_EXPIRY_YEAR = 24  # a card that expired before is not spoken of; 3/15 is a day
 _BEFORE_TIME = r"(?i)(?<![\w/.-])(?P<first>\d{1,2})/(?P<second>\d{1,2})(?=(?:,| at| @)\s\d{1,2}(?::\d\d|\s?[ap]\.?m))"
@@ -189,7 +190,10 @@ def _date_rules(*, day_first: bool) -> Callable[[str], str]:
             rf"\b{_WEEKDAY}\.(?!\w)(?=\s[a-z]|[,;)]|$)",
             lambda match: _weekday(match[1]) + kept_stop(match),
         ),
-        (rf"(?<=\d)\s?[-–—]\s?(?=(?:{'|'.join(name[:3] for name in _MONTHS)})[a-z]{{0,6}}\.?\s\d)", " to "),
+        (
+            rf"(?<=\d)\s?[-–—]\s?(?=(?:[A-Z][a-z]+day,?\s)?(?:{'|'.join(name[:3] for name in _MONTHS)})[a-z]{{0,6}}\.?\s\d)",
+            " to ",
+        ),
         (
             rf"(?:\bthe\s)?(?<![\w.,:/-])(\d{{1,2}})(?:st|nd|rd|th)?(?:\s?[-–—]\s?|\sto\s)(?={_IN_DAY_MONTH[2:]})",
             lambda match: f"the {ordinal(int(match[1]))} to ",
@@ -210,7 +214,9 @@ def _date_rules(*, day_first: bool) -> Callable[[str], str]:
 def _is_day(match: re.Match[str]) -> bool:
     """Whether ``10/2`` is a day of a month and no fraction: by the words around it, else by what fractions people write."""
     before = match.string[max(0, match.start() - _LOOK_BACK_CHARACTERS) : match.start()]
-    if _PART_BEFORE.search(before) or _PART_AFTER.match(match.string, match.end()):
+    if _PART_BEFORE.search(before) or (
+        _PART_AFTER.match(match.string, match.end()) and not _closes_quotation(match.string, match.end())
+    ):
         return False
     if _DAY_BEFORE.search(before):
         return True
@@ -218,6 +224,11 @@ def _is_day(match: re.Match[str]) -> bool:
         return False
     previous = _SLASHED_BEFORE.search(before)
     return _is_hardly_part(match, before) or (previous is not None and _is_hardly_part(previous, ""))
+
+
+def _closes_quotation(text: str, at: int) -> bool:
+    """Whether a mark that could stand for inches ends a quotation."""
+    return text.startswith('"', at) and text.count('"', 0, at) % 2 == 1
 
 
 def _is_hardly_part(match: re.Match[str], before: str) -> bool:
@@ -301,8 +312,8 @@ def _expiry(match: re.Match[str]) -> str | None:
 
 def _speaks_of_card(match: re.Match[str]) -> bool:
     before = match.string[: match.start("month")]
-    if _CARD.search(before):
-        return True
+    if _CARD.search(before) or _OFFER.search(match.string):
+        return _CARD.search(before) is not None
     is_short = match["month"][0] == "0" or "thru " in match["context"].lower()
     return "through" not in match["context"].lower() and (is_short or _EXPIRY_DATE.search(before) is not None)
 

@@ -24,6 +24,7 @@ from cc_tts.text.en.telephones import (
     each_digit,
     each_group,
 )
+from cc_tts.text.en.times import military
 from cc_tts.text.en.travel import TRAVEL_RULES
 from cc_tts.text.en.units import UNIT_SYMBOLS
 from cc_tts.text.substitution import Say, in_order
@@ -167,6 +168,7 @@ _HYPHENED_GROUPS = (
 )
 """No date; short groups without a zero before them, as in 5-10-15, may be quantities."""
 _NUMBER_WITH_SUFFIX = re.compile(r"\d+(?:st|nd|rd|th|s|am|pm|k|m|bn|x)|\d{1,3}b", re.IGNORECASE)
+_HOURS = re.compile("(?:[01]\\d|2[0-4])(?:00|15|30|45)")
 _NUMBER_AND_LETTER = re.compile("[0-9]+[A-JLN-Z]")
 _PRONOUNCEABLE = re.compile(r"(?i)(?![a-z]*[^aeiouy]{5})(?:[^aeiouy]{0,2}|s[cpt][hlr]|[cpst]hr|sch)[aeiouy]")
 _MIN_ID_DIGITS = 3  # unmeasured
@@ -235,6 +237,14 @@ def _masked(match: re.Match[str]) -> str:
 def _number_sign(match: re.Match[str]) -> str | None:
     """``your spot # to us`` has a number, "press # to end" a key."""
     return None if _PRESSED_BEFORE.search(match.string, max(0, match.start() - 10), match.start()) else "number"
+
+
+def _numbered_from(match: re.Match[str]) -> str | None:
+    """``0001–4500`` of serial numbers; ``0900-1700`` are hours."""
+    first, last = match["first"], match["last"]
+    if all(map(_HOURS.fullmatch, (first, last))):
+        return f"{military(first[:2], first[2:])} to {military(last[:2], last[2:])}"
+    return f"{digits(first)} to {digits(last)}" if match["dash"] == "–" and len(first) == len(last) else None
 
 
 def _paragraph(match: re.Match[str]) -> str:
@@ -358,6 +368,7 @@ say_identifiers = in_order(
         _after(_STRONG_BEFORE, each_digit),
     ),
     (rf"\b({'|'.join(_ROOMS)})\s(?=#?\d|number\b|[A-Z]\b)", lambda match: f"{_ROOMS[match[1]]} "),
+    (r"(?<![\w.,:/$-])(?P<first>0\d{3,7})\s?(?P<dash>[–-])\s?(?P<last>\d{4,8})(?![\w–-])", _numbered_from),
     *KEY_RULES,
     (_MASKED, _masked),
     (r"(?<=\()x-?(\d{4})(?=\))", lambda match: f"ending in {digits(match[1])}"),

@@ -46,6 +46,10 @@ _RATING = (
     r"(?i)\b((?:scored?|rated|rating|gave|graded?)\s(?:[a-z]{1,8}\s){0,3})(\d{1,3})/(?=\d{1,3}(?![\w/⁄]|[.,]\d|\sof\b))"
     r"|(?<![\w/.,])()([0-5])/(?=5\sstars?\b|10\sstars?\b)"
 )
+_OF_MANY = (
+    r"(?<![\w/.,])(\d{1,3})/(?=\d{1,3}\s(?:items|tasks|tests|files|questions|votes|seats|members|users|servers|checks|slots"
+    r"|packages|orders|stores|sites|devices|employees|students)\b)"
+)
 _LIMITS = (
     r"(?i)\b((?:liability|injury|limits?|coverage|policy)\b[a-z ,:]{0,30}\s)(\d{2,3}/\d{2,3}(?:/\d{2,3})?)"
     r"(?![\w/⁄]|[.,]\d)"
@@ -113,10 +117,11 @@ _say_all_day_and_user_names = in_order(
         r"\1emporary",
     ),
     (  # sunny_day88, but not order_id, which is of a program
-        r"(?<![\w/.@-])(?=\w{0,40}\d)[A-Za-z0-9]{1,40}+(?:_[A-Za-z0-9]{1,40}+){1,8}+(?![.-]?\w)",
+        r"(?<![\w/.@-])(?=\w{0,40}[\dA-Z])[A-Za-z0-9]{1,40}+(?:_[A-Za-z0-9]{1,40}+){1,8}+(?![.-]?\w)",
         lambda match: match.group().replace("_", " underscore "),
     ),
     (r"btw\.?(?=\s\$?\d)", "between"),
+    (r"(?<=[A-Z]{2})\s?\*\s?(?=[A-Z\d]{2})", " star "),  # a merchant on a statement: SQ *BAKERY
     (  # 4.5 x 10^9, 10^-3
         r"(?:(?<=\d)\s?([x×*])\s?|(?<!\w))10\^(-?)(\d{1,2})(?!\w)",
         lambda match: f"{' times ' if match[1] else ''}ten to the power of{match[2] and ' minus'} {match[3]}",
@@ -189,6 +194,7 @@ _say_fractions_and_ordinals = in_order(
         lambda match: f"{match[1]}{cardinal(int(match[2]))} of ",
     ),
     (r"(?<![\w/.,])(\d{1,2})/(\d)(?=\sARMs?\b)", r"\1 \2"),  # a mortgage
+    (_OF_MANY, lambda match: f"{cardinal(int(match[1]))} of "),
     (_LIMITS, lambda match: match[1] + ", ".join(map(integer, match[2].split("/")))),
     (r"(?<![\w/.,⁄])(?<!\d )1[/⁄]2(?=[ -](?:price|off|fare|rate|day|board|term|size|portion)\b)", "half"),
     (_RATING, lambda match: f"{match[1] or ''}{cardinal(int(match[2] or match[4]))} out of "),

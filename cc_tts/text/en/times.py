@@ -91,9 +91,14 @@ def _clock(match: re.Match[str]) -> str:
 
 def _military(match: re.Match[str]) -> str:
     """``1430 hours`` as "fourteen thirty hours", ``0800`` as "zero eight hundred"."""
-    hour, minute = match["hour"] or match["h"], int(match["minute"] or match["m"])
+    said = military(match["hour"] or match["h"], match["minute"] or match["m"])
+    return f"{said} hours" if match["hour"] else said
+
+
+def military(hour: str, minute: str) -> str:
+    """``0800`` as "zero eight hundred", ``1430`` as "fourteen thirty"."""
     said = digits(hour) if hour[0] == "0" else cardinal(int(hour))
-    return f"{said} {two_digits(minute) if minute else 'hundred'}{' hours' if match['hour'] else ''}"
+    return f"{said} {two_digits(int(minute)) if int(minute) else 'hundred'}"
 
 
 def _spelled_out(hour: int, minute: int, second: int) -> str:

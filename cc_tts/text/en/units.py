@@ -26,7 +26,8 @@ _REGULAR = {
     "pct": "percent",
     "Gb/s": "gigabit(s) per second", "Mb/s": "megabit(s) per second", "GB/s": "gigabyte(s) per second",
     "pc, pcs": "piece(s)", "doz": "dozen",
-    "tsp": "teaspoon(s)", "tbsp": "tablespoon(s)", "dL, dl": "deciliter(s)", "ug, μg": "microgram(s)",
+    "tsp": "teaspoon(s)", "tbsp, Tbsp, tbs": "tablespoon(s)", "c.": "cup(s)",
+    "dL, dl": "deciliter(s)", "ug, μg": "microgram(s)",
     "ng": "nanogram(s)", "uL, μL": "microliter(s)",
     "mmol": "millimole(s)", "mol": "mole(s)", "umol, μmol": "micromole(s)", "nmol": "nanomole(s)",
     "mEq": "milliequivalent(s)", "IU": "international unit(s)",
@@ -51,6 +52,7 @@ _UNITS |= {"ft": _FOOT, "in.": _INCH} | dict.fromkeys(
     ("sq ft", "sq. ft", "sqft", "sf", "ft2", "ft squared"), ("square foot", "square feet")
 )
 SINGULARS = {symbol: one for symbol, (one, _) in _UNITS.items()}
+PLURALS = frozenset(many for _, many in _UNITS.values() if many.endswith("s"))
 UNIT_SYMBOLS = frozenset(_UNITS)
 """Every unit that is known behind a number."""
 

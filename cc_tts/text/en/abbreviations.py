@@ -135,6 +135,8 @@ def _word(match: re.Match[str]) -> str | None:
     written = match[1].lower()
     if written in _ONLY_CAPITALISED and not match[1][0].isupper():
         return None
+    if match[1] == "Hr" and _NEXT_IS_NAME.match(match.string, match.end()):
+        return None  # a German gentleman
     if written in _NEVER_LAST:
         return _NEVER_LAST[written] + ("." if match.end() == len(match.string) else "")
     said = _WORDS.get(written) or CHAT_WORDS.get(written)

@@ -115,6 +115,10 @@ _LETTER_DAYS_RANGE = (
 )
 _IN_MONTH = rf"\s(?:{'|'.join(_MONTHS)}|(?:{'|'.join(name[:3] for name in _MONTHS)})t?\b\.?\s\d)"
 _IN_DAY_MONTH = rf"\s\d{{1,2}}(?:st|nd|rd|th)?\s(?:of\s)?(?:{'|'.join(name[:3] for name in _MONTHS)})"
+_TO_MONTH = (
+    r"(?:(?<=\d)|(?<=\d(?:st|nd|rd|th)))\s?[-–—]\s?(?=(?:[A-Z][a-z]+day,?\s)?"
+    rf"(?:{'|'.join(name[:3] for name in _MONTHS)})[a-z]{{0,6}}\.?\s\d)"
+)
 _HOUR = r"\s\d{1,2}(?::\d\d)?(?:\s?[AaPp]\.?[Mm]\b|\s?[-–]\s?(?:\d|noon\b|midnight\b))"
 _DAY = re.compile(r"(?P<first>\d{1,2})/(?P<second>\d{1,2})(?:/(?P<year>\d{4}|\d{2}))?")
 _BEFORE_WEEKDAY = re.compile(
@@ -186,12 +190,13 @@ def _date_rules(*, day_first: bool) -> Callable[[str], str]:
             rf"\b{_WEEKDAY}\b(?![.'’-]|\s[A-Z])",
             lambda match: _weekday(match[1]) if _is_behind(_BEFORE_WEEKDAY, match) else None,
         ),
+        (rf"\b{_WEEKDAY}\.?(?=\s(?:morning|afternoon|evening|night)s?\b)", lambda match: _weekday(match[1])),
         (
             rf"\b{_WEEKDAY}\.(?!\w)(?=\s[a-z]|[,;)]|$)",
             lambda match: _weekday(match[1]) + kept_stop(match),
         ),
         (
-            rf"(?<=\d)\s?[-–—]\s?(?=(?:[A-Z][a-z]+day,?\s)?(?:{'|'.join(name[:3] for name in _MONTHS)})[a-z]{{0,6}}\.?\s\d)",
+            _TO_MONTH,
             " to ",
         ),
         (

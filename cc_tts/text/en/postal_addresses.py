@@ -48,7 +48,8 @@ _STREET_ALONE = (
     rf"\s(?P<short>{_SHORT_STREET})\b(?P<dot>\.?)(?:\s(?P<quadrant>{_POINT})\b(?!['’&/-]|\s\d))?"
 )
 _POINT_BEFORE_NAME = (
-    r"(?<![\w.])([NSEW])\.?\s(?=Broadway\b|(?:[A-Z][a-z]+|\d{1,3}(?:st|nd|rd|th))\s(?:Street|Avenue|Road|Drive|Boulevard|St"
+    r"(?<=\d )([NSEW])\.?\s(?=\d{1,3}(?:st|nd|rd|th)\b)"
+    r"|(?<![\w.])([NSEW])\.?\s(?=Broadway\b|(?:[A-Z][a-z]+|\d{1,3}(?:st|nd|rd|th))\s(?:Street|Avenue|Road|Drive|Boulevard|St"
     r"|Ave|Rd|Dr|Blvd)\b)"
 )
 _POINT_AT_CORNER = (
@@ -169,7 +170,7 @@ say_postal_addresses = in_order(
     (_DIRECTION, _direction),
     (_SIDE, _direction),
     (_POINT_AT_CORNER, lambda match: f"{match[1]}{COMPASS[match[2]]} "),
-    (_POINT_BEFORE_NAME, lambda match: f"{COMPASS[match[1]]} "),
+    (_POINT_BEFORE_NAME, lambda match: f"{COMPASS[match[1] or match[2]]} "),
     (_STREET_ALONE, _street_alone),
     (r"\bFt\.?(?=\s[A-Z][a-z])", "Fort"),
     (r"\bSt-(?=[A-Z])", "Saint-"),

@@ -143,7 +143,7 @@ _say_all_day_and_user_names = in_order(
     ),
     (r"(?<=\b[A-Z]{3})\s?(?:→|[-=]>)\s?(?=[A-Z]{3}\b)", " to "),
     (r"(?<=\w)\s\|\s(?=\w)", ", "),
-    (r"(?<=\S)\s(?:→|➔|[-=]?>|»)\s(?=[A-Za-z])", ", "),
+    (r"(?<=\S)\s(?:→|➔|[-=]?>|»)\s(?=[\"“]?[A-Za-z])", ", "),
     (r"\b(UTC|GMT)\s?([+-])\s?(?=\d)", lambda match: f"{match[1]} {'plus' if match[2] == '+' else 'minus'} "),
     (r"\+\s?/\s?-\s?(?=[$£€]?\.?\d)", "plus or minus "),
     (r"(?<![\w/.,])(\d)/(?=[$£€]\d)", r"\1 for "),

@@ -120,6 +120,10 @@ def _hour_and_minute(hour: int, minute: int, *, has_half: bool, has_second: bool
 
 say_times = in_order(
     (_LENGTH, lambda match: f"{match[1]}{_spelled_out(0, int(match[2]), int(match[3]))}"),
+    (
+        r"(?<![\w:.])(\d{1,3}):([0-5]\d)(?=\s(?:long|in length|remaining|elapsed)\b)",
+        lambda match: _spelled_out(0, int(match[1]), int(match[2])),
+    ),
     (_MILITARY, _military),
     (_LETTER_HALF, lambda match: None if _is_seat(match) else f"{match[1]} {match['half']}m"),
     (_PARTS, _duration),

@@ -89,7 +89,7 @@ _LENGTHS = {"ft": _FOOT, "feet": _FOOT, "foot": _FOOT, "in": _INCH, "inch": _INC
 }
 _LENGTH = "|".join(sorted(_LENGTHS, key=len, reverse=True))
 _DIMENSION = (
-    rf"(?:{AMOUNT_BEGINS}|(?<=\d[x×]))(?P<amount>{AMOUNT})(?:\s?(?P<length>{_LENGTH})\b\.?)?\s?[x×]\s?"
+    rf"(?:{AMOUNT_BEGINS}(?<![/⁄])|(?<=\d[x×]))(?P<amount>{AMOUNT})(?:\s?(?P<length>{_LENGTH})\b\.?)?\s?[x×]\s?"
     rf"(?={AMOUNT}(?:(?![\w.])|\s?[x×]\s?\d|\s?(?:{_LENGTH})\b|\.(?!\d)))"
 )
 _SIDES = {"W": "wide", "D": "deep", "H": "high", "L": "long"}
@@ -213,6 +213,7 @@ def _measure(match: re.Match[str]) -> str | None:
 
 
 say_measures = in_order(
+    (r"(?:(?<=[/⁄]\d)|(?<=[/⁄]\d\d))\s?[x×]\s?(?=\d)", " by "),
     (r"(?<=\d['\"′″])\s?[x×]\s?(?=\d{1,4}(?:\.\d{1,2}|(?:[ -]\d{1,2})?[/⁄]\d{1,2})?['\"′″])", " by "),
     (_FEET_AND_INCHES, lambda match: f"{counted(match[1], *_FOOT)} {counted(match[2], *_INCH)}"),
     (_COORDINATE, _coordinate),
@@ -228,7 +229,7 @@ say_measures = in_order(
     ),
     (_FRACTION_OF, _fraction_of),
     (rf"({AMOUNT}) in(?=\s(?:wide|tall|long|deep|thick|high)\b)", lambda match: counted(match[1], *_INCH)),
-    (r"(?<![\w.,])(\d{3,4})p(?!\w)", lambda match: f"{house_number(match[1])} p"),
+    (r"(?<![\w.,])(\d{3,4})p(?=(?:\d\d)?(?!\w))", lambda match: f"{house_number(match[1])} p "),
     (r"(?i)(?<=\d)[ -]?y(?:/?o\b|\.\s?o\.)", " year old"),
     (r"\b([Tt]he|[Aa]|an) ([58]|1[0125])K(?=[\s.,;!?]|$)", r"\1 \2 K"),  # a race
     (r"(?<=\d)[kK](?=\s(?:run|race|walk|TV|monitor|display|video|screen|resolution)\b)", " K"),

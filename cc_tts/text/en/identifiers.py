@@ -53,7 +53,7 @@ _CODE_AFTER_WORDS = (
     rf"{_NOT_COUNTED}(?!\s?[%°])(?=[.,;:!?)]|$|\s(?:and|or|but|if|for|until|which|it|please|not)\b)"
 )
 _LIKE_CODES = (
-    r"(?<![\w.,$£€#-])(?=[\w, ]*\b0\d)(\d{3,8})(?:(?:, (?:or |and )?| or | and )\d{3,8}){1,6}(?![\w-]|[.,:/]\d)"
+    r"(?<![\w.,$£€#-])(?=[\w, ]{0,80}\b0\d)(\d{3,8})(?:(?:, (?:or |and )?| or | and )\d{3,8}){1,6}(?![\w-]|[.,:/]\d)"
 )
 """Numbers in a list of which one begins with a zero: a PIN other than 1234 or 0000."""
 _LAST_DIGITS = (

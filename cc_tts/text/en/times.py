@@ -12,7 +12,7 @@ _CLOCK = (
 )
 _WITH_H = r"(?<![\w:.,])(?P<hours>[01]?\d|2[0-3])h(?P<minutes>[0-5]\d)(?!\w)"
 _RATIO = r"(?<![\w:.,])(\d{1,3}):(?=\d{1,3}(?![\w:]|\.\d))(?!\d{1,3}\s?[ap]\.?m\b)"
-_OF_RATIO = re.compile(r"\b(?:ratios?|\w+ parts?|dilut\w+|mix\w*|scale|odds|aspect)\b", re.IGNORECASE)
+_OF_RATIO = re.compile(r"\b(?:ratios?|(?:\d|one|two|three) parts?|dilut\w+|mix\w*|scale|odds|aspect)\b", re.IGNORECASE)
 _PARTS = (
     r"(?<![\w:.,])(?=\d+\s?(?:d|h|hrs?|m|mins?)\s?\d)(?:(?P<days>\d{1,3})\s?d(?:ays?)?)?\s?(?:(?P<hours>\d{1,3})\s?(?:h|hrs?))?"
     r"\s?(?:(?P<minutes>\d{1,3})\s?(?:m|mins?))?\s?(?:(?P<seconds>\d{1,2})\s?(?:s|secs?))?(?<=[a-z])(?!\w)"

@@ -279,8 +279,8 @@ class Metrics:
         )
         self.engine_no_audio = counter(
             "cctts_engine_no_audio",
-            "Text chunks for which a voice gave no audio though there is something to say; the fallback says them, or the "
-            "prompt fails with no_audio.",
+            "Text chunks for which a voice gave no audio though there is something to say, or that it was stopped in; the "
+            "fallback says them, or the prompt fails with no_audio.",
             "engine",
         )
         self.engine_generation_streams = counter(
@@ -301,6 +301,13 @@ class Metrics:
         self.engine_underruns = counter(
             "cctts_engine_underruns",
             "Chunks of audio that came after their listener had run dry, as the engine reckons.",
+        )
+
+        self.engine_runaways = counter(
+            "cctts_engine_runaways",
+            "How often speech ran away and was stopped: took too long (length), repeated itself (repeats), or fell silent "
+            "(silence).",
+            "cause",
         )
 
         # --- the prompt cache

@@ -232,6 +232,7 @@ class TtsConfig:
     num_threads: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 0
     max_streams: Annotated[int, msgspec.Meta(ge=0, le=4096)] = 0
     interleaved_text: bool = False
+    stop_runaways: bool = True
     refuse_when_full: bool = False
     overload_wait_ms: Annotated[float, msgspec.Meta(ge=0, le=600_000)] = 2000.0
     first_audio_target_ms: Annotated[float, msgspec.Meta(ge=10, le=600_000)] = 300.0

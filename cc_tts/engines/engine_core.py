@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from msgspec import field
+
 from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
 from cc_tts.engines.speech_chunk import Report, SpeechChunk
 from cc_tts.errors import CcTtsError, Unprocessable
@@ -61,6 +63,8 @@ class EngineLoad(Report, frozen=True, kw_only=True):
     pages_total: int = 0
     num_not_finite: int = 0  # chunks whose numbers were not finite, since the start
     num_underruns: int = 0  # how often audio came after its listener had run dry, since the start
+    num_runaways: dict[str, int] = field(default_factory=dict)
+    """How often speech ran away and was stopped, since the start, by the cause."""
 
 
 class DeviceLost(Exception):

@@ -2,7 +2,7 @@
 
 ::
 
-    engine      data · stream_id · text_chunk_index · spoken_words
+    engine      data · stream_id · text_chunk_index · spoken_words · gave_up_after
     worker      made_ms
     link        rate_hz
     failover    is_resumed · after_loss
@@ -42,6 +42,8 @@ class SpeechChunk(Report, frozen=False, omit_defaults=True):  # type: ignore[mis
     """The worker that spoke before was lost, and this may repeat audio, or be of another voice."""
     after_loss: bool = False
     """It is the first one in place of the lost worker."""
+    gave_up_after: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    """The voice ran away, and was stopped after about this share of the text chunk, below 1; its audio ends there."""
     refused_because: str = ""
     """Why the words that would begin here are not spoken: no voice speaks their language."""
     paces: tuple[Pace, ...] = ()
@@ -72,6 +74,7 @@ class SpeechChunk(Report, frozen=False, omit_defaults=True):  # type: ignore[mis
         self.marks = held.marks + self.marks
         self.paces = held.paces + self.paces
         self.after_loss |= held.after_loss
+        self.gave_up_after = held.gave_up_after if self.gave_up_after is None else self.gave_up_after
 
     def begin_with(self, unspoken: str) -> None:
         """Put text before its words that is not spoken."""

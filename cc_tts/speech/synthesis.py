@@ -11,7 +11,9 @@ loop.
 
 import asyncio
 import math
+import re
 from collections.abc import AsyncIterator, Callable
+from typing import Final
 
 from cc_tts import logs
 from cc_tts.audio import AudioFormat
@@ -22,10 +24,16 @@ from cc_tts.media.levels import LoudnessNormalizer
 from cc_tts.media.silence_trimmer import MAX_TAIL_MS, SilenceTrimmer
 from cc_tts.speech.chunks import SpokenPrompt, in_pieces
 from cc_tts.speech.resampler import StreamResampler
+from cc_tts.text.characters import has_speech
 from cc_tts.text.chunker import Chunker, TextChunk
 from cc_tts.text.process.client import TextPreparation
 from cc_tts.tracing import span as tracing
 from cc_tts.tracing.span import CURRENT, SumSpan
+
+_BOUNDARIES: Final = (re.compile(r"[.?!,;:](?=\s)|[。？！，、；：]"), re.compile(r"\s"))
+"""Where clauses end, and where words do."""
+_WITHOUT_BLANKS: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
+"""In Chinese and Japanese any character may begin a word."""
 
 log = logs.get(__name__)
 
@@ -114,11 +122,7 @@ class Synthesis:
         self._feeder = asyncio.create_task(self._feed())
         async for chunk in self._heard():
             if chunk.is_resumed and not self._held.is_resumed:
-                log.warning(
-                    "utterance_resumed",
-                    utterance_id=self._utterance_id,
-                    reason="worker_lost" if chunk.after_loss else "no_worker",
-                )
+                log.warning("utterance_resumed", utterance_id=self._utterance_id, reason=_reason(chunk))
             if chunk.rate_hz != self._voice_rate_hz:  # the fallback engine goes on
                 self._voice_rate_hz = chunk.rate_hz
                 self._resampler = StreamResampler(self._voice_rate_hz, self._format.rate_hz)
@@ -140,36 +144,53 @@ class Synthesis:
         num_heard = 0
         silence: list[SpeechChunk] = []
         async for chunk in self._stream:
-            if chunk.text_chunk_index >= num_heard and not _has_sound(chunk):
+            index, said = chunk.text_chunk_index, chunk.gave_up_after
+            if index >= num_heard and said is None and not _has_sound(chunk):
                 silence.append(chunk)
                 continue
-            for missed in range(num_heard, chunk.text_chunk_index if self._tells_chunks else 0):
-                async for other in self._said_instead(missed):
-                    yield other
+            async for other in self._missed(num_heard, index if self._tells_chunks else 0):
+                yield other
             for silent in silence:
-                if silent.text_chunk_index == chunk.text_chunk_index:
+                if silent.text_chunk_index == index:
                     yield silent
             silence = []
-            num_heard = max(num_heard, chunk.text_chunk_index + 1)
-            yield chunk
-        for missed in range(num_heard, len(self._text_chunks) if self._tells_chunks or not num_heard else 0):
-            async for other in self._said_instead(missed):
+            num_heard = max(num_heard, index + 1)
+            if said is None:
+                yield chunk
+                continue
+            async for other in self._said_instead(index, said):
+                yield other
+        num_chunks = len(self._text_chunks) if self._tells_chunks or not num_heard else 0
+        async for other in self._missed(num_heard, num_chunks):
+            yield other
+
+    async def _missed(self, begin: int, end: int) -> AsyncIterator[SpeechChunk]:
+        for index in range(begin, end):
+            async for other in self._said_instead(index):
                 yield other
 
-    async def _said_instead(self, index: int) -> AsyncIterator[SpeechChunk]:
-        if self._is_cancelled:
+    async def _said_instead(self, index: int, said: float | None = None) -> AsyncIterator[SpeechChunk]:
+        """The stand-in says a text chunk, or what is left after the share that was ``said`` when the voice ran away."""
+        text, is_heard = unsaid_part(self._text_chunks[index].spoken, said or 0.0), False
+        if self._is_cancelled or not has_speech(text):
             return
-        text, is_heard = self._text_chunks[index].spoken, False
         self._on_no_audio()
         self._stand_in = self._open_stand_in()
-        log.error("no_audio", voice=self._voice, text_chars=len(text), has_stand_in=self._stand_in is not None)
+        log.error(
+            "no_audio", voice=self._voice, text_chunk=index, text_chars=len(text), ran_away=said is not None,
+            has_stand_in=self._stand_in is not None,
+        )  # fmt: skip
         if self._stand_in is not None:
             self._stand_in.push(text, text_chunk_index=index)
             self._stand_in.end()
+            is_told = False
             try:
                 async for chunk in self._stand_in:
                     is_heard |= _has_sound(chunk)
                     chunk.is_resumed = True
+                    if said is not None:
+                        chunk.gave_up_after, chunk.spoken_words = (None if is_told else said), ()
+                    is_told = True
                     yield chunk
             finally:
                 await self._stand_in.cancel()
@@ -221,6 +242,26 @@ class Synthesis:
     def _push(self, chunk: TextChunk) -> None:
         self._text_chunks.append(chunk)
         self._stream.push(chunk.spoken, text_chunk_index=chunk.index)
+
+
+def unsaid_part(text: str, said: float) -> str:
+    """Return ``text`` without the share of it that was ``said``, an estimate: from the next clause on, or else from the next
+    word, so that hardly a word is heard twice.
+    """
+    about = round(said * len(text))
+    if not about:
+        return text
+    for boundary in _BOUNDARIES:
+        for found in boundary.finditer(text, about):
+            if has_speech(rest := text[found.end() :]):
+                return rest
+    return text[about:] if _WITHOUT_BLANKS.match(text, about) else ""
+
+
+def _reason(chunk: SpeechChunk) -> str:
+    if chunk.after_loss:
+        return "worker_lost"
+    return "no_worker" if chunk.gave_up_after is None else "runaway"
 
 
 def _has_sound(chunk: SpeechChunk) -> bool:

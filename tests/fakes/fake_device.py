@@ -11,7 +11,7 @@ were not sampled.
 
 import random
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -25,7 +25,8 @@ from cc_tts.engines.cosyvoice.engine.device import (
 )
 from cc_tts.engines.cosyvoice.engine.prefill import Bistream, Prefill, SamplingRules
 from cc_tts.engines.cosyvoice.engine.schedule import CHUNK_TOKENS, LOOKAHEAD_TOKENS
-from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LengthLimits, SpeechIds, Table
+from cc_tts.engines.cosyvoice.engine.sequence import MAX_SILENT_IN_A_ROW
+from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LengthLimits, SpeechIds, Table, speech_inputs
 from cc_tts.errors import UnknownVoice, Unprocessable
 from cc_tts.voices.inline_ipa import without_pronunciations
 
@@ -70,7 +71,14 @@ class _Slot:
     rules: SamplingRules
     num_to_sample: int
     """Until the end of speech."""
+    num_inputs: int = 0
     sampled: list[int] = field(default_factory=list)
+    said: list[int] = field(default_factory=list)
+    """The speech tokens that the model has in its cache, or was just given."""
+    num_kept: int = 0
+    """Of these, when it was turned back."""
+    script: Iterator[int] | None = None
+    """What it samples until the end of speech, if that is given."""
     news: list[int] = field(default_factory=list)
     is_stopped: bool = False
     has_failed: bool = False
@@ -93,7 +101,7 @@ class FakeFront:
             return None
         limits = LengthLimits(0 if MUTE in text else 2, 20 * len(ids))
         inputs = IDS.unistream_inputs((), ids, ())
-        return Prefill(inputs, SamplingRules.of_request(limits))
+        return Prefill(inputs, SamplingRules.of_request(limits), num_likely=5.0 * sum(1 for each in ids if each))
 
     def spelled(self, text: str) -> str:
         return without_pronunciations(text)
@@ -145,6 +153,8 @@ class FakeDevice:
         self.broken_sampling: set[int] = set()
         self.broken_speech: set[int] = set()
         """Seeds of sequences whose numbers are not finite."""
+        self.scripts: dict[int, list[Iterable[int]]] = {}
+        """By seed: what a sequence samples, and what it samples when it is turned back."""
         self._clock = clock
 
     # --- pages
@@ -184,16 +194,34 @@ class FakeDevice:
             rules = each.prefill.rules
             if each.prefill.extends:
                 slot = self.slots[each.slot]
+                self._turn_back(slot, each.prefill)
                 assert slot.is_stopped, "extended while it runs"
                 slot.rules, slot.is_stopped = rules, False
             else:
                 assert each.slot not in self.slots, "a slot is used twice"
-                slot = self.slots[each.slot] = _Slot(each.voice_id, each.seed, rules, 0)
+                slot = self.slots[each.slot] = _Slot(each.voice_id, each.seed, rules, 0, len(each.prefill.inputs))
+                self._take_script(slot)
             text = [given.row for given in each.prefill.inputs if given.table is Table.TEXT]
             length = random.Random(f"{each.seed}/{len(slot.sampled)}").randint(3, 7)
             slot.num_to_sample = len(slot.sampled) + length * sum(1 for row in text if row)
             self._sample(slot, 1)
         self._clock.pass_ms(self.costs.start_ms)
+
+    def _turn_back(self, slot: _Slot, prefill: Prefill) -> None:
+        """Go on after an earlier position; its input must be what was there."""
+        if prefill.keeps is None:
+            return
+        num_said = prefill.keeps - slot.num_inputs + 1
+        assert 0 <= num_said <= len(slot.said)
+        del slot.said[num_said:]
+        if num_said:
+            assert prefill.inputs == speech_inputs(slot.said[-1:])
+        slot.is_stopped, slot.num_kept = True, num_said
+        self._take_script(slot)
+
+    def _take_script(self, slot: _Slot) -> None:
+        scripts = self.scripts.get(slot.seed)
+        slot.script = iter(scripts.pop(0)) if scripts else None
 
     def decode(self, until: Mapping[int, int], num_steps: int) -> dict[int, Sampled]:
         self._called("decode", list(until))
@@ -218,11 +246,15 @@ class FakeDevice:
                 return
             number = len(slot.sampled)
             sampled = zlib.crc32(f"{slot.seed}.{number}".encode()) % IDS.num_codes
-            if rules.forced_fill_at == number:
+            if slot.script is not None:
+                sampled = next(slot.script, IDS.end)
+            elif rules.forced_fill_at == number:
                 sampled = IDS.fill
             elif rules.forced_fill_at is None and number >= max(rules.min_sampled, slot.num_to_sample):
                 sampled = IDS.end
             slot.sampled.append(sampled)
+            if sampled < IDS.num_codes:
+                slot.said.append(sampled)
             if sampled < IDS.num_codes or rules.reports_special:
                 slot.news.append(sampled)
             slot.is_stopped = sampled >= IDS.num_codes or len(slot.sampled) >= rules.max_sampled
@@ -252,8 +284,7 @@ class FakeDevice:
 
     def _piece(self, slot: _Slot, job: SpeakJob) -> Spoken:
         slot.spoken += job.tokens
-        sampled = [token for token in slot.sampled if token < IDS.num_codes]
-        assert slot.spoken == sampled[: len(slot.spoken)], "tokens lost or twice"
+        assert slot.spoken == self._heard(slot)[: len(slot.spoken)], "tokens lost or twice"
         assert job.seed == slot.seed
         assert job.is_first == (slot.num_given == 0)
         end = len(slot.spoken) - (0 if job.is_last else LOOKAHEAD_TOKENS)
@@ -267,6 +298,15 @@ class FakeDevice:
             return Spoken(b"", failed=True)
         length = int(BYTES_PER_TOKEN / 2 / job.speed) * 2
         return Spoken(b"".join(bytes([token]) * length for token in tokens))
+
+    def _heard(self, slot: _Slot) -> list[int]:
+        """The tokens that become audio: no more silence than a pause."""
+        heard, num_silent = [], 0
+        for place, token in enumerate(slot.said):
+            num_silent = 0 if token not in self.silent_tokens else 1 if place == slot.num_kept else num_silent + 1
+            if num_silent <= MAX_SILENT_IN_A_ROW:
+                heard.append(token)
+        return heard
 
     def release(self, slot: int, *, wipe: bool = False) -> None:
         if self.slots.pop(slot, None) is not None and wipe:

@@ -458,13 +458,16 @@ class SpeakResumed(SpeakData, frozen=True, kw_only=True):
     played_ms: Annotated[float, Meta(description="The place in its audio from which it is resumed, milliseconds.")]
 
 
+RecoveryReason = Literal["worker_lost", "runaway"]
+
+
 class SpeakRecovered(SpeakData, frozen=True, kw_only=True):
-    """The speech worker was lost, and another one, or the fallback engine, says the utterance on. The caller may hear a gap,
-    and some words twice.
+    """The speech worker was lost, or the voice ran away (repeated itself or did not end) and was stopped, and another worker
+    or the fallback engine says the utterance on. The caller may hear a gap and miss some words, or hear some twice.
     """
 
     type: ClassVar[str] = "speak.recovered"
-    reason: Literal["worker_lost"] = "worker_lost"
+    reason: RecoveryReason = "worker_lost"
     text_chunk: Annotated[int, Meta(description="The number of the part of its text from which it continues, from 0.")]
     char_start: Annotated[int, Meta(description="Where that part begins in its text, characters.")]
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 
 from cc_tts.audio import AudioFormat
+from cc_tts.calls.events import types
 from cc_tts.calls.prompts.speak_events import FIRST_CHUNK, SpeakEvents, TextPlace
 from cc_tts.calls.prompts.utterance import Utterance, UtteranceError
 from cc_tts.calls.services import CallServices
@@ -114,8 +115,9 @@ class Feeder:
             ):  # go on without words that no voice speaks; the utterance completes with the error
                 utterance.error = utterance.error or UtteranceError(LanguageUnsupported.code, chunk.refused_because)
                 self._told.refused(utterance, chunk, place)
-            if chunk.after_loss:
-                self._told.recovered(utterance, place if place.text_chunk >= 0 else FIRST_CHUNK)
+            if chunk.after_loss or chunk.gave_up_after is not None:
+                reason: types.RecoveryReason = "worker_lost" if chunk.after_loss else "runaway"
+                self._told.recovered(utterance, place if place.text_chunk >= 0 else FIRST_CHUNK, reason)
             while self._buffered_ms() > self._services.config.playout.window_ms:
                 self.moved.clear()
                 await self.moved.wait()

@@ -71,10 +71,12 @@ class SpeakEvents:
         if utterance.watcher is not None:
             utterance.watcher.on_progress(utterance, marks)
 
-    def recovered(self, utterance: Utterance, place: TextPlace) -> None:
-        """Another worker continues it from this place."""
+    def recovered(self, utterance: Utterance, place: TextPlace, reason: types.RecoveryReason) -> None:
+        """Another worker or the fallback continues it from this place."""
         self._publish(
-            types.SpeakRecovered(**utterance.event_fields, text_chunk=place.text_chunk, char_start=place.char_start)
+            types.SpeakRecovered(
+                **utterance.event_fields, reason=reason, text_chunk=place.text_chunk, char_start=place.char_start
+            )
         )
 
     def refused(self, utterance: Utterance, chunk: SpeechChunk, place: TextPlace) -> None:

@@ -40,7 +40,7 @@ from cc_tts.engines.cosyvoice.runners.memory_plan import (
     plan_memory,
     spare_slots,
 )
-from cc_tts.engines.cosyvoice.runners.runner import COARSENESS, ModelRunner, OutOfDeviceMemory
+from cc_tts.engines.cosyvoice.runners.runner import COARSENESS, PUBLISHED_CODES, ModelRunner, OutOfDeviceMemory
 from cc_tts.engines.cosyvoice.voice.speakers import Speaker
 from cc_tts.engines.cosyvoice.voice.text_front import TextFront
 from cc_tts.engines.engine_core import StreamDone, StreamRequest
@@ -172,7 +172,9 @@ class BatchedLoader:
         for speaker in self._listed:
             speaker.check_fits(*self._sizes)
         runner, plan = self._warm_runner(model, tokenizer, on_progress)
-        engine_config = replace(config.engine, max_streams=plan.num_streams)
+        is_published = model.lm.config.num_speech_codes == PUBLISHED_CODES  # the guard knows no other speech tokens
+        stops_runaways = config.engine.stops_runaways and is_published
+        engine_config = replace(config.engine, max_streams=plan.num_streams, stops_runaways=stops_runaways)
         front = TextFront(
             tokenizer, self._speakers, speech_ids=model.lm.config.speech_ids, num_positions=config.num_positions
         )

@@ -57,6 +57,7 @@ def make_loader(settings: WorkerSettings) -> EngineLoader:
             max_utilisation=tts.max_utilisation,
             first_hop_tokens=tts.first_hop_tokens,
             interleaved=tts.interleaved_text,
+            stops_runaways=tts.stop_runaways,
             admits_all=settings.purpose == "say",
         ),
         device=device,

@@ -227,7 +227,7 @@ class WorkerStream(OpenStream):
 
     def deliver(self, chunk: SpeechChunk) -> None:
         """Take audio that came."""
-        if self._asked_ns is not None and not self._has_audio:
+        if self._asked_ns is not None and not self._has_audio and chunk.data:
             self._has_audio = True
             self._link.count_first_audio(ms_between(self._asked_ns, self._link.clock.now_ns()))
         if self.spans is not None:
@@ -502,6 +502,9 @@ class WorkerLink:
         num_not_finite, num_underruns = (0, 0) if before is None else (before.num_not_finite, before.num_underruns)
         metrics.engine_not_finite.inc(max(0, load.num_not_finite - num_not_finite))
         metrics.engine_underruns.inc(max(0, load.num_underruns - num_underruns))
+        num_runaways = {} if before is None else before.num_runaways
+        for cause, count in load.num_runaways.items():
+            metrics.engine_runaways.labels(cause=cause).inc(max(0, count - num_runaways.get(cause, 0)))
 
     def _on_down(self, reason: str) -> None:
         self._usable.clear()

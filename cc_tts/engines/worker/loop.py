@@ -137,6 +137,8 @@ class WorkerLoop:
     def _step(self) -> None:
         for out in self._engine.step():
             match out:
+                case SpeechChunk(gave_up_after=float()):
+                    self._channel.send(out)
                 case SpeechChunk(data=rest):
                     if (traced := self._traced.get(out.stream_id)) is not None:
                         out.made_ms = ms_between(traced[1], self._clock.now_ns())

@@ -646,6 +646,19 @@ async def test_where_an_utterance_is_said_on_is_told_each_time_it_is_spoken(stag
     assert stage.recovered == [(1, 5)] * 2
 
 
+async def test_why_an_utterance_is_said_on_by_another_voice_is_told(stage: Stage) -> None:
+    stage.source.plans["it"] = [
+        SpeechChunk(pcm(40), "One,"),
+        SpeechChunk(pcm(40), " two, ", after_loss=True),
+        SpeechChunk(pcm(40), "three.", gave_up_after=0.5),
+    ]
+    stage.say("it")
+    stage.player.open_line(0)
+    await stage.play_all()
+    reasons = [each.reason for each in stage.events if isinstance(each, types.SpeakRecovered)]
+    assert reasons == ["worker_lost", "runaway"]
+
+
 async def test_an_utterance_that_is_said_on_before_its_first_words_is_at_its_first_text_chunk(stage: Stage) -> None:
     stage.source.plans["it"] = [SpeechChunk(b"", after_loss=True)]
     stage.say("it")

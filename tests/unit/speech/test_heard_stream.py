@@ -1,5 +1,6 @@
 """An engine that gives no audio for words is found out: a stand-in says them, or the prompt fails."""
 
+from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import pytest
@@ -11,6 +12,7 @@ from cc_tts.errors import NoAudio
 from cc_tts.metrics import Metrics
 from cc_tts.speech.prompt import TextContent
 from cc_tts.speech.source import SpeechSource
+from cc_tts.speech.synthesis import unsaid_part
 from cc_tts.text.normalizer import Normalizer
 from tests.fakes.fake_engine import FakeEngine, tone
 
@@ -34,10 +36,44 @@ class Dumb(FakeEngine):
         return b"" if number in self._silent else tone(ms, rate_hz)
 
 
+class Runaway(FakeEngine):
+    """Is stopped in a text chunk after the audio of a share of it, and says the others."""
+
+    def __init__(self, index: int, share: float) -> None:
+        super().__init__()
+        self.make_pcm = tone
+        self._index = index
+        self._share = share
+
+    def open(self, *args: Any, **options: Any) -> Any:
+        stream = super().open(*args, **options)
+        return RunawayStream(stream, self._index, self._share)
+
+
+class RunawayStream:
+    def __init__(self, stream: Any, index: int, share: float) -> None:
+        self._stream = stream
+        self._index = index
+        self._share = share
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    async def __aiter__(self) -> AsyncIterator[SpeechChunk]:
+        async for chunk in self._stream:
+            if chunk.text_chunk_index != self._index:
+                yield chunk
+                continue
+            chunk.data = chunk.data[: int(self._share * len(chunk.data)) // 2 * 2]
+            if chunk.data:
+                yield chunk
+            yield SpeechChunk(rate_hz=chunk.rate_hz, text_chunk_index=self._index, gave_up_after=self._share)
+
+
 class Lab:
-    def __init__(self, *silent: int, has_stand_in: bool = True, **tts: Any) -> None:
+    def __init__(self, *silent: int, has_stand_in: bool = True, engine: FakeEngine | None = None, **tts: Any) -> None:
         self.metrics = Metrics()
-        self.engine = Dumb(*silent)
+        self.engine = engine or Dumb(*silent)
         self.engine.stand_in = FakeEngine() if has_stand_in else None
         if self.engine.stand_in is not None:
             self.engine.stand_in.make_pcm = tone
@@ -115,3 +151,63 @@ async def test_an_engine_that_speaks_is_left_alone() -> None:
     lab = Lab()
     await lab.read()
     assert (lab.said_instead, lab.num_counted) == ([], 0)
+
+
+# --- a voice that ran away and was stopped
+
+
+@pytest.mark.parametrize("index", [0, 1, 2])
+async def test_the_stand_in_says_the_rest_of_a_text_chunk_in_its_place(index: int) -> None:
+    lab = Lab(engine=Runaway(index, 0.5))
+    chunks = await lab.read()
+    sentence = SENTENCES[index].strip()
+    (rest,) = lab.said_instead
+    assert sentence.endswith(rest)
+    assert 0.3 * len(sentence) <= len(rest) <= 0.5 * len(sentence)
+    assert [each.begins_source for each in chunks if each.begins_source] == [
+        each.begins_source for each in await Lab().read() if each.begins_source
+    ]
+    told = [number for number, each in enumerate(chunks) if each.gave_up_after is not None]
+    assert len(told) == 1
+    assert [each.is_resumed for each in chunks[: told[0]]] == [False] * told[0]
+    assert chunks[told[0]].is_resumed
+    assert lab.num_counted == 1
+
+
+async def test_a_text_chunk_that_ran_away_from_its_beginning_is_said_whole_by_the_stand_in() -> None:
+    lab = Lab(engine=Runaway(1, 0.0))
+    await lab.read()
+    assert lab.said_instead == [SENTENCES[1].strip()]
+    assert lab.num_counted == 1
+
+
+async def test_nothing_is_said_instead_where_no_word_is_left() -> None:
+    lab = Lab(engine=Runaway(2, 0.99))
+    await lab.read()
+    assert (lab.said_instead, lab.num_counted) == ([], 0)
+
+
+async def test_a_runaway_without_a_stand_in_fails_the_prompt() -> None:
+    lab = Lab(engine=Runaway(1, 0.4), has_stand_in=False)
+    with capture_logs() as lines, pytest.raises(NoAudio):
+        await lab.read()
+    (line,) = [each for each in lines if each["event"] == "no_audio"]
+    assert (line["text_chunk"], line["ran_away"]) == (1, True)
+    assert "sentence" not in repr(lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "rest"),
+    [
+        ("One two, three four. Five six.", 0.0, "One two, three four. Five six."),
+        ("One two, three four. Five six.", 0.1, " three four. Five six."),
+        ("One two, three four. Five six.", 0.5, " Five six."),
+        ("One two, three four. Five six.", 0.8, "six."),
+        ("One two, three four. Five six.", 0.95, ""),
+        ("您好，请问有什么可以帮您？请稍等。", 0.1, "请问有什么可以帮您？请稍等。"),
+        ("您好，请问有什么可以帮您？请稍等。", 0.4, "请稍等。"),
+        ("您好，请问有什么可以帮您？请稍等。", 0.9, "等。"),
+    ],
+)
+def test_what_is_left_begins_with_a_clause_or_else_with_a_word(text: str, said: float, rest: str) -> None:
+    assert unsaid_part(text, said) == rest

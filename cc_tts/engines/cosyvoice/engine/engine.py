@@ -190,6 +190,7 @@ class Engine:
             pages_total=device.num_pages,
             num_not_finite=device.num_not_finite,
             num_underruns=table.num_underruns,
+            num_runaways=dict(table.num_runaways),
         )
         self._load = now_ms, load
         return load

@@ -115,7 +115,9 @@ class Executor:
             if sampled.failed:
                 reason = "its numbers were not finite, or the speech would not end"
                 raise EngineFailed(f"the language model broke off: {reason}")
-            sequence.take_sampled(sampled.ids, stopped=sampled.stopped)
+            alarm = sequence.take_sampled(sampled.ids, stopped=sampled.stopped)
+            if alarm is not None:
+                self._table.stop_runaway(sequence, alarm)
             if sequence.num_prompt + len(sequence.tokens) > self._device.max_tokens:
                 raise EngineFailed("the speech would not end")
         except CcTtsError as error:

@@ -57,6 +57,9 @@ class Prefill:
     inputs: Row[LmInput]
     rules: SamplingRules
     extends: bool = False  # a sequence that has begun
+    keeps: int | None = None
+    """How many positions of the sequence that it extends stay; all, if it has stopped by itself."""
+    num_likely: float = 0.0  # speech tokens that its text takes as a rule; 0: unknown
 
 
 class BistreamState(Enum):

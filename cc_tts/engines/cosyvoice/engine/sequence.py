@@ -18,6 +18,7 @@ from typing import Final
 from cc_tts.engines.cosyvoice.engine.device import SpeakJob
 from cc_tts.engines.cosyvoice.engine.prefill import SPEECH_GROUP, TEXT_GROUP, Bistream, BistreamState, Prefill
 from cc_tts.engines.cosyvoice.engine.schedule import CHUNK_TOKENS, FRAMES_PER_TOKEN, LOOKAHEAD_TOKENS, hop_to_grid
+from cc_tts.engines.cosyvoice.runaway import Alarm, RunawayGuard
 from cc_tts.media.listener_clock import ListenerClock
 
 MS_PER_TOKEN: Final = 40.0
@@ -45,8 +46,7 @@ class Sequence:
     prefill: Prefill | None = None  # to be done next
     is_sampled: bool = False  # the language model is done
     tokens: list[int] = field(default_factory=list)
-    num_unspoken: int = 0
-    """Sampled ids that became no token: they ask for more text, or are silence beyond the fifth in a row."""
+    num_ids: int = 0  # sampled, all of them
     num_silent: int = 0  # sampled last, in a row
     num_given: int = 0  # whose frames were given out
     may_use_reserve: bool = False
@@ -57,6 +57,12 @@ class Sequence:
     """State of an interleaved text, as the two below: its text tokens so far, and what the next text chunk joins."""
     num_text: int = 0
     last_text: str = ""
+    guard: RunawayGuard | None = None
+
+    @property
+    def num_unspoken(self) -> int:
+        """Sampled ids that are no tokens: they ask for more text, are silence beyond the fifth in a row, or ran away."""
+        return self.num_ids - len(self.tokens)
 
     @property
     def is_ready(self) -> bool:
@@ -144,25 +150,56 @@ class Sequence:
         speed = self.stream.speed
         return SpeakJob(slot=self.slot, tokens=tokens, is_first=is_first, is_last=is_last, seed=self.seed, speed=speed)
 
-    def take_sampled(self, ids: Row[int], *, stopped: bool) -> None:
-        """Take what the language model has sampled. Raises ``EngineFailed`` for an id that has no meaning here."""
+    def take_sampled(self, ids: Row[int], *, stopped: bool) -> Alarm | None:
+        """Take what the language model has sampled; if it has run away, returns an alarm and leaves out what came after it.
+        Raises ``EngineFailed`` for an id that has no meaning here.
+        """
+        if self.is_sampled:
+            return None
+        alarm = None
         for sampled in ids:
-            token = sampled if self.bistream is None else self.bistream.take(sampled)
-            if token is not None:
-                self.num_silent = self.num_silent + 1 if token in self.silent_tokens else 0
-            if token is None or self.num_silent > MAX_SILENT_IN_A_ROW:
-                self.num_unspoken += 1
-            else:
-                self.tokens.append(token)
-        if stopped:
+            self.num_ids += 1
+            alarm = alarm or self._take(sampled)
+        if alarm is not None:
+            self.num_ids += stopped  # an id that ends speech is not among them
+        elif stopped and self.prefill is None:
             self.is_sampled = self.bistream is None
             self._extend()
+        return alarm
+
+    def _take(self, sampled: int) -> Alarm | None:
+        token = sampled if self.bistream is None else self.bistream.take(sampled)
+        if token is None:
+            return None
+        guard, self.num_silent = self.guard, self.num_silent + 1 if token in self.silent_tokens else 0
+        if self.num_silent > MAX_SILENT_IN_A_ROW:
+            num_good = len(self.tokens) - MAX_SILENT_IN_A_ROW
+            return guard.look_at_silence(self.num_silent, num_good) if guard is not None else None
+        self.tokens.append(token)
+        return guard.look(self.tokens, self.num_ids - 1) if guard is not None else None
+
+    def turn_back(self, alarm: Alarm) -> bool:
+        """Forget what has run away, but for what the flow has; returns whether the rest is sampled once more."""
+        assert self.guard is not None
+        num_flowed = self.num_given + LOOKAHEAD_TOKENS if self.num_given else 0
+        del self.tokens[max(alarm.num_good or 0, num_flowed) :]
+        self.num_silent = 0
+        self.prefill = self.guard.turn_back(alarm, self.tokens, self.num_ids)
+        self.is_sampled = self.prefill is None
+        return not self.is_sampled
+
+    @property
+    def unsaid(self) -> Row[tuple[int, float]]:
+        """The text chunks that it did not say to their end, as it had run away, and how much of each it said, 0 to 1."""
+        return () if self.guard is None else self.guard.unsaid(self.marks, self.num_text)
 
     def add_text(self, ids: Row[int], *, text_chunk_index: int) -> None:
         """More of an interleaved text, in tokens."""
         assert self.bistream is not None
         self.marks.append((self.num_text, text_chunk_index))
         self.num_text += len(ids)
+        if self.guard is not None:
+            self.guard.add_text(len(ids))
         self.bistream.add_text(ids)
         self._extend()
 
@@ -188,6 +225,7 @@ class Stream:
     speed: float
     clock: ListenerClock
     is_interleaved: bool = False  # its text chunks extend one sequence (§3.5)
+    cut_chunk: tuple[int, int] = (-1, 0)  # the index of the text chunk that was begun last, and its characters
     texts: deque[tuple[int, str]] = field(default_factory=deque)  # that are no sequence yet, with their indices
     held_text: str = ""  # interleaved, before the first word
     sequences: deque[Sequence] = field(default_factory=deque)

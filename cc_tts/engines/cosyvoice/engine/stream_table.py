@@ -15,7 +15,9 @@ from cc_tts.engines.cosyvoice.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice.engine.device import Device, TextFront
 from cc_tts.engines.cosyvoice.engine.schedule import ALL_AT_ONCE, exact_hop
 from cc_tts.engines.cosyvoice.engine.sequence import MAX_AHEAD_MS, Sequence, Stream
+from cc_tts.engines.cosyvoice.runaway import Alarm, RunawayGuard
 from cc_tts.engines.engine_core import DeviceLost, StepOut, StreamDone
+from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import CcTtsError, EngineFailed
 from cc_tts.media.listener_clock import SlackWindow
 
@@ -34,6 +36,7 @@ class StreamTable:
         self.sequences: dict[int, Sequence] = {}
         self.outs: list[StepOut] = []  # what came of the step, in its order
         self.num_underruns = 0
+        self.num_runaways: dict[str, int] = {}  # by their cause
         self.slacks = SlackWindow()
         self.free_slots = list(range(device.num_slots))
         self._device = device
@@ -72,9 +75,15 @@ class StreamTable:
         text, rest = self._front.cut(whole)
         if rest.strip():
             stream.texts.appendleft((index, rest))
+        if index != stream.cut_chunk[0]:
+            stream.cut_chunk = index, len(whole)
+        num_chars = stream.cut_chunk[1]
         prefill = self._front.prepare(stream.voice_id, text, more_follows=bool(stream.texts) or not stream.has_ended)
         if prefill is not None:
-            self._new_sequence(stream, index, text).prefill = prefill
+            sequence = self._new_sequence(stream, index, text)
+            sequence.prefill = prefill
+            if self._config.stops_runaways:
+                sequence.guard = RunawayGuard(prefill, (1.0 - len(whole) / num_chars, 1.0 - len(rest) / num_chars))
 
     def _interleave(self, stream: Stream) -> None:
         """The next text chunk, in the sequence that takes text; one that is as long as it may be gives way to a new one."""
@@ -94,6 +103,7 @@ class StreamTable:
         if sequence is None:
             sequence = self._new_sequence(stream, index, "")
             sequence.bistream = self._front.begin_interleaved(stream.voice_id)
+            sequence.guard = RunawayGuard() if self._config.stops_runaways else None
         sequence.add_text(ids, text_chunk_index=index)
         sequence.last_text = text or before
 
@@ -115,8 +125,23 @@ class StreamTable:
         stream.sequences.append(sequence)
         return sequence
 
+    def stop_runaway(self, sequence: Sequence, alarm: Alarm) -> None:
+        """Have the model say again what it said since it ran away, or end it there; a stand-in says what is left."""
+        num_sampled, index, texts = len(sequence.tokens), sequence.marks[-1][1], sequence.stream.texts
+        is_again = sequence.turn_back(alarm)
+        if sequence.unsaid and texts and texts[0][0] == index:  # the rest of a text chunk that was cut
+            texts.popleft()
+        self.num_runaways[alarm.cause] = self.num_runaways.get(alarm.cause, 0) + 1
+        log.warning(
+            "speech_ran_away", cause=alarm.cause, stream_id=sequence.stream.stream_id, text_chunk=index, again=is_again,
+            num_sampled=num_sampled, num_kept=len(sequence.tokens), num_given=sequence.num_given,
+        )  # fmt: skip
+
     def finish(self, sequence: Sequence) -> None:
         """All of it was given out."""
+        for index, share in sequence.unsaid:
+            stream_id = sequence.stream.stream_id
+            self.outs.append(SpeechChunk(stream_id=stream_id, text_chunk_index=index, gave_up_after=share))
         sequence.stream.sequences.remove(sequence)
         self._free(sequence, wipe=False)
 

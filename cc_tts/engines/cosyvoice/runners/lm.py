@@ -57,6 +57,7 @@ class LmPrefill:
     seed: int = 0  # signed, 64 bits; decides, with the inputs, which ids are sampled; unused with ``extends``
     voice: LmVoice | None = None  # spares the inputs it has in common with these; unused with ``extends``
     extends: bool = False  # extend the sequence of the slot, which must have stopped; otherwise the slot must be free
+    keeps: int | None = None  # with ``extends``: its first positions, after which it goes on; it need not have stopped
 
 
 @dataclass(slots=True)
@@ -208,7 +209,8 @@ class LmRunner:
     def _checked(self, given: LmPrefill) -> _Prefill:
         self._check_inputs(given.inputs)
         if given.extends:
-            prefill = _Prefill(given, self._used[given.slot].length, given.inputs)
+            start = self._used[given.slot].length if given.keeps is None else given.keeps
+            prefill = _Prefill(given, start, given.inputs)
         else:
             start = 0 if given.voice is None else _num_common(given.voice.inputs, given.inputs[:-1])
             prefill = _Prefill(given, start, given.inputs[start:])

@@ -274,7 +274,7 @@ class ModelRunner:
         """The prefill of the language model, with the slot of the flow opened if it begins."""
         prefill = each.prefill
         if prefill.extends:
-            return LmPrefill(each.slot, prefill.inputs, prefill.rules, extends=True)
+            return LmPrefill(each.slot, prefill.inputs, prefill.rules, extends=True, keeps=prefill.keeps)
         state = self._voice(each.voice_id)
         self._flow.open(each.slot, state.flow)
         opened.append(each.slot)

@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from cc_tts.engines.cosyvoice.engine.prefill import Bistream, Prefill, SamplingRules
-from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LengthLimits, SpeechIds
+from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LengthLimits, LmRequest, SpeechIds
 from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer
+from cc_tts.engines.cosyvoice.runaway import pace_of
 from cc_tts.engines.cosyvoice.voice.speakers import Speaker
 from cc_tts.engines.cosyvoice.voice.spoken_text import as_sentence
 from cc_tts.engines.phonemes import to_cmu
@@ -79,7 +80,13 @@ class TextFront:
                 f"{self._num_positions} positions; lower tts.chunk_max_chars"
             )
         limits = LengthLimits(limits.min_len, min(limits.max_len, free, MAX_SPEECH_TOKENS))
-        return Prefill(inputs, SamplingRules.of_request(limits))
+        return Prefill(inputs, SamplingRules.of_request(limits), num_likely=self._pace(request) * len(ids))
+
+    def _pace(self, request: LmRequest) -> float:
+        """Return how many speech tokens the voice takes for a text token, by its prompt, if it has the words of it."""
+        prompt_text, end = request.prompt_text, self._tokenizer.end_of_prompt
+        num_instruction = prompt_text.index(end) + 1 if end in prompt_text else 0
+        return pace_of(len(request.prompt_speech), len(prompt_text) - num_instruction)
 
     def begin_interleaved(self, voice_id: str) -> Bistream:
         """A sequence whose text comes in chunks (§3.5).

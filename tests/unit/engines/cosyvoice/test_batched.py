@@ -14,6 +14,7 @@ import structlog
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnx")
 
+from cc_tts.engines.cosyvoice import batched  # noqa: E402
 from cc_tts.engines.cosyvoice.batched import BatchedConfig, BatchedLoader, paced  # noqa: E402
 from cc_tts.engines.cosyvoice.engine.capacity import MAX_GUARD_MS, StageCost, StageCosts  # noqa: E402
 from cc_tts.engines.cosyvoice.engine.config import EngineConfig  # noqa: E402
@@ -23,6 +24,7 @@ from cc_tts.engines.cosyvoice.model.checkpoint import ModelError  # noqa: E402
 from cc_tts.engines.cosyvoice.model.loader import SpeechModel, load_networks  # noqa: E402
 from cc_tts.engines.cosyvoice.model.networks.flow.flow import FlowReference, fixed_noise  # noqa: E402
 from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer  # noqa: E402
+from cc_tts.engines.cosyvoice.runaway import LENGTH_FACTOR, LENGTH_SPARE, TYPICAL_PACE  # noqa: E402
 from cc_tts.engines.cosyvoice.runners import runner as model_runner  # noqa: E402
 from cc_tts.engines.cosyvoice.runners.runner import ModelRunner  # noqa: E402
 from cc_tts.engines.cosyvoice.voice.speakers import Speaker  # noqa: E402
@@ -32,7 +34,7 @@ from cc_tts.engines.engine_core import DeviceLost, StreamDone, StreamRequest  # 
 from cc_tts.engines.speech_chunk import SpeechChunk  # noqa: E402
 from cc_tts.errors import ConfigError, EngineFailed, UnknownVoice, Unprocessable  # noqa: E402
 from lab.cosyvoice.schedule import HopSchedule, calls_for, double_hop  # noqa: E402
-from lab.cosyvoice.tiny_model import make_tiny_model  # noqa: E402
+from lab.cosyvoice.tiny_model import NUM_CODES, make_tiny_model  # noqa: E402
 from lab.cosyvoice.token2wav import stream_wav  # noqa: E402
 from lab.cosyvoice.whole_vocoder import vocode  # noqa: E402
 from tests.parity.generation import speak  # noqa: E402
@@ -46,6 +48,7 @@ pytestmark = pytest.mark.unit
 
 MAX_STREAMS: Final = 9
 MEMORY_BYTES: Final = 400 << 20
+TEXT: Final = "welcome to the service line"
 WORDS: Final = ("hello", "and", "welcome", "to", "the", "service", "line", "please", "hold")
 
 
@@ -401,3 +404,22 @@ def test_a_voice_that_does_not_fit_is_left_out_and_the_others_stay(directory: Pa
     there["alien"] = tiny_speaker("zero_shot", id="alien", llm_tokens=np.array([10**6], np.int32))
     loader.refresh(lambda: None)
     assert [voice.id for voice in loader.voices] == ["builtin"]
+
+
+def test_speech_that_does_not_end_is_stopped(directory: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The weights are untrained, so no speech ends by itself. At another speed none of it was heard, so all is given up."""
+    monkeypatch.setattr(batched, "PUBLISHED_CODES", NUM_CODES)
+    guarded = make_loader(directory).load(lambda _: None)
+    assert guarded is not None
+    for each in (engine, guarded):
+        open_stream(each, 0, "builtin", TEXT)
+    open_stream(guarded, 1, "builtin", TEXT, speed=1.5)
+    free, outs = pcm_of(run(engine), 0), run(guarded)
+    assert endings(outs) == {0: StreamDone(0), 1: StreamDone(1)}
+    num_text = len(TextTokenizer.from_directory(directory / "CosyVoice-BlankEN").encode(as_sentence(TEXT)))
+    most_ms = 40 * (LENGTH_FACTOR * TYPICAL_PACE * num_text + LENGTH_SPARE)
+    assert 0 < len(pcm_of(outs, 0)) / 48 <= most_ms < len(free) / 48
+    gave_up = [(out.stream_id, out.gave_up_after) for out in outs if isinstance(out, SpeechChunk) and not out.data]
+    assert gave_up == [(1, 0.0)]
+    assert guarded.load_report().num_runaways["length"] == 3
+    check_empty(guarded)

@@ -311,23 +311,26 @@ async def test_stopping_fails_what_is_open() -> None:
 async def test_counts_of_workers_add_up_over_their_restarts() -> None:
     lab = await Lab(2).start()
 
-    def report(worker: int, num_underruns: int, num_not_finite: int) -> None:
+    def report(worker: int, num_underruns: int, num_not_finite: int, **num_runaways: int) -> None:
         load = EngineLoad(
             num_streams=2,
             first_audio_ms=120.0,
             utilisation=0.5,
             num_underruns=num_underruns,
             num_not_finite=num_not_finite,
+            num_runaways=num_runaways,
         )
         lab.says(load, worker=worker)
 
-    report(0, 2, 0)
-    report(0, 3, 1)
-    report(1, 4, 0)
+    report(0, 2, 0, length=1)
+    report(0, 3, 1, length=2, repeats=1)
+    report(1, 4, 0, length=4)
     lab.links[0]._on_down("killed")
-    report(0, 1, 1)
+    report(0, 1, 1, length=1)
     assert lab.sample("engine_underruns_total") == 8
     assert lab.sample("engine_not_finite_total") == 2
+    assert lab.sample("engine_runaways_total", cause="length") == 7
+    assert lab.sample("engine_runaways_total", cause="repeats") == 1
     assert lab.sample("engine_streams", worker="worker-0") == 2
 
 

@@ -188,6 +188,13 @@ def test_what_the_engine_gives_out_is_sent(bench: Bench) -> None:
     ]
 
 
+def test_that_a_voice_was_given_up_is_sent_though_it_has_no_audio(bench: Bench) -> None:
+    told = SpeechChunk(stream_id=7, text_chunk_index=2, gave_up_after=0.0)
+    bench.engine.outs = [[copy(told), StreamDone(7)]]
+    bench.tick()
+    assert bench.channel.but_reports() == [(told, b""), (StreamEnded(7), b"")]
+
+
 def test_long_audio_is_cut_into_records_that_the_channel_takes(bench: Bench) -> None:
     pcm = bytes(range(256)) * (MAX_RECORD_BYTES // 128 + 3)
     bench.engine.outs = [[SpeechChunk(pcm, stream_id=7)]]

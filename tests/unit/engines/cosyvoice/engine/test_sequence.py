@@ -1,6 +1,7 @@
 """Sequences and streams by themselves."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 from cc_tts.engines.cosyvoice.engine.prefill import Bistream, Prefill, SamplingRules
 from cc_tts.engines.cosyvoice.engine.schedule import ALL_AT_ONCE, exact_hop
 from cc_tts.engines.cosyvoice.engine.sequence import MAX_AHEAD_MS, Sequence, Stream
-from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LengthLimits, SpeechIds
+from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LengthLimits, SpeechIds, speech_inputs
+from cc_tts.engines.cosyvoice.runaway import MAX_REPEATED, Alarm, RunawayCause, RunawayGuard
 from cc_tts.media.listener_clock import ListenerClock
 from lab.cosyvoice.schedule import HopSchedule
 
@@ -220,3 +222,50 @@ def test_silence_of_an_interleaved_text_is_left_out_as_well() -> None:
     sequence.take_sampled([3] * 8 + [4], stopped=False)
     assert sequence.tokens == [3] * 5 + [4]
     assert sequence.num_unspoken == 3
+
+
+def test_a_sequence_is_turned_back_to_the_last_token_that_was_right_though_silence_was_left_out_before() -> None:
+    whole = plain_prefill()
+    sequence = make_sequence(make_stream(), silent_tokens=frozenset({1}), guard=RunawayGuard(whole))
+    ids = [10, 11, *[1] * 8, 12, 13, *[7] * (1 + MAX_REPEATED), 14]
+    alarm = sequence.take_sampled(ids, stopped=True)
+    assert alarm == Alarm(RunawayCause.REPEATS, 2 + 5 + 2 + 1)
+    assert sequence.turn_back(alarm)
+    assert sequence.tokens == [10, 11, *[1] * 5, 12, 13, 7]
+    prefill, num_sampled = sequence.prefill, len(ids) + 1  # the end of speech is not among the ids
+    assert prefill is not None
+    assert (prefill.inputs, prefill.extends) == (speech_inputs([7]), True)
+    assert prefill.keeps == len(whole.inputs) + 2 + 8 + 2
+    assert sequence.num_unspoken == num_sampled - 10
+    rules = prefill.rules
+    assert (rules.min_sampled, rules.max_sampled) == (num_sampled, num_sampled + 40 - 10)
+    assert sequence.take_sampled((), stopped=True) is None  # which is reported again until the prefill
+    assert not sequence.is_sampled
+    assert sequence.prefill is prefill
+
+
+def test_a_sequence_that_ran_away_at_once_begins_anew() -> None:
+    whole = replace(plain_prefill(), num_likely=10.0)
+    sequence = make_sequence(make_stream(), guard=RunawayGuard(whole))
+    sequence.take_sampled(range(30), stopped=False)
+    assert sequence.turn_back(Alarm(RunawayCause.LENGTH))
+    prefill = sequence.prefill
+    assert prefill is not None
+    assert (sequence.tokens, prefill.inputs, prefill.keeps) == ([], whole.inputs[-1:], len(whole.inputs) - 1)
+    assert (prefill.rules.min_sampled, prefill.rules.max_sampled) == (30 + 2, 30 + 40)
+
+
+def test_an_interleaved_text_that_ran_away_is_over() -> None:
+    sequence = make_sequence(make_stream(), bistream=Bistream(speech_ids=IDS), guard=RunawayGuard())
+    sequence.add_text((1, 2, 3, 4, 5), text_chunk_index=0)
+    sequence.prefill = None
+    alarm = sequence.take_sampled([*[7] * (1 + MAX_REPEATED), IDS.fill], stopped=True)
+    assert alarm is not None
+    assert not sequence.turn_back(alarm)
+    assert sequence.take_sampled((), stopped=True) is None
+    assert sequence.is_sampled
+    assert sequence.stream.sampling is None
+    assert sequence.tokens == [7]
+    ((index, share),) = sequence.unsaid
+    assert index == 0
+    assert 0.0 < share < 0.1

@@ -16,13 +16,14 @@ from cc_tts.engines.cosyvoice.model.networks.lm.inputs import (  # noqa: E402
     LengthLimits,
     LmRequest,
     SpeechIds,
+    speech_inputs,
     text_inputs,
 )
 from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm  # noqa: E402
 from cc_tts.engines.cosyvoice.runners.lm import LmPrefill, LmRunner, LmVoice  # noqa: E402
 from lab.cosyvoice.networks import lm_of  # noqa: E402
 from lab.cosyvoice.tiny_model import NUM_CODES, tiny_states  # noqa: E402
-from tests.parity.generation import speak, speak_streamed  # noqa: E402
+from tests.parity.generation import CachedSequence, speak, speak_streamed  # noqa: E402
 from tests.parity.samplers import SeededRas  # noqa: E402
 from tests.support.torch_threads import one_thread  # noqa: E402
 
@@ -190,6 +191,35 @@ def test_a_stopped_slot_reports_fill_and_goes_on(lm: SpeechLm) -> None:
     assert step.inputs == [TASK]
     runner.start([LmPrefill(1, step.inputs, step.rules, extends=True)])
     assert len(runner.decode({}, 0)[1].ids) == 1
+
+
+@pytest.mark.parametrize("num_kept", [0, 1, 17])
+def test_a_sequence_is_turned_back_to_an_earlier_token_and_other_ids_are_drawn_from_there(
+    lm: SpeechLm, num_kept: int
+) -> None:
+    request = LmRequest([1, 2, 3], prompt_text=PROMPT_TEXT)
+    inputs, rules = request.inputs_for(SpeechIds(NUM_CODES)), SamplingRules.of_request(LengthLimits(99, 99))
+    runner = small_runner(lm)
+    runner.start([LmPrefill(1, inputs, rules, 5), LmPrefill(2, inputs, rules, 6)])
+    drawn = runner.decode({1: 30}, 40)
+    before = drawn[1].ids
+    assert len(before) == 30
+    last = speech_inputs(before[num_kept - 1 : num_kept]) if num_kept else inputs[-1:]
+    position = len(inputs) + num_kept - 1
+    runner.start([LmPrefill(1, last, rules, extends=True, keeps=position)])
+    ras, history = SeededRas(5), list(before)
+    ras._num_drawn = len(before)
+    context = CachedSequence(lm, num_positions=200)
+    log_probs, expected = context.feed([*inputs, *speech_inputs(before[:num_kept])]), []
+    for _ in range(10):
+        forbidden = log_probs.clone()
+        forbidden[NUM_CODES:] = -torch.inf
+        expected.append(ras(forbidden, history))
+        history.append(expected[-1])
+        log_probs = context.feed(speech_inputs(expected[-1:]))
+    after = runner.decode({1: 40, 2: 40}, 40)
+    assert list(after[1].ids) == expected
+    assert [*drawn[2].ids, *after[2].ids] == alone(lm, request, 6, LengthLimits(99, 99))[:40]
 
 
 def test_a_voice_spares_what_the_inputs_have_in_common_with_it(lm: SpeechLm) -> None:

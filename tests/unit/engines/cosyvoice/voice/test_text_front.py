@@ -10,6 +10,7 @@ pytest.importorskip("onnx")
 from cc_tts.engines.cosyvoice.engine.prefill import BistreamState
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import SpeechIds, Table
 from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer
+from cc_tts.engines.cosyvoice.runaway import MAX_PACE, MIN_PACE, TYPICAL_PACE
 from cc_tts.engines.cosyvoice.voice.text_front import (
     LIKELY_SPEECH_PER_TEXT,
     MAX_SEED,
@@ -117,3 +118,14 @@ def test_a_long_text_chunk_becomes_several_sequences(tokenizer: TextTokenizer, t
         assert all(piece.rstrip()[-1] in ",." for piece in pieces)
     elif " " in text:
         assert all(piece.endswith(" ") for piece in pieces)
+
+
+def test_how_long_a_text_takes_follows_from_the_pace_of_the_prompt(tokenizer: TextTokenizer) -> None:
+    """45 speech tokens with so many text tokens; a voice without the words of its prompt has the usual pace."""
+    front = make_front(tokenizer)
+    num_text, num_prompt = len(tokenizer.encode(TEXT + ".")), len(tokenizer.encode("please hold the line."))
+    assert MIN_PACE <= 45 / num_prompt < MAX_PACE
+    for voice_id, pace in (("zero_shot", 45 / num_prompt), ("instruct", TYPICAL_PACE), ("builtin", TYPICAL_PACE)):
+        prepared = front.prepare(voice_id, TEXT)
+        assert prepared is not None
+        assert prepared.num_likely == pytest.approx(pace * num_text)

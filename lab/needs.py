@@ -2,7 +2,8 @@
 
 ``CC_TTS_REQUIRE`` is a comma-separated list of ``peers`` (sipp, baresip, tshark, openssl, curl), ``asterisk``, ``kamailio``,
 ``clients``, ``clients-npm``, ``jambonz`` (make clients JAMBONZ=1), ``server-build``, ``charts`` (requirements/charts.txt),
-``vad``, ``otel`` (requirements/otel.txt) and ``ray`` (requirements/ray.txt).
+``browser`` (requirements/browser.txt and Chromium), ``vad``, ``otel`` (requirements/otel.txt) and ``ray``
+(requirements/ray.txt).
 """
 
 import os
@@ -17,7 +18,18 @@ from cc_tts.tracing import otlp
 from cc_tts.vad.silero import find_model
 
 Need = Literal[
-    "peers", "asterisk", "kamailio", "clients", "clients-npm", "jambonz", "server-build", "charts", "vad", "otel", "ray"
+    "peers",
+    "asterisk",
+    "kamailio",
+    "clients",
+    "clients-npm",
+    "jambonz",
+    "server-build",
+    "charts",
+    "browser",
+    "vad",
+    "otel",
+    "ray",
 ]
 
 _NO_MODULE: Final = "could not import"

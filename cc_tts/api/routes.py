@@ -7,6 +7,7 @@ from typing import Final
 from cc_tts.api import calls, health, lexicons, speech, text_stream, voices
 from cc_tts.api.admin import routes as admin
 from cc_tts.api.admin import trace
+from cc_tts.api.console import handlers as console
 from cc_tts.api.events import asyncapi, stream
 from cc_tts.api.http import openapi
 from cc_tts.api.media import stream as media
@@ -55,6 +56,7 @@ ROUTES: Final = (
     *admin.ROUTES,
     *openapi.ROUTES,
     *asyncapi.ROUTES,
+    *console.ROUTES,
 )
 OTHER_NAMES: Final = {
     **dict.fromkeys(("say", "talk", "tts", "announce"), "speak"),

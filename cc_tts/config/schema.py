@@ -195,6 +195,7 @@ class HttpConfig:
     host: str = "127.0.0.1"
     port: Port = 8080
     tokens: tuple[TokenConfig, ...] = ()
+    console: bool = True
     max_body_bytes: Annotated[int, msgspec.Meta(ge=1024, le=64 * 1024 * 1024)] = 262_144
     request_timeout_s: Seconds = 15.0
     header_timeout_s: Seconds = 10.0

@@ -91,6 +91,7 @@ OPEN: Final = {
     ("GET", "/v1/openapi.json"),
     ("GET", "/v1/asyncapi.json"),
     ("GET", "/v1/speech/{link}"),
+    *(("GET", path) for path in ("/", "/console", "/console/", "/console/{file}")),
 }
 BODIES: Final[dict[str, Any]] = {
     "speakOnCall": {"text": "hello"},

@@ -56,6 +56,7 @@ def test_it_names_the_paths_of_the_contract(document: Any) -> None:
         "/v1/admin/webhooks", "/v1/admin/webhooks/{name}/test",
         "/v1/recordings", "/v1/recordings/{id}", "/v1/recordings/{id}/audio",
         "/healthz", "/readyz", "/metrics", "/v1/cluster", "/v1/admin/drain", "/v1/openapi.json", "/v1/asyncapi.json",
+        "/", "/console", "/console/", "/console/{file}",
     } | {
         f"/v1/text-to-speech/{{voice}}{path}"
         for path in ("", "/stream", "/with-timestamps", "/stream/with-timestamps", "/stream-input", "/multi-stream-input")

@@ -86,7 +86,7 @@ async def test_a_call_is_spoken_to_and_ended_with_the_keyboard_alone(
         await row.wait_for()
         await tab_to(page, await row.locator("a").inner_text())
         await page.keyboard.press("Enter")
-        await page.get_by_role("heading", level=1, name="in:").wait_for()
+        await page.get_by_role("heading", level=1, name="Call from").wait_for()
         await tab_to(page, "Words")
         await page.keyboard.type("Hello from the console.")
         await tab_to(page, "Speak")

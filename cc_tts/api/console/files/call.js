@@ -125,7 +125,7 @@ export function callPage(main, id) {
   const update = () => {
     const call = calls.get(id);
     if (!call) return;
-    setText(title, `${word(call.direction)}: ${farSide(call)}`);
+    setText(title, t(`call ${call.direction}`, { party: farSide(call) }));
     showSound(sound, call);
     setText(words, isLive(call) ? (call.said ? t("now said", { text: call.said.text }) : t("silence now")) : stateOf(call));
     const shown = factsOf(call);

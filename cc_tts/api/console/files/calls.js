@@ -53,7 +53,7 @@ export function callsPage(main) {
     { label: t("time"), class: "wide figure", text: lasted, sort: (call) => -call.created_at },
     { label: t("first audio"), class: "wide figure", text: (call) => ms(call.firstAudio), sort: (call) => -call.firstAudio },
     { label: t("saying"), class: "words", show: showSaid },
-  ], (call) => call.id, { sortBy: 0, header: 1, empty: "no calls" });
+  ], (call) => call.id, { sortBy: 0, header: 1, empty: "no calls", unseen: true });
 
   const update = () => {
     const wanted = filter.value.trim().toLowerCase();

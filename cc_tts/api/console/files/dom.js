@@ -79,9 +79,9 @@ export const attempt = (request, done) =>
 
 /**
  * A table whose rows are kept by their key. Columns: `label`, then `text(item)`, `show(cell, item)` or `act(item)` for a
- * button, and `sort(item)` where it can be sorted. Rows stay in their places while somebody points at one or is in one.
+ * button, and `sort(item)` where it can be sorted; `unseen`: a heading says the caption. Rows stay in their places while somebody points at one or is in one.
  */
-export function table(caption, columns, key, { sortBy, header = 0, empty = "nothing" } = {}) {
+export function table(caption, columns, key, { sortBy, header = 0, empty = "nothing", unseen } = {}) {
   const rows = new Map();
   const body = h("tbody");
   const none = h("p", { class: "soft" }, t(empty));
@@ -136,6 +136,6 @@ export function table(caption, columns, key, { sortBy, header = 0, empty = "noth
     none.hidden = items.length > 0;
   }
 
-  const shown = h("table", {}, h("caption", {}, caption), h("thead", {}, h("tr", {}, heads)), body);
+  const shown = h("table", {}, h("caption", { class: unseen && "unseen" }, caption), h("thead", {}, h("tr", {}, heads)), body);
   return { element: h("div", { class: "scroll" }, shown, none), update };
 }

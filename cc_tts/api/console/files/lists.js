@@ -42,7 +42,7 @@ export function voicesPage(main) {
     { label: t("live"), class: "wide", text: (voice) => t(voice.live ? "yes" : "staged only") },
     { label: t("cost"), class: "wide figure", text: (voice) => number(voice.cost, 2) },
     { label: t("about"), class: "wide", text: (voice) => voice.description },
-  ], (voice) => voice.id, { sortBy: 2 });
+  ], (voice) => voice.id, { sortBy: 2, unseen: true });
   main.append(heading(t("voices")), field(t("words"), words), audio, list.element);
   attempt(get("v1/voices").then(({ voices }) => list.update(voices)));
   return {};
@@ -63,7 +63,7 @@ export function promptsPage(main) {
     { label: t("expires"), class: "wide", text: (each) => time(each.expires_at) },
     { label: t("listen"), act: (each) => play("GET", pathOf(each, "/audio")), can: (each) => each.cached },
     { label: t("delete"), act: (each) => change("DELETE", pathOf(each)) },
-  ], (each) => each.prompt_id, { sortBy: 0 });
+  ], (each) => each.prompt_id, { sortBy: 0, unseen: true });
   main.append(heading(t("prompts")), form(stage, field(t("words"), words), field(t("prompt name"), name),
     h("button", { type: "submit" }, t("stage"))), audio, prompts.element);
   const list = polled("v1/prompts", (found) => prompts.update(found.prompts));
@@ -87,7 +87,7 @@ export function webhooksPage(main) {
     { label: t("failed"), class: "wide figure", text: (each) => each.failed_attempts },
     { label: t("dropped"), class: "wide figure", text: (each) => each.dropped },
     { label: t("test"), act: test, can: (each) => each.name !== "call" },
-  ], (each) => `${each.name} ${each.url}`);
+  ], (each) => `${each.name} ${each.url}`, { unseen: true });
   main.append(heading(t("webhooks")), hooks.element);
   const list = polled("v1/admin/webhooks", (found) => hooks.update(found.webhooks));
   return { close: list.close };

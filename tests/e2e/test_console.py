@@ -107,6 +107,43 @@ async def test_a_call_is_spoken_to_and_ended_with_the_keyboard_alone(
     await phone.report(timeout_s=10)
 
 
+async def test_what_is_kept_of_a_call(browser: Any, server: Server, phone: SoftphoneProcess) -> None:
+    """Its recording, its report, its SIP messages; and voices are heard."""
+    await phone.dial(server.uri("long"))
+    call = await server.until_call(lambda call: call["state"] == "established")
+    async with opened(browser, f"{server.url}/console/#/calls/{call['id']}") as page:
+
+        async def press(name: str) -> None:
+            await page.get_by_role("button", name=name, exact=True).click()
+
+        await press("Record")
+        await page.get_by_role("status").filter(has_text="Recording begins").wait_for()
+        await asyncio.sleep(0.5)
+        await press("End the recording")
+        await page.get_by_role("status").filter(has_text="is over and kept").wait_for()
+        await page.get_by_text("call.recording").nth(1).wait_for()
+        await press("Recordings")
+        await page.get_by_role("cell", name="kept").wait_for()
+        await press("SIP messages")
+        await page.locator("pre", has_text="INVITE").wait_for()
+        async with page.expect_download() as download:
+            await press("Report")
+        report = await (await download.value).path()
+        assert "<svg" in report.read_text("utf-8")
+        await page.get_by_label("Transfer to").fill("sip:agent@192.0.2.1")
+        await press("Transfer")
+        await page.get_by_role("status").filter(has_text="may not do that").wait_for()
+        await page.get_by_role("link", name="Voices").click()
+        await page.get_by_role("button", name="Listen en-us", exact=True).click()
+        await page.wait_for_selector("audio[src^='blob:']", state="attached")
+        loaded = (
+            "new Promise(r => { const a = document.querySelector('audio'); a.duration ? r() : a.ondurationchange = r })"
+        )
+        await page.evaluate(loaded)
+        assert await page.evaluate("document.querySelector('audio').duration") > 0.5
+    await phone.hangup()
+
+
 def sounding(mos: float | None = 4.4, *, lost: int = 0, underruns: int = 0) -> Quality:
     return Quality(packets_sent=500, packets_received=500 - lost, packets_lost=lost, mos=mos, underruns=underruns)
 

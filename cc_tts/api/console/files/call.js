@@ -1,7 +1,7 @@
 // One call: what it is, what to do with it, and what happened when.
 
 import { blobUrl, callPath, get, send, text } from "./api.js";
-import { backToCalls, farSide, lasted, showSound, stateOf } from "./calls.js";
+import { backToCalls, farSide, lasted, showSaid, showSound, stateOf } from "./calls.js";
 import { attempt, button, field, form, h, heading, ms, number, percent, setText, t, table, time, word } from "./dom.js";
 import { player } from "./lists.js";
 import { calls, isLive, readUtterance } from "./live.js";
@@ -14,9 +14,9 @@ const SURE_MS = 4000; // how long a second press ends the call: unmeasured
 
 /** The fields of an event that say what happened, without those of the call itself. */
 function detailOf({ data }) {
-  const { metadata, client_state, headers, quality, ...rest } = data;
+  const { metadata, client_state, headers, uri_parameters, quality, caller, callee, sip_call_id, utterance_id, ...rest } = data;
   const shown = Object.entries(rest).filter(([, value]) => value !== null && value !== "");
-  return shown.map(([name, value]) => `${name}: ${typeof value === "object" ? JSON.stringify(value) : value}`).join(", ");
+  return shown.map(([name, value]) => `${name} ${typeof value === "object" ? JSON.stringify(value) : value}`).join(", ");
 }
 
 function factsOf(call) {
@@ -127,7 +127,7 @@ export function callPage(main, id) {
     if (!call) return;
     setText(title, t(`call ${call.direction}`, { party: farSide(call) }));
     showSound(sound, call);
-    setText(words, isLive(call) ? (call.said ? t("now said", { text: call.said.text }) : t("silence now")) : stateOf(call));
+    showSaid(words, call);
     const shown = factsOf(call);
     while (facts.children.length > shown.length) facts.lastChild.remove();
     shown.forEach(([name, value], index) => {

@@ -22,7 +22,8 @@ export function showSound(element, call) {
   element.className = `sound ${score === null ? "" : isBad ? "bad" : "good"}`;
 }
 
-function showSaid(cell, { said, heard }) {
+/** Write what is being said into an element, with how far that is. */
+export function showSaid(cell, { said, heard }) {
   if (!cell.firstChild) {
     const bar = svg("rect", { height: 4 });
     cell.append(h("span"), svg("svg", { viewBox: "0 0 100 4", preserveAspectRatio: "none", "aria-hidden": "true" }, bar));
@@ -30,13 +31,14 @@ function showSaid(cell, { said, heard }) {
   const [words, picture] = cell.children;
   setText(words, said ? `${duration(now() - said.since)} ${said.text}` : heard && t("last said", { text: heard }));
   words.className = said ? "" : "soft";
+  picture.setAttribute("class", said ? "" : "gone");
   picture.firstChild.setAttribute("width", Math.round(100 * (said?.share ?? 0)));
 }
 
 function showParty(cell, call) {
   if (!cell.firstChild) cell.append(h("a", { href: `#/calls/${encodeURIComponent(call.id)}` }), h("small"));
   setText(cell.firstChild, farSide(call));
-  setText(cell.lastChild, `${stateOf(call)} ${lasted(call)}`);
+  setText(cell.lastChild, `${stateOf(call)} ${lasted(call)} ${call.said?.text ?? ""}`);
 }
 
 export function callsPage(main) {
@@ -52,7 +54,7 @@ export function callsPage(main) {
     { label: t("state"), class: "wide", text: stateOf, sort: stateOf },
     { label: t("time"), class: "wide figure", text: lasted, sort: (call) => -call.created_at },
     { label: t("first audio"), class: "wide figure", text: (call) => ms(call.firstAudio), sort: (call) => -call.firstAudio },
-    { label: t("saying"), class: "words", show: showSaid },
+    { label: t("saying"), class: "words wide", show: showSaid },
   ], (call) => call.id, { sortBy: 0, header: 1, empty: "no calls", unseen: true });
 
   const update = () => {

@@ -3,7 +3,7 @@
 import { h, heading, ms, number, percent, setText, svg, t, table, word } from "./dom.js";
 import { server } from "./live.js";
 
-const [WIDTH, HEIGHT, LEFT, BOTTOM] = [480, 170, 44, 18];
+const [WIDTH, HEIGHT, LEFT, BOTTOM] = [320, 150, 34, 18];
 const WINDOW = 12; // a figure is made of so many samples, which take a minute
 
 /** A quantile of what a histogram counted between two samples, by linear interpolation as Prometheus does it. */
@@ -75,11 +75,11 @@ export function chartsPage(main) {
     { label: t("name"), text: (each) => each.name },
     { label: t("state"), text: (each) => (each.draining ? t("draining") : word(each.state)) },
     { label: t("streams"), class: "figure", text: (each) => each.streams ?? "–" },
-    { label: t("room"), class: "figure", text: (each) => each.room ?? "–" },
-    { label: t("load"), class: "figure", text: (each) => percent(each.utilisation) },
+    { label: t("room"), class: "figure wide", text: (each) => each.room ?? "–" },
+    { label: t("load"), class: "figure wide", text: (each) => percent(each.utilisation) },
     { label: t("first audio"), class: "figure wide", text: (each) => ms(each.first_audio_ms) },
     { label: t("device"), class: "wide", text: (each) => `${each.device} ${each.generation}` },
-    { label: t("problem"), text: (each) => each.problem },
+    { label: t("problem"), class: "words", text: (each) => each.problem },
   ], (each) => each.name);
   const shown = [h("div", { class: "cards" }, charts.map((each) => each.element)), workers.element];
   main.append(heading(t("charts")), facts, ...shown);

@@ -17,7 +17,7 @@ from cc_tts.ua import messages
 from lab import needs
 from lab.server_under_test import Server
 from lab.softphone import SoftphoneProcess
-from tests.fakes.running_api import RunningApi, make_config, running_api
+from tests.fakes.running_api import RunningApi, eventually, make_config, running_api
 
 pytestmark = pytest.mark.e2e
 
@@ -179,6 +179,33 @@ async def test_the_worst_of_200_calls_is_first_and_rows_stay_the_same(browser: A
             assert await page.evaluate(kept)
 
 
+async def test_a_hidden_tab_asks_nothing_and_goes_on_where_it_was(browser: Any) -> None:
+    async with running_api() as api:
+        await crowd(api, 2)
+        async with opened(browser, f"http://127.0.0.1:{api.port}/console/") as page:
+            asked: list[str] = []
+            await page.locator("tr[data-key=call-1]").wait_for()
+
+            async def turn(state: str) -> None:
+                is_hidden = str(state == "hidden").lower()
+                await page.evaluate(
+                    f"Object.defineProperty(document, 'hidden', {{value: {is_hidden}, configurable: true}})"
+                )
+                await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+
+            await turn("hidden")
+            await eventually(lambda: api.registry.events.num_subscribers == 0)
+            page.on("request", lambda request: asked.append(request.url))
+            api.registry.ua.ended("call-0", by="remote", sip_code=200)
+            api.registry.add("call-2", answered=True)
+            await asyncio.sleep(1)
+            assert asked == []
+            await turn("visible")
+            await page.locator("tr[data-key=call-2]").wait_for()
+            assert await page.locator("tbody tr").count() == 2
+            assert f"http://127.0.0.1:{api.port}/v1/calls" not in asked, "the events that it has missed are enough"
+
+
 async def test_a_wrong_token_is_told_and_a_tenant_sees_its_own(browser: Any) -> None:
     tokens = (TokenConfig(TOKEN), TokenConfig("token-of-acme", tenant="acme"))
     config = dataclasses.replace(make_config(tokens=tokens), tenants={"acme": TenantConfig()})
@@ -227,7 +254,7 @@ async def test_every_page_fits_a_telephone(browser: Any, locale: str, title: str
             for place in ("calls", "calls/call-7", "charts", "voices", "prompts", "webhooks"):
                 await page.goto(f"{url}#/{place}")
                 await page.locator("h1").wait_for()
-                await asyncio.sleep(0.5)  # what it asks for has come, or has not: either has to fit
+                await asyncio.sleep(0.2)  # what it asks for has come, or has not: either has to fit
                 assert await page.evaluate("document.documentElement.scrollWidth") <= 360, place
                 heading = await page.evaluate("document.activeElement.tagName")
                 assert heading == "H1", "the focus is at the beginning of the page"

@@ -38,9 +38,11 @@ def num_tokens_of(text: str) -> int:
 class SizedFront(TextFront):
     """The front end of the engine, with the length of the speech given by the text."""
 
-    def prepare(self, voice_id: str, text: str, *, more_follows: bool = False) -> Prefill | None:
+    def prepare(
+        self, voice_id: str, text: str, *, more_follows: bool = False, instruction: Sequence[int] = ()
+    ) -> Prefill | None:
         """See ``TextFront.prepare``; sampling ends at the number the text begins with."""
-        prepared = super().prepare(voice_id, text, more_follows=more_follows)
+        prepared = super().prepare(voice_id, text, more_follows=more_follows, instruction=instruction)
         if prepared is None:
             return None
         length = num_tokens_of(text)

@@ -32,6 +32,8 @@ class StreamRequest(Command, frozen=True, omit_defaults=True):
     voice: str
     speed: float = 1.0  # 0.5 to 2
     traceparent: str = ""
+    instructions: str = ""
+    """How to speak, in words; without effect where the voice takes none."""
 
 
 @dataclass(frozen=True, slots=True)

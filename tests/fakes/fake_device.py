@@ -93,31 +93,39 @@ class FakeFront:
 
     max_words = 60
 
-    def prepare(self, voice_id: str, text: str, *, more_follows: bool = False) -> Prefill | None:
+    def instruction(self, text: str) -> tuple[int, ...]:
+        return tuple(range(1, 1 + len(text.split())))
+
+    def prepare(
+        self, voice_id: str, text: str, *, more_follows: bool = False, instruction: Sequence[int] = ()
+    ) -> Prefill | None:
         if "<|" in text:
             raise Unprocessable("something that looks like a special token")
         ids = self.text_ids(voice_id, text)
         if not any(character.isalnum() for character in text):
             return None
         limits = LengthLimits(0 if MUTE in text else 2, 20 * len(ids))
-        inputs = IDS.unistream_inputs((), ids, ())
+        inputs = IDS.unistream_inputs(instruction, ids, ())
         return Prefill(inputs, SamplingRules.of_request(limits), num_likely=5.0 * sum(1 for each in ids if each))
 
     def spelled(self, text: str) -> str:
         return without_pronunciations(text)
 
-    def cut(self, text: str) -> tuple[str, str]:
+    def has_words(self, spelled: str) -> bool:
+        return any(character.isalnum() for character in spelled)
+
+    def cut(self, text: str, instruction: Sequence[int] = ()) -> tuple[str, str]:
         return text, ""
 
-    def begin_interleaved(self, voice_id: str) -> Bistream:
+    def begin_interleaved(self, voice_id: str, instruction: Sequence[int] = ()) -> Bistream:
         assert voice_id in VOICES
-        return Bistream(speech_ids=IDS)
+        return Bistream(instruction, speech_ids=IDS)
 
-    def text_ids(self, voice_id: str, text: str) -> tuple[int, ...]:
+    def text_ids(self, voice_id: str, text: str, instruction: Sequence[int] = ()) -> tuple[int, ...]:
         assert voice_id in VOICES
         return tuple(0 if word == MUTE else 1 + zlib.crc32(word.encode()) % 100 for word in text.split())
 
-    def max_interleaved(self, voice_id: str) -> int:
+    def max_interleaved(self, voice_id: str, instruction: Sequence[int] = ()) -> int:
         assert voice_id in VOICES
         return self.max_words
 

@@ -109,24 +109,34 @@ class Device(Protocol):
 
 
 class TextFront(Protocol):
-    """Turns text into prefills; see :class:`cc_tts.engines.cosyvoice.voice.text_front.TextFront`."""
+    """Turns text into prefills; see :class:`cc_tts.engines.cosyvoice.voice.text_front.TextFront`. ``instruction``: the
+    tokens of the stream's instruction, if it has one of its own.
+    """
 
-    def prepare(self, voice_id: str, text: str, *, more_follows: bool = False) -> Prefill | None:
+    def instruction(self, text: str) -> tuple[int, ...]:
+        """The tokens of an instruction; none if the text is blank. Raises ``Unprocessable``."""
+
+    def prepare(
+        self, voice_id: str, text: str, *, more_follows: bool = False, instruction: Row[int] = ()
+    ) -> Prefill | None:
         """A text chunk as a sequence of its own; None if it says nothing. Raises ``Unprocessable``."""
 
     def spelled(self, text: str) -> str:
-        """A text chunk with its pronunciations as the model takes them, or with the words where it takes none."""
+        """A text chunk with its sounds and pronunciations as the model takes them, or with the words where it takes none."""
 
-    def cut(self, text: str) -> tuple[str, str]:
+    def has_words(self, spelled: str) -> bool:
+        """Return whether such a text chunk says something."""
+
+    def cut(self, text: str, instruction: Row[int] = ()) -> tuple[str, str]:
         """Return as much of a text chunk as a sequence may have, and the rest. Raises ``Unprocessable``."""
 
-    def begin_interleaved(self, voice_id: str) -> Bistream:
+    def begin_interleaved(self, voice_id: str, instruction: Row[int] = ()) -> Bistream:
         """A sequence whose text comes in pieces."""
 
-    def text_ids(self, voice_id: str, text: str) -> tuple[int, ...]:
+    def text_ids(self, voice_id: str, text: str, instruction: Row[int] = ()) -> tuple[int, ...]:
         """The tokens of a piece of it. Raises ``Unprocessable``, too, when they are more than :meth:`max_interleaved`."""
 
-    def max_interleaved(self, voice_id: str) -> int:
+    def max_interleaved(self, voice_id: str, instruction: Row[int] = ()) -> int:
         """Return how many text tokens such a sequence may have."""
 
     def seed(self, voice_id: str, text: str) -> int:

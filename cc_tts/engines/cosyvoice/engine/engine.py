@@ -102,12 +102,13 @@ class Engine:
         )
 
     def open(self, request: StreamRequest) -> None:
-        """Begin a stream. Raises ``UnknownVoice``, ``Unprocessable`` for a speed out of bounds, and ``EngineOverloaded``
-        when admission refuses it.
+        """Begin a stream. Raises ``UnknownVoice``, ``Unprocessable`` for a speed out of bounds or instructions that are too
+        long, and ``EngineOverloaded`` when admission refuses it.
         """
         check_speed(request.speed)
         voice_id = self._names.get(request.voice, request.voice)
         self._front.num_flow_prompt(voice_id)
+        instruction = self._front.instruction(request.instructions)
         snapshot = self._snapshot(voice_id)
         refusal = self._capacity.admit(snapshot)
         if refusal is not None and (refusal.code is RefusalCode.SLOTS or not self._config.admits_all):
@@ -118,6 +119,7 @@ class Engine:
             stream_id=request.stream_id,
             voice_id=voice_id,
             speed=request.speed,
+            instruction=instruction,
             is_interleaved=config.interleaved and request.speed == 1.0,
             clock=ListenerClock(first_audio_target_ms=target_ms, guard_ms=config.guard_ms),
         )

@@ -224,6 +224,7 @@ class Stream:
     voice_id: str
     speed: float
     clock: ListenerClock
+    instruction: Row[int] = ()  # text tokens; none: as its voice speaks
     is_interleaved: bool = False  # its text chunks extend one sequence (§3.5)
     cut_chunk: tuple[int, int] = (-1, 0)  # the index of the text chunk that was begun last, and its characters
     texts: deque[tuple[int, str]] = field(default_factory=deque)  # that are no sequence yet, with their indices

@@ -72,13 +72,14 @@ class StreamTable:
 
     def _begin_sequence(self, stream: Stream) -> None:
         index, whole = stream.texts.popleft()
-        text, rest = self._front.cut(whole)
+        text, rest = self._front.cut(whole, stream.instruction)
         if rest.strip():
             stream.texts.appendleft((index, rest))
         if index != stream.cut_chunk[0]:
             stream.cut_chunk = index, len(whole)
         num_chars = stream.cut_chunk[1]
-        prefill = self._front.prepare(stream.voice_id, text, more_follows=bool(stream.texts) or not stream.has_ended)
+        more_follows = bool(stream.texts) or not stream.has_ended
+        prefill = self._front.prepare(stream.voice_id, text, more_follows=more_follows, instruction=stream.instruction)
         if prefill is not None:
             sequence = self._new_sequence(stream, index, text)
             sequence.prefill = prefill
@@ -91,18 +92,19 @@ class StreamTable:
         index, text = stream.texts.popleft()
         before = stream.held_text if sequence is None else sequence.last_text
         piece = stream.held_text + _joint(before, text) + text
-        if sequence is None and not any(character.isalnum() for character in piece):
+        if sequence is None and not self._front.has_words(piece):
             stream.held_text = piece  # nothing to say until a word comes
             return
-        ids = self._front.text_ids(stream.voice_id, piece)
-        if sequence is not None and sequence.num_text + len(ids) > self._front.max_interleaved(stream.voice_id):
+        voice_id, instruction = stream.voice_id, stream.instruction
+        ids = self._front.text_ids(voice_id, piece, instruction)
+        if sequence is not None and sequence.num_text + len(ids) > self._front.max_interleaved(voice_id, instruction):
             stream.texts.appendleft((index, text))
             sequence.end_text()
             return
         stream.held_text = ""
         if sequence is None:
             sequence = self._new_sequence(stream, index, "")
-            sequence.bistream = self._front.begin_interleaved(stream.voice_id)
+            sequence.bistream = self._front.begin_interleaved(voice_id, instruction)
             sequence.guard = RunawayGuard() if self._config.stops_runaways else None
         sequence.add_text(ids, text_chunk_index=index)
         sequence.last_text = text or before

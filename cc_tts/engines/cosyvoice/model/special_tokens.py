@@ -1,5 +1,10 @@
-"""The special tokens of the text tokenizers, in the order of their ids, which follow on the vocabulary (§7.4, v3 §7)."""
+"""The special tokens of the text tokenizers, in the order of their ids, which follow on the vocabulary (§7.4, v3 §7).
 
+A text cannot spell one: ``[laughter]`` and ``<|endofprompt|>`` are words like others. In what this process itself has
+written each is one character of a private-use plane.
+"""
+
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -13,6 +18,8 @@ _OF_BOTH: Final = (
     "[sigh]", "[vocalized-noise]", "[lipsmack]", "[mn]",
 )  # fmt: skip
 """The first three are Qwen2's own."""
+SOUND_TOKENS: Final = tuple(token for token in _OF_BOTH if not token.startswith("<|"))
+"""Sounds between words, and the marks around words that are said with emphasis or laughing."""
 
 _PHONES: Final = """
     AA AE AH AO AW AY B CH D DH EH ER EY F G HH IH IY JH K L M N NG OW OY P R S SH T TH UH UW V W Y Z ZH
@@ -43,3 +50,24 @@ SPECIAL_TOKENS: Final[Mapping[int, tuple[str, ...]]] = {
     3: (*_OF_BOTH, "<|endofsystem|>", *_phones(), *(f"[{piece}]" for piece in _PINYIN.split())),
 }
 """The tokens of each generation."""
+
+_FIRST_CHARACTER: Final = 0xF0000
+_FIRST_PHONE: Final = _FIRST_CHARACTER + SPECIAL_TOKENS[3].index("[AA]")
+CHARACTERS: Final = "\U000f0000-\U000ffffd"
+"""The characters that stand for special tokens, as a range inside a class of a pattern."""
+_ANY: Final = re.compile(f"[{CHARACTERS}]")
+
+
+def characters_of(generation: int) -> dict[str, str]:
+    """The character that stands for each special token of a generation."""
+    return {token: chr(_FIRST_CHARACTER + place) for place, token in enumerate(SPECIAL_TOKENS[generation])}
+
+
+def plain(text: str) -> str:
+    """``text`` without characters that stand for special tokens."""
+    return _ANY.sub("", text)
+
+
+def has_words(text: str) -> bool:
+    """Return whether a text says something: a sound or emphasis alone does not."""
+    return any(character.isalnum() or ord(character) >= _FIRST_PHONE for character in text)

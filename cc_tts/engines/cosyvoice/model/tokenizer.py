@@ -12,8 +12,14 @@ from typing import Any, Final, Self
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers
 from tokenizers.models import BPE
 
-from cc_tts.engines.cosyvoice.model.special_tokens import END_OF_PROMPT, SPECIAL_TOKENS
-from cc_tts.errors import ConfigError, Unprocessable
+from cc_tts.engines.cosyvoice.model.special_tokens import (
+    END_OF_PROMPT,
+    SOUND_TOKENS,
+    SPECIAL_TOKENS,
+    characters_of,
+    plain,
+)
+from cc_tts.errors import ConfigError
 
 FILES: Final = ("vocab.json", "merges.txt", "tokenizer_config.json")
 _WITHOUT_DEFAULT: Final = 2  # the generation whose texts have an instruction only where there is one
@@ -31,7 +37,7 @@ _WORDS: Final = (
     r"|\s+(?!\S)"
     r"|\s+"
 )
-_LOOKS_SPECIAL: Final = re.compile(r"<\|[^<>|]*\|>")
+_SPELLED: Final = re.compile("|".join(map(re.escape, SOUND_TOKENS)))
 
 
 class TextTokenizer:
@@ -40,8 +46,8 @@ class TextTokenizer:
     def __init__(self, tokenizer: Tokenizer, generation: int = 2) -> None:
         self.generation = generation
         self._tokenizer = tokenizer
-        self._special = frozenset(SPECIAL_TOKENS[generation])
-        end_of_prompt = tokenizer.token_to_id(END_OF_PROMPT)
+        self._written = characters_of(generation)
+        end_of_prompt = tokenizer.token_to_id(self._written[END_OF_PROMPT])
         if end_of_prompt is None:
             raise ConfigError(f"the tokenizer has no {END_OF_PROMPT}")
         self.end_of_prompt: int = end_of_prompt
@@ -69,39 +75,43 @@ class TextTokenizer:
         to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence([cut, to_bytes])
         tokenizer.decoder = decoders.ByteLevel()
-        tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
-        for offset, token in enumerate(special):
-            if tokenizer.token_to_id(token) != len(vocab) + offset:
+        for token in special:
+            if token in vocab:
                 raise ConfigError(f"the special token {token} is in the vocabulary of {directory} already")
+        written = characters_of(generation).values()
+        tokenizer.add_special_tokens([AddedToken(character, special=True, normalized=False) for character in written])
         return cls(tokenizer, generation)
 
-    @property
-    def default_instruction(self) -> tuple[int, ...]:
-        """Return the instruction of a text that has none of its own, with its end mark; none in the second generation."""
-        return self._default
-
-    def instruction(self, text: str) -> str:
-        """An instruction as the generation was trained with them; the end mark is not in it."""
-        return f"{DEFAULT_INSTRUCTION} {text}" if self._default else text
+    def instruction(self, text: str) -> tuple[int, ...]:
+        """An instruction as the generation was trained with them, with its end mark; of an empty text the one that every
+        text has, none in the second generation. It may spell sounds and emphasis: it is no text of callers or models.
+        """
+        words = " ".join(text.split())
+        if not words:
+            return self._default
+        words = _SPELLED.sub(lambda match: self._written[match.group()], plain(words))
+        return (*self.encode_written(f"{DEFAULT_INSTRUCTION} {words}" if self._default else words), self.end_of_prompt)
 
     @property
     def has_phones(self) -> bool:
         """Return whether there are tokens of the phones of English."""
-        return "[AA]" in self._special
+        return "[AA]" in self._written
 
     @property
     def num_tokens(self) -> int:
         """Words and special tokens; the model's text embedding must have at least so many rows."""
         return self._tokenizer.get_vocab_size()
 
+    def written(self, token: str) -> str:
+        """The character that stands for a special token in a text for :meth:`encode_written`."""
+        return self._written[token]
+
     def encode(self, text: str) -> list[int]:
-        """The text's tokens. Special tokens are recognised by their spelling; ``Unprocessable`` if the text holds something
-        else of the form ``<|...|>``.
-        """
-        for spelling in _LOOKS_SPECIAL.findall(text):
-            if spelling not in self._special:
-                known = ", ".join(token for token in SPECIAL_TOKENS[self.generation] if _LOOKS_SPECIAL.fullmatch(token))
-                raise Unprocessable(f"{spelling} is not a special token of the speech model; known are {known}")
+        """The tokens of a text of others, which holds no special ones."""
+        return self.encode_written(plain(text))
+
+    def encode_written(self, text: str) -> list[int]:
+        """The tokens of a text in which special ones may be written."""
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
 

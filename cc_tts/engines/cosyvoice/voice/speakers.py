@@ -8,7 +8,8 @@
     instruct        instruction, end mark     -                            flow_tokens, flow_mel
     builtin         -                         -                            -
 
-In the third generation an instruction and its end mark come first in every mode (v3 §3.2).
+In the third generation an instruction and its end mark come first in every mode (v3 §3.2). A request that has instructions
+of its own is spoken as in the mode instruct (instruct2 of the reference), with the flow's prompt of the voice.
 
 torch is imported by the functions that need it; the rest works without it.
 """
@@ -88,7 +89,7 @@ class Speaker:
     def voice(self) -> Voice:
         """Return the voice as the API lists it."""
         kind: Literal["builtin", "zero_shot"] = "builtin" if self.mode == "builtin" else "zero_shot"
-        return Voice(self.id, engine=ENGINE, language=self.language, kind=kind, description=self.description)
+        return Voice(self.id, ENGINE, self.language, kind=kind, description=self.description, takes_instructions=True)
 
     def sounds_like(self, other: "Speaker") -> bool:
         """Whether both are the same voice in all that is heard and listed of it."""
@@ -98,27 +99,24 @@ class Speaker:
             np.array_equal(getattr(self, name), getattr(other, name)) for name in arrays
         )
 
-    def lm_request(self, tokenizer: "TextTokenizer", ids: Sequence[int]) -> LmRequest:
-        """Return what the language model gets to speak the text tokens ``ids``, see the table above.
-
-        Raises ``Unprocessable`` if the prompt's text holds what looks like a special token and is none.
+    def lm_request(self, tokenizer: "TextTokenizer", ids: Sequence[int], instruction: Sequence[int] = ()) -> LmRequest:
+        """Return what the language model gets to speak the text tokens ``ids``, see the table above. With the tokens of an
+        ``instruction`` it gets that of the mode ``instruct``, whatever the voice's mode is.
         """
-        default = tokenizer.default_instruction
+        if instruction:
+            return LmRequest(ids, instruction)
+        default = tokenizer.instruction("")
         if self.mode in {"builtin", "cross_lingual"}:
             return LmRequest(ids, default)
-        if self.prompt_text_ids is not None and max(self.prompt_text_ids, default=0) >= tokenizer.num_tokens:
+        if self.mode == "instruct":
+            return LmRequest(ids, tokenizer.instruction(self.prompt_text))
+        prompt_text = self.prompt_text_ids
+        if prompt_text is None:
+            prompt_text = tuple(tokenizer.encode(self.prompt_text))
+        elif max(prompt_text, default=0) >= tokenizer.num_tokens:
             raise ModelError(f"the speaker {self.id!r} has text tokens that are not of this model")
-        end = tokenizer.end_of_prompt
-        if self.mode == "zero_shot":
-            prompt_text = self._prompt_text_ids(tokenizer, self.prompt_text)
-            prompt_text = prompt_text if end in prompt_text else (*default, *prompt_text)
-            return LmRequest(ids, prompt_text, tuple(self.llm_tokens.tolist()))
-        prompt_text = self._prompt_text_ids(tokenizer, tokenizer.instruction(self.prompt_text))
-        return LmRequest(ids, prompt_text if prompt_text[-1:] == (end,) else (*prompt_text, end))
-
-    def _prompt_text_ids(self, tokenizer: "TextTokenizer", text: str) -> tuple[int, ...]:
-        """The tokens of a prompt's ``text``, or those that are known alone."""
-        return tuple(tokenizer.encode(text)) if self.prompt_text_ids is None else self.prompt_text_ids
+        has_own = tokenizer.end_of_prompt in prompt_text
+        return LmRequest(ids, prompt_text if has_own else (*default, *prompt_text), tuple(self.llm_tokens.tolist()))
 
     def check_fits(self, lm: LmConfig, flow: FlowConfig) -> None:
         """Raise ``ModelError`` if the speaker was made for another model."""

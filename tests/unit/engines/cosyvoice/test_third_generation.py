@@ -136,6 +136,8 @@ def test_a_text_has_an_instruction_before_it_in_each_mode(networks: tuple[Speech
     instructed = tiny_speaker("instruct")
     words = tokenizer.encode(f"{DEFAULT_INSTRUCTION} {instructed.prompt_text}")
     assert instructed.lm_request(tokenizer, [1]).prompt_text == (*words, tokenizer.end_of_prompt)
+    asked = tiny_speaker("zero_shot").lm_request(tokenizer, [1], tokenizer.instruction(instructed.prompt_text))
+    assert asked == instructed.lm_request(tokenizer, [1])
 
 
 def test_ids_and_inputs_follow_from_one_table() -> None:
@@ -214,9 +216,15 @@ def test_a_pronunciation_reaches_the_tokens_of_phones(engine: Engine) -> None:
     """The second generation, and sounds that English has not, have the words."""
     front = engine._front
     said = f"say {pronounced('Niger', 'ˈnaɪɡəɹ')} and {pronounced('Bach', 'bax')}"
-    spelled = front.spelled(said)
-    assert spelled == "say [N][AY1][G][ER0] and Bach"
     tokenizer = runner_of(engine)._tokenizer
-    assert [tokenizer.encode(phone)[0] for phone in ("[N]", "[AY1]", "[G]", "[ER0]")] == tokenizer.encode(spelled)[
+    phones = [tokenizer.written(phone) for phone in ("[N]", "[AY1]", "[G]", "[ER0]")]
+    spelled = front.spelled(said)
+    assert spelled == f"say {''.join(phones)} and Bach"
+    assert [tokenizer.encode_written(phone)[0] for phone in phones] == tokenizer.encode_written(spelled)[
         -len(tokenizer.encode(" and Bach")) - 4 : -len(tokenizer.encode(" and Bach"))
     ]
+
+
+def test_a_word_of_phones_alone_is_spoken(engine: Engine) -> None:
+    front = engine._front
+    assert front.prepare("builtin", front.spelled(pronounced("Niger", "ˈnaɪɡəɹ"))) is not None

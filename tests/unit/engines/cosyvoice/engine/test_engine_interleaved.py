@@ -1,6 +1,7 @@
 """Text that comes in pieces extends one sequence (§3.5)."""
 
 import random
+from collections.abc import Sequence
 
 import pytest
 
@@ -98,9 +99,9 @@ def test_words_of_two_text_chunks_are_not_run_together() -> None:
     pieces: list[str] = []
     text_ids = hall.front.text_ids
 
-    def noting(voice_id: str, text: str) -> tuple[int, ...]:
+    def noting(voice_id: str, text: str, instruction: Sequence[int] = ()) -> tuple[int, ...]:
         pieces.append(text)
-        return text_ids(voice_id, text)
+        return text_ids(voice_id, text, instruction)
 
     hall.front.text_ids = noting  # type: ignore[method-assign]
     hall.open(0, '"', "hello", "world ", "and", "你好", "世界", "", "again", ", you")

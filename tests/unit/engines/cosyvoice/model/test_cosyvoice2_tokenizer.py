@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cc_tts.errors import ConfigError, Unprocessable
+from cc_tts.errors import ConfigError
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("tokenizers")
@@ -15,7 +15,7 @@ pytest.importorskip("tokenizers")
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers  # noqa: E402
 
 from cc_tts.engines.cosyvoice.model import special_tokens  # noqa: E402
-from cc_tts.engines.cosyvoice.model.special_tokens import END_OF_PROMPT  # noqa: E402
+from cc_tts.engines.cosyvoice.model.special_tokens import END_OF_PROMPT, plain  # noqa: E402
 from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer  # noqa: E402
 
 SPECIAL_TOKENS: Final = special_tokens.SPECIAL_TOKENS[2]
@@ -32,6 +32,13 @@ CORPUS = [
 def decoded(tokenizer: TextTokenizer, text: str) -> str:
     """The text that the tokens of ``text`` spell."""
     return str(tokenizer._tokenizer.decode(tokenizer.encode(text), skip_special_tokens=False))
+
+
+def written(tokenizer: TextTokenizer, spelled: str) -> str:
+    """``spelled`` with the character of each special token that it spells."""
+    for token in SPECIAL_TOKENS:
+        spelled = spelled.replace(token, tokenizer.written(token))
+    return spelled
 
 
 def write_directory(directory: Path, **changes: Any) -> Path:
@@ -68,7 +75,8 @@ def num_words(directory: Path) -> int:
 
 def test_special_tokens_follow_on_the_vocabulary(tokenizer: TextTokenizer, num_words: int) -> None:
     assert len(SPECIAL_TOKENS) == 20
-    assert [tokenizer.encode(token) for token in SPECIAL_TOKENS] == [[num_words + place] for place in range(20)]
+    ids = [tokenizer.encode_written(tokenizer.written(token)) for token in SPECIAL_TOKENS]
+    assert ids == [[num_words + place] for place in range(20)]
     assert tokenizer.end_of_prompt == num_words + 3
     assert tokenizer.num_tokens == num_words + 20
     # on the released vocabulary of 151643 words these are the published ids
@@ -77,10 +85,28 @@ def test_special_tokens_follow_on_the_vocabulary(tokenizer: TextTokenizer, num_w
 
 
 def test_special_tokens_are_found_inside_text(tokenizer: TextTokenizer, num_words: int) -> None:
-    ids = tokenizer.encode("hello<|endofprompt|>[laughter]hello <strong>there</strong>")
+    said = written(tokenizer, "hello<|endofprompt|>[laughter]hello <strong>there</strong>")
+    ids = tokenizer.encode_written(said)
     special = [text_id - num_words for text_id in ids if text_id >= num_words]
     assert special == [3, 8, 5, 6]
     assert ids[: ids.index(num_words + 3)] == tokenizer.encode("hello")
+
+
+@given(text=st.lists(st.sampled_from(SPECIAL_TOKENS) | st.text(max_size=8), max_size=6).map("".join))
+@example(text="hello<|endofprompt|>[laughter]hello <strong>there</strong>")
+@example(text="\U000f0003\U000f0008")
+def test_a_text_of_others_has_no_special_tokens(tokenizer: TextTokenizer, num_words: int, text: str) -> None:
+    """Whatever it spells, and also if it holds the characters that stand for them."""
+    assert all(text_id < num_words for text_id in tokenizer.encode(text))
+
+
+def test_an_instruction_may_spell_sounds_and_emphasis_but_no_marks_of_the_model(
+    tokenizer: TextTokenizer, num_words: int
+) -> None:
+    ids = tokenizer.instruction("hello [laughter] <strong>world</strong>  <|endofprompt|><|im_end|>")
+    assert [text_id - num_words for text_id in ids if text_id >= num_words] == [8, 5, 6, 3]
+    assert ids[-1] == tokenizer.end_of_prompt
+    assert tokenizer.instruction(" \n") == ()
 
 
 def test_an_empty_text_has_no_tokens(tokenizer: TextTokenizer) -> None:
@@ -103,22 +129,12 @@ def test_text_is_composed_first(tokenizer: TextTokenizer) -> None:
 
 @given(text=st.text(max_size=40))
 def test_every_text_comes_back_composed(tokenizer: TextTokenizer, text: str) -> None:
-    if "<|" not in text:
-        assert decoded(tokenizer, text) == unicodedata.normalize("NFC", text)
+    assert decoded(tokenizer, text) == unicodedata.normalize("NFC", plain(text))
 
 
-@pytest.mark.parametrize("text", ["<|endofprompt|", "a < b | c > d", "<| endofprompt", "[unknown]", "<em>", "a<|b"])
-def test_what_only_resembles_a_special_token_is_text(tokenizer: TextTokenizer, text: str) -> None:
+@pytest.mark.parametrize("text", ["<|endofprompt|>", "<|en|>", "a < b | c > d", "[laughter]", "[unknown]", "<strong>"])
+def test_what_spells_a_special_token_is_text(tokenizer: TextTokenizer, text: str) -> None:
     assert decoded(tokenizer, text) == text
-
-
-@pytest.mark.parametrize("spelling", ["<|endofprompts|>", "<|EndOfPrompt|>", "<|en|>", "<||>", "<| endofprompt |>"])
-def test_unknown_special_tokens_are_named(tokenizer: TextTokenizer, spelling: str) -> None:
-    with pytest.raises(Unprocessable) as error:
-        tokenizer.encode(f"hello {spelling} there")
-    assert error.value.detail.startswith(f"{spelling} is not a special token")
-    assert END_OF_PROMPT in error.value.detail
-    assert "hello" not in error.value.detail
 
 
 @pytest.mark.parametrize("name", ["vocab.json", "merges.txt", "tokenizer_config.json"])

@@ -87,13 +87,24 @@ def test_other_modes_get_the_text_alone(tokenizer: TextTokenizer, mode: Mode) ->
     assert request.text == tuple(tokenizer.encode(TEXT + "."))
 
 
-@pytest.mark.parametrize("closing", ["", "<|endofprompt|>"])
-def test_an_instruction_ends_with_its_mark_once(tokenizer: TextTokenizer, closing: str) -> None:
-    request = speaker("instruct", prompt_text="thank you" + closing).lm_request(tokenizer, text_ids(tokenizer, TEXT))
+def test_an_instruction_ends_with_its_mark(tokenizer: TextTokenizer) -> None:
+    request = speaker("instruct", prompt_text="thank you").lm_request(tokenizer, text_ids(tokenizer, TEXT))
     assert request.prompt_text == (*tokenizer.encode("thank you"), tokenizer.end_of_prompt)
     assert request.inputs_for(SpeechIds()) == [SOS, *text_inputs(request.prompt_text), *text_inputs(request.text), TASK]
     assert request.limits == LengthLimits.of_text(len(request.text))
     assert request.prompt_speech == ()
+
+
+@pytest.mark.parametrize("mode", ["zero_shot", "cross_lingual", "instruct", "builtin"])
+def test_instructions_of_a_request_are_laid_out_as_instruct2_whatever_the_voice(
+    tokenizer: TextTokenizer, mode: Mode
+) -> None:
+    """The instruction with its mark before the text, and neither transcript nor speech of the prompt (§3.2)."""
+    ids, instruction = text_ids(tokenizer, TEXT), tokenizer.instruction("speak calmly")
+    request = speaker(mode).lm_request(tokenizer, ids, instruction)
+    words = [*tokenizer.encode("speak calmly"), tokenizer.end_of_prompt]
+    assert request.inputs_for(SpeechIds()) == [SOS, *text_inputs(words), *text_inputs(ids), TASK]
+    assert request.limits == LengthLimits.of_text(len(ids))
 
 
 def test_nothing_to_say_is_no_tokens(tokenizer: TextTokenizer) -> None:
@@ -108,7 +119,9 @@ def test_tokens_of_another_tokenizer_are_refused(tokenizer: TextTokenizer) -> No
 
 @pytest.mark.parametrize(("mode", "kind"), [("instruct", "zero_shot"), ("builtin", "builtin")])
 def test_callers_see_a_voice(mode: Mode, kind: Any) -> None:
-    assert speaker(mode, description="calm").voice == Voice("anna", "cosyvoice2", "en", kind, description="calm")
+    assert speaker(mode, description="calm").voice == Voice(
+        "anna", "cosyvoice2", "en", kind, description="calm", takes_instructions=True
+    )
 
 
 @pytest.mark.parametrize(
@@ -268,7 +281,9 @@ def test_enrolled_voices_are_speakers(
     found = enrolled_speakers(library, on_fault=pytest.fail)["anna"]
     assert (found.mode, found.prompt_text, len(found.llm_tokens)) == (mode, prompt_text, num_llm_tokens)
     assert found.flow_tokens.tolist() == [2, 3, 4, 5, 6]
-    assert found.voice == Voice("anna", "cosyvoice2", "en-GB", "zero_shot", description="the desk")
+    assert found.voice == Voice(
+        "anna", "cosyvoice2", "en-GB", "zero_shot", description="the desk", takes_instructions=True
+    )
 
 
 def test_a_voice_without_its_features_is_left_out(tmp_path: Path) -> None:

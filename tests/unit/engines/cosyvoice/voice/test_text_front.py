@@ -8,7 +8,8 @@ pytest.importorskip("torch")
 pytest.importorskip("onnx")
 
 from cc_tts.engines.cosyvoice.engine.prefill import BistreamState
-from cc_tts.engines.cosyvoice.model.networks.lm.inputs import SpeechIds, Table
+from cc_tts.engines.cosyvoice.model import special_tokens
+from cc_tts.engines.cosyvoice.model.networks.lm.inputs import SOS, TASK, SpeechIds, Table, text_inputs
 from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer
 from cc_tts.engines.cosyvoice.runaway import MAX_PACE, MIN_PACE, TYPICAL_PACE
 from cc_tts.engines.cosyvoice.voice.text_front import (
@@ -19,6 +20,7 @@ from cc_tts.engines.cosyvoice.voice.text_front import (
     TextFront,
 )
 from cc_tts.errors import UnknownVoice, Unprocessable
+from cc_tts.voices.inline_sounds import EMPHASIS_BEGINS, EMPHASIS_ENDS, SOUNDS
 from lab.cosyvoice.tiny_model import NUM_CODES
 from tests.support.tiny_speakers import tiny_speaker
 
@@ -64,16 +66,12 @@ def test_speech_never_outgrows_its_place(tokenizer: TextTokenizer) -> None:
         make_front(tokenizer, num_positions=enough - 1).prepare("cross_lingual", TEXT)
 
 
-def test_unknown_voices_and_tokens_are_refused(tokenizer: TextTokenizer) -> None:
+def test_unknown_voices_are_refused(tokenizer: TextTokenizer) -> None:
     front = make_front(tokenizer)
     with pytest.raises(UnknownVoice, match="nobody"):
         front.num_flow_prompt("nobody")
     with pytest.raises(UnknownVoice):
         front.prepare("nobody", TEXT)
-    with pytest.raises(Unprocessable):
-        front.prepare("builtin", "hello <|nonsense|>")
-    with pytest.raises(Unprocessable):
-        front.text_ids("builtin", "hello <|nonsense|>")
     assert front.num_flow_prompt("zero_shot") == 45
     assert front.num_flow_prompt("builtin") == 0
 
@@ -129,3 +127,57 @@ def test_how_long_a_text_takes_follows_from_the_pace_of_the_prompt(tokenizer: Te
         prepared = front.prepare(voice_id, TEXT)
         assert prepared is not None
         assert prepared.num_likely == pytest.approx(pace * num_text)
+
+
+def test_instructions_come_before_the_text_with_their_mark(tokenizer: TextTokenizer) -> None:
+    """Also where the text comes in pieces; they take the place of those of the voice, and of its prompt."""
+    front = make_front(tokenizer)
+    instruction = front.instruction("speak calmly")
+    words = [*tokenizer.encode("speak calmly"), tokenizer.end_of_prompt]
+    ids = tokenizer.encode(TEXT + ".")
+    for voice_id in ("zero_shot", "instruct"):
+        prepared = front.prepare(voice_id, TEXT, instruction=instruction)
+        assert prepared is not None
+        assert prepared.inputs == [SOS, *text_inputs([*words, *ids]), TASK]
+        bistream = front.begin_interleaved(voice_id, instruction)
+        bistream.add_text(front.text_ids(voice_id, TEXT, instruction))
+        first = bistream.next_prefill()
+        assert first is not None
+        assert first.inputs == [SOS, *text_inputs([*words, *ids][:5])]
+    assert front.instruction(" ") == ()
+
+
+def test_a_text_after_long_instructions_still_fits(tokenizer: TextTokenizer) -> None:
+    front = make_front(tokenizer)
+    instruction = front.instruction("x" * 200)
+    text, rest = front.cut("please hold the line. " * 40, instruction)
+    assert rest
+    assert front.prepare("zero_shot", text, instruction=instruction) is not None
+    with pytest.raises(Unprocessable, match="256 are the most"):
+        front.instruction("x" * 300)
+
+
+def test_sounds_and_emphasis_of_ssml_reach_their_tokens(tokenizer: TextTokenizer) -> None:
+    front = make_front(tokenizer)
+    said = f"well{SOUNDS['laughter']} {EMPHASIS_BEGINS}no{EMPHASIS_ENDS} {EMPHASIS_BEGINS}way"
+    expected: list[int] = []
+    for part in ("well", "[laughter]", " ", "<strong>", "no", "</strong>", " ", "<strong>", "way", "</strong>", "."):
+        is_token = part in special_tokens.SOUND_TOKENS
+        expected += tokenizer.encode_written(tokenizer.written(part)) if is_token else tokenizer.encode(part)
+    prepared = front.prepare("builtin", front.spelled(said))
+    assert prepared is not None
+    assert prepared.inputs == [SOS, *text_inputs(expected), TASK]
+
+
+@pytest.mark.parametrize(
+    "text", ["hold [laughter] on", "<strong>hold</strong>", "hold <|endofprompt|>", "a \U000f0003 b"]
+)
+def test_what_a_text_spells_is_no_token(tokenizer: TextTokenizer, text: str) -> None:
+    front = make_front(tokenizer)
+    first_special = tokenizer.num_tokens - len(special_tokens.SPECIAL_TOKENS[2])
+    assert all(text_id < first_special for text_id in front.text_ids("builtin", front.spelled(text)))
+
+
+def test_a_sound_alone_says_nothing(tokenizer: TextTokenizer) -> None:
+    front = make_front(tokenizer)
+    assert front.prepare("builtin", front.spelled(SOUNDS["laughter"])) is None

@@ -11,7 +11,7 @@ Runs on: any thread; at most :data:`MAX_BYTES` take a few milliseconds.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final
 
@@ -36,6 +36,7 @@ from cc_tts.text.pronunciation.phonemes import ipa_of
 from cc_tts.text.pronunciation.replacements import MAX_REPLACEMENTS, READ, Replacement
 from cc_tts.text.pronunciation.say_as import KINDS
 from cc_tts.text.pronunciation.xml_reader import XmlReader
+from cc_tts.voices.inline_sounds import EMPHASIS_BEGINS, EMPHASIS_ENDS, SOUNDS
 
 MAX_BYTES: Final = 65_536  # unmeasured
 MAX_DEPTH: Final = 32  # unmeasured
@@ -58,7 +59,11 @@ _FORMAT: Final = re.compile(r"[A-Za-z0-9]{0,16}")
 
 _MARKS: Final = frozenset({"mark", "bookmark"})
 _NOT_SPOKEN: Final = frozenset({"desc", "metadata", "meta", "lexicon"})
-_WITHOUT_EFFECT: Final = frozenset({"emphasis", "w", "token", "lookup", "audio"})
+_WITHOUT_EFFECT: Final = frozenset({"w", "token", "lookup", "audio"})
+_LEVELS: Final = {"strong": True, "moderate": True, "none": False, "reduced": False}
+_SOUND_SIGNS: Final = frozenset(SOUNDS.values())
+_CLOSING: Final = ".!?…。！？\"'”’»"
+"""A sound at the end of a text comes before its last marks, so that it is in the sentence that these end."""
 
 
 def from_ssml(ssml: str, style: TextContent = _NO_STYLE, *, pointer: str = "/ssml") -> SequenceContent:
@@ -119,6 +124,8 @@ class _Reader:
             raise self._fault(f"{len(document)} bytes; at most {MAX_BYTES} are read")
         self._xml.read(document)
         self._close_text()
+        if self._replacements:
+            self._warn("cc:sound: no words come behind it; it is left out")
         if self._break_ms:
             self.parts.append(SilenceContent(self._break_ms))
         return SequenceContent(tuple(self.parts), tuple(self.warnings))
@@ -238,6 +245,33 @@ class _Reader:
         else:
             self._warn("phoneme: ph in alphabet ipa or x-sampa is needed: the text inside is spoken")
 
+    def _emphasis(self, element: _Element, attributes: Mapping[str, str]) -> None:
+        level = attributes.get("level", "moderate").strip().lower()
+        if level not in _LEVELS:
+            self._warn(f"emphasis: level is one of {', '.join(_LEVELS)}; moderate instead")
+        if _LEVELS.get(level, True):
+            self._sign(EMPHASIS_BEGINS, element)
+            element.at_end = lambda: self._end_emphasis(element)
+
+    def _end_emphasis(self, element: _Element) -> None:
+        last = self._replacements[-1] if self._replacements else None
+        if last is not None and (last.sign, last.start) == (EMPHASIS_BEGINS, len(self._text)):
+            self._replacements.pop()
+        elif self._text:
+            self._sign(EMPHASIS_ENDS, element)
+
+    def _sound(self, element: _Element, attributes: Mapping[str, str]) -> None:
+        if sign := SOUNDS.get(attributes.get("name", "").strip().lower()):
+            self._sign(sign, element)
+        else:
+            self._warn(f"{element.name}: name is one of {', '.join(SOUNDS)}; it is left out")
+
+    def _sign(self, sign: str, element: _Element) -> None:
+        """Put a sign behind the words so far, or before those to come."""
+        self._close_other(element.style)
+        if len(self._replacements) < MAX_REPLACEMENTS:
+            self._replacements.append(Replacement(len(self._text), len(self._text), sign=sign))
+
     def _prosody(self, element: _Element, attributes: Mapping[str, str]) -> None:
         if "rate" in attributes:
             self._change_rate(element, rate_of(attributes["rate"].strip()))
@@ -316,6 +350,8 @@ class _Reader:
         "sub": (_sub, {"alias"}),
         "say-as": (_say_as, {"interpret-as", "format", "detail", "language"}),
         "phoneme": (_phoneme, {"alphabet", "ph"}),
+        "emphasis": (_emphasis, {"level"}),
+        "cc:sound": (_sound, {"name"}),
         "prosody": (_prosody, {"rate", "volume"}),
         "voice": (_voice, {"name", "language", "languages", "gender", "variant", "age"}),
         "lang": (_lang, set()),
@@ -342,14 +378,18 @@ class _Reader:
 
     def _open_text(self, style: TextContent) -> None:
         """Make sure that what is appended next is spoken as ``style`` says."""
-        if self._text and self._style is not style and self._style != style:
-            self._close_text()
+        self._close_other(style)
         if not self._text:
             self._flush_pause()
             self._style = style
 
+    def _close_other(self, style: TextContent) -> None:
+        if self._text and self._style is not style and self._style != style:
+            self._close_text()
+
     def _close_text(self) -> None:
-        text, replacements = self._text.rstrip(), tuple(self._replacements)
+        text = self._text.rstrip()
+        replacements, sounds = _within(text, self._replacements), list[Replacement]()
         if has_speech(text) or any(each.spoken or each.say_as for each in replacements):
             marks = tuple((min(offset, len(text)), name) for offset, name in self._marks)
             before = self._before if looks_back(text) else ""  # else the audio of the part is the same behind any words
@@ -361,7 +401,9 @@ class _Reader:
         else:
             self.parts += [MarkContent(name) for _, name in self._marks]
             self._is_apart |= self._text != self._text.strip()
-        self._text, self._replacements, self._marks = "", [], []
+            found = (each.sign for each in replacements if each.sign in _SOUND_SIGNS)
+            sounds = [Replacement(0, 0, sign=sign) for sign in found]  # before the words to come
+        self._text, self._replacements, self._marks = "", sounds, []
 
     def _imply(self, milliseconds: int) -> None:
         """A pause between this and what is spoken next, if something was spoken before."""
@@ -395,3 +437,13 @@ class _Reader:
 
     def _fault(self, detail: str) -> SsmlMalformed:
         return SsmlMalformed.about(FieldError(self.pointer, detail))
+
+
+def _within(text: str, replacements: Sequence[Replacement]) -> tuple[Replacement, ...]:
+    """The replacements of a text that has lost the spaces at its end, its signs before the marks that end it."""
+    words_end = len(text.rstrip(_CLOSING))
+    last = max([words_end, *(each.end for each in replacements if not each.sign)])
+    return tuple(
+        structs.replace(each, start=last, end=last) if each.sign and each.start > last else each
+        for each in replacements
+    )

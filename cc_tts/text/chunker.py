@@ -271,7 +271,7 @@ class Chunker:
         else:
             spoken, places = read(words, "", markup)
         self._before = (self._before + words)[-LOOK_BACK_CHARS:]
-        if not spoken:
+        if not has_speech(spoken):
             self._silent += own_words
             return
         replaced = tuple(moved(_with_words(places, spoken, own_words), 0, len(self._silent)))

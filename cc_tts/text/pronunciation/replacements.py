@@ -31,7 +31,8 @@ READ: Final = "text"
 class Replacement(msgspec.Struct, frozen=True, array_like=True):
     """``text[start:end]`` is said as ``spoken``; if that is empty, as ``say_as`` says
     (:mod:`cc_tts.text.pronunciation.say_as`) or as any text is read. ``ipa`` is how it is
-    pronounced, for the engines that take that.
+    pronounced, for the engines that take that. One of no length is a ``sign`` between words, of
+    :mod:`cc_tts.voices.inline_sounds`.
     """
 
     start: int
@@ -39,6 +40,7 @@ class Replacement(msgspec.Struct, frozen=True, array_like=True):
     spoken: str = ""
     ipa: str = ""
     say_as: str = ""
+    sign: str = ""
 
 
 def with_stand_ins(text: str, replacements: Sequence[Replacement]) -> str:
@@ -76,7 +78,7 @@ def speak_replaced(
     for stand_in, following in zip(parts[::2], parts[1::2], strict=True):
         each = replacements[ord(stand_in) - _FIRST]
         written = text[each.start : each.end]
-        words = _words_of(each, written, language, lambda part: read(part, "")[0])
+        words = each.sign or _words_of(each, written, language, lambda part: read(part, "")[0])
         said = pronounced(words, each.ipa) if each.ipa else words
         spoken.add(written, said, [(0, len(said), 0, len(written))])
         spoken.add(following, *_read_between(following, read, spoken.written))

@@ -449,13 +449,14 @@ def _voices(options: argparse.Namespace, config: "Config") -> int:
     if options.say is not None:
         return _say_with(options.say, voices, config)
     who = f"{'voice':24} {'language':12} {'engine':10} {'kind':10} {'gender':7} {'Hz':>6}"
-    print(f"{who} {'s/s':>6} {'streams':>7} use     description", file=sys.stderr)
+    print(f"{who} {'s/s':>6} {'streams':>7} use     instructions description", file=sys.stderr)
     for voice in voices:
         if wanted is None or normalised_language(voice.language).startswith(wanted):
             cost = "-" if voice.cost is None else f"{voice.cost:.3f}"
             streams = "-" if voice.streams is None else str(voice.streams)
             who = f"{voice.id:24} {voice.language:12} {voice.engine:10} {voice.kind:10} {voice.gender:7} {voice.rate_hz:6}"
-            print(f"{who} {cost:>6} {streams:>7} {'live' if voice.is_live else 'prompts':7} {voice.description}")
+            use, told = "live" if voice.is_live else "prompts", "yes" if voice.takes_instructions else "-"
+            print(f"{who} {cost:>6} {streams:>7} {use:7} {told:12} {voice.description}")
     for fault in faults:
         print(f"cc-tts: a voice cannot be used: {fault}", file=sys.stderr)
     return 0

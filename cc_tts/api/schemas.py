@@ -36,6 +36,7 @@ from cc_tts.speech.prompt import (
     UrlContent,
 )
 from cc_tts.speech.ssml import MAX_BYTES, MAX_ELEMENTS, from_ssml
+from cc_tts.voices.library import MAX_INSTRUCTION_CHARS
 
 MAX_METADATA: Final = 16  # unmeasured
 """Names in the metadata of a call."""
@@ -70,6 +71,15 @@ Language = Annotated[
     ),
 ]
 Speed = Annotated[float, Meta(ge=MIN_SPEED, le=MAX_SPEED, description="Factor on the voice's natural rate.")]
+Instructions = Annotated[
+    str,
+    Meta(
+        max_length=MAX_INSTRUCTION_CHARS,
+        pattern=form(r"^(?![^\x00]*<\|)[^\x00]*$(?!\n)", "text without NUL and without <|"),
+        description='How to speak, in words, as in "speak calmly": never said. For the voices of GET /v1/voices whose '
+        "takes_instructions is true; others ignore it.",
+    ),
+]
 Uri = Annotated[str, Meta(min_length=1, max_length=MAX_URI_CHARS, description="A sip: or sips: URI.")]
 Target = Annotated[
     str,
@@ -201,11 +211,12 @@ class Words(Body, frozen=True):
     voice: VoiceId | None = None
     language: Language | None = None
     speed: Speed | None = None
+    instructions: Instructions | None = None
     lexicons: LexiconNames = ()
 
     def content(self) -> TextContent | SequenceContent:
         """The words, as a prompt; raises as :func:`words`."""
-        style = TextContent("", self.voice, self.language, self.speed, lexicons=self.lexicons)
+        style = style_of(self)
         return words(self.text, self.ssml, style, text_field="text")
 
 
@@ -243,6 +254,7 @@ class Speak(PromptFields, frozen=True):
     voice: VoiceId | None = None
     language: Language | None = None
     speed: Speed | None = None
+    instructions: Instructions | None = None
     lexicons: LexiconNames = ()
     cache: Literal["auto", "no"] = "auto"
 
@@ -256,15 +268,13 @@ class Speak(PromptFields, frozen=True):
         """
         if self.prompt_id is not UNSET:
             return self.to_prompt(self._staged(self.prompt_id, pointer))
-        style = TextContent(
-            "", self.voice or voice, self.language, self.speed, self.cache != "no", lexicons=self.lexicons
-        )
+        style = dataclasses.replace(style_of(self), voice=self.voice or voice, may_cache=self.cache != "no")
         return self.to_prompt(words(self.text, self.ssml, style, pointer=pointer, text_field="text"))
 
     def _staged(self, prompt_id: str, pointer: str) -> StagedContent:
         if self.text is not UNSET or self.ssml is not UNSET:
             raise MalformedRequest.about(FieldError(pointer, "exactly one of text, ssml and prompt_id is needed"))
-        for name in ("voice", "language", "speed", "lexicons"):
+        for name in ("voice", "language", "speed", "instructions", "lexicons"):
             refuse(f"{pointer}/{name}", "is that of the staged prompt", when=bool(getattr(self, name)))
         return StagedContent(prompt_id)
 
@@ -320,12 +330,14 @@ class Play(PromptFields, frozen=True):
 
 class CallUpdate(Body, frozen=True):
     """Changes of a call, as a merge patch (RFC 7396): what is left out stays, null takes it back. Prompts that
-    are accepted from now on fall back to ``voice``, ``language``, ``speed``, ``lexicons`` and ``barge_in``.
+    are accepted from now on fall back to ``voice``, ``language``, ``speed``, ``instructions``, ``lexicons`` and
+    ``barge_in``.
     """
 
     voice: VoiceId | UnsetType | None = UNSET
     language: Language | UnsetType | None = UNSET
     speed: Speed | UnsetType | None = UNSET
+    instructions: Instructions | UnsetType | None = UNSET
     lexicons: LexiconNames | UnsetType | None = UNSET
     barge_in: BargeIn | UnsetType | None = UNSET
     metadata: (
@@ -339,7 +351,7 @@ class CallUpdate(Body, frozen=True):
 
     def merged_defaults(self, defaults: PromptDefaults) -> PromptDefaults:
         """The defaults with these changes."""
-        names = ("voice", "language", "speed")
+        names = ("voice", "language", "speed", "instructions")
         changed: dict[str, Any] = {name: value for name in names if (value := getattr(self, name)) is not UNSET}
         if self.lexicons is not UNSET:
             changed["lexicons"] = self.lexicons or ()
@@ -481,6 +493,12 @@ class Stop(OptionalBody, frozen=True):
     """The prompts to stop."""
 
     scope: Literal["current", "all"] = "current"
+
+
+def style_of(body: Body) -> TextContent:
+    """How the words of a body are spoken, as a prompt without text."""
+    names = ("voice", "language", "speed", "instructions", "lexicons")
+    return TextContent("", **{name: getattr(body, name) for name in names})
 
 
 def words(

@@ -15,13 +15,22 @@ from cc_tts.api.calls import ON_A_CALL, call_of
 from cc_tts.api.http.problems import UpgradeRequired
 from cc_tts.api.http.route import Query, RouteTable
 from cc_tts.api.media.connection import Connection, serve
-from cc_tts.api.schemas import Language, LexiconNames, PromptFields, Speed, VoiceId, check_text
+from cc_tts.api.schemas import (
+    Instructions,
+    Language,
+    LexiconNames,
+    PromptFields,
+    Speed,
+    VoiceId,
+    check_text,
+    style_of,
+)
 from cc_tts.calls.events.outbox import Outbox
 from cc_tts.calls.follower import CallView
 from cc_tts.calls.input.text import TextStream
 from cc_tts.calls.input.text_messages import StreamError, StreamId, StreamMessage
 from cc_tts.errors import UNREADABLE, CapacityExceeded, CcTtsError, MalformedRequest, Unprocessable
-from cc_tts.speech.prompt import Prompt, TextContent
+from cc_tts.speech.prompt import Prompt
 
 MAX_FRAME_IN_BYTES: Final = 65_536  # unmeasured
 MAX_QUEUED_OUT: Final = 2000  # unmeasured
@@ -41,11 +50,12 @@ class StartUtterance(PromptFields, frozen=True, tag_field="type", tag="start"):
     voice: VoiceId | None = None
     language: Language | None = None
     speed: Speed | None = None
+    instructions: Instructions | None = None
     lexicons: LexiconNames = ()
 
     def prompt(self) -> Prompt:
         """The prompt, whose text is still to come; raises ``Unprocessable`` for an option that is not in this version."""
-        return self.to_prompt(TextContent("", self.voice, self.language, self.speed, lexicons=self.lexicons))
+        return self.to_prompt(style_of(self))
 
 
 class Frame(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, tag_field="type"):

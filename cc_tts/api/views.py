@@ -42,11 +42,11 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
 class Call(View, frozen=True, kw_only=True):
     """A call. ``ending`` is set once ``state`` is terminated; ``utterances`` are ids, oldest first. ``voice``,
-    ``language``, ``speed``, ``lexicons`` and ``barge_in`` are what its prompts fall back to.
+    ``language``, ``speed``, ``instructions``, ``lexicons`` and ``barge_in`` are what its prompts fall back to.
     """
 
     derived: ClassVar = {
-        **{name: attrgetter(f"defaults.{name}") for name in ("voice", "language", "speed", "lexicons")},
+        **{name: attrgetter(f"defaults.{name}") for name in ("voice", "language", "speed", "instructions", "lexicons")},
         "barge_in": lambda call: BargeIn(dtmf=call.defaults.barge_in_dtmf, speech=call.defaults.barge_in_speech),
         "tenant": lambda call: call.tenant or UNSET,
         "trunk": lambda call: call.trunk or UNSET,
@@ -84,6 +84,7 @@ class Call(View, frozen=True, kw_only=True):
     voice: str | None
     language: str | None
     speed: float | None
+    instructions: str | None
     lexicons: Sequence[str]
     barge_in: BargeIn
     metadata: Mapping[str, str]
@@ -185,6 +186,9 @@ class Voice(View, frozen=True, kw_only=True):
     ]
     streams: Annotated[
         int | None, Meta(description="Listeners at a time that this machine carries; null: not measured.")
+    ]
+    takes_instructions: Annotated[
+        bool, Meta(description="Whether it speaks as ``instructions`` say, and makes the sounds and emphasis of SSML.")
     ]
     live: Annotated[bool, Meta(description="False: it is slower than speech here, and for prompts that are staged.")]
     voice_id: str

@@ -152,9 +152,8 @@ class IncomingCalls:
                 config=self._config,
                 trunk=message.trunk,
             )
-            call.defaults = PromptDefaults(
-                voice=decision.voice, language=decision.language, barge_in_speech=decision.barge_in_speech
-            )
+            names = ("voice", "language", "instructions", "barge_in_speech")
+            call.defaults = PromptDefaults(**{name: getattr(decision, name) for name in names})
             call.lead_in_ms, call.recorder.wanted = decision.lead_in_ms, decision.record
             call.disclosure = decision.disclosure
             self._table.reserve(call.id, call.tenant)

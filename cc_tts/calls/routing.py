@@ -33,6 +33,7 @@ from cc_tts.errors import (
 )
 from cc_tts.speech.prompt import Content, Disclosure, Prompt, StagedContent, TextContent, Then, UrlContent, text_of
 from cc_tts.speech.ssml import from_ssml
+from cc_tts.voices.library import MAX_INSTRUCTION_CHARS
 
 ANNOUNCEMENT_USER: Final = "annc"
 MAX_URI_CHARS: Final = 8192
@@ -53,8 +54,8 @@ _THEN: Final[Mapping[str, AfterPrompt | None]] = {"": None, "hangup": "hangup", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteDecision:
-    """How to answer, and what to speak first, after ``lead_in_ms`` of silence. ``voice``, ``language`` and
-    ``barge_in_speech`` are the call's defaults; ``unanswered`` is spoken if a call is not answered that waits for it.
+    """How to answer, and what to speak first, after ``lead_in_ms`` of silence. ``voice``, ``language``, ``instructions``
+    and ``barge_in_speech`` are the call's defaults; ``unanswered`` is spoken if a call is not answered that waits for it.
     ``media_url`` is the application that is to take its audio, ``relay`` the one that is to talk. ``gather`` has ``prompt``
     in it. ``transfer_to`` is whom the caller is handed over to after the prompt; nobody has checked whether that is allowed.
     ``refer``: who decides on a REFER of the caller. ``record``: the call is recorded like this from its first frame on.
@@ -65,6 +66,7 @@ class RouteDecision:
     prompt: Prompt | None
     voice: str | None
     language: str | None
+    instructions: str | None = None
     ring_ms: int = 0
     unanswered: Prompt | None = None
     lead_in_ms: int = 0
@@ -123,6 +125,7 @@ def decide(
         prompt=prompt,
         voice=style.voice,
         language=style.language,
+        instructions=style.instructions,
         unanswered=_unanswered(route, style),
         lead_in_ms=_lead_in(tts_headers, route.lead_in_ms),
         disclosure=Disclosure.of(route.disclosure, config.calls.disclosure),
@@ -175,7 +178,16 @@ def _style(tts_headers: Mapping[str, str], route: RouteConfig) -> TextContent:
         "",
         voice=_named(tts_headers, "X-TTS-Voice", _VOICE) or route.voice or None,
         language=_named(tts_headers, "X-TTS-Language", _LANGUAGE) or route.language or None,
+        instructions=_instructions(tts_headers.get("x-tts-instructions", "")),
     )
+
+
+def _instructions(header: str) -> str | None:
+    """How to speak, in words; ``None`` without them."""
+    instructions = percent_decode(header, "X-TTS-Instructions").strip()
+    if len(instructions) > MAX_INSTRUCTION_CHARS or "<|" in instructions:
+        raise MalformedRequest(f"X-TTS-Instructions has {MAX_INSTRUCTION_CHARS} characters at most, and no <|")
+    return instructions or None
 
 
 def _named(values: Mapping[str, str], name: str, form: re.Pattern[str]) -> str:

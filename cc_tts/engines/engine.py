@@ -85,9 +85,12 @@ class Engine(Protocol):
         there is none.
         """
 
-    def open(self, voice: str, speed: float = 1.0, *, call_id: str = "", must_speak: bool = False) -> SpeechStream:
-        """Begin one utterance; ``speed`` is a factor on the natural rate, 0.5 to 2.0. ``call_id``: of the call that hears
-        it, whose utterances prefer workers of the same generation. ``must_speak``: it has waited as long as it may, and a
-        plain voice is better than none. Raises ``UnknownVoice``, ``EngineOverloaded`` when
-        admission refuses the stream, ``EngineFailed`` if the engine is not running.
+    def open(
+        self, voice: str, speed: float = 1.0, *, instructions: str = "", call_id: str = "", must_speak: bool = False
+    ) -> SpeechStream:
+        """Begin one utterance; ``speed`` is a factor on the natural rate, 0.5 to 2.0. ``instructions`` tell in words how to
+        speak; voices that take none ignore them. ``call_id``: of the call that hears it, whose utterances prefer workers of
+        the same generation. ``must_speak``: it has waited as long as it may, and a plain voice is better than none. Raises
+        ``UnknownVoice``, ``EngineOverloaded`` when admission refuses the stream, ``EngineFailed`` if the engine is not
+        running.
         """

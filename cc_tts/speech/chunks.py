@@ -37,6 +37,7 @@ class SpokenPrompt:
     gain_db: float = 0.0
     """The gain from the voice's level to that of the line, and what the prompt asks for."""
     replacements: tuple[Replacement, ...] = ()
+    instructions: str = ""
 
 
 class ChunkStream(Protocol):

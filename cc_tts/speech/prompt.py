@@ -35,7 +35,8 @@ class TextContent:
     ``is_of_one_voice``; ``context_language`` is that of the words before it, for words that tell none. ``marks`` are places
     in the text, as offsets, with their names. ``lexicons`` are asked before those of its voice and of the config. Numbers
     are read by what is said ``before`` it; ``markup`` is in what it goes on. ``is_made_ahead``: its audio is made before it
-    is heard, so that a voice may be slower than speech.
+    is heard, so that a voice may be slower than speech. ``instructions`` tell in words how it is spoken; they are never
+    said, and voices that take none ignore them.
     """
 
     text: str
@@ -54,6 +55,7 @@ class TextContent:
     before: str = ""
     markup: MarkupState = AT_BEGINNING
     is_made_ahead: bool = False
+    instructions: str | None = None
 
     @property
     def markup_at_start(self) -> MarkupState:
@@ -64,7 +66,11 @@ class TextContent:
         """A part of it. No replacement may go across its edges; a mark at its end is the next part's, if there is one."""
         is_last = end == len(self.text)
         begun = self.text[:start]
-        replacements = (each for each in self.replacements if start <= each.start < end)
+        replacements = (
+            each
+            for each in self.replacements
+            if start <= each.start < end or (is_last and each.start == each.end == end)
+        )
         return replace(
             self,
             text=self.text[start:end],
@@ -284,6 +290,7 @@ class PromptDefaults:
     voice: str | None = None
     language: str | None = None
     speed: float | None = None
+    instructions: str | None = None
     lexicons: tuple[str, ...] = ()
     barge_in_dtmf: bool | None = None
     barge_in_speech: BargeInBySpeech | None = None
@@ -305,5 +312,6 @@ class PromptDefaults:
             voice=self.voice if text.voice is None else text.voice,
             language=self.language if text.language is None else text.language,
             speed=self.speed if text.speed is None else text.speed,
+            instructions=self.instructions if text.instructions is None else text.instructions,
             lexicons=text.lexicons + self.lexicons,
         )

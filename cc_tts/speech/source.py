@@ -19,11 +19,13 @@ from cc_tts.errors import (
     ConfigError,
     EngineOverloaded,
     FetchFailed,
+    FieldError,
     LanguageUnsupported,
     NothingToSay,
     PromptNotFound,
     TextTooLong,
     UnknownVoice,
+    Unprocessable,
 )
 from cc_tts.media import tones
 from cc_tts.metrics import Metrics
@@ -63,6 +65,7 @@ from cc_tts.text.markup.unspoken import said_of
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.process.client import TextPreparation, TextProcess
 from cc_tts.text.pronunciation.lexicon import CompiledLexicon
+from cc_tts.voices.library import MAX_INSTRUCTION_CHARS
 from cc_tts.voices.voice import Voice
 
 LONG_TEXT_CHARS: Final = 1000
@@ -161,10 +164,13 @@ class SpeechSource:
                 for each in texts_of(content):
                     self.lexicons.check(each.lexicons)
                     voices.append(self._voicing.voice(each))
+                    _instructions(each, voices[-1])
                 return voices[0] if voices else None
             case IncrementalContent(words):
                 self.lexicons.check(words.lexicons)
-                return self._voicing.voice(words)
+                voice = self._voicing.voice(words)
+                _instructions(words, voice)
+                return voice
             case ToneContent():
                 tones.tone(content.tone, 8000, max_ms=1)
         return None
@@ -282,6 +288,9 @@ class SpeechSource:
 
     def _spoken(self, content: TextContent, rate_hz: int) -> SpokenPrompt:
         config, voice = self._config, self._voice(content)
+        replacements = replacements_in(content.text, self._lexicons(content), content.replacements)
+        if not voice.takes_instructions:
+            replacements = tuple(each for each in replacements if not each.sign)
         speed = float(config.speed if content.speed is None else content.speed)
         return SpokenPrompt(
             text=content.text,
@@ -302,7 +311,8 @@ class SpeechSource:
             speed=min(max(speed * content.rate, MIN_SPEED), MAX_SPEED),
             voice_rate_hz=voice.rate_hz,
             rate_hz=rate_hz,
-            replacements=replacements_in(content.text, self._lexicons(content), content.replacements),
+            replacements=replacements,
+            instructions=_instructions(content, voice),
         )
 
     def _lexicons(self, part: TextContent) -> tuple[CompiledLexicon, ...]:
@@ -316,7 +326,9 @@ class SpeechSource:
         else:
             text = self._text_process.prepare(prompt.text, prompt.chunking, prompt.replacements)
         try:
-            stream = self.engine.open(prompt.voice, prompt.speed, call_id=call_id, must_speak=must_speak)
+            stream = self.engine.open(
+                prompt.voice, prompt.speed, instructions=prompt.instructions, call_id=call_id, must_speak=must_speak
+            )
         except CcTtsError:
             text.cancel()
             raise
@@ -366,6 +378,17 @@ def _without_engine(
             if download is None:  # likewise
                 raise FetchFailed
             return DownloadStream(download, gain_db)
+
+
+def _instructions(content: TextContent, voice: Voice) -> str:
+    """How a voice is to speak, in words; empty where it takes no instructions. Raises ``Unprocessable``."""
+    if not content.instructions or not voice.takes_instructions:
+        return ""
+    instructions = " ".join(content.instructions.split())
+    if len(instructions) > MAX_INSTRUCTION_CHARS:
+        detail = f"{len(instructions)} characters; a voice takes {MAX_INSTRUCTION_CHARS} at most"
+        raise Unprocessable.about(FieldError("/instructions", detail))
+    return instructions
 
 
 def _disclosed(key: str) -> str:

@@ -177,6 +177,7 @@ class FakeEngine:
         self.degraded_because: str | None = None
         self.error: Exception | None = None
         self.requests: list[Request] = []
+        self.instructions: list[str] = []
         self.call_ids: list[str] = []
         self.streams: list[FakeEngineStream] = []
         self.is_started = False
@@ -217,8 +218,11 @@ class FakeEngine:
     def open_stand_in(self, voice: str, speed: float = 1.0) -> FakeEngineStream | None:
         return None if self.stand_in is None else self.stand_in.open(voice, speed)
 
-    def open(self, voice: str, speed: float = 1.0, *, call_id: str = "", must_speak: bool = False) -> FakeEngineStream:
+    def open(
+        self, voice: str, speed: float = 1.0, *, instructions: str = "", call_id: str = "", must_speak: bool = False
+    ) -> FakeEngineStream:
         self.requests.append(Request(voice, speed))
+        self.instructions.append(instructions)
         self.call_ids.append(call_id)
         self.streams.append(FakeEngineStream(self))
         return self.streams[-1]

@@ -128,7 +128,7 @@ class PromptVoices:
         self._enrolling = asyncio.Lock()
 
     async def voice_of(self, own: OwnVoices, audio: bytes, mode: VoiceMode, *, language: str, words: str) -> str:
-        """The id of the voice of a recording. ``words`` are its transcript, or an instruction.
+        """The id of the voice of a recording. ``words`` are its transcript.
 
         Raises:
             EnrolmentUnavailable, EnrolmentBusy, EnrolmentFailed, VoiceNotStored, Unprocessable: no voice comes of it.
@@ -138,10 +138,9 @@ class PromptVoices:
             voice_id=voice_id,
             language=language,
             description="the recording of a request",
-            transcript=words if mode == "zero_shot" else "",
+            transcript=words,
             audio=audio,
             mode=mode,
-            instruction=words if mode == "instruct" else "",
         )
         if voice_id not in self._known(own):
             async with self._enrolling:
@@ -228,11 +227,12 @@ async def infer_instructed(request: web.Request, body: InstructedText) -> web.St
     """Speech of a text in the voice of a recording, as instruct_text says."""
     instruction = body.instruct_text.partition(END_OF_PROMPT)[0].strip()
     schemas.refuse("/instruct_text", "an instruction is needed, as in 'Speak calmly.'", when=not instruction)
-    return await _respond_as(request, body.tts_text, body.prompt_wav, "instruct", instruction)
+    schemas.refuse("/instruct_text", "text without <|", when="<|" in instruction)
+    return await _respond_as(request, body.tts_text, body.prompt_wav, "cross_lingual", "", instruction)
 
 
 async def _respond_as(
-    request: web.Request, text: str, recording: bytes, mode: VoiceMode, words: str
+    request: web.Request, text: str, recording: bytes, mode: VoiceMode, words: str, instructions: str | None = None
 ) -> web.StreamResponse:
     """Speech in the voice of a recording, which is enrolled for a text that can be spoken only."""
     text = text.rpartition(END_OF_PROMPT)[2]
@@ -243,11 +243,14 @@ async def _respond_as(
     language = detect_language(words if mode == "zero_shot" else text)
     voices, own = request.app[PROMPT_VOICES], request.app[CONTEXT].own_voices
     voice = await voices.voice_of(own, recording, mode, language=language, words=words)
-    return await _respond(request, text, voice, None)
+    return await _respond(request, text, voice, None, instructions)
 
 
-async def _respond(request: web.Request, text: str, voice: str | None, language: str | None) -> web.StreamResponse:
-    content = schemas.words(text, UNSET, TextContent("", voice, language), text_field="tts_text")
+async def _respond(
+    request: web.Request, text: str, voice: str | None, language: str | None, instructions: str | None = None
+) -> web.StreamResponse:
+    style = TextContent("", voice, language, instructions=instructions)
+    content = schemas.words(text, UNSET, style, text_field="tts_text")
     pointers = {**fields_of_text("/tts_text"), UnknownVoice: "/spk_id"}
     async with speech_of(request, content, rate_hz=RATE_HZ, pointers=pointers) as speech:
         return await SpeechResponse(request, speech, FORMATS["pcm"], RATE_HZ, {}).send()

@@ -5,6 +5,7 @@ Nothing is sent before the first chunk of audio is there, so that every refusal 
 
 import base64
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Annotated, ClassVar, Final, Literal
 
 import msgspec
@@ -21,6 +22,7 @@ from cc_tts.api.plugs.response import RESPONSE_ROUTE, SpeechResponse
 from cc_tts.api.plugs.speech_context import speech_of
 from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
 from cc_tts.speech.prompt import SequenceContent, TextContent
+from cc_tts.voices.library import MAX_INSTRUCTION_CHARS
 
 DEFAULT_RATE_HZ: Final = 24_000
 """OpenAI's ``pcm`` has this rate."""
@@ -67,7 +69,17 @@ class AudioSpeech(schemas.Body, frozen=True, forbid_unknown_fields=False):
         SampleRate | None, Meta(description="24000 if left out. opus has no 22050 and 44100, ulaw and alaw 8000 only.")
     ] = None
     speed: AnySpeed | None = None
-    instructions: Annotated[str, Meta(max_length=4096, description="Has no effect.")] | None = None
+    instructions: (
+        Annotated[
+            str,
+            Meta(
+                max_length=4096,
+                description=f"How to speak, in words. A voice whose takes_instructions is true takes "
+                f"{MAX_INSTRUCTION_CHARS} characters; no effect for others.",
+            ),
+        ]
+        | None
+    ) = None
     lexicons: schemas.LexiconNames = ()
     stream_format: Literal["audio", "sse"] = "audio"
 
@@ -88,7 +100,7 @@ class AudioSpeech(schemas.Body, frozen=True, forbid_unknown_fields=False):
         voice = self.voice.id if isinstance(self.voice, VoiceRef) else self.voice
         if voice in VOICES and voice not in aliases:
             voice = None
-        style = TextContent("", voice, self.language, self.speed_used, lexicons=self.lexicons)
+        style = replace(schemas.style_of(self), voice=voice, speed=self.speed_used)
         return schemas.words(self.input, self.ssml, style, text_field="input")
 
     @property

@@ -34,6 +34,7 @@ class StagePrompt(schemas.Words, frozen=True):
             voice=self.voice,
             language=self.language,
             speed=self.speed,
+            instructions=self.instructions,
             lexicons=self.lexicons,
         )
 

@@ -32,6 +32,7 @@ from cc_tts.errors import CcTtsError, ConfigError, EngineFailed, EngineOverloade
 from cc_tts.media.levels import active_level_dbfs
 from cc_tts.media.listener_clock import ListenerClock
 from cc_tts.voices.catalog import VoiceIndex
+from cc_tts.voices.inline_sounds import without_sounds
 from cc_tts.voices.voice import Voice
 
 MAX_AHEAD_MS: Final = 4000.0
@@ -255,7 +256,8 @@ class CpuEngine:
             self._streams[request.stream_id] = stream
 
     def push(self, stream_id: int, text: str, text_chunk_index: int) -> None:
-        """Append a text chunk."""
+        """Append a text chunk; no voice of the CPU makes sounds."""
+        text = without_sounds(text)
         with self._changed:
             if (stream := self._streams.get(stream_id)) is not None:
                 if not stream.clock.sent_ms and not stream.is_running and not stream.chunks:

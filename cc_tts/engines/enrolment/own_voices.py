@@ -38,7 +38,6 @@ from cc_tts.voices.embedding_cache import EnrolledVoice
 from cc_tts.voices.enrolment import MAX_TRANSCRIPT_CHARS, spoken_words
 from cc_tts.voices.library import (
     MAX_DESCRIPTION_CHARS,
-    MAX_INSTRUCTION_CHARS,
     VoiceLibrary,
     VoiceMode,
     VoiceRecord,
@@ -59,7 +58,7 @@ log = logs.get(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewVoice:
-    """A recording that is to become a voice. ``transcript`` is for ``zero_shot`` only, ``instruction`` for ``instruct``."""
+    """A recording that is to become a voice. ``transcript`` is for ``zero_shot`` only."""
 
     voice_id: str
     language: str
@@ -67,7 +66,6 @@ class NewVoice:
     transcript: str = field(repr=False)
     audio: bytes = field(repr=False)
     mode: VoiceMode = "zero_shot"
-    instruction: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +117,6 @@ class OwnVoices:
             raise EnrolmentUnavailable(missing)
         transcript = _plain(new.transcript, "transcript", max_chars=MAX_TRANSCRIPT_CHARS)
         description = _plain(new.description, "description", max_chars=MAX_DESCRIPTION_CHARS)
-        instruction = _plain(new.instruction, "instruction", max_chars=MAX_INSTRUCTION_CHARS)
         await self._must_be_free(new.voice_id)
         if self._is_enrolling:
             raise EnrolmentBusy("another voice is being enrolled", retry_after_s=BUSY_RETRY_AFTER_S)
@@ -137,7 +134,6 @@ class OwnVoices:
                 mode=new.mode,
                 key=voice.key,
                 description=description,
-                instruction=instruction,
             )
             # a request that ends now leaves a voice that is whole
             return await asyncio.shield(asyncio.ensure_future(self._keep(record, voice)))

@@ -251,29 +251,33 @@ class WorkerEngine:
                 return other.open(other.resolve_voice(None, found.language).id, speed)
         return None
 
-    def open(self, voice: str, speed: float = 1.0, *, call_id: str = "", must_speak: bool = False) -> SpeechStream:
+    def open(
+        self, voice: str, speed: float = 1.0, *, instructions: str = "", call_id: str = "", must_speak: bool = False
+    ) -> SpeechStream:
         """Begin one utterance, in the worker that would speak first; see the contract."""
         if (beside := self._beside_for(voice)) is not None:
-            return beside.open(voice, speed, call_id=call_id, must_speak=must_speak)
-        found = self.resolve_voice(voice, None)
+            return beside.open(voice, speed, instructions=instructions, call_id=call_id, must_speak=must_speak)
+        found, manner = self.resolve_voice(voice, None), (speed, instructions)
         if self._elsewhere is None and len(self._children) == 1 and self._fallback is None:
-            return self._open(found, speed, call_id, set(), must_speak=must_speak)[0]
+            return self._open(found, manner, call_id, set(), must_speak=must_speak)[0]
         tried: set[WorkerLink] = set()
         key = call_id or f"{self._random.random()}"
         return FailoverStream(
             lambda reason: self._open(
-                found, speed, key, tried, must_speak=must_speak or isinstance(reason, WorkerLost)
+                found, manner, key, tried, must_speak=must_speak or isinstance(reason, WorkerLost)
             ),
             may_resume=self._may_resume,
             on_resumed=self._metrics.engine_resumed.inc,
         )
 
     def _open(
-        self, voice: Voice, speed: float, key: str, tried: set[WorkerLink], *, must_speak: bool
+        self, voice: Voice, manner: tuple[float, str], key: str, tried: set[WorkerLink], *, must_speak: bool
     ) -> tuple[SpeechStream, bool]:
-        """In a worker that was not tried yet, or in the fallback, as the second value says. ``must_speak``: it cannot
-        wait for free capacity, as its worker was lost or is late, or it has waited already.
+        """In a worker that was not tried yet, or in the fallback, as the second value says. ``manner`` is the speed with
+        the instructions. ``must_speak``: it cannot wait for free capacity, as its worker was lost or is late, or it has
+        waited already.
         """
+        speed, instructions = manner
         ready = [worker for worker in self._ready if worker.has_voice(voice.id)]
         is_left = any(worker not in tried and worker.room for worker in ready)
         if self._fallback is not None and (not self._ready or (must_speak and not is_left)):
@@ -293,7 +297,8 @@ class WorkerEngine:
             raise EngineOverloaded(reason, retry_after_s=retry_after_s)
         tried.add(worker)
         is_elsewhere = partial(self._is_elsewhere, voice.id, tried)
-        return worker.open(next(self._stream_ids), voice, speed, is_elsewhere=is_elsewhere), False
+        stream_id = next(self._stream_ids)
+        return worker.open(stream_id, voice, speed, instructions, is_elsewhere=is_elsewhere), False
 
     def _is_elsewhere(self, voice_id: str, tried: Collection[WorkerLink]) -> bool:
         """Whether what a worker gives up would be spoken by another worker or by the fallback."""

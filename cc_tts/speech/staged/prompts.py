@@ -67,7 +67,7 @@ Open = Callable[[Content], ChunkStream]
 Hold = Callable[[str, Content], Reservation]
 
 
-class StagedText(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class StagedText(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """Words as a client staged them: ``text`` or ``ssml``, and how they are spoken."""
 
     text: str = ""
@@ -75,11 +75,13 @@ class StagedText(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     voice: str | None = None
     language: str | None = None
     speed: float | None = None
+    instructions: str | None = None
     lexicons: tuple[str, ...] = ()
 
     def content(self) -> TextContent | SequenceContent:
         """Raises ``SsmlMalformed`` for a document that cannot be read."""
-        style = TextContent("", self.voice, self.language, self.speed, lexicons=self.lexicons, is_made_ahead=True)
+        names = ("voice", "language", "speed", "instructions", "lexicons")
+        style = TextContent("", **{name: getattr(self, name) for name in names}, is_made_ahead=True)
         return from_ssml(self.ssml, style) if self.ssml else replace(style, text=self.text)
 
 

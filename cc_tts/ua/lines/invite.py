@@ -19,7 +19,7 @@ MAX_PARAMETER_CHARS: Final = 128
 """Each has so many characters at most; unmeasured."""
 _NAME: Final = re.compile(r"(?:TTS|X)_[A-Z0-9_]{1,60}")
 _PARAMETER: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-_ENCODED: Final = frozenset({"X-TTS-Text", "X-TTS-SSML"})
+_ENCODED: Final = frozenset({"X-TTS-Text", "X-TTS-SSML", "X-TTS-Instructions"})
 """Headers that are percent-encoded, as SIP has no other letters."""
 _OWN: Final = frozenset({"TTS_ROUTE", "TTS_CALLER", "TTS_CALLEE"})
 _UPPER: Final = {"Tts": "TTS", "Ssml": "SSML"}

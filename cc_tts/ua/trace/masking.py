@@ -10,14 +10,18 @@ from typing import Final
 _VALUE: Final = rb"((?:[^\r\n]|\r?\n[ \t])*)"
 """The value of a header, also a folded one (RFC 3261 §7.3.1)."""
 _SECRET_HEADERS: Final = re.compile(
-    rb"\n(?:x-tts-(?:text|ssml|digits)|(?:proxy-)?authorization|authentication-info)[ \t]*:" + _VALUE
+    rb"\n(?:x-tts-(?:text|ssml|instructions|digits)|(?:proxy-)?authorization|authentication-info)[ \t]*:" + _VALUE
 )
-_FIRST_LINE: Final = re.compile(rb"\A(?:x-tts-(?:text|ssml|digits)|(?:proxy-)?authorization)[ \t]*:" + _VALUE)
+_FIRST_LINE: Final = re.compile(
+    rb"\A(?:x-tts-(?:text|ssml|instructions|digits)|(?:proxy-)?authorization)[ \t]*:" + _VALUE
+)
 _PLAY: Final = re.compile(
     rb"(?:;|%3b)[ \t]*(?:p|%70)(?:l|%6c)(?:a|%61)(?:y|%79)[ \t]*(?:=|%3d)(\"[^\"\r\n]*|[^;>?\s]*)"
 )
 """The parameter that names what is played (RFC 4240 §3), which may be a text, in quotes too; its letters may be escaped."""
-_URI_HEADERS: Final = re.compile(rb"[?&](?:x-tts-(?:text|ssml|digits)|(?:proxy-)?authorization)=([^&>\s;\"]*)")
+_URI_HEADERS: Final = re.compile(
+    rb"[?&](?:x-tts-(?:text|ssml|instructions|digits)|(?:proxy-)?authorization)=([^&>\s;\"]*)"
+)
 """Headers that a URI asks for (RFC 3261 §19.1.1)."""
 _PASSWORD: Final = re.compile(rb"sips?:[^@:>\s\"]*+(?::(?:([^@>\s\"]++)@|[^@>\s\"]*+))?")
 """The password of a URI. What has none is passed as a whole: a search from each "sip:" in it takes quadratic time."""

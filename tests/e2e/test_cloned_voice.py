@@ -6,6 +6,7 @@ import signal
 import sys
 import wave
 from pathlib import Path
+from urllib.parse import quote
 
 import aiohttp
 import pytest
@@ -184,3 +185,28 @@ async def test_a_recording_that_comes_with_a_request_is_the_voice_of_its_text(
                 assert response.headers["X-Voice"].startswith("prompt-")
                 assert len(await response.read()) > 24_000
         assert len(logged(server, "voice_enrolled")) == 1
+
+
+async def test_a_header_of_an_invite_says_how_to_speak(
+    tmp_path: Path, settings: dict[str, str], phone: SoftphoneProcess
+) -> None:
+    instructions, recording = "speak calmly", tmp_path / "heard.wav"
+    references = {}
+    async with server_with(tmp_path, **settings) as server:
+        async with aiohttp.ClientSession() as client:
+            for told in ("", instructions):
+                body = {"input": TEXT, "instructions": told, "response_format": "wav", "sample_rate_hz": 8000}
+                async with client.post(f"{server.url}/v1/audio/speech", json=body) as response:
+                    (tmp_path / "said.wav").write_bytes(await response.read())
+                references[told] = through_ulaw(read_wav(tmp_path / "said.wav")[0])[: 8 * FIRST_PIECE_MS]
+        async with server.events() as log:
+            headers = {"X-TTS-Text": TEXT, "X-TTS-Instructions": quote(instructions), "X-TTS-Then": "hangup"}
+            await phone.dial(server.uri("silent"), headers=headers, record=str(recording))
+            complete = await log.wait("speak.complete", timeout_s=SPEAK_TIMEOUT_S)
+            assert complete["data"]["completion_cause"] == "normal", server.log[-3000:]
+            assert complete["data"]["spoken_text"] == TEXT
+            await log.wait("call.terminated")
+        assert "calmly" not in server.log
+    heard, _ = read_wav(recording)
+    assert find(references[instructions], heard).corr > 0.999
+    assert find(references[""], heard).corr < 0.9

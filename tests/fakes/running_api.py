@@ -48,6 +48,7 @@ from cc_tts.speech.prompt import (
     text_of,
     texts_of,
 )
+from cc_tts.speech.source import SpeechSource
 from cc_tts.tenants.accounting import AccountingLog
 from cc_tts.tenants.quotas import TenantQuotas
 from cc_tts.tracing.tracer import Tracer
@@ -393,9 +394,10 @@ async def running_api(
     own_voices: OwnVoices | None = None,
     operations: Operations | None = None,
     tracer: Tracer | None = None,
+    speech_source: SpeechSource | None = None,
     **options: Any,
 ) -> AsyncIterator[RunningApi]:
-    """Serve the API on a free loopback port, as the server does."""
+    """Serve the API on a free loopback port, as the server does. ``speech_source``: of speech without a call."""
     context, registry = make_context(config, on_drain=on_drain, accounting=accounting)
     context = dataclasses.replace(
         context,
@@ -403,6 +405,7 @@ async def running_api(
         own_voices=own_voices or context.own_voices,
         operations=operations or context.operations,
         tracer=tracer or context.tracer,
+        speech_source=speech_source or context.speech_source,
     )
     registry.webhooks.on_answer = IncomingAnswers(context).take
     app = build_app(context)

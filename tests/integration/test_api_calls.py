@@ -62,6 +62,7 @@ async def test_a_call_as_clients_see_it(api: RunningApi) -> None:
         "voice": None,
         "language": None,
         "speed": None,
+        "instructions": None,
         "lexicons": [],
         "barge_in": {"dtmf": None, "speech": None},
         "metadata": {},

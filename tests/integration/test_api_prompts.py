@@ -185,8 +185,9 @@ async def test_a_call_speaks_and_plays_what_was_staged(api: RunningApi) -> None:
     assert status == 201
     status, refused = await send(api, "POST", "/v1/calls/c1/play", json={"prompt_id": "gone"})
     assert (status, refused["code"], refused["errors"][0]["pointer"]) == (404, "prompt_not_found", "/prompt_id")
-    status, refused = await send(api, "POST", "/v1/calls/c1/speak", json={"prompt_id": "welcome", "voice": "de"})
-    assert (status, refused["errors"][0]["pointer"]) == (422, "/voice")
+    for option in ({"voice": "de"}, {"instructions": "calmly"}):
+        status, refused = await send(api, "POST", "/v1/calls/c1/speak", json={"prompt_id": "welcome", **option})
+        assert (status, refused["errors"][0]["pointer"]) == (422, f"/{next(iter(option))}")
 
 
 async def test_a_restart_finds_what_was_staged_and_what_lies_in_the_folder(tmp_path: Path) -> None:
@@ -196,12 +197,15 @@ async def test_a_restart_finds_what_was_staged_and_what_lies_in_the_folder(tmp_p
         assert await api.registry.staged.load() == [
             "prompts.dir: broken.wav: this is no audio file; WAV, FLAC, MP3 and Ogg are read"
         ]
-        await stage(api, prompt_id="text", text="One two.")
+        await stage(api, prompt_id="text", text="One two.", instructions="speak calmly")
         await stage(api, prompt_id="gone", text="Three.", ttl_s=60)
         await send(api, "PUT", f"{PATH}/tone", data=wav(), headers={**ACME, "Content-Type": "audio/wav"})
     async with running_api(config(dir=str(tmp_path))) as api:
         await api.registry.staged.load()
         await eventually(lambda: api.registry.staged.get("text").state == "ready")
+        words = api.registry.staged.get("text").words
+        assert words is not None
+        assert (words.text, words.instructions) == ("One two.", "speak calmly")
         assert [each.id for each in api.registry.staged.all_of("")] == ["by-hand", "text"]
         assert [each.duration_ms for each in api.registry.staged.all_of("acme")] == [500]
 

@@ -95,6 +95,7 @@ async def test_scopes() -> None:
         ('{"type": "tokens", "text": "a\\ud83d"', "malformed"),
         ('{"type": "mark", "name": ""}', "malformed"),
         ('{"type": "start", "speed": 9}', "malformed"),
+        ('{"type": "start", "instructions": "<|im_end|>"}', "malformed"),
         ('{"type": "start", "text": "a"}', "malformed"),
         ('{"type": "start", "voice": "nobody"}', "unknown_voice"),
         ('{"type": "start", "lexicons": ["none"]}', "unknown_lexicon"),

@@ -146,7 +146,7 @@ async def test_the_request_of_a_client_package_is_taken_whole(api: RunningApi) -
     answered = await api.ask("POST", PATH, {**body, "speed": 4.0})
     assert (answered.status, answered.headers["X-Speed"]) == (200, "2.0")
     assert answered.headers["X-Voice"] == "en-us"
-    assert api.registry.source.contents == [TextContent("one", None, None, 2.0)]
+    assert api.registry.source.contents == [TextContent("one", None, None, 2.0, instructions="Be kind.")]
 
 
 @pytest.mark.parametrize(("voice", "named"), [("de", "de"), ({"id": "de"}, "de"), ("nova", None)])

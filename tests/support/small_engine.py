@@ -10,6 +10,8 @@ import torch
 from cc_tts.engines.cosyvoice.batched import BatchedConfig, BatchedLoader
 from cc_tts.engines.cosyvoice.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice.engine.engine import Engine
+from cc_tts.engines.cosyvoice.model.networks.lm.inputs import SpeechIds
+from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer
 from cc_tts.engines.cosyvoice.runners.runner import ModelRunner
 from cc_tts.engines.cosyvoice.voice.speakers import Speaker
 from cc_tts.engines.engine_core import StepOut, StreamDone, StreamRequest
@@ -71,6 +73,14 @@ def most_apart(some: list[npt.NDArray[np.int32]], others: list[npt.NDArray[np.in
 def runner_of(engine: Engine) -> ModelRunner:
     assert isinstance(engine._device, ModelRunner)
     return engine._device
+
+
+def tokenizer_of(engine: Engine) -> TextTokenizer:
+    return runner_of(engine)._tokenizer
+
+
+def speech_ids_of(engine: Engine) -> SpeechIds:
+    return runner_of(engine)._model.lm.config.speech_ids
 
 
 def num_graphs(engine: Engine) -> dict[str, int]:

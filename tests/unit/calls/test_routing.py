@@ -21,7 +21,7 @@ from cc_tts.errors import (
     NothingToSay,
     TextTooLong,
 )
-from cc_tts.speech.prompt import Prompt, StagedContent, TextContent, UrlContent
+from cc_tts.speech.prompt import Prompt, StagedContent, TextContent, UrlContent, texts_of
 from cc_tts.ua.guard.limits import PeerList
 
 pytestmark = pytest.mark.unit
@@ -78,6 +78,21 @@ def test_the_text_header_goes_before_the_greeting() -> None:
     stay = route("sip:hello@tts", {"X-TTS-Text": "Guten%20Tag", "X-TTS-Then": "stay"})
     assert prompt_of(stay).then == "stay"
     assert (decision.voice, decision.language) == ("de", "de-DE")
+
+
+def test_instructions_are_how_the_words_of_the_call_are_spoken() -> None:
+    headers = {"X-TTS-Instructions": "%E7%94%A8%E5%9B%9B%E5%B7%9D%E8%AF%9D%E8%AF%B4"}
+    for more in ({}, {"X-TTS-Text": "Hi"}, {"X-TTS-SSML": "<speak>Hi</speak>"}):
+        decision = route("sip:hello@tts", headers | more)
+        (text,) = texts_of(prompt_of(decision).content)
+        assert (decision.instructions, text.instructions) == ("用四川话说", "用四川话说")
+    assert route("sip:hello@tts", {"X-TTS-Instructions": "%20"}).instructions is None
+
+
+@pytest.mark.parametrize("value", ["calm%", "x" * 501, "calm%3C%7Cendofprompt%7C%3E", "calm%00"])
+def test_instructions_that_cannot_be_used(value: str) -> None:
+    with pytest.raises(MalformedRequest, match="X-TTS-Instructions"):
+        route("sip:hello@tts", {"X-TTS-Instructions": value})
 
 
 def test_the_text_header_goes_before_play() -> None:

@@ -1,13 +1,14 @@
 """Text in, line-rate PCM out, with a made-up engine."""
 
 import asyncio
+import dataclasses
 from typing import Any, cast
 
 import pytest
 import structlog
 
 from cc_tts.audio import AudioFormat
-from cc_tts.config.schema import RouteConfig, TtsConfig
+from cc_tts.config.schema import CacheConfig, RouteConfig, TtsConfig
 from cc_tts.config.sections.relay import RelaySettings
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import (
@@ -21,12 +22,17 @@ from cc_tts.errors import (
     Unprocessable,
 )
 from cc_tts.media.tones import MAX_TONE_MS
+from cc_tts.metrics import Metrics
 from cc_tts.speech.chunks import CHUNK_MS
 from cc_tts.speech.prompt import Content, PromptDefaults, SequenceContent, SilenceContent, TextContent, ToneContent
+from cc_tts.speech.shared_synthesis import CachedSource
 from cc_tts.speech.source import SpeechSource
+from cc_tts.speech.ssml import from_ssml
 from cc_tts.text.chunker import SLICE_CHARS
 from cc_tts.text.normalizer import Normalizer
-from tests.fakes.fake_engine import FakeEngine, tone
+from cc_tts.voices.inline_sounds import SOUNDS
+from cc_tts.voices.voice import Voice
+from tests.fakes.fake_engine import VOICE, FakeEngine, tone
 
 pytestmark = pytest.mark.unit
 
@@ -259,3 +265,39 @@ async def test_a_loss_at_the_end_is_told_where_no_audio_follows() -> None:
     engine.is_after_loss = True
     chunks = [chunk async for chunk in make(engine).open(TextContent("Hi."), rate_hz=RATE_HZ)]
     assert [chunk.after_loss for chunk in chunks] == [True]
+
+
+INSTRUCTED = dataclasses.replace(VOICE, id="anna", takes_instructions=True)
+
+
+class InstructedEngine(FakeEngine):
+    """One of its voices takes instructions."""
+
+    def voices(self) -> tuple[Voice, ...]:
+        return (INSTRUCTED, *super().voices())
+
+
+async def test_only_voices_that_take_instructions_have_them_and_sounds() -> None:
+    engine = InstructedEngine()
+    for voice in ("anna", "de"):
+        style = TextContent("", voice, instructions=" speak\n calmly ")
+        await read(make(engine), from_ssml('<speak>Well<cc:sound name="sigh"/> yes</speak>', style))
+    assert engine.instructions == ["speak calmly", ""]
+    assert [stream.pushed for stream in engine.streams] == [[f"Well{SOUNDS['sigh']} yes"], ["Well yes"]]
+
+
+async def test_cached_audio_is_that_of_the_same_instructions_where_they_are_taken() -> None:
+    engine, cache = InstructedEngine(), CachedSource(CacheConfig(min_uses=1), Metrics())
+    cache.identity = "the engine"
+    source = SpeechSource(cast("Any", engine), Normalizer(), TtsConfig(), cache=cache)
+    for voice in ("anna", "de"):
+        for instructions in (None, "speak calmly", "speak  calmly", "in a whisper"):
+            await read(source, TextContent("Hello.", voice, instructions=instructions))
+    assert engine.instructions == ["", "speak calmly", "in a whisper", ""]
+
+
+def test_instructions_that_are_too_long_are_refused_where_they_are_taken() -> None:
+    source = make(InstructedEngine())
+    with pytest.raises(Unprocessable, match="501 characters"):
+        source.check(TextContent("Hello.", "anna", instructions="x" * 501))
+    assert source.check(TextContent("Hello.", "de", instructions="x" * 501)) is not None

@@ -20,8 +20,16 @@ from cc_tts.speech.prompt import (
 )
 from cc_tts.speech.ssml import MAX_BYTES, MAX_DEPTH, MAX_ELEMENTS, MAX_WARNINGS, from_ssml
 from cc_tts.text.pronunciation.replacements import Replacement
+from cc_tts.voices.inline_sounds import EMPHASIS_BEGINS, EMPHASIS_ENDS, SOUNDS
 
 pytestmark = pytest.mark.unit
+
+
+SPELLED = {
+    **{sign: f"({name})" for name, sign in SOUNDS.items()},
+    EMPHASIS_BEGINS: "(",
+    EMPHASIS_ENDS: ")",
+}
 
 
 def read(inner: str) -> SequenceContent:
@@ -283,3 +291,55 @@ def test_a_number_behind_a_break_is_read_by_the_words_before_it() -> None:
         ("4417. Hello", "Your account number is "),
         ("dear friend of everyone.", ""),
     ]
+
+
+def signed(inner: str) -> list[str]:
+    """The words of each text, with its sounds and its emphasis in brackets."""
+    found = []
+    for text in texts_of(read(inner)):
+        words = text.text
+        for each in reversed(text.replacements):
+            if each.sign:
+                assert each.start == each.end
+                words = words[: each.start] + SPELLED[each.sign] + words[each.start :]
+        found.append(words)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("inner", "words"),
+    [
+        ('Well<cc:sound name="laughter"/> yes.', ["Well(laughter) yes."]),
+        ('<cc:sound name="Breath"/>Well.', ["(breath)Well."]),
+        ('Yes! <cc:sound name="laughter"/>', ["Yes(laughter)!"]),
+        ('<p>One.</p><cc:sound name="breath"/><p>Two.</p>', ["One.", "(breath) Two."]),
+        ('<cc:sound name="sigh"/><break time="1s"/>Well', ["(sigh)Well"]),
+        ('One<break time="1s"/><cc:sound name="sigh"/>', ["One"]),
+        ('<voice name="a">One</voice><cc:sound name="sigh"/> two', ["One", "(sigh) two"]),
+        ('<say-as interpret-as="digits">5!</say-as><cc:sound name="sigh"/>', ["5!(sigh)"]),
+        ("This <emphasis>is</emphasis> it", ["This (is) it"]),
+        ('<emphasis level="strong">Stop!</emphasis>', ["(Stop)!"]),
+        ('<emphasis level="none">This</emphasis> <emphasis level="reduced">is</emphasis>', ["This is"]),
+        ('<emphasis>No <cc:sound name="sigh"/></emphasis>', ["(No(sigh))"]),
+        ("<emphasis/>This", ["This"]),
+        ("<emphasis><break/>This</emphasis>", ["This)"]),
+        ('<emphasis>One <voice name="a">two</voice></emphasis> three', ["(One", " two", ") three"]),
+    ],
+)
+def test_sounds_and_emphasis_stand_between_words(inner: str, words: list[str]) -> None:
+    """An emphasis that a cut goes through is made whole by the engine."""
+    assert signed(inner) == words
+
+
+@pytest.mark.parametrize(
+    ("inner", "warning"),
+    [
+        ('One<cc:sound name="sneeze"/>', "cc:sound: name is one of breath, quick_breath, laughter"),
+        ('<cc:sound name="breath"/>', "no words come behind it"),
+        ('<emphasis level="loud">One</emphasis>', "emphasis: level is one of strong, moderate, none, reduced"),
+        ('<sub alias="x">y<cc:sound name="breath"/></sub>', "<cc:sound> has no effect here"),
+    ],
+)
+def test_sounds_and_emphasis_that_cannot_be_made_warn(inner: str, warning: str) -> None:
+    (found,) = read(inner).warnings
+    assert warning in found.detail

@@ -65,3 +65,17 @@ def test_a_caller_who_was_silent_before_a_late_answer_is_not_gone() -> None:
     clock.advance(INACTIVE_S * 1000 + 1)
     line.watch(clock.now_ns())
     assert ends(told) == ["rtp_inactivity"]
+
+
+def test_instructions_of_a_channel_are_those_of_an_invite() -> None:
+    """Percent-encoded, as SIP has no other letters."""
+    invite = incoming_call(
+        "call_1",
+        channel_id="1700000000.7",
+        source="127.0.0.1",
+        transport="asterisk_ws",
+        default_route="asterisk",
+        variables={"TTS_INSTRUCTIONS": "用四川话说"},
+        parameters={},
+    )
+    assert invite.headers == {"X-TTS-Instructions": "%E7%94%A8%E5%9B%9B%E5%B7%9D%E8%AF%9D%E8%AF%B4"}

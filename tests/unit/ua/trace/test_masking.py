@@ -20,6 +20,7 @@ SECRET = "Your-PIN-is-4711"
         "x-tts-text:{}",
         "X-TTS-Text: first\r\n {}\r\n\t{}",
         "X-TTS-SSML: <speak>{}</speak>",
+        "X-TTS-Instructions: {}",
         "X-TTS-Digits: {}",
         'Authorization: Digest username="a", response="{}"',
         "Proxy-Authorization: Basic {}",

@@ -1,6 +1,7 @@
 """The engine over a device that only counts: audio, turns, listeners, refusals, in virtual time."""
 
 import random
+from typing import Any
 
 import pytest
 
@@ -320,9 +321,9 @@ def test_a_text_chunk_is_prepared_as_one_that_goes_on_until_the_last() -> None:
     told: list[tuple[str, bool]] = []
     prepare = hall.front.prepare
 
-    def noting(voice_id: str, text: str, *, more_follows: bool = False) -> Prefill | None:
+    def noting(voice_id: str, text: str, *, more_follows: bool = False, **options: Any) -> Prefill | None:
         told.append((text, more_follows))
-        return prepare(voice_id, text, more_follows=more_follows)
+        return prepare(voice_id, text, more_follows=more_follows, **options)
 
     hall.front.prepare = noting  # type: ignore[method-assign]
     hall.open(0, "one,", "two,", "three", end=False)

@@ -97,8 +97,8 @@ Ssml = Annotated[
     str,
     Meta(
         description=f"An SSML 1.1 document with the root speak, at most {MAX_BYTES} bytes and {MAX_ELEMENTS} elements, "
-        "without document type: break, p, s, sub, say-as, phoneme, prosody rate and volume, emphasis, cc:sound, voice, lang, "
-        "mark."
+        "without document type: break, p, s, sub, say-as, phoneme, prosody rate and volume, emphasis, cc:sound, voice, "
+        "lang, mark."
     ),
 ]
 LexiconNames = Annotated[

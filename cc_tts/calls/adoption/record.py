@@ -1,5 +1,5 @@
 """The record of a call that the UA process keeps for the server that adopts it: facts that last, neither texts nor digits,
-the words of its disclosure and of its relay aside.
+the words of its disclosure, of its instructions and of its relay aside.
 
 The UA process does not read it. Fields that later versions add have defaults, so that a record of another version can be
 read; :data:`VERSION` counts changes for which that is not so.

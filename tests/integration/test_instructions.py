@@ -1,7 +1,7 @@
 """Instructions, sounds and emphasis from the API to the tokens of the language model: the small model in this process."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -137,16 +137,16 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     loader = BatchedLoader(directory, speakers, config)
     engine = loader.load(lambda _: None)
     assert engine is not None
-    prefills: list[SlotPrefill] = []
+    noted: list[SlotPrefill] = []
     runner = runner_of(engine)
     start = runner.start
 
-    def noting(given: Any) -> None:
-        prefills.extend(given)
-        start(given)
+    def noting(prefills: Sequence[SlotPrefill]) -> None:
+        noted.extend(prefills)
+        start(prefills)
 
     runner.start = noting  # type: ignore[method-assign]
-    return Model(engine, loader, prefills)
+    return Model(engine, loader, noted)
 
 
 @asynccontextmanager

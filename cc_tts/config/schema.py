@@ -239,6 +239,7 @@ class TtsConfig:
     first_audio_target_ms: Annotated[float, msgspec.Meta(ge=10, le=600_000)] = 300.0
     max_utilisation: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.9
     first_hop_tokens: Annotated[int, msgspec.Meta(ge=8, le=100)] = 12
+    flow_steps: Annotated[int, msgspec.Meta(ge=5, le=10)] = 10
     state_memory_bytes: Annotated[int, msgspec.Meta(ge=0)] = 0
     graphs: bool = True
     worker_start_timeout_s: Seconds = 600.0

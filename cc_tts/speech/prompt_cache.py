@@ -107,7 +107,7 @@ def engine_identity(config: Config, of_workers: str = "") -> str:
     """
     tts = config.tts
     parts = [f"{name} {_version(name)}" for name in _LIBRARIES]
-    parts += [tts.dtype, str(tts.first_hop_tokens), str(tts.interleaved_text)]
+    parts += [tts.dtype, str(tts.first_hop_tokens), str(tts.interleaved_text), str(tts.flow_steps)]
     with contextlib.suppress(OSError):  # the engine says what is wrong with a folder when it starts
         files = sorted(Path(tts.model_dir).expanduser().iterdir()) if tts.model_dir else []
         files += files_in(Path(tts.voices_dir).expanduser()) if tts.voices_dir else []

@@ -27,7 +27,7 @@ from cc_tts.engines.cosyvoice.model.loader import (
     load_networks,
     refuse_other_directory,
 )
-from cc_tts.engines.cosyvoice.model.sizes import FlowConfig, LmConfig
+from cc_tts.engines.cosyvoice.model.sizes import FLOW_STEPS, FlowConfig, LmConfig
 from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer
 from cc_tts.engines.cosyvoice.runners.graphs import can_record
 from cc_tts.engines.cosyvoice.runners.memory_plan import (
@@ -64,6 +64,7 @@ class BatchedConfig:
     engine: EngineConfig
     device: torch.device
     dtype: torch.dtype | None = None  # of language model and flow; None: what suits the device
+    flow_steps: int = FLOW_STEPS
     num_threads: int = 0  # of torch; 0: as it is
     memory_bytes: int = 0  # for the flow's pages; 0: what the device has left
     graphs: bool = True
@@ -166,7 +167,11 @@ class BatchedLoader:
             TextTokenizer.from_directory(self._model_dir / TOKENIZER_FOLDER, generation)
             return None
         model, tokenizer = load_networks(
-            self._model_dir, device=config.device, dtype=config.dtype, on_share=_in_tenths(on_progress)
+            self._model_dir,
+            device=config.device,
+            dtype=config.dtype,
+            flow_steps=config.flow_steps,
+            on_share=_in_tenths(on_progress),
         )
         self._sizes = model.lm.config, model.flow.config
         for speaker in self._listed:

@@ -62,6 +62,7 @@ def make_loader(settings: WorkerSettings) -> EngineLoader:
         ),
         device=device,
         dtype=DTYPES[tts.dtype],
+        flow_steps=tts.flow_steps,
         num_threads=1 if is_cuda else tts.num_threads,
         memory_bytes=tts.state_memory_bytes,
         graphs=tts.graphs,

@@ -172,7 +172,7 @@ class WorkerHost:
     def _identity(self) -> str:
         """A hash of what stands behind the voices here: the engine, and names and sizes of the files. Runs on: a thread."""
         tts = self._settings.tts
-        parts = [tts.engine, tts.dtype, str(tts.first_hop_tokens), str(tts.interleaved_text)]
+        parts = [tts.engine, tts.dtype, str(tts.first_hop_tokens), str(tts.interleaved_text), str(tts.flow_steps)]
         files = [path for path in sorted(Path(tts.model_dir).iterdir()) if path.is_file()] if tts.model_dir else []
         files += files_in(Path(tts.voices_dir)) if tts.voices_dir else []
         parts += [f"{path.name} {path.stat().st_size}" for path in files]

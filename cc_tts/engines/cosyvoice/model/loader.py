@@ -36,6 +36,7 @@ from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm
 from cc_tts.engines.cosyvoice.model.networks.vocoder.causal import CausalVocoder
 from cc_tts.engines.cosyvoice.model.networks.vocoder.vocoder import Vocoder
 from cc_tts.engines.cosyvoice.model.sizes import (
+    FLOW_STEPS,
     PARTS,
     TEXT_EMBEDDING,
     TIED_HEAD,
@@ -100,10 +101,15 @@ class SpeechModel:
 
 
 def load_networks(
-    model_dir: Path, *, device: str | torch.device, dtype: torch.dtype | None, on_share: OnShare = lambda _share: None
+    model_dir: Path,
+    *,
+    device: str | torch.device,
+    dtype: torch.dtype | None,
+    flow_steps: int = FLOW_STEPS,
+    on_share: OnShare = lambda _share: None,
 ) -> tuple[SpeechModel, TextTokenizer]:
     """The networks of a directory and the tokenizer that belongs to them; see :func:`load_model`."""
-    model = load_model(model_dir, device=device, dtype=dtype, on_share=on_share)
+    model = load_model(model_dir, device=device, dtype=dtype, flow_steps=flow_steps, on_share=on_share)
     tokenizer = TextTokenizer.from_directory(model_dir / TOKENIZER_FOLDER, model.generation)
     num_rows = model.lm.config.text_vocab_size
     if tokenizer.num_tokens > num_rows:
@@ -116,12 +122,14 @@ def load_model(
     *,
     device: str | torch.device = "cpu",
     dtype: torch.dtype | None = None,  # of language model and flow; ``dtype_for(device)`` if not given
+    flow_steps: int = FLOW_STEPS,
     on_share: OnShare = lambda _share: None,
 ) -> SpeechModel:
     """The networks of a directory of CosyVoice 2 or 3, ready to run on the device."""
     device = torch.device(device)
     claim(device)
     networks, states = check_weights(directory)
+    cast("Flow", networks["flow"]).use_steps(flow_steps)
     dtypes = _dtypes(device, dtype, cast("SpeechLm", networks["llm"]).config.generation)
     num_bytes, done_bytes = sum(value.nbytes for state in states.values() for value in state.values()), 0
     for part, network in networks.items():

@@ -152,6 +152,10 @@ class DitConfig:
         return 4 * self.num_mels
 
 
+FLOW_STEPS: Final = 10
+"""Euler steps of the reference (§4.6)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowConfig:
     """Sizes and constants of the flow."""
@@ -161,7 +165,7 @@ class FlowConfig:
     encoder: EncoderConfig | LookaheadConfig = field(default_factory=EncoderConfig)
     estimator: EstimatorConfig | DitConfig = field(default_factory=EstimatorConfig)
     chunk_tokens: int = 25
-    num_steps: int = 10
+    num_steps: int = FLOW_STEPS
     guidance: float = 0.7
 
     @property

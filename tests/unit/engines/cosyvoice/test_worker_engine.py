@@ -39,13 +39,14 @@ def test_settings_reach_the_engine() -> None:
         max_utilisation=0.5,
         state_memory_bytes=1234,
         first_hop_tokens=15,
+        flow_steps=6,
         num_threads=2,
         graphs=False,
     )._config
     engine = config.engine
     assert (engine.max_streams, engine.interleaved, engine.first_audio_target_ms) == (7, True, 120.0)
     assert (engine.max_utilisation, engine.first_hop_tokens, engine.admits_all) == (0.5, 15, False)
-    assert (config.memory_bytes, config.num_threads, config.graphs) == (1234, 2, False)
+    assert (config.memory_bytes, config.num_threads, config.graphs, config.flow_steps) == (1234, 2, False, 6)
     assert config.device == torch.device("cpu")
 
 

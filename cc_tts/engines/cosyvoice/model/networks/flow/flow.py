@@ -9,7 +9,7 @@ Lengths that shapes depend on are numbers of the host; no tensor is asked for it
 Runs on: the thread that owns the device.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import torch
@@ -73,6 +73,11 @@ class Flow(nn.Module):
     def dtype(self) -> torch.dtype:
         """The type of the weights."""
         return self.spk_embed_affine_layer.weight.dtype
+
+    def use_steps(self, num_steps: int) -> None:
+        """Solve with so many Euler steps from now on: fewer are quicker and less exact. Before anything is kept of it."""
+        self.config = replace(self.config, num_steps=num_steps)
+        self._grid = euler_grid(num_steps)
 
     def new_token_pages(self, num_slots: int, num_pages: int) -> TokenCache:
         """An arena for what comes before the estimator, nothing in it; page 0 and slot 0 are scratch."""

@@ -31,6 +31,8 @@ from cc_tts.errors import UnknownVoice, Unprocessable
 from cc_tts.voices.inline_ipa import without_pronunciations
 
 IDS: Final = SpeechIds(num_codes=200)
+UNUSABLE: Final = "unusable"
+"""A text with this word is refused."""
 VOICES: Final = {"anna": 45, "ben": 0, "cleo": 30, "dora": 38}
 """Speech tokens of their prompts."""
 BYTES_PER_TOKEN: Final = 1920
@@ -99,8 +101,8 @@ class FakeFront:
     def prepare(
         self, voice_id: str, text: str, *, more_follows: bool = False, instruction: Sequence[int] = ()
     ) -> Prefill | None:
-        if "<|" in text:
-            raise Unprocessable("something that looks like a special token")
+        if UNUSABLE in text:
+            raise Unprocessable("a text that is too long for the model")
         ids = self.text_ids(voice_id, text)
         if not any(character.isalnum() for character in text):
             return None

@@ -7,7 +7,7 @@ import pytest
 from cc_tts.engines.cosyvoice.engine.device import PagesExhausted
 from cc_tts.engines.engine_core import DeviceLost, StreamDone
 from cc_tts.errors import EngineFailed, EngineOverloaded, Unprocessable
-from tests.fakes.fake_device import FakeCosts
+from tests.fakes.fake_device import UNUSABLE, FakeCosts
 from tests.support.engine_hall import Hall, alone, words
 
 pytestmark = pytest.mark.unit
@@ -114,7 +114,7 @@ def test_a_device_that_is_lost_ends_everything(stage: str) -> None:
 def test_a_text_that_cannot_be_said_ends_its_stream() -> None:
     hall = Hall()
     open_some(hall, 2)
-    hall.open(5, TEXTS[0], "<|endofprompt|>", TEXTS[1])
+    hall.open(5, TEXTS[0], UNUSABLE, TEXTS[1])
     hall.run()
     assert isinstance(error_of(hall, 5), Unprocessable)
     assert alone(TEXTS[0]).startswith(hall.heard[5].pcm)

@@ -190,6 +190,7 @@ async def test_speak(api: RunningApi) -> None:
             "voice": "de",
             "language": "de-DE",
             "speed": 1.5,
+            "instructions": "in a whisper",
             "queue": "replace",
             "utterance_id": "u-1",
             "barge_in": {"dtmf": False, "speech": {"min_speech_ms": 250, "action": "pause"}},
@@ -221,7 +222,7 @@ async def test_speak(api: RunningApi) -> None:
     }
     assert [*api.registry.prompts.values()] == [
         Prompt(
-            content=TextContent("Grüße, 世界 👋", "de", "de-DE", 1.5, may_cache=False),
+            content=TextContent("Grüße, 世界 👋", "de", "de-DE", 1.5, may_cache=False, instructions="in a whisper"),
             queue="replace",
             utterance_id="u-1",
             barge_in_dtmf=False,

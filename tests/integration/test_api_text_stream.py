@@ -14,6 +14,7 @@ from cc_tts.api import text_stream
 from cc_tts.calls.input.text import TextStream
 from cc_tts.calls.input.text_messages import Paused
 from cc_tts.config.schema import StreamConfig, TokenConfig
+from cc_tts.speech.prompt import texts_of
 from tests.fakes.running_api import eventually
 from tests.fakes.served_call import Served, refusal, served
 
@@ -51,6 +52,15 @@ async def test_tokens_become_speech(api: Served) -> None:
         assert (await told(socket, "speak.complete"))["spoken_text"] == "Hello there. "
         assert api.exchange.sample("cctts_text_streams") == 1
     await eventually(lambda: api.exchange.sample("cctts_text_streams") == 0)
+
+
+async def test_a_start_says_how_the_tokens_are_spoken(api: Served) -> None:
+    async with api.connect() as socket:
+        await socket.send_json({"type": "start", "instructions": "in a whisper"})
+        await socket.send_json({"type": "tokens", "text": "Hello there. "})
+        started = await told(socket, "speak.started")
+        content = api.call.utterances[started["utterance_id"]].prompt.content
+        assert texts_of(content)[0].instructions == "in a whisper"
 
 
 async def test_who_may_not_connect(api: Served) -> None:

@@ -298,6 +298,7 @@ async def test_voices(api: RunningApi) -> None:
         "rate_hz": 24_000,
         "cost": None,
         "streams": None,
+        "takes_instructions": False,
         "live": True,
         "ready": True,
         "description": "",

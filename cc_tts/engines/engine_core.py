@@ -31,9 +31,9 @@ class StreamRequest(Command, frozen=True, omit_defaults=True):
 
     voice: str
     speed: float = 1.0  # 0.5 to 2
-    traceparent: str = ""
     instructions: str = ""
     """How to speak, in words; without effect where the voice takes none."""
+    traceparent: str = ""
 
 
 @dataclass(frozen=True, slots=True)

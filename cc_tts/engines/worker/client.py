@@ -277,11 +277,10 @@ class WorkerEngine:
         the instructions. ``must_speak``: it cannot wait for free capacity, as its worker was lost or is late, or it has
         waited already.
         """
-        speed, instructions = manner
         ready = [worker for worker in self._ready if worker.has_voice(voice.id)]
         is_left = any(worker not in tried and worker.room for worker in ready)
         if self._fallback is not None and (not self._ready or (must_speak and not is_left)):
-            return self._fallback.open(self._fallback.resolve_voice(None, voice.language).id, speed), True
+            return self._fallback.open(self._fallback.resolve_voice(None, voice.language).id, manner[0]), True
         if not ready:
             reason = self.not_ready_because() or f"no worker that is ready has the voice {voice.id}"
             raise EngineFailed(reason, retry_after_s=RETRY_AFTER_S)
@@ -297,8 +296,7 @@ class WorkerEngine:
             raise EngineOverloaded(reason, retry_after_s=retry_after_s)
         tried.add(worker)
         is_elsewhere = partial(self._is_elsewhere, voice.id, tried)
-        stream_id = next(self._stream_ids)
-        return worker.open(stream_id, voice, speed, instructions, is_elsewhere=is_elsewhere), False
+        return worker.open(next(self._stream_ids), voice, manner, is_elsewhere=is_elsewhere), False
 
     def _is_elsewhere(self, voice_id: str, tried: Collection[WorkerLink]) -> bool:
         """Whether what a worker gives up would be spoken by another worker or by the fallback."""

@@ -373,18 +373,12 @@ class WorkerLink:
             log.warning("voices_not_refreshed", worker=self.name, timeout_s=REFRESH_TIMEOUT_S)
 
     def open(
-        self,
-        stream_id: int,
-        voice: Voice,
-        speed: float,
-        instructions: str = "",
-        *,
-        is_elsewhere: Callable[[], bool] = lambda: False,
+        self, stream_id: int, voice: Voice, manner: tuple[float, str], *, is_elsewhere: Callable[[], bool]
     ) -> WorkerStream:
-        """Begin a stream here. ``is_elsewhere``: whether something else would speak it."""
+        """Begin a stream here, in a speed and by instructions. ``is_elsewhere``: whether something else would speak it."""
         stream = WorkerStream(stream_id, self, voice.rate_hz, is_elsewhere)
         traceparent = "" if stream.spans is None else stream.spans.traceparent
-        self.begin(stream, StreamRequest(stream_id, voice.id, speed, traceparent, instructions))
+        self.begin(stream, StreamRequest(stream_id, voice.id, *manner, traceparent))
         return stream
 
     def begin(self, stream: OpenStream, request: StreamRequest) -> None:

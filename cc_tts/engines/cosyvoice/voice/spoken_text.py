@@ -15,7 +15,7 @@ _OPEN_MARKS: Final = frozenset(",\uff0c\u3001—")
 _TERMINATORS_CHINESE: Final = frozenset("。\uff1f\uff01\uff1b\uff1a、.?!;")
 _TERMINATORS_OTHER: Final = frozenset(".?!;:")
 _CLOSED: Final = re.compile(rf"[\"'\u201d\u2019»›」』\uff09)】\]》〉}}{CHARACTERS}]*$")
-"""What may follow the end of a sentence: quotes, brackets, and sounds."""
+"""Quotes, brackets and sounds may follow the end of a sentence."""
 
 
 def as_sentence(text: str, *, more_follows: bool = False) -> str:

@@ -289,7 +289,7 @@ def test_a_stream_that_was_over_at_once_is_reported_too(bench: Bench) -> None:
 
 def test_a_stream_that_is_traced_says_how_long_its_audio_took(bench: Bench) -> None:
     traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-    bench.tick(StreamRequest(1, "anna", 1.0, traceparent), StreamRequest(2, "anna"))
+    bench.tick(StreamRequest(1, "anna", traceparent=traceparent), StreamRequest(2, "anna"))
     bench.tick(PushText(1, "Hi.", 0), PushText(2, "Hi.", 0))
     bench.clock.ns += 25_000_000
     bench.engine.outs = [[SpeechChunk(b"\1\0", stream_id=1), SpeechChunk(b"\1\0", stream_id=2), StreamDone(1)]]
@@ -302,7 +302,7 @@ def test_a_stream_that_is_traced_says_how_long_its_audio_took(bench: Bench) -> N
 
 def test_a_stream_that_fails_names_its_trace(bench: Bench) -> None:
     trace_id = "4bf92f3577b34da6a3ce929d0e0e4736"
-    bench.tick(StreamRequest(1, "anna", 1.0, f"00-{trace_id}-00f067aa0ba902b7-01"))
+    bench.tick(StreamRequest(1, "anna", traceparent=f"00-{trace_id}-00f067aa0ba902b7-01"))
     bench.engine.outs = [[StreamDone(1, EngineFailed("it broke"))]]
     with structlog.testing.capture_logs() as lines:
         bench.tick()

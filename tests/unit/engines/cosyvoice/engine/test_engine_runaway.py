@@ -163,7 +163,7 @@ def test_a_text_of_which_nothing_is_said_is_given_up_whole() -> None:
 def test_the_rest_of_a_text_chunk_that_was_cut_is_left_to_the_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     hall = hall_with(itertools.chain(SOME, loop(1)), loop(1))
     whole = f"{TEXT} {TEXT[::-1]}"
-    monkeypatch.setattr(hall.front, "cut", lambda text: (text[: len(TEXT)], text[len(TEXT) :]))
+    monkeypatch.setattr(hall.front, "cut", lambda text, _instruction: (text[: len(TEXT)], text[len(TEXT) :]))
     heard = spoken(hall, whole, OTHER)
     ((index, share),) = given_up(heard)
     assert index == 0

@@ -16,9 +16,9 @@ from cc_tts.softphone.facts import CallFacts, ending_of
 from cc_tts.softphone.library import pj
 from cc_tts.softphone.plan import DialPlan, parse_key_plan, read_play
 from cc_tts.softphone.report import CallReport, Ending, RecordingReport, rtp_report
-from cc_tts.softphone.rtp.endpoint import RtpEndpoint, open_socket
+from cc_tts.softphone.rtp.endpoint import RtpEndpoint, Said, open_socket
 from cc_tts.softphone.rtp.packets import PAYLOAD_TYPES, RATE_HZ, Keypress
-from cc_tts.softphone.rtp.receiver import RtpReceiver
+from cc_tts.softphone.rtp.receiver import Packet, RtpReceiver
 from cc_tts.ua.pjsip.sip_thread import SipThread, callback, pj_detail
 from cc_tts.ua.sip.reason import remote_reasons
 
@@ -105,6 +105,15 @@ class SoftphoneCall:
     def say(self, octets: bytes, *, after_ms: float = 0.0) -> None:
         """Send audio in the codec's own octets, ``after_ms`` from now."""
         self._rtp.say(octets, after_ms=after_ms)
+
+    @property
+    def said(self) -> list[Said]:
+        """All that was said, in order."""
+        return self._rtp.said
+
+    def listen(self, listener: Callable[[Packet], object]) -> None:
+        """Hand packets with audio on as they come; ``listener`` is called on the RTP thread."""
+        self._receiver.listener = listener
 
     def hold(self) -> None:
         """Re-INVITE with a=sendonly (RFC 3264 §8.4)."""
@@ -273,7 +282,7 @@ class SoftphoneCall:
             first_speech_at_ns=first_speech_ns,
             answer_to_first_rtp_ms=_after(facts.answered_ns, receiver.first_packet_ns),
             answer_to_first_speech_ms=_after(facts.answered_ns, first_speech_ns),
-            rtp=rtp_report(receiver, packets_sent=self._rtp.packets_sent),
+            rtp=rtp_report(receiver, packets_sent=self._rtp.packets_sent, round_trip_ms=self._rtp.round_trip_ms),
             talkspurts=spurts,
             dtmf_sent=self._rtp.keys_sent,
             dtmf_received=receiver.keys,

@@ -10,7 +10,6 @@ Runs on: the SIP thread (this process's main thread).
 """
 
 import bisect
-import contextlib
 import dataclasses
 import os
 import signal
@@ -19,20 +18,25 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from cc_tts import logs
 from cc_tts.callreport.page import render
+from cc_tts.callreport.picture import CallPicture
 from cc_tts.clock import NS_PER_MS, Clock, MonotonicClock, ms_between
 from cc_tts.errors import CcTtsError
 from cc_tts.softphone.arguments import CallArguments, parse
 from cc_tts.softphone.phone import Phone, local_address_towards
 from cc_tts.softphone.picture import picture_of
-from cc_tts.softphone.plan import parse_uri
-from cc_tts.softphone.report import CallReport, table
+from cc_tts.softphone.plan import DialPlan, parse_uri
+from cc_tts.softphone.report import CallReport, Ending
 from cc_tts.softphone.rtp.receiver import PAUSE_MS
+
+if TYPE_CHECKING:
+    from cc_tts.softphone.probe.probe import Probe
+    from cc_tts.softphone.probe.report import ProbeReport
 
 EXIT_WRONG: Final = 2
 
@@ -55,26 +59,25 @@ class Progress:
             yield self._held.pop(0)
 
 
-def _run_call(arguments: CallArguments, phone: Phone, clock: Clock, is_interrupted: Callable[[], bool]) -> CallReport:
+def _run_call(
+    arguments: CallArguments, phone: Phone, clock: Clock, is_interrupted: Callable[[], bool], probe: "Probe | None"
+) -> CallReport:
     """Dial and stay until the call is over, progress to standard error; every wait in it has a named timeout."""
     origin_ns = clock.now_ns()
     progress = Progress()
     speak = arguments.speak
-
-    def write(events: Iterator[dict[str, Any]]) -> None:
-        for event in events:
-            words = (event.get(key) for key in ("event", "digit", "result", "sip_code", "reason", "detail"))
-            at_s = ms_between(origin_ns, event["at_ns"]) / 1000
-            if not (arguments.is_quiet or arguments.is_json):
-                sys.stderr.write(f"{at_s:8.3f} s  {' '.join(str(word) for word in words if word)}\n")
-
+    is_shown = not (arguments.is_quiet or arguments.json == "-")
     call = phone.dial(arguments.plan)
+    if probe is not None:
+        probe.begin(call)
     while True:
         if is_interrupted():
             call.hang_up()
+        if probe is not None:
+            probe.work()
         for event in phone.poll():
             if event["event"] == "report":
-                write(progress.due())
+                _print(progress.due(), origin_ns, is_shown=is_shown)
                 report: CallReport = event["report"]
                 if speak is not None:
                     report.speak = speak.finish(report.talkspurts)
@@ -82,17 +85,15 @@ def _run_call(arguments: CallArguments, phone: Phone, clock: Clock, is_interrupt
             progress.add(event)
             if event["event"] == "answered" and speak is not None:
                 speak.start(event["sip_call_id"], clock)
-        write(progress.due(clock.now_ns()))
+        _print(progress.due(clock.now_ns()), origin_ns, is_shown=is_shown)
 
 
-def _write_report(report: CallReport, out: IO[bytes], *, is_json: bool) -> int:
-    out.write(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n" if is_json else table(report).encode())
-    out.flush()
-    ending = report.ending
-    if ending.exit_code:
-        code = f"{ending.sip_code} " if ending.sip_code else ""
-        sys.stderr.write(f"cc-tts call: {ending.result}: {code}{ending.reason}\n")
-    return ending.exit_code
+def _print(events: Iterator[dict[str, Any]], origin_ns: int, *, is_shown: bool) -> None:
+    for event in events:
+        words = (event.get(key) for key in ("event", "digit", "result", "sip_code", "reason", "detail"))
+        at_s = ms_between(origin_ns, event["at_ns"]) / 1000
+        if is_shown:
+            sys.stderr.write(f"{at_s:8.3f} s  {' '.join(str(word) for word in words if word)}\n")
 
 
 def begin() -> tuple[IO[bytes], Callable[[], bool]]:
@@ -111,43 +112,76 @@ def begin() -> tuple[IO[bytes], Callable[[], bool]]:
     return out, interrupted.is_set
 
 
-def _write_page(report: CallReport, arguments: CallArguments) -> None:
-    """Write the page of ``--report``; raises ``OSError``."""
-    plan = arguments.plan
-    heard = Path(report.recording.file) if report.recording is not None else None
-    page = render(picture_of(report, heard=heard, said=plan.play_file, said_at_s=plan.play_at_s))
-    with open(arguments.report, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        file.write(page)
-
-
 def main() -> int:
     """Run ``cc-tts call``; the return value is the exit status."""
     arguments = parse(sys.argv[1:], os.environ)
-    with contextlib.ExitStack() as stack:
+    with tempfile.TemporaryDirectory() as folder:
         is_kept = bool(arguments.plan.record)
         if arguments.report and not is_kept:
-            arguments.plan.record = f"{stack.enter_context(tempfile.TemporaryDirectory())}/heard.wav"
-        return _call(arguments, is_kept=is_kept)
+            arguments.plan.record = f"{folder}/heard.wav"
+        return _call(arguments, Path(folder), is_kept=is_kept)
 
 
-def _call(arguments: CallArguments, *, is_kept: bool) -> int:
-    settings = arguments.phone
+def _call(arguments: CallArguments, folder: Path, *, is_kept: bool) -> int:
+    settings, plan = arguments.phone, arguments.plan
     out, is_interrupted = begin()
     clock = MonotonicClock()
     try:
         if not settings.local_address:
-            address = local_address_towards(*parse_uri(arguments.plan.uri)[1:])
+            address = local_address_towards(*parse_uri(plan.uri)[1:])
             settings = dataclasses.replace(settings, local_address=address)
+        probe = _probe(arguments, clock)
         with Phone(settings, clock) as phone:
-            report = _run_call(arguments, phone, clock, is_interrupted)
+            report = _run_call(arguments, phone, clock, is_interrupted, probe)
     except CcTtsError as error:
         sys.stderr.write(f"cc-tts call: {error}\n")
         return EXIT_WRONG
+    found: CallReport | ProbeReport = report if probe is None else probe.report(report)
     if arguments.report:
-        try:
-            _write_page(report, arguments)
-        except OSError as error:
-            sys.stderr.write(f"cc-tts call: {arguments.report}: {error.strerror}\n")
+        _write(arguments.report, lambda: render(_picture(found, plan, probe, folder)))
     if not is_kept:
         report.recording = None
-    return _write_report(report, out, is_json=arguments.is_json)
+    if arguments.json not in {"", "-"}:
+        _write(arguments.json, lambda: _document(found))
+    out.write((_document(found) if arguments.json == "-" else found.table()).encode())
+    out.flush()
+    _say_why(report.ending)
+    return found.exit_code
+
+
+def _picture(found: "CallReport | ProbeReport", plan: DialPlan, probe: "Probe | None", folder: Path) -> CallPicture:
+    """The picture of the page; raises ``OSError``."""
+    report = found if isinstance(found, CallReport) else found.call
+    heard = Path(report.recording.file) if report.recording is not None else None
+    if probe is not None and not isinstance(found, CallReport):
+        return probe.picture(found, heard, folder)
+    return picture_of(report, heard=heard, said=plan.play_file, said_at_s=plan.play_at_s)
+
+
+def _probe(arguments: CallArguments, clock: Clock) -> "Probe | None":
+    """The probe that is asked for, ready to begin; raises ``ConfigError``."""
+    if arguments.probe is None:
+        return None
+    from cc_tts.softphone.probe.plan import words_of
+    from cc_tts.softphone.probe.probe import Probe
+
+    return Probe(arguments.probe, words_of(arguments.probe), clock)
+
+
+def _document(report: object) -> str:
+    return msgspec.json.format(msgspec.json.encode(report), indent=1).decode() + "\n"
+
+
+def _write(name: str, text: Callable[[], str]) -> None:
+    """Write a file that is this user's to read only; if that fails, say so: the call was made."""
+    try:
+        with open(name, "w", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+            file.write(text())
+    except OSError as error:
+        sys.stderr.write(f"cc-tts call: {name}: {error.strerror}\n")
+
+
+def _say_why(ending: Ending) -> None:
+    if ending.exit_code:
+        code = f"{ending.sip_code} " if ending.sip_code else ""
+        sys.stderr.write(f"cc-tts call: {ending.result}: {code}{ending.reason}\n")

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from cc_tts.clock import NS_PER_MS, ms_between
+from cc_tts.media.quality import mean_opinion_score
 from cc_tts.softphone.rtp.packets import RATE_HZ
 from cc_tts.softphone.rtp.receiver import Key, RtpReceiver, Talkspurt
 
@@ -63,6 +64,8 @@ class RtpReport:
     filled_ms: float = 0.0
     packets_sent: int = 0
     rtcp_on_rtp_port: int = 0
+    round_trip_ms: float | None = None
+    mos: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +133,21 @@ class CallReport:
     recording: RecordingReport | None
     speak: SpeakReport | None = None
 
+    @property
+    def exit_code(self) -> int:
+        """Exit status of the command line."""
+        return self.ending.exit_code
+
+    def table(self) -> str:
+        """The report for a person, a line each."""
+        return lines(figures(self))
+
+
+def lines(rows: Sequence[tuple[str, str]]) -> str:
+    """Names and values, a line each, the values below each other."""
+    width = max(len(name) for name, _ in rows)
+    return "".join(f"{name:<{width}}  {text}\n" for name, text in rows)
+
 
 def gaps_of(gaps_ns: "array[int]") -> Gaps:
     """Percentiles of inter-arrival times."""
@@ -140,12 +158,16 @@ def gaps_of(gaps_ns: "array[int]") -> Gaps:
     return Gaps(len(gaps), *(round(float(each) / NS_PER_MS, 3) for each in figures))
 
 
-def rtp_report(receiver: RtpReceiver, *, packets_sent: int) -> RtpReport:
-    """Figures of a received stream."""
+def rtp_report(receiver: RtpReceiver, *, packets_sent: int, round_trip_ms: float | None = None) -> RtpReport:
+    """Figures of a received stream. Without a round trip, which RTCP tells, there is no MOS."""
     sources = receiver.sources
+    packets, lost = sum(each.packets for each in sources), sum(each.lost for each in sources)
+    mos = None
+    if packets and round_trip_ms is not None:
+        mos = mean_opinion_score(loss=max(0, lost) / (packets + max(0, lost)), round_trip_ms=round_trip_ms)
     return RtpReport(
-        packets=sum(each.packets for each in sources),
-        lost=sum(each.lost for each in sources),
+        packets=packets,
+        lost=lost,
         duplicates=sum(each.duplicates for each in sources),
         reordered=sum(each.reordered for each in sources),
         late=receiver.recording.late,
@@ -159,6 +181,8 @@ def rtp_report(receiver: RtpReceiver, *, packets_sent: int) -> RtpReport:
         filled_ms=round(receiver.recording.filled_samples * 1000 / RATE_HZ, 3),
         packets_sent=packets_sent,
         rtcp_on_rtp_port=receiver.rtcp_on_rtp_port,
+        round_trip_ms=None if round_trip_ms is None else round(round_trip_ms, 2),
+        mos=mos,
     )
 
 
@@ -177,13 +201,6 @@ def figures(report: CallReport) -> list[tuple[str, str]]:
     if report.recording is not None:
         rows.append(("recording", f"{report.recording.file}  {report.recording.duration_ms / 1000:.2f} s"))
     return rows
-
-
-def table(report: CallReport) -> str:
-    """The report for a person, a line each."""
-    rows = figures(report)
-    width = max(len(name) for name, _ in rows)
-    return "".join(f"{name:<{width}}  {text}\n" for name, text in rows)
 
 
 def _signalling_rows(report: CallReport) -> list[tuple[str, str]]:

@@ -59,6 +59,7 @@ NOT_RUN: Final = {
     "sipp -sf sip/scenarios/answer_bye.xml": "wants SIPp: tests/e2e/test_server_with_sipp.py runs the scenario",
     "cc-tts worker --listen 10.0.0.5:7400": "another machine: tests/e2e/test_remote_worker_calls.py has one here",
     "cc-tts pool --listen 127.0.0.1:8090": "wants Ray: tests/integration/test_ray_pool.py",
+    ".venv/bin/cc-tts call sip:agent@127.0.0.1 --probe": "wants an agent: tests/e2e/test_probe.py has one",
     "RAY_AUTH_MODE=token ray start": "a Ray cluster of several machines",
     "jq -s": "reads the accounting file of a server in use; its lines are compared below",
     "python3 -m venv /opt/cc-tts": "installs a service of systemd: tests/architecture/test_systemd_unit.py",

@@ -11,6 +11,7 @@ import select
 import socket
 import struct
 import threading
+from dataclasses import dataclass
 from typing import Final
 
 from cc_tts import logs
@@ -41,6 +42,14 @@ _FIRST_REPORT_NS: Final = 1_000_000_000
 """The time until the first report, which may come at once (§6.2), and between one and another that answers a report of
 the far side, which measures the round trip by it.
 """
+
+
+@dataclass(slots=True)
+class Said:
+    """Audio that was sent: from its first packet to the end of its last; that is ``None`` while it is being sent."""
+
+    begin_ns: int
+    end_ns: int | None = None
 
 
 def wall_offset_ns(clock: Clock) -> int:
@@ -116,6 +125,9 @@ class RtpEndpoint:
         self._next_tick_ns = clock.now_ns() + _TICK_NS
         self.packets_sent = 0
         self.keys_sent: list[Key] = []
+        self.said: list[Said] = []
+        self.round_trip_ms: float | None = None
+        """The last one that the far side's reports tell (RFC 3550 §6.4.1)."""
         self._thread.start()
 
     @property
@@ -176,7 +188,7 @@ class RtpEndpoint:
 
     def _tick(self, now_ns: int) -> None:
         with self._lock:
-            remote = self._remote
+            remote, was_saying = self._remote, self._stream.is_saying
             if remote is None or not self._is_sending:
                 self._stream.skip()
                 return
@@ -186,7 +198,10 @@ class RtpEndpoint:
             self._sock.sendto(packet.to_bytes(), (remote.address, remote.port))
             self.packets_sent += 1
             self._octets_sent += len(packet.payload)
+        if was_saying and not self._stream.is_saying:
+            self.said[-1].end_ns = sent_ns
         if begins_to_say:
+            self.said.append(Said(sent_ns))
             self._report_event("saying", sent_ns)
         if key is not None:
             self.keys_sent.append(Key(key.digit, sent_ns, key.duration_ms))
@@ -195,9 +210,12 @@ class RtpEndpoint:
     def _drain_reports(self, sock: socket.socket) -> None:
         with contextlib.suppress(OSError):  # as in _drain
             while True:
-                if (heard := rtcp.last_sender_report(sock.recv(_MAX_DATAGRAM))) is not None:
+                data = sock.recv(_MAX_DATAGRAM)
+                if (heard := rtcp.last_sender_report(data)) is not None:
                     self._heard_report = (*heard, self._clock.now_ns())
                     self._answers_report = True
+                round_trip_ms = rtcp.round_trip_ms(data, self._stream.ssrc, self._clock.wall_s())
+                self.round_trip_ms = self.round_trip_ms if round_trip_ms is None else round_trip_ms
 
     def _report(self, sock: socket.socket, now_ns: int) -> None:
         """Send a report when one is due."""

@@ -264,6 +264,11 @@ class OutgoingStream:
         self._say_after_ticks = round(after_ms / PTIME_MS)
         self._unsaid += octets + silence[: -len(octets) % SAMPLES_PER_PACKET]
 
+    @property
+    def is_saying(self) -> bool:
+        """Whether the last packet was one of what is said."""
+        return self._is_saying
+
     def press(self, key: Keypress) -> None:
         """Queue a key. Keys leave in order of their instants, then of arrival."""
         bisect.insort(self._keys, key, key=lambda each: each.not_before_ns)

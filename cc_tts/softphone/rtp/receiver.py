@@ -4,7 +4,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from cc_tts.clock import NS_PER_MS
 from cc_tts.media import g711
@@ -29,6 +29,16 @@ _TS_MOD: Final = 1 << 32
 
 ReportEvent = Callable[..., None]
 """Reports an event of the call, on any thread: its name, its instant on CLOCK_MONOTONIC in ns, and values by name."""
+
+
+class Packet(NamedTuple):
+    """A packet with audio for those who listen along; ``sequence`` is extended beyond 16 bits."""
+
+    ssrc: int
+    sequence: int
+    timestamp: int
+    arrival_ns: int
+    pcm: bytes
 
 
 @dataclass(slots=True)
@@ -102,6 +112,8 @@ class RtpReceiver:
         self.first_packet_ns: int | None = None
         self.invalid = 0
         self.rtcp_on_rtp_port = 0
+        self.listener: Callable[[Packet], object] | None = None
+        """Gets the packets with audio as they come."""
         self._report_event = report_event
         self._key_timestamp: int | None = None
         self._next: tuple[int, int] | None = None  # extended sequence number and timestamp
@@ -145,6 +157,8 @@ class RtpReceiver:
         self._next = extended + 1, (packet.timestamp + ticks) % _TS_MOD
         self._last_ns = arrival_ns
         self.recording.add(ssrc=packet.ssrc, timestamp=packet.timestamp, pcm=pcm, arrival_ns=arrival_ns)
+        if self.listener is not None:
+            self.listener(Packet(packet.ssrc, extended, packet.timestamp, arrival_ns, pcm))
         if is_audible(pcm):
             self.detector.speech(arrival_ns, ticks * 1_000_000_000 // RATE_HZ)
 

@@ -1,6 +1,7 @@
 """The softphone's RTCP as bytes: sender and receiver reports with a CNAME (RFC 3550 §6.4, §6.5). No sockets, no clocks."""
 
 import struct
+from collections.abc import Iterator
 from typing import Final
 
 SENDER_REPORT: Final = 200
@@ -11,6 +12,9 @@ _NTP_EPOCH_S: Final = 2_208_988_800
 """1970 in seconds since 1900 (RFC 5905 §6)."""
 _HEADER: Final = struct.Struct("!BBH")
 _SENDER: Final = struct.Struct("!QIII")
+_BLOCK: Final = struct.Struct("!IIIIII")
+_MAX_ROUND_TRIP: Final = 60 << 16
+"""More than a minute, in 1/65536 s, is no round trip: a clock was set (unmeasured)."""
 
 
 def sender_info(wall_s: float, timestamp: int, packets: int, octets: int) -> bytes:
@@ -24,7 +28,7 @@ def report_block(
 ) -> bytes:
     """Return what was received of one source (§6.4.1). ``lsr`` and ``dlsr`` are in 1/65536 s, 0 if it has sent no report."""
     loss = min(fraction_lost, 255) << 24 | min(max(lost, -0x80_0000), 0x7F_FFFF) & 0xFF_FFFF
-    return struct.pack("!IIIIII", ssrc, loss, highest & 0xFFFF_FFFF, jitter_ticks, lsr, dlsr & 0xFFFF_FFFF)
+    return _BLOCK.pack(ssrc, loss, highest & 0xFFFF_FFFF, jitter_ticks, lsr, dlsr & 0xFFFF_FFFF)
 
 
 def compound(ssrc: int, cname: str, sender: bytes, block: bytes) -> bytes:
@@ -43,13 +47,37 @@ def _packet(kind: int, count: int, ssrc: int, body: bytes) -> bytes:
 def last_sender_report(data: bytes) -> tuple[int, int] | None:
     """SSRC and the middle 32 bits of the NTP timestamp of the last sender report in a datagram, whatever that holds."""
     found = None
+    for kind, packet in _packets(data):
+        if kind == SENDER_REPORT and len(packet) >= _HEADER.size + 4 + _SENDER.size:
+            ssrc, ntp = struct.unpack_from("!IQ", packet, _HEADER.size)
+            found = ssrc, ntp >> 16 & 0xFFFF_FFFF
+    return found
+
+
+def round_trip_ms(data: bytes, ssrc: int, wall_s: float) -> float | None:
+    """The round trip that a datagram, which came at ``wall_s``, tells the sender ``ssrc`` of; ``None`` if it tells none."""
+    now = int((wall_s + _NTP_EPOCH_S) * 0x1_0000) & 0xFFFF_FFFF
+    found = None
+    for kind, packet in _packets(data):
+        first = _HEADER.size + 4 + (_SENDER.size if kind == SENDER_REPORT else 0)
+        if kind not in (SENDER_REPORT, RECEIVER_REPORT):
+            continue
+        for at in range(
+            first, min(first + (packet[0] & 0x1F) * _BLOCK.size, len(packet) - _BLOCK.size + 1), _BLOCK.size
+        ):
+            source, *_, lsr, dlsr = _BLOCK.unpack_from(packet, at)
+            units = (now - lsr - dlsr) & 0xFFFF_FFFF
+            if source == ssrc and lsr and units < _MAX_ROUND_TRIP:
+                found = units * 1000 / 0x1_0000
+    return found
+
+
+def _packets(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """The type of each packet in a datagram, and its bytes; it ends where they make no sense."""
     while len(data) >= _HEADER.size:
         first, kind, words = _HEADER.unpack_from(data)
         size = 4 * (words + 1)
         if first >> 6 != 2 or size > len(data):  # noqa: PLR2004 - the version
-            break
-        if kind == SENDER_REPORT and size >= _HEADER.size + 4 + _SENDER.size:
-            ssrc, ntp = struct.unpack_from("!IQ", data, _HEADER.size)
-            found = ssrc, ntp >> 16 & 0xFFFF_FFFF
+            return
+        yield kind, data[:size]
         data = data[size:]
-    return found

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_tts.softphone.rtp.rtcp import compound, last_sender_report, report_block, sender_info
+from cc_tts.softphone.rtp.rtcp import compound, last_sender_report, report_block, round_trip_ms, sender_info
 
 pytestmark = pytest.mark.unit
 
@@ -33,4 +33,18 @@ def test_one_who_has_sent_nothing_reports_as_a_receiver() -> None:
 @given(st.binary(max_size=100))
 def test_no_datagram_breaks_the_reader(data: bytes) -> None:
     last_sender_report(data)
+    round_trip_ms(data, 0, 0.0)
     last_sender_report(compound(1, "a@b", SENDER, BLOCK)[: len(data)] + data)
+
+
+def test_the_round_trip_is_what_a_report_on_us_leaves() -> None:
+    sent_s, held_s = 1_795_000_000.5, 0.25
+    (_, lsr) = last_sender_report(compound(7, "a@b", sender_info(sent_s, 0, 1, 160), b"")) or (0, 0)
+    block = report_block(7, fraction_lost=0, lost=0, highest=1, jitter_ticks=0, lsr=lsr, dlsr=round(held_s * 65_536))
+    for sender in (b"", SENDER):
+        data = compound(9, "c@d", sender, block)
+        assert round_trip_ms(data, 7, sent_s + held_s + 0.08) == pytest.approx(80, abs=0.1)
+        assert round_trip_ms(data, 8, sent_s + held_s + 0.08) is None, "it reports on somebody else"
+        assert round_trip_ms(data, 7, sent_s) is None, "the clock went back"
+    unheard = report_block(7, fraction_lost=0, lost=0, highest=1, jitter_ticks=0)
+    assert round_trip_ms(compound(9, "c@d", b"", unheard), 7, sent_s) is None

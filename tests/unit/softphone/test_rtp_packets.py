@@ -225,7 +225,11 @@ def test_what_is_said_takes_the_place_of_silence() -> None:
     tx = stream()
     run(tx, 1)
     tx.say(b"\x01" * 200)
-    ticked = [tx.tick(0, event_payload_type=EVENT_PAYLOAD_TYPE) for _ in range(3)]
+    ticked, saying = [], []
+    for _ in range(3):
+        ticked.append(tx.tick(0, event_payload_type=EVENT_PAYLOAD_TYPE))
+        saying.append(tx.is_saying)
+    assert saying == [True, True, False]
     assert [each.packet.payload for each in ticked] == [b"\x01" * 160, b"\x01" * 40 + b"\xff" * 120, SILENCE[0]]
     assert [each.begins_to_say for each in ticked] == [True, False, False]
     assert [each.packet.timestamp for each in ticked] == [0, 160, 320]

@@ -7,6 +7,7 @@ from cc_tts import wav_file
 from cc_tts.clock import NS_PER_MS
 from cc_tts.softphone.arguments import PASSWORD_VARIABLE, parse
 from cc_tts.softphone.plan import parse_header, parse_key_plan, parse_uri, read_play
+from cc_tts.softphone.probe.plan import ProbePlan
 
 pytestmark = pytest.mark.unit
 
@@ -128,6 +129,14 @@ def test_tcp_is_asked_for_in_the_uri() -> None:
         (["sip:a@b", "--record", "/no/such/folder/a.wav"], "does not exist"),
         (["sip:a@b", "--report", "/no/such/folder/a.html"], "does not exist"),
         (["sip:a@b", "--header", "foo"], "X-Name: value"),
+        (["sip:a@b", "--json", "/no/such/folder/a.json"], "does not exist"),
+        (["sip:a@b", "--rounds", "2"], "go with --probe"),
+        (["sip:a@b", "--probe", "--dtmf", "1"], "leave --speak, --dtmf and --play out"),
+        (["sip:a@b", "--probe", "--rounds", "0"], "--rounds is 1 to 50"),
+        (["sip:a@b", "--probe", "--sentence", " "], "nothing to say"),
+        (["sip:a@b", "--probe", "--sentence", "none.wav"], "cannot read none.wav"),
+        (["sip:a@b", "--probe", "--key", "12"], "--key is one key"),
+        (["sip:a@b", "--probe", "--key", "z"], "right are 0 1 2"),
     ],
 )
 def test_wrong_arguments_name_what_is_right(argv: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -157,8 +166,34 @@ def test_everything_at_once(tmp_path: Path) -> None:
     assert (plan.codec, plan.max_talk_s, plan.timeout_s, plan.rtp_port) == ("pcma", 2.5, 0.5, 4000)
     assert plan.headers == {"X-A": "1", "X-B": "2"}
     assert given.speak is not None
-    assert (given.speak.voice, given.is_json, given.is_quiet) == ("v", True, True)
+    assert (given.speak.voice, given.json, given.is_quiet) == ("v", "-", True)
     assert "tttttttt" not in repr(given)
+
+
+@pytest.mark.parametrize(
+    ("argv", "where"),
+    [
+        (["sip:a@b"], ""),
+        (["--json", "sip:a@b"], "-"),
+        (["sip:a@b", "--json"], "-"),
+        (["--json", "-", "sip:a@b"], "-"),
+        (["--json", "call.json", "sip:a@b"], "call.json"),
+        (["sip:a@b", "--json", "--quiet"], "-"),
+    ],
+)
+def test_json_goes_to_standard_output_or_a_file(argv: list[str], where: str) -> None:
+    given = parse(argv, {})
+    assert (given.plan.uri, given.json) == ("sip:a@b", where)
+
+
+def test_the_plan_of_a_probe() -> None:
+    assert parse(["sip:a@b"], {}).probe is None
+    assert parse(["sip:a@b"], {}).plan.max_talk_s == 60
+    plain = parse(["sip:a@b", "--probe"], {})
+    assert (plain.probe, plain.plan.max_talk_s) == (ProbePlan(), 1800)
+    argv = ["--rounds", "3", "--key", "", "--wait", "2.5s", "--dead-air", "800ms", "--sentence", "Hi.", "--voice", "v"]
+    plan = ProbePlan(sentence="Hi.", voice="v", rounds=3, key="", wait_s=2.5, dead_air_s=0.8)
+    assert parse(["sip:a@b", "--probe", *argv], {}).probe == plan
 
 
 def test_what_a_caller_said_is_for_this_user_only(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ from array import array
 import msgspec
 import pytest
 
+from cc_tts.media.quality import mean_opinion_score
 from cc_tts.softphone.report import (
     CallReport,
     Ending,
@@ -13,8 +14,8 @@ from cc_tts.softphone.report import (
     SpeakReport,
     gaps_of,
     rtp_report,
-    table,
 )
+from cc_tts.softphone.rtp.packets import RtpPacket
 from cc_tts.softphone.rtp.receiver import Key, RtpReceiver, Talkspurt
 
 pytestmark = pytest.mark.unit
@@ -81,13 +82,13 @@ def test_report_of_a_call_without_a_packet() -> None:
 
 
 def test_table_for_an_answered_call() -> None:
-    text = table(report())
+    text = report().table()
     for part in ("they hung up", "200 to first speech", "25.0 ms", "5 at 0.700 s", "a.wav  1.50 s", "HTTP 404"):
         assert part in text
 
 
 def test_table_for_a_refused_call_has_no_media_rows() -> None:
-    text = table(report(is_answered=False, ending=Ending("refused", "them", 503, "Service Unavailable", 5)))
+    text = report(is_answered=False, ending=Ending("refused", "them", 503, "Service Unavailable", 5)).table()
     assert "503 Service Unavailable" in text
     assert "Retry-After" in text
     assert "first RTP" not in text
@@ -104,3 +105,15 @@ def test_json_holds_everything() -> None:
     }
     assert document["rtp"]["gap_ms"]["max"] == 20.3
     assert document["talkspurts"][0]["start_ms"] == 25.0
+
+
+def test_the_mos_needs_a_round_trip() -> None:
+    receiver = RtpReceiver(lambda *_, **__: None)
+    for sequence in (*range(90), 99):
+        receiver.datagram(
+            RtpPacket(0, sequence, 160 * sequence, 1, b"\xff" * 160).to_bytes(), sequence * 20 * MS, "h:1"
+        )
+    assert rtp_report(receiver, packets_sent=0).mos is None
+    figures = rtp_report(receiver, packets_sent=0, round_trip_ms=40.0)
+    assert (figures.lost, figures.round_trip_ms) == (9, 40.0)
+    assert figures.mos == mean_opinion_score(loss=0.09, round_trip_ms=40.0)

@@ -1,0 +1,132 @@
+"""The caller of a probe: waits for the greeting, says a sentence, listens, interrupts, presses a key.
+
+::
+
+    greeting ─▸ its end ─▸ [ sentence ─▸ answer ─▸ interruption ─▸ stop ─▸ answer ─▸ its end ] × rounds ─▸ key ─▸ hang up
+
+Each arrow is a wait with a bound and a name. Runs on: the SIP thread, a step between two polls.
+"""
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Final, Literal, Protocol
+
+from cc_tts.clock import NS_PER_MS, Clock
+from cc_tts.softphone.probe.ear import Ear
+from cc_tts.softphone.probe.plan import INTERRUPT_AFTER_S, KEY_WAIT_S, MAX_WORDS_S, CallerWords, ProbePlan
+from cc_tts.softphone.rtp.endpoint import Said
+
+Wait = Literal["greeting", "end of the greeting", "words", "answer", "stop", "end of the answer"]
+Steps = Generator[None, None, bool]
+
+_NS_PER_S: Final = 1000 * NS_PER_MS
+
+
+class Line(Protocol):
+    """The telephone of the caller."""
+
+    @property
+    def said(self) -> list[Said]:
+        """All that was said so far; the end of the last is ``None`` while it is being said."""
+
+    def speak(self, pcm: bytes) -> None:
+        """Say 16-bit PCM at 8 kHz now."""
+
+    def press_key(self, digit: str) -> None:
+        """Press a key; raises ``ValueError``, which says why, where that is not possible."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """A wait that ended without what was waited for."""
+
+    wait: Wait
+    at_ns: int
+    bound_s: float
+
+
+class Caller:
+    """Speaks by the plan, and notes what did not come."""
+
+    def __init__(self, plan: ProbePlan, words: CallerWords, *, line: Line, ear: Ear, clock: Clock) -> None:
+        self._plan, self._words = plan, words
+        self._line, self._ear, self._clock = line, ear, clock
+        self.spoken: list[bytes] = []
+        """The words that were said, one after the other."""
+        self.expired: list[Expired] = []
+        self.remarks: list[str] = []
+        """Remarks on the call, a sentence each."""
+
+    def script(self) -> Generator[None, None, None]:
+        """The whole conversation; the caller hangs up when it is over."""
+        if (yield from self._until(lambda: bool(self._ear.speech), "greeting")):
+            yield from self._until(self._is_quiet, "end of the greeting")
+        for _ in range(self._plan.rounds):
+            if not (yield from self._exchange()):
+                return
+        if self._plan.key and self._ear.speech:
+            yield from self._press()
+
+    def _exchange(self) -> Steps:
+        """A sentence, its answer, and the interruption of that; returns whether the agent let the caller speak."""
+        if not (yield from self._say(self._words.sentence)):
+            return False
+        if self._is_quiet():
+            return True  # no answer came, which is noted
+        yield from self._pause(INTERRUPT_AFTER_S)
+        if not self._is_quiet():
+            if not (yield from self._say(self._words.interruption)):
+                return False
+        else:
+            self.remarks.append("an answer was over too soon to be interrupted")
+        yield from self._until(self._is_quiet, "end of the answer")
+        return True
+
+    def _say(self, pcm: bytes) -> Steps:
+        """Say words and wait for the answer; returns whether they were said, and the agent fell silent for them."""
+        was_speaking, count = self._ear.is_speaking, len(self._line.said)
+        self._line.speak(pcm)
+        self.spoken.append(pcm)
+        has_said = yield from self._until(
+            lambda: len(self._line.said) > count and self._line.said[count].end_ns is not None,
+            "words",
+            MAX_WORDS_S + self._plan.wait_s,
+        )
+        if not has_said:
+            return False
+        begin_ns = self._line.said[count].begin_ns
+        if was_speaking and not (yield from self._until(lambda: self._is_quiet() or self._has_begun(begin_ns), "stop")):
+            return False
+        yield from self._until(lambda: self._has_begun(begin_ns), "answer")
+        return True
+
+    def _press(self) -> Generator[None, None, None]:
+        """Press the key, and give the agent time to react: most do nothing then, which is no fault."""
+        try:
+            self._line.press_key(self._plan.key)
+        except ValueError as error:
+            self.remarks.append(f"the key was not pressed: {error}")
+        else:
+            yield from self._pause(KEY_WAIT_S)
+
+    def _has_begun(self, since_ns: int) -> bool:
+        return self._ear.begun_ns > since_ns
+
+    def _is_quiet(self) -> bool:
+        return not self._ear.is_speaking
+
+    def _pause(self, seconds: float) -> Generator[None, None, None]:
+        end_ns = self._clock.now_ns() + round(seconds * _NS_PER_S)
+        while self._clock.now_ns() < end_ns:
+            yield
+
+    def _until(self, condition: Callable[[], bool], wait: Wait, bound_s: float = 0.0) -> Steps:
+        """Wait, for as long as the plan says or ``bound_s``; returns whether it came."""
+        bound_s = bound_s or self._plan.wait_s
+        end_ns = self._clock.now_ns() + round(bound_s * _NS_PER_S)
+        while not condition():
+            if (now_ns := self._clock.now_ns()) >= end_ns:
+                self.expired.append(Expired(wait, now_ns, bound_s))
+                return False
+            yield
+        return True

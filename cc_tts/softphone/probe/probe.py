@@ -1,0 +1,165 @@
+"""One probe: the call, what is heard of it, and the caller, put together. Runs on: the SIP thread."""
+
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from cc_tts import wav_file
+from cc_tts.audio import BYTES_PER_SAMPLE
+from cc_tts.callreport.picture import CallPicture
+from cc_tts.clock import NS_PER_MS, Clock, ms_between
+from cc_tts.errors import ConfigError
+from cc_tts.softphone.call import SoftphoneCall
+from cc_tts.softphone.probe.caller import Caller
+from cc_tts.softphone.probe.cuts import Cut, abrupt_end, holes, levels_of
+from cc_tts.softphone.probe.ear import PAUSE_MS, Ear
+from cc_tts.softphone.probe.picture import picture_of_probe
+from cc_tts.softphone.probe.plan import ENCODERS, CallerWords, ProbePlan
+from cc_tts.softphone.probe.report import CutWord, DetectorReport, ProbeReport, probe_report
+from cc_tts.softphone.probe.turns import Act, Stretch, turns_of
+from cc_tts.softphone.report import CallReport
+from cc_tts.softphone.rtp.endpoint import Said
+from cc_tts.softphone.rtp.packets import RATE_HZ, Keypress, event_code
+from cc_tts.softphone.rtp.receiver import Packet
+from cc_tts.vad.detector import VoiceDetector
+from cc_tts.vad.silero import SileroModel, find_model
+
+AFTER_MS: Final = 1000.0
+"""Speech that ends so soon after the caller spoke or pressed a key was interrupted (unmeasured)."""
+
+
+class Probe:
+    """A probe of one call; raises ``ConfigError`` where there is no model that hears speech."""
+
+    def __init__(self, plan: ProbePlan, words: CallerWords, clock: Clock) -> None:
+        model = SileroModel(find_model(), RATE_HZ)
+        self._plan, self._words, self._clock = plan, words, clock
+        self._errors = [error_of(model, pcm) for pcm in (words.sentence, words.interruption)]
+        self._ear = Ear(VoiceDetector(model, RATE_HZ))
+        self._packets: deque[Packet] = deque()  # the RTP thread adds to it
+        self._caller = Caller(plan, words, line=self, ear=self._ear, clock=clock)
+        self._script = self._caller.script()
+        self._call: SoftphoneCall | None = None
+
+    def begin(self, call: SoftphoneCall) -> None:
+        """Listen to a call that was just placed."""
+        self._call = call
+        call.listen(self._packets.append)
+
+    def work(self) -> None:
+        """Take in what was heard, and take the next step of the conversation."""
+        call = self._call
+        assert call is not None
+        self._hear()
+        self._ear.pass_time(self._clock.now_ns())
+        if call.facts.is_connected and not call.facts.ended_ns and next(self._script, True):
+            call.hang_up()
+
+    # the caller's line ----------------------------------------------------------------------------------------------
+
+    @property
+    def said(self) -> list[Said]:
+        """All that was said so far."""
+        assert self._call is not None
+        return self._call.said
+
+    def speak(self, pcm: bytes) -> None:
+        """Say it in the codec of the call."""
+        assert self._call is not None
+        self._call.say(ENCODERS[self._call.plan.codec](pcm))
+
+    def press_key(self, digit: str) -> None:
+        """Press a key by RFC 4733; raises ``ValueError``."""
+        assert self._call is not None
+        self._call.press([Keypress(event_code(digit))])
+
+    # the report -----------------------------------------------------------------------------------------------------
+
+    def report(self, call: CallReport) -> ProbeReport:
+        """Figures of the probe. Call it once, after the end."""
+        self._hear()
+        self._ear.finish()
+        origin_ns = call.answered_at_ns or call.invite_at_ns
+        agent = [
+            Stretch(ms_between(origin_ns, each.begin_ns), ms_between(origin_ns, each.end_ns or call.ended_at_ns))
+            for each in self._ear.speech
+        ]
+        acts = self._acts(call)
+        end_ms = ms_between(origin_ns, call.ended_at_ns)
+        return probe_report(
+            call,
+            plan=self._plan,
+            agent=agent,
+            turns=turns_of(acts, agent, end_ms=end_ms, pause_ms=PAUSE_MS),
+            cuts=[
+                CutWord(ms_between(origin_ns, self._ear.at_ns(cut.sample)), cut.why, cut.missing * 1000 / RATE_HZ)
+                for cut in self._cuts(acts, agent, origin_ns, end_ms if call.ending.by == "us" else None)
+            ],
+            expired=self._caller.expired,
+            remarks=self._caller.remarks,
+            detector=DetectorReport(
+                begin_error_ms=tuple(begin for begin, _ in self._errors),
+                end_error_ms=tuple(end for _, end in self._errors),
+            ),
+        )
+
+    def picture(self, report: ProbeReport, heard: Path | None, folder: Path) -> CallPicture:
+        """The picture of the report; what the caller said goes to a file in ``folder``. Raises ``OSError``."""
+        said, pcm, origin_ns = folder / "said.wav", bytearray(), report.call.answered_at_ns or report.call.invite_at_ns
+        for each, words in zip(self.said, self._caller.spoken, strict=False):
+            begin = (each.begin_ns - origin_ns) * RATE_HZ // 1_000_000_000 * BYTES_PER_SAMPLE
+            pcm += bytes(max(0, begin - len(pcm))) + words
+        wav_file.write(said, bytes(pcm), rate_hz=RATE_HZ, is_private=True)
+        return picture_of_probe(report, heard=heard, said=said if pcm else None)
+
+    def _hear(self) -> None:
+        while self._packets:
+            self._ear.hear(self._packets.popleft())
+
+    def _acts(self, call: CallReport) -> list[Act]:
+        """All that the caller did, in order; the report has the instants of keys as ms from the answer already."""
+        origin_ns = call.answered_at_ns or call.invite_at_ns
+        spoken = [
+            Act(
+                what="speech",
+                begin_ms=ms_between(origin_ns, each.begin_ns),
+                end_ms=ms_between(origin_ns, each.end_ns or call.ended_at_ns),
+            )
+            for each in self.said
+        ]
+        pressed = [Act(what="key", begin_ms=key.at_ms, end_ms=key.at_ms) for key in call.dtmf_sent]
+        return sorted((*spoken, *pressed), key=lambda act: act.begin_ms)
+
+    def _cuts(self, acts: list[Act], agent: list[Stretch], origin_ns: int, left_ms: float | None) -> Iterator[Cut]:
+        """Words that were cut though nobody interrupted them; ``left_ms``: when the caller hung up, if that was the end."""
+        pcm = bytes(self._ear.pcm)
+        levels = levels_of(pcm)
+        yield from holes(levels, self._ear.gaps)
+        for speech in agent:
+            is_interrupted = any(act.begin_ms <= speech.end_ms <= act.end_ms + AFTER_MS for act in acts)
+            if is_interrupted or (left_ms is not None and left_ms - speech.end_ms < PAUSE_MS):
+                continue
+            begin, end = (
+                max(0, self._ear.sample_at(origin_ns + round(at_ms * NS_PER_MS)))
+                for at_ms in (speech.begin_ms, speech.end_ms)
+            )
+            if (sample := abrupt_end(pcm, levels, begin, end)) is not None:
+                yield Cut(sample, "abrupt")
+
+
+def error_of(model: SileroModel, pcm: bytes) -> tuple[float, float]:
+    """How far the begin and the end of speech that are found are from those of speech that is known to the sample, ms: later
+    is above 0.
+    """
+    ear = Ear(VoiceDetector(model, RATE_HZ))
+    begin_ns = 1_000_000_000
+    silence = bytes(PAUSE_MS * RATE_HZ // 1000 * BYTES_PER_SAMPLE)
+    ear.hear(Packet(0, 0, 0, begin_ns - PAUSE_MS * NS_PER_MS, silence + pcm))
+    ear.finish()
+    if not ear.speech:
+        raise ConfigError("the caller's words are not heard as speech; give others")
+    end_ns = begin_ns + len(pcm) // BYTES_PER_SAMPLE * 1_000_000_000 // RATE_HZ
+    found_ns = ear.speech[-1].end_ns
+    assert found_ns is not None
+    return ms_between(begin_ns, ear.speech[0].begin_ns), ms_between(end_ns, found_ns)

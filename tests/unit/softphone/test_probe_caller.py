@@ -1,0 +1,129 @@
+"""What the caller of a probe does, in made-up time, with agents of every temper."""
+
+from collections.abc import Callable
+
+import pytest
+
+from cc_tts.clock import NS_PER_MS
+from cc_tts.softphone.probe.caller import Caller
+from cc_tts.softphone.probe.ear import PAUSE_MS
+from cc_tts.softphone.probe.plan import CallerWords, ProbePlan
+from cc_tts.softphone.rtp.endpoint import Said
+
+pytestmark = pytest.mark.unit
+
+WORDS = CallerWords(b"s" * 32_000, b"i" * 16_000)  # 2 s and 1 s
+STEP_MS = 20
+
+
+class Agent:
+    """An agent, its line and the time in one; ``temper`` is asked every 20 ms whether it speaks."""
+
+    def __init__(self, temper: "Callable[[Agent], bool]", **plan: object) -> None:
+        self.temper = temper
+        self.now_ms = 0
+        self.sent: list[tuple[int, int]] = []
+        self.keys: list[str] = []
+        self.speech: list[list[int]] = []  # begin, and the last instant with speech
+        self.takes_keys = True
+        self.caller = Caller(ProbePlan(**plan), WORDS, line=self, ear=self, clock=self)  # type: ignore[arg-type]
+
+    def run(self, limit_s: int = 300) -> list[str]:
+        """The whole script; returns the waits that were in vain."""
+        for _ in self.caller.script():
+            self.now_ms += STEP_MS
+            assert self.now_ms < limit_s * 1000, "a wait without a bound"
+            if self.temper(self):
+                if not self.is_speaking:
+                    self.speech.append([self.now_ms, self.now_ms])
+                self.speech[-1][1] = self.now_ms
+        return [each.wait for each in self.caller.expired]
+
+    def now_ns(self) -> int:
+        return self.now_ms * NS_PER_MS
+
+    def speak(self, pcm: bytes) -> None:
+        self.sent.append((self.now_ms, self.now_ms + len(pcm) // 16))
+
+    def press_key(self, digit: str) -> None:
+        if not self.takes_keys:
+            raise ValueError("no DTMF now")
+        self.keys.append(digit)
+
+    @property
+    def said(self) -> list[Said]:
+        return [
+            Said(begin_ms * NS_PER_MS, end_ms * NS_PER_MS if end_ms <= self.now_ms else None)
+            for begin_ms, end_ms in self.sent
+        ]
+
+    @property
+    def is_speaking(self) -> bool:
+        return bool(self.speech) and self.now_ms - self.speech[-1][1] < PAUSE_MS
+
+    @property
+    def begun_ns(self) -> int:
+        return self.speech[-1][0] * NS_PER_MS if self.speech else 0
+
+    @property
+    def quiet_ms(self) -> float:
+        """Since the caller has said anything; below 0 while the caller speaks."""
+        return self.now_ms - (self.sent[-1][1] if self.sent else 0)
+
+
+def polite(agent: Agent) -> bool:
+    """It greets for 2 s, and answers for 6 s what the caller said 0.8 s ago; it is silent while the caller speaks."""
+    if not agent.sent:
+        return 200 <= agent.now_ms < 2200
+    return 800 <= agent.quiet_ms < 6800
+
+
+def test_a_polite_agent_is_greeted_interrupted_and_sent_a_key() -> None:
+    agent = Agent(polite)
+    assert agent.run() == []
+    sentence, interruption = agent.sent
+    assert sentence[0] == pytest.approx(2200 + PAUSE_MS, abs=2 * STEP_MS)
+    assert interruption[0] == pytest.approx(sentence[1] + 800 + 1000, abs=2 * STEP_MS)
+    assert agent.keys == ["1"]
+    assert agent.caller.spoken == [WORDS.sentence, WORDS.interruption]
+
+
+def test_rounds_are_said_one_after_the_other() -> None:
+    agent = Agent(polite, rounds=3, key="")
+    assert agent.run() == []
+    assert agent.caller.spoken == [WORDS.sentence, WORDS.interruption] * 3
+    assert agent.keys == []
+
+
+def test_a_silent_agent_is_waited_for_and_spoken_to() -> None:
+    agent = Agent(lambda _: False, wait_s=4.0)
+    assert agent.run() == ["greeting", "answer"]
+    assert agent.caller.spoken == [WORDS.sentence]
+    assert agent.now_ms == pytest.approx(10_000, abs=100), "4 s, 2 s of words, 4 s"
+    assert agent.keys == []
+
+
+def test_an_agent_that_never_stops_is_left() -> None:
+    agent = Agent(lambda _: True, wait_s=4.0)
+    assert agent.run() == ["end of the greeting", "stop"]
+    assert agent.caller.spoken == [WORDS.sentence]
+
+
+def test_an_agent_that_waits_for_the_caller_is_spoken_to() -> None:
+    agent = Agent(lambda each: bool(each.sent) and polite(each), wait_s=7.0)
+    assert agent.run() == ["greeting"]
+    assert agent.caller.spoken == [WORDS.sentence, WORDS.interruption]
+
+
+def test_a_short_answer_is_not_interrupted() -> None:
+    agent = Agent(lambda each: polite(each) and (not each.sent or each.quiet_ms < 1200))
+    assert agent.run() == []
+    assert agent.caller.spoken == [WORDS.sentence]
+    assert agent.caller.remarks == ["an answer was over too soon to be interrupted"]
+
+
+def test_a_key_that_cannot_be_pressed_is_told() -> None:
+    agent = Agent(polite)
+    agent.takes_keys = False
+    agent.run()
+    assert agent.caller.remarks == ["the key was not pressed: no DTMF now"]

@@ -55,7 +55,7 @@ from cc_tts.metrics import Metrics
 from cc_tts.mrcp.server.client import MrcpProcess
 from cc_tts.processes import systemd, threads
 from cc_tts.processes.adoption import Knock
-from cc_tts.processes.first import first_of
+from cc_tts.processes.tasks import first_of
 from cc_tts.speech.prompt_cache import engine_identity
 from cc_tts.speech.shared_synthesis import CachedSource
 from cc_tts.speech.source import SpeechSource

@@ -22,7 +22,7 @@ from cc_tts.pool.ray_hosts import RayHosts
 from cc_tts.pool.state import PoolState
 from cc_tts.pool.voices import VoiceFolder
 from cc_tts.processes import threads
-from cc_tts.processes.first import first_of
+from cc_tts.processes.tasks import first_of
 
 SHUTDOWN_TIMEOUT_S = 3.0  # unmeasured
 

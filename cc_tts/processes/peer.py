@@ -16,7 +16,7 @@ from cc_tts.clock import Clock
 from cc_tts.errors import CcTtsError, ProcessFailed
 from cc_tts.processes.backoff import Backoff
 from cc_tts.processes.channel import PROTOCOL_VERSION, Hello, Message, Ping, Pong, Ready, StartFailed, Starting
-from cc_tts.processes.first import first_of
+from cc_tts.processes.tasks import first_of
 from cc_tts.processes.watchdog import Watchdog
 from cc_tts.state_machine import StateMachine
 

@@ -11,6 +11,7 @@ from cc_tts import logs
 from cc_tts.clock import Clock
 from cc_tts.config.schema import WebhooksConfig
 from cc_tts.metrics import Metrics
+from cc_tts.processes.tasks import TaskSet
 from cc_tts.tracing.span import Span
 from cc_tts.tracing.tracer import Tracer
 from cc_tts.webhooks import signing
@@ -90,7 +91,7 @@ class Endpoint:
         self._is_closed = False
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
         self._running: asyncio.Task[None] | None = None
 
     @property
@@ -130,10 +131,10 @@ class Endpoint:
 
     async def stop(self) -> None:
         """Break off what is under way."""
-        tasks = [*self._tasks, *([self._running] if self._running else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.wait({self._running})
+        await self._tasks.stop()
 
     async def try_once(self, event_id: str, body: bytes) -> Outcome:
         """Make one attempt beside the queue; success lets a failing or disabled endpoint be used again."""
@@ -164,9 +165,7 @@ class Endpoint:
             self.num_in_flight += 1
             if self._is_broken:
                 self.health.paused_until_ns = now_ns + round(self._config.probe_s * 1e9)
-            task = asyncio.create_task(self._attempt(delivery))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.begin(self._attempt(delivery))
         return None
 
     @property

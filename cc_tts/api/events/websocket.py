@@ -15,7 +15,7 @@ import msgspec
 from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
 
 from cc_tts.calls.events.outbox import Outbox
-from cc_tts.processes.first import first_of
+from cc_tts.processes.tasks import first_of
 
 HEARTBEAT_S: Final = 20.0  # unmeasured
 """A ping is sent this often; a client that does not answer within half of it is disconnected."""

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Final
 
 import aiohttp
 from yarl import URL
@@ -10,6 +11,9 @@ from yarl import URL
 from cc_tts.api.events.websocket import CLOSE_TIMEOUT_S, why_closed
 from cc_tts.egress.hosts import AllowedHosts
 from cc_tts.egress.http import GuardedClient, failure
+
+STOP_TIMEOUT_S: Final = 2.0  # unmeasured
+"""How long the last messages may take when the server stops."""
 
 
 class ClientSocket(aiohttp.ClientWebSocketResponse):

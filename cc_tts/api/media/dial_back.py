@@ -5,10 +5,9 @@ sent was played; and the end of the call closes the connection. The URL is the o
 redirect is followed.
 """
 
-import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import Final, cast
+from typing import cast
 
 import aiohttp
 from yarl import URL
@@ -23,9 +22,7 @@ from cc_tts.calls.call import Call
 from cc_tts.config.schema import Config, MediaDialect
 from cc_tts.errors import CcTtsError
 from cc_tts.metrics import Metrics
-
-STOP_TIMEOUT_S: Final = 2.0  # unmeasured
-"""How long the last messages may take when the server stops."""
+from cc_tts.processes.tasks import TaskSet
 
 log = logs.get(__name__)
 
@@ -38,22 +35,16 @@ class DialBack:
         self._line_rate_hz = config.rtp.clock_rate_hz
         self._metrics = metrics
         self._http = client_socket.new_client("routes.media_url")
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
 
     def dial(self, call: Call, url: str, dialect: MediaDialect, *, on_failed: Callable[[], None]) -> None:
         """Connect, answer the call if it is not answered, serve it. ``on_failed``: nobody took the connection in time."""
         spoken = TwilioDialect() if dialect == "twilio" else OwnDialect(self._line_rate_hz)
-        task = asyncio.create_task(self._serve(call, URL(url), spoken, on_failed), name=f"media {call.id}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.begin(self._serve(call, URL(url), spoken, on_failed), f"media {call.id}")
 
     async def stop(self) -> None:
         """End them. The calls are over."""
-        if self._tasks:
-            _, late = await asyncio.wait(self._tasks, timeout=STOP_TIMEOUT_S)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
+        await self._tasks.stop(client_socket.STOP_TIMEOUT_S)
         await self._http.close()
 
     async def _serve(self, call: Call, url: URL, dialect: Dialect, on_failed: Callable[[], None]) -> None:

@@ -14,7 +14,7 @@ from aiohttp import WSCloseCode, WSMessage, WSMsgType
 from cc_tts import logs
 from cc_tts.api.events.websocket import Socket
 from cc_tts.api.media import client_socket
-from cc_tts.api.media.client_socket import ClientSocket
+from cc_tts.api.media.client_socket import STOP_TIMEOUT_S, ClientSocket
 from cc_tts.api.media.connection import Connection
 from cc_tts.calls.events.outbox import Outbox
 from cc_tts.calls.relay import messages
@@ -26,11 +26,10 @@ from cc_tts.config.webhooks import key_of
 from cc_tts.egress.hosts import AllowedHosts
 from cc_tts.errors import CcTtsError, MalformedRequest
 from cc_tts.processes.backoff import Backoff
+from cc_tts.processes.tasks import TaskSet
 from cc_tts.webhooks import signing
 
 MAX_FRAME_BYTES: Final = 65_536  # unmeasured
-STOP_TIMEOUT_S: Final = 2.0  # unmeasured
-"""How long the last messages may take when the server stops."""
 FIRST_RETRY_S: Final = 0.5  # unmeasured
 MAX_RETRY_S: Final = 5.0  # unmeasured
 _FINISHED: Final = (WSCloseCode.OK, 0)
@@ -74,21 +73,15 @@ class RelayConnector:
             False: client_socket.new_client("routes.relay"),
             True: client_socket.new_client("relay.allowed_hosts", lambda: allowed),
         }
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
 
     def connect(self, relay: Relay) -> None:
         """Connect a relay, and keep it connected."""
-        task = asyncio.create_task(self._serve(relay), name=f"relay {relay.call.id}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.begin(self._serve(relay), f"relay {relay.call.id}")
 
     async def stop(self) -> None:
         """End the connections. The calls are over."""
-        if self._tasks:
-            _, late = await asyncio.wait(self._tasks, timeout=STOP_TIMEOUT_S)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
+        await self._tasks.stop(STOP_TIMEOUT_S)
         for client in self._clients.values():
             await client.close()
 

@@ -1,6 +1,5 @@
 """A webhook may answer ``call.incoming`` with commands, as if the client had sent them."""
 
-import asyncio
 from dataclasses import replace
 from typing import Final
 from weakref import WeakSet
@@ -21,6 +20,7 @@ from cc_tts.errors import (
     Unprocessable,
     WrongState,
 )
+from cc_tts.processes.tasks import TaskSet
 from cc_tts.webhooks.target import Target
 
 OF_THE_ANSWER: Final = frozenset({400, 413, 422})
@@ -43,13 +43,11 @@ class IncomingAnswers:
     def __init__(self, context: ApiContext) -> None:
         self._context = context
         self._answered: WeakSet[Call] = WeakSet()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
 
     def take(self, target: Target, call_id: str, answer: bytes) -> None:
         """Follow an answer, soon."""
-        task = asyncio.create_task(self._follow(target, call_id, answer), name=f"answer to {call_id}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.begin(self._follow(target, call_id, answer), f"answer to {call_id}")
 
     async def _follow(self, target: Target, call_id: str, answer: bytes) -> None:
         result = "used"

@@ -24,6 +24,7 @@ from cc_tts.config.schema import Config
 from cc_tts.errors import DuplicateId, RecordingOff, RecordingStorageFull
 from cc_tts.metrics import Metrics
 from cc_tts.processes.channel import Message
+from cc_tts.processes.tasks import TaskSet
 from cc_tts.recorder.info import Consent, RecordingInfo, RecordingPlan
 from cc_tts.recorder.store import RecordingStore
 from cc_tts.ua import messages
@@ -71,7 +72,7 @@ class Recordings:
         self._looked_for: dict[str, int] = {}
         """Recordings that are over, as far as is known, and since when."""
         self._finished: set[str] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
         self._wake = asyncio.Event()
         self._must_look = False
         self.deliver: Deliver | None = None
@@ -202,7 +203,7 @@ class Recordings:
         self._metrics.recordings_active.set(len(self._live))
         if not info.is_told:
             self._tell(info)
-        self._spawn(self._follow_up(info))
+        self._tasks.begin(self._follow_up(info))
 
     def _tell(self, info: RecordingInfo) -> None:
         assert info.state != "recording"
@@ -229,11 +230,6 @@ class Recordings:
     def _publish(self, info: RecordingInfo, data: types.EventData) -> None:
         self._events.publish(data, call_id=info.call_id, tenant=info.tenant)
 
-    def _spawn(self, work: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
     async def _follow_up(self, info: RecordingInfo) -> None:
         """Hand it on, and note that all is done. What fails here is done again after the next start."""
         if self._store is None:
@@ -256,7 +252,7 @@ class Recordings:
         """Complete what was left on the disk, from now on; calls of another server have been adopted."""
         if self._store is not None:
             self._look_soon()
-            self._spawn(self._watch(self._store))
+            self._tasks.begin(self._watch(self._store))
 
     async def stop(self) -> None:
         """The user agents have ended: wait for the last words."""
@@ -268,9 +264,7 @@ class Recordings:
                     while self._live:
                         await self._look(self._store)
                         await asyncio.sleep(LOOK_S / 5)
-        for task in tuple(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.stop()
 
     async def _watch(self, store: RecordingStore) -> None:
         """Look at the disk when there is a reason to, and for what is too old."""

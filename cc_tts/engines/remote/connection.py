@@ -18,8 +18,8 @@ from cc_tts.engines.remote import wire
 from cc_tts.engines.remote.wire import ClientChannel, Endpoint
 from cc_tts.errors import ProcessFailed
 from cc_tts.processes.channel import Hello, Message
-from cc_tts.processes.first import first_of
 from cc_tts.processes.peer import PING_INTERVAL_S, STOPPED, Peer, Sender
+from cc_tts.processes.tasks import first_of
 from cc_tts.processes.watchdog import Watchdog
 
 CONNECT_TIMEOUT_S: Final = 3.0

@@ -32,7 +32,7 @@ from cc_tts.errors import ConfigError, ProcessFailed
 from cc_tts.metrics import Metrics
 from cc_tts.processes import threads
 from cc_tts.processes.channel import PROTOCOL_VERSION, Hello, Message, Ready
-from cc_tts.processes.first import first_of
+from cc_tts.processes.tasks import first_of
 from cc_tts.voices.folder import files_in
 
 DRAIN_TIMEOUT_S: Final = 60.0

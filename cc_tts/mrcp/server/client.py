@@ -2,8 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 from cc_tts import logs
 from cc_tts.clock import Clock
@@ -30,6 +30,7 @@ from cc_tts.mrcp.server.speech import MrcpSpeech, SpeechServices
 from cc_tts.processes.channel import Message
 from cc_tts.processes.peer import STOPPED, ProcessState
 from cc_tts.processes.supervisor import Supervisor, python_child
+from cc_tts.processes.tasks import TaskSet
 from cc_tts.speech.source import SpeechSource
 from cc_tts.tenants.accounting import AccountingLog
 from cc_tts.tenants.quotas import TenantQuotas
@@ -62,7 +63,7 @@ class MrcpProcess:
         self._accepting = True
         self._speeches: dict[int, MrcpSpeech] = {}
         self._lexicons: dict[str, dict[str, CompiledLexicon]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
         self.num_sessions = 0
         self._services = SpeechServices(
             config=config,
@@ -96,7 +97,7 @@ class MrcpProcess:
         """End the sessions, and the process."""
         await self._supervisor.stop()
         self._drop_all()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.ended()
 
     def set_accepting(self, *, accepting: bool) -> None:
         """Take new sessions, or answer them with 503."""
@@ -128,7 +129,7 @@ class MrcpProcess:
                 self._close(number, message.played_ms, message.reason)
             case DefineLexicon():
                 known = self._lexicons.setdefault(message.mrcp_call_id, {})  # before the end of the session is read
-                self._begin(self._define(message, payload, known), "lexicon")
+                self._tasks.begin(self._define(message, payload, known), "lexicon")
             case MrcpCallOver(mrcp_call_id=mrcp_call_id):
                 self._lexicons.pop(mrcp_call_id, None)
             case Sessions(num=num):
@@ -149,12 +150,7 @@ class MrcpProcess:
     def _close(self, number: int, played_ms: float, reason: str) -> None:
         if (speech := self._speeches.pop(number, None)) is not None:
             self._metrics.mrcp_speaks.labels(reason=_reason(reason)).inc()
-            self._begin(speech.close(played_ms, reason), "close speech")
-
-    def _begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        task = asyncio.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+            self._tasks.begin(speech.close(played_ms, reason), "close speech")
 
     async def _define(self, wanted: DefineLexicon, document: bytes, known: dict[str, CompiledLexicon]) -> None:
         try:

@@ -1,10 +1,10 @@
-"""The first of several to end decides; the others are cancelled before it returns."""
+"""Of several to end the first decides; the others are cancelled before it returns. A set of tasks ends as it is told to."""
 
 import asyncio
 
 import pytest
 
-from cc_tts.processes.first import first_of
+from cc_tts.processes.tasks import TaskSet, first_of
 
 pytestmark = [pytest.mark.unit, pytest.mark.asyncio]
 
@@ -48,3 +48,24 @@ async def test_all_are_cancelled_with_it() -> None:
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert sorted(log) == ["a cancelled", "b cancelled"]
+
+
+async def test_a_set_waits_so_long_for_its_tasks_and_cancels_the_late() -> None:
+    log: list[str] = []
+    tasks = TaskSet()
+    tasks.begin(ends(log, turns=1, name="a"))
+    tasks.begin(ends(log, turns=1_000_000, name="b"))
+    await tasks.stop(0.01)
+    assert log == ["a ended", "b cancelled"]
+
+
+async def test_a_set_without_patience_cancels_all_and_one_that_waits_none() -> None:
+    log: list[str] = []
+    tasks = TaskSet()
+    tasks.begin(fails())
+    tasks.begin(ends(log, turns=1, name="a"))
+    await tasks.ended()
+    tasks.begin(ends(log, turns=2, name="b"))
+    await asyncio.sleep(0)
+    await tasks.stop()
+    assert log == ["a ended", "b cancelled"]

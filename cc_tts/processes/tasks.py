@@ -1,0 +1,46 @@
+"""Several things at the same time. Runs on: the event loop."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+
+async def first_of(*running: Coroutine[Any, Any, Any]) -> int:
+    """Run these until one has ended, and cancel the others. Returns its place, counted from 0, the lowest if several have
+    ended; raises what it raised.
+    """
+    tasks = [asyncio.create_task(each) for each in running]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        have_ended = [task.done() for task in tasks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    place = have_ended.index(True)
+    tasks[place].result()
+    return place
+
+
+class TaskSet:
+    """Tasks that run beside each other, and are forgotten when they have ended."""
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Task[None]] = set()
+
+    def begin(self, work: Coroutine[Any, Any, None], name: str | None = None) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def ended(self) -> None:
+        """Wait for the end of those that run now, however each ends."""
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+    async def stop(self, timeout_s: float = 0.0) -> None:
+        """Cancel those that have not ended after so long, and wait for their end."""
+        if self._running and timeout_s:
+            await asyncio.wait(self._running, timeout=timeout_s)
+        for task in self._running:
+            task.cancel()
+        await self.ended()

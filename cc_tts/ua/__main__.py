@@ -6,7 +6,7 @@ and puts audio into playout buffers; PJMEDIA's clock thread takes frames out. No
 """
 
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from cc_tts.clock import Clock
 from cc_tts.processes.channel import Message
@@ -14,6 +14,7 @@ from cc_tts.ua import pjsua2_build
 from cc_tts.ua.messages import UaSettings
 from cc_tts.ua.pjsip.sip_thread import SipThread
 from cc_tts.ua.process import loop
+from cc_tts.ua.process.agent import Agent
 
 
 def main() -> NoReturn:
@@ -22,7 +23,7 @@ def main() -> NoReturn:
     loop.run("ua", _agent)
 
 
-def _agent(settings: UaSettings, clock: Clock, send: Callable[[Message], None]) -> loop.Agent:
+def _agent(settings: UaSettings, clock: Clock, send: Callable[[Message], None]) -> Agent[Any]:
     pjsua2_build.select(build := pjsua2_build.chosen())
     from cc_tts.ua.endpoint import UserAgent
 

@@ -1,4 +1,4 @@
-"""The SIP user agent: pjsua2's library, transports, accounts, legs. Runs on: the SIP thread, except :meth:`media`."""
+"""The SIP user agent: pjsua2's library, transports, accounts, legs. Runs on: the SIP thread, except :meth:`.Agent.media`."""
 
 import contextlib
 import secrets
@@ -13,7 +13,7 @@ from cc_tts import logs
 from cc_tts.audio import PTIME_MS, AudioFormat
 from cc_tts.clock import NS_PER_MS, Clock
 from cc_tts.media.playout_buffer import PlayoutBuffer
-from cc_tts.media.playout_events import PlayoutEvent, PlayoutOverflow
+from cc_tts.media.playout_events import PlayoutEvent
 from cc_tts.media.quality import Quality
 from cc_tts.processes.channel import Message
 from cc_tts.ua import messages, pjsua2_build
@@ -31,7 +31,7 @@ from cc_tts.ua.pjsip import pj_config, pj_info
 from cc_tts.ua.pjsip.pjsip_log import PjsipLog
 from cc_tts.ua.pjsip.sip_thread import SipThread, pj_detail
 from cc_tts.ua.pjsua2_build import PYPI_WHEEL, Pjsua2Build
-from cc_tts.ua.recording.recordings import Recordings
+from cc_tts.ua.process.agent import Agent
 from cc_tts.ua.rtp import l16
 from cc_tts.ua.rtp.audio_port import AudioPorts
 from cc_tts.ua.rtp.intake import Intake
@@ -54,29 +54,21 @@ END_ALL_TIMEOUT_NS: Final = 2_000_000_000
 log = logs.get(__name__)
 
 
-class UserAgent:
+class UserAgent(Agent[Leg]):
     """Everything between the channel and PJSIP."""
 
     def __init__(
         self, settings: messages.UaSettings, *, build: Pjsua2Build, clock: Clock, send: Callable[[Message], None]
     ) -> None:
         SipThread.check()
-        self._settings = settings
+        super().__init__(settings, clock, send)
         self._build = build
-        self._clock = clock
-        self._send = send
         self._format = AudioFormat(settings.rtp.clock_rate_hz)
-        self._legs: dict[str, Leg] = {}
+        self._legs = self._calls
         self._dialogs = Dialogs(self._legs)
         self._refused_legs: list[Leg] = []  # whose INVITE is to be sent once more
         self._over: list[Leg] = []  # legs that have ended and still are in the table
-        self._accepting = True
-        self._server_silent = False
-        self._unanswered: set[str] = set()  # calls that were reported to the server, which has not reacted yet
-        self._heard: set[str] = set()  # calls that somebody listens to
         self._bridges = Bridges(self._legs, send)
-        self._recordings = Recordings(self._format, settings.log, send)
-        self._retry_after_s = settings.sip.retry_after_s
         self._playout_events: deque[tuple[str, PlayoutEvent]] = deque()
         self._watch_slot = 0
         self._last_tick_ns = 0
@@ -84,7 +76,6 @@ class UserAgent:
         self._reported_lateness = messages.MediaLateness(p99_ms=0.0, refusing=False)
         self._active_pjsua_calls = 0
         self._policy = InboundPolicy(settings, clock=clock, max_message_bytes=build.max_message_bytes)
-        self._tails: list[tuple[int, messages.Hangup]] = []
         self._log_writer = PjsipLog(clock)
         self._endpoint: Any = pj.Endpoint()
         self._l16 = l16.L16(self._endpoint)
@@ -199,15 +190,6 @@ class UserAgent:
             self._recordings.tick(self._watch_slot)
         self._recordings.flush()
 
-    def forward_audio(self, put: Callable[[Message, bytes], None]) -> None:
-        """Give ``put`` the frames of the legs that somebody listens to, one message for those that came since the last time.
-        As long as this is not called, which is for a server that does not read, what exceeds two seconds is dropped.
-        """
-        for call_id in self._heard:
-            if (leg := self._legs.get(call_id)) is not None:
-                for message, pcm in leg.media.take_audio():
-                    put(message, pcm)
-
     def _look_after_legs(self, now_ns: int) -> None:
         """Watch the legs whose turn it is. Legs only move forward in the table, as others end, so that none is left out."""
         legs = tuple(self._legs.values())
@@ -237,7 +219,7 @@ class UserAgent:
         deadline_ns = self._clock.now_ns() + END_ALL_TIMEOUT_NS
         while self._legs and self._clock.now_ns() < deadline_ns:
             self.poll()
-        for leg in self._live_legs():
+        for leg in self._live_calls():
             leg.finish(sip_code=pj.PJSIP_SC_REQUEST_TIMEOUT)
         self._recordings.close()
         self._legs.clear()
@@ -249,99 +231,41 @@ class UserAgent:
         """Do what the server asks; a refusal of PJSIP goes back as :class:`.CommandFailed`."""
         SipThread.check()
         match message:
-            case messages.SetAccepting():
-                self._accepting, self._retry_after_s = message.accepting, message.retry_after_s
             case messages.ApplySettings():
                 self._apply(message)
             case messages.Originate():
                 self._originate(message)
-            case messages.Hangup(tail_ms=tail_ms) if tail_ms:
-                due_ns = self._clock.now_ns() + tail_ms * NS_PER_MS
-                self._tails.append((due_ns, msgspec.structs.replace(message, tail_ms=0)))
             case messages.Bridge() | messages.Unbridge():
                 self._bridges.command(message)
-            case messages.SetListening(call_id=call_id, directions=directions):
-                self._command_leg(message)
-                (self._heard.add if directions and call_id in self._legs else self._heard.discard)(call_id)
-            case messages.StartRecording() | messages.SetRecordingPaused() | messages.StopRecording():
-                leg = self._legs.get(message.call_id)
-                self._recordings.command(message, None if leg is None or leg.is_over else leg.media)
             case messages.SendTrace():
                 self._tracer.answer(message)
-            case messages.CallCommand() if type(message) in _LEG_COMMANDS:
-                self._command_leg(message)
             case _:
-                log.error("unexpected_command", command=type(message).__name__)
+                super().command(message)
 
-    def _end_tails(self) -> None:
-        """Carry out the hang-ups whose silence has been sent."""
-        now_ns = self._clock.now_ns()
-        for tail in tuple(self._tails):
-            if tail[0] <= now_ns:
-                self._tails.remove(tail)
-                self.command(tail[1])
-
-    def set_server_silent(self, *, silent: bool) -> None:
-        """While the server is silent new calls and OPTIONS get 503, and so do calls that it has not reacted to."""
-        SipThread.check()
-        if silent == self._server_silent:
-            return
-        self._server_silent = silent
-        log.warning("server_silent" if silent else "server_back", new_calls="503" if silent else "welcome")
-        if silent:
-            for call_id in tuple(self._unanswered):
-                self._command_leg(messages.Hangup(call_id=call_id, sip_code=503, retry_after_s=self._retry_after_s))
+    def _obey(self, call: Leg, message: messages.CallCommand) -> None:
+        name, method = _LEG_COMMANDS[type(message)]
+        with self._attempt(call, name):
+            method(call, message)
 
     @property
     def num_calls(self) -> int:
-        """Calls that have not ended."""
         return len(self._legs) - len(self._over)
 
-    def detach_server(self) -> None:
-        """The server is gone: refuse new calls with 503 until :class:`messages.SetAccepting` comes, and let the others play
-        what they have.
-        """
-        SipThread.check()
-        self._accepting = self._server_silent = False
-        self._heard.clear()
-        for leg in self._live_legs():
-            with self._attempt(leg, "detach"):
-                leg.media.detach_server()
-                leg.referral.detach_server()
+    def _detach(self, call: Leg) -> None:
+        with self._attempt(call, "detach"):
+            call.media.detach_server()
+            call.referral.detach_server()
 
     def attach_server(self) -> list[messages.CallSnapshot]:
-        """Another server is there: return a snapshot of each call. Prompts that are not in it are reported as over."""
         SipThread.check()
-        snapshots = [leg.snapshot() for leg in self._live_legs()]
-        for leg in self._live_legs():
+        snapshots = super().attach_server()
+        for leg in self._live_calls():
             leg.referral.attach_server()
         self._drain_playout_events()
         self._active_pjsua_calls = -1  # so that it is reported, as is the lateness
         self._reported_lateness = messages.MediaLateness(p99_ms=0.0, refusing=False)
         self._accounts.tell_again()
         return snapshots
-
-    def snapshot(self, call_id: str) -> messages.CallSnapshot | None:
-        """Return a call as it is or was; ``None``: it never was a leg, or is forgotten."""
-        leg = self._legs.get(call_id)
-        return None if leg is None else leg.snapshot()
-
-    def _live_legs(self) -> list[Leg]:
-        return [leg for leg in self._legs.values() if not leg.is_over]
-
-    def media(self, message: Message, payload: bytes) -> bool:
-        """Feed a leg's playout buffer; returns whether ``message`` is about media. Runs on: the reader thread."""
-        if not isinstance(message, messages.CallCommand) or (feed := _MEDIA_COMMANDS.get(type(message))) is None:
-            return False
-        leg = self._legs.get(message.call_id)
-        if leg is None:
-            return True  # it ended while the message was on its way
-        try:
-            feed(leg, message, payload)
-        except (PlayoutOverflow, ValueError, KeyError) as error:
-            log.error("media_refused", call_id=leg.call_id, command=type(message).__name__, detail=str(error))
-            leg.media.buffer.cut(None)
-        return True
 
     def _apply(self, message: messages.ApplySettings) -> None:
         before, settings = self._settings, message.settings
@@ -421,16 +345,6 @@ class UserAgent:
             is_open=False,
         )
         return Leg(self._leg_services, account, pj_call_id, call_id=call_id, buffer=buffer)
-
-    def _command_leg(self, message: messages.CallCommand) -> None:
-        name, method = _LEG_COMMANDS[type(message)]
-        if not isinstance(message, messages.KeepRecord | messages.AllowRefers):
-            self._unanswered.discard(message.call_id)
-        leg = self._legs.get(message.call_id)
-        if leg is None or leg.is_over:
-            return  # it ended while the command was on its way; CallEnded reports that
-        with self._attempt(leg, name):
-            method(leg, message)
 
     @contextlib.contextmanager
     def _attempt(self, leg: Leg, command: str) -> Iterator[None]:
@@ -519,14 +433,3 @@ _LEG_COMMANDS: Final[Mapping[type[messages.CallCommand], tuple[str, Callable[[Le
     messages.SetListening: ("listen", lambda leg, listening: leg.media.set_listening(listening.directions)),
 }
 """The SIP thread carries these out on a leg, with the command's name in :class:`.CommandFailed`."""
-_MEDIA_COMMANDS: Final[Mapping[type[messages.CallCommand], Callable[[Leg, Any, bytes], None]]] = {
-    messages.BeginUtterance: lambda leg, begin, _: leg.media.buffer.begin(begin.utterance_id, begin.start_threshold_ms),
-    messages.Audio: lambda leg, audio, pcm: leg.media.buffer.write(audio.utterance_id, pcm),
-    messages.ExpectUnderrun: lambda leg, more, _: leg.media.buffer.await_more(more.utterance_id),
-    messages.FinishUtterance: lambda leg, finish, _: leg.media.buffer.finish(finish.utterance_id),
-    messages.CutUtterance: lambda leg, cut, _: leg.media.buffer.cut(cut.utterance_id),
-    messages.SetPaused: lambda leg, pause, _: leg.media.set_paused(
-        pause.by, paused=pause.paused, restart=(pause.utterance_id, pause.from_ms) if pause.utterance_id else None
-    ),
-}
-"""The reader thread carries these out on a leg."""

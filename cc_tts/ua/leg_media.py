@@ -211,6 +211,9 @@ class LegMedia:
             self._is_open = True
             self.buffer.open(self._services.clock.now_ns() + self.lead_in_ms * NS_PER_MS)
 
+    def cut(self, utterance_id: str | None) -> None:
+        self.buffer.cut(utterance_id)
+
     def set_paused(self, reason: PauseReason, *, paused: bool, restart: tuple[str, float] | None = None) -> None:
         """Stop the prompt's clock while any reason holds; ``restart`` is that of the buffer. Runs on: the SIP thread or the
         reader thread.

@@ -1,4 +1,4 @@
-"""The calls of the process of lines without SIP. Runs on: the thread of the loop, except :meth:`LineAgent.media`.
+"""The calls of the process of lines without SIP. Runs on: the thread of the loop.
 
 The thread runs asyncio for some milliseconds at a time, so that the loop of the process is the same as that of SIP.
 """
@@ -8,16 +8,15 @@ from collections.abc import Callable
 from typing import Final
 
 from cc_tts import logs, port_owner
-from cc_tts.audio import PTIME_MS, AudioFormat
+from cc_tts.audio import PTIME_MS
 from cc_tts.clock import NS_PER_MS, Clock
-from cc_tts.media.playout_events import PlayoutOverflow
 from cc_tts.processes.channel import Message
 from cc_tts.ua import messages
 from cc_tts.ua.lines.audiosocket import AudioSocketListener
-from cc_tts.ua.lines.line import MEDIA_COMMANDS, Line, Link
+from cc_tts.ua.lines.line import Line, Link
 from cc_tts.ua.lines.switchboard import Switchboard
 from cc_tts.ua.lines.websocket import WebSocketListener
-from cc_tts.ua.recording.recordings import Recordings
+from cc_tts.ua.process.agent import Agent
 
 POLL_MS: Final = 4
 """A command may wait this long, as in the process of SIP; unmeasured."""
@@ -32,24 +31,14 @@ _TICK_NS: Final = PTIME_MS * NS_PER_MS
 log = logs.get(__name__)
 
 
-class LineAgent:
+class LineAgent(Agent[Line]):
     """Everything between the channel and Asterisk."""
 
     def __init__(self, settings: messages.UaSettings, *, clock: Clock, send: Callable[[Message], None]) -> None:
         assert settings.asterisk is not None
-        self._settings = settings
+        super().__init__(settings, clock, send)
         self._config = settings.asterisk
-        self._clock = clock
-        self._send = send
-        self._lines: dict[str, Line] = {}
         self._over: list[str] = []
-        self._accepting = True
-        self._server_silent = False
-        self._retry_after_s = settings.sip.retry_after_s
-        self._unanswered: set[str] = set()
-        self._heard: set[str] = set()
-        self._tails: list[tuple[int, messages.Hangup]] = []
-        self._recordings = Recordings(AudioFormat(settings.rtp.clock_rate_hz), settings.log, send)
         self._next_tick_ns = 0
         self._num_ticks = 0
         self._loop = asyncio.new_event_loop()
@@ -101,19 +90,18 @@ class LineAgent:
         while self._next_tick_ns <= now_ns:
             self._next_tick_ns += _TICK_NS
             self._num_ticks += 1
-            for line in self._live_lines():
+            for line in self._live_calls():
                 line.media.num_late += late
                 line.media.tick(now_ns)
             late = 0
             slot = self._num_ticks % WATCH_SLOTS
-            for line in self._live_lines()[slot::WATCH_SLOTS]:
+            for line in self._live_calls()[slot::WATCH_SLOTS]:
                 line.watch(now_ns)
             self._recordings.tick(slot)
 
     def stop(self) -> None:
-        """End all calls, and close the listeners."""
         self._accepting = False
-        for line in self._live_lines():
+        for line in self._live_calls():
             line.hang_up(messages.Hangup(call_id=line.call_id, sip_code=503))
         for listener in self._listeners:
             try:
@@ -125,95 +113,23 @@ class LineAgent:
     # --- the server ----------------------------------------------------------------------------------------------------
 
     def command(self, message: Message) -> None:
-        """Do what the server asks."""
-        match message:
-            case messages.SetAccepting():
-                self._accepting, self._retry_after_s = message.accepting, message.retry_after_s
-            case messages.ApplySettings(settings=settings):
-                logs.set_level(settings.log.level)
-                self._send(messages.SettingsApplied(refused={}))
-            case messages.Hangup(tail_ms=tail_ms) if tail_ms:
-                self._tails.append((self._clock.now_ns() + tail_ms * NS_PER_MS, message))
-            case messages.StartRecording() | messages.SetRecordingPaused() | messages.StopRecording():
-                line = self._lines.get(message.call_id)
-                self._recordings.command(message, None if line is None or line.is_over else line.media)
-            case messages.CallCommand():
-                self._command_line(message)
-            case _:
-                log.error("unexpected_command", command=type(message).__name__)
+        if isinstance(message, messages.ApplySettings):
+            logs.set_level(message.settings.log.level)
+            self._send(messages.SettingsApplied(refused={}))
+        else:
+            super().command(message)
 
-    def _command_line(self, message: messages.CallCommand) -> None:
-        if not isinstance(message, messages.KeepRecord | messages.AllowRefers):
-            self._unanswered.discard(message.call_id)
-        line = self._lines.get(message.call_id)
-        if line is None or line.is_over:
-            return  # it ended while the command was on its way; CallEnded reports that
-        if isinstance(message, messages.SetListening):
-            (self._heard.add if message.directions else self._heard.discard)(message.call_id)
-        line.command(message)
+    def _obey(self, call: Line, message: messages.CallCommand) -> None:
+        call.command(message)
 
-    def _end_tails(self) -> None:
-        now_ns = self._clock.now_ns()
-        for tail in tuple(self._tails):
-            if tail[0] <= now_ns:
-                self._tails.remove(tail)
-                self._command_line(tail[1])
-
-    def media(self, message: Message, payload: bytes) -> bool:
-        """Feed a line's playout buffer; returns whether ``message`` is about media. Runs on: the reader thread."""
-        if not isinstance(message, messages.CallCommand) or (feed := MEDIA_COMMANDS.get(type(message))) is None:
-            return False
-        line = self._lines.get(message.call_id)
-        if line is None:
-            return True  # it ended while the message was on its way
-        try:
-            feed(line.media, message, payload)
-        except (PlayoutOverflow, ValueError, KeyError) as error:
-            log.error("media_refused", call_id=line.call_id, command=type(message).__name__, detail=str(error))
-            line.media.cut(None)
-        return True
-
-    def forward_audio(self, put: Callable[[Message, bytes], None]) -> None:
-        """Give ``put`` the frames of the lines that somebody listens to."""
-        for call_id in self._heard:
-            if (line := self._lines.get(call_id)) is not None:
-                for message, pcm in line.media.take_audio():
-                    put(message, pcm)
-
-    def set_server_silent(self, *, silent: bool) -> None:
-        """While the server is silent no call is taken, and those that it has not reacted to end."""
-        if silent == self._server_silent:
-            return
-        self._server_silent = silent
-        log.warning("server_silent" if silent else "server_back", new_calls="503" if silent else "welcome")
-        for call_id in tuple(self._unanswered) if silent else ():
-            self._command_line(messages.Hangup(call_id=call_id, sip_code=503))
-
-    def detach_server(self) -> None:
-        """The server is gone: take no new calls, and let the others play what they have."""
-        self._accepting = self._server_silent = False
-        self._heard.clear()
-        for line in self._live_lines():
-            line.media.detach_server()
-
-    def attach_server(self) -> list[messages.CallSnapshot]:
-        """Another server is there: return a snapshot of each call."""
-        return [line.snapshot() for line in self._live_lines()]
-
-    def snapshot(self, call_id: str) -> messages.CallSnapshot | None:
-        """Return a call as it is or was; ``None``: it never was a line, or is forgotten."""
-        line = self._lines.get(call_id)
-        return None if line is None else line.snapshot()
+    def _detach(self, call: Line) -> None:
+        call.media.detach_server()
 
     # --- lines ---------------------------------------------------------------------------------------------------------
 
     @property
     def num_calls(self) -> int:
-        """Calls that have not ended."""
-        return len(self._live_lines())
-
-    def _live_lines(self) -> list[Line]:
-        return [line for line in self._lines.values() if not line.is_over]
+        return len(self._live_calls())
 
     def _refusal(self, source: str) -> int | None:
         """Return Retry-After, s, if no call is taken now, and report that one was refused."""
@@ -226,14 +142,14 @@ class LineAgent:
 
     def _take(self, link: Link, invite: messages.IncomingCall) -> Line | None:
         """Make a line of a connection; ``None``: it is hung up again."""
-        is_known = invite.call_id in self._lines
+        is_known = invite.call_id in self._calls
         if is_known:
             log.warning("line_refused", source=invite.source, reason="the call is up already")
         if is_known or self._refusal(invite.source) is not None:
             link.hang_up()
             return None
         line = Line(link, invite, self._settings, clock=self._clock, send=self._send, on_over=self._on_over)
-        self._lines[invite.call_id] = line
+        self._calls[invite.call_id] = line
         self._unanswered.add(invite.call_id)
         self._send(invite)
         return line
@@ -243,6 +159,6 @@ class LineAgent:
         self._over.append(line.call_id)
 
     def _forget(self, call_id: str) -> None:
-        self._lines.pop(call_id, None)
+        self._calls.pop(call_id, None)
         self._heard.discard(call_id)
         self._unanswered.discard(call_id)

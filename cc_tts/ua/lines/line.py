@@ -4,7 +4,7 @@ Runs on: the thread of the loop.
 """
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from cc_tts import logs
 from cc_tts.audio import AudioFormat
@@ -216,16 +216,3 @@ class Line:
             invite=self.invite,
             utterances=self.media.positions,
         )
-
-
-MEDIA_COMMANDS: Final[dict[type[messages.CallCommand], Callable[[LineMedia, Any, bytes], None]]] = {
-    messages.BeginUtterance: lambda media, begin, _: media.buffer.begin(begin.utterance_id, begin.start_threshold_ms),
-    messages.Audio: lambda media, audio, pcm: media.buffer.write(audio.utterance_id, pcm),
-    messages.ExpectUnderrun: lambda media, more, _: media.buffer.await_more(more.utterance_id),
-    messages.FinishUtterance: lambda media, finish, _: media.buffer.finish(finish.utterance_id),
-    messages.CutUtterance: lambda media, cut, _: media.cut(cut.utterance_id),
-    messages.SetPaused: lambda media, pause, _: media.set_paused(
-        pause.by, paused=pause.paused, restart=(pause.utterance_id, pause.from_ms) if pause.utterance_id else None
-    ),
-}
-"""The reader thread carries these out on a line."""

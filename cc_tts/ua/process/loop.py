@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import Any, NoReturn
 
 from cc_tts import __version__, logs
 from cc_tts.clock import NS_PER_MS, Clock, MonotonicClock
@@ -21,9 +21,10 @@ from cc_tts.processes import child
 from cc_tts.processes.adoption import AdoptionRefused
 from cc_tts.processes.channel import PROTOCOL_VERSION, Hello, Message, Ping, Pong, Ready, Shutdown, StartFailed
 from cc_tts.processes.watchdog import Watchdog
-from cc_tts.ua import ended_calls, messages
+from cc_tts.ua import ended_calls
 from cc_tts.ua.detached import Detached, ServerGone, ServerLink, Successor, UnnotedEnds
 from cc_tts.ua.messages import TO_UA, CallEnded, EndNoted, UaSettings
+from cc_tts.ua.process.agent import Agent
 
 SERVER_TIMEOUT_S = 2.0
 """Without a ping for this long, of which there are two a second, the server could not answer a call; unmeasured."""
@@ -37,45 +38,7 @@ NICE = -10
 log = logs.get("cc_tts.ua")
 
 
-class Agent(Protocol):
-    """The calls of the process."""
-
-    @property
-    def num_calls(self) -> int:
-        """Calls that have not ended."""
-
-    def start(self) -> dict[str, str]:
-        """Open what calls come in by; returns what it runs on, for people, and how many calls it takes."""
-
-    def poll(self) -> None:
-        """Do one turn of work."""
-
-    def command(self, message: Message) -> None:
-        """Do what the server asks."""
-
-    def media(self, message: Message, payload: bytes) -> bool:
-        """Feed a playout buffer; returns whether ``message`` is about media. Runs on: the reader thread."""
-
-    def forward_audio(self, put: Callable[[Message, bytes], None]) -> None:
-        """Give ``put`` the frames of the calls that somebody listens to."""
-
-    def set_server_silent(self, *, silent: bool) -> None:
-        """Refuse new calls while the server is silent."""
-
-    def snapshot(self, call_id: str) -> messages.CallSnapshot | None:
-        """Return a call as it is or was."""
-
-    def detach_server(self) -> None:
-        """The server is gone."""
-
-    def attach_server(self) -> list[messages.CallSnapshot]:
-        """Another server is there."""
-
-    def stop(self) -> None:
-        """End all calls, and close what is open."""
-
-
-def run(process: str, make: Callable[[UaSettings, Clock, Callable[[Message], None]], Agent]) -> NoReturn:
+def run(process: str, make: Callable[[UaSettings, Clock, Callable[[Message], None]], Agent[Any]]) -> NoReturn:
     """Run until a shutdown is asked for, or the server is gone and no other adopts this process. ``make`` gets what sends
     a report.
     """
@@ -119,7 +82,7 @@ def run(process: str, make: Callable[[UaSettings, Clock, Callable[[Message], Non
 class ProcessLoop:
     """The loop of the process, and what it knows of the server. Runs on: the thread of the loop."""
 
-    def __init__(self, process: str, link: ServerLink, agent: Agent, settings: UaSettings, clock: Clock) -> None:
+    def __init__(self, process: str, link: ServerLink, agent: Agent[Any], settings: UaSettings, clock: Clock) -> None:
         self._process = process
         self._link = link
         self._agent = agent

@@ -1,0 +1,195 @@
+"""What the calls of both kinds of process have in common: the server commands them, hears them, and may be gone for a while.
+
+Runs on: the thread of the loop, except :meth:`Agent.media`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from cc_tts import logs
+from cc_tts.audio import AudioFormat
+from cc_tts.clock import NS_PER_MS, Clock
+from cc_tts.media.playout_buffer import PlayoutBuffer
+from cc_tts.media.playout_events import PlayoutOverflow
+from cc_tts.processes.channel import Message
+from cc_tts.ua import messages
+from cc_tts.ua.recording.recordings import RecordedMedia, Recordings
+
+log = logs.get(__name__)
+
+
+class CallMedia(RecordedMedia, Protocol):
+    """The audio of a call."""
+
+    buffer: PlayoutBuffer
+
+    def cut(self, utterance_id: str | None) -> None:
+        """Cut this utterance; ``None``: all."""
+
+    def set_paused(self, reason: Any, *, paused: bool, restart: tuple[str, float] | None = None) -> None:
+        """Stop the prompt's clock while any reason holds."""
+
+    def take_audio(self) -> Iterator[tuple[messages.CallAudio, bytes]]:
+        """Take the frames that were kept since the last time."""
+
+
+class ServedCall(Protocol):
+    """A call of the process."""
+
+    call_id: str
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its end was reported."""
+
+    @property
+    def media(self) -> CallMedia: ...
+
+    def snapshot(self) -> messages.CallSnapshot:
+        """Return the call as it is."""
+
+
+C = TypeVar("C", bound=ServedCall)
+
+
+class Agent(ABC, Generic[C]):
+    """The calls of the process."""
+
+    def __init__(self, settings: messages.UaSettings, clock: Clock, send: Callable[[Message], None]) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._send = send
+        self._calls: dict[str, C] = {}
+        self._accepting = True
+        self._server_silent = False
+        self._retry_after_s = settings.sip.retry_after_s
+        self._unanswered: set[str] = set()  # calls that were reported to the server, which has not reacted yet
+        self._heard: set[str] = set()  # calls that somebody listens to
+        self._tails: list[tuple[int, messages.Hangup]] = []
+        self._recordings = Recordings(AudioFormat(settings.rtp.clock_rate_hz), settings.log, send)
+
+    @property
+    @abstractmethod
+    def num_calls(self) -> int:
+        """Calls that have not ended."""
+
+    @abstractmethod
+    def start(self) -> dict[str, str]:
+        """Open what calls come in by; returns what it runs on, for people, and how many calls it takes."""
+
+    @abstractmethod
+    def poll(self) -> None:
+        """Do one turn of work."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End all calls, and close what is open."""
+
+    @abstractmethod
+    def _obey(self, call: C, message: messages.CallCommand) -> None:
+        """Do what the server asks of a call that is not over."""
+
+    def command(self, message: Message) -> None:
+        """Do what the server asks."""
+        match message:
+            case messages.SetAccepting():
+                self._accepting, self._retry_after_s = message.accepting, message.retry_after_s
+            case messages.Hangup(tail_ms=tail_ms) if tail_ms:
+                self._tails.append((self._clock.now_ns() + tail_ms * NS_PER_MS, message))
+            case messages.StartRecording() | messages.SetRecordingPaused() | messages.StopRecording():
+                call = self._calls.get(message.call_id)
+                self._recordings.command(message, None if call is None or call.is_over else call.media)
+            case messages.CallCommand():
+                self._command_call(message)
+            case _:
+                log.error("unexpected_command", command=type(message).__name__)
+
+    def _command_call(self, message: messages.CallCommand) -> None:
+        call_id = message.call_id
+        if not isinstance(message, messages.KeepRecord | messages.AllowRefers):
+            self._unanswered.discard(call_id)
+        call = self._calls.get(call_id)
+        if call is None or call.is_over:
+            return  # it ended while the command was on its way; CallEnded reports that
+        if isinstance(message, messages.SetListening):
+            (self._heard.add if message.directions else self._heard.discard)(call_id)
+        self._obey(call, message)
+
+    def _end_tails(self) -> None:
+        """Carry out the hang-ups whose silence has been sent."""
+        now_ns = self._clock.now_ns()
+        for tail in tuple(self._tails):
+            if tail[0] <= now_ns:
+                self._tails.remove(tail)
+                self._command_call(tail[1])
+
+    def media(self, message: Message, payload: bytes) -> bool:
+        """Feed a playout buffer; returns whether ``message`` is about media. Runs on: the reader thread."""
+        if not isinstance(message, messages.CallCommand) or (feed := _MEDIA_COMMANDS.get(type(message))) is None:
+            return False
+        call = self._calls.get(message.call_id)
+        if call is None:
+            return True  # it ended while the message was on its way
+        try:
+            feed(call.media, message, payload)
+        except (PlayoutOverflow, ValueError, KeyError) as error:
+            log.error("media_refused", call_id=call.call_id, command=type(message).__name__, detail=str(error))
+            call.media.cut(None)
+        return True
+
+    def forward_audio(self, put: Callable[[Message, bytes], None]) -> None:
+        """Give ``put`` the frames of the calls that somebody listens to, in one message those that came since the last time.
+        As long as this is not called, which is for a server that does not read, what exceeds two seconds is dropped.
+        """
+        for call_id in self._heard:
+            if (call := self._calls.get(call_id)) is not None:
+                for message, pcm in call.media.take_audio():
+                    put(message, pcm)
+
+    def set_server_silent(self, *, silent: bool) -> None:
+        """While the server is silent new calls are refused, and those that it has not reacted to end with 503."""
+        if silent == self._server_silent:
+            return
+        self._server_silent = silent
+        log.warning("server_silent" if silent else "server_back", new_calls="503" if silent else "welcome")
+        for call_id in tuple(self._unanswered) if silent else ():
+            self._command_call(messages.Hangup(call_id=call_id, sip_code=503, retry_after_s=self._retry_after_s))
+
+    def detach_server(self) -> None:
+        """The server is gone: refuse new calls until :class:`messages.SetAccepting` comes, and let the others play what they
+        have.
+        """
+        self._accepting = self._server_silent = False
+        self._heard.clear()
+        for call in self._live_calls():
+            self._detach(call)
+
+    @abstractmethod
+    def _detach(self, call: C) -> None:
+        """Nobody commands this call any more."""
+
+    def attach_server(self) -> list[messages.CallSnapshot]:
+        """Another server is there: return a snapshot of each call. Prompts that are not in it are reported as over."""
+        return [call.snapshot() for call in self._live_calls()]
+
+    def snapshot(self, call_id: str) -> messages.CallSnapshot | None:
+        """Return a call as it is or was; ``None``: it never was one, or is forgotten."""
+        call = self._calls.get(call_id)
+        return None if call is None else call.snapshot()
+
+    def _live_calls(self) -> list[C]:
+        return [call for call in self._calls.values() if not call.is_over]
+
+
+_MEDIA_COMMANDS: Final[dict[type[messages.CallCommand], Callable[[CallMedia, Any, bytes], None]]] = {
+    messages.BeginUtterance: lambda media, begin, _: media.buffer.begin(begin.utterance_id, begin.start_threshold_ms),
+    messages.Audio: lambda media, audio, pcm: media.buffer.write(audio.utterance_id, pcm),
+    messages.ExpectUnderrun: lambda media, more, _: media.buffer.await_more(more.utterance_id),
+    messages.FinishUtterance: lambda media, finish, _: media.buffer.finish(finish.utterance_id),
+    messages.CutUtterance: lambda media, cut, _: media.cut(cut.utterance_id),
+    messages.SetPaused: lambda media, pause, _: media.set_paused(
+        pause.by, paused=pause.paused, restart=(pause.utterance_id, pause.from_ms) if pause.utterance_id else None
+    ),
+}
+"""The reader thread carries these out on a call."""

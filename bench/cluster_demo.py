@@ -47,8 +47,6 @@ TIME_LIMIT_S: Final = 240.0
 
 @dataclass
 class Run:
-    """What happened, and when."""
-
     num_calls: int
     calls: list[Call] = field(default_factory=list)
     new_calls: list[Call] = field(default_factory=list)
@@ -119,7 +117,6 @@ class Run:
         }
 
     def result(self) -> Json:
-        """For ``bench/results``."""
         return {
             "what": "two line nodes and two speech workers behind Kamailio, all on one machine; the voice is a tone",
             "machine": machine(),
@@ -149,7 +146,6 @@ class Run:
 
 
 async def rehearse(cluster: Cluster, num_calls: int, say: Callable[[str], None]) -> Run:
-    """The calls and the kills."""
     run = Run(num_calls)
     say(f"dialling {num_calls} calls through Kamailio …")
     run.calls = await cluster.dial(num_calls)

@@ -125,7 +125,6 @@ class Calls:
         return None
 
     async def until(self, event: str, utterance_id: str) -> None:
-        """Wait for an event of an utterance."""
         future = self._waiting.get((event, utterance_id))
         if future is not None:
             await asyncio.wait_for(future, PROMPT_TIMEOUT_S)
@@ -164,7 +163,6 @@ class Calls:
         return result
 
     async def all(self, work: Callable[[str, float], Any], seconds: float) -> None:
-        """Do this on every call."""
         until_s = time.monotonic() + seconds
         await asyncio.gather(*(work(call_id, until_s) for call_id in tuple(self.ids)))
 

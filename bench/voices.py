@@ -209,7 +209,6 @@ async def understood(source: SpeechSource, decoder: Any, voice: str) -> Json:
 
 
 async def levels(source: SpeechSource, voices: Sequence[str]) -> list[Json]:
-    """The levels of every voice."""
     results: list[Json] = []
     print(f"{'voice':24} {'':8} {'level dBFS':26} {'peak':>6} {'clipped':>8} {'DC':>7} {'lead ms':>8} {'tail ms':>8}")
     for voice in voices:
@@ -224,7 +223,6 @@ async def levels(source: SpeechSource, voices: Sequence[str]) -> list[Json]:
 
 
 async def intelligibility(source: SpeechSource, voices: Sequence[str]) -> list[Json]:
-    """The errors of every voice."""
     from pocketsphinx import Decoder
 
     decoder = Decoder(samprate=RECOGNISER_HZ, loglevel="FATAL")

@@ -25,8 +25,6 @@ class Clock(Protocol):
 
 
 class MonotonicClock:
-    """The clock of the machine."""
-
     def now_ns(self) -> int:
         """Instant on CLOCK_MONOTONIC, ns."""
         return time.monotonic_ns()

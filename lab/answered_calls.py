@@ -230,7 +230,6 @@ class Maker:
         self._random = np.random.default_rng(self._seed)
 
     def calls(self, per_kind: int) -> Iterator[Call]:
-        """So many calls of each kind."""
         kinds: dict[str, Callable[[Line], Call]] = {
             "person, one word": lambda line: self._person(line, "one word", self._speakers.short),
             "person, with name": lambda line: self._person(line, "with name", self._speakers.named),

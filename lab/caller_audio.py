@@ -82,7 +82,6 @@ def mixed(*parts: Samples) -> Samples:
 
 
 def pcm_of(samples: Samples) -> bytes:
-    """16-bit PCM."""
     return np.clip(np.rint(samples * FULL_SCALE), -32768, 32767).astype("<i2").tobytes()
 
 

@@ -143,7 +143,6 @@ class Kamailio:
         return {int(port): flags for port, flags in found}
 
     async def until_state(self, node: Server, flags: str, timeout_s: float = MARKED_WITHIN_S) -> None:
-        """Wait until the flags of a node are these."""
         states: dict[int, str] = {}
         try:
             async with asyncio.timeout(timeout_s):

@@ -173,7 +173,6 @@ class Mutations:
         return channel[1] if channel else ""
 
     def close(self) -> None:
-        """Close what is open."""
         if self._reading is not None:
             self._reading.cancel()
         if self._writer is not None:

@@ -118,7 +118,6 @@ class RtpPeer:
         self._transports[0].sendto(self.on_the_wire(numbered), to)
 
     def on_the_wire(self, packet: RtpPacket) -> bytes:
-        """What is sent for a packet."""
         return packet.to_bytes()
 
     async def hears(self, num_packets: int, timeout_s: float = 10.0) -> None:

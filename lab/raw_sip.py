@@ -31,11 +31,9 @@ class Answer:
         self.status = int(text.split(" ", 2)[1])
 
     def header(self, name: str) -> str | None:
-        """The first header of this name."""
         return next(iter(self.headers(name)), None)
 
     def headers(self, name: str) -> list[str]:
-        """Every header of this name."""
         return headers_of(self.text, name)
 
     @property

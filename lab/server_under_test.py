@@ -408,7 +408,6 @@ class Server:
         return call
 
     async def utterance(self, call: Json, index: int = 0) -> Json:
-        """An utterance of a call."""
         status, answer = await self.get(f"/v1/utterances/{call['utterances'][index]}")
         assert status == 200, answer
         return answer

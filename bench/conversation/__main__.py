@@ -36,7 +36,6 @@ SETTING_UP_S: Final = 60.0
 
 
 async def level_of(server: Server, part: Part, num_calls: int, options: argparse.Namespace) -> Json:
-    """One part at one level."""
     found = Found()
     also: Json = {}
     for _ in range(options.repeat_one if num_calls == 1 else 1):
@@ -69,7 +68,6 @@ async def measure(name: str, part: Part, options: argparse.Namespace) -> tuple[l
 
 
 def print_level(part: Part, level: Json) -> None:
-    """A part of the page."""
     if "failed" in level:
         print(f"failed: {level['failed']}")
         return

@@ -16,7 +16,6 @@ class WorkClock:
         self._skipped_ns = 0
 
     def now_ns(self) -> int:
-        """Instant, ns."""
         return time.process_time_ns() + self._skipped_ns
 
     def wall_s(self) -> float:
@@ -32,7 +31,6 @@ class RealClock:
     """The machine's monotonic clock; idle time is waited for."""
 
     def now_ns(self) -> int:
-        """Instant, ns."""
         return time.monotonic_ns()
 
     def wall_s(self) -> float:

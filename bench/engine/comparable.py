@@ -35,14 +35,10 @@ MAX_STEPS_IN_A_ROW: Final = 1_000_000
 
 
 class FixedHops50(FixedHops):
-    """Hops of 50."""
-
     hop = 50
 
 
 class FixedHops100(FixedHops):
-    """Hops of 100."""
-
     hop = 100
 
 

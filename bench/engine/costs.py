@@ -67,7 +67,6 @@ class H200:
         return flow_ms(num_frames, num_keys)
 
     def vocoder_ms(self, num_frames: int) -> float:
-        """A call of the vocoder."""
         return vocoder_ms(num_frames)
 
 

@@ -55,7 +55,6 @@ class Lab:
 
     @property
     def is_cuda(self) -> bool:
-        """Whether it is a card."""
         return self.device.type == "cuda"
 
     @property

@@ -215,7 +215,6 @@ class Operators(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Called by torch for each operator."""
         if not func.is_view and not str(func).startswith(_FREE):
             self.counts[str(func).removeprefix("aten.").partition(".")[0]] += 1
         return func(*args, **(kwargs or {}))
@@ -253,7 +252,6 @@ def counted_in(module: nn.Module) -> Iterator[Counter[str]]:
 
 
 def told(counts: Counter[str]) -> Json:
-    """A count for the JSON."""
     return {"operators": counts.total(), "by_name": dict(counts.most_common())}
 
 

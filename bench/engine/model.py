@@ -95,7 +95,6 @@ def _voices(size: Size, num_cold: int) -> Iterator[Speaker]:
 
 
 def cold_voice(number: int) -> str:
-    """The id of one of them."""
     return f"cold-{number}"
 
 

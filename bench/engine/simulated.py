@@ -64,7 +64,6 @@ class FixedClock(WorkClock):
     """Goes on by what it is told to skip, and by nothing else."""
 
     def now_ns(self) -> int:
-        """Instant, ns."""
         return self._skipped_ns
 
 

@@ -103,7 +103,6 @@ class Followers:
         return True
 
     def key(self, digit: str, duration_ms: int) -> None:
-        """Tell of a key."""
         for each in self:
             each.on_key(digit, duration_ms)
 
@@ -118,6 +117,5 @@ class Followers:
             each.on_speech(speech_id, at_ns, begins=begins)
 
     def call_ended(self, reason: str) -> None:
-        """Tell of the end."""
         for each in self:
             each.on_call_ended(reason)

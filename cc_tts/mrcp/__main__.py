@@ -146,7 +146,6 @@ class MrcpServer:
         return {name: str(port) for name, port in named.items() if port}
 
     def take(self, message: Message, payload: bytes) -> None:
-        """A message of the server has come."""
         if isinstance(message, Accept):
             self.calls.is_accepting = message.accepting
         elif isinstance(message, Renew):

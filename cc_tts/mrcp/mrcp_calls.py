@@ -233,7 +233,6 @@ class MrcpCalls:
         return sdp.capabilities(address=address, has_tls=bool(ports.tls), has_plain=bool(ports.plain))
 
     def over(self, call: MrcpCall, reason: str) -> None:
-        """A call has ended."""
         self._lines.pop(call.line, None)
         self._sessions.pop(call.id, None)
         log.info("mrcp_session_over", mrcp_call_id=call.id, reason=reason, rtp_packets=call.line.num_packets)
@@ -265,7 +264,6 @@ class MrcpCalls:
             call.synthesizer.on_played(unsent)
 
     def open_channel(self, call: MrcpCall) -> Synthesizer:
-        """The synthesiser of a call."""
         channel_id = self._control.new_channel_id()
         synthesizer = Synthesizer(
             channel_id,

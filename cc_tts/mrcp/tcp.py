@@ -98,7 +98,6 @@ class TcpListener:
         return True
 
     def forget(self, connection: TcpConnection) -> None:
-        """A connection is closed."""
         self._connections.discard(connection)
 
     def close_unused(self, now_s: float) -> None:

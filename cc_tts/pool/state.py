@@ -117,7 +117,6 @@ class PoolState:
         return self._leases.shares(name)
 
     def view(self) -> ClusterView:
-        """Return the whole state."""
         return ClusterView(
             nodes=self.nodes.nodes,
             workers=self._statuses,

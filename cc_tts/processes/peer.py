@@ -29,8 +29,6 @@ STOPPED: Final = "stopped"
 
 
 class ProcessState(StrEnum):
-    """States of a peer."""
-
     STOPPED = "stopped"
     STARTING = "starting"
     READY = "ready"

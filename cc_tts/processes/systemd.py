@@ -59,7 +59,6 @@ class Notifier:
             self._tell("RELOADING=1", f"MONOTONIC_USEC={self._clock.now_ns() // 1000}")
 
     def reloaded(self) -> None:
-        """The reload is over."""
         if self._is_ready and not self._is_stopping:
             self._tell("READY=1")
 

@@ -176,7 +176,6 @@ class RecordingStore:
             self._path(info, LIVE).unlink(missing_ok=True)
 
     def wav(self, info: RecordingInfo) -> Path:
-        """Return the WAV file of a recording."""
         return self._path(info, WHOLE)
 
     def _write(self, info: RecordingInfo) -> RecordingInfo:

@@ -30,12 +30,10 @@ class WavFormat:
 
     @classmethod
     def of(cls, info: RecordingInfo) -> Self:
-        """The format of a recording."""
         return cls(info.encoding, 2 if info.channels == "dual" else 1, info.rate_hz)
 
     @property
     def sample_bytes(self) -> int:
-        """Bytes of one sample of one channel."""
         return 1 if self.encoding == "ulaw" else BYTES_PER_SAMPLE
 
     @property

@@ -50,7 +50,6 @@ class Progress:
         self._held: list[dict[str, Any]] = []
 
     def add(self, event: dict[str, Any]) -> None:
-        """Add an event to the report."""
         bisect.insort(self._held, event, key=lambda each: each["at_ns"])
 
     def due(self, now_ns: int | None = None) -> Iterator[dict[str, Any]]:

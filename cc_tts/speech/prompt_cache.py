@@ -50,7 +50,6 @@ class PromptCache:
         return f"cache {self._config.memory_bytes >> 20} MiB{disk}"
 
     def count_use(self, key: str) -> None:
-        """Count one request for this prompt."""
         self._uses[key] = self._uses.pop(key, 0) + 1
         while len(self._uses) > MAX_KEYS_REMEMBERED:
             self._uses.popitem(last=False)

@@ -18,8 +18,6 @@ class LegState(StrEnum):
 
 
 class LegEvent(StrEnum):
-    """An event that moves a leg on."""
-
     ANSWER = "answer"
     ACK = "ack"
     END = "end"

@@ -125,7 +125,6 @@ class VadProcess:
                 raise SpeechNotHeard("the process that hears speech does not start") from None
 
     async def stop(self) -> None:
-        """End the VAD process."""
         if self._starting is not None:
             self._starting.cancel()
             await asyncio.gather(self._starting, return_exceptions=True)

@@ -130,8 +130,6 @@ class Windows:
 
 
 class _Leg:
-    """One leg that is listened to."""
-
     def __init__(self, rate_hz: int, listening: Listening) -> None:
         self.received = Windows(rate_hz)
         self.sent = Windows(rate_hz)
@@ -196,5 +194,4 @@ class _Leg:
 
 
 def level_dbfs(samples: Floats) -> float:
-    """The level of a window."""
     return dbfs(float(np.dot(samples, samples)) / len(samples))

@@ -46,8 +46,6 @@ def dbfs(mean_square: float) -> float:
 
 
 class EnergyGate:
-    """The energy gate of one leg."""
-
     def __init__(self) -> None:
         self.floor_dbfs = MAX_FLOOR_DBFS
         self.echo_return_loss_db = START_ECHO_RETURN_LOSS_DB

@@ -57,8 +57,6 @@ Edge = SpeechStarted | SpeechConfirmed | SpeechStopped
 
 @dataclass(slots=True)
 class SpeechTracker:
-    """The speech tracker of one leg."""
-
     listening: Listening
     onset_ns: int | None = None
     """The onset of speech that goes on, or of what may be speech."""

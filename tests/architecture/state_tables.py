@@ -50,7 +50,6 @@ _MARKERS: Final = re.compile(r"(<!-- table:([a-z-]+) -->\n).*?(<!-- /table -->)"
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
     lines = (head, ["---"] * len(head), *rows)
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 

@@ -16,7 +16,6 @@ NAMES = [str(path.relative_to(ROOT)) for path in FREESWITCH]
 
 
 def numbers() -> list[str]:
-    """Numbers of the plan."""
     plan = re.findall(r"^\| (\d{3}) \|", (DIALPLANS / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert len(plan) >= 5
     return plan

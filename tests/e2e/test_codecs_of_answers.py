@@ -32,7 +32,6 @@ PCMU, PCMA, G722 = 0, 8, 9
 
 
 def tone(payload_type: int, *, num_packets: int = 10_000) -> Iterator[bytes]:
-    """Payloads of a tone that goes on."""
     others = OtherPayloads(CLibrary(), Decoded("G722", G722, G722, 101))
     for index in range(num_packets):
         at = np.arange(index * PACKET, (index + 1) * PACKET)

@@ -34,7 +34,6 @@ async def established(server: Server, phone: SoftphoneProcess, log: EventLog) ->
 
 
 async def gather(server: Server, call_id: str, **wanted: Any) -> Json:
-    """Start one."""
     status, body = await server.post(f"/v1/calls/{call_id}/gather", wanted)
     assert status == 201, body
     assert body["state"] == "in_progress"

@@ -28,7 +28,6 @@ CASES = pytest.mark.parametrize(
 
 
 def contact_of(text: str) -> str:
-    """The URI."""
     found = re.search(r"^Contact\s*:\s*<([^>]+)>", text, re.MULTILINE | re.IGNORECASE)
     assert found is not None, text
     return found[1]

@@ -118,7 +118,6 @@ async def test_a_hangup_of_a_call_that_nobody_has_answered_yet_is_a_cancel_whate
 
 
 async def next_of(caller: RawCaller, status: int) -> Answer:
-    """The next response of this status."""
     while True:
         text = await caller._received.get()
         if text.startswith(f"SIP/2.0 {status} "):

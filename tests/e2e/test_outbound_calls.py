@@ -21,13 +21,11 @@ pytestmark = pytest.mark.e2e
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def following(lend: Lend) -> AsyncIterator[Server]:
-    """A server that follows redirections."""
     async with lend(sip__follow_redirects="true") as running:
         yield running
 
 
 def contact(*peers: RawPeer) -> str:
-    """The Contact of a redirection to these."""
     return "Contact: " + ", ".join(f'"a,b" <sip:bob@{HOST}:{peer.port}>;q=0.5' for peer in peers) + "\r\n"
 
 

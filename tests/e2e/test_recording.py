@@ -109,7 +109,6 @@ class Echo(RtpPeer):
 
 
 async def staged_noise(server: Server) -> str:
-    """A staged prompt of noise."""
     samples = np.random.default_rng(1).integers(-6000, 6000, NOISE_S * 8000).astype("<i2")
     data = io.BytesIO()
     with wave.open(data, "wb") as file:

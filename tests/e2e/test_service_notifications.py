@@ -56,7 +56,6 @@ class ServiceManager:
         return self.lines
 
     async def until_said(self, line: str) -> list[str]:
-        """Wait for a line."""
         return await self.until(lambda lines: line in lines)
 
 

@@ -19,7 +19,6 @@ pytestmark = [pytest.mark.e2e, pytest.mark.both_builds]
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def optional(lend: Lend) -> AsyncIterator[Server]:
-    """A server with optional SRTP."""
     async with lend(rtp__srtp="optional") as running:
         yield running
 

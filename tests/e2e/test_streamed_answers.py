@@ -48,7 +48,6 @@ class StreamClient:
         await self.socket.send_json({"type": type_, **fields})
 
     async def write(self, text: str, *, size: int = 3, every_s: float = TOKEN_S) -> None:
-        """As a model does."""
         for begin in range(0, len(text), size):
             await self.send("tokens", text=text[begin : begin + size])
             await asyncio.sleep(every_s)

@@ -109,15 +109,12 @@ class Exchange:
 
     @property
     def seen(self) -> list[Event]:
-        """Every event so far."""
         return list(self._subscription._queue)
 
     def kinds(self, call_id: str | None) -> list[str]:
-        """Types of the events of a call."""
         return [event.type for event in self.seen if event.call_id == call_id]
 
     def talking(self, user: str = "silent", **more: Any) -> str:
-        """A call that is established."""
         call_id = self.ua.incoming(user, **more)
         self.ua.established(call_id, at_ns=self.clock.now_ns())
         return call_id

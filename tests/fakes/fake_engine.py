@@ -29,8 +29,6 @@ def tone(ms: float, rate_hz: int = 8000) -> bytes:
 
 
 class FakeChunks:
-    """One stream of chunks."""
-
     def __init__(self, steps: Sequence[Step]) -> None:
         self._steps = steps
         self.num_read = 0

@@ -176,7 +176,6 @@ class FakeUa:
         return call_id
 
     def established(self, call_id: str, *, at_ns: int = 0) -> None:
-        """The ACK."""
         self.report(messages.MediaActive(call_id=call_id, codec="PCMU", clock_rate_hz=8000))
         self.report(messages.CallEstablished(call_id=call_id, sip_call_id=f"sip-{call_id}", at_ns=at_ns))
 
@@ -229,7 +228,6 @@ class FakeUa:
         self.report(messages.DtmfBegan(call_id=call_id, at_ns=at_ns))
 
     def digit(self, call_id: str, digit: str = "5", *, at_ns: int = 0) -> None:
-        """A key."""
         self.report(messages.DtmfReceived(call_id=call_id, digit=digit, duration_ms=100, method="rfc4733", at_ns=at_ns))
 
     def die(self) -> None:

@@ -44,7 +44,6 @@ class FakeVad:
         self.legs.pop(leg, None)
 
     def listening(self, leg: str) -> Listening:
-        """How a leg is listened to."""
         return self.legs[leg][0]
 
     def started(self, leg: str, onset_ns: int) -> None:

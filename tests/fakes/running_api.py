@@ -88,8 +88,6 @@ class FakeSpeechStream:
 
 
 class FakeEngine:
-    """Its voices."""
-
     degraded_because: str | None = None
 
     num_refreshed = 0
@@ -363,7 +361,6 @@ class Answered:
 
     @property
     def json(self) -> Any:
-        """The body."""
         return msgspec.json.decode(self.raw)
 
     @property

@@ -23,7 +23,6 @@ PATH = "/v1/prompts"
 
 
 def wav(seconds: float = 0.5, rate_hz: int = 44_100, channels: int = 2) -> bytes:
-    """A tone of 440 Hz."""
     places = np.arange(round(seconds * rate_hz)) * 2 * np.pi * 440 / rate_hz
     samples = np.repeat((8000 * np.sin(places)).astype("<i2"), channels)
     file = io.BytesIO()

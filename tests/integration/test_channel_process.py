@@ -38,7 +38,6 @@ class Ends:
 
 
 def send_much(end: ChildChannel | ServerChannel) -> None:
-    """10 MB."""
     for serial in range(100):
         end.send(Ping(serial=serial), bytes(100_000))
 

@@ -137,8 +137,6 @@ async def a_pool(*names: str, folder: VoiceFolder | None = None, token: str = TO
 
 
 class Told:
-    """A link, and what it was told."""
-
     def __init__(self, url: str, name: str = "line-1", token: str = TOKEN) -> None:
         self.node = Node(name=name, base_url=f"http://{name}:8080", max_calls=100)
         self.addresses: list[list[str]] = []

@@ -128,7 +128,6 @@ def num_open_files() -> int:
 
 
 def send_much(supervisor: Supervisor) -> None:
-    """10 MB."""
     for serial in range(100):
         supervisor.send(Ping(serial=serial), bytes(100_000))
 

@@ -115,7 +115,6 @@ async def spoken_when_taken(engine: WorkerEngine, *texts: str) -> bytes:
 
 
 async def cancelled_when_taken(engine: WorkerEngine, *texts: str) -> None:
-    """One that is cancelled in the middle."""
     async with asyncio.timeout(100.0):
         while True:
             with contextlib.suppress(EngineOverloaded):

@@ -40,7 +40,6 @@ class Recorded:
     tolerance: float
 
     def array(self, key: str) -> Array:
-        """An array as it is stored."""
         return self.arrays[key]
 
     def tensor(self, key: str) -> Tensor:
@@ -124,7 +123,6 @@ def lm_streamed_text(model: SpeechModel, recorded: Recorded) -> Comparisons:
 
 
 def pieces_of(text: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
-    """The text in pieces of these sizes."""
     rest = iter(text)
     return [list(itertools.islice(rest, size)) for size in sizes]
 

@@ -188,7 +188,6 @@ def absent_files(options: argparse.Namespace) -> Sequence[str]:
 
 
 def row(verdict: Verdict) -> str:
-    """A row of the table."""
     ok = "failed" if not verdict.is_ok else "ok" if verdict.is_judged else "-"
     figures = f"{verdict.max_error:10.2e} · {verdict.snr_db:7.1f} · {verdict.tolerance:9.0e}"
     return f"{verdict.case:<34} · {figures} · {ok}" + (f" · {verdict.note}" if verdict.note else "")

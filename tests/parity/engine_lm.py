@@ -62,7 +62,6 @@ class BatchPlan:
 
 
 def happens(draw: random.Random, chance: float) -> bool:
-    """What has this chance."""
     return draw.random() < chance
 
 

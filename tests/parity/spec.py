@@ -68,16 +68,13 @@ class SpecData:
         self.device = device
 
     def has(self, name: str) -> bool:
-        """Whether there is such a file."""
         return (self._directory / name).is_file()
 
     def arrays(self, name: str) -> dict[str, Array]:
-        """The arrays of a file."""
         with np.load(self._directory / name) as file:
             return {key: file[key] for key in file.files}
 
     def cases(self, name: str) -> list[dict[str, Any]]:
-        """The cases of a file."""
         cases: list[dict[str, Any]] = json.loads((self._directory / name).read_text(encoding="utf-8"))
         return cases
 
@@ -256,7 +253,6 @@ def vocoder(data: SpecData) -> Comparisons:
 
 
 def fade(data: SpecData) -> Comparisons:
-    """The window, and a fade with it."""
     golden = data.tensors("spec/fade.npz")
     yield Comparison("spec fade window", crossfade_window(), golden["window"], _WINDOW)
     faded = crossfade(golden["new"], golden["old"], crossfade_window())

@@ -39,7 +39,6 @@ class EventSource:
         return "\n".join(data)
 
     async def next(self) -> Any:
-        """The next event, ``None`` at the end."""
         while (data := await self.block()) == "":
             pass
         return None if data is None else json.loads(data)

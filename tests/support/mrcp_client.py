@@ -267,8 +267,6 @@ def mrcp_message(method: str, request_id: int, channel: str, headers: dict[str, 
 
 @dataclass
 class MrcpSession:
-    """A session with a synthesiser."""
-
     agent: SipAgent
     connection: MrcpConnection
     call_id: str
@@ -309,7 +307,6 @@ class MrcpSession:
         return await self.ask("SPEAK", text, **{"Content_Type": "text/plain", **headers})
 
     async def event(self, name: str) -> MrcpReply:
-        """The next event of this name."""
         while not (found := await self.connection.next()).is_event or found.name != name:
             pass
         return found

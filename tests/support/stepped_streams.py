@@ -27,7 +27,6 @@ def run(engine: EngineCore) -> list[StepOut]:
 
 
 def pcm_of(outs: Sequence[StepOut], stream_id: int) -> bytes:
-    """All audio of a stream."""
     return b"".join(out.data for out in outs if isinstance(out, SpeechChunk) and out.stream_id == stream_id)
 
 

@@ -147,7 +147,6 @@ class Listener:
 
     @property
     def port(self) -> int:
-        """The port that is listened on."""
         return int(self._sockets[0].getsockname()[1])
 
     @property

@@ -99,7 +99,6 @@ class Route:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """All paths that it has."""
         return (self.path, *(mount + self.path for mount in self.mounts))
 
     @property

@@ -337,7 +337,6 @@ class TextsInTurn(SpeechConnection):
 
 
 def as_message(told: Mapping[str, Any]) -> str:
-    """A message of JSON."""
     return msgspec.json.encode(told).decode()
 
 

@@ -41,8 +41,6 @@ log = logs.get(__name__)
 
 
 class RelayConnection(Connection[messages.ToApplication]):
-    """One connection of a relay."""
-
     end = (WSCloseCode.OK, b"the relay is over")
 
     def __init__(self, relay: Relay) -> None:

@@ -117,7 +117,6 @@ class MediaStream(Follower):
         self._sink.message(kind(speech_id=speech_id, at_ms=round(at_ms, 1)))
 
     def on_call_ended(self, reason: str) -> None:
-        """The call is over."""
         self._sink.message(MediaStop(reason=reason))
         self._sink.close()
 

@@ -152,7 +152,6 @@ class Gather:
         self._key_timer.resume("key")
 
     def key_pressed(self, key: str) -> None:
-        """A key was pressed."""
         if self._prompt is not None and not self._prompt.barge_in_dtmf:
             self._waiting_keys.append(key)
             return

@@ -129,7 +129,6 @@ class TextStream(InputStream[IncrementalText, StreamMessage], Follower):
             self._services.metrics.text_streams.dec()
 
     def on_call_ended(self, reason: str) -> None:  # noqa: ARG002 - the client is told it by its utterances
-        """The call is over."""
         self._on_call_ended()
 
     # --- of the utterances -----------------------------------------------------------------------------------------

@@ -47,7 +47,6 @@ class SpeakEvents:
         self._publish = publish
 
     def queued(self, utterance: Utterance) -> None:
-        """An utterance was accepted."""
         self._publish(types.SpeakQueued(**utterance.event_fields, text_chars=utterance.text_chars))
         self._log.info("speak", utterance_id=utterance.id, text_chars=utterance.text_chars, voice=utterance.voice)
 

@@ -125,7 +125,6 @@ class Utterance:
 
     @property
     def state(self) -> UtteranceState:
-        """The state of the utterance."""
         return self.machine.state
 
     @property

@@ -235,7 +235,6 @@ class Relay(Follower):
         self._finish_if_heard()
 
     def on_call_ended(self, reason: str) -> None:  # noqa: ARG002 - call.terminated tells it
-        """The call is over."""
         self._finish(*(self._ending or ("call_ended", "")))
 
     # -----------------------------------------------------------------------------------------------------------------

@@ -34,7 +34,6 @@ class BridgeRequest:
     client_state: str | None = None
 
     def kept(self, *, waits: bool = False) -> KeptBridge:
-        """The bridge as the call has it."""
         return KeptBridge(
             id=self.bridge_id or f"bridge_{secrets.token_hex(8)}",
             other_call_id=self.other_call_id,

@@ -80,7 +80,6 @@ class Handover:
             self._transfer.take(progress)
 
     def call_established(self) -> None:
-        """The call is answered."""
         if self._transfer is not None:
             self._transfer.call_established()
 

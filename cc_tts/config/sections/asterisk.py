@@ -26,7 +26,6 @@ class AsteriskConfig:
 
     @property
     def is_on(self) -> bool:
-        """Whether there are such lines."""
         return bool(self.websocket_port or self.audiosocket_port)
 
 

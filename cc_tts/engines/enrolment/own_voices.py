@@ -99,7 +99,6 @@ class OwnVoices:
 
     @property
     def ids(self) -> list[str]:
-        """The ids of all voices of the engine."""
         return [each.id for each in self._engine.voices()]
 
     async def enrol(self, new: NewVoice) -> Enrolled:

@@ -106,7 +106,6 @@ class ConnectedServer:
         return self._silence.poll() > SERVER_TIMEOUT_S
 
     def take(self, message: Message) -> None:
-        """Handle one message of the server."""
         match message:
             case Ping():
                 self._silence.heard()

@@ -326,7 +326,6 @@ class WorkerLink:
         return self._voices.find(voice_id)
 
     def has_voice(self, voice_id: str) -> bool:
-        """Whether it speaks with this voice."""
         return self.find_voice(voice_id) is not None
 
     async def start(self) -> None:
@@ -483,7 +482,6 @@ class WorkerLink:
         metrics.engine_generation_first_audio.labels(generation=generation).observe(ms / 1000)
 
     def count_end(self, result: str) -> None:
-        """A stream has ended."""
         metrics = self._load_metrics
         generation = metrics.generation_label(self.generation)
         metrics.engine_generation_streams.labels(generation=generation, result=result).inc()

@@ -38,8 +38,6 @@ class Channel(Protocol):
 
 
 class Connection(TcpConnection):
-    """A connection of a client."""
-
     def __init__(self, control: "Control") -> None:
         super().__init__(control, max_unread_bytes=MAX_UNREAD_BYTES)
         self._control = control
@@ -96,13 +94,11 @@ class Control(TcpListener):
         self._channels[channel_id] = channel
 
     def remove(self, channel_id: str) -> None:
-        """The channel is gone."""
         self._channels.pop(channel_id, None)
         if (connection := self._connection_of.pop(channel_id, None)) is not None:
             connection.channels.discard(channel_id)
 
     def is_connected(self, channel_id: str) -> bool:
-        """Whether the client of a channel is there."""
         connection = self._connection_of.get(channel_id)
         return connection is not None and connection.is_open
 

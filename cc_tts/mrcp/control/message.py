@@ -209,12 +209,10 @@ def _fields(lines: Iterable[str]) -> tuple[Header, ...]:
 def response(
     request_id: int, status: Status, state: RequestState, headers: Iterable[Header], body: bytes = b""
 ) -> bytes:
-    """A response as bytes."""
     return _written(f"{request_id} {status.value:03d} {state}", headers, body)
 
 
 def event(name: str, request_id: int, state: RequestState, headers: Iterable[Header], body: bytes = b"") -> bytes:
-    """An event as bytes."""
     return _written(f"{name} {request_id} {state}", headers, body)
 
 

@@ -9,8 +9,6 @@ from typing import Final
 
 
 class SynthState(StrEnum):
-    """States of a synthesiser."""
-
     IDLE = "idle"
     SPEAKING = "speaking"
     PAUSED = "paused"

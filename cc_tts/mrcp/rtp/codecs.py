@@ -32,11 +32,9 @@ class Codec:
 
     @property
     def is_known(self) -> bool:
-        """Whether it can be sent."""
         return (self.name, self.rate_hz) in _ENCODERS
 
     def encode(self, pcm: bytes) -> bytes:
-        """A frame of it."""
         return _ENCODERS[self.name, self.rate_hz](pcm)
 
 

@@ -95,7 +95,6 @@ class RtpLine:
 
     @property
     def port(self) -> int:
-        """The port that RTP is sent from."""
         port: int = self._sock.getsockname()[1]
         return port
 

@@ -118,7 +118,6 @@ class MrcpProcess:
                     await asyncio.sleep(LOOK_S)
 
     def take(self, message: Message, payload: bytes) -> None:
-        """A message of the process has come."""
         match message:
             case OpenSpeech():
                 self._open(message, payload)

@@ -28,7 +28,6 @@ def place_of(spans: Sequence[SpokenSpan], played_ms: float, count: int, unit: Un
 
 
 def _begins_ms(spans: Sequence[SpokenSpan], unit: Unit) -> list[float]:
-    """When the units begin, in order."""
     words = [word for span in spans for word in words_of(span, 0)]
     if unit == "word":
         return [float(word.start_ms) for word in words]

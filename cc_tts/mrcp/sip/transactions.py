@@ -58,8 +58,6 @@ class _Transaction:
 
 
 class Transactions:
-    """The server transactions that there are."""
-
     def __init__(self) -> None:
         self._by_key: dict[Key, _Transaction] = {}
 
@@ -102,7 +100,6 @@ class Transactions:
             found.end = asyncio.get_running_loop().call_later(lasts_s, self._forget, request.key)
 
     def close(self) -> None:
-        """Forget all of them."""
         for key in list(self._by_key):
             self._forget(key)
 

@@ -36,7 +36,6 @@ class RtpRecording:
 
     @property
     def num_samples(self) -> int:
-        """Return the length of the recording in samples."""
         return len(self.pcm) // BYTES_PER_SAMPLE
 
     def add(self, *, ssrc: int, timestamp: int, pcm: bytes, arrival_ns: int) -> None:

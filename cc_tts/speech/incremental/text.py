@@ -85,7 +85,6 @@ class IncrementalText(IncrementalSource):
 
     @property
     def text(self) -> str:
-        """All that was appended."""
         return "".join([*self._taken, self._pending])
 
     @property

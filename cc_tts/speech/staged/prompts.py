@@ -105,7 +105,6 @@ class StagedPrompt:
 
     @property
     def kind(self) -> Literal["text", "ssml", "audio"]:
-        """The kind of what it was staged from."""
         if self.words is None:
             return "audio"
         return "ssml" if self.words.ssml else "text"
@@ -176,7 +175,6 @@ class StagedPrompts:
         return found
 
     def all_of(self, tenant: str) -> list[StagedPrompt]:
-        """The prompts of a tenant, by their ids."""
         self._expire()
         return sorted((each for each in self._prompts.values() if each.tenant == tenant), key=lambda each: each.id)
 

@@ -78,7 +78,6 @@ class Scan:
     tag_from: int
 
     def said(self, text: str) -> str:
-        """Return what is spoken of the text."""
         return _said(text, self.unspoken)
 
 

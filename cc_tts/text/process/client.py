@@ -154,7 +154,6 @@ class TextProcess:
         await self.supervisor.start()
 
     async def stop(self) -> None:
-        """End the text process."""
         await self.supervisor.stop()
         tasks = list(self._here.values())
         for task in tasks:
@@ -176,7 +175,6 @@ class TextProcess:
         return preparation
 
     def cancel(self, preparation: TextPreparation) -> None:
-        """Stop preparing a text."""
         if (task := self._here.pop(preparation, None)) is not None:
             task.cancel()
         for request_id in [each for each, text in self._texts.items() if text is preparation]:

@@ -202,7 +202,6 @@ class CLibrary:
 
     @property
     def some_address(self) -> int:
-        """The address of a function of the library."""
         return ctypes.cast(self._library.pjsua_get_pjmedia_endpt, ctypes.c_void_p).value or 0
 
     def register_module(

@@ -24,7 +24,6 @@ class CallFigures:
         """The port of the leg counts them, as long as it has one."""
 
     def poll(self, call: Any, stream_index: int) -> None:
-        """Read the figures of the stream that there is."""
         try:
             stream_stat = call.getStreamStat(stream_index)
         except pj.Error as error:

@@ -124,7 +124,6 @@ class Intake:
         return others.num_unknown if others else 0
 
     def decode(self, stream: int, decoded: Decoded) -> None:
-        """Say what a stream decodes."""
         if self._decodes_others and stream in self._num_rtcp:
             self._others[stream] = OtherPayloads(self._library, decoded)
 

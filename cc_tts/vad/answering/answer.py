@@ -276,7 +276,6 @@ class Answer:
             self._candidate = _Candidate(tone, tone.end_ms + pause_ms, is_alone=True)
 
     def _beep(self, half: Half) -> bool:
-        """Whether the tone that may be a beep is one."""
         candidate = self._candidate
         if candidate is None:
             return False

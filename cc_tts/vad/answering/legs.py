@@ -26,15 +26,11 @@ SILENT: Final = Sound(0.0, 0.0, 0.0, 0.0)
 
 
 class LegFinding(NamedTuple):
-    """A leg and a finding about it."""
-
     leg: str
     finding: Finding
 
 
 class _Leg:
-    """One leg that is classified."""
-
     def __init__(self, settings: Amd, rate_hz: int, origin_ns: int, *, is_answered: bool) -> None:
         self.received, self.sent = Windows(rate_hz), Windows(rate_hz)
         self.memory = Memory(rate_hz)

@@ -79,7 +79,6 @@ class Tone(NamedTuple):
 
     @property
     def ms(self) -> float:
-        """The length of the tone."""
         return self.end_ms - self.begin_ms
 
     def is_like(self, other: "Tone") -> bool:

@@ -16,8 +16,6 @@ SDP: Final = "v=0\no=torture 1 1 IN IP4 127.0.0.1\ns=-\nc=IN IP4 127.0.0.1\nt=0 
 
 @dataclass(frozen=True, slots=True)
 class Torture:
-    """One message."""
-
     name: str
     section: str
     text: str

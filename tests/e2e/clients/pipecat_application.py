@@ -38,8 +38,6 @@ class Setup:
 
 
 class Application:
-    """One call."""
-
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket = socket
         self._serializer: Any = None

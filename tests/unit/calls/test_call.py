@@ -27,7 +27,6 @@ def exchange() -> Exchange:
 
 
 def the_call(exchange: Exchange, user: str = "silent") -> Call:
-    """An established call."""
     return exchange.registry.call(exchange.talking(user))
 
 

@@ -72,7 +72,6 @@ class Line:
         return head
 
     async def ends(self, *, cut: bool = False, heard: bool = True) -> Utterance:
-        """It is over."""
         head = await self.begins() if heard else self.call.player.queue[0]
         self.exchange.ua.finished(self.call.id, head.id, cut=cut)
         await self.exchange.settle()

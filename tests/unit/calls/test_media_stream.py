@@ -42,8 +42,6 @@ def sound(ms: int, rate_hz: int = 8000, *, seed: int = 1) -> bytes:
 
 
 class Client:
-    """What one client is told."""
-
     def __init__(self, stage: "Stage", direction: str = "talk", rate_hz: int = 8000, **options: Any) -> None:
         self.frames: list[tuple[str, bytes]] = []
         self.told: list[dict[str, Any]] = []

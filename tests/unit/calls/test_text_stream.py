@@ -58,7 +58,6 @@ class Client:
         self.stream.start(Prompt(content=TextContent(""), **prompt))
 
     async def write(self, text: str, *, size: int = 4, every_s: float = TOKEN_S) -> None:
-        """As a model does."""
         for begin in range(0, len(text), size):
             self.stream.tokens(text[begin : begin + size])
             await asyncio.sleep(every_s)

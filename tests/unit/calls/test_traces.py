@@ -31,7 +31,6 @@ def exchange() -> Exchange:
 
 
 def accounted(exchange: Exchange) -> list[CallLine]:
-    """The lines of calls from now on."""
     lines: list[Any] = []
     exchange.registry._services.accounting.add = lambda line, **_: lines.append(line)  # type: ignore[method-assign]
     return lines

@@ -36,8 +36,6 @@ class FakeFlow:
 
 
 class FakeUsage:
-    """What a dialog is for."""
-
     def __init__(self) -> None:
         self.ended: list[str] = []
 

@@ -60,7 +60,6 @@ class Bench:
         self.speech.take(StartSpeech(1))
 
     async def until(self, kind: type[Message], *, num: int = 1) -> Message:
-        """The message of this kind that is ``num`` th."""
         found: Callable[[], list[Message]] = lambda: [each for each in self.told if isinstance(each, kind)]  # noqa: E731
         async with asyncio.timeout(2):
             while len(found()) < num:  # noqa: ASYNC110 - no event tells of it

@@ -123,7 +123,6 @@ def in_state(state: SynthState) -> Bench:
 
 
 def do(bench: Bench, event: SynthEvent) -> None:
-    """What leads to the event."""
     actions: dict[SynthEvent, Callable[[], object]] = {
         SynthEvent.SPEAK: bench.speak,
         SynthEvent.COMPLETE: bench.synthesizer.on_played,

@@ -38,7 +38,6 @@ class Manager:
         return not self.is_full
 
     def update(self, reason: str | None, num_calls: int = 0) -> list[str]:
-        """What one update says."""
         self.messages.clear()
         self.notifier.update(not_ready_because=reason, num_calls=num_calls)
         return [line for message in self.messages for line in message]

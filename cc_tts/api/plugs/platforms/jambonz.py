@@ -87,8 +87,6 @@ async def stream_for_jambonz(request: web.Request) -> web.StreamResponse:
 
 
 class JambonzConnection(TextsInTurn):
-    """A call of jambonz."""
-
     def __init__(self, request: web.Request) -> None:
         rates_hz = {str(each): each for each in RATES_HZ}
         rate_hz = rates_hz.get(request.query.get(_RATE.name, ""), LINE_RATE_HZ)

@@ -25,8 +25,6 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True)
 class SlotPrefill:
-    """A prefill of a slot."""
-
     slot: int
     voice_id: str
     prefill: Prefill

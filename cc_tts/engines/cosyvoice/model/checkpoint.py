@@ -148,7 +148,6 @@ def canonical_names(file: str, state: Mapping[str, "Tensor"]) -> dict[str, "Tens
 
 
 def shapes_of(state: Mapping[str, "Tensor"]) -> dict[str, Shape]:
-    """Take the shapes of ``state``."""
     return {key: tuple(value.shape) for key, value in state.items()}
 
 

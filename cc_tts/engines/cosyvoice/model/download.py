@@ -17,8 +17,6 @@ from cc_tts.errors import ConfigError, ProcessFailed
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model that can be fetched."""
-
     id: str  # of ModelScope
     generation: Generation
 

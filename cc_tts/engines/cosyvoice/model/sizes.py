@@ -58,7 +58,6 @@ class LmConfig:
 
     @property
     def speech_ids(self) -> SpeechIds:
-        """The ids of the head."""
         return SpeechIds(self.num_speech_codes, self.generation)
 
     @classmethod
@@ -95,7 +94,6 @@ class EncoderConfig:
 
     @property
     def head_dim(self) -> int:
-        """Width of a head."""
         return self.width // self.num_heads
 
     @property

@@ -37,7 +37,6 @@ _PINYIN: Final = """
 
 
 def _phones() -> list[str]:
-    """Return the phones in brackets."""
     return [
         f"[{phone}{stress}]"
         for phone in _PHONES.split()

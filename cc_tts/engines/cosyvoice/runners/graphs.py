@@ -60,7 +60,6 @@ def upload(values: Tensor, device: torch.device) -> Tensor:
 
 
 def can_record(device: torch.device) -> bool:
-    """Return whether work for ``device`` can be recorded."""
     return device.type == "cuda"
 
 

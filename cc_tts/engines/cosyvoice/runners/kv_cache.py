@@ -31,7 +31,6 @@ class PagePool:
 
     @property
     def num_free(self) -> int:
-        """Pages that can be taken."""
         return len(self._free)
 
     def take(self, num_pages: int) -> list[int]:
@@ -84,7 +83,6 @@ class FlowArena:
 
     @property
     def bytes_per_slot(self) -> int:
-        """Memory of one slot."""
         contexts = (*self.encoder.contexts, self.estimator.contexts)
         return sum(tensor.nbytes for tensor in contexts) // self.num_slots
 

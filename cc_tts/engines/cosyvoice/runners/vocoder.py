@@ -70,7 +70,6 @@ class VocoderRow:
 
     @property
     def num_frames(self) -> int:
-        """All that are run."""
         return self.num_crossfade + self.mel.shape[1]
 
 

@@ -237,7 +237,6 @@ class Graph:
         self.outputs.insert(0, AUDIO)
 
     def model(self) -> Any:
-        """The model of this graph."""
         value = helper.make_tensor_value_info
         graph = helper.make_graph(
             self.nodes,

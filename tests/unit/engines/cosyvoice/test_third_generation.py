@@ -69,7 +69,6 @@ def engine(directory: Path) -> Engine:
 
 @pytest.fixture(scope="module")
 def networks(engine: Engine) -> tuple[SpeechModel, TextTokenizer]:
-    """Those that the engine runs."""
     runner = runner_of(engine)
     return runner._model, runner._tokenizer
 

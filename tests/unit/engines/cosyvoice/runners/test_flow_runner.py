@@ -44,7 +44,6 @@ def flow() -> Flow:
 
 
 def cut(tokens: Sequence[int], draw: random.Random) -> list[list[int]]:
-    """Pieces of 0 to 40 tokens."""
     pieces, rest = [], list(tokens)
     while rest:
         size = draw.choice((0, 1, 3, 24, 25, 26, 40))

@@ -60,7 +60,6 @@ class LookaheadCache:
 
     @property
     def paged(self) -> tuple[Tensor, ...]:
-        """The tensors of pages."""
         return ()
 
     @property

@@ -43,7 +43,6 @@ class EstimatorCache:
     contexts: Tensor  # the last inputs of all causal convolutions side by side, [slots, kernel - 1, all C]
 
     def at(self, step: int) -> "EstimatorCache":
-        """The cache of one Euler step."""
         return EstimatorCache(self.attention[step], self.contexts[step])
 
 

@@ -32,12 +32,10 @@ _input = functools.lru_cache(maxsize=2**14)(LmInput)  # every text of a voice be
 
 
 def text_inputs(text_ids: Iterable[int]) -> list[LmInput]:
-    """Text tokens as inputs."""
     return [_input(Table.TEXT, text_id) for text_id in text_ids]
 
 
 def speech_inputs(speech_ids: Iterable[int]) -> list[LmInput]:
-    """Speech tokens as inputs."""
     return [_input(Table.SPEECH, speech_id) for speech_id in speech_ids]
 
 
@@ -77,7 +75,6 @@ class SpeechIds:
 
     @property
     def num_rows(self) -> int:
-        """Rows of the head."""
         return self.num_codes + self.num_special
 
     @property

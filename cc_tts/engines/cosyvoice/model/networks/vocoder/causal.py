@@ -71,7 +71,6 @@ class CausalState:
 
     @property
     def parts(self) -> tuple[Tensor, ...]:
-        """Return all its tensors."""
         return tuple(getattr(self, field.name) for field in fields(self))
 
 

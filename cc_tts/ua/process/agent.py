@@ -1,4 +1,4 @@
-"""What the calls of both kinds of process have in common: the server commands them, hears them, and may be gone for a while.
+"""The calls of both kinds of process have this in common: the server commands them, hears them, and may be gone for a while.
 
 Runs on: the thread of the loop, except :meth:`Agent.media`.
 """

@@ -9,6 +9,7 @@ from cc_tts.calls.events.bus import Event, EventBus, Subscription
 from cc_tts.calls.incoming import MediaConnector
 from cc_tts.calls.registry import CallRegistry
 from cc_tts.calls.services import CallServices
+from cc_tts.clock import Clock
 from cc_tts.config.record import RecordConfig
 from cc_tts.config.schema import (
     CallsConfig,
@@ -23,8 +24,10 @@ from cc_tts.config.sections.relay import RelayConfig
 from cc_tts.config.sections.trunks import TrunkConfig
 from cc_tts.config.transfer import TransferConfig
 from cc_tts.metrics import Metrics
+from cc_tts.speech.source import SpeechSource
+from cc_tts.text.normalizer import Normalizer
 from cc_tts.tracing.tracer import Tracer
-from tests.fakes.fake_engine import FakeEngine, FakeSource
+from tests.fakes.fake_engine import FakeEngine, FakeSource, tone
 from tests.fakes.fake_line import FakeClock
 from tests.fakes.fake_ua import FakeUa
 from tests.fakes.fake_vad import FakeVad
@@ -88,21 +91,29 @@ class Exchange:
         self.events = EventBus(self.clock)
         self.dialled: list[tuple[Call, str, MediaDialect, Callable[[], None]]] = []
         cast("Any", self.source).engine = self.engine
-        self.registry = CallRegistry(
-            CallServices(
-                config=self.config,
-                ua=cast("Any", self.ua),
-                source=cast("Any", self.source),
-                vad=cast("Any", self.vad),
-                events=self.events,
-                metrics=self.metrics,
-                clock=self.clock,
-                tracer=tracer or Tracer(self.clock),
-            ),
-            connect_media or self._connect_media,
+        self.services = CallServices(
+            config=self.config,
+            ua=cast("Any", self.ua),
+            source=cast("Any", self.source),
+            vad=cast("Any", self.vad),
+            events=self.events,
+            metrics=self.metrics,
+            clock=self.clock,
+            tracer=tracer or Tracer(self.clock),
         )
+        self.registry = CallRegistry(self.services, connect_media or self._connect_media)
         self._subscription: Subscription = self.events.subscribe(max_queued=1_000_000)
         self.opened.append(self)
+
+    def use_clock(self, clock: Clock) -> None:
+        """Calls that come from now on are timed by this clock."""
+        self.clock = cast("Any", clock)
+        self.services.clock = clock
+
+    def use_real_speech(self) -> None:
+        """Words become tones by the real rules of text."""
+        self.engine.make_pcm = tone
+        self.services.source = SpeechSource(cast("Any", self.engine), Normalizer(), self.config.tts)
 
     def _connect_media(self, call: Call, url: str, dialect: MediaDialect, *, on_failed: Callable[[], None]) -> None:
         self.dialled.append((call, url, dialect, on_failed))

@@ -16,11 +16,8 @@ from cc_tts.calls.incoming import MediaConnector
 from cc_tts.clock import MonotonicClock
 from cc_tts.config.schema import HttpConfig, MediaConfig, StreamConfig, TokenConfig, WebhooksConfig
 from cc_tts.config.sections.relay import RelayConfig
-from cc_tts.speech.source import SpeechSource
-from cc_tts.text.normalizer import Normalizer
 from cc_tts.webhooks.webhooks import Webhooks
 from tests.fakes.exchange import Exchange
-from tests.fakes.fake_engine import tone
 from tests.fakes.playing_ua import PlayingLeg, PlayingUa
 from tests.fakes.running_api import make_own_voices
 
@@ -59,10 +56,9 @@ async def served(
     exchange = Exchange(
         ua=ua, max_text_chars=1000, stream=stream, media=media, relay=relay, connect_media=connect_media
     )
-    exchange.engine.make_pcm = tone
-    services = exchange.registry._services
-    services.clock = clock
-    services.source = SpeechSource(cast("Any", exchange.engine), Normalizer(), exchange.config.tts)
+    exchange.use_clock(clock)
+    exchange.use_real_speech()
+    services = exchange.services
     http = HttpConfig(host="127.0.0.1", port=0, tokens=tokens)
     config = cast("Any", exchange.config)
     context = ApiContext(

@@ -2,12 +2,14 @@
 
 import asyncio
 import functools
+import inspect
 import selectors
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, TypeVar
+from typing import Any, Concatenate, Protocol, TypeVar
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 class _Impatient(selectors.SelectSelector):
@@ -47,22 +49,37 @@ class LoopClock:
         return asyncio.get_running_loop().time()
 
 
-def in_virtual_time(
-    make: Callable[[], AbstractAsyncContextManager[T]],
-) -> Callable[[Callable[[T], Coroutine[Any, Any, None]]], Callable[[], None]]:
-    """Run a test in virtual time with what ``make`` makes in the loop, as its only argument."""
+Test = Callable[..., Coroutine[Any, Any, None]]
 
-    def decorate(test: Callable[[T], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-        async def run() -> None:
-            async with make() as made:
-                await test(made)
 
+def virtual_time(test: Test, parameters: Sequence[inspect.Parameter] | None = None) -> Callable[..., None]:
+    """Run a test in virtual time; it has these fixtures and parameters, if they are not those of ``test``."""
+
+    @functools.wraps(test)
+    def wrapped(*arguments: Any, **fixtures: Any) -> None:
+        with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+            runner.run(test(*arguments, **fixtures))
+
+    if parameters is not None:
+        wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return wrapped
+
+
+class Decorator(Protocol[T_co]):
+    """It decorates a test that takes what it needs as its first argument."""
+
+    def __call__(self, test: Callable[Concatenate[T_co, ...], Coroutine[Any, Any, None]], /) -> Callable[..., None]: ...
+
+
+def in_virtual_time(make: Callable[[], AbstractAsyncContextManager[T]]) -> Decorator[T]:
+    """Run a test in virtual time with what ``make`` makes in the loop, as its first argument."""
+
+    def decorate(test: Callable[Concatenate[T, ...], Coroutine[Any, Any, None]], /) -> Callable[..., None]:
         @functools.wraps(test)
-        def wrapped() -> None:
-            with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-                runner.run(run())
+        async def run(**fixtures: Any) -> None:
+            async with make() as made:
+                await test(made, **fixtures)
 
-        del wrapped.__wrapped__  # pytest would look for a fixture of the argument's name
-        return wrapped
+        return virtual_time(run, list(inspect.signature(test).parameters.values())[1:])
 
     return decorate

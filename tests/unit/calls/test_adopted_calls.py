@@ -128,7 +128,7 @@ async def test_of_a_long_queue_the_next_prompts_are_kept(before: Exchange, monke
 
 async def test_without_a_grace_nothing_is_kept() -> None:
     exchange = Exchange()
-    services = exchange.registry._services
+    services = exchange.services
     services.config = dataclasses.replace(services.config, ua=UaConfig(orphan_grace_ms=0))
     exchange.talking()
     assert exchange.ua.records == {}

@@ -56,7 +56,7 @@ async def test_a_prompt_of_a_new_call_is_refused_while_the_engine_is_full(exchan
 
 async def test_the_configuration_may_have_prompts_refused_rather_than_late(exchange: Exchange) -> None:
     tts = dataclasses.replace(exchange.config.tts, refuse_when_full=True)
-    exchange.registry._services.config = dataclasses.replace(exchange.config, tts=tts)
+    exchange.services.config = dataclasses.replace(exchange.config, tts=tts)
     call = the_call(exchange)
     exchange.source.full = EngineOverloaded("no slot is free", retry_after_s=1)
     with pytest.raises(EngineOverloaded, match="no slot"):
@@ -356,7 +356,7 @@ async def test_old_utterances_of_a_long_call_are_forgotten(exchange: Exchange) -
         await exchange.settle()
         exchange.ua.finished(call.id, id_)
     kept = player_module.MAX_UTTERANCES_KEPT + exchange.config.calls.max_queued_prompts
-    assert len(call.utterances) == len(exchange.registry._services.utterances._kept) == kept
+    assert len(call.utterances) == len(exchange.services.utterances._kept) == kept
     assert "u0" not in call.utterances
     assert all(utterance.is_complete for utterance in call.utterances.values())
 

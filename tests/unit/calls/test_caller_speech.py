@@ -1,9 +1,7 @@
 """What the caller's speech does to prompts, with real playout buffers, in virtual time."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,9 +14,9 @@ from cc_tts.errors import WrongState
 from cc_tts.speech.prompt import Prompt, PromptDefaults, TextContent
 from cc_tts.ua import messages
 from cc_tts.vad.client import SpeechNotHeard
-from tests.fakes.exchange import ROUTES, Exchange
-from tests.fakes.playing_ua import PlayingUa
-from tests.support.virtual_time import LoopClock, in_virtual_time
+from tests.fakes.exchange import ROUTES
+from tests.fakes.live_call import LiveCall
+from tests.support.virtual_time import Decorator, in_virtual_time
 
 pytestmark = pytest.mark.unit
 
@@ -28,20 +26,13 @@ PAUSE = SpeechBargeIn(action="pause")
 NOBODY = "silent"
 
 
-class Line:
-    """An established call."""
+class Line(LiveCall):
+    speaks = False
 
-    def __init__(self, *, user: str = NOBODY, **calls: Any) -> None:
-        self.clock = LoopClock()
-        self.ua = PlayingUa(self.clock)
-        self.exchange = Exchange(ua=self.ua, **calls)
-        services = self.exchange.registry._services
-        services.clock = self.clock
-        self.exchange.clock = cast("Any", self.clock)
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
         self.vad = self.exchange.vad
-        self.call = self.exchange.registry.call(self.exchange.talking(user))
         self.begun_ns = self.clock.now_ns()
-        self.ua.start()
 
     def speak(self, text: str = WORDS, *, speech: BargeInBySpeech | None = None, **prompt: Any) -> Utterance:
         return self.call.speak(Prompt(content=TextContent(text), barge_in_speech=speech, **prompt))
@@ -84,19 +75,9 @@ class Line:
         return sum(any(heard[at : at + 320]) for at in range(0, len(heard), 320)) * 20
 
 
-def on_a_line(**given: Any) -> Callable[[Callable[[Line], Coroutine[Any, Any, None]]], Callable[[], None]]:
+def on_a_line(**given: Any) -> Decorator[Line]:
     """Run a test in virtual time with a new line."""
-
-    @contextlib.asynccontextmanager
-    async def made() -> AsyncIterator[Line]:
-        line = Line(**given)
-        try:
-            yield line
-        finally:
-            line.call.player.close(CompletionCause.CALL_ENDED)
-            await line.ua.stop()
-
-    return in_virtual_time(made)
+    return in_virtual_time(lambda: Line.made(**given))
 
 
 def test_the_nearest_wish_wins() -> None:

@@ -1,8 +1,6 @@
 """A client of a call's audio: what it hears, what it plays; on real playout buffers in virtual time."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, cast
 
 import msgspec
@@ -20,13 +18,9 @@ from cc_tts.calls.prompts.utterance import CompletionCause
 from cc_tts.config.schema import MediaConfig
 from cc_tts.errors import CapacityExceeded, MalformedRequest, QueueFull, UserAgentUnavailable, WrongState
 from cc_tts.speech.prompt import Prompt, PromptDefaults, TextContent
-from cc_tts.speech.source import SpeechSource
-from cc_tts.text.normalizer import Normalizer
 from cc_tts.ua import messages
-from tests.fakes.exchange import Exchange
-from tests.fakes.fake_engine import tone
-from tests.fakes.playing_ua import PlayingUa
-from tests.support.virtual_time import LoopClock, in_virtual_time
+from tests.fakes.live_call import LiveCall
+from tests.support.virtual_time import Decorator, in_virtual_time
 
 pytestmark = pytest.mark.unit
 
@@ -74,48 +68,16 @@ class Client:
         return [each for each in self.told if each["type"] == kind]
 
 
-class Stage:
-    """An established call whose line plays."""
-
-    def __init__(self, **media: Any) -> None:
-        self.clock = LoopClock()
-        self.ua = PlayingUa(self.clock)
-        self.exchange = exchange = Exchange(ua=self.ua, max_text_chars=1000, media=MediaConfig(**media))
-        exchange.engine.make_pcm = tone
-        services = exchange.registry._services
-        services.clock = self.clock
-        services.source = SpeechSource(cast("Any", exchange.engine), Normalizer(), exchange.config.tts)
-        self.call = exchange.registry.call(exchange.talking("silent"))
-        self.leg = self.ua.legs[self.call.id]
-        self.ua.start()
-
+class Stage(LiveCall):
     @property
     def heard(self) -> bytes:
         """What the caller heard, without the silence around it."""
         return bytes(self.leg.heard).strip(b"\0")
 
-    async def until(self, condition: Callable[[], object], *, timeout_s: float = 300.0) -> None:
-        async with asyncio.timeout(timeout_s):
-            while not condition():  # noqa: ASYNC110 - virtual time
-                await asyncio.sleep(0.01)
 
-    async def until_quiet(self) -> None:
-        await self.until(lambda: not self.call.player.queue)
-
-
-def staged(**media: Any) -> Callable[[Callable[[Stage], Coroutine[Any, Any, None]]], Callable[[], None]]:
+def staged(**media: Any) -> Decorator[Stage]:
     """Run a test in virtual time with a call."""
-
-    @contextlib.asynccontextmanager
-    async def made() -> AsyncIterator[Stage]:
-        stage = Stage(**media)
-        try:
-            yield stage
-        finally:
-            stage.call.player.close(CompletionCause.CALL_ENDED)
-            await stage.ua.stop()
-
-    return in_virtual_time(made)
+    return in_virtual_time(lambda: Stage.made(max_text_chars=1000, media=MediaConfig(**media)))
 
 
 # --- listening
@@ -254,19 +216,16 @@ async def test_audio_is_played_as_it_was_sent(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("num_messages", [1, 450])
-def test_a_file_that_comes_at_once_is_played_whole(num_messages: int) -> None:
-    @staged()
-    async def scene(stage: Stage) -> None:
-        client, pcm = Client(stage), sound(90_000)
-        size = len(pcm) // num_messages
-        for at in range(0, len(pcm), size):
-            client.talk.audio(pcm[at : at + size])
-        client.stream.close()
-        await stage.until_quiet()
-        assert stage.heard == pcm
-        assert client.kinds() == ["speak.started", "speak.complete"]
-
-    scene()
+@staged()
+async def test_a_file_that_comes_at_once_is_played_whole(stage: Stage, num_messages: int) -> None:
+    client, pcm = Client(stage), sound(90_000)
+    size = len(pcm) // num_messages
+    for at in range(0, len(pcm), size):
+        client.talk.audio(pcm[at : at + size])
+    client.stream.close()
+    await stage.until_quiet()
+    assert stage.heard == pcm
+    assert client.kinds() == ["speak.started", "speak.complete"]
 
 
 @staged()
@@ -506,20 +465,17 @@ async def test_a_client_that_goes_can_take_its_audio_along(stage: Stage) -> None
 
 
 @pytest.mark.parametrize("ms", [0, 800])
-def test_the_call_can_end_with_its_client(ms: int) -> None:
-    @staged()
-    async def scene(stage: Stage) -> None:
-        client = Client(stage)
-        if ms:
-            client.talk.audio(sound(ms))
-        client.stream.close(hangs_up=True)
-        assert bool(stage.ua.commands("hangup")) is not bool(ms)
-        await stage.until_quiet()
-        assert len(stage.heard) == 16 * ms
-        assert len(stage.ua.commands("hangup")) == 1
-        assert stage.ua.causes == ["media_closed"]
-
-    scene()
+@staged()
+async def test_the_call_can_end_with_its_client(stage: Stage, ms: int) -> None:
+    client = Client(stage)
+    if ms:
+        client.talk.audio(sound(ms))
+    client.stream.close(hangs_up=True)
+    assert bool(stage.ua.commands("hangup")) is not bool(ms)
+    await stage.until_quiet()
+    assert len(stage.heard) == 16 * ms
+    assert len(stage.ua.commands("hangup")) == 1
+    assert stage.ua.causes == ["media_closed"]
 
 
 @staged()

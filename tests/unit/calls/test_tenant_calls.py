@@ -44,7 +44,7 @@ def exchange_of(tenants: dict[str, TenantConfig], *, waits: bool = False, max_ca
     routes = {user: dataclasses.replace(route, tenant="acme") for user, route in ROUTES.items() if user != "german"}
     config = dataclasses.replace(exchange.config, tenants=tenants, routes=ROUTES | routes)
     if waits:
-        exchange.registry._services.config = dataclasses.replace(
+        exchange.services.config = dataclasses.replace(
             exchange.config, tts=dataclasses.replace(exchange.config.tts, overload_wait_ms=0.0)
         )
     exchange.registry.reload(config)
@@ -53,7 +53,7 @@ def exchange_of(tenants: dict[str, TenantConfig], *, waits: bool = False, max_ca
 
 def used(exchange: Exchange) -> tuple[int, int, int]:
     """Calls, streams and characters of acme."""
-    use = exchange.registry._services.tenants.use()["acme"]
+    use = exchange.services.tenants.use()["acme"]
     return use.calls, use.streams, use.characters
 
 
@@ -236,7 +236,7 @@ async def test_characters_are_charged_once_the_prompt_is_accepted() -> None:
 
 async def test_the_text_of_a_stream_is_charged_as_it_comes() -> None:
     exchange = exchange_of({"acme": TenantConfig(max_characters_per_day=10)})
-    services = exchange.registry._services
+    services = exchange.services
     services.source = SpeechSource(cast("Any", exchange.engine), Normalizer(), exchange.config.tts)
     call = exchange.registry.call(exchange.talking("silent"))
     stream = TextStream(call, send=lambda _message: None, on_call_ended=lambda: None, has_words=False)
@@ -255,7 +255,7 @@ async def test_the_text_of_a_stream_is_charged_as_it_comes() -> None:
 async def test_a_busy_engine_is_shared_by_tenants() -> None:
     exchange = exchange_of({"acme": TenantConfig(), "other": TenantConfig()})
     endless(exchange)
-    tenants = exchange.registry._services.tenants
+    tenants = exchange.services.tenants
     one, two = (exchange.registry.call(exchange.talking("silent")) for _ in range(2))
     one.speak(say())
     await exchange.settle()
@@ -270,7 +270,7 @@ async def test_a_busy_engine_is_shared_by_tenants() -> None:
 async def test_calls_and_utterances_have_a_line_each_without_texts_and_numbers() -> None:
     exchange = exchange_of({"acme": TenantConfig(max_calls=1)})
     lines: list[UtteranceLine | CallLine] = []
-    services = exchange.registry._services
+    services = exchange.services
     services.accounting.add = lambda line, **_: lines.append(line)  # type: ignore[method-assign]
     call = exchange.registry.call(exchange.talking("greet"))
     exchange.ua.ended(exchange.ua.incoming("silent"), by="local", sip_code=480)

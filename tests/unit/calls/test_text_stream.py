@@ -17,12 +17,8 @@ from cc_tts.calls.prompts.utterance import CompletionCause
 from cc_tts.config.schema import StreamConfig
 from cc_tts.errors import CapacityExceeded, DuplicateId, EngineFailed, TextTooLong, WrongState
 from cc_tts.speech.prompt import Prompt, TextContent
-from cc_tts.speech.source import SpeechSource
-from cc_tts.text.normalizer import Normalizer
-from tests.fakes.exchange import Exchange
-from tests.fakes.fake_engine import tone
-from tests.fakes.playing_ua import PlayingUa
-from tests.support.virtual_time import LoopClock, VirtualTimeLoop
+from tests.fakes.live_call import LiveCall
+from tests.support.virtual_time import virtual_time
 
 pytestmark = pytest.mark.unit
 
@@ -63,31 +59,9 @@ class Client:
             await asyncio.sleep(every_s)
 
 
-class Talk:
-    """An established call whose line plays."""
-
+class Talk(LiveCall):
     def __init__(self, **stream: Any) -> None:
-        self.clock = LoopClock()
-        self.ua = PlayingUa(self.clock)
-        self.exchange = exchange = Exchange(ua=self.ua, max_text_chars=1000, stream=StreamConfig(**stream))
-        exchange.engine.make_pcm = tone
-        services = self.exchange.registry._services
-        services.clock = self.clock
-        services.source = SpeechSource(cast("Any", self.exchange.engine), Normalizer(), self.exchange.config.tts)
-        self.call = self.exchange.registry.call(self.exchange.talking("silent"))
-        self.ua.start()
-
-    @property
-    def underruns(self) -> int:
-        return self.ua.legs[self.call.id].underruns
-
-    async def until(self, condition: Callable[[], object], *, timeout_s: float = 300.0) -> None:
-        async with asyncio.timeout(timeout_s):
-            while not condition():  # noqa: ASYNC110 - virtual time
-                await asyncio.sleep(0.01)
-
-    async def until_quiet(self) -> None:
-        await self.until(lambda: not self.call.player.queue)
+        super().__init__(max_text_chars=1000, stream=StreamConfig(**stream))
 
 
 def live(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
@@ -95,24 +69,11 @@ def live(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
     parameters = inspect.signature(test).parameters
 
     async def run(**given: Any) -> None:
-        talk = Talk(max_buffered_chars=200)
-        given["talk"] = talk
-        if "client" in parameters:
-            given["client"] = Client(talk.call)
-        try:
-            await test(**given)
-        finally:
-            talk.call.player.close(CompletionCause.CALL_ENDED)
-            await talk.ua.stop()
-
-    @functools.wraps(test)
-    def in_virtual_time(**given: Any) -> None:
-        with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-            runner.run(run(**given))
+        async with Talk.made(max_buffered_chars=200) as talk:
+            await test(talk=talk, **given | ({"client": Client(talk.call)} if "client" in parameters else {}))
 
     left = [each for name, each in parameters.items() if name not in ("talk", "client")]
-    in_virtual_time.__signature__ = inspect.Signature(left)  # type: ignore[attr-defined]
-    return in_virtual_time
+    return virtual_time(functools.wraps(test)(run), left)
 
 
 @live
@@ -125,7 +86,7 @@ async def test_an_answer_is_spoken_while_it_is_written(talk: Talk, client: Clien
     await talk.until_quiet()
     complete = client.only("speak.complete")
     assert (complete["spoken_text"], complete["completion_cause"]) == (ANSWER, "normal")
-    assert talk.underruns == 0
+    assert talk.leg.underruns == 0
     said = [text for stream in talk.exchange.engine.streams for text in stream.pushed]
     assert said == [
         "Your balance is twelve dollars,",
@@ -157,7 +118,7 @@ async def test_waiting_for_the_model_is_silence_and_no_underrun(talk: Talk, clie
     await client.write("And after a pause, the second. ")
     client.stream.end()
     await talk.until_quiet()
-    assert talk.underruns == 0
+    assert talk.leg.underruns == 0
     assert client.only("speak.complete")["spoken_text"] == "The first sentence is here. And after a pause, the second. "
     assert talk.call.services.threshold.current_ms == talk.call.services.threshold.floor_ms
 
@@ -442,7 +403,7 @@ async def test_back_pressure_loses_nothing_and_is_bounded(talk: Talk, client: Cl
     assert highest < 200 + 20
     assert len(client.all("paused")) == len(client.all("resumed")) > 10
     assert len(client.all("tokens.result")) == 1
-    assert talk.underruns == 0
+    assert talk.leg.underruns == 0
 
 
 @live

@@ -32,7 +32,7 @@ def exchange() -> Exchange:
 
 def accounted(exchange: Exchange) -> list[CallLine]:
     lines: list[Any] = []
-    exchange.registry._services.accounting.add = lambda line, **_: lines.append(line)  # type: ignore[method-assign]
+    exchange.services.accounting.add = lambda line, **_: lines.append(line)  # type: ignore[method-assign]
     return lines
 
 

@@ -11,7 +11,7 @@ from cc_tts.mrcp.sip import request as requests
 from cc_tts.mrcp.sip.flows import Flow, SipListener, StreamFlow
 from cc_tts.mrcp.sip.server import Dialog, Refusal, SipServer
 from cc_tts.mrcp.tcp import Address
-from tests.support.virtual_time import VirtualTimeLoop, in_virtual_time
+from tests.support.virtual_time import in_virtual_time, virtual_time
 
 pytestmark = pytest.mark.unit
 
@@ -142,19 +142,16 @@ async def test_an_invite_without_ack_ends_with_a_bye_that_is_sent_again(bench: B
 
 
 @pytest.mark.parametrize(("transport", "num_more"), [("UDP", 3), ("TCP", 0)])
-def test_a_refusal_is_sent_again_over_udp_until_its_ack(transport: str, num_more: int) -> None:
-    async def run() -> None:
-        bench = Bench(transport)
-        bench.receive(message("INVITE", body="refuse"))
-        await asyncio.sleep(3.6)
-        assert bench.flow.starts() == ["SIP/2.0 488 Not Acceptable Here"] * (1 + num_more)
-        bench.receive(message("ACK", tag=bench.tag()))
-        await asyncio.sleep(40)
-        assert len(bench.flow.sent) == 1 + num_more
-        assert not bench.server.num_dialogs
-
-    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        runner.run(run())
+@virtual_time
+async def test_a_refusal_is_sent_again_over_udp_until_its_ack(transport: str, num_more: int) -> None:
+    bench = Bench(transport)
+    bench.receive(message("INVITE", body="refuse"))
+    await asyncio.sleep(3.6)
+    assert bench.flow.starts() == ["SIP/2.0 488 Not Acceptable Here"] * (1 + num_more)
+    bench.receive(message("ACK", tag=bench.tag()))
+    await asyncio.sleep(40)
+    assert len(bench.flow.sent) == 1 + num_more
+    assert not bench.server.num_dialogs
 
 
 @virtual
@@ -247,15 +244,12 @@ async def test_cancel_of_an_answered_invite_has_no_effect(bench: Bench) -> None:
         (message("BYE", tag="nobody"), "481"),
     ],
 )
-def test_what_is_refused(text: str, status: str) -> None:
-    async def run() -> None:
-        bench = Bench()
-        bench.receive(text)
-        assert [each.split()[1] for each in bench.flow.starts()] == [status]
-        assert not bench.server.num_dialogs
-
-    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        runner.run(run())
+@virtual_time
+async def test_what_is_refused(text: str, status: str) -> None:
+    bench = Bench()
+    bench.receive(text)
+    assert [each.split()[1] for each in bench.flow.starts()] == [status]
+    assert not bench.server.num_dialogs
 
 
 @pytest.mark.parametrize(
@@ -271,14 +265,11 @@ def test_what_is_refused(text: str, status: str) -> None:
         message("ACK", tag="nobody"),
     ],
 )
-def test_what_is_not_answered(text: str) -> None:
-    async def run() -> None:
-        bench = Bench()
-        bench.receive(text)
-        assert not bench.flow.sent
-
-    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        runner.run(run())
+@virtual_time
+async def test_what_is_not_answered(text: str) -> None:
+    bench = Bench()
+    bench.receive(text)
+    assert not bench.flow.sent
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ from tests.fakes.fake_engine import FakeChunks, FakeEngine, Step, pcm
 from tests.fakes.fake_line import FakeClock, FakeLine
 from tests.fakes.fake_vad import FakeVad
 from tests.fakes.undisclosed import undisclosed
-from tests.support.virtual_time import VirtualTimeLoop
+from tests.support.virtual_time import virtual_time
 
 pytestmark = pytest.mark.unit
 
@@ -438,29 +438,26 @@ async def test_while_too_much_is_being_made_the_engine_is_asked_straight() -> No
     assert desk.requests("bypassed") == 1
 
 
-def test_the_engine_hears_of_the_listener_that_runs_dry_first() -> None:
-    async def test() -> None:
-        desk = Desk()
-        fast_stream, slow_stream = desk.open(), desk.open()
-        fast, slow = aiter(fast_stream), aiter(slow_stream)
-        for _ in range(3):
-            await anext(fast)
-        await anext(slow)
-        fast_stream.set_buffered_ms(500.0)
-        assert desk.made[0].buffered_ms == 500.0
-        slow_stream.set_buffered_ms(20.0)
-        assert desk.made[0].buffered_ms == 20.0 + 400.0
-        fast_stream.set_buffered_ms(450.0)
-        assert desk.made[0].buffered_ms == 420.0
-        slow_stream.set_buffered_ms(200.0)
-        assert desk.made[0].buffered_ms == 450.0
-        await fast_stream.cancel()
-        slow_stream.set_buffered_ms(0.0)
-        assert desk.made[0].buffered_ms == 400.0
-        await slow_stream.cancel()
-
-    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        runner.run(test())
+@virtual_time
+async def test_the_engine_hears_of_the_listener_that_runs_dry_first() -> None:
+    desk = Desk()
+    fast_stream, slow_stream = desk.open(), desk.open()
+    fast, slow = aiter(fast_stream), aiter(slow_stream)
+    for _ in range(3):
+        await anext(fast)
+    await anext(slow)
+    fast_stream.set_buffered_ms(500.0)
+    assert desk.made[0].buffered_ms == 500.0
+    slow_stream.set_buffered_ms(20.0)
+    assert desk.made[0].buffered_ms == 20.0 + 400.0
+    fast_stream.set_buffered_ms(450.0)
+    assert desk.made[0].buffered_ms == 420.0
+    slow_stream.set_buffered_ms(200.0)
+    assert desk.made[0].buffered_ms == 450.0
+    await fast_stream.cancel()
+    slow_stream.set_buffered_ms(0.0)
+    assert desk.made[0].buffered_ms == 400.0
+    await slow_stream.cancel()
 
 
 @given(

@@ -1,7 +1,8 @@
 """The audio of a text that is still arriving: voice, language and pauses of its segments, in virtual time."""
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import AsyncIterator
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from cc_tts.speech.voicing.parts import Voicing
 from cc_tts.text.segments import Segmenting
 from cc_tts.voices.voice import Voice
 from tests.fakes.fake_engine import FakeEngine
-from tests.support.virtual_time import LoopClock, VirtualTimeLoop
+from tests.support.virtual_time import LoopClock, in_virtual_time, virtual_time
 
 pytestmark = pytest.mark.unit
 
@@ -62,6 +63,11 @@ class Scene:
         sound = np.full(FORMAT.samples_for_ms(LOUD_MS), 8000, np.int16).tobytes()
         return ReadyChunks([SpeechChunk(sound, content.text)])
 
+    async def ended(self) -> None:
+        """Nothing follows, and all was read."""
+        self.text.end()
+        await self.reading
+
     async def _read(self) -> None:
         async for chunk in self.stream:
             self.chunks.append(chunk)
@@ -75,43 +81,41 @@ class Scene:
         return [chunk.begins_source for chunk in self.chunks if chunk.begins_source]
 
 
-def in_virtual_time(test: "Callable[[], object]") -> None:
-    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        runner.run(test())  # type: ignore[arg-type]
+@contextlib.asynccontextmanager
+async def a_scene() -> AsyncIterator[Scene]:
+    yield Scene()
 
 
-def test_each_segment_is_spoken_by_a_voice_of_its_language_and_digits_follow_the_words_before() -> None:
-    async def test() -> None:
-        scene = Scene()
-        for token in ("您的余额是：", "12。", "OK, WiFi. ", "Thank you for calling us, goodbye. ", "34. ", "再见。"):
-            scene.text.append(token)
-            scene.text.flush()
-            await asyncio.sleep(0.1)
-        scene.text.end()
-        await scene.reading
-        assert [content.voice for content in scene.opened] == ["li", "li", "li", "ann", "ann", "li"]
-        assert [content.language for content in scene.opened] == [None, "zh", None, None, "en", None]
-        assert scene.text.voice == LI
-        assert not any(content.may_cache for content in scene.opened)
-
-    in_virtual_time(test)
+on_scene = in_virtual_time(a_scene)
 
 
-def test_words_that_no_voice_speaks_are_told_in_their_place_and_the_rest_is_spoken() -> None:
-    async def test() -> None:
-        scene = Scene()
-        scene.text.append("Hello! Your name is สมชาย, right? ")
-        scene.text.end()
-        await scene.reading
-        assert [content.text for content in scene.opened] == ["Hello! Your name is ", "right? "]
-        told = [(chunk.begins_source, chunk.refused_because) for chunk in scene.chunks if chunk.refused_because]
-        assert told == [("สมชาย, ", "ann does not speak Thai: nobody speaks th")]
-        assert "".join(scene.sources) == "Hello! Your name is สมชาย, right? "
+@on_scene
+async def test_each_segment_is_spoken_by_a_voice_of_its_language_and_digits_follow_the_words_before(
+    scene: Scene,
+) -> None:
+    for token in ("您的余额是：", "12。", "OK, WiFi. ", "Thank you for calling us, goodbye. ", "34. ", "再见。"):
+        scene.text.append(token)
+        scene.text.flush()
+        await asyncio.sleep(0.1)
+    await scene.ended()
+    assert [content.voice for content in scene.opened] == ["li", "li", "li", "ann", "ann", "li"]
+    assert [content.language for content in scene.opened] == [None, "zh", None, None, "en", None]
+    assert scene.text.voice == LI
+    assert not any(content.may_cache for content in scene.opened)
 
-    in_virtual_time(test)
+
+@on_scene
+async def test_words_that_no_voice_speaks_are_told_in_their_place_and_the_rest_is_spoken(scene: Scene) -> None:
+    scene.text.append("Hello! Your name is สมชาย, right? ")
+    await scene.ended()
+    assert [content.text for content in scene.opened] == ["Hello! Your name is ", "right? "]
+    told = [(chunk.begins_source, chunk.refused_because) for chunk in scene.chunks if chunk.refused_because]
+    assert told == [("สมชาย, ", "ann does not speak Thai: nobody speaks th")]
+    assert "".join(scene.sources) == "Hello! Your name is สมชาย, right? "
 
 
-def test_the_pause_of_a_segment_is_silence_that_the_line_did_not_have_already() -> None:
+@virtual_time
+async def test_the_pause_of_a_segment_is_silence_that_the_line_did_not_have_already() -> None:
     async def spoken_ms(between_s: float, buffered_ms: float) -> float:
         scene = Scene()
         scene.text.append("One. ")
@@ -119,92 +123,70 @@ def test_the_pause_of_a_segment_is_silence_that_the_line_did_not_have_already() 
         scene.stream.set_buffered_ms(buffered_ms)
         await asyncio.sleep(between_s)
         scene.text.append("Two.")
-        scene.text.end()
-        await scene.reading
+        await scene.ended()
         return scene.audio_ms - 2 * (LOUD_MS + 100)  # 100 ms of each pause come at once
 
-    async def test() -> None:
-        assert await spoken_ms(0.0, 1000.0) == pytest.approx(200, abs=2)
-        assert await spoken_ms(0.1, 0.0) == pytest.approx(100, abs=12)
-        assert await spoken_ms(0.2, 1000.0) == pytest.approx(200, abs=2), "the line still speaks"
-        assert await spoken_ms(5.0, 0.0) == pytest.approx(0, abs=2)
-
-    in_virtual_time(test)
+    assert await spoken_ms(0.0, 1000.0) == pytest.approx(200, abs=2)
+    assert await spoken_ms(0.1, 0.0) == pytest.approx(100, abs=12)
+    assert await spoken_ms(0.2, 1000.0) == pytest.approx(200, abs=2), "the line still speaks"
+    assert await spoken_ms(5.0, 0.0) == pytest.approx(0, abs=2)
 
 
-def test_it_says_that_it_waits_for_text_and_holds_no_stream_meanwhile() -> None:
-    async def test() -> None:
-        scene = Scene()
-        scene.text.append("One. ")
-        await asyncio.sleep(0.1)
-        assert scene.chunks[-1].awaits_text
-        assert scene.stream._stream is None
-        scene.text.append("Two. ")
-        await asyncio.sleep(0.1)
-        scene.text.end()
-        await scene.reading
-        assert [chunk.awaits_text for chunk in scene.chunks].count(True) == 2, "after each"
-
-    in_virtual_time(test)
+@on_scene
+async def test_it_says_that_it_waits_for_text_and_holds_no_stream_meanwhile(scene: Scene) -> None:
+    scene.text.append("One. ")
+    await asyncio.sleep(0.1)
+    assert scene.chunks[-1].awaits_text
+    assert scene.stream._stream is None
+    scene.text.append("Two. ")
+    await asyncio.sleep(0.1)
+    await scene.ended()
+    assert [chunk.awaits_text for chunk in scene.chunks].count(True) == 2, "after each"
 
 
-def test_markup_alone_is_silent_and_stays_in_the_text() -> None:
-    async def test() -> None:
-        scene = Scene()
-        scene.text.append("One. ")
-        scene.text.flush()
-        await asyncio.sleep(0.1)
-        scene.text.append("<br/>")
-        scene.text.mark("m")
-        scene.text.flush()
-        await asyncio.sleep(0.1)
-        scene.text.append("Two.")
-        scene.text.end()
-        await scene.reading
-        assert scene.sources == ["One. ", "<br/>", "Two."]
-        assert [mark for chunk in scene.chunks for mark in chunk.marks] == [(0.0, "m")]
-
-    in_virtual_time(test)
+@on_scene
+async def test_markup_alone_is_silent_and_stays_in_the_text(scene: Scene) -> None:
+    scene.text.append("One. ")
+    scene.text.flush()
+    await asyncio.sleep(0.1)
+    scene.text.append("<br/>")
+    scene.text.mark("m")
+    scene.text.flush()
+    await asyncio.sleep(0.1)
+    scene.text.append("Two.")
+    await scene.ended()
+    assert scene.sources == ["One. ", "<br/>", "Two."]
+    assert [mark for chunk in scene.chunks for mark in chunk.marks] == [(0.0, "m")]
 
 
-def test_a_busy_engine_is_asked_again_in_the_middle() -> None:
-    async def test() -> None:
-        scene = Scene()
-        scene.text.append("One. ")
-        await asyncio.sleep(0.1)
-        scene.num_refusals = 3
-        scene.text.append("Two. ")
-        scene.text.end()
-        await scene.reading
-        assert scene.sources == ["One.", " Two. "]
-
-    in_virtual_time(test)
+@on_scene
+async def test_a_busy_engine_is_asked_again_in_the_middle(scene: Scene) -> None:
+    scene.text.append("One. ")
+    await asyncio.sleep(0.1)
+    scene.num_refusals = 3
+    scene.text.append("Two. ")
+    await scene.ended()
+    assert scene.sources == ["One.", " Two. "]
 
 
-def test_a_text_that_gets_nothing_ends_by_itself() -> None:
-    async def test() -> None:
-        scene = Scene()
-        scene.text.append("One. ")
-        await asyncio.sleep(29)
-        assert not scene.text.has_ended
-        await asyncio.sleep(2)
-        assert scene.text.has_ended
-        await scene.reading
-
-    in_virtual_time(test)
+@on_scene
+async def test_a_text_that_gets_nothing_ends_by_itself(scene: Scene) -> None:
+    scene.text.append("One. ")
+    await asyncio.sleep(29)
+    assert not scene.text.has_ended
+    await asyncio.sleep(2)
+    assert scene.text.has_ended
+    await scene.reading
 
 
-def test_cancelled_while_it_waits() -> None:
-    async def test() -> None:
-        scene = Scene()
-        scene.text.append("One. ")
-        await asyncio.sleep(0.1)
-        scene.reading.cancel()
-        await scene.stream.cancel()
-        await scene.stream.cancel()
-        assert scene.sources == ["One."]
-
-    in_virtual_time(test)
+@on_scene
+async def test_cancelled_while_it_waits(scene: Scene) -> None:
+    scene.text.append("One. ")
+    await asyncio.sleep(0.1)
+    scene.reading.cancel()
+    await scene.stream.cancel()
+    await scene.stream.cancel()
+    assert scene.sources == ["One."]
 
 
 @pytest.mark.parametrize(
@@ -215,33 +197,25 @@ def test_cancelled_while_it_waits() -> None:
         (2.5, ["Your code is", " 48", "2193 okay."]),
     ],
 )
-def test_a_number_waits_for_its_rest_when_the_model_pauses_and_is_read_by_the_words_before(
-    pause_s: float, segments: list[str]
+@on_scene
+async def test_a_number_waits_for_its_rest_when_the_model_pauses_and_is_read_by_the_words_before(
+    scene: Scene, pause_s: float, segments: list[str]
 ) -> None:
-    async def test() -> None:
-        scene = Scene()
-        scene.text.append("Your code is 48")
-        await asyncio.sleep(pause_s)
-        scene.text.append("21")
-        scene.text.append("93 okay.")
-        scene.text.end()
-        await scene.reading
-        assert [content.text for content in scene.opened] == segments
-        assert [content.before for content in scene.opened] == ["".join(segments[:at]) for at in range(len(segments))]
-
-    in_virtual_time(test)
+    scene.text.append("Your code is 48")
+    await asyncio.sleep(pause_s)
+    scene.text.append("21")
+    scene.text.append("93 okay.")
+    await scene.ended()
+    assert [content.text for content in scene.opened] == segments
+    assert [content.before for content in scene.opened] == ["".join(segments[:at]) for at in range(len(segments))]
 
 
-def test_reasoning_is_no_part_that_is_spoken_and_stays_in_the_text() -> None:
-    async def test() -> None:
-        scene = Scene()
-        text = "Sure. <think>They want it. Be brief.</think>You have 5 messages. <tool_call>{}</tool_call>"
-        for token in text.split(" "):
-            scene.text.append(f" {token}" if scene.text.text else token)
-            await asyncio.sleep(0.1)
-        scene.text.end()
-        await scene.reading
-        assert [content.text for content in scene.opened] == ["Sure. ", "You have 5 messages. "]
-        assert text.startswith("".join(scene.sources))
-
-    in_virtual_time(test)
+@on_scene
+async def test_reasoning_is_no_part_that_is_spoken_and_stays_in_the_text(scene: Scene) -> None:
+    text = "Sure. <think>They want it. Be brief.</think>You have 5 messages. <tool_call>{}</tool_call>"
+    for token in text.split(" "):
+        scene.text.append(f" {token}" if scene.text.text else token)
+        await asyncio.sleep(0.1)
+    await scene.ended()
+    assert [content.text for content in scene.opened] == ["Sure. ", "You have 5 messages. "]
+    assert text.startswith("".join(scene.sources))

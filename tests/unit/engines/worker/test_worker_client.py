@@ -1,7 +1,7 @@
 """The server's side of the workers, with processes that are only made up."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -37,7 +37,7 @@ from cc_tts.processes.channel import Message
 from cc_tts.processes.peer import ProcessState
 from cc_tts.voices.voice import Voice
 from tests.fakes.fake_engine import FakeEngine
-from tests.support.virtual_time import LoopClock, VirtualTimeLoop
+from tests.support.virtual_time import LoopClock, virtual_time
 
 pytestmark = pytest.mark.unit
 
@@ -123,6 +123,18 @@ class Lab:
         self.says(EngineDescription(VOICES, ("zh", "en", "ja")), worker=worker)
         load = EngineLoad(num_streams=0, first_audio_ms=1.0, utilisation=0.05 * worker, room=room, refusal=refusal)
         self.says(load, worker=worker)
+
+    def speak(self, text: str) -> Any:
+        """The stream of a whole text."""
+        stream = self.engine.open("anna")
+        stream.push(text, text_chunk_index=0)
+        stream.end()
+        return stream
+
+    def speaks(self, ms: int, *, stream_id: int) -> None:
+        """The worker has spoken a whole text."""
+        self.says(SpeechChunk(MS * ms, stream_id=stream_id, text_chunk_index=0))
+        self.says(StreamEnded(stream_id))
 
     async def start(self, *rooms: int) -> "Lab":
         starting = asyncio.create_task(self.engine.start())
@@ -432,10 +444,7 @@ async def test_a_voice_is_sought_where_it_is() -> None:
 
 async def test_what_one_worker_refuses_goes_to_the_next_and_then_is_refused() -> None:
     lab = await Lab(3).start()
-    stream = lab.engine.open("anna")
-    stream.push("Hi.", text_chunk_index=0)
-    stream.end()
-    reading = asyncio.create_task(texts_of(stream))
+    reading = asyncio.create_task(texts_of(lab.speak("Hi.")))
     for number in (1, 2):
         await asyncio.sleep(0)
         (worker,) = [at for at, link in enumerate(lab.links) if number in link.streams]
@@ -480,9 +489,7 @@ async def test_another_worker_goes_on_from_the_text_chunk_under_way(given_ms: in
 
 async def test_what_was_heard_to_its_end_is_over_when_the_worker_is_lost() -> None:
     lab = await Lab(2).start(10, 9)
-    stream = lab.engine.open("anna")
-    stream.push("One.", text_chunk_index=0)
-    stream.end()
+    stream = lab.speak("One.")
     lab.says(SpeechChunk(MS * 1600, stream_id=1, text_chunk_index=0))
     reading = asyncio.create_task(texts_of(stream))
     await asyncio.sleep(0)
@@ -610,20 +617,12 @@ async def test_a_voice_that_gave_no_audio_is_stood_in_for_by_the_other_engine() 
 # --- workers that give no audio ---
 
 
-def run_in_virtual_time(check: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        runner.run(check())
-
-
 async def _stalled(lab: Lab, *, during_s: float) -> tuple[list[float], asyncio.Task[Any]]:
     """Ask for a text and wait; when the fallback was asked, s, and who reads the audio."""
     await lab.start()
     assert isinstance(lab.engine._fallback, FakeEngine | None)
     started_s = asyncio.get_running_loop().time()
-    stream = lab.engine.open("anna")
-    stream.push("One.", text_chunk_index=0)
-    stream.end()
-    reading = asyncio.create_task(texts_of(stream))
+    reading = asyncio.create_task(texts_of(lab.speak("One.")))
     moved_s: list[float] = []
     for _ in range(round(during_s / 0.1)):
         await asyncio.sleep(0.1)
@@ -632,109 +631,86 @@ async def _stalled(lab: Lab, *, during_s: float) -> tuple[list[float], asyncio.T
     return moved_s, reading
 
 
-def test_a_worker_that_does_not_run_is_killed_and_the_fallback_speaks_within_a_second_of_the_stall() -> None:
-    async def check() -> None:
-        lab = Lab(fallback=FakeEngine(), clock=LoopClock())
-        lab.processes[0].silent_s = 2.6
-        moved_s, reading = await _stalled(lab, during_s=6.0)
-        assert len(lab.processes[0].restarts) == 1
-        assert STALL_TIMEOUT_MS / 1000 < moved_s[0] < STALL_TIMEOUT_MS / 1000 + 1
-        assert await reading == [(0, 40, True)]
-
-    run_in_virtual_time(check)
+@virtual_time
+async def test_a_worker_that_does_not_run_is_killed_and_the_fallback_speaks_within_a_second_of_the_stall() -> None:
+    lab = Lab(fallback=FakeEngine(), clock=LoopClock())
+    lab.processes[0].silent_s = 2.6
+    moved_s, reading = await _stalled(lab, during_s=6.0)
+    assert len(lab.processes[0].restarts) == 1
+    assert STALL_TIMEOUT_MS / 1000 < moved_s[0] < STALL_TIMEOUT_MS / 1000 + 1
+    assert await reading == [(0, 40, True)]
 
 
-def test_a_worker_that_answers_pings_is_late_and_goes_on_while_the_fallback_speaks() -> None:
-    async def check() -> None:
-        lab = Lab(fallback=FakeEngine(), clock=LoopClock())
-        moved_s, reading = await _stalled(lab, during_s=6.0)
-        assert not lab.processes[0].restarts
-        assert CancelStream(1) in lab.processes[0].sent
-        assert STALL_TIMEOUT_MS / 1000 < moved_s[0] < STALL_TIMEOUT_MS / 1000 + 1
-        assert await reading == [(0, 40, True)]
-        again_s, reading = await _stalled_again(lab)
-        assert again_s < 1.5, "the next prompt does not wait as long for a worker that is known to be late"
-        assert await reading == [(0, 40, True)]
-        stream = lab.engine.open("anna")
-        stream.push("Three.", text_chunk_index=0)
-        stream.end()
-        lab.says(SpeechChunk(MS * 50, stream_id=3, text_chunk_index=0))
-        lab.says(StreamEnded(3))
-        assert await texts_of(stream) == [(0, 50, False)]
-        assert not lab.processes[0].restarts
-
-    run_in_virtual_time(check)
+@virtual_time
+async def test_a_worker_that_answers_pings_is_late_and_goes_on_while_the_fallback_speaks() -> None:
+    lab = Lab(fallback=FakeEngine(), clock=LoopClock())
+    moved_s, reading = await _stalled(lab, during_s=6.0)
+    assert not lab.processes[0].restarts
+    assert CancelStream(1) in lab.processes[0].sent
+    assert STALL_TIMEOUT_MS / 1000 < moved_s[0] < STALL_TIMEOUT_MS / 1000 + 1
+    assert await reading == [(0, 40, True)]
+    again_s, reading = await _stalled_again(lab)
+    assert again_s < 1.5, "the next prompt does not wait as long for a worker that is known to be late"
+    assert await reading == [(0, 40, True)]
+    stream = lab.speak("Three.")
+    lab.speaks(50, stream_id=3)
+    assert await texts_of(stream) == [(0, 50, False)]
+    assert not lab.processes[0].restarts
 
 
 async def _stalled_again(lab: Lab) -> tuple[float, asyncio.Task[Any]]:
     assert isinstance(lab.engine._fallback, FakeEngine)
     before, started_s = len(lab.engine._fallback.requests), asyncio.get_running_loop().time()
-    stream = lab.engine.open("anna")
-    stream.push("Two.", text_chunk_index=0)
-    stream.end()
-    reading = asyncio.create_task(texts_of(stream))
+    reading = asyncio.create_task(texts_of(lab.speak("Two.")))
     while len(lab.engine._fallback.requests) == before:  # noqa: ASYNC110 - a fake tells nobody
         await asyncio.sleep(0.1)
     return asyncio.get_running_loop().time() - started_s, reading
 
 
-def test_without_a_fallback_a_late_worker_is_waited_for() -> None:
-    async def check() -> None:
-        lab = Lab(clock=LoopClock())
-        _, reading = await _stalled(lab, during_s=9.0)
-        assert not reading.done()
-        lab.says(SpeechChunk(MS * 50, stream_id=1, text_chunk_index=0))
-        lab.says(StreamEnded(1))
-        assert await reading == [(0, 50, False)]
-        assert not lab.processes[0].restarts
-
-    run_in_virtual_time(check)
+@virtual_time
+async def test_without_a_fallback_a_late_worker_is_waited_for() -> None:
+    lab = Lab(clock=LoopClock())
+    _, reading = await _stalled(lab, during_s=9.0)
+    assert not reading.done()
+    lab.speaks(50, stream_id=1)
+    assert await reading == [(0, 50, False)]
+    assert not lab.processes[0].restarts
 
 
-def test_a_worker_that_answers_pings_and_never_speaks_is_killed_in_the_end() -> None:
-    async def check() -> None:
-        lab = Lab(clock=LoopClock())
-        _, reading = await _stalled(lab, during_s=1.1 * HUNG_FACTOR * STALL_TIMEOUT_MS / 1000)
-        assert len(lab.processes[0].restarts) == 1
-        with pytest.raises(EngineFailed, match="no audio for 15"):
-            await reading
-
-    run_in_virtual_time(check)
-
-
-def test_a_worker_that_is_never_just_slow_is_killed_at_the_first_stall() -> None:
-    async def check() -> None:
-        lab = Lab(clock=LoopClock(), hung_factor=1.0)
-        _, reading = await _stalled(lab, during_s=STALL_TIMEOUT_MS / 1000 + 0.5)
-        assert len(lab.processes[0].restarts) == 1
-        with pytest.raises(EngineFailed, match=r"no audio for 3\."):
-            await reading
-
-    run_in_virtual_time(check)
-
-
-def test_the_silence_of_a_hung_worker_is_not_that_of_the_next_one() -> None:
-    async def check() -> None:
-        lab = Lab(fallback=FakeEngine(), clock=LoopClock())
-        _, reading = await _stalled(lab, during_s=4.0)
+@virtual_time
+async def test_a_worker_that_answers_pings_and_never_speaks_is_killed_in_the_end() -> None:
+    lab = Lab(clock=LoopClock())
+    _, reading = await _stalled(lab, during_s=1.1 * HUNG_FACTOR * STALL_TIMEOUT_MS / 1000)
+    assert len(lab.processes[0].restarts) == 1
+    with pytest.raises(EngineFailed, match="no audio for 15"):
         await reading
-        while not lab.processes[0].restarts:
-            lab.describe()
-            _, reading = await _stalled_again(lab)
-            await reading
-        lab.processes[0].state = ProcessState.READY
-        lab.describe()
-        stream = lab.engine.open("anna")
-        stream.push("Four.", text_chunk_index=0)
-        stream.end()
-        reading = asyncio.create_task(texts_of(stream))
-        await asyncio.sleep(0.9)
-        assert len(lab.processes[0].restarts) == 1
-        lab.says(SpeechChunk(MS * 50, stream_id=opened(lab)[0], text_chunk_index=0))
-        lab.says(StreamEnded(opened(lab)[0]))
-        assert await reading == [(0, 50, False)]
 
-    run_in_virtual_time(check)
+
+@virtual_time
+async def test_a_worker_that_is_never_just_slow_is_killed_at_the_first_stall() -> None:
+    lab = Lab(clock=LoopClock(), hung_factor=1.0)
+    _, reading = await _stalled(lab, during_s=STALL_TIMEOUT_MS / 1000 + 0.5)
+    assert len(lab.processes[0].restarts) == 1
+    with pytest.raises(EngineFailed, match=r"no audio for 3\."):
+        await reading
+
+
+@virtual_time
+async def test_the_silence_of_a_hung_worker_is_not_that_of_the_next_one() -> None:
+    lab = Lab(fallback=FakeEngine(), clock=LoopClock())
+    _, reading = await _stalled(lab, during_s=4.0)
+    await reading
+    while not lab.processes[0].restarts:
+        lab.describe()
+        _, reading = await _stalled_again(lab)
+        await reading
+    lab.processes[0].state = ProcessState.READY
+    lab.describe()
+    reading = asyncio.create_task(texts_of(lab.speak("Four.")))
+    await asyncio.sleep(0.9)
+    assert len(lab.processes[0].restarts) == 1
+    lab.speaks(50, stream_id=opened(lab)[0])
+    assert await reading == [(0, 50, False)]
 
 
 # --- generations ---
@@ -814,8 +790,7 @@ async def test_how_streams_end_is_counted_by_generation() -> None:
     readings = [asyncio.create_task(texts_of(stream)) for stream in streams[:4]]
     await asyncio.sleep(0)
     for _ in range(2):
-        lab.says(SpeechChunk(MS * 60, stream_id=1, text_chunk_index=0))
-    lab.says(StreamEnded(1))
+        lab.speaks(60, stream_id=1)
     lab.says(StreamFailed(2, "engine_failed", "not finite"))
     await asyncio.sleep(0)
     await streams[4].cancel()

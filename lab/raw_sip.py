@@ -5,6 +5,7 @@ import hashlib
 import itertools
 import re
 import secrets
+from typing import Any
 
 from lab.ports import HOST
 from lab.udp import Address, UdpEndpoint
@@ -110,6 +111,11 @@ class RawCaller(UdpEndpoint):
         """Send an INVITE with an offer."""
         self.send("INVITE", headers=headers, body=SDP.format(port=rtp_port, formats=formats), from_name=from_name)
 
+    async def establish(self, **offer: Any) -> Answer:
+        """Call with an offer as of :meth:`invite`, and acknowledge the 200."""
+        self.invite(**offer)
+        return await self.acknowledge(200)
+
     async def final(self, timeout_s: float = ANSWER_TIMEOUT_S) -> Answer:
         """The next final answer to the last request, not one that is repeated. It is not acknowledged."""
         async with asyncio.timeout(timeout_s):
@@ -123,6 +129,13 @@ class RawCaller(UdpEndpoint):
                     if to is not None and ";tag=" in to:
                         self._to = to
                     return answer
+
+    async def acknowledge(self, status: int) -> Answer:
+        """The next final answer, which must have this status; it is acknowledged."""
+        answer = await self.final()
+        assert answer.status == status, answer.text
+        self.ack()
+        return answer
 
     async def request(
         self,
@@ -248,6 +261,12 @@ class RawPeer(UdpEndpoint):
         if body:
             head += f"Content-Type: {content_type}\r\nContact: {contact or f'<sip:peer@{self.own}>'}\r\n"
         self.transmit(f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode(), self._sender)
+
+    async def take_bye(self) -> str:
+        """Wait for a BYE, and answer it; returns the request."""
+        text = await self.expect("BYE")
+        self.answer("200 OK")
+        return text
 
     def send_inside(self, method: str, cseq: int, *, tag: str = "peer", body: str = "") -> str:
         """Send a request inside the dialog of the last request; returns the branch of its Via."""

@@ -76,10 +76,7 @@ class Side:
 @contextlib.asynccontextmanager
 async def side(server: Server) -> AsyncIterator[Side]:
     async with Phone() as phone, RawCaller("silent", server.sip_port) as caller:
-        caller.invite(rtp_port=phone.port)
-        answer = await caller.final()
-        assert answer.status == 200
-        caller.ack()
+        answer = await caller.establish(rtp_port=phone.port)
         call_id = await server.call_id(caller.call_id)
         await phone.hears(5)
         yield Side(caller, phone, media_address(answer), call_id)
@@ -188,8 +185,7 @@ async def test_a_key_comes_by_info_where_the_far_side_takes_that(server: Server)
         assert "Signal=5\r\n" in info
         peer.answer("200 OK")
         await caller.caller.bye()
-        bye = await peer.expect("BYE")
-        peer.answer("200 OK")
+        bye = await peer.take_bye()
         assert "X-TTS-Cause: bridge_ended" in bye
 
 
@@ -317,5 +313,4 @@ async def test_calls_in_two_processes_are_not_bridged_but_one_can_be_placed_for_
         await peer.expect("ACK")
         await pair.log.wait("call.bridged", call_id=call["id"])
         await pair.second.caller.bye()
-        await peer.expect("BYE")
-        peer.answer("200 OK")
+        await peer.take_bye()

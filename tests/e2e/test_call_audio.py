@@ -66,10 +66,7 @@ async def talking(
 ) -> AsyncIterator[tuple[RawCaller, Address, Json]]:
     """A call that is established, where its RTP goes, and what the API says of it."""
     async with RawCaller(user, server.sip_port) as caller:
-        caller.invite(rtp_port=phone.port)
-        answer = await caller.final()
-        assert answer.status == 200
-        caller.ack()
+        answer = await caller.establish(rtp_port=phone.port)
         call = await server.until_call(lambda call: call["state"] == "established")
         yield caller, media_address(answer), call
         status, call = await server.get(f"/v1/calls/{call['id']}")
@@ -195,9 +192,7 @@ async def renegotiate(
     """A re-INVITE with this port, formats and direction."""
     body = SDP.format(port=rtp_port, formats=formats).replace("raw 1 1", f"raw 1 {version}")
     caller.send("INVITE", body=body + (f"a={mode}\r\n" if mode else ""))
-    answer = await caller.final()
-    assert answer.status == 200, answer.text
-    caller.ack()
+    answer = await caller.acknowledge(200)
     return media_address(answer)
 
 
@@ -385,10 +380,7 @@ async def test_a_route_connects_to_its_application(tmp_path: Path) -> None:
     try:
         async with server_with(tmp_path, routes__silent__media_url=url) as server, RtpPeer() as phone:
             async with RawCaller("silent", server.sip_port) as caller:
-                caller.invite(rtp_port=phone.port)
-                answer = await caller.final()
-                assert answer.status == 200
-                caller.ack()
+                answer = await caller.establish(rtp_port=phone.port)
                 speaking = asyncio.create_task(say(phone, media_address(answer), said))
                 await caller.request("BYE", timeout_s=20)
                 await speaking
@@ -406,7 +398,6 @@ async def test_a_route_whose_application_is_not_there(tmp_path: Path) -> None:
     async with server_with(tmp_path, routes__silent__media_url=f"ws://{HOST}:9/calls") as server:
         async with RawCaller("silent", server.sip_port) as caller:
             caller.invite()
-            assert (await caller.final()).status == 480
-            caller.ack()
+            await caller.acknowledge(480)
         ended = await server.until_terminated()
         assert (ended["ending"]["result"], ended["ending"]["reason"]) == ("rejected", "media_unreachable")

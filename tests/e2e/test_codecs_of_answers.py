@@ -90,8 +90,7 @@ async def placed(
         call = await log.wait("call.established")
         yield call, offer, peer, log
         await server.delete(f"/v1/calls/{call['call_id']}")
-        await peer.expect("BYE")
-        peer.answer("200 OK")
+        await peer.take_bye()
 
 
 @pytest.mark.parametrize(

@@ -178,9 +178,7 @@ async def test_a_dialplan_asks_for_keys_and_has_them_in_the_bye(
     collector: Server, keys: str, cause: str, digits: str
 ) -> None:
     async with RawCaller("ask", collector.sip_port) as caller, collector.events() as log:
-        caller.invite(headers=b"X-TTS-Gather: max=4;finish=#;sensitive=yes\r\n")
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.establish(headers=b"X-TTS-Gather: max=4;finish=#;sensitive=yes\r\n")
         await log.wait("speak.started", timeout_s=20)
         for key in keys:
             caller.send("INFO", body=f"Signal={key}\r\nDuration=160\r\n", content_type="application/dtmf-relay")
@@ -195,9 +193,7 @@ async def test_a_dialplan_asks_for_keys_and_has_them_in_the_bye(
 
 async def test_a_dialplan_whose_caller_presses_nothing(collector: Server) -> None:
     async with RawCaller("ask", collector.sip_port) as caller:
-        caller.invite(headers=b"X-TTS-Gather: max=4;initial=200;tries=2\r\n")
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.establish(headers=b"X-TTS-Gather: max=4;initial=200;tries=2\r\n")
         bye = await caller.request("BYE", timeout_s=30)
         assert header(bye, "X-TTS-Cause") == "timeout"
         assert "X-TTS-Digits" not in bye

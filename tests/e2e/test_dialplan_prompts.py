@@ -142,9 +142,7 @@ async def test_an_announcement_is_repeated_after_a_delay_and_hung_up(server: Ser
 
 async def test_a_key_by_info_interrupts(server: Server) -> None:
     async with RawCaller("long", server.sip_port) as caller, server.events() as log:
-        caller.invite()
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.establish()
         await log.wait("speak.started", timeout_s=15)
         caller.send("INFO", body="Signal=5\r\nDuration=160\r\n", content_type="application/dtmf-relay")
         assert (await caller.final()).status == 200

@@ -61,9 +61,7 @@ async def test_a_call_without_a_prompt_stays_up_where_nothing_asks_for_its_end(n
 
 async def test_the_then_of_a_route_ends_a_call_after_the_prompt_of_its_invite(node: Server) -> None:
     async with RawCaller("say", node.sip_port) as caller:
-        caller.invite(headers=b"X-TTS-Text: Hello.\r\n")
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.establish(headers=b"X-TTS-Text: Hello.\r\n")
         bye = await caller.request("BYE", timeout_s=20)
     assert header(bye, "X-TTS-Cause") == "normal"
     call = await node.until_terminated()
@@ -75,9 +73,7 @@ async def test_the_then_of_a_route_ends_a_call_after_the_prompt_of_its_invite(no
 
 async def test_a_bye_after_a_key_says_that_the_prompt_was_interrupted(node: Server) -> None:
     async with RawCaller("long", node.sip_port) as caller, node.events() as log:
-        caller.invite(headers=b"X-TTS-Then: hangup\r\n")
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.establish(headers=b"X-TTS-Then: hangup\r\n")
         await log.wait("speak.started", timeout_s=15)
         caller.send("INFO", body="Signal=5\r\nDuration=160\r\n", content_type="application/dtmf-relay")
         bye = await caller.request("BYE", timeout_s=20)
@@ -90,9 +86,7 @@ async def test_a_hangup_of_an_answered_call_reports_the_bye_that_was_sent(
     node: Server, body: dict[str, object]
 ) -> None:
     async with RawCaller("silent", node.sip_port) as caller, node.events() as log:
-        caller.invite()
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.establish()
         call_id = (await log.wait("call.established"))["call_id"]
         assert (await node.post(f"/v1/calls/{call_id}/hangup", body))[0] == 200
         bye = await caller.request("BYE")
@@ -130,8 +124,7 @@ async def test_a_call_that_waits_for_its_application_rings(node: Server) -> None
         await next_of(caller, 180)
         call_id = (await log.wait("call.early", sip_code=180))["call_id"]
         assert (await node.post(f"/v1/calls/{call_id}/answer", {}))[0] == 200
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.acknowledge(200)
         await log.wait("call.established")
         assert (await caller.bye()).status == 200
 
@@ -141,8 +134,7 @@ async def test_a_call_that_nobody_answers_is_refused_or_hears_what_the_route_say
     async with RawCaller("office", node.sip_port) as caller, node.events() as log:
         caller.invite()
         await next_of(caller, 180)
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.acknowledge(200)
         complete = await log.wait("speak.complete", timeout_s=20)
         bye = await caller.request("BYE", timeout_s=20)
     assert complete["data"]["spoken_text"] == AWAY

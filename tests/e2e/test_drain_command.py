@@ -29,9 +29,7 @@ async def test_it_waits_for_the_last_call(tmp_path: Path) -> None:
         server_with(tmp_path, calls__drain_timeout_s="600") as server,
         RawCaller("long", server.sip_port) as caller,
     ):
-        caller.invite()
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.establish()
         await server.until_call(lambda call: call["state"] == "established")
         child = await drain(tmp_path, "--config", str(server.config))
         await until(lambda: logged(server, "draining"), TIMEOUT_S)

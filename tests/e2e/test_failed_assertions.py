@@ -50,8 +50,7 @@ async def place(server: Server, peer: RawPeer) -> Json:
 
 async def hang_up(server: Server, peer: RawPeer, call: Json) -> None:
     assert (await server.post(f"/v1/calls/{call['id']}/hangup", {}))[0] == 200
-    await peer.expect("BYE")
-    peer.answer("200 OK")
+    await peer.take_bye()
     await server.until_terminated()
 
 
@@ -60,20 +59,16 @@ async def test_an_offer_without_a_usable_address(watched: Server, kind: str, sta
     body = UNUSABLE[kind]
     async with RawCaller("silent", watched.sip_port) as caller:
         caller.send("INVITE", body=body)
-        assert (await caller.final()).status == status
-        caller.ack()
+        await caller.acknowledge(status)
     async with RawCaller("silent", watched.sip_port) as caller:
-        caller.invite()
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.establish()
         for version, method in enumerate(("INVITE", "UPDATE"), start=2):
             caller.send(method, body=body.replace("raw 1 1", f"raw 1 {version}"))
             assert (await caller.final()).status == status
             if method == "INVITE":
                 caller.ack()
         caller.send("INVITE", body=GOOD.replace("raw 1 1", "raw 1 4"))
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.acknowledge(200)
         assert (await caller.bye()).status == 200
 
 
@@ -104,9 +99,7 @@ async def test_an_offer_that_repeats_its_formats(watched: Server) -> None:
 )
 async def test_a_key_by_info_without_a_line_end(watched: Server, body: str, status: int) -> None:
     async with watched.events() as events, RawCaller("silent", watched.sip_port) as caller:
-        caller.invite()
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.establish()
         caller.send("INFO", body=body, content_type="application/dtmf-relay")
         assert (await caller.final()).status == status
         if status == 200:
@@ -145,8 +138,7 @@ async def test_bad_branches_of_a_fork_do_not_end_the_good_one(watched: Server) -
             peer.request = invite
             peer.answer("200 OK", body=body, tag=f"late{number}")
             assert f"tag=late{number}" in await peer.expect("ACK")
-            assert f"tag=late{number}" in await peer.expect("BYE")
-            peer.answer("200 OK")
+            assert f"tag=late{number}" in await peer.take_bye()
         assert (await watched.only_call())["state"] == "established"
         await hang_up(watched, peer, call)
 
@@ -158,8 +150,7 @@ async def test_an_answer_that_cannot_be_used_ends_the_call(watched: Server) -> N
             await peer.expect("INVITE")
             peer.answer("200 OK", body=body)
             await peer.expect("ACK")
-            await peer.expect("BYE")
-            peer.answer("200 OK")
+            await peer.take_bye()
             await events.wait("call.terminated")
 
 

@@ -191,9 +191,7 @@ async def test_silence_from_the_peer_ends_the_call_but_not_a_held_one(lend: Lend
         await phone.hold()
         await log.wait("call.held")
         async with RawCaller("silent", server.sip_port) as silent:
-            silent.invite()
-            assert (await silent.final()).status == 200
-            silent.ack()
+            await silent.establish()
             bye = await silent.request("BYE")
         assert silent.call_id in bye
         terminated = await log.wait("call.terminated")

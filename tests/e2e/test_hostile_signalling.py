@@ -42,9 +42,7 @@ async def test_requests_outside_a_dialog_are_answered(server: Server, method: st
 
 async def test_a_caller_cannot_make_the_server_call_somebody(server: Server) -> None:
     async with RawCaller("victim", 0) as victim, RawCaller("silent", server.sip_port) as caller:
-        caller.invite()
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.establish()
         caller.send("REFER", headers=f"Refer-To: <sip:victim@{victim.own}>\r\n".encode())
         assert (await caller.final()).status == 603
         await asyncio.sleep(0.5)  # time for an INVITE that must not come
@@ -54,10 +52,7 @@ async def test_a_caller_cannot_make_the_server_call_somebody(server: Server) -> 
 
 async def test_a_caller_cannot_take_over_the_call_of_another(server: Server) -> None:
     async with RawCaller("silent", server.sip_port) as caller, RawCaller("silent", server.sip_port) as thief:
-        caller.invite()
-        answer = await caller.final()
-        assert answer.status == 200
-        caller.ack()
+        answer = await caller.establish()
         ours = (answer.header("To") or "").rpartition(";tag=")[2]
         theirs = (answer.header("From") or "").rpartition(";tag=")[2]
         thief.invite(headers=f"Replaces: {caller.call_id};to-tag={ours};from-tag={theirs}\r\n".encode())
@@ -84,8 +79,7 @@ async def test_audio_behind_another_media_line(server: Server, media: str) -> No
     for _ in range(5):  # one more than there are lines
         async with server.events() as log, RawCaller("greet", server.sip_port) as caller:
             caller.send("INVITE", body=HEAD + media)
-            assert (await caller.final()).status == 200
-            caller.ack()
+            await caller.acknowledge(200)
             await log.wait("speak.started", timeout_s=10)
             assert (await caller.bye()).status == 200
             await log.wait("call.terminated", timeout_s=10)
@@ -100,8 +94,7 @@ async def test_a_caller_that_only_listens_owes_no_rtp(tmp_path: Path) -> None:
         RawCaller("greet", server.sip_port) as caller,
     ):
         caller.send("INVITE", body=HEAD + AUDIO + "a=recvonly\r\n")
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.acknowledge(200)
         complete = await log.wait("speak.complete", timeout_s=20)
         assert complete["data"]["completion_cause"] == "normal"
         assert complete["data"]["played_ms"] > 2500, "longer than the timeout, or this shows nothing"
@@ -111,8 +104,7 @@ async def test_a_caller_that_only_listens_owes_no_rtp(tmp_path: Path) -> None:
 async def test_what_is_not_a_digit_interrupts_nothing(server: Server) -> None:
     async with server.events() as log, RawCaller("greet", server.sip_port) as caller:
         caller.send("INVITE", body=HEAD + AUDIO)
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.acknowledge(200)
         await log.wait("speak.started", timeout_s=10)
         for signal in ("\u00fc", "e", " ", "?"):
             caller.send("INFO", body=f"Signal={signal}\r\nDuration=160\r\n", content_type="application/dtmf-relay")

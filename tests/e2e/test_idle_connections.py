@@ -40,9 +40,7 @@ async def test_silent_connections_are_closed_and_calls_go_on(tmp_path: Path) -> 
         assert (await speaking_reader.readline()).startswith(b"SIP/2.0 200 ")
         await speaking_reader.readuntil(b"\r\n\r\n")
         async with RawCaller("silent", server.sip_port) as caller:
-            caller.invite()
-            assert (await caller.final()).status == 200
-            caller.ack()
+            await caller.establish()
             assert (await caller.bye()).status == 200
         assert not any(reader.at_eof() for reader, _ in silent), "not at once"
         async with asyncio.timeout(CLOSE_TIMEOUT_S):

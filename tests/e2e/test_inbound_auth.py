@@ -248,9 +248,7 @@ async def test_an_unsolicited_challenge_does_not_get_our_password(tmp_path: Path
             assert "Authorization: Digest" in await registrar.expect("REGISTER"), "the registrar may ask"
             registrar.answer("200 OK", headers=f"Contact: <sip:greet@{HOST}:{server.sip_port}>;expires=60\r\n")
             async with RawCaller("silent", server.sip_port) as caller:
-                caller.invite()
-                assert (await caller.final()).status == 200
-                caller.ack()
+                await caller.establish()
                 call_id = (await server.only_call())["id"]
                 assert (await server.post(f"/v1/calls/{call_id}/hangup", {}))[0] == 200
                 challenge = 'WWW-Authenticate: Digest realm="pbx", nonce="abc", algorithm=MD5\r\n'

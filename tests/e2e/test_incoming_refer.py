@@ -224,9 +224,7 @@ async def test_a_server_that_dies_and_the_next_one(tmp_path: Path, policy: str, 
         RawPeer() as target,
         RawCaller("silent", server.sip_port) as caller,
     ):
-        caller.invite()
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.establish()
         call = await server.until_call(lambda call: call["state"] == "established")
         async with server.events() as log:
             referrer = Referrer(server, caller, target, log, call)

@@ -123,9 +123,7 @@ async def test_a_full_node_sends_the_call_to_the_next_one(tmp_path: Path) -> Non
     async with contextlib.AsyncExitStack() as stack, lab(tmp_path) as (proxy, a, b):
         for _ in range(NUM_LINES):
             direct = await stack.enter_async_context(RawCaller("silent", a.sip_port))
-            direct.invite()
-            assert (await direct.final()).status == 200
-            direct.ack()
+            await direct.establish()
         await proxy.until_state(a, "IP")  # the probe has seen it
         refused = await options(a.sip_port)
         assert (refused.status, refused.header("Retry-After")) == (503, "7")

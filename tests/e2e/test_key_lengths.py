@@ -20,10 +20,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
 async def call(server: Server, phone: RtpPeer, user: str = "silent", formats: str = "0 101") -> AsyncIterator[Address]:
     """A call; where our RTP is to be sent."""
     async with RawCaller(user, server.sip_port) as caller:
-        caller.invite(rtp_port=phone.port, formats=formats)
-        answer = await caller.final()
-        assert answer.status == 200
-        caller.ack()
+        answer = await caller.establish(rtp_port=phone.port, formats=formats)
         yield media_address(answer)
         assert (await caller.bye()).status == 200
 
@@ -125,9 +122,7 @@ async def test_a_key_that_is_down_when_the_call_ends_is_reported(server: Server)
 )
 async def test_the_length_of_a_key_by_info(server: Server, body: str, duration_ms: int) -> None:
     async with RawCaller("silent", server.sip_port) as caller, server.events() as log:
-        caller.invite()
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.establish()
         caller.send("INFO", body=body, content_type="application/dtmf-relay")
         assert (await caller.final()).status == 200
         key = await log.wait("call.dtmf")

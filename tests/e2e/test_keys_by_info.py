@@ -37,16 +37,14 @@ async def test_a_callee_that_allows_info_gets_each_key_in_turn(server: Server) -
             await peer.expect("INFO", timeout_s=0.5)
         assert (await server.only_call())["state"] == "established"
         await server.post(f"/v1/calls/{call['id']}/hangup", {})
-        await peer.expect("BYE")
-        peer.answer("200 OK")
+        await peer.take_bye()
 
 
 @pytest.mark.parametrize("allow", [ALLOWS_NONE, ""])
 async def test_a_caller_that_takes_neither_is_told_of_at_once(server: Server, allow: str) -> None:
     async with RawCaller("silent", server.sip_port) as caller, RtpPeer() as phone, server.events() as log:
         caller.send("INVITE", headers=allow.encode(), body=PLAIN.format(port=phone.port, formats="0"))
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.acknowledge(200)
         call_id = (await log.wait("call.established"))["call_id"]
         status, answer = await server.post(f"/v1/calls/{call_id}/dtmf", {"digits": "4"})
         assert (status, answer["code"]) == (409, "dtmf_unsupported")
@@ -58,8 +56,7 @@ async def test_a_caller_that_takes_neither_is_told_of_at_once(server: Server, al
 async def test_telephone_events_go_before_info(server: Server) -> None:
     async with RawCaller("silent", server.sip_port) as caller, RtpPeer() as phone, server.events() as log:
         caller.send("INVITE", headers=ALLOWS_INFO.encode(), body=SDP.format(port=phone.port, formats="0 101"))
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.acknowledge(200)
         call_id = (await log.wait("call.established"))["call_id"]
         status, _ = await server.post(f"/v1/calls/{call_id}/dtmf", {"digits": "4"})
         assert status == 200

@@ -61,15 +61,13 @@ async def test_other_rates_of_l16_get_488(server: Server) -> None:
     for rtpmap in ("L16/16000", "L16/8000/2", "L16/44100"):
         async with RawCaller("silent", server.sip_port) as caller:
             invite(caller, f"{PT} 101", sdp=LOOPBACK.replace("L16/8000", rtpmap))
-            assert (await caller.final()).status == 488
-            caller.ack()
+            await caller.acknowledge(488)
 
 
 async def test_l16_is_not_offered(server: Server) -> None:
     async with RawCaller("silent", server.sip_port) as caller, RawPeer() as peer:
         invite(caller, f"{PT} 101")
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.acknowledge(200)
         status, _ = await server.post("/v1/calls", {"to": f"sip:b@{peer.own}"})
         assert status == 201
         offer = await peer.expect("INVITE")
@@ -107,9 +105,7 @@ async def test_a_call_of_l16_that_waits_keeps_it_whatever_others_offer(tmp_path:
 async def test_hold_from_our_side_goes_on_in_l16(server: Server) -> None:
     async with RawCaller("silent", server.sip_port) as caller, server.events() as log:
         invite(caller, f"{PT} 101")
-        answer = await caller.final()
-        assert answer.status == 200
-        caller.ack()
+        await caller.acknowledge(200)
         call_id = (await log.wait("call.established"))["call_id"]
         assert (await server.post(f"/v1/calls/{call_id}/hold", {}))[0] < 300
         offer = await caller.request("INVITE", status="488 Not Acceptable Here")
@@ -119,9 +115,7 @@ async def test_hold_from_our_side_goes_on_in_l16(server: Server) -> None:
 
 async def test_a_re_invite_may_change_to_l16_and_back(server: Server) -> None:
     async with RtpEar() as ear, RawCaller("long", server.sip_port) as caller, server.events() as log:
-        caller.invite(rtp_port=ear.port)
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.establish(rtp_port=ear.port)
         await log.wait("speak.started", timeout_s=20)
         for formats, wanted in ((f"{PT} 101", PT), ("0 101", 0)):
             invite(caller, formats, ear.port)
@@ -139,5 +133,4 @@ async def test_without_l16_in_the_configuration_it_gets_488(tmp_path: Path) -> N
         RawCaller("silent", server.sip_port) as caller,
     ):
         invite(caller, f"{PT} 101")
-        assert (await caller.final()).status == 488
-        caller.ack()
+        await caller.acknowledge(488)

@@ -47,8 +47,7 @@ async def test_an_odd_answer_is_taken(server: Server, sdp: str) -> None:
         await peer.expect("ACK")
         call = await log.wait("call.established")
         await server.delete(f"/v1/calls/{call['call_id']}")
-        await peer.expect("BYE")
-        peer.answer("200 OK")
+        await peer.take_bye()
 
 
 @pytest.mark.both_builds
@@ -59,8 +58,7 @@ async def test_an_odd_answer_is_taken(server: Server, sdp: str) -> None:
 async def test_packets_are_as_long_as_the_offer_allows(server: Server, times: str, payload_bytes: int) -> None:
     async with RtpEar() as ear, RawCaller("long", server.sip_port) as caller:
         caller.send("INVITE", body=SDP.format(port=ear.port, formats="0 101").replace("a=ptime:20", times))
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.acknowledge(200)
         async with asyncio.timeout(10):
             while len(ear.packets) < 20:  # noqa: ASYNC110 - nothing tells of a packet
                 await asyncio.sleep(0.02)

@@ -25,9 +25,7 @@ def is_loud(payload: bytes) -> bool:
 async def packets_after_the_prompt(server: Server, user: str, headers: bytes) -> int:
     """Call, listen to the BYE, and count the packets that came after the last loud one."""
     async with RtpPeer() as phone, RawCaller(user, server.sip_port) as caller:
-        caller.invite(rtp_port=phone.port, headers=headers)
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.establish(rtp_port=phone.port, headers=headers)
         await caller.request("BYE", 30)
         loud = [at for at, packet in enumerate(phone.heard) if is_loud(packet.payload)]
         assert loud
@@ -52,9 +50,7 @@ async def test_a_call_is_hung_up_at_once_where_nothing_is_left_to_hear(lend: Len
         RawCaller("long", server.sip_port) as caller,
         server.events() as log,
     ):
-        caller.invite(rtp_port=phone.port, headers=HANGUP)
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.establish(rtp_port=phone.port, headers=HANGUP)
         await log.wait("speak.started", timeout_s=15)
         caller.send("INFO", body="Signal=5\r\nDuration=160\r\n", content_type="application/dtmf-relay")
         await caller.request("BYE", 8)
@@ -67,9 +63,7 @@ async def test_hanging_up_cuts_the_silence_short(lend: Lend) -> None:
         RawCaller("silent", server.sip_port) as caller,
         server.events() as log,
     ):
-        caller.invite(headers=TEXT + HANGUP)
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.establish(headers=TEXT + HANGUP)
         await log.wait("speak.complete", timeout_s=20)
         assert (await server.only_call())["state"] == "established"
         assert (await caller.bye()).status == 200
@@ -101,8 +95,7 @@ async def test_a_lead_in_that_is_no_number_is_refused(server: Server) -> None:
     for value in ("soon", "-1", "10001", "1e3"):
         async with RawCaller("silent", server.sip_port) as caller:
             caller.invite(headers=TEXT + f"X-TTS-Delay: {value}\r\n".encode())
-            assert (await caller.final()).status == 400
-            caller.ack()
+            await caller.acknowledge(400)
 
 
 async def test_rtp_stops_when_nobody_acknowledges_and_goes_on_at_the_ack(lend: Lend) -> None:
@@ -160,8 +153,7 @@ async def test_early_media_is_not_held_back(lend: Lend) -> None:
         await phone.hears(20)
         await log.wait("speak.complete", timeout_s=20)
         assert (await server.post(f"/v1/calls/{call_id}/answer", {}))[0] < 300
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.acknowledge(200)
         await log.wait("call.established")
         await phone.hears(10)
         assert (await caller.bye()).status == 200

@@ -57,9 +57,7 @@ async def test_no_new_calls_while_the_media_clock_is_late(tmp_path: Path) -> Non
     ):
         assert (await options(server.sip_port)).status == 200
         pid = ua_pid(server)
-        caller.invite(rtp_port=ear.port)
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.establish(rtp_port=ear.port)
         starving = asyncio.create_task(starve(pid))
         try:
             refused = await until_answered(server, lambda answer: answer.status == 503)

@@ -117,14 +117,6 @@ async def takes_a_call(server: Server) -> None:
             await asyncio.sleep(0.2)
 
 
-async def established(caller: RawCaller) -> Answer:
-    caller.invite()
-    answer = await caller.final()
-    assert answer.status == 200, answer.text
-    caller.ack()
-    return answer
-
-
 async def refused(caller: RawCaller, method: str, sdp: str, **more: str) -> Answer:
     """What the server says to an offer."""
     caller.send(method, body=sdp, **more)  # type: ignore[arg-type]
@@ -145,7 +137,7 @@ def warned(answer: Answer) -> int:
 async def test_offers_that_cannot_be_taken(server: Server, method: str) -> None:
     async with RawCaller("silent", server.sip_port) as caller:
         if method != "new call":
-            await established(caller)
+            await caller.establish()
         for name, sdp in MALFORMED.items():
             async with RawCaller("silent", server.sip_port) as stranger:
                 answer = await refused(*((stranger, "INVITE") if method == "new call" else (caller, method)), sdp)
@@ -183,7 +175,7 @@ async def test_a_part_for_sdp_that_is_blank(server: Server, text: str) -> None:
         assert (await caller.final()).status in (400, 488)
         caller.ack()
     async with RawCaller("silent", server.sip_port) as caller:
-        await established(caller)
+        await caller.establish()
         caller.send("INVITE", body=parts, content_type=kind)
         assert (await caller.final()).status in (400, 488)
         caller.ack()
@@ -193,7 +185,7 @@ async def test_a_part_for_sdp_that_is_blank(server: Server, text: str) -> None:
         peer.answer("183 Session Progress", body=parts, content_type=kind)
         await until(server, call_id, "early")
         peer.answer("200 OK", body=parts, content_type=kind)
-        await until_bye_of(peer, "peer")
+        await peer.take_bye()
         assert (await until(server, call_id, "terminated"))["ending"]["reason"] == "not_acceptable"
 
 
@@ -230,7 +222,7 @@ async def test_info_carries_keys_in_both_formats(server: Server) -> None:
         ("application/dtmf; charset=us-ascii", " 0 \r\n"): "0",
     }
     async with server.events() as log, RawCaller("silent", server.sip_port) as caller:
-        await established(caller)
+        await caller.establish()
         for kind, body in keys:
             caller.send("INFO", body=body, content_type=kind)
             assert (await caller.final()).status == 200, body
@@ -246,7 +238,7 @@ async def test_info_carries_keys_in_both_formats(server: Server) -> None:
 async def test_info_of_other_kinds_is_refused(server: Server) -> None:
     bad = ["Signal=", "Signal", "Signal=5\r\nSignal=6", "Signal=55", "Signal=e", "=5", "\r\n", "Signal=5" * 400]
     async with RawCaller("silent", server.sip_port) as caller:
-        await established(caller)
+        await caller.establish()
         for body in bad:
             caller.send("INFO", body=body, content_type="application/dtmf-relay")
             assert (await caller.final()).status == 400, body
@@ -285,6 +277,14 @@ async def until(server: Server, call_id: str, state: str) -> Json:
     return await server.until_call(lambda call: call["id"] == call_id and call["state"] == state)
 
 
+async def hung_up(server: Server, call_id: str, peer: RawPeer, tag: str = "peer") -> None:
+    """Hang up a call that this branch of the peer has answered."""
+    assert (await server.post(f"/v1/calls/{call_id}/hangup", {}))[0] in (200, 202, 204)
+    while f";tag={tag}" not in await peer.take_bye():
+        pass
+    await until(server, call_id, "terminated")
+
+
 @pytest.mark.parametrize("sdp", USELESS.values(), ids=USELESS)
 async def test_useless_early_media_does_not_end_a_call_whose_200_is_good(server: Server, sdp: str) -> None:
     async with RawPeer() as peer:
@@ -294,10 +294,7 @@ async def test_useless_early_media_does_not_end_a_call_whose_200_is_good(server:
         peer.answer("200 OK", body=GOOD)
         await peer.expect("ACK")
         await until(server, call_id, "established")
-        assert (await server.post(f"/v1/calls/{call_id}/hangup", {}))[0] in (200, 202, 204)
-        await peer.expect("BYE")
-        peer.answer("200 OK")
-        await until(server, call_id, "terminated")
+        await hung_up(server, call_id, peer)
 
 
 @pytest.mark.parametrize("sdp", USELESS.values(), ids=USELESS)
@@ -310,8 +307,7 @@ async def test_a_useless_200_ends_the_call(server: Server, sdp: str, early: bool
             await until(server, call_id, "early")
         peer.answer("200 OK", body=sdp)
         await peer.expect("ACK")
-        await peer.expect("BYE")
-        peer.answer("200 OK")
+        await peer.take_bye()
         assert (await until(server, call_id, "terminated"))["ending"]["reason"] == "not_acceptable"
 
 
@@ -327,10 +323,7 @@ async def test_a_response_whose_lines_end_in_a_bare_cr(server: Server) -> None:
         await peer.expect("ACK")
         await log.wait("call.established")
         assert (await options(server.sip_port)).status == 200
-        assert (await server.post(f"/v1/calls/{call_id}/hangup", {}))[0] in (200, 202, 204)
-        await peer.expect("BYE")
-        peer.answer("200 OK")
-        await until(server, call_id, "terminated")
+        await hung_up(server, call_id, peer)
 
 
 @pytest.mark.parametrize("contact", ["<tel:+1>", "*", "tel:+1", "<http://x>", "<sip:a@b>, <tel:+1>"])
@@ -343,10 +336,7 @@ async def test_a_contact_that_is_no_sip_uri(server: Server, contact: str) -> Non
             peer.transmit(f"{answered}Content-Length: {len(GOOD)}\r\n\r\n{GOOD}".encode(), peer._sender)
         await peer.expect("ACK")
         await until(server, call_id, "established")
-        assert (await server.post(f"/v1/calls/{call_id}/hangup", {}))[0] in (200, 202, 204)
-        await peer.expect("BYE")
-        peer.answer("200 OK")
-        await until(server, call_id, "terminated")
+        await hung_up(server, call_id, peer)
 
 
 async def test_a_record_route_that_is_no_sip_uri(server: Server) -> None:
@@ -385,9 +375,7 @@ async def test_forks_with_useless_answers(server: Server, good_first: bool) -> N
         await until(server, call_id, "established")
         await asyncio.sleep(0.5)  # time for those that come late to do harm
         await until(server, call_id, "established")
-        assert (await server.post(f"/v1/calls/{call_id}/hangup", {}))[0] in (200, 202, 204)
-        await until_bye_of(peer, "two")
-        await until(server, call_id, "terminated")
+        await hung_up(server, call_id, peer, "two")
 
 
 @pytest.mark.parametrize("ended", [False, True])
@@ -409,9 +397,7 @@ async def test_requests_of_a_far_side_whose_tag_nobody_has_named(fresh_server: S
         else:
             peer.answer("200 OK", body=GOOD)
             await until(fresh_server, call_id, "established")
-            assert (await fresh_server.post(f"/v1/calls/{call_id}/hangup", {}))[0] in (200, 202, 204)
-            await until_bye_of(peer, "peer")
-            await until(fresh_server, call_id, "terminated")
+            await hung_up(fresh_server, call_id, peer)
 
 
 async def use_other_call_slots(server: Server) -> None:
@@ -453,9 +439,7 @@ async def test_what_belongs_to_a_call_that_is_over_leaves_the_next_one_alone(
         peer.answer("200 OK", body=GOOD)
         call = await until(fresh_server, call_id, "established")
         assert call["codec"] == "PCMU"
-        assert (await fresh_server.post(f"/v1/calls/{call_id}/hangup", {}))[0] in (200, 202, 204)
-        await until_bye_of(peer, "peer")
-        await until(fresh_server, call_id, "terminated")
+        await hung_up(fresh_server, call_id, peer)
 
 
 async def end_late_beside_the_next_call(server: Server, old: RawPeer, peer: RawPeer) -> None:
@@ -466,9 +450,7 @@ async def end_late_beside_the_next_call(server: Server, old: RawPeer, peer: RawP
     assert (await options(server.sip_port)).status == 200  # after it, on the same thread
     peer.answer("200 OK", body=GOOD)
     await until(server, call_id, "established")
-    assert (await server.post(f"/v1/calls/{call_id}/hangup", {}))[0] in (200, 202, 204)
-    await until_bye_of(peer, "peer")
-    await until(server, call_id, "terminated")
+    await hung_up(server, call_id, peer)
 
 
 @pytest.mark.parametrize("repeated", [False, True])
@@ -492,8 +474,7 @@ async def test_a_reinvite_of_a_call_that_is_over_leaves_the_next_one_alone(
             assert (await old.request_inside("BYE", 1)).startswith("SIP/2.0 200 ")
         else:
             await fresh_server.post(f"/v1/calls/{over}/hangup", {})
-            await old.expect("BYE")
-            old.answer("200 OK")
+            await old.take_bye()
         await until(fresh_server, over, "terminated")
         old.request = reinvite
         await end_late_beside_the_next_call(fresh_server, old, peer)
@@ -535,18 +516,7 @@ async def test_answers_without_a_tag_after_one_that_has_it(server: Server) -> No
         peer.answer("200 OK", body=GOOD, tag="")
         peer.request = reinvite
         peer.answer("200 OK", body=GOOD)
-        await server.post(f"/v1/calls/{call_id}/hangup", {})
-        await until_bye_of(peer, "one")
-        await until(server, call_id, "terminated")
-
-
-async def until_bye_of(peer: RawPeer, tag: str) -> None:
-    """Answer BYEs until that of this branch has come."""
-    while True:
-        text = await peer.expect("BYE")
-        peer.answer("200 OK")
-        if f";tag={tag}" in text:
-            return
+        await hung_up(server, call_id, peer, "one")
 
 
 @pytest.mark.parametrize(
@@ -605,9 +575,7 @@ async def test_an_offer_of_ipv6_or_ipv4_is_taken_by_ipv4(server: Server) -> None
     for media, wanted in (((six, four), [False, True]), ((four, six), [True, False])):
         async with RawCaller("silent", server.sip_port) as caller:
             caller.send("INVITE", body=head + "".join(media))
-            answer = await caller.final()
-            assert answer.status == 200, answer.text
-            caller.ack()
+            answer = await caller.acknowledge(200)
             ports = [int(port) for port in re.findall(r"^m=audio (\d+)", answer.text, re.MULTILINE)]
             assert [port > 0 for port in ports] == wanted
             assert (await caller.bye()).status == 200
@@ -619,7 +587,7 @@ async def test_answers_name_what_is_served(server: Server) -> None:
         allow, supported = told.header("Allow"), told.header("Supported")
         assert allow == "INVITE, ACK, BYE, CANCEL, OPTIONS, INFO, PRACK, UPDATE, NOTIFY"
         assert supported == "100rel, timer"
-        answers = [told, await established(caller)]
+        answers = [told, await caller.establish()]
         for method in ("MESSAGE", "TELEPORT"):
             caller.send(method)
             answers.append(await caller.final())

@@ -29,9 +29,7 @@ async def test_a_night_on_call(tmp_path: Path) -> None:
         RawCaller("long", server.sip_port) as caller,
     ):
         config = ("--config", str(server.config))
-        caller.invite()
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.establish()
         await server.until_call(lambda call: call["state"] == "established")
         status = json.loads(await cc_tts(tmp_path, "status", "--json", *config))["servers"][0]
         assert (status["calls"], status["not_ready_because"]) == (1, None)

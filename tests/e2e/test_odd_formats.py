@@ -41,14 +41,11 @@ def address(answer: str) -> tuple[str, int]:
 async def test_a_call_goes_on_after_a_recovery_of_freeswitch(server: Server) -> None:
     async with RawCaller("silent", server.sip_port) as caller, RtpPeer() as phone, server.events() as log:
         caller.send("INVITE", body=RECOVERED.format(version=1, port=phone.port).replace("/0", "/8000"))
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.acknowledge(200)
         call_id = (await log.wait("call.established"))["call_id"]
         async with RtpPeer() as recovered:
             caller.send("INVITE", body=RECOVERED.format(version=2, port=recovered.port))
-            answer = await caller.final()
-            assert answer.status == 200
-            caller.ack()
+            answer = await caller.acknowledge(200)
             await recovered.hears(20)
             await recovered.say(address(answer.text), 10)
             await recovered.press(address(answer.text), "5")

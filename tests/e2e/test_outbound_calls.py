@@ -65,8 +65,7 @@ async def test_a_redirection_is_followed_where_the_configuration_says_so(followi
         await second.expect("ACK")
         assert (await log.wait("call.established"))["call_id"] == call["id"]
         assert (await following.post(f"/v1/calls/{call['id']}/hangup", {}))[0] == 200
-        await second.expect("BYE")
-        second.answer("200 OK")
+        await second.take_bye()
         await log.wait("call.terminated")
 
 
@@ -173,9 +172,7 @@ async def test_who_is_calling_is_told_of_trusted_peers(tmp_path: Path, *, truste
         server.events() as log,
         RawCaller("silent;tenant=red;x", server.sip_port) as caller,
     ):
-        caller.invite(headers=IDENTITY)
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.establish(headers=IDENTITY)
         data = (await log.wait("call.incoming"))["data"]
         call = await server.only_call()
         assert (await caller.bye()).status == 200
@@ -194,13 +191,9 @@ async def test_who_is_calling_is_told_of_trusted_peers(tmp_path: Path, *, truste
 
 async def test_the_codec_of_a_call_follows_a_reinvite(server: Server) -> None:
     async with RawCaller("silent", server.sip_port) as caller:
-        caller.invite(formats="0 101")
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.establish(formats="0 101")
         await server.until_call(lambda call: call["codec"] == "PCMU")
-        caller.invite(formats="8 101")
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.establish(formats="8 101")
         await server.until_call(lambda call: call["codec"] == "PCMA")
         assert (await caller.bye()).status == 200
 
@@ -221,9 +214,7 @@ async def next_invite(caller: RawCaller, timeout_s: float = 10.0) -> str:
 
 async def test_a_hold_of_a_call_that_came_in_is_tried_again_after_491(server: Server) -> None:
     async with RawCaller("silent", server.sip_port) as caller, server.events() as log:
-        caller.invite()
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.establish()
         call_id = (await log.wait("call.established"))["call_id"]
         assert (await server.post(f"/v1/calls/{call_id}/hold", {}))[0] == 200
         for _ in range(2):
@@ -261,8 +252,7 @@ async def test_a_hold_that_is_refused_is_reported(server: Server) -> None:
         assert failed["data"] == {"command": "hold", "detail": "the far side answered 488"}
         assert (await server.get(f"/v1/calls/{call['id']}"))[1]["held"] is False
         assert (await server.post(f"/v1/calls/{call['id']}/hangup", {}))[0] == 200
-        await peer.expect("BYE")
-        peer.answer("200 OK")
+        await peer.take_bye()
         await log.wait("call.terminated")
 
 

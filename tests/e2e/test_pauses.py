@@ -78,9 +78,7 @@ async def test_calls_are_refused_while_the_server_hangs(server: Server) -> None:
                 late.ack()
         await until_options(server, 200)
     async with RawCaller("silent", server.sip_port) as caller:
-        caller.invite()
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.establish()
         assert (await caller.bye()).status == 200
     await server.until_all_terminated()
 

@@ -39,10 +39,7 @@ async def server_of(folder: Path, *, pairs: int, port_cooldown_s: float) -> Asyn
 
 async def pick_up(caller: RawCaller) -> int:
     """Call; returns the server's RTP port."""
-    caller.invite()
-    answer = await caller.final()
-    assert answer.status == 200, answer.text
-    caller.ack()
+    answer = await caller.establish()
     match = re.search(r"^m=audio (\d+) ", answer.text, re.MULTILINE)
     assert match is not None, answer.text
     return int(match[1])

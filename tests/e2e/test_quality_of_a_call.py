@@ -26,8 +26,7 @@ async def test_packets_are_counted_over_holds_and_refreshes(server: Server) -> N
         counts = []
         for more in ("", "a=sendonly\r\n", "", "a=inactive\r\n", "", ""):  # the last one only repeats what there is
             caller.send("INVITE", body=plain + more)
-            assert (await caller.final()).status == 200
-            caller.ack()
+            await caller.acknowledge(200)
             if not more:
                 await phone.say(to, NUM_PACKETS)
             counts.append(int((await server.only_call())["quality"]["packets_sent"]))

@@ -22,9 +22,7 @@ async def ending_of(server: Server, event: Json) -> Json:
 async def test_a_bye_says_why(server: Server) -> None:
     """As FreeSWITCH sends it after ``uuid_kill UUID CALL_REJECTED``."""
     async with RawCaller("silent", server.sip_port) as caller, server.events() as log:
-        caller.invite()
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.establish()
         await log.wait("call.established")
         caller.send("BYE", headers=b'Reason: Q.850;cause=21;text="CALL_REJECTED"\r\n')
         assert (await caller.final()).status == 200
@@ -58,9 +56,7 @@ async def test_a_refusal_says_why(server: Server) -> None:
 async def test_a_bye_without_a_reason_has_none_and_ours_is_not_taken_for_theirs(server: Server) -> None:
     for ends_by_itself in (True, False):
         async with RawCaller("silent", server.sip_port) as caller, server.events() as log:
-            caller.invite()
-            assert (await caller.final()).status == 200
-            caller.ack()
+            await caller.establish()
             call_id = (await log.wait("call.established"))["call_id"]
             if ends_by_itself:
                 assert (await caller.bye()).status == 200

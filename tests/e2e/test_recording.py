@@ -81,9 +81,7 @@ async def test_a_dual_recording_has_what_was_heard_and_what_was_said(server: Ser
 
 async def test_an_invite_is_recorded_from_its_first_frame_on(server: Server, tmp_path: Path) -> None:
     async with server.events() as log, RtpPeer() as phone, RawCaller("greet", server.sip_port) as caller:
-        caller.invite(headers=b"X-TTS-Record: dual;encoding=pcm16\r\n", rtp_port=phone.port)
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.establish(headers=b"X-TTS-Record: dual;encoding=pcm16\r\n", rtp_port=phone.port)
         started = (await log.wait("call.recording", state="started"))["data"]
         await log.wait("speak.complete")
         assert (await caller.bye()).status == 200

@@ -84,9 +84,7 @@ async def test_a_recorder_that_is_killed_loses_seconds_and_no_call(server: Serve
 async def test_a_user_agent_that_is_killed_leaves_a_whole_file(tmp_path: Path) -> None:
     async with server_with(tmp_path) as server, server.events() as log, RtpPeer() as phone:
         async with RawCaller("silent", server.sip_port) as caller:
-            caller.invite(rtp_port=phone.port)
-            assert (await caller.final()).status == 200
-            caller.ack()
+            await caller.establish(rtp_port=phone.port)
             call = await server.until_call(lambda call: call["state"] == "established")
             recording_id = await begun(server, log, call["id"])
             await asyncio.sleep(RECORDED_S)
@@ -125,9 +123,7 @@ async def test_a_recording_goes_on_in_one_file_when_the_server_is_killed(tmp_pat
 async def test_what_ended_without_a_server_is_told_by_the_next_one(tmp_path: Path) -> None:
     async with server_with(tmp_path, **LONG_GRACE) as server, RtpPeer() as phone:
         async with server.events() as earlier, RawCaller("silent", server.sip_port) as caller:
-            caller.invite(rtp_port=phone.port)
-            assert (await caller.final()).status == 200
-            caller.ack()
+            await caller.establish(rtp_port=phone.port)
             call = await server.until_call(lambda call: call["state"] == "established")
             recording_id = await begun(server, earlier, call["id"])
             await asyncio.sleep(1)

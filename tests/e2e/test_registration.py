@@ -26,13 +26,24 @@ async def place(server: Server, peer: RawPeer, **body: object) -> Json:
     return call
 
 
-async def test_registers_and_takes_calls_for_the_account(tmp_path: Path) -> None:
-    registrar = await Sipp.answer("registrar", folder=tmp_path)
-    settings = {
+def registering(registrar: RawPeer | Sipp, **more: str) -> dict[str, str]:
+    """Settings with which the server registers, and again after a second."""
+    return {
         "registration__registrar": f"sip:{HOST}:{registrar.port}",
         "registration__username": "greet",
-        "registration__password": PASSWORD,
+        "registration__retry_s": "1",
+        **more,
     }
+
+
+def taken(registrar: RawPeer, server: Server) -> None:
+    """Take the registration that was asked for last."""
+    registrar.answer("200 OK", headers=f"Contact: <sip:greet@{HOST}:{server.sip_port}>;expires=60\r\n")
+
+
+async def test_registers_and_takes_calls_for_the_account(tmp_path: Path) -> None:
+    registrar = await Sipp.answer("registrar", folder=tmp_path)
+    settings = registering(registrar, registration__password=PASSWORD)
     async with server_with(tmp_path, **settings) as server, server.events() as log:
         await until(lambda: "SIP/2.0 200 OK" in registrar.messages, REGISTER_TIMEOUT_S)
         binding = re.search(r"^Contact: <sip:greet@[\d.]+:(\d+)", registrar.messages, re.MULTILINE)
@@ -40,9 +51,7 @@ async def test_registers_and_takes_calls_for_the_account(tmp_path: Path) -> None
         assert int(binding[1]) == server.sip_port
         assert "sesame" not in registrar.messages
         async with RawCaller("greet", server.sip_port) as caller:
-            caller.invite()
-            assert (await caller.final()).status == 200
-            caller.ack()
+            await caller.establish()
             assert (await log.wait("call.incoming"))["data"]["callee"].startswith("<sip:greet@")
             await log.wait("call.established")
             assert (await caller.bye()).status == 200
@@ -52,52 +61,30 @@ async def test_registers_and_takes_calls_for_the_account(tmp_path: Path) -> None
 
 
 async def test_a_registrar_that_refuses_is_asked_again_and_readyz_says_so(tmp_path: Path) -> None:
-    async with RawPeer() as registrar:
-        settings = {
-            "registration__registrar": f"sip:{HOST}:{registrar.port}",
-            "registration__username": "greet",
-            "registration__retry_s": "1",
-        }
-        async with server_with(tmp_path, **settings) as server:
-            await registrar.expect("REGISTER")
-            registrar.answer("503 Service Unavailable")
-            problem = await until_readyz(server, 503)
-            assert problem["reason"] == "not registered with the PBX"
-            assert (await server.get("/healthz"))[0] == 200
-            await registrar.expect("REGISTER", timeout_s=20)
-            registrar.answer("200 OK", headers=f"Contact: <sip:greet@{HOST}:{server.sip_port}>;expires=60\r\n")
-            await until_readyz(server, 200)
+    async with RawPeer() as registrar, server_with(tmp_path, **registering(registrar)) as server:
+        await registrar.expect("REGISTER")
+        registrar.answer("503 Service Unavailable")
+        problem = await until_readyz(server, 503)
+        assert problem["reason"] == "not registered with the PBX"
+        assert (await server.get("/healthz"))[0] == 200
+        await registrar.expect("REGISTER", timeout_s=20)
+        taken(registrar, server)
+        await until_readyz(server, 200)
 
 
 async def test_a_registrar_that_answers_with_a_star(tmp_path: Path) -> None:
-    async with RawPeer() as registrar:
-        settings = {
-            "registration__registrar": f"sip:{HOST}:{registrar.port}",
-            "registration__username": "greet",
-            "registration__expires_s": "60",
-            "registration__retry_s": "1",
-        }
-        async with server_with(tmp_path, **settings) as server:
-            await registrar.expect("REGISTER")
-            registrar.answer("200 OK", headers="Contact: *\r\nExpires: 60\r\n")
-            await until_readyz(server, 200)
-            async with RawCaller("silent", server.sip_port) as caller:
-                caller.invite()
-                assert (await caller.final()).status == 200
-                caller.ack()
-                assert (await caller.bye()).status == 200
-            assert "assertion_failed" not in server.log
-            assert len(ua_starts(server)) == 1, "the UA process lives"
-
-
-def registering(registrar: RawPeer, **more: str) -> dict[str, str]:
-    """Settings with which the server registers, and again after a second."""
-    return {
-        "registration__registrar": f"sip:{HOST}:{registrar.port}",
-        "registration__username": "greet",
-        "registration__retry_s": "1",
-        **more,
-    }
+    async with (
+        RawPeer() as registrar,
+        server_with(tmp_path, **registering(registrar, registration__expires_s="60")) as server,
+    ):
+        await registrar.expect("REGISTER")
+        registrar.answer("200 OK", headers="Contact: *\r\nExpires: 60\r\n")
+        await until_readyz(server, 200)
+        async with RawCaller("silent", server.sip_port) as caller:
+            await caller.establish()
+            assert (await caller.bye()).status == 200
+        assert "assertion_failed" not in server.log
+        assert len(ua_starts(server)) == 1, "the UA process lives"
 
 
 @pytest.mark.parametrize(
@@ -115,7 +102,7 @@ async def test_a_registrar_is_asked_again_after_every_refusal(tmp_path: Path, re
             await until_readyz(server, 503, reason="not registered with the PBX")
         register = await registrar.expect("REGISTER", timeout_s=20)
         assert f"Contact: <sip:greet@{HOST}:{server.sip_port}" in register
-        registrar.answer("200 OK", headers=f"Contact: <sip:greet@{HOST}:{server.sip_port}>;expires=60\r\n")
+        taken(registrar, server)
         await until_readyz(server, 200)
 
 
@@ -127,13 +114,11 @@ async def test_a_registrar_is_asked_again_during_a_call(tmp_path: Path) -> None:
     ):
         await registrar.expect("REGISTER")
         async with RawCaller("silent", server.sip_port) as caller:
-            caller.invite()
-            assert (await caller.final()).status == 200
-            caller.ack()
+            await caller.establish()
             await log.wait("call.established")
             registrar.answer("403 Forbidden")
             await registrar.expect("REGISTER", timeout_s=20)
-            registrar.answer("200 OK", headers=f"Contact: <sip:greet@{HOST}:{server.sip_port}>;expires=60\r\n")
+            taken(registrar, server)
             await until_readyz(server, 200)
             assert (await caller.bye()).status == 200
 
@@ -147,9 +132,7 @@ async def test_the_next_server_knows_what_the_registrar_answered_last(tmp_path: 
             registrar.answer("403 Forbidden")
             await until_readyz(server, 503, reason="not registered with the PBX")
             async with RawCaller("silent", server.sip_port) as caller:
-                caller.invite()
-                assert (await caller.final()).status == 200
-                caller.ack()
+                await caller.establish()
                 await until(lambda: logged(server, "call_answered"), REGISTER_TIMEOUT_S)
                 assert await server.replace(signal.SIGKILL) == -signal.SIGKILL
                 await until_readyz(server, 503, reason="not registered with the PBX")
@@ -193,8 +176,7 @@ async def test_places_a_call_and_speaks(server: Server) -> None:
         await peer.expect("ACK")
         assert (await log.wait("call.established"))["data"]["codec"] == "PCMA"
         assert (await log.wait("speak.complete"))["data"]["completion_cause"] == "normal"
-        await peer.expect("BYE")
-        peer.answer("200 OK")
+        await peer.take_bye()
         ending = (await log.wait("call.terminated"))["data"]["ending"]
     assert (ending["result"], ending["reason"]) == ("completed", "prompt_finished")
     assert (await server.get(f"/v1/calls/{call['id']}"))[1]["direction"] == "outbound"
@@ -254,14 +236,10 @@ async def test_hangup_before_the_answer_is_a_cancel(server: Server) -> None:
 @pytest.mark.parametrize("code", [401, 407])
 async def test_a_challenged_invite_is_answered_with_the_accounts_credentials(tmp_path: Path, code: int) -> None:
     async with RawPeer() as registrar, RawPeer() as peer:
-        settings = {
-            "registration__registrar": f"sip:{HOST}:{registrar.port}",
-            "registration__username": "greet",
-            "registration__password": PASSWORD,
-        }
+        settings = registering(registrar, registration__password=PASSWORD)
         async with server_with(tmp_path, **settings) as server, server.events() as log:
             await registrar.expect("REGISTER")
-            registrar.answer("200 OK", headers=f"Contact: <sip:greet@{HOST}:{server.sip_port}>;expires=60\r\n")
+            taken(registrar, server)
             await place(server, peer)
             await peer.expect("INVITE")
             asks, answers = {401: ("WWW-Authenticate", "Authorization")}.get(
@@ -279,6 +257,5 @@ async def test_a_challenged_invite_is_answered_with_the_accounts_credentials(tmp
             await peer.expect("ACK")
             call_id = (await log.wait("call.established"))["call_id"]
             assert (await server.post(f"/v1/calls/{call_id}/hangup", {}))[0] == 200
-            await peer.expect("BYE")
-            peer.answer("200 OK")
+            await peer.take_bye()
             await log.wait("call.terminated")

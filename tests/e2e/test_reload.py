@@ -53,9 +53,7 @@ async def test_calls_go_on_and_everything_that_can_be_is_taken_over(tmp_path: Pa
     async with server_with(tmp_path) as server:
         agent = ua_pid(server)
         async with RawCaller("long", server.sip_port) as caller:
-            caller.invite()
-            assert (await caller.final()).status == 200
-            caller.ack()
+            await caller.establish()
             call = await server.until_call(lambda call: call["state"] == "established")
 
             change(server, "[routes.silent]", '[routes.new]\ngreeting = "New."\n\n[routes.silent]')

@@ -25,10 +25,7 @@ TWO_SECONDS = 100
 async def call(server: Server, rtp_port: int) -> AsyncIterator[tuple[RawCaller, Address]]:
     """A call to the long announcement; where our RTP is to be sent."""
     async with RawCaller("long", server.sip_port) as caller:
-        caller.invite(rtp_port=rtp_port)
-        answer = await caller.final()
-        assert answer.status == 200
-        caller.ack()
+        answer = await caller.establish(rtp_port=rtp_port)
         yield caller, media_address(answer)
         assert (await caller.bye()).status == 200
 

@@ -90,9 +90,7 @@ async def test_from_ready_to_stopping(kind: str, tmp_path: Path, monkeypatch: py
             assert "RELOADING=1" in await reload(server, manager)  # a reload that fails is over too
 
             async with RawCaller("long", server.sip_port) as caller:
-                caller.invite()
-                assert (await caller.final()).status == 200
-                caller.ack()
+                await caller.establish()
                 await manager.until_said("STATUS=1 call")
                 manager.lines.clear()
                 server.signal(signal.SIGTERM)

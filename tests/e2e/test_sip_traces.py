@@ -92,9 +92,7 @@ async def test_a_capture_server_that_is_away_costs_no_call(tmp_path: Path) -> No
     async with CaptureServer() as gone:
         address = gone.own
     async with server_with(tmp_path, sip__hep=f"udp:{address}") as server, RawCaller("long", server.sip_port) as caller:
-        caller.invite()
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.establish()
         await server.until_call(lambda call: call["state"] == "established")
         assert (await caller.bye()).status == 200
 

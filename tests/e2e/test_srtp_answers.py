@@ -47,8 +47,7 @@ async def test_useless_answers_end_the_call(lend: Lend, srtp: str) -> None:
         for name, sdp in answers.items():
             async with RawPeer() as peer:
                 call_id = await answered(server, peer, sdp)
-                await peer.expect("BYE")
-                peer.answer("200 OK")
+                await peer.take_bye()
                 ended = await until_ended(server, call_id)
                 assert ended["ending"]["reason"] == "not_acceptable", name
                 assert ended["ending"]["sip_code"] == 488, name
@@ -58,8 +57,7 @@ async def test_useless_answers_end_the_call(lend: Lend, srtp: str) -> None:
             call = await server.until_call(lambda call: call["id"] == call_id and call["state"] == "established")
             assert call["srtp"] is True
             await server.post(f"/v1/calls/{call_id}/hangup", {})
-            await peer.expect("BYE")
-            peer.answer("200 OK")
+            await peer.take_bye()
             await until_ended(server, call_id)
         assert ua_pid(server) == first_pid
 
@@ -80,8 +78,7 @@ async def test_an_answer_to_hold_that_drops_the_key_ends_the_call(lend: Lend, na
         await server.post(f"/v1/calls/{call_id}/hold", {})
         await peer.expect("INVITE")
         peer.answer("200 OK", body=(USELESS | IN_THE_CLEAR)[name] + "a=recvonly\r\n")
-        await peer.expect("BYE")
-        peer.answer("200 OK")
+        await peer.take_bye()
         assert (await until_ended(server, call_id))["ending"]["reason"] == "not_acceptable"
 
 
@@ -103,8 +100,7 @@ async def test_an_answer_in_the_ack_that_is_of_no_use_ends_the_call(lend: Lend, 
 async def test_who_is_encrypted_is_not_for_the_caller_to_say(lend: Lend) -> None:
     async with lend(rtp__srtp="optional") as server, RawCaller("silent", server.sip_port) as caller:
         caller.send("INVITE", body=offer("RTP/AVP"), from_name=b'"SRTP status: Active"')
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.acknowledge(200)
         call = await server.until_call(lambda call: call["state"] == "established" and call["srtp"] is not None)
         assert call["srtp"] is False
 
@@ -115,8 +111,7 @@ async def test_a_200_without_an_answer_ends_the_call(lend: Lend) -> None:
         assert status == 201, call
         await peer.expect("INVITE")
         peer.answer("200 OK", headers=f"Contact: <sip:peer@{peer.own}>\r\n")
-        await peer.expect("BYE")
-        peer.answer("200 OK")
+        await peer.take_bye()
         ended = await until_ended(server, call["id"])
         assert (ended["ending"]["result"], ended["ending"]["reason"]) == ("failed", "not_acceptable")
 

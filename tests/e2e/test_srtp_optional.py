@@ -59,8 +59,7 @@ async def test_a_peer_that_refuses_keys_gets_an_offer_without(optional: Server, 
         assert now["sip_call_id"] == call_id(second)
         assert await phone.num_heard() >= 20
         await optional.post(f"/v1/calls/{call['id']}/hangup", {})
-        await peer.expect("BYE")
-        peer.answer("200 OK")
+        await peer.take_bye()
         await log.wait("call.terminated")
         assert len([event for event in log.events if event["type"] == "call.terminated"]) == 1
     assert len(logged(optional, "offered_again_without_srtp")) == 1
@@ -142,8 +141,7 @@ async def test_no_keys_are_offered_inside_a_call_that_is_not_encrypted(optional:
     async with RawCaller("silent", optional.sip_port) as caller, RtpPeer() as phone, optional.events() as log:
         plain = SDP.format(port=phone.port, formats="0 101")
         caller.send("INVITE", body=plain)
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.acknowledge(200)
         call = (await log.wait("call.established"))["call_id"]
         for request in await hold_and_unhold(optional, caller, call, (plain + "a=recvonly\r\n", plain)):
             assert keys(request) == 0
@@ -160,8 +158,7 @@ async def test_no_keys_are_offered_inside_a_call_that_is_not_encrypted(optional:
 async def test_keys_are_offered_inside_a_call_that_is_encrypted(optional: Server) -> None:
     async with RawCaller("silent", optional.sip_port) as caller, optional.events() as log:
         caller.send("INVITE", body=offer("RTP/SAVP", CRYPTO))
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.acknowledge(200)
         call = (await log.wait("call.established"))["call_id"]
         held, plain = offer("RTP/SAVP", CRYPTO) + "a=recvonly\r\n", offer("RTP/SAVP", CRYPTO)
         for request in await hold_and_unhold(optional, caller, call, (held, plain)):

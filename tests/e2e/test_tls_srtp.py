@@ -190,8 +190,7 @@ async def test_srtp_required(tmp_path: Path) -> None:
         await until(lambda: logged(server, "srtp_keys_in_clear"), 5)  # said after /readyz
         async with RawCaller("greet", server.sip_port) as caller:
             caller.send("INVITE", body=offer("RTP/AVP", rtp_port=ear.port))
-            assert (await caller.final()).status == 488
-            caller.ack()
+            await caller.acknowledge(488)
         async with RawCaller("greet", server.sip_port) as caller, server.events() as log:
             caller.send("INVITE", body=offer("RTP/SAVP", CRYPTO, rtp_port=ear.port))
             answer = await caller.final()
@@ -260,8 +259,7 @@ async def test_offers_inside_a_call_that_cannot_be_answered(lend: Lend, method: 
     async with lend(rtp__srtp="optional") as server, RawCaller("silent", server.sip_port) as caller:
         first_pid = ua_pid(server)
         caller.send("INVITE", body=offer("RTP/SAVP", CRYPTO))
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.acknowledge(200)
         too_many = offer("RTP/SAVP", *(f"{1_000_000 + number}{CRYPTO[1:]}" for number in range(33)))
         for name, sdp in (UNUSABLE | {"33 good keys": too_many}).items():
             caller.send(method, body=sdp)
@@ -288,8 +286,7 @@ async def test_a_plain_answer_to_an_offer_of_srtp_ends_the_call(lend: Lend) -> N
         assert re.search(r"^m=audio \d+ RTP/SAVP ", invite, re.MULTILINE)
         assert "a=crypto:1 AES_CM_128_HMAC_SHA1_80 " in invite
         peer.answer("200 OK", formats="0 101")
-        await peer.expect("BYE")
-        peer.answer("200 OK")
+        await peer.take_bye()
         ended = await server.until_terminated()
         assert ended["srtp"] is None
         await until(lambda: logged(server, "call_ended"), 5)

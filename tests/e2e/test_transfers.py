@@ -65,9 +65,7 @@ class Transferee:
 @pytest_asyncio.fixture(loop_scope="session")
 async def transferee(server: Server) -> AsyncIterator[Transferee]:
     async with server.events() as log, RawCaller("silent", server.sip_port) as caller:
-        caller.invite()
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.establish()
         await log.wait("call.established")
         yield Transferee(server, caller, log, await server.only_call())
 
@@ -186,9 +184,7 @@ async def test_nobody_is_transferred_who_is_not_allowed(transferee: Transferee) 
 
 async def test_a_header_of_the_invite_transfers_after_its_text(server: Server) -> None:
     async with server.events() as log, RawCaller("silent", server.sip_port) as caller:
-        caller.invite(headers=f"X-TTS-Text: One%20moment.\r\nX-TTS-Transfer: {TARGET}\r\n".encode())
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.establish(headers=f"X-TTS-Text: One%20moment.\r\nX-TTS-Transfer: {TARGET}\r\n".encode())
         transferee = Transferee(server, caller, log, await server.until_call(lambda call: True))
         await transferee.is_held()
         said = await log.wait("speak.complete")

@@ -82,8 +82,7 @@ async def test_a_trunk_that_refuses_is_followed_by_the_next_within_the_same_call
             shown = (await server.get(f"/v1/calls/{call['id']}"))[1]
             assert (shown["trunk"], shown["state"]) == ("beta", "established")
             assert (await server.post(f"/v1/calls/{call['id']}/speak", {"text": "Hi.", "then": "hangup"}))[0] == 201
-            await beta.expect("BYE")
-            beta.answer("200 OK")
+            await beta.take_bye()
             ending = (await log.wait("call.terminated"))["data"]["ending"]
             assert ending["result"] == "completed"
 
@@ -109,8 +108,7 @@ async def test_a_call_that_comes_in_says_by_which_trunk(tmp_path: Path) -> None:
             async with RawCaller("greet", server.sip_port) as caller:
                 caller.invite()
                 assert (await log.wait("call.incoming"))["data"]["trunk"] == "beta"
-                assert (await caller.final()).status == 200
-                caller.ack()
+                await caller.acknowledge(200)
                 assert (await caller.bye()).status == 200
 
 
@@ -198,8 +196,7 @@ async def test_a_silent_host_is_given_up_and_gets_a_cancel_when_it_answers_yet(t
             await beta.expect("ACK")
             await log.wait("call.established")
             assert (await server.delete(f"/v1/calls/{(await server.only_call())['id']}"))[0] == 200
-            await beta.expect("BYE")
-            beta.answer("200 OK")
+            await beta.take_bye()
             await log.wait("call.terminated")
 
 
@@ -225,8 +222,7 @@ async def test_every_user_agent_process_places_calls_of_a_trunk_and_one_register
                 up.append(call["id"])
             for call_id in up:
                 assert (await server.delete(f"/v1/calls/{call_id}"))[0] == 200
-                await alpha.expect("BYE")
-                alpha.answer("200 OK")
+                await alpha.take_bye()
             with pytest.raises(TimeoutError):
                 await alpha.expect("REGISTER", timeout_s=0.2)
     assert len(ports) == 2

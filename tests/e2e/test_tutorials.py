@@ -93,9 +93,7 @@ async def test_the_ivr_hands_the_caller_over_to_a_person(
 ) -> None:
     ivr = await started("examples/ivr.py", server, tmp_path, PERSON)
     async with server.events() as log, RawCaller("silent", server.sip_port) as caller:
-        caller.invite()
-        assert (await caller.final()).status == 200
-        caller.ack()
+        await caller.establish()
         await log.wait("speak.started", timeout_s=30)
         caller.send("INFO", body="Signal=2\r\nDuration=160\r\n", content_type="application/dtmf-relay")
         assert (await caller.final()).status == 200

@@ -47,10 +47,7 @@ async def calls(server: Server, number: int, *, source: str = HOST) -> AsyncIter
         made = []
         for _ in range(number):
             caller = await stack.enter_async_context(RawCaller("silent", server.sip_port, source=source))
-            caller.invite()
-            answer = await caller.final()
-            assert answer.status == 200, answer.text
-            caller.ack()
+            answer = await caller.establish()
             made.append((caller, answer))
         yield made
 
@@ -138,9 +135,7 @@ async def test_a_password_is_asked_for_and_taken_by_the_same_process(tmp_path: P
         for _ in range(4):
             async with RawCaller("silent", server.sip_port) as caller:
                 nonce, *_ = await caller.challenges()
-                caller.invite(headers=authorization(nonce, password=PASSWORD))
-                assert (await caller.final()).status == 200
-                caller.ack()
+                await caller.establish(headers=authorization(nonce, password=PASSWORD))
                 assert (await caller.bye()).status == 200
 
 
@@ -179,8 +174,7 @@ async def test_one_binding_for_both_and_calls_that_are_placed_by_either(tmp_path
             assert server.sip_port not in ports
             for call in await server.calls():
                 assert (await server.post(f"/v1/calls/{call['id']}/hangup", {}))[0] < 300
-                await pbx.expect("BYE")
-                pbx.answer("200 OK")
+                await pbx.take_bye()
             await server.until_all_terminated()
 
 

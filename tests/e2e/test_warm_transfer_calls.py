@@ -54,8 +54,7 @@ async def test_an_agent_is_briefed_takes_the_call_and_talks_with_the_caller(serv
         await asyncio.sleep(0.2)
         assert len(missing_in(phone.pcm, frames)) < 12
         assert await caller.caller.bye()
-        bye = await peer.expect("BYE")
-        peer.answer("200 OK")
+        bye = await peer.take_bye()
         assert "X-TTS-Cause: bridge_ended" in bye
         await log.wait("call.unbridged", call_id=begun["agent_call_id"], reason="call_ended")
 

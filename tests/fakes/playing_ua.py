@@ -10,6 +10,7 @@ from cc_tts.media.playout_buffer import PlayoutBuffer
 from cc_tts.media.playout_events import PlayoutEvent, PlayoutUnderrun
 from cc_tts.processes.channel import Message
 from cc_tts.ua import messages
+from cc_tts.ua.process.agent import MEDIA_COMMANDS
 from tests.fakes.fake_ua import FakeUa
 
 FORMAT = AudioFormat(8000)
@@ -28,6 +29,16 @@ class PlayingLeg:
         self.paused_by: set[str] = set()
         self.said: deque[bytes] = deque()
         self.directions: tuple[messages.AudioDirection, ...] = ()
+
+    def cut(self, utterance_id: str | None) -> None:
+        self.buffer.cut(utterance_id)
+
+    def set_paused(self, reason: str, *, paused: bool, restart: tuple[str, float] | None = None) -> None:
+        (self.paused_by.add if paused else self.paused_by.discard)(reason)
+        if self.paused_by:
+            self.buffer.pause()
+        else:
+            self.buffer.resume(restart=restart)
 
 
 class PlayingUa(FakeUa):
@@ -50,26 +61,10 @@ class PlayingUa(FakeUa):
     def send(self, message: Any, payload: bytes = b"") -> None:
         super().send(message, payload)
         leg = self.legs.setdefault(message.call_id, PlayingLeg())
-        match message:
-            case messages.BeginUtterance():
-                leg.buffer.begin(message.utterance_id, message.start_threshold_ms)
-            case messages.Audio():
-                leg.buffer.write(message.utterance_id, payload)
-            case messages.ExpectUnderrun():
-                leg.buffer.await_more(message.utterance_id)
-            case messages.FinishUtterance():
-                leg.buffer.finish(message.utterance_id)
-            case messages.CutUtterance():
-                leg.buffer.cut(message.utterance_id)
-            case messages.SetListening():
-                leg.directions = message.directions
-            case messages.SetPaused(by=by, paused=True):
-                leg.paused_by.add(by)
-                leg.buffer.pause()
-            case messages.SetPaused(by=by, utterance_id=utterance_id, from_ms=from_ms):
-                leg.paused_by.discard(by)
-                if not leg.paused_by:
-                    leg.buffer.resume(restart=(utterance_id, from_ms) if utterance_id else None)
+        if (feed := MEDIA_COMMANDS.get(type(message))) is not None:
+            feed(leg, message, payload)
+        elif isinstance(message, messages.SetListening):
+            leg.directions = message.directions
 
     def report(self, message: Message) -> None:
         if isinstance(message, messages.CallEstablished):

@@ -38,6 +38,12 @@ def riff_header(file: bytes) -> tuple[bytes, bytes]:
     return file[:start], file[start:]
 
 
+def posted(body: bytes, version: str = "1.1") -> bytes:
+    """The bytes of a request."""
+    head = f"POST {PATH} HTTP/{version}\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
 def no_stream_runs(api: RunningApi) -> bool:
     return b"cctts_speech_streams 0.0\n" in api.context.metrics.render()
 
@@ -192,11 +198,7 @@ async def test_audio_comes_while_it_is_made(api: RunningApi) -> None:
 async def test_a_client_of_http_1_0_is_served(api: RunningApi) -> None:
     body = b'{"input": "one", "response_format": "pcm"}'
     async with api.connect() as (reader, writer):
-        writer.write(
-            f"POST {PATH} HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            f"Content-Length: {len(body)}\r\n\r\n".encode()
-            + body
-        )
+        writer.write(posted(body, "1.0"))
         head = await reader.readuntil(b"\r\n\r\n")
         assert b" 200 " in head
         assert b"chunked" not in head
@@ -246,11 +248,7 @@ async def test_a_client_that_leaves_early_is_no_failure_of_ours(api: RunningApi,
     body = b'{"input": "' + b"word " * (10_000 if has_begun else 1) + b'", "response_format": "pcm"}'
     with structlog.testing.capture_logs() as lines:
         async with api.connect() as (reader, writer):
-            writer.write(
-                f"POST {PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                f"Content-Length: {len(body)}\r\n\r\n".encode()
-                + body
-            )
+            writer.write(posted(body))
             await eventually(lambda: source.streams)
             if has_begun:
                 await reader.readuntil(b"\r\n\r\n")
@@ -267,11 +265,7 @@ async def test_a_reader_that_stops_is_cut_off(api: RunningApi, monkeypatch: pyte
     body = b'{"input": "' + b"word " * 10_000 + b'", "response_format": "pcm"}'  # 48 MB of audio
     async with api.connect() as (_reader, writer):
         writer.transport.pause_reading()  # type: ignore[attr-defined]
-        writer.write(
-            f"POST {PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            f"Content-Length: {len(body)}\r\n\r\n".encode()
-            + body
-        )
+        writer.write(posted(body))
         await eventually(lambda: api.registry.source.streams and api.registry.source.streams[0].is_cancelled)
         await eventually(lambda: no_stream_runs(api))
     assert (await api.ask("POST", PATH, {"input": "hi"})).status == 200
@@ -307,11 +301,7 @@ async def test_a_failure_in_the_middle_breaks_the_connection_off(api: RunningApi
     api.registry.source.fail_at, api.registry.source.error = 1, error
     body = b'{"input": "one two", "response_format": "pcm"}'
     async with api.connect() as (reader, writer):
-        writer.write(
-            f"POST {PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            f"Content-Length: {len(body)}\r\n\r\n".encode()
-            + body
-        )
+        writer.write(posted(body))
         received = b""
         with suppress(ConnectionResetError):
             received = await reader.read()

@@ -19,8 +19,8 @@ from cc_tts.ua.recording.recordings import RecordedMedia, Recordings
 log = logs.get(__name__)
 
 
-class CallMedia(RecordedMedia, Protocol):
-    """The audio of a call."""
+class PlayingMedia(Protocol):
+    """The prompts that a call plays."""
 
     buffer: PlayoutBuffer
 
@@ -29,6 +29,10 @@ class CallMedia(RecordedMedia, Protocol):
 
     def set_paused(self, reason: Any, *, paused: bool, restart: tuple[str, float] | None = None) -> None:
         """Stop the prompt's clock while any reason holds."""
+
+
+class CallMedia(PlayingMedia, RecordedMedia, Protocol):
+    """The audio of a call: what it plays, and what is heard of it."""
 
     def take_audio(self) -> Iterator[tuple[messages.CallAudio, bytes]]:
         """Take the frames that were kept since the last time."""
@@ -126,7 +130,7 @@ class Agent(ABC, Generic[C]):
 
     def media(self, message: Message, payload: bytes) -> bool:
         """Feed a playout buffer; returns whether ``message`` is about media. Runs on: the reader thread."""
-        if not isinstance(message, messages.CallCommand) or (feed := _MEDIA_COMMANDS.get(type(message))) is None:
+        if not isinstance(message, messages.CallCommand) or (feed := MEDIA_COMMANDS.get(type(message))) is None:
             return False
         call = self._calls.get(message.call_id)
         if call is None:
@@ -182,7 +186,7 @@ class Agent(ABC, Generic[C]):
         return [call for call in self._calls.values() if not call.is_over]
 
 
-_MEDIA_COMMANDS: Final[dict[type[messages.CallCommand], Callable[[CallMedia, Any, bytes], None]]] = {
+MEDIA_COMMANDS: Final[dict[type[messages.CallCommand], Callable[[PlayingMedia, Any, bytes], None]]] = {
     messages.BeginUtterance: lambda media, begin, _: media.buffer.begin(begin.utterance_id, begin.start_threshold_ms),
     messages.Audio: lambda media, audio, pcm: media.buffer.write(audio.utterance_id, pcm),
     messages.ExpectUnderrun: lambda media, more, _: media.buffer.await_more(more.utterance_id),

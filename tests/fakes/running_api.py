@@ -380,6 +380,10 @@ class Answered:
         assert problem["instance"].startswith("/")
 
 
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
 @asynccontextmanager
 async def running_api(
     config: Config | None = None,

@@ -18,13 +18,6 @@ BOB = "sip:bob@127.0.0.1"
 UNBRIEFED = ("unprocessable", ("/accept_key",))
 
 
-@pytest.fixture
-async def api() -> AsyncIterator[RunningApi]:
-    async with running_api() as running:
-        running.registry.add("c1", answered=True)
-        yield running
-
-
 BAD: list[tuple[str, str, Any, int, str, tuple[str, ...]]] = [
     # --- not JSON, not the right shape: 400
     ("POST", SPEAK, b"", 400, "malformed", ()),

@@ -11,7 +11,7 @@ from aiohttp import ClientSession, WSServerHandshakeError
 
 from cc_tts.config.schema import TokenConfig
 from cc_tts.logs import MAX_REPEATS
-from tests.fakes.running_api import Answered, RunningApi, make_config, running_api
+from tests.fakes.running_api import Answered, RunningApi, bearer, make_config, running_api
 
 pytestmark = pytest.mark.integration
 
@@ -20,21 +20,10 @@ TOKENS = (TokenConfig(READ, ("read",)), TokenConfig(CALL, ("call",)), TokenConfi
 
 
 @pytest.fixture
-async def api() -> AsyncIterator[RunningApi]:
-    async with running_api() as running:
-        running.registry.add("c1", answered=True)
-        yield running
-
-
-@pytest.fixture
 async def locked() -> AsyncIterator[RunningApi]:
     async with running_api(make_config(tokens=TOKENS)) as running:
         running.registry.add("c1", answered=True)
         yield running
-
-
-def bearer(token: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {token}"}
 
 
 # --- tokens

@@ -1,11 +1,9 @@
 """Lexicons over HTTP, as JSON and as PLS."""
 
-from collections.abc import AsyncIterator
-
 import aiohttp
 import pytest
 
-from tests.fakes.running_api import RunningApi, make_config, running_api
+from tests.fakes.running_api import RunningApi
 
 pytestmark = pytest.mark.integration
 
@@ -15,12 +13,6 @@ PLS = (
     b'<lexicon xml:lang="en">'
     b"<lexeme><grapheme>Mobivox</grapheme><phoneme>\xcb\x88mo\xca\x8abi</phoneme></lexeme></lexicon>"
 )
-
-
-@pytest.fixture
-async def api() -> AsyncIterator[RunningApi]:
-    async with running_api(make_config()) as it:
-        yield it
 
 
 async def test_a_lexicon_is_put_read_listed_and_deleted(api: RunningApi) -> None:

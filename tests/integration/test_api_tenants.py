@@ -16,7 +16,7 @@ from cc_tts.calls.events import types
 from cc_tts.config.schema import TenantConfig, TokenConfig
 from cc_tts.errors import EngineFailed
 from cc_tts.tenants.quotas import TenantQuotas
-from tests.fakes.running_api import Answered, RunningApi, eventually, make_config, running_api
+from tests.fakes.running_api import Answered, RunningApi, bearer, eventually, make_config, running_api
 from tests.fakes.served_call import refusal, served
 
 pytestmark = pytest.mark.integration
@@ -106,10 +106,6 @@ BODIES: Final[dict[str, Any]] = {
     "consentToRecording": {"given": True},
 }
 """Where an empty one is of no use."""
-
-
-def bearer(token: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {token}"}
 
 
 def config_with(**limits: TenantConfig) -> Any:

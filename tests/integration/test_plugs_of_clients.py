@@ -20,12 +20,6 @@ TEXT = "one two three"
 
 
 @pytest.fixture
-async def api() -> AsyncIterator[RunningApi]:
-    async with running_api() as it:
-        yield it
-
-
-@pytest.fixture
 async def locked() -> AsyncIterator[RunningApi]:
     tokens = (TokenConfig(KEY, ("call", "read"), tenant="acme"), TokenConfig(READER, ("read",)))
     async with running_api(make_config(tokens=tokens)) as it:

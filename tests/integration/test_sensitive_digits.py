@@ -9,7 +9,7 @@ import pytest
 from aiohttp import ClientSession
 
 from cc_tts.config.schema import Scope, TokenConfig, WebhookConfig, WebhooksConfig
-from tests.fakes.running_api import RunningApi, eventually, make_config, running_api
+from tests.fakes.running_api import RunningApi, bearer, eventually, make_config, running_api
 from tests.support.webhook_receiver import receiver, secret
 
 pytestmark = pytest.mark.integration
@@ -22,10 +22,6 @@ TOKENS = (
 )
 CARD = "4111111111111111"
 HIDDEN = "x" * 16
-
-
-def bearer(token: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {token}"}
 
 
 async def gather(api: RunningApi, **more: Any) -> None:

@@ -2,7 +2,6 @@
 
 import io
 import wave
-from collections.abc import AsyncIterator
 from urllib.parse import urlsplit
 
 import pytest
@@ -13,12 +12,6 @@ from cc_tts.errors import EngineFailed
 from tests.fakes.running_api import RunningApi, make_config, running_api
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture
-async def api() -> AsyncIterator[RunningApi]:
-    async with running_api() as it:
-        yield it
 
 
 async def address(api: RunningApi, **body: object) -> str:

@@ -21,9 +21,13 @@ async def exchanges_are_closed() -> AsyncIterator[None]:
 
 
 @pytest.fixture
-def timed(monkeypatch: pytest.MonkeyPatch) -> tuple[Exchange, VirtualLoop]:
+def exchange() -> Exchange:
+    return Exchange()
+
+
+@pytest.fixture
+def timed(exchange: Exchange, monkeypatch: pytest.MonkeyPatch) -> tuple[Exchange, VirtualLoop]:
     """An exchange, and the loop on which the timers of its calls run."""
-    exchange = Exchange()
     loop = VirtualLoop(exchange)
     monkeypatch.setattr(call_info, "asyncio", loop.module)
     return exchange, loop

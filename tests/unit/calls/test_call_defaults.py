@@ -24,11 +24,6 @@ pytestmark = pytest.mark.unit
 GERMAN = PromptDefaults(voice="de", language="de-DE", speed=1.5, lexicons=("crm",), barge_in_dtmf=False)
 
 
-@pytest.fixture
-def exchange() -> Exchange:
-    return Exchange()
-
-
 def the_call(exchange: Exchange, user: str = "silent") -> Call:
     return exchange.registry.call(exchange.talking(user))
 

@@ -31,11 +31,6 @@ pytestmark = pytest.mark.unit
 TIMER_TIMEOUT_S = 10.0
 
 
-@pytest.fixture
-def exchange() -> Exchange:
-    return Exchange()
-
-
 async def until_asked(exchange: Exchange, command: str) -> None:
     """Wait for a timer of some milliseconds."""
     async with asyncio.timeout(TIMER_TIMEOUT_S):

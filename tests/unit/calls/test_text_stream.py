@@ -63,6 +63,11 @@ class Talk(LiveCall):
     def __init__(self, **stream: Any) -> None:
         super().__init__(max_text_chars=1000, stream=StreamConfig(**stream))
 
+    async def end(self, client: Client) -> None:
+        """The client's text is whole; wait until all was said."""
+        client.stream.end()
+        await self.until_quiet()
+
 
 def live(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
     """Run a test in virtual time with a new ``talk``, and with a ``client`` of it if it asks for one."""
@@ -82,8 +87,7 @@ async def test_an_answer_is_spoken_while_it_is_written(talk: Talk, client: Clien
     begun = client.only("speak.started")
     assert 0 <= begun["time_to_first_audio_ms"] <= 60, "from the clause that was complete"
     assert begun["time_from_first_token_ms"] > begun["time_to_first_audio_ms"]
-    client.stream.end()
-    await talk.until_quiet()
+    await talk.end(client)
     complete = client.only("speak.complete")
     assert (complete["spoken_text"], complete["completion_cause"]) == (ANSWER, "normal")
     assert talk.leg.underruns == 0
@@ -101,8 +105,7 @@ async def test_an_answer_is_spoken_while_it_is_written(talk: Talk, client: Clien
 async def test_the_events_of_the_call_are_those_of_any_prompt(talk: Talk, client: Client) -> None:
     client.start(utterance_id="u7", client_state="turn 3")
     client.stream.tokens("Hello.")
-    client.stream.end()
-    await talk.until_quiet()
+    await talk.end(client)
     events = [event for event in talk.exchange.seen if event.type.startswith("speak.")]
     assert [event.type for event in events] == ["speak.queued", "speak.started", "speak.complete"]
     assert {cast("Any", event.data).utterance_id for event in events} == {"u7"}
@@ -116,8 +119,7 @@ async def test_waiting_for_the_model_is_silence_and_no_underrun(talk: Talk, clie
     await client.write("The first sentence is here. ")
     await asyncio.sleep(5)
     await client.write("And after a pause, the second. ")
-    client.stream.end()
-    await talk.until_quiet()
+    await talk.end(client)
     assert talk.leg.underruns == 0
     assert client.only("speak.complete")["spoken_text"] == "The first sentence is here. And after a pause, the second. "
     assert talk.call.services.threshold.current_ms == talk.call.services.threshold.floor_ms
@@ -128,8 +130,7 @@ async def test_a_number_in_two_tokens_is_one_number(talk: Talk, client: Client) 
     for token in ("Your balance is 12.", "50", " dollars, and you have 1", "23", " points. ", "Goodbye. "):
         client.stream.tokens(token)
         await asyncio.sleep(0.1)
-    client.stream.end()
-    await talk.until_quiet()
+    await talk.end(client)
     said = " ".join(text for stream in talk.exchange.engine.streams for text in stream.pushed)
     assert (
         "twelve point five oh dollars" in said
@@ -147,8 +148,7 @@ async def test_flush_speaks_what_there_is_and_the_utterance_stays_open(talk: Tal
     client.stream.flush()
     await talk.until(lambda: client.all("speak.started"))
     client.stream.tokens(" please")
-    client.stream.end()
-    await talk.until_quiet()
+    await talk.end(client)
     assert client.only("speak.complete")["spoken_text"] == "One moment please"
     assert len(talk.call.utterances) == 1
 
@@ -170,8 +170,7 @@ async def test_white_space_alone_opens_nothing_and_is_kept(talk: Talk, client: C
     assert not talk.call.utterances
     client.stream.tokens("\n")
     client.stream.tokens("Hello.")
-    client.stream.end()
-    await talk.until_quiet()
+    await talk.end(client)
     assert client.only("speak.complete")["spoken_text"] == "\nHello."
 
 
@@ -181,8 +180,7 @@ async def test_an_utterance_with_nothing_to_say_completes(talk: Talk, client: Cl
     client.start()
     client.stream.tokens(text)
     client.stream.mark("m")
-    client.stream.end()
-    await talk.until_quiet()
+    await talk.end(client)
     complete = client.only("speak.complete")
     assert (complete["completion_cause"], complete["played_ms"]) == ("normal", 0)
     assert client.only("mark")["name"] == "m"
@@ -192,8 +190,7 @@ async def test_an_utterance_with_nothing_to_say_completes(talk: Talk, client: Cl
 async def test_what_cannot_be_said_belongs_to_the_text_all_the_same(talk: Talk, client: Client) -> None:
     text = "First. 😀 😀\n---\nSecond. <br/> Third."
     await client.write(text, size=1, every_s=0.2)
-    client.stream.end()
-    await talk.until_quiet()
+    await talk.end(client)
     assert client.only("speak.complete")["spoken_text"] == text
 
 
@@ -216,8 +213,7 @@ async def test_after_clear_text_is_new(talk: Talk, client: Client) -> None:
     await client.write("This is the old answer, which nobody wants to hear. ")
     client.stream.clear()
     client.stream.tokens("New.")
-    client.stream.end()
-    await talk.until_quiet()
+    await talk.end(client)
     assert client.kinds("speak.started") == ["speak.interrupted", "speak.complete"]
     assert client.only("speak.complete")["spoken_text"] == "New."
 
@@ -240,8 +236,7 @@ async def test_clear_in_every_state(talk: Talk, client: Client) -> None:
     pending = [each["pending_text"] for each in client.all("speak.interrupted")]
     assert sorted(pending) == ["", "A whole sentence. ", "Half a"]
     client.stream.tokens("Hello.")
-    client.stream.end()
-    await talk.until_quiet()
+    await talk.end(client)
     assert client.only("speak.complete")["spoken_text"] == "Hello."
     client.stream.clear()  # heard
     assert len(client.told) == 5
@@ -259,8 +254,7 @@ async def test_a_key_interrupts_and_the_rest_of_the_answer_is_not_spoken(talk: T
     assert len(talk.call.utterances) == 1
     await asyncio.sleep(INTERRUPTED_QUIET_S)
     client.stream.tokens("Another answer. ")
-    client.stream.end()
-    await talk.until_quiet()
+    await talk.end(client)
     assert client.only("speak.complete")["spoken_text"] == "Another answer. "
 
 
@@ -285,8 +279,7 @@ async def test_after_an_interruption_the_client_may_go_on_at_once(talk: Talk, cl
         case "clear":
             client.stream.clear()
     client.stream.tokens("Spoken.", 2)
-    client.stream.end()
-    await talk.until_quiet()
+    await talk.end(client)
     assert client.only("speak.complete")["spoken_text"] == "Spoken."
     assert client.all("tokens.result")[-1]["status"] == "ok"
 
@@ -373,8 +366,7 @@ async def test_words_are_told_as_they_are_heard(talk: Talk) -> None:
     await client.write("Hello there, this is a test. ")
     await asyncio.sleep(3)
     await client.write("It has two sentences. ")
-    client.stream.end()
-    await talk.until_quiet()
+    await talk.end(client)
     words = [word for each in client.all("words") for word in each["words"]]
     assert " ".join(word["text"] for word in words) == "Hello there, this is a test. It has two sentences."
     assert [word["start_ms"] for word in words] == sorted(word["start_ms"] for word in words)
@@ -418,8 +410,7 @@ async def test_a_client_that_does_not_heed_paused_is_told_what_was_not_taken(tal
     await talk.until(lambda: client.all("resumed"))
     client.stream.tokens("Too much. ", 3)
     assert client.told[-1]["status"] == "ok"
-    client.stream.end()
-    await talk.until_quiet()
+    await talk.end(client)
     assert client.only("speak.complete")["spoken_text"] == "a" * 250 + "One more. Too much. "
 
 
@@ -446,8 +437,7 @@ async def test_an_utterance_that_gets_no_text_lets_the_next_prompt_through(talk:
     await talk.until_quiet()
     assert client.only("speak.complete")["spoken_text"] == "Hello there. And"
     client.stream.tokens("Again.")
-    client.stream.end()
-    await talk.until_quiet()
+    await talk.end(client)
     assert [each["spoken_text"] for each in client.all("speak.complete")] == ["Hello there. And", "Again."]
 
 
@@ -521,8 +511,7 @@ async def test_what_start_refuses(talk: Talk, client: Client) -> None:
     with pytest.raises(DuplicateId):
         client.start(utterance_id="u1")
     client.stream.tokens("Spoken with defaults. ")
-    client.stream.end()
-    await talk.until_quiet()
+    await talk.end(client)
     assert len(client.all("speak.complete")) == 2
 
 

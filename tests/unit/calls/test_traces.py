@@ -25,11 +25,6 @@ QUALITY = Quality(
 )
 
 
-@pytest.fixture
-def exchange() -> Exchange:
-    return Exchange()
-
-
 def accounted(exchange: Exchange) -> list[CallLine]:
     lines: list[Any] = []
     exchange.services.accounting.add = lambda line, **_: lines.append(line)  # type: ignore[method-assign]

@@ -17,13 +17,6 @@ DATA = Path(__file__).parents[2] / "data" / "text"
 SAME_WORDS = {"oh": "zero", "negative": "minus"}
 
 
-@pytest.fixture(scope="module")
-def normalizer() -> Normalizer:
-    made = Normalizer()
-    made.warm_up()
-    return made
-
-
 def said(normalizer: Normalizer, written: str, language: str) -> str:
     chunker = Chunker(normalizer, Chunking(language=language))
     return " ".join(chunk.spoken for chunk in chunker.push(written) + chunker.flush())

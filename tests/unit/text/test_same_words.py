@@ -45,13 +45,6 @@ LINES = {
 }
 
 
-@pytest.fixture(scope="module")
-def normalizer() -> Normalizer:
-    made = Normalizer()
-    made.warm_up()
-    return made
-
-
 def written_lines() -> Iterator[tuple[str, str]]:
     for path in sorted(DATA.glob("*.jsonl")):
         for line in map(json.loads, path.read_text().splitlines()):

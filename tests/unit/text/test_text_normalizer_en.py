@@ -226,11 +226,6 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module")
-def normalizer() -> Normalizer:
-    return Normalizer()
-
-
 @pytest.mark.parametrize(("written", "spoken"), [case for cases in CASES.values() for case in cases])
 def test_english(normalizer: Normalizer, written: str, spoken: str) -> None:
     assert normalizer.normalize(written, "en-US") == spoken

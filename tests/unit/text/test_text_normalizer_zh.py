@@ -99,13 +99,6 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module")
-def normalizer() -> Normalizer:
-    made = Normalizer()
-    made.warm_up()
-    return made
-
-
 @pytest.mark.parametrize(("written", "spoken"), [case for cases in CASES.values() for case in cases])
 def test_chinese(normalizer: Normalizer, written: str, spoken: str) -> None:
     assert normalizer.normalize(written, "zh-CN") == spoken

@@ -101,22 +101,6 @@ async def test_other_sounds_stop_nothing(server: Server, phone: SoftphoneProcess
     assert not [event for event in log.events if event["type"].startswith("call.speech")]
 
 
-async def test_a_protected_prompt_is_heard_to_its_end(server: Server, phone: SoftphoneProcess, tmp_path: Path) -> None:
-    async with server.events() as log:
-        call_id = await called(server, phone, log)
-        status, call = await server.patch(f"/v1/calls/{call_id}", {"barge_in": {"speech": {"min_speech_ms": 200}}})
-        assert status == 200
-        assert call["barge_in"]["speech"]["min_speech_ms"] == 200
-        notice = "Please listen to this notice, to all of it."
-        spoken = await speak(server, call_id, log, notice, barge_in={"speech": False})
-        await phone.say(octets(tmp_path, silence(500), said()))
-        complete = await log.wait("speak.complete")
-        started = await log.wait("call.speech_started")
-        await phone.hangup()
-    assert complete["data"]["completion_cause"] == "normal"
-    assert started["data"]["during"] == spoken
-
-
 async def test_a_prompt_is_held_and_goes_on(server: Server, phone: SoftphoneProcess, tmp_path: Path) -> None:
     policy = {"speech": {"action": "pause", "min_speech_ms": 200, "confirm_ms": 2000, "resume_after_ms": 800}}
     async with server.events() as log:

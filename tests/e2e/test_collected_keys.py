@@ -1,15 +1,14 @@
 """Collecting keys on real calls: by REST, and by a dialplan that knows no REST."""
 
-import signal
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from lab.configured import Lend, of_kind, ua_pid
+from lab.configured import Lend, of_kind
 from lab.raw_rtp import RtpPeer
-from lab.raw_sip import RawCaller, invite_once
+from lab.raw_sip import RawCaller
 from lab.server_under_test import EventLog, Json, Server
 from lab.softphone import SoftphoneProcess
 from tests.e2e.test_dialplan_results import header
@@ -56,18 +55,6 @@ async def test_keys_interrupt_the_prompt_and_are_the_digits(server: Server, phon
         assert [(key["digit"], key["gather_id"]) for key in keys] == [(digit, "account") for digit in "4711#"]
         status, problem = await server.get(f"/v1/calls/{call_id}/gather")
         assert (status, problem["code"]) == (404, "gather_not_found")
-        await phone.hangup()
-
-
-async def test_the_timer_begins_where_the_prompt_ends(server: Server, phone: SoftphoneProcess) -> None:
-    async with server.events() as log:
-        call_id = await established(server, phone, log)
-        await gather(server, call_id, prompt={"text": "Please press one."}, initial_timeout_ms=300)
-        data = (await log.wait("call.gather_complete", timeout_s=20))["data"]
-        assert (data["result"], data["timed_out"], data["valid"], data["digits"]) == ("timeout", "initial", False, "")
-        kinds = [event["type"] for event in log.events]
-        assert kinds.index("speak.complete") < kinds.index("call.gather_complete")
-        assert (await log.wait("speak.complete"))["data"]["completion_cause"] == "normal"
         await phone.hangup()
 
 
@@ -138,15 +125,6 @@ async def test_a_gather_that_is_asked_for_again_runs_once(server: Server, phone:
         await phone.hangup()
 
 
-async def test_the_death_of_the_user_agent_ends_a_gather(fresh_server: Server, phone: SoftphoneProcess) -> None:
-    async with fresh_server.events() as log:
-        call_id = await established(fresh_server, phone, log)
-        await gather(fresh_server, call_id, prompt=ASK)
-        fresh_server.signal(signal.SIGKILL, pid=ua_pid(fresh_server))
-        assert (await log.wait("call.gather_complete"))["data"]["result"] == "call_ended"
-        await log.wait("call.terminated")
-
-
 @pytest.mark.parametrize(
     ("body", "status", "pointer"),
     [
@@ -198,10 +176,3 @@ async def test_a_dialplan_whose_caller_presses_nothing(collector: Server) -> Non
         assert header(bye, "X-TTS-Cause") == "timeout"
         assert "X-TTS-Digits" not in bye
     assert len((await collector.only_call())["utterances"]) == 2
-
-
-@pytest.mark.parametrize("value", ["max=0", "max=129", "digits=4", "max=4;max=5", "finish=x", "min=5;max=4", "tries="])
-async def test_a_gather_header_that_cannot_be_read_is_refused(collector: Server, value: str) -> None:
-    answer = await invite_once("ask", collector.sip_port, headers=f"X-TTS-Gather: {value}\r\n".encode())
-    assert answer.status == 400
-    assert "X-TTS-Gather" in (answer.header("Warning") or "")

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from lab import audio_match
-from lab.configured import Lend, of_kind, server_with
+from lab.configured import Lend
 from lab.raw_sip import RawCaller, invite_once
 from lab.server_under_test import LONG_GREETING, Server, engine_pcm
 from lab.softphone import SoftphoneProcess
@@ -114,17 +114,6 @@ async def test_what_cannot_be_said_is_refused_with_its_own_status(small: Server)
     assert got == list(REFUSED)
 
 
-async def test_headers_of_a_peer_that_is_not_trusted_mean_nothing(tmp_path: Path, phone: SoftphoneProcess) -> None:
-    async with server_with(tmp_path, sip__trusted_peers='["10.0.0.0/8"]') as server, server.events() as log:
-        assert (await invite_once("annc;play=tts:hello", server.sip_port)).status == 403
-        await phone.dial(server.uri("silent"), headers={"X-TTS-Text": "never%20said", "X-TTS-Then": "hangup"})
-        established = await log.wait("call.established")
-        await asyncio.sleep(1.0)  # in which nothing must be said
-        status, call = await server.get(f"/v1/calls/{established['call_id']}")
-        assert (status, call["state"], call["utterances"]) == (200, "established", [])
-        assert not (await phone.hangup())["talkspurts"]
-
-
 async def test_an_announcement_is_repeated_after_a_delay_and_hung_up(server: Server, phone: SoftphoneProcess) -> None:
     uri = server.uri("annc") + ";play=tts:One%20moment.;repeat=2;delay=1000"
     async with server.events() as log:
@@ -151,23 +140,6 @@ async def test_a_key_by_info_interrupts(server: Server) -> None:
         assert key["data"]["duration_ms"] == 160
         assert (key["data"]["method"], complete["data"]["completion_cause"]) == ("sip_info", "barge_in")
         assert (await caller.bye()).status == 200
-
-
-async def test_keys_leave_alone_what_may_not_be_interrupted(server: Server, phone: SoftphoneProcess) -> None:
-    async with server.events() as log:
-        await phone.dial(server.uri("silent"))
-        call_id = (await log.wait("call.established"))["call_id"]
-        body = {"text": "You will hear this sentence to its end.", "barge_in": {"dtmf": False}}
-        assert (await server.post(f"/v1/calls/{call_id}/speak", body))[0] == 201
-        await log.wait("speak.started")
-        await phone.dtmf("12#")
-        await log.wait("call.dtmf", digit="#")
-        complete = await log.wait("speak.complete", timeout_s=20)
-        assert complete["data"]["completion_cause"] == "normal"
-        assert complete["data"]["spoken_text"] == body["text"]
-        digits = [event["data"]["digit"] for event in of_kind(log.events, "call.dtmf")]
-        assert digits == ["1", "2", "#"]
-        await phone.hangup()
 
 
 async def test_nothing_is_lost_while_the_caller_holds(

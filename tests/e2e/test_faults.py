@@ -162,17 +162,6 @@ async def test_a_second_sigterm_ends_the_calls_at_once(tmp_path: Path, phone: So
         assert await server._child.wait(EXIT_TIMEOUT_S) == 0
 
 
-async def test_the_end_of_the_drain_ends_the_calls(tmp_path: Path, phone: SoftphoneProcess) -> None:
-    async with server_with(tmp_path, calls__drain_timeout_s="1") as server:
-        async with server.events() as log:
-            await speaking(server, phone, log)
-            os.kill(server._child.pid, signal.SIGTERM)
-            terminated = await log.wait("call.terminated")
-        assert terminated["data"]["ending"] == {"result": "completed", "reason": "draining", "sip_code": 200}
-        assert (await phone.report(timeout_s=10))["ending"]["by"] == "them"
-        assert await server._child.wait(EXIT_TIMEOUT_S) == 0
-
-
 async def test_the_ua_process_ends_with_its_server(tmp_path: Path) -> None:
     server = await Server.start(tmp_path)
     try:

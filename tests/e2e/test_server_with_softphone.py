@@ -87,12 +87,6 @@ async def test_prompt_in_the_invite(server: Server, phone: SoftphoneProcess) -> 
     assert report["talkspurts"]
 
 
-async def test_unknown_user_is_404(server: Server, phone: SoftphoneProcess) -> None:
-    await phone.dial(server.uri("nobody"))
-    report = await phone.report(timeout_s=10)
-    assert (report["ending"]["result"], report["ending"]["sip_code"]) == ("refused", 404)
-
-
 VERBATIM = ("  \n Two  blanks,\ta tab\nand 12.50 €.\n ", "\u3000您好，2026 年 hello 世界。\n")
 
 

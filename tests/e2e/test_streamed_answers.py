@@ -207,21 +207,6 @@ async def test_a_key_interrupts(server: Server, phone: SoftphoneProcess) -> None
     await phone.hangup()
 
 
-async def test_two_clients_take_turns(server: Server, phone: SoftphoneProcess) -> None:
-    call = await talking(server, phone)
-    async with server.events() as log, stream_of(server, call) as one, stream_of(server, call) as two:
-        await one.send("tokens", text="I am the first. ")
-        await asyncio.sleep(0.2)
-        await two.send("tokens", text="And I am the second. ")
-        await two.send("end")
-        await one.send("tokens", text="I go on. ")
-        await one.send("end")
-        await two.wait("speak.complete")
-        spoken = [event["data"]["spoken_text"] for event in await log.several("speak.complete", 2)]
-        assert spoken == ["I am the first. I go on. ", "And I am the second. "]
-    await phone.hangup()
-
-
 async def test_a_hang_up_in_the_middle(server: Server, phone: SoftphoneProcess) -> None:
     call = await talking(server, phone)
     async with stream_of(server, call) as client:

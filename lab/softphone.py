@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 
 from cc_tts.errors import ProcessFailed
 from lab.lines import LineProcess
+from lab.server_under_test import EventLog
 
 START_TIMEOUT_S: Final = 20.0
 QUIT_TIMEOUT_S: Final = 10.0
@@ -59,6 +60,11 @@ class SoftphoneProcess(LineProcess):
         options = {key: str(value) if isinstance(value, Path) else value for key, value in options.items()}
         await self.send({"cmd": "dial", "uri": uri, "call": call, "timeout_s": timeout_s, **options})
         return await self.wait_event("dialing", "ended", call=call, timeout_s=START_TIMEOUT_S)
+
+    async def establish(self, uri: str, log: EventLog, **options: Any) -> str:
+        """Call the server, and wait until it says that the call is established; returns its id there."""
+        await self.dial(uri, **options)
+        return str((await log.wait("call.established"))["call_id"])
 
     async def dtmf(self, digits: str, *, call: str = "1", duration_ms: int = 100) -> Event:
         """Press keys; returns the event ``dtmf_sent`` of the first one."""

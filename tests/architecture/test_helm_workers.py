@@ -42,7 +42,6 @@ yaml: Any = importlib.import_module("yaml")
 
 ROOT = Path(__file__).resolve().parents[2]
 MAX_SERVICE_CHARS_OF_KUBERAY = 50
-WORKER_NAMES = ("worker", "ray-worker")
 
 
 @pytest.fixture(scope="module")

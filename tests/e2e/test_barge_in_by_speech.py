@@ -33,13 +33,6 @@ def octets(folder: Path, *parts: Samples) -> Path:
     return path
 
 
-async def called(server: Server, phone: SoftphoneProcess, log: EventLog, user: str = "silent") -> str:
-    """A call; returns its id."""
-    await phone.dial(server.uri(user))
-    call_id: str = (await log.wait("call.established"))["call_id"]
-    return call_id
-
-
 async def speak(server: Server, call_id: str, log: EventLog, text: str = LONG_GREETING, **prompt: object) -> str:
     """Speak, and wait until it is heard; returns the utterance's id."""
     status, answer = await server.post(f"/v1/calls/{call_id}/speak", {"text": text} | prompt)
@@ -57,7 +50,7 @@ async def vad_pid(server: Server) -> int:
 
 async def test_speech_stops_the_prompt(server: Server, phone: SoftphoneProcess, tmp_path: Path) -> None:
     async with server.events() as log:
-        call_id = await called(server, phone, log)
+        call_id = await phone.establish(server.uri("silent"), log)
         spoken = await speak(server, call_id, log, barge_in={"speech": True})
         await asyncio.sleep(1.5)
         await phone.say(octets(tmp_path, said()))
@@ -78,7 +71,7 @@ async def test_speech_stops_the_prompt(server: Server, phone: SoftphoneProcess, 
 async def test_speech_is_heard_at_16_khz_as_well(tmp_path: Path, phone: SoftphoneProcess) -> None:
     settings = {"rtp__clock_rate_hz": "16000", "calls__barge_in_speech": "true"}
     async with server_with(tmp_path, **settings) as server, server.events() as log:
-        call_id = await called(server, phone, log)
+        call_id = await phone.establish(server.uri("silent"), log)
         spoken = await speak(server, call_id, log)
         await asyncio.sleep(1.0)
         await phone.say(octets(tmp_path, said()))
@@ -91,7 +84,7 @@ async def test_speech_is_heard_at_16_khz_as_well(tmp_path: Path, phone: Softphon
 async def test_other_sounds_stop_nothing(server: Server, phone: SoftphoneProcess, tmp_path: Path) -> None:
     noises = octets(tmp_path, cough(), silence(700), sound("dtmf:159#", 800), silence(700), said("mhm")[:1600])
     async with server.events() as log:
-        call_id = await called(server, phone, log)
+        call_id = await phone.establish(server.uri("silent"), log)
         await speak(server, call_id, log, barge_in={"speech": True, "dtmf": False})
         await asyncio.sleep(1.0)
         await phone.say(noises)
@@ -104,7 +97,7 @@ async def test_other_sounds_stop_nothing(server: Server, phone: SoftphoneProcess
 async def test_a_prompt_is_held_and_goes_on(server: Server, phone: SoftphoneProcess, tmp_path: Path) -> None:
     policy = {"speech": {"action": "pause", "min_speech_ms": 200, "confirm_ms": 2000, "resume_after_ms": 800}}
     async with server.events() as log:
-        call_id = await called(server, phone, log)
+        call_id = await phone.establish(server.uri("silent"), log)
         spoken = await speak(server, call_id, log, barge_in=policy)
         await asyncio.sleep(1.5)
         await phone.say(octets(tmp_path, said(SHORT)))
@@ -127,7 +120,7 @@ async def test_a_held_prompt_ends_when_the_caller_goes_on(
     server: Server, phone: SoftphoneProcess, tmp_path: Path
 ) -> None:
     async with server.events() as log:
-        call_id = await called(server, phone, log)
+        call_id = await phone.establish(server.uri("silent"), log)
         await speak(server, call_id, log, barge_in={"speech": {"action": "pause", "confirm_ms": 800}})
         await asyncio.sleep(1.0)
         await phone.say(octets(tmp_path, said()))
@@ -146,7 +139,7 @@ async def test_an_answer_that_is_still_being_written_is_interrupted(
     server: Server, phone: SoftphoneProcess, tmp_path: Path
 ) -> None:
     async with server.events() as log:
-        call_id = await called(server, phone, log)
+        call_id = await phone.establish(server.uri("silent"), log)
         await server.patch(f"/v1/calls/{call_id}", {"barge_in": {"speech": True}})
         told: list[Json] = []
         async with server.http.ws_connect(f"{server.url}/v1/calls/{call_id}/stream") as socket:
@@ -164,7 +157,7 @@ async def test_an_answer_that_is_still_being_written_is_interrupted(
 async def test_calls_go_on_when_the_vad_process_dies(tmp_path: Path, phone: SoftphoneProcess) -> None:
     route = {"routes__silent__barge_in_speech": "true"}
     async with server_with(tmp_path, **route) as server, server.events() as log:
-        call_id = await called(server, phone, log)
+        call_id = await phone.establish(server.uri("silent"), log)
         await speak(server, call_id, log)
         await asyncio.sleep(0.5)
         first = await vad_pid(server)

@@ -98,8 +98,7 @@ async def test_an_enrolled_voice_speaks_into_a_file_and_on_a_call(
         assert [voice["id"] for voice in body["voices"]] == ["anna"]
         assert anna.items() <= body["voices"][0].items()
         async with server.events() as log:
-            await phone.dial(server.uri("silent"), record=str(recording))
-            call_id = (await log.wait("call.established"))["call_id"]
+            call_id = await phone.establish(server.uri("silent"), log, record=str(recording))
             assert (await server.post(f"/v1/calls/{call_id}/speak", {"text": TEXT}))[0] == 201
             complete = await log.wait("speak.complete", timeout_s=SPEAK_TIMEOUT_S)
             assert complete["data"]["completion_cause"] == "normal", server.log[-3000:]
@@ -121,8 +120,7 @@ async def test_the_worker_dies_or_hangs_in_the_middle_of_a_prompt(
     tmp_path: Path, settings: dict[str, str], phone: SoftphoneProcess, *, end: signal.Signals, reason: str
 ) -> None:
     async with server_with(tmp_path, **settings) as server, server.events() as log:
-        await phone.dial(server.uri("silent"))
-        call_id = (await log.wait("call.established"))["call_id"]
+        call_id = await phone.establish(server.uri("silent"), log)
         assert (await server.post(f"/v1/calls/{call_id}/speak", {"text": LONG_TEXT}))[0] == 201
         await log.wait("speak.started", timeout_s=SPEAK_TIMEOUT_S)
         old = worker_pid(server)
@@ -150,8 +148,7 @@ async def test_the_worker_dies_or_hangs_in_the_middle_of_a_prompt(
 
 async def test_a_barge_in_frees_the_worker(tmp_path: Path, settings: dict[str, str], phone: SoftphoneProcess) -> None:
     async with server_with(tmp_path, **settings) as server, server.events() as log:
-        await phone.dial(server.uri("silent"))
-        call_id = (await log.wait("call.established"))["call_id"]
+        call_id = await phone.establish(server.uri("silent"), log)
         assert (await server.post(f"/v1/calls/{call_id}/speak", {"text": LONG_TEXT}))[0] == 201
         await log.wait("speak.started", timeout_s=SPEAK_TIMEOUT_S)
         await phone.dtmf("5")

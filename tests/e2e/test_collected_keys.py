@@ -9,7 +9,7 @@ import pytest_asyncio
 from lab.configured import Lend, of_kind
 from lab.raw_rtp import RtpPeer
 from lab.raw_sip import RawCaller
-from lab.server_under_test import EventLog, Json, Server
+from lab.server_under_test import Json, Server
 from lab.softphone import SoftphoneProcess
 from tests.e2e.test_dialplan_results import header
 from tests.e2e.test_key_lengths import call, event_packets
@@ -26,12 +26,6 @@ async def collector(lend: Lend) -> AsyncIterator[Server]:
         yield server
 
 
-async def established(server: Server, phone: SoftphoneProcess, log: EventLog) -> str:
-    """A call to a silent route; returns its id."""
-    await phone.dial(server.uri("silent"))
-    return str((await log.wait("call.established"))["call_id"])
-
-
 async def gather(server: Server, call_id: str, **wanted: Any) -> Json:
     status, body = await server.post(f"/v1/calls/{call_id}/gather", wanted)
     assert status == 201, body
@@ -41,7 +35,7 @@ async def gather(server: Server, call_id: str, **wanted: Any) -> Json:
 
 async def test_keys_interrupt_the_prompt_and_are_the_digits(server: Server, phone: SoftphoneProcess) -> None:
     async with server.events() as log:
-        call_id = await established(server, phone, log)
+        call_id = await phone.establish(server.uri("silent"), log)
         await gather(server, call_id, gather_id="account", prompt=ASK)
         await log.wait("speak.started")
         await phone.dtmf("4711#")
@@ -60,7 +54,7 @@ async def test_keys_interrupt_the_prompt_and_are_the_digits(server: Server, phon
 
 async def test_a_wrong_entry_is_asked_for_again(server: Server, phone: SoftphoneProcess) -> None:
     async with server.events() as log:
-        call_id = await established(server, phone, log)
+        call_id = await phone.establish(server.uri("silent"), log)
         await gather(
             server,
             call_id,
@@ -95,7 +89,7 @@ async def test_a_long_press_is_one_key_and_no_silence(server: Server) -> None:
 
 async def test_a_second_gather_a_stopped_one_and_a_hangup(server: Server, phone: SoftphoneProcess) -> None:
     async with server.events() as log:
-        call_id = await established(server, phone, log)
+        call_id = await phone.establish(server.uri("silent"), log)
         first = await gather(server, call_id, prompt=ASK)
         status, problem = await server.post(f"/v1/calls/{call_id}/gather", {})
         assert (status, problem["code"]) == (409, "gather_active")
@@ -113,7 +107,7 @@ async def test_a_second_gather_a_stopped_one_and_a_hangup(server: Server, phone:
 
 async def test_a_gather_that_is_asked_for_again_runs_once(server: Server, phone: SoftphoneProcess) -> None:
     async with server.events() as log:
-        call_id = await established(server, phone, log)
+        call_id = await phone.establish(server.uri("silent"), log)
         headers = {"Idempotency-Key": f"ask-{call_id}"}
         path, body = f"/v1/calls/{call_id}/gather", {"prompt": ASK}
         first = await server.post(path, body, headers=headers)
@@ -143,7 +137,7 @@ async def test_what_is_wrong_with_a_gather_is_said(
     server: Server, phone: SoftphoneProcess, body: Json, status: int, pointer: str
 ) -> None:
     async with server.events() as log:
-        call_id = await established(server, phone, log)
+        call_id = await phone.establish(server.uri("silent"), log)
         answered, problem = await server.post(f"/v1/calls/{call_id}/gather", body)
         assert answered == status, problem
         assert [error["pointer"] for error in problem["errors"]] == [pointer]

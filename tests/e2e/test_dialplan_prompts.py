@@ -70,8 +70,7 @@ async def test_ssml_in_a_header_with_its_marks_and_words(server: Server, phone: 
 
 async def test_ssml_by_rest_with_a_warning(server: Server, phone: SoftphoneProcess) -> None:
     async with server.events() as log:
-        await phone.dial(server.uri("silent"))
-        call_id = (await log.wait("call.established"))["call_id"]
+        call_id = await phone.establish(server.uri("silent"), log)
         status, accepted = await server.post(f"/v1/calls/{call_id}/speak", {"ssml": SSML})
         await log.wait("speak.complete", timeout_s=20)
     assert status == 201

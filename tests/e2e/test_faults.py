@@ -91,8 +91,7 @@ async def test_connections_of_a_ua_process_that_died_do_not_keep_its_port(server
 async def test_a_thousand_queued_prompts(tmp_path: Path, phone: SoftphoneProcess) -> None:
     settings = {"calls__max_queued_prompts": "1000", "http__event_queue_size": "10000"}
     async with server_with(tmp_path, **settings) as server, server.events() as log:
-        await phone.dial(server.uri("silent"))
-        call_id = (await log.wait("call.established"))["call_id"]
+        call_id = await phone.establish(server.uri("silent"), log)
         assert (await server.post(f"/v1/calls/{call_id}/pause", {}))[0] == 200
         ids = [f"u{number}" for number in range(1000)]
         for id_ in ids:
@@ -113,8 +112,7 @@ async def test_a_thousand_queued_prompts(tmp_path: Path, phone: SoftphoneProcess
 async def test_drain_by_request(tmp_path: Path, phone: SoftphoneProcess) -> None:
     async with server_with(tmp_path, calls__drain_timeout_s="100") as server:
         async with server.events() as log:
-            await phone.dial(server.uri("silent"))
-            call_id = (await log.wait("call.established"))["call_id"]
+            call_id = await phone.establish(server.uri("silent"), log)
             assert await server.post("/v1/admin/drain", {}) == (202, {"draining": True, "already": False})
             assert await server.post("/v1/admin/drain", {}) == (202, {"draining": True, "already": True})
             assert (await log.wait("server.draining"))["data"] == {"calls": 1}

@@ -49,8 +49,7 @@ async def test_a_pause_of_the_server_ends_no_call(
 ) -> None:
     async with server_with(tmp_path) as server, server.events() as log:
         ua = ua_pid(server)
-        await phone.dial(server.uri("silent"))
-        call_id = (await log.wait("call.established"))["call_id"]
+        call_id = await phone.establish(server.uri("silent"), log)
         with paused(server._child.pid, *((ua,) if whole_container else ())):
             await asyncio.sleep(HEARTBEAT_TIMEOUT_S + 2)
         status, answer = await server.post(f"/v1/calls/{call_id}/speak", {"text": "Still here.", "utterance_id": "u"})

@@ -85,8 +85,7 @@ async def test_a_file_is_heard_and_one_that_fails_leaves_the_call(
     fetching: Server, media: Media, phone: SoftphoneProcess
 ) -> None:
     async with fetching.events() as log:
-        await phone.dial(fetching.uri("silent"))
-        call_id = (await log.wait("call.established"))["call_id"]
+        call_id = await phone.establish(fetching.uri("silent"), log)
         ends = [
             await play(fetching, call_id, log, url=f"{media.url}/{path}.wav")
             for path in ("slow", "away", "page", "none", "tone", "tone")
@@ -106,8 +105,7 @@ async def test_a_loop_of_a_file_goes_on_until_it_is_stopped(
     fetching: Server, media: Media, phone: SoftphoneProcess
 ) -> None:
     async with fetching.events() as log:
-        await phone.dial(fetching.uri("silent"))
-        call_id = (await log.wait("call.established"))["call_id"]
+        call_id = await phone.establish(fetching.uri("silent"), log)
         end = await play(
             fetching, call_id, log, url=f"{media.url}/tone.wav?loop", loop=True, max_duration_ms=2500, volume_db=-6
         )

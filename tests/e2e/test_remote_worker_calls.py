@@ -80,8 +80,7 @@ async def test_workers_die_one_after_the_other_and_the_call_is_spoken_to(
         assert await shown_workers(server, 2) == dict(zip(addresses, generations, strict=True))
         change(server, "[tts]", f'[tts]\ngenerations = {{"{OLD}" = 1.0}}')
         assert (await reload(server))["changed"] == ["tts.generations"]
-        await phone.dial(server.uri("silent"))
-        call_id = (await log.wait("call.established"))["call_id"]
+        call_id = await phone.establish(server.uri("silent"), log)
         status, spoken = await server.post(f"/v1/calls/{call_id}/speak", {"text": LONG_TEXT})
         assert status == 201, spoken
         await log.wait("speak.started", timeout_s=SPEAK_TIMEOUT_S)

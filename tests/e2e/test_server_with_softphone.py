@@ -92,8 +92,7 @@ VERBATIM = ("  \n Two  blanks,\ta tab\nand 12.50 €.\n ", "\u3000您好，2026 
 
 async def test_what_was_said_comes_back_as_it_was_sent(server: Server, phone: SoftphoneProcess) -> None:
     async with server.events() as log:
-        await phone.dial(server.uri("silent"))
-        call_id = (await log.wait("call.established"))["call_id"]
+        call_id = await phone.establish(server.uri("silent"), log)
         for text in VERBATIM:
             status, said = await server.post(f"/v1/calls/{call_id}/speak", {"text": text})
             assert status == 201
@@ -107,8 +106,7 @@ async def test_the_next_prompt_after_a_cut_is_timed_from_its_request(
     server: Server, phone: SoftphoneProcess, how: str
 ) -> None:
     async with server.events() as log:
-        await phone.dial(server.uri("long"))
-        call_id = (await log.wait("call.established"))["call_id"]
+        call_id = await phone.establish(server.uri("long"), log)
         before = await log.wait("speak.started", timeout_s=15)
         if how == "key":
             await phone.dtmf("5")

@@ -1,6 +1,6 @@
 """A relay that was asked for, as it is kept for a server that adopts the call."""
 
-from typing import Literal, get_args
+from typing import Literal
 
 from cc_tts.config.sections.relay import RelaySettings
 
@@ -8,7 +8,6 @@ RelayCause = Literal[
     "completed", "closed", "unreachable", "lost", "silent", "stopped", "call_ended", "server_restarted"
 ]
 """Why a relay is over."""
-CAUSES: tuple[RelayCause, ...] = get_args(RelayCause)
 FAILURES: tuple[RelayCause, ...] = ("unreachable", "lost", "silent", "server_restarted")
 """The application did not do its part, or we ours, so that the caller hears the fallback."""
 

@@ -16,7 +16,6 @@ _UNITS: Final[Mapping[str, Unit]] = {
     "second": "second", "seconds": "second", "word": "word", "words": "word", "sentence": "sentence",
     "sentences": "sentence", "paragraph": "paragraph", "paragraphs": "paragraph",
 }  # fmt: skip
-_LEVELS: Final = {"none", "x-low", "low", "medium", "high", "x-high", "default"}
 _MAX_NAMES: Final = 16  # unmeasured
 
 

@@ -43,7 +43,6 @@ MAX_AT_A_HOST: Final = 4
 log = logs.get(__name__)
 
 Outcome = Literal["fetched", "not_modified", "failed"]
-OUTCOMES: Final[tuple[Outcome, ...]] = ("fetched", "not_modified", "failed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,7 +42,7 @@ class Words:
         self._word_since_ms: float | None = None
         self._voice_until_ms = 0.0
         self._num_over = 0
-        self._voiced_ms = self._quiet_ms = self._heard_until_ms = 0.0
+        self._voiced_ms = self._quiet_ms = 0.0
         self._floor = 32768.0
         self.begin_ms: float | None = None
         """When the first word began."""

@@ -24,6 +24,7 @@ from cc_tts import logs
 from cc_tts.config.schema import Config, TtsConfig
 from cc_tts.engines.engine import Engine
 from cc_tts.engines.factory import make_engine
+from cc_tts.processes.tasks import cancel_all
 from lab.cluster import VOICES, Worker
 from lab.server_under_test import Json
 
@@ -104,9 +105,7 @@ async def measure(folder: Path, *, is_remote: bool, num_streams: int, num_probes
             found.append(await first_audio_ms(engine))
             await asyncio.sleep(PROBE_INTERVAL_S)
         broken = [task for task in listeners if task.done()]
-        for task in listeners:
-            task.cancel()
-        await asyncio.gather(*listeners, return_exceptions=True)
+        await cancel_all(*listeners)
     if broken:
         raise RuntimeError(f"{len(broken)} listeners broke off: {broken[0].exception()}")
     return found

@@ -13,6 +13,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Final, Self
 
+from cc_tts.processes.tasks import cancel_all
 from cc_tts.ua import pjsua2_build
 from lab.crowd import Crowd
 from lab.kamailio import Kamailio, ProxiedCaller
@@ -192,9 +193,7 @@ class Cluster:
         call.has_bye = True
 
     async def _stop_listening(self) -> None:
-        for task in self._byes:
-            task.cancel()
-        await asyncio.gather(*self._byes, return_exceptions=True)
+        await cancel_all(*self._byes)
 
     async def listen(self) -> int:
         """Put what each caller has heard so far into its call; returns the time, ns."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import aiohttp
 
+from cc_tts.processes.tasks import cancel_all
 from lab.server_under_test import Json, Server
 
 
@@ -72,5 +73,4 @@ async def media(server: Server, call_id: str, query: str = "direction=in") -> As
         try:
             yield client
         finally:
-            reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
+            await cancel_all(reading)

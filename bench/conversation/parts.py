@@ -17,6 +17,7 @@ from bench.conversation.stage import Found, Level, calls_up, each_call, pids_of
 from cc_tts.audio import PTIME_MS
 from cc_tts.clock import NS_PER_MS
 from cc_tts.media.g711 import ulaw_encode
+from cc_tts.processes.tasks import cancel_all
 from cc_tts.softphone.rtp.packets import SAMPLES_PER_PACKET
 from lab.caller_audio import pcm_of, said
 from lab.load import SENTENCE, cpu_s
@@ -107,8 +108,7 @@ async def media(level: Level, sounds: Sounds) -> Found:
                     except TimeoutError:
                         found.counts["marks_lost"] += 1
             finally:
-                reading.cancel()
-                await asyncio.gather(reading, return_exceptions=True)
+                await cancel_all(reading)
         found.counts["frames"] += len(times)
         found.counts["frames_missing"] += num_missing(times)
 
@@ -240,8 +240,7 @@ async def text(level: Level, _sounds: Sounds, *, engine: str) -> Found:
                     found.counts["whole_not_word_for_word"] += done["spoken_text"] != text_of(opening)
                 else:
                     found.counts[f"whole_{done.get('error') or done['completion_cause']}"] += 1
-            reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
+            await cancel_all(reading)
 
     await each_call(level, answer)
     spurts = (await level.callers.report())["talkspurts"]

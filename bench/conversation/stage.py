@@ -15,6 +15,7 @@ from typing import Any, Final, Self
 import aiohttp
 
 from bench.report import percentiles
+from cc_tts.processes.tasks import cancel_all
 from lab.crowd import Crowd
 from lab.lines import LineProcess
 from lab.load import Meter, Sipp, counter, loaded_server
@@ -80,8 +81,7 @@ class Callers(LineProcess):
             try:
                 yield callers
             finally:
-                reading.cancel()
-                await asyncio.gather(reading, return_exceptions=True)
+                await cancel_all(reading)
         finally:
             await callers.kill()
 
@@ -132,8 +132,7 @@ class Events:
             try:
                 yield events
             finally:
-                reading.cancel()
-                await asyncio.gather(reading, return_exceptions=True)
+                await cancel_all(reading)
 
     async def _read(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         async for message in socket:

@@ -22,6 +22,7 @@ from bench.hostile.replay import replay, write_dump
 from bench.hostile.traffic import KINDS, Traffic
 from bench.hostile.watch import CallsInProgress, Orphans, Watch, live_calls, staged
 from bench.report import save
+from cc_tts.processes.tasks import cancel_all
 from lab.server_under_test import Json, Server
 
 NUM_KEPT = 3
@@ -170,8 +171,7 @@ async def mutated(*, minutes: float, seed: int, rate: float, kinds: Sequence[str
             await run.orphans.hang_up((), older_than_s=ORPHAN_AGE_S)
             await watch.until_quiet(QUIET_TIMEOUT_S)
             left = list(await live_calls(server))
-        counting.cancel()
-        await asyncio.gather(counting, return_exceptions=True)
+        await cancel_all(counting)
         exit_status = await server.end()
         described = stage.described()
     warm = max(1, len(watch.samples) // 6)

@@ -30,6 +30,7 @@ from cc_tts.cluster.messages import (
 from cc_tts.config.schema import RemoteConfig
 from cc_tts.errors import UNREADABLE, CcTtsError
 from cc_tts.processes.backoff import Backoff
+from cc_tts.processes.tasks import cancel_all
 
 CONNECT_TIMEOUT_S: Final = 5.0  # unmeasured
 HEARTBEAT_S: Final = 5.0
@@ -97,10 +98,8 @@ class PoolLink:
 
     async def stop(self) -> None:
         """Close the connection. Safe to call twice."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        await cancel_all(self._task)
+        self._task = None
 
     async def _live(self) -> None:
         backoff = Backoff(self._clock, min_s=BACKOFF_MIN_S, max_s=BACKOFF_MAX_S)
@@ -137,9 +136,7 @@ class PoolLink:
                     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                     return done.pop().result()
                 finally:
-                    for task in tasks:
-                        task.cancel()
-                    await asyncio.gather(*tasks, return_exceptions=True)
+                    await cancel_all(*tasks)
 
     async def _report(self, socket: aiohttp.ClientWebSocketResponse) -> str:
         """Say how this node is: at the interval, and at once when more has changed than its calls."""

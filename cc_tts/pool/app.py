@@ -16,6 +16,7 @@ from cc_tts.cluster.messages import MAX_MESSAGE_BYTES, NodeReport
 from cc_tts.config.schema import TokenConfig
 from cc_tts.errors import UNREADABLE, Forbidden, NotFound
 from cc_tts.pool.state import NOT_LOOKED, PoolState
+from cc_tts.processes.tasks import cancel_all
 
 HEARTBEAT_S: Final = 5.0  # unmeasured
 SEND_TIMEOUT_S: Final = 5.0  # unmeasured
@@ -108,8 +109,7 @@ async def watch(request: web.Request) -> web.StreamResponse:
     finally:
         del watchers[socket]
         state.unwatch(changed)
-        telling.cancel()
-        await asyncio.gather(telling, return_exceptions=True)
+        await cancel_all(telling)
     return socket
 
 

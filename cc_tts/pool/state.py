@@ -16,6 +16,7 @@ from cc_tts.metrics import Encode, encode_text
 from cc_tts.pool.hints import ScaleHints
 from cc_tts.pool.hosts import Hosts, HostStatus
 from cc_tts.pool.voices import VoiceFiles, VoiceFolder
+from cc_tts.processes.tasks import cancel_all
 
 LOOK_INTERVAL_S: Final = 1.0  # unmeasured
 NODE_TIMEOUT_S: Final = 10.0
@@ -90,9 +91,7 @@ class PoolState:
 
     async def stop(self) -> None:
         """Stop to look; the workers go on."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await cancel_all(self._task)
 
     def watch(self) -> asyncio.Event:
         """An event that is set with every change, until :meth:`unwatch`."""

@@ -33,6 +33,7 @@ from cc_tts.processes.backoff import Backoff
 from cc_tts.processes.channel import Message
 from cc_tts.processes.peer import BACKOFF_MAX_S, BACKOFF_MIN_S, ProcessState
 from cc_tts.processes.supervisor import exit_reason
+from cc_tts.processes.tasks import cancel_all
 from cc_tts.processes.watchdog import Watchdog
 
 LOOK_INTERVAL_S: Final = 0.2  # unmeasured
@@ -129,8 +130,7 @@ class WorkerHost:
             done, _ = await asyncio.wait({self._task}, timeout=END_TIMEOUT_S)
             if not done:
                 self._signal(signal.SIGKILL)
-                self._task.cancel()
-                await asyncio.gather(self._task, return_exceptions=True)
+                await cancel_all(self._task)
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None

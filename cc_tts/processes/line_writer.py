@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from cc_tts import atomic_file, logs
+from cc_tts.processes.tasks import cancel_all
 
 INTERVAL_S: Final = 0.2
 """Between two writes. A line waits no longer, unless the disk is slower (unmeasured)."""
@@ -73,8 +74,7 @@ class LineWriter:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(STOP_TIMEOUT_S):
                     await asyncio.shield(self._task)
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await cancel_all(self._task)
             self._task = None
         if self._waiting:
             log.error("lines_lost", what=self._name, lines=len(self._waiting))

@@ -5,6 +5,14 @@ from collections.abc import Coroutine
 from typing import Any
 
 
+async def cancel_all(*tasks: asyncio.Future[Any] | None) -> None:
+    """Cancel those that there are, and wait for the end of each, however it ends."""
+    running = [task for task in tasks if task is not None]
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+
+
 async def first_of(*running: Coroutine[Any, Any, Any]) -> int:
     """Run these until one has ended, and cancel the others. Returns its place, counted from 0, the lowest if several have
     ended; raises what it raised.
@@ -14,9 +22,7 @@ async def first_of(*running: Coroutine[Any, Any, Any]) -> int:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
         have_ended = [task.done() for task in tasks]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all(*tasks)
     place = have_ended.index(True)
     tasks[place].result()
     return place
@@ -41,6 +47,4 @@ class TaskSet:
         """Cancel those that have not ended after so long, and wait for their end."""
         if self._running and timeout_s:
             await asyncio.wait(self._running, timeout=timeout_s)
-        for task in self._running:
-            task.cancel()
-        await self.ended()
+        await cancel_all(*self._running)

@@ -31,6 +31,7 @@ from cc_tts.audio import BYTES_PER_SAMPLE, Pace
 from cc_tts.config.schema import CacheConfig
 from cc_tts.errors import UNREADABLE, ConfigError
 from cc_tts.metrics import Metrics
+from cc_tts.processes.tasks import cancel_all
 from cc_tts.processes.threads import BoundedExecutor
 
 FORMAT_VERSION: Final = 3
@@ -152,8 +153,7 @@ class PromptFiles:
         """Finish writing, for a bounded time, and leave the order of use behind."""
         if self._writer is not None:
             await asyncio.wait({self._writer}, timeout=STOP_TIMEOUT_S)
-            self._writer.cancel()
-            await asyncio.gather(self._writer, return_exceptions=True)
+            await cancel_all(self._writer)
         used = [key for key in self._index if key in self._used_from_memory]
         await asyncio.wait({self._on_thread(self._for_each, used, os.utime)}, timeout=STOP_TIMEOUT_S)
 

@@ -13,6 +13,7 @@ from cc_tts.errors import ConfigError, ProcessFailed, Unprocessable
 from cc_tts.processes.channel import Message
 from cc_tts.processes.peer import STOPPED, ProcessState
 from cc_tts.processes.supervisor import Supervisor, python_child
+from cc_tts.processes.tasks import cancel_all
 from cc_tts.vad.answering.settings import Amd, Finding
 from cc_tts.vad.messages import (
     FROM_VAD,
@@ -125,9 +126,7 @@ class VadProcess:
                 raise SpeechNotHeard("the process that hears speech does not start") from None
 
     async def stop(self) -> None:
-        if self._starting is not None:
-            self._starting.cancel()
-            await asyncio.gather(self._starting, return_exceptions=True)
+        await cancel_all(self._starting)
         await self.supervisor.stop()
 
     def listen(self, leg: str, listening: Listening, on_edge: Callable[[Edge], None]) -> None:

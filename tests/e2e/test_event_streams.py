@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 from jsonschema import Draft202012Validator
 
+from cc_tts.processes.tasks import cancel_all
 from lab.configured import server_with, ua_pid, until_readyz
 from lab.server_under_test import Json, Server
 from lab.softphone import SoftphoneProcess
@@ -76,8 +77,7 @@ async def reading(server: Server) -> AsyncIterator[Reader]:
         yield reader
         assert not task.done() or task.exception() is None, task
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await cancel_all(task)
 
 
 async def test_a_call_from_its_first_to_its_last_event(server: Server, phone: SoftphoneProcess) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cc_tts.processes.tasks import cancel_all
 from lab.configured import logged, server_with, ua_pid
 from lab.raw_sip import Answer, RawCaller, RtpEar, invite_once, options
 from lab.server_under_test import Server
@@ -70,8 +71,7 @@ async def test_no_new_calls_while_the_media_clock_is_late(tmp_path: Path) -> Non
                     await asyncio.sleep(0.05)
             assert seen["cctts_ua_media_lateness_seconds"] > MAX_LATENESS_MS / 1000
         finally:
-            starving.cancel()
-            await asyncio.gather(starving, return_exceptions=True)
+            await cancel_all(starving)
         heard = len(ear.packets)
         await until_answered(server, lambda answer: answer.status == 200)
         assert (await invite_once("silent", server.sip_port)).status == 200

@@ -9,6 +9,7 @@ from cc_tts.clock import Clock
 from cc_tts.media.playout_buffer import PlayoutBuffer
 from cc_tts.media.playout_events import PlayoutEvent, PlayoutUnderrun
 from cc_tts.processes.channel import Message
+from cc_tts.processes.tasks import cancel_all
 from cc_tts.ua import messages
 from cc_tts.ua.process.agent import MEDIA_COMMANDS
 from tests.fakes.fake_ua import FakeUa
@@ -54,9 +55,7 @@ class PlayingUa(FakeUa):
         self._task = asyncio.create_task(self._tick_all())
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await cancel_all(self._task)
 
     def send(self, message: Any, payload: bytes = b"") -> None:
         super().send(message, payload)

@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 import pytest
 import structlog
 
+from cc_tts.processes.tasks import cancel_all
 from tests.fakes.running_api import RunningApi, eventually, make_config, running_api
 
 pytestmark = pytest.mark.integration
@@ -41,8 +42,7 @@ async def test_half_a_head_is_closed_after_its_time_however_it_drips() -> None:
 
         dripping = asyncio.create_task(drip())
         assert await closed(reader) == b""
-        dripping.cancel()
-        await asyncio.gather(dripping, return_exceptions=True)
+        await cancel_all(dripping)
 
 
 async def test_half_a_second_head_is_closed_after_its_time() -> None:

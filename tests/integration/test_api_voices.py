@@ -23,6 +23,7 @@ from cc_tts.engines.enrolment.messages import Recorded
 from cc_tts.engines.factory import make_engine
 from cc_tts.engines.worker.client import WorkerEngine
 from cc_tts.errors import CcTtsError
+from cc_tts.processes.tasks import cancel_all
 from cc_tts.voices.enrolment import MAX_DURATION_S
 from tests.fakes.running_api import RunningApi, make_config, make_own_voices, running_api
 
@@ -334,8 +335,7 @@ async def test_a_client_that_hangs_up_leaves_a_whole_voice_or_none(served: Serve
     api, engine, folder = served
     sending = asyncio.create_task(send(api, "gone"))
     await asyncio.sleep(0.3)
-    sending.cancel()
-    await asyncio.gather(sending, return_exceptions=True)
+    await cancel_all(sending)
     async with asyncio.timeout(100):
         while (await send(api, "after"))[0] == 503:  # noqa: ASYNC110 - it is over when the next one is taken
             await asyncio.sleep(0.1)

@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 
+from cc_tts.processes.tasks import cancel_all
+
 
 class TcpProxy:
     """Forwards connections to one port of 127.0.0.1."""
@@ -55,6 +57,4 @@ class TcpProxy:
         self.cut()
         if self._server is not None:
             self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_all(*self._tasks)

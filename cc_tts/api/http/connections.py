@@ -25,6 +25,7 @@ from cc_tts.clock import Clock
 from cc_tts.config.schema import HttpConfig
 from cc_tts.errors import CapacityExceeded, MalformedRequest
 from cc_tts.processes.source_address import source_of
+from cc_tts.processes.tasks import cancel_all
 
 SERVER: Final = "cc-tts"
 """The header ``Server``, without versions (RFC 9110 §10.2.4)."""
@@ -179,9 +180,7 @@ class Listener:
     async def stop(self) -> None:
         """Accept no more, and shut the application down. Safe to call twice."""
         tasks = (*self._tasks, *self._connecting)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all(*tasks)
         for listening in self._sockets:
             listening.close()
         await self._runner.cleanup()

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from cc_tts.clock import Clock
 from cc_tts.errors import CapacityExceeded, IdempotencyMismatch, MalformedRequest
+from cc_tts.processes.tasks import cancel_all
 from cc_tts.tenants.shares import SharedRoom
 
 MAX_KEY_CHARS: Final = 255  # unmeasured
@@ -110,9 +111,7 @@ class IdempotencyStore:
     async def close(self) -> None:
         """Cancel what is still in progress."""
         tasks = [entry.task for entry in self._entries.values() if not entry.task.done()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all(*tasks)
         self._entries.clear()
 
     def _forget(self, key: Key) -> None:

@@ -30,6 +30,7 @@ from cc_tts.processes.channel import (
     Message,
     encode,
 )
+from cc_tts.processes.tasks import cancel_all
 
 SERVICE: Final = "cc_tts.SpeechWorker"
 METHOD: Final = "Connect"
@@ -151,9 +152,7 @@ class Channel:
                 if task.done():
                     self.break_off(task.result())
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_all(*tasks)
 
     async def _read(self, read: Callable[[], Any]) -> str:
         end = _grpc().aio.EOF

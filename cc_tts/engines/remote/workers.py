@@ -20,6 +20,7 @@ from cc_tts.engines.remote.wire import Endpoint
 from cc_tts.engines.worker.link import MakeProcess, WorkerLink
 from cc_tts.errors import ConfigError, EngineFailed, ProcessFailed
 from cc_tts.metrics import Metrics
+from cc_tts.processes.tasks import cancel_all
 
 LOOK_UP_INTERVAL_S: Final = 5.0  # unmeasured
 LOOK_UP_TIMEOUT_S: Final = 3.0  # unmeasured
@@ -120,9 +121,7 @@ class RemoteWorkers:
 
     async def stop(self) -> None:
         """Close the connection to every worker."""
-        if self._following is not None:
-            self._following.cancel()
-            await asyncio.gather(self._following, return_exceptions=True)
+        await cancel_all(self._following)
         await asyncio.gather(*self._leaving)
         for link in self.links:
             link.fail_all(EngineFailed("the engine was stopped"))

@@ -41,6 +41,7 @@ from cc_tts.errors import (
     did_you_mean,
 )
 from cc_tts.media import synthetic_label
+from cc_tts.processes.tasks import cancel_all
 from cc_tts.speech.chunks import OVERLOAD_POLL_S, ChunkStream, in_pieces
 from cc_tts.speech.prompt import Content, ReadyContent, SequenceContent, StagedContent, TextContent, UrlContent, text_of
 from cc_tts.speech.prompt_cache import as_cached
@@ -332,9 +333,7 @@ class StagedPrompts:
     async def stop(self) -> None:
         """End what is being made and fetched."""
         await self.urls.stop()
-        for task in tuple(self._making.values()):
-            task.cancel()
-        await asyncio.gather(*self._making.values(), return_exceptions=True)
+        await cancel_all(*self._making.values())
 
     def _make(self, prompt: StagedPrompt) -> None:
         if prompt not in self._making:

@@ -29,6 +29,7 @@ from cc_tts.config.sections.prompts import PromptsConfig, fault_of_url
 from cc_tts.egress.hosts import AllowedHosts
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import CcTtsError, FetchFailed, UrlNotAllowed
+from cc_tts.processes.tasks import cancel_all
 from cc_tts.speech.prompt import Download, UrlContent
 from cc_tts.speech.prompt_cache import ready
 from cc_tts.speech.prompt_files import CachedPrompt
@@ -116,9 +117,7 @@ class UrlAudio:
     async def stop(self) -> None:
         """End the downloads that run."""
         tasks = tuple(self._running.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all(*tasks)
 
     def _download(self, url: str) -> Download:
         copy = self._copies.get(url)

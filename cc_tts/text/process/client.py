@@ -13,6 +13,7 @@ from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, ProcessFai
 from cc_tts.processes.channel import Message
 from cc_tts.processes.peer import STOPPED
 from cc_tts.processes.supervisor import Supervisor, python_child
+from cc_tts.processes.tasks import cancel_all
 from cc_tts.processes.threads import BoundedExecutor
 from cc_tts.processes.watchdog import Watchdog
 from cc_tts.text.chunker import Chunker, Chunking, TextChunk
@@ -156,9 +157,7 @@ class TextProcess:
     async def stop(self) -> None:
         await self.supervisor.stop()
         tasks = list(self._here.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all(*tasks)
         self._executor.shutdown()
 
     def prepare(self, text: str, chunking: Chunking, replacements: tuple[Replacement, ...] = ()) -> TextPreparation:

@@ -68,8 +68,8 @@ run: $(UASTAMP) ## serve until Ctrl-C, then drain: dial sip:hello@127.0.0.1:5060
 	$(BIN)/cc-tts serve --config '$(CONFIG)' $(VOICES)
 
 check: $(DEVSTAMP) ## ruff, mypy --strict, import-linter
-	$(BIN)/ruff format --check cc_tts lab tests bench examples
-	$(BIN)/ruff check cc_tts lab tests bench examples
+	$(BIN)/ruff format --check cc_tts lab tests bench examples deploy
+	$(BIN)/ruff check cc_tts lab tests bench examples deploy
 	@$(HAS_TORCH) || echo "mypy: PyTorch is not installed, so code that uses it is checked without it: make neural"
 	$(BIN)/mypy $(shell $(HAS_TORCH) || echo $(WITHOUT_TORCH))
 	$(BIN)/lint-imports

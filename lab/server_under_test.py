@@ -368,6 +368,12 @@ class Server:
         async with self.http.post(self.url + path, json=body, headers=headers) as answer:
             return answer.status, await answer.json(content_type=None)
 
+    async def create(self, path: str, body: Mapping[str, Any]) -> Json:
+        """The body of the 201 to a POST."""
+        status, made = await self.post(path, body)
+        assert status == 201, made
+        return made
+
     async def delete(self, path: str) -> tuple[int, Json]:
         """Status and body of a DELETE."""
         async with self.http.delete(self.url + path) as answer:

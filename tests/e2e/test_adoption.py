@@ -32,8 +32,7 @@ KILLED = -signal.SIGKILL
 
 
 async def speak(server: Server, call_id: str, text: str, **more: object) -> str:
-    status, answer = await server.post(f"/v1/calls/{call_id}/speak", {"text": text, **more})
-    assert status == 201, answer
+    answer = await server.create(f"/v1/calls/{call_id}/speak", {"text": text, **more})
     return str(answer["id"])
 
 

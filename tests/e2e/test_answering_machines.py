@@ -38,8 +38,7 @@ async def called(server: Server, folder: Path, *parts: Samples) -> list[Json]:
     """Call a peer that plays this; returns the events up to the last that is expected."""
     peer = await Sipp.answer("uas_play", folder=folder, audio=octets(folder, *parts))
     async with server.events() as log:
-        status, call = await server.post("/v1/calls", {"to": f"sip:bob@{HOST}:{peer.port}", "amd": {}})
-        assert status == 201, call
+        call = await server.create("/v1/calls", {"to": f"sip:bob@{HOST}:{peer.port}", "amd": {}})
         detected = await log.wait("call.machine_detected", timeout_s=30)
         if detected["data"]["result"] == "machine":
             await log.wait("call.machine_greeting_ended", timeout_s=30)

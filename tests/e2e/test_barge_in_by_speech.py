@@ -35,8 +35,7 @@ def octets(folder: Path, *parts: Samples) -> Path:
 
 async def speak(server: Server, call_id: str, log: EventLog, text: str = LONG_GREETING, **prompt: object) -> str:
     """Speak, and wait until it is heard; returns the utterance's id."""
-    status, answer = await server.post(f"/v1/calls/{call_id}/speak", {"text": text} | prompt)
-    assert status == 201, answer
+    answer = await server.create(f"/v1/calls/{call_id}/speak", {"text": text} | prompt)
     await log.wait("speak.started", utterance_id=answer["id"])
     return str(answer["id"])
 

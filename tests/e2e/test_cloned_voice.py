@@ -135,8 +135,7 @@ async def test_the_worker_dies_or_hangs_in_the_middle_of_a_prompt(
         assert reason in utterance["error"]["detail"]
         await until_readyz(server, 200)
         assert worker_pid(server) != old
-        status, answer = await server.post(f"/v1/calls/{call_id}/speak", {"text": TEXT, "queue": "replace"})
-        assert status == 201, answer
+        answer = await server.create(f"/v1/calls/{call_id}/speak", {"text": TEXT, "queue": "replace"})
         after = await log.wait("speak.complete", utterance_id=answer["id"], timeout_s=SPEAK_TIMEOUT_S)
         assert after["data"]["completion_cause"] == "normal", server.log[-3000:]
         metrics = (await server.get_text("/metrics"))[1]

@@ -80,8 +80,7 @@ async def placed(
 ) -> AsyncIterator[tuple[Json, str, RawPeer, EventLog]]:
     """A call that we place and that is answered so: its event, our INVITE, the far side."""
     async with RawPeer() as peer, server.events() as log:
-        status, _ = await server.post("/v1/calls", {"to": f"sip:b@{peer.own}"})
-        assert status == 201
+        await server.create("/v1/calls", {"to": f"sip:b@{peer.own}"})
         offer = await peer.expect("INVITE")
         sdp = SDP.format(port=phone.port, formats=formats).replace("101 tele", f"{event_type} tele") + extra
         sdp = sdp.replace("RTP/AVP", re.findall(r"m=audio \d+ (\S+)", offer)[0]) if extra else sdp

@@ -27,8 +27,7 @@ async def collector(lend: Lend) -> AsyncIterator[Server]:
 
 
 async def gather(server: Server, call_id: str, **wanted: Any) -> Json:
-    status, body = await server.post(f"/v1/calls/{call_id}/gather", wanted)
-    assert status == 201, body
+    body = await server.create(f"/v1/calls/{call_id}/gather", wanted)
     assert body["state"] == "in_progress"
     return body
 

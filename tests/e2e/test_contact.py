@@ -44,8 +44,7 @@ async def invite_of(server: Server, parameters: str, context: ssl.SSLContext | N
     listener = await asyncio.start_server(listen, HOST, 0, ssl=context)
     async with listener:
         port = listener.sockets[0].getsockname()[1]
-        status, call = await server.post("/v1/calls", {"to": f"sip:bot@{HOST}:{port}{parameters}"})
-        assert status == 201, call
+        await server.create("/v1/calls", {"to": f"sip:bot@{HOST}:{port}{parameters}"})
         return await asyncio.wait_for(came, ANSWER_TIMEOUT_S)
 
 
@@ -105,8 +104,7 @@ async def test_a_bye_over_a_connection_of_its_own(tmp_path: Path) -> None:
     listener = await asyncio.start_server(take, HOST, 0)
     async with server_with(tmp_path) as server, listener:
         port = listener.sockets[0].getsockname()[1]
-        status, call = await server.post("/v1/calls", {"to": f"sip:bot@{HOST}:{port};transport=tcp"})
-        assert status == 201, call
+        await server.create("/v1/calls", {"to": f"sip:bot@{HOST}:{port};transport=tcp"})
         invite = await asyncio.wait_for(taken, ANSWER_TIMEOUT_S)
         await server.until_call(lambda call: call["state"] == "established")
         own = contact_of(invite)

@@ -43,9 +43,7 @@ async def failed_assertions(server: Server) -> str:
 
 
 async def place(server: Server, peer: RawPeer) -> Json:
-    status, call = await server.post("/v1/calls", {"to": f"sip:bob@{HOST}:{peer.port}"})
-    assert status == 201, call
-    return call
+    return await server.create("/v1/calls", {"to": f"sip:bob@{HOST}:{peer.port}"})
 
 
 async def hang_up(server: Server, peer: RawPeer, call: Json) -> None:

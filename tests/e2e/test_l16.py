@@ -68,8 +68,7 @@ async def test_l16_is_not_offered(server: Server) -> None:
     async with RawCaller("silent", server.sip_port) as caller, RawPeer() as peer:
         invite(caller, f"{PT} 101")
         await caller.acknowledge(200)
-        status, _ = await server.post("/v1/calls", {"to": f"sip:b@{peer.own}"})
-        assert status == 201
+        await server.create("/v1/calls", {"to": f"sip:b@{peer.own}"})
         offer = await peer.expect("INVITE")
         assert "L16" not in offer
         peer.answer("486 Busy Here")

@@ -52,8 +52,7 @@ async def test_a_pause_of_the_server_ends_no_call(
         call_id = await phone.establish(server.uri("silent"), log)
         with paused(server._child.pid, *((ua,) if whole_container else ())):
             await asyncio.sleep(HEARTBEAT_TIMEOUT_S + 2)
-        status, answer = await server.post(f"/v1/calls/{call_id}/speak", {"text": "Still here.", "utterance_id": "u"})
-        assert status == 201, answer
+        await server.create(f"/v1/calls/{call_id}/speak", {"text": "Still here.", "utterance_id": "u"})
         complete = await log.wait("speak.complete", timeout_s=NOTICE_TIMEOUT_S)
         assert complete["data"]["completion_cause"] == "normal"
         assert (await server.get(f"/v1/calls/{call_id}"))[1]["state"] == "established"
@@ -112,8 +111,7 @@ async def test_callers_hear_their_prompts_while_the_text_process_hangs(tmp_path:
         call_ids = [each["call_id"] for each in await log.several("call.established", NUM_CALLS)]
         with paused(text):
             for call_id in call_ids:
-                status, answer = await server.post(f"/v1/calls/{call_id}/speak", {"text": CHINESE})
-                assert status == 201, answer
+                await server.create(f"/v1/calls/{call_id}/speak", {"text": CHINESE})
             complete = await log.several("speak.complete", NUM_CALLS, timeout_s=NOTICE_TIMEOUT_S)
         assert {each["data"]["completion_cause"] for each in complete} == {"normal"}
         assert {each["data"]["spoken_text"] for each in complete} == {CHINESE}

@@ -75,8 +75,7 @@ async def fetching(lend: Lend) -> AsyncIterator[Server]:
 
 async def play(server: Server, call_id: str, log: Any, **body: Any) -> dict[str, Any]:
     """Play it, and return what is told of its end."""
-    status, accepted = await server.post(f"/v1/calls/{call_id}/play", body)
-    assert status == 201, accepted
+    accepted = await server.create(f"/v1/calls/{call_id}/play", body)
     complete: dict[str, Any] = (await log.wait("speak.complete", utterance_id=accepted["id"]))["data"]
     return complete
 

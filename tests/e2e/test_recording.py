@@ -58,8 +58,7 @@ async def test_a_dual_recording_has_what_was_heard_and_what_was_said(server: Ser
     said = noise(250)
     async with server.events() as log, RtpPeer() as phone:
         async with talking(server, phone) as (_, to, call):
-            status, recording = await server.post(f"/v1/calls/{call['id']}/record", {"channels": "dual"})
-            assert status == 201, recording
+            recording = await server.create(f"/v1/calls/{call['id']}/record", {"channels": "dual"})
             await log.wait("call.recording", state="started")
             await server.post(f"/v1/calls/{call['id']}/play", {"tone": "350+440", "duration_ms": 3000})
             await say(phone, to, said)
@@ -132,8 +131,7 @@ async def lags(server: Server, folder: Path, lasts_s: float) -> list[int]:
     """The delay of an echo in a recording, in each of its seconds that have one."""
     async with server.events() as log, Echo() as phone, talking(server, phone) as (_, to, call):
         phone.to = to
-        status, recording = await server.post(f"/v1/calls/{call['id']}/record", {"channels": "dual"})
-        assert status == 201, recording
+        recording = await server.create(f"/v1/calls/{call['id']}/record", {"channels": "dual"})
         play = {"prompt_id": await staged_noise(server), "loop": True}
         assert (await server.post(f"/v1/calls/{call['id']}/play", play))[0] == 201
         await asyncio.sleep(lasts_s)

@@ -39,8 +39,7 @@ async def recorded(server: Server, log: EventLog, **wanted: object) -> AsyncIter
 
 
 async def begun(server: Server, log: EventLog, call_id: str, **wanted: object) -> str:
-    status, recording = await server.post(f"/v1/calls/{call_id}/record", wanted)
-    assert status == 201, recording
+    recording = await server.create(f"/v1/calls/{call_id}/record", wanted)
     await log.wait("call.recording", TIMEOUT_S, state="started", recording_id=recording["recording_id"])
     return str(recording["recording_id"])
 
@@ -165,8 +164,7 @@ async def test_a_call_that_is_hung_up_has_one_last_word_of_its_recording(server:
         async with talking(server, phone) as (caller, _, call):
             record = f"/v1/calls/{call['id']}/record"
             wanted = {"beep": state == "beep"} | ({"consent": "required"} if state == "waiting" else {})
-            status, recording = await server.post(record, wanted)
-            assert status == 201, recording
+            recording = await server.create(record, wanted)
             if state != "waiting":
                 await log.wait("call.recording", state="started")
             if state in ("paused", "skipping"):

@@ -21,9 +21,7 @@ CHALLENGE = 'Digest realm="pbx", nonce="abcdef", algorithm=MD5'
 
 async def place(server: Server, peer: RawPeer, **body: object) -> Json:
     """``POST /v1/calls`` to the peer; returns the call."""
-    status, call = await server.post("/v1/calls", {"to": f"sip:bob@{HOST}:{peer.port}", **body})
-    assert status == 201, call
-    return call
+    return await server.create("/v1/calls", {"to": f"sip:bob@{HOST}:{peer.port}", **body})
 
 
 def registering(registrar: RawPeer | Sipp, **more: str) -> dict[str, str]:

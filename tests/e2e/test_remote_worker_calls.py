@@ -81,8 +81,7 @@ async def test_workers_die_one_after_the_other_and_the_call_is_spoken_to(
         change(server, "[tts]", f'[tts]\ngenerations = {{"{OLD}" = 1.0}}')
         assert (await reload(server))["changed"] == ["tts.generations"]
         call_id = await phone.establish(server.uri("silent"), log)
-        status, spoken = await server.post(f"/v1/calls/{call_id}/speak", {"text": LONG_TEXT})
-        assert status == 201, spoken
+        spoken = await server.create(f"/v1/calls/{call_id}/speak", {"text": LONG_TEXT})
         await log.wait("speak.started", timeout_s=SPEAK_TIMEOUT_S)
         first = await speaking(server, addresses)
         assert generations[first] == OLD
@@ -99,8 +98,7 @@ async def test_workers_die_one_after_the_other_and_the_call_is_spoken_to(
         os.kill(children[1 - first].pid, signal.SIGKILL)
         await until(lambda: logged(server, "speech_degraded"), START_TIMEOUT_S)
         assert (await server.get("/readyz"))[0] == 200
-        status, answer = await server.post(f"/v1/calls/{call_id}/speak", {"text": TEXT})
-        assert status == 201, answer
+        answer = await server.create(f"/v1/calls/{call_id}/speak", {"text": TEXT})
         after = await log.wait("speak.complete", utterance_id=answer["id"], timeout_s=SPEAK_TIMEOUT_S)
         assert after["data"]["completion_cause"] == "normal", server.log[-3000:]
         assert (await server.only_call())["state"] == "established"

@@ -94,8 +94,7 @@ async def test_what_was_said_comes_back_as_it_was_sent(server: Server, phone: So
     async with server.events() as log:
         call_id = await phone.establish(server.uri("silent"), log)
         for text in VERBATIM:
-            status, said = await server.post(f"/v1/calls/{call_id}/speak", {"text": text})
-            assert status == 201
+            said = await server.create(f"/v1/calls/{call_id}/speak", {"text": text})
             complete = await log.wait("speak.complete", timeout_s=30, utterance_id=said["id"])
             assert complete["data"]["spoken_text"] == text
         await phone.hangup()
@@ -112,8 +111,7 @@ async def test_the_next_prompt_after_a_cut_is_timed_from_its_request(
             await phone.dtmf("5")
             await log.wait("call.dtmf")
         body = {"text": "And now for something else.", "queue": "replace" if how == "replace" else "append"}
-        status, said = await server.post(f"/v1/calls/{call_id}/speak", body)
-        assert status == 201
+        said = await server.create(f"/v1/calls/{call_id}/speak", body)
         started = await log.wait("speak.started", timeout_s=15, utterance_id=said["id"])
         assert before["data"]["utterance_id"] != said["id"]
         assert started["data"]["time_to_first_audio_ms"] > 0

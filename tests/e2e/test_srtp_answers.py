@@ -27,8 +27,7 @@ IN_THE_CLEAR = {"no SRTP": offer("RTP/AVP"), "RTP/AVP with a key": offer("RTP/AV
 
 async def answered(server: Server, peer: RawPeer, sdp: str) -> str:
     """Call ``peer``, which takes the call with this SDP; returns our name of the call."""
-    status, call = await server.post("/v1/calls", {"to": f"sip:bot@{HOST}:{peer.port}"})
-    assert status == 201, call
+    call = await server.create("/v1/calls", {"to": f"sip:bot@{HOST}:{peer.port}"})
     assert "a=crypto:1 " in await peer.expect("INVITE")
     peer.answer("200 OK", body=sdp)
     return str(call["id"])
@@ -107,8 +106,7 @@ async def test_who_is_encrypted_is_not_for_the_caller_to_say(lend: Lend) -> None
 
 async def test_a_200_without_an_answer_ends_the_call(lend: Lend) -> None:
     async with lend(rtp__srtp="optional") as server, RawPeer() as peer:
-        status, call = await server.post("/v1/calls", {"to": f"sip:bot@{HOST}:{peer.port}"})
-        assert status == 201, call
+        call = await server.create("/v1/calls", {"to": f"sip:bot@{HOST}:{peer.port}"})
         await peer.expect("INVITE")
         peer.answer("200 OK", headers=f"Contact: <sip:peer@{peer.own}>\r\n")
         await peer.take_bye()
@@ -119,8 +117,7 @@ async def test_a_200_without_an_answer_ends_the_call(lend: Lend) -> None:
 async def test_a_refusal_that_says_what_it_could_do_is_a_refusal(lend: Lend) -> None:
     """488 may carry SDP (RFC 3261 §21.4.26). After the one to an offer without keys nothing is left to offer."""
     async with lend(rtp__srtp="optional") as server, RawPeer() as peer:
-        status, call = await server.post("/v1/calls", {"to": f"sip:bot@{HOST}:{peer.port}"})
-        assert status == 201, call
+        call = await server.create("/v1/calls", {"to": f"sip:bot@{HOST}:{peer.port}"})
         for keys in (3, 0):
             assert (await peer.expect("INVITE")).count("a=crypto:") == keys
             peer.answer("488 Not Acceptable Here", body=USELESS["DTLS-SRTP"])

@@ -48,8 +48,7 @@ async def start_baresip(folder: Path, authority: Authority, pair: Pair, *, answe
 
 
 async def originate(server: Server, to: str) -> str:
-    status, call = await server.post("/v1/calls", {"to": to})
-    assert status == 201, call
+    call = await server.create("/v1/calls", {"to": to})
     return str(call["id"])
 
 

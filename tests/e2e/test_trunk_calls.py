@@ -208,8 +208,7 @@ async def test_every_user_agent_process_places_calls_of_a_trunk_and_one_register
             await until_readyz(server, 200)
             ports, up = set(), []
             for number in range(2):
-                status, call = await server.post("/v1/calls", {"to": f"+49301{number}"})
-                assert status == 201
+                call = await server.create("/v1/calls", {"to": f"+49301{number}"})
                 await alpha.expect("INVITE")
                 alpha.answer("407 Who are you", headers=f"Proxy-Authenticate: {CHALLENGE}\r\n", tag=f"a{number}")
                 await alpha.expect("ACK")

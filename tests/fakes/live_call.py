@@ -1,11 +1,11 @@
 """An established call whose line plays, in virtual time."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
 from cc_tts.calls.prompts.utterance import CompletionCause
+from lab.configured import until
 from tests.fakes.exchange import Exchange
 from tests.fakes.playing_ua import PlayingUa
 from tests.support.virtual_time import LoopClock
@@ -38,9 +38,7 @@ class LiveCall:
             await live.ua.stop()
 
     async def until(self, condition: Callable[[], object], *, timeout_s: float = 300.0) -> None:
-        async with asyncio.timeout(timeout_s):
-            while not condition():  # noqa: ASYNC110 - virtual time
-                await asyncio.sleep(0.01)
+        await until(condition, timeout_s)
 
     async def until_quiet(self) -> None:
         await self.until(lambda: not self.call.player.queue)

@@ -24,6 +24,7 @@ from cc_tts.ua import messages
 from cc_tts.ua.client import settings_of_lines
 from lab.ports import HOST, free_ports
 from tests.fakes.running_api import eventually
+from tests.fakes.served_call import refusal
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 
@@ -313,9 +314,7 @@ async def test_garbage_in_the_middle_of_a_call_ends_that_call_alone(lines: Lines
 async def test_without_the_password_nobody_brings_a_call(
     lines: Lines, http: aiohttp.ClientSession, options: dict[str, Any], query: str
 ) -> None:
-    with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
-        await lines.dial(http, query, **options)
-    assert refused.value.status == 401
+    assert await refusal(lines.dial(http, query, **options)) == 401
 
 
 async def test_the_password_may_be_a_token_of_the_address(lines: Lines, http: aiohttp.ClientSession) -> None:
@@ -329,9 +328,7 @@ async def test_there_are_no_more_calls_than_configured(lines: Lines, http: aioht
     for number, socket in enumerate(sockets):
         await socket.send_json({**START, "channel_id": str(number)})
     await eventually(lambda: len(lines.of(messages.IncomingCall)) == 3)
-    with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
-        await lines.dial(http)
-    assert refused.value.status == 503
+    assert await refusal(lines.dial(http)) == 503
     await lines.first(messages.InviteRefused)
     for socket in sockets:
         await socket.close()

@@ -36,6 +36,7 @@ from cc_tts.pool.ray_hosts import RayHosts
 from cc_tts.pool.state import PoolState
 from cc_tts.pool.voices import VoiceFile, VoiceFiles, VoiceFolder
 from cc_tts.tenants.quotas import TenantQuotas
+from lab.configured import until as until_true
 from lab.ports import free_ports
 from tests.fakes.running_api import make_config, running_api
 
@@ -162,10 +163,7 @@ async def linked(pool: Pool, name: str = "line-1") -> AsyncIterator[Told]:
         await told.link.stop()
 
 
-async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(WITHIN_S):
-        while not holds():  # noqa: ASYNC110 - many things are waited for
-            await asyncio.sleep(0.01)
+until = partial(until_true, timeout_s=WITHIN_S)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from cc_tts.metrics import Metrics
 from cc_tts.processes.channel import PROTOCOL_VERSION
 from cc_tts.startup import check
 from lab.certificates import Authority
+from lab.configured import until as until_true
 from lab.ports import free_ports
 from tests.support.tcp_proxy import TcpProxy
 
@@ -170,10 +172,7 @@ def durations_ms(chunks: Sequence[SpeechChunk], num_chunks: int) -> list[float]:
     ]
 
 
-async def eventually(is_true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WITHIN_S):
-        while not is_true():  # noqa: ASYNC110 - what another process tells has no event to wait for
-            await asyncio.sleep(0.02)
+eventually = partial(until_true, timeout_s=WITHIN_S)
 
 
 async def ready(engine: WorkerEngine, num_workers: int) -> None:

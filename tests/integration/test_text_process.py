@@ -20,6 +20,7 @@ from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.process import client
 from cc_tts.text.process.client import TextProcess
 from cc_tts.text.pronunciation.replacements import Replacement
+from lab.configured import until
 from tests.fakes.fake_engine import FakeEngine
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
@@ -153,9 +154,7 @@ async def test_texts_are_prepared_without_the_process_when_it_dies_and_it_comes_
         assert process.pid is not None
         os.kill(process.pid, signal.SIGKILL)
         assert [chunk.spoken for chunk in await waiting] == said_here(CHINESE * 100)
-        async with asyncio.timeout(TIMEOUT_S):
-            while not process.is_responsive:  # noqa: ASYNC110 - another process has no event here
-                await asyncio.sleep(0.02)
+        await until(lambda: process.is_responsive, TIMEOUT_S)
         assert await chunks_of(process, "again")
         assert downs == [True]
     finally:
@@ -177,9 +176,7 @@ async def test_texts_are_prepared_without_a_process_that_is_stopped(process: Tex
         assert [chunk.spoken for chunk in await before] == said_here(CHINESE * 50)
     finally:
         os.kill(process.pid, signal.SIGCONT)
-    async with asyncio.timeout(TIMEOUT_S):
-        while not process.is_responsive:  # noqa: ASYNC110 - another process has no event here
-            await asyncio.sleep(0.02)
+    await until(lambda: process.is_responsive, TIMEOUT_S)
     assert [chunk.spoken for chunk in await chunks_of(process, CHINESE, "zh")] == said_here(CHINESE)
     assert process.num_texts == 0
 

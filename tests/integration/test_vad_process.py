@@ -3,8 +3,9 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from cc_tts.vad.client import SpeechNotHeard, VadProcess
 from cc_tts.vad.speech import Edge, Listening, SpeechStarted, SpeechStopped
 from lab import needs
 from lab.caller_audio import frames, line_pcm, noise, said
+from lab.configured import until as until_true
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
 
@@ -48,10 +50,7 @@ async def process() -> AsyncIterator[VadProcess]:
     await process.stop()
 
 
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(TIMEOUT_S):
-        while not condition():  # noqa: ASYNC110 - another process has no event here
-            await asyncio.sleep(0.01)
+until = partial(until_true, timeout_s=TIMEOUT_S)
 
 
 class Leg:

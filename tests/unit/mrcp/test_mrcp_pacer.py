@@ -7,6 +7,7 @@ import pytest
 
 from cc_tts.clock import MonotonicClock
 from cc_tts.mrcp.rtp.pacer import Pacer
+from lab.configured import until
 
 pytestmark = pytest.mark.unit
 
@@ -32,9 +33,7 @@ async def test_a_line_that_begins_in_the_moment_in_which_the_clock_stops_is_tick
     pacer = Pacer(cast("Any", [line]), MonotonicClock())
     pacer.wake()  # nothing plays: the clock stops at its first look
     asyncio.get_running_loop().call_soon(begin, line, pacer)  # behind that look, and before what follows it
-    async with asyncio.timeout(2):
-        while not line.num_ticks:  # noqa: ASYNC110 - no event tells of it
-            await asyncio.sleep(0.01)
+    await until(lambda: line.num_ticks, 2)
 
 
 def begin(line: FakeLine, pacer: Pacer) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ from cc_tts.metrics import Metrics
 from cc_tts.processes import line_writer
 from cc_tts.webhooks import journal as module
 from cc_tts.webhooks.journal import Journal, Kept
+from lab.configured import until as until_true
 
 pytestmark = pytest.mark.unit
 
@@ -19,10 +20,7 @@ def event(number: int) -> Kept:
     return Kept(webhook="w", id=f"e{number}", type="call.terminated", call_id="c1", seq=number, at_s=1.0, body="{}")
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
-        while not condition():  # noqa: ASYNC110 - a thread writes
-            await asyncio.sleep(0.01)
+until = partial(until_true, timeout_s=5)
 
 
 async def left_over(file: Path) -> list[str]:

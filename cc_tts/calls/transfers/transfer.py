@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Literal, Protocol
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from cc_tts import logs
 from cc_tts.calls.adoption.record import KeptTransfer
@@ -86,18 +86,45 @@ class TransferredCall(CallView, Protocol):
         """Raise ``LineUnsupported`` if the call came by a line without SIP."""
 
 
-class Transfer:
+class ToldTransfer:
+    """The id and the state of a transfer, and how they are told."""
+
+    def __init__(self, call: CallView, transfer_id: str, mode: types.TransferMode, client_state: str | None) -> None:
+        self.id = transfer_id
+        self.state: types.TransferState = "requested"
+        self._mode = mode
+        self._timer = CallTimer(call.id)
+        self._told_on = call
+        self._client_state: str | UnsetType = UNSET if client_state is None else client_state
+
+    def _tell(self, sip_code: int = 0, **more: Any) -> None:
+        self._told_on.publish(
+            types.CallTransfer(
+                transfer_id=self.id,
+                mode=self._mode,
+                state=self.state,
+                sip_code=sip_code or None,
+                client_state=self._client_state,
+                **more,
+            )
+        )
+
+    def _tell_end(self, sip_code: int = 0, **more: Any) -> None:
+        self._tell(sip_code, **more)
+        result, call = more.get("reason") or self.state, self._told_on
+        call.services.metrics.transfers.labels(mode=self._mode, result=result).inc()
+        log.info("transfer", call_id=call.id, transfer_id=self.id, mode=self._mode, result=result)
+
+
+class Transfer(ToldTransfer):
     """A transfer from the command to its last event."""
 
     def __init__(self, call: TransferredCall, request: TransferRequest) -> None:
-        self.id = request.transfer_id
+        super().__init__(call, request.transfer_id, request.mode, request.client_state)
         self.request = request
-        self.state: types.TransferState = "requested"
         self._call = call
-        self._timer = CallTimer(call.id)
         self._step: Literal["speak", "answer", "hold", "refer", "over"] = "speak"
         self._utterance: Utterance | None = None
-        self._mode = request.mode
         self._holds = False
         """Whether it was this transfer that held the call."""
 
@@ -256,22 +283,7 @@ class Transfer:
     def _finish(self, state: types.TransferState, sip_code: int = 0, **more: Any) -> None:
         self._timer.cancel()
         self._step, self.state = "over", state
-        self._tell(sip_code, **more)
-        result = more.get("reason") or state
-        self._call.services.metrics.transfers.labels(mode=self._mode, result=result).inc()
-        log.info("transfer", call_id=self._call.id, transfer_id=self.id, mode=self._mode, result=result)
-
-    def _tell(self, sip_code: int = 0, **more: Any) -> None:
-        self._call.publish(
-            types.CallTransfer(
-                transfer_id=self.id,
-                mode=self._mode,
-                state=self.state,
-                sip_code=sip_code or None,
-                client_state=UNSET if self.request.client_state is None else self.request.client_state,
-                **more,
-            )
-        )
+        self._tell_end(sip_code, **more)
 
 
 def _end_all(calls: list[TransferredCall]) -> None:

@@ -16,12 +16,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Literal
 
-from msgspec import UNSET
-
 from cc_tts import logs
 from cc_tts.calls.adoption.record import KeptBridge, KeptTransfer
 from cc_tts.calls.call import Call
-from cc_tts.calls.call_info import CallTimer
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.events import types
 from cc_tts.calls.follower import Follower
@@ -29,7 +26,7 @@ from cc_tts.calls.originate import OriginateRequest, OutgoingCalls
 from cc_tts.calls.prompts.utterance import CompletionCause, Utterance
 from cc_tts.calls.transfers.bridge import BridgeRequest
 from cc_tts.calls.transfers.bridges import Bridges
-from cc_tts.calls.transfers.transfer import DEFAULT_TIMEOUT_MS
+from cc_tts.calls.transfers.transfer import DEFAULT_TIMEOUT_MS, ToldTransfer
 from cc_tts.calls.transfers.transfers import Transfers
 from cc_tts.config.schema import Config
 from cc_tts.errors import CcTtsError
@@ -94,18 +91,16 @@ class _Side(Follower):
         self._on_end()
 
 
-class WarmTransfer:
+class WarmTransfer(ToldTransfer):
     """One warm transfer from the command to its last event."""
 
     def __init__(self, call: Call, request: WarmRequest, bridges: Bridges, on_over: Callable[[str], None]) -> None:
-        self.id = request.transfer_id
-        self.state: types.TransferState = "requested"
+        super().__init__(call, request.transfer_id, "warm", request.client_state)
         self.agent: Call | None = None
         self._call = call
         self._request = request
         self._bridges = bridges
         self._on_over = on_over
-        self._timer = CallTimer(call.id)
         self._step: Literal["dial", "brief", "accept", "join", "over"] = "dial"
         self._brief: Utterance | None = None
         self._heard: list[Utterance] = []
@@ -255,23 +250,10 @@ class WarmTransfer:
             self.agent.followers.leave(self._agent_side)
         self._on_over(self.agent_call_id)
         self._call.handover.warm = None
-        self._tell(sip_code, **more)
-        result = more.get("reason") or state
-        self._call.services.metrics.transfers.labels(mode="warm", result=result).inc()
-        log.info("transfer", call_id=self._call.id, transfer_id=self.id, mode="warm", result=result)
+        self._tell_end(sip_code, **more)
 
     def _tell(self, sip_code: int = 0, **more: Any) -> None:
-        self._call.publish(
-            types.CallTransfer(
-                transfer_id=self.id,
-                mode="warm",
-                state=self.state,
-                sip_code=sip_code or None,
-                agent_call_id=self.agent_call_id,
-                client_state=UNSET if self._request.client_state is None else self._request.client_state,
-                **more,
-            )
-        )
+        super()._tell(sip_code, agent_call_id=self.agent_call_id, **more)
 
 
 class WarmTransfers:

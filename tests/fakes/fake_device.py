@@ -2,7 +2,7 @@
 
 ::
 
-    Engine ─▸ FakeDevice.start · decode · speak ─▸ VirtualClock goes on by what that costs
+    Engine ─▸ FakeDevice.start · decode · speak ─▸ FakeClock goes on by what that costs
 
 The audio of a token is 40 ms of its number, so all audio of a stream is the same whatever the hops were.
 It asserts what the real device would refuse: a slot that is used twice, extended while it runs, or spoken with tokens that
@@ -29,6 +29,7 @@ from cc_tts.engines.cosyvoice.engine.sequence import MAX_SILENT_IN_A_ROW
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LengthLimits, SpeechIds, Table, speech_inputs
 from cc_tts.errors import UnknownVoice, Unprocessable
 from cc_tts.voices.inline_ipa import without_pronunciations
+from tests.fakes.fake_line import FakeClock
 
 IDS: Final = SpeechIds(num_codes=200)
 UNUSABLE: Final = "unusable"
@@ -38,22 +39,6 @@ VOICES: Final = {"anna": 45, "ben": 0, "cleo": 30, "dora": 38}
 BYTES_PER_TOKEN: Final = 1920
 MUTE: Final = "mute"
 """A text of which the model makes no sound."""
-
-
-class VirtualClock:
-    """Goes on when it is told to."""
-
-    def __init__(self) -> None:
-        self.ns = 10**12
-
-    def now_ns(self) -> int:
-        return self.ns
-
-    def wall_s(self) -> float:
-        return 0.0
-
-    def pass_ms(self, ms: float) -> None:
-        self.ns += int(ms * 1e6)
 
 
 @dataclass
@@ -144,7 +129,7 @@ class FakeDevice:
     """See :class:`cc_tts.engines.cosyvoice.engine.device.Device`."""
 
     def __init__(
-        self, clock: VirtualClock, *, num_slots: int = 8, num_pages: int = 1000, costs: FakeCosts | None = None
+        self, clock: FakeClock, *, num_slots: int = 8, num_pages: int = 1000, costs: FakeCosts | None = None
     ) -> None:
         self.num_slots = num_slots
         self.max_tokens = 2048
@@ -215,7 +200,7 @@ class FakeDevice:
             length = random.Random(f"{each.seed}/{len(slot.sampled)}").randint(3, 7)
             slot.num_to_sample = len(slot.sampled) + length * sum(1 for row in text if row)
             self._sample(slot, 1)
-        self._clock.pass_ms(self.costs.start_ms)
+        self._clock.advance(self.costs.start_ms)
 
     def _turn_back(self, slot: _Slot, prefill: Prefill) -> None:
         """Go on after an earlier position; its input must be what was there."""
@@ -238,7 +223,7 @@ class FakeDevice:
         for number, limit in until.items():
             slot = self.slots[number]
             self._sample(slot, min(num_steps, limit - len(slot.sampled)))
-        self._clock.pass_ms(num_steps * self.costs.lm_step_ms)
+        self._clock.advance(num_steps * self.costs.lm_step_ms)
         answers = {}
         for number, slot in self.slots.items():
             answers[number] = Sampled(tuple(slot.news), slot.is_stopped, slot.has_failed)
@@ -285,7 +270,7 @@ class FakeDevice:
             slot.num_pages += need
             pieces.append(self._piece(slot, job))
         cost_ms = self.costs.call_ms + len(jobs) * self.costs.call_ms_per_row
-        self._clock.pass_ms(cost_ms)
+        self._clock.advance(cost_ms)
         return SpokenBatch(pieces, cost_ms * 0.8, cost_ms * 0.2)
 
     def _pages_of(self, slot: _Slot, job: SpeakJob) -> int:

@@ -10,7 +10,8 @@ from cc_tts.engines.cosyvoice.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice.engine.engine import Engine
 from cc_tts.engines.engine_core import StepOut, StreamDone, StreamRequest
 from cc_tts.engines.speech_chunk import SpeechChunk
-from tests.fakes.fake_device import FakeCosts, FakeDevice, FakeFront, VirtualClock
+from tests.fakes.fake_device import FakeCosts, FakeDevice, FakeFront
+from tests.fakes.fake_line import FakeClock
 
 BYTES_PER_MS: Final = 48
 MAX_STEPS: Final = 100_000
@@ -42,7 +43,7 @@ class Hall:
         self, *, num_slots: int = 8, num_pages: int = 1000, costs: FakeCosts | None = None, **config: Any
     ) -> None:
         config = {"max_streams": num_slots, "admits_all": True, **config}
-        self.clock = VirtualClock()
+        self.clock = FakeClock()
         self.device = FakeDevice(self.clock, num_slots=num_slots, num_pages=num_pages, costs=costs)
         fake = self.device.costs
         self.costs = StageCosts(
@@ -91,17 +92,17 @@ class Hall:
 
     def play(self, ms: float) -> None:
         """Step for so long; when there is nothing to do, time passes."""
-        end_ns = self.clock.ns + int(ms * 1e6)
-        while self.clock.ns < end_ns:
+        end_ns = self.clock.at_ns + int(ms * 1e6)
+        while self.clock.at_ns < end_ns:
             if self.engine.has_work:
                 self.step()
             else:
-                self.clock.pass_ms(5.0)
+                self.clock.advance(5.0)
 
     def take(self, stream_id: int) -> None:
         """The listener's side takes all it was given, of which it plays in real time."""
         heard = self.heard[stream_id]
-        now_ms = self.clock.ns / 1e6
+        now_ms = self.clock.at_ns / 1e6
         self.engine.taken(stream_id, heard.sent_ms, max(0.0, heard.dry_ms - now_ms))
 
     def check(self) -> None:
@@ -132,7 +133,7 @@ class Hall:
         if isinstance(out, StreamDone):
             heard.done.append(out)
             return
-        now_ms = self.clock.ns / 1e6
+        now_ms = self.clock.at_ns / 1e6
         heard.pieces.append((now_ms, out))
         heard.dry_ms = max(heard.dry_ms, now_ms) + len(out.data) / BYTES_PER_MS
         if heard.is_reading:

@@ -7,19 +7,9 @@ import pytest
 
 from cc_tts.api.http.idempotency import IdempotencyStore, Key, StoredResponse, check_key
 from cc_tts.errors import CapacityExceeded, IdempotencyMismatch, MalformedRequest
+from tests.fakes.fake_line import FakeClock
 
 pytestmark = pytest.mark.unit
-
-
-class HandClock:
-    def __init__(self) -> None:
-        self.s = 0.0
-
-    def now_ns(self) -> int:
-        return round(self.s * 1e9)
-
-    def wall_s(self) -> float:
-        return self.s
 
 
 class Work:
@@ -42,12 +32,12 @@ def key(value: str) -> Key:
 
 
 @pytest.fixture
-def clock() -> HandClock:
-    return HandClock()
+def clock() -> FakeClock:
+    return FakeClock()
 
 
 @pytest.fixture
-def store(clock: HandClock) -> IdempotencyStore:
+def store(clock: FakeClock) -> IdempotencyStore:
     return IdempotencyStore(clock, ttl_s=10, max_keys=2)
 
 
@@ -71,12 +61,12 @@ async def test_another_body_is_refused_also_while_the_first_runs(store: Idempote
         await store.run_once(key("a"), b"2", work)
 
 
-async def test_it_expires(store: IdempotencyStore, clock: HandClock) -> None:
+async def test_it_expires(store: IdempotencyStore, clock: FakeClock) -> None:
     work = Work()
     await store.run_once(key("a"), b"1", work)
-    clock.s = 9.9
+    clock.advance(9_900)
     assert (await store.run_once(key("a"), b"1", work))[1] is True
-    clock.s = 10.0
+    clock.advance(100)
     assert await store.run_once(key("a"), b"2", work) == (StoredResponse(200, (), b"2"), False)
     assert len(store) == 1
 
@@ -128,7 +118,7 @@ async def test_the_oldest_finished_one_makes_room(store: IdempotencyStore) -> No
 
 
 async def test_a_token_that_floods_pushes_out_its_own() -> None:
-    store, work = IdempotencyStore(HandClock(), ttl_s=10, max_keys=10), Work()
+    store, work = IdempotencyStore(FakeClock(), ttl_s=10, max_keys=10), Work()
     theirs = Key("beta", "POST", "/x", "a")
     await store.run_once(theirs, b"1", work)
     for number in range(50):
@@ -139,12 +129,12 @@ async def test_a_token_that_floods_pushes_out_its_own() -> None:
     assert work.times == 1
 
 
-async def test_running_ones_are_not_pushed_out(store: IdempotencyStore, clock: HandClock) -> None:
+async def test_running_ones_are_not_pushed_out(store: IdempotencyStore, clock: FakeClock) -> None:
     work = Work()
     work.may_finish.clear()
     running = [asyncio.create_task(store.run_once(key(name), b"1", work)) for name in "ab"]
     await asyncio.sleep(0)
-    clock.s = 100.0
+    clock.advance(100_000)
     with pytest.raises(CapacityExceeded):
         await store.run_once(key("c"), b"1", work)
     work.may_finish.set()
@@ -163,7 +153,7 @@ async def test_work_that_raises_is_forgotten(store: IdempotencyStore) -> None:
     assert len(store) == 0
 
 
-async def test_room_for_none_turns_it_off(clock: HandClock) -> None:
+async def test_room_for_none_turns_it_off(clock: FakeClock) -> None:
     store, work = IdempotencyStore(clock, ttl_s=10, max_keys=0), Work()
     for _ in range(2):
         assert (await store.run_once(key("a"), b"1", work))[1] is False

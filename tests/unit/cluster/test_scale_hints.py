@@ -8,21 +8,11 @@ import pytest
 from cc_tts.cluster.messages import Node
 from cc_tts.pool.hints import BUSY_FOR_S, CALM_FOR_S, CALM_LINES_FOR_S, REFUSED_FOR_S, ScaleHints
 from cc_tts.pool.hosts import HostStatus
+from tests.fakes.fake_line import FakeClock
 
 pytestmark = pytest.mark.unit
 
 TARGET_MS = 300.0
-
-
-class SetClock:
-    def __init__(self) -> None:
-        self.now_s = 1000.0
-
-    def now_ns(self) -> int:
-        return round(self.now_s * 1e9)
-
-    def wall_s(self) -> float:
-        return self.now_s
 
 
 def host(number: int = 0, **how: Any) -> HostStatus:
@@ -34,18 +24,18 @@ class Looked:
     """Hints that look once a second."""
 
     def __init__(self) -> None:
-        self.clock = SetClock()
+        self.clock = FakeClock()
         self.hints = ScaleHints(self.clock, first_audio_target_ms=TARGET_MS)
 
     def workers(self, seconds: float, *hosts: HostStatus) -> int:
         for _ in range(round(seconds)):
-            self.clock.now_s += 1.0
+            self.clock.advance(1000)
             self.hints.poll(hosts, ())
         return self.hints.wanted_workers
 
     def nodes(self, seconds: float, *nodes: Node) -> int:
         for _ in range(round(seconds)):
-            self.clock.now_s += 1.0
+            self.clock.advance(1000)
             self.hints.poll((), nodes)
         return self.hints.wanted_nodes
 

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from cc_tts.clock import NS_PER_MS, MonotonicClock
 from cc_tts.engines.engine_core import EngineLoad, StreamRequest
 from cc_tts.engines.remote.relay import PING_LOOK_S, SERVER_TIMEOUT_S, ConnectedServer, report_of
 from cc_tts.engines.speech_chunk import SpeechChunk
@@ -27,18 +26,12 @@ from cc_tts.metrics import Metrics
 from cc_tts.processes.channel import Message, Ping, Pong
 from cc_tts.processes.peer import ProcessState
 from cc_tts.voices.voice import Voice
+from tests.fakes.fake_line import FakeClock
 
 pytestmark = pytest.mark.unit
 
 MS = b"\1\0" * 24
 LOAD = EngineLoad(num_streams=1, first_audio_ms=20.0, utilisation=0.1, room=5)
-
-
-class FakeClock(MonotonicClock):
-    ns = 1
-
-    def now_ns(self) -> int:
-        return self.ns
 
 
 class FakeProcess:
@@ -146,7 +139,7 @@ async def test_audio_is_owed_when_all_that_was_given_is_taken_and_played() -> No
     assert not stream.poll()
     lab.servers[0].take(PlaybackProgress(1, 200.0, 150.0))
     assert not stream.poll()
-    lab.clock.ns += 151 * NS_PER_MS
+    lab.clock.advance(151)
     assert stream.poll()
 
 
@@ -155,7 +148,7 @@ async def test_a_server_is_gone_when_its_pings_stop() -> None:
     server = lab.servers[0]
     num_looks = 0
     while not server.is_gone:
-        lab.clock.ns += round(PING_LOOK_S * 1e9)
+        lab.clock.advance(PING_LOOK_S * 1000)
         num_looks += 1
         if num_looks == 5:
             server.take(Ping(3))

@@ -23,6 +23,7 @@ from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, Unprocessa
 from cc_tts.processes.channel import ChildChannel, Message, Record
 from cc_tts.processes.child import Link
 from cc_tts.voices.voice import Voice
+from tests.fakes.fake_line import FakeClock
 
 pytestmark = pytest.mark.unit
 
@@ -96,17 +97,6 @@ class FakeLink(Link):
     def news(self, timeout_s: float | None = None) -> list[Record]:
         came, self.came = self.came, []
         return came
-
-
-class FakeClock:
-    def __init__(self) -> None:
-        self.ns = 10**12
-
-    def now_ns(self) -> int:
-        return self.ns
-
-    def wall_s(self) -> float:
-        return 0.0
 
 
 class FakeLoader:
@@ -270,7 +260,7 @@ def test_reports_come_with_news_at_once_else_at_an_interval(bench: Bench) -> Non
         (500, 1, 0.2, 3),
     ]
     for at_ms, num_streams, utilisation, count in table:
-        bench.clock.ns = 10**12 + at_ms * 1_000_000
+        bench.clock.at_ns = 10**9 + at_ms * 1_000_000
         bench.engine.load_now = EngineLoad(
             num_streams=num_streams, first_audio_ms=10.0, utilisation=utilisation, room=3 - num_streams
         )
@@ -291,7 +281,7 @@ def test_a_stream_that_is_traced_says_how_long_its_audio_took(bench: Bench) -> N
     traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
     bench.tick(StreamRequest(1, "anna", traceparent=traceparent), StreamRequest(2, "anna"))
     bench.tick(PushText(1, "Hi.", 0), PushText(2, "Hi.", 0))
-    bench.clock.ns += 25_000_000
+    bench.clock.advance(25)
     bench.engine.outs = [[SpeechChunk(b"\1\0", stream_id=1), SpeechChunk(b"\1\0", stream_id=2), StreamDone(1)]]
     bench.tick()
     bench.engine.outs = [[SpeechChunk(b"\1\0", stream_id=1)]]

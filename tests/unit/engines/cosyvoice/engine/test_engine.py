@@ -67,7 +67,7 @@ def test_who_runs_dry_first_is_spoken_first() -> None:
     hall = Hall(costs=FakeCosts(call_ms=50.0, call_ms_per_row=50.0))
     for stream_id in range(4):
         hall.open(stream_id, *TEXTS)
-        hall.clock.pass_ms(20.0)
+        hall.clock.advance(20.0)
     hall.play(3000)
     firsts = [hall.heard[stream_id].pieces[0][0] for stream_id in range(4)]
     assert firsts == sorted(firsts)
@@ -175,7 +175,7 @@ def test_reports_may_come_in_any_order() -> None:
 
 def test_the_first_piece_comes_within_the_target() -> None:
     hall = Hall(first_audio_target_ms=300.0)
-    begin_ms = hall.clock.ns / 1e6
+    begin_ms = hall.clock.at_ns / 1e6
     heard = hall.open(0, TEXTS[0])
     hall.run()
     assert heard.pieces[0][0] - begin_ms < 150.0
@@ -202,7 +202,7 @@ def test_the_schedule_has_a_first_piece_due_before_it_was_promised() -> None:
 def test_a_shorter_first_hop_comes_sooner_and_sounds_the_same() -> None:
     def first_ms(first_hop_tokens: int) -> float:
         hall = Hall(first_hop_tokens=first_hop_tokens)
-        begin_ms = hall.clock.ns / 1e6
+        begin_ms = hall.clock.at_ns / 1e6
         heard = hall.open(0, TEXTS[0], voice="dora")
         hall.run()
         assert len(heard.pcm) > 12 * BYTES_PER_TOKEN
@@ -362,7 +362,7 @@ def test_newcomers_are_refused_after_an_underrun_until_it_is_over() -> None:
     hall.open(0, *TEXTS * 4)
     while not hall.heard[0].pieces:
         hall.step()
-    hall.clock.pass_ms(5000.0)
+    hall.clock.advance(5000.0)
     while hall.engine._table.num_underruns == 0:
         hall.step()
     with pytest.raises(EngineOverloaded, match="run dry"):

@@ -49,7 +49,7 @@ class Traffic:
         if action == "open":
             self._open()
         elif action == "wait":
-            hall.clock.pass_ms(rng.uniform(0.0, 400.0))
+            hall.clock.advance(rng.uniform(0.0, 400.0))
         elif running:
             self._change(action, rng.choice(running))
 

@@ -22,7 +22,7 @@ let updating;
 
 function update() {
   updating = undefined;
-  setText(connection, t(server.connected ? "connected" : "connecting"));
+  setText(connection, t(!server.connected ? "connecting" : server.status?.draining ? "draining" : "connected"));
   connection.classList.toggle("problem", !server.connected);
   page.update?.();
 }

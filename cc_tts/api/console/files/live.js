@@ -37,7 +37,7 @@ async function readAll() {
   held = [];
   try {
     const read = await readCalls();
-    skew_s = read.server_s - Date.now() / 1000;
+    skew_s = read.server_s + 0.5 - Date.now() / 1000; // the header Date has whole seconds
     const ids = new Set(read.calls.map((call) => call.id));
     for (const id of calls.keys()) if (!ids.has(id)) calls.delete(id);
     read.calls.forEach(take);

@@ -57,6 +57,7 @@ CHAT_WORDS = {
     "pmt": "payment", "pymt": "payment", "recd": "received", "rec'd": "received", "req'd": "required", "thru": "through",
     "rm": "room", "int'l": "international", "nat'l": "national", "gov't": "government",
     "add'l": "additional", "addl": "additional",
+    "lvl": "level", "wkdays": "weekdays", "wkends": "weekends",
     "blk": "block", "blks": "blocks", "hrs": "hours", "mins": "minutes", "secs": "seconds", "wks": "weeks", "mos": "months",
     "hols": "holidays", "yrs": "years", "lbs": "pounds", "dims": "dimensions", "ctrl": "control", "tkt": "ticket",
 }  # fmt: skip
@@ -198,6 +199,7 @@ say_abbreviations = in_order(
     (r"\b([Ii])ns\.?(?=\s(?:card|co|policy|info|plan|carrier|provider|company)\b)", r"\1nsurance"),
     (r"(?<![\w/])([wmqy])/\1(?![\w/])", lambda match: f"{_PERIODS[match[1]]} over {_PERIODS[match[1]]}"),
     (r"\bUtd\b\.?", "United"),
+    (r"\blg\.(?=\s[a-z])", "large"),
     (r"\b(?:OB(?=/GYN)|TCP(?=/IP)|AC(?=/DC))/", lambda match: f"{' '.join(match.group()[:-1])} "),
     (r"\bch\.\s(?=\d{3})", "channel "),
     (r"\b[Cc]t\.?\s?[Rr]m\b\.?", "courtroom"),
@@ -229,7 +231,7 @@ say_abbreviations = in_order(
     (r"(?<!\w)n/a(?!\w)", "N A"),
     (r"(?<!\w)w/d(?!\w)", "withdrawal"),
     (
-        r"(?<=[A-Za-z])\s[x×]\s(?=\d{1,4}\s(?:night|day|week|month|year|hour|person|people|guest|unit|item)s?\b)",
+        r"(?<=[A-Za-z])\s[x×]\s(?=\d{1,4}(?![\w:/-]|\.\d))",
         " times ",
     ),
     (r"(?<!\w)w/o(?!\w)", "without "),

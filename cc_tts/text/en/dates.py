@@ -40,6 +40,10 @@ _BEFORE_DAY = re.compile(
 )
 _WITHOUT_YEAR = r"(?<=\s)(?P<first>\d{1,2})/(?P<second>\d{1,2})(?![\w/]|\sof\s(?!this|next|last))"
 _MONTH_OF_YEAR = r"(?<![\w/.-])(0?[1-9]|1[0-2])/((?:19|20)\d\d)(?![\w/-]|[.,]\d)"
+_YEAR_AND_MONTH = (
+    r"(?i)\b((?:exp(?:ir\w+)?|mf[dg]|dates?|valid|due|period|month|best before|until|thru|through|since)\b[.:]{0,2}\s)"
+    r"((?:19|20)\d\d)-(0[1-9]|1[0-2])(?![\w-])"
+)
 _DAY_RANGE = (
     r"(?<![\w/.-])(?P<first>\d{1,2}/\d{1,2}(?:/\d{2}(?:\d\d)?)?)(?P<joint>\s?[-–—]\s?|\s(?:to|through|thru|until"
     r"|and|or)\s)(?P<last>\d{1,2}/\d{1,2}(?:/\d{2}(?:\d\d)?)?)(?![\w/-]|[.,:]\d)"
@@ -162,6 +166,7 @@ def _date_rules(*, day_first: bool) -> Callable[[str], str]:
         (rf"\b{_MONTH}\.?\s?'(\d\d){_ENDS}", lambda match: f"{match['month']} {full_year(match[2])}"),
         (_EXPIRY, _expiry),
         (r"(?<!\w)((?:1[1-9]|20)\d0)'?s\s?[-–—]\s?'?((?:1[1-9]|20)?\d0)'?s\b", _decades),
+        (_YEAR_AND_MONTH, lambda match: f"{match[1]}{_MONTHS[int(match[3]) - 1]} {year(int(match[2]))}"),
         (_MONTH_OF_YEAR, lambda match: f"{_MONTHS[int(match[1]) - 1]} {year(int(match[2]))}"),
         (r"(?<![\w/])(20\d\d)/(\d\d)(?![\w/-]|[.,]\d)", _season),
         (_EXPIRES_AFTER, lambda match: f"{_MONTHS[int(match[1]) - 1]} {year(full_year(match[2]))}"),

@@ -72,7 +72,7 @@ _MASK = "[*xX•·#…]"
 _MASKED = (
     rf"(?i)(?<!\w)(?:(?:\#|\bno\.?)\s?(?={_MASK}{{2}}|\*|\.{{3}}))?(?P<before>end(?:ing|s)(?:\s(?:in|with))?:?\s)?"
     rf"(?:(?:\({_MASK}{{2,5}}\)[ -]?)?{_MASK}{{2,80}}+(?:[ -]?{_MASK}{{2,19}}+){{0,4}}+[ -]?(?P<digits>\d{{2,6}})"
-    r"|(?:\*|\.{3}\s?|(?<=ending )x|(?<=ending in )[x-])(?P<tail>\d{4,6}))(?!\w)"
+    r"|(?:\*|\.{3}\s?|(?<=ending )[x-]|(?<=ending in )[x-])(?P<tail>\d{4,6}))(?!\w)"
 )
 _PREPOSITION_BEFORE = re.compile(r"\b(?:to|at|from|with|for|on|call)\s$")
 _AFTER_CARD = (
@@ -108,7 +108,7 @@ _MIN_WEAK_DIGITS = 4  # unmeasured
 _MAY_COUNT = frozenset({"", "is", "was"})
 """Behind these a number may count what follows: "the order is 12 boxes"."""
 _NAME_BEFORE = re.compile(rf"\b(?:{_NAMED_STRONG}|{_NAMED_WEAK}|model)\.?\s$", re.IGNORECASE)
-_NAMED_BEFORE = re.compile(rf"\b(?:{_NAMED_STRONG}|{_NAMED_WEAK})\b{_CONNECTORS}$", re.IGNORECASE)
+_NAMED_BEFORE = re.compile(rf"\b(?:{_NAMED_STRONG}|{_NAMED_WEAK}|number)\b{_CONNECTORS}$", re.IGNORECASE)
 _NUMBERED_BEFORE = re.compile(rf"\b(?:confirmation|reference|ref|tracking|routing|{_NAMED_WEAK})\.?\s$", re.IGNORECASE)
 _STRONG_BEFORE = re.compile(rf"\b(?:{_NAMED_STRONG}|number|id)(?:,\s|,?\s(?:e\.g\.,?|like|such as)\s)$", re.IGNORECASE)
 _PLATE_BEFORE = re.compile(r"\b(?:plate|reg\.?|registration|vehicle|car|van)\b.{0,20}$", re.IGNORECASE)
@@ -118,6 +118,7 @@ _NUMBER_IS = (
 )
 _PARTS_OF_BUILDING = (
     "room|rm|suite|ste|apartment|apt|unit|bay|dock|locker|space|building|bldg|lot|box|desk|cube|gate|door|stall"
+    "|ordinance|resolution|statute|section|law|rule|regulation|bill"
 )
 _PART_BEFORE = re.compile(rf"\b(?:{_PARTS_OF_BUILDING})\.?:?\s#?$", re.IGNORECASE)
 _PART_OF_PART = r"(?<=[\s#])(\d{1,4})-(\d{1,4})(?![\w-]|[.,:/]\d)"
@@ -356,7 +357,7 @@ say_identifiers = in_order(
     ),  # of the British insurance
     (r"(?<![\w-])[A-Z]{2}\d\d\s?[A-Z]{3}(?![\w-])", _after(_PLATE_BEFORE, lambda match: spelled(match.group()))),
     (  # Member ID: XJH 882 910
-        r"(?<= )([A-Z]{1,5}(?= \d+ \d)|[A-Z]{1,3}\d{1,7}) (\d{2,6}(?: \d{2,6}){0,5})(?![\w-])",
+        r"(?<= )([A-Z]{1,5}(?= \d+ \d)|[A-Z]{1,3}\d{1,7}) (\d{2,6}(?: \d{2,6}){0,5}(?: \d)?)(?![\w-])",
         _after(_NAMED_BEFORE, lambda match: f"{spelled(match[1])}, {digit_groups(match[2])}"),
     ),
     (
@@ -387,6 +388,7 @@ say_identifiers = in_order(
     (r"(?<![\w-])[A-Z]{2}\d{2}(?:\s?[A-Z0-9]{4}){3,7}(?:\s?[A-Z0-9]{1,3})?(?![\w-])", _iban),
     (r"\b(ISBN(?:-1[03])?:?\s)([\dX-]{10,17})(?!\w)", lambda match: match[1] + spelled(match[2])),
     (r"(?<!\w)#\s?(?=\d{2,}-\d|\d{4,}(?!\w|#))", "number "),
+    (r"(?<![\w.])(\d{1,3}(?:\.\d{1,3}){3}):(\d{2,5})(?!\w)", lambda match: f"{match[1]} colon {digits(match[2])}"),
     *TELEPHONE_RULES,
     (r"(?<![\w.,$£€¥-])(?:\d{1,6}-\d{7,20}|\d{1,4}-\d{6}|\d{7,20}(?:-\d{1,8}){1,4})(?![\w-]|[.,]\d)", each_group),
     (r"(?<![\w-])\d(?:-\d){2,19}(?![\w-])", each_digit),

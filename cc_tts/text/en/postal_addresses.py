@@ -57,8 +57,8 @@ _POINT_AT_CORNER = (
     r"|\bcorner of\s)([NSEW])\.?\s(?=[A-Z][a-z])"
 )
 _DIRECTION = (
-    r"\b(?P<before>(?:winds?|blocks?|blks?\.?|miles?|mi\.?|km|feet|ft\.?|yards?|yds?\.?|(?i:head|go|going|turn|drive|walk|travel|continue"
-    rf"|heading|bound|keep|bear))\s)(?P<point>{_POINT})\b\.?(?=\s(?:on|of|to|from|towards?|along|for|at|past|until|and|then"
+    r"(?:(?<=\) )|\b(?P<before>(?:winds?|blocks?|blks?\.?|miles?|mi\.?|km|feet|ft\.?|yards?|yds?\.?|(?i:head|go|going|turn"
+    rf"|drive|walk|travel|continue|heading|bound|keep|bear))\s))(?P<point>{_POINT})\b\.?(?=\s(?:on|of|to|from|towards?|along|for|at|past|until|and|then"
     r"|about|into|through|via|down|up|\d|[IUS]-?\d)|[,;.]|$)"
 )
 _SIDE = rf"(?<=\b[Tt]he )(?P<before>)(?P<point>{_POINT})(?=\s(?:side|corner|end|entrance|exit)\b)"
@@ -121,7 +121,7 @@ def _street_alone(match: re.Match[str]) -> str | None:
 
 
 def _direction(match: re.Match[str]) -> str:
-    return f"{match['before']}{COMPASS[match['point']].lower()}{kept_stop(match)}"
+    return f"{match['before'] or ''}{COMPASS[match['point']].lower()}{kept_stop(match)}"
 
 
 def _road(match: re.Match[str]) -> str:

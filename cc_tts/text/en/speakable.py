@@ -57,6 +57,7 @@ _LIMITS = (
 _FRACTION = r"(?<![\w/.,⁄])(?:(?P<whole>\d{1,9})[ -])?(?P<top>\d{1,4})\s?[/⁄]\s?(?P<bottom>\d{1,4})(?![\w/⁄]|[.,]\d)"
 _CARDINAL = r"(?<!\d)(?:\d{1,2}(?:,\d\d){1,3},\d{3}(?!\d|,\d)|\d{1,3}(?:,\d{3}){1,7}(?!\d|,\d)|\d++)(?:\.\d++)?"
 _NUM_IP_PARTS = 4
+_MIN_CODE_DIGITS = 4  # of a build or of a tariff
 _COMPARISONS = {"<": "less than", ">": "greater than", "≤": "less than or equal to", "≥": "greater than or equal to"}
 _COMPARISONS |= {"<=": _COMPARISONS["≤"], ">=": _COMPARISONS["≥"], "≠": "not equal to", "≈": "about"}
 _SIGNS = str.maketrans({
@@ -75,7 +76,8 @@ def _fraction(match: re.Match[str]) -> str:
 def _version(match: re.Match[str]) -> str:
     parts = match.group().split(".")
     is_ip_address = len(parts) == _NUM_IP_PARTS
-    return (" dot " if is_ip_address else " point ").join(map(digits if is_ip_address else integer, parts))
+    say = digits if is_ip_address else lambda part: integer(part) if len(part) < _MIN_CODE_DIGITS else digits(part)
+    return (" dot " if is_ip_address else " point ").join(map(say, parts))
 
 
 def _number(match: re.Match[str]) -> str:
@@ -135,6 +137,7 @@ _say_all_day_and_user_names = in_order(
         rf"(?<![\w/])({CURRENCY_CODES})\s?/\s?({CURRENCY_CODES})(?![\w/])",
         lambda match: " ".join(match[1] + match[2]),
     ),  # EUR/USD
+    (r"(?:(?<=\dst)|(?<=\dnd)|(?<=\drd)|(?<=\dth))\s(?:pct\b\.?|%-?ile\b)", " percentile"),
     (r"(?<![\w.])c\.\s?(?=[$£€]?\d)", "circa "),
     (r"(?<=\d)\s?[x×]\s?(?=[$£€]\d)", " times "),
     (

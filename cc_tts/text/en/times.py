@@ -36,7 +36,7 @@ _LETTER_HALF = (
     r"|(?<=\bafter )|(?<=\bto ))(1[0-2]|[1-9])(?P<half>[ap])(?![\w-])"
 )
 _AT = re.compile(
-    r"\b(?:at|by|until|till|since|from|before|after|to|between|and)\s$|[\dT],?\s?$|\b(?:twenty|nineteen) [a-z-]+\s$",
+    r"\b(?:at|by|until|till|since|from|before|after|to|between|and)\s$|(?:\d|(?-i:T)),?\s?$|\b(?:twenty|nineteen) [a-z-]+\s$",
     re.IGNORECASE,
 )
 """The words that stand before a time of day with seconds, and not before a duration."""
@@ -123,6 +123,10 @@ say_times = in_order(
     (
         r"(?<![\w:.])(\d{1,3}):([0-5]\d)(?=\s(?:long|in length|remaining|elapsed)\b)",
         lambda match: _spelled_out(0, int(match[1]), int(match[2])),
+    ),
+    (
+        r"(?<![\w:.])0:([0-5]\d)(?![\d:]|\s?[ap]\.?m\b)",
+        lambda match: None if _AT.search(match.string[: match.start()]) else _spelled_out(0, 0, int(match[1])),
     ),
     (_MILITARY, _military),
     (_LETTER_HALF, lambda match: None if _is_seat(match) else f"{match[1]} {match['half']}m"),

@@ -109,7 +109,7 @@ _SECONDS_BEFORE = re.compile(
     re.IGNORECASE,
 )
 _MINUTES = (
-    r"(?i)\b((?:wait\w*|every|took|takes?|last(?:s|ed)?|timeout|et[ar]|rpo|rto|sla|delay(?:ed)?|duration|session|hold)"
+    r"(?i)\b((?:wait\w*|every|took|takes?|last(?:s|ed)?|timeout|et[ar]|mtt\w|rpo|rto|sla|delay(?:ed)?|duration|session|hold)"
     r"(?: time)?(?: is| was| of| for| by|:| =)?\s)(\d{1,2})m(?!\w)"
 )
 _AGES = (
@@ -213,6 +213,7 @@ def _measure(match: re.Match[str]) -> str | None:
 
 
 say_measures = in_order(
+    (rf"(?<=\()({AMOUNT}) in(?=\))", lambda match: counted(match[1], *_INCH)),
     (r"(?:(?<=[/⁄]\d)|(?<=[/⁄]\d\d))\s?[x×]\s?(?=\d)", " by "),
     (r"(?<=\d['\"′″])\s?[x×]\s?(?=\d{1,4}(?:\.\d{1,2}|(?:[ -]\d{1,2})?[/⁄]\d{1,2})?['\"′″])", " by "),
     (_FEET_AND_INCHES, lambda match: f"{counted(match[1], *_FOOT)} {counted(match[2], *_INCH)}"),

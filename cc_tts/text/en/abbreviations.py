@@ -91,6 +91,10 @@ _NUMBERED_PLACE = re.compile(
 _PER_WORDS = {symbol: one for symbol, one in SINGULARS.items() if len(symbol) > 1 and symbol[0] != "°"} | {
     "ppl": "person", "pp": "person", "pax": "passenger", "sem": "semester", "qtr": "quarter",
 }  # fmt: skip
+_PROFESSIONS = (
+    "Director|Manager|Mgr|VP|Vice|Engineer|Analyst|Account|Associate|Project|Product|Advisor|Agent|Consultant|Specialist|Developer"
+    "|Designer|Counsel|Executive"
+)
 _PERIODS = {"w": "week", "m": "month", "q": "quarter", "y": "year"}
 _PER_LETTERS = {"p": "person", "a": "annum", "w": "week", "c": "calendar month"}
 _SHORT_PER = "|".join(map(re.escape, sorted(_PER_WORDS, key=len, reverse=True)))
@@ -136,8 +140,8 @@ def _word(match: re.Match[str]) -> str | None:
     written = match[1].lower()
     if written in _ONLY_CAPITALISED and not match[1][0].isupper():
         return None
-    if match[1] == "Hr" and _NEXT_IS_NAME.match(match.string, match.end()):
-        return None  # a German gentleman
+    if match[1] == "HR" or (match[1] == "Hr" and _NEXT_IS_NAME.match(match.string, match.end())):
+        return None  # of human resources, or a German gentleman
     if written in _NEVER_LAST:
         return _NEVER_LAST[written] + ("." if match.end() == len(match.string) else "")
     said = _WORDS.get(written) or CHAT_WORDS.get(written)
@@ -216,7 +220,7 @@ say_abbreviations = in_order(
     (r"\b([Cc])onf\.?(?=\s(?:call|room|line|bridge)\b)", r"\1onference"),
     (r"(?<=\d(?:st|nd|rd|th)) Flr?\b(?!\.)|\bFlr?(?=\s\d)", " floor "),
     (
-        r"(?i)(?<!\w)((?:an?|one|this|next|last|past|every|each|half an?)\s)(yr|wk|hr|mo)\b\.?(?![-/])",
+        r"(?i)(?<!\w)((?:an?|one|this|next|last|past|every|each|half an?)\s)((?-i:yr|wk|hr|mo))\b\.?(?![-/])",
         lambda match: f"{match[1]}{_PER_WORDS[match[2].lower()]}{kept_stop(match)}",
     ),
     (r"\brev\.?\s?(?=[A-Z]\b|\d)", "revision "),
@@ -224,6 +228,7 @@ say_abbreviations = in_order(
     (r"\b[Ee]st\.(?=\s[a-z])", "estimated"),
     (r"\best\.(?=\s\d)", "established"),
     (r"\b([Ii]n|[Ee]x)cl\.?(?=\s?[,;)!?]|\.?$)", r"\1cluded"),
+    (rf"\bSr\.(?=\s(?:{_PROFESSIONS})\b)", "Senior"),
     (r"\b([A-Za-z']{2,7})\.(?!\w)", _word),
     (r"(?i)(?<!\w)c/o(?!\w)", "care of"),
     (r"(?<!\w)b/c(?!\w)", "because"),

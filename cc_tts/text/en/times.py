@@ -36,7 +36,8 @@ _LETTER_HALF = (
     r"|(?<=\bafter )|(?<=\bto ))(1[0-2]|[1-9])(?P<half>[ap])(?![\w-])"
 )
 _AT = re.compile(
-    r"\b(?:at|by|until|till|since|from|before|after|to|between|and)\s$|(?:\d|(?-i:T)),?\s?$|\b(?:twenty|nineteen) [a-z-]+\s$",
+    r"\b(?:at|by|until|till|since|from|before|after|to|between|and)\s$|(?:\d|(?-i:T)),?\s?$"
+    r"|\b(?:twenty|nineteen) [a-z-]+\s$",
     re.IGNORECASE,
 )
 """The words that stand before a time of day with seconds, and not before a duration."""

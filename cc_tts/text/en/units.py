@@ -88,6 +88,11 @@ _LENGTHS = {"ft": _FOOT, "feet": _FOOT, "foot": _FOOT, "in": _INCH, "inch": _INC
     symbol: _UNITS[symbol] for symbol in ("cm", "mm", "m", "km", "yd", "px")
 }
 _LENGTH = "|".join(sorted(_LENGTHS, key=len, reverse=True))
+_NO_SIDE = "|".join(
+    re.escape(each)
+    for each in sorted(UNIT_SYMBOLS - set(_LENGTHS), key=len, reverse=True)
+    if each[0] not in "sc°" and each != "in."
+)
 _DIMENSION = (
     rf"(?:{AMOUNT_BEGINS}(?<![/⁄])|(?<=\d[x×]))(?P<amount>{AMOUNT})(?:\s?(?P<length>{_LENGTH})\b\.?)?\s?[x×]\s?"
     rf"(?={AMOUNT}(?:(?![\w.])|\s?[x×]\s?\d|\s?(?:{_LENGTH})\b|\.(?!\d)))"
@@ -156,7 +161,8 @@ def _dimension(match: re.Match[str]) -> str:
 def _coordinate(match: re.Match[str]) -> str:
     """``33°44'56"N`` as "thirty-three degrees forty-four minutes fifty-six seconds North"."""
     parts = zip(match.groups()[:3], ("degree", "minute", "second"), strict=True)
-    return " ".join([*(counted(part, unit, f"{unit}s") for part, unit in parts if part), COMPASS[match[4]]])
+    said = (counted(re.sub(r"^0(?=\d)", "", part), unit, f"{unit}s") for part, unit in parts if part)
+    return " ".join([*said, COMPASS[match[4]]])
 
 
 def _fahrenheit(match: re.Match[str]) -> str | None:
@@ -213,11 +219,12 @@ def _measure(match: re.Match[str]) -> str | None:
 
 
 say_measures = in_order(
+    (_COORDINATE, _coordinate),
+    (rf"(?<=\d)\s?[x×]\s?(?={AMOUNT}[ -]?(?:{_NO_SIDE})(?!\w))", " times "),  # 2 x 250 mg
     (rf"(?<=\()({AMOUNT}) in(?=\))", lambda match: counted(match[1], *_INCH)),
     (r"(?:(?<=[/⁄]\d)|(?<=[/⁄]\d\d))\s?[x×]\s?(?=\d)", " by "),
     (r"(?<=\d['\"′″])\s?[x×]\s?(?=\d{1,4}(?:\.\d{1,2}|(?:[ -]\d{1,2})?[/⁄]\d{1,2})?['\"′″])", " by "),
     (_FEET_AND_INCHES, lambda match: f"{counted(match[1], *_FOOT)} {counted(match[2], *_INCH)}"),
-    (_COORDINATE, _coordinate),
     (r"(?<=[a-z])\s?°\s?(?=[FC]\b)", " degrees "),  # the low seventies °F
     (r"\b(degrees?)\sF\b", r"\1 Fahrenheit"),
     (r"\b(degrees?)\sC\b", r"\1 Celsius"),

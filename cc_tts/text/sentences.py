@@ -25,7 +25,7 @@ _MONTH_AFTER_DAY = re.compile(
     r"(?:Januar|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember|Jänner)\b"
 )
 _NAME_GOES_ON = re.compile(
-    r"[A-Z]{1,5}-?\d|(?!I\b)[IVX]{1,6}\b|(?:Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Oct|Nov|Dec|Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]{0,6}\b"
+    r"[A-Z]{1,5}-?\d|[AP]M\b|(?!I\b)[IVX]{1,6}\b|(?:Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Oct|Nov|Dec|Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]{0,6}\b"
 )
 """Behind the short name of a month, of a day or of a number."""
 _PERHAPS_MORE = re.compile(r"[A-Z][A-Za-z]{0,8}-?")
@@ -53,7 +53,7 @@ _NEVER_LAST = frozenset(
         "acct ext tel incl max min sen gov rep pres rs qty amt ref rm fl bldg exp sq asst assn mgr hwy rte inv conf "
         "atty messrs mme mx maj cpl cmdr adm supt intl assn univ natl p pp pg par art ver v fr "
         "avail auth eff sched prev orig avg addl std adj alt cert cont dia div enc freq grp lic loc mfg prem sig stn tkt "
-        "vit rt agg lvl lg ind fam coll veh trans tot res reg ca btwn dep arr pref nr msgs",
+        "vit rt agg lvl lg pls plz fwd freq ind fam coll veh trans tot res reg ca btwn dep arr pref nr msgs",
     )
 )
 _LAST_UNLESS_NUMBER = frozenset(

@@ -45,6 +45,8 @@ _STAND_IN = re.compile("[\ue000-\uf8ff]")
 _SCHEME = re.compile(r"^[Hh][Tt][Tt][Pp][Ss]?://")
 _TRAILING = ".,;:!?"
 _PIECE = re.compile(r"[A-Za-z]+|\d+|[^A-Za-z0-9]")
+_SHORT_CODE = 4  # unmeasured
+_LETTER_GROWS = re.compile("[a-z][A-Z]")
 _TLD_AT_END = re.compile(r"(?<=\.)[A-Za-z]{2}(?=[/:]|$)")
 
 
@@ -97,5 +99,6 @@ def _words(address: str, signs: Mapping[str, str], say_digits: Callable[[str], s
 def _letters_or_sign(piece: str, signs: Mapping[str, str]) -> str:
     if not piece.isalpha():
         return signs.get(piece, "")
-    is_spelled = piece == "www" or (piece.isupper() and len(piece) <= _TWO_LETTER_LABEL)
+    is_short_code = len(piece) <= _SHORT_CODE and _LETTER_GROWS.search(piece) is not None
+    is_spelled = piece == "www" or (piece.isupper() and len(piece) <= _TWO_LETTER_LABEL) or is_short_code
     return " ".join(piece) if is_spelled else piece

@@ -57,7 +57,7 @@ CHAT_WORDS = {
     "pmt": "payment", "pymt": "payment", "recd": "received", "rec'd": "received", "req'd": "required", "thru": "through",
     "rm": "room", "int'l": "international", "nat'l": "national", "gov't": "government",
     "add'l": "additional", "addl": "additional",
-    "lvl": "level", "wkdays": "weekdays", "wkends": "weekends",
+    "lvl": "level", "freq": "frequency", "fwd": "forward", "wkdays": "weekdays", "wkends": "weekends",
     "blk": "block", "blks": "blocks", "hrs": "hours", "mins": "minutes", "secs": "seconds", "wks": "weeks", "mos": "months",
     "hols": "holidays", "yrs": "years", "lbs": "pounds", "dims": "dimensions", "ctrl": "control", "tkt": "ticket",
 }  # fmt: skip
@@ -203,6 +203,11 @@ say_abbreviations = in_order(
     (r"\b([Ii])ns\.?(?=\s(?:card|co|policy|info|plan|carrier|provider|company)\b)", r"\1nsurance"),
     (r"(?<![\w/])([wmqy])/\1(?![\w/])", lambda match: f"{_PERIODS[match[1]]} over {_PERIODS[match[1]]}"),
     (r"\bUtd\b\.?", "United"),
+    (r"\bp\.\s?a\.(?!\w)", lambda match: f"per annum{kept_stop(match)}"),
+    (
+        r"(?<=[A-Za-z])(?<!\b[Dd]ial)(?<!\b[Cc]all)(?<!\bat)(?<!\bto)(?<!\bor)(?<!\bby)\sx(\d{1,2})(?![\w.])",
+        r" times \1",
+    ),
     (r"\blg\.(?=\s[a-z])", "large"),
     (r"\b(?:OB(?=/GYN)|TCP(?=/IP)|AC(?=/DC))/", lambda match: f"{' '.join(match.group()[:-1])} "),
     (r"\bch\.\s(?=\d{3})", "channel "),
@@ -218,7 +223,7 @@ say_abbreviations = in_order(
     (r"\bbus\.(?=\sdays?\b)", "business"),
     (r"\b[Ww]k\.?(?=\sof\b)", "week"),
     (r"\b([Cc])onf\.?(?=\s(?:call|room|line|bridge)\b)", r"\1onference"),
-    (r"(?<=\d(?:st|nd|rd|th)) Flr?\b(?!\.)|\bFlr?(?=\s\d)", " floor "),
+    (r"(?<=\d(?:st|nd|rd|th)) [Ff]lr?\b(?!\.)|\bFlr?(?=\s\d)", " floor "),
     (
         r"(?i)(?<!\w)((?:an?|one|this|next|last|past|every|each|half an?)\s)((?-i:yr|wk|hr|mo))\b\.?(?![-/])",
         lambda match: f"{match[1]}{_PER_WORDS[match[2].lower()]}{kept_stop(match)}",

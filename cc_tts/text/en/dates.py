@@ -97,6 +97,8 @@ _SLASHED_BEFORE = re.compile(r"(?<![\w/.])(?P<first>\d{1,2})/(?P<second>\d{1,2})
 _NO_QUANTITY = re.compile(NOTHING_COUNTED)
 _LISTED = frozenset({"and", "or"})
 _RULER_PARTS = frozenset({2, 4, 8, 16, 32, 64})
+_HIGHEST_SCORES = frozenset({5, 10})
+SCORED_BEFORE = re.compile(r"\b(?:scor(?:e[sd]?|ing)|rat(?:ed?|ings?)|grades?|reviews?)\b", re.IGNORECASE)
 _HARDLY_PARTS = frozenset({6, 7, 9, 11, 12})
 """Denominators that are rarer than the days of a month with these numbers."""
 _LOOK_BACK_CHARACTERS = 40
@@ -116,6 +118,10 @@ _LETTER_DAYS_LISTED = rf"(?<![\w/-])(?!(?:M/F|W/W|T/F|F/M)\b)(?:(?:{_LETTER_DAY}
 _LETTER_DAYS_RANGE = (
     rf"(?<![\w/-])(?P<first>{_LETTER_DAY})\s?[-–]\s?(?P<last>{_LETTER_DAY})(?![\w/-])"
     r"(?:(?<=M[-–]F)|(?<=[a-z])|(?=:?,?\s(?:from\s)?\d))"
+)
+_LETTER_DAY_AND_HOURS = (
+    rf"(?:(?<=[,;:] )|(?<=\()|^)(?!Sat|Sun)({_LETTER_DAY})"
+    r"(?=\s\d{1,2}(?::\d\d)?(?:\s?[ap]m?)?\s?[-–]\s?(?:\d|noon\b))"
 )
 _IN_MONTH = rf"\s(?:{'|'.join(_MONTHS)}|(?:{'|'.join(name[:3] for name in _MONTHS)})t?\b\.?\s\d)"
 _IN_DAY_MONTH = rf"\s\d{{1,2}}(?:st|nd|rd|th)?\s(?:of\s)?(?:{'|'.join(name[:3] for name in _MONTHS)})"
@@ -174,9 +180,13 @@ def _date_rules(*, day_first: bool) -> Callable[[str], str]:
         (_DAYS, days),
         (_YEAR_FIRST, _year_first),
         (_YEAR_LAST, numeric),
-        (_WITHOUT_YEAR, lambda match: numeric(match) if _is_behind(_BEFORE_DAY, match) else None),
+        (
+            _WITHOUT_YEAR,
+            lambda match: numeric(match) if _is_behind(_BEFORE_DAY, match) and not _is_score(match) else None,
+        ),
         (_BEFORE_TIME, numeric),
         (_LETTER_DAYS_RANGE, lambda match: f"{_letter_day(match['first'])} to {_letter_day(match['last'])}"),
+        (_LETTER_DAY_AND_HOURS, lambda match: _letter_day(match[1])),
         (_LETTER_DAYS_LISTED, lambda match: ", ".join(map(_letter_day, match.group().split("/")))),
         (_WEEKDAYS_LISTED, _weekday_list),
         (
@@ -195,7 +205,7 @@ def _date_rules(*, day_first: bool) -> Callable[[str], str]:
             rf"\b{_WEEKDAY}\b(?![.'’-]|\s[A-Z])",
             lambda match: _weekday(match[1]) if _is_behind(_BEFORE_WEEKDAY, match) else None,
         ),
-        (rf"\b{_WEEKDAY}\.?(?=\s(?:morning|afternoon|evening|night)s?\b)", lambda match: _weekday(match[1])),
+        (rf"\b{_WEEKDAY}\.?(?=\s(?:(?:morning|afternoon|evening|night)s?|[AP]M)\b)", lambda match: _weekday(match[1])),
         (
             rf"\b{_WEEKDAY}\.(?!\w)(?=\s[a-z]|[,;)]|$)",
             lambda match: _weekday(match[1]) + kept_stop(match),
@@ -230,10 +240,17 @@ def _is_day(match: re.Match[str]) -> bool:
         return False
     if _DAY_BEFORE.search(before):
         return True
+    if _is_score(match):
+        return False
     if not _NO_QUANTITY.match(match.string, match.end()):
         return False
     previous = _SLASHED_BEFORE.search(before)
     return _is_hardly_part(match, before) or (previous is not None and _is_hardly_part(previous, ""))
+
+
+def _is_score(match: re.Match[str]) -> bool:
+    """``7/10`` where a score is spoken of."""
+    return int(match["second"]) in _HIGHEST_SCORES and SCORED_BEFORE.search(match.string, 0, match.start()) is not None
 
 
 def _closes_quotation(text: str, at: int) -> bool:

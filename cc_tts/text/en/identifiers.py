@@ -178,6 +178,9 @@ _MIN_ID_CHARACTERS = 5  # unmeasured
 _MIN_IBAN_DIGITS = 10  # ISO 13616
 _MIN_WORD_LETTERS = 4  # unmeasured
 _NUM_DIGITS_OF_PLAN = 3
+_MIN_HASH_RUNS = 5  # unmeasured
+_MAX_HASH_LETTERS = 4  # unmeasured
+_COUNTING_LETTERS = frozenset("xdhms")
 
 
 def _after(before: re.Pattern[str], say: Say) -> Say:
@@ -288,6 +291,8 @@ def _room(match: re.Match[str]) -> str:
 
 def _mixed_id(match: re.Match[str]) -> str | None:
     token = match.group()
+    if _is_hash(token):
+        return spelled(token)
     if not _is_id(token):
         return None
     return ", ".join(" ".join(_spelled(run) for run in _RUNS.findall(part)) for part in token.split("-"))
@@ -300,6 +305,16 @@ def _is_id(token: str) -> bool:
     if len(runs) == 1 or not 0 < num_digits < len(token.replace("-", "")) or not _are_of_code(parts):
         return False
     return num_digits >= _MIN_ID_DIGITS or (len(runs) >= _MIN_ID_RUNS and len(token) >= _MIN_ID_CHARACTERS)
+
+
+def _is_hash(token: str) -> bool:
+    """Small letters and digits in turn: ``7f3e91``, but neither 4x4x10 nor 1h30m10s."""
+    runs = _RUNS.findall(token)
+    return (
+        token.islower()
+        and len(runs) >= _MIN_HASH_RUNS
+        and not all(run.isdigit() or run in _COUNTING_LETTERS or len(run) > _MAX_HASH_LETTERS for run in runs)
+    )
 
 
 def _are_of_code(parts: list[str]) -> bool:

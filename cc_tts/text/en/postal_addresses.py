@@ -54,7 +54,7 @@ _POINT_BEFORE_NAME = (
 )
 _POINT_AT_CORNER = (
     r"((?:\d(?:st|nd|rd|th)|\b[Ss]treet|\b[Aa]venue|\b[Aa]ve\.?|\bSt\.?)\s(?:and|&|at)\s"
-    r"|\bcorner of\s)([NSEW])\.?\s(?=[A-Z][a-z])"
+    r"|\b(?:corner|block) of\s)([NSEW])\.?\s(?=[A-Z][a-z])"
 )
 _DIRECTION = (
     r"(?:(?<=\) )|\b(?P<before>(?:winds?|blocks?|blks?\.?|miles?|mi\.?|km|feet|ft\.?|yards?|yds?\.?|(?i:head|go|going|turn"

@@ -8,7 +8,7 @@ import unicodedata
 
 from cc_tts.text.characters import digits_to_ascii, has_speech, joined_lines
 from cc_tts.text.en.abbreviations import say_abbreviations
-from cc_tts.text.en.dates import say_dates, say_years
+from cc_tts.text.en.dates import SCORED_BEFORE, say_dates, say_years
 from cc_tts.text.en.identifiers import say_identifiers
 from cc_tts.text.en.money import CURRENCY_CODES, say_money
 from cc_tts.text.en.numbers import amount, cardinal, digits, fraction, integer, letters, mixed_number, ordinal
@@ -57,7 +57,7 @@ _LIMITS = (
 _FRACTION = r"(?<![\w/.,⁄])(?:(?P<whole>\d{1,9})[ -])?(?P<top>\d{1,4})\s?[/⁄]\s?(?P<bottom>\d{1,4})(?![\w/⁄]|[.,]\d)"
 _CARDINAL = r"(?<!\d)(?:\d{1,2}(?:,\d\d){1,3},\d{3}(?!\d|,\d)|\d{1,3}(?:,\d{3}){1,7}(?!\d|,\d)|\d++)(?:\.\d++)?"
 _NUM_IP_PARTS = 4
-_MIN_CODE_DIGITS = 4  # of a build or of a tariff
+_MIN_CODE_DIGITS = 4  # of a build or of a tariff; unmeasured
 _COMPARISONS = {"<": "less than", ">": "greater than", "≤": "less than or equal to", "≥": "greater than or equal to"}
 _COMPARISONS |= {"<=": _COMPARISONS["≤"], ">=": _COMPARISONS["≥"], "≠": "not equal to", "≈": "about"}
 _SIGNS = str.maketrans({
@@ -170,6 +170,13 @@ def _joint(match: re.Match[str]) -> str:
     return " " if is_pair else " to "
 
 
+def _with_half(match: re.Match[str]) -> str | None:
+    """``9-11a`` as "9 to 11am"."""
+    if match[2].strip() == "and":
+        return f"{match[1]} and {match[3]} {match[4]}m" if match.string.endswith("between ", 0, match.start()) else None
+    return f"{match[1]} to {match[3]} {match[4]}m"
+
+
 _say_ranges_and_minus = in_order(
     (
         r"(?<![\w:.$])(\d{1,2}(?::\d\d)?)([ap])\s?[-–—]\s?(\d{1,2}(?::\d\d)?)([ap])(?!\w)",
@@ -179,6 +186,7 @@ _say_ranges_and_minus = in_order(
         r"(?i)(\bbetween [$£€]?\d[\d,.:]{0,12}(?:\s?[ap]\.?m\b\.?)?%?)\s?[-–—]\s?(?=[$£€]?\d)",
         r"\1 and ",
     ),
+    (r"(?<![\w:.$])(\d{1,2}(?::\d\d)?)(\s?[-–—]\s?| and )(\d{1,2}(?::\d\d)?)([ap])(?!\w)", _with_half),
     (r"(?<!\w)~\s?(?=[$£€¥]?\.?\d)", "about "),
     (r"\s?(<=|>=|[<>≤≥≠≈])\s?(?=[$£€¥-]?\.?\d)", lambda match: f" {_COMPARISONS[match[1]]} "),
     (r"(?<=\d)\s?-\s?(?=\d[\d.,]{0,15}\s?=)", " minus "),
@@ -200,6 +208,12 @@ _say_fractions_and_ordinals = in_order(
     (_OF_MANY, lambda match: f"{cardinal(int(match[1]))} of "),
     (_LIMITS, lambda match: match[1] + ", ".join(map(integer, match[2].split("/")))),
     (r"(?<![\w/.,⁄])(?<!\d )1[/⁄]2(?=[ -](?:price|off|fare|rate|day|board|term|size|portion)\b)", "half"),
+    (
+        r"(?<![\w/.,])(\d{1,2})/(?=(?:5|10|100)(?![\w/]|[.,]\d))",
+        lambda match: (
+            f"{cardinal(int(match[1]))} out of " if SCORED_BEFORE.search(match.string, 0, match.start()) else None
+        ),
+    ),
     (_RATING, lambda match: f"{match[1] or ''}{cardinal(int(match[2] or match[4]))} out of "),
     (_FRACTION, _fraction),
 )

@@ -31,7 +31,7 @@ _REGULAR = {
     "ng": "nanogram(s)", "uL, μL": "microliter(s)",
     "mmol": "millimole(s)", "mol": "mole(s)", "umol, μmol": "micromole(s)", "nmol": "nanomole(s)",
     "mEq": "milliequivalent(s)", "IU": "international unit(s)",
-    "mIU": "milli international unit(s)", "kcal": "kilocalorie(s)", "MW": "megawatt(s)", "t": "ton(s)", "ac.": "acre(s)",
+    "mIU": "milli international unit(s)", "kcal": "kilocalorie(s)", "MW": "megawatt(s)", "t": "ton(s)", "ac., ac": "acre(s)",
     "sq mi, mi squared": "square mile(s)", "sq yd, yd squared": "square yard(s)", "sq km": "square kilometer(s)",
     "sq in, in squared": "square inch(es)", "ft3, ft cubed": "cubic foot(s)",
     "cu ft, cu. ft": "cubic foot(s)", "cu yd, cu. yd": "cubic yard(s)", "cu in": "cubic inch(es)", "cf": "cubic foot(s)",
@@ -246,7 +246,10 @@ say_measures = in_order(
         r"(?<![\w/.,])(\d{2,3})/(\d{2,3})\s?mmHg\b",
         lambda match: f"{amount(match[1])} over {amount(match[2])} millimeters of mercury",
     ),
-    (r"(?<![\w'])(\d{1,3})['′](?=\s(?:cable|cord|hose|ladder|fence|ceiling|pole|wall)\b)", r"\1 foot"),
+    (
+        r"(?<![\w'])(\d{1,3})['′](?=\s(?:[A-Za-z-]{2,12}\s)?(?:cable|cord|hose|ladder|fence|ceiling|pole|wall)\b)",
+        r"\1 foot",
+    ),
     (
         r"(?<![\w'])(\d{1,3})['′](?=\s(?:by|tall|wide|long|deep|high|of)\b)|(?<=by )(\d{1,3})['′](?!\w)",
         lambda match: counted(match[1] or match[2], *_FOOT),
@@ -266,6 +269,7 @@ say_measures = in_order(
             " or " if _MEASURE_BEFORE.search(match.string, max(0, match.start() - 14), match.start()) else None
         ),
     ),  # 3 yr/36,000 mi
+    (r"(?<=\d)-pt\b\.?(?=\s(?!bottle|carton|jar|container|can\b))", "-point"),
     (_MEASURE, _measure),
     (
         rf"(\b(?:per|an?|each|every|one)\s)?(?<![\w/&-])({_NAMED_ALONE})(?![\w/&-])",

@@ -215,8 +215,8 @@ def _date_rules(*, day_first: bool) -> Callable[[str], str]:
             " to ",
         ),
         (
-            rf"(?:\bthe\s)?(?<![\w.,:/-])(\d{{1,2}})(?:st|nd|rd|th)?(?:\s?[-–—]\s?|\sto\s)(?={_IN_DAY_MONTH[2:]})",
-            lambda match: f"the {ordinal(int(match[1]))} to ",
+            rf"(?:\bthe\s)?(?<![\w.,:/-])(\d{{1,2}})(?:st|nd|rd|th)?(?:\s?[-–—]\s?|\s(to|and|or)\s)(?={_IN_DAY_MONTH[2:]})",
+            lambda match: f"the {ordinal(int(match[1]))} {match[2] or 'to'} ",
         ),
         (_MONTH_DAY, _month_day),
         (_DAY_MONTH, _day_month),

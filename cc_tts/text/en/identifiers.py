@@ -80,7 +80,7 @@ _AFTER_CARD = (
     r"\s(?:x-?|-|\((?=\d{4}\)))(\d{4})\)?(?!\w)"
 )
 _NAMED_STRONG = (
-    "passcode|password|pwd|pw|code|pin|otp|cvv2?|cvc2?|csc|puk|zips?|postcode|confirmation|reference|ref"
+    "passcode|password|pwd|pw|codes?|pin|otp|cvv2?|cvc2?|csc|puk|zips?|postcode|confirmation|reference|ref"
     "|extension|routing|tracking|iban|bsb"
 )
 _NAMED_WEAK = (

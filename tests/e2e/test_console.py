@@ -207,6 +207,10 @@ async def test_a_hidden_tab_asks_nothing_and_goes_on_where_it_was(browser: Any) 
             await page.locator("tr[data-key=call-2]").wait_for()
             assert await page.locator("tbody tr").count() == 2
             assert f"http://127.0.0.1:{api.port}/v1/calls" not in asked, "the events that it has missed are enough"
+            await page.get_by_label("calls that have ended, too").check()
+            await page.locator("tr[data-key=call-0]").wait_for()
+            await page.evaluate("(now => Date.now = () => now() + 400_000)(Date.now)")
+            await page.locator("tr[data-key=call-0]").wait_for(state="detached")
 
 
 async def test_a_wrong_token_is_told_and_a_tenant_sees_its_own(browser: Any) -> None:

@@ -3,6 +3,7 @@
 import { followEvents, get, readCalls, text } from "./api.js";
 
 const [START_MS, CALLS_MS, SERVER_MS] = [200, 3000, 5000];
+const ENDED_S = 300; // ended calls are forgotten, as calls.ended_retention_s has the server do
 const MAX_EVENTS = 300;
 const MAX_SAMPLES = 120; // ten minutes
 const GOOD_MOS = 3.6; // below it "some users are dissatisfied" or worse (ITU-T G.107 Annex B)
@@ -54,6 +55,7 @@ async function poll() {
   const read = await readCalls("established");
   const isEnded = (call) => calls.get(call.id)?.state === "terminated"; // its event was faster
   read.calls.filter((call) => !isEnded(call)).forEach(take);
+  for (const [id, call] of calls) if (call.ended_at < now() - ENDED_S && isEnded(call)) calls.delete(id);
 }
 
 const CHANGES = {

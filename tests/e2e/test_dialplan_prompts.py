@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from lab import audio_match
 from lab.configured import Lend
-from lab.raw_sip import RawCaller, invite_once
+from lab.raw_sip import invite_once
 from lab.server_under_test import LONG_GREETING, Server, engine_pcm
 from lab.softphone import SoftphoneProcess
 from tests.e2e.signals import through_ulaw
@@ -126,19 +126,6 @@ async def test_an_announcement_is_repeated_after_a_delay_and_hung_up(server: Ser
     assert max(pauses) >= 600, "by arrival, and no pause inside the text is as long"
     assert spurts[0]["start_ms"] >= 0, "it begins after the ACK"
     assert (report["ending"]["result"], report["ending"]["by"]) == ("completed", "them")
-
-
-async def test_a_key_by_info_interrupts(server: Server) -> None:
-    async with RawCaller("long", server.sip_port) as caller, server.events() as log:
-        await caller.establish()
-        await log.wait("speak.started", timeout_s=15)
-        caller.send("INFO", body="Signal=5\r\nDuration=160\r\n", content_type="application/dtmf-relay")
-        assert (await caller.final()).status == 200
-        key = await log.wait("call.dtmf", digit="5")
-        complete = await log.wait("speak.complete")
-        assert key["data"]["duration_ms"] == 160
-        assert (key["data"]["method"], complete["data"]["completion_cause"]) == ("sip_info", "barge_in")
-        assert (await caller.bye()).status == 200
 
 
 async def test_nothing_is_lost_while_the_caller_holds(

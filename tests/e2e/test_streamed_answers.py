@@ -3,8 +3,6 @@
 import asyncio
 import contextlib
 import json
-import os
-import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,7 +12,7 @@ import aiohttp
 import pytest
 
 from lab.children import Child
-from lab.configured import server_with, ua_pid
+from lab.configured import server_with
 from lab.server_under_test import Json, Server, entries
 from lab.softphone import SoftphoneProcess
 from tests.architecture.state_tables import ROOT
@@ -225,20 +223,6 @@ async def test_a_hang_up_in_the_middle(server: Server, phone: SoftphoneProcess) 
         async with stream_of(server, call):
             pass
     assert refused.value.status == 409
-
-
-async def test_the_user_agent_is_killed(nothing_is_left_running: None, phone: SoftphoneProcess, tmp_path: Path) -> None:
-    async with server_with(tmp_path) as server:
-        call = await talking(server, phone)
-        async with stream_of(server, call) as client:
-            writing = asyncio.create_task(client.write(ANSWER * 5))
-            await phone.wait_event("speech_start", timeout_s=15)
-            os.kill(ua_pid(server), signal.SIGKILL)
-            async with asyncio.timeout(10):
-                await client.reader
-            writing.cancel()
-            assert client.told[-1]["by"] == "call_ended"
-        await phone.hangup()
 
 
 async def test_a_client_that_dies_is_heard_out(server: Server, phone: SoftphoneProcess) -> None:

@@ -208,7 +208,6 @@ class Line:
 
     @property
     def note(self) -> str:
-        """The conditions in words."""
         others = " gsm" * self.is_gsm + " clipped" * self.is_clipped
         return f"{self.level_dbfs:.0f} dBFS, {self.noise}, loss {self.loss:.0%}{others}"
 

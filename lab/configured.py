@@ -54,7 +54,6 @@ def is_running(pid: int) -> bool:
 
 
 async def until(condition: Callable[[], object], timeout_s: float) -> None:
-    """Wait until ``condition`` holds."""
     async with asyncio.timeout(timeout_s):
         while not condition():  # noqa: ASYNC110 - what is waited for has no event to tell of it
             await asyncio.sleep(0.02)

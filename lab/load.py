@@ -81,8 +81,6 @@ async def counter(server: Server, name: str) -> float:
 
 
 class Sipp:
-    """SIPp placing calls."""
-
     def __init__(self, process: asyncio.subprocess.Process, folder: Path) -> None:
         self.process = process
         self._folder = folder

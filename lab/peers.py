@@ -33,8 +33,6 @@ async def until_listening(port: int, *, tcp: bool, timeout_s: float = LISTEN_TIM
 
 
 class Sipp:
-    """SIPp running one scenario."""
-
     def __init__(self, child: Child, folder: Path, name: str, port: int) -> None:
         self._child = child
         self._folder = folder

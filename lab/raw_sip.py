@@ -25,8 +25,6 @@ def headers_of(text: str, name: str) -> list[str]:
 
 
 class Answer:
-    """A response as text."""
-
     def __init__(self, text: str) -> None:
         self.text = text
         self.status = int(text.split(" ", 2)[1])

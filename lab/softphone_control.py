@@ -37,8 +37,6 @@ CallId = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 
 
 class Dial(DialPlan, tag_field="cmd", tag="dial", forbid_unknown_fields=True, kw_only=True):
-    """Begin a call."""
-
     call: CallId = "1"
     rtp_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0
 
@@ -183,7 +181,6 @@ class Control:
 
 
 def main() -> None:
-    """Serve commands until ``quit``."""
     parser = argparse.ArgumentParser(prog="lab.softphone_control", description="JSON lines on stdin and stdout.")
     parser.add_argument("--transport", choices=("udp", "tcp"), default="udp")
     settings = PhoneSettings(transport=parser.parse_args().transport)

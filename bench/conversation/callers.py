@@ -84,7 +84,6 @@ class Telephone:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
         port: int = self.socket.getsockname()[1]
         return port
 

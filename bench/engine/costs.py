@@ -52,8 +52,6 @@ class Costs(Protocol):
 
 
 class H200:
-    """The costs above."""
-
     state_bytes = 0.75 * 140e9 - 10e9
 
     def prefill_ms(self, num_positions: int) -> float:

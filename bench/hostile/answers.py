@@ -39,8 +39,6 @@ SCHEMES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """Where this peer listens."""
-
     host: str
     port: int
     rtp_port: int

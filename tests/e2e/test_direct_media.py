@@ -72,12 +72,10 @@ class Phone(RawPeer):
                 self.moved.set()
 
     async def talk(self) -> None:
-        """Send RTP until cancelled."""
         while True:
             await self._rtp.say(self.media_to, 1)
 
     def hang_up(self, uri: str) -> None:
-        """Say BYE."""
         self._request("BYE", uri, to=self._dialog)
 
     @property

@@ -20,7 +20,6 @@ CLOSE_TIMEOUT_S = 40.0
 
 
 async def until_closed(reader: asyncio.StreamReader) -> None:
-    """Read to the end."""
     try:
         await reader.read()
     except ConnectionError:

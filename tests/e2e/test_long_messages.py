@@ -20,7 +20,6 @@ ANSWER_TIMEOUT_S = 5.0
 
 
 def max_bytes() -> int:
-    """What this build takes."""
     return pjsua2_build.chosen().max_message_bytes
 
 
@@ -52,7 +51,6 @@ class Connection:
         return ("\r\n".join(lines) + f"\r\n\r\n{sdp}").encode()
 
     async def answer(self) -> str:
-        """The next final answer."""
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
             while True:
                 head = (await self.reader.readuntil(b"\r\n\r\n")).decode()

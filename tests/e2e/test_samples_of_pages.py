@@ -99,7 +99,6 @@ def is_beside(block: Block) -> bool:
 
 
 def test_every_command_is_in_a_block_of_the_shell() -> None:
-    """Only those are run."""
     assert not [block.place for block in ALL if not block.language and block.has_command]
 
 

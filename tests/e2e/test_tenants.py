@@ -97,7 +97,6 @@ class NoHosts:
 
 @contextlib.asynccontextmanager
 async def a_pool(tenants: Mapping[str, TenantConfig]) -> AsyncIterator[str]:
-    """Its URL."""
     clock, port = MonotonicClock(), free_ports()
     leases = TenantLeases(tenants, clock=clock)
     state = PoolState(NoHosts(), clock=clock, first_audio_target_ms=300.0, leases=leases)

@@ -131,7 +131,6 @@ class Exchange:
         return call_id
 
     def sample(self, name: str, **labels: str) -> float:
-        """Value of a series."""
         return self.metrics.registry.get_sample_value(name, labels) or 0.0
 
     async def settle(self) -> None:

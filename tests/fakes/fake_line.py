@@ -87,7 +87,6 @@ class FakeLine:
 
     @property
     def buffered_ms(self) -> float:
-        """Audio that waits."""
         return sum(self._format.ms_for_bytes(len(each.pcm)) - each.played_ms for each in self.queue if not each.is_cut)
 
     def cut_by_itself(self) -> None:
@@ -133,5 +132,4 @@ class FakeClock:
         return self.at_ns / 1e9
 
     def advance(self, ms: float) -> None:
-        """Let time pass."""
         self.at_ns += round(ms * 1e6)

@@ -188,7 +188,6 @@ class FakeUa:
         quality: Quality | None = None,
         at_ns: int = 0,
     ) -> None:
-        """The last word."""
         quality = quality or Quality(packets_sent=7)
         self.report(messages.CallEnded(call_id, sip_code=sip_code, ended_by=by, quality=quality, at_ns=at_ns))
 
@@ -237,6 +236,5 @@ class FakeUa:
         self.listener.on_ua_down("killed by SIGKILL", call_ids)
 
     def come_back(self) -> None:
-        """It was started again."""
         self.is_ready = True
         self.listener.on_ua_ready(self.build)

@@ -51,9 +51,7 @@ class FakeVad:
         self.legs[leg][1](SpeechStarted(onset_ns))
 
     def confirmed(self, leg: str, onset_ns: int) -> None:
-        """The caller goes on."""
         self.legs[leg][1](SpeechConfirmed(onset_ns))
 
     def stopped(self, leg: str, onset_ns: int, end_ns: int) -> None:
-        """The caller is silent."""
         self.legs[leg][1](SpeechStopped(onset_ns, end_ns))

@@ -104,7 +104,6 @@ class Recording(TorchDispatchMode):
             self._before.setdefault(_place(tensor), (tensor, tensor.untyped_storage().clone()))  # type: ignore[no-untyped-call]
 
     def undo(self) -> None:
-        """Nothing has run."""
         for tensor, before in self._before.values():
             tensor.untyped_storage().copy_(before)
         self._before.clear()

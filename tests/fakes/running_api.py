@@ -106,8 +106,6 @@ class FakeEngine:
 
 
 class FakeSpeechSource:
-    """Speech without a call."""
-
     def __init__(self, config: TtsConfig) -> None:
         self._config = config
         self.engine = FakeEngine()
@@ -365,7 +363,6 @@ class Answered:
 
     @property
     def pointers(self) -> list[str]:
-        """Where a problem lies."""
         return [error["pointer"] for error in self.json.get("errors", [])]
 
     def check_problem(self, status: int, code: str, *pointers: str) -> None:
@@ -426,7 +423,6 @@ async def running_api(
 
 
 async def eventually(condition: Callable[[], object], *, timeout_s: float = 3.0) -> None:
-    """Wait until ``condition`` holds."""
     async with asyncio.timeout(timeout_s):
         while not condition():  # noqa: ASYNC110 - what is waited for has no event to tell of it
             await asyncio.sleep(0.01)

@@ -293,7 +293,6 @@ def channel(data: bytes) -> None:
 
 
 def files(data: bytes) -> None:
-    """Recordings, and cached prompts."""
     with contextlib.suppress(CcTtsError):
         enrolment.check_recording(enrolment.read_wav(data))
     with contextlib.suppress(ValueError):

@@ -79,7 +79,6 @@ def listen(pcm: bytes, sent: bytes = b"", *, rate_hz: int = 8000, guard_ms: int 
 
 
 def quiet(ms: float) -> Samples:
-    """A line at rest."""
     return noise(ms, -70.0)
 
 

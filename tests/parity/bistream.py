@@ -82,7 +82,6 @@ class SteppedBistream:
 
     @property
     def state(self) -> BistreamState:
-        """Where the interleaving stands."""
         return self._state
 
     def add_text(self, text_ids: Iterable[int]) -> None:

@@ -96,7 +96,6 @@ def lm_without_prompt(model: SpeechModel, recorded: Recorded) -> Comparisons:
 
 
 def first_tokens(tokens: Iterator[int], num_steps: int) -> None:
-    """Draw so many tokens."""
     for _ in itertools.islice(tokens, num_steps):
         pass
 
@@ -174,7 +173,6 @@ def prompt_of(recorded: Recorded) -> FlowReference:
 
 
 def mel(model: SpeechModel, recorded: Recorded) -> Comparisons:
-    """Whole sequences."""
     voice, token = prompt_of(recorded), recorded.tensor("flow_token")
     start = fixed_noise().to(recorded.device)
     for key, streaming in (("mel_offline", False), ("mel_stream_final", True)):

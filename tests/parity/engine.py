@@ -142,7 +142,6 @@ class _Stage:
 
     @property
     def num_pages_held(self) -> int:
-        """Pages that somebody holds."""
         return len(self._flow.pool._holders)
 
     def run(self, draw: random.Random) -> tuple[list[Tensor], list[bytes]]:

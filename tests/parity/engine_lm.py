@@ -96,7 +96,6 @@ class TaughtLm(SpeechLm):
         return self._thought[slot, list(lengths)]
 
     def forget(self) -> None:
-        """Drop what was kept."""
         self._thought.fill_(torch.nan)
 
     def prefill(

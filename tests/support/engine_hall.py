@@ -118,7 +118,6 @@ class Hall:
         assert len(self.engine._table.free_slots) >= num_owed, "a stream without the slot it is owed"
 
     def check_empty(self) -> None:
-        """Nothing is left."""
         self.check()
         assert not self.engine.has_work
         assert not self.engine._table.streams

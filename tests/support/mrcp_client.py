@@ -45,7 +45,6 @@ class MrcpReply:
 
     @property
     def name(self) -> str:
-        """Of an event."""
         return self.start[2]
 
     @property
@@ -54,7 +53,6 @@ class MrcpReply:
 
     @property
     def status(self) -> int:
-        """Of a response."""
         return int(self.start[3])
 
     @property

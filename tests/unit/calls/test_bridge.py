@@ -21,8 +21,6 @@ AGENT = "sip:1001@pbx.example.com"
 
 
 class Pair:
-    """Two established calls."""
-
     def __init__(self, exchange: Exchange) -> None:
         self.exchange, self.ua = exchange, exchange.ua
         self.first, self.second = (exchange.registry.call(exchange.talking()) for _ in range(2))

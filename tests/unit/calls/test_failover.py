@@ -27,7 +27,6 @@ async def placed(exchange: Exchange) -> Call:
 
 
 def invites(exchange: Exchange) -> list[str]:
-    """Where an INVITE went."""
     return [to for _, to, *_ in exchange.ua.commands("originate")]
 
 

@@ -63,7 +63,6 @@ class Stage:
         self.line.listener = self.player
 
     def say(self, text: str = "one", *, content: Content | None = None, **prompt: Any) -> Utterance:
-        """Queue a prompt."""
         utterance = Utterance(
             id=f"u{len(self.completed) + len(self.player.queue)}",
             call_id="c",

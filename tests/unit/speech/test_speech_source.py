@@ -45,7 +45,6 @@ def make(engine: FakeEngine | None = None, **config: Any) -> SpeechSource:
 
 
 async def read(source: SpeechSource, content: Content) -> list[SpeechChunk]:
-    """Everything of one stream."""
     return [chunk async for chunk in source.open(content, rate_hz=RATE_HZ, utterance_id="u")]
 
 

@@ -57,8 +57,6 @@ def talk(ms: int) -> Samples:
 
 
 class Bench:
-    """Legs, and the time."""
-
     def __init__(self) -> None:
         self.model = BuzzModel()
         self.legs = AnsweringLegs(cast("Any", self.model), RATE_HZ)

@@ -83,7 +83,6 @@ class Hall:
         return self.voice.asked.get(timeout=WAIT_S)
 
     def release(self) -> None:
-        """Let it speak."""
         self.voice.released.put(None)
 
     def outs(self, num: int) -> list[StepOut]:

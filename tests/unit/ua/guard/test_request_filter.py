@@ -140,7 +140,6 @@ class Filtered:
         self.overloads += 1
 
     def header(self, name: str) -> str:
-        """Of the last answer."""
         return next(value for key, value in self.library.answers[0][1] if key == name)
 
     def refused(self) -> dict[str, int]:

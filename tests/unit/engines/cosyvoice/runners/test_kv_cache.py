@@ -23,8 +23,6 @@ NUM_PAGES: Final = 7
 
 
 class TestPagePool:
-    """Who holds which page."""
-
     def test_the_lowest_come_first_and_scratch_never(self) -> None:
         pool = PagePool(NUM_PAGES)
         assert (pool.num_free, num_used(pool)) == (6, 0)

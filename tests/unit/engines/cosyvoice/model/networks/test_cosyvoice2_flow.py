@@ -97,8 +97,6 @@ class TestGolden:
 
 
 class TestConfig:
-    """Sizes from shapes."""
-
     def test_published_sizes(self) -> None:
         config = FlowConfig.of(full_shapes("flow"))
         assert config == FlowConfig()

@@ -88,8 +88,6 @@ class TestGolden:
 
 
 class TestConfig:
-    """Sizes from shapes."""
-
     @pytest.mark.parametrize("shapes", [full_shapes("hift"), tiny_shapes("hift")], ids=["full", "tiny"])
     def test_tensors_are_those_of_the_state_dict(self, shapes: dict[str, list[int]]) -> None:
         assert stored_shapes(new_network("hift", shapes)) == {key: tuple(shape) for key, shape in shapes.items()}
@@ -101,8 +99,6 @@ class TestConfig:
 
 
 class TestSource:
-    """The excitation (§5.2)."""
-
     def test_the_phase_is_the_sum_of_the_pitch(self) -> None:
         source = small_vocoder().m_source
         f0 = 100 + 300 * torch.rand(2, 30, generator=torch.Generator().manual_seed(1))

@@ -27,6 +27,7 @@ _NEVER_LAST = {
     "qty": "quantity", "amt": "amount", "ref": "reference", "bldg": "building", "rm": "room", "fl": "floor",
     "temp": "temperature", "exp": "expires", "sq": "square", "attn": "attention",
     "vit": "vitamin", "ind": "individual", "fam": "family", "agg": "aggregate", "ret": "retired", "coll": "collision",
+    "chg": "charge",
     "inv": "invoice", "conf": "confirmation", "sta": "Station",
     "mtg": "meeting", "qtr": "quarter", "bros": "Brothers", "misc": "miscellaneous", "asst": "assistant",
     "assn": "association", "univ": "University", "intl": "International", "addl": "additional", "bal": "balance",

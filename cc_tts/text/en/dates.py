@@ -120,8 +120,8 @@ _LETTER_DAYS_RANGE = (
     r"(?:(?<=M[-–]F)|(?<=[a-z])|(?=:?,?\s(?:from\s)?\d))"
 )
 _LETTER_DAY_AND_HOURS = (
-    rf"(?:(?<=[,;:] )|(?<=\()|^)(?!Sat|Sun)({_LETTER_DAY})"
-    r"(?=\s\d{1,2}(?::\d\d)?(?:\s?[ap]m?)?\s?[-–]\s?(?:\d|noon\b))"
+    rf"(?:(?<=[,;:] )|(?<=\()|^|(?<=\bdue )|(?<=\bon )|(?<=\bby ))(?!Sat|Sun)({_LETTER_DAY})"
+    r"(?=\s\d{1,2}(?:(?::\d\d)?(?:\s?[ap]m?)?\s?[-–]\s?(?:\d|noon\b)|/\d{1,2}(?![\d/])))"
 )
 _IN_MONTH = rf"\s(?:{'|'.join(_MONTHS)}|(?:{'|'.join(name[:3] for name in _MONTHS)})t?\b\.?\s\d)"
 _IN_DAY_MONTH = rf"\s\d{{1,2}}(?:st|nd|rd|th)?\s(?:of\s)?(?:{'|'.join(name[:3] for name in _MONTHS)})"
@@ -170,6 +170,7 @@ def _date_rules(*, day_first: bool) -> Callable[[str], str]:
 
     return in_order(
         (rf"\b{_MONTH}\.?\s?'(\d\d){_ENDS}", lambda match: f"{match['month']} {full_year(match[2])}"),
+        (_LETTER_DAY_AND_HOURS, lambda match: _letter_day(match[1])),
         (_EXPIRY, _expiry),
         (r"(?<!\w)((?:1[1-9]|20)\d0)'?s\s?[-–—]\s?'?((?:1[1-9]|20)?\d0)'?s\b", _decades),
         (_YEAR_AND_MONTH, lambda match: f"{match[1]}{_MONTHS[int(match[3]) - 1]} {year(int(match[2]))}"),
@@ -186,7 +187,6 @@ def _date_rules(*, day_first: bool) -> Callable[[str], str]:
         ),
         (_BEFORE_TIME, numeric),
         (_LETTER_DAYS_RANGE, lambda match: f"{_letter_day(match['first'])} to {_letter_day(match['last'])}"),
-        (_LETTER_DAY_AND_HOURS, lambda match: _letter_day(match[1])),
         (_LETTER_DAYS_LISTED, lambda match: ", ".join(map(_letter_day, match.group().split("/")))),
         (_WEEKDAYS_LISTED, _weekday_list),
         (

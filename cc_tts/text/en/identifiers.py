@@ -81,7 +81,7 @@ _AFTER_CARD = (
 )
 _NAMED_STRONG = (
     "passcode|password|pwd|pw|codes?|pin|otp|cvv2?|cvc2?|csc|puk|zips?|postcode|confirmation|reference|ref"
-    "|extension|routing|tracking|iban|bsb"
+    "|extension|ext|routing|tracking|iban|bsb"
 )
 _NAMED_WEAK = (
     "accounts?|acct|cards?|orders?|tickets?|cases?|claims?|policy|invoice|booking|reservation|flight|member|membership|"
@@ -251,6 +251,13 @@ def _numbered_from(match: re.Match[str]) -> str | None:
     return f"{digits(first)} to {digits(last)}" if match["dash"] == "–" and len(first) == len(last) else None
 
 
+def _numbers_between(match: re.Match[str]) -> str | None:
+    """``#1041-1045`` as two numbers; ``#4471-8823`` is one."""
+    first, dash, last = match.groups()
+    is_span = len(first) == len(last) and (dash == "–" or first[:-2] == last[:-2]) and int(first) < int(last)
+    return f" number {digits(first)} to {digits(last)}" if is_span else None
+
+
 def _paragraph(match: re.Match[str]) -> str:
     """``10(b)(5)`` as "10 B 5", ``401(k)`` as "four oh one K"."""
     is_named = match[1].isdigit() and len(match[1]) == _NUM_DIGITS_OF_PLAN
@@ -353,6 +360,7 @@ def _spelled(run: str) -> str:
 
 say_identifiers = in_order(
     DIALLED_CODE,
+    (r"#\s?(\d{3,8})\s?([–-])\s?#?(\d{3,8})(?![\w–-])", _numbers_between),
     (
         _SIGN_BEFORE_NUMBER,
         r" number\1 ",

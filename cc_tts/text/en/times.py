@@ -130,6 +130,7 @@ say_times = in_order(
         lambda match: None if _AT.search(match.string[: match.start()]) else _spelled_out(0, 0, int(match[1])),
     ),
     (_MILITARY, _military),
+    (r"(?<![\w:.$£])(1[0-2]|[1-9])([ap])(?=\s[ECMP][SD]?T\b)", r"\1 \2m"),
     (_LETTER_HALF, lambda match: None if _is_seat(match) else f"{match[1]} {match['half']}m"),
     (_PARTS, _duration),
     (

@@ -26,7 +26,7 @@ _REGULAR = {
     "pct": "percent",
     "Gb/s": "gigabit(s) per second", "Mb/s": "megabit(s) per second", "GB/s": "gigabyte(s) per second",
     "pc, pcs": "piece(s)", "doz": "dozen",
-    "tsp": "teaspoon(s)", "tbsp, Tbsp, tbs": "tablespoon(s)", "c.": "cup(s)",
+    "tsp": "teaspoon(s)", "tbsp, Tbsp, tbs": "tablespoon(s)", "c.": "cup(s)", "ft-lb, ft-lbs, lb-ft": "foot-pound(s)",
     "dL, dl": "deciliter(s)", "ug, μg": "microgram(s)",
     "ng": "nanogram(s)", "uL, μL": "microliter(s)",
     "mmol": "millimole(s)", "mol": "mole(s)", "umol, μmol": "micromole(s)", "nmol": "nanomole(s)",

@@ -29,6 +29,7 @@ from cc_tts.text.chunker import Chunker, TextChunk
 from cc_tts.text.process.client import TextPreparation
 from cc_tts.tracing import span as tracing
 from cc_tts.tracing.span import CURRENT, SumSpan
+from cc_tts.voices.inline_ipa import without_pronunciations
 
 _BOUNDARIES: Final = (re.compile(r"[.?!,;:](?=\s)|[。？！，、；：]"), re.compile(r"\s"))
 """Where clauses end, and where words do."""
@@ -248,9 +249,10 @@ def unsaid_part(text: str, said: float) -> str:
     """Return ``text`` without the share of it that was ``said``, an estimate: from the next clause on, or else from the next
     word, so that hardly a word is heard twice.
     """
-    about = round(said * len(text))
-    if not about:
+    if not said:
         return text
+    text = without_pronunciations(text)  # one that was cut through would be said sign by sign
+    about = round(said * len(text))
     for boundary in _BOUNDARIES:
         for found in boundary.finditer(text, about):
             if has_speech(rest := text[found.end() :]):

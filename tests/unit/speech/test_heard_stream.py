@@ -14,10 +14,12 @@ from cc_tts.speech.prompt import TextContent
 from cc_tts.speech.source import SpeechSource
 from cc_tts.speech.synthesis import unsaid_part
 from cc_tts.text.normalizer import Normalizer
+from cc_tts.voices.inline_ipa import pronounced
 from tests.fakes.fake_engine import FakeEngine, tone
 
 pytestmark = pytest.mark.unit
 
+IPA = pronounced("Main Street", "ˈmeɪn ˈstɹiːt")
 SENTENCES = [f"This is sentence number {number} and it is long enough. " for number in ("one", "two", "three")]
 TEXT = "".join(SENTENCES)
 
@@ -204,6 +206,8 @@ async def test_a_runaway_without_a_stand_in_fails_the_prompt() -> None:
         ("One two, three four. Five six.", 0.5, " Five six."),
         ("One two, three four. Five six.", 0.8, "six."),
         ("One two, three four. Five six.", 0.95, ""),
+        (f"One {IPA} three.", 0.0, f"One {IPA} three."),
+        (f"One {IPA} three.", 0.3, "Street three."),
         ("您好，请问有什么可以帮您？请稍等。", 0.1, "请问有什么可以帮您？请稍等。"),
         ("您好，请问有什么可以帮您？请稍等。", 0.4, "请稍等。"),
         ("您好，请问有什么可以帮您？请稍等。", 0.9, "等。"),

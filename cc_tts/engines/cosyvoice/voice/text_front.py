@@ -22,6 +22,7 @@ from cc_tts.voices.inline_ipa import replace_pronounced, without_pronunciations
 from cc_tts.voices.inline_sounds import EMPHASIS_BEGINS, EMPHASIS_ENDS, SOUNDS, with_whole_emphasis
 
 LIKELY_SPEECH_PER_TEXT: Final = 8  # speech tokens of a text token, at most as a rule; the hard limit is 20 (§3.3)
+LIKELY_SPEECH_PER_SOUND: Final = 25  # of laughter, a cough and the like, 1 s; unmeasured
 MAX_SPEECH_TOKENS: Final = (
     600  # of a sequence, 24 s: twice what its text takes as a rule; sampling ends there; unmeasured
 )
@@ -49,6 +50,7 @@ class TextFront:
         tokens = {sign: f"[{name}]" for name, sign in SOUNDS.items()}
         tokens |= {EMPHASIS_BEGINS: "<strong>", EMPHASIS_ENDS: "</strong>"}
         self._signs = str.maketrans({sign: tokenizer.written(token) for sign, token in tokens.items()})
+        self._sounds = frozenset(tokenizer.written(f"[{name}]") for name in SOUNDS)
 
     def instruction(self, text: str) -> tuple[int, ...]:
         """The tokens of an instruction, none if the text is blank; raises ``Unprocessable`` if they leave no room."""
@@ -111,7 +113,9 @@ class TextFront:
                 f"{self._num_positions} positions; lower tts.chunk_max_chars"
             )
         limits = LengthLimits(limits.min_len, min(limits.max_len, free, MAX_SPEECH_TOKENS))
-        return Prefill(inputs, SamplingRules.of_request(limits), num_likely=self._pace(request) * len(ids))
+        num_sounds = sum(character in self._sounds for character in text)
+        num_likely = self._pace(request) * (len(ids) - num_sounds) + LIKELY_SPEECH_PER_SOUND * num_sounds
+        return Prefill(inputs, SamplingRules.of_request(limits), num_likely=num_likely)
 
     def _pace(self, request: LmRequest) -> float:
         """Return how many speech tokens the voice takes for a text token, by its prompt, if it has the words of it."""

@@ -181,3 +181,16 @@ def test_what_a_text_spells_is_no_token(tokenizer: TextTokenizer, text: str) -> 
 def test_a_sound_alone_says_nothing(tokenizer: TextTokenizer) -> None:
     front = make_front(tokenizer)
     assert front.prepare("builtin", front.spelled(SOUNDS["laughter"])) is None
+
+
+def test_a_sound_takes_a_second_and_emphasis_no_more_than_a_word(tokenizer: TextTokenizer) -> None:
+    front = make_front(tokenizer)
+    plain, sounds, emphasis = (
+        front.prepare("builtin", front.spelled(text))
+        for text in ("well", f"well{3 * SOUNDS['laughter']}", f"{EMPHASIS_BEGINS}well{EMPHASIS_ENDS}")
+    )
+    assert plain is not None
+    assert sounds is not None
+    assert emphasis is not None
+    assert sounds.num_likely == pytest.approx(plain.num_likely + 3 * 25)
+    assert emphasis.num_likely == pytest.approx(plain.num_likely + 2 * TYPICAL_PACE)

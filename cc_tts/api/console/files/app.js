@@ -43,8 +43,16 @@ function frame(shown) {
     ...(hasToken() ? [button(t("sign out"), () => signIn())] : []));
 }
 
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text; // somebody has typed it
+  }
+}
+
 function show() {
-  const [, name, id] = location.hash.split("/").map(decodeURIComponent);
+  const [, name, id] = location.hash.split("/").map(decoded);
   const shown = PAGES[name] ? name : "calls";
   page.close?.();
   main.replaceChildren();

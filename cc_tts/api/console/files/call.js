@@ -51,7 +51,7 @@ function commands(id) {
     setTimeout(() => (isSure = false), SURE_MS);
     setText(hangUp, t("sure"));
   }, { class: "danger" });
-  const element = h("div", {},
+  const element = h("div", { hidden: true },
     form(speak, field(t("words"), words), h("div", { class: "bar" }, h("button", { type: "submit" }, t("speak")),
       button(t("stop"), () => post("/stop", { scope: "all" })), button(t("pause"), () => post("/pause")),
       button(t("resume"), () => post("/resume")), h("label", {}, instead, t("instead")))),

@@ -92,7 +92,7 @@ def _nearest_route(path: str) -> str | None:
     if path in known:
         return known[path]
     *before, last = path[:MAX_COMPARED_CHARS].split("/")
-    if (same := "/".join([*before, OTHER_NAMES.get(last.lower(), "")])) in known:
+    if (same := "/".join([*before, OTHER_NAMES.get(last.lower(), last)])) in known:
         return known[same]
     asked = path[:MAX_COMPARED_CHARS].split("/")
     alike: dict[str, float] = {}

@@ -122,7 +122,7 @@ async def test_what_is_kept_of_a_call(browser: Any, server: Server, phone: Softp
         await asyncio.sleep(0.5)
         await press("End the recording")
         await page.get_by_role("status").filter(has_text="is over and kept").wait_for()
-        await page.get_by_text("call.recording").nth(1).wait_for()
+        await page.locator("td", has_text="state saved").wait_for()
         await press("Recordings")
         await page.get_by_role("cell", name="kept").wait_for()
         await press("SIP messages")

@@ -69,7 +69,7 @@ BAD: list[tuple[str, str, Any, int, str, tuple[str, ...]]] = [
     ("POST", "/v1/calls/c1/unbridge", None, 409, "wrong_state", ()),
     ("POST", CALLS, {"to": BOB, "bridge": {"call_id": "nobody"}}, 422, "unprocessable", ("/bridge/call_id",)),
     # --- nothing there: 404, 405, 426
-    ("GET", "/", None, 404, "not_found", ()),
+    ("GET", "/nothing", None, 404, "not_found", ()),
     ("GET", "/v1/calls/", None, 404, "not_found", ()),
     ("POST", "/v1/calls/c1/record", {}, 422, "recording_off", ()),
     ("GET", "/v1/calls/c1/record", None, 404, "recording_not_found", ()),

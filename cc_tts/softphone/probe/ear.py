@@ -8,7 +8,8 @@ The detector says that there is speech, up to a quarter of a second after a soft
 that led to it.
 
 The timeline is that of a receiver without a jitter buffer's delay: audio follows audio as the sender numbered it, and begins
-anew at its arrival where it comes so late that no jitter buffer would have held for it. Runs on: one thread.
+anew at its arrival where it comes so late that no jitter buffer would have held for it. What that delays is made up for in
+the next silence, as a jitter buffer does. Runs on: one thread.
 """
 
 from dataclasses import dataclass
@@ -31,6 +32,10 @@ LEAD_MS: Final = 320
 """Silence before the first packet, so that the detector's gate is at rest when speech begins with it (unmeasured)."""
 MAX_LATE_MS: Final = 100
 """Audio that comes later than this after what it follows is heard late (unmeasured)."""
+MAX_AHEAD_MS: Final = 20
+"""The timeline may be so much later than packets arrive, one packet; beyond it silent packets are left out (unmeasured)."""
+WAIT_MS: Final = 500
+"""Silence is heard once nothing has come for so long: the threads of this process may be late, too (unmeasured)."""
 MAX_ONSET_MS: Final = 400
 """The detector is no later than this (measured with hibari: 14 to 268 ms). Sound that has gone on for longer is noise."""
 QUIET_MS: Final = 80
@@ -107,16 +112,21 @@ class Ear:
             due = before.timestamp + len(before.pcm) // BYTES_PER_SAMPLE
             ahead = (packet.timestamp - due + _TS_MOD // 2) % _TS_MOD - _TS_MOD // 2
             skipped = ahead if 0 < ahead <= MAX_SKIP_TICKS else 0
+        ahead_ms = (self._num_samples - self.sample_at(packet.arrival_ns)) * 1000 / RATE_HZ
+        if ahead_ms > MAX_AHEAD_MS and not missing and not is_audible(packet.pcm):
+            self._before = packet
+            return
         begin = self._place(packet.arrival_ns, skipped)
-        if begin - self._end >= SAMPLES_PER_PACKET and (missing or not skipped):
+        is_late = self.sample_at(packet.arrival_ns) - self._end - skipped > MAX_LATE_MS * RATE_HZ // 1000
+        if begin - self._end >= SAMPLES_PER_PACKET and (missing or (is_late and not skipped)):
             self.gaps.append(Gap(self._end, begin - self._end, "lost" if missing else "late"))
         self._push(packet.pcm)
         self._before, self._end = packet, self._num_samples
 
     def pass_time(self, now_ns: int) -> None:
-        """Nothing has come until now; silence is heard once it can no longer be a packet's jitter."""
+        """Nothing else has come until now."""
         if self.origin_ns:
-            self._silence(self.sample_at(now_ns - 2 * MAX_LATE_MS * NS_PER_MS) - self._num_samples)
+            self._silence(self.sample_at(now_ns - WAIT_MS * NS_PER_MS) - self._num_samples)
 
     def finish(self) -> None:
         """The call is over."""

@@ -51,8 +51,9 @@ class Probe:
         """Take in what was heard, and take the next step of the conversation."""
         call = self._call
         assert call is not None
+        now_ns = self._clock.now_ns()
         self._hear()
-        self._ear.pass_time(self._clock.now_ns())
+        self._ear.pass_time(now_ns)
         if call.facts.is_connected and not call.facts.ended_ns and next(self._script, True):
             call.hang_up()
 

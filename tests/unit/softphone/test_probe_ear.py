@@ -124,6 +124,19 @@ def test_what_no_jitter_buffer_waits_for_is_heard_late(sender: Sender, late_ms: 
     assert sender.ear.gaps == gaps
 
 
+def test_a_delay_is_made_up_for_in_the_next_silence(sender: Sender) -> None:
+    sender.send(400, LOUD)
+    sender.ear.pass_time(sender.now_ns + 800 * NS_PER_MS)  # this process was late, the packets were not
+    sender.send(600, LOUD)
+    sender.send(1400, SILENT)
+    sender.send(400, LOUD)
+    sender.ear.finish()
+    late, in_time = sender.ear.speech
+    assert sender.ear.gaps == []
+    assert sender.at_ms(late.begin_ns) == pytest.approx(0, abs=10)
+    assert sender.at_ms(in_time.begin_ns) == pytest.approx(2400, abs=30)
+
+
 def test_a_packet_whose_place_is_over_is_not_heard(sender: Sender) -> None:
     sender.send(400, LOUD)
     num_bytes = len(sender.ear.pcm)

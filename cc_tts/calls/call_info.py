@@ -143,6 +143,11 @@ class CallInfo:
         return TraceContext.parse(self.traceparent) if self.traceparent else None
 
     @property
+    def trace_headers(self) -> dict[str, str]:
+        """The header that tells an application which trace the call belongs to."""
+        return {"traceparent": self.traceparent} if self.trace is not None else {}
+
+    @property
     def of_events(self) -> dict[str, Any]:
         """The facts by which its events are handed out."""
         return {"call_id": self.id, "tenant": self.tenant, "webhook": self.webhook, "trace": self.trace}

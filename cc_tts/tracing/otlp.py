@@ -29,6 +29,8 @@ MAX_QUEUED: Final = 4096
 """Spans that wait to be sent; more are dropped (unmeasured: some 400 calls that end together)."""
 STOP_TIMEOUT_S: Final = 2.0
 """How long the last spans may take when the server stops (unmeasured)."""
+HANDOVER_TIMEOUT_S: Final = 0.3
+"""How long they may take while the next server waits for the calls (unmeasured)."""
 MAX_DETAIL_CHARS: Final = 200  # unmeasured
 _PATH: Final = "/v1/traces"
 """Where a collector takes traces (OTLP, "OTLP/HTTP Request")."""
@@ -118,11 +120,11 @@ class OtlpExport:
         self._num_taken += 1
         self._processor.on_end(self._readable(span))
 
-    async def stop(self) -> None:
-        """Send what waits, as far as that is done within :data:`STOP_TIMEOUT_S`."""
+    async def stop(self, timeout_s: float) -> None:
+        """Send what waits, as far as that is done within this time."""
         thread = threading.Thread(target=self._processor.shutdown, name="stop traces", daemon=True)
         thread.start()
-        await asyncio.to_thread(thread.join, STOP_TIMEOUT_S)
+        await asyncio.to_thread(thread.join, timeout_s)
 
     def _readable(self, span: Span) -> "ReadableSpan":
         from opentelemetry.sdk.trace import Event, ReadableSpan

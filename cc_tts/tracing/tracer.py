@@ -13,13 +13,14 @@ _HASH_CHARS: Final = 16
 """Hexadecimal digits that tell the Call-IDs of one site apart (64 bits)."""
 
 
-async def _nothing() -> None:
+async def _nothing(_timeout_s: float) -> None:
     """There is nothing to stop."""
 
 
 class Tracer:
     """Without ``export`` it begins nothing. A trace that a client does not sample, or that ``sample_ratio`` leaves out, is
-    exported only if :meth:`.Trace.keep` is called before its end. ``stop`` sends what waits.
+    exported only if :meth:`.Trace.keep` is called before its end. ``stop`` sends what waits,
+    as far as that is done within so many seconds.
     """
 
     def __init__(
@@ -29,7 +30,7 @@ class Tracer:
         export: Callable[[Span], None] | None = None,
         sample_ratio: float = 1.0,
         salt: str = "",
-        stop: Callable[[], Awaitable[None]] = _nothing,
+        stop: Callable[[float], Awaitable[None]] = _nothing,
     ) -> None:
         self._clock = clock or MonotonicClock()
         self._export = export

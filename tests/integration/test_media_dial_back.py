@@ -20,6 +20,8 @@ from tests.fakes.served_call import Served, served
 
 pytestmark = pytest.mark.integration
 
+TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
 Behaviour = Callable[[web.WebSocketResponse], Awaitable[None]]
 
 
@@ -89,7 +91,7 @@ async def scene(**route: Any) -> AsyncIterator[tuple[Served, Application]]:
 async def incoming(api: Served) -> Call:
     """A call to the route; it is up as soon as it is answered."""
     ua = api.exchange.ua
-    call = api.call = api.exchange.registry.call(ua.incoming("app"))
+    call = api.call = api.exchange.registry.call(ua.incoming("app", headers={"X-Traceparent": TRACEPARENT}))
     assert ua.commands("ring")
     return call
 
@@ -128,6 +130,7 @@ async def test_the_call_is_answered_when_the_application_is_connected() -> None:
         assert application.told[0]["call_id"] == call.id
         assert application.told[0]["direction"] == "talk"
         assert application.headers["User-Agent"].startswith("cc-tts/")
+        assert application.headers["traceparent"] == TRACEPARENT
         api.exchange.ua.digit(call.id, "7", at_ns=7)
         api.exchange.ua.ended(call.id)
         await asyncio.wait_for(application.is_over.wait(), 5)

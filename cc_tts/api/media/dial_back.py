@@ -64,7 +64,11 @@ class DialBack:
 
     async def _connect(self, call: Call, url: URL) -> aiohttp.ClientWebSocketResponse | None:
         dialled = await client_socket.dial(
-            self._http, url, timeout_s=self._media.connect_timeout_s, max_frame_bytes=self._media.max_frame_bytes
+            self._http,
+            url,
+            timeout_s=self._media.connect_timeout_s,
+            max_frame_bytes=self._media.max_frame_bytes,
+            headers=call.trace_headers,
         )
         result = "failed" if isinstance(dialled, str) else "connected"
         self._metrics.media_connections.labels(result=result).inc()

@@ -136,7 +136,7 @@ class RelayConnector:
             url,
             timeout_s=self._config.connect_timeout_s,
             max_frame_bytes=MAX_FRAME_BYTES,
-            headers=signed,
+            headers=signed | relay.call.trace_headers,
         )
         if isinstance(dialled, str):
             log.warning(

@@ -70,6 +70,10 @@ class RelayedCall(CallView, Protocol):
     def waits_for_answer(self) -> bool:
         """Whether it is an incoming call to which no final answer went out."""
 
+    @property
+    def trace_headers(self) -> dict[str, str]:
+        """The header that tells an application which trace the call belongs to."""
+
     def accept(self) -> None:
         """Answer the call if it still waits for that."""
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from prometheus_client.openmetrics.exposition import generate_latest as open_metrics
 
 from cc_tts.calls.dtmf.gather import GatherRequest
 from cc_tts.calls.originate import OriginateRequest
@@ -167,6 +168,8 @@ async def test_first_audio_has_an_exemplar_of_a_trace_that_is_exported(traced: T
     assert exemplars == [
         {"trace_id": traced.named("utterance").context.trace_id, "span_id": traced.named("utterance").context.span_id}
     ]
+    shown = traced.exchange.metrics.render(open_metrics).decode()
+    assert f'# {{span_id="{exemplars[0]["span_id"]}",trace_id="{exemplars[0]["trace_id"]}"}} 0.04' in shown
     unsampled = Traced(sample_ratio=0.0)
     await unsampled.spoken(unsampled.exchange.talking("silent"))
     assert exemplars_of(unsampled.exchange) == []

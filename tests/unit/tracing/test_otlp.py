@@ -49,7 +49,9 @@ class Collector:
 
 
 @asynccontextmanager
-async def exporting(monkeypatch: pytest.MonkeyPatch, collector: Collector) -> AsyncIterator[tuple[Tracer, Metrics]]:
+async def exporting(
+    monkeypatch: pytest.MonkeyPatch, collector: Collector, *, stop_within_s: float = 2.0
+) -> AsyncIterator[tuple[Tracer, Metrics]]:
     needs.traces()
     monkeypatch.setattr("opentelemetry.exporter.otlp.proto.http.trace_exporter.OTLPSpanExporter", lambda **_: collector)
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
@@ -58,7 +60,7 @@ async def exporting(monkeypatch: pytest.MonkeyPatch, collector: Collector) -> As
     try:
         yield tracer, metrics
     finally:
-        await tracer.stop()
+        await tracer.stop(stop_within_s)
 
 
 def counted(metrics: Metrics, result: str) -> float:
@@ -117,8 +119,7 @@ async def test_a_collector_that_is_away_is_told_of_once(monkeypatch: pytest.Monk
 async def test_a_collector_that_hangs_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
     collector = Collector()
     collector.gate.clear()
-    monkeypatch.setattr(otlp, "STOP_TIMEOUT_S", 0.1)
-    async with exporting(monkeypatch, collector) as (tracer, metrics):
+    async with exporting(monkeypatch, collector, stop_within_s=0.1) as (tracer, metrics):
         for _ in range(otlp.MAX_QUEUED + 7):
             end(tracer)
         assert counted(metrics, "dropped") == 7

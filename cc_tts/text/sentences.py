@@ -169,9 +169,9 @@ def _full_stop_ends(before: str, following: str, *, is_complete: bool) -> bool |
     is_unit = written.islower() and len(word) <= _LONGEST_UNIT and _AMOUNT_BEFORE.search(before) is not None
     if is_unit and following and (not following[0].isupper() or _QUADRANT.match(following)):
         return False
-    if following and _MEASURE_OF_WORD.search(before):
-        is_open = not is_complete and _PERHAPS_MORE.fullmatch(following)
-        return None if is_open else _BEGINS_SENTENCE.match(following) is not None
+    if _MEASURE_OF_WORD.search(before):
+        is_open = not is_complete and (not following or _PERHAPS_MORE.fullmatch(following))
+        return None if is_open else not following or _BEGINS_SENTENCE.match(following) is not None
     if word in _LAST_PERHAPS or (is_unit and not following):
         if not is_complete and (not following or _PERHAPS_MORE.fullmatch(following)):
             return None

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cc_tts.text.characters import has_speech
@@ -93,6 +93,8 @@ def test_the_pieces_make_no_difference_and_nothing_is_lost(text: str, cuts: list
 
 
 @given(text=texts)
+@example(text="1-aU.S. a")
+@example(text="a 6-oz. ")
 def test_character_by_character_is_the_same_too(text: str) -> None:
     splitter = SentenceSplitter()
     streamed = [sentence for character in text for sentence in splitter.push(character)] + splitter.flush()

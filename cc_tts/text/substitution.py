@@ -59,7 +59,7 @@ _ATTRIBUTED = re.compile(
     r"(?:fee|charge|payment|deposit|credit|co-?pay|deductible|plan|gift|card|minimum|refund|penalty|limit|bonus|discount"
     r"|voucher|coupon|rebate|surcharge|subscription|membership|package|wait|window|hold|session|trial|warranty|contract|term"
     r"|appointment|line|loan|policy|fund|amount|total|threshold|cable|cord|hose|bag|box|can|balance"
-    r"|pack|battery|outlet|drive|notice|delay|break|increase|commitment|grace|guarantee|installment|bill|transfer|pill|tablet"
+    r"|pack|battery|bulb|lamp|adapter|charger|outlet|drive|notice|delay|break|increase|commitment|grace|guarantee|installment|bill|transfer|pill|tablet"
     r"|capsule|bottle|tube|pallet|roll|sheet|ticket|coin|note|block|interval|increment|slot|shift|visit|call|chunk|book|top-up|add-on|upgrade|order|purchase|tip|toll|fare|ceiling|cap|donation|prize|cover|excess)s?\b"
 )
 _NOUN = re.compile(rf"\s{_NO_NOUN}[A-Za-z]")

@@ -218,6 +218,10 @@ def _date_rules(*, day_first: bool) -> Callable[[str], str]:
             rf"(?:\bthe\s)?(?<![\w.,:/-])(\d{{1,2}})(?:st|nd|rd|th)?(?:\s?[-–—]\s?|\s(to|and|or)\s)(?={_IN_DAY_MONTH[2:]})",
             lambda match: f"the {ordinal(int(match[1]))} {match[2] or 'to'} ",
         ),
+        (
+            rf"\b{_MONTH}\.?\s?[-–]\s?{_MONTH.replace('month', 'until')}\.?",
+            lambda match: f"{_month_name(match['month'])} to {_month_name(match['until'])}{kept_stop(match)}",
+        ),
         (_MONTH_DAY, _month_day),
         (_DAY_MONTH, _day_month),
         (rf"(?i)\b{_MONTH}\.?,?\s{_YEAR}{_ENDS}", _month_year),
@@ -262,7 +266,7 @@ def _is_hardly_part(match: re.Match[str], before: str) -> bool:
     """``10/2`` and ``1/31``; not ``3/4``, unless something was done then; not ``5/16 in``, which may be of a ruler."""
     top, bottom = int(match["first"]), int(match["second"])
     if top == bottom:
-        return False
+        return top == 1
     if top < bottom and bottom in _RULER_PARTS and _IN.match(match.string, match.end()):
         return False
     is_large = bottom > _NUM_MONTHS or bottom in _HARDLY_PARTS

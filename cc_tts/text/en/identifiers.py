@@ -397,6 +397,10 @@ say_identifiers = in_order(
     (_MASKED, _masked),
     (r"(?<=\()x-?(\d{4})(?=\))", lambda match: f"ending in {digits(match[1])}"),
     (r"(?<![\w/])(\d{3})/(\d\d)\s?R(\d\d)(?![\w-])", _tire),
+    (
+        rf"\b((?:Visa|Master[Cc]ard|Amex|American Express|Discover)\s)(\d{{4,5}}){_NOT_COUNTED}{NOTHING_COUNTED}",
+        digits_behind,
+    ),
     (_AFTER_CARD, lambda match: f"{match[1]} ending in {digits(match[2])}"),
     (r"(?<!\w)[Aa]/[Cc](?=\s(?:no\b|number|#|\d|ending in\b))", "account"),
     (r"(?<!\w)0x([0-9A-Fa-f]{2,16})(?!\w)", lambda match: f"zero x {spelled(match[1])}"),
@@ -472,6 +476,11 @@ say_identifiers = in_order(
         lambda match: match[1] + house_number(match[2]),
     ),
     (_LIKE_CODES, _like_codes),
+    (
+        r"(?i)\b((?:codes?|pin|passcode|combination)\b[\w /,]{0,40}\sfrom\s)(\d{3,8})(\sto\s)(\d{3,8})(?!\w|[.,]\d)"
+        + NOTHING_COUNTED,
+        lambda match: f"{match[1]}{digits(match[2])}{match[3]}{digits(match[4])}",
+    ),
     (_CODE_AFTER_WORDS, digits_behind),
     (_LAST_DIGITS, digits_behind),
     (

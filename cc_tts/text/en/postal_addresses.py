@@ -167,6 +167,10 @@ say_postal_addresses = in_order(
     (rf"\b(?P<state>{_STATE})\s(?P<zip>\d{{5}}(?:-\d{{4}})?)(?![\w-]|[.,]\d)", _state),
     (r"(?<![\w.,$#/-])\d{3,5}(?=\s(?:[NSEW]\.?\s)?Broadway\b)", lambda match: house_number(match.group())),
     (r"\b(NSW|VIC|QLD|WA|SA|TAS|NT|ACT)\s(\d{4})(?![\w-]|[.,]\d)", lambda match: f"{match[1]} {digits(match[2])}"),
+    (
+        r"(?:(?<=\bat )|(?<=\bto )|(?<=\bof )|(?<=\bnear )|(?<=: ))(\d{2,5})\s([NSEW])\.?\s(?=[A-Z][a-z]+)",
+        lambda match: f"{house_number(match[1])} {COMPASS[match[2]]} ",
+    ),
     (_DIRECTION, _direction),
     (_SIDE, _direction),
     (_POINT_AT_CORNER, lambda match: f"{match[1]}{COMPASS[match[2]]} "),

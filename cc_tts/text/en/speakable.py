@@ -190,6 +190,7 @@ _say_ranges_and_minus = in_order(
     (r"(?<!\w)~\s?(?=[$£€¥]?\.?\d)", "about "),
     (r"\s?(<=|>=|[<>≤≥≠≈])\s?(?=[$£€¥-]?\.?\d)", lambda match: f" {_COMPARISONS[match[1]]} "),
     (r"(?<=\d)\s?-\s?(?=\d[\d.,]{0,15}\s?=)", " minus "),
+    (r"(?<![\w.,$/-])\d{1,2}(?:-\d{1,2}){2,4}(?![\w-]|[.,]\d)", lambda match: match.group().replace("-", ", ")),
     (_RANGE, _joint),
     (r"(?<![\w)\]])-(?=[$£€¥₹]?\.?\d)", "minus "),
 )

@@ -17,7 +17,7 @@ _REGULAR = {
     "gbps, Gbps": "gigabit(s) per second", "Hz": "hertz", "kHz": "kilohertz", "MHz": "megahertz", "GHz": "gigahertz",
     "W": "watt(s)", "kW": "kilowatt(s)", "kWh": "kilowatt hour(s)", "V": "volt(s)", "mAh": "milliamp hour(s)",
     "h, hr, hrs": "hour(s)", "min, mins": "minute(s)", "sec, secs": "second(s)", "mo, mos": "month(s)",
-    "wk, wks": "week(s)", "yr, yrs": "year(s)", "ms": "millisecond(s)", "pt": "pint(s)", "qt": "quart(s)",
+    "wk, wks": "week(s)", "yr, yrs": "year(s)", "ms": "millisecond(s)", "pt": "pint(s)", "qt, qts": "quart(s)",
     "mcg": "microgram(s)", "MB/s": "megabyte(s) per second", "dB": "decibel(s)", "°C, ° C": "degree(s) Celsius",
     "°F, ° F": "degree(s) Fahrenheit", "°": "degree(s)", "sq m, m2, m squared": "square meter(s)",
     "km2, km squared": "square kilometer(s)", "km cubed": "cubic kilometer(s)", "cm cubed": "cubic centimeter(s)",

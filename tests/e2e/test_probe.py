@@ -1,6 +1,8 @@
 """``cc-tts call --probe`` against agents of every temper: real SIP, real RTP, the real model of speech."""
 
+import asyncio
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,12 +11,16 @@ import numpy as np
 import pytest
 
 from cc_tts import wav_file
+from cc_tts.media.g711 import ulaw_encode
+from cc_tts.softphone.rtp.packets import RtpPacket
 from lab import needs
 from lab.baresip import Baresip
 from lab.caller_audio import PROMPT, pcm_of, said
 from lab.children import Child
 from lab.configured import Lend, until
 from lab.ports import HOST
+from lab.raw_rtp import RtpPeer
+from lab.raw_sip import RawPeer
 from lab.server_under_test import Server
 from tests.architecture.state_tables import ROOT
 
@@ -36,8 +42,9 @@ async def probed(uri: str, folder: Path, *more: str) -> tuple[int, dict[str, Any
     for name, text in (("sentence", "What can you do for me?"), ("interruption", "Please wait a moment.")):
         wav_file.write(folder / f"{name}.wav", pcm_of(said(text, -20.0)), rate_hz=8000)
     argv = [sys.executable, "-m", "cc_tts.cli", "call", uri, "--probe", "--json", str(folder / "probe.json")]
+    argv += ["--interruption", str(folder / "interruption.wav")]
     if "--sentence" not in more:
-        argv += ["--sentence", str(folder / "sentence.wav"), "--interruption", str(folder / "interruption.wav")]
+        argv += ["--sentence", str(folder / "sentence.wav")]
     child = await Child.start([*argv, *more], log_path=folder / "probe.log")
     status = await child.wait(60)
     assert (folder / "probe.json").exists(), child.log
@@ -101,7 +108,7 @@ async def test_a_phone_that_plays_a_file_never_stops(tmp_path: Path) -> None:
 
 
 async def test_an_agent_that_says_nothing_fails_the_probe(server: Server, tmp_path: Path) -> None:
-    words = ("--sentence", "Hello, is anybody there?", "--interruption", "Hello?", "--voice", "en-us")
+    words = ("--sentence", "Hello, is anybody there?", "--voice", "en-us")
     status, found = await probed(server.uri("silent"), tmp_path, "--wait", "1", *words)
     assert status == 1
     assert found["first_speech_ms"] is None
@@ -121,3 +128,24 @@ async def test_an_agent_that_hangs_up_and_one_that_refuses(server: Server, tmp_p
     status, found = await probed(server.uri("nobody"), tmp_path)
     assert status == 1
     assert found["findings"][0].startswith("the agent did not answer: refused, 404")
+
+
+async def test_an_agent_that_is_busy_after_an_announcement(tmp_path: Path) -> None:
+    octets = ulaw_encode(pcm_of(said("All lines are busy.", -20.0)))
+    packets = [RtpPacket(0, 0, at, 0, octets[at : at + 160]) for at in range(0, len(octets) - 160, 160)]
+    async with RawPeer() as agent, RtpPeer() as line:
+        probing = asyncio.create_task(probed(f"sip:bot@{agent.own}", tmp_path))
+        invite = await agent.expect("INVITE", 30)
+        agent.answer("183 Session Progress", formats="0 101", rtp_port=line.port)
+        port = int(re.findall(r"^m=audio (\d+)", invite, re.MULTILINE)[0])
+        await line.send((HOST, port), packets)
+        await asyncio.sleep(0.2)  # the last packets are on their way
+        agent.answer("486 Busy Here")
+        status, found = await probing
+    assert status == 1
+    assert found["findings"] == [
+        "the agent did not answer: refused, 486 Busy Here",
+        "audio came before the answer (early media), with speech",
+    ]
+    assert found["agent_speech"]
+    assert found["turns"] == []

@@ -205,7 +205,8 @@ def _findings(
         yield f"the agent did not answer: {call.ending.result}, {code}{call.ending.reason}"
     answered_ns = call.answered_at_ns or call.ended_at_ns
     if call.first_rtp_at_ns is not None and ms_between(call.first_rtp_at_ns, answered_ns) > EARLY_MS:
-        speech = "with speech" if any(each.begin_ms < 0 for each in agent) else "without speech"
+        is_speech = any(each.begin_ms < 0 or call.answered_at_ns is None for each in agent)
+        speech = "with speech" if is_speech else "without speech"
         yield f"audio came before the answer (early media), {speech}"
     if call.answered_at_ns is None:
         return

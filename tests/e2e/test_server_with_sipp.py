@@ -142,6 +142,16 @@ async def test_a_transfer_that_the_caller_refuses_ends_with_the_reason(server: S
     await server.until_terminated()
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(90)
+async def test_a_transfer_of_which_nothing_is_told_is_given_up(server: Server, tmp_path: Path) -> None:
+    caller = await Sipp.call("transferee", folder=tmp_path, target_port=server.sip_port, service="silent", limit_s=60)
+    await caller.passed(timeout_s=70)
+    (bye,) = caller.received("BYE ")
+    assert "X-TTS-Transfer-Result: timeout" in bye
+    await server.until_terminated()
+
+
 async def test_notifies_in_an_odd_order_repeated_and_malformed(server: Server, tmp_path: Path) -> None:
     async with server.events() as log:
         caller = await Sipp.call("transferee_notifies", folder=tmp_path, target_port=server.sip_port, service="silent")
@@ -151,3 +161,12 @@ async def test_notifies_in_an_odd_order_repeated_and_malformed(server: Server, t
     assert "X-TTS-Transfer-Result: succeeded" in bye
     told = [event["data"]["state"] for event in log.events if event["type"] == "call.transfer"]
     assert told == ["requested", "accepted", "ringing", "succeeded"]
+
+
+async def test_a_caller_that_hangs_up_after_its_202(server: Server, tmp_path: Path) -> None:
+    async with server.events() as log:
+        caller = await Sipp.call("transferee_hangs_up", folder=tmp_path, target_port=server.sip_port, service="silent")
+        await caller.passed()
+        last = await log.wait("call.transfer", state="succeeded")
+    assert (last["data"]["reason"], last["data"]["confirmed"]) == ("unknown", False)
+    await server.until_terminated()

@@ -35,6 +35,7 @@ _BOUNDARIES: Final = (re.compile(r"[.?!,;:](?=\s)|[。？！，、；：]"), re.
 """Where clauses end, and where words do."""
 _WITHOUT_BLANKS: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 """In Chinese and Japanese any character may begin a word."""
+_FIRST_WORD_ENDS: Final = re.compile(rf"\s|{_WITHOUT_BLANKS.pattern}")
 
 log = logs.get(__name__)
 
@@ -247,17 +248,18 @@ class Synthesis:
 
 def unsaid_part(text: str, said: float) -> str:
     """Return ``text`` without the share of it that was ``said``, an estimate: from the next clause on, or else from the next
-    word, so that hardly a word is heard twice.
+    word, so that hardly a word is heard twice. All of it where the first word was not said, or not half of the only one.
     """
-    if not said:
+    words = without_pronunciations(text)  # a pronunciation that was cut through would be said sign by sign
+    about = round(said * len(words))
+    first = _FIRST_WORD_ENDS.search(words)
+    if about < max(1, len(words) / 2 if first is None else first.start()):
         return text
-    text = without_pronunciations(text)  # one that was cut through would be said sign by sign
-    about = round(said * len(text))
     for boundary in _BOUNDARIES:
-        for found in boundary.finditer(text, about):
-            if has_speech(rest := text[found.end() :]):
+        for found in boundary.finditer(words, about):
+            if has_speech(rest := words[found.end() :]):
                 return rest
-    return text[about:] if _WITHOUT_BLANKS.match(text, about) else ""
+    return words[about:] if _WITHOUT_BLANKS.match(words, about) else ""
 
 
 def _reason(chunk: SpeechChunk) -> str:

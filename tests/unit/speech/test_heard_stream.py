@@ -206,11 +206,15 @@ async def test_a_runaway_without_a_stand_in_fails_the_prompt() -> None:
         ("One two, three four. Five six.", 0.5, " Five six."),
         ("One two, three four. Five six.", 0.8, "six."),
         ("One two, three four. Five six.", 0.95, ""),
+        ("Seventeen two, three. Four.", 0.2, "Seventeen two, three. Four."),
+        ("Goodbye.", 0.3, "Goodbye."),
+        ("Goodbye.", 0.7, ""),
         (f"One {IPA} three.", 0.0, f"One {IPA} three."),
         (f"One {IPA} three.", 0.3, "Street three."),
         ("您好，请问有什么可以帮您？请稍等。", 0.1, "请问有什么可以帮您？请稍等。"),
         ("您好，请问有什么可以帮您？请稍等。", 0.4, "请稍等。"),
         ("您好，请问有什么可以帮您？请稍等。", 0.9, "等。"),
+        ("您好，请问有什么可以帮您？请稍等。", 0.02, "您好，请问有什么可以帮您？请稍等。"),
     ],
 )
 def test_what_is_left_begins_with_a_clause_or_else_with_a_word(text: str, said: float, rest: str) -> None:

@@ -81,7 +81,8 @@ class TextFront:
         """Return as much of ``text`` as a sequence may have, up to the end of a clause if it can be, and the rest."""
         num_ids, limit = len(self._tokenizer.encode_written(text)), MAX_TEXT_TOKENS
         if instruction:
-            limit = self._max_text(len(instruction) + NUM_CONTROL_INPUTS)
+            num_full_stop = 1 + LIKELY_SPEECH_PER_TEXT  # one may be put at its end, which is spoken too
+            limit = self._max_text(len(instruction) + NUM_CONTROL_INPUTS + num_full_stop)
         end = len(text)
         while num_ids > limit and end > 1:
             end = max(1, min(end - 1, end * limit // num_ids))

@@ -147,12 +147,21 @@ def test_instructions_come_before_the_text_with_their_mark(tokenizer: TextTokeni
     assert front.instruction(" ") == ()
 
 
-def test_a_text_after_long_instructions_still_fits(tokenizer: TextTokenizer) -> None:
+@pytest.mark.parametrize("text", ["please hold the line. " * 30, "please hold the line " * 30, "abc. " * 30])
+def test_a_text_after_long_instructions_still_fits(tokenizer: TextTokenizer, text: str) -> None:
+    """Also with the full stop that it gets where it has none."""
     front = make_front(tokenizer)
     instruction = front.instruction("x" * 200)
-    text, rest = front.cut("please hold the line. " * 40, instruction)
-    assert rest
-    assert front.prepare("zero_shot", text, instruction=instruction) is not None
+    rest, num_pieces = text.strip(), 0
+    while rest:
+        piece, rest = front.cut(rest, instruction)
+        assert front.prepare("zero_shot", piece, instruction=instruction) is not None
+        num_pieces += 1
+    assert num_pieces > 1
+
+
+def test_instructions_that_leave_no_room_are_refused(tokenizer: TextTokenizer) -> None:
+    front = make_front(tokenizer)
     with pytest.raises(Unprocessable, match="256 are the most"):
         front.instruction("x" * 300)
 

@@ -94,6 +94,8 @@ class FailoverStream:
             while self._texts and self._texts[0][1] < self._given_index:
                 self._texts.popleft()
         self._given_ms += chunk.duration_ms
+        if chunk.gave_up_after is not None:  # whoever reads has the rest of it said instead
+            self._given_ms = max(self._given_ms, SAID_AGAIN_BELOW_MS)
 
     def _after_refusal(self, refusal: EngineOverloaded) -> bool:
         """Ask another worker, if none has given anything; raises ``refusal`` if there is none."""

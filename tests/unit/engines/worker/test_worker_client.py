@@ -498,6 +498,26 @@ async def test_what_was_heard_to_its_end_is_over_when_the_worker_is_lost() -> No
     assert not lab.processes[1].sent
 
 
+async def test_a_text_chunk_that_was_given_up_is_over_when_the_worker_is_lost() -> None:
+    """A stand-in has said the rest of it."""
+    lab = await Lab(2).start(10, 9)
+    stream = lab.engine.open("anna")
+    for index, text in enumerate(("One.", "Two.")):
+        stream.push(text, text_chunk_index=index)
+    stream.end()
+    lab.says(SpeechChunk(MS * 600, stream_id=1, text_chunk_index=0))
+    lab.says(SpeechChunk(stream_id=1, text_chunk_index=0, gave_up_after=0.5))
+    reading = asyncio.create_task(texts_of(stream))
+    await asyncio.sleep(0)
+    lose(lab, 0)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert pushed(lab.processes[1]) == ["Two."]
+    lab.says(SpeechChunk(MS * 700, stream_id=2, text_chunk_index=1), worker=1)
+    lab.says(StreamEnded(2), worker=1)
+    assert await reading == [(0, 600, False), (0, 0, False), (1, 700, True)]
+
+
 async def test_a_second_loss_and_a_failure_of_the_stream_itself_are_errors() -> None:
     lab = await Lab(3).start()
     streams = [lab.engine.open("anna") for _ in range(2)]

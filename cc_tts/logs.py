@@ -1,7 +1,7 @@
 """Structured logs: one JSON object a line (or coloured text on a terminal) on standard error.
 
-``call_id`` and ``utterance_id`` are bound by whoever knows them. Prompt text, tokens and passwords are never logged:
-log ``text_chars`` instead. A processor drops the keys in :data:`NEVER_LOGGED` should one slip through.
+``call_id`` and ``utterance_id`` are bound by whoever knows them. Prompt text, instructions, tokens and passwords are never
+logged: log ``text_chars`` instead. A processor drops the keys in :data:`NEVER_LOGGED` should one slip through.
 
 What libraries log by :mod:`logging`, and exceptions that nobody caught, become lines of the same form.
 """
@@ -19,7 +19,9 @@ import structlog
 
 from cc_tts.clock import Clock, MonotonicClock
 
-NEVER_LOGGED = frozenset({"text", "ssml", "spoken_text", "token", "tokens", "password", "authorization", "x_tts_text"})
+NEVER_LOGGED = frozenset(
+    {"text", "ssml", "spoken_text", "instructions", "token", "tokens", "password", "authorization", "x_tts_text"}
+)
 MAX_LINE_BYTES: Final = select.PIPE_BUF
 """The processes of a server write to one pipe, which keeps lines of this length whole (POSIX, ``write``)."""
 MAX_REPEATS: Final = 20

@@ -53,6 +53,14 @@ def test_a_line_is_one_json_object(capsys: pytest.CaptureFixture[str]) -> None:
     }
 
 
+@pytest.mark.parametrize("name", ["text", "ssml", "spoken_text", "instructions", "password", "authorization"])
+def test_no_line_has_what_is_said_or_how_nor_a_secret(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    logs.configure(process="server")
+    logs.get("m").info("begun", **{name: "speak calmly"})
+    (line,) = written(capsys)
+    assert line[name] == "(not logged)"
+
+
 def test_the_level_can_be_changed_for_loggers_that_exist(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure(level="warning")
     bound = logs.get("m").bind(call_id="c1")

@@ -151,7 +151,7 @@ _LABELS: Final[dict[str, Callable[[Any], str | None]]] = {
     "call.refer_requested": lambda _: "REFER came",
     "call.relay_started": lambda _: "relay",
     "call.relay_ended": lambda data: f"relay: {data.cause}",
-    "speak.recovered": lambda _: "speech worker lost",
+    "speak.recovered": lambda data: "speech worker lost" if data.reason == "worker_lost" else "voice ran away",
     "speak.refused": lambda data: f"not spoken: {data.error}",
 }
 """The names that events without a bar have in the picture."""

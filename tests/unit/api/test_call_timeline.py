@@ -23,3 +23,14 @@ async def test_a_report_says_when_it_is_not_of_the_whole_call() -> None:
     call.publish(types.CallAdopted(state=call.state, **call.parties))
     (note,) = notes(exchange, call_id)
     assert "restart" in note
+
+
+@pytest.mark.parametrize(("reason", "label"), [("worker_lost", "speech worker lost"), ("runaway", "voice ran away")])
+async def test_a_report_says_why_an_utterance_was_said_on_by_another(reason: types.RecoveryReason, label: str) -> None:
+    exchange = Exchange()
+    call_id = exchange.talking()
+    call = exchange.registry.call(call_id)
+    call.publish(types.SpeakRecovered(utterance_id="u1", reason=reason, text_chunk=1, char_start=9))
+    events = exchange.events.of_call(call_id)
+    steps = picture_of(call, events, now_s=exchange.clock.wall_s()).tables[1].rows
+    assert [(name, said) for _, name, said in steps][-1] == ("speak.recovered", label)

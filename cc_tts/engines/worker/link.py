@@ -230,7 +230,7 @@ class WorkerStream(OpenStream):
         if self._asked_ns is not None and not self._has_audio and chunk.data:
             self._has_audio = True
             self._link.count_first_audio(ms_between(self._asked_ns, self._link.clock.now_ns()))
-        if self.spans is not None:
+        if self.spans is not None and chunk.data:
             self.spans.audio(chunk, self._asked_ns)
         chunk.rate_hz = self._rate_hz
         self._queue.append(chunk)

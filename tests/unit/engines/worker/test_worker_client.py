@@ -35,6 +35,8 @@ from cc_tts.errors import (
 from cc_tts.metrics import Metrics
 from cc_tts.processes.channel import Message
 from cc_tts.processes.peer import ProcessState
+from cc_tts.tracing.context import TraceContext
+from cc_tts.tracing.span import CURRENT, Span, Trace
 from cc_tts.voices.voice import Voice
 from tests.fakes.fake_engine import FakeEngine
 from tests.support.virtual_time import LoopClock, virtual_time
@@ -516,6 +518,25 @@ async def test_a_text_chunk_that_was_given_up_is_over_when_the_worker_is_lost() 
     lab.says(SpeechChunk(MS * 700, stream_id=2, text_chunk_index=1), worker=1)
     lab.says(StreamEnded(2), worker=1)
     assert await reading == [(0, 600, False), (0, 0, False), (1, 700, True)]
+
+
+async def test_spans_are_of_audio_and_not_of_what_a_voice_was_given_up_in() -> None:
+    ended: list[Span] = []
+    trace = Trace(ended.append, MonotonicClock(), is_kept=True)
+    token = CURRENT.set(Span(name="utterance", trace=trace, context=TraceContext("1" * 32, "2" * 16, True), start_ns=0))
+    lab = await Lab(1).start()
+    stream = lab.speak("One.")
+    CURRENT.reset(token)
+    lab.says(SpeechChunk(stream_id=1, gave_up_after=0.0))
+    assert not ended
+    lab.says(SpeechChunk(MS * 100, stream_id=1, text_chunk_index=1, made_ms=5.0))
+    lab.says(SpeechChunk(stream_id=1, text_chunk_index=1, gave_up_after=0.5))
+    lab.says(StreamEnded(1))
+    assert await texts_of(stream)
+    assert [(each.name, each.attributes["cctts.worker_ms"]) for each in ended] == [
+        ("engine.first_chunk", 5.0),
+        ("engine.stream", 5.0),
+    ]
 
 
 async def test_a_second_loss_and_a_failure_of_the_stream_itself_are_errors() -> None:

@@ -87,6 +87,8 @@ class TextTokenizer:
         text has, none in the second generation. It may spell sounds and emphasis: it is no text of callers or models.
         """
         words = " ".join(text.split())
+        if self._default:  # clients of the reference write it themselves
+            words = words.removeprefix(DEFAULT_INSTRUCTION).lstrip()
         if not words:
             return self._default
         words = _SPELLED.sub(lambda match: self._written[match.group()], plain(words))

@@ -125,6 +125,13 @@ def test_text_in_parts_is_spoken_as_it_comes(directory: Path) -> None:
     assert len(pcm_of(outs, 1)) % (2 * 960) == 0
 
 
+def test_an_instruction_that_has_what_all_begin_with_has_it_once(networks: tuple[SpeechModel, TextTokenizer]) -> None:
+    """Clients of the reference's server write it themselves."""
+    _, tokenizer = networks
+    assert tokenizer.instruction(f"{DEFAULT_INSTRUCTION} 请用广东话表达。") == tokenizer.instruction("请用广东话表达。")
+    assert tokenizer.instruction(DEFAULT_INSTRUCTION) == tokenizer.instruction("")
+
+
 def test_a_text_has_an_instruction_before_it_in_each_mode(networks: tuple[SpeechModel, TextTokenizer]) -> None:
     _, tokenizer = networks
     default = (*tokenizer.encode(DEFAULT_INSTRUCTION), tokenizer.end_of_prompt)

@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -185,7 +186,7 @@ class SpeechSource:
                     await _match(text, self._voicing.lexicons(text))
                     for part in self._voicing.parts(text):
                         if isinstance(part, TextContent):
-                            await _match(part, self._lexicons(part))
+                            await _match(_for_voice(part, self._voice(part)), self._lexicons(part))
 
     def check_defaults(self, defaults: PromptDefaults) -> None:
         """Refuse early what prompts could not fall back to.
@@ -288,9 +289,7 @@ class SpeechSource:
 
     def _spoken(self, content: TextContent, rate_hz: int) -> SpokenPrompt:
         config, voice = self._config, self._voice(content)
-        replacements = replacements_in(content.text, self._lexicons(content), content.replacements)
-        if not voice.takes_instructions:
-            replacements = tuple(each for each in replacements if not each.sign)
+        content = _for_voice(content, voice)
         speed = float(config.speed if content.speed is None else content.speed)
         return SpokenPrompt(
             text=content.text,
@@ -311,7 +310,7 @@ class SpeechSource:
             speed=min(max(speed * content.rate, MIN_SPEED), MAX_SPEED),
             voice_rate_hz=voice.rate_hz,
             rate_hz=rate_hz,
-            replacements=replacements,
+            replacements=replacements_in(content.text, self._lexicons(content), content.replacements),
             instructions=_instructions(content, voice),
         )
 
@@ -378,6 +377,13 @@ def _without_engine(
             if download is None:  # likewise
                 raise FetchFailed
             return DownloadStream(download, gain_db)
+
+
+def _for_voice(content: TextContent, voice: Voice) -> TextContent:
+    """The text without the signs of sounds and emphasis if the voice makes none: they would part words of a lexicon."""
+    if voice.takes_instructions or not content.replacements:
+        return content
+    return replace(content, replacements=tuple(each for each in content.replacements if not each.sign))
 
 
 def _instructions(content: TextContent, voice: Voice) -> str:

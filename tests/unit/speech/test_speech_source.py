@@ -30,6 +30,7 @@ from cc_tts.speech.source import SpeechSource
 from cc_tts.speech.ssml import from_ssml
 from cc_tts.text.chunker import SLICE_CHARS
 from cc_tts.text.normalizer import Normalizer
+from cc_tts.text.pronunciation.lexicon import Entry, Lexicon
 from cc_tts.voices.inline_sounds import SOUNDS
 from cc_tts.voices.voice import Voice
 from tests.fakes.fake_engine import VOICE, FakeEngine, tone
@@ -283,6 +284,15 @@ async def test_only_voices_that_take_instructions_have_them_and_sounds() -> None
         await read(make(engine), from_ssml('<speak>Well<cc:sound name="sigh"/> yes</speak>', style))
     assert engine.instructions == ["speak calmly", ""]
     assert [stream.pushed for stream in engine.streams] == [[f"Well{SOUNDS['sigh']} yes"], ["Well yes"]]
+
+
+async def test_emphasis_that_a_voice_does_not_make_parts_no_words_of_a_lexicon() -> None:
+    engine = InstructedEngine()
+    source = make(engine)
+    source.lexicons.put("streets", Lexicon(entries=(Entry("Main Street", "mayn street"),)))
+    ssml = "<speak>To Main <emphasis>Street</emphasis></speak>"
+    await read(source, from_ssml(ssml, TextContent("", "de", lexicons=("streets",))))
+    assert [stream.pushed for stream in engine.streams] == [["To mayn street"]]
 
 
 async def test_cached_audio_is_that_of_the_same_instructions_where_they_are_taken() -> None:

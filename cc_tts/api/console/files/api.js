@@ -36,17 +36,17 @@ async function request(method, path, { body, headers = {}, signal } = {}) {
   throw new Problem(response.status, [title ?? response.status, detail, ...faults].filter(Boolean).join(" – "));
 }
 
-export const get = async (path) => (await request("GET", path)).json();
+export const get = async (path, signal) => (await request("GET", path, { signal })).json();
 export const send = async (method, path, body) => (await request(method, path, { body })).json();
-export const text = async (path) => (await request("GET", path)).text();
+export const text = async (path, signal) => (await request("GET", path, { signal })).text();
 /** What a response has, as an address that an audio element or a download takes. */
 export const blobUrl = async (method, path, body) =>
   URL.createObjectURL(await (await request(method, path, { body })).blob());
 export const callPath = (id, action = "") => `v1/calls/${encodeURIComponent(id)}${action}`;
 
 /** All calls, or those in a state; `server_s` is what time it is at the server. */
-export async function readCalls(state) {
-  const response = await request("GET", state ? `v1/calls?state=${state}` : "v1/calls");
+export async function readCalls(state, signal) {
+  const response = await request("GET", state ? `v1/calls?state=${state}` : "v1/calls", { signal });
   return { ...(await response.json()), server_s: Date.parse(response.headers.get("Date")) / 1000 };
 }
 
@@ -69,13 +69,14 @@ async function readEvents(stream, position, onEvent, awake) {
 
 /**
  * Follow the events as server-sent events, which take the token in a header as WebSockets of browsers cannot. After a break
- * it goes on with the event after that of `position.id`; where that is no longer kept, it begins anew.
+ * it goes on with the event after that of `position.id`; where that is no longer kept, it begins anew. `onBreak` is told why
+ * the server refuses, if it does.
  */
 export async function followEvents({ onEvent, onOpen, onBreak, signal, position }) {
   while (!signal.aborted) {
     const connection = new AbortController();
     const stop = () => connection.abort();
-    let watchdog;
+    let [watchdog, problem] = [undefined, null];
     const awake = () => {
       clearTimeout(watchdog);
       watchdog = setTimeout(stop, SILENCE_MS);
@@ -85,17 +86,18 @@ export async function followEvents({ onEvent, onOpen, onBreak, signal, position 
       awake();
       const headers = { Accept: "text/event-stream", ...(position.id && { "Last-Event-ID": position.id }) };
       const response = await request("GET", "v1/events", { headers, signal: connection.signal });
-      onOpen(position.id === "").catch(stop);
+      onOpen(position.id === "");
       await readEvents(response.body, position, onEvent, awake);
     } catch (error) {
-      if (error.status === 401 || error.status === 403) return onBreak(error);
       if (error.status === 410) position.id = "";
+      else if (error.status) problem = error;
     } finally {
       clearTimeout(watchdog);
       signal.removeEventListener("abort", stop);
     }
     if (signal.aborted) return;
-    onBreak(null);
+    onBreak(problem);
+    if (problem?.status === 401 || problem?.status === 403) return;
     await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
   }
 }

@@ -12,9 +12,9 @@ const GOOD_MOS = 3.6; // below it "some users are dissatisfied" or worse (ITU-T 
 const [GAP_COST, MAX_GAPS, SILENT_SCORE, SILENT_POLLS, TOLD_LOSS, LATE_MS, FADING] = [0.2, 5, 1.2, 3, 0.01, 1500, 0.8];
 
 export const calls = new Map();
+let [skew_s, isOpen, isRead, position, running] = [0, false, false, { id: "" }, new AbortController()];
 /** The state of the connection, and of the server and its figures where the token may see them. */
-export const server = { connected: false, status: null, samples: [] };
-let [skew_s, isRead, position, running] = [0, false, { id: "" }, new AbortController()];
+export const server = { get connected() { return isOpen && isRead; }, status: null, samples: [] };
 let held = null; // events that wait for the full reading
 let changed = () => {};
 
@@ -34,10 +34,10 @@ function take(call) {
   calls.set(call.id, Object.assign(entry, call));
 }
 
-async function readAll() {
+async function readAll(signal) {
   held = [];
   try {
-    const read = await readCalls();
+    const read = await readCalls("", signal);
     skew_s = read.server_s + 0.5 - Date.now() / 1000; // the header Date has whole seconds
     const ids = new Set(read.calls.map((call) => call.id));
     for (const id of calls.keys()) if (!ids.has(id)) calls.delete(id);
@@ -46,20 +46,23 @@ async function readAll() {
   } finally {
     const waiting = held;
     held = null;
-    waiting.forEach(apply);
+    if (!signal.aborted) waiting.forEach(apply);
   }
 }
 
-async function poll() {
-  if (held) return;
-  const read = await readCalls("established");
+async function poll(signal) {
+  if (!isRead) return readAll(signal);
+  const read = await readCalls("established", signal);
   const isEnded = (call) => calls.get(call.id)?.state === "terminated"; // its event was faster
   read.calls.filter((call) => !isEnded(call)).forEach(take);
   for (const [id, call] of calls) if (call.ended_at < now() - ENDED_S && isEnded(call)) calls.delete(id);
 }
 
 const CHANGES = {
-  "call.adopted": (call, data) => (call.state = data.state),
+  "call.adopted": (call, data) => {
+    call.state = data.state;
+    isRead = false; // the server was started again: nothing tells of the calls that it has not adopted
+  },
   "call.early": (call) => (call.state = "early"),
   "call.established": (call, { codec }, at) => Object.assign(call, { state: "established", codec, answered_at: at }),
   "call.held": (call) => (call.held = true),
@@ -142,9 +145,9 @@ function parsed(page) {
   return found;
 }
 
-async function readServer() {
-  server.status = await get("v1/admin/status");
-  const metrics = parsed(await text("metrics"));
+async function readServer(signal) {
+  server.status = await get("v1/admin/status", signal);
+  const metrics = parsed(await text("metrics", signal));
   const scores = [...calls.values()].filter(isLive).map((call) => call.quality.mos).filter((mos) => mos != null);
   server.samples.push({ at: now(), metrics, scores: scores.toSorted((a, b) => a - b) });
   if (server.samples.length > MAX_SAMPLES) server.samples.shift();
@@ -153,28 +156,31 @@ async function readServer() {
 async function every(interval_ms, signal, work) {
   while (!signal.aborted) {
     try {
-      if (server.connected) await work();
+      if (isOpen) await work(signal);
       changed();
     } catch (error) {
       if (error.status === 403) return; // a token of a tenant sees no figures of the server
     }
-    await new Promise((resolve) => setTimeout(resolve, server.connected ? interval_ms : START_MS));
+    await new Promise((resolve) => setTimeout(resolve, isOpen ? interval_ms : START_MS));
   }
 }
 
-/** Follow the calls until `stop()`; `onRefused` is told why the token may not. */
-export function start(onRefused) {
+/** Follow the calls until `stop()`; `tell` is told why the server refuses, and "" when it does no more. */
+export function start(tell) {
   stop();
   const { signal } = (running = new AbortController());
-  const onOpen = async (isAnew) => {
-    server.connected = true;
-    if (isAnew || !isRead) await readAll();
+  let refused = null;
+  const onOpen = (isAnew) => {
+    isOpen = true;
+    if (isAnew) isRead = false;
+    if (refused) tell("");
+    refused = null;
     changed();
   };
-  const onBreak = (refused) => {
-    server.connected = false;
+  const onBreak = (problem) => {
+    isOpen = false;
+    if (problem) tell((refused = problem));
     changed();
-    if (refused) onRefused(refused);
   };
   followEvents({ onEvent: apply, onOpen, onBreak, signal, position });
   every(CALLS_MS, signal, poll);
@@ -184,7 +190,7 @@ export function start(onRefused) {
 /** Stop following; what is known is kept for the next start, or forgotten for somebody else. */
 export function stop({ forget = false } = {}) {
   running.abort();
-  server.connected = false;
+  isOpen = false;
   if (!forget) return;
   calls.clear();
   Object.assign(server, { status: null, samples: [] });

@@ -62,7 +62,7 @@ let telling;
 /** Tell the person something: a sentence, or an error, which stays until there is something else to tell. */
 export function tell(what) {
   const isProblem = what instanceof Error;
-  const keys = { 0: "unreachable", 403: "forbidden" };
+  const keys = { 0: "unreachable", 401: "token gone", 403: "forbidden" };
   const key = isProblem && keys[what.status];
   setText(told, key ? t(key, { detail: what.message }) : isProblem ? what.message : what);
   told.classList.toggle("problem", isProblem);

@@ -20,10 +20,14 @@ export function player() {
   return [element, play];
 }
 
-/** Read a list now and every few seconds, until an error; `refresh` reads it at once. */
+/** Read a list now and every few seconds, until the token may not; `refresh` reads it at once. */
 function polled(path, show) {
   const close = () => clearInterval(timer);
-  const refresh = () => document.hidden || get(path).then(show).catch((error) => (close(), tell(error)));
+  const onProblem = (error) => {
+    if (error.status === 403) close();
+    if (error.status) tell(error); // that there is no server stands at the top of the page
+  };
+  const refresh = () => document.hidden || get(path).then(show).catch(onProblem);
   const timer = setInterval(refresh, POLL_MS);
   refresh();
   return { refresh, close };

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
 from cc_tts.clock import NS_PER_MS, Clock
-from cc_tts.softphone.probe.ear import Ear
+from cc_tts.softphone.probe.ear import PAUSE_MS, WAIT_MS, Ear
 from cc_tts.softphone.probe.plan import INTERRUPT_AFTER_S, KEY_WAIT_S, MAX_WORDS_S, CallerWords, ProbePlan
 from cc_tts.softphone.rtp.endpoint import Said
 
@@ -94,10 +94,12 @@ class Caller:
         )
         if not has_said:
             return False
-        begin_ns = self._line.said[count].begin_ns
-        if was_speaking and not (yield from self._until(lambda: self._is_quiet() or self._has_begun(begin_ns), "stop")):
+        said = self._line.said[count]
+        if was_speaking and not (
+            yield from self._until(lambda: self._is_quiet() or self._ear.begun_ns > said.begin_ns, "stop")
+        ):
             return False
-        yield from self._until(lambda: self._has_begun(begin_ns), "answer")
+        yield from self._until(lambda: self._has_answered(said), "answer")
         return True
 
     def _press(self) -> Generator[None, None, None]:
@@ -109,8 +111,12 @@ class Caller:
         else:
             yield from self._pause(KEY_WAIT_S)
 
-    def _has_begun(self, since_ns: int) -> bool:
-        return self._ear.begun_ns > since_ns
+    def _has_answered(self, said: Said) -> bool:
+        """Whether the agent speaks since the caller has finished; a murmur into the caller's words is no answer to them."""
+        assert said.end_ns is not None
+        begun_ns, known_ns = self._ear.begun_ns, said.end_ns + (PAUSE_MS + WAIT_MS) * NS_PER_MS
+        goes_on = self._ear.is_speaking and self._clock.now_ns() > known_ns
+        return begun_ns > said.end_ns or (begun_ns > said.begin_ns and goes_on)
 
     def _is_quiet(self) -> bool:
         return not self._ear.is_speaking

@@ -127,3 +127,22 @@ def test_a_key_that_cannot_be_pressed_is_told() -> None:
     agent.takes_keys = False
     agent.run()
     assert agent.caller.remarks == ["the key was not pressed: no DTMF now"]
+
+
+def test_a_murmur_while_the_caller_speaks_is_no_answer() -> None:
+    def temper(agent: Agent) -> bool:
+        is_murmur = bool(agent.sent) and -1500 <= agent.quiet_ms < -1200
+        return polite(agent) or (is_murmur and len(agent.sent) == 1)
+
+    agent = Agent(temper)
+    assert agent.run() == []
+    assert agent.caller.spoken == [WORDS.sentence, WORDS.interruption]
+    assert agent.caller.remarks == []
+    sentence, interruption = agent.sent
+    assert interruption[0] == pytest.approx(sentence[1] + 800 + 1000, abs=2 * STEP_MS)
+
+
+def test_an_agent_that_talks_over_the_caller_is_interrupted() -> None:
+    agent = Agent(lambda each: polite(each) or (len(each.sent) == 1 and -500 <= each.quiet_ms < 6800))
+    assert agent.run() == []
+    assert agent.caller.spoken == [WORDS.sentence, WORDS.interruption]

@@ -97,6 +97,7 @@ class Probe:
                 CutWord(ms_between(origin_ns, self._ear.at_ns(cut.sample)), cut.why, cut.missing * 1000 / RATE_HZ)
                 for cut in self._cuts(acts, agent, origin_ns, end_ms if call.ending.by == "us" else None)
             ],
+            is_over=self._caller.is_over,
             expired=self._caller.expired,
             remarks=self._caller.remarks,
             detector=DetectorReport(

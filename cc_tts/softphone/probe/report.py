@@ -148,11 +148,12 @@ def probe_report(
     agent: Sequence[Stretch],
     turns: Sequence[Turn],
     cuts: Sequence[CutWord],
+    is_over: bool,
     expired: Sequence[Expired],
     remarks: Sequence[str],
     detector: DetectorReport,
 ) -> ProbeReport:
-    """The report of a call that is over."""
+    """The report of a call. ``is_over``: the caller has said and done all that was planned."""
     spoken = [turn for turn in turns if turn.what == "speech"]
     first_ms = first_speech_ms(agent) if call.answered_at_ns is not None else None
     greeting_ms = min([call.talk_ms or 0.0 if first_ms is None else first_ms, *(each.begin_ms for each in spoken[:1])])
@@ -177,7 +178,7 @@ def probe_report(
             round_trip_ms=rtp.round_trip_ms,
             mos=rtp.mos,
         ),
-        findings=[*_findings(call, agent, turns, expired), *remarks],
+        findings=[*_findings(call, agent, turns, expired, is_over=is_over), *remarks],
         turns=turns,
         agent_speech=agent,
         detector=detector,
@@ -197,7 +198,7 @@ _EXPIRED: Final[dict[Wait, str]] = {
 
 
 def _findings(
-    call: CallReport, agent: Sequence[Stretch], turns: Sequence[Turn], expired: Sequence[Expired]
+    call: CallReport, agent: Sequence[Stretch], turns: Sequence[Turn], expired: Sequence[Expired], *, is_over: bool
 ) -> Iterator[str]:
     """All that was out of the ordinary, a sentence each."""
     if call.answered_at_ns is None:
@@ -217,6 +218,8 @@ def _findings(
         who = "hung up" if call.ending.by == "them" else "was lost"
         did = "before the caller did anything" if not turns else f"after {len(turns)} of the caller's turns"
         yield f"the agent {who} {(call.talk_ms or 0.0) / 1000:.1f} s after the answer, {did}"
+    elif not is_over:
+        yield f"the caller had to hang up {(call.talk_ms or 0.0) / 1000:.1f} s after the answer, before it was done"
     for each in expired:
         yield _EXPIRED[each.wait].format(bound=each.bound_s, at=(each.at_ns - call.answered_at_ns) / 1e9)
     if talked_over := sum(turn.is_talked_over for turn in turns):

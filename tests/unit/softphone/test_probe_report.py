@@ -73,12 +73,21 @@ def probe(
     agent: tuple[Stretch, ...] = SPOKEN,
     cuts: tuple[CutWord, ...] = (),
     waits: tuple[tuple[Wait, float], ...] = (),
+    is_over: bool = True,
 ) -> ProbeReport:
     """A report; ``waits`` were in vain, 12 s after the answer."""
     expired = [Expired(wait, T0_NS + 12_000 * MS, bound_s) for wait, bound_s in waits]
     detector = DetectorReport(begin_error_ms=(12.0, -3.0), end_error_ms=(40.0, 8.0))
     return probe_report(
-        report, plan=ProbePlan(), agent=agent, turns=turns, cuts=cuts, expired=expired, remarks=[], detector=detector
+        report,
+        plan=ProbePlan(),
+        agent=agent,
+        turns=turns,
+        cuts=cuts,
+        is_over=is_over,
+        expired=expired,
+        remarks=[],
+        detector=detector,
     )
 
 
@@ -154,6 +163,12 @@ def test_an_agent_that_is_busy_is_a_failure() -> None:
 def test_an_agent_that_hangs_up_is_told(turns: tuple[Turn, ...], words: str) -> None:
     found = probe(call(ending=Ending("completed", "them", 200, "OK")), *turns)
     assert found.findings == [f"the agent hung up 20.0 s after the answer, {words}"]
+
+
+def test_a_call_that_ends_before_the_conversation_is_told() -> None:
+    assert probe(call(), TURN, is_over=False).findings == [
+        "the caller had to hang up 20.0 s after the answer, before it was done"
+    ]
 
 
 @pytest.mark.parametrize(("begin_ms", "words"), [(-80, "with speech"), (300, "without speech")])

@@ -212,7 +212,10 @@ def _findings(
     if call.answered_at_ns is None:
         return
     if not any(each.end_ms > 0 for each in agent):
-        audio = f"{call.rtp.packets} packets came, and none with speech" if call.rtp.packets else "not one packet came"
+        speech = "speech after the answer" if agent else "speech"
+        audio = (
+            f"{call.rtp.packets} packets came, and none with {speech}" if call.rtp.packets else "not one packet came"
+        )
         yield f"the agent never spoke: {audio}"
     if call.ending.by != "us":
         who = "hung up" if call.ending.by == "them" else "was lost"

@@ -178,6 +178,15 @@ def test_early_media_is_told(begin_ms: float, words: str) -> None:
     assert found.first_speech_ms == max(0, begin_ms)
 
 
+def test_an_agent_that_speaks_before_the_answer_alone_is_told() -> None:
+    found = probe(call(first_rtp_ms=-1000), TURN, agent=(Stretch(-900, -80),))
+    assert found.exit_code == 1
+    assert found.findings == [
+        "audio came before the answer (early media), with speech",
+        "the agent never spoke: 990 packets came, and none with speech after the answer",
+    ]
+
+
 def test_the_page_shows_turns_stops_and_cuts() -> None:
     late = replace(TURN, begin_ms=16_000, end_ms=17_000, stop_ms=None, response_ms=None, is_talked_over=True)
     found = probe(call(), TURN, KEY, late, cuts=(CutWord(2000.0, "abrupt", 0.0),))

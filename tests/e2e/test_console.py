@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from cc_tts.config.schema import TenantConfig, TokenConfig, WebhookConfig, WebhooksConfig
+from cc_tts.config.schema import Config, TenantConfig, TokenConfig, WebhookConfig, WebhooksConfig
 from cc_tts.media.quality import Quality
 from cc_tts.ua import messages
 from lab import needs
@@ -96,11 +96,13 @@ async def test_a_call_is_spoken_to_and_ended_with_the_keyboard_alone(
         said = await log.wait("speak.complete", timeout_s=15)
         assert (said["data"]["completion_cause"], said["data"]["spoken_text"]) == ("normal", "Hello from the console.")
         await page.locator("td", has_text="Hello from the console.").first.wait_for()
-        assert await page.locator("svg.timeline rect.speech").count() == 1
+        await page.locator("svg.timeline rect.speech").wait_for()
         await tab_to(page, "Hang up")
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
         await page.keyboard.press("Enter")
         await page.get_by_role("button", name="Press again").wait_for()
-        assert (await server.only_call())["state"] == "established", "one key press ends no call"
+        assert not [url for url in asked if url.endswith("/hangup")], "one key press ends no call"
         await page.keyboard.press("Enter")
         ended = await server.until_terminated()
         await page.locator("dd", has_text="we hung up").wait_for()
@@ -147,6 +149,11 @@ async def test_what_is_kept_of_a_call(browser: Any, server: Server, phone: Softp
     await phone.hangup()
 
 
+def patient(**http: Any) -> Config:
+    """A configuration for a browser and a server that share a busy machine."""
+    return make_config(request_timeout_s=30.0, **http)
+
+
 def sounding(mos: float | None = 4.4, *, lost: int = 0, underruns: int = 0) -> Quality:
     return Quality(packets_sent=500, packets_received=500 - lost, packets_lost=lost, mos=mos, underruns=underruns)
 
@@ -160,10 +167,29 @@ async def crowd(api: RunningApi, num_calls: int) -> None:
         api.registry.ua.report(messages.QualityReport(call_id=f"call-{number}", quality=quality))
 
 
+@contextlib.asynccontextmanager
+async def heard(api: RunningApi) -> AsyncIterator[None]:
+    """Packets of callers without losses go on coming, however long the test takes: those of silent callers are a problem."""
+
+    async def go_on() -> None:
+        while True:
+            await asyncio.sleep(1)
+            for call in api.registry.calls():
+                if call.quality.packets_lost == 0:
+                    more = dataclasses.replace(call.quality, packets_received=call.quality.packets_received + 50)
+                    api.registry.ua.report(messages.QualityReport(call_id=call.id, quality=more))
+
+    going_on = asyncio.create_task(go_on())
+    try:
+        yield
+    finally:
+        going_on.cancel()
+
+
 async def test_the_worst_of_200_calls_is_first_and_rows_stay_the_same(browser: Any) -> None:
-    async with running_api(make_config(request_timeout_s=5.0)) as api:
+    async with running_api(patient()) as api:
         await crowd(api, NUM_CALLS)
-        async with opened(browser, f"http://127.0.0.1:{api.port}/console/") as page:
+        async with heard(api), opened(browser, f"http://127.0.0.1:{api.port}/console/") as page:
             rows = page.locator("tbody tr")
             await rows.nth(NUM_CALLS - 1).wait_for()
             keys = "[...document.querySelectorAll('tbody tr')].map(row => row.dataset.key)"
@@ -177,13 +203,13 @@ async def test_the_worst_of_200_calls_is_first_and_rows_stay_the_same(browser: A
             api.registry.ua.report(messages.QualityReport(call_id="call-50", quality=sounding(1.2, lost=300)))
             api.registry.ua.ended("call-7", by="remote", sip_code=200)
             await page.locator("tbody tr[data-key=call-50]:first-child").wait_for()
-            assert await page.locator("tr[data-key=call-7]").count() == 0
+            await page.locator("tr[data-key=call-7]").wait_for(state="detached")
             kept = "[...document.querySelectorAll('tbody tr')].every(row => window.seen.get(row.dataset.key) === row)"
             assert await page.evaluate(kept)
 
 
 async def test_a_hidden_tab_asks_nothing_and_goes_on_where_it_was(browser: Any) -> None:
-    async with running_api() as api:
+    async with running_api(patient()) as api:
         await crowd(api, 2)
         async with opened(browser, f"http://127.0.0.1:{api.port}/console/") as page:
             asked: list[str] = []
@@ -205,6 +231,7 @@ async def test_a_hidden_tab_asks_nothing_and_goes_on_where_it_was(browser: Any) 
             assert asked == []
             await turn("visible")
             await page.locator("tr[data-key=call-2]").wait_for()
+            await page.locator("tr[data-key=call-0]").wait_for(state="detached")
             assert await page.locator("tbody tr").count() == 2
             assert f"http://127.0.0.1:{api.port}/v1/calls" not in asked, "the events that it has missed are enough"
             await page.get_by_label("calls that have ended, too").check()
@@ -217,7 +244,7 @@ async def test_a_wrong_token_is_told_and_a_tenant_sees_its_own(browser: Any) -> 
     nobody = WebhookConfig(url=f"http://127.0.0.1:{free_ports()}/", secret=f"whsec_{'a2V5' * 8}", name="crm")
     tokens = (TokenConfig(TOKEN), TokenConfig("token-of-acme", tenant="acme"))
     config = dataclasses.replace(
-        make_config(tokens=tokens), tenants={"acme": TenantConfig()}, webhooks=WebhooksConfig(endpoints=(nobody,))
+        patient(tokens=tokens), tenants={"acme": TenantConfig()}, webhooks=WebhooksConfig(endpoints=(nobody,))
     )
 
     async with running_api(config) as api:
@@ -249,7 +276,7 @@ async def test_a_wrong_token_is_told_and_a_tenant_sees_its_own(browser: Any) -> 
 
 
 async def test_names_of_callers_are_no_markup(browser: Any) -> None:
-    async with running_api() as api:
+    async with running_api(patient()) as api:
         caller = '"<img src=x onerror=alert(1)>" <sip:<b>bold</b>@127.0.0.1>'
         api.registry.ua.incoming("bob", call_id="c1", caller=caller, headers={"X-Note": "<script>alert(1)</script>"})
         async with opened(browser, f"http://127.0.0.1:{api.port}/console/#/calls/c1") as page:
@@ -260,7 +287,7 @@ async def test_names_of_callers_are_no_markup(browser: Any) -> None:
 
 @pytest.mark.parametrize(("locale", "title"), [("en-GB", "Live calls"), ("zh-CN", "实时通话")])
 async def test_every_page_fits_a_telephone(browser: Any, locale: str, title: str) -> None:
-    async with running_api(make_config(request_timeout_s=5.0)) as api:
+    async with running_api(patient()) as api:
         await crowd(api, 12)
         url, screen = f"http://127.0.0.1:{api.port}/console/", {"width": 360, "height": 740}
         async with opened(browser, url, viewport=screen, locale=locale, color_scheme="dark") as page:

@@ -43,7 +43,9 @@ QUIET_MS: Final = 80
 STEP_MS: Final = 10
 """How finely the begin of a sound is sought (unmeasured)."""
 MAX_SKIP_TICKS: Final = 2 * RATE_HZ
-"""A sender whose clock jumps further than this has begun a new timeline (as in the recording of the softphone)."""
+"""A sender whose clock jumps further than this has begun a new timeline (as in the recording of the softphone); one whose
+clock has run ahead of the arrivals by this is followed no further.
+"""
 
 _AGENT: Final = "agent"
 _TS_MOD: Final = 1 << 32
@@ -111,7 +113,8 @@ class Ear:
         if before is not None and is_next:
             due = before.timestamp + len(before.pcm) // BYTES_PER_SAMPLE
             ahead = (packet.timestamp - due + _TS_MOD // 2) % _TS_MOD - _TS_MOD // 2
-            skipped = ahead if 0 < ahead <= MAX_SKIP_TICKS else 0
+            is_bounded = self._end + ahead <= self.sample_at(packet.arrival_ns) + MAX_SKIP_TICKS
+            skipped = ahead if 0 < ahead <= MAX_SKIP_TICKS and is_bounded else 0
         ahead_ms = (self._num_samples - self.sample_at(packet.arrival_ns)) * 1000 / RATE_HZ
         if ahead_ms > MAX_AHEAD_MS and not missing and not is_audible(packet.pcm):
             self._before = packet

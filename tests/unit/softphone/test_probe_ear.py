@@ -156,3 +156,10 @@ def test_speech_that_goes_on_at_the_end_of_the_call_ends_there(sender: Sender) -
     sender.ear.finish()
     assert sender.at_ms(sender.ear.speech[0].end_ns) == pytest.approx(1000, abs=WINDOW_MS)
     assert len(sender.ear.pcm) == 2 * (LEAD + 8000)
+
+
+def test_a_sender_whose_clock_is_too_fast_does_not_stretch_the_timeline(sender: Sender) -> None:
+    for _ in range(250):
+        sender.send(20, LOUD)
+        sender.timestamp = (sender.timestamp + 8000) % (1 << 32)
+    assert len(sender.ear.pcm) / 16_000 < 5 + 3, "5 s, a lead, and the longest jump"

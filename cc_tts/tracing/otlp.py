@@ -35,6 +35,8 @@ MAX_DETAIL_CHARS: Final = 200  # unmeasured
 _PATH: Final = "/v1/traces"
 """Where a collector takes traces (OTLP, "OTLP/HTTP Request")."""
 _ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+_READS_HEADERS: Final = "opentelemetry.util.re"
+"""This part of the library tells what of OTEL_EXPORTER_OTLP_HEADERS it cannot read, which may be the collector's token."""
 _PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 
 Count = Callable[[Literal["exported", "failed", "dropped"], int], None]
@@ -85,19 +87,23 @@ def make_tracer(
         return Tracer(clock)
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
+    said = _FirstLine()
     base = config.endpoint.rstrip("/").removesuffix(_PATH)
     exporter = OtlpExport(
         OTLPSpanExporter(endpoint=base + _PATH if base else None),
         node=node,
         count=lambda result, num: metrics.trace_spans.labels(result=result).inc(num),
+        said=said,
     )
+    if said.text:
+        log.warning("configuration", detail=said.text)
     return Tracer(clock, export=exporter, sample_ratio=config.sample_ratio, salt=config.salt, stop=exporter.stop)
 
 
 class OtlpExport:
     """Takes spans that are over; ``exporter`` sends them, and ``count`` is told what became of them, on any thread."""
 
-    def __init__(self, exporter: "SpanExporter", *, node: str, count: Count) -> None:
+    def __init__(self, exporter: "SpanExporter", *, node: str, count: Count, said: "_FirstLine") -> None:
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
         from opentelemetry.sdk.util.instrumentation import InstrumentationScope
@@ -108,7 +114,7 @@ class OtlpExport:
         self._resource = resource
         self._scope = InstrumentationScope("cc_tts", __version__)
         self._count = count
-        self._counted = _Counted(exporter, count)
+        self._counted = _Counted(exporter, count, said)
         self._processor = BatchSpanProcessor(self._counted, max_queue_size=2 * MAX_QUEUED)  # never full: see __call__
         self._num_taken = 0
 
@@ -158,11 +164,11 @@ def _context(context: TraceContext) -> "SpanContext":
 class _Counted:
     """An exporter that counts what it sends, and says once that it cannot, with what the library said of it."""
 
-    def __init__(self, exporter: "SpanExporter", count: Count) -> None:
+    def __init__(self, exporter: "SpanExporter", count: Count, said: "_FirstLine") -> None:
         self._exporter = exporter
         self._count = count
         self._is_failing = False
-        self._said = _FirstLine()
+        self._said = said
         self.num_done = 0
         """Spans that were sent or given up; only this thread changes it."""
 
@@ -192,7 +198,9 @@ class _Counted:
 
 
 class _FirstLine(logging.Handler):
-    """Keeps the first line of the library about a batch, which says why it is not taken, instead of writing all."""
+    """Keeps the first line of the library instead of writing all: before the first batch it says what is wrong with a
+    variable, and about a batch why that is not taken.
+    """
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -201,4 +209,5 @@ class _FirstLine(logging.Handler):
         library.handlers[:], library.propagate = [self], False
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.text = self.text or record.getMessage()[:MAX_DETAIL_CHARS]
+        said = str(record.msg) if record.name == _READS_HEADERS else record.getMessage()
+        self.text = self.text or said[:MAX_DETAIL_CHARS]

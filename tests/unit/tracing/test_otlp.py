@@ -161,6 +161,19 @@ def test_without_the_extra_a_server_says_what_to_install(monkeypatch: pytest.Mon
     assert not tracer.is_on
 
 
+async def test_the_token_in_a_variable_that_cannot_be_read_is_not_in_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    needs.traces()
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "Authorization: Bearer collector-token")
+    with structlog.testing.capture_logs() as lines:
+        tracer = otlp.make_tracer(COLLECTOR, {}, node="line-1", clock=MonotonicClock(), metrics=Metrics())
+    await tracer.stop(2.0)
+    (line,) = lines
+    assert (line["log_level"], line["detail"].startswith("Header format invalid")) == ("warning", True)
+    assert "collector-token" not in f"{line} {caplog.text}"
+
+
 def test_a_protocol_that_is_not_spoken_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(otlp, "is_installed", lambda: True)
     (warning,) = otlp.check(COLLECTOR, {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"})

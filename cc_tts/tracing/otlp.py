@@ -80,9 +80,7 @@ def is_installed() -> bool:
 def make_tracer(
     config: TracingConfig, environ: Mapping[str, str], *, node: str, clock: Clock, metrics: Metrics
 ) -> Tracer:
-    """The tracer of a server; one that begins nothing if no traces are wanted, or can be exported."""
-    for warning in check(config, environ):
-        log.warning("configuration", detail=warning)
+    """The tracer of a server; one that begins nothing if no traces are wanted, or can be exported: :func:`check` says so."""
     if not is_wanted(config, environ) or not is_installed():
         return Tracer(clock)
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter

@@ -157,8 +157,9 @@ def test_without_the_extra_a_server_says_what_to_install(monkeypatch: pytest.Mon
     environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://otel:4318"}
     (warning,) = otlp.check(TracingConfig(), environ)
     assert "requirements/otel.txt" in warning
-    tracer = otlp.make_tracer(TracingConfig(), environ, node="", clock=MonotonicClock(), metrics=Metrics())
-    assert not tracer.is_on
+    with structlog.testing.capture_logs() as lines:  # the start of the server has said it
+        tracer = otlp.make_tracer(TracingConfig(), environ, node="", clock=MonotonicClock(), metrics=Metrics())
+    assert (tracer.is_on, lines) == (False, [])
 
 
 async def test_the_token_in_a_variable_that_cannot_be_read_is_not_in_the_log(

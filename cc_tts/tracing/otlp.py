@@ -87,12 +87,15 @@ def make_tracer(
 
     said = _FirstLine()
     base = config.endpoint.rstrip("/").removesuffix(_PATH)
-    exporter = OtlpExport(
-        OTLPSpanExporter(endpoint=base + _PATH if base else None),
-        node=node,
-        count=lambda result, num: metrics.trace_spans.labels(result=result).inc(num),
-        said=said,
-    )
+    try:
+        exporter = OtlpExport(
+            OTLPSpanExporter(endpoint=base + _PATH if base else None),
+            node=node,
+            count=lambda result, num: metrics.trace_spans.labels(result=result).inc(num),
+            said=said,
+        )
+    except ValueError as error:
+        raise ConfigError(f"a variable of OpenTelemetry, OTEL_BSP_…: {error}") from error
     if said.text:
         log.warning("configuration", detail=said.text)
     return Tracer(clock, export=exporter, sample_ratio=config.sample_ratio, salt=config.salt, stop=exporter.stop)

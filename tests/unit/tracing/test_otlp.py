@@ -175,6 +175,13 @@ async def test_the_token_in_a_variable_that_cannot_be_read_is_not_in_the_log(
     assert "collector-token" not in f"{line} {caplog.text}"
 
 
+def test_a_variable_that_the_library_refuses_is_an_error_of_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    needs.traces()
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "0")
+    with pytest.raises(ConfigError, match=r"OTEL_BSP_.*schedule_delay_millis"):
+        otlp.make_tracer(COLLECTOR, {}, node="", clock=MonotonicClock(), metrics=Metrics())
+
+
 def test_a_protocol_that_is_not_spoken_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(otlp, "is_installed", lambda: True)
     (warning,) = otlp.check(COLLECTOR, {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"})

@@ -49,7 +49,7 @@ class StreamSpans:
         """Nothing more will come."""
         error = "" if result in ("spoken", "cancelled") else result
         if self._rest is None:
-            self._first.end(error=error)
+            self._first.end(error="no_audio" if result == "spoken" else error)
             return
         self._rest.attributes |= {"result": result} | ({"cctts.worker_ms": self._made_ms} if self._made_ms else {})
         self._rest.end(error=error)

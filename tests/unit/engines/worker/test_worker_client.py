@@ -37,8 +37,10 @@ from cc_tts.processes.channel import Message
 from cc_tts.processes.peer import ProcessState
 from cc_tts.tracing.context import TraceContext
 from cc_tts.tracing.span import CURRENT, Span, Trace
+from cc_tts.tracing.tracer import Tracer
 from cc_tts.voices.voice import Voice
 from tests.fakes.fake_engine import FakeEngine
+from tests.fakes.fake_line import FakeClock
 from tests.support.virtual_time import LoopClock, virtual_time
 
 pytestmark = pytest.mark.unit
@@ -864,3 +866,25 @@ async def test_voices_that_came_meanwhile_can_be_asked_for_at_once() -> None:
     lab.says(EngineDescription((*VOICES, Voice("zoe", "onnx", "en"))))
     await refreshing
     assert lab.engine.resolve_voice("zoe", None).id == "zoe"
+
+
+async def test_a_voice_that_gave_up_before_any_audio_has_no_span_of_first_audio() -> None:
+    exported: list[Span] = []
+    request = Tracer(FakeClock(), export=exported.append).begin("utterance", kind="server")
+    token = CURRENT.set(request)
+    try:
+        lab = await Lab().start()
+        silent, heard = lab.speak("Hi."), lab.speak("Hello.")
+    finally:
+        CURRENT.reset(token)
+    lab.says(SpeechChunk(stream_id=1, gave_up_after=0.0))
+    lab.says(StreamEnded(1))
+    lab.says(SpeechChunk(MS * 60, stream_id=2, made_ms=7.0))
+    lab.says(SpeechChunk(stream_id=2, gave_up_after=0.5))
+    lab.says(StreamEnded(2))
+    for stream in (silent, heard):
+        assert [chunk.gave_up_after async for chunk in stream][-1] is not None
+    assert [span.name for span in exported] == ["engine.first_chunk", "engine.first_chunk", "engine.stream"]
+    assert [(span.error, span.attributes.get("cctts.worker_ms")) for span in exported] == [
+        ("no_audio", None), ("", 7.0), ("", 7.0),
+    ]  # fmt: skip

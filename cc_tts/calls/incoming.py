@@ -22,6 +22,7 @@ from cc_tts.calls.transfers.transfers import Transfers
 from cc_tts.config.schema import Config, MediaDialect
 from cc_tts.errors import CcTtsError, ClientError, Draining
 from cc_tts.speech.prompt import Prompt, PromptDefaults
+from cc_tts.tracing.context import TraceContext
 from cc_tts.ua import messages
 from cc_tts.ua.guard.limits import PeerList
 
@@ -204,8 +205,10 @@ class IncomingCalls:
 
 
 def _traceparent(headers: Mapping[str, str]) -> str:
-    """The trace that an INVITE belongs to, by ``X-Traceparent``."""
-    return next((value for name, value in headers.items() if name.lower() == "x-traceparent"), "")
+    """The trace that an INVITE belongs to, by ``X-Traceparent``, without what later versions of it may carry."""
+    found = next((value for name, value in headers.items() if name.lower() == "x-traceparent"), "")
+    trace = TraceContext.parse(found)
+    return "" if trace is None else trace.traceparent
 
 
 def _nobody_answered(call: Call, greeting: Prompt | None, reason: str = "not_answered") -> None:

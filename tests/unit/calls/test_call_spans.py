@@ -98,6 +98,18 @@ async def test_a_trusted_peer_names_the_trace_of_its_call(traced: Traced) -> Non
     assert parents == {trusted: TraceContext.parse(CLIENT), stranger: None}
 
 
+@pytest.mark.parametrize(
+    ("header", "named"),
+    [(CLIENT, CLIENT), (f"01{CLIENT[2:]}-{'later' * 2000}", CLIENT), ("nonsense" * 1000, ""), ("", "")],
+)
+async def test_of_a_trace_context_a_call_keeps_what_this_version_knows(header: str, named: str) -> None:
+    """It is in the record of the call, and goes on to its applications, also where nothing is traced here."""
+    exchange = Exchange()
+    call = exchange.registry.call(exchange.ua.incoming("silent", headers={"X-Traceparent": header}))
+    assert call.traceparent == named
+    assert call.trace_headers == ({"traceparent": named} if named else {})
+
+
 async def test_a_call_that_a_request_places_is_a_part_of_it(traced: Traced, request_span: Span) -> None:
     call = await traced.exchange.registry.originate(OriginateRequest(to="sip:1000@127.0.0.1"))
     traced.ua.ended(call.id, sip_code=486)

@@ -101,8 +101,9 @@ class ExportedSpans(CallSpans):
             self._begin("gather", gather.id)
 
     def leave(self) -> None:
-        self._root.event("handed_over")
-        self._root.end()
+        for span in (*self._open.values(), self._root):
+            span.event("handed_over")
+            span.end()
 
     def _begin(self, name: str, id_: str) -> None:
         """Begin a span of the call for what has this id, unless there is one."""

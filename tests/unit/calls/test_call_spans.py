@@ -219,6 +219,18 @@ async def test_the_server_that_adopts_a_call_goes_on_with_its_trace(traced: Trac
     assert [span.name for span in (*traced.spans, *after.spans)].count("sip.invite") == 1
 
 
+async def test_what_is_under_way_when_another_server_goes_on_is_exported(traced: Traced) -> None:
+    call_id = traced.exchange.talking("silent")
+    call = traced.exchange.registry.call(call_id)
+    gather = call.gather(GatherRequest(max_digits=2))
+    utterance = call.speak(Prompt(content=TextContent("hello")))
+    call.spans.leave()
+    assert traced.named("gather").attributes["cctts.gather_id"] == gather.id
+    assert traced.named("utterance").attributes["cctts.utterance_id"] == utterance.id
+    for name in ("gather", "utterance", "call"):
+        assert [event for event, _, _ in traced.named(name).events][-1] == "handed_over"
+
+
 async def test_without_tracing_a_call_has_no_spans() -> None:
     exchange = Exchange()
     call = exchange.registry.call(exchange.talking("silent", headers={"X-Traceparent": CLIENT}))

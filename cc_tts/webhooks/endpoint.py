@@ -11,7 +11,7 @@ from cc_tts import logs
 from cc_tts.clock import Clock
 from cc_tts.config.schema import WebhooksConfig
 from cc_tts.metrics import Metrics
-from cc_tts.processes.tasks import TaskSet
+from cc_tts.processes.tasks import TaskSet, cancel_all
 from cc_tts.tracing.span import Span
 from cc_tts.tracing.tracer import Tracer
 from cc_tts.webhooks import signing
@@ -131,9 +131,7 @@ class Endpoint:
 
     async def stop(self) -> None:
         """Break off what is under way."""
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.wait({self._running})
+        await cancel_all(self._running)
         await self._tasks.stop()
 
     async def try_once(self, event_id: str, body: bytes) -> Outcome:

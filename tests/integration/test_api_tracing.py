@@ -58,9 +58,12 @@ async def test_a_question_is_a_span_only_if_its_client_traces_it(api: RunningApi
 
 
 async def test_strangers_have_no_spans(api: RunningApi, spans: list[Span]) -> None:
-    for method, path in (("POST", "/v1/calls"), ("GET", "/v1/calls"), ("POST", "/nowhere")):
-        await api.ask(method, path, {}, headers=TRACED)
+    with structlog.testing.capture_logs(processors=[structlog.contextvars.merge_contextvars]) as lines:
+        for method, path in (("POST", "/v1/calls"), ("GET", "/v1/calls"), ("POST", "/nowhere")):
+            await api.ask(method, path, {}, headers=TRACED)
     assert spans == []
+    named = {(line["trace_id"], line["span_id"]) for line in lines if line["event"] == "request_refused"}
+    assert named == {(CLIENT.trace_id, CLIENT.span_id)}  # not a span that nobody gets
 
 
 async def test_a_client_that_does_not_sample_is_followed(api: RunningApi, spans: list[Span]) -> None:

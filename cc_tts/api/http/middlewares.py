@@ -31,7 +31,7 @@ from cc_tts.api.routes import about_unknown_path
 from cc_tts.clock import ms_between
 from cc_tts.errors import CcTtsError, Forbidden, MalformedRequest, NotFound, Unauthorized, did_you_mean
 from cc_tts.tracing.context import TraceContext
-from cc_tts.tracing.span import CURRENT, Span
+from cc_tts.tracing.span import CURRENT, Span, Value
 
 MAX_REQUEST_ID_CHARS: Final = 128  # unmeasured
 UNMATCHED: Final = "unmatched"
@@ -78,7 +78,7 @@ async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
     finally:
         if connection is not None:
             connection.request_ended()
-        if span is not None and not _is_stranger(request):
+        if span is not None:
             span.attributes["http.response.status_code"] = int(status)
             span.end(error=status if int(status) >= HTTPStatus.INTERNAL_SERVER_ERROR else "")
             span.trace.close()
@@ -292,18 +292,15 @@ def _trace_of(request: web.Request) -> TraceContext | None:
 
 
 def _begin_span(request: web.Request, method: str, route: str) -> Span | None:
-    """Begin the span of a request that may change something, or whose client traces it. That of a stranger is never ended,
-    and so not exported.
-    """
-    parent = _trace_of(request)
-    if parent is None and method in ("GET", "HEAD"):
+    """Begin the span of a request that may change something, or whose client traces it, unless a stranger sends it."""
+    tracer = request.app[CONTEXT].tracer
+    if not tracer.is_on:
         return None
-    span = request.app[CONTEXT].tracer.begin(
-        f"{method} {route}",
-        kind="server",
-        parent=parent,
-        attributes={"http.request.method": method, "http.route": route},
-    )
+    parent = _trace_of(request)
+    if (parent is None and method in ("GET", "HEAD")) or _is_stranger(request):
+        return None
+    attributes: dict[str, Value] = {"http.request.method": method, "http.route": route}
+    span = tracer.begin(f"{method} {route}", kind="server", parent=parent, attributes=attributes)
     CURRENT.set(span)
     return span
 

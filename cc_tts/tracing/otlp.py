@@ -210,5 +210,13 @@ class _FirstLine(logging.Handler):
         library.handlers[:], library.propagate = [self], False
 
     def emit(self, record: logging.LogRecord) -> None:
-        said = str(record.msg) if record.name == _READS_HEADERS else record.getMessage()
-        self.text = self.text or said[:MAX_DETAIL_CHARS]
+        values = record.args if isinstance(record.args, tuple) and record.name != _READS_HEADERS else ()
+        record.args = tuple(_cause(each) if isinstance(each, BaseException) else each for each in values)
+        self.text = self.text or record.getMessage()[:MAX_DETAIL_CHARS]
+
+
+def _cause(error: BaseException) -> str:
+    """The innermost cause of an error of the HTTP client, whose own words have the URL, and with that maybe a token."""
+    while (inner := error.__cause__ or error.__context__) is not None:
+        error = inner
+    return getattr(error, "strerror", None) or type(error).__name__

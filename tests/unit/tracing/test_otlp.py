@@ -1,6 +1,8 @@
 """Spans on their way to a collector: as OpenTelemetry has them, counted, and never in anybody's way."""
 
 import asyncio
+import errno
+import logging
 import subprocess
 import sys
 import threading
@@ -34,6 +36,8 @@ class Collector:
     def __init__(self) -> None:
         self.spans: list[Any] = []
         self.is_up = True
+        self.error: Exception | None = None
+        """The library says that it cannot send because of this."""
         self.gate = threading.Event()
         self.gate.set()
 
@@ -41,6 +45,8 @@ class Collector:
         from opentelemetry.sdk.trace.export import SpanExportResult
 
         self.gate.wait(10)
+        if self.error is not None:
+            logging.getLogger("opentelemetry.exporter").warning("Transient error %s, retrying in %.2fs.", self.error, 1)
         self.spans += spans if self.is_up else ()
         return SpanExportResult.SUCCESS if self.is_up else SpanExportResult.FAILURE
 
@@ -114,6 +120,35 @@ async def test_a_collector_that_is_away_is_told_of_once(monkeypatch: pytest.Monk
             await until(lambda: counted(metrics, "exported") == 1)
     told = [line["event"] for line in lines if line["event"].startswith("traces")]
     assert told == ["traces_not_exported", "traces_exported"]
+
+
+def refused() -> Exception:
+    """As the HTTP client of the library tells of it, with the URL."""
+    error = OSError("Max retries exceeded with url: /v1/traces?key=collector-token")
+    error.__context__ = ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (refused(), "Transient error Connection refused, retrying in 1.00s."),
+        (
+            ValueError("no adapter for 'grpc://user:collector-token@otel'"),
+            "Transient error ValueError, retrying in 1.00s.",
+        ),
+    ],
+)
+async def test_the_log_says_why_spans_are_not_taken_without_the_url_of_the_collector(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, told: str
+) -> None:
+    collector = Collector()
+    collector.is_up, collector.error = False, error
+    with structlog.testing.capture_logs() as lines:
+        async with exporting(monkeypatch, collector) as (tracer, metrics):
+            end(tracer)
+            await until(lambda: counted(metrics, "failed") == 1)
+    assert [line["detail"] for line in lines if line["event"] == "traces_not_exported"] == [told]
 
 
 async def test_a_collector_that_hangs_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:

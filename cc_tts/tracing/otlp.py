@@ -61,6 +61,9 @@ def check(config: TracingConfig, environ: Mapping[str, str]) -> list[str]:
         if config.endpoint:
             raise ConfigError(f"tracing.endpoint: {ADVICE}")
         return [f"no traces are exported, though OTEL_EXPORTER_OTLP_ENDPOINT is set: {ADVICE}"]
+    endpoint = config.endpoint or next(filter(None, map(environ.get, _ENDPOINTS)), "")
+    if not endpoint.startswith(("http://", "https://")):
+        return ['no traces are exported: OTEL_EXPORTER_OTLP_ENDPOINT is not a URL of HTTP, as "http://otel:4318"']
     protocol = next(filter(None, map(environ.get, _PROTOCOLS)), "")
     if protocol == "grpc":
         return [

@@ -224,6 +224,16 @@ def test_a_protocol_that_is_not_spoken_is_told_of(monkeypatch: pytest.MonkeyPatc
     assert otlp.check(COLLECTOR, {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}) == []
 
 
+@pytest.mark.parametrize("name", ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"])
+def test_a_variable_that_names_no_url_is_told_of(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(otlp, "is_installed", lambda: True)
+    for endpoint in ("otel:4318", "grpc://user:collector-token@otel:4317"):
+        (warning,) = otlp.check(TracingConfig(), {name: endpoint})
+        assert "http://otel:4318" in warning
+        assert "collector-token" not in warning
+    assert otlp.check(TracingConfig(), {name: "https://otel:4318/v1/traces"}) == []
+
+
 @pytest.mark.parametrize(
     "endpoint",
     ["otel:4318", "grpc://otel:4317", "http://", "http://user:word@otel:4318", "http://otel:99999", "http://otel?x=1"],

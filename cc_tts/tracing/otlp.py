@@ -108,14 +108,14 @@ class OtlpExport:
     """Takes spans that are over; ``exporter`` sends them, and ``count`` is told what became of them, on any thread."""
 
     def __init__(self, exporter: "SpanExporter", *, node: str, count: Count, said: "_FirstLine") -> None:
-        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.resources import OTELResourceDetector, Resource
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
         from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-        resource = Resource.create({"service.version": __version__, "service.instance.id": node})
-        if str(resource.attributes["service.name"]).startswith("unknown_service"):  # no variable gives it a name
-            resource = resource.merge(Resource({"service.name": "cc-tts"}))
-        self._resource = resource
+        ours = Resource({"service.name": "cc-tts", "service.version": __version__, "service.instance.id": node})
+        self._resource = (
+            Resource.create().merge(ours).merge(OTELResourceDetector().detect())
+        )  # variables have the last word
         self._scope = InstrumentationScope("cc_tts", __version__)
         self._count = count
         self._counted = _Counted(exporter, count, said)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import structlog
 
+from cc_tts import __version__
 from cc_tts.clock import MonotonicClock
 from cc_tts.config.load import from_tree
 from cc_tts.config.sections.tracing import TracingConfig
@@ -105,6 +106,18 @@ async def test_a_span_arrives_with_all_that_is_known_of_it(monkeypatch: pytest.M
     assert [event.name for event in child.events] == ["speak.mark"]
     wall_ns = MonotonicClock().wall_s() * 1e9
     assert wall_ns - 60e9 < root.start_time <= child.start_time <= child.end_time <= root.end_time < wall_ns + 1e9
+
+
+async def test_the_variables_of_opentelemetry_say_what_a_server_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "hotline")
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "service.instance.id=pod-7,deployment.environment=production")
+    collector = Collector()
+    async with exporting(monkeypatch, collector) as (tracer, metrics):
+        end(tracer)
+        await until(lambda: counted(metrics, "exported") == 1)
+    said = dict(collector.spans[0].resource.attributes)
+    names = ("service.name", "service.version", "service.instance.id", "deployment.environment")
+    assert [said[name] for name in names] == ["hotline", __version__, "pod-7", "production"]
 
 
 async def test_a_collector_that_is_away_is_told_of_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import importlib.util
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from cc_tts import __version__, logs
@@ -132,9 +133,18 @@ class OtlpExport:
 
     async def stop(self, timeout_s: float) -> None:
         """Send what waits, as far as that is done within this time."""
-        thread = threading.Thread(target=self._processor.shutdown, name="stop traces", daemon=True)
-        thread.start()
-        await asyncio.to_thread(thread.join, timeout_s)
+        loop, is_done = asyncio.get_running_loop(), asyncio.Event()
+
+        def shut_down() -> None:
+            self._processor.shutdown()
+            with suppress(RuntimeError):  # it took longer, and the loop is closed
+                loop.call_soon_threadsafe(is_done.set)
+
+        # No thread of the loop's executor: all of them may hang on a disk, and the interpreter would wait for this one.
+        threading.Thread(target=shut_down, name="stop traces", daemon=True).start()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await is_done.wait()
 
     def _readable(self, span: Span) -> "ReadableSpan":
         from opentelemetry.sdk.trace import Event, ReadableSpan

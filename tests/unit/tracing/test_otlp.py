@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -172,6 +173,24 @@ async def test_a_collector_that_hangs_holds_nobody_up(monkeypatch: pytest.Monkey
             end(tracer)
         assert counted(metrics, "dropped") == 7
     collector.gate.set()
+
+
+async def test_threads_that_hang_on_a_disk_do_not_keep_traces_from_being_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop, disk = asyncio.get_running_loop(), threading.Event()
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    collector = Collector()
+    async with exporting(monkeypatch, collector) as (tracer, _):
+        reading = loop.run_in_executor(None, disk.wait)
+        end(tracer)
+        try:
+            async with asyncio.timeout(10):
+                await tracer.stop(5.0)
+        finally:
+            disk.set()
+        await reading
+    assert [span.name for span in collector.spans] == ["call"]
 
 
 def end(tracer: Tracer) -> None:

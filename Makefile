@@ -78,7 +78,7 @@ unit: $(DEVSTAMP) $(UASTAMP) ## the quick tests only, on every core
 	$(BIN)/pytest -q -n auto -m "unit or architecture"
 
 test: $(DEVSTAMP) $(UASTAMP) check ## everything but what waits for real timers; COMPLETE=1: that too, as CI does
-	$(BIN)/pytest -q -n auto -m "unit or architecture"
+	PYTEST=$(BIN)/pytest tests/run.sh -q -n auto -m "unit or architecture"
 	PYTEST=$(BIN)/pytest tests/run.sh -q -n 4 --dist worksteal -m "not unit and not architecture$(if $(COMPLETE),, and not slow)" --ignore-glob='*/test_asterisk*.py' --durations=25
 	PYTEST=$(BIN)/pytest tests/run.sh -q tests/e2e/test_asterisk*.py # one at a time: what Asterisk records is compared frame by frame
 

@@ -14,6 +14,7 @@ from cc_tts.speech.prompt_files import CachedChunk, CachedPrompt
 from cc_tts.speech.staged import urls
 from cc_tts.speech.staged.urls import MAX_AT_A_HOST, DownloadStream, Fetched, UrlAudio
 from tests.fakes.fake_line import FakeClock
+from tests.support.virtual_time import virtual_time
 
 pytestmark = pytest.mark.unit
 
@@ -173,6 +174,7 @@ async def test_a_fault_of_ours_is_no_secret_of_the_caller(web: Web) -> None:
     assert "secret" not in caught.value.detail
 
 
+@virtual_time
 async def test_a_slow_host_delays_its_own_files_alone() -> None:
     web = Web(fetch_timeout_s=0.2)
     web.closed_hosts = {"slow.example.com"}

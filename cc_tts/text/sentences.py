@@ -18,16 +18,18 @@ _WIDE_END = re.compile("[。！？；]")
 _HAN = re.compile("[\u3400-\u9fff]")
 _WORD_BEFORE = re.compile(r"[A-Za-z][A-Za-z.]*$|\d+$")
 _INITIALS = re.compile(r"(?:[A-Za-z]\.)*[A-Za-z]")
-_BEGINS_SENTENCE = re.compile(
-    r"(?:The|This|That|These|It|We|You|Your|Our|Please|He|She|They|There|If|For|When|And|But|To|How|What|Would|Is|Are|Do)\s"
+BEGINS_SENTENCE = re.compile(
+    r"(?:The|This|That|These|It|We|You|Your|Our|Please|He|She|They|There|Then|If|For|When|And|But|To|How|What|Would|Is|Are|Do)\s"
 )
 _MONTH_AFTER_DAY = re.compile(
     r"(?:Januar|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember|Jänner)\b"
 )
 _NAME_GOES_ON = re.compile(
-    r"[A-Z]{1,5}-?\d|[AP]M\b|(?!I\b)[IVX]{1,6}\b|(?:Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Oct|Nov|Dec|Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]{0,6}\b"
+    r"[A-Z]{1,5}-?\d|(?:Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Oct|Nov|Dec|Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]{0,6}\b"
 )
 """Behind the short name of a month, of a day or of a number."""
+_PART_GOES_ON = re.compile(r"(?!I\b)[IVX]{1,6}\b(?!-)")
+_DAY_GOES_ON = re.compile(r"[AP]M\b")
 _PERHAPS_MORE = re.compile(r"[A-Z][A-Za-z]{0,8}-?")
 """The beginning of a word by which it is decided, whose end has not come yet."""
 _LOOK_BACK_CHARACTERS = 24
@@ -41,7 +43,7 @@ _LAST_OR_NOT = (
             r"\w+",
             "etc ave blvd rd ct pl ln ft lb lbs oz hr hrs mins secs yr yrs wk wks mo mos in misc bal pymt pmt req svc "
             "cust wt ht supv recd mkt temp qtr pkg mfr mgmt esq ea pts mtg bus excl conf info "
-            "ded rep aves sts",
+            "ded rep aves sts lg",
         )
     )
     | _HALF_OF_DAY
@@ -53,16 +55,17 @@ _NEVER_LAST = frozenset(
         "acct ext tel incl max min sen gov rep pres rs qty amt ref rm fl bldg exp sq asst assn mgr hwy rte inv conf "
         "atty messrs mme mx maj cpl cmdr adm supt intl assn univ natl p pp pg par art ver v fr "
         "avail auth eff sched prev orig avg addl std adj alt cert cont dia div enc freq grp lic loc mfg prem sig stn tkt "
-        "vit rt agg lvl lg pls plz fwd freq chg ind fam coll veh trans tot res reg ca btwn dep arr pref nr msgs",
+        "vit rt agg lvl pls plz fwd freq chg ind fam coll veh trans tot res reg ca btwn dep arr pref nr msgs",
     )
 )
 _LAST_UNLESS_NUMBER = frozenset(
     re.findall(
         r"\w+",
-        "no nos sec fig vol pp ch opt para jan feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thur thurs "
-        "fri sat sun",
+        "no nos jan feb mar apr jun jul aug sep sept oct nov dec",
     )
 )
+_PARTS = frozenset({"sec", "fig", "vol", "pp", "ch", "opt", "para"})
+_DAYS = frozenset({"mon", "tue", "tues", "wed", "thu", "thur", "thurs", "fri", "sat", "sun"})
 
 
 _LONGEST_UNIT = 4
@@ -70,7 +73,7 @@ _LONGEST_UNIT = 4
 _AMOUNT_BEFORE = re.compile(r"(?:\d|/)\s{0,2}$")
 _MEASURE_OF_WORD = re.compile(r"\d-$")
 """A unit behind a hyphen belongs to the word that follows: an 18-mo. CD."""
-_LAST_PERHAPS = _LAST_OR_NOT | _LAST_UNLESS_NUMBER
+_LAST_PERHAPS = _LAST_OR_NOT | _LAST_UNLESS_NUMBER | _PARTS | _DAYS
 
 
 class SentenceSplitter:
@@ -167,14 +170,16 @@ def _full_stop_ends(before: str, following: str, *, is_complete: bool) -> bool |
     if word in _NEVER_LAST or (word == "ft" and not before.rstrip(" .sq")[-1:].isdigit()):
         return False
     is_unit = written.islower() and len(word) <= _LONGEST_UNIT and _AMOUNT_BEFORE.search(before) is not None
-    if is_unit and following and (not following[0].isupper() or _QUADRANT.match(following)):
+    if is_unit and following and not following[0].isupper():
+        return False
+    depends = is_unit or word in _LAST_PERHAPS or _is_several_initials(written) or _MEASURE_OF_WORD.search(before)
+    if depends and not is_complete and (not following or _PERHAPS_MORE.fullmatch(following)):
+        return None
+    if is_unit and following and _QUADRANT.match(following):
         return False
     if _MEASURE_OF_WORD.search(before):
-        is_open = not is_complete and (not following or _PERHAPS_MORE.fullmatch(following))
-        return None if is_open else not following or _BEGINS_SENTENCE.match(following) is not None
+        return not following or BEGINS_SENTENCE.match(following) is not None
     if word in _LAST_PERHAPS or (is_unit and not following):
-        if not is_complete and (not following or _PERHAPS_MORE.fullmatch(following)):
-            return None
         return _ends_after(word, following) if following else True
     return _ends_after_letters(written, following)
 
@@ -187,11 +192,17 @@ def _ends_after_number(before: str, following: str) -> bool:
 def _ends_after_letters(written: str, following: str) -> bool:
     """Whether the sentence ends behind a word or behind initials, as in ``J. Smith`` and ``the U.S. The``."""
     is_initial = _INITIALS.fullmatch(written) is not None and written != "I"
-    return not is_initial or ("." in written and _BEGINS_SENTENCE.match(following) is not None)
+    return not is_initial or (_is_several_initials(written) and BEGINS_SENTENCE.match(following) is not None)
+
+
+def _is_several_initials(written: str) -> bool:
+    return "." in written and _INITIALS.fullmatch(written) is not None
 
 
 def _ends_after(word: str, following: str) -> bool:
     """Whether an abbreviation that may end a sentence ends one, by what follows."""
     if (word in _HALF_OF_DAY and _ZONE.match(following)) or (word in _STREETS and _QUADRANT.match(following)):
+        return False
+    if (word in _PARTS and _PART_GOES_ON.match(following)) or (word in _DAYS and _DAY_GOES_ON.match(following)):
         return False
     return following[0].isupper() and (word in _LAST_OR_NOT or _NAME_GOES_ON.match(following) is None)

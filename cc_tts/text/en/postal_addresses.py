@@ -3,6 +3,7 @@
 import re
 
 from cc_tts.text.en.numbers import cardinal, digit_groups, digits, two_digits
+from cc_tts.text.sentences import BEGINS_SENTENCE
 from cc_tts.text.substitution import in_order, kept_stop
 
 COMPASS = {
@@ -169,7 +170,11 @@ say_postal_addresses = in_order(
     (r"\b(NSW|VIC|QLD|WA|SA|TAS|NT|ACT)\s(\d{4})(?![\w-]|[.,]\d)", lambda match: f"{match[1]} {digits(match[2])}"),
     (
         r"(?:(?<=\bat )|(?<=\bto )|(?<=\bof )|(?<=\bnear )|(?<=: ))(\d{2,5})\s([NSEW])\.?\s(?=[A-Z][a-z]+)",
-        lambda match: f"{house_number(match[1])} {COMPASS[match[2]]} ",
+        lambda match: (
+            None
+            if BEGINS_SENTENCE.match(match.string, match.end())
+            else f"{house_number(match[1])} {COMPASS[match[2]]} "
+        ),
     ),
     (_DIRECTION, _direction),
     (_SIDE, _direction),

@@ -20,7 +20,28 @@ GOLDEN: Any = json.loads((HERE.parents[1] / "data" / "text_splitting.json").read
 FUZZED: list[dict[str, Any]] = json.loads((HERE / "text_splitting_fuzzed.json").read_text(encoding="utf-8"))
 
 texts = st.lists(
-    st.sampled_from([*"aB1 .,!?\"'\n。，；)…-$", "Dr.", "U.S. ", "e.g.", "3.14", "word ", "您好", "p.m. "]),
+    st.sampled_from(
+        [
+            *"aB1 .,!?\"'\n。，；)…-$",
+            "Dr.",
+            "U.S. ",
+            "e.g.",
+            "3.14",
+            "word ",
+            "您好",
+            "p.m. ",
+            "Vol.",
+            "II",
+            "X-",
+            "no.",
+            "Mon.",
+            "AM",
+            "18-mo.",
+            "U.S.",
+            "N",
+            "The ",
+        ]
+    ),
     max_size=120,
 ).map("".join)
 
@@ -67,6 +88,10 @@ def test_split_paragraph_at_commas_when_asked() -> None:
         ("No. 5 is up. No. It is not.", ["No. 5 is up.", " No.", " It is not."]),
         ("1. Press one. 2. Press two.", ["1. Press one.", " 2. Press two."]),
         ("J. Smith called. So do I. Yes", ["J. Smith called.", " So do I.", " Yes"]),
+        ("See vol. II. No. IV therapy is not covered.", ["See vol. II.", " No.", " IV therapy is not covered."]),
+        ("Call Mon. AM. Paid in Dec. V. Smith paid.", ["Call Mon. AM.", " Paid in Dec.", " V. Smith paid."]),
+        ("My TV is an LG. The lg. size is out.", ["My TV is an LG.", " The lg. size is out."]),
+        ("In the U.S. Then we ship.", ["In the U.S.", " Then we ship."]),
         ("Wait... what?! Really", ["Wait...", " what?!", " Really"]),
         ("你好.再见", ["你好.", "再见"]),
         ("... 😀 !!! Go. ", ["... 😀 !!! Go.", " "]),
@@ -95,6 +120,8 @@ def test_the_pieces_make_no_difference_and_nothing_is_lost(text: str, cuts: list
 @given(text=texts)
 @example(text="1-aU.S. a")
 @example(text="a 6-oz. ")
+@example(text="1 mi.\nNot")
+@example(text="U.S.\nThe a")
 def test_character_by_character_is_the_same_too(text: str) -> None:
     splitter = SentenceSplitter()
     streamed = [sentence for character in text for sentence in splitter.push(character)] + splitter.flush()

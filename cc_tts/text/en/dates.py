@@ -98,7 +98,11 @@ _NO_QUANTITY = re.compile(NOTHING_COUNTED)
 _LISTED = frozenset({"and", "or"})
 _RULER_PARTS = frozenset({2, 4, 8, 16, 32, 64})
 _HIGHEST_SCORES = frozenset({5, 10})
-SCORED_BEFORE = re.compile(r"\b(?:scor(?:e[sd]?|ing)|rat(?:ed?|ings?)|grades?|reviews?)\b", re.IGNORECASE)
+SCORED_BEFORE = re.compile(r"\b(?:scor(?:e[sd]?|ing)|rat(?:ed|ings?)|grade[sd]?)\b", re.IGNORECASE)
+_CERTAIN_DAY = re.compile(
+    r"\b(?:on|by|until|till|before|after|since|due|dated|effective|starting|beginning|through|thru|posted|released|opens?)\s$",
+    re.IGNORECASE,
+)
 _HARDLY_PARTS = frozenset({6, 7, 9, 11, 12})
 """Denominators that are rarer than the days of a month with these numbers."""
 _LOOK_BACK_CHARACTERS = 40
@@ -119,12 +123,16 @@ _LETTER_DAYS_RANGE = (
     rf"(?<![\w/-])(?P<first>{_LETTER_DAY})\s?[-–]\s?(?P<last>{_LETTER_DAY})(?![\w/-])"
     r"(?:(?<=M[-–]F)|(?<=[a-z])|(?=:?,?\s(?:from\s)?\d))"
 )
-_LETTER_DAY_AND_HOURS = (
-    rf"(?:(?<=[,;:] )|(?<=\()|^|(?<=\bdue )|(?<=\bon )|(?<=\bby ))(?!Sat|Sun)({_LETTER_DAY})"
-    r"(?=\s\d{1,2}(?:(?::\d\d)?(?:\s?[ap]m?)?\s?[-–]\s?(?:\d|noon\b)|/\d{1,2}(?![\d/])))"
+_LETTER_DAY_ALONE = rf"(?:(?<=[,;:] )|(?<=\()|^|(?<=\bdue )|(?<=\bon )|(?<=\bby ))(?!Sat|Sun)({_LETTER_DAY})"
+_LETTER_DAY_AND_DATE = _LETTER_DAY_ALONE + r"(?=\s\d{1,2}/\d{1,2}(?![\d/]))"
+_LETTER_DAY_AND_HOURS = _LETTER_DAY_ALONE + r"(?=\s\d{1,2}(?::\d\d)?(?:\s?[ap]m?)?\s?[-–]\s?(?:\d|noon\b))"
+_OF_HOURS = re.compile(
+    r"\b(?:hours?|hrs?|open|clos(?:ed?|es)|class|clinic|office|shift|schedule|appointments?|noon)\b|\d:\d\d|\d\s?[ap]\.?m\b",
+    re.IGNORECASE,
 )
+"""Elsewhere ``M 8-10`` may be a size."""
 _IN_MONTH = rf"\s(?:{'|'.join(_MONTHS)}|(?:{'|'.join(name[:3] for name in _MONTHS)})t?\b\.?\s\d)"
-_IN_DAY_MONTH = rf"\s\d{{1,2}}(?:st|nd|rd|th)?\s(?:of\s)?(?:{'|'.join(name[:3] for name in _MONTHS)})"
+_IN_DAY_MONTH = rf"\s\d{{1,2}}(?:st|nd|rd|th)?\s(?:of\s)?{_MONTH.replace('?P<month>', '?:')}"
 _TO_MONTH = (
     r"(?:(?<=\d)|(?<=\d(?:st|nd|rd|th)))\s?[-–—]\s?(?=(?:[A-Z][a-z]+day,?\s)?"
     rf"(?:{'|'.join(name[:3] for name in _MONTHS)})[a-z]{{0,6}}\.?\s\d)"
@@ -170,7 +178,8 @@ def _date_rules(*, day_first: bool) -> Callable[[str], str]:
 
     return in_order(
         (rf"\b{_MONTH}\.?\s?'(\d\d){_ENDS}", lambda match: f"{match['month']} {full_year(match[2])}"),
-        (_LETTER_DAY_AND_HOURS, lambda match: _letter_day(match[1])),
+        (_LETTER_DAY_AND_DATE, lambda match: _letter_day(match[1])),
+        (_LETTER_DAY_AND_HOURS, lambda match: _letter_day(match[1]) if _OF_HOURS.search(match.string) else None),
         (_EXPIRY, _expiry),
         (r"(?<!\w)((?:1[1-9]|20)\d0)'?s\s?[-–—]\s?'?((?:1[1-9]|20)?\d0)'?s\b", _decades),
         (_YEAR_AND_MONTH, lambda match: f"{match[1]}{_MONTHS[int(match[3]) - 1]} {year(int(match[2]))}"),
@@ -253,8 +262,13 @@ def _is_day(match: re.Match[str]) -> bool:
 
 
 def _is_score(match: re.Match[str]) -> bool:
-    """``7/10`` where a score is spoken of."""
-    return int(match["second"]) in _HIGHEST_SCORES and SCORED_BEFORE.search(match.string, 0, match.start()) is not None
+    """``7/10`` where a score is spoken of; not "scores come out on 7/10"."""
+    is_part = int(match["first"]) <= int(match["second"]) in _HIGHEST_SCORES
+    return (
+        is_part
+        and SCORED_BEFORE.search(match.string, 0, match.start()) is not None
+        and not _is_behind(_CERTAIN_DAY, match)
+    )
 
 
 def _closes_quotation(text: str, at: int) -> bool:

@@ -12,13 +12,17 @@ _CLOCK = (
 )
 _WITH_H = r"(?<![\w:.,])(?P<hours>[01]?\d|2[0-3])h(?P<minutes>[0-5]\d)(?!\w)"
 _RATIO = r"(?<![\w:.,])(\d{1,3}):(?=\d{1,3}(?![\w:]|\.\d))(?!\d{1,3}\s?[ap]\.?m\b)"
-_OF_RATIO = re.compile(r"\b(?:ratios?|(?:\d|one|two|three) parts?|dilut\w+|mix\w*|scale|odds|aspect)\b", re.IGNORECASE)
+_OF_RATIO = re.compile(
+    r"\bparts?\b.{0,40}\($|\bdilut\w+|\bmix (?:the|it|this|with)\b|\b(?:ratios?|mix(?:ed|ing|ture)?|scale|odds|aspect)\b:?"
+    r"(?:\s(?:is|are|was|of|at|to|in|be|about|should|must|now)){0,4}\s$",
+    re.IGNORECASE,
+)
 _PARTS = (
     r"(?<![\w:.,])(?=\d+\s?(?:d|h|hrs?|m|mins?)\s?\d)(?:(?P<days>\d{1,3})\s?d(?:ays?)?)?\s?(?:(?P<hours>\d{1,3})\s?(?:h|hrs?))?"
     r"\s?(?:(?P<minutes>\d{1,3})\s?(?:m|mins?))?\s?(?:(?P<seconds>\d{1,2})\s?(?:s|secs?))?(?<=[a-z])(?!\w)"
 )
 _ZONE = (
-    r"(?=[A-Z]{2,4}\b)(?:(?<=\d)|(?<=\d\s)|(?<=[AaPp][Mm]\s)|(?<=[AaPp]\s[Mm]\s)|(?<=[AaPp]\.[Mm]\.\s)|(?<=\bnoon\s)|(?<=\bmidnight\s))"
+    r"(?=[A-Z]{2,4}\b)(?:(?<=\d)|(?<=\d\s)|(?<=[AaPp][Mm]\s)|(?<=[AaPp]\s[Mm]\s)|(?<=[AaPp]\.[Mm]\.\s)|(?<=\bnoon\s)|(?<=\bmidnight\s)|(?<=\bhundred\s)|(?<=teen\s)|(?<=thirty\s)|(?<=-five\s))"
     r"(?P<zone>[ECMP][SD]?T|AK[SD]?T|HST|GMT|UTC|BST|CES?T|IST|JST|AE[SD]T|NZ[SD]T|SGT|HKT)\b\.?"
 )
 _LENGTH = (
@@ -31,6 +35,12 @@ _MILITARY = (
     r"|(?:(?<=\bat )|(?<=\bby )|(?<=\bto )|(?<=\bfrom )|(?<=[a-z] )(?=\d{4}\sto\s(?:[01]\d|2[0-3])[0-5]\d\b))"
     r"(?P<h>0\d)(?P<m>\d\d)(?![\w:,-]|\.\d))"
 )
+_LASTS = re.compile(
+    r"\b(?:waits?|length|duration|hold|(?:hold|talk|wait|run) time|clip|video|recording|voicemail|message|delay|ewt)\b"
+    r"(?:\s(?:is|was|of|lasts|now|for)){0,2}:?\s$",
+    re.IGNORECASE,
+)
+"""A length under a minute follows these; behind other words 0:45 is a time of day."""
 _LETTER_HALF = (
     r"(?i)(?=\d{1,2}[ap])(?:(?<=\bat )|(?<=@ )|(?<=\bby )|(?<=\bfrom )|(?<=\buntil )|(?<=\btill )|(?<=\bbefore )"
     r"|(?<=\bafter )|(?<=\bto ))(1[0-2]|[1-9])(?P<half>[ap])(?![\w-])"
@@ -127,7 +137,7 @@ say_times = in_order(
     ),
     (
         r"(?<![\w:.])0:([0-5]\d)(?![\d:]|\s?[ap]\.?m\b)",
-        lambda match: None if _AT.search(match.string[: match.start()]) else _spelled_out(0, 0, int(match[1])),
+        lambda match: _spelled_out(0, 0, int(match[1])) if _LASTS.search(match.string[: match.start()]) else None,
     ),
     (_MILITARY, _military),
     (r"(?<![\w:.$£])(1[0-2]|[1-9])([ap])(?=\s[ECMP][SD]?T\b)", r"\1 \2m"),

@@ -75,13 +75,17 @@ _MASKED = (
     r"|(?:\*|\.{3}\s?|(?<=ending )[x-]|(?<=ending in )[x-])(?P<tail>\d{4,6}))(?!\w)"
 )
 _PREPOSITION_BEFORE = re.compile(r"\b(?:to|at|from|with|for|on|call)\s$")
+_BRANDED = (
+    rf"\b((?:Visa|Master[Cc]ard|Amex|American Express|Discover)\s)(\d{{4,5}}){_NOT_COUNTED}"
+    r"(?=[.,;:!?)]|$|\s(?:and [A-Z]|or [A-Z]|is\b|was\b|has\b|will\b|ends\b|expires\b))"
+)
 _AFTER_CARD = (
     r"(?i)\b(visa|master ?card|amex|american express|discover|(?:credit |debit )?card|account|acct\.?|checking|savings|loan)"
     r"\s(?:x-?|-|\((?=\d{4}\)))(\d{4})\)?(?!\w)"
 )
 _NAMED_STRONG = (
     "passcode|password|pwd|pw|codes?|pin|otp|cvv2?|cvc2?|csc|puk|zips?|postcode|confirmation|reference|ref"
-    "|extension|ext|routing|tracking|iban|bsb"
+    "|extension|ext(?=\\.?\\s(?:is|was|number|no)\\b)|routing|tracking|iban|bsb"
 )
 _NAMED_WEAK = (
     "accounts?|acct|cards?|orders?|tickets?|cases?|claims?|policy|invoice|booking|reservation|flight|member|membership|"
@@ -118,9 +122,10 @@ _NUMBER_IS = (
 )
 _PARTS_OF_BUILDING = (
     "room|rm|suite|ste|apartment|apt|unit|bay|dock|locker|space|building|bldg|lot|box|desk|cube|gate|door|stall"
-    "|ordinance|resolution|statute|section|law|rule|regulation|bill"
 )
+_LAWS = "ordinance|resolution|statute|section|law|rule|regulation|bill"
 _PART_BEFORE = re.compile(rf"\b(?:{_PARTS_OF_BUILDING})\.?:?\s#?$", re.IGNORECASE)
+_LAW_BEFORE = re.compile(rf"\b(?:{_LAWS})\.?:?\s#?$", re.IGNORECASE)
 _PART_OF_PART = r"(?<=[\s#])(\d{1,4})-(\d{1,4})(?![\w-]|[.,:/]\d)"
 _CHECKED = (
     r"(?<![\w.,$£€¥/:-])(?!(?:19|20)\d\d-\d\d(?!\d))(\d{3,10})-(\d{1,2})(?![\w-]|[.,:/]\d|\s?[%=])" + NOTHING_COUNTED
@@ -169,6 +174,7 @@ _HYPHENED_GROUPS = (
 )
 """No date; short groups without a zero before them, as in 5-10-15, may be quantities."""
 _NUMBER_WITH_SUFFIX = re.compile(r"\d+(?:st|nd|rd|th|s|am|pm|k|m|bn|x)|\d{1,3}b", re.IGNORECASE)
+_DIALLED = re.compile(r"\b(?:call|dial|text|ring|fax)\s$", re.IGNORECASE)
 _HOURS = re.compile("(?:[01]\\d|2[0-4])(?:00|15|30|45)")
 _NUMBER_AND_LETTER = re.compile("[0-9]+[A-JLN-Z]")
 _PRONOUNCEABLE = re.compile(r"(?i)(?![a-z]*[^aeiouy]{5})(?:[^aeiouy]{0,2}|s[cpt][hlr]|[cpst]hr|sch)[aeiouy]")
@@ -194,6 +200,8 @@ def _named(match: re.Match[str]) -> str | None:
         is_short = not connector and len(value) < _MIN_WEAK_DIGITS
         if is_short or not _NO_QUANTITY.match(match.string, match.end()):
             return None
+    if match["name"].lower() == "codes" and len(value) < _MIN_WEAK_DIGITS:
+        return None  # the codes 10 minutes ago
     before = match.string[match.start() : match.start("value")]
     said = " slash ".join(map(digit_groups, value.split("/")))
     return f"{before.replace('#', ' number ').replace('no.', 'number')}{said}{_listed(match['listed'], len(value))}"
@@ -246,6 +254,9 @@ def _number_sign(match: re.Match[str]) -> str | None:
 def _numbered_from(match: re.Match[str]) -> str | None:
     """``0001–4500`` of serial numbers; ``0900-1700`` are hours."""
     first, last = match["first"], match["last"]
+    before = match.string[: match.start()]
+    if _NAMED_BEFORE.search(before) or _DIALLED.search(before):
+        return None
     if all(map(_HOURS.fullmatch, (first, last))):
         return f"{military(first[:2], first[2:])} to {military(last[:2], last[2:])}"
     return f"{digits(first)} to {digits(last)}" if match["dash"] == "–" and len(first) == len(last) else None
@@ -397,10 +408,7 @@ say_identifiers = in_order(
     (_MASKED, _masked),
     (r"(?<=\()x-?(\d{4})(?=\))", lambda match: f"ending in {digits(match[1])}"),
     (r"(?<![\w/])(\d{3})/(\d\d)\s?R(\d\d)(?![\w-])", _tire),
-    (
-        rf"\b((?:Visa|Master[Cc]ard|Amex|American Express|Discover)\s)(\d{{4,5}}){_NOT_COUNTED}{NOTHING_COUNTED}",
-        digits_behind,
-    ),
+    (_BRANDED, digits_behind),
     (_AFTER_CARD, lambda match: f"{match[1]} ending in {digits(match[2])}"),
     (r"(?<!\w)[Aa]/[Cc](?=\s(?:no\b|number|#|\d|ending in\b))", "account"),
     (r"(?<!\w)0x([0-9A-Fa-f]{2,16})(?!\w)", lambda match: f"zero x {spelled(match[1])}"),
@@ -452,6 +460,7 @@ say_identifiers = in_order(
         digits_behind,
     ),
     (_PART_OF_PART, _after(_PART_BEFORE, _part_of_part)),
+    (r"(?<=[\s#])(\d{1,2})-(\d{3,4})(?![\w-]|[.,:/]\d)", _after(_LAW_BEFORE, _part_of_part)),
     (_CHECKED, _checked),
     (  # 1040-EZ, 1099-INTs, Form 8889
         r"(?<![\w.,$-])(10(?:40|98|99))(?:-(?=[A-Z]{1,4}s?\b)|(?=s?\s[Ff]orm))|(?<=\b[Ff]orm )(\d{4})(?![\w.,])",
@@ -477,7 +486,7 @@ say_identifiers = in_order(
     ),
     (_LIKE_CODES, _like_codes),
     (
-        r"(?i)\b((?:codes?|pin|passcode|combination)\b[\w /,]{0,40}\sfrom\s)(\d{3,8})(\sto\s)(\d{3,8})(?!\w|[.,]\d)"
+        r"(?i)\b((?:codes?|pin|passcode|combination)(?:\s(?:has|have|will|was|were|is|been|be|chang\w+|switch\w+|on|\d[\d/]{0,9}|today|tonight|tomorrow)){1,5}\sfrom\s)(\d{3,8})(\sto\s)(\d{3,8})(?!\w|[.,]\d)"
         + NOTHING_COUNTED,
         lambda match: f"{match[1]}{digits(match[2])}{match[3]}{digits(match[4])}",
     ),

@@ -25,7 +25,8 @@ _NEAR_911 = re.compile(r"\b(?:emergenc|call|dial|911|nine one one)", re.IGNORECA
 _DIALLED_BEFORE = re.compile(r"\b(?:dial|press|extension|ext)\b", re.IGNORECASE)
 _EXTENSION_ALONE = (
     r"(?i)(?:\bext(?:\.|\b)\s?#?\s?|(?<![\w.,] )(?<!\S)x(?=\d{4})"
-    r"|(?:(?<=\bor )|(?<=\bat )|(?<=\bto )|(?<=\bdial )|(?<=\bcall )|(?<=[a-z], ))x(?=\d{3}))(\d{1,6})(?!\w)"
+    r"|(?:(?<=\bor )|(?:(?<=\bat )|(?<=\bto ))(?!x\d00\b)|(?<=\bdial )|(?<=\bcall )|(?<=[a-z], ))x(?=\d{3}))"
+    r"(\d{1,6})(?!\w)"
 )
 _KEYS = {"*": "star", "#": "pound"}
 _MIN_TELEPHONE_DIGITS, _MAX_TELEPHONE_DIGITS = 6, 13
@@ -117,7 +118,7 @@ SHORT_NUMBER_RULES = (
     (rf"(?i)\b((?:call|dial|text|ring|dialing|calling|texting)\s)(\d{{3,6}}){_SHORT}{NOTHING_COUNTED}", digits_behind),
     (r"(?<=\bor )[2-8]11(?=[.,;!?]|\s(?:for|to)\b|$)", each_digit),
     (
-        r"(?:(?<=\bor )|(?<=, ))[1-9]\d{2,4}(?=\s(?:for|to|in)\b)",
+        r"(?:(?<=\bor )|(?<=, ))[1-9]\d{2,4}(?=\s(?:for|to|in(?=\s(?:the\s)?[A-Z]))\b)",
         lambda match: (
             each_digit(match)
             if _DIALLED_BEFORE.search(match.string, max(0, match.start() - 80), match.start())

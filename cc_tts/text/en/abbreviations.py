@@ -71,7 +71,11 @@ _SPELLED = "ACH|Rx|ADA|BOS|COB|COPD|DOB|DOT|EFT|LAX|LOA|MMS|OB|PO|POA|POS|PSI|TO
 """Acronyms that are said letter by letter and that hibari's lexicon and rules read as words, alone or in a sentence (of 240
 that were tried); the others it spells itself, or they are words (PIN, HIPAA, HVAC).
 """
+_COUNTED_TIMES = r"\s(?:night|day|week|month|year|hour|person|people|guest|unit|item)s?\b"
+_IS_CALLED = re.compile(r"\b(?:call|dial|reach|contact|ask|phone|ext|extension|transfer|desk)\b", re.IGNORECASE)
+_COUNT_BEFORE = re.compile(r"(?:\d|\b(?:per|one|half))[\s-]?$", re.IGNORECASE)
 _DOSE = re.compile(r"\b(?:(?:milli|micro)?grams?|milliliters?|tablets?|capsules?|units?|drops?|P\s?O)\b")
+_ROMAN_NUMBER = r"(?!I\s(?!of\b|[§&]))[IVX]{1,6}\b"  # "I" before a word may be who speaks
 _ROMAN = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
 _AFTER_HOUSE_NUMBER = re.compile(r"\b[\w-]+\s(?:[A-Z]\w*\s){1,3}$")
 _STREET_NAME = re.compile(r"(?:\d\w*|[A-Z]\w*)\s$")
@@ -141,7 +145,8 @@ def _word(match: re.Match[str]) -> str | None:
     written = match[1].lower()
     if written in _ONLY_CAPITALISED and not match[1][0].isupper():
         return None
-    if match[1] == "HR" or (match[1] == "Hr" and _NEXT_IS_NAME.match(match.string, match.end())):
+    is_hour = _COUNT_BEFORE.search(match.string, max(0, match.start() - 8), match.start())
+    if not is_hour and (match[1] == "HR" or (match[1] == "Hr" and _NEXT_IS_NAME.match(match.string, match.end()))):
         return None  # of human resources, or a German gentleman
     if written in _NEVER_LAST:
         return _NEVER_LAST[written] + ("." if match.end() == len(match.string) else "")
@@ -151,6 +156,12 @@ def _word(match: re.Match[str]) -> str | None:
 
 def _per(match: re.Match[str]) -> str:
     return f" per {match['full'] or _PER_WORDS[match['short']]}{kept_stop(match)}"
+
+
+def _times(match: re.Match[str]) -> str | None:
+    """``milk x2`` as "milk times two"; "call billing x22" has an extension."""
+    counts = len(match[1]) == 1 or re.match(_COUNTED_TIMES, match.string[match.end() :])
+    return None if not counts and _IS_CALLED.search(match.string, 0, match.start()) else f" times {match[1]}"
 
 
 def _by_place(match: re.Match[str], before_name: str, after_name: str) -> str | None:
@@ -181,8 +192,9 @@ say_abbreviations = in_order(
     (r"\b(Mr|Mrs|Ms)\b(?:\.(?=\s(?:and|&)\s[A-Z])|(?=\s[A-Z]))", lambda match: _TITLES[match[1]]),
     (r"\bDr\b\.?", lambda match: _by_place(match, "Doctor", "Drive")),
     (r"\bSt\b\.?", lambda match: _by_place(match, "Saint", "Street")),
+    (r"\bch\.\s(?=\d{3})", "channel "),
     (
-        rf"\b({'|'.join(_NUMBERED_PARTS)}|{_CAPITALISED_PARTS})\.\s?(?=\d|[IVX]{{1,6}}\b)",
+        rf"\b({'|'.join(_NUMBERED_PARTS)}|{_CAPITALISED_PARTS})\.\s?(?=\d|{_ROMAN_NUMBER})",
         lambda match: f"{_NUMBERED_PARTS[match[1].lower()]} ",
     ),
     (r"\s([IVX]{1,6}|(?<=Bowl\s)[IVXLC]{1,8})\b", _numbered),
@@ -200,18 +212,17 @@ say_abbreviations = in_order(
     (r"(?i)\b(?:i\.\s?e|ie)\.(?!\w),?", "that is,"),
     (_PER, _per),
     (_COUNTED_PER, r"\1 per "),
-    (rf"\b({_COUNTED_UNITS})\s?/\s?(?=[a-z]{{3}})", r"\1 per "),
+    (rf"\b({_COUNTED_UNITS})\s?/\s?(?=[a-z]{{3,20}}(?<!s)(?![\w/]))(?!feet\b)", r"\1 per "),
     (r"\b([Ii])ns\.?(?=\s(?:card|co|policy|info|plan|carrier|provider|company)\b)", r"\1nsurance"),
     (r"(?<![\w/])([wmqy])/\1(?![\w/])", lambda match: f"{_PERIODS[match[1]]} over {_PERIODS[match[1]]}"),
     (r"\bUtd\b\.?", "United"),
     (r"\bp\.\s?a\.(?!\w)", lambda match: f"per annum{kept_stop(match)}"),
     (
-        r"(?<=[A-Za-z])(?<!\b[Dd]ial)(?<!\b[Cc]all)(?<!\bat)(?<!\bto)(?<!\bor)(?<!\bby)\sx(\d{1,2})(?![\w.])",
-        r" times \1",
+        r"(?<=[A-Za-z])(?<!\b[Dd]ial)(?<!\b[Cc]all)(?<!\bat)(?<!\bto)(?<!\bor)(?<!\bby)\sx(?!(?:32|64|86)\b)(\d{1,2})(?![\w.])",
+        _times,
     ),
     (r"\blg\.(?=\s[a-z])", "large"),
     (r"\b(?:OB(?=/GYN)|TCP(?=/IP)|AC(?=/DC))/", lambda match: f"{' '.join(match.group()[:-1])} "),
-    (r"\bch\.\s(?=\d{3})", "channel "),
     (r"\b[Cc]t\.?\s?[Rr]m\b\.?", "courtroom"),
     (r"\b([Rr])eg\.(?=\s(?:number|plate|fee|card|form)\b)", r"\1egistration"),
     (r"\b([Rr])eg\.(?=\s(?:price|rate|fare|hours|size)\b)", r"\1egular"),
@@ -242,8 +253,8 @@ say_abbreviations = in_order(
     (r"(?<!\w)n/a(?!\w)", "N A"),
     (r"(?<!\w)w/d(?!\w)", "withdrawal"),
     (
-        r"(?<=[A-Za-z])\s[x×]\s(?=\d{1,4}(?![\w:/-]|\.\d))",
-        " times ",
+        rf"(?<=[A-Za-z])\s[x×]\s(\d{{1,2}}(?![\w:/-]|\.\d)|\d{{3,4}}(?={_COUNTED_TIMES}))",
+        _times,
     ),
     (r"(?<!\w)w/o(?!\w)", "without "),
     (r"(?<!\w)w/(?=\s?\w|\s|$)", "with "),

@@ -36,6 +36,9 @@ _NUMBER_BEFORE = re.compile(r"(?<![\w.,:/$£€¥-])\d{1,2}$")
 _NUMBER_AFTER = re.compile(r"\d{1,2}(?![\w:/%°-]|[.,]\d)")
 _DAY_BEFORE = re.compile(r"(?:day|daily|open|hours:?),?\s$", re.IGNORECASE)
 """Hours follow: Saturday 8-8."""
+_HOURS_OF_CLOCK = 12
+_CHOICE_BEFORE = re.compile(r"\bb\.\s|\b(?:vitamin|plan|option|choice|item|part|section|type|class)\s$", re.IGNORECASE)
+"""The letter c behind these is one of several."""
 _PART_SIGNS = {"§": "section", "¶": "paragraph"}
 _LISTED = r"(?<!\S)(i{1,3}|iv|vi{0,3}|ix)\)(?=\s)"
 _LIST_NUMBERS = ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix")
@@ -123,7 +126,7 @@ _say_all_day_and_user_names = in_order(
         lambda match: match.group().replace("_", " underscore "),
     ),
     (r"btw\.?(?=\s\$?\d)", "between"),
-    (r"(?<=[A-Z]{2})\s?\*\s?(?=[A-Z\d]{2})", " star "),  # a merchant on a statement: SQ *BAKERY
+    (r"(?<=[A-Z]{2})(?:\s\*|\*\s?)(?=[A-Z\d]{2})", " star "),  # a merchant on a statement: SQ *BAKERY
     (  # 4.5 x 10^9, 10^-3
         r"(?:(?<=\d)\s?([x×*])\s?|(?<!\w))10\^(-?)(\d{1,2})(?!\w)",
         lambda match: f"{' times ' if match[1] else ''}ten to the power of{match[2] and ' minus'} {match[3]}",
@@ -138,7 +141,10 @@ _say_all_day_and_user_names = in_order(
         lambda match: " ".join(match[1] + match[2]),
     ),  # EUR/USD
     (r"(?:(?<=\dst)|(?<=\dnd)|(?<=\drd)|(?<=\dth))\s(?:pct\b\.?|%-?ile\b)", " percentile"),
-    (r"(?<![\w.])c\.\s?(?=[$£€]?\d)", "circa "),
+    (
+        r"(?<![\w.])c\.\s?(?=[$£€]\d|(?:1\d|20)\d\d(?!\d))",
+        lambda match: None if _CHOICE_BEFORE.search(match.string[: match.start()]) else "circa ",
+    ),
     (r"(?<=\d)\s?[x×]\s?(?=[$£€]\d)", " times "),
     (
         r"(?<!\w)q\.?\s?(\d{1,2}(?:\s?[-–]\s?\d{1,2})?)\s?(?:h(?:rs?)?|(mins?))\b",
@@ -163,9 +169,9 @@ def _joint(match: re.Match[str]) -> str:
     )
     if not before or not after:
         return " to "
-    if _DAY_BEFORE.search(match.string, 0, before.start()):
-        return " to "
     first, second = int(before.group()), int(after.group())
+    if max(first, second) <= _HOURS_OF_CLOCK and _DAY_BEFORE.search(match.string, 0, before.start()):
+        return " to "
     is_pair = first == second or (first > second and first + second == _WHOLE) or (first, second) == _ALWAYS
     return " " if is_pair else " to "
 

@@ -57,11 +57,15 @@ UNIT_SYMBOLS = frozenset(_UNITS)
 """Every unit that is known behind a number."""
 
 _LONGEST_FIRST = "|".join(re.escape(symbol) for symbol in sorted(UNIT_SYMBOLS, key=len, reverse=True))
-_NAMED_ALONE = "|".join(each for each in UNIT_SYMBOLS if len(each) > 2 and each.isalpha() and not each[1:].islower())  # noqa: PLR2004 - two letters may be initials
-"""Signs such as kWh, which are no words, also without a number: "usage in kWh"."""
+_NAMED_ALONE = "|".join(
+    each
+    for each in UNIT_SYMBOLS
+    if len(each) > 2 and each.isalpha() and not each[1:].islower() and not each.rstrip("s").isupper()  # noqa: PLR2004 - initials
+)
+"""Signs such as kWh, which are no words, also without a number: "usage in kWh". Capitals may be a name: MPG Corp."""
 _MEASURE = (
     rf"{AMOUNT_BEGINS}(?P<amount>{AMOUNT})(?P<scale>\s(?:thousand|million|billion|trillion))?(?P<joint> ?|-)"
-    rf"(?!t-)(?P<unit>{_LONGEST_FIRST})(?![\w°])\.?"
+    rf"(?!t-|ac\s(?:units?|vents?|filters?|adapters?|outlets?|motors?|systems?|compressors?|power)\b)(?P<unit>{_LONGEST_FIRST})(?![\w°])\.?"
 )
 _MEASURES_BETWEEN = rf"{AMOUNT_BEGINS}({AMOUNT} ?(?P<unit>{_LONGEST_FIRST}))\s?[-–—]\s?(?={AMOUNT} ?(?P=unit)(?![\w°]))"
 """A dash stands between two measures of one unit: 10GB-20GB."""
@@ -84,6 +88,7 @@ _COORDINATE = (
     r"(?<![\w.,])(\d{1,3}(?:\.\d{1,6})?)\s?°\s?(?:(\d{1,2}(?:\.\d{1,6})?)['′]\s?"
     r"(?:(\d{1,2}(?:\.\d{1,6})?)(?:\"|″|'')\s?)?)?([NSEW])(?![\w'])"
 )
+_RATE_AFTER = re.compile(r"\s(?:rate|rating|price|charge|usage|meter|reading|cost|limit|allowance|battery)s?\b")
 _LENGTHS = {"ft": _FOOT, "feet": _FOOT, "foot": _FOOT, "in": _INCH, "inch": _INCH, "inches": _INCH} | {
     symbol: _UNITS[symbol] for symbol in ("cm", "mm", "m", "km", "yd", "px")
 }
@@ -273,7 +278,9 @@ say_measures = in_order(
     (_MEASURE, _measure),
     (
         rf"(\b(?:per|an?|each|every|one)\s)?(?<![\w/&-])({_NAMED_ALONE})(?![\w/&-])",
-        lambda match: f"{match[1] or ''}{_UNITS[match[2]][0 if match[1] else 1]}",
+        lambda match: (
+            f"{match[1] or ''}{_UNITS[match[2]][0 if match[1] or _RATE_AFTER.match(match.string, match.end()) else 1]}"
+        ),
     ),
     (rf"{AMOUNT_BEGINS}(?![48]K)({AMOUNT})(k|K|M|bn)(?!\w)", lambda match: f"{amount(match[1])} {_SCALES[match[2]]}"),
     (r"(?<=[A-Za-z])-(\d{1,2})s\b", lambda match: f" {plural(cardinal(int(match[1])))}"),  # W-2s, under-12s

@@ -221,6 +221,7 @@ class _FirstLine(logging.Handler):
         self.text = ""
         library = logging.getLogger("opentelemetry")
         library.handlers[:], library.propagate = [self], False
+        library.setLevel(logging.WARNING)  # whatever the log of the server leaves out
 
     def emit(self, record: logging.LogRecord) -> None:
         values = record.args if isinstance(record.args, tuple) and record.name != _READS_HEADERS else ()

@@ -158,6 +158,7 @@ async def test_the_log_says_why_spans_are_not_taken_without_the_url_of_the_colle
 ) -> None:
     collector = Collector()
     collector.is_up, collector.error = False, error
+    monkeypatch.setattr(logging.getLogger(), "level", logging.CRITICAL)
     with structlog.testing.capture_logs() as lines:
         async with exporting(monkeypatch, collector) as (tracer, metrics):
             end(tracer)

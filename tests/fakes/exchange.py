@@ -27,6 +27,7 @@ from cc_tts.metrics import Metrics
 from cc_tts.speech.source import SpeechSource
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.tracing.tracer import Tracer
+from cc_tts.ua import messages
 from tests.fakes.fake_engine import FakeEngine, FakeSource, tone
 from tests.fakes.fake_line import FakeClock
 from tests.fakes.fake_ua import FakeUa
@@ -129,6 +130,21 @@ class Exchange:
         call_id = self.ua.incoming(user, **more)
         self.ua.established(call_id, at_ns=self.clock.now_ns())
         return call_id
+
+    def snapshot(self, call_id: str, state: Any = "established", **more: Any) -> messages.CallSnapshot:
+        """What the UA process would say of a call to the next server."""
+        fields: dict[str, Any] = {
+            "record": self.ua.records.get(call_id, b""),
+            "sip_call_id": f"sip-{call_id}",
+            "sip_code": 0,
+            "established_ns": self.clock.now_ns(),
+            "transport": "",
+            "held_by": "none",
+            "media": messages.MediaActive(call_id=call_id, codec="PCMU", clock_rate_hz=8000),
+            "invite": None,
+            "utterances": (),
+        }
+        return messages.CallSnapshot(call_id=call_id, state=state, **(fields | more))
 
     def sample(self, name: str, **labels: str) -> float:
         return self.metrics.registry.get_sample_value(name, labels) or 0.0

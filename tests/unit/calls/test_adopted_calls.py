@@ -38,20 +38,8 @@ def invite_of(call_id: str, user: str = "greet") -> messages.IncomingCall:
 
 
 def snapshot_of(before: Exchange, call_id: str, state: Any = "established", **more: Any) -> messages.CallSnapshot:
-    """What the UA process would say of a call of ``before``."""
-    media = messages.MediaActive(call_id=call_id, codec="PCMU", clock_rate_hz=8000)
-    fields: dict[str, Any] = {
-        "record": before.ua.records.get(call_id, b""),
-        "sip_call_id": f"sip-{call_id}",
-        "sip_code": 0,
-        "established_ns": before.clock.now_ns(),
-        "transport": "",
-        "held_by": "none",
-        "media": media,
-        "invite": invite_of(call_id),
-        "utterances": (),
-    }
-    return messages.CallSnapshot(call_id=call_id, state=state, **(fields | more))
+    """What the UA process would say of a call of ``before``, which came by an INVITE."""
+    return before.snapshot(call_id, state, **({"invite": invite_of(call_id)} | more))
 
 
 def adopted(before: Exchange, *snapshots: messages.CallSnapshot) -> Exchange:

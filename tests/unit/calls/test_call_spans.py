@@ -12,7 +12,6 @@ from cc_tts.speech.prompt import Prompt, TextContent
 from cc_tts.tracing.context import TraceContext
 from cc_tts.tracing.span import CURRENT, Span
 from cc_tts.tracing.tracer import Tracer
-from cc_tts.ua import messages
 from tests.fakes.exchange import Exchange
 from tests.fakes.fake_line import FakeClock
 
@@ -196,21 +195,7 @@ async def test_the_server_that_adopts_a_call_goes_on_with_its_trace(traced: Trac
     call_id = traced.exchange.talking("silent")
     traced.exchange.registry.call(call_id).spans.leave()
     after = Traced()
-    after.ua.report(
-        messages.CallSnapshot(
-            call_id=call_id,
-            record=traced.ua.records[call_id],
-            state="established",
-            sip_call_id=f"sip-{call_id}",
-            sip_code=0,
-            established_ns=after.exchange.clock.now_ns(),
-            transport="",
-            held_by="none",
-            media=messages.MediaActive(call_id=call_id, codec="PCMU", clock_rate_hz=8000),
-            invite=None,
-            utterances=(),
-        )
-    )
+    after.ua.report(traced.exchange.snapshot(call_id, established_ns=after.exchange.clock.now_ns()))
     after.exchange.registry.present_adopted()
     await after.spoken(call_id)
     after.ua.ended(call_id)

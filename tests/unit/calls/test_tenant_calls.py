@@ -324,21 +324,7 @@ async def test_calls_of_a_server_before_this_one_count_as_they_did() -> None:
         (ringing, "invited", rings),
     ]
     for call_id, state, invite in states:
-        after.ua.report(
-            messages.CallSnapshot(
-                call_id=call_id,
-                state=state,
-                record=before.ua.records[call_id],
-                sip_call_id=f"sip-{call_id}",
-                sip_code=0,
-                established_ns=before.clock.now_ns(),
-                transport="",
-                held_by="none",
-                media=None,
-                invite=invite,
-                utterances=(),
-            )
-        )
+        after.ua.report(before.snapshot(call_id, state, media=None, invite=invite))
     assert used(after)[0] == 2
     after.registry.present_adopted()
     assert used(after)[0] == 2

@@ -142,20 +142,6 @@ async def test_another_server_knows_the_route_and_the_peer(exchange: Exchange) -
     call_id = exchange.talking(source="192.0.2.7")
     after = Exchange()
     after.clock.advance(60_000)
-    after.ua.report(
-        messages.CallSnapshot(
-            call_id=call_id,
-            record=exchange.ua.records[call_id],
-            state="established",
-            sip_call_id=f"sip-{call_id}",
-            sip_code=0,
-            established_ns=exchange.clock.now_ns(),
-            transport="udp",
-            held_by="none",
-            media=messages.MediaActive(call_id=call_id, codec="PCMU", clock_rate_hz=8000),
-            invite=None,
-            utterances=(),
-        )
-    )
+    after.ua.report(exchange.snapshot(call_id, transport="udp"))
     call = after.registry.call(call_id)
     assert (call.route, call.peer) == ("silent", "192.0.2.7")

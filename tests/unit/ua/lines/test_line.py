@@ -35,20 +35,24 @@ class FakeLink:
         self.is_up = False
 
 
-def line_of(clock: FakeClock, told: list[Message]) -> Line:
-    config = Config(asterisk=AsteriskConfig(websocket_port=9091), rtp=RtpConfig(inactivity_timeout_s=INACTIVE_S))
-    settings = settings_of_lines(config)
-    assert settings is not None
-    invite = incoming_call(
+def invite_with(variables: dict[str, str]) -> messages.IncomingCall:
+    """What a channel with these variables is to the server."""
+    return incoming_call(
         "call_1",
         channel_id="1700000000.7",
         source="127.0.0.1",
         transport="asterisk_ws",
         default_route="asterisk",
-        variables={},
+        variables=variables,
         parameters={},
     )
-    return Line(FakeLink(), invite, settings, clock=clock, send=told.append, on_over=lambda _line: None)
+
+
+def line_of(clock: FakeClock, told: list[Message]) -> Line:
+    config = Config(asterisk=AsteriskConfig(websocket_port=9091), rtp=RtpConfig(inactivity_timeout_s=INACTIVE_S))
+    settings = settings_of_lines(config)
+    assert settings is not None
+    return Line(FakeLink(), invite_with({}), settings, clock=clock, send=told.append, on_over=lambda _line: None)
 
 
 def ends(told: list[Message]) -> list[str]:
@@ -69,13 +73,5 @@ def test_a_caller_who_was_silent_before_a_late_answer_is_not_gone() -> None:
 
 def test_instructions_of_a_channel_are_those_of_an_invite() -> None:
     """Percent-encoded, as SIP has no other letters."""
-    invite = incoming_call(
-        "call_1",
-        channel_id="1700000000.7",
-        source="127.0.0.1",
-        transport="asterisk_ws",
-        default_route="asterisk",
-        variables={"TTS_INSTRUCTIONS": "用四川话说"},
-        parameters={},
-    )
+    invite = invite_with({"TTS_INSTRUCTIONS": "用四川话说"})
     assert invite.headers == {"X-TTS-Instructions": "%E7%94%A8%E5%9B%9B%E5%B7%9D%E8%AF%9D%E8%AF%B4"}

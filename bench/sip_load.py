@@ -4,7 +4,8 @@
 hears them, all on this machine; the figures of the server's processes come from /proc. ``CC_TTS_PJSUA2`` chooses the build
 of pjsua2 (``server`` unless it is set). ``--ua-processes 1 2`` runs every level with one UA process, then with two.
 
-``--record TURNS`` compares legs that are recorded with legs that are not.
+``--record TURNS`` compares legs that are recorded with legs that are not, ``--hep TURNS`` a server that sends its SIP and
+RTCP to a collector (HEP) with one that does not.
 
 ``--in-a-row N`` makes N short calls instead, ``--rate`` a second, and looks at memory, threads and descriptors as they go.
 """
@@ -16,14 +17,17 @@ import json
 import os
 import statistics
 import tempfile
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Self
 
 from bench.report import machine, save
 from lab.crowd import Crowd
 from lab.load import (
+    COOLING_PAIRS,
     GRACE_S,
     PROMPT_SENTENCES,
+    RTP_FIRST_PORT,
     Meter,
     Sipp,
     counter,
@@ -34,6 +38,7 @@ from lab.load import (
     prompt_of,
     server_pids,
 )
+from lab.ports import HOST
 from lab.server_under_test import Json
 
 BASE_RATE = 50.0
@@ -128,14 +133,71 @@ async def run_recorded(num_calls: int, *, turns: int, rate: float, window_s: flo
     }
 
 
+async def run_hep(num_calls: int, *, turns: int, rate: float, window_s: float) -> Json:
+    """Two servers in turns, of which one sends what it traces to a socket that counts."""
+    second_port = RTP_FIRST_PORT + 2 * (num_calls + 50 + COOLING_PAIRS)
+    levels: list[Json] = []
+    async with _Sink.of() as sink:
+        to_sink = f"sip.hep={json.dumps(f'udp:{HOST}:{sink.port}')}"
+        ports = f"rtp.port_min={second_port}", f"rtp.port_max={2 * second_port - RTP_FIRST_PORT}"
+        async with (
+            loaded_server(num_calls + 50) as (plain, idle_kib, serving),
+            loaded_server(num_calls + 50, to_sink, *ports) as (traced, traced_idle_kib, _),
+        ):
+            for turn in range(2 * turns):
+                server, kib = (traced, traced_idle_kib) if turn % 2 else (plain, idle_kib)
+                sink.packets = 0
+                measured = await level(server, num_calls, rate=rate, window_s=window_s, idle_kib=kib)
+                levels.append({"hep": bool(turn % 2), "hep_packets": sink.packets, **measured})
+                print(json.dumps(levels[-1]), flush=True)
+            text = (await traced.get_text("/metrics"))[1]
+    return {
+        "what": f"{num_calls} speaking legs on a server with sip.hep and one without, in turns; all on the same machine",
+        "machine": {**machine(), "nice": os.nice(0)},
+        "pjsua2": {key: serving.get(key) for key in ("pjsua2", "pjsip", "max_calls")},
+        "more_percent": {when: _more_percent(levels, when) for when in ("cores", "cores_while_ramping")},
+        "counted": [line for line in text.splitlines() if line.startswith("cctts_hep_packets_total")],
+        "levels": levels,
+    }
+
+
+class _Sink(asyncio.DatagramProtocol):
+    """A collector that counts what arrives."""
+
+    def __init__(self) -> None:
+        self.packets = 0
+        self.port = 0
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def of(cls) -> AsyncIterator[Self]:
+        transport, sink = await asyncio.get_running_loop().create_datagram_endpoint(cls, local_addr=(HOST, 0))
+        sink.port = transport.get_extra_info("sockname")[1]
+        try:
+            yield sink
+        finally:
+            transport.close()
+
+    def datagram_received(self, *_: object) -> None:
+        self.packets += 1
+
+
+def _more_percent(levels: Sequence[Json], when: str) -> float:
+    """How much more a traced level cost than one that is not, processes of the server together."""
+    with_hep, without = (
+        statistics.mean(_cores(each, when) for each in levels if each["hep"] is traced) for traced in (True, False)
+    )
+    return round(100 * (with_hep / without - 1), 1)
+
+
 def _lost_ms(folder: Path) -> int:
     """What the recordings of a folder lack."""
     return sum(json.loads(path.read_text()).get("lost_ms", 0) for path in folder.glob("*.json"))
 
 
-def _cores(of_level: Json) -> float:
+def _cores(of_level: Json, when: str = "cores") -> float:
     """Cores of all processes of the server together."""
-    return sum(float(of_level["cores"].get(name, 0.0)) for name in ("ua", "server", "dispatcher", "recorder"))
+    return sum(float(of_level[when].get(name, 0.0)) for name in ("ua", "server", "dispatcher", "recorder"))
 
 
 async def run(calls: Sequence[int], *, ua_processes: Sequence[int], rate: float, window_s: float) -> Json:
@@ -170,6 +232,9 @@ def main() -> None:
         metavar="TURNS",
         help="so many times the most calls without, then with a recording of each",
     )
+    parser.add_argument(
+        "--hep", type=int, metavar="TURNS", help="so many times the most calls without, then with sip.hep"
+    )
     parser.add_argument("--name", help="of the file in bench/results")
     given = parser.parse_args()
     os.environ.setdefault("CC_TTS_PJSUA2", "server")
@@ -182,6 +247,9 @@ def main() -> None:
             run_recorded(max(given.calls), turns=given.record, rate=given.rate, window_s=given.seconds)
         )
         print(save(given.name or "sip_load_recorded", result))
+    elif given.hep:
+        result = asyncio.run(run_hep(max(given.calls), turns=given.hep, rate=given.rate, window_s=given.seconds))
+        print(save(given.name or "sip_load_hep", result))
     else:
         levels = run(given.calls, ua_processes=given.ua_processes, rate=given.rate, window_s=given.seconds)
         print(save(given.name or "sip_load", asyncio.run(levels)))

@@ -12,7 +12,6 @@ import numpy as np
 import soundfile
 import soxr
 
-from cc_tts.engines.cpu.contract import SentenceAudio
 from cc_tts.media.levels import FULL_SCALE
 from lab.answered_texts import SPEAKERS, VARIANTS, Half
 from lab.caller_audio import RATE_HZ, Samples, line_pcm, mixed, noise, said, silence, sound
@@ -37,15 +36,8 @@ class Call(NamedTuple):
 def _hibari_said(text: str) -> Samples:
     from cc_tts.engines.cpu.hibari import HibariVoice
 
-    parts: list[bytes] = []
-
-    def take(sentence: SentenceAudio) -> bool:
-        parts.append(sentence.pcm)
-        return True
-
-    voice = _hibari()
-    voice.speak(text, voice_id="hibari-heart", speed=1.0, on_audio=take)
-    samples = np.frombuffer(b"".join(parts), "<i2") / FULL_SCALE
+    said = _hibari().speak(text, voice_id="hibari-heart", speed=1.0)
+    samples = np.frombuffer(b"".join(part.pcm for part in said), "<i2") / FULL_SCALE
     line: Samples = soxr.resample(samples, HibariVoice.rate_hz, RATE_HZ)
     heard = np.flatnonzero(np.abs(line) > np.abs(line).max() / 30)
     return line[heard[0] : heard[-1] + 1]

@@ -157,7 +157,7 @@ def worker_settings(config: Config, purpose: Purpose = "serve") -> list[WorkerSe
         tts = replace(tts, voices_dir="", num_threads=1, max_streams=ESPEAK_MAX_STREAMS)  # the library has no threads
         devices, model_dir, num_threads = ("cpu",), "", 1
     elif tts.engine == ONNX:
-        devices, model_dir, num_threads = ("cpu",), tts.model_dir, num_cores - 1
+        devices, model_dir, num_threads = ("cpu",), tts.model_dir, num_cores
     elif tts.model_dir:
         model_dir, num_threads = _folder("tts.model_dir", tts.model_dir), num_cores // len(tts.devices)
     else:

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cc_tts.engines.cpu.contract import SentenceAudio
 from cc_tts.engines.cpu.kokoro.model import RATE_HZ
 from cc_tts.engines.cpu.kokoro.voices import kokoro_models
 
@@ -20,13 +19,7 @@ def test_first_audio_is_a_window_and_silence_is_not_synthesised() -> None:
     pytest.importorskip("onnx.helper")
     found = next(each for each in kokoro_models(Path(folder)) if not hasattr(each, "detail"))
     voice = found.voices[0]
-    parts: list[SentenceAudio] = []
-
-    def keep(audio: SentenceAudio) -> bool:
-        parts.append(audio)
-        return True
-
-    found.load().speak("Thank you for calling.", voice_id=voice.id, speed=1.0, on_audio=keep)
+    parts = list(found.load().speak("Thank you for calling.", voice_id=voice.id, speed=1.0))
     pcm = np.frombuffer(b"".join(part.pcm for part in parts), np.int16)
     loud = np.flatnonzero(np.abs(pcm.astype(np.int32)) > 327)
     assert len(parts[0].pcm) == 0.4 * RATE_HZ * 2

@@ -18,7 +18,7 @@ import pytest_asyncio
 from cc_tts import startup
 from cc_tts.clock import MonotonicClock
 from cc_tts.config.schema import Config, TtsConfig
-from cc_tts.engines.cpu.contract import FoundModel, SentenceAudio, Unusable
+from cc_tts.engines.cpu.contract import FoundModel, Unusable
 from cc_tts.engines.cpu.piper.voices import piper_models
 from cc_tts.engines.cpu.voices import find_models
 from cc_tts.engines.engine import Engine
@@ -121,14 +121,8 @@ async def test_each_speaker_is_a_voice(tmp_path: Path) -> None:
     make_piper_voice(tmp_path, "many", num_speakers=3)
     found = {each.voices[0].id: each for each in models_in(tmp_path)}
     assert list(found) == ["many:speaker 0", "many:speaker 1", "many:speaker 2"]
-    peaks: list[float] = []
-
-    def on_audio(audio: SentenceAudio) -> bool:
-        peaks.append(np.frombuffer(audio.pcm, "<i2").max() / 32767)
-        return True
-
-    for voice_id, each in found.items():
-        each.load().speak("Guten Tag.", voice_id=voice_id, speed=1.0, on_audio=on_audio)
+    said = [next(each.load().speak("Guten Tag.", voice_id=voice_id, speed=1.0)) for voice_id, each in found.items()]
+    peaks = [np.frombuffer(part.pcm, "<i2").max() / 32767 for part in said]
     assert peaks == pytest.approx([0.25, 0.5, 0.75], abs=1e-3)
 
 
@@ -153,15 +147,9 @@ async def test_a_model_whose_speakers_have_no_names_is_a_voice(tmp_path: Path) -
     description = make_piper_voice(tmp_path, "many", num_speakers=3).with_suffix(".onnx.json")
     description.write_text(json.dumps({**json.loads(description.read_text()), "speaker_id_map": {}}))
     (found,) = models_in(tmp_path)
-    heard: list[SentenceAudio] = []
-
-    def on_audio(audio: SentenceAudio) -> bool:
-        heard.append(audio)
-        return True
-
-    found.load().speak("Guten Tag.", voice_id="many", speed=1.0, on_audio=on_audio)
+    heard = next(found.load().speak("Guten Tag.", voice_id="many", speed=1.0))
     assert found.voices[0].id == "many"
-    assert np.frombuffer(heard[0].pcm, "<i2").max() / 32767 == pytest.approx(0.25, abs=1e-3)
+    assert np.frombuffer(heard.pcm, "<i2").max() / 32767 == pytest.approx(0.25, abs=1e-3)
 
 
 async def test_files_that_are_no_voice_cost_nothing_but_themselves(tmp_path: Path) -> None:
@@ -204,13 +192,7 @@ async def test_a_chinese_voice_reads_pinyin(tmp_path: Path) -> None:
     (found,) = models_in(tmp_path)
     lengths: list[int] = []
     for text in ("您好，绿耳。", "您好？", "中的", "Hello."):
-        parts: list[SentenceAudio] = []
-
-        def on_audio(audio: SentenceAudio, to: list[SentenceAudio] = parts) -> bool:
-            to.append(audio)
-            return True
-
-        found.load().speak(text, voice_id="zh_CN-test", speed=1.0, on_audio=on_audio)
+        parts = found.load().speak(text, voice_id="zh_CN-test", speed=1.0)
         lengths.append(sum(len(part.pcm) for part in parts) // (2 * 16_000 // 20))
     # each id is 50 ms: begin, end, a syllable of an initial, a final, a tone and a pause, a mark and a pause; there is no d
     assert lengths == [2 + 4 * 4 + 2 * 2, 2 + 2 * 4 + 2, 2 + 4 + 3, 0]

@@ -1,6 +1,6 @@
 """The contract of voices on the CPU: the engine finds them, loads them and has them speak."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -16,16 +16,18 @@ class WordStart(NamedTuple):
 
 class SentenceAudio(NamedTuple):
     """The next audio of a sentence, signed 16-bit little-endian PCM, mono. ``ends_with`` is the end of the sentence's text,
-    whose punctuation decides the pause after it; it is ``None`` while more of the sentence follows.
+    whose punctuation decides the pause after it; it is ``None`` while more of the sentence follows. ``is_last``: nothing of
+    the chunk follows, which is known before the next part is asked for.
     """
 
     pcm: bytes
     ends_with: str | None
     words: tuple[WordStart, ...] = ()
+    is_last: bool = False
 
 
-OnAudio = Callable[[SentenceAudio], bool]
-"""It takes audio as soon as it is made; ``False`` means that nobody listens any more."""
+Parts = Generator[SentenceAudio, None, None]
+"""The audio of a text chunk; whoever does not listen any more closes it."""
 
 
 class Synthesiser(Protocol):
@@ -33,8 +35,11 @@ class Synthesiser(Protocol):
 
     rate_hz: int
 
-    def speak(self, text: str, *, voice_id: str, speed: float, on_audio: OnAudio) -> None:
-        """Speak a text chunk with one of the model's voices, until it is said or ``on_audio`` returns ``False``."""
+    def speak(self, text: str, *, voice_id: str, speed: float) -> Parts:
+        """Speak a text chunk with one of the model's voices. Each part is made when it is asked for, on whichever thread
+        asks, so that other streams may be served between two parts; no lock is held then.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,11 @@
-"""Many streams on a few threads: the chunk whose listener runs dry first is synthesised first.
+"""Many streams on a few threads: the stream whose listener runs dry first is synthesised first.
 
 ::
 
-    push ─▸ chunks of a stream ─▸ thread: the stream with the earliest deadline ─▸ PCM ─▸ step()
+    push ─▸ chunks of a stream ─▸ thread: the next part of the stream with the earliest deadline ─▸ PCM ─▸ step()
 
-One chunk of a stream is synthesised at a time. A stream is given no more than ``MAX_AHEAD_MS`` beyond what its
-listener took.
+One part of a stream is synthesised at a time: a window or a sentence of a chunk, as the voice makes them. No chunk is begun
+while its listener has ``MAX_AHEAD_MS`` beyond what it took.
 
 Runs on: the worker's main thread, except ``_work``, which runs on the synthesis threads. ``_changed`` guards all state.
 """
@@ -21,7 +21,7 @@ from typing import Final
 from cc_tts import logs
 from cc_tts.audio import AudioFormat
 from cc_tts.clock import NS_PER_MS, Clock, ms_between
-from cc_tts.engines.cpu.contract import FoundModel, SentenceAudio, Synthesiser, Unusable
+from cc_tts.engines.cpu.contract import FoundModel, Synthesiser, Unusable
 from cc_tts.engines.cpu.costs import LEAST_COST, Cost, VoiceCosts
 from cc_tts.engines.cpu.sample_texts import sample_of
 from cc_tts.engines.cpu.speech import ChunkSpeech
@@ -63,33 +63,16 @@ class _Stream:
     chunks: deque[tuple[str, int]] = field(default_factory=deque)
     first_characters: int = _TYPICAL_FIRST_CHARACTERS
     is_text_whole: bool = False
+    saying: ChunkSpeech | None = None
+    """The chunk that was begun, with these characters and index."""
+    num_characters: int = 0
+    index: int = 0
     is_running: bool = False
+    """A thread makes its next part, since ``started_ns``."""
     started_ns: int = 0
-    """The chunk that is being synthesised was begun then."""
     carried_pause_ms: float = 0.0
     """Silence that comes before the next sentence."""
     taken_ms: float = 0.0
-
-
-class _Said:
-    """A voice says this to be measured."""
-
-    def __init__(self, now_ns: Callable[[], int]) -> None:
-        self._now_ns = now_ns
-        self._begun_ns = now_ns()
-        self.parts: list[bytes] = []
-        self.first_ms = math.inf
-
-    def keep(self, audio: SentenceAudio) -> bool:
-        """Take the audio; there is more room."""
-        if audio.pcm and not self.parts and audio.ends_with is None:
-            self.first_ms = self.elapsed_ms
-        self.parts.append(audio.pcm)
-        return True
-
-    @property
-    def elapsed_ms(self) -> float:
-        return ms_between(self._begun_ns, self._now_ns())
 
 
 class CpuEngine:
@@ -218,15 +201,19 @@ class CpuEngine:
         greeting, sentence = sample_of(voice.language)
         known = self._families.get((family, voice.language)) if family else None
         for text in (greeting,) if known else (greeting, sentence):
-            said = _Said(self._spent_ns)
-            synthesiser.speak(text, voice_id=voice.id, speed=1.0, on_audio=said.keep)
-            elapsed_ms = said.elapsed_ms
-        pcm = b"".join(said.parts)
+            begun_ns, first_ms = self._spent_ns(), math.inf
+            parts: list[bytes] = []
+            for audio in synthesiser.speak(text, voice_id=voice.id, speed=1.0):
+                if audio.pcm and not parts and audio.ends_with is None:
+                    first_ms = ms_between(begun_ns, self._spent_ns())
+                parts.append(audio.pcm)
+            elapsed_ms = ms_between(begun_ns, self._spent_ns())
+        pcm = b"".join(parts)
         if (level_dbfs := active_level_dbfs(pcm, synthesiser.rate_hz)) is None:
             raise ConfigError(f"{voice.id}: nothing is heard when it is to say {text!r}")
         audio_ms = max(AudioFormat(synthesiser.rate_hz).ms_for_bytes(len(pcm)), LEAST_MEASURED_MS)
         cost = known or Cost(
-            max(elapsed_ms / audio_ms, LEAST_COST), max(elapsed_ms / len(sentence), LEAST_COST), said.first_ms
+            max(elapsed_ms / audio_ms, LEAST_COST), max(elapsed_ms / len(sentence), LEAST_COST), first_ms
         )
         if family:
             self._families[family, voice.language] = cost
@@ -260,7 +247,7 @@ class CpuEngine:
         text = without_sounds(text)
         with self._changed:
             if (stream := self._streams.get(stream_id)) is not None:
-                if not stream.clock.sent_ms and not stream.is_running and not stream.chunks:
+                if not stream.clock.sent_ms and stream.saying is None and not stream.chunks:
                     stream.first_characters = len(text)
                 stream.chunks.append((text, text_chunk_index))
                 stream.clock.text_came(self._now_ms)
@@ -274,9 +261,11 @@ class CpuEngine:
                 self._finish_if_done(stream)
 
     def cancel(self, stream_id: int) -> None:
-        """Forget the stream; a chunk that is being synthesised is dropped after its sentence."""
+        """Forget the stream; the part that is being synthesised is dropped."""
         with self._changed:
-            self._streams.pop(stream_id, None)
+            stream = self._streams.pop(stream_id, None)
+            if stream is not None and stream.saying is not None and not stream.is_running:
+                stream.saying.parts.close()
             self._outs = deque(out for out in self._outs if out.stream_id != stream_id)
 
     def taken(self, stream_id: int, taken_ms: float, ahead_ms: float | None) -> None:
@@ -415,76 +404,71 @@ class CpuEngine:
     # --- synthesis threads ---
 
     def _work(self) -> None:
-        while (job := self._next_job()) is not None:
-            stream, text, index = job
+        while (stream := self._next_stream()) is not None:
             try:
-                self._speak(stream, text, index)
+                self._advance(stream, stream.saying or self._begun(stream))
             except Exception as error:
                 log.exception("synthesis_failed", stream_id=stream.stream_id, voice=stream.voice)
                 failure = EngineFailed(f"the voice {stream.voice} broke off: {type(error).__name__}")
                 with self._changed:
                     self._finish(stream, failure)
-                self._wake()
+            self._wake()
 
-    def _next_job(self) -> tuple[_Stream, str, int] | None:
+    def _next_stream(self) -> _Stream | None:
         with self._changed:
             while not self._is_closed:
-                ready = [
-                    each
-                    for each in self._streams.values()
-                    if each.chunks and not each.is_running and each.clock.sent_ms - each.taken_ms < MAX_AHEAD_MS
-                ]
-                if ready:
+                if ready := [each for each in self._streams.values() if not each.is_running and self._is_due(each)]:
                     stream = min(ready, key=lambda each: each.clock.deadline_ms)
                     stream.is_running, stream.started_ns = True, self._clock.now_ns()
-                    return (stream, *stream.chunks.popleft())
+                    return stream
                 self._changed.wait()
         return None
 
-    def _speak(self, stream: _Stream, text: str, index: int) -> None:
-        speech = ChunkSpeech(AudioFormat(stream.synthesiser.rate_hz), stream.speed, stream.carried_pause_ms)
-        spent_ms, spoken_ms, first_ms = 0.0, 0.0, math.inf
-        started_ns = self._clock.now_ns()
+    def _is_due(self, stream: _Stream) -> bool:
+        return stream.saying is not None or (
+            bool(stream.chunks) and stream.clock.sent_ms - stream.taken_ms < MAX_AHEAD_MS
+        )
 
-        def on_audio(audio: SentenceAudio) -> bool:
-            nonlocal spent_ms, spoken_ms, first_ms, started_ns
-            pcm, words = speech.take(audio)
-            audio_ms = speech.audio_format.ms_for_bytes(len(pcm))
-            spent_ms, spoken_ms = spent_ms + ms_between(started_ns, self._clock.now_ns()), spoken_ms + audio_ms
-            if pcm and math.isinf(first_ms):
-                first_ms = spent_ms
-            chunk = SpeechChunk(pcm, stream_id=stream.stream_id, text_chunk_index=index, spoken_words=words)
-            is_open = self._give(stream, chunk, audio_ms)
-            started_ns = self._clock.now_ns()
-            return is_open
-
-        stream.synthesiser.speak(text, voice_id=stream.voice, speed=stream.speed, on_audio=on_audio)
+    def _begun(self, stream: _Stream) -> ChunkSpeech:
+        """Begin the next chunk of a stream."""
         with self._changed:
-            if spoken_ms and (costs := self._costs.get(stream.voice)) is not None:
-                costs.observe(Cost(spent_ms / spoken_ms, spent_ms / len(text), first_ms))
-            stream.carried_pause_ms = speech.carried_pause_ms
+            text, stream.index = stream.chunks.popleft()
+            stream.num_characters = len(text)
+            synthesiser, speed = stream.synthesiser, stream.speed
+            parts = synthesiser.speak(text, voice_id=stream.voice, speed=speed)
+            stream.saying = ChunkSpeech(parts, AudioFormat(synthesiser.rate_hz), speed, stream.carried_pause_ms)
+            return stream.saying
+
+    def _advance(self, stream: _Stream, saying: ChunkSpeech) -> None:
+        """Make the next part of a chunk, and end the chunk behind its last part."""
+        part = next(saying.parts, None)
+        pcm, words = saying.take(part) if part is not None else (b"", ())
+        saying.spent(ms_between(stream.started_ns, self._clock.now_ns()))
+        with self._changed:
             stream.is_running = False
-            if not stream.chunks:
-                stream.clock.text_spoken()
-            self._finish_if_done(stream)
-            self._changed.notify()
-        self._wake()
-
-    def _give(self, stream: _Stream, out: SpeechChunk, audio_ms: float) -> bool:
-        """Hand audio to :meth:`step`; ``False`` once the stream was cancelled."""
-        with self._changed:
             if stream.stream_id not in self._streams:
-                return False
-            if not out.data:
-                return True
-            if stream.clock.sent(self._now_ms, audio_ms) > 0.0:
-                self._num_underruns += 1
-            self._outs.append(out)
-        self._wake()
-        return True
+                saying.parts.close()
+            elif pcm:
+                audio_ms = saying.audio_format.ms_for_bytes(len(pcm))
+                if stream.clock.sent(self._now_ms, audio_ms) > 0.0:
+                    self._num_underruns += 1
+                chunk = SpeechChunk(pcm, stream_id=stream.stream_id, text_chunk_index=stream.index, spoken_words=words)
+                self._outs.append(chunk)
+            if part is None or part.is_last:
+                self._end_chunk(stream, saying)
+            self._changed.notify()
+
+    def _end_chunk(self, stream: _Stream, saying: ChunkSpeech) -> None:
+        cost, costs = saying.cost(stream.num_characters), self._costs.get(stream.voice)
+        if cost is not None and costs is not None:
+            costs.observe(cost)
+        stream.carried_pause_ms, stream.saying = saying.carried_pause_ms, None
+        if not stream.chunks:
+            stream.clock.text_spoken()
+        self._finish_if_done(stream)
 
     def _finish_if_done(self, stream: _Stream) -> None:
-        if stream.is_text_whole and not stream.chunks and not stream.is_running:
+        if stream.is_text_whole and not stream.chunks and stream.saying is None:
             self._finish(stream)
 
     def _finish(self, stream: _Stream, error: EngineFailed | None = None) -> None:

@@ -1,14 +1,16 @@
 """espeak-ng as a model of the CPU worker: robotic, in a hundred languages, a thousand times real time.
 
 A text chunk is said in passages of at most :data:`MAX_PASSAGE_CHARS`, and each passage is given out while it is made. The
-library says where words begin. Runs on: the synthesis threads.
+library says where words begin. Runs on: the synthesis threads, and a thread for the library.
 """
 
+import queue
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from cc_tts.engines.cpu.contract import FoundModel, OnAudio, SentenceAudio, WordStart
+from cc_tts.engines.cpu.contract import FoundModel, Parts, SentenceAudio, WordStart
 from cc_tts.engines.cpu.libespeak import EspeakLibrary, EspeakVoice, WordEvent
 from cc_tts.engines.letters import with_joined_letters
 from cc_tts.engines.phonemes import to_espeak
@@ -45,7 +47,8 @@ def espeak_model() -> FoundModel:
     def load() -> EspeakSynthesiser:
         synthesiser = EspeakSynthesiser(library, identifiers)
         text, voice_id = _WARM_UP
-        synthesiser.speak(text, voice_id=voice_id, speed=1.0, on_audio=lambda _audio: True)
+        for _ in synthesiser.speak(text, voice_id=voice_id, speed=1.0):
+            pass
         return synthesiser
 
     return FoundModel(voices, load, variants)
@@ -105,30 +108,41 @@ class EspeakSynthesiser:
 
     def __init__(self, library: EspeakLibrary, identifiers: dict[str, str]) -> None:
         self._library = library
+        self._thread = ThreadPoolExecutor(1, "espeak")
+        """The library hands its audio to the thread that calls it, and is not left in the middle of a passage."""
         self._identifiers = identifiers
         self.rate_hz = library.sample_rate_hz
 
-    def speak(self, text: str, *, voice_id: str, speed: float, on_audio: OnAudio) -> None:
-        """See the contract; raises ``EngineFailed``."""
+    def speak(self, text: str, *, voice_id: str, speed: float) -> Parts:
+        """See the contract; a part is a passage. Raises ``EngineFailed``."""
         base_id, plus, variant = voice_id.partition("+")
         identifier = self._identifiers[base_id] + plus + variant
         spoken = _spoken(text, is_english=base_id.startswith("en"))
-        for position, passage in split_passages(spoken):
-            if passage.strip() and not self._say(passage, position, identifier, speed, on_audio):
-                return
+        passages = [each for each in split_passages(spoken) if each[1].strip()]
+        for number, (position, passage) in enumerate(passages, 1):
+            yield from self._said(passage, position, identifier, speed)
+            yield SentenceAudio(b"", passage, is_last=number == len(passages))
 
-    def _say(self, passage: str, position: int, identifier: str, speed: float, on_audio: OnAudio) -> bool:
-        """Whether somebody still listens."""
-        is_heard = True
+    def _said(self, passage: str, position: int, identifier: str, speed: float) -> Iterator[SentenceAudio]:
+        """Give out the audio of a passage while the library makes it."""
+        made: queue.SimpleQueue[SentenceAudio | None] = queue.SimpleQueue()
 
         def on_part(pcm: bytes, words: tuple[WordEvent, ...]) -> bool:
-            nonlocal is_heard
             starts = (WordStart(position + min(word.position, len(passage)), word.sample) for word in words)
-            is_heard = on_audio(SentenceAudio(pcm, None, tuple(starts)))
-            return is_heard
+            made.put(SentenceAudio(pcm, None, tuple(starts)))
+            return True
 
-        self._library.synthesise(passage, voice=identifier, rate_wpm=round(NATURAL_RATE_WPM * speed), on_audio=on_part)
-        return is_heard and on_audio(SentenceAudio(b"", passage))
+        def synthesise() -> None:
+            try:
+                rate_wpm = round(NATURAL_RATE_WPM * speed)
+                self._library.synthesise(passage, voice=identifier, rate_wpm=rate_wpm, on_audio=on_part)
+            finally:
+                made.put(None)
+
+        synthesising = self._thread.submit(synthesise)
+        while (part := made.get()) is not None:
+            yield part
+        synthesising.result()
 
 
 def _spoken(text: str, *, is_english: bool) -> str:

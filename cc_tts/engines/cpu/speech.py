@@ -2,21 +2,26 @@
 them, and with the words in their places. Runs on: a synthesis thread.
 """
 
+import math
 from collections import deque
 
 from cc_tts.audio import AudioFormat, WordMark
-from cc_tts.engines.cpu.contract import SentenceAudio, WordStart
+from cc_tts.engines.cpu.contract import Parts, SentenceAudio, WordStart
+from cc_tts.engines.cpu.costs import Cost
 from cc_tts.media.silence_trimmer import SilenceTrimmer, split_pause_after
 
 
 class ChunkSpeech:
-    """One text chunk. Up to 100 ms of the pause after a sentence end it, and the rest begins the next one, so that the last
-    sentence of an utterance does not hold the line for long. ``carried_pause_ms``: what the chunk before has left, and what
-    this one leaves.
+    """One text chunk, whose ``parts`` are made one at a time. Up to 100 ms of the pause after a sentence end it, and the
+    rest begins the next one, so that the last sentence of an utterance does not hold the line for long.
+    ``carried_pause_ms``: what the chunk before has left, and what this one leaves.
     """
 
-    def __init__(self, audio_format: AudioFormat, speed: float, carried_pause_ms: float) -> None:
+    def __init__(self, parts: Parts, audio_format: AudioFormat, speed: float, carried_pause_ms: float) -> None:
+        self.parts = parts
         self.audio_format = audio_format
+        self._spent_ms = 0.0
+        self._first_ms = math.inf
         self._speed = speed
         self.carried_pause_ms = carried_pause_ms
         self._given_ms = 0.0
@@ -27,6 +32,18 @@ class ChunkSpeech:
         self._words: deque[WordStart] = deque()
         self._start_ms = self._given_ms
         self._is_begun = False
+
+    def spent(self, elapsed_ms: float) -> None:
+        """A part took so long to make."""
+        self._spent_ms += elapsed_ms
+        if self._given_ms and math.isinf(self._first_ms):
+            self._first_ms = self._spent_ms
+
+    def cost(self, num_characters: int) -> Cost | None:
+        """What so many characters have cost; ``None`` if nothing was heard."""
+        if not self._given_ms:
+            return None
+        return Cost(self._spent_ms / self._given_ms, self._spent_ms / num_characters, self._first_ms)
 
     def take(self, audio: SentenceAudio) -> tuple[bytes, tuple[WordMark, ...]]:
         """Take audio; returns what can be given out now, perhaps nothing, and the words that begin there."""

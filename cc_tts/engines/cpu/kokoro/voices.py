@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from cc_tts import logs
-from cc_tts.engines.cpu.contract import FoundModel, OnAudio, SentenceAudio, Unusable
+from cc_tts.engines.cpu.contract import FoundModel, Parts, SentenceAudio, Unusable
 from cc_tts.engines.cpu.kokoro import statistics
 from cc_tts.engines.cpu.kokoro.model import MAX_TOKENS, RATE_HZ, KokoroModel, tokens_of
 from cc_tts.engines.cpu.kokoro.phonemes import Phonemes, phonemes_of, spoken_phonemes
@@ -148,19 +148,17 @@ class KokoroVoice:
         self._styles = styles
         self._phonemes = phonemes
 
-    def speak(self, text: str, *, voice_id: str, speed: float, on_audio: OnAudio) -> None:  # noqa: ARG002 - one voice
-        """See the contract; a sentence is given out in parts."""
-        for sentence in sentences(text):
-            tokens = tokens_of(spoken_phonemes(sentence, self._phonemes))
+    def speak(self, text: str, *, voice_id: str, speed: float) -> Parts:  # noqa: ARG002 - one voice
+        """See the contract; a part is a window of a sentence."""
+        prepared = [(tokens, last_mark(each)) for each in sentences(text) if (tokens := self._tokens(each))]
+        for number, (tokens, mark) in enumerate(prepared, 1):
             for part in _parts(tokens):
-                if not self._say(part, speed, on_audio):
-                    return
-            if tokens and not on_audio(SentenceAudio(b"", last_mark(sentence))):
-                return
+                for samples in self._speak(part, self._styles[len(part) - 1], speed):
+                    yield SentenceAudio(pcm_of(samples), None)
+            yield SentenceAudio(b"", mark, is_last=number == len(prepared))
 
-    def _say(self, tokens: list[int], speed: float, on_audio: OnAudio) -> bool:
-        style = self._styles[len(tokens) - 1]
-        return all(on_audio(SentenceAudio(pcm_of(samples), None)) for samples in self._speak(tokens, style, speed))
+    def _tokens(self, sentence: str) -> list[int]:
+        return tokens_of(spoken_phonemes(sentence, self._phonemes))
 
 
 def _parts(tokens: list[int]) -> list[list[int]]:

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from cc_tts.engines.cpu.contract import FoundModel, OnAudio, SentenceAudio, Unusable
+from cc_tts.engines.cpu.contract import FoundModel, Parts, SentenceAudio, Unusable
 from cc_tts.engines.cpu.libespeak import LANGUAGE_SWITCH, EspeakLibrary
 from cc_tts.engines.cpu.marks import clauses, last_mark, sentences
 from cc_tts.engines.cpu.networks import network_of
@@ -135,12 +135,11 @@ class PiperVoice:
             raise ConfigError(f"{model}.json: espeak.voice: {error.detail}") from error
         self.rate_hz = description.audio.sample_rate
 
-    def speak(self, text: str, *, voice_id: str, speed: float, on_audio: OnAudio) -> None:  # noqa: ARG002 - one voice
-        """See the contract; each sentence is given out as soon as it is made."""
-        for sentence in sentences(text):
-            ids = self._phoneme_ids(sentence)
-            if ids and not on_audio(SentenceAudio(pcm_of(self._synthesise(ids, speed)), last_mark(sentence))):
-                return
+    def speak(self, text: str, *, voice_id: str, speed: float) -> Parts:  # noqa: ARG002 - one voice
+        """See the contract; a part is a sentence."""
+        prepared = [(ids, last_mark(each)) for each in sentences(text) if (ids := self._phoneme_ids(each))]
+        for number, (ids, mark) in enumerate(prepared, 1):
+            yield SentenceAudio(pcm_of(self._synthesise(ids, speed)), mark, is_last=number == len(prepared))
 
     def _phonemes(self, clause: str, mark: str) -> str:
         parts = pronounced_parts(clause)

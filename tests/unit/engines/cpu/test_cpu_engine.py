@@ -11,7 +11,7 @@ import pytest
 import structlog
 
 from cc_tts.config.schema import LogConfig, TtsConfig
-from cc_tts.engines.cpu.contract import FoundModel, OnAudio, SentenceAudio, Unusable
+from cc_tts.engines.cpu.contract import FoundModel, Parts, SentenceAudio, Unusable
 from cc_tts.engines.cpu.engine import MAX_AHEAD_MS, CpuEngine
 from cc_tts.engines.cpu.sample_texts import SAMPLES, sample_of
 from cc_tts.engines.cpu.samples import pcm_of
@@ -41,17 +41,24 @@ class HeldVoice:
         self.cost_s = cost_s
         self.asked: queue.SimpleQueue[str] = queue.SimpleQueue()
         self.released: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self.num_left = 0
+        """Chunks that nobody listened to until the end."""
 
-    def speak(self, text: str, *, voice_id: str, speed: float, on_audio: OnAudio) -> None:
-        for sentence in text.split("|"):
+    def speak(self, text: str, *, voice_id: str, speed: float) -> Parts:
+        said = text.split("|")
+        for number, sentence in enumerate(said, 1):
             if text not in sample_of("en"):
                 self.asked.put(sentence)
                 self.released.get(timeout=WAIT_S)
             if sentence == "broken":
                 raise RuntimeError(sentence)
             self._clock.advance(1000 * self.cost_s)
-            if not on_audio(SentenceAudio(pcm_of(np.full(round(RATE_HZ / speed), 0.5, np.float32)), "")):
-                return
+            pcm = pcm_of(np.full(round(RATE_HZ / speed), 0.5, np.float32))
+            try:
+                yield SentenceAudio(pcm, "", is_last=number == len(said))
+            except GeneratorExit:
+                self.num_left += number < len(said)
+                raise
 
 
 def settings(**limits: Any) -> WorkerSettings:
@@ -151,6 +158,16 @@ def test_a_new_stream_waits_for_one_that_is_about_to_run_dry(hall: Hall) -> None
     assert hall.asked() == "goes on"
 
 
+def test_a_first_part_comes_before_the_later_parts_of_a_chunk_that_was_begun(hall: Hall) -> None:
+    hall.speak(1, "begins|goes on|and ends")
+    assert hall.asked() == "begins"
+    hall.speak(2, "is new")
+    hall.release()
+    assert hall.asked() == "is new"
+    hall.release()
+    assert hall.asked() == "goes on"
+
+
 def test_audio_that_comes_after_its_listener_ran_dry_is_an_underrun_unless_there_was_no_text(hall: Hall) -> None:
     hall.speak(1, "first", end=False)
     hall.asked()
@@ -189,6 +206,19 @@ def test_a_cancelled_stream_gives_nothing_more(hall: Hall) -> None:
     assert hall.asked() == "next"
     hall.release()
     assert {out.stream_id for out in hall.outs(2)} == {2}
+
+
+def test_a_voice_is_left_where_the_stream_of_a_begun_chunk_is_cancelled(hall: Hall) -> None:
+    hall.speak(1, "begins|never said")
+    hall.asked()
+    hall.speak(2, "is new")
+    hall.release()
+    hall.asked()
+    hall.engine.cancel(1)
+    assert hall.voice.num_left == 1
+    hall.release()
+    hall.outs(2)
+    assert hall.voice.asked.empty()
 
 
 def test_what_breaks_off_is_one_stream(hall: Hall) -> None:
@@ -311,9 +341,9 @@ class Recorder:
     def __init__(self) -> None:
         self.texts: list[str] = []
 
-    def speak(self, text: str, *, voice_id: str, speed: float, on_audio: OnAudio) -> None:
+    def speak(self, text: str, *, voice_id: str, speed: float) -> Parts:
         self.texts.append(text)
-        on_audio(SentenceAudio(pcm_of(np.full(round(RATE_HZ * len(text) / speed), 0.5, np.float32)), ""))
+        yield SentenceAudio(pcm_of(np.full(round(RATE_HZ * len(text) / speed), 0.5, np.float32)), "")
 
 
 def no_voice() -> Recorder:
@@ -356,8 +386,8 @@ class Mute:
     def __init__(self, num_samples: int) -> None:
         self._samples = np.zeros(num_samples, np.float32)
 
-    def speak(self, text: str, *, voice_id: str, speed: float, on_audio: OnAudio) -> None:
-        on_audio(SentenceAudio(pcm_of(self._samples), ""))
+    def speak(self, text: str, *, voice_id: str, speed: float) -> Parts:
+        yield SentenceAudio(pcm_of(self._samples), "")
 
 
 @pytest.mark.parametrize("num_samples", [0, RATE_HZ])
@@ -406,11 +436,11 @@ class Paced:
         self._cost_s = cost_s
         self.num_spoken = 0
 
-    def speak(self, text: str, *, voice_id: str, speed: float, on_audio: OnAudio) -> None:
+    def speak(self, text: str, *, voice_id: str, speed: float) -> Parts:
         self.num_spoken += 1
         for end in (None, None, None, "."):
             self._clock.advance(250 * self._cost_s)
-            on_audio(SentenceAudio(pcm_of(np.full(RATE_HZ // 4, 0.5, np.float32)), end))
+            yield SentenceAudio(pcm_of(np.full(RATE_HZ // 4, 0.5, np.float32)), end)
 
 
 def _itself(voice: Paced) -> Paced:

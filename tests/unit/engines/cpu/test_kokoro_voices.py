@@ -21,14 +21,7 @@ SAMPLES_EACH = 1200
 
 
 def spoken(found: FoundModel, text: str, *, speed: float = 1.0) -> list[SentenceAudio]:
-    parts: list[SentenceAudio] = []
-
-    def keep(audio: SentenceAudio) -> bool:
-        parts.append(audio)
-        return True
-
-    found.load().speak(text, voice_id=found.voices[0].id, speed=speed, on_audio=keep)
-    return parts
+    return list(found.load().speak(text, voice_id=found.voices[0].id, speed=speed))
 
 
 def models_in(folder: Path) -> list[FoundModel]:
@@ -122,18 +115,6 @@ def test_a_sentence_beyond_the_models_positions_is_said_in_parts(tmp_path: Path)
 def test_nothing_is_given_out_for_a_text_without_words(tmp_path: Path) -> None:
     make_kokoro_voices(tmp_path, "ef_a")
     assert spoken(models_in(tmp_path)[0], "… !") == []
-
-
-def test_nobody_who_listens_any_more_is_spoken_to(tmp_path: Path) -> None:
-    make_kokoro_voices(tmp_path, "ef_a")
-    voice, heard = models_in(tmp_path)[0], []
-
-    def leave(audio: SentenceAudio) -> bool:
-        heard.append(audio)
-        return False
-
-    voice.load().speak("Uno. Dos. Tres.", voice_id="kokoro-ef_a", speed=1.0, on_audio=leave)
-    assert len(heard) == 1
 
 
 def test_without_pypinyin_chinese_voices_name_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hibari import dsp
 
-from cc_tts.engines.cpu.hibari_waves import WINDOW_FRAMES, Frames, windows
+from cc_tts.engines.cpu.hibari.waves import WINDOW_FRAMES, Frames, windows
 
 pytestmark = pytest.mark.unit
 

@@ -1,0 +1,1 @@
+"""The voices of hibari, small and of English (Apache-2.0)."""

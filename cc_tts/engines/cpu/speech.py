@@ -40,7 +40,7 @@ class ChunkSpeech:
             self._first_ms = self._spent_ms
 
     def cost(self, num_characters: int) -> Cost | None:
-        """What so many characters have cost; ``None`` if nothing was heard."""
+        """Return what a chunk of so many characters has cost, or ``None`` if nothing was heard."""
         if not self._given_ms:
             return None
         return Cost(self._spent_ms / self._given_ms, self._spent_ms / num_characters, self._first_ms)

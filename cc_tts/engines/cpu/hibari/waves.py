@@ -18,7 +18,7 @@ from hibari import dsp
 from cc_tts.engines.cpu.samples import Samples
 
 _OVERLAP: Final = dsp.N_FFT // dsp.HOP
-"""So many frames have a part in a sample."""
+"""The number of frames that have a part in a sample."""
 WINDOW_FRAMES: Final = 80
 """A second of audio."""
 Spectra = npt.NDArray[np.float32]

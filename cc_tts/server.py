@@ -138,6 +138,7 @@ class Server:
             clock=clock,
             new_id=lambda: self.nodes.new_id("utt"),
             on_down=restarts.labels(process="mrcp").inc,
+            tracer=self._tracer,
         )
         self.webhooks = Webhooks(config.webhooks, clock=clock, metrics=self.metrics, tracer=self._tracer)
         self.events = EventBus(

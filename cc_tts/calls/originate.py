@@ -97,7 +97,7 @@ class OutgoingCalls:
             call = self._new_call(request, call_id)
             self._table.reserve(call_id, request.tenant)
             beside = request.bridge.other_call_id if request.bridge else ""
-            call.invite = _invite(request, call_id)
+            call.invite = _invite(request, call)
             self._ua.originate(call.invite, beside=beside)
         except BaseException:
             self._services.trunks.withdraw(call_id)
@@ -232,10 +232,12 @@ def _renew_leg(call: Call, attempt: Attempt) -> None:
     call.keeper.keep()
 
 
-def _invite(request: OriginateRequest, call_id: str) -> messages.Originate:
+def _invite(request: OriginateRequest, call: Call) -> messages.Originate:
     asserted = {"P-Asserted-Identity": f"<{request.asserted_identity}>"} if request.asserted_identity else {}
+    if call.trace is not None and "x-traceparent" not in map(str.lower, request.headers):
+        asserted["X-Traceparent"] = call.traceparent  # as of calls that come in
     return messages.Originate(
-        call_id=call_id,
+        call_id=call.id,
         to=request.to,
         from_=request.from_ or "",
         headers=request.headers | asserted,

@@ -35,6 +35,8 @@ from cc_tts.speech.source import SpeechSource
 from cc_tts.tenants.accounting import AccountingLog
 from cc_tts.tenants.quotas import TenantQuotas
 from cc_tts.text.pronunciation.lexicon import CompiledLexicon, read_pls
+from cc_tts.tracing.span import Span, Value
+from cc_tts.tracing.tracer import Tracer
 
 LOOK_S: Final = 0.1  # unmeasured
 _ENDS_OF_SESSIONS: Final = ("hangup", "shutdown", "released", "not_connected", "no_ack")
@@ -56,8 +58,12 @@ class MrcpProcess:
         clock: Clock,
         new_id: Callable[[], str],
         on_down: Callable[[], None],
+        tracer: Tracer | None = None,
     ) -> None:
         self._config = config
+        self._tracer = tracer or Tracer()
+        self._spans: dict[str, Span] = {}
+        """The span of each session that has spoken."""
         self._metrics = metrics
         self._on_down = on_down
         self._accepting = True
@@ -131,6 +137,7 @@ class MrcpProcess:
                 self._tasks.begin(self._define(message, payload, known), "lexicon")
             case MrcpCallOver(mrcp_call_id=mrcp_call_id):
                 self._lexicons.pop(mrcp_call_id, None)
+                self._end_span(mrcp_call_id)
             case Sessions(num=num):
                 self.num_sessions = num
                 self._metrics.mrcp_sessions.set(num)
@@ -143,8 +150,23 @@ class MrcpProcess:
     def _open(self, opened: OpenSpeech, payload: bytes) -> None:
         known = self._lexicons.get(opened.mrcp_call_id, {})
         lexicons = tuple(known[name] for name in opened.lexicons if name in known)
-        speech = self._speeches[opened.speech_id] = MrcpSpeech(opened, payload, lexicons, self._services)
+        span = self._span_of(opened.mrcp_call_id)
+        speech = self._speeches[opened.speech_id] = MrcpSpeech(opened, payload, lexicons, self._services, span)
         speech.begin()
+
+    def _span_of(self, mrcp_call_id: str) -> Span | None:
+        """Begin the span of a SPEAK request as a part of its session's; ``None`` while nothing is exported."""
+        whole = self._spans.get(mrcp_call_id) or self._tracer.begin("mrcp.session", kind="server")
+        if whole is None:
+            return None
+        self._spans[mrcp_call_id] = whole
+        attributes: dict[str, Value] = {"gen_ai.operation.name": "tts", "gen_ai.output.type": "speech"}
+        return whole.child("mrcp.speak", kind="server", attributes=attributes | {"gen_ai.provider.name": "cc-tts"})
+
+    def _end_span(self, mrcp_call_id: str) -> None:
+        if (span := self._spans.pop(mrcp_call_id, None)) is not None:
+            span.end()
+            span.trace.close()
 
     def _close(self, number: int, played_ms: float, reason: str) -> None:
         if (speech := self._speeches.pop(number, None)) is not None:
@@ -165,6 +187,8 @@ class MrcpProcess:
         for number in list(self._speeches):
             self._close(number, 0.0, "process_ended")
         self._lexicons.clear()
+        for mrcp_call_id in list(self._spans):
+            self._end_span(mrcp_call_id)
         self.num_sessions = 0
         self._metrics.mrcp_sessions.set(0)
 

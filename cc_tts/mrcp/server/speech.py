@@ -10,6 +10,7 @@ Runs on: the event loop.
 """
 
 import asyncio
+import contextvars
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -57,6 +58,7 @@ from cc_tts.tenants.accounting import AccountingLog, UtteranceLine
 from cc_tts.tenants.quotas import Reservation, TenantQuotas
 from cc_tts.text.characters import clean
 from cc_tts.text.pronunciation.lexicon import CompiledLexicon, replacements_by
+from cc_tts.tracing.span import CURRENT, Span
 from cc_tts.voices.voice import Voice
 
 CHUNK_TIMEOUT_S: Final = 15.0
@@ -88,7 +90,12 @@ class MrcpSpeech:
     """A text, and how far it is."""
 
     def __init__(
-        self, opened: OpenSpeech, payload: bytes, lexicons: tuple[CompiledLexicon, ...], services: SpeechServices
+        self,
+        opened: OpenSpeech,
+        payload: bytes,
+        lexicons: tuple[CompiledLexicon, ...],
+        services: SpeechServices,
+        span: Span | None = None,
     ) -> None:
         self._opened = opened
         self._payload = payload
@@ -109,10 +116,13 @@ class MrcpSpeech:
         self._num_marks = 0
         self._is_cached = False
         self._error: str | None = None
+        self._span = span
+        self._context = contextvars.copy_context()
+        self._context.run(CURRENT.set, span)
 
     def begin(self) -> None:
         """Look at the text, and speak it when its turn has come."""
-        self._task = asyncio.create_task(self._first(), name="mrcp speech")
+        self._task = asyncio.create_task(self._first(), name="mrcp speech", context=self._context)
 
     def take(self, message: Message) -> None:
         """The MRCP process tells something of it."""
@@ -125,13 +135,23 @@ class MrcpSpeech:
                 self._moved.set()
             case JumpSpeech():
                 before = self._task
-                self._task = asyncio.create_task(self._jump(message, before), name="mrcp speech")
+                self._task = asyncio.create_task(self._jump(message, before), name="mrcp speech", context=self._context)
 
     async def close(self, played_ms: float, reason: str) -> None:
         """Nothing more is wanted of it."""
         await _end(self._task)
         if self._is_charged and self._content is not None:
             self._services.accounting.add(self._line(self._content, played_ms, reason))
+        if self._span is not None:
+            self._end_span(self._span, played_ms, reason)
+
+    def _end_span(self, span: Span, played_ms: float, reason: str) -> None:
+        span.attributes |= {"cctts.played_ms": round(played_ms), "cctts.cached": self._is_cached, "result": reason}
+        if self._voice is not None:
+            span.attributes |= {"cctts.voice": self._voice.id, "gen_ai.request.model": self._voice.engine}
+        if self._error:
+            span.trace.keep()
+        span.end(error=self._error or "")
 
     # ---------------------------------------------------------------------------------------------------------------------
 

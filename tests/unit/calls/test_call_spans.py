@@ -117,6 +117,22 @@ async def test_a_call_that_a_request_places_is_a_part_of_it(traced: Traced, requ
     assert (invite.kind, invite.error, invite.attributes["sip.response_code"]) == ("client", "486", 486)
 
 
+async def test_the_invite_of_a_call_that_we_place_names_its_trace(traced: Traced) -> None:
+    call = await traced.exchange.registry.originate(OriginateRequest(to="sip:1000@127.0.0.1"))
+    own = {"x-traceparent": CLIENT}
+    await traced.exchange.registry.originate(OriginateRequest(to="sip:1000@127.0.0.1", headers=own))
+    headers = [command[3] for command in traced.ua.commands("originate")]
+    assert headers == [{"X-Traceparent": call.traceparent}, own]
+    traced.ua.ended(call.id)
+    assert TraceContext.parse(call.traceparent) == traced.named("call").context
+
+
+async def test_without_traces_an_invite_names_none() -> None:
+    exchange = Exchange()
+    await exchange.registry.originate(OriginateRequest(to="sip:1000@127.0.0.1"))
+    assert [command[3] for command in exchange.ua.commands("originate")] == [{}]
+
+
 async def test_an_utterance_is_linked_to_the_request_that_asked_for_it(traced: Traced, request_span: Span) -> None:
     call = await traced.exchange.registry.originate(OriginateRequest(to="sip:1000@127.0.0.1"))
     traced.ua.established(call.id)

@@ -32,6 +32,8 @@ from cc_tts.tenants.accounting import AccountingLog
 from cc_tts.tenants.quotas import TenantQuotas
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.pronunciation.lexicon import CompiledLexicon, Lexicon
+from cc_tts.tracing.span import Span
+from cc_tts.tracing.tracer import Tracer
 from tests.fakes.fake_engine import FakeEngine
 
 pytestmark = pytest.mark.unit
@@ -121,7 +123,7 @@ PLS = (
 )
 
 
-def process_with(metrics: Metrics) -> MrcpProcess:
+def process_with(metrics: Metrics, tracer: Tracer | None = None) -> MrcpProcess:
     """The process as the server has it, though none runs."""
     return MrcpProcess(
         Config(),
@@ -132,7 +134,24 @@ def process_with(metrics: Metrics) -> MrcpProcess:
         clock=MonotonicClock(),
         new_id=lambda: "u",
         on_down=lambda: None,
+        tracer=tracer,
     )
+
+
+async def test_the_texts_of_a_session_are_one_trace() -> None:
+    spans: list[Span] = []
+    process = process_with(Metrics(), Tracer(export=spans.append))
+    for number in (1, 2):
+        process.take(OpenSpeech(number, "mrcp_1", "text", Style(), 8000), b"Hello.")
+        await asyncio.sleep(0)
+        process.take(CloseSpeech(number, 120.0, "normal"), b"")
+    await process._tasks.ended()  # noqa: SLF001 - nothing else tells that both are closed
+    process.take(MrcpCallOver("mrcp_1"), b"")
+    first, second, session = spans
+    assert [span.name for span in spans] == ["mrcp.speak", "mrcp.speak", "mrcp.session"]
+    assert (first.parent, second.parent, session.parent) == (session.context, session.context, None)
+    assert (first.attributes["cctts.played_ms"], first.attributes["result"], first.error) == (120, "normal", "")
+    assert "Hello" not in repr([span.attributes for span in spans])
 
 
 @pytest.mark.parametrize(

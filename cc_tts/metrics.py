@@ -80,6 +80,11 @@ class Metrics:
             "Estimated mean opinion score of an answered call, 1 to 4.5, at its end.",
             buckets=MOS_BUCKETS,
         )
+        self.call_remote_mos = histogram(
+            "cctts_call_remote_mos",
+            "Mean opinion score of what the far side of an answered call heard, 1 to 5, where it says so by RTCP-XR.",
+            buckets=MOS_BUCKETS,
+        )
         self.call_lost = histogram(
             "cctts_call_lost_ratio",
             "Share of the packets of an answered call that did not arrive.",
@@ -163,6 +168,12 @@ class Metrics:
         self.hep_packets = counter(
             "cctts_hep_packets",
             "Copies of SIP messages and reports to the server of sip.hep; dropped: the socket did not take one at once.",
+            "result",
+        )
+
+        self.quality_reports = counter(
+            "cctts_quality_reports",
+            "Reports of calls to quality.collector: accepted, refused, unanswered; dropped: too many waited.",
             "result",
         )
 

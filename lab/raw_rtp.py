@@ -34,6 +34,7 @@ class RtpPeer:
         self.port = 0
         self.heard: list[RtpPacket] = []
         self.num_rtcp_heard = 0
+        self.last_rtcp = b""
         self._ssrc = random.getrandbits(32)
         self._sequence = random.getrandbits(16) if first_sequence is None else first_sequence - 1
         self._timestamp = random.randrange(1 << 20)
@@ -58,6 +59,7 @@ class RtpPeer:
     def take(self, data: bytes, *, rtcp: bool) -> None:
         if rtcp or is_rtcp(data):
             self.num_rtcp_heard += 1
+            self.last_rtcp = data
         else:
             self.heard.append(RtpPacket.from_bytes(data))
         self._changed.set()
@@ -72,9 +74,9 @@ class RtpPeer:
                 await asyncio.sleep(0)
         return len(self.heard)
 
-    def report(self, to: Address) -> None:
-        """Send an empty receiver report (RFC 3550 §6.4.2) from the RTCP port to the one above ``to``."""
-        self._transports[1].sendto(_RECEIVER_REPORT, (to[0], to[1] + 1))
+    def report(self, to: Address, more: bytes = b"") -> None:
+        """Send an empty receiver report (RFC 3550 §6.4.2) and ``more`` from the RTCP port to the one above ``to``."""
+        self._transports[1].sendto(_RECEIVER_REPORT + more, (to[0], to[1] + 1))
 
     async def say(self, to: Address, num_packets: int, payload: bytes = SPEECH) -> None:
         """Send PCMU, a packet each ``PACKET_MS``."""

@@ -71,6 +71,10 @@ OF_TEXT: Final = (
 _SIP_CALL_ID: Final = re.compile(r"[!-~]{1,1024}")
 """``callid`` of RFC 3261 §25.1, which sets no bound, and what else peers send."""
 
+_LEVELS: Final = Query(
+    "levels", "true: with how loud calls are, which is measured while somebody asks.", ("true", "false")
+)
+
 ROUTES: Final = RouteTable("Calls")
 
 
@@ -236,7 +240,9 @@ def command(request: web.Request, client_state: str | None, act: Callable[[Call]
     query=(
         Query("state", "Only calls in this state.", tuple(CallState)),
         Query("sip_call_id", "Only calls of this SIP Call-ID, as a PBX or a trace has it."),
+        _LEVELS,
     ),
+    errors=(Unprocessable,),
     for_tenants=True,
 )
 async def list_calls(request: web.Request) -> views.Calls:
@@ -252,7 +258,7 @@ async def list_calls(request: web.Request) -> views.Calls:
             "sip_call_id is the Call-ID of a SIP dialog: 1 to 1024 printable ASCII characters, no blanks"
         )
     tenant, calls = current_tenant(), request.app[CONTEXT].registry.calls(state, sip_call_id)
-    return views.Calls([views.Call.of(call) for call in calls if tenant in ("", call.tenant)])
+    return views.Calls([_shown(request, call) for call in calls if tenant in ("", call.tenant)])
 
 
 @ROUTES.add(
@@ -317,10 +323,17 @@ async def originate_call(request: web.Request, body: Originate) -> views.Call:
         return views.Call.of(await request.app[CONTEXT].registry.originate(wanted))
 
 
-@ROUTES.add("GET", "/v1/calls/{id}", scope="read", errors=(CallNotFound,))
+@ROUTES.add("GET", "/v1/calls/{id}", scope="read", query=(_LEVELS,), errors=(CallNotFound, Unprocessable))
 async def get_call(request: web.Request) -> views.Call:
     """Show one call, also one that has ended lately."""
-    return views.Call.of(call_of(request))
+    return _shown(request, call_of(request))
+
+
+def _shown(request: web.Request, call: Call) -> views.Call:
+    if _LEVELS.choice(request, default="false") == "true":
+        call.audio.measure_levels()
+        return views.Call.of(call, levels=call.levels)
+    return views.Call.of(call)
 
 
 @ROUTES.add(

@@ -17,7 +17,7 @@ from cc_tts.calls.dtmf.gather import GatherResult
 from cc_tts.calls.ending import Ending
 from cc_tts.calls.prompts.utterance import CompletionCause, UtteranceError
 from cc_tts.cluster.messages import Node, Worker
-from cc_tts.media.quality import Quality
+from cc_tts.media.quality import Levels, Quality
 from cc_tts.speech.prompt import SsmlWarning, Then
 from cc_tts.speech.timing.spans import Word
 from cc_tts.voices.voice import VoiceKind
@@ -52,6 +52,7 @@ class Call(View, frozen=True, kw_only=True):
         "trunk": lambda call: call.trunk or UNSET,
         "utterance_ids": lambda call: tuple(call.utterances),
         "bridged_to": lambda call: call.bridge.other or UNSET,
+        "levels": lambda _: UNSET,
     }
     id: str
     direction: Direction
@@ -94,6 +95,12 @@ class Call(View, frozen=True, kw_only=True):
     ] = UNSET
     tenant: Annotated[str | UnsetType, Meta(description="Whose call it is; left out if it is no tenant's.")] = UNSET
     trunk: Annotated[str | UnsetType, Meta(description="It is placed by this trunk or came by it.")] = UNSET
+    levels: Annotated[
+        Levels | UnsetType | None,
+        Meta(
+            description="Only with ``levels=true``; null while they are not measured yet, which takes a second or two."
+        ),
+    ] = UNSET
 
 
 class Calls(msgspec.Struct, frozen=True):

@@ -410,7 +410,7 @@ class Call(CallInfo):
         self.handover.command_failed(failed.command)
 
     def _on_ended(self, ended: messages.CallEnded) -> None:
-        self.quality = ended.quality
+        self.quality, self.levels = ended.quality, None
         self.services.metrics.ua_late_frames.inc(ended.quality.late_frames)
         self.terminate(self.ending_by(ended), ended.at_ns)
 
@@ -422,7 +422,7 @@ class Call(CallInfo):
         messages.HoldChanged: _on_hold,
         messages.DtmfBegan: lambda call, key: call.keys.key_down(key.at_ns),
         messages.DtmfReceived: lambda call, key: call.keys.key(key),
-        messages.QualityReport: lambda call, report: setattr(call, "quality", report.quality),
+        messages.QualityReport: CallInfo.note_quality,
         messages.CommandFailed: _on_command_failed,
         messages.TransferProgress: lambda call, progress: call.handover.take(progress),
         messages.Bridged: lambda call, bridged: call.bridge.made(bridged.bridge_id),

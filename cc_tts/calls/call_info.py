@@ -15,7 +15,7 @@ from cc_tts.calls.recording.recording import RecordingStamp
 from cc_tts.calls.relay.request import RelayRequest
 from cc_tts.config.schema import CallWebhook, MediaDialect
 from cc_tts.errors import CcTtsError, LineUnsupported
-from cc_tts.media.quality import Quality
+from cc_tts.media.quality import Levels, Quality
 from cc_tts.speech.prompt import Disclosure, PromptDefaults
 from cc_tts.tracing.context import TraceContext
 from cc_tts.ua import messages
@@ -68,6 +68,8 @@ class CallInfo:
     """Whether a client has paused the prompts."""
     ending: Ending | None = None
     quality: Quality = field(default_factory=Quality)
+    levels: Levels | None = None
+    """How loud it is, while somebody looks."""
     local_reason: str | None = None
     """Why we end the call, once we do."""
     end_in_gap: str | None = None
@@ -107,6 +109,10 @@ class CallInfo:
         """Take in what the leg's media are."""
         self.codec, self.clock_rate_hz, self.srtp = media.codec, media.clock_rate_hz, media.srtp
         self.dtmf_method = media.dtmf
+
+    def note_quality(self, report: messages.QualityReport) -> None:
+        """Take in how it sounds."""
+        self.quality, self.levels = report.quality, report.levels
 
     def note_leg(self, snapshot: messages.CallSnapshot) -> None:
         """Take in what a leg is like that another server had."""

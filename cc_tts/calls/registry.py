@@ -266,7 +266,12 @@ class CallRegistry:
                 self.warm_transfers.adopt(self._table.live.get(message.call_id))
             case messages.InviteRefused():
                 self._refused()
-            case messages.RequestsRefused() | messages.AssertionsFailed() | messages.HepCounts():
+            case (
+                messages.RequestsRefused()
+                | messages.AssertionsFailed()
+                | messages.HepCounts()
+                | messages.ReportsPublished()
+            ):
                 self._count(message)
             case messages.MediaLateness():
                 self._note_lateness()
@@ -310,8 +315,11 @@ class CallRegistry:
         self._metrics.ua_media_lateness.set(self._ua.lateness.p99_ms / 1000)
         self._metrics.ua_refusing_lateness.set(self._ua.lateness.refusing)
 
-    def _count(self, message: messages.RequestsRefused | messages.AssertionsFailed | messages.HepCounts) -> None:
+    def _count(self, message: Message) -> None:
         match message:
+            case messages.ReportsPublished(counts=results):
+                for result, count in results.items():
+                    self._metrics.quality_reports.labels(result=result).inc(count)
             case messages.RequestsRefused(counts=counts):
                 for cause, count in counts.items():
                     self._metrics.sip_refused.labels(cause=cause).inc(count)

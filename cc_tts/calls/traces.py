@@ -94,3 +94,5 @@ def observe(quality: Quality, metrics: Metrics) -> None:
             series.observe(ms / MS_PER_S)
     if quality.mos is not None:
         metrics.call_mos.observe(quality.mos)
+    if quality.remote is not None and (heard := quality.remote.mos_cq or quality.remote.mos_lq) is not None:
+        metrics.call_remote_mos.observe(heard)

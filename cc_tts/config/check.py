@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from cc_tts.config import cluster, remote, webhooks
 from cc_tts.config.record import route_faults
 from cc_tts.config.schema import MAX_TENANTS, Config, RouteConfig
-from cc_tts.config.sections import asterisk, mrcp, prompts, relay, tracing, trunks
+from cc_tts.config.sections import asterisk, mrcp, prompts, quality, relay, tracing, trunks
 from cc_tts.config.sections.hep import hep_address
 from cc_tts.config.sip_uri import MAX_PORT, AllowedTargets, is_ip_address, uri_fault
 from cc_tts.egress.hosts import host_faults
@@ -45,6 +45,7 @@ def _sip(config: Config) -> Iterator[str]:
         if not is_ip_address(address):
             yield f"sip.nameservers: {address!r} is not an IP address"
     hep_address(sip.hep)
+    yield from quality.faults(config.quality)
 
 
 def _ua(config: Config) -> Iterator[str]:

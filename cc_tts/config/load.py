@@ -62,6 +62,7 @@ RELOADABLE: Final = (
     "sip.trace_messages",
     "sip.hep",
     "sip.hep_capture_id",
+    "quality",
     "auth",
     "tls",
     "tenants",

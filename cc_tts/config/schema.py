@@ -13,6 +13,7 @@ from cc_tts.config.record import RecordConfig, RouteRecord
 from cc_tts.config.sections.asterisk import AsteriskConfig
 from cc_tts.config.sections.mrcp import MrcpConfig
 from cc_tts.config.sections.prompts import MAX_URL_CHARS, PromptsConfig
+from cc_tts.config.sections.quality import QualityConfig
 from cc_tts.config.sections.relay import RelayConfig, RouteRelay
 from cc_tts.config.sections.tracing import TracingConfig
 from cc_tts.config.sections.trunks import TrunkConfig
@@ -517,6 +518,7 @@ class Config:
     trunks: dict[str, TrunkConfig] = field(default_factory=dict)
     asterisk: AsteriskConfig = field(default_factory=AsteriskConfig)
     rtp: RtpConfig = field(default_factory=RtpConfig)
+    quality: QualityConfig = field(default_factory=QualityConfig)
     http: HttpConfig = field(default_factory=HttpConfig)
     tts: TtsConfig = field(default_factory=TtsConfig)
     remote: RemoteConfig = field(default_factory=RemoteConfig)

@@ -1,5 +1,6 @@
 """How well a leg sounds, in numbers."""
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,9 +13,33 @@ _KNEE_MS: Final = 177.3  # unmeasured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VoipMetrics:
+    """How one side hears the other, since the beginning (RFC 3611 §4.7). ``_rate`` and ``_density`` are fractions, 0 to 1;
+    levels are dBm0; ``None``: it does not say.
+    """
+
+    loss_rate: float = 0.0
+    discard_rate: float = 0.0
+    burst_density: float = 0.0
+    gap_density: float = 0.0
+    burst_ms: int = 0
+    gap_ms: int = 0
+    round_trip_ms: int = 0
+    end_system_delay_ms: int = 0
+    signal_dbm: int | None = None
+    noise_dbm: int | None = None
+    echo_return_loss_db: int | None = None
+    r_factor: int | None = None
+    mos_lq: float | None = None
+    mos_cq: float | None = None
+    jitter_buffer_ms: int = 0
+    jitter_buffer_max_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Quality:
     """The quality of a leg, as RTCP (RFC 3550 §6.4) and the playout buffer report it. Counts since the call began, over
-    all of its streams; loss and jitter of what we receive.
+    all of its streams; loss and jitter of what we receive. ``remote``: how the far side hears us, if it says so by RTCP-XR.
     """
 
     packets_sent: int = 0
@@ -25,6 +50,26 @@ class Quality:
     underruns: int = 0
     late_frames: int = 0
     mos: float | None = None
+    remote: VoipMetrics | None = None
+
+
+SILENCE_DBOV: Final = -127
+_FULL_SCALE: Final = 32768
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Levels:
+    """How loud a call was in the last second, at its loudest: the mean amplitude of 20 ms, dB relative to overload (dBov as
+    in RFC 6464), -127 to 0. ``received``: what we hear; ``sent``: what the far side hears.
+    """
+
+    received_dbov: int
+    sent_dbov: int
+
+
+def level_dbov(mean_amplitude: float) -> int:
+    """The level of samples of 16 bits whose absolute values have this mean."""
+    return max(SILENCE_DBOV, round(20 * math.log10(mean_amplitude / _FULL_SCALE))) if mean_amplitude else SILENCE_DBOV
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +99,8 @@ class StreamFigures:
             round_trip_ms=self.round_trip_ms if later.round_trip_ms is None else later.round_trip_ms,
         )
 
-    def quality(self, *, underruns: int, late_frames: int) -> Quality:
-        """These with the figures of the playout buffer."""
+    def quality(self, *, underruns: int, late_frames: int, remote: VoipMetrics | None = None) -> Quality:
+        """These with the figures of the playout buffer, and what the far side says."""
         expected, round_trip_ms, mos = self.packets_received + self.packets_lost, self.round_trip_ms, None
         if expected and round_trip_ms is not None:
             mos = mean_opinion_score(loss=self.packets_lost / expected, round_trip_ms=round_trip_ms)
@@ -68,14 +113,22 @@ class StreamFigures:
             underruns=underruns,
             late_frames=late_frames,
             mos=mos,
+            remote=remote,
         )
 
 
 def mean_opinion_score(*, loss: float, round_trip_ms: float) -> float:
     """The E-model's estimate for G.711 (ITU-T G.107, simplified): 1 to 4.5; ``loss`` is a fraction, 0 to 1."""
-    delay_ms = round_trip_ms / 2 + LOCAL_DELAY_MS
+    return opinion_of(transmission_rating(loss=loss, delay_ms=round_trip_ms / 2 + LOCAL_DELAY_MS))
+
+
+def transmission_rating(*, loss: float, delay_ms: float) -> float:
+    """The E-model's R of G.711, 0 to 100. ``delay_ms`` 0: as somebody rates it who only listens."""
     impairment = 0.024 * delay_ms + (0.11 * (delay_ms - _KNEE_MS) if delay_ms > _KNEE_MS else 0.0)
     loss_percent = 100 * loss
-    r = BASE_R - impairment - 95 * loss_percent / (loss_percent + G711_BPL)
-    r = min(100.0, max(0.0, r))
+    return min(100.0, max(0.0, BASE_R - impairment - 95 * loss_percent / (loss_percent + G711_BPL)))
+
+
+def opinion_of(r: float) -> float:
+    """The mean opinion score that an R stands for (ITU-T G.107 Annex B)."""
     return max(1.0, round(1 + 0.035 * r + r * (r - 60) * (100 - r) * 7e-6, 2))

@@ -6,7 +6,7 @@ of a caller. Runs on: the event loop.
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -59,7 +59,7 @@ class CallLine(msgspec.Struct, frozen=True, kw_only=True, tag="call"):
     sip_code: int | None
     q850_cause: int | None
     codec: str | None
-    quality: Mapping[str, float | None]
+    quality: Mapping[str, Any]
     recordings: Sequence[Mapping[str, str]] = ()
     disclosed: float | None = None
 

@@ -488,6 +488,7 @@ def settings_of(config: Config) -> list[messages.UaSettings]:
                     port=sip.port if num == 1 else config.ua.own_ports[number],
                     max_calls=(sip.max_calls + number) // num,
                 ),
+                quality=config.quality,
                 rtp=rtp if num == 1 else replace(rtp, port_min=first_rtp, port_max=first_rtp + num_ports - 1),
                 registration=config.registration,
                 trunks=config.trunks,

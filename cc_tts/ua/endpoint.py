@@ -32,6 +32,7 @@ from cc_tts.ua.pjsip.pjsip_log import PjsipLog
 from cc_tts.ua.pjsip.sip_thread import SipThread, pj_detail
 from cc_tts.ua.pjsua2_build import PYPI_WHEEL, Pjsua2Build
 from cc_tts.ua.process.agent import Agent
+from cc_tts.ua.quality.publisher import Publisher
 from cc_tts.ua.rtp import l16
 from cc_tts.ua.rtp.audio_port import AudioPorts
 from cc_tts.ua.rtp.intake import Intake
@@ -132,8 +133,13 @@ class UserAgent(Agent[Leg]):
             on_key=self._bridges.pass_key,
             intake=intake,
             follows_rtp=self._build.folder is None,
+            quality=lambda: self._settings.quality,
+            sink=self._endpoint.audDevManager().getPlaybackDevMedia(),
         )
         self._accounts = Accounts(settings, on_incoming=self._on_incoming, clock=self._clock, send=self._send)
+        self._publisher = Publisher(
+            settings, clock=self._clock, account=lambda: self._accounts.placing(""), send=self._send
+        )
         return {
             "pjsip": self._endpoint.libVersion().full,
             "max_calls": str(self._capacity.max_calls),
@@ -172,6 +178,7 @@ class UserAgent(Agent[Leg]):
         self._end_tails()
         self._bridges.tick()
         self._tracer.tick()
+        self._publisher.tick()
         self._drain_playout_events()
         active_pjsua_calls = self._reap()
         if active_pjsua_calls != self._active_pjsua_calls:
@@ -198,6 +205,7 @@ class UserAgent(Agent[Leg]):
                 leg.media.keep_time(now_ns)
         for leg in legs[self._watch_slot % TIMER_SLOTS :: TIMER_SLOTS]:
             leg.check_timers(now_ns)
+            leg.media.sample_levels(now_ns)
         for leg in legs[self._watch_slot :: WATCH_SLOTS]:
             with self._attempt(leg, "watch"):
                 leg.watch_rtp()
@@ -207,6 +215,7 @@ class UserAgent(Agent[Leg]):
         self._accepting = False
         nothing_is_owed = not (self._legs or self._accounts.registers)
         self._end_all()
+        self._publisher.tick()
         self._accounts.shutdown()
         # pjsua waits a second for answers to the last requests; without calls and a registration there are none
         self._endpoint.libDestroy(pj.PJSUA_DESTROY_NO_RX_MSG if nothing_is_owed else 0)
@@ -274,6 +283,7 @@ class UserAgent(Agent[Leg]):
         self._library.set_log_level(settings.log.pjsip_level)
         self._policy.reload(settings)
         self._tracer.reload(settings)
+        self._publisher.reload(settings)
         if settings.takes_refer != before.takes_refer:
             self._request_filter.reload(takes_refer=settings.takes_refer)
         refused: dict[str, str] = {}
@@ -387,6 +397,7 @@ class UserAgent(Agent[Leg]):
     def _on_over(self, leg: Leg) -> None:
         self._capacity.cool(leg.media.rtp_ports)
         self._drain_playout_events()
+        self._publisher.call_over(leg)
         self._recordings.stop(leg.call_id, "call_ended")
         self._bridges.over(leg.call_id)
         if leg.call_id in self._legs:
@@ -413,6 +424,7 @@ class UserAgent(Agent[Leg]):
                 log.warning("requests_refused", cause=cause, count=some.count, some_sources=sorted(some.sources))
             self._send(messages.RequestsRefused(counts={cause: some.count for cause, some in refused.items()}))
         self._tracer.report_counts()
+        self._publisher.report_counts()
         if failed := self._log_writer.take_assertions():
             for detail, count in failed.items():
                 log.warning("assertion_failed", detail=detail, count=count)
@@ -430,6 +442,7 @@ _LEG_COMMANDS: Final[Mapping[type[messages.CallCommand], tuple[str, Callable[[Le
     messages.AllowRefers: ("refer", lambda leg, allowed: leg.referral.allow(allowed)),
     messages.TellReferrer: ("refer", lambda leg, told: leg.referral.tell(told)),
     messages.WithholdKeys: ("keys", lambda leg, keys: setattr(leg.dtmf, "withheld", keys.withheld)),
+    messages.MeasureLevels: ("levels", lambda leg, _: leg.media.measure_levels()),
     messages.SetListening: ("listen", lambda leg, listening: leg.media.set_listening(listening.directions)),
 }
 """The SIP thread carries these out on a leg, with the command's name in :class:`.CommandFailed`."""

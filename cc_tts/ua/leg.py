@@ -26,7 +26,6 @@ from cc_tts.ua.refer.referral import LegReferral
 from cc_tts.ua.rtp.dtmf import LegDtmf
 from cc_tts.ua.rtp.keys import Key
 from cc_tts.ua.sip import bye
-from cc_tts.ua.sip import event_type as events
 from cc_tts.ua.sip import message as sip_message
 from cc_tts.ua.sip import reason as sip_reason
 from cc_tts.ua.sip import uri as sip_uri
@@ -284,7 +283,8 @@ class Leg(pj.Call):  # type: ignore[misc]
             self._sent_over = pj_info.answered_over(prm)
         if info.state == pj.PJSIP_INV_STATE_CONNECTING:
             self._on_answer()
-        self._tags = sip_message.tags(pj_info.received(prm)) or self._tags
+        self._tags = sip_message.tags(received := pj_info.received(prm)) or self._tags
+        self.media.reports.described(received)
         is_refused = info.state in _ANSWERING and self._refuse_keys(prm)
         if info.state == pj.PJSIP_INV_STATE_EARLY and not is_refused:
             self._on_provisional(int(info.lastStatusCode))
@@ -366,9 +366,9 @@ class Leg(pj.Call):  # type: ignore[misc]
         side would refuse the re-INVITE.
         """
         if theirs := str(prm.remSdp.wholeSdp):
-            self.media.event_type = events.event_type(theirs) or self.media.event_type
+            prm.sdp.wholeSdp = self.media.answering(str(prm.sdp.wholeSdp), theirs)
             return
-        sdp = events.with_event_type(str(prm.sdp.wholeSdp), self.media.event_type)
+        sdp = self.media.offering(str(prm.sdp.wholeSdp))
         is_plain = self._offers_plain or (self.media.active is not None and not self.media.active.srtp)
         prm.sdp.wholeSdp = srtp_sdp.without_keys(sdp) if is_plain and self._rtp.srtp == "optional" else sdp
 

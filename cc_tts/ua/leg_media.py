@@ -11,6 +11,7 @@ from typing import Any, Literal
 import pjsua2 as pj
 
 from cc_tts.clock import NS_PER_MS, Clock
+from cc_tts.config.sections.quality import QualityConfig
 from cc_tts.media import playout_events
 from cc_tts.media.playout_buffer import PlayoutBuffer
 from cc_tts.media.quality import Quality
@@ -19,8 +20,10 @@ from cc_tts.ua import messages
 from cc_tts.ua.bridge.passed_frame import Passed
 from cc_tts.ua.guard.c_library import CLibrary
 from cc_tts.ua.pjsip import pj_info
+from cc_tts.ua.quality.extended_reports import ExtendedReports
+from cc_tts.ua.quality.level_meter import LevelMeter, amplitude_of
 from cc_tts.ua.recording.tap import RecordingTap
-from cc_tts.ua.rtp.audio_port import AudioPort, AudioPorts, CapturePort, ReceivingPort
+from cc_tts.ua.rtp.audio_port import AudioPort, AudioPorts, CapturePort
 from cc_tts.ua.rtp.figures import CallFigures
 from cc_tts.ua.rtp.frame_queue import FrameQueue
 from cc_tts.ua.rtp.intake import Intake
@@ -42,6 +45,9 @@ class MediaServices:
     send: Callable[[Message], None]
     intake: Intake
     follows_rtp: bool
+    quality: Callable[[], QualityConfig]
+    sink: Any
+    """A port of the bridge that nobody hears: what is received is decoded for its level."""
 
 
 class LegMedia:
@@ -66,6 +72,10 @@ class LegMedia:
         self.lead_in_ms = 0
         """This much silence comes before the first prompt."""
         self.rtp_ports: set[int] = set()
+        self.rtp_addresses = ("", "")
+        """Where RTP comes to, and where it goes: host and port."""
+        self.reports = ExtendedReports(services.intake, services.quality)
+        self._meter = LevelMeter()
         self._stream_index = 0
         self._rtcp_addresses: tuple[str, str] | None = None
         self._stream = 0  # address of PJMEDIA's stream, 0 while there is none
@@ -100,6 +110,16 @@ class LegMedia:
         return self._rtcp_addresses
 
     # --- the stream ------------------------------------------------------------------------------------------------
+
+    def answering(self, sdp: str, theirs: str) -> str:
+        """Return our session description that answers the far side's."""
+        self.event_type = events.event_type(theirs) or self.event_type
+        self.reports.described(theirs)
+        return self.reports.asking(sdp)
+
+    def offering(self, sdp: str) -> str:
+        """Return our session description that is an offer."""
+        return self.reports.asking(events.with_event_type(sdp, self.event_type))
 
     def open_stream(self, index: int, stream: int) -> None:
         self._stream_index, self._stream, self._rtcp_addresses = index, stream, None
@@ -164,6 +184,7 @@ class LegMedia:
             srtp=srtp,
             dtmf=self._dtmf_method(),
         )
+        self.rtp_addresses = self.rtp_addresses[0], str(info.remoteRtpAddress)
         if active != self.active:
             self.active = active
             self._services.send(active)
@@ -180,6 +201,7 @@ class LegMedia:
             transport = self._call.getMedTransportInfo(self._stream_index)
         except pj.Error:
             return
+        self.rtp_addresses = str(transport.localRtpName), self.rtp_addresses[1]
         if port := port_of(transport.localRtpName):
             self.rtp_ports.add(port)
 
@@ -295,14 +317,15 @@ class LegMedia:
             self._port.bridge(heard=heard if self.held_by == "none" else None, said=said)
 
     @property
-    def _receivers(self) -> tuple[ReceivingPort, ...]:
+    def _receivers(self) -> tuple[Any, ...]:
         """The ports that get what the caller says. Without any nothing is decoded."""
         is_heard = "in" in self._listened or self._passed is not None
         is_heard = is_heard or (self._tap is not None and self._capture is None)
         ports = (self._port if is_heard else None, self._capture)
-        return tuple(port for port in ports if port is not None)
+        found = tuple(port for port in ports if port is not None)
+        return found or ((self._services.sink,) if self._meter.is_on else ())
 
-    def _reconnect(self, before: Sequence[ReceivingPort]) -> None:
+    def _reconnect(self, before: Sequence[Any]) -> None:
         """Connect the call to other ports than before."""
         if not self.is_clocked or before == (now := self._receivers):
             return
@@ -326,6 +349,26 @@ class LegMedia:
                 at_ns, num_dropped, pcm = taken
                 yield messages.CallAudio(self._call_id, direction, at_ns, num_dropped), pcm
 
+    # --- how loud it is ----------------------------------------------------------------------------------------------
+
+    def measure_levels(self) -> None:
+        """Somebody looks at the levels."""
+        before = self._receivers
+        self._meter.look(self._services.clock.now_ns())
+        self._reconnect(before)
+
+    def sample_levels(self, now_ns: int) -> None:
+        """Look at a frame of each direction, if anybody wants to know."""
+        if not self._meter.is_on:
+            return
+        before = self._receivers
+        if self._meter.is_over(now_ns):
+            self._reconnect(before)
+        elif self.is_clocked:
+            with contextlib.suppress(pj.Error):  # the call is over and has no media any more
+                sent, received = self._services.library.levels(self._call.getAudioMedia(-1).getPortId())
+                self._meter.note(received=amplitude_of(received), sent=amplitude_of(sent))
+
     # --- every second ----------------------------------------------------------------------------------------------
 
     def quality(self) -> Quality:
@@ -334,15 +377,22 @@ class LegMedia:
             self._figures.late_frames = self._port.late_frames
         if self._stream:
             self._figures.poll(self._call, self._stream_index)
-        return self._figures.quality(underruns=self._underruns)
+        return self._figures.quality(underruns=self._underruns, remote=self.reports.told)
+
+    @property
+    def waited_ms(self) -> tuple[int, int]:
+        """How long packets wait in the jitter buffer on average and at most; 0 while nobody takes them out of it."""
+        return self._figures.jitter_buffer_ms if self._receivers else (0, 0)
 
     def watch(self, *, is_established: bool) -> bool:
         """Report quality; returns whether neither RTP nor RTCP has come for too long. A leg on hold is exempt."""
         if self._port is None:
             return False
         quality = self.quality()
-        self._services.send(messages.QualityReport(call_id=self._call_id, quality=quality))
+        levels = self._meter.take()
+        self._services.send(messages.QualityReport(call_id=self._call_id, quality=quality, levels=levels))
         if self._stream:
+            self.reports.note(self._stream, quality, jitter_buffer_ms=self.waited_ms)
             if is_established and quality.packets_sent:
                 self._send_first_report()
             num_discarded = self._figures.num_discarded + self._services.intake.num_unknown(self._stream)

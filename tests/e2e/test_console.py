@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from cc_tts.config.schema import Config, TenantConfig, TokenConfig, WebhookConfig, WebhooksConfig
-from cc_tts.media.quality import Quality
+from cc_tts.media.quality import Levels, Quality
 from cc_tts.ua import messages
 from lab import needs
 from lab.ports import free_ports
@@ -206,6 +206,32 @@ async def test_the_worst_of_200_calls_is_first_and_rows_stay_the_same(browser: A
             await page.locator("tr[data-key=call-7]").wait_for(state="detached")
             kept = "[...document.querySelectorAll('tbody tr')].every(row => window.seen.get(row.dataset.key) === row)"
             assert await page.evaluate(kept)
+
+
+@pytest.mark.parametrize(("locale", "hears"), [("en-GB", "The far side hears"), ("zh-CN", "对方听到")])
+async def test_how_loud_a_call_is_can_be_seen_and_read_out(browser: Any, locale: str, hears: str) -> None:
+    async with running_api(patient()) as api:
+        await crowd(api, 2)
+        url = f"http://127.0.0.1:{api.port}/console/"
+        async with opened(browser, url, locale=locale) as page:
+            await page.locator("tr[data-key=call-1]").wait_for()
+            await eventually(lambda: len(set(api.registry.ua.commands("levels"))) == 2)
+            levels = Levels(received_dbov=-127, sent_dbov=-18)
+            api.registry.ua.report(messages.QualityReport(call_id="call-1", quality=sounding(), levels=levels))
+            meter = page.locator("tr[data-key=call-1]").get_by_role("meter", name=hears)
+            await page.wait_for_selector("tr[data-key=call-1] meter[aria-valuetext='-18 dBov']")
+            assert await meter.evaluate("meter => meter.value") == -18
+            await page.goto(f"{url}#/calls/call-0")
+            api.registry.ua.report(messages.QualityReport(call_id="call-0", quality=sounding(), levels=levels))
+            await page.wait_for_selector("main > p meter[aria-valuetext='-18 dBov']")
+            asked = len(api.registry.ua.commands("levels"))
+            await page.goto(f"{url}#/prompts")
+            await page.locator("h1").wait_for()
+            await asyncio.sleep(0.3)
+            before = len(api.registry.ua.commands("levels"))
+            assert before >= asked
+            await asyncio.sleep(3.5)
+            assert len(api.registry.ua.commands("levels")) == before, "nobody looks"
 
 
 async def test_a_hidden_tab_asks_nothing_and_goes_on_where_it_was(browser: Any) -> None:

@@ -40,6 +40,7 @@ COMMANDS: Final[dict[type[Message], tuple[str, ...]]] = {
     messages.FinishUtterance: ("finish", "utterance_id"),
     messages.CutUtterance: ("cut", "utterance_id"),
     messages.SetPaused: ("paused", "paused"),
+    messages.MeasureLevels: ("levels",),
     messages.SetListening: ("listen", "directions"),
     messages.StartRecording: ("record", "is_paused"),
     messages.SetRecordingPaused: ("record_paused", "paused", "skips", "delay_ms"),

@@ -9,8 +9,10 @@ from cc_tts.calls.originate import OriginateRequest
 from cc_tts.calls.prompts.utterance import CompletionCause, UtteranceError
 from cc_tts.config.schema import SpeechBargeIn
 from cc_tts.errors import EngineOverloaded
+from cc_tts.media.quality import Levels
 from cc_tts.speech.prompt import Prompt, SilenceContent, TextContent, ToneContent
 from cc_tts.speech.timing.spans import SpokenSpan
+from cc_tts.ua import messages
 from tests.fakes.running_api import BUSY, UA_DOWN, RunningApi, running_api
 
 pytestmark = pytest.mark.integration
@@ -58,6 +60,7 @@ async def test_a_call_as_clients_see_it(api: RunningApi) -> None:
             "underruns": 0,
             "late_frames": 0,
             "mos": None,
+            "remote": None,
         },
         "voice": None,
         "language": None,
@@ -306,3 +309,18 @@ async def test_voices(api: RunningApi) -> None:
         "name": "en-us",
         "category": "premade",
     }
+
+
+async def test_levels_are_measured_while_somebody_asks(api: RunningApi) -> None:
+    call = api.registry.call("c1")
+    assert "levels" not in (await api.ask("GET", "/v1/calls/c1")).json
+    assert api.registry.ua.commands("levels") == []
+    assert (await api.ask("GET", "/v1/calls/c1?levels=true")).json["levels"] is None
+    levels = Levels(received_dbov=-20, sent_dbov=-127)
+    api.registry.ua.report(messages.QualityReport(call_id="c1", quality=call.quality, levels=levels))
+    listed = (await api.ask("GET", "/v1/calls?levels=true&state=established")).json["calls"]
+    assert [each["levels"] for each in listed] == [{"received_dbov": -20, "sent_dbov": -127}]
+    assert api.registry.ua.commands("levels") == [("c1",), ("c1",)]
+    api.registry.ua.report(messages.QualityReport(call_id="c1", quality=call.quality))
+    assert (await api.ask("GET", "/v1/calls/c1?levels=true")).json["levels"] is None
+    assert (await api.ask("GET", "/v1/calls/c1?levels=loud")).status == 422

@@ -76,6 +76,10 @@ class AudioHub:
                 log.exception("listener_failed", call_id=self._call_id)
                 self._listeners.pop(key, None)
 
+    def measure_levels(self) -> None:
+        """Have it measured how loud the call is, for the next seconds."""
+        self._ua.tell(messages.MeasureLevels(self._call_id))
+
     def ask_again(self) -> None:
         """The leg is another one: ask it for what the one before it was asked for."""
         if self._asked:

@@ -176,6 +176,7 @@ class CLibrary:
         self._dial_dtmf = self.bind("pjmedia_stream_dial_dtmf", integer, pointer, String)
         self._stream_pause = self.bind("pjmedia_stream_pause", integer, pointer, integer)
         self.send_report = self.bind("pjmedia_stream_send_rtcp_sdes", integer, pointer)
+        self._signal_level = self.bind("pjsua_conf_get_signal_level", integer, integer, pointer, pointer)
         self._stream_resume = self.bind("pjmedia_stream_resume", integer, pointer, integer)
         self._media_endpoint = self.bind("pjsua_get_pjmedia_endpt", pointer)
         self._codec_manager = self.bind("pjmedia_endpt_get_codec_mgr", pointer, pointer)
@@ -256,6 +257,14 @@ class CLibrary:
     def pause_stream(self, stream: int, *, paused: bool) -> None:
         """Stop the RTP of a ``pjmedia_stream *``, or start it again; its timestamps go on."""
         (self._stream_pause if paused else self._stream_resume)(stream, _ENCODING)
+
+    def levels(self, port_id: int) -> tuple[int, int]:
+        """Return how loud the last frame was that went to a port of the bridge, and the last that came from it, as μ-law.
+        pjsua2 gives percents, whose steps are 2 dB.
+        """
+        sent, received = ctypes.c_uint(), ctypes.c_uint()
+        self._signal_level(port_id, ctypes.byref(sent), ctypes.byref(received))
+        return sent.value, received.value
 
     def drop_received(self, stream: int) -> None:
         """Empty the jitter buffer of a ``pjmedia_stream *``: while nobody takes frames out of it it is full of old ones."""

@@ -91,6 +91,42 @@ def parse_credentials(value: str) -> Credentials | None:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    """Who answers a challenge. ``realm`` ``*``: in any."""
+
+    username: str
+    password: str
+    realm: str
+
+
+def answer_to(challenge: str, login: Login, *, method: str, uri: str, cnonce: str) -> str | None:
+    """Return the header that answers a ``WWW-Authenticate`` or ``Proxy-Authenticate`` (RFC 7616 §3.4, without qop RFC 2069
+    §2.1.2); ``None`` if it cannot be answered, or is of a realm that the password is not for.
+    """
+    scheme, _, rest = challenge.strip(" \t").partition(" ")
+    try:
+        asked = _parameters(rest) if scheme.lower() == "digest" and len(challenge) <= MAX_CREDENTIALS_CHARS else {}
+    except MalformedCredentials:
+        return None
+    algorithm, realm, qop = _NAMES.get(asked.get("algorithm", "MD5").lower(), ""), asked.get("realm"), asked.get("qop")
+    is_known = algorithm and (qop is None or "auth" in re.split(r"[ ,]+", qop.lower()))
+    if not (is_known and realm is not None and asked.get("nonce")) or login.realm not in ("*", realm):
+        return None
+    given = {"username": login.username, "realm": realm, "nonce": asked["nonce"], "uri": uri}
+    ha1 = user_hash(algorithm, login.username, realm, login.password)
+    more = ""
+    if qop is None:
+        response = _hashed(algorithm, f"{ha1}:{asked['nonce']}:{_hashed(algorithm, f'{method}:{uri}')}")
+    else:
+        once = Credentials(**given, response="", cnonce=cnonce, nc="00000001", algorithm=algorithm)
+        response = digest(once, ha1, method)
+        given["cnonce"] = cnonce
+        more = f", qop=auth, nc={once.nc}"
+    given |= {"response": response} | {name: asked[name] for name in ("opaque",) if name in asked}
+    return f"Digest {', '.join(f'{name}={quoted(text)}' for name, text in given.items())}, algorithm={algorithm}{more}"
+
+
 def _parameters(text: str) -> dict[str, str]:
     if _CONTROL.search(text):
         raise MalformedCredentials("control characters")

@@ -161,10 +161,14 @@ class InboundPolicy:
         return [(self._wrong_by_source, source), *((self._wrong_by_user, name) for name in names)]
 
     def is_unsolicited_challenge(self, host: str, response: str, *, is_ours: Callable[[str], bool]) -> bool:
-        """Whether a 401 or 407 is neither for a REGISTER, nor for a call that we placed, nor of a trusted peer."""
+        """Whether a 401 or 407 is neither for REGISTER or PUBLISH, nor for a call that we placed, nor of a trusted peer."""
         if not sip_message.is_ambiguous(response):
             call_id = sip_message.header_value(response, "call-id")
-            if sip_message.cseq_method(response) == "REGISTER" or host in self._trusted or is_ours(call_id):
+            if (
+                sip_message.cseq_method(response) in ("REGISTER", "PUBLISH")
+                or host in self._trusted
+                or is_ours(call_id)
+            ):
                 return False
         self._refuse("unsolicited_challenge", host, _SILENCE)
         return True

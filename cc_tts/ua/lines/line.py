@@ -104,6 +104,8 @@ class Line:
                 self.hang_up(message)
             case messages.SetListening(directions=directions):
                 self.media.set_listening(directions)
+            case messages.MeasureLevels():
+                self.media.meter.look(self._clock.now_ns())
             case messages.AllowRefers() | messages.WithholdKeys():
                 pass  # no REFER comes by a line, and no bridge passes its keys
             case messages.Bridge(other_call_id=other_call_id, bridge_id=bridge_id):
@@ -196,7 +198,8 @@ class Line:
 
     def watch(self, now_ns: int) -> None:
         """Report quality; end the call when nothing has come for too long."""
-        self._send(messages.QualityReport(call_id=self.call_id, quality=self.media.quality))
+        levels = self.media.meter.take()
+        self._send(messages.QualityReport(call_id=self.call_id, quality=self.media.quality, levels=levels))
         is_up = self._machine.state is LegState.ESTABLISHED
         if is_up and self._timeout_ns and now_ns - self.heard_ns > self._timeout_ns:
             self.hang_up(messages.Hangup(call_id=self.call_id), "rtp_inactivity")

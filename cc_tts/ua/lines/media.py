@@ -14,6 +14,7 @@ from cc_tts.media.playout_events import PlayoutEvent, PlayoutUnderrun
 from cc_tts.media.quality import Quality
 from cc_tts.ua import messages
 from cc_tts.ua.lines.playout import CreditPlayout, FrameSink, PacedPlayout, Playout, QueueSink, Shape
+from cc_tts.ua.quality.level_meter import LevelMeter, mean_amplitude
 from cc_tts.ua.recording.tap import RecordingTap
 from cc_tts.ua.rtp.frame_queue import FrameQueue
 
@@ -67,6 +68,7 @@ class LineMedia:
         self._part = b""
         self._num_sent = self._num_received = self._num_underruns = 0
         self.num_late = 0
+        self.meter = LevelMeter()
 
     # --- what the server says; either thread -----------------------------------------------------------------------------
 
@@ -119,6 +121,8 @@ class LineMedia:
                 tap.sent(now_ns, frame)
             if arrived:
                 tap.received(b"".join(arrived))
+        if self.meter.is_on and not self.meter.is_over(now_ns):
+            self.meter.note(received=mean_amplitude(b"".join(arrived)), sent=mean_amplitude(frame))
         self._waiting.extend(arrived)
         self._listen(now_ns, frame)
 

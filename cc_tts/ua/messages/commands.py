@@ -209,6 +209,10 @@ class SetListening(CallCommand, frozen=True):
     directions: tuple[AudioDirection, ...]
 
 
+class MeasureLevels(CallCommand, frozen=True):
+    """Report how loud the call is, for the next seconds."""
+
+
 class StartRecording(CallCommand, frozen=True):
     """Record the call from now on, or from its first frame on; ``is_paused``: silence, until it goes on."""
 

@@ -5,7 +5,7 @@ from typing import Final, Literal
 import msgspec
 
 from cc_tts.media.playout_events import PlayoutEvent
-from cc_tts.media.quality import Quality
+from cc_tts.media.quality import Levels, Quality
 from cc_tts.processes.channel import Message
 from cc_tts.recorder.info import RecordingInfo
 from cc_tts.ua.messages.commands import AudioDirection
@@ -117,9 +117,10 @@ class DtmfReceived(CallReport, frozen=True):
 
 
 class QualityReport(CallReport, frozen=True):
-    """Sent every second for each leg."""
+    """Sent every second for each leg. ``levels`` are there for some seconds after :class:`MeasureLevels`."""
 
     quality: Quality
+    levels: Levels | None = None
 
 
 EndedBy = Literal["local", "bridge", "remote", "rtp_inactivity", "failure", "not_acceptable", "unreachable", "full"]
@@ -295,6 +296,17 @@ class HepCounts(Report, frozen=True):
 
     sent: int
     dropped: int
+
+
+PublishResult = Literal["accepted", "refused", "unanswered", "dropped"]
+
+
+class ReportsPublished(Report, frozen=True):
+    """How many reports of calls went to the collector of ``quality.collector`` since the last of these, and how that went;
+    ``dropped``: too many waited.
+    """
+
+    counts: dict[PublishResult, int]
 
 
 # --- media ------------------------------------------------------------------------------------------------

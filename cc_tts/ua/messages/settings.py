@@ -9,6 +9,7 @@ import msgspec
 from cc_tts.config.load import RELOADABLE
 from cc_tts.config.schema import AuthConfig, LogConfig, RegistrationConfig, RtpConfig, SipConfig, TlsConfig
 from cc_tts.config.sections.asterisk import AsteriskConfig
+from cc_tts.config.sections.quality import QualityConfig
 from cc_tts.config.sections.trunks import DEFAULT_USERNAME, TrunkConfig
 from cc_tts.ua.sip.uri import with_transport
 
@@ -29,6 +30,7 @@ class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
     trunks: dict[str, TrunkConfig] = {}
     auth: AuthConfig
     log: LogConfig
+    quality: QualityConfig = QualityConfig()
     tls: TlsConfig | None = None
     """``None``: SIP is not spoken over TLS, and the password of the key is not handed on."""
     playout_max_buffered_ms: int

@@ -111,7 +111,7 @@ class Agent(ABC, Generic[C]):
 
     def _command_call(self, message: messages.CallCommand) -> None:
         call_id = message.call_id
-        if not isinstance(message, messages.KeepRecord | messages.AllowRefers):
+        if not isinstance(message, messages.KeepRecord | messages.AllowRefers | messages.MeasureLevels):
             self._unanswered.discard(call_id)
         call = self._calls.get(call_id)
         if call is None or call.is_over:

@@ -5,7 +5,7 @@ from typing import Any
 import pjsua2 as pj
 
 from cc_tts import logs
-from cc_tts.media.quality import Quality, StreamFigures
+from cc_tts.media.quality import Quality, StreamFigures, VoipMetrics
 from cc_tts.ua.pjsip.sip_thread import pj_detail
 
 log = logs.get(__name__)
@@ -20,6 +20,8 @@ class CallFigures:
         self._current = StreamFigures()
         self.num_discarded = 0
         """PJMEDIA discarded this many packets of the newest stream."""
+        self.jitter_buffer_ms = (0, 0)
+        """How long packets of the newest stream waited on average and at most."""
         self.late_frames = 0
         """The port of the leg counts them, as long as it has one."""
 
@@ -40,10 +42,12 @@ class CallFigures:
             round_trip_ms=stat.rttUsec.last / 1000 if stat.rttUsec.n else None,
         )
         self.num_discarded = int(stat.rxStat.discard)
+        self.jitter_buffer_ms = int(stream_stat.jbuf.avgDelayMsec), int(stream_stat.jbuf.maxDelayMsec)
 
     def stream_ended(self) -> None:
         """The stream that was looked at last is gone; the next one begins at 0."""
         self._ended, self._current = self._ended.then(self._current), StreamFigures()
 
-    def quality(self, *, underruns: int) -> Quality:
-        return self._ended.then(self._current).quality(underruns=underruns, late_frames=self.late_frames)
+    def quality(self, *, underruns: int, remote: VoipMetrics | None) -> Quality:
+        figures = self._ended.then(self._current)
+        return figures.quality(underruns=underruns, late_frames=self.late_frames, remote=remote)

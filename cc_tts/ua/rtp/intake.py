@@ -1,10 +1,10 @@
-"""Stands between a call's media transport and its stream, for what PJMEDIA does not tell or not do: that RTCP has come and,
-in the PyPI wheel, that a packet of another payload type is decoded (the server build does it by itself, in C:
-``sip/pjproject/patches/0007-other-payload-types.patch``).
+"""Stands between a call's media transport and its stream, for what PJMEDIA does not tell or not do: that RTCP comes and
+goes, the extended reports (RFC 3611) of either side and, in the PyPI wheel, that a packet of another payload type is decoded
+(the server build does it by itself, in C: ``sip/pjproject/patches/0007-other-payload-types.patch``).
 
 A stream attaches its functions for packets to the SRTP transport, which every call of pjsua has, encrypted or not. That
-transport's ``attach2`` is replaced by one that puts the functions here in front. Runs on: the SIP thread, and PJMEDIA's I/O
-thread where a docstring says so.
+transport's ``attach2`` is replaced by one that puts the functions here in front, and its ``send_rtcp`` by the one here.
+Runs on: the SIP thread, and PJMEDIA's I/O thread where a docstring says so.
 """
 
 import contextlib
@@ -13,12 +13,14 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from cc_tts import logs
+from cc_tts.media.quality import VoipMetrics
 from cc_tts.ua.guard.c_library import CLibrary
+from cc_tts.ua.quality import xr
 from cc_tts.ua.rtp.other_payloads import Decoded, OtherPayloads
 
 _OPERATIONS_AT: Final = 40
 """A ``pjmedia_transport`` has its functions here, behind its name and its type."""
-_DESTROY, _ATTACH2, _NUM_OPERATIONS = 11, 12, 13
+_SEND_RTCP, _DESTROY, _ATTACH2, _NUM_OPERATIONS = 4, 11, 12, 13
 """A ``pjmedia_transport_op`` has its functions at these indexes (pjmedia/transport.h)."""
 _NEAR: Final = 1 << 27
 """No function of the library is further from another."""
@@ -56,6 +58,7 @@ _Attach = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 _Destroy = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 _OnRtcp = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_ssize_t)
 _OnRtp = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_SendRtcp = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
 
 class Intake:
@@ -66,20 +69,30 @@ class Intake:
     def __init__(self, library: CLibrary, *, decodes_others: bool) -> None:
         self._library = library
         self._decodes_others = decodes_others
-        self.on_rtcp: Callable[[int, bytes], None] | None = None
-        """Gets the stream of each RTCP packet, and a copy of it. Runs on: PJMEDIA's I/O thread."""
+        self.on_rtcp: Callable[[int, bytes, bool], None] | None = None
+        """Gets the stream of each RTCP packet, a copy of it, and whether we send it. Runs on: any thread."""
         self._num_rtcp: dict[int, int] = {}
+        self._transports: dict[int, int] = {}
+        """The stream that each transport sends for."""
+        self._transport_of: dict[int, int] = {}
+        self._reporters: dict[int, Callable[[], VoipMetrics]] = {}
+        self._ssrcs: dict[int, tuple[int, int]] = {}
+        self._told: dict[int, VoipMetrics] = {}
         self._others: dict[int, OtherPayloads] = {}
         self._attach: Any = None
+        self._send_rtcp: Any = None
         self._stream_on_rtcp: Any = None
         self._stream_on_rtp: Any = None
         self._hooks = (_Attach(self._on_attach), _OnRtcp(self._on_rtcp), _OnRtp(self._on_rtp))
+        self._sending_hook = _SendRtcp(self._on_send_rtcp)
 
     def install(self) -> None:
-        """Replace ``attach2``. Raises ``RuntimeError`` if the build lays out its transports otherwise."""
+        """Replace the two functions. Raises ``RuntimeError`` if the build lays out its transports otherwise."""
         operations = self._operations()
         self._attach = _Attach(operations[_ATTACH2])
         operations[_ATTACH2] = _address(self._hooks[0])
+        self._send_rtcp = _SendRtcp(operations[_SEND_RTCP])
+        operations[_SEND_RTCP] = _address(self._sending_hook)
 
     def _operations(self) -> Any:
         """Return the table of functions that all SRTP transports have."""
@@ -97,7 +110,7 @@ class Intake:
         if not self._is_near(at):
             raise RuntimeError("a media transport is not laid out as expected")
         operations = (ctypes.c_size_t * _NUM_OPERATIONS).from_address(at)
-        if not all(self._is_near(operations[each]) for each in (0, _DESTROY, _ATTACH2)):
+        if not all(self._is_near(operations[each]) for each in (0, _SEND_RTCP, _DESTROY, _ATTACH2)):
             raise RuntimeError("the functions of a media transport are not laid out as expected")
         _Destroy(operations[_DESTROY])(transport)  # and the other one with it
         return operations
@@ -112,11 +125,29 @@ class Intake:
         self._num_rtcp[stream] = 0
 
     def close(self, stream: int) -> None:
-        self._num_rtcp.pop(stream, None)
-        self._others.pop(stream, None)
+        for of_streams in (self._num_rtcp, self._others, self._reporters, self._ssrcs, self._told):
+            of_streams.pop(stream, None)
+        transport = self._transport_of.pop(stream, 0)
+        if self._transports.get(transport) == stream:
+            del self._transports[transport]
 
     def num_rtcp(self, stream: int) -> int:
         return self._num_rtcp.get(stream, 0)
+
+    def report(self, stream: int, reporter: Callable[[], VoipMetrics] | None) -> None:
+        """Add an extended report of what ``reporter`` says to each RTCP packet of the stream; ``None``: add none."""
+        if reporter is None:
+            self._reporters.pop(stream, None)
+        else:
+            self._reporters[stream] = reporter
+
+    def told(self, stream: int) -> VoipMetrics | None:
+        """Return how the far side said last that it hears us."""
+        return self._told.get(stream)
+
+    def ssrcs(self, stream: int) -> tuple[int, int]:
+        """Return our synchronisation source and that of the far side; 0 for one that is not known yet."""
+        return self._ssrcs.get(stream, (0, 0))
 
     def num_unknown(self, stream: int) -> int:
         """Return how many packets of RTP nothing was made of, as far as they are changed here."""
@@ -131,6 +162,8 @@ class Intake:
 
     def _on_attach(self, transport: int, parameters: int) -> int:
         wanted = _AttachParameters.from_address(parameters)
+        stream = self._transports[transport] = wanted.user_data or 0
+        self._transport_of[stream] = transport
         if self._is_near(wanted.on_rtcp) and self._is_near(wanted.on_rtp2):
             # those of PJMEDIA's streams are the same for all
             self._stream_on_rtcp, self._stream_on_rtp = _OnRtcp(wanted.on_rtcp), _OnRtp(wanted.on_rtp2)
@@ -146,9 +179,34 @@ class Intake:
             if first & 0xC0 == _VERSION and kind in _RTCP_TYPES:
                 with contextlib.suppress(KeyError):  # the call has let go of it
                     self._num_rtcp[stream] += 1
-                    if (copy := self.on_rtcp) is not None:
-                        copy(stream, ctypes.string_at(packet, size))
+                    self._take_rtcp(stream, ctypes.string_at(packet, size))
         self._stream_on_rtcp(stream, packet, size)
+
+    def _take_rtcp(self, stream: int, data: bytes) -> None:
+        if (told := xr.told(data, about_ssrc=self.ssrcs(stream)[0])) is not None:
+            self._told[stream] = told
+        if (copy := self.on_rtcp) is not None:
+            copy(stream, data, False)  # noqa: FBT003 - it has come
+
+    def _on_send_rtcp(self, transport: int, packet: int, size: int) -> int:
+        """Runs on: the media clock's thread, every five seconds of a call; the SIP thread; PJMEDIA's I/O thread."""
+        try:
+            data = self._sent(self._transports.get(transport, 0), ctypes.string_at(packet, size))
+        except Exception:
+            log.exception("rtcp_not_extended")
+            return int(self._send_rtcp(transport, packet, size))
+        return int(self._send_rtcp(transport, ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p), len(data)))
+
+    def _sent(self, stream: int, data: bytes) -> bytes:
+        """Return a compound packet as it is to be sent."""
+        if stream not in self._num_rtcp:
+            return data  # the call has let go of it
+        ssrcs = self._ssrcs[stream] = xr.ssrcs(data)
+        if (reporter := self._reporters.get(stream)) is not None and ssrcs[1]:
+            data += xr.encoded(reporter(), own_ssrc=ssrcs[0], about_ssrc=ssrcs[1])
+        if (copy := self.on_rtcp) is not None:
+            copy(stream, data, True)  # noqa: FBT003 - it goes
+        return data
 
     def _on_rtp(self, received_at: int) -> None:
         """Runs on: PJMEDIA's I/O thread."""

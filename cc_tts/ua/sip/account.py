@@ -7,6 +7,7 @@ import pjsua2 as pj
 
 from cc_tts.ua.guard.srtp_sdp import CRYPTO_SUITES
 from cc_tts.ua.messages import RegistrationChanged, UaSettings
+from cc_tts.ua.pjsip import pj_info
 from cc_tts.ua.pjsip.sip_thread import callback
 
 _SRTP_USE: Final = {
@@ -31,6 +32,8 @@ class Account(pj.Account):  # type: ignore[misc]
         self.trunk = trunk
         self._on_incoming = on_incoming
         self._on_registration = on_registration
+        self.on_answer: Callable[[int, int, str], None] = lambda _token, _sip_code, _response: None
+        """Gets what becomes of a request of its own that belongs to no call: its token, the status, the response."""
         self.create(config)
 
     @callback
@@ -47,6 +50,12 @@ class Account(pj.Account):  # type: ignore[misc]
                 trunk=self.trunk,
             )
         )
+
+    @callback
+    def onSendRequest(self, prm: Any) -> None:
+        change = prm.e.body.tsxState
+        if change.tsx.state >= pj.PJSIP_TSX_STATE_COMPLETED:
+            self.on_answer(int(prm.userData), int(change.tsx.statusCode), pj_info.received(prm))
 
 
 def local_config(settings: UaSettings) -> Any:

@@ -1,12 +1,14 @@
-"""RTCP reports (RFC 3550 §6.4) as the JSON that HEP's type 5 carries. No I/O."""
+"""RTCP reports (RFC 3550 §6.4, RFC 3611 §4.7) as the JSON that HEP's type 5 carries. No I/O."""
 
 import struct
 from typing import Any, Final
 
 import msgspec
 
-_SR: Final = 200
-_RR: Final = 201
+from cc_tts.ua.quality import xr
+
+_SR: Final = xr.SENDER_REPORT
+_RR: Final = xr.RECEIVER_REPORT
 _HEADER_BYTES: Final = 8
 _SENDER_BYTES: Final = 20
 _BLOCK_BYTES: Final = 24
@@ -25,6 +27,8 @@ def as_json(packet: bytes) -> bytes | None:
         names = ("ntp_timestamp_sec", "ntp_timestamp_usec", "rtp_timestamp", "packets", "octets")
         report["sender_information"] = dict(zip(names, struct.unpack_from("!5I", packet, _HEADER_BYTES), strict=True))
     report["report_blocks"] = [_block(packet, blocks_at + number * _BLOCK_BYTES) for number in range(count)]
+    if (told := xr.told(packet)) is not None:
+        report["report_blocks_xr"] = {"type": xr.VOIP_METRICS, **msgspec.to_builtins(told)}
     return msgspec.json.encode(report)
 
 

@@ -56,7 +56,7 @@ class Tracer:
         self._legs = legs
         self._report = send
         self._intake: Intake | None = None
-        self._rtcp: deque[tuple[int, int, bytes]] = deque(maxlen=MAX_RTCP)
+        self._rtcp: deque[tuple[int, int, bytes, bool]] = deque(maxlen=MAX_RTCP)
         self._reported = (0, 0)
         self._round = 0
         self._streams: dict[int, str] = {}
@@ -195,18 +195,19 @@ class Tracer:
                 self._send_record(message, "" if leg is None else leg.dialog[0])
         self._report(message)
 
-    def on_rtcp(self, stream: int, packet: bytes) -> None:
-        """Take in an RTCP packet that has come. Runs on: PJMEDIA's I/O thread."""
-        self._rtcp.append((stream, round(self._clock.wall_s() * 1e9), packet))
+    def on_rtcp(self, stream: int, packet: bytes, is_sent: bool) -> None:  # noqa: FBT001 - a callback
+        """Take in an RTCP packet that comes or goes. Runs on: PJMEDIA's I/O thread, or the media clock's."""
+        self._rtcp.append((stream, round(self._clock.wall_s() * 1e9), packet, is_sent))
 
     def tick(self) -> None:
         """Send what RTCP has reported since the last turn."""
         while self._rtcp:
-            stream, at_ns, packet = self._rtcp.popleft()
+            stream, at_ns, packet, is_sent = self._rtcp.popleft()
             media, report = self._find_media(stream), rtcp.as_json(packet)
             if self._sender is not None and media is not None and report is not None:
                 sip_call_id, local, remote = media
-                self._send(report, hep.RTCP, "udp", remote, local, sip_call_id, at_ns=at_ns)
+                source, target = (local, remote) if is_sent else (remote, local)
+                self._send(report, hep.RTCP, "udp", source, target, sip_call_id, at_ns=at_ns)
 
     def _tell_quality(self, leg: Any, quality: Quality) -> None:
         if (media := _media_of(leg)) is not None:

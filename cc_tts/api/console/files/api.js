@@ -44,9 +44,10 @@ export const blobUrl = async (method, path, body) =>
   URL.createObjectURL(await (await request(method, path, { body })).blob());
 export const callPath = (id, action = "") => `v1/calls/${encodeURIComponent(id)}${action}`;
 
-/** All calls, or those in a state; `server_s` is what time it is at the server. */
-export async function readCalls(state, signal) {
-  const response = await request("GET", state ? `v1/calls?state=${state}` : "v1/calls", { signal });
+/** The calls that a query asks for; `server_s` is what time it is at the server. */
+export async function readCalls(query, signal) {
+  const wanted = `?${new URLSearchParams(query)}`;
+  const response = await request("GET", `v1/calls${wanted === "?" ? "" : wanted}`, { signal });
   return { ...(await response.json()), server_s: Date.parse(response.headers.get("Date")) / 1000 };
 }
 

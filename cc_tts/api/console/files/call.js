@@ -2,13 +2,14 @@
 
 import { blobUrl, callPath, get, send, text } from "./api.js";
 import { backToCalls, farSide, lasted, showSaid, showSound, stateOf } from "./calls.js";
-import { attempt, button, field, form, h, heading, ms, number, percent, setText, t, table, time, word } from "./dom.js";
+import { attempt, button, field, form, h, heading, ms, number, percent, setText, showLevels, t, table, time, word } from "./dom.js";
 import { player } from "./lists.js";
 import { calls, isLive, readUtterance } from "./live.js";
 import { timeline } from "./timeline.js";
 
 const KEYS = ["1", "2", "3", "4", "5", "6", "7", "8", "9", "*", "0", "#"];
 const ASK_MS = 500;
+const LEVELS_MS = 1000; // the server measures a second at a time
 const MAX_UTTERANCES = 20; // the last ones: unmeasured
 const SURE_MS = 4000; // how long a second press ends the call: unmeasured
 
@@ -108,6 +109,8 @@ export function callPage(main, id) {
   const said = new Map(); // the utterances, by id
   const [title, sound, words, facts] = [heading(id), h("strong"), h("p", { class: "words" }), h("dl")];
   const [doing, axis] = [commands(id), timeline()];
+  const [loud, meters] = [h("p", { class: "loud" }), h("span", { class: "levels" })];
+  loud.append(`${t("level sent")}, ${t("level received")}: `, meters);
   const prompts = table(t("prompts said"), [
     { label: t("words"), class: "words", text: (each) => each.spoken_text },
     { label: t("first audio"), class: "figure", text: (each) => ms(each.time_to_first_audio_ms) },
@@ -128,6 +131,8 @@ export function callPage(main, id) {
     setText(title, t(`call ${call.direction}`, { party: farSide(call) }));
     showSound(sound, call);
     showSaid(words, call);
+    showLevels(meters, call.levels);
+    loud.hidden = !isLive(call);
     const shown = factsOf(call);
     while (facts.children.length > shown.length) facts.lastChild.remove();
     shown.forEach(([name, value], index) => {
@@ -146,9 +151,16 @@ export function callPage(main, id) {
     const wanted = call.utterances.slice(-MAX_UTTERANCES).filter((each) => said.get(each)?.state !== "complete");
     await Promise.all(wanted.map(async (each) => said.set(each, await readUtterance(call, each)))).catch(() => {});
   };
-  const timer = setInterval(ask, ASK_MS);
-  main.append(h("p", {}, backToCalls()), title, h("p", {}, `${t("sound")}: `, sound), words, doing.element, axis.element,
+  const listen = async () => {
+    const call = calls.get(id);
+    if (!call || document.hidden || !isLive(call)) return;
+    const { levels } = await get(callPath(id, "?levels=true")).catch(() => ({}));
+    call.levels = levels;
+    update();
+  };
+  const timers = [setInterval(ask, ASK_MS), setInterval(listen, LEVELS_MS)];
+  main.append(h("p", {}, backToCalls()), title, h("p", {}, `${t("sound")}: `, sound), loud, words, doing.element, axis.element,
     records(id), facts, prompts.element, steps.element);
   if (!calls.has(id)) attempt(get(callPath(id)));
-  return { update, close: () => clearInterval(timer) };
+  return { update, close: () => timers.forEach(clearInterval) };
 }

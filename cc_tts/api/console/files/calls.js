@@ -1,7 +1,7 @@
 // The live calls, those that sound worst first.
 
-import { button, duration, field, h, heading, ms, number, setText, svg, t, table, word } from "./dom.js";
-import { calls, isLive, now, readUtterance, saidNow, soundOf } from "./live.js";
+import { button, duration, field, h, heading, ms, number, setText, showLevels, svg, t, table, word } from "./dom.js";
+import { calls, isLive, levels, now, readUtterance, saidNow, soundOf } from "./live.js";
 
 const MAX_ROWS = 300; // more are found by the filter: unmeasured
 const ASK_MS = 250; // one question about the prompt of a call that is in sight each, however many calls there are
@@ -54,6 +54,7 @@ export function callsPage(main) {
     { label: t("state"), class: "wide", text: stateOf, sort: stateOf },
     { label: t("time"), class: "wide figure", text: lasted, sort: (call) => -call.created_at },
     { label: t("first audio"), class: "wide figure", text: (call) => ms(call.firstAudio), sort: (call) => -call.firstAudio },
+    { label: t("levels"), class: "wide levels", show: (cell, call) => showLevels(cell, call.levels) },
     { label: t("saying"), class: "words wide", show: showSaid },
   ], (call) => call.id, { sortBy: 0, header: 1, empty: "no calls", unseen: true });
 
@@ -80,7 +81,12 @@ export function callsPage(main) {
     if (call && !document.hidden) readUtterance(call, saidNow(call)).catch(() => {});
   };
   const timer = setInterval(ask, ASK_MS);
-  return { update, close: () => clearInterval(timer) };
+  levels.wanted = true;
+  const close = () => {
+    clearInterval(timer);
+    levels.wanted = false;
+  };
+  return { update, close };
 }
 
 export const backToCalls = () => button(t("back"), () => (location.hash = "#/calls"));

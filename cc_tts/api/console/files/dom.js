@@ -56,6 +56,24 @@ export function duration(seconds) {
   return hours ? `${hours}:${padded(minutes)}:${padded(rest)}` : `${minutes}:${padded(rest)}`;
 }
 
+const MIN_DBOV = -60; // less is silence to the eye: unmeasured
+
+/** Show how loud either direction of a call is in an element, as meters that say it in words, too. */
+export function showLevels(element, levels) {
+  if (!element.firstChild) {
+    element.append(...["sent", "received"].map((way) =>
+      h("meter", { min: MIN_DBOV, max: 0, value: MIN_DBOV, "aria-label": t(`level ${way}`) })));
+  }
+  for (const [index, level] of [levels?.sent_dbov, levels?.received_dbov].entries()) {
+    const meter = element.children[index];
+    const words = level == null ? "–" : `${level} dBov`;
+    if (meter.getAttribute("aria-valuetext") === words) continue;
+    meter.value = level ?? MIN_DBOV;
+    meter.setAttribute("aria-valuetext", words);
+    meter.title = `${meter.getAttribute("aria-label")}: ${words}`;
+  }
+}
+
 export const told = h("p", { role: "status", class: "told" });
 let telling;
 

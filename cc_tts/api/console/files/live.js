@@ -15,6 +15,8 @@ export const calls = new Map();
 let [skew_s, isOpen, isRead, position, running] = [0, false, false, { id: "" }, new AbortController()];
 /** The state of the connection, and of the server and its figures where the token may see them. */
 export const server = { get connected() { return isOpen && isRead; }, status: null, samples: [] };
+/** Whether a page shows how loud calls are: the server measures it for those who ask. */
+export const levels = { wanted: false };
 let held = null; // events that wait for the full reading
 let changed = () => {};
 
@@ -37,7 +39,7 @@ function take(call) {
 async function readAll(signal) {
   held = [];
   try {
-    const read = await readCalls("", signal);
+    const read = await readCalls({}, signal);
     skew_s = read.server_s + 0.5 - Date.now() / 1000; // the header Date has whole seconds
     const ids = new Set(read.calls.map((call) => call.id));
     for (const id of calls.keys()) if (!ids.has(id)) calls.delete(id);
@@ -52,7 +54,7 @@ async function readAll(signal) {
 
 async function poll(signal) {
   if (!isRead) return readAll(signal);
-  const read = await readCalls("established", signal);
+  const read = await readCalls({ state: "established", levels: levels.wanted }, signal);
   const isEnded = (call) => calls.get(call.id)?.state === "terminated"; // its event was faster
   read.calls.filter((call) => !isEnded(call)).forEach(take);
   for (const [id, call] of calls) if (call.ended_at < now() - ENDED_S && isEnded(call)) calls.delete(id);

@@ -14,7 +14,9 @@ from cc_tts.ua.guard.digest import (
     Credentials,
     DigestGuard,
     Finding,
+    Login,
     MalformedCredentials,
+    answer_to,
     digest,
     parse_credentials,
     quoted,
@@ -257,3 +259,59 @@ def test_the_table_is_bounded_and_what_it_forgets_is_expired(monkeypatch: pytest
     assert len(caller.guard._last_nc) == 3
     assert [caller.answer(nonce, nc=1) for nonce in nonces] == [Finding.STALE] * 5, "no replay by making it forget"
     assert caller.answer(nonces[-1], nc=2) is Finding.VALID
+
+
+CHALLENGE = (
+    'Digest realm="http-auth@example.org", qop="auth, auth-int", algorithm={}, nonce="{}", opaque="FQhe/qaU925k"'
+)
+LOGIN = Login(username="Mufasa", password=PASSWORD, realm="*")
+ASKED = {"method": "GET", "uri": "/dir/index.html", "cnonce": "f2/wE4q74E6zIJEtWaHKaf5wv/H5QzzpXusqGemxURZJ"}
+NONCE = "7ypf/xlj9XXwfDPEoM4URrv/xwf94BcCAzFZH4GiTo0v"
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "response"),
+    [
+        ("MD5", "8ca523f5e9506fed4657c9700eebdbec"),
+        ("SHA-256", "753927fa0e85d155564e2e272a28d1802ca10daf4496794697cf8db5856cb6c1"),
+    ],
+)
+def test_our_own_answer_is_that_of_rfc_7616_section_3_9_1(algorithm: str, response: str) -> None:
+    answer = answer_to(CHALLENGE.format(algorithm, NONCE), LOGIN, **ASKED)
+    assert answer is not None
+    found = parse_credentials(answer)
+    assert found is not None
+    assert (found.response, found.algorithm) == (response, algorithm)
+    assert 'opaque="FQhe/qaU925k"' in answer
+
+
+def test_a_challenge_without_qop_is_answered_as_before_rfc_2617() -> None:
+    answer = answer_to('Digest realm="testrealm@host.com", nonce="dcd98b7102dd2f0e8b11d0f600bfb0c093"', LOGIN, **ASKED)
+    assert answer is not None
+    assert "qop" not in answer
+    first, second = (
+        module._hashed("MD5", text) for text in (f"Mufasa:testrealm@host.com:{PASSWORD}", "GET:/dir/index.html")
+    )
+    expected = module._hashed("MD5", f"{first}:dcd98b7102dd2f0e8b11d0f600bfb0c093:{second}")
+    assert f'response="{expected}"' in answer
+
+
+@pytest.mark.parametrize(
+    "challenge",
+    [
+        "Basic realm=x",
+        'Digest realm="x"',
+        'Digest realm="x", nonce="n", qop="auth-int"',
+        'Digest realm="x", nonce="n", algorithm=MD5-sess',
+        'Digest realm="x", nonce="n',
+        f'Digest realm="x", nonce="{"n" * MAX_CREDENTIALS_CHARS}"',
+    ],
+)
+def test_what_cannot_be_answered_is_not(challenge: str) -> None:
+    assert answer_to(challenge, LOGIN, **ASKED) is None
+
+
+def test_a_password_is_for_its_realm() -> None:
+    login = replace(LOGIN, realm="pbx")
+    assert answer_to('Digest realm="other", nonce="n"', login, **ASKED) is None
+    assert answer_to('Digest realm="pbx", nonce="n"', login, **ASKED) is not None

@@ -1,0 +1,60 @@
+"""How loud either direction of a leg is, while somebody looks. Runs on: the thread of the loop."""
+
+from typing import Final
+
+import numpy as np
+
+from cc_tts.clock import NS_PER_MS
+from cc_tts.media.quality import SILENCE_DBOV, Levels, level_dbov
+
+LOOK_MS: Final = 5000
+"""Who looks asks again before this is over (unmeasured)."""
+_ULAW_BIAS: Final = 0x84
+"""This is added to an amplitude before it is coded (ITU-T G.711)."""
+
+
+class LevelMeter:
+    """The loudest frames that were looked at since the levels were last taken."""
+
+    def __init__(self) -> None:
+        self._until_ns = 0
+        self._received = self._sent = SILENCE_DBOV
+
+    @property
+    def is_on(self) -> bool:
+        return bool(self._until_ns)
+
+    def look(self, now_ns: int) -> None:
+        """Somebody looks, from now on."""
+        self._until_ns = now_ns + LOOK_MS * NS_PER_MS
+
+    def is_over(self, now_ns: int) -> bool:
+        """Whether nobody looks any more, who did before; true once."""
+        is_over = self.is_on and now_ns >= self._until_ns
+        if is_over:
+            self._until_ns = 0
+            self._received = self._sent = SILENCE_DBOV
+        return is_over
+
+    def note(self, *, received: float, sent: float) -> None:
+        """Take in how loud a frame of each direction is: its mean amplitude."""
+        self._received = max(self._received, level_dbov(received))
+        self._sent = max(self._sent, level_dbov(sent))
+
+    def take(self) -> Levels | None:
+        """Return the levels, and begin anew; ``None`` while nobody looks."""
+        if not self.is_on:
+            return None
+        levels = Levels(received_dbov=self._received, sent_dbov=self._sent)
+        self._received = self._sent = SILENCE_DBOV
+        return levels
+
+
+def mean_amplitude(pcm: bytes) -> float:
+    """Return the mean of the absolute values of samples of 16 bits."""
+    return float(np.abs(np.frombuffer(pcm, "<i2").astype(np.int32)).mean()) if pcm else 0.0
+
+
+def amplitude_of(pjmedia_level: int) -> int:
+    """Return the mean amplitude of a frame that PJMEDIA's bridge gives as the complement of a μ-law sample, 0 to 127."""
+    return ((((pjmedia_level & 0x0F) << 3) + _ULAW_BIAS) << ((pjmedia_level & 0x70) >> 4)) - _ULAW_BIAS

@@ -1,0 +1,194 @@
+"""Sends the report of each call to a collector by PUBLISH (RFC 6035, RFC 3903). No call waits for it. Runs on: the SIP
+thread.
+
+A challenge is answered once, with the credentials of ``[registration]``. A report that gets no answer, or 5xx, is tried
+again a few times; any other refusal is its last.
+"""
+
+import collections
+import heapq
+import itertools
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pjsua2 as pj
+
+from cc_tts import logs
+from cc_tts.clock import NS_PER_MS, Clock
+from cc_tts.processes.channel import Message
+from cc_tts.ua import messages
+from cc_tts.ua.guard import digest
+from cc_tts.ua.pjsip.sip_thread import pj_detail
+from cc_tts.ua.quality import vq_report
+from cc_tts.ua.sip import message as sip_message
+from cc_tts.ua.sip import uri as sip_uri
+from cc_tts.ua.sip.account import Account
+from cc_tts.ua.trace.tracer import address_of
+
+MAX_WAITING: Final = 1000
+"""Reports of more calls than this are dropped, and counted (unmeasured)."""
+MAX_UNDER_WAY: Final = 32
+"""Transactions at once: a collector that is silent holds each for 32 s, timer F of RFC 3261 §17.1.2.2 (unmeasured)."""
+RETRY_AFTER_S: Final = (5, 30)
+"""The pauses before another try (unmeasured)."""
+MAX_RETRY_AFTER_S: Final = 300
+"""A collector may ask for no longer pause (unmeasured)."""
+_CHALLENGES: Final = {401: ("WWW-Authenticate", "Authorization"), 407: ("Proxy-Authenticate", "Proxy-Authorization")}
+
+log = logs.get(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class _Report:
+    """A report on its way."""
+
+    body: str
+    num_failures: int = 0
+    credentials: tuple[str, str] | None = None
+    token: Any = field(default_factory=pj.SipHeader)
+    """PJSIP hands the address of this back with the answer."""
+
+
+class Publisher:
+    """The reports of a user agent. ``account`` is that of requests that belong to no trunk."""
+
+    def __init__(
+        self,
+        settings: messages.UaSettings,
+        *,
+        clock: Clock,
+        account: Callable[[], Account],
+        send: Callable[[Message], None],
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._account = account
+        self._send = send
+        self._waiting: list[tuple[int, int, _Report]] = []
+        self._serials = itertools.count()
+        self._under_way: dict[int, _Report] = {}
+        self._counts: collections.Counter[messages.PublishResult] = collections.Counter()
+
+    def reload(self, settings: messages.UaSettings) -> None:
+        """Send to the collector of these settings from now on."""
+        if settings.quality.collector != self._settings.quality.collector:
+            self._waiting.clear()
+        self._settings = settings
+
+    def call_over(self, leg: Any) -> None:
+        """Report a call that was answered."""
+        if not self._settings.quality.collector or (facts := self._facts_of(leg)) is None:
+            return
+        if len(self._waiting) >= MAX_WAITING:
+            self._counts["dropped"] += 1
+            return
+        self._wait(_Report(vq_report.body(facts)), 0)
+
+    def tick(self) -> None:
+        """Send what is due."""
+        now_ns = self._clock.now_ns()
+        while self._waiting and self._waiting[0][0] <= now_ns and len(self._under_way) < MAX_UNDER_WAY:
+            self._publish(heapq.heappop(self._waiting)[2])
+
+    def report_counts(self) -> None:
+        """Report how many were sent since the last time, and how that went."""
+        if self._counts:
+            self._send(messages.ReportsPublished(counts=dict(self._counts)))
+            self._counts.clear()
+
+    def _facts_of(self, leg: Any) -> vq_report.Facts | None:
+        call, media = leg.snapshot(), leg.media
+        if not call.established_ns or call.media is None:
+            return None
+        quality = media.quality()
+        media.reports.note(media.stream, quality, jitter_buffer_ms=media.waited_ms)
+        ended_s = self._clock.wall_s()
+        if call.invite is not None:
+            local, remote = map(sip_message.uri_of, (call.invite.callee, call.invite.caller))
+        else:
+            local, remote = leg.originate.from_ or self._settings.account_uri, leg.originate.to
+        return vq_report.Facts(
+            sip_call_id=call.sip_call_id,
+            tags=call.tags,
+            local=local,
+            remote=remote,
+            is_incoming=call.invite is not None,
+            addresses=(address_of(media.rtp_addresses[0]), address_of(media.rtp_addresses[1])),
+            ssrcs=media.reports.ssrcs,
+            began_s=ended_s - (self._clock.now_ns() - call.established_ns) / 1e9,
+            ended_s=ended_s,
+            codec=call.media.codec,
+            clock_rate_hz=call.media.clock_rate_hz,
+            heard=media.reports.heard,
+            jitter_ms=quality.jitter_ms,
+            told=media.reports.told,
+        )
+
+    def _wait(self, report: _Report, delay_s: int) -> None:
+        due_ns = self._clock.now_ns() + 1000 * NS_PER_MS * delay_s
+        heapq.heappush(self._waiting, (due_ns, next(self._serials), report))
+
+    @property
+    def _target(self) -> str:
+        return sip_uri.with_transport(self._settings.quality.collector, self._settings.sip.transports)
+
+    def _publish(self, report: _Report) -> None:
+        request = pj.SendRequestParam()
+        request.method = "PUBLISH"
+        request.userData = report.token
+        options = request.txOption
+        options.targetUri, options.contentType, options.msgBody = self._target, vq_report.CONTENT_TYPE, report.body
+        headers = {"Event": vq_report.EVENT} | dict([report.credentials] if report.credentials else [])
+        for name, value in headers.items():
+            header = pj.SipHeader()
+            header.hName, header.hValue = name, value
+            options.headers.append(header)
+        account = self._account()
+        account.on_answer = self._on_answer
+        self._under_way[int(report.token.this)] = report
+        try:
+            account.sendRequest(request)
+        except pj.Error as error:
+            log.warning("quality_report_not_sent", detail=pj_detail(error))
+            del self._under_way[int(report.token.this)]
+            self._failed(report, 0, "")
+
+    def _on_answer(self, token: int, sip_code: int, response: str) -> None:
+        """The collector has answered; 408 and an empty ``response``: it has not."""
+        report = self._under_way.pop(token, None)
+        if report is None:
+            return
+        if sip_code // 100 == 2:  # noqa: PLR2004 - the class of the status (RFC 3261 §7.2)
+            self._counts["accepted"] += 1
+        elif sip_code in _CHALLENGES and report.credentials is None and self._authorize(report, sip_code, response):
+            self._wait(report, 0)
+        else:
+            self._failed(report, sip_code, response)
+
+    def _authorize(self, report: _Report, sip_code: int, response: str) -> bool:
+        """Answer a challenge, if we have credentials for it."""
+        asked, answered = _CHALLENGES[sip_code]
+        known = self._settings.registration
+        for challenge in sip_message.header_values(response, asked.lower()) if known.username else ():
+            login = digest.Login(username=known.username, password=known.password, realm=known.realm)
+            answer = digest.answer_to(challenge, login, method="PUBLISH", uri=self._target, cnonce=secrets.token_hex(8))
+            if answer is not None:
+                report.credentials = answered, answer
+                return True
+        return False
+
+    def _failed(self, report: _Report, sip_code: int, response: str) -> None:
+        may_help = not response or sip_code >= pj.PJSIP_SC_INTERNAL_SERVER_ERROR
+        if may_help and report.num_failures < len(RETRY_AFTER_S) and self._settings.quality.collector:
+            pause_s = RETRY_AFTER_S[report.num_failures]
+            asked = sip_message.header_value(response, "retry-after").partition(";")[0].partition("(")[0].strip()
+            if asked.isascii() and asked.isdigit():
+                pause_s = max(pause_s, min(int(asked[:9]), MAX_RETRY_AFTER_S))
+            report.num_failures += 1
+            report.credentials = None
+            self._wait(report, pause_s)
+            return
+        log.warning("quality_report_failed", sip_code=sip_code)
+        self._counts["refused" if response else "unanswered"] += 1

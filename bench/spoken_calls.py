@@ -289,7 +289,7 @@ def small_model(folder: Path, options: argparse.Namespace) -> Sequence[str]:
     devices = ", ".join(['"cpu"'] * options.workers)
     return (
         f"tts.voice={enrolled_voice(folder / 'voices')}",
-        f"tts.model_dir={folder / 'model'}",
+        f"tts.models.main.model_dir={folder / 'model'}",
         f"tts.voices_dir={folder / 'voices'}",
         f"tts.devices=[{devices}]",
         "tts.num_threads=1",

@@ -176,13 +176,14 @@ def _fill_health(health: argparse.ArgumentParser) -> None:
 def _fill_worker(worker: argparse.ArgumentParser) -> None:
     listen_help = "an address of this machine and a port, such as 10.0.0.5:7400; the servers name it in tts.workers"
     worker.add_argument("--listen", required=True, metavar="HOST:PORT", help=listen_help)
-    _add_generation(worker)
+    _add_generation_and_model(worker)
     worker.set_defaults(run=_worker)
 
 
-def _add_generation(command: argparse.ArgumentParser) -> None:
+def _add_generation_and_model(command: argparse.ArgumentParser) -> None:
     generation_help = "what tells these workers from older ones in tts.generations; default: the version of cc-tts"
     command.add_argument("--generation", default="", metavar="NAME", help=generation_help)
+    command.add_argument("--model", default="", metavar="NAME", help="which of tts.models, if there are several")
 
 
 def _fill_pool(pool: argparse.ArgumentParser) -> None:
@@ -192,7 +193,7 @@ def _fill_pool(pool: argparse.ArgumentParser) -> None:
     )
     what.add_argument("--listen", metavar="HOST:PORT", help=listen_help)
     what.add_argument("--down", action="store_true", help="end the workers of the cluster when they have spoken")
-    _add_generation(pool)
+    _add_generation_and_model(pool)
     pool.set_defaults(run=_pool)
 
 
@@ -203,6 +204,7 @@ def _fill_say(say: argparse.ArgumentParser) -> None:
     say.add_argument("--voice", help="a voice of `cc-tts voices`")
     say.add_argument("--language", help="BCP 47 tag, such as en-GB or zh")
     say.add_argument("--speed", type=float, help="0.5 to 2.0")
+    say.add_argument("--instructions", metavar="TEXT", help="how to speak, for voices that take instructions")
     say.add_argument("--rate", type=int, default=TELEPHONE_RATE_HZ, metavar="HZ", help="sample rate of the file (8000)")
     say.set_defaults(run=_say)
 
@@ -296,7 +298,7 @@ def _health(options: argparse.Namespace, config: "Config") -> int:
 def _worker(options: argparse.Namespace, config: "Config") -> int:
     from cc_tts.engines.remote.host import run
 
-    return run(config, options.listen, generation=options.generation)
+    return run(config, options.listen, generation=options.generation, model=options.model)
 
 
 def _pool(options: argparse.Namespace, config: "Config") -> int:
@@ -304,7 +306,7 @@ def _pool(options: argparse.Namespace, config: "Config") -> int:
 
     if options.down:
         return command.down(config)
-    return command.run(config, options.listen, generation=options.generation)
+    return command.run(config, options.listen, generation=options.generation, model=options.model)
 
 
 def _content(text: str, words: "TextContent", *, is_ssml: bool) -> "TextContent | SequenceContent":
@@ -394,6 +396,7 @@ async def _speak(options: argparse.Namespace, config: "Config", text: str) -> by
     from cc_tts import startup
     from cc_tts.engines.factory import make_engine
     from cc_tts.errors import NoAudio
+    from cc_tts.operate.given import given_instructions
     from cc_tts.speech.prompt import TextContent
     from cc_tts.speech.source import SpeechSource
     from cc_tts.text.normalizer import Normalizer
@@ -402,7 +405,10 @@ async def _speak(options: argparse.Namespace, config: "Config", text: str) -> by
     elsewhere: list[RemoteWorkers] = []
     engine = make_engine(config, purpose="say", on_starting=doing.append, on_elsewhere=elsewhere.append)
     source = SpeechSource(engine, Normalizer(), config.tts)
-    content = _content(text, TextContent("", options.voice, options.language, options.speed), is_ssml=options.ssml)
+    words = TextContent(
+        "", options.voice, options.language, options.speed, instructions=given_instructions(options.instructions)
+    )
+    content = _content(text, words, is_ssml=options.ssml)
     source.check_text(content)
 
     async def speak() -> bytes:
@@ -410,7 +416,9 @@ async def _speak(options: argparse.Namespace, config: "Config", text: str) -> by
             await startup.wait_for_pool(config, doing.append)
         await startup.name_pool_workers(config, elsewhere)
         await engine.start()
-        source.check(content)
+        voice = source.check(content)
+        if words.instructions and voice is not None and not voice.takes_instructions:
+            _warn(f"the voice {voice.id} takes no instructions: it speaks as it does without them")
         pcm = bytearray()
         async for chunk in source.open(content, rate_hz=options.rate):
             pcm += chunk.data
@@ -448,15 +456,19 @@ def _voices(options: argparse.Namespace, config: "Config") -> int:
     voices, faults = asyncio.run(listing())
     if options.say is not None:
         return _say_with(options.say, voices, config)
+    has_models = len({voice.model for voice in voices if voice.model}) > 1
     who = f"{'voice':24} {'language':12} {'engine':10} {'kind':10} {'gender':7} {'Hz':>6}"
-    print(f"{who} {'s/s':>6} {'streams':>7} use     instructions description", file=sys.stderr)
+    print(
+        f"{who} {'s/s':>6} {'streams':>7} use     instructions {'model    ' * has_models}description", file=sys.stderr
+    )
     for voice in voices:
         if wanted is None or normalised_language(voice.language).startswith(wanted):
             cost = "-" if voice.cost is None else f"{voice.cost:.3f}"
             streams = "-" if voice.streams is None else str(voice.streams)
             who = f"{voice.id:24} {voice.language:12} {voice.engine:10} {voice.kind:10} {voice.gender:7} {voice.rate_hz:6}"
             use, told = "live" if voice.is_live else "prompts", "yes" if voice.takes_instructions else "-"
-            print(f"{who} {cost:>6} {streams:>7} {use:7} {told:12} {voice.description}")
+            model = f"{voice.model or '-':8} " * has_models
+            print(f"{who} {cost:>6} {streams:>7} {use:7} {told:12} {model}{voice.description}")
     for fault in faults:
         print(f"cc-tts: a voice cannot be used: {fault}", file=sys.stderr)
     return 0
@@ -472,7 +484,7 @@ def _say_with(voice_id: str, voices: "tuple[Voice, ...]", config: "Config") -> i
     text = _SAMPLES.get(normalised_language(voice.language).partition("-")[0], "1 2 3 4 5 6 7 8 9 10")
     output = Path(re.sub(r"[^\w.+-]+", "_", voice_id) + ".wav")
     said = {"text": text, "ssml": False, "output": output, "voice": voice_id, "language": voice.language}
-    return _say(argparse.Namespace(**said, speed=None, rate=TELEPHONE_RATE_HZ), config)
+    return _say(argparse.Namespace(**said, speed=None, rate=TELEPHONE_RATE_HZ, instructions=None), config)
 
 
 def _normalized(text: str, language: str) -> str:
@@ -505,9 +517,9 @@ def _config_init(options: argparse.Namespace, _config: "Config") -> int:
 
 def _check_config(_options: argparse.Namespace, config: "Config") -> int:
     import asyncio
-    import dataclasses
 
     from cc_tts import logs, startup
+    from cc_tts.doctor import in_force
     from cc_tts.doctor.software import require_pjsua2
 
     logs.configure(level="critical", json=False, process="check-config")
@@ -517,25 +529,9 @@ def _check_config(_options: argparse.Namespace, config: "Config") -> int:
     warnings += require_pjsua2(config)
     for warning in warnings:
         print(f"cc-tts: {warning}", file=sys.stderr)
-    sections = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
-    for kind in ("tenants", "routes", "trunks"):
-        sections |= {f'{kind}."{name}"': each for name, each in sections.pop(kind).items()}
-    for name, section in sections.items():
-        print(f"[{name}]")
-        for key in dataclasses.fields(section):
-            print(f"{key.name} = {_shown(key.name, getattr(section, key.name), is_secret=not key.repr)}")
-        print()
+    for line in in_force.lines(config):
+        print(line)
     return 0
-
-
-def _shown(key: str, value: Any, *, is_secret: bool) -> str:
-    if key == "tokens":
-        return f"{len(value)} configured"
-    if is_secret:
-        return "(set)" if value else "(empty)"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(list(value)) if isinstance(value, tuple) else repr(value)
 
 
 if __name__ == "__main__":

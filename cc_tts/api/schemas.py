@@ -14,6 +14,7 @@ from cc_tts.api import sip_fields
 from cc_tts.calls.dtmf import gather as dtmf
 from cc_tts.calls.dtmf.gather import DEFAULT_TIMEOUT_MS, MAX_DIGITS, MAX_TIMEOUT_MS, MAX_TRIES, GatherRequest
 from cc_tts.config.schema import SpeechBargeIn
+from cc_tts.config.sections.models import MAX_INSTRUCTION_CHARS
 from cc_tts.config.sections.prompts import MAX_URL_CHARS
 from cc_tts.config.sip_uri import MAX_URI_CHARS
 from cc_tts.config.wording import form
@@ -36,7 +37,6 @@ from cc_tts.speech.prompt import (
     UrlContent,
 )
 from cc_tts.speech.ssml import MAX_BYTES, MAX_ELEMENTS, from_ssml
-from cc_tts.voices.library import MAX_INSTRUCTION_CHARS
 
 MAX_METADATA: Final = 16  # unmeasured
 """Names in the metadata of a call."""

@@ -197,6 +197,9 @@ class Voice(View, frozen=True, kw_only=True):
     takes_instructions: Annotated[
         bool, Meta(description="Whether it speaks as ``instructions`` say, and makes the sounds and emphasis of SSML.")
     ]
+    model: Annotated[
+        str, Meta(description="The model that speaks with it, a name of tts.models; empty for voices of other engines.")
+    ]
     live: Annotated[bool, Meta(description="False: it is slower than speech here, and for prompts that are staged.")]
     voice_id: str
     name: str

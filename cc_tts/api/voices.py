@@ -56,6 +56,10 @@ class EnrolVoice(schemas.Body, frozen=True):
     transcript: Annotated[str, Meta(min_length=1, max_length=MAX_TRANSCRIPT_CHARS)]
     language: LanguageTag
     description: Annotated[str, Meta(max_length=MAX_DESCRIPTION_CHARS)] = ""
+    model: Annotated[
+        str,
+        Meta(max_length=32, description="The model that is to speak with it, a name of tts.models; empty: the first."),
+    ] = ""
 
 
 def _form(body: bytes, content_type: str) -> EnrolVoice:
@@ -92,6 +96,7 @@ async def enrol_voice(request: web.Request, body: EnrolVoice) -> views.EnrolledV
             description=body.description,
             transcript=body.transcript,
             audio=body.file,
+            model=body.model,
         )
     )
     return views.EnrolledVoice.of(enrolled.voice, warnings=enrolled.warnings)

@@ -17,6 +17,7 @@ from cc_tts.calls.dialplan.record import record_of
 from cc_tts.calls.dtmf.gather import MAX_DIGITS, MAX_TIMEOUT_MS, MAX_TRIES, GatherRequest
 from cc_tts.calls.recording.recording import RecordRequest
 from cc_tts.config.schema import MAX_LEAD_IN_MS, BargeInBySpeech, Config, MediaDialect, RouteConfig
+from cc_tts.config.sections.models import MAX_INSTRUCTION_CHARS
 from cc_tts.config.sections.prompts import is_url
 from cc_tts.config.sections.relay import RelaySettings
 from cc_tts.config.sections.trunks import OF_TRUNK
@@ -33,7 +34,6 @@ from cc_tts.errors import (
 )
 from cc_tts.speech.prompt import Content, Disclosure, Prompt, StagedContent, TextContent, Then, UrlContent, text_of
 from cc_tts.speech.ssml import from_ssml
-from cc_tts.voices.library import MAX_INSTRUCTION_CHARS
 
 ANNOUNCEMENT_USER: Final = "annc"
 MAX_URI_CHARS: Final = 8192
@@ -178,7 +178,7 @@ def _style(tts_headers: Mapping[str, str], route: RouteConfig) -> TextContent:
         "",
         voice=_named(tts_headers, "X-TTS-Voice", _VOICE) or route.voice or None,
         language=_named(tts_headers, "X-TTS-Language", _LANGUAGE) or route.language or None,
-        instructions=_instructions(tts_headers.get("x-tts-instructions", "")),
+        instructions=_instructions(tts_headers.get("x-tts-instructions", "")) or route.instructions or None,
     )
 
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from cc_tts.config import cluster, remote, webhooks
 from cc_tts.config.record import route_faults
 from cc_tts.config.schema import MAX_TENANTS, Config, RouteConfig
-from cc_tts.config.sections import asterisk, mrcp, prompts, quality, relay, tracing, trunks
+from cc_tts.config.sections import asterisk, by_model, mrcp, prompts, quality, relay, tracing, trunks
 from cc_tts.config.sections.hep import hep_address
 from cc_tts.config.sip_uri import MAX_PORT, AllowedTargets, is_ip_address, uri_fault
 from cc_tts.egress.hosts import host_faults
@@ -76,9 +76,7 @@ def _rtp(config: Config) -> Iterator[str]:
 
 
 def _tts(config: Config) -> Iterator[str]:
-    for device in config.tts.devices:
-        if not re.fullmatch(r"auto|cpu|cuda(:\d{1,3})?", device):
-            yield f"tts.devices: {device!r} is not a device; use auto, cpu, cuda or cuda:N"
+    yield from by_model.faults(config.tts)
 
 
 def _playout(config: Config) -> Iterator[str]:

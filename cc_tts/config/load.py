@@ -14,6 +14,7 @@ import msgspec
 
 from cc_tts.config.check import check_sense
 from cc_tts.config.schema import Config, RouteConfig, TenantConfig
+from cc_tts.config.sections.models import FORMER_KEYS, MAIN
 from cc_tts.config.sections.trunks import TrunkConfig
 from cc_tts.config.wording import in_words
 from cc_tts.errors import ConfigError, nearest
@@ -48,8 +49,13 @@ def load(
     return from_tree(tree)
 
 
-FORMER_NAMES: Final = {("rtp", "quarantine_s"): "port_cooldown_s"}
-"""Section and key as they were called before, with the key's name of today. Each is taken for one version."""
+FORMER_NAMES: Final = {
+    ("rtp", "quarantine_s"): "rtp.port_cooldown_s",
+    **{("tts", key): f"tts.models.NAME.{key}" for key in FORMER_KEYS},
+}
+"""Section and key as they were called before, with the name of today, where ``NAME`` is that of the model. Each is taken for
+one version.
+"""
 
 RELOADABLE: Final = (
     "log.level",
@@ -149,13 +155,35 @@ def from_tree(tree: Mapping[str, Any]) -> Config:
 
 
 def _rename(tree: dict[str, Any], warn: Callable[[str], object]) -> None:
-    for (section, former), name in FORMER_NAMES.items():
+    models = _models_of_former_keys(tree)
+    model = MAIN if models is None else next(iter(models), MAIN)
+    for (section, former), where in FORMER_NAMES.items():
         keys = tree.get(section)
-        if isinstance(keys, dict) and former in keys:
-            if name in keys:
-                raise ConfigError(f"{section}.{former} is called {section}.{name} now: remove one of the two")
-            keys[name] = keys.pop(former)
-            warn(f"{section}.{former} is called {section}.{name} now; the next version refuses the former name")
+        if not isinstance(keys, dict) or former not in keys:
+            continue
+        name = where.replace("NAME", model)
+        *path, key = name.split(".")
+        table = tree
+        for part in path:
+            table = table.setdefault(part, {})
+        if key in table:
+            raise ConfigError(f"{section}.{former} is called {name} now: remove one of the two")
+        table[key] = keys.pop(former)
+        warn(f"{section}.{former} is called {name} now; the next version refuses the former name")
+    if models == {} and not tree["tts"]["models"][MAIN].get("model_dir"):
+        del tree["tts"]["models"]  # a file with every key and no model: they had no effect
+
+
+def _models_of_former_keys(tree: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The tables of models if ``[tts]`` has keys of one, a copy. Raises ``ConfigError`` if it is not clear of which."""
+    tts = tree.get("tts")
+    former = [key for key in FORMER_KEYS if isinstance(tts, dict) and key in tts]
+    if not isinstance(tts, dict) or not former:
+        return None
+    models = tts.get("models", {})
+    if not isinstance(models, dict) or len(models) > 1 or not all(isinstance(each, dict) for each in models.values()):
+        raise ConfigError(f"tts.{former[0]} is a key of a model now: write it below the one that it is for")
+    return dict(models)
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -196,8 +224,15 @@ def _parse_value(keys: list[str], text: str, origin: str) -> Any:
 
 
 def _is_text(keys: list[str]) -> bool:
-    section = _BY_NAME.get(keys[0]) or get_type_hints(Config).get(keys[0])
-    return section is not None and get_type_hints(section).get(keys[-1]) is str
+    kind: Any = Config
+    for key in keys:
+        if not dataclasses.is_dataclass(kind) and get_origin(kind) is not dict:  # a table or a word
+            kind = next(filter(dataclasses.is_dataclass, get_args(kind)), None)
+        if get_origin(kind) is dict:
+            kind = get_args(kind)[1]
+        else:
+            kind = get_type_hints(kind).get(key) if dataclasses.is_dataclass(kind) else None
+    return kind is str
 
 
 def _check_keys(tree: object, kind: Any, where: str) -> None:

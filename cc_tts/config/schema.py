@@ -11,6 +11,7 @@ import msgspec
 
 from cc_tts.config.record import RecordConfig, RouteRecord
 from cc_tts.config.sections.asterisk import AsteriskConfig
+from cc_tts.config.sections.models import Instructions, ModelConfig
 from cc_tts.config.sections.mrcp import MrcpConfig
 from cc_tts.config.sections.prompts import MAX_URL_CHARS, PromptsConfig
 from cc_tts.config.sections.quality import QualityConfig
@@ -224,31 +225,24 @@ class TtsConfig:
     first_chunk_max_chars: Annotated[int, msgspec.Meta(ge=10, le=1000)] = 60
     markdown: Literal["strip", "keep"] = "strip"
     chunk_max_chars: Annotated[int, msgspec.Meta(ge=20, le=1000)] = 200
-    model_dir: str = ""
     voices_dir: str = ""
     voice_aliases: dict[VoiceName, VoiceName] = field(default_factory=dict)
     lexicons_dir: str = ""
     lexicons: tuple[str, ...] = ()
     devices: tuple[str, ...] = ("auto",)
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     num_threads: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 0
     max_streams: Annotated[int, msgspec.Meta(ge=0, le=4096)] = 0
-    interleaved_text: bool = False
-    stop_runaways: bool = True
     refuse_when_full: bool = False
     overload_wait_ms: Annotated[float, msgspec.Meta(ge=0, le=600_000)] = 2000.0
     first_audio_target_ms: Annotated[float, msgspec.Meta(ge=10, le=600_000)] = 300.0
     max_utilisation: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.9
-    first_hop_tokens: Annotated[int, msgspec.Meta(ge=8, le=100)] = 12
-    flow_steps: Annotated[int, msgspec.Meta(ge=5, le=10)] = 10
-    state_memory_bytes: Annotated[int, msgspec.Meta(ge=0)] = 0
-    graphs: bool = True
     worker_start_timeout_s: Seconds = 600.0
     stall_timeout_ms: Annotated[float, msgspec.Meta(ge=100, le=600_000)] = 3000.0
     workers: Annotated[tuple[str, ...], msgspec.Meta(max_length=1000)] = ()
     generations: dict[str, Annotated[float, msgspec.Meta(ge=0, le=1)]] = field(default_factory=dict)
     resume_on_worker_loss: bool = True
     fallback_engine: Literal["auto", "", "espeak"] = "auto"
+    models: dict[str, ModelConfig] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -481,6 +475,7 @@ class RouteConfig:
     disclosure: str = ""
     voice: str = ""
     language: str = ""
+    instructions: Instructions = ""
     then: Literal["stay", "hangup", "transfer"] = "stay"
     transfer_to: Annotated[str, msgspec.Meta(max_length=MAX_URI_CHARS)] = ""
     refer: Literal["refuse", "allow", "ask"] = "refuse"

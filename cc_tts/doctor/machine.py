@@ -105,8 +105,10 @@ def check_files(subject: Subject) -> Iterator[Finding]:
     if file is not None and any(secrets) and file.exists() and file.stat().st_mode & _OTHERS_READ:
         yield warn("config file", f"{file} holds secrets and can be read by everybody", f"chmod o-r {file}")
     yield from _space(subject.probes, "temporary files", Path(tempfile.gettempdir()), MIN_FREE_TEMPORARY_BYTES)
+    models = config.tts.models.items()
     named = {
-        "tts.model_dir": config.tts.model_dir,
+        **{f"tts.models.{name}.model_dir": model.model_dir for name, model in models},
+        **{f"tts.models.{name}.voices_dir": model.voices_dir for name, model in models},
         "tts.voices_dir": config.tts.voices_dir,
         "cache.disk_dir": config.cache.disk_dir,
     }

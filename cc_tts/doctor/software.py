@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from cc_tts.config.schema import Config, listens
+from cc_tts.config.sections.by_model import each_model
 from cc_tts.doctor.finding import CHILD_S, DEEP_S, TORCH_S, Finding, Subject, fail, ok, warn
 from cc_tts.doctor.probes import Ran
 from cc_tts.engines.cosyvoice.gpu_driver import KERNEL_MODULE, NVIDIA_SMI, TIMEOUT_S, driver_version, why_no_gpu
@@ -151,7 +152,9 @@ def check_vad(subject: Subject) -> Iterator[Finding]:
 
 def check_torch(subject: Subject) -> Iterator[Finding]:
     """Yield whether torch loads and sees the devices of ``tts.devices``, and their memory."""
-    if COSYVOICE2 not in engine_names(subject.config.tts) or not subject.config.tts.devices:
+    by_model = each_model(subject.config.tts)
+    names = dict.fromkeys(device for tts in by_model for device in tts.devices)
+    if COSYVOICE2 not in engine_names(subject.config.tts) or not names:
         return
     answer = _ask(subject, TORCH, timeout_s=TORCH_S)
     if isinstance(answer, str):
@@ -160,7 +163,7 @@ def check_torch(subject: Subject) -> Iterator[Finding]:
     devices = answer["devices"]
     yield ok("torch", f"{answer['version']}, CUDA {answer['cuda'] or 'not built in'}, {len(devices)} devices")
     why = ("", "") if devices else why_no_gpu(answer["version"], answer["cuda"], _driver(subject))
-    for name in subject.config.tts.devices:
+    for name in names:
         yield _device(f"device {name}", name, devices, why)
 
 
@@ -187,12 +190,16 @@ def _device(what: str, name: str, devices: list[dict[str, Any]], why: tuple[str,
 
 
 def check_model(subject: Subject) -> Iterator[Finding]:
-    """Yield whether the model's files are there and of the published size; with ``deep``, whether they hold what they
+    """Yield whether the files of each model are there and of the published size; with ``deep``, whether they hold what they
     should.
     """
-    tts = subject.config.tts
-    folder = Path(tts.model_dir).expanduser()
-    if COSYVOICE2 not in engine_names(tts) or not tts.model_dir or not folder.is_dir():
+    if COSYVOICE2 in engine_names(subject.config.tts):
+        for model in subject.config.tts.models.values():
+            yield from _check_files(subject, Path(model.model_dir).expanduser())
+
+
+def _check_files(subject: Subject, folder: Path) -> Iterator[Finding]:
+    if not folder.is_dir():
         return  # check_configuration says if there is no such folder
     published = PUBLISHED[described(folder) or 2]
     sizes = {file: path.stat().st_size for file in published if (path := folder / file.name).is_file()}
@@ -217,10 +224,13 @@ def _content(subject: Subject, folder: Path, sizes: Mapping[PublishedFile, int])
 
 def check_voices(subject: Subject) -> Iterator[Finding]:
     """Enrolled voices that cannot be used. That there is none, or not ``tts.voice``, is for :func:`check_configuration`."""
-    tts = subject.config.tts
-    if COSYVOICE2 not in engine_names(tts) or not tts.voices_dir:
-        return
-    library = VoiceLibrary(Path(tts.voices_dir).expanduser())
+    if COSYVOICE2 in engine_names(subject.config.tts):
+        folders = dict.fromkeys(tts.voices_dir for tts in each_model(subject.config.tts) if tts.voices_dir)
+        for folder in folders:
+            yield from _check_library(VoiceLibrary(Path(folder).expanduser()))
+
+
+def _check_library(library: VoiceLibrary) -> Iterator[Finding]:
     records, faults = library.records(), list(library.faults())
     for record in records:
         try:

@@ -2,13 +2,15 @@
 
 import difflib
 import os
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from cc_tts.clock import Clock, MonotonicClock
 from cc_tts.config.schema import Config, TtsConfig
+from cc_tts.config.sections.by_model import of_model
 from cc_tts.engines.engine import Engine
 from cc_tts.engines.remote import wire
 from cc_tts.engines.remote.connection import CONNECT_TIMEOUT_S
@@ -24,6 +26,7 @@ COSYVOICE2: Final = "cosyvoice2"
 ESPEAK: Final = "espeak"
 ONNX: Final = "onnx"
 ENGINES: Final = (AUTO, ESPEAK, ONNX, COSYVOICE2)
+VOICES_KEY: Final = "tts.voices_dir"
 ESPEAK_VOICE: Final = "en-us"
 """espeak-ng speaks with this voice if neither a voice nor a language is asked for."""
 ESPEAK_HUNG_FACTOR: Final = 1.0
@@ -97,8 +100,6 @@ def _worker_engine(
     # cosyvoice2 may take the time that a CPU needs for a file: nobody listens, and it was not measured
     is_patient = tts.engine == COSYVOICE2 and purpose != "serve"
     settings = worker_settings(config, purpose)
-    stem = "espeak" if tts.engine == ESPEAK else "worker"
-    names = [stem] if len(settings) == 1 else [f"{stem}-{number}" for number in range(len(settings))]
     children = [
         WorkerLink(
             name,
@@ -109,7 +110,7 @@ def _worker_engine(
             hung_factor=hung_factor(tts.engine),
             load_metrics=parts.load_metrics,
         )
-        for name, each in zip(names, settings, strict=True)
+        for name, each in zip(_process_names(settings), settings, strict=True)
     ]
     for child in children:
         parts.on_child(child)
@@ -140,20 +141,37 @@ def engine_names(tts: TtsConfig) -> tuple[str, ...]:
     """The engines that ``tts.engine`` stands for, the preferred one first: one, or those of ``auto``."""
     if tts.engine != AUTO:
         return (tts.engine,)
-    return (COSYVOICE2 if tts.model_dir else ONNX, ESPEAK)
+    return (COSYVOICE2 if tts.models else ONNX, ESPEAK)
+
+
+def with_one_model(config: Config, name: str = "") -> Config:
+    """The configuration of a worker that speaks with one model, that of this ``name`` or the only one, by the preferred
+    engine. Raises ``ConfigError`` if it is not clear with which.
+    """
+    engine, models = engine_names(config.tts)[0], config.tts.models
+    tts = replace(config.tts, engine=engine)
+    if engine != COSYVOICE2 or not models:
+        if name:
+            raise ConfigError(f"--model {name[:80]}: there is no [tts.models.{name[:80]}] for the engine {engine}")
+        return replace(config, tts=tts)
+    if name not in models and (name or len(models) > 1):
+        wanted = f"{name[:80]!r} is none of them" if name else "there are several"
+        raise ConfigError(f"a worker speaks with one model, and {wanted}: give --model with one of {', '.join(models)}")
+    return replace(config, tts=of_model(tts, name or next(iter(models))))
 
 
 def worker_settings(config: Config, purpose: Purpose = "serve") -> list[WorkerSettings]:
-    """The settings of each worker; raises ``ConfigError`` if a folder is missing. None where every
-    worker is on another machine (``tts.devices`` is empty).
+    """The settings of each worker, one model after the other; raises ``ConfigError`` if a folder is missing, or two models
+    would take the same GPU. None where every worker is on another machine (``tts.devices`` is empty).
     """
-    tts, num_cores = config.tts, len(os.sched_getaffinity(0))
-    if purpose in ("load", "measure") and tts.engine != ONNX:
-        purpose = "check"
+    tts = config.tts
+    if tts.engine == COSYVOICE2:
+        return _neural_settings(config, "check" if purpose in ("load", "measure") else purpose)
     if not tts.devices:
         return []
-    devices = tts.devices[:1] if purpose == "say" else tts.devices
+    tts, num_threads = replace(tts, models={}), _num_cores() - 1
     if tts.engine == ESPEAK:
+<<<<<<< HEAD
         tts = replace(tts, voices_dir="", num_threads=1, max_streams=ESPEAK_MAX_STREAMS)  # the library has no threads
         devices, model_dir, num_threads = ("cpu",), "", 1
     elif tts.engine == ONNX:
@@ -161,18 +179,81 @@ def worker_settings(config: Config, purpose: Purpose = "serve") -> list[WorkerSe
     elif tts.model_dir:
         model_dir, num_threads = _folder("tts.model_dir", tts.model_dir), num_cores // len(tts.devices)
     else:
+=======
+        tts = replace(tts, voices_dir="", max_streams=ESPEAK_MAX_STREAMS)
+        tts, num_threads = replace(tts, num_threads=1), 1  # the library has no threads
+        purpose = "check" if purpose in ("load", "measure") else purpose
+    return _settings(replace(config, tts=tts), purpose, ("cpu",), num_threads)
+
+
+def _neural_settings(config: Config, purpose: Purpose) -> list[WorkerSettings]:
+    models = config.tts.models
+    if config.tts.devices and not models:
+>>>>>>> ac9c0eb7 (Models of the neural engine have a table each, [tts.models.NAME], and a server speaks with several; what reaches the model's limit is told; cc-tts say --instructions, instructions of a route)
         raise ConfigError(
-            "tts.engine is cosyvoice2 but tts.model_dir is empty; `cc-tts model download` fetches the model and says where"
+            "tts.engine is cosyvoice2 but there is no model: set model_dir in [tts.models.main]; `cc-tts model download` "
+            "fetches one and says where it is"
         )
+    by_model = {name: of_model(config.tts, name) for name in models}
+    num_workers = sum(len(tts.devices) for tts in by_model.values())
+    found = []
+    for name, tts in by_model.items():
+        if not tts.devices:
+            continue
+        folder = _folder(f"tts.models.{name}.model_dir", models[name].model_dir)
+        model = replace(tts.models[name], model_dir=folder, graphs=models[name].graphs and purpose == "serve")
+        devices = tts.devices[:1] if purpose == "say" else tts.devices
+        key = f"tts.models.{name}.voices_dir" if models[name].voices_dir else VOICES_KEY
+        of_one = replace(config, tts=replace(tts, models={name: model}))
+        found += _settings(of_one, purpose, devices, _num_cores() // max(1, num_workers), voices_key=key)
+    _must_fit(found)
+    return found
+
+
+def _settings(
+    config: Config, purpose: Purpose, devices: Sequence[str], num_threads: int, *, voices_key: str = VOICES_KEY
+) -> list[WorkerSettings]:
+    tts = config.tts
     filled_in = replace(
         tts,
-        model_dir=model_dir,
-        voices_dir=_folder("tts.voices_dir", tts.voices_dir, "; `cc-tts voices add` or `cc-tts voices enrol` makes it"),
+        voices_dir=_folder(voices_key, tts.voices_dir, "; `cc-tts voices add` or `cc-tts voices enrol` makes it"),
         num_threads=tts.num_threads or max(1, num_threads),
         max_streams=1 if purpose == "say" else tts.max_streams,
-        graphs=tts.graphs and purpose == "serve",
     )
     return [WorkerSettings(device=device, purpose=purpose, tts=filled_in, log=config.log) for device in devices]
+
+
+def _num_cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def _must_fit(workers: Sequence[WorkerSettings]) -> None:
+    """Refuse models that would each take what is left of the same GPU."""
+    owners: dict[str, TtsConfig] = {}
+    for each in workers:
+        device = "cuda:0" if each.device in {"auto", "cuda"} else each.device
+        both = {**owners.setdefault(device, each.tts).models, **each.tts.models}
+        has_bounds = each.tts.max_streams and all(model.state_memory_bytes for model in both.values())
+        if len(both) > 1 and device != "cpu" and not has_bounds:
+            raise ConfigError(
+                f"the models {' and '.join(both)} are on the same device ({each.device}), and each would take what is left "
+                "of it: name other devices in [tts.models.NAME], or set tts.max_streams and the state_memory_bytes of both"
+            )
+
+
+def _process_names(settings: Sequence[WorkerSettings]) -> list[str]:
+    """The names of the workers, with the model in them where there are several, and numbers where names are alike."""
+    has_several = len({name for each in settings for name in each.tts.models}) > 1
+    stems = [
+        "espeak" if each.tts.engine == ESPEAK else "-".join(["worker", *(each.tts.models if has_several else ())])
+        for each in settings
+    ]
+    counts, numbers = Counter(stems), Counter[str]()
+    names = []
+    for stem in stems:
+        names.append(stem if counts[stem] == 1 else f"{stem}-{numbers[stem]}")
+        numbers[stem] += 1
+    return names
 
 
 def _folder(key: str, configured: str, remedy: str = "") -> str:

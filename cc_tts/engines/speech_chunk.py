@@ -43,7 +43,9 @@ class SpeechChunk(Report, frozen=False, omit_defaults=True):  # type: ignore[mis
     after_loss: bool = False
     """It is the first one in place of the lost worker."""
     gave_up_after: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
-    """The voice ran away, and was stopped after about this share of the text chunk, below 1; its audio ends there."""
+    """The voice ran away, and was stopped after about this share of the text chunk; its audio ends there. 1: the words were
+    likely said.
+    """
     refused_because: str = ""
     """Why the words that would begin here are not spoken: no voice speaks their language."""
     paces: tuple[Pace, ...] = ()

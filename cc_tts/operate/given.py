@@ -1,7 +1,11 @@
-"""The text that a command is given."""
+"""Commands are given texts and instructions in words, which this module reads."""
 
 import sys
 
+import msgspec
+
+from cc_tts.config.sections.models import Instructions
+from cc_tts.config.wording import in_words
 from cc_tts.errors import ConfigError
 
 
@@ -20,3 +24,11 @@ def given_text(text: str) -> str:
             f"the text is not in {wanted}, the encoding of this terminal; `iconv -f GBK -t {wanted}` changes a text in GBK"
         ) from None
     return found
+
+
+def given_instructions(instructions: str | None) -> str | None:
+    """Return how to speak, in words; raises ``ConfigError`` for what no model takes."""
+    try:
+        return msgspec.convert(instructions, Instructions | None)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"--instructions: {in_words(str(error))}") from None

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import signal
 import ssl
-from dataclasses import replace
 from pathlib import Path
 
 from aiohttp import web
@@ -14,7 +13,7 @@ from cc_tts.clock import MonotonicClock
 from cc_tts.cluster.leases import TenantLeases
 from cc_tts.config import remote as addresses
 from cc_tts.config.schema import Config, RemoteConfig
-from cc_tts.engines.factory import engine_names
+from cc_tts.engines.factory import with_one_model
 from cc_tts.errors import ConfigError
 from cc_tts.pool import ray_hosts
 from cc_tts.pool.app import build_app
@@ -41,15 +40,15 @@ def _stop(_number: int, _frame: object) -> None:
     raise _Stopped
 
 
-def run(config: Config, listen: str, *, generation: str = "") -> int:
-    """Serve until SIGTERM or SIGINT; the workers go on. ``generation``: of the workers that are started from now on, see
-    :func:`cc_tts.engines.remote.host.run`. Raises ``ConfigError``, and ``ProcessFailed`` when Ray is lost.
+def run(config: Config, listen: str, *, generation: str = "", model: str = "") -> int:
+    """Serve until SIGTERM or SIGINT; the workers go on. ``generation`` of the workers that are started from now on, and
+    ``model``: see :func:`cc_tts.engines.remote.host.run`. Raises ``ConfigError``, and ``ProcessFailed`` when Ray is lost.
     """
     if generation:
         addresses.check_generation(generation, "--generation")
     host, port = addresses.listen_address(listen)
     addresses.check_listener(config.remote, host, who="pool")
-    config = replace(config, tts=replace(config.tts, engine=engine_names(config.tts)[0]))
+    config = with_one_model(config, model)
     tls = _tls(config.remote)
     logs.configure(level=config.log.level, json=config.log.json, process="pool")
     for number in (signal.SIGINT, signal.SIGTERM):

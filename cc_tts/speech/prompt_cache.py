@@ -21,6 +21,7 @@ from typing import Final
 
 from cc_tts import __version__
 from cc_tts.config.schema import CacheConfig, Config
+from cc_tts.config.sections.by_model import each_model
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.metrics import Metrics
 from cc_tts.speech.chunks import ReadyChunks, SpokenPrompt
@@ -104,13 +105,15 @@ def engine_identity(config: Config, of_workers: str = "") -> str:
     the voices (name, size, time of change), and ``of_workers``, the identity of those on other machines. Another identity,
     other audio. Runs on: a thread.
     """
-    tts = config.tts
     parts = [f"{name} {_version(name)}" for name in _LIBRARIES]
-    parts += [tts.dtype, str(tts.first_hop_tokens), str(tts.interleaved_text), str(tts.flow_steps)]
-    with contextlib.suppress(OSError):  # the engine says what is wrong with a folder when it starts
-        files = sorted(Path(tts.model_dir).expanduser().iterdir()) if tts.model_dir else []
-        files += files_in(Path(tts.voices_dir).expanduser()) if tts.voices_dir else []
-        parts += [_state_of(path) for path in files if path.is_file()]
+    for tts in each_model(config.tts):
+        parts += [f"{name} {model.sound}" for name, model in tts.models.items()]
+        with contextlib.suppress(OSError):  # the engine says what is wrong with a folder when it starts
+            files = [
+                path for model in tts.models.values() for path in sorted(Path(model.model_dir).expanduser().iterdir())
+            ]
+            files += files_in(Path(tts.voices_dir).expanduser()) if tts.voices_dir else []
+            parts += [_state_of(path) for path in files if path.is_file()]
     if of_workers:
         parts.append(of_workers)
     return _digest(*parts)
@@ -141,7 +144,7 @@ def as_cached(chunks: Sequence[SpeechChunk], text: str) -> CachedPrompt | None:
     """The prompt as it is cached; ``None`` if the words of its chunks are not those of ``text``, one after the other, or if
     some of it was said in place of a lost worker.
     """
-    if any(chunk.is_resumed for chunk in chunks):
+    if any(chunk.is_resumed or chunk.gave_up_after is not None for chunk in chunks):
         return None
     cached = []
     num_chars = 0

@@ -11,6 +11,7 @@ from typing import Final
 from cc_tts import logs
 from cc_tts.audio import AudioFormat
 from cc_tts.config.schema import RouteConfig, TtsConfig
+from cc_tts.config.sections.models import MAX_INSTRUCTION_CHARS
 from cc_tts.config.sections.relay import RelaySettings
 from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED, Engine
 from cc_tts.engines.factory import COSYVOICE2
@@ -66,7 +67,6 @@ from cc_tts.text.markup.unspoken import said_of
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.process.client import TextPreparation, TextProcess
 from cc_tts.text.pronunciation.lexicon import CompiledLexicon
-from cc_tts.voices.library import MAX_INSTRUCTION_CHARS
 from cc_tts.voices.voice import Voice
 
 LONG_TEXT_CHARS: Final = 1000
@@ -124,9 +124,16 @@ class SpeechSource:
                 ("disclosure", _disclosed(route.disclosure)),
             ):
                 warnings += self._wording_warnings(f"{key}.{name}", text, route.voice, route.language)
+            warnings += self._instructions_warnings(key, route)
             if route.relay:
                 warnings += self._relay_warnings(f"{key}.relay", route.relay, route)
         return warnings
+
+    def _instructions_warnings(self, key: str, route: RouteConfig) -> list[str]:
+        if not route.instructions:
+            return []
+        voice = self._voicing.voice(TextContent(route.greeting, route.voice or None, route.language or None))
+        return [] if voice.takes_instructions else [f"{key}.instructions: the voice {voice.id} takes no instructions"]
 
     def _relay_warnings(self, key: str, relay: RelaySettings, route: RouteConfig) -> list[str]:
         voice, language = relay.voice or route.voice, relay.language or route.language
@@ -336,11 +343,16 @@ class SpeechSource:
             text,
             prompt,
             open_stand_in=partial(self.engine.open_stand_in, prompt.voice, prompt.speed),
-            tells_chunks=not (prompt.engine == COSYVOICE2 and self._config.interleaved_text),
+            tells_chunks=not self._is_interleaved(prompt),
             on_no_audio=self._metrics.engine_no_audio.labels(engine=prompt.engine).inc,
             utterance_id=utterance_id,
             meter=self._levels.meter(prompt),
         )
+
+    def _is_interleaved(self, prompt: SpokenPrompt) -> bool:
+        """Whether its text chunks become one sequence of the model, whose audio is not told apart."""
+        model = self._config.models.get(self.engine.resolve_voice(prompt.voice, None).model)
+        return model is not None and model.interleaved_text
 
     def _chunker(self, prompt: SpokenPrompt) -> Chunker:
         return Chunker(self._normalizer, prompt.chunking, prompt.text, prompt.replacements)

@@ -135,8 +135,9 @@ class Synthesis:
             raise self._failure
         for piece in self._at_line_rate(SpeechChunk(is_resumed=self._held.is_resumed), last=True):
             yield piece
-        if self._held.is_resumed or self._held.after_loss:  # where no audio carries them
-            yield SpeechChunk(is_resumed=self._held.is_resumed, after_loss=self._held.after_loss)
+        held = self._held
+        if held.is_resumed or held.after_loss or held.gave_up_after is not None:  # where no audio carries them
+            yield SpeechChunk(is_resumed=held.is_resumed, after_loss=held.after_loss, gave_up_after=held.gave_up_after)
         self._resampling.close()
         if not self._text_chunks:
             raise NothingToSay("nothing of the text can be spoken")
@@ -174,7 +175,11 @@ class Synthesis:
     async def _said_instead(self, index: int, said: float | None = None) -> AsyncIterator[SpeechChunk]:
         """The stand-in says a text chunk, or what is left after the share that was ``said`` when the voice ran away."""
         text, is_heard = unsaid_part(self._text_chunks[index].spoken, said or 0.0), False
-        if self._is_cancelled or not has_speech(text):
+        if self._is_cancelled:
+            return
+        if not has_speech(text):
+            if said is not None:
+                yield SpeechChunk(gave_up_after=said, text_chunk_index=index, rate_hz=self._voice_rate_hz)
             return
         self._on_no_audio()
         self._stand_in = self._open_stand_in()

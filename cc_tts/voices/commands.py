@@ -9,6 +9,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -16,7 +17,9 @@ from typing import Final
 import msgspec
 
 from cc_tts.config.schema import Config
-from cc_tts.errors import ConfigError
+from cc_tts.config.sections.by_model import of_model
+from cc_tts.config.sections.models import MAIN
+from cc_tts.errors import ConfigError, did_you_mean
 from cc_tts.voices.embedding_cache import VoiceMetadata
 from cc_tts.voices.enrolment import (
     MAX_TRANSCRIPT_CHARS,
@@ -51,6 +54,8 @@ def add_voice_commands(
     folder = argparse.ArgumentParser(add_help=False)
     folder.add_argument("--voices", type=Path, metavar="DIR", help="where voices are kept (tts.voices_dir)")
     shared = [*parents, folder]
+    of_one = argparse.ArgumentParser(add_help=False)
+    of_one.add_argument("--model", default="", metavar="NAME", help="which of tts.models, if there are several")
 
     new = commands.add_parser("enrol", parents=shared, help="make a voice of a recording")
     new.add_argument("id", metavar="ID", help="its name from now on, such as anna")
@@ -62,18 +67,18 @@ def add_voice_commands(
     new.add_argument("--mode", choices=MODES, default="zero_shot", help="how the recording is used (zero_shot)")
     new.add_argument("--instruction", default="", metavar="TEXT", help="how to speak; with --mode instruct")
     new.add_argument("--description", default="", metavar="TEXT", help="a remark for people")
-    new.add_argument("--model", type=Path, metavar="DIR", help="the model directory (tts.model_dir)")
+    new.add_argument("--model", default="", metavar="NAME|DIR", help="one of tts.models, or a model directory")
     new.add_argument("--keep-whole", action="store_true", help="keep the whole recording, not its last 7.5 s at most")
     new.add_argument("--replace", action="store_true", help="take the place of a voice of this name")
     new.set_defaults(run=partial(run_enrol, make_encoder=make_encoder, normalize=normalize))
 
     fill_add(commands.add_parser("add", parents=shared, help="fetch a public neural voice for the CPU"))
 
-    remove = commands.add_parser("remove", parents=shared, help="forget a voice")
+    remove = commands.add_parser("remove", parents=[*shared, of_one], help="forget a voice")
     remove.add_argument("id", metavar="ID", help="a voice of `cc-tts voices enrolled`")
     remove.set_defaults(run=run_remove)
 
-    enrolled = commands.add_parser("enrolled", parents=shared, help="list your own voices; starts no engine")
+    enrolled = commands.add_parser("enrolled", parents=[*shared, of_one], help="list your own voices; starts no engine")
     enrolled.set_defaults(run=run_enrolled)
 
 
@@ -85,9 +90,10 @@ def run_enrol(
     normalize: Callable[[str, str], str],
 ) -> int:
     """Check what was given, compute the features, keep the voice under its name."""
+    config = _of_model(options, config)
     library = VoiceLibrary(voices_folder(options, config))
     _check_recording(options.wav)
-    model = _model(options, config)
+    model = _model_dir(options, config)
     transcript = _transcript(options)
     record = VoiceRecord(
         id=check_id(options.id),
@@ -124,7 +130,7 @@ def run_enrol(
 
 def run_remove(options: argparse.Namespace, config: Config) -> int:
     """Delete the voice that the arguments name."""
-    library = VoiceLibrary(voices_folder(options, config))
+    library = _library(options, config)
     library.remove(options.id)
     _print([f"removed {options.id} from {library.folder}"])
     return 0
@@ -132,7 +138,7 @@ def run_remove(options: argparse.Namespace, config: Config) -> int:
 
 def run_enrolled(options: argparse.Namespace, config: Config) -> int:
     """List the library, a line a voice and its warnings below; 1 if anything in it cannot be used."""
-    library = VoiceLibrary(voices_folder(options, config))
+    library = _library(options, config)
     records, faults = library.records(), list(library.faults())
     known = {entry.key: entry for entry in library.features.entries()}
     for record in records:
@@ -166,13 +172,32 @@ def _announced(name: str, duration_s: float) -> Iterator[None]:
         sys.stderr.write(f"{outcome}\n")
 
 
-def _model(options: argparse.Namespace, config: Config) -> Path:
-    model = Path(options.model or config.tts.model_dir).expanduser()
-    if not options.model and not config.tts.model_dir:
+def _library(options: argparse.Namespace, config: Config) -> VoiceLibrary:
+    models, name = config.tts.models, options.model
+    if name and name not in models:
+        raise ConfigError(f"--model: no model of tts.models is called {name[:80]!r}{did_you_mean(name, models)}")
+    return VoiceLibrary(voices_folder(options, config if options.voices else _of_model(options, config)))
+
+
+def _of_model(options: argparse.Namespace, config: Config) -> Config:
+    """The configuration with the model that is meant alone, or as it is where a directory is given or there is none."""
+    models, name = config.tts.models, options.model
+    if len(models) > 1 and not name:
+        raise ConfigError(f"which model? There are several: give --model with one of {', '.join(models)}")
+    name = name or next(iter(models), "")
+    return replace(config, tts=of_model(config.tts, name)) if name in models else config
+
+
+def _model_dir(options: argparse.Namespace, config: Config) -> Path:
+    """The directory of the model that encodes; ``config`` has no other model if one of it is meant."""
+    models = config.tts.models
+    if not models and not options.model:
         raise ConfigError(
-            "which model is to encode the recording? Give --model DIR, or set tts.model_dir; `cc-tts model download` "
-            "fetches one"
+            "which model is to encode the recording? Give --model DIR, or set model_dir in [tts.models.main]; `cc-tts model "
+            "download` fetches one"
         )
+    is_named = not options.model or options.model in models
+    model = Path(next(iter(models.values())).model_dir if is_named else options.model).expanduser()
     if not model.is_dir():
         raise ConfigError(f"{model}: no such directory; `cc-tts model download` fetches the model")
     return model
@@ -227,9 +252,10 @@ def _next_command(options: argparse.Namespace, config: Config, voice_id: str) ->
     settings = list(options.set)
     if config.tts.engine != _ENGINE:
         settings.append(f"tts.engine={_ENGINE}")
-    for key, given in (("model_dir", options.model), ("voices_dir", options.voices)):
-        if given is not None:
-            settings.append(f"tts.{key}={given}")
+    if options.model and options.model not in config.tts.models:
+        settings.append(f"tts.models.{next(iter(config.tts.models), MAIN)}.model_dir={options.model}")
+    if options.voices is not None:
+        settings.append(f"tts.voices_dir={options.voices}")
     for setting in settings:
         words += ["--set", setting]
     return shlex.join(words)

@@ -17,6 +17,7 @@ from typing import Final, Literal, get_args
 import msgspec
 
 from cc_tts import atomic_file
+from cc_tts.config.sections.models import MAX_INSTRUCTION_CHARS
 from cc_tts.errors import UNREADABLE, ConfigError
 from cc_tts.voices.catalog import unknown_voice
 from cc_tts.voices.embedding_cache import KEY, EmbeddingCache, EnrolledVoice
@@ -29,7 +30,6 @@ nothing, or an instruction. The flow has the recording in all three.
 """
 MODES: Final[tuple[VoiceMode, ...]] = get_args(VoiceMode)
 
-MAX_INSTRUCTION_CHARS: Final = 500  # unmeasured
 MAX_DESCRIPTION_CHARS: Final = 200  # unmeasured
 
 _SUFFIX: Final = ".voice.json"

@@ -33,6 +33,8 @@ class Voice:
     """This machine carries so many listeners of it at a time; 0: it is for prompts that are made before they are heard."""
     takes_instructions: bool = False
     """Whether it speaks as a text says ("calmly", "in a whisper"), and makes the sounds and the emphasis of SSML."""
+    model: str = ""
+    """The model that speaks with it, of ``[tts.models]``."""
     names_letters_of: frozenset[str] = frozenset()
     """Scripts of its languages of which it says what the letters are called ("Chinese letter") instead of the words."""
 

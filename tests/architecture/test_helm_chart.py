@@ -42,7 +42,7 @@ EVERYTHING: dict[str, Any] = {
     "imagePullSecrets": [{"name": "registry"}],
     "sip": {"publicAddress": "192.0.2.7", "trustedPeers": ["192.0.2.0/24", "198.51.100.7"]},
     "config": (
-        '[tts]\nengine = "cosyvoice2"\nmodel_dir = "/models/m"\nfirst_hop_tokens = 15\n\n'
+        '[tts]\nengine = "cosyvoice2"\n\n[tts.models.main]\nmodel_dir = "/models/m"\nfirst_hop_tokens = 15\n\n'
         '[routes.hello]\ngreeting = "{{ Hello }}."\n'
     ),
     "envFromSecrets": ["registration"],
@@ -71,8 +71,8 @@ GPU_WORKERS: dict[str, Any] = {
     **DEPLOYMENT,
     **ALL_TOKENS,
     "config": (
-        '[tts]\nengine = "cosyvoice2"\nmodel_dir = "/models/m"\nvoices_dir = "/voices"\n'
-        'first_audio_target_ms = 200\ngenerations = {"b" = 0.05}\n'
+        '[tts]\nengine = "cosyvoice2"\nvoices_dir = "/voices"\nfirst_audio_target_ms = 200\n'
+        'generations = {"b" = 0.05}\n\n[tts.models.main]\nmodel_dir = "/models/m"\n'
     ),
     "workers": {
         "kind": "Deployment",
@@ -414,7 +414,7 @@ def test_the_values_reach_the_configuration(everything: Rendered, tmp_path: Path
     config = everything.configuration(tmp_path)
     assert config.sip.trusted_peers == ("192.0.2.0/24", "198.51.100.7")
     assert config.sip.public_address == "192.0.2.7"
-    assert config.tts.first_hop_tokens == 15
+    assert config.tts.models["main"].first_hop_tokens == 15
     assert config.routes["hello"].greeting == "{{ Hello }}."
     assert [(token.token, token.scopes) for token in config.http.tokens] == [
         (METRICS, ("read",)),
@@ -458,7 +458,7 @@ def test_a_secret_in_the_configuration_is_refused(config: str, helm: Any) -> Non
         '[routes."*"]\ngreeting = "Your token = is ready"\n',
         '[routes."*"]\ngreeting = """\nSay this:\npassword = "x"\n"""\n',
         "[routes.users]\ngreeting = \"tokens = ['a']\"\n",
-        '[tts]\nfirst_hop_tokens = 15    # tokens = ["none"]\n',
+        '[tts]\nmax_streams = 15    # tokens = ["none"]\n',
     ],
 )
 def test_a_text_may_speak_of_a_token(config: str, helm: Any, tmp_path: Path) -> None:

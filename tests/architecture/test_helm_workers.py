@@ -512,7 +512,7 @@ def test_the_values_on_the_page_about_kubernetes_make_workers(helm: Any, tmp_pat
     assert line.tts.engine == worker.tts.engine == COSYVOICE2
     assert line.tts.workers
     assert {mount["mountPath"] for mount in rendered.container("worker")["volumeMounts"]} >= {"/models"}
-    assert worker.tts.model_dir.startswith("/models/")
+    assert worker.tts.models["main"].model_dir.startswith("/models/")
     assert worker.tts.voices_dir.startswith("/models/")
     documents = Rendered(helm, {**RAY_CLUSTER, "secret": {"existing": "voice-tokens"}}).documents
     wanted = set(re.findall(r'"key": "([\w-]+)", "name": "voice-tokens"', json.dumps(documents, sort_keys=True)))

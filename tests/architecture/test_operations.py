@@ -213,7 +213,7 @@ def test_prometheus_scrapes_the_server() -> None:
 def test_the_configuration_for_a_gpu_is_accepted() -> None:
     loaded = configuration.load(ROOT / "configs/cc_tts.gpu.toml")
     assert loaded.tts.engine == COSYVOICE2
-    assert loaded.tts.model_dir.startswith("/models/")
+    assert loaded.tts.models["main"].model_dir.startswith("/models/")
     mounts = {volume.split(":")[1] for volume in service("cc-tts-gpu")["volumes"]}
     assert mounts == {"/models", loaded.tts.voices_dir, "/cache"}
 

@@ -65,7 +65,7 @@ async def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     await run(tmp_path, "voices", "enrol", "anna", *told, *folders)
     return {
         "tts__engine": "cosyvoice2",
-        "tts__model_dir": str(model),
+        "tts__models__main__model_dir": str(model),
         "tts__voices_dir": str(voices),
         "tts__devices": '["cpu"]',
         "tts__num_threads": "1",

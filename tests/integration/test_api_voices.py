@@ -26,6 +26,7 @@ from cc_tts.errors import CcTtsError
 from cc_tts.processes.tasks import cancel_all
 from cc_tts.voices.enrolment import MAX_DURATION_S
 from tests.fakes.running_api import RunningApi, make_config, make_own_voices, running_api
+from tests.support.neural_settings import neural_settings
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
@@ -101,9 +102,9 @@ async def plain(tmp_path: Path) -> AsyncIterator[RunningApi]:
     [
         (TtsConfig(engine="espeak"), "the engine is espeak"),
         (TtsConfig(), "the engine is auto"),
-        (TtsConfig(engine="cosyvoice2"), "tts.model_dir is empty"),
-        (TtsConfig(engine="cosyvoice2", model_dir="/m"), "tts.voices_dir is empty"),
-        (TtsConfig(engine="cosyvoice2", model_dir="/m", voices_dir="/v", devices=()), "tts.devices is empty"),
+        (TtsConfig(engine="cosyvoice2"), "there is no model"),
+        (neural_settings("/m"), "tts.voices_dir is empty"),
+        (neural_settings("/m", voices_dir="/v", devices=()), "tts.devices is empty"),
     ],
 )
 async def test_what_is_missing_is_named(tts: TtsConfig, missing: str) -> None:
@@ -115,7 +116,7 @@ async def test_what_is_missing_is_named(tts: TtsConfig, missing: str) -> None:
 
 async def test_packages_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "torch" else object())
-    async with running_api(config_with(TtsConfig(model_dir="/m", voices_dir="/v"))) as api:
+    async with running_api(config_with(neural_settings("/m", voices_dir="/v"))) as api:
         status, problem = await send(api)
     assert (status, problem["code"]) == (501, "enrolment_unavailable")
     assert "PyTorch is not installed" in problem["detail"]
@@ -199,9 +200,8 @@ async def served(
 ) -> AsyncIterator[tuple[RunningApi, WorkerEngine, Path]]:
     """The API over the real worker, whose voices and whose folder it changes."""
     folder = tmp_path_factory.mktemp("voices")
-    tts = TtsConfig(
-        engine="cosyvoice2",
-        model_dir=str(model_dir),
+    tts = neural_settings(
+        model_dir,
         voices_dir=str(folder),
         devices=("cpu",),
         num_threads=1,

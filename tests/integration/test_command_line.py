@@ -78,7 +78,7 @@ FAULTS = {
         'routes."7.1".greeting: the text has no letter and no digit',
     ),
     "cache folder": (["cache.disk_dir=/dev/null/cache"], "cache.disk_dir: /dev/null/cache: Not a directory"),
-    "model folder": (["tts.engine=cosyvoice2", "tts.model_dir=/nowhere"], "tts.model_dir: /nowhere: no such directory"),
+    "model folder": (["tts.models.a.model_dir=/nowhere"], "tts.models.a.model_dir: /nowhere: no such directory"),
     "address": (["sip.host=192.0.2.7"], "sip.host: 192.0.2.7 is not an address of this machine"),
     "HTTP name": (
         ["http.host=nowhere.invalid", "http.tokens=a-long-token"],

@@ -1,10 +1,9 @@
 """Instructions, sounds and emphasis from the API to the tokens of the language model: the small model in this process."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -12,7 +11,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("onnx")
 
 from cc_tts.clock import MonotonicClock  # noqa: E402
-from cc_tts.config.schema import Config, TtsConfig  # noqa: E402
+from cc_tts.config.schema import Config  # noqa: E402
 from cc_tts.engines.cosyvoice.batched import BatchedConfig, BatchedLoader  # noqa: E402
 from cc_tts.engines.cosyvoice.engine.config import EngineConfig  # noqa: E402
 from cc_tts.engines.cosyvoice.engine.device import SlotPrefill  # noqa: E402
@@ -21,18 +20,15 @@ from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LmInput, text_inpu
 from cc_tts.engines.cosyvoice.model.special_tokens import SPECIAL_TOKENS  # noqa: E402
 from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer  # noqa: E402
 from cc_tts.engines.worker.client import WorkerEngine  # noqa: E402
-from cc_tts.engines.worker.link import WorkerLink  # noqa: E402
-from cc_tts.engines.worker.loop import WorkerLoop  # noqa: E402
 from cc_tts.metrics import Metrics  # noqa: E402
-from cc_tts.processes.channel import ChildChannel, Message, Record  # noqa: E402
-from cc_tts.processes.child import Link  # noqa: E402
-from cc_tts.processes.peer import ProcessState  # noqa: E402
 from cc_tts.speech.incremental.text import IncrementalText, segmenting_of  # noqa: E402
 from cc_tts.speech.prompt import IncrementalContent, TextContent  # noqa: E402
 from cc_tts.speech.source import SpeechSource  # noqa: E402
 from cc_tts.text.normalizer import Normalizer  # noqa: E402
 from lab.cosyvoice.tiny_model import make_tiny_model  # noqa: E402
 from tests.fakes.running_api import RunningApi, make_config, running_api  # noqa: E402
+from tests.fakes.worker_here import link_here  # noqa: E402
+from tests.support.neural_settings import neural_settings  # noqa: E402
 from tests.support.small_engine import runner_of, speakers, speech_ids_of, tokenizer_of  # noqa: E402
 from tests.support.torch_threads import one_thread  # noqa: E402
 
@@ -41,59 +37,6 @@ pytestmark = pytest.mark.integration
 VOICE = "zero_shot"
 
 _one_thread = pytest.fixture(scope="module", autouse=True)(one_thread)
-
-
-class LinkHere(Link, ChildChannel):
-    """Both ends of the channel to a worker of this process; ``tell`` gets what the worker sends."""
-
-    has_backlog = False
-
-    def __init__(self, tell: Callable[[Message, bytes], None]) -> None:
-        Link.__init__(self, self)
-        self.came: list[Record] = []
-        self._tell = tell
-
-    def news(self, timeout_s: float | None = None) -> list[Record]:
-        came, self.came = self.came, []
-        return came
-
-    def send(self, message: Message, payload: bytes = b"") -> None:
-        self._tell(message, payload)
-
-    def flush(self) -> None:
-        """All was sent."""
-
-
-class WorkerHere:
-    """A worker in this process, which works whenever it was told something."""
-
-    state = ProcessState.READY
-    silent_s = 0.0
-
-    def __init__(self, engine: Engine, loader: BatchedLoader, tell: Callable[[Message, bytes], None]) -> None:
-        self._engine = engine
-        self._link = LinkHere(tell)
-        self._loop = WorkerLoop(engine, self._link, loader, clock=MonotonicClock())
-        self._working: asyncio.Task[None] | None = None
-
-    async def start(self) -> None:
-        self._loop.work()
-
-    async def stop(self) -> None:
-        """Nothing runs."""
-
-    def restart(self, reason: str) -> None:
-        raise AssertionError(reason)
-
-    def send(self, message: Message) -> None:
-        self._link.came.append((message, b""))
-        if self._working is None or self._working.done():
-            self._working = asyncio.create_task(self._work())
-
-    async def _work(self) -> None:
-        while self._link.came or self._engine.has_work:
-            self._loop.work()
-            await asyncio.sleep(0)
 
 
 @dataclass
@@ -151,15 +94,8 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @asynccontextmanager
 async def speech_of(model: Model, **tts: Any) -> AsyncIterator[tuple[SpeechSource, Config]]:
-    config = replace(make_config(), tts=TtsConfig(engine="cosyvoice2", model_dir="/m", voice=VOICE, **tts))
-    link = WorkerLink(
-        "worker",
-        lambda tell, _down: cast("Any", WorkerHere(model.engine, model.loader, tell)),
-        clock=MonotonicClock(),
-        metrics=Metrics(),
-        stall_timeout_ms=60_000.0,
-    )
-    engine = WorkerEngine(config.tts, [link], metrics=Metrics())
+    config = replace(make_config(), tts=neural_settings("/m", voice=VOICE, **tts))
+    engine = WorkerEngine(config.tts, [link_here(model.engine, model.loader)], metrics=Metrics())
     await engine.start()
     yield SpeechSource(engine, Normalizer(), config.tts), config
     await engine.stop()

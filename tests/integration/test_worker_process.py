@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import dataclasses
 import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -16,7 +15,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("onnx")
 
 from cc_tts.clock import MonotonicClock  # noqa: E402
-from cc_tts.config.schema import LogConfig, TtsConfig  # noqa: E402
+from cc_tts.config.schema import LogConfig  # noqa: E402
 from cc_tts.engines.worker import link as link_module  # noqa: E402
 from cc_tts.engines.worker.client import WorkerEngine  # noqa: E402
 from cc_tts.engines.worker.link import WorkerLink, WorkerLost, WorkerStream, child_worker  # noqa: E402
@@ -25,6 +24,7 @@ from cc_tts.errors import EngineFailed, EngineOverloaded, ProcessFailed, Unproce
 from cc_tts.metrics import Metrics  # noqa: E402
 from cc_tts.processes.supervisor import Supervisor  # noqa: E402
 from lab.cosyvoice.tiny_model import make_tiny_model  # noqa: E402
+from tests.support.neural_settings import neural_settings  # noqa: E402
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
 
@@ -48,19 +48,16 @@ def make_engine(
     purpose: Purpose = "serve",
     **changes: Any,
 ) -> WorkerEngine:
-    tts = TtsConfig(
-        engine="cosyvoice2",
-        model_dir=str(directory),
-        num_threads=1,
-        max_streams=6,
-        first_audio_target_ms=60_000.0,
-        max_utilisation=1.0,
-        state_memory_bytes=300 << 20,
-        worker_start_timeout_s=100.0,
-    )
-    settings = WorkerSettings(
-        device=device, purpose=purpose, tts=dataclasses.replace(tts, **changes), log=LogConfig(level="warning")
-    )
+    limits = {
+        "num_threads": 1,
+        "max_streams": 6,
+        "first_audio_target_ms": 60_000.0,
+        "max_utilisation": 1.0,
+        "state_memory_bytes": 300 << 20,
+        "worker_start_timeout_s": 100.0,
+    }
+    tts = neural_settings(changes.pop("model_dir", directory), **{**limits, **changes})
+    settings = WorkerSettings(device=device, purpose=purpose, tts=tts, log=LogConfig(level="warning"))
     clock, metrics = MonotonicClock(), Metrics()
     link = WorkerLink(
         "worker",
@@ -243,7 +240,7 @@ async def test_a_stream_that_waits_for_text_is_no_stall(directory: Path, monkeyp
     ("settings", "reason"),
     [
         ({"model_dir": "/nonexistent"}, "/nonexistent"),
-        ({"state_memory_bytes": 1000}, r"tts\.state_memory_bytes: 1,000 hold 0 pages"),
+        ({"state_memory_bytes": 1000}, r"state_memory_bytes: 1,000 hold 0 pages"),
         ({"device": "cuda:7"}, r"there is no cuda:7 here"),
     ],
     ids=["model", "memory", "device"],

@@ -39,6 +39,23 @@ def test_say_writes_a_wav(tmp_path: Path, capsys: pytest.CaptureFixture[str], en
     assert not engine.is_started
 
 
+def test_say_takes_instructions_and_tells_if_the_voice_takes_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ["say", "Hi.", "-o", str(tmp_path / "x.wav"), "--instructions", "speak calmly"]
+    assert cli.main(command) == 0
+    assert engine.instructions == [""]
+    assert "the voice en-us takes no instructions" in capsys.readouterr().err
+    monkeypatch.setattr(
+        engine, "voices", lambda: (Voice("anna", "fake", "en", rate_hz=16_000, takes_instructions=True),)
+    )
+    assert cli.main(command) == 0
+    assert engine.instructions[-1] == "speak calmly"
+    assert capsys.readouterr().err == ""
+    assert cli.main(["say", "Hi.", "-o", str(tmp_path / "x.wav"), "--instructions", "calm<|x|>"]) == 2
+    assert "--instructions: text without NUL and without <|" in capsys.readouterr().err
+
+
 def test_say_reads_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: FakeEngine) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("From a pipe."))
     assert cli.main(["say", "-", "-o", str(tmp_path / "x.wav")]) == 0

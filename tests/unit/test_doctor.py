@@ -293,7 +293,7 @@ def test_files_and_disks(fit: Machine, tmp_path: Path) -> None:
     voices, written, config_file = tmp_path / "v", tmp_path / "c", tmp_path / "c.toml"
     voices.mkdir()
     config_file.touch(0o640)
-    settings = (f"tts.model_dir={tmp_path}", f"tts.voices_dir={voices}", "http.tokens=a-secret-token")
+    settings = (f"tts.models.main.model_dir={tmp_path}", f"tts.voices_dir={voices}", "http.tokens=a-secret-token")
     looked_at = subject(fit, *settings, file=config_file)
     found = statuses(machine.check_files(looked_at))
     assert found == {"disk space": "ok"}
@@ -461,7 +461,7 @@ def test_torch_that_is_not_there(fit: Machine) -> None:
 
 
 def test_model(fit: Machine, tmp_path: Path) -> None:
-    looked_at = subject(fit, "tts.engine=cosyvoice2", f"tts.model_dir={tmp_path}")
+    looked_at = subject(fit, "tts.engine=cosyvoice2", f"tts.models.main.model_dir={tmp_path}")
     assert statuses(software.check_model(looked_at)) == {"model": "fail"}
     for need, status in (("engine", "warn"), ("enrolment", "ok")):  # without the second it enrols no voice
         for file in PUBLISHED[2]:

@@ -23,6 +23,7 @@ from cc_tts.api.http.route import Handler, RouteTable, camel_case
 from cc_tts.api.plugs.encoder import FORMATS
 from cc_tts.api.plugs.response import RESPONSE_ROUTE, SpeechResponse
 from cc_tts.api.plugs.speech_context import ERRORS, refuse_if_draining, speech_of
+from cc_tts.config.sections.models import MAX_INSTRUCTION_CHARS
 from cc_tts.engines.enrolment.own_voices import NewVoice, OwnVoices
 from cc_tts.errors import (
     AudioUnreadable,
@@ -38,7 +39,7 @@ from cc_tts.errors import (
 from cc_tts.speech.prompt import TextContent
 from cc_tts.text.language import detect_language
 from cc_tts.voices.enrolment import MAX_TRANSCRIPT_CHARS, PromptUnusable
-from cc_tts.voices.library import MAX_INSTRUCTION_CHARS, VoiceMode
+from cc_tts.voices.library import VoiceMode
 
 RATE_HZ: Final = 24_000
 """The rate of CosyVoice2 and CosyVoice3."""

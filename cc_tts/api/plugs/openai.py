@@ -20,9 +20,9 @@ from cc_tts.api.plugs.alignment import AlignedAudio
 from cc_tts.api.plugs.encoder import FORMATS, MEDIA_TYPES, AudioFileFormat
 from cc_tts.api.plugs.response import RESPONSE_ROUTE, SpeechResponse
 from cc_tts.api.plugs.speech_context import speech_of
+from cc_tts.config.sections.models import MAX_INSTRUCTION_CHARS
 from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
 from cc_tts.speech.prompt import SequenceContent, TextContent
-from cc_tts.voices.library import MAX_INSTRUCTION_CHARS
 
 DEFAULT_RATE_HZ: Final = 24_000
 """OpenAI's ``pcm`` has this rate."""

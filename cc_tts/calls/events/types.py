@@ -463,7 +463,8 @@ RecoveryReason = Literal["worker_lost", "runaway"]
 
 class SpeakRecovered(SpeakData, frozen=True, kw_only=True):
     """The speech worker was lost, or the voice ran away (repeated itself or did not end) and was stopped, and another worker
-    or the fallback engine says the utterance on. The caller may hear a gap and miss some words, or hear some twice.
+    or the fallback engine says what is left of the utterance. The caller may hear a gap and miss some words, or hear some
+    twice.
     """
 
     type: ClassVar[str] = "speak.recovered"

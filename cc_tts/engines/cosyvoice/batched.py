@@ -63,6 +63,7 @@ class BatchedConfig:
 
     engine: EngineConfig
     device: torch.device
+    model: str = ""  # its name in the settings, which its voices have
     dtype: torch.dtype | None = None  # of language model and flow; None: what suits the device
     flow_steps: int = FLOW_STEPS
     num_threads: int = 0  # of torch; 0: as it is
@@ -105,7 +106,7 @@ class BatchedLoader:
     @property
     def voices(self) -> Sequence[Voice]:
         """Every voice, once loaded."""
-        return tuple(speaker.voice for speaker in self._listed)
+        return tuple(replace(speaker.voice, model=self._config.model) for speaker in self._listed)
 
     @property
     def languages(self) -> Sequence[str]:
@@ -178,8 +179,7 @@ class BatchedLoader:
             speaker.check_fits(*self._sizes)
         runner, plan = self._warm_runner(model, tokenizer, on_progress)
         is_published = model.lm.config.num_speech_codes == PUBLISHED_CODES  # the guard knows no other speech tokens
-        stops_runaways = config.engine.stops_runaways and is_published
-        engine_config = replace(config.engine, max_streams=plan.num_streams, stops_runaways=stops_runaways)
+        engine_config = replace(config.engine, max_streams=plan.num_streams, ends_speech=is_published)
         front = TextFront(
             tokenizer, self._speakers, speech_ids=model.lm.config.speech_ids, num_positions=config.num_positions
         )
@@ -262,7 +262,7 @@ class BatchedLoader:
         try:
             each_bytes, shared_bytes = runner.graph_bytes(lambda: device_free_bytes(config.device))
         except OutOfDeviceMemory:
-            raise ConfigError("not even one CUDA graph fits into the device; set tts.graphs = false") from None
+            raise ConfigError("not even one CUDA graph fits into the device; set graphs = false") from None
         del runner
         _give_memory_back(config.device)
         return counts, each_bytes, shared_bytes
@@ -284,7 +284,7 @@ class BatchedLoader:
             )
         except torch.OutOfMemoryError:
             raise ConfigError(
-                "the device's memory does not hold the state of the streams; lower tts.max_streams or tts.state_memory_bytes"
+                "the device's memory does not hold the state of the streams; lower tts.max_streams or state_memory_bytes"
             ) from None
 
     def _calibrate(

@@ -13,7 +13,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from cc_tts.engines.cosyvoice.engine.prefill import Prefill
+from cc_tts.engines.cosyvoice.engine.prefill import UNLIMITED, Prefill
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import speech_inputs
 
 MIN_PACE: Final = 5.0  # speech tokens of a text token, at least as a rule (§3.5)
@@ -64,12 +64,18 @@ def shares_said(said: float, marks: Sequence[tuple[int, int]], num_text: int) ->
 
 class RunawayGuard:
     """Looks at the tokens of one sequence as they come. ``whole``: the prefill of a text that is there as a whole, which is
-    the ``span`` of a text chunk, two shares of it.
+    the ``span`` of a text chunk, two shares of it. One that does not ``judge`` the tokens only tells that speech has reached
+    the model's limit.
     """
 
-    def __init__(self, whole: Prefill | None = None, span: tuple[float, float] = (0.0, 1.0)) -> None:
+    def __init__(
+        self, whole: Prefill | None = None, span: tuple[float, float] = (0.0, 1.0), *, judges: bool = True
+    ) -> None:
         self._whole = whole
         self._span = span
+        self._judges = judges
+        self.max_ids = UNLIMITED if whole is None else whole.rules.max_sampled
+        """The model's limit: sampling ends after so many ids, whatever they are."""
         self._num_likely = 0.0 if whole is None else whole.num_likely
         """The tokens that the text takes as a rule; 0: unknown."""
         self._said: float | None = None
@@ -93,6 +99,8 @@ class RunawayGuard:
 
     def look(self, tokens: Sequence[int], place: int) -> Alarm | None:
         """Look at the last of ``tokens``, before which ``place`` ids were sampled."""
+        if not self._judges:
+            return None
         self._places.append(place)
         if self._repeats(tokens):
             return Alarm(RunawayCause.REPEATS, len(tokens) - self._num_repeated)
@@ -104,7 +112,11 @@ class RunawayGuard:
 
     def look_at_silence(self, num_silent: int, num_good: int) -> Alarm | None:
         """Look at so many silent tokens in a row; ``num_good`` tokens were before them."""
-        return Alarm(RunawayCause.SILENCE, num_good) if num_silent > MAX_SILENT else None
+        return Alarm(RunawayCause.SILENCE, num_good) if self._judges and num_silent > MAX_SILENT else None
+
+    def at_limit(self, num_tokens: int) -> Alarm:
+        """Speech of so many tokens did not end before the model's limit. All of it stays where nothing is judged."""
+        return Alarm(RunawayCause.LENGTH, None if self._judges else num_tokens)
 
     def turn_back(self, alarm: Alarm, tokens: Sequence[int], num_ids: int) -> Prefill | None:
         """Return the prefill after which the sequence goes on from ``tokens``, those that are left. As ``num_ids`` were
@@ -112,7 +124,7 @@ class RunawayGuard:
         pieces, or if it has taken the time that all its words take.
         """
         num_kept, whole = len(tokens), self._whole
-        is_over = alarm.cause is RunawayCause.LENGTH and num_kept >= self._num_likely
+        is_over = alarm.cause is RunawayCause.LENGTH and (num_kept >= self._num_likely or not self._judges)
         if whole is None or self._has_turned_back or is_over:
             num_said = num_kept if alarm.num_good is None else alarm.num_good
             self._said = num_said / self._num_likely if self._num_likely else 1.0
@@ -122,15 +134,20 @@ class RunawayGuard:
         self._lag = self._num_repeated = 0
         self._window, self._begin = {}, num_kept
         least = num_ids + max(0, whole.rules.min_sampled - num_kept)
-        rules = replace(whole.rules, min_sampled=least, max_sampled=num_ids + whole.rules.max_sampled - num_kept)
+        self.max_ids = num_ids + whole.rules.max_sampled - num_kept
+        rules = replace(whole.rules, min_sampled=least, max_sampled=self.max_ids)
         last = self._places[num_kept - 1] if num_kept else -1
         inputs = speech_inputs(tokens[-1:]) or whole.inputs[-1:]
         return Prefill(inputs, rules, extends=True, keeps=len(whole.inputs) + last)
 
     def unsaid(self, marks: Sequence[tuple[int, int]], num_text: int) -> Sequence[tuple[int, float]]:
-        """Return the text chunks that were not said to their end, and how much of each was; see :func:`shares_said`."""
-        if self._said is None or self._said >= 1.0:
+        """Return the text chunks that were not said to their end, and how much of each was; see :func:`shares_said`. All of
+        the last one, 1, where only what came after the words was stopped.
+        """
+        if self._said is None:
             return ()
+        if self._said >= 1.0:
+            return ((marks[-1][1], 1.0),)
         if self._whole is None:
             return shares_said(self._said, marks, num_text)
         begin, end = self._span

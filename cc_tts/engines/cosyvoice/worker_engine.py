@@ -43,9 +43,10 @@ log = logs.get(__name__)
 def make_loader(settings: WorkerSettings) -> EngineLoader:
     """Return what loads the engine. Raises ``ConfigError`` when the device cannot be used."""
     tts = settings.tts
+    ((name, model),) = tts.models.items()
     device = choose_device(settings.device)
     check_build(device)
-    model_dir = Path(tts.model_dir)
+    model_dir = Path(model.model_dir)
     voices_dir = Path(tts.voices_dir) if tts.voices_dir else None
     is_cuda = device.type == "cuda"
     calibration_rows = CUDA_CALIBRATION_ROWS if is_cuda else CPU_CALIBRATION_ROWS
@@ -55,17 +56,18 @@ def make_loader(settings: WorkerSettings) -> EngineLoader:
             guard_ms=CUDA_GUARD_MS if is_cuda else CPU_GUARD_MS,
             max_streams=tts.max_streams,
             max_utilisation=tts.max_utilisation,
-            first_hop_tokens=tts.first_hop_tokens,
-            interleaved=tts.interleaved_text,
-            stops_runaways=tts.stop_runaways,
+            first_hop_tokens=model.first_hop_tokens,
+            interleaved=model.interleaved_text,
+            stops_runaways=model.stop_runaways,
             admits_all=settings.purpose == "say",
         ),
+        model=name,
         device=device,
-        dtype=DTYPES[tts.dtype],
-        flow_steps=tts.flow_steps,
+        dtype=DTYPES[model.dtype],
+        flow_steps=model.flow_steps,
         num_threads=1 if is_cuda else tts.num_threads,
-        memory_bytes=tts.state_memory_bytes,
-        graphs=tts.graphs,
+        memory_bytes=model.state_memory_bytes,
+        graphs=model.graphs,
         checks_only=settings.purpose == "check",
         calibration_rows=() if settings.purpose == "say" else calibration_rows,  # nobody is refused there
     )

@@ -16,6 +16,7 @@ import msgspec
 
 from cc_tts import logs
 from cc_tts.config.schema import TtsConfig
+from cc_tts.config.sections.by_model import each_model
 from cc_tts.engines.engine import Engine
 from cc_tts.engines.enrolment.messages import Answer, NotMade, Recorded
 from cc_tts.engines.factory import COSYVOICE2, engine_names
@@ -32,6 +33,7 @@ from cc_tts.errors import (
     VoiceNeeded,
     VoiceNotFound,
     VoiceNotStored,
+    did_you_mean,
 )
 from cc_tts.processes.supervisor import run_once
 from cc_tts.voices.embedding_cache import EnrolledVoice
@@ -58,7 +60,9 @@ log = logs.get(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewVoice:
-    """A recording that is to become a voice. ``transcript`` is for ``zero_shot`` only."""
+    """A recording that is to become a voice of a ``model``, the first if it is empty. ``transcript`` is for ``zero_shot``
+    only.
+    """
 
     voice_id: str
     language: str
@@ -66,6 +70,7 @@ class NewVoice:
     transcript: str = field(repr=False)
     audio: bytes = field(repr=False)
     mode: VoiceMode = "zero_shot"
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +95,7 @@ class OwnVoices:
         normalize: Callable[[str, str], str],
     ) -> None:
         self._tts = tts
-        self._model_dir = str(Path(tts.model_dir).expanduser())
+        self._by_model = {next(iter(each.models), ""): each for each in each_model(tts)}
         self._engine = engine
         self._refresh = refresh
         self._normalize = normalize
@@ -109,10 +114,14 @@ class OwnVoices:
             EnrolmentBusy: another one is being enrolled.
             EnrolmentFailed: the process broke off or took too long, or the engine did not take the voice.
             DuplicateId: there is a voice of this id.
-            Unprocessable: no voice can come of the recording or its transcript.
+            Unprocessable: no voice can come of the recording or its transcript, or there is no such model.
             VoiceNotStored: the folder cannot be written.
         """
-        if missing := missing_for_enrolment(self._tts):
+        tts = self._by_model.get(new.model or next(iter(self._by_model)))
+        if tts is None:
+            detail = f"no model is called {new.model[:80]!r}{did_you_mean(new.model, self._by_model)}"
+            raise Unprocessable.about(FieldError("/model", detail))
+        if missing := missing_for_enrolment(tts):
             raise EnrolmentUnavailable(missing)
         transcript = _plain(new.transcript, "transcript", max_chars=MAX_TRANSCRIPT_CHARS)
         description = _plain(new.description, "description", max_chars=MAX_DESCRIPTION_CHARS)
@@ -126,7 +135,7 @@ class OwnVoices:
                 words = await asyncio.to_thread(
                     spoken_words, transcript, lambda text: self._normalize(text, new.language)
                 )
-            voice = await encoded(Recorded(new.audio, words, self._model_dir))
+            voice = await encoded(Recorded(new.audio, words, _model_dir_of(tts)))
             record = VoiceRecord(
                 id=new.voice_id,
                 language=new.language,
@@ -135,7 +144,7 @@ class OwnVoices:
                 description=description,
             )
             # a request that ends now leaves a voice that is whole
-            return await asyncio.shield(asyncio.ensure_future(self._keep(record, voice)))
+            return await asyncio.shield(asyncio.ensure_future(self._keep(_library_of(tts), record, voice)))
         finally:
             self._is_enrolling = False
 
@@ -149,13 +158,14 @@ class OwnVoices:
         """
         async with self._changing:
             voice = self._listed(voice_id)
-            if not await asyncio.to_thread(self._library.has, voice_id):
+            library = await asyncio.to_thread(self._library_with, voice_id)
+            if library is None:
                 if voice is None:
                     raise VoiceNotFound(f"no voice {voice_id[:80]!r}")
                 raise VoiceNeeded("the voice was not enrolled: it belongs to the engine or is a file of a model")
             self._must_be_spare(voice_id)
-            record = await asyncio.to_thread(self._record, voice_id)
-            await self._on_disk(self._library.remove, voice_id)
+            record = await asyncio.to_thread(lambda: {each.id: each for each in library.records()}.get(voice_id))
+            await self._on_disk(library.remove, voice_id)
             await self._refresh()
         log.info("voice_removed", voice=voice_id)
         return voice or Voice(voice_id, COSYVOICE2, record.language if record else "", "zero_shot")
@@ -165,39 +175,39 @@ class OwnVoices:
         async with self._changing:
             await self._refresh()
 
-    async def _keep(self, record: VoiceRecord, voice: EnrolledVoice) -> Enrolled:
+    async def _keep(self, library: VoiceLibrary, record: VoiceRecord, voice: EnrolledVoice) -> Enrolled:
         async with self._changing:
             await self._must_be_free(record.id)
-            await self._on_disk(self._library.add, record, voice)
+            await self._on_disk(library.add, record, voice)
             await self._refresh()
             listed = self._listed(record.id)
             if listed is None:
-                await self._on_disk(self._library.remove, record.id)
+                await self._on_disk(library.remove, record.id)
                 raise EnrolmentFailed("the engine did not take the voice; the log of its workers says why")
         log.info("voice_enrolled", voice=record.id, language=record.language, duration_s=round(voice.duration_s, 1))
         return Enrolled(listed, voice.warnings)
 
     async def _must_be_free(self, voice_id: str) -> None:
         is_taken = voice_id in self._tts.voice_aliases or self._listed(voice_id) is not None
-        if is_taken or await asyncio.to_thread(self._library.has, voice_id):
+        if is_taken or await asyncio.to_thread(self._library_with, voice_id) is not None:
             raise DuplicateId(f"there is a voice {voice_id!r}; delete it first, or choose another id")
 
     def _must_be_spare(self, voice_id: str) -> None:
         """Without such a voice the engine would not start again."""
         if voice_id == self._tts.voice or voice_id in self._tts.voice_aliases.values():
             raise VoiceNeeded("tts.voice or tts.voice_aliases names this voice")
-        if all(each.id == voice_id for each in self._engine.voices() if each.engine == COSYVOICE2):
-            raise VoiceNeeded("there is no other voice")
+        own = {each.id: each.model for each in self._engine.voices() if each.engine == COSYVOICE2}
+        others = (model for each, model in own.items() if each != voice_id)
+        if not any(model == own.get(voice_id, model) for model in others):
+            raise VoiceNeeded("there is no other voice")  # without one its model does not start
 
     def _listed(self, voice_id: str) -> Voice | None:
         return next((each for each in self._engine.voices() if each.id == voice_id), None)
 
-    def _record(self, voice_id: str) -> VoiceRecord | None:
-        return next((each for each in self._library.records() if each.id == voice_id), None)
-
-    @property
-    def _library(self) -> VoiceLibrary:
-        return VoiceLibrary(Path(self._tts.voices_dir).expanduser())
+    def _library_with(self, voice_id: str) -> VoiceLibrary | None:
+        """The one that has the voice."""
+        libraries = map(_library_of, self._by_model.values())
+        return next((library for library in libraries if library.has(voice_id)), None)
 
     async def _on_disk(self, change: Callable[..., None], *arguments: object) -> None:
         try:
@@ -211,15 +221,25 @@ def missing_for_enrolment(tts: TtsConfig) -> str:
     """Say what is missing for a voice to be enrolled; empty where nothing is."""
     if engine_names(tts)[0] != COSYVOICE2:
         return f'the engine is {tts.engine}; tts.engine = "cosyvoice2" speaks with enrolled voices'
-    for key in ("model_dir", "voices_dir"):
-        if not getattr(tts, key):
-            return f"tts.{key} is empty"
+    if not tts.models:
+        return "there is no model in [tts.models.NAME]"
+    if not tts.voices_dir:
+        return "tts.voices_dir is empty"
     if not tts.devices:
         return "tts.devices is empty: voices are enrolled where the workers are"
     packages = [name for module, name in _PACKAGES.items() if importlib.util.find_spec(module) is None]
     return (
         f"{' and '.join(packages)} {'is' if len(packages) == 1 else 'are'} not installed: {_REMEDY}" if packages else ""
     )
+
+
+def _model_dir_of(tts: TtsConfig) -> str:
+    (model,) = tts.models.values()
+    return str(Path(model.model_dir).expanduser())
+
+
+def _library_of(tts: TtsConfig) -> VoiceLibrary:
+    return VoiceLibrary(Path(tts.voices_dir).expanduser())
 
 
 async def encoded(recorded: Recorded) -> EnrolledVoice:

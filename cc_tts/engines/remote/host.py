@@ -10,7 +10,6 @@ the device, and a child that dies is started again while the servers stay connec
 
 import asyncio
 import contextlib
-import dataclasses
 import hashlib
 import itertools
 import os
@@ -22,7 +21,7 @@ from cc_tts import __version__, logs
 from cc_tts.clock import Clock, MonotonicClock
 from cc_tts.config import remote as addresses
 from cc_tts.config.schema import Config
-from cc_tts.engines.factory import engine_names, hung_factor, worker_settings
+from cc_tts.engines.factory import hung_factor, with_one_model, worker_settings
 from cc_tts.engines.remote import wire
 from cc_tts.engines.remote.relay import PING_LOOK_S, ConnectedServer, report_of
 from cc_tts.engines.remote.wire import Channel
@@ -42,17 +41,17 @@ DRAIN_POLL_S: Final = 0.1  # unmeasured
 log = logs.get(__name__)
 
 
-def run(config: Config, listen: str, *, generation: str = "") -> int:
+def run(config: Config, listen: str, *, generation: str = "", model: str = "") -> int:
     """Serve until SIGTERM or SIGINT, then finish what is being spoken; a second signal ends at once. ``generation``: what
-    servers tell workers of one version from those of another by; empty: our version. Raises ``ConfigError`` and
-    ``ProcessFailed``.
+    servers tell workers of one version from those of another by; empty: our version. ``model``: which of ``tts.models``
+    speaks; empty: the only one. Raises ``ConfigError`` and ``ProcessFailed``.
     """
     generation = generation or __version__
     addresses.check_generation(generation, "--generation")
     host, port = addresses.listen_address(listen)
     addresses.check_listener(config.remote, host)
     wire.check(config.remote)
-    named = dataclasses.replace(config, tts=dataclasses.replace(config.tts, engine=engine_names(config.tts)[0]))
+    named = with_one_model(config, model)
     settings = worker_settings(named)
     if len(settings) != 1:
         raise ConfigError(
@@ -172,8 +171,9 @@ class WorkerHost:
     def _identity(self) -> str:
         """A hash of what stands behind the voices here: the engine, and names and sizes of the files. Runs on: a thread."""
         tts = self._settings.tts
-        parts = [tts.engine, tts.dtype, str(tts.first_hop_tokens), str(tts.interleaved_text), str(tts.flow_steps)]
-        files = [path for path in sorted(Path(tts.model_dir).iterdir()) if path.is_file()] if tts.model_dir else []
+        parts = [tts.engine, *(repr(model.sound) for model in tts.models.values())]
+        folders = [Path(model.model_dir) for model in tts.models.values()]
+        files = [path for folder in folders for path in sorted(folder.iterdir()) if path.is_file()]
         files += files_in(Path(tts.voices_dir)) if tts.voices_dir else []
         parts += [f"{path.name} {path.stat().st_size}" for path in files]
         if self._link.description is not None:

@@ -47,9 +47,10 @@ class WorkersElsewhere(Protocol):
 
 
 class WorkerEngine:
-    """See :class:`cc_tts.engines.engine.Engine`. ``children`` are workers of this machine, one a device. ``fallback`` speaks
-    while none of the workers does. ``beside`` speaks with the voices and the languages that the workers do not have; it may
-    be the same engine. Both are started and stopped here. ``rng`` chooses which workers are compared.
+    """See :class:`cc_tts.engines.engine.Engine`. ``children`` are workers of this machine, one a device and model.
+    ``fallback`` speaks while none of the workers with a voice does. ``beside`` speaks with the voices and the languages that
+    the workers do not have; it may be the same engine. Both are started and stopped here. ``rng`` chooses which workers are
+    compared.
     """
 
     def __init__(
@@ -93,9 +94,12 @@ class WorkerEngine:
             return f"the engine is {self._state}"
         if (beside := self._beside_for(voice)) is not None:
             return beside.not_ready_because(voice)
-        ready = self._ready
+        ready = self._ready_for(voice)
+        if not ready and self._fallback is not None:
+            return self._fallback.not_ready_because()
         if not ready:
-            return self._all_lost if self._fallback is None else self._fallback.not_ready_because()
+            what = f"no worker that is ready has the voice {voice}" if self._ready else "no engine worker is ready"
+            return f"{what}: {self._lost_because}"
         if any(worker.room for worker in ready):
             return None
         refusals = (worker.load.refusal for worker in ready if worker.load is not None)
@@ -105,7 +109,7 @@ class WorkerEngine:
         """Whether there are workers and none has room; see the contract."""
         if (beside := self._beside_for(voice)) is not None:
             return beside.is_full(voice)
-        ready = [worker for worker in self._ready if voice is None or worker.has_voice(voice)]
+        ready = self._ready_for(voice)
         return self._state == "started" and bool(ready) and not any(worker.room for worker in ready)
 
     def _beside_for(self, voice: str | None) -> Engine | None:
@@ -124,13 +128,21 @@ class WorkerEngine:
     @property
     def degraded_because(self) -> str | None:
         """Why the fallback speaks; see the contract."""
-        is_degraded = self._state == "started" and self._fallback is not None and not self._ready
-        return self._all_lost if is_degraded else None
+        is_degraded = self._state == "started" and self._fallback is not None and self._lacks_workers
+        return f"no engine worker is ready: {self._lost_because}" if is_degraded else None
 
     @property
-    def _all_lost(self) -> str:
-        reasons = "; ".join(f"{worker.down_reason or worker.process.state}" for worker in self._workers)
-        return f"no engine worker is ready: {reasons}"
+    def _lacks_workers(self) -> bool:
+        """Whether no worker is ready, or none of those that speak with some voice."""
+        ready = self._ready
+        lost = [each.description for each in self._workers if each not in ready and each.description is not None]
+        voices = (voice for each in lost for voice in each.voices)
+        return not ready or not all(any(worker.has_voice(voice) for worker in ready) for voice in voices)
+
+    @property
+    def _lost_because(self) -> str:
+        lost = [worker for worker in self._workers if not worker.is_ready]
+        return "; ".join(f"{worker.down_reason or worker.process.state}" for worker in lost)
 
     def utilisation(self, voice: str) -> float:
         """The share of streams that are open, of those that the workers with the voice have and would still take.
@@ -141,8 +153,8 @@ class WorkerEngine:
             return beside.utilisation(voice)
         places = [
             (worker.load.num_streams + worker.load.room - worker.room, worker.room)
-            for worker in self._ready
-            if worker.load is not None and worker.has_voice(voice)
+            for worker in self._ready_for(voice)
+            if worker.load is not None
         ]
         used, free = sum(used for used, _ in places), sum(room for _, room in places)
         if not free:
@@ -152,6 +164,11 @@ class WorkerEngine:
     @property
     def _ready(self) -> list[WorkerLink]:
         return [worker for worker in self._workers if worker.is_ready]
+
+    def _ready_for(self, voice_id: str | None) -> list[WorkerLink]:
+        """Those that speak with this voice, if one of them all does."""
+        voice = self._find(voice_id) if voice_id is not None else None
+        return [worker for worker in self._ready if voice is None or worker.has_voice(voice)]
 
     async def start(self) -> None:
         """Start the workers and the other engines; returns when all those of this machine are ready, and one at least, or
@@ -193,7 +210,14 @@ class WorkerEngine:
     @property
     def voice_faults(self) -> tuple[str, ...]:
         """Files that should be voices and cannot be used, and why; each once."""
-        return tuple(dict.fromkeys(fault for each in self._descriptions for fault in each.faults))
+        own = {voice.id: voice.model for voice in self._own_voices}
+        hidden = [
+            f"the voice {voice.id} of the model {voice.model} has the name of one of the model {own[voice.id]}, which speaks"
+            for each in self._descriptions
+            for voice in each.voices
+            if voice.model != own[voice.id]
+        ]
+        return tuple(dict.fromkeys([*(fault for each in self._descriptions for fault in each.faults), *hidden]))
 
     @property
     def _own_voices(self) -> tuple[Voice, ...]:
@@ -277,12 +301,12 @@ class WorkerEngine:
         the instructions. ``must_speak``: it cannot wait for free capacity, as its worker was lost or is late, or it has
         waited already.
         """
-        ready = [worker for worker in self._ready if worker.has_voice(voice.id)]
+        ready = [worker for worker in self._ready if worker.has_voice(voice)]
         is_left = any(worker not in tried and worker.room for worker in ready)
-        if self._fallback is not None and (not self._ready or (must_speak and not is_left)):
+        if self._fallback is not None and (not ready or (must_speak and not is_left)):
             return self._fallback.open(self._fallback.resolve_voice(None, voice.language).id, manner[0]), True
         if not ready:
-            reason = self.not_ready_because() or f"no worker that is ready has the voice {voice.id}"
+            reason = self.not_ready_because(voice.id) or f"no worker that is ready has the voice {voice.id}"
             raise EngineFailed(reason, retry_after_s=RETRY_AFTER_S)
         capacities = {each: found for each in ready if each not in tried and (found := each.capacity) is not None}
         weights = self._elsewhere.generations if self._elsewhere is not None else {}
@@ -292,13 +316,13 @@ class WorkerEngine:
             retry_after_s = next(
                 (worker.load.retry_after_s for worker in ready if worker.load is not None), RETRY_AFTER_S
             )
-            reason = self.not_ready_because() or f"the workers with the voice {voice.id} are at their limit"
+            reason = self.not_ready_because(voice.id) or f"the workers with the voice {voice.id} are at their limit"
             raise EngineOverloaded(reason, retry_after_s=retry_after_s)
         tried.add(worker)
-        is_elsewhere = partial(self._is_elsewhere, voice.id, tried)
+        is_elsewhere = partial(self._is_elsewhere, voice, tried)
         return worker.open(next(self._stream_ids), voice, manner, is_elsewhere=is_elsewhere), False
 
-    def _is_elsewhere(self, voice_id: str, tried: Collection[WorkerLink]) -> bool:
+    def _is_elsewhere(self, voice: Voice, tried: Collection[WorkerLink]) -> bool:
         """Whether what a worker gives up would be spoken by another worker or by the fallback."""
-        others = (worker for worker in self._ready if worker not in tried and worker.has_voice(voice_id))
+        others = (worker for worker in self._ready if worker not in tried and worker.has_voice(voice))
         return self._may_resume and (self._fallback is not None or any(worker.room for worker in others))

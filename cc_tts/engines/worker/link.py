@@ -325,8 +325,9 @@ class WorkerLink:
         """The voice that it speaks with for this id; it keeps its voices while it starts again."""
         return self._voices.find(voice_id)
 
-    def has_voice(self, voice_id: str) -> bool:
-        return self.find_voice(voice_id) is not None
+    def has_voice(self, voice: Voice) -> bool:
+        found = self.find_voice(voice.id)
+        return found is not None and found.model == voice.model
 
     async def start(self) -> None:
         """Start the process and learn what it can do; raises ``ProcessFailed``, which says why, if it does not start."""

@@ -24,7 +24,8 @@ Purpose = Literal["serve", "say", "check", "load", "measure"]
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A worker gets these at its start, as JSON on its standard input: its device, and sections of the configuration, with
-    what depends on the machine and the purpose filled in (absolute folders, ``tts.num_threads``).
+    what depends on the machine and the purpose filled in (absolute folders, ``tts.num_threads``). ``tts.models`` has the one
+    model that it speaks with.
 
     ``purpose``: ``serve`` calls; ``say`` one text, for which nothing is measured; or ``check`` what there is, the device and
     the voices, without loading the networks and without speaking. Voices of the CPU also ``load`` for a check, or speak to

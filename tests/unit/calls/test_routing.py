@@ -89,6 +89,14 @@ def test_instructions_are_how_the_words_of_the_call_are_spoken() -> None:
     assert route("sip:hello@tts", {"X-TTS-Instructions": "%20"}).instructions is None
 
 
+def test_the_instructions_of_a_route_are_of_its_greeting_and_of_the_call_unless_a_header_has_others() -> None:
+    calm = Config(sip=CONFIG.sip, routes={"a": RouteConfig(greeting="Hi.", instructions="speak calmly")})
+    decision = route("sip:a@tts", config=calm)
+    assert (decision.instructions, text_of(decision).instructions) == ("speak calmly", "speak calmly")
+    other = route("sip:a@tts", {"X-TTS-Instructions": "fast", "X-TTS-Text": "Hello"}, config=calm)
+    assert (other.instructions, text_of(other).instructions) == ("fast", "fast")
+
+
 @pytest.mark.parametrize("value", ["calm%", "x" * 501, "calm%3C%7Cendofprompt%7C%3E", "calm%00"])
 def test_instructions_that_cannot_be_used(value: str) -> None:
     with pytest.raises(MalformedRequest, match="X-TTS-Instructions"):

@@ -4,11 +4,13 @@ import dataclasses
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cc_tts.config import load as config
 from cc_tts.config.schema import Config, TenantConfig
+from cc_tts.config.sections.models import ModelConfig
 from cc_tts.config.sections.trunks import TrunkConfig
 from cc_tts.errors import ConfigError
 
@@ -17,16 +19,27 @@ pytestmark = pytest.mark.unit
 SHIPPED = Path("configs/cc_tts.toml")
 
 
+def sample_of(table: str) -> dict[str, Any]:
+    """The keys of a table that the shipped file has as a comment."""
+    sample = SHIPPED.read_text(encoding="utf-8").split(f"# {table}\n")[1].split("\n\n")[0]
+    return tomllib.loads(re.sub(r"^# ", "", sample, flags=re.MULTILINE))
+
+
 def test_the_shipped_file_states_every_key_with_its_default() -> None:
     tree = tomllib.loads(SHIPPED.read_text(encoding="utf-8"))
     defaults = Config()
     assert config.load(SHIPPED) == defaults
     example = dict(re.findall(r"^#   (\w+) = (\S+) +#", SHIPPED.read_text(encoding="utf-8"), re.MULTILINE))
     assert example == {key.name: str(key.default) for key in dataclasses.fields(TenantConfig)}
-    sample = SHIPPED.read_text(encoding="utf-8").split("# [trunks.alpha]\n")[1].split("\n\n")[0]
-    trunk = tomllib.loads(re.sub(r"^# ", "", sample, flags=re.MULTILINE))
+    trunk = sample_of("[trunks.alpha]")
     assert trunk.keys() == {key.name for key in dataclasses.fields(TrunkConfig)}
     assert config.from_tree({"trunks": {"a": trunk | {"domain": "a"}}}).trunks == {"a": TrunkConfig(domain="a")}
+    model = sample_of("[tts.models.main]")
+    assert config.from_tree({"tts": {"models": {"main": model}}}).tts.models == {
+        "main": ModelConfig(model_dir=model["model_dir"])
+    }
+    tree["tts"]["models"] = model
+    assert model.keys() == {key.name for key in dataclasses.fields(ModelConfig)}
     for section in dataclasses.fields(defaults):
         if section.name in ("tenants", "trunks"):
             continue
@@ -82,6 +95,76 @@ def test_a_route_that_transfers_to_an_allowed_target() -> None:
     assert loaded.routes["a"].transfer_to == "sip:1001@pbx"
     with pytest.raises(ConfigError, match="the application transfers the call"):
         config.load(overrides=[route.replace("}", ", answer='manual'}"), "transfer.allowed=['sip:10??@pbx']"])
+
+
+def test_models_from_a_file_and_from_the_environment(tmp_path: Path) -> None:
+    file = tmp_path / "a.toml"
+    file.write_text('[tts.models.v2]\nmodel_dir = "/m/2"\nflow_steps = 6\n[tts.models.v3]\nmodel_dir = "/m/3"\n')
+    loaded = config.load(file, environ={"CC_TTS_TTS__MODELS__V3__VOICES_DIR": "007", "CC_TTS_TTS__VOICES_DIR": "/v"})
+    assert loaded.tts.models == {
+        "v2": ModelConfig(model_dir="/m/2", flow_steps=6),
+        "v3": ModelConfig(model_dir="/m/3", voices_dir="007"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["tts.models.a.dtype=float16"], "tts.models.*model_dir"),
+        (["tts.models.a.model_dir="], "tts.models.*model_dir: text of at least 1 character is needed"),
+        (["tts.models.a.model_dir=/m", "tts.models.a.flow_stops=6"], "did you mean tts.models.a.flow_steps"),
+        (["tts.models.A.model_dir=/m"], "'A' is no name of a model"),
+        (["tts.models.a.model_dir=/m", "tts.models.a.devices=['gpu']"], "tts.models.a.devices: 'gpu' is not a device"),
+        (
+            [
+                "tts.models.a.model_dir=/m",
+                "tts.models.b.model_dir=/n",
+                "tts.voices_dir=/v",
+                "tts.models.b.voices_dir=/v",
+            ],
+            "tts.models.a and tts.models.b have the same voices_dir",
+        ),
+    ],
+)
+def test_faults_of_models(overrides: list[str], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        config.load(overrides=overrides)
+
+
+def test_the_former_keys_of_a_model_are_taken_and_the_new_ones_named() -> None:
+    said: list[str] = []
+    environ = {"CC_TTS_TTS__MODEL_DIR": "/m", "CC_TTS_TTS__FLOW_STEPS": "6", "CC_TTS_TTS__VOICES_DIR": "/v"}
+    tts = config.load(environ=environ, overrides=["tts.graphs=false"], warn=said.append).tts
+    assert (tts.models, tts.voices_dir) == ({"main": ModelConfig(model_dir="/m", flow_steps=6, graphs=False)}, "/v")
+    assert said[0] == "tts.model_dir is called tts.models.main.model_dir now; the next version refuses the former name"
+    assert len(said) == 3
+    named = config.load(environ={"CC_TTS_TTS__DTYPE": "float16"}, overrides=["tts.models.v3.model_dir=/m"])
+    assert named.tts.models == {"v3": ModelConfig(model_dir="/m", dtype="float16")}
+
+
+def test_former_keys_without_a_model_have_no_effect() -> None:
+    said: list[str] = []
+    loaded = config.load(overrides=["tts.model_dir=", "tts.dtype=auto", "tts.flow_steps=10"], warn=said.append)
+    assert loaded == Config()
+    assert len(said) == 3
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (
+            ["tts.model_dir=/m", "tts.models.a.model_dir=/n"],
+            "tts.model_dir is called tts.models.a.model_dir now: remove",
+        ),
+        (["tts.dtype=auto", "tts.models={a={}, b={}}"], "tts.dtype is a key of a model now: write it below the one"),
+        (["tts.dtype=auto", "tts.models=3"], "tts.dtype is a key of a model now"),
+        (["tts.dtype=auto", "tts.models={a=3}"], "tts.dtype is a key of a model now"),
+        (["tts.models={a=3}"], "tts.models"),
+    ],
+)
+def test_former_keys_that_are_not_clear(overrides: list[str], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        config.load(overrides=overrides)
 
 
 def test_tenants_of_tokens_and_routes() -> None:
@@ -145,6 +228,7 @@ def test_faults_of_tenants(override: str, said: str) -> None:
         ("playout.window_ms=299", "raise playout.window_ms"),
         ("registration.registrar=pbx", "username is empty"),
         ("routes.a.unanswered_greeting=Hi", 'is for answer = "manual"'),
+        ("routes.a.instructions=<|endofprompt|>", "text without NUL and without <|"),
         ("routes.a.media_url=http://app", "is not a URL of a WebSocket"),
         ("routes.a.media_url=ws://", "is not a URL of a WebSocket"),
         ("routes.a.media_url='ws://app:99999/'", "is not a URL of a WebSocket"),

@@ -34,6 +34,7 @@ from tests.fakes.fake_engine import FakeChunks, FakeEngine, Step, pcm
 from tests.fakes.fake_line import FakeClock, FakeLine
 from tests.fakes.fake_vad import FakeVad
 from tests.fakes.undisclosed import undisclosed
+from tests.support.neural_settings import neural_settings
 from tests.support.virtual_time import virtual_time
 
 pytestmark = pytest.mark.unit
@@ -616,14 +617,15 @@ def test_another_style_of_a_public_voice_is_another_identity(tmp_path: Path) -> 
 @pytest.mark.parametrize("folder", ["model_dir", "voices_dir"])
 def test_another_model_or_voice_is_another_identity(tmp_path: Path, folder: str) -> None:
     here = str(tmp_path)
-    config = Config(tts=TtsConfig(model_dir=here) if folder == "model_dir" else TtsConfig(voices_dir=here))
+    config = Config(tts=neural_settings(here) if folder == "model_dir" else TtsConfig(voices_dir=here))
     empty = engine_identity(config)
     (tmp_path / "llm.pt").write_bytes(b"1")
     one = engine_identity(config)
     (tmp_path / "llm.pt").write_bytes(b"22")
-    assert len({empty, one, engine_identity(config), engine_identity(Config())}) == 3
-    gone = Config(tts=TtsConfig(model_dir=str(tmp_path / "gone"), voices_dir=str(tmp_path / "gone")))
+    assert len({empty, one, engine_identity(config)}) == 3
+    gone = Config(tts=TtsConfig(voices_dir=str(tmp_path / "gone")))
     assert engine_identity(gone) == engine_identity(Config())
+    assert engine_identity(Config(tts=neural_settings(tmp_path / "gone"))), "the engine says that it is gone"
 
 
 # --- as the rest of the program sees it ----------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import NoAudio
 from cc_tts.metrics import Metrics
 from cc_tts.speech.prompt import TextContent
+from cc_tts.speech.prompt_cache import as_cached
 from cc_tts.speech.source import SpeechSource
 from cc_tts.speech.synthesis import unsaid_part
 from cc_tts.text.normalizer import Normalizer
@@ -183,10 +184,13 @@ async def test_a_text_chunk_that_ran_away_from_its_beginning_is_said_whole_by_th
     assert lab.num_counted == 1
 
 
-async def test_nothing_is_said_instead_where_no_word_is_left() -> None:
-    lab = Lab(engine=Runaway(2, 0.99))
-    await lab.read()
+@pytest.mark.parametrize(("index", "share"), [(0, 1.0), (1, 0.99), (2, 0.99), (2, 1.0)])
+async def test_nothing_is_said_instead_where_no_word_is_left_and_it_is_told(index: int, share: float) -> None:
+    lab = Lab(engine=Runaway(index, share))
+    chunks = await lab.read()
     assert (lab.said_instead, lab.num_counted) == ([], 0)
+    assert [each.gave_up_after for each in chunks if each.gave_up_after is not None] == [share]
+    assert as_cached(chunks, TEXT) is None
 
 
 async def test_a_runaway_without_a_stand_in_fails_the_prompt() -> None:

@@ -175,6 +175,11 @@ def test_a_default_voice_that_does_not_exist_is_found_at_the_start() -> None:
         make(voice="nobody").check_voices({})
 
 
+def test_instructions_of_a_route_whose_voice_takes_none_are_told_at_the_start() -> None:
+    routes = {"a": RouteConfig(instructions="speak calmly"), "b": RouteConfig()}
+    assert make().check_voices(routes) == ["routes.a.instructions: the voice en-us takes no instructions"]
+
+
 @pytest.mark.parametrize(
     ("relay", "key"),
     [

@@ -133,7 +133,7 @@ def test_the_next_command_is_one_that_parses(
     assert options.set == [
         "tts.speed=1.1",
         "tts.engine=cosyvoice2",
-        f"tts.model_dir={tmp_path / 'model'}",
+        f"tts.models.main.model_dir={tmp_path / 'model'}",
         f"tts.voices_dir={library.folder}",
     ]
 
@@ -143,8 +143,9 @@ def test_the_folders_come_from_the_configuration(
 ) -> None:
     assert run("enrolled") == 0  # makes the fixtures' files
     config = tmp_path / "cc_tts.toml"
-    text = f"[tts]\nvoices_dir = {json.dumps(str(library.folder))}\nmodel_dir = {json.dumps(str(tmp_path / 'model'))}\n"
-    config.write_text(text + 'engine = "cosyvoice2"\n', encoding="utf-8")
+    text = f'[tts]\nengine = "cosyvoice2"\nvoices_dir = {json.dumps(str(library.folder))}\n'
+    model = f"[tts.models.main]\nmodel_dir = {json.dumps(str(tmp_path / 'model'))}\n"
+    config.write_text(text + model, encoding="utf-8")
     wav = str(tmp_path / "anna.wav")
     before = ["voices", "--config", str(config)]
     assert cli.main([*before, "enrol", "anna", "--wav", wav, "--transcript", TEXT, "--language", "en"]) == 0
@@ -153,6 +154,32 @@ def test_the_folders_come_from_the_configuration(
     assert capsys.readouterr().out.split()[:3] == ["anna", "en", "zero_shot"]
     assert cli.main(["voices", "remove", "anna", "--config", str(config)]) == 0
     assert library.records() == ()
+
+
+def test_with_several_models_the_one_that_is_meant_is_named(
+    tmp_path: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("enrolled") == 0  # makes the fixtures' files
+    (tmp_path / "other").mkdir()
+    folders = {"v2": ("model", "voices"), "v3": ("other", "voices3")}
+    given = [
+        word
+        for name, (model, voices) in folders.items()
+        for key, folder in (("model_dir", model), ("voices_dir", voices))
+        for word in ("--set", f"tts.models.{name}.{key}={tmp_path / folder}")
+    ]
+    told = ["--wav", str(tmp_path / "anna.wav"), "--transcript", TEXT, "--language", "en"]
+    for arguments in (["enrol", "anna", *told], ["enrolled"], ["remove", "anna"]):
+        assert cli.main(["voices", *given, *arguments]) == 2
+        assert "give --model with one of v2, v3" in capsys.readouterr().err
+    assert cli.main(["voices", *given, "enrol", "anna", *told, "--model", "v3"]) == 0
+    assert (tmp_path / "voices3" / "anna.voice.json").exists()
+    assert "model_dir=" not in capsys.readouterr().out.splitlines()[-1].replace(shlex.join(given), "")
+    assert cli.main(["voices", *given, "enrolled", "--model", "v3"]) == 0
+    assert capsys.readouterr().out.split()[0] == "anna"
+    assert cli.main(["voices", *given, "enrolled", "--model", "v4"]) == 2
+    assert "no model of tts.models is called 'v4', did you mean v" in capsys.readouterr().err
+    assert cli.main(["voices", *given, "remove", "anna", "--model", "v3"]) == 0
 
 
 def test_settings_before_and_after_the_command_all_count(
@@ -185,7 +212,7 @@ def test_without_a_model_the_option_and_the_key_are_named(
     assert cli.main(["voices", "enrol", "anna", *given]) == 2
     err = capsys.readouterr().err
     assert "--model DIR" in err
-    assert "tts.model_dir" in err
+    assert "[tts.models.main]" in err
 
 
 def test_a_name_that_is_taken_is_refused_unless_replaced(

@@ -80,6 +80,7 @@ class Bistream:
     def __init__(self, prompt_text: Iterable[int] = (), *, speech_ids: SpeechIds) -> None:
         self.state = BistreamState.WAITING
         self.has_all_text = False
+        self.is_at_limit = False  # sampling has ended, and not by the end of speech
         self._ids = speech_ids
         self._prompt_text = tuple(prompt_text)
         self._text: list[int] = []
@@ -140,5 +141,5 @@ class Bistream:
         if sampled >= self._ids.num_codes:
             raise EngineFailed(f"the language model sampled the special id {sampled} out of its place")
         if is_last and self._num_sampled >= self._max_sampled:
-            self.state = BistreamState.DONE
+            self.state, self.is_at_limit = BistreamState.DONE, True
         return sampled

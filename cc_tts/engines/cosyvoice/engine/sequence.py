@@ -160,12 +160,18 @@ class Sequence:
         for sampled in ids:
             self.num_ids += 1
             alarm = alarm or self._take(sampled)
+        if stopped and self.prefill is None and self.guard is not None and self._is_at_limit(self.guard):
+            return alarm or self.guard.at_limit(len(self.tokens))
         if alarm is not None:
             self.num_ids += stopped  # an id that ends speech is not among them
         elif stopped and self.prefill is None:
             self.is_sampled = self.bistream is None
             self._extend()
         return alarm
+
+    def _is_at_limit(self, guard: RunawayGuard) -> bool:
+        """Whether it was stopped by the model's limit, and not by an id that ends speech."""
+        return self.num_ids >= guard.max_ids if self.bistream is None else self.bistream.is_at_limit
 
     def _take(self, sampled: int) -> Alarm | None:
         token = sampled if self.bistream is None else self.bistream.take(sampled)

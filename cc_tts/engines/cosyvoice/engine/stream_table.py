@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from cc_tts import logs
 from cc_tts.engines.cosyvoice.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice.engine.device import Device, TextFront
+from cc_tts.engines.cosyvoice.engine.prefill import Prefill
 from cc_tts.engines.cosyvoice.engine.schedule import ALL_AT_ONCE, exact_hop
 from cc_tts.engines.cosyvoice.engine.sequence import MAX_AHEAD_MS, Sequence, Stream
 from cc_tts.engines.cosyvoice.runaway import Alarm, RunawayGuard
@@ -83,8 +84,8 @@ class StreamTable:
         if prefill is not None:
             sequence = self._new_sequence(stream, index, text)
             sequence.prefill = prefill
-            if self._config.stops_runaways:
-                sequence.guard = RunawayGuard(prefill, (1.0 - len(whole) / num_chars, 1.0 - len(rest) / num_chars))
+            span = 1.0 - len(whole) / num_chars, 1.0 - len(rest) / num_chars
+            sequence.guard = self._guard(prefill, span)
 
     def _interleave(self, stream: Stream) -> None:
         """The next text chunk, in the sequence that takes text; one that is as long as it may be gives way to a new one."""
@@ -105,9 +106,13 @@ class StreamTable:
         if sequence is None:
             sequence = self._new_sequence(stream, index, "")
             sequence.bistream = self._front.begin_interleaved(voice_id, instruction)
-            sequence.guard = RunawayGuard() if self._config.stops_runaways else None
+            sequence.guard = self._guard()
         sequence.add_text(ids, text_chunk_index=index)
         sequence.last_text = text or before
+
+    def _guard(self, whole: Prefill | None = None, span: tuple[float, float] = (0.0, 1.0)) -> RunawayGuard | None:
+        config = self._config
+        return RunawayGuard(whole, span, judges=config.stops_runaways) if config.ends_speech else None
 
     def _new_sequence(self, stream: Stream, text_chunk_index: int, text: str) -> Sequence:
         """A sequence in the lowest free slot."""
@@ -131,7 +136,8 @@ class StreamTable:
         """Have the model say again what it said since it ran away, or end it there; a stand-in says what is left."""
         num_sampled, index, texts = len(sequence.tokens), sequence.marks[-1][1], sequence.stream.texts
         is_again = sequence.turn_back(alarm)
-        if sequence.unsaid and texts and texts[0][0] == index:  # the rest of a text chunk that was cut
+        is_rest_unsaid = any(share < 1.0 for _, share in sequence.unsaid)
+        if is_rest_unsaid and texts and texts[0][0] == index:  # the rest of a text chunk that was cut
             texts.popleft()
         self.num_runaways[alarm.cause] = self.num_runaways.get(alarm.cause, 0) + 1
         log.warning(

@@ -68,7 +68,7 @@ def choose_coarseness(
         if coarseness >= least and total <= GRAPH_SHARE * free_bytes:
             return coarseness, total
     raise ConfigError(
-        f"CUDA graphs do not fit: the fewest take {totals[-1]:,} bytes and {free_bytes:,} are free; set tts.graphs = false, "
+        f"CUDA graphs do not fit: the fewest take {totals[-1]:,} bytes and {free_bytes:,} are free; set graphs = false, "
         "or lower tts.max_streams"
     )
 
@@ -123,13 +123,13 @@ def _streams_of(free_bytes: int, slot_bytes: int, page_bytes: int) -> int:
 def _too_little(memory_bytes: int, free_bytes: int, slot_bytes: int, least_pages: int, page_bytes: int) -> str:
     if memory_bytes:
         return (
-            f"tts.state_memory_bytes: {memory_bytes:,} hold {memory_bytes // page_bytes} pages of {page_bytes:,} bytes, a "
+            f"state_memory_bytes: {memory_bytes:,} hold {memory_bytes // page_bytes} pages of {page_bytes:,} bytes, a "
             f"second of speech each; at least {least_pages} are needed"
         )
     return (
         f"{free_bytes:,} bytes are free for the state of streams, and one stream needs {slot_bytes:,} and {least_pages} "
-        f"pages of {page_bytes:,} bytes; use a larger device (tts.devices) or free its memory, set tts.graphs = false on a "
-        'GPU, or tts.dtype = "bfloat16" on a CPU, which halves it'
+        f"pages of {page_bytes:,} bytes; use a larger device (tts.devices) or free its memory, set graphs = false on a "
+        'GPU, or dtype = "bfloat16" on a CPU, which halves it'
     )
 
 

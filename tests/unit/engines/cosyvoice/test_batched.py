@@ -363,7 +363,7 @@ def test_a_company_without_pages_is_not_measured(directory: Path, monkeypatch: p
 
 def test_too_little_memory_is_told_in_the_words_of_the_configuration(directory: Path) -> None:
     loader = make_loader(directory, memory_bytes=1000)
-    with pytest.raises(ConfigError, match=r"tts\.state_memory_bytes: 1,000 hold 0 pages"):
+    with pytest.raises(ConfigError, match=r"state_memory_bytes: 1,000 hold 0 pages"):
         loader.load(lambda _: None)
 
 

@@ -9,7 +9,7 @@ import structlog
 
 torch = pytest.importorskip("torch")
 
-from cc_tts.config.schema import LogConfig, TtsConfig  # noqa: E402
+from cc_tts.config.schema import LogConfig  # noqa: E402
 from cc_tts.engines.cosyvoice import worker_engine  # noqa: E402
 from cc_tts.engines.cosyvoice.batched import BatchedLoader  # noqa: E402
 from cc_tts.engines.cosyvoice.worker_engine import (  # noqa: E402
@@ -20,12 +20,13 @@ from cc_tts.engines.cosyvoice.worker_engine import (  # noqa: E402
 )
 from cc_tts.engines.worker.messages import WorkerSettings  # noqa: E402
 from cc_tts.errors import ConfigError  # noqa: E402
+from tests.support.neural_settings import neural_settings  # noqa: E402
 
 pytestmark = pytest.mark.unit
 
 
 def make(device: str = "cpu", **tts: Any) -> BatchedLoader:
-    section = TtsConfig(engine="cosyvoice2", model_dir="/nonexistent", **tts)
+    section = neural_settings("/nonexistent", **tts)
     loader = make_loader(WorkerSettings(device=device, tts=section, log=LogConfig()))
     assert isinstance(loader, BatchedLoader)
     return loader

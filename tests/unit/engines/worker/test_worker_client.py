@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from cc_tts.clock import Clock, MonotonicClock
-from cc_tts.config.schema import TtsConfig
 from cc_tts.engines.engine import Engine
 from cc_tts.engines.engine_core import EngineLoad, StreamRequest
 from cc_tts.engines.speech_chunk import SpeechChunk
@@ -41,6 +40,7 @@ from cc_tts.tracing.tracer import Tracer
 from cc_tts.voices.voice import Voice
 from tests.fakes.fake_engine import FakeEngine
 from tests.fakes.fake_line import FakeClock
+from tests.support.neural_settings import neural_settings
 from tests.support.virtual_time import LoopClock, virtual_time
 
 pytestmark = pytest.mark.unit
@@ -97,7 +97,7 @@ class Lab:
         hung_factor: float = HUNG_FACTOR,
         **settings: Any,
     ) -> None:
-        tts = TtsConfig(engine="cosyvoice2", model_dir="/m", voice=default_voice, **settings)
+        tts = neural_settings("/m", voice=default_voice, **settings)
         self.metrics = Metrics()
         self.processes = [FakeSupervisor() for _ in range(num_workers)]
         links = [
@@ -888,3 +888,78 @@ async def test_a_voice_that_gave_up_before_any_audio_has_no_span_of_first_audio(
     assert [(span.error, span.attributes.get("cctts.worker_ms")) for span in exported] == [
         ("no_audio", None), ("", 7.0), ("", 7.0),
     ]  # fmt: skip
+
+
+# --- several models, each with its voices
+
+
+async def of_two_models(*, has_fallback: bool = True) -> Lab:
+    """The first worker speaks with the model v2, the other two with v3; both models have a voice that is called li."""
+    lab = Lab(3, fallback=FakeEngine() if has_fallback else None)
+    await lab.start()
+    for worker, (model, voices) in enumerate([("v2", ("anna", "li")), ("v3", ("bert", "li")), ("v3", ("bert", "li"))]):
+        lab.says(
+            EngineDescription(tuple(Voice(name, "cosyvoice2", "en", model=model) for name in voices)), worker=worker
+        )
+    return lab
+
+
+async def test_the_voice_chooses_the_model() -> None:
+    lab = await of_two_models()
+    assert [(each.id, each.model) for each in lab.engine.voices()] == [("anna", "v2"), ("li", "v2"), ("bert", "v3")]
+    lab.engine.open("anna")
+    lab.engine.open("bert")
+    lab.engine.open("bert")
+    assert [len(process.sent) for process in lab.processes] == [1, 1, 1]
+
+
+async def test_a_voice_that_two_models_have_is_of_the_first_and_the_other_is_told() -> None:
+    lab = await of_two_models()
+    for _ in range(4):
+        lab.engine.open("li")
+    assert [len(process.sent) for process in lab.processes] == [4, 0, 0]
+    (fault,) = lab.engine.voice_faults
+    assert fault == "the voice li of the model v3 has the name of one of the model v2, which speaks"
+
+
+async def test_a_full_model_takes_no_room_from_the_other() -> None:
+    lab = await of_two_models()
+    lab.says(EngineLoad(num_streams=9, first_audio_ms=1.0, utilisation=1.0, room=0, refusal="full"))
+    assert (lab.engine.is_full("anna"), lab.engine.is_full("bert"), lab.engine.is_full()) == (True, False, False)
+    assert lab.engine.not_ready_because("anna") is not None
+    assert lab.engine.not_ready_because("bert") is None
+    with pytest.raises(EngineOverloaded):
+        await anext(aiter(lab.engine.open("anna")))
+    lab.engine.open("bert")
+
+
+@pytest.mark.parametrize("has_fallback", [True, False])
+async def test_the_fallback_speaks_for_a_model_whose_workers_are_lost_alone(*, has_fallback: bool) -> None:
+    lab = await of_two_models(has_fallback=has_fallback)
+    assert lab.engine.degraded_because is None
+    lab.links[0]._on_down("killed by SIGKILL")
+    lab.processes[0].state = ProcessState.BACKOFF
+    lab.engine.open("bert")
+    assert lab.engine.not_ready_because("bert") is None
+    if has_fallback:
+        assert "killed by SIGKILL" in str(lab.engine.degraded_because)
+        assert lab.engine.not_ready_because("anna") is None
+        assert (await anext(aiter(said_by(lab, "anna")))).data
+        return
+    assert "killed by SIGKILL" in str(lab.engine.not_ready_because("anna"))
+    with pytest.raises(EngineFailed, match="killed by SIGKILL"):
+        lab.engine.open("anna")
+
+
+async def test_a_model_with_a_worker_left_is_not_degraded() -> None:
+    lab = await of_two_models()
+    lab.links[2]._on_down("killed by SIGKILL")
+    lab.processes[2].state = ProcessState.BACKOFF
+    assert lab.engine.degraded_because is None
+
+
+def said_by(lab: Lab, voice: str) -> Any:
+    stream = lab.engine.open(voice)
+    stream.push("Hello.", text_chunk_index=0)
+    stream.end()
+    return stream

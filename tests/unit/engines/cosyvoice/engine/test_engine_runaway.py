@@ -94,7 +94,7 @@ def test_babble_ends_when_a_text_has_taken_twice_its_time_and_a_second() -> None
     heard = spoken(hall, TEXT)
     assert len(tokens_of(heard)) <= LENGTH_FACTOR * LIKELY + LENGTH_SPARE
     assert num_runaways(hall) == {"length": 1}  # it is not sampled again then
-    assert given_up(heard) == []  # all of it was said, by the pace of the voice
+    assert given_up(heard) == [(0, 1.0)]  # all of it was said, by the pace of the voice
 
 
 def test_speech_that_recovers_goes_on_where_it_ran_away_and_nothing_is_said_twice() -> None:
@@ -191,8 +191,61 @@ def test_a_text_that_comes_in_pieces_is_given_up_at_once_and_the_next_piece_foll
 
 def test_nothing_is_stopped_where_that_is_off() -> None:
     hall = hall_with(loop(3), stops_runaways=False)
-    assert len(tokens_of(spoken(hall, TEXT))) == 20 * 12
-    assert num_runaways(hall) == {}
+    heard = spoken(hall, TEXT)
+    assert len(tokens_of(heard)) == 20 * 12
+    assert given_up(heard) == [(0, 1.0)], "that it did not end is told all the same"
+    assert num_runaways(hall) == {"length": 1}
+
+
+def test_nothing_is_told_where_the_weights_are_not_trained_to_end() -> None:
+    hall = hall_with(loop(3), ends_speech=False)
+    heard = spoken(hall, TEXT)
+    assert len(tokens_of(heard)) == 20 * 12
+    assert (given_up(heard), num_runaways(hall)) == ([], {})
+
+
+# --- the limit of the model
+
+
+def few_words() -> str:
+    """A text so short that the model's limit, 20 tokens for each of its, comes before twice its time and a second."""
+    return words(random.Random(9), 2)
+
+
+@pytest.mark.parametrize(("speed", "share"), [(1.0, 1.0), (1.5, 0.0)])
+def test_speech_that_reaches_the_limit_of_the_model_is_never_plain_success(speed: float, share: float) -> None:
+    """At another speed nothing is heard before all is sampled, so it is sampled again, and then none of it is heard."""
+    text, hall = few_words(), Hall()
+    hall.device.scripts[hall.front.seed("anna", text)] = [babble(*range(10, 200)), babble(*range(10, 200))]
+    heard = spoken(hall, text, speed=speed)
+    assert len(tokens_of(heard)) <= 20 * 2
+    assert given_up(heard) == [(0, share)]
+    assert num_runaways(hall) == {"length": 1 if share else 2}
+
+
+def test_speech_that_ends_with_the_last_token_that_it_may_have_is_normal() -> None:
+    text, hall = few_words(), Hall()
+    hall.device.scripts[hall.front.seed("anna", text)] = [random.Random(1).choices(range(10, 200), k=20 * 2 - 1)]
+    heard = spoken(hall, text)
+    assert len(tokens_of(heard)) == 20 * 2 - 1
+    assert (given_up(heard), num_runaways(hall)) == ([], {})
+
+
+def test_an_interleaved_text_that_reaches_the_limit_is_told() -> None:
+    hall = Hall(interleaved=True, stops_runaways=False)
+    hall.device.scripts[hall.front.seed("anna", "")] = [babble(*range(10, 200))]
+    heard = spoken(hall, few_words())
+    assert given_up(heard) == [(0, 1.0)]
+
+
+def test_what_follows_in_a_text_chunk_that_was_cut_is_said_by_the_voice_if_the_words_before_were(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hall = hall_with(babble(*range(10, 200)))
+    monkeypatch.setattr(hall.front, "cut", lambda text, _instruction: (text[: len(TEXT)], text[len(TEXT) :]))
+    heard = spoken(hall, f"{TEXT}{OTHER}")
+    assert given_up(heard) == [(0, 1.0)]
+    assert heard.pcm.endswith(alone(OTHER))
 
 
 def test_others_are_not_disturbed() -> None:

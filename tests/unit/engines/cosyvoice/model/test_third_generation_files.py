@@ -16,7 +16,7 @@ pytest.importorskip("onnxruntime")
 pytest.importorskip("tokenizers")
 
 from cc_tts import wav_file  # noqa: E402
-from cc_tts.config.schema import LogConfig, TtsConfig  # noqa: E402
+from cc_tts.config.schema import LogConfig  # noqa: E402
 from cc_tts.engines.cosyvoice.engine.prefill import Bistream  # noqa: E402
 from cc_tts.engines.cosyvoice.model import loader, sizes  # noqa: E402
 from cc_tts.engines.cosyvoice.model.checkpoint import WrongModelVersion  # noqa: E402
@@ -43,6 +43,7 @@ from cc_tts.voices.enrolment import enrol  # noqa: E402
 from cc_tts.voices.library import VoiceLibrary, VoiceRecord  # noqa: E402
 from lab.cosyvoice.tiny_model import make_tiny_model  # noqa: E402
 from tests.support.golden import read_json  # noqa: E402
+from tests.support.neural_settings import neural_settings  # noqa: E402
 
 pytestmark = pytest.mark.unit
 
@@ -140,7 +141,7 @@ def test_a_voice_that_is_left_out_is_told_by_the_engine(third: Path, second: Pat
         voice = enrol(tmp_path / "noise.wav", "hello", CosyVoiceReferenceEncoder(directory), library.features)
         library.add(VoiceRecord(id=voice_id, language="en", mode="zero_shot", key=voice.key), voice)
     (library.folder / "odd.voice.json").write_text("{")
-    tts = TtsConfig(engine="cosyvoice2", model_dir=str(third), voices_dir=str(library.folder))
+    tts = neural_settings(third, voices_dir=str(library.folder))
     made = make_loader(WorkerSettings(device="cpu", purpose="check", tts=tts, log=LogConfig()))
     assert made.load(lambda _: None) is None
     told = description_of(made)

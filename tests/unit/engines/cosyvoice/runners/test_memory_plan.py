@@ -78,7 +78,7 @@ def test_too_little_for_one_stream_is_told_with_keys_that_help(model: SpeechMode
 
 def test_too_little_memory_for_pages_is_refused(model: SpeechModel, free: list[int]) -> None:
     free[0] = 1 << 30
-    with pytest.raises(ConfigError, match=r"tts\.state_memory_bytes: .* hold 8 pages of .* at least 9 are needed"):
+    with pytest.raises(ConfigError, match=r"state_memory_bytes: .* hold 8 pages of .* at least 9 are needed"):
         plan(model, memory_bytes=9 * FlowArena(model.flow, num_slots=1, num_pages=1).bytes_per_page - 1)
 
 

@@ -196,10 +196,10 @@ def test_a_card_that_is_too_small_is_told_with_the_key_to_change(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Card(monkeypatch, 2 * GIB)
-    with pytest.raises(ConfigError, match=r"CUDA graphs do not fit: .* tts\.graphs = false, or lower tts\.max_streams"):
+    with pytest.raises(ConfigError, match=r"CUDA graphs do not fit: .* graphs = false, or lower tts\.max_streams"):
         load(directory)
     Card(monkeypatch, 50 << 20)
-    with pytest.raises(ConfigError, match=r"not even one CUDA graph .* tts\.graphs = false"):
+    with pytest.raises(ConfigError, match=r"not even one CUDA graph .* graphs = false"):
         load(directory)
 
 

@@ -1,0 +1,46 @@
+"""The settings of the models that the neural engine speaks with, a table ``[tts.models.NAME]`` each."""
+
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from cc_tts.config.wording import form
+
+MAIN: Final = "main"
+"""The name that a model has if nobody gave it one: its keys are in ``[tts]``, or only its folder is known."""
+FORMER_KEYS: Final = (
+    "model_dir", "dtype", "graphs", "first_hop_tokens", "flow_steps", "interleaved_text", "state_memory_bytes",
+    "stop_runaways",
+)  # fmt: skip
+"""These keys of a model were keys of ``[tts]``."""
+MAX_INSTRUCTION_CHARS: Final = 500  # unmeasured
+Instructions = Annotated[
+    str,
+    msgspec.Meta(
+        max_length=MAX_INSTRUCTION_CHARS,
+        pattern=form(r"^(?![^\x00]*<\|)[^\x00]*$(?!\n)", "text without NUL and without <|"),
+    ),
+]
+"""How to speak, in words; ``<|`` begins the marks of a model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelConfig:
+    """``[tts.models.NAME]``: a model. ``voices_dir`` and ``devices`` are those of ``[tts]`` where they are empty."""
+
+    model_dir: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
+    voices_dir: str = ""
+    devices: tuple[str, ...] = ()
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    interleaved_text: bool = False
+    stop_runaways: bool = True
+    first_hop_tokens: Annotated[int, msgspec.Meta(ge=8, le=100)] = 12
+    flow_steps: Annotated[int, msgspec.Meta(ge=5, le=10)] = 10
+    state_memory_bytes: Annotated[int, msgspec.Meta(ge=0)] = 0
+    graphs: bool = True
+
+    @property
+    def sound(self) -> tuple[str, int, bool, int]:
+        """Return the settings that make a difference to the sound."""
+        return self.dtype, self.first_hop_tokens, self.interleaved_text, self.flow_steps

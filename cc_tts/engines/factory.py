@@ -169,17 +169,8 @@ def worker_settings(config: Config, purpose: Purpose = "serve") -> list[WorkerSe
         return _neural_settings(config, "check" if purpose in ("load", "measure") else purpose)
     if not tts.devices:
         return []
-    tts, num_threads = replace(tts, models={}), _num_cores() - 1
+    tts, num_threads = replace(tts, models={}), _num_cores()
     if tts.engine == ESPEAK:
-<<<<<<< HEAD
-        tts = replace(tts, voices_dir="", num_threads=1, max_streams=ESPEAK_MAX_STREAMS)  # the library has no threads
-        devices, model_dir, num_threads = ("cpu",), "", 1
-    elif tts.engine == ONNX:
-        devices, model_dir, num_threads = ("cpu",), tts.model_dir, num_cores
-    elif tts.model_dir:
-        model_dir, num_threads = _folder("tts.model_dir", tts.model_dir), num_cores // len(tts.devices)
-    else:
-=======
         tts = replace(tts, voices_dir="", max_streams=ESPEAK_MAX_STREAMS)
         tts, num_threads = replace(tts, num_threads=1), 1  # the library has no threads
         purpose = "check" if purpose in ("load", "measure") else purpose
@@ -189,7 +180,6 @@ def worker_settings(config: Config, purpose: Purpose = "serve") -> list[WorkerSe
 def _neural_settings(config: Config, purpose: Purpose) -> list[WorkerSettings]:
     models = config.tts.models
     if config.tts.devices and not models:
->>>>>>> ac9c0eb7 (Models of the neural engine have a table each, [tts.models.NAME], and a server speaks with several; what reaches the model's limit is told; cc-tts say --instructions, instructions of a route)
         raise ConfigError(
             "tts.engine is cosyvoice2 but there is no model: set model_dir in [tts.models.main]; `cc-tts model download` "
             "fetches one and says where it is"

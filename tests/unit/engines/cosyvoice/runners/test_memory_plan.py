@@ -69,9 +69,7 @@ def test_with_less_there_are_fewer_streams(
 
 def test_too_little_for_one_stream_is_told_with_keys_that_help(model: SpeechModel, free: list[int]) -> None:
     free[0] = 1000
-    with pytest.raises(
-        ConfigError, match=r"1,000 bytes are free .* one stream needs .*tts\.devices.*tts\.dtype"
-    ) as told:
+    with pytest.raises(ConfigError, match=r"1,000 bytes are free .* one stream needs .*tts\.devices.*dtype") as told:
         plan(model)
     assert "state_memory_bytes" not in told.value.detail, "nobody has set it"
 

@@ -182,7 +182,11 @@ def _prompts(config: Config) -> Iterator[str]:
 
 def _trunks(config: Config) -> Iterator[str]:
     yield from trunks.faults(
-        config.trunks, tenants=config.tenants, transports=config.sip.transports, routes=config.routes
+        config.trunks,
+        tenants=config.tenants,
+        transports=config.sip.transports,
+        codecs=config.rtp.codecs,
+        routes=config.routes,
     )
 
 

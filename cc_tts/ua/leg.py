@@ -71,7 +71,8 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._clock = services.clock
         self._send = services.send
         self.call_id = call_id
-        self.media = LegMedia(services, self, call_id, buffer)
+        codecs = services.settings.codecs_of(account.trunk)
+        self.media = LegMedia(services, self, call_id, buffer, codecs=codecs)
         self.dtmf = LegDtmf(self, call_id, clock=services.clock, send=services.send, on_key=services.on_key)
         self.refer = LegRefer(self, call_id, clock=services.clock, library=services.library, send=services.send)
         self.referral = LegReferral(self, call_id, clock=services.clock, library=services.library, send=services.send)

@@ -29,7 +29,7 @@ from cc_tts.ua.rtp.frame_queue import FrameQueue
 from cc_tts.ua.rtp.intake import Intake
 from cc_tts.ua.rtp.other_payloads import Decoded
 from cc_tts.ua.rtp.source import RtpSourceWatch, port_of
-from cc_tts.ua.sip import event_type as events
+from cc_tts.ua.sip import payload_types
 
 PauseReason = Literal["hold", "request", "speech", "unacked"]
 
@@ -53,8 +53,12 @@ class MediaServices:
 class LegMedia:
     """The RTP that a leg sends and receives, and what is reported of it."""
 
-    def __init__(self, services: MediaServices, call: Any, call_id: str, buffer: PlayoutBuffer) -> None:
+    def __init__(
+        self, services: MediaServices, call: Any, call_id: str, buffer: PlayoutBuffer, *, codecs: Sequence[str]
+    ) -> None:
         self._services = services
+        self._codecs = codecs
+        """The trunk's alone, in their order; empty: all of ours."""
         self._rtp = services.settings.rtp
         # a leg that its own parts refer to is destroyed late, and pjsua2 then hangs up whichever call has its number by then
         self._call: Any = weakref.proxy(call)
@@ -65,7 +69,7 @@ class LegMedia:
         self.active: messages.MediaActive | None = None
         """This was reported last of the media."""
         self.held_by: messages.HeldBy = "none"
-        self.event_type = events.USUAL
+        self.event_type = payload_types.USUAL
         """Our SDP has telephone events with this payload type."""
         self.is_clocked = False
         """Whether a stream asks the playout buffer for frames."""
@@ -113,13 +117,14 @@ class LegMedia:
 
     def answering(self, sdp: str, theirs: str) -> str:
         """Return our session description that answers the far side's."""
-        self.event_type = events.event_type(theirs) or self.event_type
+        self.event_type = payload_types.event_type(theirs) or self.event_type
         self.reports.described(theirs)
-        return self.reports.asking(sdp)
+        return self.reports.asking(payload_types.with_codecs(sdp, self._codecs))
 
     def offering(self, sdp: str) -> str:
         """Return our session description that is an offer."""
-        return self.reports.asking(events.with_event_type(sdp, self.event_type))
+        sdp = payload_types.with_event_type(sdp, self.event_type)
+        return self.reports.asking(payload_types.with_codecs(sdp, self._codecs))
 
     def open_stream(self, index: int, stream: int) -> None:
         self._stream_index, self._stream, self._rtcp_addresses = index, stream, None

@@ -39,6 +39,13 @@ def is_proven(request: str, method: str, password: str, header: str = "Authoriza
     return response[1] == digest_response(given[1], method=method, password=password)
 
 
+def offered(message: str) -> str:
+    """The payload types of a message's session description."""
+    found = re.search(r"^m=audio \d+ RTP/AVP (.*?)\r$", message, re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
 async def register(peer: RawPeer, name: str, server: Server, *, user: str = "") -> None:
     """Let a trunk register, with a challenge."""
     await peer.expect("REGISTER")
@@ -50,7 +57,7 @@ async def register(peer: RawPeer, name: str, server: Server, *, user: str = "") 
 
 async def test_a_trunk_that_refuses_is_followed_by_the_next_within_the_same_call(tmp_path: Path) -> None:
     async with RawPeer() as alpha, RawPeer() as beta:
-        settings = trunk("alpha", alpha, prefixes='["+49"]', failover_to='["beta"]') | trunk(
+        settings = trunk("alpha", alpha, prefixes='["+49"]', failover_to='["beta"]', codecs='["PCMA"]') | trunk(
             "beta", beta, prefixes='["+1"]', caller_id="+4930555"
         )
         async with server_with(tmp_path, **settings) as server, server.events() as log:
@@ -63,6 +70,7 @@ async def test_a_trunk_that_refuses_is_followed_by_the_next_within_the_same_call
             invite = await alpha.expect("INVITE")
             assert invite.startswith(f"INVITE sip:+4930123456@{HOST}:{alpha.port};user=phone SIP/2.0")
             assert re.search(r"^From: .*sip:user-alpha@", invite, re.MULTILINE)
+            assert offered(invite) == "8 101"
             alpha.answer("503 Service Unavailable")
             await alpha.expect("ACK")
             failed = await log.wait("call.trunk_failed")
@@ -76,6 +84,7 @@ async def test_a_trunk_that_refuses_is_followed_by_the_next_within_the_same_call
             invite = await beta.expect("INVITE")
             assert is_proven(invite, "INVITE", PASSWORDS["beta"], "Proxy-Authorization")
             assert re.search(r"^From: .*sip:\+4930555@", invite, re.MULTILINE)
+            assert offered(invite) == "0 8 9 101", "the other trunk has all codecs"
             beta.answer("200 OK", formats="0 101")
             await beta.expect("ACK")
             assert (await log.wait("call.established"))["call_id"] == failed["call_id"] == call["id"]
@@ -101,15 +110,19 @@ async def test_a_trunk_that_refuses_is_followed_by_the_next_within_the_same_call
 
 async def test_a_call_that_comes_in_says_by_which_trunk(tmp_path: Path) -> None:
     async with RawPeer() as alpha, RawPeer() as beta:
-        settings = trunk("alpha", alpha) | trunk("beta", beta, username="greet")
+        settings = trunk("alpha", alpha) | trunk("beta", beta, username="greet", codecs='["PCMA", "G722"]')
         async with server_with(tmp_path, **settings) as server, server.events() as log:
             await register(alpha, "alpha", server)
             await register(beta, "beta", server, user="greet")
             async with RawCaller("greet", server.sip_port) as caller:
-                caller.invite()
+                caller.invite(formats="0 9 8 101")
                 assert (await log.wait("call.incoming"))["data"]["trunk"] == "beta"
-                await caller.acknowledge(200)
+                answer = await caller.acknowledge(200)
+                assert offered(answer.text).split()[0] == "9", "the first of the trunk's codecs that the caller named"
                 assert (await caller.bye()).status == 200
+            async with RawCaller("greet", server.sip_port) as caller:
+                caller.invite(formats="0 101")
+                await caller.acknowledge(488)
 
 
 async def test_a_wrong_password_and_an_interval_that_is_too_brief(tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ class TrunkConfig:
         Annotated[str, msgspec.Meta(max_length=32, pattern=form(r"^\+?[0-9]*$", "digits, + before them"))], ...
     ] = ()
     tenants: tuple[str, ...] = ()
+    codecs: tuple[Literal["PCMU", "PCMA", "G722"], ...] = ()
     max_calls: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 0
     max_calls_per_s: Annotated[float, msgspec.Meta(ge=0, le=100_000)] = 0.0
     response_timeout_ms: Annotated[int, msgspec.Meta(ge=0, le=32_000)] = 5_000
@@ -77,7 +78,12 @@ class TrunkConfig:
 
 
 def faults(
-    trunks: Mapping[str, TrunkConfig], *, tenants: Collection[str], transports: Collection[str], routes: Collection[str]
+    trunks: Mapping[str, TrunkConfig],
+    *,
+    tenants: Collection[str],
+    transports: Collection[str],
+    codecs: Collection[str],
+    routes: Collection[str],
 ) -> Iterator[str]:
     """Yield what does not fit together."""
     if len(trunks) > MAX_TRUNKS:
@@ -87,17 +93,26 @@ def faults(
         if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
             yield f"trunks: {name[:64]!r} is no name of a trunk; a name is 1 to 64 of A-Z a-z 0-9 _ -"
         yield from _own_faults(key, trunk, transports)
-        for other in trunk.failover_to:
-            if other not in trunks or other == name:
-                yield f"{key}.failover_to names {other[:64]!r}, which is no other trunk{did_you_mean(other, trunks)}"
-        for tenant in trunk.tenants:
-            if tenant != "*" and tenant not in tenants:
-                yield f"{key}.tenants names the tenant {tenant[:64]!r}{did_you_mean(tenant, tenants)}; add it to [tenants]"
-
+        yield from _unknown(key, trunk, others=trunks.keys() - {name}, tenants=tenants, codecs=codecs)
     for user in routes:
         if user.startswith(OF_TRUNK) and (name := user.removeprefix(OF_TRUNK)) not in trunks:
             yield f"routes.{user[:80]} is for the trunk {name[:64]!r}, which is not there{did_you_mean(name, trunks)}"
     yield from _prefixes_given_twice(trunks)
+
+
+def _unknown(
+    key: str, trunk: TrunkConfig, *, others: Collection[str], tenants: Collection[str], codecs: Collection[str]
+) -> Iterator[str]:
+    """Yield what a trunk names and the configuration does not have."""
+    for other in trunk.failover_to:
+        if other not in others:
+            yield f"{key}.failover_to names {other[:64]!r}, which is no other trunk{did_you_mean(other, others)}"
+    for tenant in trunk.tenants:
+        if tenant != "*" and tenant not in tenants:
+            yield f"{key}.tenants names the tenant {tenant[:64]!r}{did_you_mean(tenant, tenants)}; add it to [tenants]"
+    for codec in trunk.codecs:
+        if codec not in codecs:
+            yield f'{key}.codecs has "{codec}", which rtp.codecs does not have'
 
 
 def _prefixes_given_twice(trunks: Mapping[str, TrunkConfig]) -> Iterator[str]:

@@ -15,6 +15,7 @@ from cc_tts.ua.sip.uri import with_transport
 
 ACCOUNT_KEYS: Final = (
     "registrar", "domain", "proxy", "transport", "username", "password", "realm", "expires_s", "retry_s", "stop_on",
+    "codecs",
 )  # fmt: skip
 """The keys of a trunk that a running UA process cannot change; the others are the server's."""
 
@@ -71,6 +72,10 @@ class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
         if self.asterisk is not None:
             fixed["asterisk"] = self.asterisk, self.playout_window_ms
         return hashlib.sha256(msgspec.json.encode(fixed, order="deterministic")).hexdigest()
+
+    def codecs_of(self, trunk: str) -> tuple[str, ...]:
+        """Return the codecs that calls of a trunk are limited to; empty if they are not."""
+        return self.trunks[trunk].codecs if trunk in self.trunks else ()
 
     def of_trunk(self, name: str) -> "UaSettings":
         """Return these settings with a trunk in the place of the registration."""

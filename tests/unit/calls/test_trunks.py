@@ -188,6 +188,12 @@ def test_a_route_is_of_a_trunk_that_is_there() -> None:
         from_tree({"trunks": {"alpha": {"domain": "a.example"}}, "routes": {"trunk:alfa": {}}})
 
 
+def test_the_codecs_of_a_trunk_are_among_those_of_all_calls() -> None:
+    tree = {"rtp": {"codecs": ["PCMA"]}, "trunks": {"alpha": {"domain": "a.example", "codecs": ["PCMA", "G722"]}}}
+    with pytest.raises(ConfigError, match=r'trunks\.alpha\.codecs has "G722", which rtp\.codecs does not have'):
+        from_tree(tree)
+
+
 def test_a_password_is_not_shown() -> None:
     assert "hunter-two" not in repr(from_tree({"trunks": {"a": {"domain": "a.example", "password": "hunter-two"}}}))
 

@@ -1,8 +1,8 @@
-"""Which payload type telephone events have in a session description."""
+"""The payload types of a session description: telephone events and codecs."""
 
 import pytest
 
-from cc_tts.ua.sip.event_type import event_type, with_event_type
+from cc_tts.ua.sip.payload_types import event_type, with_codecs, with_event_type
 
 pytestmark = pytest.mark.unit
 
@@ -40,3 +40,24 @@ def test_a_number_that_is_taken_is_left() -> None:
 
 def test_a_description_without_events_is_left() -> None:
     assert with_event_type("v=0\r\nm=audio 9 RTP/AVP 0\r\n", 101) == "v=0\r\nm=audio 9 RTP/AVP 0\r\n"
+
+
+@pytest.mark.parametrize(
+    ("names", "formats", "gone"),
+    [
+        ((), "8 0 120", ()),
+        (("PCMU", "PCMA"), "0 8 120", ()),
+        (("PCMU",), "0 120", ("a=rtpmap:8 PCMA/8000\r\n",)),
+        (("G722", "PCMA"), "8 120", ()),
+        (("G722",), "8 0 120", ()),
+    ],
+)
+def test_the_codecs_of_a_description_are_limited(names: tuple[str, ...], formats: str, gone: tuple[str, ...]) -> None:
+    wanted = OFFER.replace("8 0 120", formats)
+    for line in gone:
+        wanted = wanted.replace(line, "")
+    assert with_codecs(OFFER, names) == wanted
+
+
+def test_the_codecs_of_a_description_without_audio_are_none() -> None:
+    assert with_codecs("v=0\r\nm=audio\r\n", ("PCMU",)) == "v=0\r\nm=audio\r\n"

@@ -41,6 +41,11 @@ class CaptureServer(UdpEndpoint):
         ]
 
 
+def reporters(homer: CaptureServer, sip_call_id: str) -> set[tuple[int, int]]:
+    """Between which ports reports of RTCP go: from either side there is one."""
+    return {(each.number("source_port"), each.number("target_port")) for each in homer.of_kind(5, sip_call_id)}
+
+
 def first_lines(packets: list[Packet]) -> list[str]:
     return [each.payload.partition(b"\r\n")[0].decode() for each in packets]
 
@@ -50,7 +55,7 @@ async def test_a_capture_server_follows_a_call(tmp_path: Path, phone: SoftphoneP
         await phone.dial(server.uri("greet"), headers={"X-TTS-Text": SECRET})
         call = await server.until_call(lambda call: call["state"] == "established")
         sip_call_id = call["sip_call_id"]
-        await until(lambda: homer.of_kind(5, sip_call_id) and homer.of_kind(35, sip_call_id), TIMEOUT_S)
+        await until(lambda: len(reporters(homer, sip_call_id)) > 1 and homer.of_kind(35, sip_call_id), TIMEOUT_S)
         await phone.hangup()
         await server.until_terminated()
         await until(lambda: homer.of_kind(100, sip_call_id), TIMEOUT_S)
@@ -66,6 +71,8 @@ async def test_a_capture_server_follows_a_call(tmp_path: Path, phone: SoftphoneP
         assert SECRET.encode() not in b"".join(each.payload for each in homer.packets)
         assert b"X-TTS-Text: ** ****** ** *****" in invite.payload
 
+        (first, second) = reporters(homer, sip_call_id)
+        assert first == second[::-1]
         report = json.loads(homer.of_kind(5, sip_call_id)[-1].payload)
         assert report["type"] in (200, 201)
         quality = homer.of_kind(35, sip_call_id)[-1]

@@ -109,8 +109,7 @@ export function callPage(main, id) {
   const said = new Map(); // the utterances, by id
   const [title, sound, words, facts] = [heading(id), h("strong"), h("p", { class: "words" }), h("dl")];
   const [doing, axis] = [commands(id), timeline()];
-  const [loud, meters] = [h("p", { class: "loud" }), h("span", { class: "levels" })];
-  loud.append(`${t("level sent")}, ${t("level received")}: `, meters);
+  const loud = h("p");
   const prompts = table(t("prompts said"), [
     { label: t("words"), class: "words", text: (each) => each.spoken_text },
     { label: t("first audio"), class: "figure", text: (each) => ms(each.time_to_first_audio_ms) },
@@ -131,7 +130,7 @@ export function callPage(main, id) {
     setText(title, t(`call ${call.direction}`, { party: farSide(call) }));
     showSound(sound, call);
     showSaid(words, call);
-    showLevels(meters, call.levels);
+    showLevels(loud, call.levels);
     loud.hidden = !isLive(call);
     const shown = factsOf(call);
     while (facts.children.length > shown.length) facts.lastChild.remove();

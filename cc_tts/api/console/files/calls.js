@@ -54,7 +54,7 @@ export function callsPage(main) {
     { label: t("state"), class: "wide", text: stateOf, sort: stateOf },
     { label: t("time"), class: "wide figure", text: lasted, sort: (call) => -call.created_at },
     { label: t("first audio"), class: "wide figure", text: (call) => ms(call.firstAudio), sort: (call) => -call.firstAudio },
-    { label: t("levels"), class: "wide levels", show: (cell, call) => showLevels(cell, call.levels) },
+    { label: t("levels"), class: "wide", show: (cell, call) => showLevels(cell, call.levels) },
     { label: t("saying"), class: "words wide", show: showSaid },
   ], (call) => call.id, { sortBy: 0, header: 1, empty: "no calls", unseen: true });
 

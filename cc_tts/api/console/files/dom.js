@@ -58,19 +58,20 @@ export function duration(seconds) {
 
 const MIN_DBOV = -60; // less is silence to the eye: unmeasured
 
-/** Show how loud either direction of a call is in an element, as meters that say it in words, too. */
+/** Show how loud either direction of a call is in an element, as meters with their figures in words. */
 export function showLevels(element, levels) {
   if (!element.firstChild) {
-    element.append(...["sent", "received"].map((way) =>
-      h("meter", { min: MIN_DBOV, max: 0, value: MIN_DBOV, "aria-label": t(`level ${way}`) })));
+    element.append(...["level sent", "level received"].map((name) => h("span", { class: "level" }, h("span", {}, t(name)),
+      h("meter", { min: MIN_DBOV, max: 0, value: MIN_DBOV, "aria-label": t(name) }), h("span", {}, "–"))));
   }
   for (const [index, level] of [levels?.sent_dbov, levels?.received_dbov].entries()) {
-    const meter = element.children[index];
+    const [name, meter, figure] = element.children[index].children;
     const words = level == null ? "–" : `${level} dBov`;
     if (meter.getAttribute("aria-valuetext") === words) continue;
     meter.value = level ?? MIN_DBOV;
     meter.setAttribute("aria-valuetext", words);
-    meter.title = `${meter.getAttribute("aria-label")}: ${words}`;
+    meter.title = `${name.textContent}: ${words}`;
+    setText(figure, words);
   }
 }
 

@@ -180,7 +180,7 @@ class Publisher:
         return False
 
     def _failed(self, report: _Report, sip_code: int, response: str) -> None:
-        may_help = not response or sip_code >= pj.PJSIP_SC_INTERNAL_SERVER_ERROR
+        may_help = not response or sip_code // 100 == 5  # noqa: PLR2004 - the class of the status (RFC 3261 §7.2)
         if may_help and report.num_failures < len(RETRY_AFTER_S) and self._settings.quality.collector:
             pause_s = RETRY_AFTER_S[report.num_failures]
             asked = sip_message.header_value(response, "retry-after").partition(";")[0].partition("(")[0].strip()

@@ -4,12 +4,14 @@ import pytest
 
 from cc_tts.config.schema import Config, RtpConfig
 from cc_tts.config.sections.asterisk import AsteriskConfig
+from cc_tts.media.quality import Levels
 from cc_tts.processes.channel import Message
 from cc_tts.ua import messages
 from cc_tts.ua.client import settings_of_lines
 from cc_tts.ua.lines.invite import incoming_call
 from cc_tts.ua.lines.line import Line
 from cc_tts.ua.lines.playout import QueueSink
+from cc_tts.ua.quality.level_meter import LOOK_MS
 from tests.fakes.fake_line import FakeClock
 
 pytestmark = pytest.mark.unit
@@ -69,6 +71,27 @@ def test_a_caller_who_was_silent_before_a_late_answer_is_not_gone() -> None:
     clock.advance(INACTIVE_S * 1000 + 1)
     line.watch(clock.now_ns())
     assert ends(told) == ["rtp_inactivity"]
+
+
+def test_how_loud_a_line_is_while_somebody_looks() -> None:
+    clock, told = FakeClock(), list[Message]()
+    line = line_of(clock, told)
+    line.command(messages.Answer(call_id="call_1"))
+
+    def measured() -> Levels | None:
+        clock.advance(20)
+        line.media.receive(b"\x00\x40" * 160)
+        line.media.tick(clock.now_ns())
+        line.watch(clock.now_ns())
+        report = told[-1]
+        assert isinstance(report, messages.QualityReport)
+        return report.levels
+
+    assert measured() is None
+    line.command(messages.MeasureLevels(call_id="call_1"))
+    assert measured() == Levels(received_dbov=-6, sent_dbov=-127)
+    clock.advance(LOOK_MS)
+    assert measured() is None
 
 
 def test_instructions_of_a_channel_are_those_of_an_invite() -> None:

@@ -1,0 +1,153 @@
+"""When a report is sent, sent again and given up; nothing is on a wire."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from cc_tts.config.schema import AuthConfig, LogConfig, RegistrationConfig, RtpConfig, SipConfig
+from cc_tts.config.sections.quality import QualityConfig
+from cc_tts.media.quality import Quality, VoipMetrics
+from cc_tts.processes.channel import Message
+from cc_tts.ua import messages
+from cc_tts.ua.quality.publisher import MAX_UNDER_WAY, MAX_WAITING, RETRY_AFTER_S, Publisher
+from tests.fakes.fake_line import FakeClock
+
+pytestmark = pytest.mark.unit
+
+SETTINGS = messages.UaSettings(
+    sip=SipConfig(),
+    rtp=RtpConfig(),
+    registration=RegistrationConfig(username="greet", password="open sesame"),
+    auth=AuthConfig(),
+    log=LogConfig(),
+    quality=QualityConfig(collector="sip:vq@collector.example.com"),
+    playout_max_buffered_ms=2000,
+)
+CHALLENGED = 'SIP/2.0 401 Unauthorized\r\nWWW-Authenticate: Digest realm="vq", nonce="n", qop="auth"\r\n\r\n'
+BUSY = "SIP/2.0 503 Service Unavailable\r\nRetry-After: 60 (soon)\r\n\r\n"
+
+
+class Bench:
+    """A publisher, and the requests that it has sent."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.requests: list[Any] = []
+        self.told: list[Message] = []
+        self.account: Any = SimpleNamespace(sendRequest=self.requests.append)
+        self.publisher = Publisher(SETTINGS, clock=self.clock, account=lambda: self.account, send=self.told.append)
+
+    def call_over(self, *, is_answered: bool = True) -> None:
+        reports = SimpleNamespace(heard=VoipMetrics(), told=None, ssrcs=(1, 2), note=lambda *_, **__: None)
+        media = SimpleNamespace(
+            quality=Quality,
+            reports=reports,
+            stream=0,
+            waited_ms=(0, 0),
+            rtp_addresses=("127.0.0.1:4000", "127.0.0.1:5000"),
+        )
+        call = SimpleNamespace(
+            sip_call_id="a@b",
+            tags=("1", "2"),
+            established_ns=self.clock.now_ns() if is_answered else 0,
+            media=SimpleNamespace(codec="PCMU", clock_rate_hz=8000),
+            invite=SimpleNamespace(caller="<sip:a@127.0.0.1>", callee="<sip:b@127.0.0.1>"),
+        )
+        self.publisher.call_over(SimpleNamespace(snapshot=lambda: call, media=media))
+
+    def tick(self, after_s: float = 0.0) -> int:
+        """Let the time pass; returns how many requests have been sent by then."""
+        self.clock.advance(1000 * after_s)
+        self.publisher.tick()
+        return len(self.requests)
+
+    def answer(self, sip_code: int, response: str = "") -> None:
+        """Answer the last request."""
+        self.account.on_answer(int(self.requests[-1].userData), sip_code, response)
+
+    def counts(self) -> dict[str, int]:
+        self.publisher.report_counts()
+        return dict(self.told.pop().counts) if self.told else {}  # type: ignore[attr-defined]
+
+
+def header(request: Any, name: str) -> str:
+    return next((each.hValue for each in request.txOption.headers if each.hName == name), "")
+
+
+def test_a_report_that_is_taken() -> None:
+    bench = Bench()
+    bench.call_over()
+    assert bench.tick() == 1
+    request = bench.requests[0]
+    assert (request.method, header(request, "Event")) == ("PUBLISH", "vq-rtcpxr")
+    assert request.txOption.targetUri == "sip:vq@collector.example.com"
+    assert "CallID:a@b\r\n" in request.txOption.msgBody
+    bench.answer(200, "SIP/2.0 200 OK\r\n\r\n")
+    assert bench.counts() == {"accepted": 1}
+    assert bench.counts() == {}
+
+
+def test_a_call_that_was_never_answered_is_not_reported() -> None:
+    bench = Bench()
+    bench.call_over(is_answered=False)
+    assert bench.tick() == 0
+
+
+def test_a_challenge_is_answered_once() -> None:
+    bench = Bench()
+    bench.call_over()
+    bench.tick()
+    bench.answer(401, CHALLENGED)
+    assert bench.tick() == 2
+    assert header(bench.requests[1], "Authorization").startswith('Digest username="greet", realm="vq"')
+    bench.answer(401, CHALLENGED)
+    assert bench.tick(after_s=1000) == 2
+    assert bench.counts() == {"refused": 1}
+
+
+def test_a_silent_collector_is_asked_a_few_times() -> None:
+    bench = Bench()
+    bench.call_over()
+    for number, pause_s in enumerate((0, *RETRY_AFTER_S), start=1):
+        assert bench.tick(after_s=pause_s) == number
+        bench.answer(408)
+        assert bench.tick() == number, "not at once"
+    assert bench.tick(after_s=1000) == len(RETRY_AFTER_S) + 1
+    assert bench.counts() == {"unanswered": 1}
+
+
+def test_a_collector_says_when_to_come_again() -> None:
+    bench = Bench()
+    bench.call_over()
+    bench.tick()
+    bench.answer(503, BUSY)
+    assert bench.tick(after_s=59) == 1
+    assert bench.tick(after_s=1) == 2
+
+
+@pytest.mark.parametrize("status", ["404 Not Found", "489 Bad Event", "603 Decline"])
+def test_any_other_refusal_is_the_last(status: str) -> None:
+    bench = Bench()
+    bench.call_over()
+    bench.tick()
+    bench.answer(int(status[:3]), f"SIP/2.0 {status}\r\n\r\n")
+    assert bench.tick(after_s=1000) == 1
+    assert bench.counts() == {"refused": 1}
+
+
+def test_what_waits_is_bounded() -> None:
+    bench = Bench()
+    for _ in range(MAX_WAITING + 3):
+        bench.call_over()
+    assert bench.tick() == MAX_UNDER_WAY
+    assert bench.counts() == {"dropped": 3}
+
+
+def test_another_collector_gets_no_reports_of_before() -> None:
+    bench = Bench()
+    bench.call_over()
+    bench.publisher.reload(msgspec.structs.replace(SETTINGS, quality=QualityConfig()))
+    bench.call_over()
+    assert bench.tick() == 0

@@ -50,7 +50,7 @@ from cc_tts.ua.guard.message_filter import MessageFilter
 from cc_tts.ua.guard.policy import InboundPolicy
 from cc_tts.ua.guard.request_filter import RequestFilter
 from cc_tts.ua.refer.request import refer_request
-from cc_tts.ua.sip import bye, event_type, forwarding, reason
+from cc_tts.ua.sip import bye, forwarding, payload_types, reason
 from cc_tts.ua.sip import message as sip_message
 from cc_tts.voices import enrolment
 from tests.fuzz.seeds import DIGEST, FORM_OF_RTP, INVITE, LEXICON, MRCP, MRCP_OFFER, PLS, RESPONSE, SDP, SSML, WAV
@@ -183,7 +183,7 @@ def session_descriptions(data: bytes) -> None:
     for secure in (False, True):
         sdp_check.check(text, codecs=CODECS, secure=secure)
     srtp_sdp.fault_of(text)
-    event_type.with_event_type(sdp_repair.repaired(text), event_type.USUAL)
+    payload_types.with_event_type(sdp_repair.repaired(text), payload_types.USUAL)
     softphone_sdp.remote_audio(text)
     softphone_sdp.with_own_media(text, address="192.0.2.1", port=4000, codec="pcmu")
 

@@ -1,5 +1,8 @@
 """Settings of the whole suite: what is left out, how Hypothesis runs, and which tests were skipped for which reason."""
 
+import os
+from pathlib import Path
+
 import pytest
 from hypothesis import settings
 
@@ -8,6 +11,9 @@ from tests.support.passed_before import LEAVE_OUT, WRITE, PassedTests, file_of, 
 
 settings.register_profile("default", deadline=None)  # a deadline in wall time fails on a busy machine
 settings.load_profile("default")
+
+if not Path("/dev/nvidiactl").exists():
+    os.environ["TRITON_INTERPRET"] = "1"  # kernels run on the CPU; Triton asks when it is first imported
 
 _passed = PassedTests()
 

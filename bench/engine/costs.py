@@ -40,6 +40,9 @@ class Costs(Protocol):
         """Memory that is left for pages."""
         ...
 
+    @property
+    def page_bytes(self) -> float: ...
+
     def prefill_ms(self, num_positions: int) -> float: ...
 
     def lm_step_ms(self, num_rows: int) -> float: ...
@@ -53,6 +56,7 @@ class Costs(Protocol):
 
 class H200:
     state_bytes = 0.75 * 140e9 - 10e9
+    page_bytes = 2.29e6 * 50  # of the flow's state, for a second of speech (§4.5)
 
     def prefill_ms(self, num_positions: int) -> float:
         return prefill_ms(num_positions)
@@ -76,11 +80,17 @@ class Card:
     bandwidth_gb_s: float  # that is reached: 80 to 85 % of the published one
     tflops: float  # that small matrices reach in half precision
     node_us: float  # of a kernel in a graph
+    copies: float = 3.0  # of the pages that a call looks at: they are read, written beside each other and read again
+    page_share: float = 1.0  # of the bytes of a page in half precision
 
     @property
     def state_bytes(self) -> float:
         """What the plan of a worker leaves for pages: less weights and context, graphs of 20 %, 15 % for calls, slots."""
         return 0.65 * 0.95 * (1e9 * self.memory_gb - WEIGHT_AND_CONTEXT_BYTES)
+
+    @property
+    def page_bytes(self) -> float:
+        return PAGE_BYTES * self.page_share
 
     def prefill_ms(self, num_positions: int) -> float:
         return self._nodes_ms(LM_NODES) + self._read_ms(LM_BYTES) + self._sums_ms(LM_FLOP * num_positions)
@@ -91,8 +101,8 @@ class Card:
         return self._nodes_ms(LM_NODES) + self._read_ms(read) + self._sums_ms(LM_FLOP * num_rows)
 
     def flow_ms(self, num_rows: int, num_frames: int, num_keys: int) -> float:
-        """Ten Euler steps; the pages of each row are read, written together and read again."""
-        read = FLOW_BYTES + num_rows * num_keys * FLOW_KEY_BYTES * COPIES
+        """Ten Euler steps, with the pages of each row."""
+        read = FLOW_BYTES + num_rows * num_keys * self.page_bytes / FRAMES_PER_PAGE * self.copies
         sums = FLOW_FLOP * num_frames * (1.0 + num_keys / KEYS_LIKE_ONE_FRAME)
         return self._nodes_ms(FLOW_NODES) + self._read_ms(read) + self._sums_ms(sums)
 
@@ -118,8 +128,8 @@ LM_ROW_BYTES: Final = 4e6  # keys and values of 300 positions
 FLOW_NODES: Final = 9950  # counted at full size with joined maps
 FLOW_BYTES: Final = 1.4e9  # the estimator in half precision, ten times
 FLOW_FLOP: Final = 2.64e9  # a frame: 132 MFLOP, ten steps, with condition and without
-FLOW_KEY_BYTES: Final = 115_404_800 / 50  # a page holds 50 frames
-COPIES: Final = 3
+PAGE_BYTES: Final = 115_404_800  # in half precision, of the real classes (test_full_size_plans.py)
+FRAMES_PER_PAGE: Final = 50
 VOCODER_NODES: Final = 726  # counted at full size
 VOCODER_FLOP: Final = 0.15e9  # a frame
 
@@ -133,6 +143,13 @@ DEVICES: Final[Mapping[str, Costs]] = {
     "H100": Card(80, 2700, 200, 1.4),
     "H200": H200(),
 }
+LEVERS: Final[Mapping[str, Mapping[str, float]]] = {
+    "as PyTorch does it": {},
+    "pages in place": {"copies": 1.0},
+    "int8 pages, by PyTorch": {"page_share": 0.516, "copies": 10.7},  # they are made wide in passes of their own
+    "int8 pages, in place": {"page_share": 0.516, "copies": 1.0},
+}
+"""What attention over pages can do otherwise, by the fields of a card that it changes."""
 
 
 def simulated_costs(device: Costs = DEVICES["H200"]) -> StageCosts:

@@ -47,8 +47,6 @@ from lab.server_under_test import Json
 BYTES_PER_FRAME: Final = 960
 MAX_STREAMS: Final = 320
 STEP_MS: Final = 0.1
-PAGE_BYTES: Final = 2.29e6 * CHUNK_TOKENS * FRAMES_PER_TOKEN
-"""Of the flow's state, for a second of speech (§4.5)."""
 LOADS: Final[tuple[tuple[str, type[Engine]], ...]] = (
     ("always", Engine),
     ("burst", Engine),
@@ -171,7 +169,7 @@ class SimulatedDevice:
 class Simulated:
     """Makes engines over such devices."""
 
-    def __init__(self, folder: Path, clock: WorkClock, card: str = CARD) -> None:
+    def __init__(self, folder: Path, clock: WorkClock, card: Costs = DEVICES[CARD]) -> None:
         self.clock = clock
         self.speakers = voices("full")
         tokenizer = folder / "tokenizer"
@@ -182,14 +180,14 @@ class Simulated:
             speech_ids=SpeechIds(NUM_CODES["full"]),
             num_positions=NUM_POSITIONS,
         )
-        self._card = DEVICES[card]
+        self._card = card
         self._costs = simulated_costs(self._card)
 
     def device(self, max_streams: int) -> SimulatedDevice:
         """As many slots as a worker would have for so many streams."""
         prompts = {voice_id: len(speaker.flow_tokens) for voice_id, speaker in self.speakers.items()}
         num_slots = max_streams + max(1, max_streams // 8)
-        num_pages = min(int(self._card.state_bytes / PAGE_BYTES), 40 * num_slots)
+        num_pages = min(int(self._card.state_bytes / self._card.page_bytes), 40 * num_slots)
         return SimulatedDevice(self.clock, prompts, num_slots, num_pages, self._card)
 
     def engine(self, device: SimulatedDevice, kind: type[Engine], max_streams: int, *, target_ms: float) -> Engine:
@@ -243,6 +241,7 @@ def run(arguments: argparse.Namespace) -> Json:
     """All loads by deadline and, where everybody always listens, first come, first served."""
     calls = [int(each) for each in arguments.calls.split(",")]
     loads: Json = {}
+    card = DEVICES[arguments.card]
     result: Json = {
         "what": arguments.what,
         "costs": "a decode step costs what the rows cost that it computes: all up to the highest slot in use",
@@ -250,13 +249,11 @@ def run(arguments: argparse.Namespace) -> Json:
         "seconds": arguments.seconds,
         "first_audio_target_ms": arguments.target_ms,
         "planning_us_a_stream": arguments.planning_us,
-        "pages": int(DEVICES[arguments.card].state_bytes / PAGE_BYTES),
+        "pages": int(card.state_bytes / card.page_bytes),
         "loads": loads,
     }
     with tempfile.TemporaryDirectory() as folder:
-        simulated = Simulated(
-            Path(folder), WorkClock() if arguments.planning_us is None else FixedClock(), arguments.card
-        )
+        simulated = Simulated(Path(folder), WorkClock() if arguments.planning_us is None else FixedClock(), card)
         for load, kind in LOADS:
             if (load if kind is Engine else ARRIVAL) not in arguments.loads.split(","):
                 continue

@@ -14,6 +14,7 @@ pytest.importorskip("onnx")
 
 from cc_tts.engines.cosyvoice.engine.engine import Engine  # noqa: E402
 from cc_tts.engines.cosyvoice.model.loader import dtype_for  # noqa: E402
+from cc_tts.engines.cosyvoice.model.networks.pages import can_read_in_place  # noqa: E402
 from cc_tts.engines.engine_core import StreamDone  # noqa: E402
 from cc_tts.errors import EngineFailed  # noqa: E402
 from lab.cosyvoice.schedule import double_hop  # noqa: E402
@@ -72,6 +73,14 @@ def test_every_stage_has_graphs(from_graphs: Engine) -> None:
 def test_streams_sound_the_same_from_graphs(directory: Path, device: str, from_graphs: Engine) -> None:
     plain = load_engine(directory, graphs=False, device=device, dtype=torch.float32)
     assert max(num_graphs(plain).values()) == 0
+    assert most_apart(say(from_graphs), say(plain)) <= 4
+
+
+def test_streams_sound_the_same_without_the_kernels(directory: Path, device: str, from_graphs: Engine) -> None:
+    assert can_read_in_place(torch.device(device), torch.float32) is (
+        torch.cuda.get_device_capability(device) >= (8, 0)
+    )
+    plain = load_engine(directory, graphs=True, kernels=False, device=device, dtype=torch.float32)
     assert most_apart(say(from_graphs), say(plain)) <= 4
 
 

@@ -37,10 +37,12 @@ class ModelConfig:
     stop_runaways: bool = True
     first_hop_tokens: Annotated[int, msgspec.Meta(ge=8, le=100)] = 12
     flow_steps: Annotated[int, msgspec.Meta(ge=5, le=10)] = 10
+    page_type: Literal["auto", "int8", "float8"] = "auto"
+    kernels: bool = True
     state_memory_bytes: Annotated[int, msgspec.Meta(ge=0)] = 0
     graphs: bool = True
 
     @property
-    def sound(self) -> tuple[str, int, bool, int]:
+    def sound(self) -> tuple[str, int, bool, int, str]:
         """Return the settings that make a difference to the sound."""
-        return self.dtype, self.first_hop_tokens, self.interleaved_text, self.flow_steps
+        return self.dtype, self.first_hop_tokens, self.interleaved_text, self.flow_steps, self.page_type

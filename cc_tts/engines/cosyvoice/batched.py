@@ -27,6 +27,7 @@ from cc_tts.engines.cosyvoice.model.loader import (
     load_networks,
     refuse_other_directory,
 )
+from cc_tts.engines.cosyvoice.model.networks.pages import PageForm, PageType, can_read_in_place
 from cc_tts.engines.cosyvoice.model.sizes import FLOW_STEPS, FlowConfig, LmConfig
 from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer
 from cc_tts.engines.cosyvoice.runners.graphs import can_record
@@ -66,6 +67,8 @@ class BatchedConfig:
     model: str = ""  # its name in the settings, which its voices have
     dtype: torch.dtype | None = None  # of language model and flow; None: what suits the device
     flow_steps: int = FLOW_STEPS
+    page_type: PageType = "auto"
+    kernels: bool = True  # of Triton, where the card runs them
     num_threads: int = 0  # of torch; 0: as it is
     memory_bytes: int = 0  # for the flow's pages; 0: what the device has left
     graphs: bool = True
@@ -174,6 +177,9 @@ class BatchedLoader:
             flow_steps=config.flow_steps,
             on_share=_in_tenths(on_progress),
         )
+        in_place = config.kernels and can_read_in_place(config.device, model.flow.dtype, config.page_type)
+        model.flow.page_form = PageForm(config.page_type, in_place)
+        model.lm.backbone.in_place = in_place
         self._sizes = model.lm.config, model.flow.config
         for speaker in self._listed:
             speaker.check_fits(*self._sizes)

@@ -28,6 +28,7 @@ DTYPES: Final[Mapping[str, torch.dtype | None]] = {
     "float16": torch.float16,
 }
 
+HAS_FLOAT8: Final = (8, 9)  # the compute capability that has e4m3: Ada and later
 CUDA_GUARD_MS: Final = 60.0  # at least: a card whose calls take long has more; unmeasured
 CPU_GUARD_MS: Final = 250.0
 """How long before its listener runs dry a piece is due. What a processor does besides makes single calls take up to 2.5
@@ -46,6 +47,7 @@ def make_loader(settings: WorkerSettings) -> EngineLoader:
     ((name, model),) = tts.models.items()
     device = choose_device(settings.device)
     check_build(device)
+    check_page_type(model.page_type, device)
     model_dir = Path(model.model_dir)
     voices_dir = Path(tts.voices_dir) if tts.voices_dir else None
     is_cuda = device.type == "cuda"
@@ -65,6 +67,8 @@ def make_loader(settings: WorkerSettings) -> EngineLoader:
         device=device,
         dtype=DTYPES[model.dtype],
         flow_steps=model.flow_steps,
+        page_type=model.page_type,
+        kernels=model.kernels,
         num_threads=1 if is_cuda else tts.num_threads,
         memory_bytes=model.state_memory_bytes,
         graphs=model.graphs,
@@ -112,6 +116,15 @@ def check_build(device: torch.device) -> None:
         '(sm_70) needs one of CUDA 12.6, older than 2.15: pip install "torch<2.15" --index-url '
         "https://download.pytorch.org/whl/cu126"
     )
+
+
+def check_page_type(page_type: str, device: torch.device) -> None:
+    """Raise ``ConfigError`` if a card does not have the type of pages."""
+    if page_type == "float8" and device.type == "cuda" and torch.cuda.get_device_capability(device) < HAS_FLOAT8:
+        name = torch.cuda.get_device_name(device)
+        raise ConfigError(
+            f'page_type: {name} has no 8-bit floating-point numbers; "int8" takes as little memory and is more exact'
+        )
 
 
 def _runs_on(arch: str, major: int, minor: int) -> bool:

@@ -63,15 +63,14 @@ class PagePool:
 
 
 class FlowArena:
-    """The tensors behind the pages and the slots, allocated once and written in place, in the dtype of the weights.
+    """The tensors behind the pages and the slots, allocated once and written in place, in the dtype of the weights but for
+    pages of 8 bits.
 
     Slots and pages are counted with those of scratch, so sequence i of the engine has slot i + 1.
     """
 
     def __init__(self, flow: "Flow", *, num_slots: int, num_pages: int) -> None:
-        config = flow.config
-        self.encoder = flow.new_token_pages(num_slots, num_pages)
-        self.estimator = flow.estimator.new_pages(config.num_steps, num_slots, num_pages, config.chunk_frames)
+        self.encoder, self.estimator = flow.new_pages(num_slots, num_pages)
         self.num_pages = num_pages
         self.num_slots = num_slots
 
@@ -79,7 +78,7 @@ class FlowArena:
     def bytes_per_page(self) -> int:
         """Memory of one page, both halves of it in the estimator."""
         paged = (*self.encoder.paged, self.estimator.attention)
-        return sum(tensor.nbytes for tensor in paged) // self.num_pages
+        return sum(tensor.nbytes for pages in paged for tensor in pages.tensors) // self.num_pages
 
     @property
     def bytes_per_slot(self) -> int:
@@ -97,8 +96,9 @@ class FlowArena:
         What is masked in attention is multiplied by zero, which does not help against what is not finite.
         """
         for page in pages:
-            for paged in self.encoder.paged:
-                paged[:, page].zero_()
-            self.estimator.attention[:, :, 2 * page : 2 * page + 2].zero_()
+            for tensor in (tensor for pages in self.encoder.paged for tensor in pages.tensors):
+                tensor[:, page].zero_()
+            for tensor in self.estimator.attention.tensors:
+                tensor[:, :, 2 * page : 2 * page + 2].zero_()
         for context in self.contexts(slot):
             context.zero_()

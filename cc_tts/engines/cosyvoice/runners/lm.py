@@ -219,6 +219,8 @@ class LmRunner:
         return prefill
 
     def _num_keys(self, length: int) -> int:
+        if self._lm.reads_in_place:
+            return self.num_positions  # each row reads its own keys, so one shape does for all
         return min(bucket_of(length, KEY_BUCKETS), self.num_positions)
 
     def _run_batch(self, batch: Sequence[_Prefill], num_rows: int, width: int, num_keys: int) -> None:

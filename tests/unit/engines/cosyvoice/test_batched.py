@@ -222,7 +222,7 @@ def poison(runner: ModelRunner, slot: int, where: str) -> None:
         sequence = runner._flow._sequences[slot]
         assert sequence.pages is not None
         own = sequence.pages[len(sequence.voice.pages)]
-        runner._flow.arena.estimator.attention[:, :, 2 * own : 2 * own + 2] = float("nan")
+        runner._flow.arena.estimator.attention.kept[:, :, 2 * own : 2 * own + 2] = float("nan")
 
 
 @pytest.mark.parametrize("where", ["language model", "flow"])

@@ -24,13 +24,15 @@ def within(lengths: Tensor, width: int) -> Tensor:
     return torch.arange(width, device=lengths.device) < lengths[:, None]
 
 
-def untouched_zeros(shape: Sequence[int], like: Tensor) -> Tensor:
-    """Zeros in the type and the place of ``like``, for caches that stay mostly empty: on a CPU their memory is only taken
-    where something is written.
+def untouched_zeros(shape: Sequence[int], like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """Zeros in the place of ``like`` and in its type, or another one, for caches that stay mostly empty: on a CPU their
+    memory is only taken where something is written.
     """
-    if like.device.type == "cpu" and like.dtype == torch.float32:
-        return torch.from_numpy(np.zeros(tuple(shape), np.float32))
-    return like.new_zeros(tuple(shape))
+    dtype = dtype or like.dtype
+    if like.device.type == "cpu":
+        num_bytes = math.prod(shape) * dtype.itemsize
+        return torch.from_numpy(np.zeros(num_bytes, np.uint8)).view(dtype).view(tuple(shape))
+    return like.new_zeros(tuple(shape), dtype=dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ class Span:
     """Where the new positions of a call lie in their sequences, and what each of them sees; one for all layers (§4.4)."""
 
     num_kept: Tensor  # [B]: how many new positions of each row belong to the past of the next call
+    starts: Tensor  # [B]: the position of the first new one
+    ends: Tensor  # [B]: no key from there on is seen
     distance: Tensor  # [B, T, K]: position of the query less that of the key
     visible: Tensor  # [B, 1, T, K]
     written: Tensor  # [B, T]: the place in the cache of each new position; padding goes to the scratch page
@@ -75,7 +79,8 @@ class Span:
         first = torch.zeros_like(num_new) if starts is None else starts
         queries = first[:, None] + steps  # [B, T]
         keys = torch.arange(num_keys, device=device)
-        visible = keys < (first + num_new).clamp(min=1)[:, None, None]  # [B, 1, K]
+        ends = (first + num_new).clamp(min=1)
+        visible = keys < ends[:, None, None]  # [B, 1, K]
         visible = visible.expand(-1, width, -1)
         if chunk is not None:
             visible = visible & (keys < (queries // chunk + 1)[..., None] * chunk)
@@ -87,7 +92,7 @@ class Span:
         distance = queries[..., None] - keys
         lowest = 1 - (width if chunk is None else chunk)
         kept = num_new if num_kept is None else num_kept
-        return cls(kept, distance, visible[:, None], written, lowest, pages, slots, page_len)
+        return cls(kept, first, ends, distance, visible[:, None], written, lowest, pages, slots, page_len)
 
     def twice(self, dtype: torch.dtype, *, num_past: int) -> Self:
         """The span of the two halves of a batch, with and without condition (§4.6), for the estimator.
@@ -105,6 +110,8 @@ class Span:
         return replace(
             self,
             num_kept=num_kept,
+            starts=self.starts.repeat(2),
+            ends=self.ends.repeat(2),
             distance=self.distance.repeat(2, 1, 1),
             visible=visible,
             written=written,
@@ -183,21 +190,6 @@ def split_attention(projected: Tensor, head_dim: int) -> tuple[Tensor, Tensor]:
     """Queries [B, heads, T, D], and keys with values [B, T, 2, heads, D], of [B, T, 3 * heads * D]."""
     parts = projected.view(*projected.shape[:2], 3, -1, head_dim)
     return parts[:, :, 0].transpose(1, 2), parts[:, :, 1:]
-
-
-def remember(new: Tensor, cache: Tensor | None, span: Span) -> tuple[Tensor, Tensor]:
-    """Write new keys and values [B, T, 2, heads, D] to ``cache``; those that the span looks at, [B, heads, K, D] each.
-
-    The cache is [pages, page_len, 2, heads, D].
-    """
-    seen = new
-    if cache is not None:
-        assert span.pages is not None
-        cache.flatten(0, 1)[span.written] = new
-        seen = cache.index_select(0, span.pages.flatten())  # [B * n, page_len, 2, heads, D]
-        seen = seen.view(new.shape[0], -1, *new.shape[2:])  # [B, K, 2, heads, D]
-    keys, values = seen.transpose(1, 3).unbind(dim=2)
-    return keys, values
 
 
 class PastInputs:

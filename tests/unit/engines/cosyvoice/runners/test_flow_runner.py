@@ -112,7 +112,7 @@ class TestOneSequence:
         runner = new_runner(flow)
         runner.open(0, runner.add_voice(prompt))
         mel = torch.cat(run(runner, 0, [tokens[:30], tokens[30:]]), dim=1)
-        assert runner.arena.estimator.attention.dtype == torch.bfloat16
+        assert runner.arena.estimator.attention.kept.dtype == torch.bfloat16
         assert mel.dtype == torch.float32
         torch.testing.assert_close(mel, whole(flow, prompt, tokens), rtol=0.0, atol=0.05)
 
@@ -204,13 +204,13 @@ class TestPages:
     def test_sequences_share_them(self, flow: Flow) -> None:
         runner = new_runner(flow)
         voice = runner.add_voice(prompt_of(67))
-        before = runner.arena.estimator.attention[:, :, 2 : 2 + 2 * 2].clone()
+        before = runner.arena.estimator.attention.kept[:, :, 2 : 2 + 2 * 2].clone()
         for slot in range(3):
             runner.open(slot, voice)
         assert num_used(runner.pool) == 2
         runner.step([FlowRow(slot, tokens_of(40, slot), is_last=False) for slot in range(3)])
         assert num_used(runner.pool) == 2 + 3 * 2
-        assert torch.equal(runner.arena.estimator.attention[:, :, 2 : 2 + 2 * 2], before)
+        assert torch.equal(runner.arena.estimator.attention.kept[:, :, 2 : 2 + 2 * 2], before)
 
     @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
     @pytest.mark.parametrize("dropped_first", [True, False])
@@ -247,13 +247,13 @@ class TestPages:
         runner.open(1, voice)
         first = runner.step([FlowRow(slot, tokens[:10], is_last=False) for slot in (0, 1)])
         arena = runner.arena
-        kept = [arena.estimator.attention.clone(), *(context.clone() for context in arena.contexts(1))]
+        kept = [arena.estimator.attention.kept.clone(), *(context.clone() for context in arena.contexts(1))]
         rows = [FlowRow(slot, tokens[10:], is_last=True) for slot in (0, 1)]
         for _ in range(2):
             with pytest.raises(PagesExhausted):
                 runner.step(rows)
         assert num_used(runner.pool) == 3
-        assert all(map(torch.equal, kept, [arena.estimator.attention, *arena.contexts(1)]))
+        assert all(map(torch.equal, kept, [arena.estimator.attention.kept, *arena.contexts(1)]))
         with pytest.raises(PagesExhausted):
             runner.add_voice(prompt_of(150))
         runner.close(1)
@@ -278,7 +278,8 @@ class TestShapes:
 
     def test_memory_stays(self, flow: Flow) -> None:
         runner = new_runner(flow, num_pages=300)
-        tensors = (*runner.arena.encoder.paged, runner.arena.estimator.attention)
+        paged = (*runner.arena.encoder.paged, runner.arena.estimator.attention)
+        tensors = [pages.kept for pages in paged]
         places = [tensor.data_ptr() for tensor in tensors]
         runner.open(0, runner.add_voice(prompt_of(20)))
         with torch.profiler.profile(profile_memory=True, record_shapes=False) as profile:
@@ -308,10 +309,10 @@ class TestShapes:
     def test_warming_up_touches_scratch_only(self, flow: Flow) -> None:
         runner = new_runner(flow, graphs=True)
         runner.warm_up([FlowShape(3, 50, 4)])
-        attention, encoder = runner.arena.estimator.attention, runner.arena.encoder
+        attention, encoder = runner.arena.estimator.attention.kept, runner.arena.encoder
         assert attention[:, :, :2].any()
         assert not attention[:, :, 2:].any()
-        assert not any(paged[:, 1:].any() for paged in encoder.paged)
+        assert not any(pages.kept[:, 1:].any() for pages in encoder.paged)
         assert not any(context.any() for slot in range(1, 5) for context in runner.arena.contexts(slot))
 
     def test_no_tensor_is_asked_for_its_value(self) -> None:

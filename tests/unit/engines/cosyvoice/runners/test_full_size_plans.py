@@ -8,8 +8,15 @@ from cc_tts.engines.cosyvoice.engine.engine import TYPICAL_TOKENS  # noqa: E402
 from cc_tts.engines.cosyvoice.model.loader import SpeechModel  # noqa: E402
 from cc_tts.engines.cosyvoice.model.networks.flow.flow import Flow  # noqa: E402
 from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm  # noqa: E402
+from cc_tts.engines.cosyvoice.model.networks.pages import PageForm, PageType  # noqa: E402
 from cc_tts.engines.cosyvoice.model.networks.vocoder.vocoder import Vocoder  # noqa: E402
-from cc_tts.engines.cosyvoice.model.sizes import FlowConfig, LmConfig, VocoderConfig  # noqa: E402
+from cc_tts.engines.cosyvoice.model.sizes import (  # noqa: E402
+    DitConfig,
+    FlowConfig,
+    LmConfig,
+    LookaheadConfig,
+    VocoderConfig,
+)
 from cc_tts.engines.cosyvoice.runners import memory_plan  # noqa: E402
 from cc_tts.engines.cosyvoice.runners.kv_cache import FlowArena  # noqa: E402
 from cc_tts.engines.cosyvoice.runners.memory_plan import GRAPH_SHARE, MemoryPlan, pages_for, plan_memory  # noqa: E402
@@ -19,6 +26,7 @@ pytestmark = pytest.mark.unit
 GB = 10**9
 CONTEXT_BYTES = 6 * 2**30 // 10
 """A CUDA context with PyTorch's kernels: assumed, not measured."""
+THIRD = FlowConfig(encoder=LookaheadConfig(), estimator=DitConfig())
 PROMPT_TOKENS = 200  # 8 s, the longest usual reference
 
 
@@ -61,6 +69,31 @@ def on_card(
 
 def test_the_sizes_are_the_published_ones(half: SpeechModel) -> None:
     assert page_bytes(half) == 115_404_800
+
+
+@pytest.mark.parametrize(
+    ("config", "type_", "num_bytes"),
+    [
+        (FlowConfig(), "int8", 59_505_600),
+        (FlowConfig(), "float8", 57_702_400),
+        (THIRD, "int8", 46_464_000),
+        (THIRD, "float8", 45_056_000),
+    ],
+    ids=str,
+)
+def test_pages_of_8_bits_take_half(config: FlowConfig, type_: PageType, num_bytes: int) -> None:
+    with torch.device("meta"):
+        flow = Flow(config).to(torch.bfloat16)
+    flow.page_form = PageForm(type_)
+    assert FlowArena(flow, num_slots=1, num_pages=1).bytes_per_page == num_bytes
+
+
+def test_a_card_holds_nearly_twice_as_many_of_them(half: SpeechModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = published("bfloat16")
+    model.flow.page_form = PageForm("int8")
+    wide, narrow = (on_card(each, monkeypatch, 24, max_streams=32) for each in (half, model))
+    assert wide.num_slots == narrow.num_slots
+    assert narrow.num_pages > 1.9 * wide.num_pages
 
 
 @pytest.mark.parametrize("max_streams", [0, 256])

@@ -108,10 +108,10 @@ class TestFlowArena:
         assert isinstance(cache, EncoderCache)
         assert isinstance(encoder, EncoderConfig)
         assert isinstance(config.estimator, EstimatorConfig)
-        num_attentions = arena.estimator.attention.shape[1]
-        assert arena.estimator.attention.shape == (10, num_attentions, 10, 50, 2, 2, 16)
-        assert cache.tokens.shape[1:3] == (5, 25)
-        assert cache.frames.shape[1:3] == (5, 50)
+        num_attentions = arena.estimator.attention.kept.shape[1]
+        assert arena.estimator.attention.kept.shape == (10, num_attentions, 10, 50, 2, 2, 16)
+        assert cache.tokens.kept.shape[1:3] == (5, 25)
+        assert cache.frames.kept.shape[1:3] == (5, 50)
         per_token = 2 * encoder.width * (encoder.num_layers + 2 * encoder.num_up_layers)
         per_frame = 10 * num_attentions * 2 * 2 * config.estimator.num_attention
         assert arena.bytes_per_page == 4 * (25 * per_token + 50 * per_frame)
@@ -130,10 +130,12 @@ class TestFlowArena:
     def test_wiping_leaves_the_others(self) -> None:
         flow = flow_of(tiny_states()["flow"])
         arena = FlowArena(flow, num_slots=2, num_pages=3)
-        encoder, attention = arena.encoder, arena.estimator.attention
+        encoder, attention = arena.encoder, arena.estimator.attention.kept
         assert isinstance(encoder, EncoderCache)
-        for tensor in (encoder.tokens, encoder.frames, attention):
+        for tensor in (encoder.tokens.kept, encoder.frames.kept, attention):
             tensor.fill_(float("nan"))
         arena.wipe([1], 1)
-        assert torch.isnan(encoder.tokens).flatten(2).any(2).tolist() == [[True, False, True]] * len(encoder.tokens)
+        assert torch.isnan(encoder.tokens.kept).flatten(2).any(2).tolist() == [[True, False, True]] * len(
+            encoder.tokens.kept
+        )
         assert torch.isnan(attention[0, 0]).flatten(1).any(1).tolist() == [True, True, False, False, True, True]

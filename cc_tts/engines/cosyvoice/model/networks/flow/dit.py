@@ -19,11 +19,10 @@ from cc_tts.engines.cosyvoice.model.networks.layers import (
     JoinedLinears,
     PastInputs,
     Span,
-    join_heads,
-    remember,
     split_attention,
     untouched_zeros,
 )
+from cc_tts.engines.cosyvoice.model.networks.pages import PageForm, Pages, attend
 from cc_tts.engines.cosyvoice.model.sizes import DitConfig
 
 _NORM_EPS: Final = 1e-6
@@ -81,17 +80,14 @@ class Attention(nn.Module):
         self.to_out = nn.ModuleList([nn.Linear(config.width, config.width)])
         self._project = JoinedLinears(self.to_q, self.to_k, self.to_v)
 
-    def forward(self, x: Tensor, span: Span, cache: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, span: Span, cache: Pages | None) -> Tensor:
         """Return the output, [B, T, width]."""
         projected = self._project(x)
         assert span.turns is not None
         first = projected.view(*x.shape[:2], 3, -1, self.head_dim)[:, :, :2, 0]  # [B, T, 2, D]: of queries and keys
         first.copy_(_turned(first, *span.turns))
         queries, new = split_attention(projected, self.head_dim)
-        keys, values = remember(new, cache, span)
-        mask = span.visible if span.bias is None else span.bias
-        mixed = functional.scaled_dot_product_attention(queries, keys, values, mask)
-        return cast("Tensor", self.to_out[0](join_heads(mixed)))
+        return cast("Tensor", self.to_out[0](attend(queries, new, cache, span)))
 
 
 def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -170,12 +166,14 @@ class DitEstimator(nn.Module):
     def _num_past(self) -> int:
         return self.config.kernel - 1
 
-    def new_pages(self, num_steps: int, num_slots: int, num_pages: int, page_frames: int) -> EstimatorCache:
+    def new_pages(
+        self, num_steps: int, num_slots: int, num_pages: int, page_frames: int, form: PageForm
+    ) -> EstimatorCache:
         """An arena of pages of ``page_frames`` and of slots at each Euler step, nothing in it: :class:`EstimatorCache`."""
         config, weight = self.config, self.proj_out.weight
         place = (2 * num_pages, page_frames, 2, config.width // config.head_dim, config.head_dim)
         return EstimatorCache(
-            attention=untouched_zeros((num_steps, config.num_blocks, *place), weight),
+            attention=Pages.new((num_steps, config.num_blocks, *place), weight, form),
             contexts=untouched_zeros((num_steps, 2 * num_slots, self._num_past, 2 * config.width), weight),
         )
 

@@ -17,12 +17,10 @@ from cc_tts.engines.cosyvoice.model.networks.layers import (
     CausalConv,
     JoinedLinears,
     Span,
-    join_heads,
-    remember,
     split_attention,
     split_heads,
-    untouched_zeros,
 )
+from cc_tts.engines.cosyvoice.model.networks.pages import PageForm, Pages, attend
 from cc_tts.engines.cosyvoice.model.sizes import EncoderConfig, LookaheadConfig
 
 LOOKAHEAD_SLOPE: Final = 0.01
@@ -36,14 +34,14 @@ FRAMES_PER_TOKEN: Final = 2
 class EncoderCache:
     """The state that the encoder keeps of the past of many sequences, in pages and slots; written in place."""
 
-    tokens: Tensor  # [layers, pages, page_len, 2, heads, D]
-    frames: Tensor  # [up layers, pages, page_len, 2, heads, D]
+    tokens: Pages  # [layers, pages, page_len, 2, heads, D]
+    frames: Pages  # [up layers, pages, page_len, 2, heads, D]
     lookahead_context: Tensor  # [slots, kernel - 1, width]: inputs of the second lookahead convolution
     up_context: Tensor  # [slots, kernel - 1, width]: inputs of the convolution after the doubling
 
     @property
-    def paged(self) -> tuple[Tensor, ...]:
-        """The tensors of pages, [layers, pages, ...]."""
+    def paged(self) -> tuple[Pages, ...]:
+        """Return all pages, [layers, pages, ...]."""
         return self.tokens, self.frames
 
     @property
@@ -59,7 +57,7 @@ class LookaheadCache:
     lookahead_context: Tensor  # [slots, kernel - 1, hidden]
 
     @property
-    def paged(self) -> tuple[Tensor, ...]:
+    def paged(self) -> tuple[Pages, ...]:
         return ()
 
     @property
@@ -105,18 +103,12 @@ class RelativeAttention(nn.Module):
         """Positions [distances, width] as the scores use them, [1, heads, D, distances]."""
         return split_heads(self.linear_pos(positions)[None], self.head_dim).transpose(-1, -2)
 
-    def forward(self, x: Tensor, distances: Tensor, span: Span, cache: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, distances: Tensor, span: Span, cache: Pages | None) -> Tensor:
         """Attend from ``x`` [B, T, width]; ``distances`` are projected positions and begin at ``span.lowest``."""
         queries, new = split_attention(self._project(x), self.head_dim)
-        keys, values = remember(new, cache, span)
-
         near = (queries + self.pos_bias_v[:, None]) / math.sqrt(self.head_dim)
-        by_distance = near @ distances  # [B, heads, T, distances]
-        picked = (span.distance - span.lowest).clamp(0, distances.shape[-1] - 1)[:, None]  # [B, 1, T, K]
-        bias = by_distance.gather(-1, picked.expand(-1, by_distance.shape[1], -1, -1))
-        bias = bias.masked_fill(~span.visible, -math.inf)
-        mixed = functional.scaled_dot_product_attention(queries + self.pos_bias_u[:, None], keys, values, bias)
-        return cast("Tensor", self.linear_out(join_heads(mixed)))
+        mixed = attend(queries + self.pos_bias_u[:, None], new, cache, span, near @ distances)
+        return cast("Tensor", self.linear_out(mixed))
 
 
 class FeedForward(nn.Module):
@@ -142,7 +134,7 @@ class EncoderLayer(nn.Module):
         self.norm_mha = nn.LayerNorm(config.width, eps=_LAYER_NORM_EPS)
         self.norm_ff = nn.LayerNorm(config.width, eps=_LAYER_NORM_EPS)
 
-    def forward(self, x: Tensor, distances: Tensor, span: Span, cache: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, distances: Tensor, span: Span, cache: Pages | None) -> Tensor:
         """Return the output, [B, T, width]."""
         x = x + self.self_attn(self.norm_mha(x), distances, span, cache)
         return cast("Tensor", x + self.feed_forward(self.norm_ff(x)))
@@ -220,14 +212,14 @@ class FlowEncoder(nn.Module):
             if known is None or known.lowest > lowest or known.highest < highest:
                 self._kept[layers] = _KeptDistances(lowest, highest, tuple(self._project(layers, lowest, highest)))
 
-    def new_pages(self, num_slots: int, num_pages: int, page_tokens: int) -> EncoderCache:
+    def new_pages(self, num_slots: int, num_pages: int, page_tokens: int, form: PageForm) -> EncoderCache:
         """An arena of pages of ``page_tokens`` and of slots, nothing in it; page 0 and slot 0 are scratch."""
         config, weight = self.config, self.after_norm.weight
         heads = (2, config.num_heads, config.head_dim)
         page_frames = page_tokens * FRAMES_PER_TOKEN
         return EncoderCache(
-            tokens=untouched_zeros((config.num_layers, num_pages, page_tokens, *heads), weight),
-            frames=untouched_zeros((config.num_up_layers, num_pages, page_frames, *heads), weight),
+            tokens=Pages.new((config.num_layers, num_pages, page_tokens, *heads), weight, form),
+            frames=Pages.new((config.num_up_layers, num_pages, page_frames, *heads), weight, form),
             lookahead_context=weight.new_zeros((num_slots, config.lookahead_kernel - 1, config.width)),
             up_context=weight.new_zeros((num_slots, config.up_kernel - 1, config.width)),
         )
@@ -253,7 +245,7 @@ class FlowEncoder(nn.Module):
         x = self._stack(self.up_encoders, x, frames, None if cache is None else cache.frames)
         return cast("Tensor", self.after_norm(x))
 
-    def _stack(self, layers: nn.ModuleList, x: Tensor, span: Span, cache: Tensor | None) -> Tensor:
+    def _stack(self, layers: nn.ModuleList, x: Tensor, span: Span, cache: Pages | None) -> Tensor:
         distances = self._distances(layers, span.lowest, span.visible.shape[-1] - 1)
         for index, (layer, ours) in enumerate(zip(layers, distances, strict=True)):
             x = layer(x, ours, span, None if cache is None else cache[index])

@@ -18,11 +18,10 @@ from cc_tts.engines.cosyvoice.model.networks.layers import (
     JoinedLinears,
     PastInputs,
     Span,
-    join_heads,
-    remember,
     split_attention,
     untouched_zeros,
 )
+from cc_tts.engines.cosyvoice.model.networks.pages import PageForm, Pages, attend
 from cc_tts.engines.cosyvoice.model.sizes import EstimatorConfig
 
 _KERNEL: Final = 3
@@ -39,7 +38,7 @@ class EstimatorCache:
     Each sequence has two pages a chunk, and two slots, side by side: with and without condition.
     """
 
-    attention: Tensor  # [blocks, pages, page_len, 2, heads, D]
+    attention: Pages  # [blocks, pages, page_len, 2, heads, D]
     contexts: Tensor  # the last inputs of all causal convolutions side by side, [slots, kernel - 1, all C]
 
     def at(self, step: int) -> "EstimatorCache":
@@ -131,10 +130,8 @@ class Attention(nn.Module):
     def forward(self, x: Tensor, span: Span, past: _Past | None) -> Tensor:
         """Return the output, [B, T, channels]."""
         queries, new = split_attention(self._project(x), self.head_dim)
-        keys, values = remember(new, None if past is None else past.attention[self.index], span)
-        mask = span.visible if span.bias is None else span.bias
-        mixed = functional.scaled_dot_product_attention(queries, keys, values, mask)
-        return cast("Tensor", self.to_out[0](join_heads(mixed)))
+        mixed = attend(queries, new, None if past is None else past.attention[self.index], span)
+        return cast("Tensor", self.to_out[0](mixed))
 
 
 class FeedForward(nn.Module):
@@ -211,13 +208,15 @@ class Estimator(nn.Module):
         self._num_attentions = len(attentions)
         self._conv_widths = [conv.in_channels for conv in convs]
 
-    def new_pages(self, num_steps: int, num_slots: int, num_pages: int, page_frames: int) -> EstimatorCache:
+    def new_pages(
+        self, num_steps: int, num_slots: int, num_pages: int, page_frames: int, form: PageForm
+    ) -> EstimatorCache:
         """An arena of pages of ``page_frames`` and of slots at each Euler step, nothing in it: :class:`EstimatorCache`."""
         config, weight = self.config, self.final_proj.weight
         heads = config.num_attention // config.head_dim
         place = (2 * num_pages, page_frames, 2, heads, config.head_dim)
         return EstimatorCache(
-            attention=untouched_zeros((num_steps, self._num_attentions, *place), weight),
+            attention=Pages.new((num_steps, self._num_attentions, *place), weight, form),
             contexts=untouched_zeros((num_steps, 2 * num_slots, NUM_PAST, sum(self._conv_widths)), weight),
         )
 

@@ -27,6 +27,7 @@ from cc_tts.engines.cosyvoice.model.networks.flow.encoder import (
 from cc_tts.engines.cosyvoice.model.networks.flow.estimator import Estimator, EstimatorCache
 from cc_tts.engines.cosyvoice.model.networks.flow.ode import euler_grid, fixed_noise
 from cc_tts.engines.cosyvoice.model.networks.layers import CausalConv, Span, within
+from cc_tts.engines.cosyvoice.model.networks.pages import PageForm
 from cc_tts.engines.cosyvoice.model.sizes import DitConfig, EncoderConfig, EstimatorConfig, FlowConfig
 
 __all__ = ["Flow", "FlowReference", "fixed_noise"]
@@ -61,6 +62,8 @@ class Flow(nn.Module):
         else:
             self.pre_lookahead_layer = LookaheadLayer(config.encoder)
         self.decoder = nn.ModuleDict({"estimator": _estimator(config.estimator)})
+        self.page_form = PageForm()
+        """How its pages are kept and read; to be set before there are any."""
         self._grid = euler_grid(config.num_steps)
         self._shifts: list[tuple[Tensor, ...]] = []
 
@@ -79,11 +82,13 @@ class Flow(nn.Module):
         self.config = replace(self.config, num_steps=num_steps)
         self._grid = euler_grid(num_steps)
 
-    def new_token_pages(self, num_slots: int, num_pages: int) -> TokenCache:
-        """An arena for what comes before the estimator, nothing in it; page 0 and slot 0 are scratch."""
-        if isinstance(self.config.encoder, EncoderConfig):
-            return self.encoder.new_pages(num_slots, num_pages, self.config.chunk_tokens)
-        return self.pre_lookahead_layer.new_slots(num_slots)
+    def new_pages(self, num_slots: int, num_pages: int) -> tuple[TokenCache, EstimatorCache]:
+        """Arenas for what comes before the estimator and for it, nothing in them; page 0 and slot 0 are scratch."""
+        config, form = self.config, self.page_form
+        estimator = self.estimator.new_pages(config.num_steps, num_slots, num_pages, config.chunk_frames, form)
+        if isinstance(config.encoder, EncoderConfig):
+            return self.encoder.new_pages(num_slots, num_pages, config.chunk_tokens, form), estimator
+        return self.pre_lookahead_layer.new_slots(num_slots), estimator
 
     @torch.no_grad()
     def keep_constants(self, num_chunks: int) -> None:

@@ -13,7 +13,7 @@ Runs on: the thread that owns the device.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self, cast
+from typing import Any, Final, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,11 @@ from torch.nn import functional
 from cc_tts.engines.cosyvoice.model.networks.layers import JoinedLinears, untouched_zeros
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LmInput, Table
 from cc_tts.engines.cosyvoice.model.sizes import LmConfig
+
+SPLIT_KEYS: Final = 128
+"""The number of keys that one program of a kernel attends to: a row of a decode step has only two heads of them, and a card
+has a hundred processors. Unmeasured.
+"""
 
 
 def cache_capacity(cache: Tensor) -> int:
@@ -57,7 +62,9 @@ class _Places:
     sin: Tensor  # [B, T, head_dim]
     slots: Tensor  # [B, 1]: the slot of each row
     written: Tensor  # [B, T]: the position in the slot that is written
-    bias: Tensor  # [B, 1, T or groups * T, K]: what is added to scores, -inf where a query does not see
+    starts: Tensor  # [B]: the position of the first new one
+    bias: Tensor | None
+    """What is added to scores, [B, 1, T or groups * T, K]: -inf where a query does not see. None: a kernel attends."""
     gather: bool  # whether rows are other than the slots from the first on
     num_keys: int  # K
 
@@ -84,6 +91,8 @@ class Attention(nn.Module):
         queries, keys = rotated[:, :, : -self.num_kv_heads], rotated[:, :, -self.num_kv_heads :]
 
         cache[:, places.slots, :, places.written] = torch.stack((keys, values), dim=2)
+        if places.bias is None:
+            return cast("Tensor", self.o_proj(_in_place(queries, cache, places)))
         seen = cache[:, :, :, : places.num_keys]
         seen = seen[:, places.slots[:, 0]] if places.gather else seen[:, :num_rows]  # [2, B, kv_heads, K, D]
 
@@ -92,6 +101,22 @@ class Attention(nn.Module):
         mixed = functional.scaled_dot_product_attention(queries, seen[0], seen[1], attn_mask=places.bias)
         mixed = mixed.reshape(num_rows, -1, num_new, self.head_dim).transpose(1, 2)  # [B, T, heads, D]
         return cast("Tensor", self.o_proj(mixed.reshape(num_rows, num_new, -1)))  # [B, T, hidden]
+
+
+def _in_place(queries: Tensor, cache: Tensor, places: _Places) -> Tensor:
+    """Mixed values [B, T, heads * D] of ``queries`` [B, T, heads, D]; a slot is one long page."""
+    from cc_tts.engines.cosyvoice.model.networks import page_kernels
+
+    mixed: Tensor = page_kernels.attend(
+        queries.transpose(1, 2),
+        cache.permute(1, 3, 0, 2, 4),
+        table=places.slots,
+        starts=places.starts,
+        num_keys=places.num_keys,
+        chunk=1,
+        split_keys=SPLIT_KEYS,
+    )
+    return mixed
 
 
 class Mlp(nn.Module):
@@ -134,6 +159,8 @@ class Backbone(nn.Module):
     def __init__(self, config: LmConfig) -> None:
         super().__init__()
         self.config = config
+        self.in_place = False
+        """Attention reads the slots where they lie, by a kernel."""
         self.embed_tokens = nn.Embedding(config.text_vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.num_layers))
         self.norm = nn.RMSNorm(config.hidden_size, config.norm_eps)
@@ -155,14 +182,17 @@ class Backbone(nn.Module):
         positions = starts[:, None] + offsets  # [B, T]
         is_new = offsets < num_new[:, None]  # [B, T]
         cos, sin = rotation(positions, self.frequencies)
-        visible = torch.arange(num_keys, device=x.device) <= positions[..., None]  # [B, T, K]
-        visible = visible[:, None]  # [B, 1, T, K]
-        if width > 1:
-            visible = visible.repeat(1, 1, self.config.query_size // self.config.key_size, 1)
-        bias = torch.where(visible, 0.0, -torch.inf).to(x.dtype)
+        bias = None if self.in_place else self._bias(positions, num_keys).to(x.dtype)
         rows = torch.arange(num_rows, device=x.device) if slots is None else slots  # [B]
         written = torch.where(is_new, positions, cache_capacity(cache))  # the position after the capacity is scratch
-        return _Places(cos, sin, rows[:, None], written, bias, slots is not None, num_keys)
+        return _Places(cos, sin, rows[:, None], written, starts, bias, slots is not None, num_keys)
+
+    def _bias(self, positions: Tensor, num_keys: int) -> Tensor:
+        visible = torch.arange(num_keys, device=positions.device) <= positions[..., None]  # [B, T, K]
+        visible = visible[:, None]  # [B, 1, T, K]
+        if positions.shape[1] > 1:
+            visible = visible.repeat(1, 1, self.config.query_size // self.config.key_size, 1)
+        return torch.where(visible, 0.0, -torch.inf)
 
     def forward(
         self, x: Tensor, starts: Tensor, num_new: Tensor, cache: Tensor, slots: Tensor | None, num_keys: int
@@ -202,6 +232,11 @@ class SpeechLm(nn.Module):
     def dtype(self) -> torch.dtype:
         """The type of weights, activations and cache."""
         return self.llm_decoder.weight.dtype
+
+    @property
+    def reads_in_place(self) -> bool:
+        """Return whether attention reads only as many keys as a row has, whatever ``num_keys`` is."""
+        return self.backbone.in_place
 
     def new_cache(self, num_slots: int, num_positions: int) -> Tensor:
         """Room for ``num_slots`` sequences of ``num_positions`` positions each, with the scratch position after them."""

@@ -14,7 +14,6 @@ from cc_tts.engines.cosyvoice.model.networks.layers import (  # noqa: E402
     JoinedLinears,
     Span,
     join_linears,
-    remember,
     within,
 )
 from lab.cosyvoice.networks import flow_of, lm_of  # noqa: E402
@@ -91,15 +90,6 @@ def test_a_span_for_both_halves_repeats_itself() -> None:
     assert torch.equal(both.bias == 0.0, both.visible)
     assert torch.equal(both.bias == -torch.inf, ~both.visible)
     assert torch.equal(both.num_kept, torch.tensor([2, 3, 2, 3]))
-
-
-def test_padding_is_remembered_where_nobody_looks() -> None:
-    cache = torch.zeros(3, 2, 2, 1, 1)
-    pages, slots = torch.tensor([[1], [2]]), torch.tensor([1, 2])
-    span = Span.of(torch.tensor([1, 2]), 2, chunk=2, starts=torch.tensor([1, 0]), pages=pages, slots=slots)
-    keys, values = remember(torch.tensor([1.0, 2.0]).view(2, 1, 1).expand(2, 2, 2, 1, 1), cache, span)
-    assert keys.flatten(1).tolist() == [[0, 1], [1, 1]]
-    assert values.flatten(1).tolist() == [[0, 2], [2, 2]]
 
 
 def test_a_causal_convolution_goes_on_where_each_row_ended() -> None:

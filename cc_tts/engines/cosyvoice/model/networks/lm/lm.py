@@ -64,7 +64,7 @@ class _Places:
     written: Tensor  # [B, T]: the position in the slot that is written
     starts: Tensor  # [B]: the position of the first new one
     bias: Tensor | None
-    """What is added to scores, [B, 1, T or groups * T, K]: -inf where a query does not see. None: a kernel attends."""
+    """The numbers that are added to scores, [B, 1, T or groups * T, K]: -inf where a query does not see. None: a kernel attends."""
     gather: bool  # whether rows are other than the slots from the first on
     num_keys: int  # K
 

@@ -63,8 +63,9 @@ class _Places:
     slots: Tensor  # [B, 1]: the slot of each row
     written: Tensor  # [B, T]: the position in the slot that is written
     starts: Tensor  # [B]: the position of the first new one
-    bias: Tensor | None
-    """The numbers that are added to scores, [B, 1, T or groups * T, K]: -inf where a query does not see. None: a kernel attends."""
+    bias: (
+        Tensor | None
+    )  # [B, 1, T or groups * T, K]: added to scores, -inf where a query does not see; None with a kernel
     gather: bool  # whether rows are other than the slots from the first on
     num_keys: int  # K
 

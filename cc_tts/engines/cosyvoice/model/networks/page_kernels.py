@@ -21,7 +21,7 @@ from triton import language as tl
 
 BLOCK_QUERIES: Final = 64  # of a program, at most; unmeasured
 BLOCK_KEYS: Final = 64  # that a program loads at a time; unmeasured
-MIN_BLOCK: Final = 16  # of a product of matrices on tensor cores
+MIN_BLOCK: Final = 16  # of a product of matrices on CUDA tensor cores
 BLOCK_ITEMS: Final = 64  # heads that a program writes; unmeasured
 NUM_WARPS: Final = 4  # unmeasured
 NEVER: Final = tl.constexpr(-1.0e30)

@@ -23,7 +23,7 @@ _STORED: Final = {"int8": torch.int8, "float8": torch.float8_e4m3fn}
 MOST_INT8: Final = 127.0
 MOST_FLOAT8: Final = 448.0
 LEAST_SCALE: Final = 2.0**-14
-"""The least normal float16, which scales are: numbers below a hundredth are kept with a step of that."""
+"""The least normal float16 of IEEE 754, which scales are: numbers below a hundredth are kept with a step of that."""
 FIRST_WITH_KERNELS: Final = (8, 0)  # the least compute capability that Triton compiles for
 MOST_APART: Final = 0.05  # of values of about 1 in bfloat16; unmeasured on a card
 SPLIT_KEYS: Final = 512  # of the flow that are attended to by one program of a kernel; unmeasured

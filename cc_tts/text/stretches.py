@@ -82,8 +82,11 @@ class Languages:
 
     def stretches(self, letters: str) -> list[Stretch]:
         """The stretches of a text, given by :func:`letters_of`, in order; together they are all of it."""
-        main = replace(self, base=self._of_sentence(list(_words(letters, 0))))
-        return main._in_sentences(letters)  # noqa: SLF001 - its own
+        return replace(self, base=self.main(letters))._in_sentences(letters)  # noqa: SLF001 - its own
+
+    def main(self, letters: str) -> str:
+        """The language of most of the words of a text."""
+        return self._of_sentence(list(_words(letters, 0)))
 
     def _in_sentences(self, letters: str) -> list[Stretch]:
         changes: list[tuple[int, str]] = []

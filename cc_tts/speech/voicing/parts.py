@@ -1,6 +1,7 @@
 """Which voice speaks which part of a text: the one that was asked for what it can, a voice of the language for the rest."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
@@ -61,7 +62,10 @@ class Voicing:
         known, parts = self._known.get(content, (None, []))
         if known != state:
             letters = self._letters(content, state[0])
-            found = self._stretches(content, letters, preferred, base)
+            languages = self._languages(content, preferred, base)
+            found = languages.stretches(letters)
+            if len(found) > 1 and content.voice is None and not self._config.voice:
+                preferred = self._speaker_of_all(found, languages.main(letters), preferred)
             parts = [self._part(content, letters, each, preferred, is_whole=len(found) == 1) for each in found]
             self._known[content] = state, parts
         return parts
@@ -110,14 +114,21 @@ class Voicing:
         unspoken = scan(text, content.markup_at_start).unspoken if strips_markup else []
         return letters_of(text, replacements, unspoken)
 
-    def _stretches(self, content: TextContent, letters: str, preferred: Voice, base: str) -> list[Stretch]:
-        languages = Languages(
+    def _languages(self, content: TextContent, preferred: Voice, base: str) -> Languages:
+        return Languages(
             base=base,
             latin=latin_language(preferred.language) or "en",
             is_asked=self.asked_language(content) is not None,
             reads_latin=lambda language: self._reads_latin(language, preferred),
         )
-        return languages.stretches(letters)
+
+    def _speaker_of_all(self, stretches: Iterable[Stretch], language: str, preferred: Voice) -> Voice:
+        """The voice for most of the words, if it speaks the others as well: nobody asked for another one."""
+        with suppress(LanguageUnsupported):
+            speaker = self._speaker_of(language, preferred)
+            if all(speaks(speaker, each.language) for each in stretches):
+                return speaker
+        return preferred
 
     def _reads_latin(self, language: str, preferred: Voice) -> bool:
         try:

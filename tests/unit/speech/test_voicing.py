@@ -50,6 +50,13 @@ class NamesHan(Babel):
         )
 
 
+class TwoLanguages(Babel):
+    """Its Chinese voice speaks English as well."""
+
+    def voices(self) -> tuple[Voice, ...]:
+        return tuple(replace(each, also_speaks=("en",)) if each.id == "cmn" else each for each in super().voices())
+
+
 def voicing(engine: Babel | None = None, voice: str = "") -> Voicing:
     config = TtsConfig(voice=voice)
     return Voicing(engine or Babel(), config, Lexicons(config))
@@ -116,6 +123,24 @@ def test_each_part_has_a_voice_that_can_speak_it(
 )
 def test_the_language_that_was_asked_for_counts_beside_the_voice(content: TextContent, voices: list[str]) -> None:
     assert [voice for voice, _ in spoken(content)] == voices
+
+
+@pytest.mark.parametrize(
+    ("text", "voice", "configured", "voices"),
+    [
+        ("您的订单已经发货。Your order has shipped.", None, "", ["cmn", "cmn"]),
+        ("Your order has shipped. 您的订单已经从我们的仓库发货了。", None, "", ["cmn", "cmn"]),
+        ("Your name is 王小明, right?", None, "", ["heart", "cmn", "heart"]),
+        ("您的订单已经发货。Gracias por llamar a nuestra línea.", None, "", ["cmn", "es"]),
+        ("您的订单已经发货。Your order has shipped.", "heart", "", ["cmn", "heart"]),
+        ("您的订单已经发货。Your order has shipped.", None, "heart", ["cmn", "heart"]),
+    ],
+)
+def test_the_voice_of_most_words_says_all_of_them_if_it_can_and_no_voice_was_asked_for(
+    text: str, voice: str | None, configured: str, voices: list[str]
+) -> None:
+    parts = voicing(TwoLanguages(), configured).parts(TextContent(text, voice))
+    assert [part.voice for part in parts if isinstance(part, TextContent)] == voices
 
 
 def test_a_foreign_part_is_read_by_the_rules_of_its_language() -> None:

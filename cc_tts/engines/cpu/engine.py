@@ -196,25 +196,15 @@ class CpuEngine:
 
     def _measured(self, voice: Voice, synthesiser: Synthesiser, family: str) -> Voice:
         """Warm a voice up, and learn what it costs and its level. The first synthesis of a session takes ten times as long
-        as the next; the second one is measured. A further voice of a family says the short text for its level.
+        as the next; the second one is measured. A further voice of a family is asked for its level, if it is not known.
         """
         greeting, sentence = sample_of(voice.language)
-        known = self._families.get((family, voice.language)) if family else None
-        for text in (greeting,) if known else (greeting, sentence):
-            begun_ns, first_ms = self._spent_ns(), math.inf
-            parts: list[bytes] = []
-            for audio in synthesiser.speak(text, voice_id=voice.id, speed=1.0):
-                if audio.pcm and not parts and audio.ends_with is None:
-                    first_ms = ms_between(begun_ns, self._spent_ns())
-                parts.append(audio.pcm)
-            elapsed_ms = ms_between(begun_ns, self._spent_ns())
-        pcm = b"".join(parts)
-        if (level_dbfs := active_level_dbfs(pcm, synthesiser.rate_hz)) is None:
-            raise ConfigError(f"{voice.id}: nothing is heard when it is to say {text!r}")
-        audio_ms = max(AudioFormat(synthesiser.rate_hz).ms_for_bytes(len(pcm)), LEAST_MEASURED_MS)
-        cost = known or Cost(
-            max(elapsed_ms / audio_ms, LEAST_COST), max(elapsed_ms / len(sentence), LEAST_COST), first_ms
-        )
+        cost, level_dbfs = self._families.get((family, voice.language)), voice.level_dbfs
+        if cost is None:
+            deque(synthesiser.speak(greeting, voice_id=voice.id, speed=1.0), maxlen=0)
+        if cost is None or level_dbfs is None:
+            measured, level_dbfs = self._said(sentence, voice, synthesiser)
+            cost = cost or measured
         if family:
             self._families[family, voice.language] = cost
         typical = _TYPICAL_FIRST_CHARACTERS * len(sentence) / len(sample_of("en")[1])
@@ -223,6 +213,21 @@ class CpuEngine:
         if not streams:
             log.warning("voice_too_slow", voice=voice.id, cost=round(cost.of_audio, 3), use="prompts made ahead")
         return replace(voice, level_dbfs=round(level_dbfs, 1), cost=round(cost.of_audio, 4), streams=streams)
+
+    def _said(self, text: str, voice: Voice, synthesiser: Synthesiser) -> tuple[Cost, float]:
+        """Measure what it costs to say a text, and how loud it is."""
+        begun_ns, first_ms = self._spent_ns(), math.inf
+        parts: list[bytes] = []
+        for audio in synthesiser.speak(text, voice_id=voice.id, speed=1.0):
+            if audio.pcm and not parts and audio.ends_with is None:
+                first_ms = ms_between(begun_ns, self._spent_ns())
+            parts.append(audio.pcm)
+        elapsed_ms, pcm = ms_between(begun_ns, self._spent_ns()), b"".join(parts)
+        if (level_dbfs := active_level_dbfs(pcm, synthesiser.rate_hz)) is None:
+            raise ConfigError(f"{voice.id}: nothing is heard when it is to say {text!r}")
+        audio_ms = max(AudioFormat(synthesiser.rate_hz).ms_for_bytes(len(pcm)), LEAST_MEASURED_MS)
+        costs = max(elapsed_ms / audio_ms, LEAST_COST), max(elapsed_ms / len(text), LEAST_COST)
+        return Cost(*costs, first_ms), level_dbfs
 
     def _streams_of(self, cost: Cost) -> int:
         """Return how many listeners are kept supplied; a stream is on one thread at a time, so that one has to suffice."""

@@ -23,6 +23,8 @@ Array = npt.NDArray[np.float32]
 _LEAST_VARIANCE: Final = 0.3
 """A variance is at least this share of the least one that was measured, where the line makes it negative; unmeasured."""
 _RANGE: Final = "range:"
+_OTHERS: Final = ("ends", "level")
+_UNREADABLE: Final = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ class Statistics:
     ranges: Mapping[str, Array]
     lead: int
     trail: int
+    level_dbfs: float | None = None
+    """The active level of the voice (ITU-T P.56)."""
 
     @classmethod
     def of(cls, sentences: Sequence[Sentence]) -> "Statistics":
@@ -91,19 +95,31 @@ def load(path: Path) -> Statistics | None:
     """Those that were kept in a file; ``None`` if there is none or it is damaged."""
     try:
         with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as kept:
-            lines = {name: kept[name] for name in kept.files if not name.startswith(_RANGE) and name != "ends"}
+            lines = {name: kept[name] for name in kept.files if not name.startswith(_RANGE) and name not in _OTHERS}
             ranges = {name.removeprefix(_RANGE): kept[name] for name in kept.files if name.startswith(_RANGE)}
             lead, trail = map(int, kept["ends"])
-    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
+            level_dbfs = float(kept["level"])
+    except _UNREADABLE:
         return None
-    return Statistics(lines, ranges, lead, trail)
+    return Statistics(lines, ranges, lead, trail, level_dbfs)
+
+
+def level_of(path: Path) -> float | None:
+    """The level that was kept in a file."""
+    try:
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as kept:
+            return round(float(kept["level"]), 1)
+    except _UNREADABLE:
+        return None
 
 
 def keep(path: Path, statistics: Statistics) -> None:
-    """Write them to a file, if the folder takes files."""
+    """Write them to a file, if the folder takes files and the voice was heard."""
+    if statistics.level_dbfs is None:
+        return
     data = io.BytesIO()
     kept: dict[str, Any] = {f"{_RANGE}{name}": values for name, values in statistics.ranges.items()}
-    kept |= {**statistics.lines, "ends": np.array([statistics.lead, statistics.trail])}
+    kept |= {**statistics.lines, "ends": np.array([statistics.lead, statistics.trail]), "level": statistics.level_dbfs}
     np.savez(data, **kept)
     try:
         path.parent.mkdir(exist_ok=True)

@@ -7,6 +7,7 @@ the second one the sex: ``zf_xiaobei``. Japanese (``j``) is left out: nothing he
 import re
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -22,6 +23,7 @@ from cc_tts.engines.cpu.marks import last_mark, sentences
 from cc_tts.engines.cpu.sample_texts import sample_of
 from cc_tts.engines.cpu.samples import Samples, pcm_of
 from cc_tts.errors import CcTtsError, ConfigError
+from cc_tts.media.levels import active_level_dbfs
 from cc_tts.voices.folder import KOKORO, STYLES
 from cc_tts.voices.voice import Voice
 
@@ -46,8 +48,9 @@ def kokoro_models(voices_dir: Path) -> list[FoundModel | Unusable]:
     found: list[FoundModel | Unusable] = []
     for path in sorted((voices_dir / STYLES).glob("*.bin")):
         try:
-            if (voice := _voice(path)) is not None:
-                load = partial(_loaded, voices_dir / KOKORO / "model.onnx", path, voice.language)
+            model = voices_dir / KOKORO / "model.onnx"
+            if (voice := _voice(path, model)) is not None:
+                load = partial(_loaded, model, path, voice.language)
                 found.append(FoundModel((voice,), load, family=KOKORO))
         except ConfigError as error:
             found.append(Unusable(error.detail))
@@ -56,7 +59,7 @@ def kokoro_models(voices_dir: Path) -> list[FoundModel | Unusable]:
     return found
 
 
-def _voice(path: Path) -> Voice | None:
+def _voice(path: Path, model: Path) -> Voice | None:
     """The voice of a style file; ``None`` if its language is not offered. Raises ``ConfigError`` if it is no voice."""
     match = _NAME.fullmatch(path.stem)
     if match is None:
@@ -74,8 +77,15 @@ def _voice(path: Path) -> Voice | None:
         description=f"Kokoro {path.stem}",
         gender="female" if match["gender"] == "f" else "male",
         rate_hz=RATE_HZ,
+        level_dbfs=statistics.level_of(_kept(model, path)),
         also_speaks=("en",) if language == "cmn" else (),
     )
+
+
+def _kept(model: Path, style: Path) -> Path:
+    """The file of what was measured of a voice: that of this model in these styles."""
+    size = model.stat().st_size if model.exists() else 0
+    return model.parent / "cache" / f"{style.stem}-{zlib.crc32(style.read_bytes()):08x}-{size}.npz"
 
 
 @lru_cache(maxsize=2)
@@ -114,9 +124,8 @@ def _loaded(model: Path, style: Path, language: str) -> "KokoroVoice":
     except CcTtsError as error:
         raise ConfigError(f"{style}: {error.detail}") from error
     samples = [tokens_of(spoken_phonemes(text, phonemes)) for text in sample_of(language)]
-    kept = model.parent / "cache" / f"{style.stem}-{zlib.crc32(styles.tobytes()):08x}-{stat.st_size}.npz"
     try:
-        speak = _prepared(split, kept, [(each, styles[len(each) - 1]) for each in samples])
+        speak = _prepared(split, _kept(model, style), [(each, styles[len(each) - 1]) for each in samples])
     except Exception as error:  # noqa: BLE001 - the model may be built in another way beyond what was looked at
         log.warning("kokoro_runs_whole", detail=f"{style.stem}: {error!r}")
         speak = _whole(model, state).speak
@@ -125,10 +134,15 @@ def _loaded(model: Path, style: Path, language: str) -> "KokoroVoice":
 
 def _prepared(model: "SplitModel", kept: Path, samples: list[tuple[list[int], Samples]]) -> Speak:
     """Speak with a voice whose statistics are known; to measure them takes some seconds once."""
-    if (known := statistics.load(kept)) is None:
-        statistics.keep(kept, known := model.measure(samples))
+    if (known := statistics.load(kept)) is not None:
+        model.admit(known, *samples[-1])
+        return partial(model.speak, statistics=known)
+    known = model.measure(samples)
     model.admit(known, *samples[-1])
-    return partial(model.speak, statistics=known)
+    speak = partial(model.speak, statistics=known)
+    spoken = pcm_of(np.concatenate(list(speak(*samples[-1], 1.0))))
+    statistics.keep(kept, replace(known, level_dbfs=active_level_dbfs(spoken, RATE_HZ)))
+    return speak
 
 
 def _styles(path: Path) -> Samples:

@@ -11,7 +11,7 @@ import pytest
 import structlog
 
 from cc_tts.config.schema import LogConfig, TtsConfig
-from cc_tts.engines.cpu.contract import FoundModel, Parts, SentenceAudio, Unusable
+from cc_tts.engines.cpu.contract import FoundModel, Parts, SentenceAudio, Synthesiser, Unusable
 from cc_tts.engines.cpu.engine import MAX_AHEAD_MS, CpuEngine
 from cc_tts.engines.cpu.sample_texts import SAMPLES, sample_of
 from cc_tts.engines.cpu.samples import pcm_of
@@ -443,7 +443,7 @@ class Paced:
             yield SentenceAudio(pcm_of(np.full(RATE_HZ // 4, 0.5, np.float32)), end)
 
 
-def _itself(voice: Paced) -> Paced:
+def _itself(voice: Synthesiser) -> Synthesiser:
     return voice
 
 
@@ -497,11 +497,23 @@ def test_a_voice_whose_first_audio_takes_longer_than_the_target_speaks_to_severa
     assert engine.load_report().room == 5, "as many as are kept supplied"
 
 
-def test_further_voices_of_a_network_are_not_measured_again() -> None:
+def test_further_voices_of_a_network_are_asked_for_their_level_alone_by_the_same_text() -> None:
     engine, made = paced(0.2, 0.9, family="kokoro")
     assert [voice.cost for voice in engine.voices] == [pytest.approx(0.2)] * 2
     assert [each.num_spoken for each in made] == [2, 1]
-    assert all(voice.level_dbfs is not None for voice in engine.voices)
+    assert len({voice.level_dbfs for voice in engine.voices}) == 1
+
+
+def test_a_further_voice_whose_level_is_known_says_nothing_at_the_start() -> None:
+    recorders = [Recorder(), Recorder()]
+    voices = [Voice(name, "onnx", "en", rate_hz=RATE_HZ, level_dbfs=-30.0) for name in "ab"]
+    found = [
+        FoundModel((voice,), partial(_itself, each), family="kokoro")
+        for voice, each in zip(voices, recorders, strict=True)
+    ]
+    engine = loaded(*found)
+    assert [len(each.texts) for each in recorders] == [2, 0]
+    assert [voice.level_dbfs for voice in engine.voices] == [-6.0, -30.0]
 
 
 def test_files_that_are_no_voices_are_told() -> None:

@@ -1,6 +1,7 @@
 """The vocoder of Kokoro as a graph of its own, with small random weights: its windows join, and its two forms agree."""
 
 import importlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -162,13 +163,18 @@ def test_a_variance_stays_above_zero() -> None:
 
 def test_what_was_measured_is_kept_in_a_file_and_a_damaged_file_is_measured_again(tmp_path: Path) -> None:
     path = tmp_path / "cache" / "voice.npz"
-    statistics.keep(path, statistics.Statistics.of([sentence(100), sentence(400)]))
+    made = statistics.Statistics.of([sentence(100), sentence(400)])
+    statistics.keep(path, made)
+    assert not path.exists(), "a voice that was not heard"
+    statistics.keep(path, replace(made, level_dbfs=-21.46))
     known = statistics.load(path)
     assert known is not None
-    assert (known.lead, known.trail) == (12, 28)
+    assert (known.lead, known.trail, known.level_dbfs) == (12, 28, -21.46)
+    assert statistics.level_of(path) == -21.5
     np.testing.assert_array_equal(known.ranges["conv"], np.full(3, 400, np.float32))
     path.write_bytes(path.read_bytes()[:100])
     assert statistics.load(path) is None
+    assert statistics.level_of(path) is None
     assert statistics.load(tmp_path / "none.npz") is None
 
 

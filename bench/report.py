@@ -78,6 +78,13 @@ def save(name: str, result: Json, folder: Path = RESULTS) -> Path:
     return path
 
 
+def add_voice(name: str, voice: str, result: Json, **about: str) -> Path:
+    """Put the result of a voice among those of other voices in ``NAME.json``."""
+    path = RESULTS / f"{name}.json"
+    before = json.loads(path.read_text(encoding="utf-8"))["voices"] if path.exists() else {}
+    return save(name, {"machine": machine(), **about, "voices": before | {voice: result}})
+
+
 def show(title: str, rows: Sequence[tuple[str, Json]]) -> None:
     """Print percentiles as a table."""
     print(f"\n{title:44} {'n':>5} {'p50':>8} {'p95':>8} {'p99':>8} {'max':>8}  ms")

@@ -1,6 +1,7 @@
 r"""Calls that are spoken to without a cache, on each engine: first audio, underruns, refusals, growth, a killed worker.
 
     python -m bench.spoken_calls [--calls 1 4 40] [--seconds 30] [--minutes 10] [--engines espeak onnx]
+    python -m bench.spoken_calls --engines onnx --voices kokoro-zf_xiaobei [--set tts.voices_dir=DIR] --calls 1 4 16
     CC_TTS_PJSUA2=wheel python -m bench.spoken_calls --engines cosyvoice2 --calls 4 --minutes 30 --name engine_calls
     python -m bench.spoken_calls --engines cosyvoice2 --calls 8 --workers 2 --start-ms 2000 --minutes 30 \
         --name engine_calls_8
@@ -9,6 +10,9 @@ Each level first speaks prompts with pauses between them, each call at its own t
 (``burst``), then all the time: the next prompt waits before one ends, so that the line never runs dry by itself. Time to
 first audio is from the request to the first frame with speech. ``--minutes`` holds the largest level of the last engine
 that long and looks at the memory; a worker of ``onnx`` is then killed once.
+
+``--voices`` compares voices: each on a server of its own, with the lines of its language, and prompts with pauses alone.
+They are added to ``bench/results/voices_on_calls.json``.
 
 ``cosyvoice2`` is a small model of rule-filled weights on the CPU: the speech means nothing, its amount and its timing do.
 SIPp places the calls and ``lab.rtp_crowd`` hears them, on this machine; the server build of pjsua2 unless
@@ -31,7 +35,8 @@ from typing import Any
 
 import aiohttp
 
-from bench.report import machine, percentiles, save
+from bench.intelligibility.lines import language_of, lines_of
+from bench.report import add_voice, machine, percentiles, save
 from lab.crowd import Crowd
 from lab.load import RTP_FIRST_PORT, Meter, Sipp, footprint, growth
 from lab.server_under_test import Json, Server
@@ -174,12 +179,14 @@ def processes(server: Server) -> dict[str, int]:
     return pids | {f"worker_{place}": pid for place, pid in enumerate(workers)} | ({"text": text[0]} if text else {})
 
 
-async def level(server: Server, engine: str, num_calls: int, seconds: float, minutes: float) -> Json:
-    """One number of calls: prompts with pauses, then speech all the time."""
+async def level(
+    server: Server, engine: str, num_calls: int, seconds: float, minutes: float, lines: Sequence[str] = ()
+) -> Json:
+    """One number of calls: prompts with pauses, then, without lines that a voice is compared by, speech all the time."""
     async with contextlib.AsyncExitStack() as stack:
         crowd = await stack.enter_async_context(Crowd.of(num_calls))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        calls = Calls(server, WORDS_OF_SMALL_MODEL if engine == "cosyvoice2" else SENTENCES)
+        calls = Calls(server, lines or (WORDS_OF_SMALL_MODEL if engine == "cosyvoice2" else SENTENCES))
         follower = asyncio.create_task(calls.follow())
         stack.callback(follower.cancel)
         await asyncio.sleep(PAUSE_S)
@@ -198,11 +205,8 @@ async def level(server: Server, engine: str, num_calls: int, seconds: float, min
             result: Json = {"calls": len(calls.ids)}
             await calls.all(calls.with_pauses, seconds)
             result |= calls.first_audio()
-            for _ in range(BURSTS):
-                await calls.all(calls.in_bursts, 0)
-                await asyncio.sleep(PAUSE_S)
-            result["burst"] = calls.first_audio()
-            result["all_the_time"] = await speak_on(calls, crowd, sipp, seconds)
+            if not lines:
+                result |= await without_pauses(calls, crowd, sipp, seconds)
             if minutes:
                 result["for_long"] = await hold(calls, crowd, sipp, 60 * minutes)
             if minutes and engine == "onnx":
@@ -216,6 +220,15 @@ async def level(server: Server, engine: str, num_calls: int, seconds: float, min
             await server.ask(f"/v1/calls/{call['id']}/hangup")
     await asyncio.sleep(SETTLE_S)
     return result
+
+
+async def without_pauses(calls: Calls, crowd: Crowd, sipp: Sipp, seconds: float) -> Json:
+    """Prompts at the same instant, then speech all the time."""
+    for _ in range(BURSTS):
+        await calls.all(calls.in_bursts, 0)
+        await asyncio.sleep(PAUSE_S)
+    burst = calls.first_audio()
+    return {"burst": burst, "all_the_time": await speak_on(calls, crowd, sipp, seconds)}
 
 
 async def speak_on(calls: Calls, crowd: Crowd, sipp: Sipp, seconds: float) -> Json:
@@ -301,25 +314,44 @@ def small_model(folder: Path, options: argparse.Namespace) -> Sequence[str]:
     )
 
 
+def settings_of(engine: str, options: argparse.Namespace) -> list[str]:
+    """The settings of a server for the levels of an engine."""
+    most = max(options.calls)
+    sip = [f"sip.max_calls={most + 10}"] if os.environ["CC_TTS_PJSUA2"] == "server" else []
+    return [
+        f"tts.engine={engine}",
+        "cache.enabled=false",
+        "calls.max_duration_s=0",
+        "http.event_queue_size=10000",
+        "sip.max_requests_per_source_s=0",
+        f"rtp.port_min={RTP_FIRST_PORT}",
+        f"rtp.port_max={RTP_FIRST_PORT + 2 * (most + 500)}",
+        'routes.load.greeting=""',
+        *sip,
+        *options.set,
+    ]
+
+
+async def compare(options: argparse.Namespace) -> None:
+    """Every voice on a server of its own, with the lines of its language; added to the results of other voices."""
+    (engine,) = options.engines
+    for voice in options.voices:
+        async with await Server.with_settings(*settings_of(engine, options), f"tts.voice={voice}") as server:
+            listed = (await server.read("/v1/voices"))["voices"]
+            lines = lines_of(language_of(next(each["language"] for each in listed if each["id"] == voice)))
+            levels = [await level(server, engine, number, options.seconds, 0.0, lines) for number in options.calls]
+            worker_mib = max(footprint(pid)["rss_mib"] for pid in server.pids_of(WORKER))
+        result = {"levels": levels, "worker_mib": worker_mib}
+        print(json.dumps(result), add_voice("voices_on_calls", voice, result), flush=True)
+
+
 async def run(options: argparse.Namespace, folder: Path) -> Json:
     """Every level on a server of its own for each engine."""
     most = max(options.calls)
     results: list[Json] = []
     for engine in options.engines:
-        settings = [
-            f"tts.engine={engine}",
-            "cache.enabled=false",
-            "calls.max_duration_s=0",
-            "http.event_queue_size=10000",
-            "sip.max_requests_per_source_s=0",
-            f"rtp.port_min={RTP_FIRST_PORT}",
-            f"rtp.port_max={RTP_FIRST_PORT + 2 * (most + 500)}",
-            'routes.load.greeting=""',
-            *(small_model(folder, options) if engine == "cosyvoice2" else ()),
-        ]
-        if os.environ["CC_TTS_PJSUA2"] == "server":
-            settings.append(f"sip.max_calls={most + 10}")
-        async with await Server.with_settings(*settings) as server:
+        model = small_model(folder, options) if engine == "cosyvoice2" else ()
+        async with await Server.with_settings(*settings_of(engine, options), *model) as server:
             for num_calls in options.calls:
                 is_held = engine == options.engines[-1] and num_calls == most
                 result = await level(server, engine, num_calls, options.seconds, options.minutes if is_held else 0.0)
@@ -337,6 +369,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--engines", nargs="+", default=["espeak", "onnx"], choices=("espeak", "onnx", "cosyvoice2"))
     parser.add_argument("--calls", type=int, nargs="+", default=[1, 4, 40], metavar="N")
+    parser.add_argument("--voices", nargs="+", metavar="ID", help="of the one engine: compare them")
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
     parser.add_argument("--seconds", type=float, default=30.0, help="of each half of a level")
     parser.add_argument("--minutes", type=float, default=0.0, help="for the largest level of the last engine")
     parser.add_argument("--workers", type=int, default=1, help="processes of cosyvoice2, of one thread each")
@@ -346,6 +380,9 @@ def main() -> None:
     parser.add_argument("--name", default="cpu_voices", help="of the file in bench/results")
     options = parser.parse_args()
     os.environ.setdefault("CC_TTS_PJSUA2", "server")
+    if options.voices:
+        asyncio.run(compare(options))
+        return
     with tempfile.TemporaryDirectory() as folder:
         print(save(options.name, asyncio.run(run(options, Path(folder)))))
 

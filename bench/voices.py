@@ -1,35 +1,25 @@
-"""How loud each voice is, and how well a machine understands it over the telephone.
+"""How loud each voice is.
 
-    python -m bench.voices levels [--set tts.voices_dir=DIR] [--voices ID ...]
-    python -m bench.voices intelligibility [--set tts.voices_dir=DIR] [--voices ID ...]
+    python -m bench.voices [--set tts.voices_dir=DIR] [--voices ID ...]
 
-``levels``, as the engine gives them and as they reach the line: active level by ITU-T P.56 and peak in dBFS, samples at full
-scale, DC, and the silence before and after the speech (below −60 dBFS), at 8 kHz; over all sentences of a voice: the mean
-and the range of the level, the worst of the rest.
-
-``intelligibility``: word error rate of PocketSphinx. The sentences go the way of a prompt (chunker, engine, resampler to
-8 kHz), through μ-law and back, to 16 kHz and to the recogniser with its own American English model and dictionary.
-PocketSphinx is a weak recogniser by today's measure, which makes the difference between voices show. It comes with
-``pip install -r requirements/intelligibility.txt``.
+As the engine gives it and as it reaches the line: active level by ITU-T P.56 and peak in dBFS, samples at full scale, DC,
+and the silence before and after the speech (below −60 dBFS), at 8 kHz; over all sentences of a voice: the mean and the
+range of the level, the worst of the rest.
 """
 
 import argparse
 import asyncio
-import importlib.util
 import math
-import re
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import soxr
 
 from bench.report import machine, save
 from cc_tts.audio import AudioFormat
 from cc_tts.config import load as configuration
 from cc_tts.engines.factory import make_engine
-from cc_tts.media.g711 import ulaw_decode, ulaw_encode
 from cc_tts.media.levels import active_level_dbfs
 from cc_tts.media.silence_trimmer import SILENCE_PEAK
 from cc_tts.speech.prompt import TextContent
@@ -40,8 +30,6 @@ from lab.server_under_test import Json
 
 LINE = AudioFormat(8000)
 FULL_SCALE = 32767
-RECOGNISER_HZ = 16_000
-QUIET_S = 0.3
 SENTENCES = {
     "en": (
         "Thank you for calling, how may I help you today?",
@@ -87,30 +75,7 @@ SENTENCES = {
     "uk": ("Дякуємо за дзвінок.", "Будь ласка, зачекайте.", "Усі оператори зайняті."),
     "el": ("Ευχαριστούμε που καλέσατε.", "Παρακαλώ περιμένετε.", "Όλοι οι εκπρόσωποι είναι απασχολημένοι."),
 }
-RECOGNISED = (
-    "Thank you for calling customer service.",
-    "Please hold while I transfer your call.",
-    "Your account balance is forty two dollars.",
-    "All of our agents are busy at the moment.",
-    "Please enter your telephone number after the tone.",
-    "Your appointment is on Monday at three in the afternoon.",
-    "The office is closed today because of the holiday.",
-    "Your payment was received on the first of March.",
-    "To hear this message again please press one.",
-    "We are sorry that you had to wait so long.",
-    "Your order will be delivered within two days.",
-    "Can you please tell me your full name and address.",
-    "The next available agent will be with you shortly.",
-    "This call may be recorded for quality and training.",
-    "Your new password was sent to you by mail.",
-    "Please stay on the line for a short survey.",
-    "The flight to Boston leaves at seven in the morning.",
-    "We could not find an order with this number.",
-)
-DEFAULT_VOICES = {
-    "levels": ("en-us", "en-gb", "de", "fr-fr", *list(SENTENCES)[3:], "hibari-heart"),
-    "intelligibility": ("en-us", "hibari-heart"),
-}
+DEFAULT_VOICES = ("en-us", "en-gb", "de", "fr-fr", *list(SENTENCES)[3:], "hibari-heart")
 
 
 def figures(pcm: bytes) -> Json:
@@ -164,50 +129,6 @@ def row(voice: str, what: str, result: Json) -> str:
     )
 
 
-def words_of(text: str) -> list[str]:
-    """The words of a sentence as the recogniser writes them."""
-    return re.findall(r"[a-z']+", text.lower())
-
-
-def num_errors(wanted: list[str], heard: list[str]) -> int:
-    """Substitutions, insertions and deletions (Levenshtein distance over words)."""
-    row = list(range(len(heard) + 1))
-    for number, word in enumerate(wanted, 1):
-        before, row[0] = row[0], number
-        for place, other in enumerate(heard, 1):
-            before, row[place] = row[place], min(row[place] + 1, row[place - 1] + 1, before + (word != other))
-    return row[-1]
-
-
-async def spoken(source: SpeechSource, text: str, voice: str) -> "np.ndarray[Any, np.dtype[np.int16]]":
-    """The sentence as the far side of a G.711 call hears it, at the recogniser's rate."""
-    pcm = bytearray()
-    async for chunk in source.open(TextContent(text, voice, "en"), rate_hz=LINE.rate_hz):
-        pcm += chunk.data
-    line = np.frombuffer(ulaw_decode(ulaw_encode(bytes(pcm))), np.int16).astype(np.float32)
-    quiet = np.zeros(round(QUIET_S * LINE.rate_hz), np.float32)
-    wide = soxr.resample(np.concatenate((quiet, line, quiet)), LINE.rate_hz, RECOGNISER_HZ)
-    samples: np.ndarray[Any, np.dtype[np.int16]] = np.clip(np.rint(wide), -32768, 32767).astype(np.int16)
-    return samples
-
-
-async def understood(source: SpeechSource, decoder: Any, voice: str) -> Json:
-    """The errors of one voice over all sentences."""
-    errors, sentences = 0, []
-    for text in RECOGNISED:
-        audio = await spoken(source, text, voice)
-        decoder.start_utt()
-        decoder.process_raw(audio.tobytes(), full_utt=True)
-        decoder.end_utt()
-        heard = words_of(decoder.hyp().hypstr if decoder.hyp() else "")
-        wrong = num_errors(words_of(text), heard)
-        errors += wrong
-        sentences.append({"text": text, "heard": " ".join(heard), "errors": wrong})
-        print(f"  {voice}: {wrong} of {len(words_of(text))} wrong: {' '.join(heard)}", flush=True)
-    num_words = sum(len(words_of(text)) for text in RECOGNISED)
-    return {"voice": voice, "words": num_words, "errors": errors, "rate": errors / num_words, "sentences": sentences}
-
-
 async def levels(source: SpeechSource, voices: Sequence[str]) -> list[Json]:
     results: list[Json] = []
     print(f"{'voice':24} {'':8} {'level dBFS':26} {'peak':>6} {'clipped':>8} {'DC':>7} {'lead ms':>8} {'tail ms':>8}")
@@ -222,36 +143,21 @@ async def levels(source: SpeechSource, voices: Sequence[str]) -> list[Json]:
     return results
 
 
-async def intelligibility(source: SpeechSource, voices: Sequence[str]) -> list[Json]:
-    from pocketsphinx import Decoder
-
-    decoder = Decoder(samprate=RECOGNISER_HZ, loglevel="FATAL")
-    results = [await understood(source, decoder, voice) for voice in voices]
-    for result in results:
-        print(f"{result['voice']:20} {100 * result['rate']:5.1f} % of {result['words']} words wrong")
-    return results
-
-
 async def main() -> int:
     """Measure every voice and save the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=tuple(DEFAULT_VOICES))
     parser.add_argument("--voices", nargs="*", metavar="ID")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
     options = parser.parse_args()
-    if options.what == "intelligibility" and importlib.util.find_spec("pocketsphinx") is None:
-        print("PocketSphinx is missing: pip install -r requirements/intelligibility.txt", file=sys.stderr)
-        return 1
     config = configuration.load(overrides=["tts.first_audio_target_ms=60000", *options.set])
     engine = make_engine(config)
     source = SpeechSource(engine, Normalizer(), config.tts)
-    measure = levels if options.what == "levels" else intelligibility
     await engine.start()
     try:
-        results = await measure(source, options.voices or DEFAULT_VOICES[options.what])
+        results = await levels(source, options.voices or DEFAULT_VOICES)
     finally:
         await engine.stop()
-    save(options.what, {"machine": machine(), "target_dbfs": config.tts.target_dbfs, "voices": results})
+    save("levels", {"machine": machine(), "target_dbfs": config.tts.target_dbfs, "voices": results})
     return 0
 
 

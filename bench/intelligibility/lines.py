@@ -55,6 +55,58 @@ LINES: Final[dict[str, str]] = {
 请记住您的排队号码。
 祝您旅途愉快，再见。
 """,
+    "en": """
+Thank you for calling customer service.
+Please hold while I transfer your call.
+All of our agents are busy at the moment.
+Please leave your name after the tone.
+The office is closed today because of the holiday.
+We are sorry that you had to wait so long.
+Can you please tell me your full name and address?
+The next available agent will be with you shortly.
+This call may be recorded for quality and training.
+Your new password was sent to you by mail.
+Please stay on the line for a short survey.
+The flight to Boston leaves early in the morning.
+We could not find an order in that name.
+Your parcel will arrive tomorrow afternoon.
+Do not share your password with anybody.
+The technician will call you before he leaves.
+You can pay by card or in cash.
+The repair is covered by the warranty.
+We apologize for the inconvenience.
+Your request has been approved.
+The nearest store is across from the station.
+I did not hear you well, could you repeat that?
+Say the name of the person you want to talk to.
+Your appointment with the doctor has been moved.
+We have sent the invoice to your email address.
+Would you rather be called in the evening?
+Please confirm that the address is right.
+The package has already left our warehouse.
+Turn the device off before you open the lid.
+Your bill is due at the end of the month.
+There is a free table beside the window.
+Do not hang up, we are connecting you now.
+Your account was locked for your own safety.
+Please look into your spam folder as well.
+The elevator is broken, so take the stairs.
+Which city do you live in?
+Breakfast is included in your reservation.
+We will text you when it is ready.
+The course begins after the summer break.
+We need a copy of your passport.
+The line was cut, please try again.
+Could you speak a little more slowly?
+This product is out of stock right now.
+The library is open on Saturdays, too.
+Keep the receipt in case of a complaint.
+Your insurance covers the cost of the hospital.
+It will rain all over the country tomorrow.
+You can change the code in the app.
+Thank you for answering our questions.
+A colleague will help you right away.
+""",
     "es": """
 Gracias por llamar al servicio de atención al cliente.
 Su pedido llegará mañana por la tarde.
@@ -76,6 +128,36 @@ El vuelo sale con dos horas de retraso.
 Deje su mensaje después de la señal.
 La tienda más cercana está frente a la estación.
 Que tenga un buen día y hasta pronto.
+¿Prefiere que le llamemos por la mañana?
+Para hablar con un agente, siga en línea.
+Confirme si la dirección es correcta.
+El paquete ya salió del almacén.
+Hemos recibido su mensaje y le responderemos pronto.
+Apague el aparato antes de abrir la tapa.
+La factura de la luz vence a fin de mes.
+El restaurante tiene una mesa libre junto a la ventana.
+No cuelgue, le estamos transfiriendo.
+Su cuenta ha sido bloqueada por seguridad.
+La doctora no puede atenderle hoy.
+Revise la bandeja de correo no deseado.
+El ascensor está averiado, use la escalera.
+¿En qué ciudad se encuentra usted?
+Su reserva incluye el desayuno.
+La garantía cubre cualquier defecto de fábrica.
+Le enviaremos un mensaje cuando esté listo.
+El curso empieza después de las vacaciones.
+Necesitamos una copia de su pasaporte.
+La llamada se ha cortado, inténtelo de nuevo.
+Hable un poco más despacio, por favor.
+Este producto está agotado por el momento.
+La biblioteca también abre los sábados.
+Guarde el recibo para cualquier reclamación.
+Su seguro cubre los gastos del hospital.
+El tren a Sevilla sale del andén central.
+Mañana lloverá en toda la región.
+Puede cambiar la clave desde la aplicación.
+Gracias por responder a nuestra encuesta.
+Un compañero le ayudará en seguida.
 """,
     "fr": """
 Merci d'avoir appelé le service client.
@@ -98,6 +180,36 @@ Le train partira avec une heure de retard.
 Laissez votre message après le signal sonore.
 Le magasin le plus proche est en face de la gare.
 Bonne journée et à bientôt.
+Préférez-vous être rappelé dans la matinée ?
+Pour parler à un conseiller, restez en ligne.
+Confirmez que l'adresse est correcte.
+Le colis a déjà quitté notre entrepôt.
+Nous avons bien reçu votre message.
+Éteignez l'appareil avant d'ouvrir le couvercle.
+La facture doit être payée avant la fin du mois.
+Il reste une table libre près de la fenêtre.
+Ne raccrochez pas, nous transférons votre appel.
+Votre compte a été bloqué par sécurité.
+Le docteur ne peut pas vous recevoir aujourd'hui.
+Regardez aussi dans les courriers indésirables.
+L'ascenseur est en panne, prenez l'escalier.
+Dans quelle ville habitez-vous ?
+Le petit déjeuner est compris dans votre réservation.
+La garantie couvre tous les défauts de fabrication.
+Vous recevrez un message dès que ce sera prêt.
+Les cours commencent après les vacances.
+Il nous faut une copie de votre passeport.
+La communication a été coupée, essayez encore.
+Parlez un peu plus lentement, s'il vous plaît.
+Cet article n'est plus disponible pour le moment.
+La bibliothèque est ouverte le samedi aussi.
+Gardez le reçu en cas de réclamation.
+Votre assurance rembourse les frais d'hôpital.
+Le train pour Lyon part du quai central.
+Demain, il pleuvra dans toute la région.
+Vous pouvez changer le code dans l'application.
+Merci d'avoir répondu à notre enquête.
+Un collègue va vous aider tout de suite.
 """,
     "it": """
 Grazie per aver chiamato il servizio clienti.
@@ -120,6 +232,36 @@ Il treno partirà con un'ora di ritardo.
 Lasci un messaggio dopo il segnale acustico.
 Il negozio più vicino è di fronte alla stazione.
 Buona giornata e a presto.
+Preferisce essere richiamato la mattina?
+Per parlare con un operatore, resti in linea.
+Confermi se l'indirizzo è corretto.
+Il pacco è già partito dal magazzino.
+Abbiamo ricevuto il suo messaggio e risponderemo presto.
+Spenga l'apparecchio prima di aprire il coperchio.
+La bolletta scade alla fine del mese.
+C'è un tavolo libero vicino alla finestra.
+Non riattacchi, stiamo trasferendo la chiamata.
+Il suo conto è stato bloccato per sicurezza.
+La dottoressa oggi non può riceverla.
+Controlli anche la posta indesiderata.
+L'ascensore è guasto, usi le scale.
+In quale città si trova?
+La colazione è compresa nella prenotazione.
+La garanzia copre ogni difetto di fabbrica.
+Le manderemo un messaggio quando sarà pronto.
+Il corso comincia dopo le vacanze.
+Ci serve una copia del suo passaporto.
+La linea è caduta, provi di nuovo.
+Parli un po' più lentamente, per favore.
+Questo prodotto al momento non è disponibile.
+La biblioteca è aperta anche il sabato.
+Conservi lo scontrino per eventuali reclami.
+La sua assicurazione copre le spese dell'ospedale.
+Il treno per Bologna parte dal binario centrale.
+Domani pioverà in tutta la regione.
+Può cambiare il codice con l'applicazione.
+Grazie per aver risposto alle nostre domande.
+Un collega la aiuterà subito.
 """,
     "pt": """
 Obrigado por ligar para o serviço de atendimento.
@@ -142,8 +284,66 @@ O voo vai sair com duas horas de atraso.
 Deixe a sua mensagem depois do sinal.
 A loja mais próxima fica em frente à estação.
 Tenha um bom dia e até logo.
+Prefere que liguemos de manhã?
+Para falar com um atendente, continue na linha.
+Confirme se o endereço está correto.
+O pacote já saiu do nosso depósito.
+Recebemos a sua mensagem e vamos responder logo.
+Desligue o aparelho antes de abrir a tampa.
+A conta de luz vence no fim do mês.
+Há uma mesa livre perto da janela.
+Não desligue, estamos transferindo a ligação.
+A sua conta foi bloqueada por segurança.
+A doutora não pode atender hoje.
+Verifique também a caixa de lixo eletrônico.
+O elevador está quebrado, use a escada.
+Em que cidade você mora?
+O café da manhã está incluído na reserva.
+A garantia cobre qualquer defeito de fábrica.
+Vamos mandar uma mensagem quando estiver pronto.
+O curso começa depois das férias.
+Precisamos de uma cópia do seu passaporte.
+A ligação caiu, tente outra vez.
+Fale um pouco mais devagar, por favor.
+Este produto não está disponível no momento.
+A biblioteca também abre aos sábados.
+Guarde o recibo para qualquer reclamação.
+O seguro cobre as despesas do hospital.
+O trem para o centro sai da plataforma do meio.
+Amanhã vai chover em toda a região.
+Você pode trocar a senha pelo aplicativo.
+Obrigado por responder à nossa pesquisa.
+Um colega vai ajudar você agora mesmo.
+""",
+    "hi": """
+ग्राहक सेवा में कॉल करने के लिए धन्यवाद।
+कृपया लाइन पर बने रहें।
+आपका ऑर्डर कल शाम तक पहुँच जाएगा।
+कृपया अपना नाम और पता बताइए।
+हमारे सभी प्रतिनिधि अभी व्यस्त हैं।
+अपना पासवर्ड किसी को मत बताइए।
+हमारा कार्यालय रविवार को बंद रहता है।
+मैं आपकी बात नहीं सुन पाया, कृपया दोहराइए।
+डॉक्टर के साथ आपका समय बदल गया है।
+हमने बिल आपके ईमेल पर भेज दिया है।
+असुविधा के लिए हमें खेद है।
+आपका अनुरोध स्वीकार कर लिया गया है।
+ट्रेन देर से चलेगी।
+बीप के बाद अपना संदेश छोड़िए।
+सबसे नज़दीकी दुकान स्टेशन के सामने है।
+आप कार्ड से या नकद भुगतान कर सकते हैं।
+मरम्मत वारंटी में शामिल है।
+कल पूरे राज्य में बारिश होगी।
+कृपया रसीद संभाल कर रखिए।
+आपका दिन शुभ हो।
 """,
 }
+
+
+def language_of(tag: str) -> str:
+    """The primary subtag of a voice's language, as people write it."""
+    primary = tag.split("-", maxsplit=1)[0]
+    return "zh" if primary == "cmn" else primary
 
 
 def lines_of(language: str) -> list[str]:

@@ -27,6 +27,7 @@ from cc_tts.mrcp.control.states import SYNTH_TABLE, SynthEvent, SynthState
 from cc_tts.processes.channel import Message
 from cc_tts.processes.peer import PROCESS_TABLE, ProcessEvent, ProcessState
 from cc_tts.ua.leg_state import LEG_TABLE, LegEvent, LegState
+from lab import voices_table
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 NOT_OVER_HTTP: Final = (errors.ConfigError, errors.PromptNotFound, errors.ProcessFailed, PlayoutOverflow)
@@ -208,6 +209,7 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "events": events_table,
     "layers": layers_list,
     "messages": messages_table,
+    "voices": lambda: markdown(voices_table.HEAD, list(voices_table.rows())),
 }
 
 

@@ -156,7 +156,11 @@ def _parser(arguments: Sequence[str], *, is_whole: bool = False) -> argparse.Arg
     add("voices", "list the voices of the configured engine; make your own", fill_voices)
     add("model", "check or fetch the files of the neural engine", fill_model)
     add("pjsua2", "compile the user agent's library for more calls than the PyPI wheel takes", fill_pjsua2)
-    add("config", "write the configuration files that come with cc-tts", _fill_config)
+    add(
+        "config",
+        "write the configuration files that come with cc-tts; name those of a backup",
+        lambda config: _fill_config(config, common),
+    )
     check_help = "check all that a start would, and print what is in force"
     add("check-config", check_help, lambda check: check.set_defaults(run=_check_config))
     add("doctor", "is this machine fit to serve, and if not, what to do", fill_doctor)
@@ -499,20 +503,10 @@ def _reference_encoder(model: Path) -> "ReferenceEncoder":
     return CosyVoiceReferenceEncoder(model)
 
 
-def _fill_config(config: argparse.ArgumentParser) -> None:
-    commands = config.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    init = commands.add_parser("init", help="cc_tts.toml with every key, an example for a GPU, alerts, a dashboard")
-    init.add_argument("folder", type=Path, nargs="?", default=Path(), metavar="DIR", help="where to; this folder")
-    init.add_argument("--force", action="store_true", help="overwrite files that are there")
-    init.set_defaults(run=_config_init)
+def _fill_config(config: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    from cc_tts.doctor.config_command import add_config_commands
 
-
-def _config_init(options: argparse.Namespace, _config: "Config") -> int:
-    from cc_tts.config import shipped
-
-    for path in shipped.write(options.folder, force=options.force):
-        print(path)
-    return 0
+    add_config_commands(config, parents=[common])
 
 
 def _check_config(_options: argparse.Namespace, config: "Config") -> int:

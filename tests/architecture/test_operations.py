@@ -22,6 +22,7 @@ from cc_tts.pool.state import PoolState
 pytestmark = pytest.mark.architecture
 
 yaml: Any = importlib.import_module("yaml")
+jsonschema: Any = importlib.import_module("jsonschema")
 
 ROOT = Path(__file__).resolve().parents[2]
 PROMETHEUS = ROOT / "configs/prometheus"
@@ -31,6 +32,85 @@ SUFFIXES = {"histogram": ("_bucket", "_sum", "_count"), "counter": ("_total",), 
 SCRAPED = {"job", "instance"}
 """Labels that Prometheus adds to every series."""
 NOT_OURS = {"up", "ALERTS"}
+
+
+def fields(*required: str, **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": False, "required": list(required), "properties": properties}
+
+
+def file_of(name: str, item: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return fields("apiVersion", name, apiVersion={"const": 1}, **{name: {"type": "array", "items": item}}, **more)
+
+
+TEXT = {"type": "string", "minLength": 1}
+FLAG = {"type": "boolean"}
+NUMBER = {"type": "integer", "minimum": 0}
+PROVISIONING = {
+    "datasources": file_of(
+        "datasources",
+        fields(
+            *("name", "type", "access"),
+            **dict.fromkeys(("name", "type", "uid", "url", "user", "database", "basicAuthUser"), TEXT),
+            **dict.fromkeys(("basicAuth", "withCredentials", "isDefault", "editable"), FLAG),
+            **dict.fromkeys(("orgId", "version"), NUMBER),
+            access={"enum": ["proxy", "direct"]},
+            jsonData={"type": "object"},
+            secureJsonData={"type": "object", "additionalProperties": TEXT},
+        ),
+        deleteDatasources={"type": "array"},
+        prune=FLAG,
+    ),
+    "dashboards": file_of(
+        "providers",
+        fields(
+            *("name", "options"),
+            **dict.fromkeys(("name", "folder", "folderUid"), TEXT),
+            **dict.fromkeys(("disableDeletion", "allowUiUpdates"), FLAG),
+            **dict.fromkeys(("orgId", "updateIntervalSeconds"), NUMBER),
+            type={"const": "file"},
+            options=fields("path", path=TEXT, foldersFromFilesStructure=FLAG),
+        ),
+    ),
+}
+"""Schemas of the files that provision Grafana, with the fields of its documentation ("Provision Grafana")."""
+PLACE = fields("x", "y", "w", "h", **dict.fromkeys("xywh", NUMBER))
+DASHBOARD = {
+    "type": "object",
+    "required": ["uid", "title", "schemaVersion", "panels", "templating", "time"],
+    "properties": {
+        "uid": {"type": "string", "pattern": r"^[A-Za-z0-9_-]{1,40}$"},
+        "id": {"type": "null"},
+        "schemaVersion": {"type": "integer", "minimum": 36},
+        "time": fields("from", "to", **{"from": TEXT, "to": TEXT}),
+        "panels": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["id", "type", "title", "gridPos"],
+                "properties": {
+                    "type": {
+                        "enum": [
+                            *("row", "text", "stat", "timeseries", "gauge", "bargauge", "table"),
+                            *("heatmap", "histogram", "state-timeline", "piechart", "barchart", "alertlist", "logs"),
+                        ]
+                    },
+                    "gridPos": PLACE,
+                    "datasource": fields("type", "uid", type=TEXT, uid=TEXT),
+                    "targets": {
+                        "type": "array",
+                        "minItems": 1,
+                        "items": {
+                            "type": "object",
+                            "required": ["expr", "refId"],
+                            "properties": {"expr": TEXT, "refId": {"type": "string", "pattern": "^[A-Z]$"}},
+                        },
+                    },
+                },
+            },
+        },
+    },
+}
+"""Of a dashboard's JSON model: the fields without which Grafana does not show it as it is meant. A file has no ``id``."""
 
 
 def read(path: Path) -> Any:
@@ -197,6 +277,19 @@ def test_the_dashboard_finds_its_data() -> None:
     (provider,) = read(ROOT / "configs/grafana/provisioning/dashboards/cc_tts.yml")["providers"]
     mounts = dict(volume.split(":")[:2] for volume in service("grafana")["volumes"])
     assert mounts["./configs/grafana/dashboards"] == provider["options"]["path"]
+
+
+@pytest.mark.parametrize("kind", PROVISIONING)
+def test_what_provisions_grafana_has_only_fields_that_grafana_documents(kind: str) -> None:
+    for path in (ROOT / "configs/grafana/provisioning" / kind).iterdir():
+        jsonschema.validate(read(path), PROVISIONING[kind])
+
+
+def test_the_dashboard_has_what_grafana_needs_of_one() -> None:
+    for path in DASHBOARDS:
+        jsonschema.validate(json.loads(path.read_text(encoding="utf-8")), DASHBOARD)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"title": "cc-tts", "panels": [{"type": "graph"}]}, DASHBOARD)
 
 
 def test_prometheus_scrapes_the_server() -> None:

@@ -49,6 +49,8 @@ PAGES: Final = (
     "docs/operators/scale.md",
     "docs/operators/secure.md",
     "docs/operators/speech.md",
+    "docs/operators/upgrade.md",
+    "docs/operators/backup.md",
     "docs/plugs.md",
 )
 NOT_RUN: Final = {
@@ -63,6 +65,12 @@ NOT_RUN: Final = {
     "RAY_AUTH_MODE=token ray start": "a Ray cluster of several machines",
     "jq -s": "reads the accounting file of a server in use; its lines are compared below",
     "python3 -m venv /opt/cc-tts": "installs a service of systemd: tests/architecture/test_systemd_unit.py",
+    "apt-get install ./cc-tts": "installs a package: deploy/deb/try.sh does, in CI",
+    "python3 -m venv /tmp/new": "wants a new version from PyPI's packages: deploy/deb/build.sh installs the wheel so, in CI",
+    "sha256sum --check": "wants a release: tests/integration/test_release.py",
+    "umask 077": "packs the folder that this server writes to: tests/integration/test_backup.py",
+    "tar -xpzf": "unpacks below /: tests/integration/test_backup.py, elsewhere",
+    "helm upgrade": "wants Kubernetes",
     "   token() {": "wants Kubernetes",
     "curl -s http://127.0.0.1:8090/v1/voices -F": "wants the engine cosyvoice2: tests/integration/test_api_voices.py",
     "curl -X POST http://127.0.0.1:8090/v1/calls/$CALL/transfer": "wants a far side that takes REFER: test_transfers.py",

@@ -1,0 +1,54 @@
+"""``cc-tts config``: write the configuration files that come with cc-tts; name the files that a backup has to have."""
+
+import argparse
+import dataclasses
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from cc_tts.config.schema import Config
+
+_MADE_AGAIN: Final = frozenset({"cache.disk_dir", "tts.model_dir", "vad.model_file"})
+"""Keys of paths that no backup needs: what is there is computed or fetched again."""
+
+
+def add_config_commands(config: argparse.ArgumentParser, *, parents: Sequence[argparse.ArgumentParser]) -> None:
+    """Add the commands below ``cc-tts config``."""
+    commands = config.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    init = commands.add_parser("init", help="cc_tts.toml with every key, an example for a GPU, alerts, a dashboard")
+    init.add_argument("folder", type=Path, nargs="?", default=Path(), metavar="DIR", help="where to; this folder")
+    init.add_argument("--force", action="store_true", help="overwrite files that are there")
+    init.set_defaults(run=_init)
+    files_help = "files and folders of a configuration that a backup has to have, one a line"
+    commands.add_parser("files", parents=list(parents), help=files_help).set_defaults(run=_files)
+
+
+def _init(options: argparse.Namespace, _config: Config) -> int:
+    from cc_tts.config import shipped
+
+    for path in shipped.write(options.folder, force=options.force):
+        print(path)
+    return 0
+
+
+def _files(options: argparse.Namespace, config: Config) -> int:
+    if options.config is not None:
+        print(options.config)
+    for key, path in kept(config):
+        if path.exists():
+            print(path)
+        else:
+            print(f"cc-tts: {key}: {path} is not there (yet)", file=sys.stderr)
+    return 0
+
+
+def kept(config: Config) -> Iterator[tuple[str, Path]]:
+    """Yield every key that names a file or a folder whose loss would be one, with its path."""
+    for section in dataclasses.fields(config):
+        value = getattr(config, section.name)
+        names = [each.name for each in dataclasses.fields(value)] if dataclasses.is_dataclass(value) else []
+        for name in names:
+            key = f"{section.name}.{name}"
+            if name.endswith(("dir", "file")) and key not in _MADE_AGAIN and (path := getattr(value, name)):
+                yield key, Path(path)

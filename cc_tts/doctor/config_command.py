@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,8 +10,8 @@ from typing import Final
 
 from cc_tts.config.schema import Config
 
-_MADE_AGAIN: Final = frozenset({"cache.disk_dir", "tts.model_dir", "vad.model_file"})
-"""Keys of paths that no backup needs: what is there is computed or fetched again."""
+_MADE_AGAIN: Final = frozenset({"disk_dir", "model_dir", "model_file"})
+"""Names of keys of paths that no backup needs: what is there is computed or fetched again."""
 
 
 def add_config_commands(config: argparse.ArgumentParser, *, parents: Sequence[argparse.ArgumentParser]) -> None:
@@ -43,12 +44,13 @@ def _files(options: argparse.Namespace, config: Config) -> int:
     return 0
 
 
-def kept(config: Config) -> Iterator[tuple[str, Path]]:
-    """Yield every key that names a file or a folder whose loss would be one, with its path."""
-    for section in dataclasses.fields(config):
-        value = getattr(config, section.name)
-        names = [each.name for each in dataclasses.fields(value)] if dataclasses.is_dataclass(value) else []
-        for name in names:
-            key = f"{section.name}.{name}"
-            if name.endswith(("dir", "file")) and key not in _MADE_AGAIN and (path := getattr(value, name)):
-                yield key, Path(path)
+def kept(value: object, key: str = "") -> Iterator[tuple[str, Path]]:
+    """Yield every key of a configuration, or below ``key``, that names what is not made again, with its path."""
+    if dataclasses.is_dataclass(value):
+        value = {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
+    name = key.rpartition(".")[2]
+    if isinstance(value, dict):
+        for each, below in value.items():
+            yield from kept(below, f"{key}.{each}" if key else each)
+    elif value and isinstance(value, str) and name not in _MADE_AGAIN and re.search(r"(^|_)(dir|file)$", name):
+        yield key, Path(value)

@@ -33,7 +33,7 @@ grep -rlI -- "$staged" "$opt/bin" "$opt/pyvenv.cfg" | xargs sed -i "s|$staged||g
 # The service cannot write here, so it is compiled now; a date in the compiled files is that of their source.
 find "$opt" -name __pycache__ -prune -exec rm -rf {} +
 find "$opt" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
-"$opt/bin/python" -m compileall -q -j 0 -s "$staged" --invalidation-mode timestamp "$opt/lib"
+"$opt/bin/python" -m compileall -q -j 0 -s "$staged" --invalidation-mode timestamp "$opt/lib" ${pjsua2:+"$opt/pjsua2-server"}
 
 install -d "$staged"/usr/{bin,lib/systemd/system,lib/sysusers.d,share/bash-completion/completions,share/doc/cc-tts}
 ln -s /opt/cc-tts/bin/cc-tts "$staged/usr/bin/cc-tts"
@@ -67,5 +67,5 @@ Description: SIP speech server for call centers
  and listens to keys and speech meanwhile. Python packages are below /opt/cc-tts.
 X
 install -m 755 deploy/deb/{postinst,prerm,postrm} "$staged/DEBIAN/"
-dpkg-deb --root-owner-group -Zzstd -z9 --build "$staged" "$folder" >/dev/null
+dpkg-deb --root-owner-group -Zzstd -z6 --build "$staged" "$folder" >/dev/null
 rm -rf "$work"

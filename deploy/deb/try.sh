@@ -25,7 +25,7 @@ grep -q '^cc-tts:' "$root/etc/passwd" || fail "it makes no user"
 ! grep -rqI -- /build/deb/ "$root/opt/cc-tts/bin" "$root/opt/cc-tts/pyvenv.cfg" || fail "it names the folder that it was made in"
 echo "deb: $(cc_tts --version), $(du -sm "$root/opt" | cut -f1) MiB"
 
-settings=(--config "$config" --set sip.host=127.0.0.1 --set "sip.port=${SIP_PORT:-25462}" --set "http.port=${HTTP_PORT:-28482}" --set 'routes.*.then=hangup')
+settings=(--config "$config" --set sip.host=127.0.0.1 --set "sip.port=${SIP_PORT:-25462}" --set "http.port=${HTTP_PORT:-28482}" --set 'routes.*.then=hangup' --set 'routes.*.greeting=Installed.')
 cc_tts check-config "${settings[@]}" > /dev/null
 cc_tts say 'Installed.' -o "$root/said.wav"
 [ "$(stat -c %s "$root/said.wav")" -gt 8000 ] || fail "say wrote $(stat -c %s "$root/said.wav") bytes"
@@ -44,9 +44,10 @@ wait "$serving" || fail "cc-tts serve ended with $?"
 serving=""
 
 echo '# mine' >> "$config"
-DPKG_ROOT=$root "$root/var/lib/dpkg/info/cc-tts.postinst" configure 0.0.1 # as an upgrade does
+DPKG_ROOT=$root DPKG_MAINTSCRIPT_PACKAGE=cc-tts "$root/var/lib/dpkg/info/cc-tts.postinst" configure 0.0.1 # as an upgrade does
 [ "$(tail -1 "$config")" = "# mine" ] || fail "an upgrade changed the configuration"
 dpkg_here --purge cc-tts
-[ ! -e "$root/opt/cc-tts/bin" ] && [ ! -e "$root/usr/bin/cc-tts" ] || fail "files are left after a purge"
+left=$(find "$root/opt" "$root/usr" -type f -o -type l | head -3)
+[ -z "$left" ] || fail "a purge left $left"
 [ "$(tail -1 "$config")" = "# mine" ] || fail "a purge took the configuration"
 echo "deb: installed, greeted a call, upgraded, removed; the configuration stayed"

@@ -75,10 +75,10 @@ def test_the_page_names_every_key_of_a_path() -> None:
     keys = [
         *("tls.certificate_file", "tls.private_key_file", "tls.ca_file", "tts.voices_dir", "tts.lexicons_dir"),
         *("remote.ca_file", "remote.certificate_file", "remote.private_key_file"),
-        *("record.dir", "prompts.dir", "accounting.file", "webhooks.file"),
+        *("record.dir", "prompts.dir", "accounting.file", "webhooks.file", "tts.models.large.voices_dir"),
     ]
-    config = configuration.load(overrides=[f"{key}=/a/{key}" for key in keys])
+    made_again = ("cache.disk_dir", "vad.model_file", "tts.models.large.model_dir")
+    config = configuration.load(overrides=[f"{key}=/a/{key}" for key in (*keys, *made_again)])
     assert {key: str(path) for key, path in kept(config)} == {key: f"/a/{key}" for key in keys}
     for key in keys:
-        section = key.partition(".")[0]
-        assert f"`{key}`" in page or f"`[{section}]`" in page, key
+        assert f"`{key}`" in page or f"`[{key.partition('.')[0]}" in page, key

@@ -28,7 +28,7 @@ _NAME_GOES_ON = re.compile(
     r"[A-Z]{1,5}-?\d|(?:Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Oct|Nov|Dec|Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]{0,6}\b"
 )
 """Behind the short name of a month, of a day or of a number."""
-_PART_GOES_ON = re.compile(r"(?!I\b)[IVX]{1,6}\b(?!-)")
+_PART_GOES_ON = re.compile(r"(?!I\b)[IVX]{1,6}\b(?!-)|[B-HJ-Z]\b(?!\.)|A(?=[,;:)])")
 _DAY_GOES_ON = re.compile(r"[AP]M\b")
 _PERHAPS_MORE = re.compile(r"[A-Z][A-Za-z]{0,8}-?")
 """The beginning of a word by which it is decided, whose end has not come yet."""
@@ -43,7 +43,9 @@ _LAST_OR_NOT = (
             r"\w+",
             "etc ave blvd rd ct pl ln ft lb lbs oz hr hrs mins secs yr yrs wk wks mo mos in misc bal pymt pmt req svc "
             "cust wt ht supv recd mkt temp qtr pkg mfr mgmt esq ea pts mtg bus excl conf info "
-            "ded rep aves sts lg",
+            "ded rep aves sts lg "
+            "wkly mthly qtrly ck agmt eqpt hrg trk ctrm dkt mvt rpt cxl plt plts ctn ctns diff occ blt gtt gtts pop "
+            "tab tabs cap caps",
         )
     )
     | _HALF_OF_DAY
@@ -64,16 +66,47 @@ _LAST_UNLESS_NUMBER = frozenset(
         "no nos jan feb mar apr jun jul aug sep sept oct nov dec",
     )
 )
-_PARTS = frozenset({"sec", "fig", "vol", "pp", "ch", "opt", "para"})
+_PARTS = frozenset({"sec", "fig", "vol", "pp", "ch", "opt", "para", "sc", "op", "term", "ex", "gr", "mi", "pt", "sch"})
+_VOWELS = frozenset("aeiouy")
+"""A word in small letters without one of them is a short form, as btw."""
+_QUALIFIERS = frozenset({"temp", "misc", "mkt", "ded"})
+_ACRONYM = re.compile(r"[A-Z]{2,5}\b")
+_COURTS = frozenset(
+    {
+        "fed",
+        "cal",
+        "app",
+        "super",
+        "sup",
+        "dist",
+        "cir",
+        "civ",
+        "crim",
+        "evid",
+        "bankr",
+        "supp",
+        "rptr",
+        "cong",
+        "sess",
+        "mot",
+        "def",
+        "pltf",
+        "resp",
+    }
+)
+_CITATION_GOES_ON = re.compile(
+    r"(?:App|Ct|Cl|Div|Rs?|Civ|Crim|Evid|P|Supp|Rptr|Cir|Cong|Sess|Code|Rule)\b"
+    r"|(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]{0,6}\b"
+)
 _DAYS = frozenset({"mon", "tue", "tues", "wed", "thu", "thur", "thurs", "fri", "sat", "sun"})
 
 
 _LONGEST_UNIT = 4
 """Letters of a unit behind a number, whose full stop may end the sentence (``50 gal. tank``)."""
-_AMOUNT_BEFORE = re.compile(r"(?:\d|/)\s{0,2}$")
+_AMOUNT_BEFORE = re.compile("[\\d/¼-¾⅐-⅞]\\s{0,2}$")
 _MEASURE_OF_WORD = re.compile(r"\d-$")
 """A unit behind a hyphen belongs to the word that follows: an 18-mo. CD."""
-_LAST_PERHAPS = _LAST_OR_NOT | _LAST_UNLESS_NUMBER | _PARTS | _DAYS
+_LAST_PERHAPS = _LAST_OR_NOT | _LAST_UNLESS_NUMBER | _PARTS | _DAYS | _COURTS
 
 
 class SentenceSplitter:
@@ -169,10 +202,19 @@ def _full_stop_ends(before: str, following: str, *, is_complete: bool) -> bool |
         return _ends_after_number(before, following)
     if word in _NEVER_LAST or (word == "ft" and not before.rstrip(" .sq")[-1:].isdigit()):
         return False
+    is_short_form = _VOWELS.isdisjoint(word) and len(word) > 1 and not written.isupper()
+    if is_short_form and following and not following[0].isupper():
+        return False
     is_unit = written.islower() and len(word) <= _LONGEST_UNIT and _AMOUNT_BEFORE.search(before) is not None
     if is_unit and following and not following[0].isupper():
         return False
-    depends = is_unit or word in _LAST_PERHAPS or _is_several_initials(written) or _MEASURE_OF_WORD.search(before)
+    depends = (
+        is_unit
+        or is_short_form
+        or word in _LAST_PERHAPS
+        or _is_several_initials(written)
+        or _MEASURE_OF_WORD.search(before)
+    )
     if depends and not is_complete and (not following or _PERHAPS_MORE.fullmatch(following)):
         return None
     if is_unit and following and _QUADRANT.match(following):
@@ -204,5 +246,9 @@ def _ends_after(word: str, following: str) -> bool:
     if (word in _HALF_OF_DAY and _ZONE.match(following)) or (word in _STREETS and _QUADRANT.match(following)):
         return False
     if (word in _PARTS and _PART_GOES_ON.match(following)) or (word in _DAYS and _DAY_GOES_ON.match(following)):
+        return False
+    if word in _QUALIFIERS and _ACRONYM.match(following):
+        return False
+    if (word in _COURTS or word == "ct") and _CITATION_GOES_ON.match(following):
         return False
     return following[0].isupper() and (word in _LAST_OR_NOT or _NAME_GOES_ON.match(following) is None)

@@ -10,7 +10,7 @@ _TOP_LEVEL = (
     "com|org|net|edu|gov|mil|int|info|biz|name|pro|mobi|tel|app|dev|shop|store|online|site|website|web|page|cloud|tech|digital"
     "|software|systems|solutions|services|support|help|health|healthcare|clinic|care|dental|bank|finance|financial|insurance"
     "|credit|loans|money|energy|travel|delivery|email|link|live|news|blog|media|agency|group|global|world|company|business"
-    "|academy|school|university|space|zone|team|today|network|host|top|xyz|club|fun|vip|wang|icu|ltd|inc"
+    "|academy|school|university|space|zone|team|today|network|host|local|internal|lan|corp|intranet|example|top|xyz|club|fun|vip|wang|icu|ltd|inc"
     # countries, apart from those that are English words: "okay.so" may be two sentences
     "|ac|ae|ai|ar|au|bd|bg|br|ca|cc|ch|cl|cn|co|cz|de|dk|ee|eg|es|eu|fi|fm|fr|gg|gl|gr|hk|hr|hu|id|ie|il|io|jp|ke|kr|kz|lk"
     "|lt|lu|lv|ly|ma|me|mo|mx|ng|nl|np|nu|nz|pe|ph|pk|pl|pt|ro|rs|ru|sa|se|sg|sh|si|sk|st|th|tk|tn|tr|tv|tw|ua|ug|uk|us|uy|ve|vn"
@@ -46,6 +46,18 @@ _SCHEME = re.compile(r"^[Hh][Tt][Tt][Pp][Ss]?://")
 _TRAILING = ".,;:!?"
 _PIECE = re.compile(r"[A-Za-z]+|\d+|[^A-Za-z0-9]")
 _SHORT_CODE = 4  # unmeasured
+_LONGEST_ACRONYM = 5  # unmeasured
+_VOWELS = frozenset("aeiouy")
+_ACRONYMS = frozenset(
+    (
+        "aaa", "abc", "ap", "api", "apis",
+        "att", "aws", "ca", "epa", "erp", "faa", "faq", "faqs", "fbi", "fda", "hr", "iam", "ibm",
+        "irs", "mfa", "nih", "qa", "sso", "ssa", "tsa", "uat", "ubs", "ui", "ups",
+        "uri", "url", "usa", "uscis", "usda", "usps",
+        "va", "vip", "voip",
+    )
+)  # fmt: skip
+"""Acronyms with a vowel that stand in hosts and files in small letters."""
 _LETTER_GROWS = re.compile("[a-z][A-Z]")
 _TLD_AT_END = re.compile(r"(?<=\.)[A-Za-z]{2}(?=[/:]|$)")
 
@@ -100,5 +112,6 @@ def _letters_or_sign(piece: str, signs: Mapping[str, str]) -> str:
     if not piece.isalpha():
         return signs.get(piece, "")
     is_short_code = len(piece) <= _SHORT_CODE and _LETTER_GROWS.search(piece) is not None
-    is_spelled = piece == "www" or (piece.isupper() and len(piece) <= _TWO_LETTER_LABEL) or is_short_code
+    is_acronym = piece in _ACRONYMS or (len(piece) <= _LONGEST_ACRONYM and _VOWELS.isdisjoint(piece.lower()))
+    is_spelled = is_acronym or (piece.isupper() and len(piece) <= _TWO_LETTER_LABEL) or is_short_code
     return " ".join(piece) if is_spelled else piece

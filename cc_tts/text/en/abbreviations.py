@@ -2,7 +2,8 @@
 
 import re
 
-from cc_tts.text.en.numbers import cardinal, ordinal, plural
+from cc_tts.text.en.numbers import plural
+from cc_tts.text.en.roman_numerals import ROMAN_RULES
 from cc_tts.text.en.units import PLURALS, SINGULARS
 from cc_tts.text.substitution import in_order, kept_stop
 
@@ -19,6 +20,10 @@ _WORDS = {
     "mgr": "manager", "pkg": "package", "mfr": "manufacturer", "esq": "Esquire",
     "yr": "year", "wk": "week", "hr": "hour", "ea": "each",
     "rte": "Route", "aves": "Avenues", "sts": "Streets", "rep": "representative", "mgmt": "management", "pts": "points",
+    "ck": "check", "agmt": "agreement", "eqpt": "equipment", "hrg": "hearing", "trk": "track", "ctrm": "courtroom",
+    "dkt": "docket", "repl": "replace", "mvt": "movement", "rpt": "report", "cxl": "cancel",
+    "plt": "pallet", "plts": "pallets", "ctn": "carton",
+    "ctns": "cartons", "diff": "difference", "occ": "occupancy", "blt": "built", "gtt": "drop", "gtts": "drops",
 }  # fmt: skip
 _NEVER_LAST = {
     "apt": "apartment", "ste": "Suite", "dept": "department", "est": "established", "approx": "approximately",
@@ -47,7 +52,7 @@ _NUMBERED_PARTS = {
     "vol": "volume", "p": "page", "pp": "pages", "pg": "page", "ch": "chapter", "fig": "figure", "par": "paragraph",
     "para": "paragraph",
     "opt": "option", "art": "article", "ver": "version", "v": "version",
-    "sec": "section",
+    "sec": "section", "sc": "scene", "op": "opus", "gr": "grade", "mi": "mile", "pt": "part", "ct": "count", "rd": "round",
 }  # fmt: skip
 _CAPITALISED_PARTS = "|".join(short.capitalize() for short in _NUMBERED_PARTS if len(short) > 1)
 CHAT_WORDS = {
@@ -60,6 +65,11 @@ CHAT_WORDS = {
     "add'l": "additional", "addl": "additional",
     "lvl": "level", "freq": "frequency", "fwd": "forward", "wkdays": "weekdays", "wkends": "weekends",
     "blk": "block", "blks": "blocks", "hrs": "hours", "mins": "minutes", "secs": "seconds", "wks": "weeks", "mos": "months",
+    "aff'd": "affirmed", "rev'd": "reversed", "cont'd": "continued", "app'd": "approved", "recv'g": "receiving",
+    "del'y": "delivery", "dep't": "department", "sec'y": "secretary", "ass'n": "association", "comm'n": "commission",
+    "wkly": "weekly", "mthly": "monthly", "qtrly": "quarterly", "gnd": "ground",
+    "dbl": "double", "sgl": "single", "atty": "attorney",
+    "incl'd": "included", "xfer": "transfer", "xfers": "transfers", "b'day": "birthday",
     "hols": "holidays", "yrs": "years", "lbs": "pounds", "dims": "dimensions", "ctrl": "control", "tkt": "ticket",
 }  # fmt: skip
 CHAT_WORDS |= {
@@ -67,34 +77,69 @@ CHAT_WORDS |= {
     for short in ("acct", "appt", "dept", "mgr", "pkg", "amt", "msg", "txn", "pmt", "pymt", "rm", "tkt")
 }
 """Short forms that are spoken in full without a stop."""
+_SLASHED = {
+    "c/o": "care of", "C/O": "care of", "b/c": "because", "b/w": "between", "b/t": "between", "n/a": "N A",
+    "w/d": "withdrawal",
+    "c/b": "callback", "C/B": "callback", "f/u": "follow-up", "F/U": "follow-up", "p/u": "pickup", "P/U": "pickup",
+    "d/t": "due to", "w/in": "within", "w/i": "within", "a/k/a": "A K A", "d/b/a": "D B A", "f/k/a": "F K A",
+    "s/n": "serial number", "S/N": "serial number", "p/n": "part number", "P/N": "part number", "n/c": "no charge",
+    "r/o": "rule out", "h/o": "history of", "s/p": "status post", "c/w": "consistent with", "o/b/o": "on behalf of",
+}  # fmt: skip
 _SPELLED = "ACH|Rx|ADA|BOS|COB|COPD|DOB|DOT|EFT|LAX|LOA|MMS|OB|PO|POA|POS|PSI|TOS|UPS"
 """Acronyms that are said letter by letter and that hibari's lexicon and rules read as words, alone or in a sentence (of 240
 that were tried); the others it spells itself, or they are words (PIN, HIPAA, HVAC).
 """
+_PATIENT = (
+    r"(?<!\d )\b([Pp])t\b\.?(?='s\b|\s(?:c/o|denie[ds]|reports|states|is|was|has|had|presents|presented|tolerated|advised"
+    r"|instructed|will|should|needs|complains|admitted|arrived|requests?|called|seen)\b)"
+)
+_TABLETS = r"(?<=\d )(tab|cap)(s?)\b(?:\.(?!\s?[A-Z][a-z]))?"
+_TAKEN = re.compile(
+    r"\b(?:take|mg|milligrams?|mcg|rx|dose|p\s?o|prn|daily|q\s?d|[btq]\s?i\s?d|q\d{1,2}h?|by mouth|bottles?|refills?)\b|#\d",
+    re.IGNORECASE,
+)
+_OF_RADIO = re.compile(r"\b(?:Wi-?Fi|SSID|TV|radio|VHF|UHF|router|[25] ?GHz|broadcast)\b", re.IGNORECASE)
 _COUNTED_TIMES = r"\s(?:night|day|week|month|year|hour|person|people|guest|unit|item)s?\b"
 _IS_CALLED = re.compile(r"\b(?:call|dial|reach|contact|ask|phone|ext|extension|transfer|desk)\b", re.IGNORECASE)
 _COUNT_BEFORE = re.compile(r"(?:\d|\b(?:per|one|half))[\s-]?$", re.IGNORECASE)
+_SEVERAL_BEFORE = re.compile(r"(?:[2-9]|\d{2}|,\d{3})\s$")
+_COUNTED_NOUNS = frozenset(
+    {
+        "cust",
+        "pkg",
+        "acct",
+        "appt",
+        "pmt",
+        "pymt",
+        "tkt",
+        "veh",
+        "bldg",
+        "rep",
+        "inv",
+        "loc",
+        "dept",
+        "rm",
+        "apt",
+        "mtg",
+        "lic",
+        "cert",
+        "grp",
+        "ref",
+        "rpt",
+        "agmt",
+        "hrg",
+    }
+)
 _DOSE = re.compile(r"\b(?:(?:milli|micro)?grams?|milliliters?|tablets?|capsules?|units?|drops?|P\s?O)\b")
-_ROMAN_NUMBER = r"(?!I\s(?!of\b|[§&]))[IVX]{1,6}\b"  # "I" before a word may be who speaks
-_ROMAN = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
+_ROMAN_NUMBER = r"(?!I\s(?!of\b|[§&]))(?:[IVX]{1,6}|[ivx]{2,6})\b"  # "I" before a word may be who speaks
 _AFTER_HOUSE_NUMBER = re.compile(r"\b[\w-]+\s(?:[A-Z]\w*\s){1,3}$")
 _STREET_NAME = re.compile(r"(?:\d\w*|[A-Z]\w*)\s$")
 _STREET_INSIDE_SENTENCE = re.compile(
     r"[\w,]\s(?!(?:Mount|Port|Fort|Lake|Downtown|North|South|East|West|Mister|Miz|Missus|Doctor|Judge)\s)[A-Z]\w*\s$|\d\w*\s$"
 )
 _NEXT_IS_NAME = re.compile(r"\s[A-Z]\w+")
-_NUMBERED = re.compile(
-    r"\b(?:World War|Phase|Type|Title|Chapter|Part|Section|Class|Stage|Level|Tier|Schedule|Grade|Super Bowl|Act|Volume)$",
-    re.IGNORECASE,
-)
-_NUMBERED_PLACE = re.compile(
-    r"\b(?:Theat(?:er|re)|Hall|Building|Terminal|Room|Annex|Unit|Zone|Ward|Pavilion|Tower|Wing|Block|Plan|Option|Group|Category"
-    r"|Region|Division|Appendix|Exhibit|Article|Figure|Table|Module|Book|Episode|Season|Version|Mark|Generation|Series|Studio"
-    r"|Court|Lab|Plaza|Park|Calculus|Algebra|Biology|Chemistry|Physics|English|Spanish|French|Fund|Trust|Factor|Round|Lot)$"
-)
-"""These places and works are numbered; V and X alone may be the letter of one."""
 _PER_WORDS = {symbol: one for symbol, one in SINGULARS.items() if len(symbol) > 1 and symbol[0] != "°"} | {
-    "ppl": "person", "pp": "person", "pax": "passenger", "sem": "semester", "qtr": "quarter",
+    "ppl": "person", "pp": "person", "pax": "passenger", "sem": "semester", "qtr": "quarter", "sh": "share",
 }  # fmt: skip
 _PROFESSIONS = (
     "Director|Manager|Mgr|VP|Vice|Engineer|Analyst|Account|Associate|Project|Product|Advisor|Agent|Consultant|Specialist|Developer"
@@ -115,30 +160,7 @@ _COUNTED_PER = (
     r"(?=[a-z]{3,20}(?<!s)(?![\w/])|\d{1,3}\s?(?:h|hrs?|hours?|days?|weeks?|months?)\b)"
 )
 """Eight sprays/24 hours, two bags/passenger."""
-_NAME_BEFORE = re.compile(r"(?<![\w])[A-Z][a-z]+$")
 _LOOK_BACK_CHARACTERS = 60
-
-
-def _roman(written: str) -> int:
-    values = [_ROMAN[character] for character in written]
-    return sum(
-        -value if value < following else value for value, following in zip(values, [*values[1:], 0], strict=True)
-    )
-
-
-def _numbered(match: re.Match[str]) -> str | None:
-    """``Title IX`` as "Title nine"."""
-    start = max(0, match.start() - 12)
-    is_numbered = _NUMBERED.search(match.string, start, match.start()) or (
-        len(match[1]) > 1 and _NUMBERED_PLACE.search(match.string, start, match.start())
-    )
-    return f" {cardinal(_roman(match[1]))}" if is_numbered else None
-
-
-def _after_name(match: re.Match[str]) -> str | None:
-    """``Henry VIII`` as "Henry the eighth"."""
-    name = _NAME_BEFORE.search(match.string[: match.start()])
-    return f" the {ordinal(_roman(match[1]))}" if name else None
 
 
 def _word(match: re.Match[str]) -> str | None:
@@ -148,10 +170,31 @@ def _word(match: re.Match[str]) -> str | None:
     is_hour = _COUNT_BEFORE.search(match.string, max(0, match.start() - 8), match.start())
     if not is_hour and (match[1] == "HR" or (match[1] == "Hr" and _NEXT_IS_NAME.match(match.string, match.end()))):
         return None  # of human resources, or a German gentleman
+    if written.endswith("s") and (one := written[:-1]) in _COUNTED_NOUNS:
+        return plural(_NEVER_LAST.get(one) or _WORDS[one]) + kept_stop(match)
+    if written in _COUNTED_NOUNS and _SEVERAL_BEFORE.search(match.string, max(0, match.start() - 12), match.start()):
+        return plural(_NEVER_LAST.get(written) or _WORDS[written]) + kept_stop(match)
     if written in _NEVER_LAST:
         return _NEVER_LAST[written] + ("." if match.end() == len(match.string) else "")
     said = _WORDS.get(written) or CHAT_WORDS.get(written)
     return said and said + kept_stop(match)
+
+
+def _population(match: re.Match[str]) -> str:
+    return f"{match[1] or match[2]}opulation" + kept_stop(match)
+
+
+def _tablets(match: re.Match[str]) -> str | None:
+    """``2 tabs`` of a medicine; those of a browser are tabs."""
+    if not _TAKEN.search(match.string):
+        return None
+    return f"{'tablet' if match[1] == 'tab' else 'capsule'}{match[2]}"
+
+
+def _slashed(match: re.Match[str]) -> str:
+    """``w/in`` as "within", and a patient's ``c/o`` as "complains of"."""
+    is_complaint = match[1] == "c/o" and match.string.endswith("atient ", 0, match.start())
+    return "complains of" if is_complaint else _SLASHED[match[1]]
 
 
 def _per(match: re.Match[str]) -> str:
@@ -192,18 +235,32 @@ say_abbreviations = in_order(
     (r"\b(Mr|Mrs|Ms)\b(?:\.(?=\s(?:and|&)\s[A-Z])|(?=\s[A-Z]))", lambda match: _TITLES[match[1]]),
     (r"\bDr\b\.?", lambda match: _by_place(match, "Doctor", "Drive")),
     (r"\bSt\b\.?", lambda match: _by_place(match, "Saint", "Street")),
-    (r"\bch\.\s(?=\d{3})", "channel "),
+    (
+        r"\b[Cc]h\.\s(?=(\d{3})|\d)",
+        lambda match: "channel " if match[1] or _OF_RADIO.search(match.string) else None,
+    ),
+    (_PATIENT, r"\1atient"),
+    (
+        r"\b([Cc])t\.(?=\s(?:costs?|orders?|ordered|dates?|fees?|case|reporter|clerk|hearing|appearance|appointed)\b)",
+        r"\1ourt",
+    ),
+    (r"\b([Tt])erm\.\s(?=[A-Z\d](?![\w-]))", r"\1erminal "),
+    (r"\b([Ee])x\.\s(?=[A-Z\d]{1,2}(?![\w-]))", r"\1xhibit "),
+    (r"(?:\b|(?<=\())b\.\s(?=(?:1\d|20)\d\d\b|[A-Z][a-z]{2,8}\.? \d)", "born "),
+    (r"\b([Ss])ch\.\s(?=(?:[A-Z]|[A-Z]?\d{1,2}|[A-Z]-?\d)(?![\w-]))", r"\1chedule "),
+    (
+        r"(?:\b|(?<=\())([Pp])op\.(?=\s(?:of|about|under|over|is|was)\b|\s\d|:)|(?<=\bthe )([Pp])op\.(?=\s[a-z]|[.,;)]|$)",
+        _population,
+    ),
+    (_TABLETS, _tablets),
     (
         rf"\b({'|'.join(_NUMBERED_PARTS)}|{_CAPITALISED_PARTS})\.\s?(?=\d|{_ROMAN_NUMBER})",
         lambda match: f"{_NUMBERED_PARTS[match[1].lower()]} ",
     ),
-    (r"\s([IVX]{1,6}|(?<=Bowl\s)[IVXLC]{1,8})\b", _numbered),
     (
-        r"\b((?:King|Queen|Pope|Emperor|Tsar|Czar)\s[A-Z][a-z]+(?:\s[A-Z][a-z]+)?)\s([IVX]{1,5})\b",
-        lambda match: f"{match[1]} the {ordinal(_roman(match[2]))}",
+        rf"(?i)\b({'|'.join(sorted(CHAT_WORDS, key=len, reverse=True))})\b(?!\.|'d\b)",
+        lambda match: CHAT_WORDS[match[1].lower()],
     ),
-    (rf"(?i)\b({'|'.join(CHAT_WORDS)})\b(?!\.)", lambda match: CHAT_WORDS[match[1].lower()]),
-    (r"(?<=[a-z])\s(II|III|IV|VI|VII|VIII|IX|XI{1,3}|XIV|XVI{0,3})(?=[\s.,;:!?)']|$)", _after_name),
     (r"\b[Nn]os\.(?:\s?(?=#?\d)|\s(?=(?:is|was)\b))", "numbers "),
     (r"\b[Nn]o\.\s(?=(?:is|was)\b)", "number "),
     (r"\b[Nn]o\.(?=:)", "number"),
@@ -212,7 +269,7 @@ say_abbreviations = in_order(
     (r"(?i)\b(?:i\.\s?e|ie)\.(?!\w),?", "that is,"),
     (_PER, _per),
     (_COUNTED_PER, r"\1 per "),
-    (rf"\b({_COUNTED_UNITS})\s?/\s?(?=[a-z]{{3,20}}(?<!s)(?![\w/]))(?!feet\b)", r"\1 per "),
+    (rf"\b({_COUNTED_UNITS})\s?/\s?(?=[a-z]{{3,20}}(?<!s)(?![\w/]))(?!feet\b|[a-z-]+ percent\b)", r"\1 per "),
     (r"\b([Ii])ns\.?(?=\s(?:card|co|policy|info|plan|carrier|provider|company)\b)", r"\1nsurance"),
     (r"(?<![\w/])([wmqy])/\1(?![\w/])", lambda match: f"{_PERIODS[match[1]]} over {_PERIODS[match[1]]}"),
     (r"\bUtd\b\.?", "United"),
@@ -247,11 +304,8 @@ say_abbreviations = in_order(
     (r"\b([Ii]n|[Ee]x)cl\.?(?=\s?[,;)!?]|\.?$)", r"\1cluded"),
     (rf"\bSr\.(?=\s(?:{_PROFESSIONS})\b)", "Senior"),
     (r"\b([A-Za-z']{2,7})\.(?!\w)", _word),
-    (r"(?i)(?<!\w)c/o(?!\w)", "care of"),
-    (r"(?<!\w)b/c(?!\w)", "because"),
-    (r"(?<!\w)b/[wt](?!\w)", "between"),
-    (r"(?<!\w)n/a(?!\w)", "N A"),
-    (r"(?<!\w)w/d(?!\w)", "withdrawal"),
+    *ROMAN_RULES,
+    (rf"(?<![\w/])({'|'.join(_SLASHED)})(?![\w/])", _slashed),
     (
         rf"(?<=[A-Za-z])\s[x×]\s(\d{{1,2}}(?![\w:/-]|\.\d)|\d{{3,4}}(?={_COUNTED_TIMES}))",
         _times,

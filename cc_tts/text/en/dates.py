@@ -149,7 +149,13 @@ _AGE = (
 )
 _COUNTED = r"(?!\s(?:dollars|euros|pounds|points|people|units|items|minutes|hours|days|miles|times|copies|million)\b)"
 _MIN_FULL_YEAR_DIGITS = 4  # unmeasured
+_CENTURIES_AGO = (
+    r"((?:\b(?:from|between|ruled|reigned|lived|circa|years?|born|in)\s|\())"
+    r"(1[1-8]\d\d)(?:\s?[-–—]\s?| to )(1[1-9]\d\d)(?![\w/:%-])(?![.,]\d)"
+)
 _PIVOT = 70
+_FIRST_BIRTH_YEAR = 30
+_BIRTH = re.compile(r"\b(?:DOB|D\.O\.B\.|births?|birthdate|birthday|born)\b", re.IGNORECASE)
 
 
 def _date_rules(*, day_first: bool) -> Callable[[str], str]:
@@ -160,7 +166,10 @@ def _date_rules(*, day_first: bool) -> Callable[[str], str]:
         begins_with_day = (swapped and second <= _NUM_MONTHS) or first > _NUM_MONTHS
         month, day = (second, first) if begins_with_day else (first, second)
         written = groups.get("year")
-        return spoken_date(full_year(written) if written else None, month, day, day_first=begins_with_day)
+        in_year = full_year(written) if written else None
+        if written and in_year is not None and _BIRTH.search(match.string, max(0, match.start() - 30), match.start()):
+            in_year = _year_of_birth(written)
+        return spoken_date(in_year, month, day, day_first=begins_with_day)
 
     def day_range(match: re.Match[str]) -> str | None:
         days = [_DAY.fullmatch(match[name]) for name in ("first", "last")]
@@ -318,6 +327,12 @@ def full_year(written: str) -> int:
     return int(written) + (1900 if int(written) >= _PIVOT else 2000)
 
 
+def _year_of_birth(written: str) -> int:
+    """Who was born in 58 was born in the last century, as far as the first years of this one are told by a zero, 1 or 2."""
+    is_full = len(written) == _MIN_FULL_YEAR_DIGITS
+    return int(written) if is_full else int(written) + (1900 if int(written) >= _FIRST_BIRTH_YEAR else 2000)
+
+
 def _month_name(written: str) -> str:
     return _MONTH_BY_PREFIX[written[:3].lower()]
 
@@ -424,6 +439,10 @@ say_years = in_order(
     (r"(?<=[\s(])'(\d\d)(?![\w'%]|[.:,]\d)", lambda match: two_digits(int(match[1]))),
     (r"(?:(?<=\bthe )|(?<!\w)')([2-9])0'?s\b", lambda match: plural(year(1900 + 10 * int(match[1])).split()[-1])),
     (r"(?<![\w.,/:-])((?:19|20)\d\d)\s?[-–—]\s?((?:19|20)?\d\d)(?![\w/:%-])(?![.,]\d)", _year_range),
+    (
+        _CENTURIES_AGO,
+        lambda match: f"{match[1]}{year(int(match[2]))} to {year(int(match[3]))}" if match[2] < match[3] else None,
+    ),
     (
         rf"(?<![\w/:$£€¥])(?<!\d[.,])((?:19|20)\d\d)(?![\w/:%°])(?!\s?[%°])(?![.,]\d){_COUNTED}",
         lambda match: year(int(match[1])),

@@ -2,10 +2,12 @@
 
 import re
 
+from cc_tts.text.en.mixed_ids import NUMBER_WITH_SUFFIX, mixed_id
 from cc_tts.text.en.money import CURRENCY_CODES
 from cc_tts.text.en.numbers import (
     DIGIT_BY_DIGIT_FROM,
     NOTHING_COUNTED,
+    amount,
     cardinal,
     digit_groups,
     digits,
@@ -26,12 +28,11 @@ from cc_tts.text.en.telephones import (
 )
 from cc_tts.text.en.times import military
 from cc_tts.text.en.travel import TRAVEL_RULES
-from cc_tts.text.en.units import UNIT_SYMBOLS
 from cc_tts.text.substitution import Say, in_order
 
 _NOT_COUNTED = r"(?![\w-]|[.,:/]\d)"
 _ROOM = (
-    r"(?i)\b((?:room|rm\.?|suite|ste\.|apartment|apt\.?|gate|unit|exit)\s)(\d{1,2})(\d\d)([A-Z]?)"
+    r"(?i)\b((?:room|rm\.?|suite|ste\.|apartment|apt\.?|gate|unit|exit)\s)(\d{1,2})(\d\d)(?:-?([A-Z]))?"
     r"(?![\w-]|[.,:/]\d|\s?[%°])"
 )
 _ROOMS_LISTED = (
@@ -71,7 +72,8 @@ _LONG_RUN = (
 _MASK = "[*xX•·#…]"
 _MASKED = (
     rf"(?i)(?<!\w)(?:(?:\#|\bno\.?)\s?(?={_MASK}{{2}}|\*|\.{{3}}))?(?P<before>end(?:ing|s)(?:\s(?:in|with))?:?\s)?"
-    rf"(?:(?:\({_MASK}{{2,5}}\)[ -]?)?{_MASK}{{2,80}}+(?:[ -]?{_MASK}{{2,19}}+){{0,4}}+[ -]?(?P<digits>\d{{2,6}})"
+    rf"(?:(?:(?P<head>\d{{4,6}})[ -](?=[*xX•]{{2}}))?(?:\({_MASK}{{2,5}}\)[ -]?)?"
+    rf"{_MASK}{{2,80}}+(?:[ -]?{_MASK}{{2,19}}+){{0,4}}+[ -]?(?P<digits>\d{{2,6}})"
     r"|(?:\*|\.{3}\s?|(?<=ending )[x-]|(?<=ending in )[x-])(?P<tail>\d{4,6}))(?!\w)"
 )
 _PREPOSITION_BEFORE = re.compile(r"\b(?:to|at|from|with|for|on|call)\s$")
@@ -102,7 +104,7 @@ _CONNECTORS = (
 )
 _VALUE = (
     r"(?P<value>(?!(?:19|20)\d\d/\d\d?/\d)\d{3,12}(?:/\d{1,12}){1,3}|\d+(?:-\d+){1,5}"
-    r"|\d{2,6}(?:[ ]\d{2,6}){1,6}|\d+)(?![\w–-])(?![.,:/]\d)(?![ ]?%)"
+    r"|\d{2,6}(?:[ ]\d{2,6}){1,6}|\d+)(?![\w–-])(?![.,:/]\d)(?![ ]?%|\s(?:C\.?F\.?R|U\.?S\.?C)\b)"
     r"(?P<listed>(?:(?:,[ ](?:(?:and|or|&)[ ])?|[ ](?:and|or|&)[ ])#?\d{4,12}(?![\w-]|[.,:/]\d|[ ]?%)){0,9})"
 )
 """A value, and what is listed behind it: ZIPs 77002, 77003 & 77010."""
@@ -146,7 +148,7 @@ _SIGN_BEFORE_NUMBER = (
 _NUMBER_SIGN = r"#(?=\s(?:to|is|on|for|in|at|from|below|above|here|when)\b)"
 _ERROR = r"(?i)\b((?:error|http)\s(?:code\s)?)(\d{3,5})(?![\w-]|[.,:/]\d|\s?%)" + NOTHING_COUNTED
 _BEHIND_ACRONYM = (
-    rf"(?<![\w-])(?!(?:{CURRENCY_CODES})\b)((?:[A-Z]{{3,5}}|[A-Z][a-z][A-Z]{{2,4}})\s)(\d{{5,6}})(?![\w-]|[.,:/]\d|\s?%|\s[A-Z]{{2}})"
+    rf"(?<![\w-])(?!(?:{CURRENCY_CODES})\b)((?:[A-Z]{{3,5}}|WL|[A-Z][a-z][A-Z]{{2,4}})\s)(\d{{5,6}})(?![\w-]|[.,:/]\d|\s?%|\s[A-Z]{{2}})"
     + NOTHING_COUNTED
 )
 _NAMED_MIXED = (
@@ -167,26 +169,20 @@ _COURSE = (
     r"(?=[1-9]\d\d)(?:(?<=\bCS )|(?<=\bMATH )|(?<=\bMath )|(?<=\bENGL )|(?<=\bBIO )|(?<=\bCHEM )"
     r"|(?<=\bECON )|(?<=\bHIST )|(?<=\bPSYCH ))([1-9]\d\d)(?![\w%]|[.,:/-]\d)"
 )
-_RUNS = re.compile(r"[A-Za-z]+|\d+")
+_NAMED_SPAN = (
+    rf"(?i)\b((?:{_NAMED_STRONG}|{_NAMED_WEAK})s?(?:\s(?:numbers?|codes?|nos\.?))?:?\s)"
+    r"(\d{4,8})\s?([–-])\s?(\d{4,8})(?![\w–-])"
+)
+"""ZIPs 94102–94105."""
 _HYPHENED_GROUPS = (
     r"(?<![\w.$£€-])(?!(?:(?:19|20)\d\d|\d\d?)-\d\d?-(?:\d\d){1,2}(?![\w-]))(?=\d[\d-]{0,30}\d{3}|[\d-]{0,30}\b0\d)"
     r"\d{1,6}(?:-\d{1,6}){2,5}(?![\w-])"
 )
 """No date; short groups without a zero before them, as in 5-10-15, may be quantities."""
-_NUMBER_WITH_SUFFIX = re.compile(r"\d+(?:st|nd|rd|th|s|am|pm|k|m|bn|x)|\d{1,3}b", re.IGNORECASE)
 _DIALLED = re.compile(r"\b(?:call|dial|text|ring|fax)\s$", re.IGNORECASE)
 _HOURS = re.compile("(?:[01]\\d|2[0-4])(?:00|15|30|45)")
-_NUMBER_AND_LETTER = re.compile("[0-9]+[A-JLN-Z]")
-_PRONOUNCEABLE = re.compile(r"(?i)(?![a-z]*[^aeiouy]{5})(?:[^aeiouy]{0,2}|s[cpt][hlr]|[cpst]hr|sch)[aeiouy]")
-_MIN_ID_DIGITS = 3  # unmeasured
-_MIN_ID_RUNS = 3  # unmeasured
-_MIN_ID_CHARACTERS = 5  # unmeasured
 _MIN_IBAN_DIGITS = 10  # ISO 13616
-_MIN_WORD_LETTERS = 4  # unmeasured
 _NUM_DIGITS_OF_PLAN = 3
-_MIN_HASH_RUNS = 5  # unmeasured
-_MAX_HASH_LETTERS = 4  # unmeasured
-_COUNTING_LETTERS = frozenset("xdhms")
 
 
 def _after(before: re.Pattern[str], say: Say) -> Say:
@@ -225,7 +221,7 @@ def _listed(written: str, num_digits: int) -> str:
 def _named_mixed(match: re.Match[str]) -> str | None:
     """A code in small letters, spelled: ``your otp is ab9453``; "code 4th" is none."""
     value = match["value"]
-    return None if _NUMBER_WITH_SUFFIX.fullmatch(value) else match.group().removesuffix(value) + spelled(value)
+    return None if NUMBER_WITH_SUFFIX.fullmatch(value) else match.group().removesuffix(value) + spelled(value)
 
 
 def _part_of_part(match: re.Match[str]) -> str:
@@ -242,6 +238,8 @@ def _masked(match: re.Match[str]) -> str:
     said = digits(match["digits"] or match["tail"])
     if match["before"]:
         return match["before"] + said
+    if match["head"]:
+        return f"{digits(match['head'])}, ending in {said}"
     is_object = _PREPOSITION_BEFORE.search(match.string, max(0, match.start() - 6), match.start())
     return f"{'the number ' if is_object else ''}ending in {said}"
 
@@ -264,17 +262,26 @@ def _numbered_from(match: re.Match[str]) -> str | None:
 
 def _numbers_between(match: re.Match[str]) -> str | None:
     """``#1041-1045`` as two numbers; ``#4471-8823`` is one."""
-    first, dash, last = match.groups()
+    span = _span(*match.groups())
+    return span and f" number {span}"
+
+
+def _named_span(match: re.Match[str]) -> str | None:
+    span = _span(*match.groups()[1:])
+    return span and f"{match[1]}{span}"
+
+
+def _span(first: str, dash: str, last: str) -> str | None:
+    """What is said of two numbers of one length if the second follows the first."""
     is_span = len(first) == len(last) and (dash == "–" or first[:-2] == last[:-2]) and int(first) < int(last)
-    return f" number {digits(first)} to {digits(last)}" if is_span else None
+    return f"{digits(first)} to {digits(last)}" if is_span else None
 
 
 def _paragraph(match: re.Match[str]) -> str:
     """``10(b)(5)`` as "10 B 5", ``401(k)`` as "four oh one K"."""
     is_named = match[1].isdigit() and len(match[1]) == _NUM_DIGITS_OF_PLAN
-    return (
-        " ".join([house_number(match[1]) if is_named else match[1], *re.findall(r"\w+", match[2].upper())]) + match[3]
-    )
+    said = [house_number(match[1]) if is_named else match[1], *re.findall(r"\w+", match[2].upper())]
+    return " ".join(said) + match[3] + (f" to {match[4].upper()}" if match[4] else "")
 
 
 def _docket(written: str) -> str:
@@ -285,7 +292,9 @@ def _docket(written: str) -> str:
 
 def _tire(match: re.Match[str]) -> str:
     """``225/65R17`` as "two twenty-five, sixty-five R seventeen"."""
-    return f"{house_number(match[1])}, {house_number(match[2])} R {house_number(match[3])}"
+    kind, *numbers = match.groups()
+    width, height, rim = map(house_number, numbers)
+    return f"{' '.join(kind or '')} {width}, {height} R {rim}".lstrip()
 
 
 def _iban(match: re.Match[str]) -> str | None:
@@ -304,69 +313,7 @@ def _fiscal_year(match: re.Match[str]) -> str:
 def _room(match: re.Match[str]) -> str:
     """Room 204 as "two oh four", suite 1200 as "twelve hundred"."""
     rest = "hundred" if match[3] == "00" else two_digits(int(match[3]))
-    return f"{match[1]}{integer(match[2])} {rest} {match[4].upper()}".rstrip()
-
-
-def _mixed_id(match: re.Match[str]) -> str | None:
-    token = match.group()
-    if _is_hash(token):
-        return spelled(token)
-    if not _is_id(token):
-        return None
-    return ", ".join(" ".join(_spelled(run) for run in _RUNS.findall(part)) for part in token.split("-"))
-
-
-def _is_id(token: str) -> bool:
-    """Letters and digits mixed as in AB12CD34, ORD-2026-0001 or A320B: not 5GB, 1st, COVID-19, iPhone15 or 24-hour."""
-    runs, parts = _RUNS.findall(token), token.split("-")
-    num_digits = sum(map(str.isdigit, token))
-    if len(runs) == 1 or not 0 < num_digits < len(token.replace("-", "")) or not _are_of_code(parts):
-        return False
-    return num_digits >= _MIN_ID_DIGITS or (len(runs) >= _MIN_ID_RUNS and len(token) >= _MIN_ID_CHARACTERS)
-
-
-def _is_hash(token: str) -> bool:
-    """Small letters and digits in turn: ``7f3e91``, but neither 4x4x10 nor 1h30m10s."""
-    runs = _RUNS.findall(token)
-    return (
-        token.islower()
-        and len(runs) >= _MIN_HASH_RUNS
-        and not all(run.isdigit() or run in _COUNTING_LETTERS or len(run) > _MAX_HASH_LETTERS for run in runs)
-    )
-
-
-def _are_of_code(parts: list[str]) -> bool:
-    if (all(map(_is_quantity, parts)) and not _is_numbered_letter(parts)) or any(map(str.islower, parts)):
-        return False
-    return any(map(_has_code_letters, parts))
-
-
-def _is_numbered_letter(parts: list[str]) -> bool:
-    """``24V-064``, which is no range of volts."""
-    return _NUMBER_AND_LETTER.fullmatch(parts[0]) is not None and parts[-1].isdigit() and len(parts[-1]) > 1
-
-
-def _is_quantity(part: str) -> bool:
-    return part.isdigit() or _is_suffixed(part)
-
-
-def _has_code_letters(part: str) -> bool:
-    """Whether letters of it are capitals or stand beside digits."""
-    return any(run.isalpha() and (run.isupper() or part != run) for run in _RUNS.findall(part))
-
-
-def _is_suffixed(part: str) -> bool:
-    if _NUMBER_WITH_SUFFIX.fullmatch(part):
-        return True
-    runs = _RUNS.findall(part)
-    return len(runs) == 2 and runs[0].isdigit() and runs[1] in UNIT_SYMBOLS  # noqa: PLR2004 - a number and its unit
-
-
-def _spelled(run: str) -> str:
-    if run.isdigit():
-        return digits(run)
-    is_word = len(run) >= _MIN_WORD_LETTERS and _PRONOUNCEABLE.match(run) is not None
-    return run if is_word or (run.islower() and len(run) > 1) else " ".join(run.upper())
+    return f"{match[1]}{integer(match[2])} {rest} {(match[4] or '').upper()}".rstrip()
 
 
 say_identifiers = in_order(
@@ -380,6 +327,7 @@ say_identifiers = in_order(
         r"#(?=\s(?:is|was|on|for|from|ends?|ready|and|or|with|has|when|please|at|to|in|so|below|above|here)\b|[.,:;?!)]|$)",
         _after(_NUMBERED_BEFORE, lambda _: "number"),
     ),
+    (_NAMED_SPAN, _named_span),
     (_NUMBER_SIGN, _number_sign),
     (_ERROR, digits_behind),
     (r"(?<![\w-])1Z(?: ?[A-Z0-9]{2,4}){4,6}(?![\w-])", lambda match: spelled(match.group())),
@@ -404,10 +352,18 @@ say_identifiers = in_order(
     ),
     (rf"\b({'|'.join(_ROOMS)})\s(?=#?\d|number\b|[A-Z]\b)", lambda match: f"{_ROOMS[match[1]]} "),
     (r"(?<![\w.,:/$-])(?P<first>0\d{3,7})\s?(?P<dash>[–-])\s?(?P<last>\d{4,8})(?![\w–-])", _numbered_from),
+    (
+        r"(?<![\w:.,$-])([01]\d|2[0-3])([0-5]\d)\s?[–-]\s?([01]\d|2[0-3])([0-5]\d)(?=\s(?:[ECMP][SD]?T|UTC|GMT|hrs?|hours|local)\b)",
+        lambda match: f"{military(match[1], match[2])} to {military(match[3], match[4])}",
+    ),
     *KEY_RULES,
     (_MASKED, _masked),
     (r"(?<=\()x-?(\d{4})(?=\))", lambda match: f"ending in {digits(match[1])}"),
-    (r"(?<![\w/])(\d{3})/(\d\d)\s?R(\d\d)(?![\w-])", _tire),
+    (r"(?<![\w/])(P|LT|ST)?(\d{3})/(\d\d)\s?Z?R(\d\d)(?![\w-])", _tire),
+    (
+        r"(?<![\w.-])(\d{1,2})W-(\d\d)(?![\w-])",
+        lambda match: f"{cardinal(int(match[1]))} W {cardinal(int(match[2]))}",
+    ),  # oil,
     (_BRANDED, digits_behind),
     (_AFTER_CARD, lambda match: f"{match[1]} ending in {digits(match[2])}"),
     (r"(?<!\w)[Aa]/[Cc](?=\s(?:no\b|number|#|\d|ending in\b))", "account"),
@@ -461,7 +417,16 @@ say_identifiers = in_order(
     ),
     (_PART_OF_PART, _after(_PART_BEFORE, _part_of_part)),
     (r"(?<=[\s#])(\d{1,2})-(\d{3,4})(?![\w-]|[.,:/]\d)", _after(_LAW_BEFORE, _part_of_part)),
+    (
+        r"(?<=\b[Ss]ection )(\d{1,3}\.\d{1,3})-(\d{1,4})((?:\([A-Za-z\d]{1,2}\)){0,3})(?![\w-])",
+        lambda match: " ".join([f"{amount(match[1])},", house_number(match[2]), *re.findall(r"\w+", match[3].upper())]),
+    ),  # of a code of laws
     (_CHECKED, _checked),
+    (r"(?<=\b[Ss]ection )[1-9]\d{3}(?![\w-]|[.,:/]\d)", lambda match: house_number(match.group())),
+    (
+        r"(?i)(\bnumber\s)(\d{3,8})/(\d{2,4})(?![\w/-]|[.,]\d)",
+        lambda match: f"{match[1]}{digits(match[2])} slash {digits(match[3])}",
+    ),
     (  # 1040-EZ, 1099-INTs, Form 8889
         r"(?<![\w.,$-])(10(?:40|98|99))(?:-(?=[A-Z]{1,4}s?\b)|(?=s?\s[Ff]orm))|(?<=\b[Ff]orm )(\d{4})(?![\w.,])",
         lambda match: f"{year(int(match[1] or match[2]))} ",
@@ -471,7 +436,7 @@ say_identifiers = in_order(
         lambda match: f"{house_number(match[1])} {match[2].upper()}{match[3]}",
     ),
     (
-        r"(?<![\w.])(\d{1,4}(?:\.\d{1,4})?)((?:\((?:[a-rt-z]|\d{1,2})\)){1,3})(s?)(?!\w)",
+        r"(?<![\w.])(\d{1,4}(?:\.\d{1,4})?)(\((?:[a-rt-z]|\d{1,2})\)(?:\((?:[A-Za-z]|\d{1,2})\)){0,3})(s?)(?:\s?[–-]\s?\(([A-Za-z]|\d{1,2})\))?(?!\w)",
         _paragraph,
     ),  # 401(k)s, 10(b)(5)
     (
@@ -506,6 +471,9 @@ say_identifiers = in_order(
     (_ROOM, _room),
     (r"(?i)(?<=room, )\d{3,4}(?=,)", lambda match: house_number(match.group())),
     (r"#(?=[A-Z]{1,4}-?\d)|(?<=\w )#\s(?=[A-Z]*\d|[A-Z]\b)", "number "),
-    (r"(?<![\w-])(?=[A-Za-z-]*\d)(?!\d{4}-\d\d-\d\dT\d\d:)[A-Za-z0-9]++(?:-[A-Za-z0-9]++)*+(?![\w-])", _mixed_id),
+    (
+        r"(?<![\w-])(?=[A-Za-z-]*\d)(?!\d{4}-\d\d-\d\dT\d\d:|(?:[01]\d|2[0-3])[0-5]\dZ\b)[A-Za-z0-9]++(?:-[A-Za-z0-9]++)*+(?![\w-])",
+        mixed_id,
+    ),
 )
 """Telephone, card, account and reference numbers and ids of letters and digits in words."""

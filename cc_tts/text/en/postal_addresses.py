@@ -39,7 +39,7 @@ _SHORT_STREET = "|".join(sorted(_STREETS, key=len, reverse=True))
 _POINT = "NN[EW]|E[NS]E|SS[EW]|W[NS]W|[NS][EW]|[NSEW]"
 _NAME = r"(?:[A-Z][\w'-]*|\d{1,3}(?:st|nd|rd|th))\.?"
 _STREET = (
-    rf"(?<![\w.,$#/-])(?P<house>\d{{1,5}})(?P<letter>[A-Z]?)\s(?:(?P<point>{_POINT})\b\.?\s)?"
+    rf"(?<![\w.,$#/⁄-])(?P<house>\d{{1,5}})(?P<half>\s1[/⁄]2)?(?P<letter>[A-Z]?)\s(?:(?P<point>{_POINT})\b\.?\s)?"
     rf"(?P<name>{_NAME}(?:\s{_NAME}){{0,3}}?)\s"
     rf"(?:(?P<short>{_SHORT_STREET}|{_SHORT_STREET.lower()})\b(?P<dot>\.?)|(?P<full>{_FULL_STREETS})\b)"
     rf"(?:\s(?P<quadrant>{_POINT})\b\.?(?!\w))?"
@@ -58,11 +58,12 @@ _POINT_AT_CORNER = (
     r"|\b(?:corner|block) of\s)([NSEW])\.?\s(?=[A-Z][a-z])"
 )
 _DIRECTION = (
-    r"(?:(?<=\) )|\b(?P<before>(?:winds?|blocks?|blks?\.?|miles?|mi\.?|km|feet|ft\.?|yards?|yds?\.?|(?i:head|go|going|turn"
-    rf"|drive|walk|travel|continue|heading|bound|keep|bear))\s))(?P<point>{_POINT})\b\.?(?=\s(?:on|of|to|from|towards?|along|for|at|past|until|and|then"
+    r"(?:(?<=\) )|(?<=[Ww]ind: )|(?<=[Ww]inds: )|\b(?P<before>"
+    r"(?:winds?|blocks?|blks?\.?|miles?|mi\.?|km|feet|ft\.?|yards?|yds?\.?|(?i:head|go|going|turn"
+    rf"|drive|walk|travel|continue|heading|bound|keep|bear))\s))(?P<point>{_POINT})\b\.?(?=\s(?:@|on|of|to|from|towards?|along|for|at|past|until|and|then"
     r"|about|into|through|via|down|up|\d|[IUS]-?\d)|[,;.]|$)"
 )
-_SIDE = rf"(?<=\b[Tt]he )(?P<before>)(?P<point>{_POINT})(?=\s(?:side|corner|end|entrance|exit)\b)"
+_SIDE = rf"(?<![\w.'’-])(?P<before>)(?P<point>{_POINT})(?=\s(?:side|corner|end|entrance|exit)\b)"
 _ROAD_NUMBER = (
     rf"\b(?P<road>I|US|SR|CR|Route|Rte?\.?|Hwy\.?|Highway|Interstate|(?:{_STATE})(?=-\d{{1,3}}\b))[- ](?P<number>\d{{1,4}})"
     r"(?P<letter>[A-Z]?)(?:\s(?P<point>[NSEW])\b(?:\.(?=,|\s[a-z]))?)?(?![\w-])"
@@ -101,7 +102,8 @@ def house_number(written: str) -> str:
 
 def _street(match: re.Match[str]) -> str:
     kind = match["full"] or _STREETS[match["short"].capitalize()]
-    said = (house_number(match["house"]), match["letter"], _compass(match["point"]), match["name"], kind)
+    half = "and a half" if match["half"] else ""
+    said = (house_number(match["house"]), half, match["letter"], _compass(match["point"]), match["name"], kind)
     stop = kept_stop(match)
     goes_on = stop and _NEXT_IS_NAME.match(match.string, match.end())
     return " ".join(filter(None, (*said, _compass(match["quadrant"])))) + ("," if goes_on else stop)
@@ -163,6 +165,7 @@ say_postal_addresses = in_order(
         r"(?<![\w.,$#-])\d{3,5}(?=\s(?:Hwy\.?|Highway|Rte\.?|Route|County Road|SR|CR|US)[ -]\d)",
         lambda match: house_number(match.group()),
     ),
+    (_SIDE, _direction),
     (_ROAD_NUMBER, _road),
     (rf"(?<=[a-zà-ÿ.], )(?P<state>{_STATE})\.?(?:,?\s(?P<zip>\d{{5}}(?:-\d{{4}})?))?(?![\w-])(?!\.\w)", _state),
     (rf"\b(?P<state>{_STATE})\s(?P<zip>\d{{5}}(?:-\d{{4}})?)(?![\w-]|[.,]\d)", _state),
@@ -177,7 +180,6 @@ say_postal_addresses = in_order(
         ),
     ),
     (_DIRECTION, _direction),
-    (_SIDE, _direction),
     (_POINT_AT_CORNER, lambda match: f"{match[1]}{COMPASS[match[2]]} "),
     (_POINT_BEFORE_NAME, lambda match: f"{COMPASS[match[1] or match[2]]} "),
     (_STREET_ALONE, _street_alone),

@@ -10,6 +10,7 @@ from cc_tts.text.characters import digits_to_ascii, has_speech, joined_lines
 from cc_tts.text.en.abbreviations import say_abbreviations
 from cc_tts.text.en.dates import SCORED_BEFORE, say_dates, say_years
 from cc_tts.text.en.identifiers import say_identifiers
+from cc_tts.text.en.law import say_law
 from cc_tts.text.en.money import CURRENCY_CODES, say_money
 from cc_tts.text.en.numbers import amount, cardinal, digits, fraction, integer, letters, mixed_number, ordinal
 from cc_tts.text.en.postal_addresses import say_postal_addresses
@@ -89,7 +90,7 @@ def _number(match: re.Match[str]) -> str:
 
 
 _MIXED_WITH_SIGNS = (
-    r"(?i)(\bpass(?:word|code|phrase)(?:\sis)?:?\s[\"“]?)(?=\S{0,40}[#$!%&*^+=@~][A-Za-z\d]|\S{0,40}(?:\d\S{0,40}[_-]|[_-]\S{0,40}\d))"
+    r"(?i)(\b(?:pass(?:word|code|phrase)|pwd?)(?:\sis)?:?\s[\"“]?)(?=\S{0,40}[#$!%&*^+=@~][A-Za-z\d]|\S{0,40}(?:\d\S{0,40}[_-]|[_-]\S{0,40}\d))"
     r"((?<=[\"“])[^\s\"”]{4,40}(?<![.,])(?=[.,]?[\"”])|[^\s\"”,;]{4,40}[A-Za-z\d])(?![^\s.,;:!?\"”)])"
 )
 _MIXED_SIGNS = ADDRESS_SIGNS | {"#": "pound", "$": "dollar sign", "!": "exclamation point", "^": "caret"}
@@ -111,6 +112,11 @@ def _words_of_tag(match: re.Match[str]) -> str:
     return match[1] + re.sub(r"(?<=[a-z\d])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", match[2])
 
 
+_PRODUCT = (
+    r"(?<=[a-z\d)])(?<!\bor)(?<!\band)(?<!press)(?<!\bthe)(?<!\bhit)(?<!\bthen)(?<!dial)(?<!with)(?<!\buse) \* "
+    r"(?=[a-z(])(?!(?:to|for|key|button|at|or|and|if|when|sign)\b)"
+)
+"""A star between words that is no key."""
 _say_all_day_and_user_names = in_order(
     (_MIXED_WITH_SIGNS, _password),
     (
@@ -118,7 +124,7 @@ _say_all_day_and_user_names = in_order(
         lambda match: match.group().replace("_", " underscore "),
     ),
     (
-        r"\b([Tt])emp\.(?=\s[a-z])(?!\s(?:of|is|was|at|in|on|to|and|or|will|should|reads?|range|settings?|controls?|sensors?)\b)",
+        r"\b([Tt])emp\.(?=\s(?:[a-z]|PW|PIN|ID|DL))(?!\s(?:of|is|was|set|at|in|on|to|and|or|will|should|reads?|range|settings?|controls?|sensors?)\b)",
         r"\1emporary",
     ),
     (  # sunny_day88, but not order_id, which is of a program
@@ -145,14 +151,19 @@ _say_all_day_and_user_names = in_order(
         r"(?<![\w.])c\.\s?(?=[$£€]\d|(?:1\d|20)\d\d(?!\d))",
         lambda match: None if _CHOICE_BEFORE.search(match.string[: match.start()]) else "circa ",
     ),
-    (r"(?<=\d)\s?[x×]\s?(?=[$£€]\d)", " times "),
+    (r"(?<=\d)\s?[x×*]\s?(?=[$£€]\d)", " times "),
+    (_PRODUCT, " times "),
+    (r"(?<=\s[A-Z\d])\s?→\s?(?=[A-Z][a-z]+\.?\s[A-Z\d]\b)", " to "),
+    (r"(?<=\d[ap])\s?→\s?(?=[A-Z]{3}\b)", " to "),
+    (r"(?<=[\d%])\s?→\s?(?=[$£€]?\d)", " to "),
+    (r"\s>\s(?=(?:min|max|avg|average|normal|expected|the|your|usual)\b)", " greater than "),
     (
         r"(?<!\w)q\.?\s?(\d{1,2}(?:\s?[-–]\s?\d{1,2})?)\s?(?:h(?:rs?)?|(mins?))\b",
         lambda match: f"every {match[1]} {'minutes' if match[2] else 'hours'}",
     ),
     (r"(?<=\b[A-Z]{3})\s?(?:→|[-=]>)\s?(?=[A-Z]{3}\b)", " to "),
     (r"(?<=\w)\s\|\s(?=\w)", ", "),
-    (r"(?<=\S)\s(?:→|➔|[-=]?>|»)\s(?=[\"“]?[A-Za-z])", ", "),
+    (r"(?<=\S)\s(?:→|➔|[-=]?>|»)\s(?=[\"“]?[A-Za-z])|(?<=\S) ?[→➔] ?(?=[$£€]?\d)", ", "),
     (r"\b(UTC|GMT)\s?([+-])\s?(?=\d)", lambda match: f"{match[1]} {'plus' if match[2] == '+' else 'minus'} "),
     (r"\+\s?/\s?-\s?(?=[$£€]?\.?\d)", "plus or minus "),
     (r"(?<![\w/.,])(\d)/(?=[$£€]\d)", r"\1 for "),
@@ -198,6 +209,7 @@ _say_ranges_and_minus = in_order(
     (r"(?<=\d)\s?-\s?(?=\d[\d.,]{0,15}\s?=)", " minus "),
     (r"(?<![\w.,$/-])\d{1,2}(?:-\d{1,2}){2,4}(?![\w-]|[.,]\d)", lambda match: match.group().replace("-", ", ")),
     (_RANGE, _joint),
+    (r"(?i)(?<=\bmodifier )-(?=\d)", ""),
     (r"(?<![\w)\]])-(?=[$£€¥₹]?\.?\d)", "minus "),
 )
 _say_fractions_and_ordinals = in_order(
@@ -222,6 +234,7 @@ _say_fractions_and_ordinals = in_order(
         ),
     ),
     (_RATING, lambda match: f"{match[1] or ''}{cardinal(int(match[2] or match[4]))} out of "),
+    (r"(?<![\w/.,])\d{1,3}(?:/\d{1,3}){2,4}(?![\w/]|[.,]\d)", lambda match: match.group().replace("/", ", ")),
     (_FRACTION, _fraction),
 )
 _OPEN_BRACKET = re.compile(r"\([^()]*$")
@@ -265,7 +278,7 @@ def speakable(text: str, *, day_first: bool = False) -> str:
     """
     text = _say_all_day_and_user_names(_folded(text))
     text, with_addresses = with_stand_ins(text, ADDRESS_SIGNS, digits)
-    text = say_postal_addresses(text)
+    text = say_postal_addresses(say_law(text))
     text = say_identifiers(text)
     text = say_dates(text, day_first=day_first)
     text = _say_ranges_and_minus(text)

@@ -26,7 +26,11 @@ _DIALLED_BEFORE = re.compile(r"\b(?:dial|press|extension|ext)\b", re.IGNORECASE)
 _EXTENSION_ALONE = (
     r"(?i)(?:\bext(?:\.|\b)\s?#?\s?|(?<![\w.,] )(?<!\S)x(?=\d{4})"
     r"|(?:(?<=\bor )|(?:(?<=\bat )|(?<=\bto ))(?!x\d00\b)|(?<=\bdial )|(?<=\bcall )|(?<=[a-z], ))x(?=\d{3}))"
-    r"(\d{1,6})(?!\w)"
+    r"(\d{1,6}(?:-\d{1,6})?)(?!\w)"
+)
+_NEAR_TELEPHONE = re.compile(
+    r"\b(?:call|dial|text|phone|tel|fax|cell|mobile|ring|reach|contact|number|line|office|landline|voicemail)\b[^!?;]{0,40}$",
+    re.IGNORECASE,
 )
 _KEYS = {"*": "star", "#": "pound"}
 _MIN_TELEPHONE_DIGITS, _MAX_TELEPHONE_DIGITS = 6, 13
@@ -75,6 +79,11 @@ def _as_long_as_one(match: re.Match[str]) -> str | None:
     return _telephone(match) if _MIN_TELEPHONE_DIGITS <= num_digits <= _MAX_TELEPHONE_DIGITS else None
 
 
+def _near_telephone(match: re.Match[str]) -> str | None:
+    """``555.0134`` where a telephone is spoken of; it may be a decimal."""
+    return _telephone(match) if _NEAR_TELEPHONE.search(match.string[: match.start()]) else None
+
+
 def _dialled(match: re.Match[str]) -> str:
     """``*#06#`` as "star pound zero six pound"."""
     return " ".join(_KEYS.get(key) or digits(key) for key in re.findall(r"[*#]|\d+", match.group()))
@@ -109,6 +118,7 @@ TELEPHONE_RULES = (
     (rf"{_BEGINS}{_TRUNK_ZERO}{_EXTENSION}(?!-\d)", _as_long_as_one),
     (rf"{_BEGINS}(?P<number>0\d{{2,4}}-\d{{3,4}}[ -]?\d{{3,4}}){_EXTENSION}(?!-\d)", _telephone),
     (rf"{_BEGINS}(?P<number>\d{{3}}-\d{{4}}){_EXTENSION}(?!-\d)", _telephone),
+    (rf"(?<![\w.,$£€¥-])(?P<number>\d{{3}}\.\d{{4}}){_EXTENSION}(?!\s?[%°]|[.,]\d)", _near_telephone),
     (rf"{_DIALLED_GROUPS}{_EXTENSION}(?!-\d)", _as_long_as_one),
     (r"(?<![\w-])(\d{3})-([A-Z]{4})(?![\w-])", lambda match: f"{digits(match[1])}, {letters(match[2])}"),  # 555-CARE
 )
@@ -140,7 +150,7 @@ SHORT_NUMBER_RULES = (
     ),
     (
         _EXTENSION_ALONE,
-        lambda match: f"extension {digits(match[1])}",
+        lambda match: f"extension {digit_groups(match[1])}",
     ),
     (r"(?<![\w$£€.,/#-])(911|988)(?![\w%/-]|[.,]\d)", each_digit),
     (r"(?<![\w*])\*(\d{1,3})(#?)(?![\w*])", lambda match: f"star {digits(match[1])}{' pound' if match[2] else ''}"),

@@ -27,14 +27,16 @@ _ZONE = (
 )
 _LENGTH = (
     r"(?i)\b((?:call length|ewt|duration|lasted|took|elapsed|remaining|(?:hold|talk|wait|run|handle) ?time"
-    r"|(?:on hold|holding|waiting|waited|talked|spoke) for)(?: is| was)?:? )"
+    r"|(?:on hold|holding|waiting|waited|talked|spoke) for"
+    r"|(?:expires?|starts?|begins?|ends?|resets?|restarts?|closes?|reboots?) in)(?: is| was)?:? )"
     r"(\d{1,3}):([0-5]\d)(?![\d:])(?!\s?[ap]\.?m\b)"
 )
 _MILITARY = (
     r"(?=[012]\d[0-5]\d)(?:(?<![\w:.,$-])(?P<hour>[01]\d|2[0-3])(?P<minute>\d\d)\s?(?:hours|hrs)\b"
-    r"|(?:(?<=\bat )|(?<=\bby )|(?<=\bto )|(?<=\bfrom )|(?<=[a-z] )(?=\d{4}\sto\s(?:[01]\d|2[0-3])[0-5]\d\b))"
+    r"|(?:(?<=\bat )|(?<=@ )|(?<=\bby )|(?<=\bto )|(?<=\bfrom )|(?<=[a-z] )(?=\d{4}\sto\s(?:[01]\d|2[0-3])[0-5]\d\b))"
     r"(?P<h>0\d)(?P<m>\d\d)(?![\w:,-]|\.\d))"
 )
+_ZULU = r"(?<![\w:.,$-])(?P<hour>[01]\d|2[0-3])(?P<minute>[0-5]\d)\s?Z(?![\w-])"
 _LASTS = re.compile(
     r"\b(?:waits?|length|duration|hold|(?:hold|talk|wait|run) time|clip|video|recording|voicemail|message|delay|ewt)\b"
     r"(?:\s(?:is|was|of|lasts|now|for)){0,2}:?\s$",
@@ -43,7 +45,7 @@ _LASTS = re.compile(
 """A length under a minute follows these; behind other words 0:45 is a time of day."""
 _LETTER_HALF = (
     r"(?i)(?=\d{1,2}[ap])(?:(?<=\bat )|(?<=@ )|(?<=\bby )|(?<=\bfrom )|(?<=\buntil )|(?<=\btill )|(?<=\bbefore )"
-    r"|(?<=\bafter )|(?<=\bto ))(1[0-2]|[1-9])(?P<half>[ap])(?![\w-])"
+    r"|(?<=\bafter )|(?<=\bbetween )|(?<=\bto )|(?<=\d[ap] & )|(?<=\d[ap] and ))(1[0-2]|[1-9])(?P<half>[ap])(?![\w-])"
 )
 _AT = re.compile(
     r"\b(?:at|by|until|till|since|from|before|after|to|between|and)\s$|(?:\d|(?-i:T)),?\s?$"
@@ -132,7 +134,7 @@ def _hour_and_minute(hour: int, minute: int, *, has_half: bool, has_second: bool
 say_times = in_order(
     (_LENGTH, lambda match: f"{match[1]}{_spelled_out(0, int(match[2]), int(match[3]))}"),
     (
-        r"(?<![\w:.])(\d{1,3}):([0-5]\d)(?=\s(?:long|in length|remaining|elapsed)\b)",
+        r"(?<![\w:.])(\d{1,3}):([0-5]\d)(?=\s(?:long|in length|remaining|elapsed|left)\b)",
         lambda match: _spelled_out(0, int(match[1]), int(match[2])),
     ),
     (
@@ -140,6 +142,7 @@ say_times = in_order(
         lambda match: _spelled_out(0, 0, int(match[1])) if _LASTS.search(match.string[: match.start()]) else None,
     ),
     (_MILITARY, _military),
+    (_ZULU, lambda match: f"{military(match['hour'], match['minute'])} Zulu"),
     (r"(?<![\w:.$£])(1[0-2]|[1-9])([ap])(?=\s[ECMP][SD]?T\b)", r"\1 \2m"),
     (_LETTER_HALF, lambda match: None if _is_seat(match) else f"{match[1]} {match['half']}m"),
     (_PARTS, _duration),

@@ -37,6 +37,12 @@ def _flight(match: re.Match[str]) -> str:
     return f"{carrier}{said}{house_number(number) if paired else integer(number)}"
 
 
+def _departs(match: re.Match[str]) -> str:
+    """``dep. 6:45`` as "departs", ``will arr. on`` as "will arrive on"."""
+    verb = "depart" if match[2] else "arrive"
+    return f"{match[1]}{verb} " if match[1] else f"{verb}s "
+
+
 TRAVEL_RULES = (
     (_OF_FLIGHTS, lambda match: match[1] + house_number(match[2])),
     (_FLIGHT, _flight),
@@ -54,5 +60,8 @@ TRAVEL_RULES = (
     (_ROW, r"\1 \2 to "),
     (_ROUTE, r"\1 to "),
     (r"(?<![\w–-])([A-Z]{3})\s?–\s?(?=[A-Z]{3}(?![\w–-]))", r"\1 to "),
-    (r"\b(?:([Dd])ep|[Aa]rr)\.?\s(?=\d{1,2}:\d\d|[A-Z]{3}\s)", lambda match: "departs " if match[1] else "arrives "),
+    (
+        r"\b((?:will|to|should|may)\s)?(?:([Dd])ep|[Aa]rr)(?:\.?\s(?=\d{1,2}:\d\d|[A-Z]{3}\s)|\.\s(?=(?:on|at|from|by)\b|[A-Z][a-z]+\s\d))",
+        _departs,
+    ),
 )

@@ -40,7 +40,8 @@ _REGULAR = {
     "ppm": "parts per million", "ppb": "parts per billion", "kt, kts, kn": "knot(s)", "hp": "horsepower",
     "mA": "milliamp(s)", "Ah": "amp hour(s)", "kVA": "kilovolt amp(s)", "BTU": "B T U", "BTUs": "B T Us",
     "kJ": "kilojoule(s)", "kPa": "kilopascal(s)", "hPa": "hectopascal(s)", "lm": "lumen(s)", "Nm": "newton meter(s)",
-    "fl oz, fl. oz": "fluid ounce(s)", "MWh": "megawatt hour(s)", "BR, bd": "bedroom(s)", "BA, ba": "bath(s)",
+    "sh": "share(s)", "fl oz, fl. oz": "fluid ounce(s)",
+    "MWh": "megawatt hour(s)", "BR, bd": "bedroom(s)", "BA, ba": "bath(s)",
 }  # fmt: skip
 _UNITS = {
     symbol: (re.sub(r"\(e?s\)", "", name), name.replace("foot(s)", "feet").replace("(s)", "s").replace("(es)", "es"))
@@ -69,6 +70,10 @@ _MEASURE = (
 )
 _MEASURES_BETWEEN = rf"{AMOUNT_BEGINS}({AMOUNT} ?(?P<unit>{_LONGEST_FIRST}))\s?[-–—]\s?(?={AMOUNT} ?(?P=unit)(?![\w°]))"
 """A dash stands between two measures of one unit: 10GB-20GB."""
+_LONG_THING = (
+    r"(?<![\w'])(\d{1,3})['′](?=\s(?:[A-Za-z-]{2,12}\s)?(?:cable|cord|hose|ladder|fence|ceiling|pole|wall|reefer|trailer"
+    r"|container|truck|van|boat|flatbed|bed|tree|drop|HC)\b)"
+)
 _MEASURE_BEFORE = re.compile(rf"\d[ -]?(?:{_LONGEST_FIRST})\.?$")
 _DOSES = "mg|mcg|ug|μg|ng|g|mEq|mmol|IU|mL|ml|units?"
 _RATE = (
@@ -177,7 +182,8 @@ def _fahrenheit(match: re.Match[str]) -> str | None:
 
 def _amps(match: re.Match[str]) -> str | None:
     """``13 A`` where electricity is spoken of; it may be a seat or a room."""
-    return counted(match[1], "amp", "amps") if _ELECTRIC.search(match.string) else None
+    said = f"{amount(match[1])} amp" if qualifies_noun(match) else counted(match[1], "amp", "amps")
+    return said if _ELECTRIC.search(match.string) else None
 
 
 def _inches(match: re.Match[str]) -> str | None:
@@ -224,6 +230,13 @@ def _measure(match: re.Match[str]) -> str | None:
 
 
 say_measures = in_order(
+    (r"(?<=\d)\s?[x×]\s?(?=\d[\d.,]{0,15}\s?=)", " times "),
+    (
+        r"(?<![\w.])(\d)\s?[x×]\s?(\d{1,2})s(?!\w)",
+        lambda match: f"{cardinal(int(match[1]))} by {plural(cardinal(int(match[2])))}",
+    ),  # timber
+    (r"(?<=[\"″])\s?o\.c\.", " on center"),
+    (r"\bM(\d{1,2}(?:\.5)?)\s?[x×]\s?(?=\d)", r"M \1 by "),  # a screw
     (_COORDINATE, _coordinate),
     (rf"(?<=\d)\s?[x×]\s?(?={AMOUNT}[ -]?(?:{_NO_SIDE})(?!\w))", " times "),  # 2 x 250 mg
     (rf"(?<=\()({AMOUNT}) in(?=\))", lambda match: counted(match[1], *_INCH)),
@@ -251,9 +264,16 @@ say_measures = in_order(
         r"(?<![\w/.,])(\d{2,3})/(\d{2,3})\s?mmHg\b",
         lambda match: f"{amount(match[1])} over {amount(match[2])} millimeters of mercury",
     ),
-    (
-        r"(?<![\w'])(\d{1,3})['′](?=\s(?:[A-Za-z-]{2,12}\s)?(?:cable|cord|hose|ladder|fence|ceiling|pole|wall)\b)",
-        r"\1 foot",
+    (_LONG_THING, r"\1 foot"),
+    (r"(?<=[A-Za-z])\s[x×]\s?(?=\d{1,3}\s?(?:d|wks?|weeks?|mos?|months?)\b)", " for "),
+    (r"(?<=°)\s?/\s?(?=lo(?:w)?\b|hi(?:gh)?\b)", ", "),
+    (r"\b([Hh])i(?=\s-?\d{1,3}\s?°)", r"\1igh"),
+    (r"\b([Ll])o(?=\s-?\d{1,3}\s?°)", r"\1ow"),
+    (r"(?<=\d)M(?=\s?(?:mi|miles|lbs?|ft|sq|km|gal|kg)\b)", " million"),
+    (r"(?<=\d)[kK](?=\s?(?:mi|miles|lbs?|ft|sq|km|gal|kg)\b)", " thousand"),
+    (  # 10 d of a medicine, 41 d of a server
+        r"(?<![\w.,$£€-])(\d{1,3})\sd\b(?!['’/-])\.?",
+        lambda match: counted(match[1], "day", "days") + kept_stop(match),
     ),
     (
         r"(?<![\w'])(\d{1,3})['′](?=\s(?:by|tall|wide|long|deep|high|of)\b)|(?<=by )(\d{1,3})['′](?!\w)",
@@ -290,6 +310,6 @@ say_measures = in_order(
         _many_of_number,
     ),
     (_PIECES, r"\1"),
-    (rf"{AMOUNT_BEGINS}({AMOUNT})x(?![\w-])(?!\s?\d)", lambda match: counted(match[1], "time", "times")),
+    (rf"{AMOUNT_BEGINS}({AMOUNT})[x×](?![\w-])(?!\s?\d)", lambda match: counted(match[1], "time", "times")),
 )
 """Percentages, measures and scaled numbers in words."""

@@ -134,8 +134,18 @@ say_identifiers = rewriter(
     (r"(?<=[\u4e00-\u9fff])\s?#\s?(\d{3,20})(?![\d#])", lambda match: say_digits(match[1])),
     (r"(?<=[民刑行执商知财][初终申再字执恢保异调督])\d{2,6}(?=号)", _each_digit),  # a case of a court
     (r"(?<=第)(?:\d{4,10}(?=号)|\d{5,10}(?=期))", _each_digit),
-    (r"(?<=[例比]如)([：:“]?)(\d{4,8})(?=[，。；、）)”]|$)", lambda match: match[1] + say_digits(match[2])),
+    (r"(?<=[例比]如)([：:“]?)(\d{4,8})(?=[，。；、）)”]|井号|$)", lambda match: match[1] + say_digits(match[2])),
     (r"(?:(?<=股票)|(?<=基金)|(?<=证券)|(?<=個股)|(?<=个股))\d{6}(?![\d元股万亿份.,])", _each_digit),
+    (
+        r"(?a)(?<![\w.])(\d{1,3}(?:\.\d{1,3}){3}):(\d{2,5})(?!\w)",
+        lambda match: f"{match[1]}冒号{say_digits(match[2])}",
+    ),
+    (
+        r"((?:HTTP|[Ee]rror|ERROR|状态码|错误码?|报错)[：: ]?\s?)([1-5]\d\d)(?![\d.,%％A-Za-z元块个次条笔处])",
+        lambda match: match[1] + say_digits(match[2]),
+    ),
+    (r"(?<![A-Za-z0-9])0[xX][0-9A-Fa-f]{2,16}(?![A-Za-z0-9])", _each_digit_of_quantity),
+    (r"(?<![A-Za-z0-9-])([A-Z]\d{1,2})-(0\d{1,3})(?![\dA-Za-z-])", lambda match: f"{match[1]}，{say_digits(match[2])}"),
     (_SERVICE, _each_digit_of_quantity),
     (_KNOWN_SERVICE, _each_digit),
     (_MODEL, lambda match: match.group().translate(AS_QUANTITY).replace("-", "杠")),

@@ -54,6 +54,9 @@ _SUMS = {
     "A$": "澳元", "AU$": "澳元", "C$": "加元", "CA$": "加元", "S$": "新加坡元", "JP¥": "日元", "₩": "韩元", "₹": "卢比",
     "₽": "卢布", "฿": "泰铢", "NZ$": "新西兰元", "₫": "越南盾", "MOP$": "澳门元",
 }  # fmt: skip
+_OF_MATCH = re.compile(
+    "比分|险胜|大胜|完胜|战胜|击败|惜败|不敌|逆转|战平|落败|获胜|取胜|横扫|力克|半场|[首末]局|决赛|联赛|国队|\\d[赢输胜负]"
+)
 _SIGN = "|".join(re.escape(sign) for sign in sorted(_SUMS, key=len, reverse=True))
 _SUM = (
     rf"(?P<minus>(?<![\w)\d])[-−])?(?<![A-Za-z])(?P<sign>{_SIGN})\s?(?P<minus_inside>[-−])?(?P<amount>\d[\d,]*"
@@ -77,7 +80,7 @@ _DIGITS_BEFORE = tuple("0123456789零幺二三四五六七八九")
 _MIN_CODE_DIGITS = 3  # unmeasured
 _ROOM = (
     r"(?<![\d.-])\d{3,4}(?=[号號]?(?:室|房(?!间数|價|价)|病房|诊室|診室|会议室|會議室|教室|办公室|包间|包厢|床(?![单单位])))"
-    r"|(?<=房间|单元|單元|[客包套]房|[号號A-Z学學公合字诊診][楼樓]|\d[层層楼樓])\d{3,4}(?![\d元人个米户家])|(?<=[栋棟座幢])\d{3,4}(?![\d元人个米户家]|\.\d)"
+    r"|(?<=房间|单元|單元|[客包套]房|[号號A-Z学學公合字诊診][楼樓]|\d[层層楼樓])\d{3,4}(?![\d元人个米户家])|(?<=\d[号號])\d{3,4}(?=[。，,；;、）)]|$)|(?<=[栋棟座幢])\d{3,4}(?![\d元人个米户家]|\.\d)"
 )
 _HOUSE_PARTS = r"(?<![\d.-])\d{1,3}-\d{1,3}-\d{3,4}(?=室|房|$|[，。、,\s])"
 _NAMED_TWO = (
@@ -270,6 +273,11 @@ def _expiry(match: re.Match[str]) -> str:
     return match.group() if is_day else f"{match['name']}20{year[-2:]}年{int(match['month'])}月"
 
 
+def _score(match: re.Match[str]) -> str:
+    """``25-21`` where a match is spoken of."""
+    return match.group().replace(match[1], "比") if _OF_MATCH.search(match.string) else match.group()
+
+
 def _scores(match: re.Match[str]) -> str:
     """``25:22、23:25`` are scores, as one of them is no time of day."""
     pairs = [each.split(":") for each in match.group().split("、")]
@@ -357,7 +365,13 @@ prepare_quantities = rewriter(
     (r"(?<=\d[万亿千百元%％])\s?/\s?(?=[¥￥$]?\d)", "，"),
     (r"(?<![\d/])(1\d\d)/(?=\d{2,3}[ABCY](?![A-Za-z\d]))", r"\1，"),  # a size of clothes
     (r"(?<=[床座货][位号架])(\d{1,3})-(?=\d{1,4}(?![\d.-]))", r"\1杠"),
+    (r"(?<![\d.])(\d+(?:\.\d+)?)‰(?:/(?=[年月周日天季期次笔]))", r"千分之\1每"),
     (r"(?<![\d.])(\d+(?:\.\d+)?)‰", r"千分之\1"),
+    ("(?<=[区排位栋层楼架列柜座室号])-(?=\\d{1,4}[区排位栋层楼架列柜座室号])", ""),
+    (
+        r"((?:语文|数学|英语|物理|化学|生物|历史|地理|政治|得分|成绩|分数|评分|考了)[：:为是]?\s?)(\d{1,3})/(\d{2,3})(?![\d/.])",
+        r"\1\2，满分\3",
+    ),
     (_HOUSE_PARTS, _house_parts),
     (r"(?<![\d-])(?:\d{1,2}-){2}\d{1,2}(?![\d-])", lambda match: match.group().replace("-", "，")),
     (
@@ -374,6 +388,7 @@ prepare_quantities = rewriter(
     (r"(?<![A-Za-z0-9-])([A-Za-z]{1,3})-(\d{1,12})(?![\dA-Za-z.-])", _letters_and_number),
     (r"(?a)(?<![A-Za-z0-9-])([A-Za-z]{2,8})-(?=\d{1,3}[A-Za-z]{1,2}(?![A-Za-z\d.-]))", r"\1 "),  # GPT-4o
     (r"(?<=比分)([为為是：:]?\s?\d{1,3})\s?[-–—]\s?(?=\d{1,3}(?![\d.-]))", r"\1比"),
+    (rf"(?<![\d.-])\d{{1,3}}\s?([-–—])\s?\d{{1,3}}(?![\d.%％-])(?!{_COUNTED})", _score),
     (_WEEKDAYS, r"\1到"),
     (_RANGE, _range),
     (r"(?<![\d.,:：/-])0\d+(?![\d.:：/])", _digits),

@@ -37,7 +37,8 @@ _UNITS = {
     "Mbps": "兆比特每秒", "Gbps": "吉比特每秒", "MB": "兆", "GB": "G", "mph": "英里每小时", "V": "伏", "W": "瓦",
     "min": "分钟", "°F": "华氏度", "mmHg": "毫米汞柱", "mmol/L": "毫摩尔每升", "mg/L": "毫克每升", "mL": "毫升",
     "ML": "毫升", "t": "吨", "M": "兆", "Kbps": "千比特每秒", "KB": "K", "rpm": "转每分钟", "dB": "分贝", "cc": "毫升",
-    "MPa": "兆帕", "kPa": "千帕", "ms": "毫秒", "Wh": "瓦时", "kVA": "千伏安", "kV": "千伏", "bpm": "次每分钟",
+    "MPa": "兆帕", "kPa": "千帕", "ms": "毫秒", "Wh": "瓦时", "kVA": "千伏安", "lm": "流明",
+    "lx": "勒克斯", "kV": "千伏", "bpm": "次每分钟",
 }  # fmt: skip
 _UNIT = rf"(?<=\d)\s?({'|'.join(sorted(_UNITS, key=len, reverse=True))})(?![A-Za-z]|-\d|杠)"
 _CURRENCIES = {
@@ -48,7 +49,7 @@ _NUMERALS = "零幺一二三四五六七八九十百千万亿两"
 _DASH = "[-~～〜–—]"
 _YEAR_MONTH = r"(?!(?:19|20)\d\d-(?:0[1-9]|1[0-2])(?!\d))"
 _DECIMAL = r"\d{1,12}(?:\.\d{1,6})?"
-_RANGE = rf"(?<![\d:.：/-]){_YEAR_MONTH}({_DECIMAL}[%％]?)\s?{_DASH}\s?(?={_DECIMAL}(?![\d:：/-]))"
+_RANGE = rf"(?<![\dA-Za-z:.：/-]){_YEAR_MONTH}({_DECIMAL}[%％]?)\s?{_DASH}\s?(?={_DECIMAL}(?![\d:：/-]))"
 _SIGNS = {
     "&": "和", "@": "艾特", "+": "加", "=": "等于", "%": "百分号", "％": "百分号", "×": "乘",
     "÷": "除以", "$": "美元", "€": "欧元", "£": "英镑", "¥": "元", "°": "度",
@@ -118,6 +119,7 @@ def _is_seam(text: str, position: int) -> bool:
 
 _folded = rewriter(
     (r"(?<=\d)(?=[¼-¾⅐-⅞])", "又"),
+    (r"([①-⑳])[、.．]?\s?(?=[\u4e00-\u9fff])", lambda match: f"{cardinal(unicodedata.normalize('NFKC', match[1]))}，"),
     (
         _COMPATIBILITY,
         lambda match: unicodedata.normalize("NFKC", digits_to_ascii(match.group())).replace("⁄", "/"),
@@ -151,6 +153,8 @@ _after_quantities = rewriter(
     (r"(?<![\d.:：/-])(\d{5,12})-(\d{1,4})(?![\d.:：/%-])", _falling),
     (_RANGE, r"\1到"),
     (r"(?<=\d[%％])/(?=[年月周日天季期次笔])", "每"),
+    (r"(?<=\d[GMT]B)\s?/\s?(?=\d)", "，"),
+    (r"(?<=\d)\s?d(?![A-Za-z\d]|打印|动画|电影|效果|模型|建模|渲染)", "天"),
     (_UNIT, lambda match: _UNITS[match[1]]),
     (r"(?<=[按键鍵])\s?#", "井号"),
     (r"(?<=[按键鍵])\s?\*", "星号"),

@@ -11,7 +11,7 @@ CLAUSE_LOOKAHEAD_CHARS = 8
 """Whether a clause mark is a safe place to cut is known when this many characters after it are known, or the end is."""
 
 _CLAUSE_MARK = re.compile(r"[,;:][\"'”’)\]]?(?=\s)|[，、：；—][\"'”’」』）]?")
-_DIGIT_BEFORE = re.compile(r"\d#?[\"'”’)\]]?[,;:，、：；—][\"'”’)\]」』）]?$")
+_DIGIT_BEFORE = re.compile(r"[年月日号点时分元度℃%％]—$|\d#?[\"'”’)\]]?[,;:，、：；—][\"'”’)\]」』）]?$")
 _DIGIT_AFTER = re.compile(r"\s{0,2}[+$£€¥￥(]?\d")
 _DATE_PART_BEFORE = re.compile(
     r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec|Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]{0,6}\.?,$"

@@ -57,7 +57,7 @@ _NEVER_LAST = frozenset(
         "acct ext tel incl max min sen gov rep pres rs qty amt ref rm fl bldg exp sq asst assn mgr hwy rte inv conf "
         "atty messrs mme mx maj cpl cmdr adm supt intl assn univ natl p pp pg par art ver v fr "
         "avail auth eff sched prev orig avg addl std adj alt cert cont dia div enc freq grp lic loc mfg prem sig stn tkt "
-        "vit rt agg lvl pls plz fwd freq chg ind fam coll veh trans tot res reg ca btwn dep arr pref nr msgs",
+        "flt sta repl vit rt agg lvl pls plz fwd freq chg ind fam coll veh trans tot res reg ca btwn dep arr pref nr msgs",
     )
 )
 _LAST_UNLESS_NUMBER = frozenset(

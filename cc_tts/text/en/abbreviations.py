@@ -21,7 +21,8 @@ _WORDS = {
     "yr": "year", "wk": "week", "hr": "hour", "ea": "each",
     "rte": "Route", "aves": "Avenues", "sts": "Streets", "rep": "representative", "mgmt": "management", "pts": "points",
     "ck": "check", "agmt": "agreement", "eqpt": "equipment", "hrg": "hearing", "trk": "track", "ctrm": "courtroom",
-    "dkt": "docket", "repl": "replace", "mvt": "movement", "rpt": "report", "cxl": "cancel",
+    "dkt": "docket", "repl": "replace", "vis": "visibility", "eq": "equal", "mvt": "movement", "rpt": "report",
+    "cxl": "cancel",
     "plt": "pallet", "plts": "pallets", "ctn": "carton",
     "ctns": "cartons", "diff": "difference", "occ": "occupancy", "blt": "built", "gtt": "drop", "gtts": "drops",
 }  # fmt: skip
@@ -31,7 +32,8 @@ _NEVER_LAST = {
     "max": "maximum", "min": "minimum", "incl": "including", "excl": "excluding", "ext": "extension", "vs": "versus",
     "qty": "quantity", "amt": "amount", "ref": "reference", "bldg": "building", "rm": "room", "fl": "floor",
     "temp": "temperature", "exp": "expires", "sq": "square", "attn": "attention",
-    "vit": "vitamin", "ind": "individual", "fam": "family", "agg": "aggregate", "ret": "retired", "coll": "collision",
+    "vit": "vitamin", "atty": "attorney", "ind": "individual", "fam": "family", "agg": "aggregate", "ret": "retired",
+    "coll": "collision",
     "chg": "charge",
     "inv": "invoice", "conf": "confirmation", "sta": "Station",
     "mtg": "meeting", "qtr": "quarter", "bros": "Brothers", "misc": "miscellaneous", "asst": "assistant",
@@ -52,7 +54,8 @@ _NUMBERED_PARTS = {
     "vol": "volume", "p": "page", "pp": "pages", "pg": "page", "ch": "chapter", "fig": "figure", "par": "paragraph",
     "para": "paragraph",
     "opt": "option", "art": "article", "ver": "version", "v": "version",
-    "sec": "section", "sc": "scene", "op": "opus", "gr": "grade", "mi": "mile", "pt": "part", "ct": "count", "rd": "round",
+    "sec": "section", "sc": "scene", "op": "opus", "gr": "grade", "mi": "mile", "pt": "part", "ct": "count",
+    "dist": "district", "eq": "equation", "rd": "round",
 }  # fmt: skip
 _CAPITALISED_PARTS = "|".join(short.capitalize() for short in _NUMBERED_PARTS if len(short) > 1)
 CHAT_WORDS = {
@@ -67,8 +70,8 @@ CHAT_WORDS = {
     "blk": "block", "blks": "blocks", "hrs": "hours", "mins": "minutes", "secs": "seconds", "wks": "weeks", "mos": "months",
     "aff'd": "affirmed", "rev'd": "reversed", "cont'd": "continued", "app'd": "approved", "recv'g": "receiving",
     "del'y": "delivery", "dep't": "department", "sec'y": "secretary", "ass'n": "association", "comm'n": "commission",
-    "wkly": "weekly", "mthly": "monthly", "qtrly": "quarterly", "gnd": "ground",
-    "dbl": "double", "sgl": "single", "atty": "attorney",
+    "wkly": "weekly", "mthly": "monthly", "qtrly": "quarterly", "gnd": "ground", "mph": "miles per hour",
+    "dbl": "double", "sgl": "single",
     "incl'd": "included", "xfer": "transfer", "xfers": "transfers", "b'day": "birthday",
     "hols": "holidays", "yrs": "years", "lbs": "pounds", "dims": "dimensions", "ctrl": "control", "tkt": "ticket",
 }  # fmt: skip
@@ -240,6 +243,11 @@ say_abbreviations = in_order(
         lambda match: "channel " if match[1] or _OF_RADIO.search(match.string) else None,
     ),
     (_PATIENT, r"\1atient"),
+    (r"(?<=percent )coins\b\.?", "coinsurance"),
+    (
+        r"(?<=\b[a-z]\.[a-z]\.)\s?[–-]\s?(?=[a-z]\.[a-z]\.)|(?<=\b[a-z]\.[a-z]\.[a-z]\.)\s?[–-]\s?(?=[a-z]\.[a-z]\.)",
+        " to ",
+    ),
     (
         r"\b([Cc])t\.(?=\s(?:costs?|orders?|ordered|dates?|fees?|case|reporter|clerk|hearing|appearance|appointed)\b)",
         r"\1ourt",

@@ -153,6 +153,7 @@ _CENTURIES_AGO = (
     r"((?:\b(?:from|between|ruled|reigned|lived|circa|years?|born|in)\s|\())"
     r"(1[1-8]\d\d)(?:\s?[-–—]\s?| to )(1[1-9]\d\d)(?![\w/:%-])(?![.,]\d)"
 )
+_NAME_BEFORE = re.compile(r"\b[A-Z][a-z]+ \($")
 _PIVOT = 70
 _FIRST_BIRTH_YEAR = 30
 _BIRTH = re.compile(r"\b(?:DOB|D\.O\.B\.|births?|birthdate|birthday|born)\b", re.IGNORECASE)
@@ -439,6 +440,10 @@ say_years = in_order(
     (r"(?<=[\s(])'(\d\d)(?![\w'%]|[.:,]\d)", lambda match: two_digits(int(match[1]))),
     (r"(?:(?<=\bthe )|(?<!\w)')([2-9])0'?s\b", lambda match: plural(year(1900 + 10 * int(match[1])).split()[-1])),
     (r"(?<![\w.,/:-])((?:19|20)\d\d)\s?[-–—]\s?((?:19|20)?\d\d)(?![\w/:%-])(?![.,]\d)", _year_range),
+    (
+        r"(?<=[a-z] \()(1[0-8]\d\d)(?=\))",
+        lambda match: year(int(match[1])) if _NAME_BEFORE.search(match.string, 0, match.start()) else None,
+    ),
     (
         _CENTURIES_AGO,
         lambda match: f"{match[1]}{year(int(match[2]))} to {year(int(match[3]))}" if match[2] < match[3] else None,

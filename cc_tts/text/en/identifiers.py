@@ -328,6 +328,11 @@ say_identifiers = in_order(
         _after(_NUMBERED_BEFORE, lambda _: "number"),
     ),
     (_NAMED_SPAN, _named_span),
+    (r"\b[Ff]lt\b\.?\s(?=#?[A-Z]{0,2}\s?\d)", "Flight "),
+    (
+        r"(?i)\b((?:hs|hts|tariff)(?:\scodes?|\snumbers?)?(?:\sis)?:?\s)(\d{4}(?:\.\d{2,4}){1,3})(?![\w.-]*\d)",
+        lambda match: match[1] + " point ".join(map(digits, match[2].split("."))),
+    ),
     (_NUMBER_SIGN, _number_sign),
     (_ERROR, digits_behind),
     (r"(?<![\w-])1Z(?: ?[A-Z0-9]{2,4}){4,6}(?![\w-])", lambda match: spelled(match.group())),

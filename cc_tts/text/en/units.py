@@ -265,7 +265,7 @@ say_measures = in_order(
         lambda match: f"{amount(match[1])} over {amount(match[2])} millimeters of mercury",
     ),
     (_LONG_THING, r"\1 foot"),
-    (r"(?<=[A-Za-z])\s[x×]\s?(?=\d{1,3}\s?(?:d|wks?|weeks?|mos?|months?)\b)", " for "),
+    (r"(?<=[A-Za-z])\s[x×]\s?(?=(?:\d{1,3}(?: to |-))?\d{1,3}\s?(?:d|days?|wks?|weeks?|mos?|months?)\b)", " for "),
     (r"(?<=°)\s?/\s?(?=lo(?:w)?\b|hi(?:gh)?\b)", ", "),
     (r"\b([Hh])i(?=\s-?\d{1,3}\s?°)", r"\1igh"),
     (r"\b([Ll])o(?=\s-?\d{1,3}\s?°)", r"\1ow"),

@@ -297,6 +297,10 @@ prepare_quantities = rewriter(
     (r"(?<![\d/])(?:24\s?/\s?7|7\s?[×xX*]\s?24|24\s?[×xX*]\s?7)(?:小时|小時|h)?(?![\d/])", "七乘二十四小时"),
     (_MASK, _masked),
     ("(?<=[：:（(人名方](?!按|[长底宽高]\\*[长宽高深厚])[\u4e00-\u9fff])\\*(?=[\u4e00-\u9fff])", "某"),  # a name: 王*明
+    (
+        r"(?<![\d:：])(\d{1,2})[:：]([0-5]\d)\.(\d{1,2})(?![\d.])",
+        lambda match: f"{match[1]}分{int(match[2])}秒{match[3].translate(AS_QUANTITY)}",
+    ),  # of a race
     (_LENGTH, _length),
     (r"(?<=满)(\d{1,6})-(?=\d{1,5}(?![\d.-]))", r"\1减"),
     (_HOLIDAY, _holiday),

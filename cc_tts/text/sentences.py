@@ -89,13 +89,14 @@ _COURTS = frozenset(
         "cong",
         "sess",
         "mot",
+        "prob",
         "def",
         "pltf",
         "resp",
     }
 )
 _CITATION_GOES_ON = re.compile(
-    r"(?:App|Ct|Cl|Div|Rs?|Civ|Crim|Evid|P|Supp|Rptr|Cir|Cong|Sess|Code|Rule)\b"
+    r"(?:App|Ct|Cl|Div|Rs?|Civ|Crim|Evid|P|Supp|Rptr|Cir|Cong|Sess|Code|Rule|No)\b"
     r"|(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]{0,6}\b"
 )
 _DAYS = frozenset({"mon", "tue", "tues", "wed", "thu", "thur", "thurs", "fri", "sat", "sun"})

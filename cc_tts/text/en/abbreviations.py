@@ -21,7 +21,8 @@ _WORDS = {
     "yr": "year", "wk": "week", "hr": "hour", "ea": "each",
     "rte": "Route", "aves": "Avenues", "sts": "Streets", "rep": "representative", "mgmt": "management", "pts": "points",
     "ck": "check", "agmt": "agreement", "eqpt": "equipment", "hrg": "hearing", "trk": "track", "ctrm": "courtroom",
-    "dkt": "docket", "repl": "replace", "vis": "visibility", "eq": "equal", "mvt": "movement", "rpt": "report",
+    "dkt": "docket", "repl": "replace", "lim": "limit", "cr": "credit", "vis": "visibility", "eq": "equal",
+    "mvt": "movement", "rpt": "report",
     "cxl": "cancel",
     "plt": "pallet", "plts": "pallets", "ctn": "carton",
     "ctns": "cartons", "diff": "difference", "occ": "occupancy", "blt": "built", "gtt": "drop", "gtts": "drops",
@@ -156,7 +157,11 @@ _PER = (
     r"|(?P<full>square foot|gallon|pound|mile|second|minute|hour|day|week|month|year|person|night|unit|item)\b)"
 )
 _COUNTED_UNITS = "|".join(
-    sorted({"dollars", "cents", "euros", "percent"} | {many.split()[-1] for many in PLURALS}, key=len, reverse=True)
+    sorted(
+        {"dollar", "dollars", "cent", "cents", "euros", "percent"} | {many.split()[-1] for many in PLURALS},
+        key=len,
+        reverse=True,
+    )
 )
 _COUNTED_PER = (
     r"(\b\d[\d,.]{0,9}\s[a-z]{2,20}s)\s?/\s?"
@@ -243,6 +248,8 @@ say_abbreviations = in_order(
         lambda match: "channel " if match[1] or _OF_RADIO.search(match.string) else None,
     ),
     (_PATIENT, r"\1atient"),
+    (r"(?:(?<=dollars)|(?<=cents)|(?<=\d))/d\b\.?", " per day"),
+    (r"(?<=\b[Ss]et )pt\b\.?", "point"),
     (r"(?<=percent )coins\b\.?", "coinsurance"),
     (
         r"(?<=\b[a-z]\.[a-z]\.)\s?[–-]\s?(?=[a-z]\.[a-z]\.)|(?<=\b[a-z]\.[a-z]\.[a-z]\.)\s?[–-]\s?(?=[a-z]\.[a-z]\.)",
@@ -253,7 +260,7 @@ say_abbreviations = in_order(
         r"\1ourt",
     ),
     (r"\b([Tt])erm\.\s(?=[A-Z\d](?![\w-]))", r"\1erminal "),
-    (r"\b([Ee])x\.\s(?=[A-Z\d]{1,2}(?![\w-]))", r"\1xhibit "),
+    (r"\b([Ee])x\.\s(?=[A-Z\d]{1,3}(?:-[A-Z\d]{1,2})?(?![\w-]))", r"\1xhibit "),
     (r"(?:\b|(?<=\())b\.\s(?=(?:1\d|20)\d\d\b|[A-Z][a-z]{2,8}\.? \d)", "born "),
     (r"\b([Ss])ch\.\s(?=(?:[A-Z]|[A-Z]?\d{1,2}|[A-Z]-?\d)(?![\w-]))", r"\1chedule "),
     (

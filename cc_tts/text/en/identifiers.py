@@ -82,7 +82,8 @@ _BRANDED = (
     r"(?=[.,;:!?)]|$|\s(?:and [A-Z]|or [A-Z]|is\b|was\b|has\b|will\b|ends\b|expires\b))"
 )
 _AFTER_CARD = (
-    r"(?i)\b(visa|master ?card|amex|american express|discover|(?:credit |debit )?card|account|acct\.?|checking|savings|loan)"
+    r"(?i)\b(visa|master ?card|amex|american express|discover|(?:credit |debit )?card|debit"
+    r"|account|acct\.?|checking|savings|loan)"
     r"\s(?:x-?|-|\((?=\d{4}\)))(\d{4})\)?(?!\w)"
 )
 _NAMED_STRONG = (
@@ -168,6 +169,10 @@ _MODEL = (
 _COURSE = (
     r"(?=[1-9]\d\d)(?:(?<=\bCS )|(?<=\bMATH )|(?<=\bMath )|(?<=\bENGL )|(?<=\bBIO )|(?<=\bCHEM )"
     r"|(?<=\bECON )|(?<=\bHIST )|(?<=\bPSYCH ))([1-9]\d\d)(?![\w%]|[.,:/-]\d)"
+)
+_NUMBER_ABBREVIATED = (
+    r"\b[Nn]o\.\s?(?=#?\d|[A-Z]{1,4}-?\d{1,6}-\d)"
+    r"|(?:\bno|(?<=\b[RLIC]eg\. )No|(?<=\b[A-Z]ef\. )No)\.\s(?=#?[A-Z]{1,5}-?\d)"
 )
 _NAMED_SPAN = (
     rf"(?i)\b((?:{_NAMED_STRONG}|{_NAMED_WEAK})s?(?:\s(?:numbers?|codes?|nos\.?))?:?\s)"
@@ -333,11 +338,18 @@ say_identifiers = in_order(
         r"(?i)\b((?:hs|hts|tariff)(?:\scodes?|\snumbers?)?(?:\sis)?:?\s)(\d{4}(?:\.\d{2,4}){1,3})(?![\w.-]*\d)",
         lambda match: match[1] + " point ".join(map(digits, match[2].split("."))),
     ),
+    (
+        r"\b([Yy]our|[Tt]heir|[Oo]ur|[Hh]is|[Hh]er|digit|phone|card|account|ID)\sno\.(?!\s?#?\d)(?=\s[a-z+&]|[,;:])",
+        r"\1 number",
+    ),
     (_NUMBER_SIGN, _number_sign),
     (_ERROR, digits_behind),
     (r"(?<![\w-])1Z(?: ?[A-Z0-9]{2,4}){4,6}(?![\w-])", lambda match: spelled(match.group())),
     (r"\b([QH][1-4])\s?[-–]\s?(?=[QH][1-4]\b)", r"\1 to "),
-    (r"\b[Nn]o\.\s?(?=#?\d)|(?:\bno|(?<=\b[RLIC]eg\. )No|(?<=\b[A-Z]ef\. )No)\.\s(?=#?[A-Z]{1,5}-?\d)", "number "),
+    (
+        _NUMBER_ABBREVIATED,
+        "number ",
+    ),
     (
         r"(?<![\w-])[A-Z]{2}\s?\d\d\s?\d\d\s?\d\d\s?[A-D](?![\w-])",
         lambda match: spelled(match.group()),
@@ -475,7 +487,7 @@ say_identifiers = in_order(
     (_ROOMS_LISTED, lambda match: match[1] + re.sub(r"\d+", lambda each: house_number(each.group()), match[2])),
     (_ROOM, _room),
     (r"(?i)(?<=room, )\d{3,4}(?=,)", lambda match: house_number(match.group())),
-    (r"#(?=[A-Z]{1,4}-?\d)|(?<=\w )#\s(?=[A-Z]*\d|[A-Z]\b)", "number "),
+    (r"#(?=[A-Z]{1,4}[ -]?\d)|(?<=\w )#\s(?=[A-Z]*\d|[A-Z]\b)", "number "),
     (
         r"(?<![\w-])(?=[A-Za-z-]*\d)(?!\d{4}-\d\d-\d\dT\d\d:|(?:[01]\d|2[0-3])[0-5]\dZ\b)[A-Za-z0-9]++(?:-[A-Za-z0-9]++)*+(?![\w-])",
         mixed_id,

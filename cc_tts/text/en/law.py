@@ -37,7 +37,7 @@ def _reporter(match: re.Match[str]) -> str:
 
 
 _CITED = re.compile(
-    rf"\b(?:Fed|R|B|Cir|Ct|Div|Cong|Sess|[Mm]ot|Ind|Reg|{'|'.join(_PARTIES)})\.|\dd\b|(?:[A-Z]\.|Supp\.|Rptr\.)\s?[234](?:d|th)\b"
+    rf"\b(?:Fed|R|B|Cir|Ct|Div|Cong|Sess|[Mm]ot|Ind|Reg|Prob|{'|'.join(_PARTIES)})\.|\dd\b|(?:[A-Z]\.|Supp\.|Rptr\.)\s?[234](?:d|th)\b"
 )
 """Few texts have any of it."""
 _CIRCUIT = (
@@ -70,6 +70,7 @@ _say_citations = in_order(
         lambda match: _PARTIES[match[1]],
     ),
     (r"\b([Mm])ot\.(?=\s(?:to|for|in)\b)", r"\1otion"),
+    (r"\bProb\.(?=\s(?:No|Ct|Code)\b)", "Probate"),
     (r"\bReg\.\s(?=[A-Z]{1,2}(?![\w.]))", "Regulation "),
     (r"\bInd\.\sNo\.", "Indictment number"),
 )

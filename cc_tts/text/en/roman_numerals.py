@@ -49,7 +49,7 @@ _HEIR = (
     rf"\b(?P<name>(?:(?:{_TITLES})|{_GIVEN}|{_RULERS}|[A-Z]\.)(?:\s[A-Z][\w'’-]*\.?){{0,2}}\s[A-Z][A-Za-z'’-]+),?\s"
     rf"(?P<numeral>II|III|IV){_ENDS}"
 )
-_WORK = rf"(?<=[a-z\d'’!])\s(?P<numeral>(?=[IVX]{{2}})(?=X{{0,2}}[IV]){_UP_TO_99}){_ENDS}(?!-)"
+_WORK = rf"(?<=[A-Za-z\d'’!])\s(?P<numeral>(?=[IVX]{{2}})(?=X{{0,2}}[IV]){_UP_TO_99}){_ENDS}(?!-)"
 _NAME_BEFORE = re.compile(r"(?<![\w-])([A-Z][\w'’!]*)$")
 _LONGEST_NAME = 24
 _INTO_A_VEIN = frozenset(
@@ -92,12 +92,16 @@ def _work(match: re.Match[str]) -> str | None:
     """``Rocky III`` as "Rocky three"; ``Start IV fluids`` has no fourth."""
     before = _NAME_BEFORE.search(match.string, max(0, match.start() - _LONGEST_NAME), match.start())
     is_vein = match["numeral"] == "IV" and (
-        before is None or before[1] in _INTO_A_VEIN or _OF_A_VEIN.match(match.string, match.end())
+        before is None
+        or before[1].isupper()
+        or before[1] in _INTO_A_VEIN
+        or _OF_A_VEIN.match(match.string, match.end())
     )
     return None if before is None or is_vein else f" {cardinal(_value(match['numeral']))}"
 
 
 ROMAN_RULES = (
+    (r"\bWW\s?(II?)\b", lambda match: f"World War {cardinal(_value(match[1]))}"),
     (_HEADING, lambda match: f"{cardinal(_value(match['numeral']))},"),
     (_PARTS, _parts),
     (_RULER, _with_ordinal),

@@ -155,7 +155,8 @@ _say_all_day_and_user_names = in_order(
     (_PRODUCT, " times "),
     (r"(?<=\s[A-Z\d])\s?→\s?(?=[A-Z][a-z]+\.?\s[A-Z\d]\b)", " to "),
     (r"(?<=\d[ap])\s?→\s?(?=[A-Z]{3}\b)", " to "),
-    (r"(?<=[\d%])\s?→\s?(?=[$£€]?\d)", " to "),
+    (r"(?<=[\d%])\s?→\s?(?=[$£€v]?\d)", " to "),
+    (r"(?:(?<=\bis )|(?<=['’]s ))([<>])(?=[.,;)]|$)", lambda match: "greater" if match[1] == ">" else "less"),
     (r"\s>\s(?=(?:min|max|avg|average|normal|expected|the|your|usual)\b)", " greater than "),
     (
         r"(?<!\w)q\.?\s?(\d{1,2}(?:\s?[-–]\s?\d{1,2})?)\s?(?:h(?:rs?)?|(mins?))\b",

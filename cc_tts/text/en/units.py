@@ -70,6 +70,7 @@ _MEASURE = (
 )
 _MEASURES_BETWEEN = rf"{AMOUNT_BEGINS}({AMOUNT} ?(?P<unit>{_LONGEST_FIRST}))\s?[-–—]\s?(?={AMOUNT} ?(?P=unit)(?![\w°]))"
 """A dash stands between two measures of one unit: 10GB-20GB."""
+_INJECTED = re.compile(r"\b(?:insulin|lantus|humalog|novolog|heparin|levemir|glargine|aspart|lispro)\b", re.IGNORECASE)
 _LONG_THING = (
     r"(?<![\w'])(\d{1,3})['′](?=\s(?:[A-Za-z-]{2,12}\s)?(?:cable|cord|hose|ladder|fence|ceiling|pole|wall|reefer|trailer"
     r"|container|truck|van|boat|flatbed|bed|tree|drop|HC)\b)"
@@ -263,6 +264,10 @@ say_measures = in_order(
     (
         r"(?<![\w/.,])(\d{2,3})/(\d{2,3})\s?mmHg\b",
         lambda match: f"{amount(match[1])} over {amount(match[2])} millimeters of mercury",
+    ),
+    (
+        r"(?<![\w.,])(\d{1,3})\s?[uU]\b(?![.-]\w)",
+        lambda match: counted(match[1], "unit", "units") if _INJECTED.search(match.string) else None,
     ),
     (_LONG_THING, r"\1 foot"),
     (r"(?<=[A-Za-z])\s[x×]\s?(?=(?:\d{1,3}(?: to |-))?\d{1,3}\s?(?:d|days?|wks?|weeks?|mos?|months?)\b)", " for "),

@@ -404,7 +404,10 @@ prepare_quantities = rewriter(
     ),
     (r"(?<=[零幺一二三四五六七八九])-(?=\d{1,3}(?![\d.-]))", "杠"),
     (r"(?a)(?<![\w)）])[-−](?=\d)", "负"),
-    (r"(?<=血压)([：:为是]?\s?\d{2,3})/(?=\d{2,3})|(?<!\d)(\d{2,3})/(?=\d{2,3}\s?mmHg)", r"\1\2，"),
+    (
+        r"(?:(?<=血压)([：:为是]?\s?)|(?<!\d)(?=\d{2,3}/\d{2,3}\s?mmHg))(\d{2,3})/(\d{2,3})",
+        lambda match: f"{match[1] or ''}{cardinal(match[2])}，{match[3]}",
+    ),
     (_EMERGENCY_NUMBER, lambda match: cardinal(match.group())),
     (r"(?<=\d)\s?m(\d\d)(?![\dA-Za-z])", lambda match: f"米{match[1].translate(AS_QUANTITY)}"),
     (r"(?<=\d米)\d\d(?![\d.]|[厘公毫]|[\u4e00-\u9fff]米)", _digits),

@@ -41,6 +41,7 @@ _UNITS = {
     "lx": "勒克斯", "kV": "千伏", "bpm": "次每分钟",
 }  # fmt: skip
 _UNIT = rf"(?<=\d)\s?({'|'.join(sorted(_UNITS, key=len, reverse=True))})(?![A-Za-z]|-\d|杠)"
+_AFTER_POWER = {"km": "千米", "kg": "千克", "m": "米", "g": "克"}
 _CURRENCIES = {
     "USD": "美元", "EUR": "欧元", "GBP": "英镑", "JPY": "日元", "CNY": "元", "RMB": "元", "HKD": "港元",
     "TWD": "新台币", "AUD": "澳元", "CAD": "加元", "SGD": "新加坡元",
@@ -155,6 +156,7 @@ _after_quantities = rewriter(
     (r"(?<=\d[%％])/(?=[年月周日天季期次笔])", "每"),
     (r"(?<=\d[GMT]B)\s?/\s?(?=\d)", "，"),
     (r"(?<=\d)\s?d(?![A-Za-z\d]|打印|动画|电影|效果|模型|建模|渲染)", "天"),
+    (r"(?<=次方)\s?(km|kg|m|g)(?![A-Za-z])", lambda match: _AFTER_POWER[match[1]]),
     (_UNIT, lambda match: _UNITS[match[1]]),
     (r"(?<=[按键鍵])\s?#", "井号"),
     (r"(?<=[按键鍵])\s?\*", "星号"),

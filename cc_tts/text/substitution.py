@@ -39,6 +39,14 @@ def _padded(say: Say) -> Callable[[re.Match[str]], str]:
     return padded
 
 
+def grouped(alternatives: str) -> str:
+    """Alternatives that each begin with a letter, grouped by it: a pattern that is found several times as fast."""
+    groups: dict[str, list[str]] = {}
+    for each in re.split(r"\|(?![^(]*\))", alternatives):
+        groups.setdefault(each[0], []).append(each[1:])
+    return "|".join(f"{letter}(?:{'|'.join(rest)})" for letter, rest in groups.items())
+
+
 def ends_sentence(match: re.Match[str]) -> bool:
     """Whether the text after the match is its end or begins a new sentence or line, so that a full stop must be kept."""
     following = match.string[match.end() : match.end() + 40]

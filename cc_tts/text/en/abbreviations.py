@@ -5,7 +5,7 @@ import re
 from cc_tts.text.en.numbers import plural
 from cc_tts.text.en.roman_numerals import ROMAN_RULES
 from cc_tts.text.en.units import PLURALS, SINGULARS
-from cc_tts.text.substitution import in_order, kept_stop
+from cc_tts.text.substitution import grouped, in_order, kept_stop
 
 _TITLES = {
     "Mr": "Mister", "Mrs": "Missus", "Ms": "Miz", "Prof": "Professor", "Rev": "Reverend", "Hon": "Honorable",
@@ -273,7 +273,7 @@ say_abbreviations = in_order(
         lambda match: f"{_NUMBERED_PARTS[match[1].lower()]} ",
     ),
     (
-        rf"(?i)\b({'|'.join(sorted(CHAT_WORDS, key=len, reverse=True))})\b(?!\.|'d\b)",
+        rf"(?i)\b({grouped('|'.join(sorted(CHAT_WORDS, key=len, reverse=True)))})\b(?!\.|'d\b)",
         lambda match: CHAT_WORDS[match[1].lower()],
     ),
     (r"\b[Nn]os\.(?:\s?(?=#?\d)|\s(?=(?:is|was)\b))", "numbers "),
@@ -290,7 +290,7 @@ say_abbreviations = in_order(
     (r"\bUtd\b\.?", "United"),
     (r"\bp\.\s?a\.(?!\w)", lambda match: f"per annum{kept_stop(match)}"),
     (
-        r"(?<=[A-Za-z])(?<!\b[Dd]ial)(?<!\b[Cc]all)(?<!\bat)(?<!\bto)(?<!\bor)(?<!\bby)\sx(?!(?:32|64|86)\b)(\d{1,2})(?![\w.])",
+        r"(?=\sx)(?<=[A-Za-z])(?<!\b[Dd]ial)(?<!\b[Cc]all)(?<!\bat)(?<!\bto)(?<!\bor)(?<!\bby)\sx(?!(?:32|64|86)\b)(\d{1,2})(?![\w.])",
         _times,
     ),
     (r"\blg\.(?=\s[a-z])", "large"),

@@ -123,7 +123,7 @@ _LETTER_DAYS_RANGE = (
     rf"(?<![\w/-])(?P<first>{_LETTER_DAY})\s?[-–]\s?(?P<last>{_LETTER_DAY})(?![\w/-])"
     r"(?:(?<=M[-–]F)|(?<=[a-z])|(?=:?,?\s(?:from\s)?\d))"
 )
-_LETTER_DAY_ALONE = rf"(?:(?<=[,;:] )|(?<=\()|^|(?<=\bdue )|(?<=\bon )|(?<=\bby ))(?!Sat|Sun)({_LETTER_DAY})"
+_LETTER_DAY_ALONE = rf"(?=[MTWFS])(?:(?<=[,;:] )|(?<=\()|^|(?<=\bdue )|(?<=\bon )|(?<=\bby ))(?!Sat|Sun)({_LETTER_DAY})"
 _LETTER_DAY_AND_DATE = _LETTER_DAY_ALONE + r"(?=\s\d{1,2}/\d{1,2}(?![\d/]))"
 _LETTER_DAY_AND_HOURS = _LETTER_DAY_ALONE + r"(?=\s\d{1,2}(?::\d\d)?(?:\s?[ap]m?)?\s?[-–]\s?(?:\d|noon\b))"
 _OF_HOURS = re.compile(

@@ -28,7 +28,7 @@ from cc_tts.text.en.telephones import (
 )
 from cc_tts.text.en.times import military
 from cc_tts.text.en.travel import TRAVEL_RULES
-from cc_tts.text.substitution import Say, in_order
+from cc_tts.text.substitution import Say, grouped, in_order
 
 _NOT_COUNTED = r"(?![\w-]|[.,:/]\d)"
 _ROOM = (
@@ -54,7 +54,8 @@ _CODE_AFTER_WORDS = (
     rf"{_NOT_COUNTED}(?!\s?[%°])(?=[.,;:!?)]|$|\s(?:and|or|but|if|for|until|which|it|please|not)\b)"
 )
 _LIKE_CODES = (
-    r"(?<![\w.,$£€#-])(?=[\w, ]{0,80}\b0\d)(\d{3,8})(?:(?:, (?:or |and )?| or | and )\d{3,8}){1,6}(?![\w-]|[.,:/]\d)"
+    r"(?=\d)(?<![\w.,$£€#-])(?=[\w, ]{0,80}\b0\d)"
+    r"(\d{3,8})(?:(?:, (?:or |and )?| or | and )\d{3,8}){1,6}(?![\w-]|[.,:/]\d)"
 )
 """Numbers in a list of which one begins with a zero: a PIN other than 1234 or 0000."""
 _LAST_DIGITS = (
@@ -116,6 +117,9 @@ _MAY_COUNT = frozenset({"", "is", "was"})
 """Behind these a number may count what follows: "the order is 12 boxes"."""
 _NAME_BEFORE = re.compile(rf"\b(?:{_NAMED_STRONG}|{_NAMED_WEAK}|model)\.?\s$", re.IGNORECASE)
 _NAMED_BEFORE = re.compile(rf"\b(?:{_NAMED_STRONG}|{_NAMED_WEAK}|number)\b{_CONNECTORS}$", re.IGNORECASE)
+_NAMES_BEFORE = re.compile(
+    rf"\b(?:{_NAMED_STRONG}|{_NAMED_WEAK})s?(?:\s(?:numbers?|codes?|nos\.?))?:?\s$", re.IGNORECASE
+)
 _NUMBERED_BEFORE = re.compile(rf"\b(?:confirmation|reference|ref|tracking|routing|{_NAMED_WEAK})\.?\s$", re.IGNORECASE)
 _STRONG_BEFORE = re.compile(rf"\b(?:{_NAMED_STRONG}|number|id)(?:,\s|,?\s(?:e\.g\.,?|like|such as)\s)$", re.IGNORECASE)
 _PLATE_BEFORE = re.compile(r"\b(?:plate|reg\.?|registration|vehicle|car|van)\b.{0,20}$", re.IGNORECASE)
@@ -174,10 +178,7 @@ _NUMBER_ABBREVIATED = (
     r"\b[Nn]o\.\s?(?=#?\d|[A-Z]{1,4}-?\d{1,6}-\d)"
     r"|(?:\bno|(?<=\b[RLIC]eg\. )No|(?<=\b[A-Z]ef\. )No)\.\s(?=#?[A-Z]{1,5}-?\d)"
 )
-_NAMED_SPAN = (
-    rf"(?i)\b((?:{_NAMED_STRONG}|{_NAMED_WEAK})s?(?:\s(?:numbers?|codes?|nos\.?))?:?\s)"
-    r"(\d{4,8})\s?([–-])\s?(\d{4,8})(?![\w–-])"
-)
+_NAMED_SPAN = r"(?<![\w.,–-])(\d{4,8})\s?([–-])\s?(\d{4,8})(?![\w–-])"
 """ZIPs 94102–94105."""
 _HYPHENED_GROUPS = (
     r"(?<![\w.$£€-])(?!(?:(?:19|20)\d\d|\d\d?)-\d\d?-(?:\d\d){1,2}(?![\w-]))(?=\d[\d-]{0,30}\d{3}|[\d-]{0,30}\b0\d)"
@@ -271,11 +272,6 @@ def _numbers_between(match: re.Match[str]) -> str | None:
     return span and f" number {span}"
 
 
-def _named_span(match: re.Match[str]) -> str | None:
-    span = _span(*match.groups()[1:])
-    return span and f"{match[1]}{span}"
-
-
 def _span(first: str, dash: str, last: str) -> str | None:
     """What is said of two numbers of one length if the second follows the first."""
     is_span = len(first) == len(last) and (dash == "–" or first[:-2] == last[:-2]) and int(first) < int(last)
@@ -332,7 +328,7 @@ say_identifiers = in_order(
         r"#(?=\s(?:is|was|on|for|from|ends?|ready|and|or|with|has|when|please|at|to|in|so|below|above|here)\b|[.,:;?!)]|$)",
         _after(_NUMBERED_BEFORE, lambda _: "number"),
     ),
-    (_NAMED_SPAN, _named_span),
+    (_NAMED_SPAN, _after(_NAMES_BEFORE, lambda match: _span(*match.groups()))),
     (r"\b[Ff]lt\b\.?\s(?=#?[A-Z]{0,2}\s?\d)", "Flight "),
     (
         r"(?i)\b((?:hs|hts|tariff)(?:\scodes?|\snumbers?)?(?:\sis)?:?\s)(\d{4}(?:\.\d{2,4}){1,3})(?![\w.-]*\d)",
@@ -410,7 +406,7 @@ say_identifiers = in_order(
     ),  # a card
     (r"(?<![\w-])(?:\d{3}-\d{2}-\d{4}|\d{5}-\d{4})(?![\w-])", each_group),  # of social security, or ZIP+4
     (_HYPHENED_GROUPS, each_group),
-    (rf"(?i)\b(?P<name>{_NAMED_STRONG}|{_NAMED_WEAK})\b\.?{_CONNECTORS}{_VALUE}", _named),
+    (rf"(?i)\b(?P<name>{grouped(_NAMED_STRONG + '|' + _NAMED_WEAK)})\b\.?{_CONNECTORS}{_VALUE}", _named),
     (_NAMED_MIXED, _named_mixed),
     (r"\b([A-Z])-([1-9]\d0)(?![\w-])", lambda match: f"{match[1]} {house_number(match[2])}"),  # F-150
     (

@@ -20,7 +20,8 @@ _NUMBERED_PLACE = (
 """These places and works are numbered; V and X alone may be the letter of one."""
 _JOINT = r"(?:\s?[-–/]\s?|,\s(?:(?:and|or|&)\s)?|\s(?:and|or|&|to|through)\s)"
 _ONE = rf"(?:{_UP_TO_99}[A-D]?|{_SMALL}){_ENDS}"
-_PARTS = rf"\b(?P<name>(?i:{_NUMBERED})|{_NUMBERED_PLACE})(?P<many>s?)\s(?P<numerals>{_ONE}(?:{_JOINT}{_ONE})*)"
+_PARTS = rf" (?=[IVXLivx])(?P<numerals>{_ONE}(?:{_JOINT}{_ONE})*)"
+_PART_BEFORE = re.compile(rf"\b(?P<name>(?P<always>(?i:{_NUMBERED}))|{_NUMBERED_PLACE})s?$")
 _SPEAKER = re.compile(r"(?:'[a-z]|\s(?!of\b|and\b|or\b|to\b|is\b|in\b)[a-z])")
 """``I`` before a word may be who speaks."""
 _EACH = re.compile(r"(?<![A-Za-z])([IVXL]+|[ivx]+)([A-D]?)(?![A-Za-z])")
@@ -45,13 +46,14 @@ _RULER = (
     rf"\b(?P<name>(?:King|Queen|Pope|Emperor|Tsar|Czar)(?:\s[A-Z][a-z]+){{1,2}}|{_RULERS})\s(?P<numeral>(?!X{_ENDS}|L)"
     rf"(?:I(?=[.,;:!?)]|$|\sof\b)|(?!I{_ENDS}){_UP_TO_99})){_ENDS}(?!\.\s?[A-Z])"
 )
-_HEIR = (
-    rf"\b(?P<name>(?:(?:{_TITLES})|{_GIVEN}|{_RULERS}|[A-Z]\.)(?:\s[A-Z][\w'’-]*\.?){{0,2}}\s[A-Z][A-Za-z'’-]+),?\s"
-    rf"(?P<numeral>II|III|IV){_ENDS}"
+_HEIR_BEFORE = re.compile(
+    rf"\b(?:(?:{_TITLES})|{_GIVEN}|{_RULERS}|[A-Z]\.)(?:\s[A-Z][\w'’-]*\.?){{0,2}}\s[A-Z][A-Za-z'’-]+,?$"
 )
-_WORK = rf"(?<=[A-Za-z\d'’!])\s(?P<numeral>(?=[IVX]{{2}})(?=X{{0,2}}[IV]){_UP_TO_99}){_ENDS}(?!-)"
+_WORK = rf" (?=[IVX]{{2}})(?<=[A-Za-z\d'’!,] )(?P<numeral>(?=X{{0,2}}[IV]){_UP_TO_99}){_ENDS}(?!-)"
 _NAME_BEFORE = re.compile(r"(?<![\w-])([A-Z][\w'’!]*)$")
 _LONGEST_NAME = 24
+_LONGEST_FULL_NAME = 50
+_OF_HEIRS = ("II", "III", "IV")
 _INTO_A_VEIN = frozenset(
     (
         "Start", "Give", "Stop", "Remove", "Insert", "Change", "Continue", "Hang", "Need", "Needs", "New", "No", "The", "An",
@@ -74,23 +76,28 @@ def _value(written: str) -> int:
 
 def _parts(match: re.Match[str]) -> str | None:
     """``Title IX``, ``Parts II and III``, ``Stage IIIB``, ``act iii``."""
-    if match["numerals"] == "I" and match["name"].islower() and _SPEAKER.match(match.string, match.end()):
+    before = _PART_BEFORE.search(match.string, max(0, match.start() - _LONGEST_NAME), match.start())
+    if before is None or (len(match["numerals"]) == 1 and not before["always"]):
         return None
-    if len(match["numerals"]) == 1 and re.fullmatch(_NUMBERED, match["name"], re.IGNORECASE) is None:
+    if match["numerals"] == "I" and before["name"].islower() and _SPEAKER.match(match.string, match.end()):
         return None
     written = re.sub(r"\s?[-–]\s?", " to ", match["numerals"])
     said = _EACH.sub(lambda each: f"{cardinal(_value(each[1]))} {each[2]}".rstrip(), written)
-    return f"{match['name']}{match['many']} {said}"
+    return f" {said}"
 
 
 def _with_ordinal(match: re.Match[str]) -> str:
-    """``Henry VIII`` as "Henry the eighth", ``Thomas Reed III`` as "Thomas Reed the third"."""
+    """``Henry VIII`` as "Henry the eighth"."""
     return f"{match['name']} the {ordinal(_value(match['numeral']))}"
 
 
 def _work(match: re.Match[str]) -> str | None:
-    """``Rocky III`` as "Rocky three"; ``Start IV fluids`` has no fourth."""
+    """``Rocky III`` as "Rocky three", ``Thomas Reed III`` as "Thomas Reed the third"; ``Start IV fluids`` has no fourth."""
     before = _NAME_BEFORE.search(match.string, max(0, match.start() - _LONGEST_NAME), match.start())
+    if match["numeral"] in _OF_HEIRS and _HEIR_BEFORE.search(
+        match.string, max(0, match.start() - _LONGEST_FULL_NAME), match.start()
+    ):
+        return f" the {ordinal(_value(match['numeral']))}"
     is_vein = match["numeral"] == "IV" and (
         before is None
         or before[1].isupper()
@@ -105,7 +112,6 @@ ROMAN_RULES = (
     (_HEADING, lambda match: f"{cardinal(_value(match['numeral']))},"),
     (_PARTS, _parts),
     (_RULER, _with_ordinal),
-    (_HEIR, _with_ordinal),
     (_WORK, _work),
 )
-"""Numerals of headings, of what is numbered, of rulers, of heirs, and of works."""
+"""Numerals of headings, of what is numbered, of rulers, and of heirs and works."""

@@ -113,8 +113,8 @@ def _words_of_tag(match: re.Match[str]) -> str:
 
 
 _PRODUCT = (
-    r"(?<=[a-z\d)])(?<!\bor)(?<!\band)(?<!press)(?<!\bthe)(?<!\bhit)(?<!\bthen)(?<!dial)(?<!with)(?<!\buse) \* "
-    r"(?=[a-z(])(?!(?:to|for|key|button|at|or|and|if|when|sign)\b)"
+    r" \* (?<=[a-z\d)] \* )(?<!\bor \* )(?<!\band \* )(?<!press \* )(?<!\bthe \* )(?<!\bhit \* )(?<!then \* )(?<!dial \* )"
+    r"(?<!with \* )(?<!\buse \* )(?=[a-z(])(?!(?:to|for|key|button|at|or|and|if|when|sign)\b)"
 )
 """A star between words that is no key."""
 _say_all_day_and_user_names = in_order(

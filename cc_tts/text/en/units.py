@@ -135,7 +135,8 @@ _AGES = (
 """Under 3s go free, but calls are answered in under 3s on average."""
 _SCALES = {"k": "thousand", "K": "thousand", "M": "million", "bn": "billion"}
 _PIECES = (
-    r"(?i)(?:(?<=: )|(?<=, )|(?<=and )|(?<=shipped )|(?<=ordered )|(?<=receive )|(?<=received )|(?<=sent )|(?<=returned )|^)"
+    r"(?i)(?=\d)(?:(?<=: )|(?<=, )|(?<=and )"
+    r"|(?<=shipped )|(?<=ordered )|(?<=receive )|(?<=received )|(?<=sent )|(?<=returned )|^)"
     r"(\d{1,3})x(?= [a-z])(?! (?:an?|the|on|in|at|of|over|per|each|every|\w+ly|as|more|less|points?|miles|rewards|cash|speed"
     r"|zoom|(?:fast|slow|larg|bigg|high|low|long|short|cheap|great|small|strong|quick|wid|thick|heavi|light|old|rich)er|better|worse)\b)"
 )

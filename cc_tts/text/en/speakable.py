@@ -7,13 +7,13 @@ import re
 import unicodedata
 
 from cc_tts.text.characters import digits_to_ascii, has_speech, joined_lines
-from cc_tts.text.en.abbreviations import say_abbreviations
 from cc_tts.text.en.dates import SCORED_BEFORE, say_dates, say_years
 from cc_tts.text.en.identifiers import say_identifiers
-from cc_tts.text.en.law import say_law
 from cc_tts.text.en.money import CURRENCY_CODES, say_money
 from cc_tts.text.en.numbers import amount, cardinal, digits, fraction, integer, letters, mixed_number, ordinal
 from cc_tts.text.en.postal_addresses import say_postal_addresses
+from cc_tts.text.en.short_forms.abbreviations import say_abbreviations
+from cc_tts.text.en.short_forms.law import say_law
 from cc_tts.text.en.times import say_times
 from cc_tts.text.en.units import say_measures
 from cc_tts.text.substitution import in_order

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cc_tts.text.characters import has_speech
-from cc_tts.text.en.abbreviations import CHAT_WORDS
+from cc_tts.text.en.short_forms.abbreviations import CHAT_WORDS
 from cc_tts.text.en.units import UNIT_SYMBOLS
 from cc_tts.text.language import detect_language
 from cc_tts.text.normalizer import Normalizer

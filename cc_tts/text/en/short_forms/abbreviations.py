@@ -3,7 +3,7 @@
 import re
 
 from cc_tts.text.en.numbers import plural
-from cc_tts.text.en.roman_numerals import ROMAN_RULES
+from cc_tts.text.en.short_forms.roman_numerals import ROMAN_RULES
 from cc_tts.text.en.units import PLURALS, SINGULARS
 from cc_tts.text.substitution import grouped, in_order, kept_stop
 

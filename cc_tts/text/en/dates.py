@@ -86,7 +86,7 @@ _PART_BEFORE = re.compile(
     re.IGNORECASE,
 )
 _PART_AFTER = re.compile(
-    r"\s?(?:[\"″'′%]|-?(?:inch(?:es)?|mi|miles?|lbs?|oz|ounces?|cups?|tsp|tbsp|(?:tea|table)spoons?|yards?|yds?|ft|foot|feet"
+    r"\s?(?:[\"″'′%=]|-?(?:inch(?:es)?|mi|miles?|lbs?|oz|ounces?|cups?|tsp|tbsp|(?:tea|table)spoons?|yards?|yds?|ft|foot|feet"
     r"|hours?|hrs?|gal|gallons?|pounds?|tanks?|full|empty|price|off|of|majority|share|time|wire|cable|gauge|points?|stars?"
     r"|correct|complete|done|people|customers|members|patients|bars?|split|ratio|net|ways?|vision|x|arm)\b"
     r"|\sin\.\s[a-z])",

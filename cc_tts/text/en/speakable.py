@@ -31,7 +31,7 @@ _POWER_OF_TEN = re.compile("(?<=10)(⁻?)([⁰¹²³⁴-⁹]{1,2})")
 _VULGAR_FRACTION = re.compile("(?<=\\d)(?=[¼½¾⅐-⅞])")
 _RANGE = (
     r"(?=[ –—-])(?:(?<=\d)|(?<=\d%)|(?<=\d[apAP][mM])|(?<=:\d\d[ap])|(?<=[ap]\.m\.)|(?<= [apAP][mM])|(?<=\bnoon)"
-    r"|(?<=\bmidnight))(?:[-–—]| [-–—] )(?=[$£€¥]?\d(?!/[248]\b)|noon\b|midnight\b)"
+    r"|(?<=\bmidnight))(?:[-–—]| [-–] )(?=[$£€¥]?\d(?!/[248]\b)|noon\b|midnight\b)"
 )
 _NUMBER_BEFORE = re.compile(r"(?<![\w.,:/$£€¥-])\d{1,2}$")
 _NUMBER_AFTER = re.compile(r"\d{1,2}(?![\w:/%°-]|[.,]\d)")
@@ -155,6 +155,7 @@ _say_all_day_and_user_names = in_order(
     (_PRODUCT, " times "),
     (r"(?<=\s[A-Z\d])\s?→\s?(?=[A-Z][a-z]+\.?\s[A-Z\d]\b)", " to "),
     (r"(?<=\d[ap])\s?→\s?(?=[A-Z]{3}\b)", " to "),
+    (r"(?<=\d)\s?→\s?(?=[A-Z]{2}\s?\d)", " to "),
     (r"(?<=[\d%])\s?→\s?(?=[$£€v]?\d)", " to "),
     (r"(?:(?<=\bis )|(?<=['’]s ))([<>])(?=[.,;)]|$)", lambda match: "greater" if match[1] == ">" else "less"),
     (r"\s>\s(?=(?:min|max|avg|average|normal|expected|the|your|usual)\b)", " greater than "),
@@ -207,7 +208,7 @@ _say_ranges_and_minus = in_order(
     (r"(?<![\w:.$])(\d{1,2}(?::\d\d)?)(\s?[-–—]\s?| and )(\d{1,2}(?::\d\d)?)([ap])(?!\w)", _with_half),
     (r"(?<!\w)~\s?(?=[$£€¥]?\.?\d)", "about "),
     (r"\s?(<=|>=|[<>≤≥≠≈])\s?(?=[$£€¥-]?\.?\d)", lambda match: f" {_COMPARISONS[match[1]]} "),
-    (r"(?<=\d)\s?-\s?(?=\d[\d.,]{0,15}\s?=)", " minus "),
+    (r"(?<=\d)\s?-\s?(?=\d[\d.,]{0,15}\s?(?:=|\)\s?[×x*÷]))", " minus "),
     (r"(?<![\w.,$/-])\d{1,2}(?:-\d{1,2}){2,4}(?![\w-]|[.,]\d)", lambda match: match.group().replace("-", ", ")),
     (_RANGE, _joint),
     (r"(?i)(?<=\bmodifier )-(?=\d)", ""),

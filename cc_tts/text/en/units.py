@@ -75,6 +75,7 @@ _LONG_THING = (
     r"(?<![\w'])(\d{1,3})['′](?=\s(?:[A-Za-z-]{2,12}\s)?(?:cable|cord|hose|ladder|fence|ceiling|pole|wall|reefer|trailer"
     r"|container|truck|van|boat|flatbed|bed|tree|drop|HC)\b)"
 )
+_PERIODS = "mos?|yrs?|wks?|hrs?|mins?|secs?|months?|years?|weeks?|days?"
 _MEASURE_BEFORE = re.compile(rf"\d[ -]?(?:{_LONGEST_FIRST})\.?$")
 _DOSES = "mg|mcg|ug|μg|ng|g|mEq|mmol|IU|mL|ml|units?"
 _RATE = (
@@ -291,6 +292,7 @@ say_measures = in_order(
     (r"(?<![\w.,-])(\d{1,3}(?:\.\d{1,2})?)\s?A(?![\w-])", _amps),
     (_MINUTES, r"\1\2 min"),
     (_MEASURES_BETWEEN, r"\1 to "),
+    (rf"(\d\s?(?:{_PERIODS})\.?)\s?[–—]\s?(?=\d{{1,3}}\s?(?:{_PERIODS})\b)", r"\1 to "),
     (_RATE, _rate),
     (rf"(?:(?<=per minute)|(?<=per hour)|(?<=per day))/(?={AMOUNT} ?(?:{_LONGEST_FIRST})(?!\w))", " per "),
     (r"(?i)(?<=\d)( ?(?:BR|bds?))\s?/\s?(?=\d)", r"\1, "),

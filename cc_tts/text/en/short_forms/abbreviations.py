@@ -72,7 +72,7 @@ CHAT_WORDS = {
     "aff'd": "affirmed", "rev'd": "reversed", "cont'd": "continued", "app'd": "approved", "recv'g": "receiving",
     "del'y": "delivery", "dep't": "department", "sec'y": "secretary", "ass'n": "association", "comm'n": "commission",
     "wkly": "weekly", "mthly": "monthly", "qtrly": "quarterly", "gnd": "ground", "mph": "miles per hour",
-    "dbl": "double", "sgl": "single",
+    "dbl": "double", "gtt": "drop", "gtts": "drops", "chars": "characters", "sgl": "single",
     "incl'd": "included", "xfer": "transfer", "xfers": "transfers", "b'day": "birthday",
     "hols": "holidays", "yrs": "years", "lbs": "pounds", "dims": "dimensions", "ctrl": "control", "tkt": "ticket",
 }  # fmt: skip
@@ -248,6 +248,8 @@ say_abbreviations = in_order(
         lambda match: "channel " if match[1] or _OF_RADIO.search(match.string) else None,
     ),
     (_PATIENT, r"\1atient"),
+    (r"\b([Ee])xp\.(?=\s(?:of|dates?)\b)", r"\1xpiration"),
+    (rf"\b({_COUNTED_UNITS})\s?/\s?(?=\d{{1,3}}\s?(?:hrs?|hours?|days?|weeks?|months?|mo)\b)", r"\1 per "),
     (r"(?:(?<=dollars)|(?<=cents)|(?<=\d))/d\b\.?", " per day"),
     (r"(?<=\b[Ss]et )pt\b\.?", "point"),
     (r"(?<=percent )coins\b\.?", "coinsurance"),

@@ -179,7 +179,7 @@ _NUMBER_ABBREVIATED = (
     r"|(?:\bno|(?<=\b[RLIC]eg\. )No|(?<=\b[A-Z]ef\. )No)\.\s(?=#?[A-Z]{1,5}-?\d)"
 )
 _NAMED_SPAN = r"(?<![\w.,–-])(\d{4,8})\s?([–-])\s?(\d{4,8})(?![\w–-])"
-"""ZIPs 94102–94105."""
+"""ZIPs 94102–94105, for example."""
 _HYPHENED_GROUPS = (
     r"(?<![\w.$£€-])(?!(?:(?:19|20)\d\d|[0-3]?\d)-[0-3]?\d-(?:\d\d){1,2}(?![\w-]))(?=\d[\d-]{0,30}\d{3}|[\d-]{0,30}\b0\d)"
     r"\d{1,6}(?:-\d{1,6}){2,5}(?![\w-])"
@@ -273,7 +273,7 @@ def _numbers_between(match: re.Match[str]) -> str | None:
 
 
 def _span(first: str, dash: str, last: str) -> str | None:
-    """What is said of two numbers of one length if the second follows the first."""
+    """Two numbers of one length, if the second follows the first."""
     is_span = len(first) == len(last) and (dash == "–" or first[:-2] == last[:-2]) and int(first) < int(last)
     return f"{digits(first)} to {digits(last)}" if is_span else None
 

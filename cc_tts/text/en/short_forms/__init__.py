@@ -1,1 +1,1 @@
-"""What is written in short: abbreviations, Roman numerals, citations of courts."""
+"""English that is written in short: abbreviations, Roman numerals, citations of courts."""

@@ -77,5 +77,5 @@ _say_citations = in_order(
 
 
 def say_law(text: str) -> str:
-    """What stands in citations and dockets, in words."""
+    """Citations and dockets in words."""
     return _say_citations(text) if _CITED.search(text) else text

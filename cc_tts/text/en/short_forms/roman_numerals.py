@@ -69,7 +69,7 @@ _HEADING = r"(?m)^(?P<numeral>(?=[IVX]{2})(?!X{2,3}\.)X{0,3}(?:IX|IV|V?I{0,3}))\
 
 
 def _value(written: str) -> int:
-    """``XIV`` as 14."""
+    """Return ``XIV`` as 14."""
     values = [_VALUES[character] for character in written.lower()]
     return sum(each if each >= following else -each for each, following in zip(values, [*values[1:], 0], strict=True))
 

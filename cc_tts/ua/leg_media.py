@@ -83,6 +83,8 @@ class LegMedia:
         self._stream_index = 0
         self._rtcp_addresses: tuple[str, str] | None = None
         self._stream = 0  # address of PJMEDIA's stream, 0 while there is none
+        self.latest_stream = 0
+        """The address of PJMEDIA's stream, or of the one that was there last; 0 before the first."""
         self._port: AudioPort | None = None
         self._listened: dict[messages.AudioDirection, FrameQueue] = {}
         self._tap: RecordingTap | None = None
@@ -127,7 +129,8 @@ class LegMedia:
         return self.reports.asking(payload_types.with_codecs(sdp, self._codecs))
 
     def open_stream(self, index: int, stream: int) -> None:
-        self._stream_index, self._stream, self._rtcp_addresses = index, stream, None
+        self._stream_index, self._rtcp_addresses = index, None
+        self._stream = self.latest_stream = stream
         self._services.intake.open(stream)
         if self.is_muted:
             self._services.library.pause_stream(stream, paused=True)

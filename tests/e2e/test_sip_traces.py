@@ -46,6 +46,10 @@ def reporters(homer: CaptureServer, sip_call_id: str) -> set[tuple[int, int]]:
     return {(each.number("source_port"), each.number("target_port")) for each in homer.of_kind(5, sip_call_id)}
 
 
+def at_s(packet: Packet) -> float:
+    return packet.number("seconds") + packet.number("microseconds") / 1e6
+
+
 def first_lines(packets: list[Packet]) -> list[str]:
     return [each.payload.partition(b"\r\n")[0].decode() for each in packets]
 
@@ -76,6 +80,10 @@ async def test_a_capture_server_follows_a_call(tmp_path: Path, phone: SoftphoneP
         report = json.loads(homer.of_kind(5, sip_call_id)[-1].payload)
         assert report["type"] in (200, 201)
         quality = homer.of_kind(35, sip_call_id)[-1]
+        bye = next(each for each in messages if each.payload.startswith(b"BYE "))
+        own_port = quality.number("source_port")
+        reports = [each for each in homer.of_kind(5, sip_call_id) if each.number("source_port") == own_port]
+        assert at_s(reports[-1]) >= at_s(bye), "that with which our stream ends"
         assert json.loads(quality.payload)["quality"]["packets_sent"] > 0
         record = json.loads(homer.of_kind(100, sip_call_id)[0].payload)
         assert (record["call_id"], record["sip_code"], record["ended_by"]) == (call["id"], 200, "remote")

@@ -75,6 +75,7 @@ class Intake:
         self._transports: dict[int, int] = {}
         """The stream that each transport sends for."""
         self._transport_of: dict[int, int] = {}
+        self._closed = 0  # the stream that was closed last
         self._reporters: dict[int, Callable[[], VoipMetrics]] = {}
         self._ssrcs: dict[int, tuple[int, int]] = {}
         self._told: dict[int, VoipMetrics] = {}
@@ -123,12 +124,15 @@ class Intake:
 
     def open(self, stream: int) -> None:
         self._num_rtcp[stream] = 0
+        if stream == self._closed:  # a new one at the same address
+            self._closed = 0
 
     def close(self, stream: int) -> None:
         for of_streams in (self._num_rtcp, self._others, self._reporters, self._ssrcs, self._told):
             of_streams.pop(stream, None)
-        transport = self._transport_of.pop(stream, 0)
-        if self._transports.get(transport) == stream:
+        closed, self._closed = self._closed, stream  # PJMEDIA sends the BYE of a stream (RFC 3550 §6.6) after its end
+        transport = self._transport_of.pop(closed, 0)
+        if self._transports.get(transport) == closed:
             del self._transports[transport]
 
     def num_rtcp(self, stream: int) -> int:
@@ -199,11 +203,10 @@ class Intake:
 
     def _sent(self, stream: int, data: bytes) -> bytes:
         """Return a compound packet as it is to be sent."""
-        if stream not in self._num_rtcp:
-            return data  # the call has let go of it
-        ssrcs = self._ssrcs[stream] = xr.ssrcs(data)
-        if (reporter := self._reporters.get(stream)) is not None and ssrcs[1]:
-            data += xr.encoded(reporter(), own_ssrc=ssrcs[0], about_ssrc=ssrcs[1])
+        if stream in self._num_rtcp:  # else the call has let go of it
+            ssrcs = self._ssrcs[stream] = xr.ssrcs(data)
+            if (reporter := self._reporters.get(stream)) is not None and ssrcs[1]:
+                data += xr.encoded(reporter(), own_ssrc=ssrcs[0], about_ssrc=ssrcs[1])
         if (copy := self.on_rtcp) is not None:
             copy(stream, data, True)  # noqa: FBT003 - it goes
         return data

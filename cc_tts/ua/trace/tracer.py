@@ -236,8 +236,8 @@ class Tracer:
     def _find_media(self, stream: int) -> tuple[str, hep.Address, hep.Address] | None:
         """Return the Call-ID of the leg with this stream, and between which addresses its RTCP goes."""
         leg = self._legs.get(self._streams.get(stream, ""))
-        if leg is None or leg.media.stream != stream:
-            self._streams = {each.media.stream: call_id for call_id, each in self._legs.items() if each.media.stream}
+        if leg is None or leg.media.latest_stream != stream:
+            self._streams = {each.media.latest_stream: call_id for call_id, each in self._legs.items()}
             leg = self._legs.get(self._streams.get(stream, ""))
         return None if leg is None else _media_of(leg)
 
@@ -254,7 +254,7 @@ class Tracer:
 
 def _media_of(leg: Any) -> tuple[str, hep.Address, hep.Address] | None:
     """Return the Call-ID of a leg, our address of RTCP and the far side's; ``None`` while nobody knows it."""
-    addresses = leg.media.rtcp_addresses if leg.media.stream else None
+    addresses = leg.media.rtcp_addresses if leg.media.latest_stream else None
     return None if addresses is None else (leg.dialog[0], address_of(addresses[0]), address_of(addresses[1]))
 
 

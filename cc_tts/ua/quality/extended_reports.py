@@ -37,6 +37,7 @@ class ExtendedReports:
         self.told = self._intake.told(stream) or self.told
         if not (self._is_wanted or self._settings().collector):
             return
+        self._intake.watch_sent()
         self.ssrcs = self._intake.ssrcs(stream) if any(self._intake.ssrcs(stream)) else self.ssrcs
         self._losses.note(quality)
         self.heard = self._losses.metrics(quality, jitter_buffer_ms=jitter_buffer_ms)

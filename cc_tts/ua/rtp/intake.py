@@ -3,7 +3,8 @@ goes, the extended reports (RFC 3611) of either side and, in the PyPI wheel, tha
 (the server build does it by itself, in C: ``sip/pjproject/patches/0007-other-payload-types.patch``).
 
 A stream attaches its functions for packets to the SRTP transport, which every call of pjsua has, encrypted or not. That
-transport's ``attach2`` is replaced by one that puts the functions here in front, and its ``send_rtcp`` by the one here.
+transport's ``attach2`` is replaced by one that puts the functions here in front, and once anybody needs it its
+``send_rtcp``.
 Runs on: the SIP thread, and PJMEDIA's I/O thread where a docstring says so.
 """
 
@@ -69,8 +70,8 @@ class Intake:
     def __init__(self, library: CLibrary, *, decodes_others: bool) -> None:
         self._library = library
         self._decodes_others = decodes_others
-        self.on_rtcp: Callable[[int, bytes, bool], None] | None = None
-        """Gets the stream of each RTCP packet, a copy of it, and whether we send it. Runs on: any thread."""
+        self._copy: Callable[[int, bytes, bool], None] | None = None
+        self._operations: Any = None
         self._num_rtcp: dict[int, int] = {}
         self._transports: dict[int, int] = {}
         """The stream that each transport sends for."""
@@ -88,14 +89,26 @@ class Intake:
         self._sending_hook = _SendRtcp(self._on_send_rtcp)
 
     def install(self) -> None:
-        """Replace the two functions. Raises ``RuntimeError`` if the build lays out its transports otherwise."""
-        operations = self._operations()
-        self._attach = _Attach(operations[_ATTACH2])
-        operations[_ATTACH2] = _address(self._hooks[0])
-        self._send_rtcp = _SendRtcp(operations[_SEND_RTCP])
-        operations[_SEND_RTCP] = _address(self._sending_hook)
+        """Replace ``attach2``. Raises ``RuntimeError`` if the build lays out its transports otherwise."""
+        self._operations = self._find_operations()
+        self._attach = _Attach(self._operations[_ATTACH2])
+        self._operations[_ATTACH2] = _address(self._hooks[0])
 
-    def _operations(self) -> Any:
+    def watch_sent(self) -> None:
+        """Replace ``send_rtcp`` as well, from now on."""
+        if self._send_rtcp is None:
+            self._send_rtcp = _SendRtcp(self._operations[_SEND_RTCP])
+            self._operations[_SEND_RTCP] = _address(self._sending_hook)
+
+    def copy_rtcp(self, take: Callable[[int, bytes, bool], None] | None) -> None:
+        """Have ``take`` get the stream of each RTCP packet, a copy of it, and whether we send it, on any thread; ``None``:
+        no more.
+        """
+        self._copy = take
+        if take is not None:
+            self.watch_sent()
+
+    def _find_operations(self) -> Any:
         """Return the table of functions that all SRTP transports have."""
         endpoint = ctypes.c_void_p(self._library.bind("pjsua_get_pjmedia_endpt", ctypes.c_void_p)())
         create = "pjmedia_transport_loop_create", "pjmedia_transport_srtp_create"
@@ -144,6 +157,7 @@ class Intake:
             self._reporters.pop(stream, None)
         else:
             self._reporters[stream] = reporter
+            self.watch_sent()
 
     def told(self, stream: int) -> VoipMetrics | None:
         """Return how the far side said last that it hears us."""
@@ -189,7 +203,7 @@ class Intake:
     def _take_rtcp(self, stream: int, data: bytes) -> None:
         if (told := xr.told(data, about_ssrc=self.ssrcs(stream)[0])) is not None:
             self._told[stream] = told
-        if (copy := self.on_rtcp) is not None:
+        if (copy := self._copy) is not None:
             copy(stream, data, False)  # noqa: FBT003 - it has come
 
     def _on_send_rtcp(self, transport: int, packet: int, size: int) -> int:
@@ -207,7 +221,7 @@ class Intake:
             ssrcs = self._ssrcs[stream] = xr.ssrcs(data)
             if (reporter := self._reporters.get(stream)) is not None and ssrcs[1]:
                 data += xr.encoded(reporter(), own_ssrc=ssrcs[0], about_ssrc=ssrcs[1])
-        if (copy := self.on_rtcp) is not None:
+        if (copy := self._copy) is not None:
             copy(stream, data, True)  # noqa: FBT003 - it goes
         return data
 

@@ -83,7 +83,7 @@ class Tracer:
     def listen(self, intake: Intake) -> None:
         """Have RTCP of all streams copied here as long as there is a capture server."""
         self._intake = intake
-        intake.on_rtcp = self.on_rtcp if self._sender is not None else None
+        intake.copy_rtcp(self.on_rtcp if self._sender is not None else None)
 
     def _begin(self, settings: messages.UaSettings) -> None:
         if self._ring is None and settings.sip.trace_messages:

@@ -3,12 +3,13 @@
 python -m bench.engine.levers [--cards L4,H100] [--seconds 20] [--name engine_levers]
 
 Everybody listens all the time to sentences of 2 to 10 s. *Streams* is the largest number of :data:`LADDER` with first audio
-under 300 ms at p95, no underrun and at most 2 % refused; it is searched for by halves, so it counts on that more are never
-easier. No card was at hand: right to a factor of two at best, and better between levers than between cards.
+under 300 ms at p95, at most 1 % of sentences with an underrun and at most 2 % refused, of three seeds. No card was at hand:
+right to a factor of two at best, and better between levers than between cards.
 """
 
 import argparse
 import random
+import statistics
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -25,60 +26,70 @@ from lab.server_under_test import Json
 LADDER: Final = (2, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160, 192, 224, 256)
 TARGET_MS: Final = 300.0
 MOST_REFUSED: Final = 0.02
-ROOFLINES: Final = [name for name, card in DEVICES.items() if isinstance(card, Card)]
+MOST_SHORT: Final = 0.01
+RUNGS_THAT_FAIL: Final = 2
+SEEDS: Final = (1, 2, 3)
+CARDS: Final = ("L4", "A10", "RTX 4090", "L20", "A100", "H100")  # that Triton compiles for
 
 
 class Ladder:
-    """Rungs of one card, each measured once."""
+    """Rungs of one card, each measured once with each seed."""
 
     def __init__(self, simulated: Simulated, arguments: argparse.Namespace) -> None:
         self._simulated = simulated
         self._arguments = arguments
-        self.cells: dict[int, Json] = {}
+        self._cells: dict[int, list[Json]] = {}
 
-    def cell(self, count: int) -> Json:
-        if count not in self.cells:
-            callers = always(count, random.Random(count))
-            self.cells[count] = measure(self._simulated, Engine, callers, self._arguments)
-        return self.cells[count]
+    def cells(self, count: int) -> list[Json]:
+        if count not in self._cells:
+            self._cells[count] = [self._cell(count, seed) for seed in SEEDS]
+        return self._cells[count]
+
+    def _cell(self, count: int, seed: int) -> Json:
+        self._arguments.seed = seed
+        return measure(self._simulated, Engine, always(count, random.Random(count + seed)), self._arguments)
 
     def is_carried(self, count: int) -> bool:
-        cell = self.cell(count)
-        asked = cell["refused"] + cell["sentences"]
-        return bool(
-            cell["first_audio_ms"].get("p95", TARGET_MS) < TARGET_MS
-            and not cell["underrun_rate"]["any"]
-            and cell["refused"] <= MOST_REFUSED * asked
+        cells = self.cells(count)
+        sentences, refused = (sum(cell[name] for cell in cells) for name in ("sentences", "refused"))
+        short = sum(cell["sentences"] * (cell["underrun_rate"]["any"] or 0.0) for cell in cells)
+        return (
+            max(cell["first_audio_ms"].get("p95", TARGET_MS) for cell in cells) < TARGET_MS
+            and short <= MOST_SHORT * sentences
+            and refused <= MOST_REFUSED * (refused + sentences)
         )
 
     def most(self) -> int:
-        """The last rung that is carried; 0 if none is."""
-        low, high = -1, len(LADDER)
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self.is_carried(LADDER[middle]) else (low, middle)
-        return LADDER[low] if low >= 0 else 0
+        """The last rung that is carried, until so many above it are not; 0 if none is."""
+        most, num_failed = 0, 0
+        for count in LADDER:
+            most, num_failed = (count, 0) if self.is_carried(count) else (most, num_failed + 1)
+            if num_failed == RUNGS_THAT_FAIL:
+                break
+        return most
 
 
 def of_card(card: Card, arguments: argparse.Namespace) -> Json:
     with tempfile.TemporaryDirectory() as folder:
         ladder = Ladder(Simulated(Path(folder), FixedClock(), card), arguments)
         streams = ladder.most()
-        alone = ladder.cell(1)["first_audio_ms"]
-    result: Json = {"streams": streams, "pages": int(card.state_bytes / card.page_bytes), "alone_ms": alone["p50"]}
-    result["flow_call_ms"] = {rows: round(card.flow_ms(rows, 50 * rows, 500), 1) for rows in (1, 16)}
-    if streams:
-        cell = ladder.cell(streams)
-        result |= {"p95_ms": cell["first_audio_ms"]["p95"], "max_pages": cell["max_pages"]}
-    return result
+        alone = statistics.fmean(cell["first_audio_ms"]["p50"] for cell in ladder.cells(1))
+        full = ladder.cells(max(1, streams))
+    return {
+        "streams": streams,
+        "p95_ms": round(max(cell["first_audio_ms"]["p95"] for cell in full)),
+        "alone_ms": round(alone),
+        "pages": int(card.state_bytes / card.page_bytes),
+        "most_pages": max(cell["max_pages"] for cell in full),
+        "flow_call_ms": {rows: round(card.flow_ms(rows, 50 * rows, 500), 1) for rows in (1, 16)},
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cards", default=",".join(ROOFLINES))
+    parser.add_argument("--cards", default=",".join(CARDS))
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--planning-us", type=float, default=5.0, help="of a step, for each stream")
-    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--name", help="save NAME.json")
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()

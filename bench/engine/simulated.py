@@ -194,6 +194,7 @@ class Simulated:
         config = EngineConfig(
             first_audio_target_ms=target_ms,
             max_streams=max_streams,
+            stops_runaways=False,  # its speech is one token again and again
             guard_ms=self._costs.guard_ms(EngineConfig().guard_ms),
             first_hop_tokens=self._costs.first_hop(EngineConfig().first_hop_tokens),
         )

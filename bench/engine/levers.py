@@ -53,7 +53,7 @@ class Ladder:
         cells = self.cells(count)
         sentences, refused = (sum(cell[name] for cell in cells) for name in ("sentences", "refused"))
         short = sum(cell["sentences"] * (cell["underrun_rate"]["any"] or 0.0) for cell in cells)
-        return (
+        return bool(
             max(cell["first_audio_ms"].get("p95", TARGET_MS) for cell in cells) < TARGET_MS
             and short <= MOST_SHORT * sentences
             and refused <= MOST_REFUSED * (refused + sentences)

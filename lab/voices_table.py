@@ -13,7 +13,7 @@ HEAD: Final = (
     "core for 1 s", "first audio, ms: 1 call", "4 calls", "16 calls", "memory, MiB",
 )  # fmt: skip
 LANGUAGES: Final[Mapping[str, str]] = {
-    "zh": "Chinese", "en": "English", "es": "Spanish", "fr": "French", "it": "Italian", "pt": "Portuguese", "hi": "Hindi",
+    "zh": "Chinese", "en": "English", "es": "Spanish", "fr": "French", "it": "Italian", "pt": "Portuguese",
 }  # fmt: skip
 LEVELS: Final = (1, 4, 16)
 

@@ -15,11 +15,10 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 import torch
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from bench.engine.figures import TOKENS_PER_S, flatness, ratios
@@ -29,6 +28,7 @@ from bench.engine.variants import FirstComeFirstServed
 from bench.engine.work import ChunkWork, DrawWork, SpeechWork
 from cc_tts.engines.cosyvoice.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice.engine.engine import Engine
+from lab.cosyvoice.launches import Operators
 from lab.cosyvoice.whole_vocoder import vocode
 from lab.server_under_test import Json
 
@@ -42,7 +42,6 @@ MAX_CALLERS: Final = 128
 NUM_DRAWN: Final = (8, 16)
 """The difference of two draws is steps alone."""
 NUM_CHUNKS_COUNTED: Final = 2
-_FREE: Final = ("aten._unsafe_view", "aten.empty", "aten.split_with_sizes", "aten.unbind")
 
 Ways = Mapping[str, Callable[[], None]]
 
@@ -203,21 +202,6 @@ def show(result: Json) -> None:
         print(f"\nscheduling, {result['scheduling']['callers']} callers")
         for name in ("first_come_first_served", "deadline_and_slack"):
             print(f"  {name:26} {result['scheduling'][name]}")
-
-
-class Operators(TorchDispatchMode):
-    """Counts while it is entered."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.counts: Counter[str] = Counter()
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        if not func.is_view and not str(func).startswith(_FREE):
-            self.counts[str(func).removeprefix("aten.").partition(".")[0]] += 1
-        return func(*args, **(kwargs or {}))
 
 
 def counted(work: Callable[[], object]) -> Counter[str]:

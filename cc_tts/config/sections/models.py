@@ -40,7 +40,7 @@ class ModelConfig:
     page_type: Literal["auto", "int8", "float8"] = "auto"
     kernels: bool = True
     state_memory_bytes: Annotated[int, msgspec.Meta(ge=0)] = 0
-    graphs: bool = True
+    graphs: bool | Literal["eager"] = True
 
     @property
     def sound(self) -> tuple[str, int, bool, int, str]:

@@ -72,6 +72,7 @@ class BatchedConfig:
     num_threads: int = 0  # of torch; 0: as it is
     memory_bytes: int = 0  # for the flow's pages; 0: what the device has left
     graphs: bool = True
+    compiles: bool = False  # the graphs are of compiled code
     checks_only: bool = False  # load no networks: it can then list its voices and nothing else
     num_positions: int = NUM_POSITIONS
     calibration_rows: tuple[int, ...] = (1,)  # how many streams are spoken at a time to measure the stages
@@ -286,6 +287,7 @@ class BatchedLoader:
                 num_positions=self._config.num_positions,
                 num_pages=num_pages,
                 graphs=self._config.graphs,
+                compiles=self._config.compiles,
                 clock=self._clock,
             )
         except torch.OutOfMemoryError:

@@ -14,7 +14,9 @@ from cc_tts import logs
 from cc_tts.engines.cosyvoice.batched import BatchedConfig, BatchedLoader
 from cc_tts.engines.cosyvoice.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice.gpu_driver import installed_driver, why_no_gpu
+from cc_tts.engines.cosyvoice.model.download import cache_folder
 from cc_tts.engines.cosyvoice.model.loader import generation_of_directory
+from cc_tts.engines.cosyvoice.model.networks.compiling import UNCOMPILED, compiler_fault, keep_compiled_in
 from cc_tts.engines.cosyvoice.voice.speakers import Speaker, built_in_speakers, enrolled_speakers
 from cc_tts.engines.engine_core import EngineLoader
 from cc_tts.engines.worker.messages import WorkerSettings
@@ -71,7 +73,8 @@ def make_loader(settings: WorkerSettings) -> EngineLoader:
         kernels=model.kernels,
         num_threads=1 if is_cuda else tts.num_threads,
         memory_bytes=model.state_memory_bytes,
-        graphs=model.graphs,
+        graphs=model.graphs is not False,
+        compiles=is_cuda and model.graphs is True and may_compile(),
         checks_only=settings.purpose == "check",
         calibration_rows=() if settings.purpose == "say" else calibration_rows,  # nobody is refused there
     )
@@ -96,6 +99,15 @@ def choose_device(wanted: str) -> torch.device:
             why = "" if num_devices else "; {}; {}".format(*_why_no_gpu())
             raise ConfigError(f"tts.devices: there is no {wanted} here: torch sees {num_devices} CUDA devices{why}")
     return device
+
+
+def may_compile() -> bool:
+    """Return whether code can be compiled here; what lacks is a warning. What is compiled is kept beside the models."""
+    fault = compiler_fault()
+    if fault:
+        log.warning("not_compiled", detail=fault, remedy=UNCOMPILED)
+    keep_compiled_in(cache_folder() / "inductor")
+    return not fault
 
 
 def _why_no_gpu() -> tuple[str, str]:

@@ -36,15 +36,15 @@ class DownloadFailed(ProcessFailed, code="download_failed", title="The download 
     """The download broke off; what was fetched is kept."""
 
 
-def default_directory(model: str = DEFAULT_MODEL) -> Path:
-    """Return where a model is kept by default: below ``XDG_CACHE_HOME``, else ``~/.cache``."""
+def cache_folder() -> Path:
+    """Return where what can be fetched or made again is kept: below ``XDG_CACHE_HOME``, else ``~/.cache``."""
     cache = os.environ.get("XDG_CACHE_HOME", "")
-    return (
-        (Path(cache) if cache else Path("~/.cache").expanduser())
-        / "cc-tts"
-        / "models"
-        / MODELS[model].id.rpartition("/")[2]
-    )
+    return (Path(cache) if cache else Path("~/.cache").expanduser()) / "cc-tts"
+
+
+def default_directory(model: str = DEFAULT_MODEL) -> Path:
+    """Return where a model is kept by default."""
+    return cache_folder() / "models" / MODELS[model].id.rpartition("/")[2]
 
 
 def download_model(model: str, directory: Path, *, files: Sequence[str]) -> Path:

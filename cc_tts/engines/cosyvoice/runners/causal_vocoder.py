@@ -54,9 +54,11 @@ class CausalVocoderRunner(SlotVocoder):
     ``noise``: [samples, harmonics], at best of the longest stream; a longer one begins with it anew.
     """
 
-    def __init__(self, vocoder: CausalVocoder, *, num_slots: int, noise: Tensor, graphs: bool = False) -> None:
-        config, device = vocoder.config, vocoder.conv_pre.weight.device
-        super().__init__(self._run_batch, num_slots=num_slots, hop=config.hop_samples, device=device, graphs=graphs)
+    def __init__(
+        self, vocoder: CausalVocoder, *, num_slots: int, noise: Tensor, graphs: bool = False, compiles: bool = False
+    ) -> None:
+        config, device, hop = vocoder.config, vocoder.conv_pre.weight.device, vocoder.config.hop_samples
+        super().__init__(self._run_batch, num_slots=num_slots, hop=hop, device=device, graphs=graphs, compiles=compiles)
         vocoder.keep_constants()
         self._vocoder = vocoder
         self._num_mels = config.num_mels
@@ -116,7 +118,8 @@ class CausalVocoderRunner(SlotVocoder):
         packed = upload(torch.tensor(numbers), self._device)
         return self._run.call((num_rows, num_frames), mel=mel, numbers=packed)[0][: len(batch)]
 
-    def _run_batch(self, num_rows: int, num_frames: int, *, mel: Tensor, numbers: Tensor) -> tuple[Tensor]:
+    def _run_batch(self, _num_rows: int, _num_frames: int, *, mel: Tensor, numbers: Tensor) -> tuple[Tensor]:
+        num_frames = mel.shape[2] - LOOKAHEAD_FRAMES
         slots, counts, begins, is_first, is_last, starts = numbers.unbind(dim=1)  # [B] each
         piece, begins = Piece(counts, is_first.bool(), is_last.bool()), begins.bool()
         state = self._state.at(slots, begins)
@@ -131,5 +134,5 @@ class CausalVocoderRunner(SlotVocoder):
         heard = within(counts * self._hop, made.audio.shape[1])
         finite = (made.audio.isfinite() | ~heard).all(dim=1)
         finite &= (mel[:, :, :num_frames].isfinite() | ~known[:, None]).all(dim=2).all(dim=1)
-        assert made.audio.shape == (num_rows, OPEN_SAMPLES + num_frames * self._hop)
+        assert made.audio.shape == (len(slots), OPEN_SAMPLES + num_frames * self._hop)
         return (pcm_and_finite(made.audio, finite),)

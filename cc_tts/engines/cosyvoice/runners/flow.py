@@ -11,8 +11,9 @@ the voice share and nobody writes, then its own.
 Runs on: the thread that owns the device.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple
 
 import torch
@@ -109,6 +110,7 @@ class FlowRunner:
         noise: Tensor,  # what frames start from, [1, mels, at least ``2 max_tokens``]
         max_tokens: int,  # of a sequence, the reference included; whoever uses the runner counts them
         graphs: bool = False,  # fill shapes up to buckets, and on a CUDA device record a graph of each
+        compiles: bool = False,  # record compiled code
     ) -> None:
         config, weight = flow.config, flow.spk_embed_affine_layer.weight
         self.flow = flow
@@ -121,7 +123,11 @@ class FlowRunner:
         self._speakers = weight.new_zeros((num_slots + 1, config.estimator.num_mels))
         self._sequences: dict[int, _Sequence] = {}
         self._has_buckets = graphs
-        self._graphs = GraphedCall(self._solve, enabled=graphs and can_record(self._device))
+        self._graphs = GraphedCall(
+            self._solve,
+            enabled=graphs and can_record(self._device),
+            in_few_kernels=self._solve_in_few_kernels if compiles else None,
+        )
 
     def pages_needed(self, num_reference: int, num_tokens: int) -> int:
         """Pages that a sequence of ``num_tokens`` takes besides those of a reference of ``num_reference`` tokens."""
@@ -274,13 +280,27 @@ class FlowRunner:
         filled += [[0] * width] * (num_rows - len(filled))
         return upload(torch.tensor(filled, dtype=torch.int64, device="cpu"), self._device)
 
-    def _solve(
-        self, *_shape: int, window: Tensor, counts: Tensor, pages: Tensor, slots: Tensor, cond: Tensor
-    ) -> tuple[Tensor, ...]:
+    def _solve(self, *_shape: int, **tensors: Tensor) -> tuple[Tensor, ...]:
         """Mel [B, 2 T, mels]; see :meth:`Flow.run_pages`. Made of tensors only."""
+        return self._mel(self.flow.run_pages, **tensors)
+
+    def _solve_in_few_kernels(self, *_shape: int, **tensors: Tensor) -> tuple[Tensor, ...]:
+        return self._mel(partial(self.flow.run_pages, in_few_kernels=True), **tensors)
+
+    def _mel(
+        self,
+        run: Callable[..., Tensor],
+        /,
+        *,
+        window: Tensor,
+        counts: Tensor,
+        pages: Tensor,
+        slots: Tensor,
+        cond: Tensor,
+    ) -> tuple[Tensor, ...]:
         places = torch.arange(cond.shape[1], device=self._device)
         places = counts[0][:, None] * FRAMES_PER_TOKEN + places
-        mel = self.flow.run_pages(
+        mel = run(
             self.arena.encoder,
             self.arena.estimator,
             window,

@@ -9,12 +9,18 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import torch
 from torch import Tensor
 
+from cc_tts import logs
+from cc_tts.clock import Clock, ms_between
+from cc_tts.engines.cosyvoice.model.networks.compiling import UNCOMPILED, is_compilers
+
+log = logs.get(__name__)
 Work = Callable[..., tuple[Tensor, ...]]
+_SHOWN: Final = 500  # characters of an error of the compiler
 _Item = TypeVar("_Item")
 
 
@@ -59,6 +65,54 @@ def upload(values: Tensor, device: torch.device) -> Tensor:
     return values.pin_memory().to(device, non_blocking=True)
 
 
+def download(values: Tensor) -> Callable[[], Tensor]:
+    """Begin to bring ``values`` to the host; the answer waits for them, and for nothing that is begun afterwards."""
+    if values.device.type != "cuda":
+        return lambda: values
+    on_host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
+    on_host.copy_(values, non_blocking=True)
+    copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    copied.record()
+
+    def wait() -> Tensor:
+        copied.synchronize()
+        return on_host
+
+    return wait
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """An instant in the work of a device."""
+
+    ns: int  # when the host came there
+    event: torch.cuda.Event | None = None  # when the device comes there
+
+
+class Marks:
+    """Tell how long work takes without waiting for it. What a CPU was asked for is done, so there the clock tells it."""
+
+    def __init__(self, device: torch.device, clock: Clock) -> None:
+        self._is_cuda = device.type == "cuda"
+        self._clock = clock
+
+    def now(self) -> Mark:
+        """Return the instant at which all is done that the current stream was asked for so far."""
+        if not self._is_cuda:
+            return Mark(self._clock.now_ns())
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record()
+        return Mark(0, event)
+
+    @staticmethod
+    def ms(begin: Mark, end: Mark) -> float:
+        """Return the time between two marks of a stream; the second one must have passed, or is waited for."""
+        if begin.event is None or end.event is None:
+            return ms_between(begin.ns, end.ns)
+        end.event.synchronize()
+        return float(begin.event.elapsed_time(end.event))
+
+
 def can_record(device: torch.device) -> bool:
     return device.type == "cuda"
 
@@ -87,10 +141,13 @@ class GraphedCall:
     tensors of a key have the same shapes each time. The function may change tensors of its own in place; it does so once a
     call, for its first run is the warm-up and gives the result. It must not ask a tensor for its value. If not ``enabled``,
     which needs CUDA, every call is a plain one.
+
+    ``in_few_kernels`` does the same by compiled code, which is what is recorded then. Plain calls never compile anything.
     """
 
-    def __init__(self, fn: Work, *, enabled: bool) -> None:
+    def __init__(self, fn: Work, *, enabled: bool, in_few_kernels: Work | None = None) -> None:
         self._fn = fn
+        self._recorded_fn = in_few_kernels or fn
         self._records = enabled
         self._recorded: dict[tuple[int, ...], _Recorded] = {}
         self._fits: dict[tuple[int, ...], tuple[int, ...]] = {}
@@ -134,12 +191,23 @@ class GraphedCall:
         assert self._stream is not None
         self._stream.wait_stream(current)
         with torch.cuda.stream(self._stream):
-            result = self._fn(*key, **inputs)
+            result = self._first(key, inputs)
         current.wait_stream(self._stream)
         for tensor in result:
             tensor.record_stream(current)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
-            outputs = self._fn(*key, **inputs)  # recorded, not run
+            outputs = self._recorded_fn(*key, **inputs)  # recorded, not run
         self._recorded[key] = _Recorded(graph, inputs, outputs)
         return result
+
+    def _first(self, key: tuple[int, ...], inputs: dict[str, Tensor]) -> tuple[Tensor, ...]:
+        """The first run of a key. The compiler fails before it changes a tensor; without it there are more kernels."""
+        try:
+            return self._recorded_fn(*key, **inputs)
+        except Exception as error:
+            if self._recorded_fn is self._fn or not is_compilers(error):
+                raise
+            log.warning("not_compiled", detail=f"{type(error).__name__}: {str(error)[:_SHOWN]}", remedy=UNCOMPILED)
+        self._recorded_fn = self._fn
+        return self._fn(*key, **inputs)

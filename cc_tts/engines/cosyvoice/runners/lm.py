@@ -13,8 +13,9 @@ Runs on: the thread that owns the device.
 """
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -24,8 +25,9 @@ from torch import Tensor
 
 from cc_tts.engines.cosyvoice.engine.device import Sampled
 from cc_tts.engines.cosyvoice.engine.prefill import SamplingRules
+from cc_tts.engines.cosyvoice.model.networks.compiling import compiled, vary
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LmInput, Table, text_inputs
-from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm
+from cc_tts.engines.cosyvoice.model.networks.lm.lm import LayerCaches, SpeechLm
 from cc_tts.engines.cosyvoice.runners.graphs import GraphedCall, batches, bucket_of, buckets_up_to, thinned, upload
 from cc_tts.engines.cosyvoice.runners.lm_slots import EXTENDED, NUM_REPORTED, Column, Flag, SlotRows, numbers_of
 from cc_tts.errors import EngineFailed
@@ -37,6 +39,9 @@ KEY_BUCKETS: Final = (128, 256, 512, 1024, 2048, 4096)
 
 MAX_STEPS: Final = 64  # of one decode; unmeasured
 _HEAD: Final = 4  # of a packed prefill: slot, fresh, start, num_new; then the numbers of the slot, tables and rows
+
+
+_Advance = Callable[[SlotRows, Tensor], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +92,9 @@ class LmRunner:
     can have ``num_positions``, inputs and speech tokens together.
     """
 
-    def __init__(self, lm: SpeechLm, *, num_slots: int, num_positions: int, graphs: bool = False) -> None:
+    def __init__(
+        self, lm: SpeechLm, *, num_slots: int, num_positions: int, graphs: bool = False, compiles: bool = False
+    ) -> None:
         self.num_slots = num_slots
         self.num_positions = num_positions
         self.num_not_finite = 0  # sequences that stopped because their numbers were not
@@ -101,7 +108,12 @@ class LmRunner:
         num_special, num_speech = self._ids.table_sizes
         self._table_sizes = np.array([num_special, lm.config.text_vocab_size, num_speech])
         self._used: dict[int, _Used] = {}
-        self._step = GraphedCall(self._run_step, enabled=graphs)
+        self._positions = torch.arange(num_positions, device=lm.device)
+        self._step = GraphedCall(
+            self._run_step,
+            enabled=graphs,
+            in_few_kernels=partial(self._run_step, advance=self._compiled_advance()) if compiles else None,
+        )
         self._prefill = GraphedCall(self._run_prefill, enabled=graphs)
 
     @torch.inference_mode()
@@ -248,17 +260,38 @@ class LmRunner:
         self._rows.put(slots, prefilled)
         return ()
 
-    def _run_step(self, num_rows: int, num_keys: int) -> tuple[()]:
-        rows = self._rows.first(num_rows)
+    def _run_step(self, num_rows: int, num_keys: int, *, advance: _Advance | None = None) -> tuple[()]:
+        rows, positions = self._rows.first(num_rows), self._positions[:num_keys]
+        if advance is None:
+            self._advance(rows, positions, self._cache)
+        else:
+            advance(rows, positions)
+        return ()
+
+    def _compiled_advance(self) -> _Advance:
+        advance = compiled(self._advance)
+
+        def varying(rows: SlotRows, positions: Tensor) -> None:
+            vary(positions, 0)
+            for part in (rows.numbers, rows.history, rows.out):
+                vary(part, 0)
+            layers = self._cache.unbind()  # the compiler copies what it is given a part of and writes to
+            for layer in layers:
+                vary(layer, 1)
+            advance(rows, positions, layers)
+
+        return varying
+
+    def _advance(self, rows: SlotRows, positions: Tensor, cache: LayerCaches) -> None:
+        """Sample an id for the first slots, which look at so many ``positions`` of their past."""
         lengths = rows.column(Column.LENGTH)
         waiting = (rows.column(Column.FLAGS) == 0) & (rows.column(Column.NUM_IDS) < rows.column(Column.UNTIL))
         active = waiting & (lengths < self.num_positions)
         rows.raise_flags(Flag.STOPPED | Flag.FULL, waiting & ~active)
-        last = rows.column(Column.LAST)
-        log_probs, _ = self._lm.decode(last, lengths, self._cache, active=active, num_keys=num_keys)
+        last, num_keys = rows.column(Column.LAST), positions.shape[0]
+        log_probs, _ = self._lm.decode(last, lengths, cache, active=active, num_keys=num_keys)
         rows.sample(log_probs, active, self._ids, self._kinds)
         lengths.add_(active)
-        return ()
 
     def _collect(self, num_steps: int) -> dict[int, Sampled]:
         """Copy what all slots report to the host, at once; here it waits for the device."""

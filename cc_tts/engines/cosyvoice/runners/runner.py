@@ -89,6 +89,7 @@ class ModelRunner:
         num_positions: int,
         num_pages: int,
         graphs: bool = False,
+        compiles: bool = False,  # the graphs are of compiled code
         clock: Clock,
     ) -> None:
         self.num_slots = num_slots
@@ -102,7 +103,10 @@ class ModelRunner:
         self._clock = clock
         self._device = model.lm.device
         graphs = graphs and can_record(self._device)
-        self._lm = LmRunner(model.lm, num_slots=num_slots, num_positions=num_positions, graphs=graphs)
+        compiles = compiles and graphs
+        self._lm = LmRunner(
+            model.lm, num_slots=num_slots, num_positions=num_positions, graphs=graphs, compiles=compiles
+        )
         self._flow = FlowRunner(
             model.flow,
             num_slots=num_slots,
@@ -110,8 +114,9 @@ class ModelRunner:
             noise=fixed_noise(),
             max_tokens=num_positions,
             graphs=graphs,
+            compiles=compiles,
         )
-        self._vocoder = _vocoder_runner(model, num_slots, num_positions, graphs=graphs)
+        self._vocoder = _vocoder_runner(model, num_slots, num_positions, graphs=graphs, compiles=compiles)
         self._voices: OrderedDict[str, _VoiceState] = OrderedDict()
         self._voice_of: dict[int, str] = {}
 
@@ -339,12 +344,14 @@ class ModelRunner:
         raise OutOfDeviceMemory
 
 
-def _vocoder_runner(model: SpeechModel, num_slots: int, num_tokens: int, *, graphs: bool) -> SlotVocoder:
+def _vocoder_runner(
+    model: SpeechModel, num_slots: int, num_tokens: int, *, graphs: bool, compiles: bool
+) -> SlotVocoder:
     vocoder = model.vocoder
     if isinstance(vocoder, Vocoder):
-        return VocoderRunner(vocoder, num_slots=num_slots, graphs=graphs)
+        return VocoderRunner(vocoder, num_slots=num_slots, graphs=graphs, compiles=compiles)
     noise = fixed_uniform(num_tokens * FRAMES_PER_TOKEN * vocoder.config.hop_samples)
-    return CausalVocoderRunner(vocoder, num_slots=num_slots, noise=noise, graphs=graphs)
+    return CausalVocoderRunner(vocoder, num_slots=num_slots, noise=noise, graphs=graphs, compiles=compiles)
 
 
 def _at_speed(mel: Tensor, speed: float) -> Tensor:

@@ -54,6 +54,6 @@ def sample_ras(
     first = candidates.gather(-1, race.argmax(dim=-1, keepdim=True))  # [B, 1]
 
     repeated = (history == first).sum(dim=-1, keepdim=True) >= NUM_REPEATS  # [B, 1]
-    others = log_probs.scatter(-1, first, -torch.inf)  # [B, V]
+    others = log_probs.masked_fill(torch.arange(vocab_size, device=first.device) == first, -torch.inf)  # [B, V]
     second = (others - log_second).argmax(dim=-1, keepdim=True)  # [B, 1]
     return torch.where(repeated, second, first)[:, 0]

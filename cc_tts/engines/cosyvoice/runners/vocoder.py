@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from cc_tts.engines.cosyvoice.engine.device import Spoken
+from cc_tts.engines.cosyvoice.model.networks.compiling import compiled, vary
 from cc_tts.engines.cosyvoice.model.networks.layers import within
 from cc_tts.engines.cosyvoice.model.networks.vocoder.vocoder import Vocoder
 from cc_tts.engines.cosyvoice.runners.counted_random import counted_normals
@@ -101,19 +102,31 @@ def pcm_and_finite(audio: Tensor, finite: Tensor) -> Tensor:
     return torch.cat((pcm, finite[:, None].to(pcm.dtype)), dim=1).to(torch.int16)
 
 
+def _varying(run: Work) -> Work:
+    def varying(*key: int, mel: Tensor, numbers: Tensor) -> tuple[Tensor, ...]:
+        vary(mel, 0, 2)
+        vary(numbers, 0)
+        return run(*key, mel=mel, numbers=numbers)
+
+    return varying
+
+
 class SlotVocoder(ABC):
     """The runner of a vocoder whose streams have slots, of which there is a fixed number; whoever uses it chooses them. With
     ``graphs`` shapes are filled up to buckets, and on a CUDA device a graph of each is recorded.
     """
 
-    def __init__(self, run: Work, *, num_slots: int, hop: int, device: torch.device, graphs: bool) -> None:
+    def __init__(
+        self, run: Work, *, num_slots: int, hop: int, device: torch.device, graphs: bool, compiles: bool
+    ) -> None:
         self.num_not_finite = 0  # chunks whose numbers were not
         self._num_slots = num_slots
         self._hop = hop
         self._device = device
         self._num_done: dict[int, int] = {}  # frames so far of the streams that go on
         self._has_buckets = graphs
-        self._run = GraphedCall(run, enabled=graphs and can_record(device))
+        in_few_kernels = _varying(compiled(run)) if compiles else None
+        self._run = GraphedCall(run, enabled=graphs and can_record(device), in_few_kernels=in_few_kernels)
 
     @abstractmethod
     def keys(self, max_rows: int, *, step: int = 1) -> Sequence[tuple[int, ...]]:
@@ -164,9 +177,9 @@ class SlotVocoder(ABC):
 class VocoderRunner(SlotVocoder):
     """The vocoder of the second generation, with the crossfades of its slots."""
 
-    def __init__(self, vocoder: Vocoder, *, num_slots: int, graphs: bool = False) -> None:
-        config, device = vocoder.config, vocoder.conv_pre.weight.device
-        super().__init__(self._run_batch, num_slots=num_slots, hop=config.hop_samples, device=device, graphs=graphs)
+    def __init__(self, vocoder: Vocoder, *, num_slots: int, graphs: bool = False, compiles: bool = False) -> None:
+        config, device, hop = vocoder.config, vocoder.conv_pre.weight.device, vocoder.config.hop_samples
+        super().__init__(self._run_batch, num_slots=num_slots, hop=hop, device=device, graphs=graphs, compiles=compiles)
         self._vocoder = vocoder
         self._config = config
         self._window = crossfade_window(CROSSFADE_FRAMES * self._hop).to(self._device)
@@ -225,8 +238,9 @@ class VocoderRunner(SlotVocoder):
         return self._run.call((num_rows, num_frames, int(is_even)), mel=mel, numbers=packed)[0][: len(batch)]
 
     def _run_batch(
-        self, num_rows: int, num_frames: int, is_even: int, *, mel: Tensor, numbers: Tensor
+        self, _num_rows: int, _num_frames: int, is_even: int, *, mel: Tensor, numbers: Tensor
     ) -> tuple[Tensor]:
+        num_frames = mel.shape[2]
         slots, lengths, has_crossfade, starts, seeds = numbers.unbind(dim=1)  # [B] each
         ends = None if is_even else lengths
         joins = has_crossfade.bool()[:, None]  # [B, 1]
@@ -250,7 +264,7 @@ class VocoderRunner(SlotVocoder):
 
         known = within(lengths, num_frames)  # [B, T]
         finite = audio.isfinite().all(dim=1) & (mel.isfinite() | ~known[:, None]).all(dim=2).all(dim=1)
-        assert audio.shape == (num_rows, num_frames * self._hop)
+        assert audio.shape == (len(slots), num_frames * self._hop)
         return (pcm_and_finite(audio, finite),)
 
     def _noise(self, seeds: Tensor, starts: Tensor, num_frames: int) -> Tensor:

@@ -9,9 +9,9 @@ Runs on: the thread that owns the device.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -126,21 +126,26 @@ class Span:
         return replace(self, turns=(cos, sin))
 
 
-class JoinedLinears:
+class JoinedLinears(nn.Module):
     """Linear maps of the same input; their results lie side by side. All have a bias, or none.
 
     After :meth:`join` they are run as one. Their weights are views of one tensor then, so that nothing is held twice; until
-    they are loaded or moved again.
+    they are loaded or moved again. The maps stay parts of the module that has them, under their own names.
     """
 
     def __init__(self, *maps: nn.Linear) -> None:
+        super().__init__()
         self._maps = maps
-        self._joined_at: list[int] = []
-        self._parts: list[Tensor] = []  # the weight and perhaps the bias
+        self._parts: tuple[Tensor, ...] = ()  # the joined weight and perhaps bias
 
-    def __call__(self, x: Tensor) -> Tensor:
+    @property
+    def is_joined(self) -> bool:
+        """Return whether the maps are run as one."""
+        return bool(self._parts)
+
+    def forward(self, x: Tensor) -> Tensor:
         """Map [..., in] to [..., all out]."""
-        if self._places() == self._joined_at:  # a bias goes where its weight goes
+        if self._parts:
             return functional.linear(x, *self._parts)
         return torch.cat([each(x) for each in self._maps], dim=-1)
 
@@ -152,17 +157,25 @@ class JoinedLinears:
     @torch.no_grad()
     def join(self) -> None:
         """Run the maps as one from now on."""
-        self._parts = []
+        parts = []
         for name, first in list(self._maps[0].named_parameters()):
-            whole = torch.cat([getattr(each, name) for each in self._maps])
-            self._parts.append(whole)
+            whole = nn.Parameter(torch.cat([getattr(each, name) for each in self._maps]), first.requires_grad)
+            parts.append(whole)
             sizes = [each.out_features for each in self._maps]
             for each, part in zip(self._maps, torch.split(whole, sizes), strict=True):
                 setattr(each, name, nn.Parameter(part, requires_grad=first.requires_grad))
-        self._joined_at = self._places()
+        self._parts = tuple(parts)
 
-    def _places(self) -> list[int]:
-        return [each.weight.data_ptr() for each in self._maps]
+    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Self:  # noqa: FBT001, FBT002 - torch calls it so
+        """Be apart again: the maps are moved or cast each by itself."""
+        self._parts = ()
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        return self
+
+    def _load_from_state_dict(self, *args: Any) -> None:
+        """Be apart again: the maps may get tensors of their own."""
+        self._parts = ()
+        super()._load_from_state_dict(*args)
 
 
 def join_linears(network: nn.Module, *, most_bytes: int | None = None) -> None:
@@ -170,7 +183,7 @@ def join_linears(network: nn.Module, *, most_bytes: int | None = None) -> None:
 
     Nothing is joined if that were more than ``most_bytes``: pages of a file would become memory of the process.
     """
-    parts = [part for module in network.modules() for part in vars(module).values() if isinstance(part, JoinedLinears)]
+    parts = [module for module in network.modules() if isinstance(module, JoinedLinears)]
     if most_bytes is None or sum(part.num_bytes for part in parts) <= most_bytes:
         for part in parts:
             part.join()

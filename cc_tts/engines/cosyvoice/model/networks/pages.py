@@ -47,6 +47,7 @@ class Pages:
     kept: Tensor  # [..., pages, page_len, 2, heads, D]
     scales: Tensor | None = None  # [..., pages, page_len, 2, heads] of int8, float16
     in_place: bool = False
+    page_len: int = 0  # of pages that lie behind each other: [pages * page_len, 2, heads, D]
 
     @classmethod
     def new(cls, shape: Sequence[int], like: Tensor, form: PageForm) -> Self:
@@ -58,6 +59,17 @@ class Pages:
     def __getitem__(self, index: int) -> "Pages":
         """Those of one layer, a view."""
         return Pages(self.kept[index], None if self.scales is None else self.scales[index], self.in_place)
+
+    def apart(self) -> "tuple[Pages, ...]":
+        """Those of each layer, for compiled code, which copies all of what it writes a part of."""
+        scales = [None] * len(self.kept) if self.scales is None else list(self.scales)
+        if self.in_place:
+            return tuple(Pages(kept, its, in_place=True) for kept, its in zip(self.kept, scales, strict=True))
+        flat = (
+            (kept.flatten(0, 1), None if its is None else its.flatten(0, 1))
+            for kept, its in zip(self.kept, scales, strict=True)
+        )
+        return tuple(Pages(*each, page_len=self.kept.shape[2]) for each in flat)
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -75,16 +87,22 @@ class Pages:
         if self.scales is not None:
             wide = new.to(torch.float32)
             scales = (wide.abs().amax(dim=-1) / MOST_INT8).clamp(min=LEAST_SCALE).to(torch.float16)
-            self.scales.flatten(0, 1)[written] = scales
+            self._places(self.scales)[written] = scales
             new = torch.floor(wide / scales.to(torch.float32)[..., None] + 0.5).to(torch.int8)
-        _movable(self.kept).flatten(0, 1)[written] = _movable(new)
+        self._places(_movable(self.kept))[written] = _movable(new)
+
+    def _places(self, numbers: Tensor) -> Tensor:
+        return numbers if self.page_len else numbers.flatten(0, 1)
+
+    def _paged(self, numbers: Tensor) -> Tensor:
+        return numbers.view(-1, self.page_len, *numbers.shape[1:]) if self.page_len else numbers
 
     def read(self, pages: Tensor, dtype: torch.dtype) -> Tensor:
         """Copy the pages [B, n] of one layer: [B, n * page_len, 2, heads, D]."""
         table = pages.flatten()
-        seen = _movable(self.kept).index_select(0, table).view(self.kept.dtype).to(dtype)
+        seen = self._paged(_movable(self.kept)).index_select(0, table).view(self.kept.dtype).to(dtype)
         if self.scales is not None:
-            seen = seen * self.scales.index_select(0, table)[..., None].to(dtype)
+            seen = seen * self._paged(self.scales).index_select(0, table)[..., None].to(dtype)
         return seen.view(pages.shape[0], -1, *seen.shape[2:])
 
 

@@ -9,13 +9,17 @@ Lengths that shapes depend on are numbers of the host; no tensor is asked for it
 Runs on: the thread that owns the device.
 """
 
+import functools
+import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from cc_tts.engines.cosyvoice.model.networks.compiling import compiled, vary, vary_all
 from cc_tts.engines.cosyvoice.model.networks.flow.dit import DitEstimator
 from cc_tts.engines.cosyvoice.model.networks.flow.encoder import (
     FRAMES_PER_TOKEN,
@@ -45,6 +49,28 @@ class FlowReference:
 TokenCache = EncoderCache | LookaheadCache
 
 
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """An Euler step."""
+
+    shifts: tuple[Tensor, ...]  # what its moment gives to the estimator
+    length: Tensor  # float32
+
+
+@dataclass(frozen=True, slots=True)
+class _Guided:
+    """The inputs that all Euler steps of a call share, with and without condition."""
+
+    mu: Tensor  # [2 B, T, mels]
+    speaker: Tensor  # [2 B, speaker]
+    cond: Tensor  # [2 B, T, mels]
+    span: Span
+
+
+_Cache = TypeVar("_Cache", EncoderCache, LookaheadCache, EstimatorCache)
+_Euler = Callable[[Tensor, _Guided, _Step, EstimatorCache | None], Tensor]
+
+
 class Flow(nn.Module):
     """Speech tokens, a prompt and a speaker in, mel frames out (§4).
 
@@ -65,7 +91,7 @@ class Flow(nn.Module):
         self.page_form = PageForm()
         """How its pages are kept and read; to be set before there are any."""
         self._grid = euler_grid(config.num_steps)
-        self._shifts: list[tuple[Tensor, ...]] = []
+        self._steps: list[_Step] = []
 
     @property
     def estimator(self) -> Estimator | DitEstimator:
@@ -98,14 +124,15 @@ class Flow(nn.Module):
         """
         if isinstance(self.config.encoder, EncoderConfig):
             self.encoder.keep_distances(num_chunks, self.config.chunk_tokens)
-        self._shifts = [self._shifts_at(moment) for moment, _ in self._grid]
+        self._steps = [self._step(*step) for step in self._grid]
         for module in self.modules():
             if isinstance(module, CausalConv):
                 module.keep_flat()
 
-    def _shifts_at(self, moment: float) -> tuple[Tensor, ...]:
+    def _step(self, moment: float, length: float) -> _Step:
         device = self.spk_embed_affine_layer.weight.device
-        return self.estimator.shifts(torch.full((1,), moment, dtype=torch.float32, device=device))
+        moments, lengths = (torch.tensor(each, dtype=torch.float32, device=device) for each in ([moment], length))
+        return _Step(self.estimator.shifts(moments), lengths)
 
     def speaker(self, embedding: Tensor) -> Tensor:
         """The speaker vector [B, speaker] of a speaker embedding [B, embedding] (§4.1)."""
@@ -124,11 +151,46 @@ class Flow(nn.Module):
         speaker: Tensor,  # vector of each row, [B, speaker]
         cond: Tensor,  # the prompt's mel at those of the 2 T frames that belong to it, zeros elsewhere, [B, 2 T, mels]
         noise: Tensor,  # what the frames start from, [B, 2 T, mels]
+        in_few_kernels: bool = False,  # by compiled code, which is made when a family of shapes is first run
     ) -> Tensor:
         """Run new tokens of sequences of any age, whose past lies in pages: [B, 2 T, mels], float32.
 
         Made of tensors only, so that it can be captured in a CUDA graph. Rows that only fill the batch have counts of zero.
         """
+        given = window, counts, pages, slots, speaker, cond
+        if not in_few_kernels:
+            return self._integrate(self._begin(*given, encoder), noise, estimator, self._euler)
+        begin, euler = self._compiled
+        return self._integrate(begin(*given, encoder), noise, estimator, euler)
+
+    @functools.cached_property
+    def _compiled(self) -> tuple[Callable[..., _Guided], _Euler]:
+        """The two parts of a call: once what comes before the estimator, then each Euler step."""
+
+        def begin(*given: Any) -> _Guided:
+            *tensors, cache = given
+            vary_all(tensors)
+            return first(*tensors, _apart(cache))
+
+        def euler(x: Tensor, guided: _Guided, step: _Step, past: EstimatorCache | None) -> Tensor:
+            vary_all((x, guided))
+            return one_step(x, guided, step, None if past is None else _apart(past))
+
+        first: Callable[..., _Guided] = compiled(self._begin)
+        one_step = compiled(self._euler)
+        return begin, euler
+
+    def _begin(
+        self,
+        window: Tensor,
+        counts: Tensor,
+        pages: Tensor,
+        slots: Tensor,
+        speaker: Tensor,
+        cond: Tensor,
+        encoder: TokenCache,
+    ) -> _Guided:
+        """All that comes before the estimator; arguments as in :meth:`run_pages`."""
         starts, known, run, kept = counts.unbind()
         width = window.shape[1] - self.config.encoder.lookahead
         tokens, frames = (
@@ -143,8 +205,13 @@ class Flow(nn.Module):
             )
             for scale in (1, FRAMES_PER_TOKEN)
         )
-        mu = self._mu(window, within(known, window.shape[1]), tokens, frames, encoder)
-        return self._solve(mu, speaker, cond, noise, frames, estimator)
+        return self._guided(
+            self._mu(window, within(known, window.shape[1]), tokens, frames, encoder), speaker, cond, frames
+        )
+
+    def _guided(self, mu: Tensor, speaker: Tensor, cond: Tensor, frames: Span) -> _Guided:
+        mu, speaker, cond = (torch.cat((part, torch.zeros_like(part))) for part in (mu, speaker, cond.to(mu.dtype)))
+        return _Guided(mu, speaker, cond, self.estimator.placed(frames, mu.dtype))
 
     def _mu(self, window: Tensor, known: Tensor, tokens: Span, frames: Span, cache: TokenCache | None) -> Tensor:
         """Return the frames that the estimator follows, [B, 2 T, mels]."""
@@ -160,18 +227,35 @@ class Flow(nn.Module):
         self, mu: Tensor, speaker: Tensor, cond: Tensor, x: Tensor, frames: Span, cache: EstimatorCache | None
     ) -> Tensor:
         """Integrate from noise ``x`` [B, T, mels] to mel, with and without condition at once (§4.6)."""
-        dtype = mu.dtype
-        both = self.estimator.placed(frames, dtype)
-        mu, speaker, cond = (torch.cat((part, torch.zeros_like(part))) for part in (mu, speaker, cond.to(dtype)))
-        guidance = self.config.guidance
+        return self._integrate(self._guided(mu, speaker, cond, frames), x, cache, self._euler)
+
+    def _integrate(self, guided: _Guided, x: Tensor, cache: EstimatorCache | None, euler: _Euler) -> Tensor:
         x = x.to(torch.float32)
-        for step, (moment, length) in enumerate(self._grid):
-            shifts = self._shifts[step] if self._shifts else self._shifts_at(moment)
-            rows = torch.cat((x, x)).to(dtype)
-            past = None if cache is None else cache.at(step)
-            with_, without = self.estimator(rows, mu, shifts, speaker, cond, both, past).to(torch.float32).chunk(2)
-            x = torch.add(x, torch.lerp(with_, without, -guidance), alpha=length)
+        for number, place in enumerate(self._grid):
+            step = self._steps[number] if self._steps else self._step(*place)
+            x = euler(x, guided, step, None if cache is None else cache.at(number))
         return x
+
+    def _euler(self, x: Tensor, guided: _Guided, step: _Step, past: EstimatorCache | None) -> Tensor:
+        """The state ``x`` [B, T, mels] after an Euler step."""
+        rows = torch.cat((x, x)).to(guided.mu.dtype)
+        both = self.estimator(rows, guided.mu, step.shifts, guided.speaker, guided.cond, guided.span, past)
+        with_, without = both.to(torch.float32).chunk(2)
+        return x + step.length * torch.lerp(with_, without, -self.config.guidance)
+
+
+def _apart(cache: _Cache) -> _Cache:
+    """A cache with the pages of each layer by themselves, for compiled code: :meth:`Pages.apart`."""
+    for contexts in cache.contexts if isinstance(cache.contexts, tuple) else (cache.contexts,):
+        vary(contexts, 0)
+    if isinstance(cache, LookaheadCache):
+        return cache
+    names = ("attention",) if isinstance(cache, EstimatorCache) else ("tokens", "frames")
+    layers = {name: getattr(cache, name).apart() for name in names}
+    for pages in itertools.chain.from_iterable(layers.values()):
+        for tensor in pages.tensors:
+            vary(tensor, 0)
+    return replace(cache, **layers)
 
 
 def _estimator(config: EstimatorConfig | DitConfig) -> Estimator | DitEstimator:

@@ -30,8 +30,22 @@ class F0Predictor(nn.Module):
         """Pitch in Hz, [B, T], of ``mel`` [B, mels, T]; ``outside`` [B, 1, T] are frames that are padding."""
         x = mel
         for conv in self.condnet.values():
-            x = blank(functional.elu(conv(x)), outside)
+            x = blank(functional.elu(_convolved(cast("nn.Conv1d", conv), x)), outside)
         return cast("Tensor", self.classifier(x.transpose(1, 2))).squeeze(-1).abs()
+
+
+def _convolved(conv: nn.Conv1d, x: Tensor) -> Tensor:
+    """A convolution of [B, C, T] as a linear map of inputs side by side: in whole float32. cuDNN takes TF32 by itself, whose
+    10 bits are an audible part of a pitch (§5.1).
+    """
+    (kernel,) = conv.kernel_size
+    padded = functional.pad(x, (kernel // 2, kernel // 2))
+    shifted = torch.stack(
+        [padded[:, :, first : first + x.shape[2]] for first in range(kernel)], dim=2
+    )  # [B, C, kernel, T]
+    weight = conv.weight.flatten(1).expand(x.shape[0], -1, -1)  # [B, out, C * kernel]
+    assert conv.bias is not None
+    return torch.baddbmm(conv.bias[:, None], weight, shifted.flatten(1, 2))
 
 
 class Source(nn.Module):

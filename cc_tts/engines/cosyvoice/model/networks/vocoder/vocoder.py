@@ -12,8 +12,6 @@ Runs on: the thread that owns the device.
 
 import functools
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final, cast
 
 import torch
@@ -91,8 +89,7 @@ class Vocoder(nn.Module):
     def f0(self, mel: Tensor, mel_len: Tensor | None = None) -> Tensor:
         """Pitch in Hz, [B, T], of ``mel`` [B, mels, T]; zero behind the end of a row."""
         outside = None if mel_len is None else ~within(mel_len, mel.shape[2])[:, None]
-        with _whole_float32():
-            f0 = self.f0_predictor(blank(mel.to(torch.float32), outside), outside)
+        f0 = self.f0_predictor(blank(mel.to(torch.float32), outside), outside)
         return cast("Tensor", f0 if outside is None else f0.masked_fill(outside[:, 0], 0.0))
 
     def source(self, f0: Tensor, *, noise: Tensor | None = None) -> Tensor:
@@ -135,17 +132,6 @@ class Vocoder(nn.Module):
         spectrum = torch.cat((magnitudes * phases.cos(), magnitudes * phases.sin()), dim=1)
         audio = istft(spectrum, ends * config.hop_samples, num_samples, config.n_fft)
         return audio.clamp(-AUDIO_LIMIT, AUDIO_LIMIT)
-
-
-@contextmanager
-def _whole_float32() -> Iterator[None]:
-    """No TF32 in convolutions, which cuDNN takes otherwise: its 10 bits are an audible part of a pitch (§5.1)."""
-    before = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = False
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.allow_tf32 = before
 
 
 def _same_conv(channels: int, kernel_size: int, dilation: int) -> nn.Conv1d:

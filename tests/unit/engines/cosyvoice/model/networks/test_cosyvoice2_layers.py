@@ -141,8 +141,9 @@ def test_joined_maps_give_what_each_gives_and_hold_nothing_twice() -> None:
 
 def test_maps_that_were_loaded_or_moved_are_apart_again() -> None:
     first, second = nn.Linear(4, 3), nn.Linear(4, 2)
-    layer = nn.ModuleDict({"first": first, "second": second})
     joined = JoinedLinears(first, second)
+    layer = nn.ModuleDict({"first": first, "second": second, "joined": joined})
+    assert set(layer.state_dict()) == {"first.weight", "first.bias", "second.weight", "second.bias"}
     x = torch.randn(1, 4)
     with torch.no_grad():
         joined.join()
@@ -160,13 +161,11 @@ def test_all_maps_of_a_network_are_joined() -> None:
         flow_of(states["flow"]),
     ):
         before = {key: value.clone() for key, value in network.state_dict().items()}
-        joined = [
-            part for module in network.modules() for part in vars(module).values() if isinstance(part, JoinedLinears)
-        ]
+        joined = [module for module in network.modules() if isinstance(module, JoinedLinears)]
         assert len(joined) >= 2
         num_bytes = sum(part.num_bytes for part in joined)
         join_linears(network, most_bytes=num_bytes - 1)
-        assert not any(part._joined_at for part in joined)
+        assert not any(part.is_joined for part in joined)
         join_linears(network, most_bytes=num_bytes)
         assert all(map(torch.equal, before.values(), network.state_dict().values()))
-        assert all(part._joined_at == part._places() for part in joined)
+        assert all(part.is_joined for part in joined)

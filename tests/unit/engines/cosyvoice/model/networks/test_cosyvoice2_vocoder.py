@@ -1,5 +1,5 @@
 import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ from cc_tts.engines.cosyvoice.model.networks.vocoder.spectrum import istft, stft
 from cc_tts.engines.cosyvoice.model.networks.vocoder.vocoder import Vocoder  # noqa: E402
 from cc_tts.engines.cosyvoice.model.sizes import VocoderConfig  # noqa: E402
 from lab.cosyvoice.golden_fill import fill_by_hash, fill_by_kind  # noqa: E402
+from lab.cosyvoice.launches import Operators  # noqa: E402
 from lab.cosyvoice.networks import vocoder_of  # noqa: E402
 from lab.cosyvoice.whole_vocoder import vocode, with_coarse_phase  # noqa: E402
 from tests.support.golden import full_shapes, read_tensors, tiny_shapes  # noqa: E402
@@ -72,19 +73,15 @@ def small_vocoder() -> Vocoder:
 class TestGolden:
     """Numbers of the reference implementation."""
 
-    def test_the_pitch_has_whole_float32(self, tiny: Vocoder, monkeypatch: pytest.MonkeyPatch) -> None:
-        seen: list[bool] = []
-        predict = tiny.f0_predictor.forward
-
-        def predictor(*arguments: Any) -> Any:
-            seen.append(torch.backends.cudnn.allow_tf32)
-            return predict(*arguments)
-
-        monkeypatch.setattr(tiny.f0_predictor, "forward", predictor)
-        before = torch.backends.cudnn.allow_tf32
-        tiny.f0(torch.zeros(1, 80, 6))
-        assert seen == [False]
-        assert torch.backends.cudnn.allow_tf32 is before
+    def test_the_pitch_is_made_without_convolutions_which_would_take_tf32(self, tiny: Vocoder) -> None:
+        mel = torch.randn(2, 80, 6)
+        with Operators() as operators:
+            pitch = tiny.f0_predictor(mel, None)
+        assert operators.counts["baddbmm"] == len(tiny.f0_predictor.condnet)
+        assert not any("conv" in name for name in operators.counts)
+        for conv in tiny.f0_predictor.condnet.values():
+            mel = torch.nn.functional.elu(conv(mel))
+        torch.testing.assert_close(pitch, tiny.f0_predictor.classifier(mel.transpose(1, 2)).squeeze(-1).abs())
 
 
 class TestConfig:

@@ -16,7 +16,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,7 @@ from cc_tts.engines.cosyvoice.engine.device import Sampled
 from cc_tts.engines.cosyvoice.engine.prefill import SamplingRules
 from cc_tts.engines.cosyvoice.model.networks.compiling import compiled, vary
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LmInput, Table, text_inputs
-from cc_tts.engines.cosyvoice.model.networks.lm.lm import LayerCaches, SpeechLm
+from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm
 from cc_tts.engines.cosyvoice.runners.graphs import GraphedCall, batches, bucket_of, buckets_up_to, thinned, upload
 from cc_tts.engines.cosyvoice.runners.lm_slots import EXTENDED, NUM_REPORTED, Column, Flag, SlotRows, numbers_of
 from cc_tts.errors import EngineFailed
@@ -278,11 +278,11 @@ class LmRunner:
             layers = self._cache.unbind()  # the compiler copies what it is given a part of and writes to
             for layer in layers:
                 vary(layer, 1)
-            advance(rows, positions, layers)
+            advance(rows, positions, cast("Tensor", layers))  # indexed alike
 
         return varying
 
-    def _advance(self, rows: SlotRows, positions: Tensor, cache: LayerCaches) -> None:
+    def _advance(self, rows: SlotRows, positions: Tensor, cache: Tensor) -> None:
         """Sample an id for the first slots, which look at so many ``positions`` of their past."""
         lengths = rows.column(Column.LENGTH)
         waiting = (rows.column(Column.FLAGS) == 0) & (rows.column(Column.NUM_IDS) < rows.column(Column.UNTIL))

@@ -13,7 +13,7 @@ Runs on: the thread that owns the device.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Self, TypeVar, cast
+from typing import Any, Final, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -27,12 +27,9 @@ SPLIT_KEYS: Final = 128
 """The number of keys that one program of a kernel attends to: a row of a decode step has only two heads of them, and a card
 has a hundred processors. Unmeasured.
 """
-LayerCaches = Tensor | Sequence[Tensor]
-"""The cache, or the part of each layer."""
-_Caches = TypeVar("_Caches", bound=LayerCaches)
 
 
-def cache_capacity(cache: LayerCaches) -> int:
+def cache_capacity(cache: Tensor) -> int:
     """Return how many positions of a sequence a slot of ``cache`` holds; the one after them is scratch."""
     return cache[0].shape[-2] - 1
 
@@ -179,7 +176,7 @@ class Backbone(nn.Module):
         return self
 
     def _places(
-        self, x: Tensor, starts: Tensor, num_new: Tensor, cache: LayerCaches, slots: Tensor | None, num_keys: int
+        self, x: Tensor, starts: Tensor, num_new: Tensor, cache: Tensor, slots: Tensor | None, num_keys: int
     ) -> _Places:
         num_rows, width, _ = x.shape
         offsets = torch.arange(width, device=x.device)  # [T]
@@ -199,7 +196,7 @@ class Backbone(nn.Module):
         return torch.where(visible, 0.0, -torch.inf)
 
     def forward(
-        self, x: Tensor, starts: Tensor, num_new: Tensor, cache: LayerCaches, slots: Tensor | None, num_keys: int
+        self, x: Tensor, starts: Tensor, num_new: Tensor, cache: Tensor, slots: Tensor | None, num_keys: int
     ) -> Tensor:
         """Hidden states [B, T, hidden] of the new positions ``x``; arguments as in :meth:`SpeechLm.prefill`."""
         places = self._places(x, starts, num_new, cache, slots, num_keys)
@@ -271,12 +268,12 @@ class SpeechLm(nn.Module):
         self,
         x: Tensor,  # embeddings [B, T, hidden], each row padded on the right
         num_new: Tensor,  # how many of the T are real, [B]
-        cache: _Caches,  # keys and values of the past; written in place
+        cache: Tensor,  # keys and values of the past; written in place
         *,
         starts: Tensor | None = None,  # how many positions each row has in the cache already, [B]; none, when left out
         slots: Tensor | None = None,  # of each row, [B], all different; row i has slot i, when left out
         num_keys: int | None = None,
-    ) -> tuple[Tensor, _Caches]:
+    ) -> tuple[Tensor, Tensor]:
         """Log-probabilities [B, rows of the head] in float32 after each row's last real position, and the cache.
 
         A row without real positions leaves its slot as it was; its result means nothing. ``num_keys``: look at the first so
@@ -295,11 +292,11 @@ class SpeechLm(nn.Module):
         self,
         speech_ids: Tensor,  # the tokens sampled last, [B]
         starts: Tensor,
-        cache: _Caches,
+        cache: Tensor,
         *,
         active: Tensor | None = None,  # rows that are really there, [B]; the others leave their slot as it was
         num_keys: int | None = None,
-    ) -> tuple[Tensor, _Caches]:
+    ) -> tuple[Tensor, Tensor]:
         """Run one speech token of each row, rows at different lengths: :meth:`prefill` of slots from the first on."""
         num_new = torch.ones_like(starts) if active is None else active.to(starts.dtype)
         x = self.speech_embedding(speech_ids)[:, None]  # [B, 1, hidden]

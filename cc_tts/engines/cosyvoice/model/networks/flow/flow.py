@@ -51,7 +51,7 @@ TokenCache = EncoderCache | LookaheadCache
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """An Euler step."""
+    """One step of the solver, whose moment and length are fixed."""
 
     shifts: tuple[Tensor, ...]  # what its moment gives to the estimator
     length: Tensor  # float32

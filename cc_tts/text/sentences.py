@@ -44,7 +44,7 @@ _LAST_OR_NOT = (
             "etc ave blvd rd ct pl ln ft lb lbs oz hr hrs mins secs yr yrs wk wks mo mos in misc bal pymt pmt req svc "
             "cust wt ht supv recd mkt temp qtr pkg mfr mgmt esq ea pts mtg bus excl conf info "
             "ded rep aves sts lg "
-            "wkly mthly qtrly ck agmt eqpt hrg trk ctrm dkt mvt rpt cxl plt plts ctn ctns diff occ blt gtt gtts pop "
+            "ins wkly mthly qtrly ck agmt eqpt hrg trk ctrm dkt mvt rpt cxl plt plts ctn ctns diff occ blt gtt gtts pop "
             "tab tabs cap caps",
         )
     )

@@ -118,7 +118,8 @@ _MAY_COUNT = frozenset({"", "is", "was"})
 _NAME_BEFORE = re.compile(rf"\b(?:{_NAMED_STRONG}|{_NAMED_WEAK}|model)\.?\s$", re.IGNORECASE)
 _NAMED_BEFORE = re.compile(rf"\b(?:{_NAMED_STRONG}|{_NAMED_WEAK}|number)\b{_CONNECTORS}$", re.IGNORECASE)
 _NAMES_BEFORE = re.compile(
-    rf"\b(?:{_NAMED_STRONG}|{_NAMED_WEAK})s?(?:\s(?:numbers?|codes?|nos\.?))?:?\s$", re.IGNORECASE
+    rf"\b(?:{_NAMED_STRONG}|{_NAMED_WEAK})s?(?:\s(?:numbers?|codes?|nos\.?))?:?\s$|\b(?:numbers|nos\.?)\s$",
+    re.IGNORECASE,
 )
 _NUMBERED_BEFORE = re.compile(rf"\b(?:confirmation|reference|ref|tracking|routing|{_NAMED_WEAK})\.?\s$", re.IGNORECASE)
 _STRONG_BEFORE = re.compile(rf"\b(?:{_NAMED_STRONG}|number|id)(?:,\s|,?\s(?:e\.g\.,?|like|such as)\s)$", re.IGNORECASE)
@@ -328,6 +329,7 @@ say_identifiers = in_order(
         r"#(?=\s(?:is|was|on|for|from|ends?|ready|and|or|with|has|when|please|at|to|in|so|below|above|here)\b|[.,:;?!)]|$)",
         _after(_NUMBERED_BEFORE, lambda _: "number"),
     ),
+    (r"\b[Nn]os\.\s(?=\d{4,8}\s?[–-]\s?\d)", "numbers "),
     (_NAMED_SPAN, _after(_NAMES_BEFORE, lambda match: _span(*match.groups()))),
     (r"\b[Ff]lt\b\.?\s(?=#?[A-Z]{0,2}\s?\d)", "Flight "),
     (

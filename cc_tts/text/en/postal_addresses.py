@@ -170,6 +170,10 @@ say_postal_addresses = in_order(
     (rf"(?<=[a-zà-ÿ.], )(?P<state>{_STATE})\.?(?:,?\s(?P<zip>\d{{5}}(?:-\d{{4}})?))?(?![\w-])(?!\.\w)", _state),
     (rf"\b(?P<state>{_STATE})\s(?P<zip>\d{{5}}(?:-\d{{4}})?)(?![\w-]|[.,]\d)", _state),
     (r"(?<![\w.,$#/-])\d{3,5}(?=\s(?:[NSEW]\.?\s)?Broadway\b)", lambda match: house_number(match.group())),
+    (
+        rf"\b((?:{_FULL_STREETS}),\s)(\d{{5}}(?:-\d{{4}})?)(?![\w-]|[.,]\d)",
+        lambda match: match[1] + digit_groups(match[2]),
+    ),
     (r"\b(NSW|VIC|QLD|WA|SA|TAS|NT|ACT)\s(\d{4})(?![\w-]|[.,]\d)", lambda match: f"{match[1]} {digits(match[2])}"),
     (
         r"(?:(?<=\bat )|(?<=\bto )|(?<=\bof )|(?<=\bnear )|(?<=: ))(\d{2,5})\s([NSEW])\.?\s(?=[A-Z][a-z]+)",

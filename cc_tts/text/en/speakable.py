@@ -155,6 +155,7 @@ _say_all_day_and_user_names = in_order(
     (_PRODUCT, " times "),
     (r"(?<=\s[A-Z\d])\s?→\s?(?=[A-Z][a-z]+\.?\s[A-Z\d]\b)", " to "),
     (r"(?<=\d[ap])\s?→\s?(?=[A-Z]{3}\b)", " to "),
+    (r"\b(Win(?:dows)?|iOS|Android|macOS) (\d{1,2})/(?=\d{1,2}(?![\w/]))", r"\1 \2 slash "),
     (r"√\s?(?=\d)", "the square root of "),
     (r"(?<=\d)\s?→\s?(?=[A-Z]{2}\s?\d)", " to "),
     (r"(?<=[\d%])\s?→\s?(?=[$£€v]?\d)", " to "),

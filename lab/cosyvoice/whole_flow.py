@@ -89,9 +89,11 @@ def whole_mel(
 def _spans(flow: Flow, num_new: Tensor, width: int, *, streaming: bool) -> tuple[Span, Span]:
     """The span of the tokens and that of their frames."""
     chunk = flow.config.chunk_tokens if streaming else None
-    tokens = Span.of(num_new, width, chunk=chunk)
+    window = None if chunk is None else flow.window(torch.zeros_like(num_new))
+    tokens = Span.of(num_new, width, chunk=chunk, window=window)
     scale = FRAMES_PER_TOKEN
-    return tokens, Span.of(num_new * scale, width * scale, chunk=None if chunk is None else chunk * scale)
+    chunk = None if chunk is None else chunk * scale
+    return tokens, Span.of(num_new * scale, width * scale, chunk=chunk, window=window)
 
 
 def _cut(mel: Tensor, starts: Tensor, counts: Tensor, width: int) -> Tensor:

@@ -39,10 +39,12 @@ class ModelConfig:
     flow_steps: Annotated[int, msgspec.Meta(ge=5, le=10)] = 10
     page_type: Literal["auto", "int8", "float8"] = "auto"
     kernels: bool = True
+    flow_context_s: Annotated[int, msgspec.Meta(ge=0, le=60)] = 0
     state_memory_bytes: Annotated[int, msgspec.Meta(ge=0)] = 0
     graphs: bool | Literal["eager"] = True
 
     @property
-    def sound(self) -> tuple[str, int, bool, int, str]:
+    def sound(self) -> tuple[str, int, bool, int, int, str]:
         """Return the settings that make a difference to the sound."""
-        return self.dtype, self.first_hop_tokens, self.interleaved_text, self.flow_steps, self.page_type
+        steps = self.flow_steps, self.flow_context_s
+        return self.dtype, self.first_hop_tokens, self.interleaved_text, *steps, self.page_type

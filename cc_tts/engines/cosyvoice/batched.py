@@ -30,6 +30,7 @@ from cc_tts.engines.cosyvoice.model.loader import (
 from cc_tts.engines.cosyvoice.model.networks.pages import PageForm, PageType, can_read_in_place
 from cc_tts.engines.cosyvoice.model.sizes import FLOW_STEPS, FlowConfig, LmConfig
 from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer
+from cc_tts.engines.cosyvoice.runners.flow import max_pages
 from cc_tts.engines.cosyvoice.runners.graphs import can_record
 from cc_tts.engines.cosyvoice.runners.memory_plan import (
     MemoryPlan,
@@ -53,6 +54,7 @@ CALIBRATION_TEXT: Final = "This sentence is only said to find out how long it ta
 CALIBRATION_PIECES: Final = 3
 CPU_CALIBRATION_PIECES: Final = 1  # which takes it some ten seconds at the published size
 CALIBRATION_TOKENS: Final = 125  # of speech, at most, in the text above
+CPU_WARNING: Final = "good for hearing a voice, not for live calls"
 MAX_CALIBRATION_STEPS: Final = 2000  # unmeasured
 
 log = logs.get(__name__)
@@ -66,9 +68,11 @@ class BatchedConfig:
     device: torch.device
     model: str = ""  # its name in the settings, which its voices have
     dtype: torch.dtype | None = None  # of language model and flow; None: what suits the device
+    int8: bool = False  # the linear maps of the language model's layers, on a CPU
     flow_steps: int = FLOW_STEPS
     page_type: PageType = "auto"
     kernels: bool = True  # of Triton, where the card runs them
+    flow_context: int = 0  # chunks before its own that each chunk of the flow sees; 0: all
     num_threads: int = 0  # of torch; 0: as it is
     memory_bytes: int = 0  # for the flow's pages; 0: what the device has left
     graphs: bool = True
@@ -105,12 +109,14 @@ class BatchedLoader:
         self._made: Engine | None = None
         self._listed: Sequence[Speaker] = ()
         self._sizes: tuple[LmConfig, FlowConfig] | None = None
+        self._is_slow = False  # its voices are for prompts that are made before they are heard
         self.costs = StageCosts()
 
     @property
     def voices(self) -> Sequence[Voice]:
         """Every voice, once loaded."""
-        return tuple(replace(speaker.voice, model=self._config.model) for speaker in self._listed)
+        streams = 0 if self._is_slow else None
+        return tuple(replace(each.voice, model=self._config.model, streams=streams) for each in self._listed)
 
     @property
     def languages(self) -> Sequence[str]:
@@ -161,6 +167,8 @@ class BatchedLoader:
     def load(self, on_progress: Callable[[str], None]) -> Engine | None:
         """Load the voices and the networks, allocate, warm up, measure. Raises ``CcTtsError`` for what cannot be used."""
         config = self._config
+        if config.device.type == "cpu" and not config.checks_only:
+            on_progress = _with_warning(on_progress)
         if config.num_threads:
             torch.set_num_threads(config.num_threads)
         refuse_other_directory(self._model_dir)
@@ -176,17 +184,25 @@ class BatchedLoader:
             device=config.device,
             dtype=config.dtype,
             flow_steps=config.flow_steps,
+            flow_context=config.flow_context,
+            int8=config.int8,
             on_share=_in_tenths(on_progress),
         )
         in_place = config.kernels and can_read_in_place(config.device, model.flow.dtype, config.page_type)
-        model.flow.page_form = PageForm(config.page_type, in_place)
+        # The kernels know no window.
+        model.flow.page_form = PageForm(config.page_type, in_place and not config.flow_context)
         model.lm.backbone.in_place = in_place
         self._sizes = model.lm.config, model.flow.config
         for speaker in self._listed:
             speaker.check_fits(*self._sizes)
         runner, plan = self._warm_runner(model, tokenizer, on_progress)
         is_published = model.lm.config.num_speech_codes == PUBLISHED_CODES  # the guard knows no other speech tokens
-        engine_config = replace(config.engine, max_streams=plan.num_streams, ends_speech=is_published)
+        engine_config = replace(
+            config.engine,
+            max_streams=plan.num_streams,
+            max_flow_keys=max_pages(model.flow.config) * model.flow.config.chunk_frames,
+            ends_speech=is_published,
+        )
         front = TextFront(
             tokenizer, self._speakers, speech_ids=model.lm.config.speech_ids, num_positions=config.num_positions
         )
@@ -224,8 +240,9 @@ class BatchedLoader:
                 continue
             on_progress(f"state: {plan}")
             runner = self._runner(model, tokenizer, plan.num_slots, plan.num_pages)
-            on_progress(f"prompts of {len(self._speakers)} voices")
-            if left := runner.keep_voices():
+            first = self._first_voices()
+            on_progress(f"prompts of {len(first)} voices")
+            if left := runner.keep_voices(first):
                 detail = "their prompts are computed at their first use"
                 log.warning("voices_not_kept", num_voices=len(left), detail=detail)
             if not has_graphs:
@@ -239,6 +256,14 @@ class BatchedLoader:
             coarseness += 1
             del runner
             _give_memory_back(config.device)
+
+    def _first_voices(self) -> list[str]:
+        """The voices whose prompts are computed before anybody speaks with them: all; on a CPU, which takes seconds for one,
+        the first; none for a single text.
+        """
+        if not self._config.calibration_rows:
+            return []
+        return list(self._speakers)[: 1 if self._config.device.type == "cpu" else None]
 
     def _plan(self, model: SpeechModel, graph_bytes: int = 0) -> MemoryPlan:
         config = self._config
@@ -316,7 +341,8 @@ class BatchedLoader:
                     engine.close()
         if is_cpu and rows:
             share = Capacity(config, self.costs).utilisation(1)
-            detail = f"the device is a CPU: about {share:.1f} s for a second of speech; with more than 1 it has gaps"
+            self._is_slow = share > 1.0
+            detail = f"the device is a CPU: about {share:.1f} s for a second of speech; {CPU_WARNING}"
             log.warning("cpu_speed", seconds=round(share, 2), detail=detail)
 
 
@@ -338,6 +364,12 @@ def _in_tenths(on_progress: Callable[[str], None]) -> Callable[[float], None]:
             on_progress(f"loading {10 * reported} %")
 
     return on_share
+
+
+def _with_warning(on_progress: Callable[[str], None]) -> Callable[[str], None]:
+    """Report with each step what a CPU is good for, and log it once."""
+    log.warning("cpu_trial", detail=f"the device is a CPU: {CPU_WARNING}")
+    return lambda what: on_progress(f"{what} (on a CPU: {CPU_WARNING})")
 
 
 def _give_memory_back(device: torch.device) -> None:

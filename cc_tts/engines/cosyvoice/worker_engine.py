@@ -17,6 +17,7 @@ from cc_tts.engines.cosyvoice.gpu_driver import installed_driver, why_no_gpu
 from cc_tts.engines.cosyvoice.model.download import cache_folder
 from cc_tts.engines.cosyvoice.model.loader import generation_of_directory
 from cc_tts.engines.cosyvoice.model.networks.compiling import UNCOMPILED, compiler_fault, keep_compiled_in
+from cc_tts.engines.cosyvoice.model.networks.int8 import can_quantise
 from cc_tts.engines.cosyvoice.voice.speakers import Speaker, built_in_speakers, enrolled_speakers
 from cc_tts.engines.engine_core import EngineLoader
 from cc_tts.engines.worker.messages import WorkerSettings
@@ -68,9 +69,11 @@ def make_loader(settings: WorkerSettings) -> EngineLoader:
         model=name,
         device=device,
         dtype=DTYPES[model.dtype],
+        int8=not is_cuda and model.dtype == "auto" and can_quantise(),
         flow_steps=model.flow_steps,
         page_type=model.page_type,
         kernels=model.kernels,
+        flow_context=model.flow_context_s,  # a chunk is a second
         num_threads=1 if is_cuda else tts.num_threads,
         memory_bytes=model.state_memory_bytes,
         graphs=model.graphs is not False,
@@ -79,7 +82,12 @@ def make_loader(settings: WorkerSettings) -> EngineLoader:
         calibration_rows=() if settings.purpose == "say" else calibration_rows,  # nobody is refused there
     )
     faults: list[str] = []
-    return BatchedLoader(model_dir, lambda: load_speakers(model_dir, voices_dir, faults), config, faults=faults)
+
+    def speakers() -> dict[str, Speaker]:
+        found = load_speakers(model_dir, voices_dir, faults)
+        return dict(sorted(found.items(), key=lambda pair: pair[0] != tts.voice))  # the first is measured with
+
+    return BatchedLoader(model_dir, speakers, config, faults=faults)
 
 
 def choose_device(wanted: str) -> torch.device:
@@ -125,8 +133,7 @@ def check_build(device: torch.device) -> None:
     name, has = torch.cuda.get_device_name(device), ", ".join(built) or "no GPU"
     raise ConfigError(
         f"tts.devices: {name} is sm_{major}{minor}, and this PyTorch ({torch.__version__}) is built for {has}; a V100 "
-        '(sm_70) needs one of CUDA 12.6, older than 2.15: pip install "torch<2.15" --index-url '
-        "https://download.pytorch.org/whl/cu126"
+        "(sm_70) needs PyTorch 2.10 for CUDA 12, requirements/gpu-cuda12.lock, or one of CUDA 12.6, older than 2.15"
     )
 
 

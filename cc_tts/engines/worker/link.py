@@ -536,13 +536,14 @@ def child_worker(
 ) -> MakeProcess:
     """A worker that is a child process of this one."""
     is_espeak = settings.tts.engine == "espeak"  # its messages are never behind its synthesis
+    patience_s = settings.tts.worker_start_timeout_s if settings.purpose == "say" else HEARTBEAT_TIMEOUT_S
     spec = python_child(
         name,
         "cc_tts.engines.worker",
         messages=FROM_WORKER,
         settings=settings,
         start_timeout_s=settings.tts.worker_start_timeout_s,
-        heartbeat_timeout_s=supervisor.HEARTBEAT_TIMEOUT_S if is_espeak else HEARTBEAT_TIMEOUT_S,
+        heartbeat_timeout_s=supervisor.HEARTBEAT_TIMEOUT_S if is_espeak else patience_s,
     )
     return lambda on_message, on_down: Supervisor(
         spec, clock=clock, on_message=on_message, on_down=on_down, on_starting=on_starting

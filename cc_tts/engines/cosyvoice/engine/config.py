@@ -1,5 +1,6 @@
 """How the engine decides. The values of a deployment are checked with its settings."""
 
+import sys
 from dataclasses import dataclass
 
 from cc_tts.engines.cosyvoice.engine.schedule import CHUNK_TOKENS, FIRST_HOP_TOKENS
@@ -32,4 +33,5 @@ class EngineConfig:
     its pages.
     """
     max_flow_rows: int = 32
+    max_flow_keys: int = sys.maxsize  # frames that a row of a call attends to
     max_flow_frames: int = 6400  # of one call, with the padding; a single longer row is taken all the same

@@ -41,6 +41,7 @@ class Executor:
         self._device = device
         self._costs = costs
         self._run_ahead_tokens = config.run_ahead_tokens
+        self._max_keys = config.max_flow_keys
         self._choose_hop = choose_hop
         self._now_ms = now_ms
         longest = -(-device.max_tokens // CHUNK_TOKENS)
@@ -142,7 +143,7 @@ class Executor:
                 key=head.key,
                 deadline_ms=head.deadline_ms,
                 num_frames=head.num_frames,
-                num_keys=head.num_keys,
+                num_keys=min(head.num_keys, self._max_keys),
                 is_first=head.stream.clock.is_first,
             )
             for head in fitting
@@ -158,7 +159,7 @@ class Executor:
         if not sequences:
             return
         num_frames = len(sequences) * max(each.num_frames for each in sequences)
-        num_keys = max(each.num_keys for each in sequences)
+        num_keys = min(self._max_keys, max(each.num_keys for each in sequences))
         indices = [sequence.text_chunk_index for sequence in sequences]
         jobs = [sequence.next_job() for sequence in sequences]
         with self._table.failing("flow or vocoder", [sequence.stream for sequence in sequences]):

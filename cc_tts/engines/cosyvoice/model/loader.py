@@ -31,6 +31,7 @@ from cc_tts.engines.cosyvoice.model.checkpoint import (
     WrongModelVersion,
 )
 from cc_tts.engines.cosyvoice.model.networks.flow.flow import Flow
+from cc_tts.engines.cosyvoice.model.networks.int8 import quantise
 from cc_tts.engines.cosyvoice.model.networks.layers import join_linears
 from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm
 from cc_tts.engines.cosyvoice.model.networks.vocoder.causal import CausalVocoder
@@ -106,10 +107,20 @@ def load_networks(
     device: str | torch.device,
     dtype: torch.dtype | None,
     flow_steps: int = FLOW_STEPS,
+    flow_context: int = 0,
+    int8: bool = False,
     on_share: OnShare = lambda _share: None,
 ) -> tuple[SpeechModel, TextTokenizer]:
     """The networks of a directory and the tokenizer that belongs to them; see :func:`load_model`."""
-    model = load_model(model_dir, device=device, dtype=dtype, flow_steps=flow_steps, on_share=on_share)
+    model = load_model(
+        model_dir,
+        device=device,
+        dtype=dtype,
+        flow_steps=flow_steps,
+        flow_context=flow_context,
+        int8=int8,
+        on_share=on_share,
+    )
     tokenizer = TextTokenizer.from_directory(model_dir / TOKENIZER_FOLDER, model.generation)
     num_rows = model.lm.config.text_vocab_size
     if tokenizer.num_tokens > num_rows:
@@ -123,13 +134,15 @@ def load_model(
     device: str | torch.device = "cpu",
     dtype: torch.dtype | None = None,  # of language model and flow; ``dtype_for(device)`` if not given
     flow_steps: int = FLOW_STEPS,
+    flow_context: int = 0,  # chunks before its own that each chunk of the flow sees; 0: all
+    int8: bool = False,  # the linear maps of the language model's layers, on a CPU
     on_share: OnShare = lambda _share: None,
 ) -> SpeechModel:
     """The networks of a directory of CosyVoice 2 or 3, ready to run on the device."""
     device = torch.device(device)
     claim(device)
     networks, states = check_weights(directory)
-    cast("Flow", networks["flow"]).use_steps(flow_steps)
+    cast("Flow", networks["flow"]).use(num_steps=flow_steps, context_chunks=flow_context)
     dtypes = _dtypes(device, dtype, cast("SpeechLm", networks["llm"]).config.generation)
     num_bytes, done_bytes = sum(value.nbytes for state in states.values() for value in state.values()), 0
     for part, network in networks.items():
@@ -140,6 +153,8 @@ def load_model(
             on_share(done_bytes / num_bytes)
         fill(network, weights).to(device)  # beside its weights, a network has constants
         del weights  # lest what is joined be held twice
+        if int8 and isinstance(network, SpeechLm):
+            quantise(network.backbone)
         join_linears(network, most_bytes=JOINED_ON_CPU_BYTES if device.type == "cpu" else None)
     return SpeechModel(
         lm=cast("SpeechLm", networks["llm"]),

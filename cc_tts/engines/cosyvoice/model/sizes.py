@@ -164,6 +164,7 @@ class FlowConfig:
     estimator: EstimatorConfig | DitConfig = field(default_factory=EstimatorConfig)
     chunk_tokens: int = 25
     num_steps: int = FLOW_STEPS
+    context_chunks: int = 0  # before its own that each chunk sees, besides the first; 0: all
     guidance: float = 0.7
 
     @property

@@ -11,6 +11,7 @@ the voice share and nobody writes, then its own.
 Runs on: the thread that owns the device.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,11 +22,15 @@ from torch import Tensor
 
 from cc_tts.engines.cosyvoice.model.networks.flow.encoder import FRAMES_PER_TOKEN
 from cc_tts.engines.cosyvoice.model.networks.flow.flow import Flow, FlowReference
+from cc_tts.engines.cosyvoice.model.networks.layers import SINK_CHUNKS
+from cc_tts.engines.cosyvoice.model.sizes import FlowConfig
 from cc_tts.engines.cosyvoice.runners.graphs import GraphedCall, bucket_of, can_record, upload
 from cc_tts.engines.cosyvoice.runners.kv_cache import SCRATCH, FlowArena, PagePool
 
 ROW_BUCKETS: Final = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 CHUNK_BUCKETS: Final = (1, 2, 3, 4, 5, 6, 8)
+MAX_CALL_CHUNKS: Final = 5
+"""Chunks of a hop of 100 tokens, with those looked ahead to; speech whose speed is changed is one call of any length."""
 PAGE_BUCKETS: Final = (8, 16, 24, 32, 48, 64)
 """Few, for each is a graph of its own; multiples of 4 keep the keys of attention aligned."""
 
@@ -68,6 +73,7 @@ class FlowVoice:
     reference: FlowReference
     tokens: tuple[int, ...]  # the P tokens of the reference
     pages: tuple[int, ...]
+    num_left_out: int  # pages that no sequence sees
     contexts: tuple[Tensor, ...]  # of convolutions, behind the last page
     speaker: Tensor  # [speaker]
 
@@ -77,8 +83,9 @@ class _Sequence:
     voice: FlowVoice
     tokens: list[int]  # the reference's and those generated
     pages: list[int]
-    num_kept: int  # tokens in the pages: whole chunks
+    num_kept: int  # tokens of whole chunks, which are in the pages, or left out
     num_given: int  # tokens whose frames have been given out
+    num_left_out: int = 0  # pages behind those at the start that nothing sees any more
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +105,11 @@ class _Work:
         return self.num_frames > 0 or self.kept > 0
 
 
+def max_pages(config: FlowConfig) -> int:
+    """The most pages that a sequence sees in a call of at most :data:`MAX_CALL_CHUNKS`."""
+    return SINK_CHUNKS + config.context_chunks + MAX_CALL_CHUNKS if config.context_chunks else sys.maxsize
+
+
 class FlowRunner:
     """Steps of the flow over sequences of any age. Slots are 0 to ``num_slots - 1``."""
 
@@ -114,7 +126,7 @@ class FlowRunner:
     ) -> None:
         config, weight = flow.config, flow.spk_embed_affine_layer.weight
         self.flow = flow
-        flow.keep_constants(min(-(-max_tokens // config.chunk_tokens), PAGE_BUCKETS[-1]))
+        flow.keep_constants(-(-max_tokens // config.chunk_tokens))
         self.pool = PagePool(num_pages + 1)
         self.arena = FlowArena(flow, num_slots=num_slots + 1, num_pages=num_pages + 1)
         self._device = weight.device
@@ -130,9 +142,14 @@ class FlowRunner:
         )
 
     def pages_needed(self, num_reference: int, num_tokens: int) -> int:
-        """Pages that a sequence of ``num_tokens`` takes besides those of a reference of ``num_reference`` tokens."""
+        """The most pages that a sequence of ``num_tokens`` has besides those of a reference of ``num_reference`` tokens."""
         chunk = self.flow.config.chunk_tokens
-        return -(-(num_reference + num_tokens) // chunk) - self._num_final(num_reference)
+        num_pages = -(-(num_reference + num_tokens) // chunk) - self._num_final(num_reference)
+        return min(num_pages, max_pages(self.flow.config))
+
+    def pages_of_voice(self, num_reference: int) -> int:
+        """Pages that a reference of so many tokens takes while it is computed; a window leaves it fewer."""
+        return self._num_final(num_reference)
 
     @torch.inference_mode()
     def warm_up(self, shapes: Iterable[FlowShape]) -> None:
@@ -158,7 +175,7 @@ class FlowRunner:
         )
         pages = self.pool.take(self._num_final(num_reference))
         try:
-            voice = FlowVoice(here, tuple(tokens), tuple(pages), (), self.flow.speaker(here.embedding)[0])
+            voice = FlowVoice(here, tuple(tokens), tuple(pages), 0, (), self.flow.speaker(here.embedding)[0])
             contexts = self.arena.contexts(SCRATCH)
             for context in contexts:
                 context.zero_()
@@ -167,6 +184,9 @@ class FlowRunner:
                 run = len(pages) * self.flow.config.chunk_tokens
                 sequence = _Sequence(voice, tokens, pages, num_kept=0, num_given=num_reference)
                 self._run([_Work(SCRATCH, sequence, tokens, run, run)], has_buckets=False)
+                sequence.num_kept = run
+                self._leave_out(sequence)
+                voice.pages, voice.num_left_out = tuple(pages), sequence.num_left_out
             voice.contexts = tuple(context.clone() for context in contexts)
         except BaseException:
             self.pool.release(pages)
@@ -184,8 +204,10 @@ class FlowRunner:
         for context, kept in zip(self.arena.contexts(slot + 1), voice.contexts, strict=True):
             context.copy_(kept)
         self._speakers[slot + 1] = voice.speaker
-        num_kept = len(voice.pages) * self.flow.config.chunk_tokens
-        self._sequences[slot] = _Sequence(voice, list(voice.tokens), list(voice.pages), num_kept, len(voice.tokens))
+        num_kept = self._num_final(len(voice.tokens)) * self.flow.config.chunk_tokens
+        self._sequences[slot] = _Sequence(
+            voice, list(voice.tokens), list(voice.pages), num_kept, len(voice.tokens), voice.num_left_out
+        )
 
     def close(self, slot: int, *, wipe: bool = False) -> None:
         """Free the pages of a sequence; a slot that is not open is ignored.
@@ -196,7 +218,7 @@ class FlowRunner:
         if sequence is None:
             return
         if wipe:
-            own = sequence.pages[len(sequence.voice.pages) :]
+            own = set(sequence.pages).difference(sequence.voice.pages)
             self.arena.wipe((SCRATCH, *own), slot + 1)
         self.pool.release(sequence.pages)
 
@@ -214,6 +236,7 @@ class FlowRunner:
             sequence.tokens = work.tokens
             sequence.num_kept += work.kept
             sequence.num_given += work.num_frames // FRAMES_PER_TOKEN
+            self._leave_out(sequence)
         nothing = self._noise.new_zeros((self.flow.config.estimator.num_mels, 0))
         return [next(mels) if work.is_due else nothing for work in works]
 
@@ -227,10 +250,28 @@ class FlowRunner:
         num_new = max(0, sequence.num_kept + run - sequence.num_given)
         return _Work(row.slot + 1, sequence, tokens, run, kept, num_new * FRAMES_PER_TOKEN)
 
+    def _leave_out(self, sequence: _Sequence) -> None:
+        """Give back the pages that no position of the next call sees."""
+        config = self.flow.config
+        if config.context_chunks:
+            first_seen = sequence.num_kept // config.chunk_tokens - config.context_chunks
+            num_new = max(0, first_seen - SINK_CHUNKS - sequence.num_left_out)
+            self.pool.release(sequence.pages[SINK_CHUNKS : SINK_CHUNKS + num_new])
+            del sequence.pages[SINK_CHUNKS : SINK_CHUNKS + num_new]
+            sequence.num_left_out += num_new
+
     def _take_pages(self, works: Sequence[_Work]) -> None:
         """Extend the pages of the sequences in place; their works see them."""
         chunk = self.flow.config.chunk_tokens
-        needs = [max(0, -(-(work.sequence.num_kept + work.run) // chunk) - len(work.sequence.pages)) for work in works]
+        needs = [
+            max(
+                0,
+                -(-(each.sequence.num_kept + each.run) // chunk)
+                - each.sequence.num_left_out
+                - len(each.sequence.pages),
+            )
+            for each in works
+        ]
         taken = iter(self.pool.take(sum(needs)))
         for work, need in zip(works, needs, strict=True):
             work.sequence.pages.extend(next(taken) for _ in range(need))
@@ -260,7 +301,7 @@ class FlowRunner:
         for row, work in enumerate(works):
             sequence, start = work.sequence, work.sequence.num_kept
             windows.append(work.tokens[start : start + width])
-            counts.append((start, len(windows[-1]), work.run, work.kept))
+            counts.append((start, len(windows[-1]), work.run, work.kept, sequence.num_left_out))
             # Behind its last page a row sees nothing; with that page again it has no part in another row's faults either.
             pages.append([*sequence.pages, *[sequence.pages[-1]] * (num_pages - len(sequence.pages))])
             part = sequence.voice.reference.feat[0, start * FRAMES_PER_TOKEN :][:num_frames]
@@ -268,7 +309,7 @@ class FlowRunner:
                 cond[row, : len(part)] = part
         return {
             "window": self._upload(windows, num_rows, width),  # [B, T + lookahead]
-            "counts": self._upload(list(zip(*counts, strict=True)), 4, num_rows),  # [4, B]
+            "counts": self._upload(list(zip(*counts, strict=True)), 5, num_rows),  # [5, B]
             "pages": self._upload(pages, num_rows, num_pages),  # [B, n]
             "slots": self._upload([[work.slot for work in works]], 1, num_rows)[0],  # [B]
             "cond": cond,  # [B, 2 T, mels]

@@ -12,7 +12,7 @@ Runs on: the thread that owns the device.
 
 import itertools
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Sequence as Row
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ from cc_tts.engines.cosyvoice.model.networks.vocoder.vocoder import Vocoder
 from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer
 from cc_tts.engines.cosyvoice.runners.causal_vocoder import CausalVocoderRunner, fixed_uniform
 from cc_tts.engines.cosyvoice.runners.edges import soften
-from cc_tts.engines.cosyvoice.runners.flow import ROW_BUCKETS, FlowRow, FlowRunner, FlowShape, FlowVoice
+from cc_tts.engines.cosyvoice.runners.flow import ROW_BUCKETS, FlowRow, FlowRunner, FlowShape, FlowVoice, max_pages
 from cc_tts.engines.cosyvoice.runners.graphs import buckets_up_to, can_record, thinned
 from cc_tts.engines.cosyvoice.runners.lm import LmPrefill, LmRunner, LmVoice
 from cc_tts.engines.cosyvoice.runners.vocoder import SlotVocoder, VocoderRow, VocoderRunner
@@ -142,7 +142,7 @@ class ModelRunner:
         own = self._flow.pages_needed(num_prompt, num_tokens)
         if voice_id in self._voices:
             return own
-        return own + self._flow.pages_needed(0, num_prompt) - self._flow.pages_needed(num_prompt, 0)
+        return own + self._flow.pages_of_voice(num_prompt)
 
     def start(self, prefills: Row[SlotPrefill]) -> None:
         """Prefill slots of the language model; a slot that is not extended is opened, for the flow as well. ``CcTtsError``
@@ -198,10 +198,12 @@ class ModelRunner:
         if state is not None and not state.num_users:
             self._flow.drop_voice(self._voices.pop(voice_id).flow)
 
-    def keep_voices(self) -> tuple[str, ...]:
-        """Compute the prompts of as many voices as half of the pages hold; those that are left wait for their first use."""
+    def keep_voices(self, voice_ids: Iterable[str]) -> tuple[str, ...]:
+        """Compute the prompts of as many of these voices as half of the pages hold; those that are left wait for their first
+        use.
+        """
         left = []
-        for voice_id in self._speakers:
+        for voice_id in voice_ids:
             num_pages = self.pages_needed(voice_id, 0)
             if num_pages <= self._flow.pool.num_free - self.num_pages // 2:
                 self._voice(voice_id)
@@ -234,7 +236,7 @@ class ModelRunner:
         row_step, page_step = COARSENESS[coarseness]
         chunk = self._model.flow.config.chunk_tokens
         longest = max((len(speaker.flow_tokens) for speaker in self._speakers.values()), default=0)
-        most = -(-min(longest + MAX_SPEECH_TOKENS, self.max_tokens) // chunk)
+        most = min(-(-min(longest + MAX_SPEECH_TOKENS, self.max_tokens) // chunk), max_pages(self._model.flow.config))
         rows = thinned(buckets_up_to(max_rows, ROW_BUCKETS), row_step)
         pages = thinned(buckets_up_to(most, WARM_PAGES), page_step)
         return [

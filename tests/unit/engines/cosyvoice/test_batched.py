@@ -16,7 +16,7 @@ pytest.importorskip("onnx")
 
 from cc_tts.engines.cosyvoice import batched  # noqa: E402
 from cc_tts.engines.cosyvoice.batched import BatchedConfig, BatchedLoader, paced  # noqa: E402
-from cc_tts.engines.cosyvoice.engine.capacity import MAX_GUARD_MS, StageCost, StageCosts  # noqa: E402
+from cc_tts.engines.cosyvoice.engine.capacity import MAX_GUARD_MS, Capacity, StageCost, StageCosts  # noqa: E402
 from cc_tts.engines.cosyvoice.engine.config import EngineConfig  # noqa: E402
 from cc_tts.engines.cosyvoice.engine.engine import Engine  # noqa: E402
 from cc_tts.engines.cosyvoice.engine.schedule import exact_hop  # noqa: E402
@@ -316,7 +316,9 @@ def test_it_tells_what_it_does_and_measures_what_stages_cost(directory: Path) ->
     told: list[str] = []
     with structlog.testing.capture_logs() as lines:
         engine = loader.load(told.append)
-    assert [line for line in told if line.startswith("measuring")] == ["measuring 1/2", "measuring 2/2"]
+    assert [line.split(" (")[0] for line in told if line.startswith("measuring")] == ["measuring 1/2", "measuring 2/2"]
+    assert all("not for live calls" in line for line in told)
+    assert any("not for live calls" in line["detail"] for line in lines if line["event"] == "cpu_trial")
     (speed,) = (line for line in lines if line["event"] == "cpu_speed")
     assert speed["seconds"] > 0
     assert "CPU" in speed["detail"]
@@ -324,6 +326,16 @@ def test_it_tells_what_it_does_and_measures_what_stages_cost(directory: Path) ->
     assert all(stage._means for stage in (costs.prefill, costs.lm_step, costs.flow, costs.vocoder))
     assert engine is not None
     check_empty(engine)
+
+
+@pytest.mark.parametrize(("share", "is_live"), [(0.5, True), (5.0, False)])
+def test_voices_of_a_cpu_that_does_not_keep_up_are_for_prompts_made_ahead(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, share: float, is_live: bool
+) -> None:
+    monkeypatch.setattr(Capacity, "utilisation", lambda *_: share)
+    loader = make_loader(directory, lambda: {"builtin": tiny_speaker("builtin")}, calibration_rows=(1,))
+    loader.load(lambda _: None)
+    assert [voice.is_live for voice in loader.voices] == [is_live]
 
 
 def test_a_card_is_paced_by_what_its_calls_take() -> None:
@@ -354,11 +366,35 @@ def test_a_cpu_measures_one_piece(directory: Path, monkeypatch: pytest.MonkeyPat
     assert num_calls == [1]
 
 
+@pytest.mark.parametrize(("calibration_rows", "expected"), [((1,), ["builtin"]), ((), [])])
+def test_a_cpu_computes_one_prompt_before_it_is_wanted_and_none_for_a_single_text(
+    directory: Path, calibration_rows: tuple[int, ...], expected: list[str]
+) -> None:
+    both = {each: tiny_speaker(each) for each in ("builtin", "zero_shot")}
+    engine = make_loader(directory, lambda: both, calibration_rows=calibration_rows).load(lambda _: None)
+    assert engine is not None
+    assert list(runner_of(engine)._voices) == expected
+
+
+def test_in_8_bits_a_stream_sounds_the_same_in_whatever_company_and_a_fault_stays_its_own(directory: Path) -> None:
+    engine = make_loader(directory, int8=True).load(lambda _: None)
+    assert engine is not None
+    open_stream(engine, 0, "instruct", "welcome")
+    alone = pcm_of(run(engine), 0)
+    for number, voice in enumerate(["builtin", "zero_shot", "instruct"]):
+        open_stream(engine, number, voice, "welcome" if number == 2 else "to")
+    outs = list(engine.step())
+    poison(runner_of(engine), engine._table.streams[0].sequences[0].slot, "language model")
+    outs += run(engine)
+    assert isinstance(endings(outs)[0].error, EngineFailed)
+    assert np.abs(samples(pcm_of(outs, 2)) - samples(alone)).max() <= 2
+
+
 def test_a_company_without_pages_is_not_measured(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ModelRunner, "num_free_pages", 1)
     told: list[str] = []
     make_loader(directory, lambda: {"builtin": tiny_speaker("builtin")}, calibration_rows=(1, 2)).load(told.append)
-    assert [line for line in told if line.startswith("measuring")] == ["measuring 1/2"]
+    assert [line.split(" (")[0] for line in told if line.startswith("measuring")] == ["measuring 1/2"]
 
 
 def test_too_little_memory_is_told_in_the_words_of_the_configuration(directory: Path) -> None:

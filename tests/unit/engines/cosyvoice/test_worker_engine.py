@@ -41,14 +41,32 @@ def test_settings_reach_the_engine() -> None:
         state_memory_bytes=1234,
         first_hop_tokens=15,
         flow_steps=6,
+        flow_context_s=4,
         num_threads=2,
         graphs=False,
     )._config
     engine = config.engine
     assert (engine.max_streams, engine.interleaved, engine.first_audio_target_ms) == (7, True, 120.0)
     assert (engine.max_utilisation, engine.first_hop_tokens, engine.admits_all) == (0.5, 15, False)
-    assert (config.memory_bytes, config.num_threads, config.graphs, config.flow_steps) == (1234, 2, False, 6)
+    assert (config.memory_bytes, config.num_threads, config.graphs) == (1234, 2, False)
+    assert (config.flow_steps, config.flow_context) == (6, 4)
     assert config.device == torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "can", "expected"), [("auto", True, True), ("auto", False, False), ("float32", True, False)]
+)
+def test_a_cpu_has_the_language_model_in_8_bits_where_it_can_and_no_type_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, dtype: str, can: bool, expected: bool
+) -> None:
+    monkeypatch.setattr(worker_engine, "can_quantise", lambda: can)
+    assert make(dtype=dtype)._config.int8 is expected
+
+
+def test_the_default_voice_is_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_engine, "load_speakers", lambda *_: {"anna": 1, "ben": 2, "cleo": 3})
+    assert list(make(voice="ben")._source()) == ["ben", "anna", "cleo"]
+    assert list(make()._source()) == ["anna", "ben", "cleo"]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +132,7 @@ def test_a_build_without_kernels_for_the_device_is_told_at_start(
     if is_fine:
         check_build(torch.device("cuda"))
     else:
-        with pytest.raises(ConfigError, match=r"is sm_\d+, and this PyTorch .* V100 .*cu126"):
+        with pytest.raises(ConfigError, match=r"is sm_\d+, and this PyTorch .* V100 .*gpu-cuda12"):
             check_build(torch.device("cuda"))
 
 

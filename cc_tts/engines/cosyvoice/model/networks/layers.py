@@ -11,7 +11,7 @@ Runs on: the thread that owns the device.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import numpy as np
 import torch
@@ -35,6 +35,19 @@ def untouched_zeros(shape: Sequence[int], like: Tensor, dtype: torch.dtype | Non
     return like.new_zeros(tuple(shape), dtype=dtype)
 
 
+SINK_CHUNKS: Final = 1
+"""The chunks at the start of a sequence that a window never leaves out; unmeasured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The part of its past that a position sees: :data:`SINK_CHUNKS` and so many chunks before its own."""
+
+    num_chunks: int
+    left_out: Tensor  # [B]: chunks behind those at the start that are not among the pages of each row; 0 without pages
+    max_chunks: int  # of a sequence
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
     """Where the new positions of a call lie in their sequences, and what each of them sees; one for all layers (§4.4)."""
@@ -46,6 +59,7 @@ class Span:
     visible: Tensor  # [B, 1, T, K]
     written: Tensor  # [B, T]: the place in the cache of each new position; padding goes to the scratch page
     lowest: int  # no visible key is further ahead than this, a negative distance
+    highest: int  # and none further behind
     pages: Tensor | None = None  # [B, n]: of each row, from the start of its sequence; None: there is no cache
     slots: Tensor | None = None  # [B]: where the contexts of each row lie; with pages
     page_len: int = 0  # positions of a page
@@ -64,11 +78,12 @@ class Span:
         starts: Tensor | None = None,  # how many positions each row has in the cache already, [B]; none, when left out
         pages: Tensor | None = None,  # [B, n], each as long as a chunk; attention looks at all of them
         slots: Tensor | None = None,  # where the contexts of each row lie, [B]; needed with pages
+        window: Window | None = None,  # how far a query sees, in chunks; to the start of the sequence, when left out
     ) -> Self:
         """A span of new positions. What is not kept is run again, from the same place.
 
-        The pages of a row hold at least ``max(starts + num_new)`` positions; behind those that it has there may be any, say
-        0. Without pages attention looks at the new positions.
+        The pages of a row hold at least ``max(starts + num_new)`` positions, less those that its window leaves out; behind
+        those that it has there may be any, say 0. Without pages attention looks at the new positions.
         """
         page_len, num_keys = 0, width
         if pages is not None:
@@ -78,21 +93,29 @@ class Span:
         steps = torch.arange(width, device=device)
         first = torch.zeros_like(num_new) if starts is None else starts
         queries = first[:, None] + steps  # [B, T]
-        keys = torch.arange(num_keys, device=device)
         ends = (first + num_new).clamp(min=1)
+        keys = torch.arange(num_keys, device=device)  # of all rows, or [B, 1, K]
+        left_out = None if window is None or pages is None else window.left_out[:, None]  # [B, 1]
+        if left_out is not None:
+            keys = (keys + torch.where(keys < SINK_CHUNKS * page_len, 0, left_out * page_len))[:, None]
         visible = keys < ends[:, None, None]  # [B, 1, K]
         visible = visible.expand(-1, width, -1)
         if chunk is not None:
-            visible = visible & (keys < (queries // chunk + 1)[..., None] * chunk)
+            own = queries // chunk
+            visible = visible & (keys < (own + 1)[..., None] * chunk)
+            if window is not None:
+                visible &= (keys >= (own - window.num_chunks)[..., None] * chunk) | (keys < SINK_CHUNKS * chunk)
         places = queries
         if pages is not None:
-            in_table = (queries // page_len).clamp(max=pages.shape[1] - 1)
+            in_table = queries // page_len if left_out is None else queries // page_len - left_out
+            in_table = in_table.clamp(max=pages.shape[1] - 1)
             places = pages.gather(1, in_table) * page_len + queries % page_len
         written = torch.where(steps < num_new[:, None], places, 0)
         distance = queries[..., None] - keys
         lowest = 1 - (width if chunk is None else chunk)
+        highest = num_keys - 1 if left_out is None or window is None else window.max_chunks * page_len - 1
         kept = num_new if num_kept is None else num_kept
-        return cls(kept, first, ends, distance, visible[:, None], written, lowest, pages, slots, page_len)
+        return cls(kept, first, ends, distance, visible[:, None], written, lowest, highest, pages, slots, page_len)
 
     def twice(self, dtype: torch.dtype, *, num_past: int) -> Self:
         """The span of the two halves of a batch, with and without condition (§4.6), for the estimator.
@@ -135,7 +158,7 @@ class JoinedLinears(nn.Module):
 
     def __init__(self, *maps: nn.Linear) -> None:
         super().__init__()
-        self._maps = maps
+        self.maps = maps
         self._parts: tuple[Tensor, ...] = ()  # the joined weight and perhaps bias
 
     @property
@@ -147,22 +170,22 @@ class JoinedLinears(nn.Module):
         """Map [..., in] to [..., all out]."""
         if self._parts:
             return functional.linear(x, *self._parts)
-        return torch.cat([each(x) for each in self._maps], dim=-1)
+        return torch.cat([each(x) for each in self.maps], dim=-1)
 
     @property
     def num_bytes(self) -> int:
         """Return the number of bytes of all weights."""
-        return sum(parameter.nbytes for each in self._maps for parameter in each.parameters())
+        return sum(parameter.nbytes for each in self.maps for parameter in each.parameters())
 
     @torch.no_grad()
     def join(self) -> None:
         """Run the maps as one from now on."""
         parts = []
-        for name, first in list(self._maps[0].named_parameters()):
-            whole = nn.Parameter(torch.cat([getattr(each, name) for each in self._maps]), first.requires_grad)
+        for name, first in list(self.maps[0].named_parameters()):
+            whole = nn.Parameter(torch.cat([getattr(each, name) for each in self.maps]), first.requires_grad)
             parts.append(whole)
-            sizes = [each.out_features for each in self._maps]
-            for each, part in zip(self._maps, torch.split(whole, sizes), strict=True):
+            sizes = [each.out_features for each in self.maps]
+            for each, part in zip(self.maps, torch.split(whole, sizes), strict=True):
                 setattr(each, name, nn.Parameter(part, requires_grad=first.requires_grad))
         self._parts = tuple(parts)
 

@@ -246,7 +246,7 @@ class FlowEncoder(nn.Module):
         return cast("Tensor", self.after_norm(x))
 
     def _stack(self, layers: nn.ModuleList, x: Tensor, span: Span, cache: Pages | None) -> Tensor:
-        distances = self._distances(layers, span.lowest, span.visible.shape[-1] - 1)
+        distances = self._distances(layers, span.lowest, span.highest)
         for index, (layer, ours) in enumerate(zip(layers, distances, strict=True)):
             x = layer(x, ours, span, None if cache is None else cache[index])
         return x

@@ -30,7 +30,7 @@ from cc_tts.engines.cosyvoice.model.networks.flow.encoder import (
 )
 from cc_tts.engines.cosyvoice.model.networks.flow.estimator import Estimator, EstimatorCache
 from cc_tts.engines.cosyvoice.model.networks.flow.ode import euler_grid, fixed_noise
-from cc_tts.engines.cosyvoice.model.networks.layers import CausalConv, Span, within
+from cc_tts.engines.cosyvoice.model.networks.layers import CausalConv, Span, Window, within
 from cc_tts.engines.cosyvoice.model.networks.pages import PageForm
 from cc_tts.engines.cosyvoice.model.sizes import DitConfig, EncoderConfig, EstimatorConfig, FlowConfig
 
@@ -91,6 +91,7 @@ class Flow(nn.Module):
         self.page_form = PageForm()
         """How its pages are kept and read; to be set before there are any."""
         self._grid = euler_grid(config.num_steps)
+        self._max_chunks = 0
         self._steps: list[_Step] = []
 
     @property
@@ -103,10 +104,17 @@ class Flow(nn.Module):
         """The type of the weights."""
         return self.spk_embed_affine_layer.weight.dtype
 
-    def use_steps(self, num_steps: int) -> None:
-        """Solve with so many Euler steps from now on: fewer are quicker and less exact. Before anything is kept of it."""
-        self.config = replace(self.config, num_steps=num_steps)
+    def use(self, *, num_steps: int, context_chunks: int = 0) -> None:
+        """Solve with so many Euler steps, and let each chunk see so many before it, from now on: fewer are quicker and less
+        exact. Before anything is kept of it.
+        """
+        self.config = replace(self.config, num_steps=num_steps, context_chunks=context_chunks)
         self._grid = euler_grid(num_steps)
+
+    def window(self, left_out: Tensor) -> Window | None:
+        """How far a position sees, where ``left_out`` [B] chunks are not among the pages; None: to the start."""
+        num_chunks = self.config.context_chunks
+        return Window(num_chunks, left_out, self._max_chunks) if num_chunks else None
 
     def new_pages(self, num_slots: int, num_pages: int) -> tuple[TokenCache, EstimatorCache]:
         """Arenas for what comes before the estimator and for it, nothing in them; page 0 and slot 0 are scratch."""
@@ -122,6 +130,7 @@ class Flow(nn.Module):
 
         For one type and one place: not to be called before the weights are where they will be used.
         """
+        self._max_chunks = num_chunks
         if isinstance(self.config.encoder, EncoderConfig):
             self.encoder.keep_distances(num_chunks, self.config.chunk_tokens)
         self._steps = [self._step(*step) for step in self._grid]
@@ -144,9 +153,9 @@ class Flow(nn.Module):
         encoder: TokenCache,
         estimator: EstimatorCache,
         window: Tensor,  # the T tokens that are run and those of the lookahead, [B, T + lookahead]
-        counts: Tensor,  # [4, B]: tokens kept so far; tokens of the window that are known, are run, will be kept
+        counts: Tensor,  # [5, B]: tokens kept; of the window known, run, to be kept; chunks left out of ``pages``
         *,
-        pages: Tensor,  # of each row, from the start of its sequence, [B, n]; any, say 0, behind the last one
+        pages: Tensor,  # of each row, from the start, less those left out, [B, n]; any, say 0, behind the last one
         slots: Tensor,  # where the contexts of each row lie, [B]
         speaker: Tensor,  # vector of each row, [B, speaker]
         cond: Tensor,  # the prompt's mel at those of the 2 T frames that belong to it, zeros elsewhere, [B, 2 T, mels]
@@ -191,7 +200,8 @@ class Flow(nn.Module):
         encoder: TokenCache,
     ) -> _Guided:
         """All that comes before the estimator; arguments as in :meth:`run_pages`."""
-        starts, known, run, kept = counts.unbind()
+        starts, known, run, kept, left_out = counts.unbind()
+        sight = self.window(left_out)
         width = window.shape[1] - self.config.encoder.lookahead
         tokens, frames = (
             Span.of(
@@ -202,6 +212,7 @@ class Flow(nn.Module):
                 starts=starts * scale,
                 pages=pages,
                 slots=slots,
+                window=sight,
             )
             for scale in (1, FRAMES_PER_TOKEN)
         )

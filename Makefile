@@ -100,7 +100,7 @@ bench-engine: $(NEURALSTAMP) ## the neural engine's speed and quality gates, sma
 	$(BIN)/python -m bench.engine.ladder --name engine_ladder
 	$(BIN)/python -m bench.engine.comparable --name engine_comparable
 	$(BIN)/python -m bench.engine.phone --name engine_phone
-	$(BIN)/python -m bench.engine.quality_gates --name engine_quality
+	$(BIN)/python -m bench.engine.quality --name engine_quality
 
 neural: $(NEURALSTAMP) ## install PyTorch and the other packages of the neural engine; its tests skip without them
 

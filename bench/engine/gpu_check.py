@@ -86,7 +86,8 @@ class Plan:
 
     def short(self) -> list[Step]:
         """Is it right, then how fast. Their limits add up to less than the ten minutes."""
-        quality = self._bench("quality_gates", "quality", *(() if self._options.quick else ("--quick",)), limit_s=150.0)
+        more = () if self._options.quick else ("--quick",)
+        quality = self._bench("quality", "quality", "--parts", "gates", *more, limit_s=150.0)
         right = self._parity("float32", limit_s=150.0) if self._options.golden else quality
         load = ("--loads", "burst,always", "--calls", self._options.calls, "--seconds", "12")
         return [*self._tests(120.0), right, self._bench("phone", "phone", *load, limit_s=260.0)]
@@ -103,7 +104,7 @@ class Plan:
             *([self._parity("float32", limit_s=300.0)] if has_golden else ()),
             self._bench("phone", "phone", *phone, limit_s=540.0),
             *(self._parity(dtype, limit_s=180.0) for dtype in halves),
-            self._bench("quality_gates", "quality", limit_s=180.0),
+            self._bench("quality", "quality", "--parts", "gates", limit_s=180.0),
             self._bench("comparable", "comparable", "--only", "default", limit_s=300.0),
             self._bench("ladder", "ladder", "--seconds", "10", limit_s=400.0),
             self._bench("comparable", "schedules", "--only", "first;hop", "--concurrency", "1,4,10", limit_s=240.0),

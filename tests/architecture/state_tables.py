@@ -6,6 +6,7 @@
 import ast
 import importlib
 import inspect
+import json
 import re
 import sys
 import tomllib
@@ -185,6 +186,34 @@ def messages_table() -> str:
     return markdown(["between", "message", "fields"], rows)
 
 
+def savings_table() -> str:
+    """What each saving of the neural engine costs, by ``bench.engine.quality``; with trained weights, if there are."""
+    small, trained = _savings("engine_savings"), _savings("engine_savings_trained")
+    exact = {generation: cells["exactness"] for generation, cells in small.items()}
+    spoken = [(generation, cells["spoken"]) for generation, cells in trained.items() if "spoken" in cells]
+    head = ["saving", "log-probabilities, dB", "mel, dB"]
+    head += [
+        f"CosyVoice{number}: {what}" for number, _ in spoken for what in ("wrong words", "speaker", "first audio, ms")
+    ]
+    names = list(dict.fromkeys(name for cells in [*exact.values(), *(each for _, each in spoken)] for name in cells))
+    rows = []
+    for name in names:
+        cells = [each.get(name, {}) for each in exact.values()]
+        row = [name, *(" / ".join(str(cell.get(key, "–")) for cell in cells) for key in ("log_probs_db", "mel_db"))]
+        for _, said in spoken:
+            row += [
+                str(said.get(name, {}).get(key, "–")) for key in ("wrong_words", "speaker_cosine", "first_audio_ms")
+            ]
+        rows.append(row)
+    return markdown(head, rows)
+
+
+def _savings(name: str) -> dict[str, Any]:
+    path = ROOT / "bench" / "results" / f"{name}.json"
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["savings"] if path.exists() else {}
+    return found
+
+
 def message_classes() -> list[type[Message]]:
     """Every message of the product that is sent or kept, wherever it is defined."""
     for module in {module for _, module in _descendants(Message.__name__)}:
@@ -210,6 +239,7 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "layers": layers_list,
     "messages": messages_table,
     "voices": lambda: markdown(voices_table.HEAD, list(voices_table.rows())),
+    "savings": savings_table,
 }
 
 

@@ -5,8 +5,8 @@ python -m bench.engine.quality --parts savings --model-dir DIR --voices-dir DIR 
 
 The gates: seams, end of the utterance, numbers that are not finite, first hops. The savings: :mod:`bench.engine.savings`; a
 voice of the model says lines with each of them. ``--recogniser`` is a Whisper model for CTranslate2 (see
-``bench.intelligibility``). What ``--name engine_savings``, or with trained weights ``engine_savings_trained``, leaves is the table
-that ``python -m tests.architecture.state_tables`` prints in docs/engine-notes.md.
+``bench.intelligibility``). What ``--name engine_savings``, or with trained weights ``engine_savings_trained``, leaves is the
+table that ``python -m tests.architecture.state_tables`` prints in docs/engine-notes.md.
 
 Every figure stands beside the same figure of the same speech made in one piece. With rule-filled weights that is all it can
 tell: whether two ways of computing agree, not how either sounds. A click is a jump of the first difference of the samples

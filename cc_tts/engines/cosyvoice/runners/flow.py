@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 import torch
 from torch import Tensor
 
+from cc_tts.engines.cosyvoice.engine.schedule import CHUNK_TOKENS, HOPS
 from cc_tts.engines.cosyvoice.model.networks.flow.encoder import FRAMES_PER_TOKEN
 from cc_tts.engines.cosyvoice.model.networks.flow.flow import Flow, FlowReference
 from cc_tts.engines.cosyvoice.model.networks.layers import SINK_CHUNKS
@@ -29,8 +30,7 @@ from cc_tts.engines.cosyvoice.runners.kv_cache import SCRATCH, FlowArena, PagePo
 
 ROW_BUCKETS: Final = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 CHUNK_BUCKETS: Final = (1, 2, 3, 4, 5, 6, 8)
-MAX_CALL_CHUNKS: Final = 5
-"""Chunks of a hop of 100 tokens, with those looked ahead to; speech whose speed is changed is one call of any length."""
+MAX_CALL_CHUNKS: Final = max(HOPS) // CHUNK_TOKENS + 1  # of the longest hop, with what is looked ahead to
 PAGE_BUCKETS: Final = (8, 16, 24, 32, 48, 64)
 """Few, for each is a graph of its own; multiples of 4 keep the keys of attention aligned."""
 

@@ -64,7 +64,8 @@ class Int8Linear(nn.Module):
 def quantise(network: nn.Module) -> None:
     """Run all linear maps of a network in 8 bits from now on; their weights are let go."""
     for module in list(network.modules()):
-        joined = {name: part for name, part in vars(module).items() if isinstance(part, JoinedLinears)}
+        own = (*vars(module).items(), *module.named_children())
+        joined = {name: part for name, part in own if isinstance(part, JoinedLinears)}
         parts = {id(each) for part in joined.values() for each in part.maps}
         for name, part in joined.items():
             delattr(module, name)

@@ -32,6 +32,7 @@ from cc_tts.engines.cosyvoice.model.loader import SpeechModel, load_model
 from cc_tts.engines.cosyvoice.model.networks.flow.flow import fixed_noise
 from cc_tts.engines.cosyvoice.model.networks.int8 import can_quantise
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import speech_inputs, text_inputs
+from cc_tts.engines.cosyvoice.model.networks.pages import PageForm, PageType
 from cc_tts.engines.cosyvoice.model.sizes import FLOW_STEPS
 from cc_tts.engines.cosyvoice.runners.flow import FlowRow, FlowRunner
 from cc_tts.engines.cosyvoice.voice.encoder import SPEAKER_FILE, SpeakerEncoder
@@ -55,6 +56,7 @@ class Saving:
     dtype: torch.dtype = torch.float32
     steps: int = FLOW_STEPS
     context: int = 0
+    page_type: PageType = "auto"
     int8: bool = False  # the language model as a CPU has it
     weight_bits: int = 0  # of all linear maps, whose products stay as they are; 0: as they are
 
@@ -66,6 +68,7 @@ class Saving:
             int8=self.int8,
             flow_steps=self.steps,
             flow_context=self.context,
+            page_type=self.page_type,
             calibration_rows=(),
         )
 
@@ -79,6 +82,8 @@ def savings(device: torch.device) -> Iterator[Saving]:
     yield from (Saving(name=f"{seconds} s of the past", context=seconds) for seconds in (8, 4, 2))
     yield Saving(name="bfloat16", dtype=torch.bfloat16)
     yield Saving(name="float16", dtype=torch.float16)
+    yield Saving(name="pages of int8", page_type="int8")
+    yield Saving(name="pages of e4m3", page_type="float8")
     yield Saving(name="weights of 8 bits", weight_bits=8)
     yield Saving(name="weights of 4 bits", weight_bits=4)
     if device.type == "cpu" and can_quantise():
@@ -113,6 +118,7 @@ def model_with(saving: Saving, directory: Path, device: torch.device) -> SpeechM
         flow_context=saving.context,
         int8=saving.int8,
     )
+    model.flow.page_form = PageForm(saving.page_type)
     if saving.weight_bits:
         for network in (model.lm, model.flow):
             round_weights(network, saving.weight_bits)

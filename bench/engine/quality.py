@@ -1,11 +1,11 @@
 """Is the sound of the fast ways that of the slow one, and what does each saving cost?
 
 python -m bench.engine.quality [--size tiny|full] [--device cpu|cuda] [--parts gates,savings]
-python -m bench.engine.quality --parts savings --model-dir DIR --voices-dir DIR --voice ID --recogniser DIR
+python -m bench.engine.quality --parts savings --model-dir DIR --voices-dir DIR --voice ID --recognise
 
 The gates: seams, end of the utterance, numbers that are not finite, first hops. The savings: :mod:`bench.engine.savings`; a
-voice of the model says lines with each of them. ``--recogniser`` is a Whisper model for CTranslate2 (see
-``bench.intelligibility``). What ``--name engine_savings``, or with trained weights ``engine_savings_trained``, leaves is the
+voice of the model says lines with each of them. ``--recognise`` is the Whisper of
+``bench.intelligibility``. What ``--name engine_savings``, or with trained weights ``engine_savings_trained``, leaves is the
 table that ``python -m tests.architecture.state_tables`` prints in docs/engine-notes.md.
 
 Every figure stands beside the same figure of the same speech made in one piece. With rule-filled weights that is all it can
@@ -27,8 +27,9 @@ from torch import Tensor
 from bench.engine.lab import Lab, Rig, keep, lab_of, parser_of
 from bench.engine.model import VOICE, voice
 from bench.engine.phone_load import Caller, PhoneLoad, figures
-from bench.engine.savings import Ears, exactness, recogniser_of, spoken
+from bench.engine.savings import Ears, exactness, spoken
 from bench.engine.work import Runners, SpeechWork, prompt_of
+from bench.intelligibility.__main__ import Recogniser
 from cc_tts.engines.cosyvoice.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice.engine.schedule import CHUNK_TOKENS
 from cc_tts.engines.cosyvoice.model.loader import generation_of_directory
@@ -333,7 +334,7 @@ def save_costs(lab: Lab, arguments: argparse.Namespace) -> Json:
         print(f"\nCosyVoice{generation}")
         result[generation] = {"exactness": exactness(directory, lab.device)}
         if arguments.voice:
-            recogniser = recogniser_of(arguments.recogniser) if arguments.recogniser else None
+            recogniser = Recogniser() if arguments.recognise else None
             ears = Ears(arguments.voice, arguments.voices_dir, arguments.language, recogniser)
             result[generation]["spoken"] = spoken(directory, lab.device, ears)
     return result
@@ -346,7 +347,7 @@ def main() -> None:
     parser.add_argument("--voice", help="a voice of the model, which says lines with each saving")
     parser.add_argument("--voices-dir", type=Path, help="where it was enrolled")
     parser.add_argument("--language", default="en", help="of the lines")
-    parser.add_argument("--recogniser", help="the folder of a Whisper model for CTranslate2, which hears them")
+    parser.add_argument("--recognise", action="store_true", help="Whisper counts the words that are wrong")
     arguments = parser.parse_args()
     parts = arguments.parts.split(",")
     with lab_of(arguments) as lab:

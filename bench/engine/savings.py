@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +20,10 @@ from torch import Tensor, nn
 
 from bench.engine.model import VOICE, voice
 from bench.engine.work import prompt_of
-from bench.intelligibility.__main__ import units
+from bench.intelligibility.__main__ import RECOGNISER_HZ, Recogniser
+from bench.intelligibility.errors import Errors, count_errors
 from bench.intelligibility.lines import lines_of
 from bench.report import percentiles
-from bench.voices import RECOGNISER_HZ, num_errors
 from cc_tts.clock import MonotonicClock, ms_between
 from cc_tts.engines.cosyvoice.batched import BatchedConfig, BatchedLoader
 from cc_tts.engines.cosyvoice.engine.config import EngineConfig
@@ -192,13 +192,7 @@ class Ears:
     voice_id: str
     voices_dir: Path | None
     language: str
-    recogniser: Any = None  # of faster-whisper
-
-
-def recogniser_of(directory: str) -> Any:
-    from faster_whisper import WhisperModel
-
-    return WhisperModel(directory, device="cpu", compute_type="int8")
+    recogniser: Recogniser | None = None
 
 
 def spoken(directory: Path, device: torch.device, ears: Ears) -> dict[str, Json]:
@@ -221,7 +215,7 @@ def spoken(directory: Path, device: torch.device, ears: Ears) -> dict[str, Json]
 
 
 def _heard(engine: Engine, directory: Path, ears: Ears) -> Json:
-    encoder, counts = SpeakerEncoder(directory / SPEAKER_FILE), np.zeros(2, int)
+    encoder, errors = SpeakerEncoder(directory / SPEAKER_FILE), Errors()
     reference = load_speakers(directory, ears.voices_dir, [])[ears.voice_id].embedding
     alike, first_ms = [], []
     lines = lines_of(ears.language)[:NUM_LINES]
@@ -232,14 +226,9 @@ def _heard(engine: Engine, directory: Path, ears: Ears) -> Json:
         audio = soxr.resample(samples, RATE_HZ, RECOGNISER_HZ).astype(np.float32)
         alike.append(cosine(encoder.embed(audio), reference))
         if ears.recogniser is not None:
-            found, _ = ears.recogniser.transcribe(
-                audio, language=ears.language, beam_size=1, condition_on_previous_text=False
-            )
-            _, wanted = units(line, ears.language)
-            _, heard = units("".join(segment.text for segment in found), ears.language)
-            counts += num_errors(wanted, heard), len(wanted)
+            errors += count_errors(line, ears.recogniser.heard(audio, ears.language), ears.language)
     result: Json = {"speaker_cosine": round(float(np.mean(alike)), 3), "first_audio_ms": percentiles(first_ms)["p50"]}
-    return result | ({"wrong_words": round(float(counts[0] / counts[1]), 4)} if counts[1] else {})
+    return result | ({"wrong_words": errors.figures()["word_rate"]} if ears.recogniser is not None else {})
 
 
 def cosine(one: npt.NDArray[np.float32], other: npt.NDArray[np.float32]) -> float:

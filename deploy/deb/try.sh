@@ -47,7 +47,7 @@ echo '# mine' >> "$config"
 DPKG_ROOT=$root DPKG_MAINTSCRIPT_PACKAGE=cc-tts "$root/var/lib/dpkg/info/cc-tts.postinst" configure 0.0.1 # as an upgrade does
 [ "$(tail -1 "$config")" = "# mine" ] || fail "an upgrade changed the configuration"
 dpkg_here --purge cc-tts
-left=$(find "$root/opt" "$root/usr" -type f -o -type l | head -3)
+left=$(find "$root" ! -type d \( -path '*/opt/*' -o -path '*/usr/*' \) | head -3)
 [ -z "$left" ] || fail "a purge left $left"
 [ "$(tail -1 "$config")" = "# mine" ] || fail "a purge took the configuration"
 echo "deb: installed, greeted a call, upgraded, removed; the configuration stayed"

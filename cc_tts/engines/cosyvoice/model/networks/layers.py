@@ -63,6 +63,8 @@ class Span:
     pages: Tensor | None = None  # [B, n]: of each row, from the start of its sequence; None: there is no cache
     slots: Tensor | None = None  # [B]: where the contexts of each row lie; with pages
     page_len: int = 0  # positions of a page
+    left_out: Tensor | None = None  # [B]: with a window, see :class:`Window`
+    context: int = 0  # positions before its own chunk that a query sees in a window
     bias: Tensor | None = None  # ``visible`` as what is added to scores, where many layers need it
     last: Tensor | None = None  # [B, kernel - 1]: see :func:`last_inputs`, where many convolutions need it
     turns: tuple[Tensor, Tensor] | None = None  # cosines and sines of the positions, where many layers need them
@@ -115,7 +117,10 @@ class Span:
         lowest = 1 - (width if chunk is None else chunk)
         highest = num_keys - 1 if left_out is None or window is None else window.max_chunks * page_len - 1
         kept = num_new if num_kept is None else num_kept
-        return cls(kept, first, ends, distance, visible[:, None], written, lowest, highest, pages, slots, page_len)
+        span = cls(kept, first, ends, distance, visible[:, None], written, lowest, highest, pages, slots, page_len)
+        if left_out is None or window is None:
+            return span
+        return replace(span, left_out=left_out[:, 0], context=window.num_chunks * page_len)
 
     def twice(self, dtype: torch.dtype, *, num_past: int) -> Self:
         """The span of the two halves of a batch, with and without condition (§4.6), for the estimator.
@@ -135,6 +140,7 @@ class Span:
             num_kept=num_kept,
             starts=self.starts.repeat(2),
             ends=self.ends.repeat(2),
+            left_out=None if self.left_out is None else self.left_out.repeat(2),
             distance=self.distance.repeat(2, 1, 1),
             visible=visible,
             written=written,

@@ -76,6 +76,7 @@ def _attend_kernel(
     table,
     starts,
     ends,
+    left_out,
     distances,
     mixed,
     sums,
@@ -102,7 +103,10 @@ def _attend_kernel(
     GROUP: tl.constexpr,
     HEAD_DIM: tl.constexpr,
     SPLIT_KEYS: tl.constexpr,
+    SINK: tl.constexpr,
+    CONTEXT: tl.constexpr,
     HAS_ENDS: tl.constexpr,
+    HAS_WINDOW: tl.constexpr,
     HAS_SCALES: tl.constexpr,
     HAS_DISTANCES: tl.constexpr,
     IS_SPLIT: tl.constexpr,
@@ -141,7 +145,12 @@ def _attend_kernel(
     total = tl.zeros([BLOCK_QUERIES], tl.float32)
     mix = tl.zeros([BLOCK_QUERIES, BLOCK_DIM], tl.float32)
     first = split * SPLIT_KEYS
-    last = tl.minimum(tl.max(limit, axis=0), first + SPLIT_KEYS)
+    last = tl.max(limit, axis=0)
+    gap = 0  # between the positions of the sink and those behind it
+    if HAS_WINDOW:
+        gap = tl.load(left_out + row).to(tl.int32) * PAGE_LEN
+        last -= gap
+    last = tl.minimum(last, first + SPLIT_KEYS)
     for begin in range(first, last, BLOCK_KEYS):
         keys = begin + tl.arange(0, BLOCK_KEYS)
         is_key = keys < last
@@ -152,13 +161,18 @@ def _attend_kernel(
         scale_at = (page * PAGE_LEN + keys % PAGE_LEN) * 2 * num_kv_heads + kv_head
         if HAS_SCALES:
             scores *= tl.load(scales + scale_at, mask=is_key, other=0.0).to(tl.float32)[None, :]
+        at = keys  # their positions in the sequence
+        if HAS_WINDOW:
+            at = tl.where(keys < SINK, keys, keys + gap)
         if HAS_DISTANCES:
-            apart = tl.minimum(tl.maximum(position[:, None] - keys[None, :] - lowest, 0), num_distances - 1)
+            apart = tl.minimum(tl.maximum(position[:, None] - at[None, :] - lowest, 0), num_distances - 1)
             apart_at = row.to(tl.int64) * distance_row_stride + head * distance_head_stride
             apart_at += step * distance_place_stride
             bias = tl.load(distances + (apart_at[:, None] + apart), mask=is_query[:, None] & is_key[None, :], other=0.0)
             scores += bias.to(tl.float32) * 1.4426950408889634  # a nat in bits
-        is_seen = is_key[None, :] & (keys[None, :] < limit[:, None])
+        is_seen = is_key[None, :] & (at[None, :] < limit[:, None])
+        if HAS_WINDOW:
+            is_seen &= (at[None, :] < SINK) | (at[None, :] >= (position // CHUNK * CHUNK - CONTEXT)[:, None])
         scores = tl.where(is_seen, scores, NEVER)
         higher = tl.maximum(highest, tl.max(scores, axis=1))
         weights = tl.where(is_seen, tl.exp2(scores - higher[:, None]), 0.0)
@@ -272,6 +286,9 @@ def attend(
     chunk: int,  # a query sees to the end of its own chunk
     split_keys: int,  # that are attended to at a time
     ends: Tensor | None = None,  # [B]: where the keys of each row end, if chunks alone do not say it
+    left_out: Tensor | None = None,  # [B]: with a window the pages that are not in the table, behind the sink
+    sink: int = 0,  # positions at the start that a window never leaves out
+    context: int = 0,  # positions before its own chunk that a query sees in a window
     scales: Tensor | None = None,  # [pages, page_len, 2, kv_heads]
     distances: Tensor
     | None = None,  # [B, heads, T, distances]: what is added to scores, by the distance of query and key
@@ -298,6 +315,7 @@ def attend(
         table,
         starts,
         starts if ends is None else ends,
+        starts if left_out is None else left_out,
         queries if distances is None else distances,
         parts,
         sums,
@@ -317,7 +335,10 @@ def attend(
         GROUP=group,
         HEAD_DIM=head_dim,
         SPLIT_KEYS=split_keys,
+        SINK=sink,
+        CONTEXT=context,
         HAS_ENDS=ends is not None,
+        HAS_WINDOW=left_out is not None,
         HAS_SCALES=scales is not None,
         HAS_DISTANCES=distances is not None,
         IS_SPLIT=num_splits > 1,
@@ -355,11 +376,14 @@ def _attend_to_nothing(
     chunk: int,
     split_keys: int,
     ends: Tensor | None = None,
+    left_out: Tensor | None = None,
+    sink: int = 0,
+    context: int = 0,
     scales: Tensor | None = None,
     distances: Tensor | None = None,
     lowest: int = 0,
 ) -> Tensor:
-    del kept, table, starts, num_keys, chunk, split_keys, ends, scales, distances, lowest
+    del kept, table, starts, num_keys, chunk, split_keys, ends, left_out, sink, context, scales, distances, lowest
     num_rows, num_heads, num_new, head_dim = queries.shape
     return queries.new_empty((num_rows, num_new, num_heads * head_dim))
 

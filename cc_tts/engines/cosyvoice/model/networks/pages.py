@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from cc_tts import logs
-from cc_tts.engines.cosyvoice.model.networks.layers import Span, join_heads, untouched_zeros
+from cc_tts.engines.cosyvoice.model.networks.layers import SINK_CHUNKS, Span, join_heads, untouched_zeros
 
 PageType = Literal["auto", "int8", "float8"]
 _STORED: Final = {"int8": torch.int8, "float8": torch.float8_e4m3fn}
@@ -199,6 +199,9 @@ def _in_place(queries: Tensor, pages: Pages, span: Span, by_distance: Tensor | N
         table=span.pages,
         starts=span.starts,
         ends=span.ends,
+        left_out=span.left_out,
+        sink=SINK_CHUNKS * span.page_len,
+        context=span.context,
         num_keys=span.pages.shape[1] * span.page_len,
         chunk=span.page_len,
         split_keys=SPLIT_KEYS,

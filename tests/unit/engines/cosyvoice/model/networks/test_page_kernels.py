@@ -12,7 +12,7 @@ pytest.importorskip("triton")
 from cc_tts.engines.cosyvoice.model.networks import page_kernels  # noqa: E402
 from cc_tts.engines.cosyvoice.model.networks import pages as pages_module  # noqa: E402
 from cc_tts.engines.cosyvoice.model.networks.flow.flow import Flow, FlowReference  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.layers import Span  # noqa: E402
+from cc_tts.engines.cosyvoice.model.networks.layers import Span, Window  # noqa: E402
 from cc_tts.engines.cosyvoice.model.networks.lm import lm as lm_module  # noqa: E402
 from cc_tts.engines.cosyvoice.model.networks.pages import PageForm, Pages, PageType, attend, most_apart  # noqa: E402
 from cc_tts.engines.cosyvoice.model.sizes import DitConfig, EncoderConfig, EstimatorConfig, FlowConfig, LookaheadConfig  # noqa: E402
@@ -60,6 +60,20 @@ def some_rows(draw: random.Random, num_rows: int, width: int) -> Span:
     )
 
 
+def windowed_rows() -> Span:
+    """Rows that see three chunks of their past; of one of them pages are left out behind the sink."""
+    left_out = torch.tensor([0, 2, 3])
+    return Span.of(
+        torch.tensor([PAGE_LEN, 2 * PAGE_LEN, 3]),
+        2 * PAGE_LEN,
+        chunk=PAGE_LEN,
+        starts=torch.tensor([0, 3, 4]) * PAGE_LEN + left_out * PAGE_LEN,
+        pages=torch.arange(1, 3 * NUM_PAGES + 1).view(3, NUM_PAGES),
+        slots=torch.tensor([1, 2, 3]),
+        window=Window(2, left_out, 2 * NUM_PAGES),
+    )
+
+
 def both_ways(
     span: Span, type_: PageType, dtype: "DType", *, num_heads: int = 2, head_dim: int = 16, far: int = 0
 ) -> "tuple[list[Tensor], list[Pages]]":
@@ -103,6 +117,16 @@ def test_scores_by_distance_are_added(seed: int) -> None:
     (expected, mixed), _ = both_ways(span, "auto", torch.float32, num_heads=3, head_dim=4, far=far)
     real = torch.arange(PAGE_LEN) < (span.ends - span.starts)[:, None]
     real[-1] = False
+    torch.testing.assert_close(mixed[real], expected[real], rtol=0.0, atol=2e-6)
+
+
+@pytest.mark.parametrize("has_distances", [False, True])
+def test_a_window_leaves_out_what_it_leaves_out_with_pytorch(has_distances: bool) -> None:
+    torch.manual_seed(0)
+    span = windowed_rows()
+    far = span.highest - span.lowest + 1 if has_distances else 0
+    (expected, mixed), _ = both_ways(span, "auto", torch.float32, far=far)
+    real = torch.arange(2 * PAGE_LEN) < (span.ends - span.starts)[:, None]
     torch.testing.assert_close(mixed[real], expected[real], rtol=0.0, atol=2e-6)
 
 

@@ -41,7 +41,7 @@ class ModelConfig:
     kernels: bool = True
     flow_context_s: Annotated[int, msgspec.Meta(ge=0, le=60)] = 0
     state_memory_bytes: Annotated[int, msgspec.Meta(ge=0)] = 0
-    graphs: bool | Literal["eager"] = True
+    graphs: bool | Literal["compiled"] = True
 
     @property
     def sound(self) -> tuple[str, int, bool, int, int, str]:

@@ -22,7 +22,7 @@ _Result = TypeVar("_Result")
 
 CACHE_VARIABLE: Final = "TORCHINDUCTOR_CACHE_DIR"
 UNCOMPILED: Final = (
-    'the engine goes on with two to three times as many kernels; graphs = true of the model says that it is meant'
+    "the engine goes on with two to three times as many kernels; graphs = true of the model says that it is meant"
 )
 _C_COMPILERS: Final = ("cc", "gcc", "clang")
 

@@ -132,7 +132,7 @@ def flow_call(flow: Flow, *, num_rows: int = 1, num_pages: int = 16) -> Stage:
     )
     shape = FlowShape(num_rows, chunk, num_pages)
     inputs = runner._inputs(shape, ())  # noqa: SLF001
-    inputs["counts"][1:] = torch.tensor([[chunk + flow.config.encoder.lookahead], [chunk], [chunk]])
+    inputs["counts"][1:4] = torch.tensor([[chunk + flow.config.encoder.lookahead], [chunk], [chunk]])
     inputs["pages"].copy_(torch.arange(1, num_pages + 1))
     inputs["slots"].fill_(1)
     arena = runner.arena.estimator

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from cc_tts import logs
-from cc_tts.clock import Clock, ms_between
 from cc_tts.engines.cosyvoice.model.networks.compiling import UNCOMPILED, is_compilers
 
 log = logs.get(__name__)
@@ -63,54 +62,6 @@ def upload(values: Tensor, device: torch.device) -> Tensor:
     if device.type != "cuda":
         return values.to(device)
     return values.pin_memory().to(device, non_blocking=True)
-
-
-def download(values: Tensor) -> Callable[[], Tensor]:
-    """Begin to bring ``values`` to the host; the answer waits for them, and for nothing that is begun afterwards."""
-    if values.device.type != "cuda":
-        return lambda: values
-    on_host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
-    on_host.copy_(values, non_blocking=True)
-    copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
-    copied.record()
-
-    def wait() -> Tensor:
-        copied.synchronize()
-        return on_host
-
-    return wait
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """An instant in the work of a device."""
-
-    ns: int  # when the host came there
-    event: torch.cuda.Event | None = None  # when the device comes there
-
-
-class Marks:
-    """Tell how long work takes without waiting for it. What a CPU was asked for is done, so there the clock tells it."""
-
-    def __init__(self, device: torch.device, clock: Clock) -> None:
-        self._is_cuda = device.type == "cuda"
-        self._clock = clock
-
-    def now(self) -> Mark:
-        """Return the instant at which all is done that the current stream was asked for so far."""
-        if not self._is_cuda:
-            return Mark(self._clock.now_ns())
-        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        event.record()
-        return Mark(0, event)
-
-    @staticmethod
-    def ms(begin: Mark, end: Mark) -> float:
-        """Return the time between two marks of a stream; the second one must have passed, or is waited for."""
-        if begin.event is None or end.event is None:
-            return ms_between(begin.ns, end.ns)
-        end.event.synchronize()
-        return float(begin.event.elapsed_time(end.event))
 
 
 def can_record(device: torch.device) -> bool:

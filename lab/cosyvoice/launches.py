@@ -143,11 +143,11 @@ def parts_of_flow_call(flow: Flow, *, num_rows: int = 1) -> tuple[Counter[str], 
     """The kernels of the two graphs of a call: of what comes before the estimator, and of an Euler step."""
     found = []
     for part in range(2):
-        vars(flow).pop("_compiled", None)
+        flow.__dict__.pop("_compiled", None)
         begin, euler = flow._compiled  # noqa: SLF001 - one at a time
-        vars(flow)["_compiled"] = (flow._begin, euler) if part else (begin, flow._euler)  # noqa: SLF001
+        flow.__dict__["_compiled"] = (flow._begin, euler) if part else (begin, flow._euler)  # noqa: SLF001
         found.append(kernels_of(flow_call(flow, num_rows=num_rows).compiled))
-    vars(flow).pop("_compiled", None)
+    flow.__dict__.pop("_compiled", None)
     return found[0], found[1]
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,22 @@ async def test_a_piper_voice_speaks_with_the_phonemes_of_its_language(tmp_path: 
 
 def models_in(folder: Path) -> list[FoundModel]:
     return [each for each in piper_models(folder) if isinstance(each, FoundModel)]
+
+
+TELLS_NOBODY = """
+from cc_tts.engines.cpu.hibari.voices import hibari_models
+hibari_models(None)[0].load()
+"""
+
+
+async def test_a_network_that_is_loaded_tells_its_maker_nothing(tmp_path: Path) -> None:
+    """onnxruntime would write an id of the machine first. Under CI it does neither by itself."""
+    found = {key: value for key, value in os.environ.items() if not key.endswith("CI") and key != "XDG_CACHE_HOME"}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", TELLS_NOBODY, env={**found, "HOME": str(tmp_path)}
+    )
+    assert await process.wait() == 0
+    assert not list(tmp_path.rglob("*"))
 
 
 async def test_each_speaker_is_a_voice(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import os
 
-os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
-"""From 1.29 on onnxruntime reports to its maker unless this is set before it is imported."""
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # else onnxruntime (from 1.29 on) reports each start to its maker
 
 __version__ = "0.1.0"

@@ -297,6 +297,7 @@ async def test_voices(api: RunningApi) -> None:
         "engine": "fake",
         "language": "en-US",
         "kind": "builtin",
+        "model": "",
         "gender": "",
         "rate_hz": 24_000,
         "cost": None,

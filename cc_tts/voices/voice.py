@@ -42,3 +42,7 @@ class Voice:
     def is_live(self) -> bool:
         """Whether it speaks as fast as somebody listens, or nobody has measured it."""
         return self.streams != 0
+
+    def is_of_same_model(self, other: "Voice") -> bool:
+        """Whether both are of one model, as far as they say: those of workers of an older version do not."""
+        return self.model == other.model or not (self.model and other.model)

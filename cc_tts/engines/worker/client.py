@@ -98,8 +98,7 @@ class WorkerEngine:
         if not ready and self._fallback is not None:
             return self._fallback.not_ready_because()
         if not ready:
-            what = f"no worker that is ready has the voice {voice}" if self._ready else "no engine worker is ready"
-            return f"{what}: {self._lost_because}"
+            return self._lost_because(voice)
         if any(worker.room for worker in ready):
             return None
         refusals = (worker.load.refusal for worker in ready if worker.load is not None)
@@ -128,21 +127,19 @@ class WorkerEngine:
     @property
     def degraded_because(self) -> str | None:
         """Why the fallback speaks; see the contract."""
-        is_degraded = self._state == "started" and self._fallback is not None and self._lacks_workers
-        return f"no engine worker is ready: {self._lost_because}" if is_degraded else None
-
-    @property
-    def _lacks_workers(self) -> bool:
-        """Whether no worker is ready, or none of those that speak with some voice."""
+        if self._state != "started" or self._fallback is None:
+            return None
         ready = self._ready
-        lost = [each.description for each in self._workers if each not in ready and each.description is not None]
+        lost = (each.description for each in self._workers if each not in ready and each.description is not None)
         voices = (voice for each in lost for voice in each.voices)
-        return not ready or not all(any(worker.has_voice(voice) for worker in ready) for voice in voices)
+        silent = next((voice.id for voice in voices if not any(worker.has_voice(voice) for worker in ready)), None)
+        return self._lost_because(silent) if silent is not None or not ready else None
 
-    @property
-    def _lost_because(self) -> str:
+    def _lost_because(self, voice: str | None) -> str:
+        """Why no worker is ready, or none that has this voice."""
+        what = f"no worker that is ready has the voice {voice}" if self._ready else "no engine worker is ready"
         lost = [worker for worker in self._workers if not worker.is_ready]
-        return "; ".join(f"{worker.down_reason or worker.process.state}" for worker in lost)
+        return f"{what}: " + "; ".join(f"{worker.down_reason or worker.process.state}" for worker in lost)
 
     def utilisation(self, voice: str) -> float:
         """The share of streams that are open, of those that the workers with the voice have and would still take.
@@ -210,12 +207,13 @@ class WorkerEngine:
     @property
     def voice_faults(self) -> tuple[str, ...]:
         """Files that should be voices and cannot be used, and why; each once."""
-        own = {voice.id: voice.model for voice in self._own_voices}
+        own = {voice.id: voice for voice in self._own_voices}
         hidden = [
-            f"the voice {voice.id} of the model {voice.model} has the name of one of the model {own[voice.id]}, which speaks"
+            f"the voice {voice.id} of the model {voice.model} has the name of one of the model {own[voice.id].model}, which "
+            "speaks"
             for each in self._descriptions
             for voice in each.voices
-            if voice.model != own[voice.id]
+            if not voice.is_of_same_model(own[voice.id])
         ]
         return tuple(dict.fromkeys([*(fault for each in self._descriptions for fault in each.faults), *hidden]))
 

@@ -327,7 +327,7 @@ class WorkerLink:
 
     def has_voice(self, voice: Voice) -> bool:
         found = self.find_voice(voice.id)
-        return found is not None and found.model == voice.model
+        return found is not None and found.is_of_same_model(voice)
 
     async def start(self) -> None:
         """Start the process and learn what it can do; raises ``ProcessFailed``, which says why, if it does not start."""

@@ -942,13 +942,31 @@ async def test_the_fallback_speaks_for_a_model_whose_workers_are_lost_alone(*, h
     lab.engine.open("bert")
     assert lab.engine.not_ready_because("bert") is None
     if has_fallback:
-        assert "killed by SIGKILL" in str(lab.engine.degraded_because)
+        assert lab.engine.degraded_because == "no worker that is ready has the voice anna: killed by SIGKILL"
         assert lab.engine.not_ready_because("anna") is None
         assert (await anext(aiter(said_by(lab, "anna")))).data
         return
     assert "killed by SIGKILL" in str(lab.engine.not_ready_because("anna"))
     with pytest.raises(EngineFailed, match="killed by SIGKILL"):
         lab.engine.open("anna")
+
+
+async def test_workers_that_do_not_say_of_which_model_they_are_speak_with_the_same_voices() -> None:
+    """Those of the version before, beside new ones during an upgrade."""
+    lab = Lab(2, fallback=FakeEngine())
+    await lab.start()
+    for worker, model in enumerate(("", "main")):
+        lab.says(EngineDescription((Voice("anna", "cosyvoice2", "en", model=model),)), worker=worker)
+    assert lab.engine.voice_faults == ()
+    for _ in range(8):
+        lab.engine.open("anna")
+    assert all(process.sent for process in lab.processes)
+    lab.links[0]._on_down("ended")
+    lab.processes[0].state = ProcessState.BACKOFF
+    before = len(lab.processes[1].sent)
+    lab.engine.open("anna")
+    assert len(lab.processes[1].sent) == before + 1
+    assert lab.engine.degraded_because is None
 
 
 async def test_a_model_with_a_worker_left_is_not_degraded() -> None:

@@ -35,7 +35,7 @@ def _init(options: argparse.Namespace, _config: Config) -> int:
 
 def _files(options: argparse.Namespace, config: Config) -> int:
     if options.config is not None:
-        print(options.config)
+        print(options.config.absolute())
     for key, path in kept(config):
         if path.exists():
             print(path)
@@ -45,7 +45,7 @@ def _files(options: argparse.Namespace, config: Config) -> int:
 
 
 def kept(value: object, key: str = "") -> Iterator[tuple[str, Path]]:
-    """Yield every key of a configuration, or below ``key``, that names what is not made again, with its path."""
+    """Yield every key of a configuration, or below ``key``, that names what is not made again, with its absolute path."""
     if dataclasses.is_dataclass(value):
         value = {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
     name = key.rpartition(".")[2]
@@ -53,4 +53,4 @@ def kept(value: object, key: str = "") -> Iterator[tuple[str, Path]]:
         for each, below in value.items():
             yield from kept(below, f"{key}.{each}" if key else each)
     elif value and isinstance(value, str) and name not in _MADE_AGAIN and re.search(r"(^|_)(dir|file)$", name):
-        yield key, Path(value)
+        yield key, Path(value).expanduser().absolute()

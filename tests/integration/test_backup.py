@@ -70,6 +70,15 @@ def test_what_is_not_there_yet_is_told(tmp_path: Path) -> None:
     assert done.stderr == f"cc-tts: record.dir: {tmp_path}/recordings is not there (yet)\n"
 
 
+def test_a_path_is_meant_as_the_server_takes_it(tmp_path: Path) -> None:
+    (tmp_path / "voices").mkdir()
+    (tmp_path / "recordings").mkdir()
+    (tmp_path / "a.toml").write_text('[tts]\nvoices_dir = "~/voices"\n[record]\ndir = "recordings"\n')
+    done = run(tmp_path, f"HOME={tmp_path}; export HOME; cc-tts config files --config a.toml")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split() == [f"{tmp_path}/{name}" for name in ("a.toml", "voices", "recordings")]
+
+
 def test_the_page_names_every_key_of_a_path() -> None:
     page = (ROOT / "docs/operators/backup.md").read_text(encoding="utf-8")
     keys = [

@@ -36,6 +36,9 @@ while [ $# -gt 0 ]; do
 done
 for name in $without; do [[ " ${steps[*]} " == *" $name "* ]] || fail "there is no step $name, but: ${steps[*]}"; done
 wants() { [[ $without != *" $1 "* ]]; }
+made=()
+for name in "${steps[@]}"; do ! wants "$name" || made+=("$name"); done
+[ "${#made[@]}" -gt 0 ] || fail "no step is left of: ${steps[*]}"
 needs() { # STEP COMMAND ADVICE
     ! wants "$1" || command -v "$2" >/dev/null || fail "$1 needs $2: $3, or --without $1"
 }
@@ -60,7 +63,8 @@ if [ -n "$signer" ]; then
     case $signer in
         ssh) command -v ssh-keygen >/dev/null || fail "--sign ssh needs ssh-keygen: apt-get install openssh-client" ;;
         minisign) command -v minisign >/dev/null || fail "--sign minisign needs it: apt-get install minisign" ;;
-        gpg) gpg --list-secret-keys -- "$key" >/dev/null 2>&1 || fail "gpg has no secret key $key" ;;
+        gpg) command -v gpg >/dev/null || fail "--sign gpg needs it: apt-get install gnupg"
+            gpg --list-secret-keys -- "$key" >/dev/null 2>&1 || fail "gpg has no secret key $key" ;;
         *) fail "--sign is ssh:FILE, gpg:ID or minisign:FILE" ;;
     esac
     [ "$signer" = gpg ] || [ -r "$key" ] || fail "the key $key cannot be read"

@@ -37,7 +37,8 @@ find "$opt" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
 
 install -d "$staged"/usr/{bin,lib/systemd/system,lib/sysusers.d,share/bash-completion/completions,share/doc/cc-tts}
 ln -s /opt/cc-tts/bin/cc-tts "$staged/usr/bin/cc-tts"
-sed '/^DynamicUser=/d; /^# A user of that name/d' deploy/systemd/cc-tts.service > "$staged/usr/lib/systemd/system/cc-tts.service"
+# A user cc-tts that was there may have another group than that of the configuration.
+sed 's/^DynamicUser=.*/Group=cc-tts/; /^# A user of that name/d' deploy/systemd/cc-tts.service > "$staged/usr/lib/systemd/system/cc-tts.service"
 echo 'u cc-tts - "speech server" /nonexistent' > "$staged/usr/lib/sysusers.d/cc-tts.conf"
 "$opt/bin/python" -m cc_tts.cli completion bash > "$staged/usr/share/bash-completion/completions/cc-tts"
 cp LICENSE "$staged/usr/share/doc/cc-tts/copyright"

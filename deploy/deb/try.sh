@@ -20,6 +20,7 @@ config=$root/etc/cc-tts/cc_tts.toml
 
 dpkg_here --install "$package"
 grep -q '^cc-tts:' "$root/etc/passwd" || fail "it makes no user"
+grep -qx Group=cc-tts "$root/usr/lib/systemd/system/cc-tts.service" || fail "its service may not read its configuration"
 [ "$(stat -c %a "$config")" = 640 ] || fail "the mode of its configuration is $(stat -c %a "$config")"
 [[ $(head -1 "$root/opt/cc-tts/bin/cc-tts") == "#!/opt/cc-tts/bin/python"* ]] || fail "its command begins with $(head -1 "$root/opt/cc-tts/bin/cc-tts")"
 ! grep -rqI -- /build/deb/ "$root/opt/cc-tts/bin" "$root/opt/cc-tts/pyvenv.cfg" || fail "it names the folder that it was made in"

@@ -156,7 +156,13 @@ def from_tree(tree: Mapping[str, Any]) -> Config:
 
 def _rename(tree: dict[str, Any], warn: Callable[[str], object]) -> None:
     models = _models_of_former_keys(tree)
-    model = MAIN if models is None else next(iter(models), MAIN)
+    if models == {} and not tree["tts"].get("model_dir"):  # a file with every key and no model
+        former = [f"tts.{key}" for key in FORMER_KEYS if tree["tts"].pop(key, None) is not None]
+        warn(
+            f"[tts] has keys of a model, which have no effect without one: remove {', '.join(former)}; the next version "
+            "refuses them"
+        )
+    model = next(iter(models or {}), MAIN)
     for (section, former), where in FORMER_NAMES.items():
         keys = tree.get(section)
         if not isinstance(keys, dict) or former not in keys:
@@ -170,8 +176,6 @@ def _rename(tree: dict[str, Any], warn: Callable[[str], object]) -> None:
             raise ConfigError(f"{section}.{former} is called {name} now: remove one of the two")
         table[key] = keys.pop(former)
         warn(f"{section}.{former} is called {name} now; the next version refuses the former name")
-    if models == {} and not tree["tts"]["models"][MAIN].get("model_dir"):
-        del tree["tts"]["models"]  # a file with every key and no model: they had no effect
 
 
 def _models_of_former_keys(tree: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -184,6 +184,11 @@ def _of_model(options: argparse.Namespace, config: Config) -> Config:
     models, name = config.tts.models, options.model
     if len(models) > 1 and not name:
         raise ConfigError(f"which model? There are several: give --model with one of {', '.join(models)}")
+    if models and name and name not in models and not Path(name).expanduser().is_dir():
+        near = did_you_mean(name, models)
+        raise ConfigError(
+            f"--model: there is no directory {name[:80]!r}, and no model of tts.models is called so{near}"
+        )
     name = name or next(iter(models), "")
     return replace(config, tts=of_model(config.tts, name)) if name in models else config
 
@@ -252,10 +257,11 @@ def _next_command(options: argparse.Namespace, config: Config, voice_id: str) ->
     settings = list(options.set)
     if config.tts.engine != _ENGINE:
         settings.append(f"tts.engine={_ENGINE}")
+    model = f"tts.models.{next(iter(config.tts.models), MAIN)}"
     if options.model and options.model not in config.tts.models:
-        settings.append(f"tts.models.{next(iter(config.tts.models), MAIN)}.model_dir={options.model}")
+        settings.append(f"{model}.model_dir={options.model}")
     if options.voices is not None:
-        settings.append(f"tts.voices_dir={options.voices}")
+        settings.append(f"{model}.voices_dir={options.voices}")
     for setting in settings:
         words += ["--set", setting]
     return shlex.join(words)

@@ -134,7 +134,7 @@ def test_the_next_command_is_one_that_parses(
         "tts.speed=1.1",
         "tts.engine=cosyvoice2",
         f"tts.models.main.model_dir={tmp_path / 'model'}",
-        f"tts.voices_dir={library.folder}",
+        f"tts.models.main.voices_dir={library.folder}",
     ]
 
 
@@ -180,6 +180,11 @@ def test_with_several_models_the_one_that_is_meant_is_named(
     assert cli.main(["voices", *given, "enrolled", "--model", "v4"]) == 2
     assert "no model of tts.models is called 'v4', did you mean v" in capsys.readouterr().err
     assert cli.main(["voices", *given, "remove", "anna", "--model", "v3"]) == 0
+    assert cli.main(["voices", *given, "enrol", "anna", *told, "--model", "v33"]) == 2
+    assert "no directory 'v33', and no model of tts.models is called so, did you mean v3?" in capsys.readouterr().err
+    elsewhere = ("--model", "v3", "--voices", str(tmp_path / "elsewhere"))
+    assert cli.main(["voices", *given, "enrol", "anna", *told, *elsewhere]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].endswith(f"--set tts.models.v3.voices_dir={tmp_path / 'elsewhere'}")
 
 
 def test_settings_before_and_after_the_command_all_count(

@@ -54,9 +54,11 @@ def run(config: Config, listen: str, *, generation: str = "", model: str = "") -
     named = with_one_model(config, model)
     settings = worker_settings(named)
     if len(settings) != 1:
+        own = (name for name in named.tts.models if config.tts.models[name].devices)
+        key = next((f"tts.models.{name}.devices" for name in own), "tts.devices")
         raise ConfigError(
-            f"a worker has one device, and tts.devices names {len(settings)}; start one worker a device, each with its "
-            "port, and name its device: --set 'tts.devices=[\"cuda:1\"]'"
+            f"a worker has one device, and {key} names {len(settings)}; start one worker a device, each with its port, and "
+            f"name its device: --set '{key}=[\"cuda:1\"]'"
         )
     logs.configure(level=config.log.level, json=config.log.json, process="worker")
     threads.run(WorkerHost(named, settings[0], generation=generation, clock=MonotonicClock()).run(host, port))

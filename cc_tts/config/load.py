@@ -149,7 +149,7 @@ def from_tree(tree: Mapping[str, Any]) -> Config:
     try:
         config = msgspec.convert(tree, Config)
     except msgspec.ValidationError as error:
-        raise ConfigError(_readable(str(error))) from error
+        raise ConfigError(_readable(str(error), tree)) from error
     check_sense(config)
     return config
 
@@ -157,9 +157,9 @@ def from_tree(tree: Mapping[str, Any]) -> Config:
 def _rename(tree: dict[str, Any], warn: Callable[[str], object]) -> None:
     models = _models_of_former_keys(tree)
     if models == {} and not tree["tts"].get("model_dir"):  # a file with every key and no model
-        former = [f"tts.{key}" for key in FORMER_KEYS if tree["tts"].pop(key, None) is not None]
+        vain = [f"tts.{key}" for key in FORMER_KEYS if tree["tts"].pop(key, None) is not None]
         warn(
-            f"[tts] has keys of a model, which have no effect without one: remove {', '.join(former)}; the next version "
+            f"[tts] has keys of a model, which have no effect without one: remove {', '.join(vain)}; the next version "
             "refuses them"
         )
     model = next(iter(models or {}), MAIN)
@@ -285,9 +285,24 @@ def _expand_tokens(tree: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**tree, "http": {**tree["http"], "tokens": tokens}}
 
 
-def _readable(message: str) -> str:
+def _readable(message: str, tree: Mapping[str, Any]) -> str:
     """Msgspec writes ``Expected `int`, got `str` - at `$.sip.port```; say ``sip.port: …`` instead."""
     match = re.search(r"^(.*?)(?: - at `\$\.?(.*?)`)?$", message, re.DOTALL)
     if match and match[2]:
-        return f"{match[2]}: {in_words(match[1])}"
+        return f"{_with_name(match[2], tree)}: {in_words(match[1])}"
     return message
+
+
+def _with_name(where: str, tree: Mapping[str, Any]) -> str:
+    """``routes[...].voice`` with the name of the route that is refused, which msgspec leaves out."""
+    path, unnamed, rest = where.partition("[...]")
+    table: Any = tree
+    kind: Any = Config
+    for key in path.split(".") if unnamed else ():
+        table, kind = table[key], get_type_hints(kind, include_extras=True)[key]
+    for name, value in table.items() if unnamed else ():
+        try:
+            msgspec.convert({name: value}, kind)
+        except msgspec.ValidationError:
+            return f"{path}.{name[:MAX_SHOWN_CHARS]}{rest}"
+    return where

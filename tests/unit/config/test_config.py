@@ -110,8 +110,11 @@ def test_models_from_a_file_and_from_the_environment(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        (["tts.models.a.dtype=float16"], "tts.models.*model_dir"),
-        (["tts.models.a.model_dir="], "tts.models.*model_dir: text of at least 1 character is needed"),
+        (["tts.models.a.dtype=float16"], "tts.models.a: object missing required field `model_dir`"),
+        (
+            ["tts.models.a.model_dir=/m", "tts.models.b.model_dir="],
+            "tts.models.b.model_dir: text of at least 1 character is needed",
+        ),
         (["tts.models.a.model_dir=/m", "tts.models.a.flow_stops=6"], "did you mean tts.models.a.flow_steps"),
         (["tts.models.A.model_dir=/m"], "'A' is no name of a model"),
         (["tts.models.a.model_dir=/m", "tts.models.a.devices=['gpu']"], "tts.models.a.devices: 'gpu' is not a device"),
@@ -146,10 +149,8 @@ def test_former_keys_without_a_model_have_no_effect() -> None:
     said: list[str] = []
     loaded = config.load(overrides=["tts.model_dir=", "tts.dtype=auto", "tts.flow_steps=10"], warn=said.append)
     assert loaded == Config()
-    assert said == [
-        "[tts] has keys of a model, which have no effect without one: remove tts.model_dir, tts.dtype, tts.flow_steps; the "
-        "next version refuses them"
-    ]
+    (sentence,) = said
+    assert "no effect without one: remove tts.model_dir, tts.dtype, tts.flow_steps; the next version" in sentence
 
 
 @pytest.mark.parametrize(
@@ -231,6 +232,7 @@ def test_faults_of_tenants(override: str, said: str) -> None:
         ("playout.window_ms=299", "raise playout.window_ms"),
         ("registration.registrar=pbx", "username is empty"),
         ("routes.a.unanswered_greeting=Hi", 'is for answer = "manual"'),
+        ('routes."7.1".then=hangs', "routes.7.1.then: invalid enum value 'hangs'"),
         ("routes.a.instructions=<|endofprompt|>", "text without NUL and without <|"),
         ("routes.a.media_url=http://app", "is not a URL of a WebSocket"),
         ("routes.a.media_url=ws://", "is not a URL of a WebSocket"),

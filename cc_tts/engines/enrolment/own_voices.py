@@ -117,10 +117,10 @@ class OwnVoices:
             Unprocessable: no voice can come of the recording or its transcript, or there is no such model.
             VoiceNotStored: the folder cannot be written.
         """
-        tts = self._by_model.get(new.model or next(iter(self._by_model)))
-        if tts is None:
+        if new.model and self._tts.models and new.model not in self._tts.models:
             detail = f"no model is called {new.model[:80]!r}{did_you_mean(new.model, self._by_model)}"
             raise Unprocessable.about(FieldError("/model", detail))
+        tts = self._by_model.get(new.model, next(iter(self._by_model.values())))
         if missing := missing_for_enrolment(tts):
             raise EnrolmentUnavailable(missing)
         transcript = _plain(new.transcript, "transcript", max_chars=MAX_TRANSCRIPT_CHARS)
@@ -206,7 +206,7 @@ class OwnVoices:
 
     def _library_with(self, voice_id: str) -> VoiceLibrary | None:
         """The one that has the voice."""
-        libraries = map(_library_of, self._by_model.values())
+        libraries = (_library_of(tts) for tts in self._by_model.values() if tts.voices_dir)
         return next((library for library in libraries if library.has(voice_id)), None)
 
     async def _on_disk(self, change: Callable[..., None], *arguments: object) -> None:

@@ -14,7 +14,7 @@ from cc_tts.config.sections.models import ModelConfig
 from cc_tts.engines.enrolment import own_voices
 from cc_tts.engines.enrolment.messages import Recorded
 from cc_tts.engines.enrolment.own_voices import NewVoice, OwnVoices
-from cc_tts.errors import DuplicateId, Unprocessable, VoiceNeeded, VoiceNotFound
+from cc_tts.errors import DuplicateId, EnrolmentUnavailable, Unprocessable, VoiceNeeded, VoiceNotFound
 from cc_tts.voices.embedding_cache import EnrolledVoice
 from cc_tts.voices.library import VoiceLibrary
 from cc_tts.voices.voice import Voice
@@ -91,3 +91,27 @@ async def test_each_model_keeps_a_voice(of_two: tuple[OwnVoices, list[str]]) -> 
             await own.remove(last)
     with pytest.raises(VoiceNotFound):
         await own.remove("bert")
+
+
+async def test_without_any_model_that_is_told_whichever_is_named() -> None:
+    engine = cast("Any", EngineOfFolders(TtsConfig()))
+    own = OwnVoices(TtsConfig(), engine, refresh=_nothing, normalize=lambda text, _language: text)
+    with pytest.raises(EnrolmentUnavailable, match="the engine is auto"):
+        await own.enrol(new("anna", "v2"))
+
+
+async def test_without_a_folder_of_voices_the_one_of_the_process_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "anna.voice.json"
+    file.write_text("{}")
+    engine = cast("Any", EngineOfFolders(TtsConfig()))
+    own = OwnVoices(TtsConfig(), engine, refresh=_nothing, normalize=lambda text, _language: text)
+    with pytest.raises(VoiceNotFound):
+        await own.remove("anna")
+    assert file.exists()
+
+
+async def _nothing() -> None:
+    """Nothing has changed."""

@@ -33,9 +33,8 @@ def write(build: Path, version: str, folder: Path) -> Path:
     platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
     tag = f"cp{major}{minor}-cp{major}{minor}-{platform}"
     info = f"{NAME}-{version}.dist-info"
-    files = {
-        f"{NAME}-{version}.data/data/pjsua2-server/{path.name}": path.read_bytes() for path in sorted(build.iterdir())
-    }
+    held = [path for path in sorted(build.iterdir()) if path.is_file()]
+    files = {f"{NAME}-{version}.data/data/pjsua2-server/{path.name}": path.read_bytes() for path in held}
     files[f"{info}/METADATA"] = METADATA.format(version=version, python=f"{major}.{minor}").encode()
     files[f"{info}/WHEEL"] = WHEEL.format(tag=tag).encode()
     lines = [f"{name},sha256={_digest(data)},{len(data)}\n" for name, data in files.items()]

@@ -227,6 +227,7 @@ def test_the_server_build_as_a_wheel_is_where_cc_tts_looks_for_it(tmp_path: Path
     held = {"build.json": b"{}", "pjsua2.py": b"", "_pjsua2.so": b"\x7fELF"}
     for name, data in held.items():
         (build / name).write_bytes(data)
+    (build / "__pycache__").mkdir()  # it was imported
     tool = str(ROOT / "deploy/pjsua2_wheel.py")
     digests = set()
     for _ in range(2):

@@ -54,7 +54,8 @@ def debian_packages() -> Iterator[Component]:
 
 def server_build() -> Iterator[Component]:
     """Yield pjproject, if the server build of pjsua2 is here."""
-    path = Path(os.environ.get("CC_TTS_PJSUA2") or Path(sys.prefix) / "pjsua2-server") / "build.json"
+    chosen = os.environ.get("CC_TTS_PJSUA2") or "server"  # or the folder of a build elsewhere
+    path = Path(f"{sys.prefix}/pjsua2-server" if chosen == "server" else chosen) / "build.json"
     if path.is_file():
         said = json.loads(path.read_text("utf-8"))
         more = {"description": said["source"], "licenses": [{"expression": "GPL-2.0-or-later"}]}

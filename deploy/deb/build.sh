@@ -42,7 +42,7 @@ sed 's/^DynamicUser=.*/Group=cc-tts/; /^# A user of that name/d' deploy/systemd/
 echo 'u cc-tts - "speech server" /nonexistent' > "$staged/usr/lib/sysusers.d/cc-tts.conf"
 "$opt/bin/python" -m cc_tts.cli completion bash > "$staged/usr/share/bash-completion/completions/cc-tts"
 cp LICENSE "$staged/usr/share/doc/cc-tts/copyright"
-"$opt/bin/python" deploy/bill_of_materials.py cc-tts "$version" > "$staged/usr/share/doc/cc-tts/cc-tts.cdx.json"
+env -u CC_TTS_PJSUA2 "$opt/bin/python" deploy/bill_of_materials.py cc-tts "$version" > "$staged/usr/share/doc/cc-tts/cc-tts.cdx.json"
 
 # The libraries that the user agent is linked with, by the names and versions of this Debian.
 mkdir -p "$work/shlibs/debian"

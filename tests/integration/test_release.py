@@ -251,3 +251,13 @@ def test_the_bill_of_an_image_has_what_is_installed(tmp_path: Path) -> None:
     found = {each["purl"]: each for each in bill["components"]}
     assert {f"pkg:pypi/aiohttp@{importlib.metadata.version('aiohttp')}", "pkg:generic/pjproject@2.17"} <= found.keys()
     assert not any(purl.startswith("pkg:deb/") for purl in found)
+
+
+@pytest.mark.parametrize("chosen", ["", "server"])
+def test_the_bill_of_a_virtual_environment_has_its_server_build(chosen: str, tmp_path: Path) -> None:
+    assert run(tmp_path, sys.executable, "-m", "venv", "--without-pip", "there").returncode == 0
+    (tmp_path / "there/pjsua2-server").mkdir()
+    (tmp_path / "there/pjsua2-server/build.json").write_text('{"pjproject": "2.17", "source": "upstream"}')
+    tool = str(ROOT / "deploy/bill_of_materials.py")
+    done = run(tmp_path, "there/bin/python", tool, "cc-tts", "1.2.3", CC_TTS_PJSUA2=chosen)
+    assert "pkg:generic/pjproject@2.17" in [each["purl"] for each in json.loads(done.stdout)["components"]]

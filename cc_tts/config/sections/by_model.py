@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 from cc_tts.config.schema import TtsConfig
@@ -34,12 +35,12 @@ def faults(tts: TtsConfig) -> Iterator[str]:
     for key, device in ((key, device) for key, devices in named.items() for device in devices):
         if not _DEVICE.fullmatch(device):
             yield f"{key}.devices: {device!r} is not a device; use auto, cpu, cuda or cuda:N"
-    owners: dict[str, str] = {}
+    owners: dict[Path, str] = {}
     for name in tts.models:
         if not _NAME.fullmatch(name):
             yield f"tts.models: {name[:80]!r} is no name of a model; a name is 1 to 32 of a-z 0-9 _ -"
         folder = of_model(tts, name).voices_dir
-        if folder and (other := owners.setdefault(folder, name)) != name:
+        if folder and (other := owners.setdefault(Path(folder).expanduser(), name)) != name:
             yield (
                 f"tts.models.{other} and tts.models.{name} have the same voices_dir, but a voice belongs to one model: give "
                 "each a voices_dir of its own"

@@ -123,7 +123,7 @@ def test_models_from_a_file_and_from_the_environment(tmp_path: Path) -> None:
                 "tts.models.a.model_dir=/m",
                 "tts.models.b.model_dir=/n",
                 "tts.voices_dir=/v",
-                "tts.models.b.voices_dir=/v",
+                "tts.models.b.voices_dir=/v/",
             ],
             "tts.models.a and tts.models.b have the same voices_dir",
         ),

@@ -45,8 +45,10 @@ wait "$serving" || fail "cc-tts serve ended with $?"
 serving=""
 
 echo '# mine' >> "$config"
+chmod 750 "$root/etc/cc-tts"
 DPKG_ROOT=$root DPKG_MAINTSCRIPT_PACKAGE=cc-tts "$root/var/lib/dpkg/info/cc-tts.postinst" configure 0.0.1 # as an upgrade does
 [ "$(tail -1 "$config")" = "# mine" ] || fail "an upgrade changed the configuration"
+[ "$(stat -c %a "$root/etc/cc-tts")" = 750 ] || fail "an upgrade opened the folder of the configuration"
 dpkg_here --purge cc-tts
 left=$(find "$root" ! -type d \( -path '*/opt/*' -o -path '*/usr/*' \) | head -3)
 [ -z "$left" ] || fail "a purge left $left"

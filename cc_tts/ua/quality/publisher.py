@@ -42,8 +42,9 @@ log = logs.get(__name__)
 
 @dataclass(slots=True, eq=False)
 class _Report:
-    """A report on its way."""
+    """A report on its way to a collector."""
 
+    target: str
     body: str
     num_failures: int = 0
     credentials: tuple[str, str] | None = None
@@ -84,7 +85,7 @@ class Publisher:
         if len(self._waiting) >= MAX_WAITING:
             self._counts["dropped"] += 1
             return
-        self._wait(_Report(vq_report.body(facts)), 0)
+        self._wait(_Report(self._target, vq_report.body(facts)), 0)
 
     def tick(self) -> None:
         """Send what is due."""
@@ -139,7 +140,7 @@ class Publisher:
         request.method = "PUBLISH"
         request.userData = report.token
         options = request.txOption
-        options.targetUri, options.contentType, options.msgBody = self._target, vq_report.CONTENT_TYPE, report.body
+        options.targetUri, options.contentType, options.msgBody = report.target, vq_report.CONTENT_TYPE, report.body
         headers = {"Event": vq_report.EVENT} | dict([report.credentials] if report.credentials else [])
         for name, value in headers.items():
             header = pj.SipHeader()
@@ -152,8 +153,7 @@ class Publisher:
             account.sendRequest(request)
         except pj.Error as error:
             log.warning("quality_report_not_sent", detail=pj_detail(error))
-            del self._under_way[int(report.token.this)]
-            self._failed(report, 0, "")
+            self._on_answer(int(report.token.this), 0, "")  # of no effect if PJSIP has called it before it refused
 
     def _on_answer(self, token: int, sip_code: int, response: str) -> None:
         """The collector has answered; 408 and an empty ``response``: it has not."""
@@ -168,12 +168,15 @@ class Publisher:
             self._failed(report, sip_code, response)
 
     def _authorize(self, report: _Report, sip_code: int, response: str) -> bool:
-        """Answer a challenge, if we have credentials for it."""
+        """Answer a challenge of the collector of now, if we have credentials for it."""
+        if report.target != self._target:
+            return False
         asked, answered = _CHALLENGES[sip_code]
         known = self._settings.registration
         for challenge in sip_message.header_values(response, asked.lower()) if known.username else ():
             login = digest.Login(username=known.username, password=known.password, realm=known.realm)
-            answer = digest.answer_to(challenge, login, method="PUBLISH", uri=self._target, cnonce=secrets.token_hex(8))
+            once = secrets.token_hex(8)
+            answer = digest.answer_to(challenge, login, method="PUBLISH", uri=report.target, cnonce=once)
             if answer is not None:
                 report.credentials = answered, answer
                 return True
@@ -181,7 +184,7 @@ class Publisher:
 
     def _failed(self, report: _Report, sip_code: int, response: str) -> None:
         may_help = not response or sip_code // 100 == 5  # noqa: PLR2004 - the class of the status (RFC 3261 §7.2)
-        if may_help and report.num_failures < len(RETRY_AFTER_S) and self._settings.quality.collector:
+        if may_help and report.num_failures < len(RETRY_AFTER_S) and report.target == self._target:
             pause_s = RETRY_AFTER_S[report.num_failures]
             asked = sip_message.header_value(response, "retry-after").partition(";")[0].partition("(")[0].strip()
             if asked.isascii() and asked.isdigit():

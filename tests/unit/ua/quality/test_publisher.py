@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+import pjsua2 as pj
 import pytest
 
 from cc_tts.config.schema import AuthConfig, LogConfig, RegistrationConfig, RtpConfig, SipConfig
@@ -151,3 +152,34 @@ def test_another_collector_gets_no_reports_of_before() -> None:
     bench.publisher.reload(msgspec.structs.replace(SETTINGS, quality=QualityConfig()))
     bench.call_over()
     assert bench.tick() == 0
+
+
+@pytest.mark.parametrize("answer", [(401, CHALLENGED), (503, BUSY), (408, "")])
+@pytest.mark.parametrize("collector", ["sip:vq@other.example.com", ""])
+def test_a_report_under_way_goes_to_no_other_collector(collector: str, answer: tuple[int, str]) -> None:
+    bench = Bench()
+    bench.call_over()
+    bench.tick()
+    bench.publisher.reload(msgspec.structs.replace(SETTINGS, quality=QualityConfig(collector=collector)))
+    bench.answer(*answer)
+    assert bench.tick(after_s=1000) == 1
+    assert bench.counts() == {"refused" if answer[1] else "unanswered": 1}
+
+
+@pytest.mark.parametrize("is_told_before", [False, True])
+def test_a_report_that_pjsip_refuses_is_tried_again(*, is_told_before: bool) -> None:
+    """PJSIP's pjsip_endpt_send_request ends the transaction, which tells of it, and then refuses the request."""
+    bench = Bench()
+
+    def refuse(request: Any) -> None:
+        bench.requests.append(request)
+        if is_told_before:
+            bench.answer(503)
+        raise pj.Error
+
+    bench.account.sendRequest = refuse
+    bench.call_over()
+    assert bench.tick() == 1
+    assert bench.tick(after_s=RETRY_AFTER_S[0]) == 2
+    assert bench.tick(after_s=RETRY_AFTER_S[1]) == 3
+    assert bench.counts() == {"unanswered": 1}

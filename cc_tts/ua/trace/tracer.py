@@ -236,8 +236,11 @@ class Tracer:
     def _find_media(self, stream: int) -> tuple[str, hep.Address, hep.Address] | None:
         """Return the Call-ID of the leg with this stream, and between which addresses its RTCP goes."""
         leg = self._legs.get(self._streams.get(stream, ""))
-        if leg is None or leg.media.latest_stream != stream:
-            self._streams = {each.media.latest_stream: call_id for call_id, each in self._legs.items()}
+        if leg is None or leg.media.stream != stream:
+            # a stream that has ended sends its BYE yet; another call's may be at its address by then
+            legs = self._legs.items()
+            ended = {each.media.latest_stream: call_id for call_id, each in legs}
+            self._streams = ended | {each.media.stream: call_id for call_id, each in legs if each.media.stream}
             leg = self._legs.get(self._streams.get(stream, ""))
         return None if leg is None else _media_of(leg)
 

@@ -9,13 +9,12 @@ from typing import Final
 from cc_tts.audio import PTIME_MS
 from cc_tts.media.quality import VoipMetrics
 from cc_tts.ua.quality.xr import GMIN
+from cc_tts.ua.sip import payload_types
 from cc_tts.ua.sip.uri import destination
 from cc_tts.ua.trace.masking import masked
 
 EVENT: Final = "vq-rtcpxr"
 CONTENT_TYPE: Final = "application/vq-rtcpxr"
-_PAYLOAD_TYPES: Final = {"PCMU": 0, "PCMA": 8, "G722": 9}
-"""Codecs with a static payload type (RFC 3551 §6)."""
 _PERCENT: Final = 100
 _NOBODY: Final = "sip:anonymous@anonymous.invalid"
 """This stands for a party that is no URI (RFC 3323 §4.1.1.3)."""
@@ -75,10 +74,9 @@ def _parties(facts: Facts) -> Iterator[str]:
 
 def _metrics(facts: Facts, metrics: VoipMetrics, jitter_ms: float | None) -> Iterator[str]:
     yield f"Timestamps:START={_date(facts.began_s)} STOP={_date(facts.ended_s)}"
-    payload_type = _PAYLOAD_TYPES.get(facts.codec)
     yield _line(
         "SessionDesc",
-        PT=payload_type,
+        PT=payload_types.STATIC.get(facts.codec),
         PD=facts.codec,
         SR=facts.clock_rate_hz,
         FD=PTIME_MS,

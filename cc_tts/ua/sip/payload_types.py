@@ -35,8 +35,8 @@ def with_codecs(sdp: str, names: Sequence[str]) -> str:
     media, port, profile, *given = line[0].split()
     if not (wanted := [STATIC[name] for name in names if STATIC[name] in given]):
         return sdp
-    formats = [*wanted, *(each for each in given if each not in STATIC.values())]
+    formats = [*wanted, *(each for each in _RTPMAP.findall(sdp) if each in given)]
     sdp = sdp.replace(line[0].rstrip(), " ".join((media, port, profile, *formats)), 1)
-    for left_out in set(STATIC.values()).difference(wanted):
+    for left_out in set(given).difference(formats):
         sdp = re.sub(rf"^a=(?:rtpmap|fmtp):{left_out} .*(?:\r\n?|\n)", "", sdp, flags=re.MULTILINE)
     return sdp

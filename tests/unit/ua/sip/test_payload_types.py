@@ -59,5 +59,13 @@ def test_the_codecs_of_a_description_are_limited(names: tuple[str, ...], formats
     assert with_codecs(OFFER, names) == wanted
 
 
+def test_l16_is_none_of_the_codecs_of_a_trunk() -> None:
+    with_l16 = OFFER.replace("8 0 120", "8 0 70 121 120").replace(
+        "a=ptime:20\r\n", "a=ptime:20\r\na=rtpmap:70 L16/8000\r\na=rtpmap:121 L16/8000\r\n"
+    )
+    assert with_codecs(with_l16, ("PCMA", "PCMU")) == OFFER
+    assert with_codecs(with_l16, ()) == with_l16
+
+
 def test_the_codecs_of_a_description_without_audio_are_none() -> None:
     assert with_codecs("v=0\r\nm=audio\r\n", ("PCMU",)) == "v=0\r\nm=audio\r\n"

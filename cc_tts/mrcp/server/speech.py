@@ -149,8 +149,6 @@ class MrcpSpeech:
         span.attributes |= {"cctts.played_ms": round(played_ms), "cctts.cached": self._is_cached, "result": reason}
         if self._voice is not None:
             span.attributes |= {"cctts.voice": self._voice.id, "gen_ai.request.model": self._voice.engine}
-        if self._error:
-            span.trace.keep()
         span.end(error=self._error or "")
 
     # ---------------------------------------------------------------------------------------------------------------------
@@ -173,6 +171,8 @@ class MrcpSpeech:
 
     def _fail(self, error: CcTtsError, kind: type[SpeechTaken] | type[SpeechOver]) -> None:
         self._error = error.code
+        if self._span is not None:
+            self._span.trace.keep()  # now: the session may be over before this is closed
         self._send(kind(self._opened.speech_id, error.code, error.detail[:200]))
 
     def _charge(self, content: Content) -> None:

@@ -44,7 +44,7 @@ LONG = "Good morning. " * 100
 class Bench:
     """A speech that begins at once."""
 
-    def __init__(self, text: str = LONG) -> None:
+    def __init__(self, text: str = LONG, span: Span | None = None) -> None:
         self.engine = FakeEngine()
         self.told: list[Message] = []
         services = SpeechServices(
@@ -57,7 +57,8 @@ class Bench:
             new_id=lambda: "u",
             send=lambda message, _payload=b"": self.told.append(message),
         )
-        self.speech = MrcpSpeech(OpenSpeech(1, "mrcp_1", "text", Style(), 8000), text.encode(), (), services)
+        opened = OpenSpeech(1, "mrcp_1", "text", Style(), 8000)
+        self.speech = MrcpSpeech(opened, text.encode(), (), services, span)
         self.speech.begin()
         self.speech.take(StartSpeech(1))
 
@@ -152,6 +153,19 @@ async def test_the_texts_of_a_session_are_one_trace() -> None:
     assert (first.parent, second.parent, session.parent) == (session.context, session.context, None)
     assert (first.attributes["cctts.played_ms"], first.attributes["result"], first.error) == (120, "normal", "")
     assert "Hello" not in repr([span.attributes for span in spans])
+
+
+async def test_a_session_with_a_fault_is_exported_whole_though_it_was_not_sampled() -> None:
+    spans: list[Span] = []
+    session = Tracer(export=spans.append, sample_ratio=0.0).begin("mrcp.session", kind="server")
+    assert session is not None
+    bench = Bench(span=session.child("mrcp.speak"))
+    bench.engine.error = EngineFailed("gone")
+    assert cast("SpeechOver", await bench.until(SpeechOver)).code == EngineFailed.code
+    session.end()
+    session.trace.close()
+    await bench.speech.close(0.0, "engine_failed")
+    assert [span.name for span in spans if span.name.startswith("mrcp.")] == ["mrcp.session", "mrcp.speak"]
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def _sip(config: Config) -> Iterator[str]:
         if not is_ip_address(address):
             yield f"sip.nameservers: {address!r} is not an IP address"
     hep_address(sip.hep)
-    yield from quality.faults(config.quality)
+    yield from quality.faults(config.quality, transports=sip.transports)
 
 
 def _ua(config: Config) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """``[quality]``: who is told how calls sound."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -19,8 +19,10 @@ class QualityConfig:
     collector: Annotated[str, msgspec.Meta(max_length=MAX_URI_CHARS)] = ""
 
 
-def faults(config: QualityConfig) -> Iterator[str]:
+def faults(config: QualityConfig, *, transports: Collection[str]) -> Iterator[str]:
     """Each sentence says what is wrong with the address."""
     fault = uri_fault(config.collector) if config.collector else None
     if fault is not None:
         yield f"quality.collector: {fault}"
+    if config.collector.lower().startswith("sips:") and "tls" not in transports:
+        yield 'quality.collector is a sips: URI, but sip.transports has no "tls"'

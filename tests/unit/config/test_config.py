@@ -258,6 +258,11 @@ def test_faults_of_tenants(override: str, said: str) -> None:
         ("routes.a.transfer_to='sip:1@pbx'", 'goes with then = "transfer"'),
         ("routes.a={then='transfer', transfer_to='1001'}", "write a SIP URI"),
         ("routes.a={then='transfer', transfer_to='sip:1@pbx'}", "no pattern of transfer.allowed takes"),
+        ("quality.collector=collector.example.com", "quality.collector: write a SIP URI"),
+        (
+            "quality.collector=sips:vq@collector.example.com",
+            "quality.collector is a sips: URI, but sip.transports has no",
+        ),
         ("log.json.deep=1", "log.json"),
     ],
 )

@@ -216,7 +216,7 @@ class UserAgent(Agent[Leg]):
         nothing_is_owed = not (self._legs or self._accounts.registers)
         self._end_all()
         self._publisher.tick()
-        self._accounts.shutdown()
+        self._accounts.shutdown(used=self._publisher.used_account)
         # pjsua waits a second for answers to the last requests; without calls and a registration there are none
         self._endpoint.libDestroy(pj.PJSUA_DESTROY_NO_RX_MSG if nothing_is_owed else 0)
 

@@ -1,21 +1,24 @@
 """The real UA process, without a server around it."""
 
 import asyncio
+import dataclasses
 import os
 import socket
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cc_tts.clock import MonotonicClock
-from cc_tts.config.schema import Config, RtpConfig, SipConfig
+from cc_tts.config.schema import Config, RegistrationConfig, RtpConfig, SipConfig
+from cc_tts.config.sections.quality import QualityConfig
 from cc_tts.errors import ProcessFailed, UserAgentUnavailable
 from cc_tts.processes.channel import Message
 from cc_tts.ua.client import UaClient
-from cc_tts.ua.messages import Answer, Originate
-from lab.ports import free_ports
+from cc_tts.ua.messages import Answer, CallEstablished, IncomingCall, Originate, RegistrationChanged
+from lab.ports import HOST, free_ports
+from lab.raw_sip import RawCaller, RawPeer
 from tests.fakes.running_api import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.both_builds]
@@ -28,6 +31,12 @@ class Listener:
 
     def __init__(self) -> None:
         self.told: list[Any] = []
+
+    async def until(self, kind: type[Message]) -> Any:
+        """Return the first message of this kind."""
+        found: Callable[[], list[Any]] = lambda: [each for each in self.told if isinstance(each, kind)]  # noqa: E731
+        await eventually(lambda: bool(found()), timeout_s=EXIT_TIMEOUT_S)
+        return found()[0]
 
     def on_ua_ready(self, build: Mapping[str, str]) -> None:
         assert build
@@ -85,6 +94,38 @@ async def test_reloads_at_the_same_time_are_all_answered(ua: tuple[UaClient, Lis
     config = config_for(free_ports(2))
     refused = await asyncio.gather(*(client.reload(config, renew_tls=False) for _ in range(3)))
     assert refused == [{}, {}, {}]
+
+
+@pytest.mark.parametrize("is_registered", [False, True])
+async def test_it_stops_in_good_order_while_a_report_of_a_call_has_no_answer(*, is_registered: bool) -> None:
+    port = free_ports(2)
+    async with RawPeer() as far_side:
+        at_far_side = f"{HOST}:{far_side.port}"
+        config = dataclasses.replace(
+            config_for(port),
+            quality=QualityConfig(collector=f"sip:vq@{at_far_side}"),
+            registration=RegistrationConfig(registrar=f"sip:{at_far_side}" if is_registered else "", username="greet"),
+        )
+        client, listener = UaClient(config, clock=MonotonicClock()), Listener()
+        client.listen(listener)
+        await client.start()
+        process = client.supervisors[0]._process
+        assert process is not None
+        if is_registered:
+            await far_side.expect("REGISTER")
+            far_side.answer("200 OK", headers=f"Contact: <sip:greet@{HOST}:{port}>;expires=300\r\n")
+            assert (await listener.until(RegistrationChanged)).registered
+        async with RawCaller("greet", port) as caller:
+            caller.invite()
+            client.send(Answer(call_id=(await listener.until(IncomingCall)).call_id))
+            await caller.acknowledge(200)
+            await listener.until(CallEstablished)
+            await caller.bye()
+        await far_side.expect("PUBLISH")
+        await client.stop()
+        assert process.returncode == 0
+        if is_registered:
+            assert "\r\nExpires: 0\r\n" in await far_side.expect("REGISTER")
 
 
 async def test_the_port_is_taken() -> None:

@@ -93,6 +93,11 @@ class Publisher:
         while self._waiting and self._waiting[0][0] <= now_ns and len(self._under_way) < MAX_UNDER_WAY:
             self._publish(heapq.heappop(self._waiting)[2])
 
+    @property
+    def used_account(self) -> Account | None:
+        """The account of the reports under way; ``None`` if there are none."""
+        return self._account() if self._under_way else None
+
     def report_counts(self) -> None:
         """Report how many were sent since the last time, and how that went."""
         if self._counts:

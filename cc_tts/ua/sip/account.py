@@ -10,6 +10,8 @@ from cc_tts.ua.messages import RegistrationChanged, UaSettings
 from cc_tts.ua.pjsip import pj_info
 from cc_tts.ua.pjsip.sip_thread import callback
 
+_UNREGISTER_WAIT_MS: Final = 1000
+"""The library waits so long for answers to its last requests in any case (``pjsua_destroy2``)."""
 _SRTP_USE: Final = {
     "off": pj.PJMEDIA_SRTP_DISABLED,
     "optional": pj.PJMEDIA_SRTP_OPTIONAL,
@@ -92,6 +94,7 @@ def registered_config(settings: UaSettings, proxy: str = "") -> Any:
         config.sipConfig.contactForced = f"<sip:{registration.username}@{settings.own_host}:{settings.public_port}>"
     config.regConfig.registrarUri = settings.registrar_uri
     config.regConfig.timeoutSec = registration.expires_s
+    config.regConfig.unregWaitMsec = _UNREGISTER_WAIT_MS
     config.regConfig.retryIntervalSec = registration.retry_s
     config.regConfig.firstRetryIntervalSec = min(5, registration.retry_s)
     return config

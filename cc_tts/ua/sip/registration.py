@@ -43,7 +43,7 @@ class Registration:
         self._stop_on = frozenset(settings.registration.stop_on)
         self._send = send
         self._answer: RegistrationChanged | None = None
-        self._is_untold = False
+        self._is_untold = self._is_over = False
         self.account = Account(self._config, on_incoming=on_incoming, on_registration=self._on_answer, trunk=trunk)
 
     def tick(self, *, is_idle: bool) -> None:
@@ -68,11 +68,14 @@ class Registration:
         """Another server does not know yet what the registrar answered last."""
         self._is_untold = True
 
-    def shutdown(self) -> None:
+    def stop(self) -> None:
+        """End it: nothing is registered again, and answers count no more."""
+        self._is_over = True
         self._pace.stop()
-        self.account.shutdown()
 
     def _on_answer(self, answer: RegistrationChanged) -> None:
+        if self._is_over:
+            return
         self._answer = answer
         self._send(answer)
         if answer.registered:
@@ -141,8 +144,12 @@ class Accounts:
         for registration in self._registrations:
             registration.tell_again()
 
-    def shutdown(self) -> None:
+    def shutdown(self, *, used: Account | None) -> None:
+        """Remove the accounts and their bindings. Requests of ``used`` are under way: it goes with the library, which tells
+        it how they end. PJSIP 2.15 aborts if it has to tell an account that is gone.
+        """
         for registration in self._registrations:
-            registration.shutdown()
-        for account in reversed(self._all):
-            account.shutdown()
+            registration.stop()
+        for account in (*(each.account for each in self._registrations), *reversed(self._all)):
+            if account is not used:
+                account.shutdown()

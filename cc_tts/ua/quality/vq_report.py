@@ -18,6 +18,8 @@ CONTENT_TYPE: Final = "application/vq-rtcpxr"
 _PERCENT: Final = 100
 _NOBODY: Final = "sip:anonymous@anonymous.invalid"
 """This stands for a party that is no URI (RFC 3323 §4.1.1.3)."""
+_MAX_TAG_CHARS: Final = 256
+"""A dialog with a longer tag is left out: the far side chooses its tag, and PJSIP sends 4,000 bytes at most (unmeasured)."""
 _UNSAFE: Final = re.compile(r"[^!-~]|[<>]")
 
 
@@ -54,7 +56,7 @@ def body(facts: Facts) -> str:
     if facts.told is not None:
         lines += ["RemoteMetrics:", *_metrics(facts, facts.told, None)]
     ours, theirs = facts.tags
-    if ours and theirs:
+    if ours and theirs and max(map(len, facts.tags)) <= _MAX_TAG_CHARS:
         to_tag, from_tag = (ours, theirs) if facts.is_incoming else (theirs, ours)
         lines.append(f"DialogID:{facts.sip_call_id};to-tag={to_tag};from-tag={from_tag}")
     return "".join(f"{line}\r\n" for line in lines)

@@ -97,6 +97,11 @@ def test_it_keeps_to_the_grammar(change: dict[str, Any]) -> None:
     parsed(body(dataclasses.replace(FACTS, **change)))
 
 
+def test_a_far_side_does_not_make_it_too_long_to_be_sent() -> None:
+    assert parsed(body(dataclasses.replace(FACTS, tags=("ours", "t" * 256)))).dialog is not None
+    assert parsed(body(dataclasses.replace(FACTS, tags=("ours", "t" * 257)))).dialog is None
+
+
 def test_secrets_of_uris_are_masked() -> None:
     written = body(dataclasses.replace(FACTS, remote="sip:annc@host;play=secret.wav", local="sip:user:password@host"))
     assert "secret" not in written

@@ -59,8 +59,8 @@ _FULL_SCALE: Final = 32768
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Levels:
-    """How loud a call was in the last second, at its loudest: the mean amplitude of 20 ms, dB relative to overload (dBov as
-    in RFC 6464), -127 to 0. ``received``: what we hear; ``sent``: what the far side hears.
+    """How loud a call was in the last second, at its loudest of the frames that were looked at: the mean amplitude of 20 ms,
+    dB relative to overload (dBov as in RFC 6464), -127 to 0. ``received``: what we hear; ``sent``: what the far side hears.
     """
 
     received_dbov: int

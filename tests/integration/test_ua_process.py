@@ -16,7 +16,7 @@ from cc_tts.config.sections.quality import QualityConfig
 from cc_tts.errors import ProcessFailed, UserAgentUnavailable
 from cc_tts.processes.channel import Message
 from cc_tts.ua.client import UaClient
-from cc_tts.ua.messages import Answer, CallEstablished, IncomingCall, Originate, RegistrationChanged
+from cc_tts.ua.messages import Answer, CallEnded, CallEstablished, IncomingCall, Originate, RegistrationChanged
 from lab.ports import HOST, free_ports
 from lab.raw_sip import RawCaller, RawPeer
 from tests.fakes.running_api import eventually
@@ -96,6 +96,29 @@ async def test_reloads_at_the_same_time_are_all_answered(ua: tuple[UaClient, Lis
     assert refused == [{}, {}, {}]
 
 
+async def one_call(client: UaClient, listener: Listener, port: int) -> None:
+    async with RawCaller("greet", port) as caller:
+        caller.invite()
+        client.send(Answer(call_id=(await listener.until(IncomingCall)).call_id))
+        await caller.acknowledge(200)
+        await listener.until(CallEstablished)
+        await caller.bye()
+    await listener.until(CallEnded)
+
+
+async def test_a_report_that_cannot_be_sent_costs_no_other_call() -> None:
+    """From a socket of the loopback nothing goes elsewhere, which the kernel says at once."""
+    port = free_ports(2)
+    config = dataclasses.replace(config_for(port), quality=QualityConfig(collector="sip:vq@192.0.2.1"))
+    client, listener = UaClient(config, clock=MonotonicClock()), Listener()
+    client.listen(listener)
+    await client.start()
+    await one_call(client, listener, port)
+    assert await client.reload(config, renew_tls=False) == {}, "it lives"
+    await client.stop()
+    assert [each for each in listener.told if isinstance(each, str)] == ["ready", "stopped"]
+
+
 @pytest.mark.parametrize("is_registered", [False, True])
 async def test_it_stops_in_good_order_while_a_report_of_a_call_has_no_answer(*, is_registered: bool) -> None:
     port = free_ports(2)
@@ -115,12 +138,7 @@ async def test_it_stops_in_good_order_while_a_report_of_a_call_has_no_answer(*, 
             await far_side.expect("REGISTER")
             far_side.answer("200 OK", headers=f"Contact: <sip:greet@{HOST}:{port}>;expires=300\r\n")
             assert (await listener.until(RegistrationChanged)).registered
-        async with RawCaller("greet", port) as caller:
-            caller.invite()
-            client.send(Answer(call_id=(await listener.until(IncomingCall)).call_id))
-            await caller.acknowledge(200)
-            await listener.until(CallEstablished)
-            await caller.bye()
+        await one_call(client, listener, port)
         await far_side.expect("PUBLISH")
         await client.stop()
         assert process.returncode == 0

@@ -88,6 +88,7 @@ def _attend_kernel(
     pair_stride,
     head_stride,
     table_stride,
+    start_stride,
     distance_row_stride,
     distance_head_stride,
     distance_place_stride,
@@ -129,7 +130,7 @@ def _attend_kernel(
     step = places % num_new
     dims = tl.arange(0, BLOCK_DIM)
     is_dim = dims < HEAD_DIM
-    start = tl.load(starts + row).to(tl.int32)
+    start = tl.load(starts + row * start_stride).to(tl.int32)
     end = num_keys
     if HAS_ENDS:
         end = tl.load(ends + row).to(tl.int32)
@@ -281,7 +282,7 @@ def attend(
     queries: Tensor,  # [B, heads, T, D], those of a head of keys beside each other
     kept: Tensor,  # [pages, page_len, 2, kv_heads, D]
     table: Tensor,  # [B, n]: the pages of each row, from the start of its sequence
-    starts: Tensor,  # [B]: the position of the first query of each row
+    starts: Tensor,  # [B]: the position of the first query of each row; perhaps a column of a table
     num_keys: int,  # no row has more
     chunk: int,  # a query sees to the end of its own chunk
     split_keys: int,  # that are attended to at a time
@@ -322,6 +323,7 @@ def attend(
         *queries.stride()[:3],
         *kept.stride()[:4],
         table.stride(0),
+        starts.stride(0),
         *((0, 0, 0) if distances is None else distances.stride()[:3]),
         lowest,
         0 if distances is None else distances.shape[3],

@@ -141,7 +141,8 @@ def most_apart(device: torch.device, dtype: torch.dtype, type_: PageType) -> flo
         first, new = projected[:, :, 0].transpose(1, 2), projected[:, :, 1:3]
         mixed += [attend(first, new, pages, span, scores) for scores in (None, by_distance)]
     apart = [float((mixed[way].float() - mixed[way + 2].float()).abs().max()) for way in (0, 1)]
-    return max(*apart, _decode_apart(queries, numbers(3, 2, 200, 2, 64), table[:, :1], starts))
+    columns = torch.stack((starts, starts), dim=1)  # the runner's numbers are columns of a table
+    return max(*apart, _decode_apart(queries, numbers(3, 2, 200, 2, 64), table[:, :1], columns[:, 0]))
 
 
 def _decode_apart(queries: Tensor, slots: Tensor, table: Tensor, starts: Tensor) -> float:

@@ -9,14 +9,17 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
+from cc_tts.engines.cosyvoice.engine.prefill import SamplingRules  # noqa: E402
 from cc_tts.engines.cosyvoice.model.networks import page_kernels  # noqa: E402
 from cc_tts.engines.cosyvoice.model.networks import pages as pages_module  # noqa: E402
 from cc_tts.engines.cosyvoice.model.networks.flow.flow import Flow, FlowReference  # noqa: E402
 from cc_tts.engines.cosyvoice.model.networks.layers import Span, Window  # noqa: E402
 from cc_tts.engines.cosyvoice.model.networks.lm import lm as lm_module  # noqa: E402
+from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LengthLimits  # noqa: E402
 from cc_tts.engines.cosyvoice.model.networks.pages import PageForm, Pages, PageType, attend, most_apart  # noqa: E402
 from cc_tts.engines.cosyvoice.model.sizes import DitConfig, EncoderConfig, EstimatorConfig, FlowConfig, LookaheadConfig  # noqa: E402
 from cc_tts.engines.cosyvoice.runners.flow import FlowRow, FlowRunner, FlowShape  # noqa: E402
+from cc_tts.engines.cosyvoice.runners.lm import LmPrefill, LmRunner  # noqa: E402
 from lab.cosyvoice.networks import lm_of  # noqa: E402
 from lab.cosyvoice.tiny_model import FLOW, tiny_states  # noqa: E402
 from tests.support.flow_cases import SMALL, new_runner  # noqa: E402
@@ -175,6 +178,21 @@ def test_a_prefill_attends_to_slots_in_any_order() -> None:
         log_probs, _ = lm.prefill(x, num_new, past.clone(), starts=starts, slots=slots, num_keys=32)
         answers.append(log_probs[:2])
     torch.testing.assert_close(answers[1], answers[0], rtol=0.0, atol=1e-5)
+
+
+def test_a_runner_samples_the_same_ids_in_place() -> None:
+    """Its rows are columns of tables, and of several lengths."""
+    answers = []
+    for in_place in (False, True):
+        lm = lm_of(tiny_states()["llm"])
+        lm.backbone.in_place = in_place
+        runner = LmRunner(lm, num_slots=3, num_positions=40)
+        rules = SamplingRules.of_request(LengthLimits(6, 6))
+        inputs = [lm.config.speech_ids.unistream_inputs((), range(length), range(3)) for length in (9, 5, 1)]
+        runner.start([LmPrefill(slot, row, rules, seed=slot) for slot, row in enumerate(inputs)])
+        answers.append({slot: sampled.ids for slot, sampled in runner.decode(dict.fromkeys(range(3), 6), 6).items()})
+    assert answers[1] == answers[0]
+    assert len(set(answers[0].values())) == 3
 
 
 SECOND: Final = replace(

@@ -74,7 +74,7 @@ def claim(device: torch.device) -> None:
     Attention is not cuDNN's there, which PyTorch prefers on Hopper: it makes a plan for each new shape, and there are many.
     """
     if device.type == "cuda":
-        torch.cuda.set_device(device)
+        torch.cuda.set_device(device.index or 0)  # it takes no device without a number
         torch.backends.cuda.enable_cudnn_sdp(enabled=False)
 
 

@@ -6,6 +6,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch.cuda._utils import _get_device_index  # noqa: E402 - what set_device begins with
+
 from cc_tts.engines.cosyvoice.runners.graphs import GraphedCall, bucket_of, buckets_up_to, claim, upload  # noqa: E402
 
 if TYPE_CHECKING:
@@ -32,14 +34,15 @@ def test_upload_to_the_host_is_nothing() -> None:
     assert torch.equal(upload(values, torch.device("cpu")), values)
 
 
-def test_a_card_is_made_the_current_one(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("device", "number"), [("cuda", 0), ("cuda:1", 1)])
+def test_a_card_is_made_the_current_one(monkeypatch: pytest.MonkeyPatch, device: str, number: int) -> None:
     claimed: list[object] = []
-    monkeypatch.setattr(torch.cuda, "set_device", claimed.append)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: claimed.append(_get_device_index(device)))
     monkeypatch.setattr(torch.backends.cuda, "enable_cudnn_sdp", lambda *, enabled: claimed.append(enabled))
     claim(torch.device("cpu"))
     assert claimed == []
-    claim(torch.device("cuda:1"))
-    assert claimed == [torch.device("cuda:1"), False]
+    claim(torch.device(device))
+    assert claimed == [number, False]
 
 
 def test_without_graphs_each_call_is_a_plain_one() -> None:

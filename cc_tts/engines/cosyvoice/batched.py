@@ -189,8 +189,7 @@ class BatchedLoader:
             on_share=_in_tenths(on_progress),
         )
         in_place = config.kernels and can_read_in_place(config.device, model.flow.dtype, config.page_type)
-        # The kernels know no window.
-        model.flow.page_form = PageForm(config.page_type, in_place and not config.flow_context)
+        model.flow.page_form = PageForm(config.page_type, in_place)
         model.lm.backbone.in_place = in_place
         self._sizes = model.lm.config, model.flow.config
         for speaker in self._listed:

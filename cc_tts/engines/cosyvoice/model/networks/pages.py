@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from cc_tts import logs
-from cc_tts.engines.cosyvoice.model.networks.layers import SINK_CHUNKS, Span, join_heads, untouched_zeros
+from cc_tts.engines.cosyvoice.model.networks.layers import SINK_CHUNKS, Span, Window, join_heads, untouched_zeros
 
 PageType = Literal["auto", "int8", "float8"]
 _STORED: Final = {"int8": torch.int8, "float8": torch.float8_e4m3fn}
@@ -123,7 +123,7 @@ def can_read_in_place(device: torch.device, dtype: torch.dtype, type_: PageType 
 @torch.inference_mode()
 def most_apart(device: torch.device, dtype: torch.dtype, type_: PageType) -> float:
     """Return the largest difference between the two ways to attend, for some numbers: as the flow does, with and without
-    scores by distance, and as a step of the language model does.
+    scores by distance and a window, and as a step of the language model does.
     """
     generator = torch.Generator(device="cpu").manual_seed(0)
 
@@ -131,18 +131,22 @@ def most_apart(device: torch.device, dtype: torch.dtype, type_: PageType) -> flo
         return torch.randn(shape, generator=generator).to(device, dtype)
 
     projected, queries, chunk = numbers(2, 8, 4, 2, 64), numbers(2, 14, 1, 64), 8
-    starts = torch.tensor([chunk, 0], device=device)
-    table = torch.tensor([[1, 1], [2, 2]], device=device)
-    span = Span.of(starts.new_full((2,), chunk), chunk, chunk=chunk, starts=starts, pages=table, slots=table[:, 0])
-    by_distance = numbers(2, 2, chunk, 2 * chunk - span.lowest)
+    table, late = torch.tensor([[1, 1], [2, 2]], device=device), torch.tensor([1, 0], device=device)
+    spans = [
+        Span.of(
+            torch.full_like(late, chunk), chunk, chunk=chunk, starts=starts, pages=table, slots=table[:, 0], window=window
+        )
+        for starts, window in ((chunk * late, None), (2 * chunk * late, Window(0, late, 3)))
+    ]
+    by_distance = numbers(2, 2, chunk, 2 * chunk - spans[0].lowest)
     mixed = []
     for in_place in (True, False):
         pages = Pages.new((3, chunk, 2, 2, 64), projected, PageForm(type_, in_place))
         first, new = projected[:, :, 0].transpose(1, 2), projected[:, :, 1:3]
-        mixed += [attend(first, new, pages, span, scores) for scores in (None, by_distance)]
-    apart = [float((mixed[way].float() - mixed[way + 2].float()).abs().max()) for way in (0, 1)]
-    columns = torch.stack((starts, starts), dim=1)  # the runner's numbers are columns of a table
-    return max(*apart, _decode_apart(queries, numbers(3, 2, 200, 2, 64), table[:, :1], columns[:, 0]))
+        mixed += [attend(first, new, pages, span, scores) for span in spans for scores in (None, by_distance)]
+    apart = [float((one.float() - other.float()).abs().max()) for one, other in zip(mixed[:4], mixed[4:], strict=True)]
+    starts = (chunk * table)[:, 0]  # the runner's numbers are columns of a table
+    return max(*apart, _decode_apart(queries, numbers(3, 2, 200, 2, 64), table[:, :1], starts))
 
 
 def _decode_apart(queries: Tensor, slots: Tensor, table: Tensor, starts: Tensor) -> float:

@@ -221,12 +221,12 @@ THIRD: Final = replace(
 
 
 @pytest.mark.parametrize("config", [SECOND, THIRD], ids=["unet", "dit"])
-@pytest.mark.parametrize("type_", ["auto", "int8"])
-def test_a_flow_speaks_from_pages_in_place_as_from_copies(config: FlowConfig, type_: PageType) -> None:
+@pytest.mark.parametrize(("type_", "context"), [("auto", 0), ("int8", 0), ("auto", 1)])
+def test_a_flow_speaks_from_pages_in_place_as_from_copies(config: FlowConfig, type_: PageType, context: int) -> None:
     mels = []
     for in_place in (False, True):
         torch.manual_seed(0)
-        flow = Flow(config).eval().requires_grad_(requires_grad=False)
+        flow = Flow(replace(config, context_chunks=context)).eval().requires_grad_(requires_grad=False)
         flow.page_form = PageForm(type_, in_place)
         runner = FlowRunner(flow, num_slots=2, num_pages=12, noise=torch.randn(1, 4, 60), max_tokens=30)
         voice = runner.add_voice(FlowReference(torch.arange(6)[None], torch.randn(1, 12, 4), torch.randn(1, 6)))

@@ -83,7 +83,7 @@ _BRANDED = (
     r"(?=[.,;:!?)]|$|\s(?:and [A-Z]|or [A-Z]|is\b|was\b|has\b|will\b|ends\b|expires\b))"
 )
 _AFTER_CARD = (
-    r"(?i)\b(visa|master ?card|amex|american express|discover|(?:credit |debit )?card|debit"
+    r"(?i)\b(visa|master ?card|amex|american express|discover|(?:credit |debit )?card|debit(?=\sx)"
     r"|account|acct\.?|checking|savings|loan)"
     r"\s(?:x-?|-|\((?=\d{4}\)))(\d{4})\)?(?!\w)"
 )
@@ -186,6 +186,10 @@ _HYPHENED_GROUPS = (
     r"\d{1,6}(?:-\d{1,6}){2,5}(?![\w-])"
 )
 """No date; short groups without a zero before them, as in 5-10-15, may be quantities."""
+_ZULU = r"(?<![\w:.,$-])([01]\d|2[0-3])([0-5]\d)\s?Z(?![\w-])"
+_ITEM_BEFORE = re.compile(
+    r"\b(?:model|part|sku|ref|item|unit|flat|type|size|lot|case|ticket|serial)\.?\s#?$", re.IGNORECASE
+)
 _DIALLED = re.compile(r"\b(?:call|dial|text|ring|fax)\s$", re.IGNORECASE)
 _HOURS = re.compile("(?:[01]\\d|2[0-4])(?:00|15|30|45)")
 _MIN_IBAN_DIGITS = 10  # ISO 13616
@@ -310,6 +314,14 @@ def _iban(match: re.Match[str]) -> str | None:
 def _fiscal_year(match: re.Match[str]) -> str:
     last = f" to {two_digits(int(match[3]))}" if match[3] else ""
     return f"{' '.join(match[1])} {year(2000 + int(match[2]) % 2000)}{last}"
+
+
+def _zulu(match: re.Match[str]) -> str | None:
+    """``1830Z`` as "eighteen thirty Zulu", unless it is the name of something: model 1200Z."""
+    is_name = _NAMED_BEFORE.search(match.string, 0, match.start()) or _ITEM_BEFORE.search(
+        match.string, 0, match.start()
+    )
+    return None if is_name else f"{military(match[1], match[2])} Zulu"
 
 
 def _room(match: re.Match[str]) -> str:
@@ -485,9 +497,10 @@ say_identifiers = in_order(
     (_ROOMS_LISTED, lambda match: match[1] + re.sub(r"\d+", lambda each: house_number(each.group()), match[2])),
     (_ROOM, _room),
     (r"(?i)(?<=room, )\d{3,4}(?=,)", lambda match: house_number(match.group())),
+    (_ZULU, _zulu),
     (r"#(?=[A-Z]{1,4}[ -]?\d)|(?<=\w )#\s(?=[A-Z]*\d|[A-Z]\b)", "number "),
     (
-        r"(?<![\w-])(?=[A-Za-z-]*\d)(?!\d{4}-\d\d-\d\dT\d\d:|(?:[01]\d|2[0-3])[0-5]\dZ\b)[A-Za-z0-9]++(?:-[A-Za-z0-9]++)*+(?![\w-])",
+        r"(?<![\w-])(?=[A-Za-z-]*\d)(?!\d{4}-\d\d-\d\dT\d\d:)[A-Za-z0-9]++(?:-[A-Za-z0-9]++)*+(?![\w-])",
         mixed_id,
     ),
 )

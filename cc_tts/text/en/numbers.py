@@ -157,4 +157,6 @@ def plural(words: str) -> str:
     """The plural of a number word: "nineties", "tens", "halves"."""
     if words.endswith("half"):
         return f"{words[:-1]}ves"
+    if words.endswith("x"):
+        return f"{words}es"
     return f"{words[:-1]}ies" if words.endswith("y") else f"{words}s"

@@ -2,7 +2,7 @@
 
 import re
 
-from cc_tts.text.en.numbers import cardinal, digit_groups, digits, two_digits
+from cc_tts.text.en.numbers import NOTHING_COUNTED, cardinal, digit_groups, digits, two_digits
 from cc_tts.text.sentences import BEGINS_SENTENCE
 from cc_tts.text.substitution import in_order, kept_stop
 
@@ -63,7 +63,11 @@ _DIRECTION = (
     rf"|drive|walk|travel|continue|heading|bound|keep|bear))\s))(?P<point>{_POINT})\b\.?(?=\s(?:@|on|of|to|from|towards?|along|for|at|past|until|and|then"
     r"|about|into|through|via|down|up|\d|[IUS]-?\d)|[,;.]|$)"
 )
-_SIDE = rf"(?<![\w.'’-])(?P<before>)(?P<point>{_POINT})(?=\s(?:side|corner|end|entrance|exit)\b)"
+_SIDE = (
+    rf"(?<![\w.'’-])(?P<before>)(?P<point>(?![NSEW]\s)(?:{_POINT})"
+    r"|(?:(?<=\b[Tt]he )|(?<=[,;:(] )|(?<=\bon )|(?<=\bat )|(?<=\bto )|(?<=\bfrom )|^)[NSEW])"
+    r"(?=\s(?:side|corner|end|entrance|exit)\b)"
+)
 _ROAD_NUMBER = (
     rf"\b(?P<road>I|US|SR|CR|Route|Rte?\.?|Hwy\.?|Highway|Interstate|(?:{_STATE})(?=-\d{{1,3}}\b))[- ](?P<number>\d{{1,4}})"
     r"(?P<letter>[A-Z]?)(?:\s(?P<point>[NSEW])\b(?:\.(?=,|\s[a-z]))?)?(?![\w-])"
@@ -171,7 +175,7 @@ say_postal_addresses = in_order(
     (rf"\b(?P<state>{_STATE})\s(?P<zip>\d{{5}}(?:-\d{{4}})?)(?![\w-]|[.,]\d)", _state),
     (r"(?<![\w.,$#/-])\d{3,5}(?=\s(?:[NSEW]\.?\s)?Broadway\b)", lambda match: house_number(match.group())),
     (
-        rf"\b((?:{_FULL_STREETS}),\s)(\d{{5}}(?:-\d{{4}})?)(?![\w-]|[.,]\d)",
+        rf"\b((?:{_FULL_STREETS}),\s)(\d{{5}}(?:-\d{{4}})?)(?![\w-]|[.,]\d){NOTHING_COUNTED}",
         lambda match: match[1] + digit_groups(match[2]),
     ),
     (r"\b(NSW|VIC|QLD|WA|SA|TAS|NT|ACT)\s(\d{4})(?![\w-]|[.,]\d)", lambda match: f"{match[1]} {digits(match[2])}"),

@@ -116,7 +116,8 @@ _PRODUCT = (
     r" \* (?<=[a-z\d)] \* )(?<!\bor \* )(?<!\band \* )(?<!press \* )(?<!\bthe \* )(?<!\bhit \* )(?<!then \* )(?<!dial \* )"
     r"(?<!with \* )(?<!\buse \* )(?=[a-z(])(?!(?:to|for|key|button|at|or|and|if|when|sign)\b)"
 )
-"""A star between words that is no key."""
+"""A star between words that is no key; it multiplies in a formula, and others mark a note or an entry of a list."""
+_OF_FORMULA = re.compile(r"=|\b(?:comput|calculat|formula|multipl|equal)", re.IGNORECASE)
 _say_all_day_and_user_names = in_order(
     (_MIXED_WITH_SIGNS, _password),
     (
@@ -152,7 +153,7 @@ _say_all_day_and_user_names = in_order(
         lambda match: None if _CHOICE_BEFORE.search(match.string[: match.start()]) else "circa ",
     ),
     (r"(?<=\d)\s?[x×*]\s?(?=[$£€]\d)", " times "),
-    (_PRODUCT, " times "),
+    (_PRODUCT, lambda match: " times " if _OF_FORMULA.search(match.string) else None),
     (r"(?<=\s[A-Z\d])\s?→\s?(?=[A-Z][a-z]+\.?\s[A-Z\d]\b)", " to "),
     (r"(?<=\d[ap])\s?→\s?(?=[A-Z]{3}\b)", " to "),
     (r"\b(Win(?:dows)?|iOS|Android|macOS) (\d{1,2})/(?=\d{1,2}(?![\w/]))", r"\1 \2 slash "),
@@ -160,7 +161,7 @@ _say_all_day_and_user_names = in_order(
     (r"(?<=\d)\s?→\s?(?=[A-Z]{2}\s?\d)", " to "),
     (r"(?<=[\d%])\s?→\s?(?=[$£€v]?\d)", " to "),
     (r"(?:(?<=\bis )|(?<=['’]s ))([<>])(?=[.,;)]|$)", lambda match: "greater" if match[1] == ">" else "less"),
-    (r"\s>\s(?=(?:min|max|avg|average|normal|expected|the|your|usual)\b)", " greater than "),
+    (r"\s>\s(?=(?:min|max|avg|average|normal|expected|usual)\b)", " greater than "),
     (
         r"(?<!\w)q\.?\s?(\d{1,2}(?:\s?[-–]\s?\d{1,2})?)\s?(?:h(?:rs?)?|(mins?))\b",
         lambda match: f"every {match[1]} {'minutes' if match[2] else 'hours'}",

@@ -29,7 +29,7 @@ _EXTENSION_ALONE = (
     r"(\d{1,6}(?:-\d{1,6})?)(?!\w)"
 )
 _NEAR_TELEPHONE = re.compile(
-    r"\b(?:call|dial|text|phone|tel|fax|cell|mobile|ring|reach|contact|number|line|office|landline|voicemail)\b[^!?;]{0,40}$",
+    r"\b(?:call|dial|text|phone|tel|fax|cell|mobile|ring|reach|contact|number|line|office|landline|voicemail)\b(?:(?!\.\s[A-Z])[^!?;]){0,40}$",
     re.IGNORECASE,
 )
 _KEYS = {"*": "star", "#": "pound"}
@@ -118,7 +118,7 @@ TELEPHONE_RULES = (
     (rf"{_BEGINS}{_TRUNK_ZERO}{_EXTENSION}(?!-\d)", _as_long_as_one),
     (rf"{_BEGINS}(?P<number>0\d{{2,4}}-\d{{3,4}}[ -]?\d{{3,4}}){_EXTENSION}(?!-\d)", _telephone),
     (rf"{_BEGINS}(?P<number>\d{{3}}-\d{{4}}){_EXTENSION}(?!-\d)", _telephone),
-    (rf"(?<![\w.,$£€¥-])(?P<number>\d{{3}}\.\d{{4}}){_EXTENSION}(?!\s?[%°]|[.,]\d)", _near_telephone),
+    (rf"(?<![\w.,$£€¥-])(?P<number>[2-9]\d{{2}}\.\d{{4}}){_EXTENSION}(?!\s?[%°]|[.,]\d)", _near_telephone),
     (rf"{_DIALLED_GROUPS}{_EXTENSION}(?!-\d)", _as_long_as_one),
     (r"(?<![\w-])(\d{3})-([A-Z]{4})(?![\w-])", lambda match: f"{digits(match[1])}, {letters(match[2])}"),  # 555-CARE
 )

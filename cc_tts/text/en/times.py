@@ -29,14 +29,18 @@ _LENGTH = (
     r"(?i)\b((?:call length|ewt|duration|lasted|took|elapsed|remaining|(?:hold|talk|wait|run|handle) ?time"
     r"|(?:on hold|holding|waiting|waited|talked|spoke) for"
     r"|(?:expires?|starts?|begins?|ends?|resets?|restarts?|closes?|reboots?) in)(?: is| was)?:? )"
-    r"(\d{1,3}):([0-5]\d)(?![\d:])(?!\s?[ap]\.?m\b)"
+    r"(\d{1,3}):([0-5]\d)(?![\d:])(?!\s?[ap]\.?m\b)(?!\s?(?:h|hrs?|hours?|min(?:ute)?s?)\b)"
 )
+_LEFT = (
+    r"(?<![\w:.])(\d{1,3}):([0-5]\d)"
+    r"(?=\s(?:(?:long|in length|remaining|elapsed)\b|left(?=[.,;!?)]|$|\s(?:in|on)\sthe\b)))"
+)
+"""The 5:30 left on time, but 2:10 left in the fourth quarter."""
 _MILITARY = (
     r"(?=[012]\d[0-5]\d)(?:(?<![\w:.,$-])(?P<hour>[01]\d|2[0-3])(?P<minute>\d\d)\s?(?:hours|hrs)\b"
     r"|(?:(?<=\bat )|(?<=@ )|(?<=\bby )|(?<=\bto )|(?<=\bfrom )|(?<=[a-z] )(?=\d{4}\sto\s(?:[01]\d|2[0-3])[0-5]\d\b))"
     r"(?P<h>0\d)(?P<m>\d\d)(?![\w:,-]|\.\d))"
 )
-_ZULU = r"(?<![\w:.,$-])(?P<hour>[01]\d|2[0-3])(?P<minute>[0-5]\d)\s?Z(?![\w-])"
 _LASTS = re.compile(
     r"\b(?:waits?|length|duration|hold|(?:hold|talk|wait|run) time|clip|video|recording|voicemail|message|delay|ewt)\b"
     r"(?:\s(?:is|was|of|lasts|now|for)){0,2}:?\s$",
@@ -134,7 +138,7 @@ def _hour_and_minute(hour: int, minute: int, *, has_half: bool, has_second: bool
 say_times = in_order(
     (_LENGTH, lambda match: f"{match[1]}{_spelled_out(0, int(match[2]), int(match[3]))}"),
     (
-        r"(?<![\w:.])(\d{1,3}):([0-5]\d)(?=\s(?:long|in length|remaining|elapsed|left)\b)",
+        _LEFT,
         lambda match: _spelled_out(0, int(match[1]), int(match[2])),
     ),
     (
@@ -142,7 +146,6 @@ say_times = in_order(
         lambda match: _spelled_out(0, 0, int(match[1])) if _LASTS.search(match.string[: match.start()]) else None,
     ),
     (_MILITARY, _military),
-    (_ZULU, lambda match: f"{military(match['hour'], match['minute'])} Zulu"),
     (r"(?<![\w:.$£])(1[0-2]|[1-9])([ap])(?=\s[ECMP][SD]?T\b)", r"\1 \2m"),
     (_LETTER_HALF, lambda match: None if _is_seat(match) else f"{match[1]} {match['half']}m"),
     (_PARTS, _duration),

@@ -76,6 +76,12 @@ _LONG_THING = (
     r"|container|truck|van|boat|flatbed|bed|tree|drop|HC)\b)"
 )
 _PERIODS = "mos?|yrs?|wks?|hrs?|mins?|secs?|months?|years?|weeks?|days?"
+_DAYS = (
+    r"(?<![\w.,$£€-])(\d{1,3})\sd\b(?!['’/-])"
+    r"(?!(?<=\b[23] d)\s(?:print|model|scan|draw|view|render|animat|movie|film|glass|game|graphic|image|object"
+    r"|art|shape|effect))\.?"
+)
+"""10 d of a medicine; a 3 d printer is none of days."""
 _MEASURE_BEFORE = re.compile(rf"\d[ -]?(?:{_LONGEST_FIRST})\.?$")
 _DOSES = "mg|mcg|ug|μg|ng|g|mEq|mmol|IU|mL|ml|units?"
 _RATE = (
@@ -279,7 +285,7 @@ say_measures = in_order(
     (r"(?<=\d)M(?=\s?(?:mi|miles|lbs?|ft|sq|km|gal|kg)\b)", " million"),
     (r"(?<=\d)[kK](?=\s?(?:mi|miles|lbs?|ft|sq|km|gal|kg)\b)", " thousand"),
     (  # 10 d of a medicine, 41 d of a server
-        r"(?<![\w.,$£€-])(\d{1,3})\sd\b(?!['’/-])\.?",
+        _DAYS,
         lambda match: counted(match[1], "day", "days") + kept_stop(match),
     ),
     (

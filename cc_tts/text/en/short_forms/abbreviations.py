@@ -98,12 +98,20 @@ _PATIENT = (
     r"(?<!\d )\b([Pp])t\b\.?(?='s\b|\s(?:c/o|denie[ds]|reports|states|is|was|has|had|presents|presented|tolerated|advised"
     r"|instructed|will|should|needs|complains|admitted|arrived|requests?|called|seen)\b)"
 )
+_POPULATION = (
+    r"(?:\b|(?<=\())([Pp])op\.(?=\s(?:of|about|under|over|is|was)\b|\s\d[\d,.]{2}|:)"
+    r"|(?<=\bthe )([Pp])op\.(?=\s[a-z]|[,;)])|(?<=percent of the )([Pp])op\."
+)
+"""What pops may end a sentence, or come before another one."""
 _TABLETS = r"(?<=\d )(tab|cap)(s?)\b(?:\.(?!\s?[A-Z][a-z]))?"
 _TAKEN = re.compile(
     r"\b(?:take|mg|milligrams?|mcg|rx|dose|p\s?o|prn|daily|q\s?d|[btq]\s?i\s?d|q\d{1,2}h?|by mouth|bottles?|refills?)\b|#\d",
     re.IGNORECASE,
 )
+_OF_BROWSER = re.compile(r"\b(?:browser|window|page|open|close|click|switch)\b", re.IGNORECASE)
 _OF_RADIO = re.compile(r"\b(?:Wi-?Fi|SSID|TV|radio|VHF|UHF|router|[25] ?GHz|broadcast)\b", re.IGNORECASE)
+_LETTER_OF_PART = r"(?!I\b|A\s(?!(?:and|or|of|to|is|was|at|in|for|on|shows)\b)[a-z])"
+"""A sentence may begin with "I" or "A" behind "term." and "ex."; a part has such a letter before another word."""
 _COUNTED_TIMES = r"\s(?:night|day|week|month|year|hour|person|people|guest|unit|item)s?\b"
 _IS_CALLED = re.compile(r"\b(?:call|dial|reach|contact|ask|phone|ext|extension|transfer|desk)\b", re.IGNORECASE)
 _COUNT_BEFORE = re.compile(r"(?:\d|\b(?:per|one|half))[\s-]?$", re.IGNORECASE)
@@ -135,6 +143,8 @@ _COUNTED_NOUNS = frozenset(
         "hrg",
     }
 )
+_WORDS_OF_THEIR_OWN = frozenset({"reps", "refs"})
+"""They end a sentence of sports."""
 _DOSE = re.compile(r"\b(?:(?:milli|micro)?grams?|milliliters?|tablets?|capsules?|units?|drops?|P\s?O)\b")
 _ROMAN_NUMBER = r"(?!I\s(?!of\b|[§&]))(?:[IVX]{1,6}|[ivx]{2,6})\b"  # "I" before a word may be who speaks
 _AFTER_HOUSE_NUMBER = re.compile(r"\b[\w-]+\s(?:[A-Z]\w*\s){1,3}$")
@@ -179,7 +189,7 @@ def _word(match: re.Match[str]) -> str | None:
     is_hour = _COUNT_BEFORE.search(match.string, max(0, match.start() - 8), match.start())
     if not is_hour and (match[1] == "HR" or (match[1] == "Hr" and _NEXT_IS_NAME.match(match.string, match.end()))):
         return None  # of human resources, or a German gentleman
-    if written.endswith("s") and (one := written[:-1]) in _COUNTED_NOUNS:
+    if written.endswith("s") and (one := written[:-1]) in _COUNTED_NOUNS and written not in _WORDS_OF_THEIR_OWN:
         return plural(_NEVER_LAST.get(one) or _WORDS[one]) + kept_stop(match)
     if written in _COUNTED_NOUNS and _SEVERAL_BEFORE.search(match.string, max(0, match.start() - 12), match.start()):
         return plural(_NEVER_LAST.get(written) or _WORDS[written]) + kept_stop(match)
@@ -190,12 +200,12 @@ def _word(match: re.Match[str]) -> str | None:
 
 
 def _population(match: re.Match[str]) -> str:
-    return f"{match[1] or match[2]}opulation" + kept_stop(match)
+    return f"{match[1] or match[2] or match[3]}opulation" + kept_stop(match)
 
 
 def _tablets(match: re.Match[str]) -> str | None:
     """``2 tabs`` of a medicine; those of a browser are tabs."""
-    if not _TAKEN.search(match.string):
+    if not _TAKEN.search(match.string) or _OF_BROWSER.search(match.string):
         return None
     return f"{'tablet' if match[1] == 'tab' else 'capsule'}{match[2]}"
 
@@ -248,12 +258,12 @@ say_abbreviations = in_order(
         r"\b[Cc]h\.\s(?=(\d{3})|\d)",
         lambda match: "channel " if match[1] or _OF_RADIO.search(match.string) else None,
     ),
+    (r"(?<=\b[Ss]et )pt\b\.?", "point"),
     (_PATIENT, r"\1atient"),
     (r"\bPt\.(?=\s[a-z])", "Patient"),
     (r"\b([Ee])xp\.(?=\s(?:of|dates?)\b)", r"\1xpiration"),
     (rf"\b({_COUNTED_UNITS})\s?/\s?(?=\d{{1,3}}\s?(?:hrs?|hours?|days?|weeks?|months?|mo)\b)", r"\1 per "),
     (r"(?:(?<=dollars)|(?<=cents)|(?<=\d))/d\b\.?", " per day"),
-    (r"(?<=\b[Ss]et )pt\b\.?", "point"),
     (r"(?<=percent )coins\b\.?", "coinsurance"),
     (
         r"(?<=\b[a-z]\.[a-z]\.)\s?[–-]\s?(?=[a-z]\.[a-z]\.)|(?<=\b[a-z]\.[a-z]\.[a-z]\.)\s?[–-]\s?(?=[a-z]\.[a-z]\.)",
@@ -263,12 +273,12 @@ say_abbreviations = in_order(
         r"\b([Cc])t\.(?=\s(?:costs?|orders?|ordered|dates?|fees?|case|reporter|clerk|hearing|appearance|appointed)\b)",
         r"\1ourt",
     ),
-    (r"\b([Tt])erm\.\s(?=[A-Z\d](?![\w-]))", r"\1erminal "),
-    (r"\b([Ee])x\.\s(?=[A-Z\d]{1,3}(?:-[A-Z\d]{1,2})?(?![\w-]))", r"\1xhibit "),
-    (r"(?:\b|(?<=\())b\.\s(?=(?:1\d|20)\d\d\b|[A-Z][a-z]{2,8}\.? \d)", "born "),
+    (rf"\b([Tt])erm\.\s(?={_LETTER_OF_PART}[A-Z\d](?![\w-])(?!(?<=\d)\s[a-z]+s\b))", r"\1erminal "),
+    (rf"\b([Ee])x\.\s(?={_LETTER_OF_PART}[A-Z\d]{{1,3}}(?:-[A-Z\d]{{1,2}})?(?![\w-]))", r"\1xhibit "),
+    (r"(?:\b|(?<=\())b\.\s(?=(?:1\d|20)\d\d\b)", "born "),
     (r"\b([Ss])ch\.\s(?=(?:[A-Z]|[A-Z]?\d{1,2}|[A-Z]-?\d)(?![\w-]))", r"\1chedule "),
     (
-        r"(?:\b|(?<=\())([Pp])op\.(?=\s(?:of|about|under|over|is|was)\b|\s\d|:)|(?<=\bthe )([Pp])op\.(?=\s[a-z]|[.,;)]|$)",
+        _POPULATION,
         _population,
     ),
     (_TABLETS, _tablets),

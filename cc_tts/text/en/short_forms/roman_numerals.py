@@ -22,6 +22,9 @@ _JOINT = r"(?:\s?[-–/]\s?|,\s(?:(?:and|or|&)\s)?|\s(?:and|or|&|to|through)\s)"
 _ONE = rf"(?:{_UP_TO_99}[A-D]?|{_SMALL}){_ENDS}"
 _PARTS = rf" (?=[IVXLivx])(?P<numerals>{_ONE}(?:{_JOINT}{_ONE})*)"
 _PART_BEFORE = re.compile(rf"\b(?P<name>(?P<always>(?i:{_NUMBERED}))|{_NUMBERED_PLACE})s?$")
+_LETTERS_TOO = frozenset({"L", "XL"})
+_WITH_FIFTY = ("Super Bowl", "WrestleMania", "Psalm", "Amendment")
+"""Schedule L and type XL are letters; as numerals they stand behind these."""
 _SPEAKER = re.compile(r"(?:'[a-z]|\s(?!of\b|and\b|or\b|to\b|is\b|in\b)[a-z])")
 """``I`` before a word may be who speaks."""
 _EACH = re.compile(r"(?<![A-Za-z])([IVXL]+|[ivx]+)([A-D]?)(?![A-Za-z])")
@@ -43,8 +46,8 @@ _TITLES = (
     "Mister|Doctor|Judge|Justice|Officer|Reverend|Professor|Senator|Governor|Representative|Captain|Coach|Attorney"
 )
 _RULER = (
-    rf"\b(?P<name>(?:King|Queen|Pope|Emperor|Tsar|Czar)(?:\s[A-Z][a-z]+){{1,2}}|{_RULERS})\s(?P<numeral>(?!X{_ENDS}|L)"
-    rf"(?:I(?=[.,;:!?)]|$|\sof\b)|(?!I{_ENDS}){_UP_TO_99})){_ENDS}(?!\.\s?[A-Z])"
+    rf"\b(?P<name>(?P<title>King|Queen|Pope|Emperor|Tsar|Czar)(?:\s[A-Z][a-z]+){{1,2}}|{_RULERS})\s(?P<numeral>(?!X{_ENDS}|L)"
+    rf"(?:I(?=[.,;:!?)]|$|\sof\b)|(?!I{_ENDS}){_UP_TO_99})){_ENDS}(?!\.\s?[A-Z])(?(title)|(?!(?<=\s[IV])(?:\.|\s[A-Z])))"
 )
 _HEIR_BEFORE = re.compile(
     rf"\b(?:(?:{_TITLES})|{_GIVEN}|{_RULERS}|[A-Z]\.)(?:\s[A-Z][\w'’-]*\.?){{0,2}}\s[A-Z][A-Za-z'’-]+,?$"
@@ -78,6 +81,8 @@ def _parts(match: re.Match[str]) -> str | None:
     """``Title IX``, ``Parts II and III``, ``Stage IIIB``, ``act iii``."""
     before = _PART_BEFORE.search(match.string, max(0, match.start() - _LONGEST_NAME), match.start())
     if before is None or (len(match["numerals"]) == 1 and not before["always"]):
+        return None
+    if match["numerals"] in _LETTERS_TOO and not before["name"].startswith(_WITH_FIFTY):
         return None
     if match["numerals"] == "I" and before["name"].islower() and _SPEAKER.match(match.string, match.end()):
         return None

@@ -168,6 +168,10 @@ say_identifiers = rewriter(
         r"((?<=[打转拨撥])|(?:发送|短信|发)[^，。]{0,8}[到至])(\d{4,6})(?![\d.,%％:/年月日号元块点个位楼层室人])",
         lambda match: match[1] + say_digits(match[2]),
     ),
+    (
+        r"(?:(?<=[^A-Za-z][A-Z]{2} )|(?<=^[A-Z]{2} ))(\d{3,4})/(\d{4})(?![\d.,%％元块A-Za-z/])",
+        lambda match: f"{say_digits(match[1])}、{say_digits(match[2])}",
+    ),  # a flight under two numbers
     (r"(?:(?<=[^A-Za-z][A-Z]{2} )|(?<=^[A-Z]{2} ))\d{3,4}(?![\d.,%％元块A-Za-z]|/\d)", _each_digit),  # a flight
     (rf"(?<![\d.,A-Za-z¥$€£-])\d{{{_LONG},}}+(?![\d{_COUNTED}A-Za-z]|[.,/:-]\d)", _each_digit),
     (_LETTERS_AND_DIGITS, _mixed_id),

@@ -120,6 +120,7 @@ def _is_seam(text: str, position: int) -> bool:
 
 _folded = rewriter(
     (r"(?<=\d)(?=[¼-¾⅐-⅞])", "又"),
+    (r"(?<=[\u4e00-\u9fff])(?=[①-⑳][\u4e00-\u9fff])", "，"),
     (r"([①-⑳])[、.．]?\s?(?=[\u4e00-\u9fff])", lambda match: f"{cardinal(unicodedata.normalize('NFKC', match[1]))}，"),
     (
         _COMPATIBILITY,

@@ -64,7 +64,7 @@ _DIRECTION = (
     r"|about|into|through|via|down|up|\d|[IUS]-?\d)|[,;.]|$)"
 )
 _SIDE = (
-    rf"(?<![\w.'’-])(?P<before>)(?P<point>(?![NSEW]\s)(?:{_POINT})"
+    rf"(?=[NSEW]{{1,3}}\s[sce])(?<![\w.'’-])(?P<before>)(?P<point>(?![NSEW]\s)(?:{_POINT})"
     r"|(?:(?<=\b[Tt]he )|(?<=[,;:(] )|(?<=\bon )|(?<=\bat )|(?<=\bto )|(?<=\bfrom )|^)[NSEW])"
     r"(?=\s(?:side|corner|end|entrance|exit)\b)"
 )

@@ -95,12 +95,12 @@ _SPELLED = "ACH|Rx|ADA|BOS|COB|COPD|DOB|DOT|EFT|LAX|LOA|MMS|OB|PO|POA|POS|PSI|TO
 that were tried); the others it spells itself, or they are words (PIN, HIPAA, HVAC).
 """
 _PATIENT = (
-    r"(?<!\d )\b([Pp])t\b\.?(?='s\b|\s(?:c/o|denie[ds]|reports|states|is|was|has|had|presents|presented|tolerated|advised"
-    r"|instructed|will|should|needs|complains|admitted|arrived|requests?|called|seen)\b)"
+    r"([Pp])t\b(?<=\b.t)(?<!\d .t)\.?(?='s\b|\s(?:c/o|denie[ds]|reports|states|is|was|has|had|presents|presented|tolerated"
+    r"|advised|instructed|will|should|needs|complains|admitted|arrived|requests?|called|seen)\b)"
 )
 _POPULATION = (
-    r"(?:\b|(?<=\())([Pp])op\.(?=\s(?:of|about|under|over|is|was)\b|\s\d[\d,.]{2}|:)"
-    r"|(?<=\bthe )([Pp])op\.(?=\s[a-z]|[,;)])|(?<=percent of the )([Pp])op\."
+    r"([Pp])op\.(?<=\b.op\.)(?:(?=\s(?:of|about|under|over|is|was)\b|\s\d[\d,.]{2}|:)"
+    r"|(?<=\bthe .op\.)(?=\s[a-z]|[,;)])|(?<=percent of the .op\.))"
 )
 """What pops may end a sentence, or come before another one."""
 _TABLETS = r"(?<=\d )(tab|cap)(s?)\b(?:\.(?!\s?[A-Z][a-z]))?"
@@ -200,7 +200,7 @@ def _word(match: re.Match[str]) -> str | None:
 
 
 def _population(match: re.Match[str]) -> str:
-    return f"{match[1] or match[2] or match[3]}opulation" + kept_stop(match)
+    return f"{match[1]}opulation" + kept_stop(match)
 
 
 def _tablets(match: re.Match[str]) -> str | None:
@@ -263,10 +263,10 @@ say_abbreviations = in_order(
     (r"\bPt\.(?=\s[a-z])", "Patient"),
     (r"\b([Ee])xp\.(?=\s(?:of|dates?)\b)", r"\1xpiration"),
     (rf"\b({_COUNTED_UNITS})\s?/\s?(?=\d{{1,3}}\s?(?:hrs?|hours?|days?|weeks?|months?|mo)\b)", r"\1 per "),
-    (r"(?:(?<=dollars)|(?<=cents)|(?<=\d))/d\b\.?", " per day"),
+    (r"/d\b(?:(?<=dollars/d)|(?<=cents/d)|(?<=\d/d))\.?", " per day"),
     (r"(?<=percent )coins\b\.?", "coinsurance"),
     (
-        r"(?<=\b[a-z]\.[a-z]\.)\s?[–-]\s?(?=[a-z]\.[a-z]\.)|(?<=\b[a-z]\.[a-z]\.[a-z]\.)\s?[–-]\s?(?=[a-z]\.[a-z]\.)",
+        r"(?=[\s–-])(?:(?<=\b[a-z]\.[a-z]\.)|(?<=\b[a-z]\.[a-z]\.[a-z]\.))\s?[–-]\s?(?=[a-z]\.[a-z]\.)",
         " to ",
     ),
     (
@@ -275,7 +275,7 @@ say_abbreviations = in_order(
     ),
     (rf"\b([Tt])erm\.\s(?={_LETTER_OF_PART}[A-Z\d](?![\w-])(?!(?<=\d)\s[a-z]+s\b))", r"\1erminal "),
     (rf"\b([Ee])x\.\s(?={_LETTER_OF_PART}[A-Z\d]{{1,3}}(?:-[A-Z\d]{{1,2}})?(?![\w-]))", r"\1xhibit "),
-    (r"(?:\b|(?<=\())b\.\s(?=(?:1\d|20)\d\d\b)", "born "),
+    (r"b\.(?<=\bb\.)\s(?=(?:1\d|20)\d\d\b)", "born "),
     (r"\b([Ss])ch\.\s(?=(?:[A-Z]|[A-Z]?\d{1,2}|[A-Z]-?\d)(?![\w-]))", r"\1chedule "),
     (
         _POPULATION,
@@ -334,7 +334,7 @@ say_abbreviations = in_order(
     (rf"\bSr\.(?=\s(?:{_PROFESSIONS})\b)", "Senior"),
     (r"\b([A-Za-z']{2,7})\.(?!\w)", _word),
     *ROMAN_RULES,
-    (rf"(?<![\w/])({'|'.join(_SLASHED)})(?![\w/])", _slashed),
+    (rf"(?=[A-Za-z]/)(?<![\w/])({'|'.join(_SLASHED)})(?![\w/])", _slashed),
     (
         rf"(?<=[A-Za-z])\s[x×]\s(\d{{1,2}}(?![\w:/-]|\.\d)|\d{{3,4}}(?={_COUNTED_TIMES}))",
         _times,

@@ -3,6 +3,7 @@
 import re
 
 from cc_tts.text.en.numbers import cardinal, ordinal
+from cc_tts.text.substitution import grouped
 
 _VALUES = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}
 _UP_TO_99 = r"(?=[IVXL])(?:X[CL]|L?X{0,3})(?:IX|IV|V?I{0,3})"
@@ -46,7 +47,7 @@ _TITLES = (
     "Mister|Doctor|Judge|Justice|Officer|Reverend|Professor|Senator|Governor|Representative|Captain|Coach|Attorney"
 )
 _RULER = (
-    rf"\b(?P<name>(?P<title>King|Queen|Pope|Emperor|Tsar|Czar)(?:\s[A-Z][a-z]+){{1,2}}|{_RULERS})\s(?P<numeral>(?!X{_ENDS}|L)"
+    rf"(?=[A-Z])\b(?P<name>(?P<title>King|Queen|Pope|Emperor|Tsar|Czar)(?:\s[A-Z][a-z]+){{1,2}}|{grouped(_RULERS)})\s(?P<numeral>(?!X{_ENDS}|L)"
     rf"(?:I(?=[.,;:!?)]|$|\sof\b)|(?!I{_ENDS}){_UP_TO_99})){_ENDS}(?!\.\s?[A-Z])(?(title)|(?!(?<=\s[IV])(?:\.|\s[A-Z])))"
 )
 _HEIR_BEFORE = re.compile(

@@ -44,7 +44,7 @@ _LAST_OR_NOT = (
             "etc ave blvd rd ct pl ln ft lb lbs oz hr hrs mins secs yr yrs wk wks mo mos in misc bal pymt pmt req svc "
             "cust wt ht supv recd mkt temp qtr pkg mfr mgmt esq ea pts mtg bus excl conf info "
             "ded rep aves sts lg "
-            "ins wkly mthly qtrly ck agmt eqpt hrg trk ctrm dkt mvt rpt cxl plt plts ctn ctns diff occ blt gtt gtts pop "
+            "mot ins wkly mthly qtrly ck agmt eqpt hrg trk ctrm dkt mvt rpt cxl plt plts ctn ctns diff occ blt gtt gtts pop "
             "tab tabs cap caps",
         )
     )
@@ -88,13 +88,13 @@ _COURTS = frozenset(
         "rptr",
         "cong",
         "sess",
-        "mot",
         "prob",
         "def",
         "pltf",
         "resp",
     }
 )
+"""They are short forms in capitals alone: the app and what is super are words."""
 _CITATION_GOES_ON = re.compile(
     r"(?:App|Ct|Cl|Div|Rs?|Civ|Crim|Evid|P|Supp|Rptr|Cir|Cong|Sess|Code|Rule|No)\b"
     r"|(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]{0,6}\b"
@@ -107,7 +107,7 @@ _LONGEST_UNIT = 4
 _AMOUNT_BEFORE = re.compile("[\\d/¼-¾⅐-⅞]\\s{0,2}$")
 _MEASURE_OF_WORD = re.compile(r"\d-$")
 """A unit behind a hyphen belongs to the word that follows: an 18-mo. CD."""
-_LAST_PERHAPS = _LAST_OR_NOT | _LAST_UNLESS_NUMBER | _PARTS | _DAYS | _COURTS
+_LAST_PERHAPS = _LAST_OR_NOT | _LAST_UNLESS_NUMBER | _PARTS | _DAYS
 
 
 class SentenceSplitter:
@@ -209,12 +209,9 @@ def _full_stop_ends(before: str, following: str, *, is_complete: bool) -> bool |
     is_unit = written.islower() and len(word) <= _LONGEST_UNIT and _AMOUNT_BEFORE.search(before) is not None
     if is_unit and following and not following[0].isupper():
         return False
+    is_last_perhaps = word in _LAST_PERHAPS or (word in _COURTS and written[0].isupper())
     depends = (
-        is_unit
-        or is_short_form
-        or word in _LAST_PERHAPS
-        or _is_several_initials(written)
-        or _MEASURE_OF_WORD.search(before)
+        is_unit or is_short_form or is_last_perhaps or _is_several_initials(written) or _MEASURE_OF_WORD.search(before)
     )
     if depends and not is_complete and (not following or _PERHAPS_MORE.fullmatch(following)):
         return None
@@ -222,7 +219,7 @@ def _full_stop_ends(before: str, following: str, *, is_complete: bool) -> bool |
         return False
     if _MEASURE_OF_WORD.search(before):
         return not following or BEGINS_SENTENCE.match(following) is not None
-    if word in _LAST_PERHAPS or (is_unit and not following):
+    if is_last_perhaps or (is_unit and not following):
         return _ends_after(word, following) if following else True
     return _ends_after_letters(written, following)
 

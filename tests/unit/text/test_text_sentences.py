@@ -91,6 +91,7 @@ def test_split_paragraph_at_commas_when_asked() -> None:
         ("See vol. II. No. IV therapy is not covered.", ["See vol. II.", " No.", " IV therapy is not covered."]),
         ("Call Mon. AM. Paid in Dec. V. Smith paid.", ["Call Mon. AM.", " Paid in Dec.", " V. Smith paid."]),
         ("My TV is an LG. The lg. size is out.", ["My TV is an LG.", " The lg. size is out."]),
+        ("Get the app. May I help? Cal. App. May 5.", ["Get the app.", " May I help?", " Cal. App. May 5."]),
         ("In the U.S. Then we ship.", ["In the U.S.", " Then we ship."]),
         ("Wait... what?! Really", ["Wait...", " what?!", " Really"]),
         ("你好.再见", ["你好.", "再见"]),

@@ -48,7 +48,7 @@ _TITLES = (
 )
 _RULER = (
     rf"(?=[A-Z])\b(?P<name>(?P<title>King|Queen|Pope|Emperor|Tsar|Czar)(?:\s[A-Z][a-z]+){{1,2}}|{grouped(_RULERS)})\s(?P<numeral>(?!X{_ENDS}|L)"
-    rf"(?:I(?=[.,;:!?)]|$|\sof\b)|(?!I{_ENDS}){_UP_TO_99})){_ENDS}(?!\.\s?[A-Z])(?(title)|(?!(?<=\s[IV])(?:\.|\s[A-Z])))"
+    rf"(?:I(?(title)|(?=[.,;:!?)]|$|\sof\b))|(?!I{_ENDS}){_UP_TO_99})){_ENDS}(?!\.\s?[A-Z])(?(title)|(?!(?<=\s[IV])(?:\.|\s[A-Z])))"
 )
 _HEIR_BEFORE = re.compile(
     rf"\b(?:(?:{_TITLES})|{_GIVEN}|{_RULERS}|[A-Z]\.)(?:\s[A-Z][\w'’-]*\.?){{0,2}}\s[A-Z][A-Za-z'’-]+,?$"

@@ -172,7 +172,10 @@ say_identifiers = rewriter(
         r"(?:(?<=[^A-Za-z][A-Z]{2} )|(?<=^[A-Z]{2} ))(\d{3,4})/(\d{4})(?![\d.,%％元块A-Za-z/])",
         lambda match: f"{say_digits(match[1])}、{say_digits(match[2])}",
     ),  # a flight under two numbers
-    (r"(?:(?<=[^A-Za-z][A-Z]{2} )|(?<=^[A-Z]{2} ))\d{3,4}(?![\d.,%％元块A-Za-z]|/\d)", _each_digit),  # a flight
+    (
+        r"(?:(?<=[^A-Za-z][A-Z]{2} )|(?<=^[A-Z]{2} ))\d{3,4}(?![\d.,%％元块A-Za-z]|/\d{2,3}\s?mmHg)",
+        _each_digit,
+    ),  # a flight
     (rf"(?<![\d.,A-Za-z¥$€£-])\d{{{_LONG},}}+(?![\d{_COUNTED}A-Za-z]|[.,/:-]\d)", _each_digit),
     (_LETTERS_AND_DIGITS, _mixed_id),
 )

@@ -118,10 +118,15 @@ def _is_seam(text: str, position: int) -> bool:
     return text[position].isspace() or not (text[position - 1].isascii() or text[position].isascii())
 
 
+_ITEM = (
+    r"(?<![第图圖表注式选選看见見和与與或及至到如是])([①-⑳])[、.．]?\s?(?=[\u4e00-\u9fff])"
+    r"(?![号號步项項条條种種类類款栏欄题題楼樓层層和与與或及至到还還所中])"
+)
+"""A circled number before an entry of a list: ①打开设置, but neither 第①步 nor 如图①所示."""
 _folded = rewriter(
     (r"(?<=\d)(?=[¼-¾⅐-⅞])", "又"),
-    (r"(?<=[\u4e00-\u9fff])(?=[①-⑳][\u4e00-\u9fff])", "，"),
-    (r"([①-⑳])[、.．]?\s?(?=[\u4e00-\u9fff])", lambda match: f"{cardinal(unicodedata.normalize('NFKC', match[1]))}，"),
+    (rf"(?<=[\u4e00-\u9fff])(?={_ITEM})", "，"),
+    (_ITEM, lambda match: f"{cardinal(unicodedata.normalize('NFKC', match[1]))}，"),
     (
         _COMPATIBILITY,
         lambda match: unicodedata.normalize("NFKC", digits_to_ascii(match.group())).replace("⁄", "/"),

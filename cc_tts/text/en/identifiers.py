@@ -192,6 +192,7 @@ _ITEM_BEFORE = re.compile(
 )
 _DIALLED = re.compile(r"\b(?:call|dial|text|ring|fax)\s$", re.IGNORECASE)
 _HOURS = re.compile("(?:[01]\\d|2[0-4])(?:00|15|30|45)")
+_LOOK_BACK_CHARACTERS = 60
 _MIN_IBAN_DIGITS = 10  # ISO 13616
 _NUM_DIGITS_OF_PLAN = 3
 
@@ -318,9 +319,8 @@ def _fiscal_year(match: re.Match[str]) -> str:
 
 def _zulu(match: re.Match[str]) -> str | None:
     """``1830Z`` as "eighteen thirty Zulu", unless it is the name of something: model 1200Z."""
-    is_name = _NAMED_BEFORE.search(match.string, 0, match.start()) or _ITEM_BEFORE.search(
-        match.string, 0, match.start()
-    )
+    before = match.string[max(0, match.start() - _LOOK_BACK_CHARACTERS) : match.start()]
+    is_name = _NAMED_BEFORE.search(before) or _ITEM_BEFORE.search(before)
     return None if is_name else f"{military(match[1], match[2])} Zulu"
 
 

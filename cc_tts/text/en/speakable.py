@@ -118,6 +118,14 @@ _PRODUCT = (
 )
 """A star between words that is no key; it multiplies in a formula, and others mark a note or an entry of a list."""
 _OF_FORMULA = re.compile(r"=|\b(?:comput|calculat|formula|multipl|equal)", re.IGNORECASE)
+_FORMULA_CHARACTERS = 100  # unmeasured
+
+
+def _times(match: re.Match[str]) -> str | None:
+    start, end = max(0, match.start() - _FORMULA_CHARACTERS), match.end() + _FORMULA_CHARACTERS
+    return " times " if _OF_FORMULA.search(match.string, start, end) else None
+
+
 _say_all_day_and_user_names = in_order(
     (_MIXED_WITH_SIGNS, _password),
     (
@@ -153,7 +161,7 @@ _say_all_day_and_user_names = in_order(
         lambda match: None if _CHOICE_BEFORE.search(match.string[: match.start()]) else "circa ",
     ),
     (r"(?<=\d)\s?[x×*]\s?(?=[$£€]\d)", " times "),
-    (_PRODUCT, lambda match: " times " if _OF_FORMULA.search(match.string) else None),
+    (_PRODUCT, _times),
     (r"(?<=\s[A-Z\d])\s?→\s?(?=[A-Z][a-z]+\.?\s[A-Z\d]\b)", " to "),
     (r"(?<=\d[ap])\s?→\s?(?=[A-Z]{3}\b)", " to "),
     (r"\b(Win(?:dows)?|iOS|Android|macOS) (\d{1,2})/(?=\d{1,2}(?![\w/]))", r"\1 \2 slash "),

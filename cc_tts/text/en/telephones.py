@@ -32,6 +32,7 @@ _NEAR_TELEPHONE = re.compile(
     r"\b(?:call|dial|text|phone|tel|fax|cell|mobile|ring|reach|contact|number|line|office|landline|voicemail)\b(?:(?!\.\s[A-Z])[^!?;]){0,40}$",
     re.IGNORECASE,
 )
+_LOOK_BACK_CHARACTERS = 60
 _KEYS = {"*": "star", "#": "pound"}
 _MIN_TELEPHONE_DIGITS, _MAX_TELEPHONE_DIGITS = 6, 13
 
@@ -81,7 +82,8 @@ def _as_long_as_one(match: re.Match[str]) -> str | None:
 
 def _near_telephone(match: re.Match[str]) -> str | None:
     """``555.0134`` where a telephone is spoken of; it may be a decimal."""
-    return _telephone(match) if _NEAR_TELEPHONE.search(match.string[: match.start()]) else None
+    before = match.string[max(0, match.start() - _LOOK_BACK_CHARACTERS) : match.start()]
+    return _telephone(match) if _NEAR_TELEPHONE.search(before) else None
 
 
 def _dialled(match: re.Match[str]) -> str:

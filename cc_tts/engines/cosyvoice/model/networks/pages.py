@@ -134,7 +134,13 @@ def most_apart(device: torch.device, dtype: torch.dtype, type_: PageType) -> flo
     table, late = torch.tensor([[1, 1], [2, 2]], device=device), torch.tensor([1, 0], device=device)
     spans = [
         Span.of(
-            torch.full_like(late, chunk), chunk, chunk=chunk, starts=starts, pages=table, slots=table[:, 0], window=window
+            torch.full_like(late, chunk),
+            chunk,
+            chunk=chunk,
+            starts=starts,
+            pages=table,
+            slots=table[:, 0],
+            window=window,
         )
         for starts, window in ((chunk * late, None), (2 * chunk * late, Window(0, late, 3)))
     ]

@@ -102,7 +102,7 @@ _POPULATION = (
     r"([Pp])op\.(?<=\b.op\.)(?:(?=\s(?:of|about|under|over|is|was)\b|\s\d[\d,.]{2}|:)"
     r"|(?<=\bthe .op\.)(?=\s[a-z]|[,;)])|(?<=percent of the .op\.))"
 )
-"""What pops may end a sentence, or come before another one."""
+"""The word for a sound may end a sentence: until you hear the pop."""
 _TABLETS = r"(?<=\d )(tab|cap)(s?)\b(?:\.(?!\s?[A-Z][a-z]))?"
 _TAKEN = re.compile(
     r"\b(?:take|mg|milligrams?|mcg|rx|dose|p\s?o|prn|daily|q\s?d|[btq]\s?i\s?d|q\d{1,2}h?|by mouth|bottles?|refills?)\b|#\d",

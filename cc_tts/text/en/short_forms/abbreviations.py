@@ -143,6 +143,8 @@ _COUNTED_NOUNS = frozenset(
         "hrg",
     }
 )
+_ACRONYMS_TOO = frozenset({"blt", "cr", "eq", "plt", "occ", "vis", "rpt", "ck"})
+"""In capitals these are something else: I want a BLT."""
 _WORDS_OF_THEIR_OWN = frozenset({"reps", "refs"})
 """They end a sentence of sports."""
 _DOSE = re.compile(r"\b(?:(?:milli|micro)?grams?|milliliters?|tablets?|capsules?|units?|drops?|P\s?O)\b")
@@ -184,6 +186,8 @@ _LOOK_BACK_CHARACTERS = 60
 
 def _word(match: re.Match[str]) -> str | None:
     written = match[1].lower()
+    if match[1].isupper() and written in _ACRONYMS_TOO:
+        return None
     if written in _ONLY_CAPITALISED and not match[1][0].isupper():
         return None
     is_hour = _COUNT_BEFORE.search(match.string, max(0, match.start() - 8), match.start())
@@ -261,6 +265,7 @@ say_abbreviations = in_order(
     (r"(?<=\b[Ss]et )pt\b\.?", "point"),
     (_PATIENT, r"\1atient"),
     (r"\bPt\.(?=\s[a-z])", "Patient"),
+    (r"\b([Dd])iff\.(?=\s(?!was\b|has\b|does\b)[a-z]{2,15}s\b)", r"\1ifferent"),
     (r"\b([Ee])xp\.(?=\s(?:of|dates?)\b)", r"\1xpiration"),
     (rf"\b({_COUNTED_UNITS})\s?/\s?(?=\d{{1,3}}\s?(?:hrs?|hours?|days?|weeks?|months?|mo)\b)", r"\1 per "),
     (r"/d\b(?:(?<=dollars/d)|(?<=cents/d)|(?<=\d/d))\.?", " per day"),

@@ -182,7 +182,7 @@ async def test_a_recording_that_comes_with_a_request_is_the_voice_of_its_text(
             async with client.get(f"{server.url}/inference_{mode}", data=form) as response:
                 assert response.status == 200, await response.text()
                 assert response.headers["X-Voice"].startswith("prompt-")
-                assert len(await response.read()) > 24_000
+                assert len(await response.read()) > 12_000, "a quarter of a second"
         assert len(logged(server, "voice_enrolled")) == 1
 
 

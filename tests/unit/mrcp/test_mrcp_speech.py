@@ -64,7 +64,7 @@ class Bench:
 
     async def until(self, kind: type[Message], *, num: int = 1) -> Message:
         found: Callable[[], list[Message]] = lambda: [each for each in self.told if isinstance(each, kind)]  # noqa: E731
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(20):
             while len(found()) < num:  # noqa: ASYNC110 - no event tells of it
                 await asyncio.sleep(0.01)
         return found()[num - 1]

@@ -14,7 +14,6 @@ from hibari import Hibari
 from hibari.voices import DEFAULT, VOICES
 
 from cc_tts.engines.cpu.contract import FoundModel, Parts, SentenceAudio
-from cc_tts.engines.cpu.hibari.waves import Frames, windows
 from cc_tts.engines.cpu.samples import pcm_of
 from cc_tts.engines.letters import LETTER_A_OF_HIBARI, with_letters
 from cc_tts.engines.phonemes import to_misaki
@@ -59,18 +58,13 @@ class HibariVoice:
         self._phonemes = threading.Lock()
 
     def speak(self, text: str, *, voice_id: str, speed: float) -> Parts:  # noqa: ARG002 - one voice
-        """See the contract; a part is a window of a sentence. The noise of the model is the same each time."""
+        """See the contract; a part is a sentence. The noise of the model is the same each time."""
         with self._phonemes:  # plain Python, a third of a millisecond; its caches are not made for threads
             sentences = self._model.phonemize(replace_pronounced(with_letters(text, LETTER_A_OF_HIBARI), _written))
         noise = np.random.default_rng(0)
         for number, phonemes in enumerate(sentences, 1):
-            for samples in windows(self._frames(phonemes, speed), noise):
-                yield SentenceAudio(pcm_of(samples), None)
-            yield SentenceAudio(b"", phonemes[-1:], is_last=number == len(sentences))
-
-    def _frames(self, phonemes: str, speed: float) -> Frames:
-        inputs = {"ids": np.asarray([self._model.ids(phonemes)], np.int64), "speed": np.asarray([speed], np.float32)}
-        return Frames(*(each[0] for each in self._model.sess.run(None, inputs)))
+            samples = self._model.from_ids(self._model.ids(phonemes), speed, noise)
+            yield SentenceAudio(pcm_of(samples), phonemes[-1:], is_last=number == len(sentences))
 
 
 def _written(ipa: str, words: str) -> str:

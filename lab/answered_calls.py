@@ -34,7 +34,7 @@ class Call(NamedTuple):
 
 @cache
 def _hibari_said(text: str) -> Samples:
-    from cc_tts.engines.cpu.hibari.voices import HibariVoice
+    from cc_tts.engines.cpu.hibari import HibariVoice
 
     said = _hibari().speak(text, voice_id="hibari-heart", speed=1.0)
     samples = np.frombuffer(b"".join(part.pcm for part in said), "<i2") / FULL_SCALE
@@ -45,7 +45,7 @@ def _hibari_said(text: str) -> Samples:
 
 @cache
 def _hibari() -> Any:
-    from cc_tts.engines.cpu.hibari.voices import HibariVoice
+    from cc_tts.engines.cpu.hibari import HibariVoice
 
     return HibariVoice("heart", None)
 

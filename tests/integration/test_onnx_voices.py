@@ -119,7 +119,7 @@ def models_in(folder: Path) -> list[FoundModel]:
 
 
 TELLS_NOBODY = """
-from cc_tts.engines.cpu.hibari.voices import hibari_models
+from cc_tts.engines.cpu.hibari import hibari_models
 hibari_models(None)[0].load()
 """
 

@@ -4,7 +4,7 @@ import pytest
 from hibari import Hibari
 
 from cc_tts.engines.cpu.espeak import espeak_voices
-from cc_tts.engines.cpu.hibari.voices import hibari_models
+from cc_tts.engines.cpu.hibari import hibari_models
 from cc_tts.engines.cpu.libespeak import EspeakLibrary
 from cc_tts.voices.catalog import reads
 from cc_tts.voices.scripts import scripts_of

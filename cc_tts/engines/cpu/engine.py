@@ -64,9 +64,7 @@ class _Stream:
     first_characters: int = _TYPICAL_FIRST_CHARACTERS
     is_text_whole: bool = False
     saying: ChunkSpeech | None = None
-    """The chunk that was begun, with these characters and index."""
-    num_characters: int = 0
-    index: int = 0
+    """The chunk that was begun."""
     is_running: bool = False
     """A thread makes its next part, since ``started_ns``."""
     started_ns: int = 0
@@ -437,11 +435,17 @@ class CpuEngine:
     def _begun(self, stream: _Stream) -> ChunkSpeech:
         """Begin the next chunk of a stream."""
         with self._changed:
-            text, stream.index = stream.chunks.popleft()
-            stream.num_characters = len(text)
+            text, index = stream.chunks.popleft()
             synthesiser, speed = stream.synthesiser, stream.speed
             parts = synthesiser.speak(text, voice_id=stream.voice, speed=speed)
-            stream.saying = ChunkSpeech(parts, AudioFormat(synthesiser.rate_hz), speed, stream.carried_pause_ms)
+            stream.saying = ChunkSpeech(
+                parts,
+                AudioFormat(synthesiser.rate_hz),
+                speed,
+                stream.carried_pause_ms,
+                index=index,
+                num_characters=len(text),
+            )
             return stream.saying
 
     def _advance(self, stream: _Stream, saying: ChunkSpeech) -> None:
@@ -457,14 +461,14 @@ class CpuEngine:
                 audio_ms = saying.audio_format.ms_for_bytes(len(pcm))
                 if stream.clock.sent(self._now_ms, audio_ms) > 0.0:
                     self._num_underruns += 1
-                chunk = SpeechChunk(pcm, stream_id=stream.stream_id, text_chunk_index=stream.index, spoken_words=words)
+                chunk = SpeechChunk(pcm, stream_id=stream.stream_id, text_chunk_index=saying.index, spoken_words=words)
                 self._outs.append(chunk)
             if part is None or part.is_last:
                 self._end_chunk(stream, saying)
             self._changed.notify()
 
     def _end_chunk(self, stream: _Stream, saying: ChunkSpeech) -> None:
-        cost, costs = saying.cost(stream.num_characters), self._costs.get(stream.voice)
+        cost, costs = saying.cost, self._costs.get(stream.voice)
         if cost is not None and costs is not None:
             costs.observe(cost)
         stream.carried_pause_ms, stream.saying = saying.carried_pause_ms, None

@@ -17,8 +17,19 @@ class ChunkSpeech:
     ``carried_pause_ms``: what the chunk before has left, and what this one leaves.
     """
 
-    def __init__(self, parts: Parts, audio_format: AudioFormat, speed: float, carried_pause_ms: float) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        audio_format: AudioFormat,
+        speed: float,
+        carried_pause_ms: float,
+        *,
+        index: int,
+        num_characters: int,
+    ) -> None:
         self.parts = parts
+        self.index = index
+        self._num_characters = num_characters
         self.audio_format = audio_format
         self._spent_ms = 0.0
         self._first_ms = math.inf
@@ -39,11 +50,12 @@ class ChunkSpeech:
         if self._given_ms and math.isinf(self._first_ms):
             self._first_ms = self._spent_ms
 
-    def cost(self, num_characters: int) -> Cost | None:
-        """Return what a chunk of so many characters has cost, or ``None`` if nothing was heard."""
+    @property
+    def cost(self) -> Cost | None:
+        """Return what the chunk has cost, or ``None`` if nothing was heard."""
         if not self._given_ms:
             return None
-        return Cost(self._spent_ms / self._given_ms, self._spent_ms / num_characters, self._first_ms)
+        return Cost(self._spent_ms / self._given_ms, self._spent_ms / self._num_characters, self._first_ms)
 
     def take(self, audio: SentenceAudio) -> tuple[bytes, tuple[WordMark, ...]]:
         """Take audio; returns what can be given out now, perhaps nothing, and the words that begin there."""

@@ -12,7 +12,7 @@ from cc_tts.engines.cpu.contract import FoundModel, Unusable
 
 def find_models(voices_dir: Path | None) -> list[FoundModel | Unusable]:
     """All neural voices, the packaged one first, and the files in ``voices_dir`` that should be voices and are none."""
-    from cc_tts.engines.cpu.hibari.voices import hibari_models
+    from cc_tts.engines.cpu.hibari import hibari_models
     from cc_tts.engines.cpu.kokoro.voices import kokoro_models
     from cc_tts.engines.cpu.piper.voices import piper_models
 

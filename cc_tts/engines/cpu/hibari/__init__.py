@@ -1,1 +1,0 @@
-"""The voices of hibari, small and of English (Apache-2.0)."""

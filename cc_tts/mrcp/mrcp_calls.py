@@ -72,6 +72,10 @@ class MrcpCall:
         self._sdp_id = secrets.randbits(31)
         self._version = 0
         self._line = calls.open_line(self)
+        self.channel_id = calls.new_channel_id()
+        """Its synthesiser has this, also one that comes back after it was taken away: it begins with the id of the session
+        (RFC 6787 §6.2.1), and clients write that of the first channel for all of a session.
+        """
         self.synthesizer: Synthesizer | None = None
         self.unconnected_since_s = asyncio.get_running_loop().time()
 
@@ -207,15 +211,14 @@ class MrcpCalls:
 
     def begin(self, offer: str, dialog: Dialog) -> tuple[MrcpCall, str]:
         """Take an offer; returns the call and the answer. Raises ``Refusal``."""
-        later = [("Retry-After", str(self._settings.sip.retry_after_s))]
         if not self.is_accepting:
-            raise Refusal(503, "Draining", headers=later)
+            raise self._full("Draining", dialog)
         if len(self._sessions) >= self._config.max_sessions:
-            raise Refusal(503, "mrcp.max_sessions is reached", headers=later)
+            raise self._full("mrcp.max_sessions is reached", dialog)
         try:
             call = MrcpCall(self, dialog)
         except CapacityExceeded as error:
-            raise Refusal(503, error.detail, headers=later) from None
+            raise self._full(error.detail, dialog) from None
         try:
             answer = call.modify(offer)
         except Refusal:
@@ -225,6 +228,12 @@ class MrcpCalls:
         log.info("mrcp_session", mrcp_call_id=call.id, sip_call_id=dialog.call_id, source=dialog.flow.peer[0])
         self._tell(Sessions(len(self._sessions)), b"")
         return call, answer
+
+    def _full(self, reason: str, dialog: Dialog) -> Refusal:
+        """Return the refusal of a session that there is no place for now."""
+        source = dialog.flow.peer[0]
+        log.warning("mrcp_session_refused", reason=reason, sip_call_id=dialog.call_id, source=source)
+        return Refusal(503, reason, headers=[("Retry-After", str(self._settings.sip.retry_after_s))])
 
     def capabilities(self, host: str) -> str:
         """Return what can be offered to us, as a description."""
@@ -263,8 +272,11 @@ class MrcpCalls:
         if call.synthesizer is not None:
             call.synthesizer.on_played(unsent)
 
+    def new_channel_id(self) -> str:
+        return self._control.new_channel_id()
+
     def open_channel(self, call: MrcpCall) -> Synthesizer:
-        channel_id = self._control.new_channel_id()
+        channel_id = call.channel_id
         synthesizer = Synthesizer(
             channel_id,
             mrcp_call_id=call.id,

@@ -197,10 +197,10 @@ def _section(media: Media, accepted: Accepted) -> Iterator[str]:
         yield f"m=audio {accepted.port} RTP/AVP {codec.payload_type}"
         yield f"a=rtpmap:{codec.payload_type} {codec.name}/{codec.rate_hz}"
         yield from (f"a={accepted.direction}", "a=ptime:20")
-        if _TOKEN.fullmatch(mid := media.attributes.get("mid", "")):
-            yield f"a=mid:{mid}"
     else:
         yield f"m={media.kind} 0 {media.protocol} {' '.join(media.formats) or '0'}"
+    if _TOKEN.fullmatch(mid := media.attributes.get("mid", "")):  # UniMRCP takes a line without it for 0 from then on
+        yield f"a=mid:{mid}"
 
 
 def capabilities(*, address: str, has_tls: bool, has_plain: bool) -> str:

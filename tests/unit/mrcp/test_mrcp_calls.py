@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import pytest
+import structlog.testing
 
 from cc_tts.clock import MonotonicClock
 from cc_tts.config.schema import LogConfig, SipConfig, TlsConfig
@@ -16,6 +17,7 @@ from cc_tts.mrcp.mrcp_calls import ControlPorts, MrcpCall, MrcpCalls
 from cc_tts.mrcp.sip.server import Refusal
 from cc_tts.processes.channel import Message
 from lab.ports import free_ports
+from tests.support.mrcp_client import channel_of, ports_of
 
 pytestmark = pytest.mark.unit
 
@@ -24,6 +26,16 @@ CONTROL = "m=application 9 TCP/MRCPv2 1\r\na=setup:active\r\na=resource:speechsy
 PCMU = "m=audio 4000 RTP/AVP 0\r\na=recvonly\r\na=mid:1\r\n"
 WIDE = "m=audio 4000 RTP/AVP 97\r\na=rtpmap:97 L16/16000\r\na=recvonly\r\na=mid:1\r\n"
 NONE = "m=audio 0 RTP/AVP 0\r\na=mid:1\r\n"
+TAKEN_AWAY = (
+    "m=application 0 TCP/MRCPv2 1\r\na=resource:speechsynth\r\na=cmid:1\r\nm=audio 0 RTP/AVP 19\r\na=mid:1\r\n"
+    "m=application 0 TCP/MRCPv2 1\r\na=resource:speechrecog\r\na=cmid:2\r\nm=audio 0 RTP/AVP 19\r\na=mid:0\r\n"
+)
+ADDED = (
+    "m=application 9 TCP/MRCPv2 1\r\na=setup:active\r\na=connection:existing\r\na=resource:speechsynth\r\na=cmid:3\r\n"
+    "m=audio 4008 RTP/AVP 0 8 9 96 101\r\na=rtpmap:0 PCMU/8000\r\na=rtpmap:9 G722/8000\r\na=rtpmap:96 L16/8000\r\n"
+    "a=rtpmap:101 telephone-event/8000\r\na=fmtp:101 0-15\r\na=recvonly\r\na=ptime:20\r\na=mid:3\r\n"
+)
+"""UniMRCP 1.8.0 writes so when its application removes its channels, and adds one later."""
 
 
 class FakeDialog:
@@ -86,3 +98,23 @@ async def test_the_sample_rate_stays_until_the_last_text_is_over(bench: Bench) -
     assert status_of(bench.call, WIDE) == 488
     bench.ask("STOP")
     assert status_of(bench.call, WIDE) == 200
+
+
+async def test_a_synthesiser_that_comes_back_has_the_channel_of_before_which_unimrcp_writes_for_all_of_a_session(
+    bench: Bench,
+) -> None:
+    before = bench.call.channel_id
+    assert ports_of(bench.call.modify(HEAD + TAKEN_AWAY)) == [0, 0, 0, 0]
+    answer = bench.call.modify(HEAD + TAKEN_AWAY + ADDED)
+    assert ports_of(answer) == [0, 0, 0, 0, 1544, bench.call.line.port]
+    assert channel_of(answer) == before
+
+
+async def test_a_session_that_there_is_no_place_for_is_refused_until_later_and_logged(bench: Bench) -> None:
+    bench.calls.is_accepting = False
+    with structlog.testing.capture_logs() as lines, pytest.raises(Refusal) as refusal:
+        bench.calls.begin(HEAD + CONTROL + PCMU, cast("Any", FakeDialog()))
+    assert (refusal.value.status, dict(refusal.value.headers)) == (503, {"Retry-After": "5"})
+    assert [(each["event"], each["reason"], each["sip_call_id"]) for each in lines] == [
+        ("mrcp_session_refused", "Draining", "c1")
+    ]

@@ -5,6 +5,7 @@ import contextlib
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -17,6 +18,8 @@ from cc_tts.mrcp.sip.server import Refusal
 from lab.certificates import Authority
 
 pytestmark = pytest.mark.unit
+
+DIALOG = SimpleNamespace(call_id="c1", flow=SimpleNamespace(peer=("127.0.0.1", 5070)))
 
 
 @contextlib.asynccontextmanager
@@ -72,4 +75,4 @@ async def test_no_session_begins_while_the_process_ends() -> None:
     async with running(TlsConfig(), "udp") as (server, _):
         await server.stop()
         with pytest.raises(Refusal, match="Draining"):
-            server.calls.begin("v=0", cast("Any", None))
+            server.calls.begin("v=0", cast("Any", DIALOG))

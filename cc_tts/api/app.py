@@ -42,7 +42,7 @@ def build_app(context: ApiContext) -> web.Application:
         handler = middlewares.guarded(route)
         for resource in map(app.router.add_resource, route.paths):
             resource.add_route(route.method, handler, expect_handler=middlewares.defer_continue)
-            if route.method == "GET" and not route.streams:
+            if route.method == "GET" and (route.is_file or not route.streams):
                 resource.add_route("HEAD", handler, expect_handler=middlewares.defer_continue)
     app.on_response_prepare.append(middlewares.add_headers)
     app.on_shutdown.append(stream.close_all)

@@ -503,9 +503,15 @@ def style_of(body: Body) -> TextContent:
 
 
 def words(
-    text: str | UnsetType, ssml: str | UnsetType, style: TextContent, *, text_field: str, pointer: str = ""
+    text: str | UnsetType,
+    ssml: str | UnsetType,
+    style: TextContent,
+    *,
+    text_field: str,
+    ssml_field: str = "ssml",
+    pointer: str = "",
 ) -> TextContent | SequenceContent:
-    """Words to speak as ``style`` says, of which ``text_field`` or ``ssml`` below ``pointer`` was sent.
+    """Words to speak as ``style`` says, of which ``text_field`` or ``ssml_field`` below ``pointer`` was sent.
 
     Raises:
         Unprocessable: text with NUL.
@@ -516,9 +522,9 @@ def words(
         check_text(text, f"{pointer}/{text_field}")
         return dataclasses.replace(style, text=text)
     if isinstance(ssml, str) and text is UNSET:
-        return from_ssml(ssml, style, pointer=f"{pointer}/ssml")
+        return from_ssml(ssml, style, pointer=f"{pointer}/{ssml_field}")
     where = f"{pointer}/{text_field}" if text is ssml else pointer
-    raise MalformedRequest.about(FieldError(where, f"exactly one of {text_field} and ssml is needed"))
+    raise MalformedRequest.about(FieldError(where, f"exactly one of {text_field} and {ssml_field} is needed"))
 
 
 def check_text(text: str, pointer: str) -> None:

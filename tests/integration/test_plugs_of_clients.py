@@ -67,6 +67,8 @@ async def test_what_both_services_list_has_the_shape_of_the_one_that_is_asked(ap
         ("/elevenlabs/v1/text-to-speech/nobody", {"text": TEXT}, "detail"),
         ("/deepgram/v2/speak?model=nobody", {"text": TEXT}, "err_code"),
         ("/v2/speak?model=nobody", {"text": TEXT}, "err_code"),
+        ("/tts/bytes", {"transcript": TEXT, "voice": {"id": "nobody"}}, "error_code"),
+        ("/cartesia/tts/bytes", {"transcript": TEXT, "voice": {"id": "nobody"}}, "error_code"),
     ],
 )
 async def test_errors_below_the_name_of_a_service_have_its_shape(
@@ -76,6 +78,77 @@ async def test_errors_below_the_name_of_a_service_have_its_shape(
     assert answered.status == 422
     assert answered.json.get(shape)
     assert shape != "detail" or answered.json["detail"]["status"] == "voice_not_found"
+    assert not shape.endswith("_code") or answered.json["request_id"] == answered.headers["X-Request-Id"]
+
+
+async def test_the_header_of_elevenlabs_tells_its_clients_where_services_share_a_path(locked: RunningApi) -> None:
+    answered = await locked.ask("GET", "/v1/voices", headers={"xi-api-key": "wrong"})
+    assert (answered.status, answered.json["detail"]["status"]) == (401, "unauthorized")
+    answered = await locked.ask("GET", "/v1/voices/nobody", headers={"xi-api-key": READER})
+    assert answered.json["detail"]["status"] == "voice_not_found"
+    (await locked.ask("GET", "/v1/voices")).check_problem(401, "unauthorized")
+
+
+async def test_openai_names_a_field_within_another_with_a_dot_and_no_field_where_the_whole_is_wrong(
+    api: RunningApi,
+) -> None:
+    faults = [
+        ({"input": "hi", "voice": {"name": "x"}}, "voice.id"),
+        ({"input": 5}, "input"),
+        ([], None),
+    ]
+    for body, param in faults:
+        assert (await api.ask("POST", "/v1/audio/speech", body)).json["error"]["param"] == param
+
+
+@pytest.mark.parametrize(
+    ("query", "content_type"),
+    [
+        ("encoding=linear16&container=wav", "audio/wav"),
+        ("encoding=linear16&container=none", "audio/pcm"),
+        ("encoding=mulaw&container=none", "audio/basic"),
+        ("encoding=mulaw&container=wav", ""),
+        ("encoding=linear16&container=ogg", ""),
+        ("container=flv", ""),
+    ],
+)
+async def test_deepgram_gets_the_container_that_it_asks_for_or_is_refused(
+    api: RunningApi, query: str, content_type: str
+) -> None:
+    answered = await api.ask("POST", f"/v1/speak?model=en-us&{query}", {"text": TEXT})
+    if content_type:
+        assert answered.headers["Content-Type"].partition(";")[0] == content_type
+    else:
+        assert (answered.status, answered.json["err_code"]) == (422, "unprocessable")
+
+
+async def test_jambonz_is_told_of_its_own_field(api: RunningApi) -> None:
+    answered = await api.ask("POST", "/v1/jambonz/speech", {"text": "<speak>x", "type": "ssml"})
+    answered.check_problem(422, "ssml_malformed", "/text")
+
+
+async def test_a_text_of_elevenlabs_that_is_empty_from_the_start_ends_as_every_text(api: RunningApi) -> None:
+    async with connected(api) as socket:
+        await socket.send_json({"text": ""})
+        assert await until_closed(socket) == [{"audio": "", "isFinal": True}]
+
+
+async def test_cartesia_takes_no_id_for_the_only_context_and_tells_errors_in_its_words(api: RunningApi) -> None:
+    text = {"transcript": TEXT, "voice": {"id": "en-us"}, "context_id": None}
+    async with api.session.ws_connect("/tts/websocket") as socket:
+        await socket.send_json(text)
+        async with asyncio.timeout(10):
+            while (told := await socket.receive_json())["type"] == "chunk":
+                pass
+        assert told["type"] == "done"
+        await socket.send_json(text | {"voice": {"id": "nobody"}})
+        told = await socket.receive_json()
+    assert (told["type"], told["title"], told["error_code"], told["done"]) == (
+        "error",
+        "Unknown voice",
+        "unknown_voice",
+        True,
+    )
 
 
 # --- the key in the first message of a WebSocket

@@ -30,6 +30,41 @@ async def test_a_wav_file_of_known_length_is_at_the_address(api: RunningApi) -> 
         assert (file.getframerate(), file.getnframes()) == (8000, 2400)
 
 
+async def test_a_player_asks_for_its_length_and_for_parts_of_it(api: RunningApi) -> None:
+    path = await address(api)
+    head = await api.ask("HEAD", path)
+    whole = (await api.ask("GET", path)).raw
+    assert (head.status, head.raw) == (200, b"")
+    assert (head.headers["Content-Length"], head.headers["Accept-Ranges"]) == (str(len(whole)), "bytes")
+    size = len(whole)
+    parts = [
+        ("0-1", whole[:2], f"0-1/{size}"),
+        ("100-", whole[100:], f"100-{size - 1}/{size}"),
+        ("-9", whole[-9:], None),
+    ]
+    for wanted, part, named in parts:
+        answered = await api.ask("GET", path, headers={"Range": f"bytes={wanted}"})
+        assert (answered.status, answered.raw) == (206, part)
+        assert named is None or answered.headers["Content-Range"] == f"bytes {named}"
+    beyond = await api.ask("GET", path, headers={"Range": f"bytes={size}-"})
+    assert (beyond.status, beyond.raw, beyond.headers["Content-Range"]) == (416, b"", f"bytes */{size}")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Range": "lines=1-2"},
+        {"Range": "bytes=9-1"},
+        {"Range": "bytes=0-1,3-4"},
+        {"Range": "bytes=0-1", "If-Range": '"x"'},
+    ],
+)
+async def test_a_part_that_cannot_be_told_is_the_whole(api: RunningApi, headers: dict[str, str]) -> None:
+    path = await address(api)
+    answered = await api.ask("GET", path, headers=headers)
+    assert (answered.status, answered.raw) == (200, (await api.ask("GET", path)).raw)
+
+
 async def test_it_is_synthesised_once_and_asked_for_by_its_tag(api: RunningApi) -> None:
     path = await address(api, format="mp3", sample_rate_hz=24_000)
     first = await api.ask("GET", path)

@@ -25,7 +25,8 @@ REALM: Final = "cc-tts"
 _HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(?::([0-9]{1,5}))?")
 _SCHEMES: Final = ("bearer", "token")
 """``Token`` is that of Deepgram's clients."""
-_KEY_HEADERS: Final = ("xi-api-key", "X-API-Key", "x-vapi-secret")
+ELEVENLABS_HEADER: Final = "xi-api-key"
+_KEY_HEADERS: Final = (ELEVENLABS_HEADER, "X-API-Key", "x-vapi-secret")
 """Clients of ElevenLabs and of Cartesia, and Vapi send their key so."""
 _HTTP_PORT: Final = "80"
 """Left out of ``Host`` and ``Origin`` by browsers (RFC 6454 §6.1)."""

@@ -105,7 +105,7 @@ def decode(body: bytes, kind: type[T]) -> T:
         raise MalformedRequest("the body is not UTF-8") from None
     except msgspec.DecodeError as error:
         detail = str(error).removeprefix("JSON is malformed: ")
-        raise MalformedRequest(f"not JSON: {in_words(detail)}" if body else "a JSON body is needed") from None
+        raise MalformedRequest(f"not JSON: {in_words(detail)}" if body else "a body is needed") from None
     except RecursionError:
         raise MalformedRequest("not JSON that can be read: nested too deeply") from None
 

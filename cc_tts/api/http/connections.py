@@ -90,7 +90,8 @@ class Connection(web.RequestHandler):
         """Aiohttp: a request that cannot be read as HTTP, or an exception that no middleware saw."""
         super().handle_error(request, status, exc, message)  # raises if a response has begun
         error = MalformedRequest("this cannot be read as HTTP") if status < 500 else None  # noqa: PLR2004
-        response = problems.response_for(error, instance="/") if error else problems.internal_error(instance="/")
+        asked = problems.Asked("/")
+        response = problems.response_for(error, asked) if error else problems.internal_error(asked)
         response.headers["Server"] = SERVER
         response.force_close()
         return response

@@ -100,20 +100,23 @@ async def same_origin(request: web.Request, handler: Handler) -> web.StreamRespo
 async def respond(request: web.Request, handler: Handler) -> web.StreamResponse:
     """The response of the handler, or the problem document for what it raised. Raises nothing but cancellation."""
     code = ""
+    asked = problems.Asked(
+        request.path, _request_id.get(), has_elevenlabs_key=auth.ELEVENLABS_HEADER in request.headers
+    )
     try:
         return await handler(request)
     except CcTtsError as error:
-        code, response = error.code, problems.response_for(error, instance=request.path)
+        code, response = error.code, problems.response_for(error, asked)
     except web.HTTPNotFound:
         code = NotFound.code
-        response = problems.response_for(NotFound(about_unknown_path(request.path)), instance=request.path)
+        response = problems.response_for(NotFound(about_unknown_path(request.path)), asked)
     except web.HTTPException as error:
-        response = problems.response_for_http(error, method=request.method, instance=request.path)
+        response = problems.response_for_http(error, asked, method=request.method)
     except Exception as error:  # the outermost layer
         if isinstance(error, ConnectionError) and is_gone(request):
             return web.Response(status=CLIENT_GONE_STATUS)
         log.exception("http_handler_failed", method=request.method)
-        response = problems.internal_error(instance=request.path)
+        response = problems.internal_error(asked)
     _log_refusal(request, response.status, code)
     if (challenge := auth.challenge(request, response.status)) is not None:
         response.headers["WWW-Authenticate"] = challenge

@@ -4,12 +4,13 @@
 ``errors.py``. Nothing of an unexpected exception reaches the client.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 from aiohttp import web
 
-from cc_tts.api.http.route import DEEPGRAM, ELEVENLABS, OPENAI
+from cc_tts.api.http.route import CARTESIA, DEEPGRAM, ELEVENLABS, OPENAI
 from cc_tts.errors import CcTtsError, ClientError, FieldError, MalformedRequest, ServerError, UnknownVoice
 
 CONTENT_TYPE: Final = "application/problem+json"
@@ -24,7 +25,9 @@ OPENAI_PATHS: Final = ("/v1/audio/", "/v1/models", f"{OPENAI}/")
 DEEPGRAM_PATHS: Final = ("/v1/speak", "/v2/speak", f"{DEEPGRAM}/")
 """The paths that Deepgram's client packages use begin so."""
 ELEVENLABS_PATHS: Final = ("/v1/text-to-speech/", "/v2/voices", f"{ELEVENLABS}/")
-"""The paths that ElevenLabs' client packages use begin so."""
+"""The paths that ElevenLabs' client packages use begin so. Others they share, and are known there by their header."""
+CARTESIA_PATHS: Final = ("/tts/", "/voices", f"{CARTESIA}/")
+"""The paths that Cartesia's client packages use begin so."""
 RETRYABLE: Final = frozenset({429, 503})
 
 
@@ -59,6 +62,15 @@ class OtherNode(ClientError, code="other_node", title="The call is at another no
         super().__init__(f"it is of node {node}; send this request to {api}, with your token")
         self.api = api
         self.location = api + path
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The request that an error is the answer to. ``has_elevenlabs_key``: its token is in the header of ElevenLabs."""
+
+    path: str
+    request_id: str = ""
+    has_elevenlabs_key: bool = False
 
 
 class SpeechError(msgspec.Struct):
@@ -112,33 +124,44 @@ def document(error: CcTtsError, *, instance: str) -> bytes:
 
 def _as_openai(error: CcTtsError, detail: str) -> SpeechError:
     kind = "server_error" if isinstance(error, ServerError) else "invalid_request_error"
-    field = error.field_errors[0].pointer.removeprefix("/") if error.field_errors else None
-    return SpeechError(detail or error.title, kind, error.code, field)
+    field = error.field_errors[0].pointer.removeprefix("/").replace("/", ".") if error.field_errors else ""
+    return SpeechError(detail or error.title, kind, error.code, field or None)
 
 
-def _as_elevenlabs(error: CcTtsError) -> bytes:
+def _as_elevenlabs(error: CcTtsError, message: str) -> bytes:
     """The body of an error in ElevenLabs' words, whose ``detail`` is an object."""
     status = "voice_not_found" if isinstance(error, UnknownVoice) else error.code
-    return msgspec.json.encode(
-        {"detail": {"status": status, "message": _clean(error.detail, MAX_DETAIL_CHARS) or error.title}}
-    )
+    return msgspec.json.encode({"detail": {"status": status, "message": message}})
 
 
-def _as_deepgram(error: CcTtsError) -> bytes:
+def _as_deepgram(error: CcTtsError, message: str, asked: Asked) -> bytes:
     """The body of an error in Deepgram's words."""
+    return msgspec.json.encode({"err_code": error.code, "err_msg": message, "request_id": asked.request_id})
+
+
+def _as_cartesia(error: CcTtsError, message: str, asked: Asked) -> bytes:
+    """The body of an error in Cartesia's words."""
+    told = {"error_code": error.code, "title": error.title, "message": message, "status_code": error.http_status}
+    return msgspec.json.encode(told | {"request_id": asked.request_id})
+
+
+def _body_of(error: CcTtsError, asked: Asked) -> tuple[bytes, str]:
+    """The body for ``error`` as the client reads it, and its media type."""
     message = _clean(error.detail, MAX_DETAIL_CHARS) or error.title
-    return msgspec.json.encode({"err_code": error.code, "err_msg": message, "request_id": ""})
+    if asked.path.startswith(ELEVENLABS_PATHS) or asked.has_elevenlabs_key:
+        return _as_elevenlabs(error, message), "application/json"
+    if asked.path.startswith(DEEPGRAM_PATHS):
+        return _as_deepgram(error, message, asked), "application/json"
+    if asked.path.startswith(CARTESIA_PATHS):
+        return _as_cartesia(error, message, asked), "application/json"
+    return document(error, instance=asked.path), CONTENT_TYPE
 
 
-def response_for(error: CcTtsError, *, instance: str) -> web.Response:
+def response_for(error: CcTtsError, asked: Asked) -> web.Response:
     """The response for ``error``, with the headers its status calls for."""
     status = error.http_status
-    if instance.startswith(ELEVENLABS_PATHS):
-        response = web.Response(body=_as_elevenlabs(error), status=status, content_type="application/json")
-    elif instance.startswith(DEEPGRAM_PATHS):
-        response = web.Response(body=_as_deepgram(error), status=status, content_type="application/json")
-    else:
-        response = web.Response(body=document(error, instance=instance), status=status, content_type=CONTENT_TYPE)
+    body, content_type = _body_of(error, asked)
+    response = web.Response(body=body, status=status, content_type=content_type)
     if error.retry_after_s is not None or status in RETRYABLE:
         response.headers["Retry-After"] = str(error.retry_after_s or DEFAULT_RETRY_AFTER_S)
     if isinstance(error, UpgradeRequired):
@@ -148,23 +171,23 @@ def response_for(error: CcTtsError, *, instance: str) -> web.Response:
     return response
 
 
-def internal_error(*, instance: str) -> web.Response:
+def internal_error(asked: Asked) -> web.Response:
     """The response for an unexpected exception, without its details."""
-    return response_for(CcTtsError("something unexpected happened; the log has the details"), instance=instance)
+    return response_for(CcTtsError("something unexpected happened; the log has the details"), asked)
 
 
-def response_for_http(error: web.HTTPException, *, method: str, instance: str) -> web.Response:
+def response_for_http(error: web.HTTPException, asked: Asked, *, method: str) -> web.Response:
     """The response in place of aiohttp's own plain text."""
     match error:
         case web.HTTPMethodNotAllowed():
-            response = response_for(MethodNotAllowed(f"{method[:20]} is not possible here"), instance=instance)
+            response = response_for(MethodNotAllowed(f"{method[:20]} is not possible here"), asked)
             response.headers["Allow"] = ", ".join(sorted(error.allowed_methods))
             return response
         case web.HTTPExpectationFailed():
-            return response_for(ExpectationFailed(), instance=instance)
+            return response_for(ExpectationFailed(), asked)
     if 400 <= error.status < 500:  # noqa: PLR2004 - the client's errors
-        return response_for(MalformedRequest(error.reason), instance=instance)
-    return internal_error(instance=instance)
+        return response_for(MalformedRequest(error.reason), asked)
+    return internal_error(asked)
 
 
 def _clean(text: str, max_chars: int) -> str:

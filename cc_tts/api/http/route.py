@@ -22,10 +22,11 @@ CALL_ID: Final = "call_id"
 WAS_THERE: Final = web.RequestKey("was_there", bool)
 """A handler sets this key of its request if what was to be made is there already: the status is 200."""
 
+CARTESIA: Final = "/cartesia"
 DEEPGRAM: Final = "/deepgram"
 ELEVENLABS: Final = "/elevenlabs"
 OPENAI: Final = "/openai"
-"""The mounts of routes that stand in several modules."""
+"""The mounts of routes of other services."""
 
 H = TypeVar("H", bound=Handler)
 
@@ -65,7 +66,8 @@ class Route:
     responses that are not JSON; with status 101 they come with 200, to clients that ask for no WebSocket. ``location``
     begins the path of what was made; its id follows. ``may_be_there`` says when the response is that of what was there
     already, with status 200 (:data:`WAS_THERE`). A route that ``streams`` has no time limit of its own and stores no
-    response for an Idempotency-Key. One that ``is_synthetic`` responds with synthetic speech.
+    response for an Idempotency-Key. One that ``is_synthetic`` responds with synthetic speech. One that ``is_file`` responds
+    with a whole file, and to HEAD as well.
     ``errors`` are those of the handler; those of the guards are added. ``for_tenants``: the tokens of tenants may be used;
     on routes that name a call they always may, and find their own calls only. A route that ``ignores_unknown_query`` is for
     clients of other services, which send more than has a meaning here; such clients may have a base URL with a path, which
@@ -92,6 +94,7 @@ class Route:
     examples: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     streams: bool = False
     is_synthetic: bool = False
+    is_file: bool = False
     for_tenants: bool = False
     ignores_unknown_query: bool = False
     mounts: tuple[str, ...] = ()

@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta
 from cc_tts.api import schemas
 from cc_tts.api.calls import fields_of_text
 from cc_tts.api.context import CONTEXT
-from cc_tts.api.http.route import Query, RouteTable
+from cc_tts.api.http.route import CARTESIA, Query, RouteTable
 from cc_tts.api.plugs.alignment import AlignedAudio, Characters
 from cc_tts.api.plugs.connection import SOCKET_ROUTE, Messages, Output, SpeechConnection, as_message, serve
 from cc_tts.api.plugs.encoder import FORMATS, AudioFileFormat
@@ -41,7 +41,7 @@ ENCODINGS: Final = {
 """Raw audio by Cartesia's words for it."""
 SampleRate = Literal[8000, 16000, 22050, 24000, 32000, 44100, 48000]
 
-ROUTES: Final = RouteTable("Cartesia", "/cartesia")
+ROUTES: Final = RouteTable("Cartesia", CARTESIA)
 
 
 class CartesiaVoice(msgspec.Struct, frozen=True):
@@ -95,7 +95,7 @@ class Incoming(CartesiaText, frozen=True, kw_only=True):
 
     transcript: str = ""
     voice: CartesiaVoice = CartesiaVoice("")
-    context_id: Annotated[str, Meta(max_length=256)] = ""
+    context_id: Annotated[str, Meta(max_length=256)] | None = None
     is_continued: bool = msgspec.field(default=False, name="continue")
     cancel: bool = False
     flush: bool = False
@@ -176,12 +176,12 @@ class CartesiaConnection(SpeechConnection):
     def take(self, data: str) -> None:
         self._current_id = ""
         incoming = _DECODER.decode(data)
-        self._current_id = context_id = incoming.context_id
+        self._current_id = context_id = incoming.context_id or ""
         if incoming.cancel:
             self.interrupt(context_id)
             return
         if not self.is_open(context_id):
-            self._begin(incoming)
+            self._begin(context_id, incoming)
         self.say(context_id, incoming.transcript, incoming.words)
         if incoming.flush:
             self.flush(context_id)
@@ -214,7 +214,7 @@ class CartesiaConnection(SpeechConnection):
     def refuse(self, error: CcTtsError) -> None:
         self.tell(self._error(self._current_id, error))
 
-    def _begin(self, incoming: Incoming) -> None:
+    def _begin(self, context_id: str, incoming: Incoming) -> None:
         """Take the options of a context from its first message."""
         if not incoming.voice.id:
             raise MalformedRequest.about(FieldError("/voice", "the first message of a context names its voice"))
@@ -224,17 +224,17 @@ class CartesiaConnection(SpeechConnection):
         if incoming.output_format != self._first_format:
             raise Unprocessable("the contexts of one connection have one output_format")
         self.check(incoming.words)
-        self._offsets_ms[incoming.context_id] = 0.0
+        self._offsets_ms[context_id] = 0.0
         if incoming.add_timestamps:
-            self._timed.add(incoming.context_id)
+            self._timed.add(context_id)
 
     def _forget(self, context_id: str) -> None:
         self._offsets_ms.pop(context_id, None)
         self._timed.discard(context_id)
 
     def _error(self, context_id: str, error: CcTtsError) -> Messages:
-        message, status = error.detail or error.title, error.http_status
-        return [self._message(context_id, "error", message=message, error=error.code, done=True, status_code=status)]
+        told = {"message": error.detail or error.title, "title": error.title, "error_code": error.code}
+        return [self._message(context_id, "error", **told, error=error.code, done=True, status_code=error.http_status)]
 
     def _message(self, context_id: str, kind: str, **told: Any) -> str:
         return as_message({"type": kind, "context_id": context_id, **told})

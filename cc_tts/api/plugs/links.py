@@ -156,9 +156,10 @@ async def make_speech_address(request: web.Request, body: SpeechLink) -> SpeechA
     errors=(LinkNotFound, *ERRORS),
     streams=True,
     is_synthetic=True,
+    is_file=True,
 )
 async def get_speech(request: web.Request) -> web.StreamResponse:
-    """The speech at an address, as a file."""
+    """The speech at an address, as a file; a part of it with Range."""
     context, links, name = request.app[CONTEXT], request.app[LINKS], request.match_info["link"]
     now_s = context.clock.wall_s()
     link = links.find(name, now_s=now_s)
@@ -166,13 +167,35 @@ async def get_speech(request: web.Request) -> web.StreamResponse:
     async with link.lock:
         audio = link.audio or await _made(request, link)
         links.keep(name, audio)
+    tag = hashlib.sha256(audio).hexdigest()[:TAG_CHARS]
     response = web.Response(body=audio, content_type=FORMATS[link.format].content_type, headers=synthetic_label.HEADERS)
     response.headers["Cache-Control"] = f"private, max-age={max(0, int(link.expires_at_s - now_s))}"
-    tag = hashlib.sha256(audio).hexdigest()[:TAG_CHARS]
     response.etag = tag
     if tag in [each.value for each in request.if_none_match or ()]:
         return web.Response(status=304, headers={"ETag": response.headers["ETag"]})
+    _cut(response, audio, request)
     return response
+
+
+def _cut(response: web.Response, audio: bytes, request: web.Request) -> None:
+    """Leave the part of a file that is asked for (RFC 9110 §14): Safari plays no file of which it gets no part."""
+    response.headers["Accept-Ranges"] = "bytes"
+    if request.headers.get("If-Range", response.headers["ETag"]) != response.headers["ETag"]:
+        return
+    try:
+        wanted = request.http_range
+    except ValueError:  # what cannot be read is ignored (RFC 9110 §14.2)
+        return
+    if wanted.start is None and wanted.stop is None:
+        return
+    start, end, _ = wanted.indices(len(audio))
+    if start < end:
+        response.set_status(206)
+        response.headers["Content-Range"] = f"bytes {start}-{end - 1}/{len(audio)}"
+    else:
+        response.set_status(416)
+        response.headers["Content-Range"] = f"bytes */{len(audio)}"
+    response.body = audio[start:end]
 
 
 async def _made(request: web.Request, link: _Link) -> bytes:

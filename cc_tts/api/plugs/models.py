@@ -7,6 +7,7 @@ from aiohttp import web
 
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http import bodies
+from cc_tts.api.http.auth import ELEVENLABS_HEADER
 from cc_tts.api.http.route import DEEPGRAM, ELEVENLABS, OPENAI, RouteTable
 from cc_tts.errors import ModelNotFound
 
@@ -47,7 +48,7 @@ async def list_models(request: web.Request) -> web.Response:
     """List the values of model that clients look for; in the shape of the service below its name."""
     if request.path.startswith(DEEPGRAM):
         return bodies.response(_as_deepgram(request))
-    is_elevenlabs = "xi-api-key" in request.headers or request.path.startswith(ELEVENLABS)
+    is_elevenlabs = ELEVENLABS_HEADER in request.headers or request.path.startswith(ELEVENLABS)
     return bodies.response(ELEVENLABS_MODELS if is_elevenlabs else Models())
 
 

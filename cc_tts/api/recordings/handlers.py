@@ -133,6 +133,7 @@ async def get_recording(request: web.Request) -> shapes.Recording:
     errors=(RecordingNotFound, RecordingOff, WrongState),
     content_types=("audio/wav",),
     streams=True,
+    is_file=True,
 )
 async def get_recording_audio(request: web.Request) -> web.StreamResponse:
     """The WAV file of a recording that is complete; parts of it with Range."""

@@ -7,6 +7,7 @@ import pytest
 from aiohttp import web
 
 from cc_tts.api.http import problems
+from cc_tts.api.http.problems import Asked
 from cc_tts.errors import (
     CcTtsError,
     ClientError,
@@ -39,7 +40,7 @@ SHARED = [
 
 @pytest.mark.parametrize("kind", SHARED)
 def test_every_error_has_a_document(kind: type[CcTtsError]) -> None:
-    response = problems.response_for(kind("because"), instance="/v1/x")
+    response = problems.response_for(kind("because"), Asked("/v1/x"))
     assert document(response) == {
         "type": f"urn:cc-tts:problem:{kind.code}",
         "title": kind.title,
@@ -62,7 +63,7 @@ def test_codes_are_unique() -> None:
 
 def test_field_errors() -> None:
     error = WrongState("no", field_errors=[FieldError("/a", "b"), FieldError("", "c")])
-    assert document(problems.response_for(error, instance="/"))["errors"] == [
+    assert document(problems.response_for(error, Asked("/")))["errors"] == [
         {"pointer": "/a", "detail": "b"},
         {"pointer": "", "detail": "c"},
     ]
@@ -73,19 +74,19 @@ def test_field_errors() -> None:
     [(Draining(retry_after_s=30), "30"), (Draining(), "5"), (QueueFull(), "5"), (Unauthorized(), None)],
 )
 def test_retry_after(error: CcTtsError, retry_after: str | None) -> None:
-    assert problems.response_for(error, instance="/").headers.get("Retry-After") == retry_after
+    assert problems.response_for(error, Asked("/")).headers.get("Retry-After") == retry_after
 
 
 def test_any_text_is_bounded_and_encodable() -> None:
     error = WrongState("\udcff" * 5000, field_errors=[FieldError("/\ud800", "x")])
-    problem = document(problems.response_for(error, instance="/" + "\udcfe" * 5000))
+    problem = document(problems.response_for(error, Asked("/" + "\udcfe" * 5000)))
     assert problem["detail"] == "?" * problems.MAX_DETAIL_CHARS
     assert len(problem["instance"]) == problems.MAX_INSTANCE_CHARS
     assert problem["errors"][0]["pointer"] == "/?"
 
 
 def test_what_nobody_expected_says_nothing() -> None:
-    problem = document(problems.internal_error(instance="/x"))
+    problem = document(problems.internal_error(Asked("/x")))
     assert (problem["status"], problem["code"]) == (500, "internal")
 
 
@@ -99,6 +100,6 @@ def test_what_nobody_expected_says_nothing() -> None:
     ],
 )
 def test_what_aiohttp_raises(error: web.HTTPException, status: int, code: str) -> None:
-    response = problems.response_for_http(error, method="PUT", instance="/x")
+    response = problems.response_for_http(error, Asked("/x"), method="PUT")
     assert (response.status, document(response)["code"]) == (status, code)
     assert response.headers.get("Allow") == ("GET, POST" if status == 405 else None)

@@ -33,11 +33,13 @@ ENCODINGS: Final = {
     "aac": "aac",
 }
 """Our formats by Deepgram's words for them."""
+CONTAINERS: Final = {"linear16": ("none", "wav"), "opus": ("ogg",)}
+"""Audio of these encodings may be in these; that of others is in none."""
 
 _MODEL: Final = Query("model", "A voice: an id of GET /v1/voices, or a name of tts.voice_aliases.")
 _ENCODING: Final = Query("encoding", "mp3 over HTTP and linear16 over a WebSocket if left out.", tuple(ENCODINGS))
 _RATE: Final = Query("sample_rate", f"Hz: {', '.join(map(str, RATES_HZ))}.")
-_CONTAINER: Final = Query("container", "wav: a WAV file of linear16; else without.")
+_CONTAINER: Final = Query("container", "wav: a WAV file of linear16; opus is in ogg, others in none.")
 _SPEED: Final = Query("speed", f"{MIN_SPEED} to {MAX_SPEED}.")
 QUERY: Final = (_MODEL, _ENCODING, _RATE, _CONTAINER, _SPEED)
 
@@ -82,8 +84,12 @@ def output_of(request: web.Request, default: str) -> Output:
     if encoding not in ENCODINGS:
         detail = f"{encoding[:40]!r} is none of {', '.join(ENCODINGS)}"
         raise Unprocessable(detail, field_errors=[FieldError("/encoding", detail)])
-    is_wav = encoding == "linear16" and request.query.get(_CONTAINER.name) == "wav"
-    audio_format = FORMATS["wav" if is_wav else ENCODINGS[encoding]]
+    containers = CONTAINERS.get(encoding, ("none",))
+    container = request.query.get(_CONTAINER.name, containers[0])
+    if container not in containers:
+        detail = f"{encoding} in {container[:40]!r} is not here; take {' or '.join(containers)}"
+        raise Unprocessable(detail, field_errors=[FieldError("/container", detail)])
+    audio_format = FORMATS["wav" if container == "wav" else ENCODINGS[encoding]]
     rates_hz = audio_format.rates_hz or RATES_HZ
     rate_hz = next(iter(audio_format.rates_hz), DEFAULT_RATE_HZ)
     if rate:

@@ -158,6 +158,7 @@ class OneContext(ManyContexts):
 
     def obey(self, incoming: Incoming, context_id: str) -> None:  # noqa: ARG002
         if incoming.text == "" and not incoming.flush:
+            self.speak(incoming, ONLY)  # its end is told, too, where no text came before
             self.end_all()
         else:
             self.speak(incoming, ONLY)

@@ -72,7 +72,7 @@ async def speak_for_jambonz(request: web.Request, body: JambonzText) -> web.Stre
     style = TextContent("", _present(body.voice), _present(body.language))
     is_ssml = body.type == "ssml"
     text, ssml = (UNSET, body.text) if is_ssml else (body.text, UNSET)
-    content = schemas.words(text, ssml, style, text_field="text")
+    content = schemas.words(text, ssml, style, text_field="text", ssml_field="text")
     is_mp3 = request.headers.get("Accept", "").strip() == MP3
     respond = SpeechResponse if is_mp3 else _Linear
     audio_format = FORMATS["mp3" if is_mp3 else "pcm"]

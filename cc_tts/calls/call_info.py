@@ -98,12 +98,10 @@ class CallInfo:
     no_answer_at_s: float | None = None
     """When an outgoing call is given up that is not answered, on the wall clock."""
 
-    def check_sip(self, command: str) -> None:
+    def check_sip(self, command: str, *, instead: str = ": have Asterisk do that with the caller's channel") -> None:
         """Raise ``LineUnsupported`` if the call came by a line without SIP."""
         if self.transport in messages.LINES_WITHOUT_SIP:
-            raise LineUnsupported(
-                f"call {self.id} came by {self.transport}, which has no {command}: Asterisk can do that in its dialplan"
-            )
+            raise LineUnsupported(f"call {self.id} came by {self.transport}, which has no {command}{instead}")
 
     def note_media(self, media: messages.MediaActive) -> None:
         """Take in what the leg's media are."""

@@ -142,7 +142,7 @@ class CallRegistry:
 
     async def trace(self, call: Call) -> messages.CallTrace:
         """Return the SIP messages of a call; raises ``UserAgentUnavailable``, ``LineUnsupported`` if it has no SIP."""
-        call.check_sip("SIP messages")
+        call.check_sip("SIP messages", instead="")
         return await self._ua.trace(call.id, call.sip_call_id)
 
     def has(self, id_: str) -> bool:

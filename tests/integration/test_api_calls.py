@@ -325,3 +325,31 @@ async def test_levels_are_measured_while_somebody_asks(api: RunningApi) -> None:
     api.registry.ua.report(messages.QualityReport(call_id="c1", quality=call.quality))
     assert (await api.ask("GET", "/v1/calls/c1?levels=true")).json["levels"] is None
     assert (await api.ask("GET", "/v1/calls/c1?levels=loud")).status == 422
+
+
+@pytest.mark.parametrize("transport", messages.LINES_WITHOUT_SIP)
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/calls/c1/hold", None),
+        ("/v1/calls/c1/unhold", None),
+        ("/v1/calls/c1/dtmf", {"digits": "1"}),
+        ("/v1/calls/c1/bridge", {"call_id": "c3"}),
+        ("/v1/calls/c3/bridge", {"call_id": "c1"}),
+        ("/v1/calls/c1/transfer", {"to": "sip:agent@127.0.0.1"}),
+        ("/v1/calls/c3/transfer", {"mode": "attended", "consult_call_id": "c1"}),
+        ("/v1/calls/c1/transfer", {"to": "sip:agent@127.0.0.1", "mode": "warm"}),
+        ("/v1/calls", {"to": "sip:agent@127.0.0.1", "bridge": {"call_id": "c1"}}),
+    ],
+)
+async def test_what_a_line_without_sip_does_not_have_is_refused_before_anybody_is_asked(
+    api: RunningApi, transport: str, path: str, body: dict[str, object] | None
+) -> None:
+    api.registry.add("c3", answered=True)
+    api.registry.call("c1").transport = transport
+    api.registry.ua.sent.clear()
+    answered = await api.ask("POST", path, body)
+    answered.check_problem(409, "line_unsupported")
+    assert f"call c1 came by {transport}" in answered.json["detail"]
+    assert "have Asterisk do that" in answered.json["detail"]
+    assert not [each for each in api.registry.ua.sent if not isinstance(each, messages.KeepRecord)]

@@ -122,6 +122,40 @@ async def test_deepgram_gets_the_container_that_it_asks_for_or_is_refused(
         assert (answered.status, answered.json["err_code"]) == (422, "unprocessable")
 
 
+@pytest.mark.parametrize(
+    ("path", "half", "end"),
+    [
+        (
+            "/v1/text-to-speech/en-us/stream-input?output_format=pcm_8000",
+            '{"text": "One two three \\ud83d"}',
+            '{"text": ""}',
+        ),
+        ("/v1/speak?model=en-us", '{"type": "Speak", "text": "One two three \\ud83d"}', '{"type": "Close"}'),
+        ("/v2/speak?model=en-us", '{"type": "Speak", "text": "One two three \\ud83d"}', '{"type": "Close"}'),
+        (
+            "/tts/websocket",
+            '{"transcript": "One two three \\ud83d", "voice": {"id": "en-us"}, "continue": true}',
+            '{"transcript": "\\ude00"}',
+        ),
+        ("/v1/jambonz/stream?voice=en-us", '{"type": "stream", "text": "One two three \\ud83d"}', '{"type": "flush"}'),
+    ],
+)
+async def test_a_token_that_ends_within_a_character_is_spoken(api: RunningApi, path: str, half: str, end: str) -> None:
+    async with api.session.ws_connect(path) as socket:
+        await socket.send_str(half)
+        await socket.send_str(end)
+        async with asyncio.timeout(10):
+            while not _has_audio(message := await socket.receive()):
+                assert message.type in (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY), "it is closed without audio"
+
+
+def _has_audio(message: aiohttp.WSMessage) -> bool:
+    if message.type is not aiohttp.WSMsgType.TEXT:
+        return message.type is aiohttp.WSMsgType.BINARY
+    told = json.loads(message.data)
+    return told.get("type") != "connect" and bool(told.get("audio") or told.get("data"))
+
+
 async def test_jambonz_is_told_of_its_own_field(api: RunningApi) -> None:
     answered = await api.ask("POST", "/v1/jambonz/speech", {"text": "<speak>x", "type": "ssml"})
     answered.check_problem(422, "ssml_malformed", "/text")

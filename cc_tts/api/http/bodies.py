@@ -98,7 +98,7 @@ def decode(body: bytes, kind: type[T]) -> T:
         Unprocessable: a value is out of its bounds.
     """
     try:
-        return msgspec.json.decode(_HALF_OF_CHARACTER.sub(_whole, body), type=kind)
+        return msgspec.json.decode(mended(body), type=kind)
     except msgspec.ValidationError as error:
         raise _explained(str(error), kind) from None
     except UnicodeDecodeError:
@@ -116,6 +116,11 @@ def shaped(value: object, kind: type[T]) -> T:
         return msgspec.convert(value, kind, builtin_types=(bytes,))
     except msgspec.ValidationError as error:
         raise _explained(str(error), kind) from None
+
+
+def mended(encoded: bytes) -> bytes:
+    """JSON with U+FFFD for each half of a character that stands alone, as JavaScript writes what it has cut in two."""
+    return _HALF_OF_CHARACTER.sub(_whole, encoded)
 
 
 def _whole(match: re.Match[bytes]) -> bytes:

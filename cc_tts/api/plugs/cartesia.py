@@ -173,7 +173,7 @@ class CartesiaConnection(SpeechConnection):
         self._current_id = ""
         """The context of the message that is being followed."""
 
-    def take(self, data: str) -> None:
+    def take(self, data: bytes) -> None:
         self._current_id = ""
         incoming = _DECODER.decode(data)
         self._current_id = context_id = incoming.context_id or ""

@@ -22,6 +22,7 @@ from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
 
 from cc_tts import logs
 from cc_tts.api.context import CONTEXT
+from cc_tts.api.http import bodies
 from cc_tts.api.http.problems import UpgradeRequired
 from cc_tts.api.media import connection
 from cc_tts.api.media.connection import Connection
@@ -93,7 +94,7 @@ class SpeechConnection(Connection[str | bytes]):
     # --- the plug's messages -----------------------------------------------------------------------------------------
 
     @abstractmethod
-    def take(self, data: str) -> None:
+    def take(self, data: bytes) -> None:
         """Follow a message; raises what is in :data:`cc_tts.errors.UNREADABLE`, and ``CcTtsError``."""
 
     @abstractmethod
@@ -201,7 +202,7 @@ class SpeechConnection(Connection[str | bytes]):
     def follow(self, message: WSMessage) -> None:
         if message.type is WSMsgType.BINARY:
             raise MalformedRequest("messages are JSON in text frames")
-        self.take(message.data)
+        self.take(bodies.mended(message.data.encode()))  # clients send the tokens of a model, which end anywhere
         self._close_when_over()  # the message may have ended or interrupted the last context
 
     def encode(self, item: str | bytes) -> list[str | bytes]:

@@ -56,7 +56,7 @@ class DeepgramConnection(TextsInTurn):
         request_id = request.app[CONTEXT].nodes.new_id("req")
         self.tell([as_message({"type": "Metadata", "request_id": request_id, "model_name": words.voice or ""})])
 
-    def take(self, data: str) -> None:
+    def take(self, data: bytes) -> None:
         incoming = _DECODER.decode(data)
         match incoming.type:
             case "Speak":

@@ -128,7 +128,7 @@ class FluxConnection(TextsInTurn):
 
     # --- what a client says ------------------------------------------------------------------------------------------
 
-    def take(self, data: str) -> None:
+    def take(self, data: bytes) -> None:
         incoming = _DECODER.decode(data)
         match incoming.type:
             case "Speak":

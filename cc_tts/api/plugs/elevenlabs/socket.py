@@ -63,7 +63,7 @@ class ManyContexts(SpeechConnection):
         self._current_id = ONLY
         """The context of the message that is being followed."""
 
-    def take(self, data: str) -> None:
+    def take(self, data: bytes) -> None:
         self._current_id = ONLY
         incoming = _DECODER.decode(data)
         self._current_id = incoming.id or ONLY

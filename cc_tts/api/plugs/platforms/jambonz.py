@@ -94,7 +94,7 @@ class JambonzConnection(TextsInTurn):
         super().__init__(request, words, Output(FORMATS["pcm"], rate_hz), idle_timeout_s=IDLE_TIMEOUT_S)
         self.tell([as_message({"type": "connect", "data": {"sample_rate": rate_hz, "base64_encoding": False}})])
 
-    def take(self, data: str) -> None:
+    def take(self, data: bytes) -> None:
         incoming = _DECODER.decode(data)
         match incoming.type:
             case "stream":

@@ -3,13 +3,14 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
 import pytest
 
 from cc_tts.api.plugs.elevenlabs import socket as elevenlabs
-from cc_tts.config.schema import TokenConfig
+from cc_tts.config.schema import TenantConfig, TokenConfig
 from cc_tts.tenants.accounting import AccountingLog, UtteranceLine
 from tests.fakes.running_api import RunningApi, eventually, make_config, running_api
 from tests.fakes.served_call import refusal
@@ -87,6 +88,19 @@ async def test_the_header_of_elevenlabs_tells_its_clients_where_services_share_a
     answered = await locked.ask("GET", "/v1/voices/nobody", headers={"xi-api-key": READER})
     assert answered.json["detail"]["status"] == "voice_not_found"
     (await locked.ask("GET", "/v1/voices")).check_problem(401, "unauthorized")
+
+
+async def test_elevenlabs_clients_try_their_key_with_the_user() -> None:
+    config = make_config(tokens=(TokenConfig(KEY, ("call", "read"), tenant="acme"), TokenConfig(READER, ("read",))))
+    config = replace(config, tenants={"acme": TenantConfig(max_characters_per_day=100)})
+    async with running_api(config) as api:
+        await api.ask("POST", "/v1/audio/speech", {"input": TEXT}, headers={"Authorization": f"Bearer {KEY}"})
+        user = (await api.ask("GET", "/v1/user", headers={"xi-api-key": KEY})).json
+        assert (user["user_id"], user["subscription"]["status"]) == ("acme", "active")
+        assert (user["subscription"]["character_count"], user["subscription"]["character_limit"]) == (len(TEXT), 100)
+        assert (await api.ask("GET", "/v1/user", headers={"xi-api-key": READER})).json["user_id"] == "operator"
+        refused = await api.ask("GET", "/v1/user", headers={"xi-api-key": "wrong"})
+        assert (refused.status, refused.json["detail"]["status"]) == (401, "unauthorized")
 
 
 async def test_openai_names_a_field_within_another_with_a_dot_and_no_field_where_the_whole_is_wrong(

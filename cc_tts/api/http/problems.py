@@ -24,7 +24,7 @@ OPENAI_PATHS: Final = ("/v1/audio/", "/v1/models", f"{OPENAI}/")
 """The paths that OpenAI's client packages use begin so."""
 DEEPGRAM_PATHS: Final = ("/v1/speak", "/v2/speak", f"{DEEPGRAM}/")
 """The paths that Deepgram's client packages use begin so."""
-ELEVENLABS_PATHS: Final = ("/v1/text-to-speech/", "/v2/voices", f"{ELEVENLABS}/")
+ELEVENLABS_PATHS: Final = ("/v1/text-to-speech/", "/v2/voices", "/v1/user", f"{ELEVENLABS}/")
 """The paths that ElevenLabs' client packages use begin so. Others they share, and are known there by their header."""
 CARTESIA_PATHS: Final = ("/tts/", "/voices", f"{CARTESIA}/")
 """The paths that Cartesia's client packages use begin so."""

@@ -46,7 +46,7 @@ async def test_it_names_the_routes_of_the_router(document: Any) -> None:
 def test_it_names_the_paths_of_the_contract(document: Any) -> None:
     assert set(document["paths"]) == {
         "/v1/calls", "/v1/calls/{id}", "/v1/utterances/{id}", "/v1/voices", "/v1/audio/speech", "/v1/events",
-            "/v1/audio/voices", "/v1/models", "/v1/models/{model}", "/v1/voices/{voice}", "/v2/voices",
+            "/v1/audio/voices", "/v1/models", "/v1/models/{model}", "/v1/voices/{voice}", "/v2/voices", "/v1/user",
             "/v1/speak", "/v2/speak", "/v1/jambonz/speech", "/v1/jambonz/stream", "/tts/bytes", "/tts/websocket", "/voices",
             "/vapi/{voice}", "/inference_sft", "/inference_zero_shot", "/inference_cross_lingual", "/inference_instruct2",
             "/v1/speech", "/v1/speech/{link}",

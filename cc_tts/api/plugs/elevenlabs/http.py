@@ -9,12 +9,17 @@ from msgspec import UNSET
 
 from cc_tts.api import schemas
 from cc_tts.api.calls import fields_of_text
+from cc_tts.api.context import CONTEXT
+from cc_tts.api.http.auth import current_tenant
 from cc_tts.api.http.route import ELEVENLABS, RouteTable
 from cc_tts.api.plugs.alignment import AlignedAudio, Aligner
 from cc_tts.api.plugs.elevenlabs.shapes import (
     LANGUAGE,
+    NO_LIMIT,
     OUTPUT_FORMAT,
+    Subscription,
     TextToSpeech,
+    User,
     Voice,
     VoicePage,
     in_seconds,
@@ -29,6 +34,8 @@ from cc_tts.audio import AudioFormat
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import UnknownVoice
 
+OPERATOR: Final = "operator"
+"""The user of a token without a tenant."""
 _OPTIONS: Final = RESPONSE_ROUTE | {"query": (OUTPUT_FORMAT, LANGUAGE)}
 
 ROUTES: Final = RouteTable("ElevenLabs", ELEVENLABS)
@@ -125,6 +132,15 @@ async def get_voice(request: web.Request) -> Voice:
     if not found:
         raise UnknownVoice(f"no voice is called {name[:80]!r}")
     return found[0]
+
+
+@ROUTES.add("GET", "/v1/user", scope="read", for_tenants=True)
+async def get_user(request: web.Request) -> User:
+    """Show whose token it is, and how many characters of today are used up."""
+    tenants, tenant = request.app[CONTEXT].tenants, current_tenant()
+    use, limit = tenants.used().get(tenant), tenants.limit(tenant, "characters")
+    count = 0 if use is None else use.characters
+    return User(tenant or OPERATOR, Subscription(count, NO_LIMIT if limit is None else limit))
 
 
 async def _respond(request: web.Request, body: TextToSpeech, respond: type[SpeechResponse]) -> web.StreamResponse:

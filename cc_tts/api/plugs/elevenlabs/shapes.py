@@ -22,6 +22,8 @@ MAX_INACTIVITY_S: Final = 180  # unmeasured: as in ElevenLabs' API
 DEFAULT_INACTIVITY_S: Final = 20  # unmeasured: as in ElevenLabs' API
 MAX_KBPS: Final = 320  # the highest bit rate of MP3 (ISO/IEC 11172-3)
 MAX_OPUS_KBPS: Final = 256  # measured: more than that FFmpeg's libopus refuses for one channel
+NO_LIMIT: Final = 2**31 - 1
+"""A client has to read a number, also where there is no limit: the largest that all languages take."""
 RATES_HZ: Final = (8000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)
 _OUTPUT_FORMAT: Final = re.compile(r"(?P<name>mp3|opus|pcm|ulaw|alaw|wav)_(?P<rate>\d{4,5})(?:_(?P<kbps>\d{2,3}))?")
 
@@ -91,6 +93,24 @@ class VoicePage(msgspec.Struct, frozen=True):
     has_more: bool = False
     total_count: int = 0
     next_page_token: None = None
+
+
+class Subscription(msgspec.Struct, frozen=True):
+    """The characters of a tenant: those of today, and those that a day has."""
+
+    character_count: int
+    character_limit: int
+    tier: str = "cc-tts"
+    status: str = "active"
+
+
+class User(msgspec.Struct, frozen=True):
+    """The tenant whose token a request has, as ElevenLabs' clients ask for it to try their key."""
+
+    user_id: str
+    subscription: Subscription
+    is_new_user: bool = False
+    is_onboarding_completed: bool = True
 
 
 def output_of(request: web.Request) -> Output:

@@ -22,7 +22,7 @@ TUNED = re.compile(
 """Names of times, shares and limits, which somebody chose."""
 SOURCE = re.compile(
     r"RFC|ITU|G\.\d|§|measured|spec\b|engine-notes|docs/|decision|bench|PJ|kernel|IEEE|ISO\b|POSIX|Unicode|CosyVoice|Qwen"
-    r"|paper|BCP|3GPP|ETSI|FreeSWITCH|Asterisk|Linux|aiohttp|gRPC|Python|simulat|espeak|torchaudio|ONNX|Whisper"
+    r"|paper|BCP|3GPP|ETSI|FreeSWITCH|Asterisk|Linux|aiohttp|gRPC|Python|simulat|espeak|ONNX|Whisper"
     r"|Kubernetes|systemd|Prometheus|Twilio|OpenAI|NVIDIA|CUDA|SDK|config",
     re.IGNORECASE,
 )

@@ -20,8 +20,7 @@ import numpy.typing as npt
 
 from cc_tts.engines.cosyvoice.model.checkpoint import ModelError, ModelFileDamaged, described, refuse_stand_in
 from cc_tts.engines.cosyvoice.voice import features
-from cc_tts.engines.cosyvoice.voice.features import MEL_RATE_HZ, TOKENIZER_RATE_HZ
-from cc_tts.engines.cosyvoice.voice.numpy_features import Audio
+from cc_tts.engines.cosyvoice.voice.features import MEL_RATE_HZ, TOKENIZER_RATE_HZ, Audio
 from cc_tts.errors import ProcessFailed
 from cc_tts.voices.embedding_cache import EMBEDDING_SIZE
 from cc_tts.voices.enrolment import ReferenceFeatures

@@ -1,28 +1,15 @@
-"""Features against those of the reference, and against what they must be by definition: with numpy, and with torchaudio."""
+"""Features against those of the reference, and against what they must be by definition."""
 
-import sys
-from importlib.abc import MetaPathFinder
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from cc_tts.engines.cosyvoice import voice
-from cc_tts.engines.cosyvoice.voice import features, numpy_features
+from cc_tts.engines.cosyvoice.voice import features
 from tests.support.golden import GOLDEN, Arrays, read_arrays
 
 pytestmark = pytest.mark.unit
-
-choose_library = features.library.__wrapped__
-
-
-@pytest.fixture(autouse=True, params=["numpy", "torchaudio"])
-def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "torchaudio" and features.library() is numpy_features:
-        pytest.skip("torchaudio does not import here")
-    if request.param == "numpy":
-        monkeypatch.setattr(features, "library", lambda: numpy_features)
 
 
 @pytest.fixture(scope="module")
@@ -123,20 +110,3 @@ def test_resampling_is_the_same_across_its_blocks() -> None:
 def test_the_same_rate_changes_nothing() -> None:
     audio = tone(440.0, 16_000, 0.1)
     np.testing.assert_array_equal(features.resample(audio, 16_000, 16_000), audio)
-
-
-@pytest.mark.parametrize("error", [ImportError, OSError, RuntimeError])
-def test_numpy_computes_where_torchaudio_does_not_import(
-    error: type[Exception], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Broken(MetaPathFinder):
-        def find_spec(self, fullname: str, *_: object) -> None:
-            if fullname.partition(".")[0] == "torchaudio":
-                raise error(fullname)
-
-    for name in [name for name in sys.modules if name.partition(".")[0] == "torchaudio"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delitem(sys.modules, f"{voice.__name__}.torchaudio_features", raising=False)
-    monkeypatch.delattr(voice, "torchaudio_features", raising=False)
-    monkeypatch.setattr(sys, "meta_path", [Broken(), *sys.meta_path])
-    assert choose_library() is numpy_features

@@ -30,7 +30,6 @@ BEEP_LATE_MS: Final = 400.0
 
 
 def findings(calls: list[Call], model: SileroModel, settings: Amd) -> list[Found]:
-    """What is found of calls that are all up at once."""
     legs = AnsweringLegs(model, RATE_HZ)
     found: dict[str, list[Finding]] = defaultdict(list)
     for number in range(len(calls)):
@@ -80,7 +79,6 @@ def table(results: Iterable[Found]) -> Json:
 
 
 def summary(results: list[Found]) -> Json:
-    """The figures of one half."""
     people = [found for call, found in results if call.result == "human"]
     beeps = [
         each.at_ms - call.beep_ms
@@ -102,7 +100,6 @@ def summary(results: list[Found]) -> Json:
 
 
 def show(title: str, figures: Json) -> None:
-    """Print the figures of one half."""
     share = figures["right"] / figures["calls"]
     both = figures["people_and_machines_right"] / figures["people_and_machines"]
     print(f"\n{title}: {figures['calls']} calls, {share:.1%} right; people and machines {both:.1%} right")
@@ -143,7 +140,6 @@ def main() -> None:
 
 
 def judged(calls: list[Call], model: SileroModel, settings: Amd) -> list[Found]:
-    """What is found, kind by kind."""
     return [
         each
         for _, group in groupby(calls, key=lambda call: call.kind)

@@ -19,7 +19,6 @@ MAX_GROWTH = 1.15
 
 
 def memory_kib(pid: int) -> int:
-    """Resident memory of a process."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
 

@@ -48,7 +48,6 @@ def percentiles(values: Sequence[float]) -> Json:
 
 
 def machine() -> Json:
-    """What the figures were taken on."""
     model = ""
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():

@@ -191,7 +191,6 @@ def _more_percent(levels: Sequence[Json], when: str) -> float:
 
 
 def _lost_ms(folder: Path) -> int:
-    """What the recordings of a folder lack."""
     return sum(json.loads(path.read_text()).get("lost_ms", 0) for path in folder.glob("*.json"))
 
 

@@ -315,7 +315,6 @@ def small_model(folder: Path, options: argparse.Namespace) -> Sequence[str]:
 
 
 def settings_of(engine: str, options: argparse.Namespace) -> list[str]:
-    """The settings of a server for the levels of an engine."""
     most = max(options.calls)
     sip = [f"sip.max_calls={most + 10}"] if os.environ["CC_TTS_PJSUA2"] == "server" else []
     return [

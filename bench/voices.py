@@ -120,7 +120,6 @@ def summary(sentences: list[Json]) -> Json:
 
 
 def row(voice: str, what: str, result: Json) -> str:
-    """A line of the table."""
     level = result["level_dbfs"]
     spread = f"{level['mean']:7.1f} ({level['min']:.1f} to {level['max']:.1f})"
     return (

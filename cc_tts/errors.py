@@ -70,7 +70,6 @@ class CcTtsError(Exception):
 
     @classmethod
     def about(cls, *faults: FieldError) -> Self:
-        """The error for these faults of a body."""
         return cls("; ".join(map(str, faults)), field_errors=faults)
 
 
@@ -162,7 +161,6 @@ class CallNotFound(NotFound, code="call_not_found", title="No such call"):
 
     @classmethod
     def named(cls, call_id: str) -> Self:
-        """The error for a call of this id."""
         return cls(f"no call {call_id[:80]!r}")
 
 
@@ -171,7 +169,6 @@ class UtteranceNotFound(NotFound, code="utterance_not_found", title="No such utt
 
     @classmethod
     def named(cls, utterance_id: str) -> Self:
-        """The error for an utterance of this id."""
         return cls(f"no utterance {utterance_id[:80]!r}")
 
 
@@ -252,7 +249,6 @@ class ModelNotFound(NotFound, code="model_not_found", title="No such model"):
 
     @classmethod
     def named(cls, name: str) -> Self:
-        """Make the error for a model of this name."""
         return cls(f"no model {name[:80]!r}; any other name in the field model is taken")
 
 

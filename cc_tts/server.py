@@ -248,7 +248,6 @@ class Server:
             workers.set_pool_workers(found)
 
     def _as_node(self) -> Node:
-        """Return what the pool is told of this server."""
         return as_node(self._config, self.registry, self.nodes)
 
     async def run(self) -> None:

@@ -51,7 +51,6 @@ def _hibari() -> Any:
 
 
 def spoken(voice: str, text: str, level_dbfs: float) -> Samples:
-    """Words of a voice at a level, about."""
     if voice != "hibari":
         return said(text, level_dbfs, voice)
     line = _hibari_said(text)
@@ -99,7 +98,6 @@ def beep(hz: float, ms: float, level_dbfs: float, second_hz: float = 0.0) -> Sam
 
 
 def hum(ms: float, level_dbfs: float, hz: float = 50.0) -> Samples:
-    """The mains with its harmonics."""
     t = np.arange(round(ms * 8)) / RATE_HZ
     wave = np.sin(2 * np.pi * hz * t) + 0.5 * np.sin(2 * np.pi * 3 * hz * t) + 0.2 * np.sin(2 * np.pi * 5 * hz * t)
     scaled: Samples = wave * 10 ** (level_dbfs / 20)
@@ -165,7 +163,6 @@ class Line:
         self.is_clipped = half == "held_out" and random.random() < 0.2
 
     def pcm(self, *parts: Samples) -> bytes:
-        """What comes out of it."""
         clean = np.concatenate(parts)
         if self.is_clipped and clean.any():  # the path stands a moment after the answer
             clean[np.flatnonzero(clean)[0] :][: RATE_HZ // 8] = 0

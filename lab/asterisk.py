@@ -151,11 +151,9 @@ class Asterisk:
                 await self._changed.wait()
 
     async def event(self, name: str, *, timeout_s: float = 10.0, **fields: str) -> Block:
-        """The first event of this name with these fields."""
         return await self._until({"Event": name, **fields}, timeout_s)
 
     def events(self, name: str, **fields: str) -> list[Block]:
-        """Events of this name with these fields, so far."""
         wanted = {"Event": name, **fields}
         return [block for block in self.blocks if wanted.items() <= block.items()]
 
@@ -166,7 +164,6 @@ class Asterisk:
         )
 
     async def command(self, line: str) -> str:
-        """What the command line interface prints."""
         return (await self.action("Command", Command=line)).get("Output", "")
 
     async def contact_status(self, node: int) -> str:
@@ -185,7 +182,6 @@ class Asterisk:
                 await asyncio.sleep(0.2)
 
     def uri(self, number: str) -> str:
-        """SIP URI of a number of the dialplan."""
         return f"sip:{number}@{ADDRESS}:{self._sip_port}"
 
     def secure_uri(self, number: str) -> str:

@@ -69,8 +69,6 @@ def write_padded_wav(path: Path, audio: Samples, *, seconds: float) -> None:
 
 
 class Baresip:
-    """One baresip process with one account."""
-
     def __init__(self, child: Child, folder: Path, sip_port: int) -> None:
         self._child = child
         self._folder = folder

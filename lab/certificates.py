@@ -14,8 +14,6 @@ TIMEOUT_S = 20.0
 
 @dataclass(frozen=True)
 class Pair:
-    """A certificate and its key, both PEM."""
-
     certificate: Path
     key: Path
 
@@ -28,8 +26,6 @@ class Pair:
 
 @dataclass(frozen=True)
 class Authority:
-    """A CA in a folder of its own."""
-
     folder: Path
     pair: Pair
 

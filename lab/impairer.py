@@ -278,7 +278,6 @@ def _bound(port: int) -> socket.socket:
 
 
 def call_id(head: bytes) -> bytes:
-    """The Call-ID of a SIP message."""
     match = re.search(rb"^(?:Call-ID|i)\s*:\s*(\S+)", head, re.MULTILINE | re.IGNORECASE)
     assert match is not None, head
     return match[1]

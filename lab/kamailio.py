@@ -33,8 +33,6 @@ ENDED_WITHIN_S = LOOK_S + SILENCE_S + 10.0 + 3.0
 
 @dataclass(frozen=True)
 class Installed:
-    """Where Kamailio is."""
-
     folder: Path
 
     @property
@@ -59,7 +57,6 @@ def find_kamailio() -> Installed | None:
 
 
 def require_kamailio() -> Installed:
-    """The same, for a test."""
     found = find_kamailio()
     if found is None:
         needs.missing("kamailio", MISSING)

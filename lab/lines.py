@@ -58,7 +58,6 @@ class LineProcess:
             yield json.loads(line)
 
     async def ask(self, line: str) -> Json:
-        """Send it a line that it answers."""
         self.tell(line)
         answer: Json = await self.read()
         return answer

@@ -196,7 +196,6 @@ async def level(
 
 
 def prompt_of(num_sentences: int) -> str:
-    """The prompt that all calls speak."""
     return (SENTENCE * num_sentences).strip()
 
 

@@ -63,7 +63,6 @@ class MediaClient:
 
 @contextlib.asynccontextmanager
 async def media(server: Server, call_id: str, query: str = "direction=in") -> AsyncIterator[MediaClient]:
-    """Open the audio of a call."""
     async with (
         aiohttp.ClientSession() as session,
         session.ws_connect(f"{server.url}/v1/calls/{call_id}/media?{query}") as socket,

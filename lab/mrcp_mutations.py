@@ -24,7 +24,6 @@ _SPLICES: Final = (
 
 
 def sip_message(method: str, number: int, port: int, *, transport: str = "UDP", to_tag: str = "") -> bytes:
-    """A request as it should be."""
     body = OFFER if method == "INVITE" else ""
     tag = f";tag={to_tag}" if to_tag else ""
     return (

@@ -106,7 +106,6 @@ class RawCaller(UdpEndpoint):
     def invite(
         self, *, headers: bytes = b"", formats: str = "0 101", from_name: bytes = b'"raw"', rtp_port: int = 9
     ) -> None:
-        """Send an INVITE with an offer."""
         self.send("INVITE", headers=headers, body=SDP.format(port=rtp_port, formats=formats), from_name=from_name)
 
     async def establish(self, **offer: Any) -> Answer:
@@ -199,14 +198,12 @@ async def invite_once(user: str, port: int, *, headers: bytes = b"", from_name: 
 
 
 async def options(port: int) -> Answer:
-    """What the server says to OPTIONS."""
     async with RawCaller("ping", port) as caller:
         caller.send("OPTIONS")
         return await caller.final()
 
 
 def tcp_options(port: int) -> bytes:
-    """OPTIONS for a connection of its own."""
     number = f"{next(_numbers)}-{secrets.token_hex(8)}"
     return (
         f"OPTIONS sip:ping@{HOST}:{port} SIP/2.0\r\nVia: SIP/2.0/TCP {HOST}:9;branch=z9hG4bK-{number}\r\n"

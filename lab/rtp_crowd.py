@@ -69,8 +69,6 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What was heard on one leg."""
-
     num_packets: int
     num_speech: int
     num_lost: int
@@ -154,7 +152,6 @@ class Post:
         self._arrivals.clear()
 
     def take(self) -> None:
-        """Take all that waits, and answer it."""
         for sock in self.sockets:
             while self._take_batch(sock.fileno()) == BATCH:
                 pass
@@ -187,7 +184,6 @@ class Post:
             done += sent if sent > 0 else 1  # the other side of the first may be gone
 
     def tallies(self) -> list[Tally]:
-        """One of each leg that was heard."""
         return [tally_of(seqs, at_ns, speech) for _, seqs, at_ns, speech in self._of_legs()]
 
     def silences(self) -> dict[int, Json]:

@@ -299,12 +299,10 @@ class Server:
             raise TimeoutError(f"the server was not ready within {READY_TIMEOUT_S} s:\n{self.log[-4000:]}") from None
 
     def uri(self, user: str) -> str:
-        """SIP URI of a route."""
         return f"sip:{user}@{HOST}:{self.sip_port}"
 
     @property
     def pid(self) -> int:
-        """Process id of the server process."""
         return self._child.pid
 
     @property
@@ -330,7 +328,6 @@ class Server:
 
     @property
     def log_path(self) -> Path:
-        """The file that it logs to."""
         return self._child.log_path
 
     @property
@@ -348,12 +345,10 @@ class Server:
         return re.search(rf"(?<![0-9A-Za-z.]){digits}(?![0-9A-Za-z])", self.log) is not None
 
     async def get(self, path: str) -> tuple[int, Json]:
-        """Status and body of a GET."""
         async with self.http.get(self.url + path) as answer:
             return answer.status, await answer.json(content_type=None)
 
     async def get_text(self, path: str) -> tuple[int, str]:
-        """Status and text of a GET."""
         async with self.http.get(self.url + path) as answer:
             return answer.status, await answer.text()
 
@@ -364,23 +359,19 @@ class Server:
     async def post(
         self, path: str, body: Mapping[str, Any], *, headers: Mapping[str, str] | None = None
     ) -> tuple[int, Json]:
-        """Status and body of a POST."""
         async with self.http.post(self.url + path, json=body, headers=headers) as answer:
             return answer.status, await answer.json(content_type=None)
 
     async def create(self, path: str, body: Mapping[str, Any]) -> Json:
-        """The body of the 201 to a POST."""
         status, made = await self.post(path, body)
         assert status == 201, made
         return made
 
     async def delete(self, path: str) -> tuple[int, Json]:
-        """Status and body of a DELETE."""
         async with self.http.delete(self.url + path) as answer:
             return answer.status, await answer.json(content_type=None)
 
     async def patch(self, path: str, body: Mapping[str, Any]) -> tuple[int, Json]:
-        """Status and body of a PATCH."""
         async with self.http.patch(self.url + path, json=body) as answer:
             return answer.status, await answer.json(content_type=None)
 
@@ -394,7 +385,6 @@ class Server:
         return answer
 
     async def call_id(self, sip_call_id: str) -> str:
-        """Our id of the call with this SIP Call-ID."""
         for _ in range(100):
             for call in (await self.read("/v1/calls"))["calls"]:
                 if call["sip_call_id"] == sip_call_id:
@@ -409,7 +399,6 @@ class Server:
         return [call for call in answer["calls"] if call["id"] not in self._earlier_calls]
 
     async def only_call(self) -> Json:
-        """The call, when there has been one only."""
         (call,) = await self.calls()
         return call
 
@@ -419,7 +408,6 @@ class Server:
         return answer
 
     async def until_call(self, wanted: Callable[[Json], bool], timeout_s: float = 10.0) -> Json:
-        """Wait until the only call looks as wanted."""
         call: Json = {}
         try:
             async with asyncio.timeout(timeout_s):
@@ -475,7 +463,6 @@ class Server:
                     await reader
 
     def signal(self, number: signal.Signals, *, pid: int | None = None) -> None:
-        """Send a signal to the server, or to a process of it."""
         os.kill(self.pid if pid is None else pid, number)
 
     async def ended(self, timeout_s: float) -> int:
@@ -489,8 +476,6 @@ class Server:
 
 
 class EventLog:
-    """Events of the server in order of arrival."""
-
     def __init__(self) -> None:
         self.events: list[Json] = []
         self.closed = asyncio.Event()

@@ -52,7 +52,6 @@ def client_context(authority: Authority, pair: Pair | None = None) -> ssl.SSLCon
 
 
 def server_context(pair: Pair) -> ssl.SSLContext:
-    """For a server with this certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pair.certificate, pair.key)
     return context

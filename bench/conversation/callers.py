@@ -113,7 +113,6 @@ class Telephone:
             self._peer = peer
 
     def send_due(self, now_ns: int) -> Iterator[Json]:
-        """Send what is due; what is to be reported of it."""
         if self._peer is None:
             return
         if (num_behind := (now_ns - self.due_ns) // PTIME_NS) > MAX_BEHIND_NS // PTIME_NS:

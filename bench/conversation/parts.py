@@ -328,7 +328,6 @@ def _text(engine: str) -> Part:
 
 
 def parts_of(name: str, engines: Sequence[str]) -> dict[str, Part]:
-    """The part of this name, or one for each engine."""
     match name:
         case "keys":
             rows = {

@@ -164,7 +164,6 @@ class Found:
     counts: Counter[str] = field(default_factory=Counter)
 
     def took(self, name: str, start_ns: int, end_ns: int) -> None:
-        """From one instant to another."""
         self.times_ms[name].append((end_ns - start_ns) / 1e6)
 
     def add(self, other: "Found") -> None:
@@ -189,7 +188,6 @@ class Level:
 
     @property
     def is_over(self) -> bool:
-        """Whether it is time to end."""
         return time.monotonic() >= self.until_s
 
 

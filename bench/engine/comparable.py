@@ -44,8 +44,6 @@ class FixedHops100(FixedHops):
 
 @dataclass(slots=True)
 class Request:
-    """One row on its way."""
-
     opened_ns: int
     audio_ms: list[float] = field(default_factory=list)
     came_ms: list[float] = field(default_factory=list)

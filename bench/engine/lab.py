@@ -41,8 +41,6 @@ RULE_FILLED: Final = "weights filled by rule: speed is that of trained ones, the
 
 @dataclass(frozen=True, kw_only=True)
 class Lab:
-    """Where and with what a bench runs."""
-
     size: Size
     model_dir: Path
     device: torch.device
@@ -154,7 +152,6 @@ class Rig:
 
 
 def parser_of(description: str | None) -> argparse.ArgumentParser:
-    """The arguments that all benches of the engine have."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", choices=("tiny", "full"), default="tiny", help="of the networks")
     parser.add_argument("--model-dir", type=Path, help="where the model is, or is made; a temporary folder without it")

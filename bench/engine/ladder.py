@@ -62,7 +62,6 @@ def take_turns(lab: Lab, ways: Ways, num_rounds: int) -> list[dict[str, float]]:
 
 
 def speech_rungs(lab: Lab, work: SpeechWork, num_rounds: int) -> Json:
-    """Speech tokens to audio."""
     ways = {"recompute": work.recompute, "incremental": work.incremental, "incremental_batch_of_8": work.batched}
     if work.has_graphs:
         ways["graphs_batch_of_8"] = work.graphed

@@ -48,7 +48,6 @@ def poisson(count: int, for_ms: float, draw: random.Random) -> list[Caller]:
 
 
 def measure(rig: Rig, callers: list[Caller], *, for_ms: float, warm_up_ms: float, target_ms: float, seed: int) -> Json:
-    """One load on an engine of its own."""
     engine = rig.engine(EngineConfig(first_audio_target_ms=target_ms))
     load = PhoneLoad(engine, rig.clock, seed=seed)
     runner = rig.runner

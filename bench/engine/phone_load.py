@@ -54,7 +54,6 @@ class Listener:
         self.is_done = True
 
     def first_audio_ms(self) -> float | None:
-        """From the opening to the first piece."""
         return None if self.first_ms is None else self.first_ms - self.opened_ms
 
     def waited_ms(self, now_ms: float) -> float:
@@ -74,7 +73,6 @@ class Listener:
         return taken_ms, taken_ms - played_ms
 
     def has_heard_all(self, now_ms: float) -> bool:
-        """Whether it is over for the listener."""
         return self.is_done and self.dry_ms <= now_ms
 
 

@@ -162,7 +162,6 @@ def streamed_mel(model: SpeechModel) -> Tensor:
 
 
 def exactness(directory: Path, device: torch.device) -> dict[str, Json]:
-    """The two numbers of each saving."""
     model = model_with(EXACT, directory, device)
     exact = {"log_probs_db": forced_log_probs(model), "mel_db": streamed_mel(model)}
     result: dict[str, Json] = {}

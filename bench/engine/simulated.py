@@ -146,7 +146,6 @@ class SimulatedDevice:
         """Nothing is kept of voices."""
 
     def pages_needed(self, voice_id: str, num_tokens: int) -> int:
-        """Besides those of its voice."""
         return _own_pages(self.num_prompts[voice_id], num_tokens)
 
     @property
@@ -203,7 +202,6 @@ class Simulated:
 
 
 def measure(simulated: Simulated, kind: type[Engine], callers: list[Caller], arguments: argparse.Namespace) -> Json:
-    """One load on an engine of its own."""
     device = simulated.device(MAX_STREAMS)
     engine = simulated.engine(device, kind, MAX_STREAMS, target_ms=arguments.target_ms)
     own_ms: list[float] = []

@@ -47,8 +47,6 @@ def forced_tokens(num_sequences: int, num_tokens: int, num_codes: int) -> list[l
 
 @dataclass(slots=True)
 class Runners:
-    """Flow and vocoder of the engine with a voice."""
-
     flow: FlowRunner
     vocoder: VocoderRunner
     voice: FlowVoice
@@ -70,7 +68,6 @@ class SpeechWork:
 
     @property
     def has_graphs(self) -> bool:
-        """Whether there is a card to record graphs on."""
         return self._graphed is not None
 
     def runners(self, *, graphs: bool) -> Runners:
@@ -116,7 +113,6 @@ class SpeechWork:
         self._together(range(len(self.tokens)), self._eager)
 
     def graphed(self) -> None:
-        """The same from CUDA graphs."""
         assert self._graphed is not None
         self._together(range(len(self.tokens)), self._graphed)
 
@@ -161,11 +157,9 @@ class DrawWork:
             self._together(1, *self._eager)
 
     def batched(self) -> None:
-        """All sequences at a time."""
         self._together(self._num_sequences, *self._eager)
 
     def graphed(self) -> None:
-        """The same from CUDA graphs."""
         assert self._graphed is not None
         self._together(self._num_sequences, *self._graphed)
 
@@ -196,7 +190,6 @@ class ChunkWork:
         self._num_known = 0
 
     def begin(self) -> None:
-        """From the first chunk on."""
         self._runner.close(0)
         self._runner.open(0, self._voice)
         self._num_known = 0

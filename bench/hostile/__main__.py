@@ -71,8 +71,6 @@ def rtp_settings() -> tuple[str, str]:
 
 
 class Run:
-    """One run of mutated traffic."""
-
     def __init__(self, server: Server, traffic: Traffic, kept: CallsInProgress, watch: Watch, seed: int) -> None:
         self._server = server
         self._traffic = traffic

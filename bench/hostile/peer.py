@@ -34,8 +34,6 @@ Send = Callable[[bytes], None]
 
 @dataclass(slots=True)
 class Dialog:
-    """A call the server has answered."""
-
     call_id: str
     from_: str
     to: str
@@ -52,8 +50,6 @@ class Dialog:
 
 @dataclass(slots=True)
 class Ledger:
-    """What was sent, and what came of it."""
-
     sent: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=KEPT_MESSAGES))
     tags: OrderedDict[str, str] = field(default_factory=OrderedDict)
     answers: Counter[str] = field(default_factory=Counter)
@@ -132,7 +128,6 @@ class Peer(UdpEndpoint):
 
     @property
     def rtp_port(self) -> int:
-        """Where its media comes from."""
         return self._media.port
 
     async def __aenter__(self) -> Self:
@@ -152,7 +147,6 @@ class Peer(UdpEndpoint):
         self.transmit(on_loopback(data)[:MAX_DATAGRAM_BYTES], (HOST, self.server_port))
 
     def send_media(self, data: bytes, port: int) -> None:
-        """A datagram to a media port of the server."""
         if 0 < port < 65_536:
             self._media.transmit(data[:MAX_DATAGRAM_BYTES], (HOST, port))
 
@@ -240,7 +234,6 @@ class Peer(UdpEndpoint):
         return Sip(f"ACK {uri} SIP/2.0", [*headers, ("CSeq", f"{cseq} ACK"), ("Max-Forwards", "70")]).render()
 
     def within(self, dialog: Dialog, method: str, body: str = "", content_type: str = "application/sdp") -> Sip:
-        """A request inside a dialog."""
         dialog.cseq += method not in ("ACK", "CANCEL")
         headers = [
             ("Via", f"SIP/2.0/UDP {HOST}:{self.port};rport;branch=z9hG4bK{time.monotonic_ns()}"),

@@ -94,7 +94,6 @@ class CallsInProgress:
         self.windows: list[Json] = []
 
     async def place(self) -> None:
-        """One call for each ear."""
         self._round += 1
         self.dialogs = [
             await self._traffic.call_to_keep(f"kept{self._round}.{leg}", port, ANNOUNCEMENT)
@@ -244,8 +243,6 @@ async def live_calls(server: Server) -> Sequence[Json]:
 
 @dataclass(frozen=True)
 class Stage:
-    """A server under hostile traffic, and who watches."""
-
     server: Server
     traffic: Traffic
     watch: Watch

@@ -75,7 +75,6 @@ def heard_on_line(pcm: bytes, lost: float, rng: np.random.Generator) -> bytes:
 
 
 async def spoken(source: SpeechSource, text: str, voice: str, rate_hz: int) -> bytes:
-    """The PCM of a prompt."""
     chunks = [chunk async for chunk in source.open(TextContent(text, voice, None), rate_hz=rate_hz)]
     if any(chunk.is_resumed for chunk in chunks):
         raise RuntimeError(f"another engine spoke for {voice}")
@@ -129,7 +128,6 @@ class Recogniser:
 
 
 async def understood(source: SpeechSource, recogniser: Recogniser, voice: str, num_lines: int) -> Json:
-    """What is understood of one voice, in each condition."""
     found = source.engine.resolve_voice(voice, None)
     language = language_of(found.language)
     lines = lines_of(language)[:num_lines]

@@ -21,7 +21,6 @@ class Errors:
     num_words: int = 0
 
     def __add__(self, other: "Errors") -> "Errors":
-        """The counts of both."""
         return Errors(*map(operator.add, astuple(self), astuple(other)))
 
     def figures(self) -> Json:

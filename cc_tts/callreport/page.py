@@ -159,7 +159,6 @@ def _columns(text: str) -> int:
 
 
 def _labelled(group: Sequence[Mark], scale: _Scale, top: float) -> str:
-    """A dot for each mark, and one label."""
     xs = [scale.x(mark.at_s) for mark in group]
     label = ", ".join(mark.label for mark in group)
     is_last = xs[-1] + 10 + _columns(label) * CHARACTER > WIDTH

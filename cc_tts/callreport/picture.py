@@ -50,8 +50,6 @@ class Waveform:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A table under the picture."""
-
     title: str
     head: Sequence[str]
     rows: Sequence[Sequence[str]]

@@ -114,7 +114,6 @@ def pool_url(config: "Config") -> str:
 
 
 def _pool_faults(config: "Config") -> Iterator[str]:
-    """Yield the faults of the addresses of the pool."""
     url, remote = config.cluster.pool_url, config.remote
     pools = [text for text in config.tts.workers if text.startswith("pool:")]
     if len(pools) > 1:

@@ -426,7 +426,6 @@ class WebhookConfig:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Return what events are signed with."""
         return (self.secret,) if isinstance(self.secret, str) else self.secret
 
 

@@ -67,7 +67,6 @@ def _port(subject: Subject, key: str, kind: Kind, host: str, port: int) -> Findi
 
 
 def is_ours(command_line: str) -> bool:
-    """Return whether a command line is one of our processes."""
     return any(words in command_line for words in _OWN_PROCESSES)
 
 

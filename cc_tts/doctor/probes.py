@@ -56,7 +56,6 @@ class Probes:
             return ""
 
     def resolves(self, name: str) -> bool:
-        """Return whether a host name has an address."""
         try:
             return bool(socket.getaddrinfo(name, None))
         except OSError:

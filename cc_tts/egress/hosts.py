@@ -41,7 +41,6 @@ class AllowedHosts:
         return name in self._names or any(parent in self._names for parent in parents)
 
     def may_reach(self, address: str) -> bool:
-        """Whether a connection to this address may be made."""
         found = _address(address)
         return found is not None and self._may_reach(found)
 

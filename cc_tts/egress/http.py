@@ -43,7 +43,6 @@ class GuardedClient:
         self._open: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
-        """Close the connections that are open."""
         opened, self._open = self._open, None
         if opened is not None:
             await opened.close()

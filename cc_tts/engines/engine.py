@@ -38,8 +38,6 @@ class SpeechStream(Protocol):
 
 
 class Engine(Protocol):
-    """A source of speech."""
-
     name: str
 
     @property

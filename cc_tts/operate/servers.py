@@ -49,8 +49,6 @@ class NotDone(ClientError, title="Refused"):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """One server, over a client that is open."""
-
     url: str
     client: aiohttp.ClientSession
     tokens: tuple[TokenConfig, ...]

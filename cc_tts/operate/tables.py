@@ -36,7 +36,6 @@ def width(text: str) -> int:
 
 
 def cut(text: str, columns: int) -> str:
-    """Return as much of a text as has place."""
     if width(text) <= columns:
         return text
     while text and width(text) > columns - 1:
@@ -87,7 +86,6 @@ def mos(call: Call) -> str:
 
 
 def ending(call: Call) -> str:
-    """Return how a call is: its state, or how it has ended."""
     how = call["ending"]
     return str(call["state"]) if how is None else f"{how['result']}: {how['reason']}"
 

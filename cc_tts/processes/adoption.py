@@ -195,7 +195,6 @@ class AdoptedProcess:
         return self._exited.result() if self._exited.done() else None
 
     async def wait(self) -> int:
-        """Wait until it has ended."""
         return await asyncio.shield(self._exited)
 
     def send_signal(self, number: int) -> None:

@@ -37,8 +37,6 @@ _WAKE: Final[Record] = (Message(), b"")
 
 
 class Settings(Protocol):
-    """Settings that have a section for the log."""
-
     @property
     def log(self) -> LogConfig:
         """The section ``[log]`` of the configuration."""

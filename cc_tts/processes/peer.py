@@ -58,8 +58,6 @@ PROCESS_TABLE: Final[Mapping[tuple[ProcessState, ProcessEvent], ProcessState]] =
 
 
 class Sender(Protocol):
-    """The channel to a peer."""
-
     def send(self, message: Message, payload: bytes = b"", /) -> None:
         """Send a record to the peer."""
 
@@ -94,7 +92,6 @@ class Peer(ABC):
 
     @property
     def state(self) -> ProcessState:
-        """Where the peer stands."""
         return self._machine.state
 
     @property

@@ -112,7 +112,6 @@ class Supervisor(Peer):
 
     @property
     def name(self) -> str:
-        """The name that its log lines have."""
         return self._spec.name
 
     @property
@@ -254,7 +253,6 @@ class Supervisor(Peer):
 
 
 def exit_reason(code: int) -> str:
-    """An exit status in words."""
     if code == STATUS_UNKNOWN:
         return "exited"
     if code < 0:

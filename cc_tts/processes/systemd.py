@@ -63,7 +63,6 @@ class Notifier:
             self._tell("READY=1")
 
     def stopping(self) -> None:
-        """A drain has begun."""
         self._is_stopping = True
         self._tell("STOPPING=1", f"EXTEND_TIMEOUT_USEC={EXTENSION_S * 1e6:.0f}")
 

@@ -17,7 +17,6 @@ CHUNK_MS: Final = 200  # unmeasured
 
 
 def marks_alone(names: Iterable[str]) -> SpeechChunk:
-    """Marks where nothing is said."""
     return SpeechChunk(b"", "", marks=tuple((0.0, name) for name in names))
 
 

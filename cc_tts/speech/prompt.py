@@ -59,7 +59,6 @@ class TextContent:
 
     @property
     def markup_at_start(self) -> MarkupState:
-        """In what it goes on."""
         return state_of_whole(self.text) if self.markup == AT_BEGINNING else self.markup
 
     def between(self, start: int, end: int) -> "TextContent":
@@ -277,7 +276,6 @@ class Disclosure:
 
     @property
     def content(self) -> Content:
-        """The words, or the staged prompt."""
         return StagedContent(self.prompt_id) if self.prompt_id else TextContent(self.text)
 
 
@@ -296,7 +294,6 @@ class PromptDefaults:
     barge_in_speech: BargeInBySpeech | None = None
 
     def applied_to(self, prompt: Prompt) -> Prompt:
-        """The prompt with its gaps filled."""
         if self == PromptDefaults():
             return prompt
         return replace(

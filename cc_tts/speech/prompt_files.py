@@ -78,7 +78,6 @@ class CachedPrompt(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def pcm_bytes(self) -> int:
-        """Length of the audio."""
         return sum(len(chunk.pcm) for chunk in self.chunks)
 
     @property

@@ -237,7 +237,6 @@ class SpeechSource:
         return self.engine.utilisation(self._voice(first).id)
 
     def _first_part(self, texts: Sequence[TextContent]) -> TextContent:
-        """The part of them that is spoken first."""
         return self._voiced(texts[0])[0]
 
     def _is_cached(self, content: TextContent) -> bool:

@@ -87,13 +87,11 @@ class TenantQuotas:
 
     @classmethod
     def of(cls, config: Config, *, clock: Clock, metrics: Metrics) -> "TenantQuotas":
-        """The book of this server."""
         node, num_nodes = place_of(config.server, config.cluster)
         return cls(config.tenants, clock=clock, metrics=metrics, node=node, num_nodes=num_nodes)
 
     @property
     def is_on(self) -> bool:
-        """Return whether there are tenants."""
         return bool(self._tenants)
 
     def reload(self, tenants: Mapping[str, TenantConfig]) -> None:

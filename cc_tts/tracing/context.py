@@ -32,7 +32,6 @@ class TraceContext:
 
     @property
     def traceparent(self) -> str:
-        """The header that names it."""
         return f"00-{self.trace_id}-{self.span_id}-{int(self.is_sampled):02x}"
 
 

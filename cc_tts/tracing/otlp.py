@@ -74,7 +74,6 @@ def check(config: TracingConfig, environ: Mapping[str, str]) -> list[str]:
 
 
 def is_installed() -> bool:
-    """Whether the packages of the extra are there."""
     try:
         return importlib.util.find_spec("opentelemetry.exporter.otlp.proto.http") is not None
     except ModuleNotFoundError:

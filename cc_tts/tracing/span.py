@@ -39,7 +39,6 @@ class Trace:
             self._export(self._held.popleft())
 
     def take(self, span: "Span") -> None:
-        """A span is over."""
         if self.is_kept:
             self._export(span)
         else:
@@ -69,7 +68,6 @@ class Span:
 
     @property
     def now_ns(self) -> int:
-        """The instant on the clock of the trace."""
         return self.trace.clock.now_ns()
 
     @property
@@ -123,12 +121,10 @@ class SumSpan:
         self._sum_ns = self._begun_ns = 0
 
     def begin(self) -> None:
-        """A piece of work begins."""
         if self._parent is not None:
             self._begun_ns = self._parent.now_ns
 
     def end(self) -> None:
-        """The piece is done."""
         if self._parent is not None:
             self._span = self._span or self._parent.child(self._name, start_ns=self._begun_ns)
             self._sum_ns += self._parent.now_ns - self._begun_ns

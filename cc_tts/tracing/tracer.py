@@ -40,7 +40,6 @@ class Tracer:
 
     @property
     def is_on(self) -> bool:
-        """Whether spans are exported."""
         return self._export is not None
 
     def begin(

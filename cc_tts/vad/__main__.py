@@ -87,7 +87,6 @@ class VadWorker:
         return self._answering
 
     def _recent(self, frames: list[LegAudio]) -> list[LegAudio]:
-        """The frames that are not too old."""
         horizon_ns = self._clock.now_ns() - MAX_AGE_NS
         recent = [frame for frame in frames if frame.at_ns >= horizon_ns]
         is_behind = len(recent) < len(frames)

@@ -143,7 +143,6 @@ class _Leg:
         self._num_clear = self._num_without_speech = 0
 
     def next(self) -> _Window | None:
-        """The next window to be judged."""
         while self.sent.waiting:
             at_ns, samples = self.sent.waiting.popleft()
             self._gate.sent(at_ns, level_dbfs(samples))
@@ -173,7 +172,6 @@ class _Leg:
         return self._num_below < _HOLD_WINDOWS
 
     def verify(self, window: _Window, probability: float) -> list[Edge]:
-        """Return what the model said of a window."""
         if window.is_lead:
             return []
         tracker = self.tracker

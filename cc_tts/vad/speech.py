@@ -67,7 +67,6 @@ class SpeechTracker:
 
     @property
     def is_idle(self) -> bool:
-        """Return whether nothing is going on."""
         return self.onset_ns is None
 
     def window(self, start_ns: int, end_ns: int, *, is_voice: bool) -> list[Edge]:

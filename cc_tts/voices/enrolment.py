@@ -93,7 +93,6 @@ class Recording:
 
     @property
     def duration_s(self) -> float:
-        """Return how long it is."""
         return len(self.audio) / self.rate_hz
 
 
@@ -130,7 +129,6 @@ def enrol(
 
 
 def spoken_words(transcript: str, normalize: Callable[[str], str]) -> str:
-    """The transcript as the words that are heard."""
     words = unicodedata.normalize("NFC", transcript).strip()
     return normalize(words) or words
 

@@ -13,8 +13,6 @@ from cc_tts.engines.cosyvoice.runners.vocoder import CROSSFADE_FRAMES, CROSSFADE
 
 
 class MelToWav(Protocol):
-    """What the crossfade needs of the vocoder."""
-
     def __call__(
         self, mel: Tensor, *, cache_source: Tensor | None = None, draws: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:

@@ -95,8 +95,6 @@ def kernels_of(compiled: Callable[[], object]) -> Counter[str]:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A call of a stage: as it is, and by compiled code."""
-
     plain: Callable[[], tuple[Tensor, ...]]
     compiled: Callable[[], tuple[Tensor, ...]]
     state: tuple[Tensor, ...]  # what it writes to besides its answer
@@ -169,7 +167,6 @@ def vocoder_call(vocoder: Vocoder | CausalVocoder, *, num_rows: int = 1, num_fra
 
 
 def stages(model: SpeechModel, *, num_rows: int = 1) -> dict[str, Stage]:
-    """The three of a model."""
     return {
         "lm_step": lm_step(model.lm, num_rows=num_rows),
         "flow_call": flow_call(model.flow, num_rows=num_rows),

@@ -48,7 +48,6 @@ def stream_mel(
 
 
 def _runner(flow: Flow, prompt: FlowReference, tokens: Tensor, noise: Tensor) -> FlowRunner:
-    """A runner with one sequence in slot 0."""
     max_tokens = prompt.token.shape[1] + tokens.shape[1]
     num_pages = -(-max_tokens // flow.config.chunk_tokens)
     runner = FlowRunner(flow, num_slots=1, num_pages=num_pages, noise=noise, max_tokens=max_tokens)

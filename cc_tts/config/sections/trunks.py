@@ -63,7 +63,6 @@ class TrunkConfig:
 
     @property
     def host(self) -> str:
-        """Return the host, with its port, that the numbers of this trunk are at."""
         return self.domain or _AROUND_HOST.sub("", self.registrar)
 
     @property

@@ -71,7 +71,6 @@ class VoiceCosts:
         return self._mean.moved_to(self._quiet, fall=forgotten, rise=forgotten)
 
     def observe(self, cost: Cost) -> None:
-        """A chunk has cost this much."""
         self._mean = self.now.moved_to(cost, fall=_ALPHA, rise=_ALPHA)
         self._quiet = self._quiet.moved_to(cost, fall=_ALPHA, rise=_ALPHA_OF_RISE)
         self._observed_ns = self._clock.now_ns()

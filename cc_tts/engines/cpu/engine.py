@@ -296,7 +296,6 @@ class CpuEngine:
         return outs
 
     def load_report(self) -> EngineLoad:
-        """How busy it is."""
         with self._changed:
             return EngineLoad(
                 num_streams=len(self._streams),
@@ -433,7 +432,6 @@ class CpuEngine:
         )
 
     def _begun(self, stream: _Stream) -> ChunkSpeech:
-        """Begin the next chunk of a stream."""
         with self._changed:
             text, index = stream.chunks.popleft()
             synthesiser, speed = stream.synthesiser, stream.speed

@@ -205,7 +205,6 @@ class OwnVoices:
         return next((each for each in self._engine.voices() if each.id == voice_id), None)
 
     def _library_with(self, voice_id: str) -> VoiceLibrary | None:
-        """The one that has the voice."""
         libraries = (_library_of(tts) for tts in self._by_model.values() if tts.voices_dir)
         return next((library for library in libraries if library.has(voice_id)), None)
 

@@ -39,8 +39,6 @@ DEFAULT_RATE_HZ: Final = 24_000
 
 
 class RelayedStream(OpenStream):
-    """One utterance of a server."""
-
     def __init__(self, stream_id: int, request: StreamRequest, server: "ConnectedServer", rate_hz: int) -> None:
         super().__init__(stream_id, server.link, rate_hz)
         self._their_id = request.stream_id

@@ -37,7 +37,6 @@ class SourceLimit:
 
     @property
     def num_served(self) -> int:
-        """How many are served."""
         return self._served.total()
 
     @contextmanager

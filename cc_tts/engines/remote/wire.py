@@ -243,8 +243,6 @@ async def connect(
 
 
 class Listener:
-    """A worker listens with this."""
-
     def __init__(self, server: Any, limit: SourceLimit) -> None:
         self._server = server
         self._limiting = asyncio.create_task(limit.enforce(), name="connections")

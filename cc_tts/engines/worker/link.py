@@ -110,8 +110,6 @@ MakeProcess = Callable[[Callable[[Message, bytes], None], Callable[[str], None]]
 
 
 class OpenStream(ABC):
-    """One utterance in a worker, as its link knows it."""
-
     def __init__(self, stream_id: int, link: "WorkerLink", rate_hz: int) -> None:
         self.stream_id = stream_id
         self._link = link
@@ -252,8 +250,6 @@ class WorkerStream(OpenStream):
 
 
 class WorkerLink:
-    """One worker and the streams in it."""
-
     def __init__(
         self,
         name: str,
@@ -534,7 +530,6 @@ def _result(failure: CcTtsError | None) -> str:
 def child_worker(
     name: str, settings: WorkerSettings, *, clock: Clock, on_starting: Callable[[str], None] = lambda _detail: None
 ) -> MakeProcess:
-    """A worker that is a child process of this one."""
     is_espeak = settings.tts.engine == "espeak"  # its messages are never behind its synthesis
     patience_s = settings.tts.worker_start_timeout_s if settings.purpose == "say" else HEARTBEAT_TIMEOUT_S
     spec = python_child(

@@ -51,7 +51,6 @@ class IncrementalAudio(IncrementalSource):
         return self._sent.ms_for_bytes(self._num_bytes)
 
     def append(self, pcm: bytes) -> None:
-        """More audio has come."""
         self._pending.append(memoryview(pcm))
         self._num_bytes += len(pcm)
         self._changed.set()
@@ -66,7 +65,6 @@ class IncrementalAudio(IncrementalSource):
         super().end()
 
     def forget(self) -> None:
-        """Drop what was not taken."""
         self._pending.clear()
         self._num_bytes = 0
 
@@ -152,6 +150,5 @@ class IncrementalAudioStream:
             self._start()
 
     def _start(self) -> None:
-        """The line plays what it has."""
         self._listener.sent(now_ms(), self._waiting_ms)
         self._waiting_since_ms, self._waiting_ms = None, 0.0

@@ -92,7 +92,6 @@ class IncrementalText(IncrementalSource):
         return len(self._pending)
 
     def append(self, text: str) -> None:
-        """More text has come."""
         self.begun_ns = self.begun_ns or self._clock.now_ns()
         self._pending += text
         self._appended_s = self._loop.time()

@@ -112,12 +112,10 @@ class StagedPrompt:
 
     @property
     def chars(self) -> int:
-        """The characters of its words."""
         return 0 if self.content is None else len(text_of(self.content))
 
     @property
     def cached(self) -> bool:
-        """Whether its audio is in memory."""
         return self.audio is not None
 
 
@@ -202,7 +200,6 @@ class StagedPrompts:
         return prompt.content
 
     def same_as(self, words: StagedText, tenant: str) -> StagedPrompt | None:
-        """A prompt of the tenant that says the same in the same way."""
         return next((each for each in self.all_of(tenant) if each.words == words and each.state != "failed"), None)
 
     async def put_text(

@@ -73,7 +73,6 @@ class _Window(NamedTuple):
         return not self.is_echo and self.level_dbfs >= MIN_MODEL_DBFS
 
     def halves(self, heard: list[Sound], probability: float) -> Iterable[Half]:
-        """Its two halves with what was heard in them."""
         size = len(self.samples) // 2
         start_ms = ms_between(self.leg.origin_ns, self.start_ns)
         for number, sound in enumerate(heard):

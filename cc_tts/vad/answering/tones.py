@@ -82,7 +82,6 @@ class Tone(NamedTuple):
         return self.end_ms - self.begin_ms
 
     def is_like(self, other: "Tone") -> bool:
-        """Whether it has the same frequencies."""
         return len(self.hz) == len(other.hz) and all(
             abs(mine - theirs) <= SAME_PITCH_HZ for mine, theirs in zip(self.hz, other.hz, strict=True)
         )
@@ -108,8 +107,6 @@ class _Open:
 
 
 class ToneTracker:
-    """Finds the tones of one leg."""
-
     def __init__(self, rate_hz: int) -> None:
         self._rate_hz = rate_hz
         self._open: _Open | None = None

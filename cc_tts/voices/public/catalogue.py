@@ -34,7 +34,6 @@ class Offer:
 
     @property
     def place(self) -> str:
-        """The name of the place, for messages."""
         if self.pip:
             return f"pip ({self.pip[0]}{' and so on' if self.pip[1:] else ''})"
         return f"npm ({self.npm})" if self.npm else self.url

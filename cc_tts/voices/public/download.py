@@ -57,7 +57,6 @@ class Progress:
             sys.stderr.write(f"{self._name}: {self._done / 1e6:.1f} MB\n")
 
     def begin(self, num_resumed: int) -> None:
-        """Count what was there before."""
         self._done = self._num_resumed = num_resumed
         if num_resumed:
             sys.stderr.write(f"{self._name}: goes on after {num_resumed / 1e6:.1f} MB\n")

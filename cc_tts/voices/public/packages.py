@@ -58,7 +58,6 @@ def extract(offer: Offer, folder: Path, part: Path) -> None:
 
 
 def has_packages(offer: Offer, folder: Path) -> bool:
-    """Whether all packages of an offer are in the folder."""
     of_npm = not offer.npm or (folder / _tarball(offer.npm)).is_file()
     return bool(offer.pip or offer.npm) and of_npm and all(_wheels(each, folder) for each in offer.pip)
 

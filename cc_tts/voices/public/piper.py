@@ -114,7 +114,6 @@ def in_folder(name: str, folder: Path) -> PublicVoice:
 
 
 def _likely_urls(name: str, site: str) -> list[str]:
-    """Return where the files of a Piper voice are, by its name."""
     match = NAME.fullmatch(name)
     if match is None:
         return [site]

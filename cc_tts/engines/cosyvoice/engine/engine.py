@@ -145,7 +145,6 @@ class Engine:
                 stream.clock.text_came(self._now_ms())
 
     def cancel(self, stream_id: int) -> None:
-        """Free all that the stream holds."""
         self._table.remove(stream_id)
 
     def taken(self, stream_id: int, taken_ms: float, ahead_ms: float | None) -> None:

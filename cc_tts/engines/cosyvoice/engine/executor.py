@@ -71,7 +71,6 @@ class Executor:
         ]
 
     def sample(self, plan: LmPlan) -> None:
-        """Sample one round of tokens."""
         if not plan.decode:
             return
         sequences, begin_ms = self._table.sequences, self._now_ms()

@@ -63,8 +63,6 @@ class Prefill:
 
 
 class BistreamState(Enum):
-    """Where the interleaving stands."""
-
     WAITING = auto()  # too little text
     INTERLEAVED = auto()  # sampling, until FILL
     LAST = auto()  # all text is in; sampling, until the end of speech

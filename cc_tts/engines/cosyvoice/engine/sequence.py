@@ -224,8 +224,6 @@ class Sequence:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Stream:
-    """One utterance of one listener."""
-
     stream_id: int
     voice_id: str
     speed: float

@@ -146,7 +146,6 @@ class StreamTable:
         )  # fmt: skip
 
     def finish(self, sequence: Sequence) -> None:
-        """All of it was given out."""
         for index, share in sequence.unsaid:
             stream_id = sequence.stream.stream_id
             self.outs.append(SpeechChunk(stream_id=stream_id, text_chunk_index=index, gave_up_after=share))

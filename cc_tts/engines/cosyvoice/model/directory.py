@@ -72,7 +72,6 @@ PUBLISHED: Final[Mapping[Generation, tuple[PublishedFile, ...]]] = {
 
 
 def needed_files(generation: Generation) -> tuple[str, ...]:
-    """Return the files of a model that are fetched."""
     return tuple(file.name for file in PUBLISHED[generation] if file.need != "none")
 
 

@@ -43,7 +43,6 @@ def cache_folder() -> Path:
 
 
 def default_directory(model: str = DEFAULT_MODEL) -> Path:
-    """Return where a model is kept by default."""
     return cache_folder() / "models" / MODELS[model].id.rpartition("/")[2]
 
 

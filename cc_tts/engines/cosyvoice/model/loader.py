@@ -97,7 +97,6 @@ class SpeechModel:
 
     @property
     def generation(self) -> Generation:
-        """Return which of the published models it is like."""
         return self.lm.config.generation
 
 
@@ -253,7 +252,6 @@ def new_network(part: Part, found: Shapes, head_dim: int = HEAD_DIM) -> Network:
 
 
 def new_vocoder(config: VocoderConfig) -> Vocoder | CausalVocoder:
-    """A vocoder of the generation that the sizes are of."""
     return Vocoder(config) if config.generation == 2 else CausalVocoder(config)  # noqa: PLR2004 - the second generation
 
 

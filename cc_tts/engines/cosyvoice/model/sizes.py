@@ -37,8 +37,6 @@ _Place = str | tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LmConfig:
-    """Sizes of the language model."""
-
     generation: Generation = 2
     hidden_size: int = 896
     intermediate_size: int = 4864
@@ -53,7 +51,6 @@ class LmConfig:
 
     @property
     def num_kv_heads(self) -> int:
-        """Heads of the keys and values."""
         return self.key_size // self.head_dim
 
     @property
@@ -156,8 +153,6 @@ FLOW_STEPS: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowConfig:
-    """Sizes and constants of the flow."""
-
     vocab_size: int = 6561
     num_embedding: int = 192  # of the speaker embedding
     encoder: EncoderConfig | LookaheadConfig = field(default_factory=EncoderConfig)
@@ -273,7 +268,6 @@ def generation_of(part: Part, found: Shapes) -> Generation:
 
 
 def _read(found: Shapes, **places: _Place) -> dict[str, Any]:
-    """The sizes that the tensors show."""
     sizes = {
         name: _count(found, place) if isinstance(place, str) else _dim(found, *place) for name, place in places.items()
     }

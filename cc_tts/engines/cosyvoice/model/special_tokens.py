@@ -58,7 +58,6 @@ _ANY: Final = re.compile(f"[{CHARACTERS}]")
 
 
 def characters_of(generation: int) -> dict[str, str]:
-    """The character that stands for each special token of a generation."""
     return {token: chr(_FIRST_CHARACTER + place) for place, token in enumerate(SPECIAL_TOKENS[generation])}
 
 

@@ -96,7 +96,6 @@ class TextTokenizer:
 
     @property
     def has_phones(self) -> bool:
-        """Return whether there are tokens of the phones of English."""
         return "[AA]" in self._written
 
     @property

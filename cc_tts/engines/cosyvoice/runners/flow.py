@@ -43,7 +43,6 @@ class FlowShape(NamedTuple):
     num_pages: int  # that each row looks at
 
     def bucket(self, chunk: int) -> "FlowShape":
-        """The smallest shape of the buckets that this one fits in."""
         num_chunks = bucket_of(-(-self.num_tokens // chunk), CHUNK_BUCKETS)
         return FlowShape(
             bucket_of(self.num_rows, ROW_BUCKETS), num_chunks * chunk, bucket_of(self.num_pages, PAGE_BUCKETS)

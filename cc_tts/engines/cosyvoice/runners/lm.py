@@ -323,7 +323,6 @@ def _as_rows(inputs: Sequence[LmInput]) -> npt.NDArray[np.int64]:
 
 
 def _pack(prefill: _Prefill, row: npt.NDArray[np.int64]) -> None:
-    """Write a prefill to a row of zeros."""
     given, num_new = prefill.given, len(prefill.new)
     row[:_HEAD] = given.slot, not given.extends, prefill.start, num_new
     inputs = row[_HEAD + len(Column) :].reshape(2, -1)

@@ -66,7 +66,6 @@ class SlotRows:
 
     @classmethod
     def new(cls, num_rows: int, *, max_out: int, device: torch.device) -> "SlotRows":
-        """Slots that hold nothing."""
         numbers = torch.zeros((num_rows, len(Column)), dtype=torch.int64, device=device)
         out = torch.zeros((num_rows, max_out + 1), dtype=torch.int64, device=device)
         return cls(numbers, empty_history(num_rows, device), out)

@@ -41,8 +41,6 @@ _AVAILABLE: Final = re.compile(r"^MemAvailable:\s+(\d+) kB$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """The sizes of what is allocated."""
-
     num_streams: int
     num_slots: int
     slot_bytes: int
@@ -144,7 +142,6 @@ def can_measure(device: torch.device) -> bool:
 
 
 def device_free_bytes(device: torch.device) -> int:
-    """Return what the driver says is free."""
     free_bytes, _ = torch.cuda.mem_get_info(device)
     return int(free_bytes)
 

@@ -65,8 +65,6 @@ _Result = TypeVar("_Result")
 
 @dataclass(slots=True)
 class _VoiceState:
-    """The state that the device keeps of a voice."""
-
     flow: FlowVoice
     lm: LmVoice | None
     num_users: int = 0

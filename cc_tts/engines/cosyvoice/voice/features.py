@@ -132,7 +132,6 @@ def _power_spectrum(frames: Floats, fft_length: int | None = None) -> Floats:
 
 @cache
 def _hann(length: int) -> Floats:
-    """Return a periodic Hann window."""
     window: Floats = 0.5 - 0.5 * np.cos(2 * math.pi * np.arange(length) / length)
     return window
 

@@ -87,7 +87,6 @@ class Speaker:
 
     @property
     def voice(self) -> Voice:
-        """Return the voice as the API lists it."""
         kind: Literal["builtin", "zero_shot"] = "builtin" if self.mode == "builtin" else "zero_shot"
         return Voice(self.id, ENGINE, self.language, kind=kind, description=self.description, takes_instructions=True)
 
@@ -167,7 +166,6 @@ def _enrolled_speaker(record: VoiceRecord, voice: EnrolledVoice) -> Speaker:
 
 
 def generation_of_fingerprint(fingerprint: str) -> int:
-    """Return for which generation of the model a voice was enrolled."""
     mark, found, _ = fingerprint.partition(":")
     return int(mark) if found and mark.isdecimal() else 2
 

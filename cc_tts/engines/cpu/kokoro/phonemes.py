@@ -48,7 +48,6 @@ class English:
         self._lock = threading.Lock()
 
     def __call__(self, words: str) -> str:
-        """The sounds of English words."""
         with self._lock:  # plain Python, a third of a millisecond; its caches are not made for threads
             return str(self._g2p(with_letters(words, LETTER_A_OF_HIBARI)) or "")
 
@@ -61,7 +60,6 @@ class Espeak:
         self._voice = self._library.identifier_of(voice)
 
     def __call__(self, words: str) -> str:
-        """The sounds of words of the language."""
         spoken = LANGUAGE_SWITCH.sub("", self._library.phonemes(words, voice=self._voice, tie=_TIE))
         for tied, sign in _TIED.items():
             spoken = spoken.replace(tied, sign)
@@ -90,7 +88,6 @@ def _spelt(words: str) -> str:
 
 @cache
 def english(*, is_british: bool) -> English:
-    """One for all voices."""
     return English(is_british=is_british)
 
 

@@ -105,7 +105,6 @@ def load(path: Path) -> Statistics | None:
 
 
 def level_of(path: Path) -> float | None:
-    """The level that was kept in a file."""
     try:
         with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as kept:
             return round(float(kept["level"]), 1)

@@ -101,7 +101,6 @@ class Graph:
         return name
 
     def conv(self, x: str, key: str, *, dilation: int = 1, stride: int = 1, padding: int) -> str:
-        """A convolution with its bias."""
         weight, bias = self.weights[f"{key}.weight"], self.weights[f"{key}.bias"]
         attributes: dict[str, Any] = {
             "dilations": [dilation], "strides": [stride], "pads": [padding, padding], "kernel_shape": [weight.shape[2]],
@@ -204,7 +203,6 @@ class Graph:
         )
 
     def whole(self) -> "Graph":
-        """Build all of the vocoder."""
         self.inputs |= {FRAMES: [1, 512, "length"], SOURCE: [1, 22, "source_length"]}
         x = self.upsampled(FRAMES, 0, stride=10)
         x = self.stage(x, self.conv(SOURCE, "noise_convs.0", stride=6, padding=3), 0)

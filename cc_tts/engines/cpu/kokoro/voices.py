@@ -104,7 +104,6 @@ def _split(path: Path, _state: tuple[int, int]) -> "SplitModel | None":
 
 @lru_cache(maxsize=2)
 def _whole(path: Path, _state: tuple[int, int]) -> KokoroModel:
-    """One session for all voices that run whole."""
     return KokoroModel(path)
 
 

@@ -154,7 +154,6 @@ class PiperVoice:
         return [*self._ids[_BEGIN], *ids, *self._ids[_END]] if ids else []
 
     def _ids_of_pinyin(self, sentence: str) -> list[int]:
-        """The same for a voice that was trained on pinyin."""
         from cc_tts.engines.cpu.piper.pinyin import syllables
 
         ids: list[int] = []

@@ -180,7 +180,6 @@ class JoinedLinears(nn.Module):
 
     @property
     def num_bytes(self) -> int:
-        """Return the number of bytes of all weights."""
         return sum(parameter.nbytes for each in self.maps for parameter in each.parameters())
 
     @torch.no_grad()

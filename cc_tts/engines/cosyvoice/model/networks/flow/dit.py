@@ -182,7 +182,6 @@ class DitEstimator(nn.Module):
         return self.turned(frames.twice(dtype, num_past=self._num_past))
 
     def turned(self, span: Span) -> Span:
-        """The span with the angles of its positions."""
         positions = span.distance[:, :, 0].to(torch.float32)  # from the start of the sequence, where the first key is
         pairs = torch.arange(self.config.head_dim // 2, dtype=torch.float32, device=positions.device)
         frequencies = 1.0 / _ROTARY_BASE ** (2 * pairs / self.config.head_dim)

@@ -39,8 +39,6 @@ __all__ = ["Flow", "FlowReference", "fixed_noise"]
 
 @dataclass(frozen=True, slots=True)
 class FlowReference:
-    """The voice, as the flow needs it."""
-
     token: Tensor  # [1, P]
     feat: Tensor  # [1, 2 P, mels]
     embedding: Tensor  # [1, embedding]
@@ -96,12 +94,10 @@ class Flow(nn.Module):
 
     @property
     def estimator(self) -> Estimator | DitEstimator:
-        """The velocity of the frames."""
         return cast("Estimator | DitEstimator", self.decoder["estimator"])
 
     @property
     def dtype(self) -> torch.dtype:
-        """The type of the weights."""
         return self.spk_embed_affine_layer.weight.dtype
 
     def use(self, *, num_steps: int, context_chunks: int = 0) -> None:

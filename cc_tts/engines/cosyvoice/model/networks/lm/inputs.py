@@ -79,7 +79,6 @@ class SpeechIds:
 
     @property
     def end(self) -> int:
-        """Return the id that ends speech."""
         return self.num_codes + _LAYOUTS[self.generation].end
 
     @property

@@ -221,12 +221,10 @@ class SpeechLm(nn.Module):
 
     @property
     def backbone(self) -> Backbone:
-        """Return the Qwen2 layers."""
         return cast("Backbone", self.get_submodule("llm.model.model"))
 
     @property
     def device(self) -> torch.device:
-        """Return where the weights are."""
         return self.llm_decoder.weight.device
 
     @property

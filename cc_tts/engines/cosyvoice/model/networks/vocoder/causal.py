@@ -85,8 +85,6 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Voiced:
-    """The result of a piece."""
-
     f0: Tensor  # [B, T + 1], Hz, float64
     source: Tensor  # [B, hop (T + 1)]
     audio: Tensor  # [B, 4 + hop T]: from four samples before the piece; see :func:`final_samples`
@@ -312,7 +310,6 @@ class CausalVocoder(nn.Module):
             cast("LeftUp", up).keep_phases()
 
     def new_state(self, num_rows: int) -> CausalState:
-        """The state of utterances that have not begun."""
         config, zeros = self.config, self.conv_pre.weight.new_zeros
         wide = functools.partial(zeros, dtype=torch.float64)
         num_pitch, num_convs = (

@@ -143,7 +143,6 @@ def _parser(arguments: Sequence[str], *, is_whole: bool = False) -> argparse.Arg
         add_doctor_arguments(doctor)
 
     add("serve", "answer calls until Ctrl-C, then drain", lambda serve: serve.set_defaults(run=_serve))
-    add("drain", "have a running server drain, and wait until it has ended", _fill_drain)
     add("health", "whether the server, worker or pool of this container answers", _fill_health)
     add("worker", "speak for servers on other machines", _fill_worker)
     add("pool", "place workers on a Ray cluster, and tell servers of them", _fill_pool)
@@ -247,26 +246,6 @@ def _serve(options: argparse.Namespace, config: "Config") -> int:
         read_config=lambda: configuration.load(options.config, environ=os.environ, overrides=options.set),
         knocks=knocks,
     )
-
-
-def _fill_drain(drain: argparse.ArgumentParser) -> None:
-    drain.description = (
-        "The server is found by http.host and http.port; with http.tokens one of them needs the scope admin."
-    )
-    drain.set_defaults(run=_drain)
-
-
-def _drain(_options: argparse.Namespace, config: "Config") -> int:
-    import asyncio
-
-    from cc_tts.operate.drain import drained
-
-    fault = asyncio.run(drained(config))
-    if fault:
-        print(f"cc-tts: {fault}", file=sys.stderr)
-        return 1
-    print("drained")
-    return 0
 
 
 def _phone_parser() -> argparse.ArgumentParser:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from cc_tts.config.schema import Config
 
 COMMANDS: Final = {
+    "drain": "have a running server drain, and wait until it has ended",
     "status": "how servers are: calls, processes, workers, what is wrong",
     "calls": "the calls that are up",
     "show": "one call: parties, times, quality, what was said",
@@ -47,7 +48,7 @@ def fill(name: str, command: argparse.ArgumentParser) -> None:
     )
     server_help = "HOST:PORT or URL of a control API in place of the configured one; several times for a cluster"
     command.add_argument("--server", action="append", default=[], metavar="ADDRESS", help=server_help)
-    if name != "top":
+    if name not in ("drain", "top"):
         command.add_argument("--json", action="store_true", help="print JSON")
     if name in ("show", "hangup", "say-to", "trace"):
         command.add_argument("call", metavar="CALL", help=_CALL_HELP)

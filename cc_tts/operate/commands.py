@@ -22,6 +22,9 @@ from cc_tts.operate.top import top
 HANGUP_TIMEOUT_S: Final = 5.0
 """The far side may take this long to end a call (unmeasured)."""
 POLL_INTERVAL_S: Final = 0.2  # unmeasured
+DRAIN_MARGIN_S: Final = 30.0
+"""A drain may take this much longer than ``calls.drain_timeout_s``: hanging up, and ending the processes (unmeasured)."""
+DRAIN_POLL_S: Final = 1.0  # unmeasured
 CLOCK: Final = MonotonicClock()
 MAX_UTTERANCES: Final = 10
 """Prompts that ``show`` tells of, the last ones (unmeasured)."""
@@ -37,7 +40,24 @@ def run(options: argparse.Namespace, config: Config) -> int:
 async def _run(options: argparse.Namespace, config: Config) -> int:
     timeout_s = RELOAD_TIMEOUT_S if options.operation == "reload" else REQUEST_TIMEOUT_S
     async with opened(config, options.server, timeout_s=timeout_s) as servers:
+        if options.operation == "drain":
+            return await _drain(servers, config.calls.drain_timeout_s + DRAIN_MARGIN_S)
         return await _COMMANDS[options.operation](options, servers)
+
+
+async def _drain(servers: Servers, limit_s: float) -> int:
+    said, status = await _asked(servers, lambda each: each.ask("POST", "/v1/admin/drain", scope="admin", body={}))
+    print("draining: no new calls", flush=True)
+    try:
+        async with asyncio.timeout(limit_s):
+            for server, _ in said:
+                while await server.is_up():  # noqa: ASYNC110 - of another process
+                    await asyncio.sleep(DRAIN_POLL_S)
+    except TimeoutError:
+        print(f"cc-tts: the server has not ended within {limit_s:g} s", file=sys.stderr)
+        return 1
+    print("drained")
+    return status
 
 
 async def _asked(servers: Servers, ask: Callable[[Server], Awaitable[Any]]) -> tuple[list[tuple[Server, Any]], int]:

@@ -88,6 +88,16 @@ class Server:
                 "--config or --server name another one"
             ) from None
 
+    async def is_up(self) -> bool:
+        """Return whether somebody listens there, be it too busy to answer in time."""
+        try:
+            async with self.client.get(f"{self.url}/healthz"):
+                return True
+        except aiohttp.ClientConnectorError:
+            return False
+        except (aiohttp.ClientError, TimeoutError):
+            return True
+
     async def _body(self, answer: aiohttp.ClientResponse) -> bytes:
         found = await read_at_most(answer.content, MAX_ANSWER_BYTES + 1)
         if len(found) > MAX_ANSWER_BYTES:

@@ -82,7 +82,7 @@ async def test_it_uses_the_token_that_may(tmp_path: Path) -> None:
 async def test_what_keeps_it_from_draining(server: Server, tmp_path: Path) -> None:
     nobody = await drain(tmp_path, "--set", f"http.port={free_ports()}")
     assert await nobody.wait(TIMEOUT_S) == 1
-    assert "no server answers at http://127.0.0.1:" in nobody.log
+    assert "nobody answers at http://127.0.0.1:" in nobody.log
     unable = await drain(tmp_path, "--set", 'http.tokens=[{token = "may-only-read", scopes = ["read"]}]')
     assert await unable.wait(TIMEOUT_S) == 2
     assert "http.tokens: none has the scope admin" in unable.log

@@ -14,7 +14,7 @@ from hibari import Hibari
 from hibari.voices import DEFAULT, VOICES
 
 from cc_tts.engines.cpu.contract import FoundModel, Parts, SentenceAudio
-from cc_tts.engines.cpu.samples import pcm_of
+from cc_tts.engines.cpu.networks import pcm_of
 from cc_tts.engines.letters import LETTER_A_OF_HIBARI, with_letters
 from cc_tts.engines.phonemes import to_misaki
 from cc_tts.errors import ConfigError

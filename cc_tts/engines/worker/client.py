@@ -49,8 +49,7 @@ class WorkersElsewhere(Protocol):
 class WorkerEngine:
     """See :class:`cc_tts.engines.engine.Engine`. ``children`` are workers of this machine, one a device and model.
     ``fallback`` speaks while none of the workers with a voice does. ``beside`` speaks with the voices and the languages that
-    the workers do not have; it may be the same engine. Both are started and stopped here. ``rng`` chooses which workers are
-    compared.
+    the workers do not have; it may be the same engine. Both are started and stopped here.
     """
 
     def __init__(
@@ -62,14 +61,13 @@ class WorkerEngine:
         elsewhere: WorkersElsewhere | None = None,
         fallback: Engine | None = None,
         beside: Engine | None = None,
-        rng: random.Random | None = None,
     ) -> None:
         self.name = tts.engine
         self._default_voice = tts.voice
         self._may_resume = tts.resume_on_worker_loss
         self._metrics = metrics
         self._stream_ids = itertools.count(1)
-        self._random = rng or random.Random()  # noqa: S311 - no secret
+        self._random = random.Random()  # noqa: S311 - no secret
         self._state = "not started"
         self._children = tuple(children)
         self._elsewhere = elsewhere

@@ -10,8 +10,7 @@ from typing import Any, Final
 import hibari
 import numpy as np
 
-from cc_tts.engines.cpu.networks import network_of
-from cc_tts.engines.cpu.samples import Samples
+from cc_tts.engines.cpu.networks import Samples, network_of
 from cc_tts.errors import ConfigError
 
 RATE_HZ: Final = 24_000

@@ -28,8 +28,7 @@ from cc_tts.engines.cpu.kokoro.vocoder_graph import (
     Weights,
     part_of,
 )
-from cc_tts.engines.cpu.networks import PROVIDERS, one_thread
-from cc_tts.engines.cpu.samples import Samples
+from cc_tts.engines.cpu.networks import PROVIDERS, Samples, one_thread
 
 log = logs.get(__name__)
 

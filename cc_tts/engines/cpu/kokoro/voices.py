@@ -20,8 +20,8 @@ from cc_tts.engines.cpu.kokoro import statistics
 from cc_tts.engines.cpu.kokoro.model import MAX_TOKENS, RATE_HZ, KokoroModel, tokens_of
 from cc_tts.engines.cpu.kokoro.phonemes import Phonemes, phonemes_of, spoken_phonemes
 from cc_tts.engines.cpu.marks import last_mark, sentences
+from cc_tts.engines.cpu.networks import Samples, pcm_of
 from cc_tts.engines.cpu.sample_texts import sample_of
-from cc_tts.engines.cpu.samples import Samples, pcm_of
 from cc_tts.errors import CcTtsError, ConfigError
 from cc_tts.media.levels import active_level_dbfs
 from cc_tts.voices.folder import KOKORO, STYLES

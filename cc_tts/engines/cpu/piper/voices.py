@@ -19,8 +19,7 @@ import numpy as np
 from cc_tts.engines.cpu.contract import FoundModel, Parts, SentenceAudio, Unusable
 from cc_tts.engines.cpu.libespeak import LANGUAGE_SWITCH, EspeakLibrary
 from cc_tts.engines.cpu.marks import clauses, last_mark, sentences
-from cc_tts.engines.cpu.networks import network_of
-from cc_tts.engines.cpu.samples import Samples, pcm_of
+from cc_tts.engines.cpu.networks import Samples, network_of, pcm_of
 from cc_tts.errors import UNREADABLE, CcTtsError, ConfigError
 from cc_tts.voices.inline_ipa import pronounced_parts
 from cc_tts.voices.voice import Voice

@@ -13,8 +13,8 @@ import structlog
 from cc_tts.config.schema import LogConfig, TtsConfig
 from cc_tts.engines.cpu.contract import FoundModel, Parts, SentenceAudio, Synthesiser, Unusable
 from cc_tts.engines.cpu.engine import MAX_AHEAD_MS, CpuEngine
+from cc_tts.engines.cpu.networks import pcm_of
 from cc_tts.engines.cpu.sample_texts import SAMPLES, sample_of
-from cc_tts.engines.cpu.samples import pcm_of
 from cc_tts.engines.engine_core import StepOut, StreamDone, StreamRequest
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.engines.worker.messages import WorkerSettings

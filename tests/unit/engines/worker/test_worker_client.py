@@ -411,29 +411,6 @@ async def test_it_is_as_full_as_the_streams_that_are_there_are_of_those_that_cou
     assert lab.engine.utilisation("anna") == 0.0
 
 
-async def test_streams_opened_since_the_last_report_count() -> None:
-    lab = await Lab(2).start()
-    lab.says(load(num_streams=4, first_audio_ms=80.0), worker=0)
-    lab.says(load(num_streams=4, first_audio_ms=150.0), worker=1)
-    for _ in range(5):
-        lab.engine.open("anna")
-    assert [len(link.streams) for link in lab.links] == [4, 1]  # 80, 100, 120, 140 and 160 ms there; 150 ms here
-
-
-async def test_of_many_workers_two_are_compared() -> None:
-    lab = await Lab(5).start()
-    for worker in range(5):
-        lab.says(load(num_streams=10, first_audio_ms=100.0 * (1 + worker)), worker=worker)
-    used: set[int] = set()
-    for _ in range(200):
-        lab.engine.open("anna")
-        used |= {number for number, link in enumerate(lab.links) if link.streams}
-        for number, link in enumerate(lab.links):
-            link.streams.clear()
-            lab.says(load(num_streams=10, first_audio_ms=100.0 * (1 + number)), worker=number)
-    assert used == {0, 1, 2, 3}  # the worst of all is never the better of two
-
-
 async def test_a_voice_is_sought_where_it_is() -> None:
     lab = await Lab(2).start()
     lab.says(EngineDescription((VOICES[0],)), worker=0)

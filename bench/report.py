@@ -23,12 +23,11 @@ RESULTS = Path(__file__).parent / "results"
 class BusyCores:
     """One child for every core that does nothing but count, for as long as the context lasts."""
 
-    def __init__(self, count: int | None = None) -> None:
-        self._count = count if count is not None else os.cpu_count() or 1
+    def __init__(self) -> None:
         self._children: list[asyncio.subprocess.Process] = []
 
     async def __aenter__(self) -> Self:
-        for _ in range(self._count):
+        for _ in range(os.cpu_count() or 1):
             self._children.append(await asyncio.create_subprocess_exec(sys.executable, "-c", "while True: pass"))
         return self
 

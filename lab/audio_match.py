@@ -16,6 +16,11 @@ LOUD = 1000
 """Largest sample, from which on a piece is taken for speech."""
 ALIKE = 0.98
 """Correlation of a piece with itself after G.711 twice and a mixer."""
+_RATE_HZ = 8000
+_SILENT = 8
+_LOUD = 32
+_MIN_GAP_MS = 10.0
+_MIN_EXCESS_DB = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +89,9 @@ def find(reference: Samples, recording: Samples, *, rate_hz: int = 8000) -> Matc
     return Match(lag * to_ms, both / math.sqrt(energy_a * energy_b), snr_db, gain, overlap * to_ms, duration_ms)
 
 
-def aligned(reference: Samples, recording: Samples, *, rate_hz: int = 8000) -> Samples:
+def aligned(reference: Samples, recording: Samples) -> Samples:
     """The part of the recording that lies under the reference, as long as the reference; silence where it has none."""
-    lag = round(find(reference, recording, rate_hz=rate_hz).offset_ms * rate_hz / 1000)
+    lag = round(find(reference, recording).offset_ms * _RATE_HZ / 1000)
     out = np.zeros(len(reference), np.int16)
     first, last = max(0, -lag), min(len(reference), len(recording) - lag)
     if last > first:
@@ -95,14 +100,14 @@ def aligned(reference: Samples, recording: Samples, *, rate_hz: int = 8000) -> S
 
 
 def pieces_heard(
-    reference: Samples, recording: Samples, *, slip_ms: float = 0.0, piece_ms: float = 100.0, rate_hz: int = 8000
+    reference: Samples, recording: Samples, *, slip_ms: float = 0.0, piece_ms: float = 100.0
 ) -> list[bool]:
     """Of each piece of the reference that speaks whether it is in the recording, at its own place give or take ``slip_ms``.
 
     For what passed a mixer with a clock of its own: it may put in or leave out a frame, which moves all that follows.
     """
-    slip, piece = (round(ms * rate_hz / 1000) for ms in (slip_ms, piece_ms))
-    lag = round(find(reference, recording, rate_hz=rate_hz).offset_ms * rate_hz / 1000)
+    slip, piece = (round(ms * _RATE_HZ / 1000) for ms in (slip_ms, piece_ms))
+    lag = round(find(reference, recording).offset_ms * _RATE_HZ / 1000)
     heard = []
     for start in range(0, len(reference) - piece + 1, piece):
         part = reference[start : start + piece].astype(np.float64)
@@ -119,57 +124,53 @@ def pieces_heard(
     return heard
 
 
-def share_heard(reference: Samples, recording: Samples, **where: float) -> float:
+def share_heard(reference: Samples, recording: Samples, *, slip_ms: float = 0.0, piece_ms: float = 100.0) -> float:
     """Share of :func:`pieces_heard`; 0 of a reference that does not speak."""
-    heard = pieces_heard(reference, recording, **where)  # type: ignore[arg-type]
+    heard = pieces_heard(reference, recording, slip_ms=slip_ms, piece_ms=piece_ms)
     return sum(heard) / len(heard) if heard else 0.0
 
 
-def silences(signal: Samples, *, min_ms: float, rate_hz: int = 8000, level: int = 8) -> list[Span]:
-    """Runs of digital silence. G.711's smallest steps around zero are 8; anything at or under ``level`` is silence."""
-    quiet = np.abs(signal.astype(np.int32)) <= level
+def silences(signal: Samples, *, min_ms: float) -> list[Span]:
+    """Runs of digital silence at 8 kHz. G.711's smallest steps around zero are 8; anything at or under that is silence."""
+    quiet = np.abs(signal.astype(np.int32)) <= _SILENT
     edges = np.flatnonzero(np.diff(np.concatenate(([0], quiet.astype(np.int8), [0]))))
     runs = edges.reshape(-1, 2)
-    to_ms = 1000 / rate_hz
+    to_ms = 1000 / _RATE_HZ
     return [Span(float(s) * to_ms, float(e) * to_ms) for s, e in runs if (e - s) * to_ms >= min_ms]
 
 
-def find_gaps(
-    reference: Samples, recording: Samples, *, min_ms: float = 10.0, rate_hz: int = 8000, level: int = 8
-) -> list[Span]:
-    """Runs of silence in the recording under the reference where the reference is not silent.
+def find_gaps(reference: Samples, recording: Samples) -> list[Span]:
+    """Runs of 10 ms of silence or more in the recording under the reference where the reference is not silent.
 
     Positions are ms from the start of the reference. A run that the reference has too, give or take its
     edges, is no gap: what counts is how long the reference speaks meanwhile.
     """
-    heard = aligned(reference, recording, rate_hz=rate_hz)
-    loud = np.abs(reference.astype(np.int32)) > max(level, 32)
+    heard = aligned(reference, recording)
+    loud = np.abs(reference.astype(np.int32)) > _LOUD
     gaps = []
-    for run in silences(heard, min_ms=min_ms, rate_hz=rate_hz, level=level):
-        part = loud[round(run.start_ms * rate_hz / 1000) : round(run.end_ms * rate_hz / 1000)]
-        if float(np.count_nonzero(part)) * 1000 / rate_hz >= min_ms / 2:
+    for run in silences(heard, min_ms=_MIN_GAP_MS):
+        part = loud[round(run.start_ms * _RATE_HZ / 1000) : round(run.end_ms * _RATE_HZ / 1000)]
+        if float(np.count_nonzero(part)) * 1000 / _RATE_HZ >= _MIN_GAP_MS / 2:
             gaps.append(run)
     return gaps
 
 
-def find_clicks(
-    reference: Samples, recording: Samples, *, rate_hz: int = 8000, min_excess_db: float = 20.0
-) -> list[float]:
+def find_clicks(reference: Samples, recording: Samples) -> list[float]:
     """Positions (ms from the start of the reference) where the recording departs from it for a few samples.
 
     The difference of the two is cut into 1 ms pieces; a piece far louder than G.711's own noise there is a click.
     Pieces that touch are one click.
     """
-    heard = aligned(reference, recording, rate_hz=rate_hz).astype(np.float64)
+    heard = aligned(reference, recording).astype(np.float64)
     ref = reference.astype(np.float64)
-    piece = max(1, rate_hz // 1000)
+    piece = _RATE_HZ // 1000
     count = len(ref) // piece
     if count == 0:
         return []
     error = np.abs(heard - ref)[: count * piece].reshape(count, piece).max(axis=1)
     # G.711 rounds a sample x by at most |x|/32 (half a step of 1/16) and by 8 near zero
     level = np.abs(ref)[: count * piece].reshape(count, piece).max(axis=1)
-    allowed = (level / 32 + 8) * 10 ** (min_excess_db / 20)
+    allowed = (level / 32 + 8) * 10 ** (_MIN_EXCESS_DB / 20)
     hits = np.flatnonzero(error > allowed)
     starts = [int(hit) for index, hit in enumerate(hits) if index == 0 or hit - hits[index - 1] > 1]
-    return [start * piece * 1000 / rate_hz for start in starts]
+    return [start * piece * 1000 / _RATE_HZ for start in starts]

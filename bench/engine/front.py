@@ -50,7 +50,7 @@ class SizedFront(TextFront):
         return Prefill(prepared.inputs, rules)
 
 
-def sentences(count: int, seed: int, seconds: tuple[float, float] = (2.0, 10.0)) -> Sequence[str]:
+def sentences(count: int, seed: int) -> Sequence[str]:
     """Sentences of 2 to 10 s."""
     draw = random.Random(seed)
-    return [sized_text(draw.uniform(*seconds), draw.randrange(1000)) for _ in range(count)]
+    return [sized_text(draw.uniform(2.0, 10.0), draw.randrange(1000)) for _ in range(count)]

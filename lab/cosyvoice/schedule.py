@@ -32,20 +32,16 @@ class HopSchedule:
         num_prompt: tokens of the flow's prompt.
         hop: tokens of the first call, but for what the prompt lacks to the grid. One shorter than a chunk is taken as it is,
             so it is exact if it ends on the grid, see :func:`exact_hop`. The next call is back on the grid.
-        max_hop: hops double up to this.
         compat: do as the reference does: fill the prompt up to a multiple of the first hop, not of the mask's chunk, and see
             everything from everywhere in the last call (§4.9, §12). The reference also goes on with the last hop of the
             sequence before, :attr:`hop`; to have that, hand it to the next schedule.
 
     """
 
-    def __init__(
-        self, num_prompt: int, *, hop: int = CHUNK_TOKENS, max_hop: int = MAX_HOP_TOKENS, compat: bool = False
-    ) -> None:
+    def __init__(self, num_prompt: int, *, hop: int = CHUNK_TOKENS, compat: bool = False) -> None:
         if hop < 1:
             raise ValueError(f"a hop of {hop} tokens leads nowhere")
         self.hop = hop
-        self._max_hop = max_hop
         self._compat = compat
         self._num_prompt = num_prompt
         self._fill = -num_prompt % hop
@@ -73,7 +69,7 @@ class HopSchedule:
             self._num_given += new
             self._fill = 0
             floor = self.hop if self._compat else max(self.hop, CHUNK_TOKENS)
-            self.hop = max(floor, min(self._max_hop, _GROWTH * self.hop))
+            self.hop = max(floor, min(MAX_HOP_TOKENS, _GROWTH * self.hop))
             return call
         if not finished:
             return None

@@ -184,10 +184,10 @@ class Graph:
             x = self.node("Add", [x, y], f"{key}.sum.{index}")
         return x
 
-    def upsampled(self, x: str, stage: int, *, stride: int, alpha: float = 0.1) -> str:
+    def upsampled(self, x: str, stage: int, *, stride: int) -> str:
         """A transposed convolution behind a leaky rectifier."""
         key = f"ups.{stage}"
-        self.node("LeakyRelu", [x], f"{key}.in", alpha=alpha)
+        self.node("LeakyRelu", [x], f"{key}.in", alpha=0.1)
         weight = self.weights[f"{key}.weight"]
         constants = [self.constant(f"{key}.{part}", self.weights[f"{key}.{part}"]) for part in ("weight", "bias")]
         padding = (weight.shape[2] - stride) // 2

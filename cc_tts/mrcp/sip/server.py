@@ -77,6 +77,8 @@ class Dialog:
     cseq: int
     bye: Callable[["Dialog", str], None]
     usage: Usage | None = None
+    description: str = ""
+    """Our last one, which a request without an offer gets: a border controller only looks whether the session is alive."""
     own_cseq: int = 0
     accepted_cseq: int = 0
     """The CSeq of the INVITE that was answered last, and of its ACK."""
@@ -168,11 +170,11 @@ class SipServer:
         kind = request.header("content-type").partition(";")[0].strip().lower()
         if request.body and kind != "application/sdp":
             raise Refusal(415, headers=[("Accept", "application/sdp")])
-        if not request.body:
-            raise Refusal(488, "An offer is needed")
         if request.dialog_key is not None:
             self._modify(request)
             return
+        if not request.body:
+            raise Refusal(488, "An offer is needed")
         if not message.from_tag(request.text):
             raise Refusal(400, "From has no tag")
         dialog = self._new_dialog(request)
@@ -204,7 +206,7 @@ class SipServer:
         assert dialog.usage is not None
         if dialog.repeater is not None:
             raise Refusal(491)
-        answer = dialog.usage.modify(request.body)
+        answer = dialog.usage.modify(request.body) if request.body else dialog.description
         dialog.target = next(iter(message.contacts(request.text)), dialog.target)
         self._accept(request, dialog, answer)
 
@@ -215,6 +217,7 @@ class SipServer:
             ("Allow", ALLOW),
             ("Server", self._config.user_agent or "cc-tts"),
         ]
+        dialog.description = answer
         response = request.response(200, tag=dialog.tag, headers=headers, body=answer)
         self._transactions.answer(request, response)
         dialog.accepted_cseq = request.cseq

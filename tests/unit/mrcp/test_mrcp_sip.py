@@ -115,6 +115,22 @@ virtual = in_virtual_time(serving)
 
 
 @virtual
+async def test_an_offer_is_needed_to_begin_and_not_to_refresh(bench: Bench) -> None:
+    bench.receive(message("INVITE", body=""))
+    assert bench.flow.starts() == ["SIP/2.0 488 An offer is needed"]
+    bench.receive(message("INVITE", branch="z9hG4bK2"))
+    tag = bench.tag()
+    bench.receive(message("ACK", tag=tag, branch="z9hG4bK3"))
+    bench.flow.sent.clear()
+    bench.receive(message("INVITE", cseq=2, tag=tag, branch="z9hG4bK4", body=""))
+    refreshed, _ = bench.flow.sent[-1]
+    assert bench.flow.starts() == ["SIP/2.0 200 OK"]
+    assert refreshed.endswith("\r\n\r\nv=0\r\n")
+    bench.receive(message("ACK", cseq=2, tag=tag, branch="z9hG4bK5"))
+    assert not bench.usages.begun[0].ended
+
+
+@virtual
 async def test_a_200_is_sent_again_until_its_ack_comes(bench: Bench) -> None:
     bench.receive(message("INVITE"))
     await asyncio.sleep(3.6)  # 0.5, 1.5 and 3.5 s after it

@@ -85,7 +85,7 @@ def output_of(request: web.Request, default: str) -> Output:
         detail = f"{encoding[:40]!r} is none of {', '.join(ENCODINGS)}"
         raise Unprocessable(detail, field_errors=[FieldError("/encoding", detail)])
     containers = CONTAINERS.get(encoding, ("none",))
-    container = request.query.get(_CONTAINER.name, containers[0])
+    container = request.query.get(_CONTAINER.name) or containers[0]
     if container not in containers:
         detail = f"{encoding} in {container[:40]!r} is not here; take {' or '.join(containers)}"
         raise Unprocessable(detail, field_errors=[FieldError("/container", detail)])

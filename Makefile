@@ -75,11 +75,11 @@ check: $(DEVSTAMP) ## ruff, mypy --strict, import-linter
 	$(BIN)/lint-imports
 
 unit: $(DEVSTAMP) $(UASTAMP) ## the quick tests only, on every core
-	$(BIN)/pytest -q -n auto -m "unit or architecture"
+	$(BIN)/pytest -q -n auto tests/unit tests/architecture
 
 test: $(DEVSTAMP) $(UASTAMP) check ## everything but what waits for real timers; COMPLETE=1: that too, as CI does
-	PYTEST=$(BIN)/pytest tests/run.sh -q -n auto -m "unit or architecture"
-	PYTEST=$(BIN)/pytest tests/run.sh -q -n 4 --dist worksteal -m "not unit and not architecture$(if $(COMPLETE),, and not slow)" --ignore-glob='*/test_asterisk*.py' --durations=25
+	PYTEST=$(BIN)/pytest tests/run.sh -q -n auto tests/unit tests/architecture
+	PYTEST=$(BIN)/pytest tests/run.sh -q -n 4 --dist worksteal --ignore=tests/unit --ignore=tests/architecture$(if $(COMPLETE),, -m "not slow") --ignore-glob='*/test_asterisk*.py' --durations=25
 	PYTEST=$(BIN)/pytest tests/run.sh -q tests/e2e/test_asterisk*.py # one at a time: what Asterisk records is compared frame by frame
 
 fuzz: $(DEVSTAMP) ## coverage-guided fuzzing of what reads hostile bytes, with atheris; SECONDS=N, over all targets; SEED=N: the same inputs again

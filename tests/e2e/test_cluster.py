@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 NUM_CALLS = 4
 DEMO_TIMEOUT_S = 240.0
 EMPTY_TIMEOUT_S = 20.0
+HEARD_TIMEOUT_S = 10.0
 
 
 @pytest.mark.slow
@@ -68,8 +69,10 @@ async def test_any_node_is_asked_and_a_drained_one_empties(tmp_path: Path) -> No
         more = await cluster.dial(2)
         assert [(call.status, call.node) for call in more] == [(200, "line-2")] * 2
         await asyncio.sleep(1.5)
-        now_ns = await cluster.listen()
-        assert all(call.is_up(now_ns) for call in cluster.calls), "a drain ends no call"
+        assert not any(call.has_bye for call in cluster.calls), "a drain ends no call"
+        async with asyncio.timeout(HEARD_TIMEOUT_S):  # on a busy machine speech comes in bursts
+            while not all([call.is_up(await cluster.listen()) for call in cluster.calls]):
+                await asyncio.sleep(0.1)
         assert await cluster.hang_up(of_first) == len(of_first)
         assert await until_ended(first) == 0
         async with second.http.get(f"{second.url}/v1/calls/{call_id}", allow_redirects=False) as response:

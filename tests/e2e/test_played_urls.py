@@ -69,7 +69,7 @@ async def media() -> AsyncIterator[Media]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def fetching(lend: Lend) -> AsyncIterator[Server]:
-    async with lend(prompts__allowed_hosts='["127.0.0.0/8"]', prompts__fetch_timeout_s="1") as server:
+    async with lend(prompts__allowed_hosts='["127.0.0.0/8"]', prompts__fetch_timeout_s="3") as server:
         yield server
 
 

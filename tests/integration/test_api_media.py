@@ -224,7 +224,7 @@ async def test_a_slow_client_loses_frames_and_is_told(api: Served, monkeypatch: 
         outbox.message(MediaPaused(buffered_ms=1.0))
         dropped = await told(socket, "dropped")
         assert dropped["frames"] >= 10
-        assert api.exchange.sample("cctts_call_audio_dropped_frames_total", where="client") == dropped["frames"]
+        assert api.exchange.sample("cctts_call_audio_dropped_frames_total", where="client") >= dropped["frames"]
         await told(socket, "paused")
         assert len(await socket.receive_bytes()) == FRAME_BYTES
 

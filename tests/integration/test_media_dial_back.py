@@ -69,7 +69,7 @@ async def scene(**route: Any) -> AsyncIterator[tuple[Served, Application]]:
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     port = runner.addresses[0][1]
-    media = MediaConfig(connect_timeout_s=0.3)
+    media = MediaConfig(connect_timeout_s=1.5)
 
     def connect(*call: Any, **how: Any) -> None:
         dial_back.dial(*call, **how)

@@ -71,7 +71,7 @@ async def test_any_node_is_asked_and_a_drained_one_empties(tmp_path: Path) -> No
         await asyncio.sleep(1.5)
         assert not any(call.has_bye for call in cluster.calls), "a drain ends no call"
         async with asyncio.timeout(HEARD_TIMEOUT_S):  # on a busy machine speech comes in bursts
-            while not all([call.is_up(await cluster.listen()) for call in cluster.calls]):
+            while not all([call.is_up(await cluster.listen()) for call in cluster.calls]):  # noqa: ASYNC110 - no event tells of it
                 await asyncio.sleep(0.1)
         assert await cluster.hang_up(of_first) == len(of_first)
         assert await until_ended(first) == 0

@@ -126,7 +126,7 @@ class MrcpCall:
                 direction = "sendonly" if media.is_heard else "inactive"
                 found.append(Accepted(self._line.port, codec=codec, direction=direction))
             else:
-                found.append(Accepted())
+                found.append(Accepted(channel=self.channel_id))
         return tuple(found)
 
     def _set_audio(self, audio: Media | None, codec: Codec | None) -> None:

@@ -307,7 +307,8 @@ async def test_other_resources_get_port_0_and_the_call_stays(lend: Lend) -> None
         control, refused, audio = ports_of(reply.body)
         assert (control, refused, audio > 0) == (int(settings()["mrcp__control_port"]), 0, True)
         call_id, reply = await invite(agent, recognizer, audio_lines(40_000))
-        assert (reply.status, ports_of(reply.body)[0], channel_of(reply.body)) == (200, 0, "")
+        assert (reply.status, ports_of(reply.body)[0]) == (200, 0)
+        assert channel_of(reply.body).endswith("@speechrecog")  # that of a session whose synthesiser may come yet
         for each in ("a=cmid:2", "a=mid:1", "a=sendonly"):
             assert each in reply.body
         agent.send(agent.message("BYE", call_id=call_id, cseq=2, to_tag=reply.to_tag))

@@ -168,7 +168,7 @@ def _address(lines: list[str], otherwise: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """Our answer has this for one ``m=`` line of the offer. A port of 0 refuses it."""
+    """Our answer has this for one ``m=`` line of the offer. A port of 0 refuses it; of ``channel`` its session counts."""
 
     port: int = 0
     channel: str = ""
@@ -190,7 +190,8 @@ def _section(media: Media, accepted: Accepted) -> Iterator[str]:
             connection = "existing" if media.attributes.get("connection", "").lower() == "existing" else "new"
             yield from ("a=setup:passive", f"a=connection:{connection}", f"a=channel:{accepted.channel}")
         elif _TOKEN.fullmatch(resource := media.attributes.get("resource", "")):
-            yield f"a=resource:{resource}"
+            # UniMRCP knows its session by the first control line of all, also if that is refused
+            yield f"a=channel:{accepted.channel.partition('@')[0]}@{resource}"
         yield from (f"a=cmid:{each}" for each in media.cmids if _TOKEN.fullmatch(each))
     elif accepted.codec is not None:
         codec = accepted.codec

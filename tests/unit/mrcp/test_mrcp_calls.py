@@ -110,6 +110,15 @@ async def test_a_synthesiser_that_comes_back_has_the_channel_of_before_which_uni
     assert channel_of(answer) == before
 
 
+async def test_a_recogniser_that_is_refused_names_the_session_of_a_synthesiser_that_comes_later(bench: Bench) -> None:
+    recogniser = CONTROL.replace("speechsynth", "speechrecog")
+    session, _, resource = channel_of(bench.call.modify(HEAD + recogniser + PCMU)).partition("@")
+    assert resource == "speechrecog"
+    answer = bench.call.modify(HEAD + recogniser + NONE + ADDED)
+    assert ports_of(answer)[:3] == [0, 0, 1544]
+    assert f"a=channel:{session}@speechsynth\r\n" in answer
+
+
 async def test_a_session_that_there_is_no_place_for_is_refused_until_later_and_logged(bench: Bench) -> None:
     bench.calls.is_accepting = False
     with structlog.testing.capture_logs() as lines, pytest.raises(Refusal) as refusal:

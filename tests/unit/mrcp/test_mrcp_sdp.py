@@ -81,14 +81,14 @@ def test_the_answer_has_a_section_for_each_of_the_offer_in_its_order() -> None:
     offer = sdp.read(HEAD + CONTROL + recognizer + AUDIO + "m=video 5000 RTP/AVP 99\r\n")
     accepted = (
         Accepted(1544, channel="abc@speechsynth"),
-        Accepted(),
+        Accepted(channel="abc@speechsynth"),
         Accepted(17_000, codec=Codec("PCMU", 8000, 0), direction="sendonly"),
         Accepted(),
     )
     assert sdp.answer(offer, accepted, address="192.0.2.7", sdp_id=5, version=2).split("\r\n") == [
         "v=0", "o=cc-tts 5 2 IN IP4 192.0.2.7", "s=-", "c=IN IP4 192.0.2.7", "t=0 0",
         "m=application 1544 TCP/MRCPv2 1", "a=setup:passive", "a=connection:new", "a=channel:abc@speechsynth", "a=cmid:1",
-        "m=application 0 TCP/MRCPv2 1", "a=resource:speechrecog", "a=cmid:2",
+        "m=application 0 TCP/MRCPv2 1", "a=channel:abc@speechrecog", "a=cmid:2",
         "m=audio 17000 RTP/AVP 0", "a=rtpmap:0 PCMU/8000", "a=sendonly", "a=ptime:20", "a=mid:1",
         "m=video 0 RTP/AVP 99", "",
     ]  # fmt: skip

@@ -47,6 +47,8 @@ async def _run(options: argparse.Namespace, config: Config) -> int:
 
 async def _drain(servers: Servers, limit_s: float) -> int:
     said, status = await _asked(servers, lambda each: each.ask("POST", "/v1/admin/drain", scope="admin", body={}))
+    if not said:
+        return status
     print("draining: no new calls", flush=True)
     try:
         async with asyncio.timeout(limit_s):

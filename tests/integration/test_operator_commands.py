@@ -232,6 +232,8 @@ async def test_a_server_that_is_not_there(run: Run, api: RunningApi) -> None:
     status, printed, complaint = await run("calls", "--ids", "--server", f"127.0.0.1:{api.port}", server="127.0.0.1:1")
     assert (status, printed) == (1, "call_17\ncall_23\n")
     assert "nobody answers" in complaint
+    status, printed, complaint = await run("drain", "--server", "127.0.0.1:2", server="127.0.0.1:1")
+    assert (status, printed, complaint.count("nobody answers")) == (1, "", 2)
 
 
 async def test_a_server_of_something_else(run: Run) -> None:

@@ -102,17 +102,19 @@ class FakeSource:
             raise self.open_error
         self.opened.append(content)
         self.opened_again.append(is_again)
-        steps: Sequence[Step]
+        self.streams.append(FakeChunks(self.steps_of(content, rate_hz)))
+        return self.streams[-1]
+
+    def steps_of(self, content: Content, rate_hz: int) -> Sequence[Step]:
         match content:
             case TextContent():
                 words = [f"{word} " for word in content.text.split()]
-                steps = self.plans.get(content.text) or [SpeechChunk(pcm(CHUNK_MS), word) for word in words]
+                return self.plans.get(content.text) or [SpeechChunk(pcm(CHUNK_MS), word) for word in words]
             case ToneContent():
-                steps = [SpeechChunk(pcm(content.duration_ms, rate_hz))]
+                return [SpeechChunk(pcm(content.duration_ms, rate_hz))]
             case SilenceContent():
-                steps = [SpeechChunk(bytes(len(pcm(content.silence_ms, rate_hz))))]
-        self.streams.append(FakeChunks(steps))
-        return self.streams[-1]
+                return [SpeechChunk(bytes(len(pcm(content.silence_ms, rate_hz))))]
+        raise NotImplementedError(content)
 
 
 class FakeEngineStream:

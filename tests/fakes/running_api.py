@@ -55,69 +55,23 @@ from cc_tts.tracing.tracer import Tracer
 from cc_tts.ua import messages
 from cc_tts.voices.voice import Voice
 from cc_tts.webhooks.webhooks import Webhooks
+from tests.fakes.fake_engine import FakeEngine, FakeSource, Step
 from tests.fakes.fake_ua import FakeUa
 from tests.fakes.fake_vad import FakeVad
 
-VOICES = (Voice(id="en-us", engine="fake", language="en-US"), Voice(id="de", engine="fake", language="de"))
 
-
-class FakeSpeechStream:
+class FakeSpeechSource(FakeSource):
     """Silence for each word of the text, 100 ms a word; an error or a gate may come instead."""
 
-    def __init__(self, source: "FakeSpeechSource", content: Content, rate_hz: int) -> None:
-        self._source = source
-        self._content = content
-        self._rate_hz = rate_hz
-        self.is_cancelled = False
-
-    async def __aiter__(self) -> AsyncIterator[SpeechChunk]:
-        for number, word in enumerate(re.findall(r"\S+\s*", text_of(self._content))):
-            await self._source.gate.wait()
-            if self.is_cancelled:
-                return
-            if number == self._source.fail_at:
-                raise self._source.error
-            await asyncio.sleep(0)
-            yield SpeechChunk(b"\x01\x00" * (self._rate_hz // 10), word)
-
-    def set_buffered_ms(self, buffered_ms: float) -> None:
-        pass
-
-    async def cancel(self) -> None:
-        self.is_cancelled = True
-
-
-class FakeEngine:
-    degraded_because: str | None = None
-
-    num_refreshed = 0
-
-    async def refresh_voices(self) -> None:
-        self.num_refreshed += 1
-
-    def voices(self) -> tuple[Voice, ...]:
-        return VOICES
-
-    def not_ready_because(self) -> str | None:
-        return None
-
-    def resolve_voice(self, voice: str | None, language: str | None) -> Voice:
-        return VOICES[0]
-
-
-class FakeSpeechSource:
     def __init__(self, config: TtsConfig) -> None:
+        super().__init__()
         self._config = config
         self.engine = FakeEngine()
         self.lexicons = Lexicons(config)
-        self.streams: list[FakeSpeechStream] = []
-        self.contents: list[Content] = []
         self.gate = asyncio.Event()
         self.gate.set()
         self.fail_at: int | None = None
         self.error: Exception = RuntimeError("the secret detail of a failure")
-        self.refusal: Exception | None = None
-        self.has_fallback = False
 
     async def match_lexicons(self, content: Content) -> None:
         """Nothing is matched."""
@@ -139,7 +93,7 @@ class FakeSpeechSource:
                 self.check_text(content)
                 if content.language and content.language[:2] not in ("en", "de"):
                     raise LanguageUnsupported(f"no voice speaks {content.language!r}")
-                for voice in VOICES:
+                for voice in self.engine.voices():
                     if voice.id == (content.voice or "en-us"):
                         return voice
                 raise UnknownVoice(f"no voice is called {content.voice!r}")
@@ -153,9 +107,6 @@ class FakeSpeechSource:
         if not any(character.isalnum() for character in content.text):
             raise NothingToSay
 
-    def utilisation(self, content: Content) -> float:
-        return 0.0
-
     def _check_sequence(self, content: SequenceContent) -> Voice | None:
         if not content.parts:
             raise NothingToSay
@@ -163,19 +114,12 @@ class FakeSpeechSource:
             raise TextTooLong(f"{len(text_of(content))} characters")
         return next(iter([self.check(text) for text in texts_of(content)]), None)
 
-    def open(
-        self,
-        content: Content,
-        *,
-        rate_hz: int,
-        call_id: str = "",
-        utterance_id: str = "",
-        is_again: bool = False,
-        must_speak: bool = False,
-    ) -> FakeSpeechStream:
-        self.contents.append(content)
-        self.streams.append(FakeSpeechStream(self, content, rate_hz))
-        return self.streams[-1]
+    def steps_of(self, content: Content, rate_hz: int) -> Sequence[Step]:
+        words = re.findall(r"\S+\s*", text_of(content))
+        chunks: list[Step] = [SpeechChunk(b"\x01\x00" * (rate_hz // 10), word) for word in words]
+        if self.fail_at is not None:
+            chunks[self.fail_at :] = [self.error]
+        return [step for chunk in chunks for step in (self.gate, chunk)]
 
 
 class ObedientUa(FakeUa):

@@ -299,7 +299,7 @@ async def test_voices(api: RunningApi) -> None:
         "kind": "builtin",
         "model": "",
         "gender": "",
-        "rate_hz": 24_000,
+        "rate_hz": 16_000,
         "cost": None,
         "streams": None,
         "takes_instructions": False,

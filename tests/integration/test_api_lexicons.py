@@ -61,7 +61,7 @@ async def test_it_is_used_by_name(api: RunningApi) -> None:
     await api.ask("PUT", PATH, JSON)
     body = {"input": "Mobivox", "response_format": "pcm", "lexicons": ["crm"]}
     assert (await api.ask("POST", "/v1/audio/speech", body)).status == 200
-    assert api.registry.source.contents[0].lexicons == ("crm",)  # type: ignore[union-attr]
+    assert api.registry.source.opened[0].lexicons == ("crm",)  # type: ignore[union-attr]
 
 
 async def test_another_media_type_is_still_refused_elsewhere(api: RunningApi) -> None:

@@ -47,7 +47,7 @@ async def ask(
 
 
 def said(api: RunningApi) -> TextContent:
-    content = api.registry.source.contents[-1]
+    content = api.registry.source.opened[-1]
     assert isinstance(content, TextContent)
     return content
 

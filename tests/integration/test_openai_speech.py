@@ -152,13 +152,13 @@ async def test_the_request_of_a_client_package_is_taken_whole(api: RunningApi) -
     answered = await api.ask("POST", PATH, {**body, "speed": 4.0})
     assert (answered.status, answered.headers["X-Speed"]) == (200, "2.0")
     assert answered.headers["X-Voice"] == "en-us"
-    assert api.registry.source.contents == [TextContent("one", None, None, 2.0, instructions="Be kind.")]
+    assert api.registry.source.opened == [TextContent("one", None, None, 2.0, instructions="Be kind.")]
 
 
 @pytest.mark.parametrize(("voice", "named"), [("de", "de"), ({"id": "de"}, "de"), ("nova", None)])
 async def test_voices(api: RunningApi, voice: object, named: str | None) -> None:
     await api.ask("POST", PATH, {"input": "one", "voice": voice})
-    assert api.registry.source.contents == [TextContent("one", named)]
+    assert api.registry.source.opened == [TextContent("one", named)]
 
 
 async def test_other_names_of_voices_are_listed_first() -> None:
@@ -181,8 +181,8 @@ async def test_models_are_listed_for_clients_that_look_for_theirs(api: RunningAp
 
 async def test_what_is_asked_for_reaches_the_source(api: RunningApi) -> None:
     await api.ask("POST", PATH, {"input": "Hallo", "voice": "de", "language": "de", "speed": 0.5})
-    assert api.registry.source.contents == [TextContent("Hallo", "de", "de", 0.5)]
-    assert api.registry.source.streams[0].is_cancelled  # freed
+    assert api.registry.source.opened == [TextContent("Hallo", "de", "de", 0.5)]
+    assert api.registry.source.streams[0].num_cancels  # freed
 
 
 async def test_audio_comes_while_it_is_made(api: RunningApi) -> None:
@@ -225,7 +225,7 @@ async def test_a_client_that_hangs_up_cancels_the_stream_though_the_engine_is_si
     asking = asyncio.create_task(api.ask("POST", PATH, {"input": "hi"}))
     await eventually(lambda: source.streams)
     asking.cancel()
-    await eventually(lambda: source.streams[0].is_cancelled)
+    await eventually(lambda: source.streams[0].num_cancels)
     await eventually(lambda: no_stream_runs(api))
 
 
@@ -236,7 +236,7 @@ async def test_a_client_that_hangs_up_in_the_middle_cancels_the_stream(api: Runn
         assert response.connection is not None
         assert response.connection.transport is not None
         response.connection.transport.abort()
-    await eventually(lambda: source.streams[0].is_cancelled)
+    await eventually(lambda: source.streams[0].num_cancels)
     await eventually(lambda: no_stream_runs(api))
 
 
@@ -266,7 +266,7 @@ async def test_a_reader_that_stops_is_cut_off(api: RunningApi, monkeypatch: pyte
     async with api.connect() as (_reader, writer):
         writer.transport.pause_reading()  # type: ignore[attr-defined]
         writer.write(posted(body))
-        await eventually(lambda: api.registry.source.streams and api.registry.source.streams[0].is_cancelled)
+        await eventually(lambda: api.registry.source.streams and api.registry.source.streams[0].num_cancels)
         await eventually(lambda: no_stream_runs(api))
     assert (await api.ask("POST", PATH, {"input": "hi"})).status == 200
 
@@ -291,7 +291,7 @@ async def test_a_stream_without_audio_is_an_error(api: RunningApi) -> None:
     source.gate.clear()
     asking = asyncio.create_task(api.ask("POST", PATH, {"input": "hi"}))
     await eventually(lambda: source.streams)
-    source.streams[0].is_cancelled = True
+    source.streams[0].num_cancels = 1
     source.gate.set()
     (await asking).check_problem(500, "no_audio")
 
@@ -313,7 +313,7 @@ async def test_an_engine_that_hangs_is_given_up(api: RunningApi, monkeypatch: py
     monkeypatch.setattr(speech_context, "CHUNK_TIMEOUT_S", 0.2)
     api.registry.source.gate.clear()
     (await api.ask("POST", PATH, {"input": "hi"})).check_problem(500, "engine_failed")
-    assert api.registry.source.streams[0].is_cancelled
+    assert api.registry.source.streams[0].num_cancels
 
 
 async def test_time_to_first_pcm_is_measured(api: RunningApi) -> None:

@@ -279,12 +279,15 @@ def test_a_transcript_too_long_for_the_recording_is_remarked_on(wav: Path, cache
     assert enrol(wav, TEXT * 10, CountingEncoder(), cache).warnings == voice.warnings
 
 
-def test_nothing_is_kept_of_what_was_refused(tmp_path: Path, cache: EmbeddingCache) -> None:
+def test_nothing_is_kept_of_what_was_refused(wav: Path, tmp_path: Path, cache: EmbeddingCache) -> None:
     path = tmp_path / "long.wav"
     path.write_bytes(wav_bytes(speech(45.0, 16_000), 16_000))
     encoder = CountingEncoder()
-    with pytest.raises(ClientError, match=r"long\.wav: 45\.0 s long"):
+    with pytest.raises(ClientError, match=r"long\.wav: 45\.0 s long") as caught:
         enrol(path, TEXT, encoder, cache)
+    assert (caught.value.code, caught.value.http_status) == ("prompt_unusable", 422)
+    with pytest.raises(PromptUnusable, match="the transcript is empty"):
+        enrol(wav, "", encoder, cache)
     with pytest.raises(PromptUnusable, match="cannot be read: No such file"):
         enrol(tmp_path / "nowhere.wav", TEXT, encoder, cache)
     assert encoder.num_calls == 0

@@ -90,14 +90,14 @@ def swap_in_version_3(model: Path) -> None:
 
 
 BAD: Final[list[tuple[Callable[[Path], None], type[ModelError], str, str]]] = [
-    (cut_short, ModelFileDamaged, "model_file_damaged", "hift.pt: cannot be read"),
+    (cut_short, ModelFileDamaged, "model_file_damaged", "bytes are probably not the whole file"),
     (put_code_in, UnsafeCheckpoint, "unsafe_checkpoint", "flow.pt: refused, it calls"),
     (take_a_tensor, TensorMismatch, "tensor_mismatch", "flow.pt: 1 missing: encoder_proj.bias"),
     (add_a_tensor, TensorMismatch, "tensor_mismatch", "llm.pt: 1 unexpected: optimizer"),
     (bend_a_tensor, TensorMismatch, "tensor_mismatch", "hift.pt: 1 wrong shape: conv_post.bias is 31, must be 18"),
     (leave_a_pointer, ModelFileDamaged, "model_file_damaged", "llm.pt: this is a Git LFS pointer"),
     (take_a_file, ModelFileMissing, "model_file_missing", "flow.pt"),
-    (name_version_1, WrongModelVersion, "wrong_model_version", "CosyVoice 1"),
+    (name_version_1, WrongModelVersion, "wrong_model_version", "so it is CosyVoice 1"),
     (name_version_3, WrongModelVersion, "wrong_model_version", "CosyVoice 3"),
     (swap_in_version_3, WrongModelVersion, "wrong_model_version", "flow.pt is of CosyVoice 3"),
 ]

@@ -209,6 +209,7 @@ class UserAgent(Agent[Leg]):
         for leg in legs[self._watch_slot :: WATCH_SLOTS]:
             with self._attempt(leg, "watch"):
                 leg.watch_rtp()
+                self._publisher.watch(leg)
 
     def stop(self) -> None:
         SipThread.check()

@@ -48,6 +48,11 @@ def block_of(compound: bytes) -> tuple[int, ...] | None:
     return None
 
 
+def body_of(message: str) -> str:
+    """The body of a message as SIPp writes it down."""
+    return message.replace("\r\n", "\n").partition("\n\n")[2].rstrip("\n").replace("\n", "\r\n") + "\r\n"
+
+
 async def shown(server: Server, wanted: Callable[[Json], Any], query: str = "") -> Json:
     """The only call, once it is as wanted."""
     async with asyncio.timeout(TIMEOUT_S):
@@ -99,7 +104,7 @@ async def test_both_sides_say_how_they_hear_each_other_and_a_collector_is_told(t
     first, second = collector.received("PUBLISH")
     assert "Authorization" not in first
     assert "sesame" not in collector.messages + server.log
-    report = parsed(second.replace("\r\n", "\n").partition("\n\n")[2].rstrip("\n").replace("\n", "\r\n") + "\r\n")
+    report = parsed(body_of(second))
     assert report.session["CallID"] == caller.call_id
     assert report.session["RemoteID"] == f"<sip:raw@{HOST}>"
     assert report.session["RemoteAddr"].startswith(f"IP={HOST} PORT={phone.port} ")
@@ -108,6 +113,37 @@ async def test_both_sides_say_how_they_hear_each_other_and_a_collector_is_told(t
     assert report.remote is not None
     assert report.remote["QualityEst"] == {"RCQ": "70", "MOSLQ": "3.1"}
     assert report.dialog is not None
+
+
+async def test_a_call_on_hold_is_reported_while_it_lasts_and_at_its_end(tmp_path: Path) -> None:
+    collector = await Sipp.answer("collector", folder=tmp_path, calls=4)
+    async with (
+        RawPeer() as registrar,
+        server_with(
+            tmp_path,
+            quality__collector=f"sip:vq@{HOST}:{collector.port}",
+            quality__interval_s="5",
+            registration__registrar=f"sip:{HOST}:{registrar.port}",
+            registration__username="greet",
+            registration__password="open sesame",
+        ) as server,
+        RawCaller("long", server.sip_port) as caller,
+        RtpPeer() as phone,
+    ):
+        await registrar.expect("REGISTER")
+        registrar.answer("200 OK", headers=f"Contact: <sip:greet@{HOST}:{server.sip_port}>;expires=60\r\n")
+        await caller.establish(rtp_port=phone.port)
+        caller.send("INVITE", body=SDP.format(port=phone.port, formats="0 101") + "a=sendonly\r\n")
+        assert "a=recvonly" in (await caller.acknowledge(200)).text
+        await until(lambda: len(collector.received("PUBLISH")) >= 2, TIMEOUT_S)
+        assert (await caller.bye()).status == 200
+        await collector.passed()
+    challenged, during, _, at_the_end = (parsed(body_of(each)) for each in collector.received("PUBLISH"))
+    assert challenged == during
+    assert (during.is_interval, at_the_end.is_interval) == (True, False)
+    assert during.session == at_the_end.session
+    times = [report.local["Timestamps"] for report in (during, at_the_end)]
+    assert times[0]["START"] <= times[1]["START"] < times[0]["STOP"] <= times[1]["STOP"]
 
 
 async def test_a_collector_that_is_silent_keeps_no_call_from_its_end(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ _DIALOG: Final = re.compile(r"DialogID ?: ?([^;\s]+)((?:;(?:to-tag|from-tag)=[\w
 class Report:
     """What a report says: the lines of the session, and the values of each side's metrics by their lines."""
 
+    is_interval: bool = False
     session: dict[str, str] = field(default_factory=dict)
     local: dict[str, dict[str, str]] = field(default_factory=dict)
     remote: dict[str, dict[str, str]] | None = None
@@ -44,12 +45,14 @@ class Report:
 
 
 def parsed(body: str) -> Report:
-    """Read a session report. Whatever the grammar does not have raises ``AssertionError``."""
+    """Read a report of a session or of an interval. Whatever the grammar does not have raises ``AssertionError``."""
     assert body.endswith("\r\n")
     lines = re.sub(r"\r\n[ \t]+", " ", body).split("\r\n")[:-1]
     assert not any("\n" in line or "\r" in line for line in lines)
     report = Report()
-    assert re.fullmatch(r"VQSessionReport(?: ?: ?CallTerm)?", lines.pop(0))
+    first = re.fullmatch(r"VQSessionReport(?: ?: ?CallTerm)?|(VQIntervalReport)", lines.pop(0))
+    assert first is not None
+    report.is_interval = first[1] is not None
     while lines and lines[0].partition(":")[0].strip() in _SESSION:
         name, _, value = lines.pop(0).partition(":")
         assert name not in report.session, f"{name} comes twice"

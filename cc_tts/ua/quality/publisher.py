@@ -1,13 +1,15 @@
-"""Sends the report of each call to a collector by PUBLISH (RFC 6035, RFC 3903). No call waits for it. Runs on: the SIP
+"""Sends reports of each call to a collector by PUBLISH (RFC 6035, RFC 3903). No call waits for them. Runs on: the SIP
 thread.
 
-A challenge is answered once, with the credentials of ``[registration]``. A report that gets no answer, or 5xx, is tried
-again a few times; any other refusal is its last.
+A challenge is answered once, with the credentials of ``[registration]``. The report of a call's end that gets no answer, or
+5xx, is tried again a few times; any other refusal is its last. A report during a call goes out once or is dropped: the next
+one says all that it says.
 """
 
 import collections
 import heapq
 import itertools
+import random
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -31,10 +33,16 @@ MAX_WAITING: Final = 1000
 """Reports of more calls than this are dropped, and counted (unmeasured)."""
 MAX_UNDER_WAY: Final = 32
 """Transactions at once: a collector that is silent holds each for 32 s, timer F of RFC 3261 §17.1.2.2 (unmeasured)."""
+MAX_INTERVALS_UNDER_WAY: Final = MAX_UNDER_WAY // 2
+"""A collector that is slow leaves the other transactions to the ends of calls (unmeasured)."""
+FIRST_INTERVAL: Final = (0.5, 1.5)
+"""The first report of a call comes after a random share of the interval between these, so that calls that begin together
+are not reported together (as RTCP, RFC 3550 §6.2)."""
 RETRY_AFTER_S: Final = (5, 30)
 """The pauses before another try (unmeasured)."""
 MAX_RETRY_AFTER_S: Final = 300
 """A collector may ask for no longer pause (unmeasured)."""
+_NS_PER_S: Final = 1000 * NS_PER_MS
 _CHALLENGES: Final = {401: ("WWW-Authenticate", "Authorization"), 407: ("Proxy-Authenticate", "Proxy-Authorization")}
 
 log = logs.get(__name__)
@@ -46,6 +54,8 @@ class _Report:
 
     target: str
     body: str
+    is_over: bool
+    """Whether the call is."""
     num_failures: int = 0
     credentials: tuple[str, str] | None = None
     token: Any = field(default_factory=pj.SipHeader)
@@ -70,22 +80,45 @@ class Publisher:
         self._waiting: list[tuple[int, int, _Report]] = []
         self._serials = itertools.count()
         self._under_way: dict[int, _Report] = {}
+        self._due_ns: dict[str, int] = {}
         self._counts: collections.Counter[messages.PublishResult] = collections.Counter()
 
     def reload(self, settings: messages.UaSettings) -> None:
         """Send to the collector of these settings from now on."""
         if settings.quality.collector != self._settings.quality.collector:
             self._waiting.clear()
+        if settings.quality.interval_s != self._settings.quality.interval_s:
+            self._due_ns.clear()
         self._settings = settings
+
+    def watch(self, leg: Any) -> None:
+        """Report a call that goes on, once in an interval. It is asked once a second."""
+        interval_ns = _NS_PER_S * self._settings.quality.interval_s
+        if not (interval_ns and self._settings.quality.collector) or leg.is_over:
+            return
+        now_ns = self._clock.now_ns()
+        if leg.call_id not in self._due_ns:
+            share = random.uniform(*FIRST_INTERVAL)  # noqa: S311 - a moment, not a secret
+            self._due_ns[leg.call_id] = now_ns + round(interval_ns * share)
+        if now_ns < self._due_ns[leg.call_id]:
+            return
+        self._due_ns[leg.call_id] += interval_ns * (1 + (now_ns - self._due_ns[leg.call_id]) // interval_ns)
+        if (facts := self._facts_of(leg)) is None:
+            return
+        if len(self._under_way) >= MAX_INTERVALS_UNDER_WAY:
+            self._counts["dropped"] += 1
+            return
+        self._publish(_Report(self._target, vq_report.body(facts, is_over=False), is_over=False))
 
     def call_over(self, leg: Any) -> None:
         """Report a call that was answered."""
-        if not self._settings.quality.collector or (facts := self._facts_of(leg)) is None:
+        self._due_ns.pop(leg.call_id, None)
+        if not self._settings.quality.collector or (facts := self._facts_of(leg, is_over=True)) is None:
             return
         if len(self._waiting) >= MAX_WAITING:
             self._counts["dropped"] += 1
             return
-        self._wait(_Report(self._target, vq_report.body(facts)), 0)
+        self._wait(_Report(self._target, vq_report.body(facts, is_over=True), is_over=True), 0)
 
     def tick(self) -> None:
         """Send what is due."""
@@ -104,13 +137,14 @@ class Publisher:
             self._send(messages.ReportsPublished(counts=dict(self._counts)))
             self._counts.clear()
 
-    def _facts_of(self, leg: Any) -> vq_report.Facts | None:
+    def _facts_of(self, leg: Any, *, is_over: bool = False) -> vq_report.Facts | None:
         call, media = leg.snapshot(), leg.media
         if not call.established_ns or call.media is None:
             return None
         quality = media.quality()
-        media.reports.note(media.stream, quality, jitter_buffer_ms=media.waited_ms)
-        ended_s = self._clock.wall_s()
+        if is_over:  # until then the leg notes each second
+            media.reports.note(media.stream, quality, jitter_buffer_ms=media.waited_ms)
+        now_s = self._clock.wall_s()
         if call.invite is not None:
             local, remote = map(sip_message.uri_of, (call.invite.callee, call.invite.caller))
         else:
@@ -123,8 +157,8 @@ class Publisher:
             is_incoming=call.invite is not None,
             addresses=(address_of(media.rtp_addresses[0]), address_of(media.rtp_addresses[1])),
             ssrcs=media.reports.ssrcs,
-            began_s=ended_s - (self._clock.now_ns() - call.established_ns) / 1e9,
-            ended_s=ended_s,
+            began_s=now_s - (self._clock.now_ns() - call.established_ns) / _NS_PER_S,
+            until_s=now_s,
             codec=call.media.codec,
             clock_rate_hz=call.media.clock_rate_hz,
             heard=media.reports.heard,
@@ -133,7 +167,7 @@ class Publisher:
         )
 
     def _wait(self, report: _Report, delay_s: int) -> None:
-        due_ns = self._clock.now_ns() + 1000 * NS_PER_MS * delay_s
+        due_ns = self._clock.now_ns() + _NS_PER_S * delay_s
         heapq.heappush(self._waiting, (due_ns, next(self._serials), report))
 
     @property
@@ -189,7 +223,7 @@ class Publisher:
 
     def _failed(self, report: _Report, sip_code: int, response: str) -> None:
         may_help = not response or sip_code // 100 == 5  # noqa: PLR2004 - the class of the status (RFC 3261 §7.2)
-        if may_help and report.num_failures < len(RETRY_AFTER_S) and report.target == self._target:
+        if report.is_over and may_help and report.num_failures < len(RETRY_AFTER_S) and report.target == self._target:
             pause_s = RETRY_AFTER_S[report.num_failures]
             asked = sip_message.header_value(response, "retry-after").partition(";")[0].partition("(")[0].strip()
             if asked.isascii() and asked.isdigit():
@@ -198,5 +232,6 @@ class Publisher:
             report.credentials = None
             self._wait(report, pause_s)
             return
-        log.warning("quality_report_failed", sip_code=sip_code)
+        if report.is_over:  # the others are counted only: there may be many each second
+            log.warning("quality_report_failed", sip_code=sip_code)
         self._counts["refused" if response else "unanswered"] += 1

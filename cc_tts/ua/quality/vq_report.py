@@ -1,4 +1,4 @@
-"""The report of a call for a collector (RFC 6035 §4.6), application/vq-rtcpxr. No I/O."""
+"""The reports of a call for a collector (RFC 6035 §4.6), application/vq-rtcpxr. No I/O."""
 
 import re
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ _UNSAFE: Final = re.compile(r"[^!-~]|[<>]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """A call that is over. Parties are SIP URIs, addresses host and port; ``tags`` and ``ssrcs`` are ours and the far
+    """A call up to ``until_s``. Parties are SIP URIs, addresses host and port; ``tags`` and ``ssrcs`` are ours and the far
     side's, 0 for a source that is not known. Instants are seconds since the Unix epoch.
     """
 
@@ -37,7 +37,7 @@ class Facts:
     addresses: tuple[tuple[str, int], tuple[str, int]]
     ssrcs: tuple[int, int]
     began_s: float
-    ended_s: float
+    until_s: float
     codec: str
     clock_rate_hz: int
     heard: VoipMetrics
@@ -45,10 +45,12 @@ class Facts:
     told: VoipMetrics | None
 
 
-def body(facts: Facts) -> str:
-    """Return the report of the session, without what is masked in traces, too."""
+def body(facts: Facts, *, is_over: bool) -> str:
+    """Return the report of the session, or one of a call that goes on, without what is masked in traces, too. Either is
+    about the call from its beginning, as the metrics are (RFC 3611 §4.7.1).
+    """
     lines = [
-        "VQSessionReport: CallTerm",
+        "VQSessionReport: CallTerm" if is_over else "VQIntervalReport",
         *_parties(facts),
         "LocalMetrics:",
         *_metrics(facts, facts.heard, facts.jitter_ms),
@@ -75,7 +77,7 @@ def _parties(facts: Facts) -> Iterator[str]:
 
 
 def _metrics(facts: Facts, metrics: VoipMetrics, jitter_ms: float | None) -> Iterator[str]:
-    yield f"Timestamps:START={_date(facts.began_s)} STOP={_date(facts.ended_s)}"
+    yield f"Timestamps:START={_date(facts.began_s)} STOP={_date(facts.until_s)}"
     yield _line(
         "SessionDesc",
         PT=payload_types.STATIC.get(facts.codec),

@@ -263,6 +263,8 @@ def test_faults_of_tenants(override: str, said: str) -> None:
             "quality.collector=sips:vq@collector.example.com",
             "quality.collector is a sips: URI, but sip.transports has no",
         ),
+        ("quality.interval_s=4", "quality.interval_s is 0, or 5 to 3600"),
+        ("quality.interval_s=30", "quality.interval_s needs quality.collector"),
         ("log.json.deep=1", "log.json"),
     ],
 )

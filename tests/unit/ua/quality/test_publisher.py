@@ -1,5 +1,6 @@
 """When a report is sent, sent again and given up; nothing is on a wire."""
 
+import itertools
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,18 +13,19 @@ from cc_tts.config.sections.quality import QualityConfig
 from cc_tts.media.quality import Quality, VoipMetrics
 from cc_tts.processes.channel import Message
 from cc_tts.ua import messages
-from cc_tts.ua.quality.publisher import MAX_UNDER_WAY, MAX_WAITING, RETRY_AFTER_S, Publisher
+from cc_tts.ua.quality.publisher import MAX_INTERVALS_UNDER_WAY, MAX_UNDER_WAY, MAX_WAITING, RETRY_AFTER_S, Publisher
 from tests.fakes.fake_line import FakeClock
 
 pytestmark = pytest.mark.unit
 
+COLLECTOR = "sip:vq@collector.example.com"
 SETTINGS = messages.UaSettings(
     sip=SipConfig(),
     rtp=RtpConfig(),
     registration=RegistrationConfig(username="greet", password="open sesame"),
     auth=AuthConfig(),
     log=LogConfig(),
-    quality=QualityConfig(collector="sip:vq@collector.example.com"),
+    quality=QualityConfig(collector=COLLECTOR),
     playout_max_buffered_ms=2000,
 )
 CHALLENGED = 'SIP/2.0 401 Unauthorized\r\nWWW-Authenticate: Digest realm="vq", nonce="n", qop="auth"\r\n\r\n'
@@ -33,14 +35,15 @@ BUSY = "SIP/2.0 503 Service Unavailable\r\nRetry-After: 60 (soon)\r\n\r\n"
 class Bench:
     """A publisher, and the requests that it has sent."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, interval_s: int = 0) -> None:
         self.clock = FakeClock()
         self.requests: list[Any] = []
         self.told: list[Message] = []
         self.account: Any = SimpleNamespace(sendRequest=self.requests.append)
-        self.publisher = Publisher(SETTINGS, clock=self.clock, account=lambda: self.account, send=self.told.append)
+        settings = msgspec.structs.replace(SETTINGS, quality=QualityConfig(collector=COLLECTOR, interval_s=interval_s))
+        self.publisher = Publisher(settings, clock=self.clock, account=lambda: self.account, send=self.told.append)
 
-    def call_over(self, *, is_answered: bool = True) -> None:
+    def leg(self, call_id: str = "c", *, is_answered: bool = True, is_over: bool = False) -> Any:
         reports = SimpleNamespace(heard=VoipMetrics(), told=None, ssrcs=(1, 2), note=lambda *_, **__: None)
         media = SimpleNamespace(
             quality=Quality,
@@ -56,7 +59,22 @@ class Bench:
             media=SimpleNamespace(codec="PCMU", clock_rate_hz=8000),
             invite=SimpleNamespace(caller="<sip:a@127.0.0.1>", callee="<sip:b@127.0.0.1>"),
         )
-        self.publisher.call_over(SimpleNamespace(snapshot=lambda: call, media=media))
+        return SimpleNamespace(call_id=call_id, is_over=is_over, snapshot=lambda: call, media=media)
+
+    def call_over(self, *, is_answered: bool = True) -> None:
+        self.publisher.call_over(self.leg(is_answered=is_answered))
+
+    def watch(self, *legs: Any, for_s: int) -> list[int]:
+        """Let the time pass as the user agent does; returns how many requests were sent in each second."""
+        sent = []
+        for _ in range(for_s):
+            before = len(self.requests)
+            self.clock.advance(1000)
+            for leg in legs:
+                self.publisher.watch(leg)
+            self.publisher.tick()
+            sent.append(len(self.requests) - before)
+        return sent
 
     def tick(self, after_s: float = 0.0) -> int:
         """Let the time pass; returns how many requests have been sent by then."""
@@ -183,3 +201,77 @@ def test_a_report_that_pjsip_refuses_is_tried_again(*, is_told_before: bool) -> 
     assert bench.tick(after_s=RETRY_AFTER_S[0]) == 2
     assert bench.tick(after_s=RETRY_AFTER_S[1]) == 3
     assert bench.counts() == {"unanswered": 1}
+
+
+def test_a_call_that_goes_on_is_reported_once_in_an_interval() -> None:
+    bench = Bench(interval_s=30)
+    sent = bench.watch(bench.leg(), for_s=300)
+    seconds = [second for second, some in enumerate(sent, start=1) if some]
+    assert 15 <= seconds[0] <= 46
+    assert {later - earlier for earlier, later in itertools.pairwise(seconds)} == {30}
+    assert all(each.txOption.msgBody.startswith("VQIntervalReport\r\n") for each in bench.requests)
+
+
+def test_only_calls_that_go_on_are_reported_before_their_end() -> None:
+    bench = Bench(interval_s=5)
+    assert not any(bench.watch(bench.leg("a", is_answered=False), bench.leg("b", is_over=True), for_s=60))
+
+
+def test_without_an_interval_only_the_end_is_reported() -> None:
+    bench = Bench()
+    assert not any(bench.watch(bench.leg(), for_s=600))
+
+
+def test_calls_that_begin_together_are_not_reported_together() -> None:
+    bench = Bench(interval_s=60)
+
+    def take(request: Any) -> None:
+        bench.requests.append(request)
+        bench.answer(200, "SIP/2.0 200 OK\r\n\r\n")
+
+    bench.account.sendRequest = take
+    sent = bench.watch(*(bench.leg(str(number)) for number in range(600)), for_s=300)
+    assert sum(sent[180:240]) == 600, "each once in an interval"
+    assert max(sent) < 30, "10 are the mean; of a binomial distribution with that mean 30 come once in 10 million"
+    assert bench.counts() == {"accepted": sum(sent)}
+
+
+def test_a_silent_collector_loses_no_report_of_an_end_to_those_before_it() -> None:
+    bench = Bench(interval_s=5)
+    sent = bench.watch(*(bench.leg(str(number)) for number in range(100)), for_s=20)
+    assert sum(sent) == MAX_INTERVALS_UNDER_WAY
+    assert bench.counts()["dropped"] > 100
+    bench.call_over()
+    assert bench.tick() == MAX_INTERVALS_UNDER_WAY + 1
+    assert bench.requests[-1].txOption.msgBody.startswith("VQSessionReport: CallTerm\r\n")
+
+
+@pytest.mark.parametrize(
+    ("answer", "result"), [((408, ""), "unanswered"), ((503, BUSY), "refused"), ((489, BUSY), "refused")]
+)
+def test_a_report_before_the_end_is_not_sent_again(answer: tuple[int, str], result: str) -> None:
+    bench = Bench(interval_s=3600)
+    bench.watch(bench.leg(), for_s=5500)
+    assert len(bench.requests) == 1
+    bench.answer(*answer)
+    assert bench.tick(after_s=300) == 1
+    assert bench.counts() == {result: 1}
+
+
+def test_a_challenge_of_a_report_before_the_end_is_answered() -> None:
+    bench = Bench(interval_s=3600)
+    bench.watch(bench.leg(), for_s=5500)
+    bench.answer(401, CHALLENGED)
+    assert bench.tick() == 2
+    assert header(bench.requests[1], "Authorization").startswith("Digest ")
+
+
+def test_another_interval_counts_from_when_it_is_read() -> None:
+    bench = Bench(interval_s=3600)
+    leg = bench.leg()
+    bench.watch(leg, for_s=10)
+    quality = QualityConfig(collector=COLLECTOR, interval_s=10)
+    bench.publisher.reload(msgspec.structs.replace(SETTINGS, quality=quality))
+    assert sum(bench.watch(leg, for_s=16)) == 1
+    bench.publisher.reload(SETTINGS)
+    assert not any(bench.watch(leg, for_s=100))

@@ -20,7 +20,7 @@ FACTS = Facts(
     addresses=(("192.0.2.1", 16_384), ("198.51.100.7", 4000)),
     ssrcs=(0x1A3B5C7D, 0x2468ABCD),
     began_s=1_794_567_890.2,
-    ended_s=1_794_567_950.9,
+    until_s=1_794_567_950.9,
     codec="PCMA",
     clock_rate_hz=8000,
     heard=VoipMetrics(
@@ -62,16 +62,22 @@ DialogID:6dg37f1890463@pbx.example.com;to-tag=ours;from-tag=theirs
 
 
 def test_the_report_of_an_incoming_call() -> None:
-    written = body(FACTS)
+    written = body(FACTS, is_over=True)
     assert written == GOLDEN.replace("\n", "\r\n")
     report = parsed(written)
     assert report.remote is None
     assert report.dialog == (FACTS.sip_call_id, {"to-tag": "ours", "from-tag": "theirs"})
 
 
+def test_the_report_of_a_call_that_goes_on_differs_in_its_first_line_only() -> None:
+    written = body(FACTS, is_over=False)
+    assert written == GOLDEN.replace("VQSessionReport: CallTerm", "VQIntervalReport").replace("\n", "\r\n")
+    assert parsed(written).is_interval
+
+
 def test_what_the_far_side_says_is_in_it() -> None:
     told = VoipMetrics(loss_rate=0.5, signal_dbm=-18, noise_dbm=-60, echo_return_loss_db=55, mos_lq=3.4)
-    report = parsed(body(dataclasses.replace(FACTS, told=told)))
+    report = parsed(body(dataclasses.replace(FACTS, told=told), is_over=True))
     assert report.remote is not None
     assert report.remote["PacketLoss"] == {"NLR": "50.0", "JDR": "0.0"}
     assert report.remote["Signal"] == {"SL": "-18", "NL": "-60", "RERL": "55"}
@@ -79,7 +85,7 @@ def test_what_the_far_side_says_is_in_it() -> None:
 
 
 def test_a_call_that_we_placed_is_ours() -> None:
-    report = parsed(body(dataclasses.replace(FACTS, is_incoming=False)))
+    report = parsed(body(dataclasses.replace(FACTS, is_incoming=False), is_over=True))
     assert report.session["OrigID"] == "<sip:4711@tts.example.com:5060>"
     assert report.dialog == (FACTS.sip_call_id, {"to-tag": "theirs", "from-tag": "ours"})
 
@@ -94,15 +100,17 @@ def test_a_call_that_we_placed_is_ours() -> None:
     ],
 )
 def test_it_keeps_to_the_grammar(change: dict[str, Any]) -> None:
-    parsed(body(dataclasses.replace(FACTS, **change)))
+    parsed(body(dataclasses.replace(FACTS, **change), is_over=True))
 
 
 def test_a_far_side_does_not_make_it_too_long_to_be_sent() -> None:
-    assert parsed(body(dataclasses.replace(FACTS, tags=("ours", "t" * 256)))).dialog is not None
-    assert parsed(body(dataclasses.replace(FACTS, tags=("ours", "t" * 257)))).dialog is None
+    assert parsed(body(dataclasses.replace(FACTS, tags=("ours", "t" * 256)), is_over=True)).dialog is not None
+    assert parsed(body(dataclasses.replace(FACTS, tags=("ours", "t" * 257)), is_over=True)).dialog is None
 
 
 def test_secrets_of_uris_are_masked() -> None:
-    written = body(dataclasses.replace(FACTS, remote="sip:annc@host;play=secret.wav", local="sip:user:password@host"))
+    written = body(
+        dataclasses.replace(FACTS, remote="sip:annc@host;play=secret.wav", local="sip:user:password@host"), is_over=True
+    )
     assert "secret" not in written
     assert "password" not in written

@@ -6,6 +6,7 @@ are quick.
 """
 
 import argparse
+import io
 import os
 import re
 import signal
@@ -54,6 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     is_service = arguments[:1] and arguments[0] in _SERVICES
     if is_service:
         _take_signals()
+    if isinstance(sys.stdout, io.TextIOWrapper):  # as of sys.stderr: a terminal may not have the characters
+        sys.stdout.reconfigure(errors="backslashreplace")
     options = _parser(arguments).parse_args(arguments)
     from cc_tts.config import load as configuration
     from cc_tts.errors import CcTtsError, ConfigError

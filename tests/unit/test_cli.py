@@ -27,6 +27,14 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
     return fake
 
 
+def test_what_a_terminal_cannot_show_ends_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(shown, encoding="ascii"))
+    assert cli.main(["text", "Grüße"]) == 0
+    sys.stdout.flush()
+    assert b"Gr\\xfc\\xdfe" in shown.getvalue()
+
+
 def test_say_writes_a_wav(tmp_path: Path, capsys: pytest.CaptureFixture[str], engine: FakeEngine) -> None:
     path = tmp_path / "said.wav"
     assert cli.main(["say", "Hello there.", "-o", str(path), "--rate", "16000", "--speed", "1.2"]) == 0

@@ -10,8 +10,7 @@ from cc_tts.config.sip_uri import MAX_URI_CHARS, uri_fault
 
 MIN_INTERVAL_S: Final = 5
 """RTCP, which has the figures of a report, comes once in so many seconds (RFC 3550 §6.2)."""
-MAX_INTERVAL_S: Final = 3600
-"""Unmeasured."""
+MAX_INTERVAL_S: Final = 3600  # unmeasured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,7 +59,9 @@ def frame(answers: Sequence[tuple[str, Answer]], size: tuple[int, int], now_s: f
     calls = sorted((call for _, (_, found) in answers for call in found if is_live(call)), key=_by_quality)
     if calls:
         lines += tables.table(tables.CALL_COLUMNS, [tables.call_row(call, now_s) for call in calls])
-    else:
+    elif not any(
+        isinstance(status, str) for _, (status, _) in answers
+    ):  # calls may outlive a server that does not answer
         lines.append("no calls are up")
     if len(lines) > rows:
         hidden = len(lines) - rows + 1

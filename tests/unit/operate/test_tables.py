@@ -84,6 +84,13 @@ def test_the_worst_call_is_first() -> None:
     assert [line.split()[0] for line in lines[5:]] == ["bad", "good", "unknown"]
 
 
+@pytest.mark.parametrize("others", [[], [("http://b", ("nobody answers", []))]])
+def test_nothing_is_said_of_the_calls_of_a_server_that_does_not_answer(others: list[Any]) -> None:
+    lines = frame([("http://a", ("nobody answers", [])), *others], (80, 24), 0.0)
+    assert lines[1] == "http://a  nobody answers"
+    assert "no calls are up" not in lines
+
+
 def test_a_picture_has_the_size_of_the_terminal() -> None:
     calls = [call(f"call_{number:016}", caller="<sip:王小明王小明@pbx>") for number in range(200)]
     lines = frame([("http://a", (status(not_ready_because="draining"), calls))], (40, 10), 1020.0)

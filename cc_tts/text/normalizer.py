@@ -12,14 +12,16 @@ from cc_tts.text.zh import speakable as zh
 
 
 class Normalizer:
-    """Makes text speakable. The first Chinese text with a digit loads wetext, which takes part of a second: call
-    :meth:`warm_up` at start.
+    """Makes text speakable. The first text compiles the rules and the first Chinese text with a digit loads wetext, which
+    takes part of a second: call :meth:`warm_up` at start.
     """
 
     def warm_up(self) -> None:
         """Load what would otherwise be loaded by the first text. Blocks; call it in a thread."""
         zh.warm_up()
-        en.speakable("Call 1-800-555-0199 on 11/20/2026.")
+        zh.speakable("您好，请拨打400-800-1234。")
+        for day_first in (False, True):
+            en.speakable("Call 1-800-555-0199 on 11/20/2026.", day_first=day_first)
 
     def normalize(self, text: str, language: str | None) -> str:
         """The words to be said, on one line; empty when nothing can be said. Never raises, whatever the text.

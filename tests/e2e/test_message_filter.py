@@ -7,7 +7,7 @@ import contextlib
 import os
 import re
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
 import pytest
@@ -519,36 +519,49 @@ async def test_answers_without_a_tag_after_one_that_has_it(server: Server) -> No
 
 
 @pytest.mark.parametrize(
-    "lines",
+    "answers",
     [
-        "Contact: *\r\n",
-        "Expires: 4294967295\r\n",
-        "Contact: {own};expires=4294967295\r\n",
-        "Contact: {own};expires=x\r\nExpires: -1\r\n",
-        "Contact: <tel:+1>;expires=60\r\n",
-        "Contact: <sip:a@b>;expires=60, <tel:+1>, <mailto:a@b>\r\n",
-        "Record-Route: <tel:+1>\r\n",
-        "Service-Route: <sip:127.0.0.1;lr>\r\n" * 20,
-        "Service-Route: <tel:+1>\r\nService-Route:\r\n",
-        "",
+        (
+            "Contact: *\r\n",
+            "Expires: 4294967295\r\n",
+            "Contact: {own};expires=4294967295\r\n",
+            "Contact: {own};expires=x\r\nExpires: -1\r\n",
+            "Contact: <tel:+1>;expires=60\r\n",
+        ),
+        (
+            "Contact: <sip:a@b>;expires=60, <tel:+1>, <mailto:a@b>\r\n",
+            "Record-Route: <tel:+1>\r\n",
+            "Service-Route: <sip:127.0.0.1;lr>\r\n" * 20,
+            "Service-Route: <tel:+1>\r\nService-Route:\r\n",
+            "",
+        ),
     ],
+    ids=["contact", "routes"],
 )
-async def test_a_registrar_that_answers_strangely(build: str, tmp_path: Path, lines: str) -> None:
-    async with RawPeer() as registrar:
-        settings = {"registration__registrar": f"sip:{HOST}:{registrar.port}", "registration__username": "greet"}
+async def test_registrars_that_answer_strangely(build: str, tmp_path: Path, answers: tuple[str, ...]) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        registrars = {
+            f"trunk{index}": (lines, await stack.enter_async_context(RawPeer())) for index, lines in enumerate(answers)
+        }
+        settings = {}
+        for name, (_, registrar) in registrars.items():
+            settings[f"trunks__{name}__registrar"] = f"sip:{HOST}:{registrar.port}"
+            settings[f"trunks__{name}__username"] = name
         async with server_with(tmp_path, **settings) as server, same_process(server):
-            request = await registrar.expect("REGISTER")
-            own = re.search(r"^Contact: (<[^>]*>)", request, re.MULTILINE)
-            assert own is not None
-            registrar.answer("200 OK", headers=lines.replace("{own}", own[1]))
-            await server_is_registered(server)
-            leave = asyncio.create_task(answer_the_rest(registrar))
-        leave.cancel()
+            for lines, registrar in registrars.values():
+                request = await registrar.expect("REGISTER")
+                own = re.search(r"^Contact: (<[^>]*>)", request, re.MULTILINE)
+                assert own is not None
+                registrar.answer("200 OK", headers=lines.replace("{own}", own[1]))
+            await are_registered(server, registrars)
+            for _, registrar in registrars.values():
+                stack.callback(asyncio.create_task(answer_the_rest(registrar)).cancel)
 
 
-async def server_is_registered(server: Server) -> None:
+async def are_registered(server: Server, trunks: Iterable[str]) -> None:
+    wanted = [f'cctts_trunk_registered{{trunk="{trunk}"}} 1.0' for trunk in trunks]
     async with asyncio.timeout(10):
-        while (await server.get("/readyz"))[0] != 200:  # noqa: ASYNC110 - no event tells of it
+        while not set(wanted) <= set((await server.get_text("/metrics"))[1].splitlines()):  # noqa: ASYNC110 - no event tells of it
             await asyncio.sleep(0.05)
 
 

@@ -12,11 +12,11 @@ pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
 
 
-def run(folder: Path, source: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, source: str, *options: str) -> subprocess.CompletedProcess[str]:
     (folder / "pytest.ini").write_text("[pytest]\nasyncio_default_fixture_loop_scope = function\n")
     (folder / "test_it.py").write_text(source)
     return subprocess.run(
-        [ROOT / "tests/run.sh", "-q", "-n", "2", "--dist", "worksteal", "test_it.py"],
+        [ROOT / "tests/run.sh", "-q", *options, "test_it.py"],
         cwd=folder,
         env=os.environ | {"PYTEST": str(Path(sys.executable).with_name("pytest"))},
         capture_output=True,
@@ -36,6 +36,7 @@ def test_what_passes_alone_passes_and_is_named(tmp_path: Path) -> None:
         "def test_passes():\n"
         "    assert not Path('once').exists()\n"
         "    Path('once').touch()\n",
+        *("-n", "2", "--dist", "worksteal"),
     )
     assert done.returncode == 0, done.stdout
     assert "FAILED test_it.py::test_second_time" in done.stdout

@@ -44,11 +44,11 @@ def test_what_passes_alone_passes_and_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "code", "runs"),
-    [("def test_it():\n    assert 0\n", 1, 2), ("import nothing_like_this\n", 2, 2), ("", 5, 1)],
+    ("source", "workers", "code", "runs"),
+    [("def test_it():\n    assert 0\n", "0", 1, 2), ("import nothing_like_this\n", "2", 2, 2), ("", "0", 5, 1)],
     ids=["fails alone", "cannot be imported", "has no test"],
 )
-def test_what_fails_alone_fails(tmp_path: Path, source: str, code: int, runs: int) -> None:
-    done = run(tmp_path, source)
+def test_what_fails_alone_fails(tmp_path: Path, source: str, workers: str, code: int, runs: int) -> None:
+    done = run(tmp_path, source, "-n", workers)
     assert done.returncode == code, done.stdout
     assert done.stdout.count("once more, alone") == runs - 1

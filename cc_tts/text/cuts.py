@@ -47,7 +47,7 @@ _KEPT_WHOLE = tuple(
         r"\b(?:Dr|Mr|Mrs|Ms|Prof|St|Mt|No|Rev|Capt|Lt|Gen|Col|Sgt)\.? [#\w'-]{1,20}",
         r"\b[A-Z][A-Za-z.]{0,14} (?:[A-Z]{1,3} )?#?[A-Z]{0,3}-?\d[\w-]{0,20}",
         r"\bP\.?\s?O\.? Box \d{1,6}",
-        r"\d{1,4}年(?:\d{1,2}月(?:\d{1,2}[日号])?)?|\d{1,2}月\d{1,2}[日号]|\d[\d.,:]{0,18}[\u4e00-\u9fff]?",
+        r"\d{1,4}年(?:\d{1,2}月(?:\d{1,2}[日号])?)?|\d{1,2}月\d{1,2}[日号]|\d[\d.,:]{0,18}[\u4e00-\u9fff]?(?:/[A-Za-z]{0,4})?",
         r"\d[-–—~～][\u4e00-\u9fff]{1,2}\d{1,2}",
         r"\"[\w -]{1,40}\"\s*:",
         r"\S [-+*•>|] ",  # which would be the mark of a list or a table at the beginning of a line
@@ -55,7 +55,7 @@ _KEPT_WHOLE = tuple(
 )
 _GROWING = re.compile(
     r"(?a)(?:[+(#*$£€¥￥]{0,3}(?<![A-Za-z])[A-Za-z]{0,4}\d[A-Z\d .,:/()#*%+-]{0,60}(?<![a-z])[a-z]{0,4}\.?"
-    r"|\d[-–—~～][\u4e00-\u9fff]{0,2}|[+(#*$£€¥￥-]{1,3} ?"
+    r"|\d(?:[-–—~～][\u4e00-\u9fff]{0,2}|[\u4e00-\u9fff]/[A-Za-z]{0,4})|[+(#*$£€¥￥-]{1,3} ?"
     r"|\b[A-Z]{2,5} ?|\b[A-Z][a-z]{0,2}[.,] ?|[\w+-]{1,40}(?:[@/]|\.(?=\w))[\w.+/:@?=&%-]{0,200})$"
 )
 """A number, with what may follow before its unit, the signs that begin one, and an address."""

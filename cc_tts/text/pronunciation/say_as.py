@@ -20,6 +20,7 @@ from cc_tts.text.language import rule_set, subtags, writes_day_first
 from cc_tts.text.zh import identifiers as zh_identifiers
 from cc_tts.text.zh import speakable as zh
 from cc_tts.text.zh.numbers import AS_QUANTITY
+from cc_tts.text.zh.signs import ADDRESS_SIGNS
 
 KINDS: Final = dict.fromkeys(("characters", "spell-out", "spellout", "letters", "verbatim"), "characters") | {
     "digits": "digits", "number_digit": "digits", "telephone": "telephone", "cardinal": "cardinal",
@@ -37,7 +38,7 @@ _SIGN_NAMES: Final = {
         '"': "quote", "(": "open bracket", ")": "close bracket", "\\": "backslash", "|": "bar", "<": "less than",
         ">": "greater than",
     },
-    "zh": zh.ADDRESS_SIGNS,
+    "zh": ADDRESS_SIGNS,
 }  # fmt: skip
 _MIXED_NUMBER: Final = re.compile(r"(?:(?P<whole>\d{1,9})[ +]{1,3})?(?P<top>\d{1,6})\s?/\s?(?P<bottom>\d{1,6})")
 _WHOLE: Final = re.compile(r"(?:第|№|#)?\s?(\d[\d,. ]*)\s?(?:st|nd|rd|th|[ºª°]|[eè]r?e?)?", re.IGNORECASE)

@@ -10,10 +10,13 @@ AS_NAME = str.maketrans("0123456789", "零幺二三四五六七八九")
 """Digits one by one as on the telephone, 1 as 幺."""
 
 _POWERS = ("", "十", "百", "千")
-_AMOUNT = r"(?:0|[1-9]\d{0,3}|[1-9]\d{5,6}|[2-8]\d{4}|[1-9]\d{4}(?=[元分公.%％]))(?:\.\d{1,6})?"
+_AMOUNT = (
+    r"(?:0|[1-9]\d{0,3}|[1-9]\d{5,6}|[2-8]\d{4}|[1-9]\d{4}(?=[元分公.%％]|[港美欧日澳加]元|英镑|新台币|新加坡元))"
+    r"(?:\.\d{1,6})?"
+)
 _UNITS = {
     "kg": "千克", "mg": "毫克", "cm": "厘米", "mm": "毫米", "km": "公里", "m": "米", "L": "升", "ml": "毫升", "℃": "摄氏度",
-    "°C": "摄氏度", "h": "小时",
+    "h": "小时",
 }  # fmt: skip
 _PLAIN = re.compile(
     r"(?P<hour>0?[1-9]|1\d|2[0-4]):(?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d))?(?![\d:元月日年号分点万亿人天个克度多])"
@@ -29,9 +32,7 @@ _PLAIN = re.compile(
 """2 alone may be 两, years and 80后 are read by their digits, 11.11 may be a day, and 110 is a telephone number."""
 _tidied = rewriter(("零+(?=万|$)", ""), ("零+", "零"), ("^一(?=十)", ""), ("^二(?=[百千万])", "两"))
 _AROUND = r"\w\s.:：，。、；！？（）()“”‘’《》【】—…·%％℃"
-_NEEDS_WETEXT = re.compile(
-    rf"\d\s?(?!°C)[^{_AROUND}]|[^{_AROUND}/]\s?\d|(?:CHF|CNY|KRW|THB|[A-Z]{{2}}D)\s?\d|[里米升]/"
-)
+_NEEDS_WETEXT = re.compile(rf"\d\s?[^{_AROUND}]|[^{_AROUND}/]\s?\d|(?:CHF|CNY|KRW|THB|[A-Z]{{2}}D)\s?\d|[里米升]/")
 
 
 def say_plain_numbers(clause: str) -> str | None:

@@ -5,7 +5,7 @@ import re
 from cc_tts.text.substitution import rewriter
 from cc_tts.text.zh.numbers import AS_QUANTITY, cardinal
 
-_TRADITIONAL = re.compile("[個張筆條間臺輛層單號樓萬億員訂餘額請們這開關]")
+_TRADITIONAL = re.compile("[個張筆條間臺輛層單號樓萬億員訂餘額請們這開關費話電嘅喺冇哋係]")
 _DASH = "[-~～〜–—]"
 
 _DATE = (
@@ -23,8 +23,10 @@ _MAX_DAY, _MAX_HOUR, _MAX_MINUTE = 31, 24, 59
 _TWO_DIGITS = r"(?P<month>0[1-9]|1[0-2])(?P<mark>[-/])(?P<day>0[1-9]|[12]\d|3[01])"
 _PADDED_DATE = rf"(?<![\d.:：/-]){_TWO_DIGITS}(?:(?P=mark)(?P<year>(?:19|20)\d\d))?(?![\d.:：/-])"
 _MONTH_DAY_RANGE = rf"(?<![\d/])(\d{{1,2}})/(\d{{1,2}})\s?(?:{_DASH}|到|至)\s?(\d{{1,2}})/(\d{{1,2}})(?![\d/])"
-_ON = "截止|截至|日期|生日|时间|時間|(?<![等大小低高多少])[于於]|[在到至自从從]|(?<!每)日"
-_MONTH_DAY = rf"(?P<before>(?:{_ON})[是为為：: ]{{0,2}})(?P<month>\d{{1,2}})/(?P<day>\d{{1,2}})(?![\d/])"
+_ON = (
+    "截止|截至|日期|生日|时间|時間|(?<![等大小低高多少])[于於]|[在到至自从從喺]|(?<!每)日|[今明昨后後前尋聽][天日晚早]"
+)
+_MONTH_DAY = rf"(?P<before>(?:{_ON})[是为為係：: ]{{0,2}})(?P<month>\d{{1,2}})/(?P<day>\d{{1,2}})(?![\d/])"
 _MONTH_DAY_BEFORE = (
     r"(?P<before>(?<![\d/])|(?<=[周週期拜][一二三四五六日天])[(（]?)(?P<month>\d{1,2})/(?P<day>\d{1,2})"
     r"(?=(?:之?前|后|後|起)(?!\w*分之)|[)）])"
@@ -85,7 +87,7 @@ _ROOM = (
 _HOUSE_PARTS = r"(?<![\d.-])\d{1,3}-\d{1,3}-\d{3,4}(?=室|房|$|[，。、,\s])"
 _NAMED_TWO = (
     r"(?<![\d.,:/A-Za-z-])2(?=\s?(?:日|号|號|月(?!票)|楼|樓|单元|單元|栋|棟|室|班|路|线|線|级|級|年级|年級|期"
-    r"|季度|档|檔|车间|車間|折|等|手|维|維|进制|维碼|维码|分之|代|环|環))"
+    r"|季度|档|檔|车间|車間|折|等|手|维|維|进制|维碼|维码|分之|代|环|環|字(?!节)))"
 )
 _CLOCK = r"[0-5]?\d[:：][0-5]\d(?![\d:：的班场開开起到出])"
 _LENGTH = (
@@ -199,7 +201,8 @@ def _dotted_days(match: re.Match[str]) -> str:
 
 
 def _month_day(match: re.Match[str]) -> str:
-    said = _day(match["month"], match["day"])
+    month, day = match["month"], match["day"]
+    said = _day(month, day) or _day(day, month)
     return f"{match['before']}{said}" if said else match.group()
 
 
@@ -212,12 +215,18 @@ def _day(month: str, day: str) -> str:
 def _sum(match: re.Match[str]) -> str:
     minus = "负" if match["minus"] or match["minus_inside"] else ""
     amount = match["amount"].rstrip(",").replace(",", "")
-    return f"{minus}{amount}{match['scale'] or ''}{_SUMS[match['sign']]}"
+    return f"{minus}{amount}{match['scale'] or ''}{_currency(match)}"
+
+
+def _currency(match: re.Match[str]) -> str:
+    """A ``$`` in traditional characters is the dollar of the place, 元, unless America is named."""
+    is_local = match["sign"] == "$" and _TRADITIONAL.search(match.string) and "美" not in match.string
+    return "元" if is_local else _SUMS[match["sign"]]
 
 
 def _sum_range(match: re.Match[str]) -> str:
     """``¥100-200`` is said as 一百到两百元."""
-    return f"{match['low']}到{match['high']}{match['scale'] or ''}{_SUMS[match['sign']]}".replace(",", "")
+    return f"{match['low']}到{match['high']}{match['scale'] or ''}{_currency(match)}".replace(",", "")
 
 
 def _range(match: re.Match[str]) -> str:
@@ -287,6 +296,11 @@ def _scores(match: re.Match[str]) -> str:
     return match.group() if is_clock else "、".join(map("比".join, pairs))
 
 
+def _pair(match: re.Match[str]) -> str:
+    """``135/88``, of blood pressure, is no fraction, because fractions are smaller than one."""
+    return f"{cardinal(match[1])}，{match[2]}" if int(match[1]) > int(match[2]) else match.group()
+
+
 def _thousands(match: re.Match[str]) -> str:
     """``10k`` becomes 10000, ``1.5k`` 1500, ``10-15k`` both."""
     low, high = match["low"], match["high"]
@@ -296,7 +310,10 @@ def _thousands(match: re.Match[str]) -> str:
 prepare_quantities = rewriter(
     (r"(?<![\d/])(?:24\s?/\s?7|7\s?[×xX*]\s?24|24\s?[×xX*]\s?7)(?:小时|小時|h)?(?![\d/])", "七乘二十四小时"),
     (_MASK, _masked),
-    ("(?<=[：:（(人名方](?!按|[长底宽高]\\*[长宽高深厚])[\u4e00-\u9fff])\\*(?=[\u4e00-\u9fff])", "某"),  # a name: 王*明
+    (
+        "(?<=[：:（(人名方向给給由与和](?!按|[长底宽高]\\*[长宽高深厚])[\u4e00-\u9fff])\\*(?=[\u4e00-\u9fff])",
+        "某",
+    ),  # a name: 王*明
     (
         r"(?<![\d:：])(\d{1,2})[:：]([0-5]\d)\.(\d{1,2})(?![\d.])",
         lambda match: f"{match[1]}分{int(match[2])}秒{match[3].translate(AS_QUANTITY)}",
@@ -304,6 +321,7 @@ prepare_quantities = rewriter(
     (_LENGTH, _length),
     (r"(?<=满)(\d{1,6})-(?=\d{1,5}(?![\d.-]))", r"\1减"),
     (_HOLIDAY, _holiday),
+    (r"(?:(?<=\d[日號号])|(?<=/\d\d)|(?<=/\d))[（(](?=[一二三四五六日][）)])", "（周"),
     (_DAY_BEFORE_WEEKDAY, _month_day),
     (_DAY_IN_LIST, _month_day),
     (r"(?P<before>(?:^|(?<=[。.\n]))\s?)(?P<month>1[0-2]|0[1-9])-(?P<day>3[01]|[12]\d)(?=,\s)", _month_day),
@@ -317,13 +335,24 @@ prepare_quantities = rewriter(
         lambda match: f"{match[1]}到{match[2]}".translate(AS_QUANTITY),
     ),
     (r"(?<![\d.])(?<!第)(?:[5-9]5|05)(?=[后後](?![\d天]))", _digits),
-    (r"(?<![\d.])[1-9]{2}(?=折)", _digits),
+    (r"(?<![\d.])[1-9]{2}(?=折|VIP|同城)|(?<=台北)101", _digits),
     (_THOUSANDS, _thousands),
+    (
+        r"(?<=[¥￥$€£])\d{1,3}(?:\.\d{1,2})?[kK](?![A-Za-z\d])",
+        lambda match: str(round(float(match.group()[:-1]) * 1000)),
+    ),
     (_TENS_OF_THOUSANDS, r"\1\2万"),
     (
         rf"({_DAYS_OF}[：:为]?\s?){_DOTTED_DAY}(?:\s?(?:{_DASH}|到|至)\s?{_DOTTED_DAY})?{_NO_MEASURE}",
         _dotted_days,
     ),
+    (
+        (
+            rf"()(?<![\d.¥￥$])(?=\d{{1,2}}\.(?:\d\d{_DASH}\d{{1,2}}\.\d|\d{_DASH}\d{{1,2}}\.\d\d)(?!\d))"
+            rf"{_DOTTED_DAY}{_DASH}{_DOTTED_DAY}{_NO_MEASURE}"
+        ),
+        _dotted_days,
+    ),  # decimals in a range have as many places
     (rf"(?<=\d)\s?{_DASH}\s?(?=(?:19|20)\d\d[./-]\d{{1,2}}[./-]\d)", "到"),
     (_DATE, _full_date),
     (_EXPIRY, _expiry),
@@ -345,7 +374,7 @@ prepare_quantities = rewriter(
     ),  # of fractions only those with small numbers are usual
     (_DAY_OF_EVENT, _month_day),
     (
-        r"(?<=〔)(?:19|20)\d\d(?=〕)|(?<=[\[（(])(?:19|20)\d\d(?=[\]）)]\s?(?:第|[\u4e00-\u9fff]{1,3}\d{2,4}[民刑行执商知财]))",
+        r"(?<=〔)(?:19|20)\d\d(?=〕)|(?<=[\[（(])(?:19|20)\d\d(?=[\]）)])",
         _digits,
     ),
     (
@@ -390,7 +419,8 @@ prepare_quantities = rewriter(
     (r"(?<=[路街巷弄道])(\d{1,4})-(\d{1,4})(?=号)", _house_numbers),
     (_ROOM, _digits),
     (r"(?<![A-Za-z0-9-])([A-Za-z]{1,3})-(\d{1,12})(?![\dA-Za-z.-])", _letters_and_number),
-    (r"(?a)(?<![A-Za-z0-9-])([A-Za-z]{2,8})-(?=\d{1,3}[A-Za-z]{1,2}(?![A-Za-z\d.-]))", r"\1 "),  # GPT-4o
+    (r"(?a)(?<=[A-Za-z]-)(\d{1,2})-(\d{1,2})(?![\d.])", r"\1 \2"),  # claude-3-5
+    (r"(?a)(?<![A-Za-z\d-])([A-Za-z]{2,20})-(?=\d{1,3}(?!\d))", r"\1 "),  # GPT-4o
     (r"(?<=比分)([为為是：:]?\s?\d{1,3})\s?[-–—]\s?(?=\d{1,3}(?![\d.-]))", r"\1比"),
     (rf"(?<![\d.-])\d{{1,3}}\s?([-–—])\s?\d{{1,3}}(?![\d.%％月日号-])(?!{_COUNTED})", _score),
     (_WEEKDAYS, r"\1到"),
@@ -404,19 +434,16 @@ prepare_quantities = rewriter(
     ),
     (r"(?<=[零幺一二三四五六七八九])-(?=\d{1,3}(?![\d.-]))", "杠"),
     (r"(?a)(?<![\w)）])[-−](?=\d)", "负"),
-    (
-        r"(?:(?<=血压)([：:为是]?\s?)|(?<!\d)(?=\d{2,3}/\d{2,3}\s?mmHg))(\d{2,3})/(\d{2,3})",
-        lambda match: f"{match[1] or ''}{cardinal(match[2])}，{match[3]}",
-    ),
+    (r"(?<![\d./])(\d{2,3})/(\d{2,3})(?![\d./])", _pair),
     (_EMERGENCY_NUMBER, lambda match: cardinal(match.group())),
     (r"(?<=\d)\s?m(\d\d)(?![\dA-Za-z])", lambda match: f"米{match[1].translate(AS_QUANTITY)}"),
-    (r"(?<=\d米)\d\d(?![\d.]|[厘公毫]|[\u4e00-\u9fff]米)", _digits),
+    (r"(?<=\d[米秒])\d\d(?![\d.]|[厘公毫]|[\u4e00-\u9fff]米)", _digits),
     (r"(?<![\d.A-Za-z])\d{3,4}(?=[Pp](?![A-Za-z]))", _digits),
     (r"(?<=[\d米寸m])\s?[*xX×]\s?(?=\d)", "乘"),
     (r"(?<=[A-Za-z])\.(?=\d)", ""),
     (r"\d{3,6}(?=号(?:客服|坐席|话务员|专员|接线员|工作人员|技师|师傅))", _digits),
     (r"(?<![\d/.])(\d{1,3}\.\d{1,2})/(\d{1,3}(?:\.\d)?)(?![\d/.A-Za-z]|[%％℃])", r"\1分，满分\2分"),
-    (r"(?<![\d/.])(\d{1,3}(?:\.\d)?)/(?=\d{1,3}(?:\.\d)?\s?(?:℃|°C|摄氏度))", r"\1到"),
+    (r"(?<![\d/.])(\d{1,3}(?:\.\d)?)/(?=\d{1,3}(?:\.\d)?\s?(?:℃|摄氏度))", r"\1到"),
     (rf"(?<![\d/.])\d{{1,6}}(?:/\d{{1,6}}){{1,5}}(?={_LISTED})", lambda match: match.group().replace("/", "、")),
     (  # prices
         r"(?<![\d.、])1(?:1[0-249]|2[02])(?=(?:、\d{1,6}){1,5}元)|(?<=\d、)1(?:1[0-249]|2[02])(?=(?:、\d{1,6}){0,5}元)",
@@ -434,7 +461,6 @@ prepare_quantities = rewriter(
         "两",
     ),
     (rf"(?<![\d.,:/负下-])2(?=[到至]\d{{1,2}}{_COUNTED})", "两"),
-    (r"(?<=负)2\s?(?:℃|°C)", "二摄氏度"),
     (
         r"(?<=零下)2(?![\d.])|(?<=负)2(?![\d.])|(?<=第)2(?![\d.])|(?<=[楼樓下院元座于在到去])2(?=[层層门門])|(?<!\d)2(?=[合选選比]\d)",
         "二",

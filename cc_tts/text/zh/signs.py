@@ -5,6 +5,10 @@ import re
 from cc_tts.text.substitution import rewriter
 from cc_tts.text.zh.numbers import AS_NAME, AS_QUANTITY, cardinal
 
+ADDRESS_SIGNS = {
+    "@": "艾特", ".": "点", "-": "杠", "_": "下划线", "+": "加", "/": "斜杠", "?": "问号", "=": "等于", "&": "和",
+    "#": "井号", "%": "百分号", ":": "冒号", "*": "星号", "$": "美元符号", "!": "感叹号",
+}  # fmt: skip
 _MAX_KEYS = 2
 """Digits that are pressed as keys; more are a code (unmeasured)."""
 _KEYS = str.maketrans({"*": "星号", "#": "井号"})
@@ -22,7 +26,8 @@ _PER_UNIT = {
     "mg": "毫克", "g": "克", "kg": "千克", "ng": "纳克", "L": "升", "l": "升", "mL": "毫升", "ml": "毫升", "dL": "分升",
     "dl": "分升", "m³": "立方米", "m3": "立方米", "cm³": "立方厘米", "m²": "平方米", "mol": "摩尔", "mmol": "毫摩尔",
     "nmol": "纳摩尔", "IU": "国际单位", "U": "单位", "m2": "平方米", "kWh": "千瓦时", "h": "小时", "min": "分钟", "s": "秒",
-    "d": "天", "km": "千米", "t": "吨", "kcal": "千卡", "kJ": "千焦", "GB": "GB", "MB": "MB", "mAh": "毫安时",
+    "d": "天", "km": "千米", "t": "吨", "kcal": "千卡", "kJ": "千焦", "GB": "GB", "MB": "MB",
+    "mIU": "毫国际单位", "pmol": "皮摩尔", "pg": "皮克", "mAh": "毫安时",
 }  # fmt: skip
 _PER_UNIT |= {sign + unit: f"微{name}" for sign in "μµ" for unit, name in (("g", "克"), ("mol", "摩尔"), ("L", "升"))}
 _TO_EXPONENT = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺", "0123456789-+")
@@ -43,6 +48,10 @@ def _power(match: re.Match[str]) -> str:
     """``×10⁹`` is said as 乘十的九次方."""
     exponent = match["plain"] or match["raised"].translate(_TO_EXPONENT)
     return f"{'乘' if match['times'] else ''}{match['base']}的{exponent.lstrip('+').replace('-', '负')}次方"
+
+
+def _names(match: re.Match[str]) -> str:
+    return "、".join(ADDRESS_SIGNS[sign] for sign in match.group())
 
 
 def _roman(match: re.Match[str]) -> str:
@@ -75,8 +84,13 @@ say_signs = rewriter(
     ),
     (rf"(?<=\d)\s?({_DOSE})/(?=[一-鿿])", lambda match: f"{_PER_UNIT[match[1]]}每"),
     (rf"(?<=[元角分块万千百方次])\s?/\s?({_UNIT})(?![A-Za-z\d²³])", lambda match: f"每{_PER_UNIT[match[1]]}"),
-    (r"(?<=\d)([A-Za-z]{1,4})/(?=[年月日天周次人])", r"\1每"),
+    (r"(?<=\d)([A-Za-z]{1,4})/(?=[年月日天周次人件只隻张張个個瓶盒袋台臺箱份片粒支户戶])", r"\1每"),
     (r"约?≈\s?(?=[¥￥$€£]?\d)|(?<![\w\s%％℃°)）])[~～]\s?(?=[¥￥$€£]?\d)", "约"),
+    (r"(?<![\d-])7-11(?=便利|门店|門市|超商|店|消[费費]|[取寄]|[，。；、！？]|$)", "七，十一"),
+    (r"(?<=[\u4e00-\u9fff：（(“])[@#$%&*!+=_-]{2,12}(?=等|[）)”])", _names),
+    (r"(?:(?<=\d0)|(?<=\d[万千百亿]))\+(?=[，。；、！？）)\n]|$)", "多"),
+    (r"(?<=\dV)\s?[/，,、]?\s?(\d{1,3}(?:\.\d{1,2})?)A(?![A-Za-z\d])", r"，\1安"),
+    (r"(?<![A-Za-z\d.])(\d{1,2})[vV](?=\d{1,2}(?![A-Za-z\d.]))", r"\1对"),
     ("±", "正负"),
     (r"\+/-(?=\d)", "正负"),
     (r"\+/-", "加减"),
@@ -107,12 +121,13 @@ say_signs = rewriter(
     (r"(?<=[A-Za-z])-(?=\d{1,4}(?:\.\d{1,4})?(?:BP|bp|[%％]|个?基点))", "减"),
     (r"≥\s?(?=[¥￥$€£-]?\d)", "大于等于"),
     (r"≤\s?(?=[¥￥$€£-]?\d)", "小于等于"),
-    (r"(?<=[\d%％元块万℃级度])\s?(?:→|[-=]>)\s?(?=[¥￥$-]?\d)", "到"),
+    (r"(?<=[\d%％元块万℃级度BGM])\s?(?:→|[-=]>)\s?(?=[¥￥$-]?\d)", "到"),
     (r"\s?→\s?", "，"),
     (
         r"(?<=\d)\+(?=(?:房间?|手机|电话|区|卡|分机|身份证|会员|学|工|证件)号|号码|密码|姓名|生日|差价|[运税押]|手续费|服务费)",
         "加",
     ),
+    (r"(?<=[A-Za-z] \d)\+|(?<=[A-Za-z] \d\d)\+|(?<=[A-Za-z] \d\d\d)\+", "以上"),
     (r"(?<=[\d万千百亿])(?<!^00)(?<!\D00)\+(?=[\u4e00-\u9fff])(?![送赠加减的到等])", "多"),
 )
 """Keys, units, Roman numerals and signs in words or in a form that the rules behind this read right."""

@@ -18,16 +18,12 @@ from cc_tts.text.web_addresses import say_addresses
 from cc_tts.text.zh.identifiers import say_digits, say_identifiers
 from cc_tts.text.zh.numbers import AS_QUANTITY, cardinal, say_plain_numbers
 from cc_tts.text.zh.quantities import prepare_quantities
-from cc_tts.text.zh.signs import say_signs
+from cc_tts.text.zh.signs import ADDRESS_SIGNS, say_signs
 
 _MAX_CLAUSE_CHARS = 64
 """The longest clause that is read at once (unmeasured)."""
 _NUM_IP_PARTS = 4
 _WETEXT_LOCK = threading.Lock()
-ADDRESS_SIGNS = {
-    "@": "艾特", ".": "点", "-": "杠", "_": "下划线", "+": "加", "/": "斜杠", "?": "问号", "=": "等于", "&": "和",
-    "#": "井号", "%": "百分号", ":": "冒号", "*": "星号",
-}  # fmt: skip
 _CLAUSE = re.compile(r"[^。！？；，、!?;,…]+|[。！？；，、!?;,…]+")
 _COMPATIBILITY = "[０-９Ａ-Ｚａ-ｚ＋－＃＊＠％＄￥￡＝～㌀-㏿①-⒛¼-¾⅐-⅞]+"
 _SUPERSCRIPTS = str.maketrans({"²": "平方", "³": "立方", "№": "编号"})
@@ -38,7 +34,7 @@ _UNITS = {
     "min": "分钟", "°F": "华氏度", "mmHg": "毫米汞柱", "mmol/L": "毫摩尔每升", "mg/L": "毫克每升", "mL": "毫升",
     "ML": "毫升", "t": "吨", "M": "兆", "Kbps": "千比特每秒", "KB": "K", "rpm": "转每分钟", "dB": "分贝", "cc": "毫升",
     "MPa": "兆帕", "kPa": "千帕", "ms": "毫秒", "Wh": "瓦时", "kVA": "千伏安", "lm": "流明",
-    "lx": "勒克斯", "kV": "千伏", "bpm": "次每分钟",
+    "lx": "勒克斯", "kV": "千伏", "bpm": "次每分钟", "KG": "千克", "Kg": "千克",
 }  # fmt: skip
 _UNIT = rf"(?<=\d)\s?({'|'.join(sorted(_UNITS, key=len, reverse=True))})(?![A-Za-z]|-\d|杠)"
 _AFTER_POWER = {"km": "千米", "kg": "千克", "m": "米", "g": "克"}
@@ -53,7 +49,7 @@ _DECIMAL = r"\d{1,12}(?:\.\d{1,6})?"
 _RANGE = rf"(?<![\dA-Za-z:.：/-]){_YEAR_MONTH}({_DECIMAL}[%％]?)\s?{_DASH}\s?(?={_DECIMAL}(?![\d:：/-]))"
 _SIGNS = {
     "&": "和", "@": "艾特", "+": "加", "=": "等于", "%": "百分号", "％": "百分号", "×": "乘",
-    "÷": "除以", "$": "美元", "€": "欧元", "£": "英镑", "¥": "元", "°": "度",
+    "÷": "除以", "℃": "摄氏度", "$": "美元", "€": "欧元", "£": "英镑", "¥": "元", "°": "度",
 } | dict.fromkeys('（）()【】〔〕[]{}「」『』《》〈〉<>“”"‘’`*_^|\\~～•·#', "")  # fmt: skip
 
 
@@ -124,6 +120,7 @@ _ITEM = (
 )
 """A circled number before an entry of a list: ①打开设置, but neither 第①步 nor 如图①所示."""
 _folded = rewriter(
+    (r"°\s?C(?![A-Za-z])", "℃"),
     (r"(?<=\d)(?=[¼-¾⅐-⅞])", "又"),
     (rf"(?<=[\u4e00-\u9fff])(?={_ITEM})", "，"),
     (_ITEM, lambda match: f"{cardinal(unicodedata.normalize('NFKC', match[1]))}，"),
@@ -146,7 +143,11 @@ _scores = rewriter(
     (r"[\u4e00-\u9fff]{1,16} ?\d{1,2}[-/]\d{1,2}(?=$|[\s，。！？；,.!?;])", _score),
 )
 _after_quantities = rewriter(
-    ("(?:(?<=[元块塊次件个人张台瓶盒斤克吨箱包份条分滴粒片支袋位套间])|(?<=方米))/(?=[\u4e00-\u9fff])", "每"),
+    (r"(?<=\d)(?<!\d \d) +(?=\d)(?!\d \d)", "，"),  # but not within 9 3 0 2
+    (
+        "(?:(?<=\\d人)|(?<=[元块塊次件个张台瓶盒斤克吨箱包份条分滴粒片支袋位套间])|(?<=方米)|(?<=元起)|(?<=/[人户年月天日次件]))/(?=[\u4e00-\u9fff])",
+        "每",
+    ),
     (r"(?<![\d.,])\d{1,3}(?:,\d{3}){1,5}(?!\d|,\d)", lambda match: match.group().replace(",", "")),
     (r"(?<=\d)：(?=\d)", ":"),
     (rf"(?<=\d)\s?({'|'.join(_CURRENCIES)})(?![A-Za-z])", lambda match: _CURRENCIES[match[1]]),
@@ -168,14 +169,19 @@ _after_quantities = rewriter(
     (r"(?<=[按键鍵])\s?\*", "星号"),
 )
 _tidy = rewriter(
+    (f"(?<=[{_NUMERALS}])/(?=[A-Z](?![A-Z]))", "斜杠"),
+    (r"(?<=[A-Za-z])\s?/\s?(?=[A-Za-z])", " "),
+    (r"\s?/\s?", "，"),
     (
-        f"(?<=[A-Za-z\\d{_NUMERALS}])[）)]?[（(](?=[{_NUMERALS}])(?![{_NUMERALS}]{{1,2}}[）)]班)|(?<=[{_NUMERALS}])[）)](?=[{_NUMERALS}])",
+        f"(?<=[A-Za-z\\d{_NUMERALS}])[）)]?[（(](?=[{_NUMERALS}])(?![{_NUMERALS}]{{1,2}}[）)]班)|(?<=[{_NUMERALS}])[）)〕\\]](?=[{_NUMERALS}])",
         "，",
     ),
     (
         r"(?<=\w)[（(](?=[^（()）]{4,80}[）)])|(?<=[^（(]{4})[）)](?=\w)",
         "，",
     ),  # （周三） and others as short need no pause
+    (r"(?<=[A-Za-z])[（(）)](?=[A-Za-z])", " "),
+    (r"(?<=[”’」』])(?=[“‘「『])", "，"),
     (f"[{re.escape(''.join(_SIGNS))}]", lambda match: _SIGNS[match.group()]),
     (r"\s*(?:—+|–+|\s-\s)\s*", "，"),
     (r"(?<![A-Za-z. ])\.|\.(?=\s*$)|\.(?=[\u3400-\u9fff])", "。"),

@@ -35,14 +35,29 @@ _READ: Final = {
     "了解": "liao3 jie3", "为您": "wei4 nin2", "为你": "wei4 ni3", "为我": "wei4 wo3", "请问": "qing3 wen4",
     "您好": "nin2 hao3", "按键": "an4 jian4", "拨打": "bo1 da3", "来电": "lai2 dian4", "致电": "zhi4 dian4",
     "客户": "ke4 hu4", "办理": "ban4 li3", "查询": "cha2 xun2", "请稍等": "qing3 shao1 deng3", "稍等": "shao1 deng3",
+    "应还": "ying1 huan2", "待还": "dai4 huan2", "已还": "yi3 huan2", "未还": "wei4 huan2", "需还": "xu1 huan2",
+    "还钱": "huan2 qian2", "还信用卡": "huan2 xin4 yong4 ka3", "还本": "huan2 ben3", "得到": "de2 dao4", "得票": "de2 piao4",
+    "看得到": "kan4 de5 dao4", "听得到": "ting1 de5 dao4", "做得到": "zuo4 de5 dao4", "收得到": "shou1 de5 dao4",
+    "找得到": "zhao3 de5 dao4", "重复": "chong2 fu4", "托运": "tuo1 yun4", "调休": "tiao2 xiu1",
+    "上调": "shang4 tiao2", "调至": "tiao2 zhi4",
+    "调到": "tiao2 dao4", "调低": "tiao2 di1", "调高": "tiao2 gao1", "调为": "tiao2 wei2", "这行": "zhe4 hang2",
     "不得": "bu4 de2", "觉得": "jue2 de5", "记得": "ji4 de5", "值得": "zhi2 de5", "不得不": "bu4 de2 bu4",
 }  # fmt: skip
 """Words of calls that pypinyin's phrases lack or read in another way."""
+_SURNAMES: Final = {
+    "单": "shan4", "曾": "zeng1", "解": "xie4", "仇": "qiu2", "华": "hua4", "任": "ren2", "区": "ou1", "查": "zha1",
+    "盖": "ge3", "朴": "piao2", "乐": "yue4", "翟": "zhai2", "缪": "miao4", "宁": "ning4",
+    "覃": "qin2", "员": "yun4", "黑": "he4", "种": "chong2", "繁": "po2", "召": "shao4", "卜": "bu3",
+}  # fmt: skip
+"""Readings of names of families that the words of the language have in another way (GB/T 28039 gives the spelling)."""
+_TITLES: Final = ("先生", "女士", "小姐", "太太", "师傅", "经理", "老师", "医生", "主任")
 _DIGITS: Final = frozenset("零〇一二两三四五六七八九幺")
 _COUNTED_OFF: Final = frozenset("月号日级楼")
 """Behind these, 一 is the ordinal number."""
-_BEFORE_ORDINAL: Final = frozenset({"第", "十", "初", "周", "期"}) | _DIGITS
+_BEFORE_ORDINAL: Final = frozenset(frozenset("第十初周期统唯之专逐拜")) | _DIGITS
 _REAL_ER: Final = re.compile("女儿|婴儿|幼儿|孤儿|少儿|胎儿|患儿|健儿|宠儿|新生儿|混血儿|^儿")
+_MEASURES: Final = _DIGITS | frozenset("天年个月次步条点批层")
+"""Between two of these, 一 counts: 一天一天."""
 _ALONE: Final = {"一": "yi1", "不": "bu4"}
 _MUST: Final = frozenset("必须还总就都也我你他她您")
 """Behind these, 得 is the verb that means must."""
@@ -53,6 +68,7 @@ _MAX_WORD: Final = 6
 def mandarin_phonemes(text: str) -> str:
     """Han characters in Kokoro's alphabet, a space between words. What has no reading is left out."""
     words = [_Word(each) for each in _words_in(text)]
+    _say_surnames(words)
     _say_particles(words)
     _say_one_and_not(words)
     _say_third_tones(words)
@@ -60,18 +76,19 @@ def mandarin_phonemes(text: str) -> str:
 
 
 def _words_in(text: str) -> list[str]:
-    """The text in the fewest words that have readings, the longest ones first among equals."""
-    fewest: list[tuple[int, int]] = [(0, 0)] * (len(text) + 1)
+    """The text in the fewest words that have readings; among equals the most words of calls, then the longest ones first."""
+    fewest: list[tuple[int, int, int]] = [(0, 0, 0)] * (len(text) + 1)
     for start in range(len(text) - 1, -1, -1):
-        options = [(fewest[start + 1][0] + 1, -1)]
+        options = [(fewest[start + 1][0] + 1, fewest[start + 1][1], -1)]
         for length in range(2, min(_MAX_WORD, len(text) - start) + 1):
             word = text[start : start + length]
             if word in _READ or word in _NEUTRAL_WORDS or word in PHRASES_DICT:
-                options.append((fewest[start + length][0] + 1, -length))
+                count, of_calls, _ = fewest[start + length]
+                options.append((count + 1, of_calls - (word in _READ), -length))
         fewest[start] = min(options)
     words, start = [], 0
     while start < len(text):
-        words.append(text[start : start - fewest[start][1]])
+        words.append(text[start : start - fewest[start][2]])
         start += len(words[-1])
     return _with_suffixes(words)
 
@@ -120,6 +137,16 @@ def _read(word: str) -> list[str]:
     return found
 
 
+def _say_surnames(words: list[_Word]) -> None:
+    """A character before a title, or behind 姓, is the name of a family."""
+    for index, (before, word) in enumerate(pairwise(words)):
+        behind = word.text + (words[index + 2].text if index + 2 < len(words) else "")
+        if before.text in _SURNAMES and behind.startswith(_TITLES):
+            before.syllables = [_SURNAMES[before.text]]
+        elif before.text.endswith("姓") and word.text in _SURNAMES:
+            word.syllables = [_SURNAMES[word.text]]
+
+
 def _say_particles(words: list[_Word]) -> None:
     """A 地 behind an adverb and a 得 behind a verb have no tone."""
     for index, (before, word) in enumerate(pairwise(words)):
@@ -132,7 +159,7 @@ def _say_particles(words: list[_Word]) -> None:
 
 def _say_one_and_not(words: list[_Word]) -> None:
     """The tones of 一 and 不 by the tone that follows: 一 is 4 before 1, 2 and 3, and 2 before 4, unless it counts; 不 is 2
-    before 4.
+    before 4. Between two of the same verb neither has a tone.
     """
     text = "".join(word.text[: len(word.syllables)] for word in words)
     places = [(word, index) for word in words for index in range(len(word.syllables))]
@@ -141,7 +168,9 @@ def _say_one_and_not(words: list[_Word]) -> None:
     for at, (word, index) in enumerate(places[:-1]):
         following, number = places[at + 1]
         tone = following.syllables[number][-1]
-        if text[at] == "不" and tone == "4":
+        if text[at] in _ALONE and text[at - 1 : at] == text[at + 1] and text[at + 1] not in _MEASURES:
+            word.say(index, "5")
+        elif text[at] == "不" and tone == "4":
             word.say(index, "2")
         elif text[at] == "一" and not _counts(text, at):
             word.say(index, "2" if tone in "45" else "4")
@@ -150,7 +179,8 @@ def _say_one_and_not(words: list[_Word]) -> None:
 def _counts(text: str, at: int) -> bool:
     """Whether a 一 with something behind it is a digit or an ordinal number."""
     before, after = text[at - 1 : at], text[at + 1]
-    return before in _BEFORE_ORDINAL or after in _DIGITS or after in _COUNTED_OFF
+    is_decimal = after == "点" and text[at + 2 : at + 3] in _DIGITS
+    return is_decimal or before in _BEFORE_ORDINAL or after in _DIGITS or after in _COUNTED_OFF
 
 
 def _say_third_tones(words: list[_Word]) -> None:

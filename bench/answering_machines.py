@@ -41,8 +41,8 @@ def findings(calls: list[Call], model: SileroModel, settings: Amd) -> list[Found
             for number, each in enumerate(audio)
             if at < len(each)
         ]
-        for leg, finding in legs.push(batch):
-            found[leg].append(finding)
+        for each in legs.push(batch):
+            found[each.leg].append(each.finding)
     return [(call, found[str(number)]) for number, call in enumerate(calls)]
 
 

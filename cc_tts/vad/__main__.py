@@ -16,7 +16,7 @@ from cc_tts.clock import NS_PER_MS, Clock, MonotonicClock
 from cc_tts.processes import child
 from cc_tts.processes.channel import Message
 from cc_tts.vad.detector import LegAudio, VoiceDetector
-from cc_tts.vad.messages import TO_VAD, AnswerFound, Classify, Ignore, LegFrames, Listen, SpeechEdge, VadSettings
+from cc_tts.vad.messages import TO_VAD, Classify, Ignore, LegFrames, Listen, VadSettings
 from cc_tts.vad.silero import SileroModel, find_model
 
 if TYPE_CHECKING:
@@ -56,11 +56,11 @@ class VadWorker:
             self._take(message, payload, frames)
         channel = self._link.channel
         recent = self._recent(frames)
-        for leg, edge in self._detector.push(recent):
-            channel.put(SpeechEdge(leg, edge))
+        for edge in self._detector.push(recent):
+            channel.put(edge)
         if self._answering is not None:
-            for leg, finding in self._answering.push(recent):
-                channel.put(AnswerFound(leg, finding))
+            for finding in self._answering.push(recent):
+                channel.put(finding)
         channel.flush()
 
     def _take(self, message: Message, payload: bytes, frames: list[LegAudio]) -> None:

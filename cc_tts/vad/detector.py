@@ -17,6 +17,7 @@ import numpy as np
 
 from cc_tts.clock import NS_PER_MS
 from cc_tts.vad.energy import EnergyGate, dbfs
+from cc_tts.vad.messages import SpeechEdge
 from cc_tts.vad.silero import WINDOW_MS, Floats, Memory, SileroModel
 from cc_tts.vad.speech import Edge, Listening, SpeechTracker
 
@@ -45,13 +46,6 @@ class LegAudio(NamedTuple):
     pcm: bytes
 
 
-class LegEdge(NamedTuple):
-    """An edge of a leg's speech."""
-
-    leg: str
-    edge: Edge
-
-
 class VoiceDetector:
     """Listens to legs of one sample rate. Runs on: one thread."""
 
@@ -71,9 +65,9 @@ class VoiceDetector:
         """Listen to a leg no more."""
         self._legs.pop(leg, None)
 
-    def push(self, frames: Iterable[LegAudio]) -> list[LegEdge]:
+    def push(self, frames: Iterable[LegAudio]) -> list[SpeechEdge]:
         """Take in audio; audio of legs that are not listened to is ignored. Returns the edges in it."""
-        edges: list[LegEdge] = []
+        edges: list[SpeechEdge] = []
         waiting: dict[str, _Leg] = {}
         for frame in frames:
             if (leg := self._legs.get(frame.leg)) is not None:
@@ -87,11 +81,11 @@ class VoiceDetector:
                 elif window.needs_model:
                     batch.append((name, leg, window))
                 else:
-                    edges += (LegEdge(name, edge) for edge in leg.verify(window, 0.0))
+                    edges += (SpeechEdge(name, edge) for edge in leg.verify(window, 0.0))
             if batch:
                 heard = self._model.probabilities([(leg.memory, window.samples) for _, leg, window in batch])
                 for (name, leg, window), probability in zip(batch, heard, strict=True):
-                    edges += (LegEdge(name, edge) for edge in leg.verify(window, probability))
+                    edges += (SpeechEdge(name, edge) for edge in leg.verify(window, probability))
         return edges
 
 

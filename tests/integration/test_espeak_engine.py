@@ -13,7 +13,8 @@ import pytest
 import pytest_asyncio
 
 from cc_tts.config.schema import Config, TtsConfig
-from cc_tts.engines.cpu.libespeak import EspeakLibrary, WordEvent
+from cc_tts.engines.cpu.contract import WordStart
+from cc_tts.engines.cpu.libespeak import EspeakLibrary
 from cc_tts.engines.factory import make_engine
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.engines.worker.client import WorkerEngine
@@ -297,9 +298,9 @@ async def test_mandarin_syllables_that_espeak_says_in_english_are_said_in_chines
     None
 ):
     library = EspeakLibrary()
-    words: list[WordEvent] = []
+    words: list[WordStart] = []
 
-    def on_audio(_pcm: bytes, events: tuple[WordEvent, ...]) -> bool:
+    def on_audio(_pcm: bytes, events: tuple[WordStart, ...]) -> bool:
         words.extend(events)
         return True
 

@@ -95,19 +95,3 @@ async def test_the_same_bytes_and_words_every_time(tmp_path: Path, text: str, ra
         assert words(after) == words(heard[1])
         assert all(chunk.cached for chunk in after)
         assert (second.requests("missed"), second.requests("disk")) == (None, 1)
-
-
-async def test_many_calls_at_once_get_one_synthesis(tmp_path: Path) -> None:
-    async with server(tmp_path) as spoken:
-        heard = await asyncio.gather(*(spoken.say(TEXTS[0]) for _ in range(50)))
-        assert len({audio(chunks) for chunks in heard}) == 1
-        assert (spoken.requests("missed"), spoken.requests("joined")) == (1, 49)
-
-
-async def test_another_rate_is_another_prompt(tmp_path: Path) -> None:
-    async with server(tmp_path) as spoken:
-        for _ in range(2):
-            await spoken.say(TEXTS[2])
-        wide = await spoken.say(TEXTS[2], rate_hz=16000)
-        assert not wide[0].cached
-        assert len(audio(wide)) > 1.9 * len(audio(await spoken.say(TEXTS[2])))

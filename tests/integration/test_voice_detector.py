@@ -68,8 +68,8 @@ def listen(pcm: bytes, sent: bytes = b"", *, rate_hz: int = 8000, guard_ms: int 
     for number, (frame, prompt) in enumerate(zip_longest(received, played)):
         at_ns = T0_NS + number * FRAME_NS
         pushed = [LegAudio("leg", is_sent, at_ns, part) for is_sent, part in ((True, prompt), (False, frame)) if part]
-        for _, edge in detector.push(pushed):
-            match edge:
+        for found in detector.push(pushed):
+            match found.edge:
                 case SpeechStarted(onset_ns=onset_ns):
                     begun = onset_ns, at_ns + FRAME_NS
                 case SpeechStopped(onset_ns=onset_ns, end_ns=end_ns):
@@ -196,7 +196,7 @@ def test_a_batch_hears_what_each_leg_alone_hears() -> None:
             for number, parts in enumerate(cut)
             if at < len(parts)
         ]
-        for leg, edge in detector.push(pushed):
-            if isinstance(edge, SpeechStarted):
-                onsets[leg] = (edge.onset_ns - T0_NS) / 1e6
+        for found in detector.push(pushed):
+            if isinstance(found.edge, SpeechStarted):
+                onsets[found.leg] = (found.edge.onset_ns - T0_NS) / 1e6
     assert [onsets[f"leg{number}"] for number in range(8)] == alone

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from cc_tts.engines.cpu.contract import FoundModel, Parts, SentenceAudio, WordStart
-from cc_tts.engines.cpu.libespeak import EspeakLibrary, EspeakVoice, WordEvent
+from cc_tts.engines.cpu.libespeak import EspeakLibrary, EspeakVoice
 from cc_tts.engines.letters import with_joined_letters
 from cc_tts.engines.phonemes import to_espeak
 from cc_tts.media.silence_trimmer import CLAUSE_END, SENTENCE_END
@@ -131,7 +131,7 @@ class EspeakSynthesiser:
         """Give out the audio of a passage while the library makes it."""
         made: queue.SimpleQueue[SentenceAudio | None] = queue.SimpleQueue()
 
-        def on_part(pcm: bytes, words: tuple[WordEvent, ...]) -> bool:
+        def on_part(pcm: bytes, words: tuple[WordStart, ...]) -> bool:
             starts = (WordStart(position + min(word.position, len(passage)), word.sample) for word in words)
             made.put(SentenceAudio(pcm, None, tuple(starts)))
             return True

@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Final
 import espeakng_loader
 
 from cc_tts.engines import mandarin
+from cc_tts.engines.cpu.contract import WordStart
 from cc_tts.errors import EngineFailed, UnknownVoice
 
 BUFFER_MS: Final = 200
@@ -91,15 +92,7 @@ class EspeakVoice:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class WordEvent:
-    """A word begins at character ``position`` (the first is 0) and at ``sample`` of this synthesis."""
-
-    position: int
-    sample: int
-
-
-OnAudio = Callable[[bytes, tuple[WordEvent, ...]], bool]
+OnAudio = Callable[[bytes, tuple[WordStart, ...]], bool]
 """Takes PCM (may be empty) and the words that begin in or near it; ``False`` stops the synthesis."""
 
 _process_lock = threading.Lock()
@@ -260,7 +253,7 @@ class EspeakLibrary:
             words = tuple(_words_of(events))
             if self._rewritten:
                 words = tuple(
-                    WordEvent(mandarin.position_in(self._rewritten, each.position), each.sample) for each in words
+                    WordStart(mandarin.position_in(self._rewritten, each.position), each.sample) for each in words
                 )
             pcm = ctypes.string_at(samples, num_samples * 2) if samples and num_samples > 0 else b""
             assert self._on_audio is not None
@@ -272,7 +265,7 @@ class EspeakLibrary:
         return 1
 
 
-def _words_of(events: Any) -> Iterator[WordEvent]:
+def _words_of(events: Any) -> Iterator[WordStart]:
     for event in itertools.takewhile(lambda event: event.type != _EVENT_LIST_TERMINATED, events):
         if event.type == _EVENT_WORD:
-            yield WordEvent(max(0, event.text_position - 1), event.sample)
+            yield WordStart(max(0, event.text_position - 1), event.sample)

@@ -13,21 +13,17 @@ import numpy as np
 
 from cc_tts.clock import ms_between
 from cc_tts.vad.answering.answer import Answer
-from cc_tts.vad.answering.settings import Amd, Finding
+from cc_tts.vad.answering.settings import Amd
 from cc_tts.vad.answering.spectrum import Floats, Sound, sounds
 from cc_tts.vad.answering.tones import HALF_MS, Half
 from cc_tts.vad.detector import WINDOW_NS, LegAudio, Windows, level_dbfs
 from cc_tts.vad.energy import EnergyGate
+from cc_tts.vad.messages import AnswerFound
 from cc_tts.vad.silero import WINDOW_MS, Memory, SileroModel
 
 MIN_MODEL_DBFS: Final = -55.0
 """The model is not asked about a softer window: Asterisk's ``silence_threshold`` is −42 dBFS."""
 SILENT: Final = Sound(0.0, 0.0, 0.0, 0.0)
-
-
-class LegFinding(NamedTuple):
-    leg: str
-    finding: Finding
 
 
 class _Leg:
@@ -103,9 +99,9 @@ class AnsweringLegs:
         """Listen to a leg no more."""
         self._legs.pop(leg, None)
 
-    def push(self, frames: Iterable[LegAudio]) -> list[LegFinding]:
+    def push(self, frames: Iterable[LegAudio]) -> list[AnswerFound]:
         """Take in audio; audio of legs that are not listened to is ignored. Returns what was found."""
-        found: list[LegFinding] = []
+        found: list[AnswerFound] = []
         waiting: dict[str, _Leg] = {}
         for frame in frames:
             if (leg := self._legs.get(frame.leg)) is not None:
@@ -130,10 +126,10 @@ class AnsweringLegs:
             for number, window in enumerate(windows)
         ]
 
-    def _answer(self, name: str, halves: Iterable[Half]) -> list[LegFinding]:
-        answer, found = self._legs[name].answer, list[LegFinding]()
+    def _answer(self, name: str, halves: Iterable[Half]) -> list[AnswerFound]:
+        answer, found = self._legs[name].answer, list[AnswerFound]()
         for half in halves:
-            found += (LegFinding(name, finding) for finding in answer.push(half))
+            found += (AnswerFound(name, finding) for finding in answer.push(half))
             if answer.is_over:
                 del self._legs[name]
                 break

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from cc_tts.media.tones import tone
-from cc_tts.vad.answering.legs import AnsweringLegs, LegFinding
+from cc_tts.vad.answering.legs import AnsweringLegs
 from cc_tts.vad.answering.settings import Amd, Answered, EarlyMedia, Finding, GreetingEnded
 from cc_tts.vad.detector import LegAudio
+from cc_tts.vad.messages import AnswerFound
 from cc_tts.vad.silero import Floats, Memory
 
 pytestmark = pytest.mark.unit
@@ -66,8 +67,8 @@ class Bench:
         """The audio of a leg; returns what was found."""
         return [each.finding for each in self.run_many({leg: np.concatenate(parts)}, sent=sent)]
 
-    def run_many(self, audio: dict[str, Samples], *, sent: Samples | None = None) -> list[LegFinding]:
-        found: list[LegFinding] = []
+    def run_many(self, audio: dict[str, Samples], *, sent: Samples | None = None) -> list[AnswerFound]:
+        found: list[AnswerFound] = []
         for at in range(0, max(map(len, audio.values())), FRAME):
             frames = [
                 LegAudio(leg, False, self.now_ns, pcm(samples[at : at + FRAME])) for leg, samples in audio.items()

@@ -5,7 +5,8 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from cc_tts.vad.detector import WINDOW_NS, LegAudio, LegEdge, VoiceDetector
+from cc_tts.vad.detector import WINDOW_NS, LegAudio, VoiceDetector
+from cc_tts.vad.messages import SpeechEdge
 from cc_tts.vad.silero import Floats, Memory
 from cc_tts.vad.speech import Edge, Listening, SpeechStarted, SpeechStopped
 
@@ -43,15 +44,15 @@ class Bench:
         self.model = LoudnessModel()
         self.detector = VoiceDetector(cast("Any", self.model), RATE_HZ)
         self.now_ns = T0_NS
-        self.found: list[LegEdge] = []
+        self.found: list[SpeechEdge] = []
 
     def listen(self, *legs: str, **listening: Any) -> None:
         for leg in legs:
             self.detector.listen(leg, Listening(**listening))
 
-    def run(self, ms: int, levels: dict[str, float], *, sent: float | None = None) -> list[LegEdge]:
+    def run(self, ms: int, levels: dict[str, float], *, sent: float | None = None) -> list[SpeechEdge]:
         """So much audio of each leg at its amplitude; returns the edges in it."""
-        edges: list[LegEdge] = []
+        edges: list[SpeechEdge] = []
         for _ in range(ms // 20):
             frames = [LegAudio(leg, False, self.now_ns, square(level)) for leg, level in levels.items()]
             if sent is not None:
@@ -71,8 +72,8 @@ def square(amplitude: float) -> bytes:
     return wave.astype("<i2").tobytes()
 
 
-def kinds(edges: list[LegEdge]) -> list[tuple[str, type[Edge]]]:
-    return [(leg, type(edge)) for leg, edge in edges]
+def kinds(edges: list[SpeechEdge]) -> list[tuple[str, type[Edge]]]:
+    return [(each.leg, type(each.edge)) for each in edges]
 
 
 @pytest.fixture
@@ -166,7 +167,7 @@ def test_speech_that_is_cut_off_stops_when_the_audio_goes_on(bench: Bench) -> No
     bench.run(500, {"a": LOUD})
     bench.now_ns += 5_000_000_000
     bench.run(500, {"a": LOUD})
-    assert [type(edge) for _, edge in bench.found] == [SpeechStarted, SpeechStopped, SpeechStarted]
+    assert [type(each.edge) for each in bench.found] == [SpeechStarted, SpeechStopped, SpeechStarted]
 
 
 def test_frames_that_come_a_little_unevenly_are_no_gap(bench: Bench) -> None:
@@ -176,7 +177,7 @@ def test_frames_that_come_a_little_unevenly_are_no_gap(bench: Bench) -> None:
         jitter_ns = (number % 3 - 1) * 8_000_000
         bench.found += bench.detector.push([LegAudio("a", False, bench.now_ns + jitter_ns, square(LOUD))])
         bench.now_ns += FRAME_NS
-    assert [type(edge) for _, edge in bench.found] == [SpeechStarted]
+    assert [type(each.edge) for each in bench.found] == [SpeechStarted]
 
 
 def test_the_echo_of_a_prompt_is_not_the_caller(bench: Bench) -> None:

@@ -10,10 +10,10 @@ import pytest
 
 from cc_tts.audio import WordMark
 from cc_tts.config.schema import LogConfig, TtsConfig
-from cc_tts.engines.cpu.contract import FoundModel
+from cc_tts.engines.cpu.contract import FoundModel, WordStart
 from cc_tts.engines.cpu.engine import CpuEngine
 from cc_tts.engines.cpu.espeak import EspeakSynthesiser
-from cc_tts.engines.cpu.libespeak import EspeakLibrary, OnAudio, WordEvent
+from cc_tts.engines.cpu.libespeak import EspeakLibrary, OnAudio
 from cc_tts.engines.engine_core import StreamDone, StreamRequest
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.engines.worker.messages import WorkerSettings
@@ -51,7 +51,7 @@ class FakeLibrary:
         level = 0 if text.strip(". ") == "" else LEVEL
         pcm = array("h", [0] * LEAD_MS + [level] * MS_PER_CHAR * len(text)).tobytes()
         starts = [0, *(index + 1 for index, char in enumerate(text) if char == " " and index + 1 < len(text))]
-        words = [WordEvent(position, LEAD_MS + position * MS_PER_CHAR) for position in starts]
+        words = [WordStart(position, LEAD_MS + position * MS_PER_CHAR) for position in starts]
         for start in range(0, len(pcm), 2 * PIECE_MS):
             now = tuple(word for word in words if start <= 2 * word.sample < start + 2 * PIECE_MS)
             if not on_audio(pcm[start : start + 2 * PIECE_MS], now):

@@ -83,7 +83,6 @@ class Calls:
         self.errors: list[tuple[float, str]] = []
         self.refused: Counter[str] = Counter()
         """By the code of the refusal."""
-        self.num_ended = 0
         self._waiting: dict[tuple[str, str], asyncio.Future[Json]] = {}
 
     async def follow(self) -> None:
@@ -100,7 +99,6 @@ class Calls:
                 self.ids.add(event["call_id"])
             case "call.terminated":
                 self.ids.discard(event["call_id"])
-                self.num_ended += 1
             case "speak.complete":
                 self.num_complete += 1
                 self.underruns += data["underruns"]

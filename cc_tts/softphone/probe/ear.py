@@ -160,8 +160,8 @@ class Ear:
     def _push(self, pcm: bytes) -> None:
         at_ns = self.at_ns(self._num_samples)
         self.pcm += pcm
-        for _, edge in self._detector.push([LegAudio(_AGENT, is_sent=False, at_ns=at_ns, pcm=pcm)]):
-            match edge:
+        for found in self._detector.push([LegAudio(_AGENT, is_sent=False, at_ns=at_ns, pcm=pcm)]):
+            match found.edge:
                 case SpeechStarted(onset_ns=onset_ns):
                     self.speech.append(Speech(self._sound_before(onset_ns)))
                 case SpeechStopped(end_ns=end_ns):

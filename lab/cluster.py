@@ -153,6 +153,7 @@ class Cluster:
                 "sip.max_media_lateness_ms=0",
                 "sip.max_requests_per_source_s=0",
                 "log.level=info",
+                "calls.drain_timeout_s=60",  # calls end by their callers alone
             ]
             if is_wheel:
                 settings += [

@@ -85,14 +85,10 @@ async def test_a_registrar_that_answers_with_a_star(tmp_path: Path) -> None:
         assert len(ua_starts(server)) == 1, "the UA process lives"
 
 
-@pytest.mark.parametrize(
-    "refusals",
-    [
-        ("302 Moved Temporarily", "403 Forbidden", "404 Not Found"),
-        ("400 Bad Request", "501 Not Implemented", "603 Decline"),
-    ],
-)
-async def test_a_registrar_is_asked_again_after_every_refusal(tmp_path: Path, refusals: tuple[str, ...]) -> None:
+async def test_a_registrar_is_asked_again_after_every_refusal(tmp_path: Path) -> None:
+    refusals = (
+        "302 Moved Temporarily", "403 Forbidden", "404 Not Found", "400 Bad Request", "501 Not Implemented", "603 Decline",
+    )  # fmt: skip
     async with RawPeer() as registrar, server_with(tmp_path, **registering(registrar)) as server:
         for status in refusals:
             await registrar.expect("REGISTER", timeout_s=20)

@@ -5,7 +5,7 @@ Calculated and published, not measured: no GPU was at hand. Other cards are a ro
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from cc_tts.engines.cosyvoice.engine.capacity import StageCosts
 
@@ -32,6 +32,13 @@ def vocoder_ms(num_frames: int) -> float:
     return 4.0 + 0.0025 * num_frames
 
 
+class Latency(NamedTuple):
+    """The part of what each stage costs in which kernels are begun, and neither bandwidth nor sums are used; ms."""
+
+    lm: float  # a step, or a prefill
+    call: float  # of flow and vocoder
+
+
 class Costs(Protocol):
     """What the stages of one device cost, ms."""
 
@@ -42,6 +49,9 @@ class Costs(Protocol):
 
     @property
     def page_bytes(self) -> float: ...
+
+    @property
+    def latency_ms(self) -> "Latency": ...
 
     def prefill_ms(self, num_positions: int) -> float: ...
 
@@ -57,6 +67,7 @@ class Costs(Protocol):
 class H200:
     state_bytes = 0.75 * 140e9 - 10e9
     page_bytes = 2.29e6 * 50  # of the flow's state, for a second of speech (§4.5)
+    latency_ms = Latency(1.1 - 0.15, 10.0 + 4.0)  # §4.2: what a step of one row takes, less its roofline
 
     def prefill_ms(self, num_positions: int) -> float:
         return prefill_ms(num_positions)
@@ -91,6 +102,10 @@ class Card:
     @property
     def page_bytes(self) -> float:
         return PAGE_BYTES * self.page_share
+
+    @property
+    def latency_ms(self) -> Latency:
+        return Latency(self._nodes_ms(LM_NODES), self._nodes_ms(FLOW_NODES + VOCODER_NODES))
 
     def prefill_ms(self, num_positions: int) -> float:
         return self._nodes_ms(LM_NODES) + self._read_ms(LM_BYTES) + self._sums_ms(LM_FLOP * num_positions)

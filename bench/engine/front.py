@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from bench.engine.figures import TOKENS_PER_S
-from cc_tts.engines.cosyvoice.engine.prefill import Prefill, SamplingRules
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LengthLimits
+from cc_tts.engines.cosyvoice.prefill import Prefill, SamplingRules
 from cc_tts.engines.cosyvoice.voice.text_front import TextFront
 from cc_tts.errors import Unprocessable
 

@@ -96,6 +96,7 @@ class Plan:
         """In order of their worth: is it right, then the headline, then the rest."""
         # One process for three loads: each would load, record and measure anew.
         phone = ("--loads", "burst,always,poisson", "--calls", "1,16,32,64,128", "--seconds", "20")
+        in_turns = ("--loads", "always", "--calls", "16,64,128", "--seconds", "12")  # what is gained by overlap
         has_golden = self._options.golden is not None
         # A CPU takes minutes for the half types, and it is not they that are rehearsed.
         halves = ("bfloat16", "float16") if has_golden and self._is_card else ()
@@ -105,6 +106,7 @@ class Plan:
             self._bench("phone", "phone", *phone, limit_s=540.0),
             *(self._parity(dtype, limit_s=180.0) for dtype in halves),
             self._bench("quality", "quality", "--parts", "gates", limit_s=180.0),
+            self._bench("phone", "phone_in_turns", "--no-overlap", *in_turns, limit_s=200.0),
             self._bench("comparable", "comparable", "--only", "default", limit_s=300.0),
             self._bench("ladder", "ladder", "--seconds", "10", limit_s=400.0),
             self._bench("comparable", "schedules", "--only", "first;hop", "--concurrency", "1,4,10", limit_s=240.0),

@@ -46,6 +46,7 @@ class Lab:
     device: torch.device
     dtype: str
     graphs: bool
+    overlaps: bool
     pages_bytes: int
     is_real_time: bool
     notes: tuple[str, ...]
@@ -85,6 +86,7 @@ class Lab:
             "device": str(self.device),
             "dtype": self.dtype,
             "graphs": self.graphs and self.is_cuda,
+            "overlaps": self.overlaps and self.is_cuda,
             "torch": torch.__version__,
             "threads": torch.get_num_threads(),
             "clock": "processor time, idle time skipped" if self.has_work_clock else "real time",
@@ -133,7 +135,7 @@ class Rig:
         """An engine with the costs as they were measured at the start; close it before the next one is used."""
         costs, config = copy.deepcopy(self._costs), dataclasses.replace(config, max_streams=self.max_streams)
         if self.lab.is_cuda:
-            config = paced(config, costs)
+            config = dataclasses.replace(paced(config, costs), overlaps=self.lab.overlaps)
         voice_id = self._typical_voice
         return kind(self.runner, self._front, costs, config, typical_voice=voice_id, clock=self.clock)
 
@@ -158,6 +160,7 @@ def parser_of(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1")
     parser.add_argument("--dtype", choices=("auto", "float32", "bfloat16", "float16"), default="auto")
     parser.add_argument("--graphs", action=argparse.BooleanOptionalAction, default=True, help="CUDA graphs, on a card")
+    parser.add_argument("--overlap", action=argparse.BooleanOptionalAction, default=True, help="of stages, on a card")
     parser.add_argument("--threads", type=int, default=1, help="of torch")
     parser.add_argument("--real-time", action="store_true", help="on a CPU, too; otherwise processor time counts there")
     parser.add_argument("--pages-gib", type=float, default=0.0, help="for the flow's pages; 0: what is free")
@@ -190,6 +193,7 @@ def lab_of(arguments: argparse.Namespace) -> Iterator[Lab]:
             device=device,
             dtype=arguments.dtype,
             graphs=arguments.graphs,
+            overlaps=arguments.overlap,
             pages_bytes=int(arguments.pages_gib * 2**30),
             is_real_time=arguments.real_time,
             notes=(RULE_FILLED, *arguments.note),

@@ -1,6 +1,7 @@
 """What attention over pages gains on each card, calculated: the real engine on a roofline model of the card.
 
-python -m bench.engine.levers [--cards L4,H100] [--seconds 20] [--name engine_levers]
+python -m bench.engine.levers --overlap none [--cards L4,H100] [--seconds 20] [--name engine_levers]
+python -m bench.engine.levers [--name engine_levers_overlap]        with the language model beside flow and vocoder
 
 Everybody listens all the time to sentences of 2 to 10 s. *Streams* is the largest number of :data:`LADDER` with first audio
 under 300 ms at p95, at most 1 % of sentences with an underrun and at most 2 % refused, of three seeds. No card was at hand:
@@ -13,11 +14,11 @@ import statistics
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 from bench.engine.costs import DEVICES, LEVERS, Card
 from bench.engine.phone import always
-from bench.engine.simulated import FixedClock, Simulated, measure
+from bench.engine.simulated import FixedClock, Overlap, Simulated, measure
 from bench.report import RESULTS, machine, save
 from cc_tts import logs
 from cc_tts.engines.cosyvoice.engine.engine import Engine
@@ -71,7 +72,7 @@ class Ladder:
 
 def of_card(card: Card, arguments: argparse.Namespace) -> Json:
     with tempfile.TemporaryDirectory() as folder:
-        ladder = Ladder(Simulated(Path(folder), FixedClock(), card), arguments)
+        ladder = Ladder(Simulated(Path(folder), FixedClock(), card, overlap=arguments.overlap), arguments)
         streams = ladder.most()
         alone = statistics.fmean(cell["first_audio_ms"]["p50"] for cell in ladder.cells(1))
         full = ladder.cells(max(1, streams))
@@ -88,6 +89,7 @@ def of_card(card: Card, arguments: argparse.Namespace) -> Json:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cards", default=",".join(CARDS))
+    parser.add_argument("--overlap", choices=get_args(Overlap), default="free", help="as of bench.engine.simulated")
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--planning-us", type=float, default=5.0, help="of a step, for each stream")
     parser.add_argument("--name", help="save NAME.json")
@@ -97,6 +99,7 @@ def main() -> None:
     logs.configure(level="error", json=False, process="bench")
     cards: Json = {}
     result: Json = {"machine": machine(), "what": "calculated: no card was at hand", "seconds": arguments.seconds}
+    result["overlap"] = arguments.overlap
     result["cards"] = cards
     for name in arguments.cards.split(","):
         cards[name] = {}

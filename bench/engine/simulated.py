@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence as Row
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, get_args
 
 from bench.engine.clock import WorkClock
 from bench.engine.costs import DEVICES, Costs, simulated_costs
@@ -31,6 +31,7 @@ from bench.engine.phone_load import Caller, PhoneLoad, figures
 from bench.engine.variants import FirstComeFirstServed
 from bench.report import RESULTS, machine, percentiles, save
 from cc_tts import logs
+from cc_tts.clock import NS_PER_MS
 from cc_tts.engines.cosyvoice.batched import NUM_POSITIONS
 from cc_tts.engines.cosyvoice.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice.engine.device import PagesExhausted, Sampled, SlotPrefill, SpeakJob, Spoken, SpokenBatch
@@ -56,6 +57,12 @@ LOADS: Final[tuple[tuple[str, type[Engine]], ...]] = (
 ARRIVAL: Final = "arrival"
 LOAD_NAMES: Final = ("always", "burst", "poisson", ARRIVAL)
 CARD: Final = "H200"
+Overlap = Literal["none", "free", "one"]
+"""Whether the language model runs beside flow and vocoder, and what it then costs them. *Free*: beginning kernels costs the
+other nothing, and both have what bandwidth and sums they need, or as much of it as there is. *One*: the card does one thing
+at a time, first what the language model asks for, so nothing is gained.
+"""
+LEAST_MS: Final = 1e-5
 
 
 class FixedClock(WorkClock):
@@ -80,6 +87,46 @@ class _Slot:
 
 
 @dataclass(slots=True)
+class SimulatedCall:
+    """A call under way; see :class:`cc_tts.engines.cosyvoice.engine.device.Speaking`. It goes on with the clock."""
+
+    device: "SimulatedDevice"
+    pieces: Row[Spoken]
+    cost_ms: tuple[float, float]
+    begin_ns: int
+    seen_ns: int
+    left_ms: float
+    """Of its work, at ``seen_ns``."""
+    end_ns: int = 0
+
+    @property
+    def share(self) -> float:
+        """Of the card's bandwidth or sums that it uses by itself."""
+        return _share_of(sum(self.cost_ms), self.device.costs.latency_ms.call)
+
+    def go_on(self, speed: float = 1.0) -> None:
+        """The clock went on, and so did the work."""
+        now_ns = self.device.clock.now_ns()
+        done_ms, self.seen_ns = speed * (now_ns - self.seen_ns) / NS_PER_MS, now_ns
+        if self.left_ms > 0.0 and done_ms >= self.left_ms:
+            self.end_ns = now_ns - int((done_ms - self.left_ms) / speed * NS_PER_MS)
+        self.left_ms -= done_ms
+
+    def wait(self, limit_ms: float) -> bool:
+        self.go_on()
+        if self.left_ms > 0.0:
+            self.device.rest(min(limit_ms, self.left_ms + LEAST_MS))
+            self.go_on()
+        return self.left_ms <= 0.0
+
+    def batch(self) -> SpokenBatch:
+        """What it took is in proportion to what it would have taken alone."""
+        longer = (self.end_ns - self.begin_ns) / NS_PER_MS / sum(self.cost_ms)
+        flow_ms, vocoder_ms = self.cost_ms
+        return SpokenBatch(self.pieces, flow_ms * longer, vocoder_ms * longer)
+
+
+@dataclass(slots=True)
 class SimulatedDevice:
     """See :class:`cc_tts.engines.cosyvoice.engine.device.Device`; every voice is kept."""
 
@@ -93,6 +140,8 @@ class SimulatedDevice:
     num_not_finite: int = 0
     device_ms: float = 0.0
     num_free_pages: int = 0
+    overlap: Overlap = "none"
+    call: "SimulatedCall | None" = None
     _slots: dict[int, _Slot] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -105,17 +154,17 @@ class SimulatedDevice:
             self._slots[each.slot] = _Slot(
                 self.num_prompts[each.voice_id], each.prefill.rules.max_sampled, num_sampled=1
             )
-        self._pass(self.costs.prefill_ms(sum(len(each.prefill.inputs) for each in prefills)))
+        self._sample(1, self.costs.prefill_ms(sum(len(each.prefill.inputs) for each in prefills)))
 
     def decode(self, until: Mapping[int, int], num_steps: int) -> Mapping[int, Sampled]:
         """So many tokens more for each."""
         for number, limit in until.items():
             slot = self._slots[number]
             slot.num_sampled = min(slot.num_to_sample, limit, slot.num_sampled + num_steps)
-        self._pass(num_steps * self.costs.lm_step_ms(self.num_rows))
+        self._sample(num_steps, self.costs.lm_step_ms(self.num_rows))
         return {number: _news(slot) for number, slot in self._slots.items()}
 
-    def speak(self, jobs: Row[SpeakJob]) -> SpokenBatch:
+    def speak(self, jobs: Row[SpeakJob]) -> SimulatedCall:
         """Silence of the right length, but for what the seam holds back."""
         needs = [self._pages_wanted(self._slots[job.slot], len(job.tokens)) for job in jobs]
         if sum(needs) > self.num_free_pages:
@@ -134,8 +183,9 @@ class SimulatedDevice:
             slot.num_given = end
         num_rows, all_frames = len(jobs), len(jobs) * num_frames
         spoken_ms = self.costs.flow_ms(num_rows, all_frames, num_keys), self.costs.vocoder_ms(all_frames)
-        self._pass(sum(spoken_ms))
-        return SpokenBatch(pieces, *spoken_ms)
+        begin_ns = self.clock.now_ns()
+        self.call = SimulatedCall(self, pieces, spoken_ms, begin_ns, begin_ns, sum(spoken_ms))
+        return self.call
 
     def release(self, slot: int, *, wipe: bool = False) -> None:
         del wipe
@@ -160,7 +210,25 @@ class SimulatedDevice:
     def _pages_wanted(self, slot: _Slot, num_new: int) -> int:
         return max(0, _own_pages(slot.num_prompt, slot.num_spoken + num_new) - slot.num_pages)
 
-    def _pass(self, ms: float) -> None:
+    def _sample(self, times: int, each_ms: float) -> None:
+        """Work of the language model, slower while a call is under way; the call is, too."""
+        left_ms, call = times * each_ms, self.call
+        if call is not None:
+            call.go_on()
+        if call is not None and call.left_ms > 0.0:
+            speed = 1.0 / max(1.0, _share_of(each_ms, self.costs.latency_ms.lm) + call.share)
+            together_ms = min(left_ms, call.left_ms)
+            if self.overlap == "one":
+                self.rest(left_ms)
+                call.go_on(0.0)
+                return
+            self.rest(together_ms / speed)
+            call.go_on(speed)
+            left_ms -= together_ms
+        self.rest(left_ms)
+
+    def rest(self, ms: float) -> None:
+        """The host waits for so long."""
         self.device_ms += ms
         self.clock.rest(ms)
 
@@ -168,8 +236,11 @@ class SimulatedDevice:
 class Simulated:
     """Makes engines over such devices."""
 
-    def __init__(self, folder: Path, clock: WorkClock, card: Costs = DEVICES[CARD]) -> None:
+    def __init__(
+        self, folder: Path, clock: WorkClock, card: Costs = DEVICES[CARD], *, overlap: Overlap = "free"
+    ) -> None:
         self.clock = clock
+        self._overlap = overlap
         self.speakers = voices("full")
         tokenizer = folder / "tokenizer"
         tiny_model.write_tokenizer(tokenizer)
@@ -187,12 +258,13 @@ class Simulated:
         prompts = {voice_id: len(speaker.flow_tokens) for voice_id, speaker in self.speakers.items()}
         num_slots = max_streams + max(1, max_streams // 8)
         num_pages = min(int(self._card.state_bytes / self._card.page_bytes), 40 * num_slots)
-        return SimulatedDevice(self.clock, prompts, num_slots, num_pages, self._card)
+        return SimulatedDevice(self.clock, prompts, num_slots, num_pages, self._card, overlap=self._overlap)
 
     def engine(self, device: SimulatedDevice, kind: type[Engine], max_streams: int, *, target_ms: float) -> Engine:
         config = EngineConfig(
             first_audio_target_ms=target_ms,
             max_streams=max_streams,
+            overlaps=self._overlap != "none",
             stops_runaways=False,  # its speech is one token again and again
             guard_ms=self._costs.guard_ms(EngineConfig().guard_ms),
             first_hop_tokens=self._costs.first_hop(EngineConfig().first_hop_tokens),
@@ -245,6 +317,7 @@ def run(arguments: argparse.Namespace) -> Json:
         "what": arguments.what,
         "costs": "a decode step costs what the rows cost that it computes: all up to the highest slot in use",
         "card": arguments.card,
+        "overlap": arguments.overlap,
         "seconds": arguments.seconds,
         "first_audio_target_ms": arguments.target_ms,
         "planning_us_a_stream": arguments.planning_us,
@@ -252,7 +325,8 @@ def run(arguments: argparse.Namespace) -> Json:
         "loads": loads,
     }
     with tempfile.TemporaryDirectory() as folder:
-        simulated = Simulated(Path(folder), WorkClock() if arguments.planning_us is None else FixedClock(), card)
+        clock = WorkClock() if arguments.planning_us is None else FixedClock()
+        simulated = Simulated(Path(folder), clock, card, overlap=arguments.overlap)
         for load, kind in LOADS:
             if (load if kind is Engine else ARRIVAL) not in arguments.loads.split(","):
                 continue
@@ -279,6 +353,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calls", default="1,16,64,128,192,224,256")
     parser.add_argument("--card", choices=list(DEVICES), default=CARD, help="all but the H200 are a roofline model")
+    parser.add_argument("--overlap", choices=get_args(Overlap), default="free", help="of language model and flow")
     parser.add_argument(
         "--loads",
         default=",".join(LOAD_NAMES),
@@ -301,6 +376,10 @@ def main() -> None:
 def _news(slot: _Slot) -> Sampled:
     news, slot.num_told = slot.num_sampled - slot.num_told, slot.num_sampled
     return Sampled((0,) * news, slot.num_sampled == slot.num_to_sample)
+
+
+def _share_of(cost_ms: float, latency_ms: float) -> float:
+    return max(0.0, 1.0 - latency_ms / cost_ms)
 
 
 def _own_pages(num_prompt: int, num_tokens: int) -> int:

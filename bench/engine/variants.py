@@ -43,6 +43,8 @@ class ArrivalOrder(Scheduler):
         now_ms: float,  # noqa: ARG002 - the shape of the parent's
         candidates: Row[LmCandidate],
         flow_waiting: Row[FlowCandidate] = (),  # noqa: ARG002 - the shape of the parent's
+        *,
+        call_end_ms: float = 0.0,  # noqa: ARG002 - the shape of the parent's
     ) -> LmPlan:
         """All that want tokens, as many steps as a round may have."""
         config = self._config

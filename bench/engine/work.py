@@ -10,12 +10,12 @@ import torch
 
 from bench.engine.lab import Lab
 from bench.engine.model import NUM_CODES, PROMPT_TEXT, VOICE, voice
-from cc_tts.engines.cosyvoice.engine.prefill import SamplingRules
 from cc_tts.engines.cosyvoice.engine.schedule import CHUNK_TOKENS
 from cc_tts.engines.cosyvoice.model.loader import TOKENIZER_FOLDER, SpeechModel
 from cc_tts.engines.cosyvoice.model.networks.flow.flow import FlowReference, fixed_noise
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LengthLimits
 from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer
+from cc_tts.engines.cosyvoice.prefill import SamplingRules
 from cc_tts.engines.cosyvoice.runners.flow import FlowRow, FlowRunner, FlowVoice
 from cc_tts.engines.cosyvoice.runners.lm import LmPrefill, LmRunner, LmVoice
 from cc_tts.engines.cosyvoice.runners.vocoder import VocoderRow, VocoderRunner

@@ -4,6 +4,9 @@
 
     Engine ─▸ FakeDevice.start · decode · speak ─▸ FakeClock goes on by what that costs
 
+With ``overlaps`` a call of flow and vocoder ends after its time, whatever is done meanwhile, and asserts that nobody asks
+for its audio before, that no other begins, and that a slot which is released under it is wiped.
+
 The audio of a token is 40 ms of its number, so all audio of a stream is the same whatever the hops were.
 It asserts what the real device would refuse: a slot that is used twice, extended while it runs, or spoken with tokens that
 were not sampled.
@@ -23,10 +26,10 @@ from cc_tts.engines.cosyvoice.engine.device import (
     Spoken,
     SpokenBatch,
 )
-from cc_tts.engines.cosyvoice.engine.prefill import Bistream, Prefill, SamplingRules
 from cc_tts.engines.cosyvoice.engine.schedule import CHUNK_TOKENS, LOOKAHEAD_TOKENS
 from cc_tts.engines.cosyvoice.engine.sequence import MAX_SILENT_IN_A_ROW
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LengthLimits, SpeechIds, Table, speech_inputs
+from cc_tts.engines.cosyvoice.prefill import Bistream, Prefill, SamplingRules
 from cc_tts.errors import UnknownVoice, Unprocessable
 from cc_tts.voices.inline_ipa import without_pronunciations
 from tests.fakes.fake_line import FakeClock
@@ -125,12 +128,55 @@ class FakeFront:
         return VOICES[voice_id]
 
 
+@dataclass
+class FakeSpeaking:
+    """See :class:`cc_tts.engines.cosyvoice.engine.device.Speaking`."""
+
+    made: SpokenBatch
+    end_ms: float
+    clock: FakeClock
+    device: "FakeDevice"
+    slots: tuple[int, ...]
+    error: Exception | None = None
+    held: set[int] = field(default_factory=set)
+    """Those that were not released since."""
+
+    @property
+    def is_done(self) -> bool:
+        return self.clock.at_ns / 1e6 >= self.end_ms - 1e-6
+
+    def wait(self, limit_ms: float) -> bool:
+        if not self.is_done:
+            self.clock.advance(min(limit_ms, self.end_ms - self.clock.at_ns / 1e6))
+        if self.is_done and self.error is not None:
+            self.device.under_way = None
+            raise self.error
+        return self.is_done
+
+    def batch(self) -> SpokenBatch:
+        assert self.is_done, "audio that is not there yet"
+        assert self.device.under_way is self, "audio that was handed out"
+        self.device.under_way = None
+        return self.made
+
+
 class FakeDevice:
     """See :class:`cc_tts.engines.cosyvoice.engine.device.Device`."""
 
     def __init__(
-        self, clock: FakeClock, *, num_slots: int = 8, num_pages: int = 1000, costs: FakeCosts | None = None
+        self,
+        clock: FakeClock,
+        *,
+        num_slots: int = 8,
+        num_pages: int = 1000,
+        costs: FakeCosts | None = None,
+        overlaps: bool = False,
     ) -> None:
+        self.overlaps = overlaps
+        self.under_way: FakeSpeaking | None = None
+        """The call whose audio nobody has asked for."""
+        self.num_beside = 0
+        """Rounds of the language model while a call was under way."""
         self.num_slots = num_slots
         self.max_tokens = 2048
         self.silent_tokens: frozenset[int] = frozenset()
@@ -143,8 +189,8 @@ class FakeDevice:
         self.calls: list[tuple[str, tuple[int, ...]]] = []
         """What was called, for which slots."""
         self.wiped: list[int] = []
-        self.errors: dict[str, list[Exception]] = {"start": [], "decode": [], "speak": []}
-        """Raised by the next calls."""
+        self.errors: dict[str, list[Exception]] = {"start": [], "decode": [], "speak": [], "batch": []}
+        """Raised by the next calls; ``batch``: by a call that has begun, when it ends."""
         self.broken_sampling: set[int] = set()
         self.broken_speech: set[int] = set()
         """Seeds of sequences whose numbers are not finite."""
@@ -220,6 +266,7 @@ class FakeDevice:
 
     def decode(self, until: Mapping[int, int], num_steps: int) -> dict[int, Sampled]:
         self._called("decode", list(until))
+        self.num_beside += self.under_way is not None and not self.under_way.is_done
         for number, limit in until.items():
             slot = self.slots[number]
             self._sample(slot, min(num_steps, limit - len(slot.sampled)))
@@ -256,8 +303,9 @@ class FakeDevice:
 
     # --- flow and vocoder
 
-    def speak(self, jobs: Sequence[SpeakJob]) -> SpokenBatch:
+    def speak(self, jobs: Sequence[SpeakJob]) -> FakeSpeaking:
         self._called("speak", [job.slot for job in jobs])
+        assert self.under_way is None, "two calls at a time"
         needs = []
         for job in jobs:
             slot = self.slots[job.slot]
@@ -270,8 +318,14 @@ class FakeDevice:
             slot.num_pages += need
             pieces.append(self._piece(slot, job))
         cost_ms = self.costs.call_ms + len(jobs) * self.costs.call_ms_per_row
-        self._clock.advance(cost_ms)
-        return SpokenBatch(pieces, cost_ms * 0.8, cost_ms * 0.2)
+        begin_ms = self._clock.at_ns / 1e6
+        if not self.overlaps:
+            self._clock.advance(cost_ms)
+        made = SpokenBatch(pieces, cost_ms * 0.8, cost_ms * 0.2)
+        error = self.errors["batch"].pop(0) if self.errors["batch"] else None
+        slots = tuple(job.slot for job in jobs)
+        self.under_way = FakeSpeaking(made, begin_ms + cost_ms, self._clock, self, slots, error, set(slots))
+        return self.under_way
 
     def _pages_of(self, slot: _Slot, job: SpeakJob) -> int:
         num_prompt = VOICES[slot.voice_id]
@@ -304,6 +358,9 @@ class FakeDevice:
         return heard
 
     def release(self, slot: int, *, wipe: bool = False) -> None:
+        if self.under_way is not None and slot in self.under_way.held:
+            self.under_way.held.discard(slot)
+            assert wipe or self.under_way.is_done, "its numbers may not be finite"
         if self.slots.pop(slot, None) is not None and wipe:
             self.wiped.append(slot)
 

@@ -58,7 +58,7 @@ class Operator:
     """Tensors of their own that it fills; none if it writes to what it is given."""
 
     def run(self) -> None:
-        made = _tensors(self.function(*self.args, **self.kwargs))
+        made = tensors_of(self.function(*self.args, **self.kwargs))
         for old, new in zip(self.answers, made if self.answers else (), strict=True):
             assert (old.shape, old.stride(), old.dtype) == (new.shape, new.stride(), new.dtype)
             old.untyped_storage().copy_(new.untyped_storage())
@@ -82,16 +82,15 @@ class Recording(TorchDispatchMode):
         if parts is not NotImplemented:
             return parts
         _refuse(func, args)
-        given = [*_tensors(args), *_tensors(list(kwargs.values()))]
-        if func._schema.is_mutable:
-            for tensor in _written(func, args, kwargs):
-                self._save(tensor)
+        given = [*tensors_of(args), *tensors_of(list(kwargs.values()))]
+        for tensor in written_by(func, args, kwargs):
+            self._save(tensor)
         answer = func(*args, **kwargs)
-        made = _tensors(answer)
-        places = {_place(tensor) for tensor in given}
-        are_new = [_place(tensor) not in places for tensor in made]
+        made = tensors_of(answer)
+        places = {place_of(tensor) for tensor in given}
+        are_new = [place_of(tensor) not in places for tensor in made]
         if all(are_new) and made:
-            self._made |= {_place(tensor): tensor for tensor in made}
+            self._made |= {place_of(tensor): tensor for tensor in made}
             self.operators.append(Operator(func, args, kwargs, tuple(made)))
         elif func._schema.is_mutable:
             self.operators.append(Operator(func, args, kwargs, ()))
@@ -100,8 +99,8 @@ class Recording(TorchDispatchMode):
         return answer
 
     def _save(self, tensor: Tensor) -> None:
-        if _place(tensor) not in self._made:
-            self._before.setdefault(_place(tensor), (tensor, tensor.untyped_storage().clone()))  # type: ignore[no-untyped-call]
+        if place_of(tensor) not in self._made:
+            self._before.setdefault(place_of(tensor), (tensor, tensor.untyped_storage().clone()))  # type: ignore[no-untyped-call]
 
     def undo(self) -> None:
         for tensor, before in self._before.values():
@@ -202,17 +201,20 @@ def _refuse(func: Any, args: tuple[Any, ...]) -> None:
         raise CannotBeRecorded(f"{name}: as many as a mask has, which the host would ask for")
 
 
-def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Tensor]:
+def written_by(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Tensor]:
+    """What an operator writes to of that which it is given."""
+    if not func._schema.is_mutable:
+        return
     for index, argument in enumerate(func._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
-            yield from _tensors(args[index] if index < len(args) else kwargs.get(argument.name))
+            yield from tensors_of(args[index] if index < len(args) else kwargs.get(argument.name))
 
 
-def _tensors(value: Any) -> list[Tensor]:
+def tensors_of(value: Any) -> list[Tensor]:
     if isinstance(value, Tensor):
         return [value]
-    return [tensor for each in value for tensor in _tensors(each)] if isinstance(value, list | tuple) else []
+    return [tensor for each in value for tensor in tensors_of(each)] if isinstance(value, list | tuple) else []
 
 
-def _place(tensor: Tensor) -> int:
+def place_of(tensor: Tensor) -> int:
     return tensor.untyped_storage().data_ptr()

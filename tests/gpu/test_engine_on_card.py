@@ -21,7 +21,16 @@ from lab.cosyvoice.schedule import double_hop  # noqa: E402
 from lab.cosyvoice.tiny_model import make_tiny_model  # noqa: E402
 from tests.parity import command as parity  # noqa: E402
 from tests.support.golden import GOLDEN  # noqa: E402
-from tests.support.small_engine import VOICES, load_engine, most_apart, num_graphs, open_streams, runner_of, say  # noqa: E402
+from tests.support.small_engine import (  # noqa: E402
+    VOICES,
+    hang_up_during_a_call,
+    load_engine,
+    most_apart,
+    num_graphs,
+    open_streams,
+    runner_of,
+    say,
+)
 from tests.support.stepped_streams import endings, run  # noqa: E402
 
 pytestmark = [
@@ -74,6 +83,21 @@ def test_streams_sound_the_same_from_graphs(directory: Path, device: str, from_g
     plain = load_engine(directory, graphs=False, device=device, dtype=torch.float32)
     assert max(num_graphs(plain).values()) == 0
     assert most_apart(say(from_graphs), say(plain)) <= 4
+
+
+def test_streams_sound_the_same_one_stage_after_the_other(directory: Path, device: str, from_graphs: Engine) -> None:
+    plain = load_engine(directory, graphs=True, overlaps=False, device=device, dtype=torch.float32)
+    assert most_apart(say(from_graphs), say(plain)) <= 4
+
+
+def test_streams_that_are_hung_up_on_during_a_call_leave_nothing(directory: Path, device: str) -> None:
+    engine = load_engine(directory, graphs=True, device=device, dtype=torch.float32)
+    before = say(engine)
+    for _ in range(NUM_ROUNDS):
+        hang_up_during_a_call(engine)
+    assert most_apart(say(engine), before) <= 4
+    runner = runner_of(engine)
+    assert (len(runner._voice_of), runner.num_free_pages) == (0, runner.num_pages)
 
 
 def test_streams_sound_the_same_without_the_kernels(directory: Path, device: str, from_graphs: Engine) -> None:

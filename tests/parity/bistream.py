@@ -16,7 +16,6 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from cc_tts.engines.cosyvoice.engine.prefill import SPEECH_GROUP, TEXT_GROUP, BistreamState
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import (
     ForbiddenIds,
     LengthLimits,
@@ -25,6 +24,7 @@ from cc_tts.engines.cosyvoice.model.networks.lm.inputs import (
     speech_inputs,
     text_inputs,
 )
+from cc_tts.engines.cosyvoice.prefill import SPEECH_GROUP, TEXT_GROUP, BistreamState
 from cc_tts.errors import EngineFailed
 
 

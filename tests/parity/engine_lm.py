@@ -16,7 +16,6 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from cc_tts.engines.cosyvoice.engine.prefill import SamplingRules
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import (
     ForbiddenIds,
     LengthLimits,
@@ -24,6 +23,7 @@ from cc_tts.engines.cosyvoice.model.networks.lm.inputs import (
     LmRequest,
 )
 from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm
+from cc_tts.engines.cosyvoice.prefill import SamplingRules
 from cc_tts.engines.cosyvoice.runners import sampler
 from cc_tts.engines.cosyvoice.runners.lm import LmPrefill, LmRunner, LmVoice
 from cc_tts.engines.cosyvoice.runners.sampler import forbid

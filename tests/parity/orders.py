@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cc_tts.engines.cosyvoice.engine.prefill import BistreamState
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import SOS, TASK, LmInput, SpeechIds, Table
+from cc_tts.engines.cosyvoice.prefill import BistreamState
 from lab.cosyvoice.chunked_vocoder import ChunkedVocoder, Crossfade
 from lab.cosyvoice.golden_fill import hashed_normal
 from lab.cosyvoice.schedule import HopSchedule, calls_for

@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cc_tts.engines.cosyvoice.engine.prefill import BistreamState
 from cc_tts.engines.cosyvoice.engine.sequence import Sequence as EngineSequence
 from cc_tts.engines.cosyvoice.engine.sequence import Stream
 from cc_tts.engines.cosyvoice.model.loader import SpeechModel
@@ -25,6 +24,7 @@ from cc_tts.engines.cosyvoice.model.networks.layers import Span
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LmRequest
 from cc_tts.engines.cosyvoice.model.networks.vocoder.causal import CausalVocoder
 from cc_tts.engines.cosyvoice.model.special_tokens import SPECIAL_TOKENS
+from cc_tts.engines.cosyvoice.prefill import BistreamState
 from cc_tts.engines.cosyvoice.runners.runner import SILENT_TOKENS
 from lab.cosyvoice.schedule import FlowCall, HopSchedule, calls_for, calls_with_hops
 from lab.cosyvoice.token2wav import stream_mel

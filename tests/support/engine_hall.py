@@ -40,11 +40,17 @@ class Hall:
     """Opens streams, steps, listens, and looks after each step whether anything was left behind."""
 
     def __init__(
-        self, *, num_slots: int = 8, num_pages: int = 1000, costs: FakeCosts | None = None, **config: Any
+        self,
+        *,
+        num_slots: int = 8,
+        num_pages: int = 1000,
+        costs: FakeCosts | None = None,
+        overlaps: bool = False,
+        **config: Any,
     ) -> None:
-        config = {"max_streams": num_slots, "admits_all": True, **config}
+        config = {"max_streams": num_slots, "admits_all": True, "overlaps": overlaps, **config}
         self.clock = FakeClock()
-        self.device = FakeDevice(self.clock, num_slots=num_slots, num_pages=num_pages, costs=costs)
+        self.device = FakeDevice(self.clock, num_slots=num_slots, num_pages=num_pages, costs=costs, overlaps=overlaps)
         fake = self.device.costs
         self.costs = StageCosts(
             prefill=StageCost(fake.start_ms),
@@ -98,6 +104,23 @@ class Hall:
                 self.step()
             else:
                 self.clock.advance(5.0)
+
+    def until_a_call_is_under_way(self) -> list[int]:
+        """Step until there is one; the streams that it is for."""
+        while self.device.under_way is None:
+            self.step()
+        slots = self.device.under_way.slots
+        streams = {each.slot: each.stream.stream_id for each in self.engine._table.sequences.values()}
+        return [streams[slot] for slot in slots]
+
+    @property
+    def is_sampling(self) -> bool:
+        """Whether the language model has something to do."""
+        return bool(self.engine._executor.lm_candidates())
+
+    def owes_audio(self, stream_id: int) -> bool:
+        """Whether the clock of a stream runs on, so that its next piece has a time."""
+        return not self.engine._table.streams[stream_id].owes_nothing
 
     def take(self, stream_id: int) -> None:
         """The listener's side takes all it was given, of which it plays in real time."""
@@ -155,7 +178,10 @@ def fingerprint(hall: Hall) -> object:
         for each in table.sequences.values()
     ]
     texts = [(stream_id, len(stream.texts), stream.held_text) for stream_id, stream in table.streams.items()]
-    return len(hall.device.calls), sequences, texts
+    waited_ns = (
+        0 if hall.device.under_way is None else hall.clock.at_ns
+    )  # a step may wait for a call, and do nothing else
+    return len(hall.device.calls), sequences, texts, hall.device.under_way, waited_ns
 
 
 def words(rng: random.Random, num_words: int) -> str:

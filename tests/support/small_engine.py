@@ -63,6 +63,17 @@ def say(engine: Engine) -> list[npt.NDArray[np.int32]]:
     return [np.frombuffer(pcm_of(outs, stream_id), "<i2").astype(np.int32) for stream_id in (0, 2, 3)]
 
 
+def hang_up_during_a_call(engine: Engine) -> None:
+    """The streams of a call of flow and vocoder are cancelled before it ends, and others take their places."""
+    open_streams(engine, dict(enumerate(VOICES[:MAX_STREAMS])), "welcome to the service line")
+    while not engine._executor.call_end_ms:
+        engine.step()
+    for stream_id in range(MAX_STREAMS):
+        engine.cancel(stream_id)
+    open_streams(engine, {3: VOICES[0], 4: VOICES[3]}, "please hold")
+    assert endings(run(engine)) == {3: StreamDone(3), 4: StreamDone(4)}
+
+
 def most_apart(some: list[npt.NDArray[np.int32]], others: list[npt.NDArray[np.int32]]) -> int:
     """How far samples are apart; streams must be of the same lengths, and say something."""
     assert [len(each) for each in some] == [len(each) for each in others]

@@ -32,6 +32,7 @@ from cc_tts.engines.cosyvoice.model.sizes import FLOW_STEPS, FlowConfig, LmConfi
 from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer
 from cc_tts.engines.cosyvoice.runners.flow import max_pages
 from cc_tts.engines.cosyvoice.runners.graphs import can_record
+from cc_tts.engines.cosyvoice.runners.lanes import has_streams
 from cc_tts.engines.cosyvoice.runners.memory_plan import (
     MemoryPlan,
     TooLittleMemory,
@@ -77,6 +78,7 @@ class BatchedConfig:
     memory_bytes: int = 0  # for the flow's pages; 0: what the device has left
     graphs: bool = True
     compiles: bool = False  # the graphs are of compiled code
+    overlaps: bool = True  # on a card, flow and vocoder run beside the language model
     checks_only: bool = False  # load no networks: it can then list its voices and nothing else
     num_positions: int = NUM_POSITIONS
     calibration_rows: tuple[int, ...] = (1,)  # how many streams are spoken at a time to measure the stages
@@ -201,6 +203,7 @@ class BatchedLoader:
             max_streams=plan.num_streams,
             max_flow_keys=max_pages(model.flow.config) * model.flow.config.chunk_frames,
             ends_speech=is_published,
+            overlaps=config.overlaps and has_streams(config.device),
         )
         front = TextFront(
             tokenizer, self._speakers, speech_ids=model.lm.config.speech_ids, num_positions=config.num_positions
@@ -333,7 +336,7 @@ class BatchedLoader:
             on_progress(f"measuring {number}/{len(rows)}")
             warm_up = ((StageCosts(), 1), (self.costs, CALIBRATION_PIECES))
             for costs, num_pieces in ((self.costs, CPU_CALIBRATION_PIECES),) if is_cpu else warm_up:
-                engine = self._engine(runner, front, costs, replace(config, admits_all=True))
+                engine = self._engine(runner, front, costs, replace(config, admits_all=True, overlaps=False))
                 try:
                     _rehearse(engine, voice_id, num_rows, num_pieces)
                 finally:

@@ -13,8 +13,8 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from cc_tts.engines.cosyvoice.engine.prefill import UNLIMITED, Prefill
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import speech_inputs
+from cc_tts.engines.cosyvoice.prefill import UNLIMITED, Prefill
 
 MIN_PACE: Final = 5.0  # speech tokens of a text token, at least as a rule (§3.5)
 MAX_PACE: Final = 8.0  # the same, at most (§3.5)

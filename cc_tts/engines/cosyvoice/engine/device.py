@@ -5,7 +5,7 @@ from collections.abc import Sequence as Row
 from dataclasses import dataclass
 from typing import Protocol
 
-from cc_tts.engines.cosyvoice.engine.prefill import Bistream, Prefill
+from cc_tts.engines.cosyvoice.prefill import Bistream, Prefill
 from cc_tts.errors import EngineOverloaded
 
 
@@ -60,6 +60,16 @@ class SpokenBatch:
     vocoder_ms: float
 
 
+class Speaking(Protocol):
+    """A call of flow and vocoder that is under way."""
+
+    def wait(self, limit_ms: float) -> bool:
+        """Wait until it is done, but at most so long; returns whether it is."""
+
+    def batch(self) -> SpokenBatch:
+        """Return what came of it, once it is done."""
+
+
 class Device(Protocol):
     """The device that runs the networks; see :class:`cc_tts.engines.cosyvoice.runners.runner.ModelRunner`."""
 
@@ -77,8 +87,10 @@ class Device(Protocol):
         call.
         """
 
-    def speak(self, jobs: Row[SpeakJob]) -> SpokenBatch:
-        """Flow and vocoder. Raises ``PagesExhausted`` before anything changed."""
+    def speak(self, jobs: Row[SpeakJob]) -> Speaking:
+        """Begin flow and vocoder, one call at a time. Raises ``PagesExhausted`` before anything changed. All else may be
+        done before it ends; a slot that is released meanwhile is to be wiped.
+        """
 
     def release(self, slot: int, *, wipe: bool = False) -> None:
         """Free all that a slot holds."""

@@ -6,6 +6,8 @@
                      ▲       ▲      ▲
     listener clocks ─┴───────┴──────┴── which are next (scheduler), and which are admitted (capacity)
 
+A call of flow and vocoder may go on for several steps, in which the language model samples.
+
 No torch here: a :class:`Device` touches tensors, and tests put one in its place that only counts. Every stream ends: spoken,
 cancelled, or failed with an error of its own that no other stream notices.
 """
@@ -35,6 +37,7 @@ MAX_WAITING_TEXTS: Final = (
     4096  # text chunks of a stream that have not begun; a book of 200 pages in sentences; unmeasured
 )
 LOAD_REPORT_INTERVAL_MS: Final = 50.0  # unmeasured
+MAX_WAIT_MS: Final = 2.0  # for a call, with nothing to sample: a new stream may come; unmeasured
 _AIM: Final = 2 / 3  # of the target for first audio, as others come in between and costs are predictions
 
 log = logs.get(__name__)
@@ -67,10 +70,13 @@ class Engine:
         executor, scheduler = self._executor, self._scheduler
         self._table.begin_texts()
         scheduler.num_rows = self._device.num_rows
-        plan = scheduler.plan_lm(self._now_ms(), executor.lm_candidates(), executor.flow_candidates())
+        ready, sampling, call_end_ms = executor.flow_candidates(), executor.lm_candidates(), executor.call_end_ms
+        plan = scheduler.plan_lm(self._now_ms(), sampling, ready, call_end_ms=call_end_ms)
         executor.sample(plan)
-        ready, sampling = executor.flow_candidates(), executor.lm_candidates()
-        executor.speak(scheduler.plan_flow(self._now_ms(), ready, sampling, may_wait=plan.num_steps > 0))
+        executor.collect(limit_ms=0.0 if plan.num_steps else MAX_WAIT_MS)
+        if not executor.call_end_ms:
+            ready, sampling = executor.flow_candidates(), executor.lm_candidates()
+            executor.speak(scheduler.plan_flow(self._now_ms(), ready, sampling, may_wait=plan.num_steps > 0))
         self._table.settle()
         outs, self._table.outs = self._table.outs, []
         return outs
@@ -78,7 +84,9 @@ class Engine:
     @property
     def has_work(self) -> bool:
         """Return whether :meth:`step` would do something; if not, only news from outside brings anything on."""
-        return any(self._has_work(stream) for stream in self._table.streams.values())
+        return self._executor.call_end_ms > 0.0 or any(
+            self._has_work(stream) for stream in self._table.streams.values()
+        )
 
     def _has_work(self, stream: Stream) -> bool:
         head = stream.head

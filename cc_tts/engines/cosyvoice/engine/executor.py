@@ -2,17 +2,19 @@
 
 ::
 
-    lm_candidates   ─▸ Scheduler.plan_lm   ─▸ sample: prefill, decode         ─▸ tokens of the sequences
-    flow_candidates ─▸ Scheduler.plan_flow ─▸ speak: one call, flow · vocoder ─▸ audio of the streams
+    lm_candidates   ─▸ Scheduler.plan_lm   ─▸ sample: prefill, decode              ─▸ tokens of the sequences
+    flow_candidates ─▸ Scheduler.plan_flow ─▸ speak: one call, flow · vocoder … collect ─▸ audio of the streams
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Sequence as Row
+from dataclasses import dataclass
 from typing import Final
 
 from cc_tts.engines.cosyvoice.engine.capacity import StageCosts
 from cc_tts.engines.cosyvoice.engine.config import EngineConfig
-from cc_tts.engines.cosyvoice.engine.device import Device, Sampled, SlotPrefill, Spoken
+from cc_tts.engines.cosyvoice.engine.device import Device, Sampled, SlotPrefill, Speaking, SpeakJob, Spoken
 from cc_tts.engines.cosyvoice.engine.schedule import CHUNK_TOKENS
 from cc_tts.engines.cosyvoice.engine.scheduler import FlowCandidate, LmCandidate, LmPlan
 from cc_tts.engines.cosyvoice.engine.sequence import Sequence
@@ -22,6 +24,19 @@ from cc_tts.errors import CcTtsError, EngineFailed
 
 BYTES_PER_MS: Final = 48.0  # 16-bit mono at 24 kHz
 _MAX_RESERVED_SHARE: Final = 4  # a quarter of few pages; unmeasured
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call of flow and vocoder that is under way."""
+
+    speaking: Speaking
+    rows: Row[tuple[Sequence, int, SpeakJob]]  # with the text chunk
+    num_frames: int
+    num_keys: int
+    cost_ms: float  # as predicted
+    begin_ms: float
+    beside_ms: float = 0.0  # work of the language model meanwhile
 
 
 class Executor:
@@ -40,10 +55,12 @@ class Executor:
         self._table = table
         self._device = device
         self._costs = costs
+        self._overlaps = config.overlaps
         self._run_ahead_tokens = config.run_ahead_tokens
         self._max_keys = config.max_flow_keys
         self._choose_hop = choose_hop
         self._now_ms = now_ms
+        self._call: _Call | None = None
         longest = -(-device.max_tokens // CHUNK_TOKENS)
         self.num_reserved_pages = min(longest, device.num_pages // _MAX_RESERVED_SHARE)
         """The number of pages that are left free for a sequence under way: no longer speech than they hold ever lacks
@@ -63,7 +80,7 @@ class Executor:
                 deadline_ms=sequence.deadline_ms,
                 num_sampled=len(sequence.tokens),
                 num_needed=sequence.num_needed,
-                is_first=sequence.stream.clock.is_first and sequence is sequence.stream.head,
+                is_first=sequence.waits_for_first,
                 num_prefill=0 if sequence.prefill is None else len(sequence.prefill.inputs),
             )
             for sequence in self._table.sequences.values()
@@ -81,7 +98,10 @@ class Executor:
             until_by_slot = {sequence.slot: until + sequence.num_unspoken for sequence, until in running}
             sampled = self._device.decode(until_by_slot, plan.num_steps)
             cost_ms, num_rows = self._now_ms() - begin_ms, self._device.num_rows
-            if num_positions:  # the prefill is not waited for apart: what the steps should have cost is taken off
+            if self._call is not None:  # what it would have cost alone is not known
+                prefill_ms, step_ms = self._costs.prefill.ms(num_positions), self._costs.lm_step.ms(num_rows)
+                self._call.beside_ms += prefill_ms + plan.num_steps * step_ms
+            elif num_positions:  # the prefill is not waited for apart: what the steps should have cost is taken off
                 steps_ms = min(cost_ms / 2, (plan.num_steps - 1) * self._costs.lm_step.ms(num_rows))
                 self._costs.prefill.observe(num_positions, cost_ms - steps_ms)
             else:
@@ -162,10 +182,34 @@ class Executor:
         indices = [sequence.text_chunk_index for sequence in sequences]
         jobs = [sequence.next_job() for sequence in sequences]
         with self._table.failing("flow or vocoder", [sequence.stream for sequence in sequences]):
-            batch = self._device.speak(jobs)
-            self._costs.observe_call(num_frames, num_keys, batch.flow_ms, batch.vocoder_ms)
-            for sequence, index, job, piece in zip(sequences, indices, jobs, batch.pieces, strict=True):
-                self._emit(sequence, index, piece, is_last=job.is_last)
+            cost_ms = self._costs.call_ms(len(sequences), num_frames // len(sequences), num_keys)
+            begin_ms, rows = self._now_ms(), tuple(zip(sequences, indices, jobs, strict=True))
+            self._call = _Call(self._device.speak(jobs), rows, num_frames, num_keys, cost_ms, begin_ms)
+        self.collect(limit_ms=0.0 if self._overlaps else math.inf)
+
+    @property
+    def call_end_ms(self) -> float:
+        """Return when the call should end that has begun and was not collected; 0 without one."""
+        return 0.0 if self._call is None else self._call.begin_ms + self._call.cost_ms
+
+    def collect(self, *, limit_ms: float) -> None:
+        """Give out what the call made, if it is done or will be in so long, but for those who have gone meanwhile."""
+        call, self._call = self._call, None
+        if call is None:
+            return
+        left = [sequence.stream for sequence, _, _ in call.rows if sequence.key in self._table.sequences]
+        with self._table.failing("flow or vocoder", left):
+            if not call.speaking.wait(limit_ms):
+                self._call = call
+                return
+            batch = call.speaking.batch()
+            took_ms = batch.flow_ms + batch.vocoder_ms  # alone it would have been this, or less by the work beside it
+            alone = min(1.0, max(call.cost_ms, took_ms - call.beside_ms) / took_ms) if took_ms else 1.0
+            self._costs.observe_call(call.num_frames, call.num_keys, alone * batch.flow_ms, alone * batch.vocoder_ms)
+            for (sequence, index, job), piece in zip(call.rows, batch.pieces, strict=True):
+                if sequence.key in self._table.sequences:
+                    sequence.speaking_ms = 0.0
+                    self._emit(sequence, index, piece, is_last=job.is_last)
 
     def _within_memory(self, sequences: Row[Sequence]) -> Row[Sequence]:
         """Return as many of them, in their order, as there are pages for; the first alone, if for none."""
@@ -197,7 +241,7 @@ class Executor:
 
 def _turn(heads: Row[Sequence], num_free: int) -> Sequence:
     """The oldest sequence under way for which there are pages, or else the oldest of all: it fails if there are none."""
-    moving = [head for head in heads if head.is_ready or head.is_sampling]
+    moving = [head for head in heads if head.is_moving]
     under_way = [head for head in moving if head.num_given]
     fitting = [head for head in under_way if head.num_new_pages <= num_free]
     return min(fitting or under_way or moving, key=lambda head: head.key)

@@ -85,17 +85,30 @@ class Scheduler:
         self._costs = costs
         self.num_rows = 1  # that a decode step computes now, whichever sequences are sampled (Device.num_rows)
 
-    def plan_lm(self, now_ms: float, candidates: Row[LmCandidate], flow_waiting: Row[FlowCandidate] = ()) -> LmPlan:
+    def plan_lm(
+        self,
+        now_ms: float,
+        candidates: Row[LmCandidate],
+        flow_waiting: Row[FlowCandidate] = (),
+        *,
+        call_end_ms: float = 0.0,
+    ) -> LmPlan:
         """The next round; ``flow_waiting`` can run as soon as it is over, and at once if there is a first piece among them.
+        Beside a call, which is to end at ``call_end_ms``, nothing is sampled unless somebody cannot wait for its end.
 
         Sequences short of tokens for their next flow call come first. However urgent the flow calls are that wait, one new
         sequence is prefilled if its turn comes, and one step is done. Only the need of a first piece ends a round: short
         rounds make small flow calls (docs/engine-notes.md).
         """
         config = self._config
-        if any(c.is_first for c in flow_waiting):
+        if call_end_ms:
+            is_idle = not any(self._cannot_wait(c, call_end_ms, len(candidates)) for c in candidates)
+            left_ms = call_end_ms - now_ms
+        else:
+            is_idle = any(c.is_first for c in flow_waiting)
+            left_ms = min((self._left_ms(now_ms, c) for c in flow_waiting), default=math.inf)
+        if is_idle:
             return LmPlan()
-        left_ms = min((self._left_ms(now_ms, c) for c in flow_waiting), default=math.inf)
         order = sorted(
             (c for c in candidates if c.num_sampled < c.num_needed + config.run_ahead_tokens),
             key=lambda c: (c.num_missing == 0, _urgency(c, now_ms)),
@@ -117,6 +130,10 @@ class Scheduler:
         num_steps = self._num_steps(chosen, left_ms - self._costs.prefill.ms(num_positions))
         until = {c.key: min(c.num_sampled + num_steps, c.num_needed + config.run_ahead_tokens) for c in chosen}
         return LmPlan(prefill=tuple(prefill), decode=until, num_steps=num_steps)
+
+    def _cannot_wait(self, candidate: LmCandidate, end_ms: float, num_rows: int) -> bool:
+        is_short = candidate.deadline_ms - self._piece_ms(candidate, num_rows) < end_ms
+        return candidate.num_missing > 0 and (candidate.is_first or is_short)
 
     def _left_ms(self, now_ms: float, waiting: FlowCandidate) -> float:
         """Return how long a round may be: as long as the call that waits, if that is late, or others would lack tokens."""
@@ -191,8 +208,8 @@ class Scheduler:
     def spare_ms(self, now_ms: float, sampling: Row[LmCandidate], ready: Row[FlowCandidate]) -> float:
         """The least time by which a started stream's next piece will be in time, all that is due before it done first.
 
-        Tokens are sampled together, calls come in batches of a quarter of the rows. Negative when a listener will run dry;
-        infinite when nobody listens. For admission.
+        Tokens are sampled together, calls come in batches of a quarter of the rows, and both go on beside each other where
+        they can. Negative when a listener will run dry; infinite when nobody listens. For admission.
         """
         pieces = [(c.deadline_ms, c.is_first, c.num_missing, c.num_prefill, 2 * c.num_needed, 0) for c in sampling]
         pieces += [(c.deadline_ms, c.is_first, 0, 0, c.num_frames, c.num_keys) for c in ready]
@@ -206,7 +223,8 @@ class Scheduler:
             rows = min(self._config.max_flow_rows, -(-number // 4))
             if shape != (rows, frames, keys):  # the same for many, and a prediction is what takes time here
                 shape, call_ms = (rows, frames, keys), self._costs.call_ms(rows, frames, keys)
-            done_ms = self._costs.prefill.ms(positions) + missing * step_ms + -(-number // rows) * call_ms
+            parts_ms = self._costs.prefill.ms(positions) + missing * step_ms, (-(-number // rows) - 1) * call_ms
+            done_ms = call_ms + (max(parts_ms) if self._config.overlaps else sum(parts_ms))
             if not piece[1]:
                 spare_ms = min(spare_ms, piece[0] - now_ms - done_ms)
         return spare_ms

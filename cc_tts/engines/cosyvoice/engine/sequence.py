@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cc_tts.engines.cosyvoice.engine.device import SpeakJob
-from cc_tts.engines.cosyvoice.engine.prefill import SPEECH_GROUP, TEXT_GROUP, Bistream, BistreamState, Prefill
 from cc_tts.engines.cosyvoice.engine.schedule import CHUNK_TOKENS, FRAMES_PER_TOKEN, LOOKAHEAD_TOKENS, hop_to_grid
+from cc_tts.engines.cosyvoice.prefill import SPEECH_GROUP, TEXT_GROUP, Bistream, BistreamState, Prefill
 from cc_tts.engines.cosyvoice.runaway import Alarm, RunawayGuard
 from cc_tts.media.listener_clock import ListenerClock
 
@@ -48,7 +48,8 @@ class Sequence:
     tokens: list[int] = field(default_factory=list)
     num_ids: int = 0  # sampled, all of them
     num_silent: int = 0  # sampled last, in a row
-    num_given: int = 0  # whose frames were given out
+    num_given: int = 0  # whose frames were given out, or are being made
+    speaking_ms: float = 0.0  # audio of the call of flow and vocoder that is under way
     may_use_reserve: bool = False
     """Its flow may take the reserved pages; it is then spoken to its end, however far ahead of its listener."""
     marks: list[tuple[int, int]]
@@ -65,14 +66,29 @@ class Sequence:
         return self.num_ids - len(self.tokens)
 
     @property
+    def is_speaking(self) -> bool:
+        """Return whether a call of flow and vocoder is under way."""
+        return self.speaking_ms > 0.0
+
+    @property
     def is_ready(self) -> bool:
         """Return whether the flow can be called."""
-        return bool(self.tokens) and (self.is_sampled or not self.is_last_call)
+        return bool(self.tokens) and not self.is_speaking and (self.is_sampled or not self.is_last_call)
 
     @property
     def is_sampling(self) -> bool:
         """Return whether a round of the language model brings it on."""
         return not self.is_sampled and (self.bistream is None or self.bistream.state is not BistreamState.WAITING)
+
+    @property
+    def waits_for_first(self) -> bool:
+        """Return whether its listener waits for a first piece that has not begun."""
+        return self.stream.clock.is_first and self is self.stream.head and not self.is_speaking
+
+    @property
+    def is_moving(self) -> bool:
+        """Return whether the device brings it on, with nothing from outside."""
+        return self.is_ready or self.is_sampling or self.is_speaking
 
     @property
     def is_empty(self) -> bool:
@@ -97,7 +113,7 @@ class Sequence:
     def deadline_ms(self) -> float:
         """Return when its next audio is due: after what comes before it."""
         before = itertools.takewhile(lambda each: each is not self, self.stream.sequences)
-        return self.stream.clock.deadline_ms + sum(each.unsent_ms for each in before)
+        return self.stream.clock.deadline_ms + sum(each.unsent_ms for each in before) + self.speaking_ms
 
     @property
     def needed_tokens(self) -> int:
@@ -140,14 +156,15 @@ class Sequence:
     @property
     def unsent_ms(self) -> float:
         """Audio of the tokens that were sampled and not given out."""
-        return (len(self.tokens) - self.num_given) * MS_PER_TOKEN / self.stream.speed
+        return (len(self.tokens) - self.num_given) * MS_PER_TOKEN / self.stream.speed + self.speaking_ms
 
     def next_job(self) -> SpeakJob:
         """The next call of flow and vocoder, which takes its tokens."""
-        begin = self.num_given + LOOKAHEAD_TOKENS if self.num_given else 0
+        given, begin = self.num_given, self.num_given + LOOKAHEAD_TOKENS if self.num_given else 0
         tokens, is_first, is_last = self.tokens[begin : self.needed_tokens], not self.num_given, self.is_last_call
         self.num_given = len(self.tokens) if is_last else self.needed_tokens - LOOKAHEAD_TOKENS
         speed = self.stream.speed
+        self.speaking_ms = (self.num_given - given) * MS_PER_TOKEN / speed
         return SpeakJob(slot=self.slot, tokens=tokens, is_first=is_first, is_last=is_last, seed=self.seed, speed=speed)
 
     def take_sampled(self, ids: Row[int], *, stopped: bool) -> Alarm | None:
@@ -256,7 +273,7 @@ class Stream:
     def owes_nothing(self) -> bool:
         """Return whether only more text, or the end of it, brings the next audio."""
         head = self.head
-        return not self.texts and (head is None or not (head.is_sampled or head.is_sampling or head.is_ready))
+        return not self.texts and (head is None or not (head.is_sampled or head.is_moving))
 
     @property
     def left_ms(self) -> float:

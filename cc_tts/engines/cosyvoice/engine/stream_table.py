@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from cc_tts import logs
 from cc_tts.engines.cosyvoice.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice.engine.device import Device, TextFront
-from cc_tts.engines.cosyvoice.engine.prefill import Prefill
 from cc_tts.engines.cosyvoice.engine.schedule import ALL_AT_ONCE, exact_hop
 from cc_tts.engines.cosyvoice.engine.sequence import MAX_AHEAD_MS, Sequence, Stream
+from cc_tts.engines.cosyvoice.prefill import Prefill
 from cc_tts.engines.cosyvoice.runaway import Alarm, RunawayGuard
 from cc_tts.engines.engine_core import DeviceLost, StepOut, StreamDone
 from cc_tts.engines.speech_chunk import SpeechChunk
@@ -194,7 +194,7 @@ class StreamTable:
     def _free(self, sequence: Sequence, *, wipe: bool) -> None:
         del self.sequences[sequence.key]
         heapq.heappush(self.free_slots, sequence.slot)
-        self._device.release(sequence.slot, wipe=wipe)
+        self._device.release(sequence.slot, wipe=wipe or sequence.is_speaking)
 
 
 def _lacks_end(stream: Stream) -> bool:

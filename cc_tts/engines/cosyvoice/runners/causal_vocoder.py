@@ -18,7 +18,6 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from cc_tts.engines.cosyvoice.engine.device import Spoken
 from cc_tts.engines.cosyvoice.model.networks.layers import within
 from cc_tts.engines.cosyvoice.model.networks.vocoder.causal import (
     LOOKAHEAD_FRAMES,
@@ -27,8 +26,9 @@ from cc_tts.engines.cosyvoice.model.networks.vocoder.causal import (
     Piece,
     final_samples,
 )
-from cc_tts.engines.cosyvoice.runners.graphs import batches, bucket_of, buckets_up_to, thinned, upload
-from cc_tts.engines.cosyvoice.runners.vocoder import ROW_BUCKETS, SlotVocoder, VocoderRow, pcm_and_finite
+from cc_tts.engines.cosyvoice.runners.graphs import batches, bucket_of, buckets_up_to, thinned
+from cc_tts.engines.cosyvoice.runners.lanes import upload
+from cc_tts.engines.cosyvoice.runners.vocoder import ROW_BUCKETS, SlotVocoder, Synthesis, VocoderRow, pcm_and_finite
 
 FRAME_BUCKETS: Final = (20, 30, 46, 50, 100, 200, 208)
 """Frames that become audio: first hops of 12 and of 25 tokens without their last four frames, hops of 25 to 100 tokens,
@@ -77,12 +77,8 @@ class CausalVocoderRunner(SlotVocoder):
         return list(itertools.product(row_buckets, FRAME_BUCKETS[::-1]))
 
     @torch.inference_mode()
-    def synthesise(self, rows: Sequence[VocoderRow]) -> list[Spoken]:
-        """The audio of each row, in their order; all but a last chunk leave four frames for the next one, so the first has
-        as many.
-
-        A row whose numbers are not finite fails, and its slot is free again.
-        """
+    def begin(self, rows: Sequence[VocoderRow]) -> Synthesis:
+        """All but a last chunk leave four frames for the next one, so the first has as many."""
         started = []
         for bucket, batch in batches(rows, self._num_frames, FRAME_BUCKETS, ROW_BUCKETS[-1]):
             num_rows, num_frames = self._run.fit((bucket_of(len(batch), ROW_BUCKETS), bucket))
@@ -90,7 +86,7 @@ class CausalVocoderRunner(SlotVocoder):
                 num_rows, num_frames = len(batch), max(1, *(self._num_frames(row) for row in batch))
             new = [self._new_samples(row) for row in batch]
             started.append((batch, new, self._call(batch, num_rows, num_frames)))
-        return self._spoken(rows, started)
+        return Synthesis(self, rows, started)
 
     @staticmethod
     def _num_frames(row: VocoderRow) -> int:

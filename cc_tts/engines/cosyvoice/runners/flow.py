@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -25,8 +27,9 @@ from cc_tts.engines.cosyvoice.model.networks.flow.encoder import FRAMES_PER_TOKE
 from cc_tts.engines.cosyvoice.model.networks.flow.flow import Flow, FlowReference
 from cc_tts.engines.cosyvoice.model.networks.layers import SINK_CHUNKS
 from cc_tts.engines.cosyvoice.model.sizes import FlowConfig
-from cc_tts.engines.cosyvoice.runners.graphs import GraphedCall, bucket_of, can_record, upload
+from cc_tts.engines.cosyvoice.runners.graphs import GraphedCall, bucket_of, can_record
 from cc_tts.engines.cosyvoice.runners.kv_cache import SCRATCH, FlowArena, PagePool
+from cc_tts.engines.cosyvoice.runners.lanes import upload
 
 ROW_BUCKETS: Final = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 CHUNK_BUCKETS: Final = (1, 2, 3, 4, 5, 6, 8)
@@ -102,6 +105,14 @@ class _Work:
     def is_due(self) -> bool:
         """Return whether running it gives frames, or something to remember."""
         return self.num_frames > 0 or self.kept > 0
+
+
+def _filled(rows: Sequence[Sequence[int]], num_rows: int, width: int) -> npt.NDArray[np.int64]:
+    """Rows, [num_rows, width], with zeros behind and below them."""
+    filled = np.zeros((num_rows, width), np.int64)
+    for place, row in zip(filled, rows, strict=False):
+        place[: len(row)] = row
+    return filled
 
 
 def max_pages(config: FlowConfig) -> int:
@@ -306,19 +317,16 @@ class FlowRunner:
             part = sequence.voice.reference.feat[0, start * FRAMES_PER_TOKEN :][:num_frames]
             if len(part):
                 cond[row, : len(part)] = part
-        return {
-            "window": self._upload(windows, num_rows, width),  # [B, T + lookahead]
-            "counts": self._upload(list(zip(*counts, strict=True)), 5, num_rows),  # [5, B]
-            "pages": self._upload(pages, num_rows, num_pages),  # [B, n]
-            "slots": self._upload([[work.slot for work in works]], 1, num_rows)[0],  # [B]
-            "cond": cond,  # [B, 2 T, mels]
+        parts = {
+            "window": _filled(windows, num_rows, width),  # [B, T + lookahead]
+            "counts": _filled(list(zip(*counts, strict=True)), 5, num_rows),  # [5, B]
+            "pages": _filled(pages, num_rows, num_pages),  # [B, n]
+            "slots": _filled([[work.slot for work in works]], 1, num_rows)[0],  # [B]
         }
-
-    def _upload(self, rows: Sequence[Sequence[int]], num_rows: int, width: int) -> Tensor:
-        """Rows on the device, [num_rows, width], with zeros behind and below them."""
-        filled = [[*row, *[0] * (width - len(row))] for row in rows]
-        filled += [[0] * width] * (num_rows - len(filled))
-        return upload(torch.tensor(filled, dtype=torch.int64, device="cpu"), self._device)
+        packed = upload(torch.from_numpy(np.concatenate([part.ravel() for part in parts.values()])), self._device)
+        numbers = packed.split([part.size for part in parts.values()])
+        views = {name: each.view(part.shape) for (name, part), each in zip(parts.items(), numbers, strict=True)}
+        return {**views, "cond": cond}  # [B, 2 T, mels]
 
     def _solve(self, *_shape: int, **tensors: Tensor) -> tuple[Tensor, ...]:
         """Mel [B, 2 T, mels]; see :meth:`Flow.run_pages`. Made of tensors only."""

@@ -57,13 +57,6 @@ def batches(
             yield bucket, alike[first : first + max_rows]
 
 
-def upload(values: Tensor, device: torch.device) -> Tensor:
-    """``values`` of the host on the device; the host does not wait for it."""
-    if device.type != "cuda":
-        return values.to(device)
-    return values.pin_memory().to(device, non_blocking=True)
-
-
 def can_record(device: torch.device) -> bool:
     return device.type == "cuda"
 
@@ -91,7 +84,8 @@ class GraphedCall:
     The key is the numbers of the host that decide about shapes, and the function gets them: ``fn(*key, **tensors)``. All
     tensors of a key have the same shapes each time. The function may change tensors of its own in place; it does so once a
     call, for its first run is the warm-up and gives the result. It must not ask a tensor for its value. If not ``enabled``,
-    which needs CUDA, every call is a plain one.
+    which needs CUDA, every call is a plain one. All calls are made in one lane: a replay reads its inputs, and the graphs
+    share their memory, until the next call of the lane.
 
     ``in_few_kernels`` does the same by compiled code, which is what is recorded then. Plain calls never compile anything.
     """

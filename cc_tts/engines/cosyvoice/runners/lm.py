@@ -24,11 +24,12 @@ import torch
 from torch import Tensor
 
 from cc_tts.engines.cosyvoice.engine.device import Sampled
-from cc_tts.engines.cosyvoice.engine.prefill import SamplingRules
 from cc_tts.engines.cosyvoice.model.networks.compiling import compiled, vary
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LmInput, Table, text_inputs
 from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm
-from cc_tts.engines.cosyvoice.runners.graphs import GraphedCall, batches, bucket_of, buckets_up_to, thinned, upload
+from cc_tts.engines.cosyvoice.prefill import SamplingRules
+from cc_tts.engines.cosyvoice.runners.graphs import GraphedCall, batches, bucket_of, buckets_up_to, thinned
+from cc_tts.engines.cosyvoice.runners.lanes import Fetched, upload
 from cc_tts.engines.cosyvoice.runners.lm_slots import EXTENDED, NUM_REPORTED, Column, Flag, SlotRows, numbers_of
 from cc_tts.errors import EngineFailed
 
@@ -299,8 +300,9 @@ class LmRunner:
             return {}
         rows = self._rows.first(max(self._used) + 1)
         report = torch.cat((rows.numbers[:, :NUM_REPORTED], rows.out[:, : num_steps + 1]), dim=1)
+        fetched = Fetched(report)
         rows.column(Column.NUM_OUT).zero_()
-        numbers: list[list[int]] = report.tolist()
+        numbers: list[list[int]] = fetched.numbers().tolist()
         result = {}
         for slot, used in self._used.items():
             used.length, used.num_sampled, flags, num_out, *ids = numbers[slot]

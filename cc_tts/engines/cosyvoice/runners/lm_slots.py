@@ -12,8 +12,8 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from cc_tts.engines.cosyvoice.engine.prefill import SamplingRules
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import SpecialKind, SpeechIds
+from cc_tts.engines.cosyvoice.prefill import SamplingRules
 from cc_tts.engines.cosyvoice.runners.sampler import NO_TOKEN, empty_history, forbid, push_history, sample_ras
 
 

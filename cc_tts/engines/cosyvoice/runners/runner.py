@@ -2,10 +2,11 @@
 
 ::
 
-    start · decode ─▸ LmRunner        slots of keys and values
-    speak ─▸ FlowRunner ─▸ VocoderRunner     pages of keys and values, crossfades
+    start · decode ─▸ LmRunner                       lane 1: slots of keys and values
+    start · speak  ─▸ FlowRunner ─▸ VocoderRunner    lane 2: pages of keys and values, crossfades
 
-A sequence has the same slot in all three. Everything is allocated when the runner is made; nothing grows afterwards.
+A sequence has the same slot in all three. Everything is allocated when the runner is made; nothing grows afterwards. The two
+lanes share weights and constants only; what one makes for the other, speech tokens, goes by the host.
 
 Runs on: the thread that owns the device.
 """
@@ -23,7 +24,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from cc_tts.clock import Clock, ms_between
+from cc_tts.clock import Clock
+from cc_tts.engines.cosyvoice.edges import soften
 from cc_tts.engines.cosyvoice.engine.device import PagesExhausted, Sampled, SlotPrefill, SpeakJob, Spoken, SpokenBatch
 from cc_tts.engines.cosyvoice.model.loader import SpeechModel
 from cc_tts.engines.cosyvoice.model.networks.flow.encoder import FRAMES_PER_TOKEN
@@ -31,11 +33,11 @@ from cc_tts.engines.cosyvoice.model.networks.flow.flow import FlowReference, fix
 from cc_tts.engines.cosyvoice.model.networks.vocoder.vocoder import Vocoder
 from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer
 from cc_tts.engines.cosyvoice.runners.causal_vocoder import CausalVocoderRunner, fixed_uniform
-from cc_tts.engines.cosyvoice.runners.edges import soften
 from cc_tts.engines.cosyvoice.runners.flow import ROW_BUCKETS, FlowRow, FlowRunner, FlowShape, FlowVoice, max_pages
 from cc_tts.engines.cosyvoice.runners.graphs import buckets_up_to, can_record, thinned
+from cc_tts.engines.cosyvoice.runners.lanes import Lane, Mark
 from cc_tts.engines.cosyvoice.runners.lm import LmPrefill, LmRunner, LmVoice
-from cc_tts.engines.cosyvoice.runners.vocoder import SlotVocoder, VocoderRow, VocoderRunner
+from cc_tts.engines.cosyvoice.runners.vocoder import SlotVocoder, Synthesis, VocoderRow, VocoderRunner
 from cc_tts.engines.cosyvoice.voice.speakers import Speaker
 from cc_tts.engines.cosyvoice.voice.text_front import MAX_SPEECH_TOKENS, MAX_TEXT_TOKENS
 from cc_tts.engines.engine_core import DeviceLost
@@ -70,6 +72,33 @@ class _VoiceState:
     num_users: int = 0
 
 
+class _Speaking:
+    """A call under way; see :class:`cc_tts.engines.cosyvoice.engine.device.Speaking`."""
+
+    def __init__(self, runner: "ModelRunner", jobs: Row[SpeakJob], synthesis: Synthesis, marks: Row[Mark]) -> None:
+        self._runner = runner
+        self._jobs = jobs
+        self._synthesis = synthesis
+        self._marks = marks
+
+    def wait(self, limit_ms: float) -> bool:
+        """Wait until it is done, but at most so long; returns whether it is."""
+        with self._runner.guarded():
+            return self._synthesis.fetched.wait(limit_ms, self._runner.clock)
+
+    def batch(self) -> SpokenBatch:
+        """Return what came of it."""
+        with self._runner.guarded():
+            audio = self._synthesis.spoken()
+            begin, between, end = self._marks
+            flow_ms, vocoder_ms = between.ms_since(begin), end.ms_since(between)
+        pieces = [
+            Spoken(soften(piece.pcm, is_first=job.is_first, is_last=job.is_last), piece.failed)
+            for job, piece in zip(self._jobs, audio, strict=True)
+        ]
+        return SpokenBatch(pieces, flow_ms, vocoder_ms)
+
+
 class ModelRunner:
     """The runner of the networks; see :class:`cc_tts.engines.cosyvoice.engine.device.Device`.
 
@@ -98,7 +127,7 @@ class ModelRunner:
         self._model = model
         self._tokenizer = tokenizer
         self._speakers = speakers
-        self._clock = clock
+        self.clock = clock
         self._device = model.lm.device
         graphs = graphs and can_record(self._device)
         compiles = compiles and graphs
@@ -117,6 +146,8 @@ class ModelRunner:
         self._vocoder = _vocoder_runner(model, num_slots, num_positions, graphs=graphs, compiles=compiles)
         self._voices: OrderedDict[str, _VoiceState] = OrderedDict()
         self._voice_of: dict[int, str] = {}
+        # Last, so that both begin behind all that was made here.
+        self._sampling, self._speaking = Lane(self._device), Lane(self._device)
 
     @property
     def num_free_pages(self) -> int:
@@ -147,10 +178,11 @@ class ModelRunner:
         if one of them does not fit, or its voice has no place (``PagesExhausted``); nothing has changed then.
         """
         opened: list[int] = []
-        with self._guarded():
+        with self.guarded():
             try:
                 rows = [self._row(each, opened) for each in prefills]
-                self._lm.start(rows)
+                with self._sampling.entered():
+                    self._lm.start(rows)
             except CcTtsError:
                 for slot in opened:
                     self._close(slot, wipe=False)
@@ -158,35 +190,34 @@ class ModelRunner:
 
     def decode(self, until: Mapping[int, int], num_steps: int) -> Mapping[int, Sampled]:
         """Decode steps; see :meth:`LmRunner.decode`."""
-        with self._guarded():
+        with self.guarded(), self._sampling.entered():
             return self._lm.decode(until, num_steps)
 
     @torch.inference_mode()
-    def speak(self, jobs: Row[SpeakJob]) -> SpokenBatch:
-        """Flow and vocoder of all jobs together. Raises ``PagesExhausted`` before anything has changed."""
-        with self._guarded():
-            begin_ns = self._clock.now_ns()
+    def speak(self, jobs: Row[SpeakJob]) -> _Speaking:
+        """Begin flow and vocoder of all jobs together. Raises ``PagesExhausted`` before anything has changed."""
+        with self.guarded(), self._speaking.entered():
+            begin = self._mark()
             rows = [FlowRow(job.slot, job.tokens, job.is_last) for job in jobs]
             mels = self._with_pages(lambda: self._flow.step(rows))
-            if self._device.type == "cuda":
-                torch.cuda.current_stream().synchronize()
-            flow_ns = self._clock.now_ns()
+            between = self._mark()
             chunks = [
                 VocoderRow(job.slot, _at_speed(mel, job.speed), job.is_first, job.is_last, job.seed)
                 for job, mel in zip(jobs, mels, strict=True)
             ]
-            audio = self._vocoder.synthesise(chunks)
-            pieces = [
-                Spoken(soften(piece.pcm, is_first=job.is_first, is_last=job.is_last), piece.failed)
-                for job, piece in zip(jobs, audio, strict=True)
-            ]
-            end_ns = self._clock.now_ns()
-            return SpokenBatch(pieces, ms_between(begin_ns, flow_ns), ms_between(flow_ns, end_ns))
+            synthesis = self._vocoder.begin(chunks)
+            return _Speaking(self, jobs, synthesis, (begin, between, self._mark()))
+
+    def _mark(self) -> Mark:
+        return Mark(self._device, self.clock)
 
     def release(self, slot: int, *, wipe: bool = False) -> None:
-        """Free all that a slot holds; a slot that holds nothing stays so."""
-        with self._guarded():
-            self._lm.release(slot)
+        """Free all that a slot holds; a slot that holds nothing stays so. Where a call is under way for it, what this writes
+        comes behind that call.
+        """
+        with self.guarded():
+            with self._sampling.entered():
+                self._lm.release(slot)
             self._vocoder.release(slot)
             self._close(slot, wipe=wipe)
 
@@ -214,14 +245,16 @@ class ModelRunner:
         graph; ``coarseness`` is an index of :data:`COARSENESS`. Raises ``OutOfDeviceMemory`` if the graphs do not fit.
         """
         row_step, _ = COARSENESS[coarseness]
-        with self._guarded():
+        with self.guarded():
             on_progress("graphs of the language model")
-            self._lm.warm_up(max_width=self.max_width, step=row_step)
+            with self._sampling.entered():
+                self._lm.warm_up(max_width=self.max_width, step=row_step)
             shapes = self.flow_shapes(max_rows, coarseness)
-            on_progress(f"graphs of the flow: {len(shapes)}")
-            self._flow.warm_up(shapes)
-            on_progress("graphs of the vocoder")
-            self._vocoder.warm_up(max_rows=max_rows, step=row_step)
+            with self._speaking.entered():
+                on_progress(f"graphs of the flow: {len(shapes)}")
+                self._flow.warm_up(shapes)
+                on_progress("graphs of the vocoder")
+                self._vocoder.warm_up(max_rows=max_rows, step=row_step)
 
     @property
     def max_width(self) -> int:
@@ -264,12 +297,13 @@ class ModelRunner:
             "flow": [partial(self._flow.record, shape) for shape in flow[:2]],
             "vocoder": [partial(self._vocoder.record, key) for key in self._vocoder.keys(1)[:2]],
         }
-        with self._guarded():
+        with self.guarded():
             for stage, records in works.items():
                 taken = []
                 for record in records:
                     before = free_bytes()
-                    record()
+                    with (self._sampling if stage == "lm" else self._speaking).entered():
+                        record()
                     taken.append(before - free_bytes())
                 each[stage] = max(0, taken[-1])
                 shared += max(0, taken[0] - taken[-1])
@@ -281,14 +315,16 @@ class ModelRunner:
         if prefill.extends:
             return LmPrefill(each.slot, prefill.inputs, prefill.rules, extends=True, keeps=prefill.keeps)
         state = self._voice(each.voice_id)
-        self._flow.open(each.slot, state.flow)
+        with self._speaking.entered():
+            self._flow.open(each.slot, state.flow)
         opened.append(each.slot)
         state.num_users += 1
         self._voice_of[each.slot] = each.voice_id
         return LmPrefill(each.slot, prefill.inputs, prefill.rules, each.seed, state.lm)
 
     def _close(self, slot: int, *, wipe: bool) -> None:
-        self._flow.close(slot, wipe=wipe)
+        with self._speaking.entered():
+            self._flow.close(slot, wipe=wipe)
         voice_id = self._voice_of.pop(slot, None)
         if voice_id is not None:
             self._voices[voice_id].num_users -= 1
@@ -299,14 +335,16 @@ class ModelRunner:
         if state is None:
             speaker = self._speakers[voice_id]
             dtype = self._model.flow.dtype
-            reference = FlowReference(
-                torch.from_numpy(speaker.flow_tokens).long()[None],
-                torch.from_numpy(speaker.flow_mel)[None].to(dtype),
-                torch.from_numpy(speaker.embedding)[None].to(dtype),
-            )
-            flow = self._with_pages(lambda: self._flow.add_voice(reference))
+            with self._speaking.entered():
+                reference = FlowReference(
+                    torch.from_numpy(speaker.flow_tokens).long()[None],
+                    torch.from_numpy(speaker.flow_mel)[None].to(dtype),
+                    torch.from_numpy(speaker.embedding)[None].to(dtype),
+                )
+                flow = self._with_pages(lambda: self._flow.add_voice(reference))
             text = speaker.lm_request(self._tokenizer, ()).prompt_text
-            state = self._voices[voice_id] = _VoiceState(flow, self._lm.add_voice(text) if text else None)
+            with self._sampling.entered():
+                state = self._voices[voice_id] = _VoiceState(flow, self._lm.add_voice(text) if text else None)
         self._voices.move_to_end(voice_id)
         return state
 
@@ -326,7 +364,7 @@ class ModelRunner:
         return bool(idle)
 
     @contextmanager
-    def _guarded(self) -> Iterator[None]:
+    def guarded(self) -> Iterator[None]:
         """Distinguish a device that is full, ``OutOfDeviceMemory``, from one that is gone, ``DeviceLost``."""
         try:
             yield

@@ -13,10 +13,11 @@ Runs on: the thread that owns the device.
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -33,8 +34,8 @@ from cc_tts.engines.cosyvoice.runners.graphs import (
     buckets_up_to,
     can_record,
     thinned,
-    upload,
 )
+from cc_tts.engines.cosyvoice.runners.lanes import Fetched, upload
 
 CROSSFADE_FRAMES: Final = 8
 """Each chunk begins with so many of the last mel frames of the one before. Their audio is made twice, held back the first
@@ -74,8 +75,30 @@ class VocoderRow:
         return self.num_crossfade + self.mel.shape[1]
 
 
-_Started = tuple[Sequence[VocoderRow], Sequence[slice], Tensor]
-"""A batch that is under way: its rows, which samples of each are given out, and the samples of all."""
+Started = tuple[Sequence[VocoderRow], Sequence[slice], Tensor]
+"""A batch that is under way: its rows, which samples of each are given out, and the samples of all, [rows, samples + 1]."""
+
+
+class Synthesis:
+    """Batches that are under way; their samples come to the host in one copy."""
+
+    def __init__(self, vocoder: "SlotVocoder", rows: Sequence[VocoderRow], started: Sequence[Started]) -> None:
+        self._vocoder = vocoder
+        self._rows = rows
+        self._started = [(batch, given, samples.shape) for batch, given, samples in started]
+        self.fetched = Fetched(torch.cat([samples.flatten() for *_, samples in started]))
+
+    def spoken(self) -> list[Spoken]:
+        """The audio of each row, in their order; here it waits for the device."""
+        done: dict[int, Spoken] = {}
+        samples = self.fetched.numbers().astype("<i2", copy=False)
+        for batch, given, shape in self._started:
+            ours, samples = np.split(samples, [shape.numel()])
+            for row, part, pcm in zip(batch, given, ours.reshape(shape), strict=True):
+                failed = not pcm[-1]
+                self._vocoder.num_not_finite += failed
+                done[row.slot] = Spoken(b"" if failed else pcm[part].tobytes(), failed=failed)
+        return [done[row.slot] for row in self._rows]
 
 
 def crossfade_window(num_samples: int = CROSSFADE_SAMPLES) -> Tensor:
@@ -137,8 +160,16 @@ class SlotVocoder(ABC):
         """Run and record one shape, on scratch."""
 
     @abstractmethod
+    def begin(self, rows: Sequence[VocoderRow]) -> Synthesis:
+        """Begin the audio of one row or more. One whose numbers are not finite fails; whoever asks for it frees its slot."""
+
     def synthesise(self, rows: Sequence[VocoderRow]) -> list[Spoken]:
         """The audio of each row, in their order. A row whose numbers are not finite fails, and its slot is free again."""
+        spoken = self.begin(rows).spoken() if rows else []
+        for row, piece in zip(rows, spoken, strict=True):
+            if piece.failed:
+                self.release(row.slot)
+        return spoken
 
     @torch.inference_mode()
     def warm_up(self, *, max_rows: int = ROW_BUCKETS[-1], step: int = 1) -> None:
@@ -153,25 +184,6 @@ class SlotVocoder(ABC):
     def release(self, slot: int) -> None:
         """Forget the stream of a slot, whatever it is doing. A free slot stays free."""
         self._num_done.pop(slot, None)
-
-    def _spoken(self, rows: Sequence[VocoderRow], started: Iterable[_Started]) -> list[Spoken]:
-        """The audio of batches that are all under way before the first is waited for, in the order of ``rows``."""
-        done: dict[int, Spoken] = {}
-        for batch, given, samples in started:
-            done.update(zip((row.slot for row in batch), self._to_pcm(batch, given, samples), strict=True))
-        return [done[row.slot] for row in rows]
-
-    def _to_pcm(self, batch: Sequence[VocoderRow], given: Sequence[slice], samples: Tensor) -> list[Spoken]:
-        """Bring a batch to the host, in one copy; here it waits for the device."""
-        on_host = samples.cpu().numpy().astype("<i2", copy=False)
-        result = []
-        for row, ours, pcm in zip(batch, given, on_host, strict=True):
-            failed = not pcm[-1]
-            if failed:
-                self.num_not_finite += 1
-                self.release(row.slot)
-            result.append(Spoken(b"" if failed else pcm[ours].tobytes(), failed=failed))
-        return result
 
 
 class VocoderRunner(SlotVocoder):
@@ -201,12 +213,8 @@ class VocoderRunner(SlotVocoder):
         return list(itertools.product(row_buckets, FRAME_BUCKETS[::-1], (0, 1)))
 
     @torch.inference_mode()
-    def synthesise(self, rows: Sequence[VocoderRow]) -> list[Spoken]:
-        """The audio of each row, in their order; all but a last chunk hold the audio of their last eight frames back and
-        have at least so many.
-
-        A row whose numbers are not finite fails, and its slot is free again.
-        """
+    def begin(self, rows: Sequence[VocoderRow]) -> Synthesis:
+        """All but a last chunk hold the audio of their last eight frames back and have at least so many."""
         started = []
         for bucket, batch in batches(rows, lambda row: row.num_frames, FRAME_BUCKETS, ROW_BUCKETS[-1]):
             num_rows, num_frames, _ = self._run.fit((bucket_of(len(batch), ROW_BUCKETS), bucket, 0))
@@ -215,7 +223,7 @@ class VocoderRunner(SlotVocoder):
             is_even = all(row.num_frames == num_frames for row in batch)
             given = [self._given(row) for row in batch]
             started.append((batch, given, self._call(batch, num_rows, num_frames, is_even=is_even)))
-        return self._spoken(rows, started)
+        return Synthesis(self, rows, started)
 
     def _given(self, row: VocoderRow) -> slice:
         return slice(0, self._hop * (row.num_frames - (0 if row.is_last else CROSSFADE_FRAMES)))

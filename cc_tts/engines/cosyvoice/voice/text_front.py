@@ -8,10 +8,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from cc_tts.engines.cosyvoice.engine.prefill import Bistream, Prefill, SamplingRules
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LengthLimits, LmRequest, SpeechIds
 from cc_tts.engines.cosyvoice.model.special_tokens import has_words, plain
 from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer
+from cc_tts.engines.cosyvoice.prefill import Bistream, Prefill, SamplingRules
 from cc_tts.engines.cosyvoice.runaway import pace_of
 from cc_tts.engines.cosyvoice.voice.speakers import Speaker
 from cc_tts.engines.cosyvoice.voice.spoken_text import as_sentence

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pytest
 
-from cc_tts.engines.cosyvoice.engine.prefill import Prefill, SamplingRules
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import SOS, TASK, LengthLimits
+from cc_tts.engines.cosyvoice.prefill import Prefill, SamplingRules
 from cc_tts.engines.cosyvoice.runaway import (
     LENGTH_FACTOR,
     LENGTH_SPARE,

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_tts.engines.cosyvoice.engine.prefill import Bistream, BistreamState, Prefill, SamplingRules
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import (
     SOS,
     TASK,
@@ -16,6 +15,7 @@ from cc_tts.engines.cosyvoice.model.networks.lm.inputs import (
     Table,
     text_inputs,
 )
+from cc_tts.engines.cosyvoice.prefill import Bistream, BistreamState, Prefill, SamplingRules
 from cc_tts.errors import EngineFailed
 
 pytestmark = pytest.mark.unit

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from cc_tts.engines.cosyvoice.engine.engine import MAX_WAITING_TEXTS
-from cc_tts.engines.cosyvoice.engine.prefill import Prefill
 from cc_tts.engines.cosyvoice.engine.sequence import MAX_AHEAD_MS
+from cc_tts.engines.cosyvoice.prefill import Prefill
 from cc_tts.engines.engine_core import StreamDone, StreamRequest
 from cc_tts.errors import EngineOverloaded, TextTooLong, UnknownVoice
 from tests.fakes.fake_device import BYTES_PER_TOKEN, FakeCosts

@@ -27,7 +27,7 @@ class Said:
 class Traffic:
     """Random events between random numbers of steps. ``Hall.step`` checks that ``has_work`` is exact."""
 
-    def __init__(self, seed: int, *, interleaved: bool) -> None:
+    def __init__(self, seed: int, *, interleaved: bool, overlaps: bool) -> None:
         self.rng = rng = random.Random(seed)
         num_slots = rng.randint(1, 10)
         self.config = {"interleaved": interleaved, "first_hop_tokens": rng.choice([10, 25])}
@@ -38,6 +38,7 @@ class Traffic:
             num_pages=rng.choice([8, 20, 500]),
             admits_all=rng.random() < 0.5,
             costs=costs,
+            overlaps=overlaps,
             **self.config,
         )
         self.said: dict[int, Said] = {}
@@ -92,11 +93,14 @@ class Traffic:
         hall.check_empty()
 
 
+@pytest.mark.parametrize("overlaps", [False, True], ids=["in turns", "overlapping"])
 @pytest.mark.parametrize("interleaved", [False, True])
 @given(seed=st.integers(0, 2**32))
 @settings(max_examples=60)
-def test_each_stream_ends_once_and_says_what_it_would_say_alone(seed: int, *, interleaved: bool) -> None:
-    traffic = Traffic(seed, interleaved=interleaved)
+def test_each_stream_ends_once_and_says_what_it_would_say_alone(
+    seed: int, *, interleaved: bool, overlaps: bool
+) -> None:
+    traffic = Traffic(seed, interleaved=interleaved, overlaps=overlaps)
     hall = traffic.hall
     for _ in range(40):
         traffic.event()

@@ -1,6 +1,7 @@
 """Plans as tables, and what holds for all of them."""
 
 import math
+from dataclasses import replace
 from typing import Final
 
 import pytest
@@ -129,6 +130,48 @@ LM_PLANS: dict[str, tuple[list[LmCandidate], list[FlowCandidate], LmPlan]] = {
         LmPlan(),
     ),
 }
+
+
+BESIDE_A_CALL: dict[str, tuple[float, list[LmCandidate], LmPlan]] = {  # how long it still takes, ms
+    "nobody lacks tokens": (40, [sampling(1, 100, 30)], LmPlan()),
+    "whoever lacks them has time until its end": (40, [sampling(1, 500, 20)], LmPlan()),
+    "somebody has not, so all are sampled, until its end": (  # 100 − 8 steps of 2 − 50 for its call
+        10,
+        [sampling(1, 500, 20), sampling(2, 30, 20)],
+        LmPlan(decode={2: 25, 1: 25}, num_steps=5),
+    ),
+    "a first piece does not wait, whatever its deadline": (
+        40,
+        [sampling(1, 5000, 0, is_first=True, num_prefill=100), sampling(2, 5000, 40)],
+        LmPlan(prefill=(1,), decode={1: 8, 2: 48}, num_steps=8),
+    ),
+    "prefills that would outlast it wait, but for one": (
+        4,
+        [sampling(key, 100, 0, is_first=True, num_prefill=100) for key in (1, 2)],
+        LmPlan(prefill=(1,), decode={1: 1}, num_steps=1),
+    ),
+    "a call that should have ended is looked after at each step": (
+        -5,
+        [sampling(1, 100, 0, is_first=True)],
+        LmPlan(decode={1: 1}, num_steps=1),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BESIDE_A_CALL)
+def test_what_is_sampled_beside_a_call(case: str) -> None:
+    left_ms, candidates, expected = BESIDE_A_CALL[case]
+    scheduler = Scheduler(LIMITS, constant_costs())
+    waiting = [ready(7, 1, is_first=True)]  # for its end
+    assert scheduler.plan_lm(NOW, candidates, waiting, call_end_ms=NOW + left_ms) == expected
+
+
+def test_a_listener_has_more_to_spare_where_tokens_and_calls_overlap() -> None:
+    spare_ms = []
+    for overlaps in (False, True):
+        scheduler = Scheduler(replace(LIMITS, overlaps=overlaps), constant_costs())
+        spare_ms.append(scheduler.spare_ms(NOW, [sampling(1, 310, 8)], [ready(key, 300) for key in range(2, 6)]))
+    assert spare_ms[1] > spare_ms[0]
 
 
 @pytest.mark.parametrize("name", LM_PLANS)

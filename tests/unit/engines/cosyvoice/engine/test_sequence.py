@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_tts.engines.cosyvoice.engine.prefill import Bistream, Prefill, SamplingRules
 from cc_tts.engines.cosyvoice.engine.schedule import ALL_AT_ONCE, exact_hop
 from cc_tts.engines.cosyvoice.engine.sequence import MAX_AHEAD_MS, Sequence, Stream
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LengthLimits, SpeechIds, speech_inputs
+from cc_tts.engines.cosyvoice.prefill import Bistream, Prefill, SamplingRules
 from cc_tts.engines.cosyvoice.runaway import MAX_REPEATED, Alarm, RunawayCause, RunawayGuard
 from cc_tts.media.listener_clock import ListenerClock
 from lab.cosyvoice.schedule import HopSchedule
@@ -164,6 +164,7 @@ def test_flow_calls_are_those_of_the_oracle_however_tokens_arrive(
             call = oracle.poll(len(sequence.tokens), finished=sequence.is_sampled)
             assert call is not None
             job = sequence.next_job()
+            sequence.speaking_ms = 0.0  # given out
             assert list(job.tokens) == text[num_flowed : call.num_tokens]
             assert (job.is_first, job.is_last) == (call.num_given == 0, call.finalize)
             assert sequence.num_given == call.num_given + call.num_new

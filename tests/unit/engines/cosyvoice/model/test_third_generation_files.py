@@ -17,7 +17,6 @@ pytest.importorskip("tokenizers")
 
 from cc_tts import wav_file  # noqa: E402
 from cc_tts.config.schema import LogConfig  # noqa: E402
-from cc_tts.engines.cosyvoice.engine.prefill import Bistream  # noqa: E402
 from cc_tts.engines.cosyvoice.model import loader, sizes  # noqa: E402
 from cc_tts.engines.cosyvoice.model.checkpoint import WrongModelVersion  # noqa: E402
 from cc_tts.engines.cosyvoice.model.directory import add_model_commands, check_model_dir, needed_files  # noqa: E402
@@ -32,6 +31,7 @@ from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LmInput, SpeechIds
 from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm  # noqa: E402
 from cc_tts.engines.cosyvoice.model.sizes import CAUSAL, DitConfig, FlowConfig, LmConfig, LookaheadConfig  # noqa: E402
 from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer  # noqa: E402
+from cc_tts.engines.cosyvoice.prefill import Bistream  # noqa: E402
 from cc_tts.engines.cosyvoice.runners.kv_cache import FlowArena  # noqa: E402
 from cc_tts.engines.cosyvoice.voice import features  # noqa: E402
 from cc_tts.engines.cosyvoice.voice.encoder import CosyVoiceReferenceEncoder  # noqa: E402

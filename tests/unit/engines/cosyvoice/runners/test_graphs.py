@@ -8,7 +8,8 @@ torch = pytest.importorskip("torch")
 
 from torch.cuda._utils import _get_device_index  # noqa: E402 - what set_device begins with
 
-from cc_tts.engines.cosyvoice.runners.graphs import GraphedCall, bucket_of, buckets_up_to, claim, upload  # noqa: E402
+from cc_tts.engines.cosyvoice.runners.graphs import GraphedCall, bucket_of, buckets_up_to, claim  # noqa: E402
+from cc_tts.engines.cosyvoice.runners.lanes import upload  # noqa: E402
 
 if TYPE_CHECKING:
     from torch import Tensor

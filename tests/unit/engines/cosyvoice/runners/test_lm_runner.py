@@ -8,7 +8,6 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from cc_tts.engines.cosyvoice.engine.device import Sampled  # noqa: E402
-from cc_tts.engines.cosyvoice.engine.prefill import UNLIMITED, Bistream, BistreamState, SamplingRules  # noqa: E402  # noqa: E402
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import (  # noqa: E402
     SOS,
     TASK,
@@ -20,6 +19,7 @@ from cc_tts.engines.cosyvoice.model.networks.lm.inputs import (  # noqa: E402
     text_inputs,
 )
 from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm  # noqa: E402
+from cc_tts.engines.cosyvoice.prefill import UNLIMITED, Bistream, BistreamState, SamplingRules  # noqa: E402  # noqa: E402
 from cc_tts.engines.cosyvoice.runners.lm import LmPrefill, LmRunner, LmVoice  # noqa: E402
 from lab.cosyvoice.networks import lm_of  # noqa: E402
 from lab.cosyvoice.tiny_model import NUM_CODES, tiny_states  # noqa: E402

@@ -4,7 +4,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from cc_tts.engines.cosyvoice.engine.prefill import SamplingRules  # noqa: E402
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import (  # noqa: E402
     SOS,
     LengthLimits,
@@ -16,6 +15,7 @@ from cc_tts.engines.cosyvoice.model.networks.lm.inputs import (  # noqa: E402
     text_inputs,
 )
 from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm  # noqa: E402
+from cc_tts.engines.cosyvoice.prefill import SamplingRules  # noqa: E402
 from cc_tts.engines.cosyvoice.runners.lm import LmPrefill, LmRunner  # noqa: E402
 from cc_tts.errors import EngineFailed  # noqa: E402
 from lab.cosyvoice.networks import lm_of  # noqa: E402

@@ -14,10 +14,10 @@ from cc_tts.engines.cosyvoice.engine.device import (  # noqa: E402
     SlotPrefill,
     SpeakJob,
 )
-from cc_tts.engines.cosyvoice.engine.prefill import Prefill, SamplingRules  # noqa: E402
 from cc_tts.engines.cosyvoice.model.loader import SpeechModel, load_model  # noqa: E402
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LengthLimits, SpeechIds  # noqa: E402
 from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer  # noqa: E402
+from cc_tts.engines.cosyvoice.prefill import Prefill, SamplingRules  # noqa: E402
 from cc_tts.engines.cosyvoice.runners.runner import ModelRunner  # noqa: E402
 from cc_tts.errors import EngineFailed  # noqa: E402
 from lab.cosyvoice.tiny_model import make_tiny_model  # noqa: E402
@@ -72,7 +72,7 @@ def test_a_sequence_takes_its_slot_everywhere_and_gives_it_back(model: Any) -> N
     assert held(runner) == (2, 2, 0, 2)
     drawn = runner.decode({0: 40, 2: 40}, 39)
     assert {slot: len(answer.ids) for slot, answer in drawn.items()} == {0: 40, 2: 40}
-    batch = runner.speak([job(0, is_last=False), job(2)])
+    batch = runner.speak([job(0, is_last=False), job(2)]).batch()
     assert [piece.failed for piece in batch.pieces] == [False, False]
     assert len(batch.pieces[1].pcm) == 40 * 1920
     assert held(runner)[2] == 1

@@ -7,10 +7,10 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("onnx")
 
-from cc_tts.engines.cosyvoice.engine.prefill import BistreamState
 from cc_tts.engines.cosyvoice.model import special_tokens
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import SOS, TASK, SpeechIds, Table, text_inputs
 from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer
+from cc_tts.engines.cosyvoice.prefill import BistreamState
 from cc_tts.engines.cosyvoice.runaway import MAX_PACE, MIN_PACE, TYPICAL_PACE
 from cc_tts.engines.cosyvoice.voice.text_front import (
     LIKELY_SPEECH_PER_TEXT,

@@ -9,7 +9,6 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
-from cc_tts.engines.cosyvoice.engine.prefill import SamplingRules  # noqa: E402
 from cc_tts.engines.cosyvoice.model.networks import page_kernels  # noqa: E402
 from cc_tts.engines.cosyvoice.model.networks import pages as pages_module  # noqa: E402
 from cc_tts.engines.cosyvoice.model.networks.flow.flow import Flow, FlowReference  # noqa: E402
@@ -18,6 +17,7 @@ from cc_tts.engines.cosyvoice.model.networks.lm import lm as lm_module  # noqa: 
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LengthLimits  # noqa: E402
 from cc_tts.engines.cosyvoice.model.networks.pages import PageForm, Pages, PageType, attend, most_apart  # noqa: E402
 from cc_tts.engines.cosyvoice.model.sizes import DitConfig, EncoderConfig, EstimatorConfig, FlowConfig, LookaheadConfig  # noqa: E402
+from cc_tts.engines.cosyvoice.prefill import SamplingRules  # noqa: E402
 from cc_tts.engines.cosyvoice.runners.flow import FlowRow, FlowRunner, FlowShape  # noqa: E402
 from cc_tts.engines.cosyvoice.runners.lm import LmPrefill, LmRunner  # noqa: E402
 from lab.cosyvoice.networks import lm_of  # noqa: E402

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cc_tts.engines.cosyvoice.runners.edges import soften
+from cc_tts.engines.cosyvoice.edges import soften
 
 pytestmark = pytest.mark.unit
 

@@ -75,7 +75,7 @@ _SERVICE = (
 )
 _KNOWN_SERVICE = (
     rf"(?<![\d.,:A-Za-z¥￥$€£额額分约達达共到过為为是值数-])"
-    rf"(?:12[13]\d\d|95\d{{3}}|100(?:01|10|15|50|60|86|99))"
+    rf"(?:12[13]\d\d|95\d{{3}}|96110|100(?:01|10|15|50|60|86|99))"
     rf"(?![\d{_COUNTED}]|[.,:/~～-]\d)"
 )
 """Short numbers of Chinese offices, banks and carriers (MIIT's numbering plan: 123xx, 95xxx, 100xx)."""

@@ -374,7 +374,7 @@ prepare_quantities = rewriter(
     ),  # of fractions only those with small numbers are usual
     (_DAY_OF_EVENT, _month_day),
     (
-        r"(?<=〔)(?:19|20)\d\d(?=〕)|(?<=[\[（(])(?:19|20)\d\d(?=[\]）)])",
+        r"(?<=〔)(?:19|20)\d\d(?=〕)|(?<=[\[（(])(?:19|20)\d\d(?=[\]）)])|(?<=字)(?:19|20)\d\d(?=第)",
         _digits,
     ),
     (

@@ -79,8 +79,17 @@ def loss(call: Call) -> str:
     return f"{100 * quality['packets_lost'] / expected:.1f}%" if expected else "-"
 
 
+def is_unheard(call: Call) -> bool:
+    """Return whether a far side that is not on hold gets our packets, and none of its own has come."""
+    quality = call["quality"]
+    is_up = call["state"] == "established" and not call["held"]
+    return bool(is_up and quality["packets_sent"] and not quality["packets_received"])
+
+
 def mos(call: Call) -> str:
     """Return the mean opinion score; an exclamation mark is behind one that callers complain about."""
+    if is_unheard(call):
+        return "unheard!"
     score = call["quality"]["mos"]
     return "-" if score is None else f"{score:.2f}{'!' if score < GOOD_MOS else ''}"
 

@@ -71,7 +71,7 @@ def frame(answers: Sequence[tuple[str, Answer]], size: tuple[int, int], now_s: f
 
 def _by_quality(call: dict[str, Any]) -> tuple[float, float]:
     score = call["quality"]["mos"]
-    return (5.0 if score is None else score, call["created_at"])
+    return (0.0 if tables.is_unheard(call) else 5.0 if score is None else score, call["created_at"])
 
 
 def _server_line(url: str, status: Any) -> str:

@@ -10,7 +10,8 @@ from cc_tts.operate.top import frame
 
 pytestmark = pytest.mark.unit
 
-BARE: dict[str, Any] = {"packets_received": 0, "packets_lost": 0, "mos": None}
+BARE: dict[str, Any] = {"packets_sent": 0, "packets_received": 0, "packets_lost": 0, "mos": None}
+UNHEARD = {**BARE, "packets_sent": 50}
 
 
 def call(id_: str, **more: Any) -> dict[str, Any]:
@@ -62,8 +63,9 @@ def test_the_time_of_an_ended_call_stands_still() -> None:
     ("quality", "mos", "loss"),
     [
         (BARE, "-", "-"),
-        ({"packets_received": 90, "packets_lost": 10, "mos": 2.5}, "2.50!", "10.0%"),
-        ({"packets_received": 100, "packets_lost": 0, "mos": 4.38}, "4.38", "0.0%"),
+        ({"packets_sent": 100, "packets_received": 90, "packets_lost": 10, "mos": 2.5}, "2.50!", "10.0%"),
+        ({"packets_sent": 100, "packets_received": 100, "packets_lost": 0, "mos": 4.38}, "4.38", "0.0%"),
+        (UNHEARD, "unheard!", "-"),
     ],
 )
 def test_quality_that_callers_complain_about_is_marked(quality: dict[str, Any], mos: str, loss: str) -> None:
@@ -76,12 +78,14 @@ def test_the_worst_call_is_first() -> None:
         call("good", quality={**BARE, "mos": 4.4}),
         call("unknown"),
         call("bad", quality={**BARE, "mos": 2.0}),
+        call("on_hold", quality=UNHEARD, held=True, created_at=1001.0),
+        call("unheard", quality=UNHEARD),
         call("over", state="terminated"),
     ]
     lines = frame([("http://a", (status(), calls)), ("http://b", ("nobody answers", []))], (120, 20), 1020.0)
     assert lines[1] == "http://a  ready  calls 2/8  workers 1/2  speaking 2  media late 1.5 ms"
     assert lines[2] == "http://b  nobody answers"
-    assert [line.split()[0] for line in lines[5:]] == ["bad", "good", "unknown"]
+    assert [line.split()[0] for line in lines[5:]] == ["unheard", "bad", "good", "unknown", "on_hold"]
 
 
 @pytest.mark.parametrize("others", [[], [("http://b", ("nobody answers", []))]])

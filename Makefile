@@ -19,6 +19,9 @@ HAS_TORCH = $(BIN)/python -c 'import importlib.util, sys; sys.exit(importlib.uti
 # where PyTorch is not installed all of it is Any: what strict mode says of Any then is not about our code
 WITHOUT_TORCH := --allow-subclassing-any --allow-untyped-decorators --no-warn-return-any --no-warn-unused-ignores --no-warn-unreachable
 
+# Without bytecode each of the many processes that tests start would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo voices cluster-demo run test test-gpu gpu-check unit check bench bench-engine fuzz neural parity clients docs pjsua2 lock clean
 

@@ -12,8 +12,8 @@ from cc_tts.text.zh import speakable as zh
 
 
 class Normalizer:
-    """Makes text speakable. The first text compiles the rules and the first Chinese text with a digit loads wetext, which
-    takes part of a second: call :meth:`warm_up` at start.
+    """Makes text speakable. The first text compiles the rules and the first Chinese one with what they do not know loads
+    wetext, which takes part of a second: call :meth:`warm_up` at start.
     """
 
     def warm_up(self) -> None:

@@ -21,7 +21,7 @@ def in_order(*rules: tuple[str, Say | str]) -> Callable[[str], str]:
 
 def rewriter(*rules: tuple[str, str | Callable[[re.Match[str]], str]]) -> Callable[[str], str]:
     """A function that applies rules one after the other, without spaces beyond what they give. Its first call compiles them:
-    all rules take 0.3 s of a processor (measured), and most processes that import them prepare no text.
+    all rules take a quarter of a second of a processor (measured), and most processes that import them prepare no text.
     """
 
     @cache

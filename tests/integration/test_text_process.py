@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import sys
 import time
 from collections.abc import AsyncIterator
 from typing import Any, cast
@@ -218,3 +219,9 @@ async def test_replaced_parts_cross_over(process: TextProcess) -> None:
     assert chunks[0].spoken == "Call Shivawn on zero eight zero zero."
     assert chunks[0].replaced == ((5, 12, 5, 12), (16, 36, 16, 20))
     assert text.startswith("".join(chunk.source for chunk in chunks))
+
+
+async def test_what_is_warm_loads_nothing_for_a_text() -> None:
+    code = "import sys; from cc_tts.text.normalizer import Normalizer; Normalizer().warm_up(); print('wetext' in sys.modules)"
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
+    assert await process.communicate() == (b"True\n", None)

@@ -42,6 +42,7 @@ class ModelConfig:
     flow_context_s: Annotated[int, msgspec.Meta(ge=0, le=60)] = 0
     state_memory_bytes: Annotated[int, msgspec.Meta(ge=0)] = 0
     graphs: bool | Literal["compiled"] = True
+    overlap: bool = True
 
     @property
     def sound(self) -> tuple[str, int, bool, int, int, str]:

@@ -77,6 +77,7 @@ def make_loader(settings: WorkerSettings) -> EngineLoader:
         num_threads=1 if is_cuda else tts.num_threads,
         memory_bytes=model.state_memory_bytes,
         graphs=model.graphs is not False,
+        overlaps=model.overlap,
         compiles=is_cuda and model.graphs == "compiled" and may_compile(),
         checks_only=settings.purpose == "check",
         calibration_rows=() if settings.purpose == "say" else calibration_rows,  # nobody is refused there

@@ -44,12 +44,13 @@ def test_settings_reach_the_engine() -> None:
         flow_context_s=4,
         num_threads=2,
         graphs=False,
+        overlap=False,
     )._config
     engine = config.engine
     assert (engine.max_streams, engine.interleaved, engine.first_audio_target_ms) == (7, True, 120.0)
     assert (engine.max_utilisation, engine.first_hop_tokens, engine.admits_all) == (0.5, 15, False)
     assert (config.memory_bytes, config.num_threads, config.graphs) == (1234, 2, False)
-    assert (config.flow_steps, config.flow_context) == (6, 4)
+    assert (config.flow_steps, config.flow_context, config.overlaps) == (6, 4, False)
     assert config.device == torch.device("cpu")
 
 

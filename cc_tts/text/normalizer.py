@@ -20,6 +20,10 @@ class Normalizer:
         """Load what would otherwise be loaded by the first text. Blocks; call it in a thread."""
         zh.warm_up()
         zh.speakable("您好，请拨打400-800-1234。")
+        self.load_english()
+
+    def load_english(self) -> None:
+        """Compile the rules for English."""
         for day_first in (False, True):
             en.speakable("Call 1-800-555-0199 on 11/20/2026.", day_first=day_first)
 

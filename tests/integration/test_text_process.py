@@ -225,3 +225,34 @@ async def test_what_is_warm_loads_nothing_for_a_text() -> None:
     code = "import sys, cc_tts.text.normalizer as n; n.Normalizer().warm_up(); print('wetext' in sys.modules)"
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
     assert (await process.communicate())[0] == b"True\n"
+
+
+async def test_a_server_that_has_started_compiles_no_rules_for_a_short_text() -> None:
+    code = """
+import asyncio
+import re
+from cc_tts.text import substitution
+compiled = []
+class Counting:
+    def compile(self, pattern):
+        compiled.append(pattern)
+        return re.compile(pattern)
+    def __getattr__(self, name):
+        return getattr(re, name)
+substitution.re = Counting()
+from cc_tts.clock import MonotonicClock
+from cc_tts.config.schema import LogConfig
+from cc_tts.text.normalizer import Normalizer
+from cc_tts.text.process.client import TextProcess
+async def main():
+    process = TextProcess(clock=MonotonicClock(), log=LogConfig(), on_down=lambda: None)
+    await process.start()
+    was = len(compiled)
+    for language in ("en-US", "en-GB"):
+        Normalizer().normalize("See 18 U.S.C. 1 on 3/4/2026 at 5 pm, $5.", language)
+    print(was > 100, len(compiled) - was)
+    await process.stop()
+asyncio.run(main())
+"""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
+    assert (await process.communicate())[0].split()[-2:] == [b"True", b"0"]

@@ -118,8 +118,6 @@ class TextProcess:
         self._here: dict[TextPreparation, asyncio.Task[None]] = {}
         """Those that the server prepares."""
         self._normalizer = Normalizer()
-        self._is_warm = False
-        """Whether the rules are loaded in the server, or are being loaded."""
         self._executor = BoundedExecutor(1, "text")
         self._turn = asyncio.Lock()
         self._watchdog = Watchdog(clock, max_step_s=2 * _POLL_S)
@@ -149,12 +147,14 @@ class TextProcess:
         return len(self._texts) + len(self._here)
 
     async def start(self) -> None:
-        """Start it and let it load its rules.
+        """Start it and let it load its rules, and the server those for the short texts that it prepares itself.
 
         Raises:
             ProcessFailed: it does not start.
         """
+        rules = self._executor.submit(self._normalizer.load_english)
         await self.supervisor.start()
+        await asyncio.wrap_future(rules)
 
     async def stop(self) -> None:
         await self.supervisor.stop()
@@ -203,21 +203,13 @@ class TextProcess:
 
     async def _watch(self) -> None:
         """Take the texts back from a process that does not answer."""
-        while self._texts and (silent_s := self._watchdog.poll()) < STALL_TIMEOUT_S:
-            if silent_s > STALL_TIMEOUT_S / 2:
-                self._warm_up()
+        while self._texts and self._watchdog.poll() < STALL_TIMEOUT_S:  # noqa: ASYNC110 - a stall is no event
             await asyncio.sleep(_POLL_S)
         self._watcher = None
         if self._texts:
             log.warning("text_process_stalled", num_texts=len(self._texts), consequence="the server prepares them")
         for request_id in list(self._texts):
             self._prepare_here(self._withdraw(request_id))
-
-    def _warm_up(self) -> None:
-        """Load the rules once, while it is not yet known whether the process is stalled."""
-        if not self._is_warm:
-            self._is_warm = True
-            self._executor.submit(self._normalizer.warm_up)
 
     def _prepare_here(self, preparation: TextPreparation) -> None:
         working = preparation.prepare_here(self._normalizer, self._executor, self._turn)

@@ -51,7 +51,7 @@ def run(unpacked: Path, tmp_path: Path) -> Run:
         return subprocess.run(
             [sys.executable, "-P", "-m", "cc_tts.cli", *arguments],
             cwd=tmp_path,
-            env={**inherited, "PYTHONPATH": str(unpacked), **environment},
+            env={**inherited, "PYTHONPATH": str(unpacked), "PYTHONDONTWRITEBYTECODE": "1", **environment},
             capture_output=True,
             text=True,
             timeout=TIMEOUT_S,

@@ -182,7 +182,7 @@ class OrderedStreams(TorchDispatchMode):
         now = stream.clock[stream.number]
         for key, tensor in made.items():
             self._check_gone(self._used.get(key))
-            self._used[key] = Used(StorageWeakRef(tensor.untyped_storage()), stream.number, (stream.number, now))
+            self._used[key] = Used(StorageWeakRef(tensor.untyped_storage()), stream.number, (stream.number, now))  # type: ignore[no-untyped-call]
         return answer
 
     def _begin(self, stream: Stream) -> None:
@@ -197,9 +197,9 @@ class OrderedStreams(TorchDispatchMode):
 
     def _use(self, stream: Stream, key: int, tensor: Tensor, *, writes: bool) -> None:
         used = self._used.get(key)
-        if used is None or used.alive.expired():
+        if used is None or used.alive.expired():  # type: ignore[no-untyped-call]
             self._check_gone(used)
-            used = self._used[key] = Used(StorageWeakRef(tensor.untyped_storage()), None)
+            used = self._used[key] = Used(StorageWeakRef(tensor.untyped_storage()), None)  # type: ignore[no-untyped-call]
         before = dict([used.written] if used.written is not None else [])
         if writes:
             before = joined(before, used.read)
@@ -223,7 +223,7 @@ class OrderedStreams(TorchDispatchMode):
 
     def look_for_memory_that_is_gone(self) -> None:
         """Of what was freed, another stream's uses must be over as far as the stream knows that gets it back."""
-        for key in [key for key, used in self._used.items() if used.alive.expired()]:
+        for key in [key for key, used in self._used.items() if used.alive.expired()]:  # type: ignore[no-untyped-call]
             self._check_gone(self._used.pop(key))
 
     def _check_gone(self, used: Used | None) -> None:

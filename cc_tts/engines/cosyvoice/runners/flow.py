@@ -324,7 +324,7 @@ class FlowRunner:
             "slots": _filled([[work.slot for work in works]], 1, num_rows)[0],  # [B]
         }
         packed = upload(torch.from_numpy(np.concatenate([part.ravel() for part in parts.values()])), self._device)
-        numbers = packed.split([part.size for part in parts.values()])
+        numbers = torch.split(packed, [part.size for part in parts.values()])
         views = {name: each.view(part.shape) for (name, part), each in zip(parts.items(), numbers, strict=True)}
         return {**views, "cond": cond}  # [B, 2 T, mels]
 

@@ -47,7 +47,7 @@ class Lane:
     """A stream of the device, which begins behind what the caller's stream was given before."""
 
     def __init__(self, device: torch.device) -> None:
-        self._stream = torch.cuda.Stream() if has_streams(device) else None
+        self._stream = torch.cuda.Stream() if has_streams(device) else None  # type: ignore[no-untyped-call]
         self.follow()
 
     def follow(self) -> None:
@@ -72,7 +72,7 @@ class Mark:
         self.at_ns = clock.now_ns()
         self.event: torch.cuda.Event | None = None
         if has_streams(device):
-            self.event = torch.cuda.Event(enable_timing=True)
+            self.event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
             self.event.record()
 
     def ms_since(self, earlier: "Mark") -> float:
@@ -80,7 +80,7 @@ class Mark:
         if self.event is None or earlier.event is None:
             return ms_between(earlier.at_ns, self.at_ns)
         self.event.synchronize()  # it may be a moment behind what was fetched
-        return earlier.event.elapsed_time(self.event)
+        return float(earlier.event.elapsed_time(self.event))
 
 
 class Fetched:
@@ -92,14 +92,14 @@ class Fetched:
         if has_streams(values.device):
             self._values = pinned(values)
             self._values.copy_(values, non_blocking=True)
-            self._event = torch.cuda.Event()
+            self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]
             self._event.record()
 
     def wait(self, limit_ms: float, clock: Clock) -> bool:
         """Wait until they are there, but at most so long; returns whether they are."""
         begin_ns = clock.now_ns()
         pause = threading.Event()  # nobody sets it
-        while self._event is not None and not self._event.query():
+        while self._event is not None and not self._event.query():  # type: ignore[no-untyped-call]
             if ms_between(begin_ns, clock.now_ns()) >= limit_ms:
                 return False
             pause.wait(POLL_S)

@@ -20,10 +20,10 @@ _FUNCTION_WORDS_OF = {
     ),
     "es": (
         "el los las una usted su sus para por con que está están gracias muy pero cuando más y hola buenos buenas día días "
-        "llamada cuenta número pulse marque espere favor nuestro nuestra ha hay tiene puede es del al sí"
+        "llamada cuenta número pulse marque espere favor nuestro nuestra ha hay tiene puede es de del al sí"
     ),
     "fr": (
-        "le les des une est sont vous votre vos nous notre pour avec dans sur merci bonjour ce cette qui pas plus et aux du "
+        "le les de des une est sont vous votre vos nous notre pour avec dans sur merci bonjour ce cette qui pas plus et aux du "
         "au veuillez appuyez appel compte numéro être avez je il elle ne sera"
     ),
     "de": (
@@ -35,7 +35,7 @@ _FUNCTION_WORDS_OF = {
         "conto numero attendere si può ha questo questa ed vi suoi"
     ),
     "pt": (
-        "o os as um uma é são você seu sua para por com que obrigado obrigada não em da do das dos na no ligação conta "
+        "o os as um uma é são você seu sua para por com que obrigado obrigada não em de da do das dos na no ligação conta "
         "número aguarde tecle digite bom dia olá está ou mais e"
     ),
     "nl": (

@@ -23,8 +23,8 @@ _FUNCTION_WORDS_OF = {
         "llamada cuenta número pulse marque espere favor nuestro nuestra ha hay tiene puede es de del al sí"
     ),
     "fr": (
-        "le les de des une est sont vous votre vos nous notre pour avec dans sur merci bonjour ce cette qui pas plus et aux du "
-        "au veuillez appuyez appel compte numéro être avez je il elle ne sera"
+        "le les de des une est sont vous votre vos nous notre pour avec dans sur merci bonjour ce cette qui pas plus et aux "
+        "du au veuillez appuyez appel compte numéro être avez je il elle ne sera"
     ),
     "de": (
         "der die das und ist sind ein eine einen sie ihr ihre ihren wir uns unser für mit auf nicht von zu bitte danke "

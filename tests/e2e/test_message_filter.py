@@ -553,7 +553,7 @@ async def test_registrars_that_answer_strangely(build: str, tmp_path: Path, answ
                 own = re.search(r"^Contact: (<[^>]*>)", request, re.MULTILINE)
                 assert own is not None
                 registrar.answer("200 OK", headers=lines.replace("{own}", own[1]))
-                if "Expires: -1" not in lines:  # a lifetime that is none registers nobody
+                if "Expires: -1" not in lines:  # PJSIP cannot read the answer: it counts for none
                     await is_registered(server, name)
                 stack.callback(asyncio.create_task(answer_the_rest(registrar)).cancel)
 

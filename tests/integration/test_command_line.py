@@ -55,16 +55,7 @@ def test_asking_for_help_imports_nothing_that_is_slow(arguments: list[str]) -> N
 
 def test_only_a_process_that_prepares_texts_compiles_their_rules_and_warm_up_compiles_all() -> None:
     code = """
-import re
-from cc_tts.text import substitution
-compiled = []
-class Counting:
-    def compile(self, pattern):
-        compiled.append(pattern)
-        return re.compile(pattern)
-    def __getattr__(self, name):
-        return getattr(re, name)
-substitution.re = Counting()
+from tests.support.counted_rules import compiled
 import cc_tts.server
 from cc_tts.text.normalizer import Normalizer
 print(len(compiled))

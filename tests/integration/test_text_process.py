@@ -230,16 +230,7 @@ async def test_what_is_warm_loads_nothing_for_a_text() -> None:
 async def test_a_server_that_has_started_compiles_no_rules_for_a_short_text() -> None:
     code = """
 import asyncio
-import re
-from cc_tts.text import substitution
-compiled = []
-class Counting:
-    def compile(self, pattern):
-        compiled.append(pattern)
-        return re.compile(pattern)
-    def __getattr__(self, name):
-        return getattr(re, name)
-substitution.re = Counting()
+from tests.support.counted_rules import compiled
 from cc_tts.clock import MonotonicClock
 from cc_tts.config.schema import LogConfig
 from cc_tts.text.normalizer import Normalizer

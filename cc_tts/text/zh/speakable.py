@@ -55,7 +55,9 @@ _SIGNS = {
 
 
 def warm_up() -> None:
-    """Load wetext (its import reads every transducer from the wheel). Blocks for part of a second."""
+    """Compile what decides whether a clause needs wetext, and load that (its import reads every transducer from the wheel).
+    Blocks for part of a second.
+    """
     _say_quantities("您好1")
     _wetext()
 

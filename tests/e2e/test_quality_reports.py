@@ -1,9 +1,10 @@
 """How a call sounds, as others are told it: RTCP-XR with the far side, a report to a collector, levels of a live call."""
 
 import asyncio
+import contextlib
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -63,22 +64,32 @@ async def shown(server: Server, wanted: Callable[[Json], Any], query: str = "") 
             await asyncio.sleep(0.1)
 
 
-async def test_both_sides_say_how_they_hear_each_other_and_a_collector_is_told(tmp_path: Path) -> None:
-    collector = await Sipp.answer("collector", folder=tmp_path, calls=2)
+@contextlib.asynccontextmanager
+async def reporting(folder: Path, collector: Sipp, **settings: str) -> AsyncIterator[Server]:
+    """A server that is registered, and tells a collector of its calls with the password of its registration."""
     async with (
         RawPeer() as registrar,
         server_with(
-            tmp_path,
+            folder,
             quality__collector=f"sip:vq@{HOST}:{collector.port}",
             registration__registrar=f"sip:{HOST}:{registrar.port}",
             registration__username="greet",
             registration__password="open sesame",
+            **settings,
         ) as server,
-        RawCaller("long", server.sip_port) as caller,
-        RtpPeer() as phone,
     ):
         await registrar.expect("REGISTER")
         registrar.answer("200 OK", headers=f"Contact: <sip:greet@{HOST}:{server.sip_port}>;expires=60\r\n")
+        yield server
+
+
+async def test_both_sides_say_how_they_hear_each_other_and_a_collector_is_told(tmp_path: Path) -> None:
+    collector = await Sipp.answer("collector", folder=tmp_path, calls=2)
+    async with (
+        reporting(tmp_path, collector) as server,
+        RawCaller("long", server.sip_port) as caller,
+        RtpPeer() as phone,
+    ):
         caller.send("INVITE", body=SDP.format(port=phone.port, formats="0 101") + f"{ASKED}\r\n")
         answer = await caller.acknowledge(200)
         assert ASKED in answer.text
@@ -118,20 +129,10 @@ async def test_both_sides_say_how_they_hear_each_other_and_a_collector_is_told(t
 async def test_a_call_on_hold_is_reported_while_it_lasts_and_at_its_end(tmp_path: Path) -> None:
     collector = await Sipp.answer("collector", folder=tmp_path, calls=4)
     async with (
-        RawPeer() as registrar,
-        server_with(
-            tmp_path,
-            quality__collector=f"sip:vq@{HOST}:{collector.port}",
-            quality__interval_s="5",
-            registration__registrar=f"sip:{HOST}:{registrar.port}",
-            registration__username="greet",
-            registration__password="open sesame",
-        ) as server,
+        reporting(tmp_path, collector, quality__interval_s="5") as server,
         RawCaller("long", server.sip_port) as caller,
         RtpPeer() as phone,
     ):
-        await registrar.expect("REGISTER")
-        registrar.answer("200 OK", headers=f"Contact: <sip:greet@{HOST}:{server.sip_port}>;expires=60\r\n")
         await caller.establish(rtp_port=phone.port)
         caller.send("INVITE", body=SDP.format(port=phone.port, formats="0 101") + "a=sendonly\r\n")
         assert "a=recvonly" in (await caller.acknowledge(200)).text

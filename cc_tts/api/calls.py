@@ -89,7 +89,6 @@ class BridgeTo(schemas.Body, frozen=True):
     ] = True
 
     def request(self, client_state: str | None) -> BridgeRequest:
-        """The request to the layer below."""
         return BridgeRequest(
             other_call_id=self.call_id,
             on_hangup=self.on_hangup,

@@ -72,7 +72,6 @@ async def get_cluster(request: web.Request) -> views.Cluster:
 
 
 def as_node(config: Config, registry: CallRegistry, nodes: LineNodes) -> Node:
-    """How the nodes of a cluster see this server."""
     return Node(
         name=config.server.node_name,
         base_url=nodes.base_url,

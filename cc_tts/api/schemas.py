@@ -351,7 +351,6 @@ class CallUpdate(Body, frozen=True):
     client_state: ClientState | UnsetType | None = UNSET
 
     def merged_defaults(self, defaults: PromptDefaults) -> PromptDefaults:
-        """The defaults with these changes."""
         names = ("voice", "language", "speed", "instructions")
         changed: dict[str, Any] = {name: value for name in names if (value := getattr(self, name)) is not UNSET}
         if self.lexicons is not UNSET:

@@ -256,7 +256,6 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, endpoint: Endpoint, now_ns: int) -> Self:
-        """Show an endpoint as it is now."""
         target, health, oldest_ns = endpoint.target, endpoint.health, endpoint.queue.oldest_ns
         return cls(
             name=target.name,
@@ -308,7 +307,6 @@ class StagedPrompt(View, frozen=True, kw_only=True):
 
     @property
     def id(self) -> str:
-        """Its id, for the path of what was made."""
         return self.prompt_id
 
 

@@ -91,7 +91,6 @@ class Call(CallInfo):
 
     @property
     def state(self) -> CallState:
-        """Where the call stands."""
         return self.machine.state
 
     @property
@@ -344,7 +343,6 @@ class Call(CallInfo):
     # --- what the UA process reports -------------------------------------------------------------------------------------
 
     def on_report(self, report: messages.CallReport) -> None:
-        """Take in what the UA process reports of this call."""
         self._reports[type(report)](self, report)
 
     def _on_placed(self, placed: messages.CallPlaced) -> None:
@@ -492,7 +490,6 @@ class Call(CallInfo):
 
 
 def _ends_call(utterance: Utterance, *, is_last: bool) -> bool:
-    """Whether a complete utterance takes the call with it."""
     if utterance.prompt.then != "hangup":
         return False
     if utterance.completion_cause is CompletionCause.BARGE_IN:

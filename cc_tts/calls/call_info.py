@@ -104,12 +104,10 @@ class CallInfo:
             raise LineUnsupported(f"call {self.id} came by {self.transport}, which has no {command}{instead}")
 
     def note_media(self, media: messages.MediaActive) -> None:
-        """Take in what the leg's media are."""
         self.codec, self.clock_rate_hz, self.srtp = media.codec, media.clock_rate_hz, media.srtp
         self.dtmf_method = media.dtmf
 
     def note_quality(self, report: messages.QualityReport) -> None:
-        """Take in how it sounds."""
         self.quality, self.levels = report.quality, report.levels
 
     def note_leg(self, snapshot: messages.CallSnapshot) -> None:
@@ -153,12 +151,10 @@ class CallInfo:
 
     @property
     def of_events(self) -> dict[str, Any]:
-        """The facts by which its events are handed out."""
         return {"call_id": self.id, "tenant": self.tenant, "webhook": self.webhook, "trace": self.trace}
 
     @property
     def parties(self) -> dict[str, Any]:
-        """The fields that events of a new call have."""
         names = ("direction", "caller", "callee", "sip_call_id", "headers", "uri_parameters")
         return {name: getattr(self, name) for name in names} | {"trunk": self.trunk or UNSET}
 
@@ -181,7 +177,6 @@ class CallTimer:
         self._handle = asyncio.get_running_loop().call_later(delay_s, self._run, action)
 
     def cancel(self) -> None:
-        """Forget what was to run."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None

@@ -52,7 +52,6 @@ class CallTable:
         return call_id in self.live or call_id in self.ended
 
     def add(self, call: Call) -> None:
-        """Take in a new call and count it."""
         self.restore(call)
         self._services.metrics.calls_total.labels(direction=call.direction).inc()
 
@@ -75,7 +74,6 @@ class CallTable:
             self._reservations[call_id] = self._services.tenants.hold_call(tenant, is_up=is_up)
 
     def release(self, call_id: str) -> None:
-        """Count it no more."""
         self._services.trunks.release(call_id)
         if (reservation := self._reservations.pop(call_id, None)) is not None:
             reservation.release()
@@ -88,7 +86,6 @@ class CallTable:
                 await asyncio.wait_for(self._empty.wait(), timeout_s)
 
     def retire(self, call: Call) -> None:
-        """Keep a call that is over for a while."""
         ending = call.ending
         assert ending is not None
         services = self._services

@@ -86,7 +86,6 @@ class Followers:
             raise CapacityExceeded(f"{limit} {what} are open on this call: {key}", retry_after_s=1)
 
     def join(self, follower: Follower) -> None:
-        """Have somebody follow the call."""
         self._followers[follower] = None
 
     def __iter__(self) -> Iterator[Follower]:
@@ -107,7 +106,6 @@ class Followers:
             each.on_key(digit, duration_ms)
 
     def prompt_complete(self, utterance: Utterance) -> None:
-        """Tell that a prompt is over."""
         for each in self:
             each.on_prompt_complete(utterance)
 

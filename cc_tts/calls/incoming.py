@@ -63,14 +63,12 @@ class IncomingCalls:
         self._trusted_peers = PeerList(config.sip.trusted_peers)
 
     def take(self, message: messages.IncomingCall) -> None:
-        """Take in an INVITE."""
         call = self._new_call(message)
         self._table.add(call)
         self._services.trunks.note_up(call.id, call.trunk)
         self._present(call, message)
 
     def adopt(self, snapshot: messages.CallSnapshot) -> None:
-        """Restore a call of a server before this one."""
         record = records.decode(snapshot.record)
         is_up = record is not None and record.local_reason is None
         if snapshot.invite is not None and snapshot.state == "invited":

@@ -76,7 +76,6 @@ class OutgoingCalls:
         self.reload(services.config)
 
     def reload(self, config: Config) -> None:
-        """Place calls by this from now on."""
         self._config = config
         self._trusted_peers = PeerList(config.sip.trusted_peers)
 

@@ -101,12 +101,10 @@ class CallRegistry:
 
     @property
     def staged(self) -> StagedPrompts:
-        """The prompts that are staged under an id."""
         return self._services.staged
 
     @property
     def num_calls(self) -> int:
-        """Calls that have not ended."""
         return len(self._table.live)
 
     @property
@@ -146,7 +144,6 @@ class CallRegistry:
         return await self._ua.trace(call.id, call.sip_call_id)
 
     def has(self, id_: str) -> bool:
-        """Whether a call or an utterance of this id is here."""
         return id_ in self._table or id_ in self._services.utterances
 
     def utterance(self, utterance_id: str) -> Utterance:
@@ -233,7 +230,6 @@ class CallRegistry:
         log.info("sip_ready", **build)
 
     def on_ua_down(self, reason: str, call_ids: Collection[str]) -> None:
-        """These calls ended with a UA process."""
         for call_id in call_ids:
             if (call := self._table.live.get(call_id)) is not None:
                 call.terminate(Ending("failed", "ua_process_died"))
@@ -246,7 +242,6 @@ class CallRegistry:
         log.error("sip_down", reason=reason)
 
     def on_ua_message(self, message: Message, payload: bytes = b"") -> None:
-        """Take in a report of a UA process."""
         try:
             if not isinstance(message, messages.CallAudio):
                 self._dispatch(message)

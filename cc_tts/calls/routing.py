@@ -230,7 +230,6 @@ _GATHER_PARAMETERS: Final[header_parameters.Parameters] = {
 def _first_prompt(
     tts_headers: Mapping[str, str], route: RouteConfig, style: TextContent, then: Then, max_text_chars: int
 ) -> Prompt | None:
-    """Return the prompt of a header, else the route's greeting."""
     content = _header_content(tts_headers, style, max_text_chars)
     if content is None and route.greeting_prompt:
         content = _announced(route.greeting_prompt)
@@ -395,7 +394,6 @@ def _announced_text(parameters: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _announced(prompt: str) -> StagedContent | UrlContent:
-    """The staged prompt of an id, or the file at a URL."""
     return UrlContent(prompt) if is_url(prompt) else StagedContent(prompt)
 
 

@@ -28,12 +28,10 @@ def note_begin(call: CallInfo) -> None:
 
 
 def note_answer(call: CallInfo) -> None:
-    """Log that a call is established."""
     _log(call, "call_answered", codec=call.codec, transport=call.transport, srtp=call.srtp)
 
 
 def note_end(call: CallInfo, ending: Ending) -> None:
-    """Log how a call ended and what was sent and received."""
     quality = call.quality
     _log(
         call,
@@ -63,7 +61,6 @@ def duration_ms(call: CallInfo) -> int:
 
 
 def accounting_line(call: CallInfo, ending: Ending) -> CallLine:
-    """The line of a call that is over."""
     return CallLine(
         tenant=call.tenant,
         call_id=call.id,

@@ -70,7 +70,6 @@ class TenantLeases:
         """The division as it would be if all nodes could be told at once, and when it was worked out."""
 
     def report(self, node: str, tenants: Mapping[str, TenantUse]) -> None:
-        """Note what a node's tenants use now."""
         now_ns = self._clock.now_ns()
         limit_ns = now_ns - round(TTL_S * 1e9)
         for name in [name for name, known in self._nodes.items() if known.at_ns < limit_ns]:

@@ -63,12 +63,10 @@ def ulaw_encode(pcm: bytes) -> bytes:
 
 
 def ulaw_decode(octets: bytes) -> bytes:
-    """μ-law octets → 16-bit PCM."""
     return _ULAW_TO_PCM.take(np.frombuffer(octets, np.uint8)).tobytes()
 
 
 def alaw_decode(octets: bytes) -> bytes:
-    """A-law octets → 16-bit PCM."""
     return _ALAW_TO_PCM.take(np.frombuffer(octets, np.uint8)).tobytes()
 
 

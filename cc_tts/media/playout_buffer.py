@@ -84,7 +84,6 @@ class _Queued:
 
     @property
     def available(self) -> int:
-        """Bytes written and not read."""
         return self.num_written - self.num_read
 
 

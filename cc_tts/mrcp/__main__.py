@@ -54,7 +54,6 @@ class ServerLink:
         """The exit status, once the server is gone or has asked for the end."""
 
     def start(self, on_message: Take) -> None:
-        """Take in what the server sends."""
         asyncio.get_running_loop().add_reader(self._channel.fileno(), self._read, on_message)
 
     def _read(self, on_message: Take) -> None:
@@ -72,7 +71,6 @@ class ServerLink:
             self._end(child.EXIT_SERVER_GONE)
 
     def send(self, message: Message, payload: bytes = b"") -> None:
-        """Send a message, as soon as the server takes it."""
         if self.over.done() and self.over.result():
             return
         try:

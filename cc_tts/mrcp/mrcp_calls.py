@@ -137,13 +137,11 @@ class MrcpCall:
             self._line.drop_target()
 
     def end(self, reason: str) -> None:
-        """The dialog is over."""
         self._close_channel(reason)
         self._line.close()
         self._calls.over(self, reason)
 
     def hang_up(self, reason: str) -> None:
-        """End it by a BYE."""
         self._dialog.hang_up(reason)
 
     def _close_channel(self, reason: str) -> None:
@@ -230,7 +228,6 @@ class MrcpCalls:
         return call, answer
 
     def _full(self, reason: str, dialog: Dialog) -> Refusal:
-        """Return the refusal of a session that there is no place for now."""
         source = dialog.flow.peer[0]
         log.warning("mrcp_session_refused", reason=reason, sip_call_id=dialog.call_id, source=source)
         return Refusal(503, reason, headers=[("Retry-After", str(self._settings.sip.retry_after_s))])
@@ -291,7 +288,6 @@ class MrcpCalls:
         return synthesizer
 
     def close_channel(self, call: MrcpCall, channel_id: str) -> None:
-        """The channel of a call is gone, and what was asked of the server for it."""
         self._control.remove(channel_id)
         self._of_number = {number: each for number, each in self._of_number.items() if each is not call}
 

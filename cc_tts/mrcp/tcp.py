@@ -91,7 +91,6 @@ class TcpListener:
         return int(server.sockets[0].getsockname()[1])
 
     def take(self, connection: TcpConnection) -> bool:
-        """Whether a connection may stay."""
         if not self._may_connect(connection.peer[0]) or len(self._connections) >= MAX_CONNECTIONS:
             return False
         self._connections.add(connection)
@@ -101,12 +100,10 @@ class TcpListener:
         self._connections.discard(connection)
 
     def close_unused(self, now_s: float) -> None:
-        """Close the connections that nobody needs."""
         for connection in [each for each in self._connections if each.is_unused(now_s)]:
             connection.close()
 
     def close(self) -> None:
-        """Listen no more, and close what is open."""
         for server in self._servers:
             server.close()
         for connection in tuple(self._connections):

@@ -171,7 +171,6 @@ def _json(value: object, status: int = 200) -> web.Response:
 
 
 async def get_workers(request: web.Request) -> web.Response:
-    """The workers, as servers are told of them."""
     if (workers := request.app[STATE].workers) is None:
         raise problems.NotReady(NOT_LOOKED)
     return _json(workers)
@@ -189,18 +188,15 @@ async def drain_worker(request: web.Request) -> web.Response:
 
 
 async def start_worker(request: web.Request) -> web.Response:
-    """Start a drained worker again."""
     await request.app[STATE].hosts.start(request.match_info["id"])
     return _json({"starting": True}, status=202)
 
 
 async def get_voices(request: web.Request) -> web.Response:
-    """The files of voices that hosts are to have."""
     return _json(await request.app[STATE].voice_files())
 
 
 async def get_voice(request: web.Request) -> web.StreamResponse:
-    """One of them, by the hash of its content."""
     state = request.app[STATE]
     await state.voice_files()
     path: Path | None = None
@@ -212,17 +208,14 @@ async def get_voice(request: web.Request) -> web.StreamResponse:
 
 
 async def get_metrics(request: web.Request) -> web.Response:
-    """Answer with the Prometheus series."""
     return exposition.response(request, request.app[STATE].render)
 
 
 async def get_health(_request: web.Request) -> web.Response:
-    """The process is alive."""
     return _json({"status": "ok"})
 
 
 async def get_readiness(request: web.Request) -> web.Response:
-    """A worker is ready."""
     if (reason := request.app[STATE].not_ready_because) is not None:
         raise problems.NotReady(reason)
     return _json({"status": "ready"})

@@ -43,7 +43,6 @@ class _Since:
         return (now_ns - self._since_ns) / 1e9
 
     def again(self) -> None:
-        """Begin to count anew."""
         self._since_ns = None
 
 
@@ -60,7 +59,6 @@ class ScaleHints:
         self.wanted_nodes = 1
 
     def poll(self, hosts: Sequence[HostStatus], nodes: Sequence[Node]) -> None:
-        """Take in how it is now."""
         self.wanted_workers = self._workers([host for host in hosts if host.state not in ("draining", "drained")])
         self.wanted_nodes = self._nodes([node for node in nodes if not node.draining])
 

@@ -233,7 +233,6 @@ class RayHosts:
         return [status for _, status in self._heard.values()]
 
     def _find(self) -> None:
-        """The hosts that there are, whoever made them."""
         import ray
 
         found: dict[str, Any] = {}

@@ -81,7 +81,6 @@ class PoolState:
         )
 
     def start(self) -> None:
-        """Begin to ask the hosts."""
         self._task = asyncio.create_task(self._live(), name="look after hosts")
 
     async def ended(self) -> None:
@@ -134,7 +133,6 @@ class PoolState:
         return encode(self.registry)
 
     async def voice_files(self) -> VoiceFiles:
-        """The voices that hosts are to have."""
         now_ns = self._clock.now_ns()
         if self.voice_folder is not None and (
             self._voices_ns is None or now_ns - self._voices_ns > VOICES_INTERVAL_S * 1e9

@@ -52,7 +52,6 @@ class VoiceFiles(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        """Return a digest of names and contents."""
         return hashlib.sha256(msgspec.json.encode(self)).hexdigest()[:16] if self.files else ""
 
 

@@ -77,7 +77,6 @@ class WorkerHost:
         self._is_stopping = False
 
     def status(self) -> HostStatus:
-        """Return how it is now."""
         scheme = "grpcs" if self._settings.config.remote.certificate_file else "grpc"
         load = self._load if self._state == "ready" else None
         return HostStatus(
@@ -98,7 +97,6 @@ class WorkerHost:
         )
 
     def begin(self) -> None:
-        """Start the worker, and keep it up."""
         self._task = asyncio.create_task(self._live(), name=f"host {self._name}")
 
     def drain(self) -> None:

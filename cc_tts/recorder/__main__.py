@@ -78,7 +78,6 @@ class Recorder:
                 self._finish(recording_id, reason)
 
     def close(self, reason: Ending) -> None:
-        """Complete every file, and wait for that."""
         for recording_id in tuple(self._files):
             self._finish(recording_id, reason)
         self._finishers.shutdown()

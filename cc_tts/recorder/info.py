@@ -87,7 +87,6 @@ _decoder: Final = msgspec.json.Decoder(RecordingInfo)
 
 
 def encode(info: RecordingInfo) -> bytes:
-    """The file of JSON beside a recording."""
     return msgspec.json.encode(info)
 
 

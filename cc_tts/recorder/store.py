@@ -54,7 +54,6 @@ class RecordingStore:
         return shutil.disk_usage(self.root).free
 
     def has(self, recording_id: str) -> bool:
-        """Whether an id is taken, whosever it is."""
         return any(
             (folder / f"{recording_id}{suffix}").exists()
             for folder in self._folders()
@@ -72,7 +71,6 @@ class RecordingStore:
         return None
 
     def newest(self, tenant: str, *, limit: int, call_id: str | None = None) -> list[RecordingInfo]:
-        """The last recordings, newest first."""
         found: list[tuple[float, Path]] = []
         for folder in [self.folder(tenant)] if tenant else self._folders():
             for path in _files(folder, LIVE, NOTED):

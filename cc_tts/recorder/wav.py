@@ -54,7 +54,6 @@ class WavFormat:
         return struct.pack("<4sI4s", b"RIFF", 4 + len(middle) + len(data) + num_bytes, b"WAVE") + middle + data
 
     def encode(self, samples: Samples) -> bytes:
-        """Samples as they stand in the file."""
         data = samples.tobytes()
         return g711.ulaw_encode(data) if self.encoding == "ulaw" and samples.dtype == np.int16 else data
 

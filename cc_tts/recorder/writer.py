@@ -49,7 +49,6 @@ NOTED: Final = ".json"
 
 
 def failure_of(error: OSError) -> Ending:
-    """The word for what the disk refused."""
     return "disk_full" if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else "storage_error"
 
 
@@ -113,7 +112,6 @@ class RecordingFile:
 
     @property
     def _room(self) -> int:
-        """Frames until the recording has its longest."""
         return max(0, self._plan.max_duration_ms // PTIME_MS - self._num_frames)
 
     def _note_gap(self, num_frames: int) -> None:

@@ -76,7 +76,6 @@ class SoftphoneCall:
     # commands, on the SIP thread ------------------------------------------------------------------------------------
 
     def dial(self) -> None:
-        """Send the INVITE to the target."""
         SipThread.check()
         assert self._pj is not None
         param = _audio_param()
@@ -108,7 +107,6 @@ class SoftphoneCall:
 
     @property
     def said(self) -> list[Said]:
-        """All that was said, in order."""
         return self._rtp.said
 
     def listen(self, listener: Callable[[Packet], object]) -> None:

@@ -30,7 +30,6 @@ class CallFacts:
 
 
 def ending_of(facts: CallFacts, plan: DialPlan) -> Ending:
-    """The ending of a call that is over, from its observed state."""
     code, reason = facts.last_code, facts.last_reason
     if facts.is_connected:
         by: Party = "them" if facts.has_remote_bye else "us" if facts.hangup_ns is not None else "nobody"

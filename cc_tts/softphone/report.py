@@ -28,7 +28,6 @@ class Ending:
 
     @property
     def exit_code(self) -> int:
-        """Exit status of the command line."""
         return {"completed": 0, "unreachable": 2}.get(self.result, 1)
 
 
@@ -135,22 +134,18 @@ class CallReport:
 
     @property
     def exit_code(self) -> int:
-        """Exit status of the command line."""
         return self.ending.exit_code
 
     def table(self) -> str:
-        """The report for a person, a line each."""
         return lines(figures(self))
 
 
 def lines(rows: Sequence[tuple[str, str]]) -> str:
-    """Names and values, a line each, the values below each other."""
     width = max(len(name) for name, _ in rows)
     return "".join(f"{name:<{width}}  {text}\n" for name, text in rows)
 
 
 def gaps_of(gaps_ns: "array[int]") -> Gaps:
-    """Percentiles of inter-arrival times."""
     if not gaps_ns:
         return Gaps()
     gaps = np.array(gaps_ns)

@@ -15,7 +15,6 @@ _AUDIO: Final = re.compile(r"m=audio (\d{1,5})(?:/\d+)? RTP/AVP((?: \d{1,3})+)\s
 
 
 def _sections(sdp: str) -> list[list[str]]:
-    """Lines of the session part and of each m= section."""
     return [
         [line for line in re.split(r"\r?\n", part) if line] for part in re.split(r"^(?=m=)", sdp, flags=re.MULTILINE)
     ]

@@ -18,7 +18,6 @@ from cc_tts.ua.process.agent import Agent
 
 
 def main() -> NoReturn:
-    """Run the SIP user agent."""
     SipThread.enter()
     loop.run("ua", _agent)
 

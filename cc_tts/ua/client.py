@@ -46,9 +46,7 @@ class UaListener(Protocol):
         """A UA process can take and place calls."""
         ...
 
-    def on_ua_down(self, reason: str, call_ids: Collection[str]) -> None:
-        """A UA process is gone, and these calls with it."""
-        ...
+    def on_ua_down(self, reason: str, call_ids: Collection[str]) -> None: ...
 
     def on_ua_message(self, message: Message, payload: bytes = b"") -> None:
         """A UA process sent one of ``messages.FROM_UA``; ``payload`` is the PCM of :class:`cc_tts.ua.messages.CallAudio`."""
@@ -274,7 +272,6 @@ class UaClient:
 
     @property
     def supervisors(self) -> list[Supervisor]:
-        """The supervisors of the UA processes, and of the dispatcher if there is one."""
         of_dispatcher = [] if self._dispatcher is None else [self._dispatcher]
         return of_dispatcher + [each.supervisor for each in self._everyone]
 

@@ -47,7 +47,6 @@ class UnnotedEnds:
             del self._ends[next(iter(self._ends))]
 
     def forget(self, call_id: str) -> None:
-        """A server has noted it."""
         self._ends.pop(call_id, None)
 
     def __iter__(self) -> Iterator[tuple[messages.CallSnapshot, messages.CallEnded]]:

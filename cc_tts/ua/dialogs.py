@@ -18,11 +18,9 @@ class Dialogs:
         self._referred: list[Leg] = []
 
     def is_ours(self, sip_call_id: str) -> bool:
-        """Whether we placed the call of a Call-ID."""
         return any(leg.dialog[0] == sip_call_id for leg in self._legs.values() if not leg.is_incoming)
 
     def on_key(self, sip_call_id: str, remote_tag: str, cseq: int, key: str, duration_ms: int) -> None:
-        """A key came by INFO."""
         if (leg := self._leg_of(sip_call_id, remote_tag)) is not None:
             leg.dtmf.info(cseq, key, duration_ms=duration_ms)
 

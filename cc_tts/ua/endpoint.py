@@ -359,7 +359,6 @@ class UserAgent(Agent[Leg]):
 
     @contextlib.contextmanager
     def _attempt(self, leg: Leg, command: str) -> Iterator[None]:
-        """Report what PJSIP refuses."""
         try:
             yield
         except pj.Error as error:

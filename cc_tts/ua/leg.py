@@ -192,7 +192,6 @@ class Leg(pj.Call):  # type: ignore[misc]
         self.record = keep.record
 
     def snapshot(self) -> messages.CallSnapshot:
-        """Return the call as it is, for the server that adopts it."""
         return messages.CallSnapshot(
             call_id=self.call_id,
             record=self.record,
@@ -493,7 +492,6 @@ class Leg(pj.Call):  # type: ignore[misc]
         return True
 
     def _refuse_media(self, fault: str) -> None:
-        """End the call, as there would be no audio, or it would not be encrypted."""
         if self._ended_by is None:
             log.warning("media_refused", call_id=self.call_id, detail=fault)
             self.media.note_port()  # the peer may send there already

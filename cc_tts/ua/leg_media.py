@@ -334,7 +334,6 @@ class LegMedia:
         return found or ((self._services.sink,) if self._meter.is_on else ())
 
     def _reconnect(self, before: Sequence[Any]) -> None:
-        """Connect the call to other ports than before."""
         if not self.is_clocked or before == (now := self._receivers):
             return
         with contextlib.suppress(pj.Error):  # the call is over and has no media any more
@@ -360,7 +359,6 @@ class LegMedia:
     # --- how loud it is ----------------------------------------------------------------------------------------------
 
     def measure_levels(self) -> None:
-        """Somebody looks at the levels."""
         before = self._receivers
         self._meter.look(self._services.clock.now_ns())
         self._reconnect(before)
@@ -380,7 +378,6 @@ class LegMedia:
     # --- every second ----------------------------------------------------------------------------------------------
 
     def quality(self) -> Quality:
-        """Return the figures of the call so far, over all its streams."""
         if self._port is not None:
             self._figures.late_frames = self._port.late_frames
         if self._stream:

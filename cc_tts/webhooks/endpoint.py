@@ -222,7 +222,6 @@ class Endpoint:
         return outcome
 
     def _conclude(self, delivery: Delivery, outcome: Outcome) -> None:
-        """Act on what became of an attempt."""
         if outcome.is_taken:
             self._taken(delivery, outcome)
             return

@@ -36,7 +36,6 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def key(self) -> str:
-        """The name of the line for the one that settles it."""
         return f"{self.webhook} {self.id}"
 
 
@@ -81,13 +80,11 @@ class Journal:
             await self._writer.stop()
 
     def keep(self, kept: Kept) -> None:
-        """Write an event that is to be delivered."""
         if self._writer is not None:
             self._left[kept.key] = line = _line(Line(keep=kept))
             self._writer.add(line)
 
     def settle(self, key: str) -> None:
-        """Write that one was taken or given up."""
         if self._writer is not None and self._left.pop(key, None) is not None:
             self._writer.add(_line(Line(settled=key)))
 

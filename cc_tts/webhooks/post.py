@@ -67,7 +67,6 @@ class HttpPost:
         }
 
     async def close(self) -> None:
-        """Close all connections that are open."""
         for client in self._clients.values():
             await client.close()
 

@@ -66,7 +66,6 @@ class DeliveryQueue:
 
     @property
     def oldest_ns(self) -> int | None:
-        """When the oldest event was created."""
         firsts = (next(iter(some), None) for some in (self._live, self._durable))
         return min((first.created_ns for first in firsts if first is not None), default=None)
 
@@ -96,7 +95,6 @@ class DeliveryQueue:
 
     @property
     def next_due_ns(self) -> int | None:
-        """When the next event may be taken."""
         return self._due[0][0] if self._due else None
 
     def finish(self, delivery: Delivery) -> None:
@@ -137,7 +135,6 @@ class DeliveryQueue:
                 self.drop(delivery, reason)
 
     def drop(self, delivery: Delivery, reason: DropReason) -> None:
-        """Give up an event."""
         self._forget(delivery)
         self._on_drop(delivery, reason)
         delivery.body = b""

@@ -26,12 +26,10 @@ class Target:
 
     @property
     def is_guarded(self) -> bool:
-        """Whether a client chose it."""
         return self.of_call is not None
 
     @classmethod
     def configured(cls, name: str, config: WebhookConfig) -> Self:
-        """Return the endpoint of a section of the configuration."""
         return cls(
             name=name,
             url=URL(config.url),
@@ -44,12 +42,10 @@ class Target:
 
     @classmethod
     def chosen(cls, webhook: CallWebhook) -> Self:
-        """Return the endpoint that a call was placed with."""
         keys = (key_of(webhook.secret),) if webhook.secret else ()
         return cls(name=PER_CALL, url=URL(webhook.url), keys=keys, of_call=webhook)
 
     def wants(self, kind: str, tenant: str) -> bool:
-        """Whether events of this type and tenant go there."""
         return (not self.types or kind in self.types) and self.tenant in ("", tenant)
 
     @property

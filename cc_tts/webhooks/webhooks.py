@@ -85,11 +85,9 @@ class Webhooks:
 
     @property
     def all_endpoints(self) -> list[Endpoint]:
-        """Those of the configuration, then those of calls."""
         return [*self.endpoints.values(), *self._call_endpoints.values()]
 
     def reload(self, config: WebhooksConfig) -> None:
-        """Send to the endpoints of this configuration from now on."""
         targets = {name: Target.configured(name, each) for name, each in config.named.items()}
         for name in self.endpoints.keys() - targets.keys():
             gone = self.endpoints.pop(name)
@@ -187,7 +185,6 @@ class Webhooks:
         return endpoint
 
     def _forget_idle(self) -> bool:
-        """Forget an endpoint of a call for which nothing waits, if there is one."""
         for key, endpoint in self._call_endpoints.items():
             if not len(endpoint.queue) and not endpoint.num_in_flight:
                 endpoint.close()

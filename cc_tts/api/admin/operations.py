@@ -23,7 +23,6 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, child: Supervisor) -> Self:
-        """Show a child as it is now."""
         return cls(name=child.name, state=child.state, pid=child.pid, restarts=child.num_restarts)
 
 
@@ -46,7 +45,6 @@ class SpeechWorker(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, link: WorkerLink) -> Self:
-        """Show a worker as it is now."""
         load = link.load
         return cls(
             name=link.name,

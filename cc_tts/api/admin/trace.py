@@ -40,7 +40,6 @@ class SipMessage(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, message: TracedMessage) -> "SipMessage":
-        """Show a message of the UA process."""
         local, remote = (f"{host}:{port}" for host, port in (message.local, message.remote))
         text = message.text.decode("utf-8", "replace")
         return cls(

@@ -80,7 +80,6 @@ def new_socket(*, max_frame_bytes: int, **options: Any) -> web.WebSocketResponse
 
 
 def as_json(item: object) -> list[str | bytes]:
-    """An item as one text message."""
     return [msgspec.json.encode(item).decode()]
 
 

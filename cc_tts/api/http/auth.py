@@ -88,7 +88,6 @@ class TokenAuthenticator:
         return self.holder_of(_token_of(request), scope)
 
     def lacks_token(self, request: web.Request) -> bool:
-        """Whether a token is needed, and the request has none."""
         return bool(self._holders) and not _token_of(request)
 
     def holder_of(self, token: str, scope: Scope) -> Holder:

@@ -171,7 +171,6 @@ async def _invite(request: web.Request) -> None:
 
 
 def _explained(message: str, kind: Any) -> ClientError:
-    """The words of msgspec as an error with a pointer."""
     located_at = _AT.fullmatch(message)
     what, names = (located_at["what"], _names(located_at["path"])) if located_at else (message, [])
     if unknown := _UNKNOWN.fullmatch(what):

@@ -107,16 +107,13 @@ class Connection(web.RequestHandler):
         super().set_parser(cast("Any", MaskedFrames(parser)), data_received_cb)
 
     def request_began(self) -> None:
-        """A whole head has come."""
         self._forget_timer()
         self.idle_since_ns = None
 
     def request_ended(self) -> None:
-        """The response is complete."""
         self.idle_since_ns = self._listener.now_ns()
 
     def drop(self) -> None:
-        """Close it at once."""
         if self.transport is not None:
             self.transport.abort()
 

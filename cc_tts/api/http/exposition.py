@@ -18,7 +18,6 @@ _OPEN_METRICS_VERSIONS: Final = ("", "1.0.0")
 
 
 def response(request: web.Request, render: Callable[[metrics.Encode], bytes]) -> web.Response:
-    """Answer with the series, in the format and the coding that the request accepts."""
     is_open = _wants_open_metrics(request.headers.get("Accept", ""))
     encode, content_type = (open_metrics, OPEN_METRICS) if is_open else (metrics.encode_text, metrics.CONTENT_TYPE)
     headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"}

@@ -109,7 +109,6 @@ class IdempotencyStore:
         return await asyncio.shield(task), False
 
     async def close(self) -> None:
-        """Cancel what is still in progress."""
         tasks = [entry.task for entry in self._entries.values() if not entry.task.done()]
         await cancel_all(*tasks)
         self._entries.clear()

@@ -33,7 +33,6 @@ class MaskedFrames:
         """Bytes of the latest frame that are still to come."""
 
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
-        """Pass on what has come."""
         data = self._header + data
         begin, self._header = self._num_left, b""
         while begin < len(data):

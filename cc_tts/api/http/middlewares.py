@@ -309,6 +309,5 @@ def _begin_span(request: web.Request, method: str, route: str) -> Span | None:
 
 
 def _trace_ids(request: web.Request, span: Span | None) -> dict[str, str]:
-    """Ids of the trace for the lines of this request."""
     trace = _trace_of(request) if span is None else span.context
     return {} if trace is None else {"trace_id": trace.trace_id, "span_id": trace.span_id}

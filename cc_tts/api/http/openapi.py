@@ -71,7 +71,6 @@ def document(routes: Sequence[Route]) -> dict[str, Any]:
 
 
 def _schemas(routes: Sequence[Route]) -> tuple[dict[type[Any], dict[str, Any]], dict[str, Any]]:
-    """References to the schemas of the bodies and responses, and the schemas."""
     types = {kind for route in routes for kind in (route.body, route.response) if kind is not None}
     ordered = sorted(types | {problems.Problem}, key=lambda kind: (kind.__name__, kind.__module__))
     schemas, components = msgspec.json.schema_components(ordered, ref_template=REF)
@@ -145,7 +144,6 @@ def _responses(route: Route, refs: dict[type[Any], dict[str, Any]]) -> dict[str,
 
 
 def _done(route: Route, refs: dict[type[Any], dict[str, Any]]) -> dict[str, Any]:
-    """The responses of a request that was served."""
     if route.status == _SWITCHING_PROTOCOLS:
         switching = {"101": {"description": "Switching to WebSocket"}}
         plain_http = {"200": {"description": route.summary, "content": _contents(route.content_types)}}

@@ -135,12 +135,10 @@ def _as_elevenlabs(error: CcTtsError, message: str) -> bytes:
 
 
 def _as_deepgram(error: CcTtsError, message: str, asked: Asked) -> bytes:
-    """The body of an error in Deepgram's words."""
     return msgspec.json.encode({"err_code": error.code, "err_msg": message, "request_id": asked.request_id})
 
 
 def _as_cartesia(error: CcTtsError, message: str, asked: Asked) -> bytes:
-    """The body of an error in Cartesia's words."""
     told = {"error_code": error.code, "title": error.title, "message": message, "status_code": error.http_status}
     return msgspec.json.encode(told | {"request_id": asked.request_id})
 
@@ -172,7 +170,6 @@ def response_for(error: CcTtsError, asked: Asked) -> web.Response:
 
 
 def internal_error(asked: Asked) -> web.Response:
-    """The response for an unexpected exception, without its details."""
     return response_for(CcTtsError("something unexpected happened; the log has the details"), asked)
 
 

@@ -63,7 +63,6 @@ class Connection(ABC, Generic[T]):
         """Tell the client that its message could not be followed."""
 
     def encode(self, item: T) -> list[str | bytes]:
-        """The messages for the wire."""
         return websocket.as_json(item)
 
     @abstractmethod
@@ -71,7 +70,6 @@ class Connection(ABC, Generic[T]):
         """Leave what it is connected to, as the client wants that."""
 
     def event(self, what: str) -> str:
-        """Return the name of a line of the log."""
         return f"{self._kind}_stream_{what}"
 
     async def run(self, socket: Socket, *, abort: Callable[[], None]) -> None:

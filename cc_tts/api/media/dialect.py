@@ -55,9 +55,7 @@ class Dialect(Protocol):
         """The command in a text message; ``None``: there is none."""
         ...
 
-    def read_binary(self, data: bytes) -> Command | None:
-        """The same of a binary message."""
-        ...
+    def read_binary(self, data: bytes) -> Command | None: ...
 
 
 class OwnDialect:

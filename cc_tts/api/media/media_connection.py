@@ -37,7 +37,6 @@ class MediaOutbox(Outbox[Item]):
         self._num_frames = self._num_dropped = 0
 
     def audio(self, direction: AudioDirection, frame: bytes) -> None:
-        """Queue a frame, if there is room."""
         if self._num_frames < self._max_frames:
             self._report_dropped()
             self._num_frames += 1

@@ -50,7 +50,6 @@ class Aligner:
         """All audio that came."""
 
     def add(self, chunk: SpeechChunk) -> list[AlignedAudio]:
-        """Take in a chunk, and return what can be sent."""
         pieces: list[AlignedAudio] = []
         if chunk.begins_source is not None or chunk.awaits_text:
             close_span(self.spans, self._end_ms)
@@ -71,7 +70,6 @@ class Aligner:
 
     @property
     def _begin_ms(self) -> float:
-        """Where the audio that is held begins."""
         return self._end_ms - self._format.ms_for_bytes(len(self._held))
 
     def _piece(self, *, is_whole_text: bool) -> list[AlignedAudio]:

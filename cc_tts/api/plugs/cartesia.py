@@ -215,7 +215,6 @@ class CartesiaConnection(SpeechConnection):
         self.tell(self._error(self._current_id, error))
 
     def _begin(self, context_id: str, incoming: Incoming) -> None:
-        """Take the options of a context from its first message."""
         if not incoming.voice.id:
             raise MalformedRequest.about(FieldError("/voice", "the first message of a context names its voice"))
         if self._first_format is None:

@@ -110,7 +110,6 @@ class SpeechConnection(Connection[str | bytes]):
         """Return the messages of a context that is over since it could not be spoken."""
 
     def began(self, context_id: str, speech: SpeechContext, aligner: Aligner) -> Messages:  # noqa: ARG002
-        """Return the messages before the audio of a context."""
         return ()
 
     def last(self) -> Messages:
@@ -118,7 +117,6 @@ class SpeechConnection(Connection[str | bytes]):
         return ()
 
     def dropped(self, context_id: str) -> Messages:  # noqa: ARG002
-        """Return the messages at the end of a text that has failed."""
         return ()
 
     # --- what a client asks for --------------------------------------------------------------------------------------
@@ -130,11 +128,9 @@ class SpeechConnection(Connection[str | bytes]):
 
     @property
     def has_open(self) -> bool:
-        """Return whether a context is not over."""
         return bool(self._contexts)
 
     def is_open(self, context_id: str) -> bool:
-        """Return whether a context takes text."""
         return self._growing(context_id) is not None
 
     def say(self, context_id: str, text: str, words: TextContent) -> None:
@@ -157,7 +153,6 @@ class SpeechConnection(Connection[str | bytes]):
             context.speech.keep()
 
     def flush(self, context_id: str) -> None:
-        """Have the text of a context spoken that has come."""
         if (context := self._growing(context_id)) is None:
             return
         context.speech.flush()
@@ -172,7 +167,6 @@ class SpeechConnection(Connection[str | bytes]):
                 self._over(context, self.dropped(context_id))
 
     def interrupt(self, context_id: str) -> None:
-        """Drop what was not sent of a context."""
         for context in [each for each in self._contexts if each.id == context_id]:
             context.cancel()
             self._over(context, self.dropped(context_id) if context.has_failed else self.final(context_id))
@@ -187,13 +181,11 @@ class SpeechConnection(Connection[str | bytes]):
         return sum(map(len, self.outbox.drop(lambda message: isinstance(message, bytes))))
 
     def end_all(self) -> None:
-        """Close when everything that came is spoken."""
         self._is_closing = True
         for context in tuple(self._contexts):
             self.finish(context.id)
 
     def tell(self, messages: Messages) -> None:
-        """Send messages to the client."""
         for message in messages:
             self.outbox.put(message)
 
@@ -214,7 +206,6 @@ class SpeechConnection(Connection[str | bytes]):
     # -----------------------------------------------------------------------------------------------------------------
 
     def _growing(self, context_id: str) -> _Open | None:
-        """The context of this id that takes text."""
         return next((each for each in self._contexts if each.id == context_id and not each.speech.has_ended), None)
 
     def _open(self, context_id: str, words: TextContent) -> _Open:
@@ -235,7 +226,6 @@ class SpeechConnection(Connection[str | bytes]):
         self._contexts.remove(failed)
 
     def _over(self, context: _Open, messages: Messages) -> None:
-        """Tell how a context ended, once."""
         if context not in self._contexts:
             return
         self._contexts.remove(context)
@@ -257,7 +247,6 @@ class SpeechConnection(Connection[str | bytes]):
             self._over(context, self.dropped(context.id))
 
     async def _run(self, context: _Open, before: Sequence[asyncio.Task[None]]) -> None:
-        """Speak the text of a context to its end."""
         if before:
             await asyncio.wait(before)
         try:
@@ -313,7 +302,6 @@ class TextsInTurn(SpeechConnection):
 
     @property
     def text_id(self) -> str:
-        """The context of the text that comes now."""
         return str(self._number)
 
     def add(self, text: str) -> None:
@@ -342,5 +330,4 @@ def as_message(told: Mapping[str, Any]) -> str:
 
 
 async def serve(request: web.Request, open_connection: Callable[[web.Request], SpeechConnection]) -> web.StreamResponse:
-    """Answer a handshake, and serve the connection that is opened for it."""
     return await connection.serve(request, lambda: open_connection(request), max_frame_bytes=MAX_FRAME_IN_BYTES)

@@ -180,7 +180,6 @@ async def _enrol(own: OwnVoices, new: NewVoice) -> None:
 
 
 def _by_get_and_post(path: str, body: type[Any], **options: Any) -> Callable[[H], H]:
-    """Decorate a handler of a form that comes by GET or POST."""
     forms = {
         MULTIPART: lambda data, content_type: bodies.shaped(_values(fields_of(data, content_type), body), body),
         URLENCODED: lambda data, _content_type: bodies.shaped(_values(urlencoded_fields_of(data), body), body),

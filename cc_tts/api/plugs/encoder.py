@@ -33,9 +33,7 @@ class Encoder(Protocol):
         """Take signed 16-bit little-endian mono PCM, and return what can be sent."""
         ...
 
-    def finish(self) -> bytes:
-        """Return what is left at the end."""
-        ...
+    def finish(self) -> bytes: ...
 
 
 class _Samples:

@@ -199,7 +199,6 @@ def _cut(response: web.Response, audio: bytes, request: web.Request) -> None:
 
 
 async def _made(request: web.Request, link: _Link) -> bytes:
-    """The file of a link."""
     audio_format, producer = FORMATS[link.format], request.app[CONTEXT].config.tts.producer
     async with speech_of(request, link.content, rate_hz=link.rate_hz) as speech:
         pcm = b"".join([chunk.data async for chunk in speech.chunks()])

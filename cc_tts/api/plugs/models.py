@@ -61,7 +61,6 @@ async def get_model(request: web.Request) -> Model:
 
 
 def _as_deepgram(request: web.Request) -> dict[str, Any]:
-    """The voices, which are models to Deepgram's clients."""
     voices = request.app[CONTEXT].speech_source.engine.voices()
     return {
         "stt": [],

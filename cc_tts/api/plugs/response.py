@@ -70,7 +70,6 @@ class SpeechResponse:
         return audio
 
     def last(self) -> bytes:
-        """Return what is sent behind the audio."""
         return b""
 
     async def send(self) -> web.StreamResponse:

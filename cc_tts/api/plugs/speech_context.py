@@ -109,7 +109,6 @@ class Speech:
             await close()
 
     def line(self, content: Content, rate_hz: int) -> UtteranceLine:
-        """The accounting line of what was sent."""
         return UtteranceLine(
             tenant=current_tenant(),
             call_id=None,
@@ -225,12 +224,10 @@ class SpeechContext:
 
     @property
     def text(self) -> str:
-        """All the text that has come."""
         return self._text.text
 
     @property
     def has_ended(self) -> bool:
-        """Whether no more text is taken."""
         return self._text.has_ended
 
     def append(self, text: str) -> None:
@@ -274,7 +271,6 @@ class SpeechContext:
         self._was_flushed = True
 
     def end(self) -> None:
-        """No more text comes."""
         self._text.end()
         self._has_begun.set()
 

@@ -31,7 +31,6 @@ class HttpFetch:
         self._client = GuardedClient("prompts.allowed_hosts", lambda: allowed, ssl=ssl)
 
     async def close(self) -> None:
-        """Close the connections that are open."""
         await self._client.close()
 
     async def __call__(self, url: URL, *, etag: str = "", last_modified: str = "") -> Fetched:

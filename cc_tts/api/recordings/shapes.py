@@ -106,7 +106,6 @@ class Recording(views.View, frozen=True, kw_only=True):
 
     @classmethod
     def live(cls, recording: LiveRecording) -> Self:
-        """A recording whose call is up."""
         return cls.on_disk(recording.plan.info, state=recording.state)
 
     @classmethod

@@ -74,7 +74,6 @@ class RelayConnector:
         self._tasks = TaskSet()
 
     def connect(self, relay: Relay) -> None:
-        """Connect a relay, and keep it connected."""
         self._tasks.begin(self._serve(relay), f"relay {relay.call.id}")
 
     async def stop(self) -> None:

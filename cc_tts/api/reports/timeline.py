@@ -52,7 +52,6 @@ def _facts(call: Call) -> list[tuple[str, str]]:
 
 
 def _gaps(events: Sequence[Event]) -> Iterator[tuple[str, str]]:
-    """Say which events are missing."""
     if not events or events[0].seq != 1:
         yield "note", "not all events of this call are kept (http.event_history_size)"
     elif any(_of(events, types.CallAdopted)):

@@ -46,7 +46,6 @@ class IncomingAnswers:
         self._tasks = TaskSet()
 
     def take(self, target: Target, call_id: str, answer: bytes) -> None:
-        """Follow an answer, soon."""
         self._tasks.begin(self._follow(target, call_id, answer), f"answer to {call_id}")
 
     async def _follow(self, target: Target, call_id: str, answer: bytes) -> None:

@@ -30,7 +30,6 @@ class RecordKeeper:
         self._kept = b""
 
     def record(self) -> records.CallRecord:
-        """The record of the call as it is now."""
         call = self._call
         return records.CallRecord(
             version=records.VERSION,

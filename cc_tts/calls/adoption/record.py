@@ -78,7 +78,6 @@ class KeptUtterance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         )
 
     def revive(self, call_id: str, *, then: Then, now_ns: int) -> Utterance:
-        """The utterance as it is known now."""
         prompt = Prompt(content=TextContent(""), then=then, client_state=self.client_state, unattended=self.unattended)
         utterance = Utterance(
             id=self.id,
@@ -204,6 +203,5 @@ def without_text(headers: Mapping[str, str], parameters: Mapping[str, str]) -> d
 
 
 def facts_of(record: CallRecord) -> dict[str, Any]:
-    """The arguments of a restored call."""
     facts = {name: getattr(record, name) for name in FACTS}
     return facts | {"headers": dict(record.headers), "uri_parameters": dict(record.uri_parameters)}

@@ -71,7 +71,6 @@ class CallerSpeech:
         self._timer = CallTimer(call.id)
 
     def begin(self, established_ns: int) -> None:
-        """The call is established."""
         self._established_ns = established_ns
         self.refresh()
 
@@ -104,7 +103,6 @@ class CallerSpeech:
             self._timer.set(delay_ms / 1000, partial(self._goes_on, speech, utterance))
 
     def prompt_complete(self, utterance: Utterance) -> None:
-        """An utterance is over."""
         if self._hold is not None and self._hold.utterance is utterance:
             self._let_go()
         self.refresh()
@@ -123,7 +121,6 @@ class CallerSpeech:
         return True
 
     def close(self) -> None:
-        """The call is over."""
         self._stopped(self._services.clock.now_ns())
         self._timer.cancel()
         self._hold = None
@@ -161,7 +158,6 @@ class CallerSpeech:
             self._act(speech, onset_ns)
 
     def _act(self, speech: _Speech, onset_ns: int) -> None:
-        """Do to the prompt what it allows."""
         queue = self._call.player.queue
         policy = queue[0].barge_in_speech if queue else None
         if policy is None or queue[0].discard_cause is not None:
@@ -228,7 +224,6 @@ class CallerSpeech:
 
     @property
     def _heard(self) -> Utterance | None:
-        """The utterance that is being heard."""
         head = next(iter(self._call.player.queue), None)
         return head if head is not None and head.first_speech_ns is not None else None
 

@@ -63,7 +63,6 @@ class AudioHub:
         return unsubscribe
 
     def deliver(self, audio: messages.CallAudio, pcm: bytes) -> None:
-        """Pass on what the UA process sent."""
         if audio.num_dropped:
             self._metrics.call_audio_dropped.labels(where="ua").inc(audio.num_dropped)
         block = AudioBlock(audio.direction, audio.at_ns, pcm, audio.num_dropped)

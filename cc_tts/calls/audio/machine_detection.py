@@ -47,7 +47,6 @@ class MachineDetection:
         self._timer = CallTimer(call.id)
 
     def placed(self) -> None:
-        """The INVITE goes out."""
         self._call.amd_stage = "answer"
         try:
             self._unsubscribe = self._call.audio.subscribe(DIRECTIONS, self._on_audio)
@@ -56,13 +55,11 @@ class MachineDetection:
         self._classify(self._services.clock.now_ns(), is_answered=False)
 
     def begin(self, established_ns: int) -> None:
-        """The call is answered."""
         self._established_ns = established_ns
         self._classify(established_ns, is_answered=True)
         self._timer.set((self._settings.longest_ms + MARGIN_MS) / 1000, self._lost)
 
     def close(self) -> None:
-        """The call is over."""
         if self._call.amd_stage == "answer":
             is_refused = self._established_ns is None and self._early in ("busy", "information_tone")
             result: AmdResult = "unavailable" if is_refused else "unknown"
@@ -133,7 +130,6 @@ class MachineDetection:
 
 
 def report(call: CallView, answered: Answered) -> None:
-    """Publish and count who answered."""
     call.services.metrics.machine_detections.labels(result=answered.result).inc()
     call.publish(
         types.CallMachineDetected(

@@ -105,7 +105,6 @@ class MediaStream(Follower):
             self.talk.close(hangs_up=hangs_up)
 
     def on_key(self, digit: str, duration_ms: int) -> None:
-        """The caller pressed a key."""
         self._sink.message(MediaDtmf(digit=digit, duration_ms=duration_ms))
 
     def on_speech(self, speech_id: str, at_ns: int, *, begins: bool) -> None:

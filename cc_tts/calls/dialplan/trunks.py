@@ -54,7 +54,6 @@ class Trunks:
 
     @property
     def not_ready_because(self) -> str | None:
-        """Return which trunk is required and not registered."""
         for name, trunk in self._trunks.items():
             if trunk.required and not self._registered.get(name):
                 return f"trunk {name} is not registered"
@@ -123,7 +122,6 @@ class Trunks:
             self.release(call_id)
 
     def release(self, call_id: str) -> None:
-        """The call counts no more."""
         if (plan := self._plans.pop(call_id, None)) is not None:
             self._count(plan.trunk, -1)
 

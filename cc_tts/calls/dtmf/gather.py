@@ -122,7 +122,6 @@ class Gather:
 
     @property
     def duration_ms(self) -> float:
-        """How long it has run."""
         return ms_between(self._started_ns, self.ended_ns or self._clock.now_ns())
 
     def start(self, prompt: Utterance | None, typed_ahead: list[str]) -> None:
@@ -148,7 +147,6 @@ class Gather:
         self._key_timer.pause("key")
 
     def key_up(self) -> None:
-        """No key is pressed any more."""
         self._key_timer.resume("key")
 
     def key_pressed(self, key: str) -> None:
@@ -253,19 +251,16 @@ class PausableTimer:
             self._go_on()
 
     def clear(self) -> None:
-        """Forget what was to run."""
         self._stop()
         self._action = None
 
     def pause(self, reason: str) -> None:
-        """Stand still for this reason too."""
         self._paused_by.add(reason)
         if self._handle is not None:
             self._left_ms -= ms_between(self._since_ns, self._clock.now_ns())
             self._stop()
 
     def resume(self, reason: str) -> None:
-        """Go on, if nothing else pauses it."""
         self._paused_by.discard(reason)
         self._go_on()
 

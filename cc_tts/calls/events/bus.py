@@ -96,11 +96,9 @@ class Subscription(Outbox[Event]):
         return self._call_id in (None, event.call_id) and (self._types is None or event.type in self._types)
 
     def may_see(self, in_clear: InClear) -> bool:
-        """Whether it gets an event in clear."""
         return self._sees_digits or (bool(self._connection) and self._connection == in_clear.connection)
 
     def close(self) -> None:
-        """Receive no more events."""
         super().close()
         self._bus.forget(self)
 
@@ -140,7 +138,6 @@ class EventBus:
 
     @property
     def num_subscribers(self) -> int:
-        """The number of open subscriptions."""
         return len(self._subscribers)
 
     @property
@@ -231,7 +228,6 @@ class EventBus:
         return event
 
     def stamp(self, data: EventData, *, id_: str, call_id: str | None = None, seq: int = 0, tenant: str = "") -> Event:
-        """The envelope of an event that happens now."""
         return Event(
             id=id_,
             type=data.type,
@@ -252,7 +248,6 @@ class EventBus:
             del self._history[oldest]
 
     def of_call(self, call_id: str) -> list[Event]:
-        """The events of a call that are kept, oldest first."""
         return [event for event in self._history.values() if event.call_id == call_id]
 
     def forget_call(self, call_id: str) -> None:
@@ -270,7 +265,6 @@ class EventBus:
         self._runs_before.add(run)
 
     def close(self) -> None:
-        """End all subscriptions now."""
         for subscription in tuple(self._subscribers):
             subscription.close()
 

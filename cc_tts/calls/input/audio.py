@@ -85,7 +85,6 @@ class AudioInput(InputStream[IncrementalAudio, MediaMessage]):
         self._end_call()
 
     def on_started(self, utterance: Utterance) -> None:
-        """Tell the client that its audio is heard."""
         self._send(
             MediaSpeakStarted(utterance_id=utterance.id, time_to_first_audio_ms=utterance.time_to_first_audio_ms)
         )

@@ -114,7 +114,6 @@ class InputStream(UtteranceWatcher, ABC, Generic[Source, Message]):
     # --- of the utterances -------------------------------------------------------------------------------------------
 
     def on_progress(self, utterance: Utterance, marks: Sequence[tuple[str, float]]) -> None:
-        """Tell the client of its marks that were reached."""
         waiting = self._live[utterance.id].marks
         for name, at_ms in marks:
             if name in waiting:  # not one that was cleared

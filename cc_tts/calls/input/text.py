@@ -134,7 +134,6 @@ class TextStream(InputStream[IncrementalText, StreamMessage], Follower):
     # --- of the utterances -----------------------------------------------------------------------------------------
 
     def on_started(self, utterance: Utterance) -> None:
-        """The first frame that carries speech was sent."""
         source = self._live[utterance.id].source
         if source.voice is not None:
             utterance.voice, utterance.engine = source.voice.id, source.voice.engine
@@ -155,7 +154,6 @@ class TextStream(InputStream[IncrementalText, StreamMessage], Follower):
         super().on_progress(utterance, marks)
 
     def on_refused(self, utterance: Utterance, words: str, detail: str) -> None:
-        """No voice speaks these words."""
         assert utterance.error is not None
         self._send(StreamSpeakRefused(error=utterance.error.code, detail=detail, text=words, **utterance.event_fields))
 
@@ -204,7 +202,6 @@ class TextStream(InputStream[IncrementalText, StreamMessage], Follower):
 
 
 def _final_message(utterance: Utterance) -> StreamMessage:
-    """Return the message that tells how an utterance ended."""
     cause = utterance.completion_cause
     assert cause is not None
     fields = utterance.event_fields | {

@@ -107,7 +107,6 @@ class PromptPlayer:
 
     @property
     def queue(self) -> list[Utterance]:
-        """Everything not complete, in order."""
         return [*self._on_line, *self._waiting]
 
     # --- what the call asks for --------------------------------------------------------------------------------------
@@ -286,7 +285,6 @@ class PromptPlayer:
                 self._finished(event)
 
     def _speech_began(self, utterance_id: str, at_ns: int) -> None:
-        """The first frame that carries speech was sent."""
         utterance = self.utterances.get(utterance_id)
         if utterance is None or utterance.first_speech_ns is not None:
             return

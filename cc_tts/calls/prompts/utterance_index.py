@@ -78,7 +78,6 @@ class UtteranceIndex:
             self._room.discard(utterance_id)
 
     def complete(self, utterance: Utterance, *, tenant: str) -> None:
-        """Count and account for a complete one."""
         cause = utterance.completion_cause
         assert cause is not None
         self._accounting.add(

@@ -166,7 +166,6 @@ class CallRecorder(Follower):
     # --- what happens on the call ----------------------------------------------------------------------------------------
 
     def on_key(self, digit: str, duration_ms: int) -> None:  # noqa: ARG002 - of the follower
-        """End the recording if the key is one that does."""
         recording = self.current
         if recording is not None and digit in recording.finish_on_key and recording.state in ("recording", "paused"):
             self.stop("key")
@@ -207,7 +206,6 @@ class CallRecorder(Follower):
     # --- what the user agent says ----------------------------------------------------------------------------------------
 
     def started(self) -> None:
-        """The file is there."""
         if (recording := self.current) is not None and recording.state == "starting":
             recording.state = "paused" if recording.pauses else "recording"
             self._tell("started", None)

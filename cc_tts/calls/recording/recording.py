@@ -41,12 +41,10 @@ class Recording(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     @property
     def id(self) -> str:
-        """The id that the client gave or got."""
         return self.plan.info.recording_id
 
     @property
     def consent(self) -> Consent:
-        """Whether the caller has agreed."""
         return self.plan.info.consent
 
 

@@ -89,12 +89,10 @@ class Recordings:
         return self._store
 
     def live(self, recording_id: str) -> Recording | None:
-        """A recording that is not over."""
         found = self._live.get(recording_id)
         return None if found is None else found[1]
 
     def new_id(self) -> str:
-        """An id of ours."""
         return self._nodes.new_id("rec")
 
     async def free_id(self, tenant: str, wanted: str | None) -> str:
@@ -158,7 +156,6 @@ class Recordings:
             raise RecordingStorageFull("less than record.min_free_bytes is free in record.dir")
 
     def add(self, owner: RecordingOwner, recording: Recording) -> None:
-        """A recording is under way."""
         self._live[recording.id] = owner, recording
         self._metrics.recordings_active.set(len(self._live))
 

@@ -215,7 +215,6 @@ class Relay(Follower):
     # --- what happens on the call ------------------------------------------------------------------------------------
 
     def on_key(self, digit: str, duration_ms: int) -> None:  # noqa: ARG002 - applications do not ask for it
-        """Tell of a key, unless keys are hidden."""
         if not self.request.dtmf_detection or digit == "x" or not self.wants_connection:
             return
         self._held_keys.append(digit)
@@ -389,7 +388,6 @@ class Relay(Follower):
             self._silence.cancel()
 
     def _note(self, message: StreamMessage) -> None:
-        """Tell of words that are not heard."""
         if isinstance(message, TokensResult) and message.status == "full":
             self._send(
                 messages.Error(

@@ -36,7 +36,6 @@ class Relays:
 
     @property
     def allowed(self) -> AllowedHosts:
-        """The hosts that clients may name."""
         return self._allowed
 
     def begin(

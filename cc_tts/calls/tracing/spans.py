@@ -239,5 +239,4 @@ class ExportedSpans(CallSpans):
 
 
 def _named(**attributes: Any) -> dict[str, Value]:
-    """The attributes that have a value."""
     return {name: value for name, value in attributes.items() if value}

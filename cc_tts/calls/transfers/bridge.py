@@ -53,7 +53,6 @@ class CallBridge:
 
     @property
     def waits(self) -> bool:
-        """Whether the call is to be bridged when it is answered."""
         return self.kept is not None and self.kept.waits
 
     @property
@@ -92,7 +91,6 @@ class CallBridge:
         return kept
 
     def made(self, bridge_id: str) -> None:
-        """The UA process has made it."""
         if (kept := self.kept) is None or kept.id != bridge_id or kept.is_up:
             return
         self.kept = msgspec.structs.replace(kept, is_up=True)
@@ -124,7 +122,6 @@ class CallBridge:
             self._call.end(BRIDGE_FAILED)
 
     def call_ended(self) -> None:
-        """The call is over, and with it the bridge."""
         if self.kept is not None:
             self.over(self.kept.id, "call_ended")
             self.kept = None

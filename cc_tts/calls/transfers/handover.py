@@ -99,6 +99,5 @@ class Handover:
             self._transfer.prompt_complete(utterance)
 
     def call_ended(self, ending: Ending) -> None:
-        """The call is over, and with it the transfer."""
         if self._transfer is not None:
             self._transfer.call_ended(ending)

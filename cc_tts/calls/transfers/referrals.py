@@ -65,7 +65,6 @@ class Referrals:
         self.reload(services.config)
 
     def reload(self, config: Config) -> None:
-        """Decide by this from now on."""
         self._config = config
 
     def take(self, call: Call, asked: messages.ReferRequested) -> None:

@@ -143,7 +143,6 @@ class Transfer(ToldTransfer):
             self._hold_once_answered()
 
     def call_established(self) -> None:
-        """The call is answered, which the transfer may have waited for."""
         if self._step == "answer":
             self._hold()
 
@@ -255,7 +254,6 @@ class Transfer(ToldTransfer):
             self._finish("failed", reason="call_ended")
 
     def _advance(self, state: types.TransferState, sip_code: int) -> None:
-        """Tell of a state if it is further than the last one."""
         if _STATES.index(state) <= _STATES.index(self.state):
             return
         if self.state == "requested" and self.request.hold:

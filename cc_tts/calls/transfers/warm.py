@@ -267,7 +267,6 @@ class WarmTransfers:
         self.reload(config)
 
     def reload(self, config: Config) -> None:
-        """Have callers wait with this music from now on."""
         self._music = config.transfer.music
 
     def begin(self, call: Call, request: WarmRequest) -> WarmTransfer:
@@ -309,7 +308,6 @@ class WarmTransfers:
         self._by_agent.pop(agent_call_id, None)
 
     def on_report(self, call: Call, report: messages.CallReport) -> None:
-        """Take in what the user agent says of a call, if that is one to an agent."""
         if (transfer := self._by_agent.get(call.id)) is not None:
             transfer.on_report(report)
 

@@ -90,7 +90,6 @@ class Control(TcpListener):
         return f"{secrets.token_hex(16)}@{RESOURCE}"
 
     def add(self, channel_id: str, channel: Channel) -> None:
-        """Requests for this channel go there from now on."""
         self._channels[channel_id] = channel
 
     def remove(self, channel_id: str) -> None:
@@ -108,14 +107,12 @@ class Control(TcpListener):
             connection.send(data)
 
     def unbind(self, connection: Connection) -> None:
-        """A connection is closed, and its channels are without one."""
         for channel_id in connection.channels:
             if self._connection_of.get(channel_id) is connection:
                 del self._connection_of[channel_id]
         connection.channels.clear()
 
     def receive(self, found: Request | Refused, connection: Connection) -> None:
-        """Hand on a request, or refuse it."""
         if isinstance(found, Refused):
             self._refuse(found.request_id, found.status, found.channel_id, connection)
             return

@@ -77,7 +77,6 @@ class Request:
 
     @property
     def channel_id(self) -> str:
-        """The channel that it is for, as written."""
         return self.header("Channel-Identifier") or ""
 
 
@@ -199,7 +198,6 @@ def _are_sound(lines: Sequence[str], headers: Sequence[Header]) -> bool:
 
 
 def _fields(lines: Iterable[str]) -> tuple[Header, ...]:
-    """The headers among these lines."""
     fields = (line.partition(":") for line in lines)
     return tuple(
         (name.strip(), value.strip()) for name, colon, value in fields if colon and _NAME.fullmatch(name.strip())
@@ -217,7 +215,6 @@ def event(name: str, request_id: int, state: RequestState, headers: Iterable[Hea
 
 
 def request(method: str, request_id: int, headers: Iterable[Header], body: bytes = b"") -> bytes:
-    """A request as bytes, as a client sends it."""
     return _written(f"{method} {request_id}", headers, body)
 
 

@@ -81,7 +81,6 @@ def names_tag(value: str) -> bool:
 
 
 def illegal(headers: Iterable[Header]) -> list[Header]:
-    """Those with a value that they must not have."""
     rules = {**_LEGAL, **_OF_ONE_REQUEST}
     named = ((_CANONICAL.get(name.lower()), value) for name, value in headers)
     return [(name, value) for name, value in named if name is not None and not rules[name](value)]
@@ -108,7 +107,6 @@ def merged(defaults: Parameters, request: Request) -> dict[str, str]:
 
 
 def style_of(parameters: Parameters) -> Style:
-    """How a text is to be spoken."""
     gender = parameters.get("Voice-Gender", "").lower()
     return Style(
         voices=tuple(parameters.get("Voice-Name", "").split()[:_MAX_NAMES]),

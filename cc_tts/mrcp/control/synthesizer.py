@@ -154,7 +154,6 @@ class Synthesizer:
     # --- requests --------------------------------------------------------------------------------------------------------
 
     def handle(self, request: Request) -> None:
-        """Carry out a request that is for this channel."""
         handlers: dict[SynthEvent, Callable[[Request], None]] = {
             SynthEvent.SPEAK: self._speak,
             SynthEvent.STOP: self._stop,
@@ -325,7 +324,6 @@ class Synthesizer:
     # --- what the server and the line tell ---------------------------------------------------------------------------------
 
     def on_taken(self, taken: SpeechTaken) -> None:
-        """The server has looked at the text of a request."""
         if (speak := self._named(taken.speech_id)) is None:
             return
         if not taken.code:
@@ -357,7 +355,6 @@ class Synthesizer:
         return speak is not None and speak.speech_id == speech_id and speak.control is None
 
     def on_mark(self, speech_id: int, name: str) -> None:
-        """A mark of the text was heard."""
         if self.takes_audio(speech_id):
             speak = self._queue[0]
             speak.last_mark = name
@@ -377,7 +374,6 @@ class Synthesizer:
             self._complete(self._queue[0], cause, "error" if unsent else "")
 
     def on_lexicon(self, taken: LexiconTaken) -> None:
-        """The server has looked at a lexicon."""
         request, name = self._defining.pop(taken.request_id)
         if taken.code:
             self._answer(request, Status.FAILED, _cause(_LEXICON_FAILURE, taken.detail))
@@ -387,7 +383,6 @@ class Synthesizer:
         self._answer(request, Status.SUCCESS, _cause(NORMAL))
 
     def close(self, reason: str) -> None:
-        """The channel is gone."""
         self._line.cut()
         for each in list(self._queue):
             self._forget(each, reason)
@@ -399,7 +394,6 @@ class Synthesizer:
         return next((each for each in self._queue if each.speech_id == speech_id), None)
 
     def _start(self) -> None:
-        """The first of the queue is spoken from now on."""
         speak = self._queue[0]
         speak.has_begun = True
         self._line.begin(speak.speech_id)
@@ -434,7 +428,6 @@ class Synthesizer:
         self._tell(CloseSpeech(speak.speech_id, played_ms, reason), b"")
 
     def _answer_speak(self, speak: _Speak) -> None:
-        """Say that a request was taken, once."""
         if speak.is_answered:
             return
         speak.is_answered = True
@@ -476,7 +469,6 @@ def _cause(cause: str, reason: str = "") -> list[Header]:
 
 
 def _refusal(code: str, detail: str, voice: str) -> tuple[Status, list[Header]]:
-    """The status and the headers of an error of the server."""
     named = [("Voice-Name", voice)] if code == "unknown_voice" else []
     return _STATUS_OF.get(code, Status.FAILED), [*named, *_cause(_CAUSES.get(code, _ERROR), detail)]
 

@@ -110,12 +110,10 @@ class RtpLine:
 
     @property
     def is_busy(self) -> bool:
-        """Whether packets are sent."""
         return bool(self._utterance) or self._is_fading
 
     @property
     def played_ms(self) -> float:
-        """How far the speech is."""
         return self._at_ms + self._played_ms
 
     def set_target(self, target: Target) -> None:
@@ -123,7 +121,6 @@ class RtpLine:
         self._target = target
 
     def drop_target(self) -> None:
-        """There is no audio any more."""
         self._target = None
 
     # --- what the synthesiser plays ----------------------------------------------------------------------------------------
@@ -148,12 +145,10 @@ class RtpLine:
             self._written_ms += self._format.ms_for_bytes(len(pcm))
 
     def finish(self) -> None:
-        """No more audio comes."""
         if self._buffer is not None and self._utterance:
             self._buffer.finish(self._utterance)
 
     def cut(self) -> None:
-        """Fade out, and forget what was not played."""
         if self._buffer is not None and self._utterance:
             self._buffer.cut(self._utterance)
             head = self._buffer.head
@@ -164,12 +159,10 @@ class RtpLine:
         self._utterance, self._silence_left = "", None
 
     def pause(self) -> None:
-        """Be silent, and keep what was not played."""
         if self._buffer is not None:
             self._buffer.pause()
 
     def resume(self) -> None:
-        """Go on where it was paused."""
         if self._buffer is not None:
             self._buffer.resume()
 
@@ -181,7 +174,6 @@ class RtpLine:
     # --- the clock ---------------------------------------------------------------------------------------------------------
 
     def tick(self, now_ns: int) -> None:
-        """Send the frame of this tick."""
         self._is_fading = False
         if self._buffer is None:
             return

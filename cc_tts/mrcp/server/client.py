@@ -91,7 +91,6 @@ class MrcpProcess:
 
     @property
     def supervisors(self) -> tuple[Supervisor, ...]:
-        """The process, if there is to be one."""
         return (self._supervisor,) if self._config.mrcp.enabled else ()
 
     async def start(self) -> None:
@@ -100,7 +99,6 @@ class MrcpProcess:
             await self._supervisor.start()
 
     async def stop(self) -> None:
-        """End the sessions, and the process."""
         await self._supervisor.stop()
         self._drop_all()
         await self._tasks.ended()

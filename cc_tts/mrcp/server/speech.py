@@ -82,7 +82,6 @@ class SpeechServices:
 
     @property
     def tenant(self) -> str:
-        """The tenant that all of it counts for."""
         return self.config.mrcp.tenant
 
 
@@ -125,7 +124,6 @@ class MrcpSpeech:
         self._task = asyncio.create_task(self._first(), name="mrcp speech", context=self._context)
 
     def take(self, message: Message) -> None:
-        """The MRCP process tells something of it."""
         match message:
             case StartSpeech():
                 self._started.set()
@@ -138,7 +136,6 @@ class MrcpSpeech:
                 self._task = asyncio.create_task(self._jump(message, before), name="mrcp speech", context=self._context)
 
     async def close(self, played_ms: float, reason: str) -> None:
-        """Nothing more is wanted of it."""
         await _end(self._task)
         if self._is_charged and self._content is not None:
             self._services.accounting.add(self._line(self._content, played_ms, reason))
@@ -180,7 +177,6 @@ class MrcpSpeech:
             self._is_charged = True
 
     async def _read(self, style: Style) -> Content:
-        """The text as it is to be spoken."""
         try:
             text = self._payload.decode(self._opened.charset)
         except UnicodeDecodeError:

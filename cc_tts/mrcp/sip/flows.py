@@ -70,7 +70,6 @@ class UdpFlow:
 
     @property
     def local_host(self) -> str:
-        """Our address on it."""
         return self._host if self._host != "0.0.0.0" else local_host_towards(self.peer[0])
 
     def send(self, data: bytes, to: Address | None = None) -> None:
@@ -112,7 +111,6 @@ class StreamFlow(TcpConnection):
 
     @property
     def local_host(self) -> str:
-        """Our address on it."""
         found = self._transport.get_extra_info("sockname") if self._transport is not None else None
         return str(found[0]) if found else "127.0.0.1"
 
@@ -156,7 +154,6 @@ class StreamFlow(TcpConnection):
         super().send(data)
 
     def is_unused(self, now_s: float) -> bool:
-        """Whether nobody needs it."""
         return not self.num_sessions and now_s - self._heard_s > (IDLE_S if self.has_brought else FIRST_MESSAGE_S)
 
 
@@ -186,7 +183,6 @@ class SipListener(TcpListener):
         return await self._listen(lambda: StreamFlow(self, name), host, port, tls=tls)
 
     def close(self) -> None:
-        """Listen no more, and close what is open."""
         super().close()
         if self._udp is not None:
             self._udp.close()

@@ -75,7 +75,6 @@ class SipRequest:
         return counted.decode("utf-8", "surrogateescape")
 
     def header(self, name: str) -> str:
-        """The first value of a header."""
         return message.header_value(self.text, name)
 
     def response(self, status: int, *, reason: str = "", tag: str = "", headers: Headers = (), body: str = "") -> bytes:

@@ -56,7 +56,6 @@ class Media:
 
     @property
     def is_control(self) -> bool:
-        """Whether it is for a resource of MRCPv2."""
         return self.kind == "application" and self.protocol.upper() in (PLAIN_PROTOCOL.upper(), TLS_PROTOCOL.upper())
 
     @property
@@ -69,7 +68,6 @@ class Media:
 
     @property
     def is_heard(self) -> bool:
-        """Whether the client hears what is sent on it."""
         return self.direction in _HEARS and self.address != _UNSPECIFIED
 
     @property
@@ -100,7 +98,6 @@ class Offer:
 
     @property
     def has_control(self) -> bool:
-        """Whether it is one of MRCPv2 at all."""
         return any(each.is_control for each in self.media)
 
     def audio_of(self, control: Media | None) -> Media | None:

@@ -90,7 +90,6 @@ class Dialog:
         return self.call_id, self.tag
 
     def hang_up(self, reason: str) -> None:
-        """End it with a BYE."""
         self.bye(self, reason)
 
 
@@ -110,7 +109,6 @@ class SipServer:
         return len(self._dialogs)
 
     def receive(self, text: str, flow: Flow) -> None:
-        """Take in a message."""
         if text.startswith("SIP/2.0 "):
             self._take_response(text)
             return

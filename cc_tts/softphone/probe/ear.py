@@ -95,7 +95,6 @@ class Ear:
         return self.speech[-1].begin_ns if self.speech else 0
 
     def at_ns(self, sample: int) -> int:
-        """The instant of a sample."""
         return self.origin_ns + sample * _NS_PER_SAMPLE
 
     def hear(self, packet: Packet) -> None:
@@ -132,7 +131,6 @@ class Ear:
             self._silence(self.sample_at(now_ns - WAIT_MS * NS_PER_MS) - self._num_samples)
 
     def finish(self) -> None:
-        """The call is over."""
         num_samples = self._num_samples
         self._silence(2 * PAUSE_MS * RATE_HZ // 1000)
         del self.pcm[num_samples * BYTES_PER_SAMPLE :]
@@ -142,7 +140,6 @@ class Ear:
         return len(self.pcm) // BYTES_PER_SAMPLE
 
     def sample_at(self, at_ns: int) -> int:
-        """The sample of an instant."""
         return (at_ns - self.origin_ns) // _NS_PER_SAMPLE
 
     def _place(self, arrival_ns: int, skipped: int) -> int:

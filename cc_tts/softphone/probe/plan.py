@@ -67,7 +67,6 @@ def words_of(plan: ProbePlan) -> CallerWords:
 
 
 def is_file(words: str) -> bool:
-    """Whether words are a file rather than a text."""
     return words.lower().endswith(".wav")
 
 

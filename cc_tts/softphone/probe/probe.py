@@ -43,7 +43,6 @@ class Probe:
         self._call: SoftphoneCall | None = None
 
     def begin(self, call: SoftphoneCall) -> None:
-        """Listen to a call that was just placed."""
         self._call = call
         call.listen(self._packets.append)
 
@@ -61,12 +60,10 @@ class Probe:
 
     @property
     def said(self) -> list[Said]:
-        """All that was said so far."""
         assert self._call is not None
         return self._call.said
 
     def speak(self, pcm: bytes) -> None:
-        """Say it in the codec of the call."""
         assert self._call is not None
         self._call.say(ENCODERS[self._call.plan.codec](pcm))
 

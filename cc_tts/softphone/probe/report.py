@@ -136,7 +136,6 @@ class ProbeReport:
         return self.call.ending.exit_code or int(not self.has_spoken)
 
     def table(self) -> str:
-        """The report for a person, a line each."""
         call = ("call", f"{self.uri}  {self.call.ending.result}")
         return lines([call, *rows(self), *(("note", finding) for finding in self.findings)])
 
@@ -200,7 +199,6 @@ _EXPIRED: Final[dict[Wait, str]] = {
 def _findings(
     call: CallReport, agent: Sequence[Stretch], turns: Sequence[Turn], expired: Sequence[Expired], *, is_over: bool
 ) -> Iterator[str]:
-    """All that was out of the ordinary, a sentence each."""
     if call.answered_at_ns is None:
         code = f"{call.ending.sip_code} " if call.ending.sip_code else ""
         yield f"the agent did not answer: {call.ending.result}, {code}{call.ending.reason}"

@@ -59,7 +59,6 @@ class Spread:
 
 
 def spread_of(values_ms: Iterable[float]) -> Spread:
-    """The percentiles of some times."""
     values = tuple(round(each, 1) for each in values_ms)
     if not values:
         return Spread()

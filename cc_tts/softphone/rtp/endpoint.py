@@ -218,7 +218,6 @@ class RtpEndpoint:
                 self.round_trip_ms = self.round_trip_ms if round_trip_ms is None else round_trip_ms
 
     def _report(self, sock: socket.socket, now_ns: int) -> None:
-        """Send a report when one is due."""
         with self._lock:
             remote, timestamp = self._remote, self._stream.timestamp
         if remote is None or not remote.port:

@@ -53,7 +53,6 @@ class RtpPacket:
     marker: bool = False
 
     def to_bytes(self) -> bytes:
-        """Packet as it goes on the wire."""
         second = self.marker << 7 | self.payload_type
         return _HEADER.pack(_VERSION << 6, second, self.sequence, self.timestamp, self.ssrc) + self.payload
 
@@ -176,7 +175,6 @@ class Source:
         return sequence
 
     def update_jitter(self, timestamp: int, arrival_ns: int) -> None:
-        """Take the arrival of one packet in."""
         transit = arrival_ns * RATE_HZ / 1e9 - timestamp
         if self._transit is not None:
             difference = abs(transit - self._transit)
@@ -192,7 +190,6 @@ class Source:
 
     @property
     def lost(self) -> int:
-        """Packets that have not come."""
         return self.expected - self.packets
 
     def fraction_lost(self) -> int:
@@ -212,7 +209,6 @@ class Keypress:
 
     @property
     def digit(self) -> str:
-        """The key that this event stands for."""
         return DTMF_DIGITS[self.event]
 
     def payloads(self) -> list[bytes]:

@@ -60,7 +60,6 @@ class TalkspurtDetector:
         self.talkspurts: list[Talkspurt] = []
 
     def speech(self, arrival_ns: int, length_ns: int) -> None:
-        """A speech packet arrived."""
         self.poll(arrival_ns)
         end_ns = arrival_ns + length_ns
         if self._is_open:
@@ -71,7 +70,6 @@ class TalkspurtDetector:
         self._report_event("speech_start", arrival_ns)
 
     def poll(self, now_ns: int) -> None:
-        """Close the talkspurt if the pause is over."""
         if self._is_open and now_ns - self.talkspurts[-1].end_at_ns >= PAUSE_MS * NS_PER_MS:
             self.finish()
 

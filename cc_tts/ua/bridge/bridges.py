@@ -42,7 +42,6 @@ class Bridges:
         self._to_end: list[str] = []
 
     def command(self, message: messages.Bridge | messages.Unbridge) -> None:
-        """Connect two calls, or part them."""
         if isinstance(message, messages.Unbridge):
             self._part(message.call_id, "requested")
         else:

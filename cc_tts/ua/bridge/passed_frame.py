@@ -31,5 +31,4 @@ class Passed:
 
     @property
     def other_way(self) -> "Passed":
-        """The same for the other leg."""
         return Passed(heard=self.said, said=self.heard)

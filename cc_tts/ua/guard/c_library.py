@@ -54,7 +54,6 @@ class String(ctypes.Structure):
 
     @classmethod
     def of(cls, text: str) -> "String":
-        """Return a string that keeps its bytes alive."""
         data = text.encode("utf-8", "surrogateescape")
         return cls(data, len(data))
 

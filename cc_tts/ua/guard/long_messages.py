@@ -83,7 +83,6 @@ class LongMessages:
         self._hooks = (_OnDropped(self._dropped), _OnReceived(self._received))
 
     def install(self) -> None:
-        """Have PJSIP tell what it drops."""
         self._on_drop(self._manager, ctypes.cast(self._hooks[0], ctypes.c_void_p))
 
     def tick(self, now_ns: int) -> None:

@@ -76,7 +76,6 @@ class RequestFilter:
             register(b"mod-cc-tts-response-filter", _RESPONSE_PRIORITY, on_response=self._filter_response)
 
     def reload(self, *, takes_refer: bool) -> None:
-        """List REFER in Allow from now on, or not."""
         self._capabilities = _capabilities(takes_refer=takes_refer)
         self._set_capabilities()
 
@@ -119,7 +118,6 @@ class RequestFilter:
         return True
 
     def _answer_in_dialog(self, rdata: int, method: str, message: str, *, is_known: bool) -> None:
-        """Answer what no call of ours takes."""
         if not is_known:
             self._c.respond(rdata, 481)  # PJSIP takes a call whose far side has no tag yet for any dialog
         elif method == "OPTIONS":

@@ -7,7 +7,6 @@ from cc_tts.ua.process import loop
 
 
 def main() -> NoReturn:
-    """Run the lines without SIP."""
     loop.run("lines", lambda settings, clock, send: LineAgent(settings, clock=clock, send=send))
 
 

@@ -158,7 +158,6 @@ class Line:
             self.media.open(self._clock.now_ns())
 
     def hang_up(self, hangup: messages.Hangup, ended_by: messages.EndedBy = "local") -> None:
-        """End the call, or refuse it."""
         if self.is_over:
             return
         is_up = self._machine.state is LegState.ESTABLISHED
@@ -205,7 +204,6 @@ class Line:
             self.hang_up(messages.Hangup(call_id=self.call_id), "rtp_inactivity")
 
     def snapshot(self) -> messages.CallSnapshot:
-        """Return the call as it is, for the server that adopts it."""
         return messages.CallSnapshot(
             call_id=self.call_id,
             record=self.record,

@@ -96,7 +96,6 @@ class LineMedia:
                 self.credit.confirm(mark, now_ns)
 
     def receive(self, pcm: bytes) -> None:
-        """Take what the caller says."""
         data = self._part + pcm
         size = self._format.frame_bytes
         whole = len(data) - len(data) % size

@@ -214,7 +214,6 @@ class CreditPlayout:
     # --- what is heard -------------------------------------------------------------------------------------------------
 
     def _hear(self, now_ns: int) -> bytes:
-        """Take the next frame for heard."""
         frame = self._ahead.popleft()
         self._num_queued -= 1
         self._num_heard += 1

@@ -78,7 +78,6 @@ class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
         return self.trunks[trunk].codecs if trunk in self.trunks else ()
 
     def of_trunk(self, name: str) -> "UaSettings":
-        """Return these settings with a trunk in the place of the registration."""
         trunk = self.trunks[name]
         transport = f";transport={trunk.transport}" if trunk.transport else ""
         registration = RegistrationConfig(
@@ -98,7 +97,6 @@ class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def local_uri(self) -> str:
-        """The address of record of calls by address."""
         return f"sip:cc-tts@{self.own_host}:{self.public_port}"
 
     @property

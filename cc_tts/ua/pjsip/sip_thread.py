@@ -19,7 +19,6 @@ class SipThread:
 
     @classmethod
     def enter(cls) -> None:
-        """Declare the current thread the SIP thread."""
         cls._ident = threading.get_ident()
 
     @classmethod

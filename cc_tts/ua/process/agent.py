@@ -95,7 +95,6 @@ class Agent(ABC, Generic[C]):
         """Do what the server asks of a call that is not over."""
 
     def command(self, message: Message) -> None:
-        """Do what the server asks."""
         match message:
             case messages.SetAccepting():
                 self._accepting, self._retry_after_s = message.accepting, message.retry_after_s

@@ -25,7 +25,6 @@ class LevelMeter:
         return bool(self._until_ns)
 
     def look(self, now_ns: int) -> None:
-        """Somebody looks, from now on."""
         self._until_ns = now_ns + LOOK_MS * NS_PER_MS
 
     def is_over(self, now_ns: int) -> bool:

@@ -84,7 +84,6 @@ class Publisher:
         self._counts: collections.Counter[messages.PublishResult] = collections.Counter()
 
     def reload(self, settings: messages.UaSettings) -> None:
-        """Send to the collector of these settings from now on."""
         if settings.quality.collector != self._settings.quality.collector:
             self._waiting.clear()
         if settings.quality.interval_s != self._settings.quality.interval_s:
@@ -111,7 +110,6 @@ class Publisher:
         self._publish(_Report(self._target, vq_report.body(facts, is_over=False), is_over=False))
 
     def call_over(self, leg: Any) -> None:
-        """Report a call that was answered."""
         self._due_ns.pop(leg.call_id, None)
         if not self._settings.quality.collector or (facts := self._facts_of(leg, is_over=True)) is None:
             return
@@ -121,7 +119,6 @@ class Publisher:
         self._wait(_Report(self._target, vq_report.body(facts, is_over=True), is_over=True), 0)
 
     def tick(self) -> None:
-        """Send what is due."""
         now_ns = self._clock.now_ns()
         while self._waiting and self._waiting[0][0] <= now_ns and len(self._under_way) < MAX_UNDER_WAY:
             self._publish(heapq.heappop(self._waiting)[2])

@@ -108,7 +108,6 @@ class Recordings:
         media.record(tap)
 
     def stop(self, call_id: str, reason: Ending) -> None:
-        """Complete the recording of a call, if there is one."""
         if (recording := self._by_call.get(call_id)) is None:
             return
         with contextlib.suppress(ProcessFailed):  # poll() notices

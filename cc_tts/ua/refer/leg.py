@@ -77,13 +77,11 @@ class LegRefer:
         return True
 
     def tick(self, now_ns: int) -> None:
-        """Give up a REFER that nobody answers."""
         if self._pending and now_ns - self._sent_ns >= ANSWER_TIMEOUT_NS:
             self.end()
             self._tell("answer", pj.PJSIP_SC_REQUEST_TIMEOUT, is_last=True)
 
     def end(self) -> None:
-        """End the transactions that have no answer."""
         pending, self._pending = self._pending, set()
         for each in pending:
             self._library.end_transaction(each, pj.PJSIP_SC_REQUEST_TERMINATED)

@@ -69,7 +69,6 @@ class LegReferral:
         self._pending: dict[int, int] = {}  # NOTIFYs that have no final response yet, and when each was sent
 
     def allow(self, allowed: messages.AllowRefers) -> None:
-        """Take REFERs to these targets from now on."""
         self._targets = AllowedTargets(allowed.targets)
 
     def answer(self, message: str) -> Answer:
@@ -136,11 +135,9 @@ class LegReferral:
             self._notify(pj.PJSIP_SC_SERVICE_UNAVAILABLE)
 
     def attach_server(self) -> None:
-        """Another server is there, which decides from now on."""
         self._has_server = True
 
     def changed(self, change: Any) -> None:
-        """The transaction of a NOTIFY changed its state."""
         transaction = int(change.tsx.pjTransaction)
         if change.tsx.state < pj.PJSIP_TSX_STATE_COMPLETED:
             self._pending.setdefault(transaction, self._clock.now_ns())

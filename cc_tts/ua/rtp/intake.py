@@ -130,7 +130,6 @@ class Intake:
         return operations
 
     def _is_near(self, address: int | None) -> bool:
-        """Whether an address may be one of the library's."""
         return address is not None and abs(address - self._library.some_address) < _NEAR
 
     # --- what the legs ask for ---------------------------------------------------------------------------------------
@@ -216,7 +215,6 @@ class Intake:
         return int(self._send_rtcp(transport, ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p), len(data)))
 
     def _sent(self, stream: int, data: bytes) -> bytes:
-        """Return a compound packet as it is to be sent."""
         if stream in self._num_rtcp:  # else the call has let go of it
             ssrcs = self._ssrcs[stream] = xr.ssrcs(data)
             if (reporter := self._reporters.get(stream)) is not None and ssrcs[1]:

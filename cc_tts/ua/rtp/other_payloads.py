@@ -53,7 +53,6 @@ class OtherPayloads:
         self.num_unknown = 0  # packets that nothing was made of
 
     def change(self, at: int, size: int) -> None:
-        """Change the packet of RTP at this address, if it has to be."""
         packet = ctypes.string_at(at, size)
         decoded = self._decoded
         payload_type = packet[1] & 0x7F if size > _HEADER_BYTES else decoded.payload_type

@@ -131,7 +131,6 @@ class Accounts:
         return bool(self._registrations)
 
     def placing(self, trunk: str) -> Account:
-        """Return the account of a call that we place by this trunk."""
         return self._placing[trunk]
 
     def tick(self, *, is_idle: bool) -> None:

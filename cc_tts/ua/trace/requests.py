@@ -44,6 +44,5 @@ class TraceRequests:
         return max(found, key=lambda each: len(each.messages))
 
     def take(self, trace: CallTrace) -> None:
-        """Give an answer to who waits for it."""
         if (answers := self._answers.get(trace.serial)) is not None:
             answers.put_nowait(trace)

@@ -53,14 +53,12 @@ class TraceRing:
         stranger.add(message)
 
     def know(self, sip_call_id: str) -> None:
-        """Keep the messages of this Call-ID as those of a call."""
         if (found := self._strangers.pop(sip_call_id, None)) is not None:
             self._calls[sip_call_id] = found
             self._num_bytes += found.num_bytes
             self._forget()
 
     def messages(self, sip_call_id: str) -> list[TracedMessage]:
-        """Return what is kept of a call, oldest first."""
         found = self._calls.get(sip_call_id) or self._strangers.get(sip_call_id)
         return list(found.kept) if found else []
 

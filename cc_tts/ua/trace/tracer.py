@@ -68,7 +68,6 @@ class Tracer:
         self._begin(settings)
 
     def reload(self, settings: messages.UaSettings) -> None:
-        """Copy as this says from now on."""
         before, now = self._settings.sip, settings.sip
         self._settings = settings
         if (before.hep, before.trace_messages) == (now.hep, now.trace_messages):
@@ -173,7 +172,6 @@ class Tracer:
     # --- what the user agent asks for --------------------------------------------------------------------------------
 
     def answer(self, asked: messages.SendTrace) -> None:
-        """Report what is kept of a call, without its secrets."""
         kept = [] if self._ring is None else self._ring.messages(asked.sip_call_id)
         bare = tuple(msgspec.structs.replace(each, text=masked(each.text)) for each in kept)
         is_on = self._ring is not None

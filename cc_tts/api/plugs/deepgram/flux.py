@@ -86,7 +86,6 @@ class _Turn:
         return heard_and_pending(spans, self.text, at_ms - self.begins_ms)
 
     def metadata(self) -> dict[str, Any]:
-        """Return the lengths of its text and of its audio."""
         num_chars = len(self.said)
         return {
             "speech_id": self.id,

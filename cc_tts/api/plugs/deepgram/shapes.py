@@ -58,7 +58,6 @@ class DeepgramText(msgspec.Struct, frozen=True):
 
 
 async def respond(request: web.Request, body: DeepgramText) -> web.StreamResponse:
-    """Speech of a text that is there as a whole."""
     output = output_of(request, "mp3")
     content = schemas.words(body.text, UNSET, words_of(request), text_field="text")
     async with speech_of(request, content, rate_hz=output.rate_hz, pointers=fields_of_text("/text")) as speech:

@@ -159,7 +159,6 @@ def in_milliseconds(characters: Characters) -> dict[str, Any]:
 
 
 def in_seconds(characters: Characters, *, offset_ms: float = 0.0) -> dict[str, Any]:
-    """The alignment of a response."""
     starts_ms = [offset_ms + each for each in characters.starts_ms]
     ends_ms = [start + length for start, length in zip(starts_ms, characters.durations_ms, strict=True)]
     return {
@@ -170,7 +169,6 @@ def in_seconds(characters: Characters, *, offset_ms: float = 0.0) -> dict[str, A
 
 
 def voices_of(request: web.Request) -> list[Voice]:
-    """The voices of this server."""
     voices = request.app[CONTEXT].speech_source.engine.voices()
     return [
         Voice(each.id, each.id, "premade", {"language": each.language, "gender": each.gender}, each.description)

@@ -94,7 +94,6 @@ class ManyContexts(SpeechConnection):
             self.outbox.close()
 
     def obey(self, incoming: Incoming, context_id: str) -> None:
-        """Do what a message says."""
         if incoming.close_socket:
             self.end_all()
         elif incoming.close_context:
@@ -105,7 +104,6 @@ class ManyContexts(SpeechConnection):
             self.keep(context_id)
 
     def speak(self, incoming: Incoming, context_id: str) -> None:
-        """Take the text of a message into its context."""
         text = incoming.text or ""
         self.say(context_id, text, words_of(self._request, incoming.voice_settings))
         self._flushed.discard(context_id)

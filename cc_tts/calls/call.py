@@ -19,12 +19,11 @@ from cc_tts.calls.dtmf.gather import Gather, GatherRequest
 from cc_tts.calls.ending import PROMPT_FAILED, Ending
 from cc_tts.calls.events import types
 from cc_tts.calls.events.bus import InClear
-from cc_tts.calls.follower import Followers
+from cc_tts.calls.follower import CallView, Followers
 from cc_tts.calls.prompts.disclosure import Disclosing
 from cc_tts.calls.prompts.player import PromptPlayer
 from cc_tts.calls.prompts.utterance import CompletionCause, Utterance
 from cc_tts.calls.recording.recorder import CallRecorder
-from cc_tts.calls.services import CallServices
 from cc_tts.calls.tracing.spans import spans_of
 from cc_tts.calls.transfers.bridge import CallBridge
 from cc_tts.calls.transfers.handover import Handover
@@ -41,17 +40,14 @@ log = logs.get(__name__)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Call(CallInfo):
+class Call(CallView):
     """A leg seen from the application."""
-
-    services: CallServices
 
     def __post_init__(self) -> None:
         services = self.services
         inbound = self.direction == "inbound"
         self.machine = StateMachine(CALL_TABLE, CallState.INCOMING if inbound else CallState.OUTGOING)
         self.created_at_s = services.clock.wall_s()
-        self.spans = spans_of(self)
         self._answering = False
         self.timer = CallTimer(self.id)
         self.followers = Followers()
@@ -61,10 +57,11 @@ class Call(CallInfo):
             services,
             tenant=self.tenant,
             publish=self.publish,
-            disclosing=Disclosing(self),
+            disclosing=Disclosing(self, services, self.publish),
             on_started=lambda utterance, at_ns: self.speech.prompt_heard(utterance, at_ns),  # noqa: PLW0108 - it is made below
             on_complete=self._prompt_complete,
         )
+        self.spans = spans_of(self, services, self.player.utterances)
         self.keys = DtmfCollector(
             self.id,
             services.clock,
@@ -79,8 +76,8 @@ class Call(CallInfo):
         self.detection: MachineDetection | None = None
         self.handover = Handover(self)
         self.bridge = CallBridge(self)
-        self.keeper = RecordKeeper(self)
         self.recorder = CallRecorder(self, self.services.recordings)
+        self.keeper = RecordKeeper(self, self.recorder, self.handover, self.bridge)
 
     # --- what the API reads ------------------------------------------------------------------------------------------
 

@@ -3,18 +3,21 @@
 Runs on: the event loop.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from cc_tts.calls.audio.hub import AudioHub
-from cc_tts.calls.call_info import AmdStage
+from cc_tts.calls.call_info import CallInfo
 from cc_tts.calls.call_state import CallState
+from cc_tts.calls.dtmf.collector import DtmfCollector
 from cc_tts.calls.events import types
 from cc_tts.calls.prompts.player import PromptPlayer
 from cc_tts.calls.prompts.utterance import Utterance
 from cc_tts.calls.services import CallServices
+from cc_tts.calls.tracing.spans import CallSpans
 from cc_tts.errors import CapacityExceeded, WrongState
-from cc_tts.speech.prompt import Prompt, PromptDefaults
+from cc_tts.speech.prompt import Prompt
 
 
 class Follower:
@@ -33,36 +36,44 @@ class Follower:
         """The call is over; nothing follows."""
 
 
-class CallView(Protocol):
-    """A call as its parts and its followers see it."""
+@dataclass(kw_only=True, eq=False, repr=False)
+class CallView(CallInfo, ABC):
+    """A call as its parts and its followers see it. They know no more of it, or each would import all the others."""
 
     services: CallServices
-    id: str
-    tenant: str
-    caller: str
-    callee: str
-    headers: dict[str, str]
-    metadata: Mapping[str, str]
-    defaults: PromptDefaults
-    held: bool
-    amd_stage: AmdStage
-    player: PromptPlayer
-    audio: AudioHub
-    followers: "Followers"
+    player: PromptPlayer = field(init=False)
+    audio: AudioHub = field(init=False)
+    keys: DtmfCollector = field(init=False)
+    spans: CallSpans = field(init=False)
+    followers: "Followers" = field(init=False)
 
     @property
+    @abstractmethod
     def state(self) -> CallState:
         """Where the call stands."""
 
+    @property
+    @abstractmethod
+    def waits_for_answer(self) -> bool:
+        """Whether it is an incoming call to which no final answer went out."""
+
+    @abstractmethod
     def publish(self, data: types.EventData) -> None:
         """Send an event of the call."""
 
+    @abstractmethod
     def speak(self, prompt: Prompt) -> Utterance:
         """Accept a prompt for this call."""
 
+    @abstractmethod
+    def set_hold(self, *, hold: bool) -> None:
+        """Hold the call or take it back."""
+
+    @abstractmethod
     def end(self, local_reason: str, *, sip_code: int | None = None, transfer_result: str = "") -> None:
         """End the call, for this reason."""
 
+    @abstractmethod
     def end_heard_out(self, local_reason: str) -> None:
         """End the call for this reason, once what was just sent is heard."""
 

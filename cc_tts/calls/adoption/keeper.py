@@ -1,10 +1,7 @@
 """Keeps the record of one call up to date in the UA process. Runs on: the event loop."""
 
-from typing import Protocol
-
 from cc_tts.calls.adoption import record as records
 from cc_tts.calls.call_state import CallState
-from cc_tts.calls.dtmf.collector import DtmfCollector
 from cc_tts.calls.follower import CallView
 from cc_tts.calls.recording.recorder import CallRecorder
 from cc_tts.calls.transfers.bridge import CallBridge
@@ -12,21 +9,12 @@ from cc_tts.calls.transfers.handover import Handover
 from cc_tts.ua import messages
 
 
-class KeptCall(CallView, Protocol):
-    """A call whose record is kept; it has the fields of a record, too."""
-
-    uri_parameters: dict[str, str]
-    keys: DtmfCollector
-    recorder: CallRecorder
-    handover: Handover
-    bridge: CallBridge
-
-
 class RecordKeeper:
     """Has the UA process keep what another server would need to adopt a call."""
 
-    def __init__(self, call: KeptCall) -> None:
+    def __init__(self, call: CallView, recorder: CallRecorder, handover: Handover, bridge: CallBridge) -> None:
         self._call = call
+        self._recorder, self._handover, self._bridge = recorder, handover, bridge
         self._kept = b""
 
     def record(self) -> records.CallRecord:
@@ -36,9 +24,9 @@ class RecordKeeper:
             run=call.services.events.run,
             utterances=tuple(map(records.KeptUtterance.of, call.player.queue[: records.MAX_UTTERANCES])),
             gather=call.keys.kept,
-            transfer=call.handover.kept,
-            bridge=call.bridge.kept,
-            recording=call.recorder.current,
+            transfer=self._handover.kept,
+            bridge=self._bridge.kept,
+            recording=self._recorder.current,
             **records.without_text(call.headers, call.uri_parameters),
             **{name: getattr(call, name) for name in (*records.FACTS, *records.PROGRESS)},
         )

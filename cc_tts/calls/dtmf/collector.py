@@ -7,7 +7,7 @@ import secrets
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 from msgspec import UNSET
@@ -32,13 +32,6 @@ ECHO_NS: Final = 100 * NS_PER_MS
 log = logs.get(__name__)
 
 
-class Publisher(Protocol):
-    """Whoever sends the events of a call."""
-
-    def __call__(self, data: types.EventData, in_clear: InClear | None = None) -> None:
-        """Send an event; what is ``in_clear`` to some readers only."""
-
-
 class DtmfCollector:
     """The keys of one call on their way to a gather. ``speak`` accepts a prompt; ``on_key`` is told each key as it may be
     shown; ``on_complete`` is called once for each gather. Timers stand still until :meth:`run_timers`.
@@ -54,7 +47,7 @@ class DtmfCollector:
         player: PromptPlayer,
         *,
         type_ahead_ms: int,
-        publish: Publisher,
+        publish: Callable[..., None],
         speak: Callable[[Prompt], Utterance],
         on_key: Callable[[str, int], None],
         on_complete: Callable[[Gather], None],

@@ -1,19 +1,17 @@
 """The recordings of one call, one at a time. Runs on: the event loop."""
 
-from typing import Literal, Protocol
+from typing import Literal
 
 import msgspec
 from msgspec import UNSET
 
 from cc_tts import logs
 from cc_tts.calls.call_state import CallState
-from cc_tts.calls.dtmf.collector import DtmfCollector
 from cc_tts.calls.dtmf.gather import Gather
 from cc_tts.calls.events import types
 from cc_tts.calls.follower import CallView, Follower
 from cc_tts.calls.recording.recording import PauseReason, Recording, RecordingStamp, RecordRequest
 from cc_tts.calls.recording.recordings import Recordings
-from cc_tts.calls.tracing.spans import CallSpans
 from cc_tts.errors import RecordingActive, RecordingNotFound, WrongState
 from cc_tts.recorder.info import Consent, Ending, RecordingInfo, RecordingPlan
 from cc_tts.ua import messages
@@ -24,20 +22,10 @@ AFTER_GATHER_MS = 200
 log = logs.get(__name__)
 
 
-class RecordedCall(CallView, Protocol):
-    """A call as its recorder sees it."""
-
-    keys: DtmfCollector
-    local_reason: str | None
-    recordings: tuple[RecordingStamp, ...]
-    disclosed_at_s: float | None
-    spans: CallSpans
-
-
 class CallRecorder(Follower):
     """Starts, pauses and ends the recordings of a call, and tells of them."""
 
-    def __init__(self, call: RecordedCall, recordings: Recordings) -> None:
+    def __init__(self, call: CallView, recordings: Recordings) -> None:
         self._call = call
         self._recordings = recordings
         self._is_preparing = False

@@ -16,12 +16,13 @@ import re
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final, Literal, Protocol, assert_never
+from typing import Final, assert_never
 
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from cc_tts import logs
+from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.ending import RELAY_FAILED
 from cc_tts.calls.events.outbox import Outbox
@@ -32,8 +33,6 @@ from cc_tts.calls.input.text_messages import StreamMessage, StreamSpeakRefused, 
 from cc_tts.calls.prompts.utterance import CompletionCause, Utterance
 from cc_tts.calls.relay import messages
 from cc_tts.calls.relay.request import FAILURES, RelayCause, RelayRequest
-from cc_tts.calls.transfers.bridge import CallBridge
-from cc_tts.calls.transfers.handover import Handover
 from cc_tts.config.sections.relay import Interruptible
 from cc_tts.egress.hosts import usable_url
 from cc_tts.errors import CcTtsError, FieldError, Unprocessable
@@ -58,29 +57,6 @@ _WITH_TEXT: Final = "x-tts-"
 log = logs.get(__name__)
 
 
-class RelayedCall(CallView, Protocol):
-    """A call as its relay sees it."""
-
-    direction: Literal["inbound", "outbound"]
-    relay_request: RelayRequest | None
-    handover: Handover
-    bridge: CallBridge
-
-    @property
-    def waits_for_answer(self) -> bool:
-        """Whether it is an incoming call to which no final answer went out."""
-
-    @property
-    def trace_headers(self) -> dict[str, str]:
-        """The header that tells an application which trace the call belongs to."""
-
-    def accept(self) -> None:
-        """Answer the call if it still waits for that."""
-
-    def send_dtmf(self, digits: str) -> None:
-        """Send keys to the far side."""
-
-
 class Relay(Follower):
     """``resumed``: another server began it, so that the caller has heard the greeting.
 
@@ -90,7 +66,7 @@ class Relay(Follower):
     """
 
     def __init__(
-        self, call: RelayedCall, request: RelayRequest, *, resumed: bool = False, on_over: Callable[[], object]
+        self, call: Call, request: RelayRequest, *, resumed: bool = False, on_over: Callable[[], object]
     ) -> None:
         self.request = request
         self.call = call
@@ -442,7 +418,7 @@ def tell_end(call: CallView, request: RelayRequest, cause: RelayCause, handoff_d
     )
 
 
-def go_on(call: RelayedCall, request: RelayRequest, cause: RelayCause) -> None:
+def go_on(call: Call, request: RelayRequest, cause: RelayCause) -> None:
     """Do what is to follow a relay, so that the caller is not left in silence that nobody knows of."""
     if call.handover.kept is not None or call.bridge.kept is not None:
         return  # somebody else has the caller already

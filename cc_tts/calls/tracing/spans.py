@@ -13,9 +13,9 @@ an attribute. Runs on: the event loop.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from cc_tts.calls.call_info import Direction
+from cc_tts.calls.call_info import CallInfo
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.dtmf.gather import Gather
 from cc_tts.calls.ending import Ending
@@ -30,28 +30,6 @@ SIP_OK: Final = 200
 
 Key = tuple[str, str]
 """The name of a span, and the id of what it is about."""
-
-
-class TracedCall(Protocol):
-    """A call as its spans see it."""
-
-    id: str
-    direction: Direction
-    tenant: str
-    trunk: str
-    sip_call_id: str
-    traceparent: str
-    codec: str | None
-    transport: str | None
-    services: CallServices
-
-    @property
-    def state(self) -> CallState:
-        """Where the call stands."""
-
-    @property
-    def utterances(self) -> Mapping[str, Utterance]:
-        """The utterances that are kept, by their ids."""
 
 
 class CallSpans:
@@ -70,9 +48,9 @@ class CallSpans:
         """Another server goes on with the call."""
 
 
-def spans_of(call: TracedCall) -> CallSpans:
+def spans_of(call: CallInfo, services: CallServices, utterances: Mapping[str, Utterance]) -> CallSpans:
     """Begin the spans of a call, as a part of what its ``traceparent`` names; that names the call itself from then on."""
-    root = call.services.tracer.begin(
+    root = services.tracer.begin(
         "call",
         kind="server",
         parent=TraceContext.parse(call.traceparent),
@@ -81,14 +59,16 @@ def spans_of(call: TracedCall) -> CallSpans:
     if root is None:
         return CallSpans()
     call.traceparent = root.context.traceparent
-    return ExportedSpans(call, root)
+    return ExportedSpans(call, services, utterances, root)
 
 
 class ExportedSpans(CallSpans):
     """The spans of a call; see :func:`spans_of`."""
 
-    def __init__(self, call: TracedCall, root: Span) -> None:
+    def __init__(self, call: CallInfo, services: CallServices, utterances: Mapping[str, Utterance], root: Span) -> None:
         self._call = call
+        self._services = services
+        self._utterances = utterances
         self._root = root
         self._open: dict[Key, Span] = {}
         inbound = call.direction == "inbound"
@@ -138,7 +118,7 @@ class ExportedSpans(CallSpans):
     def _take_speak(self, data: types.SpeakData) -> None:
         match data:
             case types.SpeakQueued():
-                self._queued(self._call.utterances[data.utterance_id])
+                self._queued(self._utterances[data.utterance_id])
             case types.SpeakComplete():
                 self._complete(data)
             case _ if (span := self._open.get(("utterance", data.utterance_id))) is not None:
@@ -148,7 +128,7 @@ class ExportedSpans(CallSpans):
         """The INVITE has its final answer; 0: none came. Nothing happens if it had one."""
         if self._invite.end_ns is not None:
             return
-        self._invite.attributes |= _named(**{"sip.call_id": self._call.services.tracer.hashed(self._call.sip_call_id)})
+        self._invite.attributes |= _named(**{"sip.call_id": self._services.tracer.hashed(self._call.sip_call_id)})
         self._invite.attributes["sip.response_code"] = sip_code
         self._invite.end(error="" if sip_code == SIP_OK else str(sip_code or "no_answer"))
 
@@ -186,7 +166,7 @@ class ExportedSpans(CallSpans):
         utterance.context.run(CURRENT.set, span)
 
     def _complete(self, data: types.SpeakComplete) -> None:
-        utterance = self._call.utterances.get(data.utterance_id)
+        utterance = self._utterances.get(data.utterance_id)
         span = self._open.pop(("utterance", data.utterance_id), None)
         if utterance is None or span is None:  # of a server before this one
             return
@@ -206,7 +186,7 @@ class ExportedSpans(CallSpans):
 
     def _is_late(self, utterance: Utterance) -> bool:
         first_audio_ms = utterance.time_to_first_audio_ms
-        return first_audio_ms is not None and first_audio_ms > self._call.services.config.tts.first_audio_target_ms
+        return first_audio_ms is not None and first_audio_ms > self._services.config.tts.first_audio_target_ms
 
     @staticmethod
     def _playout(utterance: Utterance, span: Span) -> None:

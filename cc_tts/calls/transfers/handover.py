@@ -1,34 +1,24 @@
 """The transfer of one call, and what the call tells it. Runs on: the event loop."""
 
 from collections.abc import Iterable
-from typing import Protocol
 
 from cc_tts.calls.adoption.record import KeptTransfer
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.ending import Ending
+from cc_tts.calls.follower import CallView
 from cc_tts.calls.prompts.utterance import Utterance
-from cc_tts.calls.transfers.transfer import Transfer, TransferredCall, TransferRequest
+from cc_tts.calls.transfers.transfer import ToldTransfer, Transfer, TransferRequest
 from cc_tts.errors import TransferActive, WrongState
 from cc_tts.ua import messages
-
-
-class RunningTransfer(Protocol):
-    """A transfer that is under way: by REFER, or warm."""
-
-    id: str
-
-    @property
-    def kept(self) -> KeptTransfer:
-        """The part of it that another server has to know."""
 
 
 class Handover:
     """Hands one call over; one transfer at a time. :class:`.Transfers` has checked to whom."""
 
-    def __init__(self, call: TransferredCall) -> None:
+    def __init__(self, call: CallView) -> None:
         self._call = call
         self._transfer: Transfer | None = None  # the last one: its hold may be answered after its end
-        self.warm: RunningTransfer | None = None
+        self.warm: ToldTransfer | None = None
 
     def transfer(self, request: TransferRequest) -> Transfer:
         """Have the far side call somebody else; ``call.transfer`` tells how that goes.
@@ -58,7 +48,7 @@ class Handover:
         return None if (running := self._running) is None else running.kept
 
     @property
-    def _running(self) -> RunningTransfer | None:
+    def _running(self) -> ToldTransfer | None:
         return self.warm if self._transfer is None or self._transfer.is_over else self._transfer
 
     def restore(self, kept: KeptTransfer | None, told: Iterable[messages.TransferProgress]) -> None:

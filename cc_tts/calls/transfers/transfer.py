@@ -4,10 +4,11 @@ The call is kept until the outcome is known: the far side calls its target and t
 peers a hang-up after the 202 would end the transfer, too.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 from msgspec import UNSET, UnsetType
 
@@ -49,7 +50,7 @@ class TransferRequest:
 
     to: str = ""
     headers: dict[str, str] = field(default_factory=dict)
-    consult: "TransferredCall | None" = None
+    consult: CallView | None = None
     referred_by: str = ""
     timeout_ms: int = DEFAULT_TIMEOUT_MS
     on_failure: Literal["keep", "hangup"] = "keep"
@@ -65,28 +66,7 @@ class TransferRequest:
         return "blind" if self.consult is None else "attended"
 
 
-class TransferredCall(CallView, Protocol):
-    """A call as its transfer sees it."""
-
-    sip_call_id: str
-    tags: tuple[str, str]
-
-    @property
-    def remote_uri(self) -> str:
-        """The address of record of the far side."""
-
-    @property
-    def waits_for_answer(self) -> bool:
-        """Whether it is an incoming call to which no final answer went out."""
-
-    def set_hold(self, *, hold: bool) -> None:
-        """Hold the call or take it back."""
-
-    def check_sip(self, command: str) -> None:
-        """Raise ``LineUnsupported`` if the call came by a line without SIP."""
-
-
-class ToldTransfer:
+class ToldTransfer(ABC):
     """The id and the state of a transfer, and how they are told."""
 
     def __init__(self, call: CallView, transfer_id: str, mode: types.TransferMode, client_state: str | None) -> None:
@@ -96,6 +76,11 @@ class ToldTransfer:
         self._timer = CallTimer(call.id)
         self._told_on = call
         self._client_state: str | UnsetType = UNSET if client_state is None else client_state
+
+    @property
+    @abstractmethod
+    def kept(self) -> KeptTransfer:
+        """The part of it that another server has to know."""
 
     def _tell(self, sip_code: int = 0, **more: Any) -> None:
         self._told_on.publish(
@@ -119,7 +104,7 @@ class ToldTransfer:
 class Transfer(ToldTransfer):
     """A transfer from the command to its last event."""
 
-    def __init__(self, call: TransferredCall, request: TransferRequest) -> None:
+    def __init__(self, call: CallView, request: TransferRequest) -> None:
         super().__init__(call, request.transfer_id, request.mode, request.client_state)
         self.request = request
         self._call = call
@@ -284,7 +269,7 @@ class Transfer(ToldTransfer):
         self._tell_end(sip_code, **more)
 
 
-def _end_all(calls: list[TransferredCall]) -> None:
+def _end_all(calls: list[CallView]) -> None:
     for call in calls:
         call.end("transferred", transfer_result="succeeded")
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from typing import Any
+from typing import Any, cast
 
 from cc_tts.audio import AudioFormat
 from cc_tts.clock import Clock
@@ -61,7 +61,7 @@ class PlayingUa(FakeUa):
         super().send(message, payload)
         leg = self.legs.setdefault(message.call_id, PlayingLeg())
         if (feed := MEDIA_COMMANDS.get(type(message))) is not None:
-            feed(leg, message, payload)
+            feed(cast("Any", leg), message, payload)  # it is not recorded, and nobody listens
         elif isinstance(message, messages.SetListening):
             leg.directions = message.directions
 

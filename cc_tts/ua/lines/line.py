@@ -76,7 +76,7 @@ class Line:
             AudioFormat(self._rate_hz),
             max_buffered_ms=settings.playout_max_buffered_ms,
             window_ms=settings.playout_window_ms,
-            sink=link,
+            send=link.send,
             queue=link.queue,
             report=self._report,
         )

@@ -13,7 +13,7 @@ from cc_tts.media.playout_buffer import PlayoutBuffer
 from cc_tts.media.playout_events import PlayoutEvent, PlayoutUnderrun
 from cc_tts.media.quality import Quality
 from cc_tts.ua import messages
-from cc_tts.ua.lines.playout import CreditPlayout, FrameSink, PacedPlayout, Playout, QueueSink, Shape
+from cc_tts.ua.lines.playout import CreditPlayout, PacedPlayout, Playout, QueueSink, Shape
 from cc_tts.ua.quality.level_meter import LevelMeter, mean_amplitude
 from cc_tts.ua.recording.tap import RecordingTap
 from cc_tts.ua.rtp.frame_queue import FrameQueue
@@ -36,7 +36,7 @@ class LineMedia:
         *,
         max_buffered_ms: int,
         window_ms: int,
-        sink: FrameSink,
+        send: Callable[[bytes], None],
         queue: QueueSink | None,
         report: Callable[[PlayoutEvent], object],
     ) -> None:
@@ -57,7 +57,7 @@ class LineMedia:
             self.credit = CreditPlayout(
                 self.buffer, queue, audio_format=audio_format, window_ms=window_ms, fresh=fresh, emit=self._note
             )
-        self._playout: Playout = self.credit or PacedPlayout(self.buffer, sink)
+        self._playout: Playout = self.credit or PacedPlayout(self.buffer, send)
         self.lead_in_ms = 0
         self._is_open = False
         self._pause_reasons: set[PauseReason] = set()

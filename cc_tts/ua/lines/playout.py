@@ -39,15 +39,11 @@ Shape = Callable[[int, bytes], bytes]
 Emit = Callable[[PlayoutEvent], object]
 
 
-class FrameSink(Protocol):
-    """Takes frames at the rate of the line."""
+class QueueSink(Protocol):
+    """Takes frames at the rate of the line into a queue that it plays."""
 
     def send(self, pcm: bytes) -> None:
         """Send whole frames to it."""
-
-
-class QueueSink(FrameSink, Protocol):
-    """Takes frames into a queue that it plays."""
 
     def mark(self, number: int) -> None:
         """Have it say when all frames before this are played."""
@@ -81,16 +77,16 @@ class Playout(Protocol):
 class PacedPlayout:
     """Sends a frame each time it is asked."""
 
-    def __init__(self, buffer: PlayoutBuffer, sink: FrameSink) -> None:
+    def __init__(self, buffer: PlayoutBuffer, send: Callable[[bytes], None]) -> None:
         self._buffer = buffer
-        self._sink = sink
+        self._send = send
         self._shape: Shape | None = None
 
     def tick(self, now_ns: int) -> bytes:
         frame = self._buffer.read_frame(now_ns)
         if self._shape is not None:
             frame = self._shape(now_ns, frame)
-        self._sink.send(frame)
+        self._send(frame)
         return frame
 
     def wait(self, now_ns: int) -> None:

@@ -14,13 +14,14 @@ from cc_tts.media.playout_buffer import PlayoutBuffer
 from cc_tts.media.playout_events import PlayoutOverflow
 from cc_tts.processes.channel import Message
 from cc_tts.ua import messages
-from cc_tts.ua.recording.recordings import RecordedMedia, Recordings
+from cc_tts.ua.recording.recordings import Recordings
+from cc_tts.ua.recording.tap import RecordingTap
 
 log = logs.get(__name__)
 
 
-class PlayingMedia(Protocol):
-    """The prompts that a call plays."""
+class CallMedia(Protocol):
+    """The audio of a call: what it plays, and what is heard of it."""
 
     buffer: PlayoutBuffer
 
@@ -30,9 +31,8 @@ class PlayingMedia(Protocol):
     def set_paused(self, reason: Any, *, paused: bool, restart: tuple[str, float] | None = None) -> None:
         """Stop the prompt's clock while any reason holds."""
 
-
-class CallMedia(PlayingMedia, RecordedMedia, Protocol):
-    """The audio of a call: what it plays, and what is heard of it."""
+    def record(self, tap: RecordingTap | None) -> None:
+        """Have ``tap`` get all frames from the next one on; ``None``: record no more."""
 
     def take_audio(self) -> Iterator[tuple[messages.CallAudio, bytes]]:
         """Take the frames that were kept since the last time."""
@@ -102,7 +102,7 @@ class Agent(ABC, Generic[C]):
                 self._tails.append((self._clock.now_ns() + tail_ms * NS_PER_MS, message))
             case messages.StartRecording() | messages.SetRecordingPaused() | messages.StopRecording():
                 call = self._calls.get(message.call_id)
-                self._recordings.command(message, None if call is None or call.is_over else call.media)
+                self._recordings.command(message, None if call is None or call.is_over else call.media.record)
             case messages.CallCommand():
                 self._command_call(message)
             case _:
@@ -185,7 +185,7 @@ class Agent(ABC, Generic[C]):
         return [call for call in self._calls.values() if not call.is_over]
 
 
-MEDIA_COMMANDS: Final[dict[type[messages.CallCommand], Callable[[PlayingMedia, Any, bytes], None]]] = {
+MEDIA_COMMANDS: Final[dict[type[messages.CallCommand], Callable[[CallMedia, Any, bytes], None]]] = {
     messages.BeginUtterance: lambda media, begin, _: media.buffer.begin(begin.utterance_id, begin.start_threshold_ms),
     messages.Audio: lambda media, audio, pcm: media.buffer.write(audio.utterance_id, pcm),
     messages.ExpectUnderrun: lambda media, more, _: media.buffer.await_more(more.utterance_id),

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -45,17 +45,14 @@ LAST_FRAMES_TIMEOUT_S: Final = 1.0
 log = logs.get(__name__)
 
 
-class RecordedMedia(Protocol):
-    """The media of a leg, or of a line without SIP."""
-
-    def record(self, tap: RecordingTap | None) -> None:
-        """Have ``tap`` get all frames from the next one on; ``None``: record no more."""
+Record = Callable[[RecordingTap | None], None]
+"""Has a tap get all frames of a call from the next one on; ``None``: no more."""
 
 
 @dataclass(slots=True)
 class _Recording:
     recording_id: str
-    media: RecordedMedia
+    record: Record
     tap: RecordingTap
     is_encoded: bool
     num_lost: int = 0
@@ -74,21 +71,21 @@ class Recordings:
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: ChildChannel | None = None
 
-    def command(self, message: messages.CallCommand, media: RecordedMedia | None) -> None:
-        """Do what the server asks; ``media`` are those of the leg, ``None`` if it is over."""
+    def command(self, message: messages.CallCommand, record: Record | None) -> None:
+        """Do what the server asks; ``record`` is that of the call, ``None`` if it is over."""
         match message:
-            case messages.StartRecording(plan=plan) if media is None:
+            case messages.StartRecording(plan=plan) if record is None:
                 info = msgspec.structs.replace(plan.info, state="failed", reason="call_ended")
                 self._send(messages.RecordingOver(info))
-            case messages.StartRecording(call_id=call_id, plan=plan) if media is not None:
-                self._start(call_id, media, plan, is_paused=message.is_paused)
+            case messages.StartRecording(call_id=call_id, plan=plan) if record is not None:
+                self._start(call_id, record, plan, is_paused=message.is_paused)
             case messages.SetRecordingPaused(call_id=call_id) if call_id in self._by_call:
                 tap = self._by_call[call_id].tap
                 tap.set_paused(paused=message.paused, skips=message.skips, delay_ms=message.delay_ms)
             case messages.StopRecording(call_id=call_id, reason=reason):
                 self.stop(call_id, reason)
 
-    def _start(self, call_id: str, media: RecordedMedia, plan: RecordingPlan, *, is_paused: bool) -> None:
+    def _start(self, call_id: str, record: Record, plan: RecordingPlan, *, is_paused: bool) -> None:
         self.stop(call_id, "stopped")  # one that a server before this one did not live to know of
         recording_id = plan.info.recording_id
         self._open.add(recording_id)
@@ -103,9 +100,9 @@ class Recordings:
         tap = RecordingTap(self._format, beeps=plan.beep)
         if is_paused:
             tap.set_paused(paused=True, skips=False)
-        recording = self._by_call[call_id] = _Recording(recording_id, media, tap, plan.comes_encoded)
+        recording = self._by_call[call_id] = _Recording(recording_id, record, tap, plan.comes_encoded)
         min(self._phases, key=len)[call_id] = recording
-        media.record(tap)
+        record(tap)
 
     def stop(self, call_id: str, reason: Ending) -> None:
         if (recording := self._by_call.get(call_id)) is None:
@@ -182,7 +179,7 @@ class Recordings:
 
     def _forget(self, call_id: str) -> None:
         recording = self._by_call.pop(call_id)
-        recording.media.record(None)
+        recording.record(None)
         for phase in self._phases:
             phase.pop(call_id, None)
 

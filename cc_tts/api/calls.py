@@ -145,7 +145,7 @@ class Originate(schemas.Body, frozen=True):
             for pointer, value, fault_of in checked
             if value is not None and (fault := fault_of(value)) is not None
         ]
-        if faults := faults + sip_fields.header_faults(self.headers, "/headers"):
+        if faults := faults + sip_fields.header_faults(self.headers):
             raise Unprocessable.about(*faults)
         made = ("speak", "bridge", "disclosure")
         fields = {name: getattr(self, name) for name in self.__struct_fields__ if name not in made}

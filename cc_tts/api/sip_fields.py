@@ -31,12 +31,12 @@ def identity_fault(uri: str) -> str | None:
     return None if _TEL.fullmatch(uri) else uri_fault(uri)
 
 
-def header_faults(headers: Mapping[str, str], pointer: str) -> list[FieldError]:
-    """The faults of headers for an INVITE; pointers begin with ``pointer``."""
+def header_faults(headers: Mapping[str, str]) -> list[FieldError]:
+    """The faults of ``headers`` of a body, which are for an INVITE."""
     if len(headers) > MAX_HEADERS:
-        return [FieldError(pointer, f"at most {MAX_HEADERS} headers")]
+        return [FieldError("/headers", f"at most {MAX_HEADERS} headers")]
     if sum(len(name) + len(value) for name, value in headers.items()) > MAX_HEADERS_CHARS:
-        return [FieldError(pointer, f"at most {MAX_HEADERS_CHARS} characters in all headers together")]
+        return [FieldError("/headers", f"at most {MAX_HEADERS_CHARS} characters in all headers together")]
     faults: list[FieldError] = []
     seen: set[str] = set()
     for name, value in headers.items():
@@ -45,7 +45,7 @@ def header_faults(headers: Mapping[str, str], pointer: str) -> list[FieldError]:
             fault = "this header is there already (names are compared without case)"
         seen.add(name.lower())
         if fault is not None:
-            faults.append(FieldError(pointer + pointer_to(name), fault))
+            faults.append(FieldError("/headers" + pointer_to(name), fault))
     return faults
 
 

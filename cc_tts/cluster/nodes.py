@@ -31,9 +31,9 @@ class Owner:
     url: str
 
 
-def id_prefix(kind: str, config: Config) -> str:
-    """Return what ids of this kind begin with at a node: ``call_``, in a cluster ``call_NODE_``."""
-    return _prefix(kind, config.server, config.cluster)
+def call_id_prefix(config: Config) -> str:
+    """Return what ids of calls begin with at a node: ``call_``, in a cluster ``call_NODE_``."""
+    return _prefix("call", config.server, config.cluster)
 
 
 def _prefix(kind: str, server: ServerConfig, cluster: ClusterConfig) -> str:

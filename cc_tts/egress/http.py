@@ -33,13 +33,11 @@ class GuardedClient:
         key: str,
         allowed: Callable[[], AllowedHosts] | None,
         *,
-        ssl: Any = True,
         socket_class: type[aiohttp.ClientWebSocketResponse] = aiohttp.ClientWebSocketResponse,
     ) -> None:
         self._socket_class = socket_class
         self._key = key
         self._allowed = allowed
-        self._ssl = ssl
         self._open: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
@@ -74,7 +72,7 @@ class GuardedClient:
             resolver = aiohttp.ThreadedResolver() if self._allowed is None else _Resolver(self._key, self._allowed)
             tracing = aiohttp.TraceConfig()
             tracing.on_request_redirect.append(_refuse_redirect)  # a WebSocket would follow it
-            connector = aiohttp.TCPConnector(resolver=resolver, ssl=self._ssl, limit=0, keepalive_timeout=KEEPALIVE_S)
+            connector = aiohttp.TCPConnector(resolver=resolver, limit=0, keepalive_timeout=KEEPALIVE_S)
             self._open = aiohttp.ClientSession(
                 connector=connector,
                 trace_configs=[tracing],

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from cc_tts import __version__, logs
 from cc_tts.clock import Clock
-from cc_tts.cluster.nodes import id_prefix
+from cc_tts.cluster.nodes import call_id_prefix
 from cc_tts.config import tls as tls_files
 from cc_tts.config.schema import AuthConfig, Config, RegistrationConfig, SipConfig
 from cc_tts.config.sip_uri import is_ip_address
@@ -495,7 +495,7 @@ def settings_of(config: Config) -> list[messages.UaSettings]:
                 playout_max_buffered_ms=config.playout.window_ms + BUFFER_SLACK_MS,
                 dispatcher_port=sip.port if num > 1 else 0,
                 registers=number == 0,
-                call_id_prefix=id_prefix("call", config),
+                call_id_prefix=call_id_prefix(config),
                 takes_refer=any(route.refer != "refuse" for route in config.routes.values()),
                 orphan_grace_ms=config.ua.orphan_grace_ms,
                 adoption_socket=_adoption_socket(config, number),
@@ -516,7 +516,7 @@ def settings_of_lines(config: Config) -> messages.UaSettings | None:
         log=config.log,
         playout_max_buffered_ms=config.playout.window_ms + BUFFER_SLACK_MS,
         playout_window_ms=config.playout.window_ms,
-        call_id_prefix=id_prefix("call", config),
+        call_id_prefix=call_id_prefix(config),
         orphan_grace_ms=config.ua.orphan_grace_ms,
         adoption_socket=_adoption_socket(config, 0, "lines"),
         asterisk=config.asterisk,

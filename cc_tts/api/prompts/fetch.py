@@ -4,7 +4,7 @@ No redirect is followed, nothing is decompressed, and no more is read than a pro
 """
 
 import re
-from typing import Any, Final
+from typing import Final
 
 import aiohttp
 from yarl import URL
@@ -25,10 +25,10 @@ _HEADERS: Final = {"Accept": "audio/*, */*;q=0.5", "Accept-Encoding": "identity"
 class HttpFetch:
     """Fetches as :class:`cc_tts.speech.staged.urls.Fetch` says."""
 
-    def __init__(self, config: PromptsConfig, *, ssl: Any = True) -> None:
+    def __init__(self, config: PromptsConfig) -> None:
         allowed = AllowedHosts(config.allowed_hosts)
         self._max_bytes = config.max_upload_bytes
-        self._client = GuardedClient("prompts.allowed_hosts", lambda: allowed, ssl=ssl)
+        self._client = GuardedClient("prompts.allowed_hosts", lambda: allowed)
 
     async def close(self) -> None:
         await self._client.close()

@@ -10,7 +10,7 @@ import contextlib
 import os
 import signal
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import aiohttp
 from msgspec import UNSET
@@ -57,9 +57,8 @@ def _allowed(config: RecordConfig) -> AllowedHosts:
 class Delivery:
     """Hands on recordings that are complete."""
 
-    def __init__(self, config: RecordConfig, *, ssl: Any = True) -> None:
+    def __init__(self, config: RecordConfig) -> None:
         self._config = config
-        self._ssl = ssl
         self._slots = asyncio.Semaphore(MAX_AT_ONCE)
 
     async def deliver(self, info: RecordingInfo, path: Path) -> CallRecordingDelivered | None:
@@ -96,7 +95,7 @@ class Delivery:
             "Content-Type": "audio/wav",
             "Content-Length": str((await asyncio.to_thread(path.stat)).st_size),
         }
-        client = GuardedClient("record.upload_hosts", lambda: _allowed(self._config), ssl=self._ssl)
+        client = GuardedClient("record.upload_hosts", lambda: _allowed(self._config))
         file = await asyncio.to_thread(path.open, "rb")
         with file:
             try:

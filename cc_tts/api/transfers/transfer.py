@@ -104,7 +104,7 @@ class Transfer(schemas.Body, frozen=True, kw_only=True):
         self._check_mode()
         uris = (("/to", self.to), ("/referred_by", self.referred_by))
         faults = [FieldError(at, fault) for at, uri in uris if uri is not None and (fault := uri_fault(uri))]
-        if faults := faults + sip_fields.header_faults(self.headers, "/headers"):
+        if faults := faults + sip_fields.header_faults(self.headers):
             raise Unprocessable.about(*faults)
         schemas.refuse(
             "/speak/then", "the transfer ends the call", when=self.speak is not None and self.speak.then != "stay"

@@ -70,7 +70,7 @@ def test_no_uri_with_such_a_character_passes(before: str, character: str, after:
 
 @given(st.from_regex(r"X-[A-Za-z]{1,5}", fullmatch=True), st.text(max_size=50))
 def test_only_printable_values_pass(name: str, value: str) -> None:
-    passes = not header_faults({name: value}, "/headers")
+    passes = not header_faults({name: value})
     assert passes == all(" " <= character <= "~" for character in value)
 
 
@@ -82,22 +82,22 @@ def test_long_input_is_judged_quickly() -> None:
 
 def test_headers_that_may_be_set() -> None:
     headers = {"X-Account": "", "x-lower": ' a, b;c="d" ', "User-to-User": "00", "USER-TO-USER2": "1"}
-    assert [fault.pointer for fault in header_faults(headers, "/h")] == ["/h/USER-TO-USER2"]
+    assert [fault.pointer for fault in header_faults(headers)] == ["/headers/USER-TO-USER2"]
 
 
 @pytest.mark.parametrize(
     "name", ["", "X", "X-", "Via", "X A", "X-A:", "X-A\r", "X-Ä", "From", "Xx", "P-Asserted-Identity", "X-" + "a" * 63]
 )
 def test_names_that_may_not_be_set(name: str) -> None:
-    assert len(header_faults({name: "1"}, "/headers")) == 1
+    assert len(header_faults({name: "1"})) == 1
 
 
 def test_every_fault_is_named() -> None:
-    faults = header_faults({"Via": "1", "X-A": "1", "X-B": "\r\n", "x-a": "2"}, "/headers")
+    faults = header_faults({"Via": "1", "X-A": "1", "X-B": "\r\n", "x-a": "2"})
     assert [fault.pointer for fault in faults] == ["/headers/Via", "/headers/X-B", "/headers/x-a"]
 
 
 def test_number_and_size_are_bounded() -> None:
-    assert not header_faults({f"X-{n}": "" for n in range(20)}, "/h")
-    assert header_faults({f"X-{n}": "" for n in range(21)}, "/h")[0].pointer == "/h"
-    assert header_faults({f"X-{n}": "a" * 1000 for n in range(5)}, "/h")[0].pointer == "/h"
+    assert not header_faults({f"X-{n}": "" for n in range(20)})
+    assert header_faults({f"X-{n}": "" for n in range(21)})[0].pointer == "/headers"
+    assert header_faults({f"X-{n}": "a" * 1000 for n in range(5)})[0].pointer == "/headers"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cc_tts.calls.events.bus import EventBus
 from cc_tts.calls.events.types import CallEarly
 from cc_tts.cluster.messages import Node
-from cc_tts.cluster.nodes import LineNodes, Owner, id_prefix
+from cc_tts.cluster.nodes import LineNodes, Owner, call_id_prefix
 from cc_tts.config.schema import ClusterConfig, Config, ServerConfig
 from cc_tts.ua.client import settings_of
 from tests.fakes.fake_line import FakeClock
@@ -30,7 +30,7 @@ def line_nodes(cluster: ClusterConfig = CLUSTER, *, node: str = "line-1") -> Lin
 def test_ids_are_as_ever_without_a_cluster() -> None:
     config = Config(server=ServerConfig(node="line-1"))
     assert re.fullmatch("utt_[0-9a-f]{16}", LineNodes(config.server, config.cluster).new_id("utt"))
-    assert id_prefix("call", config) == settings_of(config)[0].call_id_prefix == "call_"
+    assert call_id_prefix(config) == settings_of(config)[0].call_id_prefix == "call_"
 
 
 @pytest.mark.parametrize(

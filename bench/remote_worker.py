@@ -21,7 +21,8 @@ from typing import Final
 
 from bench.report import machine, percentiles, save, show
 from cc_tts import logs
-from cc_tts.config.schema import Config, TtsConfig
+from cc_tts.config.schema import Config
+from cc_tts.config.sections.models import TtsConfig
 from cc_tts.engines.engine import Engine
 from cc_tts.engines.factory import make_engine
 from cc_tts.processes.tasks import cancel_all

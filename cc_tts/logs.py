@@ -7,15 +7,18 @@ What libraries log by :mod:`logging`, and exceptions that nobody caught, become 
 """
 
 import contextlib
+import json
 import logging
 import select
 import sys
 import threading
+import traceback
 from collections import Counter
-from collections.abc import Callable, MutableMapping
-from typing import Any, Final, TextIO
-
-import structlog
+from collections.abc import Mapping
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any, Final
 
 from cc_tts.clock import Clock, MonotonicClock
 
@@ -33,7 +36,10 @@ MAX_KINDS: Final = 5000
 _MIN_VALUE_CHARS: Final = 32  # unmeasured
 _KINDS_REPORTED: Final = 20
 
-Event = MutableMapping[str, Any]
+Line = dict[str, Any]
+"""The fields of one line, ``event`` among them."""
+
+_context: ContextVar[Mapping[str, Any]] = ContextVar("log fields", default=MappingProxyType({}))
 
 
 class RepeatLimit:
@@ -49,9 +55,9 @@ class RepeatLimit:
         self._counts: Counter[tuple[str, ...]] = Counter()
         self._ends_ns = 0
 
-    def admit(self, method: str, event: Event) -> tuple[bool, list[tuple[str, int]]]:
+    def admit(self, level: str, line: Line) -> tuple[bool, list[tuple[str, int]]]:
         """Count one line: whether it may be written, and the events suppressed in the window just ended, with how often."""
-        kind = _kind(method, event)
+        kind = _kind(level, line)
         with self._lock:
             now_ns = self._clock.now_ns()
             suppressed: list[tuple[str, int]] = []
@@ -63,50 +69,72 @@ class RepeatLimit:
             return self._counts[kind] <= MAX_REPEATS, suppressed
 
 
-class _Lines:
-    """Writes finished lines, each with one call. A log that cannot be written stops nobody's work."""
+class Logger:
+    """Writes lines that carry its fields, and those that are bound to the context (:func:`bind`)."""
 
-    def __init__(self, file: TextIO) -> None:
-        self._file = file
-        self._lock = threading.Lock()
+    def __init__(self, **fields: object) -> None:
+        self._fields = fields
 
-    def msg(self, line: str) -> None:
-        with self._lock, contextlib.suppress(OSError, ValueError):
-            self._file.write(line + "\n")
-            self._file.flush()
+    def bind(self, **fields: object) -> "Logger":
+        """Return a logger whose lines carry these fields besides."""
+        return Logger(**{**self._fields, **fields})
 
-    log = debug = info = warning = error = critical = exception = msg
+    def debug(self, event: str, **fields: object) -> None:
+        self._write("debug", event, fields)
+
+    def info(self, event: str, **fields: object) -> None:
+        self._write("info", event, fields)
+
+    def warning(self, event: str, **fields: object) -> None:
+        self._write("warning", event, fields)
+
+    def error(self, event: str, **fields: object) -> None:
+        self._write("error", event, fields)
+
+    def exception(self, event: str, **fields: object) -> None:
+        """Write an error with the traceback of the exception that is being handled."""
+        self._write("error", event, {"exc_info": True, **fields})
+
+    def _write(self, level: str, event: str, fields: Line) -> None:
+        write(level, {**_context.get(), **self._fields, **fields, "event": event})
 
 
 class _Pipeline:
-    """Filters and renders one line."""
+    """Filters, renders and writes lines."""
 
-    def __init__(self, *, level: str, json: bool, repeats: RepeatLimit) -> None:
+    def __init__(self, *, level: str, json: bool, process: str, clock: Clock) -> None:
         self.level = _number(level)
-        self._render: Callable[[Event], str] = _fitting_json if json else _text
-        self._repeats = repeats
-        self._stamp = structlog.processors.TimeStamper(fmt="iso", utc=True, key="time")
+        self._render = _fitting_json if json else _text
+        self._process = process
+        self._clock = clock
+        self._repeats = RepeatLimit(clock)
+        self._file = sys.stderr
+        self._lock = threading.Lock()
 
-    def __call__(self, lines: _Lines, method: str, event: Event) -> str:
-        if _number(method) < self.level:
-            raise structlog.DropEvent
-        event = structlog.contextvars.merge_contextvars(lines, method, event)
-        may_pass, suppressed = self._repeats.admit(method, event)
+    def write(self, level: str, line: Line) -> None:
+        if _number(level) < self.level:
+            return
+        line.setdefault("process", self._process)
+        may_pass, suppressed = self._repeats.admit(level, line)
         for name, count in suppressed[:_KINDS_REPORTED]:
-            summary: Event = {"of": name, "count": count, "event": "lines_suppressed"}
-            summary = structlog.contextvars.merge_contextvars(lines, "warning", summary)
-            lines.msg(self._finished(lines, "warning", summary))
-        if not may_pass:
-            raise structlog.DropEvent
-        return self._finished(lines, method, event)
+            summary = {"of": name, "count": count, "event": "lines_suppressed", "process": self._process}
+            self._finish("warning", summary)
+        if may_pass:
+            self._finish(level, line)
 
-    def _finished(self, lines: _Lines, method: str, event: Event) -> str:
-        for key in NEVER_LOGGED & event.keys():
-            event[key] = "(not logged)"
-        event = structlog.processors.add_log_level(lines, method, event)
-        event = self._stamp(lines, method, event)
-        event = structlog.processors.format_exc_info(lines, method, event)
-        return self._render(event)
+    def _finish(self, level: str, line: Line) -> None:
+        for key in NEVER_LOGGED & line.keys():
+            line[key] = "(not logged)"
+        line |= {"level": level, "time": self._now()}
+        if failure := _failure(line.pop("exc_info", None)):
+            line["exception"] = "".join(traceback.format_exception(failure)).rstrip()
+        text = self._render(line)
+        with self._lock, contextlib.suppress(OSError, ValueError):  # a log that cannot be written stops nobody's work
+            self._file.write(text + "\n")
+            self._file.flush()
+
+    def _now(self) -> str:
+        return f"{datetime.fromtimestamp(self._clock.wall_s(), UTC).replace(tzinfo=None).isoformat()}Z"
 
 
 class _FromLogging(logging.Handler):
@@ -127,17 +155,9 @@ _pipeline: _Pipeline | None = None
 
 
 def configure(*, level: str = "info", json: bool = True, process: str = "server") -> None:
-    """Send this process's log to standard error. ``process`` is bound to every line."""
+    """Send this process's log to standard error. ``process`` is in every line."""
     global _pipeline  # noqa: PLW0603 - a process has one log
-    _pipeline = _Pipeline(level=level, json=json, repeats=RepeatLimit(MonotonicClock()))
-    lines = _Lines(sys.stderr)
-    structlog.configure(
-        processors=[_pipeline],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.NOTSET),
-        logger_factory=lambda *_: lines,
-        cache_logger_on_first_use=False,
-    )
-    structlog.contextvars.bind_contextvars(process=process)
+    _pipeline = _Pipeline(level=level, json=json, process=process, clock=MonotonicClock())
     logging.basicConfig(handlers=[_FromLogging()], level=max(logging.WARNING, _pipeline.level), force=True)
     logging.captureWarnings(capture=True)
     sys.excepthook = lambda *exc_info: _uncaught(exc_info)
@@ -152,20 +172,39 @@ def set_level(level: str) -> None:
         logging.getLogger().setLevel(max(logging.WARNING, _pipeline.level))
 
 
-def get(name: str) -> Any:
+def get(name: str) -> Logger:
     """A logger whose lines carry ``module=name``."""
-    return structlog.get_logger(module=name)
+    return Logger(module=name)
+
+
+def write(level: str, line: Line) -> None:
+    """Write a line, unless its level or its repetition keeps it out. Before :func:`configure` there is no log."""
+    if _pipeline is not None:
+        _pipeline.write(level, line)
+
+
+def bind(**fields: object) -> None:
+    """Bind fields to every line that is written in this context from now on."""
+    _context.set({**_context.get(), **fields})
 
 
 def _number(level: str) -> int:
-    return logging.ERROR if level == "exception" else logging.getLevelNamesMapping()[level.upper()]
+    return logging.getLevelNamesMapping()[level.upper()]
 
 
-def _kind(method: str, event: Event) -> tuple[str, ...]:
-    name = str(event.get("event"))
-    if _number(method) >= logging.WARNING:
-        return name, str(event.get("module")), str(event.get("call_id"))
-    return name, *(f"{key}={value}" for key, value in event.items())
+def _failure(exc_info: Any) -> BaseException | None:
+    """Return the exception that is meant: one, what :func:`sys.exc_info` returns, or ``True`` for the handled one."""
+    if exc_info is True:
+        return sys.exception()
+    found = exc_info[1] if isinstance(exc_info, tuple) else exc_info
+    return found if isinstance(found, BaseException) else None
+
+
+def _kind(level: str, line: Line) -> tuple[str, ...]:
+    name = str(line.get("event"))
+    if _number(level) >= logging.WARNING:
+        return name, str(line.get("module")), str(line.get("call_id"))
+    return name, *(f"{key}={value}" for key, value in line.items())
 
 
 def _uncaught(exc_info: Any) -> None:
@@ -176,18 +215,20 @@ def _uncaught(exc_info: Any) -> None:
         sys.__excepthook__(*exc_info)
 
 
-def _text(event: Event) -> str:
-    return str(structlog.dev.ConsoleRenderer(colors=False)(None, "", event))
+def _text(line: Line) -> str:
+    exception = line.pop("exception", "")
+    time, level, event = line.pop("time"), line.pop("level"), line.pop("event")
+    fields = " ".join(f"{name}={value}" for name, value in sorted(line.items()))
+    return f"{time} {level:8} {event:30} {fields}" + (f"\n{exception}" if exception else "")
 
 
-def _fitting_json(event: Event) -> str:
+def _fitting_json(line: Line) -> str:
     """JSON of at most :data:`MAX_LINE_BYTES` with its line end; the longest texts are cut in their middle."""
-    render = structlog.processors.JSONRenderer()
-    while len(line := str(render(None, "", dict(event)))) >= MAX_LINE_BYTES:  # ASCII: a character is a byte
-        key = max(event, key=lambda name: len(str(event[name])))
-        value = str(event[key])
+    while len(text := json.dumps(line, default=repr)) >= MAX_LINE_BYTES:  # ASCII: a character is a byte
+        key = max(line, key=lambda name: len(str(line[name])))
+        value = str(line[key])
         if len(value) <= _MIN_VALUE_CHARS:
-            return line[: MAX_LINE_BYTES - 1]
+            return text[: MAX_LINE_BYTES - 1]
         keep = len(value) // 3
-        event[key] = f"{value[:keep]} … {value[-keep:]}"
-    return line
+        line[key] = f"{value[:keep]} … {value[-keep:]}"
+    return text

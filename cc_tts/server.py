@@ -45,7 +45,8 @@ from cc_tts.cluster.nodes import LineNodes
 from cc_tts.config import load as configuration
 from cc_tts.config import tls as tls_files
 from cc_tts.config.remote import pool_url
-from cc_tts.config.schema import Config, LogConfig, listens
+from cc_tts.config.schema import Config, listens
+from cc_tts.config.sections.log import LogConfig
 from cc_tts.engines.enrolment.own_voices import OwnVoices
 from cc_tts.engines.factory import make_engine
 from cc_tts.engines.remote.workers import RemoteWorkers
@@ -304,16 +305,16 @@ class Server:
         """Start what :meth:`run` has not started, the children among it."""
         await self.ua.adopt()  # before the engine loads, which may take longer than the calls are kept
         self.registry.recordings.start()
-        await self.engine.start()
-        await self.text_process.start()
+        helpers = [self.engine.start(), self.text_process.start()]
+        if listens(self._config):
+            helpers.append(self.vad.start())
+        await asyncio.gather(*helpers)
         if self._config.cache.enabled:
             await self.cached_source.cache.files.start()
         await self._note_identity()
         for warning in self.source.check_voices(self._config.routes, self._config.calls.disclosure):
             log.warning("configuration", detail=warning)
         await self._load_prompts()
-        if listens(self._config):
-            await self.vad.start()
         await self.mrcp.start()
         await self.ua.start()
         self.registry.present_adopted()

@@ -13,7 +13,7 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 import msgspec
 
 from cc_tts.config.check import check_sense
-from cc_tts.config.schema import Config, RouteConfig, TenantConfig
+from cc_tts.config.schema import RELOADABLE, Config, RouteConfig, TenantConfig
 from cc_tts.config.sections.models import FORMER_KEYS, MAIN
 from cc_tts.config.sections.trunks import TrunkConfig
 from cc_tts.config.wording import in_words
@@ -56,29 +56,6 @@ FORMER_NAMES: Final = {
 """Section and key as they were called before, with the name of today, where ``NAME`` is that of the model. Each is taken for
 one version.
 """
-
-RELOADABLE: Final = (
-    "log.level",
-    "log.pjsip_level",
-    "http.tokens",
-    "sip.allowed_peers",
-    "mrcp.allowed_peers",
-    "sip.trusted_peers",
-    "sip.max_requests_per_source_s",
-    "sip.trace_messages",
-    "sip.hep",
-    "sip.hep_capture_id",
-    "quality",
-    "auth",
-    "tls",
-    "tenants",
-    "tts.generations",
-    "transfer.allowed",
-    "transfer.music",
-    "webhooks.endpoints",
-    "routes",
-)
-"""Sections and keys that a running server takes over; every other one needs a restart."""
 
 _TOML_BEGINNINGS: Final = ("[", "{", '"', "'")
 _NO_PLAIN_TOKEN: Final = re.compile(r"""[\s\[\]{}"']""")

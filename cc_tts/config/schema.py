@@ -5,13 +5,14 @@
 
 import socket
 from dataclasses import dataclass, field
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Final, Literal, get_args
 
 import msgspec
 
 from cc_tts.config.record import RecordConfig, RouteRecord
 from cc_tts.config.sections.asterisk import AsteriskConfig
-from cc_tts.config.sections.models import Instructions, ModelConfig
+from cc_tts.config.sections.log import LogConfig
+from cc_tts.config.sections.models import Instructions, TtsConfig
 from cc_tts.config.sections.mrcp import MrcpConfig
 from cc_tts.config.sections.prompts import MAX_URL_CHARS, PromptsConfig
 from cc_tts.config.sections.quality import QualityConfig
@@ -25,7 +26,6 @@ from cc_tts.config.wording import form
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400 * 7)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
-VoiceName = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 Scope = Literal["read", "call", "listen", "talk", "digits", "recordings", "admin"]
 MediaDialect = Literal["cc-tts", "twilio"]
 DigestAlgorithm = Literal["SHA-256", "MD5"]
@@ -209,40 +209,6 @@ class HttpConfig:
     event_queue_size: Annotated[int, msgspec.Meta(ge=10, le=100_000)] = 1000
     event_history_size: Annotated[int, msgspec.Meta(ge=0, le=100_000)] = 10_000
     max_speech_streams: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 16
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TtsConfig:
-    """``[tts]``: the engine and the limits of a prompt."""
-
-    engine: str = "auto"
-    voice: str = ""
-    language: str = ""
-    speed: Annotated[float, msgspec.Meta(ge=0.5, le=2.0)] = 1.0
-    producer: Annotated[str, msgspec.Meta(max_length=128)] = ""
-    target_dbfs: Annotated[float, msgspec.Meta(ge=-40, le=-10)] = -20.0
-    max_text_chars: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 5000
-    first_chunk_max_chars: Annotated[int, msgspec.Meta(ge=10, le=1000)] = 60
-    markdown: Literal["strip", "keep"] = "strip"
-    chunk_max_chars: Annotated[int, msgspec.Meta(ge=20, le=1000)] = 200
-    voices_dir: str = ""
-    voice_aliases: dict[VoiceName, VoiceName] = field(default_factory=dict)
-    lexicons_dir: str = ""
-    lexicons: tuple[str, ...] = ()
-    devices: tuple[str, ...] = ("auto",)
-    num_threads: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 0
-    max_streams: Annotated[int, msgspec.Meta(ge=0, le=4096)] = 0
-    refuse_when_full: bool = False
-    overload_wait_ms: Annotated[float, msgspec.Meta(ge=0, le=600_000)] = 2000.0
-    first_audio_target_ms: Annotated[float, msgspec.Meta(ge=10, le=600_000)] = 300.0
-    max_utilisation: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.9
-    worker_start_timeout_s: Seconds = 600.0
-    stall_timeout_ms: Annotated[float, msgspec.Meta(ge=100, le=600_000)] = 3000.0
-    workers: Annotated[tuple[str, ...], msgspec.Meta(max_length=1000)] = ()
-    generations: dict[str, Annotated[float, msgspec.Meta(ge=0, le=1)]] = field(default_factory=dict)
-    resume_on_worker_loss: bool = True
-    fallback_engine: Literal["auto", "", "espeak"] = "auto"
-    models: dict[str, ModelConfig] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -452,15 +418,6 @@ class WebhooksConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogConfig:
-    """Section ``[log]``: level and format."""
-
-    level: Literal["debug", "info", "warning", "error"] = "info"
-    json: bool = True
-    pjsip_level: Annotated[int, msgspec.Meta(ge=0, le=6)] = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RouteConfig:
     """``[routes.USER]``: what happens to an INVITE whose Request-URI has this user. ``trunk:NAME`` takes other users that
     come by a trunk, ``*`` every other one.
@@ -542,3 +499,27 @@ def listens(config: Config) -> bool:
     routes = config.routes.values()
     by_relay = (route.relay and "speech" in route.relay.interrupting for route in routes)
     return any((config.calls.barge_in_speech, *(route.barge_in_speech for route in routes), *by_relay))
+
+
+RELOADABLE: Final = (
+    "log.level",
+    "log.pjsip_level",
+    "http.tokens",
+    "sip.allowed_peers",
+    "mrcp.allowed_peers",
+    "sip.trusted_peers",
+    "sip.max_requests_per_source_s",
+    "sip.trace_messages",
+    "sip.hep",
+    "sip.hep_capture_id",
+    "quality",
+    "auth",
+    "tls",
+    "tenants",
+    "tts.generations",
+    "transfer.allowed",
+    "transfer.music",
+    "webhooks.endpoints",
+    "routes",
+)
+"""Sections and keys that a running server takes over; every other one needs a restart."""

@@ -4,9 +4,10 @@ import ipaddress
 import re
 from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Address, IPv6Address
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from yarl import URL
+if TYPE_CHECKING:
+    from yarl import URL
 
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 """Addresses that hold one of IPv4 in their last 32 bits (RFC 6052 §2.1)."""
@@ -64,8 +65,10 @@ def is_host_entry(text: str) -> bool:
     return True
 
 
-def usable_url(text: str, *schemes: str) -> URL | None:
+def usable_url(text: str, *schemes: str) -> "URL | None":
     """The URL of a client as it is requested; ``None`` if it is none of these schemes, or has a user or a fragment."""
+    from yarl import URL  # most processes that have the configuration check none
+
     if not re.fullmatch("[!-~]+", text):
         return None
     try:

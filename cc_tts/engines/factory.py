@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from cc_tts.clock import Clock, MonotonicClock
-from cc_tts.config.schema import Config, TtsConfig
+from cc_tts.config.schema import Config
 from cc_tts.config.sections.by_model import of_model
+from cc_tts.config.sections.models import TtsConfig
 from cc_tts.engines.engine import Engine
 from cc_tts.engines.remote import wire
 from cc_tts.engines.remote.connection import CONNECT_TIMEOUT_S

@@ -14,7 +14,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from cc_tts.config.schema import LogConfig, SipConfig, TlsConfig
+from cc_tts.config.schema import SipConfig, TlsConfig
+from cc_tts.config.sections.log import LogConfig
 from cc_tts.config.sections.mrcp import MrcpConfig
 from cc_tts.processes.channel import Message
 

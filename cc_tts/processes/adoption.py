@@ -26,7 +26,7 @@ from typing import Final
 
 from cc_tts import logs
 from cc_tts.errors import ProcessFailed
-from cc_tts.processes.channel import ChildChannel, Hello, Message, encode, read_one
+from cc_tts.processes.channel import HEADER, READ_BYTES, ChildChannel, Decoder, Hello, Message, Record, encode
 
 ADOPT_TIMEOUT_S: Final = 5.0
 """A server that wants to adopt a child waits this long for its answer. Unmeasured."""
@@ -293,7 +293,7 @@ async def _answered(sock: socket.socket, process: AdoptedProcess) -> AdoptedChil
     pid = process.pid
     try:
         async with asyncio.timeout(ADOPT_TIMEOUT_S):
-            record = await read_one(sock, (Hello, AdoptionRefused))
+            record = await _read_one(sock, (Hello, AdoptionRefused))
     except TimeoutError:
         raise HasServer(pid) from None
     match record:
@@ -306,3 +306,29 @@ async def _answered(sock: socket.socket, process: AdoptedProcess) -> AdoptedChil
     except TimeoutError:
         raise ProcessFailed(f"process {pid} is not adopted and does not end") from None
     return None
+
+
+async def _read_one(sock: socket.socket, types: Sequence[type[Message]]) -> Record | None:
+    """The next record and not a byte beyond it; ``None``: the other side is gone. ``sock`` does not block. Raises
+    ``ProcessFailed`` for anything but the expected types.
+    """
+    decoder = Decoder(types)
+    header = await _read_exactly(sock, HEADER.size)
+    if header is None:
+        return None
+    decoder.feed(header)  # checks the lengths
+    rest = await _read_exactly(sock, sum(HEADER.unpack(header)))
+    return None if rest is None else decoder.feed(rest)[0]
+
+
+async def _read_exactly(sock: socket.socket, num_bytes: int) -> bytes | None:
+    data = bytearray()
+    while len(data) < num_bytes:
+        try:
+            part = await asyncio.get_running_loop().sock_recv(sock, min(num_bytes - len(data), READ_BYTES))
+        except ConnectionError:
+            return None
+        if not part:
+            return None
+        data += part
+    return bytes(data)

@@ -12,14 +12,13 @@ The first record each side sends is :class:`Hello`; another ``protocol`` ends th
 exceeds them means the other side is broken, not that more should be read.
 """
 
-import asyncio
 import collections
 import contextlib
 import functools
 import operator
 import socket
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -31,13 +30,15 @@ MAX_MESSAGE_BYTES: Final = 1 << 20  # unmeasured
 MAX_PAYLOAD_BYTES: Final = 4 << 20  # unmeasured
 MAX_BACKLOG_BYTES: Final = 32 << 20
 """A side whose unsent records exceed this is not being read any more (unmeasured)."""
+READ_BYTES: Final = 1 << 16
+"""Bytes are read up to this many at a time (unmeasured)."""
+HEADER: Final = struct.Struct("<II")
+"""The lengths of a record's message and payload."""
 CLOSED_BY_CHILD: Final = "closed by the child"
 """The reason given when the other end was closed without a message."""
 
-_READ_BYTES: Final = 1 << 16
 _JOIN_BYTES: Final = 1 << 16
 """Records behind one that is shorter are sent together with it."""
-_HEADER: Final = struct.Struct("<II")
 
 
 class Message(msgspec.Struct, frozen=True, tag_field="type", tag=True):
@@ -104,7 +105,7 @@ def encode(message: Message, payload: bytes = b"") -> bytes:
     body = _encoder.encode(message)
     if len(body) > MAX_MESSAGE_BYTES or len(payload) > MAX_PAYLOAD_BYTES:
         raise ProcessFailed(f"record of {len(body)} + {len(payload)} bytes exceeds the channel's bounds")
-    return b"".join((_HEADER.pack(len(body), len(payload)), body, payload))
+    return b"".join((HEADER.pack(len(body), len(payload)), body, payload))
 
 
 class Decoder:
@@ -120,13 +121,13 @@ class Decoder:
         self._buffer += data
         records: list[Record] = []
         offset = 0
-        while len(self._buffer) - offset >= _HEADER.size:
-            message_bytes, payload_bytes = _HEADER.unpack_from(self._buffer, offset)
+        while len(self._buffer) - offset >= HEADER.size:
+            message_bytes, payload_bytes = HEADER.unpack_from(self._buffer, offset)
             if message_bytes > MAX_MESSAGE_BYTES or payload_bytes > MAX_PAYLOAD_BYTES:
                 raise ProcessFailed(
                     f"record of {message_bytes} + {payload_bytes} bytes announced: the channel is broken"
                 )
-            start = offset + _HEADER.size
+            start = offset + HEADER.size
             end = start + message_bytes + payload_bytes
             if len(self._buffer) < end:
                 break
@@ -139,94 +140,6 @@ class Decoder:
         if offset:
             del self._buffer[:offset]
         return records
-
-
-async def read_one(sock: socket.socket, types: Sequence[type[Message]]) -> Record | None:
-    """The next record and not a byte beyond it; ``None``: the other side is gone. ``sock`` does not block. Raises
-    ``ProcessFailed`` for anything but the expected types.
-    """
-    decoder = Decoder(types)
-    header = await _read_exactly(sock, _HEADER.size)
-    if header is None:
-        return None
-    decoder.feed(header)  # checks the lengths
-    rest = await _read_exactly(sock, sum(_HEADER.unpack(header)))
-    return None if rest is None else decoder.feed(rest)[0]
-
-
-async def _read_exactly(sock: socket.socket, num_bytes: int) -> bytes | None:
-    data = bytearray()
-    while len(data) < num_bytes:
-        try:
-            part = await asyncio.get_running_loop().sock_recv(sock, min(num_bytes - len(data), _READ_BYTES))
-        except ConnectionError:
-            return None
-        if not part:
-            return None
-        data += part
-    return bytes(data)
-
-
-class ServerChannel(asyncio.Protocol):
-    """The server's end. Runs on: the event loop."""
-
-    def __init__(
-        self,
-        types: Sequence[type[Message]],
-        *,
-        on_record: Callable[[Message, bytes], None],
-        on_closed: Callable[[str], None],
-    ) -> None:
-        self._decoder = Decoder((*COMMON_MESSAGES, *types))
-        self._on_record = on_record
-        self._on_closed = on_closed
-        self._transport: asyncio.Transport | None = None
-        self._closed = False
-
-    async def open(self, sock: socket.socket) -> None:
-        """Take over one end of a socket pair."""
-        await asyncio.get_running_loop().connect_accepted_socket(lambda: self, sock)
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        transport.set_write_buffer_limits(high=MAX_BACKLOG_BYTES)
-        self._transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        try:
-            records = self._decoder.feed(data)
-        except ProcessFailed as error:
-            self._fail(str(error))
-            return
-        for message, payload in records:
-            if self._closed:
-                return
-            self._on_record(message, payload)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        was_closed = exc is None or isinstance(exc, ConnectionError)  # reset: it had not read everything
-        self._fail(CLOSED_BY_CHILD if was_closed else str(exc))
-
-    def send(self, message: Message, payload: bytes = b"") -> None:
-        """Send one record; never blocks. Raises ``ProcessFailed`` if the channel is closed, or the child does not read."""
-        if self._transport is None or self._closed:
-            raise ProcessFailed("the channel to the child is closed")
-        if self._transport.get_write_buffer_size() > MAX_BACKLOG_BYTES:
-            self._fail("the child has stopped reading")
-            raise ProcessFailed("the child has stopped reading")
-        self._transport.write(encode(message, payload))
-
-    def close(self) -> None:
-        """Close this end without reporting it. Safe to call twice."""
-        self._closed = True
-        if self._transport is not None:
-            self._transport.abort()
-
-    def _fail(self, reason: str) -> None:
-        if self._closed:
-            return
-        self.close()
-        self._on_closed(reason)
 
 
 class ChildChannel:
@@ -251,7 +164,7 @@ class ChildChannel:
         """
         while True:
             try:
-                data = self._sock.recv(_READ_BYTES)
+                data = self._sock.recv(READ_BYTES)
             except OSError:
                 return []
             if not data:
@@ -265,7 +178,7 @@ class ChildChannel:
         something unreadable. Runs on: the working thread, in place of :meth:`read`.
         """
         try:
-            data = self._sock.recv(_READ_BYTES, socket.MSG_DONTWAIT)
+            data = self._sock.recv(READ_BYTES, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return []
         except OSError as error:

@@ -14,7 +14,7 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 
 from cc_tts import logs
-from cc_tts.config.schema import LogConfig
+from cc_tts.config.sections.log import LogConfig
 from cc_tts.errors import CcTtsError, ProcessFailed
 from cc_tts.processes.channel import (
     PROTOCOL_VERSION,

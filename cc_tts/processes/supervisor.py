@@ -24,10 +24,13 @@ from cc_tts.errors import ProcessFailed
 from cc_tts.processes.adoption import STATUS_UNKNOWN, AdoptedChild
 from cc_tts.processes.channel import (
     CLOSED_BY_CHILD,
+    COMMON_MESSAGES,
+    MAX_BACKLOG_BYTES,
+    Decoder,
     Hello,
     Message,
-    ServerChannel,
     Shutdown,
+    encode,
 )
 from cc_tts.processes.peer import Peer, ProcessState, Sender
 from cc_tts.processes.watchdog import Watchdog
@@ -69,6 +72,68 @@ def python_child(
     """A module of this package as a child; ``settings`` (a struct or dataclass) goes to its standard input as JSON."""
     argv, stdin = (sys.executable, "-m", module), msgspec.json.encode(settings)
     return ChildSpec(name=name, argv=argv, messages=messages, stdin=stdin, **timeouts_s)
+
+
+class ServerChannel(asyncio.Protocol):
+    """The server's end of a channel. Runs on: the event loop."""
+
+    def __init__(
+        self,
+        types: Sequence[type[Message]],
+        *,
+        on_record: Callable[[Message, bytes], None],
+        on_closed: Callable[[str], None],
+    ) -> None:
+        self._decoder = Decoder((*COMMON_MESSAGES, *types))
+        self._on_record = on_record
+        self._on_closed = on_closed
+        self._transport: asyncio.Transport | None = None
+        self._closed = False
+
+    async def open(self, sock: socket.socket) -> None:
+        """Take over one end of a socket pair."""
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: self, sock)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.set_write_buffer_limits(high=MAX_BACKLOG_BYTES)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            records = self._decoder.feed(data)
+        except ProcessFailed as error:
+            self._fail(str(error))
+            return
+        for message, payload in records:
+            if self._closed:
+                return
+            self._on_record(message, payload)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        was_closed = exc is None or isinstance(exc, ConnectionError)  # reset: it had not read everything
+        self._fail(CLOSED_BY_CHILD if was_closed else str(exc))
+
+    def send(self, message: Message, payload: bytes = b"") -> None:
+        """Send one record; never blocks. Raises ``ProcessFailed`` if the channel is closed, or the child does not read."""
+        if self._transport is None or self._closed:
+            raise ProcessFailed("the channel to the child is closed")
+        if self._transport.get_write_buffer_size() > MAX_BACKLOG_BYTES:
+            self._fail("the child has stopped reading")
+            raise ProcessFailed("the child has stopped reading")
+        self._transport.write(encode(message, payload))
+
+    def close(self) -> None:
+        """Close this end without reporting it. Safe to call twice."""
+        self._closed = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _fail(self, reason: str) -> None:
+        if self._closed:
+            return
+        self.close()
+        self._on_closed(reason)
 
 
 class _Process(Protocol):

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from cc_tts.config.schema import LogConfig
+from cc_tts.config.sections.log import LogConfig
 from cc_tts.processes.channel import Message
 from cc_tts.recorder.info import Ending, RecordingInfo, RecordingPlan
 

@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from cc_tts import atomic_file, logs
-from cc_tts.config.schema import TtsConfig
+from cc_tts.config.sections.models import TtsConfig
 from cc_tts.errors import (
     UNREADABLE,
     ClientError,

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from cc_tts.clock import MonotonicClock
-from cc_tts.config.schema import TtsConfig
+from cc_tts.config.sections.models import TtsConfig
 from cc_tts.engines.engine import Engine
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import NothingToSay

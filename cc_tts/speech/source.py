@@ -10,8 +10,8 @@ from typing import Final
 
 from cc_tts import logs
 from cc_tts.audio import AudioFormat
-from cc_tts.config.schema import RouteConfig, TtsConfig
-from cc_tts.config.sections.models import MAX_INSTRUCTION_CHARS
+from cc_tts.config.schema import RouteConfig
+from cc_tts.config.sections.models import MAX_INSTRUCTION_CHARS, TtsConfig
 from cc_tts.config.sections.relay import RelaySettings
 from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED, Engine
 from cc_tts.engines.factory import COSYVOICE2

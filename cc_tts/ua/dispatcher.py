@@ -20,7 +20,8 @@ from typing import Final
 import msgspec
 
 from cc_tts import logs, port_owner
-from cc_tts.config.schema import LogConfig, SipConfig, UaConfig
+from cc_tts.config.schema import SipConfig, UaConfig
+from cc_tts.config.sections.log import LogConfig
 from cc_tts.errors import ProcessFailed
 from cc_tts.processes import child
 from cc_tts.processes.channel import PROTOCOL_VERSION, ChildChannel, Hello, Ping, Pong, Ready, Shutdown, StartFailed

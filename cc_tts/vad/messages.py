@@ -10,7 +10,8 @@ from typing import Final
 
 import msgspec
 
-from cc_tts.config.schema import LogConfig, VadConfig
+from cc_tts.config.schema import VadConfig
+from cc_tts.config.sections.log import LogConfig
 from cc_tts.processes.channel import Message
 from cc_tts.vad.answering.settings import Amd, Finding
 from cc_tts.vad.speech import Edge, Listening

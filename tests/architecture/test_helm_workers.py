@@ -14,7 +14,7 @@ from cc_tts import __version__
 from cc_tts.clock import MonotonicClock
 from cc_tts.cluster.nodes import LineNodes
 from cc_tts.config import remote
-from cc_tts.config.schema import TtsConfig
+from cc_tts.config.sections.models import TtsConfig
 from cc_tts.engines.factory import COSYVOICE2
 from cc_tts.engines.remote.host import DRAIN_TIMEOUT_S
 from cc_tts.metrics import Metrics

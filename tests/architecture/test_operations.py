@@ -228,9 +228,9 @@ def test_configuration_keys_that_alerts_name_exist() -> None:
 
 def test_the_targets_of_the_alerts_are_the_defaults() -> None:
     (late,) = (rule["expr"] for rule in rules() if rule["alert"] == "FirstAudioLate")
-    assert f"> {schema.TtsConfig().first_audio_target_ms / 1000:g}" in late
+    assert f"> {schema.Config().tts.first_audio_target_ms / 1000:g}" in late
     (busy,) = (rule["expr"] for rule in rules() if rule["alert"] == "EngineBusy")
-    assert float(busy.rpartition(">")[2]) < schema.TtsConfig().max_utilisation
+    assert float(busy.rpartition(">")[2]) < schema.Config().tts.max_utilisation
 
 
 @pytest.mark.skipif(

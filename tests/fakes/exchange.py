@@ -11,15 +11,8 @@ from cc_tts.calls.registry import CallRegistry
 from cc_tts.calls.services import CallServices
 from cc_tts.clock import Clock
 from cc_tts.config.record import RecordConfig
-from cc_tts.config.schema import (
-    CallsConfig,
-    Config,
-    MediaConfig,
-    MediaDialect,
-    RouteConfig,
-    StreamConfig,
-    TtsConfig,
-)
+from cc_tts.config.schema import CallsConfig, Config, MediaConfig, MediaDialect, RouteConfig, StreamConfig
+from cc_tts.config.sections.models import TtsConfig
 from cc_tts.config.sections.relay import RelayConfig
 from cc_tts.config.sections.trunks import TrunkConfig
 from cc_tts.config.transfer import TransferConfig

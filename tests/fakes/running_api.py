@@ -24,7 +24,8 @@ from cc_tts.calls.services import CallServices
 from cc_tts.clock import Clock, MonotonicClock
 from cc_tts.cluster.messages import Worker
 from cc_tts.cluster.nodes import LineNodes
-from cc_tts.config.schema import CallsConfig, Config, HttpConfig, RouteConfig, TtsConfig
+from cc_tts.config.schema import CallsConfig, Config, HttpConfig, RouteConfig
+from cc_tts.config.sections.models import TtsConfig
 from cc_tts.engines.enrolment.own_voices import OwnVoices
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import (

@@ -12,7 +12,6 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-import structlog
 
 from cc_tts.clock import MonotonicClock
 from cc_tts.errors import ProcessFailed
@@ -25,6 +24,7 @@ from cc_tts.processes.peer import STOPPED, ProcessState
 from cc_tts.processes.supervisor import ChildSpec, Supervisor
 from tests.fakes.running_api import eventually
 from tests.integration.test_ua_process import is_alive
+from tests.support.captured_logs import capture_logs
 
 pytestmark = pytest.mark.integration
 
@@ -292,7 +292,7 @@ async def test_a_folder_of_somebody_else_costs_adoption_and_not_the_start(tmp_pa
         case "open":
             folder.mkdir()
             folder.chmod(0o777)
-    with structlog.testing.capture_logs() as lines:
+    with capture_logs() as lines:
         assert await adopt(folder / ("a" * 100 if kind == "long" else "ua.sock"), REQUEST) is None
     assert [line["event"] for line in lines] == ([] if kind == "long" else ["calls_are_not_kept"])
 

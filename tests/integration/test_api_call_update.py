@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import structlog
 
 from cc_tts.calls.call import Call
 from cc_tts.speech.prompt import PromptDefaults
 from tests.fakes.running_api import RunningApi, make_config, running_api
+from tests.support.captured_logs import capture_logs
 
 pytestmark = pytest.mark.integration
 
@@ -209,7 +209,7 @@ async def test_too_long_a_state_of_a_prompt(api: RunningApi, call: Call, action:
 async def test_neither_reaches_the_log(api: RunningApi, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     body = {"metadata": {"secretname": "secretvalue"}, "client_state": "secretstate"}
-    with structlog.testing.capture_logs() as lines:
+    with capture_logs() as lines:
         assert (await api.ask("PATCH", CALL, body)).status == 200
         assert (await api.ask("POST", CALL + "/speak", {"text": "hi", "client_state": "secretstate"})).status == 201
         (await api.ask("PATCH", CALL, body | {"voice": "nobody"})).check_problem(422, "unknown_voice", "/voice")

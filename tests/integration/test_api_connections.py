@@ -4,10 +4,10 @@ import asyncio
 from contextlib import AsyncExitStack
 
 import pytest
-import structlog
 
 from cc_tts.processes.tasks import cancel_all
 from tests.fakes.running_api import RunningApi, eventually, make_config, running_api
+from tests.support.captured_logs import capture_logs
 
 pytestmark = pytest.mark.integration
 
@@ -83,7 +83,7 @@ async def test_requests_under_way_are_not_closed_and_more_get_503() -> None:
     config = make_config(max_connections=8, max_connections_per_source=8, max_event_subscribers=20)
     async with running_api(config) as api, AsyncExitStack() as stack:
         sockets = [await stack.enter_async_context(api.session.ws_connect("/v1/events")) for _ in range(8)]
-        with structlog.testing.capture_logs() as lines:
+        with capture_logs() as lines:
             async with api.connect() as (reader, writer):
                 writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 answer = await closed(reader)

@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
 import pytest
-import structlog
 from aiohttp import ClientSession
 
 from cc_tts.config.schema import TokenConfig
 from cc_tts.logs import MAX_REPEATS
 from tests.fakes.running_api import Answered, RunningApi, bearer, make_config, running_api
 from tests.fakes.served_call import refusal
+from tests.support.captured_logs import capture_logs
 
 pytestmark = pytest.mark.integration
 
@@ -380,7 +380,7 @@ async def test_request_ids_are_echoed_or_made(api: RunningApi) -> None:
 
 
 async def test_a_refused_command_has_a_line_without_its_text(api: RunningApi) -> None:
-    with structlog.testing.capture_logs() as lines:
+    with capture_logs() as lines:
         await api.ask("POST", "/v1/calls/call_1/speak", {"text": "the secret"})
     (line,) = [line for line in lines if line["event"] == "request_refused"]
     assert line["log_level"] == "info"
@@ -400,8 +400,7 @@ async def test_a_refused_command_has_a_line_without_its_text(api: RunningApi) ->
 async def test_each_refused_request_has_a_line_with_its_request_id(
     api: RunningApi, method: str, path: str, status: int, code: str | None
 ) -> None:
-    processors = [structlog.contextvars.merge_contextvars]
-    with structlog.testing.capture_logs(processors=processors) as lines:
+    with capture_logs() as lines:
         await api.ask(method, path, headers={"X-Request-Id": "my-req-77"})
     (line,) = [line for line in lines if line["event"] == "request_refused"]
     assert (line["log_level"], line["request_id"]) == ("info", "my-req-77")
@@ -416,7 +415,7 @@ TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 async def test_ids_of_the_request_and_of_its_trace_reach_the_log(
     api: RunningApi, traceparent: str, is_taken: bool
 ) -> None:
-    with structlog.testing.capture_logs(processors=[structlog.contextvars.merge_contextvars]) as lines:
+    with capture_logs() as lines:
         await api.ask("GET", "/v1/calls", headers={"X-Request-Id": "abc-1", "traceparent": traceparent})
         await api.ask("GET", "/v1/calls")
     first, second = [line for line in lines if line["event"] == "http_request"]
@@ -465,7 +464,7 @@ async def test_an_unknown_path_is_told_the_nearest(api: RunningApi, path: str, d
 
 async def test_an_unexpected_failure_tells_the_log_and_not_the_client(api: RunningApi) -> None:
     api.registry.source.refusal = RuntimeError("internal detail")
-    with structlog.testing.capture_logs(processors=[structlog.contextvars.merge_contextvars]) as lines:
+    with capture_logs() as lines:
         answered = await api.ask("POST", "/v1/calls/c1/speak", {"text": "hi"})
     answered.check_problem(500, "internal")
     assert b"internal detail" not in answered.raw
@@ -476,7 +475,7 @@ async def test_an_unexpected_failure_tells_the_log_and_not_the_client(api: Runni
 
 async def test_no_prompt_and_no_token_reaches_the_log(locked: RunningApi, caplog: pytest.LogCaptureFixture) -> None:
     secret = "the-caller-owes-us-money"
-    with structlog.testing.capture_logs() as lines:
+    with capture_logs() as lines:
         for body in ({"text": secret}, {"text": secret, secret: 1}, {"text": secret + "\0"}, {"text": secret * 9}):
             for token in (CALL, READ, secret):
                 await locked.ask("POST", "/v1/calls/c1/speak", body, headers=bearer(token))
@@ -537,14 +536,14 @@ async def test_metrics_count_requests_by_route(api: RunningApi) -> None:
 
 async def test_probes_of_a_server_that_is_not_ready_leave_no_lines(api: RunningApi) -> None:
     api.registry.not_ready = "loading"
-    with structlog.testing.capture_logs() as lines:
+    with capture_logs() as lines:
         assert (await api.ask("GET", "/readyz")).status == 503
     assert not [line for line in lines if line["event"] == "request_refused"]
 
 
 async def test_strangers_leave_a_few_lines_without_what_they_made_up(locked: RunningApi) -> None:
     """They may send any number of requests."""
-    with structlog.testing.capture_logs() as lines:
+    with capture_logs() as lines:
         for _ in range(30):
             await locked.ask("GET", "/v1/calls/made-up", headers=bearer("unknown-token"))
         await locked.ask("POST", "/v1/calls", {}, headers=bearer(READ))
@@ -555,7 +554,7 @@ async def test_strangers_leave_a_few_lines_without_what_they_made_up(locked: Run
 
 
 async def test_a_refusal_that_is_given_again_has_a_line_again(api: RunningApi) -> None:
-    with structlog.testing.capture_logs() as lines:
+    with capture_logs() as lines:
         for _ in range(2):
             await api.ask("POST", "/v1/calls/call_1/stop", {}, headers={"Idempotency-Key": "k"})
     assert [line["status"] for line in lines if line["event"] == "request_refused"] == [404, 404]

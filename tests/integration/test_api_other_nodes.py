@@ -7,12 +7,12 @@ from typing import Any
 
 import aiohttp
 import pytest
-import structlog
 
 from cc_tts.calls.events.types import CallEarly
 from cc_tts.cluster.messages import Node
 from cc_tts.config.schema import ClusterConfig, Config, ServerConfig, TokenConfig
 from tests.fakes.running_api import RunningApi, make_config, running_api
+from tests.support.captured_logs import capture_logs
 
 pytestmark = pytest.mark.integration
 
@@ -137,7 +137,7 @@ async def test_the_token_comes_first() -> None:
 
 
 async def test_a_query_reaches_no_log(api: RunningApi) -> None:
-    with structlog.testing.capture_logs() as lines:
+    with capture_logs() as lines:
         path = f"/v1/calls/{THEIRS}?token={TOKEN}"
         assert await redirected(api, "GET", path) == OWNER + path
     assert lines

@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator
 
 import pytest
-import structlog
 
 from cc_tts.clock import MonotonicClock
 from cc_tts.config.schema import TokenConfig
@@ -11,6 +10,7 @@ from cc_tts.tracing.context import TraceContext
 from cc_tts.tracing.span import Span
 from cc_tts.tracing.tracer import Tracer
 from tests.fakes.running_api import RunningApi, make_config, running_api
+from tests.support.captured_logs import capture_logs
 
 pytestmark = pytest.mark.integration
 
@@ -35,7 +35,7 @@ async def api(spans: list[Span]) -> AsyncIterator[RunningApi]:
 
 
 async def test_a_command_is_a_span_of_its_clients_trace(api: RunningApi, spans: list[Span]) -> None:
-    with structlog.testing.capture_logs(processors=[structlog.contextvars.merge_contextvars]) as lines:
+    with capture_logs() as lines:
         await api.ask("POST", "/v1/calls/c1/speak?x=secret", {"text": "the secret"}, headers=KNOWN | TRACED)
         await api.ask("POST", "/v1/calls/nobody/stop", {}, headers=KNOWN)
     first, second = spans
@@ -58,7 +58,7 @@ async def test_a_question_is_a_span_only_if_its_client_traces_it(api: RunningApi
 
 
 async def test_strangers_have_no_spans(api: RunningApi, spans: list[Span]) -> None:
-    with structlog.testing.capture_logs(processors=[structlog.contextvars.merge_contextvars]) as lines:
+    with capture_logs() as lines:
         for method, path in (("POST", "/v1/calls"), ("GET", "/v1/calls"), ("POST", "/nowhere")):
             await api.ask(method, path, {}, headers=TRACED)
     assert spans == []

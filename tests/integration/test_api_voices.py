@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 import pytest_asyncio
 import soundfile
-import structlog
 
-from cc_tts.config.schema import Config, TenantConfig, TokenConfig, TtsConfig
+from cc_tts.config.schema import Config, TenantConfig, TokenConfig
+from cc_tts.config.sections.models import TtsConfig
 from cc_tts.engines.enrolment import own_voices
 from cc_tts.engines.enrolment.messages import Recorded
 from cc_tts.engines.factory import make_engine
@@ -26,6 +26,7 @@ from cc_tts.errors import CcTtsError
 from cc_tts.processes.tasks import cancel_all
 from cc_tts.voices.enrolment import MAX_DURATION_S
 from tests.fakes.running_api import RunningApi, make_config, make_own_voices, running_api
+from tests.support.captured_logs import capture_logs
 from tests.support.neural_settings import neural_settings
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
@@ -237,7 +238,7 @@ async def spoken(engine: WorkerEngine, voice: str) -> bytes:
 @in_module
 async def test_an_enrolled_voice_speaks_and_is_removed(served: Served) -> None:
     api, engine, folder = served
-    with structlog.testing.capture_logs() as lines:
+    with capture_logs() as lines:
         status, voice = await send(api, description="our Anna")
         assert status == 201, voice
         assert (voice["id"], voice["language"], voice["kind"]) == ("anna", "en-GB", "zero_shot")

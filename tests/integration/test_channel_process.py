@@ -9,7 +9,9 @@ import pytest
 
 from cc_tts.errors import ProcessFailed
 from cc_tts.processes import channel as channel_module
-from cc_tts.processes.channel import ChildChannel, Message, Ping, Pong, Record, ServerChannel
+from cc_tts.processes import supervisor as supervisor_module
+from cc_tts.processes.channel import ChildChannel, Message, Ping, Pong, Record
+from cc_tts.processes.supervisor import ServerChannel
 from tests.fakes.running_api import eventually
 
 pytestmark = pytest.mark.integration
@@ -107,7 +109,7 @@ async def test_a_server_that_does_not_read_is_given_up(ends: Ends, monkeypatch: 
 
 
 async def test_a_child_that_does_not_read_is_given_up(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channel_module, "MAX_BACKLOG_BYTES", 1_000_000)
+    monkeypatch.setattr(supervisor_module, "MAX_BACKLOG_BYTES", 1_000_000)
     server = await ends.open()
     with pytest.raises(ProcessFailed, match="stopped reading"):
         send_much(server)

@@ -21,7 +21,6 @@ HEAVY = (
     "prometheus_client",
     "pjsua2",
     "soxr",
-    "structlog",
     "torch",
 )
 END = "== end"

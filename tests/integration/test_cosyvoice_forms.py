@@ -7,11 +7,11 @@ from typing import Any
 import aiohttp
 import msgspec
 import pytest
-from structlog.testing import capture_logs
 
 from cc_tts.config.schema import TokenConfig
 from cc_tts.speech.prompt import TextContent
 from tests.fakes.running_api import RunningApi, make_config, running_api
+from tests.support.captured_logs import capture_logs
 
 pytestmark = pytest.mark.integration
 

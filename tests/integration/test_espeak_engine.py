@@ -12,7 +12,8 @@ import numpy.typing as npt
 import pytest
 import pytest_asyncio
 
-from cc_tts.config.schema import Config, TtsConfig
+from cc_tts.config.schema import Config
+from cc_tts.config.sections.models import TtsConfig
 from cc_tts.engines.cpu.contract import WordStart
 from cc_tts.engines.cpu.libespeak import EspeakLibrary
 from cc_tts.engines.factory import make_engine

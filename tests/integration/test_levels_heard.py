@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
-from cc_tts.config.schema import Config, TtsConfig
+from cc_tts.config.schema import Config
+from cc_tts.config.sections.models import TtsConfig
 from cc_tts.engines.factory import make_engine
 from cc_tts.media.levels import PEAK_DBFS, active_level_dbfs
 from cc_tts.speech.prompt import TextContent

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import structlog
 from aiohttp import WSMsgType, web
 
 from cc_tts.api.media.dial_back import DialBack
@@ -17,6 +16,7 @@ from cc_tts.calls.call import Call
 from cc_tts.config.schema import Config, MediaConfig, RouteConfig
 from tests.fakes.running_api import eventually
 from tests.fakes.served_call import Served, served
+from tests.support.captured_logs import capture_logs
 
 pytestmark = pytest.mark.integration
 
@@ -191,7 +191,7 @@ async def test_twilios_dialect() -> None:
 
 @pytest.mark.parametrize(("status", "delay_s"), [(404, 0.0), (302, 0.0), (101, 5.0)])
 async def test_an_application_that_does_not_take_the_call(status: int, delay_s: float) -> None:
-    with structlog.testing.capture_logs() as lines:
+    with capture_logs() as lines:
         await not_taken(status, delay_s)
     (line,) = [each for each in lines if each["event"] == "media_unreachable"]
     assert line["host"] == "127.0.0.1"

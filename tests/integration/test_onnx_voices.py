@@ -18,7 +18,8 @@ import pytest_asyncio
 
 from cc_tts import startup
 from cc_tts.clock import MonotonicClock
-from cc_tts.config.schema import Config, TtsConfig
+from cc_tts.config.schema import Config
+from cc_tts.config.sections.models import TtsConfig
 from cc_tts.engines.cpu.contract import FoundModel, Unusable
 from cc_tts.engines.cpu.piper.voices import piper_models
 from cc_tts.engines.cpu.voices import find_models

@@ -11,7 +11,6 @@ from contextlib import suppress
 
 import av
 import pytest
-import structlog
 
 from cc_tts.api.plugs import response as speech_response
 from cc_tts.api.plugs import speech_context
@@ -20,6 +19,7 @@ from cc_tts.media.synthetic_label import COMMENT
 from cc_tts.speech.prompt import TextContent
 from tests.fakes.running_api import RunningApi, eventually, make_config, running_api
 from tests.fakes.served_call import refusal
+from tests.support.captured_logs import capture_logs
 
 pytestmark = pytest.mark.integration
 
@@ -246,7 +246,7 @@ async def test_a_client_that_leaves_early_is_no_failure_of_ours(api: RunningApi,
     if not has_begun:
         source.gate.clear()
     body = b'{"input": "' + b"word " * (10_000 if has_begun else 1) + b'", "response_format": "pcm"}'
-    with structlog.testing.capture_logs() as lines:
+    with capture_logs() as lines:
         async with api.connect() as (reader, writer):
             writer.write(posted(body))
             await eventually(lambda: source.streams)

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from structlog.testing import capture_logs
-from structlog.typing import EventDict
 
-from cc_tts import cli
+from cc_tts import cli, logs
 from cc_tts.api.admin.operations import Operations, Process, Reloaded, SpeechWorker
 from cc_tts.api.http.problems import NotReady
-from cc_tts.config.schema import LogConfig, TenantConfig, TokenConfig
+from cc_tts.config.schema import TenantConfig, TokenConfig
+from cc_tts.config.sections.log import LogConfig
 from cc_tts.errors import ConfigError
 from cc_tts.processes.peer import ProcessState
 from tests.fakes.running_api import RunningApi, make_config, running_api
+from tests.support.captured_logs import capture_logs
 
 pytestmark = pytest.mark.integration
 
@@ -74,14 +74,14 @@ def operations() -> FakeOperations:
 
 
 @pytest.fixture
-def logged() -> Iterator[list[EventDict]]:
+def logged() -> Iterator[list[logs.Line]]:
     """What the server logs, which shares a process with the command here."""
     with capture_logs() as lines:
         yield lines
 
 
 @pytest.fixture
-async def api(operations: FakeOperations, logged: list[EventDict]) -> AsyncIterator[RunningApi]:
+async def api(operations: FakeOperations, logged: list[logs.Line]) -> AsyncIterator[RunningApi]:
     config = dataclasses.replace(make_config(tokens=TOKENS), tenants={"acme": TenantConfig(max_calls=3)})
     async with running_api(config, operations=operations.seen_by_api) as running:
         running.registry.add("call_17", answered=True).tenant = "acme"
@@ -197,7 +197,7 @@ async def test_log_level(run: Run, operations: FakeOperations) -> None:
     assert (await run("loglevel", "warning"))[1].endswith(": warning, PJSIP 4\n")
 
 
-async def test_a_change_is_in_the_log(run: Run, logged: list[EventDict]) -> None:
+async def test_a_change_is_in_the_log(run: Run, logged: list[logs.Line]) -> None:
     await run("status")
     await run("loglevel", "debug")
     (line,) = (each for each in logged if each["event"] == "administered")

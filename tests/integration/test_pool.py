@@ -24,7 +24,8 @@ from cc_tts.cluster import pool_client
 from cc_tts.cluster.leases import TenantLeases
 from cc_tts.cluster.link import PoolLink
 from cc_tts.cluster.messages import Leases, Node, NodeReport, TenantShare, TenantUse, Worker
-from cc_tts.config.schema import ClusterConfig, Config, RemoteConfig, TenantConfig, TtsConfig
+from cc_tts.config.schema import ClusterConfig, Config, RemoteConfig, TenantConfig
+from cc_tts.config.sections.models import TtsConfig
 from cc_tts.engines.remote.workers import RemoteWorkers
 from cc_tts.errors import ProcessFailed, QuotaExceeded
 from cc_tts.metrics import Metrics

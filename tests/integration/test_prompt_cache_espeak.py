@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cc_tts.config.schema import CacheConfig, Config, TtsConfig
+from cc_tts.config.schema import CacheConfig, Config
+from cc_tts.config.sections.models import TtsConfig
 from cc_tts.engines.engine import Engine
 from cc_tts.engines.factory import make_engine
 from cc_tts.engines.speech_chunk import SpeechChunk

@@ -23,7 +23,8 @@ import pytest_asyncio
 from cc_tts.clock import MonotonicClock
 from cc_tts.cluster.link import PoolLink
 from cc_tts.cluster.messages import Node
-from cc_tts.config.schema import Config, RemoteConfig, TtsConfig
+from cc_tts.config.schema import Config, RemoteConfig
+from cc_tts.config.sections.models import TtsConfig
 from cc_tts.engines.engine import Engine
 from cc_tts.engines.factory import make_engine
 from cc_tts.engines.remote.workers import RemoteWorkers

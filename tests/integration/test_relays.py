@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import structlog
 from aiohttp import web
 
 from cc_tts.api.relay import connector
@@ -18,6 +17,7 @@ from cc_tts.config.sections.relay import RelayConfig, RelaySettings
 from tests.fakes.exchange import Exchange
 from tests.fakes.running_api import eventually
 from tests.fakes.served_call import Served, served
+from tests.support.captured_logs import capture_logs
 from tests.support.relay_application import Application, running_application
 
 pytestmark = pytest.mark.integration
@@ -236,7 +236,7 @@ async def test_an_application_of_a_route_takes_the_call() -> None:
 
 @pytest.mark.parametrize(("status", "delay_s"), [(404, 0.0), (302, 0.0), (101, 5.0)])
 async def test_an_application_that_takes_no_connection(status: int, delay_s: float) -> None:
-    with structlog.testing.capture_logs() as lines:
+    with capture_logs() as lines:
         async with scene() as (api, application):
             application.status, application.delay_s = status, delay_s
             call = await incoming(api, application)

@@ -19,7 +19,8 @@ pytest.importorskip("grpc")
 
 from cc_tts import __version__
 from cc_tts.clock import MonotonicClock
-from cc_tts.config.schema import Config, RemoteConfig, TtsConfig
+from cc_tts.config.schema import Config, RemoteConfig
+from cc_tts.config.sections.models import TtsConfig
 from cc_tts.engines.engine import SpeechStream
 from cc_tts.engines.factory import make_engine
 from cc_tts.engines.remote import relay

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
-from cc_tts.config.schema import CacheConfig, Config, TtsConfig
+from cc_tts.config.schema import CacheConfig, Config
+from cc_tts.config.sections.models import TtsConfig
 from cc_tts.engines.factory import make_engine
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.media.levels import PEAK_DBFS, active_level_dbfs

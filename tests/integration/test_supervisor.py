@@ -18,7 +18,6 @@ import pytest
 
 from cc_tts.clock import MonotonicClock
 from cc_tts.errors import ProcessFailed
-from cc_tts.processes import channel as channel_module
 from cc_tts.processes import peer as peer_module
 from cc_tts.processes import supervisor as supervisor_module
 from cc_tts.processes.channel import Hello, Message, Ping
@@ -254,7 +253,7 @@ async def test_it_is_started_again_on_demand(nursery: Nursery) -> None:
 
 
 async def test_it_stops_reading(nursery: Nursery, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channel_module, "MAX_BACKLOG_BYTES", 1_000_000)
+    monkeypatch.setattr(supervisor_module, "MAX_BACKLOG_BYTES", 1_000_000)
     watched = nursery.make("hello(); time.sleep(60)")
     await watched.supervisor.start()
     with pytest.raises(ProcessFailed, match="stopped reading"):

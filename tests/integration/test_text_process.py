@@ -12,7 +12,8 @@ import pytest
 import pytest_asyncio
 
 from cc_tts.clock import MonotonicClock
-from cc_tts.config.schema import LogConfig, TtsConfig
+from cc_tts.config.sections.log import LogConfig
+from cc_tts.config.sections.models import TtsConfig
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded
 from cc_tts.speech.prompt import TextContent
 from cc_tts.speech.source import SpeechSource
@@ -221,10 +222,23 @@ async def test_replaced_parts_cross_over(process: TextProcess) -> None:
     assert text.startswith("".join(chunk.source for chunk in chunks))
 
 
-async def test_what_is_warm_loads_nothing_for_a_text() -> None:
-    code = "import sys, cc_tts.text.normalizer as n; n.Normalizer().warm_up(); print('wetext' in sys.modules)"
+async def test_what_is_warm_has_read_the_transducers_that_chinese_needs_and_no_others() -> None:
+    code = """
+import kaldifst
+read, transducer = [], kaldifst.TextNormalizer
+def reading(path):
+    read.append("/".join(path.split("/")[-3:]))
+    return transducer(path)
+kaldifst.TextNormalizer = reading
+from cc_tts.text.normalizer import Normalizer
+normalizer = Normalizer()
+normalizer.warm_up()
+print(*read)
+normalizer.normalize("2024年3月5日14:30，价格12.5元，约3%，电话13800138000，長度5km。", "zh")
+print(len(read))
+"""
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
-    assert (await process.communicate())[0] == b"True\n"
+    assert (await process.communicate())[0] == b"zh/tn/tagger.fst zh/tn/verbalizer.fst\n2\n"
 
 
 async def test_a_server_that_has_started_compiles_no_rules_for_a_short_text() -> None:
@@ -232,7 +246,7 @@ async def test_a_server_that_has_started_compiles_no_rules_for_a_short_text() ->
 import asyncio
 from tests.support.counted_rules import compiled
 from cc_tts.clock import MonotonicClock
-from cc_tts.config.schema import LogConfig
+from cc_tts.config.sections.log import LogConfig
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.process.client import TextProcess
 async def main():

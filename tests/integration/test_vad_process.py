@@ -13,7 +13,8 @@ import pytest_asyncio
 
 from cc_tts import startup
 from cc_tts.clock import MonotonicClock
-from cc_tts.config.schema import CallsConfig, Config, LogConfig, RouteConfig, SpeechBargeIn, VadConfig
+from cc_tts.config.schema import CallsConfig, Config, RouteConfig, SpeechBargeIn, VadConfig
+from cc_tts.config.sections.log import LogConfig
 from cc_tts.errors import ConfigError, ProcessFailed
 from cc_tts.vad import client, silero
 from cc_tts.vad.client import SpeechNotHeard, VadProcess

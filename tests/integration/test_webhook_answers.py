@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from structlog.testing import capture_logs
 
 from cc_tts.config.schema import WebhookConfig, WebhooksConfig
 from tests.fakes.running_api import RunningApi, eventually, make_config, running_api
+from tests.support.captured_logs import capture_logs
 from tests.support.webhook_receiver import Json, Receiver, receiver, secret
 
 pytestmark = pytest.mark.integration

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("onnx")
 
 from cc_tts.clock import MonotonicClock  # noqa: E402
-from cc_tts.config.schema import LogConfig  # noqa: E402
+from cc_tts.config.sections.log import LogConfig  # noqa: E402
 from cc_tts.engines.worker import link as link_module  # noqa: E402
 from cc_tts.engines.worker.client import WorkerEngine  # noqa: E402
 from cc_tts.engines.worker.link import WorkerLink, WorkerLost, WorkerStream, child_worker  # noqa: E402

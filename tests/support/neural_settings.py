@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from cc_tts.config.schema import TtsConfig
-from cc_tts.config.sections.models import FORMER_KEYS, ModelConfig
+from cc_tts.config.sections.models import FORMER_KEYS, ModelConfig, TtsConfig
 
 
 def neural_settings(model_dir: object, **keys: Any) -> TtsConfig:

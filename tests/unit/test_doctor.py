@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from cc_tts.config import load as configuration
-from cc_tts.config.schema import CacheConfig, Config, PlayoutConfig, RtpConfig, TtsConfig
+from cc_tts.config.schema import CacheConfig, Config, PlayoutConfig, RtpConfig
+from cc_tts.config.sections.models import TtsConfig
 from cc_tts.doctor import machine, network, software
 from cc_tts.doctor.command import CHECKS, bounded, examine, run
 from cc_tts.doctor.finding import Check, Finding, Subject

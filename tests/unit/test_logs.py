@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import structlog
 
 from cc_tts import logs
 from tests.fakes.fake_line import FakeClock
@@ -23,12 +22,11 @@ def _as_before() -> Iterator[None]:
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield
+    logs.configure(level="critical")
     sys.excepthook, sys.unraisablehook, threading.excepthook = hooks
     root.handlers[:] = handlers
     root.setLevel(level)
     logging.captureWarnings(capture=False)
-    structlog.contextvars.clear_contextvars()
-    structlog.reset_defaults()
 
 
 def written(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import structlog
 
 from cc_tts import cli
+from tests.support.captured_logs import capture_logs
 
 pytestmark = pytest.mark.unit
 
@@ -23,7 +23,7 @@ KEYS = ["source", "spoken", "language", "voice"]
 @pytest.fixture(autouse=True)
 def _quiet_logs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr("cc_tts.logs.configure", lambda **_more: None)
-    with structlog.testing.capture_logs():
+    with capture_logs():
         yield
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 import msgspec
 from msgspec import Meta
 
-from cc_tts.config.schema import LogConfig
+from cc_tts.config.sections.log import LogConfig
 from cc_tts.engines.worker.link import WorkerLink
 from cc_tts.processes.peer import ProcessState
 from cc_tts.processes.supervisor import Supervisor

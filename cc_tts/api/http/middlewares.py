@@ -18,7 +18,6 @@ from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote
 
-import structlog
 from aiohttp import web
 
 from cc_tts import logs
@@ -69,7 +68,7 @@ async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
     route = UNMATCHED if resource is None else resource.canonical
     method = request.method if request.method in _METHODS else "other"
     span = _begin_span(request, method, route)
-    structlog.contextvars.bind_contextvars(request_id=_request_id.get(), **_trace_ids(request, span))
+    logs.bind(request_id=_request_id.get(), **_trace_ids(request, span))
     status = str(CLIENT_GONE_STATUS)
     streamed = False
     try:

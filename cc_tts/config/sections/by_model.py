@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from cc_tts.config.schema import TtsConfig
+from cc_tts.config.sections.models import TtsConfig
 
 _DEVICE: Final = re.compile(r"auto|cpu|cuda(:\d{1,3})?")
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")

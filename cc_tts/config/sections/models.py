@@ -1,6 +1,6 @@
-"""The settings of the models that the neural engine speaks with, a table ``[tts.models.NAME]`` each."""
+"""The settings of speech, and of the models that the neural engine speaks with, a table ``[tts.models.NAME]`` each."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -14,6 +14,7 @@ FORMER_KEYS: Final = (
     "stop_runaways",
 )  # fmt: skip
 """These keys of a model were keys of ``[tts]``."""
+VoiceName = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 MAX_INSTRUCTION_CHARS: Final = 500  # unmeasured
 Instructions = Annotated[
     str,
@@ -49,3 +50,37 @@ class ModelConfig:
         """Return the settings that make a difference to the sound."""
         steps = self.flow_steps, self.flow_context_s
         return self.dtype, self.first_hop_tokens, self.interleaved_text, *steps, self.page_type
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TtsConfig:
+    """``[tts]``: the engine and the limits of a prompt."""
+
+    engine: str = "auto"
+    voice: str = ""
+    language: str = ""
+    speed: Annotated[float, msgspec.Meta(ge=0.5, le=2.0)] = 1.0
+    producer: Annotated[str, msgspec.Meta(max_length=128)] = ""
+    target_dbfs: Annotated[float, msgspec.Meta(ge=-40, le=-10)] = -20.0
+    max_text_chars: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 5000
+    first_chunk_max_chars: Annotated[int, msgspec.Meta(ge=10, le=1000)] = 60
+    markdown: Literal["strip", "keep"] = "strip"
+    chunk_max_chars: Annotated[int, msgspec.Meta(ge=20, le=1000)] = 200
+    voices_dir: str = ""
+    voice_aliases: dict[VoiceName, VoiceName] = field(default_factory=dict)
+    lexicons_dir: str = ""
+    lexicons: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ("auto",)
+    num_threads: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 0
+    max_streams: Annotated[int, msgspec.Meta(ge=0, le=4096)] = 0
+    refuse_when_full: bool = False
+    overload_wait_ms: Annotated[float, msgspec.Meta(ge=0, le=600_000)] = 2000.0
+    first_audio_target_ms: Annotated[float, msgspec.Meta(ge=10, le=600_000)] = 300.0
+    max_utilisation: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.9
+    worker_start_timeout_s: Annotated[float, msgspec.Meta(gt=0, le=86_400 * 7)] = 600.0
+    stall_timeout_ms: Annotated[float, msgspec.Meta(ge=100, le=600_000)] = 3000.0
+    workers: Annotated[tuple[str, ...], msgspec.Meta(max_length=1000)] = ()
+    generations: dict[str, Annotated[float, msgspec.Meta(ge=0, le=1)]] = field(default_factory=dict)
+    resume_on_worker_loss: bool = True
+    fallback_engine: Literal["auto", "", "espeak"] = "auto"
+    models: dict[str, ModelConfig] = field(default_factory=dict)

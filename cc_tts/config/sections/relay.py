@@ -2,14 +2,16 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
-from yarl import URL
 
 from cc_tts.config.wording import form
 from cc_tts.egress.hosts import host_faults, usable_url
+
+if TYPE_CHECKING:
+    from yarl import URL
 
 MAX_URL_CHARS: Final = 2048  # unmeasured
 MAX_PARAMETERS: Final = 32
@@ -91,7 +93,7 @@ RouteRelay = RelaySettings | Literal[""]
 """Empty: the calls of a route have no relay."""
 
 
-def relay_url(text: str) -> URL | None:
+def relay_url(text: str) -> "URL | None":
     """The URL of an application; ``None`` if it cannot be connected to."""
     return usable_url(text, "ws", "wss")
 

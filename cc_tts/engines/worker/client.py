@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
-from cc_tts.config.schema import TtsConfig
+from cc_tts.config.sections.models import TtsConfig
 from cc_tts.engines.engine import Engine, SpeechStream
 from cc_tts.engines.remote.pick import pick
 from cc_tts.engines.worker.failover import FailoverStream

@@ -13,7 +13,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from cc_tts.config.schema import LogConfig, TtsConfig
+from cc_tts.config.sections.log import LogConfig
+from cc_tts.config.sections.models import TtsConfig
 from cc_tts.engines.engine_core import Command
 from cc_tts.engines.speech_chunk import Report
 from cc_tts.processes.channel import kinds_of

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from cc_tts.config.schema import TtsConfig
+from cc_tts.config.sections.models import TtsConfig
 from cc_tts.errors import UnknownVoice
 from cc_tts.mrcp.messages import Style
 from cc_tts.text.language import subtags

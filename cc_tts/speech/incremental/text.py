@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cc_tts.clock import Clock
-from cc_tts.config.schema import TtsConfig
+from cc_tts.config.sections.models import TtsConfig
 from cc_tts.speech.incremental.source import IncrementalSource
 from cc_tts.text.characters import has_speech
 from cc_tts.text.markup.unspoken import AT_BEGINNING, HEADER, MarkupState, scan

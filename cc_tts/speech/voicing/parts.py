@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
-from cc_tts.config.schema import TtsConfig
+from cc_tts.config.sections.models import TtsConfig
 from cc_tts.engines.engine import Engine
 from cc_tts.engines.factory import ESPEAK
 from cc_tts.errors import LanguageUnsupported

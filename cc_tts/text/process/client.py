@@ -8,7 +8,7 @@ from typing import Final
 
 from cc_tts import logs
 from cc_tts.clock import Clock
-from cc_tts.config.schema import LogConfig
+from cc_tts.config.sections.log import LogConfig
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, ProcessFailed
 from cc_tts.processes.channel import Message
 from cc_tts.processes.peer import STOPPED

@@ -7,8 +7,8 @@ reentrant.
 import re
 import threading
 import unicodedata
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Iterator
+from functools import cache, cached_property
 from typing import Any
 
 from cc_tts.text.alignment import replaced_one_by_one
@@ -55,17 +55,39 @@ _SIGNS = {
 
 
 def warm_up() -> None:
-    """Compile what decides whether a clause needs wetext, and load that (its import reads every transducer from the wheel).
-    Blocks for part of a second.
-    """
+    """Compile what decides whether a clause needs wetext, and load that."""
     _say_quantities("您好1")
-    _wetext()
+    _wetext().normalize("2026年3月5日")
+
+
+class _Transducer:
+    """A transducer of wetext, which is read when it is first applied."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    @cached_property
+    def _apply(self) -> Callable[[str], str]:
+        import kaldifst
+
+        transducer: Callable[[str], str] = kaldifst.TextNormalizer(self._path)
+        return transducer
+
+    def __call__(self, text: str) -> str:
+        return self._apply(text)
 
 
 @cache
 def _wetext() -> Any:
-    from wetext import Normalizer
+    """Import wetext, without the transducers of all its languages and directions: 0.2 s and 27 MB (measured)."""
+    import kaldifst
 
+    reads_at_once = kaldifst.TextNormalizer
+    kaldifst.TextNormalizer = _Transducer
+    try:
+        from wetext import Normalizer
+    finally:
+        kaldifst.TextNormalizer = reads_at_once
     return Normalizer(lang="zh", operator="tn", remove_erhua=False)
 
 

@@ -6,9 +6,9 @@ from typing import Final
 
 import msgspec
 
-from cc_tts.config.load import RELOADABLE
-from cc_tts.config.schema import AuthConfig, LogConfig, RegistrationConfig, RtpConfig, SipConfig, TlsConfig
+from cc_tts.config.schema import RELOADABLE, AuthConfig, RegistrationConfig, RtpConfig, SipConfig, TlsConfig
 from cc_tts.config.sections.asterisk import AsteriskConfig
+from cc_tts.config.sections.log import LogConfig
 from cc_tts.config.sections.quality import QualityConfig
 from cc_tts.config.sections.trunks import DEFAULT_USERNAME, TrunkConfig
 from cc_tts.ua.sip.uri import with_transport

@@ -16,7 +16,7 @@ import msgspec
 
 from cc_tts import logs
 from cc_tts.audio import AudioFormat
-from cc_tts.config.schema import LogConfig
+from cc_tts.config.sections.log import LogConfig
 from cc_tts.errors import ProcessFailed
 from cc_tts.media import g711
 from cc_tts.processes.channel import ChildChannel, Message

@@ -6,17 +6,18 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Seque
 from typing import Any, cast
 
 import pytest
-import structlog
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cc_tts import logs
 from cc_tts.calls.call_state import UtteranceState
 from cc_tts.calls.events import types
 from cc_tts.calls.events.bus import EventBus
 from cc_tts.calls.prompts.player import MAX_ON_LINE, PromptPlayer
 from cc_tts.calls.prompts.utterance import CompletionCause, Utterance, UtteranceError
 from cc_tts.calls.services import CallServices
-from cc_tts.config.schema import Config, PlayoutConfig, TtsConfig
+from cc_tts.config.schema import Config, PlayoutConfig
+from cc_tts.config.sections.models import TtsConfig
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import EngineFailed, EngineOverloaded
 from cc_tts.metrics import Metrics
@@ -25,6 +26,7 @@ from tests.fakes.fake_engine import FakeSource, Step, pcm
 from tests.fakes.fake_line import FakeClock, FakeLine
 from tests.fakes.fake_vad import FakeVad
 from tests.fakes.undisclosed import undisclosed
+from tests.support.captured_logs import capture_logs
 
 pytestmark = pytest.mark.unit
 
@@ -242,7 +244,7 @@ async def test_only_a_fault_is_logged_with_a_traceback(
 ) -> None:
     stage.source.plans["bad"] = [error]
     stage.player.open_line(0)
-    with structlog.testing.capture_logs() as lines:
+    with capture_logs() as lines:
         stage.say("bad")
         await stage.play_all()
     (line,) = [line for line in lines if line["event"] == "utterance_failed"]
@@ -252,12 +254,11 @@ async def test_only_a_fault_is_logged_with_a_traceback(
 async def test_a_failure_is_logged_with_the_ids_of_its_own_request(stage: Stage) -> None:
     stage.source.plans["bad"] = [SpeechChunk(pcm(200), "bad "), EngineFailed("it broke")]
     stage.player.open_line(0)
-    merge = structlog.contextvars.merge_contextvars
-    with structlog.testing.capture_logs(processors=[merge]) as lines:
-        with structlog.contextvars.bound_contextvars(request_id="req_first"):
-            stage.say("good")
-        with structlog.contextvars.bound_contextvars(request_id="req_second"):
-            failing = stage.say("bad")
+    with capture_logs() as lines:
+        logs.bind(request_id="req_first")
+        stage.say("good")
+        logs.bind(request_id="req_second")
+        failing = stage.say("bad")
         await stage.play_all()
     (line,) = [line for line in lines if line["event"] == "utterance_failed"]
     assert (line["utterance_id"], line["request_id"]) == (failing.id, "req_second")

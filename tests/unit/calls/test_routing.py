@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from cc_tts.calls.dtmf.gather import GatherRequest
 from cc_tts.calls.routing import MAX_URI_CHARS, RouteDecision, decide, parse_uri, percent_decode
-from cc_tts.config.schema import CallsConfig, Config, RouteConfig, SipConfig, TtsConfig
+from cc_tts.config.schema import CallsConfig, Config, RouteConfig, SipConfig
+from cc_tts.config.sections.models import TtsConfig
 from cc_tts.errors import (
     CcTtsError,
     ClientError,

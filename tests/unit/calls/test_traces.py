@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 import pytest
-import structlog
 
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.dtmf.gather import GatherRequest
@@ -17,6 +16,7 @@ from cc_tts.speech.prompt import Prompt, TextContent
 from cc_tts.tenants.accounting import CallLine
 from cc_tts.ua import messages
 from tests.fakes.exchange import Exchange
+from tests.support.captured_logs import capture_logs
 
 pytestmark = pytest.mark.unit
 
@@ -38,7 +38,7 @@ def facts(lines: list[Any], event: str) -> dict[str, Any]:
 
 
 async def test_a_call_that_comes_in_has_a_line_when_it_comes_is_answered_and_ends(exchange: Exchange) -> None:
-    with structlog.testing.capture_logs() as lines:
+    with capture_logs() as lines:
         call_id = exchange.ua.incoming("silent", source="192.0.2.7")
         exchange.ua.established(call_id)
         exchange.clock.advance(9500)
@@ -59,7 +59,7 @@ async def test_a_call_that_comes_in_has_a_line_when_it_comes_is_answered_and_end
 
 
 async def test_a_call_that_is_placed_has_its_call_id_from_the_invite_on(exchange: Exchange) -> None:
-    with structlog.testing.capture_logs() as lines:
+    with capture_logs() as lines:
         call = await exchange.registry.originate(OriginateRequest(to="sip:+49301234567@PBX.example.com:5070"))
         exchange.ua.report(messages.CallPlaced(call.id, sip_call_id="of-our-invite"))
         assert call.sip_call_id == "of-our-invite"
@@ -72,7 +72,7 @@ async def test_a_call_that_is_placed_has_its_call_id_from_the_invite_on(exchange
 
 async def test_no_line_has_numbers_digits_or_texts(exchange: Exchange) -> None:
     lines = accounted(exchange)
-    with structlog.testing.capture_logs() as logged:
+    with capture_logs() as logged:
         call_id = exchange.talking("greet", headers={"X-Secret": "hidden"})
         call = exchange.registry.call(call_id)
         call.speak(Prompt(content=TextContent("Hidden words")))

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from cc_tts.config import load as configuration
-from cc_tts.config.load import RELOADABLE, from_tree
-from cc_tts.config.schema import Config
+from cc_tts.config.load import from_tree
+from cc_tts.config.schema import RELOADABLE, Config
 from cc_tts.errors import ConfigError
 
 pytestmark = pytest.mark.unit

@@ -9,8 +9,7 @@ import pytest
 
 pytest.importorskip("safetensors")
 
-from cc_tts.config.schema import TtsConfig
-from cc_tts.config.sections.models import ModelConfig
+from cc_tts.config.sections.models import ModelConfig, TtsConfig
 from cc_tts.engines.enrolment import own_voices
 from cc_tts.engines.enrolment.messages import Recorded
 from cc_tts.engines.enrolment.own_voices import NewVoice, OwnVoices

@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import pytest
-import structlog.testing
 
 from cc_tts.clock import MonotonicClock
-from cc_tts.config.schema import LogConfig, SipConfig, TlsConfig
+from cc_tts.config.schema import SipConfig, TlsConfig
+from cc_tts.config.sections.log import LogConfig
 from cc_tts.config.sections.mrcp import MrcpConfig
 from cc_tts.mrcp.control.connections import Control
 from cc_tts.mrcp.control.message import Request
@@ -17,6 +17,7 @@ from cc_tts.mrcp.mrcp_calls import ControlPorts, MrcpCall, MrcpCalls
 from cc_tts.mrcp.sip.server import Refusal
 from cc_tts.processes.channel import Message
 from lab.ports import free_ports
+from tests.support.captured_logs import capture_logs
 from tests.support.mrcp_client import channel_of, ports_of
 
 pytestmark = pytest.mark.unit
@@ -121,7 +122,7 @@ async def test_a_recogniser_that_is_refused_names_the_session_of_a_synthesiser_t
 
 async def test_a_session_that_there_is_no_place_for_is_refused_until_later_and_logged(bench: Bench) -> None:
     bench.calls.is_accepting = False
-    with structlog.testing.capture_logs() as lines, pytest.raises(Refusal) as refusal:
+    with capture_logs() as lines, pytest.raises(Refusal) as refusal:
         bench.calls.begin(HEAD + CONTROL + PCMU, cast("Any", FakeDialog()))
     assert (refusal.value.status, dict(refusal.value.headers)) == (503, {"Retry-After": "5"})
     assert [(each["event"], each["reason"], each["sip_call_id"]) for each in lines] == [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cc_tts.config.schema import TtsConfig
+from cc_tts.config.sections.models import TtsConfig
 from cc_tts.errors import UnknownVoice
 from cc_tts.mrcp.messages import Style, Unit
 from cc_tts.mrcp.server.places import place_of

@@ -10,7 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from cc_tts.config.schema import LogConfig, SipConfig, TlsConfig
+from cc_tts.config.schema import SipConfig, TlsConfig
+from cc_tts.config.sections.log import LogConfig
 from cc_tts.config.sections.mrcp import MrcpConfig
 from cc_tts.mrcp.__main__ import MrcpServer
 from cc_tts.mrcp.messages import MrcpSettings, Renew

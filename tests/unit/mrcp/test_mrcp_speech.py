@@ -9,7 +9,8 @@ from typing import Any, cast
 import pytest
 
 from cc_tts.clock import MonotonicClock
-from cc_tts.config.schema import Config, TtsConfig
+from cc_tts.config.schema import Config
+from cc_tts.config.sections.models import TtsConfig
 from cc_tts.errors import EngineFailed
 from cc_tts.metrics import Metrics
 from cc_tts.mrcp.messages import (

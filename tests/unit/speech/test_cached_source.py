@@ -16,7 +16,8 @@ from cc_tts.calls.events.bus import EventBus
 from cc_tts.calls.prompts.player import PromptPlayer
 from cc_tts.calls.prompts.utterance import CompletionCause, Utterance
 from cc_tts.calls.services import CallServices
-from cc_tts.config.schema import CacheConfig, Config, TtsConfig
+from cc_tts.config.schema import CacheConfig, Config
+from cc_tts.config.sections.models import TtsConfig
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import EngineFailed, EngineOverloaded, NothingToSay
 from cc_tts.metrics import Metrics

@@ -4,9 +4,8 @@ from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import pytest
-from structlog.testing import capture_logs
 
-from cc_tts.config.schema import TtsConfig
+from cc_tts.config.sections.models import TtsConfig
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import NoAudio
 from cc_tts.metrics import Metrics
@@ -17,6 +16,7 @@ from cc_tts.speech.synthesis import unsaid_part
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.voices.inline_ipa import pronounced
 from tests.fakes.fake_engine import FakeEngine, tone
+from tests.support.captured_logs import capture_logs
 
 pytestmark = pytest.mark.unit
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cc_tts.audio import AudioFormat
-from cc_tts.config.schema import TtsConfig
+from cc_tts.config.sections.models import TtsConfig
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import EngineOverloaded, NothingToSay
 from cc_tts.speech.chunks import ChunkStream, ReadyChunks

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from cc_tts.config.schema import TtsConfig
+from cc_tts.config.sections.models import TtsConfig
 from cc_tts.errors import ConfigError, LexiconMalformed, LexiconNotFound, LexiconNotStored, UnknownLexicon
 from cc_tts.speech.lexicons import MAX_LEXICONS, Lexicons
 from cc_tts.speech.prompt import TextContent

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,13 +26,14 @@ from cc_tts.speech.prompt_files import (
     from_file,
     to_file,
 )
+from tests.support.captured_logs import capture_logs
 
 pytestmark = pytest.mark.unit
 
 
 @pytest.fixture(autouse=True)
 def logged() -> Iterator[list[Any]]:
-    with structlog.testing.capture_logs() as lines:
+    with capture_logs() as lines:
         yield lines
 
 

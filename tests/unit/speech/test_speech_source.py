@@ -5,10 +5,10 @@ import dataclasses
 from typing import Any, cast
 
 import pytest
-import structlog
 
 from cc_tts.audio import AudioFormat
-from cc_tts.config.schema import CacheConfig, RouteConfig, TtsConfig
+from cc_tts.config.schema import CacheConfig, RouteConfig
+from cc_tts.config.sections.models import TtsConfig
 from cc_tts.config.sections.relay import RelaySettings
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import (
@@ -34,6 +34,7 @@ from cc_tts.text.pronunciation.lexicon import Entry, Lexicon
 from cc_tts.voices.inline_sounds import SOUNDS
 from cc_tts.voices.voice import Voice
 from tests.fakes.fake_engine import VOICE, FakeEngine, tone
+from tests.support.captured_logs import capture_logs
 
 pytestmark = pytest.mark.unit
 
@@ -205,7 +206,7 @@ async def test_speed_of_the_prompt_goes_before_that_of_the_config() -> None:
 
 async def test_a_placeholder_that_nobody_filled_is_logged_and_not_spoken() -> None:
     engine = FakeEngine()
-    with structlog.testing.capture_logs() as entries:
+    with capture_logs() as entries:
         await read(make(engine), TextContent("Hello {name}, welcome."))
     assert [(entry["event"], entry["utterance_id"]) for entry in entries] == [("unfilled_placeholder", "u")]
     assert engine.streams[0].pushed == ["Hello, welcome."]

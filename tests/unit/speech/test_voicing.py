@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from cc_tts.config.schema import TtsConfig
+from cc_tts.config.sections.models import TtsConfig
 from cc_tts.errors import LanguageUnsupported, UnknownVoice
 from cc_tts.speech.lexicons import Lexicons
 from cc_tts.speech.prompt import RefusedContent, TextContent

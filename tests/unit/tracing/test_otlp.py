@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-import structlog
 
 from cc_tts import __version__
 from cc_tts.clock import MonotonicClock
@@ -25,6 +24,7 @@ from cc_tts.tracing import otlp
 from cc_tts.tracing.context import TraceContext
 from cc_tts.tracing.tracer import Tracer
 from lab import needs
+from tests.support.captured_logs import capture_logs
 
 pytestmark = pytest.mark.unit
 
@@ -124,7 +124,7 @@ async def test_the_variables_of_opentelemetry_say_what_a_server_is_called(monkey
 async def test_a_collector_that_is_away_is_told_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
     collector = Collector()
     collector.is_up = False
-    with structlog.testing.capture_logs() as lines:
+    with capture_logs() as lines:
         async with exporting(monkeypatch, collector) as (tracer, metrics):
             for number in range(1, 4):
                 end(tracer)
@@ -159,7 +159,7 @@ async def test_the_log_says_why_spans_are_not_taken_without_the_url_of_the_colle
     collector = Collector()
     collector.is_up, collector.error = False, error
     monkeypatch.setattr(logging.getLogger(), "level", logging.CRITICAL)
-    with structlog.testing.capture_logs() as lines:
+    with capture_logs() as lines:
         async with exporting(monkeypatch, collector) as (tracer, metrics):
             end(tracer)
             await until(lambda: counted(metrics, "failed") == 1)
@@ -225,7 +225,7 @@ def test_without_the_extra_a_server_says_what_to_install(monkeypatch: pytest.Mon
     environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://otel:4318"}
     (warning,) = otlp.check(TracingConfig(), environ)
     assert "requirements/otel.txt" in warning
-    with structlog.testing.capture_logs() as lines:  # the start of the server has said it
+    with capture_logs() as lines:  # the start of the server has said it
         tracer = otlp.make_tracer(TracingConfig(), environ, node="", clock=MonotonicClock(), metrics=Metrics())
     assert (tracer.is_on, lines) == (False, [])
 
@@ -235,7 +235,7 @@ async def test_the_token_in_a_variable_that_cannot_be_read_is_not_in_the_log(
 ) -> None:
     needs.traces()
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "Authorization: Bearer collector-token")
-    with structlog.testing.capture_logs() as lines:
+    with capture_logs() as lines:
         tracer = otlp.make_tracer(COLLECTOR, {}, node="line-1", clock=MonotonicClock(), metrics=Metrics())
     await tracer.stop(2.0)
     (line,) = lines

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cc_tts.config import load as config
-from cc_tts.config.schema import LogConfig
+from cc_tts.config.sections.log import LogConfig
 from cc_tts.media.playout_events import PlayoutFinished, PlayoutProgress
 from cc_tts.media.quality import Quality
 from cc_tts.processes.channel import Message

@@ -2,7 +2,8 @@
 
 import pytest
 
-from cc_tts.config.schema import LogConfig, SipConfig, UaConfig
+from cc_tts.config.schema import SipConfig, UaConfig
+from cc_tts.config.sections.log import LogConfig
 from cc_tts.ua import dispatcher
 from cc_tts.ua.dispatcher import DOWN, Dispatcher, DispatcherSettings
 

@@ -3,10 +3,10 @@
 from types import SimpleNamespace
 
 import pytest
-import structlog
 
 from cc_tts.ua.pjsip.pjsip_log import PjsipLog
 from tests.fakes.fake_line import FakeClock
+from tests.support.captured_logs import capture_logs
 
 pytestmark = pytest.mark.unit
 
@@ -37,7 +37,7 @@ def test_what_somebody_sent_is_no_assertion() -> None:
 def logged(*entries: tuple[int, str]) -> list[dict[str, object]]:
     """Lines of our log for entries of PJSIP's, with their level there."""
     writer = PjsipLog(FakeClock())
-    with structlog.testing.capture_logs() as lines:
+    with capture_logs() as lines:
         for level, text in entries:
             writer.write(SimpleNamespace(level=level, msg=f"{text}\n"))
     return [dict(line) for line in lines]

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
-import structlog
+
+from tests.support.captured_logs import capture_logs
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnx")
@@ -314,7 +315,7 @@ def test_it_describes_itself(loader: BatchedLoader, loaded: Engine) -> None:
 def test_it_tells_what_it_does_and_measures_what_stages_cost(directory: Path) -> None:
     loader = make_loader(directory, lambda: {"builtin": tiny_speaker("builtin")}, calibration_rows=(1, 2, 64))
     told: list[str] = []
-    with structlog.testing.capture_logs() as lines:
+    with capture_logs() as lines:
         engine = loader.load(told.append)
     assert [line.split(" (")[0] for line in told if line.startswith("measuring")] == ["measuring 1/2", "measuring 2/2"]
     assert all("not for live calls" in line for line in told)

@@ -5,7 +5,8 @@ import shutil
 from typing import TYPE_CHECKING, Final
 
 import pytest
-import structlog
+
+from tests.support.captured_logs import capture_logs
 
 torch = pytest.importorskip("torch")
 
@@ -112,7 +113,7 @@ def test_where_the_compiler_fails_there_are_more_kernels_and_a_warning(monkeypat
         return (x * 2,)
 
     work = GraphedCall(lambda *, x: (x * 2,), enabled=True, in_few_kernels=compiling.compiled(two_graphs))
-    with structlog.testing.capture_logs() as logs:
+    with capture_logs() as logs:
         assert [float(answer) for answer in recorded(work)] == [2.0, 4.0]
     (line,) = logs
     assert (line["event"], line["log_level"]) == ("not_compiled", "warning")
@@ -140,7 +141,7 @@ def test_a_machine_that_cannot_compile_says_what_lacks(
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: object() if has_triton else None)
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}" if has_compiler else None)
     monkeypatch.setenv(compiling.CACHE_VARIABLE, "/elsewhere")
-    with structlog.testing.capture_logs() as logs:
+    with capture_logs() as logs:
         assert worker_engine.may_compile() is (not fault)
     assert fault in compiling.compiler_fault()
     assert [line["event"] for line in logs] == ["not_compiled"] * bool(fault)

@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
+
+from tests.support.captured_logs import capture_logs
 
 torch = pytest.importorskip("torch")
 
-from cc_tts.config.schema import LogConfig  # noqa: E402
+from cc_tts.config.sections.log import LogConfig  # noqa: E402
 from cc_tts.engines.cosyvoice import worker_engine  # noqa: E402
 from cc_tts.engines.cosyvoice.batched import BatchedLoader  # noqa: E402
 from cc_tts.engines.cosyvoice.worker_engine import (  # noqa: E402
@@ -86,7 +87,7 @@ def test_a_cpu_in_place_of_a_gpu_is_a_warning_that_names_the_drivers(monkeypatch
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.setattr(worker_engine, "installed_driver", lambda: "550.90.07")
-    with structlog.testing.capture_logs() as lines:
+    with capture_logs() as lines:
         choose_device("auto")
         choose_device("cpu")
     (line,) = lines

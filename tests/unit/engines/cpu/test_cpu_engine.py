@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import structlog
 
-from cc_tts.config.schema import LogConfig, TtsConfig
+from cc_tts.config.sections.log import LogConfig
+from cc_tts.config.sections.models import TtsConfig
 from cc_tts.engines.cpu.contract import FoundModel, Parts, SentenceAudio, Synthesiser, Unusable
 from cc_tts.engines.cpu.engine import MAX_AHEAD_MS, CpuEngine
 from cc_tts.engines.cpu.networks import pcm_of
@@ -21,6 +21,7 @@ from cc_tts.engines.worker.messages import WorkerSettings
 from cc_tts.errors import ConfigError, EngineFailed, EngineOverloaded, UnknownVoice
 from cc_tts.voices.voice import Voice
 from tests.fakes.fake_line import FakeClock
+from tests.support.captured_logs import capture_logs
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(20)]
 
@@ -368,7 +369,7 @@ def test_a_voice_is_measured_in_its_own_language(language: str, sample: str) -> 
 
 def test_a_voice_that_cannot_be_loaded_costs_itself_alone() -> None:
     voices = {name: Voice(name, "onnx", "en", rate_hz=RATE_HZ) for name in ("bad", "good")}
-    with structlog.testing.capture_logs() as lines:
+    with capture_logs() as lines:
         engine = loaded(FoundModel((voices["bad"],), no_voice), FoundModel((voices["good"],), Recorder))
     assert [voice.id for voice in engine.voices] == ["good"]
     (line,) = [line for line in lines if line["event"] == "voice_left_out"]
@@ -474,7 +475,7 @@ def test_a_voice_tells_how_many_listeners_this_machine_carries(cost_s: float, nu
 
 
 def test_a_voice_that_is_slower_than_speech_makes_one_prompt_beside_others_where_a_thread_is_left() -> None:
-    with structlog.testing.capture_logs() as lines:
+    with capture_logs() as lines:
         engine, _ = paced(0.1, 1.5, num_threads=2)
     assert [line["voice"] for line in lines if line["event"] == "voice_too_slow"] == ["1"]
     engine.open(StreamRequest(1, "0"))

@@ -9,7 +9,8 @@ from typing import cast
 import pytest
 
 from cc_tts.audio import WordMark
-from cc_tts.config.schema import LogConfig, TtsConfig
+from cc_tts.config.sections.log import LogConfig
+from cc_tts.config.sections.models import TtsConfig
 from cc_tts.engines.cpu.contract import FoundModel, WordStart
 from cc_tts.engines.cpu.engine import CpuEngine
 from cc_tts.engines.cpu.espeak import EspeakSynthesiser

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from cc_tts.config.schema import TtsConfig
+from cc_tts.config.sections.models import TtsConfig
 from cc_tts.engines.engine_core import EngineCore, EngineLoader
 from cc_tts.engines.worker.client import WorkerEngine
 from cc_tts.errors import EngineOverloaded

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from copy import copy
 
 import pytest
-import structlog
 
 from cc_tts.engines.engine_core import DeviceLost, EngineLoad, StepOut, StreamDone, StreamRequest
 from cc_tts.engines.speech_chunk import SpeechChunk
@@ -24,6 +23,7 @@ from cc_tts.processes.channel import ChildChannel, Message, Record
 from cc_tts.processes.child import Link
 from cc_tts.voices.voice import Voice
 from tests.fakes.fake_line import FakeClock
+from tests.support.captured_logs import capture_logs
 
 pytestmark = pytest.mark.unit
 
@@ -294,6 +294,6 @@ def test_a_stream_that_fails_names_its_trace(bench: Bench) -> None:
     trace_id = "4bf92f3577b34da6a3ce929d0e0e4736"
     bench.tick(StreamRequest(1, "anna", traceparent=f"00-{trace_id}-00f067aa0ba902b7-01"))
     bench.engine.outs = [[StreamDone(1, EngineFailed("it broke"))]]
-    with structlog.testing.capture_logs() as lines:
+    with capture_logs() as lines:
         bench.tick()
     assert [line["trace_id"] for line in lines if line["event"] == "stream_failed"] == [trace_id]

@@ -8,7 +8,8 @@ import msgspec
 import pjsua2 as pj
 import pytest
 
-from cc_tts.config.schema import AuthConfig, LogConfig, RegistrationConfig, RtpConfig, SipConfig
+from cc_tts.config.schema import AuthConfig, RegistrationConfig, RtpConfig, SipConfig
+from cc_tts.config.sections.log import LogConfig
 from cc_tts.config.sections.quality import QualityConfig
 from cc_tts.media.quality import Quality, VoipMetrics
 from cc_tts.processes.channel import Message

@@ -3,9 +3,9 @@
 from types import SimpleNamespace
 
 import pytest
-from structlog.testing import capture_logs
 
 from cc_tts.ua.rtp.source import REPORT_DISCARDED, RtpSourceWatch, port_of
+from tests.support.captured_logs import capture_logs
 
 pytestmark = pytest.mark.unit
 

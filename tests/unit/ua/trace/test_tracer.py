@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from cc_tts.config.schema import AuthConfig, LogConfig, RegistrationConfig, RtpConfig, SipConfig
+from cc_tts.config.schema import AuthConfig, RegistrationConfig, RtpConfig, SipConfig
+from cc_tts.config.sections.log import LogConfig
 from cc_tts.ua import messages
 from cc_tts.ua.trace.tracer import Tracer
 from tests.fakes.fake_line import FakeClock

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import pytest
-from structlog.testing import capture_logs
 
 from cc_tts.engines.cosyvoice.engine.sequence import MAX_SILENT_IN_A_ROW
 from cc_tts.engines.cosyvoice.runaway import LENGTH_FACTOR, LENGTH_SPARE, MAX_REPEATED, MAX_SILENT, WINDOW
 from cc_tts.engines.engine_core import StreamDone
 from tests.fakes.fake_device import BYTES_PER_TOKEN
+from tests.support.captured_logs import capture_logs
 from tests.support.engine_hall import Hall, Heard, alone, words
 
 pytestmark = pytest.mark.unit

@@ -16,7 +16,7 @@ pytest.importorskip("onnxruntime")
 pytest.importorskip("tokenizers")
 
 from cc_tts import wav_file  # noqa: E402
-from cc_tts.config.schema import LogConfig  # noqa: E402
+from cc_tts.config.sections.log import LogConfig  # noqa: E402
 from cc_tts.engines.cosyvoice.model import loader, sizes  # noqa: E402
 from cc_tts.engines.cosyvoice.model.checkpoint import WrongModelVersion  # noqa: E402
 from cc_tts.engines.cosyvoice.model.directory import add_model_commands, check_model_dir, needed_files  # noqa: E402

@@ -4,6 +4,9 @@ Runs on: any thread; one :class:`SentenceSplitter` belongs to one stream.
 """
 
 import re
+from functools import cache
+from importlib import resources
+from typing import Literal
 
 from cc_tts.text.characters import has_speech
 from cc_tts.text.cuts import long_cut
@@ -16,8 +19,12 @@ _LINE_ENDS = "\n\x85\u2028\u2029"
 _CANDIDATE = re.compile(rf"[.!?…。！？；]+[{_CLOSERS}]*|[{_LINE_ENDS}]")
 _WIDE_END = re.compile("[。！？；]")
 _HAN = re.compile("[\u3400-\u9fff]")
-_WORD_BEFORE = re.compile(r"[A-Za-z][A-Za-z.]*$|\d+$")
-_INITIALS = re.compile(r"(?:[A-Za-z]\.)*[A-Za-z]")
+_LETTER = "A-Za-zÀ-ɏͰ-ԯ"
+_WORD_BEFORE = re.compile(rf"[{_LETTER}][{_LETTER}.'’]*$|\d+$")
+_INITIALS = re.compile(rf"(?:[{_LETTER}]\.)*[{_LETTER}]|(?:[A-Z][a-z]{{0,3}}\.)+[A-Z][a-z]{{0,3}}")
+"""Degrees such as Ph.D. and B.Sc. count as initials."""
+_LONGEST_SHORT_FORM = 7
+"""Letters; unmeasured. None of :func:`common_words` is longer."""
 BEGINS_SENTENCE = re.compile(
     r"(?:The|This|That|These|It|We|You|Your|Our|Please|He|She|They|There|Then|If|For|When|And|But|To|How|What|Would|Is|Are|Do)\s"
 )
@@ -37,38 +44,29 @@ _HALF_OF_DAY = frozenset({"a.m", "p.m"})
 _ZONE = re.compile(r"(?:[ECMP]\.?[SD]?\.?T|AK[SD]?T|HST|GMT|UTC|BST|CES?T|IST|JST|AE[SD]T)(?![A-Za-z])")
 _STREETS = frozenset({"ave", "blvd", "rd", "ct", "pl", "ln"})
 _QUADRANT = re.compile(r"(?:[NS][EW]?|[EW])(?![\w'])")
-_LAST_OR_NOT = (
-    frozenset(
-        re.findall(
-            r"\w+",
-            "etc ave blvd rd ct pl ln ft lb lbs oz hr hrs mins secs yr yrs wk wks mo mos in misc bal pymt pmt req svc "
-            "cust wt ht supv recd mkt temp qtr pkg mfr mgmt esq ea pts mtg bus excl conf info "
-            "ded rep aves sts lg "
-            "mot ins wkly mthly qtrly ck agmt eqpt hrg trk ctrm dkt mvt rpt cxl plt plts ctn ctns diff occ blt gtt gtts pop "
-            "tab tabs cap caps",
-        )
-    )
-    | _HALF_OF_DAY
-)
-_NEVER_LAST = frozenset(
+_TITLES = frozenset(
     re.findall(
         r"\w+",
-        "dr mr mrs ms prof st ste apt mt rev hon capt lt col gen sgt jr sr inc ltd corp co bros vs approx dept est appt "
-        "acct ext tel incl max min sen gov rep pres rs qty amt ref rm fl bldg exp sq asst assn mgr hwy rte inv conf "
-        "atty messrs mme mx maj cpl cmdr adm supt intl assn univ natl p pp pg par art ver v fr "
+        "dr mr mrs ms mt prof st rev hon capt lt col gen sgt gov sen rep pres messrs mme mx maj cpl cmdr adm supt ft",
+    )
+)
+"""These end no sentence when they begin with a capital: ``Mr. He`` is a name."""
+_NEVER_LAST = frozenset({"vs", "v"})
+_SELDOM_LAST = (_TITLES - {"ft"}) | frozenset(
+    re.findall(
+        r"\w+",
+        "ste apt jr sr inc ltd corp co bros approx dept est appt "
+        "acct ext tel incl max min exp rs qty amt ref rm fl bldg sq asst assn mgr hwy rte inv conf "
+        "atty intl univ natl p pp pg par art ver fr "
         "avail auth eff sched prev orig avg addl std adj alt cert cont dia div enc freq grp lic loc mfg prem sig stn tkt "
-        "flt sta repl vit rt agg lvl pls plz fwd freq chg ind fam coll veh trans tot res reg ca btwn dep arr pref nr msgs",
+        "flt sta repl vit rt agg lvl pls plz fwd chg ind fam coll veh trans tot res reg ca btwn dep arr pref nr msgs",
     )
 )
-_LAST_UNLESS_NUMBER = frozenset(
-    re.findall(
-        r"\w+",
-        "no nos jan feb mar apr jun jul aug sep sept oct nov dec",
-    )
+_DATES = frozenset(
+    re.findall(r"\w+", "jan feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thur thurs fri sat sun")
 )
+_NUMBERS = frozenset({"no", "nos"})
 _PARTS = frozenset({"sec", "fig", "vol", "pp", "ch", "opt", "para", "sc", "op", "term", "ex", "gr", "mi", "pt", "sch"})
-_VOWELS = frozenset("aeiouy")
-"""A word in small letters without one of them is a short form, as btw."""
 _QUALIFIERS = frozenset({"temp", "misc", "mkt", "ded"})
 _ACRONYM = re.compile(r"[A-Z]{2,5}\b")
 _COURTS = frozenset(
@@ -99,15 +97,24 @@ _CITATION_GOES_ON = re.compile(
     r"(?:App|Ct|Cl|Div|Rs?|Civ|Crim|Evid|P|Supp|Rptr|Cir|Cong|Sess|Code|Rule|No)\b"
     r"|(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]{0,6}\b"
 )
-_DAYS = frozenset({"mon", "tue", "tues", "wed", "thu", "thur", "thurs", "fri", "sat", "sun"})
-
-
 _LONGEST_UNIT = 4
 """Letters of a unit behind a number, whose full stop may end the sentence (``50 gal. tank``)."""
 _AMOUNT_BEFORE = re.compile("[\\d/¼-¾⅐-⅞]\\s{0,2}$")
-_MEASURE_OF_WORD = re.compile(r"\d-$")
+_PART_OF_WORD = re.compile(r"\d-$")
 """A unit behind a hyphen belongs to the word that follows: an 18-mo. CD."""
-_LAST_PERHAPS = _LAST_OR_NOT | _LAST_UNLESS_NUMBER | _PARTS | _DAYS
+_LAST_PERHAPS = _HALF_OF_DAY | _STREETS | _DATES | _NUMBERS | _PARTS | _QUALIFIERS
+_GOES_ON_WITH = frozenset("0123456789#$€£¥&+(@")
+_CODE = re.compile(r"[A-Z]{1,5}-?\d")
+_PERHAPS_CODE = re.compile(r"[A-Z]{1,5}-?")
+
+_Kind = Literal["word", "name", "seldom last", "unit", "listed", "unknown"]
+
+
+@cache
+def common_words() -> frozenset[str]:
+    """Return the English words that are no short forms."""
+    lines = resources.files("cc_tts.text.en").joinpath("common_words.txt").read_text("ascii").splitlines()
+    return frozenset(word for line in lines if not line.startswith("#") for word in line.split())
 
 
 class SentenceSplitter:
@@ -198,30 +205,47 @@ def _full_stop_ends(before: str, following: str, *, is_complete: bool) -> bool |
     if match is None:
         return True
     written = match.group()
-    word, before = written.lower(), before[: -len(written)]
-    if word.isdigit():
+    before = before[: -len(written)]
+    if written.isdigit():
         return _ends_after_number(before, following)
-    if word in _NEVER_LAST or (word == "ft" and not before.rstrip(" .sq")[-1:].isdigit()):
-        return False
-    is_short_form = _VOWELS.isdisjoint(word) and len(word) > 1 and not written.isupper()
-    if is_short_form and following and not following[0].isupper():
-        return False
-    is_unit = written.islower() and len(word) <= _LONGEST_UNIT and _AMOUNT_BEFORE.search(before) is not None
-    if is_unit and following and not following[0].isupper():
-        return False
-    is_last_perhaps = word in _LAST_PERHAPS or (word in _COURTS and written[0].isupper())
-    depends = (
-        is_unit or is_short_form or is_last_perhaps or _is_several_initials(written) or _MEASURE_OF_WORD.search(before)
-    )
-    if depends and not is_complete and (not following or _PERHAPS_MORE.fullmatch(following)):
+    kind = _kind(written, before)
+    if kind in {"word", "name"}:
+        return kind == "word"
+    perhaps_more = _PERHAPS_CODE if kind == "unknown" else _PERHAPS_MORE
+    if not is_complete and (not following or perhaps_more.fullmatch(following)):
         return None
-    if is_unit and following and _QUADRANT.match(following):
+    return not following or _ends_after_short_form(written.lower(), kind, following)
+
+
+def _kind(written: str, before: str) -> _Kind:
+    word = written.lower()
+    may_be_unit = len(word) <= _LONGEST_UNIT and (written.islower() or (written.isupper() and len(word) > 1))
+    if word in _NEVER_LAST or (word in _TITLES and written[0].isupper()):
+        return "name"
+    if word in _SELDOM_LAST or _PART_OF_WORD.search(before):
+        return "seldom last"
+    if word in _HALF_OF_DAY:
+        return "listed"
+    if may_be_unit and "." not in word and _AMOUNT_BEFORE.search(before):
+        return "unit"
+    if _INITIALS.fullmatch(written):
+        return "seldom last" if "." in written else "name" if written != "I" else "word"
+    if word in _LAST_PERHAPS or (word in _COURTS and written[0].isupper()):
+        return "listed"
+    may_be_short = (
+        len(word) <= _LONGEST_SHORT_FORM and word.isalpha() and (word[1:] == written[1:] or written.isupper())
+    )
+    return "unknown" if may_be_short and word not in common_words() else "word"
+
+
+def _ends_after_short_form(word: str, kind: _Kind, following: str) -> bool:
+    if kind == "seldom last":
+        return BEGINS_SENTENCE.match(following) is not None
+    if kind != "listed" and (following[0].islower() or following[0] in _GOES_ON_WITH):
         return False
-    if _MEASURE_OF_WORD.search(before):
-        return not following or BEGINS_SENTENCE.match(following) is not None
-    if is_last_perhaps or (is_unit and not following):
-        return _ends_after(word, following) if following else True
-    return _ends_after_letters(written, following)
+    if kind == "unit" and (_QUADRANT.match(following) or word not in _LAST_PERHAPS):
+        return not _QUADRANT.match(following)
+    return not _CODE.match(following) if kind == "unknown" else _ends_after_listed(word, following)
 
 
 def _ends_after_number(before: str, following: str) -> bool:
@@ -229,24 +253,14 @@ def _ends_after_number(before: str, following: str) -> bool:
     return has_speech(before) and _MONTH_AFTER_DAY.match(following) is None
 
 
-def _ends_after_letters(written: str, following: str) -> bool:
-    """Whether the sentence ends behind a word or behind initials, as in ``J. Smith`` and ``the U.S. The``."""
-    is_initial = _INITIALS.fullmatch(written) is not None and written != "I"
-    return not is_initial or (_is_several_initials(written) and BEGINS_SENTENCE.match(following) is not None)
-
-
-def _is_several_initials(written: str) -> bool:
-    return "." in written and _INITIALS.fullmatch(written) is not None
-
-
-def _ends_after(word: str, following: str) -> bool:
+def _ends_after_listed(word: str, following: str) -> bool:
     """Whether an abbreviation that may end a sentence ends one, by what follows."""
     if (word in _HALF_OF_DAY and _ZONE.match(following)) or (word in _STREETS and _QUADRANT.match(following)):
         return False
-    if (word in _PARTS and _PART_GOES_ON.match(following)) or (word in _DAYS and _DAY_GOES_ON.match(following)):
+    if (word in _PARTS and _PART_GOES_ON.match(following)) or (word in _DATES and _DAY_GOES_ON.match(following)):
         return False
     if word in _QUALIFIERS and _ACRONYM.match(following):
         return False
     if (word in _COURTS or word == "ct") and _CITATION_GOES_ON.match(following):
         return False
-    return following[0].isupper() and (word in _LAST_OR_NOT or _NAME_GOES_ON.match(following) is None)
+    return following[0].isupper() and (word in _HALF_OF_DAY or _NAME_GOES_ON.match(following) is None)

@@ -92,6 +92,21 @@ def test_split_paragraph_at_commas_when_asked() -> None:
         ("Call Mon. AM. Paid in Dec. V. Smith paid.", ["Call Mon. AM.", " Paid in Dec.", " V. Smith paid."]),
         ("My TV is an LG. The lg. size is out.", ["My TV is an LG.", " The lg. size is out."]),
         ("Get the app. May I help? Cal. App. May 5.", ["Get the app.", " May I help?", " Cal. App. May 5."]),
+        ("The merch. was returned. Incid. 44312 is closed.", ["The merch. was returned.", " Incid. 44312 is closed."]),
+        ("Your alloc. #7 is full. Ask Nguyen. He knows.", ["Your alloc. #7 is full.", " Ask Nguyen.", " He knows."]),
+        ("We sold it. nobody knew. See attachm. AB-12.", ["We sold it.", " nobody knew.", " See attachm. AB-12."]),
+        (
+            "Ask a rep. They know art. This is it. Ask Rep. He.",
+            ["Ask a rep.", " They know art.", " This is it.", " Ask Rep. He."],
+        ),
+        ("Acme Inc. We ship. Smith vs. The State.", ["Acme Inc.", " We ship.", " Smith vs. The State."]),
+        ("She has a Ph.D. in law. Add 5 g. Then stir.", ["She has a Ph.D. in law.", " Add 5 g.", " Then stir."]),
+        (
+            "I don't. We will. Call our EMERG. contact. Is it up to NASA. It is.",
+            ["I don't.", " We will.", " Call our EMERG. contact.", " Is it up to NASA.", " It is."],
+        ),
+        ("Die Straße. Der Weg ist z. B. lang.", ["Die Straße.", " Der Weg ist z. B. lang."]),
+        ("Это дом. Он в центре.", ["Это дом.", " Он в центре."]),
         ("In the U.S. Then we ship.", ["In the U.S.", " Then we ship."]),
         ("Wait... what?! Really", ["Wait...", " what?!", " Really"]),
         ("你好.再见", ["你好.", "再见"]),
@@ -139,6 +154,14 @@ def test_a_sentence_is_given_out_when_the_next_character_shows_its_end() -> None
     assert splitter.push("14 now") == []
     assert splitter.flush() == [" It is 3.14 now"]
     assert splitter.push("Again. ") == ["Again."]
+
+
+def test_behind_a_word_that_may_be_a_short_form_the_next_letter_is_waited_for() -> None:
+    splitter = SentenceSplitter()
+    assert splitter.push("The merch. ") == []
+    assert splitter.push("was returned to Nguyen. ") == []
+    assert splitter.push("H") == []
+    assert splitter.push("e ") == ["The merch. was returned to Nguyen."]
 
 
 @pytest.mark.parametrize("unit", ["word ", "x", "字", "1", "\U0001f600", ". ", "\n", "."])

@@ -46,7 +46,6 @@ _SCHEME = re.compile(r"^[Hh][Tt][Tt][Pp][Ss]?://")
 _TRAILING = ".,;:!?"
 _PIECE = re.compile(r"[A-Za-z]+|\d+|[^A-Za-z0-9]")
 _SHORT_CODE = 4  # unmeasured
-_LONGEST_ACRONYM = 5  # unmeasured
 _VOWELS = frozenset("aeiouy")
 _ACRONYMS = frozenset(
     (
@@ -112,6 +111,6 @@ def _letters_or_sign(piece: str, signs: Mapping[str, str]) -> str:
     if not piece.isalpha():
         return signs.get(piece, "")
     is_short_code = len(piece) <= _SHORT_CODE and _LETTER_GROWS.search(piece) is not None
-    is_acronym = piece in _ACRONYMS or (len(piece) <= _LONGEST_ACRONYM and _VOWELS.isdisjoint(piece.lower()))
+    is_acronym = piece in _ACRONYMS or _VOWELS.isdisjoint(piece.lower())
     is_spelled = is_acronym or (piece.isupper() and len(piece) <= _TWO_LETTER_LABEL) or is_short_code
     return " ".join(piece) if is_spelled else piece

@@ -5,9 +5,12 @@ CommonMark 0.31 with the tables, task lists and strikethrough of GitHub's dialec
 
 import html
 import re
+from collections import deque
 from collections.abc import Callable
+from itertools import takewhile
 from typing import Final
 
+from cc_tts.text.alignment import substituted
 from cc_tts.text.markup.unspoken import AT_BEGINNING, MarkupState, scan
 from cc_tts.text.substitution import rewriter
 
@@ -23,6 +26,11 @@ _PLACEHOLDER = re.compile(
     r"\$?\{\{?\s*[A-Za-z_0-9][\w .-]{0,40}?\s*\}?\}|\[(?:[A-Z][A-Z0-9_]*(?:[ _][A-Z0-9_]+)*|"
     r"(?:[Ii]nsert|[Yy]our|[Cc]ustomer|[Uu]ser|[Aa]gent|[Cc]ompany|[Cc]lient|[Ff]irst|[Ll]ast|[Ff]ull)\s[\w ']{1,40})\]|"
     r"<(?:[A-Z][A-Z0-9_]*|[a-z]+_[a-z_]+|name|customer|date|time|amount|number)>|%\([a-z_]+\)[sd]|%[sd]\b"
+)
+_CELL = re.compile(r"(?:(?<=\|)|(?<=\| ))\d{3,30}(?=[ \t]*\|)")
+_NAMES_NUMBERS = re.compile(
+    r"(?i)(?:(?<![序几])[号號]|(?<!尺)[码碼]|尾[号數数]|电话|電話|手机|手機|邮编|\b(?:id|no\.?|numbers?|codes?|pin|ref|sku|phone|zip|room))"
+    r"(?:[（(][^|]*[）)])?\**\s*$"
 )
 _ENDS_WITH_MARK = re.compile(r"[.!?…:;,。！？；：，、][\"'”’)\]*_]*\s*$")
 
@@ -41,6 +49,20 @@ def _item(match: re.Match[str]) -> str:
 def _ended(words: str) -> str:
     """Return the line with a full stop, so that the next line does not run into it."""
     return f"{words.rstrip()}." if words.strip() and not _ENDS_WITH_MARK.search(words) else words
+
+
+def _with_names_in_digits(text: str, before: MarkupState) -> str:
+    """The digits of numbers in a table stand apart, and so are read one by one, below a heading that says that they name
+    something.
+    """
+
+    def cell(match: re.Match[str]) -> str:
+        *rows, row = f"{before.table}\n{before.line}{text[: match.start()]}".split("\n")
+        above = takewhile(lambda each: each.lstrip().startswith("|"), reversed(rows))
+        heading = "".join(deque(above, maxlen=1)).split("|")[row.count("|") :][:1]
+        return " ".join(match.group()) if any(map(_NAMES_NUMBERS.search, heading)) else match.group()
+
+    return substituted([(_CELL, cell)], text) if "|" in text else text
 
 
 _without_json = rewriter(
@@ -66,11 +88,17 @@ _without_comments = rewriter((r"(?s)<!--.*?-->", " "))
 _without_blocks = rewriter(*((f"(?m)^{pattern}", said) for pattern, said in _BLOCKS))
 _without_later_blocks = rewriter(*((rf"(?m)(?<=\n){pattern}", said) for pattern, said in _BLOCKS))
 """These rules are for a text that goes on within a line: ``# to end`` behind ``Press * to repeat,`` is no heading."""
+_SUBSCRIPT = (
+    r"(?a)(?<![\w.])((?:[A-Za-z_]\w*\.)+[A-Za-z_]\w*|[A-Za-z]|[A-Za-z]+_\w+|arr(?:ay)?|argv|args|list|nums|df)"
+    r"\[(-?\d{1,3})\](?![(\w])"
+)
+"""``x.shape[0]`` of a program; behind another word ``[1]`` is the number of a note."""
 _without_links_and_tags = rewriter(
     (r"!\[(?P<text>[^\]\n]*)\]\([^)\n]*\)", r"\g<text>"),
     (r"\[(?P<text>[^\]\[\n]+)\](?:\([^)\n]*\)|\[[^\]\n]*\])", r"\g<text>"),
     (r"\]\((?:https?:|mailto:|tel:|/|#|www\.)[^)\s]*\)?", ""),
     (r"<((?:https?://|mailto:)[^>\s]+|[\w.+-]+@[\w.-]+)>", lambda match: match[1].removeprefix("mailto:")),
+    (_SUBSCRIPT, r"\1 \2"),
     (r"\[\^[\w-]{1,20}\]:?|(?<=[\w.,!?”\"'])\[\d{1,3}\](?!\()", ""),
     (_TAG, lambda match: "\n" if match["name"].lower() in _BREAKING_TAGS else ""),
 )
@@ -106,13 +134,14 @@ class MarkupStripper:
 
     def strip(self, text: str) -> str:
         """The words of ``text``, which may end in the middle of a construct; never raises."""
-        goes_on = self._state.in_line
-        scanned = scan(text, self._state)
+        before = self._state
+        scanned = scan(text, before)
         self._state = scanned.state
         text = scanned.said(text)
         if self._state.in_json:
             text = _without_json(text)
-        without_blocks = _without_later_blocks if goes_on else _without_blocks
-        text = _without_links_and_tags(without_blocks(_without_comments(text)))
+        without_blocks = _without_later_blocks if before.line.strip() else _without_blocks
+        text = _without_comments(_with_names_in_digits(text, before))
+        text = _without_links_and_tags(without_blocks(text))
         self.has_placeholder |= _PLACEHOLDER.search(text) is not None
         return _without_inline_markup(_without_placeholders(text))

@@ -23,6 +23,8 @@ _MAX_CHARS: Final = {"header": 200, "calls": 4000} | dict.fromkeys(
 )
 """The longest of elements that are shorter, and of those that an answer about them may name. Unmeasured."""
 _LONGEST_TAG: Final = 60
+_MAX_ROW_CHARS: Final = 200
+"""How much is kept of a line. Unmeasured."""
 HEADER: Final = "header"
 """The header of a message: its words, which may come in tokens, tell whether the message is spoken."""
 _NAMES: Final = (
@@ -55,13 +57,14 @@ _JSON_PARTIAL: Final = re.compile(r"\s*(?:\[\s*)?\{\s*(?:\"[\w -]{0,40}(?:\"\s*)
 
 class MarkupState(msgspec.Struct, frozen=True):
     """In what a text is at some place: the element that is open and how much of it there was, whether the text is a JSON
-    object, once that is known, and whether something stands before the place in its line.
+    object, once that is known, the beginning of the line that goes on, and the first row of the table.
     """
 
     inside: str = ""
     num_chars: int = 0
     in_json: bool | None = None
-    in_line: bool = False
+    line: str = ""
+    table: str = ""
 
 
 AT_BEGINNING: Final = MarkupState()
@@ -107,9 +110,12 @@ def scan(text: str, state: MarkupState) -> Scan:
     tag_from = len(text) if partial is None else partial.start()
     unspoken = _joined(found)
     in_json = _is_json(_said(text, unspoken)) if state.in_json is None else state.in_json
-    last_line = text.rpartition("\n")
-    in_line = bool(last_line[2].strip()) or (state.in_line and not last_line[1])
-    return Scan(unspoken, MarkupState(inside, num_chars if inside else 0, in_json, in_line), tag_from)
+    *lines, line = (state.line + text).split("\n")
+    table = state.table
+    for each in lines:
+        table = (table or each) if each.lstrip().startswith("|") else ""
+    kept = (each[:_MAX_ROW_CHARS] for each in (line, table))
+    return Scan(unspoken, MarkupState(inside, num_chars if inside else 0, in_json, *kept), tag_from)
 
 
 def _is_json(said: str) -> bool | None:

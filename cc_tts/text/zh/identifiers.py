@@ -18,7 +18,7 @@ _EXTENSION = r"(?:\s?(?:转|轉|分机|分機|-)\s?(?P<extension>\d{1,6}))?(?!\d
 _COUNTRY = r"(?P<country>(?:\+|00)\d{2,3}[ -]?)"
 _PHONE_NUMBERS = (
     rf"{_COUNTRY}?(?P<number>1[3-9]\d[ -]?\d{{4}}[ -]?\d{{4}})",
-    rf"{_COUNTRY}?(?P<number>\(0\d{{1,3}}\)[ -]?\d{{3,4}}[ -]?\d{{4}}|0\d{{1,3}}[ -]\d{{3,4}}[ -]?\d{{4}})",
+    rf"{_COUNTRY}?(?P<number>[（(]0\d{{1,3}}[)）][ -]?\d{{3,4}}[ -]?\d{{4}}|0\d{{1,3}}[ -]\d{{3,4}}[ -]?\d{{4}})",
     r"(?P<number>0\d{2,3}-(?:95|96|10|12)\d{3})",
     rf"{_COUNTRY}(?P<number>\d{{2,4}}[ -]?\d{{3,4}}[ -]?\d{{4}})",
     r"(?P<country>(?:\+|00-?)\d{1,3}[ -])(?P<number>\(?\d{2,4}\)?(?:[ -]\d{2,8}){1,4})",
@@ -48,19 +48,19 @@ def _with_traditional(names: str) -> str:
 
 _NAMES = _with_traditional(
     "卡号|账号|账户|户号|单号|订单|编号|验证码|密码|尾号|尾数|工号|动态码|短信码|口令|会员号|流水号|取件码|邮编|身份证|证件号|号码|电话|手机|热线|"
-    "[Tt]el\\.?|TEL|拨打|致电|分机|房间号|航班|车牌|内线|会议号|群号|短号|专线|总机|传真|区号|学号|工单|排队号|桌号|座位号|班次|"
+    "[Tt]el\\.?|TEL|拨打|致电|分机|房号|房间号|航班|车牌|内线|会议号|QQ群?|(?:微信|企鹅)群|群号|短号|专线|总机|传真|区号|学号|工单|排队号|桌号|座位号|班次|"
     "批号|代码|编码|激活码|提取码|邀请码|兑换码|优惠码|券码|授权码|校验码|核销码|识别码|安全码|表号|箱号|柜号|机号|设备号|客户号|受理号|取餐号|取票号|件号|票号|(?<![尺起筹加砝号編编代])码|(?<![一二三四五六七八九十0-9几两])号(?=[：:是为為係（(“「【\\s])|诊室|病房|包间|会议室|序列号|"
     "房间(?=[：:是为為])|(?:教室|办公室|包厢|储物柜|柜子|床位|机位|窗口)(?=[：:是为為])|(?<![\u4e00-\u9fff])凭|请凭|[，,]凭|"
     "(?<![A-Za-z])(?:[Rr]oom|PIN|[Pp]in|OTP|CVV2?|CVC2?|PUK|IMEI|SN|ID|Id|[Cc]ode|CODE|[Pp]asscode|Ref|REF|UID|PNR)|"
     "[卡折](?=[（(])|端口|回执|病历号|就诊号|住院号|合同号|保单号|保单|运单|面单|工牌|牌号|户名|证号|税号|"
-    "(?:末|尾|后|前|首)(?:[二三四五六七八九两]|[2-9])(?:位(?:数字|数|号码)?|码)"
+    "(?:末|尾|后|前|首|尾数)(?:[二三四五六七八九两]|[2-9])(?:位(?:数字|数|号码)?|码|[個个](?:數?字|数字))"
 )
 _OPENING = "[“”\"‘’'「『（(【\\[《〈#-]{0,3}"
 _NAMED = (
     rf"((?:{_NAMES})(?:(?:号码|号|码)?(?:\*\*(?=[：:])|[）)](?=[：:]))?[：: ]{{0,2}}(?:分别)?"
-    rf"(?:是|为|為|係|is)?[：: ]{{0,2}}{_OPENING}|尾号为?{_OPENING}))"
+    rf"(?:是|为|為|係|is|等于)?[：: ]{{0,2}}{_OPENING}|尾号为?{_OPENING}))"
     r"(\d{1,4}(?:-\d{1,6}){2,5}|(?<=[号號码碼：:为是係 ])(?:\d{2,8}-\d{2,8}|0\d{1,7}-\d|\d-\d{3,8})(?![天日周月年分小])"
-    r"|\d{3,40}(?:[ -]\d{2,20}){0,5}(?:[、和与或及]\d{3,20}){0,4})"
+    r"|\d\d(?: \d\d){1,9}|\d{3,40}(?:[ -]\d{2,20}){0,5}(?:[、和与或及]\d{3,20}){0,4})"
     "(?![\\d%％:/元块个件份笔单张条人名次]|[.,]\\d)"
 )
 _COUNTED = "元块圆万亿千百个人次天年月日号楼分秒点度吨米克件只台辆套名位条张页字公%％℃°倍斤两升岁种家份"
@@ -127,7 +127,11 @@ def _telephone(match: re.Match[str]) -> str:
     said = say_digits(groups["number"])
     if country:
         said = f"{'加' if country.startswith('+') else ''}{say_digits(country)}，{said}"
-    return f"{said}，转{say_digits(groups['extension'])}" if groups["extension"] else said
+    return (
+        f"{said}，{'轉' if '轉' in match.group() else '转'}{say_digits(groups['extension'])}"
+        if groups["extension"]
+        else said
+    )
 
 
 def _mixed_id(match: re.Match[str]) -> str:
@@ -162,6 +166,11 @@ say_identifiers = rewriter(
     (r"(?<=第)(?:\d{4,10}(?=号)|\d{5,10}(?=期))", _each_digit),
     (r"(?<=[例比]如)([：:“]?)(\d{4,8})(?=[，。；、）)”]|井号|$)", lambda match: match[1] + say_digits(match[2])),
     (r"(?:(?<=股票)|(?<=基金)|(?<=证券)|(?<=個股)|(?<=个股))\d{6}(?![\d元股万亿份.,])", _each_digit),
+    (
+        r"((?<![A-Za-z])(?:ISO|IEC|GB|EN|DIN|JIS|RFC)(?:/[A-Z]{1,3})?\s?)(\d{3,6}(?:[:：-](?:19|20)\d\d)?)(?![\d.])",
+        lambda match: match[1] + say_digits(match[2]),
+    ),  # a standard
+    (r"(?<![\d.,])[45]\d\d(?=错误|報錯|报错|错[，。])", _each_digit_of_quantity),
     (r"(?a)(?<![\w.])(\d{1,3}(?:\.\d{1,3}){3})/(\d{1,2})(?![\w/])", r"\1斜杠\2"),
     (
         r"(?a)(?<![\w.])(\d{1,3}(?:\.\d{1,3}){3}):(\d{2,5})(?!\w)",
@@ -178,7 +187,7 @@ say_identifiers = rewriter(
     (_MODEL, lambda match: match.group().translate(AS_QUANTITY).replace("-", "杠")),
     (r"(?a)\b[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+){1,9}(?![\w@])", _with_signs),
     (
-        r"(?a)(?:(?<=微信|账号|密码)|(?<=微信号)|(?<=用户名)|(?<=ID)|(?<=[码号][是为]))[：: ]?[A-Za-z]+\d+(?![\w-])",
+        r"(?a)(?:(?<=微信|账号|密码|口令)|(?<=微信号)|(?<=用户名)|(?<=ID)|(?<=[码号][是为]))[：: ]?[A-Za-z]+\d+(?![\w-])",
         _with_signs,
     ),
     (r"(?<![A-Za-z0-9.-])[A-Z]{1,2}0\d{1,2}(?![A-Za-z0-9.-])", _with_signs),  # A02, of a queue
@@ -205,5 +214,13 @@ say_identifiers = rewriter(
     (rf"(?<![\d.,A-Za-z¥$€£-])\d{{{_LONG},}}+(?![\d{_COUNTED}A-Za-z]|[.,/:-]\d)", _each_digit),
     (_LETTERS_AND_DIGITS, _mixed_id),
     (r"(?<=[A-Za-z]@)\d{2,12}(?![\dA-Za-z])", _each_digit),  # of a password
+    (
+        r"(?<![A-Za-z0-9.])@[A-Za-z_\u4e00-\u9fff]{1,20}\d{2,12}(?![\d年月日元个天:：.])",
+        _with_signs,
+    ),  # of a user
+    (
+        r"((?:区号|區號|国家代码|国家码|尾号|密码)[是为：: ]{0,2})(\d\d)(?!\d)",
+        lambda match: match[1] + say_digits(match[2]),
+    ),
 )
 """Telephone, card, account and order numbers in Chinese digits, a comma between groups."""

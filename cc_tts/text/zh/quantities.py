@@ -16,7 +16,7 @@ _DAYS_OF = "(?:活动|活動|假期|放假|展期|活动时间|时间|日期|期
 _NO_MEASURE = r"(?=$|[^\w.%％~～〜–—\s-]|起|期间|放假|全场|每|举|开|之?[前后])"
 _DOTTED_DAY = r"(1[0-2]|0?[1-9])\.([12]\d|3[01]|0?[1-9])(?:日|号)?"
 _EXPIRY = (
-    r"(?P<name>(?:有效期|到期|过期)[限至到日为為是：: ]{0,3})(?P<month>0[1-9]|1[0-2])/(?P<year>\d\d|20\d\d)(?![\d/])"
+    r"(?P<name>(?:有效期|到期|过期)[限至到日为為是係：: ]{0,3})(?P<month>0[1-9]|1[0-2])/(?P<year>\d\d|20\d\d)(?![\d/])"
 )
 _CARD = re.compile("[卡咭]")
 _MAX_DAY, _MAX_HOUR, _MAX_MINUTE = 31, 24, 59
@@ -27,16 +27,31 @@ _ON = (
     "截止|截至|日期|生日|时间|時間|(?<![等大小低高多少])[于於]|[在到至自从從喺]|(?<!每)日|[今明昨后後前尋聽][天日晚早]"
 )
 _MONTH_DAY = rf"(?P<before>(?:{_ON})[是为為係：: ]{{0,2}})(?P<month>\d{{1,2}})/(?P<day>\d{{1,2}})(?![\d/])"
+_EITHER_DAY = (
+    r"(?<![\d./¥￥$€£])(?P<month>1[0-2]|[1-9])\.(?P<day>\d{1,2})(?P<or>\s?(?:还是|還是|或者?|、|和|及)\s?)"
+    r"(?P<last_month>1[0-2]|[1-9])\.(?P<last_day>\d{1,2})(?![\d.%％元块折倍分米公厘英克斤版])"
+)
 _MONTH_DAY_BEFORE = (
     r"(?P<before>(?<![\d/])|(?<=[周週期拜][一二三四五六日天])[(（]?)(?P<month>\d{1,2})/(?P<day>\d{1,2})"
     r"(?=(?:之?前|后|後|起)(?!\w*分之)|[)）])"
 )
+_EVENT = (
+    "送达|入住|离店|離店|退房|到期|截止|截至|出发|出發|起飞|起飛|开庭|开学|开课|开考|扣款|还款|复诊|就诊|发车|过期|停诊|停水|停电|返程"
+    "|退票"
+)
+_BOOKED = re.compile(
+    rf"{_EVENT}|[订訂走来來]|到店|发货|發貨|航班|哪[天日]|[几幾][号號]|回来|开会|上门|改[期到]|办理|面试"
+)
 _DAY_OF_EVENT = (
     r"(?P<before>(?<![\d./-])(?<!\d[:：]))(?P<month>1[0-2]|0?[1-9])(?P<mark>[./]|-(?=[12]\d|3[01]))(?P<day>3[01]|[12]\d|0?[1-9])"
-    r"(?=之?前(?!分之)|送达|入住|离店|離店|退房|到期|截止|截至|出发|出發|起飞|起飛|开庭|开学|开课|开考|扣款|还款|复诊|就诊|发车|过期|停诊|停水|停电|返程|退票"
+    rf"(?=之?前(?!分之)|{_EVENT}"
     r"|(?:凌晨|早上|上午|中午|下午|傍晚|晚上|当天|当日)(?!分之)|(?<=/\d)\s?\d{1,2}:\d\d|(?<=/\d\d)\s?\d{1,2}:\d\d|(?<=-\d\d)\s\d{1,2}:\d\d)"
 )
 _OF_YEAR = "(?:财年|財年|财政年度|学年|學年|年度|赛季|賽季|年(?![薪利费費龄齡]))"
+_OF_EVENT = (
+    "春[夏晚节運运季]|[夏秋冬]季|新款|款|版(?!本)|届|中国|全国|全球|世界|国际|亚运|奥运"
+    "|欧洲杯|校招|考研|高考|国考|新年|双(?:1|十)|国庆|元旦|跨年|[“《「]"
+)
 _WEEKDAYS = rf"((?:周|週|星期|礼拜|禮拜)[一二三四五六日天])\s?{_DASH}\s?(?=(?:周|週|星期|礼拜|禮拜)?[一二三四五六日天])"
 _PART_OF_DAY = "(?:凌晨|早上|上午|中午|下午|傍晚|晚上|次日|次年|次月|翌日|翌年|明年|当天|當天)"
 _MEASURED = (
@@ -61,7 +76,7 @@ _OF_MATCH = re.compile(
 )
 _SIGN = "|".join(re.escape(sign) for sign in sorted(_SUMS, key=len, reverse=True))
 _SUM = (
-    rf"(?P<minus>(?<![\w)\d])[-−])?(?<![A-Za-z])(?P<sign>{_SIGN})\s?(?P<minus_inside>[-−])?(?P<amount>\d[\d,]*"
+    rf"(?P<minus>(?<![\w)\d])[-−])?(?<![A-Za-z])(?P<sign>{_SIGN})\s?(?P<minus_inside>[-−])?(?P<amount>\d(?:,?\d)*"
     rf"(?:\.\d+)?)\s?(?P<scale>万亿|萬億|千万|千萬|百万|百萬|[万萬亿億千百])?"
     r"(?:人民币|元|美元|港元|港币|欧元|英镑|日元)?"
 )
@@ -73,7 +88,7 @@ _MASK = (
     r"(?:(?P<head>(?<![\d.])\d{2,6})[ -]?)?(?:[*•·]{2,80}+|(?<![A-Za-z])[xX]{3,19}+)(?:[ -]?[*•·xX]{2,19}+){0,4}+"
     r"[ -]?(?P<digits>\d{2,6})(?!\d)|\*(?P<tail>\d{4})(?!\d)"
 )
-_EMERGENCY_NUMBER = (
+NO_EMERGENCY_NUMBER = (
     r"(?<![\d.:：/-])(?<![打拨撥按叫])(?<!拨打)1(?:1[0-249]|2[02])(?=，\d|[\u4e00-\u9fff](?<!是))(?!报警|報警|急救|火警|电话|电話"
     r"|热线|台|查询|举报|求助|或|和|、|专线|平台|指挥|接警|救护|转|為|为)"
     r"|(?:(?<=[送返减赠满花省付剩])|(?<=优惠))1(?:1[0249]|2[02])(?![\d.:：/-])"
@@ -82,7 +97,7 @@ _DIGITS_BEFORE = tuple("0123456789零幺二三四五六七八九")
 _MIN_CODE_DIGITS = 3  # unmeasured
 _ROOM = (
     r"(?<![\d.-])\d{3,4}(?=[号號]?(?:室|房(?!间数|價|价)|病房|诊室|診室|会议室|會議室|教室|办公室|包间|包厢|床(?![单单位])))"
-    r"|(?<=房间|单元|單元|[客包套]房|[号號A-Z学學公合字诊診][楼樓]|\d[层層楼樓])\d{3,4}(?![\d元人个米户家])|(?<=\d[号號])\d{3,4}(?=[。，,；;、）)]|$)|(?<=[栋棟座幢])\d{3,4}(?![\d元人个米户家]|\.\d)"
+    r"|\d{3,4}(?=的?(?:客人|住客|住户|住戶|房客|业主|業主))|(?<=房间|单元|單元|[客包套]房|[号號A-Z学學公合字诊診][楼樓]|\d[层層楼樓])\d{3,4}(?![\d元人个米户家])|(?<=\d[号號])\d{3,4}(?=[。，,；;、）)]|$)|(?:(?<=[栋棟座幢])|(?<=\d[门門]))\d{3,4}(?![\d元人个米户家]|\.\d)"
 )
 _HOUSE_PARTS = r"(?<![\d.-])\d{1,3}-\d{1,3}-\d{3,4}(?=室|房|$|[，。、,\s])"
 _NAMED_TWO = (
@@ -136,7 +151,7 @@ _TENS_OF_THOUSANDS = (
     r"(\d{1,5}(?:\.\d{1,2})?)W(?![A-Za-z\d])"
 )
 _COUNTED = (
-    r"(?:\s?(?:轮|輪|圈|桌|回|碗|壶|袋|罐|桶|束|棵|根|成|个|個|台|臺|次|位|天|年|周|週|小时|小時|分钟|分鐘|秒|元|块|塊|万|萬|千|亿"
+    r"(?:\s?(?:角|毛|轮|輪|圈|桌|回|碗|壶|袋|罐|桶|束|棵|根|成|个|個|台|臺|次|位|天|年|周|週|小时|小時|分钟|分鐘|秒|元|块|塊|万|萬|千|亿"
     r"|億|百|条|條|张|張|笔|筆|件|份|只|隻|辆|輛|套|名|本|家|间|間|"
     r"双|雙|对|對|瓶|杯|盒|包|箱|种|種|项|項|步|部|支|把|片|颗|顆|首|段|米|公里|斤|公斤|吨|噸|升|倍|人|岁|歲|晚"
     r"|层|層|户|戶|页|頁|行|口|点|點|封|通|枚|届|屆|组|組|座|场|場|句|遍|趟|顿|頓|门|門|款|类|類|批|克))"
@@ -171,6 +186,12 @@ def _floor(match: re.Match[str]) -> str:
     return match.group() if _SEATS.search(match.string) else f"{match[1]}楼"
 
 
+def _rooms(match: re.Match[str]) -> str:
+    """``2301-05室`` is said as 二三零一到零五室."""
+    is_range = len(match[2]) <= len(match[1])
+    return f"{match[1]}{'到' if is_range else '杠'}{match[2]}".translate(AS_QUANTITY)
+
+
 def _house_parts(match: re.Match[str]) -> str:
     """``12-3-502`` is said as 十二杠三杠五零二."""
     building, part, room = match.group().split("-")
@@ -195,6 +216,12 @@ def _month_day_range(match: re.Match[str]) -> str:
     return f"{first}到{last}" if first and last else match.group()
 
 
+def _either_day(match: re.Match[str]) -> str:
+    """``3.28还是3.29`` are days where something is booked."""
+    first, last = _day(match["month"], match["day"]), _day(match["last_month"], match["last_day"])
+    return f"{first}{match['or']}{last}" if first and last and _BOOKED.search(match.string) else match.group()
+
+
 def _dotted_days(match: re.Match[str]) -> str:
     last = f"到{_day(match[4], match[5])}" if match[4] else ""
     return f"{match[1]}{_day(match[2], match[3])}{last}"
@@ -214,7 +241,7 @@ def _day(month: str, day: str) -> str:
 
 def _sum(match: re.Match[str]) -> str:
     minus = "负" if match["minus"] or match["minus_inside"] else ""
-    amount = match["amount"].rstrip(",").replace(",", "")
+    amount = match["amount"].replace(",", "")
     return f"{minus}{amount}{match['scale'] or ''}{_currency(match)}"
 
 
@@ -288,12 +315,16 @@ def _score(match: re.Match[str]) -> str:
 
 
 def _scores(match: re.Match[str]) -> str:
-    """``25:22、23:25`` are scores, as one of them is no time of day."""
-    pairs = [each.split(":") for each in match.group().split("、")]
-    is_clock = all(
-        int(first) <= _MAX_HOUR and len(last) == len("00") and int(last) <= _MAX_MINUTE for first, last in pairs
-    )
-    return match.group() if is_clock else "、".join(map("比".join, pairs))
+    """``25:22、23:25`` are scores, as one of them is no time of day, and ``25-22、23-25``, as one is no range."""
+    mark = match["mark"]
+    pairs = [each.strip().split(mark) for each in re.split("[、，,]", match.group())]
+    if mark == ":":
+        is_other = all(
+            int(first) <= _MAX_HOUR and len(last) == len("00") and int(last) <= _MAX_MINUTE for first, last in pairs
+        )
+    else:
+        is_other = all(int(first) <= int(last) for first, last in pairs)
+    return match.group() if is_other else match.group().replace(mark, "比")
 
 
 def _pair(match: re.Match[str]) -> str:
@@ -328,7 +359,11 @@ prepare_quantities = rewriter(
     (r"\d{3,4}(?:[、和与及]\d{3,4}){1,5}(?=[两二三四五几这]间|号房)", _digits),
     (_YEARS_AND_MONTHS, _years_and_months),
     (_SHORT_YEAR, _short_year),
-    (r"(?<![\d:：.])\d{1,3}:\d{1,3}(?:、\d{1,3}:\d{1,3}){1,9}(?![\d:：.])", _scores),
+    (
+        r"(?<![\d:：.-])(?=\d{1,3}(?P<mark>[:-]))\d{1,3}[:-]\d{1,3}(?:(?:、|[，,]\s?)\d{1,3}(?P=mark)\d{1,3}){1,9}(?![\d:：.-])",
+        _scores,
+    ),
+    (r"(?:(?<=[女男国][排足篮籃])|(?<=[队隊]))(\d{1,3})-(?=\d{1,3}(?![\d.-]))", r"\1比"),
     (r"(?<!\d)20(?=[Xx]{2}年)", "二零"),
     (
         rf"(?<![\d./])((?:19|20)?\d\d)/(\d\d)(?={_OF_YEAR})",
@@ -365,6 +400,8 @@ prepare_quantities = rewriter(
         r"(?<![\d./-])((?:19|20)\d\d)/(0[1-9]|1[0-2])(?![\d/])",
         lambda match: f"{match[1].translate(AS_QUANTITY)}年{int(match[2])}月",
     ),
+    (_EITHER_DAY, _either_day),
+    (r"(?<=[A-Za-z\d_]\[)(-?\d{1,3}):(-?\d{1,3})(?=\])", r"\1到\2"),
     (_MONTH_DAY_RANGE, _month_day_range),
     (_MONTH_DAY, _month_day),
     (_MONTH_DAY_BEFORE, _month_day),
@@ -381,12 +418,12 @@ prepare_quantities = rewriter(
         rf"(?<!\d)((?:1[5-9]|20)?\d\d)\s?{_DASH}\s?(?=(?:1[5-9]|20)?\d\d{_OF_YEAR})",
         lambda match: f"{match[1].translate(AS_QUANTITY)}到",
     ),
-    (rf"(?<![\d.,])(?:1[5-9]\d\d|2[01]\d\d)(?=年(?!薪|利|费|費)|{_OF_YEAR})|(?<!\d)\d\d(?=年度)", _digits),
+    (rf"(?<![\d.,])(?:1[5-9]\d\d|2[01]\d\d)(?={_OF_EVENT}|年(?!薪|利|费|費)|{_OF_YEAR})|(?<!\d)\d\d(?=年度)", _digits),
     (r"(?<!\d)(?:[012]\d|9\d)(?=年(?:1[0-2]|0?[1-9])月)", _digits),
     (r"(?<![\d:：])0?0[:：]00(?![\d:：])", "零点"),
     (r"(?<![\d:：])0?0[:：]([0-5]\d)(?![\d:：])", r"零点\1分"),
     (r"(?<![\dA-Za-z])(\d{1,3})\s?h\s?(\d{1,2})\s?m(?:in)?(?![A-Za-z])", r"\1小时\2分钟"),
-    (r"(?<![\d.:：/-])0(?=\d[月日号號时時点點])", ""),
+    (r"(?<![\d.:：/-])0(?=\d[月日时時点點])|(?<=月)0(?=\d[号號])", ""),
     (_SUM_RANGE, _sum_range),
     (_SUM, _sum),
     (r"(?<=\d)\.00(?=[%％元块]|美元|港元|欧元|英镑|人民币)", ""),
@@ -411,12 +448,15 @@ prepare_quantities = rewriter(
         r"(?:(?<=[楼樓栋棟座幢院元])|(?<![\d.-])(?=\d{1,2}-\d{3,4}[号號]?(?:室|教室|会议室|办公室|诊室|病房|床|房)))(\d{1,2})-(\d{3,4})(?![\d.-])",
         lambda match: f"{match[1]}杠{match[2].translate(AS_QUANTITY)}",
     ),
+    (r"(?<![\d.-])(\d{1,3})-(?=[A-Z][栋棟座幢楼樓室区區门門户戶])", r"\1杠"),
+    (r"(?<=[图圖表式例])(\d{1,3})-(?=\d{1,3}(?![\d.页頁-]))", r"\1杠"),
     (r"(?<=[A-Za-z])(\d{1,3})-(?=\d{1,4}[号號柜室座栋口区]|\d{1,6}[A-Z])", r"\1杠"),
     (r"(?<=\d[A-Z])-(?=\d{1,4}(?![\dA-Za-z]))", "杠"),
     (r"(?<=\d)#(?=[\u4e00-\u9fff])", "号"),
     (r"(?<![\dA-Za-z./])(\d{1,2})/?F(?![A-Za-z\d/座号席排])", _floor),
     (r"(?<![\d.])\d{3}(?=路(?![口段程]))", _digits),
     (r"(?<=[路街巷弄道])(\d{1,4})-(\d{1,4})(?=号)", _house_numbers),
+    (r"(?<![\d.-])([1-9]\d{2,3})[-~～](\d{2,4})(?=[号號]?[室房])", _rooms),
     (_ROOM, _digits),
     (r"(?<![A-Za-z0-9-])([A-Za-z]{1,3})-(\d{1,12})(?![\dA-Za-z.-])", _letters_and_number),
     (r"(?a)(?<=[A-Za-z]-)(\d{1,2})-(\d{1,2})(?![\d.])", r"\1 \2"),  # claude-3-5
@@ -435,11 +475,11 @@ prepare_quantities = rewriter(
     (r"(?<=[零幺一二三四五六七八九])-(?=\d{1,3}(?![\d.-]))", "杠"),
     (r"(?a)(?<![\w)）])[-−](?=\d)", "负"),
     (r"(?<![\d./])(\d{2,3})/(\d{2,3})(?![\d./])", _pair),
-    (_EMERGENCY_NUMBER, lambda match: cardinal(match.group())),
     (r"(?<=\d)\s?m(\d\d)(?![\dA-Za-z])", lambda match: f"米{match[1].translate(AS_QUANTITY)}"),
     (r"(?<=\d[米秒])\d\d(?![\d.]|[厘公毫]|[\u4e00-\u9fff]米)", _digits),
     (r"(?<![\d.A-Za-z])\d{3,4}(?=[Pp](?![A-Za-z]))", _digits),
-    (r"(?<=[\d米寸m])\s?[*xX×]\s?(?=\d)", "乘"),
+    (r"(?<=[\d米寸m元块塊克斤升吨人位晚天月年件箱瓶粒片盒包袋张個个次度条台支])\s?[*xX×]\s?(?=\d)", "乘"),
+    (r"(?<=\d)\.(?=[xX](?![A-Za-z\d]))", "点"),
     (r"(?<=[A-Za-z])\.(?=\d)", ""),
     (r"\d{3,6}(?=号(?:客服|坐席|话务员|专员|接线员|工作人员|技师|师傅))", _digits),
     (r"(?<![\d/.])(\d{1,3}\.\d{1,2})/(\d{1,3}(?:\.\d)?)(?![\d/.A-Za-z]|[%％℃])", r"\1分，满分\2分"),
@@ -449,8 +489,8 @@ prepare_quantities = rewriter(
         r"(?<![\d.、])1(?:1[0-249]|2[02])(?=(?:、\d{1,6}){1,5}元)|(?<=\d、)1(?:1[0-249]|2[02])(?=(?:、\d{1,6}){0,5}元)",
         lambda match: cardinal(match.group()),
     ),
-    (r"(?<![\d.])(1(?:1[0-249]|2[02]))\s?Hz(?![A-Za-z])", lambda match: f"{cardinal(match[1])}赫兹"),
-    (r"(?<=第)(\d{1,4})/(?=\d{1,6}(?![\d/.]))", r"\1，共"),
+    (r"(?<![\d/.])\d{2,6}(?:/\d{2,6}){2,5}(?![\d/.])", lambda match: match.group().replace("/", "、")),
+    (r"(?:(?<=第)|(?<=步骤)|(?<=步驟)|(?<=进度)|(?<=阶段)|(?<=步骤 ))(\d{1,4})/(?=\d{1,6}(?![\d/.]))", r"\1，共"),
     (
         r"(?<![\d/.])(\d{1,4})/(\d{1,4})(?![\d/.])",
         lambda match: f"{match[2]}分之{'二' if match[1] == '2' else match[1]}",
@@ -460,9 +500,14 @@ prepare_quantities = rewriter(
         r"(?<!\d)2(?=室\d[厅廳])|(?<=室)2(?=[厅廳])|(?<=[厅廳])2(?=[卫衛])|(?<=[分共])2(?=期)|(?<!\d)2(?=大\d{1,2}小)|(?<=\d大)2(?=小)|(?<=大)2(?=小[，。；、]|小$)",
         "两",
     ),
+    (r"(?<=[\u4e00-\u9fff]) ?[x×](?=\d{1,3}(?![\dA-Za-z.×x]))", "乘"),
     (rf"(?<![\d.,:/负下-])2(?=[到至]\d{{1,2}}{_COUNTED})", "两"),
     (
-        r"(?<=零下)2(?![\d.])|(?<=负)2(?![\d.])|(?<=第)2(?![\d.])|(?<=[楼樓下院元座于在到去])2(?=[层層门門])|(?<!\d)2(?=[合选選比]\d)",
+        r"(?<![\d.])2(?=[组組]的?(?:组长|組長|成员|成員|同事|同学|队长))|(?<=[是在到由归属])2(?=[组組])",
+        "二",
+    ),
+    (
+        r"(?<=零下)2(?![\d.])|(?<=负)2(?![\d.])|(?<=第)2(?![\d.])|(?<=[楼樓下院元座于在到去])2(?=[层層门門])|(?<=[东南西北東])2(?=[门門口区區环環])|(?<!\d)2(?=[合选選比]\d)",
         "二",
     ),
     (_NAMED_TWO, "二"),

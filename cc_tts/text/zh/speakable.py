@@ -17,7 +17,7 @@ from cc_tts.text.substitution import rewriter
 from cc_tts.text.web_addresses import say_addresses
 from cc_tts.text.zh.identifiers import say_digits, say_identifiers
 from cc_tts.text.zh.numbers import AS_QUANTITY, cardinal, say_plain_numbers
-from cc_tts.text.zh.quantities import prepare_quantities
+from cc_tts.text.zh.quantities import NO_EMERGENCY_NUMBER, prepare_quantities
 from cc_tts.text.zh.signs import ADDRESS_SIGNS, say_signs
 
 _MAX_CLAUSE_CHARS = 64
@@ -35,7 +35,7 @@ _UNITS = {
     "min": "分钟", "°F": "华氏度", "mmHg": "毫米汞柱", "mmol/L": "毫摩尔每升", "mg/L": "毫克每升", "mL": "毫升",
     "ML": "毫升", "t": "吨", "M": "兆", "Kbps": "千比特每秒", "KB": "K", "rpm": "转每分钟", "dB": "分贝", "cc": "毫升",
     "MPa": "兆帕", "kPa": "千帕", "ms": "毫秒", "Wh": "瓦时", "kVA": "千伏安", "lm": "流明",
-    "lx": "勒克斯", "kV": "千伏", "bpm": "次每分钟", "KG": "千克", "Kg": "千克",
+    "lx": "勒克斯", "kV": "千伏", "bpm": "次每分钟", "pct": "个百分点", "IU": "国际单位", "KG": "千克", "Kg": "千克",
 }  # fmt: skip
 _UNIT = rf"(?<=\d)\s?({'|'.join(sorted(_UNITS, key=len, reverse=True))})(?![A-Za-z]|-\d|杠)"
 _AFTER_POWER = {"km": "千米", "kg": "千克", "m": "米", "g": "克"}
@@ -147,6 +147,7 @@ _ITEM = (
 """A circled number before an entry of a list: ①打开设置, but neither 第①步 nor 如图①所示."""
 _folded = rewriter(
     (r"°\s?C(?![A-Za-z])", "℃"),
+    ("∶", ":"),
     (r"(?<=\d)(?=[¼-¾⅐-⅞])", "又"),
     (rf"(?<=[\u4e00-\u9fff])(?={_ITEM})", "，"),
     (_ITEM, lambda match: f"{cardinal(unicodedata.normalize('NFKC', match[1]))}，"),
@@ -160,10 +161,37 @@ _CURRENCY_SIGNS = {
     "RMB": "¥", "CNY": "¥", "USD": "US$", "EUR": "€", "GBP": "£", "JPY": "JP¥", "HKD": "HK$", "TWD": "NT$", "AUD": "A$",
     "CAD": "C$", "SGD": "S$",
 }  # fmt: skip
+_MONTHS = "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"
+_DAYS = "Mon|Tue|Wed|Thu|Fri|Sat|Sun"
+
+
+def _half_of_day(match: re.Match[str]) -> str:
+    """``9am-6pm`` becomes 上午9点到下午6点."""
+    half = "上午" if match[2] in "Aa" else "下午"
+    clock = match[1] if len(match[1]) > len("12") else f"{match[1]}点"
+    return f"{half}{clock}{'到' if match.group()[-1].lower() not in 'm.' else ''}"
+
+
+def _month_and_day(match: re.Match[str]) -> str:
+    """``Nov. 30`` becomes 11月30日."""
+    in_year = f"{match[3]}年" if match[3] else ""
+    return f"{in_year}{_MONTHS.split('|').index(match[1]) + 1}月{match[2]}日"
+
+
+def _days(match: re.Match[str]) -> str:
+    """``Mon-Fri`` becomes 周一到周五."""
+    return "到".join(f"周{'一二三四五六日'[_DAYS.split('|').index(day)]}" for day in match.groups())
+
+
 _before_quantities = rewriter(
     (rf"(?<![A-Za-z])({'|'.join(_CURRENCY_SIGNS)})\s?(?=-?\d)", lambda match: _CURRENCY_SIGNS[match[1]]),
-    (r"(?a)(?<![\d:：])(\d{1,2}[:：]\d\d)\s?[Aa]\.?[Mm]\b\.?", r"上午\1"),
-    (r"(?a)(?<![\d:：])(\d{1,2}[:：]\d\d)\s?[Pp]\.?[Mm]\b\.?", r"下午\1"),
+    (r"(?a)(?<=\w)(?<!\bDr)(?<!\bMr)(?<!\bMs)(?<!\bMrs)(?<!\d)\.(?=[a-z_]{2})", "点"),  # x.shape
+    (r"(?a)(?<![\d:：.])(\d{1,2}(?:[:：]\d\d)?)\s?([AaPp])\.?[Mm]\b\.?(?:\s?[-–—~]\s?(?=\d))?", _half_of_day),
+    (
+        rf"(?<![A-Za-z])({_MONTHS})[a-z]{{0,6}}\.?\s(\d{{1,2}})(?:st|nd|rd|th)?(?![\d.:]|,\d)(?:,?\s(\d{{4}}))?(?!\d)",
+        _month_and_day,
+    ),
+    (rf"(?<![A-Za-z])({_DAYS})[a-z]{{0,6}}\.?\s?[-–—~]\s?({_DAYS})[a-z]{{0,6}}\b\.?", _days),
 )
 _scores = rewriter(
     (r"[\u4e00-\u9fff]{1,16} ?\d{1,2}[-/]\d{1,2}(?=$|[\s，。！？；,.!?;])", _score),
@@ -171,7 +199,7 @@ _scores = rewriter(
 _after_quantities = rewriter(
     (r"(?<=\d)(?<!\d \d) +(?=\d)(?!\d \d)", "，"),  # but not within 9 3 0 2
     (
-        "(?:(?<=\\d人)|(?<=[元块塊次件个张台瓶盒斤克吨箱包份条分滴粒片支袋位套间])|(?<=方米)|(?<=元起)|(?<=/[人户年月天日次件]))/(?=[\u4e00-\u9fff])",
+        "(?:(?<=\\d人)|(?<=[元币镑块塊次件个张台瓶盒斤克吨箱包份条分滴粒片支袋位套间])|(?<=方米)|(?<=元起)|(?<=/[人户年月天日次件]))/(?=[\u4e00-\u9fff])",
         "每",
     ),
     (r"(?<![\d.,])\d{1,3}(?:,\d{3}){1,5}(?!\d|,\d)", lambda match: match.group().replace(",", "")),
@@ -191,6 +219,7 @@ _after_quantities = rewriter(
     (r"(?<=\d)\s?d(?![A-Za-z\d]|打印|动画|电影|效果|模型|建模|渲染)", "天"),
     (r"(?<=次方)\s?(km|kg|m|g)(?![A-Za-z])", lambda match: _AFTER_POWER[match[1]]),
     (_UNIT, lambda match: _UNITS[match[1]]),
+    (NO_EMERGENCY_NUMBER, lambda match: cardinal(match.group())),
     (r"(?<=[按键鍵])\s?#", "井号"),
     (r"(?<=[按键鍵])\s?\*", "星号"),
 )

@@ -1,5 +1,6 @@
 """Markup of language models and what is left of it to speak."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -55,3 +56,15 @@ def test_a_number_sign_within_a_line_is_no_heading() -> None:
         "# to end.\n",
         "Bye.",
     ]
+
+
+def test_numbers_below_a_heading_that_names_them_also_when_the_table_comes_in_parts() -> None:
+    stripper = MarkupStripper()
+    parts = (
+        "| Name | Order no. | Items |\n",
+        "|---|---|---|\n| Ann ",
+        "| 88213 | 120 |\n| Bob | 88214 | 130 |\n",
+        "\n| 456 | 789 |",
+    )
+    said = "".join(map(stripper.strip, parts))
+    assert re.findall(r"\d[\d ]*\d", said) == ["8 8 2 1 3", "120", "8 8 2 1 4", "130", "456", "789"]

@@ -29,7 +29,7 @@ _PLAIN = re.compile(
     r"|1(?:1[01249]|2[02])(?![\d.元]))"
     rf"(?P<amount>{_AMOUNT})(?!\d|\.\d|[%％:]|[A-Z]?[a-z])"
 )
-"""2 alone may be 两, years and 80后 are read by their digits, 11.11 may be a day, and 110 is a telephone number."""
+"""2 alone may be 两, years and 80后 are read by their digits, 12.10 may begin a span of days, 110 is a telephone."""
 _tidied = rewriter(("零+(?=万|$)", ""), ("零+", "零"), ("^一(?=十)", ""), ("^二(?=[百千万])", "两"))
 _AROUND = r"\w\s.:：，。、；！？（）()“”‘’《》【】—…·%％℃"
 _NEEDS_WETEXT = re.compile(rf"\d\s?[^{_AROUND}]|[^{_AROUND}/]\s?\d|(?:CHF|CNY|KRW|THB|[A-Z]{{2}}D)\s?\d|[里米升]/")

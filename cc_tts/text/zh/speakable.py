@@ -115,7 +115,7 @@ def _squared(match: re.Match[str]) -> str:
 def _version(match: re.Match[str]) -> str:
     """``17.4.1`` is said as 十七点四点一, an IP address digit by digit."""
     parts = match.group().split(".")
-    by_digits = len(parts) == _NUM_IP_PARTS or any(len(part) > 2 or part[0] == "0" for part in parts)  # noqa: PLR2004
+    by_digits = len(parts) == _NUM_IP_PARTS or any(len(part) > 2 or (part[0] == "0" and part != "0") for part in parts)  # noqa: PLR2004
     return "点".join(part.translate(AS_QUANTITY) if by_digits else cardinal(part) for part in parts)
 
 
@@ -166,7 +166,7 @@ _DAYS = "Mon|Tue|Wed|Thu|Fri|Sat|Sun"
 
 
 def _half_of_day(match: re.Match[str]) -> str:
-    """``9am-6pm`` becomes 上午9点到下午6点."""
+    """``9am-6pm`` is said as 上午九点到下午六点."""
     half = "上午" if match[2] in "Aa" else "下午"
     clock = match[1] if len(match[1]) > len("12") else f"{match[1]}点"
     return f"{half}{clock}{'到' if match.group()[-1].lower() not in 'm.' else ''}"
@@ -179,13 +179,14 @@ def _month_and_day(match: re.Match[str]) -> str:
 
 
 def _days(match: re.Match[str]) -> str:
-    """``Mon-Fri`` becomes 周一到周五."""
+    """``Mon-Fri`` is said as 周一到周五 by all."""
     return "到".join(f"周{'一二三四五六日'[_DAYS.split('|').index(day)]}" for day in match.groups())
 
 
 _before_quantities = rewriter(
     (rf"(?<![A-Za-z])({'|'.join(_CURRENCY_SIGNS)})\s?(?=-?\d)", lambda match: _CURRENCY_SIGNS[match[1]]),
     (r"(?a)(?<=\w)(?<!\bDr)(?<!\bMr)(?<!\bMs)(?<!\bMrs)(?<!\d)\.(?=[a-z_]{2})", "点"),  # x.shape
+    (r"(?a)(?<![A-Za-z])([AP])M\s?(?=\d{1,2}[:：]\d\d)", lambda match: "上午" if match[1] == "A" else "下午"),
     (r"(?a)(?<![\d:：.])(\d{1,2}(?:[:：]\d\d)?)\s?([AaPp])\.?[Mm]\b\.?(?:\s?[-–—~]\s?(?=\d))?", _half_of_day),
     (
         rf"(?<![A-Za-z])({_MONTHS})[a-z]{{0,6}}\.?\s(\d{{1,2}})(?:st|nd|rd|th)?(?![\d.:]|,\d)(?:,?\s(\d{{4}}))?(?!\d)",
@@ -219,6 +220,10 @@ _after_quantities = rewriter(
     (r"(?<=\d)\s?d(?![A-Za-z\d]|打印|动画|电影|效果|模型|建模|渲染)", "天"),
     (r"(?<=次方)\s?(km|kg|m|g)(?![A-Za-z])", lambda match: _AFTER_POWER[match[1]]),
     (_UNIT, lambda match: _UNITS[match[1]]),
+    (
+        r"(?<![\d.A-Za-z:到至])([1-9]|1[0-2])\.(\d\d)(?=[^\dA-Za-z.%％‰℃°/:：~～到至-]|$)",
+        lambda match: f"{cardinal(match[1])}点{match[2].translate(AS_QUANTITY)}",
+    ),  # wetext would take it for a day
     (NO_EMERGENCY_NUMBER, lambda match: cardinal(match.group())),
     (r"(?<=[按键鍵])\s?#", "井号"),
     (r"(?<=[按键鍵])\s?\*", "星号"),

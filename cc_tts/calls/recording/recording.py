@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from cc_tts.config.record import Channels, Encoding, Tracks, WantedConsent
+from cc_tts.config.record import RouteRecordConfig
 from cc_tts.recorder.info import Consent, RecordingPlan
 
 RecordingState = Literal["waiting", "starting", "recording", "paused", "stopping", "saved", "failed"]
@@ -14,19 +14,10 @@ PauseReason = Literal["request", "gather"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordRequest:
+class RecordRequest(RouteRecordConfig):
     """A request to record a call; ``None``: as the configuration has it, or without a limit."""
 
     recording_id: str | None = None
-    channels: Channels = "mono"
-    tracks: Tracks = "both"
-    encoding: Encoding | None = None
-    max_duration_ms: int | None = None
-    silence_timeout_ms: int | None = None
-    finish_on_key: str = ""
-    beep: bool = False
-    trim_silence: bool = False
-    consent: WantedConsent | None = None
     upload_url: str | None = None
     client_state: str | None = None
 

@@ -120,7 +120,6 @@ async def small_server(lend: Lend) -> AsyncIterator[Server]:
 
 @pytest.fixture
 def server_build(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Choose the server build."""
     if not pjsua2_build.is_built():
         needs.missing("server-build", "the server build of pjsua2 is not here: make pjsua2")
     monkeypatch.setenv(pjsua2_build.VARIABLE, "server")

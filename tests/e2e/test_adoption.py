@@ -58,8 +58,6 @@ def kinds_of(log: EventLog, call_id: str) -> list[str]:
 
 
 async def has_come(log: EventLog, kind: str, call_id: str) -> Json:
-    """The first event of this type about a call."""
-
     def found() -> list[Json]:
         return of_kind(log.events, kind, lambda event: event["call_id"] == call_id)
 
@@ -249,7 +247,6 @@ async def test_without_a_grace_calls_end_with_their_server(tmp_path: Path, phone
 
 
 async def started(folder: Path, **settings: str) -> Server:
-    """A server that is to be killed."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in settings.items():
             patch.setenv(f"CC_TTS_{name.upper()}", value)
@@ -372,7 +369,6 @@ async def test_several_user_agents_are_adopted(tmp_path: Path) -> None:
 
 @contextlib.asynccontextmanager
 async def talking(server: Server, number: int, user: str = "silent") -> AsyncIterator[list[tuple[RawCaller, RtpEar]]]:
-    """So many established calls, with what they hear."""
     async with contextlib.AsyncExitStack() as stack:
         made = []
         for _ in range(number):

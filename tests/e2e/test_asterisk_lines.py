@@ -37,7 +37,6 @@ def places() -> tuple[str, str]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def server(lend: Lend) -> AsyncIterator[Server]:
-    """A server that takes calls without SIP."""
     require_asterisk()
     by_websocket, by_audiosocket = (place.rpartition(":")[2] for place in places())
     settings = {
@@ -59,13 +58,11 @@ async def pbx(tmp_path: Path, server: Server, nothing_is_left_running: None) -> 
 
 
 async def up(server: Server, pbx: Asterisk, phone: SoftphoneProcess, number: str, record: Path | str = "") -> Json:
-    """A call to a number of the dialplan that is answered."""
     await phone.dial(pbx.uri(number), record=record)
     return await server.until_call(lambda call: call["state"] == "established")
 
 
 async def spoken_to(server: Server, call: Json, log: EventLog) -> None:
-    """Something long is being said on the call."""
     await server.ask(f"/v1/calls/{call['id']}/speak", {"text": LONG_GREETING})
     await log.wait("speak.started", timeout_s=15)
 
@@ -130,7 +127,6 @@ async def test_a_key_interrupts_and_a_gather_collects(
 
 
 def log_faults(server: Server) -> list[Json]:
-    """Lines that a good call never has."""
     return [
         line for event in ("media_refused", "report_failed", "line_malformed") for line in entries(server.log, event)
     ]

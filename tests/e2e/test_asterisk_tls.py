@@ -53,7 +53,6 @@ async def tls_node(folder: Path, authority: Authority) -> AsyncIterator[tuple[Se
 
 @contextlib.asynccontextmanager
 async def secured(folder: Path, authority: Authority) -> AsyncIterator[tuple[Server, Asterisk]]:
-    """The node, and an Asterisk whose certificate is of the same authority."""
     keys = keys_of_asterisk(folder / "keys", authority, authority.issue("asterisk", san=f"IP:{ADDRESS}"))
     async with (
         tls_node(folder, authority) as (server, port),

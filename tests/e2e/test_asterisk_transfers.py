@@ -35,8 +35,6 @@ async def pbx(tmp_path: Path, first: Server) -> AsyncIterator[Asterisk]:
 
 
 class Caller:
-    """The phone in a call with an application, which hands it over."""
-
     def __init__(self, first: Server, pbx: Asterisk, phone: SoftphoneProcess, log: EventLog, name: str) -> None:
         self.first, self.pbx, self.phone, self.log, self.name = first, pbx, phone, log, name
 
@@ -48,13 +46,11 @@ class Caller:
         assert status == 202, answer
 
     async def outcome(self, state: str) -> list[tuple[Any, ...]]:
-        """What was told of the transfer, up to this last state."""
         await self.log.wait("call.transfer", transfer_id=self.name, state=state, timeout_s=15)
         told = [each["data"] for each in of_kind(self.log.events, "call.transfer")]
         return [(each["state"], each["sip_code"]) for each in told if each["transfer_id"] == self.name]
 
     async def is_over(self) -> str:
-        """Who has ended the phone's call."""
         report = await self.phone.report(call=self.name, timeout_s=20)
         return str(report["ending"]["by"])
 

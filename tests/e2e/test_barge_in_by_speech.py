@@ -27,7 +27,6 @@ def model() -> None:
 
 
 def octets(folder: Path, *parts: Samples) -> Path:
-    """A file for the softphone to say."""
     path = folder / "said.ulaw"
     path.write_bytes(b"".join(ulaw_encode(pcm_of(part)) for part in parts))
     return path
@@ -41,7 +40,6 @@ async def speak(server: Server, call_id: str, log: EventLog, text: str = LONG_GR
 
 
 async def vad_pid(server: Server) -> int:
-    """Process id of the newest VAD process."""
     await until(lambda: any(each["child"] == "vad" for each in logged(server, "child_ready")), 30)
     pid: int = [each["pid"] for each in logged(server, "child_ready") if each["child"] == "vad"][-1]
     return pid

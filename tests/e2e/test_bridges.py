@@ -36,8 +36,6 @@ SECONDS = 100
 
 
 class Phone(RtpPeer):
-    """Notes when each packet is sent and comes."""
-
     def __init__(self) -> None:
         super().__init__()
         self.sent_s: list[float] = []
@@ -59,8 +57,6 @@ class Phone(RtpPeer):
 
 @dataclass(frozen=True)
 class Side:
-    """One call and its far side."""
-
     caller: RawCaller
     phone: Phone
     to: Address
@@ -159,7 +155,6 @@ async def test_each_gets_the_keys_of_the_other_but_for_secret_ones(pair: Pair) -
 
 
 def keys_of(phone: Phone) -> str:
-    """The keys that came, by their timestamps."""
     codes: dict[int, int] = {}
     for packet in phone.heard:
         if packet.payload_type == EVENT_PAYLOAD_TYPE:

@@ -189,7 +189,6 @@ async def test_two_clients_hear_the_call_and_talk_to_it(server: Server) -> None:
 async def renegotiate(
     caller: RawCaller, rtp_port: int, *, version: int, formats: str = "0 101", mode: str = ""
 ) -> Address:
-    """A re-INVITE with this port, formats and direction."""
     body = SDP.format(port=rtp_port, formats=formats).replace("raw 1 1", f"raw 1 {version}")
     caller.send("INVITE", body=body + (f"a={mode}\r\n" if mode else ""))
     answer = await caller.acknowledge(200)

@@ -56,7 +56,6 @@ async def run(folder: Path, *arguments: str) -> str:
 
 @pytest_asyncio.fixture(loop_scope="session", scope="module")
 async def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """A model directory and an enrolled voice, as configuration."""
     tmp_path = tmp_path_factory.mktemp("cloned")
     model, voices = make_tiny_model(tmp_path / "model"), tmp_path / "voices"
     recording = write_prompt(tmp_path / "anna.wav")
@@ -75,7 +74,6 @@ async def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def worker_pid(server: Server) -> int:
-    """Process id of the newest worker."""
     pid: int = [entry["pid"] for entry in logged(server, "child_ready") if entry["child"] == "worker"][-1]
     return pid
 

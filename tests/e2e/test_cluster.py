@@ -36,7 +36,6 @@ async def test_one_of_each_is_killed_and_no_call_ends_but_those_of_the_node(tmp_
 
 
 async def until_ended(server: Server) -> int:
-    """The exit status of a server that ends by itself."""
     return await server.ended(EMPTY_TIMEOUT_S)
 
 

@@ -60,7 +60,6 @@ async def say(phone: RtpPeer, to: Address, payload_type: int, num_packets: int =
 
 
 async def heard(server: Server, call_id: str, phone: RtpPeer, to: Address, payload_type: int) -> float:
-    """How pure the tone is that an application hears of a call."""
     speaking = asyncio.create_task(say(phone, to, payload_type))
     try:
         async with media(server, call_id) as client:
@@ -223,7 +222,6 @@ class SrtpPhone(RtpPeer):
 
     @property
     def crypto(self) -> str:
-        """What it says in its SDP."""
         return f"a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:{base64.b64encode(self.KEY).decode()}\r\n"
 
     def on_the_wire(self, packet: RtpPacket) -> bytes:

@@ -68,7 +68,6 @@ async def opened(browser: Any, url: str, **options: Any) -> AsyncIterator[Page]:
 
 
 async def tab_to(page: Page, name: str) -> None:
-    """Press Tab until the focus is on what has this name."""
     for _ in range(60):
         await page.keyboard.press("Tab")
         focused = "(e => e.labels?.length ? e.labels[0].innerText : e.innerText)(document.activeElement)"

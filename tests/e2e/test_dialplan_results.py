@@ -31,7 +31,6 @@ async def node(lend: Lend) -> AsyncIterator[Server]:
 
 
 def header(message: str, name: str) -> str:
-    """A header of a request that must be there once."""
     values = re.findall(rf"^{name}: (.*?)\r$", message, re.MULTILINE)
     assert len(values) == 1, (name, message)
     return str(values[0])

@@ -62,7 +62,6 @@ class Phone(RawPeer):
         self._request("ACK", uri, to=self._dialog)
 
     async def follow(self) -> None:
-        """Answer re-INVITEs until cancelled."""
         while True:
             request = await self.expect("INVITE", timeout_s=60)
             await asyncio.sleep(self._delay_s)
@@ -94,7 +93,6 @@ class Phone(RawPeer):
 
 
 def media_address(message: str) -> Address:
-    """Where a message wants RTP."""
     host, port = (
         re.search(r"^c=IN IP4 (\S+)", message, re.MULTILINE),
         re.search(r"^m=audio (\d+)", message, re.MULTILINE),

@@ -20,13 +20,11 @@ LABEL = "You are talking to a machine."
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def labelled(lend: Lend) -> AsyncIterator[Server]:
-    """A server that tells its callers what they are talking to."""
     async with lend(routes__robot__greeting="Good morning.", calls__disclosure=LABEL) as server:
         yield server
 
 
 def spoken(log: EventLog, call_id: str) -> list[str]:
-    """What was heard of each utterance of a call, in order."""
     said: list[Json] = of_kind(log.events, "speak.complete", lambda event: event["call_id"] == call_id)
     return [event["data"]["spoken_text"] for event in said]
 

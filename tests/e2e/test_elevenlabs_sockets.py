@@ -28,7 +28,6 @@ async def connected(
 
 
 async def until_final(socket: aiohttp.ClientWebSocketResponse, context_id: str | None = None) -> list[Any]:
-    """The messages of a context up to the last one."""
     seen = []
     async with asyncio.timeout(20):
         while True:

@@ -21,7 +21,6 @@ REPLACED_S = 40.0
 
 
 async def until_played(server: Server, utterance_id: str, played_ms: float) -> None:
-    """Wait until so much of an utterance was heard."""
     async with asyncio.timeout(30):
         while (await server.get(f"/v1/utterances/{utterance_id}"))[1]["played_ms"] < played_ms:  # noqa: ASYNC110 - no event says it
             await asyncio.sleep(0.05)

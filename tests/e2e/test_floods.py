@@ -32,8 +32,6 @@ TEXT = "This%20announcement%20goes%20on%20while%20many%20others%20call.%20It%20m
 
 
 class Flood(UdpEndpoint):
-    """Requests that have nothing to do with each other, from one socket."""
-
     def __init__(self, method: str, port: int) -> None:
         super().__init__(peer_port=port)
         self._method = method

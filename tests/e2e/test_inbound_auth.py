@@ -40,7 +40,6 @@ password={password}
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def locked(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[Server]:
-    """A server that asks for a password."""
     async with server_with(tmp_path, auth__users=USERS) as server:
         yield server
 

@@ -31,7 +31,6 @@ class Referrer:
         return (await self.caller.final()).status
 
     async def notified(self, status: str = "200 OK") -> tuple[str, str]:
-        """The status line of the next NOTIFY, and the state of the subscription."""
         notify = await self.caller.request("NOTIFY", status=status)
         assert headers_of(notify, "Content-Type") == ["message/sipfrag;version=2.0"]
         (state,) = headers_of(notify, "Subscription-State")
@@ -53,7 +52,6 @@ class Referrer:
         return str(call["state"])
 
     async def is_kept(self) -> None:
-        """The old call is as it was."""
         assert await self.state(self.call["id"]) == "established"
         assert (await self.caller.bye()).status == 200
 

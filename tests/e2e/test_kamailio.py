@@ -47,7 +47,6 @@ class Lab(NamedTuple):
 async def lab(
     folder: Path, *, max_calls: int = NUM_LINES, statuses: tuple[int, int] = (0, 0), **settings: str
 ) -> AsyncIterator[Lab]:
-    """Kamailio and two nodes, which must end with these statuses."""
     require_kamailio()
     ports = [Ports.free(4 * max_calls + 24) for _ in "ab"]
     settings = {"sip__max_calls": str(max_calls), "calls__drain_timeout_s": "1", **settings}
@@ -65,12 +64,10 @@ async def lab(
 
 
 async def live(node: Server) -> list[Json]:
-    """Calls of a node that are up."""
     return [call for call in await node.calls() if call["state"] != "terminated"]
 
 
 async def until_empty(*nodes: Server, timeout_s: float = 5.0) -> None:
-    """Wait until these nodes have no call."""
     async with asyncio.timeout(timeout_s):
         for node in nodes:
             while await live(node):  # noqa: ASYNC110 - polled as a client would
@@ -293,7 +290,6 @@ async def test_what_an_invite_says_arrives_unchanged(tmp_path: Path) -> None:
 
 
 def has_tcp_connection(node: Server) -> bool:
-    """Whether somebody is connected to the SIP port of a node."""
     established = re.compile(rf"0100007F:{node.sip_port:04X} [0-9A-F]{{8}}:[0-9A-F]{{4}} 01")
     return established.search(Path("/proc/net/tcp").read_text()) is not None
 

@@ -24,14 +24,11 @@ def max_bytes() -> int:
 
 
 class Connection:
-    """SIP over one TCP connection."""
-
     def __init__(self, server: Server, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._port = server.sip_port
         self.reader, self.writer = reader, writer
 
     def request(self, method: str = "INVITE", *, text: str = "", padding: int = 0, body: str = "") -> bytes:
-        """A request with such a header, and another of so many bytes."""
         name = secrets.token_hex(8)
         sdp = body or (SDP.format(port=9, formats="0 101") if method == "INVITE" else "")
         lines = [

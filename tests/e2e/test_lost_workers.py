@@ -26,13 +26,11 @@ LATEST_SPEECH_MS = 4500
 
 
 def worker_pid(server: Server) -> int:
-    """Process id of the newest worker."""
     pid: int = [entry for entry in logged(server, "child_ready") if entry["child"] == "worker"][-1]["pid"]
     return pid
 
 
 async def hurt(pid: int, stands_s: float | None) -> None:
-    """Stop a process for so long, or kill it."""
     if stands_s is None:
         os.kill(pid, signal.SIGKILL)
         return

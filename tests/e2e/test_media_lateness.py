@@ -34,7 +34,6 @@ async def starve(pid: int) -> None:
 
 
 async def until_answered(server: Server, wanted: Callable[[Answer], bool]) -> Answer:
-    """Ask by OPTIONS until the answer is as wanted."""
     async with asyncio.timeout(CHANGE_TIMEOUT_S):
         while True:
             answer = await options(server.sip_port)
@@ -44,7 +43,6 @@ async def until_answered(server: Server, wanted: Callable[[Answer], bool]) -> An
 
 
 async def gauges(server: Server) -> dict[str, float]:
-    """What the metrics say of the media clock."""
     lines = (await server.get_text("/metrics"))[1].splitlines()
     pairs = [line.split() for line in lines if line.startswith(("cctts_ua_media_late", "cctts_ua_refusing"))]
     return {name: float(value) for name, value in pairs}

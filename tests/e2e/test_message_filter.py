@@ -103,7 +103,6 @@ async def same_process(server: Server) -> AsyncIterator[None]:
 
 
 async def takes_a_call(server: Server) -> None:
-    """Call it until it has a call slot free again."""
     async with asyncio.timeout(SLOTS_TIMEOUT_S):
         while True:
             async with RawCaller("silent", server.sip_port) as caller:
@@ -118,7 +117,6 @@ async def takes_a_call(server: Server) -> None:
 
 
 async def refused(caller: RawCaller, method: str, sdp: str, **more: str) -> Answer:
-    """What the server says to an offer."""
     caller.send(method, body=sdp, **more)  # type: ignore[arg-type]
     answer = await caller.final()
     if method == "INVITE":
@@ -127,7 +125,6 @@ async def refused(caller: RawCaller, method: str, sdp: str, **more: str) -> Answ
 
 
 def warned(answer: Answer) -> int:
-    """The number of the warning, whose text must be quoted."""
     match = re.fullmatch(r'(3\d\d) \S+ "[^"]+"', answer.header("Warning") or "")
     assert match is not None, answer.text
     return int(match[1])
@@ -277,7 +274,6 @@ async def until(server: Server, call_id: str, state: str) -> Json:
 
 
 async def hung_up(server: Server, call_id: str, peer: RawPeer, tag: str = "peer") -> None:
-    """Hang up a call that this branch of the peer has answered."""
     assert (await server.post(f"/v1/calls/{call_id}/hangup", {}))[0] in (200, 202, 204)
     while f";tag={tag}" not in await peer.take_bye():
         pass

@@ -78,7 +78,6 @@ def audible(packets: list[Packet]) -> list[Packet]:
 
 
 async def heard(found: MrcpSession, num: int = 5) -> None:
-    """Wait until speech has come."""
     before = len(audible(found.packets))
     await until(lambda: len(audible(found.packets)) >= before + num, 10)
 

@@ -199,7 +199,6 @@ async def test_the_codec_of_a_call_follows_a_reinvite(server: Server) -> None:
 
 
 async def next_invite(caller: RawCaller, timeout_s: float = 10.0) -> str:
-    """The next re-INVITE of the server, not one that is repeated."""
     seen = getattr(caller, "seen", None)
     if seen is None:
         seen = caller.seen = set()  # type: ignore[attr-defined]
@@ -257,7 +256,6 @@ async def test_a_hold_that_is_refused_is_reported(server: Server) -> None:
 
 
 def respond(caller: RawCaller, request: str, status: str, *, body: str = "") -> None:
-    """Answer a request of the server in the caller's dialog."""
     lines = re.findall(r"^((?:Via|From|To|Call-ID|CSeq)\s*:.*)\r$", request, re.MULTILINE | re.IGNORECASE)
     head = "".join(f"{line}\r\n" for line in lines) + f"Contact: <sip:raw@{caller.own}>\r\n"
     kind = "Content-Type: application/sdp\r\n" if body else ""

@@ -37,7 +37,6 @@ def paused(*pids: int) -> Iterator[None]:
 
 
 async def until_options(server: Server, status: int) -> None:
-    """Wait until OPTIONS is answered like that."""
     async with asyncio.timeout(NOTICE_TIMEOUT_S):
         while (await options(server.sip_port)).status != status:  # noqa: ASYNC110 - it is asked until it answers so
             await asyncio.sleep(0.1)

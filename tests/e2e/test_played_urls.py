@@ -20,8 +20,6 @@ pytestmark = pytest.mark.e2e
 
 
 class Media:
-    """A web server with a file, and the requests for it."""
-
     def __init__(self) -> None:
         self.paths: list[str] = []
         self.url = ""
@@ -74,7 +72,6 @@ async def fetching(lend: Lend) -> AsyncIterator[Server]:
 
 
 async def play(server: Server, call_id: str, log: Any, **body: Any) -> dict[str, Any]:
-    """Play it, and return what is told of its end."""
     accepted = await server.create(f"/v1/calls/{call_id}/play", body)
     complete: dict[str, Any] = (await log.wait("speak.complete", utterance_id=accepted["id"]))["data"]
     return complete

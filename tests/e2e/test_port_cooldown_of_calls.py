@@ -30,7 +30,6 @@ LONGER_THAN_THE_TEST_S = 60
 
 @contextlib.asynccontextmanager
 async def server_of(folder: Path, *, pairs: int, port_cooldown_s: float) -> AsyncIterator[Server]:
-    """A server with ports for this many calls."""
     first = free_ports(2 * pairs)
     settings = {"port_min": first, "port_max": first + 2 * pairs - 1, "port_cooldown_s": port_cooldown_s}
     async with server_with(folder, **{f"rtp__{name}": str(value) for name, value in settings.items()}) as server:

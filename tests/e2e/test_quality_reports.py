@@ -50,12 +50,10 @@ def block_of(compound: bytes) -> tuple[int, ...] | None:
 
 
 def body_of(message: str) -> str:
-    """The body of a message as SIPp writes it down."""
     return message.replace("\r\n", "\n").partition("\n\n")[2].rstrip("\n").replace("\n", "\r\n") + "\r\n"
 
 
 async def shown(server: Server, wanted: Callable[[Json], Any], query: str = "") -> Json:
-    """The only call, once it is as wanted."""
     async with asyncio.timeout(TIMEOUT_S):
         while True:
             _, found = await server.get(f"/v1/calls{query}")
@@ -66,7 +64,6 @@ async def shown(server: Server, wanted: Callable[[Json], Any], query: str = "") 
 
 @contextlib.asynccontextmanager
 async def reporting(folder: Path, collector: Sipp, **settings: str) -> AsyncIterator[Server]:
-    """A server that is registered, and tells a collector of its calls with the password of its registration."""
     async with (
         RawPeer() as registrar,
         server_with(

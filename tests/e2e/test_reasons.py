@@ -13,7 +13,6 @@ ELSEWHERE = {"protocol": "SIP", "cause": 200, "text": "Call completed elsewhere"
 
 
 async def ending_of(server: Server, event: Json) -> Json:
-    """What the event says, which must be what the call has."""
     call = await server.until_terminated()
     assert call["ending"] == event["data"]["ending"]
     return dict(call["ending"])

@@ -34,7 +34,6 @@ Samples = npt.NDArray[np.int16]
 
 
 def channels(file: Path, num_channels: int) -> Samples:
-    """The samples of a file as sox reads them, a row for each channel."""
     argv = ["sox", str(file), "-t", "raw", "-e", "signed", "-b", "16", "-L", "-"]
     made = subprocess.run(argv, capture_output=True, check=True)
     assert not made.stderr, made.stderr
@@ -46,7 +45,6 @@ async def saved(log: EventLog, recording_id: str) -> Json:
 
 
 async def audio(server: Server, recording_id: str, folder: Path) -> Path:
-    """The file as the API gives it."""
     status, body = await server.get_bytes(f"/v1/recordings/{recording_id}/audio")
     assert status == 200
     file = folder / "recording.wav"
@@ -128,7 +126,6 @@ def lag(left: Samples, right: Samples) -> int:
 
 
 async def lags(server: Server, folder: Path, lasts_s: float) -> list[int]:
-    """The delay of an echo in a recording, in each of its seconds that have one."""
     async with server.events() as log, Echo() as phone, talking(server, phone) as (_, to, call):
         phone.to = to
         recording = await server.create(f"/v1/calls/{call['id']}/record", {"channels": "dual"})
@@ -174,5 +171,4 @@ def frames_of(samples: Samples) -> Samples:
 
 
 def steps_of(samples: Samples) -> npt.NDArray[np.int64]:
-    """The place of each sample among the levels of µ-law."""
     return np.searchsorted(np.unique(np.frombuffer(ulaw_decode(bytes(range(256))), "<i2")), samples)

@@ -45,7 +45,6 @@ async def begun(server: Server, log: EventLog, call_id: str, **wanted: object) -
 
 
 def last_words(log: EventLog, recording_id: str) -> list[str]:
-    """How a recording ended, as often as it was told."""
     return [
         each["data"]["reason"]
         for each in log.events
@@ -56,7 +55,6 @@ def last_words(log: EventLog, recording_id: str) -> list[str]:
 
 
 async def complete(server: Server, recording_id: str) -> Json:
-    """What the API says of a recording once it is complete."""
     found: Json = {}
     async with asyncio.timeout(TIMEOUT_S):
         while found.get("state") not in ("saved", "failed"):
@@ -185,7 +183,6 @@ async def test_a_call_that_is_hung_up_has_one_last_word_of_its_recording(server:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> tuple[str, ...]:
-    """A command that runs another with little room for recordings."""
     folder = tmp_path / "recordings"
     folder.mkdir()
     mount = ("unshare", "-m", "sh", "-c", 'mount -t tmpfs -o size=200k none "$0" && exec "$@"', str(folder))

@@ -35,7 +35,6 @@ def registering(registrar: RawPeer | Sipp, **more: str) -> dict[str, str]:
 
 
 def taken(registrar: RawPeer, server: Server) -> None:
-    """Take the registration that was asked for last."""
     registrar.answer("200 OK", headers=f"Contact: <sip:greet@{HOST}:{server.sip_port}>;expires=60\r\n")
 
 

@@ -25,14 +25,12 @@ TIMEOUT_S = 60.0
 
 
 def toml(value: Any) -> str:
-    """A value as TOML has it in a line."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key} = {toml(each)}" for key, each in value.items()) + "}"
     return json.dumps(value)
 
 
 def route(application: Application, **relay: Any) -> dict[str, str]:
-    """The setting of a route with this relay."""
     return {"routes__agent__relay": toml({"url": application.url, **relay})}
 
 
@@ -41,7 +39,6 @@ def noise_pcm(ms: int) -> bytes:
 
 
 async def begun(log: EventLog, number: int) -> None:
-    """So many utterances are heard, or were."""
     await until(lambda: len(of_kind(log.events, "speak.started")) >= number, TIMEOUT_S)
 
 

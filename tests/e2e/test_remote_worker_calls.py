@@ -41,7 +41,6 @@ async def start_worker(folder: Path, number: int, generation: str) -> tuple[Chil
 
 
 async def speaking(server: Server, addresses: list[str]) -> int:
-    """Which worker has the utterance."""
     async with asyncio.timeout(SPEAK_TIMEOUT_S):
         while True:
             metrics = (await server.get_text("/metrics"))[1]
@@ -52,7 +51,6 @@ async def speaking(server: Server, addresses: list[str]) -> int:
 
 
 async def shown_workers(server: Server, num_workers: int) -> dict[str, str]:
-    """The generation of each worker that the server has reached, once there are so many."""
     async with asyncio.timeout(START_TIMEOUT_S):
         while len(workers := (await server.get("/v1/cluster"))[1]["workers"]) < num_workers:  # noqa: ASYNC110 - no event says it
             await asyncio.sleep(0.05)

@@ -31,14 +31,12 @@ async def call(server: Server, rtp_port: int) -> AsyncIterator[tuple[RawCaller, 
 
 
 def media_address(answer: Answer) -> Address:
-    """Where the answer wants RTP."""
     match = re.search(r"^m=audio (\d+) ", answer.text, re.MULTILINE)
     assert match is not None, answer.text
     return HOST, int(match[1])
 
 
 async def renegotiate(caller: RawCaller, method: str, rtp_port: int, *, version: int, formats: str = "0 101") -> None:
-    """Offer this port for RTP in a re-INVITE or UPDATE."""
     caller.send(method, body=SDP.format(port=rtp_port, formats=formats).replace("raw 1 1", f"raw 1 {version}"))
     assert (await caller.final()).status == 200
     if method == "INVITE":

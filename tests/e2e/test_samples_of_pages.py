@@ -167,7 +167,6 @@ class Stage:
         wav_file.write(self.folder / "music.mp3", bytes(16_000), rate_hz=8000)  # libsndfile does not look at the name
 
     def here(self, text: str) -> str:
-        """A text of a page with the addresses of this server."""
         text = re.sub(r"(127\.0\.0\.1:|http\.port=)(8090|8080)\b", rf"\g<1>{self.http_port}", text)
         text = re.sub(r"(127\.0\.0\.1:|sip\.port=)(5070|5060)\b", rf"\g<1>{self.sip_port}", text)
         return text.replace("/etc/cc-tts/cc_tts.toml", "cc_tts.toml")
@@ -228,7 +227,6 @@ class Stage:
         return [call["id"] for call in calls if "softphone" in call["caller"]]
 
     async def hang_up(self) -> None:
-        """End the call of the softphone, if there is one."""
         if await self._callers():
             await self.phone.hangup()
 
@@ -308,7 +306,6 @@ def hears_speech() -> bool:
 
 
 async def do_what_is_printed(stage: Stage, block: Block) -> None:
-    """Press the keys that a printed event tells of, and wait for that event."""
     for event in documents(block.answer):
         keys = event.get("data", {}).get("digits" if event.get("type") == "call.gather_complete" else "digit")
         if keys and is_event(event):
@@ -363,7 +360,6 @@ def doctor_faults(answer: str, out: str) -> list[str]:
 
 
 def finding(line: str) -> str:
-    """A line of the doctor without its advice and without addresses."""
     return re.sub(r"[\d.]+:\d+", "ADDRESS", line.partition("  →")[0])
 
 
@@ -373,7 +369,6 @@ async def all_utterances(stage: Stage) -> list[Any]:
 
 
 def faults_of_what_came_by_itself(stage: Stage, utterances: list[Any]) -> list[str]:
-    """Printed events, utterances, log lines and accounting lines against those of the server."""
     log = stage.beside[next(iter(stage.beside))].log
     accounting = [json.loads(line) for line in (stage.folder / "accounting.jsonl").read_text().splitlines()]
     faults = []

@@ -46,7 +46,6 @@ class ServiceManager:
         self.pids |= {int.from_bytes(each[:4], "little") for _, _, each in credentials}
 
     async def until(self, condition: Callable[[list[str]], bool]) -> list[str]:
-        """Wait until what was said meets this."""
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 while not condition(self.lines):  # noqa: ASYNC110 - a reader of the loop fills the list

@@ -73,7 +73,6 @@ async def test_recording_is_bit_exact_and_figures_are_right(
 
 
 def udp_ports_of(pid: int) -> set[int]:
-    """Local UDP ports a process has open."""
     links = []
     for link in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # closed meanwhile

@@ -39,7 +39,6 @@ async def neural(
 
 
 async def speech_begins(phone: RtpPeer, packet: int) -> int:
-    """How many packets from this one on are silent."""
     at = packet
     while True:
         await phone.hears(1)

@@ -34,7 +34,6 @@ async def answered(server: Server, peer: RawPeer, sdp: str) -> str:
 
 
 async def until_ended(server: Server, call_id: str) -> Json:
-    """The call once it is over."""
     return await server.until_call(lambda call: call["id"] == call_id and call["state"] == "terminated")
 
 

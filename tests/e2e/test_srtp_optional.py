@@ -24,7 +24,6 @@ async def optional(lend: Lend) -> AsyncIterator[Server]:
 
 
 def keys(message: str) -> int:
-    """How many keys a message offers."""
     return len(re.findall(r"^a=crypto:\d", message, re.MULTILINE))
 
 

@@ -28,8 +28,6 @@ TOKEN_S = 0.03
 
 
 class StreamClient:
-    """A client of a call's text stream."""
-
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self.socket = socket
         self.told: list[Json] = []
@@ -51,7 +49,6 @@ class StreamClient:
             await asyncio.sleep(every_s)
 
     async def wait(self, type_: str, count: int = 1, timeout_s: float = 30.0) -> Json:
-        """The message of this number of a type."""
         async with asyncio.timeout(timeout_s):
             while len(found := [each for each in self.told if each["type"] == type_]) < count:
                 assert not self.reader.done(), self.told
@@ -72,7 +69,6 @@ async def stream_of(server: Server, call: Json, query: str = "") -> AsyncIterato
 
 
 async def talking(server: Server, phone: SoftphoneProcess) -> Json:
-    """A call on which nothing is said yet."""
     await phone.dial(server.uri("silent"))
     return await server.until_call(lambda call: call["state"] == "established")
 
@@ -102,7 +98,6 @@ async def check_an_answer(server: Server, phone: SoftphoneProcess) -> None:
 
 
 def example_in(folder: Path) -> Path:
-    """The program that the section on text streams shows."""
     page = (ROOT / "docs/for-voice-agent-developers.md").read_text(encoding="utf-8")
     script = folder / "example.py"
     script.write_text(page.partition("\n## Text stream\n")[2].partition("```python\n")[2].partition("```")[0])

@@ -84,8 +84,6 @@ async def test_a_tenant_at_its_limit_keeps_nobody_else_out(tmp_path: Path) -> No
 
 
 class NoHosts:
-    """A pool without a worker."""
-
     async def poll(self) -> Sequence[HostStatus]:
         return ()
 

@@ -35,7 +35,6 @@ def authority(tmp_path: Path) -> Authority:
 
 
 async def start_baresip(folder: Path, authority: Authority, pair: Pair, *, answers: bool = False) -> Baresip:
-    """One that speaks TLS with this certificate, and SRTP or nothing."""
     return await Baresip.start(
         folder,
         user="bot",

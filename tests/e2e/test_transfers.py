@@ -55,7 +55,6 @@ class Transferee:
         return data
 
     async def is_kept(self) -> None:
-        """The call is taken back and stays up."""
         await self.is_held(hold=False)
         call = await self.server.until_call(lambda call: not call["held"])
         assert call["state"] == "established"

@@ -19,7 +19,6 @@ CHALLENGE = 'Digest realm="carrier", nonce="abcdef", algorithm=MD5'
 
 
 def trunk(name: str, peer: RawPeer, **more: str) -> dict[str, str]:
-    """Settings of a trunk that registers."""
     keys = {
         "registrar": f"sip:{HOST}:{peer.port}",
         "username": f"user-{name}",
@@ -31,7 +30,6 @@ def trunk(name: str, peer: RawPeer, **more: str) -> dict[str, str]:
 
 
 def is_proven(request: str, method: str, password: str, header: str = "Authorization") -> bool:
-    """Whether a request answers the challenge with this password."""
     given = re.search(rf"^{header}: (.*?)\r$", request, re.MULTILINE)
     assert given is not None
     response = re.search(r'response="(\w+)"', given[1])
@@ -47,7 +45,6 @@ def offered(message: str) -> str:
 
 
 async def register(peer: RawPeer, name: str, server: Server, *, user: str = "") -> None:
-    """Let a trunk register, with a challenge."""
     await peer.expect("REGISTER")
     peer.answer("401 Unauthorized", headers=f"WWW-Authenticate: {CHALLENGE}\r\n")
     request = await peer.expect("REGISTER")

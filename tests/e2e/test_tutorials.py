@@ -35,7 +35,6 @@ PERSON = f"sip:1001@{HOST}:9"
 
 
 async def started(script: str, server: Server, folder: Path, *arguments: str) -> Child:
-    """A script of the tutorials, following the events of the server."""
     argv = [sys.executable, str(ROOT / script), server.url, *arguments]
     child = await Child.start(argv, log_path=folder / "script.log")
     await until(lambda: "ready" in child.log, START_TIMEOUT_S)

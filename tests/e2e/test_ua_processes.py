@@ -53,14 +53,12 @@ async def calls(server: Server, number: int, *, source: str = HOST) -> AsyncIter
 
 
 def own_port(message: str) -> int:
-    """The port of the Contact, which is that of one UA process."""
     found = re.search(r"^Contact:\s*<sip:[^>]*?:(\d+)", message, re.MULTILINE)
     assert found is not None, message
     return int(found[1])
 
 
 def pids(server: Server) -> dict[str, int]:
-    """Of the newest process of each name."""
     return {entry["child"]: entry["pid"] for entry in logged(server, "child_ready")}
 
 

@@ -17,7 +17,6 @@ pytestmark = [pytest.mark.e2e, pytest.mark.both_builds, pytest.mark.timeout(120)
 
 
 def rtp_address(invite: str) -> Address:
-    """Where the offer wants RTP."""
     port = re.search(r"^m=audio (\d+) ", invite, re.MULTILINE)
     assert port is not None, invite
     return HOST, int(port[1])

@@ -44,8 +44,6 @@ ROUTES = {
 
 
 class Exchange:
-    """The registry and everything around it."""
-
     opened: ClassVar[list["Exchange"]] = []
 
     def __init__(
@@ -100,12 +98,10 @@ class Exchange:
         self.opened.append(self)
 
     def use_clock(self, clock: Clock) -> None:
-        """Calls that come from now on are timed by this clock."""
         self.clock = cast("Any", clock)
         self.services.clock = clock
 
     def use_real_speech(self) -> None:
-        """Words become tones by the real rules of text."""
         self.engine.make_pcm = tone
         self.services.source = SpeechSource(cast("Any", self.engine), Normalizer(), self.config.tts)
 

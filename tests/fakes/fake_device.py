@@ -79,8 +79,6 @@ class _Slot:
 
 
 class FakeFront:
-    """A text token a word."""
-
     max_words = 60
 
     def instruction(self, text: str) -> tuple[int, ...]:

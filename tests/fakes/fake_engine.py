@@ -16,7 +16,6 @@ VOICE = Voice(id="en-us", engine="fake", language="en-US", rate_hz=16_000)
 
 
 def pcm(ms: float, rate_hz: int = 8000) -> bytes:
-    """Audio that is not silence."""
     return b"\x10\x10" * AudioFormat(rate_hz).samples_for_ms(ms)
 
 
@@ -163,8 +162,6 @@ class Request(NamedTuple):
 
 
 class FakeEngine:
-    """An engine with voices in English and German."""
-
     name = "fake"
     identity = ""
 

@@ -20,8 +20,6 @@ class Listener(Protocol):
 
 @dataclass(slots=True)
 class OnLine:
-    """One utterance in the buffer."""
-
     id: str
     pcm: bytes = b""
     played_ms: float = 0.0
@@ -120,8 +118,6 @@ class FakeLine:
 
 
 class FakeClock:
-    """Time that passes when it is told to."""
-
     def __init__(self) -> None:
         self.at_ns = 1_000_000_000
 

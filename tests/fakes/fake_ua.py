@@ -133,13 +133,11 @@ class FakeUa:
         self.noted.append(call_id)
 
     def commands(self, name: str) -> list[tuple[Any, ...]]:
-        """The commands of one kind, without its name."""
         return [command[1:] for command in self.asked if command[0] == name]
 
     # --- reports
 
     def report(self, message: Message) -> None:
-        """The UA process says something."""
         match message:
             case messages.IncomingCall(call_id=call_id):
                 self.active_calls.add(call_id)
@@ -193,11 +191,9 @@ class FakeUa:
         self.report(messages.CallEnded(call_id, sip_code=sip_code, ended_by=by, quality=quality, at_ns=at_ns))
 
     def speech(self, call_id: str, utterance_id: str, *, at_ns: int) -> None:
-        """The first frame of an utterance that carries speech is sent."""
         self.report(messages.PlayoutReport(call_id=call_id, event=PlayoutSpeech(utterance_id, at_ns)))
 
     def finished(self, call_id: str, utterance_id: str, *, cut: bool = False, at_ns: int = 0) -> None:
-        """An utterance is over on the line."""
         self.report(
             messages.PlayoutReport(
                 call_id=call_id,
@@ -220,7 +216,6 @@ class FakeUa:
         at_ns: int = 0,
         num_dropped: int = 0,
     ) -> None:
-        """Frames of a leg that is listened to."""
         self.listener.on_ua_message(messages.CallAudio(call_id, direction, at_ns, num_dropped), pcm)
 
     def key_down(self, call_id: str, *, at_ns: int) -> None:
@@ -231,7 +226,6 @@ class FakeUa:
         self.report(messages.DtmfReceived(call_id=call_id, digit=digit, duration_ms=100, method="rfc4733", at_ns=at_ns))
 
     def die(self) -> None:
-        """The UA process is gone."""
         self.is_ready = False
         call_ids, self.active_calls = self.active_calls, set()
         self.listener.on_ua_down("killed by SIGKILL", call_ids)

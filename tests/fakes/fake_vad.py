@@ -47,7 +47,6 @@ class FakeVad:
         return self.legs[leg][0]
 
     def started(self, leg: str, onset_ns: int) -> None:
-        """The caller has spoken long enough."""
         self.legs[leg][1](SpeechStarted(onset_ns))
 
     def confirmed(self, leg: str, onset_ns: int) -> None:

@@ -97,7 +97,6 @@ class Event:
         self._streams.deliver()
 
     def elapsed_time(self, later: "Event") -> float:
-        """Both must be over, as the host knows."""
         for event in (self, later):
             assert event.is_timed
             is_over = all(self._streams.host.get(each, 0) >= count for each, count in event.clock.items())
@@ -156,7 +155,6 @@ class OrderedStreams(TorchDispatchMode):
         return host
 
     def deliver(self) -> None:
-        """What the host knows to be over has arrived."""
         arrived = [each for each in self._on_the_way if self.host.get(each[0], 0) >= each[1]]
         self._on_the_way = [each for each in self._on_the_way if self.host.get(each[0], 0) < each[1]]
         for _, _, host, values in arrived:

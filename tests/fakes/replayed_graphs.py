@@ -49,8 +49,6 @@ class CannotBeRecorded(Exception):
 
 @dataclass(frozen=True)
 class Operator:
-    """One entry of a graph."""
-
     function: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
@@ -116,8 +114,6 @@ class Recording(TorchDispatchMode):
 
 @dataclass
 class Pool:
-    """Memory that graphs share."""
-
     last: "Graph | None" = None
     """Which of them was replayed last."""
 
@@ -202,7 +198,6 @@ def _refuse(func: Any, args: tuple[Any, ...]) -> None:
 
 
 def written_by(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Tensor]:
-    """What an operator writes to of that which it is given."""
     if not func._schema.is_mutable:
         return
     for index, argument in enumerate(func._schema.arguments):

@@ -187,7 +187,6 @@ class ObservedRegistry(CallRegistry):
         return self.not_ready or super().not_ready_because
 
     def add(self, id_: str, *, answered: bool = False) -> Call:
-        """A call comes in, from a caller in the queue for sales, and is answered by hand or not yet."""
         self.ua.incoming(
             "bob", call_id=id_, caller="sip:alice@127.0.0.1", callee="sip:bob@127.0.0.1", headers={"X-Queue": "sales"}
         )
@@ -197,7 +196,6 @@ class ObservedRegistry(CallRegistry):
 
     @property
     def prompts(self) -> dict[str, Prompt]:
-        """What was asked for, by utterance."""
         ids = [utterance_id for call in self.calls() for utterance_id in call.utterances]
         return {utterance_id: self.utterance(utterance_id).prompt for utterance_id in ids}
 
@@ -214,7 +212,6 @@ UA_DOWN = UserAgentUnavailable(retry_after_s=2)
 
 
 def make_config(*, max_text_chars: int = 100, max_queued_prompts: int = 3, **http: Any) -> Config:
-    """Small limits."""
     return Config(
         http=HttpConfig(**{"request_timeout_s": 0.5, "max_body_bytes": 4096, **http}),
         tts=TtsConfig(max_text_chars=max_text_chars),
@@ -296,8 +293,6 @@ class RunningApi:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A response that was read."""
-
     status: int
     headers: Mapping[str, str]
     raw: bytes

@@ -87,7 +87,6 @@ async def served(
 
 
 async def refusal(connecting: Any) -> int:
-    """The status that a WebSocket handshake is refused with."""
     with pytest.raises(WSServerHandshakeError) as refused:
         await connecting
     return refused.value.status

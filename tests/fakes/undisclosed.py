@@ -8,5 +8,4 @@ from cc_tts.calls.services import CallServices
 
 
 def undisclosed(services: CallServices) -> Disclosing:
-    """The disclosure of such a call."""
     return Disclosing(cast("Any", SimpleNamespace(disclosure=None, disclosed_at_s=None)), services, lambda _data: None)

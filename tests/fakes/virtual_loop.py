@@ -19,7 +19,6 @@ class VirtualLoop:
 
     @property
     def module(self) -> Any:
-        """Stands in for asyncio in a module that sets timers."""
         return SimpleNamespace(TimerHandle=asyncio.TimerHandle, get_running_loop=lambda: self)
 
     def call_later(self, delay_s: float, action: Callable[..., None], *arguments: Any) -> "VirtualHandle":

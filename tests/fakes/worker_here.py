@@ -36,8 +36,6 @@ class LinkHere(Link, ChildChannel):
 
 
 class WorkerHere:
-    """A worker in this process, which works whenever it was told something."""
-
     state = ProcessState.READY
     silent_s = 0.0
 
@@ -68,7 +66,6 @@ class WorkerHere:
 
 
 def link_here(engine: EngineCore, loader: EngineLoader) -> WorkerLink:
-    """The server's side of such a worker."""
     return WorkerLink(
         "worker",
         lambda tell, _down: cast("Any", WorkerHere(engine, loader, tell)),

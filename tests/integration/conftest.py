@@ -7,7 +7,6 @@ from tests.fakes.running_api import RunningApi, running_api
 
 @pytest.fixture
 async def api() -> AsyncIterator[RunningApi]:
-    """The API with a call that is answered."""
     async with running_api() as running:
         running.registry.add("c1", answered=True)
         yield running

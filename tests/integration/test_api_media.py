@@ -29,7 +29,6 @@ async def api() -> AsyncIterator[Served]:
 
 
 def sound(ms: int) -> bytes:
-    """Noise, no sample of it zero."""
     return np.random.default_rng(1).integers(1000, 8000, ms * 8).astype("<i2").tobytes()
 
 

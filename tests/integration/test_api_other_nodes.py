@@ -38,7 +38,6 @@ async def api() -> AsyncIterator[RunningApi]:
 
 
 async def redirected(api: RunningApi, method: str, path: str, body: object = None, **headers: str) -> str:
-    """Where a request is sent to."""
     data = None if body is None else json.dumps(body).encode()
     async with api.session.request(
         method, path, data=data, headers={"Content-Type": "application/json", **headers}, allow_redirects=False

@@ -42,7 +42,6 @@ async def report(api: RunningApi, token: str = LISTENER) -> str:
 
 
 def record(folder: Path, call_id: str, **info: object) -> None:
-    """A recording that is complete."""
     kept = RecordingInfo(recording_id=f"r-{call_id}", call_id=call_id, channels="dual", state="saved", **info)  # type: ignore[arg-type]
     data = bytes([0x80, 0xFF]) * 8000  # loud on the left, silent on the right
     (folder / f"{kept.recording_id}.wav").write_bytes(WavFormat.of(kept).header(len(data)) + data)

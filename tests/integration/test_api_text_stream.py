@@ -28,7 +28,6 @@ async def api() -> AsyncIterator[Served]:
 
 
 async def told(socket: ClientWebSocketResponse, type_: str) -> Any:
-    """The next message of a type."""
     async with asyncio.timeout(5):
         while (message := json.loads(await socket.receive_str()))["type"] != type_:
             pass

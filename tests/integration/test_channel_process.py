@@ -20,8 +20,6 @@ TIMEOUT_S = 10.0
 
 
 class Ends:
-    """The server's end with what it saw, and the child's."""
-
     def __init__(self) -> None:
         self.ours, theirs = socket.socketpair()
         self.child = ChildChannel(theirs, ())

@@ -28,7 +28,6 @@ FREE_PORTS = ("--set", "sip.port=0", "--set", "http.port=0")
 
 
 def cc_tts(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("CC_TTS_")}
     return subprocess.run(
         [sys.executable, "-m", "cc_tts.cli", *arguments],

@@ -72,8 +72,6 @@ class FullServer:
 
 
 class MachineServer(FullServer):
-    """A machine answers, and beeps."""
-
     async def _place(self, request: web.Request) -> web.Response:
         response = await super()._place(request)
         await self._tell("call.machine_greeting_ended", (await request.json())["call_id"], by="beep")
@@ -98,8 +96,6 @@ class BusyServer(FullServer):
 
 
 class RefusingServer(FullServer):
-    """Has no voice for the question."""
-
     async def _answer(self, action: str, call_id: str) -> web.Response:
         if action == "gather":
             return web.json_response({"code": "language_unsupported"}, status=422)
@@ -115,7 +111,6 @@ class MuteServer(FullServer):
 
 
 async def results_of(server: FullServer, folder: Path) -> list[str]:
-    """What the campaign prints of a call to one person."""
     async with TestServer(server.app) as running:
         rows = await run_campaign(str(running.make_url("/")), f"{ANN}\n", folder)
     assert [",".join(who) for *who, _ in rows] == [ANN]

@@ -41,8 +41,6 @@ _one_thread = pytest.fixture(scope="module", autouse=True)(one_thread)
 
 @dataclass
 class Model:
-    """A loaded model, and what its language model was given."""
-
     engine: Engine
     loader: BatchedLoader
     prefills: list[SlotPrefill]
@@ -61,7 +59,6 @@ class Model:
         return [speech_ids.sos, *text_inputs(ids), speech_ids.task]
 
     def take(self) -> list[LmInput]:
-        """The inputs of what was spoken since the last time."""
         inputs = [each for prefill in self.prefills for each in prefill.prefill.inputs]
         self.prefills.clear()
         return inputs

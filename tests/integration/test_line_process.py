@@ -54,8 +54,6 @@ def basic(user: str, password: str) -> dict[str, str]:
 
 @dataclass
 class Lines:
-    """The process, and what it has reported."""
-
     supervisor: Supervisor
     config: AsteriskConfig
     told: list[Message]
@@ -124,7 +122,6 @@ async def process() -> AsyncIterator[Lines]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def lines(process: Lines) -> AsyncIterator[Lines]:
-    """The process without a call."""
     process.told.clear()
     process.payloads.clear()
     process.supervisor.send(messages.SetAccepting(accepting=True, retry_after_s=5))

@@ -197,7 +197,6 @@ async def test_files_that_are_no_voice_cost_nothing_but_themselves(tmp_path: Pat
 
 
 def names_in(details: Sequence[str]) -> list[str]:
-    """The names of the files that the details tell of."""
     return [match[1] for each in details if (match := re.search(r"(\w+)\.onnx", each)) is not None]
 
 

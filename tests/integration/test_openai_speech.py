@@ -39,7 +39,6 @@ def riff_header(file: bytes) -> tuple[bytes, bytes]:
 
 
 def posted(body: bytes, version: str = "1.1") -> bytes:
-    """The bytes of a request."""
     head = f"POST {PATH} HTTP/{version}\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 

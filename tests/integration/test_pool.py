@@ -56,8 +56,6 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class SetHosts:
-    """Hosts as a test has them."""
-
     def __init__(self, *names: str) -> None:
         self.statuses = {name: self.ready(name) for name in names}
         self.asked: list[tuple[str, str]] = []
@@ -169,7 +167,6 @@ until = partial(until_true, timeout_s=WITHIN_S)
 
 @pytest.fixture
 async def pool() -> AsyncIterator[Pool]:
-    """One worker, which is ready."""
     async with a_pool("h-0") as made:
         await until(lambda: made.state is not None and made.state.not_ready_because is None)
         yield made

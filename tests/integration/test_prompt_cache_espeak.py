@@ -64,7 +64,6 @@ def audio(chunks: list[SpeechChunk]) -> bytes:
 
 
 def words(chunks: list[SpeechChunk]) -> list[tuple[int, str | None, tuple[tuple[float, float], ...]]]:
-    """Where in the audio which words begin."""
     found, place = [], 0
     for chunk in chunks:
         if chunk.begins_source is not None or chunk.words:
@@ -74,7 +73,6 @@ def words(chunks: list[SpeechChunk]) -> list[tuple[int, str | None, tuple[tuple[
 
 
 def sources(chunks: list[SpeechChunk]) -> list[str]:
-    """The caller's words, a text chunk each."""
     return [chunk.begins_source for chunk in chunks if chunk.begins_source is not None]
 
 

@@ -65,7 +65,6 @@ class Cluster:
         return self._ray.add_node(num_cpus=1, resources={"tts": 1})
 
     def lose(self, node: Any) -> None:
-        """As when the machine's power fails."""
         self._ray.remove_node(node, allow_graceful=False)
 
     def end(self) -> None:
@@ -99,8 +98,6 @@ def cluster() -> Iterator[Cluster]:
 
 
 class Pool:
-    """A process of `cc-tts pool`."""
-
     def __init__(self, cluster: Cluster, voices: Path, port: int, ray_address: str = "") -> None:
         self.url = f"http://127.0.0.1:{port}"
         self._argv = [sys.executable, "-m", "cc_tts.cli", "pool"]

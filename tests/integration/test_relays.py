@@ -41,12 +41,10 @@ async def scene(**relay: Any) -> AsyncIterator[tuple[Served, Application]]:
 
 
 def told_of(api: Served, kind: str) -> list[Any]:
-    """The data of the events of a type."""
     return [each.data for each in api.exchange.seen if each.type == kind]
 
 
 def ended(api: Served) -> list[Any]:
-    """The last events of relays."""
     return told_of(api, "call.relay_ended")
 
 
@@ -64,7 +62,6 @@ async def talking(api: Served, application: Application, **body: Any) -> Any:
 
 
 async def incoming(api: Served, application: Application, **relay: Any) -> Call:
-    """A call to a route with the relay."""
     exchange = api.exchange
     routes = {"app": RouteConfig(relay=RelaySettings(url=application.url, **relay))}
     exchange.registry.reload(replace(exchange.config, routes=routes))

@@ -176,7 +176,6 @@ def test_a_missing_tool_is_told_with_what_to_install(
 
 
 def printed(page: str, begin: str) -> str:
-    """The sample of a page that begins so."""
     found: str
     (found,) = (each for each in re.findall(r"```sh\n(.*?)```", (ROOT / page).read_text(), re.DOTALL) if begin in each)
     return found

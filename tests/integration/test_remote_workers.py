@@ -166,7 +166,6 @@ async def heard_until(stream: SpeechStream, num_chunks: int, event: Callable[[],
 
 
 def durations_ms(chunks: Sequence[SpeechChunk], num_chunks: int) -> list[float]:
-    """Audio of each text chunk."""
     assert [chunk.text_chunk_index for chunk in chunks] == sorted(chunk.text_chunk_index for chunk in chunks)
     return [
         sum(chunk.duration_ms for chunk in chunks if chunk.text_chunk_index == index) for index in range(num_chunks)
@@ -181,7 +180,6 @@ async def ready(engine: WorkerEngine, num_workers: int) -> None:
 
 
 def serving(engine: WorkerEngine, *workers: Worker) -> Worker:
-    """The one that has an open stream."""
     (name,) = [link.name for link in engine._workers if link.streams]
     return next(worker for worker in workers if worker.url == name)
 

@@ -25,7 +25,6 @@ HIDDEN = "x" * 16
 
 
 async def gather(api: RunningApi, **more: Any) -> None:
-    """Have the caller enter a card number."""
     api.registry.add("c1", answered=True)
     body = {"sensitive": True, "max_digits": 16, **more}
     started = await api.ask("POST", "/v1/calls/c1/gather", body, headers=bearer("payments-token"))

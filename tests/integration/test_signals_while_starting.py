@@ -41,8 +41,6 @@ class exceptions:
 
 
 class Command:
-    """A command of cc-tts that is starting."""
-
     def __init__(self, folder: Path, *argv: str, **modules: str) -> None:
         for name, text in modules.items():
             (folder / f"{name}.py").write_text(text)

@@ -56,8 +56,6 @@ def serve(pong=True, shutdown=True):
 
 @dataclass
 class Watched:
-    """A supervisor and what it told."""
-
     supervisor: Supervisor
     ready: list[Hello]
     down: list[str]
@@ -73,7 +71,6 @@ class Nursery:
         self._others = own_children()  # such as a server that tests share
 
     def living(self) -> list[int]:
-        """Its children that run or have not been waited for."""
         return sorted(set(own_children()) - set(self._others))
 
     def make(self, script: str, *, argv: list[str] | None = None, **timeouts_s: float) -> Watched:

@@ -33,7 +33,6 @@ class Listener:
         self.told: list[Any] = []
 
     async def until(self, kind: type[Message]) -> Any:
-        """Return the first message of this kind."""
         found: Callable[[], list[Any]] = lambda: [each for each in self.told if isinstance(each, kind)]  # noqa: E731
         await eventually(lambda: bool(found()), timeout_s=EXIT_TIMEOUT_S)
         return found()[0]
@@ -56,7 +55,6 @@ def config_for(port: int) -> Config:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether it runs and is no zombie."""
     try:
         return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except OSError:

@@ -55,8 +55,6 @@ until = partial(until_true, timeout_s=TIMEOUT_S)
 
 
 class Leg:
-    """One that is listened to, and what was heard."""
-
     def __init__(self, process: VadProcess, name: str) -> None:
         self.edges: list[Edge] = []
         self._process, self._name = process, name

@@ -74,7 +74,6 @@ class Site(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """The address of a copy of the public voices, and its folder."""
     folder = tmp_path / "site"
     for suffix, data in ((".onnx", MODEL), (".onnx.json", DESCRIPTION)):
         (folder / PATH).parent.mkdir(parents=True, exist_ok=True)
@@ -339,7 +338,6 @@ def test_a_package_that_came_damaged_is_fetched_again_by_the_next_try(tmp_path: 
 
 @pytest.fixture
 def big(site: tuple[str, Path]) -> PublicFile:
-    """A file of three megabytes on the site."""
     data = bytes(range(256)) * 12_000
     (site[1] / "big.bin").write_bytes(data)
     return PublicFile("big.bin", (Offer(len(data), sha256(data), url=f"{site[0]}/big.bin"),))

@@ -22,7 +22,6 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="module")
 def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this source, made without a network and unpacked."""
     folder = tmp_path_factory.mktemp("wheel")
     build = [
         "wheel",

@@ -29,7 +29,6 @@ NUM_CHECKS = 300
 
 @pytest_asyncio.fixture
 async def port() -> AsyncIterator[int]:
-    """Of a worker that tells each server that it is ready."""
     port = free_ports()
 
     def opened(channel: Channel) -> None:
@@ -51,7 +50,6 @@ async def channels(port: int, num: int) -> AsyncIterator[list[Any]]:
 
 
 def silent_check(channel: Any) -> Any:
-    """A health check whose message is never sent."""
     return channel.stream_unary("/grpc.health.v1.Health/Check")()
 
 

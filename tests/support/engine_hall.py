@@ -19,8 +19,6 @@ MAX_STEPS: Final = 100_000
 
 @dataclass
 class Heard:
-    """What a listener has been given."""
-
     is_reading: bool = True
     pieces: list[tuple[float, SpeechChunk]] = field(default_factory=list)
     """With the instant, ms."""
@@ -68,7 +66,6 @@ class Hall:
     def open(
         self, stream_id: int, *texts: str, voice: str = "anna", speed: float = 1.0, end: bool = True, reads: bool = True
     ) -> Heard:
-        """A stream with so many text chunks."""
         self.engine.open(StreamRequest(stream_id=stream_id, voice=voice, speed=speed))
         heard = self.heard[stream_id] = Heard(is_reading=reads)
         for index, text in enumerate(texts):
@@ -89,7 +86,6 @@ class Hall:
         return outs
 
     def run(self, *, max_steps: int = MAX_STEPS) -> None:
-        """Step until nothing is left to be done."""
         for _ in range(max_steps):
             if not self.engine.has_work:
                 return
@@ -115,7 +111,6 @@ class Hall:
 
     @property
     def is_sampling(self) -> bool:
-        """Whether the language model has something to do."""
         return bool(self.engine._executor.lm_candidates())
 
     def owes_audio(self, stream_id: int) -> bool:
@@ -129,7 +124,6 @@ class Hall:
         self.engine.taken(stream_id, heard.sent_ms, max(0.0, heard.dry_ms - now_ms))
 
     def check(self) -> None:
-        """Slots, sequences and streams of engine and device agree."""
         table = self.engine._table
         slots = {each.slot for each in table.sequences.values()}
         assert len(slots) == len(table.sequences)
@@ -163,7 +157,6 @@ class Hall:
 
 
 def fingerprint(hall: Hall) -> object:
-    """All that a step can change."""
     table = hall.engine._table
     sequences = [
         (
@@ -185,12 +178,10 @@ def fingerprint(hall: Hall) -> object:
 
 
 def words(rng: random.Random, num_words: int) -> str:
-    """A text of so many words."""
     return " ".join("".join(rng.choices("abcdefgh", k=4)) for _ in range(num_words))
 
 
 def alone(*texts: str, voice: str = "anna", speed: float = 1.0, **config: Any) -> bytes:
-    """What a stream sounds like when nobody else is there."""
     hall = Hall(**config)
     heard = hall.open(0, *texts, voice=voice, speed=speed)
     hall.run()

@@ -54,7 +54,6 @@ def new_runner(flow: Flow, *, num_pages: int = 40, num_slots: int = 4, graphs: b
 
 
 def num_used(pool: PagePool) -> int:
-    """Pages that somebody holds, each counted once."""
     return len(pool._holders)
 
 

@@ -41,6 +41,5 @@ def tiny_shapes(part: Part) -> Shapes:
 
 
 def full_shapes(part: Part) -> Shapes:
-    """Of the published weights."""
     shapes: Shapes = read_json(f"keys/cosyvoice2_{part}_pt.json")
     return shapes

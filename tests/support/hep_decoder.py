@@ -32,8 +32,6 @@ LENGTHS: Final = {0x01: 1, 0x02: 1, 0x03: 4, 0x04: 4, 0x05: 16, 0x06: 16, 0x07: 
 
 @dataclass(frozen=True)
 class Packet:
-    """The chunks of a packet by their names."""
-
     chunks: dict[str, int | str | bytes]
 
     def number(self, name: str) -> int:

@@ -33,8 +33,6 @@ class SipReply:
 
 @dataclass(frozen=True)
 class MrcpReply:
-    """A response or an event of MRCP."""
-
     start: tuple[str, ...]
     headers: dict[str, str]
     body: bytes
@@ -62,8 +60,6 @@ class MrcpReply:
 
 @dataclass(frozen=True)
 class Packet:
-    """An RTP packet, and when it came."""
-
     at_s: float
     payload_type: int
     marker: bool
@@ -118,8 +114,6 @@ def offer(*sections: str) -> str:
 
 
 class SipAgent:
-    """A SIP client on one flow."""
-
     def __init__(self, transport: str, port: int) -> None:
         self.transport = transport
         self.port = port
@@ -183,7 +177,6 @@ class SipAgent:
         body: str = "",
         extra: str = "",
     ) -> bytes:
-        """A request as bytes. ACK has the CSeq of its INVITE."""
         tag = f";tag={to_tag}" if to_tag else ""
         kind = "Content-Type: application/sdp\r\n" if body else ""
         branch = branch or f"z9hG4bK{uuid.uuid4().hex}"
@@ -197,7 +190,6 @@ class SipAgent:
         ).encode()
 
     async def reply(self, call_id: str, cseq: int, method: str) -> SipReply:
-        """The next response to this request."""
         queue = self._replies.setdefault((call_id, f"{cseq} {method}"), asyncio.Queue())
         async with asyncio.timeout(TIMEOUT_S):
             return await queue.get()
@@ -213,8 +205,6 @@ class SipAgent:
 
 
 class MrcpConnection:
-    """A connection that any number of channels share."""
-
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
         self.came: asyncio.Queue[MrcpReply | None] = asyncio.Queue()
@@ -310,7 +300,6 @@ class MrcpSession:
         return found
 
     async def modify(self, *sections: str) -> SipReply:
-        """Send another offer, and acknowledge the answer."""
         self.cseq += 1
         self.agent.send(
             self.agent.message(
@@ -365,7 +354,6 @@ async def session_with(
     tls: ssl.SSLContext | None = None,
     connection: MrcpConnection | None = None,
 ) -> AsyncIterator[MrcpSession]:
-    """A session over a flow of its own, and on the connection that is given, if one is."""
     loop = asyncio.get_running_loop()
     agent = await SipAgent.open(transport, sip_port, tls)
     rtp_transport, rtp = await loop.create_datagram_endpoint(_Rtp, (HOST, 0), family=socket.AF_INET)

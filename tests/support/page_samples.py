@@ -26,8 +26,6 @@ _MEASURED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A fenced block of a page."""
-
     page: str
     line: int
     language: str
@@ -45,7 +43,6 @@ class Block:
 
 
 def blocks(root: Path, page: str) -> list[Block]:
-    """All fenced blocks of a page, in order."""
     text = (root / page).read_text(encoding="utf-8")
     found = list(_BLOCK.finditer(text))
     answers = {match.start(): match[2] for match in found if not match[1]}
@@ -65,7 +62,6 @@ def documents(text: str) -> Iterator[Any]:
 
 
 def without_documents(text: str) -> str:
-    """The lines of a text that are no JSON."""
     text = _CUT.sub(f',"{MORE}":0', text)
     while (start := text.find('{"')) >= 0:
         _, end = json.JSONDecoder().raw_decode(text, start)

@@ -15,8 +15,6 @@ LEAVE_OUT: Final = "CC_TTS_LEAVE_OUT_PASSED"
 
 
 class PassedTests:
-    """The node ids of the tests of one run that passed in all their phases."""
-
     def __init__(self) -> None:
         self._called: set[str] = set()
         self._failed: set[str] = set()

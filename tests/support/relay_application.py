@@ -50,16 +50,13 @@ class Application:
 
     @property
     def audio_url(self) -> str:
-        """The URL of its file."""
         return f"http{self.url.removeprefix('ws').split('/relay', maxsplit=1)[0]}/audio"
 
     @property
     def last(self) -> list[Any]:
-        """What the last connection was told."""
         return self.told[-1] if self.told else []
 
     def of(self, type_: str) -> list[Any]:
-        """The messages of a type that the last connection has got."""
         return [each for each in self.last if each["type"] == type_]
 
     async def say(self, **message: Any) -> None:
@@ -77,7 +74,6 @@ class Application:
 
 @asynccontextmanager
 async def running_application() -> AsyncIterator[Application]:
-    """The application on a free loopback port."""
     application = Application()
     app = web.Application()
     app.router.add_get("/relay", application.handle)

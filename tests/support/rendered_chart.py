@@ -26,15 +26,12 @@ Document = dict[str, Any]
 
 
 def load_helm() -> Any:
-    """Helm's Go code."""
     if importlib.util.find_spec("helm_python") is None or importlib.util.find_spec("kubernetes_validate") is None:
         needs.missing("charts", "what checks the chart is not installed: pip install -r requirements/charts.txt")
     return importlib.import_module("helm_python.chart")
 
 
 class Rendered:
-    """The manifests for some values."""
-
     def __init__(self, helm: Any, values: Mapping[str, Any], *, release: str = "voice") -> None:
         chart = helm.Chart.load(str(CHART))
         texts = chart.render(copy.deepcopy(dict(values)), name=release, namespace="telephony")
@@ -55,7 +52,6 @@ class Rendered:
         return {each["kind"] for each in self.documents}
 
     def of(self, component: str) -> Iterator[Document]:
-        """The manifests of one component."""
         for each in self.documents:
             if each["metadata"]["labels"]["app.kubernetes.io/component"] == component:
                 yield each
@@ -66,7 +62,6 @@ class Rendered:
         return found
 
     def templates(self) -> Iterator[tuple[str, Document]]:
-        """Every template of a pod, by the name of its container."""
         for each in self.documents:
             spec = each.get("spec", {})
             found = [spec["template"]] if "template" in spec else []
@@ -89,7 +84,6 @@ class Rendered:
         return found
 
     def environment(self, container: str = "cc-tts") -> dict[str, str]:
-        """Of a container, as the kubelet makes it."""
         own = self.one("Secret")["stringData"] if "Secret" in self.kinds() else {}
         secrets = {"http-tokens": f'[{{token = "{CONTROL}"}}]', "remote-token": REMOTE, "ray-auth-token": RAY, **own}
         environ: dict[str, str] = {}
@@ -104,7 +98,6 @@ class Rendered:
         return environ
 
     def arguments(self, container: str = "cc-tts") -> list[str]:
-        """Of a container, as the kubelet makes them."""
         return [expanded(each, self.environment(container)) for each in self.container(container)["args"]]
 
     def configuration(self, folder: Path, container: str = "cc-tts") -> Config:

@@ -28,7 +28,6 @@ def speakers() -> dict[str, Speaker]:
 
 
 def load_engine(directory: Path, *, graphs: bool, device: str = "cpu", **config: Any) -> Engine:
-    """Without calibration, so that it admits everybody."""
     defaults: dict[str, Any] = {
         "engine": EngineConfig(max_streams=MAX_STREAMS, first_audio_target_ms=60_000.0, admits_all=True),
         "memory_bytes": MEMORY_BYTES,
@@ -95,7 +94,6 @@ def speech_ids_of(engine: Engine) -> SpeechIds:
 
 
 def num_graphs(engine: Engine) -> dict[str, int]:
-    """How many each stage has recorded."""
     runner = runner_of(engine)
     return {
         "prefill": len(runner._lm._prefill),

@@ -49,7 +49,6 @@ class TcpProxy:
         self._writers.clear()
 
     def hold(self) -> None:
-        """From now on nothing passes, and nothing is closed."""
         self._passing.clear()
 
     async def stop(self) -> None:

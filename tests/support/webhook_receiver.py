@@ -20,7 +20,6 @@ def secret(letter: str = "k") -> str:
 
 
 async def take(_request: web.Request, _event: Json) -> web.StreamResponse:
-    """The behaviour of a receiver that works."""
     return web.Response(status=204)
 
 
@@ -54,17 +53,14 @@ class Receiver:
         return response
 
     def kinds(self, call_id: str | None = None) -> list[str]:
-        """The types of the events that were taken, of one call or all."""
         return [each["type"] for each in self.taken if call_id in (None, each["call_id"])]
 
     def of_kind(self, kind: str) -> list[Json]:
-        """The events of a type that were taken."""
         return [each for each in self.taken if each["type"] == kind]
 
 
 @asynccontextmanager
 async def receiver(*, secret: str, port: int = 0, behaviour: Behaviour = take) -> AsyncIterator[Receiver]:
-    """Serve a receiver on a loopback port."""
     it = Receiver(secret=secret, behaviour=behaviour)
     app = web.Application()
     app.router.add_post("/events", it.receive)

@@ -12,7 +12,6 @@ PACKAGES = BUILD / "clients-npm" / "node_modules"
 
 @pytest.fixture(scope="session")
 def clients() -> Path:
-    """The Python that has the client packages."""
     if not PYTHON.exists():
         needs.missing("clients", "the client packages are not installed: make clients")
     return PYTHON
@@ -20,7 +19,6 @@ def clients() -> Path:
 
 @pytest.fixture(scope="session")
 def node() -> tuple[str, str]:
-    """Node.js, and the folder of its client packages with a slash at its end."""
     program = shutil.which("node")
     if program is None or not PACKAGES.exists():
         needs.missing("clients-npm", "the client packages for Node.js are not installed: make clients")
@@ -29,6 +27,5 @@ def node() -> tuple[str, str]:
 
 @pytest.fixture(scope="session")
 def jambonz() -> None:
-    """The package of jambonz is among those of Node.js."""
     if not (PACKAGES / "@jambonz").exists():
         needs.missing("jambonz", "the package @jambonz/speech-utils is not installed: make clients JAMBONZ=1")

@@ -103,7 +103,6 @@ async def main(url: str, name: str) -> None:
 
 
 async def error_of(service: Any) -> str:
-    """What an application is told of a service that cannot speak."""
     told: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     task = PipelineTask(Pipeline([service]), params=PipelineParams(audio_out_sample_rate=RATE_HZ))
 

@@ -6,7 +6,6 @@ from lab.server_under_test import Server
 
 
 async def until_no_stream_runs(server: Server) -> None:
-    """Wait until no text is spoken any more."""
     async with asyncio.timeout(5):
         while "cctts_speech_streams 0.0\n" not in (await server.get_text("/metrics"))[1]:  # noqa: ASYNC110 - no event tells
             await asyncio.sleep(0.05)

@@ -18,7 +18,6 @@ TEXT = "Your order has been shipped. It will arrive on Friday."
 
 
 async def seen_by(node: tuple[str, str], program: str, *arguments: str, folder: Path) -> dict[str, Any]:
-    """What a program has seen, by the names of its steps."""
     command, packages = node
     path = str(Path(__file__).with_name(program))
     child = await Child.start([command, path, packages, *arguments], log_path=folder / "node.log", cwd=folder)

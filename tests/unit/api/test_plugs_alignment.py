@@ -20,7 +20,6 @@ def aligned(*chunks: SpeechChunk) -> list[AlignedAudio]:
 
 
 def told(pieces: list[AlignedAudio]) -> list[tuple[str, float]]:
-    """The characters of each piece, and the time that they take together."""
     return [
         ("".join(piece.characters.characters), round(sum(piece.characters.durations_ms)))
         if piece.characters

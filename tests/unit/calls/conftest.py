@@ -27,7 +27,6 @@ def exchange() -> Exchange:
 
 @pytest.fixture
 def timed(exchange: Exchange, monkeypatch: pytest.MonkeyPatch) -> tuple[Exchange, VirtualLoop]:
-    """An exchange, and the loop on which the timers of its calls run."""
     loop = VirtualLoop(exchange)
     monkeypatch.setattr(call_info, "asyncio", loop.module)
     return exchange, loop

@@ -34,7 +34,6 @@ def update(call: Call, defaults: PromptDefaults | None = None, **own: Any) -> No
 
 
 def own_of(event: Event) -> tuple[Any, Any]:
-    """Client state and metadata of an event, as a client sees them."""
     data: Mapping[str, Any] = msgspec.to_builtins(event.data)
     return data.get("client_state"), data.get("metadata")
 

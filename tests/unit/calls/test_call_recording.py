@@ -29,8 +29,6 @@ pytestmark = pytest.mark.unit
 
 
 class Recorded:
-    """An established call that can be recorded."""
-
     def __init__(self, record: RecordConfig) -> None:
         self.exchange = Exchange(record=record)
         self.ua = self.exchange.ua

@@ -53,7 +53,6 @@ def traced() -> Traced:
 
 @pytest.fixture
 def request_span() -> Iterator[Span]:
-    """A request that is served now."""
     span = Tracer(FakeClock(), export=lambda _: None).begin("POST /v1/calls", kind="server")
     assert span is not None
     token = CURRENT.set(span)

@@ -51,13 +51,11 @@ class Line(LiveCall):
         self.vad.stopped(self.call.id, onset_ns, onset_ns + duration_ms * NS_PER_MS)
 
     def events(self, *kinds: str) -> list[dict[str, Any]]:
-        """Data of the events of these kinds with their type."""
         found = [event for event in self.exchange.seen if event.type in kinds]
         return [{"type": event.type} | msgspec.to_builtins(event.data) for event in found]
 
     @property
     def kinds(self) -> list[str]:
-        """Types of the events of speech and of what it does."""
         wanted = ("call.speech_started", "call.speech_stopped", "speak.paused", "speak.resumed", "speak.complete")
         return [event.type for event in self.exchange.seen if event.type in wanted]
 
@@ -70,13 +68,11 @@ class Line(LiveCall):
 
     @property
     def heard_ms(self) -> float:
-        """What has gone out that was no silence, ms."""
         heard = bytes(self.ua.legs[self.call.id].heard)
         return sum(any(heard[at : at + 320]) for at in range(0, len(heard), 320)) * 20
 
 
 def on_a_line(**given: Any) -> Decorator[Line]:
-    """Run a test in virtual time with a new line."""
     return in_virtual_time(lambda: Line.made(**given))
 
 

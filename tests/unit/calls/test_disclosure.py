@@ -41,8 +41,6 @@ MADE = ReadyContent(CachedPrompt((CachedChunk(bytes(3200)),)), "Good morning")
 
 
 class Line:
-    """A call whose route has a disclosure."""
-
     def __init__(self, exchange: Exchange, call_id: str) -> None:
         self.exchange = exchange
         self.call: Call = exchange.registry.call(call_id)
@@ -52,7 +50,6 @@ class Line:
 
     @property
     def begun(self) -> list[str]:
-        """The texts that reached the leg, in order."""
         ids = [command[1] for command in self.exchange.ua.commands("begin")]
         return [self.call.utterances[each].spoken_text or self._text(each) for each in ids]
 
@@ -64,7 +61,6 @@ class Line:
         return [text_of(each.prompt.content) for each in self.call.player.queue]
 
     async def begins(self) -> Utterance:
-        """The first in the queue is heard."""
         await self.exchange.settle()
         head = self.call.player.queue[0]
         self.exchange.ua.speech(self.call.id, head.id, at_ns=self.exchange.clock.now_ns())

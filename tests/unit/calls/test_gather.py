@@ -20,8 +20,6 @@ pytestmark = pytest.mark.unit
 
 
 class Caller:
-    """Somebody on an established call who presses keys."""
-
     def __init__(self, exchange: Exchange, loop: VirtualLoop, call: Call) -> None:
         self.exchange, self.loop, self.call = exchange, loop, call
 

@@ -31,7 +31,6 @@ MS = 1_000_000
 
 
 def sound(ms: int, rate_hz: int = 8000, *, seed: int = 1) -> bytes:
-    """Noise, no sample of it zero."""
     return np.random.default_rng(seed).integers(1000, 8000, ms * rate_hz // 1000).astype("<i2").tobytes()
 
 
@@ -71,12 +70,10 @@ class Client:
 class Stage(LiveCall):
     @property
     def heard(self) -> bytes:
-        """What the caller heard, without the silence around it."""
         return bytes(self.leg.heard).strip(b"\0")
 
 
 def staged(**media: Any) -> Decorator[Stage]:
-    """Run a test in virtual time with a call."""
     return in_virtual_time(lambda: Stage.made(max_text_chars=1000, media=MediaConfig(**media)))
 
 

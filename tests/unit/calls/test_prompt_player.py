@@ -79,7 +79,6 @@ class Stage:
         return utterance
 
     def waits_for_engine(self, wait_ms: float) -> None:
-        """Wait for a full engine up to this long."""
         self.services.config = Config(playout=CONFIG.playout, tts=TtsConfig(overload_wait_ms=wait_ms))
 
     @property
@@ -92,7 +91,6 @@ class Stage:
             await asyncio.sleep(0)
 
     async def play_all(self) -> None:
-        """Let the line play until nothing is left."""
         for _ in range(MAX_TURNS):
             await self.settle()
             if not self.player.queue:
@@ -105,7 +103,6 @@ class Stage:
         return [(utterance.id, utterance.completion_cause) for utterance in self.completed]
 
     def must_be_empty(self) -> None:
-        """Nothing is remembered of what is over."""
         player = self.player
         assert not player.queue
         assert player._feeding is None
@@ -579,8 +576,6 @@ async def test_a_repetition_waits_for_the_engine_as_the_first_time_does(
 
 
 class _Plans(dict[str, Sequence[Step]]):
-    """One after the other, whatever the text."""
-
     def __init__(self, plans: list[list[Step]]) -> None:
         super().__init__()
         self._plans = plans

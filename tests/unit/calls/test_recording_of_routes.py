@@ -95,8 +95,6 @@ def test_a_configuration_that_cannot_record_is_refused(record: Any, folder: str,
 
 
 class Recorded:
-    """Calls to a route that records."""
-
     def __init__(self, folder: Path, **route: Any) -> None:
         routes = {"recorded": RouteConfig(**{"record": "dual", "greeting": "Good morning", **route})}
         self.exchange = Exchange(record=RecordConfig(dir=str(folder)), routes=routes)

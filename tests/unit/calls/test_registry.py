@@ -32,7 +32,6 @@ TIMER_TIMEOUT_S = 10.0
 
 
 async def until_asked(exchange: Exchange, command: str) -> None:
-    """Wait for a timer of some milliseconds."""
     async with asyncio.timeout(TIMER_TIMEOUT_S):
         while not exchange.ua.commands(command):  # noqa: ASYNC110 - a fake tells nobody
             await asyncio.sleep(0.005)

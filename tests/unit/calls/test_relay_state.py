@@ -27,7 +27,6 @@ SETTINGS = RelaySettings(url="ws://127.0.0.1:9/relay", welcome_greeting="A secre
 
 
 def relaying(exchange: Exchange) -> list[Relay]:
-    """The relays that this exchange is to connect, as it comes to them."""
     wanted: list[Relay] = []
     exchange.registry.relays.connect = wanted.append
     return wanted
@@ -38,7 +37,6 @@ def ended(exchange: Exchange) -> list[Any]:
 
 
 async def begun(exchange: Exchange, **settings: Any) -> tuple[Relay, Outbox[Any]]:
-    """A relay of an established call that is connected."""
     wanted = relaying(exchange)
     call = exchange.registry.call(exchange.talking())
     exchange.registry.relays.begin(call, RelaySettings(url=SETTINGS.url, **settings))

@@ -52,7 +52,6 @@ def exchange_of(tenants: dict[str, TenantConfig], *, waits: bool = False, max_ca
 
 
 def used(exchange: Exchange) -> tuple[int, int, int]:
-    """Calls, streams and characters of acme."""
     use = exchange.services.tenants.use()["acme"]
     return use.calls, use.streams, use.characters
 

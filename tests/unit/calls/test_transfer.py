@@ -21,8 +21,6 @@ TARGET = "sip:1001@pbx.example.com"
 
 
 class Referrer:
-    """An established call that is to be transferred."""
-
     def __init__(self, exchange: Exchange, loop: VirtualLoop) -> None:
         self.exchange, self.loop = exchange, loop
         self.ua = exchange.ua
@@ -61,7 +59,6 @@ class Referrer:
 
     @property
     def result(self) -> tuple[Any, ...]:
-        """State, code, reason and whether it is confirmed, of the one last event."""
         (last,) = [event for event in self.events if event["state"] in ("succeeded", "failed")]
         assert last is self.events[-1] or last == self.events[-1]
         return last["state"], last["sip_code"], last["reason"], last["confirmed"]
@@ -295,7 +292,6 @@ async def test_only_an_established_call(referrer: Referrer) -> None:
 
 
 def of_dialplan(referrer: Referrer, user: str = "desk", headers: dict[str, str] | None = None) -> Referrer:
-    """A call that is to be transferred by its route or by a header of its INVITE."""
     referrer.call = referrer.exchange.registry.call(referrer.ua.incoming(user, headers=headers or {}))
     return referrer
 

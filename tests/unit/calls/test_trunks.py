@@ -27,8 +27,6 @@ SECTIONS = {
 
 
 class Desk:
-    """Trunks, and the calls that are placed by them."""
-
     def __init__(self) -> None:
         self.clock, self.metrics = FakeClock(), Metrics()
         config = from_tree({"trunks": SECTIONS, "tenants": {"acme": {}}})

@@ -16,7 +16,6 @@ pytestmark = pytest.mark.unit
 
 
 def make(text: str = "", *spans: SpokenSpan, played_ms: float = 0.0) -> Utterance:
-    """An utterance on which nothing was done yet."""
     return Utterance(
         id="u",
         call_id="c",

@@ -25,8 +25,6 @@ BRIEF = Prompt(content=TextContent("A caller. Press one."))
 
 
 class Desk:
-    """A caller who is to be handed to an agent."""
-
     def __init__(self, exchange: Exchange, loop: VirtualLoop) -> None:
         self.exchange, self.loop, self.ua = exchange, loop, exchange.ua
         self.caller: Call = exchange.registry.call(exchange.talking())

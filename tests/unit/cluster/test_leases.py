@@ -19,14 +19,12 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture(autouse=True, scope="module")
 def _at_every_report() -> Iterator[None]:
-    """Everything is worked out at once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(leases_module, "WORK_OUT_INTERVAL_S", 0.0)
         yield
 
 
 def started(limit: int, *, clock: FakeClock | None = None, key: str = "max_calls") -> TenantLeases:
-    """A pool that knows all nodes."""
     clock = clock or FakeClock()
     leases = TenantLeases({"acme": TenantConfig(**{key: limit})}, clock=clock)
     clock.advance(TTL_S * 1000 + 1)

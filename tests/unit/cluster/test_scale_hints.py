@@ -21,8 +21,6 @@ def host(number: int = 0, **how: Any) -> HostStatus:
 
 
 class Looked:
-    """Hints that look once a second."""
-
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.hints = ScaleHints(self.clock, first_audio_target_ms=TARGET_MS)

@@ -26,7 +26,6 @@ def samples(data: bytes) -> np.ndarray[Any, np.dtype[np.float64]]:
 
 
 def bursts(rms: float, *, rate_hz: int = 8000, pause_s: float = 0.0, num: int = 6) -> Any:
-    """Noise in bursts of a second with pauses between them."""
     noise = np.random.default_rng(1).standard_normal((num, rate_hz)) * rms
     return np.concatenate([np.concatenate((burst, np.zeros(round(pause_s * rate_hz)))) for burst in noise])
 

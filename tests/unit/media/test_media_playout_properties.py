@@ -86,7 +86,6 @@ class Writer:
                 self.buffer.resume()
 
     def drain(self) -> None:
-        """Finish what is open and play all that is left."""
         self.step("finish", 0)
         self.step("resume", 0)
         self.step("read", 40)

@@ -12,7 +12,6 @@ FORMAT = AudioFormat(10_000)  # 10 samples a ms
 
 
 def passage(*stretches: tuple[int, float]) -> bytes:
-    """PCM of (level, ms) stretches."""
     return np.concatenate([np.full(round(ms * 10), level, np.int16) for level, ms in stretches]).tobytes()
 
 

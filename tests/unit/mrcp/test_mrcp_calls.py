@@ -40,8 +40,6 @@ ADDED = (
 
 
 class FakeDialog:
-    """A dialog over which nothing is sent."""
-
     call_id = "c1"
     flow = type("Flow", (), {"peer": ("127.0.0.1", 5070), "local_host": "127.0.0.1"})()
 

@@ -15,8 +15,6 @@ Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class EchoingChannel:
-    """A channel that answers everything, or fails."""
-
     def __init__(self, control: Control, channel_id: str) -> None:
         self._control = control
         self._channel_id = channel_id

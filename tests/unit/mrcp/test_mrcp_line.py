@@ -21,8 +21,6 @@ SILENCE = b"\xff" * 160
 
 
 class FakeSocket:
-    """A socket that keeps what is sent."""
-
     def __init__(self) -> None:
         self.sent: list[tuple[bytes, tuple[str, int]]] = []
         self.error: OSError | None = None

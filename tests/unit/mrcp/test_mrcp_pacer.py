@@ -13,8 +13,6 @@ pytestmark = pytest.mark.unit
 
 
 class FakeLine:
-    """A line that plays so many frames."""
-
     def __init__(self) -> None:
         self.left = 0
         self.num_ticks = 0

@@ -19,8 +19,6 @@ PEER = ("192.0.2.1", 5070)
 
 
 class FakeFlow:
-    """A way on which nothing is lost and nothing moves."""
-
     def __init__(self, transport: str = "UDP") -> None:
         self.transport = transport
         self.peer: Address = PEER
@@ -73,7 +71,6 @@ class Bench:
         self.server.receive(text, self.flow)
 
     def tag(self) -> str:
-        """Ours, of the last response."""
         return self.flow.sent[-1][0].partition("\r\nTo: ")[2].partition("\r\n")[0].partition(";tag=")[2]
 
 
@@ -211,8 +208,6 @@ async def test_another_offer_within_a_dialog(bench: Bench) -> None:
 
 
 class RecordedStream(StreamFlow):
-    """A connection that keeps what is sent on it."""
-
     def __init__(self) -> None:
         super().__init__(SipListener(lambda _text, _flow: None, lambda _host: True), "TCP")
         self.peer = PEER

@@ -43,8 +43,6 @@ LONG = "Good morning. " * 100
 
 
 class Bench:
-    """A speech that begins at once."""
-
     def __init__(self, text: str = LONG, span: Span | None = None) -> None:
         self.engine = FakeEngine()
         self.told: list[Message] = []
@@ -126,7 +124,6 @@ PLS = (
 
 
 def process_with(metrics: Metrics, tracer: Tracer | None = None) -> MrcpProcess:
-    """The process as the server has it, though none runs."""
     return MrcpProcess(
         Config(),
         SpeechSource(cast("Any", FakeEngine()), Normalizer(), TtsConfig()),
@@ -188,8 +185,6 @@ async def test_a_lexicon_goes_with_its_session_though_that_ends_before_it_was_re
     compiled: weakref.WeakSet[Any] = weakref.WeakSet()
 
     class Noted(CompiledLexicon):
-        """A lexicon that is counted as long as somebody has it."""
-
         def __init__(self, lexicon: Lexicon) -> None:
             super().__init__(lexicon)
             compiled.add(self)

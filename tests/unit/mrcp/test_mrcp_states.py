@@ -52,8 +52,6 @@ class FakeLine:
 
 
 class Answer:
-    """A response or an event, taken apart."""
-
     def __init__(self, data: bytes) -> None:
         head, _, self.body = data.partition(b"\r\n\r\n")
         self.start, *lines = head.decode().split("\r\n")
@@ -62,7 +60,6 @@ class Answer:
 
     @property
     def what(self) -> str:
-        """The start line without version and length."""
         return self.start.split(" ", 2)[2]
 
 

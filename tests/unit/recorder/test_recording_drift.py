@@ -49,19 +49,16 @@ class Line:
                 heard = b""
 
     def hold(self, num_frames: int) -> None:
-        """No stream asks for frames."""
         for _ in range(num_frames):
             self._tick()
             self._tap.keep_time(self._now_ns)
 
     def leave_out(self, num_frames: int) -> None:
-        """A pause that is left out of the file."""
         self._tap.set_paused(paused=True, skips=True)
         self.run(num_frames)
         self._tap.set_paused(paused=False, skips=False)
 
     def stall(self, num_frames: int) -> None:
-        """The recorder takes nothing for so long."""
         self._num_frames = -num_frames
         self.run(num_frames)
 
@@ -72,7 +69,6 @@ class Line:
             self.show()
 
     def show(self, *, is_last: bool = False) -> None:
-        """Have the recorder take what there is."""
         for received, sent, num_lost in self._tap.take(is_last=is_last):
             self._file.take(received + sent, 0)
             self._file.take(b"", num_lost)

@@ -48,7 +48,6 @@ def socket(tmp_path: Path) -> Path:
 
 
 def clock_at(now_ns: int, wall_s: float) -> FakeClock:
-    """A machine's two clocks."""
     clock = FakeClock()
     clock.now_ns = lambda: now_ns  # type: ignore[method-assign]
     clock.wall_s = lambda: wall_s  # type: ignore[method-assign]

@@ -12,7 +12,6 @@ pytestmark = pytest.mark.unit
 
 
 def written(*lines: str, level: int = 1) -> dict[str, int]:
-    """Failed assertions in these lines of PJSIP's log."""
     writer = PjsipLog(FakeClock())
     for line in lines:
         writer.write(SimpleNamespace(level=level, msg=f"{line}\n"))
@@ -35,7 +34,6 @@ def test_what_somebody_sent_is_no_assertion() -> None:
 
 
 def logged(*entries: tuple[int, str]) -> list[dict[str, object]]:
-    """Lines of our log for entries of PJSIP's, with their level there."""
     writer = PjsipLog(FakeClock())
     with capture_logs() as lines:
         for level, text in entries:

@@ -25,7 +25,6 @@ def frame(value: int) -> bytes:
 
 
 def values(pcm: bytes) -> list[int]:
-    """The first sample of each frame."""
     return [int(each) for each in np.frombuffer(pcm, "<i2")[::160]]
 
 
@@ -34,7 +33,6 @@ def tap(*, beeps: bool = False) -> RecordingTap:
 
 
 def take(recorded: RecordingTap) -> Taken:
-    """All pieces that are there, of which one at most is followed by a gap."""
     pieces = recorded.take()
     assert all(not each.num_lost for each in pieces[:-1])
     received, sent = b"".join(each.received for each in pieces), b"".join(each.sent for each in pieces)

@@ -19,8 +19,6 @@ CONFIG = Config(rtp=RtpConfig(port_min=20_000, port_max=20_199, port_cooldown_s=
 
 
 class Lab:
-    """A process of PJSIP that is not there."""
-
     def __init__(self, config: Config = CONFIG) -> None:
         self.num_pjsua_calls = 0
         self.clock = FakeClock()

@@ -24,7 +24,6 @@ until = partial(until_true, timeout_s=5)
 
 
 async def left_over(file: Path) -> list[str]:
-    """The events that the next server finds."""
     journal = Journal(file, Metrics())
     found = await journal.start()
     await journal.stop()

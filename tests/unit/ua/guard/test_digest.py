@@ -141,8 +141,6 @@ def test_what_is_quoted_is_read_back(username: str) -> None:
 
 
 class Caller:
-    """A guard and somebody who answers its challenges."""
-
     def __init__(self, algorithms: tuple[DigestAlgorithm, ...] = ("SHA-256", "MD5")) -> None:
         self.clock = FakeClock()
         auth = AuthConfig(

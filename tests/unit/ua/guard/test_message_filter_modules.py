@@ -22,8 +22,6 @@ TRANSACTIONS = 16
 
 
 class FakeLibrary:
-    """Three modules and no PJSIP."""
-
     def __init__(self) -> None:
         self.requests: list[Callable[[int], bool]] = []
         self.responses: list[Callable[[int], bool]] = []
@@ -89,7 +87,6 @@ class FakeLibrary:
     def receive(
         self, start: str, body: str = "", *lines: str, method: str = "", to_tag: str = "ours", from_tag: str = "theirs"
     ) -> list[bool]:
-        """Whether each module that is asked takes the message."""
         head = (
             start,
             "Call-ID: c",

@@ -66,7 +66,6 @@ class FakeLibrary:
     def drops(
         self, status: str, method: str, *, host: str = HOST, call_id: str = "theirs", more: Sequence[str] = ()
     ) -> bool:
-        """Whether a response is kept from PJSIP."""
         assert self.on_response is not None
         self._request = (
             status,

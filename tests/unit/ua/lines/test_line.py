@@ -38,7 +38,6 @@ class FakeLink:
 
 
 def invite_with(variables: dict[str, str]) -> messages.IncomingCall:
-    """What a channel with these variables is to the server."""
     return incoming_call(
         "call_1",
         channel_id="1700000000.7",

@@ -9,7 +9,6 @@ pytestmark = pytest.mark.unit
 
 
 def counted(*seconds: tuple[int, int], round_trip_ms: float | None = 20.0) -> tuple[Losses, Quality]:
-    """Losses after seconds in which so many packets came and were lost."""
     losses, received, lost = Losses(), 0, 0
     quality = Quality()
     for came, missing in seconds:

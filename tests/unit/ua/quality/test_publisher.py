@@ -34,8 +34,6 @@ BUSY = "SIP/2.0 503 Service Unavailable\r\nRetry-After: 60 (soon)\r\n\r\n"
 
 
 class Bench:
-    """A publisher, and the requests that it has sent."""
-
     def __init__(self, *, interval_s: int = 0) -> None:
         self.clock = FakeClock()
         self.requests: list[Any] = []
@@ -78,7 +76,6 @@ class Bench:
         return sent
 
     def until_report(self) -> None:
-        """A call goes on until its first report."""
         leg = self.leg()
         while not any(self.watch(leg, for_s=1)):
             assert self.clock.now_ns() < 10**13
@@ -90,7 +87,6 @@ class Bench:
         return len(self.requests)
 
     def answer(self, sip_code: int, response: str = "") -> None:
-        """Answer the last request."""
         self.account.on_answer(int(self.requests[-1].userData), sip_code, response)
 
     def counts(self) -> dict[str, int]:

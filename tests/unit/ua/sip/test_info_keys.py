@@ -9,8 +9,6 @@ pytestmark = pytest.mark.unit
 
 
 class Line:
-    """What was sent, and what failed."""
-
     def __init__(self) -> None:
         self.sent: list[str] = []
         self.failed: list[str] = []

@@ -48,7 +48,6 @@ class Bench:
         self.tracer = Tracer(settings, library, FakeClock(), self.legs, lambda _: None)
 
     def call_of(self, stream: int) -> str:
-        """The Call-ID that a report of the stream goes out with."""
         self.tracer.on_rtcp(stream, RECEIVER_REPORT, True)
         self.tracer.tick()
         return decode(self._homer.recv(65_535)).text("correlation_id")

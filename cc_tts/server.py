@@ -144,7 +144,7 @@ class Server:
         self.webhooks = Webhooks(config.webhooks, clock=clock, metrics=self.metrics, tracer=self._tracer)
         self.events = EventBus(
             clock,
-            sink=self.webhooks,
+            sink=self.webhooks.take,
             max_subscribers=config.http.max_event_subscribers,
             history_size=config.http.event_history_size,
             node=config.server.node_name,

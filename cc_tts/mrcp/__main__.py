@@ -110,7 +110,9 @@ class MrcpServer:
         self._tls: ssl.SSLContext | None = None
         self.control = Control(self._may_connect, idle_timeout_s=settings.mrcp.idle_timeout_s)
         self.calls = MrcpCalls(settings, self.control, MonotonicClock(), link.send)
-        self.sip = SipServer(settings.sip, self.calls, contact=self._contact)
+        self.sip = SipServer(
+            settings.sip, begin=self.calls.begin, capabilities=self.calls.capabilities, contact=self._contact
+        )
         self._listener = SipListener(self.sip.receive, self._may_connect)
 
     def _may_connect(self, host: str) -> bool:

@@ -284,7 +284,7 @@ class MrcpCalls:
             clock=self._clock,
             max_queued=self._config.max_queued,
         )
-        self._control.add(channel_id, synthesizer)
+        self._control.add(channel_id, synthesizer.handle)
         return synthesizer
 
     def close_channel(self, call: MrcpCall, channel_id: str) -> None:

@@ -5,7 +5,7 @@ import contextlib
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 from cc_tts import logs
 from cc_tts.clock import Clock
@@ -35,13 +35,6 @@ State = Literal["ok", "failing", "disabled"]
 log = logs.get(__name__)
 
 
-class Keeper(Protocol):
-    """Whoever keeps durable events across a restart."""
-
-    def settle(self, target: Target, delivery: Delivery) -> None:
-        """It was taken or given up: forget it."""
-
-
 @dataclass(slots=True)
 class Health:
     """How an endpoint is doing. ``num_failures`` is of failures in a row."""
@@ -60,7 +53,9 @@ class Health:
 
 
 class Endpoint:
-    """``on_answer`` is given the JSON with which ``call.incoming`` was answered."""
+    """``settle`` forgets a durable event that was taken or given up. ``on_answer`` is given the JSON with which
+    ``call.incoming`` was answered.
+    """
 
     def __init__(
         self,
@@ -70,7 +65,7 @@ class Endpoint:
         clock: Clock,
         metrics: Metrics,
         post: Post,
-        keeper: Keeper,
+        settle: Callable[[Target, Delivery], None],
         tracer: Tracer,
         on_answer: Callable[[Target, Delivery, bytes], None],
     ) -> None:
@@ -79,7 +74,7 @@ class Endpoint:
         self._clock = clock
         self._metrics = metrics
         self._post = post
-        self._keeper = keeper
+        self._settle = settle
         self._tracer = tracer
         self._on_answer = on_answer
         self.health = Health(max_in_flight=target.max_in_flight)
@@ -242,7 +237,7 @@ class Endpoint:
     def _taken(self, delivery: Delivery, outcome: Outcome) -> None:
         self.queue.finish(delivery)
         if delivery.is_durable:
-            self._keeper.settle(self.target, delivery)
+            self._settle(self.target, delivery)
         health = self.health
         health.num_delivered += 1
         health.max_in_flight = min(health.max_in_flight + 1, self.target.max_in_flight)
@@ -282,7 +277,7 @@ class Endpoint:
         self.health.num_dropped += 1
         self._metrics.webhooks_dropped.labels(reason=reason).inc()
         if delivery.is_durable:
-            self._keeper.settle(self.target, delivery)
+            self._settle(self.target, delivery)
             log.warning("webhook_event_lost", webhook=self.target.name, event_id=delivery.id, reason=reason)
 
     def close(self) -> None:

@@ -24,7 +24,7 @@ from cc_tts.tracing.context import TraceContext
 from cc_tts.tracing.tracer import Tracer
 from cc_tts.webhooks.endpoint import Endpoint
 from cc_tts.webhooks.journal import Journal, Kept
-from cc_tts.webhooks.post import HttpPost, Outcome, Post
+from cc_tts.webhooks.post import HttpPost, Outcome
 from cc_tts.webhooks.queue import DROP_REASONS, Delivery
 from cc_tts.webhooks.target import Target
 
@@ -54,7 +54,7 @@ class Envelope(Protocol):
 
 
 class Webhooks:
-    """``post`` makes the attempts. ``on_answer`` is set by whoever acts on the answers to ``call.incoming``: it is given the
+    """``on_answer`` is set by whoever acts on the answers to ``call.incoming``: it is given the
     endpoint, the id of the call and the JSON, if that came in time.
     """
 
@@ -64,7 +64,6 @@ class Webhooks:
         *,
         clock: Clock,
         metrics: Metrics,
-        post: Post | None = None,
         tracer: Tracer | None = None,
     ) -> None:
         self._config = config
@@ -73,7 +72,6 @@ class Webhooks:
         self._metrics = metrics
         self._allowed = AllowedHosts(config.allowed_hosts)
         self._http = HttpPost(clock, lambda: self._allowed)
-        self._post = post or self._http
         self._journal = Journal(Path(config.file).expanduser() if config.file else None, metrics)
         self._call_endpoints: dict[tuple[str, str], Endpoint] = {}
         self.on_answer: Callable[[Target, str, bytes], None] = lambda _target, _call_id, _answer: None
@@ -106,8 +104,8 @@ class Webhooks:
             self._config,
             clock=self._clock,
             metrics=self._metrics,
-            post=self._post,
-            keeper=self,
+            post=self._http,
+            settle=self.settle,
             tracer=self._tracer,
             on_answer=self._answered,
         )

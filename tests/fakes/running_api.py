@@ -163,7 +163,7 @@ class ObservedRegistry(CallRegistry):
         self.webhooks = Webhooks(config.webhooks, clock=clock, metrics=metrics)
         events = EventBus(
             clock,
-            sink=self.webhooks,
+            sink=self.webhooks.take,
             max_subscribers=config.http.max_event_subscribers,
             history_size=config.http.event_history_size,
         )

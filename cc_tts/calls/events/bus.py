@@ -3,8 +3,9 @@
 import re
 import secrets
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Final, Protocol
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -48,24 +49,6 @@ class InClear:
     webhook: str = ""
 
 
-class EventSink(Protocol):
-    """The webhooks, which get every event besides."""
-
-    def take(
-        self,
-        event: Event,
-        *,
-        tenant: str = "",
-        of_call: CallWebhook | None = None,
-        clear_event: Event | None = None,
-        clear_for: str = "",
-        trace: TraceContext | None = None,
-    ) -> None:
-        """Send an event where it is wanted; ``clear_event`` in its place to the webhook ``clear_for``. ``trace``: of its
-        call.
-        """
-
-
 class Subscription(Outbox[Event]):
     """The events for one reader that its filters let through, after those that it has missed."""
 
@@ -105,7 +88,8 @@ class Subscription(Outbox[Event]):
 
 class EventBus:
     """Publishes events to every subscriber, and keeps the last ``history_size`` for those that come again. Each tenant has
-    its share of what is kept, and each owner of subscriptions its share of those. ``sink`` gets every event besides.
+    its share of what is kept, and each owner of subscriptions its share of those. ``sink`` gets
+    every event besides, as :meth:`cc_tts.webhooks.webhooks.Webhooks.take` does.
 
     Ids are ``evt_RUN_NUMBER``: ``run`` is made up at each start of the server. Runs on: the event loop.
     """
@@ -118,7 +102,7 @@ class EventBus:
         history_size: int = 10_000,
         node: str = "",
         api: str = "",
-        sink: EventSink | None = None,
+        sink: Callable[..., None] | None = None,
     ) -> None:
         self._clock = clock
         self._sink = sink
@@ -217,7 +201,7 @@ class EventBus:
                 sees_it = in_clear is not None and subscription.may_see(in_clear)
                 subscription.put(clear_event if clear_event is not None and sees_it else event)
         if self._sink is not None:
-            self._sink.take(
+            self._sink(
                 event,
                 tenant=tenant,
                 of_call=webhook,

@@ -9,8 +9,9 @@ import re
 import secrets
 import socket
 import ssl
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Final
 
 from cc_tts import logs
 from cc_tts.mrcp.control.message import Malformed, MessageReader, Refused, Request, RequestState, Status, response
@@ -28,13 +29,6 @@ KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (sock
 _CHANNEL: Final = re.compile(r"([0-9A-Za-z]{1,64})@([a-z]{1,32})", re.ASCII)
 
 log = logs.get(__name__)
-
-
-class Channel(Protocol):
-    """A resource of a session."""
-
-    def handle(self, request: Request) -> None:
-        """Carry out a request."""
 
 
 class Connection(TcpConnection):
@@ -71,14 +65,14 @@ class Connection(TcpConnection):
 
 
 class Control(TcpListener):
-    """All connections and channels. ``may_connect`` says from which addresses; a session may be without a connection for
-    ``idle_timeout_s``.
+    """All connections, and what carries out the requests of each channel. ``may_connect`` says from which addresses; a
+    session may be without a connection for ``idle_timeout_s``.
     """
 
     def __init__(self, may_connect: MayConnect, *, idle_timeout_s: float = 0.0) -> None:
         super().__init__(may_connect)
         self.unused_s = max(UNUSED_S, idle_timeout_s)
-        self._channels: dict[str, Channel] = {}
+        self._channels: dict[str, Callable[[Request], None]] = {}
         self._connection_of: dict[str, Connection] = {}
 
     async def listen(self, host: str, port: int, *, tls: ssl.SSLContext | None = None) -> int:
@@ -89,8 +83,8 @@ class Control(TcpListener):
         """An id that nobody guesses, as whoever has it controls the channel."""
         return f"{secrets.token_hex(16)}@{RESOURCE}"
 
-    def add(self, channel_id: str, channel: Channel) -> None:
-        self._channels[channel_id] = channel
+    def add(self, channel_id: str, handle: Callable[[Request], None]) -> None:
+        self._channels[channel_id] = handle
 
     def remove(self, channel_id: str) -> None:
         self._channels.pop(channel_id, None)
@@ -120,13 +114,13 @@ class Control(TcpListener):
         if not channel_id:
             self._refuse(found.request_id, Status.MISSING_HEADER, "", connection)
             return
-        channel = self._channels.get(channel_id)
-        if channel is None:
+        handle = self._channels.get(channel_id)
+        if handle is None:
             self._refuse(found.request_id, Status.NO_CHANNEL, channel_id, connection)
             return
         self._bind(channel_id, connection)
         try:
-            channel.handle(found)
+            handle(found)
         except Exception:
             log.exception("mrcp_request_failed", method=found.method)
             self._refuse(found.request_id, Status.INTERNAL, channel_id, connection)

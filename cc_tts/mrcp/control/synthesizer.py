@@ -11,7 +11,7 @@ What a client may write is checked here, except for the text and the voice, whic
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from cc_tts.clock import Clock
 from cc_tts.mrcp.control import params
@@ -30,6 +30,7 @@ from cc_tts.mrcp.messages import (
     SpeechTaken,
     StartSpeech,
 )
+from cc_tts.mrcp.rtp.line import RtpLine
 from cc_tts.processes.channel import Message
 from cc_tts.state_machine import StateMachine
 
@@ -73,28 +74,6 @@ _ERROR: Final = "004 error"
 _LEXICON_FAILURE: Final = "006 lexicon-load-failure"
 
 
-class Line(Protocol):
-    """The RTP of a session, as its synthesiser uses it."""
-
-    @property
-    def rate_hz(self) -> int | None:
-        """The sample rate; ``None`` if there is no audio."""
-
-    @property
-    def played_ms(self) -> float:
-        """How far the speech is that is played."""
-
-    def begin(self, speech_id: int, at_ms: float = 0.0) -> None:
-        """Play this speech from now on, whose audio begins ``at_ms`` in it."""
-
-    def cut(self) -> None:
-        """Be silent, and forget what was not played."""
-
-    def pause(self) -> None: ...
-
-    def resume(self) -> None: ...
-
-
 @dataclass(slots=True, eq=False)
 class _Speak:
     """A SPEAK request that is not over."""
@@ -118,7 +97,7 @@ class Synthesizer:
         channel_id: str,
         *,
         mrcp_call_id: str,
-        line: Line,
+        line: RtpLine,
         tell: Callable[[Message, bytes], None],
         send: Callable[[bytes], None],
         new_id: Callable[[], int],

@@ -52,16 +52,6 @@ class Usage(Protocol):
         """The dialog is over."""
 
 
-class Usages(Protocol):
-    """The maker of the usages of dialogs."""
-
-    def begin(self, offer: str, dialog: "Dialog") -> tuple[Usage, str]:
-        """Take an offer; returns the usage and the answer. Raises ``Refusal``."""
-
-    def capabilities(self, host: str) -> str:
-        """Return what can be offered to us, as a description."""
-
-
 @dataclass(slots=True, eq=False)
 class Dialog:
     """A dialog that a client has begun."""
@@ -94,11 +84,21 @@ class Dialog:
 
 
 class SipServer:
-    """Serves dialogs; ``usages`` decides what is in them."""
+    """Serves dialogs. ``begin`` takes an offer, and returns what its dialog is for, and the answer; it raises ``Refusal``.
+    ``capabilities`` describes what can be offered to an address.
+    """
 
-    def __init__(self, config: SipConfig, usages: Usages, *, contact: Callable[[Flow], str]) -> None:
+    def __init__(
+        self,
+        config: SipConfig,
+        *,
+        begin: Callable[[str, Dialog], tuple[Usage, str]],
+        capabilities: Callable[[str], str],
+        contact: Callable[[Flow], str],
+    ) -> None:
         self._config = config
-        self._usages = usages
+        self._begin = begin
+        self._capabilities = capabilities
         self._contact = contact
         self._transactions = Transactions()
         self._dialogs: dict[tuple[str, str], Dialog] = {}
@@ -176,7 +176,7 @@ class SipServer:
         if not message.from_tag(request.text):
             raise Refusal(400, "From has no tag")
         dialog = self._new_dialog(request)
-        usage, answer = self._usages.begin(request.body, dialog)
+        usage, answer = self._begin(request.body, dialog)
         dialog.usage = usage
         self._dialogs[dialog.key] = dialog
         _hold(request.flow, 1)
@@ -242,7 +242,7 @@ class SipServer:
         if request.dialog_key is not None:
             self._dialog_of(request)
         headers = [("Allow", ALLOW), ("Accept", "application/sdp"), ("Contact", self._contact(request.flow))]
-        self._answer(request, 200, headers=headers, body=self._usages.capabilities(request.flow.local_host))
+        self._answer(request, 200, headers=headers, body=self._capabilities(request.flow.local_host))
 
     def _bye(self, request: SipRequest) -> None:
         dialog = self._dialog_of(request)

@@ -51,7 +51,7 @@ def asked(method: str, number: int, channel_id: str) -> bytes:
 
 async def test_a_channel_answers_where_its_last_request_came_from() -> None:
     control = Control(lambda _host: True)
-    control.add("a@speechsynth", EchoingChannel(control, "a@speechsynth"))
+    control.add("a@speechsynth", EchoingChannel(control, "a@speechsynth").handle)
     async with listening(control, 2) as (one, other):
         one[1].write(asked("STOP", 1, "a@speechsynth"))
         assert await line(one) == "1 200 COMPLETE"
@@ -64,7 +64,7 @@ async def test_a_channel_answers_where_its_last_request_came_from() -> None:
 
 async def test_a_fault_in_one_request_answers_that_one() -> None:
     control = Control(lambda _host: True)
-    control.add("a@speechsynth", EchoingChannel(control, "a@speechsynth"))
+    control.add("a@speechsynth", EchoingChannel(control, "a@speechsynth").handle)
     async with listening(control) as (client,):
         client[1].write(asked("FAIL", 1, "a@speechsynth") + asked("STOP", 2, "a@speechsynth"))
         assert [await line(client) for _ in range(2)] == ["1 501 COMPLETE", "2 200 COMPLETE"]
@@ -80,7 +80,7 @@ async def test_strangers_are_sent_away() -> None:
 
 async def test_a_connection_of_no_channel_is_closed_after_a_while() -> None:
     control = Control(lambda _host: True)
-    control.add("a@speechsynth", EchoingChannel(control, "a@speechsynth"))
+    control.add("a@speechsynth", EchoingChannel(control, "a@speechsynth").handle)
     async with listening(control, 2) as (used, unused):
         used[1].write(asked("STOP", 1, "a@speechsynth"))
         await line(used)
@@ -93,7 +93,7 @@ async def test_a_connection_of_no_channel_is_closed_after_a_while() -> None:
 
 async def test_a_connection_may_be_without_a_channel_as_long_as_a_session_without_a_connection() -> None:
     control = Control(lambda _host: True, idle_timeout_s=2 * UNUSED_S)
-    control.add("a@speechsynth", EchoingChannel(control, "a@speechsynth"))
+    control.add("a@speechsynth", EchoingChannel(control, "a@speechsynth").handle)
     async with listening(control) as (client,):
         await asyncio.sleep(0.05)
         control.close_unused(asyncio.get_running_loop().time() + UNUSED_S + 1)
@@ -103,7 +103,7 @@ async def test_a_connection_may_be_without_a_channel_as_long_as_a_session_withou
 
 async def test_a_client_that_does_not_read_is_cut_off() -> None:
     control = Control(lambda _host: True)
-    control.add("a@speechsynth", EchoingChannel(control, "a@speechsynth"))
+    control.add("a@speechsynth", EchoingChannel(control, "a@speechsynth").handle)
     async with listening(control) as (client,):
         client[1].write(asked("STOP", 1, "a@speechsynth"))
         await line(client)

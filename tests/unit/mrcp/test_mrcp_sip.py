@@ -65,7 +65,12 @@ class Bench:
     def __init__(self, transport: str = "UDP") -> None:
         self.flow = FakeFlow(transport)
         self.usages = FakeUsages()
-        self.server = SipServer(SipConfig(), self.usages, contact=lambda _flow: "<sip:192.0.2.7:8060>")
+        self.server = SipServer(
+            SipConfig(),
+            begin=self.usages.begin,
+            capabilities=self.usages.capabilities,
+            contact=lambda _flow: "<sip:192.0.2.7:8060>",
+        )
 
     def receive(self, text: str) -> None:
         self.server.receive(text, self.flow)

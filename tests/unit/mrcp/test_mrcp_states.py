@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 
@@ -75,7 +76,7 @@ class Bench:
         self.synthesizer = Synthesizer(
             CHANNEL,
             mrcp_call_id="mrcp_1",
-            line=self.line,
+            line=cast("Any", self.line),
             tell=lambda message, _payload: self.told.append(message),
             send=lambda data: self.answers.append(Answer(data)),
             new_id=self._number,

@@ -93,7 +93,7 @@ def stage(**settings: Any) -> Any:
             clock=it.clock,
             metrics=metrics,
             post=it,
-            keeper=it,
+            settle=it.settle,
             tracer=Tracer(it.clock, export=it.spans.append),
             on_answer=lambda _target, _delivery, answer: it.answers.append(answer),
         )

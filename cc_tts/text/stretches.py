@@ -25,7 +25,7 @@ Fewer (a brand, ``WiFi``, ``iPhone``) stay with the voice around them if it read
 speaker for a single word is heard as a fault, while a voice of Chinese says the word with an accent. A guess, not
 measured with listeners.
 """
-_SENTENCE: Final = re.compile(r"[^.!?…。！？\n]*(?:[.!?…。！？\n]+[\"'”’»)\]）」』]*\s*|$)")
+_SENTENCE: Final = re.compile(r"(?:[^.!?…。！？\n]|\.(?=[^\W_]))*(?:[.!?…。！？\n]+[\"'”’»)\]）」』]*\s*|$)")
 _WORD: Final = re.compile(r"[^\W\d_]+")
 _NO_WORDS: Final = re.compile(
     r"(?:https?://|www\.)[!-~]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|</?[a-z][^<>\n]{0,200}>|\]\([^)\s]*\)?"
@@ -109,7 +109,8 @@ class Languages:
                 weight = len(word.text) * _WORDS_PER_LETTER.get(word.script, 0.0) or 1.0
                 weights[word.script] = weights.get(word.script, 0.0) + weight
         most = max(weights.values(), default=0.0)
-        if weights and (most > len(latin) or (most == len(latin) and not latin_language(self.base))):
+        num_latin = _num_long(latin)
+        if weights and (most > num_latin or (most == num_latin and not latin_language(self.base))):
             return self._of_letters(weights, "".join(word.text for word in words))
         return self._of_latin(latin, self.base)
 
@@ -126,7 +127,7 @@ class Languages:
             return around
         if latin_language(around):
             return latin_language_of(" ".join(words), around)
-        if (self.is_asked or len(words) < LEAST_LATIN_WORDS) and self.reads_latin(around):
+        if (self.is_asked or _num_long(words) < LEAST_LATIN_WORDS) and self.reads_latin(around):
             return around
         return latin_language_of(" ".join(words), self.latin)
 
@@ -149,6 +150,11 @@ class Languages:
             yield word.start, known or language_of_letters("HIRAGANA" if is_japanese else word.script, word.text)
 
 
+def _num_long(words: Sequence[str]) -> int:
+    """How many of the words are no single letters, such as those that number things."""
+    return sum(len(word) > 1 for word in words)
+
+
 def _num_opening(letters: str, start: int) -> int:
     """How many characters before a word belong to it."""
     found = _OPENING.search(letters[max(0, start - _MAX_OPENING_CHARS) : start])
@@ -156,7 +162,9 @@ def _num_opening(letters: str, start: int) -> int:
 
 
 def _words(text: str, offset: int) -> Iterator[_Word]:
-    """The words of a text, each of one script. A Greek letter that stands alone is a symbol, and no word."""
+    """The words of a text, each of one script. A Greek letter that stands alone is a symbol, and no word, and so are Latin
+    letters beside a digit: those of a unit or of a code.
+    """
     for match in _WORD.finditer(text):
         scripts = [script_of(character) for character in match.group()]
         if _ALPHABETS.issuperset(scripts):
@@ -168,5 +176,6 @@ def _words(text: str, offset: int) -> Iterator[_Word]:
         for script, group in groupby(enumerate(scripts, start), lambda each: each[1]):
             (first, _), *others = group
             end = others[-1][0] + 1 if others else first + 1
-            if script:
+            is_beside_digit = text[first - 1 : first].isdigit() or text[end : end + 1].isdigit()
+            if script and not (script == LATIN and is_beside_digit):
                 yield _Word(offset + first, text[first:end], script)

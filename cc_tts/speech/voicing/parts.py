@@ -170,7 +170,7 @@ class Voicing:
         except LanguageUnsupported as error:
             return RefusedContent(part.text, error.detail, part.marks)
         asked = self.asked_language(content)
-        keeps_language = (is_whole or scripts_of(language) == {LATIN}) if asked is None else language == asked
+        keeps_language = scripts_of(language) == {LATIN} if asked is None else language == asked
         return replace(
             part, voice=voice.id, language=content.language if keeps_language else language, is_of_one_voice=True
         )

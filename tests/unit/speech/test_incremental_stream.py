@@ -99,7 +99,7 @@ async def test_each_segment_is_spoken_by_a_voice_of_its_language_and_digits_foll
         await asyncio.sleep(0.1)
     await scene.ended()
     assert [content.voice for content in scene.opened] == ["li", "li", "li", "ann", "ann", "li"]
-    assert [content.language for content in scene.opened] == [None, "zh", None, None, "en", None]
+    assert [content.language for content in scene.opened] == ["zh", "zh", "zh", None, "en", "zh"]
     assert scene.text.voice == LI
     assert not any(content.may_cache for content in scene.opened)
 

@@ -95,6 +95,9 @@ def spoken(content: TextContent, *, voice: str = "") -> list[tuple[str | None, s
         ("Write to a@b.com or https://b.com/您 now, dear 王.", None),
         ("<b>您好</b> and {name} hello there", [("cmn", "<b>您好</b> "), ("heart", "and {name} hello there")]),
         ("12.5", [("heart", "12.5")]),
+        ("血糖6.1mmol/L，步行2km，用时1h20min。", [("cmn", "血糖6.1mmol/L，步行2km，用时1h20min。")]),
+        ("税号91310115MA1K3Y2X8P。", [("cmn", "税号91310115MA1K3Y2X8P。")]),
+        ("套餐A(￥399)、B(￥699)、C(￥999)。", [("cmn", "套餐A(￥399)、B(￥699)、C(￥999)。")]),
     ],
 )
 @pytest.mark.parametrize("voice", [None, "heart"])
@@ -148,6 +151,12 @@ def test_a_foreign_part_is_read_by_the_rules_of_its_language() -> None:
     assert isinstance(english, TextContent)
     assert isinstance(chinese, TextContent)
     assert (english.language, chinese.language) == ("en-GB", "zh")
+
+
+def test_words_of_a_voice_that_is_not_of_latin_letters_are_read_by_the_rules_of_its_language() -> None:
+    (part,) = voicing().parts(TextContent("BMI 23.6，", context_language="zh"))
+    assert isinstance(part, TextContent)
+    assert (part.voice, part.language) == ("cmn", "zh")
 
 
 def test_words_that_tell_no_language_are_in_that_of_the_words_before() -> None:

@@ -63,6 +63,7 @@ from cc_tts.speech.voicing.parts import Voicing
 from cc_tts.text.characters import has_speech
 from cc_tts.text.chunker import SLICE_CHARS, Chunker, Chunking
 from cc_tts.text.language import detect_language, latin_language, rule_set
+from cc_tts.text.markup.markdown import has_words
 from cc_tts.text.markup.unspoken import said_of
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.process.client import TextPreparation, TextProcess
@@ -211,7 +212,7 @@ class SpeechSource:
         num_chars = sum(len(each.text) + sum(len(other.spoken) for other in each.replacements) for each in texts)
         if num_chars > limit:
             raise TextTooLong(f"{num_chars} characters; tts.max_text_chars is {limit}")
-        if isinstance(content, TextContent) and not has_speech(self._said(content)):
+        if isinstance(content, TextContent) and not self._has_words(content):
             raise NothingToSay("the text has no letter and no digit that is spoken")
         if isinstance(content, SequenceContent) and all(isinstance(each, MarkContent) for each in content.parts):
             raise NothingToSay("the SSML document has no letter, no digit and no break")
@@ -310,7 +311,7 @@ class SpeechSource:
                 says_numbers=voice.engine == COSYVOICE2,
                 before=content.before,
                 markup=content.markup,
-                strips_markup=content.strips_markup and config.markdown == "strip",
+                strips_markup=self._strips_markup(content),
             ),
             gain_db=round(self._levels.gain_db(voice) + content.gain_db, 1),
             speed=min(max(speed * content.rate, MIN_SPEED), MAX_SPEED),
@@ -362,10 +363,15 @@ class SpeechSource:
         _refuse(parts)
         return [part for part in parts if isinstance(part, TextContent)]
 
+    def _strips_markup(self, content: TextContent) -> bool:
+        return content.strips_markup and self._config.markdown == "strip"
+
+    def _has_words(self, content: TextContent) -> bool:
+        return has_words(content.text, content.markup) if self._strips_markup(content) else has_speech(content.text)
+
     def _said(self, content: TextContent) -> str:
         """The text without the reasoning of a model and the like."""
-        is_kept = not content.strips_markup or self._config.markdown != "strip"
-        return content.text if is_kept else said_of(content.text, content.markup)
+        return said_of(content.text, content.markup) if self._strips_markup(content) else content.text
 
     def _voice(self, part: TextContent) -> Voice:
         return self.engine.resolve_voice(part.voice, None)

@@ -149,6 +149,13 @@ async def test_without_an_offset_only_the_audio_is_told(server: Server) -> None:
         assert told["audio_played_ms"] == pytest.approx(flux.audio_ms, abs=1)
 
 
+@pytest.mark.parametrize("text", ["😀", "<think>They want the balance.</think>"])
+async def test_a_turn_of_which_nothing_is_spoken_says_so(server: Server, text: str) -> None:
+    async with connected(server) as flux:
+        await flux.turn(text)
+        assert (await flux.until("Warning", "Flushed"))["code"] == "NO_SYNTHESIZABLE_TEXT"
+
+
 async def test_interruptions_of_nothing_are_warnings(server: Server) -> None:
     async with connected(server) as flux:
         assert (await flux.interrupt())["code"] == "NO_ACTIVE_SPEECH"

@@ -8,6 +8,7 @@ import json
 import struct
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from typing import Any, cast
 
 import av
 import pytest
@@ -17,6 +18,9 @@ from cc_tts.api.plugs import speech_context
 from cc_tts.errors import EngineFailed, NothingToSay, UnknownVoice
 from cc_tts.media.synthetic_label import COMMENT
 from cc_tts.speech.prompt import TextContent
+from cc_tts.speech.source import SpeechSource
+from cc_tts.text.normalizer import Normalizer
+from tests.fakes.fake_engine import FakeEngine
 from tests.fakes.running_api import RunningApi, eventually, make_config, running_api
 from tests.fakes.served_call import refusal
 from tests.support.captured_logs import capture_logs
@@ -97,6 +101,26 @@ async def test_a_refusal_has_the_message_that_clients_of_openai_print(
     said = {"message": problem["detail"], "type": "invalid_request_error", "code": problem["code"], "param": param}
     assert problem["error"] == said
     assert "error" not in (await api.ask("POST", "/v1/calls", body)).json
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"input": "{name}"}, 422),
+        ({"ssml": '<speak><say-as interpret-as="date">...</say-as></speak>'}, 422),
+        ({"ssml": '<speak><mark name="m"/>One.</speak>'}, 200),
+        ({"ssml": '<speak><break time="100ms"/></speak>'}, 200),
+    ],
+)
+async def test_words_of_which_nothing_is_left_are_refused_before_the_first_byte(
+    body: dict[str, object], status: int
+) -> None:
+    config = make_config()
+    source = SpeechSource(cast("Any", FakeEngine()), Normalizer(), config.tts)
+    async with running_api(config, speech_source=source) as api:
+        answered = await api.ask("POST", PATH, body | {"response_format": "pcm"})
+    assert answered.status == status
+    assert status == 200 or answered.json["code"] == "nothing_to_say"
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ event loop.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
@@ -68,7 +69,8 @@ class Speech:
         self._request = request
         self._stream = stream
         self._chunks = aiter(stream)
-        self._first: SpeechChunk | None = None
+        self._begun: deque[SpeechChunk] = deque()
+        """Holds what came up to the first audio."""
         self._num_bytes = 0
         self._is_cached = False
         self._awaits_text = False
@@ -79,9 +81,10 @@ class Speech:
         Raises:
             NoAudio: the text was synthesised, and not one sample came of it.
         """
-        self._first = await self._next()
-        if self._first is None:
-            raise NoAudio("the text was synthesised, and not one sample came of it")
+        while not self._begun or not self._begun[-1].data:
+            if (chunk := await self._next()) is None:
+                raise NoAudio("the text was synthesised, and not one sample came of it")
+            self._begun.append(chunk)
 
     async def chunks(self) -> AsyncIterator[SpeechChunk]:
         """The audio as it is synthesised.
@@ -91,15 +94,12 @@ class Speech:
             EngineFailed: no chunk came for :data:`CHUNK_TIMEOUT_S`, or synthesis broke off.
             LanguageUnsupported: no voice speaks what comes next of a text that is growing.
         """
-        first, self._first = self._first, None
-        chunk = first or await self._next()
-        while chunk is not None:
+        while (chunk := self._begun.popleft() if self._begun else await self._next()) is not None:
             if chunk.refused_because:
                 raise LanguageUnsupported(chunk.refused_because)
             self._num_bytes += len(chunk.data)
             self._is_cached = self._is_cached or chunk.cached
             yield chunk
-            chunk = await self._next()
         self.reason = CompletionCause.NORMAL
 
     async def cancel(self) -> None:

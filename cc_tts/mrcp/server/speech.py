@@ -182,11 +182,8 @@ class MrcpSpeech:
         except UnicodeDecodeError:
             raise MalformedRequest(f"the text is not {self._opened.charset}") from None
         words = self._words(style)
-        content: Content
-        if self._opened.markup == "ssml":
-            content = from_ssml(text, words, pointer="")
-        else:
-            content = replace(words, text=clean(text), strips_markup=False)
+        is_ssml = self._opened.markup == "ssml"
+        content: Content = from_ssml(text, words, pointer="") if is_ssml else replace(words, text=clean(text))
         if self._lexicons:
             content = await asyncio.to_thread(with_texts, content, self._pronounced)
         await self._services.source.match_lexicons(content)

@@ -11,7 +11,8 @@ from itertools import takewhile
 from typing import Final
 
 from cc_tts.text.alignment import substituted
-from cc_tts.text.markup.unspoken import AT_BEGINNING, MarkupState, scan
+from cc_tts.text.characters import has_speech
+from cc_tts.text.markup.unspoken import AT_BEGINNING, MarkupState, scan, state_of_whole
 from cc_tts.text.substitution import rewriter
 
 _LIST_ITEM = r"(?P<indent>[ \t]*)(?:[-*+•]|(?P<number>\d{1,3})[.)])[ \t]+(?:\[[ xX]\][ \t]+)?(?P<text>[^\n]+)$"
@@ -32,6 +33,8 @@ _NAMES_NUMBERS = re.compile(
     r"(?i)(?:(?<![序几])[号號]|(?<!尺)[码碼]|尾[号數数]|电话|電話|手机|手機|邮编|\b(?:id|no\.?|numbers?|codes?|pin|ref|sku|phone|zip|room))"
     r"(?:[（(][^|]*[）)])?\**\s*$"
 )
+_SLICE_CHARS: Final = 200
+"""A text is searched for something to say in slices of this length; unmeasured."""
 _ENDS_WITH_MARK = re.compile(r"[.!?…:;,。！？；：，、][\"'”’)\]*_]*\s*$")
 
 
@@ -145,3 +148,12 @@ class MarkupStripper:
         text = _without_links_and_tags(without_blocks(text))
         self.has_placeholder |= _PLACEHOLDER.search(text) is not None
         return _without_inline_markup(_without_placeholders(text))
+
+
+def has_words(text: str, state: MarkupState = AT_BEGINNING) -> bool:
+    """Whether words are left when the markup of a text, which goes on in ``state``, is taken out. A text of markup alone is
+    searched to its end, others to their first words.
+    """
+    stripper = MarkupStripper(state_of_whole(text) if state == AT_BEGINNING else state)
+    slices = (text[at : at + _SLICE_CHARS] for at in range(0, len(text), _SLICE_CHARS))
+    return any(has_speech(stripper.strip(each)) for each in slices)

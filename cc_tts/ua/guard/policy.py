@@ -14,6 +14,7 @@ from cc_tts.ua.guard.digest import Credentials, DigestGuard, Finding, MalformedC
 from cc_tts.ua.guard.limits import PeerList, SourceLimits, Verdict, source_of
 from cc_tts.ua.messages import RefusedCause, UaSettings
 from cc_tts.ua.sip import message as sip_message
+from cc_tts.ua.sip.uri import fault_of_target
 
 MAX_WRONG_ANSWERS: Final = 10
 """One user name of a source gets 403 after this many wrong passwords in :data:`WRONG_ANSWERS_WINDOW_S`; unmeasured."""
@@ -104,7 +105,7 @@ class InboundPolicy:
             return refusal
         if self._is_cut(message):
             return self._refuse("too_long", host, _TOO_LONG)
-        refusal = _unusable(method, message, is_ambiguous=is_ambiguous)
+        refusal = _unusable(method, message, self._settings.sip.transports, is_ambiguous=is_ambiguous)
         if refusal is not None and refusal.code == _BAD_REQUEST:
             return self._refuse("malformed", host, refusal)
         return refusal
@@ -188,16 +189,29 @@ class InboundPolicy:
         return refusal
 
 
-def _unusable(method: str, message: str, *, is_ambiguous: bool) -> Refusal | None:
+def _unusable(method: str, message: str, transports: tuple[str, ...], *, is_ambiguous: bool) -> Refusal | None:
     if is_ambiguous:
         return Refusal(_BAD_REQUEST, reason="Line ends or a header that may come once")
     if fault := sip_message.contradiction(message):
         return Refusal(_BAD_REQUEST, reason=fault)
     if not sip_message.is_for_sip(message):
         return Refusal(416)
-    if method in _TARGETING and sip_message.has_foreign_uri(message, "contact", "record-route"):
+    if method not in _TARGETING:
+        return None
+    if sip_message.has_foreign_uri(message, "contact", "record-route"):
         return Refusal(_BAD_REQUEST, reason="Contact or Record-Route is no SIP URI")
+    if sip_message.dialog_of(message) is None and (fault := _fault_of_next_hop(message, transports)):
+        return Refusal(_BAD_REQUEST, reason=fault)
     return None
+
+
+def _fault_of_next_hop(message: str, transports: tuple[str, ...]) -> str:
+    """Return why our requests in the dialog of this request could not be sent, where PJSIP says 500 alone."""
+    for name in ("Record-Route", "Contact"):
+        if value := sip_message.header_value(message, name):
+            fault = fault_of_target(sip_message.first_uri(value), transports)
+            return f"{name}: {fault}" if fault else ""
+    return ""
 
 
 def _credentials(message: str) -> list[Credentials]:

@@ -101,6 +101,12 @@ def _has_sip_uris(value: str) -> bool:
     return bool(addresses) and all(_SIP_URI.fullmatch(uri_of(address)) for address in addresses)
 
 
+def first_uri(value: str) -> str:
+    """Return the first URI of a header that lists addresses; empty if there is none."""
+    addresses = _ADDRESSES.findall(_QUOTED.sub("", value))
+    return uri_of(addresses[0]) if addresses else ""
+
+
 def contact_lifetimes(message: str) -> list[str]:
     """Return ``expires`` of the addresses in Contact (RFC 3261 §20.10), as written."""
     values = header_values(message, "contact")

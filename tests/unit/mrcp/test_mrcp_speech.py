@@ -73,6 +73,14 @@ def jump(style: Style = Style(), played_ms: float = 100.0) -> JumpSpeech:  # noq
     return JumpSpeech(1, played_ms, 0, "second", style)
 
 
+async def test_markup_and_reasoning_are_taken_out_of_a_plain_text() -> None:
+    bench = Bench("<think>Five, I guess.</think>**Total:** five dollars.")
+    await bench.until(SpeechOver)
+    assert [each for stream in bench.engine.streams for each in stream.pushed] == ["Total: five dollars."]
+    nothing = Bench("<think>Hm.</think>")
+    assert cast("SpeechTaken", await nothing.until(SpeechTaken)).code == "nothing_to_say"
+
+
 async def test_a_speech_that_is_closed_while_it_jumps_ends() -> None:
     bench = Bench()
     await bench.until(SpeechTaken)

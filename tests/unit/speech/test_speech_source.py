@@ -39,6 +39,18 @@ from tests.support.captured_logs import capture_logs
 pytestmark = pytest.mark.unit
 
 RATE_HZ = 8000
+MARKUP_ALONE = (
+    "![](https://example.com/a.png)",
+    "[](https://example.com)",
+    "<br/><hr>",
+    "&nbsp;&nbsp;",
+    "{name}",
+    "~~old~~",
+    '{"a": {}}',
+    "| | |\n|---|---|",
+    "<think>x</think><br/>",
+)
+"""Nothing is left of these when their markup is taken out."""
 
 
 def make(engine: FakeEngine | None = None, **config: Any) -> SpeechSource:
@@ -143,6 +155,7 @@ async def test_tones_and_silence() -> None:
         (TextContent("x" * 101), TextTooLong),
         (TextContent(" … !"), NothingToSay),
         (TextContent(""), NothingToSay),
+        *((TextContent(text), NothingToSay) for text in MARKUP_ALONE),
         (TextContent("hi", voice="nobody"), UnknownVoice),
         (TextContent("hi", language="xx"), LanguageUnsupported),
         (ToneContent("no such tone"), Unprocessable),
@@ -179,6 +192,13 @@ def test_a_default_voice_that_does_not_exist_is_found_at_the_start() -> None:
 def test_instructions_of_a_route_whose_voice_takes_none_are_told_at_the_start() -> None:
     routes = {"a": RouteConfig(instructions="speak calmly"), "b": RouteConfig()}
     assert make().check_voices(routes) == ["routes.a.instructions: the voice en-us takes no instructions"]
+
+
+@pytest.mark.parametrize("text", MARKUP_ALONE)
+def test_a_greeting_of_markup_alone_is_found_at_the_start(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"routes\.a\.greeting"):
+        make().check_voices({"a": RouteConfig(greeting=text)})
+    assert make(markdown="keep").check_voices({"a": RouteConfig(greeting="{name}")}) == []
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cc_tts.text.markup.markdown import MarkupStripper
+from cc_tts.text.markup.markdown import MarkupStripper, has_words
 from cc_tts.text.normalizer import Normalizer
 
 pytestmark = pytest.mark.unit
@@ -68,3 +68,21 @@ def test_numbers_below_a_heading_that_names_them_also_when_the_table_comes_in_pa
     )
     said = "".join(map(stripper.strip, parts))
     assert re.findall(r"\d[\d ]*\d", said) == ["8 8 2 1 3", "120", "8 8 2 1 4", "130", "456", "789"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Hi", True),
+        ("{name}", False),
+        ("{name} " * 25, False),
+        ("<br/>" * 500 + "1", True),
+        ("<!-- a -->", False),
+        ("I think so.</think>", False),
+        ("I think so.</think>So do I.", True),
+        ('{"reply": "Hello"}', True),
+        ("", False),
+    ],
+)
+def test_whether_something_is_left_of_a_text(text: str, *, expected: bool) -> None:
+    assert has_words(text) is expected

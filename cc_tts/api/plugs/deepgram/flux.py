@@ -205,7 +205,7 @@ class FluxConnection(TextsInTurn):
 
     def final(self, context_id: str) -> Messages:
         ended = self.dropped(context_id)
-        if self._turns[context_id].aligner:
+        if self._turns[context_id].audio_ms:
             return ended
         return [self._warning("NO_SYNTHESIZABLE_TEXT", "there is nothing to say in the turn"), *ended]
 

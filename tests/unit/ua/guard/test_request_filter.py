@@ -320,7 +320,29 @@ def test_requests_must_be_answerable(line: str) -> None:
         '"a, <b>" <sips:[::1]>, <sip:%41@b?h=1>',
         "<sip:1_u~(t!)&i=$/c?,/;;*@b>",
     ):
-        assert filtered.receive("INVITE", f"Contact: {good}") == "passed", good
+        assert filtered.receive("INVITE", f"Contact: {good}", "Record-Route: <sip:p;lr>") == "passed", good
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "<sip:a@h;transport=foo>",
+        "<sip:a@h;transport=tls>",
+        "<sips:a@h>",
+        "<sip:a@[2001:db8::1]>",
+        '"a, b" <sip:h;maddr=[::1]>',
+    ],
+)
+def test_requests_in_the_dialog_must_have_a_way(where: str) -> None:
+    filtered = Filtered()
+    contact, proxy = f"Contact: {where}", "Record-Route: <sip:p;lr;transport=TCP>"
+    assert filtered.receive("INVITE", contact) == 400
+    assert filtered.receive("INVITE", "Contact: <sip:a@h>", f"Record-Route: {where}", proxy) == 400
+    assert filtered.refused() == {"malformed": 2}
+    assert filtered.receive("INVITE", contact, proxy) == "passed", "the proxy has a way"
+    assert filtered.receive("UPDATE", contact, to_tag="ours") != 400, "the dialog may go by a proxy"
+    served = Filtered('sip.transports=["udp", "tcp", "tls"]', 'tls.certificate_file="c"', 'tls.private_key_file="k"')
+    assert served.receive("INVITE", "Contact: <sips:a@h;transport=tls>") == "passed"
 
 
 def test_exempt_peers_are_not_asked() -> None:

@@ -16,9 +16,9 @@ from cc_tts.softphone.facts import CallFacts, ending_of
 from cc_tts.softphone.library import pj
 from cc_tts.softphone.plan import DialPlan, parse_key_plan, read_play
 from cc_tts.softphone.report import CallReport, Ending, RecordingReport, rtp_report
-from cc_tts.softphone.rtp.endpoint import RtpEndpoint, Said, open_socket
+from cc_tts.softphone.rtp.endpoint import RtpEndpoint, open_socket
 from cc_tts.softphone.rtp.packets import PAYLOAD_TYPES, RATE_HZ, Keypress
-from cc_tts.softphone.rtp.receiver import Packet, RtpReceiver
+from cc_tts.softphone.rtp.receiver import Interval, Packet, RtpReceiver
 from cc_tts.ua.pjsip.sip_thread import SipThread, callback, pj_detail
 from cc_tts.ua.sip.reason import remote_reasons
 
@@ -106,7 +106,7 @@ class SoftphoneCall:
         self._rtp.say(octets, after_ms=after_ms)
 
     @property
-    def said(self) -> list[Said]:
+    def said(self) -> list[Interval]:
         return self._rtp.said
 
     def listen(self, listener: Callable[[Packet], object]) -> None:

@@ -14,7 +14,7 @@ from typing import Final, Literal, Protocol
 from cc_tts.clock import NS_PER_MS, Clock
 from cc_tts.softphone.probe.ear import PAUSE_MS, WAIT_MS, Ear
 from cc_tts.softphone.probe.plan import INTERRUPT_AFTER_S, KEY_WAIT_S, MAX_WORDS_S, CallerWords, ProbePlan
-from cc_tts.softphone.rtp.endpoint import Said
+from cc_tts.softphone.rtp.receiver import Interval
 
 Wait = Literal["greeting", "end of the greeting", "words", "answer", "stop", "end of the answer"]
 Steps = Generator[None, None, bool]
@@ -26,7 +26,7 @@ class Line(Protocol):
     """The telephone of the caller."""
 
     @property
-    def said(self) -> list[Said]:
+    def said(self) -> list[Interval]:
         """All that was said so far; the end of the last is ``None`` while it is being said."""
 
     def speak(self, pcm: bytes) -> None:
@@ -117,7 +117,7 @@ class Caller:
         else:
             yield from self._pause(KEY_WAIT_S)
 
-    def _has_answered(self, said: Said) -> bool:
+    def _has_answered(self, said: Interval) -> bool:
         """Whether the agent speaks since the caller has finished; a murmur into the caller's words is no answer to them."""
         assert said.end_ns is not None
         begun_ns, known_ns = self._ear.begun_ns, said.end_ns + (PAUSE_MS + WAIT_MS) * NS_PER_MS

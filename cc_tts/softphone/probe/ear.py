@@ -19,7 +19,7 @@ from cc_tts.audio import BYTES_PER_SAMPLE
 from cc_tts.clock import NS_PER_MS
 from cc_tts.media.speech_activity import is_audible
 from cc_tts.softphone.rtp.packets import RATE_HZ, SAMPLES_PER_PACKET
-from cc_tts.softphone.rtp.receiver import Packet
+from cc_tts.softphone.rtp.receiver import Interval, Packet
 from cc_tts.vad.detector import LegAudio, VoiceDetector
 from cc_tts.vad.silero import WINDOW_MS
 from cc_tts.vad.speech import Listening, SpeechStarted, SpeechStopped
@@ -52,14 +52,6 @@ _TS_MOD: Final = 1 << 32
 _NS_PER_SAMPLE: Final = 1_000_000_000 // RATE_HZ
 
 
-@dataclass(slots=True)
-class Speech:
-    """A stretch of speech on CLOCK_MONOTONIC; its end is ``None`` while it goes on."""
-
-    begin_ns: int
-    end_ns: int | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class Gap:
     """Silence in the timeline that the sender did not mean, in samples: packets were lost, or came late."""
@@ -81,7 +73,7 @@ class Ear:
         self.pcm = bytearray()
         self.origin_ns = 0
         """Instant of the first sample; 0 before there is one."""
-        self.speech: list[Speech] = []
+        self.speech: list[Interval] = []
         self.gaps: list[Gap] = []
 
     @property
@@ -160,7 +152,7 @@ class Ear:
         for found in self._detector.push([LegAudio(_AGENT, is_sent=False, at_ns=at_ns, pcm=pcm)]):
             match found.edge:
                 case SpeechStarted(onset_ns=onset_ns):
-                    self.speech.append(Speech(self._sound_before(onset_ns)))
+                    self.speech.append(Interval(self._sound_before(onset_ns)))
                 case SpeechStopped(end_ns=end_ns):
                     self.speech[-1].end_ns = end_ns
 

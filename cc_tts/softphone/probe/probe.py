@@ -19,9 +19,8 @@ from cc_tts.softphone.probe.plan import ENCODERS, CallerWords, ProbePlan
 from cc_tts.softphone.probe.report import CutWord, DetectorReport, ProbeReport, probe_report
 from cc_tts.softphone.probe.turns import Act, Stretch, turns_of
 from cc_tts.softphone.report import CallReport
-from cc_tts.softphone.rtp.endpoint import Said
 from cc_tts.softphone.rtp.packets import RATE_HZ, Keypress, event_code
-from cc_tts.softphone.rtp.receiver import Packet
+from cc_tts.softphone.rtp.receiver import Interval, Packet
 from cc_tts.vad.detector import VoiceDetector
 from cc_tts.vad.silero import SileroModel, find_model
 
@@ -59,7 +58,7 @@ class Probe:
     # the caller's line ----------------------------------------------------------------------------------------------
 
     @property
-    def said(self) -> list[Said]:
+    def said(self) -> list[Interval]:
         assert self._call is not None
         return self._call.said
 

@@ -11,7 +11,6 @@ import select
 import socket
 import struct
 import threading
-from dataclasses import dataclass
 from typing import Final
 
 from cc_tts import logs
@@ -20,7 +19,7 @@ from cc_tts.clock import NS_PER_MS, Clock
 from cc_tts.errors import ProcessFailed
 from cc_tts.softphone.rtp import rtcp
 from cc_tts.softphone.rtp.packets import Keypress, OutgoingStream
-from cc_tts.softphone.rtp.receiver import Key, ReportEvent, RtpReceiver
+from cc_tts.softphone.rtp.receiver import Interval, Key, ReportEvent, RtpReceiver
 from cc_tts.softphone.sdp import RemoteAudio
 
 log = logs.get(__name__)
@@ -42,14 +41,6 @@ _FIRST_REPORT_NS: Final = 1_000_000_000
 """The time until the first report, which may come at once (§6.2), and between one and another that answers a report of
 the far side, which measures the round trip by it.
 """
-
-
-@dataclass(slots=True)
-class Said:
-    """Audio that was sent: from its first packet to the end of its last; that is ``None`` while it is being sent."""
-
-    begin_ns: int
-    end_ns: int | None = None
 
 
 def wall_offset_ns(clock: Clock) -> int:
@@ -125,7 +116,7 @@ class RtpEndpoint:
         self._next_tick_ns = clock.now_ns() + _TICK_NS
         self.packets_sent = 0
         self.keys_sent: list[Key] = []
-        self.said: list[Said] = []
+        self.said: list[Interval] = []
         self.round_trip_ms: float | None = None
         """The last one that the far side's reports tell (RFC 3550 §6.4.1)."""
         self._thread.start()
@@ -201,7 +192,7 @@ class RtpEndpoint:
         if was_saying and not self._stream.is_saying:
             self.said[-1].end_ns = sent_ns
         if begins_to_say:
-            self.said.append(Said(sent_ns))
+            self.said.append(Interval(sent_ns))
             self._report_event("saying", sent_ns)
         if key is not None:
             self.keys_sent.append(Key(key.digit, sent_ns, key.duration_ms))

@@ -42,6 +42,14 @@ class Packet(NamedTuple):
 
 
 @dataclass(slots=True)
+class Interval:
+    """Speech or other audio from one instant to another; ``end_ns`` is ``None`` while it goes on."""
+
+    begin_ns: int
+    end_ns: int | None = None
+
+
+@dataclass(slots=True)
 class Talkspurt:
     """Speech without a pause, from the arrival of its first packet to the end of its last; the report fills in the ms."""
 

@@ -8,7 +8,7 @@ from cc_tts.clock import NS_PER_MS
 from cc_tts.softphone.probe.caller import Caller
 from cc_tts.softphone.probe.ear import PAUSE_MS
 from cc_tts.softphone.probe.plan import CallerWords, ProbePlan
-from cc_tts.softphone.rtp.endpoint import Said
+from cc_tts.softphone.rtp.receiver import Interval
 
 pytestmark = pytest.mark.unit
 
@@ -53,9 +53,9 @@ class Agent:
         self.keys.append(digit)
 
     @property
-    def said(self) -> list[Said]:
+    def said(self) -> list[Interval]:
         return [
-            Said(begin_ms * NS_PER_MS, end_ms * NS_PER_MS if end_ms <= self.now_ms else None)
+            Interval(begin_ms * NS_PER_MS, end_ms * NS_PER_MS if end_ms <= self.now_ms else None)
             for begin_ms, end_ms in self.sent
         ]
 

@@ -79,7 +79,6 @@ MIN_LIKENESS: Final = 0.7  # unmeasured
 
 
 def about_unknown_path(path: str) -> str:
-    """The 404 detail for an unknown path: the nearest route."""
     near = next(filter(None, map(_nearest_route, (path, f"/v1{path}", re.sub("^/[^/]*", "/v1", path)))), None)
     return "there is nothing at this path" + (
         f", did you mean {near}?" if near else "; GET /v1/openapi.json lists what there is"

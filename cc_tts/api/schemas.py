@@ -532,6 +532,5 @@ def check_text(text: str, pointer: str) -> None:
 
 
 def refuse(pointer: str, detail: str, *, when: bool) -> None:
-    """Raise ``Unprocessable`` about one field."""
     if when:
         raise Unprocessable.about(FieldError(pointer, detail))

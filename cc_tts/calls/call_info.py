@@ -111,7 +111,6 @@ class CallInfo:
         self.quality, self.levels = report.quality, report.levels
 
     def note_leg(self, snapshot: messages.CallSnapshot) -> None:
-        """Take in what a leg is like that another server had."""
         self.sip_call_id, self.tags = snapshot.sip_call_id or self.sip_call_id, snapshot.tags
         self.transport = snapshot.transport or self.transport
         self.held = snapshot.held_by != "none"

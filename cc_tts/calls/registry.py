@@ -109,7 +109,6 @@ class CallRegistry:
 
     @property
     def max_calls(self) -> int:
-        """How many there may be."""
         return self._ua.max_calls
 
     @property
@@ -226,7 +225,6 @@ class CallRegistry:
     # --- what the UA process reports -------------------------------------------------------------------------------------
 
     def on_ua_ready(self, build: Mapping[str, str]) -> None:
-        """A UA process is up, the first time or again."""
         log.info("sip_ready", **build)
 
     def on_ua_down(self, reason: str, call_ids: Collection[str]) -> None:

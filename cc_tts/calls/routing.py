@@ -173,7 +173,6 @@ def route_of(request_uri: str, config: Config, trunk: str = "") -> tuple[str, st
 
 
 def _style(tts_headers: Mapping[str, str], route: RouteConfig) -> TextContent:
-    """How words are spoken on the call."""
     return TextContent(
         "",
         voice=_named(tts_headers, "X-TTS-Voice", _VOICE) or route.voice or None,

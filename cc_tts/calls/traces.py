@@ -22,7 +22,6 @@ log = logs.get(__name__)
 
 
 def note_begin(call: CallInfo) -> None:
-    """Log that a call came in, or that our INVITE went out."""
     where = {"source": call.peer, "route": call.route} if call.direction == "inbound" else {"target": call.peer}
     _log(call, "call_incoming" if call.direction == "inbound" else "call_outgoing", transport=call.transport, **where)
 

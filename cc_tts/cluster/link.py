@@ -93,7 +93,6 @@ class PoolLink:
         return None if self._lost_ns is None else (self._clock.now_ns() - self._lost_ns) / 1e9
 
     def start(self) -> None:
-        """Connect, and go on until :meth:`stop`."""
         self._task = asyncio.create_task(self._live(), name="link to the pool")
 
     async def stop(self) -> None:

@@ -86,7 +86,6 @@ async def _asked(url: str, remote: RemoteConfig, path: str) -> AsyncIterator[tup
 
 
 def why(error: BaseException) -> str:
-    """Return what went wrong on the way to the pool."""
     match error:
         case CcTtsError():
             return error.detail

@@ -407,7 +407,6 @@ class PlayoutBuffer:
         self._queue.remove(queued)  # after the event, for positions()
 
     def _take(self, head: _Queued, num_bytes: int) -> bytes:
-        """Remove ``num_bytes``, all of them present, from the queue's head."""
         parts = []
         missing = num_bytes
         while missing:

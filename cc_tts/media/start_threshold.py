@@ -22,11 +22,9 @@ class StartThreshold:
 
     @property
     def current_ms(self) -> int:
-        """Return what the next utterance should start with, ms."""
         return round(self._current_ms)
 
     def underrun(self, missing_ms: float) -> None:
-        """Count an utterance that ran dry for ``missing_ms``."""
         self._current_ms = min(self.ceiling_ms, self._current_ms * _RISE + max(0.0, missing_ms))
 
     def smooth(self) -> None:

@@ -48,7 +48,6 @@ def _seconds(text: str) -> float:
 
 
 def build_parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
-    """Return the parser of ``cc-tts call``."""
     parser = argparse.ArgumentParser(
         prog="cc-tts call",
         description="Dial a SIP URI, record, and report packets and timing.",

@@ -215,7 +215,6 @@ class SoftphoneCall:
             self._report_event("held" if held_by else "unheld", self._clock.now_ns(), **held_by)
 
     def _report_event(self, event: str, at_ns: int, **values: Any) -> None:
-        """Enqueue the event. It may be called on any thread."""
         self._emit({"event": event, "call": self.plan.call, "at_ns": at_ns, **values})
 
     # the rest of the work, after libHandleEvents --------------------------------------------------------------------

@@ -186,7 +186,6 @@ def _ms(value: float | None) -> str:
 
 
 def figures(report: CallReport) -> list[tuple[str, str]]:
-    """The report for a person: names and values."""
     rows = _signalling_rows(report)
     if report.answered_at_ns is not None:
         rows += _media_rows(report)

@@ -227,7 +227,6 @@ class UaClient:
             )
 
     def listen(self, listener: UaListener) -> None:
-        """Set the listener, before :meth:`start`."""
         self._listener = listener
 
     async def adopt(self) -> None:
@@ -241,7 +240,6 @@ class UaClient:
 
     @property
     def has_adopted(self) -> bool:
-        """Whether :meth:`adopt` has found a process."""
         return any(each.is_adopted for each in self._everyone)
 
     @property
@@ -289,7 +287,6 @@ class UaClient:
 
     @property
     def max_calls(self) -> int:
-        """How many calls are taken at once by the processes that are up."""
         return sum(int(each.build.get("max_calls", "0")) for each in self._processes)
 
     @property

@@ -108,7 +108,6 @@ class Endpoint:
         self._restore()
 
     def put(self, delivery: Delivery) -> None:
-        """Send an event as soon as its turn comes."""
         if self.health.is_disabled:
             self._dropped(delivery, "disabled")
             return
@@ -119,13 +118,11 @@ class Endpoint:
         self._wake.set()
 
     async def drained(self) -> None:
-        """Wait until nothing waits and nothing is under way."""
         while self.num_in_flight or len(self.queue):
             self._idle.clear()
             await self._idle.wait()
 
     async def stop(self) -> None:
-        """Break off what is under way."""
         await cancel_all(self._running)
         await self._tasks.stop()
 

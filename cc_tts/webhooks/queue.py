@@ -98,7 +98,6 @@ class DeliveryQueue:
         return self._due[0][0] if self._due else None
 
     def finish(self, delivery: Delivery) -> None:
-        """The event that was taken needs no further attempt."""
         self._forget(delivery)
         self._advance(delivery)
 

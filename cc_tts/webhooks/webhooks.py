@@ -169,7 +169,6 @@ class Webhooks:
         return ""
 
     def settle(self, target: Target, delivery: Delivery) -> None:
-        """A durable event was taken or given up."""
         self._journal.settle(f"{target.name} {delivery.id}")
 
     def _of_call(self, webhook: CallWebhook) -> Endpoint | None:

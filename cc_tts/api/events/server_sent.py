@@ -37,7 +37,6 @@ OPEN_STREAMS: Final[web.AppKey[set[Subscription]]] = web.AppKey("open_event_stre
 
 
 def is_asked_for(request: web.Request) -> bool:
-    """Whether the client accepts server-sent events."""
     kinds = ",".join(request.headers.getall(hdrs.ACCEPT, ())).split(",")
     return CONTENT_TYPE in (kind.partition(";")[0].strip().lower() for kind in kinds)
 

@@ -40,7 +40,6 @@ class StoredResponse:
 
     @property
     def is_final(self) -> bool:
-        """Whether the response may be stored."""
         return self.status < _SERVER_ERRORS and self.status not in _TRY_AGAIN
 
 

@@ -53,7 +53,6 @@ async def get_open_api(request: web.Request) -> web.Response:
 
 
 def document(routes: Sequence[Route]) -> dict[str, Any]:
-    """The OpenAPI document of ``routes``."""
     refs, components = _schemas(routes)
     paths: dict[str, dict[str, Any]] = defaultdict(dict)
     for route in routes:

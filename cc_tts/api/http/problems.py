@@ -102,7 +102,6 @@ class Problem(msgspec.Struct, omit_defaults=True):
 
 
 def document(error: CcTtsError, *, instance: str) -> bytes:
-    """The problem document for ``error``."""
     detail = _clean(error.detail, MAX_DETAIL_CHARS)
     problem = Problem(
         type=TYPE_PREFIX + error.code,
@@ -156,7 +155,6 @@ def _body_of(error: CcTtsError, asked: Asked) -> tuple[bytes, str]:
 
 
 def response_for(error: CcTtsError, asked: Asked) -> web.Response:
-    """The response for ``error``, with the headers its status calls for."""
     status = error.http_status
     body, content_type = _body_of(error, asked)
     response = web.Response(body=body, status=status, content_type=content_type)

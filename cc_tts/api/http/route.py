@@ -149,5 +149,4 @@ class RouteTable(list[Route]):
 
 
 def camel_case(name: str) -> str:
-    """``name`` as generated clients write it."""
     return re.sub("_([a-z])", lambda match: match[1].upper(), name)

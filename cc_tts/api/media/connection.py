@@ -142,7 +142,6 @@ class Connection(ABC, Generic[T]):
 async def serve(
     request: web.Request, open_connection: Callable[[], Connection[Any]], *, max_frame_bytes: int
 ) -> web.StreamResponse:
-    """Answer a handshake and serve the connection that is then opened."""
     socket = websocket.new_socket(max_frame_bytes=max_frame_bytes, autoping=False)
     if not socket.can_prepare(request):
         raise UpgradeRequired("open this path with a WebSocket handshake (RFC 6455 §4.1)")

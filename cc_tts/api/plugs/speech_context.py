@@ -261,12 +261,10 @@ class SpeechContext:
         return self._was_flushed or (self._last in ".!?" and begins.isupper())
 
     def keep(self) -> None:
-        """The client says that the text will go on."""
         self._heard_s = self._loop.time()
         self._text.append("")
 
     def flush(self) -> None:
-        """Speak what has come, whatever follows."""
         self._text.flush()
         self._was_flushed = True
 

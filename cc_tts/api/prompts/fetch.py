@@ -34,7 +34,6 @@ class HttpFetch:
         await self._client.close()
 
     async def __call__(self, url: URL, *, etag: str = "", last_modified: str = "") -> Fetched:
-        """Get a file, or learn that a copy is still right."""
         headers = dict(_HEADERS)
         if etag:
             headers["If-None-Match"] = etag

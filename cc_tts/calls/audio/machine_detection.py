@@ -109,7 +109,6 @@ class MachineDetection:
             self._stop()
 
     def _lost(self) -> None:
-        """Nothing more will be found."""
         if self._call.amd_stage == "greeting":
             self._greeting_ended(self._since_answer_ms, "timeout")
         elif self._established_ns is not None:

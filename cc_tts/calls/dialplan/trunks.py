@@ -60,7 +60,6 @@ class Trunks:
         return None
 
     def note_registration(self, trunk: str, *, registered: bool) -> None:
-        """Take note of what a trunk's registrar has answered."""
         self._registered[trunk] = registered
         self._metrics.trunk_registered.labels(trunk=trunk).set(registered)
 

@@ -132,7 +132,6 @@ class DtmfCollector:
 
     @property
     def hides_keys(self) -> bool:
-        """Whether the caller's keys are secret now."""
         return self._hides_keys if self.gather is None else self.gather.request.sensitive
 
     def prompt_complete(self, utterance: Utterance) -> None:

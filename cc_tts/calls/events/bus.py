@@ -73,7 +73,6 @@ class Subscription(Outbox[Event]):
         super().__init__(max_queued, filter(self.wants, missed))
 
     def wants(self, event: Event) -> bool:
-        """Whether the filters let an event through."""
         if self._tenant and event.tenant != self._tenant:
             return False
         return self._call_id in (None, event.call_id) and (self._types is None or event.type in self._types)
@@ -235,7 +234,6 @@ class EventBus:
         return [event for event in self._history.values() if event.call_id == call_id]
 
     def forget_call(self, call_id: str) -> None:
-        """Drop the sequence count of a call that is no longer kept."""
         self._seq.pop(call_id, None)
 
     def forget(self, subscription: Subscription) -> None:

@@ -62,7 +62,6 @@ class Outbox(Generic[T]):
 
     @property
     def has_queued(self) -> bool:
-        """Whether an item waits to be taken."""
         return bool(self._queue)
 
     async def wait(self) -> bool:

@@ -45,7 +45,6 @@ class Disclosing:
         return said.first_speech_ns is None or said.error is not None or said.discard_cause is not None
 
     def check_heard(self, utterance: Utterance) -> None:
-        """Note an error if it has been played without a sound."""
         if utterance is self.utterance and utterance.first_speech_ns is None and utterance.error is None:
             utterance.error = UtteranceError(DisclosureFailed.code, "the disclosure had no sound")
 

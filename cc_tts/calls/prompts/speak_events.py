@@ -51,7 +51,6 @@ class SpeakEvents:
         self._log.info("speak", utterance_id=utterance.id, text_chars=utterance.text_chars, voice=utterance.voice)
 
     def started(self, utterance: Utterance) -> None:
-        """The first frame that carries speech was sent."""
         self._publish(
             types.SpeakStarted(
                 **utterance.event_fields,
@@ -96,7 +95,6 @@ class SpeakEvents:
             utterance.watcher.on_refused(utterance, words, chunk.refused_because)
 
     def complete(self, utterance: Utterance) -> None:
-        """Nothing more will be heard of it."""
         cause = utterance.completion_cause
         assert cause is not None
         self._publish(

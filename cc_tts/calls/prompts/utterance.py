@@ -129,7 +129,6 @@ class Utterance:
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing more will be heard of it."""
         return self.machine.state is UtteranceState.COMPLETE
 
     @property

@@ -405,7 +405,6 @@ class Relay(Follower):
 
 
 def tell_end(call: CallView, request: RelayRequest, cause: RelayCause, handoff_data: str = "") -> None:
-    """Send the last event of a relay, and count it."""
     call.services.metrics.relays_ended.labels(cause=cause).inc()
     log.info("relay_ended", call_id=call.id, relay_id=request.id, cause=cause)
     call.publish(

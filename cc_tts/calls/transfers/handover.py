@@ -38,7 +38,6 @@ class Handover:
         return transfer
 
     def check_idle(self) -> None:
-        """Raise ``TransferActive`` if a transfer runs."""
         if (running := self._running) is not None:
             raise TransferActive(f"transfer {running.id} runs on call {self._call.id}")
 
@@ -52,7 +51,6 @@ class Handover:
         return self.warm if self._transfer is None or self._transfer.is_over else self._transfer
 
     def restore(self, kept: KeptTransfer | None, told: Iterable[messages.TransferProgress]) -> None:
-        """Take up the transfer of a server before this one, if there was one."""
         if kept is not None and not self._call.waits_for_answer:  # which is routed again
             request = TransferRequest(
                 transfer_id=kept.id,
@@ -65,7 +63,6 @@ class Handover:
             self._transfer.restore(kept, told)
 
     def take(self, progress: messages.TransferProgress) -> None:
-        """Take in what the far side says of the REFER."""
         if self._transfer is not None:
             self._transfer.take(progress)
 
@@ -84,7 +81,6 @@ class Handover:
             self._transfer.command_failed(command)
 
     def prompt_complete(self, utterance: Utterance) -> None:
-        """Nothing more will be heard of a prompt."""
         if self._transfer is not None:
             self._transfer.prompt_complete(utterance)
 

@@ -203,7 +203,6 @@ class Transfer(ToldTransfer):
 
     @property
     def kept(self) -> KeptTransfer:
-        """The part of it that another server has to know."""
         request = self.request
         return KeptTransfer(
             id=self.id,

@@ -120,7 +120,6 @@ class MrcpSpeech:
         self._context.run(CURRENT.set, span)
 
     def begin(self) -> None:
-        """Look at the text, and speak it when its turn has come."""
         self._task = asyncio.create_task(self._first(), name="mrcp speech", context=self._context)
 
     def take(self, message: Message) -> None:
@@ -230,7 +229,6 @@ class MrcpSpeech:
         return SpeechJumped(self._opened.speech_id, at_ms, restarts)
 
     async def _speak(self, from_ms: float) -> None:
-        """Send the audio from this place on, and how it ended."""
         try:
             await self._produce(from_ms)
         except CcTtsError as error:

@@ -46,7 +46,6 @@ class Cut:
 
 
 def levels_of(pcm: bytes) -> Levels:
-    """The level of each block, dB relative to full scale."""
     samples = np.frombuffer(pcm, "<i2").astype(np.float64) / FULL_SCALE
     blocks = samples[: len(samples) // _BLOCK * _BLOCK].reshape(-1, _BLOCK)
     levels: Levels = 10 * np.log10(np.maximum((blocks * blocks).mean(axis=1), 1e-10))

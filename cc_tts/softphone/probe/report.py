@@ -228,7 +228,6 @@ def _findings(
 
 
 def rows(report: ProbeReport) -> list[tuple[str, str]]:
-    """The figures for a person: names and values."""
     packets, air, detector = report.packets, report.dead_air_ms, report.detector
     cuts = [sum(each.why == why for each in report.cut_words) for why in ("abrupt", "lost", "late")]
     stop = _spread(report.stop_ms) + (f", {report.num_not_stopped} not stopped" if report.num_not_stopped else "")

@@ -133,7 +133,6 @@ class RtpEndpoint:
             self._remote, self._is_sending = remote, is_sending
 
     def press(self, key: Keypress) -> None:
-        """Queue a key behind those that wait."""
         with self._lock:
             self._stream.press(key)
 

@@ -82,7 +82,6 @@ class TalkspurtDetector:
             self.finish()
 
     def finish(self) -> None:
-        """Close the talkspurt: the call is over."""
         if self._is_open:
             self._is_open = False
             self._report_event("speech_end", self.talkspurts[-1].end_at_ns)

@@ -97,7 +97,6 @@ class SourceLimits:
         return source not in self._buckets or self._bucket(source).requests >= 1
 
     def give_back(self, source: str) -> None:
-        """Take back what :meth:`ask` counted."""
         if source in self._buckets:
             bucket = self._bucket(source)
             bucket.requests = min(self._size, bucket.requests + 1)

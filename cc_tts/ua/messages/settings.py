@@ -101,7 +101,6 @@ class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def public_port(self) -> int:
-        """Where calls to us come in."""
         return self.sip.tls_port if self.sip.transports == ("tls",) else self.dispatcher_port or self.sip.port
 
     @property

@@ -42,5 +42,4 @@ def callback(function: Callable[P, None]) -> Callable[P, None]:
 
 
 def pj_detail(error: Any) -> str:
-    """Return the readable part of a ``pjsua2.Error``."""
     return str(getattr(error, "reason", "")) or str(error)

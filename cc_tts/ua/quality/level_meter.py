@@ -50,7 +50,6 @@ class LevelMeter:
 
 
 def mean_amplitude(pcm: bytes) -> float:
-    """Return the mean of the absolute values of samples of 16 bits."""
     return float(np.abs(np.frombuffer(pcm, "<i2").astype(np.int32)).mean()) if pcm else 0.0
 
 

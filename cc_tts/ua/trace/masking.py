@@ -41,7 +41,6 @@ _MASK: Final = bytes(each if each in b"\r\n \t" else ord("*") for each in range(
 
 
 def masked(message: bytes) -> bytes:
-    """Return a message with asterisks in place of its secrets."""
     lower = message.lower()
     spans = [
         match.span(1)

@@ -86,64 +86,6 @@ async def test_a_long_press_is_one_key_and_no_silence(server: Server) -> None:
     assert (data["result"], data["digits"]) == ("max_digits", "77")
 
 
-async def test_a_second_gather_a_stopped_one_and_a_hangup(server: Server, phone: SoftphoneProcess) -> None:
-    async with server.events() as log:
-        call_id = await phone.establish(server.uri("silent"), log)
-        first = await gather(server, call_id, prompt=ASK)
-        status, problem = await server.post(f"/v1/calls/{call_id}/gather", {})
-        assert (status, problem["code"]) == (409, "gather_active")
-        status, stopped = await server.delete(f"/v1/calls/{call_id}/gather")
-        assert (status, stopped["result"], stopped["state"]) == (200, "cancelled", "complete")
-        assert (await log.wait("call.gather_complete"))["data"]["gather_id"] == first["gather_id"]
-        await gather(server, call_id, gather_id="second", prompt=ASK)
-        await phone.hangup()
-        await log.wait("call.terminated")
-        data = [event["data"] for event in of_kind(log.events, "call.gather_complete")]
-        assert [each["result"] for each in data] == ["cancelled", "call_ended"]
-        kinds = [event["type"] for event in log.events]
-        assert kinds[::-1].index("call.gather_complete") > kinds[::-1].index("call.terminated")
-
-
-async def test_a_gather_that_is_asked_for_again_runs_once(server: Server, phone: SoftphoneProcess) -> None:
-    async with server.events() as log:
-        call_id = await phone.establish(server.uri("silent"), log)
-        headers = {"Idempotency-Key": f"ask-{call_id}"}
-        path, body = f"/v1/calls/{call_id}/gather", {"prompt": ASK}
-        first = await server.post(path, body, headers=headers)
-        assert first[0] == 201
-        assert await server.post(path, body, headers=headers) == first
-        await phone.dtmf("1#")
-        await log.several("call.gather_complete", 1)
-        assert len(of_kind(log.events, "speak.queued")) == 1
-        await phone.hangup()
-
-
-@pytest.mark.parametrize(
-    ("body", "status", "pointer"),
-    [
-        ({"max_digits": 0}, 422, "/max_digits"),
-        ({"min_digits": 5, "max_digits": 4}, 422, "/min_digits"),
-        ({"finish_on_key": "x"}, 422, "/finish_on_key"),
-        ({"initial_timeout_ms": 0}, 422, "/initial_timeout_ms"),
-        ({"prompt": {}}, 400, "/prompt/text"),
-        ({"prompt": {"text": "a", "tone": "beep"}}, 400, "/prompt"),
-        ({"prompt": {"text": "a", "then": "hangup"}}, 422, "/prompt/then"),
-        ({"prompt": {"text": "Hello", "voice": "nobody"}}, 422, "/prompt/voice"),
-        ({"digits": 4}, 400, "/digits"),
-    ],
-)
-async def test_what_is_wrong_with_a_gather_is_said(
-    server: Server, phone: SoftphoneProcess, body: Json, status: int, pointer: str
-) -> None:
-    async with server.events() as log:
-        call_id = await phone.establish(server.uri("silent"), log)
-        answered, problem = await server.post(f"/v1/calls/{call_id}/gather", body)
-        assert answered == status, problem
-        assert [error["pointer"] for error in problem["errors"]] == [pointer]
-        assert (await server.get(f"/v1/calls/{call_id}/gather"))[0] == 404
-        await phone.hangup()
-
-
 @pytest.mark.parametrize(("keys", "cause", "digits"), [("12#", "finish_key", "12"), ("9876", "max_digits", "9876")])
 async def test_a_dialplan_asks_for_keys_and_has_them_in_the_bye(
     collector: Server, keys: str, cause: str, digits: str

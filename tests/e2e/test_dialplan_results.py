@@ -53,11 +53,6 @@ async def test_a_call_that_has_nothing_to_say_before_its_hangup_is_refused_and_t
     assert all(call["ending"]["sip_code"] == 400 for call in await node.until_all_terminated())
 
 
-async def test_a_call_without_a_prompt_stays_up_where_nothing_asks_for_its_end(node: Server) -> None:
-    assert (await invite_once("silent", node.sip_port)).status == 200
-    assert (await invite_once("say", node.sip_port, headers=b"X-TTS-Then: stay\r\n")).status == 200
-
-
 async def test_the_then_of_a_route_ends_a_call_after_the_prompt_of_its_invite(node: Server) -> None:
     async with RawCaller("say", node.sip_port) as caller:
         await caller.establish(headers=b"X-TTS-Text: Hello.\r\n")

@@ -132,24 +132,6 @@ async def test_a_call_that_is_placed_carries_its_state_until_its_user_agent_dies
     await until_readyz(server, 200)
 
 
-async def test_defaults_change_what_is_spoken_from_then_on(server: Server, phone: SoftphoneProcess) -> None:
-    async with reading(server) as reader:
-        await phone.dial(server.uri("silent"))
-        call_id = (await reader.wait("call.established"))["call_id"]
-        path = f"/v1/calls/{call_id}"
-        status, answered = await server.post(f"{path}/speak", {"text": LONG_TEXT})
-        assert (status, answered["voice"]) == (201, "en-us")
-        assert (await server.patch(path, {"voice": "de", "speed": 2.0}))[0] == 200
-        for body, voice in (({"text": "Guten Tag"}, "de"), ({"text": "Hello", "voice": "en-gb"}, "en-gb")):
-            status, answered = await server.post(f"{path}/speak", body)
-            assert (status, answered["voice"]) == (201, voice)
-        status, problem = await server.patch(path, {"voice": "nobody", "speed": 1.0})
-        assert (status, problem["errors"][0]["pointer"]) == (422, "/voice")
-        assert (await server.get(path))[1]["speed"] == 2.0
-        await phone.hangup()
-        await reader.wait("call.terminated")
-
-
 async def test_a_drain_reaches_who_listens_and_another_run_is_410(tmp_path: Path, phone: SoftphoneProcess) -> None:
     for name in ("first", "second"):
         (tmp_path / name).mkdir()

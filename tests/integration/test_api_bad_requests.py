@@ -11,6 +11,7 @@ pytestmark = pytest.mark.integration
 
 SPEAK = "/v1/calls/c1/speak"
 PLAY = "/v1/calls/c1/play"
+GATHER = "/v1/calls/c1/gather"
 CALLS = "/v1/calls"
 LEXICON = "/v1/lexicons/crm"
 SPEECH = "/v1/audio/speech"
@@ -53,6 +54,16 @@ BAD: list[tuple[str, str, Any, int, str, tuple[str, ...]]] = [
     ("GET", "/v1/events?types=call.gone", None, 400, "malformed", ()),
     ("GET", "/v1/events?type=call.early", None, 400, "malformed", ()),
     ("GET", "/v1/events?call_id=" + "x" * 201, None, 400, "malformed", ()),
+    ("POST", GATHER, {"max_digits": 0}, 422, "unprocessable", ("/max_digits",)),
+    ("POST", GATHER, {"min_digits": 5, "max_digits": 4}, 422, "unprocessable", ("/min_digits",)),
+    ("POST", GATHER, {"finish_on_key": "x"}, 422, "unprocessable", ("/finish_on_key",)),
+    ("POST", GATHER, {"initial_timeout_ms": 0}, 422, "unprocessable", ("/initial_timeout_ms",)),
+    ("POST", GATHER, {"prompt": {}}, 400, "malformed", ("/prompt/text",)),
+    ("POST", GATHER, {"prompt": {"text": "a", "tone": "beep"}}, 400, "malformed", ("/prompt",)),
+    ("POST", GATHER, {"prompt": {"text": "a", "then": "hangup"}}, 422, "unprocessable", ("/prompt/then",)),
+    ("POST", GATHER, {"prompt": {"text": "hi", "voice": "nobody"}}, 422, "unknown_voice", ("/prompt/voice",)),
+    ("POST", GATHER, {"digits": 4}, 400, "malformed", ("/digits",)),
+    ("DELETE", GATHER, None, 404, "gather_not_found", ()),
     ("POST", "/v1/calls/c1/transfer", {}, 400, "malformed", ("/to",)),
     ("POST", "/v1/calls/c1/transfer", {"to": "tel:+1900"}, 422, "unprocessable", ("/to",)),
     ("POST", "/v1/calls/c1/transfer", {"to": BOB, "referred_by": "x"}, 422, "unprocessable", ("/referred_by",)),
@@ -176,6 +187,11 @@ BAD: list[tuple[str, str, Any, int, str, tuple[str, ...]]] = [
     ("POST", CALLS, {"to": "sip:bob@h:99999"}, 422, "unprocessable", ("/to",)),
     ("POST", CALLS, {"to": "sip:" + "b" * 600 + "@h"}, 422, "unprocessable", ("/to",)),
     ("POST", CALLS, {"to": BOB, "from": "sip:a b@h"}, 422, "unprocessable", ("/from",)),
+    ("POST", CALLS, {"to": BOB, "display_name": "a\r\nX: y"}, 422, "unprocessable", ("/display_name",)),
+    ("POST", CALLS, {"to": BOB, "asserted_identity": "sip:a@b>\r\nX: y"}, 422, "unprocessable", ("/asserted_identity",)),
+    ("POST", CALLS, {"to": BOB, "asserted_identity": "tel:+49 30"}, 422, "unprocessable", ("/asserted_identity",)),
+    ("POST", CALLS, {"to": BOB, "asserted_identity": "tel:+4930>,<tel:1"}, 422, "unprocessable", ("/asserted_identity",)),
+    ("POST", CALLS, {"to": BOB, "asserted_identity": "mailto:a@b"}, 422, "unprocessable", ("/asserted_identity",)),
     ("POST", CALLS, {"to": "x", "from": "y"}, 422, "unprocessable", ("/to", "/from")),
     ("POST", CALLS, {"to": BOB, "headers": {"X-A": "1\r\nVia: x"}}, 422, "unprocessable", ("/headers/X-A",)),
     ("POST", CALLS, {"to": BOB, "headers": {"X-A": "1\n"}}, 422, "unprocessable", ("/headers/X-A",)),

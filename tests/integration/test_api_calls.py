@@ -184,6 +184,15 @@ async def test_dtmf(api: RunningApi) -> None:
     assert api.registry.ua.commands("dtmf") == [("c1", "0123456789ABCD*#", 160), ("c1", "1", 80)]
 
 
+async def test_gathers(api: RunningApi) -> None:
+    assert (await api.ask("POST", "/v1/calls/c1/gather", {"gather_id": "first"})).status == 201
+    (await api.ask("POST", "/v1/calls/c1/gather", {})).check_problem(409, "gather_active")
+    assert (await api.ask("GET", "/v1/calls/c1/gather")).json["state"] == "in_progress"
+    stopped = (await api.ask("DELETE", "/v1/calls/c1/gather")).json
+    assert (stopped["state"], stopped["result"]) == ("complete", "cancelled")
+    (await api.ask("GET", "/v1/calls/c1/gather")).check_problem(404, "gather_not_found")
+
+
 async def test_speak(api: RunningApi) -> None:
     answered = await api.ask(
         "POST",

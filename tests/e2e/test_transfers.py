@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from lab.ports import HOST
-from lab.raw_sip import SDP, RawCaller, invite_once
+from lab.raw_sip import SDP, RawCaller
 from lab.server_under_test import EventLog, Json, Server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.both_builds]
@@ -96,33 +96,16 @@ async def test_the_call_ends_when_its_far_side_has_reached_the_target(transferee
     assert (last["data"]["transfer_id"], last["data"]["client_state"], last["data"]["confirmed"]) == ("t1", "s", True)
 
 
-@pytest.mark.parametrize(
-    ("status", "reason"),
-    [
-        ("405 Method Not Allowed", "not_supported"),
-        ("603 Decline", "rejected"),
-        ("486 Busy Here", "busy"),
-        ("408 Timeout", "timeout"),
-    ],
-)
-async def test_a_refer_that_is_refused_leaves_the_call_as_it_was(
-    transferee: Transferee, status: str, reason: str
-) -> None:
-    await transferee.referred(status, timeout_ms=2000)
-    failed = await transferee.failed()
-    assert failed["reason"] == reason
+async def test_a_refer_that_is_refused_leaves_the_call_as_it_was(transferee: Transferee) -> None:
+    await transferee.referred("405 Method Not Allowed", timeout_ms=2000)
+    assert (await transferee.failed())["reason"] == "not_supported"
     await transferee.is_kept()
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"), [("486 Busy Here", "busy"), ("480 No Answer", "no_answer"), ("603 Decline", "rejected")]
-)
-async def test_a_target_that_does_not_take_the_call_leaves_it_as_it_was(
-    transferee: Transferee, text: str, reason: str
-) -> None:
+async def test_a_target_that_does_not_take_the_call_leaves_it_as_it_was(transferee: Transferee) -> None:
     await transferee.referred("202 Accepted")
-    assert await transferee.notify(f"SIP/2.0 {text}\r\n", TERMINATED) == 200
-    assert (await transferee.failed())["reason"] == reason
+    assert await transferee.notify("SIP/2.0 486 Busy Here\r\n", TERMINATED) == 200
+    assert (await transferee.failed())["reason"] == "busy"
     await transferee.is_kept()
 
 
@@ -158,29 +141,6 @@ async def test_a_notify_that_nobody_asked_for_is_refused(transferee: Transferee)
     assert transferee.told == []
 
 
-async def test_a_far_side_that_hangs_up_at_once_counts_as_transferred(transferee: Transferee) -> None:
-    await transferee.referred("202 Accepted")
-    assert (await transferee.caller.bye()).status == 200
-    await transferee.log.wait("call.terminated")
-    assert transferee.told[-1] == ("succeeded", None, "unknown")
-
-
-async def test_a_far_side_that_tells_nothing_is_given_up(transferee: Transferee) -> None:
-    await transferee.referred("202 Accepted", timeout_ms=1000)
-    assert (await transferee.failed())["reason"] == "timeout"
-    await transferee.is_kept()
-
-
-async def test_nobody_is_transferred_who_is_not_allowed(transferee: Transferee) -> None:
-    path = f"/v1/calls/{transferee.call['id']}/transfer"
-    status, answer = await transferee.server.post(path, {"to": "sip:1001@192.0.2.1"})
-    assert (status, answer["code"]) == (403, "transfer_not_allowed")
-    assert answer["errors"][0]["pointer"] == "/to"
-    for to in (f"{TARGET}?Route=%3Csip:x%3E", "tel:+1900", "sip:a b@127.0.0.1"):
-        assert (await transferee.server.post(path, {"to": to}))[0] == 422
-    assert (await transferee.caller.bye()).status == 200
-
-
 async def test_a_header_of_the_invite_transfers_after_its_text(server: Server) -> None:
     async with server.events() as log, RawCaller("silent", server.sip_port) as caller:
         await caller.establish(headers=f"X-TTS-Text: One%20moment.\r\nX-TTS-Transfer: {TARGET}\r\n".encode())
@@ -196,12 +156,6 @@ async def test_a_header_of_the_invite_transfers_after_its_text(server: Server) -
         assert all(f"\r\n{line}\r\n" in bye for line in wanted), bye
         ended = await log.wait("call.terminated")
         assert ended["data"]["ending"]["reason"] == "transfer_failed"
-
-
-async def test_a_header_that_names_nobody_who_is_allowed_gets_403(server: Server) -> None:
-    answer = await invite_once("silent", server.sip_port, headers=b"X-TTS-Transfer: sip:1001@192.0.2.1\r\n")
-    assert answer.status == 403
-    assert "transfer.allowed" in (answer.header("Warning") or "")
 
 
 async def test_an_attended_transfer_names_the_dialog_of_the_consulted_call(transferee: Transferee) -> None:

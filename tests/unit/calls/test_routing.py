@@ -379,6 +379,20 @@ def test_malformed_text_is_400_in_a_header_and_in_play(encoded: str) -> None:
         route(f"sip:annc@tts;play=tts:{encoded}")
 
 
+@pytest.mark.parametrize(
+    ("user", "headers"),
+    [
+        ("hello@tts", {"X-TTS-SSML": "hello"}),
+        ("hello@tts", {"X-TTS-SSML": "%3Cspeak%2F%3E", "X-TTS-Text": "hi"}),
+        ("annc@tts;play=ssml:hi", {}),
+    ],
+)
+def test_ssml_that_cannot_be_meant_is_400(user: str, headers: dict[str, str]) -> None:
+    with pytest.raises(ClientError) as caught:
+        route(f"sip:{user}", headers)
+    assert caught.value.sip_status == 400
+
+
 def test_too_much_text_is_413() -> None:
     assert text_of(route("sip:hello@tts", {"X-TTS-Text": "%C3%BC" * 50})).text == "ü" * 50, "characters, not bytes"
     with pytest.raises(TextTooLong) as caught:

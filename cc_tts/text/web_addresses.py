@@ -26,7 +26,8 @@ _BARE = re.compile(
     rf"(?:(?:{_TOP_LEVEL})(?![A-Za-z0-9_-])(?!\.[A-Za-z0-9])(?::\d{{2,5}}(?!\w))?(?:/{_PATH})?|(?:COM|NET|ORG)(?![A-Za-z0-9_-])(?:/{_PATH})?|[a-z]{{2,12}}/(?=[A-Za-z0-9]){_PATH})"
 )
 _FILE = re.compile(
-    r"(?<![\w./\\-])[A-Za-z0-9][\w-]{0,60}\.(?:pdf|docx?|xlsx?|pptx?|csv|zip|jpe?g|png|txt|exe|dmg|mp[34])(?!\w)"
+    r"(?<![\w./\\-])[A-Za-z0-9][\w-]{0,60}\.(?:pdf|docx?|xlsx?|pptx?|csv|zip|jpe?g|png|gif|svg|heic|txt|rtf|log|ini|cfg|conf|json|xml|ya?ml"
+    r"|html?|py|js|sh|bat|dll|tar|gz|iso|mov|wav|mp[34]|exe|msi|apk|dmg|sql|bak|ics)(?!\w)"
 )
 _HOST = re.compile(
     r"(?<![A-Za-z0-9_.@/-])(?=[a-z0-9.-]{0,60}\d)[a-z][a-z0-9]*(?:-[a-z0-9]+)+(?:\.[a-z][a-z0-9]*(?:-[a-z0-9]+)*)+"
@@ -38,10 +39,20 @@ _PASSWORD = re.compile(
     r"[A-Za-z0-9@_#$%&*+=.-]{3,40}(?<![.])(?![A-Za-z0-9])"
 )
 """A password of letters, digits and signs behind the Chinese word; the English rules have their own."""
+_WINDOWS_PATH = re.compile(
+    r"(?<![\w\\])(?:(?:[A-Za-z]:|%[A-Za-z]{2,20}%)(?=\\)|\\?(?=\\(?!u[0-9A-Fa-f]{4})[\w.$-]{1,60}\\))"
+    r"(?:\\[\w.$~%+-]+(?: [\w.()+-]{1,30}(?=\\| [\w.()+-]{1,30}\\)){0,3})++\\?"
+)
+_UNIX_PATH = re.compile(
+    r"(?<![^\s\"'(“])(?:~(?=/[\w.])|(?=/(?:etc|var|usr|home|opt|tmp|bin|dev|mnt|srv|root|lib|boot|proc|sys|api|v\d|Users"
+    r"|Library|Applications)/))(?:/[\w.+@-]+)++/?"
+)
 _PATTERNS = (_PASSWORD, _EMAIL, _URL, _BARE, _FILE, _HOST)
 _STAND_INS = range(0xE000, 0xF900)
 """Stand-ins from the area for private use: :func:`cc_tts.text.characters.clean` leaves none in a text."""
 _STAND_IN = re.compile("[\ue000-\uf8ff]")
+_SERVER = re.compile(r"^\\+")
+"""Two backslashes, of which Markdown makes one."""
 _SCHEME = re.compile(r"^[Hh][Tt][Tt][Pp][Ss]?://")
 _TRAILING = ".,;:!?"
 _PIECE = re.compile(r"[A-Za-z]+|\d+|[^A-Za-z0-9]")
@@ -79,7 +90,7 @@ def with_stand_ins(
     def words_of(match: re.Match[str]) -> str:
         return "".join(said[_STAND_INS.index(ord(match.group())) :][:1])
 
-    kept = substituted([(pattern, keep) for pattern in _PATTERNS], text)
+    kept = substituted([(pattern, keep) for pattern in _patterns(text)], text)
     return kept, lambda rewritten: substituted([(_STAND_IN, words_of)], rewritten)
 
 
@@ -95,11 +106,17 @@ def say_addresses(text: str, signs: Mapping[str, str], say_digits: Callable[[str
         address = written.rstrip(_TRAILING)
         return _words(address, signs, say_digits) + written[len(address) :]
 
-    return substituted([(pattern, say) for pattern in _PATTERNS], text)
+    return substituted([(pattern, say) for pattern in _patterns(text)], text)
+
+
+def _patterns(text: str) -> tuple[re.Pattern[str], ...]:
+    """The patterns that may match; few texts have a path."""
+    paths = (_WINDOWS_PATH,) * ("\\" in text) + (_UNIX_PATH,) * ("/" in text)
+    return (*paths, *_PATTERNS)
 
 
 def _words(address: str, signs: Mapping[str, str], say_digits: Callable[[str], str]) -> str:
-    address = _SCHEME.sub("", address).rstrip("/")
+    address = _SERVER.sub(r"\\\\", _SCHEME.sub("", address).rstrip("/"))
     address = _TLD_AT_END.sub(lambda match: match.group().upper(), address)
     said = (
         say_digits(piece) if piece.isdigit() else _letters_or_sign(piece, signs) for piece in _PIECE.findall(address)

@@ -81,7 +81,7 @@ _DAY_BEFORE = re.compile(
 _DONE_BEFORE = re.compile(rf"\b(?:{_DONE_ON_DAY})\s$", re.IGNORECASE)
 _PART_BEFORE = re.compile(
     r"\b(?:steps?|pages?|parts?|questions?|scor(?:e[sd]?|ing)|rate[ds]?|rating|gave|levels?|grades?|items?|slides?|chapters?"
-    r"|box|attempts?|rounds?|modules?|lessons?|about|nearly|almost|over|roughly|exactly|another|ratio|odds|units?|suite|apt\.?|room|highway|route)"
+    r"|box|attempts?|rounds?|modules?|lessons?|about|times|plus|minus|nearly|almost|over|roughly|exactly|another|ratio|odds|units?|suite|apt\.?|room|highway|route)"
     r"(?:\sis|\sof|:)?\s$",
     re.IGNORECASE,
 )
@@ -107,12 +107,12 @@ _HARDLY_PARTS = frozenset({6, 7, 9, 11, 12})
 """Denominators that are rarer than the days of a month with these numbers."""
 _LOOK_BACK_CHARACTERS = 40
 _MONTH_DAY = (
-    rf"(?i)\b{_MONTH}\.?[\s-](?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?:\s?[-–]\s?(?P<last>\d{{1,2}})(?:st|nd|rd|th)?)?"
+    rf"(?i)\b(?<!\d-){_MONTH}\.?[\s-](?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?:\s?[-–]\s?(?P<last>\d{{1,2}})(?:st|nd|rd|th)?)?"
     rf"(?:(?:,?\s|-){_YEAR})?{_ENDS}"
 )
 _DAY_MONTH = (
     rf"(?i)(?P<the>\bthe\s)?(?<![\w.,:/-])(?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?:\s(?:of\s)?|-){_MONTH}(?P<dot>\.?)"
-    rf"(?:(?:,?\s|-){_YEAR}{_ENDS})?"
+    rf"(?:(?:,?\s|-){_YEAR}{_ENDS}|(?<=-.{{3}})-(?P<short_year>\d\d){_ENDS})?"
 )
 _WEEKDAY = r"(Mon|Tues?|Weds?|Thur?s?|Fri|Sat|Sun)"
 _WEEKDAYS_LISTED = rf"\b{_WEEKDAY}\b\.?(?:(?:,?\s(?:&|and|or|to|through|thru)\s|,\s|/){_WEEKDAY}\b\.?)+(?!\s?[-–—])"
@@ -398,8 +398,8 @@ def _day_month(match: re.Match[str]) -> str | None:
     if _is_verb(match) or not 1 <= int(match["day"]) <= _MAX_DAY:
         return None
     said = f"{match['the'] or 'the '}{ordinal(int(match['day']))} of {_month_name(match['month'])}"
-    if match["year"]:
-        return f"{said}, {year(int(match['year']))}"
+    if in_year := match["year"] or match["short_year"]:
+        return f"{said}, {year(full_year(in_year))}"
     is_short = match["month"] != _month_name(match["month"])
     return said + (match["dot"] if not is_short or ends_sentence(match) else "")
 

@@ -500,7 +500,7 @@ say_identifiers = in_order(
     (_ZULU, _zulu),
     (r"#(?=[A-Z]{1,4}[ -]?\d)|(?<=\w )#\s(?=[A-Z]*\d|[A-Z]\b)", "number "),
     (
-        r"(?<![\w-])(?=[A-Za-z-]*\d)(?!\d{4}-\d\d-\d\dT\d\d:)[A-Za-z0-9]++(?:-[A-Za-z0-9]++)*+(?![\w-])",
+        r"(?<![\w-])(?=[A-Za-z-]*\d)(?!\d{4}-\d\d-\d\dT\d\d:|\d{1,2}-(?:JAN|FEB|MAR|APR|MAY|JUN|JUL|AUG|SEP|OCT|NOV|DEC)-\d\d)[A-Za-z0-9]++(?:-[A-Za-z0-9]++)*+(?![\w-])",
         mixed_id,
     ),
 )

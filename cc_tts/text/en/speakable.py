@@ -8,6 +8,7 @@ import unicodedata
 
 from cc_tts.text.characters import digits_to_ascii, has_speech, joined_lines
 from cc_tts.text.en.dates import SCORED_BEFORE, say_dates, say_years
+from cc_tts.text.en.formulas import COMPARISONS, say_formulas
 from cc_tts.text.en.identifiers import say_identifiers
 from cc_tts.text.en.money import CURRENCY_CODES, say_money
 from cc_tts.text.en.numbers import amount, cardinal, digits, fraction, integer, letters, mixed_number, ordinal
@@ -21,7 +22,7 @@ from cc_tts.text.web_addresses import with_stand_ins
 
 ADDRESS_SIGNS = {
     "@": "at", ".": "dot", "-": "dash", "_": "underscore", "+": "plus", "/": "slash", "?": "question mark",
-    "=": "equals", "&": "and", "#": "hash", "%": "percent", "~": "tilde", ":": "colon", "*": "star",
+    "=": "equals", "&": "and", "#": "hash", "%": "percent", "~": "tilde", ":": "colon", "*": "star", "\\": "backslash",
 }  # fmt: skip
 _BEFORE_NFKC = str.maketrans({
     "²": " squared", "³": " cubed", "№": "No. ", "´": "'", "‘": "'", "’": "'", "′": "'", "″": '"',
@@ -62,8 +63,6 @@ _FRACTION = r"(?<![\w/.,⁄])(?:(?P<whole>\d{1,9})[ -])?(?P<top>\d{1,4})\s?[/⁄
 _CARDINAL = r"(?<!\d)(?:\d{1,2}(?:,\d\d){1,3},\d{3}(?!\d|,\d)|\d{1,3}(?:,\d{3}){1,7}(?!\d|,\d)|\d++)(?:\.\d++)?"
 _NUM_IP_PARTS = 4
 _MIN_CODE_DIGITS = 4  # of a build or of a tariff; unmeasured
-_COMPARISONS = {"<": "less than", ">": "greater than", "≤": "less than or equal to", "≥": "greater than or equal to"}
-_COMPARISONS |= {"<=": _COMPARISONS["≤"], ">=": _COMPARISONS["≥"], "≠": "not equal to", "≈": "about"}
 _SIGNS = str.maketrans({
     "&": " and ", "@": " at ", "#": " hashtag ", "+": " plus ", "=": " equals ", "%": " percent ", "×": " times ",
     "÷": " divided by ", "°": " degrees ", "±": " plus or minus ",
@@ -142,10 +141,6 @@ _say_all_day_and_user_names = in_order(
     ),
     (r"btw\.?(?=\s\$?\d)", "between"),
     (r"(?<=[A-Z]{2})(?:\s\*|\*\s?)(?=[A-Z\d]{2})", " star "),  # a merchant on a statement: SQ *BAKERY
-    (  # 4.5 x 10^9, 10^-3
-        r"(?:(?<=\d)\s?([x×*])\s?|(?<!\w))10\^(-?)(\d{1,2})(?!\w)",
-        lambda match: f"{' times ' if match[1] else ''}ten to the power of{match[2] and ' minus'} {match[3]}",
-    ),
     (r"(?<=\d)-(alpha|beta|rc|preview|snapshot|build|dev)(?:[.-]?(?=\d)|(?![\w-]))", r" \1 "),
     (r"(?<!\w)([#@])(?=\w{0,40}[a-z][A-Z]|\w{0,40}[A-Z]{2}[a-z])([A-Za-z]\w{2,40})(?!\w)", _words_of_tag),
     (r"(?i)(?<=\bhashtag )#(?=\w)", ""),
@@ -177,6 +172,11 @@ _say_all_day_and_user_names = in_order(
     (r"(?<=\b[A-Z]{3})\s?(?:→|[-=]>)\s?(?=[A-Z]{3}\b)", " to "),
     (r"(?<=\w)\s\|\s(?=\w)", ", "),
     (r"(?<=\S)\s(?:→|➔|[-=]?>|»)\s(?=[\"“]?[A-Za-z])|(?<=\S) ?[→➔] ?(?=[$£€]?\d)", ", "),
+    (  # an option of a command
+        r"--(?<=\s--)([a-z]{2}[a-z\d-]{0,40})",
+        lambda match: f"dash dash {match[1].replace('-', ' ')}",
+    ),
+    (r"-(?<=[a-z] -)(?=[A-Za-z](?:\s|$))", "dash "),
     (r"\b(UTC|GMT)\s?([+-])\s?(?=\d)", lambda match: f"{match[1]} {'plus' if match[2] == '+' else 'minus'} "),
     (r"\+\s?/\s?-\s?(?=[$£€]?\.?\d)", "plus or minus "),
     (r"(?<![\w/.,])(\d)/(?=[$£€]\d)", r"\1 for "),
@@ -218,8 +218,7 @@ _say_ranges_and_minus = in_order(
     ),
     (r"(?<![\w:.$])(\d{1,2}(?::\d\d)?)(\s?[-–—]\s?| and )(\d{1,2}(?::\d\d)?)([ap])(?!\w)", _with_half),
     (r"(?<!\w)~\s?(?=[$£€¥]?\.?\d)", "about "),
-    (r"\s?(<=|>=|[<>≤≥≠≈])\s?(?=[$£€¥-]?\.?\d)", lambda match: f" {_COMPARISONS[match[1]]} "),
-    (r"(?<=\d)\s?-\s?(?=\d[\d.,]{0,15}\s?(?:=|\)\s?[×x*÷]))", " minus "),
+    (r"\s?(<=|>=|[<>≤≥≠≈])\s?(?=[$£€¥-]?\.?\d)", lambda match: f" {COMPARISONS[match[1]]} "),
     (r"(?<![\w.,$/-])\d{1,2}(?:-\d{1,2}){2,4}(?![\w-]|[.,]\d)", lambda match: match.group().replace("-", ", ")),
     (_RANGE, _joint),
     (r"(?i)(?<=\bmodifier )-(?=\d)", ""),
@@ -239,7 +238,7 @@ _say_fractions_and_ordinals = in_order(
     (r"(?<![\w/.,])(\d{1,2})/(\d)(?=\sARMs?\b)", r"\1 \2"),  # a mortgage
     (_OF_MANY, lambda match: f"{cardinal(int(match[1]))} of "),
     (_LIMITS, lambda match: match[1] + ", ".join(map(integer, match[2].split("/")))),
-    (r"(?<![\w/.,⁄])(?<!\d )1[/⁄]2(?=[ -](?:price|off|fare|rate|day|board|term|size|portion)\b)", "half"),
+    (r"(?<![\w/.,⁄])(?<!\d )1[/⁄]2(?=[ -](?:price|off|fare|rate|day|board|term|size|portion|marathon)\b)", "half"),
     (
         r"(?<![\w/.,])(\d{1,2})/(?=(?:5|10|100)(?![\w/]|[.,]\d))",
         lambda match: (
@@ -289,7 +288,7 @@ def speakable(text: str, *, day_first: bool = False) -> str:
 
     ``day_first``: 3/4/2026 is the third of April.
     """
-    text = _say_all_day_and_user_names(_folded(text))
+    text = _say_all_day_and_user_names(say_formulas(_folded(text)))
     text, with_addresses = with_stand_ins(text, ADDRESS_SIGNS, digits)
     text = say_postal_addresses(say_law(text))
     text = say_identifiers(text)

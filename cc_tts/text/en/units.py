@@ -39,7 +39,8 @@ _REGULAR = {
     "bpm, BPM": "beat(s) per minute", "nt, nts": "night(s)", "bps": "basis point(s)", "ct": "count",
     "ppm": "parts per million", "ppb": "parts per billion", "kt, kts, kn": "knot(s)", "hp": "horsepower",
     "mA": "milliamp(s)", "Ah": "amp hour(s)", "kVA": "kilovolt amp(s)", "BTU": "B T U", "BTUs": "B T Us",
-    "kJ": "kilojoule(s)", "kPa": "kilopascal(s)", "hPa": "hectopascal(s)", "lm": "lumen(s)", "Nm": "newton meter(s)",
+    "kJ": "kilojoule(s)", "kPa": "kilopascal(s)", "hPa": "hectopascal(s)", "lm": "lumen(s)",
+    "Nm, N·m, N-m": "newton meter(s)",
     "sh": "share(s)", "fl oz, fl. oz": "fluid ounce(s)",
     "MWh": "megawatt hour(s)", "BR, bd": "bedroom(s)", "BA, ba": "bath(s)",
 }  # fmt: skip
@@ -95,6 +96,7 @@ _FRACTION_OF = (
     rf"(?<![\w/.,⁄])(?:(?P<whole>\d{{1,3}})[ -])?(?P<top>\d{{1,2}})[/⁄](?P<bottom>\d{{1,2}})(?:(?P<inch>\"|″)"
     rf"|(?P<joint>[ -]?)(?P<unit>{_LONGEST_FIRST}|%))(?![\w°/⁄])\.?"
 )
+_OF_RECIPES = frozenset({"cup", "teaspoon", "tablespoon", "pound", "ounce", "pint", "quart"})
 _MEASURED_PARTS = frozenset({2, 3, 4, 5, 6, 8, 10, 12, 16, 32, 64})
 """A measure is divided into so many parts; other slashes part two measures, as in 28/36 mpg."""
 _COORDINATE = (
@@ -158,8 +160,12 @@ def _fraction_of(match: re.Match[str]) -> str | None:
     one, many = _INCH if match["inch"] else _UNITS.get(match["unit"], ("percent", "percent"))
     if not whole and top > 1 and bottom not in _MEASURED_PARTS:
         return f"{cardinal(top)}, {cardinal(bottom)} {many}{kept_stop(match)}"
+    is_attribute = (match["inch"] or one in _OF_RECIPES) and precedes_noun(match)
     if whole:
-        return f"{mixed_number(int(whole), top, bottom)} {many}{kept_stop(match)}"
+        return f"{mixed_number(int(whole), top, bottom)} {one if is_attribute and match['inch'] else many}{kept_stop(match)}"
+    if is_attribute:
+        said = fraction(top, bottom).replace("quarters", "quarter")
+        return f"{said.removeprefix('one ') if match['inch'] and bottom == 2 else said} {one}"  # noqa: PLR2004
     if match["joint"] == "-":
         return f"{fraction(top, bottom)} {one}{kept_stop(match)}"
     part = "half" if (top, bottom) == (1, 2) else f"{fraction(top, bottom)} of"
@@ -239,7 +245,6 @@ def _measure(match: re.Match[str]) -> str | None:
 
 
 say_measures = in_order(
-    (r"(?<=\d)\s?[x×]\s?(?=\d[\d.,]{0,15}\s?=)", " times "),
     (
         r"(?<![\w.])(\d)\s?[x×]\s?(\d{1,2})s(?!\w)",
         lambda match: f"{cardinal(int(match[1]))} by {plural(cardinal(int(match[2])))}",

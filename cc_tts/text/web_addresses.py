@@ -26,7 +26,7 @@ _BARE = re.compile(
     rf"(?:(?:{_TOP_LEVEL})(?![A-Za-z0-9_-])(?!\.[A-Za-z0-9])(?::\d{{2,5}}(?!\w))?(?:/{_PATH})?|(?:COM|NET|ORG)(?![A-Za-z0-9_-])(?:/{_PATH})?|[a-z]{{2,12}}/(?=[A-Za-z0-9]){_PATH})"
 )
 _FILE = re.compile(
-    r"(?<![\w./\\-])[A-Za-z0-9][\w-]{0,60}\.(?:pdf|docx?|xlsx?|pptx?|csv|zip|jpe?g|png|gif|svg|heic|txt|rtf|log|ini|cfg|conf|json|xml|ya?ml"
+    r"(?<![\w./\\-])[A-Za-z0-9][\w-]{0,60}\.(?i:pdf|docx?|xlsx?|pptx?|csv|zip|jpe?g|png|gif|svg|heic|txt|rtf|log|ini|cfg|conf|json|xml|ya?ml"
     r"|html?|py|js|sh|bat|dll|tar|gz|iso|mov|wav|mp[34]|exe|msi|apk|dmg|sql|bak|ics)(?!\w)"
 )
 _HOST = re.compile(

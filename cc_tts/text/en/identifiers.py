@@ -153,6 +153,15 @@ _SIGN_BEFORE_NUMBER = (
 )
 _NUMBER_SIGN = r"#(?=\s(?:to|is|on|for|in|at|from|below|above|here|when)\b)"
 _ERROR = r"(?i)\b((?:error|http)\s(?:code\s)?)(\d{3,5})(?![\w-]|[.,:/]\d|\s?%)" + NOTHING_COUNTED
+_STATUS = (
+    r"(?<![\w.,$#-])[1-6]\d\d(?=\s(?:OK|Not (?:Found|Acc|Impl|Mod)|Bad (?:Req|Gat)|Busy Here|Service Un|Internal Server"
+    r"|Unauthorized|Forbidden|Request T|Too Many|Temporarily|Gateway T|Decline|Server (?:Err|Int))|\serror\b)"
+)
+"""The status of an answer, as in HTTP and SIP."""
+_IPV6 = (
+    r"(?<![\w:.])(?=[\da-fA-F:]{0,40}::|(?:[\da-fA-F]{1,4}:){7})"
+    r"(?:[\da-fA-F]{1,4})?(?::{1,2}[\da-fA-F]{1,4}){1,7}(?:::)?(?![\w:])"
+)
 _BEHIND_ACRONYM = (
     rf"(?<![\w-])(?!(?:{CURRENCY_CODES})\b)((?:[A-Z]{{3,5}}|WL|[A-Z][a-z][A-Z]{{2,4}})\s)(\d{{5,6}})(?![\w-]|[.,:/]\d|\s?%|\s[A-Z]{{2}})"
     + NOTHING_COUNTED
@@ -354,6 +363,9 @@ say_identifiers = in_order(
     ),
     (_NUMBER_SIGN, _number_sign),
     (_ERROR, digits_behind),
+    (_STATUS, lambda match: house_number(match.group())),
+    (_IPV6, lambda match: re.sub("[^:]+", lambda part: spelled(part.group()), match.group()).replace(":", " colon ")),
+    (r"(?<=\]):(\d{2,5})(?!\w)", lambda match: f" colon {digits(match[1])}"),
     (r"(?<![\w-])1Z(?: ?[A-Z0-9]{2,4}){4,6}(?![\w-])", lambda match: spelled(match.group())),
     (r"\b([QH][1-4])\s?[-–]\s?(?=[QH][1-4]\b)", r"\1 to "),
     (

@@ -124,7 +124,7 @@ def _with_hundredths(whole: str, hundredths: int, currency: _Currency) -> str:
 _say_sums = in_order(
     (_CONTINENTAL, _continental),
     (r"(?<=\d)-(per|a)-(?=[a-z])", r" \1 "),
-    (rf"\(([$£€¥₹]{AMOUNT})\)", _in_brackets),
+    (rf"\(([$£€¥₹]{AMOUNT}|{AMOUNT}(?=\)\s?(?:{CURRENCY_CODES})\b))\)", _in_brackets),
     (rf"(?<=\d[KkMmBb])\s?[-–—]\s?(?=[$£€¥₹]{AMOUNT}[KkMmBb])", " to "),
     (r"/(?:(?<=\d/)|(?<=\d[KkMm]/)|(?<=[A-Za-z]{3}/))\s?(?=[$£€]\d)", ", "),  # limits, as $250K/$500K
     (r"([$£€])\s?(?:-|minus )(?=\d)", lambda match: f"minus {match[1]}"),

@@ -42,11 +42,13 @@ _HOURS_OF_CLOCK = 12
 _CHOICE_BEFORE = re.compile(r"\bb\.\s|\b(?:vitamin|plan|option|choice|item|part|section|type|class)\s$", re.IGNORECASE)
 """The letter c behind these is one of several."""
 _PART_SIGNS = {"§": "section", "¶": "paragraph"}
-_LISTED = r"(?<!\S)(i{1,3}|iv|vi{0,3}|ix)\)(?=\s)"
+_LISTED = r"(?<!\S)\(?(i{1,3}|iv|vi{0,3}|ix)\)(?=\s|[.,;])"
 _LIST_NUMBERS = ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix")
 _WHOLE = 100
 """Percent, which 60-40 divides."""
 _ALWAYS = (24, 7)
+_SCORES = frozenset({2, 3, 4, 5, 6, 8, 10, 12, 15, 25, 100})
+"""All of so many; 20/20 is how well an eye sees, and 50/50 two halves."""
 _RATING = (
     r"(?i)\b((?:scored?|rated|rating|gave|graded?)\s(?:[a-z]{1,8}\s){0,3})(\d{1,3})/(?=\d{1,3}(?![\w/⁄]|[.,]\d|\sof\b))"
     r"|(?<![\w/.,])()([0-5])/(?=5\sstars?\b|10\sstars?\b)"
@@ -71,6 +73,8 @@ _SIGNS = str.maketrans({
 
 def _fraction(match: re.Match[str]) -> str:
     top, bottom, whole = int(match["top"]), int(match["bottom"]), match["whole"]
+    if not whole and bottom == top and top in _SCORES:
+        return f"{cardinal(top)} out of {cardinal(bottom)}"
     if not whole and (bottom == top or (top > bottom and top + bottom == _WHOLE)):
         return f"{cardinal(top)} {cardinal(bottom)}"
     return mixed_number(int(whole), top, bottom) if whole else fraction(top, bottom)
@@ -144,7 +148,15 @@ _say_all_day_and_user_names = in_order(
     (r"(?<=\d)-(alpha|beta|rc|preview|snapshot|build|dev)(?:[.-]?(?=\d)|(?![\w-]))", r" \1 "),
     (r"(?<!\w)([#@])(?=\w{0,40}[a-z][A-Z]|\w{0,40}[A-Z]{2}[a-z])([A-Za-z]\w{2,40})(?!\w)", _words_of_tag),
     (r"(?i)(?<=\bhashtag )#(?=\w)", ""),
-    (r"([§¶])(\1?)\s?(?=[A-Z\d])", lambda match: f"{_PART_SIGNS[match[1]]}{'s' if match[2] else ''} "),
+    (r"#'?s(?!\w)", "numbers"),
+    (  # when a program runs: 0 3 * * 1
+        r"(?=[\d*])(?<!\S)(?=[\d*/, -]{0,40}(?:\* \*|\*/\d))(?:[\d*/,-]{1,12} ){4}[\d*/-]{1,12}(?![^\s.,;:)])",
+        lambda match: match.group().replace("*", "star"),
+    ),
+    (
+        r"([§¶])(\1?)(?:\s?(?=[A-Z\d(])|(?<=\s[§¶])\s(?=\w))",
+        lambda match: f"{_PART_SIGNS[match[1]]}{'s' if match[2] else ''} ",
+    ),
     (_LISTED, lambda match: f"{_LIST_NUMBERS.index(match[1]) + 1},"),
     (
         rf"(?<![\w/])({CURRENCY_CODES})\s?/\s?({CURRENCY_CODES})(?![\w/])",

@@ -97,6 +97,10 @@ _FRACTION_OF = (
     rf"|(?P<joint>[ -]?)(?P<unit>{_LONGEST_FIRST}|%))(?![\w°/⁄])\.?"
 )
 _OF_RECIPES = frozenset({"cup", "teaspoon", "tablespoon", "pound", "ounce", "pint", "quart"})
+_OF_THINGS = frozenset(
+    {"millimeter", "centimeter", "foot", "inch", "yard", "watt", "volt", "milliamp hour", "kilovolt amp"}
+)
+"""Before a noun these tell its size: 0.5 mm pencil; doses do not: 500 mg amoxicillin."""
 _MEASURED_PARTS = frozenset({2, 3, 4, 5, 6, 8, 10, 12, 16, 32, 64})
 """A measure is divided into so many parts; other slashes part two measures, as in 28/36 mpg."""
 _COORDINATE = (
@@ -237,7 +241,7 @@ def _measure(match: re.Match[str]) -> str | None:
             if unit.startswith("°")
             else f"{amount(match['amount'])}-{one}{dot if match.end() == len(match.string) else ''}"
         )
-    if qualifies_noun(match) and " per " not in one:
+    if (qualifies_noun(match) or (one in _OF_THINGS and not dot and precedes_noun(match))) and " per " not in one:
         return f"{amount(match['amount'])} {one}{dot}"
     if match["scale"]:
         return f"{amount(match['amount'])}{match['scale']} {many}{dot}"

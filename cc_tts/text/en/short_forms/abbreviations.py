@@ -48,7 +48,7 @@ _NEVER_LAST = {
     "dia": "diameter", "div": "division", "enc": "enclosed", "freq": "frequency", "grp": "group", "lic": "license",
     "loc": "location", "mfg": "manufacturing", "prem": "premium", "sig": "signature", "stn": "station",
     "tkt": "ticket", "veh": "vehicle", "trans": "transaction", "tot": "total", "res": "reservation", "btwn": "between",
-    "pref": "preferred",
+    "pref": "preferred", "esp": "especially", "usu": "usually", "encl": "enclosed", "abt": "about",
 }  # fmt: skip
 """Their full stop ends no sentence."""
 _ONLY_CAPITALISED = frozenset({"ste", "est"})
@@ -57,7 +57,7 @@ _NUMBERED_PARTS = {
     "para": "paragraph",
     "opt": "option", "art": "article", "ver": "version", "v": "version",
     "sec": "section", "sc": "scene", "op": "opus", "gr": "grade", "mi": "mile", "pt": "part", "ct": "count",
-    "dist": "district", "eq": "equation", "rd": "round",
+    "dist": "district", "eq": "equation", "rd": "round", "cl": "clause",
 }  # fmt: skip
 _CAPITALISED_PARTS = "|".join(short.capitalize() for short in _NUMBERED_PARTS if len(short) > 1)
 CHAT_WORDS = {
@@ -68,7 +68,7 @@ CHAT_WORDS = {
     "pmt": "payment", "pymt": "payment", "recd": "received", "rec'd": "received", "req'd": "required", "thru": "through",
     "rm": "room", "int'l": "international", "nat'l": "national", "gov't": "government",
     "add'l": "additional", "addl": "additional",
-    "lvl": "level", "freq": "frequency", "fwd": "forward", "wkdays": "weekdays", "wkends": "weekends",
+    "btwn": "between", "lvl": "level", "freq": "frequency", "fwd": "forward", "wkdays": "weekdays", "wkends": "weekends",
     "blk": "block", "blks": "blocks", "hrs": "hours", "mins": "minutes", "secs": "seconds", "wks": "weeks", "mos": "months",
     "aff'd": "affirmed", "rev'd": "reversed", "cont'd": "continued", "app'd": "approved", "recv'g": "receiving",
     "del'y": "delivery", "dep't": "department", "sec'y": "secretary", "ass'n": "association", "comm'n": "commission",

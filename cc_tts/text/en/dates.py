@@ -115,7 +115,9 @@ _DAY_MONTH = (
     rf"(?:(?:,?\s|-){_YEAR}{_ENDS}|(?<=-.{{3}})-(?P<short_year>\d\d){_ENDS})?"
 )
 _WEEKDAY = r"(Mon|Tues?|Weds?|Thur?s?|Fri|Sat|Sun)"
-_WEEKDAYS_LISTED = rf"\b{_WEEKDAY}\b\.?(?:(?:,?\s(?:&|and|or|to|through|thru)\s|,\s|/){_WEEKDAY}\b\.?)+(?!\s?[-–—])"
+_WEEKDAYS_LISTED = (
+    rf"\b{_WEEKDAY}\b\.?(?:(?:,?\s(?:&|and|or|to|through|thru)\s|,\s|\s?/\s?){_WEEKDAY}\b\.?)+(?!\s?[-–—])"
+)
 _LETTER_DAYS = {"M": "Mon", "Tu": "Tue", "T": "Tue", "W": "Wed", "Th": "Thu", "F": "Fri", "Sa": "Sat", "Su": "Sun"}
 _LETTER_DAY = "M|Tu|Th|T|W|F|Sat?|Sun?"
 _LETTER_DAYS_LISTED = rf"(?<![\w/-])(?!(?:M/F|W/W|T/F|F/M)\b)(?:(?:{_LETTER_DAY})/){{1,5}}(?:{_LETTER_DAY})(?![\w/-])"
@@ -353,7 +355,7 @@ def _letter_day(written: str) -> str:
 def _weekday_list(match: re.Match[str]) -> str:
     """``Mon, Wed. & Fri`` in full."""
     said = re.sub(rf"{_WEEKDAY}\b\.?", lambda day: _weekday(day[1]), match.group())
-    return said.replace("/", ", ") + kept_stop(match)
+    return re.sub(r"\s?/\s?", ", ", said) + kept_stop(match)
 
 
 def _year_first(match: re.Match[str]) -> str | None:

@@ -2,6 +2,7 @@
 
 import re
 
+from cc_tts.text.alignment import substituted
 from cc_tts.text.en.numbers import amount
 from cc_tts.text.substitution import in_order
 
@@ -9,10 +10,11 @@ COMPARISONS = {"<": "less than", ">": "greater than", "≤": "less than or equal
 COMPARISONS |= {"<=": COMPARISONS["≤"], ">=": COMPARISONS["≥"], "≠": "not equal to", "≈": "about"}
 _COMPARED = re.compile("[=<>≤≥≠≈]")
 _POWERS = {"2": " squared", "3": " cubed"}
+_FUNCTIONS = {"sin": "sine", "cos": "cosine", "tan": "tangent"}
 _LETTERS = "bcnqrt-z"
 """These may stand behind a number as the name of a variable; others are units, scales and halves of a day: 5m, 3k, 9a."""
 _TERM = (
-    rf"-?\(?-?√?(?:[$£€]?\d{{1,9}}(?:[.,]\d{{1,9}}){{0,3}}(?:%|[{_LETTERS}](?![\w.]))?|[fgh]\([a-z]\)|[A-Za-z](?![\w.'])|mx\b)"
+    rf"-?\(?-?√?(?:[$£€]?\d{{1,9}}(?:[.,]\d{{1,9}}){{0,3}}(?:%|[{_LETTERS}](?![\w.]))?|[fgh]\([a-z]\)|[A-Za-zα-ω](?![\w.'])|mx\b)"
     r"(?:\^-?\d{1,3}| squared\b| cubed\b)?(?:\)(?:\^\d{1,3}| squared\b| cubed\b)?)?"
 )
 _SIGN = "(?: (?:[<>]=|[-+*/×÷=<>≤≥≠≈x]) |[<>]=|[-+*/×÷=<>≤≥≠≈]|(?<=\\))\\s?(?=\\())"
@@ -46,6 +48,7 @@ def _formula(match: re.Match[str]) -> str | None:
         rf"(?<![\w.,])(\d{{1,9}}(?:\.\d{{1,9}})?)([{_LETTERS}])\b", lambda term: f"{amount(term[1])} {term[2]}", said
     )
     said = re.sub(r"([fgh])\(([a-z])\)", r"\1 of \2", said)
+    said = re.sub(r"√(\w+)/(?=\d)", r"√\1 over ", said)
     said = re.sub(r"√(?=[\w(])", "the square root of ", said)
     said = re.sub(r"\ba\b", "A", said)
     said = re.sub(r" ?([<>]=|[<>≤≥≠≈]) ?", lambda sign: f" {COMPARISONS[sign[1]]} ", said)
@@ -59,8 +62,30 @@ def _power(match: re.Match[str]) -> str:
     ) or f" to the power of {match[1] and 'minus '}{match[2]}"
 
 
-_say_formulas = in_order((_FORMULA, _formula))
+_say_formulas = in_order(
+    (r"\b(sin|cos|tan)\b(?=\s?\(?(?:[α-ω]|[xtab]\b|\d))", lambda match: _FUNCTIONS[match[1]]), (_FORMULA, _formula)
+)
 _say_powers = in_order((r"(?<=\d)\s?[x×*]\s?(?=10\^)", " times "), (r"\^(?<=[\w)]\^)(-?)(\d{1,3})(?!\w)", _power))
+
+
+_GREEK = (
+    "alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu", "nu", "xi",
+    "omicron", "pi", "rho", "sigma", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega",
+)  # fmt: skip
+_SYMBOLS = {chr(code): name for code, name in enumerate(_GREEK, ord("α"))} | {
+    "Δ": "delta", "Σ": "sigma", "Ω": "omega", "Φ": "phi", "Π": "pi", "∞": "infinity", "∠": "angle", "∑": "the sum of",
+    "∆": "delta",
+    "∴": "therefore", "∈": "in", "∫": "the integral of", "⊥": "perpendicular to", "∥": "parallel to", "∝": "proportional to",
+}  # fmt: skip
+_A_SYMBOL = re.compile(f"(?<![Ͱ-Ͽἀ-῿])[{''.join(_SYMBOLS)}](?![Ͱ-Ͽἀ-῿])")
+"""A letter of a Greek word is none."""
+
+
+def say_symbols(text: str) -> str:
+    """Letters of the Greek alphabet that stand alone, and other signs of formulas, in words."""
+    if text.isascii():
+        return text
+    return substituted([(_A_SYMBOL, lambda match: f" {_SYMBOLS[match.group()]} ")], text)
 
 
 def say_formulas(text: str) -> str:

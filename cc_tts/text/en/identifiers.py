@@ -111,6 +111,7 @@ _VALUE = (
 )
 """A value, and what is listed behind it: ZIPs 77002, 77003 & 77010."""
 _NO_QUANTITY = re.compile(NOTHING_COUNTED)
+_SMALL_RANGE = re.compile(r"\d{1,2}-\d{1,2}")
 _STRONG = re.compile(_NAMED_STRONG, re.IGNORECASE)
 _MIN_WEAK_DIGITS = 4  # unmeasured
 _MAY_COUNT = frozenset({"", "is", "was"})
@@ -176,7 +177,7 @@ _GROUPS = (
 )
 """Three groups of digits or more, which count nothing: 8944 1100 6012 789."""
 _MODEL = (
-    rf"(?<![\w-])(?!(?:{CURRENCY_CODES}|ISO|PO)\b)([A-Z]{{2,5}}\s)([1-9]\d(?!00)\d\d)(?![\w-]|[.,:/]\d|\s?[%°]|\s[A-Z]{{2}})"
+    rf"(?<![\w-])(?!(?:{CURRENCY_CODES}|ISO|PO)\b)([A-Z]{{2,5}}\s)([1-9]\d(?!00)\d\d)(?![\w-]|[.,:/]\d|\s?[%°×]|\sx\s?\d|\s[A-Z]{{2}})"
     + NOTHING_COUNTED
 )
 """RTX 4070, HP 8025."""
@@ -217,6 +218,8 @@ def _named(match: re.Match[str]) -> str | None:
         is_short = not connector and len(value) < _MIN_WEAK_DIGITS
         if is_short or not _NO_QUANTITY.match(match.string, match.end()):
             return None
+    if _SMALL_RANGE.fullmatch(value) and not _NO_QUANTITY.match(match.string, match.end()):
+        return None  # a PIN of 4-8 digits
     if match["name"].lower() == "codes" and len(value) < _MIN_WEAK_DIGITS:
         return None  # the codes 10 minutes ago
     before = match.string[match.start() : match.start("value")]

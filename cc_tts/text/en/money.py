@@ -128,7 +128,7 @@ _say_sums = in_order(
     (rf"(?<=\d[KkMmBb])\s?[-–—]\s?(?=[$£€¥₹]{AMOUNT}[KkMmBb])", " to "),
     (r"/(?:(?<=\d/)|(?<=\d[KkMm]/)|(?<=[A-Za-z]{3}/))\s?(?=[$£€]\d)", ", "),  # limits, as $250K/$500K
     (r"([$£€])\s?(?:-|minus )(?=\d)", lambda match: f"minus {match[1]}"),
-    (rf"(?<![\w$])([$£€])\(({AMOUNT})\)", r"minus \1\2"),
+    (rf"(?<![\w$])([$£€])\(({AMOUNT})\)((?:MM|[KMB]|bn|mn)\b)?", r"minus \1\2\3"),
     (_RANGE, _range),
     (_BEFORE, _sum),
     (rf"{AMOUNT_BEGINS}(?P<amount>{AMOUNT}){_SCALE} ?(?P<symbol>{_SYMBOL})(?!\w)", _sum),

@@ -8,7 +8,7 @@ import unicodedata
 
 from cc_tts.text.characters import digits_to_ascii, has_speech, joined_lines
 from cc_tts.text.en.dates import SCORED_BEFORE, say_dates, say_years
-from cc_tts.text.en.formulas import COMPARISONS, say_formulas
+from cc_tts.text.en.formulas import COMPARISONS, say_formulas, say_symbols
 from cc_tts.text.en.identifiers import say_identifiers
 from cc_tts.text.en.money import CURRENCY_CODES, say_money
 from cc_tts.text.en.numbers import amount, cardinal, digits, fraction, integer, letters, mixed_number, ordinal
@@ -129,6 +129,8 @@ def _times(match: re.Match[str]) -> str | None:
     return " times " if _OF_FORMULA.search(match.string, start, end) else None
 
 
+_INTERVALS = {"h": "hours", "hr": "hours", "mi": "minutes", "mo": "months", "d": "days", "wk": "weeks"}
+
 _say_all_day_and_user_names = in_order(
     (_MIXED_WITH_SIGNS, _password),
     (
@@ -178,8 +180,8 @@ _say_all_day_and_user_names = in_order(
     (r"(?:(?<=\bis )|(?<=['’]s ))([<>])(?=[.,;)]|$)", lambda match: "greater" if match[1] == ">" else "less"),
     (r"\s>\s(?=(?:min|max|avg|average|normal|expected|usual)\b)", " greater than "),
     (
-        r"(?<!\w)q\.?\s?(\d{1,2}(?:\s?[-–]\s?\d{1,2})?)\s?(?:h(?:rs?)?|(mins?))\b",
-        lambda match: f"every {match[1]} {'minutes' if match[2] else 'hours'}",
+        r"(?<!\w)q\.?\s?(\d{1,2}(?:\s?[-–]\s?\d{1,2})?)\s?(h(?:rs?)?|m(?:in|o)s?|d|wks?)\b",
+        lambda match: f"every {match[1]} {_INTERVALS[match[2][:2]]}",
     ),
     (r"(?<=\b[A-Z]{3})\s?(?:→|[-=]>)\s?(?=[A-Z]{3}\b)", " to "),
     (r"(?<=\w)\s\|\s(?=\w)", ", "),
@@ -234,6 +236,7 @@ _say_ranges_and_minus = in_order(
     (r"(?<![\w.,$/-])\d{1,2}(?:-\d{1,2}){2,4}(?![\w-]|[.,]\d)", lambda match: match.group().replace("-", ", ")),
     (_RANGE, _joint),
     (r"(?i)(?<=\bmodifier )-(?=\d)", ""),
+    (r"(?<=\d\))\s?[-–]\s?(?=\(\d)", " to "),
     (r"(?<![\w)\]])-(?=[$£€¥₹]?\.?\d)", "minus "),
 )
 _say_fractions_and_ordinals = in_order(
@@ -242,7 +245,10 @@ _say_fractions_and_ordinals = in_order(
         r"(?i)(?<![\w.,])(\d{1,3}(?:,\d{3}){1,4}|\d{1,15})(?:st|nd|rd|th)\b",
         lambda match: ordinal(int(match[1].replace(",", ""))),
     ),
-    (r"(?<![\w/.,])(\d{1,4}\.\d{1,3})/(?=\d{1,4}(?![\w/⁄]|[.,]\d))", lambda match: f"{amount(match[1])} out of "),
+    (
+        r"(?<![\w/.,])(\d{1,4}\.\d{1,3})/(?=\d{1,4}(?:\.\d{1,2})?(?![\w/⁄]|[.,]\d))",
+        lambda match: f"{amount(match[1])} out of ",
+    ),
     (
         r"(?i)\b((?:steps?|pages?|questions?|parts?|slides?|chapters?|lessons?|attempts?|rounds?|modules?|levels?|volume|speed|settings?|severity|priority|stages?|phases?|doses?|laps?|installments?|box|packages?|parcels?)\s)(\d{1,3})/(?=\d{1,3}(?![\w/⁄]|[.,]\d))",
         lambda match: f"{match[1]}{cardinal(int(match[2]))} of ",
@@ -286,6 +292,7 @@ _say_slashes = in_order(
     (r"(?<!\w)[:;]['-]?[()DP](?!\w)", " "),  # an emoticon
     (r"(?i)\band/or\b", "and or"),
     (r"(?<![\w/])([A-Z])/(?=[A-Z](?![\w/]))", r"\1 "),
+    (r"(?<=\w) / (?=\w\w)", ", "),
     (r"(?<=\w)\s?/\s?(?=\w)|(?<!\S)/(?=\w)", " slash "),
     (r"[*_`^|\\<>~{}\[\]/•·⁄℠§¶†‡#]", " "),
 )
@@ -313,7 +320,7 @@ def speakable(text: str, *, day_first: bool = False) -> str:
     text = _say_fractions_and_ordinals(text)
     text = say_years(text)
     text = _say_keys_and_cardinals(text)
-    text = with_addresses(_say_slashes(text.translate(_SIGNS)))
+    text = with_addresses(_say_slashes(say_symbols(text).translate(_SIGNS)))
     return _tidy(text) if has_speech(text) else ""
 
 

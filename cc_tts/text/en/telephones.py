@@ -25,7 +25,7 @@ _NEAR_911 = re.compile(r"\b(?:emergenc|call|dial|911|nine one one)", re.IGNORECA
 _DIALLED_BEFORE = re.compile(r"\b(?:dial|press|extension|ext)\b", re.IGNORECASE)
 _EXTENSION_ALONE = (
     r"(?i)(?=[ex])(?:\bext(?:\.|\b)\s?#?\s?|(?<![\w.,] )(?<!\S)x(?=\d{4})"
-    r"|(?:(?<=\bor )|(?:(?<=\bat )|(?<=\bto ))(?!x\d00\b)|(?<=\bdial )|(?<=\bcall )|(?<=[a-z], ))x(?=\d{3}))"
+    r"|(?:(?<=\bor )|(?:(?<=\bat )|(?<=\bto ))(?!x\d00\b)|(?<=\bdial )|(?<=\bcall )|(?<=[a-z], )|(?<=\btel\. ))x(?=\d{3}))"
     r"(\d{1,6}(?:-\d{1,6})?)(?!\w)"
 )
 _NEAR_TELEPHONE = re.compile(

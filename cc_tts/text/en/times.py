@@ -125,6 +125,12 @@ def _spelled_out(hour: int, minute: int, second: int) -> str:
     return " and ".join([" ".join(said[:-1]), said[-1]] if len(said) > 1 else said)
 
 
+def _raced(match: re.Match[str]) -> str:
+    """``1:02.45`` as "one minute two point four five seconds"."""
+    minutes, seconds = int(match[1]), match[2].removeprefix("0")
+    return f"{_count(minutes, 'minute') if minutes else ''} {amount(seconds)} seconds".lstrip()
+
+
 def _hour_and_minute(hour: int, minute: int, *, has_half: bool, has_second: bool) -> str:
     if minute:
         return f"{cardinal(hour)} {two_digits(minute)}"
@@ -145,6 +151,7 @@ say_times = in_order(
         r"(?<![\w:.])0:([0-5]\d)(?![\d:]|\s?[ap]\.?m\b)",
         lambda match: _spelled_out(0, 0, int(match[1])) if _LASTS.search(match.string[: match.start()]) else None,
     ),
+    (r"(?<![\w:.])(\d{1,2}):([0-5]\d\.\d{1,3})(?![\w:])(?!\.\d)", _raced),
     (_MILITARY, _military),
     (r"(?<![\w:.$£])(1[0-2]|[1-9])([ap])(?=\s[ECMP][SD]?T\b)", r"\1 \2m"),
     (_LETTER_HALF, lambda match: None if _is_seat(match) else f"{match[1]} {match['half']}m"),

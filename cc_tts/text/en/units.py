@@ -43,6 +43,8 @@ _REGULAR = {
     "Nm, N·m, N-m": "newton meter(s)",
     "sh": "share(s)", "fl oz, fl. oz": "fluid ounce(s)",
     "MWh": "megawatt hour(s)", "BR, bd": "bedroom(s)", "BA, ba": "bath(s)",
+    "pg/mL, pg/ml": "picogram(s) per milliliter", "μm": "micrometer(s)", "μs": "microsecond(s)",
+    "Ω": "ohm(s)", "kΩ": "kilohm(s)",
 }  # fmt: skip
 _UNITS = {
     symbol: (re.sub(r"\(e?s\)", "", name), name.replace("foot(s)", "feet").replace("(s)", "s").replace("(es)", "es"))
@@ -310,6 +312,10 @@ say_measures = in_order(
     (rf"(\d\s?(?:{_PERIODS})\.?)\s?[–—]\s?(?=\d{{1,3}}\s?(?:{_PERIODS})\b)", r"\1 to "),
     (_RATE, _rate),
     (rf"(?:(?<=per minute)|(?<=per hour)|(?<=per day))/(?={AMOUNT} ?(?:{_LONGEST_FIRST})(?!\w))", " per "),
+    (
+        r"(?<=\d)\s?(?:BR|bd)\s?/\s?(\d(?:\.5)?)\s?(?:BA|ba)(?=\s[a-z])(?!\s(?:for|at|on|in|with|and|or|to)\b)",
+        r" bedroom \1 bath",
+    ),
     (r"(?i)(?<=\d)( ?(?:BR|bds?))\s?/\s?(?=\d)", r"\1, "),
     (
         rf"\s?/\s?(?={AMOUNT} ?(?:{_LONGEST_FIRST})(?!\w))",
@@ -319,6 +325,7 @@ say_measures = in_order(
     ),  # 3 yr/36,000 mi
     (r"(?<=\d)-pt\b\.?(?=\s(?!bottle|carton|jar|container|can\b))", "-point"),
     (_MEASURE, _measure),
+    (r"/(?<=[a-z\d]/)([dmμ]?L|kg)(?!\w)", lambda match: f" per {SINGULARS[match[1]]}"),
     (
         rf"(\b(?:per|an?|each|every|one)\s)?(?<![\w/&-])({_NAMED_ALONE})(?![\w/&-])",
         lambda match: (

@@ -58,6 +58,7 @@ _NUMBERED_PARTS = {
     "opt": "option", "art": "article", "ver": "version", "v": "version",
     "sec": "section", "sc": "scene", "op": "opus", "gr": "grade", "mi": "mile", "pt": "part", "ct": "count",
     "dist": "district", "eq": "equation", "rd": "round", "cl": "clause",
+    "eqs": "equations", "figs": "figures", "vols": "volumes", "chs": "chapters",
 }  # fmt: skip
 _CAPITALISED_PARTS = "|".join(short.capitalize() for short in _NUMBERED_PARTS if len(short) > 1)
 CHAT_WORDS = {
@@ -76,6 +77,7 @@ CHAT_WORDS = {
     "dbl": "double", "gtt": "drop", "gtts": "drops", "chars": "characters", "sgl": "single",
     "incl'd": "included", "xfer": "transfer", "xfers": "transfers", "b'day": "birthday",
     "hols": "holidays", "yrs": "years", "lbs": "pounds", "dims": "dimensions", "ctrl": "control", "tkt": "ticket",
+    "plts": "pallets", "ctns": "cartons",
 }  # fmt: skip
 CHAT_WORDS |= {
     f"{short}s": plural(CHAT_WORDS[short])
@@ -84,7 +86,7 @@ CHAT_WORDS |= {
 """Short forms that are spoken in full without a stop."""
 _SLASHED = {
     "c/o": "care of", "C/O": "care of", "b/c": "because", "b/w": "between", "b/t": "between", "n/a": "N A",
-    "w/d": "withdrawal",
+    "w/d": "withdrawal", "d/c": "discontinue",
     "c/b": "callback", "C/B": "callback", "f/u": "follow-up", "F/U": "follow-up", "p/u": "pickup", "P/U": "pickup",
     "d/t": "due to", "w/in": "within", "w/i": "within", "a/k/a": "A K A", "d/b/a": "D B A", "f/k/a": "F K A",
     "s/n": "serial number", "S/N": "serial number", "p/n": "part number", "P/N": "part number", "n/c": "no charge",
@@ -98,6 +100,8 @@ _PATIENT = (
     r"([Pp])t\b(?<=\b.t)(?<!\d .t)\.?(?='s\b|\s(?:c/o|denie[ds]|reports|states|is|was|has|had|presents|presented|tolerated"
     r"|advised|instructed|will|should|needs|complains|admitted|arrived|requests?|called|seen)\b)"
 )
+_OF_PATIENT = {"H": "history", "D": "diagnosis", "S": "symptoms"}
+_COMPLAINS = re.compile(r"[Pp]atient $|\byear old\b[^.;]*$")
 _POPULATION = (
     r"([Pp])op\.(?<=\b.op\.)(?:(?=\s(?:of|about|under|over|is|was)\b|\s\d[\d,.]{2}|:)"
     r"|(?<=\bthe .op\.)(?=\s[a-z]|[,;)])|(?<=percent of the .op\.))"
@@ -216,7 +220,7 @@ def _tablets(match: re.Match[str]) -> str | None:
 
 def _slashed(match: re.Match[str]) -> str:
     """``w/in`` as "within", and a patient's ``c/o`` as "complains of"."""
-    is_complaint = match[1] == "c/o" and match.string.endswith("atient ", 0, match.start())
+    is_complaint = match[1] == "c/o" and _COMPLAINS.search(match.string, max(0, match.start() - 40), match.start())
     return "complains of" if is_complaint else _SLASHED[match[1]]
 
 
@@ -288,7 +292,7 @@ say_abbreviations = in_order(
     ),
     (_TABLETS, _tablets),
     (
-        rf"\b({'|'.join(_NUMBERED_PARTS)}|{_CAPITALISED_PARTS})\.\s?(?=\d|{_ROMAN_NUMBER})",
+        rf"\b({'|'.join(_NUMBERED_PARTS)}|{_CAPITALISED_PARTS})\.\s?(?=\(?\d|{_ROMAN_NUMBER})",
         lambda match: f"{_NUMBERED_PARTS[match[1].lower()]} ",
     ),
     (
@@ -323,7 +327,8 @@ say_abbreviations = in_order(
         r"(?:(?<=dollars)|(?<=pounds)|(?<=euros)|(?<=cents)|(?<=percent))\sp\.?(p|a|w|c\.?m)(?!\w)(\.?)",
         lambda match: f" per {_PER_LETTERS[match[1][0]]}{match[2] and kept_stop(match)}",
     ),
-    (r"\bbus\.(?=\sdays?\b)", "business"),
+    (r"\b([Bb])us\.(?=\s(?:days?|h(?:ou)?rs)\b)", r"\1usiness"),
+    (r"\b([HDS])x\b", lambda match: _OF_PATIENT[match[1]]),
     (r"\b[Ww]k\.?(?=\sof\b)", "week"),
     (r"\b([Cc])onf\.?(?=\s(?:call|room|line|bridge)\b)", r"\1onference"),
     (r"(?<=\d(?:st|nd|rd|th)) [Ff]lr?\b(?!\.)|\bFlr?(?=\s\d)", " floor "),

@@ -455,7 +455,7 @@ say_years = in_order(
         lambda match: year(int(match[1])),
     ),
     (
-        rf"(?i)\b((?:in|since|year|circa|around)\s)(1[1-8]\d\d)(?![\w/:%])(?![.,]\d){_COUNTED}",
+        rf"(?i)\b((?:in|since|year|circa|around|established|founded|built|born|dated)\s)(1[1-8]\d\d)(?![\w/:%])(?![.,]\d){_COUNTED}",
         lambda match: match[1] + year(int(match[2])),
     ),
 )

@@ -63,7 +63,9 @@ def _power(match: re.Match[str]) -> str:
 
 
 _say_formulas = in_order(
-    (r"\b(sin|cos|tan)\b(?=\s?\(?(?:[α-ω]|[xtab]\b|\d))", lambda match: _FUNCTIONS[match[1]]), (_FORMULA, _formula)
+    (r"!(?<=\d!)(?=\s?[-=+×*/])", " factorial"),
+    (r"\b(sin|cos|tan)\b(?=\s?\(?(?:[α-ω]|[xtab]\b|\d))", lambda match: _FUNCTIONS[match[1]]),
+    (_FORMULA, _formula),
 )
 _say_powers = in_order((r"(?<=\d)\s?[x×*]\s?(?=10\^)", " times "), (r"\^(?<=[\w)]\^)(-?)(\d{1,3})(?!\w)", _power))
 

@@ -145,7 +145,7 @@ _say_all_day_and_user_names = in_order(
         r"(?<![\w/.@-])(?=\w{0,40}[\dA-Z])[A-Za-z0-9]{1,40}+(?:_[A-Za-z0-9]{1,40}+){1,8}+(?![.-]?\w)",
         lambda match: match.group().replace("_", " underscore "),
     ),
-    (r"btw\.?(?=\s\$?\d)", "between"),
+    (r"\bb(?:tw|twn|/w|/t)\.?(?=\s\$?\d)", "between"),
     (r"(?<=[A-Z]{2})(?:\s\*|\*\s?)(?=[A-Z\d]{2})", " star "),  # a merchant on a statement: SQ *BAKERY
     (r"(?<=\d)-(alpha|beta|rc|preview|snapshot|build|dev)(?:[.-]?(?=\d)|(?![\w-]))", r" \1 "),
     (r"(?<!\w)([#@])(?=\w{0,40}[a-z][A-Z]|\w{0,40}[A-Z]{2}[a-z])([A-Za-z]\w{2,40})(?!\w)", _words_of_tag),
@@ -216,7 +216,7 @@ def _joint(match: re.Match[str]) -> str:
 
 def _with_half(match: re.Match[str]) -> str | None:
     """``9-11a`` as "9 to 11am"."""
-    if match[2].strip() == "and":
+    if match[2].strip() in ("and", "&"):
         return f"{match[1]} and {match[3]} {match[4]}m" if match.string.endswith("between ", 0, match.start()) else None
     return f"{match[1]} to {match[3]} {match[4]}m"
 
@@ -230,8 +230,9 @@ _say_ranges_and_minus = in_order(
         r"(?i)(\bbetween [$£€]?\d[\d,.:]{0,12}(?:\s?[ap]\.?m\b\.?)?%?)\s?[-–—]\s?(?=[$£€]?\d)",
         r"\1 and ",
     ),
-    (r"(?<![\w:.$])(\d{1,2}(?::\d\d)?)(\s?[-–—]\s?| and )(\d{1,2}(?::\d\d)?)([ap])(?!\w)", _with_half),
-    (r"(?<!\w)~\s?(?=[$£€¥]?\.?\d)", "about "),
+    (r"(?<![\w:.$])(\d{1,2}(?::\d\d)?)(\s?[-–—]\s?| (?:and|&) )(\d{1,2}(?::\d\d)?)([ap])(?!\w)", _with_half),
+    (r"~(?<!\w~)\s?(?=[$£€¥]?\.?\d|[A-Z]|noon\b|midnight\b|half\b)", "about "),
+    (r"\.x(?<=\d\.x)(?!\w)", " point x"),  # versions, as 2.x
     (r"\s?(<=|>=|[<>≤≥≠≈])\s?(?=[$£€¥-]?\.?\d)", lambda match: f" {COMPARISONS[match[1]]} "),
     (r"(?<![\w.,$/-])\d{1,2}(?:-\d{1,2}){2,4}(?![\w-]|[.,]\d)", lambda match: match.group().replace("-", ", ")),
     (_RANGE, _joint),

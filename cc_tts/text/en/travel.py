@@ -53,6 +53,7 @@ TRAVEL_RULES = (
         lambda match: house_number(match[1]) + (f" {integer(match[2])}" if match[2] else ""),
     ),
     (r"(?<![\w-])A((?<=\bAirbus A)\d{3}|3[1-8]0)(?![\w-])", lambda match: f"A {house_number(match[1])}"),
+    (r"(?<![\w-])(7[0-8]7)(?=\s(?:MAX|Max|Dreamliner|jet|aircraft|plane)\b)", lambda match: house_number(match[1])),
     (r"(?<![\w-])(7[0-8]7)-(?=(?:[89]|10|[1-9]00)(?![\w-]))", lambda match: f"{house_number(match[1])} "),
     (_SEATS, r"\1\2 \3 to "),
     (r"(?<=\b[Ss]eat )(\d{1,3})K(?!\w)", r"\1 K"),

@@ -226,6 +226,7 @@ def _many_of_number(match: re.Match[str]) -> str:
     is_count = (
         "." in match[1]
         or len(match[1]) < _MIN_NAMED_DIGITS
+        or match.string[match.start() - 1 : match.start()] == "="
         or _SECONDS_BEFORE.search(match.string, max(0, match.start() - 20), match.start())
     )
     return (

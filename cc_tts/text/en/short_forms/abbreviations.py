@@ -77,7 +77,8 @@ CHAT_WORDS = {
     "dbl": "double", "gtt": "drop", "gtts": "drops", "chars": "characters", "sgl": "single",
     "incl'd": "included", "xfer": "transfer", "xfers": "transfers", "b'day": "birthday",
     "hols": "holidays", "yrs": "years", "lbs": "pounds", "dims": "dimensions", "ctrl": "control", "tkt": "ticket",
-    "plts": "pallets", "ctns": "cartons",
+    "plts": "pallets", "ctns": "cartons", "qhs": "every night at bedtime", "qod": "every other day",
+    "qam": "every morning", "qpm": "every evening",
 }  # fmt: skip
 CHAT_WORDS |= {
     f"{short}s": plural(CHAT_WORDS[short])
@@ -107,7 +108,7 @@ _POPULATION = (
     r"|(?<=\bthe .op\.)(?=\s[a-z]|[,;)])|(?<=percent of the .op\.))"
 )
 """The word for a sound may end a sentence: until you hear the pop."""
-_TABLETS = r"(?<=\d )(tab|cap)(s?)\b(?:\.(?!\s?[A-Z][a-z]))?"
+_TABLETS = r"(?:(?<=\d )|(?<=grams )|(?<=\bone ))(tab|cap)(s?)\b(?:\.(?!\s?[A-Z][a-z]))?"
 _TAKEN = re.compile(
     r"\b(?:take|mg|milligrams?|mcg|rx|dose|p\s?o|prn|daily|q\s?d|[btq]\s?i\s?d|q\d{1,2}h?|by mouth|bottles?|refills?)\b|#\d",
     re.IGNORECASE,
@@ -284,7 +285,10 @@ say_abbreviations = in_order(
     ),
     (rf"\b([Tt])erm\.\s(?={_LETTER_OF_PART}[A-Z\d](?![\w-])(?!(?<=\d)\s[a-z]+s\b))", r"\1erminal "),
     (rf"\b([Ee])x\.\s(?={_LETTER_OF_PART}[A-Z\d]{{1,3}}(?:-[A-Z\d]{{1,2}})?(?![\w-]))", r"\1xhibit "),
-    (r"b\.(?<=\bb\.)\s(?=(?:1\d|20)\d\d\b)", "born "),
+    (
+        r"b\.(?<=\bb\.)\s(?=(?:1\d|20)\d\d\b|(?:the [a-z-]+ of )?[A-Z][a-z]{2,8}(?:\s[a-z-]+(?:st|nd|rd|th)|, nineteen)\b)",
+        "born ",
+    ),
     (r"\b([Ss])ch\.\s(?=(?:[A-Z]|[A-Z]?\d{1,2}|[A-Z]-?\d)(?![\w-]))", r"\1chedule "),
     (
         _POPULATION,

@@ -36,6 +36,10 @@ def _reporter(match: re.Match[str]) -> str:
     return f"{' '.join(re.findall(r'[A-Za-z]+', match['name']))} {_SECOND_OR_THIRD[match['series']]}"
 
 
+def _regulation(match: re.Match[str]) -> str:
+    return f"{'Treasury ' if match.group()[0] == 'T' else ''}Regulation "
+
+
 _CITED = re.compile(
     rf"\b(?:Fed|R|B|Cir|Ct|Div|Cong|Sess|[Mm]ot|Ind|Reg|Prob|{'|'.join(_PARTIES)})\.|\dd\b|(?:[A-Z]\.|Supp\.|Rptr\.)\s?[234](?:d|th)\b"
 )
@@ -71,7 +75,7 @@ _say_citations = in_order(
     ),
     (r"\b([Mm])ot\.(?=\s(?:to|for|in)\b)", r"\1otion"),
     (r"\bProb\.(?=\s(?:No|Ct|Code)\b)", "Probate"),
-    (r"\bReg\.\s(?=[A-Z]{1,2}(?![\w.]))", "Regulation "),
+    (r"\b(?:Treas\.\s(?=Reg))?Reg\.\s(?=[A-Z]{1,2}(?![\w.])|sections?\s)", _regulation),
     (r"\bInd\.\sNo\.", "Indictment number"),
 )
 

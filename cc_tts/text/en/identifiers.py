@@ -156,11 +156,12 @@ _NUMBER_SIGN = r"#(?=\s(?:to|is|on|for|in|at|from|below|above|here|when)\b)"
 _ERROR = r"(?i)\b((?:error|http)\s(?:code\s)?)(\d{3,5})(?![\w-]|[.,:/]\d|\s?%)" + NOTHING_COUNTED
 _STATUS = (
     r"(?<![\w.,$#-])[1-6]\d\d(?=\s(?:OK|Not (?:Found|Acc|Impl|Mod)|Bad (?:Req|Gat)|Busy Here|Service Un|Internal Server"
-    r"|Unauthorized|Forbidden|Request T|Too Many|Temporarily|Gateway T|Decline|Server (?:Err|Int))|\serror\b)"
+    r"|Unauthorized|Forbidden|Request T|Too Many"
+    r"|Moved|No Content|Temporarily|Gateway T|Decline|Server (?:Err|Int))|\serror\b)"
 )
 """The status of an answer, as in HTTP and SIP."""
 _IPV6 = (
-    r"(?<![\w:.])(?=[\da-fA-F:]{0,40}::|(?:[\da-fA-F]{1,4}:){7})"
+    r"(?<![\w:.])(?=[\da-fA-F]{0,4}:)(?=[\da-fA-F:]{0,40}::|(?:[\da-fA-F]{1,4}:){7})"
     r"(?:[\da-fA-F]{1,4})?(?::{1,2}[\da-fA-F]{1,4}){1,7}(?:::)?(?![\w:])"
 )
 _BEHIND_ACRONYM = (

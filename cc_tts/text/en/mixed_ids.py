@@ -10,6 +10,7 @@ _RUNS = re.compile(r"[A-Za-z]+|\d+")
 NUMBER_WITH_SUFFIX = re.compile(r"\d+(?:st|nd|rd|th|s|am|pm|k|m|bn|x)|\d{1,3}b", re.IGNORECASE)
 _NUMBER_AND_LETTER = re.compile("[0-9]+[A-JLN-Z]")
 _PRONOUNCEABLE = re.compile(r"(?i)(?![a-z]*[^aeiouy]{5})(?:[^aeiouy]{0,2}|s[cpt][hlr]|[cpst]hr|sch)[aeiouy]")
+_SERIES = re.compile("i[3579]")
 _MIN_ID_DIGITS = 3  # unmeasured
 _MIN_ID_RUNS = 3  # unmeasured
 _MIN_ID_CHARACTERS = 5  # unmeasured
@@ -48,9 +49,14 @@ def _is_hash(token: str) -> bool:
 
 
 def _are_of_code(parts: list[str]) -> bool:
-    if (all(map(_is_quantity, parts)) and not _is_numbered_letter(parts)) or any(map(str.islower, parts)):
+    if (all(map(_is_quantity, parts)) and not _is_numbered_letter(parts)) or any(map(_is_small, parts)):
         return False
     return any(map(_has_code_letters, parts))
+
+
+def _is_small(part: str) -> bool:
+    """Whether a part is a word or the like; ``i7`` names a processor."""
+    return part.islower() and _SERIES.fullmatch(part) is None
 
 
 def _is_numbered_letter(parts: list[str]) -> bool:

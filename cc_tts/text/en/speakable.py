@@ -17,7 +17,7 @@ from cc_tts.text.en.short_forms.abbreviations import say_abbreviations
 from cc_tts.text.en.short_forms.law import say_law
 from cc_tts.text.en.times import say_times
 from cc_tts.text.en.units import say_measures
-from cc_tts.text.substitution import in_order
+from cc_tts.text.substitution import grouped, in_order
 from cc_tts.text.web_addresses import with_stand_ins
 
 ADDRESS_SIGNS = {
@@ -57,6 +57,9 @@ _OF_MANY = (
     r"(?<![\w/.,])(\d{1,3})/(?=\d{1,3}\s(?:items|tasks|tests|files|questions|votes|seats|members|users|servers|checks|slots"
     r"|packages|orders|stores|sites|devices|employees|students)\b)"
 )
+_NUMBERED = grouped(
+    "steps?|pages?|questions?|parts?|slides?|chapters?|lessons?|attempts?|rounds?|modules?|levels?|volume|speed|settings?|severity|priority|stages?|phases?|doses?|laps?|installments?|box|packages?|parcels?"
+)
 _LIMITS = (
     r"(?i)\b((?:liability|injury|limits?|coverage|policy)\b[a-z ,:]{0,30}\s)(\d{2,3}/\d{2,3}(?:/\d{2,3})?)"
     r"(?![\w/⁄]|[.,]\d)"
@@ -93,7 +96,7 @@ def _number(match: re.Match[str]) -> str:
 
 
 _MIXED_WITH_SIGNS = (
-    r"(?i)(\b(?:pass(?:word|code|phrase)|pwd?)(?:\sis)?:?\s[\"“]?)(?=\S{0,40}[#$!%&*^+=@~][A-Za-z\d]|\S{0,40}(?:\d\S{0,40}[_-]|[_-]\S{0,40}\d))"
+    r"(?i)(\bp(?:ass(?:word|code|phrase)|wd?)(?:\sis)?:?\s[\"“]?)(?=\S{0,40}[#$!%&*^+=@~][A-Za-z\d]|\S{0,40}(?:\d\S{0,40}[_-]|[_-]\S{0,40}\d))"
     r"((?<=[\"“])[^\s\"”]{4,40}(?<![.,])(?=[.,]?[\"”])|[^\s\"”,;]{4,40}[A-Za-z\d])(?![^\s.,;:!?\"”)])"
 )
 _MIXED_SIGNS = ADDRESS_SIGNS | {"#": "pound", "$": "dollar sign", "!": "exclamation point", "^": "caret"}
@@ -151,6 +154,8 @@ _say_all_day_and_user_names = in_order(
     (r"(?<!\w)([#@])(?=\w{0,40}[a-z][A-Z]|\w{0,40}[A-Z]{2}[a-z])([A-Za-z]\w{2,40})(?!\w)", _words_of_tag),
     (r"(?i)(?<=\bhashtag )#(?=\w)", ""),
     (r"#'?s(?!\w)", "numbers"),
+    (r"#(?<=\b[CF]#)(?!\w)", " sharp"),
+    (r"\.NET\b(?<!\w\.NET)", "dot net"),
     (  # when a program runs: 0 3 * * 1
         r"(?=[\d*])(?<!\S)(?=[\d*/, -]{0,40}(?:\* \*|\*/\d))(?:[\d*/,-]{1,12} ){4}[\d*/-]{1,12}(?![^\s.,;:)])",
         lambda match: match.group().replace("*", "star"),
@@ -251,7 +256,7 @@ _say_fractions_and_ordinals = in_order(
         lambda match: f"{amount(match[1])} out of ",
     ),
     (
-        r"(?i)\b((?:steps?|pages?|questions?|parts?|slides?|chapters?|lessons?|attempts?|rounds?|modules?|levels?|volume|speed|settings?|severity|priority|stages?|phases?|doses?|laps?|installments?|box|packages?|parcels?)\s)(\d{1,3})/(?=\d{1,3}(?![\w/⁄]|[.,]\d))",
+        rf"(?i)\b((?:{_NUMBERED})\s)(\d{{1,3}})/(?=\d{{1,3}}(?![\w/⁄]|[.,]\d))",
         lambda match: f"{match[1]}{cardinal(int(match[2]))} of ",
     ),
     (r"(?<![\w/.,])(\d{1,2})/(\d)(?=\sARMs?\b)", r"\1 \2"),  # a mortgage

@@ -154,7 +154,7 @@ SHORT_NUMBER_RULES = (
         _EXTENSION_ALONE,
         lambda match: f"extension {digit_groups(match[1])}",
     ),
-    (r"(?<![\w$£€.,/#-])(911|988)(?![\w%/-]|[.,]\d)", each_digit),
+    (r"(?<![\w$£€.,#-])(?<!\d/)(911|988)(?![\w%/-]|[.,]\d)", each_digit),
     (r"(?<![\w*])\*(\d{1,3})(#?)(?![\w*])", lambda match: f"star {digits(match[1])}{' pound' if match[2] else ''}"),
 )
 """Service numbers, short codes, extensions and codes of keys."""

@@ -162,6 +162,7 @@ say_times = in_order(
         _WITH_H,
         lambda match: f"{match[1]}:{match[2]}" if _AT.search(match.string[: match.start()]) else _duration(match),
     ),
+    (r"(?<=\b[Ll]ine )(\d{1,6}):(?=\d{1,4}(?![\w:]))", r"\1 colon "),
     (_RATIO, _ratio),
     (
         r"\b([ECMP])\.\s?([SD]\.\s?)?T\b\.?",

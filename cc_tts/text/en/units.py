@@ -43,6 +43,10 @@ _REGULAR = {
     "Nm, N·m, N-m": "newton meter(s)",
     "sh": "share(s)", "fl oz, fl. oz": "fluid ounce(s)",
     "MWh": "megawatt hour(s)", "BR, bd": "bedroom(s)", "BA, ba": "bath(s)",
+    "bbl": "barrel(s)", "cc": "cubic centimeter(s)", "gpm": "gallon(s) per minute", "cfm": "cubic feet per minute",
+    "KiB": "kibibyte(s)", "MiB": "mebibyte(s)", "GiB": "gibibyte(s)", "PB": "petabyte(s)", "fps": "frame(s) per second",
+    "dpi": "dots per inch", "Wh": "watt hour(s)", "GW": "gigawatt(s)", "GWh": "gigawatt hour(s)", "kV": "kilovolt(s)",
+    "mV": "millivolt(s)", "nm": "nanometer(s)", "ns": "nanosecond(s)", "MP": "megapixel(s)", "in-lb": "inch-pound(s)",
     "pg/mL, pg/ml": "picogram(s) per milliliter", "μm": "micrometer(s)", "μs": "microsecond(s)",
     "Ω": "ohm(s)", "kΩ": "kilohm(s)",
 }  # fmt: skip
@@ -74,10 +78,6 @@ _MEASURE = (
 _MEASURES_BETWEEN = rf"{AMOUNT_BEGINS}({AMOUNT} ?(?P<unit>{_LONGEST_FIRST}))\s?[-–—]\s?(?={AMOUNT} ?(?P=unit)(?![\w°]))"
 """A dash stands between two measures of one unit: 10GB-20GB."""
 _INJECTED = re.compile(r"\b(?:insulin|lantus|humalog|novolog|heparin|levemir|glargine|aspart|lispro)\b", re.IGNORECASE)
-_LONG_THING = (
-    r"(?<![\w'])(\d{1,3})['′](?=\s(?:[A-Za-z-]{2,12}\s)?(?:cable|cord|hose|ladder|fence|ceiling|pole|wall|reefer|trailer"
-    r"|container|truck|van|boat|flatbed|bed|tree|drop|HC)\b)"
-)
 _PERIODS = "mos?|yrs?|wks?|hrs?|mins?|secs?|months?|years?|weeks?|days?"
 _DAYS = (
     r"(?<![\w.,$£€-])(\d{1,3})\sd\b(?!['’/-])"
@@ -85,7 +85,7 @@ _DAYS = (
     r"|art|shape|effect))\.?"
 )
 """10 d of a medicine; a 3 d printer is none of days."""
-_MEASURE_BEFORE = re.compile(rf"\d[ -]?(?:{_LONGEST_FIRST})\.?$")
+_MEASURE_BEFORE = re.compile(rf"\d[ -]?({_LONGEST_FIRST})\.?$")
 _DOSES = "mg|mcg|ug|μg|ng|g|mEq|mmol|IU|mL|ml|units?"
 _RATE = (
     rf"{AMOUNT_BEGINS}(?P<amount>{AMOUNT}) ?(?P<unit>{_LONGEST_FIRST})\s?/\s?(?P<per>{_LONGEST_FIRST})(?![\w°])\.?"
@@ -127,6 +127,7 @@ _SIDES = {"W": "wide", "D": "deep", "H": "high", "L": "long"}
 _SIDE = rf"{AMOUNT_BEGINS}({AMOUNT})\s?(\"|″|''|in\.?|cm|mm|ft)\s?([WDHL])(?!\w)"
 _VOWEL_BEGINS = re.compile("[aeio]|hour")
 _IN_QUOTATION = re.compile(r"(?:^|[\s(])\"(?=[^\s\"])[^\"]*$")
+_QUOTED = re.compile(r"(?<!\w)'(?=\w)")
 _TEMPERATURE = re.compile(
     r"\b(?:temp|thermostat|degree|heat|cool|weather|outside|oven|highs?\b|lows?\b|warm|cold)", re.IGNORECASE
 )
@@ -183,6 +184,11 @@ def _closes_quotation(match: re.Match[str], mark: str | int) -> bool:
     return match[mark] == '"' and _IN_QUOTATION.search(match.string[: match.start(mark)]) is not None
 
 
+def _is_long(match: re.Match[str]) -> bool:
+    """Whether ``6'`` is the length of the thing behind it and not the end of a quotation."""
+    return precedes_noun(match) and _QUOTED.search(match.string, 0, match.start()) is None
+
+
 def _dimension(match: re.Match[str]) -> str:
     """``8 ft x`` as "eight feet by", ``8.5 x`` as "eight point five by"."""
     written, unit = match["amount"], match["length"]
@@ -232,6 +238,15 @@ def _many_of_number(match: re.Match[str]) -> str:
     return (
         counted(match[1], "second", "seconds") if is_count or not match[1].isdigit() else plural(house_number(match[1]))
     )
+
+
+def _slash(match: re.Match[str]) -> str | None:
+    """``3 yr/36,000 mi`` as "or"; a pause between measures of one unit, as in 16 GB/512 GB."""
+    before = _MEASURE_BEFORE.search(match.string, max(0, match.start() - 14), match.start())
+    if not before:
+        return None
+    is_same = re.match(rf"{AMOUNT} ?{re.escape(before[1])}(?!\w)", match.string[match.end() :])
+    return ", " if is_same else " or "
 
 
 def _measure(match: re.Match[str]) -> str | None:
@@ -289,7 +304,11 @@ say_measures = in_order(
         r"(?<![\w.,])(\d{1,3})\s?[uU]\b(?![.-]\w)",
         lambda match: counted(match[1], "unit", "units") if _INJECTED.search(match.string) else None,
     ),
-    (_LONG_THING, r"\1 foot"),
+    (
+        r"(?<![\w'])(?<!by )(\d{1,3})['′](?=\s[A-Za-z])",
+        lambda match: f"{cardinal(int(match[1]))} foot" if _is_long(match) else None,
+    ),
+    (r"(?<![\w',])(\d{1,3},\d{3}|\d{3,5})['′](?!\w)", lambda match: counted(match[1], *_FOOT)),
     (r"(?<=[A-Za-z])\s[x×]\s?(?=(?:\d{1,3}(?: to |-))?\d{1,3}\s?(?:d|days?|wks?|weeks?|mos?|months?)\b)", " for "),
     (r"(?<=°)\s?/\s?(?=lo(?:w)?\b|hi(?:gh)?\b)", ", "),
     (r"\b([Hh])i(?=\s-?\d{1,3}\s?°)", r"\1igh"),
@@ -320,9 +339,7 @@ say_measures = in_order(
     (r"(?i)(?<=\d)( ?(?:BR|bds?))\s?/\s?(?=\d)", r"\1, "),
     (
         rf"\s?/\s?(?={AMOUNT} ?(?:{_LONGEST_FIRST})(?!\w))",
-        lambda match: (
-            " or " if _MEASURE_BEFORE.search(match.string, max(0, match.start() - 14), match.start()) else None
-        ),
+        _slash,
     ),  # 3 yr/36,000 mi
     (r"(?<=\d)-pt\b\.?(?=\s(?!bottle|carton|jar|container|can\b))", "-point"),
     (_MEASURE, _measure),

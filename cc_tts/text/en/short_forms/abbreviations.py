@@ -48,7 +48,8 @@ _NEVER_LAST = {
     "dia": "diameter", "div": "division", "enc": "enclosed", "freq": "frequency", "grp": "group", "lic": "license",
     "loc": "location", "mfg": "manufacturing", "prem": "premium", "sig": "signature", "stn": "station",
     "tkt": "ticket", "veh": "vehicle", "trans": "transaction", "tot": "total", "res": "reservation", "btwn": "between",
-    "pref": "preferred", "esp": "especially", "usu": "usually", "encl": "enclosed", "abt": "about",
+    "pref": "preferred", "esp": "especially", "dtd": "dated", "flr": "floor", "usu": "usually", "encl": "enclosed",
+    "abt": "about",
 }  # fmt: skip
 """Their full stop ends no sentence."""
 _ONLY_CAPITALISED = frozenset({"ste", "est"})
@@ -78,6 +79,7 @@ CHAT_WORDS = {
     "incl'd": "included", "xfer": "transfer", "xfers": "transfers", "b'day": "birthday",
     "hols": "holidays", "yrs": "years", "lbs": "pounds", "dims": "dimensions", "ctrl": "control", "tkt": "ticket",
     "plts": "pallets", "ctns": "cartons", "qhs": "every night at bedtime", "qod": "every other day",
+    "tbsp": "tablespoon", "tsp": "teaspoon",
     "qam": "every morning", "qpm": "every evening",
 }  # fmt: skip
 CHAT_WORDS |= {
@@ -108,7 +110,7 @@ _POPULATION = (
     r"|(?<=\bthe .op\.)(?=\s[a-z]|[,;)])|(?<=percent of the .op\.))"
 )
 """The word for a sound may end a sentence: until you hear the pop."""
-_TABLETS = r"(?:(?<=\d )|(?<=grams )|(?<=\bone ))(tab|cap)(s?)\b(?:\.(?!\s?[A-Z][a-z]))?"
+_TABLETS = r"(tab|cap)(?:(?<=\d .a.)|(?<=grams .a.)|(?<=\bone .a.))(s?)\b(?:\.(?!\s?[A-Z][a-z]))?"
 _TAKEN = re.compile(
     r"\b(?:take|mg|milligrams?|mcg|rx|dose|p\s?o|prn|daily|q\s?d|[btq]\s?i\s?d|q\d{1,2}h?|by mouth|bottles?|refills?)\b|#\d",
     re.IGNORECASE,
@@ -174,11 +176,13 @@ _PER = (
     rf"(?:(?<=[\w.])\s?/\s?|\bper\s)(?:(?P<short>{_SHORT_PER})(?!\w)\.?"
     r"|(?P<full>square foot|gallon|pound|mile|second|minute|hour|day|week|month|year|person|night|unit|item)\b)"
 )
-_COUNTED_UNITS = "|".join(
-    sorted(
-        {"dollar", "dollars", "cent", "cents", "euros", "percent"} | {many.split()[-1] for many in PLURALS},
-        key=len,
-        reverse=True,
+_COUNTED_UNITS = grouped(
+    "|".join(
+        sorted(
+            {"dollar", "dollars", "cent", "cents", "euros", "percent"} | {many.split()[-1] for many in PLURALS},
+            key=len,
+            reverse=True,
+        )
     )
 )
 _COUNTED_PER = (
@@ -289,7 +293,9 @@ say_abbreviations = in_order(
         r"b\.(?<=\bb\.)\s(?=(?:1\d|20)\d\d\b|(?:the [a-z-]+ of )?[A-Z][a-z]{2,8}(?:\s[a-z-]+(?:st|nd|rd|th)|, nineteen)\b)",
         "born ",
     ),
-    (r"\b([Ss])ch\.\s(?=(?:[A-Z]|[A-Z]?\d{1,2}|[A-Z]-?\d)(?![\w-]))", r"\1chedule "),
+    (r"/ea\b(?:\.(?!\s[A-Z]))?", " each"),
+    (r"d\.(?<=\bd\.)\s(?=(?:1\d|20)\d\d\b)", "died "),
+    (r"\b([Ss])ch(?:ed)?\.\s(?=(?:[A-Z]|[A-Z]?\d{1,2}|[A-Z]-?\d)(?![\w-]))", r"\1chedule "),
     (
         _POPULATION,
         _population,
@@ -331,7 +337,7 @@ say_abbreviations = in_order(
         r"(?:(?<=dollars)|(?<=pounds)|(?<=euros)|(?<=cents)|(?<=percent))\sp\.?(p|a|w|c\.?m)(?!\w)(\.?)",
         lambda match: f" per {_PER_LETTERS[match[1][0]]}{match[2] and kept_stop(match)}",
     ),
-    (r"\b([Bb])us\.(?=\s(?:days?|h(?:ou)?rs)\b)", r"\1usiness"),
+    (r"\bbus\.(?=\sdays?\b)", "business"),
     (r"\b([HDS])x\b", lambda match: _OF_PATIENT[match[1]]),
     (r"\b[Ww]k\.?(?=\sof\b)", "week"),
     (r"\b([Cc])onf\.?(?=\s(?:call|room|line|bridge)\b)", r"\1onference"),

@@ -15,11 +15,12 @@ from cc_tts.api.http import bodies
 from cc_tts.api.http.auth import HOLDER, current_tenant
 from cc_tts.api.http.route import Query, RouteTable
 from cc_tts.api.webhooks.routes import check_webhook, readable_by
+from cc_tts.calls.adoption.record import KeptBridge
 from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.dialplan.trunks import target_fault
 from cc_tts.calls.originate import OriginateRequest
-from cc_tts.calls.transfers.bridge import BridgeRequest
+from cc_tts.calls.transfers.bridge import bridge_to
 from cc_tts.config.schema import CallWebhook
 from cc_tts.errors import (
     CallNotFound,
@@ -88,12 +89,13 @@ class BridgeTo(schemas.Body, frozen=True):
         bool, Meta(description="Bridge them when the new call is answered; false: `bridge` follows, if any.")
     ] = True
 
-    def request(self, client_state: str | None) -> BridgeRequest:
-        return BridgeRequest(
-            other_call_id=self.call_id,
+    def request(self, client_state: str | None) -> KeptBridge:
+        return bridge_to(
+            self.call_id,
             on_hangup=self.on_hangup,
             bridge_id=self.bridge_id or "",
             client_state=client_state,
+            waits=self.on_answer,
         )
 
 
@@ -151,13 +153,11 @@ class Originate(schemas.Body, frozen=True):
         fields = {name: getattr(self, name) for name in self.__struct_fields__ if name not in made}
         schemas.check_text(self.disclosure, "/disclosure")
         bridge = None if self.bridge is None else self.bridge.request(self.client_state)
-        on_answer = self.bridge is None or self.bridge.on_answer
         return OriginateRequest(
             **fields,
             prompt=self._prompt(),
             disclosure=Disclosure.of(self.disclosure),
             bridge=bridge,
-            bridge_on_answer=on_answer,
         )
 
     def _prompt(self) -> Prompt | None:

@@ -6,6 +6,7 @@ from functools import partial
 import msgspec
 
 from cc_tts import logs
+from cc_tts.calls.adoption.record import KeptBridge
 from cc_tts.calls.audio.machine_detection import MachineDetection
 from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState
@@ -13,7 +14,6 @@ from cc_tts.calls.call_table import CallTable
 from cc_tts.calls.dialplan.trunks import Attempt
 from cc_tts.calls.events import types
 from cc_tts.calls.services import CallServices
-from cc_tts.calls.transfers.bridge import BridgeRequest
 from cc_tts.config.schema import CallWebhook, Config
 from cc_tts.errors import (
     CapacityExceeded,
@@ -56,9 +56,8 @@ class OriginateRequest:
     metadata: dict[str, str] = field(default_factory=dict)
     client_state: str | None = None
     amd: Amd | None = None
-    bridge: BridgeRequest | None = None
+    bridge: KeptBridge | None = None
     """The call that it is placed for, in the same UA process."""
-    bridge_on_answer: bool = True
     webhook: CallWebhook | None = None
     disclosure: Disclosure | None = None
     """In place of that of the configuration."""
@@ -103,8 +102,8 @@ class OutgoingCalls:
             self._table.release(call_id)
             raise
         self._table.add(call)
-        if request.bridge is not None and request.bridge_on_answer:
-            call.bridge.kept = request.bridge.kept(waits=True)
+        if request.bridge is not None and request.bridge.waits:
+            call.bridge.kept = request.bridge
         timeout_s = request.timeout_s or self._config.calls.originate_timeout_s
         call.no_answer_at_s = self._services.clock.wall_s() + timeout_s
         call.publish(types.CallOutgoing(**call.parties, referral=types.referral_of(request.referral)))

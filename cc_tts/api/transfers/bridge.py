@@ -11,7 +11,7 @@ from cc_tts.api.context import CONTEXT
 from cc_tts.api.http.route import RouteTable
 from cc_tts.api.views import View
 from cc_tts.calls.adoption.record import KeptBridge
-from cc_tts.calls.transfers.bridge import BridgeRequest
+from cc_tts.calls.transfers.bridge import bridge_to
 from cc_tts.errors import BridgeActive, BridgeImpossible, LineUnsupported, Unprocessable
 from cc_tts.ua.messages import OnHangup
 
@@ -55,13 +55,11 @@ async def bridge_calls(request: web.Request, body: Bridge) -> Bridged:
     """Have two calls hear each other and get each other's keys; call.bridged tells of it."""
     call = call_of(request)
     another_call(request, body.call_id, "/call_id")
-    wanted = BridgeRequest(
-        other_call_id=body.call_id,
-        on_hangup=body.on_hangup,
-        bridge_id=body.bridge_id or "",
-        client_state=body.client_state,
+    wanted = bridge_to(
+        body.call_id, on_hangup=body.on_hangup, bridge_id=body.bridge_id or "", client_state=body.client_state
     )
-    return _shown(call.id, request.app[CONTEXT].registry.bridges.begin(call, wanted))
+    request.app[CONTEXT].registry.bridges.begin(call, wanted)
+    return _shown(call.id, wanted)
 
 
 @ROUTES.add("POST", "/v1/calls/{id}/unbridge", scope="call", status=202, errors=ON_A_CALL)

@@ -4,7 +4,6 @@ The audio passes in the UA process, which also ends the other call if that was a
 """
 
 import secrets
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -24,23 +23,22 @@ BRIDGE_FAILED: Final = "bridge_failed"
 log = logs.get(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BridgeRequest:
-    """How a call is to be bridged to the call ``other_call_id``."""
-
-    other_call_id: str
-    on_hangup: messages.OnHangup = "end"
-    bridge_id: str = ""
-    client_state: str | None = None
-
-    def kept(self, *, waits: bool = False) -> KeptBridge:
-        return KeptBridge(
-            id=self.bridge_id or f"bridge_{secrets.token_hex(8)}",
-            other_call_id=self.other_call_id,
-            on_hangup=self.on_hangup,
-            client_state=self.client_state,
-            waits=waits,
-        )
+def bridge_to(
+    other_call_id: str,
+    *,
+    on_hangup: messages.OnHangup = "end",
+    bridge_id: str = "",
+    client_state: str | None = None,
+    waits: bool = False,
+) -> KeptBridge:
+    """A bridge that is wanted, with an id if it has none. ``waits``: once the call is answered that is placed for it."""
+    return KeptBridge(
+        id=bridge_id or f"bridge_{secrets.token_hex(8)}",
+        other_call_id=other_call_id,
+        on_hangup=on_hangup,
+        client_state=client_state,
+        waits=waits,
+    )
 
 
 class CallBridge:

@@ -7,7 +7,7 @@ from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.call_table import CallTable
 from cc_tts.calls.events import types
-from cc_tts.calls.transfers.bridge import BRIDGE_FAILED, BridgeRequest
+from cc_tts.calls.transfers.bridge import BRIDGE_FAILED
 from cc_tts.errors import BridgeImpossible, CcTtsError, WrongState
 from cc_tts.ua import messages
 from cc_tts.ua.client import UaClient
@@ -20,7 +20,7 @@ class Bridges:
         self._ua = ua
         self._table = table
 
-    def begin(self, call: Call, request: BridgeRequest, *, is_placed: bool = False) -> KeptBridge:
+    def begin(self, call: Call, wanted: KeptBridge, *, is_placed: bool = False) -> None:
         """Bridge a call to another one; ``call.bridged`` of both follows, and ``call.unbridged`` once. ``is_placed``: the
         call was placed for that.
 
@@ -32,7 +32,7 @@ class Bridges:
             LineUnsupported: one of them came by a line without SIP.
             UserAgentUnavailable: their UA process is not up.
         """
-        other = self._table.find(request.other_call_id)
+        other = self._table.find(wanted.other_call_id)
         if call is other:
             raise WrongState(f"call {call.id} cannot be bridged to itself")
         for each in (call, other):
@@ -43,27 +43,19 @@ class Bridges:
             raise BridgeImpossible(
                 "the calls are in different SIP processes (ua.processes): place one of them with bridge.call_id"
             )
-        kept = request.kept()
-        self._ua.send(messages.Bridge(call.id, other.id, kept.id, kept.on_hangup))
+        self._ua.send(messages.Bridge(call.id, other.id, wanted.id, wanted.on_hangup))
         for each, far in ((call, other), (other, call)):
             is_for_far = is_placed and each is call
-            each.bridge.kept = msgspec.structs.replace(kept, other_call_id=far.id, is_placed=is_for_far)
+            each.bridge.kept = msgspec.structs.replace(wanted, other_call_id=far.id, is_placed=is_for_far)
             each.keeper.keep()
-        return kept
 
     def answered(self, call: Call) -> None:
         """A call is answered: bridge it if it waits for that. It ends if that fails, unless it is to be kept."""
         if not call.bridge.waits or (kept := call.bridge.kept) is None or kept.is_briefed:
             return
         call.bridge.kept = None
-        request = BridgeRequest(
-            other_call_id=kept.other_call_id,
-            on_hangup=kept.on_hangup,
-            bridge_id=kept.id,
-            client_state=kept.client_state,
-        )
         try:
-            self.begin(call, request, is_placed=True)
+            self.begin(call, msgspec.structs.replace(kept, waits=False), is_placed=True)
         except CcTtsError as error:
             call.publish(types.CallCommandFailed(command="bridge", detail=error.detail))
             if kept.on_hangup == "end":

@@ -24,7 +24,7 @@ from cc_tts.calls.events import types
 from cc_tts.calls.follower import Follower
 from cc_tts.calls.originate import OriginateRequest, OutgoingCalls
 from cc_tts.calls.prompts.utterance import CompletionCause, Utterance
-from cc_tts.calls.transfers.bridge import BridgeRequest
+from cc_tts.calls.transfers.bridge import bridge_to
 from cc_tts.calls.transfers.bridges import Bridges
 from cc_tts.calls.transfers.transfer import DEFAULT_TIMEOUT_MS, ToldTransfer
 from cc_tts.calls.transfers.transfers import Transfers
@@ -160,8 +160,7 @@ class WarmTransfer(ToldTransfer):
             client_state=request.client_state,
             webhook=call.webhook,
             tenant=call.tenant,
-            bridge=BridgeRequest(other_call_id=call.id),
-            bridge_on_answer=False,
+            bridge=bridge_to(call.id),
         )
 
     def on_report(self, report: messages.CallReport) -> None:
@@ -207,9 +206,7 @@ class WarmTransfer(ToldTransfer):
         self.agent.player.cancel_all()
         self.agent.bridge.kept = None
         request = self._request
-        bridge = BridgeRequest(
-            other_call_id=self.agent.id, on_hangup=request.on_hangup, client_state=request.client_state
-        )
+        bridge = bridge_to(self.agent.id, on_hangup=request.on_hangup, client_state=request.client_state)
         try:
             self._bridges.begin(self._call, bridge)
         except CcTtsError as error:

@@ -9,7 +9,7 @@ from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.dtmf.gather import GatherRequest
 from cc_tts.calls.originate import OriginateRequest
-from cc_tts.calls.transfers.bridge import BridgeRequest
+from cc_tts.calls.transfers.bridge import bridge_to
 from cc_tts.errors import BridgeActive, BridgeImpossible, CcTtsError, UserAgentUnavailable, WrongState
 from cc_tts.ua import messages
 from tests.fakes.exchange import Exchange
@@ -26,8 +26,9 @@ class Pair:
         self.first, self.second = (exchange.registry.call(exchange.talking()) for _ in range(2))
 
     def bridge(self, **wanted: Any) -> str:
-        request = BridgeRequest(other_call_id=self.second.id, **wanted)
-        return self.exchange.registry.bridges.begin(self.first, request).id
+        bridge = bridge_to(self.second.id, **wanted)
+        self.exchange.registry.bridges.begin(self.first, bridge)
+        return bridge.id
 
     def made(self, bridge_id: str) -> None:
         for call in (self.first, self.second):
@@ -53,7 +54,7 @@ async def pair() -> Pair:
 
 
 async def placed_for(pair: Pair, **wanted: Any) -> Call:
-    bridge = BridgeRequest(other_call_id=pair.first.id, **wanted)
+    bridge = bridge_to(pair.first.id, waits=True, **wanted)
     return await pair.exchange.registry.originate(OriginateRequest(to=AGENT, bridge=bridge))
 
 
@@ -92,7 +93,7 @@ async def test_one_bridge_a_call(pair: Pair) -> None:
     third = pair.exchange.registry.call(pair.exchange.talking())
     for one, other in ((third, pair.first), (pair.second, third)):
         with pytest.raises(BridgeActive):
-            pair.exchange.registry.bridges.begin(one, BridgeRequest(other_call_id=other.id))
+            pair.exchange.registry.bridges.begin(one, bridge_to(other.id))
 
 
 async def test_what_cannot_be_bridged_is_refused(pair: Pair) -> None:
@@ -101,7 +102,7 @@ async def test_what_cannot_be_bridged_is_refused(pair: Pair) -> None:
     refused: tuple[tuple[str, type[CcTtsError]], ...] = ((pair.first.id, WrongState), (ringing, WrongState))
     for other, error in refused:
         with pytest.raises(error):
-            begin(pair.first, BridgeRequest(other_call_id=other))
+            begin(pair.first, bridge_to(other))
     pair.ua.has_one_process = False
     with pytest.raises(BridgeImpossible):
         pair.bridge()

@@ -8,7 +8,7 @@ from msgspec.structs import asdict
 
 from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState
-from cc_tts.calls.transfers.bridge import BridgeRequest
+from cc_tts.calls.transfers.bridge import bridge_to
 from cc_tts.calls.transfers.transfer import TransferRequest
 from cc_tts.calls.transfers.warm import WarmRequest, WarmTransfer
 from cc_tts.errors import BridgeActive, CapacityExceeded, TransferActive, TransferNotAllowed, WrongState
@@ -219,7 +219,7 @@ async def test_one_transfer_at_a_time_and_not_of_a_bridged_call(desk: Desk) -> N
         desk.exchange.registry.transfers.begin(desk.caller, TransferRequest(to=TARGET))
     other = Desk(desk.exchange, desk.loop)
     third = desk.exchange.registry.call(desk.exchange.talking())
-    desk.exchange.registry.bridges.begin(other.caller, BridgeRequest(other_call_id=third.id))
+    desk.exchange.registry.bridges.begin(other.caller, bridge_to(third.id))
     with pytest.raises(BridgeActive):
         await other.begin()
 
@@ -229,7 +229,7 @@ async def test_an_agent_who_is_briefed_is_bridged_to_nobody_else(desk: Desk) -> 
     await desk.begin(brief=BRIEF, accept_key="1")
     await desk.answered()
     with pytest.raises(BridgeActive):
-        desk.exchange.registry.bridges.begin(desk.agent, BridgeRequest(other_call_id=other))
+        desk.exchange.registry.bridges.begin(desk.agent, bridge_to(other))
     desk.ua.digit(desk.agent.id, "1", at_ns=1)
     desk.bridged()
     assert desk.states[-1] == "succeeded"

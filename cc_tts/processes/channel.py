@@ -19,7 +19,7 @@ import operator
 import socket
 import struct
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -39,6 +39,9 @@ CLOSED_BY_CHILD: Final = "closed by the child"
 
 _JOIN_BYTES: Final = 1 << 16
 """Records behind one that is shorter are sent together with it."""
+
+
+Kind = TypeVar("Kind", bound=msgspec.Struct)
 
 
 class Message(msgspec.Struct, frozen=True, tag_field="type", tag=True):
@@ -91,7 +94,7 @@ COMMON_MESSAGES: Final[tuple[type[Message], ...]] = (Hello, Starting, Ready, Sta
 Record = tuple[Message, bytes]
 
 
-def kinds_of(root: type[Message]) -> tuple[type[Message], ...]:
+def kinds_of(root: type[Kind]) -> tuple[type[Kind], ...]:
     """The messages that derive from ``root`` and from which none derives, in the order of their definition."""
     below = root.__subclasses__()
     return tuple(kind for each in below for kind in kinds_of(each)) if below else (root,)

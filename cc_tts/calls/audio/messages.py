@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from cc_tts.calls.events.types import Milliseconds
 from cc_tts.calls.prompts.utterance import CompletionCause, Interrupter
+from cc_tts.processes.channel import kinds_of
 from cc_tts.ua.messages import AudioDirection
 
 MediaDirection = Literal["in", "out", "both", "talk"]
@@ -138,19 +139,5 @@ class MediaStop(MediaMessage, frozen=True, kw_only=True, tag="stop"):
     reason: str
 
 
-MESSAGES: Final = (
-    MediaStart,
-    FramesDropped,
-    MediaDtmf,
-    MediaSpeechStarted,
-    MediaSpeechStopped,
-    MediaPaused,
-    MediaResumed,
-    MediaSpeakStarted,
-    MediaMark,
-    MediaSpeakInterrupted,
-    MediaSpeakComplete,
-    MediaError,
-    MediaStop,
-)
+MESSAGES: Final = kinds_of(MediaMessage)
 """All of them, in the order in which documents list them."""

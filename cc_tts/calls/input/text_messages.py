@@ -7,6 +7,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from cc_tts.calls.events.types import ClientState, Milliseconds
 from cc_tts.calls.prompts.utterance import CompletionCause, Interrupter
+from cc_tts.processes.channel import kinds_of
 
 StreamId = Annotated[int, Meta(ge=-(2**53), le=2**53)] | Annotated[str, Meta(max_length=128)]
 """The client's own, of one message."""
@@ -110,16 +111,5 @@ class StreamError(StreamMessage, frozen=True, kw_only=True, tag="error"):
     id: StreamId | UnsetType = UNSET
 
 
-MESSAGES: Final = (
-    TokensResult,
-    Paused,
-    Resumed,
-    StreamSpeakStarted,
-    Words,
-    MarkReached,
-    StreamSpeakRefused,
-    StreamSpeakInterrupted,
-    StreamSpeakComplete,
-    StreamError,
-)
+MESSAGES: Final = kinds_of(StreamMessage)
 """All of them, in the order in which documents list them."""

@@ -5,11 +5,13 @@ The UA process does not read it. Fields that later versions add have defaults, s
 read; :data:`VERSION` counts changes for which that is not so.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final, Literal, Self
 
 import msgspec
 
+from cc_tts.calls.call_info import CallInfo
 from cc_tts.calls.prompts.utterance import Utterance
 from cc_tts.calls.recording.recording import Recording, RecordingStamp
 from cc_tts.calls.relay.request import RelayRequest
@@ -27,30 +29,8 @@ MAX_UTTERANCES: Final = 100
 WITH_TEXT: Final = frozenset({"x-tts-text", "x-tts-ssml"})
 """Headers of an INVITE that hold what is to be said (in lower case); so does the URI parameter ``play`` (RFC 4240)."""
 
-FACTS: Final = (
-    "direction",
-    "caller",
-    "callee",
-    "tenant",
-    "route",
-    "trunk",
-    "peer",
-    "transport",
-    "metadata",
-    "client_state",
-    "defaults",
-    "media_route",
-    "relay_request",
-    "webhook",
-    "referral",
-    "recordings",
-    "disclosure",
-    "disclosed_at_s",
-    "traceparent",
-)
-"""Fields of a record that a call has under the same names, and begins with when it is restored."""
 PROGRESS: Final = ("created_at_s", "paused", "local_reason", "no_answer_at_s", "amd_stage")
-"""Fields that it has under the same names, and takes back later."""
+"""Fields of a record that a call has under the same names, and takes back later."""
 
 
 class KeptUtterance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -173,6 +153,12 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     traceparent: str = ""
 
 
+FACTS: Final = tuple(
+    each.name
+    for each in dataclasses.fields(CallInfo)
+    if each.name in CallRecord.__struct_fields__ and each.name not in (*PROGRESS, "headers", "uri_parameters")
+)
+"""Fields of a record that a call has under the same names, and begins with when it is restored."""
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(CallRecord)
 

@@ -54,7 +54,6 @@ def yes_or_no(value: str, what: str) -> bool:
 
 
 def word_of(*words: str) -> Read:
-
     def read(value: str, what: str) -> str:
         if value.lower() not in words:
             raise MalformedRequest(f"{what} is {', '.join(words[:-1])} or {words[-1]}")

@@ -48,43 +48,27 @@ async def invite_of(server: Server, parameters: str, context: ssl.SSLContext | N
         return await asyncio.wait_for(came, ANSWER_TIMEOUT_S)
 
 
+@pytest.mark.usefixtures("server_build")
 @CASES
-async def test_of_a_call_that_we_place_over_udp(tmp_path: Path, settings: dict[str, str], wanted: str) -> None:
-    async with server_with(tmp_path, **settings) as server:
+async def test_over_udp_tcp_and_tls(tmp_path: Path, settings: dict[str, str], wanted: str) -> None:
+    authority, host, tls_port = Authority.create(tmp_path / "ca"), settings.get("sip__host", HOST), free_ports()
+    pair = authority.issue("server", san=f"IP:{host}")
+    more = {"sip__transports": '["udp", "tcp", "tls"]', **tls_settings(authority, pair, tls_port)}
+    async with server_with(tmp_path, **settings, **more) as server:
         async with RawPeer() as peer:
-            assert (await server.post("/v1/calls", {"to": f"sip:bot@{HOST}:{peer.port}"}))[0] == 201
+            await server.create("/v1/calls", {"to": f"sip:bot@{HOST}:{peer.port}"})
             invite = await peer.expect("INVITE")
             peer.answer("486 Busy Here")
         assert contact_of(invite) == f"sip:cc-tts@{wanted}:{server.sip_port}"
+        trusting, trusted = client_context(authority), server_context(authority.issue("bot"))
+        for name, port, ours, theirs in (("tcp", server.sip_port, None, None), ("tls", tls_port, trusting, trusted)):
+            own = f"sip:cc-tts@{wanted}:{port};transport={name.upper()}"
+            answer = await ask(port, ours, host=host, method="INVITE", user="silent", body=offer("RTP/AVP"))
+            assert contact_of(answer.text) == own
+            assert contact_of(await invite_of(server, f";transport={name}", theirs)) == own
 
 
-@pytest.mark.usefixtures("server_build")
-@CASES
-async def test_over_tcp(tmp_path: Path, settings: dict[str, str], wanted: str) -> None:
-    async with server_with(tmp_path, **settings) as server:
-        own = f"sip:cc-tts@{wanted}:{server.sip_port};transport=TCP"
-        host = settings.get("sip__host", HOST)
-        answer = await ask(server.sip_port, None, host=host, method="INVITE", user="silent", body=offer("RTP/AVP"))
-        assert contact_of(answer.text) == own
-        assert contact_of(await invite_of(server, ";transport=tcp")) == own
-
-
-@pytest.mark.usefixtures("server_build")
-@CASES
-async def test_over_tls(tmp_path: Path, settings: dict[str, str], wanted: str) -> None:
-    authority, host, port = Authority.create(tmp_path / "ca"), settings.get("sip__host", HOST), free_ports()
-    pair = authority.issue("server", san=f"IP:{host}")
-    more = {"sip__transports": '["udp", "tls"]', **tls_settings(authority, pair, port)}
-    async with server_with(tmp_path, **settings, **more) as server:
-        own = f"sip:cc-tts@{wanted}:{port};transport=TLS"
-        trusting = client_context(authority)
-        answer = await ask(port, trusting, host=host, method="INVITE", user="silent", body=offer("RTP/AVP"))
-        assert contact_of(answer.text) == own
-        context = server_context(authority.issue("bot"))
-        assert contact_of(await invite_of(server, ";transport=tls", context)) == own
-
-
-async def test_a_bye_over_a_connection_of_its_own(tmp_path: Path) -> None:
+async def test_a_bye_over_a_connection_of_its_own(server: Server) -> None:
     """A connection that we opened is closed when nothing was sent for a while; the call goes on without it."""
     taken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
@@ -102,7 +86,7 @@ async def test_a_bye_over_a_connection_of_its_own(tmp_path: Path) -> None:
         taken.set_result(invite)
 
     listener = await asyncio.start_server(take, HOST, 0)
-    async with server_with(tmp_path) as server, listener:
+    async with listener:
         port = listener.sockets[0].getsockname()[1]
         await server.create("/v1/calls", {"to": f"sip:bot@{HOST}:{port};transport=tcp"})
         invite = await asyncio.wait_for(taken, ANSWER_TIMEOUT_S)

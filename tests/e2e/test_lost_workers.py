@@ -11,7 +11,7 @@ import pytest
 
 from lab.configured import logged, server_with, until, until_readyz
 from lab.raw_sip import invite_once, options
-from lab.server_under_test import Server
+from lab.server_under_test import Server, entries
 from lab.softphone import SoftphoneProcess
 from tests.e2e.test_pauses import until_options
 
@@ -26,7 +26,7 @@ LATEST_SPEECH_MS = 4500
 
 
 def worker_pid(server: Server) -> int:
-    pid: int = [entry for entry in logged(server, "child_ready") if entry["child"] == "worker"][-1]["pid"]
+    pid: int = [entry for entry in entries(server.whole_log, "child_ready") if entry["child"] == "worker"][-1]["pid"]
     return pid
 
 

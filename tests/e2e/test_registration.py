@@ -57,18 +57,6 @@ async def test_registers_and_takes_calls_for_the_account(tmp_path: Path) -> None
     assert "sesame" not in server.log
 
 
-async def test_a_registrar_that_refuses_is_asked_again_and_readyz_says_so(tmp_path: Path) -> None:
-    async with RawPeer() as registrar, server_with(tmp_path, **registering(registrar)) as server:
-        await registrar.expect("REGISTER")
-        registrar.answer("503 Service Unavailable")
-        problem = await until_readyz(server, 503)
-        assert problem["reason"] == "not registered with the PBX"
-        assert (await server.get("/healthz"))[0] == 200
-        await registrar.expect("REGISTER", timeout_s=20)
-        taken(registrar, server)
-        await until_readyz(server, 200)
-
-
 async def test_a_registrar_that_answers_with_a_star(tmp_path: Path) -> None:
     async with (
         RawPeer() as registrar,
@@ -86,13 +74,14 @@ async def test_a_registrar_that_answers_with_a_star(tmp_path: Path) -> None:
 
 async def test_a_registrar_is_asked_again_after_every_refusal(tmp_path: Path) -> None:
     refusals = (
-        "302 Moved Temporarily", "403 Forbidden", "404 Not Found", "400 Bad Request", "501 Not Implemented", "603 Decline",
+        "503 Service Unavailable", "302 Moved Temporarily", "403 Forbidden", "501 Not Implemented", "603 Decline",
     )  # fmt: skip
     async with RawPeer() as registrar, server_with(tmp_path, **registering(registrar)) as server:
         for status in refusals:
             await registrar.expect("REGISTER", timeout_s=20)
             registrar.answer(status, headers=f"Contact: <sip:greet@{HOST}:9>\r\n" if status[0] == "3" else "")
             await until_readyz(server, 503, reason="not registered with the PBX")
+        assert (await server.get("/healthz"))[0] == 200
         register = await registrar.expect("REGISTER", timeout_s=20)
         assert f"Contact: <sip:greet@{HOST}:{server.sip_port}" in register
         taken(registrar, server)
@@ -133,15 +122,12 @@ async def test_the_next_server_knows_what_the_registrar_answered_last(tmp_path: 
                 assert (await caller.bye()).status == 200
 
 
-@pytest.mark.parametrize("status", ["403 Forbidden", "603 Decline"])
-async def test_a_registrar_is_not_asked_again_after_an_answer_that_the_configuration_stops_on(
-    tmp_path: Path, status: str
-) -> None:
+async def test_a_registrar_is_not_asked_again_after_an_answer_that_the_configuration_stops_on(tmp_path: Path) -> None:
     async with RawPeer() as registrar:
         settings = registering(registrar, registration__stop_on="[403, 603]")
         async with server_with(tmp_path, **settings) as server:
             await registrar.expect("REGISTER")
-            registrar.answer(status)
+            registrar.answer("603 Decline")
             await until(lambda: logged(server, "registration_stopped"), 10)
             with pytest.raises(TimeoutError):
                 await registrar.expect("REGISTER", timeout_s=4)  # four times registration.retry_s
@@ -226,29 +212,30 @@ async def test_hangup_before_the_answer_is_a_cancel(server: Server) -> None:
     assert ending["result"] == "unanswered"
 
 
-@pytest.mark.parametrize("code", [401, 407])
-async def test_a_challenged_invite_is_answered_with_the_accounts_credentials(tmp_path: Path, code: int) -> None:
-    async with RawPeer() as registrar, RawPeer() as peer:
+async def test_a_challenged_invite_is_answered_with_the_accounts_credentials(tmp_path: Path) -> None:
+    async with RawPeer() as registrar:
         settings = registering(registrar, registration__password=PASSWORD)
-        async with server_with(tmp_path, **settings) as server, server.events() as log:
+        async with server_with(tmp_path, **settings) as server:
             await registrar.expect("REGISTER")
             taken(registrar, server)
-            await place(server, peer)
-            await peer.expect("INVITE")
-            asks, answers = {401: ("WWW-Authenticate", "Authorization")}.get(
-                code, ("Proxy-Authenticate", "Proxy-Authorization")
-            )
-            peer.answer(f"{code} Who are you", headers=f"{asks}: {CHALLENGE}\r\n")
-            await peer.expect("ACK")
-            invite = await peer.expect("INVITE")
-            given = re.search(rf"^{answers}: (.*?)\r$", invite, re.MULTILINE)
-            assert given is not None
-            response = re.search(r'response="(\w+)"', given[1])
-            assert response is not None
-            assert response[1] == digest_response(given[1], method="INVITE", password=PASSWORD)
-            peer.answer("200 OK", formats="0 101")
-            await peer.expect("ACK")
-            call_id = (await log.wait("call.established"))["call_id"]
-            assert (await server.post(f"/v1/calls/{call_id}/hangup", {}))[0] == 200
-            await peer.take_bye()
-            await log.wait("call.terminated")
+            for status, asks, answers in (
+                ("401 Who are you", "WWW-Authenticate", "Authorization"),
+                ("407 Who are you", "Proxy-Authenticate", "Proxy-Authorization"),
+            ):
+                async with RawPeer() as peer, server.events() as log:
+                    await place(server, peer)
+                    await peer.expect("INVITE")
+                    peer.answer(status, headers=f"{asks}: {CHALLENGE}\r\n")
+                    await peer.expect("ACK")
+                    invite = await peer.expect("INVITE")
+                    given = re.search(rf"^{answers}: (.*?)\r$", invite, re.MULTILINE)
+                    assert given is not None
+                    response = re.search(r'response="(\w+)"', given[1])
+                    assert response is not None
+                    assert response[1] == digest_response(given[1], method="INVITE", password=PASSWORD)
+                    peer.answer("200 OK", formats="0 101")
+                    await peer.expect("ACK")
+                    call_id = (await log.wait("call.established"))["call_id"]
+                    assert (await server.post(f"/v1/calls/{call_id}/hangup", {}))[0] == 200
+                    await peer.take_bye()
+                    await log.wait("call.terminated")

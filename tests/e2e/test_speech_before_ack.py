@@ -4,12 +4,11 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
-from lab.configured import logged, of_kind, server_with
+from lab.configured import Lend, logged, of_kind
 from lab.raw_rtp import RtpPeer
 from lab.raw_sip import SDP, RawCaller
 from lab.server_under_test import Server
@@ -28,13 +27,13 @@ MAX_SILENT_PACKETS = 5
 
 
 @pytest_asyncio.fixture(loop_scope="session", params=["wheel", "server"])
-async def neural(
-    request: pytest.FixtureRequest, tmp_path: Path, nothing_is_left_running: None
-) -> AsyncIterator[Server]:
+async def neural(request: pytest.FixtureRequest, lend: Lend) -> AsyncIterator[Server]:
+    """A server that makes each speech anew."""
     if request.param == "server":
         request.getfixturevalue("server_build")
     routes = {"routes__rings__answer": "ring", "routes__rings__ring_ms": "4000"}
-    async with server_with(tmp_path, **AUTO, **routes, tts__fallback_engine="", rtp__unacked_ms="32000") as server:
+    more = {"tts__fallback_engine": "", "rtp__unacked_ms": "32000"}
+    async with lend(**AUTO, **routes, **more) as server:
         yield server
 
 

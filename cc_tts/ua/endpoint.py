@@ -46,6 +46,10 @@ from cc_tts.ua.trace.tracer import Tracer
 
 POLL_MS: Final = 4
 """One poll of the library waits this long at most, which is the delay that a command or an event may meet; unmeasured."""
+IDLE_POLL_MS: Final = 20
+"""The same while there is no call: an INVITE ends the wait, and a command to place a call may be so late. An
+idle process takes 1.9 % of a core, and 2.9 % if it polls as often as with calls (measured).
+"""
 WATCH_SLOTS: Final = 50
 """Each leg is watched once in this many ticks, one second; all in one tick would delay the media clock."""
 TIMER_SLOTS: Final = 5
@@ -172,7 +176,8 @@ class UserAgent(Agent[Leg]):
 
     def poll(self) -> None:
         """Do one turn: let PJSIP work, reap ended legs, pass on what the playout buffers reported, watch RTP."""
-        self._endpoint.libHandleEvents(POLL_MS)
+        has_calls = self._legs or self._active_pjsua_calls
+        self._endpoint.libHandleEvents(POLL_MS if has_calls else IDLE_POLL_MS)
         self._dialogs.begin_referrals()
         self._place_refused()
         self._end_tails()

@@ -100,32 +100,30 @@ async def test_calls_go_on_and_everything_that_can_be_is_taken_over(tmp_path: Pa
         assert is_running(agent)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "named"),
-    [
-        ("[http]", "[htpt]", "did you mean http"),
-        ("[http]", "[http", "server.toml"),
-        ("[routes.silent]", '[routes.silent]\nvoice = "nobody"', "nobody"),
-        (
-            "[tts]",
-            '[tls]\ncertificate_file = "/nowhere.pem"\nprivate_key_file = "/nowhere.key"\n\n[tts]',
-            "/nowhere.pem",
-        ),
-        ("[http]", "[sip2]\n[http]", "sip2"),
-    ],
+WRONG = (
+    ("[http]", "[htpt]", "did you mean http"),
+    ("[http]", "[http", "server.toml"),
+    ("[routes.silent]", '[routes.silent]\nvoice = "nobody"', "nobody"),
+    ("[tts]", '[tls]\ncertificate_file = "/nowhere.pem"\nprivate_key_file = "/nowhere.key"\n\n[tts]', "/nowhere.pem"),
+    ("[http]", "[sip2]\n[http]", "sip2"),
 )
-async def test_a_new_file_that_is_wrong_changes_nothing(old: str, new: str, named: str, tmp_path: Path) -> None:
+
+
+async def test_a_new_file_that_is_wrong_changes_nothing(tmp_path: Path) -> None:
     async with server_with(tmp_path) as server:
         change(server, "[routes.silent]", '[routes.new]\ngreeting = "New."\n\n[routes.silent]')
-        change(server, old, new)
-        line = await reload(server)
-        assert line["event"] == "reload_failed"
-        assert line["consequence"] == "nothing has changed"
-        assert named in line["detail"]
-        assert await status_of_invite(server, "new") == 404
-        assert await status_of_invite(server, "silent") == 200
+        right = server.config.read_text()
+        for old, new, named in WRONG:
+            server.config.write_text(right)
+            change(server, old, new)
+            line = await reload(server)
+            assert line["event"] == "reload_failed", named
+            assert line["consequence"] == "nothing has changed"
+            assert named in line["detail"]
+            assert await status_of_invite(server, "new") == 404, named
         server.config.unlink()
         assert (await reload(server))["event"] == "reload_failed"
+        assert await status_of_invite(server, "silent") == 200
         assert (await server.get("/readyz"))[0] == 200
 
 

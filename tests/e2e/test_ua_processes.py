@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from lab.configured import logged, of_kind, server_with, until, until_readyz
+from lab.configured import Lend, of_kind, server_with, until, until_readyz
 from lab.ports import HOST
 from lab.raw_sip import Answer, RawCaller, RawPeer, authorization, digest_response
-from lab.server_under_test import Server
+from lab.server_under_test import Server, entries
 from lab.softphone import SoftphoneProcess
 
 pytestmark = [pytest.mark.e2e, pytest.mark.both_builds]
@@ -35,8 +35,9 @@ async def two_with(folder: Path, **settings: str) -> AsyncIterator[Server]:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def two(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[Server]:
-    async with two_with(tmp_path) as server:
+async def two(lend: Lend) -> AsyncIterator[Server]:
+    async with lend(**TWO) as server:
+        await until(lambda: {"ua-1", "ua-2"} < pids(server).keys(), START_TIMEOUT_S)
         yield server
 
 
@@ -59,7 +60,22 @@ def own_port(message: str) -> int:
 
 
 def pids(server: Server) -> dict[str, int]:
-    return {entry["child"]: entry["pid"] for entry in logged(server, "child_ready")}
+    return {entry["child"]: entry["pid"] for entry in entries(server.whole_log, "child_ready")}
+
+
+async def test_a_call_with_keys_hold_and_a_hangup_of_ours(two: Server, phone: SoftphoneProcess) -> None:
+    async with two.events() as log:
+        await phone.dial(two.uri("greet"))
+        await log.wait("speak.complete", completion_cause="normal", timeout_s=20)
+        call_id = (await log.wait("call.established"))["call_id"]
+        await phone.dtmf("5")
+        assert (await log.wait("call.dtmf"))["data"]["digit"] == "5"
+        assert (await two.post(f"/v1/calls/{call_id}/hold", {}))[0] < 300
+        await log.wait("call.held")
+        assert (await two.post(f"/v1/calls/{call_id}/hangup", {}))[0] < 300
+        report = await phone.report(timeout_s=10)
+    assert report["ending"]["by"] == "them"
+    assert report["talkspurts"]
 
 
 async def test_calls_are_spread_and_a_process_that_dies_takes_its_own_calls_only(two: Server) -> None:
@@ -100,21 +116,6 @@ async def test_calls_go_on_without_the_dispatcher_and_new_ones_come_when_it_is_b
         report = await phone.hangup()
     assert report["ending"]["result"] == "completed"
     assert 'cctts_process_restarts_total{process="dispatcher"} 1.0' in (await two.get_text("/metrics"))[1]
-
-
-async def test_a_call_with_keys_hold_and_a_hangup_of_ours(two: Server, phone: SoftphoneProcess) -> None:
-    async with two.events() as log:
-        await phone.dial(two.uri("greet"))
-        await log.wait("speak.complete", completion_cause="normal", timeout_s=20)
-        call_id = (await log.wait("call.established"))["call_id"]
-        await phone.dtmf("5")
-        assert (await log.wait("call.dtmf"))["data"]["digit"] == "5"
-        assert (await two.post(f"/v1/calls/{call_id}/hold", {}))[0] < 300
-        await log.wait("call.held")
-        assert (await two.post(f"/v1/calls/{call_id}/hangup", {}))[0] < 300
-        report = await phone.report(timeout_s=10)
-    assert report["ending"]["by"] == "them"
-    assert report["talkspurts"]
 
 
 async def test_the_source_of_a_request_is_its_sender_and_not_the_dispatcher(tmp_path: Path) -> None:

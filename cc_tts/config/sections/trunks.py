@@ -12,7 +12,8 @@ from cc_tts.config.sip_uri import MAX_URI_CHARS, uri_fault
 from cc_tts.config.wording import form
 from cc_tts.errors import did_you_mean
 
-MAX_TRUNKS: Final = 32  # unmeasured; PJSUA's builds have room for more accounts than that
+MAX_TRUNKS: Final = 7
+"""``PJSUA_MAX_ACC`` is 8 in both builds of pjsua2, and one account is that of calls without a trunk (pjsua.h)."""
 DEFAULT_USERNAME: Final = "cc-tts"
 """The user of a trunk that has none."""
 OF_TRUNK: Final = "trunk:"

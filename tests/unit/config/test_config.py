@@ -347,6 +347,13 @@ def test_a_clients_audio_can_reach_its_threshold() -> None:
         config.load(overrides=["media.start_threshold_ms=1000", "playout.window_ms=500"])
 
 
+def test_there_are_no_more_trunks_than_pjsua_has_accounts() -> None:
+    eight = [f"trunks.t{number}.domain=pbx.example.com" for number in range(8)]
+    assert len(config.load(overrides=eight[1:]).trunks) == 7
+    with pytest.raises(ConfigError, match="there are 8 trunks; 7 are possible"):
+        config.load(overrides=eight)
+
+
 def test_tcp_and_tls_need_a_port_each() -> None:
     wanted = ["sip.transports=['tcp', 'tls']", "tls.certificate_file=a", "tls.private_key_file=b"]
     assert config.load(overrides=wanted).sip.tls_port == 5061

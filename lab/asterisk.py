@@ -96,6 +96,10 @@ class Asterisk:
             raise
         return asterisk
 
+    def share(self) -> None:
+        """Several tests use it, one after another."""
+        self._child.is_shared = True
+
     async def _log_in(self, ami_port: int) -> None:
         async with asyncio.timeout(START_TIMEOUT_S):
             while self._writer is None:

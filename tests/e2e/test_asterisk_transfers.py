@@ -3,7 +3,6 @@ node. The targets are those of ``sip/peers/asterisk/extensions.conf``: 18 and 19
 """
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,16 +21,27 @@ CONNECTING = "One moment, I am connecting you."
 NOBODY = "Nobody can take your call now. Please call again later."
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def first(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[Server]:
-    async with node(tmp_path, 1, transfer__allowed=f'["sip:1*@{ADDRESS}:*"]') as server:
-        yield server
+@pytest_asyncio.fixture(loop_scope="session", scope="module")
+async def both(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Server, Asterisk]]:
+    """A node and Asterisk, for all tests of this module."""
+    folder = tmp_path_factory.mktemp("transfers")
+    async with node(folder, 1, transfer__allowed=f'["sip:1*@{ADDRESS}:*"]') as server:
+        server.share()
+        async with asterisk_for(folder, server) as running:
+            running.share()
+            yield server, running
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def pbx(tmp_path: Path, first: Server) -> AsyncIterator[Asterisk]:
-    async with asterisk_for(tmp_path, first) as running:
-        yield running
+async def first(both: tuple[Server, Asterisk], nothing_is_left_running: None) -> Server:
+    server, _ = both
+    await server.begin()
+    return server
+
+
+@pytest.fixture
+def pbx(both: tuple[Server, Asterisk]) -> Asterisk:
+    return both[1]
 
 
 class Caller:

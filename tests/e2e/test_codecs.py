@@ -12,6 +12,8 @@ from lab.configured import server_with
 from lab.raw_sip import RawCaller, RtpEar
 from lab.server_under_test import GREETING, Server, engine_pcm
 from lab.softphone import SoftphoneProcess
+from tests.e2e.test_l16 import PT
+from tests.e2e.test_l16 import invite as invite_by_l16
 from tests.support.alaw import alaw_encode
 
 pytestmark = [pytest.mark.e2e, pytest.mark.both_builds]
@@ -79,3 +81,6 @@ async def test_only_configured_codecs_are_spoken(tmp_path: Path) -> None:
                     assert answer.formats[0] == PCMA
                     assert PCMU not in answer.formats
                     assert (await caller.bye()).status == 200
+        async with RawCaller("silent", server.sip_port) as caller:
+            invite_by_l16(caller, f"{PT} 101")
+            await caller.acknowledge(488)

@@ -20,7 +20,7 @@ from lab.raw_sip import SDP, RawPeer
 from lab.server_under_test import LONG_GREETING, Server
 from tests.e2e.asterisk_lab import asterisk_for, node
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60), pytest.mark.usefixtures("server_build")]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120), pytest.mark.usefixtures("server_build")]
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -102,8 +102,13 @@ def media_address(message: str) -> Address:
     return host[1], int(port[1])
 
 
-@pytest.mark.parametrize("delay_ms", [0, 50, 200])
-async def test_speech_and_keys_go_on_when_media_goes_directly(first: Server, pbx: Asterisk, delay_ms: int) -> None:
+async def test_speech_and_keys_go_on_when_media_goes_directly(first: Server, pbx: Asterisk) -> None:
+    for delay_ms in (0, 50, 200):
+        await first.begin()
+        await media_goes_directly(first, pbx, delay_ms)
+
+
+async def media_goes_directly(first: Server, pbx: Asterisk, delay_ms: int) -> None:
     async with first.events() as events, RtpPeer() as rtp, Phone(rtp, delay_s=delay_ms / 1000) as phone:
         await phone.dial(pbx.uri("603"))
         tasks = [asyncio.create_task(phone.follow()), asyncio.create_task(phone.talk())]

@@ -5,12 +5,11 @@ import contextlib
 import os
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from cc_tts.processes.supervisor import HEARTBEAT_TIMEOUT_S
-from lab.configured import logged, server_with, ua_pid, until_readyz
+from lab.configured import logged, ua_pid, until_readyz
 from lab.raw_sip import RawCaller, options
 from lab.server_under_test import Server, entries
 from lab.softphone import SoftphoneProcess
@@ -44,14 +43,14 @@ async def until_options(server: Server, status: int) -> None:
 
 @pytest.mark.parametrize("whole_container", [False, True], ids=["server alone", "whole container"])
 async def test_a_pause_of_the_server_ends_no_call(
-    tmp_path: Path, phone: SoftphoneProcess, *, whole_container: bool
+    server: Server, phone: SoftphoneProcess, *, whole_container: bool
 ) -> None:
-    async with server_with(tmp_path) as server, server.events() as log:
+    async with server.events() as log:
         ua = ua_pid(server)
         call_id = await phone.establish(server.uri("silent"), log)
         with paused(server._child.pid, *((ua,) if whole_container else ())):
             await asyncio.sleep(HEARTBEAT_TIMEOUT_S + 2)
-        await server.create(f"/v1/calls/{call_id}/speak", {"text": "Still here.", "utterance_id": "u"})
+        await server.create(f"/v1/calls/{call_id}/speak", {"text": "Still here."})
         complete = await log.wait("speak.complete", timeout_s=NOTICE_TIMEOUT_S)
         assert complete["data"]["completion_cause"] == "normal"
         assert (await server.get(f"/v1/calls/{call_id}"))[1]["state"] == "established"
@@ -100,10 +99,10 @@ async def test_a_hung_user_agent_is_replaced(server: Server) -> None:
     assert "no heartbeat" in logged(server, "child_down")[0]["reason"]
 
 
-async def test_callers_hear_their_prompts_while_the_text_process_hangs(tmp_path: Path, phone: SoftphoneProcess) -> None:
+async def test_callers_hear_their_prompts_while_the_text_process_hangs(server: Server, phone: SoftphoneProcess) -> None:
     """Soon, and in the same words."""
-    async with server_with(tmp_path) as server, server.events() as log:
-        text = next(entry["pid"] for entry in entries(server.log, "child_ready") if entry["child"] == "text")
+    async with server.events() as log:
+        text = next(entry["pid"] for entry in entries(server.whole_log, "child_ready") if entry["child"] == "text")
         calls = [str(number) for number in range(NUM_CALLS)]
         for call in calls:
             await phone.dial(server.uri("silent"), call=call)

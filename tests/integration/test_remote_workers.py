@@ -120,6 +120,10 @@ class Worker:
         return status
 
 
+ESPEAK: dict[str, Any] = {"engine": "espeak"}
+"""For what does not depend on the engine: this one loads in no time."""
+
+
 def engine_of(*workers: str, remote: RemoteConfig | None = None, **settings: Any) -> WorkerEngine:
     tts = TtsConfig(engine="onnx", devices=(), workers=workers, worker_start_timeout_s=WITHIN_S)
     config = Config(tts=dataclasses.replace(tts, **settings), remote=remote or RemoteConfig())
@@ -138,8 +142,8 @@ async def started(engine: WorkerEngine) -> AsyncIterator[WorkerEngine]:
         await engine.stop()
 
 
-def speak(engine: WorkerEngine, num_chunks: int = 1) -> SpeechStream:
-    stream = engine.open(VOICE)
+def speak(engine: WorkerEngine, num_chunks: int = 1, voice: str = VOICE) -> SpeechStream:
+    stream = engine.open(voice)
     for index in range(num_chunks):
         stream.push(SENTENCE, text_chunk_index=index)
     stream.end()
@@ -458,15 +462,16 @@ async def test_a_worker_whose_generation_has_no_usable_name_is_refused() -> None
     assert "'no label' is no name of a generation" in "".join(worker.lines)
     lies = "import cc_tts.engines.remote.host as host; host.__version__ = 'x' * 33; "
     lies += "import cc_tts.config.remote as remote; remote.check_generation = lambda *_: None"
-    worker = await Worker.start(code=lies)
+    worker = await Worker.start("tts.engine=espeak", code=lies)
     with pytest.raises(ProcessFailed, match="its generation is called 'xxxxx"):
-        await engine_of(worker.url, worker_start_timeout_s=1.0).start()
+        await engine_of(worker.url, worker_start_timeout_s=1.0, **ESPEAK).start()
     await worker.end()
 
 
 async def test_a_worker_of_another_protocol_is_refused() -> None:
-    worker = await Worker.start(code="import cc_tts.engines.remote.host as host; host.PROTOCOL_VERSION = 99")
-    engine = engine_of(worker.url, worker_start_timeout_s=2.0)
+    lies = "import cc_tts.engines.remote.host as host; host.PROTOCOL_VERSION = 99"
+    worker = await Worker.start("tts.engine=espeak", code=lies)
+    engine = engine_of(worker.url, worker_start_timeout_s=2.0, **ESPEAK)
     refusal = f"speaks protocol 99, this server {PROTOCOL_VERSION}: run the same version of cc-tts on both"
     with pytest.raises(ProcessFailed, match=refusal):
         await engine.start()
@@ -482,13 +487,13 @@ async def test_a_worker_of_another_engine_is_refused(workers: tuple[Worker, Work
 
 
 async def test_a_token_is_asked_for() -> None:
-    worker = await Worker.start("remote.token=horse-battery")
+    worker = await Worker.start("tts.engine=espeak", "remote.token=horse-battery")
     for token in ("", "another"):
-        engine = engine_of(worker.url, remote=RemoteConfig(token=token), worker_start_timeout_s=2.0)
+        engine = engine_of(worker.url, remote=RemoteConfig(token=token), worker_start_timeout_s=2.0, **ESPEAK)
         with pytest.raises(ProcessFailed, match=r"asks for the token.*set remote\.token alike.*check that"):
             await engine.start()
-    async with started(engine_of(worker.url, remote=RemoteConfig(token="horse-battery"))) as engine:
-        assert await heard(speak(engine))
+    async with started(engine_of(worker.url, remote=RemoteConfig(token="horse-battery"), **ESPEAK)) as engine:
+        assert await heard(speak(engine, voice="en-us"))
     assert "horse-battery" not in "".join(worker.lines)
     await worker.end()
 
@@ -506,13 +511,14 @@ async def test_tls_with_certificates_at_both_ends(tmp_path: Path) -> None:
 
     of_worker = files(ours, ours, "worker")
     keys = ("ca_file", "certificate_file", "private_key_file")
-    worker = await Worker.start(*(f"remote.{key}={getattr(of_worker, key)}" for key in keys))
+    files_of_worker = (f"remote.{key}={getattr(of_worker, key)}" for key in keys)
+    worker = await Worker.start("tts.engine=espeak", *files_of_worker)
     url = worker.url.replace("grpc:", "grpcs:")
     for wrong in (files(ours, None, ""), files(ours, strange, "server"), files(strange, ours, "server")):
         with pytest.raises(ProcessFailed, match="cannot be used"):
-            await engine_of(url, remote=wrong, worker_start_timeout_s=1.0).start()
-    async with started(engine_of(url, remote=files(ours, ours, "server"))) as engine:
-        assert await heard(speak(engine))
+            await engine_of(url, remote=wrong, worker_start_timeout_s=1.0, **ESPEAK).start()
+    async with started(engine_of(url, remote=files(ours, ours, "server"), **ESPEAK)) as engine:
+        assert await heard(speak(engine, voice="en-us"))
     await worker.end()
 
 
@@ -543,12 +549,12 @@ async def test_the_check_says_which_worker_is_not_reached(workers: tuple[Worker,
 
 async def test_a_server_that_starts_first_waits_for_a_worker() -> None:
     port = free_ports()
-    engine = engine_of(f"grpc://127.0.0.1:{port}")
+    engine = engine_of(f"grpc://127.0.0.1:{port}", **ESPEAK)
     starting = asyncio.create_task(engine.start())
-    worker = await Worker.start(port=port)
+    worker = await Worker.start("tts.engine=espeak", port=port)
     async with asyncio.timeout(WITHIN_S):
         await starting
-    assert await heard(speak(engine))
+    assert await heard(speak(engine, voice="en-us"))
     (link,) = engine._workers
     assert isinstance(link.process, RemoteConnection)
     await engine.stop()

@@ -16,27 +16,36 @@ _TOLD_BY_LETTERS = {
 }
 _FUNCTION_WORDS_OF = {
     "en": (
-        "the and is are you your of to for with this that have has please will our we it was be at from or not can my"
+        "the and is are you your of to for with this that have has please will our we it was be at from or not can my "
+        "in on as but no if than"
     ),
     "es": (
-        "el los las una usted su sus para por con que está están gracias muy pero cuando más y hola buenos buenas día días "
-        "llamada cuenta número pulse marque espere favor nuestro nuestra ha hay tiene puede es de del al sí"
+        "el los las una usted su sus para por con que está están gracias muy pero cuando más y hola buenos buenas "
+        "día días llamada cuenta número pulse marque espere favor nuestro nuestra ha hay tiene puede es de del al "
+        "sí la lo le nos hemos tarjeta pedido contrato código cita importe vuelo llegará vence entre desde "
+        "hasta llame escriba visite devuelto terminada"
     ),
     "fr": (
-        "le les de des une est sont vous votre vos nous notre pour avec dans sur merci bonjour ce cette qui pas plus et aux "
-        "du au veuillez appuyez appel compte numéro être avez je il elle ne sera"
+        "le les de des une est sont vous votre vos nous notre pour avec dans sur merci bonjour ce cette qui pas "
+        "plus et aux du au veuillez appuyez appel compte numéro être avez je il elle ne sera la à nos chez sous "
+        "entre commande carte contrat montant allez écrivez tapez clients utilisent remboursé livrée "
+        "rendez"
     ),
     "de": (
-        "der die das und ist sind ein eine einen sie ihr ihre ihren wir uns unser für mit auf nicht von zu bitte danke "
-        "guten tag drücken den dem des im wird werden haben hat oder auch nummer konto anruf ich kann"
+        "der die das und ist sind ein eine einen sie ihr ihre ihren wir uns unser für mit auf nicht von zu bitte "
+        "danke guten tag drücken den dem des im wird werden haben hat oder auch nummer konto anruf ich kann unsere "
+        "unserer unseren unserem kunden nutzen bei bestellung betrag vertrag flug karte"
     ),
     "it": (
-        "il gli una è sono lei suo sua per con che grazie prego buongiorno non di della del dei nel nella premere chiamata "
-        "conto numero attendere si può ha questo questa ed vi suoi"
+        "il gli una è sono lei suo sua per con che grazie prego buongiorno non di della del dei nel nella premere "
+        "chiamata conto numero attendere si può ha questo questa ed suoi la le lo tra fra alle dal dalla sul "
+        "sulla al alla ai ordine importo codice volo porta contratto carta clienti scriva visiti termina "
+        "arriverà"
     ),
     "pt": (
-        "o os as um uma é são você seu sua para por com que obrigado obrigada não em de da do das dos na no ligação conta "
-        "número aguarde tecle digite bom dia olá está ou mais e"
+        "o os as um uma é são você seu sua para por com que obrigado obrigada não em de da do das dos na no "
+        "ligação conta número aguarde tecle digite bom dia olá está ou mais e ao à nos nas pelo pela até pedido "
+        "valor código cartão voo contrato clientes usam consulta escreva acesse vence chegará"
     ),
     "nl": (
         "de het een en is zijn u uw wij ons voor met op niet van dank bedankt alstublieft druk goedemorgen dag nummer "
@@ -51,6 +60,8 @@ _OWN_LETTERS = {
     "pt": re.compile("[ãõ]"),
 }
 LATIN_WORD = re.compile("[A-Za-zÀ-ÖØ-öø-ÿ]+")
+_PROSE_WORD = re.compile(rf"(?<![\w@.&-]){LATIN_WORD.pattern}(?![\w@&])(?!\.[A-Z])")
+"""A word that is no part of a code, an address or an abbreviation."""
 _LOOKED_AT_CHARS = 400
 _LEAST_LEAD = 2  # unmeasured
 _CHINESE = frozenset({"zh", "cmn", "yue"})
@@ -111,7 +122,7 @@ def latin_language_of(text: str, base: str) -> str:
     """``base``, unless function words that no other of the known languages has, and letters, lead those of ``base`` by two.
     Words cannot tell a language that is not known here from others.
     """
-    words = [word.lower() for word in LATIN_WORD.findall(text[:_LOOKED_AT_CHARS])]
+    words = [word.lower() for word in _PROSE_WORD.findall(text[:_LOOKED_AT_CHARS])]
     scores = {language: sum(word in known for word in words) for language, known in _FUNCTION_WORDS.items()}
     for language, letters in _OWN_LETTERS.items():
         scores[language] += len(letters.findall(text[:_LOOKED_AT_CHARS]))

@@ -1,7 +1,7 @@
 """Written text to the words that are said: numbers, money, dates, telephone and card numbers, units, symbols.
 
-English by the rules in ``en/``, Chinese by wetext and the rules in ``zh/``. Text of other languages is
-only cleaned, because espeak-ng says the numbers of its own languages.
+English by the rules in ``en/``, Chinese by wetext and the rules in ``zh/``. In text of other
+languages only signs and dates become words, because espeak-ng says the numbers of its own languages.
 """
 
 from cc_tts.text.characters import clean, has_speech
@@ -9,6 +9,7 @@ from cc_tts.text.en import speakable as en
 from cc_tts.text.en.numbers import with_and
 from cc_tts.text.language import detect_language, rule_set, writes_day_first
 from cc_tts.text.markup.markdown import MarkupStripper
+from cc_tts.text.other_numbers import say_signs
 from cc_tts.text.zh import speakable as zh
 
 
@@ -49,4 +50,4 @@ def _spoken(cleaned: str, tag: str) -> str:
             return en.speakable(cleaned)
         case "zh":
             return zh.speakable(cleaned)
-    return " ".join(cleaned.split())
+    return " ".join(say_signs(cleaned, tag).split())

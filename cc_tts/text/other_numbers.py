@@ -1,16 +1,19 @@
-"""Numbers, sums and percentages of further languages in words, by num2words, for engines that read no digits themselves.
+"""Signs, dates, numbers and sums of further languages in words.
 
-espeak-ng, and the Piper voices that take its phonemes, say the numbers of their languages; CosyVoice2 does not.
+espeak-ng, and the Piper voices that take its phonemes, say the numbers of their languages, but leave out or spell signs
+(``-3 °C``, ``R$``, ``nº``) and say the marks of a date; CosyVoice2 reads no digits either, which num2words puts in words.
 """
 
 import re
-from functools import lru_cache
+from collections.abc import Callable
+from functools import cache, lru_cache
 from typing import Final
 
 from num2words import num2words
 
 from cc_tts.text.characters import digits_to_ascii
 from cc_tts.text.language import subtags
+from cc_tts.text.substitution import rewriter
 
 _WITH_POINT: Final = frozenset({"ja", "ko"})
 """Languages that write 1,234.56; the others write 1.234,56 or 1 234,56."""
@@ -32,6 +35,88 @@ _DIGIT_BY_DIGIT_FROM: Final = 7
 _HUNDREDTHS: Final = 2
 _COMMA_DECIMALS: Final = r"(?P<whole>\d{1,3}(?:[.\u00a0\u202f ]\d{3})+|\d+)(?:,(?P<part>\d{1,12}))?"
 _POINT_DECIMALS: Final = r"(?P<whole>\d{1,3}(?:,\d{3})+|\d+)(?:\.(?P<part>\d{1,12}))?"
+
+
+_WORDS_OF_SIGNS: Final = {
+    "es": ("menos", "grados", "número", "por", "kilómetros por hora", " horas", "minutos"),
+    "fr": ("moins", "degrés", "numéro", "par", "kilomètres à l'heure", " heures", "minutes"),
+    "de": ("minus", "Grad", "Nummer", "pro", "Kilometer pro Stunde", " Stunden", "Minuten"),
+    "it": ("meno", "gradi", "numero", "per", "chilometri all'ora", " ore", "minuti"),
+    "pt": ("menos", "graus", "número", "por", "quilômetros por hora", " horas", "minutos"),
+    "nl": ("min", "graden", "nummer", "per", "kilometer per uur", " uur", "minuten"),
+    "ko": ("마이너스", "도", "", "", "", "", ""),
+    "ja": ("マイナス", "度", "", "", "", "", ""),
+    "hi": ("माइनस", "डिग्री", "", "", "", "", ""),
+}  # fmt: skip
+"""The words for a minus, °C, a number that names something, a price for each, km/h, hours and minutes."""
+_MONTHS: Final = {
+    "es": "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
+    "fr": "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
+    "de": "Januar Februar März April Mai Juni Juli August September Oktober November Dezember",
+    "it": "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre dicembre",
+    "pt": "janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro dezembro",
+    "nl": "januari februari maart april mei juni juli augustus september oktober november december",
+}
+_OF_MONTH: Final = {"es": " de ", "pt": " de "}
+_SUMS_IN_SIGNS: Final = {
+    "pt": r"R\$ reais", "ko": "₩ 원", "ja": "[¥￥] 円", "hi": "₹ रुपये", "es": r"\$ dólares", "fr": r"\$ dollars",
+    "it": r"\$ dollari", "de": r"\$ Dollar",
+}  # fmt: skip
+"""Signs that stand before a sum, and the words that are said behind it."""
+_UNTIL_2099: Final = r"((?:19|20)\d\d)(?!\d)"
+
+
+def say_signs(text: str, language: str) -> str:
+    """``text`` with signs and dates in words that espeak-ng leaves out, spells or says otherwise."""
+    code = subtags(language)[0]
+    return _sign_rules(code)(text) if code in _WORDS_OF_SIGNS else text
+
+
+@cache
+def _sign_rules(code: str) -> Callable[[str], str]:
+    minus, degrees, number, per, speed, hours, minutes = _WORDS_OF_SIGNS[code]
+    rules: list[tuple[str, str | Callable[[re.Match[str]], str]]] = [
+        (r"(?<![\w.)-])[-\u2212](?=\d)", f"{minus} "),
+        (r"\s?(?:°\s?C(?![A-Za-z])|℃)", degrees if code in _WITH_POINT else f" {degrees}"),
+    ]
+    if code in _SUMS_IN_SIGNS:
+        sign, name = _SUMS_IN_SIGNS[code].split(" ")
+        space = "" if code in _WITH_POINT else " "
+        rules.append((rf"(?<![A-Za-z]){sign}\s?(\d+(?:[.,]\d+)*)", rf"\1{space}{name}"))
+    if code in _WITH_POINT:
+        signs = ("月", "日") if code == "ja" else ("월 ", "일")
+        rules.append((r"(?<![\d/])(\d{1,2})/(\d{1,2})(?=\s?[（(])", rf"\g<1>{signs[0]}\g<2>{signs[1]}"))
+    if number:
+        rules += [
+            (r"\b[Nn](?:\.?[º°]|r\.|\.)\s?(?=\d)|№\s?(?=\d)", f"{number} "),
+            (r"(?<=\d)\s?km/h(?!\w)", f" {speed}"),
+            (r"(?<=\d)\s?h(?=[0-5]\d(?!\d))", f"{hours} "),
+            (r"(?<=\d)\s?h(?![\w/'’])", hours),
+            (r"(?<=\d)\s?[Mm]in\b(?:\.(?=\s[a-zà-ÿ]))?(?!/)", f" {minutes}"),
+            (r"(?:(?<=[€$£])|(?<= reais)|(?<=dólares))\s?/\s?(?=[a-zA-ZÀ-ÿ]{2})", f" {per} "),
+            (rf"(?<![\d./])(\d{{1,2}})[./](\d{{1,2}})[./]{_UNTIL_2099}", lambda match: _date(match, code)),
+        ]
+    if code == "de":
+        months = _MONTHS[code].replace(" ", "|")
+        rules.append(
+            (rf"(?<![\d.])([1-9]|[12]\d|3[01])\.\s?(?={months})", lambda match: f"{_ordinal(match[1], code)} ")
+        )
+    return rewriter(*rules)
+
+
+def _date(match: re.Match[str], code: str) -> str:
+    """``12/03/2027`` is the twelfth of March in all of these languages."""
+    day, month = int(match[1]), int(match[2])
+    if not (1 <= day <= 31 and 1 <= month <= 12):  # noqa: PLR2004 - days of a month, months of a year
+        return match.group()
+    of = _OF_MONTH.get(code, " ")
+    said = _ordinal(match[1], code) if code == "de" else "1er" if code == "fr" and day == 1 else str(day)
+    return f"{said}{of}{_MONTHS[code].split()[month - 1]}{of}{match[3]}"
+
+
+def _ordinal(day: str, code: str) -> str:
+    """Return a German day as it is said behind am, vom and bis zum."""
+    return f"{num2words(int(day), lang=code, to='ordinal')}n"
 
 
 def say_numbers(text: str, language: str) -> str:

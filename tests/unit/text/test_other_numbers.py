@@ -12,7 +12,8 @@ from cc_tts.text.other_numbers import say_numbers
 
 pytestmark = pytest.mark.unit
 
-TABLE = Path(__file__).parents[2] / "data" / "text" / "numbers.tsv"
+DATA = Path(__file__).parents[2] / "data" / "text"
+TABLE = DATA / "numbers.tsv"
 
 
 def test_table_of_written_and_spoken() -> None:
@@ -20,6 +21,13 @@ def test_table_of_written_and_spoken() -> None:
     assert [
         (written, said) for language, written, wanted in rows if (said := say_numbers(written, language)) != wanted
     ] == []
+
+
+def test_table_of_signs_and_dates() -> None:
+    rows = [row.split("\t") for row in (DATA / "signs.tsv").read_text().splitlines()]
+    normalizer = Normalizer()
+    heard = [(written, normalizer.normalize(written, language)) for language, written, _ in rows]
+    assert heard == [(written, wanted) for _, written, wanted in rows]
 
 
 @pytest.mark.parametrize(("says_numbers", "spoken"), [(True, "Drei Anrufe."), (False, "3 Anrufe.")])

@@ -48,7 +48,7 @@ _KEPT_WHOLE = tuple(
         r"\b[A-Z][A-Za-z.]{0,14} (?:[A-Z]{1,3} )?#?[A-Z]{0,3}-?\d[\w-]{0,20}",
         r"\bP\.?\s?O\.? Box \d{1,6}",
         r"\d{1,4}年(?:\d{1,2}月(?:\d{1,2}[日号])?)?|\d{1,2}月\d{1,2}[日号]|\d[\d.,:]{0,18}[\u4e00-\u9fff]?(?:/[A-Za-z]{0,4})?",
-        r"\d[-–—~～][\u4e00-\u9fff]{1,2}\d{1,2}",
+        r"\d[-–—~～][\u4e00-\u9fff]{1,2}\d{1,2}|\d日[后後内內]",
         r"\"[\w -]{1,40}\"\s*:",
         r"\S [-+*•>|] ",  # which would be the mark of a list or a table at the beginning of a line
     )

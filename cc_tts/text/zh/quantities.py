@@ -302,6 +302,13 @@ def _short_year(match: re.Match[str]) -> str:
     return f"{match['year'].translate(AS_QUANTITY)}年{said}" if said else match.group()
 
 
+def _old_year(match: re.Match[str]) -> str:
+    """``79/05/12`` is in the year 79 of Taiwan, where the text is traditional, else in 1979."""
+    of_taiwan = len(match["year"]) > len("79") or _TRADITIONAL.search(match.string)
+    year = match["year"] if of_taiwan else match["year"].translate(AS_QUANTITY)
+    return f"{year}年{_day(match['month'], match['day'])}"
+
+
 def _expiry(match: re.Match[str]) -> str:
     """``12/31`` is the month and the year of a card, as is ``09/27`` with its zero, and a day of anything else."""
     year = match["year"]
@@ -356,9 +363,13 @@ prepare_quantities = rewriter(
     (_DAY_BEFORE_WEEKDAY, _month_day),
     (_DAY_IN_LIST, _month_day),
     (r"(?P<before>(?:^|(?<=[。.\n]))\s?)(?P<month>1[0-2]|0[1-9])-(?P<day>3[01]|[12]\d)(?=,\s)", _month_day),
-    (r"\d{3,4}(?:[、和与及]\d{3,4}){1,5}(?=[两二三四五几这]间|号房)", _digits),
+    (r"\d{3,4}(?:[、和与及]\d{3,4}){1,5}(?=[两二三四五几这]间|[号號](?:房|[）)。，；]|$))", _digits),
     (_YEARS_AND_MONTHS, _years_and_months),
     (_SHORT_YEAR, _short_year),
+    (
+        r"(?<![\d/.])(?P<year>[3-9]\d|1[01]\d)/(?P<month>0[1-9]|1[0-2])/(?P<day>0[1-9]|[12]\d|3[01])(?![\d/.])",
+        _old_year,
+    ),
     (
         r"(?<![\d:：.-])(?=\d{1,3}(?P<mark>[:-]))\d{1,3}[:-]\d{1,3}(?:(?:、|[，,]\s?)\d{1,3}(?P=mark)\d{1,3}){1,9}(?![\d:：.-])",
         _scores,
@@ -458,6 +469,7 @@ prepare_quantities = rewriter(
     (r"(?<=\d[A-Z])-(?=\d{1,4}(?![\dA-Za-z]))", "杠"),
     (r"(?<=\d)#(?=[\u4e00-\u9fff])", "号"),
     (r"(?<![\dA-Za-z./])(\d{1,2})/?F(?![A-Za-z\d/座号席排])", _floor),
+    (r"(?<![\d.])\d{3,4}(?=次(?:列[车車]|[火快动動]车|自強|莒光|區間|直达))", _digits),
     (r"(?<![\d.])\d{3}(?=路(?![口段程]))", _digits),
     (r"(?<=[路街巷弄道])(\d{1,4})-(\d{1,4})(?=号)", _house_numbers),
     (r"(?<![\d.-])([1-9]\d{2,3})[-~～](\d{2,4})(?=[号號]?[室房])", _rooms),
@@ -501,7 +513,7 @@ prepare_quantities = rewriter(
     ),
     (r"(?<=\d)\s?g(?![A-Za-z/])", "克"),
     (
-        r"(?<!\d)2(?=室\d[厅廳]|梯\d[户戶]|[大双雙]床)|(?<![\d月.])2(?=日[后後内內](?!\d))|(?<=室)2(?=[厅廳])|(?<=[厅廳])2(?=[卫衛])|(?<=[分共])2(?=期)|(?<!\d)2(?=大\d{1,2}小)|(?<=\d大)2(?=小)|(?<=大)2(?=小[，。；、]|小$)",
+        r"(?<!\d)2(?=室\d[厅廳]|梯\d[户戶]|[大双雙]床)|(?<![\d月.])2(?=日[后後内內](?!\d))|(?<=[每逾满滿超近约約])2(?=日)|(?<=室)2(?=[厅廳])|(?<=[厅廳])2(?=[卫衛])|(?<=[分共])2(?=期)|(?<!\d)2(?=大\d{1,2}小)|(?<=\d大)2(?=小)|(?<=大)2(?=小[，。；、]|小$)",
         "两",
     ),
     (r"(?<=[\u4e00-\u9fff]) ?[x×](?=\d{1,3}(?![\dA-Za-z.×x]))", "乘"),

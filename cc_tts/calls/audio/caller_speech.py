@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from cc_tts.calls.audio.hub import DIRECTIONS, AudioBlock
+from cc_tts.calls.audio.hub import DIRECTIONS
 from cc_tts.calls.call_info import CallTimer
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.events import types
@@ -128,8 +128,8 @@ class CallerSpeech:
 
     # --- what is heard -----------------------------------------------------------------------------------------------
 
-    def _on_audio(self, block: AudioBlock) -> None:
-        self._services.vad.push(self._call.id, block.at_ns, block.pcm, is_sent=block.direction == "out")
+    def _on_audio(self, audio: messages.CallAudio, pcm: bytes) -> None:
+        self._services.vad.push(self._call.id, audio.at_ns, pcm, is_sent=audio.direction == "out")
 
     def _on_edge(self, edge: Edge) -> None:
         match edge:

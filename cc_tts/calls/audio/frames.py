@@ -9,10 +9,9 @@ from typing import Final
 import numpy as np
 
 from cc_tts.audio import PTIME_MS, AudioFormat
-from cc_tts.calls.audio.hub import AudioBlock
 from cc_tts.clock import NS_PER_MS
 from cc_tts.media.half_band import HalfBand
-from cc_tts.ua.messages import AudioDirection
+from cc_tts.ua.messages import AudioDirection, CallAudio
 
 MAX_APART_NS: Final = 3 * PTIME_MS * NS_PER_MS // 2
 """Frames of one tick are handled within this time. A frame whose counterpart is further off goes with silence."""
@@ -37,19 +36,19 @@ class FrameShaper:
         self._waiting: dict[AudioDirection, deque[tuple[int, bytes]]] = {"in": deque(), "out": deque()}
         """Frames whose counterpart has not come."""
 
-    def frames(self, block: AudioBlock) -> Iterator[tuple[AudioDirection, bytes]]:
-        """The frames that are complete with a block; pairs of channels go under ``in``."""
-        num_missing = min(block.num_dropped, MAX_FILLED)
-        at_ns = block.at_ns - num_missing * PTIME_MS * NS_PER_MS
-        if self.begun_ns is None and block.direction == "in":
+    def frames(self, audio: CallAudio, pcm: bytes) -> Iterator[tuple[AudioDirection, bytes]]:
+        """The frames that are complete with these; pairs of channels go under ``in``."""
+        num_missing = min(audio.num_dropped, MAX_FILLED)
+        at_ns = audio.at_ns - num_missing * PTIME_MS * NS_PER_MS
+        if self.begun_ns is None and audio.direction == "in":
             self.begun_ns = at_ns
-        pcm = self._filters[block.direction].process(bytes(self._line_frame_bytes * num_missing) + block.pcm)
+        pcm = self._filters[audio.direction].process(bytes(self._line_frame_bytes * num_missing) + pcm)
         for start in range(0, len(pcm), len(self._silence)):
             frame = pcm[start : start + len(self._silence)]
             if self.num_channels == 1:
-                yield block.direction, frame
+                yield audio.direction, frame
             else:
-                self._waiting[block.direction].append((at_ns, frame))
+                self._waiting[audio.direction].append((at_ns, frame))
                 for pair in self._pairs():
                     yield "in", pair
             at_ns += PTIME_MS * NS_PER_MS

@@ -1,7 +1,6 @@
 """Who listens to a call: what the UA process is asked for is the union of what is wanted. Runs on: the event loop."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, get_args
 
 from cc_tts import logs
@@ -16,20 +15,8 @@ DIRECTIONS: Final[tuple[AudioDirection, ...]] = get_args(AudioDirection)
 log = logs.get(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class AudioBlock:
-    """Whole frames of 20 ms of one direction, at ``rtp.clock_rate_hz``. ``at_ns``: when the media clock handled the first;
-    ``num_dropped``: frames that were lost before it.
-    """
-
-    direction: AudioDirection
-    at_ns: int
-    pcm: bytes
-    num_dropped: int = 0
-
-
-Listener = Callable[[AudioBlock], None]
-"""Takes a block at once; it must not block and must not raise."""
+Listener = Callable[[messages.CallAudio, bytes], None]
+"""Takes whole frames of 20 ms of one direction, at ``rtp.clock_rate_hz``, at once; it must not block and must not raise."""
 
 
 class AudioHub:
@@ -65,12 +52,11 @@ class AudioHub:
     def deliver(self, audio: messages.CallAudio, pcm: bytes) -> None:
         if audio.num_dropped:
             self._metrics.call_audio_dropped.labels(where="ua").inc(audio.num_dropped)
-        block = AudioBlock(audio.direction, audio.at_ns, pcm, audio.num_dropped)
         for key, (directions, listener) in tuple(self._listeners.items()):
             if audio.direction not in directions:
                 continue
             try:
-                listener(block)
+                listener(audio, pcm)
             except Exception:
                 log.exception("listener_failed", call_id=self._call_id)
                 self._listeners.pop(key, None)

@@ -12,12 +12,13 @@ Nothing of it exists for a call that was placed without ``amd``. Runs on: the ev
 from collections.abc import Callable
 from typing import Final
 
-from cc_tts.calls.audio.hub import DIRECTIONS, AudioBlock
+from cc_tts.calls.audio.hub import DIRECTIONS
 from cc_tts.calls.call_info import AmdStage, CallTimer
 from cc_tts.calls.events import types
 from cc_tts.calls.follower import CallView
 from cc_tts.clock import ms_between
 from cc_tts.errors import UserAgentUnavailable
+from cc_tts.ua.messages import CallAudio
 from cc_tts.vad.answering.settings import (
     Amd,
     AmdResult,
@@ -77,8 +78,8 @@ class MachineDetection:
             on_finding=self._on_finding,
         )
 
-    def _on_audio(self, block: AudioBlock) -> None:
-        self._services.vad.push(self._leg, block.at_ns, block.pcm, is_sent=block.direction == "out")
+    def _on_audio(self, audio: CallAudio, pcm: bytes) -> None:
+        self._services.vad.push(self._leg, audio.at_ns, pcm, is_sent=audio.direction == "out")
 
     def _on_finding(self, finding: Finding | None) -> None:
         match finding:

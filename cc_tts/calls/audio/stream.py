@@ -14,7 +14,6 @@ from msgspec import UNSET
 
 from cc_tts.audio import PTIME_MS
 from cc_tts.calls.audio.frames import FrameShaper
-from cc_tts.calls.audio.hub import AudioBlock
 from cc_tts.calls.audio.messages import (
     HEARD,
     MediaDirection,
@@ -28,7 +27,7 @@ from cc_tts.calls.audio.messages import (
 from cc_tts.calls.follower import CallView, Follower
 from cc_tts.calls.input.audio import AudioInput
 from cc_tts.clock import ms_between
-from cc_tts.ua.messages import AudioDirection
+from cc_tts.ua.messages import AudioDirection, CallAudio
 
 
 class MediaSink(Protocol):
@@ -119,6 +118,6 @@ class MediaStream(Follower):
         self._sink.message(MediaStop(reason=reason))
         self._sink.close()
 
-    def _on_audio(self, block: AudioBlock) -> None:
-        for direction, frame in self._shaper.frames(block):
+    def _on_audio(self, audio: CallAudio, pcm: bytes) -> None:
+        for direction, frame in self._shaper.frames(audio, pcm):
             self._sink.audio(direction, frame)

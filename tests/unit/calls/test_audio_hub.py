@@ -2,8 +2,8 @@
 
 import pytest
 
-from cc_tts.calls.audio.hub import AudioBlock
 from cc_tts.errors import UserAgentUnavailable
+from cc_tts.ua.messages import CallAudio
 from tests.fakes.exchange import Exchange
 
 pytestmark = pytest.mark.unit
@@ -21,14 +21,14 @@ async def test_the_union_of_what_is_wanted_is_asked_for() -> None:
     exchange = Exchange()
     call_id = exchange.talking()
     audio = exchange.registry.call(call_id).audio
-    heard: dict[str, list[AudioBlock]] = {"a": [], "b": [], "c": []}
-    end_a = audio.subscribe(("in",), heard["a"].append)
-    end_b = audio.subscribe(("out",), heard["b"].append)
-    end_c = audio.subscribe(("in", "out"), heard["c"].append)
+    heard: dict[str, list[tuple[CallAudio, bytes]]] = {"a": [], "b": [], "c": []}
+    end_a = audio.subscribe(("in",), lambda *audio: heard["a"].append(audio))
+    end_b = audio.subscribe(("out",), lambda *audio: heard["b"].append(audio))
+    end_c = audio.subscribe(("in", "out"), lambda *audio: heard["c"].append(audio))
     exchange.ua.audio(call_id, FRAME, at_ns=20)
     exchange.ua.audio(call_id, b"", "out", at_ns=21, num_dropped=2)
-    assert heard["a"] == [AudioBlock("in", 20, FRAME)]
-    assert heard["b"] == [AudioBlock("out", 21, b"", 2)]
+    assert heard["a"] == [(CallAudio(call_id, "in", 20), FRAME)]
+    assert heard["b"] == [(CallAudio(call_id, "out", 21, 2), b"")]
     assert heard["c"] == [*heard["a"], *heard["b"]]
     assert exchange.sample("cctts_call_audio_dropped_frames_total", where="ua") == 2
     end_c()
@@ -43,13 +43,13 @@ async def test_one_that_fails_is_left_out() -> None:
     exchange = Exchange()
     call_id = exchange.talking()
     audio = exchange.registry.call(call_id).audio
-    heard: list[AudioBlock] = []
+    heard: list[tuple[CallAudio, bytes]] = []
 
-    def fail(_block: AudioBlock) -> None:
+    def fail(_audio: CallAudio, _pcm: bytes) -> None:
         raise ValueError
 
     audio.subscribe(("in",), fail)
-    audio.subscribe(("in",), heard.append)
+    audio.subscribe(("in",), lambda *audio: heard.append(audio))
     exchange.ua.audio(call_id, FRAME)
     exchange.ua.audio(call_id, FRAME)
     assert len(heard) == 2
@@ -60,17 +60,17 @@ async def test_without_a_ua_process_nobody_can_listen() -> None:
     audio = exchange.registry.call(exchange.talking()).audio
     exchange.ua.is_ready = False
     with pytest.raises(UserAgentUnavailable):
-        audio.subscribe(("in",), lambda _block: None)
+        audio.subscribe(("in",), lambda _audio, _pcm: None)
     exchange.ua.is_ready = True
-    audio.subscribe(("out",), lambda _block: None)
+    audio.subscribe(("out",), lambda _audio, _pcm: None)
     assert [directions for _, directions in exchange.ua.commands("listen")] == [("out",)]
 
 
 async def test_audio_of_a_call_that_is_over_is_nobodys() -> None:
     exchange = Exchange()
     call_id = exchange.talking()
-    heard: list[AudioBlock] = []
-    end = exchange.registry.call(call_id).audio.subscribe(("in",), heard.append)
+    heard: list[tuple[CallAudio, bytes]] = []
+    end = exchange.registry.call(call_id).audio.subscribe(("in",), lambda *audio: heard.append(audio))
     exchange.ua.ended(call_id)
     exchange.ua.audio(call_id, FRAME)
     end()

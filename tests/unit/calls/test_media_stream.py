@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from cc_tts.calls.audio.frames import FrameShaper
-from cc_tts.calls.audio.hub import AudioBlock
 from cc_tts.calls.audio.messages import MediaMessage
 from cc_tts.calls.audio.stream import MediaStream
 from cc_tts.calls.dtmf.gather import GatherRequest
@@ -174,21 +173,27 @@ async def test_two_clients_hear_the_same(stage: Stage) -> None:
     assert stage.leg.directions == ("in",)
 
 
+def block(
+    direction: messages.AudioDirection, at_ns: int, pcm: bytes, num_dropped: int = 0
+) -> tuple[messages.CallAudio, bytes]:
+    return messages.CallAudio("c", direction, at_ns, num_dropped), pcm
+
+
 def test_frames_that_are_missing_are_silence() -> None:
     shaper, frame = FrameShaper(["in"], 8000, 8000, interleaves=True), sound(20)
-    assert list(shaper.frames(AudioBlock("in", 100 * MS, frame * 2, 2))) == [
+    assert list(shaper.frames(*block("in", 100 * MS, frame * 2, 2))) == [
         ("in", bytes(320)), ("in", bytes(320)), ("in", frame), ("in", frame)
     ]  # fmt: skip
     assert shaper.begun_ns == 60 * MS
-    assert len(list(shaper.frames(AudioBlock("in", 0, frame, 100_000)))) == 51
+    assert len(list(shaper.frames(*block("in", 0, frame, 100_000)))) == 51
 
 
 def test_one_direction_alone_goes_with_silence() -> None:
     shaper, frame = FrameShaper(["in", "out"], 8000, 8000, interleaves=True), sound(20)
-    out = [pair for tick in range(10) for _, pair in shaper.frames(AudioBlock("out", tick * 20 * MS, frame))]
+    out = [pair for tick in range(10) for _, pair in shaper.frames(*block("out", tick * 20 * MS, frame))]
     assert 5 <= len(out) < 10
     assert np.frombuffer(out[0], "<i2").reshape(-1, 2)[:, 0].max() == 0
-    later = [pair for _, pair in shaper.frames(AudioBlock("in", 180 * MS, frame))]
+    later = [pair for _, pair in shaper.frames(*block("in", 180 * MS, frame))]
     assert np.array_equal(*np.frombuffer(later[-1], "<i2").reshape(-1, 2).T)
     assert len(out) + len(later) == 9
 
@@ -369,10 +374,10 @@ async def test_where_the_caller_speaks_is_said_in_the_audio_of_the_stream(stage:
     stage.call.update(defaults=PromptDefaults(barge_in_speech=True), metadata={})
     early, late = Client(stage, "in"), Client(stage, "in")
     begin_ns = stage.clock.now_ns()
-    early.stream._on_audio(AudioBlock("in", begin_ns, sound(20)))
-    late.stream._on_audio(AudioBlock("in", begin_ns + 900 * MS, sound(20)))
+    early.stream._on_audio(*block("in", begin_ns, sound(20)))
+    late.stream._on_audio(*block("in", begin_ns + 900 * MS, sound(20)))
     sent_only = Client(stage, "out")
-    sent_only.stream._on_audio(AudioBlock("out", begin_ns, sound(20)))
+    sent_only.stream._on_audio(*block("out", begin_ns, sound(20)))
     stage.exchange.vad.started(stage.call.id, begin_ns + 500 * MS)
     stage.exchange.vad.stopped(stage.call.id, begin_ns + 500 * MS, begin_ns + 1700 * MS)
     assert [(each["type"], each["at_ms"]) for each in early.told[1:]] == [
